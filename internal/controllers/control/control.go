@@ -1,0 +1,58 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package control is what every controller is handed: one shared cache to read
+// from, a client that writes under the controller's own identity, a recorder
+// and a clock. A controller package exports a Name and an Add(Env) error that
+// registers its Reconcile and the watches that wake it; it knows nothing else.
+package control
+
+import (
+	"k8s.io/client-go/tools/record"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// Controller is one entry of the list of controllers.
+type Controller struct {
+	// Name is the controller's identity: it acts as the user
+	// system:serviceaccount:kube-system:<Name>, as upstream's controllers do
+	// with --use-service-account-credentials, and signs its events with it.
+	Name string
+	// Add registers the controller with the manager of env.
+	Add func(env Env) error
+}
+
+// Env is the world as one controller sees it.
+type Env struct {
+	// Manager owns the shared informer cache and runs the controllers. Use it
+	// for watches, field indexes and runnables; write with Client.
+	Manager manager.Manager
+	// Client reads from the shared cache and writes as the controller. What it
+	// returns from the cache must not be changed without a DeepCopy.
+	Client client.Client
+	// Live reads from the API itself, for the few decisions which must not be
+	// made from a stale cache (ControllerRef's recheck before adoption).
+	Live client.Reader
+	// Events records core/v1 events whose source is the controller.
+	Events record.EventRecorder
+	// Clock is the only source of time.
+	Clock clock.WithTicker
+}
+
+// Options are the options that every reconciling controller starts from: the
+// given number of workers and a queue whose delays follow the Env's clock, so
+// that a test which moves the clock also moves RequeueAfter.
+func (e Env) Options(workers int) controller.Options {
+	return controller.Options{
+		MaxConcurrentReconciles: workers,
+		NewQueue: func(name string, limiter workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
+			return workqueue.NewTypedRateLimitingQueueWithConfig(limiter,
+				workqueue.TypedRateLimitingQueueConfig[reconcile.Request]{Name: name, Clock: e.Clock})
+		},
+	}
+}
