@@ -1,0 +1,69 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package datadir
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+)
+
+// Instance is what runs in a data directory: written when the cluster is ready,
+// removed when it stops.
+type Instance struct {
+	// PID is the process which runs the cluster.
+	PID int `json:"pid"`
+	// Version is that process's version.
+	Version string `json:"version"`
+	// StartedAt is when it was started.
+	StartedAt time.Time `json:"startedAt"`
+	// Server is the URL of the API.
+	Server string `json:"server"`
+	// Etcd lists the endpoints of the store; empty means the embedded one.
+	Etcd []string `json:"etcd,omitempty"`
+	// NodeName is the name of this machine's node, empty if it has none.
+	NodeName string `json:"nodeName,omitempty"`
+	// ContainerRuntime is the CRI endpoint of that node.
+	ContainerRuntime string `json:"containerRuntime,omitempty"`
+	// SimulatedNodes is how many simulated nodes run beside it.
+	SimulatedNodes int `json:"simulatedNodes,omitempty"`
+}
+
+// WriteInstance says what runs here. Only the holder of the lock may call it.
+func (l Layout) WriteInstance(instance Instance) error {
+	text, err := json.MarshalIndent(instance, "", "  ")
+	if err != nil {
+		return err
+	}
+	return l.refuse(writeFile(l.instanceFile(), append(text, '\n'), 0o644))
+}
+
+// RemoveInstance says that nothing runs here any more.
+func (l Layout) RemoveInstance() error {
+	err := os.Remove(l.instanceFile())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// ReadInstance is what runs here, and whether anything said so. A process that was
+// killed leaves its file behind: [Layout.Holder] tells whether it still runs.
+func (l Layout) ReadInstance() (Instance, bool, error) {
+	text, err := os.ReadFile(l.instanceFile())
+	if errors.Is(err, fs.ErrNotExist) {
+		return Instance{}, false, nil
+	}
+	if err != nil {
+		return Instance{}, false, l.refuse(unreadable(err))
+	}
+	var instance Instance
+	if err := json.Unmarshal(text, &instance); err != nil {
+		return Instance{}, false, l.refuse(fmt.Errorf("kindred.json: %w", err))
+	}
+	return instance, true, nil
+}

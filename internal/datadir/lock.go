@@ -1,0 +1,147 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package datadir
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// Lock is the right to run a cluster in a data directory. It ends with
+// [Lock.Release] or with the process.
+type Lock struct {
+	file *os.File
+}
+
+// HeldError says that another process runs the cluster.
+type HeldError struct {
+	Root string
+	// PID is the process, or 0 if it has not yet said who it is.
+	PID int
+}
+
+func (e *HeldError) Error() string {
+	if e.PID == 0 {
+		return fmt.Sprintf("data directory %s: in use by another process; stop it first or use another --data-dir", e.Root)
+	}
+	return fmt.Sprintf("data directory %s: in use by process %d; stop it first or use another --data-dir", e.Root, e.PID)
+}
+
+// Lock takes the directory: checks that it is ours or empty, creates it if it is
+// absent, locks it and marks it. It never waits: while another process (or another
+// cluster in this one) has it, the answer is a [*HeldError].
+func (l Layout) Lock() (*Lock, error) {
+	if err := l.Check(); err != nil && !errors.Is(err, ErrEmpty) {
+		return nil, err
+	}
+	// Passable, but not listable: a container in a user namespace of its own has to
+	// get through to its files. What is secret has a mode of its own.
+	if err := os.MkdirAll(l.Root, 0o711); err != nil {
+		return nil, l.refuse(fmt.Errorf("cannot be created: %w", err))
+	}
+	lock, err := l.acquire()
+	if err != nil {
+		return nil, err
+	}
+	if err := l.prepare(lock); err != nil {
+		return nil, errors.Join(err, lock.Release())
+	}
+	return lock, nil
+}
+
+func (l Layout) acquire() (*Lock, error) {
+	file, err := os.OpenFile(l.lockFile(), os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		return nil, l.refuse(fmt.Errorf("cannot be locked: %w", err))
+	}
+	err = syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	if err == nil {
+		return &Lock{file: file}, nil
+	}
+	defer file.Close()
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		return nil, &HeldError{Root: l.Root, PID: readPID(file)}
+	}
+	return nil, l.refuse(fmt.Errorf("cannot be locked: %w", err))
+}
+
+// prepare is what the new holder does first: say who it is and make the directory
+// its own. The check is repeated, for now nobody else can change the answer.
+func (l Layout) prepare(lock *Lock) error {
+	if err := lock.write(strconv.Itoa(os.Getpid()) + "\n"); err != nil {
+		return l.refuse(err)
+	}
+	err := l.Check()
+	if errors.Is(err, ErrEmpty) {
+		err = l.refuse(l.mark())
+	}
+	return err
+}
+
+func (k *Lock) write(text string) error {
+	if err := k.file.Truncate(0); err != nil {
+		return err
+	}
+	_, err := k.file.WriteAt([]byte(text), 0)
+	return err
+}
+
+// Release gives the directory up. The lock file stays: if it were removed, a
+// process which has just opened it would lock a file that nobody else sees.
+func (k *Lock) Release() error {
+	if k == nil || k.file == nil {
+		return nil
+	}
+	err := errors.Join(k.write(""), k.file.Close())
+	k.file = nil
+	return err
+}
+
+// Holder is the process which runs the cluster now, or 0. It needs no right to
+// write. The lock is the truth and not the pid, which may by now be another's.
+func (l Layout) Holder() (int, error) {
+	file, err := os.Open(l.lockFile())
+	if errors.Is(err, os.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, l.refuse(unreadable(err))
+	}
+	defer file.Close()
+	pid := readPID(file)
+	if pid == 0 || !alive(pid) {
+		return 0, nil
+	}
+	// A shared lock is free exactly when nobody holds the exclusive one; closing the
+	// file drops it at once.
+	if syscall.Flock(int(file.Fd()), syscall.LOCK_SH|syscall.LOCK_NB) == nil {
+		return 0, nil
+	}
+	return pid, nil
+}
+
+// alive asks whether a process exists. EPERM is a yes: it exists and is another
+// user's.
+func alive(pid int) bool {
+	err := syscall.Kill(pid, 0)
+	return err == nil || errors.Is(err, syscall.EPERM)
+}
+
+func readPID(r io.ReaderAt) int {
+	buf := make([]byte, 32)
+	n, err := r.ReadAt(buf, 0)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return 0
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(buf[:n])))
+	if err != nil || pid < 1 {
+		return 0
+	}
+	return pid
+}
