@@ -1,0 +1,132 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pki
+
+import (
+	"crypto/ecdsa"
+	"crypto/sha256"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/utils/clock"
+)
+
+// FrontProxyClientName is the only common name that may speak for other users:
+// the value of requestheader-allowed-names.
+const FrontProxyClientName = "front-proxy-client"
+
+// PKI is the secret material of one cluster.
+type PKI struct {
+	// Cluster signs all serving and client certificates but the front proxy's.
+	Cluster *Authority
+	// FrontProxy signs the certificate with which the aggregator speaks for users.
+	FrontProxy *Authority
+	// ServiceAccountKey signs service account tokens.
+	ServiceAccountKey *ecdsa.PrivateKey
+
+	dir string
+}
+
+// Open reads the authorities and keys in dir and creates what is not there yet.
+// An existing authority that cannot be used is an error; nothing is overwritten.
+func Open(dir string, clock clock.PassiveClock) (*PKI, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("create certificate directory: %w", err)
+	}
+	cluster, err := openAuthority(dir, "ca", "kindred-ca", clock)
+	if err != nil {
+		return nil, err
+	}
+	frontProxy, err := openAuthority(dir, "front-proxy-ca", "kindred-front-proxy-ca", clock)
+	if err != nil {
+		return nil, err
+	}
+	// The public key is derived from the private one: nothing on disk depends on it.
+	key, err := openKey(filepath.Join(dir, "sa.key"), "")
+	if err != nil {
+		return nil, err
+	}
+	return &PKI{Cluster: cluster, FrontProxy: frontProxy, ServiceAccountKey: key, dir: dir}, nil
+}
+
+// APIServer returns the API server's serving certificate for the given names.
+func (p *PKI) APIServer(names Names) (*Pair, error) {
+	return p.Cluster.obtain(p.dir, leaf{
+		file:    "apiserver",
+		subject: pkix.Name{CommonName: "kube-apiserver"},
+		usage:   x509.ExtKeyUsageServerAuth,
+		names:   names,
+	})
+}
+
+// Admin returns the client certificate of the cluster's owner, a member of
+// system:masters, whom no authorizer refuses.
+func (p *PKI) Admin() (*Pair, error) {
+	return p.client("admin", pkix.Name{CommonName: "kubernetes-admin", Organization: []string{user.SystemPrivilegedGroup}})
+}
+
+// KubeletClient returns the client certificate with which the API server calls
+// the nodes (logs, exec, attach, port-forward).
+func (p *PKI) KubeletClient() (*Pair, error) {
+	return p.client("apiserver-kubelet-client", pkix.Name{
+		CommonName: "kube-apiserver-kubelet-client", Organization: []string{user.SystemPrivilegedGroup},
+	})
+}
+
+// Client returns a client certificate for any user, such as
+// system:kube-controller-manager.
+func (p *PKI) Client(name string, groups ...string) (*Pair, error) {
+	return p.client("client-"+fileName(name), pkix.Name{CommonName: name, Organization: groups})
+}
+
+// Node returns the client certificate of a node's agent, in the form that the
+// node authorizer recognizes.
+func (p *PKI) Node(name string) (*Pair, error) {
+	return p.client("node-"+fileName(name), nodeSubject(name))
+}
+
+// NodeServing returns the certificate with which a node's agent serves.
+func (p *PKI) NodeServing(name string, names Names) (*Pair, error) {
+	return p.Cluster.obtain(p.dir, leaf{
+		file:    "kubelet-serving-" + fileName(name),
+		subject: nodeSubject(name),
+		usage:   x509.ExtKeyUsageServerAuth,
+		names:   names,
+	})
+}
+
+// FrontProxyClient returns the client certificate with which the aggregator
+// forwards requests to extension API servers.
+func (p *PKI) FrontProxyClient() (*Pair, error) {
+	return p.FrontProxy.obtain(p.dir, leaf{
+		file:    "front-proxy-client",
+		subject: pkix.Name{CommonName: FrontProxyClientName},
+		usage:   x509.ExtKeyUsageClientAuth,
+	})
+}
+
+func (p *PKI) client(file string, subject pkix.Name) (*Pair, error) {
+	return p.Cluster.obtain(p.dir, leaf{file: file, subject: subject, usage: x509.ExtKeyUsageClientAuth})
+}
+
+func nodeSubject(name string) pkix.Name {
+	return pkix.Name{CommonName: "system:node:" + name, Organization: []string{user.NodesGroup}}
+}
+
+// fileName turns any user or node name into the name of a file: itself where it
+// is a DNS subdomain (as node names are), else a digest behind an underscore,
+// which no subdomain has: no name leaves the directory or meets another one.
+func fileName(name string) string {
+	if len(validation.IsDNS1123Subdomain(name)) == 0 {
+		return name
+	}
+	digest := sha256.Sum256([]byte(name))
+	return "_" + hex.EncodeToString(digest[:16])
+}
