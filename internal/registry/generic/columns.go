@@ -1,0 +1,146 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package generic
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/utils/clock"
+)
+
+// Column is one column of `kubectl get`.
+type Column[T Object] struct {
+	// Name is the heading in capitalised words; kubectl upper-cases it.
+	Name string
+	// Type is the OpenAPI type of a cell: string (if empty), integer, number
+	// or boolean.
+	Type string
+	// Wide columns are shown by `-o wide` only.
+	Wide bool
+	// Priority overrides that of Wide, 1, for columns never shown by kubectl.
+	Priority    int32
+	Description string
+	// Cell is the value for one object.
+	Cell func(obj T) any
+}
+
+// Age is how long ago t was, as kubectl writes it ("3m46s"), or <unknown>.
+func Age(c clock.PassiveClock, t metav1.Time) string {
+	if t.IsZero() {
+		return "<unknown>"
+	}
+	return duration.HumanDuration(c.Since(t.Time))
+}
+
+// table converts objects of one kind to the Table that kubectl prints.
+type table[T Object] struct {
+	columns []Column[T]
+}
+
+var objectMetaDoc = metav1.ObjectMeta{}.SwaggerDoc()
+
+// newTable puts NAME before and AGE behind the kind's own columns. Wide columns
+// go last, as kubectl users know them.
+func newTable[T Object](kind *Kind[T], c clock.PassiveClock) table[T] {
+	if kind.WholeTable {
+		return table[T]{columns: kind.Columns}
+	}
+	columns := []Column[T]{NameColumn[T]()}
+	var wide []Column[T]
+	for _, column := range kind.Columns {
+		if column.Wide || column.Priority > 0 {
+			wide = append(wide, column)
+			continue
+		}
+		columns = append(columns, column)
+	}
+	columns = append(columns, Column[T]{
+		Name: "Age", Description: objectMetaDoc["creationTimestamp"],
+		Cell: func(obj T) any { return Age(c, obj.GetCreationTimestamp()) },
+	})
+	return table[T]{columns: append(columns, wide...)}
+}
+
+// NameColumn is the column that every table of named objects has.
+func NameColumn[T Object]() Column[T] {
+	return Column[T]{
+		Name: "Name", Description: objectMetaDoc["name"],
+		Cell: func(obj T) any { return obj.GetName() },
+	}
+}
+
+// ConvertToTable implements rest.TableConvertor.
+func (t table[T]) ConvertToTable(_ context.Context, object, options runtime.Object) (*metav1.Table, error) {
+	out := &metav1.Table{}
+	if opts, ok := options.(*metav1.TableOptions); !ok || !opts.NoHeaders {
+		out.ColumnDefinitions = t.definitions()
+	}
+	if list, err := meta.ListAccessor(object); err == nil && meta.IsListType(object) {
+		out.ResourceVersion = list.GetResourceVersion()
+		out.Continue = list.GetContinue()
+		out.RemainingItemCount = list.GetRemainingItemCount()
+		err := meta.EachListItem(object, func(item runtime.Object) error {
+			out.Rows = append(out.Rows, t.row(item))
+			return nil
+		})
+		return out, err
+	}
+	if m, err := meta.CommonAccessor(object); err == nil {
+		out.ResourceVersion = m.GetResourceVersion()
+	}
+	out.Rows = []metav1.TableRow{t.row(object)}
+	return out, nil
+}
+
+func (t table[T]) definitions() []metav1.TableColumnDefinition {
+	out := make([]metav1.TableColumnDefinition, 0, len(t.columns))
+	for _, column := range t.columns {
+		d := metav1.TableColumnDefinition{
+			Name: column.Name, Type: column.Type, Priority: column.Priority, Description: column.Description,
+		}
+		if d.Type == "" {
+			d.Type = "string"
+		}
+		if column.Name == "Name" {
+			d.Format = "name"
+		}
+		if column.Wide {
+			d.Priority = max(d.Priority, 1)
+		}
+		out = append(out, d)
+	}
+	return out
+}
+
+func (t table[T]) row(object runtime.Object) metav1.TableRow {
+	obj, ok := object.(T)
+	row := metav1.TableRow{Object: runtime.RawExtension{Object: object}}
+	if !ok {
+		return row
+	}
+	row.Cells = make([]any, 0, len(t.columns))
+	for _, column := range t.columns {
+		row.Cells = append(row.Cells, cell(column.Cell(obj)))
+	}
+	return row
+}
+
+// cell makes a value fit for a Table, whose cells are JSON: integers are int64.
+func cell(value any) any {
+	switch v := value.(type) {
+	case int:
+		return int64(v)
+	case int32:
+		return int64(v)
+	case time.Duration:
+		return duration.HumanDuration(v)
+	default:
+		return v
+	}
+}

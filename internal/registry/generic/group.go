@@ -1,0 +1,71 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package generic
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/registry/rest"
+)
+
+// Resource is anything a version of a group serves: a Kind, or a value of
+// another type for what is not stored (reviews, bindings).
+type Resource interface {
+	// Storage builds the endpoints, by resource and subresource name.
+	Storage(env Environment, gv schema.GroupVersion) (map[string]rest.Storage, error)
+	// Register adds to the scheme what the resource needs beyond its types:
+	// defaults, field labels.
+	Register(scheme *runtime.Scheme, gv schema.GroupVersion) error
+}
+
+// Group is an API group: what it serves, by version, preferred version first.
+type Group struct {
+	Name     string
+	Versions []Version
+	// Scheme adds the group's types and defaults.
+	Scheme []func(*runtime.Scheme) error
+}
+
+// Version is one version of a group.
+type Version struct {
+	Name      string
+	Resources []Resource
+}
+
+// Register adds the group to the scheme twice: under its versions, and under
+// the internal version that the generic API server asks for in two places. The
+// Go types are the same, so converting between the two is a relabelling.
+func (g Group) Register(scheme *runtime.Scheme) error {
+	for _, add := range g.Scheme {
+		if err := add(scheme); err != nil {
+			return fmt.Errorf("group %q: %w", g.Name, err)
+		}
+	}
+	var versions []schema.GroupVersion
+	for _, version := range g.Versions {
+		gv := schema.GroupVersion{Group: g.Name, Version: version.Name}
+		versions = append(versions, gv)
+		for _, resource := range version.Resources {
+			if err := resource.Register(scheme, gv); err != nil {
+				return fmt.Errorf("group %q: %w", g.Name, err)
+			}
+		}
+	}
+	return scheme.SetVersionPriority(versions...)
+}
+
+// Register makes the kind's type internal too, and its fields selectable.
+func (k Kind[T]) Register(scheme *runtime.Scheme, gv schema.GroupVersion) error {
+	internal := schema.GroupVersion{Group: gv.Group, Version: runtime.APIVersionInternal}
+	scheme.AddKnownTypeWithName(internal.WithKind(k.Name), k.New())
+	scheme.AddKnownTypeWithName(internal.WithKind(k.Name+"List"), k.NewList().(runtime.Object))
+	return scheme.AddFieldLabelConversionFunc(gv.WithKind(k.Name), func(label, value string) (string, string, error) {
+		if _, ok := k.Fields[label]; ok || label == "metadata.name" || label == "metadata.namespace" && !k.ClusterScoped {
+			return label, value, nil
+		}
+		return "", "", fmt.Errorf("field label not supported: %s", label)
+	})
+}

@@ -1,0 +1,143 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package generic is what all built-in kinds share. A kind is one value, a
+// Kind, that says only what is special about it: names, defaults, validation,
+// columns, subresources. Everything else (create, update, patch, apply, delete,
+// status, scale, tables, storage) stands here once.
+//
+// The versioned Go types of k8s.io/api are also the internal types: a Kind
+// works on *corev1.Pod itself, and no conversion lies between a request and
+// the store.
+package generic
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/registry/rest"
+)
+
+// Object is what every API object is: typed, with metadata.
+type Object interface {
+	runtime.Object
+	metav1.Object
+}
+
+// Kind declares one built-in kind. The zero value of each optional field means
+// "nothing special": a ConfigMap needs only names and its validation.
+type Kind[T Object] struct {
+	// Name is the kind as manifests spell it ("Deployment"); Plural and
+	// Singular are the resource's names in URLs and commands. An empty
+	// Singular is the lower-cased Name.
+	Name, Plural, Singular string
+	ShortNames             []string
+	Categories             []string
+	// ClusterScoped kinds live outside of namespaces.
+	ClusterScoped bool
+
+	New     func() T
+	NewList func() runtime.Object
+
+	// ValidName checks metadata.name; nil means a DNS subdomain (RFC 1123).
+	ValidName validation.ValidateNameFunc
+
+	// Spec and Status point into an object. A kind with a Spec has a
+	// generation that grows when its spec changes; a kind with a Status serves
+	// the status subresource, and a write to one never touches the other (API
+	// conventions, "Spec and Status").
+	Spec   func(obj T) any
+	Status func(obj T) any
+
+	// WithoutGeneration is for the old kinds whose spec changes are not counted
+	// (Namespace, Node, Service).
+	WithoutGeneration bool
+	// GenerationFromAnnotations also grows the generation when annotations
+	// change, for kinds whose controller copies them to its children.
+	GenerationFromAnnotations bool
+
+	// Prepare normalises an object before it is validated; old is the zero T
+	// on create. It must not hide what validation would refuse.
+	Prepare func(ctx context.Context, obj, old T)
+	// PrepareStatus is Prepare for writes to the status subresource.
+	PrepareStatus func(ctx context.Context, obj, old T)
+
+	// Validate checks a new object, ValidateUpdate a change, ValidateStatus a
+	// change through the status subresource. Metadata is checked by the
+	// strategy. A nil ValidateUpdate means Validate on the new object.
+	Validate       func(ctx context.Context, obj T) field.ErrorList
+	ValidateUpdate func(ctx context.Context, obj, old T) field.ErrorList
+	ValidateStatus func(ctx context.Context, obj, old T) field.ErrorList
+
+	// Warnings are sent to the client beside an accepted write; old is the
+	// zero T on create.
+	Warnings func(ctx context.Context, obj, old T) []string
+
+	// Fields are the selectable fields beyond metadata.name and
+	// metadata.namespace; Indexed names those which the watch cache indexes.
+	Fields  map[string]func(obj T) string
+	Indexed []string
+
+	// Columns are what `kubectl get` shows between NAME and AGE; where
+	// WholeTable is set they are the whole table (Events).
+	Columns    []Column[T]
+	WholeTable bool
+
+	// Scale serves the scale subresource.
+	Scale *Scale[T]
+
+	// CreateOnUpdate lets a PUT create what is missing.
+	CreateOnUpdate bool
+	// RequireResourceVersion refuses updates that name no resourceVersion.
+	RequireResourceVersion bool
+
+	// OrphanByDefault keeps dependents when a deletion names no policy.
+	// Unset, they go too.
+	OrphanByDefault func(ctx context.Context) bool
+	// Unowned kinds take no part in garbage collection at all (Events).
+	Unowned bool
+
+	// Grace decides whether the object is deleted gracefully, and sets the
+	// period in the options if so. Nil means at once.
+	Grace func(ctx context.Context, obj T, options *metav1.DeleteOptions) bool
+
+	// TTL is how many seconds the store keeps the object; 0 is for ever.
+	TTL uint64
+
+	// DropOnUpdate says that a stored object has become obsolete through an
+	// update and is to be removed (a namespace without finalizers).
+	DropOnUpdate func(obj, old T) bool
+
+	// Hooks run around storage writes, for what must be claimed elsewhere
+	// first and released after (a Service's addresses).
+	Hooks Hooks[T]
+
+	// Replace wraps the kind's own endpoint, for the few kinds whose verbs
+	// differ (a Namespace is deleted in two steps). The wrapper embeds the Store.
+	Replace func(store *Store) rest.Storage
+
+	// Subresources beyond status and scale, by name.
+	Subresources func(stores Stores) map[string]rest.Storage
+}
+
+// Hooks are called around a write. Begin hooks run before validation is done
+// with the object and return a function that is told whether the write stood.
+type Hooks[T Object] struct {
+	BeginCreate func(ctx context.Context, obj T, dryRun bool) (Finish, error)
+	BeginUpdate func(ctx context.Context, obj, old T, dryRun bool) (Finish, error)
+	AfterDelete func(obj T, dryRun bool)
+	// Decorate completes an object that is read, beyond what is stored.
+	Decorate func(obj T)
+}
+
+// Finish ends what a Begin hook began; written says whether the object was stored.
+type Finish func(ctx context.Context, written bool)
+
+// Stores are the endpoints of one kind, for its further subresources.
+type Stores struct {
+	// Main serves the kind; Status is nil for a kind without status.
+	Main, Status *Store
+}

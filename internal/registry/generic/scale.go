@@ -1,0 +1,167 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package generic
+
+import (
+	"context"
+	"fmt"
+
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/managedfields"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+)
+
+// Scale says where a kind keeps what the scale subresource shows.
+type Scale[T Object] struct {
+	// Replicas points to spec.replicas; a nil value there counts as 1.
+	Replicas func(obj T) **int32
+	// Current is status.replicas.
+	Current func(obj T) int32
+	// Selector is spec.selector.
+	Selector func(obj T) *metav1.LabelSelector
+}
+
+var scaleKind = autoscalingv1.SchemeGroupVersion.WithKind("Scale")
+
+// scaleStore serves autoscaling/v1 Scale on top of a kind's own endpoint, so
+// that a change of replicas passes through the kind's strategy and admission.
+type scaleStore[T Object] struct {
+	main   *Store
+	kind   *Kind[T]
+	parent schema.GroupVersion
+}
+
+var (
+	_ rest.Patcher                  = &scaleStore[*metav1.PartialObjectMetadata]{}
+	_ rest.GroupVersionKindProvider = &scaleStore[*metav1.PartialObjectMetadata]{}
+)
+
+func (s *scaleStore[T]) New() runtime.Object { return &autoscalingv1.Scale{} }
+func (s *scaleStore[T]) Destroy()            {}
+
+func (s *scaleStore[T]) GroupVersionKind(schema.GroupVersion) schema.GroupVersionKind {
+	return scaleKind
+}
+
+func (s *scaleStore[T]) ConvertToTable(ctx context.Context, object, options runtime.Object) (*metav1.Table, error) {
+	return rest.NewDefaultTableConvertor(s.main.DefaultQualifiedResource).ConvertToTable(ctx, object, options)
+}
+
+func (s *scaleStore[T]) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {
+	obj, err := s.main.Get(ctx, name, options)
+	if err != nil {
+		return nil, err
+	}
+	return s.scaleOf(obj.(T))
+}
+
+func (s *scaleStore[T]) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, createValidation rest.ValidateObjectFunc, updateValidation rest.ValidateObjectUpdateFunc, _ bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
+	obj, _, err := s.main.Update(ctx, name, scaleUpdate[T]{s, info},
+		func(ctx context.Context, obj runtime.Object) error {
+			scale, err := s.scaleOf(obj.(T))
+			if err != nil {
+				return err
+			}
+			return createValidation(ctx, scale)
+		},
+		func(ctx context.Context, obj, old runtime.Object) error {
+			scale, err := s.scaleOf(obj.(T))
+			if err != nil {
+				return err
+			}
+			before, err := s.scaleOf(old.(T))
+			if err != nil {
+				return err
+			}
+			return updateValidation(ctx, scale, before)
+		}, false, options)
+	if err != nil {
+		return nil, false, err
+	}
+	scale, err := s.scaleOf(obj.(T))
+	return scale, false, err
+}
+
+func (s *scaleStore[T]) scaleOf(obj T) (*autoscalingv1.Scale, error) {
+	selector, err := metav1.LabelSelectorAsSelector(s.kind.Scale.Selector(obj))
+	if err != nil {
+		return nil, fmt.Errorf("selector of %s %s: %w", s.kind.Name, obj.GetName(), err)
+	}
+	replicas := int32(1)
+	if r := *s.kind.Scale.Replicas(obj); r != nil {
+		replicas = *r
+	}
+	return &autoscalingv1.Scale{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: obj.GetName(), Namespace: obj.GetNamespace(), UID: obj.GetUID(),
+			ResourceVersion: obj.GetResourceVersion(), CreationTimestamp: obj.GetCreationTimestamp(),
+		},
+		Spec:   autoscalingv1.ScaleSpec{Replicas: replicas},
+		Status: autoscalingv1.ScaleStatus{Replicas: s.kind.Scale.Current(obj), Selector: selector.String()},
+	}, nil
+}
+
+// scaleUpdate turns a change of a Scale into a change of the object behind it.
+type scaleUpdate[T Object] struct {
+	store *scaleStore[T]
+	info  rest.UpdatedObjectInfo
+}
+
+func (u scaleUpdate[T]) Preconditions() *metav1.Preconditions { return u.info.Preconditions() }
+
+func (u scaleUpdate[T]) UpdatedObject(ctx context.Context, old runtime.Object) (runtime.Object, error) {
+	obj := old.DeepCopyObject().(T)
+	fields := managedfields.NewScaleHandler(obj.GetManagedFields(), u.store.parent, u.store.replicasPath())
+	before, err := u.store.scaleOf(obj)
+	if err != nil {
+		return nil, err
+	}
+	if before.ManagedFields, err = fields.ToSubresource(); err != nil {
+		return nil, err
+	}
+	updated, err := u.info.UpdatedObject(ctx, before)
+	if err != nil {
+		return nil, err
+	}
+	scale, ok := updated.(*autoscalingv1.Scale)
+	if !ok {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("expected a Scale, got %T", updated))
+	}
+	if errs := validateScale(scale); len(errs) > 0 {
+		return nil, apierrors.NewInvalid(scaleKind.GroupKind(), obj.GetName(), errs)
+	}
+	*u.store.kind.Scale.Replicas(obj) = &scale.Spec.Replicas
+	if scale.ResourceVersion != "" {
+		obj.SetResourceVersion(scale.ResourceVersion)
+	}
+	if scale.UID != "" {
+		obj.SetUID(scale.UID)
+	}
+	entries, err := fields.ToParent(scale.ManagedFields)
+	if err != nil {
+		return nil, err
+	}
+	obj.SetManagedFields(entries)
+	return obj, nil
+}
+
+func validateScale(scale *autoscalingv1.Scale) field.ErrorList {
+	errs := apivalidation.ValidateObjectMeta(&scale.ObjectMeta, true, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))
+	if scale.Spec.Replicas < 0 {
+		errs = append(errs, field.Invalid(field.NewPath("spec", "replicas"), scale.Spec.Replicas,
+			apivalidation.IsNegativeErrorMsg).WithOrigin("minimum"))
+	}
+	return errs
+}
+
+func (s *scaleStore[T]) replicasPath() managedfields.ResourcePathMappings {
+	return managedfields.ResourcePathMappings{s.parent.String(): fieldpath.MakePathOrDie("spec", "replicas")}
+}

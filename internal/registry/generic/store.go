@@ -1,0 +1,265 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package generic
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/registry/generic"
+	"k8s.io/apiserver/pkg/registry/generic/registry"
+	"k8s.io/apiserver/pkg/registry/rest"
+	apiserverstorage "k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/names"
+	"k8s.io/apiserver/pkg/util/dryrun"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+)
+
+// Environment is what kinds are served with.
+type Environment struct {
+	Scheme  *runtime.Scheme
+	Options generic.RESTOptionsGetter
+	Clock   clock.PassiveClock
+}
+
+// Store serves one kind: the standard verbs on the generic registry.
+type Store struct {
+	*registry.Store
+	shortNames, categories []string
+}
+
+var (
+	_ rest.StandardStorage    = &Store{}
+	_ rest.ShortNamesProvider = &Store{}
+	_ rest.CategoriesProvider = &Store{}
+)
+
+// ShortNames are the abbreviations that kubectl accepts ("deploy").
+func (s *Store) ShortNames() []string { return s.shortNames }
+
+// Categories are the groups of resources the kind belongs to ("all").
+func (s *Store) Categories() []string { return s.categories }
+
+// StatusStore serves the status subresource of a kind.
+type StatusStore struct {
+	store *Store
+}
+
+var (
+	_ rest.Patcher             = &StatusStore{}
+	_ rest.ResetFieldsStrategy = &StatusStore{}
+)
+
+func (s *StatusStore) New() runtime.Object { return s.store.New() }
+
+// Destroy leaves the storage to the kind, which owns it.
+func (s *StatusStore) Destroy() {}
+
+func (s *StatusStore) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {
+	return s.store.Get(ctx, name, options)
+}
+
+// Update never creates: a status belongs to an object that is there.
+func (s *StatusStore) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, createValidation rest.ValidateObjectFunc, updateValidation rest.ValidateObjectUpdateFunc, _ bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
+	return s.store.Update(ctx, name, info, createValidation, updateValidation, false, options)
+}
+
+func (s *StatusStore) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
+	return s.store.GetResetFields()
+}
+
+func (s *StatusStore) ConvertToTable(ctx context.Context, object, options runtime.Object) (*metav1.Table, error) {
+	return s.store.ConvertToTable(ctx, object, options)
+}
+
+// Storage builds the endpoints of a kind, by resource and subresource name.
+func (k Kind[T]) Storage(env Environment, gv schema.GroupVersion) (map[string]rest.Storage, error) {
+	main, err := k.newStore(env, gv)
+	if err != nil {
+		return nil, fmt.Errorf("storage of %s: %w", k.Plural, err)
+	}
+	stores := Stores{Main: main}
+	out := map[string]rest.Storage{k.Plural: main}
+	if k.Replace != nil {
+		out[k.Plural] = k.Replace(main)
+	}
+	if k.Status != nil {
+		stores.Status = k.statusStore(main, env, gv)
+		out[k.Plural+"/status"] = &StatusStore{stores.Status}
+	}
+	if k.Scale != nil {
+		out[k.Plural+"/scale"] = &scaleStore[T]{main: main, kind: &k, parent: gv}
+	}
+	if k.Subresources != nil {
+		for name, storage := range k.Subresources(stores) {
+			out[k.Plural+"/"+name] = storage
+		}
+	}
+	return out, nil
+}
+
+func (k *Kind[T]) newStrategy(env Environment, gv schema.GroupVersion) strategy[T] {
+	return strategy[T]{
+		DeclarativeValidation: rest.DeclarativeValidation{Scheme: env.Scheme},
+		NameGenerator:         names.SimpleNameGenerator,
+		kind:                  k,
+		version:               gv.String(),
+	}
+}
+
+func (k *Kind[T]) newStore(env Environment, gv schema.GroupVersion) (*Store, error) {
+	s := k.newStrategy(env, gv)
+	store := &registry.Store{
+		NewFunc:                   func() runtime.Object { return k.New() },
+		NewListFunc:               k.NewList,
+		PredicateFunc:             k.predicate,
+		DefaultQualifiedResource:  gv.WithResource(k.Plural).GroupResource(),
+		SingularQualifiedResource: gv.WithResource(k.singular()).GroupResource(),
+		CreateStrategy:            s,
+		UpdateStrategy:            s,
+		DeleteStrategy:            s,
+		ResetFieldsStrategy:       s,
+		TableConvertor:            newTable(k, env.Clock),
+	}
+	if k.TTL > 0 {
+		store.TTLFunc = func(_ runtime.Object, existing uint64, update bool) (uint64, error) {
+			if update {
+				return existing, nil
+			}
+			return k.TTL, nil
+		}
+	}
+	if k.DropOnUpdate != nil {
+		store.ShouldDeleteDuringUpdate = func(ctx context.Context, key string, obj, existing runtime.Object) bool {
+			return registry.ShouldDeleteDuringUpdate(ctx, key, obj, existing) || k.DropOnUpdate(obj.(T), existing.(T))
+		}
+	}
+	k.Hooks.install(store)
+	err := store.CompleteWithOptions(&generic.StoreOptions{
+		RESTOptions: env.Options,
+		AttrFunc:    k.attributes,
+		TriggerFunc: k.triggers(),
+		Indexers:    k.indexers(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &Store{Store: store, shortNames: k.ShortNames, categories: k.Categories}, nil
+}
+
+// statusStore shares the storage of main and differs in strategy alone.
+func (k *Kind[T]) statusStore(main *Store, env Environment, gv schema.GroupVersion) *Store {
+	s := statusStrategy[T]{k.newStrategy(env, gv)}
+	store := *main.Store
+	store.UpdateStrategy = s
+	store.ResetFieldsStrategy = s
+	store.BeginUpdate = nil
+	return &Store{Store: &store}
+}
+
+func (k *Kind[T]) singular() string {
+	if k.Singular != "" {
+		return k.Singular
+	}
+	return strings.ToLower(k.Name)
+}
+
+// attributes are what selectors can match: labels, metadata and the kind's fields.
+func (k *Kind[T]) attributes(object runtime.Object) (labels.Set, fields.Set, error) {
+	obj, ok := object.(T)
+	if !ok {
+		return nil, nil, fmt.Errorf("%T is not a %s", object, k.Name)
+	}
+	set := make(fields.Set, 2+len(k.Fields))
+	for name, value := range k.Fields {
+		set[name] = value(obj)
+	}
+	set["metadata.name"] = obj.GetName()
+	if !k.ClusterScoped {
+		set["metadata.namespace"] = obj.GetNamespace()
+	}
+	return obj.GetLabels(), set, nil
+}
+
+// predicate matches objects by selector; indexed fields let the watch cache
+// skip the others.
+func (k *Kind[T]) predicate(label labels.Selector, field fields.Selector) apiserverstorage.SelectionPredicate {
+	return apiserverstorage.SelectionPredicate{
+		Label: label, Field: field, GetAttrs: k.attributes, IndexFields: k.Indexed,
+	}
+}
+
+func (k *Kind[T]) triggers() apiserverstorage.IndexerFuncs {
+	if len(k.Indexed) == 0 {
+		return nil
+	}
+	// The watch cache dispatches by one trigger only; list by all indexes.
+	name := k.Indexed[0]
+	return apiserverstorage.IndexerFuncs{
+		name: func(obj runtime.Object) string { return k.Fields[name](obj.(T)) },
+	}
+}
+
+func (k *Kind[T]) indexers() *cache.Indexers {
+	out := cache.Indexers{}
+	for _, name := range k.Indexed {
+		out[apiserverstorage.FieldIndex(name)] = func(object any) ([]string, error) {
+			obj, ok := object.(T)
+			if !ok {
+				return nil, fmt.Errorf("%T is not a %s", object, k.Name)
+			}
+			return []string{k.Fields[name](obj)}, nil
+		}
+	}
+	return &out
+}
+
+func (h Hooks[T]) install(store *registry.Store) {
+	if h.BeginCreate != nil {
+		store.BeginCreate = func(ctx context.Context, obj runtime.Object, options *metav1.CreateOptions) (registry.FinishFunc, error) {
+			finish, err := h.BeginCreate(ctx, obj.(T), dryrun.IsDryRun(options.DryRun))
+			return registry.FinishFunc(finish), err
+		}
+	}
+	if h.BeginUpdate != nil {
+		store.BeginUpdate = func(ctx context.Context, obj, old runtime.Object, options *metav1.UpdateOptions) (registry.FinishFunc, error) {
+			finish, err := h.BeginUpdate(ctx, obj.(T), old.(T), dryrun.IsDryRun(options.DryRun))
+			return registry.FinishFunc(finish), err
+		}
+	}
+	if h.AfterDelete != nil {
+		store.AfterDelete = func(obj runtime.Object, options *metav1.DeleteOptions) {
+			h.AfterDelete(obj.(T), dryrun.IsDryRun(options.DryRun))
+		}
+	}
+	if h.Decorate != nil {
+		store.Decorator = func(object runtime.Object) { decorate(object, h.Decorate) }
+	}
+}
+
+// decorate completes an object, or each object of a list.
+func decorate[T Object](object runtime.Object, complete func(T)) {
+	if obj, ok := object.(T); ok {
+		complete(obj)
+		return
+	}
+	if !meta.IsListType(object) {
+		return
+	}
+	_ = meta.EachListItem(object, func(item runtime.Object) error {
+		if obj, ok := item.(T); ok {
+			complete(obj)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,188 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package generic
+
+import (
+	"context"
+
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/storage/names"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+)
+
+// strategy is how objects of any kind are created, updated and deleted: what
+// the kind says, and the API conventions for the rest.
+type strategy[T Object] struct {
+	rest.DeclarativeValidation
+	names.NameGenerator
+	kind *Kind[T]
+	// version is where the kind is served, for the fields that are reset.
+	version string
+}
+
+var (
+	_ rest.RESTCreateUpdateStrategy        = strategy[*metav1.PartialObjectMetadata]{}
+	_ rest.RESTGracefulDeleteStrategy      = strategy[*metav1.PartialObjectMetadata]{}
+	_ rest.GarbageCollectionDeleteStrategy = strategy[*metav1.PartialObjectMetadata]{}
+	_ rest.ResetFieldsStrategy             = strategy[*metav1.PartialObjectMetadata]{}
+)
+
+func (s strategy[T]) NamespaceScoped() bool                    { return !s.kind.ClusterScoped }
+func (s strategy[T]) AllowCreateOnUpdate(context.Context) bool { return s.kind.CreateOnUpdate }
+func (s strategy[T]) AllowUnconditionalUpdate(context.Context) bool {
+	return !s.kind.RequireResourceVersion
+}
+func (s strategy[T]) Canonicalize(runtime.Object) {}
+
+func (s strategy[T]) PrepareForCreate(ctx context.Context, obj runtime.Object) {
+	o := obj.(T)
+	if s.kind.Status != nil {
+		setZero(s.kind.Status(o))
+	}
+	if s.kind.countsGenerations() {
+		o.SetGeneration(1)
+	}
+	if s.kind.Prepare != nil {
+		var none T
+		s.kind.Prepare(ctx, o, none)
+	}
+}
+
+func (s strategy[T]) PrepareForUpdate(ctx context.Context, obj, old runtime.Object) {
+	o, before := obj.(T), old.(T)
+	if s.kind.Status != nil {
+		assign(s.kind.Status(o), s.kind.Status(before))
+	}
+	if s.kind.Prepare != nil {
+		s.kind.Prepare(ctx, o, before)
+	}
+	if s.kind.countsGenerations() && s.desireChanged(o, before) {
+		o.SetGeneration(before.GetGeneration() + 1)
+	}
+}
+
+func (k *Kind[T]) countsGenerations() bool {
+	return k.Spec != nil && !k.WithoutGeneration
+}
+
+// desireChanged tells whether a controller has something new to do.
+func (s strategy[T]) desireChanged(obj, old T) bool {
+	if !apiequality.Semantic.DeepEqual(s.kind.Spec(obj), s.kind.Spec(old)) {
+		return true
+	}
+	return s.kind.GenerationFromAnnotations &&
+		!apiequality.Semantic.DeepEqual(obj.GetAnnotations(), old.GetAnnotations())
+}
+
+func (s strategy[T]) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {
+	o := obj.(T)
+	errs := s.validateMeta(o)
+	if s.kind.Validate != nil {
+		errs = append(errs, s.kind.Validate(ctx, o)...)
+	}
+	return errs
+}
+
+func (s strategy[T]) validateMeta(obj T) field.ErrorList {
+	validName := s.kind.ValidName
+	if validName == nil {
+		validName = validation.NameIsDNSSubdomain
+	}
+	return validation.ValidateObjectMetaAccessor(obj, !s.kind.ClusterScoped, validName, field.NewPath("metadata"))
+}
+
+// ValidateUpdate leaves the rules of metadata to rest.BeforeUpdate, which
+// applies them to every kind.
+func (s strategy[T]) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
+	o, before := obj.(T), old.(T)
+	switch {
+	case s.kind.ValidateUpdate != nil:
+		return s.kind.ValidateUpdate(ctx, o, before)
+	case s.kind.Validate != nil:
+		return s.kind.Validate(ctx, o)
+	}
+	return nil
+}
+
+func (s strategy[T]) WarningsOnCreate(ctx context.Context, obj runtime.Object) []string {
+	var none T
+	return s.warnings(ctx, obj.(T), none)
+}
+
+func (s strategy[T]) WarningsOnUpdate(ctx context.Context, obj, old runtime.Object) []string {
+	return s.warnings(ctx, obj.(T), old.(T))
+}
+
+func (s strategy[T]) warnings(ctx context.Context, obj, old T) []string {
+	if s.kind.Warnings == nil {
+		return nil
+	}
+	return s.kind.Warnings(ctx, obj, old)
+}
+
+func (s strategy[T]) DefaultGarbageCollectionPolicy(ctx context.Context) rest.GarbageCollectionPolicy {
+	switch {
+	case s.kind.Unowned:
+		return rest.Unsupported
+	case s.kind.OrphanByDefault != nil && s.kind.OrphanByDefault(ctx):
+		return rest.OrphanDependents
+	}
+	return rest.DeleteDependents
+}
+
+func (s strategy[T]) CheckGracefulDelete(ctx context.Context, obj runtime.Object, options *metav1.DeleteOptions) bool {
+	return s.kind.Grace != nil && s.kind.Grace(ctx, obj.(T), options)
+}
+
+func (s strategy[T]) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
+	if s.kind.Status == nil {
+		return nil
+	}
+	return resetFields(s.version, "status")
+}
+
+// statusStrategy is the strategy of the status subresource: the status changes
+// and nothing else.
+type statusStrategy[T Object] struct {
+	strategy[T]
+}
+
+func (s statusStrategy[T]) PrepareForUpdate(ctx context.Context, obj, old runtime.Object) {
+	o, before := obj.(T), old.(T)
+	if s.kind.Spec != nil {
+		assign(s.kind.Spec(o), s.kind.Spec(before))
+	}
+	if s.kind.PrepareStatus != nil {
+		s.kind.PrepareStatus(ctx, o, before)
+	}
+}
+
+func (s statusStrategy[T]) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
+	if s.kind.ValidateStatus == nil {
+		return nil
+	}
+	return s.kind.ValidateStatus(ctx, obj.(T), old.(T))
+}
+
+func (s statusStrategy[T]) WarningsOnUpdate(context.Context, runtime.Object, runtime.Object) []string {
+	return nil
+}
+
+func (s statusStrategy[T]) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
+	if s.kind.Spec == nil {
+		return nil
+	}
+	return resetFields(s.version, "spec")
+}
+
+func resetFields(version, path string) map[fieldpath.APIVersion]*fieldpath.Set {
+	return map[fieldpath.APIVersion]*fieldpath.Set{
+		fieldpath.APIVersion(version): fieldpath.NewSet(fieldpath.MakePathOrDie(path)),
+	}
+}

@@ -1,0 +1,86 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package storage is etcd, inside the process or outside of it. Both are one
+// etcd client to the rest of Kindred: every resource's storage shares it, and
+// with it one compactor and one health check.
+package storage
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/kubernetes"
+	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/etcd3"
+	"k8s.io/apiserver/pkg/storage/feature"
+	"k8s.io/utils/clock"
+)
+
+// compactionInterval is how long a revision can be read and watched from at
+// least. It is upstream's --etcd-compaction-interval.
+const compactionInterval = 5 * time.Minute
+
+// Backend is an etcd that answers.
+type Backend struct {
+	client    *kubernetes.Client
+	compactor interface {
+		etcd3.Compactor
+		Stop()
+	}
+	// stop ends the embedded server; nil for an external one.
+	stop   func()
+	failed <-chan error
+	close  sync.Once
+}
+
+func newBackend(ctx context.Context, client *clientv3.Client, endpoint string, c clock.Clock) *Backend {
+	feature.DefaultFeatureSupportChecker.CheckClient(ctx, named{client, endpoint}, storage.RequestWatchProgress)
+	kube := &kubernetes.Client{Client: client}
+	kube.Kubernetes = kube
+	return &Backend{
+		client:    kube,
+		compactor: etcd3.NewCompactor(client, compactionInterval, c, nil),
+	}
+}
+
+// Client speaks to the etcd.
+func (b *Backend) Client() *clientv3.Client { return b.client.Client }
+
+// Failed reports, at most once, that the embedded etcd cannot go on.
+func (b *Backend) Failed() <-chan error { return b.failed }
+
+// Check is a health check: it reads one key with a quorum.
+func (b *Backend) Check(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	if _, err := b.client.Client.Get(ctx, "/registry/health"); err != nil {
+		return fmt.Errorf("etcd does not answer: %w", err)
+	}
+	return nil
+}
+
+// Close ends the client and, where it is embedded, the server. All that was
+// acknowledged is on disk before.
+func (b *Backend) Close() {
+	b.close.Do(func() {
+		b.compactor.Stop()
+		_ = b.client.Close()
+		if b.stop != nil {
+			b.stop()
+		}
+	})
+}
+
+// named gives an in-process client, which has no endpoints, a name to be asked
+// by: without an endpoint the check of features would find none, and consistent
+// lists would never come from the watch cache (KEP-2340).
+type named struct {
+	*clientv3.Client
+	endpoint string
+}
+
+func (n named) Endpoints() []string { return []string{n.endpoint} }

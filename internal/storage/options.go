@@ -1,0 +1,135 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package storage
+
+import (
+	"sync"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/registry/generic"
+	serverstorage "k8s.io/apiserver/pkg/server/storage"
+	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/cacher"
+	"k8s.io/apiserver/pkg/storage/etcd3"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
+	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
+	flowcontrolrequest "k8s.io/apiserver/pkg/util/flowcontrol/request"
+	"k8s.io/client-go/tools/cache"
+)
+
+// Prefix is the root of all keys, as upstream's --etcd-prefix.
+const Prefix = "/registry"
+
+// deleteCollectionWorkers is how many objects one DELETE of a collection
+// removes at a time.
+const deleteCollectionWorkers = 16
+
+// Uncached are the resources without a watch cache: many writes, few watchers.
+var uncached = map[schema.GroupResource]bool{
+	{Resource: "events"}:                         true,
+	{Group: "events.k8s.io", Resource: "events"}: true,
+}
+
+// Resources gives every resource its storage on one Backend.
+type Resources struct {
+	Backend *Backend
+	// Factory says where and in which version a resource is stored.
+	Factory serverstorage.StorageFactory
+	Counts  flowcontrolrequest.StorageObjectCountTracker
+}
+
+var _ generic.RESTOptionsGetter = Resources{}
+
+// GetRESTOptions implements generic.RESTOptionsGetter.
+func (r Resources) GetRESTOptions(resource schema.GroupResource, example runtime.Object) (generic.RESTOptions, error) {
+	config, err := r.Factory.NewConfig(resource, example)
+	if err != nil {
+		return generic.RESTOptions{}, err
+	}
+	return generic.RESTOptions{
+		StorageConfig:             config,
+		Decorator:                 r.Backend.decorate,
+		EnableGarbageCollection:   true,
+		DeleteCollectionWorkers:   deleteCollectionWorkers,
+		ResourcePrefix:            r.Factory.ResourcePrefix(resource),
+		CountMetricPollPeriod:     0,
+		StorageObjectCountTracker: r.Counts,
+	}, nil
+}
+
+// CustomResources stores the objects of CRDs, as JSON under group and resource.
+func (b *Backend) CustomResources(counts flowcontrolrequest.StorageObjectCountTracker) generic.RESTOptionsGetter {
+	return customResources{backend: b, counts: counts}
+}
+
+type customResources struct {
+	backend *Backend
+	counts  flowcontrolrequest.StorageObjectCountTracker
+}
+
+func (c customResources) GetRESTOptions(resource schema.GroupResource, _ runtime.Object) (generic.RESTOptions, error) {
+	config := storagebackend.NewDefaultConfig(Prefix, unstructured.UnstructuredJSONScheme)
+	config.StorageObjectCountTracker = c.counts
+	return generic.RESTOptions{
+		StorageConfig:             config.ForResource(resource),
+		Decorator:                 c.backend.decorate,
+		EnableGarbageCollection:   true,
+		DeleteCollectionWorkers:   deleteCollectionWorkers,
+		ResourcePrefix:            resource.Group + "/" + resource.Resource,
+		StorageObjectCountTracker: c.counts,
+	}, nil
+}
+
+// decorate builds one resource's storage: etcd3 on the shared client, and the
+// watch cache above it. It is a generic.StorageDecorator.
+func (b *Backend) decorate(
+	config *storagebackend.ConfigForResource,
+	resourcePrefix string,
+	keyFunc func(runtime.Object) (string, error),
+	newFunc, newListFunc func() runtime.Object,
+	attributes storage.AttrFunc,
+	triggers storage.IndexerFuncs,
+	indexers *cache.Indexers,
+) (storage.Interface, factory.DestroyFunc, error) {
+	transformer := config.Transformer
+	if transformer == nil {
+		transformer = identity.NewEncryptCheckTransformer()
+	}
+	versioner := storage.APIObjectVersioner{}
+	raw, err := etcd3.New(b.client, b.compactor, config.Codec, newFunc, newListFunc, config.Prefix, resourcePrefix,
+		config.GroupResource, transformer, config.LeaseManagerConfig, etcd3.NewDefaultDecoder(config.Codec, versioner), versioner)
+	if err != nil {
+		return nil, nil, err
+	}
+	if uncached[config.GroupResource] {
+		return raw, sync.OnceFunc(raw.Close), nil
+	}
+	cached, err := cacher.NewCacherFromConfig(cacher.Config{
+		Storage:             raw,
+		Versioner:           versioner,
+		GroupResource:       config.GroupResource,
+		EventsHistoryWindow: config.EventsHistoryWindow,
+		ResourcePrefix:      resourcePrefix,
+		KeyFunc:             keyFunc,
+		NewFunc:             newFunc,
+		NewListFunc:         newListFunc,
+		GetAttrsFunc:        attributes,
+		IndexerFuncs:        triggers,
+		Indexers:            indexers,
+		Codec:               config.Codec,
+	})
+	if err != nil {
+		raw.Close()
+		return nil, nil, err
+	}
+	delegator := cacher.NewCacheDelegator(cached, raw)
+	return delegator, sync.OnceFunc(func() {
+		delegator.Stop()
+		cached.Stop()
+		raw.Close()
+	}), nil
+}
