@@ -1,0 +1,15 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package apps holds the built-in kinds of the API group apps (v1), the
+// workloads: a kind is one value in one file, and Kinds lists them. Defaults and
+// declared validations are made as in package core, whose defaults of a pod
+// template it shares.
+//
+// +k8s:defaulter-gen=TypeMeta
+// +k8s:defaulter-gen-input=k8s.io/api/apps/v1
+// +k8s:validation-gen=TypesWithField=TypeMeta
+// +k8s:validation-gen-input=k8s.io/api/apps/v1
+package apps
+
+//go:generate go run k8s.io/code-generator/cmd/defaulter-gen@v0.37.1 --go-header-file ../boilerplate.go.txt --output-file zz_generated.defaults.go --extra-peer-dirs github.com/kindred-project/kindred/internal/registry/core .

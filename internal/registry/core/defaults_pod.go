@@ -1,0 +1,117 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package core
+
+import (
+	"cmp"
+
+	"github.com/distribution/reference"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// SetDefaults_Pod defaults what a pod has and a pod template has not: a field
+// that is defaulted here appears in pods alone, and no controller takes it for
+// a change of its template.
+func SetDefaults_Pod(obj *v1.Pod) {
+	spec := &obj.Spec
+	if grace := spec.TerminationGracePeriodSeconds; grace != nil && *grace < 0 {
+		spec.TerminationGracePeriodSeconds = new(int64(1))
+	}
+	spec.EnableServiceLinks = cmp.Or(spec.EnableServiceLinks, new(v1.DefaultEnableServiceLinks))
+	for _, containers := range [][]v1.Container{spec.InitContainers, spec.Containers} {
+		for i := range containers {
+			requestLimits(&containers[i].Resources)
+			if spec.HostNetwork {
+				publishOnHost(containers[i].Ports)
+			}
+		}
+	}
+}
+
+// requestLimits asks for as much as is allowed, where nothing else is asked for.
+func requestLimits(resources *v1.ResourceRequirements) {
+	if resources.Limits != nil {
+		addMissing(&resources.Requests, resources.Limits)
+	}
+}
+
+// publishOnHost gives a port of the host's network its number on the host.
+func publishOnHost(ports []v1.ContainerPort) {
+	for i := range ports {
+		ports[i].HostPort = cmp.Or(ports[i].HostPort, ports[i].ContainerPort)
+	}
+}
+
+// SetDefaults_PodStatus keeps podIP and podIPs[0] the same; podIP wins.
+func SetDefaults_PodStatus(obj *v1.PodStatus) {
+	switch {
+	case obj.PodIP == "" && len(obj.PodIPs) > 0:
+		obj.PodIP = obj.PodIPs[0].IP
+	case obj.PodIP != "" && (len(obj.PodIPs) == 0 || obj.PodIPs[0].IP != obj.PodIP):
+		obj.PodIPs = []v1.PodIP{{IP: obj.PodIP}}
+	}
+}
+
+// SetDefaults_PodSpec defaults pods and pod templates alike. Do not add to it:
+// a new default here changes every stored template, and so starts a rollout of
+// every workload.
+func SetDefaults_PodSpec(obj *v1.PodSpec) {
+	obj.ServiceAccountName = cmp.Or(obj.ServiceAccountName, obj.DeprecatedServiceAccount)
+	obj.DeprecatedServiceAccount = obj.ServiceAccountName
+	obj.DNSPolicy = cmp.Or(obj.DNSPolicy, v1.DNSClusterFirst)
+	obj.RestartPolicy = cmp.Or(obj.RestartPolicy, v1.RestartPolicyAlways)
+	obj.SecurityContext = cmp.Or(obj.SecurityContext, &v1.PodSecurityContext{})
+	obj.TerminationGracePeriodSeconds = cmp.Or(obj.TerminationGracePeriodSeconds, new(int64(v1.DefaultTerminationGracePeriodSeconds)))
+	obj.SchedulerName = cmp.Or(obj.SchedulerName, v1.DefaultSchedulerName)
+}
+
+func SetDefaults_Container(obj *v1.Container) {
+	obj.ImagePullPolicy = cmp.Or(obj.ImagePullPolicy, pullPolicyOf(obj.Image))
+	obj.TerminationMessagePath = cmp.Or(obj.TerminationMessagePath, v1.TerminationMessagePathDefault)
+	obj.TerminationMessagePolicy = cmp.Or(obj.TerminationMessagePolicy, v1.TerminationMessageReadFile)
+}
+
+func SetDefaults_EphemeralContainer(obj *v1.EphemeralContainer) {
+	SetDefaults_Container((*v1.Container)(&obj.EphemeralContainerCommon))
+}
+
+// pullPolicyOf is Always for an image whose tag is latest, spelt out or implied,
+// for that is what a later push moves. An image that cannot be parsed is for
+// validation or the runtime to refuse.
+func pullPolicyOf(image string) v1.PullPolicy {
+	named, err := reference.ParseNormalizedNamed(image)
+	if err != nil {
+		return v1.PullIfNotPresent
+	}
+	if tagged, ok := reference.TagNameOnly(named).(reference.Tagged); ok && tagged.Tag() == "latest" {
+		return v1.PullAlways
+	}
+	return v1.PullIfNotPresent
+}
+
+// SetDefaults_ResourceList rounds up to a thousandth, the finest unit that the
+// API keeps.
+func SetDefaults_ResourceList(obj *v1.ResourceList) {
+	for name, quantity := range *obj {
+		quantity.RoundUp(resource.Milli)
+		(*obj)[name] = quantity
+	}
+}
+
+func SetDefaults_Probe(obj *v1.Probe) {
+	obj.TimeoutSeconds = cmp.Or(obj.TimeoutSeconds, 1)
+	obj.PeriodSeconds = cmp.Or(obj.PeriodSeconds, 10)
+	obj.SuccessThreshold = cmp.Or(obj.SuccessThreshold, 1)
+	obj.FailureThreshold = cmp.Or(obj.FailureThreshold, 3)
+}
+
+func SetDefaults_HTTPGetAction(obj *v1.HTTPGetAction) {
+	obj.Path = cmp.Or(obj.Path, "/")
+	obj.Scheme = cmp.Or(obj.Scheme, v1.URISchemeHTTP)
+}
+
+func SetDefaults_ObjectFieldSelector(obj *v1.ObjectFieldSelector) {
+	obj.APIVersion = cmp.Or(obj.APIVersion, "v1")
+}

@@ -1,0 +1,20 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package core holds the built-in kinds of the legacy API group "" (v1): a kind
+// is one value in one file, and Kinds lists them.
+//
+// What the API server fills in for a caller stands in the defaults*.go files, as
+// one small SetDefaults function a type. What k8s.io/api declares about its own
+// fields, +default values and +k8s: validations, is generated: the generators
+// walk every type of the group and call those functions, and the validations,
+// wherever the type occurs.
+//
+// +k8s:defaulter-gen=TypeMeta
+// +k8s:defaulter-gen-input=k8s.io/api/core/v1
+// +k8s:validation-gen=TypesWithField=TypeMeta
+// +k8s:validation-gen-input=k8s.io/api/core/v1
+package core
+
+//go:generate go run k8s.io/code-generator/cmd/defaulter-gen@v0.37.1 --go-header-file ../boilerplate.go.txt --output-file zz_generated.defaults.go .
+//go:generate ../generate-validations.sh ./core ./apps

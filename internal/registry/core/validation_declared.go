@@ -1,0 +1,40 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package core
+
+import (
+	"context"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/operation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// The generated validations call a ValidateCustom_<Type>_<Field> function for
+// each field that k8s.io/api marks +k8s:customValidation.
+
+// Priorities below reservedResponderPriorities belong to Kubernetes' own
+// eviction responders, and none of those may be named in a pod.
+const reservedResponderPriorities = 1000
+
+func ValidateCustom_EvictionResponder_Name(_ context.Context, _ operation.Operation, path *field.Path, name, _ *string) field.ErrorList {
+	if name == nil {
+		return nil
+	}
+	domain, _, _ := strings.Cut(*name, "/")
+	domain = strings.TrimRight(strings.TrimSpace(strings.ToLower(domain)), ".")
+	for _, reserved := range []string{"k8s.io", "kubernetes.io"} {
+		if domain == reserved || strings.HasSuffix(domain, "."+reserved) {
+			return field.ErrorList{field.Invalid(path, *name, "domain names *.k8s.io, *.kubernetes.io are reserved")}
+		}
+	}
+	return nil
+}
+
+func ValidateCustom_EvictionResponder_Priority(_ context.Context, _ operation.Operation, path *field.Path, priority, _ *int32) field.ErrorList {
+	if priority == nil || *priority < 0 || *priority >= reservedResponderPriorities {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(path, *priority, "priorities 0-999 are reserved for responders with *.k8s.io suffix")}
+}
