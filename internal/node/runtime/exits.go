@@ -1,0 +1,252 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package runtime
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/klog/v2"
+)
+
+// How long a runtime may take to notice what the kernel already told us.
+const (
+	settleFirst = 2 * time.Millisecond
+	settleLimit = 5 * time.Second
+)
+
+// reconnect is the pause before a broken event stream is opened again.
+const reconnect = time.Second
+
+// Watch calls changed for each pod in which something happened, until ctx ends.
+// It uses the runtime's event stream; a runtime without one (containerd before
+// 1.7) answers Unimplemented, and then the exit of each first process
+// is learnt from its pidfd. Either can miss something, so callers list now and then.
+func (r *Runtime) Watch(ctx context.Context, changed func(types.UID)) error {
+	for ctx.Err() == nil {
+		err := r.watchEvents(ctx, changed)
+		if status.Code(err) == codes.Unimplemented {
+			return r.watchProcesses(ctx, changed)
+		}
+		select {
+		case <-ctx.Done():
+		case <-r.clock.After(reconnect):
+		}
+	}
+	return nil
+}
+
+func (r *Runtime) watchEvents(ctx context.Context, changed func(types.UID)) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	events := make(chan *runtimeapi.ContainerEventResponse, 64)
+	failed := make(chan error, 1)
+	go func() { failed <- r.cri.GetContainerEvents(ctx, events, nil) }()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-failed:
+			if err == nil {
+				err = errors.New("event stream ended")
+			}
+			return err
+		case event := <-events:
+			if uid := event.GetPodSandboxStatus().GetMetadata().GetUid(); uid != "" {
+				changed(types.UID(uid))
+			}
+		}
+	}
+}
+
+func (r *Runtime) watchProcesses(ctx context.Context, changed func(types.UID)) error {
+	settled := func(uid types.UID, id string) {
+		r.settle(ctx, id)
+		changed(uid)
+	}
+	if err := r.exits.start(settled); err != nil {
+		// Without pidfds the slow relist alone finds exits.
+		klog.FromContext(ctx).Error(err, "Cannot watch processes, exits are found by listing")
+		<-ctx.Done()
+		return nil
+	}
+	// What was seen before now was asked for without its process.
+	r.mu.Lock()
+	uids := make([]types.UID, 0, len(r.seen))
+	for uid := range r.seen {
+		uids = append(uids, uid)
+	}
+	clear(r.seen)
+	r.mu.Unlock()
+	for _, uid := range uids {
+		changed(uid)
+	}
+	<-ctx.Done()
+	r.exits.stop()
+	return nil
+}
+
+// settle waits until the runtime agrees that the process of a container or
+// sandbox is gone: the kernel tells us a few milliseconds before the shim tells it.
+func (r *Runtime) settle(ctx context.Context, id string) {
+	deadline := r.clock.Now().Add(settleLimit)
+	for pause := settleFirst; r.clock.Now().Before(deadline); pause *= 2 {
+		if !r.alive(ctx, id) {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.clock.After(pause):
+		}
+	}
+}
+
+func (r *Runtime) alive(ctx context.Context, id string) bool {
+	if response, err := r.cri.ContainerStatus(ctx, id, false); err == nil {
+		return response.GetStatus().GetState() == runtimeapi.ContainerState_CONTAINER_RUNNING
+	}
+	response, err := r.cri.PodSandboxStatus(ctx, id, false)
+	return err == nil && response.GetStatus().GetState() == runtimeapi.PodSandboxState_SANDBOX_READY
+}
+
+// processID reads the first process of a container or sandbox from the verbose
+// part of its status, which containerd and CRI-O both fill; 0 when it is not there.
+func processID(info map[string]string) int {
+	var detail struct {
+		PID int `json:"pid"`
+	}
+	if err := json.Unmarshal([]byte(info["info"]), &detail); err != nil {
+		return 0
+	}
+	return detail.PID
+}
+
+// exits waits for the end of processes with one epoll over their pidfds.
+type exits struct {
+	mu    sync.Mutex
+	epoll int // 0 while not started
+	wake  int // an eventfd in the epoll, written to stop
+	gone  func(uid types.UID, id string)
+	fds   map[int32]exitOf
+	ids   map[string]bool
+}
+
+type exitOf struct {
+	uid types.UID
+	id  string
+}
+
+func (e *exits) wantsPIDs() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.epoll != 0
+}
+
+func (e *exits) start(gone func(types.UID, string)) error {
+	epoll, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		return fmt.Errorf("create epoll: %w", err)
+	}
+	wake, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
+	if err != nil {
+		_ = unix.Close(epoll)
+		return fmt.Errorf("create eventfd: %w", err)
+	}
+	if err := add(epoll, wake); err != nil {
+		_ = unix.Close(epoll)
+		_ = unix.Close(wake)
+		return err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.epoll, e.wake, e.gone = epoll, wake, gone
+	e.fds, e.ids = map[int32]exitOf{}, map[string]bool{}
+	go e.wait(epoll, wake)
+	return nil
+}
+
+func (e *exits) stop() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.epoll == 0 {
+		return
+	}
+	_, _ = unix.Write(e.wake, []byte{1, 0, 0, 0, 0, 0, 0, 0})
+	for fd := range e.fds {
+		_ = unix.Close(int(fd))
+	}
+	e.fds, e.ids = nil, nil
+	e.epoll = 0
+}
+
+// watch begins to wait for the process; pid 0 means it is not known.
+func (e *exits) watch(uid types.UID, id string, pid int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.epoll == 0 || pid == 0 || e.ids[id] {
+		return
+	}
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		// The process is already gone: tell at once.
+		go e.gone(uid, id)
+		return
+	}
+	if err := add(e.epoll, fd); err != nil {
+		_ = unix.Close(fd)
+		return
+	}
+	e.fds[int32(fd)] = exitOf{uid: uid, id: id}
+	e.ids[id] = true
+}
+
+func add(epoll, fd int) error {
+	event := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)}
+	if err := unix.EpollCtl(epoll, unix.EPOLL_CTL_ADD, fd, &event); err != nil {
+		return fmt.Errorf("add to epoll: %w", err)
+	}
+	return nil
+}
+
+// wait reports processes as they end, until woken to stop.
+func (e *exits) wait(epoll, wake int) {
+	defer unix.Close(epoll)
+	defer unix.Close(wake)
+	events := make([]unix.EpollEvent, 32)
+	for {
+		n, err := unix.EpollWait(epoll, events, -1)
+		if err != nil && !errors.Is(err, unix.EINTR) {
+			return
+		}
+		for _, event := range events[:max(n, 0)] {
+			if event.Fd == int32(wake) {
+				return
+			}
+			e.report(event.Fd)
+		}
+	}
+}
+
+func (e *exits) report(fd int32) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	exit, ok := e.fds[fd]
+	if !ok {
+		return
+	}
+	delete(e.fds, fd)
+	delete(e.ids, exit.id)
+	_ = unix.Close(int(fd)) // also leaves the epoll
+	go e.gone(exit.uid, exit.id)
+}

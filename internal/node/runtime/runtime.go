@@ -1,0 +1,244 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package runtime
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"k8s.io/apimachinery/pkg/types"
+	cri "k8s.io/cri-api/pkg/apis"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/utils/clock"
+)
+
+// Runtime is a CRI v1 runtime as one node's agent uses it.
+type Runtime struct {
+	cri   cri.RuntimeService
+	owner string
+	clock clock.Clock
+	exits exits
+
+	mu   sync.Mutex
+	seen map[types.UID]*Pod // full details, from the last Get
+}
+
+// New wraps a CRI client. owner is the value of LabelOwner on all that is ours.
+func New(service cri.RuntimeService, owner string, clock clock.Clock) *Runtime {
+	return &Runtime{cri: service, owner: owner, clock: clock, seen: map[types.UID]*Pod{}}
+}
+
+// Service is the CRI client itself, for calls that need no translation.
+func (r *Runtime) Service() cri.RuntimeService { return r.cri }
+
+// List returns all pods of this node by UID in two calls, with states but
+// without addresses, times and exit codes: enough to see what changed.
+func (r *Runtime) List(ctx context.Context) (map[types.UID]*Pod, error) {
+	return r.list(ctx, map[string]string{LabelOwner: r.owner})
+}
+
+// Get returns all that the runtime knows of one pod. It asks in detail only for
+// sandboxes and containers whose state is not the one it last saw.
+func (r *Runtime) Get(ctx context.Context, uid types.UID) (*Pod, error) {
+	pods, err := r.list(ctx, map[string]string{LabelOwner: r.owner, LabelPodUID: string(uid)})
+	if err != nil {
+		return nil, err
+	}
+	pod := pods[uid]
+	if pod == nil {
+		pod = &Pod{UID: uid}
+	}
+	before := r.remembered(uid)
+	for i := range pod.Sandboxes {
+		if err := r.detailSandbox(ctx, uid, &pod.Sandboxes[i], before); err != nil {
+			return nil, err
+		}
+	}
+	for i := range pod.Containers {
+		if err := r.detailContainer(ctx, uid, &pod.Containers[i], before); err != nil {
+			return nil, err
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.seen[uid] = pod
+	return pod, nil
+}
+
+// Last returns what Get returned last, or nil.
+func (r *Runtime) Last(uid types.UID) *Pod { return r.remembered(uid) }
+
+// Forget drops what is remembered of a pod that is gone.
+func (r *Runtime) Forget(uid types.UID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.seen, uid)
+}
+
+func (r *Runtime) remembered(uid types.UID) *Pod {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.seen[uid]
+}
+
+func (r *Runtime) list(ctx context.Context, labels map[string]string) (map[types.UID]*Pod, error) {
+	sandboxes, err := r.cri.ListPodSandbox(ctx, &runtimeapi.PodSandboxFilter{LabelSelector: labels})
+	if err != nil {
+		return nil, fmt.Errorf("list sandboxes: %w", err)
+	}
+	containers, err := r.cri.ListContainers(ctx, &runtimeapi.ContainerFilter{LabelSelector: labels})
+	if err != nil {
+		return nil, fmt.Errorf("list containers: %w", err)
+	}
+	pods := map[types.UID]*Pod{}
+	of := func(labels map[string]string) *Pod {
+		uid := types.UID(labels[LabelPodUID])
+		if pods[uid] == nil {
+			pods[uid] = &Pod{UID: uid, Namespace: labels[LabelPodNamespace], Name: labels[LabelPodName]}
+		}
+		return pods[uid]
+	}
+	for _, s := range sandboxes {
+		pod := of(s.Labels)
+		pod.Sandboxes = append(pod.Sandboxes, Sandbox{
+			ID:        s.Id,
+			Attempt:   s.GetMetadata().GetAttempt(),
+			Ready:     s.State == runtimeapi.PodSandboxState_SANDBOX_READY,
+			CreatedAt: time.Unix(0, s.CreatedAt),
+		})
+	}
+	for _, c := range containers {
+		pod := of(c.Labels)
+		pod.Containers = append(pod.Containers, Container{
+			ID:                c.Id,
+			Name:              c.Labels[LabelContainerName],
+			SandboxID:         c.PodSandboxId,
+			Attempt:           attempt(c.Annotations, c.GetMetadata().GetAttempt()),
+			State:             stateOf(c.State),
+			Hash:              c.Annotations[AnnotationHash],
+			BackOff:           backOff(c.Annotations),
+			TerminationPolicy: c.Annotations[AnnotationTerminationRule],
+			MessageFile:       c.Annotations[AnnotationMessageFile],
+			CreatedAt:         time.Unix(0, c.CreatedAt),
+		})
+	}
+	for _, pod := range pods {
+		pod.sort()
+	}
+	return pods, nil
+}
+
+func (r *Runtime) detailSandbox(ctx context.Context, uid types.UID, s *Sandbox, before *Pod) error {
+	if !s.Ready {
+		return nil
+	}
+	if before != nil {
+		for _, b := range before.Sandboxes {
+			if b.ID == s.ID && b.Ready {
+				s.IPs = b.IPs
+				return nil
+			}
+		}
+	}
+	response, err := r.cri.PodSandboxStatus(ctx, s.ID, r.exits.wantsPIDs())
+	if IsNotFound(err) {
+		s.Ready = false
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("status of sandbox %s: %w", s.ID, err)
+	}
+	s.IPs = addresses(response.GetStatus().GetNetwork())
+	r.exits.watch(uid, s.ID, processID(response.GetInfo()))
+	return nil
+}
+
+func (r *Runtime) detailContainer(ctx context.Context, uid types.UID, c *Container, before *Pod) error {
+	if before != nil {
+		for _, b := range before.Containers {
+			if b.ID == c.ID && b.State == c.State {
+				*c = b
+				return nil
+			}
+		}
+	}
+	verbose := c.State == Running && r.exits.wantsPIDs()
+	response, err := r.cri.ContainerStatus(ctx, c.ID, verbose)
+	if IsNotFound(err) {
+		c.State = Unknown
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("status of container %s: %w", c.ID, err)
+	}
+	fill(c, response.GetStatus())
+	if c.State == Exited && c.Message == "" {
+		c.Message = terminationMessage(c)
+	}
+	if c.State == Running {
+		r.exits.watch(uid, c.ID, processID(response.GetInfo()))
+	}
+	return nil
+}
+
+func fill(c *Container, s *runtimeapi.ContainerStatus) {
+	c.State = stateOf(s.State)
+	c.Image = s.GetImage().GetImage()
+	c.ImageID = s.ImageRef
+	c.LogPath = s.LogPath
+	if c.State != Created {
+		c.StartedAt = unixNano(s.StartedAt)
+	}
+	if c.State == Exited {
+		c.FinishedAt = unixNano(s.FinishedAt)
+		c.ExitCode, c.Reason, c.Message = s.ExitCode, s.Reason, s.Message
+	}
+	if u := s.GetUser().GetLinux(); u != nil {
+		c.User = &User{UID: u.Uid, GID: u.Gid, SupplementalGroups: u.SupplementalGroups}
+	}
+}
+
+// unixNano leaves a time the runtime never set as the zero time.
+func unixNano(ns int64) time.Time {
+	if ns == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, ns)
+}
+
+func addresses(network *runtimeapi.PodSandboxNetworkStatus) []string {
+	if network.GetIp() == "" {
+		return nil
+	}
+	ips := []string{network.Ip}
+	for _, more := range network.AdditionalIps {
+		ips = append(ips, more.Ip)
+	}
+	return ips
+}
+
+func stateOf(s runtimeapi.ContainerState) State {
+	switch s {
+	case runtimeapi.ContainerState_CONTAINER_CREATED:
+		return Created
+	case runtimeapi.ContainerState_CONTAINER_RUNNING:
+		return Running
+	case runtimeapi.ContainerState_CONTAINER_EXITED:
+		return Exited
+	}
+	return Unknown
+}
+
+// IsNotFound says whether a CRI call failed since the object is gone.
+func IsNotFound(err error) bool { return status.Code(err) == codes.NotFound }
+
+// Message is a CRI error's text without gRPC's wrapping.
+func Message(err error) string {
+	s, _ := status.FromError(err)
+	return s.Message()
+}
