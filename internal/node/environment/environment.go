@@ -1,0 +1,260 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package environment computes the environment variables of a container.
+//
+// Three layers make it up, a later one hiding names of an earlier: variables about
+// Services, envFrom, and env. $(VAR) in a value of env refers to what stands
+// before it in any layer. Everything is resolved anew at each start of a
+// container, and in a stable order, so that two starts differ only when their
+// sources do.
+package environment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kindred-project/kindred/internal/node/downward"
+)
+
+// Objects reads what a pod refers to; package objects implements it.
+type Objects interface {
+	ConfigMap(ctx context.Context, pod *v1.Pod, name string) (*v1.ConfigMap, error)
+	Secret(ctx context.Context, pod *v1.Pod, name string) (*v1.Secret, error)
+}
+
+// Options says where values come from.
+type Options struct {
+	Objects Objects
+	// Services lists all Services; ServicesSynced says that the lister was filled once.
+	Services       corelisters.ServiceLister
+	ServicesSynced func() bool
+	// Allocatable is what the node can allocate: the value of limits that are not set.
+	Allocatable func() v1.ResourceList
+	// OpenFile opens a file of a prepared volume, for fileKeyRef.
+	OpenFile func(pod types.UID, volume, path string) (io.ReadCloser, error)
+}
+
+// Builder computes environments.
+type Builder struct {
+	options Options
+}
+
+// New returns a Builder.
+func New(options Options) *Builder { return &Builder{options: options} }
+
+// For returns the container's environment. pod.Status carries the addresses of pod and node.
+// An error is what kubectl shows for CreateContainerConfigError.
+func (b *Builder) For(ctx context.Context, pod *v1.Pod, container *v1.Container) ([]*runtimeapi.KeyValue, error) {
+	services, err := b.services(pod)
+	if err != nil {
+		return nil, err
+	}
+	r := &resolver{options: b.options, pod: pod, container: container, services: services, declared: newVariables()}
+	for i := range container.EnvFrom {
+		if err := r.from(ctx, &container.EnvFrom[i]); err != nil {
+			return nil, err
+		}
+	}
+	for i := range container.Env {
+		if err := r.variable(ctx, &container.Env[i]); err != nil {
+			return nil, err
+		}
+	}
+	return r.result(), nil
+}
+
+func (b *Builder) services(pod *v1.Pod) (map[string]string, error) {
+	// Without this, a pod that starts with the agent may never learn where the API is.
+	if !b.options.ServicesSynced() {
+		return nil, fmt.Errorf("services have not yet been read at least once, cannot construct envvars")
+	}
+	all, err := b.options.Services.List(labels.Everything())
+	if err != nil {
+		return nil, fmt.Errorf("failed to list services when setting up env vars")
+	}
+	links := pod.Spec.EnableServiceLinks == nil || *pod.Spec.EnableServiceLinks
+	return serviceVariables(visible(all, pod.Namespace, links)), nil
+}
+
+// resolver builds one container's environment.
+type resolver struct {
+	options   Options
+	pod       *v1.Pod
+	container *v1.Container
+	services  map[string]string
+	declared  *variables
+}
+
+// from adds all keys of a ConfigMap or Secret.
+func (r *resolver) from(ctx context.Context, source *v1.EnvFromSource) error {
+	data, err := r.bulk(ctx, source)
+	if err != nil {
+		return err
+	}
+	for _, key := range slices.Sorted(maps.Keys(data)) {
+		r.declared.set(source.Prefix+key, data[key])
+	}
+	return nil
+}
+
+func (r *resolver) bulk(ctx context.Context, source *v1.EnvFromSource) (map[string]string, error) {
+	switch {
+	case source.ConfigMapRef != nil:
+		configMap, err := r.options.Objects.ConfigMap(ctx, r.pod, source.ConfigMapRef.Name)
+		if err != nil {
+			return nil, tolerate(err, source.ConfigMapRef.Optional)
+		}
+		return configMap.Data, nil
+	case source.SecretRef != nil:
+		secret, err := r.options.Objects.Secret(ctx, r.pod, source.SecretRef.Name)
+		if err != nil {
+			return nil, tolerate(err, source.SecretRef.Optional)
+		}
+		return text(secret.Data), nil
+	}
+	return nil, nil
+}
+
+// variable adds one declared variable, unless it is optional and has no source.
+func (r *resolver) variable(ctx context.Context, declared *v1.EnvVar) error {
+	if declared.Value != "" || declared.ValueFrom == nil {
+		r.declared.set(declared.Name, Expand(declared.Value, r.lookup))
+		return nil
+	}
+	value, found, err := r.value(ctx, declared.ValueFrom)
+	if err != nil || !found {
+		return err
+	}
+	r.declared.set(declared.Name, value)
+	return nil
+}
+
+func (r *resolver) value(ctx context.Context, source *v1.EnvVarSource) (value string, found bool, err error) {
+	switch {
+	case source.FieldRef != nil:
+		value, err = downward.Field(r.pod, source.FieldRef.FieldPath)
+		return value, true, err
+	case source.ResourceFieldRef != nil:
+		value, err = downward.Resource(r.pod, r.container, source.ResourceFieldRef, r.options.Allocatable())
+		return value, true, err
+	case source.ConfigMapKeyRef != nil:
+		return r.configMapKey(ctx, source.ConfigMapKeyRef)
+	case source.SecretKeyRef != nil:
+		return r.secretKey(ctx, source.SecretKeyRef)
+	case source.FileKeyRef != nil:
+		return r.fileKey(source.FileKeyRef)
+	}
+	return "", true, nil
+}
+
+func (r *resolver) configMapKey(ctx context.Context, ref *v1.ConfigMapKeySelector) (string, bool, error) {
+	configMap, err := r.options.Objects.ConfigMap(ctx, r.pod, ref.Name)
+	if err != nil {
+		return "", false, tolerate(err, ref.Optional)
+	}
+	value, ok := configMap.Data[ref.Key]
+	if !ok && !isTrue(ref.Optional) {
+		return "", false, fmt.Errorf("couldn't find key %v in ConfigMap %v/%v", ref.Key, r.pod.Namespace, ref.Name)
+	}
+	return value, ok, nil
+}
+
+func (r *resolver) secretKey(ctx context.Context, ref *v1.SecretKeySelector) (string, bool, error) {
+	secret, err := r.options.Objects.Secret(ctx, r.pod, ref.Name)
+	if err != nil {
+		return "", false, tolerate(err, ref.Optional)
+	}
+	value, ok := secret.Data[ref.Key]
+	if !ok && !isTrue(ref.Optional) {
+		return "", false, fmt.Errorf("couldn't find key %v in Secret %v/%v", ref.Key, r.pod.Namespace, ref.Name)
+	}
+	return string(value), ok, nil
+}
+
+func (r *resolver) fileKey(ref *v1.FileKeySelector) (string, bool, error) {
+	file, err := r.options.OpenFile(r.pod.UID, ref.VolumeName, ref.Path)
+	if errors.Is(err, fs.ErrNotExist) && isTrue(ref.Optional) {
+		return "", false, nil
+	}
+	if err != nil {
+		// The error would tell about paths of the node.
+		return "", false, fmt.Errorf("couldn't parse env file")
+	}
+	defer file.Close()
+	value, ok, err := parseFile(file, ref.Key)
+	if err != nil {
+		return "", false, fmt.Errorf("couldn't parse env file: %w", err)
+	}
+	if !ok && !isTrue(ref.Optional) {
+		return "", false, fmt.Errorf("environment variable key %q not found in file %q", ref.Key, ref.Path)
+	}
+	return value, ok, nil
+}
+
+// lookup serves $(VAR): what the container declares hides what Services give.
+func (r *resolver) lookup(name string) (string, bool) {
+	if value, ok := r.declared.values[name]; ok {
+		return value, true
+	}
+	value, ok := r.services[name]
+	return value, ok
+}
+
+func (r *resolver) result() []*runtimeapi.KeyValue {
+	out := make([]*runtimeapi.KeyValue, 0, len(r.services)+len(r.declared.names))
+	for _, name := range slices.Sorted(maps.Keys(r.services)) {
+		if _, hidden := r.declared.values[name]; !hidden {
+			out = append(out, &runtimeapi.KeyValue{Key: name, Value: []byte(r.services[name])})
+		}
+	}
+	for _, name := range r.declared.names {
+		out = append(out, &runtimeapi.KeyValue{Key: name, Value: []byte(r.declared.values[name])})
+	}
+	return out
+}
+
+// variables is a map that remembers the order in which names first came.
+type variables struct {
+	names  []string
+	values map[string]string
+}
+
+func newVariables() *variables { return &variables{values: map[string]string{}} }
+
+func (v *variables) set(name, value string) {
+	if _, ok := v.values[name]; !ok {
+		v.names = append(v.names, name)
+	}
+	v.values[name] = value
+}
+
+// tolerate forgives a missing object to an optional reference.
+func tolerate(err error, optional *bool) error {
+	if apierrors.IsNotFound(err) && isTrue(optional) {
+		return nil
+	}
+	return err
+}
+
+func isTrue(b *bool) bool { return b != nil && *b }
+
+func text(data map[string][]byte) map[string]string {
+	out := make(map[string]string, len(data))
+	for key, value := range data {
+		out[key] = string(value)
+	}
+	return out
+}

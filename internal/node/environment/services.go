@@ -1,0 +1,76 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package environment
+
+import (
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// apiService is the Service of the API server, which every pod sees.
+const apiService = "kubernetes"
+
+// visible picks the Services a pod gets variables for: those of its namespace if it
+// wants links, and always the API server's unless its own namespace hides that name.
+func visible(all []*v1.Service, namespace string, links bool) []*v1.Service {
+	byName := map[string]*v1.Service{}
+	for _, service := range all {
+		if service.Spec.ClusterIP == "" || service.Spec.ClusterIP == v1.ClusterIPNone || len(service.Spec.Ports) == 0 {
+			continue
+		}
+		own := links && service.Namespace == namespace
+		api := service.Namespace == metav1.NamespaceDefault && service.Name == apiService
+		switch {
+		case own:
+			byName[service.Name] = service
+		case api && byName[service.Name] == nil:
+			byName[service.Name] = service
+		}
+	}
+	out := make([]*v1.Service, 0, len(byName))
+	for _, service := range byName {
+		out = append(out, service)
+	}
+	return out
+}
+
+// serviceVariables returns the variables of both schemes: Kubernetes' own
+// ({NAME}_SERVICE_HOST ...) and the one of Docker links ({NAME}_PORT_80_TCP ...).
+func serviceVariables(services []*v1.Service) map[string]string {
+	out := map[string]string{}
+	for _, service := range services {
+		host, prefix := service.Spec.ClusterIP, variableName(service.Name)
+		out[prefix+"_SERVICE_HOST"] = host
+		for i, port := range service.Spec.Ports {
+			number := strconv.Itoa(int(port.Port))
+			protocol := string(port.Protocol)
+			if protocol == "" {
+				protocol = string(v1.ProtocolTCP)
+			}
+			url := strings.ToLower(protocol) + "://" + net.JoinHostPort(host, number)
+			if i == 0 {
+				out[prefix+"_SERVICE_PORT"] = number
+				out[prefix+"_PORT"] = url
+			}
+			if port.Name != "" {
+				out[prefix+"_SERVICE_PORT_"+variableName(port.Name)] = number
+			}
+			link := fmt.Sprintf("%s_PORT_%s_%s", prefix, number, strings.ToUpper(protocol))
+			out[link] = url
+			out[link+"_PROTO"] = strings.ToLower(protocol)
+			out[link+"_PORT"] = number
+			out[link+"_ADDR"] = host
+		}
+	}
+	return out
+}
+
+func variableName(s string) string {
+	return strings.ToUpper(strings.ReplaceAll(s, "-", "_"))
+}
