@@ -90,14 +90,20 @@ func SetDefaults_LimitRangeItem(obj *v1.LimitRangeItem) {
 	if obj.Type != v1.LimitTypeContainer {
 		return
 	}
+	if obj.Default == nil {
+		obj.Default = v1.ResourceList{}
+	}
+	if obj.DefaultRequest == nil {
+		obj.DefaultRequest = v1.ResourceList{}
+	}
 	addMissing(&obj.Default, obj.Max)
 	addMissing(&obj.DefaultRequest, obj.Default)
 	addMissing(&obj.DefaultRequest, obj.Min)
 }
 
-// addMissing copies to list, which it creates, what only source has.
+// addMissing copies to list what only source has.
 func addMissing(list *v1.ResourceList, source v1.ResourceList) {
-	if *list == nil {
+	if *list == nil && len(source) > 0 {
 		*list = v1.ResourceList{}
 	}
 	for name, quantity := range source {

@@ -32,9 +32,10 @@ func SetDefaults_Pod(obj *v1.Pod) {
 
 // requestLimits asks for as much as is allowed, where nothing else is asked for.
 func requestLimits(resources *v1.ResourceRequirements) {
-	if resources.Limits != nil {
-		addMissing(&resources.Requests, resources.Limits)
+	if resources.Limits != nil && resources.Requests == nil {
+		resources.Requests = v1.ResourceList{}
 	}
+	addMissing(&resources.Requests, resources.Limits)
 }
 
 // publishOnHost gives a port of the host's network its number on the host.

@@ -4,6 +4,7 @@
 package core
 
 import (
+	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -14,55 +15,75 @@ import (
 // whole, from those of its containers (KEP-2837). It belongs to
 // PrepareForCreate, not to the scheme's defaults: only after admission are all
 // containers there, a webhook's sidecars among them.
+//
+// The order matters: limits of huge pages become requests, and limits are made
+// from requests that are complete.
 func DefaultPodResources(pod *v1.Pod) {
-	if pod.Spec.Resources == nil {
+	resources := pod.Spec.Resources
+	if resources == nil || len(resources.Requests)+len(resources.Limits) == 0 {
 		return
 	}
 	defaultHugePageLimits(pod)
 	defaultPodRequests(pod)
+	defaultPodLimits(pod)
 }
 
 // defaultHugePageLimits limits the pod to the huge pages of its containers,
 // which cannot be overcommitted, unless the pod requests some itself.
 func defaultHugePageLimits(pod *v1.Pod) {
 	resources := pod.Spec.Resources
-	if len(resources.Limits) == 0 && len(resources.Requests) == 0 {
-		return
-	}
 	pages := v1.ResourceList{}
 	for name, quantity := range resourcehelper.AggregateContainerLimits(pod, resourcehelper.PodResourcesOptions{}) {
-		_, requested := resources.Requests[name]
-		if isHugePages(name) && resourcehelper.IsSupportedPodLevelResource(name) && !requested {
+		if _, requested := resources.Requests[name]; isHugePages(name) && !requested {
 			pages[name] = quantity
 		}
 	}
-	if len(pages) > 0 {
-		addMissing(&resources.Limits, pages)
-	}
+	addMissing(&resources.Limits, pages)
 }
 
-// defaultPodRequests requests for a pod with limits what its containers request
-// together; of what none of them requests, as much as the limit.
+// defaultPodRequests requests what the containers request together; of what
+// none of them requests, as much as the pod's limit.
 func defaultPodRequests(pod *v1.Pod) {
 	resources := pod.Spec.Resources
-	if len(resources.Limits) == 0 {
-		return
-	}
 	requests := v1.ResourceList{}
+	for name, quantity := range resources.Limits {
+		if resourcehelper.IsSupportedPodLevelResource(name) {
+			requests[name] = quantity
+		}
+	}
 	for name, quantity := range resourcehelper.AggregateContainerRequests(pod, resourcehelper.PodResourcesOptions{}) {
-		// Every supported resource but huge pages may be overcommitted.
 		if resourcehelper.IsSupportedPodLevelResource(name) && !isHugePages(name) {
 			requests[name] = quantity
 		}
 	}
-	for name, quantity := range resources.Limits {
-		if _, found := requests[name]; !found && resourcehelper.IsSupportedPodLevelResource(name) {
-			requests[name] = quantity
+	addMissing(&resources.Requests, requests)
+}
+
+// defaultPodLimits limits the pod to what its containers are limited to
+// together, once each of them is, but never to less than the pod requests.
+func defaultPodLimits(pod *v1.Pod) {
+	resources := pod.Spec.Resources
+	together := resourcehelper.AggregateContainerLimits(pod, resourcehelper.PodResourcesOptions{})
+	limits := v1.ResourceList{}
+	for name, request := range resources.Requests {
+		limit, found := together[name]
+		if !found || !resourcehelper.IsSupportedPodLevelResource(name) || !allLimited(&pod.Spec, name) {
+			continue
 		}
+		if limit.Cmp(request) < 0 {
+			limit = request
+		}
+		limits[name] = limit
 	}
-	if len(requests) > 0 {
-		addMissing(&resources.Requests, requests)
+	addMissing(&resources.Limits, limits)
+}
+
+func allLimited(spec *v1.PodSpec, name v1.ResourceName) bool {
+	unlimited := func(container v1.Container) bool {
+		_, limited := container.Resources.Limits[name]
+		return !limited
 	}
+	return !slices.ContainsFunc(spec.InitContainers, unlimited) && !slices.ContainsFunc(spec.Containers, unlimited)
 }
 
 func isHugePages(name v1.ResourceName) bool {

@@ -161,6 +161,11 @@ func TestPodLevelResources(t *testing.T) {
 			container: &v1.ResourceRequirements{Limits: list("hugepages-2Mi", "4Mi")},
 			want:      &v1.ResourceRequirements{Limits: list("cpu", "2", "hugepages-2Mi", "4Mi"), Requests: list("cpu", "2", "hugepages-2Mi", "4Mi")},
 		},
+		"limits once every container has one, never below the request": {
+			pod:       &v1.ResourceRequirements{Requests: list("cpu", "3")},
+			container: &v1.ResourceRequirements{Limits: list("cpu", "2", "memory", "1Gi"), Requests: list("cpu", "2", "memory", "1Gi")},
+			want:      &v1.ResourceRequirements{Limits: list("cpu", "3", "memory", "1Gi"), Requests: list("cpu", "3", "memory", "1Gi")},
+		},
 		"what the pod says stands": {
 			pod:       &v1.ResourceRequirements{Limits: list("cpu", "2"), Requests: list("cpu", "100m")},
 			container: &v1.ResourceRequirements{Requests: list("cpu", "1")},
