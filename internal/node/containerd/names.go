@@ -1,0 +1,52 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package containerd
+
+import (
+	"fmt"
+	"regexp"
+)
+
+// Namespace is the containerd namespace in which the CRI plugin keeps its images
+// and containers. The plugin has it built in.
+const Namespace = "k8s.io"
+
+// ClusterLabel marks the sandboxes and containers of a cluster with its
+// [Names.ID], so that two clusters can share a runtime which a user provides.
+const ClusterLabel = "kindred.dev/cluster"
+
+// Names are the machine-wide names that belong to one data directory.
+type Names struct {
+	// ID is eight hexadecimal digits, the same for the same data directory.
+	ID string
+	// Bridge is the pod network's bridge. Interface names have at most 15 bytes.
+	Bridge string
+	// Network is the name of the CNI network.
+	Network string
+	// Cgroup is the parent of all cgroups of the data directory.
+	Cgroup string
+	// PodCgroup is the parent of the cgroups of pods.
+	PodCgroup string
+	// RuntimeCgroup is where containerd and its shims run: outside of the
+	// cgroup of the caller, which may be a service that is stopped as a whole.
+	RuntimeCgroup string
+}
+
+var idPattern = regexp.MustCompile("^[0-9a-f]{8}$")
+
+// NamesFor derives the names from the data directory's ID.
+func NamesFor(id string) (Names, error) {
+	if !idPattern.MatchString(id) {
+		return Names{}, fmt.Errorf("data directory ID %q is not eight hexadecimal digits", id)
+	}
+	cgroup := "/kindred-" + id
+	return Names{
+		ID:            id,
+		Bridge:        "kd" + id,
+		Network:       "kindred-" + id,
+		Cgroup:        cgroup,
+		PodCgroup:     cgroup + "/pods",
+		RuntimeCgroup: cgroup + "/runtime",
+	}, nil
+}

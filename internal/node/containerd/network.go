@@ -1,0 +1,282 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package containerd
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+
+	"github.com/vishvananda/netlink"
+)
+
+// Network is the pod network of one node: a bridge, whose address is every pod's
+// gateway and where the API server can listen for pods.
+type Network struct {
+	Bridge  string
+	PodCIDR netip.Prefix
+	Gateway net.IP
+}
+
+// NetworkOptions say which network [EnsureNetwork] makes.
+type NetworkOptions struct {
+	Names Names
+	// Dir holds the CNI configuration and the addresses given out.
+	Dir string
+	// PodCIDR is the node's pod range. Empty: the range used before, else a free /24
+	// of 10.244.0.0/16.
+	PodCIDR string
+}
+
+// podRanges is where a node's /24 comes from when the user names none.
+var podRanges = netip.MustParsePrefix("10.244.0.0/16")
+
+// EnsureNetwork makes the bridge with its address, lets packets of pods
+// through the host, and writes the CNI configuration. It changes nothing that is
+// right already, and needs no container runtime.
+func EnsureNetwork(ctx context.Context, o NetworkOptions) (Network, error) {
+	podCIDR, err := o.podCIDR()
+	if err != nil {
+		return Network{}, err
+	}
+	n := Network{Bridge: o.Names.Bridge, PodCIDR: podCIDR, Gateway: net.IP(podCIDR.Addr().Next().AsSlice())}
+	if _, err := EnsureBridge(n.Bridge, n.PodCIDR); err != nil {
+		return Network{}, err
+	}
+	if err := enableForwarding(ctx); err != nil {
+		return Network{}, err
+	}
+	if err := ensureFirewall(ctx, o.Names, n.PodCIDR); err != nil {
+		return Network{}, err
+	}
+	return n, o.writeConflist(n)
+}
+
+// podCIDR settles the pod range. A range once used stays, because pods have
+// addresses of it.
+func (o NetworkOptions) podCIDR() (netip.Prefix, error) {
+	if o.PodCIDR != "" {
+		p, err := netip.ParsePrefix(o.PodCIDR)
+		if err != nil || !p.Addr().Is4() || p.Bits() > 30 {
+			return netip.Prefix{}, fmt.Errorf("pod range %q is not an IPv4 range of at least /30, such as 10.244.0.0/24", o.PodCIDR)
+		}
+		return p.Masked(), nil
+	}
+	if p, err := o.readPodRange(); err != nil || p.IsValid() {
+		return p, err
+	}
+	taken, err := routedRanges(o.Names.Bridge)
+	if err != nil {
+		return netip.Prefix{}, err
+	}
+	return freeRange(o.Names.ID, taken)
+}
+
+// freeRange is the first /24 of podRanges that meets none of the taken ranges.
+// The search starts at a place derived from the ID, so that two data directories
+// rarely want the same, even when neither has a bridge yet.
+func freeRange(id string, taken []netip.Prefix) (netip.Prefix, error) {
+	seed, err := strconv.ParseUint(id, 16, 32)
+	if err != nil {
+		return netip.Prefix{}, fmt.Errorf("data directory ID %q is not hexadecimal", id)
+	}
+	base := podRanges.Addr().As4()
+	for i := range uint64(256) {
+		base[2] = byte(seed + i)
+		candidate := netip.PrefixFrom(netip.AddrFrom4(base), 24)
+		if !overlapsAny(candidate, taken) {
+			return candidate, nil
+		}
+	}
+	return netip.Prefix{}, fmt.Errorf("no free /24 in %s: every one meets a route of this machine; name a range with --pod-cidr", podRanges)
+}
+
+func overlapsAny(p netip.Prefix, others []netip.Prefix) bool {
+	for _, other := range others {
+		if p.Overlaps(other) {
+			return true
+		}
+	}
+	return false
+}
+
+// routedRanges are the destinations of the machine's IPv4 routes, without default
+// routes and those of our own bridge.
+func routedRanges(bridge string) ([]netip.Prefix, error) {
+	routes, err := netlink.RouteList(nil, netlink.FAMILY_V4)
+	if err != nil {
+		return nil, fmt.Errorf("reading the machine's routes: %w", err)
+	}
+	own := -1
+	if link, err := netlink.LinkByName(bridge); err == nil {
+		own = link.Attrs().Index
+	}
+	var ranges []netip.Prefix
+	for _, r := range routes {
+		if r.Dst == nil || r.LinkIndex == own {
+			continue
+		}
+		addr, ok := netip.AddrFromSlice(r.Dst.IP.To4())
+		bits, _ := r.Dst.Mask.Size()
+		if ok && bits > 0 {
+			ranges = append(ranges, netip.PrefixFrom(addr, bits))
+		}
+	}
+	return ranges, nil
+}
+
+// EnsureBridge makes the bridge exist, up and with the range's first address, which
+// it returns. The CNI bridge plugin finds it as it would have made it.
+func EnsureBridge(name string, podCIDR netip.Prefix) (net.IP, error) {
+	link, err := netlink.LinkByName(name)
+	var absent netlink.LinkNotFoundError
+	if errors.As(err, &absent) {
+		link, err = addBridge(name)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("bridge %s: %w", name, err)
+	}
+	if link.Type() != "bridge" {
+		return nil, fmt.Errorf("network interface %s is a %s, not a bridge; remove it with: ip link delete %[1]s", name, link.Type())
+	}
+	gateway := net.IP(podCIDR.Addr().Next().AsSlice())
+	address := &net.IPNet{IP: gateway, Mask: net.CIDRMask(podCIDR.Bits(), 32)}
+	if err := setAddress(link, address); err != nil {
+		return nil, fmt.Errorf("bridge %s: %w", name, err)
+	}
+	if err := netlink.LinkSetUp(link); err != nil {
+		return nil, fmt.Errorf("bridge %s: %w", name, err)
+	}
+	return gateway, nil
+}
+
+// addBridge gives the bridge a hardware address of its own. Without one it takes
+// the lowest among its ports' and changes it as pods come and go, which pods with
+// the old one in their neighbour table would pay for with lost packets.
+func addBridge(name string) (netlink.Link, error) {
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name = name
+	attrs.HardwareAddr = hardwareAddress(name)
+	if err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: attrs}); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, err
+	}
+	return netlink.LinkByName(name)
+}
+
+// setAddress makes address the link's only IPv4 address.
+func setAddress(link netlink.Link, address *net.IPNet) error {
+	present, err := netlink.AddrList(link, netlink.FAMILY_V4)
+	if err != nil {
+		return err
+	}
+	for _, a := range present {
+		if a.IPNet.String() == address.String() {
+			continue
+		}
+		if err := netlink.AddrDel(link, &a); err != nil {
+			return err
+		}
+	}
+	return netlink.AddrReplace(link, &netlink.Addr{IPNet: address})
+}
+
+// enableForwarding makes the host route between pods and the world. Packets
+// between two pods on the bridge must pass the firewall too, or the answer to a
+// packet sent to a Service would not find its way back through address translation.
+func enableForwarding(ctx context.Context) error {
+	if err := os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0o644); err != nil {
+		return fmt.Errorf("switching IP forwarding on: %w", err)
+	}
+	const bridged = "/proc/sys/net/bridge/bridge-nf-call-iptables"
+	if _, err := os.Stat(bridged); errors.Is(err, fs.ErrNotExist) {
+		if modprobe, err := lookPath("modprobe"); err == nil {
+			// Its failure shows in the write below.
+			_ = exec.CommandContext(ctx, modprobe, "br_netfilter").Run()
+		}
+	}
+	err := os.WriteFile(bridged, []byte("1"), 0o644)
+	if errors.Is(err, fs.ErrNotExist) {
+		// A kernel without br_netfilter: pods work, but a pod does not reach a Service
+		// whose endpoint is on its own node. Nothing can be done about it here.
+		return nil
+	}
+	return err
+}
+
+// conflist is the part of a CNI network configuration list we write and read.
+type conflist struct {
+	CNIVersion string           `json:"cniVersion"`
+	Name       string           `json:"name"`
+	Plugins    []map[string]any `json:"plugins"`
+}
+
+func confDir(dir string) string { return filepath.Join(dir, "net.d") }
+func (o NetworkOptions) conflist() string {
+	return filepath.Join(confDir(o.Dir), "10-kindred.conflist")
+}
+
+// podRangeFile remembers the range beside the configuration that was made of it.
+func (o NetworkOptions) podRangeFile() string { return filepath.Join(o.Dir, "pod-cidr") }
+
+func (o NetworkOptions) readPodRange() (netip.Prefix, error) {
+	b, err := os.ReadFile(o.podRangeFile())
+	if errors.Is(err, fs.ErrNotExist) {
+		return netip.Prefix{}, nil
+	}
+	if err != nil {
+		return netip.Prefix{}, err
+	}
+	p, err := netip.ParsePrefix(string(b))
+	if err != nil {
+		return netip.Prefix{}, fmt.Errorf("%s does not hold a pod range: %w", o.podRangeFile(), err)
+	}
+	return p, nil
+}
+
+// writeConflist writes the network's configuration. Masquerading is not the
+// plugin's business here: it would add a chain for every pod, where one rule for the
+// whole range does (ensureFirewall).
+func (o NetworkOptions) writeConflist(n Network) error {
+	list := conflist{
+		CNIVersion: "0.4.0", // what the oldest supported containerd and plugins share
+		Name:       o.Names.Network,
+		Plugins: []map[string]any{
+			{
+				"type":        "bridge",
+				"bridge":      n.Bridge,
+				"isGateway":   true,
+				"hairpinMode": true,
+				"ipam": map[string]any{
+					"type":    "host-local",
+					"dataDir": filepath.Join(o.Dir, "addresses"),
+					"ranges":  [][]map[string]string{{{"subnet": n.PodCIDR.String()}}},
+					"routes":  []map[string]string{{"dst": "0.0.0.0/0"}},
+				},
+			},
+			{
+				"type":         "portmap",
+				"capabilities": map[string]bool{"portMappings": true},
+			},
+		},
+	}
+	b, err := json.MarshalIndent(list, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(confDir(o.Dir), 0o755); err != nil {
+		return err
+	}
+	if err := writeIfChanged(o.conflist(), append(b, '\n')); err != nil {
+		return err
+	}
+	return writeIfChanged(o.podRangeFile(), []byte(n.PodCIDR.String()))
+}

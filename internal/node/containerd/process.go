@@ -1,0 +1,212 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package containerd
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"k8s.io/utils/clock"
+)
+
+// process is a running process that was found by its command line. The pidfd
+// keeps meaning that very process, even when its number is given out anew.
+type process struct {
+	pid   int
+	pidfd int
+}
+
+// findProcesses returns the processes whose command line match accepts. The caller
+// closes them.
+func findProcesses(match func(args []string) bool) ([]*process, error) {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil, err
+	}
+	var found []*process
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil || !match(commandLine(pid)) {
+			continue
+		}
+		pidfd, err := unix.PidfdOpen(pid, 0)
+		if err != nil {
+			continue // it ended meanwhile
+		}
+		if !match(commandLine(pid)) {
+			unix.Close(pidfd) // another process got the number meanwhile
+			continue
+		}
+		found = append(found, &process{pid: pid, pidfd: pidfd})
+	}
+	return found, nil
+}
+
+func closeAll(processes []*process) {
+	for _, p := range processes {
+		unix.Close(p.pidfd)
+	}
+}
+
+// commandLine is empty for a process which is gone, a zombie or a kernel thread.
+func commandLine(pid int) []string {
+	b, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cmdline"))
+	if err != nil || len(b) == 0 {
+		return nil
+	}
+	return strings.Split(string(bytes.TrimRight(b, "\x00")), "\x00")
+}
+
+// isContainerd matches the containerd that was started with a configuration file.
+func isContainerd(config string) func([]string) bool {
+	return func(args []string) bool { return isProgramWith(args, "containerd", "--config", config) }
+}
+
+// isShim matches the shims of the containerd that listens on a socket.
+func isShim(socket string) func([]string) bool {
+	return func(args []string) bool {
+		return isProgramWith(args, "containerd-shim-runc-v2", "-address", socket)
+	}
+}
+
+func isProgramWith(args []string, program, flag, value string) bool {
+	if len(args) == 0 || filepath.Base(args[0]) != program {
+		return false
+	}
+	for i := 1; i+1 < len(args); i++ {
+		if args[i] == flag && args[i+1] == value {
+			return true
+		}
+	}
+	return false
+}
+
+// gone tells whether the process has ended: a pidfd is readable then (pidfd_open(2)).
+func (p *process) gone() bool {
+	fds := []unix.PollFd{{Fd: int32(p.pidfd), Events: unix.POLLIN}}
+	n, err := unix.Poll(fds, 0)
+	return err == nil && n > 0
+}
+
+// end asks the processes to end, waits, and kills those that did not within grace.
+func end(ctx context.Context, c clock.Clock, processes []*process, grace time.Duration) error {
+	signalAll(processes, unix.SIGTERM)
+	if err := waitGone(ctx, c, processes, grace); err == nil || ctx.Err() != nil {
+		return err
+	}
+	signalAll(processes, unix.SIGKILL)
+	return waitGone(ctx, c, processes, grace)
+}
+
+func signalAll(processes []*process, signal unix.Signal) {
+	for _, p := range processes {
+		// ESRCH: it ended by itself, which is what is wanted.
+		_ = unix.PidfdSendSignal(p.pidfd, signal, nil, 0)
+	}
+}
+
+func waitGone(ctx context.Context, c clock.Clock, processes []*process, limit time.Duration) error {
+	return poll(ctx, c, limit, func() error {
+		for _, p := range processes {
+			if !p.gone() {
+				return fmt.Errorf("process %d (%s) does not end", p.pid, strings.Join(commandLine(p.pid), " "))
+			}
+		}
+		return nil
+	})
+}
+
+// poll calls check until it succeeds; when limit has passed, its last error is the
+// answer. It starts quickly, because what we wait for takes milliseconds when all
+// is well.
+func poll(ctx context.Context, c clock.Clock, limit time.Duration, check func() error) error {
+	const shortest, longest = 2 * time.Millisecond, 100 * time.Millisecond
+	deadline := c.Now().Add(limit)
+	for pause := shortest; ; pause = min(2*pause, longest) {
+		err := check()
+		if err == nil || !c.Now().Before(deadline) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(ctx.Err(), err)
+		case <-c.After(pause):
+		}
+	}
+}
+
+// spawn starts a program that outlives us: in a session of its own, where no
+// signal of our terminal reaches it, with its output in a file. The channel is closed
+// when it ends while we live.
+func spawn(binary, logFile string, args ...string) (<-chan struct{}, error) {
+	log, err := os.OpenFile(logFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	cmd := exec.Command(binary, args...)
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.Env = environment(os.Environ(), filepath.Dir(binary))
+	cmd.Dir = "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = cmd.Wait() // how it ended is in its log
+	}()
+	return ended, nil
+}
+
+// environment is ours without what ties a process to the service manager that
+// started us (sd_notify(3), sd_listen_fds(3)), and with a PATH that has the shim, runc
+// and iptables on it.
+func environment(ours []string, binDir string) []string {
+	var env []string
+	path := ""
+	for _, kv := range ours {
+		name, value, _ := strings.Cut(kv, "=")
+		switch {
+		case name == "NOTIFY_SOCKET" || strings.HasPrefix(name, "LISTEN_") || strings.HasPrefix(name, "WATCHDOG_"):
+		case name == "PATH":
+			path = value
+		default:
+			env = append(env, kv)
+		}
+	}
+	dirs := append([]string{binDir}, filepath.SplitList(path)...)
+	dirs = append(dirs, systemDirs...)
+	return append(env, "PATH="+strings.Join(dirs, string(filepath.ListSeparator)))
+}
+
+// limitLog moves a log that grew beyond limit aside, so that two limits' worth is kept.
+func limitLog(file string, limit int64) error {
+	info, err := os.Stat(file)
+	if err != nil || info.Size() <= limit {
+		return nil
+	}
+	return os.Rename(file, file+".1")
+}
+
+// lastLines is the end of a log, for an error message that says why.
+func lastLines(file string, n int) string {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return ""
+	}
+	lines := strings.Split(strings.TrimSpace(string(b)), "\n")
+	return strings.Join(lines[max(0, len(lines)-n):], "; ")
+}

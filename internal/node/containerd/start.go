@@ -1,0 +1,258 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package containerd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"k8s.io/utils/clock"
+)
+
+// Options say which containerd [Start] runs.
+type Options struct {
+	// Names are those of the data directory.
+	Names Names
+	// Root keeps content, snapshots, configuration and network state.
+	Root string
+	// RunDir keeps the socket and what does not survive a reboot. Its path must be
+	// short: that of a unix socket has at most 107 bytes (unix(7)).
+	RunDir string
+	// LogFile gets containerd's output.
+	LogFile string
+	// PodCIDR is the node's pod range; see NetworkOptions.
+	PodCIDR string
+	// Clock defaults to the real one.
+	Clock clock.Clock
+	// Progress, if set, is told of each step which is done.
+	Progress func(step string)
+}
+
+// Runtime is a containerd that runs and answers CRI calls.
+type Runtime struct {
+	// Endpoint is the CRI endpoint, a unix:// address.
+	Endpoint string
+	// Version is containerd's.
+	Version string
+	// Network is the pod network it connects sandboxes to.
+	Network Network
+	// Adopted tells that it was running already.
+	Adopted bool
+
+	options Options
+}
+
+const (
+	startLimit = 30 * time.Second
+	stopGrace  = 5 * time.Second
+	logLimit   = 16 << 20
+	maxSocket  = 107
+)
+
+// Start makes the data directory's containerd run and waits until it answers CRI
+// calls and has the pause image. One that runs already is used as it is; if its
+// configuration would be another now, it is started anew, which disturbs no container.
+func Start(ctx context.Context, o Options) (*Runtime, error) {
+	o = o.withDefaults()
+	if missing := Missing(); len(missing) > 0 {
+		return nil, missingError(missing)
+	}
+	if err := o.prepare(); err != nil {
+		return nil, err
+	}
+	network, err := EnsureNetwork(ctx, o.NetworkOptions())
+	if err != nil {
+		return nil, err
+	}
+	o.Progress(fmt.Sprintf("pod network %s on bridge %s", network.PodCIDR, network.Bridge))
+	r := &Runtime{Endpoint: "unix://" + o.socket(), Network: network, options: o}
+	if err := r.ensureRunning(ctx); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// NetworkOptions are those of the network which Start makes, for a caller who needs
+// the bridge before.
+func (o Options) NetworkOptions() NetworkOptions {
+	return NetworkOptions{Names: o.Names, Dir: o.networkDir(), PodCIDR: o.PodCIDR}
+}
+
+func (o Options) withDefaults() Options {
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	if o.Progress == nil {
+		o.Progress = func(string) {}
+	}
+	return o
+}
+
+func (o Options) socket() string     { return filepath.Join(o.RunDir, "containerd.sock") }
+func (o Options) state() string      { return filepath.Join(o.RunDir, "state") }
+func (o Options) config() string     { return filepath.Join(o.Root, "config.toml") }
+func (o Options) networkDir() string { return filepath.Join(o.Root, "cni") }
+
+// HostsDir holds one directory a registry with its hosts.toml (containerd's
+// docs/hosts.md): mirrors, certificates.
+func (o Options) HostsDir() string { return filepath.Join(o.Root, "hosts") }
+
+func (o Options) prepare() error {
+	if n := len(o.socket()); n > maxSocket {
+		return fmt.Errorf("socket path %s has %d bytes, a unix socket's has at most %d; use a shorter directory", o.socket(), n, maxSocket)
+	}
+	for _, dir := range []string{o.Root, o.RunDir, filepath.Dir(o.LogFile)} {
+		if err := os.MkdirAll(dir, 0o711); err != nil {
+			return err
+		}
+	}
+	for _, dir := range []string{o.HostsDir(), confDir(o.networkDir())} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ensureRunning finds or starts the process and waits for its CRI.
+func (r *Runtime) ensureRunning(ctx context.Context) error {
+	o := r.options
+	binary, err := lookPath("containerd")
+	if err != nil {
+		return err
+	}
+	v, err := detectVersion(ctx, binary)
+	if err != nil {
+		return err
+	}
+	r.Version = v.text
+	config, err := o.configFor(v)
+	if err != nil {
+		return err
+	}
+	if r.Adopted, err = o.runsWith(config); err != nil {
+		return err
+	}
+	var ended <-chan struct{}
+	if !r.Adopted {
+		if ended, err = r.launch(ctx, binary, config); err != nil {
+			return err
+		}
+	}
+	return r.awaitReady(ctx, ended)
+}
+
+// configFor is the configuration that the machine, the version and the options ask for.
+func (o Options) configFor(v version) ([]byte, error) {
+	runc, err := lookPath("runc")
+	if err != nil {
+		return nil, err
+	}
+	cni, _ := findCNI()
+	snapshotter, err := chooseSnapshotter(o.Root)
+	if err != nil {
+		return nil, err
+	}
+	mayLower, err := mayLowerOOMScore()
+	if err != nil {
+		return nil, err
+	}
+	return settings{
+		Root: o.Root + "/root", State: o.state(), Socket: o.socket(),
+		Hosts: o.HostsDir(), NetworkConf: confDir(o.networkDir()), NetworkBin: cni,
+		Runc: runc, Snapshotter: snapshotter, Cgroup: o.Names.RuntimeCgroup,
+		RestrictOOM: !mayLower, Pause: PauseImage, Disabled: disabledFor(snapshotter),
+	}.render(v)
+}
+
+// runsWith tells whether our containerd runs, with this very configuration.
+func (o Options) runsWith(config []byte) (bool, error) {
+	same, err := hasContent(o.config(), config)
+	if err != nil || !same {
+		return false, err
+	}
+	running, err := findProcesses(isContainerd(o.config()))
+	closeAll(running)
+	return len(running) > 0, err
+}
+
+// launch ends a containerd with another configuration and starts one with this.
+func (r *Runtime) launch(ctx context.Context, binary string, config []byte) (<-chan struct{}, error) {
+	o := r.options
+	if err := r.Stop(ctx); err != nil {
+		return nil, err
+	}
+	if err := writeFile(o.config(), config); err != nil {
+		return nil, err
+	}
+	if err := os.Remove(o.socket()); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	if err := limitLog(o.LogFile, logLimit); err != nil {
+		return nil, err
+	}
+	ended, err := spawn(binary, o.LogFile, "--config", o.config())
+	if err != nil {
+		return nil, fmt.Errorf("starting containerd: %w", err)
+	}
+	return ended, nil
+}
+
+// awaitReady waits for CRI's own word that it can start sandboxes, then sees to
+// the image that each of them needs.
+func (r *Runtime) awaitReady(ctx context.Context, ended <-chan struct{}) error {
+	o := r.options
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	conn, err := dial(r.Endpoint)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	err = poll(ctx, o.Clock, startLimit, func() error {
+		select {
+		case <-ended: // never, when it is nil: the process was adopted
+			cancel()
+			return errors.New("it ended")
+		default:
+			return ready(ctx, conn)
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("containerd %s does not become ready: %w; its log %s ends with: %s",
+			r.Version, err, o.LogFile, lastLines(o.LogFile, 3))
+	}
+	o.Progress("containerd " + r.Version + " " + map[bool]string{true: "taken over", false: "started"}[r.Adopted])
+	imported, err := ensurePause(ctx, o.Clock, conn)
+	if err != nil {
+		return fmt.Errorf("importing the pause image: %w", err)
+	}
+	if imported {
+		o.Progress("pause image imported")
+	}
+	return nil
+}
+
+// Stop ends containerd and leaves containers running; the next Start takes them over.
+func (r *Runtime) Stop(ctx context.Context) error {
+	return r.options.stop(ctx)
+}
+
+func (o Options) stop(ctx context.Context) error {
+	running, err := findProcesses(isContainerd(o.config()))
+	if err != nil {
+		return err
+	}
+	defer closeAll(running)
+	return end(ctx, o.Clock, running, stopGrace)
+}
+
+// ImportImages imports image archives; see the function of the same name.
+func (r *Runtime) ImportImages(ctx context.Context, files ...string) ([]string, error) {
+	return ImportImages(ctx, r.Endpoint, files...)
+}
