@@ -1,0 +1,51 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package owned
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+)
+
+// NewOrphans passes the events after which an object without a controller may
+// find one: it appeared, it lost its controller, or its labels changed.
+func NewOrphans() predicate.Predicate {
+	orphan := func(obj client.Object) bool { return metav1.GetControllerOfNoCopy(obj) == nil }
+	return predicate.Funcs{
+		CreateFunc: func(e event.CreateEvent) bool { return orphan(e.Object) && e.Object.GetDeletionTimestamp() == nil },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			return orphan(e.ObjectNew) && (!orphan(e.ObjectOld) ||
+				!apiequality.Semantic.DeepEqual(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels()))
+		},
+		DeleteFunc:  func(event.DeleteEvent) bool { return false },
+		GenericFunc: func(event.GenericEvent) bool { return false },
+	}
+}
+
+// Selecting returns a request for each of the controllers whose selector
+// matches child. An empty selector matches nothing.
+func Selecting[C any, P interface {
+	*C
+	client.Object
+}](child client.Object, controllers []C, selectorOf func(P) *metav1.LabelSelector) []reconcile.Request {
+	if len(child.GetLabels()) == 0 {
+		return nil
+	}
+	var out []reconcile.Request
+	for i := range controllers {
+		c := P(&controllers[i])
+		selector, err := metav1.LabelSelectorAsSelector(selectorOf(c))
+		if err != nil || selector.Empty() || !selector.Matches(labels.Set(child.GetLabels())) {
+			continue
+		}
+		out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(c)})
+	}
+	return out
+}

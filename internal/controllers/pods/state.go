@@ -1,0 +1,112 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pods
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// IsTerminal reports whether all containers of the pod have stopped for good.
+func IsTerminal(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+// IsActive reports whether the pod counts as a replica: it runs or may still
+// run, and nobody has asked it to stop.
+func IsActive(pod *corev1.Pod) bool {
+	return !IsTerminal(pod) && pod.DeletionTimestamp == nil
+}
+
+// IsTerminating reports whether the pod was asked to stop and has not stopped.
+func IsTerminating(pod *corev1.Pod) bool {
+	return !IsTerminal(pod) && pod.DeletionTimestamp != nil
+}
+
+// Condition returns the pod's condition of the given type, or nil.
+func Condition(pod *corev1.Pod, of corev1.PodConditionType) *corev1.PodCondition {
+	for i := range pod.Status.Conditions {
+		if pod.Status.Conditions[i].Type == of {
+			return &pod.Status.Conditions[i]
+		}
+	}
+	return nil
+}
+
+// IsReady reports whether the pod's Ready condition is true.
+func IsReady(pod *corev1.Pod) bool {
+	ready := Condition(pod, corev1.PodReady)
+	return ready != nil && ready.Status == corev1.ConditionTrue
+}
+
+// IsAvailable reports whether the pod has been ready for minReadySeconds.
+func IsAvailable(pod *corev1.Pod, minReadySeconds int32, now time.Time) bool {
+	if !IsReady(pod) {
+		return false
+	}
+	if minReadySeconds == 0 {
+		return true
+	}
+	since := readySince(pod)
+	return !since.IsZero() && !since.Add(seconds(minReadySeconds)).After(now)
+}
+
+// NextAvailable returns how long it takes until the next of the ready pods
+// becomes available, and false if none is on its way.
+func NextAvailable(pods []*corev1.Pod, minReadySeconds int32, now time.Time) (wait time.Duration, coming bool) {
+	for _, pod := range pods {
+		if !IsReady(pod) || readySince(pod).IsZero() {
+			continue
+		}
+		left := readySince(pod).Add(seconds(minReadySeconds)).Sub(now)
+		if left > 0 && (!coming || left < wait) {
+			wait, coming = left, true
+		}
+	}
+	return wait, coming
+}
+
+// Pointers returns pointers to the items of a list.
+func Pointers(list *corev1.PodList) []*corev1.Pod {
+	out := make([]*corev1.Pod, len(list.Items))
+	for i := range list.Items {
+		out[i] = &list.Items[i]
+	}
+	return out
+}
+
+// Filter returns the pods for which keep is true.
+func Filter(pods []*corev1.Pod, keep func(*corev1.Pod) bool) []*corev1.Pod {
+	var out []*corev1.Pod
+	for _, pod := range pods {
+		if keep(pod) {
+			out = append(out, pod)
+		}
+	}
+	return out
+}
+
+// OwnedBy returns a filter for pods that the controller with this UID owns and
+// selects.
+func OwnedBy(uid types.UID, selector labels.Selector) func(*corev1.Pod) bool {
+	return func(pod *corev1.Pod) bool {
+		ref := metav1.GetControllerOfNoCopy(pod)
+		return ref != nil && ref.UID == uid && selector.Matches(labels.Set(pod.Labels))
+	}
+}
+
+// readySince returns since when the pod is ready; the zero time if it is not.
+func readySince(pod *corev1.Pod) time.Time {
+	if !IsReady(pod) {
+		return time.Time{}
+	}
+	return Condition(pod, corev1.PodReady).LastTransitionTime.Time
+}
+
+func seconds(n int32) time.Duration { return time.Duration(n) * time.Second }
