@@ -5,6 +5,7 @@ package generic
 
 import (
 	"fmt"
+	"maps"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -25,6 +26,8 @@ type Resource interface {
 type Group struct {
 	Name     string
 	Versions []Version
+	// Priority orders groups in discovery: the higher wins a short name.
+	Priority int32
 	// Scheme adds the group's types and defaults.
 	Scheme []func(*runtime.Scheme) error
 }
@@ -68,4 +71,18 @@ func (k Kind[T]) Register(scheme *runtime.Scheme, gv schema.GroupVersion) error 
 		}
 		return "", "", fmt.Errorf("field label not supported: %s", label)
 	})
+}
+
+// Storage builds the endpoints of all the version's resources.
+func (v Version) Storage(env Environment, group string) (map[string]rest.Storage, error) {
+	out := map[string]rest.Storage{}
+	gv := schema.GroupVersion{Group: group, Version: v.Name}
+	for _, resource := range v.Resources {
+		endpoints, err := resource.Storage(env, gv)
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(out, endpoints)
+	}
+	return out, nil
 }

@@ -107,9 +107,9 @@ type Kind[T Object] struct {
 	// TTL is how many seconds the store keeps the object; 0 is for ever.
 	TTL uint64
 
-	// DropOnUpdate says that a stored object has become obsolete through an
-	// update and is to be removed (a namespace without finalizers).
-	DropOnUpdate func(obj, old T) bool
+	// Held keeps an object that is being deleted although no finalizer in its
+	// metadata holds it any more (a Namespace with spec.finalizers).
+	Held func(obj T) bool
 
 	// Hooks run around storage writes, for what must be claimed elsewhere
 	// first and released after (a Service's addresses).
@@ -119,8 +119,24 @@ type Kind[T Object] struct {
 	// differ (a Namespace is deleted in two steps). The wrapper embeds the Store.
 	Replace func(store *Store) rest.Storage
 
-	// Subresources beyond status and scale, by name.
-	Subresources func(stores Stores) map[string]rest.Storage
+	// Updates are the subresources, by name, through which the same object
+	// changes under rules of their own (namespaces/finalize).
+	Updates map[string]Update[T]
+
+	// Subresources are all others, by name.
+	Subresources func(store *Store) map[string]rest.Storage
+}
+
+// Update is a subresource that shows the whole object and changes a part of it.
+type Update[T Object] struct {
+	// Prepare puts back from old what this subresource must not change.
+	Prepare  func(ctx context.Context, obj, old T)
+	Validate func(ctx context.Context, obj, old T) field.ErrorList
+	// Resets names the top-level fields that Prepare puts back, which
+	// server-side apply must not own through this subresource.
+	Resets []string
+	// WriteOnly subresources serve PUT alone.
+	WriteOnly bool
 }
 
 // Hooks are called around a write. Begin hooks run before validation is done
@@ -135,9 +151,3 @@ type Hooks[T Object] struct {
 
 // Finish ends what a Begin hook began; written says whether the object was stored.
 type Finish func(ctx context.Context, written bool)
-
-// Stores are the endpoints of one kind, for its further subresources.
-type Stores struct {
-	// Main serves the kind; Status is nil for a kind without status.
-	Main, Status *Store
-}

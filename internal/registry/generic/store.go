@@ -22,7 +22,6 @@ import (
 	"k8s.io/apiserver/pkg/util/dryrun"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
 // Environment is what kinds are served with.
@@ -50,58 +49,27 @@ func (s *Store) ShortNames() []string { return s.shortNames }
 // Categories are the groups of resources the kind belongs to ("all").
 func (s *Store) Categories() []string { return s.categories }
 
-// StatusStore serves the status subresource of a kind.
-type StatusStore struct {
-	store *Store
-}
-
-var (
-	_ rest.Patcher             = &StatusStore{}
-	_ rest.ResetFieldsStrategy = &StatusStore{}
-)
-
-func (s *StatusStore) New() runtime.Object { return s.store.New() }
-
-// Destroy leaves the storage to the kind, which owns it.
-func (s *StatusStore) Destroy() {}
-
-func (s *StatusStore) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {
-	return s.store.Get(ctx, name, options)
-}
-
-// Update never creates: a status belongs to an object that is there.
-func (s *StatusStore) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, createValidation rest.ValidateObjectFunc, updateValidation rest.ValidateObjectUpdateFunc, _ bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
-	return s.store.Update(ctx, name, info, createValidation, updateValidation, false, options)
-}
-
-func (s *StatusStore) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
-	return s.store.GetResetFields()
-}
-
-func (s *StatusStore) ConvertToTable(ctx context.Context, object, options runtime.Object) (*metav1.Table, error) {
-	return s.store.ConvertToTable(ctx, object, options)
-}
-
 // Storage builds the endpoints of a kind, by resource and subresource name.
 func (k Kind[T]) Storage(env Environment, gv schema.GroupVersion) (map[string]rest.Storage, error) {
 	main, err := k.newStore(env, gv)
 	if err != nil {
 		return nil, fmt.Errorf("storage of %s: %w", k.Plural, err)
 	}
-	stores := Stores{Main: main}
 	out := map[string]rest.Storage{k.Plural: main}
 	if k.Replace != nil {
 		out[k.Plural] = k.Replace(main)
 	}
 	if k.Status != nil {
-		stores.Status = k.statusStore(main, env, gv)
-		out[k.Plural+"/status"] = &StatusStore{stores.Status}
+		out[k.Plural+"/status"] = k.updateStore(main, env, gv, k.statusUpdate())
+	}
+	for name, update := range k.Updates {
+		out[k.Plural+"/"+name] = k.updateStore(main, env, gv, update)
 	}
 	if k.Scale != nil {
 		out[k.Plural+"/scale"] = &scaleStore[T]{main: main, kind: &k, parent: gv}
 	}
 	if k.Subresources != nil {
-		for name, storage := range k.Subresources(stores) {
+		for name, storage := range k.Subresources(main) {
 			out[k.Plural+"/"+name] = storage
 		}
 	}
@@ -139,9 +107,9 @@ func (k *Kind[T]) newStore(env Environment, gv schema.GroupVersion) (*Store, err
 			return k.TTL, nil
 		}
 	}
-	if k.DropOnUpdate != nil {
+	if k.Held != nil {
 		store.ShouldDeleteDuringUpdate = func(ctx context.Context, key string, obj, existing runtime.Object) bool {
-			return registry.ShouldDeleteDuringUpdate(ctx, key, obj, existing) || k.DropOnUpdate(obj.(T), existing.(T))
+			return !k.Held(obj.(T)) && registry.ShouldDeleteDuringUpdate(ctx, key, obj, existing)
 		}
 	}
 	k.Hooks.install(store)
@@ -155,16 +123,6 @@ func (k *Kind[T]) newStore(env Environment, gv schema.GroupVersion) (*Store, err
 		return nil, err
 	}
 	return &Store{Store: store, shortNames: k.ShortNames, categories: k.Categories}, nil
-}
-
-// statusStore shares the storage of main and differs in strategy alone.
-func (k *Kind[T]) statusStore(main *Store, env Environment, gv schema.GroupVersion) *Store {
-	s := statusStrategy[T]{k.newStrategy(env, gv)}
-	store := *main.Store
-	store.UpdateStrategy = s
-	store.ResetFieldsStrategy = s
-	store.BeginUpdate = nil
-	return &Store{Store: &store}
 }
 
 func (k *Kind[T]) singular() string {

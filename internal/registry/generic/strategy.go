@@ -147,42 +147,55 @@ func (s strategy[T]) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
 	return resetFields(s.version, "status")
 }
 
-// statusStrategy is the strategy of the status subresource: the status changes
-// and nothing else.
-type statusStrategy[T Object] struct {
+// updateStrategy is the strategy of a subresource that changes a part of the
+// object and nothing else.
+type updateStrategy[T Object] struct {
 	strategy[T]
+	update Update[T]
 }
 
-func (s statusStrategy[T]) PrepareForUpdate(ctx context.Context, obj, old runtime.Object) {
-	o, before := obj.(T), old.(T)
-	if s.kind.Spec != nil {
-		assign(s.kind.Spec(o), s.kind.Spec(before))
-	}
-	if s.kind.PrepareStatus != nil {
-		s.kind.PrepareStatus(ctx, o, before)
+func (s updateStrategy[T]) PrepareForUpdate(ctx context.Context, obj, old runtime.Object) {
+	if s.update.Prepare != nil {
+		s.update.Prepare(ctx, obj.(T), old.(T))
 	}
 }
 
-func (s statusStrategy[T]) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
-	if s.kind.ValidateStatus == nil {
+func (s updateStrategy[T]) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
+	if s.update.Validate == nil {
 		return nil
 	}
-	return s.kind.ValidateStatus(ctx, obj.(T), old.(T))
+	return s.update.Validate(ctx, obj.(T), old.(T))
 }
 
-func (s statusStrategy[T]) WarningsOnUpdate(context.Context, runtime.Object, runtime.Object) []string {
+func (s updateStrategy[T]) WarningsOnUpdate(context.Context, runtime.Object, runtime.Object) []string {
 	return nil
 }
 
-func (s statusStrategy[T]) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
-	if s.kind.Spec == nil {
-		return nil
-	}
-	return resetFields(s.version, "spec")
+func (s updateStrategy[T]) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
+	return resetFields(s.version, s.update.Resets...)
 }
 
-func resetFields(version, path string) map[fieldpath.APIVersion]*fieldpath.Set {
-	return map[fieldpath.APIVersion]*fieldpath.Set{
-		fieldpath.APIVersion(version): fieldpath.NewSet(fieldpath.MakePathOrDie(path)),
+// statusUpdate is the status subresource of any kind: the spec stays.
+func (k *Kind[T]) statusUpdate() Update[T] {
+	update := Update[T]{Validate: k.ValidateStatus}
+	if k.Spec != nil {
+		update.Resets = []string{"spec"}
 	}
+	update.Prepare = func(ctx context.Context, obj, old T) {
+		if k.Spec != nil {
+			assign(k.Spec(obj), k.Spec(old))
+		}
+		if k.PrepareStatus != nil {
+			k.PrepareStatus(ctx, obj, old)
+		}
+	}
+	return update
+}
+
+func resetFields(version string, names ...string) map[fieldpath.APIVersion]*fieldpath.Set {
+	set := fieldpath.NewSet()
+	for _, name := range names {
+		set.Insert(fieldpath.MakePathOrDie(name))
+	}
+	return map[fieldpath.APIVersion]*fieldpath.Set{fieldpath.APIVersion(version): set}
 }

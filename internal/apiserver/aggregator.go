@@ -1,0 +1,158 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	crdinformers "k8s.io/apiextensions-apiserver/pkg/client/informers/externalversions"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/client-go/tools/cache"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	aggregatorapiserver "k8s.io/kube-aggregator/pkg/apiserver"
+	aggregatorscheme "k8s.io/kube-aggregator/pkg/apiserver/scheme"
+	"k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
+	"k8s.io/kube-aggregator/pkg/controllers/autoregister"
+)
+
+// Priorities of groups in discovery, which decides what kubectl takes a short
+// name for. Custom groups come behind all built-in ones.
+const (
+	extensionsGroupPriority = 16700
+	customGroupPriority     = 1000
+	customVersionPriority   = 100
+	builtInVersionPriority  = 15
+)
+
+// newAggregator puts the aggregation layer in front: it serves APIServices,
+// merges discovery and OpenAPI of all servers, and proxies what is aggregated.
+func (s *Server) newAggregator(g genericapiserver.Config, c Config, next genericapiserver.DelegationTarget, crds crdinformers.SharedInformerFactory) (*aggregatorapiserver.APIAggregator, error) {
+	proxy, err := c.PKI.FrontProxyClient()
+	if err != nil {
+		return nil, err
+	}
+	g.PostStartHooks = map[string]genericapiserver.PostStartHookConfigEntry{}
+	g.SkipOpenAPIInstallation = true
+	g.MergedResourceConfig = aggregatorapiserver.DefaultAPIResourceConfigSource()
+	g.RESTOptionsGetter = libraryResources(c.Backend, g, aggregatorscheme.Codecs.LegacyCodec(apiregistrationv1.SchemeGroupVersion), apiregistrationv1.SchemeGroupVersion)
+	config := &aggregatorapiserver.Config{
+		GenericConfig: &genericapiserver.RecommendedConfig{Config: g, SharedInformerFactory: s.informers},
+		ExtraConfig: aggregatorapiserver.ExtraConfig{
+			ProxyClientCertFile: proxy.CertFile,
+			ProxyClientKeyFile:  proxy.KeyFile,
+			ServiceResolver:     s.services,
+		},
+	}
+	server, err := config.Complete().NewWithDelegate(next)
+	if err != nil {
+		return nil, err
+	}
+	client, err := clientset.NewForConfig(g.LoopbackClientConfig)
+	if err != nil {
+		return nil, err
+	}
+	registration := autoregister.NewAutoRegisterController(server.APIRegistrationInformers.Apiregistration().V1().APIServices(), client.ApiregistrationV1())
+	s.registerBuiltIn(g, registration)
+	custom := &customGroups{crds: crds, registration: registration}
+	if err := custom.watch(); err != nil {
+		return nil, err
+	}
+	err = server.GenericAPIServer.AddPostStartHook("apiservice-registration", func(hook genericapiserver.PostStartHookContext) error {
+		go func() {
+			// Before the existing CRDs are known, their APIServices would look
+			// like leftovers and be removed.
+			if cache.WaitForCacheSync(hook.Done(), custom.synced) {
+				registration.Run(5, hook.Done())
+			}
+		}()
+		return nil
+	})
+	return server, err
+}
+
+// registerBuiltIn announces the groups that this process serves itself.
+func (s *Server) registerBuiltIn(g genericapiserver.Config, registration autoregister.AutoAPIServiceRegistration) {
+	announce := func(gv schema.GroupVersion, group, version int32) {
+		registration.AddAPIServiceToSyncOnStart(apiService(gv, group, version))
+		g.AggregatedDiscoveryGroupManager.SetGroupVersionPriority(metav1.GroupVersion(gv), int(group), int(version))
+	}
+	for _, group := range s.groups {
+		for i, version := range group.Versions {
+			announce(schema.GroupVersion{Group: group.Name, Version: version.Name}, group.Priority, int32(builtInVersionPriority-i))
+		}
+	}
+	announce(apiextensionsv1.SchemeGroupVersion, extensionsGroupPriority, builtInVersionPriority)
+}
+
+func apiService(gv schema.GroupVersion, group, version int32) *apiregistrationv1.APIService {
+	return &apiregistrationv1.APIService{
+		ObjectMeta: metav1.ObjectMeta{Name: gv.Version + "." + gv.Group},
+		Spec: apiregistrationv1.APIServiceSpec{
+			Group: gv.Group, Version: gv.Version, GroupPriorityMinimum: group, VersionPriority: version,
+		},
+	}
+}
+
+// customGroups keeps one APIService for each version that CRDs serve, so that
+// custom groups stand in discovery and in the merged OpenAPI like any other.
+type customGroups struct {
+	crds         crdinformers.SharedInformerFactory
+	registration autoregister.AutoAPIServiceRegistration
+	handled      cache.ResourceEventHandlerRegistration
+}
+
+func (c *customGroups) watch() (err error) {
+	c.handled, err = c.crds.Apiextensions().V1().CustomResourceDefinitions().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(obj any) { c.register(obj) },
+		UpdateFunc: func(old, obj any) { c.register(old); c.register(obj) },
+		DeleteFunc: func(obj any) { c.register(obj) },
+	})
+	return err
+}
+
+func (c *customGroups) synced() bool { return c.handled.HasSynced() }
+
+// register announces the versions of the CRD's group that some CRD serves, and
+// withdraws those of this CRD that none does.
+func (c *customGroups) register(obj any) {
+	if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+		obj = gone.Obj
+	}
+	crd, ok := obj.(*apiextensionsv1.CustomResourceDefinition)
+	if !ok {
+		return
+	}
+	served := c.served(crd.Spec.Group)
+	for _, version := range crd.Spec.Versions {
+		gv := schema.GroupVersion{Group: crd.Spec.Group, Version: version.Name}
+		service := apiService(gv, customGroupPriority, customVersionPriority)
+		if served.Has(version.Name) {
+			c.registration.AddAPIServiceToSync(service)
+		} else {
+			c.registration.RemoveAPIServiceToSync(service.Name)
+		}
+	}
+}
+
+func (c *customGroups) served(group string) sets.Set[string] {
+	versions := sets.New[string]()
+	all, err := c.crds.Apiextensions().V1().CustomResourceDefinitions().Lister().List(labels.Everything())
+	if err != nil { // a lister of a cache has none
+		return versions
+	}
+	for _, crd := range all {
+		if crd.Spec.Group != group {
+			continue
+		}
+		for _, version := range crd.Spec.Versions {
+			if version.Served {
+				versions.Insert(version.Name)
+			}
+		}
+	}
+	return versions
+}

@@ -1,0 +1,144 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"fmt"
+	"net"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/endpoints/discovery/aggregated"
+	"k8s.io/apiserver/pkg/endpoints/openapi"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	"k8s.io/apiserver/pkg/server/filters"
+	"k8s.io/apiserver/pkg/server/healthz"
+	serverstorage "k8s.io/apiserver/pkg/server/storage"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+	"k8s.io/apiserver/pkg/util/compatibility"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/clock"
+
+	definitions "github.com/kindred-project/kindred/internal/apiserver/openapi"
+	"github.com/kindred-project/kindred/internal/auth/pki"
+	"github.com/kindred-project/kindred/internal/storage"
+)
+
+// Config is what the API server is made from: plain values.
+type Config struct {
+	Backend *storage.Backend
+	PKI     *pki.PKI
+	// Listener accepts connections for the API; Names are what its
+	// certificate is for.
+	Listener net.Listener
+	Names    pki.Names
+	// AdvertiseAddress is where pods find the API: the endpoint of the Service
+	// default/kubernetes.
+	AdvertiseAddress net.IP
+	AdvertisePort    int
+	// ServiceCIDR is the range that ClusterIPs are taken from.
+	ServiceCIDR *net.IPNet
+	// ReserveDisk is how many bytes must stay free on the disk that holds
+	// DataDir for writes to be accepted.
+	ReserveDisk uint64
+	DataDir     string
+	// ReadyChecks are added to /readyz.
+	ReadyChecks []healthz.HealthChecker
+	Clock       clock.WithTicker
+}
+
+// maxInFlight bounds how many requests are worked on at a time; watches do not
+// count. More than this only queue for the processors.
+const maxInFlight = 2000
+
+// genericConfig is what the three servers share.
+func (s *Server) genericConfig(c Config) (*genericapiserver.Config, error) {
+	codecs := serializer.NewCodecFactory(s.scheme)
+	g := genericapiserver.NewConfig(codecs)
+	g.EffectiveVersion = compatibility.DefaultBuildEffectiveVersion()
+	g.LoopbackClientConfig = s.Config(apiserverUser)
+	g.EnableProfiling = false
+	g.MaxRequestsInFlight = maxInFlight
+	g.MaxMutatingRequestsInFlight = maxInFlight
+	g.ShutdownSendRetryAfter = false
+	g.PublicAddress = c.AdvertiseAddress
+	g.LongRunningFunc = filters.BasicLongRunningRequestCheck(
+		sets.NewString("watch", "proxy"), sets.NewString("attach", "exec", "proxy", "log", "portforward"))
+	g.AggregatedDiscoveryGroupManager = aggregated.NewResourceManager("apis")
+	g.ReadyzChecks = append(g.ReadyzChecks, c.ReadyChecks...)
+	g.MergedResourceConfig = serverstorage.NewResourceConfig()
+
+	namer := openapi.NewDefinitionNamer(s.external, extensionsScheme(), aggregatorScheme())
+	g.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(allDefinitions, namer)
+	g.OpenAPIConfig.Info.Title = "Kubernetes"
+	g.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(allDefinitions, namer)
+	g.OpenAPIV3Config.Info.Title = "Kubernetes"
+
+	factory := storageFactory(s.scheme, codecs)
+	for _, group := range s.groups {
+		for _, version := range group.Versions {
+			g.MergedResourceConfig.EnableVersions(schema.GroupVersion{Group: group.Name, Version: version.Name})
+		}
+	}
+	factory.APIResourceConfigSource = g.MergedResourceConfig
+	factory.StorageConfig.StorageObjectCountTracker = g.StorageObjectCountTracker
+	g.RESTOptionsGetter = storage.Resources{Backend: c.Backend, Factory: factory, Counts: g.StorageObjectCountTracker}
+
+	serving, err := c.PKI.APIServer(c.Names)
+	if err != nil {
+		return nil, err
+	}
+	certificate, err := dynamiccertificates.NewStaticCertKeyContent("serving", serving.CertPEM, serving.KeyPEM)
+	if err != nil {
+		return nil, fmt.Errorf("serving certificate: %w", err)
+	}
+	g.SecureServing = &genericapiserver.SecureServingInfo{
+		Listener: c.Listener,
+		Cert:     certificate,
+		// As upstream's kube-apiserver: one connection carries many watches.
+		HTTP2MaxStreamsPerConnection: 1000,
+	}
+	return g, nil
+}
+
+// storageFactory stores every built-in resource as protobuf, under upstream's
+// keys. Both groups that serve Events share one place.
+func storageFactory(scheme *runtime.Scheme, codecs serializer.CodecFactory) *serverstorage.DefaultStorageFactory {
+	encoding := serverstorage.NewDefaultResourceEncodingConfig(scheme)
+	factory := serverstorage.NewDefaultStorageFactory(
+		*storagebackend.NewDefaultConfig(storage.Prefix, nil), runtime.ContentTypeProtobuf, codecs, encoding, nil,
+		map[schema.GroupResource]string{
+			{Resource: "nodes"}:     "minions",
+			{Resource: "endpoints"}: "services/endpoints",
+			{Resource: "services"}:  "services/specs",
+		})
+	factory.AddCohabitatingResources(
+		schema.GroupResource{Resource: "events"},
+		schema.GroupResource{Group: "events.k8s.io", Resource: "events"})
+	return factory
+}
+
+// sharedInformers feed the parts of the server itself: authorizers, admission,
+// authenticators. What they never read is not kept.
+func sharedInformers(client kubernetes.Interface) informers.SharedInformerFactory {
+	return informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(dropManagedFields))
+}
+
+func dropManagedFields(object any) (any, error) {
+	if accessor, err := meta.Accessor(object); err == nil {
+		accessor.SetManagedFields(nil)
+	}
+	return object, nil
+}
+
+var allDefinitions = mergeDefinitions(definitions.GetOpenAPIDefinitions)
+
+// shutdownTimeout is how long running requests may take once the server stops.
+const shutdownTimeout = time.Second

@@ -1,0 +1,155 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package inprocess
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/client-go/rest"
+)
+
+func client(t *testing.T, handler http.HandlerFunc) *http.Client {
+	t.Helper()
+	server := &Server{}
+	server.Serve(handler)
+	c, err := rest.HTTPClientFor(server.Config(&user.DefaultInfo{Name: "jane"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestIdentityComesFromTheProcess(t *testing.T) {
+	c := client(t, func(w http.ResponseWriter, req *http.Request) {
+		response, ok, err := Authenticator().AuthenticateRequest(req)
+		if err != nil || !ok {
+			http.Error(w, "anonymous", http.StatusUnauthorized)
+			return
+		}
+		fmt.Fprint(w, response.User.GetName())
+	})
+	response, err := c.Get(host + "/whoami")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, _ := io.ReadAll(response.Body)
+	if string(got) != "jane" {
+		t.Errorf("acted as %q, want jane", got)
+	}
+}
+
+func TestAuthenticatorRefusesRequestsFromOutside(t *testing.T) {
+	req, _ := http.NewRequest(http.MethodGet, host, nil)
+	if _, ok, err := Authenticator().AuthenticateRequest(req); ok || err != nil {
+		t.Errorf("a request without identity: ok %v, err %v", ok, err)
+	}
+}
+
+func TestBodyStreams(t *testing.T) {
+	next := make(chan string)
+	c := client(t, func(w http.ResponseWriter, req *http.Request) {
+		for s := range next {
+			fmt.Fprint(w, s)
+			w.(http.Flusher).Flush()
+		}
+	})
+	go func() { next <- "one" }()
+	response, err := c.Get(host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := make([]byte, 3)
+	if _, err := io.ReadFull(response.Body, p); err != nil || string(p) != "one" {
+		t.Fatalf("read %q, %v before the handler ended", p, err)
+	}
+	next <- "two"
+	close(next)
+	rest, err := io.ReadAll(response.Body)
+	if err != nil || string(rest) != "two" {
+		t.Errorf("read %q, %v", rest, err)
+	}
+}
+
+func TestCloseStopsTheHandler(t *testing.T) {
+	stopped := make(chan error, 1)
+	c := client(t, func(w http.ResponseWriter, req *http.Request) {
+		w.WriteHeader(http.StatusOK)
+		<-req.Context().Done()
+		_, err := w.Write([]byte("x"))
+		stopped <- err
+	})
+	response, err := c.Get(host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response.Body.Close()
+	if err := <-stopped; err != nil && !errors.Is(err, io.ErrClosedPipe) {
+		t.Errorf("write after close: %v", err)
+	}
+}
+
+func TestCancelledReaderDoesNotHang(t *testing.T) {
+	c := client(t, func(w http.ResponseWriter, req *http.Request) {
+		w.WriteHeader(http.StatusOK)
+		<-req.Context().Done()
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	req, _ := http.NewRequestWithContext(ctx, http.MethodGet, host, nil)
+	response, err := c.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go cancel()
+	if _, err := io.ReadAll(response.Body); !errors.Is(err, context.Canceled) && err != nil {
+		t.Errorf("read after cancel: %v", err)
+	}
+}
+
+func TestSlowReaderHoldsTheWriter(t *testing.T) {
+	const total = 3 * maxBuffered
+	c := client(t, func(w http.ResponseWriter, req *http.Request) {
+		chunk := []byte(strings.Repeat("x", maxBuffered/4))
+		for written := 0; written < total; written += len(chunk) {
+			if _, err := w.Write(chunk); err != nil {
+				return
+			}
+		}
+	})
+	response, err := c.Get(host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := io.ReadAll(response.Body)
+	if err != nil || len(got) != total {
+		t.Errorf("read %d bytes, %v; want %d", len(got), err, total)
+	}
+}
+
+func TestPanicIsAnError(t *testing.T) {
+	c := client(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+	response, err := c.Get(host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadAll(response.Body); err == nil {
+		t.Error("a handler that panicked left no error")
+	}
+}
+
+func TestNotServingYet(t *testing.T) {
+	c, err := rest.HTTPClientFor((&Server{}).Config(&user.DefaultInfo{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Get(host); !errors.Is(err, errNotServing) {
+		t.Errorf("got %v", err)
+	}
+}

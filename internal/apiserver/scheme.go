@@ -1,0 +1,38 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	apiextensions "k8s.io/apiextensions-apiserver/pkg/apiserver"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	aggregator "k8s.io/kube-aggregator/pkg/apiserver/scheme"
+
+	"github.com/kindred-project/kindred/internal/registry/generic"
+)
+
+// newScheme registers the groups; see generic.Group for why each type is in it
+// twice.
+func newScheme(groups []generic.Group) (*runtime.Scheme, error) {
+	scheme := runtime.NewScheme()
+	unversioned := schema.GroupVersion{Version: "v1"}
+	metav1.AddToGroupVersion(scheme, unversioned)
+	scheme.AddUnversionedTypes(unversioned,
+		&metav1.Status{}, &metav1.APIVersions{}, &metav1.APIGroupList{}, &metav1.APIGroup{}, &metav1.APIResourceList{})
+	for _, group := range groups {
+		if err := group.Register(scheme); err != nil {
+			return nil, err
+		}
+	}
+	return scheme, nil
+}
+
+// externalScheme holds the versioned registrations alone, for OpenAPI: its
+// namer would publish the internal ones too. It is client-go's.
+func externalScheme() *runtime.Scheme { return clientgoscheme.Scheme }
+
+func extensionsScheme() *runtime.Scheme { return apiextensions.Scheme }
+func aggregatorScheme() *runtime.Scheme { return aggregator.Scheme }

@@ -1,0 +1,139 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apiserver/pkg/authentication/user"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/util/proxy"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	clientrest "k8s.io/client-go/rest"
+	aggregatorapiserver "k8s.io/kube-aggregator/pkg/apiserver"
+
+	"github.com/kindred-project/kindred/internal/apiserver/inprocess"
+	"github.com/kindred-project/kindred/internal/registry"
+	"github.com/kindred-project/kindred/internal/registry/generic"
+)
+
+// apiserverUser is who the server itself is, as upstream's loopback client.
+var apiserverUser = &user.DefaultInfo{Name: user.APIServerUser, Groups: []string{user.SystemPrivilegedGroup, user.AllAuthenticated}}
+
+// Server is the API.
+type Server struct {
+	inprocess inprocess.Server
+	groups    []generic.Group
+	scheme    *runtime.Scheme
+	external  *runtime.Scheme
+	informers informers.SharedInformerFactory
+	// services resolves what webhooks and APIServices name by Service.
+	services   aggregatorapiserver.ServiceResolver
+	aggregator *aggregatorapiserver.APIAggregator
+}
+
+// New builds the chain of servers. Nothing is served before Run.
+func New(ctx context.Context, c Config) (*Server, error) {
+	s := &Server{external: scheme.Scheme}
+	client, err := kubernetes.NewForConfig(s.Config(apiserverUser))
+	if err != nil {
+		return nil, err
+	}
+	s.informers = sharedInformers(client)
+
+	if s.services, err = serviceResolver(s.informers); err != nil {
+		return nil, err
+	}
+	access, err := newAccess(ctx, c, s.informers)
+	if err != nil {
+		return nil, err
+	}
+	s.groups = registry.Groups(registry.Dependencies{Clock: c.Clock})
+	if s.scheme, err = newScheme(s.groups); err != nil {
+		return nil, err
+	}
+	g, err := s.genericConfig(c)
+	if err != nil {
+		return nil, err
+	}
+	access.apply(g)
+
+	extensions, err := s.newExtensions(*g, c)
+	if err != nil {
+		return nil, fmt.Errorf("custom resources: %w", err)
+	}
+	main, err := s.newMain(g, c, extensions.GenericAPIServer)
+	if err != nil {
+		return nil, fmt.Errorf("built-in groups: %w", err)
+	}
+	s.aggregator, err = s.newAggregator(*g, c, main, extensions.Informers)
+	if err != nil {
+		return nil, fmt.Errorf("aggregation: %w", err)
+	}
+	s.inprocess.Serve(s.aggregator.GenericAPIServer.Handler)
+	return s, nil
+}
+
+// Config is an in-process client configuration that acts as the given user.
+func (s *Server) Config(as user.Info) *clientrest.Config { return s.inprocess.Config(as) }
+
+// Scheme knows the versioned types of every built-in group.
+func (s *Server) Scheme() *runtime.Scheme { return s.external }
+
+// Run serves until ctx is done and then lets running requests end.
+func (s *Server) Run(ctx context.Context) error {
+	s.aggregator.GenericAPIServer.ShutdownTimeout = shutdownTimeout
+	prepared, err := s.aggregator.PrepareRun()
+	if err != nil {
+		return err
+	}
+	return prepared.Run(ctx)
+}
+
+// newMain installs the built-in groups.
+func (s *Server) newMain(g *genericapiserver.Config, c Config, next genericapiserver.DelegationTarget) (*genericapiserver.GenericAPIServer, error) {
+	main, err := g.Complete(s.informers).New("kube-apiserver", next)
+	if err != nil {
+		return nil, err
+	}
+	env := generic.Environment{Scheme: s.scheme, Options: g.RESTOptionsGetter, Clock: c.Clock}
+	for _, group := range s.groups {
+		if err := s.install(main, env, group); err != nil {
+			return nil, fmt.Errorf("group %q: %w", group.Name, err)
+		}
+	}
+	return main, main.AddPostStartHook("start-informers", func(hook genericapiserver.PostStartHookContext) error {
+		s.informers.Start(hook.Done())
+		return nil
+	})
+}
+
+func (s *Server) install(main *genericapiserver.GenericAPIServer, env generic.Environment, group generic.Group) error {
+	info := genericapiserver.NewDefaultAPIGroupInfo(group.Name, s.scheme, runtime.NewParameterCodec(s.scheme), serializer.NewCodecFactory(s.scheme))
+	for _, version := range group.Versions {
+		endpoints, err := version.Storage(env, group.Name)
+		if err != nil {
+			return err
+		}
+		info.VersionedResourcesStorageMap[version.Name] = endpoints
+	}
+	if group.Name == "" {
+		return main.InstallLegacyAPIGroup(genericapiserver.DefaultLegacyAPIPrefix, &info)
+	}
+	return main.InstallAPIGroup(&info)
+}
+
+// serviceResolver finds an endpoint behind a Service.
+func serviceResolver(shared informers.SharedInformerFactory) (aggregatorapiserver.ServiceResolver, error) {
+	slices, err := proxy.NewEndpointSliceIndexerGetter(shared.Discovery().V1().EndpointSlices())
+	if err != nil {
+		return nil, err
+	}
+	return aggregatorapiserver.NewEndpointServiceResolver(shared.Core().V1().Services().Lister(), slices), nil
+}

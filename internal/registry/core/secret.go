@@ -1,0 +1,119 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package core
+
+import (
+	"context"
+	"encoding/json"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kindred-project/kindred/internal/registry/generic"
+)
+
+// Secret holds data that not everybody may read. Its type, which says what
+// keys it must have, never changes.
+var Secret = generic.Kind[*corev1.Secret]{
+	Name: "Secret", Plural: "secrets",
+	New:            func() *corev1.Secret { return &corev1.Secret{} },
+	NewList:        func() runtime.Object { return &corev1.SecretList{} },
+	Prepare:        prepareSecret,
+	Validate:       validateSecret,
+	ValidateUpdate: validateSecretUpdate,
+	Fields:         map[string]func(*corev1.Secret) string{"type": func(s *corev1.Secret) string { return string(s.Type) }},
+	Columns: []generic.Column[*corev1.Secret]{
+		{Name: "Type", Description: corev1.Secret{}.SwaggerDoc()["type"], Cell: func(s *corev1.Secret) any { return string(s.Type) }},
+		{Name: "Data", Type: "integer", Description: corev1.Secret{}.SwaggerDoc()["data"], Cell: func(s *corev1.Secret) any { return len(s.Data) }},
+	},
+}
+
+// prepareSecret keeps the type where an update names none, as it cannot change,
+// and folds stringData, which is never stored, into data.
+func prepareSecret(_ context.Context, s, old *corev1.Secret) {
+	if old != nil && s.Type == "" {
+		s.Type = old.Type
+	}
+	for key, value := range s.StringData {
+		if s.Data == nil {
+			s.Data = map[string][]byte{}
+		}
+		s.Data[key] = []byte(value)
+	}
+	s.StringData = nil
+}
+
+func validateSecret(_ context.Context, s *corev1.Secret) field.ErrorList {
+	var errs field.ErrorList
+	data := field.NewPath("data")
+	size := 0
+	for key, value := range s.Data {
+		errs = append(errs, validateDataKey(data.Key(key), key)...)
+		size += len(value)
+	}
+	if size > corev1.MaxSecretSize {
+		errs = append(errs, field.TooLong(data, "" /*unused*/, corev1.MaxSecretSize))
+	}
+	return append(errs, validateSecretType(s)...)
+}
+
+// validateSecretType checks the keys that a type promises.
+func validateSecretType(s *corev1.Secret) field.ErrorList {
+	switch s.Type {
+	case corev1.SecretTypeServiceAccountToken:
+		if s.Annotations[corev1.ServiceAccountNameKey] == "" {
+			return field.ErrorList{field.Required(field.NewPath("metadata", "annotations").Key(corev1.ServiceAccountNameKey), "")}
+		}
+	case corev1.SecretTypeDockercfg:
+		return requireJSON(s, corev1.DockerConfigKey)
+	case corev1.SecretTypeDockerConfigJson:
+		return requireJSON(s, corev1.DockerConfigJsonKey)
+	case corev1.SecretTypeBasicAuth:
+		_, user := s.Data[corev1.BasicAuthUsernameKey]
+		_, password := s.Data[corev1.BasicAuthPasswordKey]
+		if !user && !password {
+			return append(requireKeys(s, corev1.BasicAuthUsernameKey), requireKeys(s, corev1.BasicAuthPasswordKey)...)
+		}
+	case corev1.SecretTypeSSHAuth:
+		if len(s.Data[corev1.SSHAuthPrivateKey]) == 0 {
+			return field.ErrorList{field.Required(field.NewPath("data").Key(corev1.SSHAuthPrivateKey), "")}
+		}
+	case corev1.SecretTypeTLS:
+		return requireKeys(s, corev1.TLSCertKey, corev1.TLSPrivateKeyKey)
+	}
+	return nil
+}
+
+func requireKeys(s *corev1.Secret, keys ...string) field.ErrorList {
+	var errs field.ErrorList
+	for _, key := range keys {
+		if _, ok := s.Data[key]; !ok {
+			errs = append(errs, field.Required(field.NewPath("data").Key(key), ""))
+		}
+	}
+	return errs
+}
+
+func requireJSON(s *corev1.Secret, key string) field.ErrorList {
+	path := field.NewPath("data").Key(key)
+	value, ok := s.Data[key]
+	if !ok {
+		return field.ErrorList{field.Required(path, "")}
+	}
+	if err := json.Unmarshal(value, &map[string]any{}); err != nil {
+		return field.ErrorList{field.Invalid(path, "<secret contents redacted>", err.Error())}
+	}
+	return nil
+}
+
+func validateSecretUpdate(ctx context.Context, s, old *corev1.Secret) field.ErrorList {
+	errs := validation.ValidateImmutableField(s.Type, old.Type, field.NewPath("type"))
+	if old.Immutable != nil && *old.Immutable {
+		errs = append(errs, stillImmutable(s.Immutable)...)
+		errs = append(errs, unchanged(field.NewPath("data"), s.Data, old.Data)...)
+	}
+	return append(errs, validateSecret(ctx, s)...)
+}
