@@ -1,0 +1,183 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package graph
+
+import (
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// link makes n's edges from its owner references. What was reported about the
+// former edges is not reported again.
+func (g *Graph) link(n *node, refs []metav1.OwnerReference, former []edge) {
+	if len(refs) == 0 {
+		return
+	}
+	n.edges = make([]edge, len(refs))
+	for i := range refs {
+		ref, e := &refs[i], &n.edges[i]
+		*e = edge{
+			owner: g.node(g.uids.of(ref.UID)),
+			kind:  g.kind(reference{ref.APIVersion, ref.Kind}),
+			name:  ref.Name,
+			index: -1,
+			state: edgeStateOf(ref),
+		}
+		if e.owner.name == e.name {
+			e.name = e.owner.name // one string for all dependents
+		}
+		if !refersTo(n.edges[:i], e.owner) {
+			e.index = int32(len(e.owner.dependents))
+			e.owner.dependents = append(e.owner.dependents, n)
+		}
+		for j := range former {
+			if former[j].owner == e.owner {
+				e.state |= former[j].state & reported
+			}
+		}
+		g.bind(n, e)
+	}
+}
+
+func refersTo(edges []edge, owner *node) bool {
+	for i := range edges {
+		if edges[i].owner == owner {
+			return true
+		}
+	}
+	return false
+}
+
+// unlink takes n's edges away and returns them. The owners stay in the graph.
+func (g *Graph) unlink(n *node) []edge {
+	former := n.edges
+	for i := range former {
+		e := &former[i]
+		g.unbind(n, e)
+		if e.kind.edges--; e.kind.edges == 0 {
+			delete(g.kinds, e.kind.reference)
+		}
+		if e.index >= 0 {
+			e.owner.removeDependent(e.index)
+		}
+	}
+	n.edges = nil
+	return former
+}
+
+// removeDependent takes the dependent at index away; the last takes its place.
+func (n *node) removeDependent(index int32) {
+	last := len(n.dependents) - 1
+	moved := n.dependents[last]
+	n.dependents[last] = nil
+	n.dependents = n.dependents[:last]
+	if int(index) == last {
+		return
+	}
+	n.dependents[index] = moved
+	for i := range moved.edges {
+		if e := &moved.edges[i]; e.owner == n && e.index >= 0 {
+			e.index = index
+			return
+		}
+	}
+}
+
+// bind follows an edge of n, or makes it a claim.
+func (g *Graph) bind(n *node, e *edge) {
+	if !follows(n, e) {
+		g.claim(n, e)
+		g.report(n, e)
+		return
+	}
+	e.state |= followed
+	if e.blocks() {
+		e.owner.blocking++
+		if n.waiting() {
+			e.owner.blockingWaiting++
+		}
+	}
+}
+
+// unbind undoes bind. n must be in the state that it was in then.
+func (g *Graph) unbind(n *node, e *edge) {
+	if e.blocks() {
+		e.owner.blocking--
+		if n.waiting() {
+			e.owner.blockingWaiting--
+		}
+	}
+	e.state &^= followed
+	if e.claim == nil {
+		return
+	}
+	if e.claim.edges--; e.claim.edges == 0 {
+		delete(g.claims, e.claim.claimKey)
+		if len(g.claims) == 0 {
+			g.claims = map[claimKey]*claim{} // maps do not shrink, and there are many at start
+		}
+	}
+	e.claim = nil
+}
+
+// follows tells whether e names an owner that was observed, and rightly.
+func follows(n *node, e *edge) bool {
+	o := e.owner
+	return o.is(observed|gone) && o.name == e.name && o.resource.groupKind() == e.kind.GroupKind &&
+		(!o.resource.Namespaced || o.namespace == n.namespace)
+}
+
+// bindDependents binds all edges to n, after n's identity became known or unknown.
+func (g *Graph) bindDependents(n *node)   { eachEdgeTo(n, g.bind) }
+func (g *Graph) unbindDependents(n *node) { eachEdgeTo(n, g.unbind) }
+
+func eachEdgeTo(n *node, f func(*node, *edge)) {
+	for _, dependent := range n.dependents {
+		for i := range dependent.edges {
+			if e := &dependent.edges[i]; e.owner == n {
+				f(dependent, e)
+			}
+		}
+	}
+}
+
+// claim makes e one of the edges that claim the existence of their owner.
+func (g *Graph) claim(n *node, e *edge) {
+	key := claimKey{uid: e.owner.uid, GroupKind: e.kind.GroupKind, namespace: n.namespace.Value(), name: e.name}
+	c, ok := g.claims[key]
+	if !ok {
+		c = &claim{claimKey: key, owner: e.owner}
+		g.claims[key] = c
+	}
+	c.edges++
+	e.claim = c
+}
+
+// report reports, once, an edge into a namespace where n cannot have owners.
+func (g *Graph) report(n *node, e *edge) {
+	o := e.owner
+	if !o.is(observed) || !o.resource.Namespaced || o.namespace == n.namespace || e.is(reported) {
+		return
+	}
+	e.state |= reported
+	namespace := n.namespace.Value()
+	g.reports.push(g.action(Report, n, func(a *Action) {
+		a.Reason = ReasonInvalidNamespace
+		a.Message = fmt.Sprintf("ownerRef [%s/%s, namespace: %s, name: %s, uid: %s] does not exist in namespace %q",
+			e.kind.apiVersion, e.kind.kind, namespace, e.name, g.uids.uid(o.uid), namespace)
+	}))
+}
+
+// kind returns the kind of a reference, counting one more edge that uses it.
+func (g *Graph) kind(ref reference) *kind {
+	k, ok := g.kinds[ref]
+	if !ok {
+		k = &kind{reference: ref, GroupKind: schema.FromAPIVersionAndKind(ref.apiVersion, ref.kind).GroupKind()}
+		g.kinds[ref] = k
+	}
+	k.edges++
+	return k
+}

@@ -1,0 +1,189 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package graph
+
+import (
+	"slices"
+	"strings"
+	"unique"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+)
+
+// Observe tells what an object of a served resource looks like. Observations may
+// come in any order and more than once: one that is not newer than what is known
+// changes nothing, and one of an object that was deleted neither.
+func (g *Graph) Observe(gr schema.GroupResource, object metav1.Object) {
+	r, ok := g.resources[gr]
+	if !ok || object.GetUID() == "" {
+		return
+	}
+	n := g.node(g.uids.of(object.GetUID()))
+	if n.is(gone) || n.is(observed) && (n.resource != r || !newer(object.GetResourceVersion(), n.version)) {
+		return
+	}
+	first := !n.is(observed)
+	state := stateOf(object)
+	n.version = object.GetResourceVersion()
+	n.finalizers = unique.Make(strings.Join(object.GetFinalizers(), "\n"))
+	if !first && n.state&(deleting|foreground|orphan) == state && g.sameEdges(n, object.GetOwnerReferences()) {
+		if n.is(written | resting) {
+			n.state &^= written | resting
+			g.enqueue(n)
+		}
+		return
+	}
+
+	starts := first || state&deleting != 0 && n.state&(deleting|foreground|orphan) != state
+	if first {
+		g.unbindDependents(n)
+		n.resource, n.name = r, object.GetName()
+		n.namespace = unique.Make(object.GetNamespace())
+		r.objects++
+	}
+	former := g.unlink(n)
+	n.state &^= deleting | foreground | orphan | written | resting
+	n.state |= observed | state
+	if first {
+		g.bindDependents(n)
+	}
+	g.link(n, object.GetOwnerReferences(), former)
+	if starts {
+		g.enqueueDependents(n)
+	}
+	g.wakeOwners(former)
+	g.wakeOwners(n.edges)
+	if len(n.edges) > 0 || n.is(deleting) {
+		g.enqueue(n)
+	}
+}
+
+func stateOf(object metav1.Object) nodeState {
+	var s nodeState
+	if object.GetDeletionTimestamp() != nil {
+		s |= deleting
+	}
+	if slices.Contains(object.GetFinalizers(), metav1.FinalizerDeleteDependents) {
+		s |= foreground
+	}
+	if slices.Contains(object.GetFinalizers(), metav1.FinalizerOrphanDependents) {
+		s |= orphan
+	}
+	return s
+}
+
+// newer tells whether version a is newer than b, as far as can be told.
+func newer(a, b string) bool {
+	order, err := resourceversion.CompareResourceVersion(a, b)
+	if err != nil {
+		return a != b
+	}
+	return order > 0
+}
+
+// Forget tells that the object of this UID was deleted from a resource.
+func (g *Graph) Forget(gr schema.GroupResource, id types.UID) {
+	if n := g.find(id); n != nil && n.is(observed) && n.resource.GroupResource() == gr {
+		g.gone(n)
+	}
+}
+
+// find returns the node of id, or nil.
+func (g *Graph) find(id types.UID) *node {
+	u, ok := g.uids.find(id)
+	if !ok {
+		return nil
+	}
+	return g.nodes[u]
+}
+
+// gone makes n a tombstone: its references end, those to it dangle.
+func (g *Graph) gone(n *node) {
+	g.leave(n, gone)
+	g.enqueueDependents(n)
+	g.drop(n)
+}
+
+// unknow makes n virtual again: whether it exists is not known any more.
+func (g *Graph) unknow(n *node) {
+	g.unbindDependents(n)
+	g.leave(n, 0)
+	g.bindDependents(n)
+	g.enqueueDependents(n)
+	g.drop(n)
+}
+
+// leave ends n's being observed.
+func (g *Graph) leave(n *node, state nodeState) {
+	former := g.unlink(n)
+	n.resource.objects--
+	n.state = n.state&(queued|parked) | state
+	n.version = ""
+	g.wakeOwners(former)
+}
+
+// wakeOwners has the owners decided about that may have waited for a change of
+// one of these edges, and forgets the ones that nothing refers to any more.
+func (g *Graph) wakeOwners(edges []edge) {
+	for i := range edges {
+		owner := edges[i].owner
+		if owner.waiting() || owner.orphaning() {
+			g.enqueue(owner)
+		}
+		g.drop(owner)
+	}
+}
+
+// sameEdges tells whether n's edges are these references.
+func (g *Graph) sameEdges(n *node, refs []metav1.OwnerReference) bool {
+	if len(n.edges) != len(refs) {
+		return false
+	}
+	for i := range refs {
+		e, ref := &n.edges[i], &refs[i]
+		if e.name != ref.Name || e.kind.reference != (reference{ref.APIVersion, ref.Kind}) ||
+			e.state&(controllerSet|controllerTrue|blockSet|blockTrue) != edgeStateOf(ref) ||
+			e.owner.uid != g.uids.of(ref.UID) {
+			return false
+		}
+	}
+	return true
+}
+
+func edgeStateOf(ref *metav1.OwnerReference) edgeState {
+	var s edgeState
+	if ref.Controller != nil {
+		s |= controllerSet
+		if *ref.Controller {
+			s |= controllerTrue
+		}
+	}
+	if ref.BlockOwnerDeletion != nil {
+		s |= blockSet
+		if *ref.BlockOwnerDeletion {
+			s |= blockTrue
+		}
+	}
+	return s
+}
+
+// reference returns the owner reference that e was made from.
+func (g *Graph) reference(e *edge) metav1.OwnerReference {
+	ref := metav1.OwnerReference{
+		APIVersion: e.kind.apiVersion,
+		Kind:       e.kind.kind,
+		Name:       e.name,
+		UID:        g.uids.uid(e.owner.uid),
+	}
+	if e.is(controllerSet) {
+		ref.Controller = new(e.is(controllerTrue))
+	}
+	if e.is(blockSet) {
+		ref.BlockOwnerDeletion = new(e.is(blockTrue))
+	}
+	return ref
+}

@@ -1,0 +1,352 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package graph
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+var (
+	steps = flag.Int("graph.steps", 100_000, "steps that each property test takes")
+	seed  = flag.Uint64("graph.seed", 1, "seed of the first episode of each property test")
+)
+
+// episodes runs f with fresh worlds until it has taken all steps. The name of a
+// failing episode is its seed.
+func episodes(t *testing.T, f func(w *world) (taken int)) {
+	for taken, s := 0, *seed; taken < *steps; s++ {
+		ok := t.Run(fmt.Sprint(s), func(t *testing.T) {
+			taken += f(newWorld(t, rand.New(rand.NewPCG(s, 0))))
+		})
+		if !ok {
+			return
+		}
+	}
+}
+
+// TestRulesHoldInAnyInterleaving has users create, change and delete at random
+// while changes are seen late, answers get lost, watches expire, kinds come and
+// go and the process crashes. Each write is checked against the store when it is
+// made, and when all is quiet no rule may be left unapplied.
+func TestRulesHoldInAnyInterleaving(t *testing.T) {
+	episodes(t, func(w *world) int {
+		const length = 400
+		for range length {
+			switch n := w.rng.IntN(100); {
+			case n < 12:
+				w.interfere()
+			case n == 12 && w.rng.IntN(4) == 0:
+				w.crash()
+			case n == 13:
+				w.relist()
+			case n == 14 && w.rng.IntN(4) == 0:
+				w.serveOrNot()
+			default:
+				w.step()
+			}
+		}
+		w.settle()
+		w.checkSettled()
+		w.checkGraph()
+		return length
+	})
+}
+
+// interfere does what a user could do.
+func (w *world) interfere() {
+	items := w.sorted()
+	pick := func() *item { return items[w.rng.IntN(len(items))] }
+	n := w.rng.IntN(10)
+	switch {
+	case len(items) < 3 || n < 4 && len(items) < 40:
+		r, namespace, name := w.place()
+		if _, taken := w.objects[key{r.GroupResource(), namespace, name}]; taken {
+			return
+		}
+		o := w.create(r, namespace, name, w.someRefs(items, namespace)...)
+		if w.rng.IntN(10) == 0 {
+			w.update(o, func(o *item) { o.Finalizers = []string{metav1.FinalizerOrphanDependents} })
+		}
+	case n < 7:
+		if o := pick(); o.DeletionTimestamp == nil {
+			w.delete(o, w.policy())
+		}
+	case n == 7:
+		o := pick()
+		w.update(o, func(o *item) { o.OwnerReferences = w.someRefs(items, o.Namespace) })
+	case n == 8:
+		if o := pick(); o.DeletionTimestamp == nil && !slices.Contains(o.Finalizers, hold) {
+			w.update(o, func(o *item) { o.Finalizers = append(slices.Clone(o.Finalizers), hold) })
+		}
+	case n == 9:
+		w.release(pick())
+	}
+}
+
+func (w *world) release(o *item) {
+	if slices.Contains(o.Finalizers, hold) {
+		w.update(o, func(o *item) {
+			o.Finalizers = slices.DeleteFunc(slices.Clone(o.Finalizers), func(f string) bool { return f == hold })
+		})
+	}
+}
+
+func (w *world) policy() metav1.DeletionPropagation {
+	return []metav1.DeletionPropagation{
+		metav1.DeletePropagationBackground, metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan,
+	}[w.rng.IntN(3)]
+}
+
+func (w *world) place() (Resource, string, string) {
+	r := allKinds[w.rng.IntN(len(allKinds))]
+	namespace := []string{"one", "two"}[w.rng.IntN(2)]
+	if !r.Namespaced {
+		namespace = ""
+	}
+	return r, namespace, fmt.Sprintf("n%d", w.rng.IntN(8))
+}
+
+// someRefs returns up to three references, most of them right.
+func (w *world) someRefs(items []*item, namespace string) []metav1.OwnerReference {
+	var refs []metav1.OwnerReference
+	for range w.rng.IntN(4) {
+		if len(items) == 0 {
+			break
+		}
+		owner := items[w.rng.IntN(len(items))]
+		for try := 0; try < 8 && owner.Namespace != "" && owner.Namespace != namespace; try++ {
+			owner = items[w.rng.IntN(len(items))]
+		}
+		r := ref(owner, w.rng.IntN(2) == 0)
+		switch w.rng.IntN(20) {
+		case 0:
+			r.Name = "another"
+		case 1:
+			r.UID = types.UID(fmt.Sprintf("00000000-0000-4000-8000-%012d", 900000+w.rng.IntN(5)))
+		case 2:
+			r.Kind = alphas.Kind
+		case 3:
+			r.APIVersion = owner.resource.Group + "/v0"
+		}
+		refs = append(refs, r)
+	}
+	return refs
+}
+
+// relist is what follows when a watch expires: events are lost, a list makes up for them.
+func (w *world) relist() {
+	r := allKinds[w.rng.IntN(len(allKinds))]
+	if r.Watched && w.served[r.GroupResource()] {
+		w.list(r)
+	}
+}
+
+func (w *world) serveOrNot() {
+	gr := fleeting.GroupResource()
+	if w.served[gr] = !w.served[gr]; w.served[gr] {
+		w.graph.Serve(fleeting)
+		return
+	}
+	delete(w.watches, gr)
+	w.graph.Unserve(gr)
+}
+
+// checkSettled fails when a rule could still be applied to something.
+func (w *world) checkSettled() {
+	stuck := w.stuck((*item).waiting)
+	for _, o := range w.sorted() {
+		if !o.resource.Watched || !w.served[o.resource.GroupResource()] {
+			continue
+		}
+		if o.orphaning() {
+			w.t.Errorf("%v is still orphaning", o.key())
+		}
+		if o.waiting() && !stuck[o] {
+			w.t.Errorf("%v waits for nobody", o.key())
+		}
+		if o.DeletionTimestamp != nil || len(o.OwnerReferences) == 0 || !w.resolved(o) {
+			continue
+		}
+		solid := 0
+		for _, r := range o.OwnerReferences {
+			if owner, _ := w.owner(o, r); owner != nil && !owner.waiting() {
+				solid++
+			}
+		}
+		switch {
+		case solid == 0:
+			w.t.Errorf("%v was left behind, owned by %v", o.key(), o.OwnerReferences)
+		case solid < len(o.OwnerReferences):
+			w.t.Errorf("%v keeps dangling references %v", o.key(), o.OwnerReferences)
+		}
+	}
+}
+
+// checkGraph fails when the graph's indexes are not what its edges say.
+func (w *world) checkGraph() {
+	g := w.graph
+	type counts struct{ dependents, blocking, waiting int }
+	want, claims, kinds := map[*node]counts{}, map[*claim]int{}, map[*kind]int{}
+	for _, n := range g.nodes {
+		for i := range n.edges {
+			e := &n.edges[i]
+			c := want[e.owner]
+			if e.index >= 0 {
+				c.dependents++
+				if e.owner.dependents[e.index] != n {
+					w.t.Errorf("%s is not where its edge says", n.name)
+				}
+			}
+			if e.blocks() {
+				c.blocking++
+				if n.waiting() {
+					c.waiting++
+				}
+			}
+			want[e.owner] = c
+			kinds[e.kind]++
+			if e.claim != nil {
+				claims[e.claim]++
+			}
+			if e.is(followed) != follows(n, e) || e.is(followed) == (e.claim != nil) {
+				w.t.Errorf("the edge of %s to %s is bound wrongly", n.name, e.name)
+			}
+		}
+	}
+	for _, n := range g.nodes {
+		got := counts{len(n.dependents), int(n.blocking), int(n.blockingWaiting)}
+		if got != want[n] {
+			w.t.Errorf("%s counts %+v, has %+v", n.name, got, want[n])
+		}
+		if !n.is(observed) && len(n.dependents) == 0 {
+			w.t.Errorf("a node that nothing refers to is kept: %s", n.name)
+		}
+	}
+	if len(claims) != len(g.claims) || len(kinds) != len(g.kinds) {
+		w.t.Errorf("%d claims and %d kinds are used, %d and %d kept", len(claims), len(kinds), len(g.claims), len(g.kinds))
+	}
+}
+
+// TestFinalStateEqualsModel deletes one root of a random graph, with changes seen
+// late, lost answers and crashes, and compares what is left with a model that
+// says what goes, and not how.
+func TestFinalStateEqualsModel(t *testing.T) {
+	episodes(t, func(w *world) int {
+		w.strict = true
+		items := w.plant(5 + w.rng.IntN(30))
+		w.settle()
+		if len(w.objects) != len(items) {
+			w.t.Fatalf("%d of %d objects are left before anything was deleted", len(w.objects), len(items))
+		}
+		root := items[w.rng.IntN(len(items))]
+		policy := w.policy()
+		want := w.model(root, policy)
+
+		w.delete(root, policy)
+		const length = 300
+		for range length {
+			w.step()
+			if w.rng.IntN(60) == 0 {
+				w.crash()
+			}
+		}
+		w.settle()
+		for _, o := range items {
+			if w.objects[o.key()] == o {
+				w.release(o)
+				w.settle()
+			}
+		}
+		got := map[string][]types.UID{}
+		for _, o := range w.objects {
+			got[fmt.Sprint(o.key())] = ownerUIDs(o.OwnerReferences)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			w.t.Fatalf("%s deletion of %v (-want +got):\n%s", policy, root.key(), diff)
+		}
+		return length
+	})
+}
+
+// plant creates n objects with right references only, circles among them. Those
+// of the kind that is not served stay out of foreground deletion's way: nothing
+// that is unresolved blocks.
+func (w *world) plant(n int) []*item {
+	var items []*item
+	for i := range n {
+		r := []Resource{alphas, betas, clusters}[w.rng.IntN(3)]
+		namespace := []string{"one", "two"}[w.rng.IntN(2)]
+		o := w.create(r, namespace, fmt.Sprintf("n%d", i))
+		if w.rng.IntN(8) == 0 {
+			o.Finalizers = []string{hold}
+		}
+		items = append(items, o)
+	}
+	for _, o := range items {
+		unresolved := w.rng.IntN(10) == 0
+		var refs []metav1.OwnerReference
+		for range w.rng.IntN(3) {
+			owner := items[w.rng.IntN(len(items))]
+			if owner.Namespace == "" || owner.Namespace == o.Namespace {
+				refs = append(refs, ref(owner, !unresolved && w.rng.IntN(2) == 0))
+			}
+		}
+		if unresolved {
+			refs = append(refs, metav1.OwnerReference{APIVersion: "no/v1", Kind: "Such", Name: "x", UID: "x"})
+		}
+		w.update(o, func(o *item) { o.OwnerReferences = refs })
+	}
+	return items
+}
+
+// model says which objects are left, with which owners, after root was deleted.
+func (w *world) model(root *item, policy metav1.DeletionPropagation) map[string][]types.UID {
+	left := map[*item][]types.UID{}
+	for _, o := range w.objects {
+		left[o] = ownerUIDs(o.OwnerReferences)
+	}
+	delete(left, root)
+	if policy == metav1.DeletePropagationOrphan {
+		for o, owners := range left {
+			left[o] = slices.DeleteFunc(owners, func(id types.UID) bool { return id == root.UID })
+		}
+	}
+	exists := func(id types.UID) bool {
+		return slices.ContainsFunc(slices.Collect(maps.Keys(left)), func(o *item) bool { return o.UID == id })
+	}
+	for changed := true; changed; {
+		changed = false
+		for o, owners := range left {
+			if len(owners) > 0 && w.resolved(o) && !slices.ContainsFunc(owners, exists) {
+				delete(left, o)
+				changed = true
+			}
+		}
+	}
+	want := map[string][]types.UID{}
+	for o, owners := range left {
+		if w.resolved(o) {
+			owners = slices.DeleteFunc(owners, func(id types.UID) bool { return !exists(id) })
+		}
+		want[fmt.Sprint(o.key())] = owners
+	}
+	return want
+}
+
+func ownerUIDs(refs []metav1.OwnerReference) []types.UID {
+	ids := []types.UID{}
+	for _, r := range refs {
+		ids = append(ids, r.UID)
+	}
+	return ids
+}

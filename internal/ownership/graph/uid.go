@@ -1,0 +1,113 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package graph
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// uid is a types.UID in 16 bytes. API servers give out random UUIDs, which fit;
+// whatever else is found in a UID field is numbered by uidTable.
+type uid [16]byte
+
+// uidTable remembers the UIDs that are no canonical UUIDs. They come from
+// references that never named an object and from foreign API servers, and are few.
+type uidTable struct {
+	numbers map[types.UID]uint64
+	strings map[uint64]types.UID
+	last    uint64
+}
+
+// oddPrefix marks a numbered UID. A canonical UUID that starts with it is numbered too.
+const oddPrefix = ^uint64(0)
+
+// of returns the compact form of id.
+func (t *uidTable) of(id types.UID) uid {
+	if u, ok := t.find(id); ok {
+		return u
+	}
+	if t.numbers == nil {
+		t.numbers, t.strings = map[types.UID]uint64{}, map[uint64]types.UID{}
+	}
+	t.last++
+	t.numbers[id], t.strings[t.last] = t.last, id
+	return numbered(t.last)
+}
+
+// find returns the compact form of id if it has one without being numbered anew.
+func (t *uidTable) find(id types.UID) (uid, bool) {
+	if u, ok := parseUUID(string(id)); ok && binary.BigEndian.Uint64(u[:8]) != oddPrefix {
+		return u, true
+	}
+	number, ok := t.numbers[id]
+	return numbered(number), ok
+}
+
+func numbered(number uint64) uid {
+	var u uid
+	binary.BigEndian.PutUint64(u[:8], oddPrefix)
+	binary.BigEndian.PutUint64(u[8:], number)
+	return u
+}
+
+// uid returns what of was given.
+func (t *uidTable) uid(u uid) types.UID {
+	if binary.BigEndian.Uint64(u[:8]) == oddPrefix {
+		return t.strings[binary.BigEndian.Uint64(u[8:])]
+	}
+	var text [36]byte
+	hex.Encode(text[0:8], u[0:4])
+	hex.Encode(text[9:13], u[4:6])
+	hex.Encode(text[14:18], u[6:8])
+	hex.Encode(text[19:23], u[8:10])
+	hex.Encode(text[24:36], u[10:16])
+	text[8], text[13], text[18], text[23] = '-', '-', '-', '-'
+	return types.UID(text[:])
+}
+
+// forget drops the number of u when it has one.
+func (t *uidTable) forget(u uid) {
+	if binary.BigEndian.Uint64(u[:8]) != oddPrefix {
+		return
+	}
+	number := binary.BigEndian.Uint64(u[8:])
+	delete(t.numbers, t.strings[number])
+	delete(t.strings, number)
+}
+
+// parseUUID reads the canonical form of RFC 9562: lower case, with hyphens. Any
+// other spelling is another UID to the API, which compares UIDs as strings.
+func parseUUID(s string) (uid, bool) {
+	var u uid
+	if len(s) != 36 || s[8] != '-' || s[13] != '-' || s[18] != '-' || s[23] != '-' {
+		return u, false
+	}
+	i := 0
+	for pos := 0; pos < len(s); pos++ {
+		switch pos {
+		case 8, 13, 18, 23:
+			continue
+		}
+		digit, ok := hexDigit(s[pos])
+		if !ok {
+			return u, false
+		}
+		u[i/2] = u[i/2]<<4 | digit
+		i++
+	}
+	return u, true
+}
+
+func hexDigit(c byte) (byte, bool) {
+	switch {
+	case c >= '0' && c <= '9':
+		return c - '0', true
+	case c >= 'a' && c <= 'f':
+		return c - 'a' + 10, true
+	}
+	return 0, false
+}

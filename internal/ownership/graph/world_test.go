@@ -1,0 +1,457 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package graph
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// The world of the tests: two namespaced kinds and a cluster-scoped one that are
+// watched, one that can only be looked up, and one that comes and goes.
+var (
+	alphas   = Resource{GroupVersionResource: schema.GroupVersionResource{Group: "t", Version: "v1", Resource: "alphas"}, Kind: "Alpha", Namespaced: true, Watched: true}
+	betas    = Resource{GroupVersionResource: schema.GroupVersionResource{Group: "t", Version: "v1", Resource: "betas"}, Kind: "Beta", Namespaced: true, Watched: true}
+	clusters = Resource{GroupVersionResource: schema.GroupVersionResource{Group: "t", Version: "v1", Resource: "clusters"}, Kind: "Cluster", Watched: true}
+	polled   = Resource{GroupVersionResource: schema.GroupVersionResource{Group: "t", Version: "v1", Resource: "polleds"}, Kind: "Polled", Namespaced: true}
+	fleeting = Resource{GroupVersionResource: schema.GroupVersionResource{Group: "f", Version: "v1", Resource: "fleetings"}, Kind: "Fleeting", Namespaced: true, Watched: true}
+
+	allKinds = []Resource{alphas, betas, clusters, polled, fleeting}
+)
+
+const hold = "test/hold"
+
+type key struct {
+	resource        schema.GroupResource
+	namespace, name string
+}
+
+type item struct {
+	metav1.ObjectMeta
+	resource Resource
+	// waited and orphaned: it was waiting, or orphaning, once. It may have ended
+	// that with another finalizer left, but what becomes of its dependents has
+	// been decided then.
+	waited, orphaned bool
+}
+
+func (i *item) key() key { return key{i.resource.GroupResource(), i.Namespace, i.Name} }
+func (i *item) waiting() bool {
+	return i.DeletionTimestamp != nil && slices.Contains(i.Finalizers, metav1.FinalizerDeleteDependents)
+}
+func (i *item) orphaning() bool {
+	return i.DeletionTimestamp != nil && slices.Contains(i.Finalizers, metav1.FinalizerOrphanDependents)
+}
+
+// watchEvent is a change on its way to the graph; object is the state it left.
+type watchEvent struct {
+	object  item
+	deleted bool
+}
+
+// world is a small API server with its watches, the graph that looks at it, and
+// the actions that are under way between them.
+type world struct {
+	t       *testing.T
+	rng     *rand.Rand
+	objects map[key]*item
+	clock   int // the last resourceVersion
+	uids    int
+	served  map[schema.GroupResource]bool
+
+	graph    *Graph
+	watches  map[schema.GroupResource]*[]watchEvent // nil: not listed yet
+	underway []Action
+	ended    []ending
+	wakes    []types.UID
+	writes   int
+	// strict adds the checks that hold only when users do not interfere with a cascade.
+	strict bool
+}
+
+type ending struct {
+	action  Action
+	outcome Outcome
+}
+
+func newWorld(t *testing.T, rng *rand.Rand) *world {
+	w := &world{t: t, rng: rng, objects: map[key]*item{}, served: map[schema.GroupResource]bool{}}
+	for _, r := range allKinds {
+		w.served[r.GroupResource()] = true
+	}
+	w.crash()
+	return w
+}
+
+// crash starts over with a graph that knows nothing but what is served.
+func (w *world) crash() {
+	w.graph = New()
+	w.watches = map[schema.GroupResource]*[]watchEvent{}
+	w.underway, w.ended, w.wakes = nil, nil, nil
+	for _, r := range allKinds {
+		if w.served[r.GroupResource()] {
+			w.graph.Serve(r)
+		}
+	}
+}
+
+// list brings all objects of a resource into the graph.
+func (w *world) list(r Resource) {
+	var objects []metav1.Object
+	for _, o := range w.sorted() {
+		if o.resource == r {
+			objects = append(objects, o.DeepCopy())
+		}
+	}
+	w.watches[r.GroupResource()] = &[]watchEvent{}
+	w.graph.Replace(r.GroupResource(), objects, strconv.Itoa(w.clock))
+}
+
+func (w *world) sorted() []*item {
+	var items []*item
+	for _, o := range w.objects {
+		items = append(items, o)
+	}
+	slices.SortFunc(items, func(a, b *item) int {
+		return slices.Compare([]string{a.resource.Kind, a.Namespace, a.Name}, []string{b.resource.Kind, b.Namespace, b.Name})
+	})
+	return items
+}
+
+// commit stores what was done to o and tells the watches.
+func (w *world) commit(o *item, deleted bool) {
+	w.clock++
+	o.ResourceVersion = strconv.Itoa(w.clock)
+	o.waited, o.orphaned = o.waited || o.waiting(), o.orphaned || o.orphaning()
+	if deleted {
+		delete(w.objects, o.key())
+	}
+	if events := w.watches[o.resource.GroupResource()]; events != nil {
+		*events = append(*events, watchEvent{item{ObjectMeta: *o.DeepCopy(), resource: o.resource}, deleted})
+	}
+}
+
+func (w *world) create(r Resource, namespace, name string, refs ...metav1.OwnerReference) *item {
+	if !r.Namespaced {
+		namespace = ""
+	}
+	w.uids++
+	o := &item{resource: r}
+	o.Namespace, o.Name, o.OwnerReferences = namespace, name, refs
+	o.UID = types.UID(fmt.Sprintf("00000000-0000-4000-8000-%012d", w.uids))
+	if w.uids%7 == 0 {
+		o.UID = types.UID(fmt.Sprintf("odd-%d", w.uids))
+	}
+	w.objects[o.key()] = o
+	w.commit(o, false)
+	return o
+}
+
+func (w *world) update(o *item, f func(*item)) {
+	f(o)
+	w.commit(o, o.DeletionTimestamp != nil && len(o.Finalizers) == 0)
+}
+
+// delete does what an API server does for DELETE with a propagation policy.
+func (w *world) delete(o *item, policy metav1.DeletionPropagation) {
+	w.update(o, func(o *item) {
+		finalizers := slices.DeleteFunc(slices.Clone(o.Finalizers), func(f string) bool {
+			return f == metav1.FinalizerDeleteDependents || f == metav1.FinalizerOrphanDependents
+		})
+		switch policy {
+		case metav1.DeletePropagationForeground:
+			finalizers = append(finalizers, metav1.FinalizerDeleteDependents)
+		case metav1.DeletePropagationOrphan:
+			finalizers = append(finalizers, metav1.FinalizerOrphanDependents)
+		}
+		o.Finalizers = finalizers
+		if o.DeletionTimestamp == nil {
+			o.DeletionTimestamp = &metav1.Time{}
+		}
+	})
+}
+
+// perform does an action as an API server would, and checks that it was right to ask for it.
+func (w *world) perform(a Action) Outcome {
+	k := key{a.Resource.GroupResource(), a.Namespace, a.Name}
+	o, ok := w.objects[k]
+	if a.Verb == Lookup {
+		if !ok {
+			return Outcome{Result: Absent}
+		}
+		return Outcome{Result: Found, Object: o.DeepCopy()}
+	}
+	w.writes++
+	switch {
+	case a.ResourceVersion == "":
+		w.t.Fatalf("%s %v without a resourceVersion", a.Verb, k)
+	case !ok || o.UID != a.UID:
+		return Outcome{Result: Absent}
+	case o.ResourceVersion != a.ResourceVersion:
+		return Outcome{Result: Found, Object: o.DeepCopy()}
+	}
+	w.checkWrite(o, a)
+	switch a.Verb {
+	case Delete:
+		w.delete(o, a.Policy)
+		return Outcome{Result: Applied}
+	case DropOwners:
+		w.update(o, func(o *item) { o.OwnerReferences = a.OwnerReferences })
+	case RemoveFinalizer:
+		w.update(o, func(o *item) { o.Finalizers = a.Finalizers })
+	}
+	return Outcome{Result: Applied, Object: o.DeepCopy()}
+}
+
+// checkWrite fails the test when the store itself shows that a write is wrong.
+func (w *world) checkWrite(o *item, a Action) {
+	switch a.Verb {
+	case Delete:
+		if o.DeletionTimestamp != nil || len(o.OwnerReferences) == 0 {
+			w.t.Fatalf("deletes %v, which is being deleted or has no owner", o.key())
+		}
+		for _, ref := range o.OwnerReferences {
+			if owner, valid := w.owner(o, ref); !valid || owner != nil && !owner.waited {
+				w.t.Fatalf("deletes %v in spite of its owner %v", o.key(), ref)
+			}
+		}
+	case DropOwners:
+		for _, ref := range a.Because {
+			owner, _ := w.owner(o, ref)
+			if owner != nil && !owner.waited && !w.orphanedUID(ref.UID) {
+				w.t.Fatalf("takes the owner %v from %v", ref, o.key())
+			}
+		}
+		if len(a.OwnerReferences)+len(a.Because) != len(o.OwnerReferences) {
+			w.t.Fatalf("loses references of %v", o.key())
+		}
+	case RemoveFinalizer:
+		if len(a.Finalizers) != len(o.Finalizers)-1 || !(o.waiting() || o.orphaning()) {
+			w.t.Fatalf("changes the finalizers of %v from %v to %v", o.key(), o.Finalizers, a.Finalizers)
+		}
+		if w.strict && o.waiting() && w.stuck(func(o *item) bool { return o.waited })[o] {
+			w.t.Fatalf("does not wait for the dependents of %v", o.key())
+		}
+		if w.strict && o.orphaning() {
+			for _, d := range w.objects {
+				if slices.ContainsFunc(d.OwnerReferences, func(r metav1.OwnerReference) bool { return r.UID == o.UID }) {
+					w.t.Fatalf("ends the orphaning of %v before %v is let go", o.key(), d.key())
+				}
+			}
+		}
+	}
+}
+
+func (w *world) orphanedUID(id types.UID) bool {
+	for _, o := range w.objects {
+		if o.UID == id {
+			return o.orphaned
+		}
+	}
+	return false
+}
+
+// owner returns the object that a reference of o names, if it exists. It is not
+// valid when o cannot have an owner of this kind.
+func (w *world) owner(o *item, ref metav1.OwnerReference) (owner *item, valid bool) {
+	for _, r := range allKinds {
+		if r.Kind != ref.Kind || r.Group != schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).Group {
+			continue
+		}
+		namespace := o.Namespace
+		if !r.Namespaced {
+			namespace = ""
+		} else if namespace == "" {
+			return nil, false
+		}
+		owner = w.objects[key{r.GroupResource(), namespace, ref.Name}]
+		if owner == nil || owner.UID != ref.UID {
+			return nil, true
+		}
+		return owner, true
+	}
+	return nil, false
+}
+
+// resolved tells whether all references of o are to kinds that are served.
+func (w *world) resolved(o *item) bool {
+	for _, ref := range o.OwnerReferences {
+		if _, valid := w.owner(o, ref); !valid || ref.Kind == fleeting.Kind && !w.served[fleeting.GroupResource()] {
+			return false
+		}
+	}
+	return true
+}
+
+// stuck returns the waiting objects that have somebody to wait for: a blocking
+// dependent that does not wait itself, or one that is stuck.
+// ready says who counts as waiting itself.
+func (w *world) stuck(ready func(*item) bool) map[*item]bool {
+	blockers := map[*item][]*item{}
+	for _, d := range w.objects {
+		if !w.served[d.resource.GroupResource()] || !d.resource.Watched {
+			continue
+		}
+		for _, ref := range d.OwnerReferences {
+			if owner, _ := w.owner(d, ref); owner != nil && ref.BlockOwnerDeletion != nil && *ref.BlockOwnerDeletion {
+				blockers[owner] = append(blockers[owner], d)
+			}
+		}
+	}
+	stuck := map[*item]bool{}
+	for changed := true; changed; {
+		changed = false
+		for _, o := range w.objects {
+			if !o.waiting() || stuck[o] {
+				continue
+			}
+			for _, b := range blockers[o] {
+				if !ready(b) || stuck[b] {
+					stuck[o], changed = true, true
+				}
+			}
+		}
+	}
+	return stuck
+}
+
+// step lets one random thing happen between the store and the graph.
+func (w *world) step() {
+	switch w.rng.IntN(10) {
+	case 0, 1, 2:
+		w.deliver(allKinds[w.rng.IntN(len(allKinds))])
+	case 3, 4:
+		w.decide()
+	case 5, 6:
+		w.act(w.rng.IntN(20) == 0)
+	case 7, 8:
+		w.end()
+	case 9:
+		w.wake()
+	}
+}
+
+// deliver lets the graph see the first list or the next change of a resource.
+func (w *world) deliver(r Resource) bool {
+	if !w.served[r.GroupResource()] || !r.Watched {
+		return false
+	}
+	events := w.watches[r.GroupResource()]
+	switch {
+	case events == nil:
+		w.list(r)
+		return true
+	case len(*events) == 0:
+		return false
+	}
+	e := (*events)[0]
+	*events = (*events)[1:]
+	if e.deleted {
+		w.graph.Forget(r.GroupResource(), e.object.UID)
+	} else {
+		w.graph.Observe(r.GroupResource(), &e.object)
+	}
+	return true
+}
+
+func (w *world) decide() bool {
+	a, ok := w.graph.Next()
+	if ok && a.Verb != Report {
+		w.underway = append(w.underway, a)
+	}
+	return ok
+}
+
+func (w *world) act(fail bool) bool {
+	if len(w.underway) == 0 {
+		return false
+	}
+	i := w.rng.IntN(len(w.underway))
+	a := w.underway[i]
+	w.underway = slices.Delete(w.underway, i, i+1)
+	outcome := Outcome{Result: Failed}
+	switch {
+	case !w.served[a.Resource.GroupResource()]:
+	case fail && w.rng.IntN(2) == 0:
+		w.perform(a) // it was done, but the answer got lost
+	case !fail:
+		outcome = w.perform(a)
+	}
+	w.ended = append(w.ended, ending{a, outcome})
+	return true
+}
+
+func (w *world) end() bool {
+	if len(w.ended) == 0 {
+		return false
+	}
+	i := w.rng.IntN(len(w.ended))
+	e := w.ended[i]
+	w.ended = slices.Delete(w.ended, i, i+1)
+	if w.graph.Done(e.action, e.outcome) {
+		w.wakes = append(w.wakes, e.action.UID)
+	}
+	return true
+}
+
+func (w *world) wake() bool {
+	if len(w.wakes) == 0 {
+		return false
+	}
+	i := w.rng.IntN(len(w.wakes))
+	id := w.wakes[i]
+	w.wakes = slices.Delete(w.wakes, i, i+1)
+	w.graph.Wake(id)
+	return true
+}
+
+// settle runs until nothing is left to happen. What exists but is not watched is
+// looked up for ever, so it ends when a round of that changes nothing.
+func (w *world) settle() {
+	for {
+		before := w.clock
+		for rounds := 0; w.drain(); rounds++ {
+			if rounds > 100000 {
+				w.t.Fatal("does not settle")
+			}
+		}
+		pending := w.wakes
+		w.wakes = nil
+		for _, id := range pending {
+			w.graph.Wake(id)
+		}
+		progress := false
+		for w.drain() {
+			progress = true
+		}
+		if len(pending) == 0 || !progress || w.clock == before {
+			return
+		}
+	}
+}
+
+func (w *world) drain() bool {
+	progress := false
+	for _, r := range allKinds {
+		progress = w.deliver(r) || progress
+	}
+	progress = w.decide() || progress
+	progress = w.act(false) || progress
+	return w.end() || progress
+}
+
+// ref returns a reference to o.
+func ref(o *item, block bool) metav1.OwnerReference {
+	return metav1.OwnerReference{
+		APIVersion: o.resource.GroupVersion().String(), Kind: o.resource.Kind,
+		Name: o.Name, UID: o.UID, BlockOwnerDeletion: &block,
+	}
+}
