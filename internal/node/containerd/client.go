@@ -51,6 +51,9 @@ func inLease(ctx context.Context, id string) context.Context {
 // ready tells whether CRI answers and has all its conditions true.
 func ready(ctx context.Context, conn grpc.ClientConnInterface) error {
 	answer, err := runtimeapi.NewRuntimeServiceClient(conn).Status(ctx, &runtimeapi.StatusRequest{})
+	if status.Code(err) == codes.Unimplemented {
+		return final{errors.New("its CRI plugin did not load")}
+	}
 	if err != nil {
 		return plain(err)
 	}

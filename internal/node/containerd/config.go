@@ -69,7 +69,6 @@ var disabledPlugins = []string{
 	"io.containerd.internal.v1.restart",
 	"io.containerd.internal.v1.tracing",
 	"io.containerd.monitor.v1.cgroups",
-	"io.containerd.runtime.v1.linux",
 	"io.containerd.tracing.processor.v1.otlp",
 }
 

@@ -127,20 +127,26 @@ func waitGone(ctx context.Context, c clock.Clock, processes []*process, limit ti
 	})
 }
 
-// poll calls check until it succeeds; when limit has passed, its last error is the
-// answer. It starts quickly, because what we wait for takes milliseconds when all
-// is well.
+// final marks an error which waiting does not mend.
+type final struct{ error }
+
+func (f final) Unwrap() error { return f.error }
+
+// poll calls check until it succeeds or its error is final; when limit has passed, its
+// last error is the answer. It starts quickly, because what we wait for takes
+// milliseconds when all is well.
 func poll(ctx context.Context, c clock.Clock, limit time.Duration, check func() error) error {
 	const shortest, longest = 2 * time.Millisecond, 100 * time.Millisecond
 	deadline := c.Now().Add(limit)
 	for pause := shortest; ; pause = min(2*pause, longest) {
 		err := check()
-		if err == nil || !c.Now().Before(deadline) {
+		var f final
+		if err == nil || errors.As(err, &f) || !c.Now().Before(deadline) {
 			return err
 		}
 		select {
 		case <-ctx.Done():
-			return errors.Join(ctx.Err(), err)
+			return fmt.Errorf("%w while waiting: %w", context.Cause(ctx), err)
 		case <-c.After(pause):
 		}
 	}

@@ -207,8 +207,6 @@ func (r *Runtime) launch(ctx context.Context, binary string, config []byte) (<-c
 // the image that each of them needs.
 func (r *Runtime) awaitReady(ctx context.Context, ended <-chan struct{}) error {
 	o := r.options
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	conn, err := dial(r.Endpoint)
 	if err != nil {
 		return err
@@ -217,8 +215,7 @@ func (r *Runtime) awaitReady(ctx context.Context, ended <-chan struct{}) error {
 	err = poll(ctx, o.Clock, startLimit, func() error {
 		select {
 		case <-ended: // never, when it is nil: the process was adopted
-			cancel()
-			return errors.New("it ended")
+			return final{errors.New("it ended")}
 		default:
 			return ready(ctx, conn)
 		}

@@ -1,0 +1,222 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package containerd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// Reset ends every container, shim and containerd of the data directory and
+// removes all traces: mounts, cgroups, bridge, firewall rules, files. It may be
+// called again after it failed or when there is nothing, also when the programs
+// are no longer installed.
+//
+// Pods go the orderly way while there is a containerd to ask, so that network
+// plugins take back what they did. What then remains is removed by force.
+func Reset(ctx context.Context, o Options) error {
+	o = o.withDefaults()
+	orderly := o.removePods(ctx)
+	if err := o.stop(ctx); err != nil {
+		return errors.Join(orderly, err)
+	}
+	sockets := o.shimSockets()
+	err := errors.Join(
+		o.killShims(ctx),
+		removeCgroups(ctx, o),
+		unmountBelow(o.Root),
+		unmountBelow(o.RunDir),
+		removeNetwork(ctx, o.Names),
+	)
+	if err != nil {
+		// The files are what a second Reset works from.
+		return errors.Join(orderly, err)
+	}
+	for _, path := range append(sockets, o.Root, o.RunDir, o.LogFile, o.LogFile+".1") {
+		err = errors.Join(err, os.RemoveAll(path))
+	}
+	return err
+}
+
+// removePods asks the containerd of the data directory to remove all pods. One that
+// died while its shims live on is started for that.
+func (o Options) removePods(ctx context.Context) error {
+	containerds, err := findProcesses(isContainerd(o.config()))
+	closeAll(containerds)
+	if err != nil {
+		return err
+	}
+	shims, err := findProcesses(isShim(o.socket()))
+	closeAll(shims)
+	if err != nil || len(containerds)+len(shims) == 0 {
+		return err
+	}
+	endpoint := "unix://" + o.socket()
+	if len(containerds) == 0 {
+		r, err := Start(ctx, o)
+		if err != nil {
+			return err
+		}
+		endpoint = r.Endpoint
+	}
+	return RemovePods(ctx, endpoint, nil)
+}
+
+// removeLimit bounds the orderly removal of one pod.
+const removeLimit = 30 * time.Second
+
+// RemovePods stops and removes the sandboxes that have the labels, with all their
+// containers. [ClusterLabel] tells those of one cluster on a shared runtime.
+func RemovePods(ctx context.Context, endpoint string, labels map[string]string) error {
+	conn, err := dial(endpoint)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	cri := runtimeapi.NewRuntimeServiceClient(conn)
+	answer, err := cri.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{
+		Filter: &runtimeapi.PodSandboxFilter{LabelSelector: labels},
+	})
+	if err != nil {
+		return fmt.Errorf("listing the pods of %s: %w", endpoint, plain(err))
+	}
+	var group errgroup.Group
+	group.SetLimit(16)
+	for _, sandbox := range answer.GetItems() {
+		group.Go(func() error {
+			ctx, cancel := context.WithTimeout(ctx, removeLimit)
+			defer cancel()
+			_, err := cri.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: sandbox.Id})
+			if err == nil {
+				_, err = cri.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: sandbox.Id})
+			}
+			if err != nil {
+				return fmt.Errorf("removing pod %s/%s: %w", sandbox.GetMetadata().GetNamespace(), sandbox.GetMetadata().GetName(), plain(err))
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+func (o Options) killShims(ctx context.Context) error {
+	shims, err := findProcesses(isShim(o.socket()))
+	if err != nil {
+		return err
+	}
+	defer closeAll(shims)
+	signalAll(shims, unix.SIGKILL)
+	return waitGone(ctx, o.Clock, shims, stopGrace)
+}
+
+// shimSockets are the sockets of shims, which containerd puts in a directory that
+// all containerds of a machine share.
+func (o Options) shimSockets() []string {
+	files, _ := filepath.Glob(filepath.Join(o.state(), "io.containerd.runtime.v2.task", "*", "*", "address"))
+	var sockets []string
+	for _, f := range files {
+		b, err := os.ReadFile(f)
+		address, isUnix := strings.CutPrefix(strings.TrimSpace(string(b)), "unix://")
+		if err == nil && isUnix && filepath.IsAbs(address) {
+			sockets = append(sockets, address)
+		}
+	}
+	return sockets
+}
+
+// removeCgroups kills what still runs in the cgroups of the data directory and
+// removes them, in every hierarchy there is.
+func removeCgroups(ctx context.Context, o Options) error {
+	mounts, err := readMounts()
+	if err != nil {
+		return err
+	}
+	for _, m := range mounts {
+		if m.fstype != "cgroup" && m.fstype != "cgroup2" {
+			continue
+		}
+		root := filepath.Join(m.point, o.Names.Cgroup)
+		err := poll(ctx, o.Clock, stopGrace, func() error { return removeCgroup(root) })
+		if err != nil {
+			return fmt.Errorf("removing cgroup %s: %w", root, err)
+		}
+	}
+	return nil
+}
+
+// removeCgroup tries once to empty and remove a tree of cgroups, children first. A
+// killed process stays in its cgroup until it is reaped.
+func removeCgroup(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if !e.IsDir() {
+			continue
+		}
+		if err := removeCgroup(filepath.Join(dir, e.Name())); err != nil {
+			return err
+		}
+	}
+	for _, pid := range processesOf(dir) {
+		_ = unix.Kill(pid, unix.SIGKILL)
+	}
+	if err := unix.Rmdir(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+func processesOf(cgroup string) []int {
+	b, _ := os.ReadFile(filepath.Join(cgroup, "cgroup.procs"))
+	var pids []int
+	for _, field := range strings.Fields(string(b)) {
+		var pid int
+		if _, err := fmt.Sscan(field, &pid); err == nil && pid > 0 {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// cniResults is where the CNI library keeps the results of attachments; containerd can't
+// be told another place.
+const cniResults = "/var/lib/cni/results"
+
+func removeNetwork(ctx context.Context, n Names) error {
+	removeFirewall(ctx, n)
+	results, _ := filepath.Glob(filepath.Join(cniResults, n.Network+"-*"))
+	for _, file := range results {
+		if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	link, err := netlink.LinkByName(n.Bridge)
+	var absent netlink.LinkNotFoundError
+	if errors.As(err, &absent) {
+		return nil
+	}
+	if err == nil {
+		err = netlink.LinkDel(link)
+	}
+	if err != nil {
+		return fmt.Errorf("removing bridge %s: %w", n.Bridge, err)
+	}
+	return nil
+}

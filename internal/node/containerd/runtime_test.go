@@ -1,0 +1,286 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package containerd
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"google.golang.org/grpc"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kindred-project/kindred/test/images"
+)
+
+// testOptions are those of a data directory of the test's own, which is reset at its end.
+func testOptions(t *testing.T) Options {
+	t.Helper()
+	needContainerd(t)
+	dir := t.TempDir()
+	id := fmt.Sprintf("%x", sha256.Sum256([]byte(dir)))[:8]
+	names, err := NamesFor(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := Options{
+		Names: names, Root: filepath.Join(dir, "containerd"), LogFile: filepath.Join(dir, "containerd.log"),
+		RunDir:   filepath.Join("/run/kindred-test", id),
+		Progress: func(step string) { t.Log(step) },
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("containerd's log ends with: %s", lastLines(o.LogFile, 20))
+		}
+		if err := Reset(context.Background(), o); err != nil {
+			t.Errorf("reset: %v", err)
+		}
+	})
+	return o
+}
+
+func testDial(t *testing.T, endpoint string) *grpc.ClientConn {
+	t.Helper()
+	conn, err := dial(endpoint)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+// runPod starts a pod with one busybox container.
+func runPod(t *testing.T, o Options, conn *grpc.ClientConn, name string, command ...string) (sandbox, container, ip string) {
+	t.Helper()
+	ctx := t.Context()
+	cri := runtimeapi.NewRuntimeServiceClient(conn)
+	config := &runtimeapi.PodSandboxConfig{
+		Metadata: &runtimeapi.PodSandboxMetadata{Name: name, Namespace: "default", Uid: name},
+		Linux:    &runtimeapi.LinuxPodSandboxConfig{CgroupParent: o.Names.PodCgroup + "/" + name},
+		Labels:   map[string]string{ClusterLabel: o.Names.ID},
+	}
+	begin := time.Now()
+	started, err := cri.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: config})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("sandbox %s in %v", name, time.Since(begin))
+	sandbox = started.PodSandboxId
+	created, err := cri.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{
+		PodSandboxId: sandbox, SandboxConfig: config,
+		Config: &runtimeapi.ContainerConfig{
+			Metadata: &runtimeapi.ContainerMetadata{Name: "c"},
+			Image:    &runtimeapi.ImageSpec{Image: "busybox"}, Command: command,
+			Linux: &runtimeapi.LinuxContainerConfig{},
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	container = created.ContainerId
+	if _, err := cri.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: container}); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("container %s in %v", name, time.Since(begin))
+	status, err := cri.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: sandbox})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sandbox, container, status.GetStatus().GetNetwork().GetIp()
+}
+
+func importBusybox(t *testing.T, endpoint string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "busybox.tar")
+	if err := images.Busybox(file); err != nil {
+		t.Fatal(err)
+	}
+	names, err := ImportImages(t.Context(), endpoint, file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(names) != 1 || names[0] != images.BusyboxName {
+		t.Fatalf("imported %q, want %q", names, images.BusyboxName)
+	}
+}
+
+// TestLife walks a data directory's whole life: start, pods, taking over, reset.
+func TestLife(t *testing.T) {
+	o := testOptions(t)
+	ctx := t.Context()
+	begin := time.Now()
+	r, err := Start(ctx, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("started in %v", time.Since(begin))
+	if r.Adopted {
+		t.Error("a fresh data directory has a containerd to take over")
+	}
+	importBusybox(t, r.Endpoint)
+	conn := testDial(t, r.Endpoint)
+	_, first, ip := runPod(t, o, conn, "web", "httpd", "-f", "-p", "8080", "-h", "/etc")
+	_, _, _ = runPod(t, o, conn, "other", "sleep", "1000")
+	body := get(t, "http://"+ip+":8080/passwd")
+	if !strings.HasPrefix(body, "root:x:0:0:") {
+		t.Errorf("the pod's web server answers %q", body)
+	}
+	if !r.Network.PodCIDR.Contains(mustAddr(t, ip)) {
+		t.Errorf("pod address %s is not in %s", ip, r.Network.PodCIDR)
+	}
+
+	begin = time.Now()
+	again, err := Start(ctx, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("taken over in %v", time.Since(begin))
+	if !again.Adopted || again.Network.PodCIDR != r.Network.PodCIDR {
+		t.Errorf("second start: adopted %v with range %s, want the first's %s", again.Adopted, again.Network.PodCIDR, r.Network.PodCIDR)
+	}
+
+	if err := r.Stop(ctx); err != nil {
+		t.Fatal(err)
+	}
+	get(t, "http://"+ip+":8080/passwd") // the pod does not notice
+	begin = time.Now()
+	restarted, err := Start(ctx, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("restarted in %v", time.Since(begin))
+	if restarted.Adopted {
+		t.Error("a stopped containerd was taken over")
+	}
+	if state := containerState(t, testDial(t, r.Endpoint), first); state != runtimeapi.ContainerState_CONTAINER_RUNNING {
+		t.Errorf("after a restart of containerd the container is %s", state)
+	}
+	assertNothingLeft(t, o, true)
+	begin = time.Now()
+	if err := Reset(ctx, o); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("reset in %v", time.Since(begin))
+	assertNothingLeft(t, o, false)
+}
+
+// TestResetWithoutContainerd kills containerd and its pods' shims in the middle of life.
+func TestResetWithoutContainerd(t *testing.T) {
+	o := testOptions(t)
+	r, err := Start(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	importBusybox(t, r.Endpoint)
+	runPod(t, o, testDial(t, r.Endpoint), "web", "sleep", "1000")
+	o = o.withDefaults()
+	for _, match := range []func([]string) bool{isContainerd(o.config()), isShim(o.socket())} {
+		found, err := findProcesses(match)
+		if err != nil || len(found) == 0 {
+			t.Fatalf("found %d processes, error %v", len(found), err)
+		}
+		signalAll(found, 9)
+		closeAll(found)
+	}
+	if err := Reset(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	assertNothingLeft(t, o, false)
+}
+
+func get(t *testing.T, url string) string {
+	t.Helper()
+	var body string
+	client := http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	err := poll(t.Context(), Options{}.withDefaults().Clock, 5*time.Second, func() error {
+		response, err := client.Get(url)
+		if err != nil {
+			return err
+		}
+		defer response.Body.Close()
+		b := make([]byte, 1000)
+		n, _ := response.Body.Read(b)
+		body = string(b[:n])
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return body
+}
+
+func containerState(t *testing.T, conn *grpc.ClientConn, id string) runtimeapi.ContainerState {
+	t.Helper()
+	status, err := runtimeapi.NewRuntimeServiceClient(conn).ContainerStatus(t.Context(), &runtimeapi.ContainerStatusRequest{ContainerId: id})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return status.GetStatus().GetState()
+}
+
+// assertNothingLeft looks for whatever a data directory leaves on a machine, and
+// expects it either all there or all gone.
+func assertNothingLeft(t *testing.T, o Options, present bool) {
+	t.Helper()
+	o = o.withDefaults()
+	found := map[string]bool{}
+	for _, match := range []func([]string) bool{isContainerd(o.config()), isShim(o.socket())} {
+		processes, err := findProcesses(match)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found[fmt.Sprintf("process %d", len(found))] = len(processes) > 0
+		closeAll(processes)
+	}
+	_, err := netlink.LinkByName(o.Names.Bridge)
+	found["bridge"] = err == nil
+	for _, j := range jumps(o.Names) {
+		found["chain "+j.to] = run(t.Context(), "", "iptables", "-t", j.table, "-S", j.to) == nil
+	}
+	mounts, err := readMounts()
+	if err != nil {
+		t.Fatal(err)
+	}
+	found["mount"], found["cgroup"] = false, false
+	for _, m := range mounts {
+		if strings.HasPrefix(m.point, o.RunDir) || strings.HasPrefix(m.point, o.Root) {
+			found["mount"] = true
+		}
+		if strings.HasPrefix(m.fstype, "cgroup") && exists(filepath.Join(m.point, o.Names.Cgroup)) {
+			found["cgroup"] = true
+		}
+	}
+	for _, path := range []string{o.Root, o.RunDir, o.LogFile} {
+		found[path] = exists(path)
+	}
+	results, _ := filepath.Glob(filepath.Join(cniResults, o.Names.Network+"-*"))
+	found["CNI results"] = len(results) > 0
+	for what, is := range found {
+		if is != present {
+			t.Errorf("%s present: %v, want %v", what, is, present)
+		}
+	}
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+func mustAddr(t *testing.T, s string) netip.Addr {
+	t.Helper()
+	a, err := netip.ParseAddr(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
