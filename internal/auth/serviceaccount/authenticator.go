@@ -1,0 +1,183 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package serviceaccount
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/audit"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+	tokenjwt "k8s.io/apiserver/pkg/authentication/token/jwt"
+	"k8s.io/utils/clock"
+)
+
+// Authenticator turns a service account's token into a user. A token of another
+// issuer is left to other authenticators; one of ours that is not valid is an
+// error.
+type Authenticator struct {
+	issuer    string
+	keys      *Keys
+	objects   *Objects
+	audiences authenticator.Audiences
+	clock     clock.PassiveClock
+}
+
+var _ authenticator.Token = &Authenticator{}
+
+// NewAuthenticator accepts tokens of one issuer for the API server's audiences,
+// or, within a TokenReview, for those that the review names.
+func NewAuthenticator(issuer string, keys *Keys, objects *Objects, audiences []string, clock clock.PassiveClock) *Authenticator {
+	return &Authenticator{issuer: issuer, keys: keys, objects: objects, audiences: audiences, clock: clock}
+}
+
+// AuthenticateToken implements authenticator.Token.
+func (a *Authenticator) AuthenticateToken(ctx context.Context, token string) (*authenticator.Response, bool, error) {
+	if unverifiedIssuer(token) != a.issuer {
+		return nil, false, nil
+	}
+	c, err := a.keys.verify(token)
+	if errors.Is(err, errMalformed) {
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	if c.Issuer != a.issuer {
+		return nil, false, fmt.Errorf("token issuer %q is invalid", c.Issuer)
+	}
+	audiences, err := a.intended(ctx, c)
+	if err != nil {
+		return nil, false, err
+	}
+	now := a.clock.Now()
+	if err := c.checkTimes(now); err != nil {
+		return nil, false, err
+	}
+	if err := a.checkObjects(ctx, &c.Kubernetes, now); err != nil {
+		return nil, false, err
+	}
+	warnStale(ctx, c, now)
+	return &authenticator.Response{User: userOf(c).UserInfo(), Audiences: audiences}, true, nil
+}
+
+// unverifiedIssuer returns what a token claims its issuer to be, or "".
+func unverifiedIssuer(token string) string {
+	parts := strings.Split(token, ".")
+	if len(parts) != 3 {
+		return ""
+	}
+	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
+	if err != nil {
+		return ""
+	}
+	var claimed struct {
+		Issuer string `json:"iss"`
+	}
+	if err := json.Unmarshal(payload, &claimed); err != nil {
+		return ""
+	}
+	return claimed.Issuer
+}
+
+// intended returns the audiences for which a token is meant and that were asked for.
+func (a *Authenticator) intended(ctx context.Context, c *claims) (authenticator.Audiences, error) {
+	meant := authenticator.Audiences(c.Audience)
+	if len(meant) == 0 {
+		meant = a.audiences
+	}
+	wanted, ok := authenticator.AudiencesFrom(ctx)
+	if !ok {
+		wanted = a.audiences
+	}
+	both := meant.Intersect(wanted)
+	if len(both) == 0 && len(a.audiences) > 0 {
+		return nil, fmt.Errorf("token audiences %q is invalid for the target audiences %q", meant, wanted)
+	}
+	return both, nil
+}
+
+// checkObjects returns an error unless the service account, and whatever the
+// token is bound to, still exist.
+func (a *Authenticator) checkObjects(ctx context.Context, k *kubernetesClaims, now time.Time) error {
+	account, err := a.objects.serviceAccount(ctx, k.Namespace, k.ServiceAccount.Name, types.UID(k.ServiceAccount.UID))
+	if err != nil {
+		return err
+	}
+	if string(account.UID) != k.ServiceAccount.UID {
+		return fmt.Errorf("service account UID (%s) does not match claim (%s)", account.UID, k.ServiceAccount.UID)
+	}
+	if deleted(account, now) {
+		return fmt.Errorf("service account %s/%s has been deleted", k.Namespace, k.ServiceAccount.Name)
+	}
+	switch {
+	case k.Pod != nil:
+		pod, err := a.objects.pod(ctx, k.Namespace, k.Pod.Name, types.UID(k.Pod.UID))
+		return stillBound("pod", k.Pod, pod, err, now)
+	case k.Secret != nil:
+		secret, err := a.objects.secret(ctx, k.Namespace, k.Secret.Name)
+		return stillBound("secret", k.Secret, secret, err, now)
+	case k.Node != nil:
+		node, err := a.objects.node(ctx, k.Node.Name, types.UID(k.Node.UID))
+		return stillBound("node", k.Node, node, err, now)
+	default:
+		return nil
+	}
+}
+
+// stillBound judges the object that was found for a reference.
+func stillBound(kind string, ref *reference, obj metav1.Object, err error, now time.Time) error {
+	if err != nil {
+		return errors.New("service account token has been invalidated")
+	}
+	if string(obj.GetUID()) != ref.UID {
+		return fmt.Errorf("%s UID (%s) does not match service account %s ref claim (%s)", kind, obj.GetUID(), kind, ref.UID)
+	}
+	if deleted(obj, now) {
+		return errors.New("service account token has been invalidated")
+	}
+	return nil
+}
+
+// deleted says whether an object's time to end is over. A pod's deletion
+// timestamp lies ahead by its grace period, for which its tokens stay valid.
+func deleted(obj metav1.Object, now time.Time) bool {
+	t := obj.GetDeletionTimestamp()
+	return t != nil && t.Time.Before(now.Add(-leeway))
+}
+
+// warnStale notes the use of an extended token after the time that was asked for.
+func warnStale(ctx context.Context, c *claims, now time.Time) {
+	after := c.Kubernetes.WarnAfter
+	if after == nil || !now.After(after.Time) {
+		return
+	}
+	audit.AddAuditAnnotation(ctx, "authentication.k8s.io/stale-token",
+		fmt.Sprintf("subject: %s, seconds after warning threshold: %d", c.Subject, now.Unix()-after.Unix()))
+}
+
+func userOf(c *claims) *serviceaccount.ServiceAccountInfo {
+	k := &c.Kubernetes
+	info := &serviceaccount.ServiceAccountInfo{
+		Namespace:    k.Namespace,
+		Name:         k.ServiceAccount.Name,
+		UID:          k.ServiceAccount.UID,
+		CredentialID: tokenjwt.CredentialIDForJTI(c.ID),
+	}
+	if k.Pod != nil {
+		info.PodName, info.PodUID = k.Pod.Name, k.Pod.UID
+	}
+	if k.Node != nil {
+		info.NodeName, info.NodeUID = k.Node.Name, k.Node.UID
+	}
+	return info
+}
