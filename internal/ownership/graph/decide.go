@@ -57,7 +57,7 @@ func (g *Graph) Done(a Action, outcome Outcome) (wake bool) {
 	}
 	n.state &^= acting
 	if outcome.Object != nil && outcome.Object.GetUID() == a.UID {
-		g.Observe(n.resource.GroupResource(), outcome.Object)
+		g.observe(n.resource, outcome.Object)
 	}
 	switch {
 	case outcome.Result == Absent:
@@ -231,8 +231,8 @@ func (g *Graph) answered(a Action, outcome Outcome) (wake bool) {
 		g.enqueueDependents(c.owner)
 		return false
 	}
-	if r, ok := g.resources[a.Resource.GroupResource()]; ok && r.Watched && r.listed {
-		g.Observe(a.Resource.GroupResource(), object)
+	if r, ok := g.resources[a.Resource.GroupResource()]; ok && r.foresees(object) {
+		g.observe(r, object)
 	}
 	if c.edges == 0 {
 		return false // what was observed is what the edges claim: they are followed now

@@ -14,12 +14,26 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
 
-// Observe tells what an object of a served resource looks like. Observations may
-// come in any order and more than once: one that is not newer than what is known
-// changes nothing, and one of an object that was deleted neither.
+// Observe tells of an object that a watch added or changed.
 func (g *Graph) Observe(gr schema.GroupResource, object metav1.Object) {
-	r, ok := g.resources[gr]
-	if !ok || object.GetUID() == "" {
+	if r, ok := g.resources[gr]; ok {
+		r.saw(object)
+		g.observe(r, object)
+	}
+}
+
+// saw notes how far the watch of r has come.
+func (r *resource) saw(object metav1.Object) {
+	if newer(object.GetResourceVersion(), r.seen) {
+		r.seen = object.GetResourceVersion()
+	}
+}
+
+// observe takes in what an object of r looks like. Observations come from lists,
+// watches and answers to writes, in any order and more than once: one that is not
+// newer than what is known changes nothing, and one of a deleted object neither.
+func (g *Graph) observe(r *resource, object metav1.Object) {
+	if object.GetUID() == "" {
 		return
 	}
 	n := g.node(g.uids.of(object.GetUID()))
@@ -85,11 +99,27 @@ func newer(a, b string) bool {
 	return order > 0
 }
 
-// Forget tells that the object of this UID was deleted from a resource.
-func (g *Graph) Forget(gr schema.GroupResource, id types.UID) {
-	if n := g.find(id); n != nil && n.is(observed) && n.resource.GroupResource() == gr {
+// Forget tells of an object that a watch saw deleted, in its last state.
+func (g *Graph) Forget(gr schema.GroupResource, object metav1.Object) {
+	r, ok := g.resources[gr]
+	if !ok {
+		return
+	}
+	r.saw(object)
+	if n := g.find(object.GetUID()); n != nil && n.is(observed) && n.resource == r {
 		g.gone(n)
 	}
+}
+
+// foresees tells whether the watch of r will still tell of this state of an
+// object, and so of all that happens to it later. An object that it does not
+// foresee may have been deleted between the answer and now.
+func (r *resource) foresees(object metav1.Object) bool {
+	if !r.Watched || !r.listed {
+		return false
+	}
+	order, err := resourceversion.CompareResourceVersion(object.GetResourceVersion(), r.seen)
+	return err == nil && order > 0
 }
 
 // find returns the node of id, or nil.

@@ -24,6 +24,9 @@ type resource struct {
 	listed  bool // all its objects were observed once
 	givenUp bool // its list failed for so long that nothing waits for it
 	objects int  // observed nodes of this resource
+
+	// seen is the newest version that the resource's lists and watches told of.
+	seen string
 }
 
 func (r *resource) groupKind() schema.GroupKind {
@@ -91,22 +94,25 @@ func (g *Graph) Replace(gr schema.GroupResource, objects []metav1.Object, resour
 	if !ok {
 		return
 	}
-	listed := make(map[uid]struct{}, len(objects))
+	listed := make(map[*node]struct{}, len(objects))
 	for _, object := range objects {
-		listed[g.uids.of(object.GetUID())] = struct{}{}
-		g.Observe(gr, object)
+		g.observe(r, object)
+		if n := g.find(object.GetUID()); n != nil && n.is(observed) && n.resource == r {
+			listed[n] = struct{}{}
+		}
 	}
 	if r.objects > len(listed) {
 		g.reconcileList(r, listed, resourceVersion)
 	}
+	r.seen = resourceVersion
 	g.change(r, func() { r.listed, r.givenUp = true, false })
 	g.askAgain(r.groupKind())
 }
 
 // reconcileList deals with the nodes of r that a list at the given version lacks.
-func (g *Graph) reconcileList(r *resource, listed map[uid]struct{}, version string) {
-	for id, n := range g.nodes {
-		if _, ok := listed[id]; ok || !n.is(observed) || n.resource != r {
+func (g *Graph) reconcileList(r *resource, listed map[*node]struct{}, version string) {
+	for _, n := range g.nodes {
+		if _, ok := listed[n]; ok || !n.is(observed) || n.resource != r {
 			continue
 		}
 		switch order, err := resourceversion.CompareResourceVersion(n.version, version); {

@@ -51,10 +51,14 @@ func (i *item) orphaning() bool {
 	return i.DeletionTimestamp != nil && slices.Contains(i.Finalizers, metav1.FinalizerOrphanDependents)
 }
 
-// watchEvent is a change on its way to the graph; object is the state it left.
+// watchEvent is a change on its way to the graph: the state that object was left
+// in, or a whole list as of a version.
 type watchEvent struct {
 	object  item
 	deleted bool
+
+	list    []metav1.Object
+	version string
 }
 
 // world is a small API server with its watches, the graph that looks at it, and
@@ -103,7 +107,7 @@ func (w *world) crash() {
 	}
 }
 
-// list brings all objects of a resource into the graph.
+// list sends all objects of a resource to the graph. What was on its way is lost.
 func (w *world) list(r Resource) {
 	var objects []metav1.Object
 	for _, o := range w.sorted() {
@@ -111,8 +115,7 @@ func (w *world) list(r Resource) {
 			objects = append(objects, o.DeepCopy())
 		}
 	}
-	w.watches[r.GroupResource()] = &[]watchEvent{}
-	w.graph.Replace(r.GroupResource(), objects, strconv.Itoa(w.clock))
+	w.watches[r.GroupResource()] = &[]watchEvent{{list: objects, version: strconv.Itoa(w.clock)}}
 }
 
 func (w *world) sorted() []*item {
@@ -135,7 +138,7 @@ func (w *world) commit(o *item, deleted bool) {
 		delete(w.objects, o.key())
 	}
 	if events := w.watches[o.resource.GroupResource()]; events != nil {
-		*events = append(*events, watchEvent{item{ObjectMeta: *o.DeepCopy(), resource: o.resource}, deleted})
+		*events = append(*events, watchEvent{object: item{ObjectMeta: *o.DeepCopy(), resource: o.resource}, deleted: deleted})
 	}
 }
 
@@ -354,9 +357,12 @@ func (w *world) deliver(r Resource) bool {
 	}
 	e := (*events)[0]
 	*events = (*events)[1:]
-	if e.deleted {
-		w.graph.Forget(r.GroupResource(), e.object.UID)
-	} else {
+	switch {
+	case e.version != "":
+		w.graph.Replace(r.GroupResource(), e.list, e.version)
+	case e.deleted:
+		w.graph.Forget(r.GroupResource(), &e.object)
+	default:
 		w.graph.Observe(r.GroupResource(), &e.object)
 	}
 	return true
