@@ -1,0 +1,101 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package volume
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	resourcehelper "k8s.io/component-helpers/resource"
+)
+
+// emptyDir is scratch space that lives as long as the pod, on disk or in memory.
+type emptyDir struct {
+	dir    string
+	medium v1.StorageMedium
+	size   int64 // of memory, in bytes; 0 for no limit of its own
+	group  *int64
+}
+
+func (m *Manager) emptyDir(pod *v1.Pod, source *v1.EmptyDirVolumeSource, dir string) *emptyDir {
+	v := &emptyDir{dir: dir, medium: source.Medium, group: fsGroup(pod)}
+	if source.Medium == v1.StorageMediumMemory {
+		v.size = memorySize(m.nodeMemory(), pod, source.SizeLimit)
+	}
+	return v
+}
+
+func (v *emptyDir) path() string   { return v.dir }
+func (v *emptyDir) readOnly() bool { return false }
+
+func (v *emptyDir) prepare(context.Context) (time.Time, error) {
+	if v.medium != v1.StorageMediumDefault && v.medium != v1.StorageMediumMemory {
+		return time.Time{}, fmt.Errorf("unknown storage medium %q", v.medium)
+	}
+	if _, err := os.Lstat(v.dir); err != nil || v.medium == v1.StorageMediumMemory {
+		if err := v.make(); err != nil {
+			return time.Time{}, err
+		}
+	}
+	// What a container wrote since is its own affair: only a new volume is given.
+	if v.group == nil || belongsTo(v.dir, *v.group) {
+		return time.Time{}, nil
+	}
+	return time.Time{}, give(v.dir, *v.group, false)
+}
+
+func (v *emptyDir) make() error {
+	if v.medium == v1.StorageMediumDefault {
+		return makeDir(v.dir)
+	}
+	if mounted, err := isMountPoint(v.dir); err == nil && mounted {
+		return nil
+	}
+	if err := makeDir(v.dir); err != nil {
+		return err
+	}
+	return mountTmpfs(v.dir, v.size)
+}
+
+// memorySize is the smallest of what the node has, what the pod may use and what
+// the volume asks for (KEP-1967).
+func memorySize(allocatable int64, pod *v1.Pod, limit *resource.Quantity) int64 {
+	size := allocatable
+	smaller := func(q *resource.Quantity) {
+		if q != nil && q.Value() > 0 && (size == 0 || q.Value() < size) {
+			size = q.Value()
+		}
+	}
+	if limitsMemory(pod) {
+		limits := resourcehelper.PodLimits(pod, resourcehelper.PodResourcesOptions{})
+		smaller(limits.Memory())
+	}
+	smaller(limit)
+	return size
+}
+
+// limitsMemory says that the pod as a whole is limited: by itself or because each
+// of its containers is.
+func limitsMemory(pod *v1.Pod) bool {
+	if pod.Spec.Resources != nil && !pod.Spec.Resources.Limits.Memory().IsZero() {
+		return true
+	}
+	for _, container := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+		if container.Resources.Limits.Memory().IsZero() {
+			return false
+		}
+	}
+	return true
+}
+
+// nodeMemory is what pods of the node may use of its memory, in bytes.
+func (m *Manager) nodeMemory() int64 {
+	allocatable := m.options.Allocatable()
+	return allocatable.Memory().Value()
+}

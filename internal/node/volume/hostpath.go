@@ -1,0 +1,108 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// hostPath is a path of the node itself. Nothing of it belongs to the pod.
+type hostPath struct {
+	source *v1.HostPathVolumeSource
+}
+
+func (v *hostPath) path() string   { return v.source.Path }
+func (v *hostPath) readOnly() bool { return false }
+
+func (v *hostPath) prepare(context.Context) (time.Time, error) {
+	if slices.Contains(strings.Split(v.source.Path, "/"), "..") {
+		return time.Time{}, fmt.Errorf("invalid HostPath `%s`: must not contain '..'", v.source.Path)
+	}
+	if v.source.Type == nil {
+		return time.Time{}, nil
+	}
+	return time.Time{}, checkType(v.source.Path, *v.source.Type)
+}
+
+// words are how messages call the types.
+var words = map[v1.HostPathType]string{
+	v1.HostPathDirectory: "directory",
+	v1.HostPathFile:      "file",
+	v1.HostPathSocket:    "socket file",
+	v1.HostPathCharDev:   "character device",
+	v1.HostPathBlockDev:  "block device",
+}
+
+// checkType holds the path to the declared type, after creating it where that is asked for.
+func checkType(path string, want v1.HostPathType) error {
+	switch want {
+	case v1.HostPathUnset:
+		return nil
+	case v1.HostPathDirectoryOrCreate:
+		if missing(path) {
+			return os.MkdirAll(path, 0o755)
+		}
+		want = v1.HostPathDirectory
+	case v1.HostPathFileOrCreate:
+		if missing(path) {
+			return makeFile(path)
+		}
+		want = v1.HostPathFile
+	}
+	word, known := words[want]
+	if !known {
+		return fmt.Errorf("%s is an invalid volume type", want)
+	}
+	got, err := typeOf(path)
+	switch {
+	case err != nil:
+		return fmt.Errorf("hostPath type check failed, %s is not a %s, unable to determine its type: %w", path, word, err)
+	case got != want:
+		return fmt.Errorf("hostPath type check failed: %s is not a %s, it's a %s", path, word, got)
+	}
+	return nil
+}
+
+func missing(path string) bool {
+	_, err := os.Stat(path)
+	return errors.Is(err, fs.ErrNotExist)
+}
+
+// makeFile makes an empty file, but not its directory: that is for DirectoryOrCreate.
+func makeFile(path string) error {
+	file, err := os.OpenFile(path, os.O_CREATE, 0o644)
+	if err != nil {
+		return err
+	}
+	return file.Close()
+}
+
+func typeOf(path string) (v1.HostPathType, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return "", err
+	}
+	switch mode := info.Mode(); {
+	case mode.IsDir():
+		return v1.HostPathDirectory, nil
+	case mode.IsRegular():
+		return v1.HostPathFile, nil
+	case mode&fs.ModeSocket != 0:
+		return v1.HostPathSocket, nil
+	case mode&fs.ModeCharDevice != 0:
+		return v1.HostPathCharDev, nil
+	case mode&fs.ModeDevice != 0:
+		return v1.HostPathBlockDev, nil
+	}
+	return "", fmt.Errorf("only recognise file, directory, socket, block device and character device")
+}

@@ -1,0 +1,265 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+
+	nodepod "github.com/kindred-project/kindred/internal/node/pod"
+)
+
+// Objects reads what a pod refers to, and drops what it read with the pod; package
+// objects implements it.
+type Objects interface {
+	ConfigMap(ctx context.Context, pod *v1.Pod, name string) (*v1.ConfigMap, error)
+	Secret(ctx context.Context, pod *v1.Pod, name string) (*v1.Secret, error)
+	Release(pod types.UID)
+}
+
+// Options says what the volumes are made of.
+type Options struct {
+	// Layout says where pods' files are. The file system must allow mounts.
+	Layout nodepod.Layout
+	// Client issues service account tokens and reads trust bundles.
+	Client  kubernetes.Interface
+	Objects Objects
+	Clock   clock.WithTicker
+	// Allocatable is what the node can allocate: it bounds memory volumes, and is the
+	// value of limits that are not set.
+	Allocatable func() v1.ResourceList
+	// RecursiveReadOnly says that containers of the runtime handler ("" is the default
+	// one) can have recursively read-only mounts. Nil: none can.
+	RecursiveReadOnly func(runtimeHandler string) bool
+	// RuntimeHandler returns the handler of a pod's runtime class. Nil: always the default.
+	RuntimeHandler func(pod *v1.Pod) string
+	// Failed hears of a refresh that failed, in the words of Prepare's errors;
+	// it is tried again. Nil: nobody does.
+	Failed func(pod *v1.Pod, err error)
+}
+
+// Manager makes volumes and keeps their content fresh. It implements pod.Volumes.
+type Manager struct {
+	options Options
+	queue   workqueue.TypedRateLimitingInterface[types.UID]
+
+	mu   sync.Mutex
+	pods map[types.UID]*podState
+}
+
+// podState is what is remembered of a pod between Prepare and Teardown.
+type podState struct {
+	mu     sync.Mutex // held while the pod's volumes are worked on
+	pod    *v1.Pod    // as last prepared; nil until then
+	tokens map[tokenKey]token
+}
+
+const (
+	retryMin = time.Second
+	retryMax = time.Minute
+)
+
+// New returns a Manager; Run keeps its volumes fresh.
+func New(options Options) *Manager {
+	return &Manager{
+		options: options,
+		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
+			workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](retryMin, retryMax),
+			workqueue.TypedRateLimitingQueueConfig[types.UID]{Clock: options.Clock}),
+		pods: map[types.UID]*podState{},
+	}
+}
+
+// Run refreshes volumes until ctx is done: when Changed says so, and when a token ages.
+func (m *Manager) Run(ctx context.Context) {
+	stop := context.AfterFunc(ctx, m.queue.ShutDown)
+	defer stop()
+	for {
+		uid, shutdown := m.queue.Get()
+		if shutdown {
+			return
+		}
+		m.refresh(ctx, uid)
+		m.queue.Done(uid)
+	}
+}
+
+// Changed says that an object which the pod refers to is not what it was.
+func (m *Manager) Changed(uid types.UID) { m.queue.Add(uid) }
+
+// Prepare implements pod.Volumes. Called again, it refreshes: a change of the pod's
+// own labels and annotations reaches its downwardAPI volumes so.
+func (m *Manager) Prepare(ctx context.Context, pod *v1.Pod) error {
+	state := m.state(pod.UID)
+	state.mu.Lock()
+	defer state.mu.Unlock()
+	state.pod = pod
+	return m.prepare(ctx, pod)
+}
+
+// prepare makes all volumes present that containers use. Its caller holds the
+// pod's lock.
+func (m *Manager) prepare(ctx context.Context, pod *v1.Pod) error {
+	needed := used(pod)
+	var again time.Time
+	var errs []error
+	for i := range pod.Spec.Volumes {
+		spec := &pod.Spec.Volumes[i]
+		if !needed[spec.Name] {
+			continue
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		due, err := m.prepareOne(ctx, pod, spec)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("MountVolume.SetUp failed for volume %q : %w", spec.Name, err))
+			continue
+		}
+		again = earliest(again, due)
+	}
+	if !again.IsZero() {
+		m.queue.AddAfter(pod.UID, again.Sub(m.options.Clock.Now()))
+	}
+	return utilerrors.NewAggregate(errs)
+}
+
+func (m *Manager) prepareOne(ctx context.Context, pod *v1.Pod, spec *v1.Volume) (again time.Time, err error) {
+	v, err := m.open(pod, spec)
+	if err != nil {
+		return time.Time{}, err
+	}
+	return v.prepare(ctx)
+}
+
+// refresh prepares a pod's volumes anew. When that fails they keep what they hold.
+func (m *Manager) refresh(ctx context.Context, uid types.UID) {
+	m.mu.Lock()
+	state := m.pods[uid]
+	m.mu.Unlock()
+	if state == nil {
+		m.queue.Forget(uid)
+		return
+	}
+	state.mu.Lock()
+	defer state.mu.Unlock()
+	if state.pod == nil {
+		return // not prepared yet, or torn down since
+	}
+	err := m.prepare(ctx, state.pod)
+	if err == nil {
+		m.queue.Forget(uid)
+		return
+	}
+	if m.options.Failed != nil && ctx.Err() == nil {
+		m.options.Failed(state.pod, err)
+	}
+	m.queue.AddRateLimited(uid)
+}
+
+// Teardown implements pod.Volumes.
+func (m *Manager) Teardown(_ context.Context, uid types.UID) error {
+	state := m.state(uid)
+	state.mu.Lock()
+	defer state.mu.Unlock()
+	state.pod = nil
+	m.options.Objects.Release(uid)
+	if err := m.remove(uid); err != nil {
+		return fmt.Errorf("volumes of pod %s cannot be removed: %w", uid, err)
+	}
+	m.mu.Lock()
+	delete(m.pods, uid)
+	m.mu.Unlock()
+	return nil
+}
+
+// remove deletes a pod's volumes from disk. Nothing is deleted while anything is
+// mounted, so that what a mount leads to is never deleted with it.
+func (m *Manager) remove(uid types.UID) error {
+	dir := m.options.Layout.PodDir(uid)
+	if err := unmountBelow(dir); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(filepath.Join(dir, subpathsDir)); err != nil {
+		return err
+	}
+	return os.RemoveAll(m.options.Layout.VolumesDir(uid))
+}
+
+// RemoveOrphans removes the volumes and directories of all pods on disk but those to keep. It
+// is for the start of an agent, when pods may have gone while none was there.
+func (m *Manager) RemoveOrphans(ctx context.Context, keep func(types.UID) bool) error {
+	entries, err := os.ReadDir(m.options.Layout.PodsDir())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, entry := range entries {
+		uid := types.UID(entry.Name())
+		if !entry.IsDir() || keep(uid) {
+			continue
+		}
+		if err := m.Teardown(ctx, uid); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		if err := os.RemoveAll(m.options.Layout.PodDir(uid)); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return utilerrors.NewAggregate(errs)
+}
+
+// OpenFile opens a file of a prepared volume for the agent to read, never one
+// outside of it.
+func (m *Manager) OpenFile(uid types.UID, name, path string) (io.ReadCloser, error) {
+	m.mu.Lock()
+	state := m.pods[uid]
+	m.mu.Unlock()
+	if state == nil {
+		return nil, fmt.Errorf("pod %s has no prepared volumes", uid)
+	}
+	state.mu.Lock()
+	defer state.mu.Unlock()
+	if state.pod == nil {
+		return nil, fmt.Errorf("pod %s has no prepared volumes", uid)
+	}
+	spec := find(state.pod, name)
+	if spec == nil {
+		return nil, fmt.Errorf("cannot find the volume %q referenced by FileKeyRef", name)
+	}
+	v, err := m.open(state.pod, spec)
+	if err != nil {
+		return nil, err
+	}
+	return openBelow(v.path(), path)
+}
+
+func (m *Manager) state(uid types.UID) *podState {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	state := m.pods[uid]
+	if state == nil {
+		state = &podState{tokens: map[tokenKey]token{}}
+		m.pods[uid] = state
+	}
+	return state
+}

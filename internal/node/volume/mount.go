@@ -1,0 +1,169 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package volume
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/klog/v2"
+
+	"github.com/kindred-project/kindred/internal/node/environment"
+)
+
+// Mounts implements pod.Volumes.
+func (m *Manager) Mounts(ctx context.Context, pod *v1.Pod, container *v1.Container, env []*runtimeapi.KeyValue) ([]*runtimeapi.Mount, error) {
+	mounts := make([]*runtimeapi.Mount, 0, len(container.VolumeMounts))
+	for i := range container.VolumeMounts {
+		mount, err := m.mount(ctx, pod, container, i, env)
+		if err != nil {
+			return nil, err
+		}
+		mounts = append(mounts, mount)
+	}
+	return mounts, nil
+}
+
+func (m *Manager) mount(ctx context.Context, pod *v1.Pod, container *v1.Container, index int, env []*runtimeapi.KeyValue) (*runtimeapi.Mount, error) {
+	want := &container.VolumeMounts[index]
+	spec := find(pod, want.Name)
+	if spec == nil {
+		return nil, fmt.Errorf("cannot find volume %q to mount into container %q", want.Name, container.Name)
+	}
+	v, err := m.open(pod, spec)
+	if err != nil {
+		return nil, err
+	}
+	subPath, err := subPathOf(want, env)
+	if err != nil {
+		return nil, err
+	}
+	propagation, err := propagationOf(want)
+	if err != nil {
+		return nil, err
+	}
+	recursive, err := recursiveReadOnly(want, m.canRecursiveReadOnly(pod))
+	if err != nil {
+		return nil, fmt.Errorf("failed to resolve recursive read-only mode: %w", err)
+	}
+	source := v.path()
+	if subPath != "" {
+		s := subpath{
+			root: source, path: subPath,
+			target: m.subpathTarget(pod.UID, want.Name, container.Name, index),
+		}
+		if source, err = s.bind(); err != nil {
+			// The cause may tell about the node's file system, which is not the pod's to know.
+			klog.FromContext(ctx).Error(err, "subPath cannot be mounted", "pod", klog.KObj(pod), "container", container.Name, "volume", want.Name)
+			return nil, fmt.Errorf("failed to prepare subPath for volumeMount %q of container %q", want.Name, container.Name)
+		}
+	}
+	return &runtimeapi.Mount{
+		HostPath:          source,
+		ContainerPath:     absolute(want.MountPath),
+		Readonly:          want.ReadOnly || v.readOnly(),
+		RecursiveReadOnly: recursive,
+		Propagation:       propagation,
+	}, nil
+}
+
+func absolute(containerPath string) string {
+	if strings.HasPrefix(containerPath, "/") {
+		return containerPath
+	}
+	return "/" + containerPath
+}
+
+// subPathOf returns the path inside the volume that is to be mounted, or "" for all of it.
+func subPathOf(mount *v1.VolumeMount, env []*runtimeapi.KeyValue) (string, error) {
+	subPath := mount.SubPath
+	if mount.SubPathExpr != "" {
+		var err error
+		if subPath, err = expandAll(mount.SubPathExpr, env); err != nil {
+			return "", err
+		}
+	}
+	switch {
+	case path.IsAbs(subPath):
+		return "", fmt.Errorf("error SubPath `%s` must not be an absolute path", subPath)
+	case slices.Contains(strings.Split(subPath, "/"), ".."):
+		return "", fmt.Errorf("unable to provision SubPath `%s`: must not contain '..'", subPath)
+	}
+	return subPath, nil
+}
+
+// expandAll expands an expression whose variables must all have a value.
+func expandAll(expression string, env []*runtimeapi.KeyValue) (string, error) {
+	values := make(map[string]string, len(env))
+	for _, pair := range env {
+		values[pair.Key] = string(pair.Value)
+	}
+	missing := map[string]bool{}
+	expanded := environment.Expand(expression, func(name string) (string, bool) {
+		if values[name] == "" {
+			missing[name] = true
+		}
+		return values[name], true
+	})
+	if len(missing) > 0 {
+		return "", fmt.Errorf("missing value for %s", strings.Join(slices.Sorted(maps.Keys(missing)), ", "))
+	}
+	return expanded, nil
+}
+
+func propagationOf(mount *v1.VolumeMount) (runtimeapi.MountPropagation, error) {
+	if mount.MountPropagation == nil {
+		return runtimeapi.MountPropagation_PROPAGATION_PRIVATE, nil
+	}
+	switch *mount.MountPropagation {
+	case v1.MountPropagationNone:
+		return runtimeapi.MountPropagation_PROPAGATION_PRIVATE, nil
+	case v1.MountPropagationHostToContainer:
+		return runtimeapi.MountPropagation_PROPAGATION_HOST_TO_CONTAINER, nil
+	case v1.MountPropagationBidirectional:
+		return runtimeapi.MountPropagation_PROPAGATION_BIDIRECTIONAL, nil
+	}
+	return 0, fmt.Errorf("invalid MountPropagation mode: %q", *mount.MountPropagation)
+}
+
+func (m *Manager) canRecursiveReadOnly(pod *v1.Pod) bool {
+	if m.options.RecursiveReadOnly == nil {
+		return false
+	}
+	handler := ""
+	if m.options.RuntimeHandler != nil {
+		handler = m.options.RuntimeHandler(pod)
+	}
+	return m.options.RecursiveReadOnly(handler)
+}
+
+// recursiveReadOnly decides whether mounts inside the mount are read-only too (KEP-3857).
+func recursiveReadOnly(mount *v1.VolumeMount, supported bool) (bool, error) {
+	if mount.RecursiveReadOnly == nil || *mount.RecursiveReadOnly == v1.RecursiveReadOnlyDisabled {
+		return false, nil
+	}
+	if !mount.ReadOnly {
+		return false, fmt.Errorf("volume %q requested recursive read-only mode, but it is not read-only", mount.Name)
+	}
+	if mount.MountPropagation != nil && *mount.MountPropagation != v1.MountPropagationNone {
+		return false, fmt.Errorf("volume %q requested recursive read-only mode, but it is not compatible with propagation %q",
+			mount.Name, *mount.MountPropagation)
+	}
+	switch *mount.RecursiveReadOnly {
+	case v1.RecursiveReadOnlyIfPossible:
+		return supported, nil
+	case v1.RecursiveReadOnlyEnabled:
+		if !supported {
+			return false, fmt.Errorf("volume %q requested recursive read-only mode, but it is not supported by the runtime", mount.Name)
+		}
+		return true, nil
+	}
+	return false, fmt.Errorf("unknown recursive read-only mode %q", *mount.RecursiveReadOnly)
+}

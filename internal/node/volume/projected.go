@@ -1,0 +1,73 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package volume
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+)
+
+// projected gathers several sources in one directory; of two files at one
+// path the later source wins.
+func (m *Manager) projected(pod *v1.Pod, source *v1.ProjectedVolumeSource) collector {
+	return func(ctx context.Context) (payload, time.Time, error) {
+		all := payload{}
+		var again time.Time
+		var errs []error
+		for i := range source.Sources {
+			content, due, err := m.projection(ctx, pod, &source.Sources[i], source.DefaultMode)
+			if err != nil {
+				errs = append(errs, err)
+				continue
+			}
+			again = earliest(again, due)
+			maps.Copy(all, content)
+		}
+		return all, again, utilerrors.NewAggregate(errs)
+	}
+}
+
+func (m *Manager) projection(ctx context.Context, pod *v1.Pod, source *v1.VolumeProjection, mode *int32) (content payload, again time.Time, err error) {
+	switch {
+	case source.ConfigMap != nil:
+		s := source.ConfigMap
+		content, err = m.configMapFiles(ctx, pod, s.Name, s.Items, mode, isTrue(s.Optional))
+	case source.Secret != nil:
+		s := source.Secret
+		content, err = m.secretFiles(ctx, pod, s.Name, s.Items, mode, isTrue(s.Optional))
+	case source.DownwardAPI != nil:
+		content, err = m.downwardFiles(pod, source.DownwardAPI.Items, mode)
+	case source.ServiceAccountToken != nil:
+		return m.tokenFile(ctx, pod, source.ServiceAccountToken, mode)
+	case source.ClusterTrustBundle != nil:
+		return m.trustFile(ctx, pod, source.ClusterTrustBundle, mode)
+	case source.PodCertificate != nil:
+		err = fmt.Errorf("podCertificate projections are not supported by this node")
+	}
+	return content, again, err
+}
+
+// credential makes a file that the containers' user alone may read, when it is known who that is.
+func credential(pod *v1.Pod, path string, data []byte, mode *int32) payload {
+	owner := fsUser(pod)
+	f := file{data: data, mode: modeOf(nil, mode), owner: owner}
+	if owner != nil || fsGroup(pod) != nil {
+		f.mode = os.FileMode(0o600)
+	}
+	return payload{path: f}
+}
+
+// earliest returns the earlier of two times, of which zero means never.
+func earliest(a, b time.Time) time.Time {
+	if a.IsZero() || (!b.IsZero() && b.Before(a)) {
+		return b
+	}
+	return a
+}
