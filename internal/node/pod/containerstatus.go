@@ -1,0 +1,255 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pod
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kindred-project/kindred/internal/node/runtime"
+)
+
+// containerType is one of the three lists of containers of a pod.
+type containerType int
+
+const (
+	initContainer containerType = iota
+	appContainer
+	ephemeralContainer
+)
+
+// The reasons of container states.
+const (
+	reasonCreating      = "ContainerCreating"
+	reasonInitializing  = "PodInitializing"
+	reasonCrashLoop     = "CrashLoopBackOff"
+	reasonStatusUnknown = "ContainerStatusUnknown"
+	reasonCompleted     = "Completed"
+	reasonPostStartHook = "PostStartHookError"
+	reasonCreateConfig  = "CreateContainerConfigError"
+	reasonCreate        = "CreateContainerError"
+	reasonRun           = "RunContainerError"
+)
+
+// maxMessages is how much all termination messages of a pod may take together.
+const maxMessages = 12 * 1024
+
+// containerStatuses computes the statuses of one list of containers: init containers
+// in the order in which they run, the others by name.
+func (d *decision) containerStatuses(specs []v1.Container, kind containerType) []v1.ContainerStatus {
+	if len(specs) == 0 {
+		return nil
+	}
+	statuses := make([]v1.ContainerStatus, 0, len(specs))
+	for i := range specs {
+		statuses = append(statuses, d.containerStatus(&specs[i], kind))
+	}
+	if kind != initContainer {
+		slices.SortFunc(statuses, func(a, b v1.ContainerStatus) int { return strings.Compare(a.Name, b.Name) })
+	}
+	return statuses
+}
+
+func (d *decision) containerStatus(c *v1.Container, kind containerType) v1.ContainerStatus {
+	old := statusNamed(d.Old, c.Name)
+	runs := d.Runtime.Runs(c.Name)
+	var s v1.ContainerStatus
+	if len(runs) == 0 {
+		s = d.unseen(c, kind, old)
+	} else {
+		s = d.seen(c, runs, old)
+	}
+	if s.State.Terminated == nil || len(runs) > 0 {
+		d.waiting(c, kind, runs, &s)
+	}
+	s.VolumeMounts = mountStatuses(c)
+	d.readiness(c, kind, runs, &s)
+	return s
+}
+
+// unseen is the status of a container of which the runtime holds no run: not
+// started yet, or lost.
+func (d *decision) unseen(c *v1.Container, kind containerType, old *v1.ContainerStatus) v1.ContainerStatus {
+	s := v1.ContainerStatus{Name: c.Name, Image: c.Image, State: d.notYet()}
+	switch {
+	case old != nil && old.State.Terminated != nil:
+		return *old
+	case old == nil:
+	case old.State.Running != nil:
+		s.RestartCount = old.RestartCount
+		s.LastTerminationState.Terminated = &v1.ContainerStateTerminated{
+			Reason:   reasonStatusUnknown,
+			Message:  "The container could not be located when the pod was deleted.  The container used to be Running",
+			ExitCode: 137,
+		}
+		if !d.deleting() {
+			s.RestartCount++
+		}
+	default:
+		s.RestartCount, s.LastTerminationState = old.RestartCount, old.LastTerminationState
+	}
+	if kind == initContainer && !isSidecar(c) && d.anyAppRun() {
+		s.State = v1.ContainerState{Terminated: &v1.ContainerStateTerminated{
+			Reason:  reasonCompleted,
+			Message: "Unable to get init container status from container runtime and pod has been initialized, treat it as exited normally",
+		}}
+	}
+	return s
+}
+
+func (d *decision) anyAppRun() bool {
+	for i := range d.Pod.Spec.Containers {
+		if _, ok := d.Runtime.Latest(d.Pod.Spec.Containers[i].Name); ok {
+			return true
+		}
+	}
+	return false
+}
+
+// notYet is the state of a container which was not started yet.
+func (d *decision) notYet() v1.ContainerState {
+	reason := reasonCreating
+	if len(d.Pod.Spec.InitContainers) > 0 {
+		reason = reasonInitializing
+	}
+	return v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: reason}}
+}
+
+// seen is the status of a container with runs in the runtime.
+func (d *decision) seen(c *v1.Container, runs []runtime.Container, old *v1.ContainerStatus) v1.ContainerStatus {
+	run := runs[0]
+	s := v1.ContainerStatus{
+		Name:         c.Name,
+		Image:        run.Image,
+		ImageID:      run.ImageID,
+		ContainerID:  d.containerID(run),
+		RestartCount: int32(run.Attempt),
+		State:        d.stateOf(c, run),
+		User:         userOf(run),
+	}
+	s.Resources = c.Resources.DeepCopy()
+	s.AllocatedResources = c.Resources.Requests
+	if s.Image == "" {
+		s.Image = c.Image
+	}
+	switch {
+	case len(runs) > 1 && runs[1].State == runtime.Exited:
+		s.LastTerminationState = d.stateOf(c, runs[1])
+	case old != nil && old.ContainerID == s.ContainerID:
+		s.LastTerminationState = old.LastTerminationState
+	case old != nil && old.State.Terminated != nil:
+		s.LastTerminationState = old.State
+	case old != nil:
+		s.LastTerminationState = old.LastTerminationState
+	}
+	return s
+}
+
+func (d *decision) containerID(run runtime.Container) string {
+	return d.RuntimeName + "://" + run.ID
+}
+
+func (d *decision) stateOf(c *v1.Container, run runtime.Container) v1.ContainerState {
+	switch run.State {
+	case runtime.Running:
+		if !d.hooked(c, run) {
+			return d.notYet() // running means that postStart is over
+		}
+		return v1.ContainerState{Running: &v1.ContainerStateRunning{StartedAt: second(run.StartedAt)}}
+	case runtime.Exited:
+		return v1.ContainerState{Terminated: &v1.ContainerStateTerminated{
+			ExitCode:    run.ExitCode,
+			Reason:      run.Reason,
+			Message:     d.clip(run.Message),
+			StartedAt:   second(run.StartedAt),
+			FinishedAt:  second(run.FinishedAt),
+			ContainerID: d.containerID(run),
+		}}
+	}
+	return d.notYet()
+}
+
+// clip shares the room for termination messages among the pod's containers.
+func (d *decision) clip(message string) string {
+	spec := &d.Pod.Spec
+	room := maxMessages / (len(spec.InitContainers) + len(spec.Containers) + len(spec.EphemeralContainers))
+	return message[:min(len(message), room)]
+}
+
+// waiting turns the state of a container which should be running, and cannot be
+// started now, into waiting with the reason.
+func (d *decision) waiting(c *v1.Container, kind containerType, runs []runtime.Container, s *v1.ContainerStatus) {
+	if d.deleting() || kind == initContainer && succeeded(s.State) {
+		return
+	}
+	failure, failed := d.Memory.Failures[c.Name]
+	var waiting *v1.ContainerStateWaiting
+	switch {
+	case len(runs) == 0 && failed:
+		waiting = &v1.ContainerStateWaiting{Reason: failure.Reason, Message: failure.Message}
+	case len(runs) == 0 || runs[0].State != runtime.Exited || kind == ephemeralContainer || !shouldRestart(d.Pod, c, runs[0]):
+		return
+	default:
+		delay, _ := restartDelay(c, runs[0])
+		switch {
+		case delay > 0 && d.Now.Before(runs[0].FinishedAt.Add(delay)):
+			waiting = &v1.ContainerStateWaiting{
+				Reason:  reasonCrashLoop,
+				Message: fmt.Sprintf("back-off %s restarting failed container=%s pod=%s", delay, c.Name, nameAndUID(d.Pod)),
+			}
+		case failed:
+			waiting = &v1.ContainerStateWaiting{Reason: failure.Reason, Message: failure.Message}
+		default:
+			return
+		}
+	}
+	if s.State.Terminated != nil {
+		s.LastTerminationState = s.State
+	}
+	s.State = v1.ContainerState{Waiting: waiting}
+}
+
+// readiness sets started and ready.
+func (d *decision) readiness(c *v1.Container, kind containerType, runs []runtime.Container, s *v1.ContainerStatus) {
+	if kind == ephemeralContainer {
+		return
+	}
+	running := len(runs) > 0 && runs[0].State == runtime.Running
+	s.Started = ptrTo(running && d.started(c, runs[0]))
+	if kind == initContainer && !isSidecar(c) {
+		s.Ready = succeeded(s.State)
+		return
+	}
+	s.Ready = running && d.ready(c, runs[0])
+}
+
+// mountStatuses repeats the container's mounts; only a read-only one has a mode.
+func mountStatuses(c *v1.Container) []v1.VolumeMountStatus {
+	var statuses []v1.VolumeMountStatus
+	for _, m := range c.VolumeMounts {
+		s := v1.VolumeMountStatus{Name: m.Name, MountPath: m.MountPath, ReadOnly: m.ReadOnly}
+		if m.ReadOnly {
+			s.RecursiveReadOnly = ptrTo(v1.RecursiveReadOnlyDisabled)
+		}
+		statuses = append(statuses, s)
+	}
+	return statuses
+}
+
+func userOf(run runtime.Container) *v1.ContainerUser {
+	if run.User == nil {
+		return nil
+	}
+	return &v1.ContainerUser{Linux: &v1.LinuxContainerUser{
+		UID: run.User.UID, GID: run.User.GID, SupplementalGroups: run.User.SupplementalGroups,
+	}}
+}
+
+// second cuts a time to what the API can hold.
+func second(t time.Time) metav1.Time { return metav1.NewTime(t).Rfc3339Copy() }

@@ -1,0 +1,118 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pod
+
+import (
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	resourcehelper "k8s.io/component-helpers/resource"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/kubectl/pkg/util/qos"
+)
+
+// The kernel's terms for CPU time: shares of 1024 a CPU, and quota in a period of 100 ms.
+const (
+	sharesPerCPU = 1024
+	minShares    = 2
+	maxShares    = 262144
+	quotaPeriod  = 100000
+	minQuota     = 1000
+)
+
+// The oom_score_adj of quality-of-service classes. Between them, a container's
+// depends on its share of the node's memory.
+const (
+	oomGuaranteed = -997
+	oomBestEffort = 1000
+)
+
+// nodeCritical is the least priority of pods that die last
+// (system-node-critical).
+const nodeCritical = 2000001000
+
+// CPUShares converts a CPU request in thousandths to shares.
+func CPUShares(milli int64) int64 {
+	return min(max(milli*sharesPerCPU/1000, minShares), maxShares)
+}
+
+// CPUQuota converts a CPU limit in thousandths to quota and period in microseconds; 0 is no limit.
+func CPUQuota(milli int64) (quota, period int64) {
+	if milli == 0 {
+		return 0, quotaPeriod
+	}
+	return max(milli*quotaPeriod/1000, minQuota), quotaPeriod
+}
+
+// containerResources are a container's limits for the runtime. A limit of the
+// pod stands in for one the container does not have (KEP-2837).
+func containerResources(pod *v1.Pod, c *v1.Container, nodeMemory int64) *runtimeapi.LinuxContainerResources {
+	cpuLimit := limitOf(pod, c, v1.ResourceCPU)
+	request, ok := c.Resources.Requests[v1.ResourceCPU]
+	if !ok {
+		request = cpuLimit
+	}
+	memory := limitOf(pod, c, v1.ResourceMemory)
+	resources := &runtimeapi.LinuxContainerResources{
+		CpuShares:          CPUShares(request.MilliValue()),
+		MemoryLimitInBytes: memory.Value(),
+		OomScoreAdj:        oomScore(pod, c, nodeMemory),
+	}
+	resources.CpuQuota, resources.CpuPeriod = CPUQuota(cpuLimit.MilliValue())
+	return resources
+}
+
+func limitOf(pod *v1.Pod, c *v1.Container, name v1.ResourceName) resource.Quantity {
+	if limit, ok := c.Resources.Limits[name]; ok || pod.Spec.Resources == nil {
+		return limit
+	}
+	return pod.Spec.Resources.Limits[name]
+}
+
+// podResources are the sums over a pod, for its sandbox and its cgroup.
+func podResources(pod *v1.Pod) *runtimeapi.LinuxContainerResources {
+	requests := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{ExcludeOverhead: true})
+	limits := resourcehelper.PodLimits(pod, resourcehelper.PodResourcesOptions{ExcludeOverhead: true})
+	return LinuxResources(requests, limits)
+}
+
+// LinuxResources puts requests and limits into the kernel's terms.
+func LinuxResources(requests, limits v1.ResourceList) *runtimeapi.LinuxContainerResources {
+	resources := &runtimeapi.LinuxContainerResources{
+		CpuShares:          CPUShares(requests.Cpu().MilliValue()),
+		MemoryLimitInBytes: limits.Memory().Value(),
+	}
+	resources.CpuQuota, resources.CpuPeriod = CPUQuota(limits.Cpu().MilliValue())
+	return resources
+}
+
+// oomScore ranks containers for the kernel's out-of-memory killer: what uses more
+// than it asked for goes first.
+func oomScore(pod *v1.Pod, c *v1.Container, nodeMemory int64) int64 {
+	if pod.Spec.Priority != nil && *pod.Spec.Priority >= nodeCritical {
+		return oomGuaranteed
+	}
+	switch qos.GetPodQOS(pod) {
+	case v1.PodQOSGuaranteed:
+		return oomGuaranteed
+	case v1.PodQOSBestEffort:
+		return oomBestEffort
+	}
+	if nodeMemory == 0 {
+		return oomBestEffort - 1
+	}
+	score := 1000 - 1000*c.Resources.Requests.Memory().Value()/nodeMemory
+	if isSidecar(c) && isInit(pod, c.Name) {
+		// A sidecar dies no sooner than the least of the app containers.
+		score = min(score, 1000-1000*leastMemory(pod)/nodeMemory)
+	}
+	return min(max(score, 1000+oomGuaranteed), oomBestEffort-1)
+}
+
+func leastMemory(pod *v1.Pod) int64 {
+	least := pod.Spec.Containers[0].Resources.Requests.Memory().Value()
+	for i := range pod.Spec.Containers {
+		least = min(least, pod.Spec.Containers[i].Resources.Requests.Memory().Value())
+	}
+	return least
+}

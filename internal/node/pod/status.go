@@ -1,0 +1,232 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pod
+
+import (
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/kubectl/pkg/util/qos"
+
+	"github.com/kindred-project/kindred/internal/node/runtime"
+)
+
+// status computes the pod's status from what the runtime holds. Its phase is what
+// the containers say; publish decides what of it the API may see yet.
+func (d *decision) status() v1.PodStatus {
+	if r := d.Memory.Rejected; r != nil {
+		return d.rejected(r)
+	}
+	s := v1.PodStatus{
+		ObservedGeneration: d.Pod.Generation,
+		QOSClass:           qos.GetPodQOS(d.Pod),
+		StartTime:          d.startTime(),
+	}
+	d.addresses(&s)
+	d.foreign(&s)
+	s.InitContainerStatuses = d.containerStatuses(d.Pod.Spec.InitContainers, initContainer)
+	s.ContainerStatuses = d.containerStatuses(d.Pod.Spec.Containers, appContainer)
+	s.EphemeralContainerStatuses = d.containerStatuses(ephemeralSpecs(d.Pod), ephemeralContainer)
+	over := d.deleting() || d.Memory.Expired != nil || terminal(d.Pod.Status.Phase)
+	s.Phase = phaseOf(d.Pod, &s, over && !d.anythingRuns(), d.initialized())
+	d.judge(&s)
+	return s
+}
+
+// rejected is the status of a pod that never had a container here.
+func (d *decision) rejected(r *Refusal) v1.PodStatus {
+	s := *d.Pod.Status.DeepCopy()
+	s.ObservedGeneration = d.Pod.Generation
+	s.QOSClass = qos.GetPodQOS(d.Pod)
+	s.StartTime = d.startTime()
+	s.Phase, s.Reason, s.Message = v1.PodFailed, r.Reason, "Pod was rejected: "+r.Message
+	return s
+}
+
+func (d *decision) startTime() *metav1.Time {
+	if d.Old.StartTime != nil {
+		return d.Old.StartTime
+	}
+	now := metav1.NewTime(d.Now).Rfc3339Copy()
+	return &now
+}
+
+// addresses sets host and pod IPs. A pod keeps the addresses of its last sandbox.
+func (d *decision) addresses(s *v1.PodStatus) {
+	if len(d.HostIPs) > 0 {
+		s.HostIP = d.HostIPs[0]
+	}
+	for _, ip := range d.HostIPs {
+		s.HostIPs = append(s.HostIPs, v1.HostIP{IP: ip})
+	}
+	s.PodIP, s.PodIPs = d.Old.PodIP, d.Old.PodIPs
+	var ips []string
+	if d.Pod.Spec.HostNetwork {
+		ips = d.HostIPs
+	} else if sandbox, ok := d.Runtime.ReadySandbox(); ok {
+		ips = sandbox.IPs
+	}
+	if len(ips) == 0 {
+		return
+	}
+	s.PodIP, s.PodIPs = ips[0], nil
+	for _, ip := range ips {
+		s.PodIPs = append(s.PodIPs, v1.PodIP{IP: ip})
+	}
+}
+
+// foreign keeps what others write to the status: the scheduler, the resource claim
+// controllers, and owners of readiness gates.
+func (d *decision) foreign(s *v1.PodStatus) {
+	api := &d.Pod.Status
+	s.NominatedNodeName = api.NominatedNodeName
+	s.Resize = api.Resize
+	s.ResourceClaimStatuses = api.ResourceClaimStatuses
+	s.ExtendedResourceClaimStatus = api.ExtendedResourceClaimStatus
+	s.NodeAllocatableResourceClaimStatuses = api.NodeAllocatableResourceClaimStatuses
+	for _, c := range api.Conditions {
+		if !ownCondition(c.Type) {
+			s.Conditions = append(s.Conditions, c)
+		}
+	}
+}
+
+// judge sets reason and message that stand above the containers', and keeps a phase
+// that is already final.
+func (d *decision) judge(s *v1.PodStatus) {
+	api := d.Pod.Status
+	switch {
+	case terminal(api.Phase):
+		s.Phase = api.Phase
+	case terminal(d.Old.Phase):
+		s.Phase = d.Old.Phase
+	}
+	if s.Phase == d.Old.Phase {
+		s.Reason, s.Message = d.Old.Reason, d.Old.Message
+	}
+	if d.Memory.Expired != nil && !terminal(api.Phase) {
+		s.Phase, s.Reason, s.Message = v1.PodFailed, d.Memory.Expired.Reason, d.Memory.Expired.Message
+	}
+}
+
+// initialized says whether an app container has run in the current sandbox.
+func (d *decision) initialized() bool {
+	sandbox, ok := d.Runtime.ReadySandbox()
+	if !ok {
+		return false
+	}
+	for i := range d.Pod.Spec.Containers {
+		if run, ok := d.in(sandbox, d.Pod.Spec.Containers[i].Name); ok && run.State != runtime.Created {
+			return true
+		}
+	}
+	return false
+}
+
+// publish makes the status one that the API may see: a final phase only when nothing
+// runs any more, every container of a finished deleted pod terminated, conditions
+// to match.
+func (d *decision) publish() {
+	s := &d.out.Status
+	if terminal(s.Phase) && !terminal(d.Pod.Status.Phase) && d.anythingRuns() {
+		s.Phase, s.Reason, s.Message = d.Old.Phase, d.Old.Reason, d.Old.Message
+		if s.Phase == "" {
+			s.Phase = v1.PodPending
+		}
+	}
+	if d.out.Finished && d.deleting() && d.Memory.Rejected == nil {
+		d.finalize(s)
+	}
+	if d.Memory.Rejected == nil {
+		s.Conditions = append(s.Conditions, d.conditions(s)...)
+	}
+}
+
+// finalize accounts for every container of a pod that is deleted: one that cannot
+// be found failed, so that the pod is not taken for a success.
+func (d *decision) finalize(s *v1.PodStatus) {
+	lost := func(c *v1.ContainerStatus) {
+		if c.State.Terminated == nil {
+			c.State = v1.ContainerState{Terminated: &v1.ContainerStateTerminated{
+				Reason:   reasonStatusUnknown,
+				Message:  "The container could not be located when the pod was terminated",
+				ExitCode: 137,
+			}}
+			c.Ready, c.Started = false, ptrTo(false)
+		}
+	}
+	if initialized(d.Pod, s) {
+		for i := range s.ContainerStatuses {
+			lost(&s.ContainerStatuses[i])
+		}
+	}
+	for i := range attempted(s.InitContainerStatuses) {
+		lost(&s.InitContainerStatuses[i])
+	}
+	if !terminal(s.Phase) {
+		s.Phase = v1.PodFailed
+	}
+}
+
+// initialized says whether the status shows that initialization was over.
+func initialized(pod *v1.Pod, s *v1.PodStatus) bool {
+	if len(pod.Spec.InitContainers) == 0 {
+		return true
+	}
+	for _, c := range s.ContainerStatuses {
+		if c.LastTerminationState.Terminated != nil || c.State.Waiting == nil {
+			return true
+		}
+	}
+	if len(s.InitContainerStatuses) == 0 {
+		return false
+	}
+	last := s.InitContainerStatuses[len(s.InitContainerStatuses)-1]
+	if isSidecar(&pod.Spec.InitContainers[len(pod.Spec.InitContainers)-1]) {
+		return last.State.Running != nil && isTrue(last.Started)
+	}
+	return succeeded(last.State) || succeeded(last.LastTerminationState)
+}
+
+func succeeded(s v1.ContainerState) bool { return s.Terminated != nil && s.Terminated.ExitCode == 0 }
+
+// attempted leaves out the init containers, at the end, that never began. The first always counts.
+func attempted(list []v1.ContainerStatus) []v1.ContainerStatus {
+	for i := len(list) - 1; i >= 0; i-- {
+		if list[i].State.Waiting == nil || list[i].LastTerminationState.Terminated != nil {
+			return list[:i+1]
+		}
+	}
+	return list[:min(1, len(list))]
+}
+
+// ownCondition says whether the agent owns a condition.
+func ownCondition(t v1.PodConditionType) bool {
+	return slices.Contains([]v1.PodConditionType{
+		v1.PodReadyToStartContainers, v1.PodInitialized, v1.PodReady, v1.ContainersReady, v1.PodScheduled,
+	}, t)
+}
+
+// statusNamed finds the status of any kind of container, or nil.
+func statusNamed(s v1.PodStatus, name string) *v1.ContainerStatus {
+	for _, list := range [][]v1.ContainerStatus{s.InitContainerStatuses, s.ContainerStatuses, s.EphemeralContainerStatuses} {
+		for i := range list {
+			if list[i].Name == name {
+				return &list[i]
+			}
+		}
+	}
+	return nil
+}
+
+func ephemeralSpecs(pod *v1.Pod) []v1.Container {
+	var specs []v1.Container
+	for _, c := range pod.Spec.EphemeralContainers {
+		specs = append(specs, v1.Container(c.EphemeralContainerCommon))
+	}
+	return specs
+}
+
+func ptrTo[T any](v T) *T { return &v }

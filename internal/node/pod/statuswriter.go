@@ -1,0 +1,120 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pod
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/klog/v2"
+)
+
+// The pauses between attempts to write.
+const (
+	writeRetryFirst = 100 * time.Millisecond
+	writeRetryMax   = 10 * time.Second
+)
+
+// statusWriter brings one pod's status to the API, in order and at once: a write
+// for each change; changes made during a write go out together with the next.
+type statusWriter struct {
+	parts *Parts
+	wake  chan struct{}
+
+	mu     sync.Mutex
+	pod    *v1.Pod // the newest the API showed
+	status v1.PodStatus
+	dirty  bool
+	final  bool // the pod is to be deleted once the status is written
+}
+
+func newStatusWriter(parts *Parts) *statusWriter {
+	return &statusWriter{parts: parts, wake: make(chan struct{}, 1)}
+}
+
+// set gives the status to write. final asks to delete the pod afterwards.
+func (s *statusWriter) set(pod *v1.Pod, status v1.PodStatus, final bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	newer := s.pod == nil || isNewer(pod, s.pod)
+	if !newer && final == s.final && equality.Semantic.DeepEqual(s.status, status) {
+		return
+	}
+	if newer {
+		s.pod = pod
+	}
+	s.status, s.final, s.dirty = status, final, true
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (s *statusWriter) take() (pod *v1.Pod, status v1.PodStatus, final, dirty bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	dirty = s.dirty
+	s.dirty = false
+	return s.pod, s.status, s.final, dirty
+}
+
+func (s *statusWriter) run(ctx context.Context) {
+	var retry time.Duration
+	for {
+		var alarm <-chan time.Time
+		if retry > 0 {
+			alarm = s.parts.Clock.After(retry)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.wake:
+		case <-alarm:
+			s.mu.Lock()
+			s.dirty = true
+			s.mu.Unlock()
+		}
+		pod, status, final, dirty := s.take()
+		if !dirty {
+			continue
+		}
+		err := s.write(ctx, pod, status, final)
+		if err == nil || ctx.Err() != nil {
+			retry = 0
+			continue
+		}
+		retry = min(max(2*retry, writeRetryFirst), writeRetryMax)
+		klog.FromContext(ctx).Error(err, "Cannot write pod status, will retry", "pod", klog.KObj(pod), "after", retry)
+	}
+}
+
+func (s *statusWriter) write(ctx context.Context, pod *v1.Pod, status v1.PodStatus, final bool) error {
+	written, err := s.parts.Status.Write(ctx, pod, status)
+	if err != nil {
+		return err
+	}
+	if written == nil {
+		return nil
+	}
+	s.mu.Lock()
+	if isNewer(written, s.pod) {
+		s.pod = written
+	}
+	s.mu.Unlock()
+	if !final {
+		return nil
+	}
+	return s.parts.Status.Delete(ctx, pod)
+}
+
+// isNewer compares two sightings of one pod. Resource versions of one resource compare as numbers
+// (KEP-5504); those that do not are taken as news.
+func isNewer(a, b *v1.Pod) bool {
+	order, err := resourceversion.CompareResourceVersion(a.ResourceVersion, b.ResourceVersion)
+	return err != nil || order > 0
+}
