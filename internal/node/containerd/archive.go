@@ -106,6 +106,10 @@ func (a *archive) readEntries() error {
 	if _, err := a.file.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
+	info, err := a.file.Stat()
+	if err != nil {
+		return err
+	}
 	links := map[string]string{}
 	r := tar.NewReader(a.file)
 	for {
@@ -122,6 +126,9 @@ func (a *archive) readEntries() error {
 			offset, err := a.file.Seek(0, io.SeekCurrent)
 			if err != nil {
 				return err
+			}
+			if offset+header.Size > info.Size() {
+				return fmt.Errorf("it ends in the middle of %s", name)
 			}
 			a.entries[name] = span{offset: offset, size: header.Size}
 		case tar.TypeSymlink: // docker save links a layer that occurs twice

@@ -199,13 +199,26 @@ func processesOf(cgroup string) []int {
 // be told another place.
 const cniResults = "/var/lib/cni/results"
 
+// removeResults removes the results of our sandboxes in every network: in ours and in
+// the loopback network, whose results have the sandbox's ID but not our name.
+func removeResults(n Names) error {
+	ours, _ := filepath.Glob(filepath.Join(cniResults, n.Network+"-*-*"))
+	for _, file := range ours {
+		sandbox, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(file), n.Network+"-"), "-")
+		results, _ := filepath.Glob(filepath.Join(cniResults, "*-"+sandbox+"-*"))
+		for _, file := range results {
+			if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 func removeNetwork(ctx context.Context, n Names) error {
 	removeFirewall(ctx, n)
-	results, _ := filepath.Glob(filepath.Join(cniResults, n.Network+"-*"))
-	for _, file := range results {
-		if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
+	if err := removeResults(n); err != nil {
+		return err
 	}
 	link, err := netlink.LinkByName(n.Bridge)
 	var absent netlink.LinkNotFoundError

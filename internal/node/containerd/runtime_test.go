@@ -4,6 +4,7 @@
 package containerd
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"fmt"
@@ -12,9 +13,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/vishvananda/netlink"
 	"google.golang.org/grpc"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -181,7 +185,7 @@ func TestResetWithoutContainerd(t *testing.T) {
 		t.Fatal(err)
 	}
 	importBusybox(t, r.Endpoint)
-	runPod(t, o, testDial(t, r.Endpoint), "web", "sleep", "1000")
+	sandbox, _, _ := runPod(t, o, testDial(t, r.Endpoint), "web", "sleep", "1000")
 	o = o.withDefaults()
 	for _, match := range []func([]string) bool{isContainerd(o.config()), isShim(o.socket())} {
 		found, err := findProcesses(match)
@@ -195,6 +199,9 @@ func TestResetWithoutContainerd(t *testing.T) {
 		t.Fatal(err)
 	}
 	assertNothingLeft(t, o, false)
+	if results, _ := filepath.Glob(filepath.Join(cniResults, "*"+sandbox+"*")); len(results) > 0 {
+		t.Errorf("left behind: %v", results)
+	}
 }
 
 func get(t *testing.T, url string) string {
@@ -283,4 +290,96 @@ func mustAddr(t *testing.T, s string) netip.Addr {
 		t.Fatal(err)
 	}
 	return a
+}
+
+// TestImport imports every kind of archive into the real containerd, and the same image
+// twice, and refuses one whose content is not what it says.
+func TestImport(t *testing.T) {
+	o := testOptions(t)
+	r, err := Start(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	image, err := images.BusyboxImage()
+	if err != nil {
+		t.Fatal(err)
+	}
+	oci := write(t, ociArchive(t, image, "example.com/oci:v1", "example.com/oci:v2"))
+	docker := write(t, gzipped(t, dockerArchive(t, image, "example.com/docker:v1")))
+	for range 2 {
+		names, err := r.ImportImages(t.Context(), oci, docker)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := []string{"example.com/oci:v1", "example.com/oci:v2", "example.com/docker:v1"}
+		if diff := cmp.Diff(want, names); diff != "" {
+			t.Fatalf("imported (-want +got):\n%s", diff)
+		}
+	}
+	conn := testDial(t, r.Endpoint)
+	for _, ref := range []string{"example.com/oci:v1", "example.com/docker:v1"} {
+		present, err := hasImage(t.Context(), conn, ref)
+		if err != nil || !present {
+			t.Errorf("CRI knows %s: %v, %v", ref, present, err)
+		}
+	}
+	// A blob that is not what its name says: containerd refuses it, and no name is left.
+	image = withConfig(t, testImage(t), func(c *v1.ConfigFile) { c.Author = "somebody" })
+	other := bytes.Replace(ociArchive(t, image, "example.com/broken:v1"), []byte("somebody"), []byte("someone!"), 1)
+	if _, err := r.ImportImages(t.Context(), write(t, other)); err == nil {
+		t.Error("an image was imported whose content does not have its digest")
+	}
+	if present, err := hasImage(t.Context(), conn, "example.com/broken:v1"); err != nil || present {
+		t.Errorf("the refused image is there: %v, %v", present, err)
+	}
+}
+
+// TestSupervise kills containerd: it comes back, and the pod does not notice.
+func TestSupervise(t *testing.T) {
+	o := testOptions(t)
+	r, err := Start(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	importBusybox(t, r.Endpoint)
+	conn := testDial(t, r.Endpoint)
+	_, container, _ := runPod(t, o, conn, "web", "sleep", "1000")
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); r.Supervise(ctx) }()
+
+	first := containerdPID(t, o)
+	if err := syscall.Kill(first, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	err = poll(t.Context(), r.options.Clock, 10*time.Second, func() error {
+		if pid := containerdPID(t, o); pid == 0 || pid == first {
+			return fmt.Errorf("containerd is not back: process %d", pid)
+		}
+		return ready(t.Context(), conn)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if state := containerState(t, conn, container); state != runtimeapi.ContainerState_CONTAINER_RUNNING {
+		t.Errorf("after containerd came back the container is %s", state)
+	}
+	cancel()
+	<-done
+	if containerdPID(t, o) == 0 {
+		t.Error("containerd ended with its supervision")
+	}
+}
+
+func containerdPID(t *testing.T, o Options) int {
+	t.Helper()
+	found, err := findProcesses(isContainerd(o.config()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeAll(found)
+	if len(found) == 0 {
+		return 0
+	}
+	return found[0].pid
 }

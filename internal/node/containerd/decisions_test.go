@@ -1,0 +1,203 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package containerd
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestNamesAreUsable(t *testing.T) {
+	n, err := NamesFor("0a1b2c3d")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(n.Bridge) > 15 {
+		t.Errorf("%q is too long for an interface name", n.Bridge)
+	}
+	for _, chain := range []string{chains1(n), chains2(n)} {
+		if len(chain) > 28 {
+			t.Errorf("%q is too long for a chain's name", chain)
+		}
+	}
+	other, err := NamesFor("0a1b2c3e")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n.Bridge == other.Bridge || n.Network == other.Network || n.Cgroup == other.Cgroup {
+		t.Errorf("two data directories share a name: %+v and %+v", n, other)
+	}
+	for _, id := range []string{"", "0a1b2c3", "0A1B2C3D", "0a1b2c3d4", "../../..", "0a1b2c3d\n"} {
+		if _, err := NamesFor(id); err == nil {
+			t.Errorf("%q is taken for an ID", id)
+		}
+	}
+}
+
+func chains1(n Names) string { m, _ := chains(n); return m }
+func chains2(n Names) string { _, f := chains(n); return f }
+
+func TestFreeRange(t *testing.T) {
+	all := func(except ...int) []string {
+		var ranges []string
+		for i := range 256 {
+			if !slices.Contains(except, i) {
+				ranges = append(ranges, fmt.Sprintf("10.244.%d.0/24", i))
+			}
+		}
+		return ranges
+	}
+	tests := map[string]struct {
+		id    string
+		taken []string
+		want  string
+	}{
+		"its own place":              {id: "000000fe", want: "10.244.254.0/24"},
+		"an address in it is taken":  {id: "00000007", taken: []string{"10.244.7.9/32"}, want: "10.244.8.0/24"},
+		"others do not matter":       {id: "00000007", taken: []string{"192.168.0.0/16", "10.244.6.0/24"}, want: "10.244.7.0/24"},
+		"from the end to the start":  {id: "000000ff", taken: []string{"10.244.255.0/24"}, want: "10.244.0.0/24"},
+		"one is left":                {id: "00000007", taken: all(3), want: "10.244.3.0/24"},
+		"none is left":               {id: "00000007", taken: all()},
+		"a wider route takes all":    {id: "00000007", taken: []string{"10.0.0.0/8"}},
+		"half of them":               {id: "00000007", taken: []string{"10.244.0.0/17"}, want: "10.244.128.0/24"},
+		"only the last byte matters": {id: "ffffff07", want: "10.244.7.0/24"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			var taken []netip.Prefix
+			for _, s := range tt.taken {
+				taken = append(taken, netip.MustParsePrefix(s))
+			}
+			got, err := freeRange(tt.id, taken)
+			if tt.want == "" {
+				if err == nil || !strings.Contains(err.Error(), "--pod-cidr") {
+					t.Fatalf("got %s, %v; want an error that says what to do", got, err)
+				}
+				return
+			}
+			if err != nil || got.String() != tt.want {
+				t.Errorf("got %s, %v; want %s", got, err, tt.want)
+			}
+		})
+	}
+}
+
+func TestPodCIDRGivenByTheUser(t *testing.T) {
+	for given, want := range map[string]string{
+		"10.1.2.0/24": "10.1.2.0/24", "10.1.2.3/16": "10.1.0.0/16",
+		"10.1.2.0": "", "10.1.2.0/31": "", "fd00::/64": "", "pods": "",
+	} {
+		got, err := NetworkOptions{PodCIDR: given, Dir: t.TempDir()}.podCIDR()
+		if want == "" {
+			if err == nil {
+				t.Errorf("%q: got %s, want an error", given, got)
+			}
+			continue
+		}
+		if err != nil || got.String() != want {
+			t.Errorf("%q: got %s, %v; want %s", given, got, err, want)
+		}
+	}
+}
+
+func TestParseVersion(t *testing.T) {
+	tests := map[string]version{
+		"containerd github.com/containerd/containerd 1.6.20~ds1 1.6.20~ds1-1+deb12u3\n":                  {1, 6, "1.6.20~ds1"},
+		"containerd github.com/containerd/containerd v1.7.27 05044ec0a9a75232cad458027ca83437aae3f4da\n": {1, 7, "1.7.27"},
+		"containerd github.com/containerd/containerd/v2 v2.4.2 \n":                                       {2, 4, "2.4.2"},
+		"containerd containerd.io 2.0.0-rc.1 abc\n":                                                      {2, 0, "2.0.0-rc.1"},
+		"containerd github.com/containerd/containerd 1.4.13~ds1 1.4.13~ds1-1~deb11u4\n":                  {},
+		"bash: containerd: command not found\n":                                                          {},
+	}
+	for out, want := range tests {
+		got, err := parseVersion(out)
+		if (err != nil) != (want == version{}) || got != want {
+			t.Errorf("%q: got %+v, %v; want %+v", out, got, err, want)
+		}
+	}
+}
+
+func TestHowToGet(t *testing.T) {
+	tests := map[string][]string{
+		"":                                nil,
+		"apt-get install containerd runc": {"containerd", "containerd-shim-runc-v2", "runc"},
+		"apt-get install containernetworking-plugins": {"CNI plugin bridge", "CNI plugin portmap"},
+		"apt-get install iptables, then run as root":  {"root", "iptables", "iptables-restore"},
+		"run as root": {"root"},
+	}
+	for want, missing := range tests {
+		if got := HowToGet(missing); got != want {
+			t.Errorf("%v: got %q, want %q", missing, got, want)
+		}
+	}
+}
+
+func TestEnvironment(t *testing.T) {
+	got := environment([]string{
+		"HOME=/root", "NOTIFY_SOCKET=/run/systemd/notify", "LISTEN_FDS=1", "WATCHDOG_USEC=1", "PATH=/a:/b", "HTTPS_PROXY=p",
+	}, "/opt/bin")
+	want := []string{"HOME=/root", "HTTPS_PROXY=p", "PATH=/opt/bin:/a:/b:" + strings.Join(systemDirs, ":")}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("environment (-want +got):\n%s", diff)
+	}
+}
+
+func TestIsContainerd(t *testing.T) {
+	is := isContainerd("/d/config.toml")
+	for line, want := range map[string]bool{
+		"/usr/bin/containerd --config /d/config.toml": true,
+		"/usr/bin/containerd --config /e/config.toml": false,
+		"/usr/bin/containerd":                         false,
+		"/usr/bin/containerd /d/config.toml --config": false,
+		"vi --config /d/config.toml":                  false,
+		"":                                            false,
+	} {
+		if got := is(strings.Fields(line)); got != want {
+			t.Errorf("%q: got %v, want %v", line, got, want)
+		}
+	}
+}
+
+func TestParseMounts(t *testing.T) {
+	got := parseMounts("22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/vda rw\n" +
+		"30 22 0:27 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n" +
+		"31 22 0:28 / /data\\040dir/x\\134y rw shared:2 master:1 - overlay overlay rw,lowerdir=/a\n" +
+		"garbage\n")
+	want := []mount{{"/", "ext4"}, {"/sys/fs/cgroup", "cgroup2"}, {"/data dir/x\\y", "overlay"}}
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(mount{})); diff != "" {
+		t.Errorf("mounts (-want +got):\n%s", diff)
+	}
+}
+
+func TestConfigFollowsTheVersion(t *testing.T) {
+	s := settings{Root: "/d/root", State: "/r/state", NetworkBin: "/cni", Snapshotter: "overlayfs", RestrictOOM: true, Pause: PauseImage}
+	tests := []struct {
+		version version
+		want    []string
+		not     string
+	}{
+		{version{major: 1, minor: 6}, []string{"version = 2\n", `bin_dir = "/cni"`, `sandbox_image = "kindred.dev/pause`, "restrict_oom_score_adj = true"}, "cri.v1"},
+		{version{major: 2, minor: 0}, []string{"version = 3\n", `bin_dir = "/cni"`, `sandbox = "kindred.dev/pause`, "restrict_oom_score_adj = true"}, "bin_dirs"},
+		{version{major: 2, minor: 4}, []string{"version = 3\n", `bin_dirs = ["/cni"]`}, "bin_dir ="},
+	}
+	for _, tt := range tests {
+		got, err := s.render(tt.version)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range tt.want {
+			if !strings.Contains(string(got), want) {
+				t.Errorf("%+v: no %s in\n%s", tt.version, want, got)
+			}
+		}
+		if strings.Contains(string(got), tt.not) {
+			t.Errorf("%+v: %s in\n%s", tt.version, tt.not, got)
+		}
+	}
+}

@@ -1,0 +1,94 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package containerd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"k8s.io/klog/v2"
+)
+
+// Pauses between attempts to start a containerd which does not stay up.
+const (
+	firstPause = time.Second
+	maxPause   = 30 * time.Second
+)
+
+// Supervise starts containerd anew whenever it ends, as a service manager would, until
+// ctx is done. It leaves containerd running then. Containers live on without
+// containerd, but nobody could start, stop or see them.
+func (r *Runtime) Supervise(ctx context.Context) {
+	logger := klog.FromContext(ctx)
+	pause := firstPause
+	for ctx.Err() == nil {
+		err := r.awaitEnd(ctx)
+		if err == nil {
+			logger.Info("containerd ended, starting it anew", "log", r.options.LogFile)
+			err = r.ensureRunning(ctx)
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		if err == nil {
+			pause = firstPause
+			continue
+		}
+		logger.Error(err, "containerd does not run", "retry", pause)
+		select {
+		case <-ctx.Done():
+		case <-r.options.Clock.After(pause):
+		}
+		pause = min(2*pause, maxPause)
+	}
+}
+
+// awaitEnd returns nil when no containerd of the data directory runs any more.
+func (r *Runtime) awaitEnd(ctx context.Context) error {
+	running, err := findProcesses(isContainerd(r.options.config()))
+	if err != nil {
+		return err
+	}
+	defer closeAll(running)
+	for _, p := range running {
+		if err := p.wait(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// wait sleeps in the kernel until the process ends or ctx is done.
+func (p *process) wait(ctx context.Context) error {
+	wake, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(wake)
+	woken := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(woken)
+		// Any eight bytes but zeros make an eventfd readable.
+		_, _ = unix.Write(wake, []byte{1, 0, 0, 0, 0, 0, 0, 0})
+	})
+	defer func() {
+		if !stop() {
+			<-woken // the descriptor must not be closed under its writer
+		}
+	}()
+	for {
+		fds := []unix.PollFd{{Fd: int32(p.pidfd), Events: unix.POLLIN}, {Fd: int32(wake), Events: unix.POLLIN}}
+		_, err := unix.Poll(fds, -1)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			return fmt.Errorf("waiting for process %d: %w", p.pid, err)
+		default:
+			return ctx.Err()
+		}
+	}
+}
