@@ -1,0 +1,89 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package deployment
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Reasons of the events of a rollback.
+const (
+	rollbackNotFound  = "DeploymentRollbackRevisionNotFound"
+	rollbackUnchanged = "DeploymentRollbackTemplateUnchanged"
+	rollbackDone      = "DeploymentRollback"
+)
+
+// rollBack serves the annotation that stands for spec.rollbackTo of
+// extensions/v1beta1: it puts the template of an old revision into the
+// Deployment, and removes the annotation in any case. (kubectl rollout undo
+// does the same from outside.)
+func (p *pass) rollBack(ctx context.Context) error {
+	wanted, err := strconv.ParseInt(p.d.Annotations[appsv1.DeprecatedRollbackTo], 10, 64)
+	restored := p.d.DeepCopy()
+	delete(restored.Annotations, appsv1.DeprecatedRollbackTo)
+	var reason, message string
+	eventType := corev1.EventTypeWarning
+	switch rs := p.revisionNumbered(wanted); {
+	case err != nil:
+		// Not a number: nobody asked for anything.
+	case rs == nil && wanted == 0:
+		reason, message = rollbackNotFound, "Unable to find last revision."
+	case rs == nil:
+		reason, message = rollbackNotFound, "Unable to find the revision to rollback to."
+	case sameTemplate(&rs.Spec.Template, &p.d.Spec.Template):
+		reason, message = rollbackUnchanged, fmt.Sprintf("The rollback revision contains the same template as current deployment %q", p.d.Name)
+	default:
+		restore(restored, rs)
+		eventType, reason = corev1.EventTypeNormal, rollbackDone
+		message = fmt.Sprintf("Rolled back deployment %q to revision %d", p.d.Name, revision(rs))
+	}
+	if err := p.client.Update(ctx, restored); err != nil {
+		return err
+	}
+	if reason != "" {
+		p.events.Event(p.d, eventType, reason, message)
+	}
+	// The rest of the pass reports on what was written.
+	restored.Status = p.d.Status
+	p.d = restored
+	p.newest, p.old = sortOut(p.d, all(p.newest, p.old))
+	return nil
+}
+
+// revisionNumbered returns the ReplicaSet with this revision; with 0, the one
+// before the newest.
+func (p *pass) revisionNumbered(wanted int64) *appsv1.ReplicaSet {
+	sets := slices.Clone(all(p.newest, p.old))
+	slices.SortFunc(sets, byRevision)
+	if wanted == 0 {
+		if len(sets) < 2 {
+			return nil
+		}
+		wanted = revision(sets[len(sets)-2])
+	}
+	i := slices.IndexFunc(sets, func(rs *appsv1.ReplicaSet) bool { return wanted != 0 && revision(rs) == wanted })
+	if i < 0 {
+		return nil
+	}
+	return sets[i]
+}
+
+// restore puts the template of rs into d, and its annotations: the change-cause
+// belongs to the template.
+func restore(d *appsv1.Deployment, rs *appsv1.ReplicaSet) {
+	d.Spec.Template = *withoutHash(rs.Spec.Template.DeepCopy())
+	maps.DeleteFunc(d.Annotations, func(key, _ string) bool { return !slices.Contains(ownAnnotations, key) })
+	for key, value := range rs.Annotations {
+		if !slices.Contains(ownAnnotations, key) {
+			d.Annotations[key] = value
+		}
+	}
+}
