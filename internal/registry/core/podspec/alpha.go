@@ -1,0 +1,132 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package podspec
+
+import v1 "k8s.io/api/core/v1"
+
+// DropAlphaFields clears what belongs to features that are off in Kubernetes
+// v1.37: a client that sets them anyway finds them gone, as after any unknown
+// field. It belongs to the start of PrepareForCreate and PrepareForUpdate.
+func DropAlphaFields(pod *v1.Pod) {
+	DropAlphaSpecFields(&pod.Spec)
+	pod.Status.NodeAllocatableResourceClaimStatuses = nil
+	pod.Status.VolumeHealth = nil
+	for _, statuses := range [][]v1.ContainerStatus{
+		pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses, pod.Status.EphemeralContainerStatuses,
+	} {
+		for i := range statuses {
+			for j := range statuses[i].VolumeMounts {
+				statuses[i].VolumeMounts[j].VolumeStatus = nil
+			}
+		}
+	}
+}
+
+// DropAlphaSpecFields is DropAlphaFields for the spec alone, a template's say.
+func DropAlphaSpecFields(spec *v1.PodSpec) {
+	spec.EvictionResponders = nil
+	spec.SchedulingGroup = nil
+	for i := range spec.Volumes {
+		dropAlphaVolumeFields(&spec.Volumes[i])
+	}
+	for _, container := range allContainers(spec, nil) {
+		dropAlphaContainerFields(container)
+	}
+}
+
+func dropAlphaContainerFields(container *v1.Container) {
+	for i := range container.VolumeMounts {
+		container.VolumeMounts[i].BindMountOptions = nil
+	}
+	for _, probe := range []*v1.Probe{container.LivenessProbe, container.ReadinessProbe, container.StartupProbe} {
+		if probe == nil {
+			continue
+		}
+		dropProtocol(probe.HTTPGet)
+		if probe.GRPC != nil {
+			probe.GRPC.Mode = nil
+		}
+	}
+	lifecycle := container.Lifecycle
+	if lifecycle == nil {
+		return
+	}
+	for _, hook := range []*v1.LifecycleHandler{lifecycle.PostStart, lifecycle.PreStop} {
+		if hook != nil {
+			dropProtocol(hook.HTTPGet)
+		}
+	}
+	if lifecycle.StopSignal != nil {
+		lifecycle.StopSignal = nil
+		if *lifecycle == (v1.Lifecycle{}) {
+			container.Lifecycle = nil
+		}
+	}
+}
+
+func dropProtocol(get *v1.HTTPGetAction) {
+	if get != nil {
+		get.Protocol = nil
+	}
+}
+
+// dropAlphaVolumeFields clears the mode of an emptyDir, and the owners of the
+// files that the agent writes.
+func dropAlphaVolumeFields(volume *v1.Volume) {
+	if volume.EmptyDir != nil {
+		volume.EmptyDir.Mode = nil
+	}
+	if secret := volume.Secret; secret != nil {
+		secret.DefaultUser = nil
+		dropItemUsers(secret.Items)
+	}
+	if configMap := volume.ConfigMap; configMap != nil {
+		configMap.DefaultUser = nil
+		dropItemUsers(configMap.Items)
+	}
+	if downward := volume.DownwardAPI; downward != nil {
+		downward.DefaultUser = nil
+		dropFileUsers(downward.Items)
+	}
+	if volume.Projected == nil {
+		return
+	}
+	volume.Projected.DefaultUser = nil
+	for _, source := range volume.Projected.Sources {
+		dropProjectionUsers(source)
+	}
+}
+
+func dropProjectionUsers(source v1.VolumeProjection) {
+	if source.Secret != nil {
+		dropItemUsers(source.Secret.Items)
+	}
+	if source.ConfigMap != nil {
+		dropItemUsers(source.ConfigMap.Items)
+	}
+	if source.DownwardAPI != nil {
+		dropFileUsers(source.DownwardAPI.Items)
+	}
+	if source.ServiceAccountToken != nil {
+		source.ServiceAccountToken.User = nil
+	}
+	if source.ClusterTrustBundle != nil {
+		source.ClusterTrustBundle.User = nil
+	}
+	if source.PodCertificate != nil {
+		source.PodCertificate.User = nil
+	}
+}
+
+func dropItemUsers(items []v1.KeyToPath) {
+	for i := range items {
+		items[i].User = nil
+	}
+}
+
+func dropFileUsers(files []v1.DownwardAPIVolumeFile) {
+	for i := range files {
+		files[i].User = nil
+	}
+}

@@ -1,0 +1,177 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package podspec
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// Annotations that v1 gave a meaning before there were fields for it.
+
+// isMirror says whether a node's agent made the pod, to show a static pod that
+// it runs without the API.
+func isMirror(meta *metav1.ObjectMeta) bool {
+	_, found := meta.Annotations[v1.MirrorPodAnnotationKey]
+	return found
+}
+
+// checkAnnotations checks the annotations of a pod or a template at path.
+func checkAnnotations(annotations map[string]string, spec *v1.PodSpec, path *field.Path) field.ErrorList {
+	return check(func(c *checker) {
+		if value, mirror := annotations[v1.MirrorPodAnnotationKey]; mirror && spec.NodeName == "" {
+			c.invalid(path.Key(v1.MirrorPodAnnotationKey), value, "must set spec.nodeName if mirror pod annotation is set")
+		}
+		c.annotatedTolerations(annotations[v1.TolerationsAnnotationKey], path)
+		if cost, found := annotations[v1.PodDeletionCost]; found && !isDeletionCost(cost) {
+			c.invalid(path.Key(v1.PodDeletionCost), cost, "must be a 32bit integer")
+		}
+		for _, key := range slices.Sorted(maps.Keys(annotations)) {
+			c.annotatedProfile(key, annotations[key], spec, path)
+		}
+	})
+}
+
+func (c *checker) annotatedTolerations(value string, path *field.Path) {
+	if value == "" {
+		return
+	}
+	var tolerations []v1.Toleration
+	if err := json.Unmarshal([]byte(value), &tolerations); err != nil {
+		c.invalid(path, v1.TolerationsAnnotationKey, err.Error())
+		return
+	}
+	c.tolerations(tolerations, path.Child(v1.TolerationsAnnotationKey), undeclared)
+}
+
+// isDeletionCost accepts a decimal number, but none that starts with a plus or
+// with a zero that it could do without.
+func isDeletionCost(value string) bool {
+	_, err := strconv.ParseInt(value, 10, 32)
+	return err == nil && (value == "0" || value[0] != '0' && value[0] != '+')
+}
+
+func (c *checker) annotatedProfile(key, profile string, spec *v1.PodSpec, path *field.Path) {
+	if key == v1.SeccompPodAnnotationKey || strings.HasPrefix(key, v1.SeccompContainerAnnotationKeyPrefix) {
+		c.annotatedSeccomp(profile, path.Child(key))
+	}
+	name, isAppArmor := strings.CutPrefix(key, v1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix)
+	if !isAppArmor {
+		return
+	}
+	if !hasContainer(spec, name) {
+		c.invalid(path.Key(key), name, "container not found")
+	}
+	switch {
+	case profile == "", profile == v1.DeprecatedAppArmorBetaProfileRuntimeDefault, profile == v1.DeprecatedAppArmorBetaProfileNameUnconfined:
+	case strings.HasPrefix(profile, v1.DeprecatedAppArmorBetaProfileNamePrefix):
+	default:
+		c.invalid(path.Key(key), profile, fmt.Sprintf("invalid AppArmor profile name: %q", profile))
+	}
+}
+
+func (c *checker) annotatedSeccomp(profile string, path *field.Path) {
+	switch profile {
+	case v1.SeccompProfileRuntimeDefault, v1.DeprecatedSeccompProfileDockerDefault, v1.SeccompProfileNameUnconfined:
+		return
+	}
+	file, isLocal := strings.CutPrefix(profile, v1.SeccompLocalhostProfileNamePrefix)
+	if !isLocal {
+		c.invalid(path, profile, "must be a valid seccomp profile")
+		return
+	}
+	c.localPath(path, file)
+}
+
+func hasContainer(spec *v1.PodSpec, name string) bool {
+	for _, container := range allContainers(spec, nil) {
+		if container.Name == name {
+			return true
+		}
+	}
+	return false
+}
+
+// profilesMatch: an annotation and the field that replaced it say the same.
+func profilesMatch(annotations map[string]string, spec *v1.PodSpec, path *field.Path) field.ErrorList {
+	return check(func(c *checker) {
+		podSecurity := spec.SecurityContext
+		if podSecurity != nil {
+			c.seccompMatches(annotations, v1.SeccompPodAnnotationKey, podSecurity.SeccompProfile, path.Child("securityContext", "seccompProfile"))
+		}
+		for at, container := range allContainers(spec, path) {
+			security := container.SecurityContext
+			if security != nil {
+				c.seccompMatches(annotations, v1.SeccompContainerAnnotationKeyPrefix+container.Name, security.SeccompProfile, at.Child("securityContext", "seccompProfile"))
+			}
+			if isWindows(spec) {
+				continue
+			}
+			var profile *v1.AppArmorProfile
+			switch {
+			case security != nil && security.AppArmorProfile != nil:
+				profile = security.AppArmorProfile
+			case podSecurity != nil:
+				profile = podSecurity.AppArmorProfile
+			}
+			c.appArmorMatches(annotations, container.Name, profile, at.Child("securityContext", "appArmorProfile"))
+		}
+	})
+}
+
+func (c *checker) seccompMatches(annotations map[string]string, key string, profile *v1.SeccompProfile, path *field.Path) {
+	value, found := annotations[key]
+	if !found || profile == nil {
+		return
+	}
+	matches := true
+	switch profile.Type {
+	case v1.SeccompProfileTypeUnconfined:
+		matches = value == v1.SeccompProfileNameUnconfined
+	case v1.SeccompProfileTypeRuntimeDefault:
+		matches = value == v1.SeccompProfileRuntimeDefault || value == v1.DeprecatedSeccompProfileDockerDefault
+	case v1.SeccompProfileTypeLocalhost:
+		c.localhostMatches(value, v1.SeccompLocalhostProfileNamePrefix, profile.LocalhostProfile, "seccomp", path)
+	}
+	if !matches {
+		c.forbidden(path.Child("type"), "seccomp type in annotation and field must match")
+	}
+}
+
+func (c *checker) appArmorMatches(annotations map[string]string, container string, profile *v1.AppArmorProfile, path *field.Path) {
+	value, found := annotations[v1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix+container]
+	if !found || profile == nil {
+		return
+	}
+	matches := true
+	switch profile.Type {
+	case v1.AppArmorProfileTypeUnconfined:
+		matches = value == v1.DeprecatedAppArmorBetaProfileNameUnconfined
+	case v1.AppArmorProfileTypeRuntimeDefault:
+		matches = value == v1.DeprecatedAppArmorBetaProfileRuntimeDefault
+	case v1.AppArmorProfileTypeLocalhost:
+		c.localhostMatches(value, v1.DeprecatedAppArmorBetaProfileNamePrefix, profile.LocalhostProfile, "apparmor", path)
+	}
+	if !matches {
+		c.forbidden(path.Child("type"), "apparmor type in annotation and field must match")
+	}
+}
+
+func (c *checker) localhostMatches(value, prefix string, profile *string, what string, path *field.Path) {
+	name, isLocal := strings.CutPrefix(value, prefix)
+	switch {
+	case !isLocal:
+		c.forbidden(path.Child("type"), what+" type in annotation and field must match")
+	case profile == nil || name != *profile:
+		c.forbidden(path.Child("localhostProfile"), what+" profile in annotation and field must match")
+	}
+}

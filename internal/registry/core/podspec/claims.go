@@ -1,0 +1,161 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package podspec
+
+import (
+	"reflect"
+
+	v1 "k8s.io/api/core/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
+)
+
+func (c *checker) claim(claim *v1.PersistentVolumeClaimVolumeSource, path *field.Path) {
+	c.need(path, "claimName", claim.ClaimName)
+}
+
+func (c *checker) ephemeral(volume *v1.EphemeralVolumeSource, path *field.Path) {
+	at := path.Child("volumeClaimTemplate")
+	if volume.VolumeClaimTemplate == nil {
+		c.required(at, "")
+		return
+	}
+	c.templateMeta(&volume.VolumeClaimTemplate.ObjectMeta, at.Child("metadata"))
+	c.claimSpec(&volume.VolumeClaimTemplate.Spec, at.Child("spec"))
+}
+
+var allowedInTemplateMeta = sets.New("Annotations", "Labels")
+
+// templateMeta: of the metadata of a claim to be made, only labels and
+// annotations are the template's to choose.
+func (c *checker) templateMeta(meta *metav1.ObjectMeta, path *field.Path) {
+	c.add(apivalidation.ValidateAnnotations(meta.Annotations, path.Child("annotations"))...)
+	c.add(metavalidation.ValidateLabels(meta.Labels, path.Child("labels"))...)
+	c.onlyFields(reflect.ValueOf(*meta), allowedInTemplateMeta, "cannot be set", path)
+}
+
+// ValidatePersistentVolumeClaimSpec checks the spec of a claim, or of the
+// template of one.
+func ValidatePersistentVolumeClaimSpec(spec *v1.PersistentVolumeClaimSpec, path *field.Path) field.ErrorList {
+	return check(func(c *checker) { c.claimSpec(spec, path) })
+}
+
+func (c *checker) claimSpec(spec *v1.PersistentVolumeClaimSpec, path *field.Path) {
+	c.accessModes(spec.AccessModes, path.Child("accessModes"))
+	if spec.Selector != nil {
+		c.add(metavalidation.ValidateLabelSelector(spec.Selector, metavalidation.LabelSelectorValidationOptions{}, path.Child("selector"))...)
+	}
+	storagePath := path.Child("resources").Key(string(v1.ResourceStorage))
+	switch storage, found := spec.Resources.Requests[v1.ResourceStorage]; {
+	case !found:
+		c.required(storagePath, "")
+	case storage.Sign() <= 0:
+		c.invalid(storagePath, storage.String(), "must be greater than zero")
+	default:
+		c.quantity(v1.ResourceStorage, storage, storagePath)
+	}
+	c.className(spec.StorageClassName, path.Child("storageClassName"))
+	optionalOneOf(c, path.Child("volumeMode"), spec.VolumeMode, v1.PersistentVolumeBlock, v1.PersistentVolumeFilesystem)
+	c.dataSources(spec, path)
+	c.className(spec.VolumeAttributesClassName, path.Child("volumeAttributesClassName"))
+}
+
+func (c *checker) className(name *string, path *field.Path) {
+	if name != nil && *name != "" {
+		c.dnsSubdomain(path, *name)
+	}
+}
+
+func (c *checker) accessModes(modes []v1.PersistentVolumeAccessMode, path *field.Path) {
+	if len(modes) == 0 {
+		c.required(path, "at least 1 access mode is required")
+	}
+	alone, shared := false, false
+	for _, mode := range modes {
+		oneOf(c, path, mode, v1.ReadOnlyMany, v1.ReadWriteMany, v1.ReadWriteOnce, v1.ReadWriteOncePod)
+		switch mode {
+		case v1.ReadWriteOncePod:
+			alone = true
+		case v1.ReadOnlyMany, v1.ReadWriteMany, v1.ReadWriteOnce:
+			shared = true
+		}
+	}
+	if alone && shared {
+		c.forbidden(path, "may not use ReadWriteOncePod with other access modes")
+	}
+}
+
+// dataSources checks dataSource and its successor dataSourceRef (KEP-1495).
+func (c *checker) dataSources(spec *v1.PersistentVolumeClaimSpec, path *field.Path) {
+	source, ref := spec.DataSource, spec.DataSourceRef
+	if source != nil {
+		c.dataSource(source.APIGroup, source.Kind, source.Name, path.Child("dataSource"))
+	}
+	if ref == nil {
+		return
+	}
+	c.dataSource(ref.APIGroup, ref.Kind, ref.Name, path.Child("dataSourceRef"))
+	namespace := ptr.Deref(ref.Namespace, "")
+	if namespace != "" {
+		c.invalid(path.Child("dataSourceRef", "namespace"), namespace, apivalidation.ValidateNamespaceName(namespace, false)...)
+	}
+	switch {
+	case source == nil:
+	case namespace != "":
+		c.invalid(path, path.Child("dataSource"), "may not be specified when dataSourceRef.namespace is specified")
+	case !ptr.Equal(source.APIGroup, ref.APIGroup) || source.Kind != ref.Kind || source.Name != ref.Name:
+		c.invalid(path, path.Child("dataSource"), "must match dataSourceRef")
+	}
+}
+
+func (c *checker) dataSource(group *string, kind, name string, path *field.Path) {
+	c.needAll(path, "name", name, "kind", kind)
+	if ptr.Deref(group, "") != "" {
+		c.dnsSubdomain(path.Child("apiGroup"), *group)
+	} else if kind != "PersistentVolumeClaim" {
+		c.invalid(path, kind, "must be 'PersistentVolumeClaim' when referencing the default apiGroup")
+	}
+}
+
+// resourceClaims checks the pod's claims to devices (KEP-4381), and remembers
+// their names for the containers that use them.
+func (c *specChecker) resourceClaims(path *field.Path) {
+	for _, claim := range c.spec.ResourceClaims {
+		if claim.Name != "" {
+			c.claims.Insert(claim.Name)
+		}
+	}
+	names := sets.Set[string]{}
+	for i := range c.spec.ResourceClaims {
+		if c.meta != nil && isMirror(c.meta) {
+			c.forbidden(field.NewPath(""), "static pods do not support resource claims")
+			continue
+		}
+		claim, at := &c.spec.ResourceClaims[i], path.Index(i)
+		switch {
+		case !c.need(at, "name", claim.Name):
+		case names.Has(claim.Name):
+			c.add(field.Duplicate(at.Child("name"), claim.Name))
+		default:
+			c.dnsLabel(at.Child("name"), claim.Name)
+			names.Insert(claim.Name)
+		}
+		switch {
+		case claim.ResourceClaimName != nil && claim.ResourceClaimTemplateName != nil:
+			c.invalid(at, claim, "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified")
+		case claim.ResourceClaimName == nil && claim.ResourceClaimTemplateName == nil:
+			c.invalid(at, claim, "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`")
+		}
+		if name := claim.ResourceClaimName; name != nil {
+			c.dnsSubdomain(at.Child("resourceClaimName"), *name)
+		}
+		if name := claim.ResourceClaimTemplateName; name != nil {
+			c.dnsSubdomain(at.Child("resourceClaimTemplateName"), *name)
+		}
+	}
+}

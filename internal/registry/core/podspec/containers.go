@@ -1,0 +1,219 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package podspec
+
+import (
+	"reflect"
+	"strings"
+	"unicode"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+func (c *specChecker) containers(path *field.Path) {
+	if len(c.spec.Containers) == 0 {
+		c.required(path, "")
+		return
+	}
+	names := map[string]bool{}
+	hostPorts := map[string]bool{}
+	for i := range c.spec.Containers {
+		container, at := &c.spec.Containers[i], path.Index(i)
+		c.container(container, at)
+		unique(&c.checker, at.Child("name"), names, container.Name)
+		c.lifecycle(container.Lifecycle, at.Child("lifecycle"))
+		c.probes(container, at)
+		c.restartPolicy(container, at)
+		c.hostPorts(container.Ports, at.Child("ports"), hostPorts)
+	}
+}
+
+// initContainers run one after the other before the others start, unless they
+// restart always: then they are sidecars (KEP-753) and live like the others.
+func (c *specChecker) initContainers(path *field.Path) {
+	names := map[string]bool{}
+	for _, container := range c.spec.Containers {
+		names[container.Name] = true
+	}
+	for i := range c.spec.InitContainers {
+		container, at := &c.spec.InitContainers[i], path.Index(i)
+		c.container(container, at)
+		if container.RestartPolicy != nil {
+			c.restartPolicy(container, at)
+		} else if len(container.RestartPolicyRules) > 0 {
+			c.required(at.Child("restartPolicy"), "must specify restartPolicy when restart rules are used")
+		}
+		if container.Name != "" || names[""] {
+			unique(&c.checker, at.Child("name"), names, container.Name)
+		}
+		// Each has the ports to itself, so it conflicts with itself only.
+		c.hostPorts(container.Ports, path.Index(0).Child("ports"), map[string]bool{})
+		if isSidecar(container) {
+			c.lifecycle(container.Lifecycle, at.Child("lifecycle"))
+			c.probes(container, at)
+			continue
+		}
+		c.onlyForSidecars(container, at)
+	}
+}
+
+func isSidecar(init *v1.Container) bool {
+	return init.RestartPolicy != nil && *init.RestartPolicy == v1.ContainerRestartPolicyAlways
+}
+
+func (c *specChecker) onlyForSidecars(container *v1.Container, path *field.Path) {
+	const detail = "may not be set for init containers without restartPolicy=Always"
+	for _, f := range []struct {
+		name string
+		set  bool
+	}{
+		{"lifecycle", container.Lifecycle != nil},
+		{"livenessProbe", container.LivenessProbe != nil},
+		{"readinessProbe", container.ReadinessProbe != nil},
+		{"startupProbe", container.StartupProbe != nil},
+	} {
+		if f.set {
+			c.forbidden(path.Child(f.name), detail)
+		}
+	}
+	for i, policy := range container.ResizePolicy {
+		if policy.RestartPolicy == v1.RestartContainer {
+			c.invalid(path.Child("resizePolicy").Index(i).Child("restartPolicy"), policy.RestartPolicy,
+				"must not be set to 'RestartContainer' for non-sidecar initContainers")
+		}
+	}
+}
+
+// allowedInEphemeral are the fields that an ephemeral container may set. It is
+// a list of the allowed, so that a field that is added to containers stays
+// refused until someone thought about it.
+var allowedInEphemeral = sets.New(
+	"Name", "Image", "Command", "Args", "WorkingDir", "EnvFrom", "Env",
+	"VolumeMounts", "VolumeDevices", "TerminationMessagePath", "TerminationMessagePolicy",
+	"ImagePullPolicy", "SecurityContext", "Stdin", "StdinOnce", "TTY")
+
+// ephemeralContainers are for debugging: nothing may rely on them, so they have
+// neither ports nor resources, probes or hooks.
+func (c *specChecker) ephemeralContainers(path *field.Path) {
+	if len(c.spec.EphemeralContainers) == 0 {
+		return
+	}
+	const detail = "cannot be set for an Ephemeral Container"
+	names, targets := map[string]bool{}, map[string]bool{}
+	for _, containers := range [][]v1.Container{c.spec.Containers, c.spec.InitContainers} {
+		for _, container := range containers {
+			names[container.Name], targets[container.Name] = true, true
+		}
+	}
+	for i := range c.spec.EphemeralContainers {
+		ephemeral, at := &c.spec.EphemeralContainers[i], path.Index(i)
+		container := asContainer(ephemeral)
+		c.container(container, at)
+		c.trimmedImage(container, at)
+		unique(&c.checker, at.Child("name"), names, ephemeral.Name)
+		if target := ephemeral.TargetContainerName; target != "" && !targets[target] {
+			c.add(field.NotFound(at.Child("targetContainerName"), target))
+		}
+		c.onlyFields(reflect.ValueOf(ephemeral.EphemeralContainerCommon), allowedInEphemeral, detail, at)
+		// The bind mount of a subpath would stay until the pod ends.
+		for j, mount := range ephemeral.VolumeMounts {
+			mountPath := at.Child("volumeMounts").Index(j)
+			if mount.SubPath != "" {
+				c.forbidden(mountPath.Child("subPath"), detail)
+			}
+			if mount.SubPathExpr != "" {
+				c.forbidden(mountPath.Child("subPathExpr"), detail)
+			}
+		}
+	}
+}
+
+// onlyFields forbids every field of a struct that is set and not allowed.
+func (c *checker) onlyFields(value reflect.Value, allowed sets.Set[string], detail string, path *field.Path) {
+	for i := range value.NumField() {
+		name := value.Type().Field(i).Name
+		if allowed.Has(name) || value.Field(i).IsZero() {
+			continue
+		}
+		lower := []rune(name)
+		lower[0] = unicode.ToLower(lower[0])
+		c.forbidden(path.Child(string(lower)), detail)
+	}
+}
+
+// container checks what containers of all three lists have in common.
+func (c *specChecker) container(container *v1.Container, path *field.Path) {
+	if c.need(path, "name", container.Name) {
+		c.dnsLabel(path.Child("name"), container.Name)
+	}
+	c.need(path, "image", container.Image)
+	requiredOneOf(&c.checker, path.Child("terminationMessagePolicy"), container.TerminationMessagePolicy,
+		v1.TerminationMessageReadFile, v1.TerminationMessageFallbackToLogsOnError)
+	c.ports(container.Ports, path.Child("ports"))
+	c.env(container.Env, path.Child("env"))
+	c.envFrom(container.EnvFrom, path.Child("envFrom"))
+	c.volumeMounts(container, path.Child("volumeMounts"))
+	c.volumeDevices(container, path.Child("volumeDevices"))
+	c.pullPolicy(container.ImagePullPolicy, path.Child("imagePullPolicy"))
+	c.containerResources(&container.Resources, c.claims, path.Child("resources"))
+	c.resizePolicy(container.ResizePolicy, path.Child("resizePolicy"))
+	c.containerSecurity(container.SecurityContext, path.Child("securityContext"))
+}
+
+func (c *checker) pullPolicy(policy v1.PullPolicy, path *field.Path) {
+	requiredOneOf(c, path, policy, v1.PullAlways, v1.PullIfNotPresent, v1.PullNever)
+}
+
+// trimmedImage is a rule for pods alone: templates may hold a blank image for
+// somebody to fill in.
+func (c *checker) trimmedImage(container *v1.Container, path *field.Path) {
+	if strings.TrimSpace(container.Image) != container.Image {
+		c.invalid(path.Child("image"), container.Image, "must not have leading or trailing whitespace")
+	}
+}
+
+func (c *specChecker) resizePolicy(policies []v1.ContainerResizePolicy, path *field.Path) {
+	seen := map[v1.ResourceName]bool{}
+	for i, policy := range policies {
+		unique(&c.checker, path.Index(i), seen, policy.ResourceName)
+		requiredOneOf(&c.checker, path, policy.ResourceName, v1.ResourceCPU, v1.ResourceMemory)
+		requiredOneOf(&c.checker, path, policy.RestartPolicy, v1.NotRequired, v1.RestartContainer)
+		if c.spec.RestartPolicy == v1.RestartPolicyNever && policy.RestartPolicy != v1.NotRequired {
+			c.invalid(path, policy.RestartPolicy, "must be 'NotRequired' when pod `restartPolicy` is 'Never'")
+		}
+	}
+}
+
+// restartPolicy checks a container's own restart policy and its rules for
+// single exit codes (KEP-5307).
+func (c *checker) restartPolicy(container *v1.Container, path *field.Path) {
+	const maxRules, maxCodes = 20, 255
+	rules := container.RestartPolicyRules
+	if container.RestartPolicy == nil && len(rules) > 0 {
+		c.required(path.Child("restartPolicy"), "must specify restartPolicy when restart rules are used")
+	}
+	optionalOneOf(c, path.Child("restartPolicy"), container.RestartPolicy,
+		v1.ContainerRestartPolicyAlways, v1.ContainerRestartPolicyNever, v1.ContainerRestartPolicyOnFailure)
+	rulesPath := path.Child("restartPolicyRules")
+	if len(rules) > maxRules {
+		c.add(field.TooMany(rulesPath, len(rules), maxRules))
+	}
+	for i, rule := range rules {
+		at := rulesPath.Index(i)
+		oneOf(c, at.Child("action"), rule.Action,
+			v1.ContainerRestartRuleActionRestart, v1.ContainerRestartRuleActionRestartAllContainers)
+		codes := rule.ExitCodes
+		if codes == nil {
+			c.required(at.Child("exitCodes"), "must be specified")
+			continue
+		}
+		oneOf(c, at.Child("exitCodes", "operator"), codes.Operator,
+			v1.ContainerRestartRuleOnExitCodesOpIn, v1.ContainerRestartRuleOnExitCodesOpNotIn)
+		if len(codes.Values) > maxCodes {
+			c.add(field.TooMany(at.Child("exitCodes", "values"), len(codes.Values), maxCodes))
+		}
+	}
+}

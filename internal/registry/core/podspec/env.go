@@ -1,0 +1,247 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package podspec
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// ValidateEnv checks the environment variables at path.
+func ValidateEnv(vars []v1.EnvVar, path *field.Path) field.ErrorList {
+	return check(func(c *checker) { c.env(vars, path) })
+}
+
+func (c *checker) env(vars []v1.EnvVar, path *field.Path) {
+	for i := range vars {
+		at := path.Index(i)
+		if c.need(at, "name", vars[i].Name) {
+			c.invalid(at.Child("name"), vars[i].Name, validation.IsRelaxedEnvVarName(vars[i].Name)...)
+		}
+		if vars[i].ValueFrom != nil {
+			c.valueFrom(&vars[i], at.Child("valueFrom"))
+		}
+	}
+}
+
+func (c *checker) valueFrom(env *v1.EnvVar, path *field.Path) {
+	from, sources := env.ValueFrom, 0
+	if ref := from.FieldRef; ref != nil {
+		sources++
+		c.fieldRef(ref, envFields, path.Child("fieldRef"))
+	}
+	if ref := from.ResourceFieldRef; ref != nil {
+		sources++
+		c.resourceFieldRef(ref, path.Child("resourceFieldRef"))
+	}
+	if ref := from.ConfigMapKeyRef; ref != nil {
+		sources++
+		c.keyRef(ref.Name, ref.Key, path.Child("configMapKeyRef"))
+	}
+	if ref := from.SecretKeyRef; ref != nil {
+		sources++
+		c.keyRef(ref.Name, ref.Key, path.Child("secretKeyRef"))
+	}
+	if ref := from.FileKeyRef; ref != nil {
+		sources++
+		c.fileKeyRef(ref, path.Child("fileKeyRef"))
+	}
+	switch {
+	case sources == 0:
+		c.invalid(path, "", "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`")
+	case env.Value != "":
+		c.invalid(path, "", "may not be specified when `value` is not empty")
+	case sources > 1:
+		c.invalid(path, "", "may not have more than one field specified at a time")
+	}
+}
+
+func (c *checker) keyRef(name, key string, path *field.Path) {
+	c.dnsSubdomain(path.Child("name"), name)
+	if c.need(path, "key", key) {
+		c.invalid(path.Child("key"), key, validation.IsConfigMapKey(key)...)
+	}
+}
+
+func (c *checker) fileKeyRef(ref *v1.FileKeySelector, path *field.Path) {
+	if c.need(path, "key", ref.Key) {
+		c.invalid(path.Child("key"), ref.Key, validation.IsRelaxedEnvVarName(ref.Key)...)
+	}
+	if c.need(path, "volumeName", ref.VolumeName) {
+		c.dnsLabel(path.Child("volumeName"), ref.VolumeName)
+	}
+	if c.need(path, "path", ref.Path) {
+		c.noBacksteps(path.Child("path"), ref.Path)
+	}
+}
+
+// fileKeyVolumes: a file of variables (KEP-3721) is written by an init container
+// to an emptyDir, the one volume that is nobody else's.
+func (c *specChecker) fileKeyVolumes(path *field.Path) {
+	for at, container := range allContainers(c.spec, path) {
+		for i, env := range container.Env {
+			if env.ValueFrom == nil || env.ValueFrom.FileKeyRef == nil {
+				continue
+			}
+			name := env.ValueFrom.FileKeyRef.VolumeName
+			namePath := at.Child("env").Index(i).Child("valueFrom", "fileKeyRef", "volumeName")
+			// A later volume of the same name, itself an error, hides the first.
+			switch volume := lastVolume(c.spec.Volumes, name); {
+			case volume == nil:
+				c.add(field.NotFound(namePath, name))
+			case volume.EmptyDir == nil:
+				c.invalid(namePath, name, "referenced volume must be of type emptyDir")
+			}
+		}
+	}
+}
+
+func lastVolume(volumes []v1.Volume, name string) *v1.Volume {
+	for i := range slices.Backward(volumes) {
+		if volumes[i].Name == name {
+			return &volumes[i]
+		}
+	}
+	return nil
+}
+
+func (c *checker) envFrom(sources []v1.EnvFromSource, path *field.Path) {
+	for i, source := range sources {
+		at := path.Index(i)
+		if source.Prefix != "" {
+			c.invalid(at.Child("prefix"), source.Prefix, validation.IsRelaxedEnvVarName(source.Prefix)...)
+		}
+		if source.ConfigMapRef != nil {
+			c.envFromName(source.ConfigMapRef.Name, at.Child("configMapRef"))
+		}
+		if source.SecretRef != nil {
+			c.envFromName(source.SecretRef.Name, at.Child("secretRef"))
+		}
+		switch {
+		case source.ConfigMapRef == nil && source.SecretRef == nil:
+			c.invalid(path, "", "must specify one of: `configMapRef` or `secretRef`")
+		case source.ConfigMapRef != nil && source.SecretRef != nil:
+			c.invalid(path, "", "may not have more than one field specified at a time")
+		}
+	}
+}
+
+func (c *checker) envFromName(name string, path *field.Path) {
+	if c.need(path, "name", name) {
+		c.invalid(path.Child("name"), name, apivalidation.NameIsDNSSubdomain(name, true)...)
+	}
+}
+
+// The fields of a pod that the downward API tells its containers, as
+// environment variables and as files.
+var (
+	envFields = []string{
+		"metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName", "spec.serviceAccountName",
+		"status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs",
+	}
+	fileFields = []string{
+		"metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid",
+	}
+	// otherFields are fields of a pod that selectors know and containers do not
+	// get: naming one is not supported, rather than a mistake.
+	otherFields = []string{"spec.restartPolicy", "spec.schedulerName", "status.phase"}
+)
+
+// fieldRef checks a reference to one of the fields, or to a single label or
+// annotation: metadata.labels['app'].
+func (c *checker) fieldRef(ref *v1.ObjectFieldSelector, fields []string, path *field.Path) {
+	if !c.need(path, "apiVersion", ref.APIVersion) || !c.need(path, "fieldPath", ref.FieldPath) {
+		return
+	}
+	wrong := func(format, value string) {
+		c.invalid(path.Child("fieldPath"), ref.FieldPath, fmt.Sprintf("error converting fieldPath: "+format, value))
+	}
+	if ref.APIVersion != "v1" {
+		wrong("unsupported pod version: %s", ref.APIVersion)
+		return
+	}
+	if name, key, found := subscripted(ref.FieldPath); found {
+		switch name {
+		case "metadata.annotations":
+			c.qualifiedName(path, strings.ToLower(key))
+		case "metadata.labels":
+			c.qualifiedName(path, key)
+		default:
+			wrong("field label does not support subscript: %s", ref.FieldPath)
+		}
+		return
+	}
+	name := ref.FieldPath
+	if name == "spec.host" { // what the first clients called it
+		name = "spec.nodeName"
+	}
+	if !slices.Contains(envFields, name) && !slices.Contains(fileFields, name) && !slices.Contains(otherFields, name) {
+		wrong("field label not supported: %s", name)
+		return
+	}
+	oneOf(c, path.Child("fieldPath"), name, fields...)
+}
+
+// subscripted splits name['key'].
+func subscripted(path string) (name, key string, found bool) {
+	rest, found := strings.CutSuffix(path, "']")
+	if !found {
+		return "", "", false
+	}
+	name, key, found = strings.Cut(rest, "['")
+	return name, key, found && name != ""
+}
+
+// containerFields are the resources of a container that the downward API tells;
+// those of huge pages come in any size.
+var containerFields = []string{
+	"limits.cpu", "limits.ephemeral-storage", "limits.memory",
+	"requests.cpu", "requests.ephemeral-storage", "requests.memory",
+}
+
+func isHugePageField(resource string) bool {
+	return strings.HasPrefix(resource, "limits.hugepages-") || strings.HasPrefix(resource, "requests.hugepages-")
+}
+
+// resourceFieldRef checks a reference to a resource of the container itself.
+func (c *checker) resourceFieldRef(ref *v1.ResourceFieldSelector, path *field.Path) {
+	if c.need(path, "resource", ref.Resource) && !isHugePageField(ref.Resource) {
+		oneOf(c, path.Child("resource"), ref.Resource, containerFields...)
+	}
+	c.divisor(ref, path.Child("divisor"))
+}
+
+const byteDivisors = "1, 1k, 1M, 1G, 1T, 1P, 1E, 1Ki, 1Mi, 1Gi, 1Ti, 1Pi, 1Ei"
+
+func (c *checker) divisor(ref *v1.ResourceFieldSelector, path *field.Path) {
+	if ref.Divisor.IsZero() {
+		return
+	}
+	divisor, kind, supported := ref.Divisor.String(), "", byteDivisors
+	switch _, name, _ := strings.Cut(ref.Resource, "."); {
+	case isHugePageField(ref.Resource):
+		kind = "hugepages"
+	case !slices.Contains(containerFields, ref.Resource):
+		return
+	case name == "cpu":
+		kind, supported = "cpu", "1m, 1"
+	case name == "memory":
+		kind = "memory"
+	case name == "ephemeral-storage":
+		kind = "local ephemeral storage"
+	}
+	if slices.Contains(strings.Split(supported, ", "), divisor) {
+		return
+	}
+	if kind == "cpu" {
+		supported = "1m and 1"
+	}
+	c.invalid(path, ref.Resource, fmt.Sprintf("only divisor's values %s are supported with the %s resource", supported, kind))
+}

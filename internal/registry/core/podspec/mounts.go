@@ -1,0 +1,139 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package podspec
+
+import (
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+func (c *specChecker) volumeMounts(container *v1.Container, path *field.Path) {
+	paths := map[string]bool{}
+	for i := range container.VolumeMounts {
+		mount, at := &container.VolumeMounts[i], path.Index(i)
+		c.need(at, "name", mount.Name)
+		if c.volumes[mount.Name] == nil {
+			c.add(field.NotFound(at.Child("name"), mount.Name))
+		}
+		c.need(at, "mountPath", mount.MountPath)
+		c.onlyOnce(at.Child("mountPath"), paths, mount.MountPath)
+		c.notDevice(mount, container.VolumeDevices, at)
+		c.subPath(mount, path, at)
+		c.mountPropagation(mount, container, path.Child("mountPropagation"))
+		c.recursiveReadOnly(mount, path.Child("recursiveReadOnly"))
+	}
+}
+
+// notDevice: a container has a volume as a directory or as a device, not both.
+func (c *checker) notDevice(mount *v1.VolumeMount, devices []v1.VolumeDevice, path *field.Path) {
+	sameName, samePath := false, false
+	for name, devicePath := range lastPaths(devices, func(d v1.VolumeDevice) (string, string) { return d.Name, d.DevicePath }) {
+		sameName = sameName || name == mount.Name
+		samePath = samePath || devicePath == mount.MountPath
+	}
+	if sameName {
+		c.invalid(path.Child("name"), mount.Name, "must not already exist in volumeDevices")
+	}
+	if samePath {
+		c.invalid(path.Child("mountPath"), mount.MountPath, "must not already exist as a path in volumeDevices")
+	}
+}
+
+// lastPaths are the paths by name; of one name's paths the last.
+func lastPaths[T any](list []T, of func(T) (name, path string)) map[string]string {
+	paths := make(map[string]string, len(list))
+	for _, item := range list {
+		name, path := of(item)
+		paths[name] = path
+	}
+	return paths
+}
+
+func (c *checker) subPath(mount *v1.VolumeMount, path, at *field.Path) {
+	if mount.SubPath != "" {
+		c.localPath(path.Child("subPath"), mount.SubPath)
+	}
+	if mount.SubPathExpr == "" {
+		return
+	}
+	if mount.SubPath != "" {
+		c.invalid(at.Child("subPathExpr"), mount.SubPathExpr, "subPathExpr and subPath are mutually exclusive")
+	}
+	c.localPath(path.Child("subPathExpr"), mount.SubPathExpr)
+}
+
+func (c *checker) mountPropagation(mount *v1.VolumeMount, container *v1.Container, path *field.Path) {
+	if mount.MountPropagation == nil {
+		return
+	}
+	oneOf(c, path, *mount.MountPropagation,
+		v1.MountPropagationBidirectional, v1.MountPropagationHostToContainer, v1.MountPropagationNone)
+	if *mount.MountPropagation == v1.MountPropagationBidirectional && !isPrivileged(container.SecurityContext) {
+		c.forbidden(path, "Bidirectional mount propagation is available only to privileged containers")
+	}
+}
+
+func isPrivileged(security *v1.SecurityContext) bool {
+	return security != nil && security.Privileged != nil && *security.Privileged
+}
+
+func (c *checker) recursiveReadOnly(mount *v1.VolumeMount, path *field.Path) {
+	if mount.RecursiveReadOnly == nil {
+		return
+	}
+	switch *mount.RecursiveReadOnly {
+	case v1.RecursiveReadOnlyDisabled:
+	case v1.RecursiveReadOnlyEnabled, v1.RecursiveReadOnlyIfPossible:
+		if !mount.ReadOnly {
+			c.forbidden(path, "may only be specified when readOnly is true")
+		}
+		if mount.MountPropagation != nil && *mount.MountPropagation != v1.MountPropagationNone {
+			c.forbidden(path, "may only be specified when mountPropagation is None or not specified")
+		}
+	default:
+		oneOf(c, path, *mount.RecursiveReadOnly, v1.RecursiveReadOnlyDisabled, v1.RecursiveReadOnlyEnabled, v1.RecursiveReadOnlyIfPossible)
+	}
+}
+
+// volumeDevices are volumes as raw block devices, which only claims can be.
+func (c *specChecker) volumeDevices(container *v1.Container, path *field.Path) {
+	mounts := lastPaths(container.VolumeMounts, func(m v1.VolumeMount) (string, string) { return m.Name, m.MountPath })
+	mountPaths := map[string]bool{}
+	for _, mountPath := range mounts {
+		mountPaths[mountPath] = true
+	}
+	names, paths := map[string]bool{}, map[string]bool{}
+	for i, device := range container.VolumeDevices {
+		at := path.Index(i)
+		if c.need(at, "name", device.Name) {
+			c.onlyOnce(at.Child("name"), names, device.Name)
+		}
+		switch volume := c.volumes[device.Name]; {
+		case volume == nil:
+			c.add(field.NotFound(at.Child("name"), device.Name))
+		case volume.PersistentVolumeClaim == nil && volume.Ephemeral == nil:
+			c.invalid(at.Child("name"), device.Name, "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode")
+		}
+		c.need(at, "devicePath", device.DevicePath)
+		if hasBacksteps(device.DevicePath) {
+			c.invalid(at.Child("devicePath"), device.DevicePath, "can not contain backsteps ('..')")
+		} else {
+			c.onlyOnce(at.Child("devicePath"), paths, device.DevicePath)
+		}
+		if _, found := mounts[device.Name]; found {
+			c.invalid(at.Child("name"), device.Name, "must not already exist in volumeMounts")
+		}
+		if mountPaths[device.DevicePath] {
+			c.invalid(at.Child("devicePath"), device.DevicePath, "must not already exist as a path in volumeMounts")
+		}
+	}
+}
+
+// onlyOnce is unique, told as an invalid value.
+func (c *checker) onlyOnce(path *field.Path, seen map[string]bool, value string) {
+	if seen[value] {
+		c.invalid(path, value, "must be unique")
+	}
+	seen[value] = true
+}

@@ -1,0 +1,135 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package podspec
+
+import (
+	"fmt"
+	"path"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// ValidateSignerName checks a name of the form domain/path, as certificate
+// signers have it. The limits leave room for a namespace and a resource's name
+// in the path.
+func ValidateSignerName(path *field.Path, name string) field.ErrorList {
+	return check(func(c *checker) { c.signerName(path, name) })
+}
+
+func (c *checker) signerName(path *field.Path, name string) {
+	if name == "" {
+		c.required(path, "")
+		return
+	}
+	domain, rest, found := strings.Cut(name, "/")
+	if !found || strings.Contains(rest, "/") {
+		c.invalid(path, name, "must be a fully qualified domain and path of the form 'example.com/signer-name'")
+		return
+	}
+	const (
+		maxDomain = validation.DNS1123SubdomainMaxLength
+		maxPath   = validation.DNS1123SubdomainMaxLength + validation.DNS1123LabelMaxLength + 1
+		maxName   = maxDomain + maxPath + 1
+	)
+	if len(domain) > maxDomain {
+		c.add(field.TooLong(path, "", maxDomain))
+	}
+	c.dotted(path, domain, validation.IsDNS1123Label)
+	if !strings.Contains(domain, ".") {
+		c.invalid(path, domain, "should be a domain with at least two segments separated by dots")
+	}
+	c.dotted(path, rest, validation.IsDNS1123Subdomain)
+	if len(name) > maxName {
+		c.add(field.TooLong(path, "", maxName))
+	}
+}
+
+// dotted reports the first part between dots that breaks the rule.
+func (c *checker) dotted(path *field.Path, value string, rule func(string) []string) {
+	for part := range strings.SplitSeq(value, ".") {
+		problems := rule(part)
+		for _, problem := range problems {
+			c.invalid(path, value, fmt.Sprintf("validating label %q: %s", part, problem))
+		}
+		if len(problems) > 0 {
+			return
+		}
+	}
+}
+
+// isKubernetesSigner says whether Kubernetes itself owns the signer's domain.
+func isKubernetesSigner(name string) bool {
+	domain, _, _ := strings.Cut(name, "/")
+	return domain == "kubernetes.io" || strings.HasSuffix(domain, ".kubernetes.io")
+}
+
+// trustBundleName checks the name of a ClusterTrustBundle: one that belongs to a
+// signer starts with the signer's name, with colons in the place of slashes.
+func (c *checker) trustBundleName(path *field.Path, name string) {
+	const wrong = "not a valid clustertrustbundlename: "
+	prefix, own := "", name
+	if i := strings.LastIndex(name, ":"); i >= 0 {
+		prefix, own = name[:i], name[i+1:]
+	}
+	if strings.Contains(prefix, "/") {
+		signer := strings.ReplaceAll(prefix, ":", "/")
+		c.invalid(path, name, fmt.Sprintf("%sClusterTrustBundle for signerName %s must be named with prefix %s:",
+			wrong, signer, strings.ReplaceAll(signer, "/", ":")))
+		return
+	}
+	for _, problem := range apivalidation.NameIsDNSSubdomain(own, false) {
+		c.invalid(path, name, wrong+problem)
+	}
+}
+
+// localPath checks a path below some directory, which it must not leave.
+func (c *checker) localPath(fieldPath *field.Path, value string) {
+	if path.IsAbs(value) {
+		c.invalid(fieldPath, value, "must be a relative path")
+	}
+	c.noBacksteps(fieldPath, value)
+}
+
+// ownPath is localPath for a file that we write, where names that start with
+// two dots are those of the atomic writer.
+func (c *checker) ownPath(fieldPath *field.Path, value string) {
+	c.localPath(fieldPath, value)
+	if strings.HasPrefix(value, "..") && !strings.HasPrefix(value, "../") {
+		c.invalid(fieldPath, value, "must not start with '..'")
+	}
+}
+
+func (c *checker) noBacksteps(fieldPath *field.Path, value string) {
+	if hasBacksteps(value) {
+		c.invalid(fieldPath, value, "must not contain '..'")
+	}
+}
+
+func hasBacksteps(value string) bool {
+	for part := range strings.SplitSeq(value, "/") {
+		if part == ".." {
+			return true
+		}
+	}
+	return false
+}
+
+// checkFinalizers: a finalizer without a domain must be one of Kubernetes' own.
+func checkFinalizers(finalizers []string, path *field.Path) field.ErrorList {
+	return check(func(c *checker) {
+		for i, name := range finalizers {
+			if !strings.Contains(name, "/") && !ownFinalizers.Has(name) {
+				c.invalid(path.Index(i), name, "name is neither a standard finalizer name nor is it fully qualified")
+			}
+		}
+	})
+}
+
+var ownFinalizers = sets.New(string(v1.FinalizerKubernetes), metav1.FinalizerOrphanDependents, metav1.FinalizerDeleteDependents)

@@ -1,0 +1,124 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package podspec
+
+import (
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+func (c *specChecker) probes(container *v1.Container, path *field.Path) {
+	c.killingProbe(container.LivenessProbe, path.Child("livenessProbe"))
+	if probe := container.ReadinessProbe; probe != nil {
+		at := path.Child("readinessProbe")
+		c.probe(probe, at)
+		if probe.TerminationGracePeriodSeconds != nil {
+			c.invalid(at.Child("terminationGracePeriodSeconds"), *probe.TerminationGracePeriodSeconds, "must not be set for readinessProbes")
+		}
+	}
+	c.killingProbe(container.StartupProbe, path.Child("startupProbe"))
+}
+
+// killingProbe checks a probe whose failure kills the container: one success
+// is enough to let it live.
+func (c *checker) killingProbe(probe *v1.Probe, path *field.Path) {
+	if probe == nil {
+		return
+	}
+	c.probe(probe, path)
+	if probe.SuccessThreshold != 1 {
+		c.invalid(path.Child("successThreshold"), probe.SuccessThreshold, "must be 1")
+	}
+}
+
+func (c *checker) probe(probe *v1.Probe, path *field.Path) {
+	c.handler(handler{exec: probe.Exec, httpGet: probe.HTTPGet, tcpSocket: probe.TCPSocket, grpc: probe.GRPC}, nil, path)
+	c.nonNegative(path.Child("initialDelaySeconds"), int64(probe.InitialDelaySeconds))
+	c.nonNegative(path.Child("timeoutSeconds"), int64(probe.TimeoutSeconds))
+	c.nonNegative(path.Child("periodSeconds"), int64(probe.PeriodSeconds))
+	c.nonNegative(path.Child("successThreshold"), int64(probe.SuccessThreshold))
+	c.nonNegative(path.Child("failureThreshold"), int64(probe.FailureThreshold))
+	if grace := probe.TerminationGracePeriodSeconds; grace != nil && *grace <= 0 {
+		c.invalid(path.Child("terminationGracePeriodSeconds"), *grace, "must be greater than 0")
+	}
+}
+
+func (c *specChecker) lifecycle(lifecycle *v1.Lifecycle, path *field.Path) {
+	if lifecycle == nil {
+		return
+	}
+	c.hook(lifecycle.PostStart, path.Child("postStart"))
+	c.hook(lifecycle.PreStop, path.Child("preStop"))
+}
+
+func (c *specChecker) hook(hook *v1.LifecycleHandler, path *field.Path) {
+	if hook == nil {
+		return
+	}
+	c.handler(handler{exec: hook.Exec, httpGet: hook.HTTPGet, tcpSocket: hook.TCPSocket, sleep: hook.Sleep},
+		c.spec.TerminationGracePeriodSeconds, path)
+}
+
+// handler is what probes and hooks can do: exactly one of these.
+type handler struct {
+	exec      *v1.ExecAction
+	httpGet   *v1.HTTPGetAction
+	tcpSocket *v1.TCPSocketAction
+	grpc      *v1.GRPCAction
+	sleep     *v1.SleepAction
+}
+
+func (c *checker) handler(h handler, gracePeriod *int64, path *field.Path) {
+	found := false
+	for _, action := range []struct {
+		name  string
+		set   bool
+		check func(path *field.Path)
+	}{
+		{"exec", h.exec != nil, func(path *field.Path) { c.exec(h.exec, path) }},
+		{"httpGet", h.httpGet != nil, func(path *field.Path) { c.httpGet(h.httpGet, path) }},
+		{"tcpSocket", h.tcpSocket != nil, func(path *field.Path) { c.portNumberOrName(h.tcpSocket.Port, path.Child("port")) }},
+		{"grpc", h.grpc != nil, func(path *field.Path) { c.portNumberOrName(intstr.FromInt32(h.grpc.Port), path.Child("port")) }},
+		{"sleep", h.sleep != nil, func(path *field.Path) { c.sleep(h.sleep, gracePeriod, path) }},
+	} {
+		switch {
+		case !action.set:
+		case found:
+			c.forbidden(path.Child(action.name), "may not specify more than 1 handler type")
+		default:
+			found = true
+			action.check(path.Child(action.name))
+		}
+	}
+	if !found {
+		c.required(path, "must specify a handler type")
+	}
+}
+
+func (c *checker) exec(exec *v1.ExecAction, path *field.Path) {
+	if len(exec.Command) == 0 {
+		c.required(path.Child("command"), "")
+	}
+}
+
+func (c *checker) httpGet(get *v1.HTTPGetAction, path *field.Path) {
+	c.need(path, "path", get.Path)
+	c.portNumberOrName(get.Port, path.Child("port"))
+	oneOf(c, path.Child("scheme"), get.Scheme, v1.URISchemeHTTP, v1.URISchemeHTTPS)
+	for _, header := range get.HTTPHeaders {
+		c.invalid(path.Child("httpHeaders"), header.Name, validation.IsHTTPHeaderName(header.Name)...)
+	}
+}
+
+// sleep must end before the pod's grace period does. Without one, which is
+// reported elsewhere, there is nothing to compare with.
+func (c *checker) sleep(sleep *v1.SleepAction, gracePeriod *int64, path *field.Path) {
+	if gracePeriod != nil && (sleep.Seconds < 0 || sleep.Seconds > *gracePeriod) {
+		c.invalid(path, sleep.Seconds, fmt.Sprintf("must be non-negative and less than terminationGracePeriodSeconds (%d)", *gracePeriod))
+	}
+}

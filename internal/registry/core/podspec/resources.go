@@ -1,0 +1,264 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package podspec
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	resourcehelper "k8s.io/component-helpers/resource"
+)
+
+// ValidateResourceRequirements checks what a container asks for; claims are the
+// names in spec.resourceClaims that it may refer to.
+func ValidateResourceRequirements(requirements *v1.ResourceRequirements, claims sets.Set[string], path *field.Path) field.ErrorList {
+	return check(func(c *checker) { c.containerResources(requirements, claims, path) })
+}
+
+// ValidateResourceQuantity checks an amount of one resource.
+func ValidateResourceQuantity(name v1.ResourceName, quantity resource.Quantity, path *field.Path) field.ErrorList {
+	return check(func(c *checker) { c.quantity(name, quantity, path) })
+}
+
+func (c *checker) containerResources(requirements *v1.ResourceRequirements, claims sets.Set[string], path *field.Path) {
+	c.requirements(requirements, c.containerResourceName, path)
+	c.claimRefs(requirements.Claims, claims, path.Child("claims"))
+}
+
+type nameRule func(name v1.ResourceName, path *field.Path)
+
+func (c *checker) requirements(requirements *v1.ResourceRequirements, name nameRule, path *field.Path) {
+	c.amounts(requirements.Limits, name, path.Child("limits"))
+	c.amounts(requirements.Requests, name, path.Child("requests"))
+	for _, resource := range names(requirements.Requests) {
+		c.withinLimit(resource, requirements, path)
+	}
+	all := append(names(requirements.Limits), names(requirements.Requests)...)
+	if slices.ContainsFunc(all, isHugePages) && !slices.ContainsFunc(all, isCPUOrMemory) {
+		c.forbidden(path, "HugePages require cpu or memory")
+	}
+}
+
+func (c *checker) amounts(list v1.ResourceList, name nameRule, path *field.Path) {
+	for _, resource := range names(list) {
+		at, quantity := path.Key(string(resource)), list[resource]
+		name(resource, at)
+		c.quantity(resource, quantity, at)
+		if isHugePages(resource) && !isMultipleOfPage(resource, quantity) {
+			c.invalid(at, quantity.String(), fmt.Sprintf("%s is not positive integer multiple of %s", quantity.String(), resource))
+		}
+	}
+}
+
+// withinLimit: a request is at most the limit, and just the limit where more
+// cannot be promised than there is.
+func (c *checker) withinLimit(name v1.ResourceName, requirements *v1.ResourceRequirements, path *field.Path) {
+	request := requirements.Requests[name]
+	limit, limited := requirements.Limits[name]
+	overcommits := isNative(name) && !isHugePages(name)
+	switch {
+	case !limited && !overcommits:
+		c.required(path.Child("limits"), "Limit must be set for non overcommitable resources")
+	case !limited:
+	case !overcommits && request.Cmp(limit) != 0:
+		c.invalid(path.Child("requests"), request.String(), fmt.Sprintf("must be equal to %s limit of %s", name, limit.String()))
+	case request.Cmp(limit) > 0:
+		c.invalid(path.Child("requests"), request.String(), fmt.Sprintf("must be less than or equal to %s limit of %s", name, limit.String()))
+	}
+}
+
+func (c *checker) quantity(name v1.ResourceName, quantity resource.Quantity, path *field.Path) {
+	if quantity.Sign() < 0 {
+		c.invalid(path, quantity.String(), "must be greater than or equal to 0")
+	}
+	if isInteger(name) && quantity.MilliValue()%1000 != 0 {
+		c.invalid(path, quantity, "must be an integer")
+	}
+}
+
+// names are sorted, so that errors come in the same order each time.
+func names(list v1.ResourceList) []v1.ResourceName {
+	return slices.Sorted(maps.Keys(list))
+}
+
+func isCPUOrMemory(name v1.ResourceName) bool {
+	return name == v1.ResourceCPU || name == v1.ResourceMemory
+}
+
+func isHugePages(name v1.ResourceName) bool {
+	return strings.HasPrefix(string(name), v1.ResourceHugePagesPrefix)
+}
+
+func isMultipleOfPage(name v1.ResourceName, quantity resource.Quantity) bool {
+	size, err := resource.ParseQuantity(strings.TrimPrefix(string(name), v1.ResourceHugePagesPrefix))
+	if err != nil || size.Sign() <= 0 || size.MilliValue()%1000 != 0 {
+		return false
+	}
+	return quantity.Value()%size.Value() == 0
+}
+
+// isNative says whether Kubernetes itself defines the resource.
+func isNative(name v1.ResourceName) bool {
+	return !strings.Contains(string(name), "/") || strings.Contains(string(name), v1.ResourceDefaultNamespacePrefix)
+}
+
+// isExtended says whether the resource is somebody's own, such as a device, and
+// its name can be put in a quota.
+func isExtended(name v1.ResourceName) bool {
+	return !isNative(name) && !strings.HasPrefix(string(name), v1.DefaultResourceRequestsPrefix) &&
+		len(validation.IsQualifiedName(v1.DefaultResourceRequestsPrefix+string(name))) == 0
+}
+
+// isInteger says whether the resource is counted in whole things.
+func isInteger(name v1.ResourceName) bool {
+	switch name {
+	case v1.ResourcePods, v1.ResourceQuotas, v1.ResourceServices, v1.ResourceReplicationControllers, v1.ResourceSecrets,
+		v1.ResourceConfigMaps, v1.ResourcePersistentVolumeClaims, v1.ResourceServicesNodePorts, v1.ResourceServicesLoadBalancers:
+		return true
+	}
+	return isExtended(name)
+}
+
+// quotaResources are the names without a domain that v1 gives a meaning, in a
+// container's resources or elsewhere.
+var quotaResources = sets.New(
+	v1.ResourceCPU, v1.ResourceMemory, v1.ResourceEphemeralStorage, v1.ResourceStorage,
+	v1.ResourceRequestsCPU, v1.ResourceRequestsMemory, v1.ResourceRequestsEphemeralStorage, v1.ResourceRequestsStorage,
+	v1.ResourceLimitsCPU, v1.ResourceLimitsMemory, v1.ResourceLimitsEphemeralStorage,
+	v1.ResourcePods, v1.ResourceQuotas, v1.ResourceServices, v1.ResourceReplicationControllers, v1.ResourceSecrets,
+	v1.ResourceConfigMaps, v1.ResourcePersistentVolumeClaims, v1.ResourceServicesNodePorts, v1.ResourceServicesLoadBalancers)
+
+// resourceName checks a name of any resource, and says whether it is one.
+func (c *checker) resourceName(name v1.ResourceName, path *field.Path) bool {
+	if problems := validation.IsQualifiedName(string(name)); len(problems) > 0 {
+		c.invalid(path, name, problems...)
+		return false
+	}
+	known := quotaResources.Has(name) || isHugePages(name) || strings.HasPrefix(string(name), v1.ResourceRequestsHugePagesPrefix)
+	if !strings.Contains(string(name), "/") && !known {
+		c.invalid(path, name, "must be a standard resource type or fully qualified")
+		return false
+	}
+	return true
+}
+
+func (c *checker) containerResourceName(name v1.ResourceName, path *field.Path) {
+	c.resourceName(name, path)
+	switch {
+	case !strings.Contains(string(name), "/"):
+		if !isCPUOrMemory(name) && name != v1.ResourceEphemeralStorage && !isHugePages(name) {
+			c.invalid(path, name, "must be a standard resource for containers")
+		}
+	case !isNative(name) && !isExtended(name):
+		c.invalid(path, name, "doesn't follow extended resource name standard")
+	}
+}
+
+// claimRefs checks the claims that a container uses, whole or one request each.
+func (c *checker) claimRefs(refs []v1.ResourceClaim, claims sets.Set[string], path *field.Path) {
+	used := sets.Set[string]{}
+	for i, ref := range refs {
+		at := path.Index(i)
+		if ref.Name == "" {
+			c.required(at, "")
+			continue
+		}
+		c.claimUse(ref, used, at)
+		if !claims.Has(ref.Name) {
+			missing := field.NotFound(at, ref.Name)
+			missing.Detail = "must be one of the names in pod.spec.resourceClaims which is empty"
+			if len(claims) > 0 {
+				missing.Detail = "must be one of the names in pod.spec.resourceClaims: " + strings.Join(sets.List(claims), ", ")
+			}
+			c.add(missing)
+		}
+	}
+}
+
+// claimUse reports what is used twice: a request of a claim, also as a part of
+// the whole claim.
+func (c *checker) claimUse(ref v1.ResourceClaim, used sets.Set[string], path *field.Path) {
+	if used.Has(ref.Name) {
+		c.add(field.Duplicate(path, ref.Name))
+		return
+	}
+	key := ref.Name
+	if ref.Request != "" {
+		c.dnsLabel(path.Child("request"), ref.Request)
+		key += "/" + ref.Request
+	}
+	if used.Has(key) {
+		c.add(field.Duplicate(path, key))
+	} else if ref.Request == "" {
+		for other := range used {
+			if strings.HasPrefix(other, ref.Name+"/") {
+				c.add(field.Duplicate(path, ref.Name))
+			}
+		}
+	}
+	used.Insert(key)
+}
+
+// podResources checks spec.resources, those of the pod as a whole (KEP-2837).
+func (c *specChecker) podResources(path *field.Path) {
+	resources, at := c.spec.Resources, path.Child("resources")
+	if resources == nil {
+		return
+	}
+	if isWindows(c.spec) {
+		c.forbidden(at, "may not be set for a windows pod")
+		return
+	}
+	if resources.Claims != nil {
+		c.forbidden(at.Child("claims"), "claims may not be set for Resources at pod-level")
+	}
+	c.requirements(resources, c.podResourceName, at)
+	c.claimRefs(resources.Claims, c.claims, at.Child("claims"))
+	c.containersFit(resources, at)
+}
+
+func (c *checker) podResourceName(name v1.ResourceName, path *field.Path) {
+	if c.resourceName(name, path) && !resourcehelper.IsSupportedPodLevelResource(name) {
+		c.add(field.NotSupported(path, name, sets.List(resourcehelper.SupportedPodLevelResources())))
+	}
+}
+
+// containersFit: the containers together request no more than the pod does,
+// and none of them has a higher limit.
+func (c *specChecker) containersFit(resources *v1.ResourceRequirements, path *field.Path) {
+	pod := &v1.Pod{Spec: *c.spec}
+	together := resourcehelper.AggregateContainerRequests(pod, resourcehelper.PodResourcesOptions{})
+	for _, name := range names(together) {
+		sum := together[name]
+		if request, found := resources.Requests[name]; found && sum.Cmp(request) > 0 {
+			c.invalid(path.Child("requests").Key(string(name)), request.String(),
+				fmt.Sprintf("must be greater than or equal to aggregate container requests of %s", sum.String()))
+		}
+	}
+	// Huge pages are not overcommitted, so their limits must fit together too.
+	together = resourcehelper.AggregateContainerLimits(pod, resourcehelper.PodResourcesOptions{})
+	for _, name := range names(together) {
+		sum := together[name]
+		if limit, found := resources.Limits[name]; found && isHugePages(name) && sum.Cmp(limit) > 0 {
+			c.invalid(path.Child("limits").Key(string(name)), limit.String(),
+				fmt.Sprintf("must be greater than or equal to aggregate container limits of %s", sum.String()))
+		}
+	}
+	for i, container := range c.spec.Containers {
+		for _, name := range names(container.Resources.Limits) {
+			own := container.Resources.Limits[name]
+			if limit, found := resources.Limits[name]; found && own.Cmp(limit) > 0 {
+				c.invalid(path.Child("containers").Index(i).Key(string(name)).Child("limits"), own.String(),
+					fmt.Sprintf("must be less than or equal to pod limits of %s", limit.String()))
+			}
+		}
+	}
+}

@@ -1,0 +1,311 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package podspec
+
+import (
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// ValidateTolerations checks the tolerations at path.
+func ValidateTolerations(tolerations []v1.Toleration, path *field.Path) field.ErrorList {
+	return check(func(c *checker) { c.tolerations(tolerations, path, declared) })
+}
+
+// Whether a generated validation covers the same field.
+const (
+	declared   = true
+	undeclared = false
+)
+
+func (c *checker) tolerations(tolerations []v1.Toleration, path *field.Path, declared bool) {
+	for i := range tolerations {
+		c.toleration(&tolerations[i], path.Index(i), declared)
+	}
+}
+
+func (c *checker) toleration(toleration *v1.Toleration, path *field.Path, declared bool) {
+	if toleration.Key != "" {
+		problems := metavalidation.ValidateLabelName(toleration.Key, path.Child("key"))
+		if declared {
+			problems = problems.MarkCoveredByDeclarative()
+		}
+		c.add(problems...)
+	}
+	at := path.Child("operator")
+	if toleration.Key == "" && toleration.Operator != v1.TolerationOpExists {
+		c.invalid(at, toleration.Operator, "operator must be Exists when `key` is empty, which means \"match all values and all keys\"")
+	}
+	if toleration.TolerationSeconds != nil && toleration.Effect != v1.TaintEffectNoExecute {
+		c.invalid(path.Child("effect"), toleration.Effect, "effect must be 'NoExecute' when `tolerationSeconds` is set")
+	}
+	switch toleration.Operator {
+	case v1.TolerationOpEqual, "":
+		if problems := validation.IsValidLabelValue(toleration.Value); len(problems) > 0 {
+			c.invalid(at, toleration.Value, strings.Join(problems, ";"))
+		}
+	case v1.TolerationOpExists:
+		if toleration.Value != "" {
+			c.invalid(at, toleration.Value, "value must be empty when `operator` is 'Exists'")
+		}
+	case v1.TolerationOpLt, v1.TolerationOpGt:
+		// An alpha feature, off like every other.
+		c.add(field.NotSupported(at, toleration.Operator,
+			[]v1.TolerationOperator{v1.TolerationOpEqual, v1.TolerationOpExists, v1.TolerationOpLt, v1.TolerationOpGt}))
+	default:
+		oneOf(c, at, toleration.Operator, v1.TolerationOpEqual, v1.TolerationOpExists)
+	}
+	if toleration.Effect != "" {
+		oneOf(c, path.Child("effect"), toleration.Effect,
+			v1.TaintEffectNoSchedule, v1.TaintEffectPreferNoSchedule, v1.TaintEffectNoExecute)
+	}
+}
+
+func (c *specChecker) schedulingGates(path *field.Path) {
+	seen := map[string]bool{}
+	for i, gate := range c.spec.SchedulingGates {
+		c.qualifiedName(path.Index(i), gate.Name)
+		unique(&c.checker, path.Index(i), seen, gate.Name)
+	}
+}
+
+// ValidateAffinity checks the affinity at path, which may be nil.
+func ValidateAffinity(affinity *v1.Affinity, path *field.Path) field.ErrorList {
+	return check(func(c *checker) { c.affinity(affinity, path) })
+}
+
+const (
+	requiredTerms  = "requiredDuringSchedulingIgnoredDuringExecution"
+	preferredTerms = "preferredDuringSchedulingIgnoredDuringExecution"
+)
+
+func (c *checker) affinity(affinity *v1.Affinity, path *field.Path) {
+	if affinity == nil {
+		return
+	}
+	if node := affinity.NodeAffinity; node != nil {
+		c.nodeAffinity(node, path.Child("nodeAffinity"))
+	}
+	if pods := affinity.PodAffinity; pods != nil {
+		c.podTerms(pods.RequiredDuringSchedulingIgnoredDuringExecution,
+			pods.PreferredDuringSchedulingIgnoredDuringExecution, path.Child("podAffinity"))
+	}
+	if pods := affinity.PodAntiAffinity; pods != nil {
+		c.podTerms(pods.RequiredDuringSchedulingIgnoredDuringExecution,
+			pods.PreferredDuringSchedulingIgnoredDuringExecution, path.Child("podAntiAffinity"))
+	}
+}
+
+func (c *checker) nodeAffinity(affinity *v1.NodeAffinity, path *field.Path) {
+	if required := affinity.RequiredDuringSchedulingIgnoredDuringExecution; required != nil {
+		c.nodeSelector(required, path.Child(requiredTerms))
+	}
+	for i, term := range affinity.PreferredDuringSchedulingIgnoredDuringExecution {
+		at := path.Child(preferredTerms).Index(i)
+		c.weight(term.Weight, at)
+		// A value that no label has does no harm in a preference.
+		c.nodeSelectorTerm(&term.Preference, anyValues, at.Child("preference"))
+	}
+}
+
+func (c *checker) weight(weight int32, path *field.Path) {
+	if weight < 1 || weight > 100 {
+		c.invalid(path.Child("weight"), weight, "must be in the range 1-100")
+	}
+}
+
+// ValidateNodeSelector checks the node selector at path.
+func ValidateNodeSelector(selector *v1.NodeSelector, path *field.Path) field.ErrorList {
+	return check(func(c *checker) { c.nodeSelector(selector, path) })
+}
+
+// ValidateNodeSelectorTerm checks one term of a node selector.
+func ValidateNodeSelectorTerm(term *v1.NodeSelectorTerm, path *field.Path) field.ErrorList {
+	return check(func(c *checker) { c.nodeSelectorTerm(term, labelValues, path) })
+}
+
+// What the values of a requirement may be.
+const (
+	labelValues = true
+	anyValues   = false
+)
+
+func (c *checker) nodeSelector(selector *v1.NodeSelector, path *field.Path) {
+	at := path.Child("nodeSelectorTerms")
+	if len(selector.NodeSelectorTerms) == 0 {
+		c.required(at, "must have at least one node selector term")
+	}
+	for i := range selector.NodeSelectorTerms {
+		c.nodeSelectorTerm(&selector.NodeSelectorTerms[i], labelValues, at.Index(i))
+	}
+}
+
+func (c *checker) nodeSelectorTerm(term *v1.NodeSelectorTerm, labelValues bool, path *field.Path) {
+	for i := range term.MatchExpressions {
+		c.nodeLabels(&term.MatchExpressions[i], labelValues, path.Child("matchExpressions").Index(i))
+	}
+	for i := range term.MatchFields {
+		c.nodeField(&term.MatchFields[i], path.Child("matchFields").Index(i))
+	}
+}
+
+func (c *checker) nodeLabels(requirement *v1.NodeSelectorRequirement, labelValues bool, path *field.Path) {
+	at := path.Child("values")
+	switch requirement.Operator {
+	case v1.NodeSelectorOpIn, v1.NodeSelectorOpNotIn:
+		if len(requirement.Values) == 0 {
+			c.required(at, "must be specified when `operator` is 'In' or 'NotIn'")
+		}
+	case v1.NodeSelectorOpExists, v1.NodeSelectorOpDoesNotExist:
+		if len(requirement.Values) > 0 {
+			c.forbidden(at, "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
+		}
+	case v1.NodeSelectorOpGt, v1.NodeSelectorOpLt:
+		if len(requirement.Values) != 1 {
+			c.required(at, "must be specified single value when `operator` is 'Lt' or 'Gt'")
+		}
+	default:
+		c.invalid(path.Child("operator"), requirement.Operator, "not a valid selector operator")
+	}
+	c.labelName(path.Child("key"), requirement.Key)
+	if !labelValues {
+		return
+	}
+	for i, value := range requirement.Values {
+		c.invalid(at.Index(i), value, validation.IsValidLabelValue(value)...)
+	}
+}
+
+// nodeField checks a requirement on a node's fields; there is one, its name.
+func (c *checker) nodeField(requirement *v1.NodeSelectorRequirement, path *field.Path) {
+	switch requirement.Operator {
+	case v1.NodeSelectorOpIn, v1.NodeSelectorOpNotIn:
+		if len(requirement.Values) != 1 {
+			c.required(path.Child("values"), "must be only one value when `operator` is 'In' or 'NotIn' for node field selector")
+		}
+	default:
+		c.invalid(path.Child("operator"), requirement.Operator, "not a valid selector operator")
+	}
+	if requirement.Key != metav1.ObjectNameField {
+		c.invalid(path.Child("key"), requirement.Key, "not a valid field selector key")
+		return
+	}
+	for i, value := range requirement.Values {
+		c.dnsSubdomain(path.Child("values").Index(i), value)
+	}
+}
+
+func (c *checker) podTerms(required []v1.PodAffinityTerm, preferred []v1.WeightedPodAffinityTerm, path *field.Path) {
+	for i := range required {
+		c.podTerm(&required[i], path.Child(requiredTerms).Index(i))
+	}
+	for i := range preferred {
+		at := path.Child(preferredTerms).Index(i)
+		c.weight(preferred[i].Weight, at)
+		c.podTerm(&preferred[i].PodAffinityTerm, at.Child("podAffinityTerm"))
+	}
+}
+
+func (c *checker) podTerm(term *v1.PodAffinityTerm, path *field.Path) {
+	options := metavalidation.LabelSelectorValidationOptions{}
+	c.add(metavalidation.ValidateLabelSelector(term.LabelSelector, options, path.Child("labelSelector"))...)
+	c.add(metavalidation.ValidateLabelSelector(term.NamespaceSelector, options, path.Child("namespaceSelector"))...)
+	for _, name := range term.Namespaces {
+		c.invalid(path.Child("namespace"), name, apivalidation.ValidateNamespaceName(name, false)...)
+	}
+	c.matchLabelKeys(term.MatchLabelKeys, term.MismatchLabelKeys, term.LabelSelector, path)
+	if term.TopologyKey == "" {
+		c.required(path.Child("topologyKey"), "can not be empty")
+	}
+	c.labelName(path.Child("topologyKey"), term.TopologyKey)
+}
+
+// matchLabelKeys checks the labels whose values are taken from the incoming pod
+// (KEP-3633). On creation they become requirements of the selector; a second
+// one of the same key came from the user.
+func (c *checker) matchLabelKeys(match, mismatch []string, selector *metav1.LabelSelector, path *field.Path) {
+	c.labelKeys(match, selector, path.Child("matchLabelKeys"))
+	c.labelKeys(mismatch, selector, path.Child("mismatchLabelKeys"))
+	index := map[string]int{}
+	for i, key := range match {
+		index[key] = i
+	}
+	if selector != nil {
+		seen := map[string]bool{}
+		for key := range selector.MatchLabels {
+			seen[key] = true
+		}
+		for _, requirement := range selector.MatchExpressions {
+			if i, found := index[requirement.Key]; found && seen[requirement.Key] {
+				c.invalid(path.Index(i), requirement.Key, "exists in both matchLabelKeys and labelSelector")
+			}
+			seen[requirement.Key] = true
+		}
+	}
+	excluded := map[string]bool{}
+	for _, key := range mismatch {
+		excluded[key] = true
+	}
+	for i, key := range match {
+		if excluded[key] {
+			c.invalid(path.Child("matchLabelKeys").Index(i), key, "exists in both matchLabelKeys and mismatchLabelKeys")
+		}
+	}
+}
+
+func (c *checker) labelKeys(keys []string, selector *metav1.LabelSelector, path *field.Path) {
+	if len(keys) > 0 && selector == nil {
+		c.forbidden(path, "must not be specified when labelSelector is not set")
+		return
+	}
+	for i, key := range keys {
+		c.labelName(path.Index(i), key)
+	}
+}
+
+func (c *checker) topologySpread(constraints []v1.TopologySpreadConstraint, path *field.Path) {
+	for i := range constraints {
+		constraint, at := &constraints[i], path.Index(i)
+		c.positive(at.Child("maxSkew"), int64(constraint.MaxSkew))
+		if constraint.TopologyKey == "" {
+			c.required(at.Child("topologyKey"), "can not be empty")
+		}
+		oneOf(c, at.Child("whenUnsatisfiable"), constraint.WhenUnsatisfiable, v1.DoNotSchedule, v1.ScheduleAnyway)
+		c.spreadOnce(constraint, constraints[i+1:], at)
+		c.minDomains(constraint, at.Child("minDomains"))
+		optionalOneOf(c, at.Child("nodeAffinityPolicy"), constraint.NodeAffinityPolicy, v1.NodeInclusionPolicyHonor, v1.NodeInclusionPolicyIgnore)
+		optionalOneOf(c, at.Child("nodeTaintsPolicy"), constraint.NodeTaintsPolicy, v1.NodeInclusionPolicyHonor, v1.NodeInclusionPolicyIgnore)
+		c.matchLabelKeys(constraint.MatchLabelKeys, nil, constraint.LabelSelector, at)
+		c.add(metavalidation.ValidateLabelSelector(constraint.LabelSelector,
+			metavalidation.LabelSelectorValidationOptions{}, at.Child("labelSelector"))...)
+	}
+}
+
+// spreadOnce: the topology and what to do without it identify a constraint.
+func (c *checker) spreadOnce(constraint *v1.TopologySpreadConstraint, others []v1.TopologySpreadConstraint, path *field.Path) {
+	for _, other := range others {
+		if constraint.TopologyKey == other.TopologyKey && constraint.WhenUnsatisfiable == other.WhenUnsatisfiable {
+			c.add(field.Duplicate(path.Child("{topologyKey, whenUnsatisfiable}"),
+				"{"+constraint.TopologyKey+", "+string(constraint.WhenUnsatisfiable)+"}"))
+			return
+		}
+	}
+}
+
+func (c *checker) minDomains(constraint *v1.TopologySpreadConstraint, path *field.Path) {
+	if constraint.MinDomains == nil {
+		return
+	}
+	c.positive(path, int64(*constraint.MinDomains))
+	if constraint.WhenUnsatisfiable != v1.DoNotSchedule {
+		c.add(field.Invalid(path, *constraint.MinDomains,
+			"can only use minDomains if whenUnsatisfiable=DoNotSchedule, not "+string(constraint.WhenUnsatisfiable)).WithOrigin("dependsOn"))
+	}
+}

@@ -1,0 +1,191 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package podspec
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/component-helpers/node/util/sysctl"
+)
+
+func (c *specChecker) podSecurity(path *field.Path) {
+	security := c.spec.SecurityContext
+	if security == nil {
+		return
+	}
+	c.groupID(path.Child("fsGroup"), security.FSGroup)
+	c.userID(path.Child("runAsUser"), security.RunAsUser)
+	c.groupID(path.Child("runAsGroup"), security.RunAsGroup)
+	for i, group := range security.SupplementalGroups {
+		c.groupID(path.Child("supplementalGroups").Index(i), &group)
+	}
+	c.sysctls(security.Sysctls, path.Child("sysctls"))
+	optionalOneOf(&c.checker, path.Child("fsGroupChangePolicy"), security.FSGroupChangePolicy,
+		v1.FSGroupChangeAlways, v1.FSGroupChangeOnRootMismatch)
+	c.seccomp(security.SeccompProfile, path.Child("seccompProfile"))
+	c.windowsOptions(security.WindowsOptions, path.Child("windowsOptions"))
+	c.appArmor(security.AppArmorProfile, path.Child("appArmorProfile"))
+	optionalOneOf(&c.checker, path.Child("supplementalGroupsPolicy"), security.SupplementalGroupsPolicy,
+		v1.SupplementalGroupsPolicyMerge, v1.SupplementalGroupsPolicyStrict)
+	optionalOneOf(&c.checker, path.Child("seLinuxChangePolicy"), security.SELinuxChangePolicy,
+		v1.SELinuxChangePolicyMountOption, v1.SELinuxChangePolicyRecursive)
+}
+
+const maxSysctlLength = 253
+
+// sysctlName is the name of a kernel parameter, see sysctl.d(5): parts between
+// dots or slashes.
+var sysctlName = regexp.MustCompile(`^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$`)
+
+func (c *specChecker) sysctls(sysctls []v1.Sysctl, path *field.Path) {
+	seen := map[string]bool{}
+	for i, s := range sysctls {
+		at := path.Index(i).Child("name")
+		switch {
+		case s.Name == "":
+			c.required(at, "")
+		case len(s.Name) > maxSysctlLength || !sysctlName.MatchString(s.Name):
+			c.invalid(at, s.Name, fmt.Sprintf("must have at most %d characters and match regex %s", maxSysctlLength, sysctlName))
+		case seen[s.Name]:
+			c.add(field.Duplicate(at, s.Name))
+		}
+		seen[s.Name] = true
+		c.hostSysctl(s.Name, at)
+	}
+}
+
+// hostSysctl: a parameter of a namespace that the pod shares with the host is
+// the host's.
+func (c *specChecker) hostSysctl(name string, path *field.Path) {
+	switch namespace, _, _ := sysctl.GetNamespace(name); {
+	case c.spec.HostNetwork && namespace == sysctl.NetNamespace:
+		c.invalid(path, name, "may not be specified when 'hostNetwork' is true")
+	case c.spec.HostIPC && namespace == sysctl.IPCNamespace:
+		c.invalid(path, name, "may not be specified when 'hostIPC' is true")
+	}
+}
+
+func (c *specChecker) containerSecurity(security *v1.SecurityContext, path *field.Path) {
+	if security == nil {
+		return
+	}
+	c.userID(path.Child("runAsUser"), security.RunAsUser)
+	c.groupID(path.Child("runAsGroup"), security.RunAsGroup)
+	if mount := security.ProcMount; mount != nil {
+		oneOf(&c.checker, path.Child("procMount"), *mount, v1.DefaultProcMount, v1.UnmaskedProcMount)
+		if *mount == v1.UnmaskedProcMount && usesHostUsers(c.spec) {
+			c.invalid(path.Child("procMount"), *mount, "`hostUsers` must be false to use `Unmasked`")
+		}
+	}
+	c.seccomp(security.SeccompProfile, path.Child("seccompProfile"))
+	c.privilegeEscalation(security, path)
+	c.windowsOptions(security.WindowsOptions, path.Child("windowsOptions"))
+	c.appArmor(security.AppArmorProfile, path.Child("appArmorProfile"))
+}
+
+// privilegeEscalation cannot be ruled out for whoever has all privileges.
+func (c *checker) privilegeEscalation(security *v1.SecurityContext, path *field.Path) {
+	if security.AllowPrivilegeEscalation == nil || *security.AllowPrivilegeEscalation {
+		return
+	}
+	if isPrivileged(security) {
+		c.invalid(path, security, "cannot set `allowPrivilegeEscalation` to false and `privileged` to true")
+	}
+	if security.Capabilities == nil {
+		return
+	}
+	for _, capability := range security.Capabilities.Add {
+		if capability == "CAP_SYS_ADMIN" {
+			c.invalid(path, security, "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN")
+		}
+	}
+}
+
+func usesHostUsers(spec *v1.PodSpec) bool {
+	return spec.HostUsers == nil || *spec.HostUsers
+}
+
+// hostUsers: a pod with a user namespace of its own (KEP-127) shares no other
+// namespace with the host, and has no devices, which cannot be mapped.
+func (c *specChecker) hostUsers(path *field.Path) {
+	const detail = "when `hostUsers` is false"
+	if usesHostUsers(c.spec) {
+		return
+	}
+	if c.spec.HostNetwork {
+		c.forbidden(path.Child("hostNetwork"), detail)
+	}
+	if c.spec.HostPID {
+		c.forbidden(path.Child("HostPID"), detail)
+	}
+	if c.spec.HostIPC {
+		c.forbidden(path.Child("HostIPC"), detail)
+	}
+	for at, container := range allContainers(c.spec, path) {
+		if len(container.VolumeDevices) > 0 {
+			c.forbidden(at.Child("volumeDevices"), detail)
+		}
+	}
+}
+
+func (c *checker) seccomp(profile *v1.SeccompProfile, path *field.Path) {
+	if profile == nil {
+		return
+	}
+	if profile.Type == "" {
+		c.required(path.Child("type"), "type is required when seccompProfile is set")
+	} else {
+		oneOf(c, path.Child("type"), profile.Type,
+			v1.SeccompProfileTypeLocalhost, v1.SeccompProfileTypeRuntimeDefault, v1.SeccompProfileTypeUnconfined)
+	}
+	at := path.Child("localhostProfile")
+	isLocal := profile.Type == v1.SeccompProfileTypeLocalhost
+	switch {
+	case isLocal && profile.LocalhostProfile == nil:
+		c.required(at, "must be set when seccomp type is Localhost")
+	case isLocal:
+		c.localPath(at, *profile.LocalhostProfile)
+	case profile.LocalhostProfile != nil:
+		c.invalid(at, profile, "can only be set when seccomp type is Localhost")
+	}
+}
+
+func (c *checker) appArmor(profile *v1.AppArmorProfile, path *field.Path) {
+	const (
+		required  = "must be set when AppArmor type is Localhost"
+		maxLength = 4095 // PATH_MAX - 1
+	)
+	if profile == nil {
+		return
+	}
+	at, name := path.Child("localhostProfile"), profile.LocalhostProfile
+	switch profile.Type {
+	case v1.AppArmorProfileTypeLocalhost:
+		switch {
+		case name == nil:
+			c.required(at, required)
+			return
+		case strings.TrimSpace(*name) != *name:
+			c.invalid(at, *name, "must not be padded with whitespace")
+		case *name == "":
+			c.required(at, required)
+		}
+		if len(*name) > maxLength {
+			c.add(field.TooLong(at, "", maxLength))
+		}
+	case v1.AppArmorProfileTypeRuntimeDefault, v1.AppArmorProfileTypeUnconfined:
+		if name != nil {
+			c.invalid(at, *name, "can only be set when AppArmor type is Localhost")
+		}
+	case "":
+		c.required(path.Child("type"), "type is required when appArmorProfile is set")
+	default:
+		oneOf(c, path.Child("type"), profile.Type,
+			v1.AppArmorProfileTypeLocalhost, v1.AppArmorProfileTypeRuntimeDefault, v1.AppArmorProfileTypeUnconfined)
+	}
+}

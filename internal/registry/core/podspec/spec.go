@@ -1,0 +1,135 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package podspec
+
+import (
+	"fmt"
+	"iter"
+	"math"
+
+	v1 "k8s.io/api/core/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// specChecker checks one pod spec. It carries what the rules of one field must
+// know of the others.
+type specChecker struct {
+	checker
+	spec *v1.PodSpec
+	// meta is the pod's; nil in a template, whose pods have no names yet.
+	meta *metav1.ObjectMeta
+	// volumes are those that can be mounted, by name: the valid ones.
+	volumes map[string]*v1.VolumeSource
+	// claims are the names of spec.resourceClaims.
+	claims sets.Set[string]
+}
+
+// checkSpec checks the spec at path; meta is nil for a template.
+func checkSpec(spec *v1.PodSpec, meta *metav1.ObjectMeta, path *field.Path) field.ErrorList {
+	c := &specChecker{spec: spec, meta: meta, volumes: map[string]*v1.VolumeSource{}, claims: sets.Set[string]{}}
+	c.podSpec(path)
+	return c.errs
+}
+
+func (c *specChecker) podSpec(path *field.Path) {
+	spec := c.spec
+	if spec.TerminationGracePeriodSeconds == nil {
+		c.required(path.Child("terminationGracePeriodSeconds"), "")
+	}
+	c.allVolumes(path.Child("volumes"))
+	c.resourceClaims(path.Child("resourceClaims"))
+	c.containers(path.Child("containers"))
+	c.initContainers(path.Child("initContainers"))
+	c.ephemeralContainers(path.Child("ephemeralContainers"))
+	c.podResources(path)
+
+	c.hostNetworkPorts(path.Child("containers"))
+	requiredOneOf(&c.checker, path.Child("restartPolicy"), spec.RestartPolicy,
+		v1.RestartPolicyAlways, v1.RestartPolicyOnFailure, v1.RestartPolicyNever)
+	requiredOneOf(&c.checker, path.Child("dnsPolicy"), spec.DNSPolicy,
+		v1.DNSClusterFirstWithHostNet, v1.DNSClusterFirst, v1.DNSDefault, v1.DNSNone)
+	c.add(metavalidation.ValidateLabels(spec.NodeSelector, path.Child("nodeSelector"))...)
+	c.podSecurity(path.Child("securityContext"))
+	if spec.ShareProcessNamespace != nil && *spec.ShareProcessNamespace && spec.HostPID {
+		c.invalid(path.Child("shareProcessNamespace"), true, "ShareProcessNamespace and HostPID cannot both be enabled")
+	}
+	c.affinity(spec.Affinity, path.Child("affinity"))
+	c.dns(path.Child("dnsConfig"))
+	for i, gate := range spec.ReadinessGates {
+		c.qualifiedName(path.Child("readinessGates").Index(i).Child("conditionType"), string(gate.ConditionType))
+	}
+	c.schedulingGates(path.Child("schedulingGates"))
+	c.topologySpread(spec.TopologySpreadConstraints, path.Child("topologySpreadConstraints"))
+	c.hostProcess(path)
+	c.hostUsers(path)
+	c.hostname(path)
+	c.references(path)
+	c.tolerations(spec.Tolerations, path.Child("tolerations"), declared)
+	c.hostAliases(path.Child("hostAliases"))
+	if spec.Overhead != nil {
+		c.containerResources(&v1.ResourceRequirements{Limits: spec.Overhead}, nil, path.Child("overhead"))
+	}
+	c.os(path)
+	c.fileKeyVolumes(path)
+}
+
+// references checks what names other objects, and a few numbers.
+func (c *specChecker) references(path *field.Path) {
+	spec := c.spec
+	if spec.ServiceAccountName != "" {
+		c.invalid(path.Child("serviceAccountName"), spec.ServiceAccountName,
+			apivalidation.ValidateServiceAccountName(spec.ServiceAccountName, false)...)
+	}
+	if spec.DeprecatedServiceAccount != spec.ServiceAccountName {
+		c.invalid(path.Child("deprecatedServiceAccount"), spec.DeprecatedServiceAccount,
+			fmt.Sprintf("must be the same as serviceAccountName: %q", spec.ServiceAccountName))
+	}
+	if spec.NodeName != "" {
+		c.dnsSubdomain(path.Child("nodeName"), spec.NodeName)
+	}
+	if spec.PriorityClassName != "" {
+		c.dnsSubdomain(path.Child("priorityClassName"), spec.PriorityClassName)
+	}
+	if spec.RuntimeClassName != nil {
+		c.dnsSubdomain(path.Child("runtimeClassName"), *spec.RuntimeClassName)
+	}
+	if spec.PreemptionPolicy != nil {
+		requiredOneOf(&c.checker, path.Child("preemptionPolicy"), *spec.PreemptionPolicy, v1.PreemptLowerPriority, v1.PreemptNever)
+	}
+	if deadline := spec.ActiveDeadlineSeconds; deadline != nil && (*deadline < 1 || *deadline > math.MaxInt32) {
+		c.invalid(path.Child("activeDeadlineSeconds"), *deadline, validation.InclusiveRangeError(1, math.MaxInt32))
+	}
+}
+
+// allContainers walks the containers of all three lists, with their paths.
+func allContainers(spec *v1.PodSpec, path *field.Path) iter.Seq2[*field.Path, *v1.Container] {
+	return func(yield func(*field.Path, *v1.Container) bool) {
+		for i := range spec.InitContainers {
+			if !yield(path.Child("initContainers").Index(i), &spec.InitContainers[i]) {
+				return
+			}
+		}
+		for i := range spec.Containers {
+			if !yield(path.Child("containers").Index(i), &spec.Containers[i]) {
+				return
+			}
+		}
+		for i := range spec.EphemeralContainers {
+			if !yield(path.Child("ephemeralContainers").Index(i), asContainer(&spec.EphemeralContainers[i])) {
+				return
+			}
+		}
+	}
+}
+
+// asContainer sees an ephemeral container as the container it mostly is: the
+// two types have the same fields.
+func asContainer(ephemeral *v1.EphemeralContainer) *v1.Container {
+	return (*v1.Container)(&ephemeral.EphemeralContainerCommon)
+}

@@ -1,0 +1,244 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package podspec
+
+import (
+	"net"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// The volumes of storage systems elsewhere. Most of these have no driver in the
+// tree any more; they are checked all the same, for they are part of v1.
+
+// needAll requires several children of path: names and values in turn.
+func (c *checker) needAll(path *field.Path, namesAndValues ...string) {
+	for pair := range slices.Chunk(namesAndValues, 2) {
+		c.need(path, pair[0], pair[1])
+	}
+}
+
+func (c *checker) secretRef(ref *v1.LocalObjectReference, path *field.Path) {
+	if ref != nil {
+		c.need(path.Child("secretRef"), "name", ref.Name)
+	}
+}
+
+func (c *checker) partition(number int32, path *field.Path) {
+	if number < 0 || number > 255 {
+		c.invalid(path.Child("partition"), number, validation.InclusiveRangeError(1, 255))
+	}
+}
+
+func (c *checker) lun(number int32, path *field.Path) {
+	if number < 0 || number > 255 {
+		c.invalid(path.Child("lun"), number, validation.InclusiveRangeError(0, 255))
+	}
+}
+
+func (c *checker) gitRepo(repo *v1.GitRepoVolumeSource, path *field.Path) {
+	c.need(path, "repository", repo.Repository)
+	c.localPath(path.Child("directory"), repo.Directory)
+}
+
+func (c *checker) gceDisk(disk *v1.GCEPersistentDiskVolumeSource, path *field.Path) {
+	c.need(path, "pdName", disk.PDName)
+	c.partition(disk.Partition, path)
+}
+
+func (c *checker) awsDisk(disk *v1.AWSElasticBlockStoreVolumeSource, path *field.Path) {
+	c.need(path, "volumeID", disk.VolumeID)
+	c.partition(disk.Partition, path)
+}
+
+func (c *checker) nfs(nfs *v1.NFSVolumeSource, fieldPath *field.Path) {
+	c.needAll(fieldPath, "server", nfs.Server, "path", nfs.Path)
+	if !path.IsAbs(nfs.Path) {
+		c.invalid(fieldPath.Child("path"), nfs.Path, "must be an absolute path")
+	}
+}
+
+func (c *checker) iscsi(iscsi *v1.ISCSIVolumeSource, path *field.Path) {
+	c.need(path, "targetPortal", iscsi.TargetPortal)
+	if c.need(path, "iqn", iscsi.IQN) {
+		c.initiator(iscsi.IQN, path.Child("iqn"))
+	}
+	c.lun(iscsi.Lun, path)
+	if (iscsi.DiscoveryCHAPAuth || iscsi.SessionCHAPAuth) && iscsi.SecretRef == nil {
+		c.required(path.Child("secretRef"), "")
+	}
+	if iscsi.InitiatorName != nil {
+		c.initiator(*iscsi.InitiatorName, path.Child("initiatorname"))
+	}
+}
+
+// initiatorNames are the three formats of RFC 3720, section 3.2.6, and 3980.
+var initiatorNames = map[string]*regexp.Regexp{
+	"iqn": regexp.MustCompile(`iqn\.\d{4}-\d{2}\.([[:alnum:]-.]+)(:[^,;*&$|\s]+)$`),
+	"eui": regexp.MustCompile(`^eui.[[:alnum:]]{16}$`),
+	"naa": regexp.MustCompile(`^naa.[[:alnum:]]{32}$`),
+}
+
+func (c *checker) initiator(name string, path *field.Path) {
+	format, known := initiatorNames[name[:min(3, len(name))]]
+	switch {
+	case !known:
+		c.invalid(path, name, "must be valid format starting with iqn, eui, or naa")
+	case !format.MatchString(name):
+		c.invalid(path, name, "must be valid format")
+	}
+}
+
+func (c *checker) glusterfs(gluster *v1.GlusterfsVolumeSource, path *field.Path) {
+	c.needAll(path, "endpoints", gluster.EndpointsName, "path", gluster.Path)
+}
+
+func (c *checker) flocker(flocker *v1.FlockerVolumeSource, path *field.Path) {
+	switch {
+	case flocker.DatasetName == "" && flocker.DatasetUUID == "":
+		c.required(path, "one of datasetName and datasetUUID is required")
+	case flocker.DatasetName != "" && flocker.DatasetUUID != "":
+		c.invalid(path, "resource", "datasetName and datasetUUID can not be specified simultaneously")
+	}
+	if strings.Contains(flocker.DatasetName, "/") {
+		c.invalid(path.Child("datasetName"), flocker.DatasetName, "must not contain '/'")
+	}
+}
+
+func (c *checker) rbd(rbd *v1.RBDVolumeSource, path *field.Path) {
+	if len(rbd.CephMonitors) == 0 {
+		c.required(path.Child("monitors"), "")
+	}
+	c.need(path, "image", rbd.RBDImage)
+}
+
+func (c *checker) cinder(cinder *v1.CinderVolumeSource, path *field.Path) {
+	c.need(path, "volumeID", cinder.VolumeID)
+	c.secretRef(cinder.SecretRef, path)
+}
+
+func (c *checker) cephFS(ceph *v1.CephFSVolumeSource, path *field.Path) {
+	if len(ceph.Monitors) == 0 {
+		c.required(path.Child("monitors"), "")
+	}
+}
+
+func (c *checker) quobyte(quobyte *v1.QuobyteVolumeSource, path *field.Path) {
+	const registry = "must be a host:port pair or multiple pairs separated by commas"
+	switch {
+	case quobyte.Registry == "":
+		c.required(path.Child("registry"), registry)
+	case len(quobyte.Tenant) > 64:
+		c.required(path.Child("tenant"), "must be a UUID and may not exceed a length of 64 characters")
+	default:
+		for pair := range strings.SplitSeq(quobyte.Registry, ",") {
+			if _, _, err := net.SplitHostPort(pair); err != nil {
+				c.invalid(path.Child("registry"), quobyte.Registry, registry)
+			}
+		}
+	}
+	c.need(path, "volume", quobyte.Volume)
+}
+
+func (c *checker) fibreChannel(fc *v1.FCVolumeSource, path *field.Path) {
+	switch {
+	case len(fc.TargetWWNs) == 0 && len(fc.WWIDs) == 0:
+		c.required(path.Child("targetWWNs"), "must specify either targetWWNs or wwids, but not both")
+	case len(fc.TargetWWNs) > 0 && len(fc.WWIDs) > 0:
+		c.invalid(path.Child("targetWWNs"), fc.TargetWWNs, "targetWWNs and wwids can not be specified simultaneously")
+	}
+	switch {
+	case len(fc.TargetWWNs) == 0:
+	case fc.Lun == nil:
+		c.required(path.Child("lun"), "lun is required if targetWWNs is specified")
+	default:
+		c.lun(*fc.Lun, path)
+	}
+}
+
+func (c *checker) flexVolume(flex *v1.FlexVolumeSource, path *field.Path) {
+	c.need(path, "driver", flex.Driver)
+	for option := range flex.Options {
+		domain, _, _ := strings.Cut(option, "/")
+		if isReservedDomain(strings.ToLower(domain)) {
+			c.invalid(path.Child("options").Key(option), option, "kubernetes.io and k8s.io namespaces are reserved")
+		}
+	}
+}
+
+func isReservedDomain(domain string) bool {
+	return strings.HasSuffix("."+domain, ".kubernetes.io") || strings.HasSuffix("."+domain, ".k8s.io")
+}
+
+func (c *checker) azureFile(azure *v1.AzureFileVolumeSource, path *field.Path) {
+	c.needAll(path, "secretName", azure.SecretName, "shareName", azure.ShareName)
+}
+
+func (c *checker) azureDisk(azure *v1.AzureDiskVolumeSource, path *field.Path) {
+	c.needAll(path, "diskName", azure.DiskName, "diskURI", azure.DataDiskURI)
+	optionalOneOf(c, path.Child("cachingMode"), azure.CachingMode,
+		v1.AzureDataDiskCachingNone, v1.AzureDataDiskCachingReadOnly, v1.AzureDataDiskCachingReadWrite)
+	optionalOneOf(c, path.Child("kind"), azure.Kind, v1.AzureDedicatedBlobDisk, v1.AzureManagedDisk, v1.AzureSharedBlobDisk)
+	if azure.Kind == nil {
+		return
+	}
+	prefix, format := "https://", "https://{account-name}.blob.core.windows.net/{container-name}/{disk-name}.vhd"
+	if *azure.Kind == v1.AzureManagedDisk {
+		prefix, format = "/subscriptions/", "/subscriptions/{sub-id}/resourcegroups/{group-name}/providers/microsoft.compute/disks/{disk-id}"
+	}
+	if !strings.HasPrefix(azure.DataDiskURI, prefix) {
+		c.add(field.NotSupported(path.Child("diskURI"), azure.DataDiskURI, []string{format}))
+	}
+}
+
+func (c *checker) vsphereVolume(vsphere *v1.VsphereVirtualDiskVolumeSource, path *field.Path) {
+	c.need(path, "volumePath", vsphere.VolumePath)
+}
+
+func (c *checker) photonDisk(photon *v1.PhotonPersistentDiskVolumeSource, path *field.Path) {
+	c.need(path, "pdID", photon.PdID)
+}
+
+func (c *checker) portworxVolume(portworx *v1.PortworxVolumeSource, path *field.Path) {
+	c.need(path, "volumeID", portworx.VolumeID)
+}
+
+func (c *checker) storageOS(storageOS *v1.StorageOSVolumeSource, path *field.Path) {
+	if c.need(path, "volumeName", storageOS.VolumeName) {
+		c.dnsLabel(path.Child("volumeName"), storageOS.VolumeName)
+	}
+	if storageOS.VolumeNamespace != "" {
+		c.dnsLabel(path.Child("volumeNamespace"), storageOS.VolumeNamespace)
+	}
+	c.secretRef(storageOS.SecretRef, path)
+}
+
+func (c *checker) scaleIO(scaleIO *v1.ScaleIOVolumeSource, path *field.Path) {
+	c.needAll(path, "gateway", scaleIO.Gateway, "system", scaleIO.System, "volumeName", scaleIO.VolumeName)
+}
+
+func (c *checker) csi(csi *v1.CSIVolumeSource, path *field.Path) {
+	c.csiDriver(csi.Driver, path.Child("driver"))
+	if ref := csi.NodePublishSecretRef; ref != nil && c.need(path.Child("nodePublishSecretRef"), "name", ref.Name) {
+		c.dnsSubdomain(path.Child("name"), ref.Name)
+	}
+}
+
+func (c *checker) csiDriver(name string, path *field.Path) {
+	const maxLength = 63
+	if name == "" {
+		c.required(path, "")
+		return
+	}
+	if len(name) > maxLength {
+		c.add(field.TooLong(path, "", maxLength))
+	}
+	c.invalid(path, name, validation.IsDNS1123Subdomain(strings.ToLower(name))...)
+}

@@ -1,0 +1,185 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package podspec
+
+import (
+	"fmt"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// projection checks a projected volume: several sources in one directory.
+type projection struct {
+	*checker
+	// path is the volume's, where conflicts between its sources are reported.
+	path *field.Path
+	// files are the paths that a source takes.
+	files map[string]bool
+}
+
+func (c *checker) projected(volume *v1.ProjectedVolumeSource, path *field.Path) {
+	c.fileMode(volume.DefaultMode, path.Child("defaultMode"))
+	p := projection{checker: c, path: path, files: map[string]bool{}}
+	for i := range volume.Sources {
+		p.source(&volume.Sources[i], path.Child("sources").Index(i))
+	}
+}
+
+func (p projection) source(source *v1.VolumeProjection, path *field.Path) {
+	sources := 0
+	if secret := source.Secret; secret != nil {
+		sources++
+		p.keys(secret.Name, secret.Items, path.Child("secret"))
+	}
+	if configMap := source.ConfigMap; configMap != nil {
+		sources++
+		p.keys(configMap.Name, configMap.Items, path.Child("configMap"))
+	}
+	if downward := source.DownwardAPI; downward != nil {
+		sources++
+		for i := range downward.Items {
+			p.downwardFile(&downward.Items[i], path.Child("downwardAPI"))
+			p.takeNamed(downward.Items[i].Path, downward.Items[i].Path)
+		}
+	}
+	if source.ServiceAccountToken != nil {
+		sources++
+		p.token(source.ServiceAccountToken, path.Child("serviceAccountToken"))
+	}
+	if source.ClusterTrustBundle != nil {
+		sources++
+		p.trustBundle(source.ClusterTrustBundle, path.Child("clusterTrustBundle"))
+	}
+	if source.PodCertificate != nil {
+		sources++
+		p.certificate(source.PodCertificate, path.Child("podCertificate"))
+	}
+	if sources > 1 {
+		p.forbidden(path, "may not specify more than 1 volume type per source")
+	}
+}
+
+// take reports a file that another source takes; the error shows value.
+func (p projection) take(file, value string) {
+	if p.files[file] {
+		p.invalid(p.path, value, "conflicting duplicate paths")
+	}
+	p.files[file] = true
+}
+
+// takeNamed is take for a file whose missing name was reported already.
+func (p projection) takeNamed(file, value string) {
+	if file != "" {
+		p.take(file, value)
+	}
+}
+
+func (p projection) keys(name string, items []v1.KeyToPath, path *field.Path) {
+	p.need(path, "name", name)
+	p.items(items, path.Child("items"))
+	for _, item := range items {
+		p.takeNamed(item.Path, name)
+	}
+}
+
+func (p projection) token(token *v1.ServiceAccountTokenProjection, path *field.Path) {
+	at := path.Child("expirationSeconds")
+	switch seconds := token.ExpirationSeconds; {
+	case seconds == nil:
+		p.required(at, "")
+	case *seconds < 10*60:
+		p.invalid(at, *seconds, "may not specify a duration less than 10 minutes")
+	case *seconds > 1<<32:
+		p.invalid(at, *seconds, "may not specify a duration larger than 2^32 seconds")
+	}
+	if p.need(p.path, "path", token.Path) {
+		p.ownPath(p.path.Child("path"), token.Path)
+	}
+}
+
+func (p projection) trustBundle(bundle *v1.ClusterTrustBundleProjection, path *field.Path) {
+	switch {
+	case bundle.Name != nil && bundle.SignerName != nil:
+		p.invalid(path, bundle, "only one of name and signerName may be used")
+	case bundle.Name != nil:
+		if *bundle.Name == "" {
+			p.required(path.Child("name"), "must be a valid object name")
+		}
+		p.trustBundleName(path.Child("name"), *bundle.Name)
+		if bundle.LabelSelector != nil {
+			p.invalid(path.Child("labelSelector"), bundle.LabelSelector, "labelSelector must be unset if name is specified")
+		}
+	case bundle.SignerName != nil:
+		if *bundle.SignerName == "" {
+			p.required(path.Child("signerName"), "must be a valid signer name")
+		}
+		p.signerName(path.Child("signerName"), *bundle.SignerName)
+		p.add(metavalidation.ValidateLabelSelector(bundle.LabelSelector,
+			metavalidation.LabelSelectorValidationOptions{}, path.Child("labelSelector"))...)
+	default:
+		p.required(path, "either name or signerName must be specified")
+	}
+	p.need(path, "path", bundle.Path)
+	p.ownPath(path.Child("path"), bundle.Path)
+	p.take(bundle.Path, bundle.Path)
+}
+
+// How long the certificate of a pod may live at most (KEP-4317).
+const (
+	minCertificateSeconds        = 60 * 60
+	maxCertificateSeconds        = 91 * 24 * 60 * 60
+	maxCertificateSecondsOfOwner = 24 * 60 * 60
+)
+
+func (p projection) certificate(certificate *v1.PodCertificateProjection, path *field.Path) {
+	p.signerName(path.Child("signerName"), certificate.SignerName)
+	p.userAnnotations(certificate.UserAnnotations, path.Child("userAnnotations"))
+	oneOf(p.checker, path.Child("keyType"), certificate.KeyType,
+		"RSA3072", "RSA4096", "ECDSAP256", "ECDSAP384", "ECDSAP521", "ED25519")
+	if seconds := certificate.MaxExpirationSeconds; seconds != nil {
+		limit := int32(maxCertificateSeconds)
+		if isKubernetesSigner(certificate.SignerName) {
+			limit = maxCertificateSecondsOfOwner
+		}
+		at := path.Child("maxExpirationSeconds")
+		if *seconds < minCertificateSeconds {
+			p.invalid(at, *seconds, "if provided, maxExpirationSeconds must be >= 3600")
+		}
+		if *seconds > limit {
+			p.invalid(at, *seconds, fmt.Sprintf("if provided, maxExpirationSeconds must be <= %d", limit))
+		}
+	}
+	files := 0
+	for _, file := range []struct{ name, path string }{
+		{"credentialBundlePath", certificate.CredentialBundlePath},
+		{"keyPath", certificate.KeyPath},
+		{"certificateChainPath", certificate.CertificateChainPath},
+	} {
+		if file.path == "" {
+			continue
+		}
+		files++
+		p.ownPath(path.Child(file.name), file.path)
+		p.take(file.path, file.path)
+	}
+	if files == 0 {
+		p.required(path, "specify at least one of credentialBundlePath, keyPath, and certificateChainPath")
+	}
+}
+
+// userAnnotations are what a pod tells its signer: keys with a domain, whatever
+// their case.
+func (p projection) userAnnotations(annotations map[string]string, path *field.Path) {
+	for key := range annotations {
+		p.add(validation.IsDomainPrefixedKey(path, strings.ToLower(key))...)
+	}
+	if apivalidation.ValidateAnnotationsSize(annotations) != nil {
+		p.add(field.TooLong(path, "", apivalidation.TotalAnnotationSizeLimitB))
+	}
+}
