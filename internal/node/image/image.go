@@ -1,0 +1,318 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package image makes container images present on the node.
+//
+// A request walks four questions: is the name one, is the image there and may
+// this pod use it (records.go), is its pull backing off (backoff.go), and with
+// which credentials can it be pulled (keyring.go). Equal pulls that overlap are one
+// pull. A pull outlives the pod that asked for it, so that the next one finds it done.
+package image
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+	v1 "k8s.io/api/core/v1"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/client-go/tools/record"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	crierrors "k8s.io/cri-api/pkg/errors"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	nodepod "github.com/kindred-project/kindred/internal/node/pod"
+)
+
+// Service is what is needed of the runtime's image service (k8s.io/cri-api).
+type Service interface {
+	ImageStatus(ctx context.Context, image *runtimeapi.ImageSpec, verbose bool) (*runtimeapi.ImageStatusResponse, error)
+	PullImage(ctx context.Context, image *runtimeapi.ImageSpec, auth *runtimeapi.AuthConfig, sandbox *runtimeapi.PodSandboxConfig) (string, error)
+}
+
+// Secrets reads the pull secrets of a pod; package objects implements it.
+type Secrets interface {
+	Secret(ctx context.Context, pod *v1.Pod, name string) (*v1.Secret, error)
+}
+
+// Options says what images are pulled with.
+type Options struct {
+	Service  Service
+	Secrets  Secrets
+	Recorder record.EventRecorder
+	Clock    clock.PassiveClock
+	// RecordsDir keeps which credentials pulled which image, across restarts.
+	RecordsDir string
+	// RuntimeHandler returns the handler of a pod's runtime class. Nil: always the default.
+	RuntimeHandler func(pod *v1.Pod) string
+}
+
+// Manager makes images present. It implements pod.Images.
+type Manager struct {
+	ctx     context.Context
+	options Options
+	backoff *backoff
+	records *records
+	pulls   singleflight.Group
+}
+
+// New returns a Manager whose pulls end with ctx.
+func New(ctx context.Context, options Options) *Manager {
+	return &Manager{
+		ctx:     ctx,
+		options: options,
+		backoff: newBackoff(options.Clock),
+		records: &records{dir: options.RecordsDir},
+	}
+}
+
+// The reasons of a container that waits for its image, as upstream's kubelet gives them.
+const (
+	errInvalidName = "InvalidImageName"
+	errInspect     = "ImageInspectError"
+	errNeverPull   = "ErrImageNeverPull"
+	errPull        = "ErrImagePull"
+	errBackOff     = "ImagePullBackOff"
+)
+
+// The reasons of events.
+const (
+	eventPulling   = "Pulling"
+	eventPulled    = "Pulled"
+	eventFailed    = "Failed"
+	eventBackOff   = "BackOff"
+	eventNeverPull = "ErrImageNeverPull"
+	eventInspect   = "InspectFailed"
+	eventNoSecret  = "FailedToRetrieveImagePullSecret"
+)
+
+// request is one container's wish for its image.
+type request struct {
+	*Manager
+	pod       *v1.Pod
+	container *v1.Container
+	sandbox   *runtimeapi.PodSandboxConfig
+	spec      *runtimeapi.ImageSpec
+	keys      *keyring // looked up when first needed
+}
+
+// EnsurePresent implements pod.Images.
+func (m *Manager) EnsurePresent(ctx context.Context, pod *v1.Pod, container *v1.Container, sandbox *runtimeapi.PodSandboxConfig) (nodepod.Image, error) {
+	r := &request{Manager: m, pod: pod, container: container, sandbox: sandbox}
+	image, failure := r.ensure(ctx)
+	if failure == nil {
+		return image, nil
+	}
+	if ctx.Err() == nil {
+		r.event(v1.EventTypeWarning, eventFailed, "Error: "+failure.Reason)
+	}
+	return nodepod.Image{}, failure
+}
+
+func (r *request) ensure(ctx context.Context) (nodepod.Image, *nodepod.ImageError) {
+	wanted := r.container.Image
+	name, err := withTag(wanted)
+	if err != nil {
+		message := fmt.Sprintf("Failed to apply default image tag %q: %v", wanted, err)
+		return nodepod.Image{}, r.fail(eventInspect, errInvalidName, message)
+	}
+	r.spec = &runtimeapi.ImageSpec{Image: name, UserSpecifiedImage: wanted, Annotations: r.pod.Annotations}
+	if r.options.RuntimeHandler != nil {
+		r.spec.RuntimeHandler = r.options.RuntimeHandler(r.pod)
+	}
+	if r.container.ImagePullPolicy != v1.PullAlways {
+		image, failure := r.local(ctx)
+		if image != nil || failure != nil {
+			return found(image), failure
+		}
+	}
+	return r.pull(ctx)
+}
+
+// local returns the image if it is there and the pod may use it.
+func (r *request) local(ctx context.Context) (*runtimeapi.Image, *nodepod.ImageError) {
+	status, err := r.options.Service.ImageStatus(ctx, r.spec, false)
+	if err != nil {
+		return nil, r.fail(eventInspect, errInspect, fmt.Sprintf("Failed to inspect image \"\": %v", err))
+	}
+	image := status.GetImage()
+	if image != nil && r.mayUse(ctx, image.Id) {
+		r.event(v1.EventTypeNormal, eventPulled,
+			fmt.Sprintf("Container image %q already present on machine and can be accessed by the pod", r.container.Image))
+		return image, nil
+	}
+	if r.container.ImagePullPolicy == v1.PullNever {
+		// An image the pod has no right to is as good as absent, and must not be told from it.
+		return nil, r.fail(eventNeverPull, errNeverPull,
+			fmt.Sprintf("Container image %q is not present with pull policy of Never", r.container.Image))
+	}
+	return nil, nil
+}
+
+// mayUse says that the pod has the right to a present image: anybody has to one
+// that was not pulled for somebody's secret (KEP-2535).
+func (r *request) mayUse(ctx context.Context, ref string) bool {
+	allowed, needsKeys := r.records.allows(r.spec.Image, ref, nil)
+	if allowed || !needsKeys {
+		return allowed
+	}
+	allowed, _ = r.records.allows(r.spec.Image, ref, r.keyring(ctx).lookup(r.spec.Image))
+	return allowed
+}
+
+// pull pulls the image unless it failed lately.
+func (r *request) pull(ctx context.Context) (nodepod.Image, *nodepod.ImageError) {
+	image := r.container.Image
+	key := string(r.pod.UID) + "_" + image
+	if earlier, waiting := r.backoff.waiting(key); waiting {
+		message := fmt.Sprintf("Back-off pulling image %q", image)
+		r.event(v1.EventTypeNormal, eventBackOff, message)
+		return nodepod.Image{}, &nodepod.ImageError{Reason: errBackOff, Message: message + ": " + earlier}
+	}
+	r.event(v1.EventTypeNormal, eventPulling, fmt.Sprintf("Pulling image %q", image))
+	begin := r.options.Clock.Now()
+	pulled, err := r.shared(ctx)
+	if err != nil && ctx.Err() != nil {
+		// Nobody waits any more: no verdict on the image.
+		return nodepod.Image{}, &nodepod.ImageError{Reason: errPull, Message: err.Error()}
+	}
+	if err != nil {
+		r.event(v1.EventTypeWarning, eventFailed, fmt.Sprintf("Failed to pull image %q: %v", image, err))
+		r.tellMissingSecrets(ctx)
+		failure := verdict(image, err)
+		r.backoff.failed(key, failure.Reason+": "+failure.Message)
+		return nodepod.Image{}, failure
+	}
+	r.backoff.succeeded(key)
+	waited := r.options.Clock.Since(begin).Truncate(time.Millisecond)
+	r.event(v1.EventTypeNormal, eventPulled, fmt.Sprintf("Successfully pulled image %q in %v (%v including waiting). Image size: %v bytes.",
+		image, pulled.took.Truncate(time.Millisecond), waited, pulled.image.GetSize()))
+	return found(pulled.image), nil
+}
+
+// pulled is the result of a pull.
+type pulled struct {
+	image *runtimeapi.Image
+	took  time.Duration
+}
+
+// shared pulls, or waits for an equal pull which is under way.
+func (r *request) shared(ctx context.Context) (pulled, error) {
+	credentials := r.keyring(ctx).lookup(r.spec.Image)
+	key := strings.Join(append([]string{r.spec.Image, r.spec.RuntimeHandler}, hashes(credentials)...), " ")
+	// The pull belongs to the node: it goes on when this pod goes.
+	done := r.pulls.DoChan(key, func() (any, error) {
+		begin := r.options.Clock.Now()
+		image, err := r.pullWith(klog.NewContext(r.ctx, klog.FromContext(ctx)), credentials)
+		return pulled{image: image, took: r.options.Clock.Since(begin)}, err
+	})
+	select {
+	case result := <-done:
+		return result.Val.(pulled), result.Err
+	case <-ctx.Done():
+		return pulled{}, ctx.Err()
+	}
+}
+
+// pullWith pulls with the first credentials that work, or with none if there are none.
+func (r *request) pullWith(ctx context.Context, credentials []credential) (*runtimeapi.Image, error) {
+	if len(credentials) == 0 {
+		credentials = []credential{{}}
+	}
+	var errs []error
+	for i := range credentials {
+		image, err := r.pullOnce(ctx, &credentials[i])
+		if err == nil {
+			return image, nil
+		}
+		errs = append(errs, err)
+	}
+	return nil, utilerrors.NewAggregate(errs)
+}
+
+func (r *request) pullOnce(ctx context.Context, credential *credential) (*runtimeapi.Image, error) {
+	done, err := r.records.begin(r.spec.Image, credential)
+	if err != nil {
+		return nil, fmt.Errorf("failed to record image pull intent for container image %q: %w", r.container.Image, err)
+	}
+	ref, err := r.options.Service.PullImage(ctx, r.spec, credential.auth, r.sandbox)
+	if err != nil {
+		done("")
+		return nil, err
+	}
+	done(ref)
+	// The pull's answer lacks size and user.
+	status, err := r.options.Service.ImageStatus(ctx, &runtimeapi.ImageSpec{Image: ref, RuntimeHandler: r.spec.RuntimeHandler}, false)
+	if err != nil {
+		return nil, err
+	}
+	if status.GetImage() == nil {
+		return nil, fmt.Errorf("image %s is gone right after its pull", ref)
+	}
+	return status.Image, nil
+}
+
+func (r *request) keyring(ctx context.Context) *keyring {
+	if r.keys == nil {
+		r.keys = newKeyring(ctx, r.options.Secrets, r.pod)
+	}
+	return r.keys
+}
+
+func (r *request) tellMissingSecrets(ctx context.Context) {
+	missing := r.keyring(ctx).missing
+	if len(missing) == 0 {
+		return
+	}
+	r.options.Recorder.Event(nodepod.Reference(r.pod), v1.EventTypeWarning, eventNoSecret,
+		fmt.Sprintf("Unable to retrieve some image pull secrets (%s); attempting to pull the image may not succeed.", strings.Join(missing, ", ")))
+}
+
+// fail records a failure with a message of its own.
+func (r *request) fail(event, reason, message string) *nodepod.ImageError {
+	r.event(v1.EventTypeWarning, event, message)
+	return &nodepod.ImageError{Reason: reason, Message: message}
+}
+
+func (r *request) event(kind, reason, message string) {
+	r.options.Recorder.Event(nodepod.ContainerReference(r.pod, r.container.Name), kind, reason, message)
+}
+
+// verdict turns a pull's error into the container's state. Errors come over gRPC,
+// so that those with a name of their own are known by how they begin.
+func verdict(image string, err error) *nodepod.ImageError {
+	text := err.Error()
+	for _, known := range []struct {
+		err  error
+		what string
+	}{
+		{crierrors.ErrRegistryUnavailable, "the registry is unavailable"},
+		{crierrors.ErrSignatureValidationFailed, "the signature validation failed"},
+	} {
+		if detail, ok := strings.CutPrefix(text, known.err.Error()); ok {
+			return &nodepod.ImageError{
+				Reason:  known.err.Error(),
+				Message: fmt.Sprintf("image pull failed for %s because %s%s", image, known.what, detail),
+			}
+		}
+	}
+	return &nodepod.ImageError{Reason: errPull, Message: text}
+}
+
+func found(image *runtimeapi.Image) nodepod.Image {
+	out := nodepod.Image{Ref: image.GetId(), Username: image.GetUsername()}
+	switch uid := image.GetUid(); {
+	case uid != nil:
+		out.UID = &uid.Value
+	default:
+		// A numeric user may come as a name.
+		if number, err := strconv.ParseInt(out.Username, 10, 64); err == nil {
+			out.UID = &number
+		}
+	}
+	return out
+}

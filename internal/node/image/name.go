@@ -1,0 +1,40 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package image
+
+import (
+	"fmt"
+
+	"github.com/distribution/reference"
+)
+
+// withTag adds the tag "latest" to a name without tag and digest, and leaves the
+// rest as it was written: what a short name means is up to the runtime.
+func withTag(image string) (string, error) {
+	named, err := parse(image)
+	if err != nil {
+		return "", err
+	}
+	if reference.IsNameOnly(named) {
+		return image + ":latest", nil
+	}
+	return image, nil
+}
+
+// repository is the image's full name without tag and digest.
+func repository(image string) (string, error) {
+	named, err := parse(image)
+	if err != nil {
+		return "", err
+	}
+	return named.Name(), nil
+}
+
+func parse(image string) (reference.Named, error) {
+	named, err := reference.ParseNormalizedNamed(image)
+	if err != nil {
+		return nil, fmt.Errorf("couldn't parse image name %q: %w", image, err)
+	}
+	return named, nil
+}
