@@ -76,11 +76,11 @@ func (g *Graph) Done(a Action, outcome Outcome) (wake bool) {
 }
 
 // Wake ends the rest of an object that an action failed on, or that was found
-// by a lookup and is not watched.
-func (g *Graph) Wake(id types.UID) {
+// by a lookup and is not watched. It returns false if nothing knows it any more.
+func (g *Graph) Wake(id types.UID) bool {
 	n := g.find(id)
 	if n == nil {
-		return
+		return false
 	}
 	n.state &^= resting
 	g.enqueue(n)
@@ -90,6 +90,7 @@ func (g *Graph) Wake(id types.UID) {
 			g.enqueue(dependent)
 		}
 	})
+	return true
 }
 
 // decide says what is to be done about n now, if anything.

@@ -79,7 +79,7 @@ func (g *Graph) Unserve(gr schema.GroupResource) {
 // fails, an aggregated server is down. Nothing waits for it any longer, and
 // owners of its kind are looked up one by one.
 func (g *Graph) GiveUp(gr schema.GroupResource) {
-	if r, ok := g.resources[gr]; ok {
+	if r, ok := g.resources[gr]; ok && r.pending() {
 		g.change(r, func() { r.givenUp = true })
 		g.askAgain(r.groupKind())
 	}

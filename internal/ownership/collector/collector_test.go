@@ -1,0 +1,334 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package collector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/clock"
+)
+
+var (
+	configMaps  = schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
+	secrets     = schema.GroupVersionKind{Version: "v1", Kind: "Secret"}
+	crds        = schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
+	databases   = schema.GroupVersionKind{Group: "test.joshua.su", Version: "v1", Kind: "Database"}
+	databasesGV = databases.GroupVersion()
+)
+
+func gvrOf(gvk schema.GroupVersionKind) schema.GroupVersionResource {
+	gvr, _ := meta.UnsafeGuessKindToResource(gvk)
+	return gvr
+}
+
+func ownedBy(o *metav1.PartialObjectMetadata) metav1.OwnerReference {
+	return metav1.OwnerReference{
+		APIVersion: o.APIVersion, Kind: o.Kind, Name: o.Name, UID: o.UID, BlockOwnerDeletion: new(true),
+	}
+}
+
+// start runs a collector on a until the test ends or stop is called.
+func start(t testing.TB, a *api, change func(*Options)) (c *Collector, stop func()) {
+	t.Helper()
+	options := Options{Metadata: a, Discovery: a, Events: record.NewFakeRecorder(100), Clock: clock.RealClock{}, Patience: 200 * time.Millisecond}
+	if change != nil {
+		change(&options)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	c = New(options)
+	done := make(chan error, 1)
+	go func() { done <- c.Run(ctx) }()
+	stopped := false
+	stop = func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	}
+	t.Cleanup(stop)
+	select {
+	case <-c.Synced():
+	case <-time.After(10 * time.Second):
+		t.Fatal("does not sync")
+	}
+	return c, stop
+}
+
+func eventually(t testing.TB, what string, f func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !f(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not within 10 s", what)
+		}
+	}
+}
+
+func remove(t testing.TB, a *api, o *metav1.PartialObjectMetadata, policy metav1.DeletionPropagation) {
+	t.Helper()
+	err := a.Resource(gvrOf(o.GroupVersionKind())).Namespace(o.Namespace).
+		Delete(context.Background(), o.Name, metav1.DeleteOptions{PropagationPolicy: &policy})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestPolicies(t *testing.T) {
+	tests := []struct {
+		policy metav1.DeletionPropagation
+		left   int
+		// requests are those that a cascade over 50 dependents may take.
+		deletes, gets, patches int
+	}{
+		{policy: metav1.DeletePropagationBackground, deletes: 51},
+		{policy: metav1.DeletePropagationForeground, deletes: 51, patches: 1},
+		{policy: metav1.DeletePropagationOrphan, left: 50, deletes: 1, patches: 51},
+	}
+	for _, test := range tests {
+		t.Run(string(test.policy), func(t *testing.T) {
+			a := newAPI(configMaps, secrets)
+			owner := a.create(configMaps, "default", "owner")
+			for i := range 50 {
+				a.create(secrets, "default", fmt.Sprint("dependent-", i), ownedBy(owner))
+			}
+			start(t, a, nil)
+			remove(t, a, owner, test.policy)
+			eventually(t, "owner gone", func() bool { return a.count(configMaps) == 0 })
+			eventually(t, "dependents", func() bool { return a.count(secrets) == test.left })
+			for i := range test.left {
+				if o := a.find(secrets, "default", fmt.Sprint("dependent-", i)); len(o.OwnerReferences) > 0 {
+					t.Errorf("%s still has %v", o.Name, o.OwnerReferences)
+				}
+			}
+			got := [3]int{a.requested("delete"), a.requested("get"), a.requested("patch")}
+			if want := [3]int{test.deletes, test.gets, test.patches}; got != want {
+				t.Errorf("deletes, gets, patches: got %v, want %v", got, want)
+			}
+		})
+	}
+}
+
+// TestAdoptedInTheMeantime changes a dependent after the collector decided to
+// delete it: the precondition fails, and the new owner keeps it.
+func TestAdoptedInTheMeantime(t *testing.T) {
+	a := newAPI(configMaps, secrets)
+	owner := a.create(configMaps, "default", "owner")
+	other := a.create(configMaps, "default", "other")
+	a.create(secrets, "default", "dependent", ownedBy(owner))
+	adopted := false
+	a.refuse = func(verb string, gvr schema.GroupVersionResource, name string) error {
+		if verb == "delete" && name == "dependent" && !adopted {
+			adopted = true
+			a.update(secrets, "default", "dependent", func(o *metav1.PartialObjectMetadata) {
+				o.OwnerReferences = append(o.OwnerReferences, ownedBy(other))
+			})
+		}
+		return nil
+	}
+	start(t, a, func(o *Options) { o.Workers = 1 })
+	remove(t, a, owner, metav1.DeletePropagationBackground)
+	eventually(t, "the dangling reference dropped", func() bool {
+		o := a.find(secrets, "default", "dependent")
+		return o != nil && len(o.OwnerReferences) == 1 && o.OwnerReferences[0].UID == other.UID
+	})
+}
+
+// TestNewKind serves a kind while the collector runs: its objects are collected
+// within a second, and what referred to it before is judged.
+func TestNewKind(t *testing.T) {
+	a := newAPI(configMaps, crds)
+	bogus := metav1.OwnerReference{APIVersion: databasesGV.String(), Kind: "Database", Name: "gone", UID: "00000000-0000-4000-8000-00000000dead"}
+	a.create(configMaps, "default", "early", bogus)
+	start(t, a, func(o *Options) { o.RefreshPeriod = time.Hour })
+	time.Sleep(50 * time.Millisecond)
+	if a.count(configMaps) != 1 {
+		t.Fatal("an object went whose owner's kind is not served")
+	}
+
+	a.create(crds, "", "databases.test.joshua.su")
+	time.Sleep(100 * time.Millisecond) // discovery follows later
+	a.serve(databases, true)
+	served := time.Now()
+	postgres := a.create(databases, "default", "postgres")
+	a.create(configMaps, "default", "postgres-cm", ownedBy(postgres))
+	remove(t, a, postgres, metav1.DeletePropagationBackground)
+	eventually(t, "collected", func() bool { return a.count(configMaps) == 0 })
+	if took := time.Since(served); took > time.Second {
+		t.Errorf("collected %v after the kind was served", took)
+	}
+}
+
+// TestRemovedKindStallsNobody takes a kind away that dependents and a waiting
+// owner have to do with.
+func TestRemovedKindStallsNobody(t *testing.T) {
+	a := newAPI(configMaps, secrets, databases)
+	owner := a.create(configMaps, "default", "owner")
+	a.create(databases, "default", "postgres", ownedBy(owner))
+	kept := a.create(databases, "default", "kept")
+	a.create(secrets, "default", "owned-by-removed-kind", ownedBy(kept))
+	a.create(secrets, "default", "dependent", ownedBy(owner))
+	start(t, a, func(o *Options) { o.RefreshPeriod = 20 * time.Millisecond })
+	a.unserve(databases)
+	time.Sleep(100 * time.Millisecond)
+	remove(t, a, owner, metav1.DeletePropagationForeground)
+	eventually(t, "owner gone", func() bool { return a.count(configMaps) == 0 })
+	if a.count(secrets) != 1 || a.find(secrets, "default", "owned-by-removed-kind") == nil {
+		t.Error("want only the secret left whose owner's kind is gone")
+	}
+}
+
+// TestBrokenKindStallsNobody has a kind that cannot be listed, as a failing
+// conversion webhook makes it. Owners of the kind are looked up instead.
+func TestBrokenKindStallsNobody(t *testing.T) {
+	a := newAPI(configMaps, secrets, databases)
+	a.refuse = func(verb string, gvr schema.GroupVersionResource, _ string) error {
+		if gvr == gvrOf(databases) && (verb == "list" || verb == "watch") {
+			return apierrors.NewInternalError(errors.New("conversion webhook failed"))
+		}
+		return nil
+	}
+	owner := a.create(configMaps, "default", "owner")
+	a.create(secrets, "default", "dependent", ownedBy(owner))
+	alive := a.create(databases, "default", "alive")
+	a.create(secrets, "default", "of-the-living", ownedBy(alive))
+	dead := ownedBy(alive)
+	dead.UID = "00000000-0000-4000-8000-00000000dead"
+	a.create(secrets, "default", "of-the-dead", dead)
+	start(t, a, nil)
+	remove(t, a, owner, metav1.DeletePropagationForeground)
+	eventually(t, "owner gone", func() bool { return a.count(configMaps) == 0 })
+	eventually(t, "one secret left", func() bool { return a.count(secrets) == 1 })
+	if a.find(secrets, "default", "of-the-living") == nil {
+		t.Error("a dependent went whose owner lives")
+	}
+	remove(t, a, alive, metav1.DeletePropagationBackground)
+	eventually(t, "no secret left", func() bool { return a.count(secrets) == 0 })
+}
+
+// TestUnansweredDiscovery has an aggregated server fail: what it serves is not
+// taken for gone.
+func TestUnansweredDiscovery(t *testing.T) {
+	a := newAPI(configMaps, databases)
+	postgres := a.create(databases, "default", "postgres")
+	a.create(configMaps, "default", "cm", ownedBy(postgres))
+	c, _ := start(t, a, func(o *Options) { o.RefreshPeriod = 5 * time.Millisecond })
+	a.mu.Lock()
+	a.failing = append(a.failing, databasesGV)
+	a.mu.Unlock()
+	time.Sleep(50 * time.Millisecond)
+	remove(t, a, postgres, metav1.DeletePropagationBackground)
+	eventually(t, "collected", func() bool { return a.count(configMaps) == 0 })
+	_ = c
+}
+
+// TestRefusedWritesAreTriedAgain fails every request now and then.
+func TestRefusedWritesAreTriedAgain(t *testing.T) {
+	a := newAPI(configMaps, secrets)
+	owner := a.create(configMaps, "default", "owner")
+	for i := range 20 {
+		a.create(secrets, "default", fmt.Sprint("dependent-", i), ownedBy(owner))
+	}
+	start(t, a, func(o *Options) { o.Workers = 4 })
+	remove(t, a, owner, metav1.DeletePropagationForeground)
+	refused := map[string]bool{}
+	a.mu.Lock()
+	a.refuse = func(verb string, _ schema.GroupVersionResource, name string) error {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if (verb == "delete" || verb == "patch") && !refused[name] {
+			refused[name] = true
+			return apierrors.NewInternalError(errors.New("try again"))
+		}
+		return nil
+	}
+	a.mu.Unlock()
+	eventually(t, "all gone", func() bool { return a.count(configMaps)+a.count(secrets) == 0 })
+}
+
+// TestRestart stops the collector in the middle of cascades, again and again.
+func TestRestart(t *testing.T) {
+	for _, policy := range []metav1.DeletionPropagation{metav1.DeletePropagationBackground, metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan} {
+		t.Run(string(policy), func(t *testing.T) {
+			a := newAPI(configMaps, secrets)
+			owner := a.create(configMaps, "default", "owner")
+			for i := range 300 {
+				a.create(secrets, "default", fmt.Sprint("dependent-", i), ownedBy(owner))
+			}
+			_, stop := start(t, a, func(o *Options) { o.Workers = 2 })
+			remove(t, a, owner, policy)
+			for a.count(configMaps) > 0 || policy == metav1.DeletePropagationBackground && a.count(secrets) > 0 {
+				stop()
+				_, stop = start(t, a, func(o *Options) { o.Workers = 2 })
+				time.Sleep(2 * time.Millisecond)
+			}
+			want := 0
+			if policy == metav1.DeletePropagationOrphan {
+				want = 300
+			}
+			eventually(t, "dependents", func() bool { return a.count(secrets) == want })
+		})
+	}
+}
+
+func TestInvalidNamespaceIsReported(t *testing.T) {
+	a := newAPI(configMaps, secrets)
+	owner := a.create(configMaps, "one", "owner")
+	events := record.NewFakeRecorder(10)
+	start(t, a, func(o *Options) { o.Events = events })
+	a.create(secrets, "two", "dependent", ownedBy(owner))
+	want := `Warning OwnerRefInvalidNamespace ownerRef [v1/ConfigMap, namespace: two, name: owner, uid: ` + string(owner.UID) + `] does not exist in namespace "two"`
+	select {
+	case got := <-events.Events:
+		if !strings.HasPrefix(got, want) {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("no event")
+	}
+	eventually(t, "treated as absent", func() bool { return a.count(secrets) == 0 })
+}
+
+// BenchmarkBackground measures the collector alone: 5,000 dependents a round, on
+// a store that takes no time.
+func BenchmarkBackground(b *testing.B) {
+	benchmark(b, metav1.DeletePropagationBackground)
+}
+
+func BenchmarkForeground(b *testing.B) {
+	benchmark(b, metav1.DeletePropagationForeground)
+}
+
+func benchmark(b *testing.B, policy metav1.DeletionPropagation) {
+	const dependents = 5000
+	for range b.N {
+		b.StopTimer()
+		a := newAPI(configMaps, secrets)
+		owner := a.create(configMaps, "default", "owner")
+		for i := range dependents {
+			a.create(secrets, "default", fmt.Sprint("dependent-", i), ownedBy(owner))
+		}
+		_, stop := start(b, a, nil)
+		b.StartTimer()
+		remove(b, a, owner, policy)
+		for a.count(secrets)+a.count(configMaps) > 0 {
+			time.Sleep(time.Millisecond)
+		}
+		b.StopTimer()
+		stop()
+	}
+	b.ReportMetric(float64(b.N*dependents)/b.Elapsed().Seconds(), "dependents/s")
+}
