@@ -119,7 +119,35 @@ func (p *Policy) addEveryone() {
 // addNodes adds the roles of what runs on a node. Nobody is bound to system:node:
 // the node authorizer gives each node these rules, less what is not the node's.
 func (p *Policy) addNodes() {
-	p.clusterRole("system:node",
+	p.clusterRole("system:node", nodeRules()...)
+	p.clusterRole("system:node-bootstrapper",
+		on(certificates, "certificatesigningrequests", read+" create"),
+	)
+	p.clusterRole("system:node-proxier",
+		on(core, "endpoints services", "list watch"),
+		on(core, "nodes", read),
+		recordEvents(),
+		on(networking, "servicecidrs", "list watch"),
+		on(discovery, "endpointslices", "list watch"),
+	)
+	p.clusterRole("system:node-problem-detector",
+		on(core, "nodes", "get"),
+		on(core, "nodes/status", "patch"),
+		recordEvents(),
+	)
+	p.clusterRole("system:kubelet-api-admin",
+		on(core, "nodes", read),
+		on(core, "nodes", "proxy"),
+		on(core, "nodes/log nodes/metrics nodes/proxy nodes/stats", anyVerb),
+		on(core, "nodes/configz nodes/healthz nodes/pods", anyVerb),
+	)
+}
+
+// NodeRules returns the rules of system:node, which are those of every node.
+func NodeRules() []rbacv1.PolicyRule { return policyRules(nodeRules()) }
+
+func nodeRules() []rule {
+	return []rule{
 		on(authentication, "tokenreviews", "create"),
 		on(authorization, "localsubjectaccessreviews subjectaccessreviews", "create"),
 		on(core, "services", read),
@@ -147,28 +175,7 @@ func (p *Policy) addNodes() {
 		on(certificates, "clustertrustbundles", read),
 		on(core, "serviceaccounts", "get"),
 		on(certificates, "podcertificaterequests", read+" create"),
-	)
-	p.clusterRole("system:node-bootstrapper",
-		on(certificates, "certificatesigningrequests", read+" create"),
-	)
-	p.clusterRole("system:node-proxier",
-		on(core, "endpoints services", "list watch"),
-		on(core, "nodes", read),
-		recordEvents(),
-		on(networking, "servicecidrs", "list watch"),
-		on(discovery, "endpointslices", "list watch"),
-	)
-	p.clusterRole("system:node-problem-detector",
-		on(core, "nodes", "get"),
-		on(core, "nodes/status", "patch"),
-		recordEvents(),
-	)
-	p.clusterRole("system:kubelet-api-admin",
-		on(core, "nodes", read),
-		on(core, "nodes", "proxy"),
-		on(core, "nodes/log nodes/metrics nodes/proxy nodes/stats", anyVerb),
-		on(core, "nodes/configz nodes/healthz nodes/pods", anyVerb),
-	)
+	}
 }
 
 // addComponents adds the roles of the control plane and its extensions.

@@ -1,0 +1,199 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	certificates "k8s.io/client-go/informers/certificates/v1"
+	core "k8s.io/client-go/informers/core/v1"
+	resource "k8s.io/client-go/informers/resource/v1"
+	storage "k8s.io/client-go/informers/storage/v1"
+	"k8s.io/client-go/tools/cache"
+)
+
+// Sources are the informers that the graph is made of. Each but Pods may be
+// nil, where the cluster does not serve that kind; a node then reaches nothing
+// of it.
+type Sources struct {
+	Pods                   core.PodInformer
+	PersistentVolumes      core.PersistentVolumeInformer
+	VolumeAttachments      storage.VolumeAttachmentInformer
+	ResourceSlices         resource.ResourceSliceInformer
+	PodCertificateRequests certificates.PodCertificateRequestInformer
+}
+
+// graph says what leads to a node:
+//
+//	node <- pod <- secret, configmap, serviceaccount, resourceclaim
+//	node <- pod <- pvc <- pv <- secret
+//	node <- volumeattachment, resourceslice, podcertificaterequest
+//
+// It is no structure of its own but two indexes in the informers' stores: pods
+// by everything that they let their node see, and volumes by their secrets. So
+// it needs no events, and cannot disagree with the cache.
+type graph struct {
+	pods, volumes cache.Indexer
+	sources       Sources
+}
+
+const (
+	// reachIndex finds pods by what they let a node see.
+	reachIndex = "node.reach"
+	// secretIndex finds persistent volumes by their secrets.
+	secretIndex = "node.secret"
+)
+
+// The kinds of objects that pods lead to.
+type kind string
+
+const (
+	podKind            kind = "pod"
+	secretKind         kind = "secret"
+	configMapKind      kind = "configmap"
+	claimKind          kind = "pvc"
+	serviceAccountKind kind = "serviceaccount"
+	resourceClaimKind  kind = "resourceclaim"
+)
+
+// reachKey says that a node may see an object. None of its parts has a slash.
+func reachKey(node string, k kind, namespace, name string) string {
+	return node + "/" + string(k) + "/" + namespace + "/" + name
+}
+
+func newGraph(sources Sources) (*graph, error) {
+	g := &graph{sources: sources}
+	pods := sources.Pods.Informer()
+	if err := addIndex(pods, reachIndex, indexPod); err != nil {
+		return nil, fmt.Errorf("index pods: %w", err)
+	}
+	g.pods = pods.GetIndexer()
+	if sources.PersistentVolumes == nil {
+		return g, nil
+	}
+	volumes := sources.PersistentVolumes.Informer()
+	if err := addIndex(volumes, secretIndex, indexVolume); err != nil {
+		return nil, fmt.Errorf("index persistent volumes: %w", err)
+	}
+	g.volumes = volumes.GetIndexer()
+	return g, nil
+}
+
+func addIndex(informer cache.SharedIndexInformer, name string, index cache.IndexFunc) error {
+	if _, ok := informer.GetIndexer().GetIndexers()[name]; ok {
+		return nil
+	}
+	return informer.AddIndexers(cache.Indexers{name: index})
+}
+
+// indexPod lists what a pod lets its node see. A mirror pod, which the node
+// itself writes, leads to nothing else: no node may give itself access.
+func indexPod(obj any) ([]string, error) {
+	pod, ok := obj.(*corev1.Pod)
+	if !ok {
+		return nil, fmt.Errorf("%T is no pod", obj)
+	}
+	node := pod.Spec.NodeName
+	if node == "" {
+		return nil, nil
+	}
+	keys := []string{reachKey(node, podKind, pod.Namespace, pod.Name)}
+	if _, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
+		return keys, nil
+	}
+	refs := ReferencesOf(pod)
+	for _, group := range []struct {
+		kind  kind
+		names []string
+	}{
+		{secretKind, refs.Secrets},
+		{configMapKind, refs.ConfigMaps},
+		{claimKind, refs.Claims},
+		{resourceClaimKind, refs.ResourceClaims},
+	} {
+		for _, name := range group.names {
+			keys = append(keys, reachKey(node, group.kind, pod.Namespace, name))
+		}
+	}
+	if refs.ServiceAccount != "" {
+		keys = append(keys, reachKey(node, serviceAccountKind, pod.Namespace, refs.ServiceAccount))
+	}
+	return keys, nil
+}
+
+func indexVolume(obj any) ([]string, error) {
+	pv, ok := obj.(*corev1.PersistentVolume)
+	if !ok {
+		return nil, fmt.Errorf("%T is no persistent volume", obj)
+	}
+	var keys []string
+	for _, secret := range volumeSecrets(pv) {
+		keys = append(keys, secret.namespace+"/"+secret.name)
+	}
+	return keys, nil
+}
+
+// byPod says whether a pod on the node leads to an object.
+func (g *graph) byPod(node string, k kind, namespace, name string) bool {
+	// IndexKeys fails only for an index that does not exist.
+	pods, _ := g.pods.IndexKeys(reachIndex, reachKey(node, k, namespace, name))
+	return len(pods) > 0
+}
+
+// secret says whether a node may see a secret: by a pod, or by a volume that a
+// pod claims.
+func (g *graph) secret(node, namespace, name string) bool {
+	if g.byPod(node, secretKind, namespace, name) {
+		return true
+	}
+	if g.volumes == nil {
+		return false
+	}
+	volumes, _ := g.volumes.ByIndex(secretIndex, namespace+"/"+name)
+	for _, obj := range volumes {
+		if g.claimed(node, obj.(*corev1.PersistentVolume)) {
+			return true
+		}
+	}
+	return false
+}
+
+// volume says whether a pod on the node claims a persistent volume.
+func (g *graph) volume(node, name string) bool {
+	if g.volumes == nil {
+		return false
+	}
+	obj, found, _ := g.volumes.GetByKey(name)
+	return found && g.claimed(node, obj.(*corev1.PersistentVolume))
+}
+
+func (g *graph) claimed(node string, pv *corev1.PersistentVolume) bool {
+	claim := pv.Spec.ClaimRef
+	return claim != nil && g.byPod(node, claimKind, claim.Namespace, claim.Name)
+}
+
+func (g *graph) attachment(node, name string) bool {
+	if g.sources.VolumeAttachments == nil {
+		return false
+	}
+	attachment, err := g.sources.VolumeAttachments.Lister().Get(name)
+	return err == nil && attachment.Spec.NodeName == node
+}
+
+func (g *graph) slice(node, name string) bool {
+	if g.sources.ResourceSlices == nil {
+		return false
+	}
+	slice, err := g.sources.ResourceSlices.Lister().Get(name)
+	return err == nil && slice.Spec.NodeName != nil && *slice.Spec.NodeName == node
+}
+
+func (g *graph) certificateRequest(node, namespace, name string) bool {
+	if g.sources.PodCertificateRequests == nil {
+		return false
+	}
+	request, err := g.sources.PodCertificateRequests.Lister().PodCertificateRequests(namespace).Get(name)
+	return err == nil && string(request.Spec.NodeName) == node
+}
