@@ -1,0 +1,103 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package namespace
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/discovery"
+)
+
+// verdict is a condition without its times.
+type verdict struct {
+	of              corev1.NamespaceConditionType
+	bad             bool
+	reason, message string
+}
+
+// judge returns what the findings say, in the order in which the conditions
+// are listed. Each condition is always there, so that it can be seen to be fine.
+func judge(f *findings) []verdict {
+	out := []verdict{
+		{corev1.NamespaceDeletionDiscoveryFailure, false, "ResourcesDiscovered", "All resources successfully discovered"},
+		{corev1.NamespaceDeletionGVParsingFailure, false, "ParsedGroupVersions", "All legacy kube types successfully parsed"},
+		{corev1.NamespaceDeletionContentFailure, false, "ContentDeleted", "All content successfully deleted, may be waiting on finalization"},
+		{corev1.NamespaceContentRemaining, false, "ContentRemoved", "All content successfully removed"},
+		{corev1.NamespaceFinalizersRemaining, false, "ContentHasNoFinalizers", "All content-preserving finalizers finished"},
+	}
+	bad := func(i int, reason, message string) { out[i] = verdict{out[i].of, true, reason, message} }
+	if f.discovery != nil {
+		bad(0, "DiscoveryFailed", discoveryMessage(f.discovery))
+	}
+	if f.parsing != nil {
+		bad(1, "GroupVersionParsingFailed", f.parsing.Error())
+	}
+	if n := len(f.content); n > 0 {
+		var messages []string
+		for _, err := range f.content {
+			messages = append(messages, err.Error())
+		}
+		bad(2, "ContentDeletionFailed", fmt.Sprintf("Failed to delete all resource types, %d remaining: %s", n, sorted(messages)))
+	}
+	if len(f.remaining) > 0 {
+		var counts []string
+		for gvr, n := range f.remaining {
+			counts = append(counts, fmt.Sprintf("%s.%s has %d resource instances", gvr.Resource, gvr.Group, n))
+		}
+		bad(3, "SomeResourcesRemain", "Some resources are remaining: "+sorted(counts))
+	}
+	if len(f.finalizers) > 0 {
+		var counts []string
+		for finalizer, n := range f.finalizers {
+			counts = append(counts, fmt.Sprintf("%s in %d resource instances", finalizer, n))
+		}
+		bad(4, "SomeFinalizersRemain", "Some content in the namespace has finalizers remaining: "+sorted(counts))
+	}
+	return out
+}
+
+func discoveryMessage(err error) string {
+	var groups *discovery.ErrGroupDiscoveryFailed
+	if errors.As(err, &groups) {
+		return fmt.Sprintf("Discovery failed for some groups, %d failing: %v", len(groups.Groups), err)
+	}
+	return err.Error()
+}
+
+// sorted joins the parts so that the same set always reads the same.
+func sorted(parts []string) string {
+	slices.Sort(parts)
+	return strings.Join(parts, ", ")
+}
+
+// apply brings the conditions in line with the verdicts and reports whether
+// that changed anything. The slice is changed, as is what it points to.
+func apply(conditions *[]corev1.NamespaceCondition, verdicts []verdict, now time.Time) (changed bool) {
+	for _, v := range verdicts {
+		c := corev1.NamespaceCondition{
+			Type: v.of, Status: corev1.ConditionFalse, Reason: v.reason, Message: v.message, LastTransitionTime: metav1.NewTime(now),
+		}
+		if v.bad {
+			c.Status = corev1.ConditionTrue
+		}
+		i := slices.IndexFunc(*conditions, func(c corev1.NamespaceCondition) bool { return c.Type == v.of })
+		if i < 0 {
+			*conditions, changed = append(*conditions, c), true
+			continue
+		}
+		current := &(*conditions)[i]
+		if current.Status == c.Status {
+			c.LastTransitionTime = current.LastTransitionTime
+		}
+		changed = changed || *current != c
+		*current = c
+	}
+	return changed
+}

@@ -1,0 +1,276 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package namespace
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kindred-project/kindred/internal/controllers/control"
+	"github.com/kindred-project/kindred/internal/controllers/owned"
+)
+
+// Name is the controller's identity.
+const Name = "namespace-controller"
+
+const (
+	// workers is how many namespaces are emptied at a time.
+	workers = 8
+	// firstDelay and lastDelay bound the time between two passes.
+	firstDelay = 20 * time.Millisecond
+	lastDelay  = 10 * time.Second
+	// lastLook is how long after a namespace has gone it is looked at again:
+	// by then every request that was admitted before has been stored.
+	lastLook = 5 * time.Second
+)
+
+var crdKind = schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
+
+// Add registers the controller: woken by namespaces that are being deleted and
+// by the end of pods in them. It follows CRDs to know when to discover anew.
+func Add(env control.Env) error {
+	api, err := discovery.NewDiscoveryClientForConfigAndClient(env.Manager.GetConfig(), env.Manager.GetHTTPClient())
+	if err != nil {
+		return err
+	}
+	r := newReconciler(env, api.ServerPreferredNamespacedResources)
+	crd := &metav1.PartialObjectMetadata{}
+	crd.SetGroupVersionKind(crdKind)
+	return ctrl.NewControllerManagedBy(env.Manager).
+		Named(Name).
+		WithOptions(env.Options(workers)).
+		For(&corev1.Namespace{}, builder.WithPredicates(predicate.NewPredicateFuncs(dying))).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.waiting), builder.WithPredicates(ends())).
+		WatchesMetadata(crd, handler.EnqueueRequestsFromMapFunc(r.crdChanged)).
+		Complete(r)
+}
+
+type reconciler struct {
+	client  client.Client
+	live    client.Reader
+	clock   clock.PassiveClock
+	catalog *catalog
+
+	mu sync.Mutex
+	// waits has the namespaces that still have content.
+	waits map[string]wait
+	// released has when the finalizer of a namespace was removed.
+	released map[string]time.Time
+}
+
+// wait is how a namespace came along so far.
+type wait struct {
+	remaining int // objects that the last pass left
+	passes    int // without progress
+}
+
+func newReconciler(env control.Env, discover func() ([]*metav1.APIResourceList, error)) *reconciler {
+	return &reconciler{
+		client:   env.Client,
+		live:     env.Live,
+		clock:    env.Clock,
+		catalog:  &catalog{discover: discover, clock: env.Clock},
+		waits:    map[string]wait{},
+		released: map[string]time.Time{},
+	}
+}
+
+// Reconcile makes one pass over one namespace.
+func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	cached := &corev1.Namespace{}
+	if err := r.client.Get(ctx, req.NamespacedName, cached); err != nil {
+		if client.IgnoreNotFound(err) == nil {
+			return r.lookAgain(ctx, req.Name)
+		}
+		return ctrl.Result{}, err
+	}
+	if cached.DeletionTimestamp == nil || !ours(cached) {
+		return ctrl.Result{}, nil
+	}
+	// To release a namespace that was changed would only give a conflict, but
+	// to empty one that was recreated would be a disaster.
+	ns := &corev1.Namespace{}
+	if err := r.live.Get(ctx, req.NamespacedName, ns); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if ns.UID != cached.UID || ns.DeletionTimestamp == nil || !ours(ns) {
+		return ctrl.Result{}, nil
+	}
+	return r.empty(ctx, ns)
+}
+
+// empty deletes the content of a namespace and, when there is none, releases it.
+func (r *reconciler) empty(ctx context.Context, ns *corev1.Namespace) (ctrl.Result, error) {
+	running := &corev1.PodList{}
+	if err := r.client.List(ctx, running, client.InNamespace(ns.Name)); err != nil {
+		return ctrl.Result{}, err
+	}
+	r.begin(ns.Name)
+	found := r.clear(ctx, ns.Name, endOfPods(ns, running))
+	done := found.empty() && !found.failed()
+	if err := r.report(ctx, ns, found, done); err != nil {
+		return ctrl.Result{}, owned.IgnoreStale(err)
+	}
+	if !done {
+		delay := r.delay(ns.Name, found)
+		klog.FromContext(ctx).V(4).Info("Content remains in the namespace", "namespace", ns.Name, "remaining", found.remaining, "errors", found.content, "delay", delay)
+		return ctrl.Result{RequeueAfter: delay}, nil
+	}
+	r.settle(ns.Name)
+	return ctrl.Result{}, owned.IgnoreStale(r.release(ctx, ns))
+}
+
+// report writes phase and conditions. A namespace that is about to go for good
+// needs none: nobody could read them.
+func (r *reconciler) report(ctx context.Context, ns *corev1.Namespace, found *findings, done bool) error {
+	if done && len(ns.Spec.Finalizers) == 1 && len(ns.Finalizers) == 0 {
+		return nil
+	}
+	changed := apply(&ns.Status.Conditions, judge(found), r.clock.Now())
+	if ns.Status.Phase != corev1.NamespaceTerminating {
+		ns.Status.Phase, changed = corev1.NamespaceTerminating, true
+	}
+	if !changed {
+		return nil
+	}
+	return r.client.Status().Update(ctx, ns)
+}
+
+// release removes our finalizer; with the last one, the API deletes the
+// namespace.
+func (r *reconciler) release(ctx context.Context, ns *corev1.Namespace) error {
+	ns.Spec.Finalizers = slices.DeleteFunc(ns.Spec.Finalizers, func(f corev1.FinalizerName) bool { return f == corev1.FinalizerKubernetes })
+	return r.client.SubResource("finalize").Update(ctx, ns)
+}
+
+// lookAgain deletes what was stored in a namespace after we let it go.
+func (r *reconciler) lookAgain(ctx context.Context, name string) (ctrl.Result, error) {
+	r.mu.Lock()
+	released, ours := r.released[name]
+	r.mu.Unlock()
+	if !ours {
+		return ctrl.Result{}, nil
+	}
+	if wait := released.Add(lastLook).Sub(r.clock.Now()); wait > 0 {
+		return ctrl.Result{RequeueAfter: wait}, nil
+	}
+	left, err := r.leftovers(ctx, name)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	// Only now: if the namespace does not exist after the list was made, then
+	// nothing in the list belongs to a namesake, and by UID nothing else goes.
+	if err := r.live.Get(ctx, client.ObjectKey{Name: name}, &corev1.Namespace{}); client.IgnoreNotFound(err) != nil {
+		return ctrl.Result{}, err
+	} else if err == nil {
+		r.forget(name)
+		return ctrl.Result{}, nil
+	}
+	for i := range left {
+		klog.FromContext(ctx).Info("An object outlived its namespace, deleting it", "kind", left[i].Kind, "object", klog.KObj(&left[i]))
+		err := r.client.Delete(ctx, &left[i], client.Preconditions{UID: &left[i].UID}, client.PropagationPolicy(metav1.DeletePropagationBackground))
+		if owned.IgnoreStale(err) != nil {
+			return ctrl.Result{}, err
+		}
+	}
+	r.forget(name)
+	return ctrl.Result{}, nil
+}
+
+// begin makes pods that end from now on wake the namespace.
+func (r *reconciler) begin(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, waits := r.waits[name]; !waits {
+		r.waits[name] = wait{}
+	}
+}
+
+// delay returns how long to wait for the next pass: the longer, the more passes
+// have made no progress.
+func (r *reconciler) delay(name string, found *findings) time.Duration {
+	remaining := 0
+	for _, n := range found.remaining {
+		remaining += n
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	last := r.waits[name]
+	next := wait{remaining: remaining, passes: last.passes + 1}
+	if remaining < last.remaining {
+		next.passes = 0
+	}
+	r.waits[name] = next
+	return min(lastDelay, firstDelay<<min(next.passes, 16))
+}
+
+func (r *reconciler) settle(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.waits, name)
+	r.released[name] = r.clock.Now()
+}
+
+func (r *reconciler) forget(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.waits, name)
+	delete(r.released, name)
+}
+
+// waiting names the namespace of a pod that has ended, if it was the last one
+// for which the namespace waits.
+func (r *reconciler) waiting(ctx context.Context, pod client.Object) []reconcile.Request {
+	name := pod.GetNamespace()
+	r.mu.Lock()
+	_, waits := r.waits[name]
+	r.mu.Unlock()
+	if !waits {
+		return nil
+	}
+	others := &corev1.PodList{}
+	if err := r.client.List(ctx, others, client.InNamespace(name), client.Limit(1)); err == nil && len(others.Items) > 0 {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: name}}}
+}
+
+// crdChanged wakes nobody: no namespace waits for a kind to appear.
+func (r *reconciler) crdChanged(context.Context, client.Object) []reconcile.Request {
+	r.catalog.invalidate()
+	return nil
+}
+
+// ours reports whether the namespace waits for this controller.
+func ours(ns *corev1.Namespace) bool {
+	return slices.Contains(ns.Spec.Finalizers, corev1.FinalizerKubernetes)
+}
+
+func dying(obj client.Object) bool { return obj.GetDeletionTimestamp() != nil }
+
+// ends passes the deletion of objects.
+func ends() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc:  func(event.CreateEvent) bool { return false },
+		UpdateFunc:  func(event.UpdateEvent) bool { return false },
+		GenericFunc: func(event.GenericEvent) bool { return false },
+	}
+}
