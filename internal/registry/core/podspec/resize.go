@@ -1,0 +1,162 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package podspec
+
+import (
+	"maps"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/kubectl/pkg/util/qos"
+)
+
+// ValidatePodResize checks an update that changes the resources of a running
+// pod in place (KEP-1287): CPU and memory may change, but neither may come or
+// go, nor may the pod's quality of service change.
+func ValidatePodResize(pod, old *v1.Pod) field.ErrorList {
+	switch {
+	case isMirror(&old.ObjectMeta):
+		return field.ErrorList{field.Forbidden(field.NewPath(""), "static pods cannot be resized")}
+	case isWindows(&old.Spec):
+		return field.ErrorList{field.Forbidden(field.NewPath(""), "windows pods cannot be resized")}
+	}
+	errs := checkMetaUpdate(&pod.ObjectMeta, &old.ObjectMeta, field.NewPath("metadata"))
+	errs = append(errs, checkPod(pod)...)
+	return append(errs, check(func(c *checker) { c.resize(pod, old, len(errs) == 0) })...)
+}
+
+func (c *checker) resize(pod, old *v1.Pod, valid bool) {
+	const onlyResources = "only cpu and memory resources are mutable"
+	path := field.NewPath("spec")
+	if qos.GetPodQOS(old) != qos.ComputePodQOS(pod) {
+		c.invalid(path, pod.Status.QOSClass, "Pod QOS Class may not change as a result of resizing")
+	}
+	if !nodeResizes(old) {
+		c.forbidden(path, "Pod running on node without support for resize")
+	}
+	// With the changes undone that are allowed, nothing may differ any more.
+	rest := pod.Spec.DeepCopy()
+	if hasResources(pod.Spec.Resources) || hasResources(old.Spec.Resources) {
+		c.podResize(rest, &old.Spec, path)
+	}
+	if !c.sameContainers(pod.Spec.Containers, old.Spec.Containers, "containers", path) ||
+		!c.sameContainers(pod.Spec.InitContainers, old.Spec.InitContainers, "initContainers", path) {
+		return
+	}
+	for i := range rest.InitContainers {
+		at := path.Child("initContainers").Index(i)
+		if !c.containerResize(&rest.InitContainers[i], &old.Spec.InitContainers[i], at) {
+			c.forbidden(at, "only cpu and memory resources for init or sidecar containers are mutable")
+		}
+	}
+	for i := range rest.Containers {
+		if !c.containerResize(&rest.Containers[i], &old.Spec.Containers[i], path.Child("containers").Index(i)) {
+			c.forbidden(path, onlyResources)
+		}
+	}
+	if !equality.Semantic.DeepEqual(pod.Spec.Volumes, old.Spec.Volumes) {
+		c.forbidden(path.Child("volumes"), "volumes are immutable on resize when InPlacePodVerticalScalingMemoryBackedVolumes feature gate is disabled")
+	}
+	if valid && len(c.errs) == 0 && !equality.Semantic.DeepEqual(rest, &old.Spec) {
+		c.forbidden(path, onlyResources)
+	}
+}
+
+// nodeResizes says whether the pod's node can resize: then it reports the
+// resources of what runs. While nothing runs, there is no telling.
+func nodeResizes(pod *v1.Pod) bool {
+	for _, status := range pod.Status.ContainerStatuses {
+		if status.State.Running != nil {
+			return status.Resources != nil
+		}
+	}
+	return true
+}
+
+func hasResources(resources *v1.ResourceRequirements) bool {
+	return resources != nil && len(resources.Requests)+len(resources.Limits) > 0
+}
+
+func (c *checker) sameContainers(now, old []v1.Container, list string, path *field.Path) bool {
+	if len(now) != len(old) {
+		c.forbidden(path.Child(list), list+" may not be added or removed on resize")
+		return false
+	}
+	same := true
+	for i := range now {
+		if now[i].Name != old[i].Name {
+			c.forbidden(path.Child(list).Index(i).Child("name"), list+" may not be renamed or reordered on resize")
+			same = false
+		}
+	}
+	return same
+}
+
+// containerResize undoes the change of a container's CPU and memory, and says
+// whether that was all.
+func (c *checker) containerResize(container, old *v1.Container, path *field.Path) bool {
+	at := path.Child("resources")
+	if isRemoved(container.Resources.Requests, old.Resources.Requests) {
+		c.forbidden(at.Child("requests"), "resource requests cannot be removed")
+	}
+	if isRemoved(container.Resources.Limits, old.Resources.Limits) {
+		c.forbidden(at.Child("limits"), "resource limits cannot be removed")
+	}
+	undoResize(&container.Resources, &old.Resources)
+	return equality.Semantic.DeepEqual(container, old)
+}
+
+// podResize is containerResize for the pod as a whole.
+func (c *checker) podResize(rest, old *v1.PodSpec, path *field.Path) {
+	at := path.Child("resources")
+	before := old.Resources
+	switch {
+	case before == nil:
+		before = &v1.ResourceRequirements{}
+	case rest.Resources == nil:
+		c.forbidden(at, "pod-level resources cannot be removed")
+		return
+	default:
+		if isRemoved(rest.Resources.Requests, before.Requests) {
+			c.forbidden(at.Child("requests"), "pod-level resource requests cannot be removed")
+		}
+		if isRemoved(rest.Resources.Limits, before.Limits) {
+			c.forbidden(at.Child("limits"), "pod-level resource limits cannot be removed")
+		}
+	}
+	undoResize(rest.Resources, before)
+	if old.Resources == nil && !hasResources(rest.Resources) && len(rest.Resources.Claims) == 0 {
+		rest.Resources = nil
+	}
+	if !equality.Semantic.DeepEqual(rest.Resources, old.Resources) {
+		c.forbidden(path, "only cpu and memory resources are mutable at pod-level")
+	}
+}
+
+func isRemoved(now, old v1.ResourceList) bool {
+	for name := range old {
+		if _, found := now[name]; !found {
+			return true
+		}
+	}
+	return false
+}
+
+func undoResize(resources, old *v1.ResourceRequirements) {
+	resources.Requests = withCPUAndMemoryOf(old.Requests, resources.Requests)
+	resources.Limits = withCPUAndMemoryOf(old.Limits, resources.Limits)
+}
+
+func withCPUAndMemoryOf(old, now v1.ResourceList) v1.ResourceList {
+	list := v1.ResourceList{}
+	maps.Copy(list, now)
+	for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
+		delete(list, name)
+		if quantity, found := old[name]; found {
+			list[name] = quantity
+		}
+	}
+	return list
+}

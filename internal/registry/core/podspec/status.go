@@ -1,0 +1,362 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package podspec
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	netutils "k8s.io/utils/net"
+)
+
+// ValidatePodStatusUpdate checks what a node, or the scheduler, says about a
+// pod; the spec is the old one's.
+func ValidatePodStatusUpdate(pod, old *v1.Pod) field.ErrorList {
+	metaPath, path := field.NewPath("metadata"), field.NewPath("status")
+	errs := checkMetaUpdate(&pod.ObjectMeta, &old.ObjectMeta, metaPath)
+	errs = append(errs, checkAnnotations(pod.Annotations, &pod.Spec, metaPath.Child("annotations"))...)
+	errs = append(errs, checkAnnotationUpdate(pod.Annotations, old.Annotations)...)
+	return append(errs, check(func(c *checker) {
+		c.conditions(pod.Status.Conditions, path.Child("conditions"))
+		c.nodeNames(pod, old, path)
+		if pod.Status.ObservedGeneration < 0 {
+			c.invalid(path.Child("observedGeneration"), pod.Status.ObservedGeneration, "must be a non-negative integer")
+		}
+		c.add(apivalidation.ValidateImmutableField(pod.Status.QOSClass, old.Status.QOSClass, path.Child("qosClass"))...)
+		c.restarts(&pod.Status, &old.Status, &old.Spec, path)
+		c.claimStatuses(pod, path.Child("resourceClaimStatuses"))
+		c.extendedClaim(pod, path.Child("extendedResourceClaimStatus"))
+		c.podIPs(&pod.Status, &old.Status, path.Child("podIPs"))
+		c.hostIPs(&pod.Status, &old.Status, path.Child("hostIPs"))
+		c.containerUsers(pod, path)
+		c.deviceHealth(pod.Status.ContainerStatuses, pod.Spec.Containers, &pod.Status, path.Child("containerStatuses"))
+		c.deviceHealth(pod.Status.InitContainerStatuses, pod.Spec.InitContainers, &pod.Status, path.Child("initContainerStatuses"))
+		for i, status := range pod.Status.EphemeralContainerStatuses {
+			if len(status.AllocatedResourcesStatus) > 0 {
+				c.forbidden(path.Child("ephemeralContainerStatuses").Index(i).Child("allocatedResourcesStatus"), "must not be specified in container status")
+			}
+		}
+	})...)
+}
+
+func (c *checker) conditions(conditions []v1.PodCondition, path *field.Path) {
+	for i, condition := range conditions {
+		if condition.ObservedGeneration < 0 {
+			c.invalid(path.Index(i).Child("observedGeneration"), condition.ObservedGeneration, "must be a non-negative integer")
+		}
+		c.qualifiedName(path.Index(i).Child("Type"), string(condition.Type))
+	}
+}
+
+func (c *checker) nodeNames(pod, old *v1.Pod, path *field.Path) {
+	if pod.Spec.NodeName != old.Spec.NodeName {
+		c.forbidden(path.Child("nodeName"), "may not be changed directly")
+	}
+	nominated, at := pod.Status.NominatedNodeName, path.Child("nominatedNodeName")
+	if nominated == "" || nominated == old.Status.NominatedNodeName {
+		return
+	}
+	c.dnsSubdomain(at, nominated)
+	if old.Spec.NodeName != "" {
+		c.forbidden(at, "may not be set on pods that are already bound to a node")
+	}
+}
+
+// restarts: a container that ended for good does not run again.
+func (c *checker) restarts(now, old *v1.PodStatus, spec *v1.PodSpec, path *field.Path) {
+	c.stayEnded(now.EphemeralContainerStatuses, old.EphemeralContainerStatuses, path.Child("ephemeralContainerStatuses"),
+		func(string, int32) bool { return false })
+	if anyRestartsAll(spec) {
+		return
+	}
+	for _, list := range []struct {
+		name       string
+		now, old   []v1.ContainerStatus
+		containers []v1.Container
+	}{
+		{"containerStatuses", now.ContainerStatuses, old.ContainerStatuses, spec.Containers},
+		{"initContainerStatuses", now.InitContainerStatuses, old.InitContainerStatuses, spec.InitContainers},
+	} {
+		c.stayEnded(list.now, list.old, path.Child(list.name), func(name string, exitCode int32) bool {
+			i := slices.IndexFunc(list.containers, func(container v1.Container) bool { return container.Name == name })
+			return i >= 0 && restartsAfter(&list.containers[i], spec.RestartPolicy, exitCode)
+		})
+	}
+}
+
+func (c *checker) stayEnded(now, old []v1.ContainerStatus, path *field.Path, mayRestart func(name string, exitCode int32) bool) {
+	for i, before := range old {
+		ended := before.State.Terminated
+		if ended == nil || mayRestart(before.Name, ended.ExitCode) {
+			continue
+		}
+		for _, status := range now {
+			if status.Name == before.Name && status.State.Terminated == nil {
+				c.forbidden(path.Index(i).Child("state"), "may not be transitioned to non-terminated state")
+				break
+			}
+		}
+	}
+}
+
+// anyRestartsAll says whether some container's end may restart all of the pod.
+func anyRestartsAll(spec *v1.PodSpec) bool {
+	restartsAll := func(container v1.Container) bool {
+		return slices.ContainsFunc(container.RestartPolicyRules, func(rule v1.ContainerRestartRule) bool {
+			return rule.Action == v1.ContainerRestartRuleActionRestartAllContainers
+		})
+	}
+	return slices.ContainsFunc(spec.InitContainers, restartsAll) || slices.ContainsFunc(spec.Containers, restartsAll)
+}
+
+// restartsAfter says whether a container that ended with the code is started
+// again: its rules decide, then its own policy, then the pod's.
+func restartsAfter(container *v1.Container, ofPod v1.RestartPolicy, exitCode int32) bool {
+	policy := string(ofPod)
+	if own := container.RestartPolicy; own != nil {
+		if slices.ContainsFunc(container.RestartPolicyRules, func(rule v1.ContainerRestartRule) bool { return matchesExit(rule, exitCode) }) {
+			return true
+		}
+		policy = string(*own)
+	}
+	switch policy {
+	case string(v1.RestartPolicyNever):
+		return false
+	case string(v1.RestartPolicyOnFailure):
+		return exitCode != 0
+	}
+	return true
+}
+
+func matchesExit(rule v1.ContainerRestartRule, exitCode int32) bool {
+	if rule.ExitCodes == nil {
+		return false
+	}
+	listed := slices.Contains(rule.ExitCodes.Values, exitCode)
+	switch rule.ExitCodes.Operator {
+	case v1.ContainerRestartRuleOnExitCodesOpIn:
+		return listed
+	case v1.ContainerRestartRuleOnExitCodesOpNotIn:
+		return !listed
+	}
+	return false
+}
+
+func (c *checker) podIPs(status, old *v1.PodStatus, path *field.Path) {
+	ips, known := ipsOf(status.PodIPs), ipsOf(old.PodIPs)
+	c.ipPair(ips, known, status.PodIPs, path)
+	switch {
+	case (status.PodIP == "") != (len(ips) == 0):
+		c.invalid(path, status.PodIPs, "podIP and podIPs must either both be set or both be unset")
+	case len(ips) > 0 && ips[0] != status.PodIP:
+		c.invalid(path.Index(0).Child("ip"), ips[0], "must be equal to `podIP`")
+	}
+}
+
+func ipsOf(podIPs []v1.PodIP) []string {
+	ips := make([]string, len(podIPs))
+	for i := range podIPs {
+		ips[i] = podIPs[i].IP
+	}
+	return ips
+}
+
+func (c *checker) hostIPs(status, old *v1.PodStatus, path *field.Path) {
+	if len(status.HostIPs) == 0 {
+		return
+	}
+	if status.HostIPs[0].IP != status.HostIP {
+		c.invalid(path.Index(0).Child("ip"), status.HostIPs[0].IP, "must be equal to `hostIP`")
+	}
+	ips, known := make([]string, len(status.HostIPs)), make([]string, len(old.HostIPs))
+	for i := range ips {
+		ips[i] = status.HostIPs[i].IP
+	}
+	for i := range known {
+		known[i] = old.HostIPs[i].IP
+	}
+	c.ipPair(ips, known, status.HostIPs, path)
+}
+
+// ipPair checks addresses: one, or one of each family. Known ones may stay.
+func (c *checker) ipPair(ips, known []string, value any, path *field.Path) {
+	for i, ip := range ips {
+		c.ip(path.Index(i), ip, known)
+	}
+	if len(ips) < 2 {
+		return
+	}
+	dualStack, err := netutils.IsDualStackIPStrings(ips)
+	if err != nil {
+		c.add(field.InternalError(path, fmt.Errorf("failed to check for dual stack with error:%v", err)))
+	}
+	if !dualStack || len(ips) > 2 {
+		c.invalid(path, value, "may specify no more than one IP for each IP family")
+	}
+}
+
+func (c *checker) containerUsers(pod *v1.Pod, path *field.Path) {
+	for _, list := range []struct {
+		name     string
+		statuses []v1.ContainerStatus
+	}{
+		{"containerStatuses", pod.Status.ContainerStatuses},
+		{"initContainerStatuses", pod.Status.InitContainerStatuses},
+		{"ephemeralContainerStatuses", pod.Status.EphemeralContainerStatuses},
+	} {
+		for i, status := range list.statuses {
+			if status.User == nil || status.User.Linux == nil {
+				continue
+			}
+			c.linuxUser(status.User.Linux, pod.Spec.OS, path.Child(list.name).Index(i).Child("user", "linux"))
+		}
+	}
+}
+
+// linuxUser checks the user that a container runs as. The runtime reports it,
+// so it may be any that the kernel knows.
+func (c *checker) linuxUser(user *v1.LinuxContainerUser, os *v1.PodOS, path *field.Path) {
+	switch {
+	case os == nil, os.Name == v1.Linux:
+	case os.Name == v1.Windows:
+		c.forbidden(path, "cannot be set for a windows pod")
+		return
+	default:
+		return
+	}
+	if user.UID < 0 || user.UID > math.MaxUint32 {
+		c.invalid(path.Child("uid"), user.UID, fmt.Sprintf("must be between 0 and %d, inclusive", int64(math.MaxUint32)))
+	}
+	c.invalid(path.Child("gid"), user.GID, validation.IsValidGroupID(user.GID)...)
+	for i, group := range user.SupplementalGroups {
+		c.invalid(path.Child("supplementalGroups").Index(i), group, validation.IsValidGroupID(group)...)
+	}
+}
+
+func (c *checker) claimStatuses(pod *v1.Pod, path *field.Path) {
+	seen := map[string]bool{}
+	for i, status := range pod.Status.ResourceClaimStatuses {
+		at := path.Index(i)
+		if !slices.ContainsFunc(pod.Spec.ResourceClaims, func(claim v1.PodResourceClaim) bool { return claim.Name == status.Name }) {
+			c.invalid(at.Child("name"), status.Name, "must match the name of an entry in `spec.resourceClaims`")
+		}
+		unique(c, at.Child("name"), seen, status.Name)
+		if status.ResourceClaimName != nil {
+			c.dnsSubdomain(at.Child("resourceClaimName"), *status.ResourceClaimName)
+		}
+	}
+}
+
+// extendedClaim checks the claim that stands for the extended resources which
+// containers request (KEP-5004).
+func (c *checker) extendedClaim(pod *v1.Pod, path *field.Path) {
+	status := pod.Status.ExtendedResourceClaimStatus
+	if status == nil {
+		return
+	}
+	if len(status.RequestMappings) == 0 {
+		c.required(path.Child("requestMappings"), "at least one request mapping is required")
+	}
+	seen := map[v1.ContainerExtendedResourceRequest]bool{}
+	for i, mapping := range status.RequestMappings {
+		at := path.Child("requestMappings").Index(i)
+		switch container := containerNamed(&pod.Spec, mapping.ContainerName); {
+		case container == nil:
+			c.invalid(at.Child("containerName"), mapping.ContainerName, "must match the name of an entry in spec.initContainers.name or spec.containers.name")
+		case !requests(container, mapping.ResourceName):
+			c.invalid(at.Child("resourceName"), mapping.ResourceName, "must match the extended resource name of an entry in spec.initContainers.resources.requests or spec.containers.resources.requests")
+		}
+		c.dnsLabel(path.Child("requestName"), mapping.RequestName)
+		if seen[mapping] {
+			c.add(field.Duplicate(at.Child("containerName"), mapping.ContainerName),
+				field.Duplicate(at.Child("resourceName"), mapping.ResourceName),
+				field.Duplicate(at.Child("requestName"), mapping.RequestName))
+		}
+		seen[mapping] = true
+	}
+	if c.need(path, "resourceClaimName", status.ResourceClaimName) {
+		c.dnsSubdomain(path.Child("resourceClaimName"), status.ResourceClaimName)
+	}
+}
+
+func containerNamed(spec *v1.PodSpec, name string) *v1.Container {
+	for _, containers := range [][]v1.Container{spec.Containers, spec.InitContainers} {
+		for i := range slices.Backward(containers) {
+			if containers[i].Name == name {
+				return &containers[i]
+			}
+		}
+	}
+	return nil
+}
+
+func requests(container *v1.Container, name string) bool {
+	_, found := container.Resources.Requests[v1.ResourceName(name)]
+	return found
+}
+
+// deviceHealth checks what a node says about the devices of its containers
+// (KEP-4680). Statuses of unknown containers are let through.
+func (c *checker) deviceHealth(statuses []v1.ContainerStatus, containers []v1.Container, pod *v1.PodStatus, path *field.Path) {
+	for i, status := range statuses {
+		index := slices.IndexFunc(containers, func(container v1.Container) bool { return container.Name == status.Name })
+		for j, allocated := range status.AllocatedResourcesStatus {
+			at := path.Index(i).Child("allocatedResourcesStatus").Index(j)
+			if index >= 0 {
+				c.allocatedName(allocated.Name, &containers[index], pod.ExtendedResourceClaimStatus, at.Child("name"))
+			}
+			seen := map[v1.ResourceID]bool{}
+			for k, device := range allocated.Resources {
+				devicePath := at.Child("resources").Index(k)
+				oneOf(c, devicePath.Child("health"), device.Health,
+					v1.ResourceHealthStatusHealthy, v1.ResourceHealthStatusUnhealthy, v1.ResourceHealthStatusUnknown)
+				c.healthMessage(device.Message, devicePath.Child("message"))
+				unique(c, devicePath.Child("resourceID"), seen, device.ResourceID)
+			}
+		}
+	}
+}
+
+func (c *checker) healthMessage(message *string, path *field.Path) {
+	switch {
+	case message == nil:
+	case *message == "":
+		c.required(path, "must be non-empty if specified")
+	case len(*message) > v1.ResourceHealthMessageMaxLength:
+		c.add(field.TooLong(path, "", v1.ResourceHealthMessageMaxLength))
+	}
+}
+
+// allocatedName checks that the container asked for the resource: by name, or
+// as claim:<claim>[/<request>].
+func (c *checker) allocatedName(name v1.ResourceName, container *v1.Container, extended *v1.PodExtendedResourceClaimStatus, path *field.Path) {
+	ref, isClaim := strings.CutPrefix(string(name), "claim:")
+	if !isClaim {
+		if !requests(container, string(name)) {
+			c.invalid(path, name, "must match one of the container's resource requests")
+		}
+		return
+	}
+	claim, request, hasRequest := strings.Cut(ref, "/")
+	for _, own := range container.Resources.Claims {
+		if own.Name == claim && own.Request == request && hasRequest == (request != "") {
+			return
+		}
+	}
+	if extended != nil && request != "" && claim != "" && extended.ResourceClaimName == claim {
+		for _, mapping := range extended.RequestMappings {
+			quantity := container.Resources.Requests[v1.ResourceName(mapping.ResourceName)]
+			if mapping.ContainerName == container.Name && mapping.RequestName == request && !quantity.IsZero() {
+				return
+			}
+		}
+	}
+	c.invalid(path, name, "must match one of the container's resource claims as 'claim:<claimName>/<requestName>' when container.resources.claims[*].request is set or 'claim:<claimName>' when it is empty")
+}

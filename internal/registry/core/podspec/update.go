@@ -1,0 +1,235 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package podspec
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/util/diff"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// updatable is what of a pod's spec may change, as users are told. While a pod
+// is gated, its choice of nodes may also get narrower (KEP-3838).
+const updatable = "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`," +
+	"`spec.tolerations` (only additions to existing tolerations)," +
+	"`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
+
+// ValidatePodUpdate checks what a user makes of an existing pod.
+func ValidatePodUpdate(pod, old *v1.Pod) field.ErrorList {
+	errs := checkMetaUpdate(&pod.ObjectMeta, &old.ObjectMeta, field.NewPath("metadata"))
+	errs = append(errs, checkPod(pod)...)
+	errs = append(errs, checkAnnotationUpdate(pod.Annotations, old.Annotations)...)
+	return append(errs, check(func(c *checker) { c.specUpdate(&pod.Spec, &old.Spec, field.NewPath("spec")) })...)
+}
+
+func (c *checker) specUpdate(spec, old *v1.PodSpec, path *field.Path) {
+	for _, list := range []struct {
+		name     string
+		now, old int
+	}{
+		{"containers", len(spec.Containers), len(old.Containers)},
+		{"initContainers", len(spec.InitContainers), len(old.InitContainers)},
+	} {
+		if list.now != list.old {
+			c.forbidden(path.Child(list.name), "pod updates may not add or remove containers")
+			return
+		}
+	}
+	if !c.deadlineUpdate(spec.ActiveDeadlineSeconds, old.ActiveDeadlineSeconds, path.Child("activeDeadlineSeconds")) {
+		return
+	}
+	c.tolerationUpdate(spec.Tolerations, old.Tolerations, path.Child("tolerations"))
+	c.gateUpdate(spec.SchedulingGates, old.SchedulingGates, path.Child("schedulingGates"))
+
+	// With the changes undone that are allowed, nothing may differ any more.
+	rest := spec.DeepCopy()
+	for i := range rest.Containers {
+		rest.Containers[i].Image = old.Containers[i].Image
+	}
+	for i := range rest.InitContainers {
+		rest.InitContainers[i].Image = old.InitContainers[i].Image
+	}
+	rest.ActiveDeadlineSeconds = old.ActiveDeadlineSeconds
+	rest.Tolerations = old.Tolerations
+	rest.SchedulingGates = old.SchedulingGates
+	if isNegative(old.TerminationGracePeriodSeconds) && isOne(rest.TerminationGracePeriodSeconds) {
+		rest.TerminationGracePeriodSeconds = old.TerminationGracePeriodSeconds
+	}
+	if len(old.SchedulingGates) > 0 {
+		c.gatedUpdate(rest, old, path)
+	}
+	if !equality.Semantic.DeepEqual(rest, old) {
+		c.forbidden(path, fmt.Sprintf("pod updates may not change fields other than %s\n%v", updatable, diff.Diff(*old, *rest)))
+	}
+}
+
+func isNegative(seconds *int64) bool { return seconds != nil && *seconds < 0 }
+func isOne(seconds *int64) bool      { return seconds != nil && *seconds == 1 }
+
+// deadlineUpdate: a deadline may be set, and come nearer. It returns whether
+// the rest of the spec is worth looking at.
+func (c *checker) deadlineUpdate(seconds, old *int64, path *field.Path) bool {
+	switch {
+	case seconds == nil && old != nil:
+		c.invalid(path, seconds, "must not update from a positive integer to nil value")
+	case seconds == nil:
+	case *seconds < 0 || *seconds > math.MaxInt32:
+		c.invalid(path, *seconds, validation.InclusiveRangeError(0, math.MaxInt32))
+		return false
+	case old != nil && *old < *seconds:
+		c.invalid(path, *seconds, "must be less than or equal to previous value")
+		return false
+	}
+	return true
+}
+
+// tolerationUpdate: tolerations may be added, and their times change.
+func (c *checker) tolerationUpdate(tolerations, old []v1.Toleration, path *field.Path) {
+	for _, o := range old {
+		kept := slices.ContainsFunc(tolerations, func(t v1.Toleration) bool {
+			return t.Key == o.Key && t.Operator == o.Operator && t.Value == o.Value && t.Effect == o.Effect
+		})
+		if !kept {
+			c.forbidden(path, "existing toleration can not be modified except its tolerationSeconds")
+			return
+		}
+	}
+}
+
+func (c *checker) gateUpdate(gates, old []v1.PodSchedulingGate, path *field.Path) {
+	for i, gate := range gates {
+		if !slices.Contains(old, gate) {
+			c.forbidden(path.Index(i).Child("name"), fmt.Sprintf("only deletion is allowed, but found new scheduling gate '%s'", gate.Name))
+		}
+	}
+}
+
+// gatedUpdate checks how the choice of nodes changes, and undoes the change.
+func (c *checker) gatedUpdate(rest, old *v1.PodSpec, path *field.Path) {
+	for key, value := range old.NodeSelector {
+		if now, found := rest.NodeSelector[key]; !found || now != value {
+			c.invalid(path.Child("nodeSelector"), rest.NodeSelector, "only additions to spec.nodeSelector are allowed (no mutations or deletions)")
+			break
+		}
+	}
+	rest.NodeSelector = old.NodeSelector
+
+	affinity, oldAffinity := nodeAffinityOf(rest), nodeAffinityOf(old)
+	if equality.Semantic.DeepEqual(affinity, oldAffinity) {
+		return
+	}
+	c.nodeAffinityUpdate(affinity, oldAffinity, path.Child("affinity", "nodeAffinity", requiredTerms, "nodeSelectorTerms"))
+	if rest.Affinity == nil {
+		rest.Affinity = &v1.Affinity{}
+	}
+	rest.Affinity.NodeAffinity = oldAffinity
+	if old.Affinity == nil && *rest.Affinity == (v1.Affinity{}) {
+		rest.Affinity = nil
+	}
+}
+
+func nodeAffinityOf(spec *v1.PodSpec) *v1.NodeAffinity {
+	if spec.Affinity == nil {
+		return nil
+	}
+	return spec.Affinity.NodeAffinity
+}
+
+// nodeAffinityUpdate: terms are alternatives, so each may get narrower, but
+// there may not be more or fewer of them. Preferences are free.
+func (c *checker) nodeAffinityUpdate(affinity, old *v1.NodeAffinity, path *field.Path) {
+	terms, oldTerms := requiredTermsOf(affinity), requiredTermsOf(old)
+	if len(oldTerms) == 0 {
+		return
+	}
+	if len(terms) != len(oldTerms) {
+		c.invalid(path, terms, "no additions/deletions to non-empty NodeSelectorTerms list are allowed")
+		return
+	}
+	for i := range terms {
+		if !isNarrower(&terms[i], &oldTerms[i]) {
+			c.invalid(path.Index(i), terms[i], "only additions are allowed (no mutations or deletions)")
+		}
+	}
+}
+
+func requiredTermsOf(affinity *v1.NodeAffinity) []v1.NodeSelectorTerm {
+	if affinity == nil || affinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		return nil
+	}
+	return affinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
+}
+
+// isNarrower says whether a term only got more requirements. An empty term
+// matches no node, so anything would widen it.
+func isNarrower(term, old *v1.NodeSelectorTerm) bool {
+	if len(old.MatchExpressions)+len(old.MatchFields) == 0 {
+		return len(term.MatchExpressions)+len(term.MatchFields) == 0
+	}
+	return startsWith(term.MatchExpressions, old.MatchExpressions) && startsWith(term.MatchFields, old.MatchFields)
+}
+
+func startsWith(requirements, old []v1.NodeSelectorRequirement) bool {
+	return len(requirements) >= len(old) && equality.Semantic.DeepEqual(requirements[:len(old)], old)
+}
+
+// checkAnnotationUpdate: what a node's agent reads once may not change later.
+func checkAnnotationUpdate(annotations, old map[string]string) field.ErrorList {
+	path := field.NewPath("metadata", "annotations")
+	return check(func(c *checker) {
+		fixed := func(key string) string {
+			switch {
+			case strings.HasPrefix(key, v1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix):
+				return "AppArmor annotations"
+			case key == v1.MirrorPodAnnotationKey:
+				return "mirror pod annotation"
+			}
+			return ""
+		}
+		for _, key := range slices.Sorted(maps.Keys(old)) {
+			if value, found := annotations[key]; fixed(key) != "" && (!found || value != old[key]) {
+				c.forbidden(path.Key(key), "may not remove or update "+fixed(key))
+			}
+		}
+		for _, key := range slices.Sorted(maps.Keys(annotations)) {
+			if _, found := old[key]; fixed(key) != "" && !found {
+				c.forbidden(path.Key(key), "may not add "+fixed(key))
+			}
+		}
+	})
+}
+
+// ValidatePodEphemeralContainersUpdate checks an update that adds ephemeral
+// containers; those that are there stay as they are.
+func ValidatePodEphemeralContainersUpdate(pod, old *v1.Pod) field.ErrorList {
+	if isMirror(&old.ObjectMeta) {
+		return field.ErrorList{field.Forbidden(field.NewPath(""), "static pods do not support ephemeral containers")}
+	}
+	errs := checkMetaUpdate(&pod.ObjectMeta, &old.ObjectMeta, field.NewPath("metadata"))
+	errs = append(errs, checkPod(pod)...)
+	errs = append(errs, checkAnnotationUpdate(pod.Annotations, old.Annotations)...)
+	return append(errs, check(func(c *checker) {
+		path := field.NewPath("spec", "ephemeralContainers")
+		now := map[string]*v1.EphemeralContainer{}
+		for i := range pod.Spec.EphemeralContainers {
+			now[pod.Spec.EphemeralContainers[i].Name] = &pod.Spec.EphemeralContainers[i]
+		}
+		for _, container := range old.Spec.EphemeralContainers {
+			switch kept := now[container.Name]; {
+			case kept == nil:
+				c.forbidden(path, fmt.Sprintf("existing ephemeral containers %q may not be removed\n", container.Name))
+			case !equality.Semantic.DeepEqual(container, *kept):
+				c.forbidden(path, fmt.Sprintf("existing ephemeral containers %q may not be changed\n%v", container.Name, diff.Diff(container, *kept)))
+			}
+		}
+	})...)
+}
