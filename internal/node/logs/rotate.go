@@ -1,0 +1,249 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package logs
+
+import (
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+)
+
+// The defaults of upstream's kubelet.
+const (
+	defaultMaxSize  = 10 << 20
+	defaultMaxFiles = 5
+	defaultPeriod   = 10 * time.Second
+)
+
+const (
+	stampSuffix      = "20060102-150405"
+	compressedSuffix = ".gz"
+	unfinishedSuffix = ".tmp"
+)
+
+// RotatorOptions says how much of a log is kept.
+type RotatorOptions struct {
+	// Reopen makes the runtime open the container's log file anew (CRI ReopenContainerLog).
+	Reopen func(ctx context.Context, containerID string) error
+	Clock  clock.WithTicker
+	// MaxSize is the size in bytes at which a file is put aside, 10 MiB if zero.
+	MaxSize int64
+	// MaxFiles is the number of files kept of a log, the current one included, 5 if
+	// zero. At least 2.
+	MaxFiles int
+	// Period is the time between two looks at the sizes, 10 s if zero.
+	Period time.Duration
+}
+
+// Rotator keeps the logs of running containers within their size. It implements pod.Logs.
+type Rotator struct {
+	options RotatorOptions
+
+	mu    sync.Mutex
+	paths map[string]string // by container ID
+}
+
+// NewRotator returns a Rotator; Run does its work.
+func NewRotator(options RotatorOptions) *Rotator {
+	if options.MaxSize == 0 {
+		options.MaxSize = defaultMaxSize
+	}
+	if options.MaxFiles == 0 {
+		options.MaxFiles = defaultMaxFiles
+	}
+	options.MaxFiles = max(options.MaxFiles, 2)
+	if options.Period == 0 {
+		options.Period = defaultPeriod
+	}
+	return &Rotator{options: options, paths: map[string]string{}}
+}
+
+// Start implements pod.Logs.
+func (r *Rotator) Start(containerID, path string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.paths[containerID] = path
+}
+
+// Stop implements pod.Logs.
+func (r *Rotator) Stop(containerID string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.paths, containerID)
+}
+
+// Run rotates until ctx is done.
+func (r *Rotator) Run(ctx context.Context) {
+	ticker := r.options.Clock.NewTicker(r.options.Period)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C():
+			r.rotateAll(ctx)
+		}
+	}
+}
+
+func (r *Rotator) rotateAll(ctx context.Context) {
+	r.mu.Lock()
+	paths := make(map[string]string, len(r.paths))
+	for id, path := range r.paths {
+		paths[id] = path
+	}
+	r.mu.Unlock()
+	for id, path := range paths {
+		info, err := os.Stat(path)
+		if err == nil && info.Size() < r.options.MaxSize {
+			continue
+		}
+		if err := r.rotate(ctx, id, path); err != nil && ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "Log was not rotated", "containerID", id, "path", path)
+		}
+	}
+}
+
+// rotate puts the log file aside. Each step can be the last before a crash: the
+// next rotation finds what it left.
+func (r *Rotator) rotate(ctx context.Context, id, path string) error {
+	old, err := cleanUp(path)
+	if err != nil {
+		return err
+	}
+	// One place is for the current file, one for what it becomes now.
+	for excess := len(old) - (r.options.MaxFiles - 2); excess > 0; excess-- {
+		if err := os.Remove(old[0]); err != nil {
+			return err
+		}
+		old = old[1:]
+	}
+	// The newest of the old was still open in the runtime when it was renamed; by
+	// now it is complete.
+	for _, file := range old {
+		if strings.HasSuffix(file, compressedSuffix) {
+			continue
+		}
+		if err := compress(file); err != nil {
+			return err
+		}
+	}
+	return r.putAside(ctx, id, path)
+}
+
+func (r *Rotator) putAside(ctx context.Context, id, path string) error {
+	aside := path + "." + r.options.Clock.Now().Format(stampSuffix)
+	err := os.Rename(path, aside)
+	missing := errors.Is(err, fs.ErrNotExist)
+	if err != nil && !missing {
+		return err
+	}
+	// A missing file is one that an earlier rotation put aside before it died.
+	if err := r.options.Reopen(ctx, id); err != nil {
+		if !missing {
+			// The runtime writes to the old file still: give it its name back.
+			err = errors.Join(err, os.Rename(aside, path))
+		}
+		return fmt.Errorf("failed to reopen log of container %s: %w", id, err)
+	}
+	return nil
+}
+
+// cleanUp removes what an interrupted compression left, and returns the old files
+// of the log, the oldest first.
+func cleanUp(path string) ([]string, error) {
+	all, err := oldFiles(path)
+	if err != nil {
+		return nil, err
+	}
+	var kept []string
+	for _, file := range all {
+		done := strings.TrimSuffix(file, compressedSuffix)
+		switch {
+		case strings.HasSuffix(file, unfinishedSuffix),
+			done == file && slices.Contains(all, file+compressedSuffix):
+			if err := os.Remove(file); err != nil {
+				return nil, err
+			}
+		default:
+			kept = append(kept, file)
+		}
+	}
+	return kept, nil
+}
+
+// oldFiles returns all files that rotation made of the log, sorted by time.
+func oldFiles(path string) ([]string, error) {
+	entries, err := os.ReadDir(filepath.Dir(path))
+	if err != nil {
+		return nil, err
+	}
+	prefix := filepath.Base(path) + "."
+	var files []string
+	for _, entry := range entries {
+		if strings.HasPrefix(entry.Name(), prefix) {
+			files = append(files, filepath.Join(filepath.Dir(path), entry.Name()))
+		}
+	}
+	return files, nil // ReadDir sorts by name, and names are times
+}
+
+// compress replaces a file by its compressed form, in one step.
+func compress(path string) error {
+	unfinished := path + unfinishedSuffix
+	if err := writeCompressed(path, unfinished); err != nil {
+		_ = os.Remove(unfinished)
+		return err
+	}
+	if err := os.Rename(unfinished, path+compressedSuffix); err != nil {
+		return err
+	}
+	return os.Remove(path)
+}
+
+func writeCompressed(from, to string) (err error) {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o640)
+	if err != nil {
+		return err
+	}
+	packer := gzip.NewWriter(out)
+	_, err = io.Copy(packer, in)
+	return errors.Join(err, packer.Close(), out.Close())
+}
+
+// Remove removes a container's log and all that rotation made of it.
+func Remove(path string) error {
+	files, err := oldFiles(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, file := range append(files, path) {
+		if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	return utilerrors.NewAggregate(errs)
+}
