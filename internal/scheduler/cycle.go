@@ -1,0 +1,298 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduler
+
+import (
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/kindred-project/kindred/internal/scheduler/model"
+	"github.com/kindred-project/kindred/internal/scheduler/plugin"
+	"github.com/kindred-project/kindred/internal/scheduler/queue"
+)
+
+// next tries the most urgent pod, and says what becomes of it; false if there is
+// nothing to do.
+func (m *machine) next() (decision, bool) {
+	if len(m.reports) > 0 {
+		report := m.reports[0]
+		m.reports = m.reports[1:]
+		return report, true
+	}
+	item := m.queue.Pop()
+	if item == nil {
+		return decision{}, false
+	}
+	return m.try(item), true
+}
+
+func (m *machine) try(item *queue.Item) decision {
+	if len(m.cluster.Nodes()) == 0 {
+		none := ""
+		m.queue.Park(item, nil)
+		m.cluster.Nominate(item.Pod, none)
+		return decision{pod: item.Pod, reason: v1.PodReasonUnschedulable, message: "no nodes available to schedule pods", nominate: &none}
+	}
+	c := m.newCycle(item.Pod)
+	if node := c.place(); node != nil {
+		return m.placed(item, node)
+	}
+	return m.rejected(item, c)
+}
+
+func (m *machine) placed(item *queue.Item, node *model.Node) decision {
+	m.cluster.Nominate(item.Pod, "")
+	m.cluster.Place(item.Pod, node.Name)
+	m.binding[item.Pod.UID] = binding{item, node.Name}
+	m.tell(plugin.Event{Kind: plugin.PodPlaced, Pod: item.Pod})
+	return decision{pod: item.Pod, node: node.Name}
+}
+
+func (m *machine) rejected(item *queue.Item, c *cycle) decision {
+	preempt, nominate, outcome := c.preempt()
+	c.why.afterwards = "preemption: " + outcome
+	d := decision{pod: item.Pod, reason: v1.PodReasonUnschedulable, message: c.why.String(), nominate: nominate, preempt: preempt}
+	m.queue.Park(item, c.why.filters)
+	if nominate != nil {
+		m.cluster.Nominate(item.Pod, *nominate)
+	}
+	if preempt != nil {
+		for _, victim := range preempt.victims {
+			m.victims[victim.UID] = true
+		}
+		for _, pod := range preempt.demoted {
+			m.cluster.Nominate(pod, "")
+			m.queue.WakeOne(pod.UID)
+		}
+	}
+	return d
+}
+
+// cycle is one attempt to place one pod.
+type cycle struct {
+	*machine
+	pod    *model.Pod
+	checks checks
+	nodes  []*model.Node
+	why    diagnosis
+}
+
+// checks are what the filters have to say about one pod.
+type checks []namedCheck
+
+type namedCheck struct {
+	filter string
+	plugin.Check
+}
+
+// judge asks the checks in turn about a node; the first to reject it decides.
+func (cs checks) judge(node *model.Node) (string, *plugin.Rejection) {
+	for i := range cs {
+		if r := cs[i].Check.Check(node); r != nil {
+			return cs[i].filter, r
+		}
+	}
+	return "", nil
+}
+
+// supposing is a copy of the checks that can be told of pods which come and go.
+func (cs checks) supposing() checks {
+	c := make(checks, len(cs))
+	copy(c, cs)
+	for i := range c {
+		if s, spanning := c[i].Check.(plugin.Spanning); spanning {
+			c[i].Check = s.Clone()
+		}
+	}
+	return c
+}
+
+// move tells the checks that a pod has come to a node (1) or left it (-1).
+func (cs checks) move(pod *model.Pod, node *model.Node, delta int) {
+	if delta > 0 {
+		node.Add(pod)
+	} else {
+		node.Remove(pod)
+	}
+	for i := range cs {
+		if s, spanning := cs[i].Check.(plugin.Spanning); spanning {
+			s.Move(pod, node, delta)
+		}
+	}
+}
+
+// newCycle asks every filter about the pod, and finds the nodes worth a look.
+func (m *machine) newCycle(pod *model.Pod) *cycle {
+	c := &cycle{machine: m, pod: pod, nodes: m.cluster.Nodes()}
+	c.why.nodes = len(c.nodes)
+	var only sets.Set[string]
+	for _, filter := range m.filters {
+		check, rejection := filter.For(m.cluster, pod)
+		if rejection != nil {
+			c.why.everywhere(filter.Name(), rejection)
+			c.nodes = nil
+			return c
+		}
+		if check == nil {
+			continue
+		}
+		c.checks = append(c.checks, namedCheck{filter.Name(), check})
+		if n, narrows := check.(plugin.Narrower); narrows && n.Nodes() != nil {
+			c.why.narrowed(filter.Name())
+			if only != nil {
+				only = only.Intersection(n.Nodes())
+			} else {
+				only = n.Nodes()
+			}
+		}
+	}
+	c.narrow(only)
+	return c
+}
+
+// narrow leaves the named nodes only, if any are named.
+func (c *cycle) narrow(only sets.Set[string]) {
+	if only == nil {
+		return
+	}
+	c.nodes = nil
+	for _, name := range sets.List(only) {
+		if node := c.cluster.Node(name); node != nil {
+			c.nodes = append(c.nodes, node)
+		}
+	}
+	if only.Len() == 0 {
+		c.why.whole = fmt.Sprintf("node(s) didn't satisfy plugin(s) %v simultaneously", c.why.filters)
+		return
+	}
+	c.why.count(fmt.Sprintf("node(s) didn't satisfy plugin(s) %v", c.why.filters), c.why.nodes-len(c.nodes))
+}
+
+// place finds the best node for the pod, nil if there is none.
+func (c *cycle) place() *model.Node {
+	if node := c.promised(); node != nil {
+		return node
+	}
+	feasible := c.feasible()
+	switch len(feasible) {
+	case 0:
+		return nil
+	case 1:
+		return feasible[0]
+	default:
+		return c.best(feasible)
+	}
+}
+
+// promised is the node on which room was made for the pod, if it fits there now.
+func (c *cycle) promised() *model.Node {
+	name := c.cluster.Nomination(c.pod.UID)
+	if name == "" {
+		return nil
+	}
+	for _, node := range c.nodes {
+		if node.Name != name {
+			continue
+		}
+		if _, rejection := c.judge(node); rejection == nil {
+			return node
+		}
+	}
+	return nil
+}
+
+// feasible are nodes on which the pod fits: all of them in a small cluster, enough
+// of them in a large one. The search goes on where the last one ended, so that in
+// the long run all nodes are considered alike.
+func (c *cycle) feasible() []*model.Node {
+	enough := enoughNodes(len(c.nodes))
+	var feasible []*model.Node
+	tried := 0
+	for range c.nodes {
+		node := c.nodes[(c.start+tried)%len(c.nodes)]
+		tried++
+		if filter, rejection := c.judge(node); rejection != nil {
+			c.why.reject(filter, node, rejection)
+			continue
+		}
+		if feasible = append(feasible, node); len(feasible) == enough {
+			break
+		}
+	}
+	c.start = (c.start + tried) % c.why.nodes
+	return feasible
+}
+
+// enoughNodes is how many feasible nodes are worth comparing: below a hundred all,
+// then half, and a share that sinks to a twentieth as clusters grow.
+func enoughNodes(nodes int) int {
+	const always = 100
+	if nodes < always {
+		return nodes
+	}
+	percent := max(50-nodes/125, 5)
+	return max(nodes*percent/100, always)
+}
+
+// judge tells whether the pod fits on a node, also when the pods for which room is
+// being made there, and which are at least as important, will have come.
+func (c *cycle) judge(node *model.Node) (string, *plugin.Rejection) {
+	if expected := c.expected(node.Name); len(expected) > 0 {
+		supposed, full := c.checks.supposing(), node.Clone()
+		for _, pod := range expected {
+			supposed.move(pod, full, 1)
+		}
+		if filter, rejection := supposed.judge(full); rejection != nil {
+			return filter, rejection
+		}
+	}
+	// They may never come, so they must not be what the pod depends on.
+	return c.checks.judge(node)
+}
+
+func (c *cycle) expected(node string) []*model.Pod {
+	var expected []*model.Pod
+	for _, pod := range c.cluster.Nominated(node) {
+		if pod.UID != c.pod.UID && pod.Priority >= c.pod.Priority {
+			expected = append(expected, pod)
+		}
+	}
+	return expected
+}
+
+// best is the node with the highest score. Equals take turns.
+func (c *cycle) best(nodes []*model.Node) *model.Node {
+	total, part := c.scratch(len(nodes))
+	for _, score := range c.scores {
+		clear(part)
+		score.Score.Score(c.cluster, c.pod, nodes, part)
+		for i := range part {
+			total[i] += score.Weight * part[i]
+		}
+	}
+	most := total[0]
+	for _, t := range total {
+		most = max(most, t)
+	}
+	equals := nodes[:0]
+	for i, node := range nodes {
+		if total[i] == most {
+			equals = append(equals, node)
+		}
+	}
+	c.turn++
+	return equals[c.turn%len(equals)]
+}
+
+// scratch is room for the scores of so many nodes, all nought.
+func (m *machine) scratch(n int) (total, part []int64) {
+	if cap(m.total) < n {
+		m.total, m.part = make([]int64, n), make([]int64, n)
+	}
+	m.total, m.part = m.total[:n], m.part[:n]
+	clear(m.total)
+	return m.total, m.part
+}

@@ -1,0 +1,83 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduler
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/kindred-project/kindred/internal/scheduler/model"
+	"github.com/kindred-project/kindred/internal/scheduler/plugin"
+)
+
+// diagnosis is why a pod could not be placed. Its text is an interface: people read
+// it in `kubectl describe pod`, and autoscalers parse it.
+type diagnosis struct {
+	nodes int
+	// whole is a reason which has nothing to do with any one node.
+	whole string
+	// reasons counts the nodes for each reason.
+	reasons map[string]int
+	// filters are those which rejected something, in alphabetical order.
+	filters []string
+	// solvable are the nodes which would do if pods were removed from them.
+	solvable []*model.Node
+	// afterwards is what came of the attempt to make room.
+	afterwards string
+}
+
+// narrowed notes that a filter has left out nodes without asking.
+func (d *diagnosis) narrowed(filter string) {
+	if at, found := slices.BinarySearch(d.filters, filter); !found {
+		d.filters = slices.Insert(d.filters, at, filter)
+	}
+}
+
+// everywhere notes that a filter rejects the pod on all nodes.
+func (d *diagnosis) everywhere(filter string, r *plugin.Rejection) {
+	d.narrowed(filter)
+	d.whole = strings.Join(r.Reasons, ", ")
+}
+
+func (d *diagnosis) reject(filter string, node *model.Node, r *plugin.Rejection) {
+	d.narrowed(filter)
+	for _, reason := range r.Reasons {
+		d.count(reason, 1)
+	}
+	if !r.Final {
+		d.solvable = append(d.solvable, node)
+	}
+}
+
+func (d *diagnosis) count(reason string, nodes int) {
+	if nodes == 0 {
+		return
+	}
+	if d.reasons == nil {
+		d.reasons = map[string]int{}
+	}
+	d.reasons[reason] += nodes
+}
+
+// String is kube-scheduler's text: "0/3 nodes are available: 1 Insufficient cpu,
+// 2 node(s) were unschedulable. preemption: ...". The reasons are sorted as text,
+// numbers and all.
+func (d *diagnosis) String() string {
+	text := fmt.Sprintf("0/%d nodes are available:", d.nodes)
+	if d.whole != "" {
+		text += " " + d.whole + "."
+	} else if len(d.reasons) > 0 {
+		var reasons []string
+		for reason, n := range d.reasons {
+			reasons = append(reasons, fmt.Sprintf("%d %s", n, reason))
+		}
+		slices.Sort(reasons)
+		text += " " + strings.Join(reasons, ", ") + "."
+	}
+	if d.afterwards != "" {
+		text += " " + d.afterwards
+	}
+	return text
+}

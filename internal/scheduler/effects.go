@@ -1,0 +1,180 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduler
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"github.com/kindred-project/kindred/internal/scheduler/model"
+)
+
+// carryOut does what was decided, without waiting for it.
+func (s *Scheduler) carryOut(ctx context.Context, effects *lanes, d decision) {
+	effects.do(d.pod.UID, func() {
+		if d.node != "" {
+			s.bind(ctx, d.pod, d.node)
+			return
+		}
+		s.report(ctx, d)
+		if d.preempt != nil {
+			s.preempt(ctx, d.pod, d.preempt)
+		}
+	})
+}
+
+// bind tells the API where a pod goes.
+func (s *Scheduler) bind(ctx context.Context, pod *model.Pod, node string) {
+	binding := &v1.Binding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
+		Target:     v1.ObjectReference{Kind: "Node", Name: node},
+	}
+	err := s.Client.CoreV1().Pods(pod.Namespace).Bind(ctx, binding, metav1.CreateOptions{})
+	if ctx.Err() != nil {
+		return
+	}
+	if err != nil {
+		err = fmt.Errorf("running Bind plugin %q: %w", "DefaultBinder", err)
+		s.inbox.post(func(m *machine) { m.notBound(pod.UID, err) })
+		return
+	}
+	s.Recorder.Eventf(pod.Pod, nil, v1.EventTypeNormal, "Scheduled", "Binding",
+		"Successfully assigned %v/%v to %v", pod.Namespace, pod.Name, node)
+}
+
+// report says why a pod could not be placed: in an event each time, and in its
+// condition when that changes.
+func (s *Scheduler) report(ctx context.Context, d decision) {
+	s.Recorder.Eventf(d.pod.Pod, nil, v1.EventTypeWarning, "FailedScheduling", "Scheduling", "%s", shortened(d.message))
+	patch := s.statusPatch(d.pod.Pod, v1.PodCondition{
+		Type:    v1.PodScheduled,
+		Status:  v1.ConditionFalse,
+		Reason:  d.reason,
+		Message: d.message,
+	}, d.nominate)
+	if patch == nil {
+		return
+	}
+	if err := s.patchStatus(ctx, d.pod.Pod, patch); err != nil {
+		klog.FromContext(ctx).Error(err, "Cannot update the status of a pod that could not be scheduled", "pod", klog.KObj(d.pod.Pod))
+	}
+}
+
+// preempt clears a node: whoever counted on room there is told, and the victims are
+// deleted with their grace period, each with the reason in its status.
+func (s *Scheduler) preempt(ctx context.Context, preemptor *model.Pod, p *preemption) {
+	logger := klog.FromContext(ctx).WithValues("pod", klog.KObj(preemptor.Pod), "node", p.node)
+	none := ""
+	for _, pod := range p.demoted {
+		if patch := s.statusPatch(pod.Pod, v1.PodCondition{}, &none); patch != nil {
+			if err := s.patchStatus(ctx, pod.Pod, patch); err != nil {
+				logger.Error(err, "Cannot clear the nomination of a less important pod", "other", klog.KObj(pod.Pod))
+			}
+		}
+	}
+	for _, victim := range p.victims {
+		if victim.DeletionTimestamp != nil {
+			continue
+		}
+		if err := s.evict(ctx, preemptor, victim, p.node); err != nil && ctx.Err() == nil {
+			logger.Error(err, "Cannot preempt", "victim", klog.KObj(victim.Pod))
+			s.inbox.post(func(m *machine) { m.notPreempted(preemptor.UID, p) })
+			return
+		}
+	}
+}
+
+func (s *Scheduler) evict(ctx context.Context, preemptor, victim *model.Pod, node string) error {
+	patch := s.statusPatch(victim.Pod, v1.PodCondition{
+		Type:    v1.DisruptionTarget,
+		Status:  v1.ConditionTrue,
+		Reason:  v1.PodReasonPreemptionByScheduler,
+		Message: preemptor.Spec.SchedulerName + ": preempting to accommodate a higher priority pod",
+	}, nil)
+	if patch != nil {
+		if err := s.patchStatus(ctx, victim.Pod, patch); err != nil {
+			return err
+		}
+	}
+	uid := victim.UID
+	err := s.Client.CoreV1().Pods(victim.Namespace).Delete(ctx, victim.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
+	if gone(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	s.Recorder.Eventf(victim.Pod, preemptor.Pod, v1.EventTypeNormal, "Preempted", "Preempting",
+		"Preempted by pod %v on node %v", preemptor.UID, node)
+	return nil
+}
+
+// patchStatus writes a pod's status. That the pod is gone is fine.
+func (s *Scheduler) patchStatus(ctx context.Context, pod *v1.Pod, patch []byte) error {
+	_, err := s.Client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	if gone(err) || ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// gone tells whether a write failed because the pod it was meant for is no more: it
+// was not found, or another has its name and so another UID.
+func gone(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsConflict(err) }
+
+// statusPatch is a patch which sets a condition (unless its type is empty) and the
+// nominated node (unless it is nil), or nil if they are so already. It names the UID,
+// so that it cannot hit another pod of the same name.
+func (s *Scheduler) statusPatch(pod *v1.Pod, condition v1.PodCondition, nominate *string) []byte {
+	status := map[string]any{}
+	if condition.Type != "" && s.complete(pod, &condition) {
+		status["conditions"] = []v1.PodCondition{condition}
+	}
+	if nominate != nil && *nominate != pod.Status.NominatedNodeName {
+		status["nominatedNodeName"] = *nominate
+	}
+	if len(status) == 0 {
+		return nil
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID}, "status": status})
+	if err != nil {
+		return nil // Strings and times always marshal.
+	}
+	return patch
+}
+
+// complete fills in a condition's generation and time, and tells whether it differs
+// from what the pod has. The time is that of the last change of status.
+func (s *Scheduler) complete(pod *v1.Pod, condition *v1.PodCondition) bool {
+	condition.ObservedGeneration = pod.Generation
+	condition.LastTransitionTime = metav1.NewTime(s.Clock.Now())
+	for i := range pod.Status.Conditions {
+		old := &pod.Status.Conditions[i]
+		if old.Type != condition.Type {
+			continue
+		}
+		if old.Status == condition.Status {
+			condition.LastTransitionTime = old.LastTransitionTime
+		}
+		return old.Status != condition.Status || old.Reason != condition.Reason ||
+			old.Message != condition.Message || old.ObservedGeneration != condition.ObservedGeneration
+	}
+	return true
+}
+
+// shortened keeps a message within what an event's note may hold.
+func shortened(message string) string {
+	const limit, suffix = 1024, " ..."
+	if len(message) <= limit {
+		return message
+	}
+	return message[:limit-len(suffix)] + suffix
+}

@@ -1,0 +1,241 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduler
+
+import (
+	"maps"
+
+	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+
+	"github.com/kindred-project/kindred/internal/scheduler/model"
+	"github.com/kindred-project/kindred/internal/scheduler/plugin"
+	"github.com/kindred-project/kindred/internal/scheduler/queue"
+)
+
+// machine decides which pod goes where. See the package's documentation.
+type machine struct {
+	cluster *model.Cluster
+	queue   *queue.Queue
+	filters []plugin.Filter
+	scores  []plugin.Weighted
+	byName  map[string]plugin.Filter
+	budgets func() []*policyv1.PodDisruptionBudget
+
+	// binding are the pods that were given a node, until the watch shows them there.
+	// That the API has accepted it is not enough: what the watch still has to show may
+	// be older, and the pod would look as if it had no node.
+	binding map[types.UID]binding
+	// victims are the pods being deleted to make room.
+	victims map[types.UID]bool
+	// reports are decisions which a change has forced.
+	reports []decision
+
+	// start is where the search for nodes goes on, turn whose turn it is among nodes
+	// that are equally good.
+	start, turn int
+	total, part []int64
+}
+
+// binding is a waiting pod that has been given a node.
+type binding struct {
+	item *queue.Item
+	node string
+}
+
+// decision is what becomes of a pod that was tried.
+type decision struct {
+	pod *model.Pod
+	// node is where it goes. If it is empty, the pod goes nowhere, and reason and
+	// message say why.
+	node            string
+	reason, message string
+	// nominate is the node on which room is being made, "" for none any more; nil
+	// leaves that as it is.
+	nominate *string
+	preempt  *preemption
+}
+
+func newMachine(clock clock.PassiveClock, budgets func() []*policyv1.PodDisruptionBudget) *machine {
+	m := &machine{
+		cluster: model.NewCluster(),
+		queue:   queue.New(clock),
+		filters: plugin.Filters(),
+		scores:  plugin.Scores(),
+		byName:  map[string]plugin.Filter{},
+		budgets: budgets,
+		binding: map[types.UID]binding{},
+		victims: map[types.UID]bool{},
+	}
+	for _, filter := range m.filters {
+		m.byName[filter.Name()] = filter
+	}
+	return m
+}
+
+// tell wakes the parked pods which an event might help.
+func (m *machine) tell(event plugin.Event) {
+	m.queue.Wake(func(item *queue.Item) bool { return m.helps(&event, item) })
+}
+
+// helps tells whether an event might help a pod: one that no filter rejected was
+// stopped by something which any event may have changed.
+func (m *machine) helps(event *plugin.Event, item *queue.Item) bool {
+	for _, name := range item.RejectedBy {
+		if m.byName[name].Wakes(m.cluster, event, item.Pod) {
+			return true
+		}
+	}
+	return len(item.RejectedBy) == 0
+}
+
+func (m *machine) setNode(node *v1.Node) {
+	before := m.cluster.SetNode(node)
+	switch {
+	case before == nil:
+		m.tell(plugin.Event{Kind: plugin.NodeAdded, Node: node})
+	case schedulesDifferently(before, node):
+		m.tell(plugin.Event{Kind: plugin.NodeChanged, OldNode: before, Node: node})
+	}
+}
+
+// schedulesDifferently tells a change of a node that matters from a heartbeat.
+func schedulesDifferently(before, after *v1.Node) bool {
+	return before.Spec.Unschedulable != after.Spec.Unschedulable ||
+		!maps.Equal(before.Labels, after.Labels) ||
+		!equality.Semantic.DeepEqual(before.Spec.Taints, after.Spec.Taints) ||
+		!equality.Semantic.DeepEqual(before.Status.Allocatable, after.Status.Allocatable)
+}
+
+func (m *machine) removeNode(name string) {
+	node := m.cluster.Node(name)
+	if node == nil {
+		return
+	}
+	object := node.Node
+	m.cluster.RemoveNode(name)
+	m.tell(plugin.Event{Kind: plugin.NodeRemoved, OldNode: object})
+}
+
+func (m *machine) setNamespace(name string, set labels.Set) {
+	before := m.cluster.Namespace(name)
+	m.cluster.SetNamespace(name, set)
+	if !maps.Equal(before, set) {
+		m.tell(plugin.Event{Kind: plugin.NamespaceChanged})
+	}
+}
+
+// setPod takes in a pod that is new or has changed.
+func (m *machine) setPod(pod *model.Pod) {
+	switch {
+	case pod.Terminal():
+		m.removePod(pod.UID)
+	case pod.Assigned():
+		m.setAssigned(pod)
+	case pod.Spec.SchedulerName == v1.DefaultSchedulerName:
+		m.setWaiting(pod)
+	}
+}
+
+func (m *machine) setAssigned(pod *model.Pod) {
+	m.queue.Remove(pod.UID)
+	m.cluster.Nominate(pod, "")
+	delete(m.binding, pod.UID)
+	before := m.cluster.Place(pod, pod.Spec.NodeName)
+	if before == nil {
+		m.tell(plugin.Event{Kind: plugin.PodPlaced, Pod: pod})
+		return
+	}
+	m.tell(plugin.Event{Kind: plugin.PodChanged, OldPod: before, Pod: pod})
+}
+
+func (m *machine) setWaiting(pod *model.Pod) {
+	if b, found := m.binding[pod.UID]; found {
+		// It has its node already. Should binding fail, the newest version is tried.
+		b.item.Pod = pod
+		m.tell(plugin.Event{Kind: plugin.PodChanged, OldPod: m.cluster.Place(pod, b.node), Pod: pod})
+		return
+	}
+	if pod.DeletionTimestamp != nil {
+		m.withdraw(pod.UID)
+		return
+	}
+	item := m.queue.Get(pod.UID)
+	if item == nil {
+		m.cluster.Nominate(pod, pod.Status.NominatedNodeName)
+		m.queue.Add(pod)
+		return
+	}
+	before := item.Pod
+	if before.Status.NominatedNodeName != pod.Status.NominatedNodeName {
+		m.cluster.Nominate(pod, pod.Status.NominatedNodeName)
+	}
+	m.queue.Update(pod)
+	if asksDifferently(before, pod) && m.helps(&plugin.Event{Kind: plugin.SelfChanged, OldPod: before, Pod: pod}, item) {
+		m.queue.WakeOne(pod.UID)
+	}
+}
+
+// asksDifferently tells a change of what a pod asks for from a change of its status,
+// most of which are our own.
+func asksDifferently(before, after *model.Pod) bool {
+	return !maps.Equal(before.Labels, after.Labels) || !equality.Semantic.DeepEqual(&before.Spec, &after.Spec)
+}
+
+// withdraw forgets that a pod is waiting, and gives up the room made for it.
+func (m *machine) withdraw(uid types.UID) {
+	item := m.queue.Get(uid)
+	if item == nil {
+		return
+	}
+	m.queue.Remove(uid)
+	if m.cluster.Nomination(uid) != "" {
+		m.cluster.Nominate(item.Pod, "")
+		m.tell(plugin.Event{Kind: plugin.PodGone, OldPod: item.Pod})
+	}
+}
+
+// removePod forgets a pod that is gone or has ended.
+func (m *machine) removePod(uid types.UID) {
+	m.withdraw(uid)
+	delete(m.binding, uid)
+	delete(m.victims, uid)
+	if pod := m.cluster.Remove(uid); pod != nil {
+		m.tell(plugin.Event{Kind: plugin.PodGone, OldPod: pod})
+	}
+}
+
+// notBound says that the API would not have a pod where it was to go. It is off its
+// node, and tried again after its back-off.
+func (m *machine) notBound(uid types.UID, err error) {
+	b, found := m.binding[uid]
+	if !found {
+		return
+	}
+	delete(m.binding, uid)
+	if pod := m.cluster.Remove(uid); pod != nil {
+		m.tell(plugin.Event{Kind: plugin.PodGone, OldPod: pod})
+	}
+	m.queue.Retry(b.item)
+	none := ""
+	m.reports = append(m.reports, decision{
+		pod:      b.item.Pod,
+		reason:   v1.PodReasonSchedulerError,
+		message:  err.Error(),
+		nominate: &none,
+	})
+}
+
+// notPreempted says that not all victims of a preemption could be deleted; the pod
+// it was for is tried again.
+func (m *machine) notPreempted(preemptor types.UID, p *preemption) {
+	for _, victim := range p.victims {
+		delete(m.victims, victim.UID)
+	}
+	m.queue.WakeOne(preemptor)
+}

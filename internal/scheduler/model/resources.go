@@ -1,0 +1,86 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package model
+
+import (
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// Resources are amounts as plain numbers: milli-CPUs, bytes, and whole units of
+// everything else.
+type Resources struct {
+	MilliCPU         int64
+	Memory           int64
+	EphemeralStorage int64
+	// Scalar holds extended resources, huge pages and attachable volumes.
+	Scalar map[v1.ResourceName]int64
+}
+
+// ResourcesOf are the amounts of a resource list. Names which nobody schedules by
+// are left out.
+func ResourcesOf(list v1.ResourceList) Resources {
+	var r Resources
+	for name, quantity := range list {
+		switch name {
+		case v1.ResourceCPU:
+			r.MilliCPU = quantity.MilliValue()
+		case v1.ResourceMemory:
+			r.Memory = quantity.Value()
+		case v1.ResourceEphemeralStorage:
+			r.EphemeralStorage = quantity.Value()
+		default:
+			if isScalar(name) {
+				r.addScalar(name, quantity.Value())
+			}
+		}
+	}
+	return r
+}
+
+// isScalar tells the names which are counted in whole units: whatever has a domain
+// (extended resources), huge pages and attachable volumes.
+func isScalar(name v1.ResourceName) bool {
+	s := string(name)
+	return strings.Contains(s, "/") ||
+		strings.HasPrefix(s, v1.ResourceHugePagesPrefix) ||
+		strings.HasPrefix(s, v1.ResourceAttachableVolumesPrefix)
+}
+
+// IsZero tells whether nothing at all is asked for.
+func (r *Resources) IsZero() bool {
+	return r.MilliCPU == 0 && r.Memory == 0 && r.EphemeralStorage == 0 && len(r.Scalar) == 0
+}
+
+// Get is the amount of one resource.
+func (r *Resources) Get(name v1.ResourceName) int64 {
+	switch name {
+	case v1.ResourceCPU:
+		return r.MilliCPU
+	case v1.ResourceMemory:
+		return r.Memory
+	case v1.ResourceEphemeralStorage:
+		return r.EphemeralStorage
+	default:
+		return r.Scalar[name]
+	}
+}
+
+// add adds other times sign.
+func (r *Resources) add(other *Resources, sign int64) {
+	r.MilliCPU += sign * other.MilliCPU
+	r.Memory += sign * other.Memory
+	r.EphemeralStorage += sign * other.EphemeralStorage
+	for name, amount := range other.Scalar {
+		r.addScalar(name, sign*amount)
+	}
+}
+
+func (r *Resources) addScalar(name v1.ResourceName, amount int64) {
+	if r.Scalar == nil {
+		r.Scalar = map[v1.ResourceName]int64{}
+	}
+	r.Scalar[name] += amount
+}

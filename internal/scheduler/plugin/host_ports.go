@@ -1,0 +1,49 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plugin
+
+import "github.com/kindred-project/kindred/internal/scheduler/model"
+
+// hostPorts keeps two pods from one port of a host.
+type hostPorts struct{}
+
+func (hostPorts) Name() string { return "NodePorts" }
+
+var portTaken = because("node(s) didn't have free ports for the requested pod ports")
+
+func (hostPorts) For(_ *model.Cluster, pod *model.Pod) (Check, *Rejection) {
+	if len(pod.Ports) == 0 {
+		return nil, nil
+	}
+	return CheckFunc(func(node *model.Node) *Rejection {
+		if !free(node.Ports, pod.Ports) {
+			return portTaken
+		}
+		return nil
+	}), nil
+}
+
+func free(taken model.Ports, wanted []model.Port) bool {
+	for _, port := range wanted {
+		if !taken.Free(port) {
+			return false
+		}
+	}
+	return true
+}
+
+func (hostPorts) Wakes(_ *model.Cluster, event *Event, pod *model.Pod) bool {
+	switch event.Kind {
+	case NodeAdded:
+		return true
+	case PodGone:
+		freed := model.Ports{}
+		for _, port := range event.OldPod.Ports {
+			freed[port]++
+		}
+		return !free(freed, pod.Ports)
+	default:
+		return false
+	}
+}

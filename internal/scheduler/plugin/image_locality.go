@@ -1,0 +1,59 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plugin
+
+import "github.com/kindred-project/kindred/internal/scheduler/model"
+
+// imageLocality prefers nodes that already have the pod's images, the more the
+// larger they are. An image which few nodes have counts less, or all pods of a new
+// image would follow the first one.
+type imageLocality struct{}
+
+func (imageLocality) Name() string { return "ImageLocality" }
+
+const (
+	mebibyte = 1024 * 1024
+	// Below this much there is nothing to gain.
+	smallImages = 23 * mebibyte
+	// More than this for each image makes no further difference.
+	largeImage = 1000 * mebibyte
+)
+
+func (imageLocality) Score(cluster *model.Cluster, pod *model.Pod, nodes []*model.Node, scores []int64) {
+	images := imagesOf(pod)
+	spread := make([]float64, len(images))
+	known := false
+	for i, image := range images {
+		spread[i] = float64(cluster.NodesWithImage(image)) / float64(len(cluster.Nodes()))
+		known = known || spread[i] > 0
+	}
+	if !known {
+		return
+	}
+	most := int64(largeImage * len(images))
+	for i, node := range nodes {
+		var sum int64
+		for j, image := range images {
+			sum += int64(float64(node.Images[image]) * spread[j])
+		}
+		sum = min(max(sum, smallImages), most)
+		scores[i] = MaxScore * (sum - smallImages) / (most - smallImages)
+	}
+}
+
+func imagesOf(pod *model.Pod) []string {
+	var images []string
+	for i := range pod.Spec.InitContainers {
+		images = append(images, model.NormalImage(pod.Spec.InitContainers[i].Image))
+	}
+	for i := range pod.Spec.Containers {
+		images = append(images, model.NormalImage(pod.Spec.Containers[i].Image))
+	}
+	for i := range pod.Spec.Volumes {
+		if image := pod.Spec.Volumes[i].Image; image != nil {
+			images = append(images, model.NormalImage(image.Reference))
+		}
+	}
+	return images
+}

@@ -1,0 +1,110 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plugin
+
+import (
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/kindred-project/kindred/internal/scheduler/model"
+)
+
+// resourcesFit keeps the requests of a node's pods within what the node has to
+// give. Limits and actual use do not matter here.
+type resourcesFit struct{}
+
+func (resourcesFit) Name() string { return "NodeResourcesFit" }
+
+func (resourcesFit) For(_ *model.Cluster, pod *model.Pod) (Check, *Rejection) {
+	wanted := wants(pod)
+	return CheckFunc(func(node *model.Node) *Rejection { return shortage(wanted, node) }), nil
+}
+
+// want is one resource a pod asks for.
+type want struct {
+	name   v1.ResourceName
+	amount int64
+}
+
+// wants lists what a pod asks for, in an order that does not change from one try to
+// the next.
+func wants(pod *model.Pod) []want {
+	var list []want
+	for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory, v1.ResourceEphemeralStorage} {
+		if amount := pod.Requests.Get(name); amount > 0 {
+			list = append(list, want{name, amount})
+		}
+	}
+	plain := len(list)
+	for name, amount := range pod.Requests.Scalar {
+		if amount > 0 {
+			list = append(list, want{name, amount})
+		}
+	}
+	slices.SortFunc(list[plain:], func(a, b want) int {
+		if a.name < b.name {
+			return -1
+		}
+		return 1
+	})
+	return list
+}
+
+// shortage is what a node has too little of, nil if nothing.
+func shortage(wanted []want, node *model.Node) *Rejection {
+	var short *Rejection
+	if int64(len(node.Pods))+1 > node.MaxPods {
+		short = because("Too many pods")
+	}
+	for _, w := range wanted {
+		capacity := node.Allocatable.Get(w.name)
+		if w.amount <= capacity-node.Requested.Get(w.name) {
+			continue
+		}
+		if short == nil {
+			short = &Rejection{}
+		}
+		short.Reasons = append(short.Reasons, "Insufficient "+string(w.name))
+		short.Final = short.Final || w.amount > capacity
+	}
+	return short
+}
+
+func (resourcesFit) Wakes(_ *model.Cluster, event *Event, pod *model.Pod) bool {
+	switch event.Kind {
+	case PodGone, SelfChanged:
+		return true
+	case PodChanged:
+		return slices.ContainsFunc(wants(pod), func(w want) bool {
+			return event.Pod.Requests.Get(w.name) < event.OldPod.Requests.Get(w.name)
+		})
+	case NodeAdded:
+		return fitsEmpty(wants(pod), event.Node.Status.Allocatable)
+	case NodeChanged:
+		wanted := wants(pod)
+		after := event.Node.Status.Allocatable
+		return fitsEmpty(wanted, after) && grown(wanted, event.OldNode.Status.Allocatable, after)
+	default:
+		return false
+	}
+}
+
+// fitsEmpty tells whether a node of this size could take a pod if it were empty.
+func fitsEmpty(wanted []want, allocatable v1.ResourceList) bool {
+	has := model.ResourcesOf(allocatable)
+	if allocatable.Pods().Value() < 1 {
+		return false
+	}
+	return !slices.ContainsFunc(wanted, func(w want) bool { return w.amount > has.Get(w.name) })
+}
+
+// grown tells whether a node has got more of something that is wanted.
+func grown(wanted []want, before, after v1.ResourceList) bool {
+	if after.Pods().Cmp(*before.Pods()) > 0 {
+		return true
+	}
+	had, has := model.ResourcesOf(before), model.ResourcesOf(after)
+	return slices.ContainsFunc(wanted, func(w want) bool { return has.Get(w.name) > had.Get(w.name) })
+}

@@ -1,0 +1,228 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduler
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/kindred-project/kindred/internal/scheduler/model"
+)
+
+// preemption is the removal of less important pods from a node to make room.
+type preemption struct {
+	node    string
+	victims []*model.Pod
+	// demoted are less important pods for which room was being made on that node.
+	demoted []*model.Pod
+	// violations is how many victims a disruption budget would have protected.
+	violations int
+}
+
+// preempt looks for a node on which the pod would fit if less important pods were
+// removed, and chooses the one where that does the least harm. It returns what to do,
+// if anything, which node to nominate (nil leaves that alone), and a text.
+func (c *cycle) preempt() (*preemption, *string, string) {
+	if policy := c.pod.Spec.PreemptionPolicy; policy != nil && *policy == v1.PreemptNever {
+		return nil, nil, "not eligible due to preemptionPolicy=Never."
+	}
+	if c.roomIsBeingMade() {
+		return nil, nil, "not eligible due to a terminating pod on the nominated node."
+	}
+	budgets := c.budgets()
+	failure := diagnosis{nodes: c.why.nodes}
+	var best *preemption
+	candidates := 0
+	for _, node := range c.why.solvable {
+		p, reasons := c.preemptOn(node, budgets)
+		if p == nil {
+			for _, reason := range reasons {
+				failure.count(reason, 1)
+			}
+			continue
+		}
+		if best == nil || compareHarm(p, best) < 0 {
+			best = p
+		}
+		if candidates++; candidates == enoughNodes(len(c.why.solvable)) && best.violations == 0 {
+			break
+		}
+	}
+	if best == nil {
+		none := ""
+		failure.count("Preemption is not helpful for scheduling", c.why.nodes-len(c.why.solvable))
+		return nil, &none, failure.String()
+	}
+	for _, pod := range c.cluster.Nominated(best.node) {
+		if pod.Priority < c.pod.Priority {
+			best.demoted = append(best.demoted, pod)
+		}
+	}
+	text := fmt.Sprintf("found a potential placement for pod on node %s, preempting %d victims", best.node, len(best.victims))
+	return best, &best.node, text
+}
+
+// roomIsBeingMade tells whether pods this one has preempted are still on their way
+// out; then it waits for them and preempts no more.
+func (c *cycle) roomIsBeingMade() bool {
+	node := c.cluster.Node(c.cluster.Nomination(c.pod.UID))
+	if node == nil || c.finallyRejected(node) {
+		return false
+	}
+	return slices.ContainsFunc(node.Pods, func(pod *model.Pod) bool {
+		return pod.Priority < c.pod.Priority && (c.victims[pod.UID] || preempted(pod))
+	})
+}
+
+func (c *cycle) finallyRejected(node *model.Node) bool {
+	_, rejection := c.judge(node)
+	return rejection != nil && rejection.Final
+}
+
+// preempted tells whether a pod is being deleted because of a preemption.
+func preempted(pod *model.Pod) bool {
+	return pod.DeletionTimestamp != nil && slices.ContainsFunc(pod.Status.Conditions, func(c v1.PodCondition) bool {
+		return c.Type == v1.DisruptionTarget && c.Status == v1.ConditionTrue && c.Reason == v1.PodReasonPreemptionByScheduler
+	})
+}
+
+// preemptOn finds the fewest and least important pods which have to leave a node for
+// the pod to fit: all less important ones leave, then, from the most important down,
+// each stays that can. It returns nil and reasons if that cannot help.
+func (c *cycle) preemptOn(original *model.Node, budgets []*policyv1.PodDisruptionBudget) (*preemption, []string) {
+	var lower []*model.Pod
+	for _, pod := range original.Pods {
+		if pod.Priority < c.pod.Priority {
+			lower = append(lower, pod)
+		}
+	}
+	if len(lower) == 0 {
+		return nil, []string{"No preemption victims found for incoming pod"}
+	}
+	trial := *c
+	trial.checks = c.checks.supposing()
+	node := original.Clone()
+	for _, pod := range lower {
+		trial.checks.move(pod, node, -1)
+	}
+	if _, rejection := trial.judge(node); rejection != nil {
+		return nil, rejection.Reasons
+	}
+	slices.SortFunc(lower, compareImportance)
+	protected, others := split(lower, budgets)
+	p := &preemption{node: original.Name}
+	for _, pod := range protected {
+		if !trial.spare(pod, node) {
+			p.victims = append(p.victims, pod)
+			p.violations++
+		}
+	}
+	for _, pod := range others {
+		if !trial.spare(pod, node) {
+			p.victims = append(p.victims, pod)
+		}
+	}
+	slices.SortFunc(p.victims, compareImportance)
+	if len(p.victims) == 0 {
+		return nil, []string{fmt.Sprintf("expected at least one victim pod on node %q", original.Name)}
+	}
+	return p, nil
+}
+
+// spare puts a pod back on a node if the cycle's pod fits all the same.
+func (c *cycle) spare(pod *model.Pod, node *model.Node) bool {
+	c.checks.move(pod, node, 1)
+	if _, rejection := c.judge(node); rejection == nil {
+		return true
+	}
+	c.checks.move(pod, node, -1)
+	return false
+}
+
+// compareImportance puts the more important pod first: the higher priority, then the
+// one that has run longer.
+func compareImportance(a, b *model.Pod) int {
+	if a.Priority != b.Priority {
+		return cmp.Compare(b.Priority, a.Priority)
+	}
+	return startTime(a).Compare(startTime(b))
+}
+
+// startTime is when a pod was started; one that was not yet is the newest of all.
+func startTime(pod *model.Pod) time.Time {
+	if pod.Status.StartTime == nil {
+		return time.Unix(math.MaxInt32, 0)
+	}
+	return pod.Status.StartTime.Time
+}
+
+// split divides pods into those whose disruption some budget does not allow, and the
+// others. Every pod uses up one of what its budgets allow.
+func split(pods []*model.Pod, budgets []*policyv1.PodDisruptionBudget) (protected, others []*model.Pod) {
+	allowed := make([]int32, len(budgets))
+	for i, budget := range budgets {
+		allowed[i] = budget.Status.DisruptionsAllowed
+	}
+	for _, pod := range pods {
+		violates := false
+		for i, budget := range budgets {
+			if !covers(budget, pod) {
+				continue
+			}
+			allowed[i]--
+			violates = violates || allowed[i] < 0
+		}
+		if violates {
+			protected = append(protected, pod)
+		} else {
+			others = append(others, pod)
+		}
+	}
+	return protected, others
+}
+
+// covers tells whether a budget speaks of a pod whose disruption it does not know of
+// yet. An empty selector selects nothing here.
+func covers(budget *policyv1.PodDisruptionBudget, pod *model.Pod) bool {
+	if budget.Namespace != pod.Namespace || len(pod.Labels) == 0 {
+		return false
+	}
+	selector := model.Selector(budget.Spec.Selector)
+	if selector.Empty() || !selector.Matches(labels.Set(pod.Labels)) {
+		return false
+	}
+	_, known := budget.Status.DisruptedPods[pod.Name]
+	return !known
+}
+
+// compareHarm puts the preemption which does less harm first: fewer protected pods,
+// then a less important worst victim, less importance in all, fewer victims, and
+// the one whose most important victims have run for the shortest time.
+func compareHarm(a, b *preemption) int {
+	return cmp.Or(
+		cmp.Compare(a.violations, b.violations),
+		cmp.Compare(a.victims[0].Priority, b.victims[0].Priority),
+		cmp.Compare(sumOfPriorities(a.victims), sumOfPriorities(b.victims)),
+		cmp.Compare(len(a.victims), len(b.victims)),
+		// Victims are sorted, so the first has run longest of the most important.
+		startTime(b.victims[0]).Compare(startTime(a.victims[0])),
+	)
+}
+
+// sumOfPriorities lifts every priority above nought first, or a node with many
+// victims of negative priority would look better than one with few.
+func sumOfPriorities(pods []*model.Pod) int64 {
+	var sum int64
+	for _, pod := range pods {
+		sum += int64(pod.Priority) + math.MaxInt32 + 1
+	}
+	return sum
+}

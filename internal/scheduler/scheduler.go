@@ -1,0 +1,138 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	policylisters "k8s.io/client-go/listers/policy/v1"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+)
+
+// Options are what a scheduler is made of.
+type Options struct {
+	// Client acts as the user system:kube-scheduler. It should have no rate limit.
+	Client kubernetes.Interface
+	// Informers holds the pods, nodes and namespaces. Whoever gives it starts it,
+	// after New and before or while Run runs. If it is nil, the scheduler has its own.
+	Informers informers.SharedInformerFactory
+	// Recorder takes the events. If it is nil, they are written by Client.
+	Recorder events.EventRecorder
+	// DisruptionBudgets are respected when pods are preempted; nil: there are none.
+	DisruptionBudgets policylisters.PodDisruptionBudgetLister
+	// Clock tells the time; nil means the real one.
+	Clock clock.Clock
+}
+
+// Scheduler schedules the pods whose spec.schedulerName is default-scheduler.
+type Scheduler struct {
+	Options
+	ownInformers bool
+	machine      *machine
+	inbox        *inbox
+	ready        chan struct{}
+}
+
+// New makes a scheduler. It does nothing before Run.
+func New(opts Options) (*Scheduler, error) {
+	if opts.Client == nil {
+		return nil, errors.New("scheduler: Options.Client is missing")
+	}
+	s := &Scheduler{Options: opts, inbox: newInbox(), ready: make(chan struct{})}
+	if s.Clock == nil {
+		s.Clock = clock.RealClock{}
+	}
+	if s.Informers == nil {
+		s.Informers = informers.NewSharedInformerFactory(s.Client, 0)
+		s.ownInformers = true
+	}
+	// A factory starts the informers that were asked for by then.
+	core := s.Informers.Core().V1()
+	core.Nodes().Informer()
+	core.Pods().Informer()
+	core.Namespaces().Informer()
+	s.machine = newMachine(s.Clock, s.budgets)
+	return s, nil
+}
+
+func (s *Scheduler) budgets() []*policyv1.PodDisruptionBudget {
+	if s.DisruptionBudgets == nil {
+		return nil
+	}
+	// A lister reads a cache, and so never fails.
+	budgets, _ := s.DisruptionBudgets.List(labels.Everything())
+	return budgets
+}
+
+// Ready is closed when the scheduler knows the cluster and schedules.
+func (s *Scheduler) Ready() <-chan struct{} { return s.ready }
+
+// Run schedules until the context ends, and returns nil then. It is called once.
+func (s *Scheduler) Run(ctx context.Context) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	if s.Recorder == nil {
+		broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: s.Client.EventsV1()})
+		defer broadcaster.Shutdown()
+		if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
+			return fmt.Errorf("scheduler: cannot record events: %w", err)
+		}
+		s.Recorder = broadcaster.NewRecorder(scheme.Scheme, v1.DefaultSchedulerName)
+	}
+	unwatch, err := s.watch(ctx)
+	if err != nil {
+		return fmt.Errorf("scheduler: cannot watch the cluster: %w", err)
+	}
+	defer unwatch()
+	if ctx.Err() != nil {
+		return nil
+	}
+	effects := startLanes(ctx)
+	defer effects.wait()
+	defer stop()
+	s.loop(ctx, effects)
+	return nil
+}
+
+// loop feeds the machine and hands on what it decides. It alone touches the machine.
+func (s *Scheduler) loop(ctx context.Context, effects *lanes) {
+	for first := true; ctx.Err() == nil; first = false {
+		for _, change := range s.inbox.take() {
+			change(s.machine)
+		}
+		if first {
+			close(s.ready)
+		}
+		if decision, found := s.machine.next(); found {
+			s.carryOut(ctx, effects, decision)
+			continue
+		}
+		s.rest(ctx)
+	}
+}
+
+// rest waits until something has changed or is due.
+func (s *Scheduler) rest(ctx context.Context) {
+	var due <-chan time.Time
+	if next, found := s.machine.queue.Next(); found {
+		timer := s.Clock.NewTimer(next.Sub(s.Clock.Now()))
+		defer timer.Stop()
+		due = timer.C()
+	}
+	select {
+	case <-due:
+	case <-s.inbox.news:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,105 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduler
+
+import (
+	"context"
+	"errors"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/kindred-project/kindred/internal/scheduler/model"
+)
+
+// watch posts to the inbox what the informers see, and returns when all that was
+// there at the start has been posted. The function it returns ends it.
+func (s *Scheduler) watch(ctx context.Context) (func(), error) {
+	core := s.Informers.Core().V1()
+	var undo []func() error
+	var synced []cache.DoneChecker
+	var failed error
+	add := func(informer cache.SharedIndexInformer, set func(obj any), remove func(obj any)) {
+		handler, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+			AddFunc:    set,
+			UpdateFunc: func(old, obj any) { s.update(old, obj, set, remove) },
+			DeleteFunc: remove,
+		})
+		if err != nil {
+			failed = errors.Join(failed, err)
+			return
+		}
+		undo = append(undo, func() error { return informer.RemoveEventHandler(handler) })
+		synced = append(synced, handler.HasSyncedChecker())
+	}
+	add(core.Nodes().Informer(), s.setNode, s.removeNode)
+	add(core.Namespaces().Informer(), s.setNamespace, s.removeNamespace)
+	add(core.Pods().Informer(), s.setPod, s.removePod)
+	unwatch := func() {
+		for _, f := range undo {
+			// An informer that has stopped has no handlers to remove.
+			_ = f()
+		}
+	}
+	if failed != nil {
+		unwatch()
+		return nil, failed
+	}
+	if s.ownInformers {
+		s.Informers.StartWithContext(ctx)
+	}
+	cache.WaitFor(ctx, "", synced...)
+	return unwatch, nil
+}
+
+// update takes an object that has the name of another, but is not the same, for what
+// it is: one gone and one come, of which the informer saw only the outcome.
+func (s *Scheduler) update(old, obj any, set, remove func(any)) {
+	before, isPod := old.(*v1.Pod)
+	if after, _ := obj.(*v1.Pod); isPod && after.UID != before.UID {
+		remove(old)
+	}
+	set(obj)
+}
+
+func (s *Scheduler) setNode(obj any) {
+	node := obj.(*v1.Node)
+	s.inbox.post(func(m *machine) { m.setNode(node) })
+}
+
+func (s *Scheduler) removeNode(obj any) {
+	if node, ok := last(obj).(*v1.Node); ok {
+		s.inbox.post(func(m *machine) { m.removeNode(node.Name) })
+	}
+}
+
+func (s *Scheduler) setNamespace(obj any) {
+	namespace := obj.(*v1.Namespace)
+	s.inbox.post(func(m *machine) { m.setNamespace(namespace.Name, namespace.Labels) })
+}
+
+func (s *Scheduler) removeNamespace(obj any) {
+	if namespace, ok := last(obj).(*v1.Namespace); ok {
+		s.inbox.post(func(m *machine) { m.cluster.RemoveNamespace(namespace.Name) })
+	}
+}
+
+func (s *Scheduler) setPod(obj any) {
+	pod := model.NewPod(obj.(*v1.Pod))
+	s.inbox.post(func(m *machine) { m.setPod(pod) })
+}
+
+func (s *Scheduler) removePod(obj any) {
+	if pod, ok := last(obj).(*v1.Pod); ok {
+		s.inbox.post(func(m *machine) { m.removePod(pod.UID) })
+	}
+}
+
+// last is the last known state of a deleted object whose end the watch has missed.
+func last(obj any) any {
+	if unknown, missed := obj.(cache.DeletedFinalStateUnknown); missed {
+		return unknown.Obj
+	}
+	return obj
+}
