@@ -1,0 +1,35 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package controllers lists the controllers of a cluster. Each lives in a
+// package of its own and knows only what package control hands it; to add one,
+// add its package and a line here.
+package controllers
+
+import (
+	"github.com/kindred-project/kindred/internal/controllers/control"
+	"github.com/kindred-project/kindred/internal/controllers/deployment"
+	"github.com/kindred-project/kindred/internal/controllers/namespace"
+	"github.com/kindred-project/kindred/internal/controllers/podgc"
+	"github.com/kindred-project/kindred/internal/controllers/replicaset"
+	"github.com/kindred-project/kindred/internal/controllers/rootca"
+	"github.com/kindred-project/kindred/internal/controllers/serviceaccount"
+)
+
+// Options are what some controllers need to know of the cluster.
+type Options struct {
+	// CA is the bundle of PEM certificates by which pods verify the API server.
+	CA []byte
+}
+
+// All returns the controllers, in the order in which they are added.
+func All(options Options) []control.Controller {
+	return []control.Controller{
+		{Name: namespace.Name, Add: namespace.Add},
+		{Name: serviceaccount.Name, Add: serviceaccount.Add},
+		{Name: rootca.Name, Add: rootca.Add(options.CA)},
+		{Name: replicaset.Name, Add: replicaset.Add},
+		{Name: deployment.Name, Add: deployment.Add},
+		{Name: podgc.Name, Add: podgc.Add},
+	}
+}

@@ -1,0 +1,180 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package podgc
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/kindred-project/kindred/internal/controllers/control"
+	"github.com/kindred-project/kindred/internal/controllers/owned"
+	"github.com/kindred-project/kindred/internal/controllers/pods"
+)
+
+// Name is the controller's identity.
+const Name = "pod-garbage-collector"
+
+const (
+	// period is the time between two looks.
+	period = 20 * time.Second
+	// quarantine is how long a node must have been missing before its pods are
+	// taken for lost: it may only be late in the cache.
+	quarantine = 40 * time.Second
+	// threshold is how many pods that have ended are kept.
+	threshold = 12500
+)
+
+// everything is the one request of this controller.
+var everything = reconcile.Request{NamespacedName: types.NamespacedName{Name: "all"}}
+
+// Add registers the controller: woken at start, by its own period, and by nodes
+// that go or are declared out of service.
+func Add(env control.Env) error {
+	wake := func(context.Context, client.Object) []reconcile.Request { return []reconcile.Request{everything} }
+	atStart := source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+		queue.Add(everything)
+		return nil
+	})
+	return ctrl.NewControllerManagedBy(env.Manager).
+		Named(Name).
+		WithOptions(env.Options(1)).
+		WatchesRawSource(atStart).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(wake), builder.WithPredicates(nodeTrouble())).
+		Complete(newReconciler(env))
+}
+
+// nodeTrouble passes nodes that go, and changes of those out of service.
+func nodeTrouble() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc: func(event.CreateEvent) bool { return false },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			before, okBefore := e.ObjectOld.(*corev1.Node)
+			after, okAfter := e.ObjectNew.(*corev1.Node)
+			return okBefore && okAfter && isOutOfService(after) && !isOutOfService(before)
+		},
+		GenericFunc: func(event.GenericEvent) bool { return false },
+	}
+}
+
+type reconciler struct {
+	client client.Client
+	live   client.Reader
+	clock  clock.PassiveClock
+	// missing has since when a node that pods name is not in the cache. There
+	// is one worker, so it needs no lock.
+	missing map[string]time.Time
+}
+
+func newReconciler(env control.Env) *reconciler {
+	return &reconciler{client: env.Client, live: env.Live, clock: env.Clock, missing: map[string]time.Time{}}
+}
+
+// Reconcile looks at all pods and deletes those that must go.
+func (r *reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
+	podList, nodeList := &corev1.PodList{}, &corev1.NodeList{}
+	if err := r.client.List(ctx, podList); err != nil {
+		return ctrl.Result{}, err
+	}
+	if err := r.client.List(ctx, nodeList); err != nil {
+		return ctrl.Result{}, err
+	}
+	nodes := make(map[string]*corev1.Node, len(nodeList.Items))
+	for i := range nodeList.Items {
+		nodes[nodeList.Items[i].Name] = &nodeList.Items[i]
+	}
+	all := pods.Pointers(podList)
+	victims := garbage(all, nodes, r.lost(ctx, all, nodes), threshold)
+	_, err := pods.Parallel(len(victims), func(i int) error { return r.remove(ctx, victims[i]) })
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{RequeueAfter: period}, nil
+}
+
+// lost returns the nodes that have been missing for long enough and that the
+// API does not know either.
+func (r *reconciler) lost(ctx context.Context, all []*corev1.Pod, nodes map[string]*corev1.Node) map[string]bool {
+	now, missing, lost := r.clock.Now(), map[string]time.Time{}, map[string]bool{}
+	for _, pod := range all {
+		name := pod.Spec.NodeName
+		if name == "" || nodes[name] != nil || !missing[name].IsZero() {
+			continue
+		}
+		missing[name] = now
+		if since, known := r.missing[name]; known {
+			missing[name] = since
+		}
+		if now.Sub(missing[name]) < quarantine {
+			continue
+		}
+		switch err := r.live.Get(ctx, client.ObjectKey{Name: name}, &corev1.Node{}); {
+		case apierrors.IsNotFound(err):
+			lost[name] = true
+		case err != nil:
+			klog.FromContext(ctx).Error(err, "Cannot tell whether a node exists, leaving its pods alone", "node", name)
+		}
+	}
+	r.missing = missing
+	return lost
+}
+
+// remove deletes a pod without grace. Before, it is marked as failed: there may
+// be no node agent to say that it has ended, and its controllers must see that
+// before it vanishes.
+func (r *reconciler) remove(ctx context.Context, v victim) error {
+	klog.FromContext(ctx).Info("Deleting a pod that nobody else would", "pod", klog.KObj(v.pod), "because", string(v.why))
+	if !pods.IsTerminal(v.pod) {
+		failed := v.pod.DeepCopy()
+		failed.Status.Phase = corev1.PodFailed
+		failed.Status.ObservedGeneration = failed.Generation
+		if v.why == orphaned {
+			r.noteDisruption(failed)
+		}
+		// With its resource version: a new pod of the same name is another pod.
+		patch := client.StrategicMergeFrom(v.pod, client.MergeFromWithOptimisticLock{})
+		if err := r.client.Status().Patch(ctx, failed, patch); err != nil {
+			return owned.IgnoreStale(err)
+		}
+	}
+	err := r.client.Delete(ctx, v.pod.DeepCopy(), client.GracePeriodSeconds(0), client.Preconditions{UID: &v.pod.UID})
+	return owned.IgnoreStale(err)
+}
+
+// noteDisruption adds the condition by which a Job tells a lost node from a
+// failure of its own (KEP-3329).
+func (r *reconciler) noteDisruption(pod *corev1.Pod) {
+	condition := corev1.PodCondition{
+		Type:               corev1.DisruptionTarget,
+		ObservedGeneration: pod.Generation,
+		Status:             corev1.ConditionTrue,
+		LastTransitionTime: metav1.NewTime(r.clock.Now()),
+		Reason:             "DeletionByPodGC",
+		Message:            "PodGC: node no longer exists",
+	}
+	current := pods.Condition(pod, corev1.DisruptionTarget)
+	if current == nil {
+		pod.Status.Conditions = append(pod.Status.Conditions, condition)
+		return
+	}
+	if current.Status == condition.Status {
+		condition.LastTransitionTime = current.LastTransitionTime
+	}
+	*current = condition
+}

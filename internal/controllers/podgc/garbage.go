@@ -1,0 +1,85 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package podgc
+
+import (
+	"cmp"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kindred-project/kindred/internal/controllers/pods"
+)
+
+// why is the reason for which a pod goes.
+type why string
+
+const (
+	tooMany      why = "too many pods have ended"
+	outOfService why = "its node is out of service"
+	orphaned     why = "its node no longer exists"
+	neverRan     why = "it was deleted before it had a node"
+)
+
+// victim is a pod that must go.
+type victim struct {
+	pod *corev1.Pod
+	why why
+}
+
+// garbage returns the pods to delete. lost has the names of nodes that are
+// known not to exist; at most keep pods that have ended are kept.
+func garbage(all []*corev1.Pod, nodes map[string]*corev1.Node, lost map[string]bool, keep int) []victim {
+	var out []victim
+	var ended []*corev1.Pod
+	for _, pod := range all {
+		node := nodes[pod.Spec.NodeName]
+		switch {
+		case pod.Spec.NodeName == "" && pod.DeletionTimestamp != nil:
+			out = append(out, victim{pod, neverRan})
+		case lost[pod.Spec.NodeName]:
+			out = append(out, victim{pod, orphaned})
+		case pod.DeletionTimestamp != nil && node != nil && isOutOfService(node):
+			out = append(out, victim{pod, outOfService})
+		case pods.IsTerminal(pod):
+			ended = append(ended, pod)
+		}
+	}
+	if excess := len(ended) - keep; excess > 0 {
+		slices.SortFunc(ended, evictedThenOldest)
+		for _, pod := range ended[:excess] {
+			out = append(out, victim{pod, tooMany})
+		}
+	}
+	return out
+}
+
+// evictedThenOldest: an evicted pod has been replaced and says little; the rest
+// goes from the oldest.
+func evictedThenOldest(a, b *corev1.Pod) int {
+	evicted := func(pod *corev1.Pod) int {
+		if pod.Status.Phase == corev1.PodFailed && pod.Status.Reason == "Evicted" {
+			return 0
+		}
+		return 1
+	}
+	return cmp.Or(
+		cmp.Compare(evicted(a), evicted(b)),
+		a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
+		cmp.Compare(a.Namespace, b.Namespace),
+		cmp.Compare(a.Name, b.Name),
+	)
+}
+
+// isOutOfService reports whether an administrator has declared, by its taint,
+// that a node which is not ready will not come back with its pods.
+func isOutOfService(node *corev1.Node) bool {
+	return isTaintedOutOfService(node) && !slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+func isTaintedOutOfService(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService })
+}
