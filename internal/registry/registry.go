@@ -6,20 +6,38 @@
 package registry
 
 import (
-	"k8s.io/utils/clock"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 
+	"github.com/kindred-project/kindred/internal/registry/apps"
+	"github.com/kindred-project/kindred/internal/registry/authentication"
+	"github.com/kindred-project/kindred/internal/registry/authorization"
+	"github.com/kindred-project/kindred/internal/registry/coordination"
 	"github.com/kindred-project/kindred/internal/registry/core"
+	"github.com/kindred-project/kindred/internal/registry/events"
 	"github.com/kindred-project/kindred/internal/registry/generic"
+	"github.com/kindred-project/kindred/internal/registry/rbac"
+	"github.com/kindred-project/kindred/internal/registry/scheduling"
 )
 
 // Dependencies are what some kinds need besides storage.
 type Dependencies struct {
-	Clock clock.WithTicker
+	Core           core.Dependencies
+	Authentication authentication.Dependencies
+	Authorizer     authorizer.Authorizer
+	Rules          authorizer.RuleResolver
+	Escalation     rbac.Escalation
 }
 
 // Groups are all built-in groups.
 func Groups(d Dependencies) []generic.Group {
 	return []generic.Group{
-		core.Group(core.Dependencies{}),
+		core.Group(d.Core),
+		apps.Group(),
+		events.Group(),
+		authentication.Group(d.Authentication),
+		authorization.Group(d.Authorizer, d.Rules),
+		rbac.Group(d.Escalation),
+		scheduling.Group(),
+		coordination.Group(),
 	}
 }

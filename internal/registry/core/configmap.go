@@ -24,7 +24,7 @@ var ConfigMap = generic.Kind[*corev1.ConfigMap]{
 	Validate:       validateConfigMap,
 	ValidateUpdate: validateConfigMapUpdate,
 	Columns: []generic.Column[*corev1.ConfigMap]{{
-		Name: "Data", Type: "integer", Description: corev1.ConfigMap{}.SwaggerDoc()["data"],
+		Name: "Data", Description: corev1.ConfigMap{}.SwaggerDoc()["data"],
 		Cell: func(c *corev1.ConfigMap) any { return len(c.Data) + len(c.BinaryData) },
 	}},
 }

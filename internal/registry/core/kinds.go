@@ -4,6 +4,7 @@
 package core
 
 import (
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -12,6 +13,8 @@ import (
 
 // Dependencies are what some kinds of the group need besides storage.
 type Dependencies struct {
+	Nodes  NodeConnections
+	Tokens TokenIssuer
 }
 
 // Group is the legacy group "".
@@ -19,11 +22,27 @@ func Group(d Dependencies) generic.Group {
 	return generic.Group{
 		Name:     corev1.GroupName,
 		Priority: 18000,
-		Scheme:   []func(*runtime.Scheme) error{corev1.AddToScheme, AddToScheme},
+		Scheme: []func(*runtime.Scheme) error{
+			corev1.AddToScheme, AddToScheme,
+			authenticationv1.AddToScheme, generic.Internal(authenticationv1.GroupName, &authenticationv1.TokenRequest{}),
+			generic.Internal(corev1.GroupName, &corev1.Binding{}, &corev1.PodLogOptions{}, &corev1.PodExecOptions{},
+				&corev1.PodAttachOptions{}, &corev1.PodPortForwardOptions{}, &corev1.PodProxyOptions{}),
+			generic.QueryOptions[corev1.PodLogOptions](),
+			generic.QueryOptions[corev1.PodExecOptions](),
+			generic.QueryOptions[corev1.PodAttachOptions](),
+			generic.QueryOptions[corev1.PodPortForwardOptions](),
+			generic.QueryOptions[corev1.PodProxyOptions](),
+		},
 		Versions: []generic.Version{{Name: "v1", Resources: []generic.Resource{
 			Namespace,
+			Node,
+			pod(d.Nodes),
 			ConfigMap,
 			Secret,
+			serviceAccount(d.Tokens),
+			Endpoints,
+			Event,
+			PodTemplate,
 		}}},
 	}
 }

@@ -27,7 +27,7 @@ var Secret = generic.Kind[*corev1.Secret]{
 	Fields:         map[string]func(*corev1.Secret) string{"type": func(s *corev1.Secret) string { return string(s.Type) }},
 	Columns: []generic.Column[*corev1.Secret]{
 		{Name: "Type", Description: corev1.Secret{}.SwaggerDoc()["type"], Cell: func(s *corev1.Secret) any { return string(s.Type) }},
-		{Name: "Data", Type: "integer", Description: corev1.Secret{}.SwaggerDoc()["data"], Cell: func(s *corev1.Secret) any { return len(s.Data) }},
+		{Name: "Data", Description: corev1.Secret{}.SwaggerDoc()["data"], Cell: func(s *corev1.Secret) any { return len(s.Data) }},
 	},
 }
 

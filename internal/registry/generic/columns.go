@@ -4,6 +4,7 @@
 package generic
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -38,9 +39,13 @@ func Age(c clock.PassiveClock, t metav1.Time) string {
 	return duration.HumanDuration(c.Since(t.Time))
 }
 
+// OrNone is a cell's text, or <none> for an empty one.
+func OrNone(s string) string { return cmp.Or(s, "<none>") }
+
 // table converts objects of one kind to the Table that kubectl prints.
 type table[T Object] struct {
-	columns []Column[T]
+	columns    []Column[T]
+	conditions func(T) []metav1.TableRowCondition
 }
 
 var objectMetaDoc = metav1.ObjectMeta{}.SwaggerDoc()
@@ -49,7 +54,7 @@ var objectMetaDoc = metav1.ObjectMeta{}.SwaggerDoc()
 // go last, as kubectl users know them.
 func newTable[T Object](kind *Kind[T], c clock.PassiveClock) table[T] {
 	if kind.WholeTable {
-		return table[T]{columns: kind.Columns}
+		return table[T]{kind.Columns, kind.RowConditions}
 	}
 	columns := []Column[T]{NameColumn[T]()}
 	var wide []Column[T]
@@ -64,7 +69,8 @@ func newTable[T Object](kind *Kind[T], c clock.PassiveClock) table[T] {
 		Name: "Age", Description: objectMetaDoc["creationTimestamp"],
 		Cell: func(obj T) any { return Age(c, obj.GetCreationTimestamp()) },
 	})
-	return table[T]{columns: append(columns, wide...)}
+	columns = append(columns, kind.ColumnsAfterAge...)
+	return table[T]{append(columns, wide...), kind.RowConditions}
 }
 
 // NameColumn is the column that every table of named objects has.
@@ -123,6 +129,9 @@ func (t table[T]) row(object runtime.Object) metav1.TableRow {
 	row := metav1.TableRow{Object: runtime.RawExtension{Object: object}}
 	if !ok {
 		return row
+	}
+	if t.conditions != nil {
+		row.Conditions = t.conditions(obj)
 	}
 	row.Cells = make([]any, 0, len(t.columns))
 	for _, column := range t.columns {

@@ -65,12 +65,15 @@ func (k Kind[T]) Register(scheme *runtime.Scheme, gv schema.GroupVersion) error 
 	internal := schema.GroupVersion{Group: gv.Group, Version: runtime.APIVersionInternal}
 	scheme.AddKnownTypeWithName(internal.WithKind(k.Name), k.New())
 	scheme.AddKnownTypeWithName(internal.WithKind(k.Name+"List"), k.NewList().(runtime.Object))
-	return scheme.AddFieldLabelConversionFunc(gv.WithKind(k.Name), func(label, value string) (string, string, error) {
-		if _, ok := k.Fields[label]; ok || label == "metadata.name" || label == "metadata.namespace" && !k.ClusterScoped {
-			return label, value, nil
-		}
-		return "", "", fmt.Errorf("field label not supported: %s", label)
-	})
+	return scheme.AddFieldLabelConversionFunc(gv.WithKind(k.Name), k.FieldLabel)
+}
+
+// FieldLabel accepts the fields that selectors may name.
+func (k Kind[T]) FieldLabel(label, value string) (string, string, error) {
+	if _, ok := k.Fields[label]; ok || label == "metadata.name" || label == "metadata.namespace" && !k.ClusterScoped {
+		return label, value, nil
+	}
+	return "", "", fmt.Errorf("field label not supported: %s", label)
 }
 
 // Storage builds the endpoints of all the version's resources.

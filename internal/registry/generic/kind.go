@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/registry/rest"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
 // Object is what every API object is: typed, with metadata.
@@ -52,6 +53,9 @@ type Kind[T Object] struct {
 	Spec   func(obj T) any
 	Status func(obj T) any
 
+	// CreatedWithStatus keeps the status that a new object comes with, for kinds
+	// which register themselves (Node).
+	CreatedWithStatus bool
 	// WithoutGeneration is for the old kinds whose spec changes are not counted
 	// (Namespace, Node, Service).
 	WithoutGeneration bool
@@ -62,8 +66,10 @@ type Kind[T Object] struct {
 	// Prepare normalises an object before it is validated; old is the zero T
 	// on create. It must not hide what validation would refuse.
 	Prepare func(ctx context.Context, obj, old T)
-	// PrepareStatus is Prepare for writes to the status subresource.
+	// PrepareStatus is Prepare for writes to the status subresource, where the
+	// spec has been put back already. StatusResets names what else it puts back.
 	PrepareStatus func(ctx context.Context, obj, old T)
+	StatusResets  []string
 
 	// Validate checks a new object, ValidateUpdate a change, ValidateStatus a
 	// change through the status subresource. Metadata is checked by the
@@ -85,6 +91,13 @@ type Kind[T Object] struct {
 	// WholeTable is set they are the whole table (Events).
 	Columns    []Column[T]
 	WholeTable bool
+	// PlainTable shows name and time of creation alone, as the kinds do that
+	// never got columns (Role).
+	PlainTable bool
+	// ColumnsAfterAge follow AGE (a Node's VERSION).
+	ColumnsAfterAge []Column[T]
+	// RowConditions mark rows of which nothing more is to be expected.
+	RowConditions func(obj T) []metav1.TableRowCondition
 
 	// Scale serves the scale subresource.
 	Scale *Scale[T]
@@ -123,8 +136,10 @@ type Kind[T Object] struct {
 	// changes under rules of their own (namespaces/finalize).
 	Updates map[string]Update[T]
 
-	// Subresources are all others, by name.
+	// Subresources are all others, by name; Siblings are resources of other
+	// names that work on the same objects (bindings).
 	Subresources func(store *Store) map[string]rest.Storage
+	Siblings     func(store *Store) map[string]rest.Storage
 }
 
 // Update is a subresource that shows the whole object and changes a part of it.
@@ -132,9 +147,11 @@ type Update[T Object] struct {
 	// Prepare puts back from old what this subresource must not change.
 	Prepare  func(ctx context.Context, obj, old T)
 	Validate func(ctx context.Context, obj, old T) field.ErrorList
-	// Resets names the top-level fields that Prepare puts back, which
-	// server-side apply must not own through this subresource.
+	// Resets names the fields that Prepare puts back ("status",
+	// "metadata.ownerReferences"): server-side apply must not own them through
+	// this subresource. Owns is the other way round, all that it may own.
 	Resets []string
+	Owns   fieldpath.Filter
 	// WriteOnly subresources serve PUT alone.
 	WriteOnly bool
 }

@@ -6,6 +6,7 @@ package generic
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -73,6 +74,9 @@ func (k Kind[T]) Storage(env Environment, gv schema.GroupVersion) (map[string]re
 			out[k.Plural+"/"+name] = storage
 		}
 	}
+	if k.Siblings != nil {
+		maps.Copy(out, k.Siblings(main))
+	}
 	return out, nil
 }
 
@@ -98,6 +102,9 @@ func (k *Kind[T]) newStore(env Environment, gv schema.GroupVersion) (*Store, err
 		DeleteStrategy:            s,
 		ResetFieldsStrategy:       s,
 		TableConvertor:            newTable(k, env.Clock),
+	}
+	if k.PlainTable {
+		store.TableConvertor = rest.NewDefaultTableConvertor(store.DefaultQualifiedResource)
 	}
 	if k.TTL > 0 {
 		store.TTLFunc = func(_ runtime.Object, existing uint64, update bool) (uint64, error) {

@@ -5,6 +5,7 @@ package generic
 
 import (
 	"context"
+	"strings"
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/validation"
@@ -42,7 +43,7 @@ func (s strategy[T]) Canonicalize(runtime.Object) {}
 
 func (s strategy[T]) PrepareForCreate(ctx context.Context, obj runtime.Object) {
 	o := obj.(T)
-	if s.kind.Status != nil {
+	if s.kind.Status != nil && !s.kind.CreatedWithStatus {
 		setZero(s.kind.Status(o))
 	}
 	if s.kind.countsGenerations() {
@@ -171,15 +172,19 @@ func (s updateStrategy[T]) WarningsOnUpdate(context.Context, runtime.Object, run
 	return nil
 }
 
-func (s updateStrategy[T]) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
-	return resetFields(s.version, s.update.Resets...)
+// fields is what server-side apply may own through the subresource.
+func (s updateStrategy[T]) fields() map[fieldpath.APIVersion]fieldpath.Filter {
+	if s.update.Owns != nil {
+		return map[fieldpath.APIVersion]fieldpath.Filter{fieldpath.APIVersion(s.version): s.update.Owns}
+	}
+	return fieldpath.NewExcludeFilterSetMap(resetFields(s.version, s.update.Resets...))
 }
 
 // statusUpdate is the status subresource of any kind: the spec stays.
 func (k *Kind[T]) statusUpdate() Update[T] {
-	update := Update[T]{Validate: k.ValidateStatus}
+	update := Update[T]{Validate: k.ValidateStatus, Resets: k.StatusResets}
 	if k.Spec != nil {
-		update.Resets = []string{"spec"}
+		update.Resets = append([]string{"spec"}, update.Resets...)
 	}
 	update.Prepare = func(ctx context.Context, obj, old T) {
 		if k.Spec != nil {
@@ -195,7 +200,11 @@ func (k *Kind[T]) statusUpdate() Update[T] {
 func resetFields(version string, names ...string) map[fieldpath.APIVersion]*fieldpath.Set {
 	set := fieldpath.NewSet()
 	for _, name := range names {
-		set.Insert(fieldpath.MakePathOrDie(name))
+		var path []any
+		for part := range strings.SplitSeq(name, ".") {
+			path = append(path, part)
+		}
+		set.Insert(fieldpath.MakePathOrDie(path...))
 	}
 	return map[fieldpath.APIVersion]*fieldpath.Set{fieldpath.APIVersion(version): set}
 }

@@ -16,22 +16,23 @@ import (
 // updateStore serves a subresource that is declared as an Update. It shares the
 // storage of the kind and differs in strategy alone.
 type updateStore struct {
-	store *Store
+	store  *Store
+	fields map[fieldpath.APIVersion]fieldpath.Filter
 }
 
 var (
-	_ rest.Updater             = updateStore{}
-	_ rest.ResetFieldsStrategy = updateStore{}
-	_ rest.Patcher             = readableUpdateStore{}
+	_ rest.Updater                   = updateStore{}
+	_ rest.ResetFieldsFilterStrategy = updateStore{}
+	_ rest.Patcher                   = readableUpdateStore{}
 )
 
 func (k *Kind[T]) updateStore(main *Store, env Environment, gv schema.GroupVersion, update Update[T]) rest.Storage {
 	s := updateStrategy[T]{k.newStrategy(env, gv), update}
 	store := *main.Store
 	store.UpdateStrategy = s
-	store.ResetFieldsStrategy = s
+	store.ResetFieldsStrategy = nil
 	store.BeginUpdate = nil
-	out := updateStore{&Store{Store: &store}}
+	out := updateStore{&Store{Store: &store}, s.fields()}
 	if update.WriteOnly {
 		return out
 	}
@@ -48,8 +49,8 @@ func (s updateStore) Update(ctx context.Context, name string, info rest.UpdatedO
 	return s.store.Update(ctx, name, info, createValidation, updateValidation, false, options)
 }
 
-func (s updateStore) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
-	return s.store.GetResetFields()
+func (s updateStore) GetResetFieldsFilter() map[fieldpath.APIVersion]fieldpath.Filter {
+	return s.fields
 }
 
 // readableUpdateStore serves GET and PATCH too.

@@ -41,8 +41,9 @@ func (c *checker) resize(pod, old *v1.Pod, valid bool) {
 	if hasResources(pod.Spec.Resources) || hasResources(old.Spec.Resources) {
 		c.podResize(rest, &old.Spec, path)
 	}
-	if !c.sameContainers(pod.Spec.Containers, old.Spec.Containers, "containers", path) ||
-		!c.sameContainers(pod.Spec.InitContainers, old.Spec.InitContainers, "initContainers", path) {
+	same := c.sameContainers(pod.Spec.Containers, old.Spec.Containers, "containers", path)
+	same = c.sameContainers(pod.Spec.InitContainers, old.Spec.InitContainers, "initContainers", path) && same
+	if !same {
 		return
 	}
 	for i := range rest.InitContainers {

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -171,7 +172,7 @@ func (w *warner) volume(volume *v1.Volume, path *field.Path) {
 		set           bool
 	}{
 		{"photonPersistentDisk", "deprecated in v1.11, non-functional in v1.16+", volume.PhotonPersistentDisk != nil},
-		{"gitRepo", "deprecated in v1.11", volume.GitRepo != nil},
+		{"gitRepo", "deprecated in v1.11, and disabled by default in v1.33+", volume.GitRepo != nil},
 		{"scaleIO", "deprecated in v1.16, non-functional in v1.22+", volume.ScaleIO != nil},
 		{"flocker", "deprecated in v1.22, non-functional in v1.25+", volume.Flocker != nil},
 		{"storageOS", "deprecated in v1.22, non-functional in v1.25+", volume.StorageOS != nil},
@@ -238,15 +239,10 @@ func (w *warner) oldAppArmor(key string, path *field.Path) {
 		return
 	}
 	security := w.spec.SecurityContext
-	if security != nil && security.AppArmorProfile != nil && value != "" {
-		repeats := check(func(c *checker) {
-			c.appArmorMatches(map[string]string{v1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix: value}, "", security.AppArmorProfile, path)
-		})
-		if len(repeats) == 0 {
-			return
-		}
+	if security != nil && security.AppArmorProfile != nil && equality.Semantic.DeepEqual(security.AppArmorProfile, annotatedAppArmor(value)) {
+		return
 	}
-	w.warn(path.Key(key), `deprecated since v1.30; use the "appArmorProfile" field instead`)
+	w.warn(path.Key(key), olderAppArmor)
 }
 
 func (w *warner) fractions(list v1.ResourceList, path *field.Path) {

@@ -1,0 +1,118 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package apps
+
+import (
+	"context"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
+
+	"github.com/kindred-project/kindred/internal/registry/generic"
+)
+
+// Deployment rolls changes of its template out through ReplicaSets.
+var Deployment = generic.Kind[*appsv1.Deployment]{
+	Name: "Deployment", Plural: "deployments", ShortNames: []string{"deploy"}, Categories: []string{"all"},
+	New:     func() *appsv1.Deployment { return &appsv1.Deployment{} },
+	NewList: func() runtime.Object { return &appsv1.DeploymentList{} },
+	Spec:    func(d *appsv1.Deployment) any { return &d.Spec },
+	Status:  func(d *appsv1.Deployment) any { return &d.Status },
+	// Its annotations are copied to its ReplicaSets.
+	GenerationFromAnnotations: true,
+	PrepareStatus:             func(_ context.Context, d, old *appsv1.Deployment) { d.Labels = old.Labels },
+	StatusResets:              []string{"metadata.labels"},
+	Validate:                  validateDeployment,
+	ValidateUpdate:            validateDeploymentUpdate,
+	ValidateStatus:            validateDeploymentStatus,
+	Warnings:                  warnings(func(d *appsv1.Deployment) *corev1.PodTemplateSpec { return &d.Spec.Template }),
+	Scale: &generic.Scale[*appsv1.Deployment]{
+		Replicas: func(d *appsv1.Deployment) **int32 { return &d.Spec.Replicas },
+		Current:  func(d *appsv1.Deployment) int32 { return d.Status.Replicas },
+		Selector: func(d *appsv1.Deployment) *metav1.LabelSelector { return d.Spec.Selector },
+	},
+	Columns: append([]generic.Column[*appsv1.Deployment]{
+		{Name: "Ready", Description: "Number of the pod with ready state", Cell: func(d *appsv1.Deployment) any {
+			return fmt.Sprintf("%d/%d", d.Status.ReadyReplicas, ptr.Deref(d.Spec.Replicas, 1))
+		}},
+		{Name: "Up-to-date", Description: appsv1.DeploymentStatus{}.SwaggerDoc()["updatedReplicas"], Cell: func(d *appsv1.Deployment) any { return d.Status.UpdatedReplicas }},
+		{Name: "Available", Description: appsv1.DeploymentStatus{}.SwaggerDoc()["availableReplicas"], Cell: func(d *appsv1.Deployment) any { return d.Status.AvailableReplicas }},
+	}, templateColumns(
+		func(d *appsv1.Deployment) corev1.PodSpec { return d.Spec.Template.Spec },
+		func(d *appsv1.Deployment) *metav1.LabelSelector { return d.Spec.Selector },
+		appsv1.DeploymentSpec{}.SwaggerDoc()["selector"])...),
+}
+
+func validateDeployment(_ context.Context, d *appsv1.Deployment) field.ErrorList {
+	spec := field.NewPath("spec")
+	errs := validateReplicated(d.Spec.Replicas, d.Spec.Selector, &d.Spec.Template, spec)
+	errs = append(errs, validateDeploymentStrategy(&d.Spec.Strategy, spec.Child("strategy"))...)
+	errs = append(errs, nonNegative(spec.Child("minReadySeconds"), d.Spec.MinReadySeconds)...)
+	errs = append(errs, nonNegativePtr(spec.Child("revisionHistoryLimit"), d.Spec.RevisionHistoryLimit)...)
+	return append(errs, validateProgressDeadline(d, spec.Child("progressDeadlineSeconds"))...)
+}
+
+func validateProgressDeadline(d *appsv1.Deployment, path *field.Path) field.ErrorList {
+	deadline := d.Spec.ProgressDeadlineSeconds
+	errs := nonNegativePtr(path, deadline)
+	if deadline != nil && *deadline <= d.Spec.MinReadySeconds {
+		errs = append(errs, field.Invalid(path, *deadline, "must be greater than minReadySeconds"))
+	}
+	return errs
+}
+
+func validateDeploymentStrategy(strategy *appsv1.DeploymentStrategy, path *field.Path) field.ErrorList {
+	rolling := path.Child("rollingUpdate")
+	switch strategy.Type {
+	case appsv1.RecreateDeploymentStrategyType:
+		if strategy.RollingUpdate != nil {
+			return field.ErrorList{field.Forbidden(rolling, "may not be specified when strategy `type` is 'Recreate'")}
+		}
+		return nil
+	case appsv1.RollingUpdateDeploymentStrategyType:
+		if strategy.RollingUpdate == nil {
+			return field.ErrorList{field.Required(rolling, "this should be defaulted and never be nil")}
+		}
+		return validateRollingUpdate(strategy.RollingUpdate, rolling)
+	}
+	return field.ErrorList{field.NotSupported(path, *strategy, []appsv1.DeploymentStrategyType{
+		appsv1.RecreateDeploymentStrategyType, appsv1.RollingUpdateDeploymentStrategyType})}
+}
+
+func validateRollingUpdate(rolling *appsv1.RollingUpdateDeployment, path *field.Path) field.ErrorList {
+	unavailable := path.Child("maxUnavailable")
+	errs := countOrPercent(rolling.MaxUnavailable, unavailable)
+	errs = append(errs, countOrPercent(rolling.MaxSurge, path.Child("maxSurge"))...)
+	if isZero(rolling.MaxUnavailable) && isZero(rolling.MaxSurge) {
+		errs = append(errs, field.Invalid(unavailable, rolling.MaxUnavailable, "may not be 0 when `maxSurge` is 0"))
+	}
+	return append(errs, atMost100Percent(rolling.MaxUnavailable, unavailable)...)
+}
+
+func validateDeploymentUpdate(ctx context.Context, d, old *appsv1.Deployment) field.ErrorList {
+	return append(validateDeployment(ctx, d),
+		validation.ValidateImmutableField(d.Spec.Selector, old.Spec.Selector, field.NewPath("spec", "selector"))...)
+}
+
+func validateDeploymentStatus(_ context.Context, d, old *appsv1.Deployment) field.ErrorList {
+	status, s := field.NewPath("status"), &d.Status
+	errs := nonNegative(status.Child("observedGeneration"), s.ObservedGeneration)
+	errs = append(errs, validateCounts(status, s.Replicas,
+		counted{"updatedReplicas", s.UpdatedReplicas}, counted{"readyReplicas", s.ReadyReplicas}, counted{"availableReplicas", s.AvailableReplicas})...)
+	errs = append(errs, nonNegative(status.Child("unavailableReplicas"), s.UnavailableReplicas)...)
+	errs = append(errs, nonNegativePtr(status.Child("terminatingReplicas"), s.TerminatingReplicas)...)
+	collisions := status.Child("collisionCount")
+	errs = append(errs, nonNegativePtr(collisions, s.CollisionCount)...)
+	errs = append(errs, validateAvailable(status, s.AvailableReplicas, s.ReadyReplicas)...)
+	if before := ptr.Deref(old.Status.CollisionCount, 0); ptr.Deref(s.CollisionCount, 0) < before {
+		errs = append(errs, field.Invalid(collisions, ptr.Deref(s.CollisionCount, 0), "cannot be decremented"))
+	}
+	return errs
+}

@@ -1,0 +1,67 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package apps
+
+import (
+	"context"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
+
+	"github.com/kindred-project/kindred/internal/registry/generic"
+)
+
+// ReplicaSet keeps a number of equal pods.
+var ReplicaSet = generic.Kind[*appsv1.ReplicaSet]{
+	Name: "ReplicaSet", Plural: "replicasets", ShortNames: []string{"rs"}, Categories: []string{"all"},
+	New:            func() *appsv1.ReplicaSet { return &appsv1.ReplicaSet{} },
+	NewList:        func() runtime.Object { return &appsv1.ReplicaSetList{} },
+	Spec:           func(r *appsv1.ReplicaSet) any { return &r.Spec },
+	Status:         func(r *appsv1.ReplicaSet) any { return &r.Status },
+	Validate:       validateReplicaSet,
+	ValidateUpdate: validateReplicaSetUpdate,
+	ValidateStatus: validateReplicaSetStatus,
+	Warnings:       warnings(func(r *appsv1.ReplicaSet) *corev1.PodTemplateSpec { return &r.Spec.Template }),
+	Fields: map[string]func(*appsv1.ReplicaSet) string{
+		"status.replicas": func(r *appsv1.ReplicaSet) string { return decimal(r.Status.Replicas) },
+	},
+	Scale: &generic.Scale[*appsv1.ReplicaSet]{
+		Replicas: func(r *appsv1.ReplicaSet) **int32 { return &r.Spec.Replicas },
+		Current:  func(r *appsv1.ReplicaSet) int32 { return r.Status.Replicas },
+		Selector: func(r *appsv1.ReplicaSet) *metav1.LabelSelector { return r.Spec.Selector },
+	},
+	Columns: append([]generic.Column[*appsv1.ReplicaSet]{
+		{Name: "Desired", Type: "integer", Description: appsv1.ReplicaSetSpec{}.SwaggerDoc()["replicas"], Cell: func(r *appsv1.ReplicaSet) any { return ptr.Deref(r.Spec.Replicas, 1) }},
+		{Name: "Current", Type: "integer", Description: appsv1.ReplicaSetStatus{}.SwaggerDoc()["replicas"], Cell: func(r *appsv1.ReplicaSet) any { return r.Status.Replicas }},
+		{Name: "Ready", Type: "integer", Description: appsv1.ReplicaSetStatus{}.SwaggerDoc()["readyReplicas"], Cell: func(r *appsv1.ReplicaSet) any { return r.Status.ReadyReplicas }},
+	}, templateColumns(
+		func(r *appsv1.ReplicaSet) corev1.PodSpec { return r.Spec.Template.Spec },
+		func(r *appsv1.ReplicaSet) *metav1.LabelSelector { return r.Spec.Selector },
+		appsv1.ReplicaSetSpec{}.SwaggerDoc()["selector"])...),
+}
+
+func validateReplicaSet(_ context.Context, r *appsv1.ReplicaSet) field.ErrorList {
+	spec := field.NewPath("spec")
+	errs := validateReplicated(r.Spec.Replicas, r.Spec.Selector, &r.Spec.Template, spec)
+	return append(errs, nonNegative(spec.Child("minReadySeconds"), r.Spec.MinReadySeconds)...)
+}
+
+func validateReplicaSetUpdate(ctx context.Context, r, old *appsv1.ReplicaSet) field.ErrorList {
+	return append(validateReplicaSet(ctx, r),
+		validation.ValidateImmutableField(r.Spec.Selector, old.Spec.Selector, field.NewPath("spec", "selector"))...)
+}
+
+func validateReplicaSetStatus(_ context.Context, r, _ *appsv1.ReplicaSet) field.ErrorList {
+	status, s := field.NewPath("status"), &r.Status
+	errs := validateCounts(status, s.Replicas,
+		counted{"fullyLabeledReplicas", s.FullyLabeledReplicas}, counted{"readyReplicas", s.ReadyReplicas}, counted{"availableReplicas", s.AvailableReplicas})
+	errs = append(errs, nonNegative(status.Child("observedGeneration"), s.ObservedGeneration)...)
+	errs = append(errs, nonNegativePtr(status.Child("terminatingReplicas"), s.TerminatingReplicas)...)
+	return append(errs, validateAvailable(status, s.AvailableReplicas, s.ReadyReplicas)...)
+}

@@ -1,0 +1,174 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package apps
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kindred-project/kindred/internal/registry/core"
+	"github.com/kindred-project/kindred/internal/registry/core/podspec"
+	"github.com/kindred-project/kindred/internal/registry/generic"
+)
+
+// This file is what the workloads share: a number of pods, a selector and a
+// template.
+
+func nonNegative[N int32 | int64](path *field.Path, n N) field.ErrorList {
+	return validation.ValidateNonnegativeField(int64(n), path)
+}
+
+func nonNegativePtr(path *field.Path, n *int32) field.ErrorList {
+	if n == nil {
+		return nil
+	}
+	return nonNegative(path, *n)
+}
+
+// validateReplicated checks replicas, selector and template of a workload whose
+// pods are interchangeable, or nearly so.
+func validateReplicated(replicas *int32, selector *metav1.LabelSelector, template *corev1.PodTemplateSpec, spec *field.Path) field.ErrorList {
+	errs := nonNegativePtr(spec.Child("replicas"), replicas)
+	path := spec.Child("selector")
+	if selector == nil {
+		errs = append(errs, field.Required(path, ""))
+	} else {
+		errs = append(errs, metav1validation.ValidateLabelSelector(selector, metav1validation.LabelSelectorValidationOptions{}, path)...)
+		if len(selector.MatchLabels)+len(selector.MatchExpressions) == 0 {
+			errs = append(errs, field.Invalid(path, selector, "empty selector is invalid for deployment"))
+		}
+	}
+	matches, err := metav1.LabelSelectorAsSelector(selector)
+	if err != nil {
+		return append(errs, field.Invalid(path, selector, "invalid label selector"))
+	}
+	return append(errs, validateTemplate(template, matches, spec.Child("template"))...)
+}
+
+// validateTemplate wants a template that the selector matches and whose pods
+// run for ever.
+func validateTemplate(template *corev1.PodTemplateSpec, selector labels.Selector, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if !selector.Empty() && !selector.Matches(labels.Set(template.Labels)) {
+		errs = append(errs, field.Invalid(path.Child("metadata", "labels"), template.Labels, "`selector` does not match template `labels`"))
+	}
+	errs = append(errs, podspec.ValidatePodTemplateSpec(template, path)...)
+	if template.Spec.RestartPolicy != corev1.RestartPolicyAlways {
+		errs = append(errs, field.NotSupported(path.Child("spec", "restartPolicy"), template.Spec.RestartPolicy, []corev1.RestartPolicy{corev1.RestartPolicyAlways}))
+	}
+	if template.Spec.ActiveDeadlineSeconds != nil {
+		errs = append(errs, field.Forbidden(path.Child("spec", "activeDeadlineSeconds"), "activeDeadlineSeconds in ReplicaSet is not Supported"))
+	}
+	return errs
+}
+
+// counted is a number in a status that must not exceed another.
+type counted struct {
+	name  string
+	value int32
+}
+
+const beyondReplicas = "cannot be greater than status.replicas"
+
+// validateCounts wants all numbers non-negative and none beyond the replicas.
+func validateCounts(status *field.Path, replicas int32, counts ...counted) field.ErrorList {
+	errs := nonNegative(status.Child("replicas"), replicas)
+	for _, c := range counts {
+		errs = append(errs, nonNegative(status.Child(c.name), c.value)...)
+	}
+	for _, c := range counts {
+		if c.value > replicas {
+			errs = append(errs, field.Invalid(status.Child(c.name), c.value, beyondReplicas))
+		}
+	}
+	return errs
+}
+
+func validateAvailable(status *field.Path, available, ready int32) field.ErrorList {
+	if available <= ready {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(status.Child("availableReplicas"), available, "cannot be greater than readyReplicas")}
+}
+
+// countOrPercent checks a number of pods or a share of them.
+func countOrPercent(value *intstr.IntOrString, path *field.Path) field.ErrorList {
+	if value == nil {
+		return nil
+	}
+	if value.Type == intstr.Int {
+		return nonNegative(path, value.IntVal)
+	}
+	var errs field.ErrorList
+	for _, problem := range utilvalidation.IsValidPercent(value.StrVal) {
+		errs = append(errs, field.Invalid(path, *value, problem))
+	}
+	return errs
+}
+
+// percent is the share that value stands for, if it is one.
+func percent(value *intstr.IntOrString) (int, bool) {
+	if value == nil || value.Type != intstr.String || len(utilvalidation.IsValidPercent(value.StrVal)) != 0 {
+		return 0, false
+	}
+	var n int
+	_, err := fmt.Sscanf(value.StrVal, "%d%%", &n)
+	return n, err == nil
+}
+
+func isZero(value *intstr.IntOrString) bool {
+	if n, ok := percent(value); ok {
+		return n == 0
+	}
+	return value == nil || value.IntValue() == 0
+}
+
+func atMost100Percent(value *intstr.IntOrString, path *field.Path) field.ErrorList {
+	if n, ok := percent(value); ok && n > 100 {
+		return field.ErrorList{field.Invalid(path, *value, "must not be greater than 100%")}
+	}
+	return nil
+}
+
+// warnings are those for the name, which pods are named after, and for a
+// template that is new.
+func warnings[T generic.Object](template func(T) *corev1.PodTemplateSpec) func(context.Context, T, T) []string {
+	path := field.NewPath("spec", "template")
+	return func(_ context.Context, obj, old T) []string {
+		var none T
+		if any(old) != any(none) {
+			if equality.Semantic.DeepEqual(template(obj), template(old)) {
+				return nil
+			}
+			return podspec.TemplateWarnings(template(obj), path)
+		}
+		var out []string
+		if problems := utilvalidation.IsDNS1123Label(obj.GetName()); len(problems) > 0 {
+			out = append(out, fmt.Sprintf("metadata.name: this is used in Pod names and hostnames, which can result in surprising behavior; a DNS label is recommended: %v", problems))
+		}
+		return append(out, podspec.TemplateWarnings(template(obj), path)...)
+	}
+}
+
+// templateColumns are shown wide by all workloads.
+func templateColumns[T generic.Object](spec func(T) corev1.PodSpec, selector func(T) *metav1.LabelSelector, doc string) []generic.Column[T] {
+	return []generic.Column[T]{
+		{Name: "Containers", Wide: true, Description: "Names of each container in the template.", Cell: func(obj T) any { return core.ContainerNames(spec(obj)) }},
+		{Name: "Images", Wide: true, Description: "Images referenced by each container in the template.", Cell: func(obj T) any { return core.ContainerImages(spec(obj)) }},
+		{Name: "Selector", Wide: true, Description: doc, Cell: func(obj T) any { return metav1.FormatLabelSelector(selector(obj)) }},
+	}
+}
+
+func decimal(n int32) string { return strconv.Itoa(int(n)) }

@@ -1,0 +1,169 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package core
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	netutils "k8s.io/utils/net"
+
+	"github.com/kindred-project/kindred/internal/registry/generic"
+)
+
+// Endpoints is the older list of the addresses behind a Service.
+var Endpoints = generic.Kind[*corev1.Endpoints]{
+	Name: "Endpoints", Plural: "endpoints", ShortNames: []string{"ep"},
+	New:     func() *corev1.Endpoints { return &corev1.Endpoints{} },
+	NewList: func() runtime.Object { return &corev1.EndpointsList{} },
+	Validate: func(_ context.Context, e *corev1.Endpoints) field.ErrorList {
+		return validateSubsets(e.Subsets, field.NewPath("subsets"))
+	},
+	// What an older version stored may stay as it is.
+	ValidateUpdate: func(_ context.Context, e, old *corev1.Endpoints) field.ErrorList {
+		errs := validateSubsets(e.Subsets, field.NewPath("subsets"))
+		if len(errs) > 0 && equality.Semantic.DeepEqual(e.Subsets, old.Subsets) {
+			return nil
+		}
+		return errs
+	},
+	Warnings:       func(_ context.Context, e, _ *corev1.Endpoints) []string { return warnIPs(e.Subsets) },
+	CreateOnUpdate: true,
+	Columns: []generic.Column[*corev1.Endpoints]{{
+		Name: "Endpoints", Description: corev1.Endpoints{}.SwaggerDoc()["subsets"],
+		Cell: func(e *corev1.Endpoints) any { return formatSubsets(e.Subsets) },
+	}},
+}
+
+// warnIPs tells of addresses that are accepted and not canonical.
+func warnIPs(subsets []corev1.EndpointSubset) []string {
+	var warnings []string
+	for i, subset := range subsets {
+		item := field.NewPath("subsets").Index(i)
+		for j, address := range subset.Addresses {
+			warnings = append(warnings, utilvalidation.GetWarningsForIP(item.Child("addresses").Index(j).Child("ip"), address.IP)...)
+		}
+		for j, address := range subset.NotReadyAddresses {
+			warnings = append(warnings, utilvalidation.GetWarningsForIP(item.Child("notReadyAddresses").Index(j).Child("ip"), address.IP)...)
+		}
+	}
+	return warnings
+}
+
+// shownEndpoints is how many addresses a cell shows.
+const shownEndpoints = 3
+
+func formatSubsets(subsets []corev1.EndpointSubset) string {
+	if len(subsets) == 0 {
+		return generic.OrNone("")
+	}
+	var all []string
+	for _, subset := range subsets {
+		if len(subset.Ports) == 0 {
+			for _, address := range subset.Addresses {
+				all = append(all, address.IP)
+			}
+		}
+		for _, port := range subset.Ports {
+			for _, address := range subset.Addresses {
+				all = append(all, net.JoinHostPort(address.IP, strconv.Itoa(int(port.Port))))
+			}
+		}
+	}
+	if len(all) <= shownEndpoints {
+		return strings.Join(all, ",")
+	}
+	return fmt.Sprintf("%s + %d more...", strings.Join(all[:shownEndpoints], ","), len(all)-shownEndpoints)
+}
+
+func validateSubsets(subsets []corev1.EndpointSubset, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i, subset := range subsets {
+		item := path.Index(i)
+		if len(subset.Addresses) == 0 && len(subset.NotReadyAddresses) == 0 {
+			errs = append(errs, field.Required(item, "must specify `addresses` or `notReadyAddresses`"))
+		}
+		for j, address := range subset.Addresses {
+			errs = append(errs, validateEndpointAddress(address, item.Child("addresses").Index(j))...)
+		}
+		for j, address := range subset.NotReadyAddresses {
+			errs = append(errs, validateEndpointAddress(address, item.Child("notReadyAddresses").Index(j))...)
+		}
+		for j, port := range subset.Ports {
+			errs = append(errs, validateEndpointPort(port, len(subset.Ports) > 1, item.Child("ports").Index(j))...)
+		}
+	}
+	return errs
+}
+
+func validateEndpointAddress(address corev1.EndpointAddress, path *field.Path) field.ErrorList {
+	errs := utilvalidation.IsValidIPForLegacyField(path.Child("ip"), address.IP, true, nil)
+	if address.Hostname != "" {
+		errs = append(errs, invalid(path.Child("hostname"), address.Hostname, utilvalidation.IsDNS1123Label(address.Hostname))...)
+	}
+	if address.NodeName != nil {
+		errs = append(errs, invalid(path.Child("nodeName"), *address.NodeName, utilvalidation.IsDNS1123Subdomain(*address.NodeName))...)
+	}
+	return append(errs, ValidateEndpointIP(address.IP, path.Child("ip"))...)
+}
+
+func invalid(path *field.Path, value any, problems []string) field.ErrorList {
+	var errs field.ErrorList
+	for _, problem := range problems {
+		errs = append(errs, field.Invalid(path, value, problem))
+	}
+	return errs
+}
+
+// ValidateEndpointIP refuses addresses that are not another host's: a Service
+// must not lead to the node's own loopback or metadata services.
+func ValidateEndpointIP(address string, path *field.Path) field.ErrorList {
+	ip := netutils.ParseIPSloppy(address)
+	if ip == nil {
+		return field.ErrorList{field.Invalid(path, address, "must be a valid IP address").WithOrigin("format=ip-sloppy")}
+	}
+	var errs field.ErrorList
+	refuse := func(is bool, message string) {
+		if is {
+			errs = append(errs, field.Invalid(path, address, message).WithOrigin("format=endpoint-ip"))
+		}
+	}
+	refuse(ip.IsUnspecified(), fmt.Sprintf("may not be unspecified (%v)", address))
+	refuse(ip.IsLoopback(), "may not be in the loopback range (127.0.0.0/8, ::1/128)")
+	refuse(ip.IsLinkLocalUnicast(), "may not be in the link-local range (169.254.0.0/16, fe80::/10)")
+	refuse(ip.IsLinkLocalMulticast(), "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)")
+	return errs
+}
+
+var portProtocols = []corev1.Protocol{corev1.ProtocolSCTP, corev1.ProtocolTCP, corev1.ProtocolUDP}
+
+func validateEndpointPort(port corev1.EndpointPort, named bool, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	switch {
+	case port.Name != "":
+		errs = invalid(path.Child("name"), port.Name, utilvalidation.IsDNS1123Label(port.Name))
+	case named:
+		errs = append(errs, field.Required(path.Child("name"), ""))
+	}
+	errs = append(errs, invalid(path.Child("port"), port.Port, utilvalidation.IsValidPortNum(int(port.Port)))...)
+	switch {
+	case port.Protocol == "":
+		errs = append(errs, field.Required(path.Child("protocol"), ""))
+	case !slices.Contains(portProtocols, port.Protocol):
+		errs = append(errs, field.NotSupported(path.Child("protocol"), port.Protocol, portProtocols))
+	}
+	if port.AppProtocol != nil {
+		errs = append(errs, invalid(path.Child("appProtocol"), *port.AppProtocol, utilvalidation.IsQualifiedName(*port.AppProtocol))...)
+	}
+	return errs
+}

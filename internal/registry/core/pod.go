@@ -1,0 +1,244 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package core
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/warning"
+	"k8s.io/kubectl/pkg/util/qos"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"github.com/kindred-project/kindred/internal/registry/core/podspec"
+	"github.com/kindred-project/kindred/internal/registry/generic"
+)
+
+// pod is what a node runs. Nodes is how the API server reaches the node's agent,
+// for logs and everything interactive.
+func pod(nodes NodeConnections) generic.Kind[*corev1.Pod] {
+	return generic.Kind[*corev1.Pod]{
+		Name: "Pod", Plural: "pods", ShortNames: []string{"po"}, Categories: []string{"all"},
+		New:           func() *corev1.Pod { return &corev1.Pod{} },
+		NewList:       func() runtime.Object { return &corev1.PodList{} },
+		Spec:          func(p *corev1.Pod) any { return &p.Spec },
+		Status:        func(p *corev1.Pod) any { return &p.Status },
+		Prepare:       preparePod,
+		PrepareStatus: preparePodStatus,
+		StatusResets:  []string{"metadata.deletionTimestamp", "metadata.ownerReferences"},
+		Validate: func(_ context.Context, p *corev1.Pod) field.ErrorList {
+			return podspec.ValidatePodCreate(p)
+		},
+		ValidateUpdate: func(_ context.Context, p, old *corev1.Pod) field.ErrorList {
+			return podspec.ValidatePodUpdate(p, old)
+		},
+		ValidateStatus: func(_ context.Context, p, old *corev1.Pod) field.ErrorList {
+			return podspec.ValidatePodStatusUpdate(p, old)
+		},
+		Warnings: podWarnings,
+		Fields: map[string]func(*corev1.Pod) string{
+			"spec.nodeName":            func(p *corev1.Pod) string { return p.Spec.NodeName },
+			"spec.restartPolicy":       func(p *corev1.Pod) string { return string(p.Spec.RestartPolicy) },
+			"spec.schedulerName":       func(p *corev1.Pod) string { return p.Spec.SchedulerName },
+			"spec.serviceAccountName":  func(p *corev1.Pod) string { return p.Spec.ServiceAccountName },
+			"spec.hostNetwork":         func(p *corev1.Pod) string { return strconv.FormatBool(p.Spec.HostNetwork) },
+			"status.phase":             func(p *corev1.Pod) string { return string(p.Status.Phase) },
+			"status.podIP":             firstPodIP,
+			"status.nominatedNodeName": func(p *corev1.Pod) string { return p.Status.NominatedNodeName },
+		},
+		Indexed:       []string{"spec.nodeName"},
+		Columns:       podColumns,
+		RowConditions: podRowConditions,
+		Grace:         podGrace,
+		Updates: map[string]generic.Update[*corev1.Pod]{
+			"ephemeralcontainers": ephemeralContainers,
+			"resize":              resize,
+		},
+		Subresources: func(store *generic.Store) map[string]rest.Storage {
+			endpoints := podConnections(store, nodes)
+			endpoints["binding"] = &bindingStore{store}
+			return endpoints
+		},
+		Siblings: func(store *generic.Store) map[string]rest.Storage {
+			return map[string]rest.Storage{"bindings": legacyBindingStore{&bindingStore{store}}}
+		},
+	}
+}
+
+// preparePod starts a pod as pending. The quality-of-service class follows from
+// the resources and never changes.
+func preparePod(ctx context.Context, p, old *corev1.Pod) {
+	podspec.DropAlphaFields(p)
+	if old != nil {
+		return
+	}
+	for _, message := range podspec.Complete(p) {
+		warning.AddWarning(ctx, "", message)
+	}
+	p.Status.Phase = corev1.PodPending
+	p.Status.QOSClass = qos.GetPodQOS(p)
+	if len(p.Spec.SchedulingGates) > 0 {
+		p.Status.Conditions = []corev1.PodCondition{{
+			Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonSchedulingGated,
+			Message: "Scheduling is blocked due to non-empty scheduling gates",
+		}}
+	}
+}
+
+// preparePodStatus keeps from a node what it must not change, and what an older
+// one would drop.
+func preparePodStatus(_ context.Context, p, old *corev1.Pod) {
+	p.DeletionTimestamp = nil
+	p.OwnerReferences = old.OwnerReferences
+	if p.Status.QOSClass == "" {
+		p.Status.QOSClass = old.Status.QOSClass
+	}
+	if p.Status.ResourceClaimStatuses == nil {
+		p.Status.ResourceClaimStatuses = old.Status.ResourceClaimStatuses
+	}
+	if p.Status.ObservedGeneration == 0 {
+		p.Status.ObservedGeneration = old.Status.ObservedGeneration
+	}
+	keepObservedGenerations(p.Status.Conditions, old.Status.Conditions)
+}
+
+// keepObservedGenerations fills in the generation where a condition names none,
+// from the old condition of the same type.
+func keepObservedGenerations(conditions, old []corev1.PodCondition) {
+	known := map[corev1.PodConditionType][]int64{}
+	for _, c := range old {
+		known[c.Type] = append(known[c.Type], c.ObservedGeneration)
+	}
+	for i := range conditions {
+		c := &conditions[i]
+		generations := known[c.Type]
+		if len(generations) == 0 {
+			continue
+		}
+		known[c.Type] = generations[1:]
+		if c.ObservedGeneration == 0 {
+			c.ObservedGeneration = generations[0]
+		}
+	}
+}
+
+func podWarnings(_ context.Context, p, old *corev1.Pod) []string {
+	if old != nil {
+		return nil // people seldom change pods, programs do it often
+	}
+	var warnings []string
+	if problems := validation.IsDNS1123Label(p.Name); len(problems) > 0 {
+		warnings = append(warnings, fmt.Sprintf("metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; a DNS label is recommended: %v", problems))
+	}
+	return append(warnings, podspec.Warnings(p)...)
+}
+
+// podGrace gives a pod the time it asks for, but no time to one that runs
+// nowhere or no longer.
+func podGrace(_ context.Context, p *corev1.Pod, options *metav1.DeleteOptions) bool {
+	if options == nil {
+		return false
+	}
+	var period int64
+	switch {
+	case p.Spec.NodeName == "", p.Status.Phase == corev1.PodFailed, p.Status.Phase == corev1.PodSucceeded:
+	case options.GracePeriodSeconds != nil:
+		period = *options.GracePeriodSeconds
+	case p.Spec.TerminationGracePeriodSeconds != nil:
+		period = *p.Spec.TerminationGracePeriodSeconds
+	}
+	if period < 0 {
+		period = 1
+	}
+	options.GracePeriodSeconds = &period
+	return true
+}
+
+func firstPodIP(p *corev1.Pod) string {
+	if len(p.Status.PodIPs) == 0 {
+		return ""
+	}
+	return p.Status.PodIPs[0].IP
+}
+
+// ephemeralContainers adds containers for debugging to a pod that runs.
+var ephemeralContainers = generic.Update[*corev1.Pod]{
+	Prepare: func(_ context.Context, p, old *corev1.Pod) {
+		wanted := p.Spec.EphemeralContainers
+		keepAllBut(p, old)
+		p.Spec.EphemeralContainers = wanted
+		countPodGeneration(p, old)
+	},
+	Validate: func(_ context.Context, p, old *corev1.Pod) field.ErrorList {
+		return podspec.ValidatePodEphemeralContainersUpdate(p, old)
+	},
+	Owns: fieldpath.NewIncludeMatcherFilter(fieldpath.MakePrefixMatcherOrDie("spec", "ephemeralContainers")),
+}
+
+// resize changes the resources of containers in place (KEP-1287).
+var resize = generic.Update[*corev1.Pod]{
+	Prepare: func(_ context.Context, p, old *corev1.Pod) {
+		containers, ok := resized(p.Spec.Containers, old.Spec.Containers)
+		inits, initsOK := resized(p.Spec.InitContainers, old.Spec.InitContainers)
+		if !ok || !initsOK {
+			return // validation refuses containers that were added, removed or renamed
+		}
+		resources := p.Spec.Resources
+		keepAllBut(p, old)
+		p.Spec.Containers, p.Spec.InitContainers = containers, inits
+		if resources != nil {
+			p.Spec.Resources = resources
+		}
+		countPodGeneration(p, old)
+	},
+	Validate: func(_ context.Context, p, old *corev1.Pod) field.ErrorList {
+		return podspec.ValidatePodResize(p, old)
+	},
+	Owns: fieldpath.NewIncludeMatcherFilter(
+		fieldpath.MakePrefixMatcherOrDie("spec", "containers", fieldpath.MatchAnyPathElement(), "resources"),
+		fieldpath.MakePrefixMatcherOrDie("spec", "containers", fieldpath.MatchAnyPathElement(), "resizePolicy"),
+		fieldpath.MakePrefixMatcherOrDie("spec", "initContainers", fieldpath.MatchAnyPathElement(), "resources"),
+		fieldpath.MakePrefixMatcherOrDie("spec", "initContainers", fieldpath.MatchAnyPathElement(), "resizePolicy"),
+	),
+}
+
+// resized is old with the resources of containers; it says false where the two
+// are not the same containers.
+func resized(containers, old []corev1.Container) ([]corev1.Container, bool) {
+	if len(containers) != len(old) {
+		return nil, false
+	}
+	out := make([]corev1.Container, len(old))
+	for i := range old {
+		if containers[i].Name != old[i].Name {
+			return nil, false
+		}
+		out[i] = old[i]
+		out[i].Resources = containers[i].Resources
+		out[i].ResizePolicy = containers[i].ResizePolicy
+	}
+	return out, true
+}
+
+// keepAllBut puts the old pod back; the caller then sets what may change.
+func keepAllBut(p, old *corev1.Pod) {
+	p.Spec, p.Status = *old.Spec.DeepCopy(), old.Status
+	metav1.ResetObjectMetaForStatus(&p.ObjectMeta, &old.ObjectMeta)
+}
+
+// countPodGeneration grows the generation with a change of the spec through a
+// subresource.
+func countPodGeneration(p, old *corev1.Pod) {
+	if !equality.Semantic.DeepEqual(p.Spec, old.Spec) {
+		p.Generation = old.Generation + 1
+	}
+}

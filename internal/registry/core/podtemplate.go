@@ -1,0 +1,54 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package core
+
+import (
+	"context"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kindred-project/kindred/internal/registry/core/podspec"
+	"github.com/kindred-project/kindred/internal/registry/generic"
+)
+
+// PodTemplate keeps a template under a name, for tools.
+var PodTemplate = generic.Kind[*corev1.PodTemplate]{
+	Name: "PodTemplate", Plural: "podtemplates",
+	New:     func() *corev1.PodTemplate { return &corev1.PodTemplate{} },
+	NewList: func() runtime.Object { return &corev1.PodTemplateList{} },
+	Spec:    func(t *corev1.PodTemplate) any { return &t.Template },
+	Validate: func(_ context.Context, t *corev1.PodTemplate) field.ErrorList {
+		return podspec.ValidatePodTemplate(t)
+	},
+	ValidateUpdate: func(_ context.Context, t, old *corev1.PodTemplate) field.ErrorList {
+		return podspec.ValidatePodTemplateUpdate(t, old)
+	},
+	Columns: []generic.Column[*corev1.PodTemplate]{
+		{Name: "Containers", Description: "Names of each container in the template.", Cell: func(t *corev1.PodTemplate) any { return ContainerNames(t.Template.Spec) }},
+		{Name: "Images", Description: "Images referenced by each container in the template.", Cell: func(t *corev1.PodTemplate) any { return ContainerImages(t.Template.Spec) }},
+		{Name: "Pod Labels", Description: "The labels for the pod template.", Cell: func(t *corev1.PodTemplate) any { return labels.FormatLabels(t.Template.Labels) }},
+	},
+}
+
+// ContainerNames and ContainerImages are cells that all workloads show.
+func ContainerNames(spec corev1.PodSpec) string {
+	var names []string
+	for i := range spec.Containers {
+		names = append(names, spec.Containers[i].Name)
+	}
+	return strings.Join(names, ",")
+}
+
+// ContainerImages lists the images of the template's containers.
+func ContainerImages(spec corev1.PodSpec) string {
+	var images []string
+	for i := range spec.Containers {
+		images = append(images, spec.Containers[i].Image)
+	}
+	return strings.Join(images, ",")
+}
