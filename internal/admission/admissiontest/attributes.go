@@ -1,0 +1,56 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package admissiontest builds the requests that tests show to admission plugins.
+package admissiontest
+
+import (
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/client-go/kubernetes/scheme"
+)
+
+// Request describes a request. What is not set is derived from the object.
+type Request struct {
+	Operation admission.Operation
+	// Resource reads "pods", "pods/status" or "leases.coordination.k8s.io".
+	Resource string
+	// Object is nil for a delete; Old is nil for a create.
+	Object, Old runtime.Object
+	User        user.Info
+	// Namespace and Name are those of the object unless they are set.
+	Namespace, Name string
+}
+
+// Attributes returns the request as plugins see it. It panics on objects that
+// have no kind in client-go's scheme.
+func (r Request) Attributes() admission.Attributes {
+	known := r.Object
+	if known == nil {
+		known = r.Old
+	}
+	var kind schema.GroupVersionKind
+	namespace, name := r.Namespace, r.Name
+	if known != nil {
+		kinds, _, err := scheme.Scheme.ObjectKinds(known)
+		if err != nil {
+			panic(err)
+		}
+		kind = kinds[0]
+		if m, err := meta.Accessor(known); err == nil && namespace == "" && name == "" {
+			namespace, name = m.GetNamespace(), m.GetName()
+		}
+	}
+	resource, subresource, _ := strings.Cut(r.Resource, "/")
+	u := r.User
+	if u == nil {
+		u = &user.DefaultInfo{Name: "somebody"}
+	}
+	return admission.NewAttributesRecord(r.Object, r.Old, kind, namespace, name,
+		schema.ParseGroupResource(resource).WithVersion("v1"), subresource, r.Operation, nil, false, u)
+}
