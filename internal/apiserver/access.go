@@ -4,15 +4,19 @@
 package apiserver
 
 import (
-	"context"
+	"time"
 
 	serverconfig "k8s.io/apiserver/pkg/apis/apiserver"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/authenticatorfactory"
 	"k8s.io/apiserver/pkg/authentication/group"
 	"k8s.io/apiserver/pkg/authentication/request/anonymous"
+	"k8s.io/apiserver/pkg/authentication/request/bearertoken"
 	"k8s.io/apiserver/pkg/authentication/request/headerrequest"
 	"k8s.io/apiserver/pkg/authentication/request/union"
+	"k8s.io/apiserver/pkg/authentication/request/websocket"
 	x509request "k8s.io/apiserver/pkg/authentication/request/x509"
+	"k8s.io/apiserver/pkg/authentication/token/cache"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
@@ -20,10 +24,13 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/kindred-project/kindred/internal/apiserver/inprocess"
+	"github.com/kindred-project/kindred/internal/auth/node"
 	"github.com/kindred-project/kindred/internal/auth/pki"
 	"github.com/kindred-project/kindred/internal/auth/rbac"
+	"github.com/kindred-project/kindred/internal/auth/serviceaccount"
 )
 
 // publicPaths are all that a caller without credentials may see.
@@ -31,18 +38,28 @@ var publicPaths = []serverconfig.AnonymousAuthCondition{
 	{Path: "/livez"}, {Path: "/readyz"}, {Path: "/healthz"}, {Path: "/version"},
 }
 
+// tokenCacheTTL is how long a verified token is believed without looking again.
+const tokenCacheTTL = 10 * time.Second // as upstream's
+
+// issuerURL names this cluster in service account tokens, and is their audience.
+const issuerURL = "https://kubernetes.default.svc.cluster.local"
+
 // access is who may come in and what each may do.
 type access struct {
-	clientCA       dynamiccertificates.CAContentProvider
-	frontProxyCA   dynamiccertificates.CAContentProvider
-	authentication genericapiserver.AuthenticationInfo
-	authorizer     authorizer.Authorizer
-	rules          *rbac.Resolver
-	rbac           *rbac.Authorizer
+	clientCA, frontProxyCA dynamiccertificates.CAContentProvider
+	frontProxy             *authenticatorfactory.RequestHeaderConfig
+
+	issuer        *serviceaccount.Issuer
+	audiences     authenticator.Audiences
+	authenticator authenticator.Request
+
+	authorizer authorizer.Authorizer
+	rules      authorizer.RuleResolver
+	escalation *rbac.Escalation
 }
 
-func newAccess(ctx context.Context, c Config, shared informers.SharedInformerFactory) (*access, error) {
-	a := &access{}
+func newAccess(c Config, client kubernetes.Interface, shared informers.SharedInformerFactory) (*access, error) {
+	a := &access{audiences: authenticator.Audiences{issuerURL}}
 	var err error
 	if a.clientCA, err = dynamiccertificates.NewStaticCAContent("client-ca", c.PKI.Cluster.CertPEM); err != nil {
 		return nil, err
@@ -50,22 +67,20 @@ func newAccess(ctx context.Context, c Config, shared informers.SharedInformerFac
 	if a.frontProxyCA, err = dynamiccertificates.NewStaticCAContent("front-proxy-ca", c.PKI.FrontProxy.CertPEM); err != nil {
 		return nil, err
 	}
-	a.authenticate()
-	if a.rules, err = rbac.NewResolver(shared.Rbac().V1()); err != nil {
+	keys, err := serviceaccount.NewKeys(c.PKI.ServiceAccountKey)
+	if err != nil {
 		return nil, err
 	}
-	a.rbac = rbac.NewAuthorizer(a.rules)
-	a.authorizer, err = unionauthorizer.New(
-		unionauthorizer.NamedAuthorizer{AuthorizerName: "masters", Authorizer: authorizerfactory.NewPrivilegedGroups(user.SystemPrivilegedGroup)},
-		unionauthorizer.NamedAuthorizer{AuthorizerName: "rbac", Authorizer: a.rbac},
-	)
-	return a, err
+	objects := serviceaccount.NewObjects(client, shared.Core().V1())
+	a.issuer = serviceaccount.NewIssuer(issuerURL, keys, objects, a.audiences, c.Clock)
+	a.authenticate(serviceaccount.NewAuthenticator(issuerURL, keys, objects, a.audiences, c.Clock))
+	return a, a.authorize(shared)
 }
 
-// authenticate tries, in upstream's order: the front proxy, client
-// certificates, bearer tokens; and before them the process's own identity.
-func (a *access) authenticate() {
-	frontProxy := &authenticatorfactory.RequestHeaderConfig{
+// authenticate tries the process's own identity first, and then, in upstream's
+// order: the front proxy, client certificates, bearer tokens.
+func (a *access) authenticate(tokens authenticator.Token) {
+	a.frontProxy = &authenticatorfactory.RequestHeaderConfig{
 		UsernameHeaders:     headerrequest.StaticStringSlice{"X-Remote-User"},
 		UIDHeaders:          headerrequest.StaticStringSlice{"X-Remote-Uid"},
 		GroupHeaders:        headerrequest.StaticStringSlice{"X-Remote-Group"},
@@ -73,21 +88,50 @@ func (a *access) authenticate() {
 		CAContentProvider:   a.frontProxyCA,
 		AllowedClientNames:  headerrequest.StaticStringSlice{pki.FrontProxyClientName},
 	}
+	cached := cache.New(tokens, true, tokenCacheTTL, tokenCacheTTL)
 	known := group.NewAuthenticatedGroupAdder(union.New(
-		headerrequest.NewDynamicVerifyOptionsSecure(a.frontProxyCA.VerifyOptions, frontProxy.AllowedClientNames,
-			frontProxy.UsernameHeaders, frontProxy.UIDHeaders, frontProxy.GroupHeaders, frontProxy.ExtraHeaderPrefixes),
+		headerrequest.NewDynamicVerifyOptionsSecure(a.frontProxyCA.VerifyOptions, a.frontProxy.AllowedClientNames,
+			a.frontProxy.UsernameHeaders, a.frontProxy.UIDHeaders, a.frontProxy.GroupHeaders, a.frontProxy.ExtraHeaderPrefixes),
 		x509request.NewDynamic(a.clientCA.VerifyOptions, x509request.CommonNameUserConversion),
+		bearertoken.New(cached),
+		websocket.NewProtocolAuthenticator(cached),
 	))
-	a.authentication = genericapiserver.AuthenticationInfo{
-		Authenticator:       union.New(inprocess.Authenticator(), known, anonymous.NewAuthenticator(publicPaths)),
-		RequestHeaderConfig: frontProxy,
+	a.authenticator = union.New(inprocess.Authenticator(), known, anonymous.NewAuthenticator(publicPaths))
+}
+
+// authorize asks, in this order: is it an administrator, a node, or somebody
+// whom RBAC allows it.
+func (a *access) authorize(shared informers.SharedInformerFactory) error {
+	resolver, err := rbac.NewResolver(shared.Rbac().V1())
+	if err != nil {
+		return err
 	}
+	nodes, err := node.NewAuthorizer(node.Sources{Pods: shared.Core().V1().Pods()})
+	if err != nil {
+		return err
+	}
+	byRoles := rbac.NewAuthorizer(resolver)
+	a.authorizer, err = unionauthorizer.New(
+		unionauthorizer.NamedAuthorizer{AuthorizerName: "masters", Authorizer: authorizerfactory.NewPrivilegedGroups(user.SystemPrivilegedGroup)},
+		unionauthorizer.NamedAuthorizer{AuthorizerName: "node", Authorizer: nodes},
+		unionauthorizer.NamedAuthorizer{AuthorizerName: "rbac", Authorizer: byRoles},
+	)
+	if err != nil {
+		return err
+	}
+	a.rules = unionauthorizer.NewRuleResolvers(nodes, byRoles)
+	a.escalation = rbac.NewEscalation(resolver, a.authorizer)
+	return nil
 }
 
 func (a *access) apply(g *genericapiserver.Config) {
-	g.Authentication = a.authentication
+	g.Authentication = genericapiserver.AuthenticationInfo{
+		APIAudiences:        a.audiences,
+		Authenticator:       a.authenticator,
+		RequestHeaderConfig: a.frontProxy,
+	}
 	g.Authorization.Authorizer = a.authorizer
-	g.RuleResolver = a.rbac
+	g.RuleResolver = a.rules
 	// The certificates that clients show are checked by the authenticators;
 	// TLS only has to ask for them from both authorities.
 	g.SecureServing.ClientCA = dynamiccertificates.NewUnionCAContentProvider(a.clientCA, a.frontProxyCA)

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apiserver/pkg/authentication/user"
 	genericapiserver "k8s.io/apiserver/pkg/server"
-	"k8s.io/apiserver/pkg/util/proxy"
+	"k8s.io/apiserver/pkg/util/webhook"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -20,6 +20,8 @@ import (
 
 	"github.com/kindred-project/kindred/internal/apiserver/inprocess"
 	"github.com/kindred-project/kindred/internal/registry"
+	"github.com/kindred-project/kindred/internal/registry/authentication"
+	"github.com/kindred-project/kindred/internal/registry/core"
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
@@ -47,14 +49,22 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	}
 	s.informers = sharedInformers(client)
 
-	if s.services, err = serviceResolver(s.informers); err != nil {
-		return nil, err
-	}
-	access, err := newAccess(ctx, c, s.informers)
+	s.services = webhook.NewDefaultServiceResolver()
+	access, err := newAccess(c, client, s.informers)
 	if err != nil {
 		return nil, err
 	}
-	s.groups = registry.Groups(registry.Dependencies{Clock: c.Clock})
+	nodes, err := newNodeConnections(c.PKI, client, access.authorizer)
+	if err != nil {
+		return nil, err
+	}
+	s.groups = registry.Groups(registry.Dependencies{
+		Core:           core.Dependencies{Nodes: nodes, Tokens: access.issuer},
+		Authentication: authentication.Dependencies{Requests: access.authenticator, Audiences: access.audiences},
+		Authorizer:     access.authorizer,
+		Rules:          access.rules,
+		Escalation:     access.escalation,
+	})
 	if s.scheme, err = newScheme(s.groups); err != nil {
 		return nil, err
 	}
@@ -127,13 +137,4 @@ func (s *Server) install(main *genericapiserver.GenericAPIServer, env generic.En
 		return main.InstallLegacyAPIGroup(genericapiserver.DefaultLegacyAPIPrefix, &info)
 	}
 	return main.InstallAPIGroup(&info)
-}
-
-// serviceResolver finds an endpoint behind a Service.
-func serviceResolver(shared informers.SharedInformerFactory) (aggregatorapiserver.ServiceResolver, error) {
-	slices, err := proxy.NewEndpointSliceIndexerGetter(shared.Discovery().V1().EndpointSlices())
-	if err != nil {
-		return nil, err
-	}
-	return aggregatorapiserver.NewEndpointServiceResolver(shared.Core().V1().Services().Lister(), slices), nil
 }
