@@ -41,14 +41,16 @@ var Start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 // World is one API with one cache.
 type World struct {
 	// API reads and writes without lag; tests use it as "somebody else".
-	API client.Client
+	API client.WithWatch
 	// Clock is the only source of time.
 	Clock *testingclock.FakeClock
-	// Refuse, if set, is asked before each write of the controller under test;
-	// an error it returns is the API's answer.
+	// Refuse, if set, is asked before each write of the controller under test,
+	// one at a time; an error it returns is the API's answer.
 	Refuse func(verb string, obj client.Object) error
 
-	t      testing.TB
+	t        testing.TB
+	refusing sync.Mutex
+
 	mu     sync.Mutex
 	uids   int
 	last   int64 // the newest resource version
@@ -238,6 +240,8 @@ func (c controllerClient) refuse(verb string, obj client.Object) error {
 	if c.world.Refuse == nil {
 		return nil
 	}
+	c.world.refusing.Lock()
+	defer c.world.refusing.Unlock()
 	return c.world.Refuse(verb, obj)
 }
 

@@ -1,0 +1,193 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kindred-project/kindred/internal/controllers/control"
+	"github.com/kindred-project/kindred/internal/controllers/controltest"
+	"github.com/kindred-project/kindred/internal/controllers/deployment"
+	"github.com/kindred-project/kindred/internal/controllers/podgc"
+	"github.com/kindred-project/kindred/internal/controllers/replicaset"
+	"github.com/kindred-project/kindred/internal/controllers/rootca"
+	"github.com/kindred-project/kindred/internal/controllers/serviceaccount"
+)
+
+var (
+	ctx = context.Background()
+	key = client.ObjectKey{Namespace: "ns", Name: "web"}
+)
+
+// eventually waits until check is true. The controllers run on their own.
+func eventually(t *testing.T, what string, check func() bool) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if check() {
+			return
+		}
+	}
+	t.Fatalf("in vain: %s", what)
+}
+
+// runPods is a node: it makes pods ready, and lets those end that are told to.
+// It counts the pods that were ever created.
+func runPods(t *testing.T, w *controltest.World) (created func() int) {
+	pods, err := w.API.Watch(ctx, &corev1.PodList{})
+	w.Must(err)
+	seen := make(chan int, 1)
+	seen <- 0
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for e := range pods.ResultChan() {
+			pod := e.Object.(*corev1.Pod).DeepCopy()
+			switch {
+			case e.Type == watch.Added:
+				seen <- <-seen + 1
+				pod.Spec.NodeName = "node"
+				if w.API.Update(ctx, pod) != nil {
+					continue
+				}
+				pod.Status.Phase = corev1.PodRunning
+				pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()}}
+				_ = w.API.Status().Update(ctx, pod)
+			case e.Type == watch.Modified && pod.DeletionTimestamp != nil:
+				pod.Finalizers = nil
+				_ = w.API.Update(ctx, pod)
+			}
+		}
+	}()
+	t.Cleanup(func() { pods.Stop(); <-done })
+	return func() int {
+		n := <-seen
+		seen <- n
+		return n
+	}
+}
+
+func newDeployment(replicas int32, strategy appsv1.DeploymentStrategyType) *appsv1.Deployment {
+	app := map[string]string{"app": "web"}
+	d := &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: &replicas,
+			Selector: &metav1.LabelSelector{MatchLabels: app},
+			Strategy: appsv1.DeploymentStrategy{Type: strategy},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: app, Finalizers: []string{"test/running"}},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "v1"}}},
+			},
+			ProgressDeadlineSeconds: ptr.To[int32](600),
+			RevisionHistoryLimit:    ptr.To[int32](10),
+		},
+	}
+	if strategy == appsv1.RollingUpdateDeploymentStrategyType {
+		d.Spec.Strategy.RollingUpdate = &appsv1.RollingUpdateDeployment{MaxSurge: ptr.To(intstr.FromString("25%")), MaxUnavailable: ptr.To(intstr.FromString("25%"))}
+	}
+	return d
+}
+
+func edit(t *testing.T, w *controltest.World, change func(*appsv1.Deployment)) {
+	t.Helper()
+	eventually(t, "edit the Deployment", func() bool {
+		d := &appsv1.Deployment{}
+		w.Must(w.API.Get(ctx, key, d))
+		change(d)
+		return w.API.Update(ctx, d) == nil
+	})
+}
+
+func rolledOut(w *controltest.World, replicas int32) func() bool {
+	return func() bool {
+		d := &appsv1.Deployment{}
+		w.Must(w.API.Get(ctx, key, d))
+		s := d.Status
+		return s.ObservedGeneration == d.Generation && s.Replicas == replicas && s.UpdatedReplicas == replicas && s.AvailableReplicas == replicas
+	}
+}
+
+func TestADeploymentLivesThroughItsControllers(t *testing.T) {
+	for _, strategy := range []appsv1.DeploymentStrategyType{appsv1.RollingUpdateDeploymentStrategyType, appsv1.RecreateDeploymentStrategyType} {
+		t.Run(string(strategy), func(t *testing.T) {
+			w := controltest.New(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}})
+			w.Run(t,
+				control.Controller{Name: deployment.Name, Add: deployment.Add},
+				control.Controller{Name: replicaset.Name, Add: replicaset.Add},
+				control.Controller{Name: podgc.Name, Add: podgc.Add})
+			created := runPods(t, w)
+
+			start := time.Now()
+			w.Must(w.API.Create(ctx, newDeployment(100, strategy)))
+			eventually(t, "100 replicas", rolledOut(w, 100))
+			t.Logf("0 to 100 in %v", time.Since(start).Round(time.Millisecond))
+			if n := created(); n != 100 {
+				t.Errorf("%d pods were created for 100 replicas", n)
+			}
+
+			edit(t, w, func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To[int32](20) })
+			eventually(t, "20 replicas", rolledOut(w, 20))
+
+			edit(t, w, func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "v2" })
+			eventually(t, "20 replicas of v2", rolledOut(w, 20))
+			if n := created(); n != 120 {
+				t.Errorf("%d pods were created for 100 replicas and then 20 new ones", n)
+			}
+
+			// A pod that vanishes is replaced; one that loses its label too.
+			pods := &corev1.PodList{}
+			w.Must(w.API.List(ctx, pods))
+			w.Must(w.API.Delete(ctx, &pods.Items[0]))
+			quarantined := &pods.Items[1]
+			quarantined.Labels["app"] = "debug"
+			eventually(t, "relabel a pod", func() bool {
+				w.Must(w.API.Get(ctx, client.ObjectKeyFromObject(quarantined), quarantined))
+				quarantined.Labels["app"] = "debug"
+				return w.API.Update(ctx, quarantined) == nil
+			})
+			eventually(t, "release and replace", func() bool {
+				w.Must(w.API.Get(ctx, client.ObjectKeyFromObject(quarantined), quarantined))
+				return len(quarantined.OwnerReferences) == 0 && created() == 122 && rolledOut(w, 20)()
+			})
+			// An orphan that matches is taken back, and then is one too many.
+			quarantined.Labels["app"] = "web"
+			w.Must(w.API.Update(ctx, quarantined))
+			eventually(t, "adopt and shrink", func() bool {
+				w.Must(w.API.List(ctx, pods))
+				return len(pods.Items) == 20 && rolledOut(w, 20)()
+			})
+		})
+	}
+}
+
+func TestNamespacesAreFurnished(t *testing.T) {
+	w := controltest.New(t)
+	w.Run(t,
+		control.Controller{Name: serviceaccount.Name, Add: serviceaccount.Add},
+		control.Controller{Name: rootca.Name, Add: rootca.Add([]byte("PEM"))})
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns"}, Status: corev1.NamespaceStatus{Phase: corev1.NamespaceActive}}
+	w.Must(w.API.Create(ctx, ns))
+	account, config := &corev1.ServiceAccount{}, &corev1.ConfigMap{}
+	furnished := func() bool {
+		return w.API.Get(ctx, client.ObjectKey{Namespace: "ns", Name: "default"}, account) == nil &&
+			w.API.Get(ctx, client.ObjectKey{Namespace: "ns", Name: "kube-root-ca.crt"}, config) == nil && config.Data["ca.crt"] == "PEM"
+	}
+	eventually(t, "furnish it", furnished)
+	config.Data["ca.crt"] = "spoilt"
+	w.Must(w.API.Update(ctx, config))
+	w.Must(w.API.Delete(ctx, account))
+	eventually(t, "furnish it again", furnished)
+	w.Must(w.API.Delete(ctx, config))
+	eventually(t, "and again", furnished)
+}
