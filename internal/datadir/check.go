@@ -50,13 +50,17 @@ func (l Layout) refuse(err error) error {
 	return fmt.Errorf("data directory %s: %w", l.Root, err)
 }
 
-// unreadable takes the path out of an error that will name the directory anyway.
 func unreadable(err error) error {
+	return fmt.Errorf("cannot be read: %w; fix it or use another --data-dir", bare(err))
+}
+
+// bare takes the path out of an error that will name the directory anyway.
+func bare(err error) error {
 	var pathErr *fs.PathError
 	if errors.As(err, &pathErr) {
-		err = pathErr.Err
+		return pathErr.Err
 	}
-	return fmt.Errorf("cannot be read: %w; fix it or use another --data-dir", err)
+	return err
 }
 
 // withoutVersion judges a directory which has no version file. Our own lock file

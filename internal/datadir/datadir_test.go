@@ -217,14 +217,95 @@ func TestInstance(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	for range 2 {
-		if err := l.RemoveInstance(); err != nil {
-			t.Fatal(err)
-		}
-	}
 	write(t, l.instanceFile(), "{")
 	if _, _, err := l.ReadInstance(); err == nil || !strings.Contains(err.Error(), "kindred.json") {
 		t.Errorf("broken file: %v", err)
+	}
+}
+
+func TestRemove(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "data")
+	l := layoutAt(t, root)
+	lock, err := l.Lock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, l.path("etcd/member/wal"), "x")
+	write(t, l.path("lost+found/x"), "x")
+	late, err := os.Open(l.lockFile())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer late.Close()
+	if err := lock.Remove(); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Check(); !errors.Is(err, ErrEmpty) {
+		t.Errorf("afterwards, Check() = %v", err)
+	}
+	// What belongs to the file system and not to us stays.
+	if diff := cmp.Diff([]string{root, filepath.Join(root, "lost+found"), filepath.Join(root, "lost+found/x")}, paths(t, root)); diff != "" {
+		t.Errorf("left behind (-want +got):\n%s", diff)
+	}
+	if lock, err = l.Lock(); err != nil {
+		t.Fatal("a removed directory cannot be taken again:", err)
+	}
+	if err := os.RemoveAll(l.path("lost+found")); err != nil {
+		t.Fatal(err)
+	}
+	if err := lock.Remove(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(root); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("an empty directory is left: %v", err)
+	}
+}
+
+func paths(t *testing.T, root string) []string {
+	t.Helper()
+	var all []string
+	err := filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
+		all = append(all, path)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// A lock on a file that was removed meanwhile protects nothing.
+func TestLockSeesARemovedFile(t *testing.T) {
+	l := layoutAt(t, t.TempDir())
+	write(t, l.lockFile(), "")
+	file, err := os.Open(l.lockFile())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if same, err := stillThere(file, l.lockFile()); err != nil || !same {
+		t.Errorf("a file that is there: %v, %v", same, err)
+	}
+	os.Remove(l.lockFile())
+	if same, err := stillThere(file, l.lockFile()); err != nil || same {
+		t.Errorf("a file that was removed: %v, %v", same, err)
+	}
+	write(t, l.lockFile(), "")
+	if same, err := stillThere(file, l.lockFile()); err != nil || same {
+		t.Errorf("a file that was replaced: %v, %v", same, err)
+	}
+}
+
+func TestMountsBelow(t *testing.T) {
+	const table = `22 1 0:20 / / rw - ext4 /dev/vda rw
+23 22 0:21 / /data rw - ext4 /dev/vdb rw
+24 23 0:22 / /data/node/a\\040b rw shared:1 - tmpfs tmpfs rw
+25 22 0:23 / /database rw - tmpfs tmpfs rw
+26 24 0:24 / /data/node/a\\040b/c rw - tmpfs tmpfs rw
+`
+	want := []string{"/data/node/a b/c", "/data/node/a b"}
+	if diff := cmp.Diff(want, mountsBelow(strings.ReplaceAll(table, `\\`, `\`), "/data")); diff != "" {
+		t.Error(diff)
 	}
 }
 

@@ -15,7 +15,8 @@
 //	                 not empty is somebody else's, and is never touched.
 //	kindred.lock     flock(2)ed by the process that runs the cluster, with its
 //	                 pid inside, so that a second one can say who is in the way.
-//	kindred.json     what runs there now, for `kindred status` and other tools.
+//	kindred.json     what runs there, or ran there last, for `kindred status` and
+//	                 other tools.
 //
 // The kernel drops the lock when the process ends, however it ends, so there is
 // never a stale lock to clean up; the pid inside is for people.

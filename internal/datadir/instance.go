@@ -12,8 +12,9 @@ import (
 	"time"
 )
 
-// Instance is what runs in a data directory: written when the cluster is ready,
-// removed when it stops.
+// Instance is what runs in a data directory, written when the cluster is ready. It
+// stays when the cluster stops: what it left behind, such as containers that still
+// run, can be found by it.
 type Instance struct {
 	// PID is the process which runs the cluster.
 	PID int `json:"pid"`
@@ -42,17 +43,8 @@ func (l Layout) WriteInstance(instance Instance) error {
 	return l.refuse(writeFile(l.instanceFile(), append(text, '\n'), 0o644))
 }
 
-// RemoveInstance says that nothing runs here any more.
-func (l Layout) RemoveInstance() error {
-	err := os.Remove(l.instanceFile())
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
-}
-
-// ReadInstance is what runs here, and whether anything said so. A process that was
-// killed leaves its file behind: [Layout.Holder] tells whether it still runs.
+// ReadInstance is what runs here or ran here last, and whether anything ever did:
+// [Layout.Holder] tells the one from the other.
 func (l Layout) ReadInstance() (Instance, bool, error) {
 	text, err := os.ReadFile(l.instanceFile())
 	if errors.Is(err, fs.ErrNotExist) {

@@ -72,6 +72,9 @@ func (l Layout) Containerd() string { return l.path("containerd") }
 // Logs holds pod logs and the logs of the processes started on the side.
 func (l Layout) Logs() string { return l.path("logs") }
 
+// RuntimeLog is the log of the private containerd.
+func (l Layout) RuntimeLog() string { return l.path("logs", "containerd.log") }
+
 // Run holds sockets and state which do not survive a reboot. It is outside the
 // root because the path of a unix socket is limited to 107 bytes (unix(7)), and
 // a data directory may be anywhere.

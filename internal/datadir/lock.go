@@ -16,7 +16,8 @@ import (
 // Lock is the right to run a cluster in a data directory. It ends with
 // [Lock.Release] or with the process.
 type Lock struct {
-	file *os.File
+	layout Layout
+	file   *os.File
 }
 
 // HeldError says that another process runs the cluster.
@@ -40,11 +41,6 @@ func (l Layout) Lock() (*Lock, error) {
 	if err := l.Check(); err != nil && !errors.Is(err, ErrEmpty) {
 		return nil, err
 	}
-	// Passable, but not listable: a container in a user namespace of its own has to
-	// get through to its files. What is secret has a mode of its own.
-	if err := os.MkdirAll(l.Root, 0o711); err != nil {
-		return nil, l.refuse(fmt.Errorf("cannot be created: %w", err))
-	}
 	lock, err := l.acquire()
 	if err != nil {
 		return nil, err
@@ -55,20 +51,57 @@ func (l Layout) Lock() (*Lock, error) {
 	return lock, nil
 }
 
+// acquire locks the lock file. Should [Lock.Remove] take it away at that moment, it
+// starts again.
 func (l Layout) acquire() (*Lock, error) {
-	file, err := os.OpenFile(l.lockFile(), os.O_RDWR|os.O_CREATE, 0o644)
-	if err != nil {
-		return nil, l.refuse(fmt.Errorf("cannot be locked: %w", err))
+	for {
+		// Passable, but not listable: a container in a user namespace of its own has to
+		// get through to its files. What is secret has a mode of its own.
+		if err := os.MkdirAll(l.Root, 0o711); err != nil {
+			return nil, l.refuse(fmt.Errorf("cannot be created: %w", bare(err)))
+		}
+		file, err := os.OpenFile(l.lockFile(), os.O_RDWR|os.O_CREATE, 0o644)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, l.refuse(fmt.Errorf("cannot be locked: %w", bare(err)))
+		}
+		if err := l.flock(file); err != nil {
+			return nil, errors.Join(err, file.Close())
+		}
+		there, err := stillThere(file, l.lockFile())
+		if err == nil && there {
+			return &Lock{layout: l, file: file}, nil
+		}
+		if err := errors.Join(err, file.Close()); err != nil {
+			return nil, l.refuse(err)
+		}
 	}
-	err = syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-	if err == nil {
-		return &Lock{file: file}, nil
-	}
-	defer file.Close()
+}
+
+func (l Layout) flock(file *os.File) error {
+	err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) {
-		return nil, &HeldError{Root: l.Root, PID: readPID(file)}
+		return &HeldError{Root: l.Root, PID: readPID(file)}
 	}
-	return nil, l.refuse(fmt.Errorf("cannot be locked: %w", err))
+	if err != nil {
+		return l.refuse(fmt.Errorf("cannot be locked: %w", err))
+	}
+	return nil
+}
+
+// stillThere tells whether an open file is the one that a path leads to.
+func stillThere(file *os.File, path string) (bool, error) {
+	open, err := file.Stat()
+	if err != nil {
+		return false, err
+	}
+	named, err := os.Stat(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil && os.SameFile(open, named), err
 }
 
 // prepare is what the new holder does first: say who it is and make the directory
