@@ -32,6 +32,8 @@ type Options struct {
 	Follow  bool
 	Running func() bool
 	Clock   clock.WithTicker
+	// Flush is called whenever a follower has nothing to write for now. Nil: never.
+	Flush func() error
 }
 
 // stampFormat has all nine digits, so that columns line up and texts sort by time.
@@ -128,6 +130,11 @@ func (r *reader) more(ctx context.Context) (bool, error) {
 
 // wait sleeps until the log file changes, or a while.
 func (r *reader) wait(ctx context.Context) (bool, error) {
+	if r.options.Flush != nil {
+		if err := r.options.Flush(); err != nil {
+			return false, err
+		}
+	}
 	timer := r.options.Clock.NewTimer(checkPeriod)
 	defer timer.Stop()
 	var events <-chan fsnotify.Event

@@ -1,0 +1,187 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package serve is the node's HTTPS side: what the API server asks of it when a
+// user wants logs, exec, attach or port-forward.
+//
+// Only the API server is let in, by its client certificate. Logs are read from
+// files here. For streams, the runtime is asked for a URL and the connection is
+// handed through to it, as upstream's kubelet does; the two WebSocket protocols
+// that runtimes need not know are translated to SPDY on the way (KEP-4006).
+package serve
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/utils/clock"
+
+	nodepod "github.com/kindred-project/kindred/internal/node/pod"
+)
+
+// Runtime is what is needed of the runtime's CRI service.
+type Runtime interface {
+	Exec(ctx context.Context, request *runtimeapi.ExecRequest) (*runtimeapi.ExecResponse, error)
+	Attach(ctx context.Context, request *runtimeapi.AttachRequest) (*runtimeapi.AttachResponse, error)
+	PortForward(ctx context.Context, request *runtimeapi.PortForwardRequest) (*runtimeapi.PortForwardResponse, error)
+}
+
+// Options says who may ask, and what answers are made of.
+type Options struct {
+	Lookup  nodepod.Lookup
+	Runtime Runtime
+	Clock   clock.WithTicker
+	// ClientCAs issue the certificates of callers; Users and Groups are the names in
+	// them (CN and O) that are let in.
+	ClientCAs *x509.CertPool
+	Users     []string
+	Groups    []string
+}
+
+// Server answers the API server.
+type Server struct {
+	options Options
+	handler http.Handler
+}
+
+// New returns a Server.
+func New(options Options) *Server {
+	s := &Server{options: options}
+	private := http.NewServeMux()
+	private.HandleFunc("GET /containerLogs/{namespace}/{pod}/{container}", s.logs)
+	private.HandleFunc("GET /pods", s.pods)
+	for _, at := range []string{"/{namespace}/{pod}/{container}", "/{namespace}/{pod}/{uid}/{container}"} {
+		handle(private, "/exec"+at, s.exec)
+		handle(private, "/attach"+at, s.attach)
+	}
+	for _, at := range []string{"/{namespace}/{pod}", "/{namespace}/{pod}/{uid}"} {
+		handle(private, "/portForward"+at, s.portForward)
+	}
+	public := http.NewServeMux()
+	public.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok")) })
+	public.Handle("/", s.authenticated(private))
+	s.handler = public
+	return s
+}
+
+// handle serves GET, which WebSocket clients use, and POST, which SPDY clients do.
+func handle(mux *http.ServeMux, pattern string, handler http.HandlerFunc) {
+	mux.HandleFunc("GET "+pattern, handler)
+	mux.HandleFunc("POST "+pattern, handler)
+}
+
+// ServeHTTP answers one request; it must come over TLS with TLSConfig.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
+
+// TLSConfig is how a listener for the Server must be set up.
+func TLSConfig(certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)) *tls.Config {
+	return &tls.Config{
+		MinVersion:     tls.VersionTLS12,
+		GetCertificate: certificate,
+		// Certificates are checked per request, so that a bad one is answered with a
+		// status and not with a broken connection.
+		ClientAuth: tls.RequestClientCert,
+	}
+}
+
+// headerTimeout bounds how long a connection may keep a goroutine without asking anything.
+const headerTimeout = 30 * time.Second
+
+// Serve answers on the listener until ctx is done; then it closes all connections,
+// since streams have no end of their own.
+func (s *Server) Serve(ctx context.Context, listener net.Listener, config *tls.Config) error {
+	server := &http.Server{
+		Handler:           s,
+		TLSConfig:         config,
+		ReadHeaderTimeout: headerTimeout,
+		BaseContext:       func(net.Listener) context.Context { return ctx },
+	}
+	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
+	defer stop()
+	err := server.ServeTLS(listener, "", "")
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return err
+}
+
+// authenticated lets only the API server through.
+func (s *Server) authenticated(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		user, groups, ok := s.identify(r)
+		if !ok {
+			fail(w, http.StatusUnauthorized, "Unauthorized")
+			return
+		}
+		if !s.allowed(user, groups) {
+			message := fmt.Sprintf("Forbidden (user=%s, verb=%s, resource=nodes, subresource(s)=[proxy])", user, verb(r.Method))
+			fail(w, http.StatusForbidden, message)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// identify returns whom the client's certificate names.
+func (s *Server) identify(r *http.Request) (user string, groups []string, ok bool) {
+	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
+		return "", nil, false
+	}
+	intermediates := x509.NewCertPool()
+	for _, certificate := range r.TLS.PeerCertificates[1:] {
+		intermediates.AddCert(certificate)
+	}
+	leaf := r.TLS.PeerCertificates[0]
+	_, err := leaf.Verify(x509.VerifyOptions{
+		Roots:         s.options.ClientCAs,
+		Intermediates: intermediates,
+		KeyUsages:     []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	})
+	return leaf.Subject.CommonName, leaf.Subject.Organization, err == nil
+}
+
+func (s *Server) allowed(user string, groups []string) bool {
+	return slices.Contains(s.options.Users, user) ||
+		slices.ContainsFunc(groups, func(group string) bool { return slices.Contains(s.options.Groups, group) })
+}
+
+// verb is the API's word for the method.
+func verb(method string) string {
+	switch method {
+	case http.MethodPost:
+		return "create"
+	case http.MethodPut:
+		return "update"
+	case http.MethodGet, http.MethodHead:
+		return "get"
+	}
+	return method
+}
+
+// fail answers with an error whose text the API server shows to its user as it is.
+func fail(w http.ResponseWriter, code int, message string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.WriteHeader(code)
+	_, _ = w.Write([]byte(message))
+}
+
+func (s *Server) pods(w http.ResponseWriter, _ *http.Request) {
+	list := v1.PodList{}
+	list.APIVersion, list.Kind = "v1", "PodList"
+	list.Items = []v1.Pod{}
+	for _, pod := range s.options.Lookup.Pods() {
+		list.Items = append(list.Items, *pod)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(&list)
+}

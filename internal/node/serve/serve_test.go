@@ -1,0 +1,564 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package serve
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/portforward"
+	"k8s.io/client-go/tools/remotecommand"
+	"k8s.io/client-go/transport/spdy"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/cri-streaming/pkg/streaming"
+	streamcommand "k8s.io/cri-streaming/pkg/streaming/remotecommand"
+	"k8s.io/utils/clock"
+
+	nodepod "github.com/kindred-project/kindred/internal/node/pod"
+)
+
+// authority issues certificates for a test.
+type authority struct {
+	certificate *x509.Certificate
+	key         *ecdsa.PrivateKey
+}
+
+func newAuthority(t *testing.T) *authority {
+	t.Helper()
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "ca"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	key, der := sign(t, template, nil, nil)
+	certificate, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &authority{certificate: certificate, key: key}
+}
+
+func (a *authority) pool() *x509.CertPool {
+	pool := x509.NewCertPool()
+	pool.AddCert(a.certificate)
+	return pool
+}
+
+func (a *authority) issue(t *testing.T, name pkix.Name, usage x509.ExtKeyUsage) tls.Certificate {
+	t.Helper()
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(2), Subject: name, ExtKeyUsage: []x509.ExtKeyUsage{usage},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+	}
+	key, der := sign(t, template, a.certificate, a.key)
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+}
+
+func sign(t *testing.T, template, parent *x509.Certificate, parentKey *ecdsa.PrivateKey) (*ecdsa.PrivateKey, []byte) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if parent == nil {
+		parent, parentKey = template, key
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), parentKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key, der
+}
+
+// node is what the agent knows: one pod with one container.
+type node struct {
+	mu       sync.Mutex
+	pod      *v1.Pod
+	current  *nodepod.ContainerInstance
+	previous *nodepod.ContainerInstance
+}
+
+func (n *node) Pod(namespace, name string, uid types.UID) (*v1.Pod, bool) {
+	if namespace != n.pod.Namespace || name != n.pod.Name || (uid != "" && uid != n.pod.UID) {
+		return nil, false
+	}
+	return n.pod, true
+}
+
+func (n *node) Pods() []*v1.Pod { return []*v1.Pod{n.pod} }
+
+func (n *node) Container(_ types.UID, name string, previous bool) (nodepod.ContainerInstance, bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	instance := n.current
+	if previous {
+		instance = n.previous
+	}
+	if instance == nil || name != "c" {
+		return nodepod.ContainerInstance{}, false
+	}
+	return *instance, true
+}
+
+func (n *node) Sandbox(types.UID) (string, bool) { return "sandbox", true }
+
+func (n *node) stop() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.current.Running = false
+}
+
+// process is a runtime whose containers run one command: it repeats its input.
+type process struct{ streaming.Server }
+
+func (p process) Exec(_ context.Context, r *runtimeapi.ExecRequest) (*runtimeapi.ExecResponse, error) {
+	return p.GetExec(r)
+}
+
+func (p process) Attach(_ context.Context, r *runtimeapi.AttachRequest) (*runtimeapi.AttachResponse, error) {
+	return p.GetAttach(r)
+}
+
+func (p process) PortForward(_ context.Context, r *runtimeapi.PortForwardRequest) (*runtimeapi.PortForwardResponse, error) {
+	return p.GetPortForward(r)
+}
+
+type echo struct{}
+
+type exitError int
+
+func (e exitError) Error() string   { return fmt.Sprintf("exit %d", int(e)) }
+func (e exitError) String() string  { return e.Error() }
+func (e exitError) Exited() bool    { return true }
+func (e exitError) ExitStatus() int { return int(e) }
+
+func (echo) Exec(_ context.Context, id string, cmd []string, in io.Reader, out, errOut io.WriteCloser, tty bool, _ <-chan streamcommand.TerminalSize) error {
+	fmt.Fprintf(out, "%s %v tty=%v\n", id, cmd, tty)
+	if in != nil {
+		if _, err := io.Copy(out, in); err != nil {
+			return err
+		}
+	}
+	if cmd[0] == "fail" {
+		return exitError(7)
+	}
+	return nil
+}
+
+func (e echo) Attach(ctx context.Context, id string, in io.Reader, out, errOut io.WriteCloser, tty bool, resize <-chan streamcommand.TerminalSize) error {
+	return e.Exec(ctx, id, []string{"attached"}, in, out, errOut, tty, resize)
+}
+
+func (echo) PortForward(_ context.Context, sandbox string, port int32, stream io.ReadWriteCloser) error {
+	defer stream.Close()
+	fmt.Fprintf(stream, "%s:%d ", sandbox, port)
+	line := make([]byte, 5)
+	if _, err := io.ReadFull(stream, line); err != nil {
+		return err
+	}
+	_, err := stream.Write(line)
+	return err
+}
+
+type fixture struct {
+	node   *node
+	ca     *authority
+	server string
+	config *rest.Config
+	client *http.Client
+}
+
+func newFixture(t *testing.T) *fixture {
+	t.Helper()
+	f := &fixture{ca: newAuthority(t), node: &node{
+		pod: &v1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "uid"},
+			Spec:       v1.PodSpec{Containers: []v1.Container{{Name: "c"}, {Name: "other"}}},
+		},
+		current: &nodepod.ContainerInstance{ID: "id", Running: true, LogPath: filepath.Join(t.TempDir(), "0.log")},
+	}}
+	f.log(t, "2030-01-01T00:00:01.5Z stdout F one\n2030-01-01T00:00:02Z stderr F two\n")
+
+	runtime := httptest.NewUnstartedServer(nil)
+	config := streaming.DefaultConfig
+	config.BaseURL = &url.URL{Scheme: "http", Host: runtime.Listener.Addr().String()}
+	streams, err := streaming.NewServer(config, echo{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	runtime.Config.Handler = streams
+	runtime.Start()
+	t.Cleanup(runtime.Close)
+
+	server := New(Options{
+		Lookup: f.node, Runtime: process{streams}, Clock: clock.RealClock{},
+		ClientCAs: f.ca.pool(), Users: []string{"apiserver"}, Groups: []string{"system:masters"},
+	})
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := f.ca.issue(t, pkix.Name{CommonName: "node"}, x509.ExtKeyUsageServerAuth)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error)
+	go func() {
+		done <- server.Serve(ctx, listener, TLSConfig(func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &own, nil }))
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	f.server = "https://" + listener.Addr().String()
+	f.config = f.configFor(t, f.ca.issue(t, pkix.Name{CommonName: "apiserver"}, x509.ExtKeyUsageClientAuth))
+	if f.client, err = rest.HTTPClientFor(f.config); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func (f *fixture) configFor(t *testing.T, certificate tls.Certificate) *rest.Config {
+	t.Helper()
+	key, err := x509.MarshalECPrivateKey(certificate.PrivateKey.(*ecdsa.PrivateKey))
+	if err != nil {
+		t.Fatal(err)
+	}
+	block := func(kind string, der []byte) []byte { return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}) }
+	return &rest.Config{Host: f.server, TLSClientConfig: rest.TLSClientConfig{
+		CAData:   block("CERTIFICATE", f.ca.certificate.Raw),
+		CertData: block("CERTIFICATE", certificate.Certificate[0]), KeyData: block("EC PRIVATE KEY", key),
+	}}
+}
+
+func (f *fixture) log(t *testing.T, text string) {
+	t.Helper()
+	file, err := os.OpenFile(f.node.current.LogPath, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if _, err := file.WriteString(text); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func get(t *testing.T, client *http.Client, url string) (int, string) {
+	t.Helper()
+	response, err := client.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, string(body)
+}
+
+func TestOnlyTheAPIServerIsLetIn(t *testing.T) {
+	f := newFixture(t)
+	client := func(certificates ...tls.Certificate) *http.Client {
+		return &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: f.ca.pool(), Certificates: certificates}}}
+	}
+	clientAuth := x509.ExtKeyUsageClientAuth
+	for _, tc := range []struct {
+		name   string
+		client *http.Client
+		code   int
+		body   string
+	}{
+		{"nobody", client(), 401, "Unauthorized"},
+		{"of another authority", client(newAuthority(t).issue(t, pkix.Name{CommonName: "apiserver"}, clientAuth)), 401, "Unauthorized"},
+		{"with a server's certificate", client(f.ca.issue(t, pkix.Name{CommonName: "apiserver"}, x509.ExtKeyUsageServerAuth)), 401, "Unauthorized"},
+		{"somebody else", client(f.ca.issue(t, pkix.Name{CommonName: "bob", Organization: []string{"devs"}}, clientAuth)), 403,
+			"Forbidden (user=bob, verb=get, resource=nodes, subresource(s)=[proxy])"},
+		{"the API server", client(f.ca.issue(t, pkix.Name{CommonName: "apiserver"}, clientAuth)), 200, ""},
+		{"a master", client(f.ca.issue(t, pkix.Name{CommonName: "root", Organization: []string{"system:masters"}}, clientAuth)), 200, ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			code, body := get(t, tc.client, f.server+"/pods")
+			if code != tc.code || (tc.body != "" && body != tc.body) {
+				t.Errorf("got %d %q", code, body)
+			}
+			if code, body := get(t, tc.client, f.server+"/healthz"); code != 200 || body != "ok" {
+				t.Errorf("healthz: %d %q", code, body)
+			}
+		})
+	}
+}
+
+func TestPods(t *testing.T) {
+	f := newFixture(t)
+	code, body := get(t, f.client, f.server+"/pods")
+	if code != 200 || !strings.HasPrefix(body, `{"kind":"PodList","apiVersion":"v1"`) || !strings.Contains(body, `"uid":"uid"`) {
+		t.Errorf("got %d %s", code, body)
+	}
+}
+
+func TestLogs(t *testing.T) {
+	f := newFixture(t)
+	for _, tc := range []struct {
+		path string
+		code int
+		body string
+	}{
+		{"ns/p/c", 200, "one\ntwo\n"},
+		{"ns/p/c?tailLines=1&timestamps=true", 200, "2030-01-01T00:00:02.000000000Z two\n"},
+		{"ns/p/c?limitBytes=5", 200, "one\nt"},
+		{"ns/p/c?stream=Stderr", 200, "two\n"},
+		{"ns/p/c?sinceTime=2030-01-01T00:00:02Z", 200, "two\n"},
+		{"ns/p/c?tailLines=-1", 422, `tailLines: invalid value "-1": must be a number of at least 0`},
+		{"ns/p/c?limitBytes=0", 422, `limitBytes: invalid value "0": must be a number of at least 1`},
+		{"ns/p/c?follow=perhaps", 422, `follow: invalid value "perhaps": must be a boolean`},
+		{"ns/p/c?sinceSeconds=1&sinceTime=2030-01-01T00:00:02Z", 422, "at most one of `sinceTime` or `sinceSeconds` may be specified"},
+		{"ns/none/c", 404, `pod "none" does not exist`},
+		{"ns/p/none", 404, `container "none" not found in pod "p"`},
+		{"ns/p/other", 400, `container "other" in pod "p" is not available`},
+	} {
+		if code, body := get(t, f.client, f.server+"/containerLogs/"+tc.path); code != tc.code || body != tc.body {
+			t.Errorf("%s: got %d %q", tc.path, code, body)
+		}
+	}
+}
+
+func TestWhyThereIsNoLog(t *testing.T) {
+	waiting := func(reason string) v1.ContainerState {
+		return v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: reason}}
+	}
+	for _, tc := range []struct {
+		state    v1.ContainerState
+		previous bool
+		want     string
+	}{
+		{waiting("ErrImagePull"), false, `container "c" in pod "p" is waiting to start: image can't be pulled`},
+		{waiting("ImagePullBackOff"), false, `container "c" in pod "p" is waiting to start: trying and failing to pull image`},
+		{waiting("ContainerCreating"), false, `container "c" in pod "p" is waiting to start: ContainerCreating`},
+		{v1.ContainerState{}, false, `container "c" in pod "p" is waiting to start - no logs yet`},
+		{v1.ContainerState{Terminated: &v1.ContainerStateTerminated{}}, false, `container "c" in pod "p" is terminated`},
+		{v1.ContainerState{Running: &v1.ContainerStateRunning{}}, true, `previous terminated container "c" in pod "p" not found`},
+	} {
+		f := newFixture(t)
+		f.node.current = nil
+		f.node.pod.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "c", State: tc.state}}
+		path := "/containerLogs/ns/p/c"
+		if tc.previous {
+			path += "?previous=true"
+		}
+		if code, body := get(t, f.client, f.server+path); code != 400 || body != tc.want {
+			t.Errorf("got %d %q, want %q", code, body, tc.want)
+		}
+	}
+}
+
+func TestFollowLogs(t *testing.T) {
+	f := newFixture(t)
+	response, err := f.client.Get(f.server + "/containerLogs/ns/p/c?follow=true&tailLines=0")
+	if err != nil {
+		t.Fatal(err) // the answer begins before there is anything to say
+	}
+	defer response.Body.Close()
+	f.log(t, "2030-01-01T00:00:03Z stdout F three\n")
+	line := make([]byte, 6)
+	if _, err := io.ReadFull(response.Body, line); err != nil || string(line) != "three\n" {
+		t.Fatalf("got %q, %v", line, err)
+	}
+	f.log(t, "2030-01-01T00:00:04Z stdout F four\n")
+	f.node.stop()
+	rest, err := io.ReadAll(response.Body)
+	if err != nil || string(rest) != "four\n" {
+		t.Errorf("got %q, %v", rest, err)
+	}
+}
+
+func TestExecAndAttach(t *testing.T) {
+	f := newFixture(t)
+	for _, path := range []string{"ns/p/c", "ns/p/uid/c"} {
+		for _, protocol := range []string{"SPDY", "WebSocket v5", "WebSocket v4"} {
+			for _, tc := range []struct{ verb, query, want, err string }{
+				{"exec", "command=a&command=b+c&output=1&input=1", "id [a b c] tty=false\nhello", ""},
+				{"exec", "command=fail&output=1&input=1", "id [fail] tty=false\nhello", "command terminated with exit code 7"},
+				{"attach", "output=1&input=1", "id [attached] tty=false\nhello", ""},
+			} {
+				if protocol == "WebSocket v4" && tc.verb == "exec" {
+					continue // before v5 input has no end (KEP-4006)
+				}
+				t.Run(protocol+" "+tc.verb+" "+path, func(t *testing.T) {
+					got, err := f.stream(t, protocol, f.server+"/"+tc.verb+"/"+path+"?"+tc.query)
+					message := ""
+					if err != nil {
+						message = err.Error()
+					}
+					if got != tc.want || message != tc.err {
+						t.Errorf("got %q, %q; want %q, %q", got, message, tc.want, tc.err)
+					}
+				})
+			}
+		}
+	}
+}
+
+// stream runs a command with the input "hello" and returns its output.
+func (f *fixture) stream(t *testing.T, protocol, target string) (string, error) {
+	t.Helper()
+	var executor remotecommand.Executor
+	var err error
+	switch protocol {
+	case "SPDY":
+		parsed, bad := url.Parse(target)
+		if bad != nil {
+			t.Fatal(bad)
+		}
+		executor, err = remotecommand.NewSPDYExecutor(f.config, "POST", parsed)
+	case "WebSocket v5":
+		executor, err = remotecommand.NewWebSocketExecutor(f.config, "GET", target)
+	case "WebSocket v4":
+		executor, err = remotecommand.NewWebSocketExecutorForProtocols(f.config, "GET", target, "v4.channel.k8s.io")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out syncBuffer
+	options := remotecommand.StreamOptions{Stdin: strings.NewReader("hello"), Stdout: &out}
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	if protocol == "WebSocket v4" {
+		// Its input never ends: see the output come, then leave.
+		go func() {
+			for !strings.HasSuffix(out.String(), "hello") && ctx.Err() == nil {
+				time.Sleep(time.Millisecond)
+			}
+			cancel()
+		}()
+		if err := executor.StreamWithContext(ctx, options); !errors.Is(err, context.Canceled) {
+			return out.String(), err
+		}
+		return out.String(), nil
+	}
+	err = executor.StreamWithContext(ctx, options)
+	return out.String(), err
+}
+
+type syncBuffer struct {
+	mu   sync.Mutex
+	data bytes.Buffer
+}
+
+func (b *syncBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.data.Write(p)
+}
+
+func (b *syncBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.data.String()
+}
+
+func TestStreamErrors(t *testing.T) {
+	f := newFixture(t)
+	for path, want := range map[string]string{
+		"/exec/ns/p/c?command=x":                   "400 you must specify at least 1 of stdin, stdout, stderr",
+		"/exec/ns/none/c?command=x&output=1":       "404 pod does not exist",
+		"/exec/ns/p/wrong/c?command=x&output=1":    "404 pod does not exist",
+		"/exec/ns/p/other?command=x&output=1":      `500 container not found ("other")`,
+		"/attach/ns/p/other?output=1":              `500 container not found ("other")`,
+		"/portForward/ns/none":                     "404 pod does not exist",
+		"/exec/ns/p/uid/c?command=x&output=1&no=1": "400 Upgrade request required",
+	} {
+		code, body := get(t, f.client, f.server+path)
+		if got := fmt.Sprintf("%d %s", code, body); got != want {
+			t.Errorf("%s: got %s, want %s", path, got, want)
+		}
+	}
+}
+
+func TestPortForward(t *testing.T) {
+	f := newFixture(t)
+	target, err := url.Parse(f.server + "/portForward/ns/p")
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport, upgrader, err := spdy.RoundTripperFor(f.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tunnel, err := portforward.NewSPDYOverWebsocketDialer(target, f.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Run("SPDY", func(t *testing.T) {
+		forwarder, err := portforward.New(spdy.NewDialer(upgrader, &http.Client{Transport: transport}, "POST", target),
+			[]string{"0:80"}, nil, make(chan struct{}), io.Discard, io.Discard)
+		if err != nil {
+			t.Fatal(err)
+		}
+		useForward(t, forwarder)
+	})
+	t.Run("WebSocket tunnel", func(t *testing.T) {
+		forwarder, err := portforward.New(tunnel, []string{"0:80"}, nil, make(chan struct{}), io.Discard, io.Discard)
+		if err != nil {
+			t.Fatal(err)
+		}
+		useForward(t, forwarder)
+	})
+}
+
+func useForward(t *testing.T, forwarder *portforward.PortForwarder) {
+	t.Helper()
+	go func() {
+		if err := forwarder.ForwardPorts(); err != nil && !errors.Is(err, portforward.ErrLostConnectionToPod) {
+			t.Error(err)
+		}
+	}()
+	t.Cleanup(forwarder.Close)
+	select {
+	case <-forwarder.Ready:
+	case <-time.After(20 * time.Second):
+		t.Fatal("never ready")
+	}
+	ports, err := forwarder.GetPorts()
+	if err != nil {
+		t.Fatal(err)
+	}
+	connection, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", ports[0].Local))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer connection.Close()
+	if _, err := connection.Write([]byte("hello")); err != nil {
+		t.Fatal(err)
+	}
+	answer, err := io.ReadAll(connection)
+	if err != nil || string(answer) != "sandbox:80 hello" {
+		t.Errorf("got %q, %v", answer, err)
+	}
+}
