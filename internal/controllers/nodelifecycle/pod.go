@@ -1,0 +1,169 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodelifecycle
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kindred-project/kindred/internal/controllers/control"
+	"github.com/kindred-project/kindred/internal/controllers/pods"
+)
+
+// staleDelay is how long the cache is given to catch up.
+const staleDelay = 100 * time.Millisecond
+
+// podReconciler deals with pods on nodes that are lost or tainted.
+type podReconciler struct {
+	control.Env
+
+	mu sync.Mutex
+	// leaving are the pods whose time on their node runs, and since when.
+	leaving map[types.NamespacedName]departure
+}
+
+type departure struct {
+	pod   types.UID
+	since time.Time
+}
+
+// Reconcile marks a pod not ready whose node is lost, and evicts it in its time.
+func (r *podReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	pod, node := &corev1.Pod{}, &corev1.Node{}
+	err := r.Client.Get(ctx, req.NamespacedName, pod)
+	if err == nil && pod.Spec.NodeName != "" {
+		err = r.Client.Get(ctx, types.NamespacedName{Name: pod.Spec.NodeName}, node)
+	}
+	if err != nil || pod.Spec.NodeName == "" {
+		r.cancel(req.NamespacedName)
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if readiness(node) == corev1.ConditionUnknown {
+		if pod, err = r.markNotReady(ctx, pod); err != nil {
+			return again(err)
+		}
+	}
+	if pod.DeletionTimestamp != nil {
+		r.settle(req.NamespacedName)
+		return ctrl.Result{}, nil
+	}
+	v, tolerated := judge(ctrl.LoggerFrom(ctx), node.Spec.Taints, pod.Spec.Tolerations)
+	switch v {
+	case stay:
+		r.cancel(req.NamespacedName)
+		return ctrl.Result{}, nil
+	case leaveSoon:
+		now := r.Clock.Now()
+		if left := r.since(pod, node, now).Add(tolerated).Sub(now); left > 0 {
+			return ctrl.Result{RequeueAfter: left}, nil
+		}
+	}
+	if err := r.evict(ctx, pod); err != nil {
+		return again(err)
+	}
+	r.settle(req.NamespacedName)
+	return ctrl.Result{}, nil
+}
+
+// again tries once more when the cache was behind: changes of a pod's status do
+// not wake this controller.
+func again(err error) (ctrl.Result, error) {
+	if apierrors.IsConflict(err) {
+		return ctrl.Result{RequeueAfter: staleDelay}, nil
+	}
+	return ctrl.Result{}, client.IgnoreNotFound(err)
+}
+
+// since returns when the pod's time began to run, which is now if it did not run yet.
+func (r *podReconciler) since(pod *corev1.Pod, node *corev1.Node, now time.Time) time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	key := client.ObjectKeyFromObject(pod)
+	d, ok := r.leaving[key]
+	if !ok || d.pod != pod.UID {
+		d = departure{pod: pod.UID, since: taintedSince(node, pod, now)}
+	}
+	if r.leaving == nil {
+		r.leaving = map[types.NamespacedName]departure{}
+	}
+	r.leaving[key] = d
+	return d.since
+}
+
+// settle forgets that a pod's time runs.
+func (r *podReconciler) settle(key types.NamespacedName) (ran bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, ran = r.leaving[key]
+	delete(r.leaving, key)
+	return ran
+}
+
+// cancel says so when a pod whose time ran need not leave any more.
+func (r *podReconciler) cancel(key types.NamespacedName) {
+	if r.settle(key) {
+		r.Events.Eventf(podReference(key), corev1.EventTypeNormal, "TaintManagerEviction", "Cancelling deletion of Pod %s", key)
+	}
+}
+
+func podReference(key types.NamespacedName) *corev1.ObjectReference {
+	return &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: key.Namespace, Name: key.Name}
+}
+
+// markNotReady sets the pod's condition Ready to False if it is something else,
+// and returns the pod as it is then.
+func (r *podReconciler) markNotReady(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error) {
+	if ready := pods.Condition(pod, corev1.PodReady); ready == nil || ready.Status == corev1.ConditionFalse {
+		return pod, nil
+	}
+	pod = pod.DeepCopy()
+	ready := pods.Condition(pod, corev1.PodReady)
+	ready.Status = corev1.ConditionFalse
+	ready.LastTransitionTime = metav1.NewTime(r.Clock.Now())
+	if err := r.Client.Status().Update(ctx, pod); err != nil {
+		return nil, err
+	}
+	r.Events.Event(pod, corev1.EventTypeWarning, "NodeNotReady", "Node is not ready")
+	return pod, nil
+}
+
+// evict deletes a pod because of its node's taints, and says so in its status.
+func (r *podReconciler) evict(ctx context.Context, pod *corev1.Pod) error {
+	key := client.ObjectKeyFromObject(pod)
+	r.Events.Eventf(podReference(key), corev1.EventTypeNormal, "TaintManagerEviction", "Marking for deletion Pod %s", key)
+	pod = pod.DeepCopy()
+	setDisruptionTarget(pod, r.Clock.Now())
+	if err := r.Client.Status().Update(ctx, pod); err != nil {
+		return err
+	}
+	return r.Client.Delete(ctx, pod, client.Preconditions{UID: &pod.UID})
+}
+
+func setDisruptionTarget(pod *corev1.Pod, now time.Time) {
+	target := corev1.PodCondition{
+		Type:               corev1.DisruptionTarget,
+		ObservedGeneration: pod.Generation,
+		Status:             corev1.ConditionTrue,
+		Reason:             "DeletionByTaintManager",
+		Message:            "Taint manager: deleting due to NoExecute taint",
+		LastTransitionTime: metav1.NewTime(now),
+	}
+	current := pods.Condition(pod, corev1.DisruptionTarget)
+	if current == nil {
+		pod.Status.Conditions = append(pod.Status.Conditions, target)
+		return
+	}
+	if current.Status == target.Status {
+		target.LastTransitionTime = current.LastTransitionTime
+	}
+	*current = target
+}
