@@ -1,242 +1,306 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package pod
+package graph
 
 import (
-	"time"
+	"strings"
 
-	v1 "k8s.io/api/core/v1"
-
-	"github.com/kindred-project/kindred/internal/node/runtime"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
-// minGrace is the least a container gets between the stop signal and KILL, also
-// when its preStop hook took all of the grace period.
-const minGrace = 2 * time.Second
-
-// defaultGrace is the API's default terminationGracePeriodSeconds.
-const defaultGrace = 30 * time.Second
-
-// stop moves a pod which is over one step further: containers, then sandbox, then
-// volumes and cgroup and, once the API has let go of the pod, everything else.
-func (d *decision) stop() {
-	if d.Memory.StoppingSince.IsZero() {
-		d.Memory.StoppingSince = d.Now
+// Next returns the next action, decided from what is known now. The caller tells
+// the end of each but a Report with [Graph.Done]; until then no further action
+// on the same object comes up.
+func (g *Graph) Next() (Action, bool) {
+	if report, ok := g.reports.pop(); ok {
+		return report, true
 	}
-	if d.stopContainers() || d.starting() || d.busy(CreateSandbox, "") || d.busy(PrepareVolumes, "") {
-		return
-	}
-	if !d.release() {
-		return
-	}
-	d.out.Finished = true
-	if d.Gone {
-		d.remove()
-	}
-}
-
-// stopContainers stops what runs and says whether anything still does.
-func (d *decision) stopContainers() (running bool) {
-	for _, run := range d.Runtime.Containers {
-		if d.busy(StartContainer, run.Name) {
-			continue // it will be dealt with once its start is over
+	for {
+		if a, ok := g.nextLookup(); ok {
+			return a, true
 		}
-		switch run.State {
-		case runtime.Running, runtime.Unknown:
-			running = true
-			d.kill(run, d.killDeadline(run, "", d.grace()), "")
-			if run.State == runtime.Running {
-				d.out.Running[run.ID] = true
-				d.out.Probe[run.ID] = true
-			}
-		case runtime.Created:
-			running = true
-			d.do(Action{Kind: RemoveContainer, Container: run.Name, ID: run.ID})
+		n, ok := g.nodeQueue.pop()
+		if !ok {
+			return Action{}, false
+		}
+		n.state &^= queued
+		if !n.is(observed) || n.is(acting|resting|written) {
+			continue
+		}
+		if a, ok := g.decide(n); ok {
+			n.state |= acting
+			return a, true
 		}
 	}
-	return running
 }
 
-// release stops the sandboxes and tears down volumes and cgroup, and says
-// whether that is done.
-func (d *decision) release() (done bool) {
-	stopped := d.stopSandboxes(d.Runtime.Sandboxes)
-	if stopped && !d.Memory.Released && d.mayRetry(volumesFailure) {
-		d.do(Action{Kind: Release})
-	}
-	return stopped && d.Memory.Released
-}
-
-// stopSandboxes stops sandboxes and says whether all are. One that broke by itself is
-// stopped too: it still holds its part of the network.
-func (d *decision) stopSandboxes(sandboxes []runtime.Sandbox) (stopped bool) {
-	stopped = true
-	for _, s := range sandboxes {
-		if !d.Memory.Stopped[s.ID] {
-			d.do(Action{Kind: StopSandbox, ID: s.ID})
-			stopped = false
+func (g *Graph) nextLookup() (Action, bool) {
+	for c, ok := g.lookups.pop(); ok; c, ok = g.lookups.pop() {
+		if a, ok := g.lookup(c); ok {
+			return a, true
 		}
 	}
-	return stopped
+	return Action{}, false
 }
 
-// remove removes the last traces of a pod that has left the API. Until then its
-// containers stay, for their logs.
-func (d *decision) remove() {
-	if len(d.Runtime.Sandboxes)+len(d.Runtime.Containers) == 0 {
-		if d.out.Removed = d.Memory.Cleaned; !d.out.Removed {
-			d.do(Action{Kind: Clean})
-		}
-		return
+// Done tells how an action ended. It returns true when nothing will be observed
+// that brings the matter up again: the caller is to call Wake(a.UID) after a while.
+func (g *Graph) Done(a Action, outcome Outcome) (wake bool) {
+	if a.Verb == Lookup {
+		return g.answered(a, outcome)
 	}
-	for _, s := range d.Runtime.Sandboxes {
-		d.do(Action{Kind: RemoveSandbox, ID: s.ID})
+	n := a.node
+	if n == nil || !n.is(observed) {
+		return false
 	}
-	if len(d.Runtime.Sandboxes) > 0 {
-		return
+	n.state &^= acting
+	if outcome.Object != nil && outcome.Object.GetUID() == a.UID {
+		g.observe(n.resource, outcome.Object)
 	}
-	for _, run := range d.Runtime.Containers {
-		d.do(Action{Kind: RemoveContainer, Container: run.Name, ID: run.ID})
-	}
-}
-
-// kill stops one running container by its deadline: preStop hook first, then, for
-// a sidecar, its turn, then the stop signal. It is told once.
-func (d *decision) kill(run runtime.Container, deadline time.Time, message string) {
-	memory := d.Memory.Runs[run.ID]
-	if memory.Deadline.IsZero() {
-		if message == "" {
-			message = "Stopping container " + run.Name
-		}
-		d.tell(run.Name, v1.EventTypeNormal, "Killing", message)
-	}
-	memory.Deadline = deadline
-	d.Memory.Runs[run.ID] = memory
-
-	c := containerOf(d.Pod, run.Name)
-	if hasPreStop(c) && !memory.PreStopped && d.Now.Before(deadline) && run.State == runtime.Running {
-		d.do(Action{Kind: PreStop, Container: run.Name, ID: run.ID, Deadline: deadline})
-		return
-	}
-	if d.out.Stopping && !d.sidecarTurn(run.Name) && d.Now.Before(deadline) {
-		d.wakeAt(deadline)
-		return
-	}
-	d.do(Action{Kind: StopContainer, Container: run.Name, ID: run.ID, Deadline: deadline})
-}
-
-// killDeadline is when a container that is being stopped gets KILL: the grace
-// period after its stop began. A shorter grace period moves it forward, never back.
-func (d *decision) killDeadline(run runtime.Container, probe ProbeKind, grace time.Duration) time.Time {
-	if own := probeGrace(containerOf(d.Pod, run.Name), probe); own != nil {
-		grace = time.Duration(*own) * time.Second
-	}
-	since := d.Now
-	if !d.Memory.StoppingSince.IsZero() {
-		since = d.Memory.StoppingSince
-	}
-	deadline := since.Add(grace)
-	if known := d.Memory.Runs[run.ID].Deadline; !known.IsZero() && known.Before(deadline) {
-		return known
-	}
-	return deadline
-}
-
-// probeGrace is the probe's own terminationGracePeriodSeconds.
-func probeGrace(c *v1.Container, kind ProbeKind) *int64 {
 	switch {
-	case c == nil:
-		return nil
-	case kind == Liveness && c.LivenessProbe != nil:
-		return c.LivenessProbe.TerminationGracePeriodSeconds
-	case kind == Startup && c.StartupProbe != nil:
-		return c.StartupProbe.TerminationGracePeriodSeconds
-	}
-	return nil
-}
-
-// grace is the grace period of a pod which is over: what its deletion asks for, or
-// nothing when the API has already let go of it (forced deletion).
-func (d *decision) grace() time.Duration {
-	switch {
-	case d.Gone:
-		return 0
-	case d.Pod.DeletionGracePeriodSeconds != nil:
-		return time.Duration(*d.Pod.DeletionGracePeriodSeconds) * time.Second
-	}
-	return d.specGrace()
-}
-
-func (d *decision) specGrace() time.Duration {
-	if seconds := d.Pod.Spec.TerminationGracePeriodSeconds; seconds != nil {
-		return time.Duration(*seconds) * time.Second
-	}
-	return defaultGrace
-}
-
-// sidecarTurn says whether a container may be stopped now: app containers at once,
-// sidecars after them, the last started first (KEP-753).
-func (d *decision) sidecarTurn(name string) bool {
-	index, sidecar := sidecarNamed(d.Pod, name)
-	if !sidecar {
+	case outcome.Result == Absent:
+		g.gone(n)
+	case outcome.Result == Applied && n.version == a.ResourceVersion:
+		n.state |= written
+	case outcome.Result == Failed, n.version == a.ResourceVersion:
+		// An object in the state that the action was decided from would get
+		// the same action at once.
+		n.state |= resting
 		return true
+	default:
+		g.enqueue(n)
 	}
-	for i := range d.Pod.Spec.Containers {
-		if d.running(d.Pod.Spec.Containers[i].Name) {
-			return false
+	return false
+}
+
+// Wake ends the rest of an object that an action failed on, or that was found
+// by a lookup and is not watched. It returns false if nothing knows it any more.
+func (g *Graph) Wake(id types.UID) bool {
+	n := g.find(id)
+	if n == nil {
+		return false
+	}
+	n.state &^= resting
+	g.enqueue(n)
+	eachEdgeTo(n, func(dependent *node, e *edge) {
+		if c := e.claim; c != nil && c.verdict != asked && c.verdict != absent {
+			c.verdict = unknown
+			g.enqueue(dependent)
 		}
-	}
-	for i := index + 1; i < len(d.Pod.Spec.InitContainers); i++ {
-		if c := &d.Pod.Spec.InitContainers[i]; isSidecar(c) && d.running(c.Name) {
-			return false
-		}
-	}
+	})
 	return true
 }
 
-func (d *decision) running(name string) bool {
-	run, ok := d.Runtime.Latest(name)
-	return ok && (run.State == runtime.Running || run.State == runtime.Unknown)
+// decide says what is to be done about n now, if anything.
+func (g *Graph) decide(n *node) (Action, bool) {
+	orphaned := func(e *edge) bool { return e.owner.orphaning() }
+	switch {
+	case n.any(orphaned):
+		return g.dropOwners(n, orphaned), true
+	case n.orphaning():
+		if len(n.dependents) > 0 {
+			return Action{}, false
+		}
+		return g.removeFinalizer(n, metav1.FinalizerOrphanDependents)
+	case n.waiting():
+		if !n.released() {
+			return Action{}, false
+		}
+		return g.removeFinalizer(n, metav1.FinalizerDeleteDependents)
+	case n.is(deleting), len(n.edges) == 0:
+		return Action{}, false
+	}
+	return g.judge(n)
 }
 
-// anythingRuns says whether the pod could still have a running process.
-func (d *decision) anythingRuns() bool {
-	for _, run := range d.Runtime.Containers {
-		if run.State == runtime.Running || run.State == runtime.Unknown {
+// standing is how a reference stands; see the package documentation.
+type standing uint8
+
+const (
+	solid standing = iota
+	waiting
+	dangling
+	unresolved
+	pending // to be looked up
+)
+
+// judge decides about n, which is not being deleted, by the standing of its references.
+func (g *Graph) judge(n *node) (Action, bool) {
+	var count [pending + 1]int
+	for i := range n.edges {
+		s := g.standing(&n.edges[i])
+		if s == unresolved {
+			return Action{}, false
+		}
+		count[s]++
+	}
+	switch {
+	case count[pending] > 0:
+		return Action{}, false
+	case count[solid] == len(n.edges):
+		return Action{}, false
+	case count[solid] > 0:
+		return g.dropOwners(n, func(e *edge) bool { return g.standing(e) != solid }), true
+	case count[waiting] > 0 && len(n.dependents) == 0 && !g.Complete():
+		g.park(n) // it may have dependents, which go first
+		return Action{}, false
+	}
+	return g.action(Delete, n, func(a *Action) {
+		a.Policy = n.policy(count[waiting] > 0)
+		a.Because = g.references(n, func(*edge) bool { return true })
+	}), true
+}
+
+// policy is how n is deleted: with its dependents first when an owner waits for
+// it to go, else as the finalizers ask that it carries.
+func (n *node) policy(awaited bool) metav1.DeletionPropagation {
+	switch {
+	case awaited && len(n.dependents) > 0:
+		return metav1.DeletePropagationForeground
+	case n.is(orphan):
+		return metav1.DeletePropagationOrphan
+	case n.is(foreground):
+		return metav1.DeletePropagationForeground
+	}
+	return metav1.DeletePropagationBackground
+}
+
+func (g *Graph) standing(e *edge) standing {
+	if e.is(followed) {
+		switch {
+		case e.owner.is(gone):
+			return dangling
+		case e.owner.waiting():
+			return waiting
+		}
+		return solid
+	}
+	c := e.claim
+	r, ok := g.served[c.GroupKind]
+	switch {
+	case c.verdict == absent:
+		return dangling
+	case !ok, r.Namespaced && c.namespace == "":
+		return unresolved
+	case c.verdict == exists:
+		return solid
+	case c.verdict == existsWaiting:
+		return waiting
+	case c.verdict == unknown && !r.pending():
+		c.verdict = asked
+		g.lookups.push(c)
+	}
+	return pending
+}
+
+// lookup is the action that settles c.
+func (g *Graph) lookup(c *claim) (Action, bool) {
+	r, ok := g.served[c.GroupKind]
+	if !ok || c.edges == 0 {
+		c.verdict = unknown
+		return Action{}, false
+	}
+	a := Action{
+		Verb:     Lookup,
+		Resource: r.GroupVersionResource,
+		Kind:     r.Kind,
+		Name:     c.name,
+		UID:      g.uids.uid(c.uid),
+		claim:    c,
+	}
+	if r.Namespaced {
+		a.Namespace = c.namespace
+	}
+	return a, true
+}
+
+// answered settles the claim that a looked up.
+func (g *Graph) answered(a Action, outcome Outcome) (wake bool) {
+	c := a.claim
+	if c.edges == 0 {
+		return false
+	}
+	object := outcome.Object
+	switch {
+	case outcome.Result == Failed:
+		c.verdict = unclear
+		return true
+	case object == nil || object.GetUID() != a.UID:
+		c.verdict = absent
+		g.enqueueDependents(c.owner)
+		return false
+	}
+	if r, ok := g.resources[a.Resource.GroupResource()]; ok && r.foresees(object) {
+		g.observe(r, object)
+	}
+	if c.edges == 0 {
+		return false // what was observed is what the edges claim: they are followed now
+	}
+	c.verdict = exists
+	if stateOf(object)&(deleting|foreground) == deleting|foreground {
+		c.verdict = existsWaiting
+	}
+	g.enqueueDependents(c.owner)
+	return true
+}
+
+// dropOwners is the action that takes away the references of n that drop chooses.
+func (g *Graph) dropOwners(n *node, drop func(*edge) bool) Action {
+	return g.action(DropOwners, n, func(a *Action) {
+		a.Because = g.references(n, drop)
+		a.OwnerReferences = g.references(n, func(e *edge) bool { return !drop(e) })
+	})
+}
+
+// removeFinalizer is the action that takes a finalizer away from n, once all
+// dependents that n could have are known.
+func (g *Graph) removeFinalizer(n *node, finalizer string) (Action, bool) {
+	if !g.Complete() {
+		g.park(n)
+		return Action{}, false
+	}
+	return g.action(RemoveFinalizer, n, func(a *Action) {
+		for f := range strings.SplitSeq(n.finalizers.Value(), "\n") {
+			if f != finalizer {
+				a.Finalizers = append(a.Finalizers, f)
+			}
+		}
+	}), true
+}
+
+// action fills in the action's object and leaves the rest to f.
+func (g *Graph) action(verb Verb, n *node, f func(*Action)) Action {
+	a := Action{
+		Verb:            verb,
+		Resource:        n.resource.GroupVersionResource,
+		Kind:            n.resource.Kind,
+		Namespace:       n.namespace.Value(),
+		Name:            n.name,
+		UID:             g.uids.uid(n.uid),
+		ResourceVersion: n.version,
+		node:            n,
+	}
+	f(&a)
+	return a
+}
+
+func (n *node) any(f func(*edge) bool) bool {
+	for i := range n.edges {
+		if f(&n.edges[i]) {
 			return true
 		}
 	}
-	return d.starting()
+	return false
 }
 
-func hasPreStop(c *v1.Container) bool {
-	return c != nil && c.Lifecycle != nil && c.Lifecycle.PreStop != nil
-}
-
-// problemWith says what is wrong with a ready sandbox, or nothing.
-func problemWith(pod *v1.Pod, sandbox runtime.Sandbox) string {
-	if !pod.Spec.HostNetwork && len(sandbox.IPs) == 0 {
-		return "pod sandbox has no IP address"
-	}
-	return ""
-}
-
-// sandboxProblem is the message of PodReadyToStartContainers while it is false.
-func (d *decision) sandboxProblem() string {
-	ready := 0
-	for _, s := range d.Runtime.Sandboxes {
-		if s.Ready {
-			ready++
+func (g *Graph) references(n *node, choose func(*edge) bool) []metav1.OwnerReference {
+	var refs []metav1.OwnerReference
+	for i := range n.edges {
+		if e := &n.edges[i]; choose(e) {
+			refs = append(refs, g.reference(e))
 		}
 	}
-	switch {
-	case len(d.Runtime.Sandboxes) == 0:
-		return "no pod sandbox exists"
-	case ready > 1:
-		return "multiple pod sandboxes are ready and need to be reconciled"
-	case !d.Runtime.Sandboxes[0].Ready:
-		return "pod sandbox is not ready"
-	}
-	return problemWith(d.Pod, d.Runtime.Sandboxes[0])
+	return refs
 }
