@@ -22,6 +22,7 @@ require (
 	k8s.io/cri-api v0.37.1
 	k8s.io/cri-client v0.37.1
 	k8s.io/cri-streaming v0.37.1
+	k8s.io/endpointslice v0.37.1
 	k8s.io/kube-aggregator v0.37.1
 	k8s.io/kubectl v0.37.1
 	k8s.io/utils v0.0.0-20260626114624-be93311217bd

@@ -10,6 +10,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/watch"
@@ -19,6 +20,7 @@ import (
 	"github.com/kindred-project/kindred/internal/controllers/control"
 	"github.com/kindred-project/kindred/internal/controllers/controltest"
 	"github.com/kindred-project/kindred/internal/controllers/deployment"
+	"github.com/kindred-project/kindred/internal/controllers/endpointslice"
 	"github.com/kindred-project/kindred/internal/controllers/podgc"
 	"github.com/kindred-project/kindred/internal/controllers/replicaset"
 	"github.com/kindred-project/kindred/internal/controllers/rootca"
@@ -169,6 +171,37 @@ func TestADeploymentLivesThroughItsControllers(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestAServiceFindsItsPods(t *testing.T) {
+	w := controltest.New(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}})
+	w.Run(t, control.Controller{Name: endpointslice.Name, Add: endpointslice.Add})
+	w.Must(w.API.Create(ctx, &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "web"},
+		Spec:       corev1.ServiceSpec{Selector: map[string]string{"app": "web"}, ClusterIP: "10.0.0.1", ClusterIPs: []string{"10.0.0.1"}, IPFamilies: []corev1.IPFamily{corev1.IPv4Protocol}},
+	}))
+	has := func(n int) func() bool {
+		return func() bool {
+			found := &discoveryv1.EndpointSliceList{}
+			w.Must(w.API.List(ctx, found))
+			return len(found.Items) == 1 && len(found.Items[0].Endpoints) == n
+		}
+	}
+	eventually(t, "an empty slice", has(0))
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "pod", Labels: map[string]string{"app": "web"}},
+		Spec:       corev1.PodSpec{NodeName: "node"},
+		Status:     corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.1.0.1", PodIPs: []corev1.PodIP{{IP: "10.1.0.1"}}},
+	}
+	w.Must(w.API.Create(ctx, pod))
+	eventually(t, "one endpoint", has(1))
+	pod.Labels["app"] = "other"
+	w.Must(w.API.Update(ctx, pod))
+	eventually(t, "none after the label has changed", has(0))
+	slices := &discoveryv1.EndpointSliceList{}
+	w.Must(w.API.List(ctx, slices))
+	w.Must(w.API.Delete(ctx, &slices.Items[0]))
+	eventually(t, "a new slice for the one that was deleted", has(0))
 }
 
 func TestNamespacesAreFurnished(t *testing.T) {

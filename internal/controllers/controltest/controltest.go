@@ -17,6 +17,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -63,7 +64,8 @@ type World struct {
 func lists() []client.ObjectList {
 	return []client.ObjectList{
 		&corev1.PodList{}, &corev1.NodeList{}, &corev1.NamespaceList{}, &corev1.ServiceAccountList{}, &corev1.ConfigMapList{},
-		&appsv1.ReplicaSetList{}, &appsv1.DeploymentList{},
+		&corev1.ServiceList{}, &corev1.EndpointsList{},
+		&appsv1.ReplicaSetList{}, &appsv1.DeploymentList{}, &discoveryv1.EndpointSliceList{},
 	}
 }
 
@@ -92,8 +94,9 @@ func builder() *fake.ClientBuilder {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(corev1.AddToScheme(scheme))
 	utilruntime.Must(appsv1.AddToScheme(scheme))
+	utilruntime.Must(discoveryv1.AddToScheme(scheme))
 	b := fake.NewClientBuilder().WithScheme(scheme).WithTypeConverters(managedfields.NewDeducedTypeConverter())
-	for _, obj := range []client.Object{&corev1.Pod{}, &appsv1.ReplicaSet{}} {
+	for _, obj := range []client.Object{&corev1.Pod{}, &appsv1.ReplicaSet{}, &discoveryv1.EndpointSlice{}} {
 		b.WithIndex(obj, owned.ControllerIndex, owned.ControllerOf)
 	}
 	return b
@@ -166,6 +169,10 @@ func (w *World) update(ctx context.Context, c client.WithWatch, obj client.Objec
 	before := obj.DeepCopyObject().(client.Object)
 	if err := c.Get(ctx, client.ObjectKeyFromObject(obj), before); err != nil {
 		return err
+	}
+	if obj.GetResourceVersion() == "" { // an unconditional update
+		obj.SetUID(before.GetUID())
+		obj.SetResourceVersion(before.GetResourceVersion())
 	}
 	if !apiequality.Semantic.DeepEqual(spec(before), spec(obj)) {
 		obj.SetGeneration(before.GetGeneration() + 1)

@@ -1,0 +1,178 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package endpointslice
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/endpointslice"
+	"k8s.io/endpointslice/topologycache"
+	"k8s.io/endpointslice/util"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kindred-project/kindred/internal/controllers/backends"
+	"github.com/kindred-project/kindred/internal/controllers/control"
+	"github.com/kindred-project/kindred/internal/controllers/owned"
+	"github.com/kindred-project/kindred/internal/controllers/pods"
+)
+
+// Name is the controller's identity.
+const Name = "endpointslice-controller"
+
+const (
+	workers = 5
+	// managedBy is the value of the label by which slices tell who made them.
+	managedBy = "endpointslice-controller.k8s.io"
+	// maxEndpoints is how many endpoints a slice may have.
+	maxEndpoints = 100
+)
+
+// Add registers the controller.
+func Add(env control.Env) error {
+	seen, err := owned.Index(context.Background(), env.Manager.GetCache(), &discoveryv1.EndpointSlice{})
+	if err != nil {
+		return err
+	}
+	r := newReconciler(env, seen)
+	return ctrl.NewControllerManagedBy(env.Manager).
+		Named(Name).
+		WithOptions(env.Options(workers)).
+		For(&corev1.Service{}).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.servicesOf), builder.WithPredicates(backends.PodChanges())).
+		Watches(&discoveryv1.EndpointSlice{}, handler.EnqueueRequestsFromMapFunc(serviceOf)).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.nodeChanged), builder.WithPredicates(zoneChanges())).
+		Complete(r)
+}
+
+type reconciler struct {
+	client   client.Client
+	live     client.Reader
+	events   record.EventRecorder
+	ledger   *owned.Ledger[*discoveryv1.EndpointSlice]
+	triggers *util.TriggerTimeTracker
+	tracker  *util.EndpointSliceTracker
+	topology *topologycache.TopologyCache
+	slices   *endpointslice.Reconciler
+}
+
+func newReconciler(env control.Env, seen func() string) *reconciler {
+	r := &reconciler{
+		client:   env.Client,
+		live:     env.Live,
+		events:   env.Events,
+		ledger:   owned.NewLedger[*discoveryv1.EndpointSlice](seen),
+		triggers: util.NewTriggerTimeTracker(),
+		tracker:  util.NewEndpointSliceTracker(),
+		topology: topologycache.NewTopologyCache(),
+	}
+	r.slices = endpointslice.NewReconciler(clientset{r: r}, nodeLister{env.Client}, maxEndpoints, r.tracker, r.topology, env.Events, managedBy,
+		endpointslice.WithPreferSameTrafficDistributionEnabled(true))
+	return r
+}
+
+// Reconcile brings the slices of one Service up to date.
+func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	service := &corev1.Service{}
+	if err := r.client.Get(ctx, req.NamespacedName, service); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.forget(req.NamespacedName)
+		}
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	// Without a selector somebody else provides the endpoints; an ExternalName
+	// has none. The slices of a Service that goes are for the collector.
+	if !backends.Selects(service) || service.DeletionTimestamp != nil {
+		return ctrl.Result{}, nil
+	}
+	found := &corev1.PodList{}
+	if err := r.client.List(ctx, found, client.InNamespace(service.Namespace), client.MatchingLabels(service.Spec.Selector)); err != nil {
+		return ctrl.Result{}, err
+	}
+	behind := pods.Pointers(found)
+	existing, err := r.ledger.Read(service, func() ([]*discoveryv1.EndpointSlice, error) { return r.list(ctx, service) })
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	changed := r.triggers.ComputeEndpointLastChangeTriggerTime(service.Namespace, service, behind)
+	err = owned.IgnoreStale(r.slices.Reconcile(klog.FromContext(ctx), service, behind, existing, changed))
+	if err != nil {
+		r.events.Eventf(service, corev1.EventTypeWarning, "FailedToUpdateEndpointSlices",
+			"Error updating Endpoint Slices for Service %s/%s: %v", service.Namespace, service.Name, err)
+	}
+	return ctrl.Result{}, err
+}
+
+// list returns the slices of a Service that this controller made.
+func (r *reconciler) list(ctx context.Context, service *corev1.Service) ([]*discoveryv1.EndpointSlice, error) {
+	found := &discoveryv1.EndpointSliceList{}
+	err := r.client.List(ctx, found, client.InNamespace(service.Namespace), client.MatchingLabels{
+		discoveryv1.LabelServiceName: service.Name,
+		discoveryv1.LabelManagedBy:   managedBy,
+	})
+	var out []*discoveryv1.EndpointSlice
+	for i := range found.Items {
+		if found.Items[i].DeletionTimestamp == nil {
+			out = append(out, &found.Items[i])
+		}
+	}
+	return out, err
+}
+
+func (r *reconciler) forget(service types.NamespacedName) {
+	r.ledger.Forget(service)
+	r.triggers.DeleteService(service.Namespace, service.Name)
+	r.tracker.DeleteService(service.Namespace, service.Name)
+	r.slices.DeleteService(service.Namespace, service.Name)
+}
+
+func (r *reconciler) servicesOf(ctx context.Context, pod client.Object) []reconcile.Request {
+	return backends.ServicesOf(ctx, r.client, pod)
+}
+
+// serviceOf names the Service of a slice that this controller made.
+func serviceOf(_ context.Context, slice client.Object) []reconcile.Request {
+	labels := slice.GetLabels()
+	if labels[discoveryv1.LabelManagedBy] != managedBy || labels[discoveryv1.LabelServiceName] == "" {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: slice.GetNamespace(), Name: labels[discoveryv1.LabelServiceName]}}}
+}
+
+// nodeChanged tells the topology of the nodes there are now, and names the
+// Services whose hints no longer fit it.
+func (r *reconciler) nodeChanged(ctx context.Context, _ client.Object) []reconcile.Request {
+	nodes, err := nodeLister{r.client}.all(ctx)
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Cannot list nodes")
+		return nil
+	}
+	r.topology.SetNodes(klog.FromContext(ctx), nodes)
+	var out []reconcile.Request
+	for _, key := range r.topology.GetOverloadedServices() {
+		if name, ok := parseKey(key); ok {
+			out = append(out, reconcile.Request{NamespacedName: name})
+		}
+	}
+	return out
+}
+
+// zoneChanges passes the events that change which nodes are ready in which zone.
+func zoneChanges() predicate.Predicate {
+	zone := func(obj client.Object) string { return obj.GetLabels()[corev1.LabelTopologyZone] }
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		return zone(e.ObjectOld) != zone(e.ObjectNew) || backends.NodeReady(e.ObjectOld) != backends.NodeReady(e.ObjectNew)
+	}}
+}
