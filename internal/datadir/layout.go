@@ -88,6 +88,11 @@ func (l Layout) Run() string {
 	return filepath.Join(os.TempDir(), fmt.Sprintf("kindred-%d", os.Geteuid()), l.ID())
 }
 
+// RuntimeEndpoint is the CRI endpoint of the private containerd.
+func (l Layout) RuntimeEndpoint() string {
+	return "unix://" + filepath.Join(l.Run(), "containerd.sock")
+}
+
 // ID is eight hexadecimal digits which name this directory among all on the
 // machine: the same for the same path, whatever symbolic links lead to it.
 func (l Layout) ID() string {
