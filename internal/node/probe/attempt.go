@@ -1,0 +1,130 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package probe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"syscall"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	criclient "k8s.io/cri-client/pkg"
+	utilexec "k8s.io/utils/exec"
+
+	"github.com/kindred-project/kindred/internal/node/environment"
+	nodepod "github.com/kindred-project/kindred/internal/node/pod"
+)
+
+// maxOutput is how many bytes of a command's output or a server's answer are kept.
+const maxOutput = 10 << 10
+
+// once makes one attempt of a probe.
+func (m *Manager) once(ctx context.Context, t *nodepod.ProbeTarget, probe *v1.Probe) (outcome, string, error) {
+	timeout := seconds(probe.TimeoutSeconds, 1)
+	ip := t.Pod.Status.PodIP
+	switch {
+	case probe.Exec != nil:
+		return m.exec(ctx, t, probe.Exec.Command, timeout)
+	case probe.HTTPGet != nil:
+		return m.http(ctx, t.Container, probe.HTTPGet, ip, timeout)
+	case probe.TCPSocket != nil:
+		return tcp(ctx, t.Container, probe.TCPSocket, ip, timeout)
+	case probe.GRPC != nil:
+		return grpc(ctx, probe.GRPC, ip, timeout)
+	}
+	return unknown, "", fmt.Errorf("missing probe handler for %s:%s", t.Pod.Name, t.Container.Name)
+}
+
+// exec succeeds when the command exits with 0.
+func (m *Manager) exec(ctx context.Context, t *nodepod.ProbeTarget, command []string, timeout time.Duration) (outcome, string, error) {
+	stdout, stderr, err := m.options.Runtime.ExecSync(ctx, t.ContainerID, expand(command, t.Container.Env), timeout)
+	output := truncate(append(stdout, stderr...))
+	var exit utilexec.ExitError
+	switch {
+	case err == nil:
+		return success, output, nil
+	case errors.As(err, &exit):
+		return failure, output, nil
+	case errors.Is(err, criclient.ErrCommandTimedOut):
+		return failure, err.Error(), nil
+	}
+	return unknown, "", err
+}
+
+// expand replaces $(VAR) by what the container declares as plain values.
+func expand(command []string, env []v1.EnvVar) []string {
+	values := make(map[string]string, len(env))
+	for _, variable := range env {
+		values[variable.Name] = variable.Value
+	}
+	out := make([]string, len(command))
+	for i, word := range command {
+		out[i] = environment.Expand(word, func(name string) (string, bool) {
+			value, ok := values[name]
+			return value, ok
+		})
+	}
+	return out
+}
+
+// tcp succeeds when a connection can be opened.
+func tcp(ctx context.Context, container *v1.Container, action *v1.TCPSocketAction, podIP string, timeout time.Duration) (outcome, string, error) {
+	port, err := portOf(action.Port, container)
+	if err != nil {
+		return unknown, "", err
+	}
+	host := action.Host
+	if host == "" {
+		host = podIP
+	}
+	d := dialer()
+	d.Timeout = timeout
+	connection, err := d.DialContext(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(port)))
+	if err != nil {
+		return failure, err.Error(), nil
+	}
+	_ = connection.Close()
+	return success, "", nil
+}
+
+// dialer opens connections whose closing keeps the kernel busy for a second
+// instead of a minute: probes are many. With 0, data not yet sent would be lost.
+func dialer() *net.Dialer {
+	return &net.Dialer{Control: func(_, _ string, raw syscall.RawConn) error {
+		var err error
+		bad := raw.Control(func(fd uintptr) {
+			err = syscall.SetsockoptLinger(int(fd), syscall.SOL_SOCKET, syscall.SO_LINGER, &syscall.Linger{Onoff: 1, Linger: 1})
+		})
+		return errors.Join(bad, err)
+	}}
+}
+
+// portOf resolves a port by number or by the name the container gives it.
+func portOf(port intstr.IntOrString, container *v1.Container) (int, error) {
+	number := port.IntValue()
+	if port.Type == intstr.String {
+		number = 0
+		for _, declared := range container.Ports {
+			if declared.Name == port.StrVal {
+				number = int(declared.ContainerPort)
+			}
+		}
+		if number == 0 {
+			return 0, fmt.Errorf("port %q not found", port.StrVal)
+		}
+	}
+	if number < 1 || number > 65535 {
+		return 0, fmt.Errorf("invalid port number: %v", number)
+	}
+	return number, nil
+}
+
+func truncate(output []byte) string {
+	return string(output[:min(len(output), maxOutput)])
+}

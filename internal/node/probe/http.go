@@ -1,0 +1,121 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package probe
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// userAgent tells servers, and those who read their logs, who asks: the kubelet of
+// the version this node behaves as.
+const userAgent = "kube-probe/1.37"
+
+const maxRedirects = 10
+
+func newTransport() *http.Transport {
+	return &http.Transport{
+		// A probe asks whether somebody answers, not who.
+		TLSClientConfig:     &tls.Config{InsecureSkipVerify: true},
+		TLSHandshakeTimeout: 10 * time.Second,
+		ForceAttemptHTTP2:   true,
+		DialContext:         dialer().DialContext,
+		DisableKeepAlives:   true,
+		DisableCompression:  true, // no Accept-Encoding
+		Proxy:               nil,  // the node's proxy knows no pods
+	}
+}
+
+// http succeeds when the server answers with a status from 200 to 399.
+func (m *Manager) http(ctx context.Context, container *v1.Container, action *v1.HTTPGetAction, podIP string, timeout time.Duration) (outcome, string, error) {
+	request, err := newRequest(ctx, container, action, podIP)
+	if err != nil {
+		return unknown, "", err
+	}
+	client := &http.Client{Transport: m.client, Timeout: timeout, CheckRedirect: sameHost}
+	response, err := client.Do(request)
+	if err != nil {
+		return failure, err.Error(), nil
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxOutput))
+	if err != nil {
+		return failure, "", err
+	}
+	switch code := response.StatusCode; {
+	case code >= http.StatusOK && code < http.StatusMultipleChoices:
+		return success, string(body), nil
+	case code >= http.StatusMultipleChoices && code < http.StatusBadRequest:
+		return warning, fmt.Sprintf("Probe terminated redirects, Response body: %s", body), nil
+	default:
+		// The body may hold what is not for all who may read events.
+		return failure, fmt.Sprintf("HTTP probe failed with statuscode: %d", code), nil
+	}
+}
+
+// sameHost follows redirects only within the host: a container must not send the
+// node elsewhere.
+func sameHost(request *http.Request, via []*http.Request) error {
+	if request.URL.Hostname() != via[0].URL.Hostname() {
+		return http.ErrUseLastResponse
+	}
+	if len(via) >= maxRedirects {
+		return errors.New("stopped after 10 redirects")
+	}
+	return nil
+}
+
+func newRequest(ctx context.Context, container *v1.Container, action *v1.HTTPGetAction, podIP string) (*http.Request, error) {
+	port, err := portOf(action.Port, container)
+	if err != nil {
+		return nil, err
+	}
+	host := action.Host
+	if host == "" {
+		host = podIP
+	}
+	// A path that is no URL is passed on as it is.
+	target, err := url.Parse(action.Path)
+	if err != nil {
+		target = &url.URL{Path: action.Path}
+	}
+	target.Scheme = strings.ToLower(string(action.Scheme))
+	if target.Scheme == "" {
+		target.Scheme = "http"
+	}
+	target.Host = net.JoinHostPort(host, strconv.Itoa(port))
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+	setHeaders(request, action.HTTPHeaders)
+	return request, nil
+}
+
+func setHeaders(request *http.Request, headers []v1.HTTPHeader) {
+	for _, header := range headers {
+		request.Header.Add(header.Name, header.Value)
+	}
+	request.Host = request.Header.Get("Host")
+	if _, ok := request.Header["User-Agent"]; !ok {
+		request.Header.Set("User-Agent", userAgent)
+	}
+	switch values, ok := request.Header["Accept"]; {
+	case !ok:
+		request.Header.Set("Accept", "*/*")
+	case values[0] == "":
+		request.Header.Del("Accept") // asked to send none
+	}
+}

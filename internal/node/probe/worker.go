@@ -1,0 +1,158 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package probe
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+
+	nodepod "github.com/kindred-project/kindred/internal/node/pod"
+)
+
+// outcome is what one attempt found.
+type outcome string
+
+const (
+	success outcome = "success"
+	warning outcome = "warning" // a success that is worth an event
+	failure outcome = "failure"
+	unknown outcome = "unknown" // the attempt itself went wrong, and tells nothing
+)
+
+// The reasons of events.
+const (
+	eventUnhealthy = "Unhealthy"
+	eventWarning   = "ProbeWarning"
+)
+
+// maxTries is how often an attempt that tells nothing is repeated at once.
+const maxTries = 3
+
+// worker is one probe of one container.
+type worker struct {
+	manager *Manager
+	target  *target
+	kind    nodepod.ProbeKind
+	spec    *v1.Probe
+
+	inRow    int32 // attempts since the outcome last changed
+	last     bool
+	reported *bool // nil until there was a result
+}
+
+// run probes until ctx is done or the probe rests.
+func (w *worker) run(ctx context.Context) {
+	if w.kind != nodepod.Startup {
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.target.started:
+		}
+	}
+	period := seconds(w.spec.PeriodSeconds, 10)
+	begin := w.target.StartedAt.Add(seconds(w.spec.InitialDelaySeconds, 0))
+	delay := begin.Sub(w.manager.options.Clock.Now())
+	if !w.wait(ctx, max(delay, w.manager.spread(w.target, period))) {
+		return
+	}
+	ticker := w.manager.options.Clock.NewTicker(period)
+	defer ticker.Stop()
+	for w.probe(ctx) {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C():
+		}
+	}
+}
+
+func (w *worker) wait(ctx context.Context, delay time.Duration) bool {
+	if delay <= 0 {
+		return ctx.Err() == nil
+	}
+	timer := w.manager.options.Clock.NewTimer(delay)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C():
+		return true
+	}
+}
+
+// probe makes one attempt and says whether there are to be more.
+func (w *worker) probe(ctx context.Context) bool {
+	found, output, err := w.try(ctx)
+	if ctx.Err() != nil {
+		return false
+	}
+	if err != nil {
+		w.manager.event(w.target, eventUnhealthy, fmt.Sprintf("%s probe errored and resulted in %s state: %s", w.kind, found, err))
+		return true
+	}
+	switch found {
+	case warning:
+		w.manager.event(w.target, eventWarning, fmt.Sprintf("%s probe warning: %s", w.kind, output))
+	case failure:
+		w.manager.event(w.target, eventUnhealthy, fmt.Sprintf("%s probe failed: %s", w.kind, output))
+		klog.FromContext(ctx).V(2).Info("Probe failed", "probe", w.kind, "pod", klog.KObj(w.target.Pod), "container", w.target.Container.Name, "output", output)
+	}
+	return w.count(found != failure, output)
+}
+
+// try makes an attempt, and again if it told nothing.
+func (w *worker) try(ctx context.Context) (found outcome, output string, err error) {
+	for range maxTries {
+		found, output, err = w.manager.attempt(ctx, &w.target.ProbeTarget, w.spec)
+		if err == nil || ctx.Err() != nil {
+			break
+		}
+	}
+	return found, output, err
+}
+
+// count adds an attempt to those before it, and says whether to go on.
+func (w *worker) count(ok bool, output string) bool {
+	if w.inRow == 0 || w.last != ok {
+		w.last, w.inRow = ok, 0
+	}
+	w.inRow++
+	threshold := w.spec.FailureThreshold
+	if ok {
+		threshold = w.spec.SuccessThreshold
+	}
+	if w.inRow < threshold {
+		return true
+	}
+	if w.reported == nil || *w.reported != ok {
+		w.reported = &ok
+		w.target.report(nodepod.ProbeResult{
+			ContainerID: w.target.ContainerID, Kind: w.kind, Success: ok, Message: output,
+		})
+	}
+	switch w.kind {
+	case nodepod.Startup:
+		// A container starts once, or is replaced.
+		if ok {
+			close(w.target.started)
+		}
+		return false
+	case nodepod.Liveness:
+		// A container that is about to be killed is left in peace.
+		return ok
+	}
+	return true
+}
+
+// seconds turns a field of a probe into a duration, with the API's default for zero.
+func seconds(n, otherwise int32) time.Duration {
+	if n == 0 {
+		n = otherwise
+	}
+	return time.Duration(n) * time.Second
+}
