@@ -89,6 +89,8 @@ type Memory struct {
 	Failures map[string]Failure
 	// Runs holds what is known of single runs of containers, by container ID.
 	Runs map[string]RunMemory
+	// Stopped holds the IDs of the sandboxes that were stopped.
+	Stopped map[string]bool
 }
 
 // The names under which Memory.Failures holds what is not a container.
@@ -126,6 +128,7 @@ type RunMemory struct {
 func (m Memory) clone() Memory {
 	m.Failures = cloneMap(m.Failures)
 	m.Runs = cloneMap(m.Runs)
+	m.Stopped = cloneMap(m.Stopped)
 	return m
 }
 

@@ -53,7 +53,7 @@ func (d *decision) mayRetry(what string) bool {
 func (d *decision) ensureSandbox() (runtime.Sandbox, bool) {
 	sandbox, ready := d.Runtime.ReadySandbox()
 	if ready && problemWith(d.Pod, sandbox) == "" {
-		d.stopOldSandboxes()
+		d.stopSandboxes(d.Runtime.Sandboxes[1:])
 		return sandbox, true
 	}
 	if d.busy(CreateSandbox, "") {
@@ -85,28 +85,11 @@ func (d *decision) clearBrokenSandboxes() bool {
 			clear = false
 		}
 	}
-	if !clear {
-		return false
-	}
-	for _, s := range d.Runtime.Sandboxes {
-		if s.Ready {
-			d.do(Action{Kind: StopSandbox, ID: s.ID})
-			clear = false
-		}
-	}
+	clear = clear && d.stopSandboxes(d.Runtime.Sandboxes)
 	if clear && len(d.Runtime.Sandboxes) > 0 && len(d.Memory.Failures[sandboxFailure].Reason) == 0 {
 		d.tell("", v1.EventTypeNormal, "SandboxChanged", "Pod sandbox changed, it will be killed and re-created.")
 	}
 	return clear
-}
-
-// stopOldSandboxes leaves only the newest sandbox ready.
-func (d *decision) stopOldSandboxes() {
-	for _, s := range d.Runtime.Sandboxes[1:] {
-		if s.Ready {
-			d.do(Action{Kind: StopSandbox, ID: s.ID})
-		}
-	}
 }
 
 // initContainers moves initialization on and says whether it is complete. The
@@ -314,10 +297,15 @@ func (d *decision) in(sandbox runtime.Sandbox, name string) (runtime.Container, 
 // nextAttempt numbers the next run of a container which the runtime does not know: 0 or,
 // if the runtime lost its runs, one more than the API counted.
 func (d *decision) nextAttempt(name string) uint32 {
-	if old := statusNamed(d.Pod.Status, name); old != nil && old.ContainerID != "" {
+	old := statusNamed(d.Pod.Status, name)
+	if old == nil {
+		return 0
+	}
+	last := old.LastTerminationState.Terminated
+	if old.State.Waiting == nil || last != nil && last.ContainerID == old.ContainerID {
 		return uint32(old.RestartCount) + 1
 	}
-	return 0
+	return uint32(old.RestartCount) // created, and never started
 }
 
 func (d *decision) ranBefore(name string) bool {

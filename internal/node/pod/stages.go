@@ -137,6 +137,9 @@ func (w *Worker) runSandbox(ctx context.Context, pod *v1.Pod, a Action) error {
 
 func (w *Worker) stopSandbox(ctx context.Context, pod *v1.Pod, a Action) func(*Memory) {
 	err := w.parts.Runtime.Service().StopPodSandbox(context.WithoutCancel(ctx), a.ID)
+	if err == nil || runtime.IsNotFound(err) {
+		return func(m *Memory) { m.Stopped[a.ID] = true }
+	}
 	return w.report(ctx, pod, a, err)
 }
 

@@ -18,8 +18,8 @@ const minGrace = 2 * time.Second
 // defaultGrace is the API's default terminationGracePeriodSeconds.
 const defaultGrace = 30 * time.Second
 
-// stop moves a pod which is over one step further: containers, then sandbox
-// and volumes together and, once the API has let go of the pod, everything else.
+// stop moves a pod which is over one step further: containers, then sandbox, then
+// volumes and cgroup and, once the API has let go of the pod, everything else.
 func (d *decision) stop() {
 	if d.Memory.StoppingSince.IsZero() {
 		d.Memory.StoppingSince = d.Now
@@ -61,20 +61,24 @@ func (d *decision) stopContainers() (running bool) {
 // release stops the sandboxes and tears down volumes and cgroup, and says
 // whether that is done.
 func (d *decision) release() (done bool) {
-	done = true
-	for _, s := range d.Runtime.Sandboxes {
-		if s.Ready {
+	stopped := d.stopSandboxes(d.Runtime.Sandboxes)
+	if stopped && !d.Memory.Released && d.mayRetry(volumesFailure) {
+		d.do(Action{Kind: Release})
+	}
+	return stopped && d.Memory.Released
+}
+
+// stopSandboxes stops sandboxes and says whether all are. One that broke by itself is
+// stopped too: it still holds its part of the network.
+func (d *decision) stopSandboxes(sandboxes []runtime.Sandbox) (stopped bool) {
+	stopped = true
+	for _, s := range sandboxes {
+		if !d.Memory.Stopped[s.ID] {
 			d.do(Action{Kind: StopSandbox, ID: s.ID})
-			done = false
+			stopped = false
 		}
 	}
-	if !d.Memory.Released {
-		if d.mayRetry(volumesFailure) {
-			d.do(Action{Kind: Release})
-		}
-		done = false
-	}
-	return done
+	return stopped
 }
 
 // remove removes the last traces of a pod that has left the API. Until then its
@@ -191,9 +195,10 @@ func (d *decision) sidecarTurn(name string) bool {
 	return true
 }
 
+// running says whether a container runs, or may in a moment.
 func (d *decision) running(name string) bool {
 	run, ok := d.Runtime.Latest(name)
-	return ok && (run.State == runtime.Running || run.State == runtime.Unknown)
+	return d.busy(StartContainer, name) || ok && (run.State == runtime.Running || run.State == runtime.Unknown)
 }
 
 // anythingRuns says whether the pod could still have a running process.

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-logr/logr"
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -32,18 +33,18 @@ const reconnect = time.Second
 // It uses the runtime's event stream; a runtime without one (containerd before
 // 1.7) answers Unimplemented, and then the exit of each first process
 // is learnt from its pidfd. Either can miss something, so callers list now and then.
-func (r *Runtime) Watch(ctx context.Context, changed func(types.UID)) error {
+func (r *Runtime) Watch(ctx context.Context, changed func(types.UID)) {
 	for ctx.Err() == nil {
 		err := r.watchEvents(ctx, changed)
 		if status.Code(err) == codes.Unimplemented {
-			return r.watchProcesses(ctx, changed)
+			r.watchProcesses(ctx, changed)
+			return
 		}
 		select {
 		case <-ctx.Done():
 		case <-r.clock.After(reconnect):
 		}
 	}
-	return nil
 }
 
 func (r *Runtime) watchEvents(ctx context.Context, changed func(types.UID)) error {
@@ -51,7 +52,7 @@ func (r *Runtime) watchEvents(ctx context.Context, changed func(types.UID)) erro
 	defer cancel()
 	events := make(chan *runtimeapi.ContainerEventResponse, 64)
 	failed := make(chan error, 1)
-	go func() { failed <- r.cri.GetContainerEvents(ctx, events, nil) }()
+	go func() { failed <- r.cri.GetContainerEvents(quiet(ctx), events, nil) }()
 	for {
 		select {
 		case <-ctx.Done():
@@ -69,16 +70,16 @@ func (r *Runtime) watchEvents(ctx context.Context, changed func(types.UID)) erro
 	}
 }
 
-func (r *Runtime) watchProcesses(ctx context.Context, changed func(types.UID)) error {
-	settled := func(uid types.UID, id string) {
-		r.settle(ctx, id)
-		changed(uid)
+func (r *Runtime) watchProcesses(ctx context.Context, changed func(types.UID)) {
+	settled := func(p process) {
+		r.settle(ctx, p)
+		changed(p.pod)
 	}
 	if err := r.exits.start(settled); err != nil {
 		// Without pidfds the slow relist alone finds exits.
 		klog.FromContext(ctx).Error(err, "Cannot watch processes, exits are found by listing")
 		<-ctx.Done()
-		return nil
+		return
 	}
 	// What was seen before now was asked for without its process.
 	r.mu.Lock()
@@ -93,15 +94,14 @@ func (r *Runtime) watchProcesses(ctx context.Context, changed func(types.UID)) e
 	}
 	<-ctx.Done()
 	r.exits.stop()
-	return nil
 }
 
-// settle waits until the runtime agrees that the process of a container or
-// sandbox is gone: the kernel tells us a few milliseconds before the shim tells it.
-func (r *Runtime) settle(ctx context.Context, id string) {
+// settle waits until the runtime agrees that a process is gone: the kernel tells us a few
+// milliseconds before the shim tells it.
+func (r *Runtime) settle(ctx context.Context, p process) {
 	deadline := r.clock.Now().Add(settleLimit)
 	for pause := settleFirst; r.clock.Now().Before(deadline); pause *= 2 {
-		if !r.alive(ctx, id) {
+		if !r.alive(ctx, p) {
 			return
 		}
 		select {
@@ -112,13 +112,18 @@ func (r *Runtime) settle(ctx context.Context, id string) {
 	}
 }
 
-func (r *Runtime) alive(ctx context.Context, id string) bool {
-	if response, err := r.cri.ContainerStatus(ctx, id, false); err == nil {
-		return response.GetStatus().GetState() == runtimeapi.ContainerState_CONTAINER_RUNNING
+func (r *Runtime) alive(ctx context.Context, p process) bool {
+	ctx = quiet(ctx)
+	if p.sandbox {
+		response, err := r.cri.PodSandboxStatus(ctx, p.id, false)
+		return err == nil && response.GetStatus().GetState() == runtimeapi.PodSandboxState_SANDBOX_READY
 	}
-	response, err := r.cri.PodSandboxStatus(ctx, id, false)
-	return err == nil && response.GetStatus().GetState() == runtimeapi.PodSandboxState_SANDBOX_READY
+	response, err := r.cri.ContainerStatus(ctx, p.id, false)
+	return err == nil && response.GetStatus().GetState() == runtimeapi.ContainerState_CONTAINER_RUNNING
 }
+
+// quiet keeps the CRI client from logging errors that are answers.
+func quiet(ctx context.Context) context.Context { return klog.NewContext(ctx, logr.Discard()) }
 
 // processID reads the first process of a container or sandbox from the verbose
 // part of its status, which containerd and CRI-O both fill; 0 when it is not there.
@@ -137,14 +142,17 @@ type exits struct {
 	mu    sync.Mutex
 	epoll int // 0 while not started
 	wake  int // an eventfd in the epoll, written to stop
-	gone  func(uid types.UID, id string)
-	fds   map[int32]exitOf
+	gone  func(process)
+	fds   map[int32]process
 	ids   map[string]bool
 }
 
-type exitOf struct {
-	uid types.UID
-	id  string
+// process is the first process of a container or sandbox.
+type process struct {
+	pod     types.UID
+	id      string // of the container or sandbox
+	sandbox bool
+	pid     int // 0 if not known
 }
 
 func (e *exits) wantsPIDs() bool {
@@ -153,7 +161,7 @@ func (e *exits) wantsPIDs() bool {
 	return e.epoll != 0
 }
 
-func (e *exits) start(gone func(types.UID, string)) error {
+func (e *exits) start(gone func(process)) error {
 	epoll, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
 		return fmt.Errorf("create epoll: %w", err)
@@ -171,7 +179,7 @@ func (e *exits) start(gone func(types.UID, string)) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.epoll, e.wake, e.gone = epoll, wake, gone
-	e.fds, e.ids = map[int32]exitOf{}, map[string]bool{}
+	e.fds, e.ids = map[int32]process{}, map[string]bool{}
 	go e.wait(epoll, wake)
 	return nil
 }
@@ -190,25 +198,24 @@ func (e *exits) stop() {
 	e.epoll = 0
 }
 
-// watch begins to wait for the process; pid 0 means it is not known.
-func (e *exits) watch(uid types.UID, id string, pid int) {
+// watch begins to wait for the end of a process.
+func (e *exits) watch(p process) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.epoll == 0 || pid == 0 || e.ids[id] {
+	if e.epoll == 0 || p.pid == 0 || e.ids[p.id] {
 		return
 	}
-	fd, err := unix.PidfdOpen(pid, 0)
+	fd, err := unix.PidfdOpen(p.pid, 0)
 	if err != nil {
-		// The process is already gone: tell at once.
-		go e.gone(uid, id)
+		go e.gone(p) // it is gone already
 		return
 	}
 	if err := add(e.epoll, fd); err != nil {
 		_ = unix.Close(fd)
 		return
 	}
-	e.fds[int32(fd)] = exitOf{uid: uid, id: id}
-	e.ids[id] = true
+	e.fds[int32(fd)] = p
+	e.ids[p.id] = true
 }
 
 func add(epoll, fd int) error {
@@ -241,12 +248,12 @@ func (e *exits) wait(epoll, wake int) {
 func (e *exits) report(fd int32) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	exit, ok := e.fds[fd]
+	p, ok := e.fds[fd]
 	if !ok {
 		return
 	}
 	delete(e.fds, fd)
-	delete(e.ids, exit.id)
+	delete(e.ids, p.id)
 	_ = unix.Close(int(fd)) // also leaves the epoll
-	go e.gone(exit.uid, exit.id)
+	go e.gone(p)
 }

@@ -17,7 +17,7 @@ const (
 	LabelContainerName = "io.kubernetes.container.name"
 	// LabelOwner says which node's agent a sandbox or container belongs to, so that
 	// several can share one runtime.
-	LabelOwner = "kindred.dev/owner"
+	LabelOwner = "kindred.dev/cluster"
 )
 
 // The annotations a container carries, so that an agent which never saw the

@@ -154,7 +154,7 @@ func (r *Runtime) detailSandbox(ctx context.Context, uid types.UID, s *Sandbox, 
 		return fmt.Errorf("status of sandbox %s: %w", s.ID, err)
 	}
 	s.IPs = addresses(response.GetStatus().GetNetwork())
-	r.exits.watch(uid, s.ID, processID(response.GetInfo()))
+	r.exits.watch(process{pod: uid, id: s.ID, sandbox: true, pid: processID(response.GetInfo())})
 	return nil
 }
 
@@ -181,7 +181,7 @@ func (r *Runtime) detailContainer(ctx context.Context, uid types.UID, c *Contain
 		c.Message = terminationMessage(c)
 	}
 	if c.State == Running {
-		r.exits.watch(uid, c.ID, processID(response.GetInfo()))
+		r.exits.watch(process{pod: uid, id: c.ID, pid: processID(response.GetInfo())})
 	}
 	return nil
 }

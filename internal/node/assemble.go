@@ -1,0 +1,86 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/klog/v2"
+
+	"github.com/kindred-project/kindred/internal/node/cgroup"
+	"github.com/kindred-project/kindred/internal/node/environment"
+	"github.com/kindred-project/kindred/internal/node/image"
+	"github.com/kindred-project/kindred/internal/node/logs"
+	"github.com/kindred-project/kindred/internal/node/objects"
+	"github.com/kindred-project/kindred/internal/node/pod"
+	"github.com/kindred-project/kindred/internal/node/probe"
+	"github.com/kindred-project/kindred/internal/node/volume"
+)
+
+// assemble puts together what pods' workers use. clean removes from the disk what belongs
+// to no pod that is to be kept.
+func (a *Agent) assemble(ctx context.Context, factory informers.SharedInformerFactory) (parts *pod.Parts, clean func(keep func(types.UID) bool)) {
+	o := a.options
+	layout := pod.Layout{Root: o.RootDir}
+	allocatable := func() v1.ResourceList { return a.self.current().Status.Allocatable }
+	var volumes *volume.Manager
+	store := objects.New(ctx, o.Client, func(uid types.UID) { volumes.Changed(uid) })
+	volumes = volume.New(volume.Options{
+		Layout: layout, Client: o.Client, Objects: store, Clock: o.Clock, Allocatable: allocatable,
+		Failed: func(p *v1.Pod, err error) {
+			o.Recorder.Event(pod.Reference(p), v1.EventTypeWarning, "FailedMount", err.Error())
+		},
+	})
+	go volumes.Run(ctx)
+	rotator := logs.NewRotator(logs.RotatorOptions{Reopen: a.runtime.ReopenContainerLog, Clock: o.Clock})
+	go rotator.Run(ctx)
+	services := factory.Core().V1().Services()
+	parts = &pod.Parts{
+		Host: pod.Host{
+			Layout: layout, Owner: o.Owner, IPs: o.IPs, Memory: a.self.reporter.machine.memory,
+			DNS: pod.DNS{Servers: o.ClusterDNS, Domain: o.ClusterDomain, ResolvConf: o.ResolvConf},
+		},
+		Runtime:     a.view,
+		RuntimeName: a.self.reporter.version.RuntimeName,
+		Clock:       o.Clock,
+		Recorder:    o.Recorder,
+		Status:      podStatus{client: o.Client},
+		Volumes:     volumes,
+		Environment: environment.New(environment.Options{
+			Objects: store, Services: services.Lister(), ServicesSynced: services.Informer().HasSynced,
+			Allocatable: allocatable, OpenFile: volumes.OpenFile,
+		}),
+		Images: image.New(ctx, image.Options{
+			Service: a.images, Secrets: store, Recorder: o.Recorder, Clock: o.Clock,
+			RecordsDir: filepath.Join(o.RootDir, "images"),
+		}),
+		Probes:         probe.New(ctx, probe.Options{Runtime: a.runtime, Recorder: o.Recorder, Clock: o.Clock}),
+		Logs:           rotator,
+		Handlers:       pod.Hooks{Runtime: a.runtime, Clock: o.Clock},
+		Cgroups:        cgroup.New(o.CgroupParent),
+		RuntimeHandler: a.runtimeHandler,
+	}
+	clean = func(keep func(types.UID) bool) {
+		if err := volumes.RemoveOrphans(ctx, keep); err != nil {
+			klog.FromContext(ctx).Error(err, "Cannot remove the volumes of pods that are gone")
+		}
+	}
+	return parts, clean
+}
+
+// runtimeHandler names the runtime handler of a RuntimeClass. Few pods have one, so that
+// it is asked for instead of watched.
+func (a *Agent) runtimeHandler(ctx context.Context, class string) (string, error) {
+	runtimeClass, err := a.options.Client.NodeV1().RuntimeClasses().Get(ctx, class, metav1.GetOptions{})
+	if err != nil {
+		return "", fmt.Errorf("failed to get RuntimeClass %q: %w", class, err)
+	}
+	return runtimeClass.Handler, nil
+}

@@ -1,0 +1,70 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cgroup
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// version1 is a set of hierarchies, one a controller. Limits concern two of them; runc
+// makes directories in all, so that all are looked at to remove a pod's.
+type version1 struct {
+	cpu, memory string
+	all         []string
+}
+
+func detectV1(root string) hierarchy {
+	tree := version1{cpu: filepath.Join(root, "cpu"), memory: filepath.Join(root, "memory")}
+	for _, dir := range []string{tree.cpu, tree.memory} {
+		if _, err := os.Stat(filepath.Join(dir, "tasks")); err != nil {
+			return nil
+		}
+	}
+	entries, err := os.ReadDir(root)
+	if err != nil {
+		return nil
+	}
+	for _, entry := range entries {
+		if entry.IsDir() {
+			tree.all = append(tree.all, filepath.Join(root, entry.Name()))
+		}
+	}
+	return tree
+}
+
+func (t version1) create(path string, limits *runtimeapi.LinuxContainerResources) error {
+	cpu, memory := filepath.Join(t.cpu, path), filepath.Join(t.memory, path)
+	if err := errors.Join(os.MkdirAll(cpu, 0o755), os.MkdirAll(memory, 0o755)); err != nil {
+		return err
+	}
+	if limits == nil {
+		return nil
+	}
+	var errs []error
+	if limits.CpuShares > 0 {
+		errs = append(errs, write(cpu, "cpu.shares", strconv.FormatInt(limits.CpuShares, 10)))
+	}
+	if limits.CpuQuota > 0 {
+		errs = append(errs,
+			write(cpu, "cpu.cfs_period_us", strconv.FormatInt(limits.CpuPeriod, 10)),
+			write(cpu, "cpu.cfs_quota_us", strconv.FormatInt(limits.CpuQuota, 10)))
+	}
+	if limits.MemoryLimitInBytes > 0 {
+		errs = append(errs, write(memory, "memory.limit_in_bytes", strconv.FormatInt(limits.MemoryLimitInBytes, 10)))
+	}
+	return errors.Join(errs...)
+}
+
+func (t version1) remove(path string) error {
+	var errs []error
+	for _, root := range t.all {
+		errs = append(errs, removeTree(filepath.Join(root, path)))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,89 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// version2 is the unified hierarchy. A cgroup has the controllers which the one above it
+// passes on in cgroup.subtree_control.
+type version2 struct {
+	root        string
+	controllers []string
+}
+
+// detectV2 finds a unified hierarchy that has controllers to give; beside a version 1 set-up
+// it often exists without any.
+func detectV2(root string) hierarchy {
+	data, err := os.ReadFile(filepath.Join(root, "cgroup.controllers"))
+	if err != nil {
+		return nil
+	}
+	tree := version2{root: root, controllers: strings.Fields(string(data))}
+	available := " " + strings.Join(tree.controllers, " ") + " "
+	if !strings.Contains(available, " cpu ") || !strings.Contains(available, " memory ") {
+		return nil
+	}
+	return tree
+}
+
+func (t version2) create(path string, limits *runtimeapi.LinuxContainerResources) error {
+	dir := t.root
+	for _, name := range strings.Split(strings.Trim(path, "/"), "/") {
+		if err := t.passOn(dir); err != nil {
+			return err
+		}
+		dir = filepath.Join(dir, name)
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
+	}
+	if limits == nil {
+		return nil
+	}
+	var errs []error
+	if limits.CpuShares > 0 {
+		errs = append(errs, write(dir, "cpu.weight", strconv.FormatInt(weight(limits.CpuShares), 10)))
+	}
+	if limits.CpuQuota > 0 {
+		errs = append(errs, write(dir, "cpu.max", fmt.Sprintf("%d %d", limits.CpuQuota, limits.CpuPeriod)))
+	}
+	if limits.MemoryLimitInBytes > 0 {
+		errs = append(errs, write(dir, "memory.max", strconv.FormatInt(limits.MemoryLimitInBytes, 10)))
+	}
+	return errors.Join(errs...)
+}
+
+// passOn enables the controllers for the children of dir. Each is written alone: one the
+// kernel refuses there must not keep the others away.
+func (t version2) passOn(dir string) error {
+	enabled, err := os.ReadFile(filepath.Join(dir, "cgroup.subtree_control"))
+	if err != nil {
+		return err
+	}
+	have := " " + strings.TrimSpace(string(enabled)) + " "
+	for _, c := range t.controllers {
+		if strings.Contains(have, " "+c+" ") {
+			continue
+		}
+		err := write(dir, "cgroup.subtree_control", "+"+c)
+		if err != nil && (c == "cpu" || c == "memory") {
+			return err
+		}
+	}
+	return nil
+}
+
+// weight converts shares (2 to 262144) to weight (1 to 10000) as runc does (KEP-2254).
+func weight(shares int64) int64 { return 1 + (shares-2)*9999/262142 }
+
+func (t version2) remove(path string) error { return removeTree(filepath.Join(t.root, path)) }

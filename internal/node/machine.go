@@ -1,0 +1,157 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"path/filepath"
+	goruntime "runtime"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// The thresholds below which the node reports pressure, and which are kept out of
+// what it offers to pods: the kubelet's documented defaults for hard eviction.
+const (
+	reservedMemory     = 100 << 20
+	reservedDiskShare  = 10 // per cent
+	reservedInodeShare = 5  // per cent
+)
+
+// machine is what does not change while the machine runs.
+type machine struct {
+	cpus       int64
+	memory     int64 // bytes
+	disk       int64 // bytes of the file system of the root directory
+	hugePages  map[string]int64
+	machineID  string
+	systemUUID string
+	bootID     string
+	kernel     string
+	osImage    string
+}
+
+func readMachine(rootDir string) (machine, error) {
+	memory, err := meminfo("MemTotal")
+	if err != nil {
+		return machine{}, err
+	}
+	var disk unix.Statfs_t
+	if err := unix.Statfs(rootDir, &disk); err != nil {
+		return machine{}, fmt.Errorf("look at the file system of %s: %w", rootDir, err)
+	}
+	var name unix.Utsname
+	if err := unix.Uname(&name); err != nil {
+		return machine{}, fmt.Errorf("read the kernel's version: %w", err)
+	}
+	return machine{
+		cpus:       int64(goruntime.NumCPU()),
+		memory:     memory,
+		disk:       int64(disk.Blocks) * disk.Bsize,
+		hugePages:  hugePages(),
+		machineID:  line("/etc/machine-id"),
+		systemUUID: line("/sys/class/dmi/id/product_uuid"),
+		bootID:     line("/proc/sys/kernel/random/boot_id"),
+		kernel:     unix.ByteSliceToString(name.Release[:]),
+		osImage:    osRelease(),
+	}, nil
+}
+
+// capacity is all that the machine has; allocatable is what it offers to pods.
+func (m machine) capacity(maxPods int64) (capacity, allocatable v1.ResourceList) {
+	quantity := func(n int64, format resource.Format) resource.Quantity { return *resource.NewQuantity(n, format) }
+	capacity = v1.ResourceList{
+		v1.ResourceCPU:              quantity(m.cpus, resource.DecimalSI),
+		v1.ResourceMemory:           quantity(m.memory, resource.BinarySI),
+		v1.ResourceEphemeralStorage: quantity(m.disk, resource.BinarySI),
+		v1.ResourcePods:             quantity(maxPods, resource.DecimalSI),
+	}
+	allocatable = capacity.DeepCopy()
+	memory := m.memory - reservedMemory
+	for size, bytes := range m.hugePages {
+		name := v1.ResourceName(v1.ResourceHugePagesPrefix + size)
+		capacity[name] = quantity(bytes, resource.BinarySI)
+		allocatable[name] = quantity(bytes, resource.BinarySI)
+		memory -= bytes
+	}
+	allocatable[v1.ResourceMemory] = quantity(max(memory, 0), resource.BinarySI)
+	allocatable[v1.ResourceEphemeralStorage] = quantity(m.disk-m.disk*reservedDiskShare/100, resource.DecimalSI)
+	return capacity, allocatable
+}
+
+// memoryPressure says whether hardly any memory is left.
+func memoryPressure() bool {
+	available, err := meminfo("MemAvailable")
+	return err == nil && available < reservedMemory
+}
+
+// diskPressure says whether the file system of the root directory is nearly full.
+func diskPressure(rootDir string) bool {
+	var disk unix.Statfs_t
+	if err := unix.Statfs(rootDir, &disk); err != nil {
+		return false
+	}
+	return disk.Bavail*100 < disk.Blocks*reservedDiskShare ||
+		disk.Files > 0 && disk.Ffree*100 < disk.Files*reservedInodeShare
+}
+
+func meminfo(field string) (int64, error) {
+	file, err := os.Open("/proc/meminfo")
+	if err != nil {
+		return 0, err
+	}
+	defer file.Close()
+	lines := bufio.NewScanner(file)
+	for lines.Scan() {
+		name, rest, _ := strings.Cut(lines.Text(), ":")
+		if name != field {
+			continue
+		}
+		kib, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64)
+		return kib << 10, err
+	}
+	return 0, fmt.Errorf("/proc/meminfo has no %s", field)
+}
+
+// hugePages returns the bytes in pre-allocated huge pages by size ("2Mi").
+func hugePages() map[string]int64 {
+	pages := map[string]int64{}
+	dirs, _ := filepath.Glob("/sys/kernel/mm/hugepages/hugepages-*kB")
+	for _, dir := range dirs {
+		kib, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimPrefix(filepath.Base(dir), "hugepages-"), "kB"), 10, 64)
+		if err != nil {
+			continue
+		}
+		count, _ := strconv.ParseInt(line(filepath.Join(dir, "nr_hugepages")), 10, 64)
+		pages[resource.NewQuantity(kib<<10, resource.BinarySI).String()] = count * kib << 10
+	}
+	return pages
+}
+
+func line(path string) string {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(data))
+}
+
+func osRelease() string {
+	data, err := os.ReadFile("/etc/os-release")
+	if err != nil {
+		return goruntime.GOOS
+	}
+	for _, l := range strings.Split(string(data), "\n") {
+		if name, ok := strings.CutPrefix(l, "PRETTY_NAME="); ok {
+			return strings.Trim(name, `"`)
+		}
+	}
+	return goruntime.GOOS
+}

@@ -1,0 +1,198 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	goruntime "runtime"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	cri "k8s.io/cri-api/pkg/apis"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// The documented limits of a Node's list of images.
+const (
+	maxImages     = 50
+	maxImageNames = 5
+)
+
+// reporter computes the Node's status.
+type reporter struct {
+	options Options
+	machine machine
+	runtime cri.RuntimeService
+	images  cri.ImageManagerService
+	version *runtimeapi.VersionResponse
+}
+
+// status computes the status from the machine and the runtime; old gives the times of
+// conditions which have not changed, and what others wrote.
+func (r *reporter) status(ctx context.Context, old *v1.NodeStatus, now time.Time) v1.NodeStatus {
+	s := *old.DeepCopy()
+	s.Capacity, s.Allocatable = r.machine.capacity(r.options.MaxPods)
+	keepExtended(s.Capacity, old.Capacity)
+	keepExtended(s.Allocatable, old.Allocatable)
+	s.Addresses = r.addresses()
+	s.NodeInfo = r.info()
+	s.DaemonEndpoints.KubeletEndpoint.Port = r.options.ServePort
+	s.Images = r.imageList(ctx)
+	runtimeStatus, err := r.runtime.Status(ctx, false)
+	r.features(&s, runtimeStatus)
+	s.Conditions = r.conditions(old.Conditions, readyProblem(runtimeStatus, err), now)
+	return s
+}
+
+// keepExtended keeps resources that are not the machine's: extended ones, which
+// others announce on the Node.
+func keepExtended(list, old v1.ResourceList) {
+	for name, quantity := range old {
+		if _, own := list[name]; !own && strings.Contains(string(name), "/") {
+			list[name] = quantity
+		}
+	}
+}
+
+func (r *reporter) addresses() []v1.NodeAddress {
+	var addresses []v1.NodeAddress
+	for _, ip := range r.options.IPs {
+		addresses = append(addresses, v1.NodeAddress{Type: v1.NodeInternalIP, Address: ip})
+	}
+	return append(addresses, v1.NodeAddress{Type: v1.NodeHostName, Address: r.options.Name})
+}
+
+func (r *reporter) info() v1.NodeSystemInfo {
+	return v1.NodeSystemInfo{
+		MachineID:               r.machine.machineID,
+		SystemUUID:              r.machine.systemUUID,
+		BootID:                  r.machine.bootID,
+		KernelVersion:           r.machine.kernel,
+		OSImage:                 r.machine.osImage,
+		ContainerRuntimeVersion: fmt.Sprintf("%s://%s", r.version.RuntimeName, r.version.RuntimeVersion),
+		KubeletVersion:          r.options.Version,
+		OperatingSystem:         goruntime.GOOS,
+		Architecture:            goruntime.GOARCH,
+	}
+}
+
+// imageList names the largest images.
+func (r *reporter) imageList(ctx context.Context) []v1.ContainerImage {
+	images, err := r.images.ListImages(ctx, nil)
+	if err != nil {
+		return nil
+	}
+	slices.SortFunc(images, func(a, b *runtimeapi.Image) int {
+		return cmp.Or(cmp.Compare(b.Size, a.Size), cmp.Compare(a.Id, b.Id))
+	})
+	var list []v1.ContainerImage
+	for _, image := range images[:min(len(images), maxImages)] {
+		names := slices.Concat(image.RepoDigests, image.RepoTags)
+		list = append(list, v1.ContainerImage{Names: names[:min(len(names), maxImageNames)], SizeBytes: int64(image.Size)})
+	}
+	return list
+}
+
+func (r *reporter) features(s *v1.NodeStatus, status *runtimeapi.StatusResponse) {
+	groups := status.GetFeatures().GetSupplementalGroupsPolicy()
+	s.Features = &v1.NodeFeatures{SupplementalGroupsPolicy: &groups}
+	s.RuntimeHandlers = nil
+	for _, h := range status.GetRuntimeHandlers() {
+		readOnly, userns := h.GetFeatures().GetRecursiveReadOnlyMounts(), h.GetFeatures().GetUserNamespaces()
+		s.RuntimeHandlers = append(s.RuntimeHandlers, v1.NodeRuntimeHandler{
+			Name:     h.Name,
+			Features: &v1.NodeRuntimeHandlerFeatures{RecursiveReadOnlyMounts: &readOnly, UserNamespaces: &userns},
+		})
+	}
+}
+
+// readyProblem says why the node cannot run pods, or nil.
+func readyProblem(status *runtimeapi.StatusResponse, err error) error {
+	if err != nil {
+		return fmt.Errorf("container runtime is down: %w", err)
+	}
+	var problems []error
+	for _, c := range status.GetStatus().GetConditions() {
+		if c.Status {
+			continue
+		}
+		what := "container runtime status check may not have completed yet"
+		switch c.Type {
+		case "RuntimeReady":
+			what = "container runtime not ready"
+		case "NetworkReady":
+			what = "container runtime network not ready"
+		}
+		problems = append(problems, fmt.Errorf("%s: %s=%t reason:%s message:%s", what, c.Type, c.Status, c.Reason, c.Message))
+	}
+	return errors.Join(problems...)
+}
+
+// conditions computes the four conditions the agent owns; Ready is the last, as clients expect.
+func (r *reporter) conditions(old []v1.NodeCondition, problem error, now time.Time) []v1.NodeCondition {
+	own := []v1.NodeCondition{
+		pressure(v1.NodeMemoryPressure, memoryPressure(),
+			"KubeletHasInsufficientMemory", "kubelet has insufficient memory available",
+			"KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+		pressure(v1.NodeDiskPressure, diskPressure(r.options.RootDir),
+			"KubeletHasDiskPressure", "kubelet has disk pressure",
+			"KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+		pressure(v1.NodePIDPressure, false,
+			"KubeletHasInsufficientPID", "kubelet has insufficient PID available",
+			"KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+		{Type: v1.NodeReady, Status: v1.ConditionTrue, Reason: "KubeletReady", Message: "kubelet is posting ready status"},
+	}
+	if problem != nil {
+		ready := &own[len(own)-1]
+		ready.Status, ready.Reason, ready.Message = v1.ConditionFalse, "KubeletNotReady", problem.Error()
+	}
+	var conditions []v1.NodeCondition
+	for _, c := range old {
+		if conditionIn(own, c.Type) == nil {
+			conditions = append(conditions, c)
+		}
+	}
+	for _, c := range own {
+		c.LastHeartbeatTime = metav1.NewTime(now).Rfc3339Copy()
+		c.LastTransitionTime = c.LastHeartbeatTime
+		if before := conditionIn(old, c.Type); before != nil && before.Status == c.Status {
+			c.LastTransitionTime = before.LastTransitionTime
+		}
+		conditions = append(conditions, c)
+	}
+	return conditions
+}
+
+func pressure(t v1.NodeConditionType, under bool, reason, message, okReason, okMessage string) v1.NodeCondition {
+	if under {
+		return v1.NodeCondition{Type: t, Status: v1.ConditionTrue, Reason: reason, Message: message}
+	}
+	return v1.NodeCondition{Type: t, Status: v1.ConditionFalse, Reason: okReason, Message: okMessage}
+}
+
+func conditionIn(list []v1.NodeCondition, t v1.NodeConditionType) *v1.NodeCondition {
+	for i := range list {
+		if list[i].Type == t {
+			return &list[i]
+		}
+	}
+	return nil
+}
+
+// eventFor names the event that tells of a condition's new status.
+func eventFor(c v1.NodeCondition) string {
+	if c.Type == v1.NodeReady {
+		if c.Status == v1.ConditionTrue {
+			return "NodeReady"
+		}
+		return "NodeNotReady"
+	}
+	return "Node" + strings.TrimPrefix(c.Reason, "Kubelet")
+}

@@ -1,0 +1,492 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pod
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kindred-project/kindred/internal/node/runtime"
+)
+
+// program is what a container does when it runs: it ends after a time with a code, or
+// never.
+type program struct {
+	runs time.Duration // 0: for ever
+	code int32
+}
+
+// world is a model of everything around Decide: the runtime, the API and time. It
+// checks that each action is allowed. Undisturbed, it carries actions out at once. With
+// a source of accidents they are under way for a while, overtake each other, take
+// effect before the agent hears of it, and the agent may be lost at any moment.
+type world struct {
+	pod      *v1.Pod
+	programs map[string][]program // by attempt; the last repeats
+	deleteAt time.Duration        // 0: never
+	rand     *rand.Rand           // nil: no accidents
+	odds     int                  // one in so many chances to crash is taken; 0: none
+	unplug   int                  // likewise, to delete the pod at any moment, by force or not
+
+	now     time.Time
+	start   time.Time
+	runtime runtime.Pod
+	serial  int
+	gone    bool
+
+	// What the agent remembers, and loses when it crashes.
+	memory Memory
+	old    v1.PodStatus
+	busy   []*flying
+
+	crashes  int
+	started  map[string]int // runs that began, by container
+	stopped  []string       // containers that got a stop signal while running
+	hooks    map[string]int // postStart and preStop calls, by kind and container
+	finished bool
+	removed  bool
+	problems []string
+}
+
+// flying is an action under way: first it takes effect, step by step, then the agent hears of it.
+type flying struct {
+	action Action
+	steps  []func()
+	apply  func(*Memory)
+}
+
+func newWorld(pod *v1.Pod, programs map[string][]program, crash *rand.Rand) *world {
+	start := time.Unix(1_800_000_000, 0)
+	w := &world{
+		pod: pod.DeepCopy(), programs: programs, rand: crash, now: start, start: start,
+		started: map[string]int{}, hooks: map[string]int{},
+	}
+	w.runtime.UID = pod.UID
+	w.restart()
+	return w
+}
+
+// restart is a new agent: it knows what API and runtime know.
+func (w *world) restart() {
+	w.memory = Remember(&w.pod.Status)
+	w.old = *w.pod.Status.DeepCopy()
+	w.busy = nil
+}
+
+func (w *world) problem(format string, args ...any) {
+	w.problems = append(w.problems, fmt.Sprintf(format, args...))
+}
+
+// maybeCrash loses the agent now and then.
+func (w *world) maybeCrash() bool {
+	if w.rand == nil || w.odds == 0 || w.rand.IntN(w.odds) > 0 {
+		return false
+	}
+	w.crashes++
+	w.restart()
+	return true
+}
+
+// run lives through the pod's life until nothing happens any more, or for a while.
+func (w *world) run(limit time.Duration) {
+	for steps := 0; w.now.Sub(w.start) < limit && !w.removed; steps++ {
+		if steps > 20000 {
+			w.problem("no end in sight: the same decisions over and over")
+			return
+		}
+		w.tick()
+		out := Decide(w.input())
+		w.check(out)
+		w.memory, w.old = out.Memory, out.Status
+		if w.maybeCrash() {
+			continue // before the status was written
+		}
+		if w.write(out); w.maybeCrash() {
+			continue
+		}
+		if w.removed = out.Removed && len(w.busy) == 0; w.removed {
+			return
+		}
+		if w.act(out.Actions) {
+			continue
+		}
+		if w.gone && !out.Removed && out.Finished {
+			continue // the API let go of it just now
+		}
+		if !w.wait(out) {
+			return
+		}
+	}
+}
+
+func (w *world) input() Input {
+	seen := w.runtime
+	seen.Sandboxes, seen.Containers = slices.Clone(w.runtime.Sandboxes), slices.Clone(w.runtime.Containers)
+	busy := map[string]bool{}
+	for _, f := range w.busy {
+		busy[f.action.Key()] = true
+	}
+	return Input{
+		Pod: w.pod, Gone: w.gone, Old: w.old, Runtime: &seen, Memory: w.memory,
+		Busy: busy, HostIPs: []string{"192.0.2.1"}, RuntimeName: "model", Now: w.now,
+	}
+}
+
+// write is the API's side of a status write, and of the final deletion.
+func (w *world) write(out Output) {
+	if w.gone {
+		return
+	}
+	if terminal(w.pod.Status.Phase) && out.Status.Phase != w.pod.Status.Phase {
+		w.problem("phase went from %s to %s", w.pod.Status.Phase, out.Status.Phase)
+	}
+	w.pod = w.pod.DeepCopy()
+	w.pod.Status = *out.Status.DeepCopy()
+	if out.Finished && w.pod.DeletionTimestamp != nil {
+		w.finished = true
+		w.gone = true
+	}
+}
+
+// check looks at a decision as such.
+func (w *world) check(out Output) {
+	if terminal(out.Status.Phase) && w.anyRunning() && !w.gone && !terminal(w.pod.Status.Phase) {
+		w.problem("phase %s while a container runs", out.Status.Phase)
+	}
+	keys := map[string]bool{}
+	for _, a := range out.Actions {
+		if keys[a.Key()] {
+			w.problem("action %s twice in one decision", a.Key())
+		}
+		keys[a.Key()] = true
+	}
+}
+
+func (w *world) anyRunning() bool {
+	return slices.ContainsFunc(w.runtime.Containers, func(c runtime.Container) bool { return c.State == runtime.Running })
+}
+
+// tick ends the containers whose time has come, and deletes the pod at its time.
+func (w *world) tick() {
+	for i := range w.runtime.Containers {
+		c := &w.runtime.Containers[i]
+		if at, ok := w.endOf(*c); ok && !w.now.Before(at) {
+			w.exit(c, w.program(*c).code)
+		}
+	}
+	if w.deleteAt > 0 && w.now.Sub(w.start) >= w.deleteAt && w.pod.DeletionTimestamp == nil {
+		w.delete()
+	}
+}
+
+// delete is a deletion with the pod's own grace period.
+func (w *world) delete() {
+	w.pod = w.pod.DeepCopy()
+	at := metav1.NewTime(w.now)
+	w.pod.DeletionTimestamp, w.pod.DeletionGracePeriodSeconds = &at, w.pod.Spec.TerminationGracePeriodSeconds
+}
+
+func (w *world) program(c runtime.Container) program {
+	list := w.programs[c.Name]
+	return list[min(int(c.Attempt), len(list)-1)]
+}
+
+func (w *world) endOf(c runtime.Container) (time.Time, bool) {
+	p := w.program(c)
+	return c.StartedAt.Add(p.runs), c.State == runtime.Running && p.runs > 0
+}
+
+func (w *world) exit(c *runtime.Container, code int32) {
+	c.State, c.ExitCode, c.FinishedAt, c.Reason = runtime.Exited, code, w.now, "Completed"
+	if code != 0 {
+		c.Reason = "Error"
+	}
+}
+
+// wait moves time to whatever comes next; false when nothing does.
+func (w *world) wait(out Output) bool {
+	next := out.Wake
+	consider := func(t time.Time) {
+		if t.After(w.now) && (next.IsZero() || t.Before(next)) {
+			next = t
+		}
+	}
+	for _, c := range w.runtime.Containers {
+		if at, ok := w.endOf(c); ok {
+			consider(at)
+		}
+	}
+	if w.deleteAt > 0 && w.pod.DeletionTimestamp == nil {
+		consider(w.start.Add(w.deleteAt))
+	}
+	if next.IsZero() {
+		return false
+	}
+	if !next.After(w.now) {
+		w.problem("wants to wake in the past")
+		return false
+	}
+	w.now = next
+	return true
+}
+
+// act launches actions and moves those under way on; false when there are none.
+func (w *world) act(actions []Action) bool {
+	for _, a := range actions {
+		if !slices.ContainsFunc(w.busy, func(f *flying) bool { return f.action.Key() == a.Key() }) {
+			w.busy = append(w.busy, w.launch(a))
+		}
+	}
+	if len(w.busy) == 0 {
+		return false
+	}
+	if w.rand == nil {
+		for len(w.busy) > 0 {
+			w.advance(0)
+		}
+		return true
+	}
+	w.advance(w.rand.IntN(len(w.busy)))
+	w.maybeCrash()
+	if w.unplug > 0 && w.pod.DeletionTimestamp == nil && w.rand.IntN(w.unplug) == 0 {
+		w.delete()
+		w.gone = w.rand.IntN(2) == 0
+	}
+	return true
+}
+
+// advance moves one action under way a step on.
+func (w *world) advance(i int) {
+	f := w.busy[i]
+	if len(f.steps) > 0 {
+		step := f.steps[0]
+		f.steps = f.steps[1:]
+		step()
+		return
+	}
+	w.busy = slices.Delete(w.busy, i, i+1)
+	if f.apply != nil {
+		w.memory = w.memory.clone()
+		f.apply(&w.memory)
+	}
+}
+
+// launch says what an action does, in steps, and what the agent then remembers.
+func (w *world) launch(a Action) *flying {
+	f := &flying{action: a}
+	remember := func(change func(*RunMemory)) func(*Memory) {
+		return func(m *Memory) {
+			run := m.Runs[a.ID]
+			change(&run)
+			m.Runs[a.ID] = run
+		}
+	}
+	switch a.Kind {
+	case PrepareVolumes:
+		f.apply = func(m *Memory) { m.VolumesReady = true }
+	case CreateSandbox:
+		f.steps = []func(){func() { w.createSandbox(a) }}
+	case StopSandbox:
+		f.steps = []func(){func() { w.breakSandbox(a) }, func() { w.checkSandbox(a) }}
+		f.apply = func(m *Memory) { m.Stopped[a.ID] = true }
+	case RemoveSandbox:
+		f.steps = []func(){func() { w.removeSandbox(a) }}
+	case StartContainer:
+		id := ""
+		f.steps = []func(){func() { id = w.createContainer(a) }, func() { w.startContainer(id) }}
+	case PostStart:
+		f.steps = []func(){func() { w.hooks["postStart "+a.Container]++ }}
+		f.apply = remember(func(run *RunMemory) { run.Hooked = true })
+	case PreStop:
+		f.steps = []func(){func() { w.hooks["preStop "+a.Container]++ }}
+		f.apply = remember(func(run *RunMemory) { run.PreStopped = true })
+	case StopContainer:
+		f.steps = []func(){func() { w.stopContainer(a) }}
+	case RemoveContainer:
+		f.steps = []func(){func() { w.removeContainer(a) }}
+	case Release:
+		f.steps = []func(){w.checkRelease}
+		f.apply = func(m *Memory) { m.Released = true }
+	case Clean:
+		f.apply = func(m *Memory) { m.Cleaned = true }
+	default:
+		w.problem("unknown action %s", a.Kind)
+	}
+	return f
+}
+
+func (w *world) createSandbox(a Action) {
+	w.serial++
+	w.runtime.Sandboxes = slices.Insert(w.runtime.Sandboxes, 0, runtime.Sandbox{
+		ID: fmt.Sprintf("sandbox-%d", w.serial), Attempt: a.Attempt, Ready: true, CreatedAt: w.now, IPs: []string{"10.0.0.2"},
+	})
+	if len(w.runtime.Sandboxes) > 1 {
+		w.problem("second sandbox")
+	}
+}
+
+func (w *world) checkRelease() {
+	if w.anyRunning() {
+		w.problem("released while a container runs")
+	}
+	for _, s := range w.runtime.Sandboxes {
+		if s.Ready {
+			w.problem("released while a sandbox is ready")
+		}
+	}
+}
+
+// breakSandbox is the first half of stopping one: its process is gone, its network not yet.
+func (w *world) breakSandbox(a Action) {
+	for i := range w.runtime.Sandboxes {
+		if w.runtime.Sandboxes[i].ID == a.ID {
+			w.runtime.Sandboxes[i].Ready = false
+		}
+	}
+	for _, c := range w.runtime.Containers {
+		if c.SandboxID == a.ID && c.State == runtime.Running {
+			w.problem("sandbox stopped under running container %s", c.Name)
+		}
+	}
+}
+
+// checkSandbox is the second half: the sandbox must still be there.
+func (w *world) checkSandbox(a Action) {
+	if !slices.ContainsFunc(w.runtime.Sandboxes, func(s runtime.Sandbox) bool { return s.ID == a.ID }) {
+		w.problem("sandbox removed while it was being stopped")
+	}
+}
+
+func (w *world) removeSandbox(a Action) {
+	w.runtime.Sandboxes = slices.DeleteFunc(w.runtime.Sandboxes, func(s runtime.Sandbox) bool { return s.ID == a.ID })
+	w.runtime.Containers = slices.DeleteFunc(w.runtime.Containers, func(c runtime.Container) bool { return c.SandboxID == a.ID })
+}
+
+func (w *world) createContainer(a Action) (id string) {
+	if w.over() {
+		return "" // the stage was cancelled
+	}
+	w.checkStart(a)
+	w.serial++
+	id = fmt.Sprintf("%s-%d", a.Container, w.serial)
+	w.runtime.Containers = slices.Insert(w.runtime.Containers, 0, runtime.Container{
+		ID: id, Name: a.Container, SandboxID: w.runtime.Sandboxes[0].ID,
+		Attempt: a.Attempt, State: runtime.Created, BackOff: a.BackOff, CreatedAt: w.now,
+		Hash: hashOf(containerOf(w.pod, a.Container)),
+	})
+	return id
+}
+
+func (w *world) startContainer(id string) {
+	for i := range w.runtime.Containers {
+		c := &w.runtime.Containers[i]
+		if c.ID == id {
+			c.State, c.StartedAt = runtime.Running, w.now
+			w.started[c.Name]++
+			if !w.runtime.Sandboxes[0].Ready {
+				w.problem("%s started in a sandbox that was stopped", c.Name)
+			}
+		}
+	}
+}
+
+// over says whether the pod is, as its worker has noticed.
+func (w *world) over() bool { return !w.memory.StoppingSince.IsZero() }
+
+// checkStart holds the rules of starting: one run of a container at a time, init
+// containers in order and before app containers, nothing in a pod that is over.
+func (w *world) checkStart(a Action) {
+	for _, c := range w.runtime.Containers {
+		if c.Name == a.Container && c.State != runtime.Exited {
+			w.problem("second run of %s beside one that is %s", a.Container, c.State)
+		}
+		if c.Name == a.Container && c.Attempt >= a.Attempt {
+			w.problem("attempt %d of %s after attempt %d", a.Attempt, a.Container, c.Attempt)
+		}
+	}
+	if terminal(w.pod.Status.Phase) {
+		w.problem("start of %s in a pod that is over", a.Container)
+	}
+	if len(w.runtime.Sandboxes) == 0 || !w.runtime.Sandboxes[0].Ready {
+		w.problem("start of %s without a sandbox", a.Container)
+	}
+	for i := range w.pod.Spec.InitContainers {
+		init := &w.pod.Spec.InitContainers[i]
+		if init.Name == a.Container {
+			return
+		}
+		latest, ran := w.runtime.Latest(init.Name)
+		if !ran || !isSidecar(init) && (latest.State != runtime.Exited || latest.ExitCode != 0) {
+			w.problem("start of %s before init container %s is through", a.Container, init.Name)
+		}
+	}
+}
+
+// stopContainer ends a container, which obeys at once.
+func (w *world) stopContainer(a Action) {
+	for i := range w.runtime.Containers {
+		c := &w.runtime.Containers[i]
+		if c.ID != a.ID || c.State != runtime.Running {
+			continue
+		}
+		if spec := containerOf(w.pod, c.Name); hasPreStop(spec) && w.hooks["preStop "+c.Name] == 0 && w.now.Before(a.Deadline) {
+			w.problem("%s stopped before its preStop hook", c.Name)
+		}
+		w.checkTurn(*c, a)
+		w.stopped = append(w.stopped, c.Name)
+		w.exit(c, 143)
+	}
+}
+
+// checkTurn holds the order of stopping: sidecars after app containers, in reverse.
+func (w *world) checkTurn(c runtime.Container, a Action) {
+	index, sidecar := sidecarNamed(w.pod, c.Name)
+	if !sidecar || !w.now.Before(a.Deadline) {
+		return
+	}
+	for _, other := range w.runtime.Containers {
+		at, also := sidecarNamed(w.pod, other.Name)
+		if other.State == runtime.Running && !isInit(w.pod, other.Name) || other.State == runtime.Running && also && at > index {
+			w.problem("sidecar %s stopped before %s", c.Name, other.Name)
+		}
+	}
+}
+
+func (w *world) removeContainer(a Action) {
+	w.runtime.Containers = slices.DeleteFunc(w.runtime.Containers, func(c runtime.Container) bool {
+		if c.ID == a.ID && c.State == runtime.Running {
+			w.problem("running container %s removed", c.Name)
+		}
+		return c.ID == a.ID
+	})
+}
+
+// verdict is what must not depend on crashes.
+func (w *world) verdict() string {
+	s := w.pod.Status
+	text := fmt.Sprintf("phase %s %q, finished %t\n", s.Phase, s.Reason, w.finished)
+	for _, list := range [][]v1.ContainerStatus{s.InitContainerStatuses, s.ContainerStatuses} {
+		for _, c := range list {
+			text += fmt.Sprintf("%s: restarts %d, ready %t, %s\n", c.Name, c.RestartCount, c.Ready, stateText(c.State))
+		}
+	}
+	return text
+}
+
+func stateText(s v1.ContainerState) string {
+	switch {
+	case s.Running != nil:
+		return "running"
+	case s.Terminated != nil:
+		return fmt.Sprintf("terminated %d", s.Terminated.ExitCode)
+	case s.Waiting != nil:
+		return "waiting " + s.Waiting.Reason
+	}
+	return "nothing"
+}

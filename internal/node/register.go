@@ -1,0 +1,231 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	goruntime "runtime"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/component-helpers/apimachinery/lease"
+	"k8s.io/klog/v2"
+)
+
+// The beta labels which upstream still sets beside the stable ones.
+const (
+	betaOS   = "beta.kubernetes.io/os"
+	betaArch = "beta.kubernetes.io/arch"
+)
+
+// self keeps the Node object and its lease.
+type self struct {
+	options  Options
+	reporter *reporter
+	record   func(eventType, reason, message string)
+
+	mu   sync.Mutex
+	node *v1.Node // as the API last showed it
+	sent time.Time
+}
+
+// current returns the Node as last seen.
+func (s *self) current() *v1.Node {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.node
+}
+
+// observe takes the Node as a watch shows it.
+func (s *self) observe(node *v1.Node) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.node = node
+}
+
+// register makes sure that the Node exists, however often it takes.
+func (s *self) register(ctx context.Context) {
+	for {
+		err := s.tryRegister(ctx)
+		if err == nil {
+			return
+		}
+		if ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "Cannot register the node, will retry", "node", s.options.Name)
+		}
+		if !s.pause(ctx, registerRetry) {
+			return
+		}
+	}
+}
+
+// keepLease renews the node's lease, by which the API knows that it lives (KEP-589).
+func (s *self) keepLease(ctx context.Context) {
+	if ctx.Err() != nil {
+		return
+	}
+	lease.NewController(s.options.Clock, s.options.Client, s.options.Name, int32(leaseDuration/time.Second), nil,
+		leaseRenewal, s.options.Name, v1.NamespaceNodeLease, s.ownLease).Run(ctx)
+}
+
+func (s *self) pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-s.options.Clock.After(d):
+		return true
+	}
+}
+
+// ownLease makes the lease go with the node.
+func (s *self) ownLease(lease *coordinationv1.Lease) error {
+	node := s.current()
+	if len(lease.OwnerReferences) > 0 || node.UID == "" {
+		return nil
+	}
+	lease.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID}}
+	return nil
+}
+
+// tryRegister makes sure that the Node exists and has its labels.
+func (s *self) tryRegister(ctx context.Context) error {
+	nodes := s.options.Client.CoreV1().Nodes()
+	node, err := nodes.Get(ctx, s.options.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		fresh := s.initial()
+		fresh.Status = s.reporter.status(ctx, &fresh.Status, s.options.Clock.Now())
+		node, err = nodes.Create(ctx, fresh, metav1.CreateOptions{})
+	}
+	if err != nil {
+		return fmt.Errorf("get or create node: %w", err)
+	}
+	labels := maps.Clone(node.Labels)
+	maps.Copy(labels, s.initial().Labels)
+	if !maps.Equal(labels, node.Labels) {
+		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": labels}})
+		if err != nil {
+			return fmt.Errorf("encode labels: %w", err)
+		}
+		if node, err = nodes.Patch(ctx, node.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+			return fmt.Errorf("label node: %w", err)
+		}
+	}
+	s.observe(node)
+	return nil
+}
+
+// initial is the Node as it is first registered.
+func (s *self) initial() *v1.Node {
+	labels := map[string]string{
+		v1.LabelHostname:   s.options.Name,
+		v1.LabelOSStable:   goruntime.GOOS,
+		v1.LabelArchStable: goruntime.GOARCH,
+		betaOS:             goruntime.GOOS,
+		betaArch:           goruntime.GOARCH,
+	}
+	maps.Copy(labels, s.options.Labels)
+	node := &v1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: s.options.Name, Labels: labels},
+		Spec:       v1.NodeSpec{Taints: s.options.Taints},
+	}
+	if s.options.PodCIDR != "" {
+		node.Spec.PodCIDR, node.Spec.PodCIDRs = s.options.PodCIDR, []string{s.options.PodCIDR}
+	}
+	return node
+}
+
+// keepStatus writes the status when it changed, and now and then when not; it calls ready
+// whenever it finds the API's node ready. Until the first time it looks often, as the runtime's network may just be coming up.
+func (s *self) keepStatus(ctx context.Context, ready func()) {
+	pause := unreadyCheck
+	for ctx.Err() == nil {
+		isReady, err := s.sync(ctx)
+		if err != nil && ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "Cannot write the node's status, will retry", "node", s.options.Name)
+		}
+		if isReady {
+			ready()
+			pause = statusCheck
+		}
+		s.pause(ctx, pause)
+	}
+}
+
+// sync brings the API's status up to date and says whether the API has the node as ready.
+func (s *self) sync(ctx context.Context) (ready bool, err error) {
+	node, now := s.current(), s.options.Clock.Now()
+	status := s.reporter.status(ctx, &node.Status, now)
+	if sameStatus(&node.Status, &status) && now.Sub(s.sent) < statusPeriod {
+		return isReady(node), nil
+	}
+	updated, err := s.patch(ctx, node, status)
+	if apierrors.IsNotFound(err) {
+		err = s.tryRegister(ctx) // somebody deleted the Node
+	}
+	if err != nil {
+		return false, err
+	}
+	if updated == nil {
+		return false, nil
+	}
+	s.tell(node.Status.Conditions, status.Conditions)
+	s.observe(updated)
+	s.sent = now
+	return isReady(updated), nil
+}
+
+func (s *self) patch(ctx context.Context, node *v1.Node, status v1.NodeStatus) (*v1.Node, error) {
+	before, err := json.Marshal(v1.Node{Status: node.Status})
+	if err != nil {
+		return nil, fmt.Errorf("encode old status: %w", err)
+	}
+	after, err := json.Marshal(v1.Node{Status: status})
+	if err != nil {
+		return nil, fmt.Errorf("encode new status: %w", err)
+	}
+	patch, err := strategicpatch.CreateTwoWayMergePatch(before, after, v1.Node{})
+	if err != nil {
+		return nil, fmt.Errorf("compare statuses: %w", err)
+	}
+	return s.options.Client.CoreV1().Nodes().Patch(ctx, node.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+}
+
+// tell records conditions whose status changed.
+func (s *self) tell(old, now []v1.NodeCondition) {
+	for _, c := range now {
+		before := conditionIn(old, c.Type)
+		if before != nil && before.Status == c.Status {
+			continue
+		}
+		if event := eventFor(c); c.Type == v1.NodeReady || before != nil || c.Status == v1.ConditionFalse {
+			s.record(v1.EventTypeNormal, event, fmt.Sprintf("Node %s status is now: %s", s.options.Name, event))
+		}
+	}
+}
+
+// sameStatus compares all but the times of heartbeats.
+func sameStatus(a, b *v1.NodeStatus) bool {
+	a, b = a.DeepCopy(), b.DeepCopy()
+	for _, s := range []*v1.NodeStatus{a, b} {
+		for i := range s.Conditions {
+			s.Conditions[i].LastHeartbeatTime = metav1.Time{}
+		}
+	}
+	return equality.Semantic.DeepEqual(a, b)
+}
+
+func isReady(node *v1.Node) bool {
+	c := conditionIn(node.Status.Conditions, v1.NodeReady)
+	return c != nil && c.Status == v1.ConditionTrue
+}

@@ -1,0 +1,79 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/client-go/kubernetes"
+)
+
+// podStatus writes pods' statuses through the API. It implements pod.Status.
+type podStatus struct {
+	client kubernetes.Interface
+}
+
+// Write patches what differs. The UID in the patch is a precondition: a pod of the
+// same name that came after is never touched.
+func (s podStatus) Write(ctx context.Context, pod *v1.Pod, status v1.PodStatus) (*v1.Pod, error) {
+	patch, err := statusPatch(pod, status)
+	if err != nil {
+		return nil, err
+	}
+	if patch == nil {
+		return pod, nil
+	}
+	updated, err := s.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	switch {
+	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
+		return nil, nil // it is gone, or another has its name
+	case err != nil:
+		return nil, fmt.Errorf("patch status: %w", err)
+	}
+	return updated, nil
+}
+
+// statusPatch is the strategic merge patch to the new status, nil if there is nothing to change.
+func statusPatch(pod *v1.Pod, status v1.PodStatus) ([]byte, error) {
+	before, err := json.Marshal(v1.Pod{Status: pod.Status})
+	if err != nil {
+		return nil, fmt.Errorf("encode old status: %w", err)
+	}
+	after, err := json.Marshal(v1.Pod{Status: status})
+	if err != nil {
+		return nil, fmt.Errorf("encode new status: %w", err)
+	}
+	patch, err := strategicpatch.CreateTwoWayMergePatch(before, after, v1.Pod{})
+	if err != nil {
+		return nil, fmt.Errorf("compare statuses: %w", err)
+	}
+	if string(patch) == "{}" {
+		return nil, nil
+	}
+	fields := map[string]json.RawMessage{}
+	if err := json.Unmarshal(patch, &fields); err != nil {
+		return nil, fmt.Errorf("read the patch: %w", err)
+	}
+	fields["metadata"] = json.RawMessage(fmt.Sprintf(`{"uid":%q}`, pod.UID))
+	return json.Marshal(fields)
+}
+
+// Delete implements pod.Status.
+func (s podStatus) Delete(ctx context.Context, pod *v1.Pod) error {
+	err := s.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
+		GracePeriodSeconds: new(int64),
+		Preconditions:      metav1.NewUIDPreconditions(string(pod.UID)),
+	})
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil
+	}
+	return err
+}
