@@ -64,7 +64,8 @@ type World struct {
 func lists() []client.ObjectList {
 	return []client.ObjectList{
 		&corev1.PodList{}, &corev1.NodeList{}, &corev1.NamespaceList{}, &corev1.ServiceAccountList{}, &corev1.ConfigMapList{},
-		&corev1.ServiceList{}, &corev1.EndpointsList{},
+		&corev1.ServiceList{},
+		&corev1.EndpointsList{}, //lint:ignore SA1019 there is a controller for it
 		&appsv1.ReplicaSetList{}, &appsv1.DeploymentList{}, &discoveryv1.EndpointSliceList{},
 	}
 }
