@@ -12,6 +12,7 @@ import (
 	"github.com/kindred-project/kindred/internal/controllers/endpoints"
 	"github.com/kindred-project/kindred/internal/controllers/endpointslice"
 	"github.com/kindred-project/kindred/internal/controllers/namespace"
+	"github.com/kindred-project/kindred/internal/controllers/nodelifecycle"
 	"github.com/kindred-project/kindred/internal/controllers/podgc"
 	"github.com/kindred-project/kindred/internal/controllers/replicaset"
 	"github.com/kindred-project/kindred/internal/controllers/rootca"
@@ -32,6 +33,7 @@ func All(options Options) []control.Controller {
 		{Name: rootca.Name, Add: rootca.Add(options.CA)},
 		{Name: replicaset.Name, Add: replicaset.Add},
 		{Name: deployment.Name, Add: deployment.Add},
+		{Name: nodelifecycle.Name, Add: nodelifecycle.Add},
 		{Name: podgc.Name, Add: podgc.Add},
 		{Name: endpointslice.Name, Add: endpointslice.Add},
 		{Name: endpoints.Name, Add: endpoints.Add},
