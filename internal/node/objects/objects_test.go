@@ -66,7 +66,7 @@ func TestMissingObjectReadsAsUpstream(t *testing.T) {
 
 func TestRefusalKeepsTheServersWords(t *testing.T) {
 	client := fake.NewClientset()
-	client.PrependReactor("get", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
+	client.PrependReactor("*", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, errors.New("no way")
 	})
 	store, _ := newStore(t, client)

@@ -72,9 +72,8 @@ func (s *script) probe(name string, period, failures, successes int32, outcomes 
 }
 
 func (s *script) start(container *v1.Container, change ...func(*nodepod.ProbeTarget)) {
-	container.Name = "c"
 	target := nodepod.ProbeTarget{
-		Pod:       &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "ns"}, Spec: v1.PodSpec{Containers: []v1.Container{*container}}},
+		Pod:       &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "ns"}, Spec: v1.PodSpec{}},
 		Container: container, ContainerID: "id", StartedAt: metav1.NewTime(s.begin),
 	}
 	for _, c := range change {

@@ -67,6 +67,8 @@ type podState struct {
 	mu     sync.Mutex // held while the pod's volumes are worked on
 	pod    *v1.Pod    // as last prepared; nil until then
 	tokens map[tokenKey]token
+
+	newer *v1.Pod // of an Update not yet acted on; guarded by Manager.mu
 }
 
 const (
@@ -110,6 +112,27 @@ func (m *Manager) Prepare(ctx context.Context, pod *v1.Pod) error {
 	defer state.mu.Unlock()
 	state.pod = pod
 	return m.prepare(ctx, pod)
+}
+
+// Update hands in a newer version of a pod, whose labels, annotations and
+// resources its downwardAPI volumes show. It does not block, and is nothing for a
+// pod that was not prepared.
+func (m *Manager) Update(pod *v1.Pod) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if state := m.pods[pod.UID]; state != nil {
+		state.newer = pod
+		m.queue.Add(pod.UID)
+	}
+}
+
+// takeNewer returns the pod of an Update, once.
+func (m *Manager) takeNewer(state *podState) *v1.Pod {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	pod := state.newer
+	state.newer = nil
+	return pod
 }
 
 // prepare makes all volumes present that containers use. Its caller holds the
@@ -160,6 +183,9 @@ func (m *Manager) refresh(ctx context.Context, uid types.UID) {
 	defer state.mu.Unlock()
 	if state.pod == nil {
 		return // not prepared yet, or torn down since
+	}
+	if newer := m.takeNewer(state); newer != nil {
+		state.pod = newer
 	}
 	err := m.prepare(ctx, state.pod)
 	if err == nil {
