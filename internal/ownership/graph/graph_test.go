@@ -460,6 +460,9 @@ func TestGoneIsGone(t *testing.T) {
 	a.DeletionTimestamp = nil
 	w.graph.Observe(alphas.GroupResource(), a)
 	w.wantActions("Delete b Background")
+	if w.graph.find(a.UID).is(observed) {
+		t.Error("a deleted object counts as observed")
+	}
 }
 
 // TestPreconditions changes a dependent between decision and deed.
@@ -525,6 +528,9 @@ func TestReport(t *testing.T) {
 		}
 		w.update(b, func(b *item) { b.Labels = map[string]string{"x": "y"} })
 		w.update(b, func(b *item) { b.OwnerReferences = append(b.OwnerReferences, absentRef("77")) })
+		wrong := ref(a, true)
+		wrong.Name = "z"
+		w.create(betas, "one", "d", wrong) // wrong, but not by its namespace
 		w.deliverAll()
 		got := map[string]string{}
 		for action, ok := w.graph.Next(); ok && action.Verb == Report; action, ok = w.graph.Next() {

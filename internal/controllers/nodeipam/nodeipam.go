@@ -1,0 +1,191 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package nodeipam gives every node that came without one a pod range: the next
+// free subnet of the cluster's range. A range that a node has, whoever gave it, is
+// never changed, and counts as taken until the node is deleted.
+package nodeipam
+
+import (
+	"context"
+	"net/netip"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kindred-project/kindred/internal/controllers/control"
+	"github.com/kindred-project/kindred/internal/controllers/owned"
+)
+
+// Name is the controller's identity: the node controller's, as upstream's.
+const Name = "node-controller"
+
+// retryPeriod is how long a node waits for a range when all are taken.
+const retryPeriod = time.Minute
+
+// Range is a range of the cluster's pods that is cut into subnets for nodes.
+type Range struct {
+	// CIDR is the whole range, such as 10.244.0.0/16.
+	CIDR netip.Prefix
+	// NodeBits is the prefix length of a node's part; 0 stands for 24 with IPv4
+	// and 64 with IPv6, upstream's defaults.
+	NodeBits int
+}
+
+// Options say what is there to give away.
+type Options struct {
+	// Ranges are the cluster's pod ranges: one, or one for each IP family. A node
+	// gets a subnet of each.
+	Ranges []Range
+	// Services are the ranges of Services, which no node gets.
+	Services []netip.Prefix
+}
+
+// Add returns the function that registers the controller, woken by nodes.
+func Add(options Options) func(control.Env) error {
+	return func(env control.Env) error {
+		return ctrl.NewControllerManagedBy(env.Manager).
+			Named("node-ipam-controller").
+			WithOptions(env.Options(1)). // one at a time: no two nodes get the same range
+			For(&corev1.Node{}).
+			Complete(newReconciler(env, options))
+	}
+}
+
+type reconciler struct {
+	control.Env
+	Options
+	// given are ranges that were written to nodes and which the cache may not show
+	// yet, by the node's name.
+	given map[string]gift
+}
+
+type gift struct {
+	node   types.UID
+	ranges []netip.Prefix
+}
+
+func newReconciler(env control.Env, options Options) *reconciler {
+	return &reconciler{Env: env, Options: options, given: map[string]gift{}}
+}
+
+// Reconcile gives one node its ranges.
+func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	node := &corev1.Node{}
+	if err := r.Client.Get(ctx, req.NamespacedName, node); err != nil {
+		delete(r.given, req.Name)
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if len(node.Spec.PodCIDRs) > 0 || node.DeletionTimestamp != nil {
+		delete(r.given, req.Name)
+		return ctrl.Result{}, nil
+	}
+	if given, ok := r.given[req.Name]; ok && given.node == node.UID {
+		return ctrl.Result{}, nil // the cache will show it, and that wakes us
+	}
+	taken, err := r.taken(ctx)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	ranges := make([]netip.Prefix, 0, len(r.Ranges))
+	for _, from := range r.Ranges {
+		subnet, ok := from.next(taken)
+		if !ok {
+			r.Events.Eventf(&corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID},
+				corev1.EventTypeNormal, "CIDRNotAvailable", "Node %s status is now: %s", node.Name, "CIDRNotAvailable")
+			return ctrl.Result{RequeueAfter: retryPeriod}, nil
+		}
+		ranges = append(ranges, subnet)
+	}
+	return ctrl.Result{}, owned.IgnoreStale(r.give(ctx, node, ranges))
+}
+
+// give writes the ranges to the node.
+func (r *reconciler) give(ctx context.Context, node *corev1.Node, ranges []netip.Prefix) error {
+	before := node
+	node = node.DeepCopy()
+	for _, p := range ranges {
+		node.Spec.PodCIDRs = append(node.Spec.PodCIDRs, p.String())
+	}
+	node.Spec.PodCIDR = node.Spec.PodCIDRs[0]
+	err := r.Client.Patch(ctx, node, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	if err == nil {
+		r.given[node.Name] = gift{node: node.UID, ranges: ranges}
+	}
+	return err
+}
+
+// taken returns the ranges that no node may get any more.
+func (r *reconciler) taken(ctx context.Context) ([]netip.Prefix, error) {
+	taken := append([]netip.Prefix(nil), r.Services...)
+	for _, given := range r.given {
+		taken = append(taken, given.ranges...)
+	}
+	var nodes corev1.NodeList
+	if err := r.Client.List(ctx, &nodes); err != nil {
+		return nil, err
+	}
+	for i := range nodes.Items {
+		for _, cidr := range nodes.Items[i].Spec.PodCIDRs {
+			if p, err := netip.ParsePrefix(cidr); err == nil {
+				taken = append(taken, p.Masked())
+			}
+		}
+	}
+	return taken, nil
+}
+
+// next returns the first subnet of the range that meets none of the taken ones.
+func (f Range) next(taken []netip.Prefix) (netip.Prefix, bool) {
+	bits := f.NodeBits
+	if bits == 0 {
+		bits = map[bool]int{true: 24, false: 64}[f.CIDR.Addr().Is4()]
+	}
+	cidr := f.CIDR.Masked()
+	if bits < cidr.Bits() || bits > cidr.Addr().BitLen() {
+		return netip.Prefix{}, false
+	}
+	candidate := netip.PrefixFrom(cidr.Addr(), bits)
+	for cidr.Contains(candidate.Addr()) {
+		obstacle, met := meets(candidate, taken)
+		if !met {
+			return candidate, true
+		}
+		// Go on after the larger of the two: a taken range may span many subnets.
+		if obstacle.Bits() > bits {
+			obstacle = candidate
+		}
+		after, ok := following(obstacle)
+		if !ok {
+			break
+		}
+		candidate = netip.PrefixFrom(after, bits)
+	}
+	return netip.Prefix{}, false
+}
+
+func meets(p netip.Prefix, taken []netip.Prefix) (netip.Prefix, bool) {
+	for _, t := range taken {
+		if p.Overlaps(t) {
+			return t, true
+		}
+	}
+	return netip.Prefix{}, false
+}
+
+// following returns the first address after p, unless p ends the address space.
+func following(p netip.Prefix) (netip.Addr, bool) {
+	bytes := p.Masked().Addr().AsSlice()
+	for bit := p.Bits() - 1; bit >= 0; bit-- {
+		mask := byte(1) << (7 - bit%8)
+		bytes[bit/8] ^= mask
+		if bytes[bit/8]&mask != 0 {
+			addr, ok := netip.AddrFromSlice(bytes)
+			return addr, ok
+		}
+	}
+	return netip.Addr{}, false
+}
