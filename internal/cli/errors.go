@@ -1,0 +1,81 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// Exit statuses. `kindred kubectl` has kubectl's own.
+const (
+	exitOK    = 0
+	exitError = 1
+	exitUsage = 2
+)
+
+// usageError is a command line that makes no sense.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+// usagef is an error about the command line that only the verb itself can find.
+func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+// started is the annotation of a command whose flags and arguments were found good.
+const started = "started"
+
+func markStarted(cmd *cobra.Command) {
+	if cmd.Annotations == nil {
+		cmd.Annotations = map[string]string{}
+	}
+	cmd.Annotations[started] = "true"
+}
+
+// Execute runs a command line, says in one line what went wrong, and returns the
+// exit status: 1 for an error, 2 for wrong usage.
+func Execute(root *cobra.Command) int {
+	cmd, err := root.ExecuteC()
+	if err == nil {
+		return exitOK
+	}
+	text := oneLine(err)
+	var usage usageError
+	if cmd.Annotations[started] != "" && !errors.As(err, &usage) {
+		fmt.Fprintln(root.ErrOrStderr(), "error: "+text)
+		return exitError
+	}
+	fmt.Fprintf(root.ErrOrStderr(), "error: %s; see \"%s\"\n", text, helpFor(cmd))
+	return exitUsage
+}
+
+// helpFor is what to type for help about a command.
+func helpFor(cmd *cobra.Command) string {
+	if cmd.DisableFlagParsing { // --help is not ours there
+		return cmd.Root().Name() + " help " + cmd.Name()
+	}
+	return cmd.CommandPath() + " --help"
+}
+
+// oneLine joins the lines of an error: several errors, or cobra's suggestions.
+func oneLine(err error) string {
+	var text strings.Builder
+	for line := range strings.Lines(err.Error()) {
+		line = strings.TrimSpace(line)
+		switch {
+		case line == "":
+			continue
+		case text.Len() == 0:
+		case strings.HasSuffix(text.String(), "?"):
+			text.WriteString(" ")
+		default:
+			text.WriteString("; ")
+		}
+		text.WriteString(line)
+	}
+	return text.String()
+}

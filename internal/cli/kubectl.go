@@ -1,0 +1,169 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	// What kubeconfig files of other clusters may name as their way to log in.
+	_ "k8s.io/client-go/plugin/pkg/client/auth"
+	componentcli "k8s.io/component-base/cli"
+	"k8s.io/component-base/logs"
+	kubectl "k8s.io/kubectl/pkg/cmd"
+	"k8s.io/kubectl/pkg/cmd/plugin"
+	cmdutil "k8s.io/kubectl/pkg/cmd/util"
+
+	"github.com/kindred-project/kindred/internal/datadir"
+)
+
+// newKubectl is k8s.io/kubectl, untouched: every word after "kubectl" is its own, but
+// for a leading --data-dir, and so are its output and exit status.
+func newKubectl() *cobra.Command {
+	return &cobra.Command{
+		Use:   "kubectl [--data-dir DIR] ...",
+		Short: "Run kubectl against the cluster",
+		Long: `Runs kubectl, as is. It talks to the cluster of the data directory, unless
+--kubeconfig or the environment variable KUBECONFIG names another. --data-dir has to
+come before kubectl's own words.`,
+		DisableFlagParsing: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			args, layout, err := prepareKubectl(cmd, args)
+			if err != nil {
+				return err
+			}
+			return runKubectl(args, layout)
+		},
+		ValidArgsFunction: completeKubectl,
+	}
+}
+
+// prepareKubectl takes out the words that are ours, and sees to it that kubectl and
+// its plugins find the cluster.
+func prepareKubectl(cmd *cobra.Command, args []string) ([]string, datadir.Layout, error) {
+	path, err := cmd.Flags().GetString(dataDirFlag)
+	if err != nil {
+		return nil, datadir.Layout{}, err
+	}
+	given, args, err := takeDataDir(args)
+	if err != nil {
+		return nil, datadir.Layout{}, err
+	}
+	if given != "" {
+		path = given
+	}
+	layout, err := newLayout(path)
+	if err != nil {
+		return nil, layout, err
+	}
+	if os.Getenv("KUBECONFIG") == "" && !namesKubeconfig(args) {
+		err = os.Setenv("KUBECONFIG", layout.Kubeconfig())
+	}
+	return args, layout, err
+}
+
+// takeDataDir takes --data-dir off the front. Wherever else it stands, it belongs to
+// a plugin, or to a command that is to run in a pod.
+func takeDataDir(args []string) (path string, rest []string, err error) {
+	if len(args) == 0 {
+		return "", args, nil
+	}
+	if value, found := strings.CutPrefix(args[0], "--"+dataDirFlag+"="); found {
+		return value, args[1:], nil
+	}
+	if args[0] != "--"+dataDirFlag {
+		return "", args, nil
+	}
+	if len(args) == 1 {
+		return "", nil, usagef("flag needs an argument: --%s", dataDirFlag)
+	}
+	return args[1], args[2:], nil
+}
+
+func namesKubeconfig(args []string) bool {
+	for _, arg := range args {
+		switch {
+		case arg == "--":
+			return false
+		case arg == "--kubeconfig" || strings.HasPrefix(arg, "--kubeconfig="):
+			return true
+		}
+	}
+	return false
+}
+
+// runKubectl does what kubectl's main does. Most errors end the process from within.
+func runKubectl(args []string, layout datadir.Layout) error {
+	words := append([]string{"kubectl"}, args...)
+	// Verbosity counts before flags are parsed: plugins and preferences come first.
+	_, _ = logs.GlogSetter(kubectl.GetLogVerbosity(words))
+	if _, err := os.Stat(layout.Kubeconfig()); errors.Is(err, fs.ErrNotExist) && os.Getenv("KUBECONFIG") == layout.Kubeconfig() {
+		cmdutil.BehaviorOnFatal(func(message string, code int) { endWithoutCluster(message, code, layout) })
+	}
+	command := kubectlCommand(words, genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr})
+	if err := componentcli.RunNoErrOutput(command); err != nil {
+		cmdutil.CheckErr(err)
+	}
+	return nil
+}
+
+func kubectlCommand(words []string, streams genericiooptions.IOStreams) *cobra.Command {
+	command := kubectl.NewDefaultKubectlCommandWithArgs(kubectl.KubectlOptions{
+		PluginHandler: kubectl.NewDefaultPluginHandler(plugin.ValidPluginFilenamePrefixes),
+		Arguments:     words,
+		IOStreams:     streams,
+	})
+	command.SetArgs(words[1:])
+	return command
+}
+
+// endWithoutCluster is how kubectl ends on an error when there has never been a
+// cluster: as always, and with one more line if that is the reason.
+func endWithoutCluster(message string, code int, layout datadir.Layout) {
+	if message != "" {
+		fmt.Fprintln(os.Stderr, strings.TrimSuffix(message, "\n"))
+	}
+	// This address is client-go's when it has been told none.
+	if strings.Contains(message, "localhost:8080") {
+		fmt.Fprintf(os.Stderr, "No cluster has run in %s: start it with \"kindred up\".\n", layout.Root)
+	}
+	os.Exit(code)
+}
+
+// completeKubectl asks kubectl's own completion.
+func completeKubectl(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+	args, _, err := prepareKubectl(cmd, args)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	words := append([]string{"kubectl", cobra.ShellCompRequestCmd}, args...)
+	var out bytes.Buffer
+	command := kubectlCommand(append(words, toComplete), genericiooptions.IOStreams{In: os.Stdin, Out: &out, ErrOut: &bytes.Buffer{}})
+	command.SetOut(&out)
+	command.SetErr(&bytes.Buffer{})
+	if err := command.Execute(); err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	return parseCompletions(out.String())
+}
+
+// parseCompletions reads what cobra's hidden completion command writes: a choice a
+// line, and then a colon and a number that says how to take them.
+func parseCompletions(text string) ([]string, cobra.ShellCompDirective) {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	last := len(lines) - 1
+	number, found := strings.CutPrefix(lines[last], ":")
+	directive, err := strconv.Atoi(number)
+	if !found || err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	return lines[:last], cobra.ShellCompDirective(directive)
+}

@@ -1,0 +1,92 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kindred-project/kindred/internal/datadir"
+	"github.com/kindred-project/kindred/internal/node/containerd"
+)
+
+func newReset() *cobra.Command {
+	return &cobra.Command{
+		Use:   "reset",
+		Short: "Stop every container of the cluster and remove its data",
+		Long: `Stops every container the cluster owns and removes its data directory: the API's
+objects, certificates, images, volumes and logs. The cluster must not be running.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			layout, err := layoutOf(cmd)
+			if err != nil {
+				return err
+			}
+			err = layout.Check()
+			if errors.Is(err, datadir.ErrEmpty) {
+				printf(cmd, "nothing to remove: no cluster has run in %s\n", layout.Root)
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			return reset(cmd, layout)
+		},
+	}
+}
+
+// reset ends what runs before it removes the files by which that could be found, so
+// that it can be repeated if it fails.
+func reset(cmd *cobra.Command, layout datadir.Layout) error {
+	lock, err := layout.Lock()
+	if err != nil {
+		return err
+	}
+	if err := stopContainers(cmd.Context(), layout); err != nil {
+		return errors.Join(fmt.Errorf("nothing was removed, for not all containers could be stopped: %w", err), lock.Release())
+	}
+	if err := errors.Join(os.RemoveAll(layout.Run()), lock.Remove()); err != nil {
+		return errors.Join(err, lock.Release())
+	}
+	printf(cmd, "removed the cluster in %s\n", layout.Root)
+	return nil
+}
+
+// stopContainers stops the pods, in the runtime which the user brought or in the
+// private one, and the private one itself.
+func stopContainers(ctx context.Context, layout datadir.Layout) error {
+	options, err := privateRuntime(layout)
+	if err != nil {
+		return err
+	}
+	instance, _, err := layout.ReadInstance()
+	if err != nil {
+		return err
+	}
+	if endpoint := instance.ContainerRuntime; endpoint != "" && endpoint != layout.RuntimeEndpoint() {
+		if err := containerd.RemovePods(ctx, endpoint, map[string]string{containerd.ClusterLabel: layout.ID()}); err != nil {
+			return err
+		}
+	}
+	if _, err := os.Stat(options.Root); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return containerd.Reset(ctx, options)
+}
+
+// privateRuntime says where the private containerd of a data directory is.
+func privateRuntime(layout datadir.Layout) (containerd.Options, error) {
+	names, err := containerd.NamesFor(layout.ID())
+	return containerd.Options{
+		Names:   names,
+		Root:    layout.Containerd(),
+		RunDir:  layout.Run(),
+		LogFile: layout.RuntimeLog(),
+	}, err
+}

@@ -1,0 +1,224 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/utils/clock"
+
+	"github.com/kindred-project/kindred/internal/datadir"
+)
+
+// statusLimit is how long the API may take to say how it is.
+const statusLimit = 10 * time.Second
+
+func newStatus() *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Show whether the cluster runs and how it is",
+		Long: `Shows the process, its addresses, the health of its parts, nodes and pods. The exit
+status is 0 if the cluster is ready, and 1 if it is not or does not run.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			asJSON, err := wantsJSON(output)
+			if err != nil {
+				return err
+			}
+			layout, err := layoutOf(cmd)
+			if err != nil {
+				return err
+			}
+			status, err := statusOf(cmd.Context(), layout)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				err = printJSON(cmd, status)
+			} else {
+				status.print(cmd, clock.RealClock{})
+			}
+			if err != nil {
+				return err
+			}
+			return status.verdict()
+		},
+	}
+	addOutputFlag(cmd, &output)
+	return cmd
+}
+
+// status is what is known of a running cluster.
+type status struct {
+	DataDir          string `json:"dataDir"`
+	datadir.Instance `json:",inline"`
+	Ready            bool `json:"ready"`
+	// Failing are the checks of /readyz that do not pass, Problem is why the API does
+	// not answer.
+	Failing []string       `json:"failing,omitempty"`
+	Problem string         `json:"problem,omitempty"`
+	Nodes   nodeCount      `json:"nodes"`
+	Pods    map[string]int `json:"pods"`
+}
+
+type nodeCount struct {
+	Total int `json:"total"`
+	Ready int `json:"ready"`
+}
+
+func statusOf(ctx context.Context, layout datadir.Layout) (*status, error) {
+	instance, err := running(layout)
+	if err != nil {
+		return nil, err
+	}
+	s := &status{DataDir: layout.Root, Instance: instance, Pods: map[string]int{}}
+	config, err := clientcmd.BuildConfigFromFlags("", layout.Kubeconfig())
+	if err != nil {
+		return nil, fmt.Errorf("kubeconfig %s: %w", layout.Kubeconfig(), err)
+	}
+	config.QPS = -1
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, statusLimit)
+	defer cancel()
+	if err := s.ask(ctx, client); err != nil {
+		s.Ready, s.Problem = false, err.Error()
+	}
+	return s, nil
+}
+
+// ask asks the API: for its checks first, which say why should the rest fail.
+func (s *status) ask(ctx context.Context, client kubernetes.Interface) error {
+	// When a check fails, the answer is both an error and the list of checks.
+	answer, err := client.Discovery().RESTClient().Get().AbsPath("/readyz").Param("verbose", "true").Do(ctx).Raw()
+	s.Failing = failingChecks(string(answer))
+	if err != nil && len(s.Failing) == 0 {
+		return err
+	}
+	s.Ready = err == nil
+	// Any answer will do, even one from the cache.
+	recent := metav1.ListOptions{ResourceVersion: "0"}
+	nodes, err := client.CoreV1().Nodes().List(ctx, recent)
+	if err != nil {
+		return err
+	}
+	for i := range nodes.Items {
+		s.Nodes.Total++
+		if isReady(&nodes.Items[i]) {
+			s.Nodes.Ready++
+		}
+	}
+	pods, err := client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, recent)
+	if err != nil {
+		return err
+	}
+	for i := range pods.Items {
+		s.Pods[string(pods.Items[i].Status.Phase)]++
+	}
+	return nil
+}
+
+func isReady(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// failingChecks reads the verbose form of /readyz, where what fails stands as
+// "[-]name failed: ...".
+func failingChecks(answer string) []string {
+	var failing []string
+	for line := range strings.Lines(answer) {
+		if check, found := strings.CutPrefix(line, "[-]"); found {
+			name, _, _ := strings.Cut(strings.TrimSpace(check), " ")
+			failing = append(failing, name)
+		}
+	}
+	return failing
+}
+
+// verdict is nil if the cluster is ready.
+func (s *status) verdict() error {
+	switch {
+	case s.Problem != "":
+		return fmt.Errorf("the cluster does not answer: %s; see its output, or start it again", s.Problem)
+	case len(s.Failing) > 0:
+		return fmt.Errorf("the cluster is not ready: %s", strings.Join(s.Failing, ", "))
+	case !s.Ready:
+		return fmt.Errorf("the cluster is not ready")
+	default:
+		return nil
+	}
+}
+
+func (s *status) print(cmd *cobra.Command, clock clock.PassiveClock) {
+	table := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+	row := func(name, format string, args ...any) {
+		_, _ = fmt.Fprintf(table, name+"\t"+format+"\n", args...)
+	}
+	row("Data", "%s", s.DataDir)
+	row("Process", "%d, kindred %s, up %s", s.PID, s.Version, duration.HumanDuration(clock.Since(s.StartedAt)))
+	row("API", "%s", s.Server)
+	row("Store", "%s", s.store())
+	row("Runtime", "%s", s.runtime())
+	row("Health", "%s", s.health())
+	row("Nodes", "%d of %d ready", s.Nodes.Ready, s.Nodes.Total)
+	row("Pods", "%s", s.podCounts())
+	_ = table.Flush()
+}
+
+func (s *status) store() string {
+	if len(s.Etcd) == 0 {
+		return "embedded etcd"
+	}
+	return "etcd at " + strings.Join(s.Etcd, ", ")
+}
+
+func (s *status) runtime() string {
+	if s.ContainerRuntime == "" {
+		return "none, simulated nodes only"
+	}
+	return s.ContainerRuntime
+}
+
+func (s *status) health() string {
+	switch {
+	case s.Problem != "":
+		return "no answer: " + s.Problem
+	case len(s.Failing) > 0:
+		return "failing: " + strings.Join(s.Failing, ", ")
+	default:
+		return "ok"
+	}
+}
+
+// podCounts counts the pods of each phase, in the order of a pod's life.
+func (s *status) podCounts() string {
+	total := 0
+	var counts []string
+	for _, phase := range []corev1.PodPhase{corev1.PodPending, corev1.PodRunning, corev1.PodSucceeded, corev1.PodFailed, corev1.PodUnknown} {
+		if n := s.Pods[string(phase)]; n > 0 {
+			total += n
+			counts = append(counts, fmt.Sprintf("%d %s", n, phase))
+		}
+	}
+	if total == 0 {
+		return "none"
+	}
+	return fmt.Sprintf("%d (%s)", total, strings.Join(counts, ", "))
+}
