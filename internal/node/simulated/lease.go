@@ -1,0 +1,126 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package simulated
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+)
+
+// A lease holds for 40 s, as a kubelet's. It is renewed twice in that time, not four times:
+// the renewals of a thousand nodes are all their idle load.
+const (
+	leaseDuration = 40 * time.Second
+	renewInterval = leaseDuration / 2
+)
+
+// shortestTick bounds how finely renewals are spread.
+const shortestTick = 10 * time.Millisecond
+
+// heartbeats renews the leases of all nodes, one after another, evenly over the
+// interval: there is never a burst.
+func (n *Nodes) heartbeats(ctx context.Context) {
+	count := n.options.Count
+	if count == 0 {
+		return
+	}
+	due := make(chan int)
+	var workers sync.WaitGroup
+	for range min(count, 4) {
+		workers.Go(func() {
+			for i := range due {
+				n.heartbeat(ctx, i)
+			}
+		})
+	}
+	defer workers.Wait()
+	defer close(due)
+
+	tick := max(renewInterval/time.Duration(count), shortestTick)
+	ticker := n.options.Clock.NewTicker(tick)
+	defer ticker.Stop()
+	began := n.options.Clock.Now()
+	sent := 0
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C():
+		}
+		// How many should be out by now, whatever ticks were missed; a long pause is not
+		// made up for.
+		target := int(n.options.Clock.Since(began) * time.Duration(count) / renewInterval)
+		for sent = max(sent, target-count); sent < target; sent++ {
+			select {
+			case <-ctx.Done():
+				return
+			case due <- sent % count:
+			}
+		}
+	}
+}
+
+// heartbeat renews a node's lease and sees to its status. A node which a user deleted
+// stays away until the next start, as a kubelet's does.
+func (n *Nodes) heartbeat(ctx context.Context, i int) {
+	name := n.options.nodeName(i)
+	if n.node(name) == nil {
+		return
+	}
+	if err := n.beat(ctx, i); err != nil && ctx.Err() == nil {
+		klog.FromContext(ctx).Error(err, "Cannot renew the lease of a simulated node", "node", name)
+	}
+	n.repair(ctx, name)
+}
+
+// beat renews or creates a lease. The one known from last time spares a read.
+func (n *Nodes) beat(ctx context.Context, i int) error {
+	name := n.options.nodeName(i)
+	leases := n.options.Client.CoordinationV1().Leases(v1.NamespaceNodeLease)
+	lease := n.lease(i)
+	if lease == nil {
+		created, err := leases.Create(ctx, n.renewed(name, &coordinationv1.Lease{}), metav1.CreateOptions{})
+		if !apierrors.IsAlreadyExists(err) {
+			return n.keepLease(i, created, err)
+		}
+		if lease, err = leases.Get(ctx, name, metav1.GetOptions{}); err != nil {
+			return err
+		}
+	}
+	updated, err := leases.Update(ctx, n.renewed(name, lease.DeepCopy()), metav1.UpdateOptions{})
+	return n.keepLease(i, updated, err)
+}
+
+// keepLease remembers a lease for next time. After an error it is read anew: somebody
+// may have touched it.
+func (n *Nodes) keepLease(i int, lease *coordinationv1.Lease, err error) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.leases[i] = nil
+	if err == nil {
+		n.leases[i] = lease
+	}
+	return err
+}
+
+// renewed fills in a lease. Its owner is the node, with which it goes.
+func (n *Nodes) renewed(name string, lease *coordinationv1.Lease) *coordinationv1.Lease {
+	lease.Name, lease.Namespace = name, v1.NamespaceNodeLease
+	if node := n.node(name); node != nil {
+		lease.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: name, UID: node.UID}}
+	}
+	seconds := int32(leaseDuration / time.Second)
+	now := metav1.NewMicroTime(n.options.Clock.Now())
+	lease.Spec.HolderIdentity = &name
+	lease.Spec.LeaseDurationSeconds = &seconds
+	lease.Spec.RenewTime = &now
+	return lease
+}

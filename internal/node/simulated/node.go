@@ -1,0 +1,163 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package simulated
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"runtime"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// newNode is the i-th node's object, as a kubelet would register it.
+func (o Options) newNode(i int) *v1.Node {
+	name := o.nodeName(i)
+	node := &v1.Node{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name,
+			Labels: map[string]string{
+				v1.LabelHostname:          name,
+				v1.LabelOSStable:          "linux",
+				v1.LabelArchStable:        runtime.GOARCH,
+				"beta.kubernetes.io/os":   "linux",
+				"beta.kubernetes.io/arch": runtime.GOARCH,
+				Key:                       "",
+			},
+			Annotations: map[string]string{"volumes.kubernetes.io/controller-managed-attach-detach": "true"},
+		},
+	}
+	if o.Taint {
+		node.Spec.Taints = []v1.Taint{taint()}
+	}
+	node.Status = o.nodeStatus(i)
+	return node
+}
+
+func taint() v1.Taint { return v1.Taint{Key: Key, Effect: v1.TaintEffectNoSchedule} }
+
+func (o Options) nodeStatus(i int) v1.NodeStatus {
+	name := o.nodeName(i)
+	id := fmt.Sprintf("%x", sha256.Sum256([]byte(name)))
+	now := metav1.NewTime(o.Clock.Now()).Rfc3339Copy()
+	return v1.NodeStatus{
+		Capacity:    o.Capacity.DeepCopy(),
+		Allocatable: o.Capacity.DeepCopy(),
+		Conditions:  healthy(now),
+		Addresses: []v1.NodeAddress{
+			{Type: v1.NodeInternalIP, Address: nodeAddress(i)},
+			{Type: v1.NodeHostName, Address: name},
+		},
+		NodeInfo: v1.NodeSystemInfo{
+			MachineID: id[:32], SystemUUID: uuidOf(id), BootID: uuidOf(id[32:]),
+			KernelVersion: "simulated", OSImage: "Kindred simulated node",
+			ContainerRuntimeVersion: runtimeName + "://" + o.Version, KubeletVersion: o.Version,
+			OperatingSystem: "linux", Architecture: runtime.GOARCH,
+		},
+	}
+}
+
+func uuidOf(hex string) string {
+	return fmt.Sprintf("%s-%s-%s-%s-%s", hex[:8], hex[8:12], hex[12:16], hex[16:20], hex[20:32])
+}
+
+// healthy are the conditions of a node that has nothing to complain of.
+func healthy(now metav1.Time) []v1.NodeCondition {
+	fine := []v1.NodeCondition{
+		{Type: v1.NodeMemoryPressure, Status: v1.ConditionFalse, Reason: "KubeletHasSufficientMemory", Message: "kubelet has sufficient memory available"},
+		{Type: v1.NodeDiskPressure, Status: v1.ConditionFalse, Reason: "KubeletHasNoDiskPressure", Message: "kubelet has no disk pressure"},
+		{Type: v1.NodePIDPressure, Status: v1.ConditionFalse, Reason: "KubeletHasSufficientPID", Message: "kubelet has sufficient PID available"},
+		{Type: v1.NodeReady, Status: v1.ConditionTrue, Reason: "KubeletReady", Message: "kubelet is posting ready status"},
+	}
+	for i := range fine {
+		fine[i].LastHeartbeatTime, fine[i].LastTransitionTime = now, now
+	}
+	return fine
+}
+
+// isHealthy says whether the API shows the node as we want it shown. The node lifecycle
+// controller sets conditions to Unknown when a node was silent for too long.
+func isHealthy(node *v1.Node) bool {
+	want := healthy(metav1.Time{})
+	found := 0
+	for _, c := range node.Status.Conditions {
+		for _, w := range want {
+			if c.Type == w.Type && c.Status == w.Status {
+				found++
+			}
+		}
+	}
+	return found == len(want)
+}
+
+// refreshed is a registered node with our status: conditions keep the time of their
+// last transition, and those of others stay.
+func refreshed(node *v1.Node, status v1.NodeStatus) *v1.Node {
+	fresh := node.DeepCopy()
+	conditions := fresh.Status.Conditions
+	for _, c := range status.Conditions {
+		set := false
+		for i := range conditions {
+			if conditions[i].Type != c.Type {
+				continue
+			}
+			if conditions[i].Status == c.Status {
+				c.LastTransitionTime = conditions[i].LastTransitionTime
+			}
+			conditions[i], set = c, true
+		}
+		if !set {
+			conditions = append(conditions, c)
+		}
+	}
+	attached, inUse, images := fresh.Status.VolumesAttached, fresh.Status.VolumesInUse, fresh.Status.Images
+	fresh.Status = status
+	fresh.Status.Conditions = conditions
+	fresh.Status.VolumesAttached, fresh.Status.VolumesInUse, fresh.Status.Images = attached, inUse, images
+	return fresh
+}
+
+// adopted is a node which an earlier process registered, with the labels and the taint
+// of this one; nil if it has them. What users added stays.
+func (o Options) adopted(node *v1.Node, want *v1.Node) *v1.Node {
+	mine := node.DeepCopy()
+	if mine.Labels == nil {
+		mine.Labels = map[string]string{}
+	}
+	for k, v := range want.Labels {
+		mine.Labels[k] = v
+	}
+	mine.Spec.Taints = nil
+	if o.Taint {
+		mine.Spec.Taints = append(mine.Spec.Taints, taint())
+	}
+	for _, t := range node.Spec.Taints {
+		if t.Key != Key {
+			mine.Spec.Taints = append(mine.Spec.Taints, t)
+		}
+	}
+	if equality.Semantic.DeepEqual(node.Labels, mine.Labels) && sameTaints(node.Spec.Taints, mine.Spec.Taints) {
+		return nil
+	}
+	return mine
+}
+
+// sameTaints compares without regard to order.
+func sameTaints(a, b []v1.Taint) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for _, t := range a {
+		found := false
+		for i := range b {
+			found = found || t.MatchTaint(&b[i])
+		}
+		if !found {
+			return false
+		}
+	}
+	return true
+}

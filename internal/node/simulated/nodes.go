@@ -1,0 +1,180 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package simulated
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+)
+
+// Nodes are a number of simulated nodes.
+type Nodes struct {
+	options    Options
+	ledger     *ledger
+	queue      workqueue.TypedRateLimitingInterface[types.NamespacedName]
+	registered chan struct{}
+	pods       cache.SharedIndexInformer
+
+	mu     sync.Mutex
+	index  map[string]int // node name to number
+	nodes  map[string]*v1.Node
+	leases []*coordinationv1.Lease
+	models map[types.NamespacedName]*model
+}
+
+// The pauses between attempts to write a pod's status.
+const (
+	retryFirst = 5 * time.Millisecond
+	retryMax   = 10 * time.Second
+)
+
+// New prepares the nodes; nothing happens before Run.
+func New(o Options) (*Nodes, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	n := &Nodes{
+		options:    o,
+		ledger:     newLedger(),
+		registered: make(chan struct{}),
+		pods:       o.Pods,
+		index:      map[string]int{},
+		nodes:      map[string]*v1.Node{},
+		leases:     make([]*coordinationv1.Lease, o.Count),
+		models:     map[types.NamespacedName]*model{},
+	}
+	for i := range o.Count {
+		n.index[o.nodeName(i)] = i
+	}
+	return n, nil
+}
+
+// Registered is closed once the API has all the nodes, Ready.
+func (n *Nodes) Registered() <-chan struct{} { return n.registered }
+
+// Run registers the nodes and runs their pods until ctx is done. Nodes and pods stay
+// in the API as they are then; another Run takes them over.
+func (n *Nodes) Run(ctx context.Context) error {
+	n.queue = workqueue.NewTypedRateLimitingQueueWithConfig(
+		workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](retryFirst, retryMax),
+		workqueue.TypedRateLimitingQueueConfig[types.NamespacedName]{Name: "simulated-nodes", Clock: n.options.Clock})
+	defer n.queue.ShutDown()
+	var running sync.WaitGroup
+	defer running.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+
+	if err := n.register(ctx); err != nil {
+		return err
+	}
+	close(n.registered)
+	synced, unhook, err := n.watch(ctx, &running)
+	if err != nil {
+		return err
+	}
+	defer unhook()
+	running.Go(func() { n.heartbeats(ctx) })
+	// Not before all pods were seen: their addresses must not be given out again.
+	if !cache.WaitFor(ctx, "", synced...) {
+		return nil
+	}
+	for range n.options.Workers {
+		running.Go(func() {
+			for n.next(ctx) {
+			}
+		})
+	}
+	<-ctx.Done()
+	n.queue.ShutDown()
+	return nil
+}
+
+// watch starts what informs us of pods and of our nodes.
+func (n *Nodes) watch(ctx context.Context, running *sync.WaitGroup) (synced []cache.DoneChecker, unhook func(), err error) {
+	if n.pods == nil {
+		n.pods = coreinformers.NewFilteredPodInformer(n.options.Client, metav1.NamespaceAll, 0, cache.Indexers{}, func(o *metav1.ListOptions) {
+			o.FieldSelector = fields.OneTermNotEqualSelector("spec.nodeName", "").String()
+		})
+		running.Go(func() { n.pods.RunWithContext(ctx) })
+	}
+	pods, err := n.pods.AddEventHandler(n.podHandler())
+	if err != nil {
+		return nil, nil, fmt.Errorf("watching pods: %w", err)
+	}
+	nodes := coreinformers.NewFilteredNodeInformer(n.options.Client, 0, cache.Indexers{}, func(o *metav1.ListOptions) {
+		o.LabelSelector = Key
+	})
+	if _, err := nodes.AddEventHandler(n.nodeHandler(ctx)); err != nil {
+		return nil, nil, fmt.Errorf("watching nodes: %w", err)
+	}
+	running.Go(func() { nodes.RunWithContext(ctx) })
+	unhook = func() { _ = n.pods.RemoveEventHandler(pods) }
+	return []cache.DoneChecker{pods.HasSyncedChecker(), nodes.HasSyncedChecker()}, unhook, nil
+}
+
+func (n *Nodes) nodeHandler(ctx context.Context) cache.ResourceEventHandler {
+	see := func(obj any) {
+		node, ok := obj.(*v1.Node)
+		if !ok {
+			return
+		}
+		n.mu.Lock()
+		i, ours := n.index[node.Name]
+		n.mu.Unlock()
+		if ours {
+			n.remember(i, node)
+			n.repair(ctx, node.Name)
+		}
+	}
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc:    see,
+		UpdateFunc: func(_, obj any) { see(obj) },
+		DeleteFunc: func(obj any) {
+			if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+				obj = gone.Obj
+			}
+			if node, ok := obj.(*v1.Node); ok {
+				n.forget(node)
+			}
+		},
+	}
+}
+
+func (n *Nodes) node(name string) *v1.Node {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.nodes[name]
+}
+
+func (n *Nodes) remember(i int, node *v1.Node) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.nodes[n.options.nodeName(i)] = node
+}
+
+func (n *Nodes) forget(node *v1.Node) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if known := n.nodes[node.Name]; known != nil && known.UID == node.UID {
+		delete(n.nodes, node.Name)
+	}
+}
+
+func (n *Nodes) lease(i int) *coordinationv1.Lease {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.leases[i]
+}

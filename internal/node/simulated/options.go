@@ -1,0 +1,87 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package simulated
+
+import (
+	"fmt"
+	"maps"
+	"strconv"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/clock"
+)
+
+// Key is the label of simulated nodes and the key of their taint.
+const Key = "kindred.dev/simulated"
+
+// Options say which nodes to simulate.
+type Options struct {
+	// Client acts for all the nodes.
+	Client kubernetes.Interface
+	// Pods, if set, is an informer that has all pods of the cluster, to share. It is
+	// the caller's to run. Otherwise the nodes watch assigned pods themselves.
+	Pods cache.SharedIndexInformer
+	// Recorder tells of what goes wrong on a node; nil tells nobody.
+	Recorder record.EventRecorder
+	// Count nodes are named NamePrefix ("sim-" by default) and a number from 0.
+	Count      int
+	NamePrefix string
+	// Taint gives the nodes the taint kindred.dev/simulated:NoSchedule.
+	Taint bool
+	// Capacity overrides single resources of a node: by default 32 CPUs, 256Gi of
+	// memory, 1Ti of ephemeral storage, 110 pods.
+	Capacity v1.ResourceList
+	// Version is the kubelet version the nodes claim, such as v1.37.1.
+	Version string
+	// Workers walk pods at once; 32 by default. Their work is waiting for the API.
+	Workers int
+	// Clock defaults to the real one.
+	Clock clock.WithTicker
+}
+
+var onePod = resource.MustParse("1")
+
+func defaultCapacity() v1.ResourceList {
+	return v1.ResourceList{
+		v1.ResourceCPU:              resource.MustParse("32"),
+		v1.ResourceMemory:           resource.MustParse("256Gi"),
+		v1.ResourceEphemeralStorage: resource.MustParse("1Ti"),
+		v1.ResourcePods:             resource.MustParse("110"),
+	}
+}
+
+func (o Options) withDefaults() (Options, error) {
+	if o.Count < 0 || o.Count >= 1<<(32-nodeAddresses.Bits())-1 {
+		return o, fmt.Errorf("%d simulated nodes asked for; there can be 0 to %d", o.Count, 1<<(32-nodeAddresses.Bits())-2)
+	}
+	if o.NamePrefix == "" {
+		o.NamePrefix = "sim-"
+	}
+	if o.Workers <= 0 {
+		o.Workers = 32
+	}
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	if o.Recorder == nil {
+		o.Recorder = &record.FakeRecorder{} // without a channel it drops events
+	}
+	capacity := defaultCapacity()
+	maps.Copy(capacity, o.Capacity)
+	o.Capacity = capacity
+	return o, nil
+}
+
+func (o Options) nodeName(i int) string { return o.NamePrefix + strconv.Itoa(i) }
+
+// nodeAddress is the i-th node's.
+func nodeAddress(i int) string {
+	base := nodeAddresses.Addr().As4()
+	n := i + 1
+	return fmt.Sprintf("%d.%d.%d.%d", base[0], base[1], n>>8, n&0xff)
+}

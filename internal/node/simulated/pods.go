@@ -1,0 +1,207 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package simulated
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"github.com/kindred-project/kindred/internal/node/pod"
+)
+
+func keyOf(p *v1.Pod) types.NamespacedName {
+	return types.NamespacedName{Namespace: p.Namespace, Name: p.Name}
+}
+
+func (n *Nodes) ours(p *v1.Pod) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	_, ours := n.index[p.Spec.NodeName]
+	return ours
+}
+
+// podHandler keeps the ledger and queues pods of our nodes.
+func (n *Nodes) podHandler() cache.ResourceEventHandler {
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc: func(obj any) { n.sawPod(obj.(*v1.Pod)) },
+		UpdateFunc: func(before, obj any) {
+			// A watch that was interrupted may show a pod's successor as a change of it.
+			if old := before.(*v1.Pod); old.UID != obj.(*v1.Pod).UID {
+				n.ledger.release(old.UID)
+			}
+			n.sawPod(obj.(*v1.Pod))
+		},
+		DeleteFunc: func(obj any) {
+			if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+				obj = gone.Obj
+			}
+			if p, ok := obj.(*v1.Pod); ok && n.ours(p) {
+				n.ledger.release(p.UID)
+				n.queue.Add(keyOf(p))
+			}
+		},
+	}
+}
+
+func (n *Nodes) sawPod(p *v1.Pod) {
+	if n.ours(p) {
+		n.ledger.observe(p)
+		n.queue.Add(keyOf(p))
+	}
+}
+
+// next handles one pod of the queue.
+func (n *Nodes) next(ctx context.Context) bool {
+	key, shutdown := n.queue.Get()
+	if shutdown {
+		return false
+	}
+	defer n.queue.Done(key)
+	again, err := n.sync(ctx, key)
+	switch {
+	case err != nil && ctx.Err() == nil:
+		// A conflict is no trouble: the pod has changed, and that change is on its way.
+		if !apierrors.IsConflict(err) {
+			klog.FromContext(ctx).Error(err, "Cannot run simulated pod, will retry", "pod", key)
+		}
+		n.queue.AddRateLimited(key)
+	case again > 0:
+		n.queue.Forget(key)
+		n.queue.AddAfter(key, again)
+	default:
+		n.queue.Forget(key)
+	}
+	return true
+}
+
+// sync walks one pod and writes what came of it. again is when to look at it next.
+func (n *Nodes) sync(ctx context.Context, key types.NamespacedName) (again time.Duration, err error) {
+	p, node, err := n.lookUp(key)
+	if err != nil || p == nil || node == nil {
+		n.setModel(key, nil)
+		return 0, err
+	}
+	if n.ledger.upToDate(p) {
+		return 0, nil
+	}
+	m := n.modelOf(key, p)
+	if isNew(p) && m.memory.Rejected == nil {
+		m.memory.Rejected = admit(klog.FromContext(ctx), n.ledger, node, p)
+	}
+	now := n.options.Clock.Now()
+	s := m.walk(p, world{
+		now: now, hostIPs: internalIPs(node),
+		address: func() (string, error) { return n.ledger.address(p.UID) },
+	})
+	n.tell(p, s.events)
+	// Until the write succeeded the model stays: it knows what was decided.
+	n.setModel(key, m)
+	written, err := n.write(ctx, p, s)
+	if err != nil {
+		return 0, err
+	}
+	n.ledger.wrote(written, s.wake.IsZero())
+	if s.wake.IsZero() {
+		n.setModel(key, nil)
+		return 0, nil
+	}
+	return max(s.wake.Sub(now), time.Millisecond), nil
+}
+
+// lookUp finds a pod that is to be run, and its node; nil when there is none.
+func (n *Nodes) lookUp(key types.NamespacedName) (*v1.Pod, *v1.Node, error) {
+	obj, exists, err := n.pods.GetStore().GetByKey(key.String())
+	if err != nil || !exists {
+		return nil, nil, err
+	}
+	p, ok := obj.(*v1.Pod)
+	if !ok {
+		return nil, nil, fmt.Errorf("the pod informer holds a %T", obj)
+	}
+	if !n.ours(p) {
+		return nil, nil, nil
+	}
+	return p, n.node(p.Spec.NodeName), nil
+}
+
+func (n *Nodes) modelOf(key types.NamespacedName, p *v1.Pod) *model {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if m := n.models[key]; m != nil && m.uid == p.UID {
+		return m
+	}
+	return imagine(p)
+}
+
+func (n *Nodes) setModel(key types.NamespacedName, m *model) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if m == nil {
+		delete(n.models, key)
+		return
+	}
+	n.models[key] = m
+}
+
+// write brings a status to the API if it is news there, and lets go of a deleted pod
+// that is over. The status goes as a whole, which costs a server less than a patch, with
+// the resource version it was decided from.
+func (n *Nodes) write(ctx context.Context, p *v1.Pod, s step) (*v1.Pod, error) {
+	pods := n.options.Client.CoreV1().Pods(p.Namespace)
+	if !equality.Semantic.DeepEqual(p.Status, s.status) {
+		next := *p
+		next.Status = s.status
+		written, err := pods.UpdateStatus(ctx, &next, metav1.UpdateOptions{})
+		if apierrors.IsNotFound(err) {
+			return p, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		p = written
+	}
+	if !s.finished || p.DeletionTimestamp == nil {
+		return p, nil
+	}
+	err := pods.Delete(ctx, p.Name, metav1.DeleteOptions{
+		GracePeriodSeconds: new(int64), Preconditions: &metav1.Preconditions{UID: &p.UID},
+	})
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		err = nil // it is gone, or another pod has its name
+	}
+	return p, err
+}
+
+// tell records the events that warn.
+func (n *Nodes) tell(p *v1.Pod, events []pod.Event) {
+	for _, e := range events {
+		if e.Type != v1.EventTypeWarning {
+			continue
+		}
+		ref := pod.Reference(p)
+		if e.Container != "" {
+			ref = pod.ContainerReference(p, e.Container)
+		}
+		n.options.Recorder.Event(ref, e.Type, e.Reason, e.Message)
+	}
+}
+
+func internalIPs(node *v1.Node) []string {
+	var ips []string
+	for _, a := range node.Status.Addresses {
+		if a.Type == v1.NodeInternalIP {
+			ips = append(ips, a.Address)
+		}
+	}
+	return ips
+}

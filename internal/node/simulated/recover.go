@@ -1,0 +1,116 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package simulated
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/kindred-project/kindred/internal/node/pod"
+	"github.com/kindred-project/kindred/internal/node/runtime"
+)
+
+// imagine makes the model of a pod out of its status in the API, which is all that
+// is known of it: containers it shows as running run since then.
+func imagine(p *v1.Pod) *model {
+	m := &model{
+		uid:    p.UID,
+		status: *p.Status.DeepCopy(),
+		memory: pod.Remember(&p.Status),
+		terms:  map[string]time.Time{},
+		stops:  map[string]ending{},
+	}
+	m.runtime = runtime.Pod{UID: p.UID, Namespace: p.Namespace, Name: p.Name}
+	for _, list := range [][]v1.ContainerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses, p.Status.EphemeralContainerStatuses} {
+		for i := range list {
+			m.runtime.Containers = append(m.runtime.Containers, runsOf(p, &list[i])...)
+		}
+	}
+	if len(m.runtime.Containers) > 0 || p.Status.PodIP != "" {
+		m.runtime.Sandboxes = []runtime.Sandbox{imagineSandbox(p)}
+	}
+	return m
+}
+
+func imagineSandbox(p *v1.Pod) runtime.Sandbox {
+	s := runtime.Sandbox{ID: sandboxID(p.UID, 0), CreatedAt: p.CreationTimestamp.Time}
+	for _, c := range p.Status.Conditions {
+		if c.Type == v1.PodReadyToStartContainers {
+			s.Ready = c.Status == v1.ConditionTrue
+		}
+	}
+	if s.Ready && !p.Spec.HostNetwork {
+		for _, ip := range p.Status.PodIPs {
+			s.IPs = append(s.IPs, ip.IP)
+		}
+	}
+	return s
+}
+
+// runsOf are the runs of a container that its status tells of, newest first: the last
+// and the one before.
+func runsOf(p *v1.Pod, s *v1.ContainerStatus) []runtime.Container {
+	var runs []runtime.Container
+	add := func(id string, attempt uint32, state v1.ContainerState) {
+		if run, ok := runOf(p, s, id, attempt, state); ok {
+			runs = append(runs, run)
+		}
+	}
+	attempt := uint32(s.RestartCount)
+	waiting := s.State.Waiting != nil
+	if !waiting {
+		add(s.ContainerID, attempt, s.State)
+	}
+	if last := s.LastTerminationState.Terminated; last != nil {
+		if !waiting {
+			attempt--
+		}
+		add(last.ContainerID, attempt, s.LastTerminationState)
+	}
+	return runs
+}
+
+func runOf(p *v1.Pod, s *v1.ContainerStatus, id string, attempt uint32, state v1.ContainerState) (runtime.Container, bool) {
+	id, ours := strings.CutPrefix(id, runtimeName+"://")
+	if !ours {
+		return runtime.Container{}, false
+	}
+	run := runtime.Container{
+		ID: id, Name: s.Name, SandboxID: sandboxID(p.UID, 0), Attempt: attempt,
+		Image: s.Image, ImageID: s.ImageID, BackOff: backOffAt(attempt),
+	}
+	switch {
+	case state.Running != nil:
+		run.State = runtime.Running
+		run.StartedAt = state.Running.StartedAt.Time
+	case state.Terminated != nil:
+		t := state.Terminated
+		run.State, run.ExitCode, run.Reason, run.Message = runtime.Exited, t.ExitCode, t.Reason, t.Message
+		run.StartedAt, run.FinishedAt = t.StartedAt.Time, t.FinishedAt.Time
+	default:
+		return runtime.Container{}, false
+	}
+	run.CreatedAt = run.StartedAt
+	return run, true
+}
+
+// backOffAt is the back-off after a run, of which the API tells only the number: 10 s
+// after the first restart, doubling up to 5 minutes.
+func backOffAt(attempt uint32) time.Duration {
+	if attempt == 0 {
+		return 0
+	}
+	return min(10*time.Second<<min(attempt-1, 10), 5*time.Minute)
+}
+
+// usesAddress says whether the pod has an address of its own.
+func usesAddress(p *v1.Pod) bool { return p.Status.PodIP != "" && !p.Spec.HostNetwork }
+
+// isOver says whether the pod ended, so that it holds no resources.
+func isOver(p *v1.Pod) bool {
+	return slices.Contains([]v1.PodPhase{v1.PodSucceeded, v1.PodFailed}, p.Status.Phase)
+}
