@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	netutils "k8s.io/utils/net"
 )
 
 // Warnings tells what is allowed in a pod but hardly meant.
@@ -323,10 +324,16 @@ func portConflict(a, b v1.ContainerPort) string {
 func (w *warner) addresses(path *field.Path) {
 	if w.spec.DNSConfig != nil {
 		for i, server := range w.spec.DNSConfig.Nameservers {
-			w.warnings = append(w.warnings, validation.GetWarningsForIP(path.Child("dnsConfig", "nameservers").Index(i), server)...)
+			w.address(server, path.Child("dnsConfig", "nameservers").Index(i))
 		}
 	}
 	for i, alias := range w.spec.HostAliases {
-		w.warnings = append(w.warnings, validation.GetWarningsForIP(path.Child("hostAliases").Index(i).Child("ip"), alias.IP)...)
+		w.address(alias.IP, path.Child("hostAliases").Index(i).Child("ip"))
+	}
+}
+
+func (w *warner) address(ip string, path *field.Path) {
+	if netutils.ParseIPSloppy(ip) != nil {
+		w.warnings = append(w.warnings, validation.GetWarningsForIP(path, ip)...)
 	}
 }

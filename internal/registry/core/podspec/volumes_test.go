@@ -1,0 +1,305 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package podspec
+
+import (
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+func TestVolumes(t *testing.T) {
+	createCases{
+		"no source": {
+			change: withVolume(v1.VolumeSource{}),
+			want:   []string{`spec.volumes[0]: Required value: must specify a volume type`},
+		},
+		"two sources": {
+			change: withVolume(v1.VolumeSource{
+				EmptyDir: &v1.EmptyDirVolumeSource{}, ConfigMap: &v1.ConfigMapVolumeSource{}, DownwardAPI: &v1.DownwardAPIVolumeSource{},
+			}),
+			want: []string{
+				`spec.volumes[0].downwarAPI: Forbidden: may not specify more than 1 volume type`,
+				`spec.volumes[0].configMap: Forbidden: may not specify more than 1 volume type`,
+			},
+		},
+		"names": {
+			change: spec(func(spec *v1.PodSpec) {
+				source := v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}
+				spec.Volumes = []v1.Volume{{Name: "a", VolumeSource: source}, {Name: "a", VolumeSource: source}, {Name: "A", VolumeSource: source}, {VolumeSource: source}}
+			}),
+			want: []string{
+				`spec.volumes[1].name: Duplicate value: "a"`,
+				`spec.volumes[2].name: Invalid value: "A": ` + label,
+				`spec.volumes[3].name: Required value`,
+			},
+		},
+		"emptyDir of less than nothing": {
+			change: withVolume(v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{SizeLimit: new(resource.MustParse("-1"))}}),
+			want:   []string{`spec.volumes[0].emptyDir.sizeLimit: Forbidden: SizeLimit field must be a valid resource quantity`},
+		},
+		"hostPath": {
+			change: withVolume(v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: "/a/../b", Type: new(v1.HostPathType("Pipe"))}}),
+			want: []string{
+				`spec.volumes[0].hostPath.path: Invalid value: "/a/../b": must not contain '..'`,
+				`spec.volumes[0].hostPath.type: Unsupported value: "Pipe": supported values: "", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket"`,
+			},
+		},
+		"files": {
+			change: withVolume(v1.VolumeSource{Secret: &v1.SecretVolumeSource{
+				DefaultMode: new(int32(0o1000)),
+				Items:       []v1.KeyToPath{{Key: "k", Path: "/abs"}, {Key: "k", Path: "..data"}, {Path: "a/../b", Mode: new(int32(-1))}},
+			}}),
+			want: []string{
+				`spec.volumes[0].secret.secretName: Required value`,
+				`spec.volumes[0].secret.defaultMode: Invalid value: 512: must be a number between 0 and 0777 (octal), both inclusive`,
+				`spec.volumes[0].secret.items[0].path: Invalid value: "/abs": must be a relative path`,
+				`spec.volumes[0].secret.items[1].path: Invalid value: "..data": must not start with '..'`,
+				`spec.volumes[0].secret.items[2].key: Required value`,
+				`spec.volumes[0].secret.items[2].path: Invalid value: "a/../b": must not contain '..'`,
+				`spec.volumes[0].secret.items[2].mode: Invalid value: -1: must be a number between 0 and 0777 (octal), both inclusive`,
+			},
+		},
+		"downward API": {
+			change: withVolume(v1.VolumeSource{DownwardAPI: &v1.DownwardAPIVolumeSource{Items: []v1.DownwardAPIVolumeFile{
+				{Path: "labels", FieldRef: &v1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.labels"}},
+				{Path: "ip", FieldRef: &v1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "status.podIP"}},
+				{Path: "cpu", ResourceFieldRef: &v1.ResourceFieldSelector{Resource: "limits.cpu"}},
+				{Path: "none"},
+			}}}),
+			want: []string{
+				`spec.volumes[0].downwardAPI.fieldRef.fieldPath: Unsupported value: "status.podIP": supported values: "metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid"`,
+				`spec.volumes[0].downwardAPI.resourceFieldRef.containerName: Required value`,
+				`spec.volumes[0].downwardAPI: Required value: one of fieldRef and resourceFieldRef is required`,
+			},
+		},
+		"image": {
+			change: withVolume(v1.VolumeSource{Image: &v1.ImageVolumeSource{}}),
+			want: []string{
+				`spec.volumes[0].image.reference: Required value`,
+				`spec.volumes[0].image.pullPolicy: Required value`,
+			},
+		},
+	}.run(t)
+}
+
+func TestProjectedVolumes(t *testing.T) {
+	projected := func(sources ...v1.VolumeProjection) func(*v1.Pod) {
+		return withVolume(v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{Sources: sources}})
+	}
+	const path = "spec.volumes[0].projected"
+	createCases{
+		"one file twice": {
+			change: projected(
+				v1.VolumeProjection{Secret: &v1.SecretProjection{LocalObjectReference: v1.LocalObjectReference{Name: "s"}, Items: []v1.KeyToPath{{Key: "k", Path: "f"}}}},
+				v1.VolumeProjection{ConfigMap: &v1.ConfigMapProjection{LocalObjectReference: v1.LocalObjectReference{Name: "c"}, Items: []v1.KeyToPath{{Key: "k", Path: "f"}}}},
+			),
+			want: []string{path + `: Invalid value: "c": conflicting duplicate paths`},
+		},
+		"two sources in one": {
+			change: projected(v1.VolumeProjection{Secret: &v1.SecretProjection{}, ConfigMap: &v1.ConfigMapProjection{}}),
+			want: []string{
+				path + `.sources[0].secret.name: Required value`,
+				path + `.sources[0].configMap.name: Required value`,
+				path + `.sources[0]: Forbidden: may not specify more than 1 volume type per source`,
+			},
+		},
+		"tokens": {
+			change: projected(
+				v1.VolumeProjection{ServiceAccountToken: &v1.ServiceAccountTokenProjection{Path: "token", ExpirationSeconds: new(int64(600))}},
+				v1.VolumeProjection{ServiceAccountToken: &v1.ServiceAccountTokenProjection{ExpirationSeconds: new(int64(599))}},
+				v1.VolumeProjection{ServiceAccountToken: &v1.ServiceAccountTokenProjection{Path: "../token"}},
+			),
+			want: []string{
+				path + `.sources[1].serviceAccountToken.expirationSeconds: Invalid value: 599: may not specify a duration less than 10 minutes`,
+				path + `.path: Required value`,
+				path + `.sources[2].serviceAccountToken.expirationSeconds: Required value`,
+				path + `.path: Invalid value: "../token": must not contain '..'`,
+			},
+		},
+		"trust bundles": {
+			change: projected(
+				v1.VolumeProjection{ClusterTrustBundle: &v1.ClusterTrustBundleProjection{Name: new("example.com:signer:roots"), Path: "a"}},
+				v1.VolumeProjection{ClusterTrustBundle: &v1.ClusterTrustBundleProjection{Name: new("example.com/signer:roots"), Path: "b"}},
+				v1.VolumeProjection{ClusterTrustBundle: &v1.ClusterTrustBundleProjection{SignerName: new("example"), Path: "c"}},
+				v1.VolumeProjection{ClusterTrustBundle: &v1.ClusterTrustBundleProjection{Path: "a"}},
+			),
+			want: []string{
+				path + `.sources[1].clusterTrustBundle.name: Invalid value: "example.com/signer:roots": not a valid clustertrustbundlename: ClusterTrustBundle for signerName example.com/signer must be named with prefix example.com:signer:`,
+				path + `.sources[2].clusterTrustBundle.signerName: Invalid value: "example": must be a fully qualified domain and path of the form 'example.com/signer-name'`,
+				path + `.sources[3].clusterTrustBundle: Required value: either name or signerName must be specified`,
+				path + `: Invalid value: "a": conflicting duplicate paths`,
+			},
+		},
+		"certificates": {
+			change: projected(
+				v1.VolumeProjection{PodCertificate: &v1.PodCertificateProjection{SignerName: "example.com/a", KeyType: "ED25519", KeyPath: "key", MaxExpirationSeconds: new(int32(3600))}},
+				v1.VolumeProjection{PodCertificate: &v1.PodCertificateProjection{SignerName: "kubernetes.io/a", KeyType: "DSA", MaxExpirationSeconds: new(int32(86401))}},
+			),
+			want: []string{
+				path + `.sources[1].podCertificate.keyType: Unsupported value: "DSA": supported values: "RSA3072", "RSA4096", "ECDSAP256", "ECDSAP384", "ECDSAP521", "ED25519"`,
+				path + `.sources[1].podCertificate.maxExpirationSeconds: Invalid value: 86401: if provided, maxExpirationSeconds must be <= 86400`,
+				path + `.sources[1].podCertificate: Required value: specify at least one of credentialBundlePath, keyPath, and certificateChainPath`,
+			},
+		},
+	}.run(t)
+}
+
+func TestNetworkVolumes(t *testing.T) {
+	const path = "spec.volumes[0]."
+	for name, test := range map[string]struct {
+		source v1.VolumeSource
+		want   []string
+	}{
+		"nfs":   {v1.VolumeSource{NFS: &v1.NFSVolumeSource{Path: "rel"}}, []string{`nfs.server: Required value`, `nfs.path: Invalid value: "rel": must be an absolute path`}},
+		"iscsi": {v1.VolumeSource{ISCSI: &v1.ISCSIVolumeSource{TargetPortal: "p", IQN: "iqn.x", Lun: 256, SessionCHAPAuth: true}}, []string{`iscsi.iqn: Invalid value: "iqn.x": must be valid format`, `iscsi.lun: Invalid value: 256: must be between 0 and 255, inclusive`, `iscsi.secretRef: Required value`}},
+		"iscsi, a long name": {v1.VolumeSource{ISCSI: &v1.ISCSIVolumeSource{TargetPortal: strings.Repeat("p", 64), IQN: "iqn.2015-02.example.com:test", InitiatorName: new("abc")}}, []string{
+			`iscsi.initiatorname: Invalid value: "abc": must be valid format starting with iqn, eui, or naa`,
+			`name: Invalid value: "data": Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if iscsi.initiatorName is specified.`,
+		}},
+		"gce":       {v1.VolumeSource{GCEPersistentDisk: &v1.GCEPersistentDiskVolumeSource{Partition: 256}}, []string{`persistentDisk.pdName: Required value`, `persistentDisk.partition: Invalid value: 256: must be between 1 and 255, inclusive`}},
+		"aws":       {v1.VolumeSource{AWSElasticBlockStore: &v1.AWSElasticBlockStoreVolumeSource{}}, []string{`awsElasticBlockStore.volumeID: Required value`}},
+		"git":       {v1.VolumeSource{GitRepo: &v1.GitRepoVolumeSource{Directory: "/a"}}, []string{`gitRepo.repository: Required value`, `gitRepo.directory: Invalid value: "/a": must be a relative path`}},
+		"glusterfs": {v1.VolumeSource{Glusterfs: &v1.GlusterfsVolumeSource{}}, []string{`glusterfs.endpoints: Required value`, `glusterfs.path: Required value`}},
+		"flocker":   {v1.VolumeSource{Flocker: &v1.FlockerVolumeSource{DatasetName: "a/b"}}, []string{`flocker.datasetName: Invalid value: "a/b": must not contain '/'`}},
+		"rbd":       {v1.VolumeSource{RBD: &v1.RBDVolumeSource{}}, []string{`rbd.monitors: Required value`, `rbd.image: Required value`}},
+		"cinder":    {v1.VolumeSource{Cinder: &v1.CinderVolumeSource{SecretRef: &v1.LocalObjectReference{}}}, []string{`cinder.volumeID: Required value`, `cinder.secretRef.name: Required value`}},
+		"cephfs":    {v1.VolumeSource{CephFS: &v1.CephFSVolumeSource{}}, []string{`cephfs.monitors: Required value`}},
+		"quobyte":   {v1.VolumeSource{Quobyte: &v1.QuobyteVolumeSource{Registry: "r"}}, []string{`quobyte.registry: Invalid value: "r": must be a host:port pair or multiple pairs separated by commas`, `quobyte.volume: Required value`}},
+		"fc":        {v1.VolumeSource{FC: &v1.FCVolumeSource{TargetWWNs: []string{"a"}}}, []string{`fc.lun: Required value: lun is required if targetWWNs is specified`}},
+		"flex":      {v1.VolumeSource{FlexVolume: &v1.FlexVolumeSource{Driver: "d", Options: map[string]string{"my.K8s.io/a": "", "b": ""}}}, []string{`flexVolume.options[my.K8s.io/a]: Invalid value: "my.K8s.io/a": kubernetes.io and k8s.io namespaces are reserved`}},
+		"azureFile": {v1.VolumeSource{AzureFile: &v1.AzureFileVolumeSource{}}, []string{`azureFile.secretName: Required value`, `azureFile.shareName: Required value`}},
+		"azureDisk": {v1.VolumeSource{AzureDisk: &v1.AzureDiskVolumeSource{DiskName: "d", DataDiskURI: "x", Kind: new(v1.AzureManagedDisk)}}, []string{`azureDisk.diskURI: Unsupported value: "x": supported values: "/subscriptions/{sub-id}/resourcegroups/{group-name}/providers/microsoft.compute/disks/{disk-id}"`}},
+		"vsphere":   {v1.VolumeSource{VsphereVolume: &v1.VsphereVirtualDiskVolumeSource{}}, []string{`vsphereVolume.volumePath: Required value`}},
+		"photon":    {v1.VolumeSource{PhotonPersistentDisk: &v1.PhotonPersistentDiskVolumeSource{}}, []string{`photonPersistentDisk.pdID: Required value`}},
+		"portworx":  {v1.VolumeSource{PortworxVolume: &v1.PortworxVolumeSource{}}, []string{`portworxVolume.volumeID: Required value`}},
+		"storageos": {v1.VolumeSource{StorageOS: &v1.StorageOSVolumeSource{VolumeNamespace: "N"}}, []string{`storageos.volumeName: Required value`, `storageos.volumeNamespace: Invalid value: "N": ` + label}},
+		"scaleIO":   {v1.VolumeSource{ScaleIO: &v1.ScaleIOVolumeSource{}}, []string{`scaleIO.gateway: Required value`, `scaleIO.system: Required value`, `scaleIO.volumeName: Required value`}},
+		"csi":       {v1.VolumeSource{CSI: &v1.CSIVolumeSource{Driver: "a_b", NodePublishSecretRef: &v1.LocalObjectReference{}}}, []string{`csi.driver: Invalid value: "a_b": ` + subdomain, `csi.nodePublishSecretRef.name: Required value`}},
+		"claim":     {v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{}}, []string{`persistentVolumeClaim.claimName: Required value`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := validPod()
+			withVolume(test.source)(pod)
+			var want []string
+			for _, err := range test.want {
+				want = append(want, path+err)
+			}
+			diffErrors(t, want, ValidatePodCreate(pod))
+		})
+	}
+}
+
+func TestEphemeralVolumes(t *testing.T) {
+	template := &v1.PersistentVolumeClaimTemplate{Spec: v1.PersistentVolumeClaimSpec{
+		AccessModes: []v1.PersistentVolumeAccessMode{v1.ReadWriteOnce},
+		Resources:   v1.VolumeResourceRequirements{Requests: list("storage", "1Gi")},
+	}}
+	createCases{
+		"valid": {change: withVolume(v1.VolumeSource{Ephemeral: &v1.EphemeralVolumeSource{VolumeClaimTemplate: template}})},
+		"no template": {
+			change: withVolume(v1.VolumeSource{Ephemeral: &v1.EphemeralVolumeSource{}}),
+			want:   []string{`spec.volumes[0].ephemeral.volumeClaimTemplate: Required value`},
+		},
+		"a name of its own": {
+			change: func(pod *v1.Pod) {
+				named := template.DeepCopy()
+				named.Name = "mine"
+				withVolume(v1.VolumeSource{Ephemeral: &v1.EphemeralVolumeSource{VolumeClaimTemplate: named}})(pod)
+			},
+			want: []string{`spec.volumes[0].ephemeral.volumeClaimTemplate.metadata.name: Forbidden: cannot be set`},
+		},
+		"its claim for another volume": {
+			change: func(pod *v1.Pod) {
+				withVolume(v1.VolumeSource{Ephemeral: &v1.EphemeralVolumeSource{VolumeClaimTemplate: template}})(pod)
+				pod.Spec.Volumes = append(pod.Spec.Volumes, v1.Volume{Name: "other", VolumeSource: v1.VolumeSource{
+					PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: "web-data"},
+				}})
+			},
+			want: []string{`spec.volumes[1].persistentVolumeClaim.claimName: Invalid value: "web-data": must not reference a PVC that gets created for an ephemeral volume`},
+		},
+	}.run(t)
+}
+
+func TestClaimSpec(t *testing.T) {
+	errs := ValidatePersistentVolumeClaimSpec(&v1.PersistentVolumeClaimSpec{
+		AccessModes:      []v1.PersistentVolumeAccessMode{v1.ReadWriteOncePod, v1.ReadWriteMany, "Mine"},
+		Selector:         &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b c"}},
+		Resources:        v1.VolumeResourceRequirements{Requests: list("storage", "0")},
+		StorageClassName: new("Fast"),
+		VolumeMode:       new(v1.PersistentVolumeMode("Tape")),
+		DataSource:       &v1.TypedLocalObjectReference{Kind: "Snapshot", Name: "s"},
+		DataSourceRef:    &v1.TypedObjectReference{Kind: "Snapshot", Name: "s", APIGroup: new("snapshot.example.com")},
+	}, field.NewPath("spec"))
+	diffErrors(t, []string{
+		`spec.accessModes: Unsupported value: "Mine": supported values: "ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"`,
+		`spec.accessModes: Forbidden: may not use ReadWriteOncePod with other access modes`,
+		`spec.selector.matchLabels: Invalid value: "b c": ` + value,
+		`spec.resources[storage]: Invalid value: "0": must be greater than zero`,
+		`spec.storageClassName: Invalid value: "Fast": ` + subdomain,
+		`spec.volumeMode: Unsupported value: "Tape": supported values: "Block", "Filesystem"`,
+		`spec.dataSource: Invalid value: "Snapshot": must be 'PersistentVolumeClaim' when referencing the default apiGroup`,
+		`spec: Invalid value: {}: must match dataSourceRef`,
+	}, errs)
+}
+
+func TestMounts(t *testing.T) {
+	data := withVolume(v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}})
+	mounts := func(mounts ...v1.VolumeMount) func(*v1.Pod) {
+		return func(pod *v1.Pod) { data(pod); pod.Spec.Containers[0].VolumeMounts = mounts }
+	}
+	const path = "spec.containers[0].volumeMounts"
+	createCases{
+		"valid": {change: mounts(v1.VolumeMount{Name: "data", MountPath: "/a", SubPath: "x", ReadOnly: true, RecursiveReadOnly: new(v1.RecursiveReadOnlyEnabled)})},
+		"bad": {
+			change: mounts(
+				v1.VolumeMount{Name: "none", MountPath: "/a"},
+				v1.VolumeMount{Name: "data", MountPath: "/a", SubPath: "/x", SubPathExpr: "../y"},
+				v1.VolumeMount{},
+			),
+			want: []string{
+				path + `[0].name: Not found: "none"`,
+				path + `[1].mountPath: Invalid value: "/a": must be unique`,
+				path + `.subPath: Invalid value: "/x": must be a relative path`,
+				path + `[1].subPathExpr: Invalid value: "../y": subPathExpr and subPath are mutually exclusive`,
+				path + `.subPathExpr: Invalid value: "../y": must not contain '..'`,
+				path + `[2].name: Required value`,
+				path + `[2].name: Not found: ""`,
+				path + `[2].mountPath: Required value`,
+			},
+		},
+		"propagation": {
+			change: mounts(
+				v1.VolumeMount{Name: "data", MountPath: "/a", MountPropagation: new(v1.MountPropagationBidirectional), RecursiveReadOnly: new(v1.RecursiveReadOnlyIfPossible)},
+				v1.VolumeMount{Name: "data", MountPath: "/b", MountPropagation: new(v1.MountPropagationMode("Up")), RecursiveReadOnly: new(v1.RecursiveReadOnlyMode("Deep"))},
+			),
+			want: []string{
+				path + `.mountPropagation: Forbidden: Bidirectional mount propagation is available only to privileged containers`,
+				path + `.recursiveReadOnly: Forbidden: may only be specified when readOnly is true`,
+				path + `.recursiveReadOnly: Forbidden: may only be specified when mountPropagation is None or not specified`,
+				path + `.mountPropagation: Unsupported value: "Up": supported values: "Bidirectional", "HostToContainer", "None"`,
+				path + `.recursiveReadOnly: Unsupported value: "Deep": supported values: "Disabled", "Enabled", "IfPossible"`,
+			},
+		},
+		"a device that is no claim, and a mount": {
+			change: func(pod *v1.Pod) {
+				mounts(v1.VolumeMount{Name: "data", MountPath: "/a"})(pod)
+				pod.Spec.Containers[0].VolumeDevices = []v1.VolumeDevice{{Name: "data", DevicePath: "/a"}, {Name: "none", DevicePath: "/../b"}}
+			},
+			want: []string{
+				path + `[0].name: Invalid value: "data": must not already exist in volumeDevices`,
+				path + `[0].mountPath: Invalid value: "/a": must not already exist as a path in volumeDevices`,
+				`spec.containers[0].volumeDevices[0].name: Invalid value: "data": can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode`,
+				`spec.containers[0].volumeDevices[0].name: Invalid value: "data": must not already exist in volumeMounts`,
+				`spec.containers[0].volumeDevices[0].devicePath: Invalid value: "/a": must not already exist as a path in volumeMounts`,
+				`spec.containers[0].volumeDevices[1].name: Not found: "none"`,
+				`spec.containers[0].volumeDevices[1].devicePath: Invalid value: "/../b": can not contain backsteps ('..')`,
+			},
+		},
+	}.run(t)
+}
