@@ -1,0 +1,221 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package noderestriction
+
+import (
+	"crypto/x509"
+	"encoding/pem"
+	"maps"
+	"slices"
+	"strings"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/utils/ptr"
+)
+
+// admitNode lets a node write its own Node, but not what draws pods to it.
+func admitNode(r request) error {
+	if r.GetName() != r.node {
+		return r.refuse("node %q is not allowed to modify node %q", r.node, r.GetName())
+	}
+	if r.GetOperation() == admission.Delete {
+		return nil
+	}
+	after, ok := r.GetObject().(*corev1.Node)
+	if !ok {
+		return r.unexpected(r.GetObject())
+	}
+	if r.GetOperation() == admission.Create {
+		// A node could read whatever a config source names.
+		if after.Spec.ConfigSource != nil {
+			return r.refuse("node %q is not allowed to create pods with a non-nil configSource", r.node)
+		}
+		if labels := forbiddenLabels(after.Labels, nil); len(labels) > 0 {
+			return r.refuse("node %q is not allowed to set the following labels: %s", r.node, strings.Join(labels, ", "))
+		}
+		return nil
+	}
+	before, ok := r.GetOldObject().(*corev1.Node)
+	if !ok {
+		return r.unexpected(r.GetOldObject())
+	}
+	switch labels := forbiddenLabels(after.Labels, before.Labels); {
+	case after.Spec.ConfigSource != nil && !equality.Semantic.DeepEqual(after.Spec.ConfigSource, before.Spec.ConfigSource):
+		return r.refuse("node %q is not allowed to update configSource to a new non-nil configSource", r.node)
+	case !equality.Semantic.DeepEqual(after.Spec.Taints, before.Spec.Taints):
+		return r.refuse("node %q is not allowed to modify taints", r.node)
+	case !equality.Semantic.DeepEqual(after.OwnerReferences, before.OwnerReferences):
+		return r.refuse("node %q is not allowed to modify ownerReferences", r.node)
+	case len(labels) > 0:
+		return r.refuse("is not allowed to modify labels: %s", strings.Join(labels, ", "))
+	default:
+		return nil
+	}
+}
+
+// Labels of Kubernetes that a node may set on itself.
+var (
+	nodeLabels = []string{
+		corev1.LabelHostname, corev1.LabelOSStable, corev1.LabelArchStable, "beta.kubernetes.io/os", "beta.kubernetes.io/arch",
+		corev1.LabelTopologyZone, corev1.LabelTopologyRegion, corev1.LabelFailureDomainBetaZone, corev1.LabelFailureDomainBetaRegion,
+		corev1.LabelInstanceType, corev1.LabelInstanceTypeStable,
+	}
+	nodeLabelNamespaces = []string{corev1.LabelNamespaceSuffixKubelet, corev1.LabelNamespaceSuffixNode}
+)
+
+// forbiddenLabels returns the labels that differ and that a node may not set: those
+// which administrators keep for themselves (node-restriction.kubernetes.io/),
+// and those of Kubernetes, but a few.
+func forbiddenLabels(after, before map[string]string) []string {
+	var forbidden []string
+	for key := range differing(after, before) {
+		namespace, _, ok := strings.Cut(key, "/")
+		if !ok {
+			continue
+		}
+		reserved := under(namespace, corev1.LabelNamespaceNodeRestriction)
+		kubernetes := under(namespace, "kubernetes.io") || under(namespace, "k8s.io")
+		if reserved || kubernetes && !nodeMaySet(key, namespace) {
+			forbidden = append(forbidden, key)
+		}
+	}
+	slices.Sort(forbidden)
+	return forbidden
+}
+
+func nodeMaySet(key, namespace string) bool {
+	return slices.Contains(nodeLabels, key) ||
+		slices.ContainsFunc(nodeLabelNamespaces, func(allowed string) bool { return under(namespace, allowed) })
+}
+
+// under says whether a label's namespace is a domain or one below it.
+func under(namespace, domain string) bool {
+	return namespace == domain || strings.HasSuffix(namespace, "."+domain)
+}
+
+// differing returns the keys whose values two maps do not share.
+func differing(a, b map[string]string) map[string]string {
+	keys := map[string]string{}
+	maps.Copy(keys, a)
+	maps.Copy(keys, b)
+	maps.DeleteFunc(keys, func(key, _ string) bool {
+		x, inA := a[key]
+		y, inB := b[key]
+		return inA && inB && x == y
+	})
+	return keys
+}
+
+func admitLease(r request) error {
+	if r.GetNamespace() != corev1.NamespaceNodeLease {
+		return r.refuse("can only access leases in the %q system namespace", corev1.NamespaceNodeLease)
+	}
+	return admitNamesake(r, "node lease")
+}
+
+// admitNamesake lets a node write the object that has its name. A create has
+// its name in the object alone.
+func admitNamesake(r request, what string) error {
+	name := r.GetName()
+	if r.GetOperation() == admission.Create {
+		m, err := meta.Accessor(r.GetObject())
+		if err != nil {
+			return r.refuse("unable to access the object name")
+		}
+		name = m.GetName()
+	}
+	if name != r.node {
+		return r.refuse("can only access %s with the same name as the requesting node", what)
+	}
+	return nil
+}
+
+// admitSlice sees the content of a create and of each object that a
+// deletecollection is about, which the authorizer does not.
+func admitSlice(r request) error {
+	var (
+		obj  any
+		verb string
+	)
+	switch r.GetOperation() {
+	case admission.Create:
+		obj, verb = r.GetObject(), "create"
+	case admission.Delete:
+		obj, verb = r.GetOldObject(), "delete"
+	default:
+		return nil
+	}
+	slice, ok := obj.(*resourcev1.ResourceSlice)
+	if !ok {
+		return r.unexpected(obj)
+	}
+	if ptr.Deref(slice.Spec.NodeName, "") != r.node {
+		return r.refuse("can only %s ResourceSlice with the same NodeName as the requesting node", verb)
+	}
+	return nil
+}
+
+// admitClaim lets a node report the progress of a volume's resize.
+func admitClaim(r request) error {
+	if r.GetSubresource() != "status" {
+		return r.refuse("may only update PVC status")
+	}
+	if r.GetOperation() != admission.Update {
+		return r.refuse("unexpected operation %q", r.GetOperation())
+	}
+	before, ok := r.GetOldObject().(*corev1.PersistentVolumeClaim)
+	if !ok {
+		return r.unexpected(r.GetOldObject())
+	}
+	after, ok := r.GetObject().(*corev1.PersistentVolumeClaim)
+	if !ok {
+		return r.unexpected(r.GetObject())
+	}
+	if !equality.Semantic.DeepEqual(fixedPart(before), fixedPart(after)) {
+		return r.refuse("node %q is not allowed to update fields other than status.quantity and status.conditions", r.node)
+	}
+	return nil
+}
+
+// fixedPart is a claim without what a node may change, and without what
+// changes by itself.
+func fixedPart(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
+	c := claim.DeepCopy()
+	c.ResourceVersion, c.ManagedFields = "", nil
+	c.Status.Capacity, c.Status.Conditions = nil, nil
+	c.Status.AllocatedResources, c.Status.AllocatedResourceStatuses = nil, nil
+	return c
+}
+
+// admitCertificate lets a node ask for certificates in its own name only. The
+// signers check the rest.
+func admitCertificate(r request) error {
+	if r.GetOperation() != admission.Create {
+		return nil
+	}
+	signing, ok := r.GetObject().(*certificatesv1.CertificateSigningRequest)
+	if !ok {
+		return r.unexpected(r.GetObject())
+	}
+	if s := signing.Spec.SignerName; s != certificatesv1.KubeletServingSignerName && s != certificatesv1.KubeAPIServerClientKubeletSignerName {
+		return nil
+	}
+	block, _ := pem.Decode(signing.Spec.Request)
+	if block == nil || block.Type != "CERTIFICATE REQUEST" {
+		return r.refuse("unable to parse csr: PEM block type must be CERTIFICATE REQUEST")
+	}
+	parsed, err := x509.ParseCertificateRequest(block.Bytes)
+	if err != nil {
+		return r.refuse("unable to parse csr: %w", err)
+	}
+	if parsed.Subject.CommonName != "system:node:"+r.node {
+		return r.refuse("can only create a node CSR with CN=system:node:%s", r.node)
+	}
+	return nil
+}

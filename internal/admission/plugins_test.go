@@ -1,0 +1,64 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package admission
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/admission/initializer"
+	"k8s.io/apiserver/pkg/admission/plugin/resourcequota"
+	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
+	"k8s.io/apiserver/pkg/server"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	clocktesting "k8s.io/utils/clock/testing"
+)
+
+func TestOrderIsUpstreams(t *testing.T) {
+	// AllOrderedPlugins of v1.37, those of them that are served here.
+	want := []string{
+		"NamespaceLifecycle", "LimitRanger", "ServiceAccount", "NodeRestriction", "TaintNodesByCondition", "Priority", "DefaultTolerationSeconds",
+		"OwnerReferencesPermissionEnforcement", "RuntimeClass", "PodTopologyLabels",
+		"MutatingAdmissionPolicy", "MutatingAdmissionWebhook", "ValidatingAdmissionPolicy", "ValidatingAdmissionWebhook", "ResourceQuota",
+	}
+	if diff := cmp.Diff(want, Order()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestEveryOrderedPluginCanBeRegistered(t *testing.T) {
+	plugins := admission.NewPlugins()
+	server.RegisterAllAdmissionPlugins(plugins)
+	resourcequota.Register(plugins)
+	Register(plugins, clocktesting.NewFakeClock(time.Time{}))
+	all := Order()
+	slices.Sort(all)
+	if diff := cmp.Diff(all, plugins.Registered()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestInitialized starts each plugin as the server does: whatever it needs
+// comes from the library's initializer.
+func TestInitialized(t *testing.T) {
+	client := fake.NewClientset()
+	initialize := initializer.New(client, nil, informers.NewSharedInformerFactory(client, 0), authorizerfactory.NewAlwaysAllowAuthorizer(), nil, nil, nil, meta.NewDefaultRESTMapper(nil))
+	for _, p := range registered(clocktesting.NewFakeClock(time.Time{})) {
+		plugin := p.new()
+		initialize.Initialize(plugin)
+		if err := admission.ValidateInitialization(plugin); err != nil {
+			t.Errorf("%s: %v", p.name, err)
+		}
+		_, mutates := plugin.(admission.MutationInterface)
+		_, validates := plugin.(admission.ValidationInterface)
+		if !mutates && !validates {
+			t.Errorf("%s does nothing", p.name)
+		}
+	}
+}
