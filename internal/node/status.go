@@ -32,13 +32,24 @@ func (s podStatus) Write(ctx context.Context, pod *v1.Pod, status v1.PodStatus) 
 		return pod, nil
 	}
 	updated, err := s.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
-	switch {
-	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
-		return nil, nil // it is gone, or another has its name
-	case err != nil:
+	if err != nil && s.gone(ctx, pod, err) {
+		return nil, nil
+	}
+	if err != nil {
 		return nil, fmt.Errorf("patch status: %w", err)
 	}
 	return updated, nil
+}
+
+// gone says whether err means that the pod is gone, or another has its name.
+func (s podStatus) gone(ctx context.Context, pod *v1.Pod, err error) bool {
+	if apierrors.IsConflict(err) {
+		var current *v1.Pod
+		if current, err = s.client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{}); err == nil {
+			return current.UID != pod.UID
+		}
+	}
+	return apierrors.IsNotFound(err)
 }
 
 // statusPatch is the strategic merge patch to the new status, nil if there is nothing to change.
@@ -72,7 +83,7 @@ func (s podStatus) Delete(ctx context.Context, pod *v1.Pod) error {
 		GracePeriodSeconds: new(int64),
 		Preconditions:      metav1.NewUIDPreconditions(string(pod.UID)),
 	})
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+	if err != nil && s.gone(ctx, pod, err) {
 		return nil
 	}
 	return err

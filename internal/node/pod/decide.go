@@ -82,6 +82,8 @@ type Memory struct {
 	VolumesReady bool
 	Released     bool
 	Cleaned      bool
+	// PreparedFor is the pod's metadata that its volumes show.
+	PreparedFor string
 	// StoppingSince is when the pod began to stop.
 	StoppingSince time.Time
 	// Failures holds what could not be started, by container name; the

@@ -32,8 +32,13 @@ func (d *decision) run() {
 	d.watchRunning(sandbox)
 }
 
+// prepareVolumes also prepares again when volumes show the pod's own metadata and
+// that changed.
 func (d *decision) prepareVolumes() {
-	if !d.Memory.VolumesReady && d.mayRetry(volumesFailure) {
+	if d.Memory.VolumesReady && d.Memory.PreparedFor == shownMetadata(d.Pod) {
+		return
+	}
+	if d.mayRetry(volumesFailure) {
 		d.do(Action{Kind: PrepareVolumes})
 	}
 }

@@ -108,6 +108,22 @@ func hashOf(c *v1.Container) string {
 	return fmt.Sprintf("%x", h.Sum32())
 }
 
+// shownMetadata identifies the labels and annotations of a pod with downwardAPI volumes;
+// empty for one without.
+func shownMetadata(pod *v1.Pod) string {
+	shown := slices.ContainsFunc(pod.Spec.Volumes, func(v v1.Volume) bool {
+		return v.DownwardAPI != nil || v.Projected != nil && slices.ContainsFunc(v.Projected.Sources, func(s v1.VolumeProjection) bool {
+			return s.DownwardAPI != nil
+		})
+	})
+	if !shown {
+		return ""
+	}
+	h := fnv.New64a()
+	fmt.Fprint(h, pod.Labels, "\x00", pod.Annotations) // maps print in the order of their keys
+	return fmt.Sprintf("%x", h.Sum64())
+}
+
 // nameAndUID is how messages name a pod: name_namespace(uid).
 func nameAndUID(pod *v1.Pod) string {
 	return fmt.Sprintf("%s_%s(%s)", pod.Name, pod.Namespace, pod.UID)

@@ -62,7 +62,7 @@ func (w *Worker) prepareVolumes(ctx context.Context, pod *v1.Pod) func(*Memory) 
 	err := w.parts.Volumes.Prepare(ctx, w.Pod())
 	if err == nil {
 		return func(m *Memory) {
-			m.VolumesReady = true
+			m.VolumesReady, m.PreparedFor = true, shownMetadata(pod)
 			delete(m.Failures, volumesFailure)
 		}
 	}

@@ -37,8 +37,7 @@ func (w *Worker) startContainer(ctx context.Context, pod *v1.Pod, a Action) func
 	}
 	var image *ImageError
 	if errors.As(err, &image) {
-		w.event(pod, a.Container, v1.EventTypeWarning, "Failed", "Error: "+image.Reason)
-		return w.failedImage(a.Container, image)
+		return w.failedImage(a.Container, image) // Images has told
 	}
 	var start *startError
 	if !errors.As(err, &start) {

@@ -25,7 +25,7 @@ func (d *decision) status() v1.PodStatus {
 		StartTime:          d.startTime(),
 	}
 	d.addresses(&s)
-	d.foreign(&s)
+	keepForeign(&s, &d.Pod.Status)
 	s.InitContainerStatuses = d.containerStatuses(d.Pod.Spec.InitContainers, initContainer)
 	s.ContainerStatuses = d.containerStatuses(d.Pod.Spec.Containers, appContainer)
 	s.EphemeralContainerStatuses = d.containerStatuses(ephemeralSpecs(d.Pod), ephemeralContainer)
@@ -77,20 +77,26 @@ func (d *decision) addresses(s *v1.PodStatus) {
 	}
 }
 
-// foreign keeps what others write to the status: the scheduler, the resource claim
-// controllers, and owners of readiness gates.
-func (d *decision) foreign(s *v1.PodStatus) {
-	api := &d.Pod.Status
+// keepForeign takes from api what others write to the status: the scheduler, the
+// resource claim controllers, and owners of readiness gates.
+func keepForeign(s, api *v1.PodStatus) {
 	s.NominatedNodeName = api.NominatedNodeName
 	s.Resize = api.Resize
 	s.ResourceClaimStatuses = api.ResourceClaimStatuses
 	s.ExtendedResourceClaimStatus = api.ExtendedResourceClaimStatus
 	s.NodeAllocatableResourceClaimStatuses = api.NodeAllocatableResourceClaimStatuses
+	var conditions []v1.PodCondition
 	for _, c := range api.Conditions {
 		if !ownCondition(c.Type) {
-			s.Conditions = append(s.Conditions, c)
+			conditions = append(conditions, c)
 		}
 	}
+	for _, c := range s.Conditions {
+		if ownCondition(c.Type) {
+			conditions = append(conditions, c)
+		}
+	}
+	s.Conditions = conditions
 }
 
 // judge sets reason and message that stand above the containers', and keeps a phase

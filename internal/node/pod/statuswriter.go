@@ -94,6 +94,7 @@ func (s *statusWriter) run(ctx context.Context) {
 }
 
 func (s *statusWriter) write(ctx context.Context, pod *v1.Pod, status v1.PodStatus, final bool) error {
+	keepForeign(&status, &pod.Status) // as the API shows it now, not as it was decided on
 	written, err := s.parts.Status.Write(ctx, pod, status)
 	if err != nil {
 		return err
