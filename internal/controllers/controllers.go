@@ -9,8 +9,6 @@ package controllers
 import (
 	"github.com/kindred-project/kindred/internal/controllers/control"
 	"github.com/kindred-project/kindred/internal/controllers/deployment"
-	"github.com/kindred-project/kindred/internal/controllers/endpoints"
-	"github.com/kindred-project/kindred/internal/controllers/endpointslice"
 	"github.com/kindred-project/kindred/internal/controllers/namespace"
 	"github.com/kindred-project/kindred/internal/controllers/nodelifecycle"
 	"github.com/kindred-project/kindred/internal/controllers/podgc"
@@ -35,7 +33,5 @@ func All(options Options) []control.Controller {
 		{Name: deployment.Name, Add: deployment.Add},
 		{Name: nodelifecycle.Name, Add: nodelifecycle.Add},
 		{Name: podgc.Name, Add: podgc.Add},
-		{Name: endpointslice.Name, Add: endpointslice.Add},
-		{Name: endpoints.Name, Add: endpoints.Add},
 	}
 }

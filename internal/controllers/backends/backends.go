@@ -28,7 +28,7 @@ func Selects(service *corev1.Service) bool {
 // ServicesOf returns a request for each Service that selects the pod.
 func ServicesOf(ctx context.Context, reader client.Reader, pod client.Object) []reconcile.Request {
 	services := &corev1.ServiceList{}
-	if err := reader.List(ctx, services, client.InNamespace(pod.GetNamespace())); err != nil {
+	if err := reader.List(ctx, services, client.InNamespace(pod.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
 		klog.FromContext(ctx).Error(err, "Cannot list the Services of a pod", "pod", klog.KObj(pod))
 		return nil
 	}

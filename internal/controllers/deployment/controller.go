@@ -177,7 +177,7 @@ func (r *reconciler) refuseAll(ctx context.Context, cached, d *appsv1.Deployment
 // adopters names the Deployments that select an orphaned ReplicaSet.
 func (r *reconciler) adopters(ctx context.Context, rs client.Object) []reconcile.Request {
 	found := &appsv1.DeploymentList{}
-	if err := r.client.List(ctx, found, client.InNamespace(rs.GetNamespace())); err != nil {
+	if err := r.client.List(ctx, found, client.InNamespace(rs.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
 		klog.FromContext(ctx).Error(err, "Cannot list the Deployments that might adopt a ReplicaSet", "replicaSet", klog.KObj(rs))
 		return nil
 	}

@@ -84,7 +84,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	found := &corev1.PodList{}
-	if err := r.client.List(ctx, found, client.InNamespace(service.Namespace), client.MatchingLabels(service.Spec.Selector)); err != nil {
+	if err := r.client.List(ctx, found, client.InNamespace(service.Namespace), client.MatchingLabels(service.Spec.Selector), client.UnsafeDisableDeepCopy); err != nil {
 		return ctrl.Result{}, err
 	}
 	current := &corev1.Endpoints{}

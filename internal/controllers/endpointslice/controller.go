@@ -98,7 +98,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, nil
 	}
 	found := &corev1.PodList{}
-	if err := r.client.List(ctx, found, client.InNamespace(service.Namespace), client.MatchingLabels(service.Spec.Selector)); err != nil {
+	if err := r.client.List(ctx, found, client.InNamespace(service.Namespace), client.MatchingLabels(service.Spec.Selector), client.UnsafeDisableDeepCopy); err != nil {
 		return ctrl.Result{}, err
 	}
 	behind := pods.Pointers(found)
@@ -121,7 +121,7 @@ func (r *reconciler) list(ctx context.Context, service *corev1.Service) ([]*disc
 	err := r.client.List(ctx, found, client.InNamespace(service.Namespace), client.MatchingLabels{
 		discoveryv1.LabelServiceName: service.Name,
 		discoveryv1.LabelManagedBy:   managedBy,
-	})
+	}, client.UnsafeDisableDeepCopy)
 	var out []*discoveryv1.EndpointSlice
 	for i := range found.Items {
 		if found.Items[i].DeletionTimestamp == nil {

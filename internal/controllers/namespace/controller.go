@@ -120,7 +120,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 // empty deletes the content of a namespace and, when there is none, releases it.
 func (r *reconciler) empty(ctx context.Context, ns *corev1.Namespace) (ctrl.Result, error) {
 	running := &corev1.PodList{}
-	if err := r.client.List(ctx, running, client.InNamespace(ns.Name)); err != nil {
+	if err := r.client.List(ctx, running, client.InNamespace(ns.Name), client.UnsafeDisableDeepCopy); err != nil {
 		return ctrl.Result{}, err
 	}
 	r.begin(ns.Name)
@@ -247,7 +247,7 @@ func (r *reconciler) waiting(ctx context.Context, pod client.Object) []reconcile
 		return nil
 	}
 	others := &corev1.PodList{}
-	if err := r.client.List(ctx, others, client.InNamespace(name), client.Limit(1)); err == nil && len(others.Items) > 0 {
+	if err := r.client.List(ctx, others, client.InNamespace(name), client.Limit(1), client.UnsafeDisableDeepCopy); err == nil && len(others.Items) > 0 {
 		return nil
 	}
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: name}}}

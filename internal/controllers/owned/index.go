@@ -51,7 +51,8 @@ func Index(ctx context.Context, shared cache.Cache, obj client.Object) (seen fun
 }
 
 // By selects, in one namespace, what the controller with the given UID owns;
-// with Orphan, what nobody owns.
+// with Orphan, what nobody owns. What is listed shares memory with the cache
+// and must not be changed: an owner of a thousand pods lists them often.
 func By(namespace, uid string) []client.ListOption {
-	return []client.ListOption{client.InNamespace(namespace), client.MatchingFields{ControllerIndex: uid}}
+	return []client.ListOption{client.InNamespace(namespace), client.MatchingFields{ControllerIndex: uid}, client.UnsafeDisableDeepCopy}
 }

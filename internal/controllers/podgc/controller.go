@@ -89,10 +89,10 @@ func newReconciler(env control.Env) *reconciler {
 // Reconcile looks at all pods and deletes those that must go.
 func (r *reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
 	podList, nodeList := &corev1.PodList{}, &corev1.NodeList{}
-	if err := r.client.List(ctx, podList); err != nil {
+	if err := r.client.List(ctx, podList, client.UnsafeDisableDeepCopy); err != nil {
 		return ctrl.Result{}, err
 	}
-	if err := r.client.List(ctx, nodeList); err != nil {
+	if err := r.client.List(ctx, nodeList, client.UnsafeDisableDeepCopy); err != nil {
 		return ctrl.Result{}, err
 	}
 	nodes := make(map[string]*corev1.Node, len(nodeList.Items))

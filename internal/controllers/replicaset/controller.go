@@ -241,7 +241,7 @@ func nextCheck(rs *appsv1.ReplicaSet, active []*corev1.Pod, status appsv1.Replic
 // adopters names the ReplicaSets that select an orphaned pod.
 func (r *reconciler) adopters(ctx context.Context, pod client.Object) []reconcile.Request {
 	sets := &appsv1.ReplicaSetList{}
-	if err := r.client.List(ctx, sets, client.InNamespace(pod.GetNamespace())); err != nil {
+	if err := r.client.List(ctx, sets, client.InNamespace(pod.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
 		klog.FromContext(ctx).Error(err, "Cannot list the ReplicaSets that might adopt a pod", "pod", klog.KObj(pod))
 		return nil
 	}
