@@ -63,8 +63,9 @@ type Options struct {
 	// Ignore are resources that are neither watched nor collected. Nil stands
 	// for the two kinds of events, which have no owners and are many.
 	Ignore []schema.GroupResource
-	// Patience is how long a resource may take to be listed before nothing
-	// waits for it any more; 0 stands for 10 s.
+	// Patience is how long a resource may take to be listed before nothing waits
+	// for it any more, and ten times as long as it may answer with errors before
+	// that. 0 stands for 30 s. Only foreground and orphaning deletions wait at all.
 	Patience time.Duration
 	// RefreshPeriod is how often discovery is read though nothing announced a
 	// change; 0 stands for 30 s.
@@ -103,7 +104,7 @@ func New(options Options) *Collector {
 		options.Ignore = []schema.GroupResource{{Resource: "events"}, {Group: "events.k8s.io", Resource: "events"}}
 	}
 	if options.Patience == 0 {
-		options.Patience = 10 * time.Second
+		options.Patience = 30 * time.Second
 	}
 	if options.RefreshPeriod == 0 {
 		options.RefreshPeriod = 30 * time.Second

@@ -6,6 +6,7 @@ package collector
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -30,6 +31,8 @@ type monitor struct {
 	// listed is closed when the resource was listed for the first time.
 	listed     chan struct{}
 	listedOnce sync.Once
+	// failing tells whether the last attempt to list or watch was refused.
+	failing atomic.Bool
 }
 
 // relistBackoff spaces the attempts to list or watch a resource. It starts low,
@@ -69,26 +72,35 @@ func (c *Collector) monitor(ctx context.Context, r graph.Resource) *monitor {
 	return m
 }
 
-// beImpatient gives up on the resource when it is not listed in time. A list
-// that succeeds later is welcome nevertheless.
+// beImpatient gives up on the resource when it is not listed in time: soon if the
+// API answers with errors, late if it does not answer. A list that succeeds
+// afterwards is welcome nevertheless.
 func (m *monitor) beImpatient() {
-	timer := m.collector.Clock.NewTimer(m.collector.Patience)
+	soon := m.collector.Patience / 10
+	if m.wait(soon) && (m.failing.Load() || m.wait(m.collector.Patience-soon)) {
+		m.tell(func(g *graph.Graph) { g.GiveUp(m.gr()) })
+	}
+}
+
+// wait returns false when the resource was listed, or need not be any more.
+func (m *monitor) wait(d time.Duration) bool {
+	timer := m.collector.Clock.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-m.ctx.Done():
+		return false
 	case <-m.listed:
+		return false
 	case <-timer.C():
-		m.tell(func(g *graph.Graph) { g.GiveUp(m.gr()) })
+		return true
 	}
 }
 
 // tried takes note of what the API said to a list or watch.
 func (m *monitor) tried(err error) {
-	switch {
-	case apierrors.IsNotFound(err):
+	m.failing.Store(err != nil)
+	if apierrors.IsNotFound(err) {
 		m.collector.refreshSoon()
-	case apierrors.IsForbidden(err), apierrors.IsMethodNotSupported(err), apierrors.IsNotAcceptable(err):
-		m.tell(func(g *graph.Graph) { g.GiveUp(m.gr()) })
 	}
 }
 

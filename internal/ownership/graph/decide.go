@@ -4,7 +4,7 @@
 package graph
 
 import (
-	"strings"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -126,13 +126,21 @@ const (
 	pending // to be looked up
 )
 
+func (s standing) String() string {
+	return [...]string{"solid", "waiting", "dangling", "unresolved", "pending"}[s]
+}
+
 // judge decides about n, which is not being deleted, by the standing of its references.
 func (g *Graph) judge(n *node) (Action, bool) {
 	var count [pending + 1]int
 	for i := range n.edges {
-		s := g.standing(&n.edges[i])
-		if s == unresolved {
+		e := &n.edges[i]
+		s := g.standing(e)
+		switch s {
+		case unresolved:
 			return Action{}, false
+		case pending:
+			g.ask(e.claim)
 		}
 		count[s]++
 	}
@@ -188,11 +196,16 @@ func (g *Graph) standing(e *edge) standing {
 		return solid
 	case c.verdict == existsWaiting:
 		return waiting
-	case c.verdict == unknown && !r.pending():
+	}
+	return pending
+}
+
+// ask has c looked up, unless the first list of its resource may yet settle it.
+func (g *Graph) ask(c *claim) {
+	if c.verdict == unknown && !g.served[c.GroupKind].pending() {
 		c.verdict = asked
 		g.lookups.push(c)
 	}
-	return pending
 }
 
 // lookup is the action that settles c.
@@ -262,11 +275,7 @@ func (g *Graph) removeFinalizer(n *node, finalizer string) (Action, bool) {
 		return Action{}, false
 	}
 	return g.action(RemoveFinalizer, n, func(a *Action) {
-		for f := range strings.SplitSeq(n.finalizers.Value(), "\n") {
-			if f != finalizer {
-				a.Finalizers = append(a.Finalizers, f)
-			}
-		}
+		a.Finalizers = slices.DeleteFunc(splitFinalizers(n.finalizers.Value()), func(f string) bool { return f == finalizer })
 	}), true
 }
 

@@ -1,0 +1,74 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package graph
+
+import (
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Object is what the graph knows of an object.
+type Object struct {
+	Resource
+	Namespace, Name string
+	UID             types.UID
+	ResourceVersion string
+	Finalizers      []string
+	// Deleting tells whether the object has a deletion timestamp.
+	Deleting bool
+	Owners   []Owner
+}
+
+// Owner is an owner reference of an object, and how it stands: solid, waiting,
+// dangling, unresolved or, as long as the API has to be asked, pending.
+type Owner struct {
+	metav1.OwnerReference
+	Standing string
+}
+
+// Object returns the observed object of a UID.
+func (g *Graph) Object(id types.UID) (Object, bool) {
+	n := g.find(id)
+	if n == nil || !n.is(observed) {
+		return Object{}, false
+	}
+	o := Object{
+		Resource:        n.resource.Resource,
+		Namespace:       n.namespace.Value(),
+		Name:            n.name,
+		UID:             id,
+		ResourceVersion: n.version,
+		Finalizers:      splitFinalizers(n.finalizers.Value()),
+		Deleting:        n.is(deleting),
+	}
+	for i := range n.edges {
+		e := &n.edges[i]
+		o.Owners = append(o.Owners, Owner{OwnerReference: g.reference(e), Standing: g.standing(e).String()})
+	}
+	return o, true
+}
+
+// Dependents returns the UIDs of the objects that refer to a UID as an owner,
+// rightly or not, in no particular order. The owner need not exist.
+func (g *Graph) Dependents(id types.UID) []types.UID {
+	n := g.find(id)
+	if n == nil {
+		return nil
+	}
+	ids := make([]types.UID, len(n.dependents))
+	for i, dependent := range n.dependents {
+		ids[i] = g.uids.uid(dependent.uid)
+	}
+	return ids
+}
+
+// splitFinalizers undoes the joining of a node's finalizers.
+func splitFinalizers(joined string) []string {
+	if joined == "" {
+		return nil
+	}
+	return strings.Split(joined, "\n")
+}
