@@ -202,27 +202,3 @@ func TestServiceDefaults(t *testing.T) {
 		t.Errorf("defaults (-want +got):\n%s", diff)
 	}
 }
-
-// TestDeclaredValidations sees that the generated validations are wired to the
-// scheme, the hand-written parts of them among them.
-func TestDeclaredValidations(t *testing.T) {
-	pod := &v1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default"},
-		Spec: v1.PodSpec{EvictionResponders: []v1.EvictionResponder{
-			{Name: "drain.k8s.io/x", Priority: new(int32(999))},
-			{Name: "drain.example.com/x", Priority: new(int32(1000))},
-		}},
-	}
-	errs := newScheme(t).Validate(t.Context(), nil, pod)
-	got := []string{}
-	for _, err := range errs {
-		got = append(got, err.Error())
-	}
-	want := []string{
-		`spec.evictionResponders[0].name: Invalid value: "drain.k8s.io/x": domain names *.k8s.io, *.kubernetes.io are reserved`,
-		`spec.evictionResponders[0].priority: Invalid value: 999: priorities 0-999 are reserved for responders with *.k8s.io suffix`,
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("errors (-want +got):\n%s", diff)
-	}
-}

@@ -14,6 +14,14 @@ import (
 // The generated validations call a ValidateCustom_<Type>_<Field> function for
 // each field that k8s.io/api marks +k8s:customValidation.
 
+// DeclaredOptions are the features that declared validations ask about, and
+// whether they are on; the strategy hands them to rest.DeclarativeValidation,
+// which refuses an object whose validations ask about any other. All of them
+// are alpha in Kubernetes v1.37.
+func DeclaredOptions() map[string]bool {
+	return map[string]bool{"InPlacePodVerticalScalingSchedulerPreemption": false}
+}
+
 // Priorities below reservedResponderPriorities belong to Kubernetes' own
 // eviction responders, and none of those may be named in a pod.
 const reservedResponderPriorities = 1000
