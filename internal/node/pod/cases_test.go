@@ -1,0 +1,212 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pod
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kindred-project/kindred/internal/node/runtime"
+)
+
+var caseTime = time.Unix(1_800_000_000, 0)
+
+// scene is an Input for one decision, of a pod whose volumes are ready and whose
+// sandbox is up.
+func scene(containers ...v1.Container) Input {
+	grace := int64(30)
+	return Input{
+		Pod: &v1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u", Generation: 3},
+			Spec:       v1.PodSpec{Containers: containers, RestartPolicy: v1.RestartPolicyAlways, TerminationGracePeriodSeconds: &grace},
+		},
+		Runtime: &runtime.Pod{Sandboxes: []runtime.Sandbox{{ID: "s", Ready: true, IPs: []string{"10.0.0.2"}}}},
+		Memory:  Memory{VolumesReady: true},
+		HostIPs: []string{"192.0.2.1"}, RuntimeName: "containerd", Now: caseTime,
+	}
+}
+
+// with adds a run of a container to a scene.
+func (in Input) with(run runtime.Container) Input {
+	run.SandboxID = "s"
+	if run.ID == "" {
+		run.ID = fmt.Sprintf("%s-%d", run.Name, run.Attempt)
+	}
+	if c := containerOf(in.Pod, run.Name); c != nil && run.Hash == "" {
+		run.Hash = hashOf(c)
+	}
+	held := *in.Runtime
+	held.Containers = append([]runtime.Container{run}, held.Containers...)
+	in.Runtime = &held
+	return in
+}
+
+func runningRun(name string) runtime.Container {
+	return runtime.Container{Name: name, State: runtime.Running, StartedAt: caseTime.Add(-time.Minute)}
+}
+
+func (in Input) remembering(id string, run RunMemory) Input {
+	in.Memory = in.Memory.clone()
+	in.Memory.Runs[id] = run
+	return in
+}
+
+func actionsOf(out Output) []string {
+	var list []string
+	for _, a := range out.Actions {
+		text := a.Key()
+		if !a.Deadline.IsZero() {
+			text += fmt.Sprintf(" in %v", a.Deadline.Sub(caseTime))
+		}
+		list = append(list, text)
+	}
+	return list
+}
+
+func messagesOf(out Output) []string {
+	var list []string
+	for _, e := range out.Events {
+		list = append(list, e.Type+" "+e.Reason+" "+e.Message)
+	}
+	return list
+}
+
+func TestDecisions(t *testing.T) {
+	app := v1.Container{Name: "app", Image: "i"}
+	probed := app
+	probed.LivenessProbe = &v1.Probe{TerminationGracePeriodSeconds: ptrTo(int64(5))}
+	hooked := app
+	hooked.Lifecycle = &v1.Lifecycle{PostStart: &v1.LifecycleHandler{}, PreStop: &v1.LifecycleHandler{}}
+	second := v1.Container{Name: "second", Image: "i"}
+	deleted := func(in Input, seconds int64) Input {
+		in.Pod = in.Pod.DeepCopy()
+		in.Pod.DeletionTimestamp, in.Pod.DeletionGracePeriodSeconds = &metav1.Time{Time: caseTime}, &seconds
+		return in
+	}
+	never := func(in Input) Input {
+		in.Pod.Spec.RestartPolicy = v1.RestartPolicyNever
+		return in
+	}
+	fresh := scene(app)
+	fresh.Runtime, fresh.Memory = &runtime.Pod{}, Memory{}
+
+	for _, test := range []struct {
+		name    string
+		in      Input
+		actions []string
+		events  []string
+	}{
+		{name: "volumes and sandbox begin together", in: fresh, actions: []string{"PrepareVolumes/", "CreateSandbox/"}},
+		{name: "app containers start together", in: scene(app, second), actions: []string{"StartContainer/app", "StartContainer/second"}},
+		{name: "but not behind a postStart hook", in: scene(hooked, second), actions: []string{"StartContainer/app"}},
+		{name: "which runs first", in: scene(hooked, second).with(runningRun("app")), actions: []string{"PostStart/app-0"}},
+		{
+			name:    "and lets them go on",
+			in:      scene(hooked, second).with(runningRun("app")).remembering("app-0", RunMemory{Hooked: true}),
+			actions: []string{"StartContainer/second"},
+		},
+		{
+			name:    "a failed postStart hook ends its container",
+			in:      scene(hooked).with(runningRun("app")).remembering("app-0", RunMemory{HookFailed: true, PreStopped: true}),
+			actions: []string{"StopContainer/app-0 in 30s"},
+			events:  []string{"Normal Killing FailedPostStartHook"},
+		},
+		{
+			name:    "a failed liveness probe with a grace period of its own",
+			in:      scene(probed).with(runningRun("app")).remembering("app-0", RunMemory{Liveness: ptrTo(false)}),
+			actions: []string{"StopContainer/app-0 in 5s"},
+			events:  []string{"Normal Killing Container app failed liveness probe, will be restarted"},
+		},
+		{
+			name:    "a failed startup probe in a pod that never restarts",
+			in:      never(scene(app)).with(runningRun("app")).remembering("app-0", RunMemory{Startup: ptrTo(false)}),
+			actions: []string{"StopContainer/app-0 in 30s"},
+			events:  []string{"Normal Killing Container app failed startup probe"},
+		},
+		{
+			name:    "a changed image",
+			in:      scene(app).with(runtime.Container{Name: "app", State: runtime.Running, Hash: "other"}),
+			actions: []string{"StopContainer/app-0 in 30s"},
+			events:  []string{"Normal Killing Container app definition changed, will be restarted"},
+		},
+		{name: "a container that nobody started", in: scene(app).with(runtime.Container{Name: "app", State: runtime.Created}), actions: []string{"RemoveContainer/app-0"}},
+		{
+			name:    "deletion: preStop first",
+			in:      deleted(scene(hooked).with(runningRun("app")), 10),
+			actions: []string{"PreStop/app-0 in 10s"},
+			events:  []string{"Normal Killing Stopping container app"},
+		},
+		{
+			name:    "then the stop signal, told once",
+			in:      deleted(scene(hooked).with(runningRun("app")).remembering("app-0", RunMemory{PreStopped: true, Deadline: caseTime.Add(10 * time.Second)}), 10),
+			actions: []string{"StopContainer/app-0 in 10s"},
+		},
+		{
+			name:    "a shorter grace period moves the deadline",
+			in:      deleted(scene(app).with(runningRun("app")).remembering("app-0", RunMemory{Deadline: caseTime.Add(20 * time.Second)}), 1),
+			actions: []string{"StopContainer/app-0 in 1s"},
+		},
+		{
+			name:    "a longer one does not",
+			in:      deleted(scene(app).with(runningRun("app")).remembering("app-0", RunMemory{Deadline: caseTime.Add(time.Second)}), 20),
+			actions: []string{"StopContainer/app-0 in 1s"},
+		},
+		{
+			name:    "a back-off is told",
+			in:      scene(app).with(runtime.Container{Name: "app", State: runtime.Exited, ExitCode: 1, FinishedAt: caseTime.Add(-time.Second), BackOff: 10 * time.Second}),
+			actions: nil,
+			events:  []string{"Warning BackOff Back-off restarting failed container app in pod p_ns(u)"},
+		},
+		{
+			name:    "and ends",
+			in:      scene(app).with(runtime.Container{Name: "app", State: runtime.Exited, ExitCode: 1, FinishedAt: caseTime.Add(-10 * time.Second), BackOff: 10 * time.Second}),
+			actions: []string{"StartContainer/app"},
+		},
+		{
+			name:    "a pod that is done lets go of its sandbox",
+			in:      never(scene(app)).with(runtime.Container{Name: "app", State: runtime.Exited}),
+			actions: []string{"StopSandbox/s"},
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			out := Decide(test.in)
+			if diff := cmp.Diff(test.actions, actionsOf(out)); diff != "" {
+				t.Errorf("actions (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(test.events, messagesOf(out)); diff != "" {
+				t.Errorf("events (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestDecideLeavesItsInputAlone(t *testing.T) {
+	in := scene(v1.Container{Name: "app", Image: "i"}).with(runningRun("app")).remembering("app-0", RunMemory{Liveness: ptrTo(false)})
+	Decide(in)
+	if !in.Memory.Runs["app-0"].Deadline.IsZero() {
+		t.Error("the decision changed the memory it was given")
+	}
+}
+
+func TestRememberedRunsStayStartedAndReady(t *testing.T) {
+	c := v1.Container{Name: "app", Image: "i", StartupProbe: &v1.Probe{}, ReadinessProbe: &v1.Probe{}, Lifecycle: &v1.Lifecycle{PostStart: &v1.LifecycleHandler{}}}
+	in := scene(c).with(runningRun("app"))
+	in.Memory = Remember(&v1.PodStatus{ContainerStatuses: []v1.ContainerStatus{{
+		Name: "app", ContainerID: "containerd://app-0", Started: ptrTo(true), Ready: true,
+		State: v1.ContainerState{Running: &v1.ContainerStateRunning{}},
+	}}})
+	in.Memory.VolumesReady = true
+	out := Decide(in)
+	if len(out.Actions) > 0 {
+		t.Errorf("a new agent does %v to a container that runs", actionsOf(out))
+	}
+	if c := conditionOf(out.Status.Conditions, v1.PodReady); c.Status != v1.ConditionTrue {
+		t.Errorf("the pod is not ready any more: %+v", c)
+	}
+}

@@ -1,0 +1,218 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pod
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kindred-project/kindred/internal/node/runtime"
+)
+
+// summary is a status as a person would tell it.
+func summary(s v1.PodStatus) []string {
+	lines := []string{string(s.Phase) + reason(s.Reason, s.Message)}
+	for _, c := range s.Conditions {
+		lines = append(lines, fmt.Sprintf("%s %s%s", c.Type, c.Status, reason(c.Reason, c.Message)))
+	}
+	for _, list := range [][]v1.ContainerStatus{s.InitContainerStatuses, s.ContainerStatuses} {
+		for _, c := range list {
+			line := fmt.Sprintf("%s: %s", c.Name, tellState(c.State))
+			if c.LastTerminationState.Terminated != nil {
+				line += ", before " + tellState(c.LastTerminationState)
+			}
+			if c.RestartCount > 0 {
+				line += fmt.Sprintf(", restarts %d", c.RestartCount)
+			}
+			if isTrue(c.Started) {
+				line += ", started"
+			}
+			if c.Ready {
+				line += ", ready"
+			}
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+func reason(reason, message string) string {
+	if reason == "" {
+		return ""
+	}
+	return fmt.Sprintf(" (%s: %s)", reason, message)
+}
+
+func tellState(s v1.ContainerState) string {
+	switch {
+	case s.Waiting != nil:
+		return "waiting" + reason(s.Waiting.Reason, s.Waiting.Message)
+	case s.Terminated != nil:
+		return fmt.Sprintf("ended %d", s.Terminated.ExitCode) + reason(s.Terminated.Reason, s.Terminated.Message)
+	case s.Running != nil:
+		return "running"
+	}
+	return "nothing"
+}
+
+func TestStatus(t *testing.T) {
+	app := v1.Container{Name: "app", Image: "i"}
+	always := v1.ContainerRestartPolicyAlways
+	exited := func(name string, attempt uint32, code int32) runtime.Container {
+		run := runtime.Container{Name: name, Attempt: attempt, State: runtime.Exited, ExitCode: code, Reason: "Completed",
+			StartedAt: caseTime.Add(-time.Minute), FinishedAt: caseTime.Add(-time.Second)}
+		if code != 0 {
+			run.Reason = "Error"
+		}
+		return run
+	}
+	withInit := func(in Input, init ...v1.Container) Input {
+		in.Pod.Spec.InitContainers = init
+		return in
+	}
+	policy := func(in Input, p v1.RestartPolicy) Input {
+		in.Pod.Spec.RestartPolicy = p
+		return in
+	}
+	gated := scene(app).with(runningRun("app"))
+	gated.Pod.Spec.ReadinessGates = []v1.PodReadinessGate{{ConditionType: "example.com/gate"}, {ConditionType: "example.com/other"}}
+	gated.Pod.Status.Conditions = []v1.PodCondition{{Type: "example.com/other", Status: v1.ConditionFalse}}
+	fresh := scene(app)
+	fresh.Runtime = &runtime.Pod{}
+	failing := scene(app)
+	failing.Memory.Failures = map[string]Failure{"app": {Reason: "ErrImagePull", Message: "no such image", RetryAt: caseTime.Add(time.Second)}}
+	looping := exited("app", 2, 1)
+	looping.BackOff = 40 * time.Second
+	lost := scene(app)
+	lost.Old = v1.PodStatus{Phase: v1.PodRunning, ContainerStatuses: []v1.ContainerStatus{{
+		Name: "app", ContainerID: "containerd://x", State: v1.ContainerState{Running: &v1.ContainerStateRunning{}}}}}
+	lost = policy(lost, v1.RestartPolicyNever)
+
+	for _, test := range []struct {
+		name string
+		in   Input
+		want []string
+	}{
+		{"before anything", fresh, []string{
+			"Pending",
+			"PodReadyToStartContainers False (PodSandboxNotReady: no pod sandbox exists)",
+			"Initialized True",
+			"Ready False (ContainersNotReady: containers with unready status: [app])",
+			"ContainersReady False (ContainersNotReady: containers with unready status: [app])",
+			"PodScheduled True",
+			"app: waiting (ContainerCreating: )",
+		}},
+		{"running", scene(app).with(runningRun("app")), []string{
+			"Running", "PodReadyToStartContainers True", "Initialized True", "Ready True", "ContainersReady True", "PodScheduled True",
+			"app: running, started, ready",
+		}},
+		{"readiness gates", gated, []string{
+			"Running", "example.com/other False", "PodReadyToStartContainers True", "Initialized True",
+			`Ready False (ReadinessGatesNotReady: corresponding condition of pod readiness gate "example.com/gate" does not exist., the status of pod readiness gate "example.com/other" is not "True", but False)`,
+			"ContainersReady True", "PodScheduled True",
+			"app: running, started, ready",
+		}},
+		{"initializing", withInit(scene(app), v1.Container{Name: "one"}, v1.Container{Name: "two"}).with(exited("one", 0, 0)).with(runningRun("two")), []string{
+			"Pending", "PodReadyToStartContainers True",
+			"Initialized False (ContainersNotInitialized: containers with incomplete status: [two])",
+			"Ready False (ContainersNotReady: containers with unready status: [app])",
+			"ContainersReady False (ContainersNotReady: containers with unready status: [app])",
+			"PodScheduled True",
+			"one: ended 0 (Completed: ), ready", "two: running, started", "app: waiting (PodInitializing: )",
+		}},
+		{"failed initialization", policy(withInit(scene(app), v1.Container{Name: "one"}).with(exited("one", 0, 1)), v1.RestartPolicyNever), []string{
+			"Failed", "PodReadyToStartContainers True",
+			"Initialized False (ContainersNotInitialized: containers with incomplete status: [one])",
+			"Ready False (PodFailed: )", "ContainersReady False (PodFailed: )", "PodScheduled True",
+			"one: ended 1 (Error: )", "app: waiting (PodInitializing: )",
+		}},
+		{"sidecar keeps a done pod running until it ends", policy(withInit(scene(app), v1.Container{Name: "side", RestartPolicy: &always}).with(runningRun("side")).with(exited("app", 0, 0)), v1.RestartPolicyNever), []string{
+			"Running", "PodReadyToStartContainers True", "Initialized True",
+			"Ready False (ContainersNotReady: containers with unready status: [app])",
+			"ContainersReady False (ContainersNotReady: containers with unready status: [app])",
+			"PodScheduled True",
+			"side: running, started, ready", "app: ended 0 (Completed: )",
+		}},
+		{"succeeded", policy(scene(app).with(exited("app", 0, 0)), v1.RestartPolicyOnFailure), []string{
+			"Succeeded", "PodReadyToStartContainers True", "Initialized True (PodCompleted: )",
+			"Ready False (PodCompleted: )", "ContainersReady False (PodCompleted: )", "PodScheduled True",
+			"app: ended 0 (Completed: )",
+		}},
+		{"crash loop", scene(app).with(looping), []string{
+			"Running", "PodReadyToStartContainers True", "Initialized True",
+			"Ready False (ContainersNotReady: containers with unready status: [app])",
+			"ContainersReady False (ContainersNotReady: containers with unready status: [app])",
+			"PodScheduled True",
+			"app: waiting (CrashLoopBackOff: back-off 40s restarting failed container=app pod=p_ns(u)), before ended 1 (Error: ), restarts 2",
+		}},
+		{"no image", failing, []string{
+			"Pending", "PodReadyToStartContainers True", "Initialized True",
+			"Ready False (ContainersNotReady: containers with unready status: [app])",
+			"ContainersReady False (ContainersNotReady: containers with unready status: [app])",
+			"PodScheduled True",
+			"app: waiting (ErrImagePull: no such image)",
+		}},
+		{"lost by the runtime", lost, []string{
+			"Failed", "PodReadyToStartContainers True", "Initialized True",
+			"Ready False (PodFailed: )", "ContainersReady False (PodFailed: )", "PodScheduled True",
+			"app: waiting (ContainerCreating: ), before ended 137 (ContainerStatusUnknown: The container could not be located when the pod was deleted.  The container used to be Running), restarts 1",
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			out := Decide(test.in)
+			if diff := cmp.Diff(test.want, summary(out.Status)); diff != "" {
+				t.Errorf("status (-want +got):\n%s", diff)
+			}
+			for _, c := range out.Status.Conditions {
+				if ownCondition(c.Type) && c.ObservedGeneration != 3 {
+					t.Errorf("condition %s is of generation %d", c.Type, c.ObservedGeneration)
+				}
+			}
+		})
+	}
+}
+
+func TestTransitionTimesMoveOnlyWithTheStatus(t *testing.T) {
+	in := scene(v1.Container{Name: "app", Image: "i"}).with(runningRun("app"))
+	in.Old = Decide(in).Status
+	in.Now = caseTime.Add(time.Hour)
+	if diff := cmp.Diff(in.Old, Decide(in).Status); diff != "" {
+		t.Errorf("an hour later, and nothing happened, the status differs:\n%s", diff)
+	}
+}
+
+func TestTerminationMessagesShareTheirRoom(t *testing.T) {
+	long := runtime.Container{Name: "a", State: runtime.Exited, ExitCode: 1, Message: string(make([]byte, 9000))}
+	in := scene(v1.Container{Name: "a"}, v1.Container{Name: "b"}, v1.Container{Name: "c"}).with(long)
+	in.Pod.Spec.RestartPolicy = v1.RestartPolicyNever
+	if got := len(Decide(in).Status.ContainerStatuses[0].State.Terminated.Message); got != 4096 {
+		t.Errorf("one of three messages takes %d bytes", got)
+	}
+}
+
+func TestExpiry(t *testing.T) {
+	in := scene(v1.Container{Name: "app", Image: "i"}).with(runningRun("app"))
+	in.Pod.Spec.ActiveDeadlineSeconds = ptrTo(int64(60))
+	in.Old.StartTime = &metav1.Time{Time: caseTime.Add(-59 * time.Second)}
+	in.Old.Phase = v1.PodRunning
+	if out := Decide(in); out.Stopping || !out.Wake.Equal(caseTime.Add(time.Second)) {
+		t.Errorf("a second before its deadline: stopping %t, wakes at %v", out.Stopping, out.Wake)
+	}
+	in.Now = caseTime.Add(time.Second)
+	out := Decide(in)
+	if !out.Stopping || out.Status.Phase != v1.PodRunning {
+		t.Errorf("at its deadline: stopping %t, phase %s while its container still runs", out.Stopping, out.Status.Phase)
+	}
+	in.Memory, in.Old = out.Memory, out.Status
+	in.Runtime = &runtime.Pod{Sandboxes: in.Runtime.Sandboxes}
+	in = in.with(runtime.Container{Name: "app", State: runtime.Exited, ExitCode: 0})
+	if s := Decide(in).Status; s.Phase != v1.PodFailed || s.Reason != "DeadlineExceeded" {
+		t.Errorf("after its deadline: %s %s", s.Phase, s.Reason)
+	}
+}
