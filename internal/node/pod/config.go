@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"strconv"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -185,11 +186,14 @@ func (h Host) containerAnnotations(r newRun) map[string]string {
 	return a
 }
 
+// stopSignal is the container's own stop signal (KEP-4960) in CRI's terms: SIGRTMIN+1 is called
+// SIGNAL_SIGRTMINPLUS1 there. Runtimes that do not know the field use the image's.
 func stopSignal(c *v1.Container) runtimeapi.Signal {
 	if c.Lifecycle == nil || c.Lifecycle.StopSignal == nil {
 		return runtimeapi.Signal_SIGNAL_RUNTIME_DEFAULT
 	}
-	return runtimeapi.Signal(runtimeapi.Signal_value[string(*c.Lifecycle.StopSignal)])
+	name := strings.NewReplacer("+", "PLUS", "-", "MINUS").Replace(string(*c.Lifecycle.StopSignal))
+	return runtimeapi.Signal(runtimeapi.Signal_value["SIGNAL_"+name])
 }
 
 // expandAll expands $(VAR) in a command line.

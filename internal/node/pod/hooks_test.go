@@ -1,0 +1,102 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pod
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	testingclock "k8s.io/utils/clock/testing"
+)
+
+func TestHTTPHook(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		scheme  v1.URIScheme
+		server  func(http.Handler) *httptest.Server
+		wantErr bool
+	}{
+		{"plain", v1.URISchemeHTTP, httptest.NewServer, false},
+		{"TLS", v1.URISchemeHTTPS, httptest.NewTLSServer, false},
+		{"TLS to a plain server", v1.URISchemeHTTPS, httptest.NewServer, false},
+		{"no server", v1.URISchemeHTTP, func(h http.Handler) *httptest.Server {
+			s := httptest.NewServer(h)
+			s.Close()
+			return s
+		}, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var got string
+			server := test.server(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				got = fmt.Sprintf("%s %s %s %s", r.Host, r.URL, r.Header.Get("X-Mine"), r.UserAgent())
+				w.WriteHeader(http.StatusTeapot) // any answer will do
+			}))
+			defer server.Close()
+			address, err := url.Parse(server.URL)
+			if err != nil {
+				t.Fatal(err)
+			}
+			pod := testPod()
+			pod.Status.PodIP = address.Hostname()
+			get := &v1.HTTPGetAction{
+				Path: "/hook?a=b", Port: intstr.FromString(address.Port()), Scheme: test.scheme,
+				HTTPHeaders: []v1.HTTPHeader{{Name: "Host", Value: "me"}, {Name: "X-Mine", Value: "1"}},
+			}
+			_, err = Hooks{}.Run(t.Context(), pod, &pod.Spec.Containers[0], "id", &v1.LifecycleHandler{HTTPGet: get})
+			if (err != nil) != test.wantErr {
+				t.Fatalf("error %v", err)
+			}
+			if want := "me /hook?a=b 1 kube-lifecycle/1.37"; err == nil && got != want {
+				t.Errorf("the hook asked for %q, want %q", got, want)
+			}
+		})
+	}
+}
+
+func TestSleepHook(t *testing.T) {
+	clock := testingclock.NewFakeClock(time.Unix(0, 0))
+	done := make(chan error, 1)
+	sleep := func(ctx context.Context) {
+		pod := testPod()
+		_, err := Hooks{Clock: clock}.Run(ctx, pod, &pod.Spec.Containers[0], "id", &v1.LifecycleHandler{Sleep: &v1.SleepAction{Seconds: 5}})
+		done <- err
+	}
+	go sleep(t.Context())
+	for !clock.HasWaiters() {
+		time.Sleep(time.Millisecond)
+	}
+	clock.Step(5 * time.Second)
+	if err := <-done; err != nil {
+		t.Errorf("slept, and got %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	go sleep(ctx)
+	cancel()
+	if err := <-done; err == nil {
+		t.Error("a sleep that was cut short is no error")
+	}
+}
+
+func TestPortNumbers(t *testing.T) {
+	c := &v1.Container{Name: "c", Ports: []v1.ContainerPort{{Name: "web", ContainerPort: 8080}}}
+	for _, test := range []struct {
+		port intstr.IntOrString
+		want int
+	}{
+		{intstr.FromInt32(80), 80}, {intstr.FromString("web"), 8080}, {intstr.FromString("81"), 81},
+		{intstr.FromString("none"), 0}, {intstr.FromInt32(0), 0}, {intstr.FromInt32(70000), 0},
+	} {
+		got, err := portNumber(test.port, c)
+		if got != test.want || (err == nil) != (test.want > 0) {
+			t.Errorf("port %v is %d, %v", test.port, got, err)
+		}
+	}
+}
