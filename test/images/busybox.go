@@ -26,7 +26,9 @@ const (
 )
 
 // BusyboxImage is an image of the machine's static busybox, with a link for each
-// of its applets, laid out as the busybox image people know from registries.
+// of its applets, laid out as the busybox image people know from registries. Beware of
+// two traps of Debian's busybox 1.35: wget crashes when given -T, and its shell drops
+// environment variables whose names are no identifiers.
 func BusyboxImage() (v1.Image, error) {
 	binary, err := exec.LookPath("busybox")
 	if err != nil {

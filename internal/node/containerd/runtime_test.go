@@ -8,6 +8,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"net"
 	"net/http"
 	"net/netip"
 	"os"
@@ -290,6 +291,86 @@ func mustAddr(t *testing.T, s string) netip.Addr {
 		t.Fatal(err)
 	}
 	return a
+}
+
+// TestPodsReachEachOtherAndTheHost has a pod talk to the host on the bridge, as to an API
+// server, and to another pod, on a machine whose firewall forwards nothing by default, as
+// Docker leaves it.
+func TestPodsReachEachOtherAndTheHost(t *testing.T) {
+	o := testOptions(t)
+	if err := run(t.Context(), "", "iptables", "-P", "FORWARD", "DROP"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = run(context.Background(), "", "iptables", "-P", "FORWARD", "ACCEPT") })
+	network, err := EnsureNetwork(t.Context(), o.NetworkOptions())
+	if err != nil {
+		t.Fatal(err)
+	}
+	host, err := net.Listen("tcp", net.JoinHostPort(network.Gateway.String(), "0"))
+	if err != nil {
+		t.Fatalf("listening on the bridge before the first pod: %v", err)
+	}
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "host") })}
+	go server.Serve(host)
+	defer server.Close()
+
+	r, err := Start(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Network.PodCIDR != network.PodCIDR {
+		t.Errorf("the range changed from %s to %s", network.PodCIDR, r.Network.PodCIDR)
+	}
+	importBusybox(t, r.Endpoint)
+	conn := testDial(t, r.Endpoint)
+	_, _, ip := runPod(t, o, conn, "server", "httpd", "-f", "-p", "8080", "-h", "/etc")
+	_, client, _ := runPod(t, o, conn, "client", "sleep", "1000")
+	get(t, "http://"+ip+":8080/passwd") // it listens
+	for url, want := range map[string]string{
+		"http://" + host.Addr().String(): "host",
+		"http://" + ip + ":8080/group":   "root:x:0:",
+	} {
+		answer, err := runtimeapi.NewRuntimeServiceClient(conn).ExecSync(t.Context(), &runtimeapi.ExecSyncRequest{
+			ContainerId: client, Cmd: []string{"wget", "-qO-", url}, Timeout: 10,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if answer.ExitCode != 0 || !strings.HasPrefix(string(answer.Stdout), want) {
+			t.Errorf("%s: exit code %d, answer %q, %q", url, answer.ExitCode, answer.Stdout, answer.Stderr)
+		}
+	}
+}
+
+// TestTwoDataDirectories runs two side by side: neither sees the other's pods, and what
+// one's reset removes is its own.
+func TestTwoDataDirectories(t *testing.T) {
+	one, two := testOptions(t), testOptions(t)
+	first, err := Start(t.Context(), one)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := Start(t.Context(), two)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if first.Network.PodCIDR.Overlaps(second.Network.PodCIDR) {
+		t.Errorf("both have pods in %s and %s", first.Network.PodCIDR, second.Network.PodCIDR)
+	}
+	importBusybox(t, first.Endpoint)
+	importBusybox(t, second.Endpoint)
+	runPod(t, one, testDial(t, first.Endpoint), "web", "sleep", "1000")
+	conn := testDial(t, second.Endpoint)
+	_, container, ip := runPod(t, two, conn, "web", "httpd", "-f", "-p", "8080", "-h", "/etc")
+	if err := Reset(t.Context(), one); err != nil {
+		t.Fatal(err)
+	}
+	assertNothingLeft(t, one, false)
+	assertNothingLeft(t, two, true)
+	if state := containerState(t, conn, container); state != runtimeapi.ContainerState_CONTAINER_RUNNING {
+		t.Errorf("after the other's reset the container is %s", state)
+	}
+	get(t, "http://"+ip+":8080/passwd")
 }
 
 // TestImport imports every kind of archive into the real containerd, and the same image
