@@ -1,0 +1,308 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package runtime
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"k8s.io/apimachinery/pkg/types"
+	cri "k8s.io/cri-api/pkg/apis"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/utils/clock"
+)
+
+// fakeCRI holds sandboxes and containers, and counts questions.
+type fakeCRI struct {
+	cri.RuntimeService
+
+	mu         sync.Mutex
+	sandboxes  map[string]*runtimeapi.PodSandboxStatus
+	containers map[string]*runtimeapi.ContainerStatus
+	sandboxOf  map[string]string
+	pids       map[string]int
+	asked      []string
+	events     chan *runtimeapi.ContainerEventResponse // nil: unimplemented
+}
+
+func newFakeCRI() *fakeCRI {
+	return &fakeCRI{
+		sandboxes: map[string]*runtimeapi.PodSandboxStatus{}, containers: map[string]*runtimeapi.ContainerStatus{},
+		sandboxOf: map[string]string{}, pids: map[string]int{},
+	}
+}
+
+func matches(labels map[string]string, filter map[string]string) bool {
+	for k, v := range filter {
+		if labels[k] != v {
+			return false
+		}
+	}
+	return true
+}
+
+func (f *fakeCRI) ListPodSandbox(_ context.Context, filter *runtimeapi.PodSandboxFilter) ([]*runtimeapi.PodSandbox, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var list []*runtimeapi.PodSandbox
+	for _, id := range slices.Sorted(maps.Keys(f.sandboxes)) {
+		if s := f.sandboxes[id]; matches(s.Labels, filter.LabelSelector) {
+			list = append(list, &runtimeapi.PodSandbox{Id: s.Id, Metadata: s.Metadata, State: s.State, CreatedAt: s.CreatedAt, Labels: s.Labels})
+		}
+	}
+	return list, nil
+}
+
+func (f *fakeCRI) ListContainers(_ context.Context, filter *runtimeapi.ContainerFilter) ([]*runtimeapi.Container, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var list []*runtimeapi.Container
+	for _, id := range slices.Sorted(maps.Keys(f.containers)) {
+		if c := f.containers[id]; matches(c.Labels, filter.LabelSelector) {
+			list = append(list, &runtimeapi.Container{
+				Id: c.Id, PodSandboxId: f.sandboxOf[id], Metadata: c.Metadata, State: c.State, CreatedAt: c.CreatedAt, Labels: c.Labels, Annotations: c.Annotations,
+			})
+		}
+	}
+	return list, nil
+}
+
+func (f *fakeCRI) info(id string) map[string]string {
+	return map[string]string{"info": fmt.Sprintf(`{"pid":%d}`, f.pids[id])}
+}
+
+func (f *fakeCRI) PodSandboxStatus(_ context.Context, id string, _ bool) (*runtimeapi.PodSandboxStatusResponse, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.asked = append(f.asked, id)
+	if s, ok := f.sandboxes[id]; ok {
+		return &runtimeapi.PodSandboxStatusResponse{Status: s, Info: f.info(id)}, nil
+	}
+	return nil, status.Error(codes.NotFound, "no such sandbox")
+}
+
+func (f *fakeCRI) ContainerStatus(_ context.Context, id string, _ bool) (*runtimeapi.ContainerStatusResponse, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.asked = append(f.asked, id)
+	if c, ok := f.containers[id]; ok {
+		return &runtimeapi.ContainerStatusResponse{Status: proto.CloneOf(c), Info: f.info(id)}, nil
+	}
+	return nil, status.Error(codes.NotFound, "no such container")
+}
+
+func (f *fakeCRI) GetContainerEvents(ctx context.Context, out chan *runtimeapi.ContainerEventResponse, _ func(runtimeapi.RuntimeService_GetContainerEventsClient)) error {
+	if f.events == nil {
+		return status.Error(codes.Unimplemented, "no events")
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case e := <-f.events:
+			out <- e
+		}
+	}
+}
+
+func (f *fakeCRI) took() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	asked := f.asked
+	f.asked = nil
+	return asked
+}
+
+func (f *fakeCRI) change(do func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	do()
+}
+
+func podLabels(owner, uid, container string) map[string]string {
+	labels := map[string]string{LabelOwner: owner, LabelPodUID: uid, LabelPodNamespace: "ns", LabelPodName: "p"}
+	if container != "" {
+		labels[LabelContainerName] = container
+	}
+	return labels
+}
+
+// fill puts a pod with two runs of a container into the runtime.
+func (f *fakeCRI) fill(owner, uid string) {
+	f.sandboxes[uid+"-s"] = &runtimeapi.PodSandboxStatus{
+		Id: uid + "-s", Metadata: &runtimeapi.PodSandboxMetadata{Uid: uid}, Labels: podLabels(owner, uid, ""),
+		Network: &runtimeapi.PodSandboxNetworkStatus{Ip: "10.0.0.2", AdditionalIps: []*runtimeapi.PodIP{{Ip: "fd00::2"}}},
+	}
+	for attempt, state := range []runtimeapi.ContainerState{runtimeapi.ContainerState_CONTAINER_EXITED, runtimeapi.ContainerState_CONTAINER_RUNNING} {
+		id := fmt.Sprintf("%s-c%d", uid, attempt)
+		f.containers[id] = &runtimeapi.ContainerStatus{
+			Id: id, Metadata: &runtimeapi.ContainerMetadata{Attempt: uint32(attempt)}, State: state,
+			CreatedAt: int64(attempt + 1), StartedAt: int64(attempt + 1), Labels: podLabels(owner, uid, "c"),
+			Annotations: map[string]string{AnnotationBackOff: "10s", AnnotationRestartCount: fmt.Sprint(attempt)},
+			Image:       &runtimeapi.ImageSpec{Image: "i"}, ImageRef: "sha256:1",
+		}
+		f.sandboxOf[id] = uid + "-s"
+	}
+	f.containers[uid+"-c0"].ExitCode = 3
+}
+
+func TestGet(t *testing.T) {
+	fake := newFakeCRI()
+	fake.fill("me", "u")
+	fake.fill("somebody else", "v")
+	r := New(fake, "me", clock.RealClock{})
+	got, err := r.Get(t.Context(), "u")
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := Container{Name: "c", SandboxID: "u-s", BackOff: 10 * time.Second, Image: "i", ImageID: "sha256:1"}
+	second, first := run, run
+	second.ID, second.Attempt, second.State, second.CreatedAt, second.StartedAt = "u-c1", 1, Running, time.Unix(0, 2), time.Unix(0, 2)
+	first.ID, first.State, first.CreatedAt, first.StartedAt, first.ExitCode = "u-c0", Exited, time.Unix(0, 1), time.Unix(0, 1), 3
+	want := &Pod{
+		UID: "u", Namespace: "ns", Name: "p",
+		Sandboxes:  []Sandbox{{ID: "u-s", Ready: true, CreatedAt: time.Unix(0, 0), IPs: []string{"10.0.0.2", "fd00::2"}}},
+		Containers: []Container{second, first},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("pod (-want +got):\n%s", diff)
+	}
+	all, err := r.List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(all) != 1 || !all["u"].Same(got) {
+		t.Errorf("the list is %+v", all)
+	}
+}
+
+func TestGetAsksOnlyForWhatChanged(t *testing.T) {
+	fake := newFakeCRI()
+	fake.fill("me", "u")
+	r := New(fake, "me", clock.RealClock{})
+	get := func() {
+		t.Helper()
+		if _, err := r.Get(t.Context(), "u"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	get()
+	if diff := cmp.Diff([]string{"u-s", "u-c1", "u-c0"}, fake.took()); diff != "" {
+		t.Errorf("asked for (-want +got):\n%s", diff)
+	}
+	get()
+	if asked := fake.took(); len(asked) > 0 {
+		t.Errorf("asked again for %v", asked)
+	}
+	fake.change(func() { fake.containers["u-c1"].State = runtimeapi.ContainerState_CONTAINER_EXITED })
+	get()
+	if diff := cmp.Diff([]string{"u-c1"}, fake.took()); diff != "" {
+		t.Errorf("asked for (-want +got):\n%s", diff)
+	}
+}
+
+func TestTerminationMessages(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "message")
+	log := filepath.Join(dir, "0.log")
+	lines := strings.Repeat("2016-10-06T00:17:09.669794202Z stdout F a line of the log\n", 200)
+	if err := os.WriteFile(log, []byte(lines), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	write := func(text string) {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	failed := &Container{MessageFile: file, LogPath: log, ExitCode: 1, TerminationPolicy: "FallbackToLogsOnError"}
+	write(strings.Repeat("x", 5000) + "end")
+	if got := terminationMessage(failed); len(got) != 4096 || !strings.HasSuffix(got, "end") {
+		t.Errorf("message of %d bytes", len(got))
+	}
+	write("")
+	if got := terminationMessage(failed); got != strings.Repeat("a line of the log\n", 80) {
+		t.Errorf("message from the log: %d bytes, %q", len(got), got)
+	}
+	failed.TerminationPolicy = "File"
+	if got := terminationMessage(failed); got != "" {
+		t.Errorf("message %q from the log without permission", got)
+	}
+	failed.TerminationPolicy, failed.ExitCode = "FallbackToLogsOnError", 0
+	if got := terminationMessage(failed); got != "" {
+		t.Errorf("message %q of a container that did not fail", got)
+	}
+}
+
+func TestEventsWakePods(t *testing.T) {
+	fake := newFakeCRI()
+	fake.events = make(chan *runtimeapi.ContainerEventResponse)
+	r := New(fake, "me", clock.RealClock{})
+	changed := make(chan types.UID, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		r.Watch(ctx, func(uid types.UID) { changed <- uid })
+	}()
+	fake.events <- &runtimeapi.ContainerEventResponse{PodSandboxStatus: &runtimeapi.PodSandboxStatus{Metadata: &runtimeapi.PodSandboxMetadata{Uid: "u"}}}
+	if got := <-changed; got != "u" {
+		t.Errorf("pod %q changed", got)
+	}
+	cancel()
+	<-done
+}
+
+// TestExitsWakePods has a runtime without events, and a real process that ends. The
+// runtime learns of it later than the kernel.
+func TestExitsWakePods(t *testing.T) {
+	process := exec.Command("sleep", "1000")
+	if err := process.Start(); err != nil {
+		t.Fatal(err)
+	}
+	fake := newFakeCRI()
+	fake.fill("me", "u")
+	fake.pids["u-c1"] = process.Process.Pid
+	r := New(fake, "me", clock.RealClock{})
+	changed := make(chan types.UID, 10)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		r.Watch(ctx, func(uid types.UID) { changed <- uid })
+	}()
+	for !r.exits.wantsPIDs() {
+		time.Sleep(time.Millisecond)
+	}
+	if _, err := r.Get(t.Context(), "u"); err != nil {
+		t.Fatal(err)
+	}
+	if err := process.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = process.Wait()
+	select {
+	case <-changed:
+		t.Fatal("woken before the runtime knows")
+	case <-time.After(20 * time.Millisecond):
+	}
+	fake.change(func() { fake.containers["u-c1"].State = runtimeapi.ContainerState_CONTAINER_EXITED })
+	if got := <-changed; got != "u" {
+		t.Errorf("pod %q changed", got)
+	}
+	cancel()
+	<-done
+}
