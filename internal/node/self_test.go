@@ -1,0 +1,222 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	k8sruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	cri "k8s.io/cri-api/pkg/apis"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	testingclock "k8s.io/utils/clock/testing"
+)
+
+// fakeRuntime answers what a reporter asks.
+type fakeRuntime struct {
+	cri.RuntimeService
+	cri.ImageManagerService
+	network bool
+}
+
+func (f *fakeRuntime) Status(context.Context, bool) (*runtimeapi.StatusResponse, error) {
+	return &runtimeapi.StatusResponse{Status: &runtimeapi.RuntimeStatus{Conditions: []*runtimeapi.RuntimeCondition{
+		{Type: "RuntimeReady", Status: true},
+		{Type: "NetworkReady", Status: f.network, Reason: "NetworkPluginNotReady", Message: "no network yet"},
+	}}}, nil
+}
+
+func (f *fakeRuntime) ListImages(context.Context, *runtimeapi.ImageFilter) ([]*runtimeapi.Image, error) {
+	return []*runtimeapi.Image{
+		{Id: "1", RepoTags: []string{"small:1"}, Size: 1},
+		{Id: "2", RepoTags: []string{"a", "b", "c", "d", "e"}, RepoDigests: []string{"large@sha256:2"}, Size: 2},
+	}, nil
+}
+
+func (f *fakeRuntime) Close(context.Context) error { return nil }
+
+func newSelf(client *fake.Clientset, runtime *fakeRuntime, clock *testingclock.FakeClock, record func(eventType, reason, message string)) *self {
+	options := Options{
+		Name: nodeName, Client: client, IPs: []string{"192.0.2.1"}, ServePort: 10250, PodCIDR: "10.244.0.0/24", MaxPods: 110, Version: "v1.37.1",
+		Labels: map[string]string{"role": "all"}, Clock: clock,
+	}
+	return &self{options: options, record: record, reporter: &reporter{
+		options: options, runtime: runtime, images: runtime, version: &runtimeapi.VersionResponse{RuntimeName: "containerd", RuntimeVersion: "1.6.20"},
+		machine: machine{cpus: 2, memory: 1 << 30, disk: 1 << 40, kernel: "6.1", osImage: "Debian"},
+	}}
+}
+
+func TestNodeComesUp(t *testing.T) {
+	ctx := t.Context()
+	client := fake.NewClientset()
+	runtime := &fakeRuntime{}
+	clock := testingclock.NewFakeClock(time.Unix(1_800_000_000, 0))
+	var events []string
+	s := newSelf(client, runtime, clock, func(_, reason, message string) { events = append(events, reason+": "+message) })
+	if err := s.tryRegister(ctx); err != nil {
+		t.Fatal(err)
+	}
+	node := s.current()
+	wantLabels := map[string]string{
+		"kubernetes.io/hostname": nodeName, "kubernetes.io/os": "linux", "kubernetes.io/arch": node.Status.NodeInfo.Architecture,
+		"beta.kubernetes.io/os": "linux", "beta.kubernetes.io/arch": node.Status.NodeInfo.Architecture, "role": "all",
+	}
+	if diff := cmp.Diff(wantLabels, node.Labels); diff != "" {
+		t.Errorf("labels (-want +got):\n%s", diff)
+	}
+	if node.Spec.PodCIDR != "10.244.0.0/24" || node.Status.DaemonEndpoints.KubeletEndpoint.Port != 10250 ||
+		node.Status.NodeInfo.ContainerRuntimeVersion != "containerd://1.6.20" || node.Status.Images[0].Names[0] != "large@sha256:2" || len(node.Status.Images[0].Names) != 5 {
+		t.Errorf("node is %+v", node)
+	}
+	ready := func() v1.NodeCondition { return *conditionIn(s.current().Status.Conditions, v1.NodeReady) }
+	if isReady, err := s.sync(ctx); err != nil || isReady {
+		t.Errorf("ready %t without a network, %v", isReady, err)
+	}
+	if got, want := ready().Message, "container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady message:no network yet"; got != want {
+		t.Errorf("message %q, want %q", got, want)
+	}
+	clock.Step(time.Minute)
+	runtime.network = true
+	if isReady, err := s.sync(ctx); err != nil || !isReady {
+		t.Errorf("ready %t with a network, %v", isReady, err)
+	}
+	if c := ready(); c.Reason != "KubeletReady" || c.Message != "kubelet is posting ready status" || !c.LastTransitionTime.Time.Equal(clock.Now()) {
+		t.Errorf("condition %+v", c)
+	}
+	if diff := cmp.Diff([]string{"NodeReady: Node " + nodeName + " status is now: NodeReady"}, events); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+}
+
+// TestNodeStatusIsWrittenOnlyWhenItMatters counts writes: none while nothing changes, but one
+// every five minutes.
+func TestNodeStatusIsWrittenOnlyWhenItMatters(t *testing.T) {
+	ctx := t.Context()
+	client := fake.NewClientset()
+	clock := testingclock.NewFakeClock(time.Unix(1_800_000_000, 0))
+	s := newSelf(client, &fakeRuntime{network: true}, clock, func(string, string, string) {})
+	if err := s.tryRegister(ctx); err != nil {
+		t.Fatal(err)
+	}
+	writes := func() (n int) {
+		for _, a := range client.Actions() {
+			if a.Matches("patch", "nodes") && a.GetSubresource() == "status" {
+				n++
+			}
+		}
+		return n
+	}
+	for range 60 { // ten minutes
+		if _, err := s.sync(ctx); err != nil {
+			t.Fatal(err)
+		}
+		clock.Step(statusCheck)
+	}
+	if got := writes(); got != 2 {
+		t.Errorf("%d writes in ten minutes, want 2", got)
+	}
+	if err := client.CoreV1().Nodes().Delete(ctx, nodeName, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	clock.Step(statusPeriod)
+	if _, err := s.sync(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.CoreV1().Nodes().Get(ctx, nodeName, metav1.GetOptions{}); err != nil {
+		t.Errorf("a deleted node does not come back: %v", err)
+	}
+}
+
+func TestCapacity(t *testing.T) {
+	m := machine{cpus: 2, memory: 1 << 30, disk: 1000, hugePages: map[string]int64{"2Mi": 4 << 20}}
+	capacity, allocatable := m.capacity(110)
+	text := func(list v1.ResourceList) map[string]string {
+		out := map[string]string{}
+		for name, quantity := range list {
+			out[string(name)] = quantity.String()
+		}
+		return out
+	}
+	want := map[string]string{"cpu": "2", "memory": "1Gi", "ephemeral-storage": "1k", "pods": "110", "hugepages-2Mi": "4Mi"}
+	if diff := cmp.Diff(want, text(capacity)); diff != "" {
+		t.Errorf("capacity (-want +got):\n%s", diff)
+	}
+	want["memory"], want["ephemeral-storage"] = "920Mi", "900"
+	if diff := cmp.Diff(want, text(allocatable)); diff != "" {
+		t.Errorf("allocatable (-want +got):\n%s", diff)
+	}
+}
+
+func TestThisMachine(t *testing.T) {
+	m, err := readMachine(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.cpus < 1 || m.memory < 1<<20 || m.disk < 1<<20 || m.kernel == "" || m.osImage == "" || m.bootID == "" {
+		t.Errorf("this machine is %+v", m)
+	}
+}
+
+func TestStatusPatch(t *testing.T) {
+	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "u"}, Status: v1.PodStatus{Phase: v1.PodPending, Conditions: []v1.PodCondition{
+		{Type: "example.com/gate", Status: v1.ConditionTrue}, {Type: v1.PodReady, Status: v1.ConditionFalse},
+	}}}
+	if patch, err := statusPatch(p, *p.Status.DeepCopy()); err != nil || patch != nil {
+		t.Errorf("patch %s for nothing, %v", patch, err)
+	}
+	status := *p.Status.DeepCopy()
+	status.Phase, status.Conditions[1].Status = v1.PodRunning, v1.ConditionTrue
+	patch, err := statusPatch(p, status)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got, want any
+	if err := json.Unmarshal(patch, &got); err != nil {
+		t.Fatal(err)
+	}
+	text := `{"metadata":{"uid":"u"},"status":{"phase":"Running","conditions":[{"type":"Ready","status":"True"}],
+		"$setElementOrder/conditions":[{"type":"example.com/gate"},{"type":"Ready"}]}}`
+	if err := json.Unmarshal([]byte(text), &want); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("patch (-want +got):\n%s", diff)
+	}
+}
+
+// TestStatusConflict tells a pod that was replaced from one that changed meanwhile.
+func TestStatusConflict(t *testing.T) {
+	old := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "old"}}
+	for uid, gone := range map[string]bool{"old": false, "new": true} {
+		current := old.DeepCopy()
+		current.UID = "new"
+		if uid == "old" {
+			current.UID = "old"
+		}
+		client := fake.NewClientset(current)
+		client.PrependReactor("*", "pods", func(a clienttesting.Action) (bool, k8sruntime.Object, error) {
+			if a.GetVerb() == "get" {
+				return false, nil, nil
+			}
+			return true, nil, apierrors.NewConflict(schema.GroupResource{Resource: "pods"}, "p", nil)
+		})
+		s := podStatus{client: client}
+		written, err := s.Write(t.Context(), old, v1.PodStatus{Phase: v1.PodRunning})
+		if written != nil || (err == nil) != gone {
+			t.Errorf("API has pod %s: wrote %v, %v", uid, written, err)
+		}
+		if err := s.Delete(t.Context(), old); (err == nil) != gone {
+			t.Errorf("API has pod %s: delete: %v", uid, err)
+		}
+	}
+}
