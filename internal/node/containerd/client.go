@@ -27,9 +27,10 @@ const maxMessage = 16 << 20
 func dial(endpoint string) (*grpc.ClientConn, error) {
 	conn, err := grpc.NewClient(endpoint,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{
-			BaseDelay: 5 * time.Millisecond, Multiplier: 2, MaxDelay: 100 * time.Millisecond,
-		}}),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: 5 * time.Millisecond, Multiplier: 2, MaxDelay: 100 * time.Millisecond},
+			MinConnectTimeout: 10 * time.Second,
+		}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)))
 	if err != nil {
 		return nil, fmt.Errorf("container runtime endpoint %s: %w", endpoint, err)

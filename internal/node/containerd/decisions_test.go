@@ -43,6 +43,42 @@ func TestNamesAreUsable(t *testing.T) {
 func chains1(n Names) string { m, _ := chains(n); return m }
 func chains2(n Names) string { _, f := chains(n); return f }
 
+// TestResetRefusesNamesThatMeanTooMuch: with an empty name, what is below it is everything.
+func TestResetRefusesNamesThatMeanTooMuch(t *testing.T) {
+	names, err := NamesFor("0a1b2c3d")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fine := Options{Names: names, Root: "/nowhere/containerd", RunDir: "/nowhere/run", LogFile: "/nowhere/log"}
+	if err := fine.check(); err != nil {
+		t.Fatal(err)
+	}
+	tests := map[string]func(*Options){
+		"nothing":       func(o *Options) { *o = Options{} },
+		"no names":      func(o *Options) { o.Names = Names{} },
+		"root cgroup":   func(o *Options) { o.Names.Cgroup = "" },
+		"no root":       func(o *Options) { o.Root = "" },
+		"relative":      func(o *Options) { o.Root = "containerd" },
+		"the machine":   func(o *Options) { o.RunDir = "/" },
+		"a top level":   func(o *Options) { o.RunDir = "/run" },
+		"no log":        func(o *Options) { o.LogFile = "" },
+		"in a detour":   func(o *Options) { o.RunDir = "/run/x/.." },
+		"foreign names": func(o *Options) { o.Names.Bridge = "docker0" },
+	}
+	for what, change := range tests {
+		t.Run(what, func(t *testing.T) {
+			o := fine
+			change(&o)
+			if err := Reset(t.Context(), o); err == nil {
+				t.Errorf("reset with %+v", o)
+			}
+			if _, err := Start(t.Context(), o); err == nil {
+				t.Errorf("start with %+v", o)
+			}
+		})
+	}
+}
+
 func TestFreeRange(t *testing.T) {
 	all := func(except ...int) []string {
 		var ranges []string

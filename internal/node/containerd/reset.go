@@ -28,6 +28,9 @@ import (
 // plugins take back what they did. What then remains is removed by force.
 func Reset(ctx context.Context, o Options) error {
 	o = o.withDefaults()
+	if err := o.check(); err != nil {
+		return err
+	}
 	orderly := o.removePods(ctx)
 	if err := o.stop(ctx); err != nil {
 		return errors.Join(orderly, err)

@@ -59,6 +59,9 @@ const (
 // configuration would be another now, it is started anew, which disturbs no container.
 func Start(ctx context.Context, o Options) (*Runtime, error) {
 	o = o.withDefaults()
+	if err := o.check(); err != nil {
+		return nil, err
+	}
 	if missing := Missing(); len(missing) > 0 {
 		return nil, missingError(missing)
 	}
@@ -91,6 +94,23 @@ func (o Options) withDefaults() Options {
 		o.Progress = func(string) {}
 	}
 	return o
+}
+
+// check guards above all Reset, which removes and kills whatever is below these names.
+func (o Options) check() error {
+	names, err := NamesFor(o.Names.ID)
+	if err != nil {
+		return err
+	}
+	if names != o.Names {
+		return fmt.Errorf("the names %+v are not those of %s", o.Names, o.Names.ID)
+	}
+	for what, path := range map[string]string{"Root": o.Root, "RunDir": o.RunDir, "LogFile": o.LogFile} {
+		if !filepath.IsAbs(path) || filepath.Dir(filepath.Clean(path)) == "/" {
+			return fmt.Errorf("containerd's %s %q is not an absolute path below a directory of its own", what, path)
+		}
+	}
+	return nil
 }
 
 func (o Options) socket() string     { return filepath.Join(o.RunDir, "containerd.sock") }
