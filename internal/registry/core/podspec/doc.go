@@ -15,7 +15,8 @@
 //   - Objects were defaulted before (package core), so that "required" also
 //     means "the defaults did not run".
 //   - Fields of features that are off in v1.37 were cleared before
-//     (DropAlphaFields), so that no rule has to speak of them.
+//     (DropAlphaFields), so that no rule has to speak of them, and a new pod's
+//     selectors were completed from its labels (Complete).
 //   - Rules that k8s.io/api declares itself are generated and run by the strategy.
 //     Errors of ours that such a rule repeats are marked as covered by it, and
 //     the strategy (rest.DeclarativeValidation) reports them once.

@@ -33,13 +33,14 @@ func (c *checker) containerResources(requirements *v1.ResourceRequirements, clai
 	c.claimRefs(requirements.Claims, claims, path.Child("claims"))
 }
 
+// nameRule checks which resources may be asked for.
 type nameRule func(name v1.ResourceName, path *field.Path)
 
-func (c *checker) requirements(requirements *v1.ResourceRequirements, name nameRule, path *field.Path) {
-	c.amounts(requirements.Limits, name, path.Child("limits"))
-	c.amounts(requirements.Requests, name, path.Child("requests"))
-	for _, resource := range names(requirements.Requests) {
-		c.withinLimit(resource, requirements, path)
+func (c *checker) requirements(requirements *v1.ResourceRequirements, rule nameRule, path *field.Path) {
+	c.amounts(requirements.Limits, rule, path.Child("limits"))
+	c.amounts(requirements.Requests, rule, path.Child("requests"))
+	for _, name := range names(requirements.Requests) {
+		c.withinLimit(name, requirements, path)
 	}
 	all := append(names(requirements.Limits), names(requirements.Requests)...)
 	if slices.ContainsFunc(all, isHugePages) && !slices.ContainsFunc(all, isCPUOrMemory) {
@@ -47,13 +48,13 @@ func (c *checker) requirements(requirements *v1.ResourceRequirements, name nameR
 	}
 }
 
-func (c *checker) amounts(list v1.ResourceList, name nameRule, path *field.Path) {
-	for _, resource := range names(list) {
-		at, quantity := path.Key(string(resource)), list[resource]
-		name(resource, at)
-		c.quantity(resource, quantity, at)
-		if isHugePages(resource) && !isMultipleOfPage(resource, quantity) {
-			c.invalid(at, quantity.String(), fmt.Sprintf("%s is not positive integer multiple of %s", quantity.String(), resource))
+func (c *checker) amounts(list v1.ResourceList, rule nameRule, path *field.Path) {
+	for _, name := range names(list) {
+		at, quantity := path.Key(string(name)), list[name]
+		rule(name, at)
+		c.quantity(name, quantity, at)
+		if isHugePages(name) && !isMultipleOfPage(name, quantity) {
+			c.invalid(at, quantity.String(), fmt.Sprintf("%s is not positive integer multiple of %s", quantity.String(), name))
 		}
 	}
 }

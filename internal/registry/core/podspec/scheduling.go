@@ -19,22 +19,22 @@ func ValidateTolerations(tolerations []v1.Toleration, path *field.Path) field.Er
 	return check(func(c *checker) { c.tolerations(tolerations, path, declared) })
 }
 
-// Whether a generated validation covers the same field.
+// Whether a generated validation covers the same field, and may report it too.
 const (
 	declared   = true
 	undeclared = false
 )
 
-func (c *checker) tolerations(tolerations []v1.Toleration, path *field.Path, declared bool) {
+func (c *checker) tolerations(tolerations []v1.Toleration, path *field.Path, covered bool) {
 	for i := range tolerations {
-		c.toleration(&tolerations[i], path.Index(i), declared)
+		c.toleration(&tolerations[i], path.Index(i), covered)
 	}
 }
 
-func (c *checker) toleration(toleration *v1.Toleration, path *field.Path, declared bool) {
+func (c *checker) toleration(toleration *v1.Toleration, path *field.Path, covered bool) {
 	if toleration.Key != "" {
 		problems := metavalidation.ValidateLabelName(toleration.Key, path.Child("key"))
-		if declared {
+		if covered {
 			problems = problems.MarkCoveredByDeclarative()
 		}
 		c.add(problems...)
@@ -147,16 +147,16 @@ func (c *checker) nodeSelector(selector *v1.NodeSelector, path *field.Path) {
 	}
 }
 
-func (c *checker) nodeSelectorTerm(term *v1.NodeSelectorTerm, labelValues bool, path *field.Path) {
+func (c *checker) nodeSelectorTerm(term *v1.NodeSelectorTerm, mustBeLabels bool, path *field.Path) {
 	for i := range term.MatchExpressions {
-		c.nodeLabels(&term.MatchExpressions[i], labelValues, path.Child("matchExpressions").Index(i))
+		c.nodeLabels(&term.MatchExpressions[i], mustBeLabels, path.Child("matchExpressions").Index(i))
 	}
 	for i := range term.MatchFields {
 		c.nodeField(&term.MatchFields[i], path.Child("matchFields").Index(i))
 	}
 }
 
-func (c *checker) nodeLabels(requirement *v1.NodeSelectorRequirement, labelValues bool, path *field.Path) {
+func (c *checker) nodeLabels(requirement *v1.NodeSelectorRequirement, mustBeLabels bool, path *field.Path) {
 	at := path.Child("values")
 	switch requirement.Operator {
 	case v1.NodeSelectorOpIn, v1.NodeSelectorOpNotIn:
@@ -175,7 +175,7 @@ func (c *checker) nodeLabels(requirement *v1.NodeSelectorRequirement, labelValue
 		c.invalid(path.Child("operator"), requirement.Operator, "not a valid selector operator")
 	}
 	c.labelName(path.Child("key"), requirement.Key)
-	if !labelValues {
+	if !mustBeLabels {
 		return
 	}
 	for i, value := range requirement.Values {
