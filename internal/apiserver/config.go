@@ -6,6 +6,7 @@ package apiserver
 import (
 	"fmt"
 	"net"
+	"net/netip"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -44,7 +45,7 @@ type Config struct {
 	AdvertiseAddress net.IP
 	AdvertisePort    int
 	// ServiceCIDR is the range that ClusterIPs are taken from.
-	ServiceCIDR *net.IPNet
+	ServiceCIDR netip.Prefix
 	// ReserveDisk is how many bytes must stay free on the disk that holds
 	// DataDir for writes to be accepted.
 	ReserveDisk uint64

@@ -6,6 +6,7 @@ package apiserver
 import (
 	"context"
 	"net"
+	"net/netip"
 	"path/filepath"
 	"testing"
 	"time"
@@ -40,10 +41,9 @@ func TestBoot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, cidr, _ := net.ParseCIDR("10.96.0.0/16")
 	s, err := New(ctx, Config{
 		Backend: backend, PKI: keys, Listener: listener, Names: pki.Names{IPs: []net.IP{net.IPv4(127, 0, 0, 1)}},
-		AdvertiseAddress: net.IPv4(127, 0, 0, 1), AdvertisePort: 6443, ServiceCIDR: cidr, Clock: clock.RealClock{},
+		AdvertiseAddress: net.IPv4(127, 0, 0, 1), AdvertisePort: 6443, ServiceCIDR: netip.MustParsePrefix("10.96.0.0/16"), Clock: clock.RealClock{},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -1,0 +1,80 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"context"
+	"fmt"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/kindred-project/kindred/internal/auth/rbac/bootstrap"
+	"github.com/kindred-project/kindred/internal/registry/scheduling"
+)
+
+// systemNamespaces are there before anything else can be.
+var systemNamespaces = []string{
+	metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic, corev1.NamespaceNodeLease,
+}
+
+// EnsureSystem creates what every cluster has: the system namespaces, the
+// bootstrap roles and the system priority classes. It writes only what is
+// missing. The server must be running.
+func (s *Server) EnsureSystem(ctx context.Context) error {
+	client, err := kubernetes.NewForConfig(s.Config(apiserverUser))
+	if err != nil {
+		return err
+	}
+	for _, name := range systemNamespaces {
+		if err := ensureNamespace(ctx, client, name); err != nil {
+			return fmt.Errorf("create namespace %s: %w", name, err)
+		}
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return bootstrap.Ensure(ctx, client) })
+	group.Go(func() error { return ensurePriorityClasses(ctx, client) })
+	return group.Wait()
+}
+
+func ensureNamespace(ctx context.Context, client kubernetes.Interface, name string) error {
+	_, err := client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+	if !apierrors.IsNotFound(err) {
+		return err
+	}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	_, err = client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{})
+	return ignoreExisting(err)
+}
+
+func ensurePriorityClasses(ctx context.Context, client kubernetes.Interface) error {
+	existing, err := client.SchedulingV1().PriorityClasses().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	have := map[string]bool{}
+	for _, class := range existing.Items {
+		have[class.Name] = true
+	}
+	for _, class := range scheduling.SystemClasses() {
+		if have[class.Name] {
+			continue
+		}
+		if _, err := client.SchedulingV1().PriorityClasses().Create(ctx, &class, metav1.CreateOptions{}); ignoreExisting(err) != nil {
+			return fmt.Errorf("create priority class %s: %w", class.Name, err)
+		}
+	}
+	return nil
+}
+
+// ignoreExisting accepts that another server was faster.
+func ignoreExisting(err error) error {
+	if apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	return err
+}

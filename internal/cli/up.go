@@ -1,0 +1,98 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kindred-project/kindred"
+)
+
+func newUp(version string) *cobra.Command {
+	options := kindred.Options{}
+	cmd := &cobra.Command{
+		Use:   "up",
+		Short: "Run a cluster in the foreground",
+		Long: `Run a whole cluster in the foreground until it is interrupted.
+
+Without flags this machine becomes its node: pods are containers on a private
+containerd, which outlives the cluster, so that "kindred up" can be stopped and
+started again without disturbing them. "kindred reset" removes everything.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			layout, err := layoutOf(cmd)
+			if err != nil {
+				return err
+			}
+			options.DataDir, options.Version = layout.Root, kubernetesVersion()
+			return up(cmd, options)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&options.BindAddress, "bind-address", kindred.DefaultBindAddress, "IP address the API listens on")
+	flags.IntVar(&options.SecurePort, "secure-port", 6443, "port of the API; 0 picks a free one")
+	flags.StringSliceVar(&options.EtcdServers, "etcd-servers", nil, "URLs of an external etcd, used instead of the embedded one")
+	flags.StringVar(&options.EtcdCAFile, "etcd-cafile", "", "file of the CA that signed etcd's certificate")
+	flags.StringVar(&options.EtcdCertFile, "etcd-certfile", "", "file of the client certificate for etcd")
+	flags.StringVar(&options.EtcdKeyFile, "etcd-keyfile", "", "file of the client key for etcd")
+	flags.StringVar(&options.ContainerRuntimeEndpoint, "container-runtime-endpoint", "", "CRI endpoint of a container runtime, used instead of a private containerd")
+	flags.IntVar(&options.SimulatedNodes, "simulated-nodes", 0, "how many nodes to simulate")
+	flags.BoolVar(&options.NoNode, "no-node", false, "do not make this machine a node")
+	flags.StringVar(&options.NodeName, "node-name", "", "name of this machine's node (default the host name)")
+	flags.StringVar(&options.PodCIDR, "pod-cidr", "", "range of this node's pods (default a free /24 of 10.244.0.0/16)")
+	flags.StringVar(&options.ServiceCIDR, "service-cidr", kindred.DefaultServiceCIDR, "range of the ClusterIPs of Services")
+	_ = version
+	return cmd
+}
+
+// up runs a cluster until a signal or a failure ends it.
+func up(cmd *cobra.Command, options kindred.Options) error {
+	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	began := time.Now()
+	options.Progress = func(step string, took time.Duration) {
+		printf(cmd, "  %-36s %5d ms\n", step, took.Milliseconds())
+	}
+	options.Notice = func(line string) { printf(cmd, "%s\n", line) }
+	closeLog, err := logTo(options.DataDir)
+	if err != nil {
+		return err
+	}
+	defer closeLog()
+	cluster, err := kindred.Start(ctx, options)
+	if err != nil {
+		return upError(ctx, err)
+	}
+	printf(cmd, "ready in %d ms\n", time.Since(began).Milliseconds())
+	printf(cmd, "export KUBECONFIG=%s\n", cluster.Kubeconfig())
+	select {
+	case <-ctx.Done():
+		// A second signal ends the process at once.
+		stop()
+		cluster.Stop()
+		return nil
+	case err := <-cluster.Failed():
+		cluster.Stop()
+		return err
+	}
+}
+
+// upError tells wrong usage from what went wrong, and silence from both.
+func upError(ctx context.Context, err error) error {
+	switch {
+	case errors.Is(err, kindred.ErrInvalid):
+		return usageError{err}
+	case ctx.Err() != nil:
+		return fmt.Errorf("interrupted before the cluster was ready")
+	}
+	return err
+}

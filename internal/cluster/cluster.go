@@ -1,0 +1,260 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"k8s.io/apiserver/pkg/server/healthz"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/kindred-project/kindred/internal/apiserver"
+	"github.com/kindred-project/kindred/internal/auth/pki"
+	"github.com/kindred-project/kindred/internal/datadir"
+	"github.com/kindred-project/kindred/internal/scheduler"
+	"github.com/kindred-project/kindred/internal/storage"
+)
+
+// Cluster is a cluster that runs.
+type Cluster struct {
+	config  Config
+	lock    *datadir.Lock
+	keys    *pki.PKI
+	backend *storage.Backend
+	server  *apiserver.Server
+	serving serving
+	machine *machine
+
+	// parts run on the API and stop before it.
+	parts group
+	// api is the server itself.
+	api group
+
+	checks  readiness
+	failure chan error
+	stop    sync.Once
+}
+
+// stopLimit is how long the parts may take to stop; what has not stopped by
+// then is left behind, as it would be by SIGKILL.
+const stopLimit = 1500 * time.Millisecond
+
+// Start runs a cluster and returns once it is ready, or ctx is done.
+func Start(ctx context.Context, config Config) (_ *Cluster, err error) {
+	config.decideNode()
+	c := &Cluster{config: config, failure: make(chan error, 1)}
+	defer func() {
+		if err != nil {
+			c.Stop()
+		}
+	}()
+	steps := newSteps(config)
+	if c.lock, err = config.Dir.Lock(); err != nil {
+		return nil, err
+	}
+	// A node's runtime takes longest and needs nothing of the rest.
+	c.machine = startMachine(ctx, config)
+	if err := c.openStore(ctx, steps); err != nil {
+		return nil, err
+	}
+	if err := c.startServer(ctx, steps); err != nil {
+		return nil, err
+	}
+	if err := c.startParts(ctx, steps); err != nil {
+		return nil, err
+	}
+	if err := c.startNodes(ctx, steps); err != nil {
+		return nil, err
+	}
+	if err := c.awaitReady(ctx); err != nil {
+		return nil, err
+	}
+	steps.done("ready")
+	return c, c.writeInstance()
+}
+
+// openStore opens keys and etcd.
+func (c *Cluster) openStore(ctx context.Context, steps *steps) (err error) {
+	if c.keys, err = pki.Open(c.config.Dir.PKI(), c.config.Clock); err != nil {
+		return err
+	}
+	steps.done("certificates")
+	if len(c.config.Etcd.Servers) > 0 {
+		c.backend, err = c.config.Etcd.Connect(ctx, c.config.Clock)
+	} else {
+		c.backend, err = storage.Embedded(ctx, c.config.Dir.Etcd(), c.config.Clock)
+	}
+	if err != nil {
+		return err
+	}
+	c.watchStore()
+	steps.done("store")
+	return nil
+}
+
+// watchStore ends the cluster when the embedded store cannot go on.
+func (c *Cluster) watchStore() {
+	failed := c.backend.Failed()
+	if failed == nil {
+		return
+	}
+	go func() {
+		if err, ok := <-failed; ok {
+			c.fail(err)
+		}
+	}()
+}
+
+// startServer brings the API up, with what every cluster has in it.
+func (c *Cluster) startServer(ctx context.Context, steps *steps) (err error) {
+	if c.serving, err = listen(ctx, c.config, c.machine); err != nil {
+		return err
+	}
+	c.checks.add("controllers", "scheduler", "node")
+	c.server, err = apiserver.New(ctx, apiserver.Config{
+		Backend:          c.backend,
+		PKI:              c.keys,
+		Listener:         c.serving.listener,
+		Names:            c.serving.names,
+		AdvertiseAddress: c.serving.advertised,
+		AdvertisePort:    c.serving.port,
+		ServiceCIDR:      c.config.ServiceCIDR,
+		ReserveDisk:      c.config.ReserveDisk,
+		DataDir:          c.config.Dir.Root,
+		ReadyChecks:      append(c.checks.checkers(), c.storeCheck()),
+		Clock:            c.config.Clock,
+	})
+	if err != nil {
+		return err
+	}
+	c.api.start("API server", c.fail, c.server.Run)
+	if err := c.server.EnsureSystem(ctx); err != nil {
+		return fmt.Errorf("set up the cluster: %w", err)
+	}
+	steps.done("API")
+	return c.writeKubeconfig()
+}
+
+func (c *Cluster) storeCheck() healthz.HealthChecker {
+	return healthz.NamedCheck("etcd", func(req *http.Request) error { return c.backend.Check(req.Context()) })
+}
+
+// startParts starts what works on the API: controllers, collector, scheduler.
+func (c *Cluster) startParts(ctx context.Context, steps *steps) error {
+	manager, err := newManager(c.server)
+	if err != nil {
+		return err
+	}
+	if err := c.addControllers(ctx, manager); err != nil {
+		return err
+	}
+	collector, err := c.newCollector(ctx)
+	if err != nil {
+		return err
+	}
+	client, err := kubernetes.NewForConfig(c.server.Config(schedulerUser))
+	if err != nil {
+		return err
+	}
+	schedule, err := scheduler.New(scheduler.Options{Client: client, Clock: c.config.Clock})
+	if err != nil {
+		return err
+	}
+	c.parts.start("controllers", c.fail, manager.Start)
+	c.parts.start("garbage collector", c.fail, collector.Run)
+	c.parts.start("scheduler", c.fail, schedule.Run)
+	if !manager.GetCache().WaitForCacheSync(ctx) {
+		return ctx.Err()
+	}
+	if err := await(ctx, collector.Synced()); err != nil {
+		return err
+	}
+	c.checks.pass("controllers")
+	if err := await(ctx, schedule.Ready()); err != nil {
+		return err
+	}
+	c.checks.pass("scheduler")
+	steps.done("controllers and scheduler")
+	return nil
+}
+
+// awaitReady asks the server itself: what /readyz says is what ready means.
+func (c *Cluster) awaitReady(ctx context.Context) error {
+	client, err := kubernetes.NewForConfig(c.server.Config(controllerUser))
+	if err != nil {
+		return err
+	}
+	ticker := c.config.Clock.NewTicker(5 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		_, err := client.RESTClient().Get().AbsPath("/readyz").DoRaw(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ticker.C():
+		case failure := <-c.failure:
+			return failure
+		case <-ctx.Done():
+			return fmt.Errorf("the cluster did not become ready: %w", errors.Join(ctx.Err(), err))
+		}
+	}
+}
+
+// fail reports that a part ended by itself.
+func (c *Cluster) fail(err error) {
+	select {
+	case c.failure <- err:
+	default:
+	}
+}
+
+// Failed tells, at most once, why the cluster cannot go on.
+func (c *Cluster) Failed() <-chan error { return c.failure }
+
+// RESTConfig is an administrator's configuration, for clients in this process:
+// it needs no connection.
+func (c *Cluster) RESTConfig() *rest.Config { return c.server.Config(adminUser) }
+
+// Server is the URL of the API.
+func (c *Cluster) Server() string {
+	return "https://" + net.JoinHostPort(c.serving.host, strconv.Itoa(c.serving.port))
+}
+
+// Kubeconfig is the path of the administrator's kubeconfig.
+func (c *Cluster) Kubeconfig() string { return c.config.Dir.Kubeconfig() }
+
+// Stop ends the cluster: first what works on the API, then the API, then the
+// store. Containers run on. It returns when everything has stopped.
+func (c *Cluster) Stop() {
+	c.stop.Do(func() {
+		c.parts.stop(stopLimit)
+		c.api.stop(stopLimit)
+		c.serving.close()
+		if c.backend != nil {
+			c.backend.Close()
+		}
+		if c.lock != nil {
+			_ = c.lock.Release()
+		}
+	})
+}
+
+// await waits for a channel to be closed.
+func await(ctx context.Context, ready <-chan struct{}) error {
+	select {
+	case <-ready:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,107 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/kindred-project/kindred/internal/apiserver"
+	"github.com/kindred-project/kindred/internal/controllers"
+	"github.com/kindred-project/kindred/internal/controllers/control"
+	"github.com/kindred-project/kindred/internal/ownership/collector"
+)
+
+// newManager makes the manager that runs all controllers on one cache.
+func newManager(server *apiserver.Server) (manager.Manager, error) {
+	return manager.New(server.Config(controllerUser), manager.Options{
+		Scheme:         scheme.Scheme,
+		Metrics:        metricsserver.Options{BindAddress: "0"},
+		LeaderElection: false,
+		// Several clusters in one process have controllers of the same names.
+		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
+		Cache: cache.Options{
+			// Nobody in here asks who wrote a field.
+			DefaultTransform: cache.TransformStripManagedFields(),
+		},
+	})
+}
+
+// addControllers registers every controller under its own identity.
+func (c *Cluster) addControllers(ctx context.Context, mgr manager.Manager) error {
+	for _, controller := range controllers.All(controllers.Options{CA: c.keys.Cluster.CertPEM}) {
+		env, err := c.environment(ctx, mgr, controller.Name)
+		if err != nil {
+			return err
+		}
+		if err := controller.Add(env); err != nil {
+			return fmt.Errorf("controller %s: %w", controller.Name, err)
+		}
+	}
+	return nil
+}
+
+func (c *Cluster) environment(ctx context.Context, mgr manager.Manager, name string) (control.Env, error) {
+	as := serviceAccountUser(name)
+	writer, err := client.New(c.server.Config(as), client.Options{
+		Scheme: scheme.Scheme, Mapper: mgr.GetRESTMapper(),
+		Cache: &client.CacheOptions{Reader: mgr.GetCache()},
+	})
+	if err != nil {
+		return control.Env{}, err
+	}
+	live, err := client.New(c.server.Config(as), client.Options{Scheme: scheme.Scheme, Mapper: mgr.GetRESTMapper()})
+	if err != nil {
+		return control.Env{}, err
+	}
+	events, err := c.recorder(ctx, as, name)
+	if err != nil {
+		return control.Env{}, err
+	}
+	return control.Env{Manager: mgr, Client: writer, Live: live, Events: events, Clock: c.config.Clock}, nil
+}
+
+// recorder writes events as the given user; component is their source.
+func (c *Cluster) recorder(ctx context.Context, as user.Info, component string) (record.EventRecorder, error) {
+	clientset, err := kubernetes.NewForConfig(c.server.Config(as))
+	if err != nil {
+		return nil, err
+	}
+	broadcaster := record.NewBroadcaster(record.WithContext(ctx))
+	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: clientset.CoreV1().Events("")})
+	return broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: component}), nil
+}
+
+// newCollector makes the garbage collector.
+func (c *Cluster) newCollector(ctx context.Context) (*collector.Collector, error) {
+	as := serviceAccountUser(collector.Name)
+	objects, err := metadata.NewForConfig(c.server.Config(as))
+	if err != nil {
+		return nil, err
+	}
+	resources, err := discovery.NewDiscoveryClientForConfig(c.server.Config(as))
+	if err != nil {
+		return nil, err
+	}
+	events, err := c.recorder(ctx, as, collector.EventSource)
+	if err != nil {
+		return nil, err
+	}
+	return collector.New(collector.Options{Metadata: objects, Discovery: resources, Events: events, Clock: c.config.Clock}), nil
+}

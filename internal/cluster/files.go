@@ -1,0 +1,49 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"os"
+
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"github.com/kindred-project/kindred/internal/auth/pki"
+	"github.com/kindred-project/kindred/internal/datadir"
+	"github.com/kindred-project/kindred/internal/node/containerd"
+)
+
+// adminUser is the cluster's owner.
+var adminUser = &user.DefaultInfo{Name: "kubernetes-admin", Groups: []string{user.SystemPrivilegedGroup, user.AllAuthenticated}}
+
+// contextName is what the cluster is called in kubeconfigs.
+const contextName = "kindred"
+
+// writeKubeconfig gives the administrator a way in.
+func (c *Cluster) writeKubeconfig() error {
+	admin, err := c.keys.Admin()
+	if err != nil {
+		return err
+	}
+	return pki.Kubeconfig{
+		Name: contextName, Server: c.Server(), CA: c.keys.Cluster.CertPEM, User: adminUser.Name, Credentials: admin,
+	}.Write(c.config.Dir.Kubeconfig())
+}
+
+// writeInstance tells other commands what runs here.
+func (c *Cluster) writeInstance() error {
+	instance := datadir.Instance{
+		PID: os.Getpid(), Version: c.config.Version, StartedAt: c.config.Clock.Now(),
+		Server: c.Server(), Etcd: c.config.Etcd.Servers, SimulatedNodes: c.config.SimulatedNodes,
+	}
+	if c.machine != nil {
+		instance.NodeName, instance.ContainerRuntime = c.config.NodeName, c.machine.endpoint
+	}
+	return c.config.Dir.WriteInstance(instance)
+}
+
+// RuntimeOptions say where the private containerd of a data directory lives, to
+// those who start it and those who remove it.
+func RuntimeOptions(dir datadir.Layout, names containerd.Names) containerd.Options {
+	return containerd.Options{Names: names, Root: dir.Containerd(), RunDir: dir.Run(), LogFile: dir.RuntimeLog()}
+}

@@ -1,0 +1,56 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// group runs parts until it is stopped as a whole. A part that ends earlier is
+// a failure of the cluster.
+type group struct {
+	once    sync.Once
+	ctx     context.Context
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+}
+
+func (g *group) init() {
+	g.once.Do(func() { g.ctx, g.cancel = context.WithCancel(context.Background()) })
+}
+
+func (g *group) start(name string, failed func(error), run func(context.Context) error) {
+	g.init()
+	g.running.Go(func() {
+		err := run(g.ctx)
+		if g.ctx.Err() != nil {
+			return
+		}
+		if err == nil {
+			failed(fmt.Errorf("%s ended unexpectedly", name))
+			return
+		}
+		failed(fmt.Errorf("%s: %w", name, err))
+	})
+}
+
+// stop ends the parts and waits for them, up to the limit.
+func (g *group) stop(limit time.Duration) {
+	g.init()
+	g.cancel()
+	stopped := make(chan struct{})
+	go func() {
+		g.running.Wait()
+		close(stopped)
+	}()
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-stopped:
+	case <-timer.C:
+	}
+}

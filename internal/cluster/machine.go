@@ -1,0 +1,229 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net"
+	"strings"
+
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/kindred-project/kindred/internal/auth/pki"
+	"github.com/kindred-project/kindred/internal/node"
+	"github.com/kindred-project/kindred/internal/node/containerd"
+	"github.com/kindred-project/kindred/internal/node/serve"
+	"github.com/kindred-project/kindred/internal/node/simulated"
+)
+
+// machine is this machine as a node: its pod network and container runtime.
+// They are made ready while the API starts.
+type machine struct {
+	names   containerd.Names
+	options containerd.Options
+	// endpoint is the runtime's; network is set where it is ours.
+	endpoint string
+	network  chan struct{}
+	runtime  chan struct{}
+
+	networkErr error
+	bridge     containerd.Network
+	runtimeErr error
+	version    string
+}
+
+// decideNode falls back to a simulated node where this machine cannot be a real
+// one, and says why.
+func (config *Config) decideNode() {
+	if !config.Node || config.RuntimeEndpoint != "" {
+		return
+	}
+	missing := containerd.Missing()
+	if len(missing) == 0 {
+		return
+	}
+	config.Node = false
+	config.SimulatedNodes = max(config.SimulatedNodes, 1)
+	if config.Notice != nil {
+		config.Notice(fmt.Sprintf("no real node, a simulated one instead: %s; %s",
+			"missing "+strings.Join(missing, ", "), containerd.HowToGet(missing)))
+	}
+}
+
+// startMachine begins to make the runtime ready, where a real node is wanted.
+// It is nil where there is none.
+func startMachine(ctx context.Context, config Config) *machine {
+	if !config.Node {
+		return nil
+	}
+	m := &machine{endpoint: config.RuntimeEndpoint, network: make(chan struct{}), runtime: make(chan struct{})}
+	m.names, m.networkErr = containerd.NamesFor(config.Dir.ID())
+	if m.networkErr != nil || m.endpoint != "" {
+		// A runtime of the user's has its own pod network.
+		close(m.network)
+		close(m.runtime)
+		return m
+	}
+	m.options = RuntimeOptions(config.Dir, m.names)
+	if config.PodCIDR.IsValid() {
+		m.options.PodCIDR = config.PodCIDR.String()
+	}
+	m.options.Clock = config.Clock
+	go func() {
+		defer close(m.runtime)
+		m.bridge, m.networkErr = containerd.EnsureNetwork(ctx, m.options.NetworkOptions())
+		close(m.network)
+		if m.networkErr != nil {
+			return
+		}
+		runtime, err := containerd.Start(ctx, m.options)
+		if err != nil {
+			m.runtimeErr = err
+			return
+		}
+		m.endpoint, m.version = runtime.Endpoint, runtime.Version
+	}()
+	return m
+}
+
+// bridgeAddress is where pods reach this machine; nil without a pod network of
+// our own.
+func (m *machine) bridgeAddress(ctx context.Context) (net.IP, error) {
+	if m == nil {
+		return nil, nil
+	}
+	if err := await(ctx, m.network); err != nil {
+		return nil, err
+	}
+	if m.networkErr != nil {
+		return nil, m.networkErr
+	}
+	return m.bridge.Gateway, nil
+}
+
+// startNodes starts the real node and the simulated ones, and waits until one
+// of each kind that was asked for is ready.
+func (c *Cluster) startNodes(ctx context.Context, steps *steps) error {
+	if c.config.SimulatedNodes > 0 {
+		registered, err := c.startSimulated()
+		if err != nil {
+			return err
+		}
+		if err := await(ctx, registered); err != nil {
+			return err
+		}
+		steps.done(fmt.Sprintf("%d simulated nodes", c.config.SimulatedNodes))
+	}
+	if c.machine != nil {
+		if err := c.startAgent(ctx, steps); err != nil {
+			return err
+		}
+	}
+	c.checks.pass("node")
+	return nil
+}
+
+func (c *Cluster) startSimulated() (<-chan struct{}, error) {
+	client, err := kubernetes.NewForConfig(c.server.Config(simulatorUser))
+	if err != nil {
+		return nil, err
+	}
+	nodes, err := simulated.New(simulated.Options{
+		Client: client, Count: c.config.SimulatedNodes, Clock: c.config.Clock, Version: c.config.Version,
+		// Beside a real node nothing must land on a simulated one by accident.
+		Taint: c.config.Node,
+	})
+	if err != nil {
+		return nil, err
+	}
+	c.parts.start("simulated nodes", c.fail, nodes.Run)
+	return nodes.Registered(), nil
+}
+
+// startAgent starts the real node's agent on the runtime.
+func (c *Cluster) startAgent(ctx context.Context, steps *steps) error {
+	m := c.machine
+	if err := await(ctx, m.runtime); err != nil {
+		return err
+	}
+	if m.runtimeErr != nil {
+		return m.runtimeErr
+	}
+	steps.done("container runtime " + m.version)
+	client, err := kubernetes.NewForConfig(c.server.Config(nodeUser(c.config.NodeName)))
+	if err != nil {
+		return err
+	}
+	address := m.address()
+	listener, err := listenOn(ctx, address, 0)
+	if err != nil {
+		return err
+	}
+	agent, err := node.New(node.Options{
+		Name:         c.config.NodeName,
+		Client:       client,
+		Endpoint:     m.endpoint,
+		RootDir:      c.config.Dir.Node(),
+		Owner:        m.names.ID,
+		CgroupParent: m.names.PodCgroup,
+		IPs:          []string{address.String()},
+		ServePort:    int32(listener.Addr().(*net.TCPAddr).Port),
+		PodCIDR:      m.podCIDR(),
+		Version:      c.config.Version,
+		Clock:        c.config.Clock,
+	})
+	if err != nil {
+		return err
+	}
+	if err := c.serveAgent(agent, listener, address); err != nil {
+		return err
+	}
+	c.parts.start("node", c.fail, agent.Run)
+	if err := await(ctx, agent.Ready()); err != nil {
+		return err
+	}
+	steps.done("node " + c.config.NodeName)
+	return nil
+}
+
+// address is the node's own: the gateway of its pods, or the machine's.
+func (m *machine) address() net.IP {
+	if m.bridge.Gateway != nil {
+		return m.bridge.Gateway
+	}
+	return hostIP()
+}
+
+func (m *machine) podCIDR() string {
+	if m.bridge.PodCIDR.IsValid() {
+		return m.bridge.PodCIDR.String()
+	}
+	return ""
+}
+
+// serveAgent answers the API server on the agent's port.
+func (c *Cluster) serveAgent(agent *node.Agent, listener net.Listener, address net.IP) error {
+	serving, err := c.keys.NodeServing(c.config.NodeName, pki.Names{DNS: []string{c.config.NodeName}, IPs: []net.IP{address}})
+	if err != nil {
+		return err
+	}
+	certificate, err := serving.TLS()
+	if err != nil {
+		return err
+	}
+	clients := x509.NewCertPool()
+	clients.AddCert(c.keys.Cluster.Certificate)
+	server := serve.New(serve.Options{
+		Lookup: agent.Lookup(), Runtime: agent.Runtime(), Clock: c.config.Clock,
+		ClientCAs: clients, Users: []string{kubeletClientUser},
+	})
+	config := serve.TLSConfig(func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &certificate, nil })
+	c.parts.start("node server", c.fail, func(ctx context.Context) error {
+		return server.Serve(ctx, listener, config)
+	})
+	return nil
+}

@@ -1,0 +1,161 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"strconv"
+	"sync"
+
+	"github.com/kindred-project/kindred/internal/auth/pki"
+)
+
+// serving is where the API can be reached.
+type serving struct {
+	listener net.Listener
+	names    pki.Names
+	// host is how users reach it, advertised how pods do.
+	host       string
+	advertised net.IP
+	port       int
+}
+
+// apiserverNames are the DNS names by which pods know the API server.
+var apiserverNames = []string{
+	"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local", "localhost",
+}
+
+// listen opens the API's port on the bind address and, where this machine is a
+// node with a pod network of its own, on the bridge, so that pods reach it.
+func listen(ctx context.Context, config Config, machine *machine) (serving, error) {
+	first, err := listenOn(ctx, config.BindAddress, config.Port)
+	if err != nil {
+		return serving{}, fmt.Errorf("%w; choose another with --secure-port, or 0 for any free one", err)
+	}
+	s := serving{listener: first, port: first.Addr().(*net.TCPAddr).Port, advertised: config.BindAddress, host: config.BindAddress.String()}
+	ips := []net.IP{config.BindAddress, net.IPv4(127, 0, 0, 1), firstServiceIP(config.ServiceCIDR)}
+	if config.BindAddress.IsUnspecified() {
+		s.host = "127.0.0.1"
+		s.advertised = hostIP()
+		ips = append(ips, s.advertised)
+	}
+	bridge, err := machine.bridgeAddress(ctx)
+	if err != nil {
+		return s, err
+	}
+	if bridge != nil {
+		s.advertised = bridge
+		ips = append(ips, bridge)
+		if !config.BindAddress.IsUnspecified() {
+			second, err := listenOn(ctx, bridge, s.port)
+			if err != nil {
+				return s, err
+			}
+			s.listener = joinListeners(first, second)
+		}
+	}
+	s.names = pki.Names{DNS: apiserverNames, IPs: ips}
+	if name, err := os.Hostname(); err == nil {
+		s.names.DNS = append(s.names.DNS[:len(s.names.DNS):len(s.names.DNS)], name)
+	}
+	return s, nil
+}
+
+func listenOn(ctx context.Context, ip net.IP, port int) (net.Listener, error) {
+	var config net.ListenConfig
+	address := net.JoinHostPort(ip.String(), strconv.Itoa(port))
+	listener, err := config.Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("cannot listen on %s: %w", address, err)
+	}
+	return listener, nil
+}
+
+func (s serving) close() {
+	if s.listener != nil {
+		_ = s.listener.Close()
+	}
+}
+
+// firstServiceIP is the address of the Service default/kubernetes.
+func firstServiceIP(cidr netip.Prefix) net.IP { return net.IP(cidr.Addr().Next().AsSlice()) }
+
+// hostIP is an address by which others reach this machine, or loopback where it
+// is on no network.
+func hostIP() net.IP {
+	addresses, err := net.InterfaceAddrs()
+	if err != nil {
+		return net.IPv4(127, 0, 0, 1)
+	}
+	for _, address := range addresses {
+		if ip, ok := address.(*net.IPNet); ok && ip.IP.IsGlobalUnicast() && ip.IP.To4() != nil {
+			return ip.IP
+		}
+	}
+	return net.IPv4(127, 0, 0, 1)
+}
+
+// joined accepts from several listeners as from one.
+type joined struct {
+	net.Listener
+	others   []net.Listener
+	accepted chan accepted
+	closed   chan struct{}
+	once     sync.Once
+}
+
+type accepted struct {
+	conn net.Conn
+	err  error
+}
+
+func joinListeners(first net.Listener, others ...net.Listener) net.Listener {
+	j := &joined{Listener: first, others: others, accepted: make(chan accepted), closed: make(chan struct{})}
+	for _, listener := range append([]net.Listener{first}, others...) {
+		go j.acceptFrom(listener)
+	}
+	return j
+}
+
+func (j *joined) acceptFrom(listener net.Listener) {
+	for {
+		conn, err := listener.Accept()
+		select {
+		case j.accepted <- accepted{conn, err}:
+		case <-j.closed:
+			if conn != nil {
+				_ = conn.Close()
+			}
+			return
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (j *joined) Accept() (net.Conn, error) {
+	select {
+	case a := <-j.accepted:
+		return a.conn, a.err
+	case <-j.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (j *joined) Close() error {
+	var err error
+	j.once.Do(func() {
+		close(j.closed)
+		err = j.Listener.Close()
+		for _, other := range j.others {
+			_ = other.Close()
+		}
+	})
+	return err
+}

@@ -1,0 +1,219 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package kindred runs a Kubernetes cluster inside a Go program: API,
+// controllers, garbage collector, scheduler and node, in this process.
+//
+//	cluster, err := kindred.Start(ctx, kindred.Options{DataDir: dir, SimulatedNodes: 3, NoNode: true})
+//	if err != nil {
+//		return err
+//	}
+//	defer cluster.Stop()
+//	client, err := kubernetes.NewForConfig(cluster.Config())
+//
+// Several clusters can run in one process, each with its own data directory.
+// Tests that should not depend on Kindred's own dependencies use the module
+// kindredtest, which runs the kindred binary instead.
+package kindred
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+
+	"github.com/kindred-project/kindred/internal/cluster"
+	"github.com/kindred-project/kindred/internal/datadir"
+	"github.com/kindred-project/kindred/internal/storage"
+)
+
+// Defaults of Options. The address and ranges are upstream's customary ones.
+const (
+	DefaultBindAddress = "127.0.0.1"
+	DefaultServiceCIDR = "10.96.0.0/16"
+	// DefaultReserveDisk is how many bytes must stay free on the disk of the data
+	// directory: below it, writes are refused and /readyz fails.
+	DefaultReserveDisk = 256 << 20
+)
+
+// Options say which cluster to start. Only DataDir is required.
+type Options struct {
+	// DataDir holds everything the cluster keeps. It is created, or taken over
+	// from an earlier cluster; a directory with anything else in it is refused.
+	DataDir string
+	// BindAddress is the IP address the API listens on; 127.0.0.1 if empty.
+	BindAddress string
+	// SecurePort is the port of the API; 0 picks a free one.
+	SecurePort int
+	// EtcdServers are the URLs of an external etcd, used instead of the embedded
+	// one, with the files of its CA and of a client certificate and key.
+	EtcdServers                           []string
+	EtcdCAFile, EtcdCertFile, EtcdKeyFile string
+	// ContainerRuntimeEndpoint is the CRI v1 endpoint of a container runtime
+	// (unix:///run/containerd/containerd.sock). If it is empty, Kindred starts a
+	// containerd of its own.
+	ContainerRuntimeEndpoint string
+	// SimulatedNodes is how many nodes to simulate, beside or without a real one.
+	SimulatedNodes int
+	// NoNode keeps this machine from being a node.
+	NoNode bool
+	// NodeName is the name of this machine's node; the host name if empty.
+	NodeName string
+	// PodCIDR is the range of this node's pods; a free /24 of 10.244.0.0/16 if
+	// empty. ServiceCIDR is the range of ClusterIPs; 10.96.0.0/16 if empty.
+	PodCIDR, ServiceCIDR string
+	// ReserveDisk is in bytes; DefaultReserveDisk if 0.
+	ReserveDisk uint64
+	// Version is what nodes report as their version; the library's if empty.
+	Version string
+	// Clock is where the cluster's logic takes its time from; the real one if nil.
+	// What the libraries stamp themselves (deletion timestamps, certificates,
+	// leases of etcd) stays real.
+	Clock clock.WithTicker
+	// Progress, if set, is told of each step of the start and of the time it took.
+	Progress func(step string, took time.Duration)
+	// Notice, if set, is told what a user should know, a line at a time.
+	Notice func(line string)
+}
+
+// Cluster is a cluster that runs in this process.
+type Cluster struct{ running *cluster.Cluster }
+
+// Start starts a cluster and returns when it is ready: when the API,
+// controllers and scheduler work and a node is ready, if one was asked for. When
+// ctx is done before that, Start stops what it started and returns an error; the
+// context has no effect on a cluster that is ready.
+func Start(ctx context.Context, options Options) (*Cluster, error) {
+	config, err := options.resolve()
+	if err != nil {
+		return nil, err
+	}
+	running, err := cluster.Start(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	return &Cluster{running}, nil
+}
+
+// Config is a client configuration with all rights. It works in this process
+// alone, by function calls; for others there is Kubeconfig.
+func (c *Cluster) Config() *rest.Config { return c.running.RESTConfig() }
+
+// Kubeconfig is the path of a kubeconfig with all rights.
+func (c *Cluster) Kubeconfig() string { return c.running.Kubeconfig() }
+
+// Server is the URL of the API.
+func (c *Cluster) Server() string { return c.running.Server() }
+
+// Failed tells, at most once, why the cluster cannot go on: its store failed,
+// or a part ended. The caller should Stop it.
+func (c *Cluster) Failed() <-chan error { return c.running.Failed() }
+
+// Stop stops the cluster. Containers run on; the next cluster on the same data
+// directory takes them over.
+func (c *Cluster) Stop() { c.running.Stop() }
+
+// ErrInvalid is wrapped by all errors about the options themselves.
+var ErrInvalid = errors.New("invalid option")
+
+func invalid(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrInvalid, fmt.Sprintf(format, args...))
+}
+
+// resolve turns options into what the cluster is made from.
+func (o Options) resolve() (cluster.Config, error) {
+	config := cluster.Config{
+		Etcd:            storage.External{Servers: o.EtcdServers, CA: o.EtcdCAFile, Cert: o.EtcdCertFile, Key: o.EtcdKeyFile},
+		Port:            o.SecurePort,
+		Node:            !o.NoNode,
+		RuntimeEndpoint: o.ContainerRuntimeEndpoint,
+		SimulatedNodes:  o.SimulatedNodes,
+		ReserveDisk:     o.ReserveDisk,
+		Version:         o.Version,
+		Clock:           o.Clock,
+		Progress:        o.Progress,
+		Notice:          o.Notice,
+	}
+	if o.Clock == nil {
+		config.Clock = clock.RealClock{}
+	}
+	if o.ReserveDisk == 0 {
+		config.ReserveDisk = DefaultReserveDisk
+	}
+	if o.SimulatedNodes < 0 {
+		return config, invalid("the number of simulated nodes is %d; it cannot be negative", o.SimulatedNodes)
+	}
+	if o.SecurePort < 0 || o.SecurePort > 65535 {
+		return config, invalid("port %d; ports are from 0 to 65535", o.SecurePort)
+	}
+	var err error
+	if config.Dir, err = datadir.New(o.DataDir); err != nil {
+		return config, invalid("%v", err)
+	}
+	if config.BindAddress, err = o.bindAddress(); err != nil {
+		return config, err
+	}
+	if config.ServiceCIDR, err = cidr("service", orDefault(o.ServiceCIDR, DefaultServiceCIDR)); err != nil {
+		return config, err
+	}
+	if o.PodCIDR != "" {
+		if config.PodCIDR, err = cidr("pod", o.PodCIDR); err != nil {
+			return config, err
+		}
+		if config.PodCIDR.Overlaps(config.ServiceCIDR) {
+			return config, invalid("the pod range %s and the service range %s overlap", config.PodCIDR, config.ServiceCIDR)
+		}
+	}
+	config.NodeName, err = o.nodeName()
+	return config, err
+}
+
+func (o Options) bindAddress() (net.IP, error) {
+	address := orDefault(o.BindAddress, DefaultBindAddress)
+	ip := net.ParseIP(address)
+	if ip == nil {
+		return nil, invalid("bind address %q is not an IP address", address)
+	}
+	return ip, nil
+}
+
+func (o Options) nodeName() (string, error) {
+	name := o.NodeName
+	if name == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			return "", invalid("this machine does not tell its name, so give the node one: %v", err)
+		}
+		name = strings.ToLower(strings.TrimSpace(host))
+	}
+	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
+		return "", invalid("node name %q: %s", name, strings.Join(problems, "; "))
+	}
+	return name, nil
+}
+
+func cidr(what, s string) (netip.Prefix, error) {
+	prefix, err := netip.ParsePrefix(s)
+	if err != nil {
+		return prefix, invalid("%s range %q is not a CIDR such as 10.0.0.0/16", what, s)
+	}
+	if prefix != prefix.Masked() {
+		return prefix, invalid("%s range %s has bits beyond its length; did you mean %s?", what, s, prefix.Masked())
+	}
+	return prefix, nil
+}
+
+func orDefault(s, otherwise string) string {
+	if s == "" {
+		return otherwise
+	}
+	return s
+}
