@@ -55,7 +55,7 @@ func (m *Manager) open(pod *v1.Pod, spec *v1.Volume) (volume, error) {
 	case source.Secret != nil:
 		return inMemory(content(secretDir, m.secret(pod, source.Secret))), nil
 	case source.Projected != nil:
-		return inMemory(content(projectedDir, m.projected(pod, source.Projected))), nil
+		return inMemory(content(projectedDir, m.projected(pod, spec.Name, source.Projected))), nil
 	}
 	return nil, fmt.Errorf("no volume plugin matched")
 }

@@ -17,6 +17,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
@@ -65,15 +66,17 @@ type Manager struct {
 // podState is what is remembered of a pod between Prepare and Teardown.
 type podState struct {
 	mu     sync.Mutex // held while the pod's volumes are worked on
-	pod    *v1.Pod    // as last prepared; nil until then
+	pod    *v1.Pod    // as last prepared; nil until that succeeded
 	tokens map[tokenKey]token
+	// certificates are made when first asked for, and change in place.
+	certificates map[certificateKey]*podCertificate
 
 	newer *v1.Pod // of an Update not yet acted on; guarded by Manager.mu
 }
 
 const (
 	retryMin = time.Second
-	retryMax = time.Minute
+	retryMax = 2 * time.Minute
 )
 
 // New returns a Manager; Run keeps its volumes fresh.
@@ -110,8 +113,11 @@ func (m *Manager) Prepare(ctx context.Context, pod *v1.Pod) error {
 	state := m.state(pod.UID)
 	state.mu.Lock()
 	defer state.mu.Unlock()
+	if err := m.prepare(ctx, pod); err != nil {
+		return err
+	}
 	state.pod = pod
-	return m.prepare(ctx, pod)
+	return nil
 }
 
 // Update hands in a newer version of a pod, whose labels, annotations and
@@ -133,6 +139,12 @@ func (m *Manager) takeNewer(state *podState) *v1.Pod {
 	pod := state.newer
 	state.newer = nil
 	return pod
+}
+
+// olderThan says that a is a version of the pod from before b.
+func olderThan(a, b *v1.Pod) bool {
+	order, err := resourceversion.CompareResourceVersion(a.ResourceVersion, b.ResourceVersion)
+	return err == nil && order < 0
 }
 
 // prepare makes all volumes present that containers use. Its caller holds the
@@ -184,7 +196,7 @@ func (m *Manager) refresh(ctx context.Context, uid types.UID) {
 	if state.pod == nil {
 		return // not prepared yet, or torn down since
 	}
-	if newer := m.takeNewer(state); newer != nil {
+	if newer := m.takeNewer(state); newer != nil && !olderThan(newer, state.pod) {
 		state.pod = newer
 	}
 	err := m.prepare(ctx, state.pod)
@@ -284,7 +296,7 @@ func (m *Manager) state(uid types.UID) *podState {
 	defer m.mu.Unlock()
 	state := m.pods[uid]
 	if state == nil {
-		state = &podState{tokens: map[tokenKey]token{}}
+		state = &podState{tokens: map[tokenKey]token{}, certificates: map[certificateKey]*podCertificate{}}
 		m.pods[uid] = state
 	}
 	return state

@@ -5,7 +5,6 @@ package volume
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"os"
 	"time"
@@ -16,13 +15,13 @@ import (
 
 // projected gathers several sources in one directory; of two files at one
 // path the later source wins.
-func (m *Manager) projected(pod *v1.Pod, source *v1.ProjectedVolumeSource) collector {
+func (m *Manager) projected(pod *v1.Pod, name string, source *v1.ProjectedVolumeSource) collector {
 	return func(ctx context.Context) (payload, time.Time, error) {
 		all := payload{}
 		var again time.Time
 		var errs []error
 		for i := range source.Sources {
-			content, due, err := m.projection(ctx, pod, &source.Sources[i], source.DefaultMode)
+			content, due, err := m.projection(ctx, pod, certificateKey{volume: name, source: i}, &source.Sources[i], source.DefaultMode)
 			if err != nil {
 				errs = append(errs, err)
 				continue
@@ -34,7 +33,7 @@ func (m *Manager) projected(pod *v1.Pod, source *v1.ProjectedVolumeSource) colle
 	}
 }
 
-func (m *Manager) projection(ctx context.Context, pod *v1.Pod, source *v1.VolumeProjection, mode *int32) (content payload, again time.Time, err error) {
+func (m *Manager) projection(ctx context.Context, pod *v1.Pod, key certificateKey, source *v1.VolumeProjection, mode *int32) (content payload, again time.Time, err error) {
 	switch {
 	case source.ConfigMap != nil:
 		s := source.ConfigMap
@@ -49,7 +48,7 @@ func (m *Manager) projection(ctx context.Context, pod *v1.Pod, source *v1.Volume
 	case source.ClusterTrustBundle != nil:
 		return m.trustFile(ctx, pod, source.ClusterTrustBundle, mode)
 	case source.PodCertificate != nil:
-		err = fmt.Errorf("podCertificate projections are not supported by this node")
+		return m.certificateFiles(ctx, pod, key, source.PodCertificate, mode)
 	}
 	return content, again, err
 }

@@ -1,0 +1,210 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package volume
+
+import (
+	"bytes"
+	"context"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
+)
+
+const (
+	// issueWait is how long a pod's first certificate is waited for at a time, and
+	// refreshCheck how often one is looked for that replaces another.
+	issueWait    = 30 * time.Second
+	refreshCheck = 10 * time.Second
+	// refreshSpread keeps certificates issued together from being renewed together.
+	refreshSpread = 5 * time.Minute
+)
+
+var errNotIssued = errors.New("credential bundle is not issued yet")
+
+// certificateKey tells the certificates of one pod apart.
+type certificateKey struct {
+	volume string
+	source int
+}
+
+// podCertificate is a key with the certificates for it, and the request under way for
+// the next ones (KEP-4317). Keys live in memory only: a new agent asks anew.
+type podCertificate struct {
+	key     []byte // PEM, PKCS #8
+	chain   []byte // PEM; nil until the first is issued
+	refresh time.Time
+
+	request    string // name of the open request, or ""
+	requestKey []byte // the key it is for
+	refused    error  // the signer's last word
+}
+
+func (m *Manager) certificateFiles(ctx context.Context, pod *v1.Pod, key certificateKey, source *v1.PodCertificateProjection, mode *int32) (payload, time.Time, error) {
+	state := m.state(pod.UID)
+	c := state.certificates[key]
+	if c == nil {
+		c = &podCertificate{}
+		state.certificates[key] = c
+	}
+	if err := m.advance(ctx, pod, source, c); err != nil {
+		return nil, time.Time{}, err
+	}
+	again := c.refresh
+	if c.request != "" {
+		again = m.options.Clock.Now().Add(refreshCheck)
+	}
+	files := payload{}
+	add := func(path string, data []byte) {
+		for path, f := range credential(pod, path, data, mode) {
+			if path != "" {
+				files[path] = f
+			}
+		}
+	}
+	add(source.CredentialBundlePath, append(bytes.Clone(c.key), c.chain...))
+	add(source.KeyPath, c.key)
+	add(source.CertificateChainPath, c.chain)
+	return files, again, nil
+}
+
+// advance asks for what is missing and takes what has been issued. Its error means
+// that there is nothing to show.
+func (m *Manager) advance(ctx context.Context, pod *v1.Pod, source *v1.PodCertificateProjection, c *podCertificate) error {
+	if c.refused != nil {
+		return c.refused
+	}
+	if c.request == "" && c.chain != nil && (c.refresh.IsZero() || m.options.Clock.Now().Before(c.refresh)) {
+		return nil
+	}
+	if c.request == "" {
+		if err := m.requestCertificate(ctx, pod, source, c); err != nil {
+			return c.unlessServing(err)
+		}
+	}
+	answered, err := m.answer(ctx, pod.Namespace, c)
+	if apierrors.IsNotFound(err) {
+		c.request = "" // somebody deleted it: ask again
+	}
+	if err != nil {
+		return c.unlessServing(err)
+	}
+	return c.take(answered)
+}
+
+// unlessServing forgives what hinders a renewal: the old certificate stays, and it is tried again.
+func (c *podCertificate) unlessServing(err error) error {
+	if c.chain != nil {
+		return nil
+	}
+	return err
+}
+
+// take stores what a request led to, if it led anywhere yet.
+func (c *podCertificate) take(request *certificatesv1.PodCertificateRequest) error {
+	for _, condition := range request.Status.Conditions {
+		switch condition.Type {
+		case certificatesv1.PodCertificateRequestConditionTypeDenied:
+			c.refused = fmt.Errorf("PodCertificateRequest was permanently denied: reason=%q message=%q", condition.Reason, condition.Message)
+			return c.refused
+		case certificatesv1.PodCertificateRequestConditionTypeFailed:
+			c.refused = fmt.Errorf("PodCertificateRequest was permanently failed: reason=%q message=%q", condition.Reason, condition.Message)
+			return c.refused
+		case certificatesv1.PodCertificateRequestConditionTypeIssued:
+			c.key, c.chain = c.requestKey, blocksOnly(request.Status.CertificateChain)
+			c.refresh = time.Time{}
+			if at := request.Status.BeginRefreshAt; at != nil {
+				c.refresh = at.Add(rand.N(refreshSpread))
+			}
+			c.request, c.requestKey = "", nil
+			return nil
+		}
+	}
+	return c.unlessServing(errNotIssued)
+}
+
+// answer returns the open request. The first certificate of a pod is waited for,
+// since the pod cannot start without; for a renewal there is time.
+func (m *Manager) answer(ctx context.Context, namespace string, c *podCertificate) (*certificatesv1.PodCertificateRequest, error) {
+	client := m.options.Client.CertificatesV1().PodCertificateRequests(namespace)
+	request, err := client.Get(ctx, c.request, metav1.GetOptions{})
+	if err != nil || c.chain != nil || len(request.Status.Conditions) > 0 {
+		return request, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, issueWait)
+	defer cancel()
+	selector := fields.OneTermEqualSelector(metav1.ObjectNameField, c.request).String()
+	changes := &cache.ListWatch{WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+		options.FieldSelector = selector
+		return client.Watch(ctx, options)
+	}}
+	last, err := watchtools.Until(ctx, request.ResourceVersion, changes, func(event watch.Event) (bool, error) {
+		now, ok := event.Object.(*certificatesv1.PodCertificateRequest)
+		return ok && (event.Type == watch.Deleted || len(now.Status.Conditions) > 0), nil
+	})
+	if err != nil {
+		return nil, errNotIssued
+	}
+	if last.Type == watch.Deleted {
+		return nil, apierrors.NewNotFound(certificatesv1.Resource("podcertificaterequests"), c.request)
+	}
+	return last.Object.(*certificatesv1.PodCertificateRequest), nil
+}
+
+// requestCertificate makes a key and asks the signer to certify it.
+func (m *Manager) requestCertificate(ctx context.Context, pod *v1.Pod, source *v1.PodCertificateProjection, c *podCertificate) error {
+	core := m.options.Client.CoreV1()
+	account, err := core.ServiceAccounts(pod.Namespace).Get(ctx, pod.Spec.ServiceAccountName, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("while fetching service account: %w", err)
+	}
+	node, err := core.Nodes().Get(ctx, pod.Spec.NodeName, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("while fetching node: %w", err)
+	}
+	key, proof, err := newKey(source.KeyType)
+	if err != nil {
+		return fmt.Errorf("while generating keypair: %w", err)
+	}
+	request := &certificatesv1.PodCertificateRequest{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: pod.Namespace, GenerateName: "req-",
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID}},
+		},
+		Spec: certificatesv1.PodCertificateRequestSpec{
+			SignerName: source.SignerName,
+			PodName:    pod.Name, PodUID: pod.UID,
+			ServiceAccountName: account.Name, ServiceAccountUID: account.UID,
+			NodeName: types.NodeName(node.Name), NodeUID: node.UID,
+			MaxExpirationSeconds: source.MaxExpirationSeconds, StubPKCS10Request: proof,
+			UnverifiedUserAnnotations: source.UserAnnotations,
+		},
+	}
+	created, err := m.options.Client.CertificatesV1().PodCertificateRequests(pod.Namespace).Create(ctx, request, metav1.CreateOptions{})
+	if err != nil {
+		return fmt.Errorf("while creating PodCertificateRequest: %w", err)
+	}
+	c.request, c.requestKey = created.Name, key
+	return nil
+}
+
+// blocksOnly drops what stands between PEM blocks, and their headers.
+func blocksOnly(chain string) []byte {
+	var out bytes.Buffer
+	for block, rest := pem.Decode([]byte(chain)); block != nil; block, rest = pem.Decode(rest) {
+		out.Write(pem.EncodeToMemory(&pem.Block{Type: block.Type, Bytes: block.Bytes}))
+	}
+	return out.Bytes()
+}
