@@ -6,6 +6,8 @@ package containerd
 import (
 	"fmt"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -76,6 +78,29 @@ func TestResetRefusesNamesThatMeanTooMuch(t *testing.T) {
 				t.Errorf("start with %+v", o)
 			}
 		})
+	}
+}
+
+func TestShimSockets(t *testing.T) {
+	o := Options{RunDir: t.TempDir()}
+	for name, content := range map[string]string{
+		"a/address":        "unix:///run/containerd/s/one",
+		"b/bootstrap.json": `{"version":3,"address":"unix:///run/containerd/s/two","protocol":"ttrpc"}`,
+		"c/address":        "unix://../../etc/passwd",
+		"d/address":        "vsock://1:2",
+		"e/bootstrap.json": "{",
+	} {
+		file := filepath.Join(o.state(), "io.containerd.runtime.v2.task", Namespace, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := []string{"/run/containerd/s/one", "/run/containerd/s/two"}
+	if diff := cmp.Diff(want, o.shimSockets()); diff != "" {
+		t.Errorf("sockets (-want +got):\n%s", diff)
 	}
 }
 

@@ -5,6 +5,7 @@ package containerd
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -125,18 +126,39 @@ func (o Options) killShims(ctx context.Context) error {
 }
 
 // shimSockets are the sockets of shims, which containerd puts in a directory that
-// all containerds of a machine share.
+// all containerds of a machine share. containerd 1.x notes a shim's address in a file
+// of that name, 2.x in bootstrap.json.
 func (o Options) shimSockets() []string {
-	files, _ := filepath.Glob(filepath.Join(o.state(), "io.containerd.runtime.v2.task", "*", "*", "address"))
+	bundles := filepath.Join(o.state(), "io.containerd.runtime.v2.task", "*", "*")
 	var sockets []string
-	for _, f := range files {
-		b, err := os.ReadFile(f)
-		address, isUnix := strings.CutPrefix(strings.TrimSpace(string(b)), "unix://")
-		if err == nil && isUnix && filepath.IsAbs(address) {
-			sockets = append(sockets, address)
+	add := func(address string) {
+		path, isUnix := strings.CutPrefix(strings.TrimSpace(address), "unix://")
+		if isUnix && filepath.IsAbs(path) {
+			sockets = append(sockets, path)
+		}
+	}
+	for _, content := range readAll(filepath.Join(bundles, "address")) {
+		add(string(content))
+	}
+	for _, content := range readAll(filepath.Join(bundles, "bootstrap.json")) {
+		var bootstrap struct{ Address string }
+		if json.Unmarshal(content, &bootstrap) == nil {
+			add(bootstrap.Address)
 		}
 	}
 	return sockets
+}
+
+// readAll reads the files that match a pattern and can be read.
+func readAll(pattern string) [][]byte {
+	files, _ := filepath.Glob(pattern)
+	var contents [][]byte
+	for _, f := range files {
+		if b, err := os.ReadFile(f); err == nil {
+			contents = append(contents, b)
+		}
+	}
+	return contents
 }
 
 // removeCgroups kills what still runs in the cgroups of the data directory and
