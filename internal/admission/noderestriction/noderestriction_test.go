@@ -200,6 +200,11 @@ func TestPods(t *testing.T) {
 	})
 }
 
+func setConfigSource(n *corev1.Node) {
+	//lint:ignore SA1019 It is refused all the same.
+	n.Spec.ConfigSource = &corev1.NodeConfigSource{}
+}
+
 func TestNodes(t *testing.T) {
 	node := func(edit func(*corev1.Node)) *corev1.Node {
 		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", Labels: map[string]string{
@@ -222,14 +227,14 @@ func TestNodes(t *testing.T) {
 		{"register as another", create(func(n *corev1.Node) { n.Name = "n2" }), `node "n1" is not allowed to modify node "n2"`},
 		{"register with a role", create(label("node-role.kubernetes.io/master")), `node "n1" is not allowed to set the following labels: node-role.kubernetes.io/master`},
 		{"register with a restricted label", create(label("team.node-restriction.kubernetes.io/pci")), "not allowed to set the following labels"},
-		{"register with a config source", create(func(n *corev1.Node) { n.Spec.ConfigSource = &corev1.NodeConfigSource{} }), "non-nil configSource"},
+		{"register with a config source", create(setConfigSource), "non-nil configSource"},
 		{"update its own labels", update(label("disk")), ""},
 		{"update its zone", update(label("topology.kubernetes.io/zone")), ""},
 		{"update labels of Kubernetes", update(func(n *corev1.Node) { label("b.k8s.io/x")(n); label("a.kubernetes.io/x")(n) }), "is not allowed to modify labels: a.kubernetes.io/x, b.k8s.io/x"},
 		{"remove what it may set", update(func(n *corev1.Node) { delete(n.Labels, "node.kubernetes.io/x") }), ""},
 		{"update taints", update(func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: "a"}} }), "is not allowed to modify taints"},
 		{"update owners", update(func(n *corev1.Node) { n.OwnerReferences = []metav1.OwnerReference{{Name: "x"}} }), "is not allowed to modify ownerReferences"},
-		{"update the config source", update(func(n *corev1.Node) { n.Spec.ConfigSource = &corev1.NodeConfigSource{} }), "is not allowed to update configSource"},
+		{"update the config source", update(setConfigSource), "is not allowed to update configSource"},
 		{"delete itself", admissiontest.Request{Operation: admission.Delete, Resource: "nodes", Old: node(nil)}, ""},
 		{"status of another", admissiontest.Request{Operation: admission.Update, Resource: "nodes/status", Object: node(nil), Old: node(nil), Name: "n2"}, `is not allowed to modify node "n2"`},
 	})

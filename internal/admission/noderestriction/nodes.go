@@ -33,7 +33,7 @@ func admitNode(r request) error {
 	}
 	if r.GetOperation() == admission.Create {
 		// A node could read whatever a config source names.
-		if after.Spec.ConfigSource != nil {
+		if configSource(after) != nil {
 			return r.refuse("node %q is not allowed to create pods with a non-nil configSource", r.node)
 		}
 		if labels := forbiddenLabels(after.Labels, nil); len(labels) > 0 {
@@ -46,7 +46,7 @@ func admitNode(r request) error {
 		return r.unexpected(r.GetOldObject())
 	}
 	switch labels := forbiddenLabels(after.Labels, before.Labels); {
-	case after.Spec.ConfigSource != nil && !equality.Semantic.DeepEqual(after.Spec.ConfigSource, before.Spec.ConfigSource):
+	case configSource(after) != nil && !equality.Semantic.DeepEqual(configSource(after), configSource(before)):
 		return r.refuse("node %q is not allowed to update configSource to a new non-nil configSource", r.node)
 	case !equality.Semantic.DeepEqual(after.Spec.Taints, before.Spec.Taints):
 		return r.refuse("node %q is not allowed to modify taints", r.node)
@@ -57,6 +57,11 @@ func admitNode(r request) error {
 	default:
 		return nil
 	}
+}
+
+func configSource(n *corev1.Node) *corev1.NodeConfigSource {
+	//lint:ignore SA1019 Nothing reads the field any more, but upstream still refuses it.
+	return n.Spec.ConfigSource
 }
 
 // Labels of Kubernetes that a node may set on itself.
