@@ -146,19 +146,32 @@ func (m *machine) setAssigned(pod *model.Pod) {
 	m.queue.Remove(pod.UID)
 	m.cluster.Nominate(pod, "")
 	delete(m.binding, pod.UID)
-	before := m.cluster.Place(pod, pod.Spec.NodeName)
+	node := pod.Spec.NodeName
+	if was := m.cluster.Where(pod.UID); was != "" && was != node {
+		// Somebody else has bound it.
+		m.unplace(pod.UID)
+	}
+	before := m.cluster.Place(pod, node)
 	if before == nil {
 		m.tell(plugin.Event{Kind: plugin.PodPlaced, Pod: pod})
 		return
 	}
-	m.tell(plugin.Event{Kind: plugin.PodChanged, OldPod: before, Pod: pod})
+	m.tell(plugin.Event{Kind: plugin.PodChanged, OldPod: before, Pod: pod, On: node})
+}
+
+// unplace takes a pod off its node, if it has one.
+func (m *machine) unplace(uid types.UID) {
+	node := m.cluster.Where(uid)
+	if pod := m.cluster.Remove(uid); pod != nil {
+		m.tell(plugin.Event{Kind: plugin.PodGone, OldPod: pod, On: node})
+	}
 }
 
 func (m *machine) setWaiting(pod *model.Pod) {
 	if b, found := m.binding[pod.UID]; found {
 		// It has its node already. Should binding fail, the newest version is tried.
 		b.item.Pod = pod
-		m.tell(plugin.Event{Kind: plugin.PodChanged, OldPod: m.cluster.Place(pod, b.node), Pod: pod})
+		m.tell(plugin.Event{Kind: plugin.PodChanged, OldPod: m.cluster.Place(pod, b.node), Pod: pod, On: b.node})
 		return
 	}
 	if pod.DeletionTimestamp != nil {
@@ -194,9 +207,9 @@ func (m *machine) withdraw(uid types.UID) {
 		return
 	}
 	m.queue.Remove(uid)
-	if m.cluster.Nomination(uid) != "" {
+	if node := m.cluster.Nomination(uid); node != "" {
 		m.cluster.Nominate(item.Pod, "")
-		m.tell(plugin.Event{Kind: plugin.PodGone, OldPod: item.Pod})
+		m.tell(plugin.Event{Kind: plugin.PodGone, OldPod: item.Pod, On: node})
 	}
 }
 
@@ -205,9 +218,7 @@ func (m *machine) removePod(uid types.UID) {
 	m.withdraw(uid)
 	delete(m.binding, uid)
 	delete(m.victims, uid)
-	if pod := m.cluster.Remove(uid); pod != nil {
-		m.tell(plugin.Event{Kind: plugin.PodGone, OldPod: pod})
-	}
+	m.unplace(uid)
 }
 
 // notBound says that the API would not have a pod where it was to go. It is off its
@@ -218,9 +229,7 @@ func (m *machine) notBound(uid types.UID, err error) {
 		return
 	}
 	delete(m.binding, uid)
-	if pod := m.cluster.Remove(uid); pod != nil {
-		m.tell(plugin.Event{Kind: plugin.PodGone, OldPod: pod})
-	}
+	m.unplace(uid)
 	m.queue.Retry(b.item)
 	none := ""
 	m.reports = append(m.reports, decision{

@@ -340,7 +340,12 @@ func TestWakes(t *testing.T) {
 		{"a pod ends", nil, func(b *bench) {
 			b.set(testPod("x", "1", onNode("a"), func(p *v1.Pod) { p.Status.Phase = v1.PodFailed }))
 		}, true},
-		{"a pod shrinks", nil, func(b *bench) { b.set(testPod("x", "500m", onNode("a"), app("x"))) }, true},
+		{"a pod shrinks", nil, func(b *bench) { b.set(testPod("x", "", onNode("a"), app("x"))) }, true},
+		{"a pod shrinks too little", nil, func(b *bench) { b.set(testPod("x", "500m", onNode("a"), app("x"))) }, false},
+		{"room elsewhere is not enough", []*v1.Node{testNode("b", "500m")}, func(b *bench) {
+			b.set(testPod("y", "", onNode("b")))
+			b.removePod("y")
+		}, false},
 		{"a pod is relabelled", nil, func(b *bench) { b.set(testPod("x", "1", onNode("a"), app("y"))) }, false},
 		{"a node that fits", nil, func(b *bench) { b.setNode(testNode("b", "1")) }, true},
 		{"a node too small", nil, func(b *bench) { b.setNode(testNode("b", "500m")) }, false},

@@ -116,6 +116,9 @@ func (c *Cluster) NodesWithImage(name string) int { return c.imageNodes[name] }
 // Pod is the pod that has a node, or nil.
 func (c *Cluster) Pod(uid types.UID) *Pod { return c.pods[uid].pod }
 
+// Where is the node of a pod, whether it exists or not; "" if the pod has none.
+func (c *Cluster) Where(uid types.UID) string { return c.pods[uid].node }
+
 // Place puts a pod on a node, whether it is new there, has changed, or was
 // elsewhere. It returns the pod as it was before, or nil.
 func (c *Cluster) Place(pod *Pod, node string) *Pod {

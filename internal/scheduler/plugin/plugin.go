@@ -140,11 +140,14 @@ const (
 	NamespaceChanged
 )
 
-// Event is a change of the cluster. Which fields are set depends on its kind.
+// Event is a change of the cluster, which has already been made. Which fields are
+// set depends on its kind.
 type Event struct {
 	Kind          Kind
 	OldNode, Node *v1.Node
 	OldPod, Pod   *model.Pod
+	// On is the node of a pod that has changed or gone.
+	On string
 }
 
 // normalize stretches scores so that the best is MaxScore. With reverse, few is

@@ -72,14 +72,14 @@ func shortage(wanted []want, node *model.Node) *Rejection {
 	return short
 }
 
-func (resourcesFit) Wakes(_ *model.Cluster, event *Event, pod *model.Pod) bool {
+func (resourcesFit) Wakes(cluster *model.Cluster, event *Event, pod *model.Pod) bool {
 	switch event.Kind {
-	case PodGone, SelfChanged:
+	case SelfChanged:
 		return true
+	case PodGone:
+		return roomFor(pod, cluster.Node(event.On))
 	case PodChanged:
-		return slices.ContainsFunc(wants(pod), func(w want) bool {
-			return event.Pod.Requests.Get(w.name) < event.OldPod.Requests.Get(w.name)
-		})
+		return shrunk(event.OldPod, event.Pod) && roomFor(pod, cluster.Node(event.On))
 	case NodeAdded:
 		return fitsEmpty(wants(pod), event.Node.Status.Allocatable)
 	case NodeChanged:
@@ -89,6 +89,34 @@ func (resourcesFit) Wakes(_ *model.Cluster, event *Event, pod *model.Pod) bool {
 	default:
 		return false
 	}
+}
+
+// roomFor tells whether a node has room for a pod, counting only the pods which it
+// could not preempt.
+func roomFor(pod *model.Pod, node *model.Node) bool {
+	if node == nil {
+		return false
+	}
+	taken := make(map[v1.ResourceName]int64)
+	wanted := wants(pod)
+	staying := int64(0)
+	for _, other := range node.Pods {
+		if other.Priority < pod.Priority {
+			continue
+		}
+		staying++
+		for _, w := range wanted {
+			taken[w.name] += other.Requests.Get(w.name)
+		}
+	}
+	return staying < node.MaxPods && !slices.ContainsFunc(wanted, func(w want) bool {
+		return w.amount > node.Allocatable.Get(w.name)-taken[w.name]
+	})
+}
+
+// shrunk tells whether a pod asks for less of something than before.
+func shrunk(before, after *model.Pod) bool {
+	return slices.ContainsFunc(wants(before), func(w want) bool { return after.Requests.Get(w.name) < w.amount })
 }
 
 // fitsEmpty tells whether a node of this size could take a pod if it were empty.
