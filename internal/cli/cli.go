@@ -26,6 +26,7 @@ node. "kindred up" starts it, "kindred kubectl" talks to it.`,
 	root.CompletionOptions.HiddenDefaultCmd = false
 	addDataDirFlag(root)
 	root.AddCommand(
+		newUp(version),
 		newKubectl(),
 		newImage(),
 		newStatus(),

@@ -36,8 +36,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// kindred runs a command line in this process.
-func kindred(t *testing.T, args ...string) (out, errOut string, code int) {
+// run runs a command line in this process.
+func run(t *testing.T, args ...string) (out, errOut string, code int) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
 	root := New("v1.2.3")
@@ -86,7 +86,7 @@ func TestErrorsAreOneLine(t *testing.T) {
 		{[]string{"reset", "--data-dir", foreign}, 1, `error: data directory ` + foreign + `: not empty and not Kindred's (it has "diary" and no kindred.version); nothing was touched, use another --data-dir`},
 	} {
 		t.Run(strings.Join(tt.args[:min(2, len(tt.args))], " "), func(t *testing.T) {
-			out, errOut, code := kindred(t, tt.args...)
+			out, errOut, code := run(t, tt.args...)
 			if code != tt.code || errOut != tt.want+"\n" || out != "" {
 				t.Errorf("exit status %d, want %d\n%s%swant %s", code, tt.code, out, errOut, tt.want)
 			}
@@ -102,11 +102,11 @@ func TestOneLine(t *testing.T) {
 }
 
 func TestVersion(t *testing.T) {
-	out, _, code := kindred(t, "version")
+	out, _, code := run(t, "version")
 	if code != 0 || !strings.HasPrefix(out, "kindred v1.2.3 (Kubernetes v") || strings.Count(out, "\n") != 1 {
 		t.Errorf("exit status %d: %q", code, out)
 	}
-	out, _, _ = kindred(t, "version", "-o", "json")
+	out, _, _ = run(t, "version", "-o", "json")
 	var v versions
 	if err := json.Unmarshal([]byte(out), &v); err != nil || v.Kindred != "v1.2.3" {
 		t.Errorf("%q: %v", out, err)
@@ -115,7 +115,7 @@ func TestVersion(t *testing.T) {
 
 func TestCompletion(t *testing.T) {
 	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
-		if out, _, code := kindred(t, "completion", shell); code != 0 || !strings.Contains(out, "kindred") {
+		if out, _, code := run(t, "completion", shell); code != 0 || !strings.Contains(out, "kindred") {
 			t.Errorf("%s: exit status %d", shell, code)
 		}
 	}
@@ -259,7 +259,7 @@ func fakeCluster(t *testing.T, readyz func(http.ResponseWriter)) datadir.Layout 
 
 func TestStatus(t *testing.T) {
 	layout := fakeCluster(t, func(w http.ResponseWriter) { w.Write([]byte("[+]ping ok\nreadyz check passed\n")) })
-	out, errOut, code := kindred(t, "status", "--data-dir", layout.Root)
+	out, errOut, code := run(t, "status", "--data-dir", layout.Root)
 	if code != 0 || errOut != "" {
 		t.Errorf("exit status %d: %s", code, errOut)
 	}
@@ -268,7 +268,7 @@ func TestStatus(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, out)
 		}
 	}
-	out, _, _ = kindred(t, "status", "--data-dir", layout.Root, "-o", "json")
+	out, _, _ = run(t, "status", "--data-dir", layout.Root, "-o", "json")
 	var got map[string]any
 	if err := json.Unmarshal([]byte(out), &got); err != nil {
 		t.Fatal(err)
@@ -283,7 +283,7 @@ func TestStatusOfAnUnreadyCluster(t *testing.T) {
 		w.WriteHeader(http.StatusInternalServerError)
 		w.Write([]byte("[+]ping ok\n[-]etcd failed: reason withheld\n[-]node failed: none is ready\nreadyz check failed\n"))
 	})
-	out, errOut, code := kindred(t, "status", "--data-dir", layout.Root)
+	out, errOut, code := run(t, "status", "--data-dir", layout.Root)
 	if code != 1 || errOut != "error: the cluster is not ready: etcd, node\n" || !strings.Contains(out, "1 of 2 ready") {
 		t.Errorf("exit status %d: %s%s", code, errOut, out)
 	}
@@ -299,7 +299,7 @@ func TestStatusOfAClusterThatDoesNotAnswer(t *testing.T) {
 	if err := clientcmd.WriteToFile(*config, layout.Kubeconfig()); err != nil {
 		t.Fatal(err)
 	}
-	_, errOut, code := kindred(t, "status", "--data-dir", layout.Root)
+	_, errOut, code := run(t, "status", "--data-dir", layout.Root)
 	if code != 1 || !strings.HasPrefix(errOut, "error: the cluster does not answer: ") {
 		t.Errorf("exit status %d: %s", code, errOut)
 	}
@@ -310,7 +310,7 @@ func TestStatusWhileStarting(t *testing.T) {
 	if err := layout.WriteInstance(datadir.Instance{PID: 1}); err != nil {
 		t.Fatal(err)
 	}
-	if _, errOut, code := kindred(t, "status", "--data-dir", layout.Root); code != 1 || !strings.Contains(errOut, "is still starting") {
+	if _, errOut, code := run(t, "status", "--data-dir", layout.Root); code != 1 || !strings.Contains(errOut, "is still starting") {
 		t.Errorf("exit status %d: %s", code, errOut)
 	}
 }
@@ -320,7 +320,7 @@ func TestReset(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if out, errOut, code := kindred(t, "reset", "--data-dir", layout.Root); code != 0 || !strings.HasPrefix(out, "nothing to remove") {
+	if out, errOut, code := run(t, "reset", "--data-dir", layout.Root); code != 0 || !strings.HasPrefix(out, "nothing to remove") {
 		t.Errorf("before there was anything: exit status %d: %s%s", code, out, errOut)
 	}
 	lock, err := layout.Lock()
@@ -330,7 +330,7 @@ func TestReset(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(layout.Etcd(), "member"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if _, errOut, code := kindred(t, "reset", "--data-dir", layout.Root); code != 1 || !strings.Contains(errOut, "in use by process") {
+	if _, errOut, code := run(t, "reset", "--data-dir", layout.Root); code != 1 || !strings.Contains(errOut, "in use by process") {
 		t.Errorf("while it runs: exit status %d: %s", code, errOut)
 	}
 	if _, err := os.Stat(layout.Etcd()); err != nil {
@@ -339,7 +339,7 @@ func TestReset(t *testing.T) {
 	if err := lock.Release(); err != nil {
 		t.Fatal(err)
 	}
-	if out, errOut, code := kindred(t, "reset", "--data-dir", layout.Root); code != 0 || out != "removed the cluster in "+layout.Root+"\n" {
+	if out, errOut, code := run(t, "reset", "--data-dir", layout.Root); code != 0 || out != "removed the cluster in "+layout.Root+"\n" {
 		t.Errorf("afterwards: exit status %d: %s%s", code, out, errOut)
 	}
 	if _, err := os.Stat(layout.Root); !errors.Is(err, fs.ErrNotExist) {
@@ -364,7 +364,7 @@ func TestResetKeepsDataIfContainersCannotBeStopped(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		_, errOut, code := kindred(t, "reset", "--data-dir", layout.Root)
+		_, errOut, code := run(t, "reset", "--data-dir", layout.Root)
 		if code != 1 || !strings.HasPrefix(errOut, "error: nothing was removed, for not all containers could be stopped: ") {
 			t.Errorf("exit status %d: %s", code, errOut)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kindred-project/kindred/internal/cluster"
 	"github.com/kindred-project/kindred/internal/datadir"
 	"github.com/kindred-project/kindred/internal/node/containerd"
 )
@@ -61,7 +62,7 @@ func reset(cmd *cobra.Command, layout datadir.Layout) error {
 // stopContainers stops the pods, in the runtime which the user brought or in the
 // private one, and the private one itself.
 func stopContainers(ctx context.Context, layout datadir.Layout) error {
-	options, err := privateRuntime(layout)
+	names, err := containerd.NamesFor(layout.ID())
 	if err != nil {
 		return err
 	}
@@ -74,19 +75,8 @@ func stopContainers(ctx context.Context, layout datadir.Layout) error {
 			return err
 		}
 	}
-	if _, err := os.Stat(options.Root); errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(layout.Containerd()); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	return containerd.Reset(ctx, options)
-}
-
-// privateRuntime says where the private containerd of a data directory is.
-func privateRuntime(layout datadir.Layout) (containerd.Options, error) {
-	names, err := containerd.NamesFor(layout.ID())
-	return containerd.Options{
-		Names:   names,
-		Root:    layout.Containerd(),
-		RunDir:  layout.Run(),
-		LogFile: layout.RuntimeLog(),
-	}, err
+	return containerd.Reset(ctx, cluster.RuntimeOptions(layout, names))
 }
