@@ -88,7 +88,7 @@ func (a *access) authenticate(tokens authenticator.Token) {
 		CAContentProvider:   a.frontProxyCA,
 		AllowedClientNames:  headerrequest.StaticStringSlice{pki.FrontProxyClientName},
 	}
-	cached := cache.New(tokens, true, tokenCacheTTL, tokenCacheTTL)
+	cached := cache.New(tokens, true, tokenCacheTTL, 0)
 	known := group.NewAuthenticatedGroupAdder(union.New(
 		headerrequest.NewDynamicVerifyOptionsSecure(a.frontProxyCA.VerifyOptions, a.frontProxy.AllowedClientNames,
 			a.frontProxy.UsernameHeaders, a.frontProxy.UIDHeaders, a.frontProxy.GroupHeaders, a.frontProxy.ExtraHeaderPrefixes),

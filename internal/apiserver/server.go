@@ -41,7 +41,7 @@ type Server struct {
 }
 
 // New builds the chain of servers. Nothing is served before Run.
-func New(ctx context.Context, c Config) (*Server, error) {
+func New(c Config) (*Server, error) {
 	s := &Server{external: scheme.Scheme}
 	client, err := kubernetes.NewForConfig(s.Config(apiserverUser))
 	if err != nil {
@@ -73,6 +73,10 @@ func New(ctx context.Context, c Config) (*Server, error) {
 		return nil, err
 	}
 	access.apply(g)
+	g.AdmissionControl, err = newAdmission(c, s.Config(apiserverUser), client, s.informers, access.authorizer, g)
+	if err != nil {
+		return nil, fmt.Errorf("admission: %w", err)
+	}
 
 	extensions, err := s.newExtensions(*g, c)
 	if err != nil {
@@ -112,7 +116,7 @@ func (s *Server) newMain(g *genericapiserver.Config, c Config, next genericapise
 	if err != nil {
 		return nil, err
 	}
-	env := generic.Environment{Scheme: s.scheme, Options: g.RESTOptionsGetter, Clock: c.Clock}
+	env := generic.Environment{Scheme: s.scheme, Options: g.RESTOptionsGetter, Clock: c.Clock, Declared: core.DeclaredOptions()}
 	for _, group := range s.groups {
 		if err := s.install(main, env, group); err != nil {
 			return nil, fmt.Errorf("group %q: %w", group.Name, err)

@@ -41,7 +41,7 @@ func TestBoot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := New(ctx, Config{
+	s, err := New(Config{
 		Backend: backend, PKI: keys, Listener: listener, Names: pki.Names{IPs: []net.IP{net.IPv4(127, 0, 0, 1)}},
 		AdvertiseAddress: net.IPv4(127, 0, 0, 1), AdvertisePort: 6443, ServiceCIDR: netip.MustParsePrefix("10.96.0.0/16"), Clock: clock.RealClock{},
 	})

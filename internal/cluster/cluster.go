@@ -120,7 +120,7 @@ func (c *Cluster) startServer(ctx context.Context, steps *steps) (err error) {
 		return err
 	}
 	c.checks.add("controllers", "scheduler", "node")
-	c.server, err = apiserver.New(ctx, apiserver.Config{
+	c.server, err = apiserver.New(apiserver.Config{
 		Backend:          c.backend,
 		PKI:              c.keys,
 		Listener:         c.serving.listener,

@@ -34,6 +34,8 @@ type machine struct {
 	bridge     containerd.Network
 	runtimeErr error
 	version    string
+	// supervise keeps the private containerd running.
+	supervise func(context.Context)
 }
 
 // decideNode falls back to a simulated node where this machine cannot be a real
@@ -85,7 +87,7 @@ func startMachine(ctx context.Context, config Config) *machine {
 			m.runtimeErr = err
 			return
 		}
-		m.endpoint, m.version = runtime.Endpoint, runtime.Version
+		m.endpoint, m.version, m.supervise = runtime.Endpoint, runtime.Version, runtime.Supervise
 	}()
 	return m
 }
@@ -181,6 +183,12 @@ func (c *Cluster) startAgent(ctx context.Context, steps *steps) error {
 	}
 	if err := c.serveAgent(agent, listener, address); err != nil {
 		return err
+	}
+	if m.supervise != nil {
+		c.parts.start("container runtime", c.fail, func(ctx context.Context) error {
+			m.supervise(ctx)
+			return nil
+		})
 	}
 	c.parts.start("node", c.fail, agent.Run)
 	if err := await(ctx, agent.Ready()); err != nil {

@@ -79,11 +79,17 @@ func pod(nodes NodeConnections) generic.Kind[*corev1.Pod] {
 func preparePod(ctx context.Context, p, old *corev1.Pod) {
 	podspec.DropAlphaFields(p)
 	if old != nil {
+		// A client that knows nothing of pod-level resources does not mean to
+		// remove them.
+		if p.Spec.Resources == nil {
+			p.Spec.Resources = old.Spec.Resources.DeepCopy()
+		}
 		return
 	}
 	for _, message := range podspec.Complete(p) {
 		warning.AddWarning(ctx, "", message)
 	}
+	DefaultPodResources(p)
 	p.Status.Phase = corev1.PodPending
 	p.Status.QOSClass = qos.GetPodQOS(p)
 	if len(p.Spec.SchedulingGates) > 0 {

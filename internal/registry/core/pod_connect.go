@@ -120,9 +120,6 @@ func (l *podLog) Get(ctx context.Context, name string, obj runtime.Object) (runt
 	if !ok {
 		return nil, fmt.Errorf("invalid options object: %#v", obj)
 	}
-	if options.Stream == nil {
-		options.Stream = new(corev1.LogStreamAll)
-	}
 	if errs := podspec.ValidatePodLogOptions(options); len(errs) > 0 {
 		return nil, apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("PodLogOptions").GroupKind(), name, errs)
 	}
@@ -174,7 +171,6 @@ func logQuery(o *corev1.PodLogOptions) url.Values {
 	if o.SinceTime != nil {
 		query.Set("sinceTime", o.SinceTime.Format("2006-01-02T15:04:05Z07:00"))
 	}
-	query.Set("stream", *o.Stream)
 	return query
 }
 

@@ -30,6 +30,8 @@ type Environment struct {
 	Scheme  *runtime.Scheme
 	Options generic.RESTOptionsGetter
 	Clock   clock.PassiveClock
+	// Declared are the features that declared validations ask for, on or off.
+	Declared map[string]bool
 }
 
 // Store serves one kind: the standard verbs on the generic registry.
@@ -85,6 +87,7 @@ func (k *Kind[T]) newStrategy(env Environment, gv schema.GroupVersion) strategy[
 		DeclarativeValidation: rest.DeclarativeValidation{Scheme: env.Scheme},
 		NameGenerator:         names.SimpleNameGenerator,
 		kind:                  k,
+		declared:              env.Declared,
 		version:               gv.String(),
 	}
 }

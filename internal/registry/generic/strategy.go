@@ -23,6 +23,8 @@ type strategy[T Object] struct {
 	rest.DeclarativeValidation
 	names.NameGenerator
 	kind *Kind[T]
+	// declared are the features that declared validations ask for.
+	declared map[string]bool
 	// version is where the kind is served, for the fields that are reset.
 	version string
 }
@@ -209,11 +211,7 @@ func resetFields(version string, names ...string) map[fieldpath.APIVersion]*fiel
 	return map[fieldpath.APIVersion]*fieldpath.Set{fieldpath.APIVersion(version): set}
 }
 
-// alphaValidation names the options that declared validations ask for. Each is
-// a feature that is alpha, and so off, in Kubernetes v1.37.
-var alphaValidation = map[string]bool{"InPlacePodVerticalScalingSchedulerPreemption": false}
-
 // DeclarativeValidationConfig implements rest.DeclarativeValidationStrategy.
 func (s strategy[T]) DeclarativeValidationConfig(context.Context, runtime.Object, runtime.Object) rest.DeclarativeValidationConfig {
-	return rest.DeclarativeValidationConfig{Options: alphaValidation}
+	return rest.DeclarativeValidationConfig{Options: s.declared}
 }

@@ -45,7 +45,7 @@ func role(e Escalation) generic.Kind[*rbacv1.Role] {
 		CreateOnUpdate: true,
 		Hooks: guard(
 			func(ctx context.Context, r, _ *rbacv1.Role) error { return e.CheckRole(ctx, r) },
-			func(r, old *rbacv1.Role) bool { return equality.Semantic.DeepEqual(r.Rules, old.Rules) }),
+			onlyCollected[*rbacv1.Role]),
 		PlainTable: true,
 	}
 }
@@ -58,10 +58,8 @@ func clusterRole(e Escalation) generic.Kind[*rbacv1.ClusterRole] {
 		ValidName:      pathvalidation.ValidatePathSegmentName,
 		Validate:       validateClusterRole,
 		CreateOnUpdate: true,
-		Hooks: guard(e.CheckClusterRole, func(r, old *rbacv1.ClusterRole) bool {
-			return equality.Semantic.DeepEqual(r.Rules, old.Rules) && equality.Semantic.DeepEqual(r.AggregationRule, old.AggregationRule)
-		}),
-		PlainTable: true,
+		Hooks:          guard(e.CheckClusterRole, onlyCollected[*rbacv1.ClusterRole]),
+		PlainTable:     true,
 	}
 }
 
@@ -76,9 +74,7 @@ func roleBinding(e Escalation) generic.Kind[*rbacv1.RoleBinding] {
 		CreateOnUpdate: true,
 		Hooks: guard(
 			func(ctx context.Context, b, _ *rbacv1.RoleBinding) error { return e.CheckRoleBinding(ctx, b) },
-			func(b, old *rbacv1.RoleBinding) bool {
-				return equality.Semantic.DeepEqual(b.RoleRef, old.RoleRef) && equality.Semantic.DeepEqual(b.Subjects, old.Subjects)
-			}),
+			onlyCollected[*rbacv1.RoleBinding]),
 		Columns: bindingColumns(
 			func(b *rbacv1.RoleBinding) rbacv1.RoleRef { return b.RoleRef },
 			func(b *rbacv1.RoleBinding) []rbacv1.Subject { return b.Subjects }),
@@ -98,16 +94,25 @@ func clusterRoleBinding(e Escalation) generic.Kind[*rbacv1.ClusterRoleBinding] {
 			func(ctx context.Context, b, _ *rbacv1.ClusterRoleBinding) error {
 				return e.CheckClusterRoleBinding(ctx, b)
 			},
-			func(b, old *rbacv1.ClusterRoleBinding) bool {
-				return equality.Semantic.DeepEqual(b.RoleRef, old.RoleRef) && equality.Semantic.DeepEqual(b.Subjects, old.Subjects)
-			}),
+			onlyCollected[*rbacv1.ClusterRoleBinding]),
 		Columns: bindingColumns(
 			func(b *rbacv1.ClusterRoleBinding) rbacv1.RoleRef { return b.RoleRef },
 			func(b *rbacv1.ClusterRoleBinding) []rbacv1.Subject { return b.Subjects }),
 	}
 }
 
-// guard runs the escalation check before a write that gives anything new.
+// onlyCollected says whether an update changes no more than garbage collection
+// does: owner references and finalizers. Everything else is checked, labels too,
+// for a label can make a ClusterRole part of another (aggregation).
+func onlyCollected[T generic.Object](obj, old T) bool {
+	was := old.DeepCopyObject().(T)
+	was.SetOwnerReferences(obj.GetOwnerReferences())
+	was.SetFinalizers(obj.GetFinalizers())
+	was.SetManagedFields(obj.GetManagedFields())
+	return equality.Semantic.DeepEqual(was, obj)
+}
+
+// guard runs the escalation check before a write that could give anything new.
 func guard[T generic.Object](check func(ctx context.Context, obj, old T) error, same func(obj, old T) bool) generic.Hooks[T] {
 	return generic.Hooks[T]{
 		BeginCreate: func(ctx context.Context, obj T, _ bool) (generic.Finish, error) {

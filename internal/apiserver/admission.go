@@ -1,0 +1,70 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"io"
+	"slices"
+
+	genericadmission "k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/admission/initializer"
+	"k8s.io/apiserver/pkg/admission/plugin/namespace/lifecycle"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"github.com/kindred-project/kindred/internal/admission"
+	"github.com/kindred-project/kindred/internal/admission/noderestriction"
+	"github.com/kindred-project/kindred/internal/admission/nodetaint"
+	"github.com/kindred-project/kindred/internal/admission/ownerrefs"
+	"github.com/kindred-project/kindred/internal/admission/priority"
+	"github.com/kindred-project/kindred/internal/admission/serviceaccount"
+	"github.com/kindred-project/kindred/internal/admission/tolerations"
+	"github.com/kindred-project/kindred/internal/admission/topologylabels"
+)
+
+// enabledPlugins are those whose kinds are served. A plugin that watches a kind
+// nobody serves would keep the server from ever being ready.
+var enabledPlugins = []string{
+	lifecycle.PluginName,
+	serviceaccount.Name,
+	noderestriction.Name,
+	nodetaint.Name,
+	priority.Name,
+	tolerations.Name,
+	ownerrefs.Name,
+	topologylabels.Name,
+}
+
+// newAdmission chains the plugins in upstream's order.
+func newAdmission(c Config, config *rest.Config, client kubernetes.Interface, shared informers.SharedInformerFactory, a authorizer.Authorizer, g *genericapiserver.Config) (genericadmission.Interface, error) {
+	plugins := genericadmission.NewPlugins()
+	lifecycle.Register(plugins)
+	admission.Register(plugins, c.Clock)
+	dynamicClient, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	http, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, err
+	}
+	mapper, err := apiutil.NewDynamicRESTMapper(config, http)
+	if err != nil {
+		return nil, err
+	}
+	order := slices.DeleteFunc(admission.Order(), func(name string) bool { return !slices.Contains(enabledPlugins, name) })
+	return plugins.NewFromPlugins(order, noConfiguration{},
+		initializer.New(client, dynamicClient, shared, a, utilfeature.DefaultFeatureGate, g.EffectiveVersion, g.DrainedNotify(), mapper), nil)
+}
+
+// noConfiguration configures no plugin.
+type noConfiguration struct{}
+
+func (noConfiguration) ConfigFor(string) (io.Reader, error) { return nil, nil }
