@@ -5,6 +5,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -114,8 +115,14 @@ func (a *Agent) Run(ctx context.Context) error {
 
 	<-ctx.Done()
 	running.Wait()
-	a.pods.wait()
-	return nil
+	a.pods.wait(a.options.Clock.After(leaveLimit))
+	return a.disconnect()
+}
+
+// disconnect closes the connection to the runtime, which ends calls that still wait there.
+func (a *Agent) disconnect() error {
+	ctx := context.Background()
+	return errors.Join(a.runtime.Close(ctx), a.images.Close(ctx))
 }
 
 // recordEvents makes sure there is a recorder, and returns what ends it.
@@ -180,7 +187,7 @@ func (a *Agent) watchPods(ctx context.Context, ready <-chan struct{}, clean func
 		},
 	})
 	go informer.RunWithContext(ctx)
-	if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
+	if !cache.WaitFor(ctx, "", informer.HasSyncedChecker()) {
 		return
 	}
 	known := func(uid types.UID) bool {

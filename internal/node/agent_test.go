@@ -88,10 +88,12 @@ func (b *bed) start() {
 	b.Helper()
 	events := record.NewFakeRecorder(1000)
 	b.options.Recorder = events
+	begin := time.Now()
 	agent, err := New(b.options)
 	if err != nil {
 		b.Fatal(err)
 	}
+	b.Logf("connected after %v", time.Since(begin))
 	b.agent = agent
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -122,6 +124,7 @@ func (b *bed) start() {
 	}
 	select {
 	case <-agent.Ready():
+		b.Logf("ready after %v", time.Since(begin))
 	case <-time.After(20 * time.Second):
 		b.Fatal("the node is not ready after 20 s")
 	}

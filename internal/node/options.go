@@ -104,4 +104,6 @@ const (
 	// registerRetry is the pause before the Node is registered again.
 	registerRetry = 200 * time.Millisecond
 	connectLimit  = 10 * time.Second
+	// leaveLimit is how long an agent that ends waits for what its workers have begun.
+	leaveLimit = 1500 * time.Millisecond
 )

@@ -6,6 +6,7 @@ package node
 import (
 	"context"
 	"sync"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -39,8 +40,18 @@ func (s *pods) start(ctx context.Context, parts *pod.Parts) {
 	s.ctx, s.parts = ctx, parts
 }
 
-// wait returns when all workers have returned.
-func (s *pods) wait() { s.running.Wait() }
+// wait returns when all workers have returned, or at the limit.
+func (s *pods) wait(limit <-chan time.Time) {
+	done := make(chan struct{})
+	go func() {
+		s.running.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-limit:
+	}
+}
 
 // set takes the pod as the API has it now. held says that the runtime holds it already, so
 // that it was admitted before.

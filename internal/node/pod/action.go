@@ -60,6 +60,16 @@ func (a Action) Key() string {
 	return key(a.Kind, a.Container)
 }
 
+// short says whether an action takes but a moment, so that it is better brought to its
+// end than cut short: a container whose start breaks off counts as failed.
+func (a Action) short() bool {
+	switch a.Kind {
+	case CreateSandbox, StopSandbox, RemoveSandbox, StartContainer, RemoveContainer:
+		return true
+	}
+	return false
+}
+
 func key(kind Kind, subject string) string { return string(kind) + "/" + subject }
 
 func kindOf(key string) Kind {

@@ -72,6 +72,7 @@ type Worker struct {
 	probed   map[string]bool
 	watched  map[string]bool
 	stopping bool
+	short    sync.WaitGroup // the short ones among busy
 }
 
 // result is what a finished action leaves for the loop: a change of memory.
@@ -300,10 +301,14 @@ func (w *Worker) launch(ctx context.Context, pod *v1.Pod, action Action) {
 	ctx, cancel := context.WithCancel(ctx)
 	w.busy[key] = flight{action: action, cancel: cancel}
 	stage := w.stage(pod, action)
-	go func() {
-		apply := stage(ctx)
-		w.finish(result{key: key, apply: apply})
-	}()
+	run := func() {
+		w.finish(result{key: key, apply: stage(ctx)})
+	}
+	if action.short() {
+		w.short.Go(run)
+		return
+	}
+	go run()
 }
 
 // hasten stops a container sooner than the stop under way would. The runtime takes the
@@ -402,7 +407,8 @@ func (w *Worker) syncLogs(out Output) {
 	}
 }
 
-// letGo ends what runs beside the worker for its containers, which stay as they are.
+// letGo ends what runs beside the worker for its containers, which stay as they are, and
+// waits for what is nearly done.
 func (w *Worker) letGo() {
 	for id := range w.probed {
 		w.parts.Probes.Stop(id)
@@ -413,4 +419,5 @@ func (w *Worker) letGo() {
 	for _, flight := range w.busy {
 		flight.cancel()
 	}
+	w.short.Wait()
 }
