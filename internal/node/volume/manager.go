@@ -17,7 +17,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
@@ -70,8 +69,6 @@ type podState struct {
 	tokens map[tokenKey]token
 	// certificates are made when first asked for, and change in place.
 	certificates map[certificateKey]*podCertificate
-
-	newer *v1.Pod // of an Update not yet acted on; guarded by Manager.mu
 }
 
 const (
@@ -118,33 +115,6 @@ func (m *Manager) Prepare(ctx context.Context, pod *v1.Pod) error {
 	}
 	state.pod = pod
 	return nil
-}
-
-// Update hands in a newer version of a pod, whose labels, annotations and
-// resources its downwardAPI volumes show. It does not block, and is nothing for a
-// pod that was not prepared.
-func (m *Manager) Update(pod *v1.Pod) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if state := m.pods[pod.UID]; state != nil {
-		state.newer = pod
-		m.queue.Add(pod.UID)
-	}
-}
-
-// takeNewer returns the pod of an Update, once.
-func (m *Manager) takeNewer(state *podState) *v1.Pod {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	pod := state.newer
-	state.newer = nil
-	return pod
-}
-
-// olderThan says that a is a version of the pod from before b.
-func olderThan(a, b *v1.Pod) bool {
-	order, err := resourceversion.CompareResourceVersion(a.ResourceVersion, b.ResourceVersion)
-	return err == nil && order < 0
 }
 
 // prepare makes all volumes present that containers use. Its caller holds the
@@ -195,9 +165,6 @@ func (m *Manager) refresh(ctx context.Context, uid types.UID) {
 	defer state.mu.Unlock()
 	if state.pod == nil {
 		return // not prepared yet, or torn down since
-	}
-	if newer := m.takeNewer(state); newer != nil && !olderThan(newer, state.pod) {
-		state.pod = newer
 	}
 	err := m.prepare(ctx, state.pod)
 	if err == nil {

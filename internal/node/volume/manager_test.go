@@ -322,31 +322,6 @@ func TestPreparingAgainShowsNewLabels(t *testing.T) {
 	}
 }
 
-func TestUpdateReachesPreparedPods(t *testing.T) {
-	f := newFixture(t)
-	pod := podWith(volumeOf("v", v1.VolumeSource{DownwardAPI: &v1.DownwardAPIVolumeSource{
-		Items: []v1.DownwardAPIVolumeFile{{Path: "labels", FieldRef: &v1.ObjectFieldSelector{FieldPath: "metadata.labels"}}}}}))
-	stop := running(t, f.Manager)
-	defer stop()
-	changed := pod.DeepCopy()
-	changed.Labels["a"] = "2"
-	f.Update(changed)
-	f.prepared(t, pod)
-	f.Update(changed)
-	path := filepath.Join(f.at(t, pod, "v"), "labels")
-	eventually(t, func() bool {
-		data, _ := os.ReadFile(path)
-		return string(data) == `a="2"`
-	})
-	if err := f.Teardown(context.Background(), pod.UID); err != nil {
-		t.Fatal(err)
-	}
-	f.Update(changed)
-	if len(f.pods) != 0 {
-		t.Error("a pod that is gone is remembered")
-	}
-}
-
 func TestTokenLife(t *testing.T) {
 	asRoot(t)
 	for _, tc := range []struct {
