@@ -65,7 +65,7 @@ func lists() []client.ObjectList {
 	return []client.ObjectList{
 		&corev1.PodList{}, &corev1.NodeList{}, &corev1.NamespaceList{}, &corev1.ServiceAccountList{}, &corev1.ConfigMapList{},
 		&corev1.ServiceList{},
-		&corev1.EndpointsList{}, //lint:ignore SA1019 there is a controller for it
+		&corev1.EndpointsList{},
 		&appsv1.ReplicaSetList{}, &appsv1.DeploymentList{}, &discoveryv1.EndpointSliceList{},
 	}
 }
