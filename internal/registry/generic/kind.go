@@ -117,6 +117,10 @@ type Kind[T Object] struct {
 	// period in the options if so. Nil means at once.
 	Grace func(ctx context.Context, obj T, options *metav1.DeleteOptions) bool
 
+	// ReturnDeleted answers a DELETE with the object that went, as the oldest
+	// kinds do. Others answer with a Status.
+	ReturnDeleted bool
+
 	// TTL is how many seconds the store keeps the object; 0 is for ever.
 	TTL uint64
 
@@ -155,16 +159,3 @@ type Update[T Object] struct {
 	// WriteOnly subresources serve PUT alone.
 	WriteOnly bool
 }
-
-// Hooks are called around a write. Begin hooks run before validation is done
-// with the object and return a function that is told whether the write stood.
-type Hooks[T Object] struct {
-	BeginCreate func(ctx context.Context, obj T, dryRun bool) (Finish, error)
-	BeginUpdate func(ctx context.Context, obj, old T, dryRun bool) (Finish, error)
-	AfterDelete func(obj T, dryRun bool)
-	// Decorate completes an object that is read, beyond what is stored.
-	Decorate func(obj T)
-}
-
-// Finish ends what a Begin hook began; written says whether the object was stored.
-type Finish func(ctx context.Context, written bool)

@@ -9,8 +9,6 @@ import (
 	"maps"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -20,7 +18,6 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 	apiserverstorage "k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/names"
-	"k8s.io/apiserver/pkg/util/dryrun"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 )
@@ -122,6 +119,7 @@ func (k *Kind[T]) newStore(env Environment, gv schema.GroupVersion) (*Store, err
 			return !k.Held(obj.(T)) && registry.ShouldDeleteDuringUpdate(ctx, key, obj, existing)
 		}
 	}
+	store.ReturnDeletedObject = k.ReturnDeleted
 	k.Hooks.install(store)
 	err := store.CompleteWithOptions(&generic.StoreOptions{
 		RESTOptions: env.Options,
@@ -190,44 +188,4 @@ func (k *Kind[T]) indexers() *cache.Indexers {
 		}
 	}
 	return &out
-}
-
-func (h Hooks[T]) install(store *registry.Store) {
-	if h.BeginCreate != nil {
-		store.BeginCreate = func(ctx context.Context, obj runtime.Object, options *metav1.CreateOptions) (registry.FinishFunc, error) {
-			finish, err := h.BeginCreate(ctx, obj.(T), dryrun.IsDryRun(options.DryRun))
-			return registry.FinishFunc(finish), err
-		}
-	}
-	if h.BeginUpdate != nil {
-		store.BeginUpdate = func(ctx context.Context, obj, old runtime.Object, options *metav1.UpdateOptions) (registry.FinishFunc, error) {
-			finish, err := h.BeginUpdate(ctx, obj.(T), old.(T), dryrun.IsDryRun(options.DryRun))
-			return registry.FinishFunc(finish), err
-		}
-	}
-	if h.AfterDelete != nil {
-		store.AfterDelete = func(obj runtime.Object, options *metav1.DeleteOptions) {
-			h.AfterDelete(obj.(T), dryrun.IsDryRun(options.DryRun))
-		}
-	}
-	if h.Decorate != nil {
-		store.Decorator = func(object runtime.Object) { decorate(object, h.Decorate) }
-	}
-}
-
-// decorate completes an object, or each object of a list.
-func decorate[T Object](object runtime.Object, complete func(T)) {
-	if obj, ok := object.(T); ok {
-		complete(obj)
-		return
-	}
-	if !meta.IsListType(object) {
-		return
-	}
-	_ = meta.EachListItem(object, func(item runtime.Object) error {
-		if obj, ok := item.(T); ok {
-			complete(obj)
-		}
-		return nil
-	})
 }

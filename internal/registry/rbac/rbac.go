@@ -117,18 +117,16 @@ func guard[T generic.Object](check func(ctx context.Context, obj, old T) error, 
 	return generic.Hooks[T]{
 		BeginCreate: func(ctx context.Context, obj T, _ bool) (generic.Finish, error) {
 			var none T
-			return nothingToFinish, check(ctx, obj, none)
+			return nil, check(ctx, obj, none)
 		},
 		BeginUpdate: func(ctx context.Context, obj, old T, _ bool) (generic.Finish, error) {
 			if same(obj, old) {
-				return nothingToFinish, nil
+				return nil, nil
 			}
-			return nothingToFinish, check(ctx, obj, old)
+			return nil, check(ctx, obj, old)
 		},
 	}
 }
-
-func nothingToFinish(context.Context, bool) {}
 
 func bindingColumns[T generic.Object](ref func(T) rbacv1.RoleRef, subjects func(T) []rbacv1.Subject) []generic.Column[T] {
 	listed := func(kind string) func(T) any {
