@@ -6,6 +6,8 @@ package apiserver
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
@@ -17,6 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	clientrest "k8s.io/client-go/rest"
 	aggregatorapiserver "k8s.io/kube-aggregator/pkg/apiserver"
+	"k8s.io/utils/clock"
 
 	"github.com/kindred-project/kindred/internal/apiserver/inprocess"
 	"github.com/kindred-project/kindred/internal/registry"
@@ -37,12 +40,13 @@ type Server struct {
 	informers informers.SharedInformerFactory
 	// services resolves what webhooks and APIServices name by Service.
 	services   aggregatorapiserver.ServiceResolver
+	clock      clock.WithTicker
 	aggregator *aggregatorapiserver.APIAggregator
 }
 
 // New builds the chain of servers. Nothing is served before Run.
 func New(c Config) (*Server, error) {
-	s := &Server{external: scheme.Scheme}
+	s := &Server{external: scheme.Scheme, clock: c.Clock}
 	client, err := kubernetes.NewForConfig(s.Config(apiserverUser))
 	if err != nil {
 		return nil, err
@@ -107,8 +111,39 @@ func (s *Server) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return prepared.Run(ctx)
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	go func() {
+		<-ctx.Done()
+		s.awaitHook()
+		stop()
+	}()
+	return prepared.Run(running)
 }
+
+// awaitHook lets a server that is stopped while it starts finish starting: the
+// library ends the whole process when it is stopped during this hook.
+func (s *Server) awaitHook() {
+	client, err := clientrest.HTTPClientFor(s.Config(apiserverUser))
+	if err != nil {
+		return
+	}
+	ticker := s.clock.NewTicker(10 * time.Millisecond)
+	defer ticker.Stop()
+	for deadline := s.clock.Now().Add(hookLimit); s.clock.Now().Before(deadline); <-ticker.C() {
+		response, err := client.Get(s.Config(apiserverUser).Host + "/readyz/poststarthook/crd-informer-synced")
+		if err != nil {
+			continue
+		}
+		_ = response.Body.Close()
+		if response.StatusCode == http.StatusOK {
+			return
+		}
+	}
+}
+
+// hookLimit is how long a stop waits for a start to finish.
+const hookLimit = 5 * time.Second
 
 // newMain installs the built-in groups.
 func (s *Server) newMain(g *genericapiserver.Config, c Config, next genericapiserver.DelegationTarget) (*genericapiserver.GenericAPIServer, error) {

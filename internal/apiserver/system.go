@@ -6,6 +6,7 @@ package apiserver
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
@@ -25,20 +26,63 @@ var systemNamespaces = []string{
 // EnsureSystem creates what every cluster has: the system namespaces, the
 // bootstrap roles and the system priority classes. It writes only what is
 // missing. The server must be running.
-func (s *Server) EnsureSystem(ctx context.Context) error {
+func (s *Server) EnsureSystem(parent context.Context) error {
 	client, err := kubernetes.NewForConfig(s.Config(apiserverUser))
 	if err != nil {
 		return err
 	}
 	for _, name := range systemNamespaces {
-		if err := ensureNamespace(ctx, client, name); err != nil {
+		if err := ensureNamespace(parent, client, name); err != nil {
 			return fmt.Errorf("create namespace %s: %w", name, err)
 		}
 	}
-	group, ctx := errgroup.WithContext(ctx)
+	group, ctx := errgroup.WithContext(parent)
 	group.Go(func() error { return bootstrap.Ensure(ctx, client) })
 	group.Go(func() error { return ensurePriorityClasses(ctx, client) })
-	return group.Wait()
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	return s.awaitPolicy(parent)
+}
+
+// awaitPolicy waits until the authorizer knows the bootstrap roles, so that
+// whoever acts next is not refused.
+func (s *Server) awaitPolicy(ctx context.Context) error {
+	ticker := s.clock.NewTicker(time.Millisecond)
+	defer ticker.Stop()
+	for policy := bootstrap.Default(); !s.knows(policy); {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-ticker.C():
+		}
+	}
+	return nil
+}
+
+func (s *Server) knows(policy bootstrap.Policy) bool {
+	rbac := s.informers.Rbac().V1()
+	for _, o := range policy.ClusterRoles {
+		if _, err := rbac.ClusterRoles().Lister().Get(o.Name); err != nil {
+			return false
+		}
+	}
+	for _, o := range policy.ClusterRoleBindings {
+		if _, err := rbac.ClusterRoleBindings().Lister().Get(o.Name); err != nil {
+			return false
+		}
+	}
+	for _, o := range policy.Roles {
+		if _, err := rbac.Roles().Lister().Roles(o.Namespace).Get(o.Name); err != nil {
+			return false
+		}
+	}
+	for _, o := range policy.RoleBindings {
+		if _, err := rbac.RoleBindings().Lister().RoleBindings(o.Namespace).Get(o.Name); err != nil {
+			return false
+		}
+	}
+	return true
 }
 
 func ensureNamespace(ctx context.Context, client kubernetes.Interface, name string) error {

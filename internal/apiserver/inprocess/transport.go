@@ -75,7 +75,11 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if handler == nil {
 		return nil, errNotServing
 	}
-	ctx, cancel := context.WithCancel(context.WithValue(req.Context(), identity{}, t.user))
+	// Only the end of the caller's request reaches the server, none of its
+	// values: a caller that is itself serving a request would hand on that
+	// request's user, log and audit.
+	ctx, cancel := context.WithCancel(context.WithValue(context.Background(), identity{}, t.user))
+	context.AfterFunc(req.Context(), cancel)
 	inner := serverRequest(req, ctx)
 	r := newResponse(ctx, cancel)
 	go r.run(*handler, inner)

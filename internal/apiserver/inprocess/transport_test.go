@@ -153,3 +153,18 @@ func TestNotServingYet(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+func TestValuesOfTheCallerStayOutside(t *testing.T) {
+	type key struct{}
+	c := client(t, func(w http.ResponseWriter, req *http.Request) {
+		fmt.Fprint(w, req.Context().Value(key{}))
+	})
+	req, _ := http.NewRequestWithContext(context.WithValue(context.Background(), key{}, "secret"), http.MethodGet, host, nil)
+	response, err := c.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := io.ReadAll(response.Body); string(got) != "<nil>" {
+		t.Errorf("the server saw %s", got)
+	}
+}

@@ -1,0 +1,177 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kindred_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/kindred-project/kindred"
+)
+
+const patience = time.Minute
+
+// start starts a cluster on a simulated node.
+func start(t *testing.T, dir string) *kindred.Cluster {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	cluster, err := kindred.Start(ctx, kindred.Options{DataDir: dir, NoNode: true, SimulatedNodes: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cluster.Stop)
+	return cluster
+}
+
+func client(t *testing.T, cluster *kindred.Cluster) kubernetes.Interface {
+	t.Helper()
+	client, err := kubernetes.NewForConfig(cluster.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+func eventually(t *testing.T, what string, done func(context.Context) (bool, error)) {
+	t.Helper()
+	if err := wait.PollUntilContextTimeout(t.Context(), 5*time.Millisecond, patience, true, done); err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+}
+
+func deployment(replicas int32) *appsv1.Deployment {
+	labels := map[string]string{"app": "web"}
+	return &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: "web"},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: &replicas,
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web:1"}}},
+			},
+		},
+	}
+}
+
+// Two clusters in one process work at the same time and see nothing of each other.
+func TestTwoClusters(t *testing.T) {
+	first, second := start(t, t.TempDir()), start(t, t.TempDir())
+	if first.Server() == second.Server() {
+		t.Fatalf("both serve at %s", first.Server())
+	}
+	ctx := t.Context()
+	web, err := client(t, first).AppsV1().Deployments("default").Create(ctx, deployment(3), metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "deployment available", func(ctx context.Context) (bool, error) {
+		d, err := client(t, first).AppsV1().Deployments("default").Get(ctx, web.Name, metav1.GetOptions{})
+		return err == nil && d.Status.AvailableReplicas == 3, nil
+	})
+	if _, err := client(t, second).AppsV1().Deployments("default").Get(ctx, web.Name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("the second cluster says %v of the first one's deployment", err)
+	}
+	// A deletion takes along what it owns, through two generations.
+	if err := client(t, first).AppsV1().Deployments("default").Delete(ctx, web.Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "pods collected", func(ctx context.Context) (bool, error) {
+		pods, err := client(t, first).CoreV1().Pods("default").List(ctx, metav1.ListOptions{})
+		return err == nil && len(pods.Items) == 0, nil
+	})
+}
+
+// What was acknowledged is there after a restart, and so is the way in.
+func TestRestart(t *testing.T) {
+	dir := t.TempDir()
+	cluster := start(t, dir)
+	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "kept"}, Data: map[string]string{"a": "b"}}
+	created, err := client(t, cluster).CoreV1().ConfigMaps("default").Create(t.Context(), config, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	cluster.Stop()
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("stopping took %v", took)
+	}
+	again := start(t, dir)
+	outside, err := clientcmd.BuildConfigFromFlags("", again.Kubeconfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(again.Kubeconfig())
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("kubeconfig: %v, %v; want mode 0600", info.Mode(), err)
+	}
+	kept, err := kubernetes.NewForConfigOrDie(outside).CoreV1().ConfigMaps("default").Get(t.Context(), "kept", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if kept.UID != created.UID || kept.Data["a"] != "b" {
+		t.Errorf("got %v, %v back", kept.UID, kept.Data)
+	}
+}
+
+func TestOneDirectoryOneCluster(t *testing.T) {
+	dir := t.TempDir()
+	start(t, dir)
+	_, err := kindred.Start(t.Context(), kindred.Options{DataDir: dir, NoNode: true})
+	if err == nil || !strings.Contains(err.Error(), fmt.Sprint(os.Getpid())) {
+		t.Errorf("a second cluster on one directory: %v; want an error that names process %d", err, os.Getpid())
+	}
+}
+
+func TestForeignDirectoryIsLeftAlone(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "thesis.tex")
+	if err := os.WriteFile(file, []byte("years of work"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := kindred.Start(t.Context(), kindred.Options{DataDir: dir, NoNode: true}); err == nil {
+		t.Fatal("a foreign directory was taken")
+	}
+	left, err := os.ReadDir(dir)
+	if err != nil || len(left) != 1 {
+		t.Errorf("the directory now has %v, %v", left, err)
+	}
+}
+
+func TestOptionsAreChecked(t *testing.T) {
+	for name, options := range map[string]kindred.Options{
+		"no directory":       {},
+		"bind address":       {DataDir: "x", BindAddress: "localhost"},
+		"port":               {DataDir: "x", SecurePort: 70000},
+		"negative nodes":     {DataDir: "x", SimulatedNodes: -1},
+		"pod range":          {DataDir: "x", PodCIDR: "10.0.0.0"},
+		"unmasked range":     {DataDir: "x", ServiceCIDR: "10.96.0.1/16"},
+		"overlapping ranges": {DataDir: "x", PodCIDR: "10.96.1.0/24"},
+		"node name":          {DataDir: "x", NodeName: "My_Node"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := kindred.Start(t.Context(), options); !errors.Is(err, kindred.ErrInvalid) {
+				t.Errorf("got %v, want ErrInvalid", err)
+			}
+		})
+	}
+	if _, err := os.Stat("x"); err == nil {
+		t.Error("a refused cluster left a directory behind")
+	}
+}
