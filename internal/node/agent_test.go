@@ -188,15 +188,30 @@ func podReady(p *v1.Pod) bool {
 // delete does what the API does on a graceful deletion, and waits until the agent lets go.
 func (b *bed) delete(name string) {
 	b.Helper()
-	p, err := b.client.CoreV1().Pods("default").Get(b.Context(), name, metav1.GetOptions{})
-	if err != nil {
-		b.Fatal(err)
+	b.beginDelete(name)
+	b.untilGone(name)
+}
+
+func (b *bed) beginDelete(name string) {
+	b.Helper()
+	for {
+		p, err := b.client.CoreV1().Pods("default").Get(b.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		now := metav1.Now()
+		p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &now, p.Spec.TerminationGracePeriodSeconds
+		if _, err = b.client.CoreV1().Pods("default").Update(b.Context(), p, metav1.UpdateOptions{}); err == nil {
+			return
+		}
+		if !apierrors.IsConflict(err) {
+			b.Fatal(err)
+		}
 	}
-	now := metav1.Now()
-	p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &now, p.Spec.TerminationGracePeriodSeconds
-	if _, err := b.client.CoreV1().Pods("default").Update(b.Context(), p, metav1.UpdateOptions{}); err != nil {
-		b.Fatal(err)
-	}
+}
+
+func (b *bed) untilGone(name string) {
+	b.Helper()
 	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
 		if _, err := b.client.CoreV1().Pods("default").Get(b.Context(), name, metav1.GetOptions{}); apierrors.IsNotFound(err) {
 			return
@@ -226,6 +241,7 @@ func TestRealRuntime(t *testing.T) {
 		{"broken sandbox", brokenSandbox},
 		{"memory limit", memoryLimit},
 		{"refusal", refusal},
+		{"many", many},
 		{"take-over", takeOver},
 	} {
 		b.T = t
@@ -489,6 +505,31 @@ func refusal(b *bed) {
 		b.Errorf("refused as %s: %s", p.Status.Reason, p.Status.Message)
 	}
 	b.delete("windows")
+}
+
+// many is a crowd that comes and goes at once.
+func many(b *bed) {
+	const crowd = 8
+	begin := time.Now()
+	var pods []*v1.Pod
+	for i := range crowd {
+		pods = append(pods, b.create(podOf(fmt.Sprintf("one-of-many-%d", i), busybox("c", "trap 'exit 0' TERM; while :; do sleep 0.1; done"))))
+	}
+	for _, p := range pods {
+		b.until(p.Name, "ready", podReady)
+	}
+	b.Logf("%d pods: all ready after %v", crowd, time.Since(begin))
+	begin = time.Now()
+	for _, p := range pods {
+		b.beginDelete(p.Name)
+	}
+	for _, p := range pods {
+		b.untilGone(p.Name)
+	}
+	b.Logf("%d pods: all gone after %v", crowd, time.Since(begin))
+	for _, p := range pods {
+		b.nothingLeft(p)
+	}
 }
 
 // takeOver replaces the agent: what should run is not disturbed, what left the API

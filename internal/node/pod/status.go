@@ -16,8 +16,8 @@ import (
 // status computes the pod's status from what the runtime holds. Its phase is what
 // the containers say; publish decides what of it the API may see yet.
 func (d *decision) status() v1.PodStatus {
-	if r := d.Memory.Rejected; r != nil {
-		return d.rejected(r)
+	if d.settled() {
+		return d.settledStatus()
 	}
 	s := v1.PodStatus{
 		ObservedGeneration: d.Pod.Generation,
@@ -35,13 +35,20 @@ func (d *decision) status() v1.PodStatus {
 	return s
 }
 
-// rejected is the status of a pod that never had a container here.
-func (d *decision) rejected(r *Refusal) v1.PodStatus {
+// settled says whether the status does not depend on containers: the node refused the
+// pod, or the pod is over and the runtime has nothing to add.
+func (d *decision) settled() bool {
+	return d.Memory.Rejected != nil || terminal(d.Pod.Status.Phase) && len(d.Runtime.Containers) == 0
+}
+
+func (d *decision) settledStatus() v1.PodStatus {
 	s := *d.Pod.Status.DeepCopy()
-	s.ObservedGeneration = d.Pod.Generation
-	s.QOSClass = qos.GetPodQOS(d.Pod)
-	s.StartTime = d.startTime()
-	s.Phase, s.Reason, s.Message = v1.PodFailed, r.Reason, "Pod was rejected: "+r.Message
+	if r := d.Memory.Rejected; r != nil {
+		s.ObservedGeneration = d.Pod.Generation
+		s.QOSClass = qos.GetPodQOS(d.Pod)
+		s.StartTime = d.startTime()
+		s.Phase, s.Reason, s.Message = v1.PodFailed, r.Reason, "Pod was rejected: "+r.Message
+	}
 	return s
 }
 
@@ -136,18 +143,19 @@ func (d *decision) initialized() bool {
 // to match.
 func (d *decision) publish() {
 	s := &d.out.Status
+	if d.settled() {
+		return
+	}
 	if terminal(s.Phase) && !terminal(d.Pod.Status.Phase) && d.anythingRuns() {
 		s.Phase, s.Reason, s.Message = d.Old.Phase, d.Old.Reason, d.Old.Message
 		if s.Phase == "" {
 			s.Phase = v1.PodPending
 		}
 	}
-	if d.out.Finished && d.deleting() && d.Memory.Rejected == nil {
+	if d.out.Finished && d.deleting() {
 		d.finalize(s)
 	}
-	if d.Memory.Rejected == nil {
-		s.Conditions = append(s.Conditions, d.conditions(s)...)
-	}
+	s.Conditions = append(s.Conditions, d.conditions(s)...)
 }
 
 // finalize accounts for every container of a pod that is deleted: one that cannot

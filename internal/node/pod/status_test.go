@@ -216,3 +216,18 @@ func TestExpiry(t *testing.T) {
 		t.Errorf("after its deadline: %s %s", s.Phase, s.Reason)
 	}
 }
+
+// TestFinalStatusStays has an agent that never saw the pod before: one that was refused, and one whose
+// containers are gone.
+func TestFinalStatusStays(t *testing.T) {
+	in := scene(v1.Container{Name: "app", Image: "i"})
+	in.Runtime = &runtime.Pod{}
+	in.Pod.Status = v1.PodStatus{
+		Phase: v1.PodFailed, Reason: "OutOfcpu", Message: "Pod was rejected: too much", StartTime: &metav1.Time{Time: caseTime},
+		Conditions: []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionTrue}},
+	}
+	in.Old = in.Pod.Status
+	if diff := cmp.Diff(in.Pod.Status, Decide(in).Status); diff != "" {
+		t.Errorf("the status changed:\n%s", diff)
+	}
+}

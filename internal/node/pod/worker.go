@@ -159,6 +159,8 @@ func (w *Worker) Rejected() bool { return w.rejected != nil }
 // Run is the worker's loop: observe, decide, act, write. It returns when nothing of the pod
 // is left on the node, or when ctx ends, leaving the pod as it is.
 func (w *Worker) Run(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	defer w.letGo()
 	go w.writer.run(ctx)
 	timer := w.parts.Clock.NewTimer(time.Hour)
