@@ -1,0 +1,306 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scenarios
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+const (
+	// startLimit is how long a cluster may take to be ready on a busy machine.
+	startLimit = 90 * time.Second
+	// stopLimit is the promise: "stop it cleanly in under 2 s".
+	stopLimit = 2 * time.Second
+)
+
+// cluster is a data directory and, while it runs, the process of "kindred up".
+type cluster struct {
+	dir  string
+	home string // of kubectl: its cache goes by the port, which others had before
+	args []string
+	up   *process
+}
+
+// process is a running command.
+type process struct {
+	cmd  *exec.Cmd
+	out  *buffer
+	done chan struct{} // closed when the process has ended
+}
+
+// buffer is what a process has written so far.
+type buffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+func newCluster() (*cluster, error) {
+	root, err := os.MkdirTemp("", "kindred-scenario-")
+	if err != nil {
+		return nil, err
+	}
+	c := &cluster{dir: filepath.Join(root, "data"), home: filepath.Join(root, "home")}
+	return c, os.Mkdir(c.home, 0o700)
+}
+
+// ownCluster starts a cluster for one scenario.
+func ownCluster(t *testing.T, args ...string) *cluster {
+	t.Helper()
+	c, err := newCluster()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(c.logs())
+		}
+		if err := c.remove(); err != nil {
+			t.Error(err)
+		}
+	})
+	c.mustStart(t, args...)
+	return c
+}
+
+// ownClusterWithNode starts a cluster with a real node for one scenario.
+func ownClusterWithNode(t *testing.T, args ...string) *cluster {
+	t.Helper()
+	needContainers(t)
+	c := ownCluster(t, args...)
+	if err := c.loadImages(); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// command is a kindred command line for this cluster.
+func (c *cluster) command(args ...string) *exec.Cmd {
+	cmd := exec.Command(binary, args...)
+	cmd.Env = append(os.Environ(), "KUBECONFIG=", "HOME="+c.home)
+	return cmd
+}
+
+// run runs a verb of kindred to its end.
+func (c *cluster) run(verb ...string) result {
+	return runCommand(c.command(append(verb, "--data-dir", c.dir)...), "")
+}
+
+// start runs "kindred up" and waits until it says that it is ready.
+func (c *cluster) start(args ...string) error {
+	c.args = args
+	p, err := startProcess(c.command(append([]string{"up", "--data-dir", c.dir, "--secure-port", "0"}, args...)...))
+	if err != nil {
+		return err
+	}
+	c.up = p
+	deadline := time.After(startLimit)
+	for !strings.Contains(p.out.String(), "ready in ") {
+		select {
+		case <-p.done:
+			return fmt.Errorf("kindred up ended: %v\n%s", p.cmd.ProcessState, p.out)
+		case <-deadline:
+			return fmt.Errorf("kindred up is not ready after %v:\n%s\n%s", startLimit, p.out, c.logs())
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	return nil
+}
+
+func (c *cluster) mustStart(t *testing.T, args ...string) {
+	t.Helper()
+	if err := c.start(args...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// again starts a cluster that was stopped with the flags it had.
+func (c *cluster) again(t *testing.T) {
+	t.Helper()
+	c.mustStart(t, c.args...)
+}
+
+// terminate stops the cluster as a service manager does, and checks that it keeps its promises.
+func (c *cluster) terminate(t *testing.T) {
+	t.Helper()
+	began := time.Now()
+	if err := c.signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(began); took > stopLimit {
+		t.Errorf("stopping took %v, more than %v", took, stopLimit)
+	}
+}
+
+// kill ends the process as a crash does.
+func (c *cluster) kill(t *testing.T) {
+	t.Helper()
+	if err := c.up.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	<-c.up.done
+}
+
+// signal ends the process by a signal that it handles.
+func (c *cluster) signal(s os.Signal) error {
+	if err := c.up.cmd.Process.Signal(s); err != nil {
+		return err
+	}
+	select {
+	case <-c.up.done:
+	case <-time.After(30 * time.Second):
+		_ = c.up.cmd.Process.Kill()
+		return errors.New("kindred up had not ended 30 s after the signal")
+	}
+	if code := c.up.cmd.ProcessState.ExitCode(); code != 0 {
+		return fmt.Errorf("kindred up ended with status %d:\n%s", code, c.up.out)
+	}
+	return nil
+}
+
+func (c *cluster) running() bool {
+	if c.up == nil {
+		return false
+	}
+	select {
+	case <-c.up.done:
+		return false
+	default:
+		return true
+	}
+}
+
+// remove ends the cluster and everything that it left on the machine.
+func (c *cluster) remove() error {
+	var err error
+	if c.running() {
+		err = c.signal(syscall.SIGTERM)
+	}
+	if _, absent := os.Stat(c.dir); absent == nil {
+		if r := c.run("reset"); r.code != 0 {
+			err = errors.Join(err, fmt.Errorf("kindred reset: %s", r.err))
+		}
+	}
+	return errors.Join(err, os.RemoveAll(filepath.Dir(c.dir)))
+}
+
+func (c *cluster) loadImages() error {
+	file, err := archive()
+	if err != nil {
+		return err
+	}
+	if r := c.run("image", "load", file); r.code != 0 {
+		return fmt.Errorf("kindred image load: %s", r.err)
+	}
+	return nil
+}
+
+func (c *cluster) kubeconfig() string { return filepath.Join(c.dir, "kubeconfig") }
+
+// config is the administrator's, for clients that speak HTTPS without a limit of their own.
+func (c *cluster) config(t *testing.T) *rest.Config {
+	t.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", c.kubeconfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.QPS = -1
+	return config
+}
+
+func (c *cluster) client(t *testing.T) kubernetes.Interface {
+	t.Helper()
+	client, err := kubernetes.NewForConfig(c.config(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+// logs is the end of what the cluster's processes wrote.
+func (c *cluster) logs() string {
+	var text strings.Builder
+	if c.up != nil {
+		fmt.Fprintf(&text, "--- kindred up %v\n%s", c.args, c.up.out)
+	}
+	for _, name := range []string{"kindred.log", "containerd.log"} {
+		content, err := os.ReadFile(filepath.Join(c.dir, "logs", name))
+		if err != nil {
+			continue
+		}
+		fmt.Fprintf(&text, "--- %s\n%s\n", name, tail(string(content), 8000))
+	}
+	return text.String()
+}
+
+func tail(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return "[...]" + s[len(s)-n:]
+}
+
+// result is what a command came to.
+type result struct {
+	out, err string
+	code     int
+}
+
+func runCommand(cmd *exec.Cmd, stdin string) result {
+	var out, errOut bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &out, &errOut
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		return result{err: err.Error(), code: -1}
+	}
+	return result{out.String(), errOut.String(), cmd.ProcessState.ExitCode()}
+}
+
+// startProcess runs a command in the background. It collects both outputs.
+func startProcess(cmd *exec.Cmd) (*process, error) {
+	p := &process{cmd: cmd, out: &buffer{}, done: make(chan struct{})}
+	if cmd.Stdout == nil {
+		cmd.Stdout, cmd.Stderr = p.out, p.out
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	go func() {
+		_ = cmd.Wait()
+		close(p.done)
+	}()
+	return p, nil
+}
+
+// end kills a process that runs in the background.
+func (p *process) end() {
+	_ = p.cmd.Process.Kill()
+	<-p.done
+}

@@ -1,0 +1,150 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scenarios
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/kindred-project/kindred/test/images"
+)
+
+// The two clusters that scenarios share.
+var (
+	real      = sharedCluster{}
+	simulated = sharedCluster{args: []string{"--no-node", "--simulated-nodes", "1"}}
+)
+
+// binary is the program under test.
+var binary = os.Getenv("KINDRED_BIN")
+
+// Images that each real node has. They are the same but for their name; a tag other
+// than latest keeps nodes from asking a registry.
+const (
+	image     = "busybox:v1"
+	nextImage = "busybox:v2"
+)
+
+// archive is the file of those images; the error says why there is none.
+var archive = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "kindred-scenarios-")
+	if err != nil {
+		return "", err
+	}
+	file := filepath.Join(dir, "busybox.tar")
+	return file, images.Busybox(file, "docker.io/library/"+image, "docker.io/library/"+nextImage)
+})
+
+func TestMain(m *testing.M) {
+	if binary == "" {
+		binary = "../../bin/kindred"
+	}
+	var err error
+	if binary, err = filepath.Abs(binary); err == nil {
+		_, err = os.Stat(binary)
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "no kindred to test: %v; run \"make build\" or set KINDRED_BIN\n", err)
+		os.Exit(1)
+	}
+	flag.Parse()
+	// Scenarios wait more than they compute.
+	if err := flag.Set("test.parallel", "6"); err != nil {
+		panic(err)
+	}
+	code := m.Run()
+	for name, shared := range map[string]*sharedCluster{"real": &real, "simulated": &simulated} {
+		if err := shared.end(code != 0); err != nil {
+			fmt.Fprintf(os.Stderr, "the shared cluster (%s): %v\n", name, err)
+			code = 1
+		}
+	}
+	if file, err := archive(); err == nil {
+		err = os.RemoveAll(filepath.Dir(file))
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+	}
+	os.Exit(code)
+}
+
+// sharedCluster is started for the first scenario that needs it.
+type sharedCluster struct {
+	args    []string
+	once    sync.Once
+	cluster *cluster
+	err     error
+}
+
+func (s *sharedCluster) get(t *testing.T) *cluster {
+	t.Helper()
+	s.once.Do(func() {
+		if s.cluster, s.err = newCluster(); s.err == nil {
+			s.err = s.cluster.start(s.args...)
+		}
+		if s.err == nil && len(s.args) == 0 {
+			s.err = s.cluster.loadImages()
+		}
+	})
+	if s.err != nil {
+		t.Fatal(s.err)
+	}
+	return s.cluster
+}
+
+func (s *sharedCluster) end(failed bool) error {
+	if s.cluster == nil {
+		return nil
+	}
+	if failed {
+		fmt.Fprint(os.Stderr, s.cluster.logs())
+	}
+	return s.cluster.remove()
+}
+
+// withNode is a namespace on the cluster with a real node.
+func withNode(t *testing.T) *session {
+	t.Helper()
+	needContainers(t)
+	return newSession(t, real.get(t))
+}
+
+// withoutNode is a namespace on the cluster with a simulated node.
+func withoutNode(t *testing.T) *session {
+	t.Helper()
+	return newSession(t, simulated.get(t))
+}
+
+// needContainers ends a scenario on a machine that cannot run containers. On CI that
+// is a failure: what is not tested there is tested nowhere.
+func needContainers(t *testing.T) {
+	t.Helper()
+	err := canRunContainers()
+	if err == nil {
+		return
+	}
+	if os.Getenv("CI") != "" {
+		t.Fatal(err)
+	}
+	t.Skip(err)
+}
+
+func canRunContainers() error {
+	if os.Geteuid() != 0 {
+		return errors.New("real containers need root")
+	}
+	for program, pkg := range map[string]string{"containerd": "containerd", "runc": "runc", "iptables": "iptables", "busybox": "busybox-static"} {
+		if _, err := exec.LookPath(program); err != nil {
+			return fmt.Errorf("no %s on PATH: apt-get install %s", program, pkg)
+		}
+	}
+	_, err := archive()
+	return err
+}
