@@ -1,0 +1,106 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kindredtest
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+const (
+	// startLimit is how long a start may take; on an idle machine it is a second.
+	startLimit = time.Minute
+	// stopLimit is how long a stop may take before the process is killed.
+	stopLimit = 10 * time.Second
+	// logTail is how much of the log of a failed test's cluster is shown, in bytes.
+	logTail = 16 << 10
+)
+
+// Cluster is a cluster that runs until the test ends.
+type Cluster struct {
+	config     *rest.Config
+	kubeconfig string
+}
+
+// Config is a client configuration with all rights and no limit of queries per
+// second. The caller may change it.
+func (c *Cluster) Config() *rest.Config { return rest.CopyConfig(c.config) }
+
+// Kubeconfig is the path of a kubeconfig with all rights, for kubectl and other
+// programs.
+func (c *Cluster) Kubeconfig() string { return c.kubeconfig }
+
+// Start runs a cluster until t and its subtests end, and returns when it is
+// ready: when API, controllers, scheduler and a node work. It fails the test
+// when it cannot.
+func Start(t testing.TB, options ...Option) *Cluster {
+	t.Helper()
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatalf("kindredtest: %v", err)
+	}
+	s := newSettings(options)
+	binary, err := findBinary(s.binary, dir)
+	if err != nil {
+		t.Fatalf("kindredtest: %v", err)
+	}
+	dataDir := filepath.Join(t.TempDir(), "kindred")
+	p, err := startProcess(binary, s.command(dataDir))
+	if err != nil {
+		t.Fatalf("kindredtest: start %s: %v", binary, err)
+	}
+	// It runs before the cleanup of TempDir, which was registered earlier.
+	t.Cleanup(func() { end(t, p, dataDir) })
+	kubeconfig, err := p.ready(startLimit)
+	if err != nil {
+		t.Fatalf("kindredtest: the cluster did not start: %v", err)
+	}
+	config, err := clientConfig(kubeconfig)
+	if err != nil {
+		t.Fatalf("kindredtest: read the cluster's kubeconfig: %v", err)
+	}
+	return &Cluster{config: config, kubeconfig: kubeconfig}
+}
+
+func clientConfig(kubeconfig string) (*rest.Config, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	// What protects the server is its own priority and fairness.
+	config.QPS = -1
+	return config, nil
+}
+
+// end stops the cluster and, if the test failed, shows what the cluster had to say.
+func end(t testing.TB, p *process, dataDir string) {
+	if p.exited() {
+		t.Errorf("kindredtest: the cluster ended before the test: %v", p.err)
+	} else if err := p.stop(stopLimit); err != nil {
+		t.Errorf("kindredtest: %v", err)
+	}
+	if !t.Failed() {
+		return
+	}
+	t.Logf("kindredtest: the cluster printed:\n%s", p.output.String())
+	t.Logf("kindredtest: the cluster logged:\n%s", tail(filepath.Join(dataDir, "logs", "kindred.log")))
+}
+
+// tail is the end of a file.
+func tail(path string) string {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Sprintf("(%v)", err)
+	}
+	if over := len(content) - logTail; over > 0 {
+		return "...\n" + string(content[over:])
+	}
+	return string(content)
+}
