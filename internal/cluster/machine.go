@@ -174,6 +174,7 @@ func (c *Cluster) startAgent(ctx context.Context, steps *steps) error {
 		CgroupParent: m.names.PodCgroup,
 		IPs:          []string{address.String()},
 		ServePort:    int32(listener.Addr().(*net.TCPAddr).Port),
+		API:          c.serving.forPods(),
 		PodCIDR:      m.podCIDR(),
 		Version:      c.config.Version,
 		Clock:        c.config.Clock,

@@ -76,6 +76,15 @@ func listenOn(ctx context.Context, ip net.IP, port int) (net.Listener, error) {
 	return listener, nil
 }
 
+// forPods is where pods reach the API.
+func (s serving) forPods() netip.AddrPort {
+	address, ok := netip.AddrFromSlice(s.advertised)
+	if !ok || address.IsLoopback() {
+		return netip.AddrPort{}
+	}
+	return netip.AddrPortFrom(address.Unmap(), uint16(s.port))
+}
+
 func (s serving) close() {
 	if s.listener != nil {
 		_ = s.listener.Close()

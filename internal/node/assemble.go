@@ -55,7 +55,7 @@ func (a *Agent) assemble(ctx context.Context, factory informers.SharedInformerFa
 		Volumes:     volumes,
 		Environment: environment.New(environment.Options{
 			Objects: store, Services: services.Lister(), ServicesSynced: services.Informer().HasSynced,
-			Allocatable: allocatable, OpenFile: volumes.OpenFile,
+			API: o.API, Allocatable: allocatable, OpenFile: volumes.OpenFile,
 		}),
 		Images: image.New(ctx, image.Options{
 			Service: a.images, Secrets: store, Recorder: o.Recorder, Clock: o.Clock,

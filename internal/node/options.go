@@ -5,6 +5,7 @@ package node
 
 import (
 	"errors"
+	"net/netip"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -34,6 +35,8 @@ type Options struct {
 	IPs []string
 	// ServePort is where the node's HTTP server listens, as the Node object tells it; 0 is none.
 	ServePort int32
+	// API is where pods of this node reach the API server, if not by its Service.
+	API netip.AddrPort
 	// ClusterDNS are the cluster's DNS servers, ClusterDomain its domain.
 	ClusterDNS    []string
 	ClusterDomain string

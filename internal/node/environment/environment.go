@@ -17,6 +17,7 @@ import (
 	"io"
 	"io/fs"
 	"maps"
+	"net/netip"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
@@ -41,6 +42,10 @@ type Options struct {
 	// Services lists all Services; ServicesSynced says that the lister was filled once.
 	Services       corelisters.ServiceLister
 	ServicesSynced func() bool
+	// API is where pods of this node reach the API server. It stands in for the
+	// address of the Service default/kubernetes while nothing routes ClusterIPs;
+	// the zero value leaves that address alone.
+	API netip.AddrPort
 	// Allocatable is what the node can allocate: the value of limits that are not set.
 	Allocatable func() v1.ResourceList
 	// OpenFile opens a file of a prepared volume, for fileKeyRef.
@@ -86,7 +91,7 @@ func (b *Builder) services(pod *v1.Pod) (map[string]string, error) {
 		return nil, fmt.Errorf("failed to list services when setting up env vars")
 	}
 	links := pod.Spec.EnableServiceLinks == nil || *pod.Spec.EnableServiceLinks
-	return serviceVariables(visible(all, pod.Namespace, links)), nil
+	return serviceVariables(reachable(visible(all, pod.Namespace, links), b.options.API)), nil
 }
 
 // resolver builds one container's environment.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"io"
 	"io/fs"
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -327,4 +328,22 @@ func FuzzParseFile(f *testing.F) {
 			t.Errorf("value %q contains its own quote", value)
 		}
 	})
+}
+
+func TestAPIServerIsWherePodsReachIt(t *testing.T) {
+	api := &v1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "kubernetes"},
+		Spec:       v1.ServiceSpec{ClusterIP: "10.96.0.1", Ports: []v1.ServicePort{{Name: "https", Port: 443}}},
+	}
+	got := serviceVariables(reachable([]*v1.Service{api}, netip.MustParseAddrPort("10.244.7.1:6443")))
+	for name, want := range map[string]string{
+		"KUBERNETES_SERVICE_HOST": "10.244.7.1", "KUBERNETES_SERVICE_PORT": "6443", "KUBERNETES_SERVICE_PORT_HTTPS": "6443",
+	} {
+		if got[name] != want {
+			t.Errorf("%s = %q, want %q", name, got[name], want)
+		}
+	}
+	if api.Spec.ClusterIP != "10.96.0.1" {
+		t.Error("the cached Service was changed")
+	}
 }

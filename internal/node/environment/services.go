@@ -6,6 +6,7 @@ package environment
 import (
 	"fmt"
 	"net"
+	"net/netip"
 	"strconv"
 	"strings"
 
@@ -38,6 +39,24 @@ func visible(all []*v1.Service, namespace string, links bool) []*v1.Service {
 		out = append(out, service)
 	}
 	return out
+}
+
+// reachable gives the API server's Service the address where pods find it.
+func reachable(services []*v1.Service, api netip.AddrPort) []*v1.Service {
+	if !api.IsValid() {
+		return services
+	}
+	for i, service := range services {
+		if service.Namespace != metav1.NamespaceDefault || service.Name != apiService {
+			continue
+		}
+		moved := service.DeepCopy()
+		moved.Spec.ClusterIP = api.Addr().String()
+		moved.Spec.Ports = moved.Spec.Ports[:1]
+		moved.Spec.Ports[0].Port = int32(api.Port())
+		services[i] = moved
+	}
+	return services
 }
 
 // serviceVariables returns the variables of both schemes: Kubernetes' own
