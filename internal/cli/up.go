@@ -13,11 +13,12 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/utils/clock"
 
 	"github.com/kindred-project/kindred"
 )
 
-func newUp(version string) *cobra.Command {
+func newUp() *cobra.Command {
 	options := kindred.Options{}
 	cmd := &cobra.Command{
 		Use:   "up",
@@ -50,7 +51,6 @@ started again without disturbing them. "kindred reset" removes everything.`,
 	flags.StringVar(&options.NodeName, "node-name", "", "name of this machine's node (default the host name)")
 	flags.StringVar(&options.PodCIDR, "pod-cidr", "", "range of this node's pods (default a free /24 of 10.244.0.0/16)")
 	flags.StringVar(&options.ServiceCIDR, "service-cidr", kindred.DefaultServiceCIDR, "range of the ClusterIPs of Services")
-	_ = version
 	return cmd
 }
 
@@ -58,7 +58,7 @@ started again without disturbing them. "kindred reset" removes everything.`,
 func up(cmd *cobra.Command, options kindred.Options) error {
 	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	began := time.Now()
+	began := clock.RealClock{}.Now()
 	options.Progress = func(step string, took time.Duration) {
 		printf(cmd, "  %-36s %5d ms\n", step, took.Milliseconds())
 	}
@@ -72,7 +72,7 @@ func up(cmd *cobra.Command, options kindred.Options) error {
 	if err != nil {
 		return upError(ctx, err)
 	}
-	printf(cmd, "ready in %d ms\n", time.Since(began).Milliseconds())
+	printf(cmd, "ready in %d ms\n", clock.RealClock{}.Since(began).Milliseconds())
 	printf(cmd, "export KUBECONFIG=%s\n", cluster.Kubeconfig())
 	select {
 	case <-ctx.Done():

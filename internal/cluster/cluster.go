@@ -16,6 +16,7 @@ import (
 	"k8s.io/apiserver/pkg/server/healthz"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 
 	"github.com/kindred-project/kindred/internal/apiserver"
 	"github.com/kindred-project/kindred/internal/auth/pki"
@@ -44,7 +45,7 @@ type Cluster struct {
 	stop    sync.Once
 }
 
-// stopLimit is how long the parts may take to stop; what has not stopped by
+// stopLimit, in real time even where a test moves the clock, is how long the parts may take to stop; what has not stopped by
 // then is left behind, as it would be by SIGKILL.
 const stopLimit = 1500 * time.Millisecond
 
@@ -237,8 +238,8 @@ func (c *Cluster) Kubeconfig() string { return c.config.Dir.Kubeconfig() }
 // store. Containers run on. It returns when everything has stopped.
 func (c *Cluster) Stop() {
 	c.stop.Do(func() {
-		c.parts.stop(stopLimit)
-		c.api.stop(stopLimit)
+		c.parts.stop(clock.RealClock{}, stopLimit)
+		c.api.stop(clock.RealClock{}, stopLimit)
 		c.serving.close()
 		if c.backend != nil {
 			c.backend.Close()

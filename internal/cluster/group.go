@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"k8s.io/utils/clock"
 )
 
 // group runs parts until it is stopped as a whole. A part that ends earlier is
@@ -39,7 +41,7 @@ func (g *group) start(name string, failed func(error), run func(context.Context)
 }
 
 // stop ends the parts and waits for them, up to the limit.
-func (g *group) stop(limit time.Duration) {
+func (g *group) stop(c clock.Clock, limit time.Duration) {
 	g.init()
 	g.cancel()
 	stopped := make(chan struct{})
@@ -47,10 +49,10 @@ func (g *group) stop(limit time.Duration) {
 		g.running.Wait()
 		close(stopped)
 	}()
-	timer := time.NewTimer(limit)
+	timer := c.NewTimer(limit)
 	defer timer.Stop()
 	select {
 	case <-stopped:
-	case <-timer.C:
+	case <-timer.C():
 	}
 }
