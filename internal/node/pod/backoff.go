@@ -28,8 +28,9 @@ const (
 // restartDelay says how long to wait after the end of a run before the next, and
 // what the next run's own delay is.
 func restartDelay(c *v1.Container, ended runtime.Container) (delay, next time.Duration) {
-	ran := ended.FinishedAt.Sub(ended.StartedAt)
-	if changed(c, ended) || (!ended.StartedAt.IsZero() && ran > backOffReset) {
+	// From its creation: a run that failed to start has no other time.
+	ran := ended.FinishedAt.Sub(ended.CreatedAt)
+	if changed(c, ended) || ran > backOffReset {
 		return 0, backOffFirst
 	}
 	if ended.BackOff == 0 {

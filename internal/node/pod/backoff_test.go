@@ -21,7 +21,7 @@ func TestRestartDelays(t *testing.T) {
 	var delays []time.Duration
 	own := time.Duration(0)
 	for _, ran := range []time.Duration{1, 1, 1, 1, 1, 1, 1, 1, 10 * 60, 11 * 60, 1, 1} {
-		ended := runtime.Container{Hash: hashOf(c), BackOff: own, StartedAt: start, FinishedAt: start.Add(ran * time.Second)}
+		ended := runtime.Container{Hash: hashOf(c), BackOff: own, CreatedAt: start, FinishedAt: start.Add(ran * time.Second)}
 		var delay time.Duration
 		delay, own = restartDelay(c, ended)
 		delays = append(delays, delay/time.Second)

@@ -159,13 +159,13 @@ func TestDecisions(t *testing.T) {
 		},
 		{
 			name:    "a back-off is told",
-			in:      scene(app).with(runtime.Container{Name: "app", State: runtime.Exited, ExitCode: 1, FinishedAt: caseTime.Add(-time.Second), BackOff: 10 * time.Second}),
+			in:      scene(app).with(runtime.Container{Name: "app", State: runtime.Exited, ExitCode: 1, CreatedAt: caseTime.Add(-time.Minute), FinishedAt: caseTime.Add(-time.Second), BackOff: 10 * time.Second}),
 			actions: nil,
 			events:  []string{"Warning BackOff Back-off restarting failed container app in pod p_ns(u)"},
 		},
 		{
 			name:    "and ends",
-			in:      scene(app).with(runtime.Container{Name: "app", State: runtime.Exited, ExitCode: 1, FinishedAt: caseTime.Add(-10 * time.Second), BackOff: 10 * time.Second}),
+			in:      scene(app).with(runtime.Container{Name: "app", State: runtime.Exited, ExitCode: 1, CreatedAt: caseTime.Add(-time.Minute), FinishedAt: caseTime.Add(-10 * time.Second), BackOff: 10 * time.Second}),
 			actions: []string{"StartContainer/app"},
 		},
 		{

@@ -66,7 +66,7 @@ func TestStatus(t *testing.T) {
 	always := v1.ContainerRestartPolicyAlways
 	exited := func(name string, attempt uint32, code int32) runtime.Container {
 		run := runtime.Container{Name: name, Attempt: attempt, State: runtime.Exited, ExitCode: code, Reason: "Completed",
-			StartedAt: caseTime.Add(-time.Minute), FinishedAt: caseTime.Add(-time.Second)}
+			CreatedAt: caseTime.Add(-time.Minute), StartedAt: caseTime.Add(-time.Minute), FinishedAt: caseTime.Add(-time.Second)}
 		if code != 0 {
 			run.Reason = "Error"
 		}

@@ -192,23 +192,15 @@ func fill(c *Container, s *runtimeapi.ContainerStatus) {
 	c.ImageID = s.ImageRef
 	c.LogPath = s.LogPath
 	if c.State != Created {
-		c.StartedAt = unixNano(s.StartedAt)
+		c.StartedAt = time.Unix(0, s.StartedAt)
 	}
 	if c.State == Exited {
-		c.FinishedAt = unixNano(s.FinishedAt)
+		c.FinishedAt = time.Unix(0, s.FinishedAt)
 		c.ExitCode, c.Reason, c.Message = s.ExitCode, s.Reason, s.Message
 	}
 	if u := s.GetUser().GetLinux(); u != nil {
 		c.User = &User{UID: u.Uid, GID: u.Gid, SupplementalGroups: u.SupplementalGroups}
 	}
-}
-
-// unixNano leaves a time the runtime never set as the zero time.
-func unixNano(ns int64) time.Time {
-	if ns == 0 {
-		return time.Time{}
-	}
-	return time.Unix(0, ns)
 }
 
 func addresses(network *runtimeapi.PodSandboxNetworkStatus) []string {

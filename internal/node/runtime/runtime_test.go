@@ -172,7 +172,7 @@ func TestGet(t *testing.T) {
 	run := Container{Name: "c", SandboxID: "u-s", BackOff: 10 * time.Second, Image: "i", ImageID: "sha256:1"}
 	second, first := run, run
 	second.ID, second.Attempt, second.State, second.CreatedAt, second.StartedAt = "u-c1", 1, Running, time.Unix(0, 2), time.Unix(0, 2)
-	first.ID, first.State, first.CreatedAt, first.StartedAt, first.ExitCode = "u-c0", Exited, time.Unix(0, 1), time.Unix(0, 1), 3
+	first.ID, first.State, first.CreatedAt, first.StartedAt, first.FinishedAt, first.ExitCode = "u-c0", Exited, time.Unix(0, 1), time.Unix(0, 1), time.Unix(0, 0), 3
 	want := &Pod{
 		UID: "u", Namespace: "ns", Name: "p",
 		Sandboxes:  []Sandbox{{ID: "u-s", Ready: true, CreatedAt: time.Unix(0, 0), IPs: []string{"10.0.0.2", "fd00::2"}}},
