@@ -137,6 +137,16 @@ func TestDecisions(t *testing.T) {
 		},
 		{name: "a container that nobody started", in: scene(app).with(runtime.Container{Name: "app", State: runtime.Created}), actions: []string{"RemoveContainer/app-0"}},
 		{
+			name:    "a start that was cut short counts as none",
+			in:      never(scene(app)).with(runtime.Container{Name: "app", State: runtime.Exited, ExitCode: 128, FinishedAt: caseTime}),
+			actions: []string{"RemoveContainer/app-0"},
+		},
+		{
+			name:    "one that failed counts",
+			in:      never(scene(app)).with(runtime.Container{Name: "app", State: runtime.Exited, ExitCode: 128, FinishedAt: caseTime}).remembering("app-0", RunMemory{StartFailed: true}),
+			actions: []string{"StopSandbox/s"},
+		},
+		{
 			name:    "deletion: preStop first",
 			in:      deleted(scene(hooked).with(runningRun("app")), 10),
 			actions: []string{"PreStop/app-0 in 10s"},
@@ -159,18 +169,18 @@ func TestDecisions(t *testing.T) {
 		},
 		{
 			name:    "a back-off is told",
-			in:      scene(app).with(runtime.Container{Name: "app", State: runtime.Exited, ExitCode: 1, CreatedAt: caseTime.Add(-time.Minute), FinishedAt: caseTime.Add(-time.Second), BackOff: 10 * time.Second}),
+			in:      scene(app).with(runtime.Container{Name: "app", State: runtime.Exited, ExitCode: 1, CreatedAt: caseTime.Add(-time.Minute), StartedAt: caseTime.Add(-time.Minute), FinishedAt: caseTime.Add(-time.Second), BackOff: 10 * time.Second}),
 			actions: nil,
 			events:  []string{"Warning BackOff Back-off restarting failed container app in pod p_ns(u)"},
 		},
 		{
 			name:    "and ends",
-			in:      scene(app).with(runtime.Container{Name: "app", State: runtime.Exited, ExitCode: 1, CreatedAt: caseTime.Add(-time.Minute), FinishedAt: caseTime.Add(-10 * time.Second), BackOff: 10 * time.Second}),
+			in:      scene(app).with(runtime.Container{Name: "app", State: runtime.Exited, ExitCode: 1, CreatedAt: caseTime.Add(-time.Minute), StartedAt: caseTime.Add(-time.Minute), FinishedAt: caseTime.Add(-10 * time.Second), BackOff: 10 * time.Second}),
 			actions: []string{"StartContainer/app"},
 		},
 		{
 			name:    "a pod that is done lets go of its sandbox",
-			in:      never(scene(app)).with(runtime.Container{Name: "app", State: runtime.Exited}),
+			in:      never(scene(app)).with(runtime.Container{Name: "app", State: runtime.Exited, StartedAt: caseTime}),
 			actions: []string{"StopSandbox/s"},
 		},
 	} {

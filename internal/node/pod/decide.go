@@ -5,6 +5,7 @@ package pod
 
 import (
 	"maps"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -112,6 +113,8 @@ type Failure struct {
 
 // RunMemory is what the worker knows of one run of a container.
 type RunMemory struct {
+	// StartFailed says that the runtime could not start it, as somebody was told.
+	StartFailed bool
 	// Hooked says that postStart is over (or there is none).
 	Hooked bool
 	// HookFailed says that it failed, so that the container must go.
@@ -143,11 +146,16 @@ func cloneMap[K comparable, V any](m map[K]V) map[K]V {
 
 // Remember rebuilds a memory from the status the API has: containers it shows as
 // running had their postStart hook, and keep being started and ready until a
-// probe says otherwise.
+// probe says otherwise; what it shows as ended has ended.
 func Remember(status *v1.PodStatus) Memory {
 	memory := Memory{}.clone()
 	for _, list := range [][]v1.ContainerStatus{status.InitContainerStatuses, status.ContainerStatuses, status.EphemeralContainerStatuses} {
 		for _, c := range list {
+			for _, end := range []*v1.ContainerStateTerminated{c.State.Terminated, c.LastTerminationState.Terminated} {
+				if end != nil {
+					memory.Runs[trimScheme(end.ContainerID)] = RunMemory{StartFailed: true}
+				}
+			}
 			if c.State.Running == nil || c.ContainerID == "" {
 				continue
 			}
@@ -171,6 +179,7 @@ func Decide(in Input) Output {
 	d := &decision{Input: in}
 	d.Memory = in.Memory.clone()
 	d.out.Probe, d.out.Running = map[string]bool{}, map[string]bool{}
+	d.overlookCutShort()
 	d.expire()
 
 	d.out.Status = d.status()
@@ -204,6 +213,21 @@ func (d *decision) wakeAt(t time.Time) {
 	if d.out.Wake.IsZero() || t.Before(d.out.Wake) {
 		d.out.Wake = t
 	}
+}
+
+// overlookCutShort takes runs that ended before they began, and whose failure no agent ever heard
+// of, for merely created: the runtime gave up on them when the agent that was starting them
+// died. They count neither as a run nor as a failure, and are started again.
+func (d *decision) overlookCutShort() {
+	seen := *d.Runtime
+	seen.Containers = slices.Clone(seen.Containers)
+	for i := range seen.Containers {
+		run := &seen.Containers[i]
+		if run.State == runtime.Exited && !run.StartedAt.After(time.Unix(0, 0)) && !d.Memory.Runs[run.ID].StartFailed {
+			run.State = runtime.Created
+		}
+	}
+	d.Runtime = &seen
 }
 
 // expire notes when the pod has been active for longer than it may.

@@ -77,6 +77,15 @@ func (w *world) restart() {
 	w.memory = Remember(&w.pod.Status)
 	w.old = *w.pod.Status.DeepCopy()
 	w.busy = nil
+	if w.rand == nil {
+		return
+	}
+	// The runtime may give up on the starts of an agent that died.
+	for i := range w.runtime.Containers {
+		if c := &w.runtime.Containers[i]; c.State == runtime.Created && w.rand.IntN(2) == 0 {
+			w.exit(c, 128)
+		}
+	}
 }
 
 func (w *world) problem(format string, args ...any) {

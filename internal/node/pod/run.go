@@ -339,7 +339,7 @@ func (d *decision) prune(current runtime.Sandbox) {
 	holds := map[string]bool{current.ID: true}
 	for _, run := range d.Runtime.Containers {
 		kept[run.Name]++
-		if kept[run.Name] <= 2 || run.State != runtime.Exited {
+		if kept[run.Name] <= 2 || run.State == runtime.Running {
 			holds[run.SandboxID] = true
 			continue
 		}

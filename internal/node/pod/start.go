@@ -21,6 +21,7 @@ import (
 type startError struct {
 	reason string
 	err    error
+	run    string // the ID of the container that could not be started
 }
 
 func (e *startError) Error() string { return runtime.Message(e.err) }
@@ -44,7 +45,13 @@ func (w *Worker) startContainer(ctx context.Context, pod *v1.Pod, a Action) func
 		start = &startError{reason: reasonCreateConfig, err: err}
 	}
 	w.event(pod, a.Container, v1.EventTypeWarning, "Failed", "Error: "+start.Error())
-	return w.failed(a.Container, start.reason, start.Error())
+	failed := w.failed(a.Container, start.reason, start.Error())
+	return func(m *Memory) {
+		failed(m)
+		if start.run != "" {
+			m.Runs[start.run] = RunMemory{StartFailed: true}
+		}
+	}
 }
 
 // failedImage remembers a missing image. Images keeps the pull's own back-off; it is
@@ -82,7 +89,7 @@ func (w *Worker) bringUp(ctx context.Context, pod *v1.Pod, a Action) error {
 	}
 	w.event(pod, a.Container, v1.EventTypeNormal, "Created", "Container created")
 	if err := service.StartContainer(ctx, id); err != nil {
-		return &startError{reason: reasonRun, err: err}
+		return &startError{reason: reasonRun, err: err, run: id}
 	}
 	w.event(pod, a.Container, v1.EventTypeNormal, "Started", "Container started")
 	return nil

@@ -188,7 +188,7 @@ func TestTransitionTimesMoveOnlyWithTheStatus(t *testing.T) {
 }
 
 func TestTerminationMessagesShareTheirRoom(t *testing.T) {
-	long := runtime.Container{Name: "a", State: runtime.Exited, ExitCode: 1, Message: string(make([]byte, 9000))}
+	long := runtime.Container{Name: "a", State: runtime.Exited, StartedAt: caseTime, ExitCode: 1, Message: string(make([]byte, 9000))}
 	in := scene(v1.Container{Name: "a"}, v1.Container{Name: "b"}, v1.Container{Name: "c"}).with(long)
 	in.Pod.Spec.RestartPolicy = v1.RestartPolicyNever
 	if got := len(Decide(in).Status.ContainerStatuses[0].State.Terminated.Message); got != 4096 {
@@ -211,7 +211,7 @@ func TestExpiry(t *testing.T) {
 	}
 	in.Memory, in.Old = out.Memory, out.Status
 	in.Runtime = &runtime.Pod{Sandboxes: in.Runtime.Sandboxes}
-	in = in.with(runtime.Container{Name: "app", State: runtime.Exited, ExitCode: 0})
+	in = in.with(runtime.Container{Name: "app", State: runtime.Exited, StartedAt: caseTime, ExitCode: 0})
 	if s := Decide(in).Status; s.Phase != v1.PodFailed || s.Reason != "DeadlineExceeded" {
 		t.Errorf("after its deadline: %s %s", s.Phase, s.Reason)
 	}
