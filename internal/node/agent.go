@@ -56,11 +56,11 @@ func New(options Options) (*Agent, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), connectLimit)
 	defer cancel()
-	service, err := criclient.NewRemoteRuntimeService(ctx, options.Endpoint, connectLimit, nil, false)
+	service, err := criclient.NewRemoteRuntimeServiceBuilder().WithEndpoint(options.Endpoint).WithConnectionTimeout(connectLimit).WithTracerProvider(nil).Build(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("the container runtime at %s does not answer: %w", options.Endpoint, err)
 	}
-	images, err := criclient.NewRemoteImageService(ctx, options.Endpoint, connectLimit, nil, false)
+	images, err := criclient.NewRemoteImageServiceBuilder().WithEndpoint(options.Endpoint).WithConnectionTimeout(connectLimit).WithTracerProvider(nil).Build(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("the image service at %s does not answer: %w", options.Endpoint, err)
 	}

@@ -337,8 +337,8 @@ func stages(b *bed) {
 func ptr[T any](v T) *T { return &v }
 
 func crashLoop(b *bed) {
-	p := b.create(podOf("crash", busybox("c", "exit 1")))
-	p = b.until("crash", "in back-off", func(p *v1.Pod) bool {
+	b.create(podOf("crash", busybox("c", "exit 1")))
+	p := b.until("crash", "in back-off", func(p *v1.Pod) bool {
 		s := p.Status.ContainerStatuses
 		return len(s) > 0 && s[0].State.Waiting != nil && s[0].State.Waiting.Reason == "CrashLoopBackOff"
 	})

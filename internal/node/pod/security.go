@@ -93,6 +93,7 @@ func containerSecurity(layout Layout, pod *v1.Pod, c *v1.Container, image Image)
 		RunAsGroup:       int64Value(sc.RunAsGroup),
 		Seccomp:          seccomp(layout, sc.SeccompProfile),
 	}
+	//lint:ignore SA1019 runtimes as old as containerd 1.6 read only the deprecated field
 	out.Apparmor, out.ApparmorProfile = appArmor(sc.AppArmorProfile)
 	if out.RunAsUser = int64Value(sc.RunAsUser); out.RunAsUser == nil {
 		out.RunAsUser, out.RunAsUsername = int64Value(image.UID), image.Username
