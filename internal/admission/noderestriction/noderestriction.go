@@ -134,6 +134,17 @@ func (p *Plugin) pod(ctx context.Context, namespace, name string) (*corev1.Pod, 
 	return pod, err
 }
 
+// assignedPod returns a pod that is on the node according to the cache, or to
+// the API where the cache has not seen it there: an agent asks for a pod's token
+// the moment it is told of the pod, and may be told before the cache.
+func (p *Plugin) assignedPod(ctx context.Context, namespace, name, node string) (*corev1.Pod, error) {
+	pod, err := p.pods.Pods(namespace).Get(name)
+	if err == nil && pod.Spec.NodeName == node {
+		return pod, nil
+	}
+	return p.client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
+}
+
 // nodeObject does the same for a node.
 func (p *Plugin) nodeObject(ctx context.Context, name string) (*corev1.Node, error) {
 	found, err := p.nodes.Get(name)

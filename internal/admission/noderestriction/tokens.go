@@ -35,7 +35,7 @@ func (p *Plugin) admitToken(ctx context.Context, r request) error {
 	if ref.UID == "" {
 		return r.refuse("node requested token with a pod binding without a uid")
 	}
-	pod, err := p.pod(ctx, r.GetNamespace(), ref.Name)
+	pod, err := p.assignedPod(ctx, r.GetNamespace(), ref.Name, r.node)
 	switch {
 	case apierrors.IsNotFound(err):
 		return err
