@@ -113,12 +113,14 @@ func (s *sharedCluster) end(failed bool) error {
 func withNode(t *testing.T) *session {
 	t.Helper()
 	needContainers(t)
+	t.Parallel()
 	return newSession(t, real.get(t))
 }
 
 // withoutNode is a namespace on the cluster with a simulated node.
 func withoutNode(t *testing.T) *session {
 	t.Helper()
+	t.Parallel()
 	return newSession(t, simulated.get(t))
 }
 

@@ -1,0 +1,307 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scenarios
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// serveHostname is a web server whose page is the name of its pod. The shell is there
+// to end when it is told to: the first process of a container ignores signals that it
+// does not handle.
+var serveHostname = []string{"--", "sh", "-c",
+	"mkdir -p /www; hostname > /www/index.html; trap exit TERM; httpd -f -p 8080 -h /www & wait"}
+
+func (s *session) createWeb(replicas int) {
+	s.Helper()
+	args := []string{"create", "deployment", "web", "--image=" + image, fmt.Sprintf("--replicas=%d", replicas), "--port=8080"}
+	s.prints("deployment.apps/web created\n", append(args, serveHostname...)...)
+	s.rolledOut("web")
+}
+
+func (s *session) rolledOut(deployment string) {
+	s.Helper()
+	out := s.kubectl("rollout", "status", "deployment/"+deployment, "--timeout", patience.String())
+	s.contains(out, fmt.Sprintf("deployment %q successfully rolled out\n", deployment))
+}
+
+// TestDeployment walks a Deployment through its life, on real containers.
+func TestDeployment(t *testing.T) {
+	s := withNode(t)
+	s.createWeb(3)
+	s.table("NAME READY UP-TO-DATE AVAILABLE AGE\nweb 3/3 3 3 *", "get", "deployment", "web")
+	s.table("NAME READY UP-TO-DATE AVAILABLE AGE CONTAINERS IMAGES SELECTOR\nweb 3/3 3 3 * busybox busybox:v1 app=web",
+		"get", "deployment", "web", "-o", "wide")
+
+	// Each pod has an address of its own, and reaches the others there.
+	pods := s.pods("app=web")
+	if len(pods) != 3 {
+		t.Fatalf("%d pods, want 3", len(pods))
+	}
+	seen := map[string]bool{}
+	for _, pod := range pods {
+		if pod.Status.PodIP == "" || seen[pod.Status.PodIP] {
+			t.Errorf("pod %s has no address of its own: %q", pod.Name, pod.Status.PodIP)
+		}
+		seen[pod.Status.PodIP] = true
+		s.prints(pod.Name+"\n", "exec", pods[0].Name, "--", "wget", "-q", "-O", "-", "http://"+pod.Status.PodIP+":8080/")
+	}
+
+	// A new image, a bad one, and back.
+	s.prints("deployment.apps/web image updated\n", "set", "image", "deployment/web", "busybox="+nextImage)
+	s.rolledOut("web")
+	s.prints(nextImage, "get", "deployment", "web", "-o", "jsonpath={.spec.template.spec.containers[0].image}")
+	s.kubectl("set", "image", "deployment/web", "busybox=busybox:absent")
+	s.eventually("the bad image is noticed", func() error {
+		out := s.kubectl("get", "pods", "-l", "app=web")
+		if !strings.Contains(out, "ErrImagePull") && !strings.Contains(out, "ImagePullBackOff") {
+			return fmt.Errorf("%s", out)
+		}
+		return nil
+	})
+	// maxUnavailable is 25 % of 3, rounded down: nothing that serves may go.
+	s.prints("3", "get", "deployment", "web", "-o", "jsonpath={.status.availableReplicas}")
+	s.contains(s.kubectl("rollout", "history", "deployment/web"), "deployment.apps/web \nREVISION  CHANGE-CAUSE\n1         <none>\n2         <none>\n3         <none>\n")
+	s.prints("deployment.apps/web rolled back\n", "rollout", "undo", "deployment/web")
+	s.rolledOut("web")
+	s.prints(nextImage, "get", "deployment", "web", "-o", "jsonpath={.spec.template.spec.containers[0].image}")
+	s.prints("deployment.apps/web rolled back\n", "rollout", "undo", "deployment/web", "--to-revision=1")
+	s.rolledOut("web")
+	s.prints(image, "get", "deployment", "web", "-o", "jsonpath={.spec.template.spec.containers[0].image}")
+	s.contains(s.kubectl("rollout", "history", "deployment/web"), "REVISION  CHANGE-CAUSE\n3         <none>\n4         <none>\n5         <none>\n")
+	s.contains(s.kubectl("rollout", "history", "deployment/web", "--revision=4"), "Image:\t"+nextImage, "Labels:\tapp=web")
+
+	// Scaling, watched.
+	watch := s.background("get", "pods", "-l", "app=web", "-w")
+	s.awaitOutput(watch, "Running")
+	s.prints("deployment.apps/web scaled\n", "scale", "deployment/web", "--replicas=5")
+	s.rolledOut("web")
+	s.awaitOutput(watch, "ContainerCreating")
+	s.prints("deployment.apps/web scaled\n", "scale", "deployment/web", "--replicas=1", "--current-replicas=5")
+	s.awaitOutput(watch, "Terminating")
+	s.eventually("only one pod is left", func() error {
+		if n := len(s.pods("app=web")); n != 1 {
+			return fmt.Errorf("%d pods", n)
+		}
+		return nil
+	})
+
+	s.contains(s.kubectl("describe", "deployment", "web"),
+		"Replicas:               1 desired | 1 updated | 1 total | 1 available | 0 unavailable",
+		"StrategyType:           RollingUpdate", "RollingUpdateStrategy:  25% max unavailable, 25% max surge",
+		"Available      True    MinimumReplicasAvailable", "Progressing    True    NewReplicaSetAvailable",
+		"ScalingReplicaSet", "deployment-controller")
+
+	s.prints("deployment.apps \"web\" deleted from "+s.namespace+" namespace\n", "delete", "deployment", "web")
+	s.eventually("what the deployment owned goes", func() error {
+		if out := s.kubectl("get", "replicasets,pods", "-o", "name"); out != "" {
+			return fmt.Errorf("%s", out)
+		}
+		return nil
+	})
+}
+
+// TestRecreate: no pod of the new template is made before the last of the old has ended.
+func TestRecreate(t *testing.T) {
+	s := withNode(t)
+	s.apply(`
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: one}
+spec:
+  replicas: 2
+  strategy: {type: Recreate}
+  selector: {matchLabels: {app: one}}
+  template:
+    metadata: {labels: {app: one}}
+    spec:
+      terminationGracePeriodSeconds: 2
+      containers: [{name: c, image: "` + image + `", command: [sleep, "3600"]}]
+`)
+	s.rolledOut("one")
+	before := map[string]bool{}
+	for _, pod := range s.pods("app=one") {
+		before[pod.Name] = true
+	}
+	s.kubectl("set", "image", "deployment/one", "c="+nextImage)
+	overlap := false
+	s.eventually("two new pods run", func() error {
+		old, fresh := 0, 0
+		for _, pod := range s.pods("app=one") {
+			switch {
+			case !before[pod.Name]:
+				fresh++
+			case pod.Status.Phase == corev1.PodRunning:
+				old++
+			}
+		}
+		overlap = overlap || old > 0 && fresh > 0
+		if old > 0 || fresh != 2 {
+			return fmt.Errorf("%d old and %d new pods", old, fresh)
+		}
+		return nil
+	})
+	if overlap {
+		t.Error("old pods still ran when there were new ones")
+	}
+	s.rolledOut("one")
+}
+
+// TestPauseAndResume: a paused Deployment takes changes, and acts when it is resumed.
+func TestPauseAndResume(t *testing.T) {
+	s := withNode(t)
+	s.createWeb(1)
+	s.prints("deployment.apps/web paused\n", "rollout", "pause", "deployment/web")
+	s.kubectl("set", "image", "deployment/web", "busybox="+nextImage)
+	s.kubectl("scale", "deployment/web", "--replicas=2")
+	s.eventually("scaling works while paused", func() error {
+		if got := s.jsonpath("{.status.availableReplicas}", "deployment", "web"); got != "2" {
+			return fmt.Errorf("%s replicas are available", got)
+		}
+		return nil
+	})
+	if sets := strings.Fields(s.kubectl("get", "rs", "-o", "name")); len(sets) != 1 {
+		t.Errorf("a paused deployment rolled out: %v", sets)
+	}
+	s.prints("deployment.apps/web resumed\n", "rollout", "resume", "deployment/web")
+	s.rolledOut("web")
+	s.prints("2", "get", "deployment", "web", "-o", "jsonpath={.status.updatedReplicas}")
+}
+
+// TestLogs reads what containers wrote, and follows what they write.
+func TestLogs(t *testing.T) {
+	s := withNode(t)
+	s.kubectl("run", "counter", "--image="+image, "--", "sh", "-c",
+		"echo out; echo err >&2; i=0; while sleep 0.2; do i=$((i+1)); echo line $i; done")
+	s.ready("counter")
+	follow := s.background("logs", "-f", "counter")
+	s.awaitOutput(follow, "line 3\n")
+	s.contains(follow.out.String(), "out\n", "err\n", "line 1\nline 2\nline 3\n")
+	if lines := strings.Split(strings.TrimSpace(s.kubectl("logs", "counter", "--tail=2")), "\n"); len(lines) != 2 {
+		t.Errorf("--tail=2 prints %q", lines)
+	}
+	s.prints("ou", "logs", "counter", "--limit-bytes=2")
+	stamped := s.kubectl("logs", "counter", "--timestamps", "--tail=1")
+	if !regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+(Z|[+-]\d\d:\d\d) line \d+\n$`).MatchString(stamped) {
+		t.Errorf("--timestamps prints %q", stamped)
+	}
+
+	// A container that has ended keeps its logs, and the one before it too.
+	s.kubectl("run", "twice", "--image="+image, "--restart=OnFailure", "--", "sh", "-c", "echo $(date +%s%N); exit 1")
+	s.eventually("the container runs again", func() error {
+		if got := s.jsonpath("{.status.containerStatuses[0].restartCount}", "pod", "twice"); got == "" || got == "0" {
+			return fmt.Errorf("restart count %q", got)
+		}
+		return nil
+	})
+	if previous := s.kubectl("logs", "twice", "--previous"); len(previous) < 10 {
+		t.Errorf("--previous prints %q", previous)
+	}
+	s.refused([]string{"container nobody is not valid for pod counter"}, "logs", "counter", "-c", "nobody")
+	s.refused([]string{`pods "nobody" not found`}, "logs", "nobody")
+}
+
+// TestExec runs commands in a container, with and without a terminal.
+func TestExec(t *testing.T) {
+	s := withNode(t)
+	s.kubectl("run", "box", "--image="+image, "--", "sleep", "3600")
+	s.ready("box")
+	s.prints("box\n", "exec", "box", "--", "hostname")
+	if got := s.input("read from here", "exec", "-i", "box", "--", "cat"); got != "read from here" {
+		t.Errorf("exec -i cat prints %q", got)
+	}
+	r := s.try("exec", "box", "--", "sh", "-c", "echo out; echo err >&2; exit 42")
+	if r.code != 42 || r.out != "out\n" || r.err != "err\ncommand terminated with exit code 42\n" {
+		t.Errorf("exit status %d, stdout %q, stderr %q", r.code, r.out, r.err)
+	}
+	s.refused([]string{"executable file not found"}, "exec", "box", "--", "no-such-program")
+
+	shell := onTerminal(t, s.command("exec", "-it", "box", "--", "sh"))
+	s.awaitOutput(shell.process, "# ")
+	shell.types(t, "tty; stty size; echo $((6*7))")
+	s.awaitOutput(shell.process, "/dev/pts/")
+	s.awaitOutput(shell.process, "40 120")
+	s.awaitOutput(shell.process, "42\r\n")
+	shell.types(t, "exit 7")
+	select {
+	case <-shell.done:
+	case <-time.After(patience):
+		t.Fatalf("the shell does not end: %q", shell.out)
+	}
+	if code := shell.cmd.ProcessState.ExitCode(); code != 7 {
+		t.Errorf("exit status %d, want 7", code)
+	}
+}
+
+// TestAttach joins the main process of a container.
+func TestAttach(t *testing.T) {
+	s := withNode(t)
+	shell := onTerminal(t, s.command("run", "box", "-it", "--rm", "--image="+image, "--", "sh"))
+	// Whatever was printed before kubectl attached is not shown: ask for a prompt.
+	s.awaitOutput(shell.process, "If you don't see a command prompt")
+	shell.types(t, "")
+	s.awaitOutput(shell.process, "# ")
+	shell.types(t, "echo $((6*7))")
+	s.awaitOutput(shell.process, "42\r\n")
+	shell.types(t, "exit")
+	s.awaitOutput(shell.process, `pod "box" deleted from `+s.namespace+" namespace")
+	s.gone("pod", "box")
+}
+
+// TestPortForward reaches a port of a pod from this machine.
+func TestPortForward(t *testing.T) {
+	s := withNode(t)
+	s.createWeb(1)
+	forward := s.background("port-forward", "deployment/web", ":8080")
+	s.awaitOutput(forward, "Forwarding from 127.0.0.1:")
+	port := regexp.MustCompile(`127\.0\.0\.1:(\d+) -> 8080`).FindStringSubmatch(forward.out.String())
+	if port == nil {
+		t.Fatalf("no port in %q", forward.out)
+	}
+	for range 3 {
+		response, err := http.Get("http://127.0.0.1:" + port[1] + "/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(response.Body)
+		response.Body.Close()
+		if want := s.pods("app=web")[0].Name + "\n"; err != nil || string(body) != want {
+			t.Errorf("through the port comes %q, %v, want %q", body, err, want)
+		}
+	}
+}
+
+// TestCopy copies a directory into a container and back.
+func TestCopy(t *testing.T) {
+	s := withNode(t)
+	s.kubectl("run", "box", "--image="+image, "--", "sleep", "3600")
+	s.ready("box")
+	from, to := filepath.Join(t.TempDir(), "from"), filepath.Join(t.TempDir(), "to")
+	large := strings.Repeat("0123456789abcdef", 1<<16) // 1 MiB
+	if err := os.MkdirAll(filepath.Join(from, "deep"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range map[string]string{"small": "small", "deep/large": large} {
+		if err := os.WriteFile(filepath.Join(from, name), []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.kubectl("cp", from, "box:/tmp/there")
+	s.prints("small", "exec", "box", "--", "cat", "/tmp/there/small")
+	s.kubectl("cp", "box:/tmp/there", to)
+	back, err := os.ReadFile(filepath.Join(to, "deep", "large"))
+	if err != nil || string(back) != large {
+		t.Errorf("%d of %d bytes came back: %v", len(back), len(large), err)
+	}
+}
