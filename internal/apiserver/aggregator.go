@@ -42,10 +42,9 @@ func (s *Server) newAggregator(g genericapiserver.Config, c Config, next generic
 	config := &aggregatorapiserver.Config{
 		GenericConfig: &genericapiserver.RecommendedConfig{Config: g, SharedInformerFactory: s.informers},
 		ExtraConfig: aggregatorapiserver.ExtraConfig{
-			ProxyClientCertFile:                       proxy.CertFile,
-			ProxyClientKeyFile:                        proxy.KeyFile,
-			ServiceResolver:                           s.services,
-			DisableRemoteAvailableConditionController: true,
+			ProxyClientCertFile: proxy.CertFile,
+			ProxyClientKeyFile:  proxy.KeyFile,
+			ServiceResolver:     s.services.resolver,
 		},
 	}
 	server, err := config.Complete().NewWithDelegate(next)

@@ -29,7 +29,7 @@ func (s *Server) newExtensions(g genericapiserver.Config, c Config) (*apiextensi
 		ExtraConfig: apiextensions.ExtraConfig{
 			CRDRESTOptionsGetter: c.Backend.CustomResources(g.StorageObjectCountTracker),
 			MasterCount:          1,
-			ServiceResolver:      s.services,
+			ServiceResolver:      s.services.resolver,
 			AuthResolverWrapper:  webhook.NewDefaultAuthenticationInfoResolverWrapper(nil, nil, g.LoopbackClientConfig, g.TracerProvider),
 		},
 	}

@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apiserver/pkg/authentication/user"
 	genericapiserver "k8s.io/apiserver/pkg/server"
-	"k8s.io/apiserver/pkg/util/webhook"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -33,13 +32,12 @@ var apiserverUser = &user.DefaultInfo{Name: user.APIServerUser, Groups: []string
 
 // Server is the API.
 type Server struct {
-	inprocess inprocess.Server
-	groups    []generic.Group
-	scheme    *runtime.Scheme
-	external  *runtime.Scheme
-	informers informers.SharedInformerFactory
-	// services resolves what webhooks and APIServices name by Service.
-	services   aggregatorapiserver.ServiceResolver
+	inprocess  inprocess.Server
+	groups     []generic.Group
+	scheme     *runtime.Scheme
+	external   *runtime.Scheme
+	informers  informers.SharedInformerFactory
+	services   *services
 	clock      clock.WithTicker
 	aggregator *aggregatorapiserver.APIAggregator
 }
@@ -53,7 +51,9 @@ func New(c Config) (*Server, error) {
 	}
 	s.informers = sharedInformers(client)
 
-	s.services = webhook.NewDefaultServiceResolver()
+	if s.services, err = newServices(c, client, s.informers); err != nil {
+		return nil, fmt.Errorf("services: %w", err)
+	}
 	access, err := newAccess(c, client, s.informers)
 	if err != nil {
 		return nil, err
@@ -63,7 +63,7 @@ func New(c Config) (*Server, error) {
 		return nil, err
 	}
 	s.groups = registry.Groups(registry.Dependencies{
-		Core:           core.Dependencies{Nodes: nodes, Tokens: access.issuer},
+		Core:           core.Dependencies{Nodes: nodes, Tokens: access.issuer, Services: s.services.ServiceDependencies},
 		Authentication: authentication.Dependencies{Requests: access.authenticator, Audiences: access.audiences},
 		Authorizer:     access.authorizer,
 		Rules:          access.rules,
@@ -156,6 +156,9 @@ func (s *Server) newMain(g *genericapiserver.Config, c Config, next genericapise
 		if err := s.install(main, env, group); err != nil {
 			return nil, fmt.Errorf("group %q: %w", group.Name, err)
 		}
+	}
+	if err := s.services.start(main); err != nil {
+		return nil, err
 	}
 	return main, main.AddPostStartHook("start-informers", func(hook genericapiserver.PostStartHookContext) error {
 		s.informers.Start(hook.Done())

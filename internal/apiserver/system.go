@@ -24,8 +24,8 @@ var systemNamespaces = []string{
 }
 
 // EnsureSystem creates what every cluster has: the system namespaces, the
-// bootstrap roles and the system priority classes. It writes only what is
-// missing. The server must be running.
+// bootstrap roles, the system priority classes and the Service of the API. It
+// writes only what is missing. The server must be running.
 func (s *Server) EnsureSystem(parent context.Context) error {
 	client, err := kubernetes.NewForConfig(s.Config(apiserverUser))
 	if err != nil {
@@ -39,6 +39,7 @@ func (s *Server) EnsureSystem(parent context.Context) error {
 	group, ctx := errgroup.WithContext(parent)
 	group.Go(func() error { return bootstrap.Ensure(ctx, client) })
 	group.Go(func() error { return ensurePriorityClasses(ctx, client) })
+	group.Go(func() error { return s.services.ensure(ctx) })
 	if err := group.Wait(); err != nil {
 		return err
 	}

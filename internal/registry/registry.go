@@ -13,8 +13,10 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/authorization"
 	"github.com/kindred-project/kindred/internal/registry/coordination"
 	"github.com/kindred-project/kindred/internal/registry/core"
+	"github.com/kindred-project/kindred/internal/registry/discovery"
 	"github.com/kindred-project/kindred/internal/registry/events"
 	"github.com/kindred-project/kindred/internal/registry/generic"
+	"github.com/kindred-project/kindred/internal/registry/networking"
 	"github.com/kindred-project/kindred/internal/registry/rbac"
 	"github.com/kindred-project/kindred/internal/registry/scheduling"
 )
@@ -37,7 +39,9 @@ func Groups(d Dependencies) []generic.Group {
 		authentication.Group(d.Authentication),
 		authorization.Group(d.Authorizer, d.Rules),
 		rbac.Group(d.Escalation),
+		networking.Group(),
 		scheduling.Group(),
 		coordination.Group(),
+		discovery.Group(),
 	}
 }

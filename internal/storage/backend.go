@@ -47,6 +47,18 @@ func newBackend(ctx context.Context, client *clientv3.Client, endpoint string, c
 	}
 }
 
+// Shared tells whether other processes may use the etcd too.
+func (b *Backend) Shared() bool { return b.stop == nil }
+
+// Revision is that of the latest write.
+func (b *Backend) Revision(ctx context.Context) (uint64, error) {
+	answer, err := b.client.Client.Get(ctx, Prefix)
+	if err != nil {
+		return 0, fmt.Errorf("etcd does not answer: %w", err)
+	}
+	return uint64(answer.Header.Revision), nil
+}
+
 // Client speaks to the etcd.
 func (b *Backend) Client() *clientv3.Client { return b.client.Client }
 

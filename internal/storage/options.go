@@ -28,10 +28,13 @@ const Prefix = "/registry"
 // removes at a time.
 const deleteCollectionWorkers = 16
 
-// Uncached are the resources without a watch cache: many writes, few watchers.
+// Uncached are the resources without a watch cache: many writes, few watchers,
+// or none.
 var uncached = map[schema.GroupResource]bool{
 	{Resource: "events"}:                         true,
 	{Group: "events.k8s.io", Resource: "events"}: true,
+	{Resource: "servicenodeportallocations"}:     true,
+	{Resource: "apiServerIPInfo"}:                true,
 }
 
 // Resources gives every resource its storage on one Backend.

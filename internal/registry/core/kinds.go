@@ -13,8 +13,9 @@ import (
 
 // Dependencies are what some kinds of the group need besides storage.
 type Dependencies struct {
-	Nodes  NodeConnections
-	Tokens TokenIssuer
+	Nodes    NodeConnections
+	Tokens   TokenIssuer
+	Services ServiceDependencies
 }
 
 // Group is the legacy group "".
@@ -26,20 +27,24 @@ func Group(d Dependencies) generic.Group {
 			corev1.AddToScheme, AddToScheme,
 			authenticationv1.AddToScheme, generic.Internal(authenticationv1.GroupName, &authenticationv1.TokenRequest{}),
 			generic.Internal(corev1.GroupName, &corev1.Binding{}, &corev1.PodLogOptions{}, &corev1.PodExecOptions{},
-				&corev1.PodAttachOptions{}, &corev1.PodPortForwardOptions{}, &corev1.PodProxyOptions{}),
+				&corev1.PodAttachOptions{}, &corev1.PodPortForwardOptions{}, &corev1.PodProxyOptions{},
+				&corev1.ServiceProxyOptions{}, &corev1.NodeProxyOptions{}),
 			generic.QueryOptions[corev1.PodLogOptions](),
 			generic.QueryOptions[corev1.PodExecOptions](),
 			generic.QueryOptions[corev1.PodAttachOptions](),
 			generic.QueryOptions[corev1.PodPortForwardOptions](),
 			generic.QueryOptions[corev1.PodProxyOptions](),
+			generic.QueryOptions[corev1.ServiceProxyOptions](),
+			generic.QueryOptions[corev1.NodeProxyOptions](),
 		},
 		Versions: []generic.Version{{Name: "v1", Resources: []generic.Resource{
 			Namespace,
-			Node,
+			node(d.Nodes),
 			pod(d.Nodes),
 			ConfigMap,
 			Secret,
 			serviceAccount(d.Tokens),
+			service(d.Services, d.Nodes),
 			Endpoints,
 			Event,
 			PodTemplate,

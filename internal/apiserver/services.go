@@ -1,0 +1,119 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"context"
+	"errors"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/util/proxy"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/klog/v2"
+	aggregatorapiserver "k8s.io/kube-aggregator/pkg/apiserver"
+	"k8s.io/utils/clock"
+
+	"github.com/kindred-project/kindred/internal/registry/core"
+	"github.com/kindred-project/kindred/internal/registry/serviceip"
+	"github.com/kindred-project/kindred/internal/storage"
+)
+
+// services is what the server needs for Services, and does for them beyond
+// serving the kind.
+type services struct {
+	core.ServiceDependencies
+	// resolver finds an endpoint of what webhooks and APIServices name.
+	resolver aggregatorapiserver.ServiceResolver
+
+	repair *serviceip.Repair
+	// settled is the revision of the store up to which nobody is left who might
+	// not be done; 0 where other servers write to it.
+	settled uint64
+	// kubernetes is the Service by which pods find the API.
+	kubernetes *kubernetesService
+	clock      clock.WithTicker
+}
+
+func newServices(c Config, client kubernetes.Interface, shared informers.SharedInformerFactory) (*services, error) {
+	slices, err := proxy.NewEndpointSliceIndexerGetter(shared.Discovery().V1().EndpointSlices())
+	if err != nil {
+		return nil, err
+	}
+	resources, err := coreResources(c.Backend)
+	if err != nil {
+		return nil, err
+	}
+	ports, err := serviceip.OpenPorts(resources)
+	if err != nil {
+		return nil, err
+	}
+	addresses := serviceip.NewAddresses(client.NetworkingV1(), shared.Networking().V1())
+	kubernetes, err := newKubernetesService(c, client, resources)
+	if err != nil {
+		return nil, err
+	}
+	var settled uint64
+	if !c.Backend.Shared() {
+		if settled, err = c.Backend.Revision(context.Background()); err != nil {
+			return nil, err
+		}
+	}
+	return &services{
+		ServiceDependencies: core.ServiceDependencies{
+			Families:  []corev1.IPFamily{serviceip.Family(c.ServiceCIDR.Addr())},
+			Addresses: addresses,
+			Ports:     ports,
+			Slices:    slices,
+			Pods:      client.CoreV1(),
+		},
+		resolver:   aggregatorapiserver.NewEndpointServiceResolver(shared.Core().V1().Services().Lister(), slices),
+		repair:     serviceip.NewRepair(client.CoreV1(), addresses, ports),
+		settled:    settled,
+		kubernetes: kubernetes,
+		clock:      c.Clock,
+	}, nil
+}
+
+// coreResources stores objects of the core group that no endpoint serves.
+func coreResources(backend *storage.Backend) (storage.Resources, error) {
+	protobuf, ok := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), runtime.ContentTypeProtobuf)
+	if !ok {
+		return storage.Resources{}, errors.New("the core group has no protobuf serializer")
+	}
+	version := corev1.SchemeGroupVersion
+	codec := scheme.Codecs.CodecForVersions(protobuf.Serializer, scheme.Codecs.UniversalDeserializer(), version, version)
+	return libraryResources(backend, genericapiserver.Config{}, codec, version), nil
+}
+
+// ensure prepares the store for Services, at the start. What fails here is tried
+// again later, and need not keep the server from serving.
+func (s *services) ensure(ctx context.Context) error {
+	if err := s.kubernetes.ensureRange(ctx); err != nil {
+		return err
+	}
+	if err := s.repair.Start(ctx, s.settled); err != nil {
+		klog.FromContext(ctx).Error(err, "Cannot compare the addresses and ports of Services with their claims; will try again")
+	}
+	if err := s.kubernetes.ensure(ctx); err != nil {
+		klog.FromContext(ctx).Error(err, "Cannot bring the Service default/kubernetes up to date; will try again")
+	}
+	return nil
+}
+
+// start looks after Services for as long as the server runs.
+func (s *services) start(main *genericapiserver.GenericAPIServer) error {
+	err := main.AddPostStartHook("look-after-services", func(hook genericapiserver.PostStartHookContext) error {
+		go s.repair.Run(hook, s.clock)
+		go s.kubernetes.run(hook, s.clock)
+		return nil
+	})
+	if err != nil || s.kubernetes.peers == nil {
+		return err
+	}
+	return main.AddPreShutdownHook("leave-kubernetes-service", s.kubernetes.leave)
+}

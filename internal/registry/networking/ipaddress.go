@@ -1,0 +1,93 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package networking
+
+import (
+	"context"
+	"strings"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/validate/content"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kindred-project/kindred/internal/registry/generic"
+)
+
+// IPAddress says to whom an address belongs: its name is the address in
+// canonical form, so that each exists once (KEP-1880).
+var IPAddress = generic.Kind[*networkingv1.IPAddress]{
+	Name: "IPAddress", Plural: "ipaddresses", ShortNames: []string{"ip"}, ClusterScoped: true,
+	New:       func() *networkingv1.IPAddress { return &networkingv1.IPAddress{} },
+	NewList:   func() runtime.Object { return &networkingv1.IPAddressList{} },
+	ValidName: nameIsAddress,
+	Validate: func(_ context.Context, a *networkingv1.IPAddress) field.ErrorList {
+		return validateParent(a.Spec.ParentRef, parentPath)
+	},
+	ValidateUpdate: func(_ context.Context, a, old *networkingv1.IPAddress) field.ErrorList {
+		errs := validateParent(a.Spec.ParentRef, parentPath)
+		return append(errs, apivalidation.ValidateImmutableField(a.Spec.ParentRef, old.Spec.ParentRef, parentPath).WithOrigin("immutable").MarkCoveredByDeclarative()...)
+	},
+	WholeTable: true, // upstream's has no age
+	Columns: []generic.Column[*networkingv1.IPAddress]{
+		generic.NameColumn[*networkingv1.IPAddress](),
+		{Name: "ParentRef", Description: networkingv1.IPAddressSpec{}.SwaggerDoc()["parentRef"], Cell: parentText},
+	},
+}
+
+var parentPath = field.NewPath("spec", "parentRef")
+
+func nameIsAddress(name string, _ bool) []string {
+	var problems []string
+	for _, err := range utilvalidation.IsValidIP(nil, name) {
+		problems = append(problems, err.Detail)
+	}
+	return problems
+}
+
+func parentText(a *networkingv1.IPAddress) any {
+	ref := a.Spec.ParentRef
+	if ref == nil {
+		return generic.OrNone("")
+	}
+	text := strings.ToLower(schema.GroupResource{Group: ref.Group, Resource: ref.Resource}.String())
+	if ref.Namespace != "" {
+		text += "/" + ref.Namespace
+	}
+	return text + "/" + ref.Name
+}
+
+// validateParent wants a resource and a name. The group of Services is "".
+func validateParent(ref *networkingv1.ParentReference, path *field.Path) field.ErrorList {
+	if ref == nil {
+		return field.ErrorList{field.Required(path, "").MarkCoveredByDeclarative()}
+	}
+	var errs field.ErrorList
+	if ref.Group != "" {
+		errs = append(errs, invalid(path.Child("group"), ref.Group, utilvalidation.IsDNS1123Subdomain(ref.Group))...)
+	}
+	for _, part := range []struct {
+		name, value string
+		optional    bool
+	}{{"resource", ref.Resource, false}, {"name", ref.Name, false}, {"namespace", ref.Namespace, true}} {
+		switch {
+		case part.value != "":
+			errs = append(errs, invalid(path.Child(part.name), part.value, content.IsPathSegmentName(part.value))...)
+		case !part.optional:
+			errs = append(errs, field.Required(path.Child(part.name), "").MarkCoveredByDeclarative())
+		}
+	}
+	return errs
+}
+
+func invalid(path *field.Path, value any, problems []string) field.ErrorList {
+	var errs field.ErrorList
+	for _, problem := range problems {
+		errs = append(errs, field.Invalid(path, value, problem))
+	}
+	return errs
+}

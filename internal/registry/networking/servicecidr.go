@@ -1,0 +1,84 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package networking
+
+import (
+	"context"
+	"strings"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	netutils "k8s.io/utils/net"
+
+	"github.com/kindred-project/kindred/internal/registry/generic"
+)
+
+// ServiceCIDR is a range that ClusterIPs are taken from while it is Ready
+// (KEP-1880).
+var ServiceCIDR = generic.Kind[*networkingv1.ServiceCIDR]{
+	Name: "ServiceCIDR", Plural: "servicecidrs", ClusterScoped: true,
+	New:               func() *networkingv1.ServiceCIDR { return &networkingv1.ServiceCIDR{} },
+	NewList:           func() runtime.Object { return &networkingv1.ServiceCIDRList{} },
+	Spec:              func(c *networkingv1.ServiceCIDR) any { return &c.Spec },
+	Status:            func(c *networkingv1.ServiceCIDR) any { return &c.Status },
+	WithoutGeneration: true,
+	PrepareStatus: func(_ context.Context, c, old *networkingv1.ServiceCIDR) {
+		metav1.ResetObjectMetaForStatus(&c.ObjectMeta, &old.ObjectMeta)
+	},
+	StatusResets: []string{"metadata"},
+	Validate: func(_ context.Context, c *networkingv1.ServiceCIDR) field.ErrorList {
+		return validateCIDRs(&c.Spec)
+	},
+	ValidateUpdate: validateServiceCIDRUpdate,
+	Columns: []generic.Column[*networkingv1.ServiceCIDR]{{
+		Name: "CIDRs", Description: networkingv1.ServiceCIDRSpec{}.SwaggerDoc()["cidrs"],
+		Cell: func(c *networkingv1.ServiceCIDR) any { return strings.Join(c.Spec.CIDRs, ",") },
+	}},
+}
+
+var cidrsPath = field.NewPath("spec", "cidrs")
+
+// validateCIDRs wants one range, or one of each family.
+func validateCIDRs(spec *networkingv1.ServiceCIDRSpec) field.ErrorList {
+	switch {
+	case len(spec.CIDRs) == 0:
+		return field.ErrorList{field.Required(cidrsPath, "at least one CIDR required")}
+	case len(spec.CIDRs) > 2:
+		return field.ErrorList{field.Invalid(cidrsPath, spec, "may only hold up to 2 values")}
+	}
+	var errs field.ErrorList
+	families := map[netutils.IPFamily]int{}
+	for i, cidr := range spec.CIDRs {
+		errs = append(errs, utilvalidation.IsValidCIDR(cidrsPath.Index(i), cidr)...)
+		families[netutils.IPFamilyOfCIDRString(cidr)]++
+	}
+	if families[netutils.IPv4] > 1 || families[netutils.IPv6] > 1 {
+		errs = append(errs, field.Invalid(cidrsPath, spec.CIDRs, "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64"))
+	}
+	return errs
+}
+
+// validateServiceCIDRUpdate lets a range of the other family be added, and
+// nothing else change.
+func validateServiceCIDRUpdate(_ context.Context, c, old *networkingv1.ServiceCIDR) field.ErrorList {
+	now, before := c.Spec.CIDRs, old.Spec.CIDRs
+	added := len(before) == 1 && len(now) == 2
+	if len(now) != len(before) && !added {
+		return field.ErrorList{field.Invalid(cidrsPath, now, apivalidation.FieldImmutableErrorMsg)}
+	}
+	var errs field.ErrorList
+	for i := range before {
+		if now[i] != before[i] {
+			errs = append(errs, field.Invalid(cidrsPath.Index(i), now[i], apivalidation.FieldImmutableErrorMsg))
+		}
+	}
+	if added {
+		errs = append(errs, validateCIDRs(&c.Spec)...)
+	}
+	return errs
+}
