@@ -27,6 +27,7 @@ var Deployment = generic.Kind[*appsv1.Deployment]{
 	Status:  func(d *appsv1.Deployment) any { return &d.Status },
 	// Its annotations are copied to its ReplicaSets.
 	GenerationFromAnnotations: true,
+	Prepare:                   dropAlphaFields(func(d *appsv1.Deployment) *corev1.PodTemplateSpec { return &d.Spec.Template }),
 	PrepareStatus:             func(_ context.Context, d, old *appsv1.Deployment) { d.Labels = old.Labels },
 	StatusResets:              []string{"metadata.labels"},
 	Validate:                  validateDeployment,
@@ -111,7 +112,7 @@ func validateDeploymentStatus(_ context.Context, d, old *appsv1.Deployment) fiel
 	collisions := status.Child("collisionCount")
 	errs = append(errs, nonNegativePtr(collisions, s.CollisionCount)...)
 	errs = append(errs, validateAvailable(status, s.AvailableReplicas, s.ReadyReplicas)...)
-	if before := ptr.Deref(old.Status.CollisionCount, 0); ptr.Deref(s.CollisionCount, 0) < before {
+	if before := old.Status.CollisionCount; before != nil && (s.CollisionCount == nil || *s.CollisionCount < *before) {
 		errs = append(errs, field.Invalid(collisions, ptr.Deref(s.CollisionCount, 0), "cannot be decremented"))
 	}
 	return errs

@@ -24,13 +24,11 @@ var ReplicaSet = generic.Kind[*appsv1.ReplicaSet]{
 	NewList:        func() runtime.Object { return &appsv1.ReplicaSetList{} },
 	Spec:           func(r *appsv1.ReplicaSet) any { return &r.Spec },
 	Status:         func(r *appsv1.ReplicaSet) any { return &r.Status },
+	Prepare:        dropAlphaFields(func(r *appsv1.ReplicaSet) *corev1.PodTemplateSpec { return &r.Spec.Template }),
 	Validate:       validateReplicaSet,
 	ValidateUpdate: validateReplicaSetUpdate,
 	ValidateStatus: validateReplicaSetStatus,
 	Warnings:       warnings(func(r *appsv1.ReplicaSet) *corev1.PodTemplateSpec { return &r.Spec.Template }),
-	Fields: map[string]func(*appsv1.ReplicaSet) string{
-		"status.replicas": func(r *appsv1.ReplicaSet) string { return decimal(r.Status.Replicas) },
-	},
 	Scale: &generic.Scale[*appsv1.ReplicaSet]{
 		Replicas: func(r *appsv1.ReplicaSet) **int32 { return &r.Spec.Replicas },
 		Current:  func(r *appsv1.ReplicaSet) int32 { return r.Status.Replicas },

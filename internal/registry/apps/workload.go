@@ -6,7 +6,6 @@ package apps
 import (
 	"context"
 	"fmt"
-	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -142,6 +141,11 @@ func atMost100Percent(value *intstr.IntOrString, path *field.Path) field.ErrorLi
 	return nil
 }
 
+// dropAlphaFields clears in a template what belongs to features that are off.
+func dropAlphaFields[T generic.Object](template func(T) *corev1.PodTemplateSpec) func(context.Context, T, T) {
+	return func(_ context.Context, obj, _ T) { podspec.DropAlphaSpecFields(&template(obj).Spec) }
+}
+
 // warnings are those for the name, which pods are named after, and for a
 // template that is new.
 func warnings[T generic.Object](template func(T) *corev1.PodTemplateSpec) func(context.Context, T, T) []string {
@@ -170,5 +174,3 @@ func templateColumns[T generic.Object](spec func(T) corev1.PodSpec, selector fun
 		{Name: "Selector", Wide: true, Description: doc, Cell: func(obj T) any { return metav1.FormatLabelSelector(selector(obj)) }},
 	}
 }
-
-func decimal(n int32) string { return strconv.Itoa(int(n)) }

@@ -5,11 +5,9 @@ package coordination
 
 import (
 	"context"
-	"strings"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
@@ -31,6 +29,7 @@ var Lease = generic.Kind[*coordinationv1.Lease]{
 	Name: "Lease", Plural: "leases",
 	New:      func() *coordinationv1.Lease { return &coordinationv1.Lease{} },
 	NewList:  func() runtime.Object { return &coordinationv1.LeaseList{} },
+	Prepare:  prepareLease,
 	Validate: validateLease,
 	// A lease is taken over by whoever finds it expired: never blindly.
 	RequireResourceVersion: true,
@@ -41,6 +40,12 @@ var Lease = generic.Kind[*coordinationv1.Lease]{
 	}},
 }
 
+// prepareLease drops what belongs to coordinated leader election, an alpha
+// feature that is off (KEP-4355).
+func prepareLease(_ context.Context, l, _ *coordinationv1.Lease) {
+	l.Spec.Strategy, l.Spec.PreferredHolder = nil, nil
+}
+
 func validateLease(_ context.Context, l *coordinationv1.Lease) field.ErrorList {
 	var errs field.ErrorList
 	spec, path := &l.Spec, field.NewPath("spec")
@@ -49,27 +54,6 @@ func validateLease(_ context.Context, l *coordinationv1.Lease) field.ErrorList {
 	}
 	if spec.LeaseTransitions != nil && *spec.LeaseTransitions < 0 {
 		errs = append(errs, field.Invalid(path.Child("leaseTransitions"), *spec.LeaseTransitions, "must be greater than or equal to 0"))
-	}
-	if spec.Strategy != nil {
-		errs = append(errs, validateStrategy(*spec.Strategy, path.Child("strategy"))...)
-	}
-	if ptr.Deref(spec.PreferredHolder, "") != "" && ptr.Deref(spec.Strategy, "") == "" {
-		errs = append(errs, field.Forbidden(path.Child("preferredHolder"), "may only be specified if `strategy` is defined"))
-	}
-	return errs
-}
-
-// validateStrategy accepts Kubernetes' own strategy and those of a domain.
-func validateStrategy(strategy coordinationv1.CoordinatedLeaseStrategy, path *field.Path) field.ErrorList {
-	if !strings.Contains(string(strategy), "/") {
-		if strategy == coordinationv1.OldestEmulationVersion {
-			return nil
-		}
-		return field.ErrorList{field.NotSupported(path, strategy, []coordinationv1.CoordinatedLeaseStrategy{coordinationv1.OldestEmulationVersion})}
-	}
-	var errs field.ErrorList
-	for _, problem := range validation.IsQualifiedName(string(strategy)) {
-		errs = append(errs, field.Invalid(path, strategy, problem))
 	}
 	return errs
 }

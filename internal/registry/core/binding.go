@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -77,7 +78,7 @@ func (s *bindingStore) assign(ctx context.Context, binding *corev1.Binding, dryR
 	}
 	err = s.pods.Storage.GuaranteedUpdate(ctx, key, &corev1.Pod{}, false, preconditions,
 		storage.SimpleUpdate(func(obj runtime.Object) (runtime.Object, error) {
-			return bind(obj.(*corev1.Pod), binding)
+			return bind(obj.(*corev1.Pod), binding, s.pods.Clock.Now())
 		}), dryRun, nil)
 	if err == nil {
 		return nil
@@ -90,7 +91,7 @@ func (s *bindingStore) assign(ctx context.Context, binding *corev1.Binding, dryR
 }
 
 // bind assigns the pod, unless it may not be.
-func bind(p *corev1.Pod, binding *corev1.Binding) (runtime.Object, error) {
+func bind(p *corev1.Pod, binding *corev1.Binding, now time.Time) (runtime.Object, error) {
 	switch {
 	case p.DeletionTimestamp != nil:
 		return nil, fmt.Errorf("pod %s is being deleted, cannot be assigned to a host", p.Name)
@@ -103,7 +104,7 @@ func bind(p *corev1.Pod, binding *corev1.Binding) (runtime.Object, error) {
 	p.Status.NominatedNodeName = ""
 	p.Annotations = merge(p.Annotations, binding.Annotations)
 	p.Labels = merge(p.Labels, binding.Labels)
-	setScheduled(&p.Status)
+	setScheduled(&p.Status, now)
 	return p, nil
 }
 
@@ -115,8 +116,8 @@ func merge(into, from map[string]string) map[string]string {
 	return into
 }
 
-func setScheduled(status *corev1.PodStatus) {
-	scheduled := corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()}
+func setScheduled(status *corev1.PodStatus, now time.Time) {
+	scheduled := corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(now)}
 	for i := range status.Conditions {
 		if status.Conditions[i].Type == corev1.PodScheduled {
 			status.Conditions[i] = scheduled

@@ -36,8 +36,17 @@ func SetDefaults_NodeStatus(obj *v1.NodeStatus) {
 	}
 }
 
+// SetDefaults_Secret also folds stringData into data, which nobody reads back:
+// admission, field managers and the store know data alone.
 func SetDefaults_Secret(obj *v1.Secret) {
 	obj.Type = cmp.Or(obj.Type, v1.SecretTypeOpaque)
+	for key, value := range obj.StringData {
+		if obj.Data == nil {
+			obj.Data = map[string][]byte{}
+		}
+		obj.Data[key] = []byte(value)
+	}
+	obj.StringData = nil
 }
 
 func SetDefaults_ConfigMap(obj *v1.ConfigMap) {

@@ -32,6 +32,7 @@ var Event = generic.Kind[*corev1.Event]{
 	Name: "Event", Plural: "events", ShortNames: []string{"ev"},
 	New:            func() *corev1.Event { return &corev1.Event{} },
 	NewList:        func() runtime.Object { return &corev1.EventList{} },
+	LooseMetadata:  func(ctx context.Context) bool { return !strictEvents(ctx) },
 	Validate:       validateEvent,
 	ValidateUpdate: validateEventUpdate,
 	CreateOnUpdate: true,
@@ -52,29 +53,31 @@ var Event = generic.Kind[*corev1.Event]{
 	},
 	WholeTable: true,
 	Columns: []generic.Column[*corev1.Event]{
-		{Name: "Last Seen", Description: corev1.Event{}.SwaggerDoc()["lastTimestamp"], Cell: func(e *corev1.Event) any { return lastSeen(e) }},
+		{Name: "Last Seen", Description: corev1.Event{}.SwaggerDoc()["lastTimestamp"], Cell: lastSeen},
 		{Name: "Type", Description: corev1.Event{}.SwaggerDoc()["type"], Cell: func(e *corev1.Event) any { return e.Type }},
 		{Name: "Reason", Description: corev1.Event{}.SwaggerDoc()["reason"], Cell: func(e *corev1.Event) any { return e.Reason }},
 		{Name: "Object", Description: corev1.Event{}.SwaggerDoc()["involvedObject"], Cell: eventTarget},
 		{Name: "Subobject", Wide: true, Description: corev1.ObjectReference{}.SwaggerDoc()["fieldPath"], Cell: func(e *corev1.Event) any { return e.InvolvedObject.FieldPath }},
 		{Name: "Source", Wide: true, Description: corev1.Event{}.SwaggerDoc()["source"], Cell: eventSource},
 		{Name: "Message", Description: corev1.Event{}.SwaggerDoc()["message"], Cell: func(e *corev1.Event) any { return strings.TrimSpace(e.Message) }},
-		{Name: "First Seen", Wide: true, Description: corev1.Event{}.SwaggerDoc()["firstTimestamp"], Cell: func(e *corev1.Event) any { return firstSeen(e) }},
+		{Name: "First Seen", Wide: true, Description: corev1.Event{}.SwaggerDoc()["firstTimestamp"], Cell: firstSeen},
 		{Name: "Count", Wide: true, Description: corev1.Event{}.SwaggerDoc()["count"], Cell: eventCount},
 		{Name: "Name", Wide: true, Description: metav1.ObjectMeta{}.SwaggerDoc()["name"], Cell: func(e *corev1.Event) any { return e.Name }},
 	},
 }
 
-func ago(t time.Time) string { return generic.Age(clock.RealClock{}, metav1.NewTime(t)) }
+func ago(t time.Time) generic.Timed {
+	return func(c clock.PassiveClock) string { return generic.Age(c, metav1.NewTime(t)) }
+}
 
-func firstSeen(e *corev1.Event) string {
+func firstSeen(e *corev1.Event) any {
 	if e.FirstTimestamp.IsZero() {
 		return ago(e.EventTime.Time)
 	}
 	return ago(e.FirstTimestamp.Time)
 }
 
-func lastSeen(e *corev1.Event) string {
+func lastSeen(e *corev1.Event) any {
 	switch {
 	case e.Series != nil:
 		return ago(e.Series.LastObservedTime.Time)
@@ -103,9 +106,9 @@ func eventSource(e *corev1.Event) any {
 // eventCount counts an event of the newer form, which has no count, as one.
 func eventCount(e *corev1.Event) any {
 	if e.Series != nil {
-		return int64(e.Series.Count)
+		return e.Series.Count
 	}
-	return int64(max(e.Count, 1))
+	return cmp.Or(e.Count, 1)
 }
 
 // Limits of events of the newer form (KEP-383), in bytes.

@@ -6,6 +6,7 @@ package core
 import (
 	"context"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -34,7 +35,6 @@ var Namespace = generic.Kind[*corev1.Namespace]{
 	WithoutGeneration: true,
 	Prepare:           prepareNamespace,
 	Validate:          validateNamespace,
-	ValidateUpdate:    validateNamespaceUpdate,
 	ValidateStatus:    validateNamespaceStatus,
 	Fields:            map[string]func(*corev1.Namespace) string{"status.phase": func(n *corev1.Namespace) string { return string(n.Status.Phase) }},
 	Columns: []generic.Column[*corev1.Namespace]{{
@@ -44,10 +44,8 @@ var Namespace = generic.Kind[*corev1.Namespace]{
 	Held:    func(n *corev1.Namespace) bool { return len(n.Spec.Finalizers) > 0 },
 	Replace: func(store *generic.Store) rest.Storage { return &namespaceStore{store} },
 	Updates: map[string]generic.Update[*corev1.Namespace]{"finalize": {
-		Prepare: func(_ context.Context, n, old *corev1.Namespace) { n.Status = old.Status },
-		Validate: func(ctx context.Context, n, _ *corev1.Namespace) field.ErrorList {
-			return validateNamespace(ctx, n)
-		},
+		Prepare:   func(_ context.Context, n, old *corev1.Namespace) { n.Status = old.Status },
+		Validate:  validateFinalize,
 		Resets:    []string{"status"},
 		WriteOnly: true,
 	}},
@@ -70,23 +68,35 @@ func prepareNamespace(_ context.Context, n, old *corev1.Namespace) {
 
 func validateNamespace(_ context.Context, n *corev1.Namespace) field.ErrorList {
 	var errs field.ErrorList
-	for i, name := range n.Spec.Finalizers {
-		errs = append(errs, validation.ValidateFinalizerName(string(name), field.NewPath("spec", "finalizers").Index(i))...)
-	}
-	if label, ok := n.Labels[corev1.LabelMetadataName]; ok && label != n.Name {
-		errs = append(errs, field.Invalid(field.NewPath("metadata", "labels").Key(corev1.LabelMetadataName), label, "must be equal to "+n.Name))
+	for _, name := range n.Spec.Finalizers {
+		errs = append(errs, validateFinalizer(string(name), field.NewPath("spec", "finalizers"))...)
 	}
 	return errs
 }
 
-func validateNamespaceUpdate(ctx context.Context, n, _ *corev1.Namespace) field.ErrorList {
-	return validateNamespace(ctx, n)
+func validateFinalize(_ context.Context, n, _ *corev1.Namespace) field.ErrorList {
+	var errs field.ErrorList
+	for i, name := range n.Spec.Finalizers {
+		errs = append(errs, validateFinalizer(string(name), field.NewPath("spec", "finalizers").Index(i))...)
+	}
+	return errs
+}
+
+// ownFinalizers are the only ones without a domain.
+var ownFinalizers = []string{string(corev1.FinalizerKubernetes), metav1.FinalizerOrphanDependents, metav1.FinalizerDeleteDependents}
+
+func validateFinalizer(name string, path *field.Path) field.ErrorList {
+	errs := validation.ValidateFinalizerName(name, path)
+	if !strings.Contains(name, "/") && !slices.Contains(ownFinalizers, name) {
+		errs = append(errs, field.Invalid(path, name, "name is neither a standard finalizer name nor is it fully qualified"))
+	}
+	return errs
 }
 
 // validateNamespaceStatus allows Active for the living and Terminating for the
 // dying alone.
 func validateNamespaceStatus(_ context.Context, n, _ *corev1.Namespace) field.ErrorList {
-	phase := field.NewPath("status", "phase")
+	phase := field.NewPath("status", "Phase") // as upstream spells it
 	if n.DeletionTimestamp.IsZero() && n.Status.Phase != corev1.NamespaceActive {
 		return field.ErrorList{field.Invalid(phase, n.Status.Phase, "may only be 'Active' if `deletionTimestamp` is empty")}
 	}

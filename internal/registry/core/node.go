@@ -5,18 +5,15 @@ package core
 
 import (
 	"context"
-	"slices"
 	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/kindred-project/kindred/internal/registry/core/podspec"
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
@@ -30,9 +27,12 @@ var Node = generic.Kind[*corev1.Node]{
 	Status:            func(n *corev1.Node) any { return &n.Status },
 	WithoutGeneration: true,
 	CreatedWithStatus: true,
+	Prepare:           prepareNode,
+	PrepareStatus:     prepareNodeStatus,
 	Validate:          validateNode,
 	ValidateUpdate:    validateNodeUpdate,
-	ValidateStatus:    validateNodeUpdate,
+	ValidateStatus:    validateNodeChange,
+	Warnings:          warnNode,
 	Fields:            map[string]func(*corev1.Node) string{"spec.unschedulable": func(n *corev1.Node) string { return strconv.FormatBool(n.Spec.Unschedulable) }},
 	Columns: []generic.Column[*corev1.Node]{
 		{Name: "Status", Description: "The status of the node", Cell: nodeStatus},
@@ -110,96 +110,38 @@ func orUnknown(s string) string {
 	return s
 }
 
-func validateNode(_ context.Context, n *corev1.Node) field.ErrorList {
-	errs := validateTaints(n.Spec.Taints, field.NewPath("metadata", "taints"))
-	errs = append(errs, validateNodeResources(n)...)
-	return append(errs, validatePodCIDRs(n.Spec.PodCIDRs, field.NewPath("spec", "podCIDRs"))...)
+// prepareNode drops what belongs to features that are gone (a kubelet configured
+// by the API) or alpha and off.
+func prepareNode(_ context.Context, n, old *corev1.Node) {
+	n.Spec.ConfigSource = nil
+	n.Spec.PodPreemptionPolicy = nil
+	if old == nil {
+		n.Status.Config = nil
+	}
+	joinPodCIDRs(&n.Spec)
 }
 
-func validatePodCIDRs(cidrs []string, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	families := map[bool]int{}
-	for i, cidr := range cidrs {
-		errs = append(errs, utilvalidation.IsValidCIDRForLegacyField(path.Index(i), cidr, true, nil)...)
-		families[strings.Contains(cidr, ":")]++
+// joinPodCIDRs makes podCIDR the first of podCIDRs, as older clients know it
+// alone (KEP-563). Where the two differ, the older field is right.
+func joinPodCIDRs(spec *corev1.NodeSpec) {
+	switch {
+	case len(spec.PodCIDRs) == 0 && spec.PodCIDR == "":
+	case spec.PodCIDR == "":
+		spec.PodCIDR = spec.PodCIDRs[0]
+	case len(spec.PodCIDRs) == 0 || spec.PodCIDRs[0] != spec.PodCIDR:
+		spec.PodCIDRs = []string{spec.PodCIDR}
 	}
-	if families[false] > 1 || families[true] > 1 {
-		errs = append(errs, field.Invalid(path, cidrs, "may specify no more than one CIDR for each IP family"))
-	}
-	return errs
 }
 
-func validateNodeResources(n *corev1.Node) field.ErrorList {
-	var errs field.ErrorList
-	status := field.NewPath("status")
-	for name, quantity := range n.Status.Capacity {
-		errs = append(errs, podspec.ValidateResourceQuantity(name, quantity, status.Child("capacity", string(name)))...)
-	}
-	for name, quantity := range n.Status.Allocatable {
-		errs = append(errs, podspec.ValidateResourceQuantity(name, quantity, status.Child("allocatable", string(name)))...)
-	}
-	return errs
-}
+func prepareNodeStatus(_ context.Context, n, _ *corev1.Node) { n.Status.Config = nil }
 
-func validateTaints(taints []corev1.Taint, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	type identity struct {
-		key    string
-		effect corev1.TaintEffect
+func warnNode(_ context.Context, n, _ *corev1.Node) []string {
+	var warnings []string
+	if n.Spec.DoNotUseExternalID != "" {
+		warnings = append(warnings, "spec.externalID: this field is deprecated, and is unused by Kubernetes")
 	}
-	seen := sets.New[identity]()
-	for i, taint := range taints {
-		item := path.Index(i)
-		errs = append(errs, metav1validation.ValidateLabelName(taint.Key, item.Child("key"))...)
-		if problems := utilvalidation.IsValidLabelValue(taint.Value); len(problems) > 0 {
-			errs = append(errs, field.Invalid(item.Child("value"), taint.Value, strings.Join(problems, ";")))
-		}
-		errs = append(errs, validateTaintEffect(taint.Effect, item.Child("effect"))...)
-		id := identity{taint.Key, taint.Effect}
-		if seen.Has(id) {
-			twice := field.Duplicate(item, taint)
-			twice.Detail = "taints must be unique by key and effect pair"
-			errs = append(errs, twice)
-		}
-		seen.Insert(id)
+	for i, cidr := range n.Spec.PodCIDRs {
+		warnings = append(warnings, utilvalidation.GetWarningsForCIDR(field.NewPath("spec", "podCIDRs").Index(i), cidr)...)
 	}
-	return errs
-}
-
-var taintEffects = []corev1.TaintEffect{corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute}
-
-func validateTaintEffect(effect corev1.TaintEffect, path *field.Path) field.ErrorList {
-	if slices.Contains(taintEffects, effect) {
-		return nil
-	}
-	return field.ErrorList{field.NotSupported(path, effect, taintEffects)}
-}
-
-// validateNodeUpdate lets a node get its pod range and provider once.
-func validateNodeUpdate(_ context.Context, n, old *corev1.Node) field.ErrorList {
-	errs := validateNodeResources(n)
-	seen := sets.New[corev1.NodeAddress]()
-	for i, address := range n.Status.Addresses {
-		if seen.Has(address) {
-			errs = append(errs, field.Duplicate(field.NewPath("status", "addresses").Index(i), address))
-		}
-		seen.Insert(address)
-	}
-	spec := field.NewPath("spec")
-	if len(old.Spec.PodCIDRs) > 0 && !slices.Equal(old.Spec.PodCIDRs, n.Spec.PodCIDRs) {
-		errs = append(errs, field.Forbidden(spec.Child("podCIDRs"), `node updates may not change podCIDR except from "" to valid`))
-	}
-	provider := spec.Child("providerID")
-	switch was, is := old.Spec.ProviderID, n.Spec.ProviderID; {
-	case was == "" || was == is:
-	case is == "":
-		errs = append(errs, field.Invalid(provider, nil, "field cannot be cleared once set").WithOrigin("update").MarkCoveredByDeclarative())
-	default:
-		errs = append(errs, field.Invalid(provider, nil, "field cannot be modified once set").WithOrigin("update").MarkCoveredByDeclarative())
-	}
-	errs = append(errs, validateTaints(n.Spec.Taints, field.NewPath("metadata", "taints"))...)
-	if n.Spec.DoNotUseExternalID != old.Spec.DoNotUseExternalID {
-		errs = append(errs, field.Forbidden(spec.Child("externalID"), "may not be updated"))
-	}
-	return errs
+	return warnings
 }

@@ -44,7 +44,8 @@ func pod(nodes NodeConnections) generic.Kind[*corev1.Pod] {
 		ValidateStatus: func(_ context.Context, p, old *corev1.Pod) field.ErrorList {
 			return podspec.ValidatePodStatusUpdate(p, old)
 		},
-		Warnings: podWarnings,
+		Warnings:       podWarnings,
+		StatusWarnings: podStatusWarnings,
 		Fields: map[string]func(*corev1.Pod) string{
 			"spec.nodeName":            func(p *corev1.Pod) string { return p.Spec.NodeName },
 			"spec.restartPolicy":       func(p *corev1.Pod) string { return string(p.Spec.RestartPolicy) },
@@ -56,6 +57,7 @@ func pod(nodes NodeConnections) generic.Kind[*corev1.Pod] {
 			"status.nominatedNodeName": func(p *corev1.Pod) string { return p.Status.NominatedNodeName },
 		},
 		Indexed:       []string{"spec.nodeName"},
+		Renamed:       map[string]string{"spec.host": "spec.nodeName"},
 		Columns:       podColumns,
 		RowConditions: podRowConditions,
 		Grace:         podGrace,
@@ -95,7 +97,7 @@ func preparePod(ctx context.Context, p, old *corev1.Pod) {
 	if len(p.Spec.SchedulingGates) > 0 {
 		p.Status.Conditions = []corev1.PodCondition{{
 			Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonSchedulingGated,
-			Message: "Scheduling is blocked due to non-empty scheduling gates",
+			Message: "Scheduling is blocked due to non-empty scheduling gates", LastTransitionTime: p.CreationTimestamp,
 		}}
 	}
 }
@@ -103,6 +105,7 @@ func preparePod(ctx context.Context, p, old *corev1.Pod) {
 // preparePodStatus keeps from a node what it must not change, and what an older
 // one would drop.
 func preparePodStatus(_ context.Context, p, old *corev1.Pod) {
+	podspec.DropAlphaFields(p)
 	p.DeletionTimestamp = nil
 	p.OwnerReferences = old.OwnerReferences
 	if p.Status.QOSClass == "" {
@@ -110,6 +113,9 @@ func preparePodStatus(_ context.Context, p, old *corev1.Pod) {
 	}
 	if p.Status.ResourceClaimStatuses == nil {
 		p.Status.ResourceClaimStatuses = old.Status.ResourceClaimStatuses
+	}
+	if p.Status.ExtendedResourceClaimStatus == nil {
+		p.Status.ExtendedResourceClaimStatus = old.Status.ExtendedResourceClaimStatus
 	}
 	if p.Status.ObservedGeneration == 0 {
 		p.Status.ObservedGeneration = old.Status.ObservedGeneration
@@ -148,6 +154,18 @@ func podWarnings(_ context.Context, p, old *corev1.Pod) []string {
 	return append(warnings, podspec.Warnings(p)...)
 }
 
+func podStatusWarnings(_ context.Context, p, _ *corev1.Pod) []string {
+	var warnings []string
+	status := field.NewPath("status")
+	for i, address := range p.Status.PodIPs {
+		warnings = append(warnings, validation.GetWarningsForIP(status.Child("podIPs").Index(i).Child("ip"), address.IP)...)
+	}
+	for i, address := range p.Status.HostIPs {
+		warnings = append(warnings, validation.GetWarningsForIP(status.Child("hostIPs").Index(i).Child("ip"), address.IP)...)
+	}
+	return warnings
+}
+
 // podGrace gives a pod the time it asks for, but no time to one that runs
 // nowhere or no longer.
 func podGrace(_ context.Context, p *corev1.Pod, options *metav1.DeleteOptions) bool {
@@ -182,6 +200,7 @@ var ephemeralContainers = generic.Update[*corev1.Pod]{
 		wanted := p.Spec.EphemeralContainers
 		keepAllBut(p, old)
 		p.Spec.EphemeralContainers = wanted
+		podspec.DropAlphaFields(p)
 		countPodGeneration(p, old)
 	},
 	Validate: func(_ context.Context, p, old *corev1.Pod) field.ErrorList {
@@ -190,22 +209,10 @@ var ephemeralContainers = generic.Update[*corev1.Pod]{
 	Owns: fieldpath.NewIncludeMatcherFilter(fieldpath.MakePrefixMatcherOrDie("spec", "ephemeralContainers")),
 }
 
-// resize changes the resources of containers in place (KEP-1287).
+// resize changes the resources of containers in place (KEP-1287), and those of
+// the pod as a whole (KEP-5419).
 var resize = generic.Update[*corev1.Pod]{
-	Prepare: func(_ context.Context, p, old *corev1.Pod) {
-		containers, ok := resized(p.Spec.Containers, old.Spec.Containers)
-		inits, initsOK := resized(p.Spec.InitContainers, old.Spec.InitContainers)
-		if !ok || !initsOK {
-			return // validation refuses containers that were added, removed or renamed
-		}
-		resources := p.Spec.Resources
-		keepAllBut(p, old)
-		p.Spec.Containers, p.Spec.InitContainers = containers, inits
-		if resources != nil {
-			p.Spec.Resources = resources
-		}
-		countPodGeneration(p, old)
-	},
+	Prepare: prepareResize,
 	Validate: func(_ context.Context, p, old *corev1.Pod) field.ErrorList {
 		return podspec.ValidatePodResize(p, old)
 	},
@@ -217,22 +224,35 @@ var resize = generic.Update[*corev1.Pod]{
 	),
 }
 
-// resized is old with the resources of containers; it says false where the two
-// are not the same containers.
-func resized(containers, old []corev1.Container) ([]corev1.Container, bool) {
-	if len(containers) != len(old) {
-		return nil, false
+func prepareResize(_ context.Context, p, old *corev1.Pod) {
+	containers, inits, resources := p.Spec.Containers, p.Spec.InitContainers, p.Spec.Resources
+	// Validation refuses containers that were added or removed.
+	if len(containers) == len(old.Spec.Containers) && len(inits) == len(old.Spec.InitContainers) {
+		keepAllBut(p, old)
+		p.Spec.Containers, p.Spec.InitContainers = resized(containers, old.Spec.Containers), resized(inits, old.Spec.InitContainers)
 	}
+	p.Spec.Resources = resources
+	if resources == nil {
+		p.Spec.Resources = old.Spec.Resources.DeepCopy()
+	}
+	DefaultPodResources(p)
+	podspec.DropAlphaFields(p)
+	countPodGeneration(p, old)
+}
+
+// resized is old with the resources of containers. Containers that were renamed
+// stay as they are, for validation to refuse them.
+func resized(containers, old []corev1.Container) []corev1.Container {
 	out := make([]corev1.Container, len(old))
 	for i := range old {
 		if containers[i].Name != old[i].Name {
-			return nil, false
+			return containers
 		}
 		out[i] = old[i]
 		out[i].Resources = containers[i].Resources
 		out[i].ResizePolicy = containers[i].ResizePolicy
 	}
-	return out, true
+	return out
 }
 
 // keepAllBut puts the old pod back; the caller then sets what may change.

@@ -61,17 +61,19 @@ func podConditionTrue(p *corev1.Pod, kind corev1.PodConditionType) bool {
 type summary struct {
 	status       string
 	ready, total int
-	restarts     int32
+	restarts     int64
 	restarted    metav1.Time
 }
 
 func (s summary) readiness() string { return fmt.Sprintf("%d/%d", s.ready, s.total) }
 
-func (s summary) restartsAgo() string {
+func (s summary) restartsAgo() any {
 	if s.restarts == 0 || s.restarted.IsZero() {
 		return fmt.Sprint(s.restarts)
 	}
-	return fmt.Sprintf("%d (%s ago)", s.restarts, generic.Age(clock.RealClock{}, s.restarted))
+	return generic.Timed(func(c clock.PassiveClock) string {
+		return fmt.Sprintf("%d (%s ago)", s.restarts, generic.Age(c, s.restarted))
+	})
 }
 
 // summarize tells of a pod what kubectl's users expect in STATUS: what it waits
@@ -118,7 +120,7 @@ func (s *summary) addDeletion(p *corev1.Pod) {
 }
 
 func (s *summary) addRestarts(c corev1.ContainerStatus) {
-	s.restarts += c.RestartCount
+	s.restarts += int64(c.RestartCount)
 	last := c.LastTerminationState.Terminated
 	if last != nil && s.restarted.Before(&last.FinishedAt) {
 		s.restarted = last.FinishedAt

@@ -28,7 +28,16 @@ var PodTemplate = generic.Kind[*corev1.PodTemplate]{
 	ValidateUpdate: func(_ context.Context, t, old *corev1.PodTemplate) field.ErrorList {
 		return podspec.ValidatePodTemplateUpdate(t, old)
 	},
+	Warnings: func(_ context.Context, t, old *corev1.PodTemplate) []string {
+		if old != nil && t.Generation == old.Generation {
+			return nil
+		}
+		return podspec.TemplateWarnings(&t.Template, field.NewPath("template"))
+	},
+	Prepare:    func(_ context.Context, t, _ *corev1.PodTemplate) { podspec.DropAlphaSpecFields(&t.Template.Spec) },
+	WholeTable: true,
 	Columns: []generic.Column[*corev1.PodTemplate]{
+		generic.NameColumn[*corev1.PodTemplate](),
 		{Name: "Containers", Description: "Names of each container in the template.", Cell: func(t *corev1.PodTemplate) any { return ContainerNames(t.Template.Spec) }},
 		{Name: "Images", Description: "Images referenced by each container in the template.", Cell: func(t *corev1.PodTemplate) any { return ContainerImages(t.Template.Spec) }},
 		{Name: "Pod Labels", Description: "The labels for the pod template.", Cell: func(t *corev1.PodTemplate) any { return labels.FormatLabels(t.Template.Labels) }},

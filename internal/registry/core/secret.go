@@ -5,6 +5,7 @@ package core
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 
 	corev1 "k8s.io/api/core/v1"
@@ -24,6 +25,7 @@ var Secret = generic.Kind[*corev1.Secret]{
 	Prepare:        prepareSecret,
 	Validate:       validateSecret,
 	ValidateUpdate: validateSecretUpdate,
+	Warnings:       warnSecret,
 	Fields:         map[string]func(*corev1.Secret) string{"type": func(s *corev1.Secret) string { return string(s.Type) }},
 	Columns: []generic.Column[*corev1.Secret]{
 		{Name: "Type", Description: corev1.Secret{}.SwaggerDoc()["type"], Cell: func(s *corev1.Secret) any { return string(s.Type) }},
@@ -31,19 +33,22 @@ var Secret = generic.Kind[*corev1.Secret]{
 	},
 }
 
-// prepareSecret keeps the type where an update names none, as it cannot change,
-// and folds stringData, which is never stored, into data.
+// prepareSecret keeps the type where an update names none, as it cannot change.
 func prepareSecret(_ context.Context, s, old *corev1.Secret) {
 	if old != nil && s.Type == "" {
 		s.Type = old.Type
 	}
-	for key, value := range s.StringData {
-		if s.Data == nil {
-			s.Data = map[string][]byte{}
-		}
-		s.Data[key] = []byte(value)
+}
+
+// warnSecret tells of a certificate that its key does not fit.
+func warnSecret(_ context.Context, s, _ *corev1.Secret) []string {
+	if s.Type != corev1.SecretTypeTLS {
+		return nil
 	}
-	s.StringData = nil
+	if _, err := tls.X509KeyPair(s.Data[corev1.TLSCertKey], s.Data[corev1.TLSPrivateKeyKey]); err != nil {
+		return []string{err.Error()}
+	}
+	return nil
 }
 
 func validateSecret(_ context.Context, s *corev1.Secret) field.ErrorList {
@@ -110,7 +115,7 @@ func requireJSON(s *corev1.Secret, key string) field.ErrorList {
 }
 
 func validateSecretUpdate(ctx context.Context, s, old *corev1.Secret) field.ErrorList {
-	errs := validation.ValidateImmutableField(s.Type, old.Type, field.NewPath("type"))
+	errs := validation.ValidateImmutableField(s.Type, old.Type, field.NewPath("type")).WithOrigin("immutable").MarkCoveredByDeclarative()
 	if old.Immutable != nil && *old.Immutable {
 		errs = append(errs, stillImmutable(s.Immutable)...)
 		errs = append(errs, unchanged(field.NewPath("data"), s.Data, old.Data)...)

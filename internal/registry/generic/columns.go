@@ -6,7 +6,6 @@ package generic
 import (
 	"cmp"
 	"context"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,7 +26,7 @@ type Column[T Object] struct {
 	// Priority overrides that of Wide, 1, for columns never shown by kubectl.
 	Priority    int32
 	Description string
-	// Cell is the value for one object.
+	// Cell is the value for one object; a Timed one depends on the time too.
 	Cell func(obj T) any
 }
 
@@ -39,11 +38,15 @@ func Age(c clock.PassiveClock, t metav1.Time) string {
 	return duration.HumanDuration(c.Since(t.Time))
 }
 
+// Timed is a cell that tells how long ago something was.
+type Timed func(c clock.PassiveClock) string
+
 // OrNone is a cell's text, or <none> for an empty one.
 func OrNone(s string) string { return cmp.Or(s, "<none>") }
 
 // table converts objects of one kind to the Table that kubectl prints.
 type table[T Object] struct {
+	clock      clock.PassiveClock
 	columns    []Column[T]
 	conditions func(T) []metav1.TableRowCondition
 }
@@ -54,7 +57,7 @@ var objectMetaDoc = metav1.ObjectMeta{}.SwaggerDoc()
 // go last, as kubectl users know them.
 func newTable[T Object](kind *Kind[T], c clock.PassiveClock) table[T] {
 	if kind.WholeTable {
-		return table[T]{kind.Columns, kind.RowConditions}
+		return table[T]{c, kind.Columns, kind.RowConditions}
 	}
 	columns := []Column[T]{NameColumn[T]()}
 	var wide []Column[T]
@@ -67,10 +70,12 @@ func newTable[T Object](kind *Kind[T], c clock.PassiveClock) table[T] {
 	}
 	columns = append(columns, Column[T]{
 		Name: "Age", Description: objectMetaDoc["creationTimestamp"],
-		Cell: func(obj T) any { return Age(c, obj.GetCreationTimestamp()) },
+		Cell: func(obj T) any {
+			return Timed(func(c clock.PassiveClock) string { return Age(c, obj.GetCreationTimestamp()) })
+		},
 	})
 	columns = append(columns, kind.ColumnsAfterAge...)
-	return table[T]{append(columns, wide...), kind.RowConditions}
+	return table[T]{c, append(columns, wide...), kind.RowConditions}
 }
 
 // NameColumn is the column that every table of named objects has.
@@ -135,20 +140,20 @@ func (t table[T]) row(object runtime.Object) metav1.TableRow {
 	}
 	row.Cells = make([]any, 0, len(t.columns))
 	for _, column := range t.columns {
-		row.Cells = append(row.Cells, cell(column.Cell(obj)))
+		row.Cells = append(row.Cells, t.cell(column.Cell(obj)))
 	}
 	return row
 }
 
 // cell makes a value fit for a Table, whose cells are JSON: integers are int64.
-func cell(value any) any {
+func (t table[T]) cell(value any) any {
 	switch v := value.(type) {
 	case int:
 		return int64(v)
 	case int32:
 		return int64(v)
-	case time.Duration:
-		return duration.HumanDuration(v)
+	case Timed:
+		return v(t.clock)
 	default:
 		return v
 	}

@@ -65,11 +65,17 @@ func (k Kind[T]) Register(scheme *runtime.Scheme, gv schema.GroupVersion) error 
 	internal := schema.GroupVersion{Group: gv.Group, Version: runtime.APIVersionInternal}
 	scheme.AddKnownTypeWithName(internal.WithKind(k.Name), k.New())
 	scheme.AddKnownTypeWithName(internal.WithKind(k.Name+"List"), k.NewList().(runtime.Object))
+	if len(k.Fields) == 0 {
+		return nil // the scheme itself knows what every object has
+	}
 	return scheme.AddFieldLabelConversionFunc(gv.WithKind(k.Name), k.FieldLabel)
 }
 
 // FieldLabel accepts the fields that selectors may name.
 func (k Kind[T]) FieldLabel(label, value string) (string, string, error) {
+	if name, ok := k.Renamed[label]; ok {
+		label = name
+	}
 	if _, ok := k.Fields[label]; ok || label == "metadata.name" || label == "metadata.namespace" && !k.ClusterScoped {
 		return label, value, nil
 	}

@@ -45,6 +45,10 @@ type Kind[T Object] struct {
 
 	// ValidName checks metadata.name; nil means a DNS subdomain (RFC 1123).
 	ValidName validation.ValidateNameFunc
+	// LooseMetadata says that only what no object could do without is asked of a
+	// new object's metadata: a name that fits into a path (Events, which are
+	// named after other objects, of any kind).
+	LooseMetadata func(ctx context.Context) bool
 
 	// Spec and Status point into an object. A kind with a Spec has a
 	// generation that grows when its spec changes; a kind with a Status serves
@@ -78,14 +82,21 @@ type Kind[T Object] struct {
 	ValidateUpdate func(ctx context.Context, obj, old T) field.ErrorList
 	ValidateStatus func(ctx context.Context, obj, old T) field.ErrorList
 
+	// ShortCircuits says that a declared validation stops at the first error of a
+	// field where the hand-written ones go on (an immutable roleRef).
+	ShortCircuits bool
+
 	// Warnings are sent to the client beside an accepted write; old is the
-	// zero T on create.
-	Warnings func(ctx context.Context, obj, old T) []string
+	// zero T on create. StatusWarnings are those of the status subresource.
+	Warnings       func(ctx context.Context, obj, old T) []string
+	StatusWarnings func(ctx context.Context, obj, old T) []string
 
 	// Fields are the selectable fields beyond metadata.name and
 	// metadata.namespace; Indexed names those which the watch cache indexes.
+	// Renamed maps older names of fields, which selectors may still use.
 	Fields  map[string]func(obj T) string
 	Indexed []string
+	Renamed map[string]string
 
 	// Columns are what `kubectl get` shows between NAME and AGE; where
 	// WholeTable is set they are the whole table (Events).
@@ -151,6 +162,7 @@ type Update[T Object] struct {
 	// Prepare puts back from old what this subresource must not change.
 	Prepare  func(ctx context.Context, obj, old T)
 	Validate func(ctx context.Context, obj, old T) field.ErrorList
+	Warnings func(ctx context.Context, obj, old T) []string
 	// Resets names the fields that Prepare puts back ("status",
 	// "metadata.ownerReferences"): server-side apply must not own them through
 	// this subresource. Owns is the other way round, all that it may own.

@@ -34,6 +34,7 @@ type Environment struct {
 // Store serves one kind: the standard verbs on the generic registry.
 type Store struct {
 	*registry.Store
+	Clock                  clock.PassiveClock
 	shortNames, categories []string
 }
 
@@ -130,7 +131,7 @@ func (k *Kind[T]) newStore(env Environment, gv schema.GroupVersion) (*Store, err
 	if err != nil {
 		return nil, err
 	}
-	return &Store{Store: store, shortNames: k.ShortNames, categories: k.Categories}, nil
+	return &Store{Store: store, Clock: env.Clock, shortNames: k.ShortNames, categories: k.Categories}, nil
 }
 
 func (k *Kind[T]) singular() string {

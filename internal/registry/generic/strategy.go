@@ -85,14 +85,17 @@ func (s strategy[T]) desireChanged(obj, old T) bool {
 
 func (s strategy[T]) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {
 	o := obj.(T)
-	errs := s.validateMeta(o)
+	errs := s.validateMeta(ctx, o)
 	if s.kind.Validate != nil {
 		errs = append(errs, s.kind.Validate(ctx, o)...)
 	}
 	return errs
 }
 
-func (s strategy[T]) validateMeta(obj T) field.ErrorList {
+func (s strategy[T]) validateMeta(ctx context.Context, obj T) field.ErrorList {
+	if s.kind.LooseMetadata != nil && s.kind.LooseMetadata(ctx) {
+		return nil // rest.BeforeCreate has looked at the name already
+	}
 	validName := s.kind.ValidName
 	if validName == nil {
 		validName = validation.NameIsDNSSubdomain
@@ -170,8 +173,11 @@ func (s updateStrategy[T]) ValidateUpdate(ctx context.Context, obj, old runtime.
 	return s.update.Validate(ctx, obj.(T), old.(T))
 }
 
-func (s updateStrategy[T]) WarningsOnUpdate(context.Context, runtime.Object, runtime.Object) []string {
-	return nil
+func (s updateStrategy[T]) WarningsOnUpdate(ctx context.Context, obj, old runtime.Object) []string {
+	if s.update.Warnings == nil {
+		return nil
+	}
+	return s.update.Warnings(ctx, obj.(T), old.(T))
 }
 
 // fields is what server-side apply may own through the subresource.
@@ -184,7 +190,7 @@ func (s updateStrategy[T]) fields() map[fieldpath.APIVersion]fieldpath.Filter {
 
 // statusUpdate is the status subresource of any kind: the spec stays.
 func (k *Kind[T]) statusUpdate() Update[T] {
-	update := Update[T]{Validate: k.ValidateStatus, Resets: k.StatusResets}
+	update := Update[T]{Validate: k.ValidateStatus, Warnings: k.StatusWarnings, Resets: k.StatusResets}
 	if k.Spec != nil {
 		update.Resets = append([]string{"spec"}, update.Resets...)
 	}
@@ -213,5 +219,5 @@ func resetFields(version string, names ...string) map[fieldpath.APIVersion]*fiel
 
 // DeclarativeValidationConfig implements rest.DeclarativeValidationStrategy.
 func (s strategy[T]) DeclarativeValidationConfig(context.Context, runtime.Object, runtime.Object) rest.DeclarativeValidationConfig {
-	return rest.DeclarativeValidationConfig{Options: s.declared}
+	return rest.DeclarativeValidationConfig{Options: s.declared, ShortCircuitMismatch: s.kind.ShortCircuits}
 }

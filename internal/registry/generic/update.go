@@ -32,7 +32,7 @@ func (k *Kind[T]) updateStore(main *Store, env Environment, gv schema.GroupVersi
 	store.UpdateStrategy = s
 	store.ResetFieldsStrategy = nil
 	store.BeginUpdate = nil
-	out := updateStore{&Store{Store: &store}, s.fields()}
+	out := updateStore{&Store{Store: &store, Clock: main.Clock}, s.fields()}
 	if update.WriteOnly {
 		return out
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	rbacv1beta1 "k8s.io/api/rbac/v1beta1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	pathvalidation "k8s.io/apimachinery/pkg/api/validation/path"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -71,11 +72,12 @@ func roleBinding(e Escalation) generic.Kind[*rbacv1.RoleBinding] {
 		ValidName:      pathvalidation.ValidatePathSegmentName,
 		Validate:       validateRoleBinding,
 		ValidateUpdate: validateRoleBindingUpdate,
+		ShortCircuits:  true,
 		CreateOnUpdate: true,
 		Hooks: guard(
 			func(ctx context.Context, b, _ *rbacv1.RoleBinding) error { return e.CheckRoleBinding(ctx, b) },
 			onlyCollected[*rbacv1.RoleBinding]),
-		Columns: bindingColumns(
+		Columns: bindingColumns("roleBinding", rbacv1beta1.RoleBinding{}.SwaggerDoc()["roleRef"],
 			func(b *rbacv1.RoleBinding) rbacv1.RoleRef { return b.RoleRef },
 			func(b *rbacv1.RoleBinding) []rbacv1.Subject { return b.Subjects }),
 	}
@@ -89,13 +91,14 @@ func clusterRoleBinding(e Escalation) generic.Kind[*rbacv1.ClusterRoleBinding] {
 		ValidName:      pathvalidation.ValidatePathSegmentName,
 		Validate:       validateClusterRoleBinding,
 		ValidateUpdate: validateClusterRoleBindingUpdate,
+		ShortCircuits:  true,
 		CreateOnUpdate: true,
 		Hooks: guard(
 			func(ctx context.Context, b, _ *rbacv1.ClusterRoleBinding) error {
 				return e.CheckClusterRoleBinding(ctx, b)
 			},
 			onlyCollected[*rbacv1.ClusterRoleBinding]),
-		Columns: bindingColumns(
+		Columns: bindingColumns("clusterRoleBinding", rbacv1beta1.ClusterRoleBinding{}.SwaggerDoc()["roleRef"],
 			func(b *rbacv1.ClusterRoleBinding) rbacv1.RoleRef { return b.RoleRef },
 			func(b *rbacv1.ClusterRoleBinding) []rbacv1.Subject { return b.Subjects }),
 	}
@@ -128,15 +131,15 @@ func guard[T generic.Object](check func(ctx context.Context, obj, old T) error, 
 	}
 }
 
-func bindingColumns[T generic.Object](ref func(T) rbacv1.RoleRef, subjects func(T) []rbacv1.Subject) []generic.Column[T] {
+func bindingColumns[T generic.Object](name, doc string, ref func(T) rbacv1.RoleRef, subjects func(T) []rbacv1.Subject) []generic.Column[T] {
 	listed := func(kind string) func(T) any {
 		return func(obj T) any { return subjectNames(subjects(obj), kind) }
 	}
 	return []generic.Column[T]{
-		{Name: "Role", Description: rbacv1.RoleBinding{}.SwaggerDoc()["roleRef"], Cell: func(obj T) any { r := ref(obj); return r.Kind + "/" + r.Name }},
-		{Name: "Users", Wide: true, Description: "Users in the roleBinding", Cell: listed(rbacv1.UserKind)},
-		{Name: "Groups", Wide: true, Description: "Groups in the roleBinding", Cell: listed(rbacv1.GroupKind)},
-		{Name: "ServiceAccounts", Wide: true, Description: "ServiceAccounts in the roleBinding", Cell: listed(rbacv1.ServiceAccountKind)},
+		{Name: "Role", Description: doc, Cell: func(obj T) any { r := ref(obj); return r.Kind + "/" + r.Name }},
+		{Name: "Users", Wide: true, Description: "Users in the " + name, Cell: listed(rbacv1.UserKind)},
+		{Name: "Groups", Wide: true, Description: "Groups in the " + name, Cell: listed(rbacv1.GroupKind)},
+		{Name: "ServiceAccounts", Wide: true, Description: "ServiceAccounts in the " + name, Cell: listed(rbacv1.ServiceAccountKind)},
 	}
 }
 
