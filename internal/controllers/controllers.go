@@ -9,12 +9,15 @@ package controllers
 import (
 	"github.com/kindred-project/kindred/internal/controllers/control"
 	"github.com/kindred-project/kindred/internal/controllers/deployment"
+	"github.com/kindred-project/kindred/internal/controllers/endpoints"
+	"github.com/kindred-project/kindred/internal/controllers/endpointslice"
 	"github.com/kindred-project/kindred/internal/controllers/namespace"
 	"github.com/kindred-project/kindred/internal/controllers/nodelifecycle"
 	"github.com/kindred-project/kindred/internal/controllers/podgc"
 	"github.com/kindred-project/kindred/internal/controllers/replicaset"
 	"github.com/kindred-project/kindred/internal/controllers/rootca"
 	"github.com/kindred-project/kindred/internal/controllers/serviceaccount"
+	"github.com/kindred-project/kindred/internal/controllers/servicecidr"
 )
 
 // Options are what some controllers need to know of the cluster.
@@ -31,6 +34,9 @@ func All(options Options) []control.Controller {
 		{Name: rootca.Name, Add: rootca.Add(options.CA)},
 		{Name: replicaset.Name, Add: replicaset.Add},
 		{Name: deployment.Name, Add: deployment.Add},
+		{Name: endpointslice.Name, Add: endpointslice.Add},
+		{Name: endpoints.Name, Add: endpoints.Add},
+		{Name: servicecidr.Name, Add: servicecidr.Add},
 		{Name: nodelifecycle.Name, Add: nodelifecycle.Add},
 		{Name: podgc.Name, Add: podgc.Add},
 	}

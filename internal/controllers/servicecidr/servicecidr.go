@@ -1,0 +1,168 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package servicecidr looks after the ranges of ClusterIPs (KEP-1880): it says
+// that a ServiceCIDR is Ready, and keeps one that is deleted until no address in
+// use would be left without a range.
+package servicecidr
+
+import (
+	"context"
+	"net/netip"
+	"time"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kindred-project/kindred/internal/controllers/control"
+)
+
+// Name is the controller's identity.
+const Name = "service-cidrs-controller"
+
+const (
+	finalizer = "networking.k8s.io/service-cidr-finalizer"
+	// gracePeriod is how long a range that is deleted and free is kept, so that
+	// every API server has heard of it and hands out no more of it.
+	gracePeriod = 10 * time.Second
+	// managedBy is the value of the label of addresses that API servers claimed.
+	managedBy = "ipallocator.k8s.io"
+)
+
+// Add registers the controller: woken by ranges, and for those being deleted by
+// any range that comes and any address that goes.
+func Add(env control.Env) error {
+	r := &reconciler{client: env.Client, clock: env.Clock}
+	addressesGone := predicate.Funcs{
+		CreateFunc: func(event.CreateEvent) bool { return false },
+		UpdateFunc: func(event.UpdateEvent) bool { return false },
+	}
+	return ctrl.NewControllerManagedBy(env.Manager).
+		Named(Name).
+		WithOptions(env.Options(1)).
+		For(&networkingv1.ServiceCIDR{}).
+		Watches(&networkingv1.ServiceCIDR{}, handler.EnqueueRequestsFromMapFunc(r.terminating)).
+		Watches(&networkingv1.IPAddress{}, handler.EnqueueRequestsFromMapFunc(r.terminating), builder.WithPredicates(addressesGone)).
+		Complete(r)
+}
+
+type reconciler struct {
+	client client.Client
+	clock  clock.PassiveClock
+}
+
+// terminating are the ranges that are being deleted.
+func (r *reconciler) terminating(ctx context.Context, _ client.Object) []reconcile.Request {
+	ranges := &networkingv1.ServiceCIDRList{}
+	if err := r.client.List(ctx, ranges); err != nil {
+		return nil // only a cache that has not started has an error
+	}
+	var requests []reconcile.Request
+	for i := range ranges.Items {
+		if !ranges.Items[i].DeletionTimestamp.IsZero() {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&ranges.Items[i])})
+		}
+	}
+	return requests
+}
+
+// Reconcile brings one range's finalizer and condition up to date.
+func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	found := &networkingv1.ServiceCIDR{}
+	if err := r.client.Get(ctx, req.NamespacedName, found); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	found = found.DeepCopy()
+	if !found.DeletionTimestamp.IsZero() {
+		return r.remove(ctx, found)
+	}
+	if controllerutil.AddFinalizer(found, finalizer) {
+		if err := r.client.Update(ctx, found); err != nil {
+			return ctrl.Result{}, client.IgnoreNotFound(err)
+		}
+	}
+	return ctrl.Result{}, r.say(ctx, found, metav1.Condition{Status: metav1.ConditionTrue, Message: "Kubernetes Service CIDR is ready"})
+}
+
+func (r *reconciler) remove(ctx context.Context, going *networkingv1.ServiceCIDR) (ctrl.Result, error) {
+	needed, err := r.isNeeded(ctx, going)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if needed {
+		return ctrl.Result{}, r.say(ctx, going, metav1.Condition{
+			Status: metav1.ConditionFalse, Reason: networkingv1.ServiceCIDRReasonTerminating,
+			Message: "There are still IPAddresses referencing the ServiceCIDR, please remove them or create a new ServiceCIDR",
+		})
+	}
+	if wait := gracePeriod - r.clock.Since(going.DeletionTimestamp.Time); wait > 0 {
+		return ctrl.Result{RequeueAfter: wait}, nil
+	}
+	if !controllerutil.RemoveFinalizer(going, finalizer) {
+		return ctrl.Result{}, nil
+	}
+	return ctrl.Result{}, client.IgnoreNotFound(r.client.Update(ctx, going))
+}
+
+// isNeeded reports whether an address is in use that is of this range and of no
+// other.
+func (r *reconciler) isNeeded(ctx context.Context, going *networkingv1.ServiceCIDR) (bool, error) {
+	ranges := &networkingv1.ServiceCIDRList{}
+	if err := r.client.List(ctx, ranges); err != nil {
+		return false, err
+	}
+	addresses := &networkingv1.IPAddressList{}
+	if err := r.client.List(ctx, addresses, client.MatchingLabels{networkingv1.LabelManagedBy: managedBy}); err != nil {
+		return false, err
+	}
+	for i := range addresses.Items {
+		address, err := netip.ParseAddr(addresses.Items[i].Name)
+		if err != nil || !contains(going, address) {
+			continue
+		}
+		if !elsewhere(ranges.Items, going.Name, address) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+func elsewhere(ranges []networkingv1.ServiceCIDR, than string, address netip.Addr) bool {
+	for i := range ranges {
+		if ranges[i].Name != than && contains(&ranges[i], address) {
+			return true
+		}
+	}
+	return false
+}
+
+func contains(r *networkingv1.ServiceCIDR, address netip.Addr) bool {
+	for _, cidr := range r.Spec.CIDRs {
+		if prefix, err := netip.ParsePrefix(cidr); err == nil && prefix.Contains(address) {
+			return true
+		}
+	}
+	return false
+}
+
+// say sets the Ready condition, if it says something else. The message with which
+// the API server made the default range ready may stay.
+func (r *reconciler) say(ctx context.Context, about *networkingv1.ServiceCIDR, ready metav1.Condition) error {
+	ready.Type = networkingv1.ServiceCIDRConditionReady
+	if now := meta.FindStatusCondition(about.Status.Conditions, ready.Type); now != nil && now.Status == ready.Status && now.Reason == ready.Reason {
+		return nil
+	}
+	ready.LastTransitionTime = metav1.NewTime(r.clock.Now())
+	meta.SetStatusCondition(&about.Status.Conditions, ready)
+	return client.IgnoreNotFound(r.client.Status().Update(ctx, about))
+}
