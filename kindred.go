@@ -72,7 +72,7 @@ type Options struct {
 	PodCIDR, ServiceCIDR string
 	// ReserveDisk is in bytes; DefaultReserveDisk if 0.
 	ReserveDisk uint64
-	// Version is what nodes report as their version; the library's if empty.
+	// Version is the program's own, for those who ask what runs here.
 	Version string
 	// Clock is where the cluster's logic takes its time from; the real one if nil.
 	// What the libraries stamp themselves (deletion timestamps, certificates,

@@ -26,7 +26,7 @@ node. "kindred up" starts it, "kindred kubectl" talks to it.`,
 	root.CompletionOptions.HiddenDefaultCmd = false
 	addDataDirFlag(root)
 	root.AddCommand(
-		newUp(),
+		newUp(version),
 		newKubectl(),
 		newImage(),
 		newStatus(),

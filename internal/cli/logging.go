@@ -14,7 +14,6 @@ import (
 
 	"github.com/go-logr/logr"
 	"gopkg.in/natefinch/lumberjack.v2"
-	"k8s.io/component-base/version"
 	"k8s.io/klog/v2"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 )
@@ -30,7 +29,7 @@ func logTo(dataDir string) (func(), error) {
 	file := &lumberjack.Logger{Filename: filepath.Join(dir, "kindred.log"), MaxSize: logLimit, MaxBackups: 2}
 	flags := flag.NewFlagSet("klog", flag.ContinueOnError)
 	klog.InitFlags(flags)
-	settings := map[string]string{"logtostderr": "false", "stderrthreshold": "FATAL", "alsologtostderr": "false", "v": "0"}
+	settings := map[string]string{"logtostderr": "false", "stderrthreshold": "FATAL", "alsologtostderr": "false", "one_output": "true", "v": "0"}
 	if level := os.Getenv("KINDRED_LOG_LEVEL"); level != "" {
 		settings["v"] = level
 	}
@@ -58,6 +57,3 @@ func (l lazy) Write(p []byte) (int, error) {
 	}
 	return l.file.Write(p)
 }
-
-// kubernetesVersion is the version of Kubernetes that this binary was stamped with.
-func kubernetesVersion() string { return version.Get().GitVersion }

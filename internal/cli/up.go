@@ -18,7 +18,7 @@ import (
 	"github.com/kindred-project/kindred"
 )
 
-func newUp() *cobra.Command {
+func newUp(version string) *cobra.Command {
 	options := kindred.Options{}
 	cmd := &cobra.Command{
 		Use:   "up",
@@ -34,7 +34,7 @@ started again without disturbing them. "kindred reset" removes everything.`,
 			if err != nil {
 				return err
 			}
-			options.DataDir, options.Version = layout.Root, kubernetesVersion()
+			options.DataDir, options.Version = layout.Root, version
 			return up(cmd, options)
 		},
 	}
@@ -68,6 +68,11 @@ func up(cmd *cobra.Command, options kindred.Options) error {
 		return err
 	}
 	defer closeLog()
+	stopPprof, err := servePprof()
+	if err != nil {
+		return err
+	}
+	defer stopPprof()
 	cluster, err := kindred.Start(ctx, options)
 	if err != nil {
 		return upError(ctx, err)

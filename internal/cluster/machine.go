@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/component-base/version"
 
 	"github.com/kindred-project/kindred/internal/auth/pki"
 	"github.com/kindred-project/kindred/internal/node"
@@ -135,7 +136,7 @@ func (c *Cluster) startSimulated() (<-chan struct{}, error) {
 		return nil, err
 	}
 	nodes, err := simulated.New(simulated.Options{
-		Client: client, Count: c.config.SimulatedNodes, Clock: c.config.Clock, Version: c.config.Version,
+		Client: client, Count: c.config.SimulatedNodes, Clock: c.config.Clock, Version: kubernetesVersion(),
 		// Beside a real node nothing must land on a simulated one by accident.
 		Taint: c.config.Node,
 	})
@@ -176,7 +177,7 @@ func (c *Cluster) startAgent(ctx context.Context, steps *steps) error {
 		ServePort:    int32(listener.Addr().(*net.TCPAddr).Port),
 		API:          c.serving.forPods(),
 		PodCIDR:      m.podCIDR(),
-		Version:      c.config.Version,
+		Version:      kubernetesVersion(),
 		Clock:        c.config.Clock,
 	})
 	if err != nil {
@@ -198,6 +199,10 @@ func (c *Cluster) startAgent(ctx context.Context, steps *steps) error {
 	steps.done("node " + c.config.NodeName)
 	return nil
 }
+
+// kubernetesVersion is what nodes report: the version of Kubernetes that the
+// binary was stamped with.
+func kubernetesVersion() string { return version.Get().GitVersion }
 
 // address is the node's own: the gateway of its pods, or the machine's.
 func (m *machine) address() net.IP {
