@@ -1,0 +1,147 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// cluster is a running "kindred up" on a fresh directory.
+type cluster struct {
+	bench   *bench
+	cmd     *exec.Cmd
+	dataDir string
+	config  *rest.Config
+	// startTook is from the start of the process to the line that says ready.
+	startTook time.Duration
+	pprof     string
+	printed   chan struct{}
+}
+
+// Arguments of up.
+var (
+	simulatedNode = []string{"--no-node", "--simulated-nodes", "1"}
+	realNode      = []string{"--node-name", "bench"}
+)
+
+// start runs a cluster until it is ready.
+func (b *bench) start(ctx context.Context, args ...string) (*cluster, error) {
+	dir, err := os.MkdirTemp(b.scratch, "d")
+	if err != nil {
+		return nil, err
+	}
+	c := &cluster{bench: b, dataDir: dir, printed: make(chan struct{})}
+	c.cmd = exec.CommandContext(ctx, b.binary, append([]string{"up", "--data-dir", dir, "--secure-port", "0"}, args...)...)
+	c.cmd.Cancel = func() error { return c.cmd.Process.Signal(syscall.SIGTERM) }
+	c.cmd.Stderr = os.Stderr
+	if b.cpuProfile != "" {
+		if c.pprof, err = freeAddress(); err != nil {
+			return nil, err
+		}
+		c.cmd.Env = append(os.Environ(), "KINDRED_PPROF="+c.pprof)
+	}
+	stdout, err := c.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	began := time.Now()
+	if err := c.cmd.Start(); err != nil {
+		return nil, err
+	}
+	if err := c.awaitReady(stdout, began); err != nil {
+		c.stop()
+		return nil, err
+	}
+	if c.config, err = clientcmd.BuildConfigFromFlags("", dir+"/kubeconfig"); err != nil {
+		c.stop()
+		return nil, err
+	}
+	c.config.QPS = -1
+	c.config.ContentType = runtime.ContentTypeProtobuf
+	c.config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	return c, nil
+}
+
+func (c *cluster) awaitReady(stdout io.Reader, began time.Time) error {
+	var printed bytes.Buffer
+	lines := bufio.NewScanner(io.TeeReader(stdout, &printed))
+	for lines.Scan() {
+		if strings.HasPrefix(lines.Text(), "ready in ") {
+			c.startTook = time.Since(began)
+			go func() {
+				_, _ = io.Copy(io.Discard, stdout)
+				close(c.printed)
+			}()
+			return nil
+		}
+	}
+	close(c.printed)
+	return fmt.Errorf("the cluster did not start; it printed:\n%s", printed.String())
+}
+
+// stop ends the cluster and removes all it left, containers too.
+func (c *cluster) stop() {
+	_ = c.cmd.Process.Signal(syscall.SIGTERM)
+	<-c.printed
+	_ = c.cmd.Wait()
+	if out, err := c.run("reset"); err != nil {
+		fmt.Fprintf(os.Stderr, "bench: remove the cluster: %v: %s\n", err, out)
+	}
+}
+
+// run runs another verb on this cluster.
+func (c *cluster) run(args ...string) (string, error) {
+	cmd := exec.Command(c.bench.binary, append(args, "--data-dir", c.dataDir)...)
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// client is a client with a connection of its own.
+func (c *cluster) client() (*kubernetes.Clientset, error) {
+	config := rest.CopyConfig(c.config)
+	// Transports are shared between equal configurations; a dialer makes one unequal.
+	config.Dial = (&net.Dialer{}).DialContext
+	return kubernetes.NewForConfig(config)
+}
+
+// rss is the resident memory of the process, in MB.
+func (c *cluster) rss() (float64, error) {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", c.cmd.Process.Pid))
+	if err != nil {
+		return 0, err
+	}
+	_, after, _ := strings.Cut(string(status), "VmRSS:")
+	fields := strings.Fields(after)
+	if len(fields) == 0 {
+		return 0, fmt.Errorf("no VmRSS in the status of process %d", c.cmd.Process.Pid)
+	}
+	kib, err := strconv.ParseFloat(fields[0], 64)
+	return kib * 1024 / 1e6, err
+}
+
+// freeAddress is an address on loopback that nobody listens on.
+func freeAddress() (string, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	defer listener.Close()
+	return listener.Addr().String(), nil
+}

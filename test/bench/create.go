@@ -1,0 +1,108 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+)
+
+const (
+	clients = 32
+	// warmUp is before the measured time: connections, caches, the heap's size.
+	warmUp   = 2 * time.Second
+	measured = 8 * time.Second
+)
+
+// create creates one object.
+type create func(ctx context.Context, client kubernetes.Interface, name string) error
+
+func createConfigMaps(ctx context.Context, b *bench) (float64, error) {
+	return createRate(ctx, b, func(ctx context.Context, client kubernetes.Interface, name string) error {
+		_, err := client.CoreV1().ConfigMaps(metav1.NamespaceDefault).Create(ctx, configMap(name), metav1.CreateOptions{})
+		return err
+	})
+}
+
+// createPods measures the API alone: nobody schedules these pods, as if they
+// waited for a scheduler of the user's.
+func createPods(ctx context.Context, b *bench) (float64, error) {
+	return createRate(ctx, b, func(ctx context.Context, client kubernetes.Interface, name string) error {
+		pod := pod(name)
+		pod.Spec.SchedulerName = "nobody"
+		_, err := client.CoreV1().Pods(metav1.NamespaceDefault).Create(ctx, pod, metav1.CreateOptions{})
+		return err
+	})
+}
+
+// createRate is how many objects a second all clients together create, each one
+// after the other.
+func createRate(ctx context.Context, b *bench, create create) (float64, error) {
+	c, err := b.start(ctx, simulatedNode...)
+	if err != nil {
+		return 0, err
+	}
+	defer c.stop()
+	var created atomic.Int64
+	loading, stop := context.WithCancel(ctx)
+	defer stop()
+	var group errgroup.Group
+	for i := range clients {
+		client, err := c.client()
+		if err != nil {
+			return 0, err
+		}
+		group.Go(func() error {
+			for n := 0; loading.Err() == nil; n++ {
+				// A create under way ends: only between two is the end looked for.
+				if err := create(ctx, client, fmt.Sprintf("c%d-%d", i, n)); err != nil {
+					stop()
+					return err
+				}
+				created.Add(1)
+			}
+			return nil
+		})
+	}
+	pause(loading, warmUp)
+	var rate float64
+	err = c.profiled(loading, func() error {
+		before, began := created.Load(), time.Now()
+		pause(loading, measured)
+		rate = float64(created.Load()-before) / time.Since(began).Seconds()
+		return nil
+	})
+	stop()
+	if loadErr := group.Wait(); loadErr != nil {
+		return 0, loadErr
+	}
+	return rate, err
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}
+
+func configMap(name string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"key": "value"}}
+}
+
+func pod(name string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": "bench"}},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{
+			Name: "main", Image: image, ImagePullPolicy: corev1.PullIfNotPresent,
+		}}},
+	}
+}

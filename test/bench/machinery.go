@@ -1,0 +1,176 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/ptr"
+)
+
+const (
+	replicas   = 300
+	dependents = 5000
+	// limit is how long anything measured may take.
+	limit = time.Minute
+)
+
+// scaleUp is the time from the creation of a Deployment to the moment when the
+// last of its pods is seen Running.
+func scaleUp(ctx context.Context, b *bench) (float64, error) {
+	c, client, err := b.startWithClient(ctx, "--no-node", "--simulated-nodes", "20")
+	if err != nil {
+		return 0, err
+	}
+	defer c.stop()
+	pods, err := client.CoreV1().Pods(metav1.NamespaceDefault).Watch(ctx, metav1.ListOptions{})
+	if err != nil {
+		return 0, err
+	}
+	var took time.Duration
+	err = c.profiled(ctx, func() error {
+		began := time.Now()
+		_, err := client.AppsV1().Deployments(metav1.NamespaceDefault).Create(ctx, deployment(replicas), metav1.CreateOptions{})
+		if err != nil {
+			return err
+		}
+		running := map[string]bool{}
+		err = await(ctx, pods, func(e watch.Event) bool {
+			if pod, ok := e.Object.(*corev1.Pod); ok && pod.Status.Phase == corev1.PodRunning {
+				running[pod.Name] = true
+			}
+			return len(running) == replicas
+		})
+		took = time.Since(began)
+		return err
+	})
+	return took.Seconds(), err
+}
+
+// collect is how many dependents a second go, from the deletion of their owner
+// to the last of them.
+func collect(ctx context.Context, b *bench) (float64, error) {
+	c, client, err := b.startWithClient(ctx, simulatedNode...)
+	if err != nil {
+		return 0, err
+	}
+	defer c.stop()
+	configMaps := client.CoreV1().ConfigMaps(metav1.NamespaceDefault)
+	owner, err := configMaps.Create(ctx, configMap("owner"), metav1.CreateOptions{})
+	if err != nil {
+		return 0, err
+	}
+	if err := createDependents(ctx, client, owner); err != nil {
+		return 0, err
+	}
+	all, err := configMaps.Watch(ctx, metav1.ListOptions{LabelSelector: dependentLabel, ResourceVersion: "0"})
+	if err != nil {
+		return 0, err
+	}
+	seen := 0
+	if err := await(ctx, all, func(watch.Event) bool { seen++; return seen == dependents }); err != nil {
+		return 0, err
+	}
+	gone, err := configMaps.Watch(ctx, metav1.ListOptions{LabelSelector: dependentLabel})
+	if err != nil {
+		return 0, err
+	}
+	var took time.Duration
+	err = c.profiled(ctx, func() error {
+		began, left := time.Now(), dependents
+		background := metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationBackground)}
+		if err := configMaps.Delete(ctx, owner.Name, background); err != nil {
+			return err
+		}
+		err := await(ctx, gone, func(e watch.Event) bool {
+			if e.Type == watch.Deleted {
+				left--
+			}
+			return left == 0
+		})
+		took = time.Since(began)
+		return err
+	})
+	return dependents / took.Seconds(), err
+}
+
+const dependentLabel = "bench.kindred.dev/dependent"
+
+func createDependents(ctx context.Context, client kubernetes.Interface, owner *corev1.ConfigMap) error {
+	reference := metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(clients)
+	for i := range dependents {
+		group.Go(func() error {
+			dependent := configMap(fmt.Sprintf("dependent-%d", i))
+			dependent.Labels = map[string]string{dependentLabel: ""}
+			dependent.OwnerReferences = []metav1.OwnerReference{reference}
+			_, err := client.CoreV1().ConfigMaps(owner.Namespace).Create(ctx, dependent, metav1.CreateOptions{})
+			return err
+		})
+	}
+	return group.Wait()
+}
+
+func deployment(replicas int32) *appsv1.Deployment {
+	template := pod("")
+	return &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: "bench"},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: ptr.To(replicas),
+			Selector: &metav1.LabelSelector{MatchLabels: template.Labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: template.ObjectMeta, Spec: template.Spec},
+		},
+	}
+}
+
+// startWithClient starts a cluster and makes one client of it.
+func (b *bench) startWithClient(ctx context.Context, args ...string) (*cluster, *kubernetes.Clientset, error) {
+	c, err := b.start(ctx, args...)
+	if err != nil {
+		return nil, nil, err
+	}
+	client, err := c.client()
+	if err != nil {
+		c.stop()
+		return nil, nil, err
+	}
+	return c, client, nil
+}
+
+var errWatchEnded = errors.New("the watch ended early")
+
+// await reads a watch to the event that ends what is measured, and ends it.
+func await(ctx context.Context, events watch.Interface, last func(watch.Event) bool) error {
+	defer events.Stop()
+	return until(ctx, events, last)
+}
+
+// until reads a watch to the event that ends what is measured.
+func until(ctx context.Context, events watch.Interface, last func(watch.Event) bool) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	for {
+		select {
+		case e, ok := <-events.ResultChan():
+			if !ok {
+				return errWatchEnded
+			}
+			if last(e) {
+				return nil
+			}
+		case <-ctx.Done():
+			return fmt.Errorf("waited %v: %w", limit, ctx.Err())
+		}
+	}
+}

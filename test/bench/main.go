@@ -1,0 +1,143 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+)
+
+// bench is what all figures are measured with.
+type bench struct {
+	binary string
+	// scratch is the directory for data directories and images.
+	scratch string
+	// cpuProfile, if set, is the file for the server's CPU profile.
+	cpuProfile string
+}
+
+// figure is one line of the table.
+type figure struct {
+	name, what string
+	unit       string
+	target     float64
+	// atLeast is whether more is better.
+	atLeast bool
+	measure func(context.Context, *bench) (float64, error)
+}
+
+func figures() []figure {
+	return []figure{
+		{name: "start", what: "process start to ready, median of 5", unit: "s", target: 1, measure: startTime},
+		{name: "memory", what: "RSS 30 s idle, one real node", unit: "MB", target: 250, measure: idleMemory},
+		{name: "create-configmaps", what: "ConfigMap creates over HTTPS, 32 clients", unit: "/s", target: 2500, atLeast: true, measure: createConfigMaps},
+		{name: "create-pods", what: "Pod creates over HTTPS, 32 clients", unit: "/s", target: 1500, atLeast: true, measure: createPods},
+		{name: "scale", what: "Deployment 0 to 300 Running, 20 simulated nodes", unit: "s", target: 2.5, measure: scaleUp},
+		{name: "collect", what: "background collection of 5,000 dependents", unit: "/s", target: 1000, atLeast: true, measure: collect},
+		{name: "pod-start", what: "real pod, create to Ready, median of 20", unit: "s", target: 0.25, measure: podStart},
+		{name: "pod-stop", what: "real pod that obeys TERM, delete to gone, median of 20", unit: "s", target: 0.3, measure: podStop},
+	}
+}
+
+func main() {
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	binary := flag.String("kindred", "bin/kindred", "the binary to measure; \"make build\" makes it")
+	only := flag.String("run", "", "measure only figures whose name matches this regular expression")
+	times := flag.Int("times", 1, "how often each figure is measured; the table shows every result")
+	dir := flag.String("dir", "", "where data directories are made (default the system's temporary directory)")
+	cpuProfile := flag.String("cpuprofile", "", "write the server's CPU profile of the measured time to this file; choose one figure with -run")
+	list := flag.Bool("list", false, "list the figures and exit")
+	flag.Parse()
+
+	pattern, err := regexp.Compile(*only)
+	if err != nil {
+		return fmt.Errorf("-run: %w", err)
+	}
+	selected := slices.DeleteFunc(figures(), func(f figure) bool { return !pattern.MatchString(f.name) })
+	if *list {
+		for _, f := range selected {
+			fmt.Printf("%-18s %s\n", f.name, f.what)
+		}
+		return nil
+	}
+	b := &bench{cpuProfile: *cpuProfile}
+	if b.binary, err = filepath.Abs(*binary); err != nil {
+		return err
+	}
+	if _, err := os.Stat(b.binary); err != nil {
+		return fmt.Errorf("no binary to measure: %w; run \"make build\", or name one with -kindred", err)
+	}
+	if b.scratch, err = os.MkdirTemp(*dir, "kindred-bench-"); err != nil {
+		return err
+	}
+	defer os.RemoveAll(b.scratch)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	return b.table(ctx, selected, *times)
+}
+
+// table measures and prints line by line, so that a figure which cannot be
+// measured costs none of the others.
+func (b *bench) table(ctx context.Context, selected []figure, times int) error {
+	fmt.Printf("%d processors, load %s\n\n", runtime.NumCPU(), load())
+	const row = "%-56s %12s  %s\n"
+	fmt.Printf(row, "figure", "target", "result (load before)")
+	var failed []error
+	for _, f := range selected {
+		var results []string
+		for range times {
+			before := load()
+			value, err := f.measure(ctx, b)
+			if err != nil {
+				failed = append(failed, fmt.Errorf("%s: %w", f.name, err))
+				results = append(results, "failed")
+				continue
+			}
+			results = append(results, fmt.Sprintf("%s (%s)", f.format(value), before))
+		}
+		fmt.Printf(row, f.what, f.bound(), strings.Join(results, ", "))
+	}
+	return errors.Join(failed...)
+}
+
+func (f figure) bound() string {
+	sign := "≤ "
+	if f.atLeast {
+		sign = "≥ "
+	}
+	return sign + f.format(f.target)
+}
+
+func (f figure) format(value float64) string {
+	if f.unit == "s" {
+		return fmt.Sprintf("%.2f s", value)
+	}
+	return strings.TrimSpace(fmt.Sprintf("%.0f %s", value, f.unit))
+}
+
+// load is how busy the machine was in the last minute.
+func load() string {
+	content, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return "unknown"
+	}
+	average, _, _ := strings.Cut(string(content), " ")
+	return average
+}

@@ -1,0 +1,114 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/kindred-project/kindred/test/images"
+)
+
+const (
+	image = "docker.io/library/kindred-bench:1"
+	// podRuns is how many pods are started and stopped, one at a time, after one
+	// that is not counted.
+	podRuns = 20
+)
+
+// obedient is a program that ends at once when it is told to. A shell only hears
+// a signal when the command it waits for in the foreground has ended; wait is none.
+const obedient = `trap exit TERM; while :; do sleep 0.1 & wait; done`
+
+func podStart(ctx context.Context, b *bench) (float64, error) {
+	started, _, err := podTimes(ctx, b)
+	return median(started).Seconds(), err
+}
+
+func podStop(ctx context.Context, b *bench) (float64, error) {
+	_, stopped, err := podTimes(ctx, b)
+	return median(stopped).Seconds(), err
+}
+
+// podTimes starts and stops real pods: from the create to Ready, and from the
+// delete to the moment when the API has no such pod any more.
+func podTimes(ctx context.Context, b *bench) (started, stopped []time.Duration, err error) {
+	archive := filepath.Join(b.scratch, "busybox.tar")
+	if err := images.Busybox(archive, image); err != nil {
+		return nil, nil, err
+	}
+	c, client, err := b.startWithClient(ctx, realNode...)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer c.stop()
+	if out, err := c.run("image", "load", archive); err != nil {
+		return nil, nil, fmt.Errorf("load the image: %w: %s", err, out)
+	}
+	if _, _, err := onePod(ctx, client, "warm-up"); err != nil {
+		return nil, nil, err
+	}
+	err = c.profiled(ctx, func() error {
+		for i := range podRuns {
+			start, stop, err := onePod(ctx, client, fmt.Sprintf("pod-%d", i))
+			if err != nil {
+				return err
+			}
+			started, stopped = append(started, start), append(stopped, stop)
+		}
+		return nil
+	})
+	return started, stopped, err
+}
+
+func onePod(ctx context.Context, client kubernetes.Interface, name string) (start, stop time.Duration, err error) {
+	pods := client.CoreV1().Pods(metav1.NamespaceDefault)
+	pod := pod(name)
+	pod.Spec.Containers[0].Command = []string{"sh", "-c", obedient}
+	events, err := pods.Watch(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()})
+	if err != nil {
+		return 0, 0, err
+	}
+	defer events.Stop()
+	began := time.Now()
+	if _, err := pods.Create(ctx, pod, metav1.CreateOptions{}); err != nil {
+		return 0, 0, err
+	}
+	if err := until(ctx, events, isReady); err != nil {
+		return 0, 0, fmt.Errorf("pod %s to become ready: %w", name, err)
+	}
+	start = time.Since(began)
+	began = time.Now()
+	if err := pods.Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
+		return 0, 0, err
+	}
+	if err := until(ctx, events, func(e watch.Event) bool { return e.Type == watch.Deleted }); err != nil {
+		return 0, 0, fmt.Errorf("pod %s to be gone: %w", name, err)
+	}
+	return start, time.Since(began), nil
+}
+
+func isReady(e watch.Event) bool {
+	pod, ok := e.Object.(*corev1.Pod)
+	return ok && slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+func median(all []time.Duration) time.Duration {
+	if len(all) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(all))
+	return sorted[len(sorted)/2]
+}

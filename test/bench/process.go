@@ -1,0 +1,45 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"time"
+)
+
+const (
+	starts   = 5
+	idleTime = 30 * time.Second
+)
+
+// startTime is the median of several starts. Each is on a directory of its own,
+// so certificates, store and bootstrap objects are made anew.
+func startTime(ctx context.Context, b *bench) (float64, error) {
+	var took []time.Duration
+	for range starts {
+		c, err := b.start(ctx, simulatedNode...)
+		if err != nil {
+			return 0, err
+		}
+		took = append(took, c.startTook)
+		c.stop()
+	}
+	return median(took).Seconds(), nil
+}
+
+// idleMemory is what the process holds when nothing happened but the start. The
+// container runtime is a process of its own and not counted.
+func idleMemory(ctx context.Context, b *bench) (float64, error) {
+	c, err := b.start(ctx, realNode...)
+	if err != nil {
+		return 0, err
+	}
+	defer c.stop()
+	select {
+	case <-time.After(idleTime):
+		return c.rss()
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+}
