@@ -8,7 +8,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	aggregator "k8s.io/kube-aggregator/pkg/apiserver/scheme"
 
 	"github.com/kindred-project/kindred/internal/registry/generic"
@@ -29,10 +28,6 @@ func newScheme(groups []generic.Group) (*runtime.Scheme, error) {
 	}
 	return scheme, nil
 }
-
-// externalScheme holds the versioned registrations alone, for OpenAPI: its
-// namer would publish the internal ones too. It is client-go's.
-func externalScheme() *runtime.Scheme { return clientgoscheme.Scheme }
 
 func extensionsScheme() *runtime.Scheme { return apiextensions.Scheme }
 func aggregatorScheme() *runtime.Scheme { return aggregator.Scheme }

@@ -32,9 +32,11 @@ var apiserverUser = &user.DefaultInfo{Name: user.APIServerUser, Groups: []string
 
 // Server is the API.
 type Server struct {
-	inprocess  inprocess.Server
-	groups     []generic.Group
-	scheme     *runtime.Scheme
+	inprocess inprocess.Server
+	groups    []generic.Group
+	scheme    *runtime.Scheme
+	// external holds the versioned registrations alone, for OpenAPI: its namer
+	// would publish the internal ones too. It is client-go's.
 	external   *runtime.Scheme
 	informers  informers.SharedInformerFactory
 	services   *services

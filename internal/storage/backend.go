@@ -33,7 +33,7 @@ type Backend struct {
 	}
 	// stop ends the embedded server; nil for an external one.
 	stop   func()
-	failed <-chan error
+	failed *failure
 	close  sync.Once
 }
 
@@ -63,7 +63,12 @@ func (b *Backend) Revision(ctx context.Context) (uint64, error) {
 func (b *Backend) Client() *clientv3.Client { return b.client.Client }
 
 // Failed reports, at most once, that the embedded etcd cannot go on.
-func (b *Backend) Failed() <-chan error { return b.failed }
+func (b *Backend) Failed() <-chan error {
+	if b.failed == nil {
+		return nil
+	}
+	return b.failed.reported
+}
 
 // Check is a health check: it reads one key with a quorum.
 func (b *Backend) Check(ctx context.Context) error {
@@ -79,6 +84,9 @@ func (b *Backend) Check(ctx context.Context) error {
 // acknowledged is on disk before.
 func (b *Backend) Close() {
 	b.close.Do(func() {
+		if b.failed != nil && b.failed.happened.Load() {
+			return // its goroutines are held; waiting for them would last for ever
+		}
 		b.compactor.Stop()
 		_ = b.client.Close()
 		if b.stop != nil {

@@ -39,7 +39,7 @@ func Embedded(ctx context.Context, dir string, c clock.Clock) (*Backend, error) 
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("create the store's directory: %w", err)
 	}
-	failed := make(chan error, 1)
+	failed := newFailure()
 	conf, err := embeddedConfig(dir, failed)
 	if err != nil {
 		return nil, err
@@ -51,8 +51,7 @@ func Embedded(ctx context.Context, dir string, c clock.Clock) (*Backend, error) 
 	server.Start()
 	select {
 	case <-server.ReadyNotify():
-	case err := <-failed:
-		server.Stop()
+	case err := <-failed.reported:
 		return nil, err
 	case <-ctx.Done():
 		server.Stop()
@@ -64,7 +63,7 @@ func Embedded(ctx context.Context, dir string, c clock.Clock) (*Backend, error) 
 	return b, nil
 }
 
-func embeddedConfig(dir string, failed chan<- error) (config.ServerConfig, error) {
+func embeddedConfig(dir string, failed *failure) (config.ServerConfig, error) {
 	// A member needs peer URLs for its identity; nobody listens there.
 	peers, err := types.NewURLs([]string{"http://kindred.invalid:2380"})
 	if err != nil {

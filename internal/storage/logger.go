@@ -5,31 +5,36 @@ package storage
 
 import (
 	"fmt"
+	"sync/atomic"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"gopkg.in/natefinch/lumberjack.v2"
 )
 
+// failure is how the embedded etcd says that it cannot go on.
+type failure struct {
+	reported chan error
+	happened atomic.Bool
+}
+
+func newFailure() *failure { return &failure{reported: make(chan error, 1)} }
+
 // newLogger writes what etcd has to say to a file beside its data, and hands a
 // fatal error to the process: etcd would exit at once, without a word on the
 // terminal.
-func newLogger(path string, failed chan<- error) *zap.Logger {
+func newLogger(path string, f *failure) *zap.Logger {
 	file := zapcore.AddSync(&lumberjack.Logger{Filename: path, MaxSize: 10, MaxBackups: 1})
 	encoder := zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig())
-	return zap.New(zapcore.NewCore(encoder, file, zap.WarnLevel),
-		zap.WithFatalHook(fatalHook{failed}), zap.WithPanicHook(fatalHook{failed}))
+	return zap.New(zapcore.NewCore(encoder, file, zap.WarnLevel), zap.WithFatalHook(f), zap.WithPanicHook(f))
 }
 
-// fatalHook reports the error and stops the goroutine that met it, for it must
-// not go on; nothing it holds is acknowledged.
-type fatalHook struct{ failed chan<- error }
-
-func (h fatalHook) OnWrite(entry *zapcore.CheckedEntry, fields []zapcore.Field) {
-	err := fmt.Errorf("the embedded etcd cannot go on: %s%s", entry.Message, cause(fields))
-	select {
-	case h.failed <- err:
-	default:
+// OnWrite implements zapcore.CheckWriteHook: it reports the error and holds the
+// goroutine that met it, for it must not go on. Nothing that it had not written
+// is ever acknowledged.
+func (f *failure) OnWrite(entry *zapcore.CheckedEntry, fields []zapcore.Field) {
+	if f.happened.CompareAndSwap(false, true) {
+		f.reported <- fmt.Errorf("the embedded etcd cannot go on: %s%s", entry.Message, cause(fields))
 	}
 	select {}
 }

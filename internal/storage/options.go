@@ -130,7 +130,7 @@ func (b *Backend) decorate(
 		return nil, nil, err
 	}
 	delegator := cacher.NewCacheDelegator(cached, raw)
-	return delegator, sync.OnceFunc(func() {
+	return readAhead{delegator}, sync.OnceFunc(func() {
 		delegator.Stop()
 		cached.Stop()
 		raw.Close()

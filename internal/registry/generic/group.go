@@ -64,7 +64,7 @@ func (g Group) Register(scheme *runtime.Scheme) error {
 func (k Kind[T]) Register(scheme *runtime.Scheme, gv schema.GroupVersion) error {
 	internal := schema.GroupVersion{Group: gv.Group, Version: runtime.APIVersionInternal}
 	scheme.AddKnownTypeWithName(internal.WithKind(k.Name), k.New())
-	scheme.AddKnownTypeWithName(internal.WithKind(k.Name+"List"), k.NewList().(runtime.Object))
+	scheme.AddKnownTypeWithName(internal.WithKind(k.Name+"List"), k.NewList())
 	if len(k.Fields) == 0 {
 		return nil // the scheme itself knows what every object has
 	}
