@@ -296,19 +296,6 @@ func TestLockSeesARemovedFile(t *testing.T) {
 	}
 }
 
-func TestMountsBelow(t *testing.T) {
-	const table = `22 1 0:20 / / rw - ext4 /dev/vda rw
-23 22 0:21 / /data rw - ext4 /dev/vdb rw
-24 23 0:22 / /data/node/a\\040b rw shared:1 - tmpfs tmpfs rw
-25 22 0:23 / /database rw - tmpfs tmpfs rw
-26 24 0:24 / /data/node/a\\040b/c rw - tmpfs tmpfs rw
-`
-	want := []string{"/data/node/a b/c", "/data/node/a b"}
-	if diff := cmp.Diff(want, mountsBelow(strings.ReplaceAll(table, `\\`, `\`), "/data")); diff != "" {
-		t.Error(diff)
-	}
-}
-
 func TestID(t *testing.T) {
 	dir := t.TempDir()
 	link := filepath.Join(dir, "link")

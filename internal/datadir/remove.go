@@ -5,13 +5,11 @@ package datadir
 
 import (
 	"errors"
-	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 	"syscall"
+
+	"github.com/kindred-project/kindred/internal/mounts"
 )
 
 // Remove removes all that is in the directory and then the directory itself, if it
@@ -21,7 +19,8 @@ import (
 // be done again.
 func (k *Lock) Remove() error {
 	l := k.layout
-	if err := unmountBelow(l.Root); err != nil {
+	// Volumes of pods may be mounted still: of pods that are gone, or whose agent is.
+	if err := mounts.DetachBelow(l.Root); err != nil {
 		return l.refuse(err)
 	}
 	entries, err := os.ReadDir(l.Root)
@@ -49,51 +48,4 @@ func (k *Lock) Remove() error {
 		err = nil
 	}
 	return errors.Join(err, k.Release())
-}
-
-// unmountBelow detaches what is mounted below a directory: volumes of pods that are
-// gone, or whose agent is.
-func unmountBelow(dir string) error {
-	table, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		return err
-	}
-	for _, point := range mountsBelow(string(table), resolve(dir)) {
-		if err := syscall.Unmount(point, syscall.MNT_DETACH); err != nil && !errors.Is(err, syscall.EINVAL) {
-			return fmt.Errorf("cannot unmount %s: %w", point, err)
-		}
-	}
-	return nil
-}
-
-// mountsBelow finds the mount points below a directory in a table in the format of
-// proc_pid_mountinfo(5), the last mounted first.
-func mountsBelow(table, dir string) []string {
-	var points []string
-	for line := range strings.Lines(table) {
-		fields := strings.Fields(line)
-		if len(fields) < 5 {
-			continue
-		}
-		if point := unescape(fields[4]); strings.HasPrefix(point, filepath.Clean(dir)+"/") {
-			points = append(points, point)
-		}
-	}
-	slices.Reverse(points)
-	return points
-}
-
-// unescape undoes the octal escapes which the kernel writes for white space and
-// backslashes.
-func unescape(path string) string {
-	parts := strings.Split(path, `\`)
-	for i, part := range parts[1:] {
-		if len(part) < 3 {
-			continue
-		}
-		if code, err := strconv.ParseUint(part[:3], 8, 8); err == nil {
-			parts[i+1] = string([]byte{byte(code)}) + part[3:]
-		}
-	}
-	return strings.Join(parts, "")
 }

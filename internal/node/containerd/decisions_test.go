@@ -225,17 +225,6 @@ func TestIsContainerd(t *testing.T) {
 	}
 }
 
-func TestParseMounts(t *testing.T) {
-	got := parseMounts("22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/vda rw\n" +
-		"30 22 0:27 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n" +
-		"31 22 0:28 / /data\\040dir/x\\134y rw shared:2 master:1 - overlay overlay rw,lowerdir=/a\n" +
-		"garbage\n")
-	want := []mount{{"/", "ext4"}, {"/sys/fs/cgroup", "cgroup2"}, {"/data dir/x\\y", "overlay"}}
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(mount{})); diff != "" {
-		t.Errorf("mounts (-want +got):\n%s", diff)
-	}
-}
-
 func TestConfigFollowsTheVersion(t *testing.T) {
 	s := settings{Root: "/d/root", State: "/r/state", NetworkBin: "/cni", Snapshotter: "overlayfs", RestrictOOM: true, Pause: PauseImage}
 	tests := []struct {

@@ -14,10 +14,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/moby/sys/mountinfo"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kindred-project/kindred/internal/mounts"
 )
 
 // Reset ends every container, shim and containerd of the data directory and
@@ -40,8 +43,8 @@ func Reset(ctx context.Context, o Options) error {
 	err := errors.Join(
 		o.killShims(ctx),
 		removeCgroups(ctx, o),
-		unmountBelow(o.Root),
-		unmountBelow(o.RunDir),
+		mounts.DetachAt(o.Root),
+		mounts.DetachAt(o.RunDir),
 		removeNetwork(ctx, o.Names),
 	)
 	if err != nil {
@@ -164,15 +167,12 @@ func readAll(pattern string) [][]byte {
 // removeCgroups kills what still runs in the cgroups of the data directory and
 // removes them, in every hierarchy there is.
 func removeCgroups(ctx context.Context, o Options) error {
-	mounts, err := readMounts()
+	hierarchies, err := mountinfo.GetMounts(mountinfo.FSTypeFilter("cgroup", "cgroup2"))
 	if err != nil {
 		return err
 	}
-	for _, m := range mounts {
-		if m.fstype != "cgroup" && m.fstype != "cgroup2" {
-			continue
-		}
-		root := filepath.Join(m.point, o.Names.Cgroup)
+	for _, h := range hierarchies {
+		root := filepath.Join(h.Mountpoint, o.Names.Cgroup)
 		err := poll(ctx, o.Clock, stopGrace, func() error { return removeCgroup(root) })
 		if err != nil {
 			return fmt.Errorf("removing cgroup %s: %w", root, err)

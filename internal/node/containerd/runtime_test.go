@@ -20,6 +20,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/moby/sys/mountinfo"
 	"github.com/vishvananda/netlink"
 	"google.golang.org/grpc"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -254,16 +255,16 @@ func assertNothingLeft(t *testing.T, o Options, present bool) {
 	for _, j := range jumps(o.Names) {
 		found["chain "+j.to] = run(t.Context(), "", "iptables", "-t", j.table, "-S", j.to) == nil
 	}
-	mounts, err := readMounts()
+	table, err := mountinfo.GetMounts(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	found["mount"], found["cgroup"] = false, false
-	for _, m := range mounts {
-		if strings.HasPrefix(m.point, o.RunDir) || strings.HasPrefix(m.point, o.Root) {
+	for _, m := range table {
+		if strings.HasPrefix(m.Mountpoint, o.RunDir) || strings.HasPrefix(m.Mountpoint, o.Root) {
 			found["mount"] = true
 		}
-		if strings.HasPrefix(m.fstype, "cgroup") && exists(filepath.Join(m.point, o.Names.Cgroup)) {
+		if strings.HasPrefix(m.FSType, "cgroup") && exists(filepath.Join(m.Mountpoint, o.Names.Cgroup)) {
 			found["cgroup"] = true
 		}
 	}

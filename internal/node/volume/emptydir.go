@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/moby/sys/mountinfo"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	resourcehelper "k8s.io/component-helpers/resource"
@@ -54,7 +55,7 @@ func (v *emptyDir) make() error {
 	if v.medium == v1.StorageMediumDefault {
 		return makeDir(v.dir)
 	}
-	if mounted, err := isMountPoint(v.dir); err == nil && mounted {
+	if mounted, err := mountinfo.Mounted(v.dir); err == nil && mounted {
 		return nil
 	}
 	if err := makeDir(v.dir); err != nil {

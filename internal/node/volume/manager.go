@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 
+	"github.com/kindred-project/kindred/internal/mounts"
 	nodepod "github.com/kindred-project/kindred/internal/node/pod"
 )
 
@@ -197,7 +198,7 @@ func (m *Manager) Teardown(_ context.Context, uid types.UID) error {
 // mounted, so that what a mount leads to is never deleted with it.
 func (m *Manager) remove(uid types.UID) error {
 	dir := m.options.Layout.PodDir(uid)
-	if err := unmountBelow(dir); err != nil {
+	if err := mounts.DetachAt(dir); err != nil {
 		return err
 	}
 	if err := os.RemoveAll(filepath.Join(dir, subpathsDir)); err != nil {

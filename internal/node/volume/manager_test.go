@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/moby/sys/mountinfo"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	v1 "k8s.io/api/core/v1"
@@ -28,6 +29,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"github.com/kindred-project/kindred/internal/mounts"
 	nodepod "github.com/kindred-project/kindred/internal/node/pod"
 )
 
@@ -96,7 +98,7 @@ func newFixture(t *testing.T) *fixture {
 	}
 	f.client.PrependReactor("create", "serviceaccounts", f.issue)
 	layout := nodepod.Layout{Root: t.TempDir()}
-	t.Cleanup(func() { _ = unmountBelow(layout.Root) })
+	t.Cleanup(func() { _ = mounts.DetachAt(layout.Root) })
 	f.Manager = New(Options{
 		Layout: layout, Client: f.client, Objects: f.api, Clock: f.clock,
 		Allocatable: func() v1.ResourceList {
@@ -221,7 +223,7 @@ func TestEveryKindOfContent(t *testing.T) {
 		}
 	}
 	for volume, want := range map[string]bool{"all": false, "secret": true, "mix": true, "none": true} {
-		if got, err := isMountPoint(f.at(t, pod, volume)); err != nil || got != want {
+		if got, err := mountinfo.Mounted(f.at(t, pod, volume)); err != nil || got != want {
 			t.Errorf("%s in memory: %v, %v; want %v", volume, got, err, want)
 		}
 	}
@@ -500,7 +502,7 @@ func TestTeardown(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := f.options.Layout.PodDir(pod.UID)
-	if points, err := mountPointsBelow(dir); err != nil || len(points) != 3 {
+	if points, err := mounts.At(dir); err != nil || len(points) != 3 {
 		t.Fatalf("mounted: %v, %v; want three", points, err)
 	}
 
@@ -511,7 +513,7 @@ func TestTeardown(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if points, err := mountPointsBelow(f.options.Layout.Root); err != nil || len(points) != 0 {
+	if points, err := mounts.At(f.options.Layout.Root); err != nil || len(points) != 0 {
 		t.Errorf("still mounted: %v, %v", points, err)
 	}
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 0 {

@@ -15,6 +15,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kindred-project/kindred/internal/mounts"
 )
 
 func TestMounts(t *testing.T) {
@@ -132,7 +134,7 @@ func TestSubPath(t *testing.T) {
 	if err != nil || again != at {
 		t.Errorf("%s, %v", again, err)
 	}
-	if points, err := mountPointsBelow(at); err != nil || len(points) != 1 {
+	if points, err := mounts.At(at); err != nil || len(points) != 1 {
 		t.Errorf("mounted %d times, %v", len(points), err)
 	}
 	// Another file under the same name is mounted in its place.
@@ -229,21 +231,6 @@ func TestNestedMountPoints(t *testing.T) {
 	got := nestedMountPoints(pod, "v")
 	slices.Sort(got)
 	if diff := cmp.Diff([]string{"nested-vol/x/", "nested.vol/", "nested/"}, got); diff != "" {
-		t.Error(diff)
-	}
-}
-
-func TestMountPointsAreParsed(t *testing.T) {
-	table := `21 1 0:20 / / rw - ext4 /dev/sda rw
-22 21 0:21 / /data/pods/u/volumes/a\040b rw,relatime shared:1 - tmpfs tmpfs rw
-23 21 0:22 / /data/pods/u2/volumes/x rw - tmpfs tmpfs rw
-short
-`
-	got, err := parseMountPoints(strings.NewReader(table), "/data/pods/u")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([]string{"/data/pods/u/volumes/a b"}, got); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -13,6 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kindred-project/kindred/internal/mounts"
 )
 
 const subpathsDir = "volume-subpaths"
@@ -89,7 +91,7 @@ func isBound(target string, want *unix.Stat_t) (bool, error) {
 	if have.Dev == want.Dev && have.Ino == want.Ino {
 		return true, nil
 	}
-	return false, unmountBelow(target)
+	return false, mounts.DetachAt(target)
 }
 
 // makeTarget makes the empty directory or file to mount on; one of the other
