@@ -25,6 +25,7 @@ import (
 	criclient "k8s.io/cri-client/pkg"
 	"k8s.io/klog/v2"
 
+	"github.com/kindred-project/kindred/internal/node/admission"
 	"github.com/kindred-project/kindred/internal/node/pod"
 	"github.com/kindred-project/kindred/internal/node/runtime"
 )
@@ -77,7 +78,7 @@ func New(options Options) (*Agent, error) {
 		reporter: &reporter{options: options, machine: machine, runtime: service, images: images, version: version},
 	}
 	a.pods = newPods(func(ctx context.Context, p *v1.Pod, others []*v1.Pod) *pod.Refusal {
-		return admit(klog.FromContext(ctx), a.self.current(), p, others)
+		return admission.Check(klog.FromContext(ctx), a.self.current(), p, admission.LoadOf(others))
 	})
 	return a, nil
 }

@@ -11,8 +11,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
-	"k8s.io/component-helpers/resource"
 
+	"github.com/kindred-project/kindred/internal/node/admission"
 	"github.com/kindred-project/kindred/internal/node/pod"
 )
 
@@ -25,21 +25,21 @@ var (
 )
 
 // ledger knows what pods hold: addresses, which are unique among all nodes, and
-// their share of a node's resources.
+// their share of a node.
 type ledger struct {
 	mu    sync.Mutex
 	pods  map[types.UID]*holding
 	taken map[netip.Addr]types.UID
 	next  netip.Addr
-	loads map[string]v1.ResourceList
+	loads map[string]*admission.Load
 }
 
 // holding is what one pod has.
 type holding struct {
 	address netip.Addr
-	// node and requests are set while the pod counts against a node.
-	node     string
-	requests v1.ResourceList
+	// node and share are set while the pod counts against a node.
+	node  string
+	share admission.Share
 	// written is the resource version of our last word about the pod; settled says
 	// that there is nothing to add to it.
 	written string
@@ -49,7 +49,7 @@ type holding struct {
 func newLedger() *ledger {
 	return &ledger{
 		pods: map[types.UID]*holding{}, taken: map[netip.Addr]types.UID{},
-		loads: map[string]v1.ResourceList{}, next: podAddresses[0].Addr(),
+		loads: map[string]*admission.Load{}, next: podAddresses[0].Addr(),
 	}
 }
 
@@ -77,7 +77,7 @@ func (l *ledger) observe(p *v1.Pod) {
 	case isOver(p):
 		l.uncount(h)
 	case p.Status.StartTime != nil && h.node == "":
-		l.count(h, p.Spec.NodeName, requestsOf(p))
+		l.count(h, p)
 	}
 }
 
@@ -135,55 +135,42 @@ func addressCount() int {
 	return n
 }
 
-// reserve counts a new pod against its node, or says which resource is short.
-func (l *ledger) reserve(p *v1.Pod, allocatable v1.ResourceList) *pod.Refusal {
+// reserve counts a new pod against its node unless check, which gets what the node's
+// other pods hold, refuses it.
+func (l *ledger) reserve(p *v1.Pod, check func(*admission.Load) *pod.Refusal) *pod.Refusal {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	h := l.holding(p.UID)
 	if h.node != "" {
 		return nil
 	}
-	requests := requestsOf(p)
-	used := l.loads[p.Spec.NodeName]
-	for _, name := range []v1.ResourceName{v1.ResourcePods, v1.ResourceCPU, v1.ResourceMemory, v1.ResourceEphemeralStorage} {
-		want, has, capacity := amount(requests, name), amount(used, name), amount(allocatable, name)
-		if want > 0 && has+want > capacity {
-			return &pod.Refusal{
-				Reason: "OutOf" + string(name),
-				Message: fmt.Sprintf("Node didn't have enough resource: %s, requested: %d, used: %d, capacity: %d",
-					name, want, has, capacity),
-			}
-		}
+	if refusal := check(l.load(p.Spec.NodeName)); refusal != nil {
+		return refusal
 	}
-	l.count(h, p.Spec.NodeName, requests)
+	l.count(h, p)
 	return nil
 }
 
-func (l *ledger) count(h *holding, node string, requests v1.ResourceList) {
-	h.node, h.requests = node, requests
+func (l *ledger) load(node string) *admission.Load {
 	load := l.loads[node]
 	if load == nil {
-		load = v1.ResourceList{}
+		load = &admission.Load{}
 		l.loads[node] = load
 	}
-	for name, q := range requests {
-		sum := load[name]
-		sum.Add(q)
-		load[name] = sum
-	}
+	return load
+}
+
+func (l *ledger) count(h *holding, p *v1.Pod) {
+	h.node, h.share = p.Spec.NodeName, admission.ShareOf(p)
+	l.load(h.node).Add(h.share)
 }
 
 func (l *ledger) uncount(h *holding) {
 	if h.node == "" {
 		return
 	}
-	load := l.loads[h.node]
-	for name, q := range h.requests {
-		rest := load[name]
-		rest.Sub(q)
-		load[name] = rest
-	}
-	h.node, h.requests = "", nil
+	l.load(h.node).Remove(h.share)
+	h.node, h.share = "", admission.Share{}
 }
 
 // wrote notes our last word about a pod, and whether there's nothing to add to it.
@@ -207,19 +194,4 @@ func (l *ledger) upToDate(p *v1.Pod) bool {
 	// Versions of one resource compare as numbers (KEP-5504); those that don't are news.
 	order, err := resourceversion.CompareResourceVersion(p.ResourceVersion, h.written)
 	return err == nil && (order < 0 || order == 0 && h.settled)
-}
-
-func requestsOf(p *v1.Pod) v1.ResourceList {
-	requests := resource.PodRequests(p, resource.PodResourcesOptions{})
-	requests[v1.ResourcePods] = onePod
-	return requests
-}
-
-// amount is in the unit of upstream's messages: millicores, bytes or pods.
-func amount(list v1.ResourceList, name v1.ResourceName) int64 {
-	q := list[name]
-	if name == v1.ResourceCPU {
-		return q.MilliValue()
-	}
-	return q.Value()
 }

@@ -11,6 +11,10 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"github.com/kindred-project/kindred/internal/node/admission"
+	"github.com/kindred-project/kindred/internal/node/pod"
 )
 
 func quantity(s string) resource.Quantity { return resource.MustParse(s) }
@@ -64,17 +68,29 @@ func TestAddressesRunOutAndComeBack(t *testing.T) {
 	}
 }
 
-func TestOverPodsHoldNoResources(t *testing.T) {
+func TestOverPodsHoldNothing(t *testing.T) {
 	l := newLedger()
-	p := named("p", "sim-0")
-	if refusal := l.reserve(p, defaultCapacity()); refusal != nil {
+	node := &v1.Node{Status: v1.NodeStatus{Allocatable: defaultCapacity()}}
+	node.Status.Allocatable[v1.ResourcePods] = quantity("1")
+	reserve := func(name string) *pod.Refusal {
+		p := named(name, "sim-0")
+		p.Spec.Containers[0].Ports = []v1.ContainerPort{{ContainerPort: 80, HostPort: 80}}
+		return l.reserve(p, func(load *admission.Load) *pod.Refusal {
+			return admission.Check(klog.Background(), node, p, load)
+		})
+	}
+	if refusal := reserve("p"); refusal != nil {
 		t.Fatal(refusal)
 	}
-	p.Status.Phase = v1.PodSucceeded
-	l.observe(p)
-	l.observe(p)
-	if got := amount(l.loads["sim-0"], v1.ResourcePods); got != 0 {
-		t.Errorf("%d pods count after the only one is over", got)
+	over := named("p", "sim-0")
+	over.Status.Phase = v1.PodSucceeded
+	l.observe(over)
+	l.observe(over)
+	if refusal := reserve("next"); refusal != nil {
+		t.Errorf("after the only pod is over: %v", refusal)
+	}
+	if refusal := reserve("last"); refusal == nil || refusal.Reason != "OutOfpods" {
+		t.Errorf("the second on a node for one: %v", refusal)
 	}
 }
 

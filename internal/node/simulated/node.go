@@ -47,6 +47,7 @@ func (o Options) nodeStatus(i int) v1.NodeStatus {
 		Capacity:    o.Capacity.DeepCopy(),
 		Allocatable: o.Capacity.DeepCopy(),
 		Conditions:  healthy(now),
+		Features:    &v1.NodeFeatures{SupplementalGroupsPolicy: new(true)},
 		Addresses: []v1.NodeAddress{
 			{Type: v1.NodeInternalIP, Address: nodeAddress(i)},
 			{Type: v1.NodeHostName, Address: name},

@@ -129,7 +129,7 @@ func named(name, node string) *v1.Pod {
 }
 
 func TestNodesAreRegistered(t *testing.T) {
-	c := newCluster(t, Options{Count: 3, Taint: true, Capacity: v1.ResourceList{v1.ResourcePods: onePod}})
+	c := newCluster(t, Options{Count: 3, Taint: true, Capacity: v1.ResourceList{v1.ResourcePods: quantity("1")}})
 	addresses := map[string]bool{}
 	for i := range 3 {
 		node := c.node(fmt.Sprintf("sim-%d", i))
@@ -326,6 +326,11 @@ func TestRefusals(t *testing.T) {
 			"NodeAffinity", "Pod was rejected: Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector"},
 		"Windows": {func() *v1.Pod { p := named("p", "sim-0"); p.Spec.OS = &v1.PodOS{Name: v1.Windows}; return p }(),
 			"PodOSNotSupported", "Pod was rejected: Failed to admit pod as the OS field doesn't match node OS"},
+		"HostProcess": {func() *v1.Pod {
+			p := named("p", "sim-0")
+			p.Spec.SecurityContext = &v1.PodSecurityContext{WindowsOptions: &v1.WindowsSecurityContextOptions{HostProcess: new(true)}}
+			return p
+		}(), "PodOSNotSupported", "Pod was rejected: Failed to admit pod as HostProcess containers need a Windows node"},
 		"bad annotation": {with(named("p", "sim-0"), v1.RestartPolicyNever, ExitAfter, "soon"),
 			"InvalidSimulation", "Pod was rejected: annotation kindred.dev/simulated-exit-after is \"soon\", not a duration such as 1.5s"},
 		"bad code": {with(named("p", "sim-0"), v1.RestartPolicyNever, ExitCode, "256"),
@@ -344,7 +349,7 @@ func TestRefusals(t *testing.T) {
 }
 
 func TestAFullNodeRefusesAndMakesRoom(t *testing.T) {
-	c := newCluster(t, Options{Count: 2, Capacity: v1.ResourceList{v1.ResourcePods: onePod}})
+	c := newCluster(t, Options{Count: 2, Capacity: v1.ResourceList{v1.ResourcePods: quantity("1")}})
 	c.create(named("first", "sim-0"))
 	c.awaitPhase("first", v1.PodRunning)
 	c.create(named("second", "sim-0"))
@@ -359,10 +364,27 @@ func TestAFullNodeRefusesAndMakesRoom(t *testing.T) {
 	c.eventually("there is room again", func() bool {
 		c.nodes.ledger.mu.Lock()
 		defer c.nodes.ledger.mu.Unlock()
-		return amount(c.nodes.ledger.loads["sim-0"], v1.ResourcePods) == 0
+		return c.nodes.ledger.pods["uid-first"] == nil
 	})
 	c.create(named("third", "sim-0"))
 	c.awaitPhase("third", v1.PodRunning)
+}
+
+func TestAHostPortIsOnePods(t *testing.T) {
+	onPort := func(name, node string) *v1.Pod {
+		p := named(name, node)
+		p.Spec.Containers[0].Ports = []v1.ContainerPort{{ContainerPort: 80, HostPort: 80, Protocol: v1.ProtocolTCP}}
+		return p
+	}
+	c := newCluster(t, Options{Count: 2})
+	c.create(onPort("first", "sim-0"))
+	c.awaitPhase("first", v1.PodRunning)
+	c.create(onPort("second", "sim-0"))
+	if p := c.awaitPhase("second", v1.PodFailed); p.Status.Reason != "NodePorts" {
+		t.Errorf("refused for %s", p.Status.Reason)
+	}
+	c.create(onPort("elsewhere", "sim-1"))
+	c.awaitPhase("elsewhere", v1.PodRunning)
 }
 
 // TestHeartbeatsAreSpread moves the clock over one interval: each tick renews one lease,

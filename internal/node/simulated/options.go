@@ -44,8 +44,6 @@ type Options struct {
 	Clock clock.WithTicker
 }
 
-var onePod = resource.MustParse("1")
-
 func defaultCapacity() v1.ResourceList {
 	return v1.ResourceList{
 		v1.ResourceCPU:              resource.MustParse("32"),

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
+	"github.com/kindred-project/kindred/internal/node/admission"
 	"github.com/kindred-project/kindred/internal/node/pod"
 )
 
@@ -96,7 +97,7 @@ func (n *Nodes) sync(ctx context.Context, key types.NamespacedName) (again time.
 	}
 	m := n.modelOf(key, p)
 	if isNew(p) && m.memory.Rejected == nil {
-		m.memory.Rejected = admit(klog.FromContext(ctx), n.ledger, node, p)
+		m.memory.Rejected = n.admit(klog.FromContext(ctx), node, p)
 	}
 	now := n.options.Clock.Now()
 	s := m.walk(p, world{
@@ -116,6 +117,21 @@ func (n *Nodes) sync(ctx context.Context, key types.NamespacedName) (again time.
 		return 0, nil
 	}
 	return max(s.wake.Sub(now), time.Millisecond), nil
+}
+
+// admit says why the node refuses a pod, or nil; then the pod counts against it.
+func (n *Nodes) admit(logger klog.Logger, node *v1.Node, p *v1.Pod) *pod.Refusal {
+	if _, err := behaviourOf(p); err != nil {
+		return &pod.Refusal{Reason: "InvalidSimulation", Message: err.Error()}
+	}
+	return n.ledger.reserve(p, func(load *admission.Load) *pod.Refusal {
+		return admission.Check(logger, node, p, load)
+	})
+}
+
+// isNew says whether no node has looked at the pod yet.
+func isNew(p *v1.Pod) bool {
+	return p.Status.StartTime == nil && !isOver(p) && p.DeletionTimestamp == nil
 }
 
 // lookUp finds a pod that is to be run, and its node; nil when there is none.

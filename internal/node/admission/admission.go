@@ -1,0 +1,112 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package admission is a node's own say about a pod that is assigned to it. The
+// scheduler has asked most of this already; but a pod may also name its node itself,
+// nodes change, and two schedulers may fill one node at once.
+//
+// Real and simulated nodes ask the same questions in the same order, which is the
+// kubelet's: the first one that is answered with no is the reason in the pod's status.
+package admission
+
+import (
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+	corehelpers "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+	"k8s.io/klog/v2"
+
+	"github.com/kindred-project/kindred/internal/node/pod"
+)
+
+// Check says why the node, whose other pods hold load, refuses a pod; nil if it does not.
+func Check(logger klog.Logger, node *v1.Node, p *v1.Pod, load *Load) *pod.Refusal {
+	share := ShareOf(p)
+	for _, check := range []func() *pod.Refusal{
+		func() *pod.Refusal { return checkOS(p) },
+		func() *pod.Refusal { return checkGroupsPolicy(node, p) },
+		func() *pod.Refusal { return load.checkResources(share, node.Status.Allocatable) },
+		func() *pod.Refusal { return checkAffinity(node, p) },
+		func() *pod.Refusal { return load.checkPorts(share) },
+		func() *pod.Refusal { return checkTaints(logger, node, p) },
+	} {
+		if refusal := check(); refusal != nil {
+			return refusal
+		}
+	}
+	return nil
+}
+
+// checkOS refuses what is not for Linux, which all nodes of Kindred run or simulate.
+func checkOS(p *v1.Pod) *pod.Refusal {
+	if label, ok := p.Labels[v1.LabelOSStable]; ok && label != string(v1.Linux) {
+		return &pod.Refusal{
+			Reason:  "PodOSSelectorNodeLabelDoesNotMatch",
+			Message: "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label",
+		}
+	}
+	if p.Spec.OS != nil && p.Spec.OS.Name != v1.Linux {
+		return &pod.Refusal{Reason: "PodOSNotSupported", Message: "Failed to admit pod as the OS field doesn't match node OS"}
+	}
+	if hostProcess(p) {
+		return &pod.Refusal{Reason: "PodOSNotSupported", Message: "Failed to admit pod as HostProcess containers need a Windows node"}
+	}
+	return nil
+}
+
+// hostProcess says whether the pod asks for Windows' HostProcess containers.
+func hostProcess(p *v1.Pod) bool {
+	asks := func(o *v1.WindowsSecurityContextOptions) bool {
+		return o != nil && o.HostProcess != nil && *o.HostProcess
+	}
+	if sc := p.Spec.SecurityContext; sc != nil && asks(sc.WindowsOptions) {
+		return true
+	}
+	for _, list := range [][]v1.Container{p.Spec.InitContainers, p.Spec.Containers} {
+		for i := range list {
+			if sc := list[i].SecurityContext; sc != nil && asks(sc.WindowsOptions) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// checkGroupsPolicy refuses a pod whose containers must not get groups of their image
+// when the node's runtime adds them all the same (KEP-3619).
+func checkGroupsPolicy(node *v1.Node, p *v1.Pod) *pod.Refusal {
+	sc, features := p.Spec.SecurityContext, node.Status.Features
+	if sc == nil || sc.SupplementalGroupsPolicy == nil || *sc.SupplementalGroupsPolicy != v1.SupplementalGroupsPolicyStrict {
+		return nil
+	}
+	if features != nil && features.SupplementalGroupsPolicy != nil && *features.SupplementalGroupsPolicy {
+		return nil
+	}
+	return &pod.Refusal{
+		Reason:  "SupplementalGroupsPolicyNotSupported",
+		Message: "SupplementalGroupsPolicy=Strict is not supported in this node",
+	}
+}
+
+func checkAffinity(node *v1.Node, p *v1.Pod) *pod.Refusal {
+	if fits, err := nodeaffinity.GetRequiredNodeAffinity(p).Match(node); err == nil && fits {
+		return nil
+	}
+	return predicate("NodeAffinity", "node(s) didn't match Pod's node affinity/selector")
+}
+
+// checkTaints refuses only for NoExecute: other taints keep the scheduler away, not the kubelet.
+func checkTaints(logger klog.Logger, node *v1.Node, p *v1.Pod) *pod.Refusal {
+	_, untolerated := corehelpers.FindMatchingUntoleratedTaint(logger, node.Spec.Taints, p.Spec.Tolerations, func(t *v1.Taint) bool {
+		return t.Effect == v1.TaintEffectNoExecute
+	}, true)
+	if !untolerated {
+		return nil
+	}
+	return predicate("TaintToleration", "node(s) had taints that the pod didn't tolerate")
+}
+
+func predicate(name, description string) *pod.Refusal {
+	return &pod.Refusal{Reason: name, Message: fmt.Sprintf("Predicate %s failed: %s", name, description)}
+}

@@ -1,0 +1,148 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package admission
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	resourcehelper "k8s.io/component-helpers/resource"
+
+	"github.com/kindred-project/kindred/internal/node/pod"
+)
+
+// Share is what one pod takes of its node.
+type Share struct {
+	requests v1.ResourceList
+	ports    []hostPort
+}
+
+type hostPort struct {
+	address  string
+	protocol v1.Protocol
+	number   int32
+}
+
+const allAddresses = "0.0.0.0"
+
+var onePod = resource.MustParse("1")
+
+// ShareOf is what the pod takes of any node.
+func ShareOf(p *v1.Pod) Share {
+	s := Share{requests: resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{})}
+	s.requests[v1.ResourcePods] = onePod
+	for i := range p.Spec.InitContainers {
+		// Init containers that end occupy no port for long; sidecars do.
+		if c := &p.Spec.InitContainers[i]; c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways {
+			s.addPorts(c)
+		}
+	}
+	for i := range p.Spec.Containers {
+		s.addPorts(&p.Spec.Containers[i])
+	}
+	return s
+}
+
+func (s *Share) addPorts(c *v1.Container) {
+	for _, port := range c.Ports {
+		if port.HostPort > 0 {
+			s.ports = append(s.ports, hostPort{
+				address: cmp.Or(port.HostIP, allAddresses), protocol: cmp.Or(port.Protocol, v1.ProtocolTCP), number: port.HostPort,
+			})
+		}
+	}
+}
+
+// Load is what all pods of a node take together. The zero value is an idle node's.
+type Load struct {
+	requests v1.ResourceList
+	ports    []hostPort
+}
+
+// LoadOf is the load of these pods.
+func LoadOf(pods []*v1.Pod) *Load {
+	load := &Load{}
+	for _, p := range pods {
+		load.Add(ShareOf(p))
+	}
+	return load
+}
+
+// Add adds a pod's share.
+func (l *Load) Add(s Share) {
+	if l.requests == nil {
+		l.requests = v1.ResourceList{}
+	}
+	for name, quantity := range s.requests {
+		sum := l.requests[name]
+		sum.Add(quantity)
+		l.requests[name] = sum
+	}
+	l.ports = append(l.ports, s.ports...)
+}
+
+// Remove takes back a share that was added.
+func (l *Load) Remove(s Share) {
+	for name, quantity := range s.requests {
+		rest := l.requests[name]
+		rest.Sub(quantity)
+		l.requests[name] = rest
+	}
+	for _, port := range s.ports {
+		if i := slices.Index(l.ports, port); i >= 0 {
+			l.ports = slices.Delete(l.ports, i, i+1)
+		}
+	}
+}
+
+// The resources every node has, in the order in which the kubelet looks at them.
+var common = []v1.ResourceName{v1.ResourcePods, v1.ResourceCPU, v1.ResourceMemory, v1.ResourceEphemeralStorage}
+
+func (l *Load) checkResources(s Share, allocatable v1.ResourceList) *pod.Refusal {
+	names := slices.Clone(common)
+	for _, name := range slices.Sorted(maps.Keys(s.requests)) {
+		// A resource that the node doesn't know is the cluster's to account for.
+		if _, known := allocatable[name]; known && !slices.Contains(common, name) {
+			names = append(names, name)
+		}
+	}
+	for _, name := range names {
+		requested, used, capacity := amount(name, s.requests), amount(name, l.requests), amount(name, allocatable)
+		if requested == 0 || used+requested <= capacity {
+			continue
+		}
+		return &pod.Refusal{Reason: "OutOf" + string(name), Message: fmt.Sprintf(
+			"Node didn't have enough resource: %s, requested: %d, used: %d, capacity: %d", name, requested, used, capacity)}
+	}
+	return nil
+}
+
+// amount is a quantity in the unit that is compared and told: thousandths of a CPU,
+// else whole units.
+func amount(name v1.ResourceName, list v1.ResourceList) int64 {
+	quantity := list[name]
+	if name == v1.ResourceCPU {
+		return quantity.MilliValue()
+	}
+	return quantity.Value()
+}
+
+func (l *Load) checkPorts(s Share) *pod.Refusal {
+	for _, port := range s.ports {
+		if slices.ContainsFunc(l.ports, port.conflicts) {
+			return predicate("NodePorts", "node(s) didn't have free ports for the requested pod ports")
+		}
+	}
+	return nil
+}
+
+// conflicts says whether two pods cannot have these ports on one node.
+func (p hostPort) conflicts(other hostPort) bool {
+	sameAddress := p.address == other.address || p.address == allAddresses || other.address == allAddresses
+	return sameAddress && p.protocol == other.protocol && p.number == other.number
+}
