@@ -47,7 +47,7 @@ type Config struct {
 	// ServiceCIDR is the range that ClusterIPs are taken from.
 	ServiceCIDR netip.Prefix
 	// ReserveDisk is how many bytes must stay free on the disk that holds
-	// DataDir for writes to be accepted.
+	// DataDir, and with it the embedded etcd, for writes to be accepted.
 	ReserveDisk uint64
 	DataDir     string
 	// ReadyChecks are added to /readyz.
@@ -74,6 +74,9 @@ func (s *Server) genericConfig(c Config) (*genericapiserver.Config, error) {
 		sets.NewString("watch", "proxy"), sets.NewString("attach", "exec", "proxy", "log", "portforward"))
 	g.AggregatedDiscoveryGroupManager = aggregated.NewResourceManager("apis")
 	g.ReadyzChecks = append(g.ReadyzChecks, c.ReadyChecks...)
+	if s.reserve != nil {
+		g.ReadyzChecks = append(g.ReadyzChecks, s.reserve.readyCheck())
+	}
 	g.MergedResourceConfig = serverstorage.NewResourceConfig()
 
 	namer := openapi.NewDefinitionNamer(s.external, extensionsScheme(), aggregatorScheme())

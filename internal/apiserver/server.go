@@ -42,6 +42,8 @@ type Server struct {
 	services   *services
 	clock      clock.WithTicker
 	aggregator *aggregatorapiserver.APIAggregator
+	// reserve is nil where no disk is to be kept free.
+	reserve *reserve
 }
 
 // New builds the chain of servers. Nothing is served before Run.
@@ -71,6 +73,7 @@ func New(c Config) (*Server, error) {
 		Rules:          access.rules,
 		Escalation:     access.escalation,
 	})
+	s.reserve = newReserve(c)
 	if s.scheme, err = newScheme(s.groups); err != nil {
 		return nil, err
 	}
@@ -82,6 +85,9 @@ func New(c Config) (*Server, error) {
 	g.AdmissionControl, err = newAdmission(c, s.Config(apiserverUser), client, s.informers, access.authorizer, g)
 	if err != nil {
 		return nil, fmt.Errorf("admission: %w", err)
+	}
+	if s.reserve != nil {
+		g.AdmissionControl = reserveAdmission{g.AdmissionControl, s.reserve}
 	}
 
 	extensions, err := s.newExtensions(*g, c)

@@ -5,14 +5,23 @@ package apiserver
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"fmt"
+	"io"
 	"net"
+	"net/http"
 	"net/netip"
+	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 
@@ -20,64 +29,197 @@ import (
 	"github.com/kindred-project/kindred/internal/storage"
 )
 
-func TestBoot(t *testing.T) {
+// server is what the tests of this package share: to start one takes longer
+// than most tests. Each test works in a namespace of its own.
+var server *testServer
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "kindred-apiserver-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	dir := t.TempDir()
-	start := time.Now()
-	step := func(s string) { t.Log(s, time.Since(start)) }
 	backend, err := storage.Embedded(ctx, filepath.Join(dir, "etcd"), clock.RealClock{})
 	if err != nil {
-		t.Fatal(err)
+		fmt.Fprintln(os.Stderr, err)
+		return 1
 	}
 	defer backend.Close()
-	step("etcd")
+	if server, err = boot(ctx, dir, backend); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer func() { cancel(); <-server.stopped }()
+	return m.Run()
+}
+
+// testServer is a server that is ready, over HTTPS and in process.
+type testServer struct {
+	*Server
+	url   string
+	keys  *pki.PKI
+	admin *http.Client
+	// stopped reports why Run returned.
+	stopped chan error
+}
+
+// boot starts a server on the backend and waits until it is ready.
+func boot(ctx context.Context, dir string, backend *storage.Backend) (*testServer, error) {
 	keys, err := pki.Open(filepath.Join(dir, "pki"), clock.RealClock{})
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
-	step("pki")
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
+	loopback := net.IPv4(127, 0, 0, 1)
 	s, err := New(Config{
-		Backend: backend, PKI: keys, Listener: listener, Names: pki.Names{IPs: []net.IP{net.IPv4(127, 0, 0, 1)}},
-		AdvertiseAddress: net.IPv4(127, 0, 0, 1), AdvertisePort: 6443, ServiceCIDR: netip.MustParsePrefix("10.96.0.0/16"), Clock: clock.RealClock{},
+		Backend: backend, PKI: keys, Listener: listener, Names: pki.Names{IPs: []net.IP{loopback}},
+		AdvertiseAddress: loopback, AdvertisePort: listener.Addr().(*net.TCPAddr).Port,
+		ServiceCIDR: netip.MustParsePrefix("10.96.0.0/16"), Clock: clock.RealClock{},
+		DataDir: dir, ReserveDisk: 1,
 	})
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
-	step("new")
-	done := make(chan error, 1)
-	go func() { done <- s.Run(ctx) }()
-	client, err := kubernetes.NewForConfig(s.Config(apiserverUser))
+	t := &testServer{Server: s, url: "https://" + listener.Addr().String(), keys: keys, stopped: make(chan error, 1)}
+	go func() { t.stopped <- s.Run(ctx) }()
+	if t.admin, err = t.httpsClient(keys.Admin); err != nil {
+		return nil, err
+	}
+	if err := within(10*time.Second, func() error { return s.EnsureSystem(ctx) }); err != nil {
+		return nil, err
+	}
+	return t, within(10*time.Second, t.ready)
+}
+
+func (s *testServer) ready() error {
+	response, err := s.admin.Get(s.url + "/readyz?verbose")
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	body, _ := io.ReadAll(response.Body)
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("not ready: %s", body)
+	}
+	return nil
+}
+
+// httpsClient speaks to the server from outside; without credentials it is anonymous.
+func (s *testServer) httpsClient(credentials func() (*pki.Pair, error)) (*http.Client, error) {
+	roots := x509.NewCertPool()
+	roots.AddCert(s.keys.Cluster.Certificate)
+	config := &tls.Config{RootCAs: roots}
+	if credentials != nil {
+		pair, err := credentials()
+		if err != nil {
+			return nil, err
+		}
+		certificate, err := pair.TLS()
+		if err != nil {
+			return nil, err
+		}
+		config.Certificates = []tls.Certificate{certificate}
+	}
+	return &http.Client{Transport: &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true}, Timeout: 10 * time.Second}, nil
+}
+
+// within tries until it works, or the time is over.
+func within(limit time.Duration, try func() error) error {
+	for deadline := time.Now().Add(limit); ; time.Sleep(10 * time.Millisecond) {
+		err := try()
+		if err == nil || time.Now().After(deadline) {
+			return err
+		}
+	}
+}
+
+// as is an in-process client that acts as somebody.
+func (s *testServer) as(t *testing.T, name string, groups ...string) kubernetes.Interface {
+	t.Helper()
+	client, err := kubernetes.NewForConfig(s.Config(&user.DefaultInfo{Name: name, Groups: append(groups, user.AllAuthenticated)}))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for {
-		_, err = client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{})
-		if err == nil || time.Since(start) > 10*time.Second {
-			break
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	return client
+}
+
+func (s *testServer) client(t *testing.T) kubernetes.Interface {
+	t.Helper()
+	return s.as(t, "admin", user.SystemPrivilegedGroup)
+}
+
+// namespace is a fresh one, with the service account that pods need.
+func (s *testServer) namespace(t *testing.T) string {
+	t.Helper()
+	client := s.client(t)
+	made, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	step("namespace")
-	for {
-		body, err := client.RESTClient().Get().AbsPath("/readyz").Param("verbose", "").DoRaw(ctx)
-		if err == nil {
-			break
-		}
-		if time.Since(start) > 10*time.Second {
-			t.Fatal(err, string(body))
-		}
-		time.Sleep(10 * time.Millisecond)
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
+	if _, err := client.CoreV1().ServiceAccounts(made.Name).Create(t.Context(), account, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
 	}
-	step("ready")
-	cancel()
-	t.Log(<-done)
-	step("stopped")
+	return made.Name
+}
+
+// answer is what a raw request gets.
+type answer struct {
+	code   int
+	header http.Header
+	body   string
+}
+
+// status reads the answer as a Status.
+func (a answer) status(t *testing.T) metav1.Status {
+	t.Helper()
+	var status metav1.Status
+	if err := json.Unmarshal([]byte(a.body), &status); err != nil || status.Kind != "Status" {
+		t.Fatalf("the answer (%d) is no Status: %.300q", a.code, a.body)
+	}
+	return status
+}
+
+// do sends a raw request over HTTPS. Headers alternate names and values.
+func (s *testServer) do(t *testing.T, client *http.Client, method, path, body string, headers ...string) answer {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), method, s.url+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	for i := 0; i < len(headers); i += 2 {
+		request.Header.Set(headers[i], headers[i+1])
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	got, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer{response.StatusCode, response.Header, string(got)}
+}
+
+func (s *testServer) anonymous(t *testing.T) *http.Client {
+	t.Helper()
+	client, err := s.httpsClient(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+func configMap(name string, data map[string]string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: data}
 }

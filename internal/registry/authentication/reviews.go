@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -73,48 +74,33 @@ func (t *tokenReview) Create(ctx context.Context, obj runtime.Object, validate r
 			return nil, err
 		}
 	}
-	answer, known, err := t.Requests.AuthenticateRequest(t.asRequest(review))
-	review.Status = authenticationv1.TokenReviewStatus{Authenticated: known}
-	if err != nil {
-		review.Status.Error = err.Error()
-	}
-	if !known || answer.User == nil {
-		return review, nil
-	}
-	review.Status.User = userInfo(answer.User)
-	if answer.Audiences == nil {
-		return review, nil
-	}
-	if len(review.Spec.Audiences) > 0 && !subset(answer.Audiences, review.Spec.Audiences) {
-		return nil, apierrors.NewInternalError(errors.New("token was accepted for audiences that were not asked for"))
-	}
-	review.Status.Audiences = answer.Audiences
-	return review, nil
-}
-
-// asRequest is a request that carries the token and nothing of the caller, for
-// the audiences asked for.
-func (t *tokenReview) asRequest(review *authenticationv1.TokenReview) *http.Request {
 	audiences := authenticator.Audiences(review.Spec.Audiences)
 	if len(audiences) == 0 {
 		audiences = t.Audiences
 	}
-	req := (&http.Request{Header: http.Header{}}).WithContext(authenticator.WithAudiences(context.Background(), audiences))
-	req.Header.Set("Authorization", "Bearer "+review.Spec.Token)
-	return req
+	answer, known, err := t.Requests.AuthenticateRequest(asRequest(review.Spec.Token, audiences))
+	review.Status = authenticationv1.TokenReviewStatus{Authenticated: known}
+	if err != nil {
+		review.Status.Error = err.Error()
+	}
+	if answer == nil {
+		return review, nil
+	}
+	if len(audiences) > 0 && len(audiences.Intersect(answer.Audiences)) == 0 {
+		return nil, apierrors.NewInternalError(errors.New("error validating audiences"))
+	}
+	if answer.User != nil {
+		review.Status.User = userInfo(answer.User)
+		review.Status.Audiences = answer.Audiences
+	}
+	return review, nil
 }
 
-func subset(part, whole []string) bool {
-	known := map[string]bool{}
-	for _, s := range whole {
-		known[s] = true
-	}
-	for _, s := range part {
-		if !known[s] {
-			return false
-		}
-	}
-	return true
+// asRequest is a request that carries the token and nothing of the caller.
+func asRequest(token string, audiences authenticator.Audiences) *http.Request {
+	req := &http.Request{Header: http.Header{}, URL: &url.URL{}}
+	req.Header.Set("Authorization", "Bearer "+token)
+	return req.WithContext(authenticator.WithAudiences(context.Background(), audiences))
 }
 
 func userInfo(u user.Info) authenticationv1.UserInfo {

@@ -194,5 +194,5 @@ func (r rulesReview) Create(ctx context.Context, obj runtime.Object, validate re
 	if err != nil {
 		status.EvaluationError = err.Error()
 	}
-	return &authorizationv1.SelfSubjectRulesReview{Spec: review.Spec, Status: status}, nil
+	return &authorizationv1.SelfSubjectRulesReview{Status: status}, nil
 }

@@ -116,13 +116,19 @@ func merge(into, from map[string]string) map[string]string {
 	return into
 }
 
+// setScheduled says that the pod is scheduled, since now unless it was before.
 func setScheduled(status *corev1.PodStatus, now time.Time) {
 	scheduled := corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(now)}
 	for i := range status.Conditions {
-		if status.Conditions[i].Type == corev1.PodScheduled {
-			status.Conditions[i] = scheduled
-			return
+		old := &status.Conditions[i]
+		if old.Type != corev1.PodScheduled {
+			continue
 		}
+		if old.Status == corev1.ConditionTrue {
+			scheduled.LastTransitionTime = old.LastTransitionTime
+		}
+		*old = scheduled
+		return
 	}
 	status.Conditions = append(status.Conditions, scheduled)
 }

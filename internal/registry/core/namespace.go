@@ -5,6 +5,7 @@ package core
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 
@@ -196,6 +197,9 @@ func (s *namespaceStore) terminate(ctx context.Context, n *corev1.Namespace, val
 		storage.SimpleUpdate(mark), dryrun.IsDryRun(options.DryRun), nil)
 	if err != nil {
 		err = storeerrors.InterpretUpdateError(storeerrors.InterpretGetError(err, namespaces, n.Name), namespaces, n.Name)
+		if status := apierrors.APIStatus(nil); !errors.As(err, &status) {
+			err = apierrors.NewInternalError(err)
+		}
 		return nil, false, err
 	}
 	return out, false, nil
