@@ -39,6 +39,9 @@ func Embedded(ctx context.Context, dir string, c clock.Clock) (*Backend, error) 
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("create the store's directory: %w", err)
 	}
+	if err := beginBirth(dir); err != nil {
+		return nil, fmt.Errorf("prepare the store in %s: %w", dir, err)
+	}
 	failed := newFailure()
 	conf, err := embeddedConfig(dir, failed)
 	if err != nil {
@@ -56,6 +59,10 @@ func Embedded(ctx context.Context, dir string, c clock.Clock) (*Backend, error) 
 	case <-ctx.Done():
 		server.Stop()
 		return nil, ctx.Err()
+	}
+	if err := endBirth(dir); err != nil {
+		server.Stop()
+		return nil, fmt.Errorf("prepare the store in %s: %w", dir, err)
 	}
 	b := newBackend(ctx, v3client.New(server), "embedded:"+dir, c)
 	b.stop = server.Stop

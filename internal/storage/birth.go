@@ -1,0 +1,74 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package storage
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// etcd creates its log before the entry that makes it a member of its own cluster is in
+// it. A process that dies between the two leaves a store which waits for ever for an
+// election that nobody may stand in. So the first start of a store is marked until the
+// store is ready: what is found with the mark has never acknowledged anything, and is
+// begun again.
+
+// memberDir is where etcd keeps its files.
+func memberDir(dir string) string { return filepath.Join(dir, "member") }
+
+func birthMark(dir string) string { return filepath.Join(dir, "first-start") }
+
+// beginBirth marks the store in dir as not yet ready if it has never been.
+func beginBirth(dir string) error {
+	unfinished, err := exists(birthMark(dir))
+	if err != nil {
+		return err
+	}
+	if unfinished {
+		if err := os.RemoveAll(memberDir(dir)); err != nil {
+			return fmt.Errorf("remove a store that was never ready: %w", err)
+		}
+		return nil
+	}
+	if old, err := exists(memberDir(dir)); old || err != nil {
+		return err
+	}
+	if err := os.WriteFile(birthMark(dir), nil, 0o600); err != nil {
+		return err
+	}
+	return syncDir(dir)
+}
+
+// endBirth removes the mark. It must be gone for good, also from the disk, before
+// anything is acknowledged.
+func endBirth(dir string) error {
+	err := os.Remove(birthMark(dir))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return syncDir(dir)
+}
+
+func exists(path string) (bool, error) {
+	_, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// syncDir makes the names in a directory durable (fsync(2)).
+func syncDir(path string) error {
+	dir, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}

@@ -1,0 +1,61 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package storage
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"testing"
+
+	"k8s.io/utils/clock"
+)
+
+// A start that ends before etcd is ready leaves a log without a member: the next start
+// must not wait for that member's election.
+func TestInterruptedFirstStart(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "etcd")
+	interrupted, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 2 {
+		b, err := Embedded(interrupted, dir, clock.RealClock{})
+		if err == nil { // it was ready before it looked
+			b.Close()
+		} else if !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+	}
+	b := open(t, dir)
+	if _, err := b.Client().Put(t.Context(), "/registry/a", "1"); err != nil {
+		t.Fatal(err)
+	}
+	b.Close()
+
+	// From then on, an interrupted start takes nothing away.
+	if b, err := Embedded(interrupted, dir, clock.RealClock{}); err == nil {
+		b.Close()
+	}
+	b = open(t, dir)
+	defer b.Close()
+	if got, err := b.Client().Get(t.Context(), "/registry/a"); err != nil || len(got.Kvs) != 1 {
+		t.Errorf("after an interrupted start the store has %v, %v", got, err)
+	}
+}
+
+// A store that somebody put there, such as a backup, was never begun here and is used.
+func TestStoreWithoutMarkIsKept(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "etcd")
+	open(t, dir).Close()
+	if marked, err := exists(birthMark(dir)); marked || err != nil {
+		t.Fatalf("a store that was ready is marked: %v, %v", marked, err)
+	}
+	if err := beginBirth(dir); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]bool{birthMark(dir): false, memberDir(dir): true} {
+		if got, err := exists(path); got != want || err != nil {
+			t.Errorf("%s exists: %v, %v", path, got, err)
+		}
+	}
+}
