@@ -1,0 +1,470 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//lint:file-ignore SA1019 Endpoints are deprecated, but still served to those who read them.
+
+package apiserver
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/clock"
+
+	"github.com/kindred-project/kindred/internal/auth/pki"
+	"github.com/kindred-project/kindred/internal/storage"
+)
+
+// running is a server with what every cluster has in it.
+type running struct {
+	*testing.T
+	*Server
+	kubernetes.Interface
+	backend *storage.Backend
+	stop    func()
+}
+
+// startServer starts a server on a directory, which may have been used before.
+func startServer(t *testing.T, dir string, port int, services string) *running {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	backend, err := storage.Embedded(ctx, filepath.Join(dir, "etcd"), clock.RealClock{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys, err := pki.Open(filepath.Join(dir, "pki"), clock.RealClock{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := New(Config{
+		Backend: backend, PKI: keys, Listener: listener, Names: pki.Names{IPs: []net.IP{net.IPv4(127, 0, 0, 1)}},
+		AdvertiseAddress: net.IPv4(192, 0, 2, 1), AdvertisePort: port, ServiceCIDR: netip.MustParsePrefix(services), Clock: clock.RealClock{},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := kubernetes.NewForConfig(s.Config(apiserverUser))
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	r := &running{T: t, Server: s, Interface: client, backend: backend, stop: sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		backend.Close()
+	})}
+	t.Cleanup(r.stop)
+	if err := s.EnsureSystem(ctx); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func (r *running) claims() map[string]string {
+	r.Helper()
+	all, err := r.NetworkingV1().IPAddresses().List(context.Background(), metav1.ListOptions{})
+	r.must(err)
+	owners := map[string]string{}
+	for _, claim := range all.Items {
+		owners[claim.Name] = claim.Spec.ParentRef.Namespace + "/" + claim.Spec.ParentRef.Name
+	}
+	return owners
+}
+
+// isFree tells whether a node port can be claimed, without claiming it.
+func (r *running) isFree(port int32) bool {
+	_, err := r.services.Ports.Claim([]int32{port}, true)
+	return err == nil
+}
+
+func (r *running) must(err error) {
+	r.Helper()
+	if err != nil {
+		r.Fatal(err)
+	}
+}
+
+func (r *running) patch(name, change string) (*corev1.Service, error) {
+	return r.CoreV1().Services("default").Patch(context.Background(), name, types.MergePatchType, []byte(change), metav1.PatchOptions{})
+}
+
+func newTestService(name string, kind corev1.ServiceType, ports ...corev1.ServicePort) *corev1.Service {
+	return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.ServiceSpec{Type: kind, Ports: ports}}
+}
+
+func TestTheServiceOfTheAPI(t *testing.T) {
+	ctx, dir := context.Background(), t.TempDir()
+	look := func(r *running, port int32) {
+		t.Helper()
+		service, err := r.CoreV1().Services("default").Get(ctx, "kubernetes", metav1.GetOptions{})
+		r.must(err)
+		if p := service.Spec.Ports[0]; service.Spec.ClusterIP != "10.96.0.1" || p.Name != "https" || p.Port != 443 || p.TargetPort.IntVal != port {
+			t.Errorf("Service %s, ports %v", service.Spec.ClusterIP, service.Spec.Ports)
+		}
+		endpoints, err := r.CoreV1().Endpoints("default").Get(ctx, "kubernetes", metav1.GetOptions{})
+		r.must(err)
+		want := []corev1.EndpointSubset{{Addresses: []corev1.EndpointAddress{{IP: "192.0.2.1"}}, Ports: []corev1.EndpointPort{{Name: "https", Port: port, Protocol: corev1.ProtocolTCP}}}}
+		if diff := cmp.Diff(want, endpoints.Subsets); diff != "" {
+			t.Errorf("Endpoints (-want +got):\n%s", diff)
+		}
+		slice, err := r.DiscoveryV1().EndpointSlices("default").Get(ctx, "kubernetes", metav1.GetOptions{})
+		r.must(err)
+		if e := slice.Endpoints; len(e) != 1 || e[0].Addresses[0] != "192.0.2.1" || !*e[0].Conditions.Ready || *slice.Ports[0].Port != port {
+			t.Errorf("EndpointSlice %v, ports %v", e, slice.Ports)
+		}
+		if diff := cmp.Diff(map[string]string{"10.96.0.1": "default/kubernetes"}, r.claims()); diff != "" {
+			t.Errorf("claims (-want +got):\n%s", diff)
+		}
+	}
+	first := startServer(t, dir, 6443, "10.96.0.0/16")
+	look(first, 6443)
+
+	// What somebody spoilt, or deleted, is put right again.
+	r := first
+	r.must(r.CoreV1().Services("default").Delete(ctx, "kubernetes", metav1.DeleteOptions{}))
+	r.must(r.CoreV1().Endpoints("default").Delete(ctx, "kubernetes", metav1.DeleteOptions{}))
+	r.must(r.DiscoveryV1().EndpointSlices("default").Delete(ctx, "kubernetes", metav1.DeleteOptions{}))
+	r.must(r.services.kubernetes.ensure(ctx))
+	look(first, 6443)
+	first.stop()
+
+	// It follows the server to another port.
+	look(startServer(t, dir, 7443, "10.96.0.0/16"), 7443)
+}
+
+func TestServices(t *testing.T) {
+	ctx := context.Background()
+	r := startServer(t, t.TempDir(), 6443, "10.96.0.0/24")
+	services := r.CoreV1().Services("default")
+	create := func(s *corev1.Service) *corev1.Service {
+		t.Helper()
+		created, err := services.Create(ctx, s, metav1.CreateOptions{})
+		r.must(err)
+		return created
+	}
+	refused := func(err error, part string) {
+		t.Helper()
+		if err == nil || !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), part) {
+			t.Errorf("%v, want a refusal with %q", err, part)
+		}
+	}
+	owns := func(name string, ips ...string) {
+		t.Helper()
+		var got []string
+		for ip, owner := range r.claims() {
+			if owner == "default/"+name {
+				got = append(got, ip)
+			}
+		}
+		if diff := cmp.Diff(ips, got); diff != "" {
+			t.Errorf("%s owns (-want +got):\n%s", name, diff)
+		}
+	}
+
+	web := create(newTestService("web", corev1.ServiceTypeNodePort, corev1.ServicePort{Port: 53}))
+	ip, port := web.Spec.ClusterIP, web.Spec.Ports[0].NodePort
+	owns("web", ip)
+	if r.isFree(port) || !slices.Equal(web.Spec.ClusterIPs, []string{ip}) || *web.Spec.IPFamilyPolicy != corev1.IPFamilyPolicySingleStack {
+		t.Errorf("given port %d, addresses %v, policy %s", port, web.Spec.ClusterIPs, *web.Spec.IPFamilyPolicy)
+	}
+
+	// Neither can be had again, and what was refused claims nothing.
+	other := newTestService("other", corev1.ServiceTypeNodePort, corev1.ServicePort{Port: 80, NodePort: port})
+	_, err := services.Create(ctx, other, metav1.CreateOptions{})
+	refused(err, fmt.Sprintf("spec.ports[0].nodePort: Invalid value: %d: provided port is already allocated", port))
+	other = newTestService("other", corev1.ServiceTypeNodePort, corev1.ServicePort{Port: 80, NodePort: 30001})
+	other.Spec.ClusterIP = ip
+	_, err = services.Create(ctx, other, metav1.CreateOptions{})
+	refused(err, fmt.Sprintf("failed to allocate IP %s: provided IP is already allocated", ip))
+	other.Spec.ClusterIP, other.Spec.SessionAffinity = "", "Magic"
+	_, err = services.Create(ctx, other, metav1.CreateOptions{})
+	refused(err, "spec.sessionAffinity")
+	_, err = services.Create(ctx, newTestService("web", corev1.ServiceTypeNodePort, corev1.ServicePort{Port: 80, NodePort: 30001}), metav1.CreateOptions{})
+	if !apierrors.IsAlreadyExists(err) {
+		t.Error(err)
+	}
+	_, err = services.Create(ctx, newTestService("dry", corev1.ServiceTypeNodePort, corev1.ServicePort{Port: 80, NodePort: 30001}), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	r.must(err)
+	_, err = r.patch("web", `{"spec":{"clusterIP":"10.96.0.9"}}`)
+	refused(err, "spec.clusterIPs[0]: Invalid value: [\"10.96.0.9\"]: may not change once set")
+	if n := len(r.claims()); n != 2 || !r.isFree(30001) {
+		t.Errorf("%d addresses are claimed, 30001 is free: %v", n, r.isFree(30001))
+	}
+
+	// A changed type gives up what it does not need, and gets what it does.
+	changed, err := r.patch("web", `{"spec":{"type":"ClusterIP"}}`)
+	r.must(err)
+	if changed.Spec.ClusterIP != ip || changed.Spec.Ports[0].NodePort != 0 || !r.isFree(port) {
+		t.Errorf("as ClusterIP: %s, port %d", changed.Spec.ClusterIP, changed.Spec.Ports[0].NodePort)
+	}
+	changed, err = r.patch("web", `{"spec":{"type":"ExternalName","externalName":"db.example.com"}}`)
+	r.must(err)
+	owns("web")
+	if changed.Spec.ClusterIP != "" || changed.Spec.ClusterIPs != nil || changed.Spec.InternalTrafficPolicy != nil {
+		t.Errorf("as ExternalName: %v", changed.Spec)
+	}
+	changed, err = r.patch("web", `{"spec":{"type":"LoadBalancer","externalTrafficPolicy":"Local","externalName":null}}`)
+	r.must(err)
+	owns("web", changed.Spec.ClusterIP)
+	port, health := changed.Spec.Ports[0].NodePort, changed.Spec.HealthCheckNodePort
+	if r.isFree(port) || r.isFree(health) || port == health {
+		t.Errorf("as LoadBalancer: ports %d, %d", port, health)
+	}
+	// A manifest put again keeps what was given.
+	again := newTestService("web", corev1.ServiceTypeLoadBalancer, corev1.ServicePort{Port: 53})
+	again.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
+	put, err := services.Update(ctx, again, metav1.UpdateOptions{})
+	r.must(err)
+	if put.ResourceVersion != changed.ResourceVersion {
+		t.Errorf("changed by its own manifest: %v", cmp.Diff(changed.Spec, put.Spec))
+	}
+
+	// With a finalizer, all is kept until the last has let go.
+	_, err = r.patch("web", `{"metadata":{"finalizers":["example.com/x"]}}`)
+	r.must(err)
+	r.must(services.Delete(ctx, "web", metav1.DeleteOptions{}))
+	if r.isFree(port) {
+		t.Error("released a port of a Service that is still there")
+	}
+	_, err = r.patch("web", `{"metadata":{"finalizers":null}}`)
+	r.must(err)
+	owns("web")
+	if !r.isFree(port) || !r.isFree(health) {
+		t.Error("ports of a Service that is gone are claimed")
+	}
+
+	// Headless Services have no address, and their families of any cluster.
+	head := newTestService("head", corev1.ServiceTypeClusterIP)
+	head.Spec.ClusterIP = corev1.ClusterIPNone
+	if got := create(head); len(got.Spec.IPFamilies) != 2 || *got.Spec.IPFamilyPolicy != corev1.IPFamilyPolicyRequireDualStack {
+		t.Errorf("headless: %v", got.Spec.IPFamilies)
+	}
+	owns("head")
+
+	found, err := services.List(ctx, metav1.ListOptions{FieldSelector: "spec.clusterIP=None,spec.type=ClusterIP"})
+	r.must(err)
+	if len(found.Items) != 1 || found.Items[0].Name != "head" {
+		t.Errorf("selected %d", len(found.Items))
+	}
+	var gone corev1.Service
+	r.must(r.CoreV1().RESTClient().Delete().Namespace("default").Resource("services").Name("head").Do(ctx).Into(&gone))
+	if gone.Name != "head" {
+		t.Error("a deletion does not answer with the Service")
+	}
+}
+
+// Many clients create, change and delete Services in a range too small for all,
+// asking for any or the same addresses and ports. At no time do two Services have
+// one; in the end, all are claimed that are used, and no others.
+func TestNoTwoServicesShare(t *testing.T) {
+	ctx := context.Background()
+	r := startServer(t, t.TempDir(), 6443, "10.96.0.0/27")
+	services := r.CoreV1().Services("default")
+	check := func() {
+		t.Helper()
+		all, err := services.List(ctx, metav1.ListOptions{})
+		r.must(err)
+		ips, ports := map[string]string{}, map[int32]string{}
+		for _, s := range all.Items {
+			if ip := s.Spec.ClusterIP; ip != "" {
+				if other, twice := ips[ip]; twice {
+					t.Errorf("%s is of %s and %s", ip, other, s.Name)
+				}
+				ips[ip] = s.Name
+			}
+			for _, p := range s.Spec.Ports {
+				if other, twice := ports[p.NodePort]; twice && p.NodePort != 0 {
+					t.Errorf("%d is of %s and %s", p.NodePort, other, s.Name)
+				}
+				ports[p.NodePort] = s.Name
+			}
+		}
+	}
+	var group sync.WaitGroup
+	for client := range 8 {
+		random := rand.New(rand.NewPCG(uint64(client), 11))
+		group.Go(func() {
+			for range 25 {
+				// Names are shared too: clients get in each other's way.
+				name := fmt.Sprint("s-", random.IntN(12))
+				var err error
+				switch random.IntN(5) {
+				case 0:
+					err = services.Delete(ctx, name, metav1.DeleteOptions{})
+				case 1:
+					_, err = r.patch(name, `{"spec":{"type":"ExternalName","externalName":"a.example.com"}}`)
+				case 2:
+					_, err = r.patch(name, `{"spec":{"type":"NodePort","ports":[{"port":80}]}}`)
+				default:
+					s := newTestService(name, corev1.ServiceTypeNodePort, corev1.ServicePort{Port: 80})
+					if random.IntN(2) == 0 {
+						s.Spec.ClusterIP = fmt.Sprint("10.96.0.", 2+random.IntN(4))
+						s.Spec.Ports[0].NodePort = 30000 + random.Int32N(4)
+					}
+					_, err = services.Create(ctx, s, metav1.CreateOptions{})
+				}
+				if err != nil && !apierrors.IsInvalid(err) && !apierrors.IsNotFound(err) && !apierrors.IsAlreadyExists(err) && !apierrors.IsConflict(err) {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	watching := make(chan struct{})
+	go func() {
+		defer close(watching)
+		for range 20 {
+			check()
+			time.Sleep(10 * time.Millisecond)
+		}
+	}()
+	group.Wait()
+	<-watching
+	check()
+
+	all, err := services.List(ctx, metav1.ListOptions{})
+	r.must(err)
+	want, ports := map[string]string{}, sets.New[int32]()
+	for _, s := range all.Items {
+		if s.Spec.ClusterIP != "" {
+			want[s.Spec.ClusterIP] = "default/" + s.Name
+		}
+		for _, p := range s.Spec.Ports {
+			ports.Insert(p.NodePort)
+		}
+	}
+	if diff := cmp.Diff(want, r.claims()); diff != "" {
+		t.Errorf("claims (-used +claimed):\n%s", diff)
+	}
+	for port := int32(30000); port <= 32767; port++ {
+		if r.isFree(port) == ports.Has(port) {
+			t.Errorf("port %d is used: %v, and free: %v", port, ports.Has(port), r.isFree(port))
+		}
+	}
+	for _, s := range all.Items {
+		r.must(services.Delete(ctx, s.Name, metav1.DeleteOptions{}))
+	}
+	if left := r.claims(); len(left) != 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
+// What a server that died has claimed and not used is free when the next one
+// starts, and what a Service uses is claimed.
+func TestClaimsAreRepairedAtTheStart(t *testing.T) {
+	ctx, dir := context.Background(), t.TempDir()
+	r := startServer(t, dir, 6443, "10.96.0.0/24")
+	web, err := r.CoreV1().Services("default").Create(ctx, newTestService("web", corev1.ServiceTypeNodePort, corev1.ServicePort{Port: 80}), metav1.CreateOptions{})
+	r.must(err)
+	r.must(r.NetworkingV1().IPAddresses().Delete(ctx, web.Spec.ClusterIP, metav1.DeleteOptions{}))
+	r.must(r.services.Ports.Release(web.Spec.Ports[0].NodePort))
+	lost := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "lost"}}
+	address, err := r.services.Addresses.ClaimAny(lost, corev1.IPv4Protocol, false)
+	r.must(err)
+	ports, err := r.services.Ports.Claim([]int32{0}, false)
+	r.must(err)
+	r.stop()
+
+	r = startServer(t, dir, 6443, "10.96.0.0/24")
+	if diff := cmp.Diff(map[string]string{"10.96.0.1": "default/kubernetes", web.Spec.ClusterIP: "default/web"}, r.claims()); diff != "" {
+		t.Errorf("%s was lost; claims (-want +got):\n%s", address, diff)
+	}
+	if !r.isFree(ports[0]) || r.isFree(web.Spec.Ports[0].NodePort) {
+		t.Error("node ports were not repaired")
+	}
+}
+
+// Servers on one store enter each other, and leave.
+func TestPeers(t *testing.T) {
+	ctx := context.Background()
+	r := startServer(t, t.TempDir(), 6443, "10.96.0.0/24")
+	resources, err := coreResources(r.backend)
+	r.must(err)
+	peer := func(address string) *kubernetesService {
+		p, err := openPeers(resources)
+		r.must(err)
+		return &kubernetesService{client: r.Interface, ranges: netip.MustParsePrefix("10.96.0.0/24"), address: net.ParseIP(address), port: 6443, peers: p}
+	}
+	look := func(want ...string) {
+		t.Helper()
+		slice, err := r.DiscoveryV1().EndpointSlices("default").Get(ctx, "kubernetes", metav1.GetOptions{})
+		r.must(err)
+		var got []string
+		for _, e := range slice.Endpoints {
+			got = append(got, e.Addresses...)
+		}
+		endpoints, err := r.CoreV1().Endpoints("default").Get(ctx, "kubernetes", metav1.GetOptions{})
+		r.must(err)
+		var older []string
+		for _, subset := range endpoints.Subsets {
+			for _, a := range subset.Addresses {
+				older = append(older, a.IP)
+			}
+		}
+		if !slices.Equal(got, want) || !slices.Equal(older, want) {
+			t.Errorf("EndpointSlice %v, Endpoints %v, want %v", got, older, want)
+		}
+	}
+	a, b := peer("192.0.2.8"), peer("192.0.2.9")
+	r.must(b.ensure(ctx))
+	look("192.0.2.9")
+	r.must(a.ensure(ctx))
+	look("192.0.2.8", "192.0.2.9")
+	before, err := r.DiscoveryV1().EndpointSlices("default").Get(ctx, "kubernetes", metav1.GetOptions{})
+	r.must(err)
+	for range 3 { // each is content with what the other wrote
+		r.must(b.ensure(ctx))
+		r.must(a.ensure(ctx))
+	}
+	after, err := r.DiscoveryV1().EndpointSlices("default").Get(ctx, "kubernetes", metav1.GetOptions{})
+	r.must(err)
+	if before.ResourceVersion != after.ResourceVersion {
+		t.Error("the servers write over each other")
+	}
+	r.must(a.leave())
+	look("192.0.2.9")
+	r.must(b.leave())
+	look()
+}
+
+// The range that the server was started with is there and ready before anybody
+// asks, and stays when the next start names another.
+func TestTheDefaultRange(t *testing.T) {
+	ctx, dir := context.Background(), t.TempDir()
+	look := func(r *running) {
+		t.Helper()
+		found, err := r.NetworkingV1().ServiceCIDRs().Get(ctx, "kubernetes", metav1.GetOptions{})
+		r.must(err)
+		if c := found.Status.Conditions; !slices.Equal(found.Spec.CIDRs, []string{"10.96.0.0/24"}) || len(c) != 1 ||
+			c[0].Type != networkingv1.ServiceCIDRConditionReady || c[0].Status != metav1.ConditionTrue {
+			t.Errorf("%v, %v", found.Spec.CIDRs, c)
+		}
+	}
+	r := startServer(t, dir, 6443, "10.96.0.0/24")
+	look(r)
+	r.stop()
+	look(startServer(t, dir, 6443, "10.97.0.0/24"))
+}
