@@ -8,17 +8,15 @@ import (
 	"crypto/tls"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"net/url"
-	"strconv"
 	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	cri "k8s.io/cri-api/pkg/apis"
 	"k8s.io/utils/clock"
+
+	"github.com/kindred-project/kindred/internal/node/httpget"
 )
 
 // maxHookReply is how much of an HTTP hook's reply is read, only to let the
@@ -86,61 +84,8 @@ func hookHTTP(ctx context.Context, pod *v1.Pod, c *v1.Container, get *v1.HTTPGet
 }
 
 func hookRequest(ctx context.Context, pod *v1.Pod, c *v1.Container, get *v1.HTTPGetAction) (*http.Request, error) {
-	host := get.Host
-	if host == "" {
-		host = pod.Status.PodIP
-	}
-	if host == "" {
+	if get.Host == "" && pod.Status.PodIP == "" {
 		return nil, fmt.Errorf("failed to find networking container: the pod has no IP")
 	}
-	port, err := portNumber(get.Port, c)
-	if err != nil {
-		return nil, err
-	}
-	target, err := url.Parse(get.Path)
-	if err != nil {
-		target = &url.URL{Path: get.Path}
-	}
-	target.Scheme = "http"
-	if get.Scheme != "" {
-		target.Scheme = strings.ToLower(string(get.Scheme))
-	}
-	target.Host = net.JoinHostPort(host, strconv.Itoa(port))
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-	request.Header.Set("User-Agent", "kube-lifecycle/1.37")
-	request.Header.Set("Accept", "*/*")
-	for _, header := range get.HTTPHeaders {
-		if strings.EqualFold(header.Name, "Host") {
-			request.Host = header.Value
-			continue
-		}
-		request.Header.Add(header.Name, header.Value)
-	}
-	return request, nil
-}
-
-// portNumber resolves a port by number or by the name it has in the container.
-func portNumber(port intstr.IntOrString, c *v1.Container) (int, error) {
-	if port.Type == intstr.Int {
-		return checkPort(port.IntValue())
-	}
-	for _, p := range c.Ports {
-		if p.Name == port.StrVal {
-			return checkPort(int(p.ContainerPort))
-		}
-	}
-	if number, err := strconv.Atoi(port.StrVal); err == nil {
-		return checkPort(number)
-	}
-	return 0, fmt.Errorf("couldn't find port: %v in container %s", port.StrVal, c.Name)
-}
-
-func checkPort(number int) (int, error) {
-	if number < 1 || number > 65535 {
-		return 0, fmt.Errorf("invalid port number: %v", number)
-	}
-	return number, nil
+	return httpget.NewRequest(ctx, get, c, pod.Status.PodIP, "kube-lifecycle/1.37")
 }

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strconv"
 	"testing"
 	"time"
 
@@ -44,10 +45,14 @@ func TestHTTPHook(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			port, err := strconv.Atoi(address.Port())
+			if err != nil {
+				t.Fatal(err)
+			}
 			pod := testPod()
 			pod.Status.PodIP = address.Hostname()
 			get := &v1.HTTPGetAction{
-				Path: "/hook?a=b", Port: intstr.FromString(address.Port()), Scheme: test.scheme,
+				Path: "/hook?a=b", Port: intstr.FromInt(port), Scheme: test.scheme,
 				HTTPHeaders: []v1.HTTPHeader{{Name: "Host", Value: "me"}, {Name: "X-Mine", Value: "1"}},
 			}
 			_, err = Hooks{}.Run(t.Context(), pod, &pod.Spec.Containers[0], "id", &v1.LifecycleHandler{HTTPGet: get})
@@ -82,21 +87,5 @@ func TestSleepHook(t *testing.T) {
 	cancel()
 	if err := <-done; err == nil {
 		t.Error("a sleep that was cut short is no error")
-	}
-}
-
-func TestPortNumbers(t *testing.T) {
-	c := &v1.Container{Name: "c", Ports: []v1.ContainerPort{{Name: "web", ContainerPort: 8080}}}
-	for _, test := range []struct {
-		port intstr.IntOrString
-		want int
-	}{
-		{intstr.FromInt32(80), 80}, {intstr.FromString("web"), 8080}, {intstr.FromString("81"), 81},
-		{intstr.FromString("none"), 0}, {intstr.FromInt32(0), 0}, {intstr.FromInt32(70000), 0},
-	} {
-		got, err := portNumber(test.port, c)
-		if got != test.want || (err == nil) != (test.want > 0) {
-			t.Errorf("port %v is %d, %v", test.port, got, err)
-		}
 	}
 }

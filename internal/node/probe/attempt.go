@@ -13,11 +13,11 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	criclient "k8s.io/cri-client/pkg"
 	utilexec "k8s.io/utils/exec"
 
 	"github.com/kindred-project/kindred/internal/node/environment"
+	"github.com/kindred-project/kindred/internal/node/httpget"
 	nodepod "github.com/kindred-project/kindred/internal/node/pod"
 )
 
@@ -75,7 +75,7 @@ func expand(command []string, env []v1.EnvVar) []string {
 
 // tcp succeeds when a connection can be opened.
 func tcp(ctx context.Context, container *v1.Container, action *v1.TCPSocketAction, podIP string, timeout time.Duration) (outcome, string, error) {
-	port, err := portOf(action.Port, container)
+	port, err := httpget.Port(action.Port, container)
 	if err != nil {
 		return unknown, "", err
 	}
@@ -103,26 +103,6 @@ func dialer() *net.Dialer {
 		})
 		return errors.Join(bad, err)
 	}}
-}
-
-// portOf resolves a port by number or by the name the container gives it.
-func portOf(port intstr.IntOrString, container *v1.Container) (int, error) {
-	number := port.IntValue()
-	if port.Type == intstr.String {
-		number = 0
-		for _, declared := range container.Ports {
-			if declared.Name == port.StrVal {
-				number = int(declared.ContainerPort)
-			}
-		}
-		if number == 0 {
-			return 0, fmt.Errorf("port %q not found", port.StrVal)
-		}
-	}
-	if number < 1 || number > 65535 {
-		return 0, fmt.Errorf("invalid port number: %v", number)
-	}
-	return number, nil
 }
 
 func truncate(output []byte) string {

@@ -11,7 +11,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"strconv"
 	"strings"
 	"testing"
@@ -201,45 +200,6 @@ func TestHTTPHeaders(t *testing.T) {
 			found, output, err := attempt(t, nil, nil, httpProbe(portNumber(t, server.URL), func(a *v1.HTTPGetAction) { a.HTTPHeaders = tc.headers }))
 			check(t, found, output, err, success, "")
 		})
-	}
-}
-
-func TestURLs(t *testing.T) {
-	for path, want := range map[string]string{
-		"/a/b?c=d": "http://10.0.0.1:80/a/b?c=d", "": "http://10.0.0.1:80", "a": "http://10.0.0.1:80/a", "/%zz": "http://10.0.0.1:80/%25zz",
-	} {
-		request, err := newRequest(context.Background(), &v1.Container{}, &v1.HTTPGetAction{Path: path, Port: intstr.FromInt32(80)}, "10.0.0.1")
-		if err != nil || request.URL.String() != want {
-			t.Errorf("%q: got %v, %v; want %s", path, request.URL, err, want)
-		}
-	}
-	request, err := newRequest(context.Background(), &v1.Container{}, &v1.HTTPGetAction{Host: "::1", Scheme: "HTTPS", Port: intstr.FromInt32(443)}, "10.0.0.1")
-	if err != nil || request.URL.String() != (&url.URL{Scheme: "https", Host: "[::1]:443"}).String() {
-		t.Errorf("got %v, %v", request.URL, err)
-	}
-}
-
-func TestPortOf(t *testing.T) {
-	container := &v1.Container{Ports: []v1.ContainerPort{{Name: "web", ContainerPort: 8080}}}
-	for _, tc := range []struct {
-		port intstr.IntOrString
-		want int
-		err  string
-	}{
-		{intstr.FromInt32(80), 80, ""},
-		{intstr.FromString("web"), 8080, ""},
-		{intstr.FromString("none"), 0, `port "none" not found`},
-		{intstr.FromInt32(0), 0, "invalid port number: 0"},
-		{intstr.FromInt32(65536), 0, "invalid port number: 65536"},
-	} {
-		got, err := portOf(tc.port, container)
-		message := ""
-		if err != nil {
-			message = err.Error()
-		}
-		if got != tc.want || message != tc.err {
-			t.Errorf("%v: got %d, %q", tc.port, got, message)
-		}
 	}
 }
 

@@ -9,14 +9,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"net/url"
-	"strconv"
-	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/kindred-project/kindred/internal/node/httpget"
 )
 
 // userAgent tells servers, and those who read their logs, who asks: the kubelet of
@@ -40,7 +38,7 @@ func newTransport() *http.Transport {
 
 // http succeeds when the server answers with a status from 200 to 399.
 func (m *Manager) http(ctx context.Context, container *v1.Container, action *v1.HTTPGetAction, podIP string, timeout time.Duration) (outcome, string, error) {
-	request, err := newRequest(ctx, container, action, podIP)
+	request, err := httpget.NewRequest(ctx, action, container, podIP, userAgent)
 	if err != nil {
 		return unknown, "", err
 	}
@@ -75,47 +73,4 @@ func sameHost(request *http.Request, via []*http.Request) error {
 		return errors.New("stopped after 10 redirects")
 	}
 	return nil
-}
-
-func newRequest(ctx context.Context, container *v1.Container, action *v1.HTTPGetAction, podIP string) (*http.Request, error) {
-	port, err := portOf(action.Port, container)
-	if err != nil {
-		return nil, err
-	}
-	host := action.Host
-	if host == "" {
-		host = podIP
-	}
-	// A path that is no URL is passed on as it is.
-	target, err := url.Parse(action.Path)
-	if err != nil {
-		target = &url.URL{Path: action.Path}
-	}
-	target.Scheme = strings.ToLower(string(action.Scheme))
-	if target.Scheme == "" {
-		target.Scheme = "http"
-	}
-	target.Host = net.JoinHostPort(host, strconv.Itoa(port))
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-	setHeaders(request, action.HTTPHeaders)
-	return request, nil
-}
-
-func setHeaders(request *http.Request, headers []v1.HTTPHeader) {
-	for _, header := range headers {
-		request.Header.Add(header.Name, header.Value)
-	}
-	request.Host = request.Header.Get("Host")
-	if _, ok := request.Header["User-Agent"]; !ok {
-		request.Header.Set("User-Agent", userAgent)
-	}
-	switch values, ok := request.Header["Accept"]; {
-	case !ok:
-		request.Header.Set("Accept", "*/*")
-	case values[0] == "":
-		request.Header.Del("Accept") // asked to send none
-	}
 }
