@@ -12,19 +12,23 @@ LDFLAGS := -s -w \
 	-X k8s.io/component-base/version.gitMinor=37 \
 	-X k8s.io/component-base/version.gitTreeState=clean \
 	-X k8s.io/component-base/version.gitCommit=$(shell git rev-parse HEAD 2>/dev/null || echo unknown) \
-	-X k8s.io/component-base/version.buildDate=$(shell date -u +%Y-%m-%dT%H:%M:%SZ)
+	-X k8s.io/component-base/version.buildDate=$(shell TZ=UTC git log -1 --date=format-local:%Y-%m-%dT%H:%M:%SZ --format=%cd 2>/dev/null || echo 1970-01-01T00:00:00Z)
 
-# What a real node and the scenarios need beside Go, as Debian's packages.
-PACKAGES := containerd runc containernetworking-plugins iptables iproute2 busybox-static
-PROGRAMS := containerd runc iptables ip busybox
+# What a real node needs beside Go, as Debian's packages and the programs in them.
+NODE_PACKAGES := containerd runc containernetworking-plugins iptables iproute2
+NODE_PROGRAMS := containerd runc iptables ip
+# What the tests need beside that: images are made from busybox, and the race
+# detector needs a C compiler.
+TEST_PACKAGES := busybox-static gcc libc6-dev
+TEST_PROGRAMS := busybox gcc
 
-# What has goroutines of its own to race. A race build compiles every dependency
-# once more, so packages that pull the whole API server in are left out.
+# What has goroutines of its own to race: tested under the race detector. That compiles
+# every dependency once more, so packages that pull the whole API server in are left out.
 RACE := ./internal/apiserver/inprocess/... ./internal/admission/... ./internal/auth/... ./internal/controllers/... \
 	./internal/datadir/... ./internal/node/... ./internal/ownership/... ./internal/scheduler/...
 
 .DEFAULT_GOAL := help
-.PHONY: help up deps build lint unit race scenarios kindredtest test bench fuzz generate clean
+.PHONY: help up deps test-deps build lint unit scenarios kindredtest test bench fuzz generate clean
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,35 +36,43 @@ help: ## list what can be made
 up: deps build ## install what is missing, build, and run a cluster on this machine
 	@bin/kindred up $(ARGS)
 
+# install installs Debian packages ($(1)) unless their programs ($(2)) are there.
+define install
+	@missing=; for p in $(2); do PATH=$$PATH:/usr/sbin:/sbin command -v $$p >/dev/null || missing="$$missing $$p"; done; \
+	case " $(1) " in *" containernetworking-plugins "*) \
+		test -x /usr/lib/cni/bridge -o -x /opt/cni/bin/bridge || missing="$$missing cni-plugins";; esac; \
+	test -z "$$missing" && exit 0; \
+	if [ "$$(id -u)" != 0 ]; then echo "missing:$$missing; as root: apt-get install $(1)" >&2; exit 1; fi; \
+	echo "installing$$missing"; \
+	apt-get update -qq >/dev/null && \
+	DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $(1) >/dev/null
+endef
+
 deps: ## install the Debian packages that a real node needs
-	@for p in $(PROGRAMS); do PATH=$$PATH:/usr/sbin:/sbin command -v $$p >/dev/null || missing=yes; done; \
-	test -x /usr/lib/cni/bridge -o -x /opt/cni/bin/bridge || missing=yes; \
-	if [ -n "$$missing" ]; then \
-		echo "installing $(PACKAGES)"; \
-		apt-get update -qq >/dev/null && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $(PACKAGES) >/dev/null; \
-	fi
+	$(call install,$(NODE_PACKAGES),$(NODE_PROGRAMS))
+
+test-deps: deps ## install what the tests need beside that
+	$(call install,$(TEST_PACKAGES),$(TEST_PROGRAMS))
 
 build: ## build bin/kindred
-	@go build -ldflags '$(LDFLAGS)' -o bin/kindred ./cmd/kindred
+	@echo "build bin/kindred"; go build -ldflags '$(LDFLAGS)' -o bin/kindred ./cmd/kindred
 
 lint: ## gofmt, go vet and staticcheck
 	@echo "gofmt"; unformatted=$$(git ls-files '*.go' | xargs gofmt -l); test -z "$$unformatted" || { echo "run gofmt -w on:" $$unformatted; exit 1; }
 	@echo "go vet"; go vet ./...
 	@echo "staticcheck"; go run honnef.co/go/tools/cmd/staticcheck@$(STATICCHECK_VERSION) ./...
 
-unit: ## run the unit tests
-	@echo "unit tests"; go test $$(go list ./... | grep -v /test/scenarios)
-
-race: ## run the tests of what runs concurrently under the race detector
+unit: ## run the unit tests, those of what races under the race detector
 	@echo "unit tests under the race detector"; go test -race $(RACE)
+	@echo "unit tests"; go test $$(go list ./... | grep -v /test/scenarios | grep -vxF "$$(go list $(RACE))")
 
-scenarios: deps build ## drive the built binary as a user would, with real containers
+scenarios: test-deps build ## drive the built binary as a user would, with real containers
 	@echo "scenarios"; KINDRED_BIN=$(CURDIR)/bin/kindred go test -count=1 -timeout 20m ./test/scenarios/...
 
 kindredtest: build ## test the test kit, a module of its own
 	@echo "test kit"; cd kindredtest && go vet ./... && KINDRED_BIN=$(CURDIR)/bin/kindred go test -count=1 ./...
 
-test: deps build lint unit race scenarios kindredtest ## everything that must pass
+test: test-deps build lint unit scenarios kindredtest ## everything that must pass
 
 bench: build ## measure the figures of docs/performance.md
 	@go run ./test/bench $(ARGS)
