@@ -141,29 +141,9 @@ func (r *podReconciler) evict(ctx context.Context, pod *corev1.Pod) error {
 	key := client.ObjectKeyFromObject(pod)
 	r.Events.Eventf(podReference(key), corev1.EventTypeNormal, "TaintManagerEviction", "Marking for deletion Pod %s", key)
 	pod = pod.DeepCopy()
-	setDisruptionTarget(pod, r.Clock.Now())
+	pods.SetDisruptionTarget(pod, "DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint", r.Clock.Now())
 	if err := r.Client.Status().Update(ctx, pod); err != nil {
 		return err
 	}
 	return r.Client.Delete(ctx, pod, client.Preconditions{UID: &pod.UID})
-}
-
-func setDisruptionTarget(pod *corev1.Pod, now time.Time) {
-	target := corev1.PodCondition{
-		Type:               corev1.DisruptionTarget,
-		ObservedGeneration: pod.Generation,
-		Status:             corev1.ConditionTrue,
-		Reason:             "DeletionByTaintManager",
-		Message:            "Taint manager: deleting due to NoExecute taint",
-		LastTransitionTime: metav1.NewTime(now),
-	}
-	current := pods.Condition(pod, corev1.DisruptionTarget)
-	if current == nil {
-		pod.Status.Conditions = append(pod.Status.Conditions, target)
-		return
-	}
-	if current.Status == target.Status {
-		target.LastTransitionTime = current.LastTransitionTime
-	}
-	*current = target
 }

@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
@@ -145,7 +144,7 @@ func (r *reconciler) remove(ctx context.Context, v victim) error {
 		failed.Status.Phase = corev1.PodFailed
 		failed.Status.ObservedGeneration = failed.Generation
 		if v.why == orphaned {
-			r.noteDisruption(failed)
+			pods.SetDisruptionTarget(failed, "DeletionByPodGC", "PodGC: node no longer exists", r.clock.Now())
 		}
 		// With its resource version: a new pod of the same name is another pod.
 		patch := client.StrategicMergeFrom(v.pod, client.MergeFromWithOptimisticLock{})
@@ -155,26 +154,4 @@ func (r *reconciler) remove(ctx context.Context, v victim) error {
 	}
 	err := r.client.Delete(ctx, v.pod.DeepCopy(), client.GracePeriodSeconds(0), client.Preconditions{UID: &v.pod.UID})
 	return owned.IgnoreStale(err)
-}
-
-// noteDisruption adds the condition by which a Job tells a lost node from a
-// failure of its own (KEP-3329).
-func (r *reconciler) noteDisruption(pod *corev1.Pod) {
-	condition := corev1.PodCondition{
-		Type:               corev1.DisruptionTarget,
-		ObservedGeneration: pod.Generation,
-		Status:             corev1.ConditionTrue,
-		LastTransitionTime: metav1.NewTime(r.clock.Now()),
-		Reason:             "DeletionByPodGC",
-		Message:            "PodGC: node no longer exists",
-	}
-	current := pods.Condition(pod, corev1.DisruptionTarget)
-	if current == nil {
-		pod.Status.Conditions = append(pod.Status.Conditions, condition)
-		return
-	}
-	if current.Status == condition.Status {
-		condition.LastTransitionTime = current.LastTransitionTime
-	}
-	*current = condition
 }

@@ -39,6 +39,28 @@ func Condition(pod *corev1.Pod, of corev1.PodConditionType) *corev1.PodCondition
 	return nil
 }
 
+// SetDisruptionTarget sets the condition by which a Job tells a pod that was taken from
+// it from one that failed by itself (KEP-3329).
+func SetDisruptionTarget(pod *corev1.Pod, reason, message string, now time.Time) {
+	target := corev1.PodCondition{
+		Type:               corev1.DisruptionTarget,
+		ObservedGeneration: pod.Generation,
+		Status:             corev1.ConditionTrue,
+		Reason:             reason,
+		Message:            message,
+		LastTransitionTime: metav1.NewTime(now),
+	}
+	current := Condition(pod, corev1.DisruptionTarget)
+	if current == nil {
+		pod.Status.Conditions = append(pod.Status.Conditions, target)
+		return
+	}
+	if current.Status == target.Status {
+		target.LastTransitionTime = current.LastTransitionTime
+	}
+	*current = target
+}
+
 // IsReady reports whether the pod's Ready condition is true.
 func IsReady(pod *corev1.Pod) bool {
 	ready := Condition(pod, corev1.PodReady)
