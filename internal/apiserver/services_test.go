@@ -78,9 +78,7 @@ func startServer(t *testing.T, dir string, port int, services string) *running {
 		backend.Close()
 	})}
 	t.Cleanup(r.stop)
-	if err := s.EnsureSystem(ctx); err != nil {
-		t.Fatal(err)
-	}
+	r.must(within(30*time.Second, func() error { return s.EnsureSystem(ctx) }))
 	return r
 }
 
