@@ -142,7 +142,7 @@ func (s *pods) active() []*v1.Pod {
 	var active []*v1.Pod
 	for _, w := range s.workers {
 		p := w.Pod()
-		if !w.Rejected() && p.Status.Phase != v1.PodSucceeded && p.Status.Phase != v1.PodFailed {
+		if !w.Rejected() && !pod.IsOver(p.Status.Phase) {
 			active = append(active, p)
 		}
 	}

@@ -38,7 +38,7 @@ func ShareOf(p *v1.Pod) Share {
 	s.requests[v1.ResourcePods] = onePod
 	for i := range p.Spec.InitContainers {
 		// Init containers that end occupy no port for long; sidecars do.
-		if c := &p.Spec.InitContainers[i]; c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways {
+		if c := &p.Spec.InitContainers[i]; pod.IsSidecar(c) {
 			s.addPorts(c)
 		}
 	}

@@ -26,6 +26,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/kindred-project/kindred/internal/node/downward"
 )
@@ -171,7 +172,7 @@ func (r *resolver) configMapKey(ctx context.Context, ref *v1.ConfigMapKeySelecto
 		return "", false, tolerate(err, ref.Optional)
 	}
 	value, ok := configMap.Data[ref.Key]
-	if !ok && !isTrue(ref.Optional) {
+	if !ok && !ptr.Deref(ref.Optional, false) {
 		return "", false, fmt.Errorf("couldn't find key %v in ConfigMap %v/%v", ref.Key, r.pod.Namespace, ref.Name)
 	}
 	return value, ok, nil
@@ -183,7 +184,7 @@ func (r *resolver) secretKey(ctx context.Context, ref *v1.SecretKeySelector) (st
 		return "", false, tolerate(err, ref.Optional)
 	}
 	value, ok := secret.Data[ref.Key]
-	if !ok && !isTrue(ref.Optional) {
+	if !ok && !ptr.Deref(ref.Optional, false) {
 		return "", false, fmt.Errorf("couldn't find key %v in Secret %v/%v", ref.Key, r.pod.Namespace, ref.Name)
 	}
 	return string(value), ok, nil
@@ -191,7 +192,7 @@ func (r *resolver) secretKey(ctx context.Context, ref *v1.SecretKeySelector) (st
 
 func (r *resolver) fileKey(ref *v1.FileKeySelector) (string, bool, error) {
 	file, err := r.options.OpenFile(r.pod.UID, ref.VolumeName, ref.Path)
-	if errors.Is(err, fs.ErrNotExist) && isTrue(ref.Optional) {
+	if errors.Is(err, fs.ErrNotExist) && ptr.Deref(ref.Optional, false) {
 		return "", false, nil
 	}
 	if err != nil {
@@ -203,7 +204,7 @@ func (r *resolver) fileKey(ref *v1.FileKeySelector) (string, bool, error) {
 	if err != nil {
 		return "", false, fmt.Errorf("couldn't parse env file: %w", err)
 	}
-	if !ok && !isTrue(ref.Optional) {
+	if !ok && !ptr.Deref(ref.Optional, false) {
 		return "", false, fmt.Errorf("environment variable key %q not found in file %q", ref.Key, ref.Path)
 	}
 	return value, ok, nil
@@ -248,13 +249,11 @@ func (v *variables) set(name, value string) {
 
 // tolerate forgives a missing object to an optional reference.
 func tolerate(err error, optional *bool) error {
-	if apierrors.IsNotFound(err) && isTrue(optional) {
+	if apierrors.IsNotFound(err) && ptr.Deref(optional, false) {
 		return nil
 	}
 	return err
 }
-
-func isTrue(b *bool) bool { return b != nil && *b }
 
 func text(data map[string][]byte) map[string]string {
 	out := make(map[string]string, len(data))

@@ -39,6 +39,15 @@ func restartDelay(c *v1.Container, ended runtime.Container) (delay, next time.Du
 	return ended.BackOff, min(2*ended.BackOff, backOffMax)
 }
 
+// BackOffAt is the delay of a run by its number, when nothing else is known of the runs
+// before it.
+func BackOffAt(attempt uint32) time.Duration {
+	if attempt == 0 {
+		return 0
+	}
+	return min(backOffFirst<<min(attempt-1, 10), backOffMax)
+}
+
 // Fail notes one more failed attempt and when to try again.
 func (f Failure) Fail(reason, message string, now time.Time) Failure {
 	pause := retryMax

@@ -65,7 +65,7 @@ func (d *decision) initializedCondition(s *v1.PodStatus) v1.PodCondition {
 	}
 	var incomplete []string
 	for i, c := range s.InitContainerStatuses {
-		if isSidecar(&d.Pod.Spec.InitContainers[i]) && !isTrue(c.Started) || !isSidecar(&d.Pod.Spec.InitContainers[i]) && !c.Ready {
+		if IsSidecar(&d.Pod.Spec.InitContainers[i]) && !isTrue(c.Started) || !IsSidecar(&d.Pod.Spec.InitContainers[i]) && !c.Ready {
 			incomplete = append(incomplete, c.Name)
 		}
 	}
@@ -88,7 +88,7 @@ func (d *decision) containersReady(s *v1.PodStatus) v1.PodCondition {
 	}
 	var unready []string
 	for i, c := range s.InitContainerStatuses {
-		if isSidecar(&d.Pod.Spec.InitContainers[i]) && !c.Ready {
+		if IsSidecar(&d.Pod.Spec.InitContainers[i]) && !c.Ready {
 			unready = append(unready, c.Name)
 		}
 	}

@@ -94,7 +94,7 @@ func (d *decision) unseen(c *v1.Container, kind containerType, old *v1.Container
 	default:
 		s.RestartCount, s.LastTerminationState = old.RestartCount, old.LastTerminationState
 	}
-	if kind == initContainer && !isSidecar(c) && d.anyAppRun() {
+	if kind == initContainer && !IsSidecar(c) && d.anyAppRun() {
 		s.State = v1.ContainerState{Terminated: &v1.ContainerStateTerminated{
 			Reason:  reasonCompleted,
 			Message: "Unable to get init container status from container runtime and pod has been initialized, treat it as exited normally",
@@ -222,7 +222,7 @@ func (d *decision) readiness(c *v1.Container, kind containerType, runs []runtime
 	}
 	running := len(runs) > 0 && runs[0].State == runtime.Running
 	s.Started = ptrTo(running && d.started(c, runs[0]))
-	if kind == initContainer && !isSidecar(c) {
+	if kind == initContainer && !IsSidecar(c) {
 		s.Ready = succeeded(s.State)
 		return
 	}

@@ -233,7 +233,7 @@ func (d *decision) overlookCutShort() {
 // expire notes when the pod has been active for longer than it may.
 func (d *decision) expire() {
 	limit := d.Pod.Spec.ActiveDeadlineSeconds
-	if limit == nil || d.Old.StartTime == nil || d.Memory.Expired != nil || terminal(d.Old.Phase) {
+	if limit == nil || d.Old.StartTime == nil || d.Memory.Expired != nil || IsOver(d.Old.Phase) {
 		return
 	}
 	deadline := d.Old.StartTime.Add(time.Duration(*limit) * time.Second)
@@ -251,7 +251,7 @@ func (d *decision) expire() {
 // mustStop says whether the pod is over, or should be. There is no way back.
 func (d *decision) mustStop(phase v1.PodPhase) bool {
 	return d.deleting() || !d.Memory.StoppingSince.IsZero() || d.Memory.Rejected != nil || d.Memory.Expired != nil ||
-		terminal(d.Pod.Status.Phase) || terminal(phase) || d.allDone()
+		IsOver(d.Pod.Status.Phase) || IsOver(phase) || d.allDone()
 }
 
 func (d *decision) deleting() bool { return d.Gone || d.Pod.DeletionTimestamp != nil }
@@ -294,6 +294,7 @@ func (d *decision) forgetRuns() {
 	}
 }
 
-func terminal(phase v1.PodPhase) bool {
+// IsOver says whether the phase is a final one: the pod holds nothing of its node any more.
+func IsOver(phase v1.PodPhase) bool {
 	return phase == v1.PodSucceeded || phase == v1.PodFailed
 }

@@ -136,7 +136,7 @@ func describe(pod *v1.Pod) string {
 		text += fmt.Sprintf(", at most %d s", *limit)
 	}
 	for i := range pod.Spec.InitContainers {
-		if c := &pod.Spec.InitContainers[i]; isSidecar(c) {
+		if c := &pod.Spec.InitContainers[i]; IsSidecar(c) {
 			text += ", sidecar " + c.Name
 		}
 	}

@@ -152,7 +152,7 @@ func (w *world) write(out Output) {
 	if w.gone {
 		return
 	}
-	if terminal(w.pod.Status.Phase) && out.Status.Phase != w.pod.Status.Phase {
+	if IsOver(w.pod.Status.Phase) && out.Status.Phase != w.pod.Status.Phase {
 		w.problem("phase went from %s to %s", w.pod.Status.Phase, out.Status.Phase)
 	}
 	w.pod = w.pod.DeepCopy()
@@ -165,7 +165,7 @@ func (w *world) write(out Output) {
 
 // check looks at a decision as such.
 func (w *world) check(out Output) {
-	if terminal(out.Status.Phase) && w.anyRunning() && !w.gone && !terminal(w.pod.Status.Phase) {
+	if IsOver(out.Status.Phase) && w.anyRunning() && !w.gone && !IsOver(w.pod.Status.Phase) {
 		w.problem("phase %s while a container runs", out.Status.Phase)
 	}
 	keys := map[string]bool{}
@@ -419,7 +419,7 @@ func (w *world) checkStart(a Action) {
 			w.problem("attempt %d of %s after attempt %d", a.Attempt, a.Container, c.Attempt)
 		}
 	}
-	if terminal(w.pod.Status.Phase) {
+	if IsOver(w.pod.Status.Phase) {
 		w.problem("start of %s in a pod that is over", a.Container)
 	}
 	if len(w.runtime.Sandboxes) == 0 || !w.runtime.Sandboxes[0].Ready {
@@ -431,7 +431,7 @@ func (w *world) checkStart(a Action) {
 			return
 		}
 		latest, ran := w.runtime.Latest(init.Name)
-		if !ran || !isSidecar(init) && (latest.State != runtime.Exited || latest.ExitCode != 0) {
+		if !ran || !IsSidecar(init) && (latest.State != runtime.Exited || latest.ExitCode != 0) {
 			w.problem("start of %s before init container %s is through", a.Container, init.Name)
 		}
 	}

@@ -18,7 +18,7 @@ func phaseOf(pod *v1.Pod, s *v1.PodStatus, over, initialized bool) v1.PodPhase {
 	for i := range pod.Spec.InitContainers {
 		c := &pod.Spec.InitContainers[i]
 		state, last, started := lookState(s.InitContainerStatuses, c.Name)
-		if isSidecar(c) {
+		if IsSidecar(c) {
 			switch {
 			case state.Running != nil:
 				running++

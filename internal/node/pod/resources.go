@@ -102,7 +102,7 @@ func oomScore(pod *v1.Pod, c *v1.Container, nodeMemory int64) int64 {
 		return oomBestEffort - 1
 	}
 	score := 1000 - 1000*c.Resources.Requests.Memory().Value()/nodeMemory
-	if isSidecar(c) && isInit(pod, c.Name) {
+	if IsSidecar(c) && isInit(pod, c.Name) {
 		// A sidecar dies no sooner than the least of the app containers.
 		score = min(score, 1000-1000*leastMemory(pod)/nodeMemory)
 	}

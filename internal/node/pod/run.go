@@ -104,7 +104,7 @@ func (d *decision) initContainers(sandbox runtime.Sandbox) (complete bool) {
 	init := d.Pod.Spec.InitContainers
 	at := d.initPosition(sandbox)
 	for i := range min(at, len(init)) {
-		if isSidecar(&init[i]) {
+		if IsSidecar(&init[i]) {
 			d.keepRunning(&init[i], sandbox)
 		}
 	}
@@ -135,7 +135,7 @@ func (d *decision) initPosition(sandbox runtime.Sandbox) int {
 // initStep makes one init container run and says whether the next may.
 func (d *decision) initStep(c *v1.Container, sandbox runtime.Sandbox) (passed bool) {
 	run, ok := d.in(sandbox, c.Name)
-	if isSidecar(c) {
+	if IsSidecar(c) {
 		d.keepRunning(c, sandbox)
 		return ok && run.State == runtime.Running && d.started(c, run)
 	}

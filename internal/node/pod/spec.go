@@ -34,16 +34,16 @@ func containerOf(pod *v1.Pod, name string) *v1.Container {
 	return nil
 }
 
-// isSidecar says whether an init container keeps running beside the app
+// IsSidecar says whether an init container keeps running beside the app
 // containers (KEP-753).
-func isSidecar(c *v1.Container) bool {
+func IsSidecar(c *v1.Container) bool {
 	return c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways
 }
 
 func sidecarNamed(pod *v1.Pod, name string) (index int, ok bool) {
 	for i := range pod.Spec.InitContainers {
 		if c := &pod.Spec.InitContainers[i]; c.Name == name {
-			return i, isSidecar(c)
+			return i, IsSidecar(c)
 		}
 	}
 	return 0, false

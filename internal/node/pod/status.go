@@ -29,7 +29,7 @@ func (d *decision) status() v1.PodStatus {
 	s.InitContainerStatuses = d.containerStatuses(d.Pod.Spec.InitContainers, initContainer)
 	s.ContainerStatuses = d.containerStatuses(d.Pod.Spec.Containers, appContainer)
 	s.EphemeralContainerStatuses = d.containerStatuses(ephemeralSpecs(d.Pod), ephemeralContainer)
-	over := d.deleting() || d.Memory.Expired != nil || terminal(d.Pod.Status.Phase)
+	over := d.deleting() || d.Memory.Expired != nil || IsOver(d.Pod.Status.Phase)
 	s.Phase = phaseOf(d.Pod, &s, over && !d.anythingRuns(), d.initialized())
 	d.judge(&s)
 	return s
@@ -38,7 +38,7 @@ func (d *decision) status() v1.PodStatus {
 // settled says whether the status does not depend on containers: the node refused the
 // pod, or the pod is over and the runtime has nothing to add.
 func (d *decision) settled() bool {
-	return d.Memory.Rejected != nil || terminal(d.Pod.Status.Phase) && len(d.Runtime.Containers) == 0
+	return d.Memory.Rejected != nil || IsOver(d.Pod.Status.Phase) && len(d.Runtime.Containers) == 0
 }
 
 func (d *decision) settledStatus() v1.PodStatus {
@@ -111,15 +111,15 @@ func keepForeign(s, api *v1.PodStatus) {
 func (d *decision) judge(s *v1.PodStatus) {
 	api := d.Pod.Status
 	switch {
-	case terminal(api.Phase):
+	case IsOver(api.Phase):
 		s.Phase = api.Phase
-	case terminal(d.Old.Phase):
+	case IsOver(d.Old.Phase):
 		s.Phase = d.Old.Phase
 	}
 	if s.Phase == d.Old.Phase {
 		s.Reason, s.Message = d.Old.Reason, d.Old.Message
 	}
-	if d.Memory.Expired != nil && !terminal(api.Phase) {
+	if d.Memory.Expired != nil && !IsOver(api.Phase) {
 		s.Phase, s.Reason, s.Message = v1.PodFailed, d.Memory.Expired.Reason, d.Memory.Expired.Message
 	}
 }
@@ -146,7 +146,7 @@ func (d *decision) publish() {
 	if d.settled() {
 		return
 	}
-	if terminal(s.Phase) && !terminal(d.Pod.Status.Phase) && d.anythingRuns() {
+	if IsOver(s.Phase) && !IsOver(d.Pod.Status.Phase) && d.anythingRuns() {
 		s.Phase, s.Reason, s.Message = d.Old.Phase, d.Old.Reason, d.Old.Message
 		if s.Phase == "" {
 			s.Phase = v1.PodPending
@@ -179,7 +179,7 @@ func (d *decision) finalize(s *v1.PodStatus) {
 	for i := range attempted(s.InitContainerStatuses) {
 		lost(&s.InitContainerStatuses[i])
 	}
-	if !terminal(s.Phase) {
+	if !IsOver(s.Phase) {
 		s.Phase = v1.PodFailed
 	}
 }
@@ -198,7 +198,7 @@ func initialized(pod *v1.Pod, s *v1.PodStatus) bool {
 		return false
 	}
 	last := s.InitContainerStatuses[len(s.InitContainerStatuses)-1]
-	if isSidecar(&pod.Spec.InitContainers[len(pod.Spec.InitContainers)-1]) {
+	if IsSidecar(&pod.Spec.InitContainers[len(pod.Spec.InitContainers)-1]) {
 		return last.State.Running != nil && isTrue(last.Started)
 	}
 	return succeeded(last.State) || succeeded(last.LastTerminationState)

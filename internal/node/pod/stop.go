@@ -188,7 +188,7 @@ func (d *decision) sidecarTurn(name string) bool {
 		}
 	}
 	for i := index + 1; i < len(d.Pod.Spec.InitContainers); i++ {
-		if c := &d.Pod.Spec.InitContainers[i]; isSidecar(c) && d.running(c.Name) {
+		if c := &d.Pod.Spec.InitContainers[i]; IsSidecar(c) && d.running(c.Name) {
 			return false
 		}
 	}

@@ -74,7 +74,7 @@ func (l *ledger) observe(p *v1.Pod) {
 		}
 	}
 	switch {
-	case isOver(p):
+	case pod.IsOver(p.Status.Phase):
 		l.uncount(h)
 	case p.Status.StartTime != nil && h.node == "":
 		l.count(h, p)

@@ -299,7 +299,6 @@ func isApp(p *v1.Pod, name string) bool {
 // isInit says whether a container is an init container that ends, not a sidecar (KEP-753).
 func isInit(p *v1.Pod, name string) bool {
 	return slices.ContainsFunc(p.Spec.InitContainers, func(c v1.Container) bool {
-		sidecar := c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways
-		return c.Name == name && !sidecar
+		return c.Name == name && !pod.IsSidecar(&c)
 	})
 }

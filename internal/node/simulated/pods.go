@@ -131,7 +131,7 @@ func (n *Nodes) admit(logger klog.Logger, node *v1.Node, p *v1.Pod) *pod.Refusal
 
 // isNew says whether no node has looked at the pod yet.
 func isNew(p *v1.Pod) bool {
-	return p.Status.StartTime == nil && !isOver(p) && p.DeletionTimestamp == nil
+	return p.Status.StartTime == nil && !pod.IsOver(p.Status.Phase) && p.DeletionTimestamp == nil
 }
 
 // lookUp finds a pod that is to be run, and its node; nil when there is none.

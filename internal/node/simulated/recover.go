@@ -4,7 +4,6 @@
 package simulated
 
 import (
-	"slices"
 	"strings"
 	"time"
 
@@ -81,7 +80,7 @@ func runOf(p *v1.Pod, s *v1.ContainerStatus, id string, attempt uint32, state v1
 	}
 	run := runtime.Container{
 		ID: id, Name: s.Name, SandboxID: sandboxID(p.UID, 0), Attempt: attempt,
-		Image: s.Image, ImageID: s.ImageID, BackOff: backOffAt(attempt),
+		Image: s.Image, ImageID: s.ImageID, BackOff: pod.BackOffAt(attempt),
 	}
 	switch {
 	case state.Running != nil:
@@ -98,19 +97,5 @@ func runOf(p *v1.Pod, s *v1.ContainerStatus, id string, attempt uint32, state v1
 	return run, true
 }
 
-// backOffAt is the back-off after a run, of which the API tells only the number: 10 s
-// after the first restart, doubling up to 5 minutes.
-func backOffAt(attempt uint32) time.Duration {
-	if attempt == 0 {
-		return 0
-	}
-	return min(10*time.Second<<min(attempt-1, 10), 5*time.Minute)
-}
-
 // usesAddress says whether the pod has an address of its own.
 func usesAddress(p *v1.Pod) bool { return p.Status.PodIP != "" && !p.Spec.HostNetwork }
-
-// isOver says whether the pod ended, so that it holds no resources.
-func isOver(p *v1.Pod) bool {
-	return slices.Contains([]v1.PodPhase{v1.PodSucceeded, v1.PodFailed}, p.Status.Phase)
-}

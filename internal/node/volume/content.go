@@ -151,5 +151,3 @@ func pick(data map[string][]byte, items []v1.KeyToPath, mode *int32, optional bo
 	}
 	return out, nil
 }
-
-func isTrue(b *bool) bool { return b != nil && *b }

@@ -11,6 +11,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/utils/ptr"
 )
 
 // projected gathers several sources in one directory; of two files at one
@@ -37,10 +38,10 @@ func (m *Manager) projection(ctx context.Context, pod *v1.Pod, key certificateKe
 	switch {
 	case source.ConfigMap != nil:
 		s := source.ConfigMap
-		content, err = m.configMapFiles(ctx, pod, s.Name, s.Items, mode, isTrue(s.Optional))
+		content, err = m.configMapFiles(ctx, pod, s.Name, s.Items, mode, ptr.Deref(s.Optional, false))
 	case source.Secret != nil:
 		s := source.Secret
-		content, err = m.secretFiles(ctx, pod, s.Name, s.Items, mode, isTrue(s.Optional))
+		content, err = m.secretFiles(ctx, pod, s.Name, s.Items, mode, ptr.Deref(s.Optional, false))
 	case source.DownwardAPI != nil:
 		content, err = m.downwardFiles(pod, source.DownwardAPI.Items, mode)
 	case source.ServiceAccountToken != nil:

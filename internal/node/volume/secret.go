@@ -10,11 +10,12 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/ptr"
 )
 
 func (m *Manager) secret(pod *v1.Pod, source *v1.SecretVolumeSource) collector {
 	return func(ctx context.Context) (payload, time.Time, error) {
-		content, err := m.secretFiles(ctx, pod, source.SecretName, source.Items, source.DefaultMode, isTrue(source.Optional))
+		content, err := m.secretFiles(ctx, pod, source.SecretName, source.Items, source.DefaultMode, ptr.Deref(source.Optional, false))
 		return content, time.Time{}, err
 	}
 }

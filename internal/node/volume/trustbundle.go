@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/ptr"
 )
 
 // trustPeriod is how often trust bundles are read anew: roots change over months,
@@ -33,7 +34,7 @@ func (m *Manager) trustFile(ctx context.Context, pod *v1.Pod, source *v1.Cluster
 }
 
 func (m *Manager) trustBundles(ctx context.Context, source *v1.ClusterTrustBundleProjection) ([]certificatesv1.ClusterTrustBundle, error) {
-	client, optional := m.options.Client.CertificatesV1().ClusterTrustBundles(), isTrue(source.Optional)
+	client, optional := m.options.Client.CertificatesV1().ClusterTrustBundles(), ptr.Deref(source.Optional, false)
 	switch {
 	case source.Name != nil:
 		bundle, err := client.Get(ctx, *source.Name, metav1.GetOptions{})
