@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	goruntime "runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -17,8 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/component-helpers/apimachinery/lease"
 	"k8s.io/klog/v2"
 )
@@ -186,19 +187,34 @@ func (s *self) sync(ctx context.Context) (ready bool, err error) {
 }
 
 func (s *self) patch(ctx context.Context, node *v1.Node, status v1.NodeStatus) (*v1.Node, error) {
-	before, err := json.Marshal(v1.Node{Status: node.Status})
+	patch, err := nodeStatusPatch(node, status)
 	if err != nil {
-		return nil, fmt.Errorf("encode old status: %w", err)
-	}
-	after, err := json.Marshal(v1.Node{Status: status})
-	if err != nil {
-		return nil, fmt.Errorf("encode new status: %w", err)
-	}
-	patch, err := strategicpatch.CreateTwoWayMergePatch(before, after, v1.Node{})
-	if err != nil {
-		return nil, fmt.Errorf("compare statuses: %w", err)
+		return nil, err
 	}
 	return s.options.Client.CoreV1().Nodes().Patch(ctx, node.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+}
+
+// nodeStatusPatch is the strategic merge patch to the new status. Addresses merge by
+// their type, of which there may be several (the API's known mistake), so that they are
+// always replaced as a whole.
+func nodeStatusPatch(node *v1.Node, status v1.NodeStatus) ([]byte, error) {
+	addresses := status.Addresses
+	status.Addresses = node.Status.Addresses
+	change, err := changeOf(&v1.Node{Status: node.Status}, &v1.Node{Status: status})
+	if err != nil {
+		return nil, err
+	}
+	if !slices.Equal(addresses, node.Status.Addresses) {
+		list := make([]any, 0, len(addresses)+1)
+		for _, a := range addresses {
+			list = append(list, map[string]any{"type": string(a.Type), "address": a.Address})
+		}
+		list = append(list, map[string]any{"$patch": "replace"})
+		if err := unstructured.SetNestedSlice(change, list, "status", "addresses"); err != nil {
+			return nil, fmt.Errorf("set addresses: %w", err)
+		}
+	}
+	return json.Marshal(change)
 }
 
 // tell records conditions whose status changed.

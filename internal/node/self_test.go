@@ -137,6 +137,32 @@ func TestNodeStatusIsWrittenOnlyWhenItMatters(t *testing.T) {
 	}
 }
 
+// TestNodeMovesToOtherAddresses has a second agent find other addresses, several of a type.
+func TestNodeMovesToOtherAddresses(t *testing.T) {
+	ctx := t.Context()
+	client := fake.NewClientset()
+	clock := testingclock.NewFakeClock(time.Unix(1_800_000_000, 0))
+	for _, ips := range [][]string{{"192.0.2.1"}, {"192.0.2.2", "2001:db8::2"}, {"192.0.2.2", "2001:db8::3"}, {"192.0.2.4"}} {
+		s := newSelf(client, &fakeRuntime{network: true}, clock, func(string, string, string) {})
+		s.reporter.options.IPs = ips
+		if err := s.tryRegister(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.sync(ctx); err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, a := range s.current().Status.Addresses {
+			if a.Type == v1.NodeInternalIP {
+				got = append(got, a.Address)
+			}
+		}
+		if diff := cmp.Diff(ips, got); diff != "" {
+			t.Errorf("addresses (-want +got):\n%s", diff)
+		}
+	}
+}
+
 func TestCapacity(t *testing.T) {
 	m := machine{cpus: 2, memory: 1 << 30, disk: 1000, hugePages: map[string]int64{"2Mi": 4 << 20}}
 	capacity, allocatable := m.capacity(110)

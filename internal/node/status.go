@@ -11,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/client-go/kubernetes"
@@ -54,27 +55,29 @@ func (s podStatus) gone(ctx context.Context, pod *v1.Pod, err error) bool {
 
 // statusPatch is the strategic merge patch to the new status, nil if there is nothing to change.
 func statusPatch(pod *v1.Pod, status v1.PodStatus) ([]byte, error) {
-	before, err := json.Marshal(v1.Pod{Status: pod.Status})
+	change, err := changeOf(&v1.Pod{Status: pod.Status}, &v1.Pod{Status: status})
+	if err != nil || len(change) == 0 {
+		return nil, err
+	}
+	change["metadata"] = map[string]any{"uid": pod.UID}
+	return json.Marshal(change)
+}
+
+// changeOf is the strategic merge patch from one object to another of its type.
+func changeOf(before, after any) (map[string]any, error) {
+	from, err := runtime.DefaultUnstructuredConverter.ToUnstructured(before)
 	if err != nil {
 		return nil, fmt.Errorf("encode old status: %w", err)
 	}
-	after, err := json.Marshal(v1.Pod{Status: status})
+	to, err := runtime.DefaultUnstructuredConverter.ToUnstructured(after)
 	if err != nil {
 		return nil, fmt.Errorf("encode new status: %w", err)
 	}
-	patch, err := strategicpatch.CreateTwoWayMergePatch(before, after, v1.Pod{})
+	change, err := strategicpatch.CreateTwoWayMergeMapPatch(from, to, before)
 	if err != nil {
 		return nil, fmt.Errorf("compare statuses: %w", err)
 	}
-	if string(patch) == "{}" {
-		return nil, nil
-	}
-	fields := map[string]json.RawMessage{}
-	if err := json.Unmarshal(patch, &fields); err != nil {
-		return nil, fmt.Errorf("read the patch: %w", err)
-	}
-	fields["metadata"] = json.RawMessage(fmt.Sprintf(`{"uid":%q}`, pod.UID))
-	return json.Marshal(fields)
+	return change, nil
 }
 
 // Delete implements pod.Status.
