@@ -207,7 +207,11 @@ func (r *request) shared(ctx context.Context) (pulled, error) {
 	// The pull belongs to the node: it goes on when this pod goes.
 	done := r.pulls.DoChan(key, func() (any, error) {
 		begin := r.options.Clock.Now()
-		image, err := r.pullWith(klog.NewContext(r.ctx, klog.FromContext(ctx)), credentials)
+		ctx := klog.NewContext(r.ctx, klog.FromContext(ctx))
+		if image := r.pulledMeanwhile(ctx); image != nil {
+			return pulled{image: image}, nil
+		}
+		image, err := r.pullWith(ctx, credentials)
 		return pulled{image: image, took: r.options.Clock.Since(begin)}, err
 	})
 	select {
@@ -216,6 +220,19 @@ func (r *request) shared(ctx context.Context) (pulled, error) {
 	case <-ctx.Done():
 		return pulled{}, ctx.Err()
 	}
+}
+
+// pulledMeanwhile returns the image if a pull that ended after this request had
+// looked for it brought it.
+func (r *request) pulledMeanwhile(ctx context.Context) *runtimeapi.Image {
+	if r.container.ImagePullPolicy == v1.PullAlways {
+		return nil
+	}
+	status, err := r.options.Service.ImageStatus(ctx, r.spec, false)
+	if err != nil || status.GetImage() == nil || !r.mayUse(ctx, status.GetImage().Id) {
+		return nil
+	}
+	return status.GetImage()
 }
 
 // pullWith pulls with the first credentials that work, or with none if there are none.

@@ -297,7 +297,6 @@ func TestEqualPullsAreOne(t *testing.T) {
 			pulling++
 		}
 	}
-	time.Sleep(200 * time.Millisecond) // between the event and the pull
 	close(f.registry.block)
 	wg.Wait()
 	if f.registry.pulls != 1 {
