@@ -37,7 +37,8 @@ type Options struct {
 	ServePort int32
 	// API is where pods of this node reach the API server, if not by its Service.
 	API netip.AddrPort
-	// ClusterDNS are the cluster's DNS servers, ClusterDomain its domain.
+	// ClusterDNS are the cluster's DNS servers, ClusterDomain its domain, by default the
+	// customary cluster.local.
 	ClusterDNS    []string
 	ClusterDomain string
 	// ResolvConf is the node's resolver configuration. Defaults to /etc/resolv.conf.
@@ -74,6 +75,9 @@ func (o Options) withDefaults() (Options, error) {
 		return o, errors.New("the node needs an owner label")
 	case len(o.IPs) == 0:
 		return o, errors.New("the node needs an IP address")
+	}
+	if o.ClusterDomain == "" {
+		o.ClusterDomain = "cluster.local"
 	}
 	if o.ResolvConf == "" {
 		o.ResolvConf = "/etc/resolv.conf"
