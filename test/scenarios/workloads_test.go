@@ -183,7 +183,8 @@ func TestPauseAndResume(t *testing.T) {
 func TestLogs(t *testing.T) {
 	s := withNode(t)
 	s.kubectl("run", "counter", "--image="+image, "--", "sh", "-c",
-		"echo out; echo err >&2; i=0; while sleep 0.2; do i=$((i+1)); echo line $i; done")
+		// The two streams are two pipes: only time orders them.
+		"echo out; sleep 0.5; echo err >&2; i=0; while sleep 0.2; do i=$((i+1)); echo line $i; done")
 	s.ready("counter")
 	follow := s.background("logs", "-f", "counter")
 	s.awaitOutput(follow, "line 3\n")
