@@ -1,0 +1,153 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scenarios
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+)
+
+// TestBadInput: a body that is not what it says, too large, or nested without end gets a
+// refusal that is a Status, and costs the server nothing.
+func TestBadInput(t *testing.T) {
+	s := withoutNode(t)
+	config := s.cluster.config(t)
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.kubectl("create", "configmap", "target", "--from-literal=a=b")
+
+	const depth = 10_000
+	deepJSON := `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"deep"},"x":` + strings.Repeat(`{"a":`, depth) + `1` + strings.Repeat(`}`, depth) + `}`
+	deepList := `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"deep"},"x":` + strings.Repeat(`[`, depth) + strings.Repeat(`]`, depth) + `}`
+	deepYAML := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: deep}\nx: " + strings.Repeat("{a: ", depth) + "1" + strings.Repeat("}", depth) + "\n"
+	bomb := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: bomb}\na: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\n" +
+		"d: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c]\ne: &e [*d,*d,*d,*d,*d,*d,*d,*d,*d]\nf: &f [*e,*e,*e,*e,*e,*e,*e,*e,*e]\ng: &g [*f,*f,*f,*f,*f,*f,*f,*f,*f]\nh: &h [*g,*g,*g,*g,*g,*g,*g,*g,*g]\n"
+	large := `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"large"},"data":{"x":"` + strings.Repeat("x", 3<<20) + `"}}`
+	const (
+		jsonType, yamlType, protobuf = "application/json", "application/yaml", "application/vnd.kubernetes.protobuf"
+		jsonPatch, mergePatch        = "application/json-patch+json", "application/merge-patch+json"
+		strategic, apply             = "application/strategic-merge-patch+json", "application/apply-patch+yaml"
+	)
+	objects := "/api/v1/namespaces/" + s.namespace + "/configmaps"
+	target := objects + "/target"
+	for _, tt := range []struct {
+		name, method, path, mediaType, body string
+		codes                               []int
+	}{
+		{"empty", "POST", objects, jsonType, "", []int{400}},
+		{"not JSON", "POST", objects, jsonType, "{not json", []int{400}},
+		{"not YAML", "POST", objects, yamlType, "a: [b", []int{400}},
+		{"not protobuf", "POST", objects, protobuf, "k8s\x00\xff\xff\xff", []int{400}},
+		{"no protobuf at all", "POST", objects, protobuf, "hello", []int{400}},
+		{"random bytes", "POST", objects, jsonType, "\x00\x01\x02\xff", []int{400}},
+		{"a list where an object belongs", "POST", objects, jsonType, "[]", []int{400}},
+		{"null", "POST", objects, jsonType, "null", []int{422}},
+		{"another kind", "POST", objects, jsonType, `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"x"}}`, []int{400}},
+		{"no such version", "POST", objects, jsonType, `{"apiVersion":"v9","kind":"ConfigMap","metadata":{"name":"x"}}`, []int{400}},
+		{"wrong type of a field", "POST", objects, jsonType, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":7}}`, []int{400}},
+		{"unknown media type", "POST", objects, "text/plain", "hello", []int{415}},
+		{"larger than 3 MiB", "POST", objects, jsonType, large, []int{413}},
+		{"deep JSON", "POST", objects, jsonType, deepJSON, []int{400}},
+		{"deep list", "POST", objects, jsonType, deepList, []int{400}},
+		{"deep YAML", "POST", objects, yamlType, deepYAML, []int{400}},
+		{"YAML bomb", "POST", objects, yamlType, bomb, []int{400}},
+		{"deep JSON update", "PUT", target, jsonType, strings.Replace(deepJSON, `"deep"`, `"target"`, 1), []int{400}},
+		{"deep merge patch", "PATCH", target, mergePatch, strings.Repeat(`{"a":`, depth) + `1` + strings.Repeat(`}`, depth), []int{400, 422}},
+		{"deep strategic patch", "PATCH", target, strategic, strings.Repeat(`{"a":`, depth) + `1` + strings.Repeat(`}`, depth), []int{400, 422}},
+		{"deep JSON patch", "PATCH", target, jsonPatch, `[{"op":"add","path":"/x","value":` + strings.Repeat(`[`, depth) + strings.Repeat(`]`, depth) + `}]`, []int{400, 422}},
+		{"deep apply", "PATCH", target + "?fieldManager=m", apply, deepYAML, []int{400}},
+		{"JSON patch that is none", "PATCH", target, jsonPatch, `{"op":"add"}`, []int{400}},
+		{"JSON patch of nothing there", "PATCH", target, jsonPatch, `[{"op":"remove","path":"/data/none"}]`, []int{422}},
+		{"JSON patch of ten thousand and one steps", "PATCH", target, jsonPatch, `[` + strings.Repeat(`{"op":"test","path":"/data/a","value":"b"},`, 10_000) + `{"op":"test","path":"/data/a","value":"b"}]`, []int{413}},
+		{"apply without a manager", "PATCH", target, apply, "apiVersion: v1\nkind: ConfigMap\n", []int{400, 422}},
+		{"unknown patch", "PATCH", target, "application/x-patch", "{}", []int{415}},
+		{"deep delete options", "DELETE", objects + "/none", jsonType, strings.Repeat(`{"a":`, depth) + `1` + strings.Repeat(`}`, depth), []int{400, 404}},
+		{"wrong query", "GET", objects + "?limit=many", "", "", []int{400}},
+		{"wrong selector", "GET", objects + "?labelSelector=((", "", "", []int{400}},
+		{"wrong field selector", "GET", "/api/v1/pods?fieldSelector=spec.nothing%3Dx", "", "", []int{400}},
+		{"wrong continue", "GET", objects + "?limit=1&continue=nonsense", "", "", []int{400}},
+		{"wrong resource version", "GET", objects + "?resourceVersion=x", "", "", []int{400}},
+		{"no such resource", "GET", "/api/v1/nothings", "", "", []int{404}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			request, err := http.NewRequestWithContext(t.Context(), tt.method, config.Host+tt.path, bytes.NewReader([]byte(tt.body)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if tt.mediaType != "" {
+				request.Header.Set("Content-Type", tt.mediaType)
+			}
+			request.Header.Set("Accept", "application/json")
+			response, err := client.Do(request)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer response.Body.Close()
+			body, err := io.ReadAll(io.LimitReader(response.Body, 1<<20))
+			if err != nil {
+				t.Fatal(err)
+			}
+			found := false
+			for _, code := range tt.codes {
+				found = found || response.StatusCode == code
+			}
+			var status metav1.Status
+			if err := json.Unmarshal(body, &status); !found || err != nil && response.StatusCode != 404 {
+				t.Fatalf("%s, want %v: %.500s", response.Status, tt.codes, body)
+			}
+			if response.StatusCode != 404 && (status.Kind != "Status" || status.Status != metav1.StatusFailure || int(status.Code) != response.StatusCode || status.Reason == "" || status.Message == "") {
+				t.Errorf("not a Status that says what is wrong: %.500s", body)
+			}
+			if len(status.Message) > 2000 {
+				t.Errorf("the message has %d bytes", len(status.Message))
+			}
+		})
+	}
+	s.prints("b", "get", "cm", "target", "-o", "jsonpath={.data.a}")
+	if !s.cluster.running() {
+		t.Error("the server is gone")
+	}
+}
+
+// TestRefusals: what kubectl's users see when they mistake something.
+func TestRefusals(t *testing.T) {
+	s := withoutNode(t)
+	refused := func(manifest string, parts ...string) {
+		s.Helper()
+		s.refusedInput(manifest, parts, "create", "-f", "-")
+	}
+	refused("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: Not_A_Name}\n",
+		`The ConfigMap "Not_A_Name" is invalid: metadata.name: Invalid value: "Not_A_Name": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters`)
+	refused("apiVersion: v1\nkind: Pod\nmetadata: {name: x}\nspec: {}\n", `The Pod "x" is invalid: spec.containers: Required value`)
+	refused("apiVersion: v1\nkind: Pod\nmetadata: {name: x}\nspec: {container: [{}]}\n",
+		`Error from server (BadRequest): error when creating "STDIN": Pod in version "v1" cannot be handled as a Pod: strict decoding error: unknown field "spec.container"`)
+	refused("apiVersion: v1\nkind: Pod\nmetadata: {name: x}\nspec:\n  restartPolicy: Sometimes\n  containers: [{name: c, image: i}, {name: c, image: i}]\n",
+		`The Pod "x" is invalid:`, `spec.restartPolicy: Unsupported value: "Sometimes": supported values: "Always", "OnFailure", "Never"`, `spec.containers[1].name: Duplicate value: "c"`)
+	refused("apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: x}\nspec:\n  selector: {matchLabels: {a: b}}\n  template: {metadata: {labels: {a: c}}, spec: {containers: [{name: c, image: i}]}}\n",
+		`The Deployment "x" is invalid: spec.template.metadata.labels: Invalid value: {"a":"c"}: `+"`selector` does not match template `labels`")
+	refused("apiVersion: apps/v1\nkind: Nothing\nmetadata: {name: x}\n", `no matches for kind "Nothing" in version "apps/v1"`)
+
+	s.kubectl("create", "configmap", "here")
+	s.refused([]string{`configmaps "here" already exists`}, "create", "configmap", "here")
+	s.refused([]string{`Error from server (NotFound): configmaps "nowhere" not found`}, "delete", "configmap", "nowhere")
+	s.refused([]string{`error: the server doesn't have a resource type "nothings"`}, "get", "nothings")
+	s.refused([]string{`namespaces "nowhere" not found`}, "create", "configmap", "x", "-n", "nowhere")
+
+	// What may not change says so.
+	s.kubectl("create", "deployment", "web", "--image=any:v1")
+	s.refused([]string{`spec.selector: Invalid value`, `field is immutable`}, "patch", "deployment", "web", "-p", `{"spec":{"selector":{"matchLabels":{"app":"web","more":"x"}},"template":{"metadata":{"labels":{"more":"x"}}}}}`)
+	// And what somebody else changed meanwhile.
+	old := s.kubectl("get", "configmap", "here", "-o", "yaml")
+	s.kubectl("label", "configmap", "here", "a=b")
+	s.refusedInput(old, []string{"Error from server (Conflict)", "the object has been modified; please apply your changes to the latest version and try again"}, "replace", "-f", "-")
+}
