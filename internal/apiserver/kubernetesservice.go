@@ -127,7 +127,7 @@ func (k *kubernetesService) ensureRange(ctx context.Context) error {
 func (k *kubernetesService) ensure(ctx context.Context) error {
 	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		if err := k.ensureService(ctx); err != nil {
-			return fmt.Errorf("Service: %w", err)
+			return fmt.Errorf("the Service: %w", err)
 		}
 		addresses, err := k.addresses(ctx)
 		if err != nil {

@@ -31,7 +31,8 @@ func TestReserveLooksOnceASecond(t *testing.T) {
 		return free, broken
 	}}
 	ready := func() error { return r.readyCheck().Check(nil) }
-	if r.refuse() != nil || r.refuse() != nil || ready() != nil || looked != 1 {
+	first, again := r.refuse(), r.refuse()
+	if first != nil || again != nil || ready() != nil || looked != 1 {
 		t.Fatalf("with room: refused %v, ready %v, looked %d times", r.refuse(), ready(), looked)
 	}
 	free = 12<<20 + 5
