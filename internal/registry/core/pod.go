@@ -30,6 +30,7 @@ func pod(nodes NodeConnections) generic.Kind[*corev1.Pod] {
 		Name: "Pod", Plural: "pods", ShortNames: []string{"po"}, Categories: []string{"all"},
 		New:           func() *corev1.Pod { return &corev1.Pod{} },
 		NewList:       func() runtime.Object { return &corev1.PodList{} },
+		ReturnDeleted: true,
 		Spec:          func(p *corev1.Pod) any { return &p.Spec },
 		Status:        func(p *corev1.Pod) any { return &p.Status },
 		Prepare:       preparePod,

@@ -19,9 +19,10 @@ import (
 // PodTemplate keeps a template under a name, for tools.
 var PodTemplate = generic.Kind[*corev1.PodTemplate]{
 	Name: "PodTemplate", Plural: "podtemplates",
-	New:     func() *corev1.PodTemplate { return &corev1.PodTemplate{} },
-	NewList: func() runtime.Object { return &corev1.PodTemplateList{} },
-	Spec:    func(t *corev1.PodTemplate) any { return &t.Template },
+	New:           func() *corev1.PodTemplate { return &corev1.PodTemplate{} },
+	NewList:       func() runtime.Object { return &corev1.PodTemplateList{} },
+	ReturnDeleted: true,
+	Spec:          func(t *corev1.PodTemplate) any { return &t.Template },
 	Validate: func(_ context.Context, t *corev1.PodTemplate) field.ErrorList {
 		return podspec.ValidatePodTemplate(t)
 	},

@@ -53,6 +53,7 @@ func service(d ServiceDependencies, nodes NodeConnections) generic.Kind[*corev1.
 		ValidateUpdate:    validateServiceUpdate,
 		ValidateStatus:    validateServiceStatus,
 		Warnings:          serviceWarnings,
+		StatusWarnings:    serviceStatusWarnings,
 		Fields: map[string]func(*corev1.Service) string{
 			"spec.clusterIP": func(s *corev1.Service) string { return s.Spec.ClusterIP },
 			"spec.type":      func(s *corev1.Service) string { return string(s.Spec.Type) },

@@ -406,6 +406,16 @@ func serviceWarnings(_ context.Context, s, _ *corev1.Service) []string {
 	return warnings
 }
 
+func serviceStatusWarnings(_ context.Context, s, _ *corev1.Service) []string {
+	var warnings []string
+	for i, in := range s.Status.LoadBalancer.Ingress {
+		if in.IP != "" {
+			warnings = append(warnings, utilvalidation.GetWarningsForIP(field.NewPath("status", "loadBalancer", "ingress").Index(i), in.IP)...)
+		}
+	}
+	return warnings
+}
+
 func warnEach(values []string, path *field.Path, warn func(*field.Path, string) []string) []string {
 	var warnings []string
 	for i, value := range values {

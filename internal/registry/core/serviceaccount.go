@@ -19,11 +19,12 @@ import (
 func serviceAccount(tokens TokenIssuer) generic.Kind[*corev1.ServiceAccount] {
 	return generic.Kind[*corev1.ServiceAccount]{
 		Name: "ServiceAccount", Plural: "serviceaccounts", ShortNames: []string{"sa"},
-		New:       func() *corev1.ServiceAccount { return &corev1.ServiceAccount{} },
-		NewList:   func() runtime.Object { return &corev1.ServiceAccountList{} },
-		ValidName: validation.ValidateServiceAccountName,
-		Prepare:   prepareServiceAccount,
-		Warnings:  warnMountableSecrets,
+		New:           func() *corev1.ServiceAccount { return &corev1.ServiceAccount{} },
+		NewList:       func() runtime.Object { return &corev1.ServiceAccountList{} },
+		ReturnDeleted: true,
+		ValidName:     validation.ValidateServiceAccountName,
+		Prepare:       prepareServiceAccount,
+		Warnings:      warnMountableSecrets,
 		Subresources: func(store *generic.Store) map[string]rest.Storage {
 			return map[string]rest.Storage{"token": tokenStore{tokens}}
 		},
