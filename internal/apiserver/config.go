@@ -6,6 +6,7 @@ package apiserver
 import (
 	"fmt"
 	"net"
+	"net/http"
 	"net/netip"
 	"time"
 
@@ -76,6 +77,12 @@ func (s *Server) genericConfig(c Config) (*genericapiserver.Config, error) {
 	g.ReadyzChecks = append(g.ReadyzChecks, c.ReadyChecks...)
 	if s.reserve != nil {
 		g.ReadyzChecks = append(g.ReadyzChecks, s.reserve.readyCheck())
+	}
+	if c.Backend.Shared() {
+		s.gate = newStoreGate(c.Backend.Check, c.Clock, codecs)
+		g.BuildHandlerChainFunc = func(handler http.Handler, g *genericapiserver.Config) http.Handler {
+			return genericapiserver.DefaultBuildHandlerChain(s.gate.wrap(handler, g.LongRunningFunc), g)
+		}
 	}
 	g.MergedResourceConfig = serverstorage.NewResourceConfig()
 

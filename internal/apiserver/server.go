@@ -42,8 +42,9 @@ type Server struct {
 	services   *services
 	clock      clock.WithTicker
 	aggregator *aggregatorapiserver.APIAggregator
-	// reserve is nil where no disk is to be kept free.
+	// reserve is nil where no disk is to be kept free, gate where no etcd can be lost.
 	reserve *reserve
+	gate    *storeGate
 }
 
 // New builds the chain of servers. Nothing is served before Run.
@@ -170,6 +171,9 @@ func (s *Server) newMain(g *genericapiserver.Config, c Config, next genericapise
 	}
 	return main, main.AddPostStartHook("start-informers", func(hook genericapiserver.PostStartHookContext) error {
 		s.informers.Start(hook.Done())
+		if s.gate != nil {
+			go s.gate.run(hook)
+		}
 		return nil
 	})
 }

@@ -1,0 +1,112 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/utils/clock"
+)
+
+// storeGate answers for an etcd that is gone. The etcd client waits for it as
+// long as a request may take, a minute; callers are told within seconds. An
+// etcd of this process needs no gate: without it the process ends.
+type storeGate struct {
+	check func(ctx context.Context) error
+	clock clock.WithTicker
+	codec runtime.NegotiatedSerializer
+
+	mu  sync.Mutex
+	err error
+	// present ends when the etcd is lost, and with it the requests that wait.
+	present context.Context
+	lose    context.CancelFunc
+}
+
+const (
+	gateInterval = time.Second
+	// gatePatience is how many checks in a row must fail: one may be a hiccup.
+	gatePatience = 2
+)
+
+func newStoreGate(check func(context.Context) error, c clock.WithTicker, codec runtime.NegotiatedSerializer) *storeGate {
+	g := &storeGate{check: check, clock: c, codec: codec}
+	g.present, g.lose = context.WithCancel(context.Background())
+	return g
+}
+
+// run asks the etcd again and again, until ctx is done.
+func (g *storeGate) run(ctx context.Context) {
+	ticker := g.clock.NewTicker(gateInterval)
+	defer ticker.Stop()
+	for failures := 0; ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C():
+		}
+		err := g.check(ctx)
+		if err == nil {
+			failures = 0
+		} else {
+			failures++
+		}
+		if err == nil || failures >= gatePatience {
+			g.set(err)
+		}
+	}
+}
+
+// set tells whether the etcd is there.
+func (g *storeGate) set(err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case err != nil:
+		g.lose()
+	case g.err != nil:
+		g.present, g.lose = context.WithCancel(context.Background())
+	}
+	g.err = err
+}
+
+func (g *storeGate) state() (present context.Context, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.present, g.err
+}
+
+// wrap refuses requests for resources while the etcd is gone. Watches go on:
+// what is cached is right, and there is nothing to miss.
+func (g *storeGate) wrap(next http.Handler, longRunning request.LongRunningRequestCheck) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		info, ok := request.RequestInfoFrom(req.Context())
+		if !ok || !info.IsResourceRequest || info.Verb == "watch" {
+			next.ServeHTTP(w, req)
+			return
+		}
+		present, err := g.state()
+		if err != nil {
+			gone := apierrors.NewServiceUnavailable("the store of the cluster is gone: " + err.Error() + "; requests work again once it is back")
+			responsewriters.ErrorNegotiated(gone, g.codec, schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}, w, req)
+			return
+		}
+		if longRunning(req, info) {
+			next.ServeHTTP(w, req) // a shell outlives a pause of the etcd
+			return
+		}
+		ctx, cancel := context.WithCancel(req.Context())
+		defer cancel()
+		defer context.AfterFunc(present, cancel)()
+		next.ServeHTTP(w, req.WithContext(ctx))
+	})
+}
