@@ -80,9 +80,13 @@ func (s *Server) genericConfig(c Config) (*genericapiserver.Config, error) {
 	}
 	if c.Backend.Shared() {
 		s.gate = newStoreGate(c.Backend.Check, c.Clock, codecs)
-		g.BuildHandlerChainFunc = func(handler http.Handler, g *genericapiserver.Config) http.Handler {
-			return genericapiserver.DefaultBuildHandlerChain(s.gate.wrap(handler, g.LongRunningFunc), g)
+	}
+	g.BuildHandlerChainFunc = func(handler http.Handler, g *genericapiserver.Config) http.Handler {
+		handler = limitNesting(handler, g.MaxRequestBodyBytes, codecs)
+		if s.gate != nil {
+			handler = s.gate.wrap(handler, g.LongRunningFunc)
 		}
+		return genericapiserver.DefaultBuildHandlerChain(handler, g)
 	}
 	g.MergedResourceConfig = serverstorage.NewResourceConfig()
 
