@@ -216,6 +216,6 @@ kind: ConfigMap
 metadata:
   name: blocker
   ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: owner, uid: `+s.jsonpath("{.metadata.uid}", "cm", "owner")+`, blockOwnerDeletion: true}]
-`, []string{`The ConfigMap "blocker" is invalid: metadata.ownerReferences[0].blockOwnerDeletion`, `user "`+robot+`" cannot delete configmaps "owner"`},
+`, []string{`The ConfigMap "blocker" is invalid: metadata.ownerReferences[0].blockOwnerDeletion`, `user "` + robot + `" cannot delete configmaps "owner"`},
 		"create", "-f", "-", "--as="+robot)
 }
