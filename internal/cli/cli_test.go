@@ -185,7 +185,8 @@ func TestKubectl(t *testing.T) {
 		{"unknown command", nil, []string{"kubectl", dir, "bogus"}, 1, "", `unknown command "bogus" for "kubectl"`, false},
 		{"help", nil, []string{"kubectl", dir, "--help"}, 0, "kubectl controls the Kubernetes cluster manager", "", false},
 		{"plugin", []string{withPlugins}, []string{"kubectl", dir, "hello", "--data-dir", "x"}, 7, layout.Kubeconfig() + " --data-dir x\n", "", false},
-		{"plugin, other cluster", []string{withPlugins, "KUBECONFIG=/other"}, []string{"kubectl", dir, "hello"}, 7, "/other \n", "", false},
+		{"plugin, other cluster", []string{withPlugins, "KUBECONFIG=/other"}, []string{"kubectl", "hello"}, 7, "/other \n", "", false},
+		{"plugin, this cluster after all", []string{withPlugins, "KUBECONFIG=/other"}, []string{"kubectl", dir, "hello"}, 7, layout.Kubeconfig() + " \n", "", false},
 		{"other cluster", nil, []string{"kubectl", dir, "--kubeconfig=/nowhere", "get", "pods"}, 1, "", "/nowhere", false},
 		{"completion", nil, []string{"__complete", "kubectl", dir, "rollo"}, 0, "rollout\tManage the rollout of a resource\n:4\n", "", false},
 	} {

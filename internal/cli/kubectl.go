@@ -32,8 +32,8 @@ func newKubectl() *cobra.Command {
 		Use:   "kubectl [--data-dir DIR] ...",
 		Short: "Run kubectl against the cluster",
 		Long: `Runs kubectl, as is. It talks to the cluster of the data directory, unless
---kubeconfig or the environment variable KUBECONFIG names another. --data-dir has to
-come before kubectl's own words.`,
+--kubeconfig or, where no --data-dir is given, the environment variable KUBECONFIG
+names another. --data-dir has to come before kubectl's own words.`,
 		DisableFlagParsing: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			args, layout, err := prepareKubectl(cmd, args)
@@ -60,11 +60,14 @@ func prepareKubectl(cmd *cobra.Command, args []string) ([]string, datadir.Layout
 	if given != "" {
 		path = given
 	}
+	// A data directory on the command line is meant; one in the environment of
+	// a shell may be forgotten.
+	meant := given != "" || cmd.Flags().Changed(dataDirFlag)
 	layout, err := newLayout(path)
 	if err != nil {
 		return nil, layout, err
 	}
-	if os.Getenv("KUBECONFIG") == "" && !namesKubeconfig(args) {
+	if (meant || os.Getenv("KUBECONFIG") == "") && !namesKubeconfig(args) {
 		err = os.Setenv("KUBECONFIG", layout.Kubeconfig())
 	}
 	return args, layout, err
