@@ -27,6 +27,7 @@ const compactionInterval = 5 * time.Minute
 // Backend is an etcd that answers.
 type Backend struct {
 	client    *kubernetes.Client
+	clock     clock.Clock
 	compactor interface {
 		etcd3.Compactor
 		Stop()
@@ -43,6 +44,7 @@ func newBackend(ctx context.Context, client *clientv3.Client, endpoint string, c
 	kube.Kubernetes = kube
 	return &Backend{
 		client:    kube,
+		clock:     c,
 		compactor: etcd3.NewCompactor(client, compactionInterval, c, nil),
 	}
 }

@@ -111,8 +111,9 @@ func (b *Backend) decorate(
 	if uncached[config.GroupResource] {
 		return raw, sync.OnceFunc(raw.Close), nil
 	}
+	pace := newPace(b.clock)
 	cached, err := cacher.NewCacherFromConfig(cacher.Config{
-		Storage:             raw,
+		Storage:             paced{raw, pace},
 		Versioner:           versioner,
 		GroupResource:       config.GroupResource,
 		EventsHistoryWindow: config.EventsHistoryWindow,
@@ -130,7 +131,7 @@ func (b *Backend) decorate(
 		return nil, nil, err
 	}
 	delegator := cacher.NewCacheDelegator(cached, raw)
-	return readAhead{delegator}, sync.OnceFunc(func() {
+	return readAhead{delegator, pace, resourcePrefix}, sync.OnceFunc(func() {
 		delegator.Stop()
 		cached.Stop()
 		raw.Close()

@@ -16,30 +16,44 @@ import (
 // is shared by all watches.
 const readAheadLimit = 10_000
 
-// readAhead lets watches fall behind in a burst. The watch cache queues ten
-// events for a watcher and waits a tenth of a second at most; on a machine whose
-// few processors also run controllers, scheduler and nodes, a hundred creates
-// in a row were enough to end every watch of pods, those of users too.
-type readAhead struct{ storage.Interface }
+// readAhead is a watch cache whose watches take events at once, however slow
+// those are who read them, and so can set the pace.
+type readAhead struct {
+	storage.Interface
+	pace *pace
+	// root is the key of the whole resource.
+	root string
+}
 
-func (r readAhead) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
-	source, err := r.Interface.Watch(ctx, key, opts)
+func (a readAhead) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
+	source, err := a.Interface.Watch(ctx, key, opts)
 	if err != nil {
 		return nil, err
 	}
-	return newReader(source), nil
+	r := &reader{source: source, taken: func(watch.Event) {}, left: func() {}}
+	if key == a.root && opts.Predicate.Empty() {
+		versions := a.Versioner()
+		a.pace.join(r)
+		r.taken = func(e watch.Event) { a.pace.saw(r, versionOf(versions, e)) }
+		r.left = func() { a.pace.leave(r) }
+	}
+	return r.start(), nil
 }
 
 // reader is a watch that takes events from its source as they come.
 type reader struct {
-	source  watch.Interface
+	source watch.Interface
+	// taken is told of each event, left that no more will be taken.
+	taken func(watch.Event)
+	left  func()
+
 	events  chan watch.Event
 	stopped chan struct{}
 	stop    sync.Once
 }
 
-func newReader(source watch.Interface) *reader {
-	r := &reader{source: source, events: make(chan watch.Event), stopped: make(chan struct{})}
+func (r *reader) start() *reader {
+	r.events, r.stopped = make(chan watch.Event), make(chan struct{})
 	go r.run()
 	return r
 }
@@ -47,14 +61,18 @@ func newReader(source watch.Interface) *reader {
 func (r *reader) ResultChan() <-chan watch.Event { return r.events }
 
 func (r *reader) Stop() {
-	r.stop.Do(func() { close(r.stopped) })
-	r.source.Stop()
+	r.stop.Do(func() {
+		close(r.stopped)
+		r.left()
+		r.source.Stop()
+	})
 }
 
 // run hands on all events in order, and ends after the last one when the source
 // has ended.
 func (r *reader) run() {
 	defer close(r.events)
+	defer r.left()
 	var behind []watch.Event
 	in := r.source.ResultChan()
 	for in != nil || len(behind) > 0 {
@@ -65,6 +83,7 @@ func (r *reader) run() {
 		)
 		if len(behind) >= readAheadLimit {
 			take = nil
+			r.left()
 		}
 		if len(behind) > 0 {
 			give, next = r.events, behind[0]
@@ -73,8 +92,10 @@ func (r *reader) run() {
 		case event, ok := <-take:
 			if !ok {
 				in = nil
+				r.left()
 				continue
 			}
+			r.taken(event)
 			behind = append(behind, event)
 		case give <- next:
 			behind[0] = watch.Event{}

@@ -16,9 +16,13 @@ func event(i int) watch.Event {
 	return watch.Event{Type: watch.Added, Object: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: strconv.Itoa(i)}}}
 }
 
+func plainReader(source watch.Interface) *reader {
+	return (&reader{source: source, taken: func(watch.Event) {}, left: func() {}}).start()
+}
+
 func TestReadAheadTakesABurstAndKeepsItsOrder(t *testing.T) {
 	source := watch.NewFake() // unbuffered: each Action waits until it is taken
-	r := newReader(source)
+	r := plainReader(source)
 	const burst = 1000
 	for i := range burst {
 		source.Action(event(i).Type, event(i).Object)
@@ -37,7 +41,7 @@ func TestReadAheadTakesABurstAndKeepsItsOrder(t *testing.T) {
 
 func TestReadAheadHasALimit(t *testing.T) {
 	source := watch.NewFake()
-	r := newReader(source)
+	r := plainReader(source)
 	defer r.Stop()
 	for i := range readAheadLimit {
 		source.Action(event(i).Type, event(i).Object)
@@ -58,7 +62,7 @@ func TestReadAheadHasALimit(t *testing.T) {
 
 func TestReadAheadStops(t *testing.T) {
 	source := watch.NewFake()
-	r := newReader(source)
+	r := plainReader(source)
 	source.Add(&corev1.Pod{}) // nobody takes it
 	r.Stop()
 	r.Stop()
