@@ -32,9 +32,10 @@ type ServiceDependencies struct {
 	Pods   coreclient.PodsGetter
 }
 
-// service is a name, an address and ports for a changing set of pods. Its files:
-// families.go completes its IP families, claims.go claims its addresses and
-// ports, update.go says what a changed type takes with it.
+// service is a name, an address and ports for a changing set of pods. Beside
+// this, service_families.go completes its IP families, service_claims.go claims
+// its addresses and ports, and service_update.go says what an update keeps and
+// what a changed type takes with it.
 func service(d ServiceDependencies, nodes NodeConnections) generic.Kind[*corev1.Service] {
 	claims := serviceClaims{families: families{d.Families}, addresses: d.Addresses, ports: d.Ports}
 	return generic.Kind[*corev1.Service]{
