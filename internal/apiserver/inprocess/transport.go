@@ -44,6 +44,9 @@ func (s *Server) Config(as user.Info) *rest.Config {
 			ContentType:        "application/vnd.kubernetes.protobuf",
 		},
 		DisableCompression: true,
+		// Warnings are for people who can change what they ask for; whoever runs in this
+		// process and wants them sets a handler of its own.
+		WarningHandlerWithContext: rest.NoWarnings{},
 	}
 }
 
