@@ -37,8 +37,10 @@ type Server struct {
 	scheme    *runtime.Scheme
 	// external holds the versioned registrations alone, for OpenAPI: its namer
 	// would publish the internal ones too. It is client-go's.
-	external   *runtime.Scheme
-	informers  informers.SharedInformerFactory
+	external  *runtime.Scheme
+	informers informers.SharedInformerFactory
+	// started is closed once the informers run.
+	started    chan struct{}
 	services   *services
 	clock      clock.WithTicker
 	aggregator *aggregatorapiserver.APIAggregator
@@ -49,7 +51,7 @@ type Server struct {
 
 // New builds the chain of servers. Nothing is served before Run.
 func New(c Config) (*Server, error) {
-	s := &Server{external: scheme.Scheme, clock: c.Clock}
+	s := &Server{external: scheme.Scheme, clock: c.Clock, started: make(chan struct{})}
 	client, err := kubernetes.NewForConfig(s.Config(apiserverUser))
 	if err != nil {
 		return nil, err
@@ -171,6 +173,7 @@ func (s *Server) newMain(g *genericapiserver.Config, c Config, next genericapise
 	}
 	return main, main.AddPostStartHook("start-informers", func(hook genericapiserver.PostStartHookContext) error {
 		s.informers.Start(hook.Done())
+		close(s.started)
 		if s.gate != nil {
 			go s.gate.run(hook)
 		}

@@ -31,6 +31,9 @@ func (s *Server) EnsureSystem(parent context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := s.awaitInformers(parent); err != nil {
+		return err
+	}
 	for _, name := range systemNamespaces {
 		if err := ensureNamespace(parent, client, name); err != nil {
 			return fmt.Errorf("create namespace %s: %w", name, err)
@@ -44,6 +47,18 @@ func (s *Server) EnsureSystem(parent context.Context) error {
 		return err
 	}
 	return s.awaitPolicy(parent)
+}
+
+// awaitInformers waits until the server's own caches are filled. Before that,
+// admission lets a request wait for them, though not for ever.
+func (s *Server) awaitInformers(ctx context.Context) error {
+	select {
+	case <-s.started:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	s.informers.WaitForCacheSync(ctx.Done())
+	return ctx.Err()
 }
 
 // awaitPolicy waits until the authorizer knows the bootstrap roles, so that
