@@ -37,7 +37,7 @@ var Endpoints = generic.Kind[*corev1.Endpoints]{
 		}
 		return errs
 	},
-	Warnings:       func(_ context.Context, e, _ *corev1.Endpoints) []string { return warnIPs(e.Subsets) },
+	Warnings:       warnEndpoints,
 	CreateOnUpdate: true,
 	Columns: []generic.Column[*corev1.Endpoints]{{
 		Name: "Endpoints", Description: corev1.Endpoints{}.SwaggerDoc()["subsets"],
@@ -45,10 +45,20 @@ var Endpoints = generic.Kind[*corev1.Endpoints]{
 	}},
 }
 
-// warnIPs tells of addresses that are accepted and not canonical.
-func warnIPs(subsets []corev1.EndpointSubset) []string {
+// The endpoints controller signs its objects with this label. It copies what it
+// finds, and there is nobody to read a warning.
+const (
+	endpointsManager    = "endpoints.kubernetes.io/managed-by"
+	endpointsController = "endpoint-controller"
+)
+
+// warnEndpoints tells of addresses that are accepted and not canonical.
+func warnEndpoints(_ context.Context, e, _ *corev1.Endpoints) []string {
+	if e.Labels[endpointsManager] == endpointsController {
+		return nil
+	}
 	var warnings []string
-	for i, subset := range subsets {
+	for i, subset := range e.Subsets {
 		item := field.NewPath("subsets").Index(i)
 		for j, address := range subset.Addresses {
 			warnings = append(warnings, utilvalidation.GetWarningsForIP(item.Child("addresses").Index(j).Child("ip"), address.IP)...)
