@@ -51,8 +51,9 @@ func TestBurstEndsNoWatch(t *testing.T) {
 	const watches, writers, each = 30, 16, 100
 	all := storage.ListOptions{ResourceVersion: "0", Recursive: true, Predicate: storage.Everything}
 	var readers errgroup.Group
-	for range watches {
-		events, err := pods.Watch(t.Context(), "/pods", all)
+	for i := range watches {
+		// Half of them are users' who watch their namespace.
+		events, err := pods.Watch(t.Context(), []string{"/pods", "/pods/default/"}[i%2], all)
 		if err != nil {
 			t.Fatal(err)
 		}

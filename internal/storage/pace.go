@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/utils/clock"
@@ -33,39 +34,54 @@ const (
 // because the cache came to run before its watches did. So the store's events
 // are passed on as fast as the watches take them, and wait in etcd's client.
 //
-// Only watches of the whole resource are waited for, because only they get every
-// event: controllers, scheduler and collector have some on nearly every resource.
+// Watches of one object, or of those that an index finds, are not waited for:
+// they are many and get few events each.
 type pace struct {
 	clock clock.Clock
 
 	mu sync.Mutex
-	// passed are the resource versions of the latest events, oldest first.
-	passed []uint64
-	// seen is the latest resource version that each watch has taken.
-	seen map[*reader]uint64
+	// passed are the latest events, oldest first.
+	passed  []passed
+	watches map[*reader]*watching
 	// moved is closed when a watch takes an event or goes.
 	moved chan struct{}
 }
 
+// passed is an event on its way.
+type passed struct {
+	version uint64
+	object  runtime.Object
+}
+
+// watching is how far a watch has come.
+type watching struct {
+	// wants is whether the watch gets the event that left an object so. It may
+	// also get others: of objects that it had got earlier, and that changed.
+	wants func(runtime.Object) bool
+	// seen is the latest resource version it has taken.
+	seen uint64
+}
+
 func newPace(c clock.Clock) *pace {
-	return &pace{clock: c, seen: map[*reader]uint64{}, moved: make(chan struct{})}
+	return &pace{clock: c, watches: map[*reader]*watching{}, moved: make(chan struct{})}
 }
 
 // join has events wait for the reader. What was passed before is none of its
 // business: it begins with what the cache holds now.
-func (p *pace) join(r *reader) {
+func (p *pace) join(r *reader, wants func(runtime.Object) bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.seen[r] = 0
+	w := &watching{wants: wants}
 	if n := len(p.passed); n > 0 {
-		p.seen[r] = p.passed[n-1]
+		w.seen = p.passed[n-1].version
 	}
+	p.watches[r] = w
 }
 
 func (p *pace) leave(r *reader) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.seen, r)
+	delete(p.watches, r)
 	p.wake()
 }
 
@@ -74,8 +90,8 @@ func (p *pace) leave(r *reader) {
 func (p *pace) saw(r *reader, version uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if last, joined := p.seen[r]; joined && version > last {
-		p.seen[r] = version
+	if w := p.watches[r]; w != nil && version > w.seen {
+		w.seen = version
 		p.wake()
 	}
 }
@@ -86,10 +102,10 @@ func (p *pace) wake() {
 }
 
 // pass waits until the event may be passed on.
-func (p *pace) pass(ctx context.Context, version uint64) {
+func (p *pace) pass(ctx context.Context, event passed) {
 	var limit <-chan time.Time
 	for {
-		moved, ok := p.admit(version, false)
+		moved, ok := p.admit(event, false)
 		if ok {
 			return
 		}
@@ -101,7 +117,7 @@ func (p *pace) pass(ctx context.Context, version uint64) {
 		select {
 		case <-moved:
 		case <-limit:
-			p.admit(version, true)
+			p.admit(event, true)
 			return
 		case <-ctx.Done():
 			return
@@ -111,7 +127,7 @@ func (p *pace) pass(ctx context.Context, version uint64) {
 
 // admit notes the event as passed if all watches have taken the one that was
 // passed a window earlier, or if it has waited long enough.
-func (p *pace) admit(version uint64, anyway bool) (moved <-chan struct{}, ok bool) {
+func (p *pace) admit(event passed, anyway bool) (moved <-chan struct{}, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if n := len(p.passed); n == paceWindow {
@@ -120,13 +136,13 @@ func (p *pace) admit(version uint64, anyway bool) (moved <-chan struct{}, ok boo
 		}
 		p.passed = slices.Delete(p.passed, 0, 1)
 	}
-	p.passed = append(p.passed, version)
+	p.passed = append(p.passed, event)
 	return nil, true
 }
 
-func (p *pace) allSaw(version uint64) bool {
-	for _, seen := range p.seen {
-		if seen < version {
+func (p *pace) allSaw(event passed) bool {
+	for _, w := range p.watches {
+		if w.seen < event.version && w.wants(event.object) {
 			return false
 		}
 	}
@@ -168,7 +184,7 @@ func (w *pacedWatch) run(ctx context.Context, pace *pace, versions storage.Versi
 	defer close(w.events)
 	for e := range w.source.ResultChan() {
 		if version := versionOf(versions, e); version > 0 {
-			pace.pass(ctx, version)
+			pace.pass(ctx, passed{version, e.Object})
 		}
 		select {
 		case w.events <- e:

@@ -5,8 +5,11 @@ package storage
 
 import (
 	"context"
+	"strings"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/storage"
 )
@@ -31,13 +34,36 @@ func (a readAhead) Watch(ctx context.Context, key string, opts storage.ListOptio
 		return nil, err
 	}
 	r := &reader{source: source, taken: func(watch.Event) {}, left: func() {}}
-	if key == a.root && opts.Predicate.Empty() {
+	if wants := a.interest(ctx, key, opts.Predicate); wants != nil {
 		versions := a.Versioner()
-		a.pace.join(r)
+		a.pace.join(r, wants)
 		r.taken = func(e watch.Event) { a.pace.saw(r, versionOf(versions, e)) }
 		r.left = func() { a.pace.leave(r) }
 	}
 	return r.start(), nil
+}
+
+// interest tells which objects a watch is about; nil if it sets no pace.
+func (a readAhead) interest(ctx context.Context, key string, predicate storage.SelectionPredicate) func(runtime.Object) bool {
+	if _, single := predicate.MatchesSingle(); single || len(predicate.MatcherIndex(ctx)) > 0 {
+		return nil
+	}
+	namespace := strings.Trim(strings.TrimPrefix(key, a.root), "/")
+	return func(object runtime.Object) bool {
+		if namespace != "" && namespaceOf(object) != namespace {
+			return false
+		}
+		matches, err := predicate.Matches(object)
+		return matches && err == nil
+	}
+}
+
+func namespaceOf(object runtime.Object) string {
+	accessor, err := meta.Accessor(object)
+	if err != nil {
+		return ""
+	}
+	return accessor.GetNamespace()
 }
 
 // reader is a watch that takes events from its source as they come.
