@@ -67,7 +67,7 @@ func TestKilledUnderLoad(t *testing.T) {
 	for round := range 2 {
 		w := newWriters(t, c, s.namespace, fmt.Sprintf("round-%d", round))
 		// Pods too are under way when the process dies.
-		s.kubectl("create", "deployment", fmt.Sprintf("late-%d", round), "--image="+image, "--replicas=2", "--", "sleep", "3600")
+		s.kubectl("create", "deployment", fmt.Sprintf("late-%d", round), "--image="+image, "--replicas=2", "--", "sh", "-c", "trap exit TERM; sleep 3600 & wait")
 		time.Sleep(time.Second)
 		c.kill(t)
 		w.stop()

@@ -5,7 +5,6 @@ package scenarios
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"os/exec"
 	"slices"
@@ -128,19 +127,10 @@ func (s *session) background(args ...string) *process {
 	return p
 }
 
-// get reads an object, or something of it.
+// jsonpath reads something of an object, or of several.
 func (s *session) jsonpath(path string, args ...string) string {
 	s.Helper()
 	return s.kubectl(append(append([]string{"get"}, args...), "-o", "jsonpath="+path)...)
-}
-
-// decode reads an object into a Go value.
-func (s *session) decode(into any, args ...string) {
-	s.Helper()
-	out := s.kubectl(append(append([]string{"get"}, args...), "-o", "json")...)
-	if err := json.Unmarshal([]byte(out), into); err != nil {
-		s.Fatal(err)
-	}
 }
 
 func (s *session) pod(name string) *corev1.Pod {
