@@ -3,7 +3,7 @@
 
 # The version of Kubernetes whose API is served: what clients are told.
 KUBERNETES_VERSION := v1.37.1
-STATICCHECK_VERSION := v0.8.2
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo v0.0.0-dev)
 LDFLAGS := -s -w \
 	-X main.version=$(VERSION) \
@@ -59,8 +59,8 @@ build: ## build bin/kindred
 
 lint: ## gofmt, go vet and staticcheck
 	@echo "gofmt"; unformatted=$$(git ls-files '*.go' | xargs gofmt -l); test -z "$$unformatted" || { echo "run gofmt -w on:" $$unformatted; exit 1; }
-	@echo "go vet"; go vet ./...
-	@echo "staticcheck"; go run honnef.co/go/tools/cmd/staticcheck@$(STATICCHECK_VERSION) ./...
+	@echo "go vet"; go vet ./... && cd kindredtest && go vet ./...
+	@echo "staticcheck"; go run $(STATICCHECK) ./... && cd kindredtest && go run $(STATICCHECK) ./...
 
 unit: ## run the unit tests, those of what races under the race detector
 	@echo "unit tests under the race detector"; go test -race $(RACE)
@@ -70,7 +70,7 @@ scenarios: test-deps build ## drive the built binary as a user would, with real 
 	@echo "scenarios"; KINDRED_BIN=$(CURDIR)/bin/kindred go test -count=1 -timeout 20m ./test/scenarios/...
 
 kindredtest: build ## test the test kit, a module of its own
-	@echo "test kit"; cd kindredtest && go vet ./... && KINDRED_BIN=$(CURDIR)/bin/kindred go test -count=1 ./...
+	@echo "test kit"; cd kindredtest && KINDRED_BIN=$(CURDIR)/bin/kindred go test -count=1 ./...
 
 test: test-deps build lint unit scenarios kindredtest ## everything that must pass
 
