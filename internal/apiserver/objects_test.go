@@ -4,6 +4,8 @@
 package apiserver
 
 import (
+	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -275,5 +277,49 @@ func TestCreateOnUpdate(t *testing.T) {
 	lease := "/apis/coordination.k8s.io/v1/namespaces/" + namespace + "/leases/l"
 	if got := server.do(t, server.admin, http.MethodPut, lease, `{"metadata":{"name":"l"}}`); got.code != http.StatusUnprocessableEntity {
 		t.Errorf("an unconditional update of a lease: %d %.200q", got.code, got.body)
+	}
+}
+
+// TestCustomResources: a kind that a CRD defines is served like any other, and
+// refused like any other while the disk is full.
+func TestCustomResources(t *testing.T) {
+	namespace := server.namespace(t)
+	const crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+	if got := server.do(t, server.admin, http.MethodPost, crds, widgets); got.code != http.StatusCreated {
+		t.Fatalf("%d %s", got.code, got.body)
+	}
+	defer server.do(t, server.admin, http.MethodDelete, crds+"/widgets.example.com", "")
+	path := "/apis/example.com/v1/namespaces/" + namespace + "/widgets"
+	body := `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"w","ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"n","uid":"u"}]},"size":1}`
+	err := within(10*time.Second, func() error {
+		if got := server.do(t, server.admin, http.MethodPost, path, body); got.code != http.StatusCreated {
+			return errors.New(got.body)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	patch := server.do(t, server.admin, http.MethodPatch, path+"/w", `[{"op":"remove","path":"/metadata/ownerReferences/0"},{"op":"replace","path":"/size","value":2}]`,
+		"Content-Type", "application/json-patch+json")
+	if patch.code != http.StatusOK || !strings.Contains(patch.body, `"size":2`) || strings.Contains(patch.body, `"kind":"Node"`) {
+		t.Errorf("patch: %d %s", patch.code, patch.body)
+	}
+	err = within(10*time.Second, func() error {
+		got := server.do(t, server.admin, http.MethodGet, "/apis/example.com/v1", "")
+		if got.code != http.StatusOK || !strings.Contains(got.body, `"shortNames":["wd"]`) {
+			return fmt.Errorf("discovery: %d %s", got.code, got.body)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	fill(t)
+	if got := server.do(t, server.admin, http.MethodPut, path+"/w", strings.Replace(patch.body, `"size":2`, `"size":3`, 1)); got.code != http.StatusInsufficientStorage {
+		t.Errorf("update on a full disk: %d %s", got.code, got.body)
+	}
+	if got := server.do(t, server.admin, http.MethodDelete, path+"/w", ""); got.code != http.StatusOK {
+		t.Errorf("delete on a full disk: %d %s", got.code, got.body)
 	}
 }
