@@ -129,6 +129,12 @@ type RunMemory struct {
 	Startup, Liveness, Readiness *bool
 }
 
+// Prepared notes that the pod's volumes are present and show the pod as it is.
+func (m *Memory) Prepared(pod *v1.Pod) {
+	m.VolumesReady, m.PreparedFor = true, shownMetadata(pod)
+	delete(m.Failures, volumesFailure)
+}
+
 // clone copies the maps, so that a decision never changes its input.
 func (m Memory) clone() Memory {
 	m.Failures = cloneMap(m.Failures)

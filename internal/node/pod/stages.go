@@ -61,10 +61,7 @@ func (w *Worker) failed(name, reason, message string) func(*Memory) {
 func (w *Worker) prepareVolumes(ctx context.Context, pod *v1.Pod) func(*Memory) {
 	err := w.parts.Volumes.Prepare(ctx, w.Pod())
 	if err == nil {
-		return func(m *Memory) {
-			m.VolumesReady, m.PreparedFor = true, shownMetadata(pod)
-			delete(m.Failures, volumesFailure)
-		}
+		return func(m *Memory) { m.Prepared(pod) }
 	}
 	if ctx.Err() == nil {
 		w.event(pod, "", v1.EventTypeWarning, "FailedMount", err.Error())

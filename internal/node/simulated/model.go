@@ -148,7 +148,7 @@ func finish(run *runtime.Container, end ending) {
 func (m *model) act(p *v1.Pod, b behaviour, w world, a pod.Action) bool {
 	switch a.Kind {
 	case pod.PrepareVolumes:
-		m.memory.VolumesReady = true
+		m.memory.Prepared(p)
 	case pod.CreateSandbox:
 		m.createSandbox(p, w, a)
 	case pod.StopSandbox:

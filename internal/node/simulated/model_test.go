@@ -158,6 +158,22 @@ func TestStart(t *testing.T) {
 	}
 }
 
+// The volume that admission gives to nearly every pod shows the pod's metadata.
+func TestWalkEndsOncePodRuns(t *testing.T) {
+	p := newPod("a")
+	p.Spec.Volumes = []v1.Volume{{Name: "kube-api-access", VolumeSource: v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{
+		Sources: []v1.VolumeProjection{{DownwardAPI: &v1.DownwardAPIProjection{}}},
+	}}}}
+	l := newLab(t, p)
+	if l.pod.Status.Phase != v1.PodRunning || !l.last.wake.IsZero() {
+		t.Errorf("phase %s, wakes at %v; want it to run and nothing left to do", l.pod.Status.Phase, l.last.wake)
+	}
+	l.pod.Labels = map[string]string{"new": "label"}
+	if l.walk(); !l.last.wake.IsZero() {
+		t.Errorf("with another label it wakes at %v; want nothing left to do", l.last.wake)
+	}
+}
+
 func TestInitContainersAndSidecars(t *testing.T) {
 	always := v1.ContainerRestartPolicyAlways
 	p := newPod("a")
