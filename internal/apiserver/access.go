@@ -25,6 +25,7 @@ import (
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/clock"
 
 	"github.com/kindred-project/kindred/internal/apiserver/inprocess"
 	"github.com/kindred-project/kindred/internal/auth/node"
@@ -92,7 +93,7 @@ func (a *access) authenticate(tokens authenticator.Token) {
 	known := group.NewAuthenticatedGroupAdder(union.New(
 		headerrequest.NewDynamicVerifyOptionsSecure(a.frontProxyCA.VerifyOptions, a.frontProxy.AllowedClientNames,
 			a.frontProxy.UsernameHeaders, a.frontProxy.UIDHeaders, a.frontProxy.GroupHeaders, a.frontProxy.ExtraHeaderPrefixes),
-		x509request.NewDynamic(a.clientCA.VerifyOptions, x509request.CommonNameUserConversion),
+		rememberCertificates(x509request.NewDynamic(a.clientCA.VerifyOptions, x509request.CommonNameUserConversion), clock.RealClock{}),
 		bearertoken.New(cached),
 		websocket.NewProtocolAuthenticator(cached),
 	))
