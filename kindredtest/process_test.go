@@ -52,7 +52,8 @@ func TestNotReadyForever(t *testing.T) {
 }
 
 func TestStop(t *testing.T) {
-	const obeys = `trap 'kill $!; exit 0' TERM; echo "ready in 1 ms"; echo "export KUBECONFIG=/k"; sleep 60 & wait`
+	// Everything is in place before it says that it is ready, for TERM comes then.
+	const obeys = `sleep 60 >/dev/null 2>&1 & trap 'kill $!; exit 0' TERM; echo "ready in 1 ms"; echo "export KUBECONFIG=/k"; wait`
 	p := shell(t, obeys)
 	if _, err := p.ready(time.Minute); err != nil {
 		t.Fatal(err)
