@@ -86,15 +86,25 @@ func (w *World) newInformer(_ toolscache.ListerWatcher, obj runtime.Object, resy
 		w.Must(err)
 		return list.(client.ObjectList)
 	}
+	// The in-memory API has no history to resume from: each watch begins before its
+	// list, or what is written between the two would never be seen.
+	var begun watch.Interface
 	return toolscache.NewSharedIndexInformer(toolscache.ToListWatcherWithWatchListSemantics(&toolscache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
+			if begun != nil {
+				begun.Stop()
+			}
 			list := newList()
-			err := w.API.List(ctx, list)
+			var err error
+			if begun, err = w.API.Watch(ctx, newList()); err != nil {
+				return nil, err
+			}
+			err = w.API.List(ctx, list)
 			list.SetResourceVersion("1")
 			return list, err
 		},
-		WatchFuncWithContext: func(ctx context.Context, _ metav1.ListOptions) (watch.Interface, error) {
-			return w.API.Watch(ctx, newList())
+		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
+			return begun, nil
 		},
 	}, noWatchList{}), obj, resync, indexers)
 }
