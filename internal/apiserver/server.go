@@ -39,8 +39,9 @@ type Server struct {
 	// would publish the internal ones too. It is client-go's.
 	external  *runtime.Scheme
 	informers informers.SharedInformerFactory
-	// started is closed once the informers run.
+	// started is closed once the informers run, stopping when they must stop.
 	started    chan struct{}
+	stopping   chan struct{}
 	services   *services
 	clock      clock.WithTicker
 	aggregator *aggregatorapiserver.APIAggregator
@@ -51,7 +52,7 @@ type Server struct {
 
 // New builds the chain of servers. Nothing is served before Run.
 func New(c Config) (*Server, error) {
-	s := &Server{external: scheme.Scheme, clock: c.Clock, started: make(chan struct{})}
+	s := &Server{external: scheme.Scheme, clock: c.Clock, started: make(chan struct{}), stopping: make(chan struct{})}
 	client, err := kubernetes.NewForConfig(s.Config(apiserverUser))
 	if err != nil {
 		return nil, err
@@ -111,6 +112,14 @@ func New(c Config) (*Server, error) {
 
 // Config is an in-process client configuration that acts as the given user.
 func (s *Server) Config(as user.Info) *clientrest.Config { return s.inprocess.Config(as) }
+
+// Informers are the server's own. Other parts in the process share them, so that
+// each object is decoded and kept once; what they add runs after StartInformers.
+// Objects from there are everybody's, and have no managed fields.
+func (s *Server) Informers() informers.SharedInformerFactory { return s.informers }
+
+// StartInformers starts those informers that do not run yet, until the server stops.
+func (s *Server) StartInformers() { s.informers.Start(s.stopping) }
 
 // Scheme knows the versioned types of every built-in group.
 func (s *Server) Scheme() *runtime.Scheme { return s.external }
@@ -172,7 +181,8 @@ func (s *Server) newMain(g *genericapiserver.Config, c Config, next genericapise
 		return nil, err
 	}
 	return main, main.AddPostStartHook("start-informers", func(hook genericapiserver.PostStartHookContext) error {
-		s.informers.Start(hook.Done())
+		context.AfterFunc(hook, func() { close(s.stopping) })
+		s.StartInformers()
 		close(s.started)
 		if s.gate != nil {
 			go s.gate.run(hook)

@@ -59,6 +59,7 @@ func up(cmd *cobra.Command, options kindred.Options) error {
 	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	began := clock.RealClock{}.Now()
+	tuneGC()
 	options.Progress = func(step string, took time.Duration) {
 		printf(cmd, "  %-36s %5d ms\n", step, took.Milliseconds())
 	}

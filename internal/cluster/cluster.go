@@ -166,10 +166,11 @@ func (c *Cluster) startParts(ctx context.Context, steps *steps) error {
 	if err != nil {
 		return err
 	}
-	schedule, err := scheduler.New(scheduler.Options{Client: client, Clock: c.config.Clock})
+	schedule, err := scheduler.New(scheduler.Options{Client: client, Informers: c.server.Informers(), Clock: c.config.Clock})
 	if err != nil {
 		return err
 	}
+	c.server.StartInformers()
 	c.parts.start("controllers", c.fail, manager.Start)
 	c.parts.start("garbage collector", c.fail, collector.Run)
 	c.parts.start("scheduler", c.fail, schedule.Run)

@@ -39,6 +39,7 @@ func newManager(server *apiserver.Server) (manager.Manager, error) {
 		Cache: cache.Options{
 			// Nobody in here asks who wrote a field.
 			DefaultTransform: cache.TransformStripManagedFields(),
+			NewInformer:      newInformer(server),
 		},
 	})
 }

@@ -136,13 +136,15 @@ func (c *Cluster) startSimulated() (<-chan struct{}, error) {
 		return nil, err
 	}
 	nodes, err := simulated.New(simulated.Options{
-		Client: client, Count: c.config.SimulatedNodes, Clock: c.config.Clock, Version: kubernetesVersion(),
+		Client: client, Informers: c.server.Informers(),
+		Count: c.config.SimulatedNodes, Clock: c.config.Clock, Version: kubernetesVersion(),
 		// Beside a real node nothing must land on a simulated one by accident.
 		Taint: c.config.Node,
 	})
 	if err != nil {
 		return nil, err
 	}
+	c.server.StartInformers()
 	c.parts.start("simulated nodes", c.fail, nodes.Run)
 	return nodes.Registered(), nil
 }

@@ -24,8 +24,8 @@ import (
 type Options struct {
 	// Client acts as the user system:kube-scheduler. It should have no rate limit.
 	Client kubernetes.Interface
-	// Informers holds the pods, nodes and namespaces. Whoever gives it starts it,
-	// after New and before or while Run runs. If it is nil, the scheduler has its own.
+	// Informers tell of the pods, nodes and namespaces. Whoever gives them starts them,
+	// after New.
 	Informers informers.SharedInformerFactory
 	// Recorder takes the events. If it is nil, they are written by Client.
 	Recorder events.EventRecorder
@@ -38,24 +38,19 @@ type Options struct {
 // Scheduler schedules the pods whose spec.schedulerName is default-scheduler.
 type Scheduler struct {
 	Options
-	ownInformers bool
-	machine      *machine
-	inbox        *inbox
-	ready        chan struct{}
+	machine *machine
+	inbox   *inbox
+	ready   chan struct{}
 }
 
 // New makes a scheduler. It does nothing before Run.
 func New(opts Options) (*Scheduler, error) {
-	if opts.Client == nil {
-		return nil, errors.New("scheduler: Options.Client is missing")
+	if opts.Client == nil || opts.Informers == nil {
+		return nil, errors.New("scheduler: Options.Client or Options.Informers is missing")
 	}
 	s := &Scheduler{Options: opts, inbox: newInbox(), ready: make(chan struct{})}
 	if s.Clock == nil {
 		s.Clock = clock.RealClock{}
-	}
-	if s.Informers == nil {
-		s.Informers = informers.NewSharedInformerFactory(s.Client, 0)
-		s.ownInformers = true
 	}
 	// A factory starts the informers that were asked for by then.
 	core := s.Informers.Core().V1()
@@ -91,7 +86,10 @@ func (s *Scheduler) Run(ctx context.Context) error {
 		s.Recorder = broadcaster.NewRecorder(scheme.Scheme, v1.DefaultSchedulerName)
 	}
 	unwatch, err := s.watch(ctx)
-	if err != nil {
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil // the informers have stopped as well
+	case err != nil:
 		return fmt.Errorf("scheduler: cannot watch the cluster: %w", err)
 	}
 	defer unwatch()

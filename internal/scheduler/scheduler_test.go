@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	testingclock "k8s.io/utils/clock/testing"
@@ -81,11 +82,13 @@ func eventually(t *testing.T, what string, holds func() bool) {
 
 func start(t *testing.T, opts Options) *Scheduler {
 	t.Helper()
+	opts.Informers = informers.NewSharedInformerFactory(opts.Client, 0)
 	s, err := New(opts)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
+	opts.Informers.StartWithContext(ctx)
 	ended := make(chan error)
 	go func() { ended <- s.Run(ctx) }()
 	t.Cleanup(func() {

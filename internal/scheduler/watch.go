@@ -46,9 +46,6 @@ func (s *Scheduler) watch(ctx context.Context) (func(), error) {
 		unwatch()
 		return nil, failed
 	}
-	if s.ownInformers {
-		s.Informers.StartWithContext(ctx)
-	}
 	cache.WaitFor(ctx, "", synced...)
 	return unwatch, nil
 }

@@ -5,6 +5,8 @@ package scenarios
 
 import (
 	"fmt"
+	"regexp"
+	"strconv"
 	"testing"
 	"time"
 
@@ -17,6 +19,7 @@ func TestSimulatedNodes(t *testing.T) {
 	s := newSession(t, c)
 	s.kubectl("wait", "--for=condition=Ready", "nodes", "--all", "--timeout", patience.String())
 	s.prints("", "get", "nodes", "-o", "jsonpath={.items[*].spec.taints}")
+	s.eventually("one informer cache serves all parts", s.informsOnce)
 
 	s.kubectl("create", "deployment", "many", "--image=registry.example/any:v1", "--replicas=300")
 	s.rolledOut("many")
@@ -122,4 +125,23 @@ spec:
 	s.gone("pod", "victim")
 	s.gone("pod", "patient")
 	s.prints("pod/tolerant\n", "get", "pods", "-o", "name")
+}
+
+var openWatches = regexp.MustCompile(`(?m)^apiserver_longrunning_requests\{.*resource="(\w+)".*verb="WATCH".*\} (\d+)$`)
+
+// informsOnce is nil if the process watches each kind at most twice: once for server,
+// controllers, scheduler and simulated nodes, and once without the contents for the
+// garbage collector. CustomResourceDefinitions are watched by published parts of the
+// API server as well, each with informers of its own.
+func (s *session) informsOnce() error {
+	watches := openWatches.FindAllStringSubmatch(s.kubectl("get", "--raw", "/metrics"), -1)
+	if len(watches) < 10 {
+		return fmt.Errorf("only %d kinds are watched", len(watches))
+	}
+	for _, w := range watches {
+		if n, _ := strconv.Atoi(w[2]); n > 2 && w[1] != "customresourcedefinitions" {
+			return fmt.Errorf("%s are watched %d times", w[1], n)
+		}
+	}
+	return nil
 }

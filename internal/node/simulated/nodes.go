@@ -11,10 +11,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
-	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 )
@@ -26,6 +23,7 @@ type Nodes struct {
 	queue      workqueue.TypedRateLimitingInterface[types.NamespacedName]
 	registered chan struct{}
 	pods       cache.SharedIndexInformer
+	members    cache.SharedIndexInformer
 
 	mu     sync.Mutex
 	index  map[string]int // node name to number
@@ -50,7 +48,8 @@ func New(o Options) (*Nodes, error) {
 		options:    o,
 		ledger:     newLedger(),
 		registered: make(chan struct{}),
-		pods:       o.Pods,
+		pods:       o.Informers.Core().V1().Pods().Informer(),
+		members:    o.Informers.Core().V1().Nodes().Informer(),
 		index:      map[string]int{},
 		nodes:      map[string]*v1.Node{},
 		leases:     make([]*coordinationv1.Lease, o.Count),
@@ -81,8 +80,11 @@ func (n *Nodes) Run(ctx context.Context) error {
 		return err
 	}
 	close(n.registered)
-	synced, unhook, err := n.watch(ctx, &running)
-	if err != nil {
+	synced, unhook, err := n.watch(ctx)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil // the informers have stopped as well
+	case err != nil:
 		return err
 	}
 	defer unhook()
@@ -102,27 +104,23 @@ func (n *Nodes) Run(ctx context.Context) error {
 	return nil
 }
 
-// watch starts what informs us of pods and of our nodes.
-func (n *Nodes) watch(ctx context.Context, running *sync.WaitGroup) (synced []cache.DoneChecker, unhook func(), err error) {
-	if n.pods == nil {
-		n.pods = coreinformers.NewFilteredPodInformer(n.options.Client, metav1.NamespaceAll, 0, cache.Indexers{}, func(o *metav1.ListOptions) {
-			o.FieldSelector = fields.OneTermNotEqualSelector("spec.nodeName", "").String()
-		})
-		running.Go(func() { n.pods.RunWithContext(ctx) })
-	}
+// watch lets the informers tell us of pods and of our nodes, until unhook is called.
+func (n *Nodes) watch(ctx context.Context) (synced []cache.DoneChecker, unhook func(), err error) {
 	pods, err := n.pods.AddEventHandler(n.podHandler())
 	if err != nil {
 		return nil, nil, fmt.Errorf("watching pods: %w", err)
 	}
-	nodes := coreinformers.NewFilteredNodeInformer(n.options.Client, 0, cache.Indexers{}, func(o *metav1.ListOptions) {
-		o.LabelSelector = Key
-	})
-	if _, err := nodes.AddEventHandler(n.nodeHandler(ctx)); err != nil {
+	members, err := n.members.AddEventHandler(n.nodeHandler(ctx))
+	if err != nil {
+		_ = n.pods.RemoveEventHandler(pods)
 		return nil, nil, fmt.Errorf("watching nodes: %w", err)
 	}
-	running.Go(func() { nodes.RunWithContext(ctx) })
-	unhook = func() { _ = n.pods.RemoveEventHandler(pods) }
-	return []cache.DoneChecker{pods.HasSyncedChecker(), nodes.HasSyncedChecker()}, unhook, nil
+	unhook = func() {
+		// An informer that has stopped has no handlers to remove.
+		_ = n.pods.RemoveEventHandler(pods)
+		_ = n.members.RemoveEventHandler(members)
+	}
+	return []cache.DoneChecker{pods.HasSyncedChecker(), members.HasSyncedChecker()}, unhook, nil
 }
 
 func (n *Nodes) nodeHandler(ctx context.Context) cache.ResourceEventHandler {

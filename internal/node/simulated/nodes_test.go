@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -56,11 +57,16 @@ func (c *cluster) watch(action clienttesting.Action) (bool, watch.Interface, err
 // run starts the nodes and waits until they are registered and see what happens.
 func (c *cluster) run(o Options) {
 	c.t.Helper()
+	o.Informers = informers.NewSharedInformerFactory(c.client, 0)
 	nodes, err := New(o)
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
+	o.Informers.StartWithContext(ctx)
+	for open := map[string]bool{}; !open["pods"] || !open["nodes"]; {
+		open[<-c.watching] = true
+	}
 	var running sync.WaitGroup
 	running.Go(func() {
 		if err := nodes.Run(ctx); err != nil {
@@ -74,9 +80,6 @@ func (c *cluster) run(o Options) {
 	case <-nodes.Registered():
 	case <-time.After(10 * time.Second):
 		c.t.Fatal("the nodes are not registered after 10 s")
-	}
-	for open := map[string]bool{}; !open["pods"] || !open["nodes"]; {
-		open[<-c.watching] = true
 	}
 }
 
@@ -182,7 +185,7 @@ func TestNodesAreAdopted(t *testing.T) {
 func TestARealNodesNameIsNotTaken(t *testing.T) {
 	real := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "sim-0"}}
 	client := fake.NewClientset(real)
-	nodes, err := New(Options{Client: client, Count: 1})
+	nodes, err := New(Options{Client: client, Informers: informers.NewSharedInformerFactory(client, 0), Count: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,13 +197,14 @@ func TestARealNodesNameIsNotTaken(t *testing.T) {
 }
 
 func TestOptionsAreChecked(t *testing.T) {
+	none := informers.NewSharedInformerFactory(fake.NewClientset(), 0)
 	for _, count := range []int{-1, 1 << 20} {
-		if _, err := New(Options{Count: count}); err == nil {
+		if _, err := New(Options{Informers: none, Count: count}); err == nil {
 			t.Errorf("%d nodes are accepted", count)
 		}
 	}
 	last := 1<<15 - 2
-	if _, err := New(Options{Count: last}); err != nil {
+	if _, err := New(Options{Informers: none, Count: last}); err != nil {
 		t.Error(err)
 	}
 	if got := nodeAddress(last - 1); got != "198.18.127.254" {

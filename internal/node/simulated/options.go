@@ -10,8 +10,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 )
@@ -23,9 +23,8 @@ const Key = "kindred.dev/simulated"
 type Options struct {
 	// Client acts for all the nodes.
 	Client kubernetes.Interface
-	// Pods, if set, is an informer that has all pods of the cluster, to share. It is
-	// the caller's to run. Otherwise the nodes watch assigned pods themselves.
-	Pods cache.SharedIndexInformer
+	// Informers tell of the pods and nodes. Whoever gives them starts them, after New.
+	Informers informers.SharedInformerFactory
 	// Recorder tells of what goes wrong on a node; nil tells nobody.
 	Recorder record.EventRecorder
 	// Count nodes are named NamePrefix ("sim-" by default) and a number from 0.
