@@ -80,6 +80,7 @@ func up(cmd *cobra.Command, options kindred.Options) error {
 	}
 	printf(cmd, "ready in %d ms\n", clock.RealClock{}.Since(began).Milliseconds())
 	printf(cmd, "export KUBECONFIG=%s\n", cluster.Kubeconfig())
+	freeStartGarbage()
 	select {
 	case <-ctx.Done():
 		// A second signal ends the process at once.
