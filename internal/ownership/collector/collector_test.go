@@ -284,6 +284,23 @@ func TestRestart(t *testing.T) {
 	}
 }
 
+// TestStartsKnowingAllKinds starts again and again in the middle of an orphaning
+// deletion. Whichever kind is listed first, the other's objects are not lost.
+func TestStartsKnowingAllKinds(t *testing.T) {
+	for i := range 200 {
+		a := newAPI(configMaps, secrets)
+		owner := a.create(configMaps, "default", "owner")
+		a.create(secrets, "default", "dependent", ownedBy(owner))
+		remove(t, a, owner, metav1.DeletePropagationOrphan)
+		_, stop := start(t, a, func(o *Options) { o.Workers = 1 })
+		eventually(t, "the owner goes", func() bool { return a.count(configMaps) == 0 })
+		stop()
+		if o := a.find(secrets, "default", "dependent"); o == nil || len(o.OwnerReferences) > 0 {
+			t.Fatalf("start %d: %v, want it kept without owner", i, o)
+		}
+	}
+}
+
 func TestInvalidNamespaceIsReported(t *testing.T) {
 	a := newAPI(configMaps, secrets)
 	owner := a.create(configMaps, "one", "owner")

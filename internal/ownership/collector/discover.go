@@ -89,6 +89,7 @@ func (c *Collector) discover(ctx context.Context) {
 		delete(c.monitors, gr)
 		c.tell(func(g *graph.Graph) { g.Unserve(gr) })
 	}
+	var changed []graph.Resource
 	for gr, r := range served {
 		m, ok := c.monitors[gr]
 		if c.ignored[gr] || ok && m.resource == r {
@@ -97,10 +98,19 @@ func (c *Collector) discover(ctx context.Context) {
 		if ok {
 			m.stop()
 		}
-		c.tell(func(g *graph.Graph) { g.Serve(r) })
-		c.monitors[gr] = c.monitor(ctx, r)
+		changed = append(changed, r)
 	}
-	c.tell(func(*graph.Graph) { c.discovered = true })
+	// All at once, and before the first is listed: what is listed when others are yet to
+	// be announced would be taken for everything, and an owner for one without dependents.
+	c.tell(func(g *graph.Graph) {
+		for _, r := range changed {
+			g.Serve(r)
+		}
+		c.discovered = true
+	})
+	for _, r := range changed {
+		c.monitors[r.GroupResource()] = c.monitor(ctx, r)
+	}
 }
 
 // resourcesOf returns the served resources, each in its group's preferred version
