@@ -21,6 +21,8 @@ type Column[T Object] struct {
 	// Type is the OpenAPI type of a cell: string (if empty), integer, number
 	// or boolean.
 	Type string
+	// Format says more of the type; that of the column Name is always "name".
+	Format string
 	// Wide columns are shown by `-o wide` only.
 	Wide bool
 	// Priority overrides that of Wide, 1, for columns never shown by kubectl.
@@ -59,7 +61,11 @@ func newTable[T Object](kind *Kind[T], c clock.PassiveClock) table[T] {
 	if kind.WholeTable {
 		return table[T]{c, kind.Columns, kind.RowConditions}
 	}
-	columns := []Column[T]{NameColumn[T]()}
+	name := NameColumn[T]()
+	if kind.NameCell != nil {
+		name.Cell = kind.NameCell
+	}
+	columns := []Column[T]{name}
 	var wide []Column[T]
 	for _, column := range kind.Columns {
 		if column.Wide || column.Priority > 0 {
@@ -113,7 +119,8 @@ func (t table[T]) definitions() []metav1.TableColumnDefinition {
 	out := make([]metav1.TableColumnDefinition, 0, len(t.columns))
 	for _, column := range t.columns {
 		d := metav1.TableColumnDefinition{
-			Name: column.Name, Type: column.Type, Priority: column.Priority, Description: column.Description,
+			Name: column.Name, Type: column.Type, Format: column.Format,
+			Priority: column.Priority, Description: column.Description,
 		}
 		if d.Type == "" {
 			d.Type = "string"

@@ -105,6 +105,9 @@ type Kind[T Object] struct {
 	// PlainTable shows name and time of creation alone, as the kinds do that
 	// never got columns (Role).
 	PlainTable bool
+	// NameCell is what the column NAME says where that is more than the name (of
+	// a class, whether it is the default).
+	NameCell func(obj T) any
 	// ColumnsAfterAge follow AGE (a Node's VERSION).
 	ColumnsAfterAge []Column[T]
 	// RowConditions mark rows of which nothing more is to be expected.

@@ -1,9 +1,14 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package networking holds the built-in kinds of networking.k8s.io. Declared
-// validations are made as in package core.
+// Package networking holds the built-in kinds of networking.k8s.io: how traffic
+// comes in and whom pods may talk to, and the addresses of Services. Defaults and
+// declared validations are made as in package core.
 //
+// +k8s:defaulter-gen=TypeMeta
+// +k8s:defaulter-gen-input=k8s.io/api/networking/v1
 // +k8s:validation-gen=TypesWithField=TypeMeta
 // +k8s:validation-gen-input=k8s.io/api/networking/v1
 package networking
+
+//go:generate go run k8s.io/code-generator/cmd/defaulter-gen@v0.37.1 --go-header-file ../boilerplate.go.txt --output-file zz_generated.defaults.go .

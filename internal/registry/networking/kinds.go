@@ -16,6 +16,12 @@ func Group() generic.Group {
 		Name:     networkingv1.GroupName,
 		Priority: 17200,
 		Scheme:   []func(*runtime.Scheme) error{networkingv1.AddToScheme, AddToScheme},
-		Versions: []generic.Version{{Name: "v1", Resources: []generic.Resource{IPAddress, ServiceCIDR}}},
+		Versions: []generic.Version{{Name: "v1", Resources: []generic.Resource{
+			Ingress,
+			IngressClass,
+			NetworkPolicy,
+			IPAddress,
+			ServiceCIDR,
+		}}},
 	}
 }

@@ -6,8 +6,8 @@ package networking
 import "k8s.io/apimachinery/pkg/runtime"
 
 // The generated validations add themselves to localSchemeBuilder.
-var localSchemeBuilder = runtime.NewSchemeBuilder()
+var localSchemeBuilder = runtime.NewSchemeBuilder(RegisterDefaults)
 
-// AddToScheme gives a scheme that knows the group's types their declared
-// validations.
+// AddToScheme gives a scheme that knows the group's types their defaults and
+// declared validations.
 var AddToScheme = localSchemeBuilder.AddToScheme
