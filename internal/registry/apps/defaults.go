@@ -7,6 +7,7 @@ import (
 	"cmp"
 
 	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
@@ -56,6 +57,10 @@ func SetDefaults_StatefulSet(obj *appsv1.StatefulSet) {
 	spec.RevisionHistoryLimit = cmp.Or(spec.RevisionHistoryLimit, new(defaultRevisionHistoryLimit))
 	spec.PodManagementPolicy = cmp.Or(spec.PodManagementPolicy, appsv1.OrderedReadyPodManagement)
 	defaultStatefulSetStrategy(&spec.UpdateStrategy)
+	// Old clients expect nested claims to say what they are.
+	for i := range spec.VolumeClaimTemplates {
+		spec.VolumeClaimTemplates[i].TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeClaim"}
+	}
 
 	retention := cmp.Or(spec.PersistentVolumeClaimRetentionPolicy, &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{})
 	retention.WhenDeleted = cmp.Or(retention.WhenDeleted, appsv1.RetainPersistentVolumeClaimRetentionPolicyType)

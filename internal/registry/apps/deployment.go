@@ -109,11 +109,6 @@ func validateDeploymentStatus(_ context.Context, d, old *appsv1.Deployment) fiel
 		counted{"updatedReplicas", s.UpdatedReplicas}, counted{"readyReplicas", s.ReadyReplicas}, counted{"availableReplicas", s.AvailableReplicas})...)
 	errs = append(errs, nonNegative(status.Child("unavailableReplicas"), s.UnavailableReplicas)...)
 	errs = append(errs, nonNegativePtr(status.Child("terminatingReplicas"), s.TerminatingReplicas)...)
-	collisions := status.Child("collisionCount")
-	errs = append(errs, nonNegativePtr(collisions, s.CollisionCount)...)
 	errs = append(errs, validateAvailable(status, s.AvailableReplicas, s.ReadyReplicas)...)
-	if before := old.Status.CollisionCount; before != nil && (s.CollisionCount == nil || *s.CollisionCount < *before) {
-		errs = append(errs, field.Invalid(collisions, ptr.Deref(s.CollisionCount, 0), "cannot be decremented"))
-	}
-	return errs
+	return append(errs, validateCollisions(status, s.CollisionCount, old.Status.CollisionCount)...)
 }

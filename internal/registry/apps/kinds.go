@@ -23,6 +23,8 @@ func Group() generic.Group {
 		Versions: []generic.Version{{Name: "v1", Resources: []generic.Resource{
 			Deployment,
 			ReplicaSet,
+			StatefulSet,
+			DaemonSet,
 			ControllerRevision,
 		}}},
 	}

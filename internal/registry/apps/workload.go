@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 
 	"github.com/kindred-project/kindred/internal/registry/core"
 	"github.com/kindred-project/kindred/internal/registry/core/podspec"
@@ -43,12 +44,8 @@ func validateReplicated(replicas *int32, selector *metav1.LabelSelector, templat
 	path := spec.Child("selector")
 	if selector == nil {
 		errs = append(errs, field.Required(path, ""))
-	} else {
-		errs = append(errs, metav1validation.ValidateLabelSelector(selector, metav1validation.LabelSelectorValidationOptions{}, path)...)
-		if len(selector.MatchLabels)+len(selector.MatchExpressions) == 0 {
-			errs = append(errs, field.Invalid(path, selector, "empty selector is invalid for deployment"))
-		}
 	}
+	errs = append(errs, validateSelector(selector, "deployment", path)...)
 	matches, err := metav1.LabelSelectorAsSelector(selector)
 	if err != nil {
 		return append(errs, field.Invalid(path, selector, "invalid label selector"))
@@ -56,19 +53,48 @@ func validateReplicated(replicas *int32, selector *metav1.LabelSelector, templat
 	return append(errs, validateTemplate(template, matches, spec.Child("template"))...)
 }
 
+// validateSelector checks a selector that is there: all of it, and that it
+// does not select everything.
+func validateSelector(selector *metav1.LabelSelector, kind string, path *field.Path) field.ErrorList {
+	if selector == nil {
+		return nil
+	}
+	errs := metav1validation.ValidateLabelSelector(selector, metav1validation.LabelSelectorValidationOptions{}, path)
+	if isEmpty(selector) {
+		errs = append(errs, field.Invalid(path, selector, "empty selector is invalid for "+kind))
+	}
+	return errs
+}
+
+func isEmpty(selector *metav1.LabelSelector) bool {
+	return selector != nil && len(selector.MatchLabels)+len(selector.MatchExpressions) == 0
+}
+
+const unselected = "`selector` does not match template `labels`"
+
+func validateSelected(template *corev1.PodTemplateSpec, selector labels.Selector, path *field.Path) field.ErrorList {
+	if selector.Empty() || selector.Matches(labels.Set(template.Labels)) {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(path.Child("metadata", "labels"), template.Labels, unselected)}
+}
+
 // validateTemplate wants a template that the selector matches and whose pods
 // run for ever.
 func validateTemplate(template *corev1.PodTemplateSpec, selector labels.Selector, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	if !selector.Empty() && !selector.Matches(labels.Set(template.Labels)) {
-		errs = append(errs, field.Invalid(path.Child("metadata", "labels"), template.Labels, "`selector` does not match template `labels`"))
-	}
+	errs := validateSelected(template, selector, path)
 	errs = append(errs, podspec.ValidatePodTemplateSpec(template, path)...)
-	if template.Spec.RestartPolicy != corev1.RestartPolicyAlways {
-		errs = append(errs, field.NotSupported(path.Child("spec", "restartPolicy"), template.Spec.RestartPolicy, []corev1.RestartPolicy{corev1.RestartPolicyAlways}))
+	return append(errs, runsForEver(&template.Spec, "ReplicaSet", path.Child("spec"))...)
+}
+
+// runsForEver: pods that end are no way to keep up a number of them.
+func runsForEver(spec *corev1.PodSpec, kind string, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if spec.RestartPolicy != corev1.RestartPolicyAlways {
+		errs = append(errs, field.NotSupported(path.Child("restartPolicy"), spec.RestartPolicy, []corev1.RestartPolicy{corev1.RestartPolicyAlways}))
 	}
-	if template.Spec.ActiveDeadlineSeconds != nil {
-		errs = append(errs, field.Forbidden(path.Child("spec", "activeDeadlineSeconds"), "activeDeadlineSeconds in ReplicaSet is not Supported"))
+	if spec.ActiveDeadlineSeconds != nil {
+		errs = append(errs, field.Forbidden(path.Child("activeDeadlineSeconds"), fmt.Sprintf("activeDeadlineSeconds in %s is not Supported", kind)))
 	}
 	return errs
 }
@@ -100,6 +126,16 @@ func validateAvailable(status *field.Path, available, ready int32) field.ErrorLi
 		return nil
 	}
 	return field.ErrorList{field.Invalid(status.Child("availableReplicas"), available, "cannot be greater than readyReplicas")}
+}
+
+// validateCollisions: the count is a part of names in use, and never goes back.
+func validateCollisions(status *field.Path, count, before *int32) field.ErrorList {
+	path := status.Child("collisionCount")
+	errs := nonNegativePtr(path, count)
+	if before != nil && (count == nil || *count < *before) {
+		errs = append(errs, field.Invalid(path, ptr.Deref(count, 0), "cannot be decremented"))
+	}
+	return errs
 }
 
 // countOrPercent checks a number of pods or a share of them.
@@ -166,11 +202,16 @@ func warnings[T generic.Object](template func(T) *corev1.PodTemplateSpec) func(c
 	}
 }
 
-// templateColumns are shown wide by all workloads.
+// templateColumns are shown wide by all workloads, though not the selector by
+// StatefulSets.
 func templateColumns[T generic.Object](spec func(T) corev1.PodSpec, selector func(T) *metav1.LabelSelector, doc string) []generic.Column[T] {
+	return append(containerColumns(spec),
+		generic.Column[T]{Name: "Selector", Wide: true, Description: doc, Cell: func(obj T) any { return metav1.FormatLabelSelector(selector(obj)) }})
+}
+
+func containerColumns[T generic.Object](spec func(T) corev1.PodSpec) []generic.Column[T] {
 	return []generic.Column[T]{
 		{Name: "Containers", Wide: true, Description: "Names of each container in the template.", Cell: func(obj T) any { return core.ContainerNames(spec(obj)) }},
 		{Name: "Images", Wide: true, Description: "Images referenced by each container in the template.", Cell: func(obj T) any { return core.ContainerImages(spec(obj)) }},
-		{Name: "Selector", Wide: true, Description: doc, Cell: func(obj T) any { return metav1.FormatLabelSelector(selector(obj)) }},
 	}
 }

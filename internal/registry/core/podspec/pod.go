@@ -78,15 +78,21 @@ func checkMetaUpdate(meta, old *metav1.ObjectMeta, path *field.Path) field.Error
 // an update.
 func ValidatePodTemplateSpec(template *v1.PodTemplateSpec, path *field.Path) field.ErrorList {
 	specPath := path.Child("spec")
-	errs := metavalidation.ValidateLabels(template.Labels, path.Child("labels"))
-	errs = append(errs, apivalidation.ValidateAnnotations(template.Annotations, path.Child("annotations"))...)
-	errs = append(errs, checkAnnotations(template.Annotations, &template.Spec, path.Child("annotations"))...)
+	errs := ValidatePodTemplateMeta(template, path)
 	errs = append(errs, checkSpec(&template.Spec, nil, specPath)...)
 	errs = append(errs, profilesMatch(template.Annotations, &template.Spec, specPath)...)
 	if len(template.Spec.EphemeralContainers) > 0 {
 		errs = append(errs, field.Forbidden(specPath.Child("ephemeralContainers"), "ephemeral containers not allowed in pod template"))
 	}
 	return errs
+}
+
+// ValidatePodTemplateMeta checks the labels and annotations of a template.
+func ValidatePodTemplateMeta(template *v1.PodTemplateSpec, path *field.Path) field.ErrorList {
+	annotations := path.Child("annotations")
+	errs := metavalidation.ValidateLabels(template.Labels, path.Child("labels"))
+	errs = append(errs, apivalidation.ValidateAnnotations(template.Annotations, annotations)...)
+	return append(errs, checkAnnotations(template.Annotations, &template.Spec, annotations)...)
 }
 
 // ValidatePodTemplate checks the object of kind PodTemplate.

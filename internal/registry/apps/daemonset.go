@@ -1,0 +1,175 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package apps
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kindred-project/kindred/internal/registry/core/podspec"
+	"github.com/kindred-project/kindred/internal/registry/generic"
+)
+
+// DaemonSet keeps a pod on each node.
+var DaemonSet = generic.Kind[*appsv1.DaemonSet]{
+	Name: "DaemonSet", Plural: "daemonsets", ShortNames: []string{"ds"}, Categories: []string{"all"},
+	New:            func() *appsv1.DaemonSet { return &appsv1.DaemonSet{} },
+	NewList:        func() runtime.Object { return &appsv1.DaemonSetList{} },
+	Spec:           func(d *appsv1.DaemonSet) any { return &d.Spec },
+	Status:         func(d *appsv1.DaemonSet) any { return &d.Status },
+	Prepare:        prepareDaemonSet,
+	PrepareStatus:  func(_ context.Context, d, old *appsv1.DaemonSet) { setTemplateGeneration(d, old) },
+	Validate:       validateDaemonSet,
+	ValidateUpdate: validateDaemonSetUpdate,
+	ValidateStatus: validateDaemonSetStatus,
+	Warnings:       warnDaemonSet,
+	Hooks: generic.Hooks[*appsv1.DaemonSet]{
+		BeginCreate: func(_ context.Context, d *appsv1.DaemonSet, _ bool) (generic.Finish, error) {
+			return nil, checkTemplateGeneration(d)
+		},
+		BeginUpdate: func(_ context.Context, d, _ *appsv1.DaemonSet, _ bool) (generic.Finish, error) {
+			return nil, checkTemplateGeneration(d)
+		},
+	},
+	Columns: append([]generic.Column[*appsv1.DaemonSet]{
+		{Name: "Desired", Type: "integer", Description: appsv1.DaemonSetStatus{}.SwaggerDoc()["desiredNumberScheduled"], Cell: func(d *appsv1.DaemonSet) any { return d.Status.DesiredNumberScheduled }},
+		{Name: "Current", Type: "integer", Description: appsv1.DaemonSetStatus{}.SwaggerDoc()["currentNumberScheduled"], Cell: func(d *appsv1.DaemonSet) any { return d.Status.CurrentNumberScheduled }},
+		{Name: "Ready", Type: "integer", Description: appsv1.DaemonSetStatus{}.SwaggerDoc()["numberReady"], Cell: func(d *appsv1.DaemonSet) any { return d.Status.NumberReady }},
+		{Name: "Up-to-date", Type: "integer", Description: appsv1.DaemonSetStatus{}.SwaggerDoc()["updatedNumberScheduled"], Cell: func(d *appsv1.DaemonSet) any { return d.Status.UpdatedNumberScheduled }},
+		{Name: "Available", Type: "integer", Description: appsv1.DaemonSetStatus{}.SwaggerDoc()["numberAvailable"], Cell: func(d *appsv1.DaemonSet) any { return d.Status.NumberAvailable }},
+		{Name: "Node Selector", Description: corev1.PodSpec{}.SwaggerDoc()["nodeSelector"], Cell: func(d *appsv1.DaemonSet) any { return labels.FormatLabels(d.Spec.Template.Spec.NodeSelector) }},
+	}, templateColumns(
+		func(d *appsv1.DaemonSet) corev1.PodSpec { return d.Spec.Template.Spec },
+		func(d *appsv1.DaemonSet) *metav1.LabelSelector { return d.Spec.Selector },
+		appsv1.DaemonSetSpec{}.SwaggerDoc()["selector"])...),
+}
+
+// prepareDaemonSet counts the changes of the template, in an annotation since
+// apps/v1 has no field for it any more. Clients cannot set the count back.
+func prepareDaemonSet(_ context.Context, d, old *appsv1.DaemonSet) {
+	podspec.DropAlphaSpecFields(&d.Spec.Template.Spec)
+	setTemplateGeneration(d, old)
+}
+
+func setTemplateGeneration(d, old *appsv1.DaemonSet) {
+	generation, _ := templateGeneration(d)
+	generation = max(generation, 1)
+	if old != nil {
+		generation, _ = templateGeneration(old)
+		if !equality.Semantic.DeepEqual(d.Spec.Template, old.Spec.Template) {
+			generation++
+		}
+	}
+	metav1.SetMetaDataAnnotation(&d.ObjectMeta, appsv1.DeprecatedTemplateGeneration, strconv.FormatInt(generation, 10))
+}
+
+func templateGeneration(d *appsv1.DaemonSet) (int64, error) {
+	value, ok := d.Annotations[appsv1.DeprecatedTemplateGeneration]
+	if !ok {
+		return 0, nil
+	}
+	return strconv.ParseInt(value, 10, 64)
+}
+
+func checkTemplateGeneration(d *appsv1.DaemonSet) error {
+	if _, err := templateGeneration(d); err != nil {
+		return apierrors.NewBadRequest(fmt.Sprintf("DaemonSet in version \"v1\" cannot be handled as a DaemonSet: %v", err))
+	}
+	return nil
+}
+
+func validateDaemonSet(_ context.Context, d *appsv1.DaemonSet) field.ErrorList {
+	return validateDaemonSetSpec(&d.Spec, metav1validation.LabelSelectorValidationOptions{})
+}
+
+func validateDaemonSetSpec(spec *appsv1.DaemonSetSpec, options metav1validation.LabelSelectorValidationOptions) field.ErrorList {
+	path := field.NewPath("spec")
+	template, at := &spec.Template, path.Child("selector")
+	errs := metav1validation.ValidateLabelSelector(spec.Selector, options, at)
+	if selector, err := metav1.LabelSelectorAsSelector(spec.Selector); err == nil && !selector.Matches(labels.Set(template.Labels)) {
+		errs = append(errs, field.Invalid(path.Child("template", "metadata", "labels"), template.Labels, unselected))
+	}
+	if isEmpty(spec.Selector) {
+		errs = append(errs, field.Invalid(at, spec.Selector, "empty selector is invalid for daemonset"))
+	}
+	errs = append(errs, podspec.ValidatePodTemplateSpec(template, path.Child("template"))...)
+	errs = append(errs, runsForEver(&template.Spec, "DaemonSet", path.Child("template", "spec"))...)
+	errs = append(errs, nonNegative(path.Child("minReadySeconds"), spec.MinReadySeconds)...)
+	errs = append(errs, validateDaemonSetStrategy(&spec.UpdateStrategy, path.Child("updateStrategy"))...)
+	return append(errs, nonNegativePtr(path.Child("revisionHistoryLimit"), spec.RevisionHistoryLimit)...)
+}
+
+func validateDaemonSetStrategy(strategy *appsv1.DaemonSetUpdateStrategy, path *field.Path) field.ErrorList {
+	switch strategy.Type {
+	case appsv1.OnDeleteDaemonSetStrategyType:
+		return nil
+	case appsv1.RollingUpdateDaemonSetStrategyType:
+		rolling := path.Child("rollingUpdate")
+		if strategy.RollingUpdate == nil {
+			return field.ErrorList{field.Required(rolling, "")}
+		}
+		return validateDaemonSetRolling(strategy.RollingUpdate, rolling)
+	}
+	return field.ErrorList{field.NotSupported(path, *strategy, []appsv1.DaemonSetUpdateStrategyType{
+		appsv1.RollingUpdateDaemonSetStrategyType, appsv1.OnDeleteDaemonSetStrategyType})}
+}
+
+// validateDaemonSetRolling: a node's old pod goes before the new one comes, or
+// after, and one of the two for all nodes.
+func validateDaemonSetRolling(rolling *appsv1.RollingUpdateDaemonSet, path *field.Path) field.ErrorList {
+	unavailable, surge := path.Child("maxUnavailable"), path.Child("maxSurge")
+	errs := countOrPercent(rolling.MaxUnavailable, unavailable)
+	errs = append(errs, countOrPercent(rolling.MaxSurge, surge)...)
+	errs = append(errs, atMost100Percent(rolling.MaxUnavailable, unavailable)...)
+	errs = append(errs, atMost100Percent(rolling.MaxSurge, surge)...)
+	switch before, after := !isZero(rolling.MaxUnavailable), !isZero(rolling.MaxSurge); {
+	case before && after:
+		errs = append(errs, field.Invalid(surge, *rolling.MaxSurge, "may not be set when maxUnavailable is non-zero"))
+	case !before && !after:
+		errs = append(errs, field.Required(unavailable, "cannot be 0 when maxSurge is 0"))
+	}
+	return errs
+}
+
+func validateDaemonSetUpdate(_ context.Context, d, old *appsv1.DaemonSet) field.ErrorList {
+	options := metav1validation.LabelSelectorValidationOptions{AllowInvalidLabelValueInSelector: metav1validation.LabelSelectorHasInvalidLabelValue(old.Spec.Selector)}
+	return append(validateDaemonSetSpec(&d.Spec, options),
+		validation.ValidateImmutableField(d.Spec.Selector, old.Spec.Selector, field.NewPath("spec", "selector"))...)
+}
+
+func validateDaemonSetStatus(_ context.Context, d, old *appsv1.DaemonSet) field.ErrorList {
+	status, s := field.NewPath("status"), &d.Status
+	errs := nonNegative(status.Child("observedGeneration"), s.ObservedGeneration)
+	for _, c := range []counted{
+		{"currentNumberScheduled", s.CurrentNumberScheduled},
+		{"numberMisscheduled", s.NumberMisscheduled},
+		{"desiredNumberScheduled", s.DesiredNumberScheduled},
+		{"numberReady", s.NumberReady},
+		{"updatedNumberScheduled", s.UpdatedNumberScheduled},
+		{"numberAvailable", s.NumberAvailable},
+		{"numberUnavailable", s.NumberUnavailable},
+	} {
+		errs = append(errs, nonNegative(status.Child(c.name), c.value)...)
+	}
+	return append(errs, validateCollisions(status, s.CollisionCount, old.Status.CollisionCount)...)
+}
+
+func warnDaemonSet(_ context.Context, d, old *appsv1.DaemonSet) []string {
+	if old != nil && equality.Semantic.DeepEqual(d.Spec.Template, old.Spec.Template) {
+		return nil
+	}
+	return podspec.TemplateWarnings(&d.Spec.Template, field.NewPath("spec", "template"))
+}

@@ -1,0 +1,233 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package apps
+
+import (
+	"context"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
+
+	"github.com/kindred-project/kindred/internal/registry/core"
+	"github.com/kindred-project/kindred/internal/registry/core/podspec"
+	"github.com/kindred-project/kindred/internal/registry/generic"
+)
+
+// StatefulSet keeps pods that have a name and a disk of their own each.
+var StatefulSet = generic.Kind[*appsv1.StatefulSet]{
+	Name: "StatefulSet", Plural: "statefulsets", ShortNames: []string{"sts"}, Categories: []string{"all"},
+	New:     func() *appsv1.StatefulSet { return &appsv1.StatefulSet{} },
+	NewList: func() runtime.Object { return &appsv1.StatefulSetList{} },
+	// Its name is a part of its pods' host names.
+	ValidName:      validation.NameIsDNSLabel,
+	Spec:           func(s *appsv1.StatefulSet) any { return &s.Spec },
+	Status:         func(s *appsv1.StatefulSet) any { return &s.Status },
+	Prepare:        dropAlphaFields(func(s *appsv1.StatefulSet) *corev1.PodTemplateSpec { return &s.Spec.Template }),
+	Validate:       validateStatefulSet,
+	ValidateUpdate: validateStatefulSetUpdate,
+	ValidateStatus: validateStatefulSetStatus,
+	Warnings:       warnStatefulSet,
+	Scale: &generic.Scale[*appsv1.StatefulSet]{
+		Replicas: func(s *appsv1.StatefulSet) **int32 { return &s.Spec.Replicas },
+		Current:  func(s *appsv1.StatefulSet) int32 { return s.Status.Replicas },
+		Selector: func(s *appsv1.StatefulSet) *metav1.LabelSelector { return s.Spec.Selector },
+	},
+	Columns: append([]generic.Column[*appsv1.StatefulSet]{
+		{Name: "Ready", Description: "Number of the pod with ready state", Cell: func(s *appsv1.StatefulSet) any {
+			return fmt.Sprintf("%d/%d", s.Status.ReadyReplicas, ptr.Deref(s.Spec.Replicas, 0))
+		}},
+	}, containerColumns(func(s *appsv1.StatefulSet) corev1.PodSpec { return s.Spec.Template.Spec })...),
+}
+
+func validateStatefulSet(_ context.Context, s *appsv1.StatefulSet) field.ErrorList {
+	spec := field.NewPath("spec")
+	errs := validateStatefulSetSpec(&s.Spec, podspec.ValidatePodTemplateSpec, spec)
+	errs = append(errs, validateClaimTemplates(s.Spec.VolumeClaimTemplates, spec.Child("volumeClaimTemplates"))...)
+	if s.Spec.ServiceName != "" {
+		for _, problem := range utilvalidation.IsDNS1123Label(s.Spec.ServiceName) {
+			errs = append(errs, field.Invalid(spec.Child("serviceName"), s.Spec.ServiceName, problem))
+		}
+	}
+	return errs
+}
+
+func validateClaimTemplates(templates []corev1.PersistentVolumeClaim, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i := range templates {
+		errs = append(errs, podspec.ValidatePersistentVolumeClaimSpec(&templates[i].Spec, path.Index(i).Child("spec"))...)
+	}
+	return errs
+}
+
+// validateStatefulSetUpdate lets sets live that older rules let in: what cannot
+// change any more is not judged again, nor is the template if the old one would
+// not pass today.
+func validateStatefulSetUpdate(_ context.Context, s, old *appsv1.StatefulSet) field.ErrorList {
+	templates := podspec.ValidatePodTemplateSpec
+	if len(validateStatefulSetSpec(&old.Spec, templates, nil)) > 0 {
+		templates = func(*corev1.PodTemplateSpec, *field.Path) field.ErrorList { return nil }
+	}
+	spec := field.NewPath("spec")
+	errs := validateStatefulSetSpec(&s.Spec, templates, spec)
+	errs = append(errs, immutable(s.Spec.Selector, old.Spec.Selector, spec.Child("selector"))...)
+	errs = append(errs, immutable(s.Spec.VolumeClaimTemplates, old.Spec.VolumeClaimTemplates, spec.Child("volumeClaimTemplates"))...)
+	errs = append(errs, immutable(s.Spec.ServiceName, old.Spec.ServiceName, spec.Child("serviceName"))...)
+	return append(errs, immutable(s.Spec.PodManagementPolicy, old.Spec.PodManagementPolicy, spec.Child("podManagementPolicy"))...)
+}
+
+// immutable is a rule that k8s.io/api declares too.
+func immutable(value, old any, path *field.Path) field.ErrorList {
+	return validation.ValidateImmutableField(value, old, path).WithOrigin("immutable").MarkCoveredByDeclarative()
+}
+
+type validateTemplateFunc func(*corev1.PodTemplateSpec, *field.Path) field.ErrorList
+
+// validateStatefulSetSpec checks what holds for a set at any time.
+func validateStatefulSetSpec(spec *appsv1.StatefulSetSpec, templates validateTemplateFunc, path *field.Path) field.ErrorList {
+	errs := validatePodManagement(spec.PodManagementPolicy, path.Child("podManagementPolicy"))
+	errs = append(errs, validateStatefulSetStrategy(&spec.UpdateStrategy, path.Child("updateStrategy"))...)
+	if retention := spec.PersistentVolumeClaimRetentionPolicy; retention != nil {
+		at := path.Child("persistentVolumeClaimRetentionPolicy")
+		errs = append(errs, validateRetention(retention.WhenDeleted, at.Child("whenDeleted"))...)
+		errs = append(errs, validateRetention(retention.WhenScaled, at.Child("whenScaled"))...)
+	}
+	errs = append(errs, nonNegativePtr(path.Child("replicas"), spec.Replicas)...)
+	errs = append(errs, nonNegative(path.Child("minReadySeconds"), spec.MinReadySeconds)...)
+	if spec.Ordinals != nil {
+		errs = append(errs, nonNegative(path.Child("ordinals.start"), spec.Ordinals.Start)...)
+	}
+	if spec.Selector == nil {
+		errs = append(errs, field.Required(path.Child("selector"), "").MarkCoveredByDeclarative())
+	}
+	errs = append(errs, validateSelector(spec.Selector, "statefulset", path.Child("selector"))...)
+	errs = append(errs, validateStatefulSetTemplate(spec, templates, path)...)
+	return append(errs, runsForEver(&spec.Template.Spec, "StatefulSet", path.Child("template", "spec"))...)
+}
+
+func validatePodManagement(policy appsv1.PodManagementPolicyType, path *field.Path) field.ErrorList {
+	switch policy {
+	case appsv1.OrderedReadyPodManagement, appsv1.ParallelPodManagement:
+		return nil
+	case "":
+		return field.ErrorList{field.Required(path, "")}
+	}
+	return field.ErrorList{field.Invalid(path, policy, fmt.Sprintf("must be '%s' or '%s'", appsv1.OrderedReadyPodManagement, appsv1.ParallelPodManagement))}
+}
+
+func validateStatefulSetStrategy(strategy *appsv1.StatefulSetUpdateStrategy, path *field.Path) field.ErrorList {
+	rolling := path.Child("rollingUpdate")
+	switch strategy.Type {
+	case appsv1.RollingUpdateStatefulSetStrategyType:
+		return validateStatefulSetRolling(strategy.RollingUpdate, rolling)
+	case appsv1.OnDeleteStatefulSetStrategyType:
+		if strategy.RollingUpdate == nil {
+			return nil
+		}
+		return field.ErrorList{field.Invalid(rolling, strategy.RollingUpdate, fmt.Sprintf("only allowed for updateStrategy '%s'", appsv1.RollingUpdateStatefulSetStrategyType))}
+	case "":
+		return field.ErrorList{field.Required(path, "")}
+	}
+	return field.ErrorList{field.Invalid(path, *strategy, fmt.Sprintf("must be '%s' or '%s'", appsv1.RollingUpdateStatefulSetStrategyType, appsv1.OnDeleteStatefulSetStrategyType))}
+}
+
+func validateStatefulSetRolling(rolling *appsv1.RollingUpdateStatefulSetStrategy, path *field.Path) field.ErrorList {
+	if rolling == nil {
+		return nil
+	}
+	errs := nonNegativePtr(path.Child("partition"), rolling.Partition)
+	if rolling.MaxUnavailable == nil {
+		return errs
+	}
+	unavailable := path.Child("maxUnavailable")
+	errs = append(errs, countOrPercent(rolling.MaxUnavailable, unavailable)...)
+	if isZero(rolling.MaxUnavailable) {
+		errs = append(errs, field.Invalid(unavailable, *rolling.MaxUnavailable, "cannot be 0"))
+	}
+	return append(errs, atMost100Percent(rolling.MaxUnavailable, unavailable)...)
+}
+
+func validateRetention(policy appsv1.PersistentVolumeClaimRetentionPolicyType, path *field.Path) field.ErrorList {
+	switch policy {
+	case appsv1.RetainPersistentVolumeClaimRetentionPolicyType, appsv1.DeletePersistentVolumeClaimRetentionPolicyType:
+		return nil
+	}
+	return field.ErrorList{field.NotSupported(path, policy, []appsv1.PersistentVolumeClaimRetentionPolicyType{
+		appsv1.RetainPersistentVolumeClaimRetentionPolicyType, appsv1.DeletePersistentVolumeClaimRetentionPolicyType})}
+}
+
+// validateStatefulSetTemplate checks the template as the controller will use it.
+func validateStatefulSetTemplate(spec *appsv1.StatefulSetSpec, templates validateTemplateFunc, path *field.Path) field.ErrorList {
+	selector, err := metav1.LabelSelectorAsSelector(spec.Selector)
+	if err != nil {
+		return field.ErrorList{field.Invalid(path.Child("selector"), spec.Selector, "")}
+	}
+	at, template := path.Child("template"), identified(spec)
+	errs := validateSelected(template, selector, at)
+	errs = append(errs, templates(template, at)...)
+	return append(errs, podspec.ValidatePodTemplateMeta(template, at)...)
+}
+
+// identified is the template without what the controller overwrites for each
+// pod (host name and subdomain), and with the volumes that it adds.
+func identified(spec *appsv1.StatefulSetSpec) *corev1.PodTemplateSpec {
+	template := spec.Template.DeepCopy()
+	template.Spec.Hostname, template.Spec.Subdomain = "", ""
+	if len(spec.VolumeClaimTemplates) == 0 {
+		return template
+	}
+	claimed := map[string]bool{}
+	var volumes []corev1.Volume
+	for _, claim := range spec.VolumeClaimTemplates {
+		if claimed[claim.Name] {
+			continue
+		}
+		claimed[claim.Name] = true
+		volumes = append(volumes, corev1.Volume{Name: claim.Name, VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim.Name}}})
+	}
+	for _, volume := range template.Spec.Volumes {
+		if !claimed[volume.Name] {
+			volumes = append(volumes, volume)
+		}
+	}
+	template.Spec.Volumes = volumes
+	return template
+}
+
+func validateStatefulSetStatus(_ context.Context, set, old *appsv1.StatefulSet) field.ErrorList {
+	status, s := field.NewPath("status"), &set.Status
+	errs := validateCounts(status, s.Replicas, counted{"readyReplicas", s.ReadyReplicas}, counted{"currentReplicas", s.CurrentReplicas},
+		counted{"updatedReplicas", s.UpdatedReplicas}, counted{"availableReplicas", s.AvailableReplicas})
+	errs = append(errs, nonNegative(status.Child("observedGeneration"), s.ObservedGeneration)...)
+	if s.AvailableReplicas > s.ReadyReplicas {
+		errs = append(errs, field.Invalid(status.Child("availableReplicas"), s.AvailableReplicas, "cannot be greater than status.readyReplicas"))
+	}
+	return append(errs, validateCollisions(status, s.CollisionCount, old.Status.CollisionCount)...)
+}
+
+func warnStatefulSet(_ context.Context, s, old *appsv1.StatefulSet) []string {
+	var out []string
+	spec := field.NewPath("spec")
+	if old == nil || s.Generation != old.Generation {
+		out = podspec.TemplateWarnings(&s.Spec.Template, spec.Child("template"))
+	}
+	for i := range s.Spec.VolumeClaimTemplates {
+		at := spec.Child("volumeClaimTemplates").Index(i)
+		if old != nil {
+			at = at.Child("Spec") // spelt so by kube-apiserver too
+		}
+		out = append(out, core.ClaimSpecWarnings(&s.Spec.VolumeClaimTemplates[i].Spec, at)...)
+	}
+	if limit := s.Spec.RevisionHistoryLimit; limit != nil && *limit < 0 {
+		out = append(out, "spec.revisionHistoryLimit: a negative value retains all historical revisions; a value >= 0 is recommended")
+	}
+	return out
+}
