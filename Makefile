@@ -28,7 +28,7 @@ RACE := ./internal/apiserver/inprocess/... ./internal/admission/... ./internal/a
 	./internal/datadir/... ./internal/node/... ./internal/ownership/... ./internal/scheduler/...
 
 .DEFAULT_GOAL := help
-.PHONY: help up deps test-deps build lint unit scenarios kindredtest test bench fuzz generate clean
+.PHONY: help up deps test-deps build lint unit scenarios kindredtest test bench parity fuzz generate clean
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -76,6 +76,9 @@ test: test-deps build lint unit scenarios kindredtest ## everything that must pa
 
 bench: build ## measure the figures of docs/performance.md
 	@go run ./test/bench $(ARGS)
+
+parity: build ## compare the API with upstream's own server (ARGS='-kinds pods,jobs')
+	@go run ./test/parity $(ARGS)
 
 fuzz: ## run each fuzz target for a little while (FUZZTIME=10s)
 	@for p in $$(git grep -l '^func Fuzz' -- '*_test.go' | xargs -n1 dirname | sort -u); do \

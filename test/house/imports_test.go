@@ -45,6 +45,7 @@ var floors = map[string][]string{
 	"test/images":    {},
 	"test/house":     {},
 	"test/bench":     {"test/images"},
+	"test/parity":    {},
 	"test/scenarios": {"test/images"},
 }
 

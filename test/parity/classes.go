@@ -1,0 +1,77 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// class is a set of differences that probably have one cause: the same aspect, field and
+// words, whatever the values.
+type class struct {
+	Aspect   aspect   `json:"aspect"`
+	Field    string   `json:"field,omitempty"`
+	Upstream string   `json:"upstream"`
+	Kindred  string   `json:"kindred"`
+	Count    int      `json:"count"`
+	Kinds    []string `json:"kinds"`
+	// Example is one of the requests; Upstream and Kindred are what they said of it.
+	Example *outcome `json:"example"`
+}
+
+var (
+	quoted  = regexp.MustCompile(`"(\\.|[^"\\])*"`)
+	numbers = regexp.MustCompile(`-?\d+(\.\d+)?`)
+	leading = regexp.MustCompile(`^[1-5]\d\d `)
+	indexes = regexp.MustCompile(`\[[^\]]*\]`)
+)
+
+// words is a text without its values. The code in front of it stays.
+func words(text string) string {
+	code := leading.FindString(text)
+	return code + clip(numbers.ReplaceAllString(quoted.ReplaceAllString(text[len(code):], `"…"`), "N"), 300)
+}
+
+// classify groups the differences of all trials, the largest class first.
+func classify(trials []*trial) []*class {
+	byKey := map[string]*class{}
+	var all []*class
+	for _, t := range trials {
+		for i := range t.outcomes {
+			o := &t.outcomes[i]
+			for _, d := range o.Differences {
+				c := &class{Aspect: d.Aspect, Field: indexes.ReplaceAllString(d.Field, "[]"), Upstream: d.Upstream, Kindred: d.Kindred, Example: o}
+				key := strings.Join([]string{string(c.Aspect), c.Field, words(d.Upstream), words(d.Kindred)}, "\x00")
+				if known := byKey[key]; known != nil {
+					c = known
+				} else {
+					byKey[key] = c
+					all = append(all, c)
+				}
+				c.Count++
+				if name := t.resource.String(); !slices.Contains(c.Kinds, name) {
+					c.Kinds = append(c.Kinds, name)
+				}
+			}
+		}
+	}
+	slices.SortStableFunc(all, func(a, b *class) int {
+		return cmp.Or(cmp.Compare(rank(a.Aspect), rank(b.Aspect)), cmp.Compare(b.Count, a.Count))
+	})
+	return all
+}
+
+// rank puts first what agreement means.
+func rank(a aspect) int {
+	switch {
+	case slices.Contains(required, a):
+		return 0
+	case a == aspectTable || a == aspectDiscovery:
+		return 1
+	}
+	return 2
+}

@@ -1,0 +1,331 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// aspect is one thing that two answers may agree about.
+type aspect string
+
+const (
+	aspectCode     aspect = "code"
+	aspectReason   aspect = "reason"
+	aspectCauses   aspect = "causes"
+	aspectObject   aspect = "object"
+	aspectMessages aspect = "messages"
+	aspectWarnings aspect = "warnings"
+	aspectTable    aspect = "table"
+	// aspectDiscovery is not about answers, but about what discovery says of a kind.
+	aspectDiscovery aspect = "discovery"
+)
+
+// required are the aspects that agreement means; the others are counted beside it.
+var required = []aspect{aspectCode, aspectReason, aspectCauses, aspectObject}
+
+// difference is one thing that the servers do not agree about.
+type difference struct {
+	Aspect aspect `json:"aspect"`
+	// Field is where: of the object, or of the cause.
+	Field    string `json:"field,omitempty"`
+	Upstream string `json:"upstream"`
+	Kindred  string `json:"kindred"`
+}
+
+// compare lists what two answers differ in. Where codes differ, nothing else is
+// compared: the rest follows from it.
+func compare(o outcome) []difference {
+	if o.Upstream.Code != o.Kindred.Code {
+		return codeDifferences(o)
+	}
+	if o.codeOnly {
+		return nil
+	}
+	up := mask{sent: string(o.Both.Body), generated: generatedFrom(o.Both.Body)}
+	kin := mask{sent: string(o.Both.Body), generated: up.generated, names: o.names}
+	var all []difference
+	if o.Upstream.Status != nil && o.Kindred.Status != nil {
+		all = compareStatus(o.Upstream.Status, o.Kindred.Status, up, kin)
+	} else {
+		all = compareObjects(o, up, kin)
+	}
+	return append(all, compareLists(aspectWarnings, "", maskAll(up, o.Upstream.Warnings), maskAll(kin, o.Kindred.Warnings))...)
+}
+
+// generatedFrom is the generateName of a body.
+func generatedFrom(body []byte) string {
+	var object metav1.PartialObjectMetadata
+	if json.Unmarshal(body, &object) != nil || object.Name != "" {
+		return ""
+	}
+	return object.GenerateName
+}
+
+// codeDifferences says what the one refuses that the other does not: by upstream's
+// causes if it is upstream that refuses, because each is a rule that is missing.
+func codeDifferences(o outcome) []difference {
+	kindred := verdict(o.Kindred)
+	if o.Upstream.Status == nil || o.Upstream.Status.Details == nil || len(o.Upstream.Status.Details.Causes) == 0 {
+		d := difference{Aspect: aspectCode, Upstream: verdict(o.Upstream), Kindred: kindred}
+		if causes := causesOf(o.Kindred.Status); len(causes) > 0 {
+			d.Field = causes[0].Field
+			d.Kindred = fmt.Sprintf("%d %s: %s", o.Kindred.Code, causes[0].Type, causes[0].Message)
+		}
+		return []difference{d}
+	}
+	var all []difference
+	for _, c := range causesOf(o.Upstream.Status) {
+		all = append(all, difference{aspectCode, c.Field, fmt.Sprintf("%d %s: %s", o.Upstream.Code, c.Type, c.Message), kindred})
+	}
+	return all
+}
+
+// verdict is an answer in one line.
+func verdict(a *answer) string {
+	switch {
+	case a.Status != nil:
+		return fmt.Sprintf("%d %s: %s", a.Code, a.Status.Reason, a.Status.Message)
+	case a.Object != nil:
+		return fmt.Sprintf("%d with the object", a.Code)
+	}
+	return fmt.Sprintf("%d %s", a.Code, clip(string(a.raw), 200))
+}
+
+func causesOf(s *metav1.Status) []metav1.StatusCause {
+	if s == nil || s.Details == nil {
+		return nil
+	}
+	return s.Details.Causes
+}
+
+func compareStatus(upstream, kindred *metav1.Status, up, kin mask) []difference {
+	var all []difference
+	if upstream.Reason != kindred.Reason {
+		all = append(all, difference{aspectReason, "", string(upstream.Reason) + ": " + upstream.Message, string(kindred.Reason) + ": " + kindred.Message})
+	}
+	ofFields := func(causes []metav1.StatusCause, m mask) (fields, messages []string) {
+		for _, c := range causes {
+			fields = append(fields, m.text(c.Field+" "+string(c.Type)))
+			messages = append(messages, m.text(c.Field+" "+c.Message))
+		}
+		return fields, messages
+	}
+	upFields, upMessages := ofFields(causesOf(upstream), up)
+	kinFields, kinMessages := ofFields(causesOf(kindred), kin)
+	missing := compareLists(aspectCauses, "", unique(upFields), unique(kinFields))
+	all = append(all, withText(missing, upMessages, kinMessages)...)
+	if len(missing) > 0 {
+		return all
+	}
+	messages := compareLists(aspectMessages, "", upMessages, kinMessages)
+	if len(messages) == 0 && up.text(upstream.Message) != kin.text(kindred.Message) {
+		messages = []difference{{aspectMessages, "", up.text(upstream.Message), kin.text(kindred.Message)}}
+	}
+	return append(all, messages...)
+}
+
+// withText puts a cause's message beside its field and type.
+func withText(differences []difference, upstream, kindred []string) []difference {
+	text := func(cause string, messages []string) string {
+		field, kind, found := strings.Cut(cause, " ")
+		if !found {
+			return cause
+		}
+		for _, m := range messages {
+			if message, found := strings.CutPrefix(m, field+" "); found {
+				return kind + ": " + message
+			}
+		}
+		return kind
+	}
+	for i, d := range differences {
+		cause := d.Upstream + d.Kindred
+		differences[i].Field, _, _ = strings.Cut(cause, " ")
+		if d.Upstream != "" {
+			differences[i].Upstream, differences[i].Kindred = text(d.Upstream, upstream), "nothing"
+		} else {
+			differences[i].Upstream, differences[i].Kindred = "nothing", text(d.Kindred, kindred)
+		}
+	}
+	return differences
+}
+
+// compareLists compares lists whose order means nothing. What is in one of them alone is
+// a difference; two that stand at the same place in what is left are one.
+func compareLists(a aspect, field string, upstream, kindred []string) []difference {
+	missing, extra := without(upstream, kindred), without(kindred, upstream)
+	slices.Sort(missing)
+	slices.Sort(extra)
+	var all []difference
+	if a == aspectCauses {
+		for _, m := range missing {
+			all = append(all, difference{a, field, m, ""})
+		}
+		for _, e := range extra {
+			all = append(all, difference{a, field, "", e})
+		}
+		return all
+	}
+	for i := range max(len(missing), len(extra)) {
+		d := difference{a, field, "nothing", "nothing"}
+		if i < len(missing) {
+			d.Upstream = missing[i]
+		}
+		if i < len(extra) {
+			d.Kindred = extra[i]
+		}
+		all = append(all, d)
+	}
+	return all
+}
+
+// without is list less the items of other, each as often as it is there.
+func without(list, other []string) []string {
+	left := map[string]int{}
+	for _, s := range other {
+		left[s]++
+	}
+	var rest []string
+	for _, s := range list {
+		if left[s] > 0 {
+			left[s]--
+			continue
+		}
+		rest = append(rest, s)
+	}
+	return rest
+}
+
+func unique(list []string) []string { return slices.Compact(sorted(list)) }
+
+func maskAll(m mask, list []string) []string {
+	masked := make([]string, len(list))
+	for i, s := range list {
+		masked[i] = m.text(s)
+	}
+	return masked
+}
+
+// compareObjects compares bodies that are not errors.
+func compareObjects(o outcome, up, kin mask) []difference {
+	kind := o.aspect
+	if kind == "" {
+		kind = aspectObject
+	}
+	if o.Upstream.Object == nil || o.Kindred.Object == nil {
+		if string(o.Upstream.raw) == string(o.Kindred.raw) {
+			return nil
+		}
+		return []difference{{kind, "", clip(string(o.Upstream.raw), 300), clip(string(o.Kindred.raw), 300)}}
+	}
+	upstream, kindred := runtime.DeepCopyJSON(o.Upstream.Object), runtime.DeepCopyJSON(o.Kindred.Object)
+	if kind == aspectTable {
+		withoutAges(upstream)
+		withoutAges(kindred)
+	} else {
+		nameManagers(upstream)
+		nameManagers(kindred)
+	}
+	return diff(kind, nil, up.value(upstream), kin.value(kindred))
+}
+
+// withoutAges leaves what a table says of ages, and the object in each row, out of it.
+func withoutAges(table map[string]any) {
+	rows, _ := table["rows"].([]any)
+	for _, row := range rows {
+		row, _ := row.(map[string]any)
+		delete(row, "object")
+		cells, _ := row["cells"].([]any)
+		for i, cell := range cells {
+			if text, ok := cell.(string); ok {
+				cells[i] = ages.ReplaceAllString(text, "<age>")
+			}
+		}
+	}
+}
+
+// ages are what tables say of ages: "3s", "2m5s", "5d", and "3 (5s ago)" in the middle.
+var ages = regexp.MustCompile(`\b(\d+[smhdy]){1,2}\b`)
+
+// nameManagers makes an object of the list of managed fields, whose order depends on
+// times of whole seconds: what each manager owns is found under its name.
+func nameManagers(object map[string]any) {
+	metadata, _ := object["metadata"].(map[string]any)
+	entries, _ := metadata["managedFields"].([]any)
+	if len(entries) == 0 {
+		return
+	}
+	named := map[string]any{}
+	for _, e := range entries {
+		entry, _ := e.(map[string]any)
+		delete(entry, "time")
+		named[fmt.Sprint(entry["manager"], " ", entry["operation"], " ", entry["subresource"])] = entry
+	}
+	metadata["managedFields"] = named
+}
+
+// diff lists the places where two JSON values differ.
+func diff(a aspect, at path, upstream, kindred any) []difference {
+	if reflect.DeepEqual(upstream, kindred) {
+		return nil
+	}
+	var all []difference
+	switch up := upstream.(type) {
+	case map[string]any:
+		if kin, ok := kindred.(map[string]any); ok {
+			for _, key := range unique(append(sortedKeys(up), sortedKeys(kin)...)) {
+				all = append(all, diffKey(a, at.to(key), key, up, kin)...)
+			}
+			return all
+		}
+	case []any:
+		if kin, ok := kindred.([]any); ok && len(kin) == len(up) {
+			for i := range up {
+				all = append(all, diff(a, at.to(i), up[i], kin[i])...)
+			}
+			return all
+		}
+	}
+	return []difference{{a, at.String(), short(upstream), short(kindred)}}
+}
+
+func diffKey(a aspect, at path, key string, upstream, kindred map[string]any) []difference {
+	up, inUpstream := upstream[key]
+	kin, inKindred := kindred[key]
+	switch {
+	case !inUpstream:
+		return []difference{{a, at.String(), "nothing", short(kin)}}
+	case !inKindred:
+		return []difference{{a, at.String(), short(up), "nothing"}}
+	}
+	return diff(a, at, up, kin)
+}
+
+// short is a JSON value on one line of bearable length.
+func short(value any) string {
+	var b strings.Builder
+	encoder := json.NewEncoder(&b)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(value); err != nil {
+		return fmt.Sprint(value)
+	}
+	return clip(strings.TrimSuffix(b.String(), "\n"), 160)
+}
+
+// clip cuts what is too long to read.
+func clip(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	return s[:most] + fmt.Sprintf("… (%d bytes)", len(s))
+}

@@ -1,0 +1,170 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Two servers cannot agree on what they make up themselves. There are two cures. What
+// both stored and a client sent back has an alias: Kindred's is read as upstream's. What
+// a server made up for the answer is masked by its shape, unless the client sent it.
+
+// shape is how something looks that servers make up.
+type shape struct {
+	name    string
+	pattern *regexp.Regexp
+}
+
+// shapes are in the order in which they are looked for.
+var shapes = []shape{
+	{"<token>", regexp.MustCompile(`eyJ[\w-]+\.[\w-]+\.[\w-]+`)},
+	{"<uid>", regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)},
+	{"<time>", regexp.MustCompile(`\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z| ?[+-]\d\d:?\d\d)( \w+)?( m=[+-][\d.]+)?`)},
+	{"kube-api-access-<random>", regexp.MustCompile(`kube-api-access-[a-z0-9]{5}\b`)},
+	{"X509SHA256=<hash>", regexp.MustCompile(`X509SHA256=[0-9a-f]{64}`)},
+	{"<pointer>", regexp.MustCompile(`0xc[0-9a-f]{6,}`)},
+	{"<service IP>", regexp.MustCompile(`\b10\.96\.\d+\.\d+\b`)},
+}
+
+// aliases are what Kindred calls what upstream calls otherwise.
+type aliases map[string]string
+
+// learn reads the aliases off two versions of one object.
+func (a aliases) learn(upstream, kindred any) {
+	switch up := upstream.(type) {
+	case map[string]any:
+		other, _ := kindred.(map[string]any)
+		for key, value := range up {
+			a.learn(value, other[key])
+			a.learnNamed(key, value, other[key])
+		}
+	case []any:
+		other, _ := kindred.([]any)
+		for i := range min(len(up), len(other)) {
+			a.learn(up[i], other[i])
+		}
+	case string:
+		other, ok := kindred.(string)
+		if ok && other != up && madeUp(up) && madeUp(other) {
+			a[other] = up
+		}
+	}
+}
+
+// learnNamed learns what is known by its key rather than by its shape.
+func (a aliases) learnNamed(key string, upstream, kindred any) {
+	up, isString := upstream.(string)
+	other, ok := kindred.(string)
+	if isString && ok && key == "resourceVersion" && up != other {
+		a[other] = up
+	}
+}
+
+// madeUp is whether a string is of a shape that servers make up.
+func madeUp(s string) bool {
+	return slices.ContainsFunc(shapes, func(known shape) bool { return s != "" && known.pattern.FindString(s) == s })
+}
+
+// replace replaces Kindred's names by upstream's, the longest first.
+func (a aliases) replace(s string) string {
+	names := slices.SortedFunc(maps.Keys(a), func(x, y string) int {
+		if len(x) != len(y) {
+			return len(y) - len(x)
+		}
+		return strings.Compare(x, y)
+	})
+	for _, name := range names {
+		if len(name) < 8 {
+			// A resource version is but a number, and stands alone.
+			if s == name {
+				return a[name]
+			}
+			continue
+		}
+		s = strings.ReplaceAll(s, name, a[name])
+	}
+	return s
+}
+
+// mask hides what a server made up in an answer to a request with the body sent.
+type mask struct {
+	sent string
+	// names are empty for upstream.
+	names aliases
+	// generated is what a name begins with whose rest is random.
+	generated string
+}
+
+func (m mask) text(s string) string {
+	s = m.names.replace(s)
+	for _, known := range shapes {
+		s = known.pattern.ReplaceAllStringFunc(s, func(found string) string {
+			if strings.Contains(m.sent, found) && !isRecent(found) {
+				return found
+			}
+			return known.name
+		})
+	}
+	s = versionInText.ReplaceAllString(s, "$1<version>")
+	if m.generated != "" {
+		s = regexp.MustCompile(regexp.QuoteMeta(m.generated)+`[a-z0-9]{5,10}\b`).ReplaceAllString(s, m.generated+"<random>")
+	}
+	return s
+}
+
+// versionInText matches what messages say of versions of stored objects, and of whole
+// objects that they quote.
+var versionInText = regexp.MustCompile(`(ResourceVersion in object meta: |in record \(|resourceVersion\\?":\\?")\d+`)
+
+// isRecent is whether s is a time of this run, which a client may well have sent back.
+// Those of manifests and mutations are long past.
+func isRecent(s string) bool {
+	now := time.Now().UTC()
+	return strings.HasPrefix(s, now.Format(time.DateOnly)) || strings.HasPrefix(s, now.Add(-time.Hour).Format(time.DateOnly))
+}
+
+// value masks an object, in place.
+func (m mask) value(value any) any {
+	switch value := value.(type) {
+	case map[string]any:
+		for key, v := range value {
+			value[key] = m.keyed(key, v)
+		}
+		return value
+	case []any:
+		for i := range value {
+			value[i] = m.value(value[i])
+		}
+		return value
+	case string:
+		return m.text(value)
+	}
+	return value
+}
+
+// keyed masks what is known by its key.
+func (m mask) keyed(key string, value any) any {
+	switch key {
+	case "resourceVersion":
+		if text, ok := value.(string); ok && text != "" {
+			return "<version>"
+		}
+	case "resourceRules", "nonResourceRules":
+		// In the order of a cache, which has none.
+		if list, ok := value.([]any); ok {
+			slices.SortFunc(list, func(a, b any) int { return strings.Compare(string(encode(a)), string(encode(b))) })
+		}
+	case "nodePort", "healthCheckNodePort":
+		if port, ok := value.(int64); ok && port != 0 && !strings.Contains(m.sent, fmt.Sprintf(`:%d`, port)) {
+			return "<port>"
+		}
+	}
+	return m.value(value)
+}

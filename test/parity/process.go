@@ -1,0 +1,116 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"syscall"
+	"time"
+)
+
+const (
+	startLimit = 2 * time.Minute
+	stopLimit  = 10 * time.Second
+)
+
+// process is a program that was started, and what it printed.
+type process struct {
+	name  string
+	cmd   *exec.Cmd
+	log   string
+	ended chan struct{}
+}
+
+// launch starts a program whose output goes to a file.
+func launch(name, log, binary string, args ...string) (*process, error) {
+	out, err := os.Create(log)
+	if err != nil {
+		return nil, err
+	}
+	defer out.Close()
+	p := &process{name: name, cmd: exec.Command(binary, args...), log: log, ended: make(chan struct{})}
+	p.cmd.Stdout, p.cmd.Stderr = out, out
+	// A group of its own: an interrupt at the terminal is ours to pass on, in order.
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := p.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	go func() {
+		_ = p.cmd.Wait()
+		close(p.ended)
+	}()
+	return p, nil
+}
+
+// await asks again and again whether the process is ready.
+func (p *process) await(ctx context.Context, ready func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
+	ticker := time.NewTicker(50 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		err := ready(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-p.ended:
+			return fmt.Errorf("%s ended before it was ready; it printed:\n%s", p.name, p.tail())
+		case <-ctx.Done():
+			return fmt.Errorf("%s is not ready: %w; it printed:\n%s", p.name, err, p.tail())
+		case <-ticker.C:
+		}
+	}
+}
+
+// tail is the end of what the process printed.
+func (p *process) tail() string {
+	const most = 4 << 10
+	file, err := os.Open(p.log)
+	if err != nil {
+		return err.Error()
+	}
+	defer file.Close()
+	if size, err := file.Seek(0, io.SeekEnd); err == nil {
+		_, _ = file.Seek(max(0, size-most), io.SeekStart)
+	}
+	content, _ := io.ReadAll(file)
+	return string(content)
+}
+
+// running is an error if the process has ended.
+func (p *process) running() error {
+	select {
+	case <-p.ended:
+		return fmt.Errorf("%s has ended; it printed:\n%s", p.name, p.tail())
+	default:
+		return nil
+	}
+}
+
+// stop ends the process, by force if it takes too long.
+func (p *process) stop() {
+	_ = p.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-p.ended:
+	case <-time.After(stopLimit):
+		_ = p.cmd.Process.Kill()
+		<-p.ended
+	}
+}
+
+// freeAddress is an address on loopback that nobody listens on.
+func freeAddress() (string, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	defer listener.Close()
+	return listener.Addr().String(), nil
+}

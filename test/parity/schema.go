@@ -1,0 +1,115 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// schemaNode is what OpenAPI v3 says of a value, as far as mutations care.
+type schemaNode struct {
+	Ref                  string                 `json:"$ref"`
+	AllOf                []schemaNode           `json:"allOf"`
+	OneOf                []schemaNode           `json:"oneOf"`
+	Type                 string                 `json:"type"`
+	Format               string                 `json:"format"`
+	Enum                 []any                  `json:"enum"`
+	Required             []string               `json:"required"`
+	Properties           map[string]*schemaNode `json:"properties"`
+	Items                *schemaNode            `json:"items"`
+	AdditionalProperties *schemaNode            `json:"additionalProperties"`
+	MergeKey             string                 `json:"x-kubernetes-patch-merge-key"`
+	Strategy             string                 `json:"x-kubernetes-patch-strategy"`
+	Kinds                []groupVersionKind     `json:"x-kubernetes-group-version-kind"`
+	// name is the component's, if the node is one.
+	name string
+}
+
+type groupVersionKind struct{ Group, Version, Kind string }
+
+// schemas are the components of upstream's OpenAPI v3 documents.
+type schemas struct {
+	server *server
+	loaded map[schema.GroupVersion]bool
+	byName map[string]*schemaNode
+	byKind map[groupVersionKind]*schemaNode
+}
+
+func newSchemas(s *server) *schemas {
+	return &schemas{server: s, loaded: map[schema.GroupVersion]bool{}, byName: map[string]*schemaNode{}, byKind: map[groupVersionKind]*schemaNode{}}
+}
+
+// of is the schema of a kind, nil if OpenAPI says nothing of it.
+func (s *schemas) of(ctx context.Context, served schema.GroupVersion, gvk schema.GroupVersionKind) (*schemaNode, error) {
+	if !s.loaded[served] {
+		if err := s.load(ctx, served); err != nil {
+			return nil, err
+		}
+		s.loaded[served] = true
+	}
+	return s.byKind[groupVersionKind{gvk.Group, gvk.Version, gvk.Kind}], nil
+}
+
+func (s *schemas) load(ctx context.Context, gv schema.GroupVersion) error {
+	var document struct {
+		Components struct {
+			Schemas map[string]*schemaNode `json:"schemas"`
+		} `json:"components"`
+	}
+	if err := s.server.get(ctx, "/openapi/v3"+root(gv), &document); err != nil {
+		return err
+	}
+	for name, node := range document.Components.Schemas {
+		node.name = name
+		s.byName[name] = node
+		for _, kind := range node.Kinds {
+			if len(node.Kinds) == 1 {
+				s.byKind[kind] = node
+			}
+		}
+	}
+	return nil
+}
+
+// resolve follows references. What stands beside a reference (a merge key) stays.
+func (s *schemas) resolve(n *schemaNode) *schemaNode {
+	if n == nil {
+		return &schemaNode{}
+	}
+	target := n.Ref
+	if target == "" && len(n.AllOf) == 1 {
+		target = n.AllOf[0].Ref
+	}
+	named, found := s.byName[strings.TrimPrefix(target, "#/components/schemas/")]
+	if target == "" || !found {
+		return n
+	}
+	resolved := *s.resolve(named)
+	if n.MergeKey != "" {
+		resolved.MergeKey, resolved.Strategy = n.MergeKey, n.Strategy
+	}
+	return &resolved
+}
+
+// child is the schema of what a path's next step leads to.
+func (s *schemas) child(n *schemaNode, step any) *schemaNode {
+	n = s.resolve(n)
+	if _, index := step.(int); index {
+		return s.resolve(n.Items)
+	}
+	if property, found := n.Properties[step.(string)]; found {
+		return s.resolve(property)
+	}
+	return s.resolve(n.AdditionalProperties)
+}
+
+// is whether the node is the component of a Go type, "resource.Quantity".
+func (n *schemaNode) is(typeName string) bool { return strings.HasSuffix(n.name, "."+typeName) }
+
+// requires is whether a property must be there.
+func (n *schemaNode) requires(property string) bool { return slices.Contains(n.Required, property) }

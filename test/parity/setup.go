@@ -1,0 +1,130 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+)
+
+// disarm takes their rights from the server's own controllers, so that nothing acts on
+// the objects that are compared. Upstream runs none, but is treated alike.
+func (s *server) disarm(ctx context.Context) error {
+	var bindings rbacv1.ClusterRoleBindingList
+	if err := s.get(ctx, "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", &bindings); err != nil {
+		return err
+	}
+	var subjects []string
+	for _, b := range bindings.Items {
+		if !strings.HasPrefix(b.Name, "system:controller:") && !strings.HasPrefix(b.Name, "system:kube-") {
+			continue
+		}
+		answer, err := s.send(ctx, request{Method: http.MethodDelete, Path: "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/" + b.Name})
+		if err != nil {
+			return err
+		}
+		if answer.Code != http.StatusOK {
+			return fmt.Errorf("%s: delete binding %s: %s", s.name, b.Name, answer.raw)
+		}
+		for _, subject := range b.Subjects {
+			user := subject.Name
+			if subject.Kind == rbacv1.ServiceAccountKind {
+				user = "system:serviceaccount:" + subject.Namespace + ":" + subject.Name
+			}
+			subjects = append(subjects, user)
+		}
+	}
+	for _, user := range subjects {
+		if err := s.awaitPowerless(ctx, user); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// awaitPowerless waits until the authorizer knows that a controller may no longer write.
+func (s *server) awaitPowerless(ctx context.Context, user string) error {
+	review := authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User:               user,
+		ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: "create", Version: "v1", Resource: "pods"},
+	}}
+	review.APIVersion, review.Kind = "authorization.k8s.io/v1", "SubjectAccessReview"
+	body, err := json.Marshal(review)
+	if err != nil {
+		return err
+	}
+	ask := request{Method: http.MethodPost, Path: "/apis/authorization.k8s.io/v1/subjectaccessreviews", ContentType: contentJSON, Body: body}
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		answer, err := s.send(ctx, ask)
+		if err != nil {
+			return err
+		}
+		if json.Unmarshal(answer.raw, &review) == nil && answer.Code == http.StatusCreated && !review.Status.Allowed {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s: %s may still write", s.name, user)
+}
+
+// prepare makes the objects that manifests refer to. What a server does not serve yet is
+// left out.
+func (s *server) prepare(ctx context.Context, served *catalog, documents []map[string]any) error {
+	var failed []error
+	for _, object := range documents {
+		m := manifest{object: object}
+		for _, r := range served.order {
+			if r.gvk() == m.gvk() {
+				failed = append(failed, s.put(ctx, r, m))
+				break
+			}
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// put creates an object with its status.
+func (s *server) put(ctx context.Context, r *resource, m manifest) error {
+	answer, err := s.send(ctx, post(r.collection(m.namespace()), m.object))
+	if err != nil {
+		return err
+	}
+	if answer.Code != http.StatusCreated && answer.Code != http.StatusConflict {
+		return fmt.Errorf("%s: set up %s %s: %s", s.name, r, m.name(), answer.raw)
+	}
+	status, found := m.object["status"]
+	if _, served := r.subresources["status"]; !found || !served || answer.Object == nil {
+		return nil
+	}
+	patch := request{
+		Method: http.MethodPatch, Path: r.collection(m.namespace()) + "/" + m.name() + "/status",
+		ContentType: contentMerge, Body: encode(map[string]any{"status": status}),
+	}
+	answer, err = s.send(ctx, patch)
+	if err == nil && answer.Code != http.StatusOK {
+		err = fmt.Errorf("%s: set up status of %s %s: %s", s.name, r, m.name(), answer.raw)
+	}
+	return err
+}
+
+// post is a request to create.
+func post(path string, object any) request {
+	return request{Method: http.MethodPost, Path: path, ContentType: contentJSON, Body: encode(object)}
+}
+
+// encode writes JSON of a value that came from JSON.
+func encode(value any) json.RawMessage {
+	data, err := json.Marshal(value)
+	if err != nil {
+		panic(err) // only JSON values are ever encoded
+	}
+	return data
+}
