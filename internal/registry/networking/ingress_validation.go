@@ -15,6 +15,8 @@ import (
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	netutils "k8s.io/utils/net"
+
+	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
 var (
@@ -67,7 +69,7 @@ func (r ingressRules) spec(spec *networkingv1.IngressSpec, path *field.Path) fie
 		errs = append(errs, r.tls(&spec.TLS[i], path.Child("tls").Index(i))...)
 	}
 	if name := spec.IngressClassName; name != nil {
-		errs = append(errs, invalid(path.Child("ingressClassName"), *name, apivalidation.NameIsDNSSubdomain(*name, false))...)
+		errs = append(errs, generic.Invalid(path.Child("ingressClassName"), *name, apivalidation.NameIsDNSSubdomain(*name, false))...)
 	}
 	return errs
 }
@@ -78,7 +80,7 @@ func (r ingressRules) rule(rule *networkingv1.IngressRule, path *field.Path) fie
 		if netutils.ParseIPSloppy(rule.Host) != nil {
 			errs = append(errs, notAnAddress(path.Child("host"), rule.Host))
 		}
-		errs = append(errs, invalid(path.Child("host"), rule.Host, hostProblems(rule.Host))...)
+		errs = append(errs, generic.Invalid(path.Child("host"), rule.Host, hostProblems(rule.Host))...)
 	}
 	if r.anyWildcardPaths && isWildcard(rule.Host) {
 		return errs
@@ -89,12 +91,12 @@ func (r ingressRules) rule(rule *networkingv1.IngressRule, path *field.Path) fie
 func (r ingressRules) tls(tls *networkingv1.IngressTLS, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, host := range tls.Hosts {
-		errs = append(errs, invalid(path.Child("hosts").Index(i), host, hostProblems(host))...)
+		errs = append(errs, generic.Invalid(path.Child("hosts").Index(i), host, hostProblems(host))...)
 	}
 	if r.anySecretName {
 		return errs
 	}
-	return append(errs, invalid(path.Child("secretName"), tls.SecretName, secretNameProblems(tls.SecretName))...)
+	return append(errs, generic.Invalid(path.Child("secretName"), tls.SecretName, secretNameProblems(tls.SecretName))...)
 }
 
 func secretNameProblems(name string) []string {
@@ -138,10 +140,10 @@ func validateIngressPath(p *networkingv1.HTTPIngressPath, path *field.Path) fiel
 	var errs field.ErrorList
 	switch *p.PathType {
 	case networkingv1.PathTypeExact, networkingv1.PathTypePrefix:
-		errs = invalid(path.Child("path"), p.Path, strictPathProblems(p.Path))
+		errs = generic.Invalid(path.Child("path"), p.Path, strictPathProblems(p.Path))
 	case networkingv1.PathTypeImplementationSpecific:
 		if p.Path != "" {
-			errs = invalid(path.Child("path"), p.Path, absolutePathProblems(p.Path))
+			errs = generic.Invalid(path.Child("path"), p.Path, absolutePathProblems(p.Path))
 		}
 	default:
 		errs = append(errs, field.NotSupported(path.Child("pathType"), *p.PathType, pathTypes))
@@ -194,7 +196,7 @@ func validateAPIGroup(group *string, path *field.Path) field.ErrorList {
 	if group == nil {
 		return nil
 	}
-	return invalid(path.Child("apiGroup"), *group, utilvalidation.IsDNS1123Subdomain(*group))
+	return generic.Invalid(path.Child("apiGroup"), *group, utilvalidation.IsDNS1123Subdomain(*group))
 }
 
 // segment is a required name that stands between two slashes of a path.
@@ -202,7 +204,7 @@ func segment(path *field.Path, name string) field.ErrorList {
 	if name == "" {
 		return field.ErrorList{field.Required(path, "")}
 	}
-	return invalid(path, name, content.IsPathSegmentName(name))
+	return generic.Invalid(path, name, content.IsPathSegmentName(name))
 }
 
 // validateServiceBackend reports the lack of a port, or two of them, at the
@@ -213,16 +215,16 @@ func validateServiceBackend(service *networkingv1.IngressServiceBackend, backend
 	if service.Name == "" {
 		errs = append(errs, field.Required(path.Child("name"), ""))
 	} else {
-		errs = append(errs, invalid(path.Child("name"), service.Name, apivalidation.NameIsDNSLabel(service.Name, false))...)
+		errs = append(errs, generic.Invalid(path.Child("name"), service.Name, apivalidation.NameIsDNSLabel(service.Name, false))...)
 	}
 	name, number := service.Port.Name, service.Port.Number
 	switch {
 	case name != "" && number != 0:
 		return append(errs, field.Invalid(backend, "", "cannot set both port name & port number"))
 	case name != "":
-		return append(errs, invalid(path.Child("port", "name"), name, utilvalidation.IsValidPortName(name))...)
+		return append(errs, generic.Invalid(path.Child("port", "name"), name, utilvalidation.IsValidPortName(name))...)
 	case number != 0:
-		return append(errs, invalid(path.Child("port", "number"), number, utilvalidation.IsValidPortNum(int(number)))...)
+		return append(errs, generic.Invalid(path.Child("port", "number"), number, utilvalidation.IsValidPortNum(int(number)))...)
 	}
 	return append(errs, field.Required(backend, "port name or number is required"))
 }
@@ -241,7 +243,7 @@ func validateIngressStatus(_ context.Context, i, old *networkingv1.Ingress) fiel
 			errs = append(errs, utilvalidation.IsValidIPForLegacyField(path.Child("ip"), point.IP, strict, known)...)
 		}
 		if host := point.Hostname; host != "" {
-			errs = append(errs, invalid(path.Child("hostname"), host, utilvalidation.IsDNS1123Subdomain(host))...)
+			errs = append(errs, generic.Invalid(path.Child("hostname"), host, utilvalidation.IsDNS1123Subdomain(host))...)
 			if netutils.ParseIPSloppy(host) != nil {
 				errs = append(errs, notAnAddress(path.Child("hostname"), host))
 			}

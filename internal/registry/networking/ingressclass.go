@@ -96,7 +96,7 @@ func validateParameters(p *networkingv1.IngressClassParametersReference, path *f
 		if p.Namespace == nil {
 			return append(errs, field.Required(namespace, "`parameters.scope` is set to 'Namespace'"))
 		}
-		errs = append(errs, invalid(namespace, *p.Namespace, apivalidation.ValidateNamespaceName(*p.Namespace, false))...)
+		errs = append(errs, generic.Invalid(namespace, *p.Namespace, apivalidation.ValidateNamespaceName(*p.Namespace, false))...)
 	default:
 		errs = append(errs, field.NotSupported(path.Child("scope"), *p.Scope, []string{
 			networkingv1.IngressClassParametersReferenceScopeCluster, networkingv1.IngressClassParametersReferenceScopeNamespace}))

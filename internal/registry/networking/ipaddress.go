@@ -68,7 +68,7 @@ func validateParent(ref *networkingv1.ParentReference, path *field.Path) field.E
 	}
 	var errs field.ErrorList
 	if ref.Group != "" {
-		errs = append(errs, invalid(path.Child("group"), ref.Group, utilvalidation.IsDNS1123Subdomain(ref.Group))...)
+		errs = append(errs, generic.Invalid(path.Child("group"), ref.Group, utilvalidation.IsDNS1123Subdomain(ref.Group))...)
 	}
 	for _, part := range []struct {
 		name, value string
@@ -76,18 +76,10 @@ func validateParent(ref *networkingv1.ParentReference, path *field.Path) field.E
 	}{{"resource", ref.Resource, false}, {"name", ref.Name, false}, {"namespace", ref.Namespace, true}} {
 		switch {
 		case part.value != "":
-			errs = append(errs, invalid(path.Child(part.name), part.value, content.IsPathSegmentName(part.value))...)
+			errs = append(errs, generic.Invalid(path.Child(part.name), part.value, content.IsPathSegmentName(part.value))...)
 		case !part.optional:
 			errs = append(errs, field.Required(path.Child(part.name), "").MarkCoveredByDeclarative())
 		}
-	}
-	return errs
-}
-
-func invalid(path *field.Path, value any, problems []string) field.ErrorList {
-	var errs field.ErrorList
-	for _, problem := range problems {
-		errs = append(errs, field.Invalid(path, value, problem))
 	}
 	return errs
 }

@@ -156,19 +156,19 @@ func validatePolicyPort(p *networkingv1.NetworkPolicyPort, path *field.Path) fie
 			errs = append(errs, field.Invalid(end, *p.EndPort, "may not be specified when `port` is not specified"))
 		}
 	case p.Port.Type == intstr.Int:
-		errs = append(errs, invalid(port, p.Port.IntVal, utilvalidation.IsValidPortNum(int(p.Port.IntVal)))...)
+		errs = append(errs, generic.Invalid(port, p.Port.IntVal, utilvalidation.IsValidPortNum(int(p.Port.IntVal)))...)
 		if p.EndPort == nil {
 			break
 		}
 		if *p.EndPort < p.Port.IntVal {
 			errs = append(errs, field.Invalid(end, *p.EndPort, "must be greater than or equal to `port`"))
 		}
-		errs = append(errs, invalid(end, *p.EndPort, utilvalidation.IsValidPortNum(int(*p.EndPort)))...)
+		errs = append(errs, generic.Invalid(end, *p.EndPort, utilvalidation.IsValidPortNum(int(*p.EndPort)))...)
 	default:
 		if p.EndPort != nil {
 			errs = append(errs, field.Invalid(end, *p.EndPort, "may not be specified when `port` is non-numeric"))
 		}
-		errs = append(errs, invalid(port, p.Port.StrVal, utilvalidation.IsValidPortName(p.Port.StrVal))...)
+		errs = append(errs, generic.Invalid(port, p.Port.StrVal, utilvalidation.IsValidPortName(p.Port.StrVal))...)
 	}
 	return errs
 }

@@ -113,9 +113,7 @@ func (c *checker) flocker(flocker *v1.FlockerVolumeSource, path *field.Path) {
 }
 
 func (c *checker) rbd(rbd *v1.RBDVolumeSource, path *field.Path) {
-	if len(rbd.CephMonitors) == 0 {
-		c.required(path.Child("monitors"), "")
-	}
+	c.monitors(rbd.CephMonitors, path)
 	c.need(path, "image", rbd.RBDImage)
 }
 
@@ -125,7 +123,11 @@ func (c *checker) cinder(cinder *v1.CinderVolumeSource, path *field.Path) {
 }
 
 func (c *checker) cephFS(ceph *v1.CephFSVolumeSource, path *field.Path) {
-	if len(ceph.Monitors) == 0 {
+	c.monitors(ceph.Monitors, path)
+}
+
+func (c *checker) monitors(monitors []string, path *field.Path) {
+	if len(monitors) == 0 {
 		c.required(path.Child("monitors"), "")
 	}
 }
@@ -164,8 +166,12 @@ func (c *checker) fibreChannel(fc *v1.FCVolumeSource, path *field.Path) {
 }
 
 func (c *checker) flexVolume(flex *v1.FlexVolumeSource, path *field.Path) {
-	c.need(path, "driver", flex.Driver)
-	for option := range flex.Options {
+	c.flexDriver(flex.Driver, flex.Options, path)
+}
+
+func (c *checker) flexDriver(driver string, options map[string]string, path *field.Path) {
+	c.need(path, "driver", driver)
+	for option := range options {
 		domain, _, _ := strings.Cut(option, "/")
 		if isReservedDomain(strings.ToLower(domain)) {
 			c.invalid(path.Child("options").Key(option), option, "kubernetes.io and k8s.io namespaces are reserved")
@@ -211,13 +217,17 @@ func (c *checker) portworxVolume(portworx *v1.PortworxVolumeSource, path *field.
 }
 
 func (c *checker) storageOS(storageOS *v1.StorageOSVolumeSource, path *field.Path) {
-	if c.need(path, "volumeName", storageOS.VolumeName) {
-		c.dnsLabel(path.Child("volumeName"), storageOS.VolumeName)
-	}
-	if storageOS.VolumeNamespace != "" {
-		c.dnsLabel(path.Child("volumeNamespace"), storageOS.VolumeNamespace)
-	}
+	c.storageOSNames(storageOS.VolumeName, storageOS.VolumeNamespace, path)
 	c.secretRef(storageOS.SecretRef, path)
+}
+
+func (c *checker) storageOSNames(volume, namespace string, path *field.Path) {
+	if c.need(path, "volumeName", volume) {
+		c.dnsLabel(path.Child("volumeName"), volume)
+	}
+	if namespace != "" {
+		c.dnsLabel(path.Child("volumeNamespace"), namespace)
+	}
 }
 
 func (c *checker) scaleIO(scaleIO *v1.ScaleIOVolumeSource, path *field.Path) {
@@ -229,6 +239,11 @@ func (c *checker) csi(csi *v1.CSIVolumeSource, path *field.Path) {
 	if ref := csi.NodePublishSecretRef; ref != nil && c.need(path.Child("nodePublishSecretRef"), "name", ref.Name) {
 		c.dnsSubdomain(path.Child("name"), ref.Name)
 	}
+}
+
+// ValidateCSIDriverName checks the name by which a driver is called elsewhere.
+func ValidateCSIDriverName(name string, path *field.Path) field.ErrorList {
+	return check(func(c *checker) { c.csiDriver(name, path) })
 }
 
 func (c *checker) csiDriver(name string, path *field.Path) {

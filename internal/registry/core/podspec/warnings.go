@@ -92,6 +92,10 @@ var deprecatedNodeLabels = map[string]string{
 	"node-role.kubernetes.io/master":                `use "node-role.kubernetes.io/control-plane" instead`,
 }
 
+// NodeLabelWarning says what is to be used instead of an old label of nodes; it
+// is empty for all others.
+func NodeLabelWarning(key string) string { return deprecatedNodeLabels[key] }
+
 func (w *warner) nodeLabels(path *field.Path) {
 	for _, key := range slices.Sorted(maps.Keys(w.spec.NodeSelector)) {
 		if message, found := deprecatedNodeLabels[key]; found {
