@@ -229,19 +229,20 @@ func compareObjects(o outcome, up, kin mask) []difference {
 		return []difference{{kind, "", clip(string(o.Upstream.raw), 300), clip(string(o.Kindred.raw), 300)}}
 	}
 	upstream, kindred := runtime.DeepCopyJSON(o.Upstream.Object), runtime.DeepCopyJSON(o.Kindred.Object)
+	nameManagers(upstream)
+	nameManagers(kindred)
+	maskedUp, maskedKin := up.value(upstream), kin.value(kindred)
 	if kind == aspectTable {
-		withoutAges(upstream)
-		withoutAges(kindred)
-	} else {
-		nameManagers(upstream)
-		nameManagers(kindred)
+		withoutAges(maskedUp)
+		withoutAges(maskedKin)
 	}
-	return diff(kind, nil, up.value(upstream), kin.value(kindred))
+	return diff(kind, nil, maskedUp, maskedKin)
 }
 
 // withoutAges leaves what a table says of ages, and the object in each row, out of it.
-func withoutAges(table map[string]any) {
-	rows, _ := table["rows"].([]any)
+func withoutAges(table any) {
+	found, _ := lookup(table, path{"rows"})
+	rows, _ := found.([]any)
 	for _, row := range rows {
 		row, _ := row.(map[string]any)
 		delete(row, "object")

@@ -29,6 +29,7 @@ type run struct {
 	matching    bool
 	json        string
 	keep        bool
+	self        bool
 	list        bool
 }
 
@@ -64,6 +65,7 @@ func parse() (*run, error) {
 	flag.BoolVar(&r.matching, "show-all", false, "with -show: those that agree, too")
 	flag.StringVar(&r.json, "json", "", "write all of it to this file as JSON")
 	flag.BoolVar(&r.keep, "keep", false, "keep the servers' directory and say where it is")
+	flag.BoolVar(&r.self, "self", false, "compare upstream with itself instead: whatever differs then is this program's own fault")
 	flag.BoolVar(&r.list, "list", false, "list what upstream serves, whether Kindred does, and how many manifests there are, and exit")
 	flag.Parse()
 	if flag.NArg() > 0 {
@@ -142,11 +144,17 @@ func (r *run) start(ctx context.Context) (servers, func(), error) {
 		_ = os.RemoveAll(scratch)
 	}
 	began := time.Now()
-	if s.upstream, err = startUpstream(ctx, scratch, etcd, apiserver); err != nil {
+	if s.upstream, err = startUpstream(ctx, filepath.Join(scratch, "upstream"), etcd, apiserver); err != nil {
 		stop()
 		return servers{}, nil, err
 	}
-	if s.kindred, err = startKindred(ctx, scratch, filepath.Clean(r.binary)); err != nil {
+	other := filepath.Join(scratch, "other")
+	if r.self {
+		s.kindred, err = startUpstream(ctx, other, etcd, apiserver)
+	} else {
+		s.kindred, err = startKindred(ctx, other, r.binary)
+	}
+	if err != nil {
 		stop()
 		return servers{}, nil, err
 	}
@@ -189,7 +197,7 @@ func (r *run) compareKinds(ctx context.Context, s servers, chosen []*resource, o
 			sum.Differing[aspectDiscovery] = len(discovered)
 			t.outcomes = append(t.outcomes, outcome{pair: pair{ID: kind.String(), What: "discovery"}, Upstream: &answer{}, Kindred: &answer{}, Differences: discovered})
 		}
-		if len(t.variants) == 0 {
+		if len(t.variants) == 0 && kind.serves("create") {
 			sum.Complaints = append(sum.Complaints, "there is no manifest")
 		}
 		trials, scores = append(trials, t), append(scores, sum)

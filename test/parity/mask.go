@@ -130,14 +130,16 @@ func isRecent(s string) bool {
 	return strings.HasPrefix(s, now.Format(time.DateOnly)) || strings.HasPrefix(s, now.Add(-time.Hour).Format(time.DateOnly))
 }
 
-// value masks an object, in place.
+// value masks an object. It keeps nothing of the one it is given.
 func (m mask) value(value any) any {
 	switch value := value.(type) {
 	case map[string]any:
+		masked := make(map[string]any, len(value))
 		for key, v := range value {
-			value[key] = m.keyed(key, v)
+			// Managed fields have names in their keys.
+			masked[m.text(key)] = m.keyed(key, v)
 		}
-		return value
+		return masked
 	case []any:
 		for i := range value {
 			value[i] = m.value(value[i])

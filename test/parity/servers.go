@@ -94,6 +94,9 @@ func startUpstream(ctx context.Context, dir, etcdBinary, apiserverBinary string)
 			s.stop()
 		}
 	}()
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
 	etcd, err := s.startEtcd(ctx, dir, etcdBinary)
 	if err != nil {
 		return nil, err
@@ -200,6 +203,9 @@ func newAdmin() (keyPEM, certPEM []byte, err error) {
 
 // startKindred starts a copy of the binary: the original may be built anew meanwhile.
 func startKindred(ctx context.Context, dir, binary string) (_ *server, err error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
 	own := filepath.Join(dir, "kindred")
 	if err := copyFile(own, binary); err != nil {
 		return nil, fmt.Errorf("no binary to compare: %w; run \"make build\", or name one with -kindred", err)
