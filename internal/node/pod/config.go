@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/component-helpers/node/util/sysctl"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kindred-project/kindred/internal/node/environment"
@@ -111,11 +112,12 @@ var protocols = map[v1.Protocol]runtimeapi.Protocol{
 	v1.ProtocolSCTP: runtimeapi.Protocol_SCTP,
 }
 
+// sysctls are those which the node's admission let pass, by the names with dots.
 func sysctls(pod *v1.Pod) map[string]string {
 	out := map[string]string{}
 	if pod.Spec.SecurityContext != nil {
 		for _, s := range pod.Spec.SecurityContext.Sysctls {
-			out[s.Name] = s.Value
+			out[sysctl.NormalizeName(s.Name)] = s.Value
 		}
 	}
 	return out

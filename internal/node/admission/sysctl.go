@@ -1,0 +1,71 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package admission
+
+import (
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/version"
+	"k8s.io/component-helpers/node/util/sysctl"
+
+	"github.com/kindred-project/kindred/internal/node/pod"
+)
+
+// safeSysctls are the sysctls a pod may set, as the API documents them: those which are
+// namespaced and affect no other pod. The value is the kernel that first keeps them apart by
+// namespace; empty where all do.
+var safeSysctls = map[string]string{
+	"kernel.shm_rmid_forced":              "",
+	"net.ipv4.ip_local_port_range":        "",
+	"net.ipv4.tcp_syncookies":             "",
+	"net.ipv4.ping_group_range":           "",
+	"net.ipv4.ip_unprivileged_port_start": "",
+	"net.ipv4.ip_local_reserved_ports":    "3.16",
+	"net.ipv4.tcp_keepalive_time":         "4.5",
+	"net.ipv4.tcp_keepalive_intvl":        "4.5",
+	"net.ipv4.tcp_keepalive_probes":       "4.5",
+	"net.ipv4.tcp_fin_timeout":            "4.6",
+	"net.ipv4.tcp_notsent_lowat":          "4.6",
+	"net.ipv4.tcp_rmem":                   "4.15",
+	"net.ipv4.tcp_wmem":                   "4.15",
+	"net.ipv4.tcp_slow_start_after_idle":  "4.15",
+}
+
+// checkSysctls refuses sysctls which could harm other pods or, in a namespace that the pod
+// shares with it, the node.
+func checkSysctls(node *v1.Node, p *v1.Pod) *pod.Refusal {
+	if p.Spec.SecurityContext == nil {
+		return nil
+	}
+	for _, s := range p.Spec.SecurityContext.Sysctls {
+		name := sysctl.NormalizeName(s.Name)
+		if problem := problemOfSysctl(node, p, name); problem != "" {
+			return &pod.Refusal{Reason: "SysctlForbidden", Message: fmt.Sprintf("forbidden sysctl: %q %s", name, problem)}
+		}
+	}
+	return nil
+}
+
+func problemOfSysctl(node *v1.Node, p *v1.Pod, name string) string {
+	since, safe := safeSysctls[name]
+	if !safe || !kernelHas(node.Status.NodeInfo.KernelVersion, since) {
+		return "not allowlisted"
+	}
+	namespace, _, _ := sysctl.GetNamespace(name)
+	if namespace == sysctl.IPCNamespace && p.Spec.HostIPC || namespace == sysctl.NetNamespace && p.Spec.HostNetwork {
+		return fmt.Sprintf("not allowed with host %s enabled", namespace)
+	}
+	return ""
+}
+
+// kernelHas says whether a kernel is at least of a version. One that has no version, a simulated
+// node's, has everything.
+func kernelHas(kernel, since string) bool {
+	if since == "" {
+		return true
+	}
+	have, err := version.ParseGeneric(kernel)
+	return err != nil || have.AtLeast(version.MustParseGeneric(since))
+}

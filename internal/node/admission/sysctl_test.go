@@ -1,0 +1,51 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package admission
+
+import (
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+)
+
+func TestSysctls(t *testing.T) {
+	for _, test := range []struct {
+		name, kernel string
+		change       func(*v1.PodSpec)
+		want         string
+	}{
+		{name: "net.ipv4.tcp_syncookies", kernel: "3.10.0-1160.el7.x86_64"},
+		{name: "net/ipv4/tcp_syncookies", kernel: "6.1.0"},
+		{name: "kernel.shm_rmid_forced", kernel: "6.1.0"},
+		{name: "kernel.msgmax", kernel: "6.1.0", want: `forbidden sysctl: "kernel.msgmax" not allowlisted`},
+		{name: "kernel/msgmax", kernel: "6.1.0", want: `forbidden sysctl: "kernel.msgmax" not allowlisted`},
+		{name: "net.core.somaxconn", kernel: "6.1.0", want: `forbidden sysctl: "net.core.somaxconn" not allowlisted`},
+		{name: "net.ipv4.tcp_rmem", kernel: "4.15.0-20-generic"},
+		{name: "net.ipv4.tcp_rmem", kernel: "4.14.9", want: `forbidden sysctl: "net.ipv4.tcp_rmem" not allowlisted`},
+		{name: "net.ipv4.tcp_rmem", kernel: "simulated"},
+		{name: "net.ipv4.tcp_syncookies", kernel: "6.1.0", change: func(s *v1.PodSpec) { s.HostNetwork = true },
+			want: `forbidden sysctl: "net.ipv4.tcp_syncookies" not allowed with host Net enabled`},
+		{name: "kernel.shm_rmid_forced", kernel: "6.1.0", change: func(s *v1.PodSpec) { s.HostIPC = true },
+			want: `forbidden sysctl: "kernel.shm_rmid_forced" not allowed with host IPC enabled`},
+		{name: "kernel.shm_rmid_forced", kernel: "6.1.0", change: func(s *v1.PodSpec) { s.HostNetwork = true }},
+	} {
+		node := &v1.Node{Status: v1.NodeStatus{NodeInfo: v1.NodeSystemInfo{KernelVersion: test.kernel}}}
+		p := &v1.Pod{Spec: v1.PodSpec{SecurityContext: &v1.PodSecurityContext{Sysctls: []v1.Sysctl{{Name: test.name, Value: "1"}}}}}
+		if test.change != nil {
+			test.change(&p.Spec)
+		}
+		node.Status.Allocatable = v1.ResourceList{v1.ResourcePods: onePod}
+		got := ""
+		if refusal := Check(klog.Background(), node, p, &Load{}); refusal != nil {
+			got = refusal.Message
+			if refusal.Reason != "SysctlForbidden" {
+				t.Errorf("%s: refused for %s", test.name, refusal.Reason)
+			}
+		}
+		if got != test.want {
+			t.Errorf("%s on kernel %s: %q, want %q", test.name, test.kernel, got, test.want)
+		}
+	}
+}
