@@ -27,13 +27,22 @@ var (
 	quoted  = regexp.MustCompile(`"(\\.|[^"\\])*"`)
 	numbers = regexp.MustCompile(`-?\d+(\.\d+)?`)
 	leading = regexp.MustCompile(`^[1-5]\d\d `)
+	nested  = regexp.MustCompile(`\{[^{}]*\}|\[[^\[\]]*\]`)
 	indexes = regexp.MustCompile(`\[[^\]]*\]`)
 )
 
-// words is a text without its values. The code in front of it stays.
+// words is a text without its values: strings, numbers, objects, lists. The code in front
+// of it stays.
 func words(text string) string {
 	code := leading.FindString(text)
-	return code + clip(numbers.ReplaceAllString(quoted.ReplaceAllString(text[len(code):], `"…"`), "N"), 300)
+	text = numbers.ReplaceAllString(quoted.ReplaceAllString(text[len(code):], `"…"`), "N")
+	for {
+		shorter := nested.ReplaceAllString(text, "…")
+		if shorter == text {
+			return code + clip(text, 300)
+		}
+		text = shorter
+	}
 }
 
 // classify groups the differences of all trials, the largest class first.
@@ -44,8 +53,8 @@ func classify(trials []*trial) []*class {
 		for i := range t.outcomes {
 			o := &t.outcomes[i]
 			for _, d := range o.Differences {
-				c := &class{Aspect: d.Aspect, Field: indexes.ReplaceAllString(d.Field, "[]"), Upstream: d.Upstream, Kindred: d.Kindred, Example: o}
-				key := strings.Join([]string{string(c.Aspect), c.Field, words(d.Upstream), words(d.Kindred)}, "\x00")
+				c := &class{Aspect: d.Aspect, Field: place(d.Field), Upstream: d.Upstream, Kindred: d.Kindred, Example: o}
+				key := c.key()
 				if known := byKey[key]; known != nil {
 					c = known
 				} else {
@@ -63,6 +72,27 @@ func classify(trials []*trial) []*class {
 		return cmp.Or(cmp.Compare(rank(a.Aspect), rank(b.Aspect)), cmp.Compare(b.Count, a.Count))
 	})
 	return all
+}
+
+// managers is where managed fields stand, by nameManagers.
+const managers = "metadata.managedFields."
+
+// place is a field without its indexes. What a manager owns is one place.
+func place(field string) string {
+	if name, found := strings.CutPrefix(field, managers); found {
+		name, _, _ = strings.Cut(name, ".fieldsV1")
+		return managers + name
+	}
+	return indexes.ReplaceAllString(field, "[]")
+}
+
+// key is the same for differences of one class.
+func (c *class) key() string {
+	upstream, kindred := words(c.Upstream), words(c.Kindred)
+	if strings.HasPrefix(c.Field, managers) {
+		upstream, kindred = "", ""
+	}
+	return strings.Join([]string{string(c.Aspect), c.Field, upstream, kindred}, "\x00")
 }
 
 // rank puts first what agreement means.

@@ -270,7 +270,11 @@ func nameManagers(object map[string]any) {
 	for _, e := range entries {
 		entry, _ := e.(map[string]any)
 		delete(entry, "time")
-		named[fmt.Sprint(entry["manager"], " ", entry["operation"], " ", entry["subresource"])] = entry
+		name := fmt.Sprint(entry["manager"], " ", entry["operation"])
+		if subresource, found := entry["subresource"]; found {
+			name += fmt.Sprint(" ", subresource)
+		}
+		named[name] = entry
 	}
 	metadata["managedFields"] = named
 }

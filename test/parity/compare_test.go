@@ -167,3 +167,14 @@ func TestPrintMatching(t *testing.T) {
 		t.Errorf("no %s in:\n%s", want, out.String())
 	}
 }
+
+func TestWords(t *testing.T) {
+	for text, want := range map[string]string{
+		`422 FieldValueInvalid: Invalid value: "a\"b": must be at least 3`:   `422 FieldValueInvalid: Invalid value: "…": must be at least N`,
+		`roleRef Invalid value: {"Kind":"A","x":[1,{"b":{}}]}: is immutable`: `roleRef Invalid value: …: is immutable`,
+	} {
+		if got := words(text); got != want {
+			t.Errorf("%s: %q, want %q", text, got, want)
+		}
+	}
+}

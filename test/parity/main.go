@@ -222,7 +222,7 @@ func (r *run) conclude(trials []*trial, scores []score) error {
 	}
 	var missed []string
 	for _, s := range scores {
-		if !s.Unserved && s.Requests > 0 && s.percent() < r.goal {
+		if r.goal > 0 && s.misses(r.goal) {
 			missed = append(missed, fmt.Sprintf("%s (%.2f %%)", s.Kind, s.percent()))
 		}
 	}
@@ -230,6 +230,12 @@ func (r *run) conclude(trials []*trial, scores []score) error {
 		return fmt.Errorf("the goal of %g %% is missed by %s", r.goal, strings.Join(missed, ", "))
 	}
 	return nil
+}
+
+// misses is whether a kind that is served agrees less than it should, or could not be
+// tried as it should.
+func (s score) misses(goal float64) bool {
+	return !s.Unserved && s.Requests > 0 && (s.percent() < goal || s.Blocked > 0)
 }
 
 // newReport keeps of all requests those that differ.

@@ -28,6 +28,9 @@ type score struct {
 	Accepted int `json:"accepted"`
 	// Unserved kinds are not served by Kindred at all, and count as nothing.
 	Unserved bool `json:"unserved,omitempty"`
+	// Blocked counts manifests that Kindred alone refuses: nothing could be tried on what
+	// was not stored.
+	Blocked int `json:"blocked,omitempty"`
 	// Complaints are what kept requests from being sent.
 	Complaints []string `json:"complaints,omitempty"`
 }
@@ -41,7 +44,7 @@ func (s score) percent() float64 {
 }
 
 func (t *trial) score() score {
-	s := score{Kind: t.resource.String(), Requests: len(t.outcomes), Differing: map[aspect]int{}, Complaints: t.complaint}
+	s := score{Kind: t.resource.String(), Requests: len(t.outcomes), Differing: map[aspect]int{}, Blocked: t.blocked, Complaints: t.complaint}
 	for _, o := range t.outcomes {
 		if o.Upstream.Code < 300 {
 			s.Accepted++

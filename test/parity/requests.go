@@ -36,6 +36,8 @@ type trial struct {
 	bodies    []manifest
 	outcomes  []outcome
 	complaint []string
+	// blocked counts the manifests that Kindred alone refuses.
+	blocked int
 }
 
 const (
@@ -124,6 +126,7 @@ func (t *trial) creations(ctx context.Context) error {
 	for i, v := range t.variants {
 		where := t.resource.collection(v.namespace())
 		pairs = append(pairs, same("create "+v.name(), post(query(where, dryRun), v.object)))
+		pairs = append(pairs, t.upserts(v)...)
 		changes := t.schemas.mutations(t.schema, v.object, func(p path) bool { return p[0] == "status" && t.keepsNoStatus() })
 		for _, m := range sample(changes, share(t.n, len(t.variants), i), t.random) {
 			object, ok := m.apply(runtime.DeepCopyJSON(v.object))
@@ -134,6 +137,22 @@ func (t *trial) creations(ctx context.Context) error {
 	}
 	_, err := t.run(ctx, pairs...)
 	return err
+}
+
+// upserts are the ways to create an object under its own name: most kinds let an apply do
+// so, and hardly any a PUT.
+func (t *trial) upserts(v manifest) []pair {
+	where := t.resource.collection(v.namespace()) + "/" + v.name()
+	body := encode(v.object)
+	var pairs []pair
+	if t.resource.serves("patch") {
+		pairs = append(pairs, same("apply new "+v.name(), request{http.MethodPatch, query(where, dryRun, "fieldManager=applier"), contentApply, "", body}),
+			same("merge patch of missing "+v.name(), request{http.MethodPatch, query(where, dryRun), contentMerge, "", body}))
+	}
+	if t.resource.serves("update") {
+		pairs = append(pairs, same("update missing "+v.name(), request{http.MethodPut, query(where, dryRun), contentJSON, "", body}))
+	}
+	return pairs
 }
 
 // share is the i-th of k parts of n.
@@ -167,6 +186,7 @@ func (t *trial) make(ctx context.Context, m manifest) (*stored, error) {
 		return nil, nil
 	}
 	if code := outcomes[0].Kindred.Code; code != http.StatusCreated {
+		t.blocked++
 		t.complaint = append(t.complaint, fmt.Sprintf("kindred refuses manifest %s: %d %s", m.name(), code, outcomes[0].Kindred.raw))
 		return nil, nil
 	}
@@ -267,6 +287,11 @@ func (t *trial) selections(ctx context.Context) error {
 	var pairs []pair
 	for _, label := range labels {
 		p := same("list by "+label, request{Method: http.MethodGet, Path: query(collection, "fieldSelector="+url.QueryEscape(label+"=none"))})
+		p.codeOnly = true
+		pairs = append(pairs, p)
+	}
+	if t.resource.serves("deletecollection") {
+		p := same("delete a collection", request{Method: http.MethodDelete, Path: query(collection, dryRun, "labelSelector=parity=nobody")})
 		p.codeOnly = true
 		pairs = append(pairs, p)
 	}
