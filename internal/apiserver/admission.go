@@ -43,9 +43,9 @@ var enabledPlugins = []string{
 }
 
 // newAdmission chains the plugins in upstream's order.
-func newAdmission(c Config, config *rest.Config, client kubernetes.Interface, shared informers.SharedInformerFactory, a authorizer.Authorizer, g *genericapiserver.Config) (genericadmission.Interface, error) {
+func newAdmission(c Config, config *rest.Config, client kubernetes.Interface, shared informers.SharedInformerFactory, a authorizer.Authorizer, g *genericapiserver.Config, extra genericadmission.PluginInitializers) (genericadmission.Interface, error) {
 	plugins := genericadmission.NewPlugins()
-	lifecycle.Register(plugins)
+	genericapiserver.RegisterAllAdmissionPlugins(plugins)
 	admission.Register(plugins, c.Clock)
 	dynamicClient, err := dynamic.NewForConfig(config)
 	if err != nil {
@@ -59,9 +59,10 @@ func newAdmission(c Config, config *rest.Config, client kubernetes.Interface, sh
 	if err != nil {
 		return nil, err
 	}
-	order := slices.DeleteFunc(admission.Order(), func(name string) bool { return !slices.Contains(enabledPlugins, name) })
-	return plugins.NewFromPlugins(order, noConfiguration{},
-		initializer.New(client, dynamicClient, shared, a, utilfeature.DefaultFeatureGate, g.EffectiveVersion, g.DrainedNotify(), mapper), nil)
+	enabled := slices.Concat(enabledPlugins, extendingPlugins)
+	order := slices.DeleteFunc(admission.Order(), func(name string) bool { return !slices.Contains(enabled, name) })
+	basic := initializer.New(client, dynamicClient, shared, a, utilfeature.DefaultFeatureGate, g.EffectiveVersion, g.DrainedNotify(), mapper)
+	return plugins.NewFromPlugins(order, noConfiguration{}, append(extra, basic), nil)
 }
 
 // noConfiguration configures no plugin.

@@ -22,6 +22,7 @@ import (
 
 	"github.com/kindred-project/kindred/internal/apiserver/inprocess"
 	"github.com/kindred-project/kindred/internal/registry"
+	"github.com/kindred-project/kindred/internal/registry/admissionregistration"
 	"github.com/kindred-project/kindred/internal/registry/authentication"
 	"github.com/kindred-project/kindred/internal/registry/core"
 	"github.com/kindred-project/kindred/internal/registry/generic"
@@ -76,6 +77,7 @@ func New(c Config) (*Server, error) {
 		Authorizer:     access.authorizer,
 		Rules:          access.rules,
 		Escalation:     access.escalation,
+		Extending:      admissionregistration.Dependencies{Authorizer: access.authorizer, Client: client},
 	})
 	s.reserve = newReserve(c)
 	if s.scheme, err = newScheme(s.groups); err != nil {
@@ -86,7 +88,7 @@ func New(c Config) (*Server, error) {
 		return nil, err
 	}
 	access.apply(g)
-	g.AdmissionControl, err = newAdmission(c, s.Config(apiserverUser), client, s.informers, access.authorizer, g)
+	g.AdmissionControl, err = newAdmission(c, s.Config(apiserverUser), client, s.informers, access.authorizer, g, extending(g, s.services.resolver))
 	if err != nil {
 		return nil, fmt.Errorf("admission: %w", err)
 	}

@@ -8,6 +8,7 @@ package registry
 import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
+	"github.com/kindred-project/kindred/internal/registry/admissionregistration"
 	"github.com/kindred-project/kindred/internal/registry/apps"
 	"github.com/kindred-project/kindred/internal/registry/authentication"
 	"github.com/kindred-project/kindred/internal/registry/authorization"
@@ -28,6 +29,7 @@ type Dependencies struct {
 	Authorizer     authorizer.Authorizer
 	Rules          authorizer.RuleResolver
 	Escalation     rbac.Escalation
+	Extending      admissionregistration.Dependencies
 }
 
 // Groups are all built-in groups.
@@ -43,5 +45,6 @@ func Groups(d Dependencies) []generic.Group {
 		scheduling.Group(),
 		coordination.Group(),
 		discovery.Group(),
+		admissionregistration.Group(d.Extending),
 	}
 }

@@ -1,0 +1,44 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	genericadmission "k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/admission/initializer"
+	mutatingpolicy "k8s.io/apiserver/pkg/admission/plugin/policy/mutating"
+	validatingpolicy "k8s.io/apiserver/pkg/admission/plugin/policy/validating"
+	webhookinit "k8s.io/apiserver/pkg/admission/plugin/webhook/initializer"
+	mutatingwebhook "k8s.io/apiserver/pkg/admission/plugin/webhook/mutating"
+	validatingwebhook "k8s.io/apiserver/pkg/admission/plugin/webhook/validating"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/util/webhook"
+	aggregatorapiserver "k8s.io/kube-aggregator/pkg/apiserver"
+
+	"github.com/kindred-project/kindred/internal/registry/admissionregistration"
+)
+
+// extendingPlugins are those by which users extend admission: policies and
+// webhooks, of the kinds of admissionregistration.k8s.io.
+var extendingPlugins = []string{
+	mutatingpolicy.PluginName,
+	mutatingwebhook.PluginName,
+	validatingpolicy.PluginName,
+	validatingwebhook.PluginName,
+}
+
+// extending gives the plugins what they ask for beyond what all do: how to reach
+// a webhook, and which requests they never see.
+func extending(g *genericapiserver.Config, services aggregatorapiserver.ServiceResolver) genericadmission.PluginInitializers {
+	callers := webhook.NewDefaultAuthenticationInfoResolverWrapper(nil, nil, g.LoopbackClientConfig, g.TracerProvider)
+	return genericadmission.PluginInitializers{webhookinit.NewPluginInitializer(callers, services), unseen{}}
+}
+
+// unseen keeps the reviews of identity and access away from plugins.
+type unseen struct{}
+
+func (unseen) Initialize(plugin genericadmission.Interface) {
+	if wants, ok := plugin.(initializer.WantsExcludedAdmissionResources); ok {
+		wants.SetExcludedAdmissionResources(admissionregistration.Unseen())
+	}
+}

@@ -1,0 +1,155 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package admissionregistration
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"sync"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
+	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
+	"k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions"
+	"k8s.io/apiserver/pkg/cel"
+	"k8s.io/apiserver/pkg/cel/environment"
+)
+
+// maxMatchConditions is how many conditions one webhook or policy may have.
+const maxMatchConditions = 64
+
+// plainCompiler compiles expressions that know no variables of a policy. It is
+// made once, on the first use, because making it costs more than a request.
+var plainCompiler = sync.OnceValue(func() plugincel.Compiler {
+	return plugincel.NewCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
+})
+
+// composing is a compiler for one policy, whose variables it remembers.
+func composing() (*plugincel.CompositedCompiler, error) {
+	return plugincel.NewCompositedCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
+}
+
+// expressions checks the CEL of one object.
+type expressions struct {
+	compiler plugincel.Compiler
+	// hasParams says that expressions may speak of params.
+	hasParams bool
+	// stored are expressions that were accepted before.
+	stored sets.Set[string]
+}
+
+func (e expressions) environment(expression string) environment.Type {
+	if e.stored.Has(expression) {
+		return environment.StoredExpressions
+	}
+	return environment.NewExpressions
+}
+
+func (e expressions) declared() plugincel.OptionalVariableDeclarations {
+	return plugincel.OptionalVariableDeclarations{HasParams: e.hasParams, HasAuthorizer: true}
+}
+
+// compile reports why the expression cannot run.
+func (e expressions) compile(accessor plugincel.ExpressionAccessor, declared plugincel.OptionalVariableDeclarations, original string, path *field.Path) field.ErrorList {
+	result := e.compiler.CompileCELExpression(accessor, declared, e.environment(original))
+	return refusal(path, accessor.GetExpression(), result.Error)
+}
+
+func refusal(path *field.Path, expression string, err *cel.Error) field.ErrorList {
+	if err == nil {
+		return nil
+	}
+	switch err.Type {
+	case cel.ErrorTypeRequired:
+		return field.ErrorList{field.Required(path, err.Detail)}
+	case cel.ErrorTypeInvalid:
+		return field.ErrorList{field.Invalid(path, expression, err.Detail)}
+	}
+	return field.ErrorList{field.InternalError(path, err)}
+}
+
+// validateMatchConditions checks what narrows down which requests are meant.
+// They know nothing of a policy's variables.
+func (e expressions) validateMatchConditions(conditions []admissionv1.MatchCondition, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if len(conditions) > maxMatchConditions {
+		errs = append(errs, field.TooMany(path, len(conditions), maxMatchConditions))
+	}
+	e.compiler = plainCompiler()
+	seen := sets.New[string]()
+	for i := range conditions {
+		name, at := conditions[i].Name, path.Index(i)
+		errs = append(errs, e.validateMatchCondition(&conditions[i], at)...)
+		if name != "" && seen.Has(name) {
+			errs = append(errs, field.Duplicate(at.Child("name"), name))
+		}
+		seen.Insert(name)
+	}
+	return errs
+}
+
+func (e expressions) validateMatchCondition(c *admissionv1.MatchCondition, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if expression := strings.TrimSpace(c.Expression); expression == "" {
+		errs = append(errs, field.Required(path.Child("expression"), ""))
+	} else {
+		errs = append(errs, e.compile(&matchconditions.MatchCondition{Expression: expression}, e.declared(), c.Expression, path.Child("expression"))...)
+	}
+	if c.Name == "" {
+		return append(errs, field.Required(path.Child("name"), ""))
+	}
+	return append(errs, qualified(c.Name, path.Child("name"))...)
+}
+
+func qualified(name string, path *field.Path) field.ErrorList {
+	return invalid(path, name, utilvalidation.IsQualifiedName(name)).WithOrigin("format=qualified-name")
+}
+
+// validateVariables checks variables in their order: each may use those before.
+func (e expressions) validateVariables(variables []admissionv1.Variable, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i := range variables {
+		errs = append(errs, e.validateVariable(&variables[i], path.Index(i))...)
+	}
+	return errs
+}
+
+func (e expressions) validateVariable(v *admissionv1.Variable, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	switch {
+	case strings.TrimSpace(v.Name) == "":
+		errs = append(errs, field.Required(path.Child("name"), "name is not specified"))
+	case !isIdentifier(v.Name):
+		errs = append(errs, field.Invalid(path.Child("name"), v.Name, "must be a valid CEL identifier"))
+	}
+	if strings.TrimSpace(v.Expression) == "" {
+		return append(errs, field.Required(path.Child("expression"), "expression is not specified"))
+	}
+	composed, ok := e.compiler.(*plugincel.CompositedCompiler)
+	if !ok {
+		return append(errs, field.InternalError(path, errors.New("variable composition is not allowed")))
+	}
+	variable := &validating.Variable{Name: v.Name, Expression: v.Expression}
+	result := composed.CompileAndStoreVariable(variable, e.declared(), e.environment(v.Expression))
+	return append(errs, refusal(path.Child("expression"), v.Expression, result.Error)...)
+}
+
+// reserved are the words that CEL keeps for itself.
+var reserved = sets.New("true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function",
+	"if", "import", "let", "loop", "package", "namespace", "return", "var", "void", "while")
+
+var identifier = regexp.MustCompile(`^[_a-zA-Z][_a-zA-Z0-9]*$`)
+
+// isIdentifier follows the grammar of CEL.
+func isIdentifier(name string) bool { return identifier.MatchString(name) && !reserved.Has(name) }
+
+// compilerFailed is what cannot happen unless the library is broken.
+func compilerFailed(path *field.Path, err error) field.ErrorList {
+	return field.ErrorList{field.InternalError(path, fmt.Errorf("make a compiler of expressions: %w", err))}
+}

@@ -1,0 +1,188 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package admissionregistration
+
+import (
+	"context"
+	"strings"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
+	"k8s.io/apiserver/pkg/admission/plugin/policy/mutating/patch"
+
+	"github.com/kindred-project/kindred/internal/registry/generic"
+)
+
+// mutatingPolicy is MutatingAdmissionPolicy: changes, written in CEL, to what
+// requests carry.
+func mutatingPolicy(p params) generic.Kind[*admissionv1.MutatingAdmissionPolicy] {
+	return generic.Kind[*admissionv1.MutatingAdmissionPolicy]{
+		Name: "MutatingAdmissionPolicy", Plural: "mutatingadmissionpolicies",
+		Categories: []string{"api-extensions"}, ClusterScoped: true,
+		New:                    func() *admissionv1.MutatingAdmissionPolicy { return &admissionv1.MutatingAdmissionPolicy{} },
+		NewList:                func() runtime.Object { return &admissionv1.MutatingAdmissionPolicyList{} },
+		Spec:                   func(o *admissionv1.MutatingAdmissionPolicy) any { return &o.Spec },
+		RequireResourceVersion: true,
+		Validate: func(ctx context.Context, o *admissionv1.MutatingAdmissionPolicy) field.ErrorList {
+			errs := append(validateMutatingPolicy(o, nil), validateName(o.Name)...)
+			return p.thenMayRead(ctx, errs, o.Spec.ParamKind, nil)
+		},
+		ValidateUpdate: func(ctx context.Context, o, old *admissionv1.MutatingAdmissionPolicy) field.ErrorList {
+			return p.thenMayRead(ctx, validateMutatingPolicy(o, old), o.Spec.ParamKind, old.Spec.ParamKind)
+		},
+		Warnings: func(_ context.Context, o, old *admissionv1.MutatingAdmissionPolicy) []string {
+			return warnOfOldName(o.Name, old == nil)
+		},
+		Columns: []generic.Column[*admissionv1.MutatingAdmissionPolicy]{
+			{Name: "Mutations", Type: "integer", Description: "Mutation indicates the number of mutations rules defined in this configuration",
+				Cell: func(o *admissionv1.MutatingAdmissionPolicy) any { return len(o.Spec.Mutations) }},
+			{Name: "ParamKind", Description: paramKindDoc,
+				Cell: func(o *admissionv1.MutatingAdmissionPolicy) any { return paramKindText(o.Spec.ParamKind) }},
+		},
+	}
+}
+
+// mutatingPolicyBinding is MutatingAdmissionPolicyBinding: where a policy acts, and
+// with which parameters.
+func mutatingPolicyBinding(p params) generic.Kind[*admissionv1.MutatingAdmissionPolicyBinding] {
+	return generic.Kind[*admissionv1.MutatingAdmissionPolicyBinding]{
+		Name: "MutatingAdmissionPolicyBinding", Plural: "mutatingadmissionpolicybindings",
+		Categories: []string{"api-extensions"}, ClusterScoped: true,
+		New: func() *admissionv1.MutatingAdmissionPolicyBinding {
+			return &admissionv1.MutatingAdmissionPolicyBinding{}
+		},
+		NewList:                func() runtime.Object { return &admissionv1.MutatingAdmissionPolicyBindingList{} },
+		Spec:                   func(o *admissionv1.MutatingAdmissionPolicyBinding) any { return &o.Spec },
+		RequireResourceVersion: true,
+		Validate: func(ctx context.Context, o *admissionv1.MutatingAdmissionPolicyBinding) field.ErrorList {
+			errs := append(validateMutatingBinding(&o.Spec, field.NewPath("spec")), validateName(o.Name)...)
+			return p.thenMayReadBound(ctx, errs, p.mutatingKind, o.Spec.PolicyName, o.Spec.ParamRef)
+		},
+		ValidateUpdate: func(ctx context.Context, o, old *admissionv1.MutatingAdmissionPolicyBinding) field.ErrorList {
+			errs := validateMutatingBinding(&o.Spec, field.NewPath("spec"))
+			if o.Spec.PolicyName == old.Spec.PolicyName && equality.Semantic.DeepEqual(o.Spec.ParamRef, old.Spec.ParamRef) {
+				return errs
+			}
+			return p.thenMayReadBound(ctx, errs, p.mutatingKind, o.Spec.PolicyName, o.Spec.ParamRef)
+		},
+		Warnings: func(_ context.Context, o, old *admissionv1.MutatingAdmissionPolicyBinding) []string {
+			return warnOfOldName(o.Name, old == nil)
+		},
+		Columns: bindingColumns(
+			func(o *admissionv1.MutatingAdmissionPolicyBinding) string { return o.Spec.PolicyName },
+			func(o *admissionv1.MutatingAdmissionPolicyBinding) *admissionv1.ParamRef { return o.Spec.ParamRef }),
+	}
+}
+
+// validateMutatingPolicy checks a policy; old is nil for a new one.
+func validateMutatingPolicy(p, old *admissionv1.MutatingAdmissionPolicy) field.ErrorList {
+	spec, path := &p.Spec, field.NewPath("spec")
+	composed, err := composing()
+	if err != nil {
+		return compilerFailed(path, err)
+	}
+	e := expressions{hasParams: spec.ParamKind != nil, stored: storedInMutating(old), compiler: composed}
+	errs := requiredOneOf(spec.FailurePolicy, path.Child("failurePolicy"), failurePolicies)
+	errs = append(errs, validateParamKind(spec.ParamKind, path.Child("paramKind"))...)
+	errs = append(errs, validateConstraints(spec.MatchConstraints, path.Child("matchConstraints"))...)
+	errs = append(errs, validateMutable(spec.MatchConstraints, path.Child("matchConstraints"))...)
+	if old == nil || !equality.Semantic.DeepEqual(spec.ParamKind, old.Spec.ParamKind) || !equality.Semantic.DeepEqual(spec.MatchConditions, old.Spec.MatchConditions) {
+		errs = append(errs, e.validateMatchConditions(spec.MatchConditions, path.Child("matchConditions"))...)
+	}
+	errs = append(errs, e.validateVariables(spec.Variables, path.Child("variables"))...)
+	if len(spec.Mutations) == 0 {
+		errs = append(errs, field.Required(path.Child("mutations"), "mutations must contain at least one item"))
+	}
+	for i := range spec.Mutations {
+		errs = append(errs, e.validateMutation(&spec.Mutations[i], path.Child("mutations").Index(i))...)
+	}
+	if spec.ReinvocationPolicy == "" {
+		return append(errs, field.Required(path.Child("reinvocationPolicy"), ""))
+	}
+	return append(errs, oneOf(&spec.ReinvocationPolicy, path.Child("reinvocationPolicy"), reinvocationPolicies)...)
+}
+
+// storedInMutating are the expressions of a policy that was accepted before.
+func storedInMutating(p *admissionv1.MutatingAdmissionPolicy) sets.Set[string] {
+	stored := sets.New[string]()
+	if p == nil {
+		return stored
+	}
+	for _, c := range p.Spec.MatchConditions {
+		stored.Insert(c.Expression)
+	}
+	for _, v := range p.Spec.Variables {
+		stored.Insert(v.Expression)
+	}
+	for _, m := range p.Spec.Mutations {
+		if m.ApplyConfiguration != nil {
+			stored.Insert(m.ApplyConfiguration.Expression)
+		}
+		if m.JSONPatch != nil {
+			stored.Insert(m.JSONPatch.Expression)
+		}
+	}
+	return stored
+}
+
+var patchTypes = []admissionv1.PatchType{admissionv1.PatchTypeApplyConfiguration, admissionv1.PatchTypeJSONPatch}
+
+// validateMutation wants the patch that its type names, and not the other.
+func (e expressions) validateMutation(m *admissionv1.Mutation, path *field.Path) field.ErrorList {
+	apply, jsonPatch := path.Child("applyConfiguration"), path.Child("jsonPatch")
+	var errs field.ErrorList
+	switch m.PatchType {
+	case "":
+		return field.ErrorList{field.Required(path.Child("patchType"), "")}
+	case admissionv1.PatchTypeJSONPatch:
+		if m.JSONPatch == nil {
+			errs = append(errs, field.Required(jsonPatch, "must be specified when patchType is JSONPatch"))
+		} else {
+			expression := strings.TrimSpace(m.JSONPatch.Expression)
+			errs = append(errs, e.validatePatch(&patch.JSONPatchCondition{Expression: expression}, m.JSONPatch.Expression, jsonPatch.Child("expression"))...)
+		}
+		if m.ApplyConfiguration != nil {
+			errs = append(errs, field.Invalid(apply, "{applyConfiguration}", "must not be specified when patchType is JSONPatch"))
+		}
+	case admissionv1.PatchTypeApplyConfiguration:
+		if m.ApplyConfiguration == nil {
+			errs = append(errs, field.Required(apply, "must be specified when patchType is ApplyConfiguration"))
+		} else {
+			expression := strings.TrimSpace(m.ApplyConfiguration.Expression)
+			errs = append(errs, e.validatePatch(&patch.ApplyConfigurationCondition{Expression: expression}, m.ApplyConfiguration.Expression, apply.Child("expression"))...)
+		}
+		if m.JSONPatch != nil {
+			errs = append(errs, field.Invalid(jsonPatch, "{jsonPatch}", "must not be specified when patchType is ApplyConfiguration"))
+		}
+	default:
+		errs = append(errs, field.NotSupported(path.Child("patchType"), m.PatchType, patchTypes))
+	}
+	return errs
+}
+
+func (e expressions) validatePatch(accessor plugincel.ExpressionAccessor, original string, path *field.Path) field.ErrorList {
+	if accessor.GetExpression() == "" {
+		return field.ErrorList{field.Required(path, "")}
+	}
+	declared := e.declared()
+	declared.HasPatchTypes = true
+	return e.compile(accessor, declared, original, path)
+}
+
+func validateMutatingBinding(spec *admissionv1.MutatingAdmissionPolicyBindingSpec, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if spec.PolicyName == "" {
+		errs = append(errs, field.Required(path.Child("policyName"), ""))
+	} else {
+		errs = append(errs, invalid(path.Child("policyName"), spec.PolicyName, apivalidation.NameIsDNSSubdomain(spec.PolicyName, false))...)
+	}
+	errs = append(errs, validateParamRef(spec.ParamRef, path.Child("paramRef"))...)
+	errs = append(errs, validateMatchResources(spec.MatchResources, path.Child("matchResources"))...)
+	return append(errs, validateMutable(spec.MatchResources, path.Child("matchResources"))...)
+}

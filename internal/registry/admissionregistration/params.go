@@ -1,0 +1,214 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package admissionregistration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/validate/content"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/client-go/kubernetes"
+)
+
+// params guards the objects that policies take parameters from. The server reads
+// them with its own rights, and messages may quote them: whoever writes a policy or
+// a binding must be allowed to read them himself.
+type params struct {
+	authorizer authorizer.Authorizer
+	client     kubernetes.Interface
+}
+
+func validateParamKind(k *admissionv1.ParamKind, path *field.Path) field.ErrorList {
+	if k == nil {
+		return nil
+	}
+	errs := validateAPIVersion(k.APIVersion, path.Child("apiVersion"))
+	if k.Kind == "" {
+		return append(errs, field.Required(path.Child("kind"), ""))
+	}
+	if problems := utilvalidation.IsDNS1035Label(strings.ToLower(k.Kind)); len(problems) > 0 {
+		errs = append(errs, field.Invalid(path.Child("kind"), k.Kind, "may have mixed case, but should otherwise match: "+strings.Join(problems, ",")))
+	}
+	return errs
+}
+
+func validateAPIVersion(version string, path *field.Path) field.ErrorList {
+	if version == "" {
+		return field.ErrorList{field.Required(path, "")}
+	}
+	gv, err := schema.ParseGroupVersion(version)
+	if err != nil {
+		return field.ErrorList{field.Invalid(path, version, err.Error())}
+	}
+	var errs field.ErrorList
+	if problems := utilvalidation.IsDNS1123Subdomain(gv.Group); gv.Group != "" && len(problems) > 0 {
+		errs = append(errs, field.Invalid(path, gv.Group, strings.Join(problems, ",")))
+	}
+	if gv.Version == "" {
+		return append(errs, field.Invalid(path, version, "version must be specified"))
+	}
+	if problems := utilvalidation.IsDNS1035Label(gv.Version); len(problems) > 0 {
+		errs = append(errs, field.Invalid(path, gv.Version, strings.Join(problems, ",")))
+	}
+	return errs
+}
+
+var notFoundActions = []admissionv1.ParameterNotFoundActionType{admissionv1.DenyAction, admissionv1.AllowAction}
+
+// validateParamRef wants parameters named, or selected.
+func validateParamRef(ref *admissionv1.ParamRef, path *field.Path) field.ErrorList {
+	if ref == nil {
+		return nil
+	}
+	const both = "name and selector are mutually exclusive"
+	var errs field.ErrorList
+	if ref.Name != "" {
+		errs = append(errs, invalid(path.Child("name"), ref.Name, content.IsPathSegmentName(ref.Name))...)
+	}
+	if ref.Name != "" && ref.Selector != nil {
+		errs = append(errs, field.Forbidden(path.Child("name"), both))
+	}
+	if ref.Selector != nil {
+		errs = append(errs, metav1validation.ValidateLabelSelector(ref.Selector, metav1validation.LabelSelectorValidationOptions{}, path.Child("selector"))...)
+	}
+	if ref.Name != "" && ref.Selector != nil {
+		errs = append(errs, field.Forbidden(path.Child("selector"), both))
+	}
+	if ref.Name == "" && ref.Selector == nil {
+		errs = append(errs, field.Required(path, "one of name or selector must be specified"))
+	}
+	action := path.Child("parameterNotFoundAction")
+	if ref.ParameterNotFoundAction == nil || *ref.ParameterNotFoundAction == "" {
+		return append(errs, field.Required(action, ""))
+	}
+	return append(errs, oneOf(ref.ParameterNotFoundAction, action, notFoundActions)...)
+}
+
+// thenMayRead checks a policy that is valid: its author must be allowed to read all
+// objects of the kind it takes parameters from, unless that kind was there before.
+func (p params) thenMayRead(ctx context.Context, errs field.ErrorList, kind, old *admissionv1.ParamKind) field.ErrorList {
+	if len(errs) > 0 || kind == nil || old != nil && *old == *kind || isMaster(ctx) {
+		return errs
+	}
+	asked := authorizer.AttributesRecord{ResourceRequest: true, Verb: "get", Name: "*", Namespace: "*"}
+	asked.APIGroup, asked.APIVersion, asked.Resource, _ = p.resource(kind)
+	caller, err := p.ask(ctx, asked, "paramKind resources")
+	switch {
+	case errors.Is(err, errRefused):
+		err = fmt.Errorf(`user %v must have "get" permission on all objects of the referenced paramKind (kind=%s, apiVersion=%s)`, caller, kind.Kind, kind.APIVersion)
+	case err == nil:
+		return nil
+	}
+	return field.ErrorList{field.Forbidden(field.NewPath("spec", "paramKind"), err.Error())}
+}
+
+// thenMayReadBound checks a binding that is valid: its author must be allowed to
+// read the parameters that it names, or to list those that it selects.
+func (p params) thenMayReadBound(ctx context.Context, errs field.ErrorList, kindOf policyKind, policy string, ref *admissionv1.ParamRef) field.ErrorList {
+	if len(errs) > 0 || ref == nil || isMaster(ctx) {
+		return errs
+	}
+	asked := authorizer.AttributesRecord{
+		ResourceRequest: true, Verb: "get", Name: ref.Name, Namespace: ref.Namespace,
+		APIGroup: wildcard, APIVersion: wildcard, Resource: wildcard,
+	}
+	if ref.Name == "" {
+		asked.Verb = "list"
+	}
+	kind, problem := kindOf(ctx, policy)
+	switch {
+	case problem != nil:
+		problem = fmt.Errorf("unable to get policy %s", policy)
+	case kind != nil:
+		asked.APIGroup, asked.APIVersion, asked.Resource, problem = p.resource(kind)
+	}
+	caller, err := p.ask(ctx, asked, "paramRef object")
+	switch {
+	case errors.Is(err, errRefused) && problem != nil:
+		err = fmt.Errorf(`%w to determine minimum required permissions and user %v does not have "%v" permission for all groups, versions and resources`, problem, caller, asked.Verb)
+	case errors.Is(err, errRefused):
+		err = fmt.Errorf(`user %v does not have "%v" permission on the object referenced by paramRef`, caller, asked.Verb)
+	case err == nil:
+		return nil
+	}
+	return field.ErrorList{field.Forbidden(field.NewPath("spec", "paramRef"), err.Error())}
+}
+
+// policyKind tells what kind of parameters a policy takes; nil is none.
+type policyKind func(ctx context.Context, policy string) (*admissionv1.ParamKind, error)
+
+func (p params) validatingKind(ctx context.Context, policy string) (*admissionv1.ParamKind, error) {
+	found, err := p.client.AdmissionregistrationV1().ValidatingAdmissionPolicies().Get(ctx, policy, metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	return found.Spec.ParamKind, nil
+}
+
+func (p params) mutatingKind(ctx context.Context, policy string) (*admissionv1.ParamKind, error) {
+	found, err := p.client.AdmissionregistrationV1().MutatingAdmissionPolicies().Get(ctx, policy, metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	return found.Spec.ParamKind, nil
+}
+
+// isMaster tells whether the caller may do anything anyway.
+func isMaster(ctx context.Context) bool {
+	caller, ok := request.UserFrom(ctx)
+	return ok && slices.Contains(caller.GetGroups(), user.SystemPrivilegedGroup)
+}
+
+var errRefused = errors.New("not allowed")
+
+// ask asks the authorizer about the caller.
+func (p params) ask(ctx context.Context, asked authorizer.AttributesRecord, what string) (user.Info, error) {
+	caller, ok := request.UserFrom(ctx)
+	if !ok {
+		return nil, fmt.Errorf("cannot identify user to authorize read access to %s", what)
+	}
+	asked.User = caller
+	decision, _, err := p.authorizer.Authorize(ctx, asked)
+	if err == nil && decision != authorizer.DecisionAllow {
+		err = errRefused
+	}
+	return caller, err
+}
+
+// resource is where objects of a kind are read. What cannot be found out is a
+// wildcard: then the caller must be allowed to read whatever it could be.
+func (p params) resource(kind *admissionv1.ParamKind) (group, version, resource string, err error) {
+	gv, err := schema.ParseGroupVersion(kind.APIVersion)
+	if err != nil {
+		return wildcard, wildcard, wildcard, fmt.Errorf("unable to parse paramKind &{%s %s}", kind.APIVersion, kind.Kind)
+	}
+	list, err := p.client.Discovery().ServerResourcesForGroupVersion(gv.String())
+	if err != nil {
+		return gv.Group, gv.Version, wildcard, unresolved(kind)
+	}
+	for _, r := range list.APIResources {
+		isSub := strings.Contains(r.Name, "/")
+		elsewhere := r.Group != "" && r.Group != gv.Group || r.Version != "" && r.Version != gv.Version
+		if r.Kind == kind.Kind && !isSub && !elsewhere {
+			return gv.Group, gv.Version, r.Name, nil
+		}
+	}
+	return gv.Group, gv.Version, wildcard, unresolved(kind)
+}
+
+func unresolved(kind *admissionv1.ParamKind) error {
+	return fmt.Errorf("unable to resolve paramKind &{%s %s}", kind.APIVersion, kind.Kind)
+}

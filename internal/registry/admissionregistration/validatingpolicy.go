@@ -1,0 +1,127 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package admissionregistration
+
+import (
+	"context"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kindred-project/kindred/internal/registry/generic"
+)
+
+// validatingPolicy is ValidatingAdmissionPolicy: conditions in CEL that requests
+// must meet.
+func validatingPolicy(p params) generic.Kind[*admissionv1.ValidatingAdmissionPolicy] {
+	return generic.Kind[*admissionv1.ValidatingAdmissionPolicy]{
+		Name: "ValidatingAdmissionPolicy", Plural: "validatingadmissionpolicies",
+		Categories: []string{"api-extensions"}, ClusterScoped: true,
+		New:     func() *admissionv1.ValidatingAdmissionPolicy { return &admissionv1.ValidatingAdmissionPolicy{} },
+		NewList: func() runtime.Object { return &admissionv1.ValidatingAdmissionPolicyList{} },
+		Spec:    func(o *admissionv1.ValidatingAdmissionPolicy) any { return &o.Spec },
+		Status:  func(o *admissionv1.ValidatingAdmissionPolicy) any { return &o.Status },
+		PrepareStatus: func(_ context.Context, o, old *admissionv1.ValidatingAdmissionPolicy) {
+			metav1.ResetObjectMetaForStatus(&o.ObjectMeta, &old.ObjectMeta)
+		},
+		StatusResets:           []string{"metadata"},
+		RequireResourceVersion: true,
+		Validate: func(ctx context.Context, o *admissionv1.ValidatingAdmissionPolicy) field.ErrorList {
+			errs := append(validateValidatingPolicy(o, nil), validateName(o.Name)...)
+			return p.thenMayRead(ctx, errs, o.Spec.ParamKind, nil)
+		},
+		ValidateUpdate: func(ctx context.Context, o, old *admissionv1.ValidatingAdmissionPolicy) field.ErrorList {
+			return p.thenMayRead(ctx, validateValidatingPolicy(o, old), o.Spec.ParamKind, old.Spec.ParamKind)
+		},
+		ValidateStatus: func(_ context.Context, o, _ *admissionv1.ValidatingAdmissionPolicy) field.ErrorList {
+			return validatePolicyStatus(&o.Status, field.NewPath("status"))
+		},
+		Warnings: func(_ context.Context, o, old *admissionv1.ValidatingAdmissionPolicy) []string {
+			return warnOfOldName(o.Name, old == nil)
+		},
+		StatusWarnings: func(_ context.Context, o, _ *admissionv1.ValidatingAdmissionPolicy) []string {
+			return warnOfName(o.Name)
+		},
+		Columns: []generic.Column[*admissionv1.ValidatingAdmissionPolicy]{
+			{Name: "Validations", Type: "integer", Description: "Validations indicates the number of validation rules defined in this configuration",
+				Cell: func(o *admissionv1.ValidatingAdmissionPolicy) any { return len(o.Spec.Validations) }},
+			{Name: "ParamKind", Description: paramKindDoc,
+				Cell: func(o *admissionv1.ValidatingAdmissionPolicy) any { return paramKindText(o.Spec.ParamKind) }},
+		},
+	}
+}
+
+// validatingPolicyBinding is ValidatingAdmissionPolicyBinding: where a policy acts,
+// with which parameters, and what becomes of who fails it.
+func validatingPolicyBinding(p params) generic.Kind[*admissionv1.ValidatingAdmissionPolicyBinding] {
+	return generic.Kind[*admissionv1.ValidatingAdmissionPolicyBinding]{
+		Name: "ValidatingAdmissionPolicyBinding", Plural: "validatingadmissionpolicybindings",
+		Categories: []string{"api-extensions"}, ClusterScoped: true,
+		New: func() *admissionv1.ValidatingAdmissionPolicyBinding {
+			return &admissionv1.ValidatingAdmissionPolicyBinding{}
+		},
+		NewList:                func() runtime.Object { return &admissionv1.ValidatingAdmissionPolicyBindingList{} },
+		Spec:                   func(o *admissionv1.ValidatingAdmissionPolicyBinding) any { return &o.Spec },
+		RequireResourceVersion: true,
+		Validate: func(ctx context.Context, o *admissionv1.ValidatingAdmissionPolicyBinding) field.ErrorList {
+			errs := append(validateValidatingBinding(&o.Spec, field.NewPath("spec")), validateName(o.Name)...)
+			return p.thenMayReadBound(ctx, errs, p.validatingKind, o.Spec.PolicyName, o.Spec.ParamRef)
+		},
+		ValidateUpdate: func(ctx context.Context, o, old *admissionv1.ValidatingAdmissionPolicyBinding) field.ErrorList {
+			errs := validateValidatingBinding(&o.Spec, field.NewPath("spec"))
+			if o.Spec.PolicyName == old.Spec.PolicyName && equality.Semantic.DeepEqual(o.Spec.ParamRef, old.Spec.ParamRef) {
+				return errs
+			}
+			return p.thenMayReadBound(ctx, errs, p.validatingKind, o.Spec.PolicyName, o.Spec.ParamRef)
+		},
+		Warnings: func(_ context.Context, o, old *admissionv1.ValidatingAdmissionPolicyBinding) []string {
+			return warnOfOldName(o.Name, old == nil)
+		},
+		Columns: bindingColumns(
+			func(o *admissionv1.ValidatingAdmissionPolicyBinding) string { return o.Spec.PolicyName },
+			func(o *admissionv1.ValidatingAdmissionPolicyBinding) *admissionv1.ParamRef { return o.Spec.ParamRef }),
+	}
+}
+
+// warnOfOldName warns on updates alone: a new object of that name is refused.
+func warnOfOldName(name string, created bool) []string {
+	if created {
+		return nil
+	}
+	return warnOfName(name)
+}
+
+const paramKindDoc = "ParamKind specifies the kind of resources used to parameterize this policy"
+
+func paramKindText(k *admissionv1.ParamKind) string {
+	if k == nil {
+		return unset("")
+	}
+	return k.APIVersion + "/" + k.Kind
+}
+
+func bindingColumns[T generic.Object](policy func(T) string, ref func(T) *admissionv1.ParamRef) []generic.Column[T] {
+	return []generic.Column[T]{
+		{Name: "PolicyName", Description: "PolicyName indicates the policy definition which the policy binding binded to", Cell: func(obj T) any { return policy(obj) }},
+		{Name: "ParamRef", Description: "ParamRef indicates the param resource which sets the configuration param", Cell: func(obj T) any { return paramRefText(ref(obj)) }},
+	}
+}
+
+// paramRefText cannot know whether the parameters live in namespaces at all.
+func paramRefText(ref *admissionv1.ParamRef) string {
+	switch {
+	case ref == nil:
+		return unset("")
+	case ref.Name != "" && ref.Namespace != "":
+		return ref.Namespace + "/" + ref.Name
+	case ref.Name != "":
+		return "*/" + ref.Name
+	case ref.Selector != nil:
+		return ref.Selector.String()
+	}
+	return unset("")
+}

@@ -1,0 +1,134 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package admissionregistration
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kindred-project/kindred/internal/registry/generic"
+)
+
+// ValidatingWebhookConfiguration names programs that may refuse a request.
+var ValidatingWebhookConfiguration = generic.Kind[*admissionv1.ValidatingWebhookConfiguration]{
+	Name: "ValidatingWebhookConfiguration", Plural: "validatingwebhookconfigurations",
+	Categories: []string{"api-extensions"}, ClusterScoped: true,
+	New: func() *admissionv1.ValidatingWebhookConfiguration {
+		return &admissionv1.ValidatingWebhookConfiguration{}
+	},
+	NewList:                func() runtime.Object { return &admissionv1.ValidatingWebhookConfigurationList{} },
+	RequireResourceVersion: true,
+	Prepare: func(_ context.Context, c, old *admissionv1.ValidatingWebhookConfiguration) {
+		countWebhooks(&c.ObjectMeta, old == nil, func() bool { return reflect.DeepEqual(c.Webhooks, old.Webhooks) })
+	},
+	Validate: func(_ context.Context, c *admissionv1.ValidatingWebhookConfiguration) field.ErrorList {
+		return append(validateHooks(validatingHooks(c), strict()), validateName(c.Name)...)
+	},
+	ValidateUpdate: func(_ context.Context, c, old *admissionv1.ValidatingWebhookConfiguration) field.ErrorList {
+		hooks, before := validatingHooks(c), validatingHooks(old)
+		return validateHooks(hooks, concessions(hooks, before))
+	},
+	Warnings: func(_ context.Context, c, old *admissionv1.ValidatingWebhookConfiguration) []string {
+		return warnOfHooks(c.Name, old == nil, validatingHooks(c))
+	},
+	Columns: webhookColumn(func(c *admissionv1.ValidatingWebhookConfiguration) int { return len(c.Webhooks) }),
+}
+
+// MutatingWebhookConfiguration names programs that may change what a request
+// carries, or refuse it.
+var MutatingWebhookConfiguration = generic.Kind[*admissionv1.MutatingWebhookConfiguration]{
+	Name: "MutatingWebhookConfiguration", Plural: "mutatingwebhookconfigurations",
+	Categories: []string{"api-extensions"}, ClusterScoped: true,
+	New:                    func() *admissionv1.MutatingWebhookConfiguration { return &admissionv1.MutatingWebhookConfiguration{} },
+	NewList:                func() runtime.Object { return &admissionv1.MutatingWebhookConfigurationList{} },
+	RequireResourceVersion: true,
+	Prepare: func(_ context.Context, c, old *admissionv1.MutatingWebhookConfiguration) {
+		countWebhooks(&c.ObjectMeta, old == nil, func() bool { return reflect.DeepEqual(c.Webhooks, old.Webhooks) })
+	},
+	Validate: func(_ context.Context, c *admissionv1.MutatingWebhookConfiguration) field.ErrorList {
+		return append(validateHooks(c.Webhooks, strict()), validateName(c.Name)...)
+	},
+	ValidateUpdate: func(_ context.Context, c, old *admissionv1.MutatingWebhookConfiguration) field.ErrorList {
+		return validateHooks(c.Webhooks, concessions(c.Webhooks, old.Webhooks))
+	},
+	Warnings: func(_ context.Context, c, old *admissionv1.MutatingWebhookConfiguration) []string {
+		return warnOfHooks(c.Name, old == nil, c.Webhooks)
+	},
+	Columns: webhookColumn(func(c *admissionv1.MutatingWebhookConfiguration) int { return len(c.Webhooks) }),
+}
+
+// validatingHooks makes mutating webhooks of validating ones, so that one set of
+// rules does for both: a mutating one has all that a validating one has, and a
+// policy of reinvocation.
+func validatingHooks(c *admissionv1.ValidatingWebhookConfiguration) []admissionv1.MutatingWebhook {
+	hooks := make([]admissionv1.MutatingWebhook, len(c.Webhooks))
+	for i, w := range c.Webhooks {
+		hooks[i] = admissionv1.MutatingWebhook{
+			Name: w.Name, ClientConfig: w.ClientConfig, Rules: w.Rules, FailurePolicy: w.FailurePolicy, MatchPolicy: w.MatchPolicy,
+			NamespaceSelector: w.NamespaceSelector, ObjectSelector: w.ObjectSelector, SideEffects: w.SideEffects,
+			TimeoutSeconds: w.TimeoutSeconds, AdmissionReviewVersions: w.AdmissionReviewVersions, MatchConditions: w.MatchConditions,
+		}
+	}
+	return hooks
+}
+
+// countWebhooks counts the generations of a kind whose spec is a list.
+func countWebhooks(meta *metav1.ObjectMeta, created bool, same func() bool) {
+	switch {
+	case created:
+		meta.Generation = 1
+	case !same():
+		meta.Generation++ // an update starts from the stored number
+	}
+}
+
+func webhookColumn[T generic.Object](count func(T) int) []generic.Column[T] {
+	return []generic.Column[T]{{
+		Name: "Webhooks", Type: "integer", Description: "Webhooks indicates the number of webhooks registered in this configuration",
+		Cell: func(obj T) any { return count(obj) },
+	}}
+}
+
+// warnOfHooks tells of rules that name what no webhook is asked about.
+func warnOfHooks(name string, created bool, hooks []admissionv1.MutatingWebhook) []string {
+	var out []string
+	if !created {
+		out = warnOfName(name)
+	}
+	path := field.NewPath("webhooks")
+	for i, h := range hooks {
+		for j := range h.Rules {
+			for _, resource := range unseenIn(&h.Rules[j].Rule) {
+				out = append(out, fmt.Sprintf("%s: %s is excluded from admission webhooks; this rule will have no effect", path.Index(i).Child("rules").Index(j), resource))
+			}
+		}
+	}
+	return out
+}
+
+// unseenIn are the resources in a rule that no webhook is asked about. A rule with
+// a wildcard may well mean others.
+func unseenIn(r *admissionv1.Rule) []schema.GroupResource {
+	if slices.Contains(r.APIGroups, wildcard) || slices.Contains(r.Resources, wildcard) {
+		return nil
+	}
+	var out []schema.GroupResource
+	for _, group := range r.APIGroups {
+		for _, resource := range r.Resources {
+			named := schema.GroupResource{Group: group, Resource: resource}
+			if slices.Contains(unseen, named) && !slices.Contains(out, named) {
+				out = append(out, named)
+			}
+		}
+	}
+	return out
+}
