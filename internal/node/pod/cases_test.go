@@ -95,6 +95,9 @@ func TestDecisions(t *testing.T) {
 	}
 	fresh := scene(app)
 	fresh.Runtime, fresh.Memory = &runtime.Pod{}, Memory{}
+	mounted, unmounted := fresh, fresh
+	mounted.Memory.VolumesReady = true
+	unmounted.Memory.Failures = map[string]Failure{volumesFailure: {RetryAt: caseTime.Add(time.Second)}}
 
 	for _, test := range []struct {
 		name    string
@@ -102,7 +105,9 @@ func TestDecisions(t *testing.T) {
 		actions []string
 		events  []string
 	}{
-		{name: "volumes and sandbox begin together", in: fresh, actions: []string{"PrepareVolumes/", "CreateSandbox/"}},
+		{name: "volumes come first", in: fresh, actions: []string{"PrepareVolumes/"}},
+		{name: "no sandbox without them", in: unmounted},
+		{name: "then the sandbox", in: mounted, actions: []string{"CreateSandbox/"}},
 		{name: "app containers start together", in: scene(app, second), actions: []string{"StartContainer/app", "StartContainer/second"}},
 		{name: "but not behind a postStart hook", in: scene(hooked, second), actions: []string{"StartContainer/app"}},
 		{name: "which runs first", in: scene(hooked, second).with(runningRun("app")), actions: []string{"PostStart/app-0"}},

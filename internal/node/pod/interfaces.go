@@ -24,8 +24,8 @@ import (
 type Volumes interface {
 	// Prepare makes every volume the pod's containers mount present, with its
 	// content and ownership (fsGroup), and keeps API-backed content fresh until
-	// Teardown. It is called before the first container is created, in parallel
-	// with the sandbox, and again after an agent restart. An error reads as upstream's
+	// Teardown. It is called before the sandbox is created, and again after an
+	// agent restart. An error reads as upstream's
 	// FailedMount event does (`MountVolume.SetUp failed for volume "v" :
 	// configmap "c" not found`); the worker publishes it and retries with
 	// back-off.

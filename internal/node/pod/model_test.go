@@ -331,6 +331,9 @@ func (w *world) launch(a Action) *flying {
 }
 
 func (w *world) createSandbox(a Action) {
+	if !w.memory.VolumesReady {
+		w.problem("sandbox before volumes")
+	}
 	w.serial++
 	w.runtime.Sandboxes = slices.Insert(w.runtime.Sandboxes, 0, runtime.Sandbox{
 		ID: fmt.Sprintf("sandbox-%d", w.serial), Attempt: a.Attempt, Ready: true, CreatedAt: w.now, IPs: []string{"10.0.0.2"},

@@ -12,19 +12,22 @@ import (
 	"github.com/kindred-project/kindred/internal/node/runtime"
 )
 
-// run moves a pod which should run one step further: volumes and sandbox at once, then
-// init containers in order, then app containers together.
+// run moves a pod which should run one step further: volumes, then the sandbox (a pod whose
+// volumes are missing gets neither address nor network), then init containers in order, then
+// app containers together.
 func (d *decision) run() {
 	d.prepareVolumes()
+	if !d.Memory.VolumesReady {
+		if sandbox, ok := d.Runtime.ReadySandbox(); ok {
+			d.watchRunning(sandbox) // of an agent that went before
+		}
+		return
+	}
 	sandbox, ok := d.ensureSandbox()
 	if !ok {
 		return
 	}
 	d.prune(sandbox)
-	if !d.Memory.VolumesReady {
-		d.watchRunning(sandbox)
-		return
-	}
 	d.ephemeralContainers(sandbox)
 	if d.initContainers(sandbox) {
 		d.appContainers(sandbox)
