@@ -5,6 +5,7 @@ package node
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -57,7 +58,7 @@ func readMachine(rootDir string) (machine, error) {
 		disk:       int64(disk.Blocks) * disk.Bsize,
 		hugePages:  hugePages(),
 		machineID:  line("/etc/machine-id"),
-		systemUUID: line("/sys/class/dmi/id/product_uuid"),
+		systemUUID: cmp.Or(line("/sys/class/dmi/id/product_uuid"), line("/etc/machine-id")),
 		bootID:     line("/proc/sys/kernel/random/boot_id"),
 		kernel:     unix.ByteSliceToString(name.Release[:]),
 		osImage:    osRelease(),

@@ -25,6 +25,8 @@ const (
 	maxImageNames = 5
 )
 
+const reasonNotReady = "KubeletNotReady"
+
 // reporter computes the Node's status.
 type reporter struct {
 	options Options
@@ -151,7 +153,7 @@ func (r *reporter) conditions(old []v1.NodeCondition, problem error, now time.Ti
 	}
 	if problem != nil {
 		ready := &own[len(own)-1]
-		ready.Status, ready.Reason, ready.Message = v1.ConditionFalse, "KubeletNotReady", problem.Error()
+		ready.Status, ready.Reason, ready.Message = v1.ConditionFalse, reasonNotReady, problem.Error()
 	}
 	var conditions []v1.NodeCondition
 	for _, c := range old {

@@ -10,6 +10,7 @@ import (
 	"maps"
 	goruntime "runtime"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -29,6 +30,10 @@ const (
 	betaOS   = "beta.kubernetes.io/os"
 	betaArch = "beta.kubernetes.io/arch"
 )
+
+// managedAttach says that the attach-detach controller, not the agent, attaches the node's
+// volumes.
+const managedAttach = "volumes.kubernetes.io/controller-managed-attach-detach"
 
 // self keeps the Node object and its lease.
 type self struct {
@@ -60,6 +65,7 @@ func (s *self) register(ctx context.Context) {
 	for {
 		err := s.tryRegister(ctx)
 		if err == nil {
+			s.tell(nil, s.current().Status.Conditions)
 			return
 		}
 		if ctx.Err() == nil {
@@ -99,7 +105,7 @@ func (s *self) ownLease(lease *coordinationv1.Lease) error {
 	return nil
 }
 
-// tryRegister makes sure that the Node exists and has its labels.
+// tryRegister makes sure that the Node exists and has its labels and annotation.
 func (s *self) tryRegister(ctx context.Context) error {
 	nodes := s.options.Client.CoreV1().Nodes()
 	node, err := nodes.Get(ctx, s.options.Name, metav1.GetOptions{})
@@ -111,10 +117,9 @@ func (s *self) tryRegister(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("get or create node: %w", err)
 	}
-	labels := maps.Clone(node.Labels)
-	maps.Copy(labels, s.initial().Labels)
-	if !maps.Equal(labels, node.Labels) {
-		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": labels}})
+	want := s.initial()
+	if !holds(node.Labels, want.Labels) || !holds(node.Annotations, want.Annotations) {
+		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": want.Labels, "annotations": want.Annotations}})
 		if err != nil {
 			return fmt.Errorf("encode labels: %w", err)
 		}
@@ -124,6 +129,16 @@ func (s *self) tryRegister(ctx context.Context) error {
 	}
 	s.observe(node)
 	return nil
+}
+
+// holds says whether a map has all of another.
+func holds(have, want map[string]string) bool {
+	for key, value := range want {
+		if got, ok := have[key]; !ok || got != value {
+			return false
+		}
+	}
+	return true
 }
 
 // initial is the Node as it is first registered.
@@ -137,7 +152,7 @@ func (s *self) initial() *v1.Node {
 	}
 	maps.Copy(labels, s.options.Labels)
 	node := &v1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: s.options.Name, Labels: labels},
+		ObjectMeta: metav1.ObjectMeta{Name: s.options.Name, Labels: labels, Annotations: map[string]string{managedAttach: "true"}},
 		Spec:       v1.NodeSpec{Taints: s.options.Taints},
 	}
 	if s.options.PodCIDR != "" {
@@ -217,16 +232,19 @@ func nodeStatusPatch(node *v1.Node, status v1.NodeStatus) ([]byte, error) {
 	return json.Marshal(change)
 }
 
-// tell records conditions whose status changed.
+// tell records conditions whose status changed. Of a Node that just registered (old is empty),
+// these are the agent's own; not to be ready yet is no news then.
 func (s *self) tell(old, now []v1.NodeCondition) {
 	for _, c := range now {
 		before := conditionIn(old, c.Type)
 		if before != nil && before.Status == c.Status {
 			continue
 		}
-		if event := eventFor(c); c.Type == v1.NodeReady || before != nil || c.Status == v1.ConditionFalse {
-			s.record(v1.EventTypeNormal, event, fmt.Sprintf("Node %s status is now: %s", s.options.Name, event))
+		if before == nil && (!strings.HasPrefix(c.Reason, "Kubelet") || c.Reason == reasonNotReady) {
+			continue
 		}
+		event := eventFor(c)
+		s.record(v1.EventTypeNormal, event, fmt.Sprintf("Node %s status is now: %s", s.options.Name, event))
 	}
 }
 

@@ -63,9 +63,7 @@ func TestNodeComesUp(t *testing.T) {
 	clock := testingclock.NewFakeClock(time.Unix(1_800_000_000, 0))
 	var events []string
 	s := newSelf(client, runtime, clock, func(_, reason, message string) { events = append(events, reason+": "+message) })
-	if err := s.tryRegister(ctx); err != nil {
-		t.Fatal(err)
-	}
+	s.register(ctx)
 	node := s.current()
 	wantLabels := map[string]string{
 		"kubernetes.io/hostname": nodeName, "kubernetes.io/os": "linux", "kubernetes.io/arch": node.Status.NodeInfo.Architecture,
@@ -93,8 +91,45 @@ func TestNodeComesUp(t *testing.T) {
 	if c := ready(); c.Reason != "KubeletReady" || c.Message != "kubelet is posting ready status" || !c.LastTransitionTime.Time.Equal(clock.Now()) {
 		t.Errorf("condition %+v", c)
 	}
-	if diff := cmp.Diff([]string{"NodeReady: Node " + nodeName + " status is now: NodeReady"}, events); diff != "" {
+	if diff := cmp.Diff(map[string]string{"volumes.kubernetes.io/controller-managed-attach-detach": "true"}, node.Annotations); diff != "" {
+		t.Errorf("annotations (-want +got):\n%s", diff)
+	}
+	var want []string
+	for _, reason := range []string{"NodeHasSufficientMemory", "NodeHasNoDiskPressure", "NodeHasSufficientPID", "NodeReady"} {
+		want = append(want, reason+": Node "+nodeName+" status is now: "+reason)
+	}
+	if diff := cmp.Diff(want, events); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
+	}
+}
+
+// TestNodeComesBack has a second agent find a Node that was registered by another.
+func TestNodeComesBack(t *testing.T) {
+	old := &v1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: nodeName, Labels: map[string]string{"theirs": "kept"}, Annotations: map[string]string{"theirs": "kept"}},
+		Status: v1.NodeStatus{Conditions: []v1.NodeCondition{
+			{Type: v1.NodeNetworkUnavailable, Status: v1.ConditionFalse, Reason: "RouteCreated"},
+			{Type: v1.NodeMemoryPressure, Status: v1.ConditionUnknown, Reason: "NodeStatusUnknown"},
+			{Type: v1.NodePIDPressure, Status: v1.ConditionFalse, Reason: "KubeletHasSufficientPID"},
+			{Type: v1.NodeReady, Status: v1.ConditionTrue, Reason: "KubeletReady"},
+		}},
+	}
+	var events []string
+	s := newSelf(fake.NewClientset(old), &fakeRuntime{network: true}, testingclock.NewFakeClock(time.Unix(1_800_000_000, 0)),
+		func(_, reason, _ string) { events = append(events, reason) })
+	s.register(t.Context())
+	node := s.current()
+	if node.Labels["theirs"] != "kept" || node.Labels["role"] != "all" || node.Annotations["theirs"] != "kept" || node.Annotations[managedAttach] != "true" {
+		t.Errorf("labels %v, annotations %v", node.Labels, node.Annotations)
+	}
+	if diff := cmp.Diff([]string{"NodeHasSufficientPID", "NodeReady"}, events); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+	if _, err := s.sync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"NodeHasSufficientMemory", "NodeHasNoDiskPressure"}, events[2:]); diff != "" {
+		t.Errorf("events of the first status (-want +got):\n%s", diff)
 	}
 }
 
