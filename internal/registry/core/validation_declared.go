@@ -19,7 +19,10 @@ import (
 // which refuses an object whose validations ask about any other. All of them
 // are alpha in Kubernetes v1.37.
 func DeclaredOptions() map[string]bool {
-	return map[string]bool{"InPlacePodVerticalScalingSchedulerPreemption": false}
+	return map[string]bool{
+		"InPlacePodVerticalScalingSchedulerPreemption": false,
+		"WorkloadWithJob": false,
+	}
 }
 
 // Priorities below reservedResponderPriorities belong to Kubernetes' own

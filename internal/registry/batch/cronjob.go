@@ -1,0 +1,192 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package batch
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+	_ "time/tzdata" // time zones are the API's, not those of the machine
+
+	"github.com/robfig/cron/v3"
+	batchv1 "k8s.io/api/batch/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+
+	"github.com/kindred-project/kindred/internal/registry/generic"
+)
+
+// CronJob creates jobs at certain times.
+var CronJob = generic.Kind[*batchv1.CronJob]{
+	Name: "CronJob", Plural: "cronjobs", ShortNames: []string{"cj"}, Categories: []string{"all"},
+	New:     func() *batchv1.CronJob { return &batchv1.CronJob{} },
+	NewList: func() runtime.Object { return &batchv1.CronJobList{} },
+	Spec:    func(c *batchv1.CronJob) any { return &c.Spec },
+	Status:  func(c *batchv1.CronJob) any { return &c.Status },
+	Prepare: func(_ context.Context, c, _ *batchv1.CronJob) { dropAlphaFields(&c.Spec.JobTemplate.Spec) },
+
+	Validate:       validateCronJob,
+	ValidateUpdate: validateCronJobUpdate,
+	Warnings:       cronJobWarnings,
+
+	Columns: append([]generic.Column[*batchv1.CronJob]{
+		{Name: "Schedule", Description: cronJobDoc["schedule"], Cell: func(c *batchv1.CronJob) any { return c.Spec.Schedule }},
+		{Name: "Timezone", Description: cronJobDoc["timeZone"], Cell: func(c *batchv1.CronJob) any { return ptr.Deref(c.Spec.TimeZone, "<none>") }},
+		{Name: "Suspend", Type: "boolean", Description: cronJobDoc["suspend"], Cell: suspendCell},
+		{Name: "Active", Type: "integer", Description: batchv1.CronJobStatus{}.SwaggerDoc()["active"], Cell: func(c *batchv1.CronJob) any { return len(c.Status.Active) }},
+		{Name: "Last Schedule", Description: batchv1.CronJobStatus{}.SwaggerDoc()["lastScheduleTime"], Cell: lastScheduleCell},
+	}, templateColumns(func(c *batchv1.CronJob) *batchv1.JobSpec { return &c.Spec.JobTemplate.Spec })...),
+}
+
+var cronJobDoc = batchv1.CronJobSpec{}.SwaggerDoc()
+
+func suspendCell(c *batchv1.CronJob) any {
+	switch suspend := c.Spec.Suspend; {
+	case suspend == nil:
+		return "<unset>"
+	case *suspend:
+		return "True"
+	}
+	return "False"
+}
+
+func lastScheduleCell(c *batchv1.CronJob) any {
+	last := c.Status.LastScheduleTime
+	if last == nil {
+		return "<none>"
+	}
+	return generic.Timed(func(clk clock.PassiveClock) string { return generic.Age(clk, *last) })
+}
+
+// A job's name is that of its CronJob and 11 characters that tell the time.
+const maxCronJobName = validation.DNS1035LabelMaxLength - 11
+
+func validateCronJob(_ context.Context, cj *batchv1.CronJob) field.ErrorList {
+	c := &checker{}
+	c.cronJobSpec(&cj.Spec, nil, field.NewPath("spec"))
+	if len(cj.Name) > maxCronJobName {
+		c.invalid(field.NewPath("metadata", "name"), cj.Name, fmt.Sprintf("must be no more than %d characters", maxCronJobName))
+	}
+	return c.errs
+}
+
+func validateCronJobUpdate(_ context.Context, cj, old *batchv1.CronJob) field.ErrorList {
+	c := &checker{}
+	c.cronJobSpec(&cj.Spec, &old.Spec, field.NewPath("spec"))
+	return c.errs
+}
+
+// cronJobSpec takes the old spec too, where there is one: what it was allowed it
+// may keep.
+func (c *checker) cronJobSpec(spec, old *batchv1.CronJobSpec, path *field.Path) {
+	c.schedule(spec, old, path.Child("schedule"))
+	nonNegative(c, path.Child("startingDeadlineSeconds"), spec.StartingDeadlineSeconds)
+	if old == nil || unlike(spec.TimeZone, old.TimeZone) {
+		c.timeZone(spec.TimeZone, path.Child("timeZone"))
+	}
+	c.concurrency(spec.ConcurrencyPolicy, path.Child("concurrencyPolicy"))
+	c.jobTemplate(&spec.JobTemplate.Spec, path.Child("jobTemplate", "spec"))
+	nonNegative(c, path.Child("successfulJobsHistoryLimit"), spec.SuccessfulJobsHistoryLimit)
+	nonNegative(c, path.Child("failedJobsHistoryLimit"), spec.FailedJobsHistoryLimit)
+}
+
+func (c *checker) schedule(spec, old *batchv1.CronJobSpec, path *field.Path) {
+	if spec.Schedule == "" {
+		c.add(field.Required(path, "").MarkCoveredByDeclarative())
+		return
+	}
+	if err := parseSchedule(spec.Schedule); err != nil {
+		c.invalid(path, spec.Schedule, err.Error())
+	}
+	if !namesZone(spec.Schedule) {
+		return
+	}
+	switch zoneAllowed := old != nil && namesZone(old.Schedule); {
+	case !zoneAllowed:
+		c.invalid(path, spec.Schedule, "cannot use TZ or CRON_TZ in schedule, use timeZone field instead")
+	case spec.TimeZone != nil:
+		c.invalid(path, spec.Schedule, "cannot use both timeZone field and TZ or CRON_TZ in schedule")
+	}
+}
+
+// namesZone tells whether a schedule begins with a time zone, as cron allows.
+func namesZone(schedule string) bool { return strings.Contains(schedule, "TZ") }
+
+// parseSchedule keeps a panic of the parser, as for "TZ=0", from the server.
+func parseSchedule(schedule string) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("invalid schedule format: %v", r)
+		}
+	}()
+	_, err = cron.ParseStandard(schedule)
+	return err
+}
+
+// zonePart is a part of a time zone's name by the rules of the tz database, and
+// what older names have.
+var zonePart = regexp.MustCompile(`^[A-Za-z._0-9+][A-Za-z._0-9+-]{0,13}$`)
+
+func (c *checker) timeZone(zone *string, path *field.Path) {
+	if zone == nil {
+		return
+	}
+	if *zone == "" {
+		c.invalid(path, *zone, "timeZone must be nil or non-empty string")
+		return
+	}
+	for part := range strings.SplitSeq(*zone, "/") {
+		if part == "." || part == ".." || !zonePart.MatchString(part) {
+			c.invalid(path, *zone, "unknown time zone "+*zone)
+			return
+		}
+	}
+	if strings.EqualFold(*zone, "Local") {
+		c.invalid(path, *zone, "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones")
+	}
+	if _, err := time.LoadLocation(*zone); err != nil {
+		c.invalid(path, *zone, err.Error())
+	}
+}
+
+func (c *checker) concurrency(policy batchv1.ConcurrencyPolicy, path *field.Path) {
+	switch policy {
+	case batchv1.AllowConcurrent, batchv1.ForbidConcurrent, batchv1.ReplaceConcurrent:
+	case "":
+		c.required(path, "")
+	default:
+		c.add(field.NotSupported(path, policy, []batchv1.ConcurrencyPolicy{batchv1.AllowConcurrent, batchv1.ForbidConcurrent, batchv1.ReplaceConcurrent}))
+	}
+}
+
+// jobTemplate wants jobs that get their selectors by themselves.
+func (c *checker) jobTemplate(spec *batchv1.JobSpec, path *field.Path) {
+	c.jobSpec(spec, path)
+	if spec.Selector != nil {
+		c.invalid(path.Child("selector"), spec.Selector, "`selector` will be auto-generated")
+	}
+	if ptr.Deref(spec.ManualSelector, false) {
+		c.add(field.NotSupported(path.Child("manualSelector"), true, []string{"nil", "false"}))
+	}
+}
+
+func cronJobWarnings(_ context.Context, c, old *batchv1.CronJob) []string {
+	spec, path := &c.Spec.JobTemplate.Spec, field.NewPath("spec", "jobTemplate", "spec")
+	if old == nil {
+		return append(nameWarnings(c.Name), specWarnings(spec, path)...)
+	}
+	var warnings []string
+	if c.Generation != old.Generation {
+		warnings = specWarnings(spec, path)
+	}
+	if namesZone(c.Spec.Schedule) {
+		warnings = append(warnings, "cannot use TZ or CRON_TZ in spec.spec.schedule, use timeZone instead, see https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details")
+	}
+	return warnings
+}

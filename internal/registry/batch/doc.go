@@ -1,0 +1,15 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package batch holds the built-in kinds of the API group batch (v1): work that
+// comes to an end. A kind is one value in one file, and Group lists them. Defaults
+// and declared validations are made as in package core, whose defaults of a pod
+// template it shares.
+//
+// +k8s:defaulter-gen=TypeMeta
+// +k8s:defaulter-gen-input=k8s.io/api/batch/v1
+// +k8s:validation-gen=TypesWithField=TypeMeta
+// +k8s:validation-gen-input=k8s.io/api/batch/v1
+package batch
+
+//go:generate go run k8s.io/code-generator/cmd/defaulter-gen@v0.37.1 --go-header-file ../boilerplate.go.txt --output-file zz_generated.defaults.go --extra-peer-dirs github.com/kindred-project/kindred/internal/registry/core .

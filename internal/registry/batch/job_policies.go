@@ -1,0 +1,173 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package batch
+
+import (
+	"fmt"
+	"slices"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+)
+
+const (
+	maxPolicyRules       = 20
+	maxExitCodes         = 255
+	maxPodConditions     = 20
+	maxSucceededIndexes  = 64 * 1024
+	oneConditionRequired = "specifying one of OnExitCodes and OnPodConditions is required"
+	bothConditions       = "specifying both OnExitCodes and OnPodConditions is not supported"
+)
+
+var (
+	failureActions = []batchv1.PodFailurePolicyAction{
+		batchv1.PodFailurePolicyActionCount, batchv1.PodFailurePolicyActionFailIndex,
+		batchv1.PodFailurePolicyActionFailJob, batchv1.PodFailurePolicyActionIgnore,
+	}
+	exitCodeOperators = []batchv1.PodFailurePolicyOnExitCodesOperator{
+		batchv1.PodFailurePolicyOnExitCodesOpIn, batchv1.PodFailurePolicyOnExitCodesOpNotIn,
+	}
+	conditionStatuses = []corev1.ConditionStatus{corev1.ConditionFalse, corev1.ConditionTrue, corev1.ConditionUnknown}
+)
+
+// oneOf wants one of the values, and says which there are where none is given.
+func oneOf[V ~string](c *checker, path *field.Path, value V, supported []V) {
+	switch {
+	case value == "":
+		c.required(path, fmt.Sprintf("valid values: %q", supported))
+	case !slices.Contains(supported, value):
+		c.add(field.NotSupported(path, value, supported))
+	}
+}
+
+func (c *checker) atMostItems(path *field.Path, n, limit int) {
+	if n > limit {
+		c.add(field.TooMany(path, n, limit))
+	}
+}
+
+// failurePolicy checks what is done about pods that fail (KEP-3329).
+func (c *checker) failurePolicy(spec *batchv1.JobSpec, path *field.Path) {
+	if spec.PodFailurePolicy == nil {
+		return
+	}
+	containers := sets.Set[string]{}
+	for _, list := range [][]corev1.Container{spec.Template.Spec.Containers, spec.Template.Spec.InitContainers} {
+		for i := range list {
+			containers.Insert(list[i].Name)
+		}
+	}
+	rules := spec.PodFailurePolicy.Rules
+	c.atMostItems(path.Child("rules"), len(rules), maxPolicyRules)
+	for i := range rules {
+		c.failureRule(&rules[i], spec.BackoffLimitPerIndex != nil, containers, path.Child("rules").Index(i))
+	}
+}
+
+func (c *checker) failureRule(rule *batchv1.PodFailurePolicyRule, limitPerIndex bool, containers sets.Set[string], path *field.Path) {
+	oneOf(c, path.Child("action"), rule.Action, failureActions)
+	if rule.Action == batchv1.PodFailurePolicyActionFailIndex && !limitPerIndex {
+		c.invalid(path.Child("action"), rule.Action, "requires the backoffLimitPerIndex to be set")
+	}
+	if rule.OnExitCodes != nil {
+		c.exitCodes(rule.OnExitCodes, containers, path.Child("onExitCodes"))
+	}
+	c.podConditions(rule.OnPodConditions, path.Child("onPodConditions"))
+	switch codes, conditions := rule.OnExitCodes != nil, len(rule.OnPodConditions) > 0; {
+	case codes && conditions:
+		c.invalid(path, field.OmitValueType{}, bothConditions)
+	case !codes && !conditions:
+		c.invalid(path, field.OmitValueType{}, oneConditionRequired)
+	}
+}
+
+func (c *checker) podConditions(patterns []batchv1.PodFailurePolicyOnPodConditionsPattern, path *field.Path) {
+	c.atMostItems(path, len(patterns), maxPodConditions)
+	for i, pattern := range patterns {
+		for _, problem := range validation.IsQualifiedName(string(pattern.Type)) {
+			c.invalid(path.Index(i).Child("type"), string(pattern.Type), problem)
+		}
+		oneOf(c, path.Index(i).Child("status"), pattern.Status, conditionStatuses)
+	}
+}
+
+func (c *checker) exitCodes(codes *batchv1.PodFailurePolicyOnExitCodesRequirement, containers sets.Set[string], path *field.Path) {
+	oneOf(c, path.Child("operator"), codes.Operator, exitCodeOperators)
+	if name := codes.ContainerName; name != nil && !containers.Has(*name) {
+		c.invalid(path.Child("containerName"), *name, "must be one of the container or initContainer names in the pod template")
+	}
+	values := path.Child("values")
+	if len(codes.Values) == 0 {
+		c.invalid(values, codes.Values, "at least one value is required")
+	}
+	c.atMostItems(values, len(codes.Values), maxExitCodes)
+	seen := sets.Set[int32]{}
+	for i, code := range codes.Values {
+		if code == 0 && codes.Operator == batchv1.PodFailurePolicyOnExitCodesOpIn {
+			c.invalid(values.Index(i), code, "must not be 0 for the In operator")
+		}
+		if seen.Has(code) {
+			c.add(field.Duplicate(values.Index(i), code))
+		}
+		seen.Insert(code)
+	}
+	if !slices.IsSorted(codes.Values) {
+		c.invalid(values, codes.Values, "must be ordered")
+	}
+}
+
+// successPolicy checks which indexes are enough for the job to have succeeded
+// (KEP-3998).
+func (c *checker) successPolicy(spec *batchv1.JobSpec, path *field.Path) {
+	if spec.SuccessPolicy == nil {
+		return
+	}
+	if !isIndexed(spec) {
+		c.invalid(path, *spec.SuccessPolicy, "requires indexed completion mode")
+		return
+	}
+	if spec.Completions == nil {
+		return // refused already, and there is nothing to compare with
+	}
+	rules := spec.SuccessPolicy.Rules
+	if len(rules) == 0 {
+		c.required(path.Child("rules"), "at least one rules must be specified when the successPolicy is specified")
+	}
+	c.atMostItems(path.Child("rules"), len(rules), maxPolicyRules)
+	for i := range rules {
+		c.successRule(&rules[i], *spec.Completions, path.Child("rules").Index(i))
+	}
+}
+
+func (c *checker) successRule(rule *batchv1.SuccessPolicyRule, completions int32, path *field.Path) {
+	count, indexes := rule.SucceededCount, rule.SucceededIndexes
+	if count == nil && indexes == nil {
+		c.required(path, "at least one of succeededCount or succeededIndexes must be specified")
+	}
+	var listed int32
+	if indexes != nil {
+		at := path.Child("succeededIndexes")
+		if len(*indexes) > maxSucceededIndexes {
+			c.add(field.TooLong(at, "", maxSucceededIndexes))
+		}
+		var err error
+		if listed, err = countIndexes(*indexes, completions); err != nil {
+			c.invalid(at, *indexes, "error parsing succeededIndexes: "+err.Error())
+		}
+	}
+	if count == nil {
+		return
+	}
+	at := path.Child("succeededCount")
+	c.add(apivalidation.ValidateNonnegativeField(int64(*count), at)...)
+	c.atMost(at, count, completions, fmt.Sprintf("must be less than or equal to %d (the number of specified completions)", completions))
+	if indexes != nil {
+		c.atMost(at, count, listed, fmt.Sprintf("must be less than or equal to %d (the number of indexes in the specified succeededIndexes field)", listed))
+	}
+}

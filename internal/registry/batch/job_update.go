@@ -1,0 +1,94 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package batch
+
+import (
+	"context"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
+)
+
+func validateJobUpdate(_ context.Context, j, old *batchv1.Job) field.ErrorList {
+	c, path := &checker{}, field.NewPath("spec")
+	spec, before := &j.Spec, &old.Spec
+	c.jobSpecWithSelector(spec, path)
+	c.completionsUpdate(spec, before, path.Child("completions"))
+	c.immutable(path.Child("selector"), spec.Selector, before.Selector)
+	c.templateUpdate(j, old, path.Child("template"))
+	c.immutable(path.Child("completionMode"), spec.CompletionMode, before.CompletionMode)
+	c.immutable(path.Child("podFailurePolicy"), spec.PodFailurePolicy, before.PodFailurePolicy)
+	c.immutable(path.Child("backoffLimitPerIndex"), spec.BackoffLimitPerIndex, before.BackoffLimitPerIndex)
+	c.immutable(path.Child("managedBy"), spec.ManagedBy, before.ManagedBy)
+	c.immutable(path.Child("successPolicy"), spec.SuccessPolicy, before.SuccessPolicy)
+	c.nameOfIndexedPods(j)
+	return c.errs
+}
+
+// completionsUpdate lets an indexed job grow and shrink, if all of its pods run
+// at the same time (KEP-3715).
+func (c *checker) completionsUpdate(spec, old *batchv1.JobSpec, path *field.Path) {
+	if !isIndexed(spec) {
+		c.immutable(path, spec.Completions, old.Completions)
+		return
+	}
+	if spec.Completions == nil || !unlike(spec.Completions, old.Completions) {
+		return
+	}
+	if unlike(spec.Completions, spec.Parallelism) {
+		c.invalid(path, *spec.Completions, "can only be modified in tandem with spec.parallelism")
+	}
+}
+
+// templateUpdate lets a queue change where the pods of a suspended job will run
+// (KEP-2926, KEP-5440), and what resources they ask for.
+func (c *checker) templateUpdate(j, old *batchv1.Job, path *field.Path) {
+	template, before := &j.Spec.Template, old.Spec.Template.DeepCopy()
+	if !mayChangeTemplate(old) {
+		c.immutable(path, template, before)
+		return
+	}
+	spec := &before.Spec
+	spec.Affinity = withNodeAffinityOf(template.Spec.Affinity, spec.Affinity)
+	spec.NodeSelector = template.Spec.NodeSelector
+	spec.Tolerations = template.Spec.Tolerations
+	spec.SchedulingGates = template.Spec.SchedulingGates
+	takeResources(spec.Containers, template.Spec.Containers)
+	takeResources(spec.InitContainers, template.Spec.InitContainers)
+	c.immutable(path.Child("spec"), template.Spec, *spec)
+}
+
+// mayChangeTemplate wants a suspended job that has no pods: either it never
+// started, or its controller has reported that it stopped.
+func mayChangeTemplate(j *batchv1.Job) bool {
+	stopped := j.Status.StartTime == nil || hasTrue(j, batchv1.JobSuspended)
+	return ptr.Deref(j.Spec.Suspend, false) && stopped && j.Status.Active == 0
+}
+
+// withNodeAffinityOf is old with the node affinity of wanted.
+func withNodeAffinityOf(wanted, old *corev1.Affinity) *corev1.Affinity {
+	out := ptr.Deref(old, corev1.Affinity{})
+	out.NodeAffinity = nil
+	if wanted != nil {
+		out.NodeAffinity = wanted.NodeAffinity
+	}
+	if wanted == nil && out == (corev1.Affinity{}) {
+		return nil
+	}
+	return &out
+}
+
+// takeResources takes over the resources of containers of the same names.
+func takeResources(containers, wanted []corev1.Container) {
+	if len(containers) != len(wanted) {
+		return
+	}
+	for i := range containers {
+		if containers[i].Name == wanted[i].Name {
+			containers[i].Resources = wanted[i].Resources
+		}
+	}
+}

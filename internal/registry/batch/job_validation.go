@@ -1,0 +1,207 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package batch
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
+
+	"github.com/kindred-project/kindred/internal/registry/core/podspec"
+)
+
+// Limits that keep the lists of indexes in a status short enough to be stored.
+const (
+	maxIndexedParallelism  = 100_000
+	maxFailedIndexes       = 100_000
+	manyCompletions        = 100_000
+	maxParallelismOfMany   = 10_000
+	maxFailedIndexesOfMany = 10_000
+	maxManagedByLength     = 63
+)
+
+func isIndexed(spec *batchv1.JobSpec) bool {
+	return ptr.Deref(spec.CompletionMode, batchv1.NonIndexedCompletion) == batchv1.IndexedCompletion
+}
+
+func validateJob(_ context.Context, j *batchv1.Job) field.ErrorList {
+	c := &checker{}
+	c.generatedSelector(j)
+	c.jobSpecWithSelector(&j.Spec, field.NewPath("spec"))
+	c.nameOfIndexedPods(j)
+	return c.errs
+}
+
+// generatedSelector wants the labels and the selector which generateSelector
+// makes, and no others that the caller brought.
+func (c *checker) generatedSelector(j *batchv1.Job) {
+	if ptr.Deref(j.Spec.ManualSelector, false) || j.Spec.Selector == nil {
+		return
+	}
+	if j.UID == "" {
+		c.required(field.NewPath("metadata", "uid"), "")
+	}
+	generated := labels.Set{}
+	path := field.NewPath("spec", "template", "metadata", "labels")
+	for i := range uidLabels { // the old names first, then those with the prefix
+		c.label(path, j.Spec.Template.Labels, uidLabels[i], string(j.UID))
+		c.label(path, j.Spec.Template.Labels, nameLabels[i], j.Name)
+		generated[uidLabels[i]], generated[nameLabels[i]] = string(j.UID), j.Name
+	}
+	if selector, err := metav1.LabelSelectorAsSelector(j.Spec.Selector); err == nil && !selector.Matches(generated) {
+		c.invalid(field.NewPath("spec", "selector"), j.Spec.Selector, "`selector` not auto-generated")
+	}
+}
+
+func (c *checker) label(path *field.Path, labels map[string]string, key, want string) {
+	value, found := labels[key]
+	switch message := fmt.Sprintf("must be '%s'", want); {
+	case !found:
+		c.required(path.Key(key), message)
+	case value != want:
+		c.invalid(path.Key(key), labels, message)
+	}
+}
+
+// nameOfIndexedPods: the name of a job and the highest index are the hostname of
+// a pod, which must be a DNS label.
+func (c *checker) nameOfIndexedPods(j *batchv1.Job) {
+	if !isIndexed(&j.Spec) || ptr.Deref(j.Spec.Completions, 0) <= 0 {
+		return
+	}
+	hostname := fmt.Sprintf("%s-%d", j.Name, *j.Spec.Completions-1)
+	if len(validation.IsDNS1123Label(hostname)) > 0 {
+		c.invalid(field.NewPath("metadata", "name"), j.Name, "will not able to create pod with invalid DNS label: "+hostname)
+	}
+}
+
+func (c *checker) jobSpecWithSelector(spec *batchv1.JobSpec, path *field.Path) {
+	c.jobSpec(spec, path)
+	if spec.Selector == nil {
+		c.required(path.Child("selector"), "")
+	} else {
+		c.add(metavalidation.ValidateLabelSelector(spec.Selector, metavalidation.LabelSelectorValidationOptions{}, path.Child("selector"))...)
+	}
+	selector, err := metav1.LabelSelectorAsSelector(spec.Selector)
+	if err == nil && !selector.Matches(labels.Set(spec.Template.Labels)) {
+		c.invalid(path.Child("template", "metadata", "labels"), spec.Template.Labels, "`selector` does not match template `labels`")
+	}
+}
+
+// jobSpec checks what holds for jobs and for templates of jobs, which have no
+// selector yet.
+func (c *checker) jobSpec(spec *batchv1.JobSpec, path *field.Path) {
+	nonNegative(c, path.Child("parallelism"), spec.Parallelism)
+	nonNegative(c, path.Child("completions"), spec.Completions)
+	nonNegative(c, path.Child("activeDeadlineSeconds"), spec.ActiveDeadlineSeconds)
+	nonNegative(c, path.Child("backoffLimit"), spec.BackoffLimit)
+	nonNegative(c, path.Child("ttlSecondsAfterFinished"), spec.TTLSecondsAfterFinished)
+	nonNegative(c, path.Child("backoffLimitPerIndex"), spec.BackoffLimitPerIndex)
+	nonNegative(c, path.Child("maxFailedIndexes"), spec.MaxFailedIndexes)
+	if spec.MaxFailedIndexes != nil && spec.BackoffLimitPerIndex == nil {
+		c.add(field.Required(path.Child("backoffLimitPerIndex"), "when maxFailedIndexes is specified").
+			WithOrigin("dependentRequired").MarkCoveredByDeclarative())
+	}
+	c.managedBy(spec.ManagedBy, path.Child("managedBy"))
+	c.completionMode(spec, path)
+	c.failurePolicy(spec, path.Child("podFailurePolicy"))
+	c.successPolicy(spec, path.Child("successPolicy"))
+	c.replacementPolicy(spec, path.Child("podReplacementPolicy"))
+	c.add(podspec.ValidatePodTemplateSpec(&spec.Template, path.Child("template"))...)
+	c.restartPolicy(spec, path.Child("template", "spec", "restartPolicy"))
+}
+
+func (c *checker) managedBy(name *string, path *field.Path) {
+	if name == nil {
+		return
+	}
+	c.add(validation.IsDomainPrefixedPath(path, *name)...)
+	if len(*name) > maxManagedByLength {
+		c.add(field.TooLong(path, "", maxManagedByLength))
+	}
+}
+
+func (c *checker) completionMode(spec *batchv1.JobSpec, path *field.Path) {
+	switch mode := ptr.Deref(spec.CompletionMode, batchv1.NonIndexedCompletion); mode {
+	case batchv1.IndexedCompletion:
+		c.indexedLimits(spec, path)
+	case batchv1.NonIndexedCompletion:
+		c.onlyIndexed(path.Child("backoffLimitPerIndex"), spec.BackoffLimitPerIndex)
+		c.onlyIndexed(path.Child("maxFailedIndexes"), spec.MaxFailedIndexes)
+	default:
+		c.add(field.NotSupported(path.Child("completionMode"), mode, []batchv1.CompletionMode{batchv1.NonIndexedCompletion, batchv1.IndexedCompletion}))
+	}
+}
+
+func (c *checker) onlyIndexed(path *field.Path, n *int32) {
+	if n != nil {
+		c.invalid(path, *n, "requires indexed completion mode")
+	}
+}
+
+func (c *checker) indexedLimits(spec *batchv1.JobSpec, path *field.Path) {
+	failed := path.Child("maxFailedIndexes")
+	c.atMost(path.Child("parallelism"), spec.Parallelism, maxIndexedParallelism,
+		fmt.Sprintf("must be less than or equal to %d when completion mode is %s", maxIndexedParallelism, batchv1.IndexedCompletion))
+	c.atMost(failed, spec.MaxFailedIndexes, maxFailedIndexes, fmt.Sprintf("must be less than or equal to %d", maxFailedIndexes))
+	if spec.Completions == nil {
+		c.required(path.Child("completions"), fmt.Sprintf("when completion mode is %s", batchv1.IndexedCompletion))
+		return
+	}
+	c.atMost(failed, spec.MaxFailedIndexes, *spec.Completions, "must be less than or equal to completions")
+	if *spec.Completions <= manyCompletions || spec.BackoffLimitPerIndex == nil {
+		return
+	}
+	const whenMany = "must be less than or equal to %d when completions are above %d and used with backoff limit per index"
+	if spec.MaxFailedIndexes == nil {
+		c.required(failed, fmt.Sprintf("must be specified when completions is above %d", manyCompletions))
+	}
+	c.atMost(path.Child("parallelism"), spec.Parallelism, maxParallelismOfMany, fmt.Sprintf(whenMany, maxParallelismOfMany, manyCompletions))
+	c.atMost(failed, spec.MaxFailedIndexes, maxFailedIndexesOfMany, fmt.Sprintf(whenMany, maxFailedIndexesOfMany, manyCompletions))
+}
+
+func (c *checker) atMost(path *field.Path, n *int32, limit int32, message string) {
+	if n != nil && *n > limit {
+		c.invalid(path, *n, message)
+	}
+}
+
+// replacementPolicy: who judges pods by how they failed must wait until they have.
+func (c *checker) replacementPolicy(spec *batchv1.JobSpec, path *field.Path) {
+	if spec.PodReplacementPolicy == nil {
+		return
+	}
+	supported := []batchv1.PodReplacementPolicy{batchv1.Failed}
+	if spec.PodFailurePolicy == nil {
+		supported = append(supported, batchv1.TerminatingOrFailed)
+	}
+	if !slices.Contains(supported, *spec.PodReplacementPolicy) {
+		c.add(field.NotSupported(path, *spec.PodReplacementPolicy, supported))
+	}
+}
+
+// restartPolicy refuses Always, also where it is the default of a template that
+// says nothing: the pods of a job must come to an end.
+func (c *checker) restartPolicy(spec *batchv1.JobSpec, path *field.Path) {
+	switch policy := spec.Template.Spec.RestartPolicy; policy {
+	case corev1.RestartPolicyAlways, "":
+		c.required(path, fmt.Sprintf("valid values: %q, %q", corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever))
+	case corev1.RestartPolicyOnFailure:
+		if spec.PodFailurePolicy != nil {
+			c.invalid(path, policy, fmt.Sprintf("only %q is supported when podFailurePolicy is specified", corev1.RestartPolicyNever))
+		}
+	case corev1.RestartPolicyNever:
+	default:
+		c.add(field.NotSupported(path, policy, []corev1.RestartPolicy{corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever}))
+	}
+}
