@@ -67,6 +67,8 @@ func (t *trial) subresource(ctx context.Context, o *stored, name string, n int) 
 	switch {
 	case name == "scale" && updates:
 		return t.scale(ctx, o, path, n)
+	case len(connections[name]) > 0:
+		return t.connect(ctx, o, name)
 	case api.Kind == t.resource.api.Kind && updates:
 		return t.facet(ctx, o, path, name, n)
 	}

@@ -89,8 +89,12 @@ func place(field string) string {
 // key is the same for differences of one class.
 func (c *class) key() string {
 	upstream, kindred := words(c.Upstream), words(c.Kindred)
-	if strings.HasPrefix(c.Field, managers) {
+	switch {
+	case strings.HasPrefix(c.Field, managers):
 		upstream, kindred = "", ""
+	case c.Aspect == aspectMessages && upstream == kindred:
+		// The same said of the same, but for how a value in it is written.
+		upstream, kindred, c.Field = "", "", "(how a value is written)"
 	}
 	return strings.Join([]string{string(c.Aspect), c.Field, upstream, kindred}, "\x00")
 }
