@@ -18,21 +18,12 @@ package kindred
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"net"
-	"net/netip"
-	"os"
-	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
 	"github.com/kindred-project/kindred/internal/cluster"
-	"github.com/kindred-project/kindred/internal/datadir"
-	"github.com/kindred-project/kindred/internal/storage"
 )
 
 // Defaults of Options. The address and ranges are upstream's customary ones.
@@ -120,100 +111,3 @@ func (c *Cluster) Failed() <-chan error { return c.running.Failed() }
 // Stop stops the cluster. Containers run on; the next cluster on the same data
 // directory takes them over.
 func (c *Cluster) Stop() { c.running.Stop() }
-
-// ErrInvalid is wrapped by all errors about the options themselves.
-var ErrInvalid = errors.New("invalid option")
-
-func invalid(format string, args ...any) error {
-	return fmt.Errorf("%w: %s", ErrInvalid, fmt.Sprintf(format, args...))
-}
-
-// resolve turns options into what the cluster is made from.
-func (o Options) resolve() (cluster.Config, error) {
-	config := cluster.Config{
-		Etcd:            storage.External{Servers: o.EtcdServers, CA: o.EtcdCAFile, Cert: o.EtcdCertFile, Key: o.EtcdKeyFile},
-		Port:            o.SecurePort,
-		Node:            !o.NoNode,
-		RuntimeEndpoint: o.ContainerRuntimeEndpoint,
-		SimulatedNodes:  o.SimulatedNodes,
-		ReserveDisk:     o.ReserveDisk,
-		Version:         o.Version,
-		Clock:           o.Clock,
-		Progress:        o.Progress,
-		Notice:          o.Notice,
-	}
-	if o.Clock == nil {
-		config.Clock = clock.RealClock{}
-	}
-	if o.ReserveDisk == 0 {
-		config.ReserveDisk = DefaultReserveDisk
-	}
-	if o.SimulatedNodes < 0 {
-		return config, invalid("the number of simulated nodes is %d; it cannot be negative", o.SimulatedNodes)
-	}
-	if o.SecurePort < 0 || o.SecurePort > 65535 {
-		return config, invalid("port %d; ports are from 0 to 65535", o.SecurePort)
-	}
-	var err error
-	if config.Dir, err = datadir.New(o.DataDir); err != nil {
-		return config, invalid("%v", err)
-	}
-	if config.BindAddress, err = o.bindAddress(); err != nil {
-		return config, err
-	}
-	if config.ServiceCIDR, err = cidr("service", orDefault(o.ServiceCIDR, DefaultServiceCIDR)); err != nil {
-		return config, err
-	}
-	if o.PodCIDR != "" {
-		if config.PodCIDR, err = cidr("pod", o.PodCIDR); err != nil {
-			return config, err
-		}
-		if config.PodCIDR.Overlaps(config.ServiceCIDR) {
-			return config, invalid("the pod range %s and the service range %s overlap", config.PodCIDR, config.ServiceCIDR)
-		}
-	}
-	config.NodeName, err = o.nodeName()
-	return config, err
-}
-
-func (o Options) bindAddress() (net.IP, error) {
-	address := orDefault(o.BindAddress, DefaultBindAddress)
-	ip := net.ParseIP(address)
-	if ip == nil {
-		return nil, invalid("bind address %q is not an IP address", address)
-	}
-	return ip, nil
-}
-
-func (o Options) nodeName() (string, error) {
-	name := o.NodeName
-	if name == "" {
-		host, err := os.Hostname()
-		if err != nil {
-			return "", invalid("this machine does not tell its name, so give the node one: %v", err)
-		}
-		name = strings.ToLower(strings.TrimSpace(host))
-	}
-	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
-		return "", invalid("node name %q: %s", name, strings.Join(problems, "; "))
-	}
-	return name, nil
-}
-
-func cidr(what, s string) (netip.Prefix, error) {
-	prefix, err := netip.ParsePrefix(s)
-	if err != nil {
-		return prefix, invalid("%s range %q is not a CIDR such as 10.0.0.0/16", what, s)
-	}
-	if prefix != prefix.Masked() {
-		return prefix, invalid("%s range %s has bits beyond its length; did you mean %s?", what, s, prefix.Masked())
-	}
-	return prefix, nil
-}
-
-func orDefault(s, otherwise string) string {
-	if s == "" {
-		return otherwise
-	}
-	return s
-}

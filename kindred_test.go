@@ -164,6 +164,12 @@ func TestOptionsAreChecked(t *testing.T) {
 		"unmasked range":     {DataDir: "x", ServiceCIDR: "10.96.0.1/16"},
 		"overlapping ranges": {DataDir: "x", PodCIDR: "10.96.1.0/24"},
 		"node name":          {DataDir: "x", NodeName: "My_Node"},
+		"etcd server":        {DataDir: "x", EtcdServers: []string{"foo"}},
+		"etcd scheme":        {DataDir: "x", EtcdServers: []string{"ftp://10.0.0.1:2379"}},
+		"no etcd server":     {DataDir: "x", EtcdCAFile: "ca.pem"},
+		"half a certificate": {DataDir: "x", EtcdServers: []string{"10.0.0.1:2379"}, EtcdCertFile: "cert.pem"},
+		"runtime endpoint":   {DataDir: "x", ContainerRuntimeEndpoint: "junk"},
+		"runtime, no node":   {DataDir: "x", ContainerRuntimeEndpoint: "unix:///run/cri.sock", NoNode: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := kindred.Start(t.Context(), options); !errors.Is(err, kindred.ErrInvalid) {

@@ -4,6 +4,8 @@
 package apiserver
 
 import (
+	"net"
+	"strconv"
 	"time"
 
 	serverconfig "k8s.io/apiserver/pkg/apis/apiserver"
@@ -43,7 +45,7 @@ var publicPaths = []serverconfig.AnonymousAuthCondition{
 const tokenCacheTTL = 10 * time.Second // as upstream's
 
 // issuerURL names this cluster in service account tokens, and is their audience.
-const issuerURL = "https://kubernetes.default.svc.cluster.local"
+const issuerURL = serviceaccount.DefaultIssuerURL
 
 // access is who may come in and what each may do.
 type access struct {
@@ -51,6 +53,7 @@ type access struct {
 	frontProxy             *authenticatorfactory.RequestHeaderConfig
 
 	issuer        *serviceaccount.Issuer
+	discovery     *serviceaccount.Discovery
 	audiences     authenticator.Audiences
 	authenticator authenticator.Request
 
@@ -70,6 +73,10 @@ func newAccess(c Config, client kubernetes.Interface, shared informers.SharedInf
 	}
 	keys, err := serviceaccount.NewKeys(c.PKI.ServiceAccountKey)
 	if err != nil {
+		return nil, err
+	}
+	address := net.JoinHostPort(c.AdvertiseAddress.String(), strconv.Itoa(c.AdvertisePort))
+	if a.discovery, err = serviceaccount.NewDiscovery(issuerURL, address, keys); err != nil {
 		return nil, err
 	}
 	objects := serviceaccount.NewObjects(client, shared.Core().V1())
@@ -97,7 +104,8 @@ func (a *access) authenticate(tokens authenticator.Token) {
 		bearertoken.New(cached),
 		websocket.NewProtocolAuthenticator(cached),
 	))
-	a.authenticator = union.New(inprocess.Authenticator(), known, anonymous.NewAuthenticator(publicPaths))
+	// Who shows credentials that are no good is refused, on public paths too.
+	a.authenticator = union.NewFailOnError(union.New(inprocess.Authenticator(), known), anonymous.NewAuthenticator(publicPaths))
 }
 
 // authorize asks, in this order: is it an administrator, a node, or somebody
@@ -136,4 +144,10 @@ func (a *access) apply(g *genericapiserver.Config) {
 	// The certificates that clients show are checked by the authenticators;
 	// TLS only has to ask for them from both authorities.
 	g.SecureServing.ClientCA = dynamiccertificates.NewUnionCAContentProvider(a.clientCA, a.frontProxyCA)
+}
+
+// serveIssuer tells those who may ask how to verify service account tokens.
+func (a *access) serveIssuer(main *genericapiserver.GenericAPIServer) {
+	main.Handler.NonGoRestfulMux.HandleFunc(serviceaccount.ConfigurationPath, a.discovery.Configuration)
+	main.Handler.NonGoRestfulMux.HandleFunc(serviceaccount.KeySetPath, a.discovery.KeySet)
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/endpoints/responsewriter"
 	"k8s.io/utils/clock"
 )
 
@@ -96,8 +97,7 @@ func (g *storeGate) wrap(next http.Handler, longRunning request.LongRunningReque
 		}
 		present, err := g.state()
 		if err != nil {
-			gone := apierrors.NewServiceUnavailable("the store of the cluster is gone: " + err.Error() + "; requests work again once it is back")
-			responsewriters.ErrorNegotiated(gone, g.codec, schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}, w, req)
+			g.refuse(w, req, info, err)
 			return
 		}
 		if longRunning(req, info) {
@@ -107,6 +107,45 @@ func (g *storeGate) wrap(next http.Handler, longRunning request.LongRunningReque
 		ctx, cancel := context.WithCancel(req.Context())
 		defer cancel()
 		defer context.AfterFunc(present, cancel)()
-		next.ServeHTTP(w, req.WithContext(ctx))
+		waiting := &lostWriter{ResponseWriter: w, refuse: func() bool {
+			_, err := g.state()
+			if err != nil {
+				g.refuse(w, req, info, err)
+			}
+			return err != nil
+		}}
+		next.ServeHTTP(responsewriter.WrapForHTTP1Or2(waiting), req.WithContext(ctx))
 	})
+}
+
+func (g *storeGate) refuse(w http.ResponseWriter, req *http.Request, info *request.RequestInfo, err error) {
+	gone := apierrors.NewServiceUnavailable("the store of the cluster is gone: " + err.Error() + "; requests work again once it is back")
+	responsewriters.ErrorNegotiated(gone, g.codec, schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}, w, req)
+}
+
+// lostWriter gives a request that waited for the etcd in vain the true reason. Whoever
+// was working on it knows only that its time was cut short.
+type lostWriter struct {
+	http.ResponseWriter
+	// refuse answers in place of the handler, if the etcd is gone.
+	refuse  func() bool
+	refused bool
+}
+
+func (w *lostWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w *lostWriter) WriteHeader(code int) {
+	if code == http.StatusGatewayTimeout && !w.refused {
+		w.refused = w.refuse()
+	}
+	if !w.refused {
+		w.ResponseWriter.WriteHeader(code)
+	}
+}
+
+func (w *lostWriter) Write(body []byte) (int, error) {
+	if w.refused {
+		return len(body), nil
+	}
+	return w.ResponseWriter.Write(body)
 }

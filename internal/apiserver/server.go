@@ -100,10 +100,11 @@ func New(c Config) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("custom resources: %w", err)
 	}
-	main, err := s.newMain(g, c, extensions.GenericAPIServer)
+	main, err := s.newMain(g, c, customResources{extensions.GenericAPIServer, g.Serializer})
 	if err != nil {
 		return nil, fmt.Errorf("built-in groups: %w", err)
 	}
+	access.serveIssuer(main)
 	s.aggregator, err = s.newAggregator(*g, c, main, extensions.Informers)
 	if err != nil {
 		return nil, fmt.Errorf("aggregation: %w", err)

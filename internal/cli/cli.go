@@ -23,12 +23,12 @@ node. "kindred up" starts it, "kindred kubectl" talks to it.`,
 		PersistentPreRun: func(cmd *cobra.Command, _ []string) { markStarted(cmd) },
 	}
 	root.SetVersionTemplate("{{.Version}}\n")
-	root.CompletionOptions.HiddenDefaultCmd = false
 	addDataDirFlag(root)
 	root.AddCommand(
 		newUp(version),
 		newKubectl(),
 		newImage(),
+		newCompletion(),
 		newStatus(),
 		newReset(),
 		newVersion(version),

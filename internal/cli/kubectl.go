@@ -12,12 +12,15 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	// What kubeconfig files of other clusters may name as their way to log in.
 	_ "k8s.io/client-go/plugin/pkg/client/auth"
+	"k8s.io/client-go/tools/clientcmd"
 	componentcli "k8s.io/component-base/cli"
 	"k8s.io/component-base/logs"
+	"k8s.io/klog/v2"
 	kubectl "k8s.io/kubectl/pkg/cmd"
 	"k8s.io/kubectl/pkg/cmd/plugin"
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
@@ -109,7 +112,7 @@ func runKubectl(args []string, layout datadir.Layout) error {
 	// Verbosity counts before flags are parsed: plugins and preferences come first.
 	_, _ = logs.GlogSetter(kubectl.GetLogVerbosity(words))
 	if _, err := os.Stat(layout.Kubeconfig()); errors.Is(err, fs.ErrNotExist) && os.Getenv("KUBECONFIG") == layout.Kubeconfig() {
-		cmdutil.BehaviorOnFatal(func(message string, code int) { endWithoutCluster(message, code, layout) })
+		sayWithoutCluster(layout)
 	}
 	command := kubectlCommand(words, genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr})
 	if err := componentcli.RunNoErrOutput(command); err != nil {
@@ -128,17 +131,24 @@ func kubectlCommand(words []string, streams genericiooptions.IOStreams) *cobra.C
 	return command
 }
 
-// endWithoutCluster is how kubectl ends on an error when there has never been a
-// cluster: as always, and with one more line if that is the reason.
-func endWithoutCluster(message string, code int, layout datadir.Layout) {
-	if message != "" {
-		fmt.Fprintln(os.Stderr, strings.TrimSuffix(message, "\n"))
-	}
-	// This address is client-go's when it has been told none.
-	if strings.Contains(message, "localhost:8080") {
-		fmt.Fprintf(os.Stderr, "No cluster has run in %s: start it with \"kindred up\".\n", layout.Root)
-	}
-	os.Exit(code)
+// nowhere is a server on which nothing can listen.
+const nowhere = "127.0.0.1:0"
+
+// sayWithoutCluster has kubectl say in one line that there has never been a cluster in
+// this directory, when it asks for one. Left alone it would try whatever listens on
+// localhost:8080, and complain several times.
+func sayWithoutCluster(layout datadir.Layout) {
+	clientcmd.ClusterDefaults.Server = "http://" + nowhere
+	klog.SetLogger(logr.Discard())
+	cmdutil.BehaviorOnFatal(func(message string, code int) {
+		if strings.Contains(message, nowhere) {
+			message = fmt.Sprintf("error: no cluster has run in %s; start one with \"kindred up\", or name another directory with --%s", layout.Root, dataDirFlag)
+		}
+		if message != "" {
+			fmt.Fprintln(os.Stderr, strings.TrimSuffix(message, "\n"))
+		}
+		os.Exit(code)
+	})
 }
 
 // completeKubectl asks kubectl's own completion.

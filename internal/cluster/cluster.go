@@ -162,7 +162,7 @@ func (c *Cluster) startParts(ctx context.Context, steps *steps) error {
 	if err != nil {
 		return err
 	}
-	client, err := kubernetes.NewForConfig(c.server.Config(schedulerUser))
+	client, err := kubernetes.NewForConfig(configFor(c.server, schedulerUser))
 	if err != nil {
 		return err
 	}
@@ -191,7 +191,7 @@ func (c *Cluster) startParts(ctx context.Context, steps *steps) error {
 
 // awaitReady asks the server itself: what /readyz says is what ready means.
 func (c *Cluster) awaitReady(ctx context.Context) error {
-	client, err := kubernetes.NewForConfig(c.server.Config(controllerUser))
+	client, err := kubernetes.NewForConfig(configFor(c.server, controllerUser))
 	if err != nil {
 		return err
 	}

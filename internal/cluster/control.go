@@ -8,7 +8,6 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -30,7 +29,7 @@ import (
 
 // newManager makes the manager that runs all controllers on one cache.
 func newManager(server *apiserver.Server) (manager.Manager, error) {
-	return manager.New(server.Config(controllerUser), manager.Options{
+	return manager.New(configFor(server, controllerUser), manager.Options{
 		Scheme:         scheme.Scheme,
 		Metrics:        metricsserver.Options{BindAddress: "0"},
 		LeaderElection: false,
@@ -60,14 +59,14 @@ func (c *Cluster) addControllers(ctx context.Context, mgr manager.Manager) error
 
 func (c *Cluster) environment(ctx context.Context, mgr manager.Manager, name string) (control.Env, error) {
 	as := serviceAccountUser(name)
-	writer, err := client.New(c.server.Config(as), client.Options{
+	writer, err := client.New(configFor(c.server, as), client.Options{
 		Scheme: scheme.Scheme, Mapper: mgr.GetRESTMapper(),
 		Cache: &client.CacheOptions{Reader: mgr.GetCache()},
 	})
 	if err != nil {
 		return control.Env{}, err
 	}
-	live, err := client.New(c.server.Config(as), client.Options{Scheme: scheme.Scheme, Mapper: mgr.GetRESTMapper()})
+	live, err := client.New(configFor(c.server, as), client.Options{Scheme: scheme.Scheme, Mapper: mgr.GetRESTMapper()})
 	if err != nil {
 		return control.Env{}, err
 	}
@@ -79,8 +78,8 @@ func (c *Cluster) environment(ctx context.Context, mgr manager.Manager, name str
 }
 
 // recorder writes events as the given user; component is their source.
-func (c *Cluster) recorder(ctx context.Context, as user.Info, component string) (record.EventRecorder, error) {
-	clientset, err := kubernetes.NewForConfig(c.server.Config(as))
+func (c *Cluster) recorder(ctx context.Context, as identity, component string) (record.EventRecorder, error) {
+	clientset, err := kubernetes.NewForConfig(configFor(c.server, as))
 	if err != nil {
 		return nil, err
 	}
@@ -92,11 +91,11 @@ func (c *Cluster) recorder(ctx context.Context, as user.Info, component string) 
 // newCollector makes the garbage collector.
 func (c *Cluster) newCollector(ctx context.Context) (*collector.Collector, error) {
 	as := serviceAccountUser(collector.Name)
-	objects, err := metadata.NewForConfig(c.server.Config(as))
+	objects, err := metadata.NewForConfig(configFor(c.server, as))
 	if err != nil {
 		return nil, err
 	}
-	resources, err := discovery.NewDiscoveryClientForConfig(c.server.Config(as))
+	resources, err := discovery.NewDiscoveryClientForConfig(configFor(c.server, as))
 	if err != nil {
 		return nil, err
 	}

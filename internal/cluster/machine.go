@@ -131,7 +131,7 @@ func (c *Cluster) startNodes(ctx context.Context, steps *steps) error {
 }
 
 func (c *Cluster) startSimulated() (<-chan struct{}, error) {
-	client, err := kubernetes.NewForConfig(c.server.Config(simulatorUser))
+	client, err := kubernetes.NewForConfig(configFor(c.server, simulatorUser))
 	if err != nil {
 		return nil, err
 	}
@@ -159,7 +159,7 @@ func (c *Cluster) startAgent(ctx context.Context, steps *steps) error {
 		return m.runtimeErr
 	}
 	steps.done("container runtime " + m.version)
-	client, err := kubernetes.NewForConfig(c.server.Config(nodeUser(c.config.NodeName)))
+	client, err := kubernetes.NewForConfig(configFor(c.server, nodeUser(c.config.NodeName)))
 	if err != nil {
 		return err
 	}

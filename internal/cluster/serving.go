@@ -5,12 +5,15 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
+	"net/url"
 	"os"
 	"strconv"
 	"sync"
+	"syscall"
 
 	"github.com/kindred-project/kindred/internal/auth/pki"
 )
@@ -33,9 +36,9 @@ var apiserverNames = []string{
 // listen opens the API's port on the bind address and, where this machine is a
 // node with a pod network of its own, on the bridge, so that pods reach it.
 func listen(ctx context.Context, config Config, machine *machine) (serving, error) {
-	first, err := listenOn(ctx, config.BindAddress, config.Port)
+	first, err := listenFirst(ctx, config)
 	if err != nil {
-		return serving{}, fmt.Errorf("%w; choose another with --secure-port, or 0 for any free one", err)
+		return serving{}, err
 	}
 	s := serving{listener: first, port: first.Addr().(*net.TCPAddr).Port, advertised: config.BindAddress, host: config.BindAddress.String()}
 	ips := []net.IP{config.BindAddress, net.IPv4(127, 0, 0, 1), firstServiceIP(config.ServiceCIDR)}
@@ -64,6 +67,40 @@ func listen(ctx context.Context, config Config, machine *machine) (serving, erro
 		s.names.DNS = append(s.names.DNS[:len(s.names.DNS):len(s.names.DNS)], name)
 	}
 	return s, nil
+}
+
+// listenFirst opens the port that users are told of. Where any will do it is the one of
+// last time, if that is free: containers that still run were told of it as well.
+func listenFirst(ctx context.Context, config Config) (net.Listener, error) {
+	if last := lastPort(config); config.Port == 0 && last != 0 {
+		if listener, err := listenOn(ctx, config.BindAddress, last); err == nil {
+			return listener, nil
+		}
+	}
+	listener, err := listenOn(ctx, config.BindAddress, config.Port)
+	switch {
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return nil, fmt.Errorf("%w; choose an address of this machine with --bind-address", err)
+	case errors.Is(err, syscall.EACCES):
+		return nil, fmt.Errorf("%w; choose a port from 1024 on with --secure-port, or 0 for any free one", err)
+	case err != nil:
+		return nil, fmt.Errorf("%w; choose another with --secure-port, or 0 for any free one", err)
+	}
+	return listener, nil
+}
+
+// lastPort is where the cluster in this directory served before; 0 if it never did.
+func lastPort(config Config) int {
+	last, found, err := config.Dir.ReadInstance()
+	if err != nil || !found {
+		return 0
+	}
+	server, err := url.Parse(last.Server)
+	if err != nil {
+		return 0
+	}
+	port, _ := strconv.Atoi(server.Port())
+	return port
 }
 
 func listenOn(ctx context.Context, ip net.IP, port int) (net.Listener, error) {

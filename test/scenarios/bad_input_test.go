@@ -4,10 +4,11 @@
 package scenarios
 
 import (
-	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -40,10 +41,7 @@ func TestBadInput(t *testing.T) {
 	)
 	objects := "/api/v1/namespaces/" + s.namespace + "/configmaps"
 	target := objects + "/target"
-	for _, tt := range []struct {
-		name, method, path, mediaType, body string
-		codes                               []int
-	}{
+	for _, tt := range []badRequest{
 		{"empty", "POST", objects, jsonType, "", []int{400}},
 		{"not JSON", "POST", objects, jsonType, "{not json", []int{400}},
 		{"not YAML", "POST", objects, yamlType, "a: [b", []int{400}},
@@ -70,8 +68,8 @@ func TestBadInput(t *testing.T) {
 		{"JSON patch of nothing there", "PATCH", target, jsonPatch, `[{"op":"remove","path":"/data/none"}]`, []int{422}},
 		{"JSON patch of ten thousand and one steps", "PATCH", target, jsonPatch, `[` + strings.Repeat(`{"op":"test","path":"/data/a","value":"b"},`, 10_000) + `{"op":"test","path":"/data/a","value":"b"}]`, []int{413}},
 		{"apply without a manager", "PATCH", target, apply, "apiVersion: v1\nkind: ConfigMap\n", []int{400, 422}},
+		{"binding of nothing", "POST", "/api/v1/namespaces/" + s.namespace + "/bindings", jsonType, "{}", []int{422}},
 		{"unknown patch", "PATCH", target, "application/x-patch", "{}", []int{415}},
-		{"deep delete options", "DELETE", objects + "/none", jsonType, strings.Repeat(`{"a":`, depth) + `1` + strings.Repeat(`}`, depth), []int{400, 404}},
 		{"wrong query", "GET", objects + "?limit=many", "", "", []int{400}},
 		{"wrong selector", "GET", objects + "?labelSelector=((", "", "", []int{400}},
 		{"wrong field selector", "GET", "/api/v1/pods?fieldSelector=spec.nothing%3Dx", "", "", []int{400}},
@@ -79,44 +77,96 @@ func TestBadInput(t *testing.T) {
 		{"wrong resource version", "GET", objects + "?resourceVersion=x", "", "", []int{400}},
 		{"no such resource", "GET", "/api/v1/nothings", "", "", []int{404}},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			request, err := http.NewRequestWithContext(t.Context(), tt.method, config.Host+tt.path, bytes.NewReader([]byte(tt.body)))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if tt.mediaType != "" {
-				request.Header.Set("Content-Type", tt.mediaType)
-			}
-			request.Header.Set("Accept", "application/json")
-			response, err := client.Do(request)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer response.Body.Close()
-			body, err := io.ReadAll(io.LimitReader(response.Body, 1<<20))
-			if err != nil {
-				t.Fatal(err)
-			}
-			found := false
-			for _, code := range tt.codes {
-				found = found || response.StatusCode == code
-			}
-			var status metav1.Status
-			if err := json.Unmarshal(body, &status); !found || err != nil && response.StatusCode != 404 {
-				t.Fatalf("%s, want %v: %.500s", response.Status, tt.codes, body)
-			}
-			if response.StatusCode != 404 && (status.Kind != "Status" || status.Status != metav1.StatusFailure || int(status.Code) != response.StatusCode || status.Reason == "" || status.Message == "") {
-				t.Errorf("not a Status that says what is wrong: %.500s", body)
-			}
-			if len(status.Message) > 2000 {
-				t.Errorf("the message has %d bytes", len(status.Message))
-			}
-		})
+		t.Run(tt.name, func(t *testing.T) { tt.send(t, client, config.Host) })
 	}
 	s.prints("b", "get", "cm", "target", "-o", "jsonpath={.data.a}")
 	if !s.cluster.running() {
 		t.Error("the server is gone")
 	}
+}
+
+// badRequest is a request that must be refused with one of the given codes.
+type badRequest struct {
+	name, method, path, mediaType, body string
+	codes                               []int
+}
+
+func (b badRequest) send(t *testing.T, client *http.Client, host string) {
+	request, err := http.NewRequestWithContext(t.Context(), b.method, host+b.path, strings.NewReader(b.body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b.mediaType != "" {
+		request.Header.Set("Content-Type", b.mediaType)
+	}
+	request.Header.Set("Accept", "application/json")
+	response, err := client.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(response.Body, 1<<20))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var status metav1.Status
+	if err := json.Unmarshal(body, &status); !slices.Contains(b.codes, response.StatusCode) || err != nil && response.StatusCode != 404 {
+		t.Fatalf("%s, want %v: %.500s", response.Status, b.codes, body)
+	}
+	if response.StatusCode != 404 && (status.Kind != "Status" || status.Status != metav1.StatusFailure || int(status.Code) != response.StatusCode || status.Reason == "" || status.Message == "") {
+		t.Errorf("not a Status that says what is wrong: %.500s", body)
+	}
+	if len(status.Message) > 2000 {
+		t.Errorf("the message has %d bytes", len(status.Message))
+	}
+}
+
+// TestNesting: whatever takes a body refuses one that is nested too deep, below the
+// decoders' own limit as well as at it and beyond, and nothing comes of it.
+func TestNesting(t *testing.T) {
+	s := withoutNode(t)
+	config := s.cluster.config(t)
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.apply("apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: nests.nesting.example}\n" +
+		"spec:\n  group: nesting.example\n  scope: Namespaced\n  names: {plural: nests, singular: nest, kind: Nest}\n" +
+		"  versions:\n  - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}\n")
+	s.kubectl("wait", "--for=condition=Established", "crd/nests.nesting.example")
+	s.apply("apiVersion: nesting.example/v1\nkind: Nest\nmetadata: {name: target}\n")
+	s.kubectl("create", "configmap", "target", "--from-literal=a=b")
+
+	namespace := "/namespaces/" + s.namespace
+	core, custom := "/api/v1"+namespace, "/apis/nesting.example/v1"+namespace
+	for _, levels := range []int{1001, 9_000, 9_997, 10_000, 20_000} {
+		deep := strings.Repeat(`{"a":`, levels) + `1` + strings.Repeat(`}`, levels)
+		nest := `{"apiVersion":"nesting.example/v1","kind":"Nest","metadata":{"name":"deep"},"spec":` + strings.Repeat(`{"a":`, levels-1) + `1` + strings.Repeat(`}`, levels)
+		for _, b := range []badRequest{
+			{"review", "POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", "application/json", deep, []int{400}},
+			{"token", "POST", core + "/serviceaccounts/default/token", "application/json", deep, []int{400}},
+			{"binding", "POST", core + "/bindings", "application/json", deep, []int{400}},
+			{"CRD", "POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", "application/json", deep, []int{400}},
+			{"delete options", "DELETE", core + "/configmaps/target", "application/json", deep, []int{400}},
+			{"delete options of a collection", "DELETE", core + "/configmaps", "application/json", deep, []int{400}},
+			{"delete options of a custom resource", "DELETE", custom + "/nests/target", "application/json", deep, []int{400}},
+			{"custom resource", "POST", custom + "/nests", "application/json", nest, []int{400}},
+			{"custom resource, no type", "POST", custom + "/nests", "", nest, []int{400}},
+			{"custom resource, YAML", "POST", custom + "/nests", "application/yaml", nest, []int{400}},
+			{"custom resource, update", "PUT", custom + "/nests/target", "application/json", strings.Replace(nest, `"deep"`, `"target"`, 1), []int{400}},
+			{"custom resource, merge patch", "PATCH", custom + "/nests/target", "application/merge-patch+json", deep, []int{400}},
+			{"custom resource, apply", "PATCH", custom + "/nests/target?fieldManager=m", "application/apply-patch+yaml", strings.Replace(nest, `"deep"`, `"target"`, 1), []int{400}},
+		} {
+			t.Run(fmt.Sprintf("%d levels/%s", levels, b.name), func(t *testing.T) { b.send(t, client, config.Host) })
+		}
+	}
+	for _, body := range []string{"k8s\x00", "junk", "k8s\x00\n\x00"} {
+		b := badRequest{"", "POST", custom + "/nests", "application/vnd.kubernetes.protobuf", body, []int{415}}
+		t.Run(fmt.Sprintf("protobuf/%q", body), func(t *testing.T) { b.send(t, client, config.Host) })
+	}
+	s.prints("nest.nesting.example/target\n", "get", "nests", "-o", "name")
+	s.prints("configmap/target\n", "get", "configmap", "target", "-o", "name")
+	s.kubectl("delete", "crd", "nests.nesting.example", "--timeout="+patience.String())
 }
 
 // TestRefusals: what kubectl's users see when they mistake something.

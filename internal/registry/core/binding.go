@@ -51,7 +51,7 @@ func (s *bindingStore) Create(ctx context.Context, name string, obj runtime.Obje
 		return nil, apierrors.NewBadRequest("name in URL does not match name in Binding object")
 	}
 	if errs := podspec.ValidatePodBinding(binding); len(errs) > 0 {
-		return nil, errs.ToAggregate()
+		return nil, apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Binding").GroupKind(), binding.Name, errs)
 	}
 	if validate != nil {
 		if err := validate(ctx, binding.DeepCopy()); err != nil {

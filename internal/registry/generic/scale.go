@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/managedfields"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
@@ -37,6 +38,15 @@ type scaleStore[T Object] struct {
 	main   *Store
 	kind   *Kind[T]
 	parent schema.GroupVersion
+	rest.TableConvertor
+}
+
+// scaleTable is what `kubectl get --subresource=scale` prints.
+func scaleTable(c clock.PassiveClock) rest.TableConvertor {
+	return newTable(&Kind[*autoscalingv1.Scale]{Columns: []Column[*autoscalingv1.Scale]{
+		{Name: "Desired", Type: "integer", Description: autoscalingv1.ScaleSpec{}.SwaggerDoc()["replicas"], Cell: func(s *autoscalingv1.Scale) any { return int64(s.Spec.Replicas) }},
+		{Name: "Available", Type: "integer", Description: autoscalingv1.ScaleStatus{}.SwaggerDoc()["replicas"], Cell: func(s *autoscalingv1.Scale) any { return int64(s.Status.Replicas) }},
+	}}, c)
 }
 
 var (
@@ -49,10 +59,6 @@ func (s *scaleStore[T]) Destroy()            {}
 
 func (s *scaleStore[T]) GroupVersionKind(schema.GroupVersion) schema.GroupVersionKind {
 	return scaleKind
-}
-
-func (s *scaleStore[T]) ConvertToTable(ctx context.Context, object, options runtime.Object) (*metav1.Table, error) {
-	return rest.NewDefaultTableConvertor(s.main.DefaultQualifiedResource).ConvertToTable(ctx, object, options)
 }
 
 func (s *scaleStore[T]) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {

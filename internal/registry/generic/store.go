@@ -67,7 +67,7 @@ func (k Kind[T]) Storage(env Environment, gv schema.GroupVersion) (map[string]re
 		out[k.Plural+"/"+name] = k.updateStore(main, env, gv, update)
 	}
 	if k.Scale != nil {
-		out[k.Plural+"/scale"] = &scaleStore[T]{main: main, kind: &k, parent: gv}
+		out[k.Plural+"/scale"] = &scaleStore[T]{main: main, kind: &k, parent: gv, TableConvertor: scaleTable(env.Clock)}
 	}
 	if k.Subresources != nil {
 		for name, storage := range k.Subresources(main) {

@@ -1,0 +1,150 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kindred
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"os"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/utils/clock"
+
+	"github.com/kindred-project/kindred/internal/cluster"
+	"github.com/kindred-project/kindred/internal/datadir"
+	"github.com/kindred-project/kindred/internal/storage"
+)
+
+// ErrInvalid is wrapped by all errors about the options themselves.
+var ErrInvalid = errors.New("invalid option")
+
+func invalid(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrInvalid, fmt.Sprintf(format, args...))
+}
+
+// resolve turns options into what the cluster is made from.
+func (o Options) resolve() (cluster.Config, error) {
+	config := cluster.Config{
+		Etcd:            storage.External{Servers: o.EtcdServers, CA: o.EtcdCAFile, Cert: o.EtcdCertFile, Key: o.EtcdKeyFile},
+		Port:            o.SecurePort,
+		Node:            !o.NoNode,
+		RuntimeEndpoint: o.ContainerRuntimeEndpoint,
+		SimulatedNodes:  o.SimulatedNodes,
+		ReserveDisk:     o.ReserveDisk,
+		Version:         o.Version,
+		Clock:           o.Clock,
+		Progress:        o.Progress,
+		Notice:          o.Notice,
+	}
+	if o.Clock == nil {
+		config.Clock = clock.RealClock{}
+	}
+	if o.ReserveDisk == 0 {
+		config.ReserveDisk = DefaultReserveDisk
+	}
+	if o.SimulatedNodes < 0 {
+		return config, invalid("the number of simulated nodes is %d; it cannot be negative", o.SimulatedNodes)
+	}
+	if o.SecurePort < 0 || o.SecurePort > 65535 {
+		return config, invalid("port %d; ports are from 0 to 65535", o.SecurePort)
+	}
+	if err := o.checkEndpoints(); err != nil {
+		return config, err
+	}
+	var err error
+	if config.Dir, err = datadir.New(o.DataDir); err != nil {
+		return config, invalid("%v", err)
+	}
+	if config.BindAddress, err = o.bindAddress(); err != nil {
+		return config, err
+	}
+	if config.ServiceCIDR, err = cidr("service", orDefault(o.ServiceCIDR, DefaultServiceCIDR)); err != nil {
+		return config, err
+	}
+	if o.PodCIDR != "" {
+		if config.PodCIDR, err = cidr("pod", o.PodCIDR); err != nil {
+			return config, err
+		}
+		if config.PodCIDR.Overlaps(config.ServiceCIDR) {
+			return config, invalid("the pod range %s and the service range %s overlap", config.PodCIDR, config.ServiceCIDR)
+		}
+	}
+	config.NodeName, err = o.nodeName()
+	return config, err
+}
+
+// checkEndpoints finds what could only fail later, and what would be ignored.
+func (o Options) checkEndpoints() error {
+	for _, server := range o.EtcdServers {
+		if !isEtcdServer(server) {
+			return invalid("etcd server %q is not a URL such as https://10.0.0.1:2379", server)
+		}
+	}
+	switch {
+	case len(o.EtcdServers) == 0 && (o.EtcdCAFile != "" || o.EtcdCertFile != "" || o.EtcdKeyFile != ""):
+		return invalid("certificates for etcd are given, but no etcd servers")
+	case (o.EtcdCertFile == "") != (o.EtcdKeyFile == ""):
+		return invalid("a client certificate for etcd takes a certificate and its key, and only one of them is given")
+	case o.ContainerRuntimeEndpoint != "" && o.NoNode:
+		return invalid("a container runtime is given, but this machine is to be no node")
+	case o.ContainerRuntimeEndpoint != "" && !strings.HasPrefix(o.ContainerRuntimeEndpoint, "unix:///"):
+		return invalid("container runtime endpoint %q is not of the form unix:///run/containerd/containerd.sock", o.ContainerRuntimeEndpoint)
+	}
+	return nil
+}
+
+// isEtcdServer accepts what etcd's client does: URLs, and host and port alone.
+func isEtcdServer(server string) bool {
+	if host, port, err := net.SplitHostPort(server); err == nil && host != "" && port != "" && !strings.Contains(server, "/") {
+		return true
+	}
+	u, err := url.Parse(server)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != ""
+}
+
+func (o Options) bindAddress() (net.IP, error) {
+	address := orDefault(o.BindAddress, DefaultBindAddress)
+	ip := net.ParseIP(address)
+	if ip == nil {
+		return nil, invalid("bind address %q is not an IP address", address)
+	}
+	return ip, nil
+}
+
+func (o Options) nodeName() (string, error) {
+	name := o.NodeName
+	if name == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			return "", invalid("this machine does not tell its name, so give the node one: %v", err)
+		}
+		name = strings.ToLower(strings.TrimSpace(host))
+	}
+	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
+		return "", invalid("node name %q: %s", name, strings.Join(problems, "; "))
+	}
+	return name, nil
+}
+
+func cidr(what, s string) (netip.Prefix, error) {
+	prefix, err := netip.ParsePrefix(s)
+	if err != nil {
+		return prefix, invalid("%s range %q is not a CIDR such as 10.0.0.0/16", what, s)
+	}
+	if prefix != prefix.Masked() {
+		return prefix, invalid("%s range %s has bits beyond its length; did you mean %s?", what, s, prefix.Masked())
+	}
+	return prefix, nil
+}
+
+func orDefault(s, otherwise string) string {
+	if s == "" {
+		return otherwise
+	}
+	return s
+}
