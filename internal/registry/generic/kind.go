@@ -49,6 +49,12 @@ type Kind[T Object] struct {
 	// new object's metadata: a name that fits into a path (Events, which are
 	// named after other objects, of any kind).
 	LooseMetadata func(ctx context.Context) bool
+	// AnyFinalizer accepts finalizers without a domain that are not Kubernetes'
+	// own; it is set where upstream forgot to refuse them.
+	AnyFinalizer bool
+	// MetadataAnew holds changed metadata to all the rules of new metadata, such
+	// as that of generateName.
+	MetadataAnew bool
 
 	// Spec and Status point into an object. A kind with a Spec has a
 	// generation that grows when its spec changes; a kind with a Status serves

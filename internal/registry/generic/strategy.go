@@ -5,8 +5,10 @@ package generic
 
 import (
 	"context"
+	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -100,20 +102,45 @@ func (s strategy[T]) validateMeta(ctx context.Context, obj T) field.ErrorList {
 	if validName == nil {
 		validName = validation.NameIsDNSSubdomain
 	}
-	return validation.ValidateObjectMetaAccessor(obj, !s.kind.ClusterScoped, validName, field.NewPath("metadata"))
+	errs := validation.ValidateObjectMetaAccessor(obj, !s.kind.ClusterScoped, validName, field.NewPath("metadata"))
+	return append(errs, s.validateFinalizers(obj)...)
 }
 
-// ValidateUpdate leaves the rules of metadata to rest.BeforeUpdate, which
-// applies them to every kind.
+// validateMetaUpdate leaves what may change in metadata to rest.BeforeUpdate,
+// which looks at every kind.
+func (s strategy[T]) validateMetaUpdate(ctx context.Context, obj T) field.ErrorList {
+	if s.kind.MetadataAnew {
+		return s.validateMeta(ctx, obj)
+	}
+	return s.validateFinalizers(obj)
+}
+
+var ownFinalizers = []string{string(corev1.FinalizerKubernetes), metav1.FinalizerOrphanDependents, metav1.FinalizerDeleteDependents}
+
+// validateFinalizers: whoever sets a finalizer puts their domain into its name.
+func (s strategy[T]) validateFinalizers(obj T) field.ErrorList {
+	if s.kind.AnyFinalizer {
+		return nil
+	}
+	var errs field.ErrorList
+	for i, name := range obj.GetFinalizers() {
+		if !strings.Contains(name, "/") && !slices.Contains(ownFinalizers, name) {
+			errs = append(errs, field.Invalid(field.NewPath("metadata", "finalizers").Index(i), name, "name is neither a standard finalizer name nor is it fully qualified"))
+		}
+	}
+	return errs
+}
+
 func (s strategy[T]) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
 	o, before := obj.(T), old.(T)
+	errs := s.validateMetaUpdate(ctx, o)
 	switch {
 	case s.kind.ValidateUpdate != nil:
-		return s.kind.ValidateUpdate(ctx, o, before)
+		errs = append(errs, s.kind.ValidateUpdate(ctx, o, before)...)
 	case s.kind.Validate != nil:
-		return s.kind.Validate(ctx, o)
+		errs = append(errs, s.kind.Validate(ctx, o)...)
 	}
-	return nil
+	return errs
 }
 
 func (s strategy[T]) WarningsOnCreate(ctx context.Context, obj runtime.Object) []string {
@@ -167,10 +194,11 @@ func (s updateStrategy[T]) PrepareForUpdate(ctx context.Context, obj, old runtim
 }
 
 func (s updateStrategy[T]) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
+	errs := s.validateFinalizers(obj.(T))
 	if s.update.Validate == nil {
-		return nil
+		return errs
 	}
-	return s.update.Validate(ctx, obj.(T), old.(T))
+	return append(errs, s.update.Validate(ctx, obj.(T), old.(T))...)
 }
 
 func (s updateStrategy[T]) WarningsOnUpdate(ctx context.Context, obj, old runtime.Object) []string {

@@ -4,13 +4,14 @@
 package networking
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
 
@@ -23,6 +24,7 @@ const classAnnotation = "kubernetes.io/ingress.class"
 // Ingress says which requests from outside go to which Service.
 var Ingress = generic.Kind[*networkingv1.Ingress]{
 	Name: "Ingress", Plural: "ingresses", ShortNames: []string{"ing"},
+	MetadataAnew:   true,
 	New:            func() *networkingv1.Ingress { return &networkingv1.Ingress{} },
 	NewList:        func() runtime.Object { return &networkingv1.IngressList{} },
 	Spec:           func(i *networkingv1.Ingress) any { return &i.Spec },
@@ -82,21 +84,13 @@ func hostsText(rules []networkingv1.IngressRule) string {
 	return strings.Join(hosts, ",")
 }
 
-// addressText is cut, as that of a Service's load balancer is.
+// addressText names each address once.
 func addressText(points []networkingv1.IngressLoadBalancerIngress) string {
-	var addresses []string
+	addresses := sets.New[string]()
 	for _, point := range points {
-		switch {
-		case point.IP != "":
-			addresses = append(addresses, point.IP)
-		case point.Hostname != "":
-			addresses = append(addresses, point.Hostname)
+		if address := cmp.Or(point.IP, point.Hostname); address != "" {
+			addresses.Insert(address)
 		}
 	}
-	slices.Sort(addresses)
-	text := strings.Join(slices.Compact(addresses), ",")
-	if len(text) > 16 {
-		return text[:13] + "..."
-	}
-	return text
+	return strings.Join(sets.List(addresses), ",")
 }

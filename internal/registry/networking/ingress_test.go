@@ -186,8 +186,8 @@ func TestIngressColumns(t *testing.T) {
 	for want, i := range map[string]*networkingv1.Ingress{
 		"<none>|example.com||80": web(),
 		"a|*||80, 443":           web(rules(""), tls(""), func(i *networkingv1.Ingress) { i.Spec.IngressClassName = new("a") }),
-		"<none>|a,b,c + 2 more...|10.0.0.1,10.0...|80": web(rules("a", "b", "c", "d", "e"), at(point{IP: "10.0.0.2"}, point{IP: "10.0.0.1"}, point{IP: "10.0.0.2"})),
-		"<none>|a,b,c|lb|80":                           web(rules("a", "b", "c"), at(point{Hostname: "lb"})),
+		"<none>|a,b,c + 2 more...|10.0.0.1,10.0.0.2|80": web(rules("a", "b", "c", "d", "e"), at(point{IP: "10.0.0.2"}, point{IP: "10.0.0.1"}, point{IP: "10.0.0.2"})),
+		"<none>|a,b,c|lb|80":                            web(rules("a", "b", "c"), at(point{Hostname: "lb"})),
 	} {
 		var cells []string
 		for _, column := range Ingress.Columns {

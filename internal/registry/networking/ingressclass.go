@@ -18,9 +18,10 @@ import (
 // IngressClass names the controller that serves Ingresses of this class.
 var IngressClass = generic.Kind[*networkingv1.IngressClass]{
 	Name: "IngressClass", Plural: "ingressclasses", ClusterScoped: true,
-	New:     func() *networkingv1.IngressClass { return &networkingv1.IngressClass{} },
-	NewList: func() runtime.Object { return &networkingv1.IngressClassList{} },
-	Spec:    func(c *networkingv1.IngressClass) any { return &c.Spec },
+	MetadataAnew: true,
+	New:          func() *networkingv1.IngressClass { return &networkingv1.IngressClass{} },
+	NewList:      func() runtime.Object { return &networkingv1.IngressClassList{} },
+	Spec:         func(c *networkingv1.IngressClass) any { return &c.Spec },
 	Validate: func(_ context.Context, c *networkingv1.IngressClass) field.ErrorList {
 		return validateIngressClassSpec(&c.Spec, field.NewPath("spec"))
 	},

@@ -22,9 +22,10 @@ import (
 // canonical form, so that each exists once (KEP-1880).
 var IPAddress = generic.Kind[*networkingv1.IPAddress]{
 	Name: "IPAddress", Plural: "ipaddresses", ShortNames: []string{"ip"}, ClusterScoped: true,
-	New:       func() *networkingv1.IPAddress { return &networkingv1.IPAddress{} },
-	NewList:   func() runtime.Object { return &networkingv1.IPAddressList{} },
-	ValidName: nameIsAddress,
+	MetadataAnew: true,
+	New:          func() *networkingv1.IPAddress { return &networkingv1.IPAddress{} },
+	NewList:      func() runtime.Object { return &networkingv1.IPAddressList{} },
+	ValidName:    nameIsAddress,
 	Validate: func(_ context.Context, a *networkingv1.IPAddress) field.ErrorList {
 		return validateParent(a.Spec.ParentRef, parentPath)
 	},
