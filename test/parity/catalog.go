@@ -151,6 +151,17 @@ func (c *catalog) choose(names []string) ([]*resource, error) {
 	return chosen, nil
 }
 
+// beside are the resources that the other catalog does not have.
+func (c *catalog) beside(other *catalog) []string {
+	var names []string
+	for _, r := range c.order {
+		if other.find(r) == nil {
+			names = append(names, r.String())
+		}
+	}
+	return names
+}
+
 // description is what discovery says of a resource, in lines that can be compared.
 func description(r *resource) []string {
 	lines := []string{describe(r.api)}

@@ -62,21 +62,21 @@ func managed(p path) bool {
 // that there are bodies for.
 func (t *trial) subresource(ctx context.Context, o *stored, name string, n int) error {
 	api := t.resource.subresources[name]
-	path := o.path + "/" + name
+	where := o.path + "/" + name
 	updates := slices.Contains(api.Verbs, "update") || slices.Contains(api.Verbs, "patch")
 	switch {
 	case name == "scale" && updates:
-		return t.scale(ctx, o, path, n)
+		return t.scale(ctx, o, where, n)
 	case len(connections[name]) > 0:
 		return t.connect(ctx, o, name)
 	case api.Kind == t.resource.api.Kind && updates:
-		return t.facet(ctx, o, path, name, n)
+		return t.facet(ctx, o, where, name, n)
 	}
 	for _, body := range t.bodies {
 		if body.subresource != name || body.name() != o.name() {
 			continue
 		}
-		if err := t.actions(ctx, o, path, body, n); err != nil {
+		if err := t.actions(ctx, o, where, body, n); err != nil {
 			return err
 		}
 	}
@@ -85,13 +85,13 @@ func (t *trial) subresource(ctx context.Context, o *stored, name string, n int) 
 
 // facet tries mutations through a subresource that shows the whole object: three of four
 // of what it is there to change.
-func (t *trial) facet(ctx context.Context, o *stored, path_ string, name string, n int) error {
+func (t *trial) facet(ctx context.Context, o *stored, where string, name string, n int) error {
 	all := t.schemas.mutations(t.schema, o.upstream, managed)
 	inside := func(c change) bool { return within(c.path, focus[name]) }
 	of := slices.DeleteFunc(slices.Clone(all), func(c change) bool { return !inside(c) })
 	other := slices.DeleteFunc(all, inside)
-	pairs := t.rewrites(o, path_, name, of, n*3/4)
-	pairs = append(pairs, t.rewrites(o, path_, name, other, n/4)...)
+	pairs := t.rewrites(o, where, name, of, n*3/4)
+	pairs = append(pairs, t.rewrites(o, where, name, other, n/4)...)
 	_, err := t.run(ctx, pairs...)
 	return err
 }
@@ -102,32 +102,32 @@ func within(p, root path) bool {
 }
 
 // scale tries the scale subresource, which shows another kind of object.
-func (t *trial) scale(ctx context.Context, o *stored, path string, n int) error {
+func (t *trial) scale(ctx context.Context, o *stored, where string, n int) error {
 	gvk := schema.GroupVersionKind{Group: "autoscaling", Version: "v1", Kind: "Scale"}
 	node, err := t.schemas.of(ctx, t.resource.gv, gvk)
 	if err != nil || node == nil {
 		return err
 	}
-	outcomes, err := t.run(ctx, o.same("scale of "+o.name(), request{Method: http.MethodGet, Path: path}))
+	outcomes, err := t.run(ctx, o.same("scale of "+o.name(), request{Method: http.MethodGet, Path: where}))
 	if err != nil || outcomes[0].Upstream.Code != http.StatusOK || outcomes[0].Kindred.Code != http.StatusOK {
 		return err
 	}
 	shown := *o
 	shown.upstream, shown.kindred = outcomes[0].Upstream.Object, outcomes[0].Kindred.Object
-	_, err = t.run(ctx, t.rewrites(&shown, path, "scale", t.schemas.mutations(node, shown.upstream, managed), n)...)
+	_, err = t.run(ctx, t.rewrites(&shown, where, "scale", t.schemas.mutations(node, shown.upstream, managed), n)...)
 	return err
 }
 
 // actions posts a body to a subresource, and mutations of it.
-func (t *trial) actions(ctx context.Context, o *stored, path_ string, body manifest, n int) error {
+func (t *trial) actions(ctx context.Context, o *stored, where string, body manifest, n int) error {
 	node, err := t.schemas.of(ctx, t.resource.gv, body.gvk())
 	if err != nil || node == nil {
 		return err
 	}
-	pairs := []pair{o.same("post "+body.subresource+" of "+o.name(), post(query(path_, dryRun), body.object))}
+	pairs := []pair{o.same("post "+body.subresource+" of "+o.name(), post(query(where, dryRun), body.object))}
 	for _, m := range sample(t.schemas.mutations(node, body.object, managed), n, t.random) {
 		if object, ok := m.apply(runtime.DeepCopyJSON(body.object)); ok {
-			pairs = append(pairs, o.same("post "+body.subresource+" of "+o.name()+" with "+m.String(), post(query(path_, dryRun, t.validation(m)), object)))
+			pairs = append(pairs, o.same("post "+body.subresource+" of "+o.name()+" with "+m.String(), post(query(where, dryRun, t.validation(m)), object)))
 		}
 	}
 	_, err = t.run(ctx, pairs...)
@@ -135,11 +135,11 @@ func (t *trial) actions(ctx context.Context, o *stored, path_ string, body manif
 }
 
 // rewrites are n mutations, sent in turn as an update and as each kind of patch.
-func (t *trial) rewrites(o *stored, path_, subresource string, changes []change, n int) []pair {
+func (t *trial) rewrites(o *stored, where, subresource string, changes []change, n int) []pair {
 	ways := []func(*trial, *stored, string, mutation) (pair, bool){(*trial).put, (*trial).put, (*trial).jsonPatch, (*trial).mergePatch, (*trial).strategicPatch}
 	var pairs []pair
 	for i, m := range sample(changes, n, t.random) {
-		p, ok := ways[i%len(ways)](t, o, path_, m)
+		p, ok := ways[i%len(ways)](t, o, where, m)
 		if !ok {
 			continue
 		}
@@ -152,7 +152,7 @@ func (t *trial) rewrites(o *stored, path_, subresource string, changes []change,
 }
 
 // both makes a pair whose bodies are made from what each server has stored.
-func (o *stored) both(what, method, path, contentType string, body func(object map[string]any) (any, bool)) (pair, bool) {
+func (o *stored) both(what, method, where, contentType string, body func(object map[string]any) (any, bool)) (pair, bool) {
 	upstream, ok := body(withoutManagers(o.upstream))
 	if !ok {
 		return pair{}, false
@@ -164,8 +164,8 @@ func (o *stored) both(what, method, path, contentType string, body func(object m
 		kindred = upstream
 	}
 	p := pair{What: what, names: o.names}
-	p.Both = request{Method: method, Path: path, ContentType: contentType, Body: encode(upstream)}
-	p.Ours = request{Method: method, Path: path, ContentType: contentType, Body: encode(kindred)}
+	p.Both = request{Method: method, Path: where, ContentType: contentType, Body: encode(upstream)}
+	p.Ours = request{Method: method, Path: where, ContentType: contentType, Body: o.names.restore(encode(kindred))}
 	return p, true
 }
 
@@ -179,29 +179,29 @@ func withoutManagers(object map[string]any) map[string]any {
 	return object
 }
 
-func (t *trial) put(o *stored, path string, m mutation) (pair, bool) {
-	return o.both("update "+o.name()+" with "+m.String(), http.MethodPut, query(path, dryRun, t.validation(m)), contentJSON,
+func (t *trial) put(o *stored, where string, m mutation) (pair, bool) {
+	return o.both("update "+o.name()+" with "+m.String(), http.MethodPut, query(where, dryRun, t.validation(m)), contentJSON,
 		func(object map[string]any) (any, bool) { return m.apply(object) })
 }
 
-func (t *trial) jsonPatch(o *stored, path string, m mutation) (pair, bool) {
-	return o.both("JSON patch of "+o.name()+" with "+m.String(), http.MethodPatch, query(path, dryRun, t.validation(m)), contentJSONPatch,
+func (t *trial) jsonPatch(o *stored, where string, m mutation) (pair, bool) {
+	return o.both("JSON patch of "+o.name()+" with "+m.String(), http.MethodPatch, query(where, dryRun, t.validation(m)), contentJSONPatch,
 		func(object map[string]any) (any, bool) { return m.jsonPatch(object), true })
 }
 
-func (t *trial) mergePatch(o *stored, path string, m mutation) (pair, bool) {
-	return o.both("merge patch of "+o.name()+" with "+m.String(), http.MethodPatch, query(path, dryRun, t.validation(m)), contentMerge,
+func (t *trial) mergePatch(o *stored, where string, m mutation) (pair, bool) {
+	return o.both("merge patch of "+o.name()+" with "+m.String(), http.MethodPatch, query(where, dryRun, t.validation(m)), contentMerge,
 		func(object map[string]any) (any, bool) { return m[0].mergePatch(object) })
 }
 
-func (t *trial) strategicPatch(o *stored, path string, m mutation) (pair, bool) {
-	return o.both("strategic patch of "+o.name()+" with "+m.String(), http.MethodPatch, query(path, dryRun, t.validation(m)), contentStrategic,
+func (t *trial) strategicPatch(o *stored, where string, m mutation) (pair, bool) {
+	return o.both("strategic patch of "+o.name()+" with "+m.String(), http.MethodPatch, query(where, dryRun, t.validation(m)), contentStrategic,
 		func(object map[string]any) (any, bool) { return m[0].strategicPatch(t.schemas, t.schema, object) })
 }
 
 // application is a server-side apply of the manifest with a mutation, by force every
 // other time: without, changing what the creator owns is a conflict.
-func (t *trial) application(o *stored, path string, m mutation) (pair, bool) {
+func (t *trial) application(o *stored, where string, m mutation) (pair, bool) {
 	force := "force=false"
 	if t.random.IntN(2) == 0 {
 		force = "force=true"
@@ -211,7 +211,7 @@ func (t *trial) application(o *stored, path string, m mutation) (pair, bool) {
 		return pair{}, false
 	}
 	return o.same("apply "+o.name()+" with "+m.String(), request{
-		Method: http.MethodPatch, Path: query(path, dryRun, "fieldManager=applier", force, t.validation(m)),
+		Method: http.MethodPatch, Path: query(where, dryRun, "fieldManager=applier", force, t.validation(m)),
 		ContentType: contentApply, Body: encode(object),
 	}), true
 }

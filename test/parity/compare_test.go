@@ -104,6 +104,9 @@ func TestAliases(t *testing.T) {
 	if got := names.replace("UID 99999999-2222-3333-4444-555555555555 of 901"); got != "UID 11111111-2222-3333-4444-555555555555 of 901" {
 		t.Error(got)
 	}
+	if got := string(names.restore([]byte(`{"ip":"10.96.1.2","replicas":7}`))); got != `{"ip":"10.96.3.4","replicas":7}` {
+		t.Error(got)
+	}
 }
 
 func TestTableWithoutAges(t *testing.T) {

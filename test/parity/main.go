@@ -117,6 +117,9 @@ func (r *run) run(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(err, s.upstream.running(), s.kindred.running())
 	}
+	if extra := ours.beside(theirs); len(extra) > 0 {
+		fmt.Printf("served by kindred alone: %s\n", strings.Join(extra, ", "))
+	}
 	return r.conclude(trials, scores)
 }
 

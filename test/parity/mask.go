@@ -4,6 +4,7 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
 	"regexp"
@@ -56,7 +57,7 @@ func (a aliases) learn(upstream, kindred any) {
 		}
 	case string:
 		other, ok := kindred.(string)
-		if ok && other != up && madeUp(up) && madeUp(other) {
+		if ok && other != up && madeUp(up) && madeUp(other) && !isRecent(up) {
 			a[other] = up
 		}
 	}
@@ -85,7 +86,7 @@ func (a aliases) replace(s string) string {
 		return strings.Compare(x, y)
 	})
 	for _, name := range names {
-		if len(name) < 8 {
+		if len(name) < telling {
 			// A resource version is but a number, and stands alone.
 			if s == name {
 				return a[name]
@@ -96,6 +97,20 @@ func (a aliases) replace(s string) string {
 	}
 	return s
 }
+
+// restore replaces upstream's names by Kindred's in a body for Kindred: mutations are made
+// from what upstream has stored.
+func (a aliases) restore(body []byte) []byte {
+	for _, kindred := range sortedKeys(a) {
+		if upstream := a[kindred]; len(upstream) >= telling {
+			body = bytes.ReplaceAll(body, []byte(upstream), []byte(kindred))
+		}
+	}
+	return body
+}
+
+// telling is how long a name is that stands for nothing else wherever it is found.
+const telling = 8
 
 // mask hides what a server made up in an answer to a request with the body sent.
 type mask struct {

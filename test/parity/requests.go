@@ -330,8 +330,3 @@ func (t *trial) deletions(ctx context.Context, made []*stored) error {
 		same("delete what is not there", request{Method: http.MethodDelete, Path: t.resource.collection(namespace) + "/not-there"}))
 	return err
 }
-
-// bodiesFor are the bodies for subresources of an object.
-func (t *trial) bodiesFor(name string) []manifest {
-	return slices.DeleteFunc(slices.Clone(t.bodies), func(m manifest) bool { return m.name() != name })
-}
