@@ -72,7 +72,7 @@ func New(c Config) (*Server, error) {
 		return nil, err
 	}
 	s.groups = registry.Groups(registry.Dependencies{
-		Core:           core.Dependencies{Nodes: nodes, Tokens: access.issuer, Services: s.services.ServiceDependencies},
+		Core:           core.Dependencies{Nodes: nodes, Tokens: access.issuer, Services: s.services.ServiceDependencies, Components: components(c)},
 		Authentication: authentication.Dependencies{Requests: access.authenticator, Audiences: access.audiences},
 		Authorizer:     access.authorizer,
 		Rules:          access.rules,
@@ -100,11 +100,10 @@ func New(c Config) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("custom resources: %w", err)
 	}
-	main, err := s.newMain(g, c, customResources{extensions.GenericAPIServer, g.Serializer})
+	main, err := s.newMain(g, c, extensions.GenericAPIServer)
 	if err != nil {
 		return nil, fmt.Errorf("built-in groups: %w", err)
 	}
-	access.serveIssuer(main)
 	s.aggregator, err = s.newAggregator(*g, c, main, extensions.Informers)
 	if err != nil {
 		return nil, fmt.Errorf("aggregation: %w", err)

@@ -100,13 +100,13 @@ func validateDaemonSetSpec(spec *appsv1.DaemonSetSpec, options metav1validation.
 	template, at := &spec.Template, path.Child("selector")
 	errs := metav1validation.ValidateLabelSelector(spec.Selector, options, at)
 	if selector, err := metav1.LabelSelectorAsSelector(spec.Selector); err == nil && !selector.Matches(labels.Set(template.Labels)) {
-		errs = append(errs, field.Invalid(path.Child("template", "metadata", "labels"), template.Labels, unselected))
+		errs = append(errs, field.Invalid(path.Child("template", "metadata", "labels"), template.Labels, podspec.Unselected))
 	}
 	if isEmpty(spec.Selector) {
 		errs = append(errs, field.Invalid(at, spec.Selector, "empty selector is invalid for daemonset"))
 	}
 	errs = append(errs, podspec.ValidatePodTemplateSpec(template, path.Child("template"))...)
-	errs = append(errs, runsForEver(&template.Spec, "DaemonSet", path.Child("template", "spec"))...)
+	errs = append(errs, podspec.ValidateRunsForEver(&template.Spec, "DaemonSet", path.Child("template", "spec"))...)
 	errs = append(errs, nonNegative(path.Child("minReadySeconds"), spec.MinReadySeconds)...)
 	errs = append(errs, validateDaemonSetStrategy(&spec.UpdateStrategy, path.Child("updateStrategy"))...)
 	return append(errs, nonNegativePtr(path.Child("revisionHistoryLimit"), spec.RevisionHistoryLimit)...)
@@ -153,16 +153,16 @@ func validateDaemonSetUpdate(_ context.Context, d, old *appsv1.DaemonSet) field.
 func validateDaemonSetStatus(_ context.Context, d, old *appsv1.DaemonSet) field.ErrorList {
 	status, s := field.NewPath("status"), &d.Status
 	errs := nonNegative(status.Child("observedGeneration"), s.ObservedGeneration)
-	for _, c := range []counted{
-		{"currentNumberScheduled", s.CurrentNumberScheduled},
-		{"numberMisscheduled", s.NumberMisscheduled},
-		{"desiredNumberScheduled", s.DesiredNumberScheduled},
-		{"numberReady", s.NumberReady},
-		{"updatedNumberScheduled", s.UpdatedNumberScheduled},
-		{"numberAvailable", s.NumberAvailable},
-		{"numberUnavailable", s.NumberUnavailable},
+	for _, c := range []podspec.Count{
+		{Name: "currentNumberScheduled", Value: s.CurrentNumberScheduled},
+		{Name: "numberMisscheduled", Value: s.NumberMisscheduled},
+		{Name: "desiredNumberScheduled", Value: s.DesiredNumberScheduled},
+		{Name: "numberReady", Value: s.NumberReady},
+		{Name: "updatedNumberScheduled", Value: s.UpdatedNumberScheduled},
+		{Name: "numberAvailable", Value: s.NumberAvailable},
+		{Name: "numberUnavailable", Value: s.NumberUnavailable},
 	} {
-		errs = append(errs, nonNegative(status.Child(c.name), c.value)...)
+		errs = append(errs, nonNegative(status.Child(c.Name), c.Value)...)
 	}
 	return append(errs, validateCollisions(status, s.CollisionCount, old.Status.CollisionCount)...)
 }

@@ -39,6 +39,10 @@ func SetDefaults_ReplicaSet(obj *appsv1.ReplicaSet) {
 // SetDefaults_DaemonSet replaces one daemon at a time, the old one first: on
 // its node there is room for one.
 func SetDefaults_DaemonSet(obj *appsv1.DaemonSet) {
+	// The strategy counts; whoever writes the object owns the field all the same.
+	if _, found := obj.Annotations[appsv1.DeprecatedTemplateGeneration]; !found {
+		metav1.SetMetaDataAnnotation(&obj.ObjectMeta, appsv1.DeprecatedTemplateGeneration, "0")
+	}
 	spec := &obj.Spec
 	spec.RevisionHistoryLimit = cmp.Or(spec.RevisionHistoryLimit, new(defaultRevisionHistoryLimit))
 	strategy := &spec.UpdateStrategy

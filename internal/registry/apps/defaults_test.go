@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
@@ -57,14 +58,16 @@ func TestDefaults(t *testing.T) {
 		},
 		"DaemonSet": {
 			given: &appsv1.DaemonSet{},
-			want: &appsv1.DaemonSet{Spec: appsv1.DaemonSetSpec{
-				RevisionHistoryLimit: new(int32(10)),
-				UpdateStrategy: appsv1.DaemonSetUpdateStrategy{
-					Type:          appsv1.RollingUpdateDaemonSetStrategyType,
-					RollingUpdate: &appsv1.RollingUpdateDaemonSet{MaxUnavailable: &one, MaxSurge: &zero},
-				},
-				Template: template,
-			}},
+			want: &appsv1.DaemonSet{
+				ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{appsv1.DeprecatedTemplateGeneration: "0"}},
+				Spec: appsv1.DaemonSetSpec{
+					RevisionHistoryLimit: new(int32(10)),
+					UpdateStrategy: appsv1.DaemonSetUpdateStrategy{
+						Type:          appsv1.RollingUpdateDaemonSetStrategyType,
+						RollingUpdate: &appsv1.RollingUpdateDaemonSet{MaxUnavailable: &one, MaxSurge: &zero},
+					},
+					Template: template,
+				}},
 		},
 		"StatefulSet": {
 			given: &appsv1.StatefulSet{},

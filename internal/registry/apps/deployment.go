@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
+	"github.com/kindred-project/kindred/internal/registry/core/podspec"
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
@@ -105,10 +106,10 @@ func validateDeploymentUpdate(ctx context.Context, d, old *appsv1.Deployment) fi
 func validateDeploymentStatus(_ context.Context, d, old *appsv1.Deployment) field.ErrorList {
 	status, s := field.NewPath("status"), &d.Status
 	errs := nonNegative(status.Child("observedGeneration"), s.ObservedGeneration)
-	errs = append(errs, validateCounts(status, s.Replicas,
-		counted{"updatedReplicas", s.UpdatedReplicas}, counted{"readyReplicas", s.ReadyReplicas}, counted{"availableReplicas", s.AvailableReplicas})...)
+	errs = append(errs, podspec.ValidateCounts(status, s.Replicas,
+		podspec.Count{Name: "updatedReplicas", Value: s.UpdatedReplicas}, podspec.Count{Name: "readyReplicas", Value: s.ReadyReplicas}, podspec.Count{Name: "availableReplicas", Value: s.AvailableReplicas})...)
 	errs = append(errs, nonNegative(status.Child("unavailableReplicas"), s.UnavailableReplicas)...)
 	errs = append(errs, nonNegativePtr(status.Child("terminatingReplicas"), s.TerminatingReplicas)...)
-	errs = append(errs, validateAvailable(status, s.AvailableReplicas, s.ReadyReplicas)...)
+	errs = append(errs, podspec.ValidateAvailable(status, s.AvailableReplicas, s.ReadyReplicas)...)
 	return append(errs, validateCollisions(status, s.CollisionCount, old.Status.CollisionCount)...)
 }

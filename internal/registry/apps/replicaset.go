@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
+	"github.com/kindred-project/kindred/internal/registry/core/podspec"
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
@@ -57,9 +58,9 @@ func validateReplicaSetUpdate(ctx context.Context, r, old *appsv1.ReplicaSet) fi
 
 func validateReplicaSetStatus(_ context.Context, r, _ *appsv1.ReplicaSet) field.ErrorList {
 	status, s := field.NewPath("status"), &r.Status
-	errs := validateCounts(status, s.Replicas,
-		counted{"fullyLabeledReplicas", s.FullyLabeledReplicas}, counted{"readyReplicas", s.ReadyReplicas}, counted{"availableReplicas", s.AvailableReplicas})
+	errs := podspec.ValidateCounts(status, s.Replicas,
+		podspec.Count{Name: "fullyLabeledReplicas", Value: s.FullyLabeledReplicas}, podspec.Count{Name: "readyReplicas", Value: s.ReadyReplicas}, podspec.Count{Name: "availableReplicas", Value: s.AvailableReplicas})
 	errs = append(errs, nonNegative(status.Child("observedGeneration"), s.ObservedGeneration)...)
 	errs = append(errs, nonNegativePtr(status.Child("terminatingReplicas"), s.TerminatingReplicas)...)
-	return append(errs, validateAvailable(status, s.AvailableReplicas, s.ReadyReplicas)...)
+	return append(errs, podspec.ValidateAvailable(status, s.AvailableReplicas, s.ReadyReplicas)...)
 }

@@ -48,15 +48,15 @@ var StatefulSet = generic.Kind[*appsv1.StatefulSet]{
 }
 
 func validateStatefulSet(_ context.Context, s *appsv1.StatefulSet) field.ErrorList {
-	spec := field.NewPath("spec")
-	errs := validateStatefulSetSpec(&s.Spec, podspec.ValidatePodTemplateSpec, spec)
-	errs = append(errs, validateClaimTemplates(s.Spec.VolumeClaimTemplates, spec.Child("volumeClaimTemplates"))...)
-	if s.Spec.ServiceName != "" {
-		for _, problem := range utilvalidation.IsDNS1123Label(s.Spec.ServiceName) {
-			errs = append(errs, field.Invalid(spec.Child("serviceName"), s.Spec.ServiceName, problem))
-		}
-	}
-	return errs
+	return validateStatefulSetSpec(&s.Spec, statefulSetRules{new: true, templates: podspec.ValidatePodTemplateSpec}, field.NewPath("spec"))
+}
+
+// statefulSetRules are those that a set must keep when it is new, or as long as
+// it lives.
+type statefulSetRules struct {
+	// new sets are judged by what cannot change later.
+	new       bool
+	templates func(*corev1.PodTemplateSpec, *field.Path) field.ErrorList
 }
 
 func validateClaimTemplates(templates []corev1.PersistentVolumeClaim, path *field.Path) field.ErrorList {
@@ -71,12 +71,12 @@ func validateClaimTemplates(templates []corev1.PersistentVolumeClaim, path *fiel
 // change any more is not judged again, nor is the template if the old one would
 // not pass today.
 func validateStatefulSetUpdate(_ context.Context, s, old *appsv1.StatefulSet) field.ErrorList {
-	templates := podspec.ValidatePodTemplateSpec
-	if len(validateStatefulSetSpec(&old.Spec, templates, nil)) > 0 {
-		templates = func(*corev1.PodTemplateSpec, *field.Path) field.ErrorList { return nil }
+	rules := statefulSetRules{templates: podspec.ValidatePodTemplateSpec}
+	if len(validateStatefulSetSpec(&old.Spec, rules, nil)) > 0 {
+		rules.templates = func(*corev1.PodTemplateSpec, *field.Path) field.ErrorList { return nil }
 	}
 	spec := field.NewPath("spec")
-	errs := validateStatefulSetSpec(&s.Spec, templates, spec)
+	errs := validateStatefulSetSpec(&s.Spec, rules, spec)
 	errs = append(errs, immutable(s.Spec.Selector, old.Spec.Selector, spec.Child("selector"))...)
 	errs = append(errs, immutable(s.Spec.VolumeClaimTemplates, old.Spec.VolumeClaimTemplates, spec.Child("volumeClaimTemplates"))...)
 	errs = append(errs, immutable(s.Spec.ServiceName, old.Spec.ServiceName, spec.Child("serviceName"))...)
@@ -88,10 +88,7 @@ func immutable(value, old any, path *field.Path) field.ErrorList {
 	return validation.ValidateImmutableField(value, old, path).WithOrigin("immutable").MarkCoveredByDeclarative()
 }
 
-type validateTemplateFunc func(*corev1.PodTemplateSpec, *field.Path) field.ErrorList
-
-// validateStatefulSetSpec checks what holds for a set at any time.
-func validateStatefulSetSpec(spec *appsv1.StatefulSetSpec, templates validateTemplateFunc, path *field.Path) field.ErrorList {
+func validateStatefulSetSpec(spec *appsv1.StatefulSetSpec, rules statefulSetRules, path *field.Path) field.ErrorList {
 	errs := validatePodManagement(spec.PodManagementPolicy, path.Child("podManagementPolicy"))
 	errs = append(errs, validateStatefulSetStrategy(&spec.UpdateStrategy, path.Child("updateStrategy"))...)
 	if retention := spec.PersistentVolumeClaimRetentionPolicy; retention != nil {
@@ -99,17 +96,23 @@ func validateStatefulSetSpec(spec *appsv1.StatefulSetSpec, templates validateTem
 		errs = append(errs, validateRetention(retention.WhenDeleted, at.Child("whenDeleted"))...)
 		errs = append(errs, validateRetention(retention.WhenScaled, at.Child("whenScaled"))...)
 	}
+	if rules.new {
+		errs = append(errs, validateClaimTemplates(spec.VolumeClaimTemplates, path.Child("volumeClaimTemplates"))...)
+	}
 	errs = append(errs, nonNegativePtr(path.Child("replicas"), spec.Replicas)...)
 	errs = append(errs, nonNegative(path.Child("minReadySeconds"), spec.MinReadySeconds)...)
 	if spec.Ordinals != nil {
 		errs = append(errs, nonNegative(path.Child("ordinals.start"), spec.Ordinals.Start)...)
 	}
+	if rules.new && spec.ServiceName != "" {
+		errs = append(errs, generic.Invalid(path.Child("serviceName"), spec.ServiceName, utilvalidation.IsDNS1123Label(spec.ServiceName))...)
+	}
 	if spec.Selector == nil {
 		errs = append(errs, field.Required(path.Child("selector"), "").MarkCoveredByDeclarative())
 	}
 	errs = append(errs, validateSelector(spec.Selector, "statefulset", path.Child("selector"))...)
-	errs = append(errs, validateStatefulSetTemplate(spec, templates, path)...)
-	return append(errs, runsForEver(&spec.Template.Spec, "StatefulSet", path.Child("template", "spec"))...)
+	errs = append(errs, validateStatefulSetTemplate(spec, rules, path)...)
+	return append(errs, podspec.ValidateRunsForEver(&spec.Template.Spec, "StatefulSet", path.Child("template", "spec"))...)
 }
 
 func validatePodManagement(policy appsv1.PodManagementPolicyType, path *field.Path) field.ErrorList {
@@ -164,14 +167,14 @@ func validateRetention(policy appsv1.PersistentVolumeClaimRetentionPolicyType, p
 }
 
 // validateStatefulSetTemplate checks the template as the controller will use it.
-func validateStatefulSetTemplate(spec *appsv1.StatefulSetSpec, templates validateTemplateFunc, path *field.Path) field.ErrorList {
+func validateStatefulSetTemplate(spec *appsv1.StatefulSetSpec, rules statefulSetRules, path *field.Path) field.ErrorList {
 	selector, err := metav1.LabelSelectorAsSelector(spec.Selector)
 	if err != nil {
 		return field.ErrorList{field.Invalid(path.Child("selector"), spec.Selector, "")}
 	}
 	at, template := path.Child("template"), identified(spec)
-	errs := validateSelected(template, selector, at)
-	errs = append(errs, templates(template, at)...)
+	errs := podspec.ValidateSelected(template, selector, at)
+	errs = append(errs, rules.templates(template, at)...)
 	return append(errs, podspec.ValidatePodTemplateMeta(template, at)...)
 }
 
@@ -204,8 +207,8 @@ func identified(spec *appsv1.StatefulSetSpec) *corev1.PodTemplateSpec {
 
 func validateStatefulSetStatus(_ context.Context, set, old *appsv1.StatefulSet) field.ErrorList {
 	status, s := field.NewPath("status"), &set.Status
-	errs := validateCounts(status, s.Replicas, counted{"readyReplicas", s.ReadyReplicas}, counted{"currentReplicas", s.CurrentReplicas},
-		counted{"updatedReplicas", s.UpdatedReplicas}, counted{"availableReplicas", s.AvailableReplicas})
+	errs := podspec.ValidateCounts(status, s.Replicas, podspec.Count{Name: "readyReplicas", Value: s.ReadyReplicas}, podspec.Count{Name: "currentReplicas", Value: s.CurrentReplicas},
+		podspec.Count{Name: "updatedReplicas", Value: s.UpdatedReplicas}, podspec.Count{Name: "availableReplicas", Value: s.AvailableReplicas})
 	errs = append(errs, nonNegative(status.Child("observedGeneration"), s.ObservedGeneration)...)
 	if s.AvailableReplicas > s.ReadyReplicas {
 		errs = append(errs, field.Invalid(status.Child("availableReplicas"), s.AvailableReplicas, "cannot be greater than status.readyReplicas"))

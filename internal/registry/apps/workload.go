@@ -70,62 +70,12 @@ func isEmpty(selector *metav1.LabelSelector) bool {
 	return selector != nil && len(selector.MatchLabels)+len(selector.MatchExpressions) == 0
 }
 
-const unselected = "`selector` does not match template `labels`"
-
-func validateSelected(template *corev1.PodTemplateSpec, selector labels.Selector, path *field.Path) field.ErrorList {
-	if selector.Empty() || selector.Matches(labels.Set(template.Labels)) {
-		return nil
-	}
-	return field.ErrorList{field.Invalid(path.Child("metadata", "labels"), template.Labels, unselected)}
-}
-
 // validateTemplate wants a template that the selector matches and whose pods
 // run for ever.
 func validateTemplate(template *corev1.PodTemplateSpec, selector labels.Selector, path *field.Path) field.ErrorList {
-	errs := validateSelected(template, selector, path)
+	errs := podspec.ValidateSelected(template, selector, path)
 	errs = append(errs, podspec.ValidatePodTemplateSpec(template, path)...)
-	return append(errs, runsForEver(&template.Spec, "ReplicaSet", path.Child("spec"))...)
-}
-
-// runsForEver: pods that end are no way to keep up a number of them.
-func runsForEver(spec *corev1.PodSpec, kind string, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	if spec.RestartPolicy != corev1.RestartPolicyAlways {
-		errs = append(errs, field.NotSupported(path.Child("restartPolicy"), spec.RestartPolicy, []corev1.RestartPolicy{corev1.RestartPolicyAlways}))
-	}
-	if spec.ActiveDeadlineSeconds != nil {
-		errs = append(errs, field.Forbidden(path.Child("activeDeadlineSeconds"), fmt.Sprintf("activeDeadlineSeconds in %s is not Supported", kind)))
-	}
-	return errs
-}
-
-// counted is a number in a status that must not exceed another.
-type counted struct {
-	name  string
-	value int32
-}
-
-const beyondReplicas = "cannot be greater than status.replicas"
-
-// validateCounts wants all numbers non-negative and none beyond the replicas.
-func validateCounts(status *field.Path, replicas int32, counts ...counted) field.ErrorList {
-	errs := nonNegative(status.Child("replicas"), replicas)
-	for _, c := range counts {
-		errs = append(errs, nonNegative(status.Child(c.name), c.value)...)
-	}
-	for _, c := range counts {
-		if c.value > replicas {
-			errs = append(errs, field.Invalid(status.Child(c.name), c.value, beyondReplicas))
-		}
-	}
-	return errs
-}
-
-func validateAvailable(status *field.Path, available, ready int32) field.ErrorList {
-	if available <= ready {
-		return nil
-	}
-	return field.ErrorList{field.Invalid(status.Child("availableReplicas"), available, "cannot be greater than readyReplicas")}
+	return append(errs, podspec.ValidateRunsForEver(&template.Spec, "ReplicaSet", path.Child("spec"))...)
 }
 
 // validateCollisions: the count is a part of names in use, and never goes back.

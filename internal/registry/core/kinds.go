@@ -5,6 +5,7 @@ package core
 
 import (
 	authenticationv1 "k8s.io/api/authentication/v1"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -16,6 +17,8 @@ type Dependencies struct {
 	Nodes    NodeConnections
 	Tokens   TokenIssuer
 	Services ServiceDependencies
+	// Components are the parts of the control plane whose health is shown.
+	Components []Component
 }
 
 // Group is the legacy group "".
@@ -25,8 +28,9 @@ func Group(d Dependencies) generic.Group {
 		Priority: 18000,
 		Scheme: []func(*runtime.Scheme) error{
 			corev1.AddToScheme, AddToScheme,
+			autoscalingv1.AddToScheme, generic.Internal(autoscalingv1.GroupName, &autoscalingv1.Scale{}),
 			authenticationv1.AddToScheme, generic.Internal(authenticationv1.GroupName, &authenticationv1.TokenRequest{}),
-			generic.Internal(corev1.GroupName, &corev1.Binding{}, &corev1.PodLogOptions{}, &corev1.PodExecOptions{},
+			generic.Internal(corev1.GroupName, &corev1.ComponentStatusList{}, &corev1.Binding{}, &corev1.PodLogOptions{}, &corev1.PodExecOptions{},
 				&corev1.PodAttachOptions{}, &corev1.PodPortForwardOptions{}, &corev1.PodProxyOptions{},
 				&corev1.ServiceProxyOptions{}, &corev1.NodeProxyOptions{}),
 			generic.QueryOptions[corev1.PodLogOptions](),
@@ -48,6 +52,12 @@ func Group(d Dependencies) generic.Group {
 			Endpoints,
 			Event,
 			PodTemplate,
+			ReplicationController,
+			clocked[*corev1.PersistentVolume](persistentVolume),
+			PersistentVolumeClaim,
+			LimitRange,
+			ResourceQuota,
+			newComponentStatus(d.Components),
 		}}},
 	}
 }

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/utils/clock"
 )
 
@@ -90,6 +91,11 @@ func NameColumn[T Object]() Column[T] {
 		Name: "Name", Description: objectMetaDoc["name"],
 		Cell: func(obj T) any { return obj.GetName() },
 	}
+}
+
+// Table shows objects that are made for the answer, and so have no age.
+func Table[T Object](columns ...Column[T]) rest.TableConvertor {
+	return table[T]{columns: columns}
 }
 
 // ConvertToTable implements rest.TableConvertor.

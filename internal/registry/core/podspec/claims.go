@@ -26,7 +26,7 @@ func (c *checker) ephemeral(volume *v1.EphemeralVolumeSource, path *field.Path) 
 		return
 	}
 	c.templateMeta(&volume.VolumeClaimTemplate.ObjectMeta, at.Child("metadata"))
-	c.claimSpec(&volume.VolumeClaimTemplate.Spec, at.Child("spec"))
+	c.claimSpec(&volume.VolumeClaimTemplate.Spec, false, at.Child("spec"))
 }
 
 var allowedInTemplateMeta = sets.New("Annotations", "Labels")
@@ -42,10 +42,17 @@ func (c *checker) templateMeta(meta *metav1.ObjectMeta, path *field.Path) {
 // ValidatePersistentVolumeClaimSpec checks the spec of a claim, or of the
 // template of one.
 func ValidatePersistentVolumeClaimSpec(spec *v1.PersistentVolumeClaimSpec, path *field.Path) field.ErrorList {
-	return check(func(c *checker) { c.claimSpec(spec, path) })
+	return check(func(c *checker) { c.claimSpec(spec, false, path) })
 }
 
-func (c *checker) claimSpec(spec *v1.PersistentVolumeClaimSpec, path *field.Path) {
+// ValidatePersistentVolumeClaimSpecUpdate checks a changed spec. A claim that
+// has named an API group before may go on to name any.
+func ValidatePersistentVolumeClaimSpecUpdate(spec, old *v1.PersistentVolumeClaimSpec, path *field.Path) field.ErrorList {
+	anyGroup := old.DataSource != nil && old.DataSource.APIGroup != nil || old.DataSourceRef != nil && old.DataSourceRef.APIGroup != nil
+	return check(func(c *checker) { c.claimSpec(spec, anyGroup, path) })
+}
+
+func (c *checker) claimSpec(spec *v1.PersistentVolumeClaimSpec, anyGroup bool, path *field.Path) {
 	c.accessModes(spec.AccessModes, path.Child("accessModes"))
 	if spec.Selector != nil {
 		c.add(metavalidation.ValidateLabelSelector(spec.Selector, metavalidation.LabelSelectorValidationOptions{}, path.Child("selector"))...)
@@ -61,7 +68,7 @@ func (c *checker) claimSpec(spec *v1.PersistentVolumeClaimSpec, path *field.Path
 	}
 	c.className(spec.StorageClassName, path.Child("storageClassName"))
 	optionalOneOf(c, path.Child("volumeMode"), spec.VolumeMode, v1.PersistentVolumeBlock, v1.PersistentVolumeFilesystem)
-	c.dataSources(spec, path)
+	c.dataSources(spec, anyGroup, path)
 	c.className(spec.VolumeAttributesClassName, path.Child("volumeAttributesClassName"))
 }
 
@@ -75,6 +82,10 @@ func (c *checker) accessModes(modes []v1.PersistentVolumeAccessMode, path *field
 	if len(modes) == 0 {
 		c.required(path, "at least 1 access mode is required")
 	}
+	c.modes(modes, path)
+}
+
+func (c *checker) modes(modes []v1.PersistentVolumeAccessMode, path *field.Path) {
 	alone, shared := false, false
 	for _, mode := range modes {
 		oneOf(c, path, mode, v1.ReadOnlyMany, v1.ReadWriteMany, v1.ReadWriteOnce, v1.ReadWriteOncePod)
@@ -91,15 +102,15 @@ func (c *checker) accessModes(modes []v1.PersistentVolumeAccessMode, path *field
 }
 
 // dataSources checks dataSource and its successor dataSourceRef (KEP-1495).
-func (c *checker) dataSources(spec *v1.PersistentVolumeClaimSpec, path *field.Path) {
+func (c *checker) dataSources(spec *v1.PersistentVolumeClaimSpec, anyGroup bool, path *field.Path) {
 	source, ref := spec.DataSource, spec.DataSourceRef
 	if source != nil {
-		c.dataSource(source.APIGroup, source.Kind, source.Name, path.Child("dataSource"))
+		c.dataSource(source.APIGroup, source.Kind, source.Name, anyGroup, path.Child("dataSource"))
 	}
 	if ref == nil {
 		return
 	}
-	c.dataSource(ref.APIGroup, ref.Kind, ref.Name, path.Child("dataSourceRef"))
+	c.dataSource(ref.APIGroup, ref.Kind, ref.Name, anyGroup, path.Child("dataSourceRef"))
 	namespace := ptr.Deref(ref.Namespace, "")
 	if namespace != "" {
 		c.invalid(path.Child("dataSourceRef", "namespace"), namespace, apivalidation.ValidateNamespaceName(namespace, false)...)
@@ -113,12 +124,13 @@ func (c *checker) dataSources(spec *v1.PersistentVolumeClaimSpec, path *field.Pa
 	}
 }
 
-func (c *checker) dataSource(group *string, kind, name string, path *field.Path) {
+func (c *checker) dataSource(group *string, kind, name string, anyGroup bool, path *field.Path) {
 	c.needAll(path, "name", name, "kind", kind)
-	if ptr.Deref(group, "") != "" {
-		c.dnsSubdomain(path.Child("apiGroup"), *group)
-	} else if kind != "PersistentVolumeClaim" {
+	switch domain := ptr.Deref(group, ""); {
+	case domain == "" && kind != "PersistentVolumeClaim":
 		c.invalid(path, kind, "must be 'PersistentVolumeClaim' when referencing the default apiGroup")
+	case domain != "" && !anyGroup:
+		c.dnsSubdomain(path.Child("apiGroup"), domain)
 	}
 }
 

@@ -28,6 +28,14 @@ func ValidateResourceQuantity(name v1.ResourceName, quantity resource.Quantity, 
 	return check(func(c *checker) { c.quantity(name, quantity, path) })
 }
 
+// ValidateAmount checks an amount of anything.
+func ValidateAmount(quantity resource.Quantity, path *field.Path) field.ErrorList {
+	if quantity.Value() >= 0 {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(path, quantity.Value(), "must be a valid resource quantity")}
+}
+
 func (c *checker) containerResources(requirements *v1.ResourceRequirements, claims sets.Set[string], path *field.Path) {
 	c.requirements(requirements, c.containerResourceName, path)
 	c.claimRefs(requirements.Claims, claims, path.Child("claims"))
@@ -64,7 +72,7 @@ func (c *checker) amounts(list v1.ResourceList, rule nameRule, path *field.Path)
 func (c *checker) withinLimit(name v1.ResourceName, requirements *v1.ResourceRequirements, path *field.Path) {
 	request := requirements.Requests[name]
 	limit, limited := requirements.Limits[name]
-	overcommits := isNative(name) && !isHugePages(name)
+	overcommits := Overcommits(name)
 	switch {
 	case !limited && !overcommits:
 		c.required(path.Child("limits"), "Limit must be set for non overcommitable resources")
@@ -106,15 +114,15 @@ func isMultipleOfPage(name v1.ResourceName, quantity resource.Quantity) bool {
 	return quantity.Value()%size.Value() == 0
 }
 
-// isNative says whether Kubernetes itself defines the resource.
-func isNative(name v1.ResourceName) bool {
+// IsNativeResource says whether Kubernetes itself defines the resource.
+func IsNativeResource(name v1.ResourceName) bool {
 	return !strings.Contains(string(name), "/") || strings.Contains(string(name), v1.ResourceDefaultNamespacePrefix)
 }
 
 // isExtended says whether the resource is somebody's own, such as a device, and
 // its name can be put in a quota.
 func isExtended(name v1.ResourceName) bool {
-	return !isNative(name) && !strings.HasPrefix(string(name), v1.DefaultResourceRequestsPrefix) &&
+	return !IsNativeResource(name) && !strings.HasPrefix(string(name), v1.DefaultResourceRequestsPrefix) &&
 		len(validation.IsQualifiedName(v1.DefaultResourceRequestsPrefix+string(name))) == 0
 }
 
@@ -137,14 +145,48 @@ var quotaResources = sets.New(
 	v1.ResourcePods, v1.ResourceQuotas, v1.ResourceServices, v1.ResourceReplicationControllers, v1.ResourceSecrets,
 	v1.ResourceConfigMaps, v1.ResourcePersistentVolumeClaims, v1.ResourceServicesNodePorts, v1.ResourceServicesLoadBalancers)
 
+// IsQuotaResource says whether a name without a domain means something in a
+// quota.
+func IsQuotaResource(name v1.ResourceName) bool {
+	return name != v1.ResourceStorage && isStandard(name)
+}
+
+func isStandard(name v1.ResourceName) bool {
+	return quotaResources.Has(name) || isHugePages(name) || strings.HasPrefix(string(name), v1.ResourceRequestsHugePagesPrefix)
+}
+
+// ValidateQuotaResourceName checks the name of what a quota counts.
+func ValidateQuotaResourceName(name v1.ResourceName, path *field.Path) field.ErrorList {
+	return check(func(c *checker) {
+		c.resourceName(name, path)
+		if !strings.Contains(string(name), "/") && !IsQuotaResource(name) {
+			c.invalid(path, name, "must be a standard resource for quota")
+		}
+	})
+}
+
+// ValidateLimitedResourceName checks the name of what a LimitRange limits, of
+// containers and pods or of anything else.
+func ValidateLimitedResourceName(name v1.ResourceName, ofContainers bool, path *field.Path) field.ErrorList {
+	return check(func(c *checker) {
+		if ofContainers {
+			c.containerResourceName(name, path)
+		} else {
+			c.resourceName(name, path)
+		}
+	})
+}
+
+// Overcommits says whether more of a resource may be promised than there is.
+func Overcommits(name v1.ResourceName) bool { return IsNativeResource(name) && !isHugePages(name) }
+
 // resourceName checks a name of any resource, and says whether it is one.
 func (c *checker) resourceName(name v1.ResourceName, path *field.Path) bool {
 	if problems := validation.IsQualifiedName(string(name)); len(problems) > 0 {
 		c.invalid(path, name, problems...)
 		return false
 	}
-	known := quotaResources.Has(name) || isHugePages(name) || strings.HasPrefix(string(name), v1.ResourceRequestsHugePagesPrefix)
-	if !strings.Contains(string(name), "/") && !known {
+	if !strings.Contains(string(name), "/") && !isStandard(name) {
 		c.invalid(path, name, "must be a standard resource type or fully qualified")
 		return false
 	}
@@ -158,7 +200,7 @@ func (c *checker) containerResourceName(name v1.ResourceName, path *field.Path) 
 		if !isCPUOrMemory(name) && name != v1.ResourceEphemeralStorage && !isHugePages(name) {
 			c.invalid(path, name, "must be a standard resource for containers")
 		}
-	case !isNative(name) && !isExtended(name):
+	case !IsNativeResource(name) && !isExtended(name):
 		c.invalid(path, name, "doesn't follow extended resource name standard")
 	}
 }

@@ -44,31 +44,55 @@ func (c *specChecker) notOwnClaim(volume *v1.Volume, path *field.Path) {
 	}
 }
 
-// volumeType is one of the sources that a volume can have.
-type volumeType struct {
+// sourceType is one of the sources that a volume can have; S is the struct of
+// which one field is set: of a pod's volume, or of a PersistentVolume.
+type sourceType[S any] struct {
 	name string
 	// path is what errors inside the source are reported under.
-	path  string
-	isSet func(*v1.VolumeSource) bool
-	check func(*checker, *v1.VolumeSource, *field.Path)
+	path string
+	// beside says that the source is let stand beside one before it.
+	beside bool
+	isSet  func(*S) bool
+	check  func(*checker, *S, *field.Path)
 }
 
-func typeOf[T any](name string, source func(*v1.VolumeSource) *T, check func(*checker, *T, *field.Path)) volumeType {
-	return volumeType{
+func typeOf[S, T any](name string, source func(*S) *T, check func(*checker, *T, *field.Path)) sourceType[S] {
+	return sourceType[S]{
 		name:  name,
 		path:  name,
-		isSet: func(s *v1.VolumeSource) bool { return source(s) != nil },
-		check: func(c *checker, s *v1.VolumeSource, path *field.Path) { check(c, source(s), path) },
+		isSet: func(s *S) bool { return source(s) != nil },
+		check: func(c *checker, s *S, path *field.Path) { check(c, source(s), path) },
 	}
 }
 
-func (t volumeType) under(path string) volumeType {
+func (t sourceType[S]) under(path string) sourceType[S] {
 	t.path = path
 	return t
 }
 
+// oneSource checks that one source is set, and a good one. It returns its name.
+func oneSource[S any](c *checker, types []sourceType[S], source *S, path *field.Path) string {
+	found := ""
+	for i := range types {
+		t := &types[i]
+		if !t.isSet(source) {
+			continue
+		}
+		if found != "" && !t.beside {
+			c.forbidden(path.Child(t.name), "may not specify more than 1 volume type")
+			continue
+		}
+		found = t.name
+		t.check(c, source, path.Child(t.path))
+	}
+	if found == "" {
+		c.required(path, "must specify a volume type")
+	}
+	return found
+}
+
 // volumeTypes are all sources, in the order in which the first one counts.
-var volumeTypes = []volumeType{
+var volumeTypes = []sourceType[v1.VolumeSource]{
 	typeOf("emptyDir", func(s *v1.VolumeSource) *v1.EmptyDirVolumeSource { return s.EmptyDir }, (*checker).emptyDir),
 	typeOf("hostPath", func(s *v1.VolumeSource) *v1.HostPathVolumeSource { return s.HostPath }, (*checker).hostPath),
 	typeOf("gitRepo", func(s *v1.VolumeSource) *v1.GitRepoVolumeSource { return s.GitRepo }, (*checker).gitRepo),
@@ -104,32 +128,18 @@ var volumeTypes = []volumeType{
 
 // volume checks that a volume has one source, and a good one.
 func (c *specChecker) volume(volume *v1.Volume, path *field.Path) {
-	found := ""
-	for i := range volumeTypes {
-		t := &volumeTypes[i]
-		if !t.isSet(&volume.VolumeSource) {
-			continue
-		}
-		if found != "" {
-			c.forbidden(path.Child(t.name), "may not specify more than 1 volume type")
-			continue
-		}
-		found = t.name
-		t.check(&c.checker, &volume.VolumeSource, path.Child(t.path))
-	}
-	switch {
-	case found == "":
-		c.required(path, "must specify a volume type")
-	case found == "ephemeral":
+	if oneSource(&c.checker, volumeTypes, &volume.VolumeSource, path) == "ephemeral" {
 		c.ephemeralName(volume, path)
 	}
 	if iscsi := volume.ISCSI; iscsi != nil && iscsi.InitiatorName != nil && len(volume.Name+":"+iscsi.TargetPortal) > maxISCSIName {
-		c.invalid(path.Child("name"), volume.Name,
-			"Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if iscsi.initiatorName is specified.")
+		c.invalid(path.Child("name"), volume.Name, longISCSIName)
 	}
 }
 
-const maxISCSIName = 64
+const (
+	maxISCSIName  = 64
+	longISCSIName = "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if iscsi.initiatorName is specified."
+)
 
 // ephemeralName checks the name of the claim that will be made for the volume.
 func (c *specChecker) ephemeralName(volume *v1.Volume, path *field.Path) {

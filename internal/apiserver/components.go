@@ -1,0 +1,34 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/kindred-project/kindred/internal/registry/core"
+)
+
+// componentNames are what the checks of readiness are called as components. They
+// run in this process, where kube-apiserver asks ports that they listen on.
+var componentNames = map[string]string{
+	"controllers": "controller-manager",
+	"scheduler":   "scheduler",
+	"etcd":        "etcd-0",
+}
+
+// components are what `kubectl get componentstatuses` shows.
+func components(c Config) []core.Component {
+	var out []core.Component
+	for _, check := range c.ReadyChecks {
+		name, found := componentNames[check.Name()]
+		if !found {
+			continue
+		}
+		out = append(out, core.Component{Name: name, Check: func(ctx context.Context) error {
+			return check.Check((&http.Request{}).WithContext(ctx))
+		}})
+	}
+	return out
+}

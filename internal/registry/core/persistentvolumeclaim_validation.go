@@ -1,0 +1,160 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package core
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/util/diff"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
+
+	"github.com/kindred-project/kindred/internal/registry/core/podspec"
+)
+
+func validateClaim(_ context.Context, c *corev1.PersistentVolumeClaim) field.ErrorList {
+	return podspec.ValidatePersistentVolumeClaimSpec(&c.Spec, field.NewPath("spec"))
+}
+
+// validateClaimUpdate: a claim is answered by a volume that fits it, so it stays
+// what it was. It gets its volume once, may get a class later, and when it is
+// bound, size and attributes of its volume may change.
+func validateClaimUpdate(_ context.Context, c, old *corev1.PersistentVolumeClaim) field.ErrorList {
+	errs := podspec.ValidatePersistentVolumeClaimSpecUpdate(&c.Spec, &old.Spec, field.NewPath("spec"))
+	if !classFromAnnotation(c, old) {
+		errs = append(errs, validateClassAnnotation(c.Annotations, old.Annotations)...)
+	}
+	if allowed := allowedChanges(c, old); !equality.Semantic.DeepEqual(*allowed, old.Spec) {
+		errs = append(errs, field.Forbidden(field.NewPath("spec"),
+			fmt.Sprintf("spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims\n%v", diff.Diff(old.Spec, *allowed))))
+	}
+	errs = append(errs, validateShrinking(c, old)...)
+	errs = append(errs, validation.ValidateImmutableField(c.Spec.VolumeMode, old.Spec.VolumeMode, field.NewPath("volumeMode"))...)
+	return append(errs, validateClaimAttributes(c, old)...)
+}
+
+// allowedChanges is the new spec with all put back that may change: whatever
+// else differs from the old one, may not.
+func allowedChanges(c, old *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaimSpec {
+	spec := c.Spec.DeepCopy()
+	if old.Spec.VolumeName == "" {
+		spec.VolumeName = ""
+	}
+	if classFromAnnotation(c, old) || classFromNothing(c, old) {
+		spec.StorageClassName = nil
+	}
+	if c.Status.Phase != corev1.ClaimBound {
+		return spec
+	}
+	if spec.Resources.Requests != nil {
+		spec.Resources.Requests[corev1.ResourceStorage] = old.Spec.Resources.Requests[corev1.ResourceStorage]
+	}
+	spec.VolumeAttributesClassName = old.Spec.VolumeAttributesClassName
+	return spec
+}
+
+// classFromAnnotation says that the class moves from the annotation it once was
+// to the field; the annotation may go.
+func classFromAnnotation(c, old *corev1.PersistentVolumeClaim) bool {
+	was, found := old.Annotations[corev1.BetaStorageClassAnnotation]
+	now, kept := c.Annotations[corev1.BetaStorageClassAnnotation]
+	return found && old.Spec.StorageClassName == nil && ptr.Deref(c.Spec.StorageClassName, "") == was && c.Spec.StorageClassName != nil && (!kept || now == was)
+}
+
+// classFromNothing says that a claim without a class gets one (KEP-3333).
+func classFromNothing(c, old *corev1.PersistentVolumeClaim) bool {
+	was, found := old.Annotations[corev1.BetaStorageClassAnnotation]
+	return old.Spec.StorageClassName == nil && c.Spec.StorageClassName != nil && (!found || *c.Spec.StorageClassName == was)
+}
+
+func validateClassAnnotation(annotations, old map[string]string) field.ErrorList {
+	const key = corev1.BetaStorageClassAnnotation
+	if annotations[key] == old[key] {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(field.NewPath("metadata", "annotations", key), annotations[key], validation.FieldImmutableErrorMsg)}
+}
+
+// validateShrinking lets a claim take back a growth that failed, down to more
+// than it has (KEP-1790).
+func validateShrinking(c, old *corev1.PersistentVolumeClaim) field.ErrorList {
+	size, was, has := c.Spec.Resources.Requests[corev1.ResourceStorage], old.Spec.Resources.Requests[corev1.ResourceStorage], old.Status.Capacity[corev1.ResourceStorage]
+	if size.Cmp(was) >= 0 || size.Cmp(has) > 0 {
+		return nil
+	}
+	return field.ErrorList{field.Forbidden(field.NewPath("spec", "resources", "requests", "storage"), "field can not be less than status.capacity")}
+}
+
+// validateClaimAttributes: attributes that a volume was given cannot be taken
+// away, only changed (KEP-3751).
+func validateClaimAttributes(c, old *corev1.PersistentVolumeClaim) field.ErrorList {
+	path, class := field.NewPath("spec", "volumeAttributesClassName"), c.Spec.VolumeAttributesClassName
+	switch {
+	case old.Status.CurrentVolumeAttributesClassName == nil || ptr.Equal(class, old.Spec.VolumeAttributesClassName):
+	case class == nil:
+		return field.ErrorList{field.Forbidden(path, "update to nil is forbidden when status.currentVolumeAttributesClassName is not nil")}
+	case *class == "":
+		return field.ErrorList{field.Forbidden(path, "update to empty string is forbidden when status.currentVolumeAttributesClassName is not nil")}
+	}
+	return nil
+}
+
+var resizeStatuses = []corev1.ClaimResourceStatus{
+	corev1.PersistentVolumeClaimControllerResizeInProgress, corev1.PersistentVolumeClaimControllerResizeInfeasible,
+	corev1.PersistentVolumeClaimNodeResizeInProgress, corev1.PersistentVolumeClaimNodeResizeInfeasible, corev1.PersistentVolumeClaimNodeResizePending,
+}
+
+func validateClaimStatus(_ context.Context, c, _ *corev1.PersistentVolumeClaim) field.ErrorList {
+	var errs field.ErrorList
+	status := field.NewPath("status")
+	for _, name := range sortedKeys(c.Status.Capacity) {
+		errs = append(errs, podspec.ValidateAmount(c.Status.Capacity[name], status.Child("capacity").Key(string(name)))...)
+	}
+	statuses := status.Child("allocatedResourceStatuses")
+	for _, name := range sortedKeys(c.Status.AllocatedResourceStatuses) {
+		errs = append(errs, validateClaimedResource(name, statuses)...)
+		if !slices.Contains(resizeStatuses, c.Status.AllocatedResourceStatuses[name]) {
+			errs = append(errs, field.NotSupported(statuses, name, slices.Sorted(slices.Values(resizeStatuses))))
+		}
+	}
+	allocated := status.Child("allocatedResources")
+	for _, name := range sortedKeys(c.Status.AllocatedResources) {
+		errs = append(errs, validateAllocated(name, c.Status.AllocatedResources, allocated)...)
+	}
+	return errs
+}
+
+func validateAllocated(name corev1.ResourceName, list corev1.ResourceList, path *field.Path) field.ErrorList {
+	if errs := validateClaimedResource(name, path); len(errs) > 0 {
+		return errs
+	}
+	at := path.Key(string(name))
+	if errs := podspec.ValidateAmount(list[name], at); len(errs) > 0 {
+		return errs
+	}
+	return podspec.ValidateResourceQuantity(corev1.ResourceStorage, list[name], at)
+}
+
+// validateClaimedResource: of Kubernetes' own resources a claim has storage
+// alone.
+func validateClaimedResource(name corev1.ResourceName, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for _, problem := range utilvalidation.IsQualifiedName(string(name)) {
+		errs = append(errs, field.Invalid(path, string(name), problem))
+	}
+	if len(errs) == 0 && podspec.IsNativeResource(name) && name != corev1.ResourceStorage {
+		errs = append(errs, field.NotSupported(path, string(name), []corev1.ResourceName{corev1.ResourceStorage}))
+	}
+	return errs
+}
+
+// sortedKeys gives errors the same order each time.
+func sortedKeys[K ~string, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

@@ -1,0 +1,67 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package podspec
+
+import (
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// The rules of templates, and of the counts in a status, that the workloads of
+// several groups share.
+
+// Unselected is what is wrong with the labels of a template whose pods the
+// workload would not find again.
+const Unselected = "`selector` does not match template `labels`"
+
+// ValidateSelected wants a template that the selector matches.
+func ValidateSelected(template *v1.PodTemplateSpec, selector labels.Selector, path *field.Path) field.ErrorList {
+	if selector.Empty() || selector.Matches(labels.Set(template.Labels)) {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(path.Child("metadata", "labels"), template.Labels, Unselected)}
+}
+
+// ValidateRunsForEver wants pods that do not end by themselves; path is that of
+// their spec.
+func ValidateRunsForEver(spec *v1.PodSpec, kind string, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if spec.RestartPolicy != v1.RestartPolicyAlways {
+		errs = append(errs, field.NotSupported(path.Child("restartPolicy"), spec.RestartPolicy, []v1.RestartPolicy{v1.RestartPolicyAlways}))
+	}
+	if spec.ActiveDeadlineSeconds != nil {
+		errs = append(errs, field.Forbidden(path.Child("activeDeadlineSeconds"), fmt.Sprintf("activeDeadlineSeconds in %s is not Supported", kind)))
+	}
+	return errs
+}
+
+// Count is a number in a status that must not exceed another.
+type Count struct {
+	Name  string
+	Value int32
+}
+
+// ValidateCounts wants all numbers non-negative and none beyond the replicas.
+func ValidateCounts(status *field.Path, replicas int32, counts ...Count) field.ErrorList {
+	errs := apivalidation.ValidateNonnegativeField(int64(replicas), status.Child("replicas"))
+	for _, c := range counts {
+		errs = append(errs, apivalidation.ValidateNonnegativeField(int64(c.Value), status.Child(c.Name))...)
+		if c.Value > replicas {
+			errs = append(errs, field.Invalid(status.Child(c.Name), c.Value, "cannot be greater than status.replicas"))
+		}
+	}
+	return errs
+}
+
+// ValidateAvailable: a pod is ready before it is available.
+func ValidateAvailable(status *field.Path, available, ready int32) field.ErrorList {
+	if available <= ready {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(status.Child("availableReplicas"), available, "cannot be greater than readyReplicas")}
+}

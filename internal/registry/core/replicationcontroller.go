@@ -1,0 +1,150 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package core
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
+
+	"github.com/kindred-project/kindred/internal/registry/core/podspec"
+	"github.com/kindred-project/kindred/internal/registry/generic"
+)
+
+// ReplicationController keeps a number of equal pods, as ReplicaSets do that
+// came after it.
+var ReplicationController = generic.Kind[*corev1.ReplicationController]{
+	Name: "ReplicationController", Plural: "replicationcontrollers", ShortNames: []string{"rc"}, Categories: []string{"all"},
+	New:     func() *corev1.ReplicationController { return &corev1.ReplicationController{} },
+	NewList: func() runtime.Object { return &corev1.ReplicationControllerList{} },
+	// k8s.io/api declares what the name must be.
+	ValidName:       func(string, bool) []string { return nil },
+	Spec:            func(r *corev1.ReplicationController) any { return &r.Spec },
+	Status:          func(r *corev1.ReplicationController) any { return &r.Status },
+	Prepare:         prepareReplicationController,
+	Validate:        validateReplicationController,
+	ValidateUpdate:  validateReplicationControllerUpdate,
+	ValidateStatus:  validateReplicationControllerStatus,
+	Warnings:        warnReplicationController,
+	OrphanByDefault: func(context.Context) bool { return true },
+	Fields: map[string]func(*corev1.ReplicationController) string{
+		"status.replicas": func(r *corev1.ReplicationController) string { return strconv.Itoa(int(r.Status.Replicas)) },
+	},
+	Scale: &generic.Scale[*corev1.ReplicationController]{
+		Replicas: func(r *corev1.ReplicationController) **int32 { return &r.Spec.Replicas },
+		Current:  func(r *corev1.ReplicationController) int32 { return r.Status.Replicas },
+		Selector: func(r *corev1.ReplicationController) *metav1.LabelSelector {
+			return &metav1.LabelSelector{MatchLabels: r.Spec.Selector}
+		},
+	},
+	Columns: []generic.Column[*corev1.ReplicationController]{
+		{Name: "Desired", Type: "integer", Description: corev1.ReplicationControllerSpec{}.SwaggerDoc()["replicas"], Cell: func(r *corev1.ReplicationController) any { return ptr.Deref(r.Spec.Replicas, 0) }},
+		{Name: "Current", Type: "integer", Description: corev1.ReplicationControllerStatus{}.SwaggerDoc()["replicas"], Cell: func(r *corev1.ReplicationController) any { return r.Status.Replicas }},
+		{Name: "Ready", Type: "integer", Description: corev1.ReplicationControllerStatus{}.SwaggerDoc()["readyReplicas"], Cell: func(r *corev1.ReplicationController) any { return r.Status.ReadyReplicas }},
+		{Name: "Containers", Wide: true, Description: "Names of each container in the template.", Cell: func(r *corev1.ReplicationController) any { return ContainerNames(replicated(r)) }},
+		{Name: "Images", Wide: true, Description: "Images referenced by each container in the template.", Cell: func(r *corev1.ReplicationController) any { return ContainerImages(replicated(r)) }},
+		{Name: "Selector", Wide: true, Description: corev1.ReplicationControllerSpec{}.SwaggerDoc()["selector"], Cell: func(r *corev1.ReplicationController) any { return labels.FormatLabels(r.Spec.Selector) }},
+	},
+}
+
+// replicated is the spec of the pods, which may be missing.
+func replicated(r *corev1.ReplicationController) corev1.PodSpec {
+	if r.Spec.Template == nil {
+		return corev1.PodSpec{}
+	}
+	return r.Spec.Template.Spec
+}
+
+func prepareReplicationController(_ context.Context, r, _ *corev1.ReplicationController) {
+	if r.Spec.Template != nil {
+		podspec.DropAlphaSpecFields(&r.Spec.Template.Spec)
+	}
+}
+
+func validateReplicationController(_ context.Context, r *corev1.ReplicationController) field.ErrorList {
+	spec := field.NewPath("spec")
+	errs := validation.ValidateNonnegativeField(int64(r.Spec.MinReadySeconds), spec.Child("minReadySeconds"))
+	if r.Spec.Replicas == nil {
+		errs = append(errs, field.Required(spec.Child("replicas"), ""))
+	} else {
+		errs = append(errs, validation.ValidateNonnegativeField(int64(*r.Spec.Replicas), spec.Child("replicas"))...)
+	}
+	errs = errs.MarkCoveredByDeclarative()
+	if len(r.Spec.Selector) == 0 {
+		errs = append(errs, field.Required(spec.Child("selector"), ""))
+	}
+	path := spec.Child("template")
+	if r.Spec.Template == nil {
+		return append(errs, field.Required(path, ""))
+	}
+	errs = append(errs, podspec.ValidateSelected(r.Spec.Template, labels.SelectorFromSet(r.Spec.Selector), path)...)
+	errs = append(errs, podspec.ValidatePodTemplateSpec(r.Spec.Template, path)...)
+	return append(errs, podspec.ValidateRunsForEver(&r.Spec.Template.Spec, "ReplicationController", path.Child("spec"))...)
+}
+
+func validateReplicationControllerUpdate(ctx context.Context, r, old *corev1.ReplicationController) field.ErrorList {
+	errs := validateReplicationController(ctx, r)
+	for _, key := range slices.Sorted(maps.Keys(old.Annotations)) {
+		errs = append(errs, validateNonConvertible(key, r, old)...)
+	}
+	return errs
+}
+
+// validateNonConvertible keeps what an annotation says that other versions of
+// the API could not express.
+func validateNonConvertible(key string, r, old *corev1.ReplicationController) field.ErrorList {
+	parts := strings.Split(key, "/")
+	if !strings.HasPrefix(key, corev1.NonConvertibleAnnotationPrefix) || len(parts) != 2 {
+		return nil
+	}
+	if !strings.Contains(parts[1], "selector") {
+		return field.ErrorList{{Type: field.ErrorTypeNotFound, BadValue: old.Annotations[key], Field: parts[1], Detail: "unknown non-convertible field"}}
+	}
+	if equality.Semantic.DeepEqual(r.Spec.Selector, old.Spec.Selector) {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(field.NewPath("spec", "selector"), r.Spec.Selector, "cannot update non-convertible selector")}
+}
+
+func validateReplicationControllerStatus(_ context.Context, r, _ *corev1.ReplicationController) field.ErrorList {
+	status, s := field.NewPath("status"), &r.Status
+	errs := podspec.ValidateCounts(status, s.Replicas, podspec.Count{Name: "fullyLabeledReplicas", Value: s.FullyLabeledReplicas},
+		podspec.Count{Name: "readyReplicas", Value: s.ReadyReplicas}, podspec.Count{Name: "availableReplicas", Value: s.AvailableReplicas})
+	errs = append(errs, validation.ValidateNonnegativeField(s.ObservedGeneration, status.Child("observedGeneration"))...)
+	return append(errs, podspec.ValidateAvailable(status, s.AvailableReplicas, s.ReadyReplicas)...)
+}
+
+// warnReplicationController warns on an update of what the template was before,
+// as kube-apiserver does.
+func warnReplicationController(_ context.Context, r, old *corev1.ReplicationController) []string {
+	template := r.Spec.Template
+	var out []string
+	if old == nil {
+		if problems := utilvalidation.IsDNS1123Label(r.Name); len(problems) > 0 {
+			out = append(out, fmt.Sprintf("metadata.name: this is used in Pod names and hostnames, which can result in surprising behavior; a DNS label is recommended: %v", problems))
+		}
+	} else {
+		if r.Generation == old.Generation {
+			return nil
+		}
+		template = old.Spec.Template
+	}
+	if template == nil {
+		return out
+	}
+	return append(out, podspec.TemplateWarnings(template, field.NewPath("spec", "template"))...)
+}

@@ -1,0 +1,209 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package core
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kindred-project/kindred/internal/registry/core/podspec"
+	"github.com/kindred-project/kindred/internal/registry/generic"
+)
+
+// ResourceQuota says how much all of a namespace together may ask for.
+var ResourceQuota = generic.Kind[*corev1.ResourceQuota]{
+	Name: "ResourceQuota", Plural: "resourcequotas", ShortNames: []string{"quota"},
+	New:               func() *corev1.ResourceQuota { return &corev1.ResourceQuota{} },
+	NewList:           func() runtime.Object { return &corev1.ResourceQuotaList{} },
+	ReturnDeleted:     true,
+	WithoutGeneration: true,
+	Spec:              func(q *corev1.ResourceQuota) any { return &q.Spec },
+	Status:            func(q *corev1.ResourceQuota) any { return &q.Status },
+	Validate: func(_ context.Context, q *corev1.ResourceQuota) field.ErrorList {
+		return validateQuotaSpec(&q.Spec)
+	},
+	ValidateUpdate: validateQuotaUpdate,
+	ValidateStatus: validateQuotaStatus,
+	Warnings:       warnQuota,
+	Columns: []generic.Column[*corev1.ResourceQuota]{
+		{Name: "Request", Description: "Request represents a minimum amount of cpu/memory that a container may consume.", Cell: func(q *corev1.ResourceQuota) any { return used(q, false) }},
+		{Name: "Limit", Description: "Limits control the maximum amount of cpu/memory that a container may use independent of contention on the node.", Cell: func(q *corev1.ResourceQuota) any { return used(q, true) }},
+	},
+}
+
+// used tells how much of the limits, or of all else, is used.
+func used(q *corev1.ResourceQuota, limits bool) string {
+	var out []string
+	for _, name := range sortedKeys(q.Status.Hard) {
+		if strings.HasPrefix(string(name), "limits.") == limits {
+			have, hard := q.Status.Used[name], q.Status.Hard[name]
+			out = append(out, fmt.Sprintf("%s: %s/%s", name, have.String(), hard.String()))
+		}
+	}
+	return strings.Join(out, ", ")
+}
+
+func validateQuotaUpdate(_ context.Context, q, old *corev1.ResourceQuota) field.ErrorList {
+	errs := validateQuotaSpec(&q.Spec)
+	if !sets.New(q.Spec.Scopes...).Equal(sets.New(old.Spec.Scopes...)) {
+		errs = append(errs, field.Invalid(field.NewPath("spec", "scopes"), q.Spec.Scopes, validation.FieldImmutableErrorMsg))
+	}
+	return errs
+}
+
+func validateQuotaStatus(_ context.Context, q, _ *corev1.ResourceQuota) field.ErrorList {
+	status := field.NewPath("status")
+	return append(validateQuotaAmounts(q.Status.Hard, status.Child("hard")), validateQuotaAmounts(q.Status.Used, status.Child("used"))...)
+}
+
+func validateQuotaAmounts(list corev1.ResourceList, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for _, name := range sortedKeys(list) {
+		at := path.Key(string(name))
+		errs = append(errs, podspec.ValidateQuotaResourceName(name, at)...)
+		errs = append(errs, podspec.ValidateResourceQuantity(name, list[name], at)...)
+	}
+	return errs
+}
+
+func validateQuotaSpec(spec *corev1.ResourceQuotaSpec) field.ErrorList {
+	path := field.NewPath("spec")
+	errs := validateQuotaAmounts(spec.Hard, path.Child("hard"))
+	errs = append(errs, validateScopes(spec, path.Child("scopes"))...)
+	return append(errs, validateScopeSelector(spec, path.Child("scopeSelector", "matchExpressions"))...)
+}
+
+func validateScopes(spec *corev1.ResourceQuotaSpec, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for _, scope := range spec.Scopes {
+		if !isScope(scope) {
+			errs = append(errs, field.Invalid(path, spec.Scopes, "unsupported scope"))
+		}
+		for range outOfScope(scope, spec.Hard) {
+			errs = append(errs, field.Invalid(path, spec.Scopes, "unsupported scope applied to resource"))
+		}
+	}
+	return append(errs, validateScopePairs(sets.New(spec.Scopes...), spec, path)...)
+}
+
+func validateScopeSelector(spec *corev1.ResourceQuotaSpec, path *field.Path) field.ErrorList {
+	if spec.ScopeSelector == nil {
+		return nil
+	}
+	var errs field.ErrorList
+	scopes := sets.New[corev1.ResourceQuotaScope]()
+	for _, requirement := range spec.ScopeSelector.MatchExpressions {
+		scopes.Insert(requirement.ScopeName)
+		if !isScope(requirement.ScopeName) {
+			errs = append(errs, field.Invalid(path.Child("scopeName"), requirement.ScopeName, "unsupported scope"))
+		}
+		for range outOfScope(requirement.ScopeName, spec.Hard) {
+			errs = append(errs, field.Invalid(path, spec.ScopeSelector, "unsupported scope applied to resource"))
+		}
+		errs = append(errs, validateScopeRequirement(requirement, path)...)
+	}
+	return append(errs, validateScopePairs(scopes, spec, path)...)
+}
+
+// validateScopeRequirement: of the classes a pod can have, only those with names
+// can be selected by name.
+func validateScopeRequirement(requirement corev1.ScopedResourceSelectorRequirement, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	operator := path.Child("operator")
+	switch requirement.ScopeName {
+	case corev1.ResourceQuotaScopeBestEffort, corev1.ResourceQuotaScopeNotBestEffort, corev1.ResourceQuotaScopeTerminating,
+		corev1.ResourceQuotaScopeNotTerminating, corev1.ResourceQuotaScopeCrossNamespacePodAffinity:
+		if requirement.Operator != corev1.ScopeSelectorOpExists {
+			errs = append(errs, field.Invalid(operator, requirement.Operator,
+				"must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity"))
+		}
+	}
+	switch requirement.Operator {
+	case corev1.ScopeSelectorOpIn, corev1.ScopeSelectorOpNotIn:
+		if len(requirement.Values) == 0 {
+			errs = append(errs, field.Required(path.Child("values"), "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector"))
+		}
+	case corev1.ScopeSelectorOpExists, corev1.ScopeSelectorOpDoesNotExist:
+		if len(requirement.Values) != 0 {
+			errs = append(errs, field.Invalid(path.Child("values"), requirement.Values, "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector"))
+		}
+	default:
+		errs = append(errs, field.Invalid(operator, requirement.Operator, "not a valid selector operator"))
+	}
+	return errs
+}
+
+// validateScopePairs refuses two scopes of which nothing can have both.
+func validateScopePairs(scopes sets.Set[corev1.ResourceQuotaScope], spec *corev1.ResourceQuotaSpec, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for _, pair := range [][]corev1.ResourceQuotaScope{
+		{corev1.ResourceQuotaScopeBestEffort, corev1.ResourceQuotaScopeNotBestEffort},
+		{corev1.ResourceQuotaScopeTerminating, corev1.ResourceQuotaScopeNotTerminating},
+	} {
+		if scopes.HasAll(pair...) {
+			errs = append(errs, field.Invalid(path, spec.Scopes, "conflicting scopes"))
+		}
+	}
+	return errs
+}
+
+var (
+	podCount   = []corev1.ResourceName{corev1.ResourcePods}
+	podCompute = []corev1.ResourceName{corev1.ResourcePods, corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceLimitsCPU,
+		corev1.ResourceLimitsMemory, corev1.ResourceRequestsCPU, corev1.ResourceRequestsMemory}
+	claimed = []corev1.ResourceName{corev1.ResourcePersistentVolumeClaims, corev1.ResourceRequestsStorage}
+)
+
+// scoped are the resources that can be counted within a scope.
+var scoped = map[corev1.ResourceQuotaScope][]corev1.ResourceName{
+	corev1.ResourceQuotaScopeTerminating:               podCompute,
+	corev1.ResourceQuotaScopeNotTerminating:            podCompute,
+	corev1.ResourceQuotaScopeNotBestEffort:             podCompute,
+	corev1.ResourceQuotaScopePriorityClass:             podCompute,
+	corev1.ResourceQuotaScopeCrossNamespacePodAffinity: podCompute,
+	corev1.ResourceQuotaScopeBestEffort:                podCount,
+	corev1.ResourceQuotaScopeVolumeAttributesClass:     claimed,
+}
+
+func isScope(scope corev1.ResourceQuotaScope) bool {
+	_, found := scoped[scope]
+	return found
+}
+
+// outOfScope are the resources of a list that cannot be counted within a scope.
+func outOfScope(scope corev1.ResourceQuotaScope, hard corev1.ResourceList) []corev1.ResourceName {
+	return slices.DeleteFunc(sortedKeys(hard), func(name corev1.ResourceName) bool {
+		return !isScope(scope) || !podspec.IsQuotaResource(name) || slices.Contains(scoped[scope], name)
+	})
+}
+
+// warnQuota tells of requests that could never be used up, because the limits
+// end before.
+func warnQuota(_ context.Context, q, old *corev1.ResourceQuota) []string {
+	if old != nil {
+		return nil
+	}
+	var out []string
+	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceStorage, corev1.ResourceEphemeralStorage} {
+		requests, limits := "requests."+name, "limits."+name
+		request, found := q.Spec.Hard[requests]
+		if !found && (name == corev1.ResourceCPU || name == corev1.ResourceMemory) {
+			requests = name
+			request, found = q.Spec.Hard[requests]
+		}
+		limit, limited := q.Spec.Hard[limits]
+		if found && limited && request.Cmp(limit) > 0 {
+			out = append(out, fmt.Sprintf("ResourceQuota %s (%s) should be less than %s (%s)", requests, request.String(), limits, limit.String()))
+		}
+	}
+	return out
+}
