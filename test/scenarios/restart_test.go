@@ -76,8 +76,9 @@ func TestKilledUnderLoad(t *testing.T) {
 		s.stayed(before, "app=web")
 		s.rolledOut(fmt.Sprintf("late-%d", round))
 	}
-	if after := c.config(t).Host; after == serverBefore {
-		t.Logf("the cluster got its old port again: %s", after)
+	// The containers were told of the API's port when they started.
+	if after := c.config(t).Host; after != serverBefore {
+		t.Errorf("the API was at %s, and is at %s now", serverBefore, after)
 	}
 	// What was left by the dead agent is looked after: a container that ends is noticed.
 	victim := s.pods("app=web")[0]

@@ -47,6 +47,9 @@ func TestAnonymous(t *testing.T) {
 		if got := status(path, ""); got != http.StatusOK {
 			t.Errorf("%s: %d for an anonymous caller", path, got)
 		}
+		if got := status(path, "no.such.token"); got != http.StatusUnauthorized {
+			t.Errorf("%s: %d for a caller with a wrong token", path, got)
+		}
 	}
 	for _, path := range []string{
 		"/", "/api", "/apis", "/api/v1", "/openapi/v2", "/openapi/v3", "/metrics", "/debug/pprof/", "/logs", "/configz", "/livez/ping",
@@ -84,6 +87,9 @@ func TestServiceAccounts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// Others can verify the token: every service account may see how.
+	s.contains(s.kubectl("get", "--raw", "/.well-known/openid-configuration", "--token="+token), `"issuer":"https://kubernetes.default.svc.cluster.local"`, `/openid/v1/jwks"`)
+	s.contains(s.kubectl("get", "--raw", "/openid/v1/jwks"), `"kty":"EC"`, `"alg":"ES256"`)
 	robot := "system:serviceaccount:" + s.namespace + ":robot"
 	list := func() error {
 		_, err := client.CoreV1().Pods(s.namespace).List(t.Context(), metav1.ListOptions{})
