@@ -72,7 +72,7 @@ func New(c Config) (*Server, error) {
 		return nil, err
 	}
 	s.groups = registry.Groups(registry.Dependencies{
-		Core:           core.Dependencies{Nodes: nodes, Tokens: access.issuer, Services: s.services.ServiceDependencies, Components: components(c)},
+		Core:           core.Dependencies{Nodes: nodes, Tokens: access.issuer, Services: s.services.ServiceDependencies, Budgets: client.PolicyV1(), Components: components(c)},
 		Authentication: authentication.Dependencies{Requests: access.authenticator, Audiences: access.audiences},
 		Authorizer:     access.authorizer,
 		Rules:          access.rules,

@@ -19,6 +19,7 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/events"
 	"github.com/kindred-project/kindred/internal/registry/generic"
 	"github.com/kindred-project/kindred/internal/registry/networking"
+	"github.com/kindred-project/kindred/internal/registry/policy"
 	"github.com/kindred-project/kindred/internal/registry/rbac"
 	"github.com/kindred-project/kindred/internal/registry/scheduling"
 )
@@ -44,6 +45,7 @@ func Groups(d Dependencies) []generic.Group {
 		authorization.Group(d.Authorizer, d.Rules),
 		rbac.Group(d.Escalation),
 		networking.Group(),
+		policy.Group(),
 		scheduling.Group(),
 		coordination.Group(),
 		discovery.Group(),

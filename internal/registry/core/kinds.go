@@ -8,6 +8,7 @@ import (
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	policyclient "k8s.io/client-go/kubernetes/typed/policy/v1"
 
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
@@ -19,6 +20,8 @@ type Dependencies struct {
 	Services ServiceDependencies
 	// Components are the parts of the control plane whose health is shown.
 	Components []Component
+	// Budgets are asked before a pod is evicted.
+	Budgets policyclient.PodDisruptionBudgetsGetter
 }
 
 // Group is the legacy group "".
@@ -27,7 +30,7 @@ func Group(d Dependencies) generic.Group {
 		Name:     corev1.GroupName,
 		Priority: 18000,
 		Scheme: []func(*runtime.Scheme) error{
-			corev1.AddToScheme, AddToScheme,
+			corev1.AddToScheme, AddToScheme, addEvictions,
 			autoscalingv1.AddToScheme, generic.Internal(autoscalingv1.GroupName, &autoscalingv1.Scale{}),
 			authenticationv1.AddToScheme, generic.Internal(authenticationv1.GroupName, &authenticationv1.TokenRequest{}),
 			generic.Internal(corev1.GroupName, &corev1.ComponentStatusList{}, &corev1.Binding{}, &corev1.PodLogOptions{}, &corev1.PodExecOptions{},
@@ -44,7 +47,7 @@ func Group(d Dependencies) generic.Group {
 		Versions: []generic.Version{{Name: "v1", Resources: []generic.Resource{
 			Namespace,
 			node(d.Nodes),
-			pod(d.Nodes),
+			pod(d.Nodes, d.Budgets),
 			ConfigMap,
 			Secret,
 			serviceAccount(d.Tokens),

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/warning"
+	policyclient "k8s.io/client-go/kubernetes/typed/policy/v1"
 	"k8s.io/kubectl/pkg/util/qos"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
@@ -24,8 +25,8 @@ import (
 )
 
 // pod is what a node runs. Nodes is how the API server reaches the node's agent,
-// for logs and everything interactive.
-func pod(nodes NodeConnections) generic.Kind[*corev1.Pod] {
+// for logs and everything interactive; budgets are asked before a pod is evicted.
+func pod(nodes NodeConnections, budgets policyclient.PodDisruptionBudgetsGetter) generic.Kind[*corev1.Pod] {
 	return generic.Kind[*corev1.Pod]{
 		Name: "Pod", Plural: "pods", ShortNames: []string{"po"}, Categories: []string{"all"},
 		New:           func() *corev1.Pod { return &corev1.Pod{} },
@@ -69,6 +70,7 @@ func pod(nodes NodeConnections) generic.Kind[*corev1.Pod] {
 		Subresources: func(store *generic.Store) map[string]rest.Storage {
 			endpoints := podConnections(store, nodes)
 			endpoints["binding"] = &bindingStore{store}
+			endpoints["eviction"] = &evictionStore{store, budgets}
 			return endpoints
 		},
 		Siblings: func(store *generic.Store) map[string]rest.Storage {

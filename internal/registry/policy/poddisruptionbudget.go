@@ -1,0 +1,126 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kindred-project/kindred/internal/registry/generic"
+)
+
+// Group is policy: what limits the disruption of pods.
+func Group() generic.Group {
+	return generic.Group{
+		Name:     policyv1.GroupName,
+		Priority: 17100,
+		Scheme:   []func(*runtime.Scheme) error{policyv1.AddToScheme, AddToScheme},
+		Versions: []generic.Version{{Name: "v1", Resources: []generic.Resource{PodDisruptionBudget}}},
+	}
+}
+
+// PodDisruptionBudget says how many pods of a set may be evicted at the same time.
+var PodDisruptionBudget = generic.Kind[*policyv1.PodDisruptionBudget]{
+	Name: "PodDisruptionBudget", Plural: "poddisruptionbudgets", ShortNames: []string{"pdb"},
+	New:     func() *policyv1.PodDisruptionBudget { return &policyv1.PodDisruptionBudget{} },
+	NewList: func() runtime.Object { return &policyv1.PodDisruptionBudgetList{} },
+	Spec:    func(b *policyv1.PodDisruptionBudget) any { return &b.Spec },
+	Status:  func(b *policyv1.PodDisruptionBudget) any { return &b.Status },
+	Prepare: func(_ context.Context, b, old *policyv1.PodDisruptionBudget) { dropReservedLabel(b, old) },
+	// An eviction that has been counted must not be overwritten.
+	RequireResourceVersion: true,
+
+	Validate:       func(_ context.Context, b *policyv1.PodDisruptionBudget) field.ErrorList { return validateSpec(&b.Spec) },
+	ValidateStatus: validateStatus,
+	// Budgets were first served without a rule for their names, and some may have odd ones.
+	LooseMetadata: func(context.Context) bool { return true },
+	AnyFinalizer:  true,
+
+	Columns: []generic.Column[*policyv1.PodDisruptionBudget]{
+		{Name: "Min Available", Description: "The minimum number of pods that must be available.", Cell: func(b *policyv1.PodDisruptionBudget) any { return orNotApplicable(b.Spec.MinAvailable) }},
+		{Name: "Max Unavailable", Description: "The maximum number of pods that may be unavailable.", Cell: func(b *policyv1.PodDisruptionBudget) any { return orNotApplicable(b.Spec.MaxUnavailable) }},
+		{Name: "Allowed Disruptions", Type: "integer", Description: "Calculated number of pods that may be disrupted at this time.", Cell: func(b *policyv1.PodDisruptionBudget) any { return b.Status.DisruptionsAllowed }},
+	},
+}
+
+func orNotApplicable(n *intstr.IntOrString) string {
+	if n == nil {
+		return "N/A"
+	}
+	return n.String()
+}
+
+// matchNothingLabel is how v1beta1 wrote its empty selector, which matched no
+// pod, in terms of v1, where it matches all. It means nothing anywhere else.
+const matchNothingLabel = "pdb.kubernetes.io/deprecated-v1beta1-empty-selector-match"
+
+func dropReservedLabel(b, old *policyv1.PodDisruptionBudget) {
+	selector := b.Spec.Selector
+	if selector == nil || old != nil && equality.Semantic.DeepEqual(selector, old.Spec.Selector) {
+		return
+	}
+	matchesNothing := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: matchNothingLabel, Operator: metav1.LabelSelectorOpExists}}}
+	if equality.Semantic.DeepEqual(selector, matchesNothing) {
+		return
+	}
+	selector.MatchExpressions = slices.DeleteFunc(selector.MatchExpressions, func(r metav1.LabelSelectorRequirement) bool { return r.Key == matchNothingLabel })
+}
+
+func validateSpec(spec *policyv1.PodDisruptionBudgetSpec) field.ErrorList {
+	path := field.NewPath("spec")
+	var errs field.ErrorList
+	if spec.MinAvailable != nil && spec.MaxUnavailable != nil {
+		errs = append(errs, field.Invalid(path, *spec, "minAvailable and maxUnavailable cannot be both set"))
+	}
+	errs = append(errs, countOrPercent(spec.MinAvailable, path.Child("minAvailable"))...)
+	errs = append(errs, countOrPercent(spec.MaxUnavailable, path.Child("maxUnavailable"))...)
+	errs = append(errs, metavalidation.ValidateLabelSelector(spec.Selector, metavalidation.LabelSelectorValidationOptions{}, path.Child("selector"))...)
+	policies := []policyv1.UnhealthyPodEvictionPolicyType{policyv1.AlwaysAllow, policyv1.IfHealthyBudget}
+	if p := spec.UnhealthyPodEvictionPolicy; p != nil && !slices.Contains(policies, *p) {
+		errs = append(errs, field.NotSupported(path.Child("unhealthyPodEvictionPolicy"), *p, policies))
+	}
+	return errs
+}
+
+// countOrPercent checks a number of pods, or a share of them.
+func countOrPercent(value *intstr.IntOrString, path *field.Path) field.ErrorList {
+	if value == nil {
+		return nil
+	}
+	if value.Type == intstr.Int {
+		return validation.ValidateNonnegativeField(int64(value.IntVal), path)
+	}
+	var errs field.ErrorList
+	for _, problem := range utilvalidation.IsValidPercent(value.StrVal) {
+		errs = append(errs, field.Invalid(path, *value, problem))
+	}
+	if len(errs) > 0 {
+		return errs
+	}
+	if n, err := strconv.Atoi(strings.TrimSuffix(value.StrVal, "%")); err == nil && n > 100 {
+		return field.ErrorList{field.Invalid(path, *value, "must not be greater than 100%")}
+	}
+	return nil
+}
+
+func validateStatus(_ context.Context, b, _ *policyv1.PodDisruptionBudget) field.ErrorList {
+	path, s := field.NewPath("status"), &b.Status
+	errs := metavalidation.ValidateConditions(s.Conditions, path.Child("conditions"))
+	errs = append(errs, validation.ValidateNonnegativeField(int64(s.DisruptionsAllowed), path.Child("disruptionsAllowed"))...)
+	errs = append(errs, validation.ValidateNonnegativeField(int64(s.CurrentHealthy), path.Child("currentHealthy"))...)
+	errs = append(errs, validation.ValidateNonnegativeField(int64(s.DesiredHealthy), path.Child("desiredHealthy"))...)
+	return append(errs, validation.ValidateNonnegativeField(int64(s.ExpectedPods), path.Child("expectedPods"))...)
+}
