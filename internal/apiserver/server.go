@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	clientrest "k8s.io/client-go/rest"
+	"k8s.io/component-base/version"
 	aggregatorapiserver "k8s.io/kube-aggregator/pkg/apiserver"
 	"k8s.io/utils/clock"
 
@@ -100,10 +101,11 @@ func New(c Config) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("custom resources: %w", err)
 	}
-	main, err := s.newMain(g, c, extensions.GenericAPIServer)
+	main, err := s.newMain(g, c, customResources{extensions.GenericAPIServer, g.Serializer})
 	if err != nil {
 		return nil, fmt.Errorf("built-in groups: %w", err)
 	}
+	access.serveIssuer(main)
 	s.aggregator, err = s.newAggregator(*g, c, main, extensions.Informers)
 	if err != nil {
 		return nil, fmt.Errorf("aggregation: %w", err)
@@ -112,8 +114,13 @@ func New(c Config) (*Server, error) {
 	return s, nil
 }
 
-// Config is an in-process client configuration that acts as the given user.
-func (s *Server) Config(as user.Info) *clientrest.Config { return s.inprocess.Config(as) }
+// Config is an in-process client configuration that acts as the given user, and
+// writes under the server's own name unless it is given another UserAgent.
+func (s *Server) Config(as user.Info) *clientrest.Config {
+	config := s.inprocess.Config(as)
+	config.UserAgent = "kube-apiserver/" + version.Get().GitVersion
+	return config
+}
 
 // Informers are the server's own. Other parts in the process share them, so that
 // each object is decoded and kept once; what they add runs after StartInformers.

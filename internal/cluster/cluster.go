@@ -225,7 +225,11 @@ func (c *Cluster) Failed() <-chan error { return c.failure }
 
 // RESTConfig is an administrator's configuration, for clients in this process:
 // it needs no connection.
-func (c *Cluster) RESTConfig() *rest.Config { return c.server.Config(adminUser) }
+func (c *Cluster) RESTConfig() *rest.Config {
+	config := c.server.Config(adminUser)
+	config.UserAgent = "" // its user's, not the server's
+	return config
+}
 
 // Server is the URL of the API.
 func (c *Cluster) Server() string {
