@@ -19,9 +19,11 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/events"
 	"github.com/kindred-project/kindred/internal/registry/generic"
 	"github.com/kindred-project/kindred/internal/registry/networking"
+	"github.com/kindred-project/kindred/internal/registry/node"
 	"github.com/kindred-project/kindred/internal/registry/policy"
 	"github.com/kindred-project/kindred/internal/registry/rbac"
 	"github.com/kindred-project/kindred/internal/registry/scheduling"
+	"github.com/kindred-project/kindred/internal/registry/storage"
 )
 
 // Dependencies are what some kinds need besides storage.
@@ -45,9 +47,11 @@ func Groups(d Dependencies) []generic.Group {
 		authorization.Group(d.Authorizer, d.Rules),
 		rbac.Group(d.Escalation),
 		networking.Group(),
+		storage.Group(),
 		policy.Group(),
 		scheduling.Group(),
 		coordination.Group(),
+		node.Group(),
 		discovery.Group(),
 		admissionregistration.Group(d.Extending),
 	}

@@ -1,0 +1,107 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kindred-project/kindred/internal/registry/core/podspec"
+	"github.com/kindred-project/kindred/internal/registry/generic"
+)
+
+// Group is node.k8s.io.
+func Group() generic.Group {
+	return generic.Group{
+		Name:     nodev1.GroupName,
+		Priority: 16300,
+		Scheme:   []func(*runtime.Scheme) error{nodev1.AddToScheme, AddToScheme},
+		Versions: []generic.Version{{Name: "v1", Resources: []generic.Resource{RuntimeClass}}},
+	}
+}
+
+// RuntimeClass names a handler of the nodes' runtime, what a pod under it costs
+// beside its containers, and where it can run.
+var RuntimeClass = generic.Kind[*nodev1.RuntimeClass]{
+	Name: "RuntimeClass", Plural: "runtimeclasses", ClusterScoped: true,
+	MetadataAnew: true, AnyFinalizer: true,
+	New:                    func() *nodev1.RuntimeClass { return &nodev1.RuntimeClass{} },
+	NewList:                func() runtime.Object { return &nodev1.RuntimeClassList{} },
+	Validate:               validateRuntimeClass,
+	ValidateUpdate:         validateRuntimeClassUpdate,
+	Warnings:               runtimeClassWarnings,
+	CreateOnUpdate:         true,
+	RequireResourceVersion: true,
+	Columns: []generic.Column[*nodev1.RuntimeClass]{{
+		Name: "Handler", Cell: func(c *nodev1.RuntimeClass) any { return c.Handler },
+	}},
+}
+
+var handlerPath = field.NewPath("handler")
+
+func runtimeClassWarnings(_ context.Context, c, _ *nodev1.RuntimeClass) []string {
+	if c.Scheduling == nil {
+		return nil
+	}
+	var out []string
+	for _, key := range slices.Sorted(maps.Keys(c.Scheduling.NodeSelector)) {
+		if warning := podspec.NodeLabelWarning(key); warning != "" {
+			out = append(out, fmt.Sprintf("scheduling.nodeSelector: %s", warning))
+		}
+	}
+	return out
+}
+
+func validateRuntimeClass(_ context.Context, c *nodev1.RuntimeClass) field.ErrorList {
+	errs := validateHandler(c.Handler)
+	if c.Overhead != nil {
+		// As if a container could ask for it.
+		limits := &corev1.ResourceRequirements{Limits: c.Overhead.PodFixed}
+		errs = append(errs, podspec.ValidateResourceRequirements(limits, nil, field.NewPath("overhead"))...)
+	}
+	if c.Scheduling == nil {
+		return errs
+	}
+	path := field.NewPath("scheduling")
+	errs = append(errs, metav1validation.ValidateLabels(c.Scheduling.NodeSelector, path.Child("nodeSelector"))...)
+	return append(errs, validateTolerations(c.Scheduling.Tolerations, path.Child("tolerations"))...)
+}
+
+func validateRuntimeClassUpdate(ctx context.Context, c, old *nodev1.RuntimeClass) field.ErrorList {
+	return append(validateRuntimeClass(ctx, c),
+		apivalidation.ValidateImmutableField(c.Handler, old.Handler, handlerPath).WithOrigin("immutable").MarkCoveredByDeclarative()...)
+}
+
+func validateHandler(handler string) field.ErrorList {
+	if handler == "" {
+		return field.ErrorList{field.Required(handlerPath, "").MarkCoveredByDeclarative()}
+	}
+	return generic.Invalid(handlerPath, handler, apivalidation.NameIsDNSLabel(handler, false)).
+		WithOrigin("format=k8s-short-name").MarkCoveredByDeclarative()
+}
+
+// validateTolerations wants each toleration once, however long it tolerates.
+func validateTolerations(tolerations []corev1.Toleration, path *field.Path) field.ErrorList {
+	errs := podspec.ValidateTolerations(tolerations, path)
+	seen := sets.New[corev1.Toleration]()
+	for i, toleration := range tolerations {
+		key := toleration
+		key.TolerationSeconds = nil
+		if seen.Has(key) {
+			errs = append(errs, field.Duplicate(path.Index(i), toleration))
+		}
+		seen.Insert(key)
+	}
+	return errs
+}

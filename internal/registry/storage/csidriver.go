@@ -1,0 +1,186 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package storage
+
+import (
+	"context"
+	"strings"
+
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
+
+	"github.com/kindred-project/kindred/internal/registry/generic"
+)
+
+// CSIDriver says what the cluster must know of a driver before it uses it.
+var CSIDriver = generic.Kind[*storagev1.CSIDriver]{
+	Name: "CSIDriver", Plural: "csidrivers", ClusterScoped: true,
+	New:                    func() *storagev1.CSIDriver { return &storagev1.CSIDriver{} },
+	NewList:                func() runtime.Object { return &storagev1.CSIDriverList{} },
+	Prepare:                countChanges,
+	Validate:               validateCSIDriver,
+	ValidateUpdate:         validateCSIDriverUpdate,
+	Warnings:               csiDriverWarnings,
+	RequireResourceVersion: true,
+	ReturnDeleted:          true,
+	Columns: []generic.Column[*storagev1.CSIDriver]{
+		{Name: "AttachRequired", Type: "boolean", Description: csiDriverDoc["attachRequired"], Cell: func(d *storagev1.CSIDriver) any { return ptr.Deref(d.Spec.AttachRequired, true) }},
+		{Name: "PodInfoOnMount", Type: "boolean", Description: csiDriverDoc["podInfoOnMount"], Cell: func(d *storagev1.CSIDriver) any { return ptr.Deref(d.Spec.PodInfoOnMount, false) }},
+		{Name: "StorageCapacity", Type: "boolean", Description: csiDriverDoc["storageCapacity"], Cell: func(d *storagev1.CSIDriver) any { return ptr.Deref(d.Spec.StorageCapacity, false) }},
+		{Name: "TokenRequests", Description: csiDriverDoc["tokenRequests"], Cell: audiencesText},
+		{Name: "RequiresRepublish", Type: "boolean", Description: csiDriverDoc["requiresRepublish"], Cell: func(d *storagev1.CSIDriver) any { return ptr.Deref(d.Spec.RequiresRepublish, false) }},
+		{Name: "Modes", Description: csiDriverDoc["volumeLifecycleModes"], Cell: modesText},
+	},
+}
+
+var csiDriverDoc = storagev1.CSIDriverSpec{}.SwaggerDoc()
+
+// SetDefaults_CSIDriver spells out what a driver does not say of itself.
+func SetDefaults_CSIDriver(d *storagev1.CSIDriver) {
+	s := &d.Spec
+	setDefault(&s.AttachRequired, true)
+	setDefault(&s.PodInfoOnMount, false)
+	setDefault(&s.StorageCapacity, false)
+	setDefault(&s.FSGroupPolicy, storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy)
+	if len(s.VolumeLifecycleModes) == 0 {
+		s.VolumeLifecycleModes = []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecyclePersistent}
+	}
+	setDefault(&s.RequiresRepublish, false)
+	setDefault(&s.SELinuxMount, false)
+	setDefault(&s.PreventPodSchedulingIfMissing, false)
+}
+
+func setDefault[V any](field **V, value V) {
+	if *field == nil {
+		*field = &value
+	}
+}
+
+// countChanges: a driver's generation grows with changes, but does not begin at 1
+// as those of other kinds.
+func countChanges(_ context.Context, d, old *storagev1.CSIDriver) {
+	if old != nil && !equality.Semantic.DeepEqual(d.Spec, old.Spec) {
+		d.Generation = old.Generation + 1
+	}
+}
+
+func audiencesText(d *storagev1.CSIDriver) any {
+	if d.Spec.TokenRequests == nil {
+		return "<unset>"
+	}
+	var audiences []string
+	for _, request := range d.Spec.TokenRequests {
+		audiences = append(audiences, request.Audience)
+	}
+	return strings.Join(audiences, ",")
+}
+
+func modesText(d *storagev1.CSIDriver) any {
+	var modes []string
+	for _, mode := range d.Spec.VolumeLifecycleModes {
+		modes = append(modes, string(mode))
+	}
+	return generic.OrNone(strings.Join(modes, ","))
+}
+
+func csiDriverWarnings(_ context.Context, d, old *storagev1.CSIDriver) []string {
+	if len(d.Spec.TokenRequests) == 0 || d.Spec.ServiceAccountTokenInSecrets != nil {
+		return nil
+	}
+	if old != nil && equality.Semantic.DeepEqual(d.Spec.TokenRequests, old.Spec.TokenRequests) {
+		return nil
+	}
+	return []string{"spec.serviceAccountTokenInSecrets is unset; if supported by this CSI driver, set to true to prevent possible logging of tokens in volume attributes"}
+}
+
+var specPath = field.NewPath("spec")
+
+// attachPath is spelt as clients know it from errors, not as in manifests.
+var attachPath = specPath.Child("attachedRequired")
+
+func validateCSIDriver(_ context.Context, d *storagev1.CSIDriver) field.ErrorList {
+	s := &d.Spec
+	errs := requireSet(s.AttachRequired, attachPath)
+	errs = append(errs, requireSet(s.PodInfoOnMount, specPath.Child("podInfoOnMount"))...)
+	errs = append(errs, requireSet(s.StorageCapacity, specPath.Child("storageCapacity"))...)
+	errs = append(errs, validateFSGroupPolicy(s.FSGroupPolicy, specPath.Child("fsGroupPolicy"))...)
+	errs = append(errs, validateTokenRequests(s.TokenRequests, specPath.Child("tokenRequests"))...)
+	errs = append(errs, validateModes(s.VolumeLifecycleModes, specPath.Child("volumeLifecycleModes"))...)
+	errs = append(errs, requireSet(s.SELinuxMount, specPath.Child("seLinuxMount"))...)
+	if period := s.NodeAllocatableUpdatePeriodSeconds; period != nil && *period < 10 {
+		errs = append(errs, field.Invalid(specPath.Child("nodeAllocatableUpdatePeriodSeconds"), *period, "must be greater than or equal to 10 seconds"))
+	}
+	if s.ServiceAccountTokenInSecrets != nil && len(s.TokenRequests) == 0 {
+		errs = append(errs, field.Invalid(specPath.Child("serviceAccountTokenInSecrets"), *s.ServiceAccountTokenInSecrets, "serviceAccountTokenInSecrets is set but no tokenRequests are specified"))
+	}
+	return append(errs, requireSet(s.PreventPodSchedulingIfMissing, specPath.Child("preventPodSchedulingIfMissing"))...)
+}
+
+func validateCSIDriverUpdate(ctx context.Context, d, old *storagev1.CSIDriver) field.ErrorList {
+	errs := validateCSIDriver(ctx, d)
+	errs = append(errs, apivalidation.ValidateImmutableField(d.Spec.AttachRequired, old.Spec.AttachRequired, attachPath)...)
+	return append(errs, apivalidation.ValidateImmutableField(d.Spec.VolumeLifecycleModes, old.Spec.VolumeLifecycleModes, specPath.Child("volumeLifecycleModes")).
+		WithOrigin("immutable").MarkCoveredByDeclarative()...)
+}
+
+func requireSet(value *bool, path *field.Path) field.ErrorList {
+	if value == nil {
+		return field.ErrorList{field.Required(path, "")}
+	}
+	return nil
+}
+
+func validateFSGroupPolicy(policy *storagev1.FSGroupPolicy, path *field.Path) field.ErrorList {
+	if policy == nil {
+		return nil
+	}
+	switch *policy {
+	case storagev1.FileFSGroupPolicy, storagev1.NoneFSGroupPolicy, storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy:
+		return nil
+	}
+	return field.ErrorList{field.NotSupported(path, *policy, []storagev1.FSGroupPolicy{
+		storagev1.FileFSGroupPolicy, storagev1.NoneFSGroupPolicy, storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy})}
+}
+
+func validateTokenRequests(requests []storagev1.TokenRequest, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	seen := sets.New[string]()
+	for i, request := range requests {
+		if seen.Has(request.Audience) {
+			errs = append(errs, field.Duplicate(path.Index(i).Child("audience"), request.Audience))
+			continue
+		}
+		seen.Insert(request.Audience)
+		errs = append(errs, validateExpiration(request.ExpirationSeconds, path.Index(i).Child("expirationSeconds"))...)
+	}
+	return errs
+}
+
+func validateExpiration(seconds *int64, path *field.Path) field.ErrorList {
+	switch {
+	case seconds == nil:
+		return nil
+	case *seconds < 600:
+		return field.ErrorList{field.Invalid(path, *seconds, "may not specify a duration less than 10 minutes")}
+	case *seconds > 1<<32:
+		return field.ErrorList{field.Invalid(path, *seconds, "may not specify a duration larger than 2^32 seconds")}
+	}
+	return nil
+}
+
+func validateModes(modes []storagev1.VolumeLifecycleMode, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for _, mode := range modes {
+		if mode != storagev1.VolumeLifecyclePersistent && mode != storagev1.VolumeLifecycleEphemeral {
+			errs = append(errs, field.NotSupported(path, mode, []storagev1.VolumeLifecycleMode{
+				storagev1.VolumeLifecyclePersistent, storagev1.VolumeLifecycleEphemeral}))
+		}
+	}
+	return errs
+}

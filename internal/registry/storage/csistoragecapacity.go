@@ -1,0 +1,81 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package storage
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kindred-project/kindred/internal/registry/core/podspec"
+	"github.com/kindred-project/kindred/internal/registry/generic"
+)
+
+// CSIStorageCapacity is the room that is left for volumes of a class in a part
+// of the cluster.
+var CSIStorageCapacity = generic.Kind[*storagev1.CSIStorageCapacity]{
+	Name: "CSIStorageCapacity", Plural: "csistoragecapacities",
+	MetadataAnew: true,
+	New:          func() *storagev1.CSIStorageCapacity { return &storagev1.CSIStorageCapacity{} },
+	NewList:      func() runtime.Object { return &storagev1.CSIStorageCapacityList{} },
+	Validate: func(_ context.Context, c *storagev1.CSIStorageCapacity) field.ErrorList {
+		return validateCapacity(c, metav1validation.LabelSelectorValidationOptions{})
+	},
+	ValidateUpdate:         validateCapacityUpdate,
+	Warnings:               capacityWarnings,
+	RequireResourceVersion: true,
+	PlainTable:             true,
+}
+
+var nodeTopologyPath, classNamePath = field.NewPath("nodeTopology"), field.NewPath("storageClassName")
+
+func capacityWarnings(_ context.Context, c, _ *storagev1.CSIStorageCapacity) []string {
+	if c.NodeTopology == nil {
+		return nil
+	}
+	var out []string
+	for i, expression := range c.NodeTopology.MatchExpressions {
+		if warning := podspec.NodeLabelWarning(expression.Key); warning != "" {
+			out = append(out, fmt.Sprintf("%s: %s is %s", nodeTopologyPath.Child("matchExpressions").Index(i).Child("key"), expression.Key, warning))
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(c.NodeTopology.MatchLabels)) {
+		if warning := podspec.NodeLabelWarning(key); warning != "" {
+			out = append(out, fmt.Sprintf("%s: %s", nodeTopologyPath.Child("matchLabels").Child(key), warning))
+		}
+	}
+	return out
+}
+
+func validateCapacity(c *storagev1.CSIStorageCapacity, selectors metav1validation.LabelSelectorValidationOptions) field.ErrorList {
+	errs := metav1validation.ValidateLabelSelector(c.NodeTopology, selectors, nodeTopologyPath)
+	errs = append(errs, generic.Invalid(classNamePath, c.StorageClassName, apivalidation.NameIsDNSSubdomain(c.StorageClassName, false))...)
+	if c.Capacity != nil && c.Capacity.Sign() < 0 {
+		errs = append(errs, field.Invalid(field.NewPath("capacity"), c.Capacity.String(), apivalidation.IsNegativeErrorMsg).WithOrigin("minimum"))
+	}
+	return errs
+}
+
+// validateCapacityUpdate: what the driver was asked must not change, its answer
+// may.
+func validateCapacityUpdate(_ context.Context, c, old *storagev1.CSIStorageCapacity) field.ErrorList {
+	var selectors metav1validation.LabelSelectorValidationOptions
+	selectors.AllowInvalidLabelValueInSelector = len(metav1validation.ValidateLabelSelector(old.NodeTopology, selectors, nil)) > 0
+	errs := validateCapacity(c, selectors)
+	if !equality.Semantic.DeepEqual(c.NodeTopology, old.NodeTopology) {
+		errs = append(errs, field.Invalid(nodeTopologyPath, c.NodeTopology, apivalidation.FieldImmutableErrorMsg))
+	}
+	if c.StorageClassName != old.StorageClassName {
+		errs = append(errs, field.Invalid(classNamePath, c.StorageClassName, apivalidation.FieldImmutableErrorMsg))
+	}
+	return errs
+}

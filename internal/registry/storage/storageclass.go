@@ -1,0 +1,203 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package storage
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/utils/ptr"
+
+	"github.com/kindred-project/kindred/internal/registry/core/podspec"
+	"github.com/kindred-project/kindred/internal/registry/generic"
+)
+
+// A class with one of these annotations is that of claims which name none.
+const (
+	defaultAnnotation      = "storageclass.kubernetes.io/is-default-class"
+	olderDefaultAnnotation = "storageclass.beta.kubernetes.io/is-default-class"
+)
+
+// StorageClass says how volumes are made for claims that ask for this class.
+var StorageClass = generic.Kind[*storagev1.StorageClass]{
+	Name: "StorageClass", Plural: "storageclasses", ShortNames: []string{"sc"}, ClusterScoped: true,
+	MetadataAnew:   true,
+	New:            func() *storagev1.StorageClass { return &storagev1.StorageClass{} },
+	NewList:        func() runtime.Object { return &storagev1.StorageClassList{} },
+	Validate:       validateStorageClass,
+	ValidateUpdate: validateStorageClassUpdate,
+	Warnings:       storageClassWarnings,
+	ReturnDeleted:  true,
+	Replace:        func(store *generic.Store) rest.Storage { return &classStore{store} },
+	Columns: []generic.Column[*storagev1.StorageClass]{
+		{Name: "Provisioner", Description: storageClassDoc["provisioner"], Cell: func(c *storagev1.StorageClass) any { return c.Provisioner }},
+		{Name: "ReclaimPolicy", Description: storageClassDoc["reclaimPolicy"], Cell: func(c *storagev1.StorageClass) any {
+			return string(ptr.Deref(c.ReclaimPolicy, corev1.PersistentVolumeReclaimDelete))
+		}},
+		{Name: "VolumeBindingMode", Description: storageClassDoc["volumeBindingMode"], Cell: func(c *storagev1.StorageClass) any {
+			return string(ptr.Deref(c.VolumeBindingMode, storagev1.VolumeBindingImmediate))
+		}},
+		{Name: "AllowVolumeExpansion", Description: storageClassDoc["allowVolumeExpansion"], Cell: func(c *storagev1.StorageClass) any { return ptr.Deref(c.AllowVolumeExpansion, false) }},
+	},
+}
+
+var storageClassDoc = storagev1.StorageClass{}.SwaggerDoc()
+
+// SetDefaults_StorageClass: volumes are made as soon as they are claimed, and go
+// with their claims.
+func SetDefaults_StorageClass(c *storagev1.StorageClass) {
+	if c.ReclaimPolicy == nil {
+		c.ReclaimPolicy = new(corev1.PersistentVolumeReclaimDelete)
+	}
+	if c.VolumeBindingMode == nil {
+		c.VolumeBindingMode = new(storagev1.VolumeBindingImmediate)
+	}
+}
+
+// classStore marks the default class in lists of classes: among several, that is
+// the youngest.
+type classStore struct{ *generic.Store }
+
+func (s *classStore) ConvertToTable(ctx context.Context, object, options runtime.Object) (*metav1.Table, error) {
+	table, err := s.Store.ConvertToTable(ctx, object, options)
+	list, ok := object.(*storagev1.StorageClassList)
+	if err != nil || !ok {
+		return table, err
+	}
+	if i := defaultClass(list.Items); i >= 0 {
+		table.Rows[i].Cells[0] = list.Items[i].Name + " (default)"
+	}
+	return table, nil
+}
+
+// defaultClass is the index of the class that claims get, or -1.
+func defaultClass(classes []storagev1.StorageClass) int {
+	found := -1
+	for i := range classes {
+		if isDefault(&classes[i]) && (found < 0 || precedes(&classes[i], &classes[found])) {
+			found = i
+		}
+	}
+	return found
+}
+
+func isDefault(c *storagev1.StorageClass) bool {
+	return c.Annotations[defaultAnnotation] == "true" || c.Annotations[olderDefaultAnnotation] == "true"
+}
+
+func precedes(c, other *storagev1.StorageClass) bool {
+	if c.CreationTimestamp.Equal(&other.CreationTimestamp) {
+		return c.Name < other.Name
+	}
+	return c.CreationTimestamp.After(other.CreationTimestamp.Time)
+}
+
+func storageClassWarnings(_ context.Context, c, _ *storagev1.StorageClass) []string {
+	var out []string
+	for i, term := range c.AllowedTopologies {
+		path := field.NewPath("allowedTopologies").Index(i).Child("matchLabelExpressions")
+		for j, expression := range term.MatchLabelExpressions {
+			if warning := podspec.NodeLabelWarning(expression.Key); warning != "" {
+				out = append(out, fmt.Sprintf("%s: %s", path.Index(j).Child("key"), warning))
+			}
+		}
+	}
+	return out
+}
+
+func validateStorageClass(_ context.Context, c *storagev1.StorageClass) field.ErrorList {
+	errs := validateProvisioner(c.Provisioner, field.NewPath("provisioner"))
+	errs = append(errs, validateParameters(c.Parameters, field.NewPath("parameters"))...)
+	errs = append(errs, validateReclaimPolicy(c.ReclaimPolicy, field.NewPath("reclaimPolicy"))...)
+	errs = append(errs, validateBindingMode(c.VolumeBindingMode, field.NewPath("volumeBindingMode"))...)
+	return append(errs, validateTopologies(c.AllowedTopologies, field.NewPath("allowedTopologies"))...)
+}
+
+// validateStorageClassUpdate: what volumes were made from must not change.
+func validateStorageClassUpdate(ctx context.Context, c, old *storagev1.StorageClass) field.ErrorList {
+	fixed := func(value, before any, name string) field.ErrorList {
+		return apivalidation.ValidateImmutableField(value, before, field.NewPath(name)).WithOrigin("immutable").MarkCoveredByDeclarative()
+	}
+	errs := validateStorageClass(ctx, c)
+	errs = append(errs, fixed(c.Parameters, old.Parameters, "parameters")...)
+	errs = append(errs, fixed(c.Provisioner, old.Provisioner, "provisioner")...)
+	errs = append(errs, fixed(c.ReclaimPolicy, old.ReclaimPolicy, "reclaimPolicy")...)
+	return append(errs, fixed(c.VolumeBindingMode, old.VolumeBindingMode, "volumeBindingMode")...)
+}
+
+func validateReclaimPolicy(policy *corev1.PersistentVolumeReclaimPolicy, path *field.Path) field.ErrorList {
+	switch ptr.Deref(policy, "") {
+	case "", corev1.PersistentVolumeReclaimDelete, corev1.PersistentVolumeReclaimRetain:
+		return nil
+	}
+	return field.ErrorList{field.NotSupported(path, *policy, []corev1.PersistentVolumeReclaimPolicy{
+		corev1.PersistentVolumeReclaimDelete, corev1.PersistentVolumeReclaimRetain})}
+}
+
+func validateBindingMode(mode *storagev1.VolumeBindingMode, path *field.Path) field.ErrorList {
+	if mode == nil {
+		return field.ErrorList{field.Required(path, "")}
+	}
+	switch *mode {
+	case storagev1.VolumeBindingImmediate, storagev1.VolumeBindingWaitForFirstConsumer:
+		return nil
+	}
+	return field.ErrorList{field.NotSupported(path, *mode, []storagev1.VolumeBindingMode{
+		storagev1.VolumeBindingImmediate, storagev1.VolumeBindingWaitForFirstConsumer})}
+}
+
+// topology is a term as what it means: for each label the set of its values.
+type topology map[string]sets.Set[string]
+
+func validateTopologies(terms []corev1.TopologySelectorTerm, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	var seen []topology
+	for i, term := range terms {
+		at := path.Index(i).Child("matchLabelExpressions")
+		means, problems := validateTopology(term, at)
+		errs = append(errs, problems...)
+		repeats := func(other topology) bool { return equality.Semantic.DeepEqual(means, other) }
+		// A term without labels counts as a repetition too.
+		if len(means) == 0 || slices.ContainsFunc(seen, repeats) {
+			errs = append(errs, field.Duplicate(at, ""))
+		}
+		seen = append(seen, means)
+	}
+	return errs
+}
+
+func validateTopology(term corev1.TopologySelectorTerm, path *field.Path) (topology, field.ErrorList) {
+	var errs field.ErrorList
+	means := topology{}
+	for i, expression := range term.MatchLabelExpressions {
+		key, values := path.Index(i).Child("key"), path.Index(i).Child("values")
+		if len(expression.Values) == 0 {
+			errs = append(errs, field.Required(values, ""))
+		}
+		set := sets.New[string]()
+		for j, value := range expression.Values {
+			if set.Has(value) {
+				errs = append(errs, field.Duplicate(values.Index(j), value))
+			}
+			set.Insert(value)
+		}
+		errs = append(errs, metav1validation.ValidateLabelName(expression.Key, key)...)
+		if _, twice := means[expression.Key]; twice {
+			errs = append(errs, field.Duplicate(key, expression.Key))
+		}
+		means[expression.Key] = set
+	}
+	return means, errs
+}

@@ -1,0 +1,52 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package storage
+
+import (
+	"context"
+	"maps"
+
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kindred-project/kindred/internal/registry/generic"
+)
+
+// VolumeAttributesClass is a set of attributes that a volume can be changed to
+// (KEP-3751).
+var VolumeAttributesClass = generic.Kind[*storagev1.VolumeAttributesClass]{
+	Name: "VolumeAttributesClass", Plural: "volumeattributesclasses", ShortNames: []string{"vac"}, ClusterScoped: true,
+	MetadataAnew:   true,
+	New:            func() *storagev1.VolumeAttributesClass { return &storagev1.VolumeAttributesClass{} },
+	NewList:        func() runtime.Object { return &storagev1.VolumeAttributesClassList{} },
+	Validate:       validateVolumeAttributesClass,
+	ValidateUpdate: validateVolumeAttributesClassUpdate,
+	ReturnDeleted:  true,
+	Columns: []generic.Column[*storagev1.VolumeAttributesClass]{{
+		Name: "DriverName", Description: storagev1.VolumeAttributesClass{}.SwaggerDoc()["driverName"],
+		Cell: func(c *storagev1.VolumeAttributesClass) any { return c.DriverName },
+	}},
+}
+
+func validateVolumeAttributesClass(_ context.Context, c *storagev1.VolumeAttributesClass) field.ErrorList {
+	path := field.NewPath("parameters")
+	errs := validateProvisioner(c.DriverName, field.NewPath("driverName"))
+	errs = append(errs, validateParameters(c.Parameters, path)...)
+	if len(c.Parameters) == 0 {
+		errs = append(errs, field.Required(path, "must contain at least one key/value pair"))
+	}
+	return errs
+}
+
+func validateVolumeAttributesClassUpdate(ctx context.Context, c, old *storagev1.VolumeAttributesClass) field.ErrorList {
+	var errs field.ErrorList
+	if c.DriverName != old.DriverName {
+		errs = append(errs, field.Forbidden(field.NewPath("driverName"), "updates to driverName are forbidden."))
+	}
+	if !maps.Equal(c.Parameters, old.Parameters) {
+		errs = append(errs, field.Forbidden(field.NewPath("parameters"), "updates to parameters are forbidden."))
+	}
+	return append(errs, validateVolumeAttributesClass(ctx, c)...)
+}
