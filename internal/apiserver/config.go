@@ -69,6 +69,7 @@ func (s *Server) genericConfig(c Config) (*genericapiserver.Config, error) {
 	g.EnableProfiling = false
 	g.MaxRequestsInFlight = maxInFlight
 	g.MaxMutatingRequestsInFlight = maxInFlight
+	g.FlowControl = s.fairness
 	g.ShutdownSendRetryAfter = false
 	g.PublicAddress = c.AdvertiseAddress
 	g.LongRunningFunc = filters.BasicLongRunningRequestCheck(

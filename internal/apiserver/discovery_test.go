@@ -98,7 +98,11 @@ func TestDiscovery(t *testing.T) {
 		"authorization.k8s.io/v1 subjectaccessreviews", "authorization.k8s.io/v1 localsubjectaccessreviews",
 		"authorization.k8s.io/v1 selfsubjectaccessreviews", "authorization.k8s.io/v1 selfsubjectrulesreviews",
 		"apiextensions.k8s.io/v1 customresourcedefinitions", "apiregistration.k8s.io/v1 apiservices",
-		"admissionregistration.k8s.io/v1 validatingwebhookconfigurations", "admissionregistration.k8s.io/v1 mutatingwebhookconfigurations", "admissionregistration.k8s.io/v1 validatingadmissionpolicies", "admissionregistration.k8s.io/v1 validatingadmissionpolicybindings", "admissionregistration.k8s.io/v1 mutatingadmissionpolicies", "admissionregistration.k8s.io/v1 mutatingadmissionpolicybindings",
+		"storagemigration.k8s.io/v1 storageversionmigrations",
+		"flowcontrol.apiserver.k8s.io/v1 flowschemas", "flowcontrol.apiserver.k8s.io/v1 prioritylevelconfigurations",
+		"admissionregistration.k8s.io/v1 validatingwebhookconfigurations", "admissionregistration.k8s.io/v1 mutatingwebhookconfigurations",
+		"admissionregistration.k8s.io/v1 validatingadmissionpolicies", "admissionregistration.k8s.io/v1 validatingadmissionpolicybindings",
+		"admissionregistration.k8s.io/v1 mutatingadmissionpolicies", "admissionregistration.k8s.io/v1 mutatingadmissionpolicybindings",
 	} {
 		if !served[key] {
 			t.Errorf("%s is not served", key)

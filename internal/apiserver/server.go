@@ -45,6 +45,7 @@ type Server struct {
 	started    chan struct{}
 	stopping   chan struct{}
 	services   *services
+	fairness   *fairness
 	clock      clock.WithTicker
 	aggregator *aggregatorapiserver.APIAggregator
 	// reserve is nil where no disk is to be kept free, gate where no etcd can be lost.
@@ -61,6 +62,7 @@ func New(c Config) (*Server, error) {
 	}
 	s.informers = sharedInformers(client)
 
+	s.fairness = newFairness(c, client, s.informers)
 	if s.services, err = newServices(c, client, s.informers); err != nil {
 		return nil, fmt.Errorf("services: %w", err)
 	}
@@ -187,6 +189,9 @@ func (s *Server) newMain(g *genericapiserver.Config, c Config, next genericapise
 		}
 	}
 	if err := s.services.start(main); err != nil {
+		return nil, err
+	}
+	if err := s.fairness.start(main); err != nil {
 		return nil, err
 	}
 	return main, main.AddPostStartHook("start-informers", func(hook genericapiserver.PostStartHookContext) error {

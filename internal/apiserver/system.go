@@ -43,6 +43,7 @@ func (s *Server) EnsureSystem(parent context.Context) error {
 	group.Go(func() error { return bootstrap.Ensure(ctx, client) })
 	group.Go(func() error { return ensurePriorityClasses(ctx, client) })
 	group.Go(func() error { return s.services.ensure(ctx) })
+	group.Go(func() error { return s.fairness.ensure(ctx) })
 	if err := group.Wait(); err != nil {
 		return err
 	}

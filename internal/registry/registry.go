@@ -17,6 +17,7 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/core"
 	"github.com/kindred-project/kindred/internal/registry/discovery"
 	"github.com/kindred-project/kindred/internal/registry/events"
+	"github.com/kindred-project/kindred/internal/registry/flowcontrol"
 	"github.com/kindred-project/kindred/internal/registry/generic"
 	"github.com/kindred-project/kindred/internal/registry/networking"
 	"github.com/kindred-project/kindred/internal/registry/node"
@@ -24,6 +25,7 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/rbac"
 	"github.com/kindred-project/kindred/internal/registry/scheduling"
 	"github.com/kindred-project/kindred/internal/registry/storage"
+	"github.com/kindred-project/kindred/internal/registry/storagemigration"
 )
 
 // Dependencies are what some kinds need besides storage.
@@ -54,5 +56,7 @@ func Groups(d Dependencies) []generic.Group {
 		node.Group(),
 		discovery.Group(),
 		admissionregistration.Group(d.Extending),
+		flowcontrol.Group(),
+		storagemigration.Group(),
 	}
 }

@@ -29,6 +29,8 @@ type Column[T Object] struct {
 	// Priority overrides that of Wide, 1, for columns never shown by kubectl.
 	Priority    int32
 	Description string
+	// PlainName says that a column called Name is not marked as the object's name.
+	PlainName bool
 	// Cell is the value for one object; a Timed one depends on the time too.
 	Cell func(obj T) any
 }
@@ -131,7 +133,7 @@ func (t table[T]) definitions() []metav1.TableColumnDefinition {
 		if d.Type == "" {
 			d.Type = "string"
 		}
-		if column.Name == "Name" {
+		if column.Name == "Name" && !column.PlainName {
 			d.Format = "name"
 		}
 		if column.Wide {

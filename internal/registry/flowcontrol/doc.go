@@ -1,0 +1,21 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package flowcontrol holds the built-in kinds of flowcontrol.apiserver.k8s.io
+// (KEP-1040): a FlowSchema says to which priority level a request belongs and
+// what flow it is part of, a PriorityLevelConfiguration how many requests of its
+// level are worked on at a time and how the others wait.
+//
+// Some objects the server could not do without, and keeps as they are: the
+// mandatory ones. Others it suggests, and keeps up to date until somebody changes
+// them. Ensure does both; the objects are those of k8s.io/apiserver.
+//
+// Defaults and declared validations are made as in package core.
+//
+// +k8s:defaulter-gen=TypeMeta
+// +k8s:defaulter-gen-input=k8s.io/api/flowcontrol/v1
+// +k8s:validation-gen=TypesWithField=TypeMeta
+// +k8s:validation-gen-input=k8s.io/api/flowcontrol/v1
+package flowcontrol
+
+//go:generate go run k8s.io/code-generator/cmd/defaulter-gen@v0.37.1 --go-header-file ../boilerplate.go.txt --output-file zz_generated.defaults.go .
