@@ -29,6 +29,7 @@ import (
 	"github.com/kindred-project/kindred/internal/admission/priority"
 	"github.com/kindred-project/kindred/internal/admission/runtimeclass"
 	"github.com/kindred-project/kindred/internal/admission/serviceaccount"
+	"github.com/kindred-project/kindred/internal/admission/storageobjectinuse"
 	"github.com/kindred-project/kindred/internal/admission/tolerations"
 	"github.com/kindred-project/kindred/internal/admission/topologylabels"
 )
@@ -43,6 +44,7 @@ func registered(clock clock.Clock) []named {
 		{nodetaint.Name, func() admission.Interface { return nodetaint.New() }},
 		{priority.Name, func() admission.Interface { return priority.New() }},
 		{tolerations.Name, func() admission.Interface { return tolerations.New() }},
+		{storageobjectinuse.Name, func() admission.Interface { return storageobjectinuse.New() }},
 		{ownerrefs.Name, func() admission.Interface { return ownerrefs.New() }},
 		{runtimeclass.Name, func() admission.Interface { return runtimeclass.New() }},
 		{topologylabels.Name, func() admission.Interface { return topologylabels.New() }},

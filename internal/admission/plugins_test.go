@@ -24,7 +24,7 @@ func TestOrderIsUpstreams(t *testing.T) {
 	// AllOrderedPlugins of v1.37, those of them that are served here.
 	want := []string{
 		"NamespaceLifecycle", "LimitRanger", "ServiceAccount", "NodeRestriction", "TaintNodesByCondition", "Priority", "DefaultTolerationSeconds",
-		"OwnerReferencesPermissionEnforcement", "RuntimeClass", "PodTopologyLabels",
+		"StorageObjectInUseProtection", "OwnerReferencesPermissionEnforcement", "RuntimeClass", "PodTopologyLabels",
 		"MutatingAdmissionPolicy", "MutatingAdmissionWebhook", "ValidatingAdmissionPolicy", "ValidatingAdmissionWebhook", "ResourceQuota",
 	}
 	if diff := cmp.Diff(want, Order()); diff != "" {

@@ -10,6 +10,7 @@ import (
 	genericadmission "k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/admission/initializer"
 	"k8s.io/apiserver/pkg/admission/plugin/namespace/lifecycle"
+	quota "k8s.io/apiserver/pkg/admission/plugin/resourcequota"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
@@ -20,11 +21,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/kindred-project/kindred/internal/admission"
+	"github.com/kindred-project/kindred/internal/admission/limitranger"
 	"github.com/kindred-project/kindred/internal/admission/noderestriction"
 	"github.com/kindred-project/kindred/internal/admission/nodetaint"
 	"github.com/kindred-project/kindred/internal/admission/ownerrefs"
 	"github.com/kindred-project/kindred/internal/admission/priority"
+	"github.com/kindred-project/kindred/internal/admission/resourcequota"
 	"github.com/kindred-project/kindred/internal/admission/serviceaccount"
+	"github.com/kindred-project/kindred/internal/admission/storageobjectinuse"
 	"github.com/kindred-project/kindred/internal/admission/tolerations"
 	"github.com/kindred-project/kindred/internal/admission/topologylabels"
 )
@@ -33,19 +37,23 @@ import (
 // nobody serves would keep the server from ever being ready.
 var enabledPlugins = []string{
 	lifecycle.PluginName,
+	limitranger.Name,
 	serviceaccount.Name,
 	noderestriction.Name,
 	nodetaint.Name,
 	priority.Name,
 	tolerations.Name,
+	storageobjectinuse.Name,
 	ownerrefs.Name,
 	topologylabels.Name,
+	quota.PluginName,
 }
 
 // newAdmission chains the plugins in upstream's order.
 func newAdmission(c Config, config *rest.Config, client kubernetes.Interface, shared informers.SharedInformerFactory, a authorizer.Authorizer, g *genericapiserver.Config, extra genericadmission.PluginInitializers) (genericadmission.Interface, error) {
 	plugins := genericadmission.NewPlugins()
 	genericapiserver.RegisterAllAdmissionPlugins(plugins)
+	quota.Register(plugins)
 	admission.Register(plugins, c.Clock)
 	dynamicClient, err := dynamic.NewForConfig(config)
 	if err != nil {
@@ -62,7 +70,7 @@ func newAdmission(c Config, config *rest.Config, client kubernetes.Interface, sh
 	enabled := slices.Concat(enabledPlugins, extendingPlugins)
 	order := slices.DeleteFunc(admission.Order(), func(name string) bool { return !slices.Contains(enabled, name) })
 	basic := initializer.New(client, dynamicClient, shared, a, utilfeature.DefaultFeatureGate, g.EffectiveVersion, g.DrainedNotify(), mapper)
-	return plugins.NewFromPlugins(order, noConfiguration{}, append(extra, basic), nil)
+	return plugins.NewFromPlugins(order, noConfiguration{}, append(extra, basic, resourcequota.Initializer(c.Clock)), nil)
 }
 
 // noConfiguration configures no plugin.

@@ -31,6 +31,7 @@ var LimitRange = generic.Kind[*corev1.LimitRange]{
 		}
 	},
 	Validate:       validateLimitRange,
+	MetadataAnew:   true,
 	CreateOnUpdate: true,
 	PlainTable:     true,
 }

@@ -31,6 +31,7 @@ func persistentVolume(c clock.PassiveClock) generic.Kind[*corev1.PersistentVolum
 		NewList:           func() runtime.Object { return &corev1.PersistentVolumeList{} },
 		ReturnDeleted:     true,
 		WithoutGeneration: true,
+		MetadataAnew:      true,
 		Spec:              func(v *corev1.PersistentVolume) any { return &v.Spec },
 		Status:            func(v *corev1.PersistentVolume) any { return &v.Status },
 		Prepare: func(_ context.Context, v, old *corev1.PersistentVolume) {

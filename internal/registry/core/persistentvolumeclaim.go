@@ -22,6 +22,7 @@ var PersistentVolumeClaim = generic.Kind[*corev1.PersistentVolumeClaim]{
 	NewList:           func() runtime.Object { return &corev1.PersistentVolumeClaimList{} },
 	ReturnDeleted:     true,
 	WithoutGeneration: true,
+	MetadataAnew:      true,
 	Spec:              func(c *corev1.PersistentVolumeClaim) any { return &c.Spec },
 	Status:            func(c *corev1.PersistentVolumeClaim) any { return &c.Status },
 	Prepare:           prepareClaim,

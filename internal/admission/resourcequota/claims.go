@@ -1,0 +1,84 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package resourcequota
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apiserver/pkg/admission"
+	quota "k8s.io/apiserver/pkg/quota/v1"
+	"k8s.io/apiserver/pkg/quota/v1/generic"
+	storagehelpers "k8s.io/component-helpers/storage/volume"
+	"k8s.io/utils/ptr"
+)
+
+// classSuffix is what follows a storage class in the name of what is counted of
+// it alone: gold.storageclass.storage.k8s.io/requests.storage.
+const classSuffix = ".storageclass.storage.k8s.io/"
+
+var ofClaims = []corev1.ResourceName{corev1.ResourcePersistentVolumeClaims, corev1.ResourceRequestsStorage}
+
+func claims(list generic.ListFuncByNamespace) quota.Evaluator {
+	return &evaluator[*corev1.PersistentVolumeClaim]{
+		plural: "persistentvolumeclaims", list: list,
+		handles: func(a admission.Attributes) bool {
+			// The status tells of sizes and attributes that were granted.
+			return createdOrUpdated(a) || a.GetSubresource() == "status"
+		},
+		counts: func(name corev1.ResourceName) bool {
+			_, after, ofClass := strings.Cut(string(name), classSuffix)
+			return slices.Contains(ofClaims, name) || ofClass && slices.Contains(ofClaims, corev1.ResourceName(after))
+		},
+		usage:   claimUsage,
+		inScope: claimInScope,
+	}
+}
+
+func claimUsage(c *corev1.PersistentVolumeClaim) corev1.ResourceList {
+	used := corev1.ResourceList{corev1.ResourcePersistentVolumeClaims: number(1)}
+	if storage := claimedStorage(c); storage != nil {
+		used[corev1.ResourceRequestsStorage] = *storage
+	}
+	class := storagehelpers.GetPersistentVolumeClaimClass(c)
+	if class == "" {
+		return used
+	}
+	for _, name := range ofClaims {
+		if quantity, found := used[name]; found {
+			used[corev1.ResourceName(class+classSuffix)+name] = quantity
+		}
+	}
+	return used
+}
+
+// claimedStorage is what the claim asks for, or more if more was granted already
+// (KEP-1790), in whole bytes.
+func claimedStorage(c *corev1.PersistentVolumeClaim) *resource.Quantity {
+	storage, found := c.Spec.Resources.Requests[corev1.ResourceStorage]
+	if !found {
+		return nil
+	}
+	if granted, found := c.Status.AllocatedResources[corev1.ResourceStorage]; found && granted.Cmp(storage) > 0 {
+		storage = granted
+	}
+	storage = storage.DeepCopy()
+	storage.RoundUp(0)
+	return &storage
+}
+
+// claimInScope knows of classes of volume attributes alone: those that the claim
+// has, wants or is on its way to.
+func claimInScope(c *corev1.PersistentVolumeClaim, selector corev1.ScopedResourceSelectorRequirement) (bool, error) {
+	if selector.ScopeName != corev1.ResourceQuotaScopeVolumeAttributesClass {
+		return false, nil
+	}
+	classes := []string{ptr.Deref(c.Spec.VolumeAttributesClassName, ""), ptr.Deref(c.Status.CurrentVolumeAttributesClassName, "")}
+	if modify := c.Status.ModifyVolumeStatus; modify != nil {
+		classes = append(classes, modify.TargetVolumeAttributesClassName)
+	}
+	return selects(selector, slices.DeleteFunc(classes, func(class string) bool { return class == "" })...)
+}

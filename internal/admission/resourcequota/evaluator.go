@@ -1,0 +1,229 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package resourcequota says what quotas count. The admission plugin itself,
+// which compares a request with the quotas of its namespace, is the library's
+// (k8s.io/apiserver/pkg/admission/plugin/resourcequota), and so is the evaluator
+// that counts objects of any kind. Here are those that know more of their kind:
+// pods, services and claims for volumes.
+package resourcequota
+
+import (
+	"fmt"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/admission/initializer"
+	quota "k8s.io/apiserver/pkg/quota/v1"
+	"k8s.io/apiserver/pkg/quota/v1/generic"
+	"k8s.io/utils/clock"
+)
+
+// Initializer hands the evaluators to the library's plugin. It must come after
+// the initializer that tells the plugin when the server ends.
+func Initializer(c clock.PassiveClock) admission.PluginInitializer {
+	return configured{generic.NewConfiguration(Evaluators(nil, c), ignored)}
+}
+
+type configured struct{ quota.Configuration }
+
+// Initialize implements admission.PluginInitializer.
+func (c configured) Initialize(plugin admission.Interface) {
+	if wants, ok := plugin.(initializer.WantsQuotaConfiguration); ok {
+		wants.SetQuotaConfiguration(c.Configuration)
+	}
+}
+
+// ignored are never counted: what is answered and not stored, and events.
+var ignored = map[schema.GroupResource]struct{}{
+	{Resource: "bindings"}:                                                 {},
+	{Resource: "componentstatuses"}:                                        {},
+	{Resource: "events"}:                                                   {},
+	{Group: "events.k8s.io", Resource: "events"}:                           {},
+	{Group: "authentication.k8s.io", Resource: "tokenreviews"}:             {},
+	{Group: "authentication.k8s.io", Resource: "selfsubjectreviews"}:       {},
+	{Group: "authorization.k8s.io", Resource: "subjectaccessreviews"}:      {},
+	{Group: "authorization.k8s.io", Resource: "selfsubjectaccessreviews"}:  {},
+	{Group: "authorization.k8s.io", Resource: "localsubjectaccessreviews"}: {},
+	{Group: "authorization.k8s.io", Resource: "selfsubjectrulesreviews"}:   {},
+}
+
+// olderNames are those by which quotas could count some kinds before they could
+// count all (count/secrets).
+var olderNames = map[string]corev1.ResourceName{
+	"configmaps":             corev1.ResourceConfigMaps,
+	"resourcequotas":         corev1.ResourceQuotas,
+	"replicationcontrollers": corev1.ResourceReplicationControllers,
+	"secrets":                corev1.ResourceSecrets,
+}
+
+// Evaluators are those of the kinds of which a quota knows more than their
+// number, and of those that have an older name. The lister is asked for what is
+// there, when all of it is to be counted; admission counts only what changes.
+func Evaluators(lister quota.ListerForResourceFunc, c clock.PassiveClock) []quota.Evaluator {
+	list := func(plural string) generic.ListFuncByNamespace {
+		return generic.ListResourceUsingListerFunc(lister, corev1.SchemeGroupVersion.WithResource(plural))
+	}
+	out := []quota.Evaluator{
+		pods(list("pods"), c),
+		services(list("services")),
+		claims(list("persistentvolumeclaims")),
+	}
+	for plural, alias := range olderNames {
+		out = append(out, generic.NewObjectCountEvaluator(corev1.Resource(plural), list(plural), alias))
+	}
+	return out
+}
+
+// evaluator is what quotas must know of a kind.
+type evaluator[T runtime.Object] struct {
+	plural  string
+	list    generic.ListFuncByNamespace
+	handles func(admission.Attributes) bool
+	// counts says whether a name in a quota is one that this evaluator counts.
+	counts func(corev1.ResourceName) bool
+	usage  func(T) corev1.ResourceList
+	// inScope says whether the object is what a scope selects. Without it no
+	// scope fits.
+	inScope func(T, corev1.ScopedResourceSelectorRequirement) (bool, error)
+	// require refuses objects that do not say enough to be counted.
+	require func(T, []corev1.ResourceName) error
+}
+
+var _ quota.Evaluator = &evaluator[*corev1.Pod]{}
+
+// GroupResource implements quota.Evaluator.
+func (e *evaluator[T]) GroupResource() schema.GroupResource { return corev1.Resource(e.plural) }
+
+// Handles implements quota.Evaluator.
+func (e *evaluator[T]) Handles(a admission.Attributes) bool { return e.handles(a) }
+
+func (e *evaluator[T]) object(item runtime.Object) (T, error) {
+	obj, ok := item.(T)
+	if !ok {
+		return obj, fmt.Errorf("expected one of the %s, got %T", e.plural, item)
+	}
+	return obj, nil
+}
+
+// Constraints implements quota.Evaluator.
+func (e *evaluator[T]) Constraints(required []corev1.ResourceName, item runtime.Object) error {
+	obj, err := e.object(item)
+	if err != nil || e.require == nil {
+		return err
+	}
+	return e.require(obj, required)
+}
+
+// Matches implements quota.Evaluator.
+func (e *evaluator[T]) Matches(q *corev1.ResourceQuota, item runtime.Object) (bool, error) {
+	return generic.Matches(q, item, e.MatchingResources, e.matchesScope)
+}
+
+func (e *evaluator[T]) matchesScope(selector corev1.ScopedResourceSelectorRequirement, item runtime.Object) (bool, error) {
+	obj, err := e.object(item)
+	if err != nil || e.inScope == nil {
+		return false, err
+	}
+	return e.inScope(obj, selector)
+}
+
+// MatchingScopes implements quota.Evaluator.
+func (e *evaluator[T]) MatchingScopes(item runtime.Object, selectors []corev1.ScopedResourceSelectorRequirement) ([]corev1.ScopedResourceSelectorRequirement, error) {
+	var out []corev1.ScopedResourceSelectorRequirement
+	for _, selector := range selectors {
+		match, err := e.matchesScope(selector, item)
+		if err != nil {
+			return nil, fmt.Errorf("error on matching scope %v: %w", selector, err)
+		}
+		if match {
+			out = append(out, selector)
+		}
+	}
+	return out, nil
+}
+
+// UncoveredQuotaScopes implements quota.Evaluator.
+func (e *evaluator[T]) UncoveredQuotaScopes(limited, matched []corev1.ScopedResourceSelectorRequirement) ([]corev1.ScopedResourceSelectorRequirement, error) {
+	covered := map[corev1.ResourceQuotaScope]bool{}
+	for _, selector := range matched {
+		covered[selector.ScopeName] = true
+	}
+	var out []corev1.ScopedResourceSelectorRequirement
+	for _, selector := range limited {
+		if e.inScope != nil && !covered[selector.ScopeName] {
+			out = append(out, selector)
+		}
+	}
+	return out, nil
+}
+
+// MatchingResources implements quota.Evaluator.
+func (e *evaluator[T]) MatchingResources(names []corev1.ResourceName) []corev1.ResourceName {
+	count := generic.ObjectCountQuotaResourceNameFor(e.GroupResource())
+	out := []corev1.ResourceName{}
+	for _, name := range names {
+		if name == count || e.counts(name) {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// Usage implements quota.Evaluator. The object itself counts whatever else does.
+func (e *evaluator[T]) Usage(item runtime.Object) (corev1.ResourceList, error) {
+	obj, err := e.object(item)
+	if err != nil {
+		return corev1.ResourceList{}, err
+	}
+	used := corev1.ResourceList{generic.ObjectCountQuotaResourceNameFor(e.GroupResource()): number(1)}
+	maps.Copy(used, e.usage(obj))
+	return used, nil
+}
+
+// UsageStats implements quota.Evaluator.
+func (e *evaluator[T]) UsageStats(options quota.UsageStatsOptions) (quota.UsageStats, error) {
+	return generic.CalculateUsageStats(options, e.list, e.matchesScope, e.Usage)
+}
+
+func number(n int) resource.Quantity { return *resource.NewQuantity(int64(n), resource.DecimalSI) }
+
+// createdOrUpdated is what changes the use of kinds that can be changed in place.
+func createdOrUpdated(a admission.Attributes) bool {
+	return a.GetSubresource() == "" && (a.GetOperation() == admission.Create || a.GetOperation() == admission.Update)
+}
+
+var operators = map[corev1.ScopeSelectorOperator]selection.Operator{
+	corev1.ScopeSelectorOpIn:           selection.In,
+	corev1.ScopeSelectorOpNotIn:        selection.NotIn,
+	corev1.ScopeSelectorOpExists:       selection.Exists,
+	corev1.ScopeSelectorOpDoesNotExist: selection.DoesNotExist,
+}
+
+// selects says whether the selector of a class takes any of those that an object
+// has; an object without a class is one of a kind too (NotIn, DoesNotExist).
+func selects(selector corev1.ScopedResourceSelectorRequirement, classes ...string) (bool, error) {
+	operator, found := operators[selector.Operator]
+	if !found {
+		return false, fmt.Errorf("failed to parse and convert selector: %q is not a valid scope selector operator", selector.Operator)
+	}
+	requirement, err := labels.NewRequirement(string(selector.ScopeName), operator, selector.Values)
+	if err != nil {
+		return false, fmt.Errorf("failed to parse and convert selector: %w", err)
+	}
+	if len(classes) == 0 {
+		return requirement.Matches(labels.Set{}), nil
+	}
+	for _, class := range classes {
+		if requirement.Matches(labels.Set{string(selector.ScopeName): class}) {
+			return true, nil
+		}
+	}
+	return false, nil
+}

@@ -1,0 +1,213 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package resourcequota
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apiserver/pkg/admission"
+	quota "k8s.io/apiserver/pkg/quota/v1"
+	"k8s.io/apiserver/pkg/quota/v1/generic"
+	resourcehelper "k8s.io/component-helpers/resource"
+	"k8s.io/kubectl/pkg/util/qos"
+	"k8s.io/utils/clock"
+)
+
+const requests = corev1.DefaultResourceRequestsPrefix
+
+// ofPods are the names without a domain that count what pods ask for.
+var ofPods = []corev1.ResourceName{
+	corev1.ResourcePods,
+	corev1.ResourceCPU, corev1.ResourceRequestsCPU, corev1.ResourceLimitsCPU,
+	corev1.ResourceMemory, corev1.ResourceRequestsMemory, corev1.ResourceLimitsMemory,
+	corev1.ResourceEphemeralStorage, corev1.ResourceRequestsEphemeralStorage, corev1.ResourceLimitsEphemeralStorage,
+}
+
+// mustBeSet are those that each container must name if a quota counts them. It
+// was a mistake, and is not made again for others.
+var mustBeSet = []corev1.ResourceName{
+	corev1.ResourceCPU, corev1.ResourceRequestsCPU, corev1.ResourceLimitsCPU,
+	corev1.ResourceMemory, corev1.ResourceRequestsMemory, corev1.ResourceLimitsMemory,
+}
+
+func pods(list generic.ListFuncByNamespace, c clock.PassiveClock) quota.Evaluator {
+	return &evaluator[*corev1.Pod]{
+		plural: "pods", list: list,
+		handles: changesPodUsage,
+		counts: func(name corev1.ResourceName) bool {
+			return slices.Contains(ofPods, name) || isHugePages(name) || strings.HasPrefix(string(name), corev1.ResourceRequestsHugePagesPrefix) || isRequestOfExtended(name)
+		},
+		usage:   func(p *corev1.Pod) corev1.ResourceList { return podUsage(p, c) },
+		inScope: podInScope,
+		require: requireResources,
+	}
+}
+
+// changesPodUsage: a pod asks for something when it is created or resized, and
+// moves between scopes when it gets a deadline.
+func changesPodUsage(a admission.Attributes) bool {
+	switch a.GetSubresource() {
+	case "":
+		if a.GetOperation() != admission.Update {
+			return a.GetOperation() == admission.Create
+		}
+		p, isPod := a.GetObject().(*corev1.Pod)
+		old, wasPod := a.GetOldObject().(*corev1.Pod)
+		return isPod && wasPod && isTerminating(p) != isTerminating(old)
+	case "resize":
+		return a.GetOperation() == admission.Update
+	}
+	return false
+}
+
+func isHugePages(name corev1.ResourceName) bool {
+	return strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
+}
+
+// isRequestOfExtended says whether a quota counts requests of somebody's own
+// resource: requests.example.com/gpu.
+func isRequestOfExtended(name corev1.ResourceName) bool {
+	resource, found := strings.CutPrefix(string(name), requests)
+	return found && (!isNative(resource) || strings.HasPrefix(resource, resourcev1.ResourceDeviceClassPrefix))
+}
+
+func isNative(name string) bool {
+	return !strings.Contains(name, "/") || strings.Contains(name, corev1.ResourceDefaultNamespacePrefix)
+}
+
+// isExtended says whether a container may ask for the resource as for a device,
+// by its name or that of its class (KEP-5004).
+func isExtended(name corev1.ResourceName) bool {
+	if strings.HasPrefix(string(name), resourcev1.ResourceDeviceClassPrefix) {
+		return true
+	}
+	return !isNative(string(name)) && !strings.HasPrefix(string(name), requests) && len(validation.IsQualifiedName(requests+string(name))) == 0
+}
+
+// requireResources wants every container to say how much it asks for of what is
+// counted, unless the pod says it for all.
+func requireResources(p *corev1.Pod, counted []corev1.ResourceName) error {
+	if resourcehelper.IsPodLevelResourcesSet(p) {
+		return nil
+	}
+	missing := map[corev1.ResourceName][]string{}
+	for _, container := range slices.Concat(p.Spec.Containers, p.Spec.InitContainers) {
+		set := computeUsage(container.Resources.Requests, container.Resources.Limits)
+		for _, name := range quota.Intersection(counted, mustBeSet) {
+			if _, found := set[name]; !found && !slices.Contains(missing[name], container.Name) {
+				missing[name] = append(missing[name], container.Name)
+			}
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	var messages []string
+	for _, name := range slices.Sorted(maps.Keys(missing)) {
+		slices.Sort(missing[name])
+		messages = append(messages, fmt.Sprintf("%s for: %s", name, strings.Join(missing[name], ",")))
+	}
+	return fmt.Errorf("must specify %s", strings.Join(messages, "; "))
+}
+
+// podUsage is nothing but the object itself once the pod needs nothing more.
+func podUsage(p *corev1.Pod, c clock.PassiveClock) corev1.ResourceList {
+	if isOver(p, c) {
+		return nil
+	}
+	options := resourcehelper.PodResourcesOptions{UseStatusResources: true}
+	return computeUsage(resourcehelper.PodRequests(p, options), resourcehelper.PodLimits(p, options))
+}
+
+// isOver says whether a pod has ended, or should have: one whose node is lost
+// must not keep others from taking its place.
+func isOver(p *corev1.Pod, c clock.PassiveClock) bool {
+	if p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded {
+		return true
+	}
+	if p.DeletionTimestamp == nil || p.DeletionGracePeriodSeconds == nil {
+		return false
+	}
+	grace := time.Duration(*p.DeletionGracePeriodSeconds) * time.Second
+	return c.Now().After(p.DeletionTimestamp.Add(grace))
+}
+
+// computeUsage names requests and limits as quotas do.
+func computeUsage(requested, limits corev1.ResourceList) corev1.ResourceList {
+	used := corev1.ResourceList{corev1.ResourcePods: number(1)}
+	for name, quantity := range requested {
+		switch {
+		case name == corev1.ResourceCPU, name == corev1.ResourceMemory, name == corev1.ResourceEphemeralStorage, isHugePages(name):
+			used[name] = quantity
+			used[requests+name] = quantity
+		case isExtended(name):
+			used[requests+name] = quantity
+		}
+	}
+	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage} {
+		if quantity, found := limits[name]; found {
+			used["limits."+name] = quantity
+		}
+	}
+	return used
+}
+
+func podInScope(p *corev1.Pod, selector corev1.ScopedResourceSelectorRequirement) (bool, error) {
+	switch selector.ScopeName {
+	case corev1.ResourceQuotaScopeTerminating:
+		return isTerminating(p), nil
+	case corev1.ResourceQuotaScopeNotTerminating:
+		return !isTerminating(p), nil
+	case corev1.ResourceQuotaScopeBestEffort:
+		return isBestEffort(p), nil
+	case corev1.ResourceQuotaScopeNotBestEffort:
+		return !isBestEffort(p), nil
+	case corev1.ResourceQuotaScopePriorityClass:
+		if p.Spec.PriorityClassName == "" {
+			return selects(selector)
+		}
+		return selects(selector, p.Spec.PriorityClassName)
+	case corev1.ResourceQuotaScopeCrossNamespacePodAffinity:
+		return looksElsewhere(p.Spec.Affinity), nil
+	}
+	return false, nil
+}
+
+func isBestEffort(p *corev1.Pod) bool { return qos.GetPodQOS(p) == corev1.PodQOSBestEffort }
+
+// isTerminating says whether a pod runs for a limited time.
+func isTerminating(p *corev1.Pod) bool {
+	return p.Spec.ActiveDeadlineSeconds != nil && *p.Spec.ActiveDeadlineSeconds >= 0
+}
+
+// looksElsewhere says whether the pod wants to be near to, or far from, pods of
+// other namespaces.
+func looksElsewhere(affinity *corev1.Affinity) bool {
+	if affinity == nil {
+		return false
+	}
+	var terms []corev1.PodAffinityTerm
+	add := func(required []corev1.PodAffinityTerm, preferred []corev1.WeightedPodAffinityTerm) {
+		terms = append(terms, required...)
+		for _, weighted := range preferred {
+			terms = append(terms, weighted.PodAffinityTerm)
+		}
+	}
+	if near := affinity.PodAffinity; near != nil {
+		add(near.RequiredDuringSchedulingIgnoredDuringExecution, near.PreferredDuringSchedulingIgnoredDuringExecution)
+	}
+	if far := affinity.PodAntiAffinity; far != nil {
+		add(far.RequiredDuringSchedulingIgnoredDuringExecution, far.PreferredDuringSchedulingIgnoredDuringExecution)
+	}
+	return slices.ContainsFunc(terms, func(term corev1.PodAffinityTerm) bool {
+		return len(term.Namespaces) != 0 || term.NamespaceSelector != nil
+	})
+}
