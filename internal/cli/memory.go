@@ -6,6 +6,7 @@ package cli
 import (
 	"os"
 	"runtime/debug"
+	"time"
 )
 
 // gcPercent is how much a cluster's heap may grow, in percent of what is in use,
@@ -14,11 +15,17 @@ import (
 const gcPercent = 200
 
 // tuneGC sets what the Go runtime keeps for the process. GOGC in the environment wins.
+// It is for clusters that run: what a start keeps would lie scattered among its garbage,
+// the wider the later that is collected.
 func tuneGC() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
 }
+
+// settling is how long after its start a cluster has done what only a start does: the
+// OpenAPI documents, for one, are put together after it is ready.
+const settling = 5 * time.Second
 
 // freeStartGarbage gives back what the start left: more than what stays in use, and
 // at rest it would not be collected for minutes.

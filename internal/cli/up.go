@@ -59,7 +59,6 @@ func up(cmd *cobra.Command, options kindred.Options) error {
 	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	began := clock.RealClock{}.Now()
-	tuneGC()
 	options.Progress = func(step string, took time.Duration) {
 		printf(cmd, "  %-36s %5d ms\n", step, took.Milliseconds())
 	}
@@ -80,16 +79,21 @@ func up(cmd *cobra.Command, options kindred.Options) error {
 	}
 	printf(cmd, "ready in %d ms\n", clock.RealClock{}.Since(began).Milliseconds())
 	printf(cmd, "export KUBECONFIG=%s\n", cluster.Kubeconfig())
-	freeStartGarbage()
-	select {
-	case <-ctx.Done():
-		// A second signal ends the process at once.
-		stop()
-		cluster.Stop()
-		return nil
-	case err := <-cluster.Failed():
-		cluster.Stop()
-		return err
+	tuneGC()
+	settled := clock.RealClock{}.After(settling)
+	for {
+		select {
+		case <-settled:
+			freeStartGarbage()
+		case <-ctx.Done():
+			// A second signal ends the process at once.
+			stop()
+			cluster.Stop()
+			return nil
+		case err := <-cluster.Failed():
+			cluster.Stop()
+			return err
+		}
 	}
 }
 
