@@ -170,7 +170,7 @@ func (a *Agent) watchPods(ctx context.Context, ready <-chan struct{}, clean func
 	informer := coreinformers.NewFilteredPodInformer(a.options.Client, v1.NamespaceAll, 0, cache.Indexers{}, func(o *metav1.ListOptions) {
 		o.FieldSelector = fields.OneTermEqualSelector("spec.nodeName", a.options.Name).String()
 	})
-	a.handle(ctx, informer, cache.ResourceEventHandlerFuncs{
+	seen := a.handle(ctx, informer, cache.ResourceEventHandlerFuncs{
 		AddFunc: func(object any) { a.podSeen(object.(*v1.Pod), held) },
 		UpdateFunc: func(before, object any) {
 			if old := before.(*v1.Pod); old.UID != object.(*v1.Pod).UID {
@@ -188,7 +188,7 @@ func (a *Agent) watchPods(ctx context.Context, ready <-chan struct{}, clean func
 		},
 	})
 	go informer.RunWithContext(ctx)
-	if !cache.WaitFor(ctx, "", informer.HasSyncedChecker()) {
+	if seen == nil || !cache.WaitFor(ctx, "", seen) {
 		return
 	}
 	known := func(uid types.UID) bool {
@@ -236,8 +236,13 @@ func (a *Agent) relist(ctx context.Context, known func(types.UID) bool) {
 	}
 }
 
-func (a *Agent) handle(ctx context.Context, informer cache.SharedIndexInformer, handler cache.ResourceEventHandlerFuncs) {
-	if _, err := informer.AddEventHandler(handler); err != nil {
+// handle calls handler for what the informer sees, and returns what says that it was called for all
+// that there was in the beginning.
+func (a *Agent) handle(ctx context.Context, informer cache.SharedIndexInformer, handler cache.ResourceEventHandlerFuncs) cache.DoneChecker {
+	registration, err := informer.AddEventHandler(handler)
+	if err != nil {
 		klog.FromContext(ctx).Error(err, "Cannot watch the API")
+		return nil
 	}
+	return registration.HasSyncedChecker()
 }

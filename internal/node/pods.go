@@ -23,14 +23,16 @@ type pods struct {
 	parts *pod.Parts
 	admit func(ctx context.Context, p *v1.Pod, others []*v1.Pod) *pod.Refusal
 
-	mu      sync.Mutex
-	ctx     context.Context // of the workers; nil before start
-	workers map[types.UID]*pod.Worker
-	running sync.WaitGroup
+	mu       sync.Mutex
+	ctx      context.Context // of the workers; nil before start
+	workers  map[types.UID]*pod.Worker
+	grants   map[types.UID]*grant
+	complete bool // all pods of the node have been seen
+	running  sync.WaitGroup
 }
 
 func newPods(admit func(context.Context, *v1.Pod, []*v1.Pod) *pod.Refusal) *pods {
-	return &pods{admit: admit, workers: map[types.UID]*pod.Worker{}}
+	return &pods{admit: admit, workers: map[types.UID]*pod.Worker{}, grants: map[types.UID]*grant{}}
 }
 
 // start lets workers run, with these parts, until ctx ends.
@@ -58,27 +60,46 @@ func (s *pods) wait(limit <-chan time.Time) {
 func (s *pods) set(p *v1.Pod, held bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if w := s.workers[p.UID]; w != nil {
-		w.Update(p)
+	defer s.resizeAll()
+	g, isNew := s.grants[p.UID], false
+	if g == nil {
+		g, isNew = newGrant(s.parts.Host.Layout, p)
+	}
+	g.want(p)
+	if s.workers[p.UID] != nil {
+		s.grants[p.UID] = g
+		s.update(g)
 		return
 	}
+	admitted := g.admitted()
 	var refused *pod.Refusal
 	if !held && p.Status.StartTime == nil && p.DeletionTimestamp == nil {
-		refused = s.admit(s.ctx, p, s.active())
+		refused = s.admit(s.ctx, admitted, s.active())
 	}
-	if refused != nil {
+	switch {
+	case refused != nil:
 		s.parts.Recorder.Event(pod.Reference(p), v1.EventTypeWarning, refused.Reason, refused.Message)
+	case isNew:
+		s.keep(s.ctx, g)
 	}
-	s.run(p, refused, false)
+	if s.run(admitted, refused, false) {
+		s.grants[p.UID] = g
+	}
 }
 
 // vanish takes that the API no longer has the pod.
 func (s *pods) vanish(p *v1.Pod) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if w := s.workers[p.UID]; w != nil {
-		w.Vanish(p)
+	w := s.workers[p.UID]
+	if w == nil {
+		return
 	}
+	if g := s.grants[p.UID]; g != nil {
+		g.want(p)
+		p = g.admitted()
+	}
+	w.Vanish(p)
 }
 
 // orphan cleans up a pod which only the runtime knows.
@@ -107,10 +128,10 @@ func hasContainer(p *v1.Pod, name string) bool {
 	return false
 }
 
-// run starts a worker. Its caller holds the lock.
-func (s *pods) run(p *v1.Pod, refused *pod.Refusal, gone bool) {
+// run starts a worker, unless the agent ends. Its caller holds the lock.
+func (s *pods) run(p *v1.Pod, refused *pod.Refusal, gone bool) (started bool) {
 	if s.ctx == nil || s.ctx.Err() != nil {
-		return
+		return false
 	}
 	w := pod.NewWorker(s.parts, p, refused, gone)
 	s.workers[p.UID] = w
@@ -118,10 +139,9 @@ func (s *pods) run(p *v1.Pod, refused *pod.Refusal, gone bool) {
 	go func() {
 		defer s.running.Done()
 		w.Run(s.ctx)
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		delete(s.workers, p.UID)
+		s.forget(p.UID)
 	}()
+	return true
 }
 
 // changed wakes the pod's worker to look at the runtime.
@@ -166,6 +186,7 @@ func (s *pods) relist(ctx context.Context, known func(types.UID) bool) error {
 	if err != nil {
 		return err
 	}
+	s.known()
 	for uid, seen := range held {
 		last := s.parts.Runtime.Last(uid)
 		switch {

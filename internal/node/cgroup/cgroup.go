@@ -21,6 +21,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
@@ -43,6 +45,8 @@ const (
 type hierarchy interface {
 	// create makes the cgroup, and what is missing above it, with the limits.
 	create(path string, limits *runtimeapi.LinuxContainerResources) error
+	// limits reads the cgroup's limits: -1 where there is none, 0 if there is no such cgroup.
+	limits(path string) (quota, memory int64)
 	// remove removes the cgroup and all below it.
 	remove(path string) error
 }
@@ -82,12 +86,33 @@ func newIn(root, parent string) *Manager {
 
 // Ensure implements pod.Cgroups.
 func (m *Manager) Ensure(p *v1.Pod) (string, error) {
+	return m.set(p, func(_ string, limits *runtimeapi.LinuxContainerResources) *runtimeapi.LinuxContainerResources {
+		return limits
+	})
+}
+
+// Grow implements pod.Cgroups.
+func (m *Manager) Grow(p *v1.Pod) (string, error) {
+	return m.set(p, func(path string, limits *runtimeapi.LinuxContainerResources) *runtimeapi.LinuxContainerResources {
+		quota, memory := m.tree.limits(path)
+		if quota < 0 || quota > limits.CpuQuota {
+			limits.CpuQuota = 0 // which leaves it as it is
+		}
+		if memory < 0 || memory > limits.MemoryLimitInBytes {
+			limits.MemoryLimitInBytes = 0
+		}
+		return limits
+	})
+}
+
+// set makes the pod's cgroup with what is chosen of its limits.
+func (m *Manager) set(p *v1.Pod, choose func(string, *runtimeapi.LinuxContainerResources) *runtimeapi.LinuxContainerResources) (string, error) {
 	if m.tree == nil {
 		return "", nil
 	}
 	class := qos.GetPodQOS(p)
 	path := m.path(class, p.UID)
-	if err := m.tree.create(path, limitsOf(p, class)); err != nil {
+	if err := m.tree.create(path, choose(path, limitsOf(p, class))); err != nil {
 		return "", fmt.Errorf("failed to ensure that the pod: %s cgroups exist and are correctly applied: %w", p.UID, err)
 	}
 	if class != v1.PodQOSBurstable {
@@ -195,6 +220,23 @@ func removeTree(dir string) error {
 		}
 	}
 	return nil
+}
+
+// number reads a limit; 0 if there is no such file, -1 if it is no number.
+func number(text string, err error) int64 {
+	if err != nil {
+		return 0
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return -1
+	}
+	return n
+}
+
+func read(dir, file string) (string, error) {
+	data, err := os.ReadFile(filepath.Join(dir, file))
+	return strings.TrimSpace(string(data)), err
 }
 
 func write(dir, file, value string) error {

@@ -114,6 +114,13 @@ func TestVersion2(t *testing.T) {
 	if diff := cmp.Diff(want, files(t, root)); diff != "" {
 		t.Errorf("limits (-want +got):\n%s", diff)
 	}
+	if _, err := m.Grow(podWith("g", list("250m", "128Mi"), list("250m", "128Mi"))); err != nil {
+		t.Fatal(err)
+	}
+	want["k/podg/cpu.weight"], want["k/podg/memory.max"] = "10", "134217728"
+	if diff := cmp.Diff(want, files(t, root)); diff != "" {
+		t.Errorf("limits of one that grew (-want +got):\n%s", diff)
+	}
 }
 
 // TestWeights checks the ends of the two scales.
@@ -123,6 +130,45 @@ func TestWeights(t *testing.T) {
 			t.Errorf("%d shares are weight %d, want %d", shares, got, want)
 		}
 	}
+}
+
+// TestGrow: a limit gets larger, never smaller, and one where there was none waits for Ensure.
+func TestGrow(t *testing.T) {
+	root := t.TempDir()
+	for _, controller := range []string{"cpu", "memory"} {
+		if err := os.MkdirAll(filepath.Join(root, controller), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(root, controller, "tasks"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m := newIn(root, "/k")
+	limits := func() string {
+		found := files(t, root)
+		return found["cpu/k/podg/cpu.cfs_quota_us"] + " " + found["memory/k/podg/memory.limit_in_bytes"]
+	}
+	step := func(do func(*v1.Pod) (string, error), cpu, memory, want string) {
+		t.Helper()
+		if _, err := do(podWith("g", list(cpu, memory), list(cpu, memory))); err != nil {
+			t.Fatal(err)
+		}
+		if got := limits(); got != want {
+			t.Errorf("limits %q, want %q", got, want)
+		}
+	}
+	step(m.Grow, "1", "1Ki", "100000 1024")
+	step(m.Grow, "2", "2Ki", "200000 2048")
+	step(m.Grow, "1", "4Ki", "200000 4096")
+	step(m.Ensure, "1", "4Ki", "100000 4096")
+	if err := os.WriteFile(filepath.Join(root, "cpu/k/podg/cpu.cfs_quota_us"), []byte("-1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(root, "memory/k/podg/memory.limit_in_bytes"), []byte("9223372036854771712\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	step(m.Grow, "1", "4Ki", "-1\n 9223372036854771712\n")
+	step(m.Ensure, "1", "4Ki", "100000 4096")
 }
 
 func TestNoCgroups(t *testing.T) {

@@ -61,6 +61,17 @@ func (t version1) create(path string, limits *runtimeapi.LinuxContainerResources
 	return errors.Join(errs...)
 }
 
+// noLimit is what the kernel shows for memory without a limit, or more: it rounds to pages.
+const noLimit = 1 << 62
+
+func (t version1) limits(path string) (quota, memory int64) {
+	memory = number(read(filepath.Join(t.memory, path), "memory.limit_in_bytes"))
+	if memory >= noLimit {
+		memory = -1
+	}
+	return number(read(filepath.Join(t.cpu, path), "cpu.cfs_quota_us")), memory
+}
+
 func (t version1) remove(path string) error {
 	var errs []error
 	for _, root := range t.all {

@@ -83,6 +83,13 @@ func (t version2) passOn(dir string) error {
 	return nil
 }
 
+func (t version2) limits(path string) (quota, memory int64) {
+	dir := filepath.Join(t.root, path)
+	text, err := read(dir, "cpu.max")
+	text, _, _ = strings.Cut(text, " ")
+	return number(text, err), number(read(dir, "memory.max"))
+}
+
 // weight converts shares (2 to 262144) to weight (1 to 10000) as runc does (KEP-2254).
 func weight(shares int64) int64 { return 1 + (shares-2)*9999/262142 }
 

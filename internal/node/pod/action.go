@@ -28,6 +28,8 @@ const (
 	PreStop   Kind = "PreStop"
 	// StopContainer sends the stop signal, and KILL at the deadline.
 	StopContainer Kind = "StopContainer"
+	// ResizePod gives running containers and the pod's cgroup the size that is allocated.
+	ResizePod Kind = "ResizePod"
 	// RemoveContainer removes one run of a container and its log.
 	RemoveContainer Kind = "RemoveContainer"
 	// Release tears down volumes and cgroup of a pod in which nothing runs.
@@ -64,7 +66,7 @@ func (a Action) Key() string {
 // end than cut short: a container whose start breaks off counts as failed.
 func (a Action) short() bool {
 	switch a.Kind {
-	case CreateSandbox, StopSandbox, RemoveSandbox, StartContainer, RemoveContainer:
+	case CreateSandbox, StopSandbox, RemoveSandbox, StartContainer, RemoveContainer, ResizePod:
 		return true
 	}
 	return false

@@ -181,6 +181,7 @@ func (h Host) containerAnnotations(r newRun) map[string]string {
 		runtime.AnnotationTerminationRule: string(r.container.TerminationMessagePolicy),
 		runtime.AnnotationMessageFile:     h.Layout.TerminationLog(r.pod.UID, r.container.Name, r.action.Attempt),
 		runtime.AnnotationBackOff:         r.action.BackOff.String(),
+		runtime.AnnotationSize:            containerSize(r.pod, r.container).text(),
 	}
 	if grace := r.pod.Spec.TerminationGracePeriodSeconds; grace != nil {
 		a[runtime.AnnotationTerminationGrace] = strconv.FormatInt(*grace, 10)

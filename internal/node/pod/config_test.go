@@ -135,6 +135,7 @@ func TestContainerConfig(t *testing.T) {
 			"io.kubernetes.container.terminationMessagePolicy": "File",
 			"io.kubernetes.pod.terminationGracePeriod":         "30",
 			"kindred.dev/back-off":                             "20s",
+			"kindred.dev/size":                                 "{}",
 			"kindred.dev/termination-message-file":             "/node/pods/u/containers/c/3",
 		},
 		Linux: &runtimeapi.LinuxContainerConfig{

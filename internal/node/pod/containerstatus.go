@@ -133,7 +133,7 @@ func (d *decision) seen(c *v1.Container, runs []runtime.Container, old *v1.Conta
 		State:        d.stateOf(c, run),
 		User:         userOf(run),
 	}
-	s.Resources = c.Resources.DeepCopy()
+	s.Resources = d.actual(c, run)
 	s.AllocatedResources = c.Resources.Requests
 	if s.Image == "" {
 		s.Image = c.Image

@@ -19,6 +19,9 @@ type Input struct {
 	Pod *v1.Pod
 	// Gone says that the API no longer has the pod.
 	Gone bool
+	// Resize is what the node says to a change of the pod's resources. Pod's spec has those that are
+	// allocated.
+	Resize Resize
 	// Old is the status decided last or, for a new worker, the API's.
 	Old v1.PodStatus
 	// Runtime is what the runtime was last seen to hold.
@@ -88,18 +91,24 @@ type Memory struct {
 	// StoppingSince is when the pod began to stop.
 	StoppingSince time.Time
 	// Failures holds what could not be started, by container name; the
-	// sandbox is under "" and the volumes under "/".
+	// sandbox is under "", the volumes under "/" and a resize under "/resize".
 	Failures map[string]Failure
 	// Runs holds what is known of single runs of containers, by container ID.
 	Runs map[string]RunMemory
 	// Stopped holds the IDs of the sandboxes that were stopped.
 	Stopped map[string]bool
+	// Resizing says that a resize is under way, ResizeBegun the generation which asked for it.
+	Resizing    bool
+	ResizeBegun int64
+	// Cgroup is the size the pod's cgroup has; nil means not known.
+	Cgroup *size
 }
 
 // The names under which Memory.Failures holds what is not a container.
 const (
 	sandboxFailure = ""
 	volumesFailure = "/"
+	resizeFailure  = "/resize"
 )
 
 // Failure is a failed attempt to start something.
@@ -125,6 +134,10 @@ type RunMemory struct {
 	Deadline time.Time
 	// BackOffTold says that the BackOff event after this run was recorded.
 	BackOffTold bool
+	// Size is what the worker gave it last; nil if it did not. Shown are the resources the API showed
+	// when the worker began.
+	Size  *size
+	Shown *v1.ResourceRequirements
 	// The last results of the probes; nil means not known.
 	Startup, Liveness, Readiness *bool
 }
@@ -165,7 +178,7 @@ func Remember(status *v1.PodStatus) Memory {
 			if c.State.Running == nil || c.ContainerID == "" {
 				continue
 			}
-			run := RunMemory{Hooked: true}
+			run := RunMemory{Hooked: true, Shown: c.Resources}
 			if c.Started != nil && *c.Started {
 				run.Startup = c.Started
 			}
@@ -174,6 +187,12 @@ func Remember(status *v1.PodStatus) Memory {
 				run.Readiness = &ready
 			}
 			memory.Runs[trimScheme(c.ContainerID)] = run
+		}
+	}
+	if c := conditionOf(status.Conditions, v1.PodResizeInProgress); c != nil {
+		memory.Resizing, memory.ResizeBegun = true, c.ObservedGeneration
+		if c.Reason == v1.PodReasonError {
+			memory.Failures[resizeFailure] = Failure{Reason: c.Reason, Message: c.Message}
 		}
 	}
 	return memory

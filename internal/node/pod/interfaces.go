@@ -182,6 +182,8 @@ type Cgroups interface {
 	// Ensure creates the pod's cgroup with its limits and returns its path for the
 	// sandbox's cgroup parent; empty when the node keeps none.
 	Ensure(pod *v1.Pod) (string, error)
+	// Grow is Ensure, but for limits that would become smaller: those stay.
+	Grow(pod *v1.Pod) (string, error)
 	// Remove removes the pod's cgroup; a missing one is no error.
 	Remove(uid types.UID) error
 }

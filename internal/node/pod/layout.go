@@ -16,6 +16,7 @@ import (
 //	pods/<uid>/                          everything of a pod but its logs
 //	pods/<uid>/volumes/                  owned by package volume
 //	pods/<uid>/etc-hosts                 mounted at /etc/hosts
+//	pods/<uid>/resources.json            what is allocated to the pod
 //	pods/<uid>/containers/<name>/<n>     the termination log of the n-th run
 //	logs/<namespace>_<name>_<uid>/<container>/<n>.log
 type Layout struct {
@@ -33,6 +34,11 @@ func (l Layout) VolumesDir(uid types.UID) string { return filepath.Join(l.PodDir
 
 // HostsFile is the pod's /etc/hosts.
 func (l Layout) HostsFile(uid types.UID) string { return filepath.Join(l.PodDir(uid), "etc-hosts") }
+
+// AllocationFile keeps what is allocated to the pod.
+func (l Layout) AllocationFile(uid types.UID) string {
+	return filepath.Join(l.PodDir(uid), "resources.json")
+}
 
 // TerminationLog is the file mounted at the container's terminationMessagePath.
 func (l Layout) TerminationLog(uid types.UID, container string, attempt uint32) string {

@@ -28,6 +28,7 @@ func (d *decision) run() {
 		return
 	}
 	d.prune(sandbox)
+	d.resize(sandbox)
 	d.ephemeralContainers(sandbox)
 	if d.initContainers(sandbox) {
 		d.appContainers(sandbox)
@@ -250,6 +251,8 @@ func (d *decision) start(c *v1.Container, attempt uint32, backOff time.Duration)
 func (d *decision) check(c *v1.Container, run runtime.Container) {
 	memory := d.Memory.Runs[run.ID]
 	switch {
+	case changed(c, run) && onlyResized(c, run):
+		d.kill(run, d.killDeadline(run, "", d.specGrace()), fmt.Sprintf("Container %s resize requires restart", c.Name))
 	case changed(c, run):
 		d.kill(run, d.killDeadline(run, "", d.specGrace()), fmt.Sprintf("%s %s definition changed%s", d.title(c), c.Name, ", will be restarted"))
 	case memory.HookFailed:

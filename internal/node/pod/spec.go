@@ -96,16 +96,31 @@ func shouldRestart(pod *v1.Pod, c *v1.Container, ended runtime.Container) bool {
 }
 
 // changed says whether the container's definition is no longer what the run was started
-// from. The image is all that the API lets a pod change there and that needs a restart.
+// from: the image, or resources with resize policy RestartContainer. That is all the API lets a pod
+// change there and that needs a restart.
 func changed(c *v1.Container, run runtime.Container) bool {
 	return run.Hash != "" && run.Hash != hashOf(c)
 }
 
-// hashOf identifies what changed looks at.
+// onlyResized says whether a changed container differs but in its resources.
+func onlyResized(c *v1.Container, run runtime.Container) bool {
+	before, _, _ := strings.Cut(run.Hash, "-")
+	now, _, _ := strings.Cut(hashOf(c), "-")
+	return before == now
+}
+
+// hashOf identifies what changed looks at: the image and, behind a dash, the resources.
 func hashOf(c *v1.Container) string {
 	h := fnv.New32a()
 	fmt.Fprintf(h, "%s\x00%s", c.Name, c.Image)
-	return fmt.Sprintf("%x", h.Sum32())
+	hash := fmt.Sprintf("%x", h.Sum32())
+	for _, policy := range c.ResizePolicy {
+		if policy.RestartPolicy == v1.RestartContainer {
+			request, limit := c.Resources.Requests[policy.ResourceName], c.Resources.Limits[policy.ResourceName]
+			hash += fmt.Sprintf("-%d-%d", amountOf(policy.ResourceName, request), amountOf(policy.ResourceName, limit))
+		}
+	}
+	return hash
 }
 
 // shownMetadata identifies the labels and annotations of a pod with downwardAPI volumes;

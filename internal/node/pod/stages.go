@@ -40,6 +40,9 @@ func (w *Worker) stage(pod *v1.Pod, a Action) stage {
 		return func(ctx context.Context) func(*Memory) { return w.preStop(ctx, pod, a) }
 	case StopContainer:
 		return func(ctx context.Context) func(*Memory) { return w.stopContainer(ctx, pod, a) }
+	case ResizePod:
+		targets, told := w.targets(pod), w.memory.Failures[resizeFailure].Message
+		return func(ctx context.Context) func(*Memory) { return w.resizePod(ctx, pod, targets, told) }
 	case RemoveContainer:
 		return func(ctx context.Context) func(*Memory) { return w.removeContainer(ctx, pod, a) }
 	case Release:
@@ -98,7 +101,10 @@ func (w *Worker) createSandbox(ctx context.Context, pod *v1.Pod, a Action) func(
 		w.event(pod, "", v1.EventTypeWarning, "FailedCreatePodSandBox", message)
 		return w.failed(sandboxFailure, "FailedCreatePodSandBox", message)
 	}
-	return func(m *Memory) { delete(m.Failures, sandboxFailure) }
+	return func(m *Memory) {
+		delete(m.Failures, sandboxFailure)
+		m.Cgroup = ptrTo(podSize(pod))
+	}
 }
 
 func (w *Worker) runSandbox(ctx context.Context, pod *v1.Pod, a Action) error {

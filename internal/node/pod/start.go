@@ -106,7 +106,7 @@ func (w *Worker) currentSandbox(pod *v1.Pod) (runtime.Sandbox, *runtimeapi.PodSa
 	if !ok {
 		return runtime.Sandbox{}, nil, errors.New("the pod's sandbox is not ready")
 	}
-	parent, err := w.parts.Cgroups.Ensure(pod)
+	parent, err := w.parts.Cgroups.Grow(pod) // other containers may not have been made smaller yet
 	if err != nil {
 		return runtime.Sandbox{}, nil, err
 	}

@@ -31,8 +31,19 @@ func (d *decision) status() v1.PodStatus {
 	s.EphemeralContainerStatuses = d.containerStatuses(ephemeralSpecs(d.Pod), ephemeralContainer)
 	over := d.deleting() || d.Memory.Expired != nil || IsOver(d.Pod.Status.Phase)
 	s.Phase = phaseOf(d.Pod, &s, over && !d.anythingRuns(), d.initialized())
+	if IsOver(s.Phase) && !over && d.anyAppChanged() {
+		s.Phase = v1.PodRunning // it was stopped to be started anew, whatever its exit code
+	}
 	d.judge(&s)
 	return s
+}
+
+// anyAppChanged says whether an app container ended and was changed since it began.
+func (d *decision) anyAppChanged() bool {
+	return slices.ContainsFunc(d.Pod.Spec.Containers, func(c v1.Container) bool {
+		run, ok := d.Runtime.Latest(c.Name)
+		return ok && run.State == runtime.Exited && changed(&c, run)
+	})
 }
 
 // settled says whether the status does not depend on containers: the node refused the
@@ -155,7 +166,7 @@ func (d *decision) publish() {
 	if d.out.Finished && d.deleting() {
 		d.finalize(s)
 	}
-	s.Conditions = append(s.Conditions, d.conditions(s)...)
+	s.Conditions = slices.Concat(s.Conditions, d.resizeConditions(s), d.conditions(s))
 }
 
 // finalize accounts for every container of a pod that is deleted: one that cannot
@@ -220,6 +231,7 @@ func attempted(list []v1.ContainerStatus) []v1.ContainerStatus {
 func ownCondition(t v1.PodConditionType) bool {
 	return slices.Contains([]v1.PodConditionType{
 		v1.PodReadyToStartContainers, v1.PodInitialized, v1.PodReady, v1.ContainersReady, v1.PodScheduled,
+		v1.PodResizePending, v1.PodResizeInProgress,
 	}, t)
 }
 

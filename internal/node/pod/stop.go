@@ -24,7 +24,7 @@ func (d *decision) stop() {
 	if d.Memory.StoppingSince.IsZero() {
 		d.Memory.StoppingSince = d.Now
 	}
-	if d.stopContainers() || d.starting() || d.busy(CreateSandbox, "") || d.busy(PrepareVolumes, "") {
+	if d.stopContainers() || d.starting() || d.busy(CreateSandbox, "") || d.busy(PrepareVolumes, "") || d.busy(ResizePod, "") {
 		return
 	}
 	if !d.release() {

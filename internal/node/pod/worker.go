@@ -58,7 +58,8 @@ type Worker struct {
 	writer *statusWriter
 
 	mu       sync.Mutex
-	pod      *v1.Pod
+	pod      *v1.Pod // with the allocated resources in its spec
+	resize   Resize
 	gone     bool
 	rejected *Refusal
 	status   v1.PodStatus
@@ -109,10 +110,10 @@ func NewWorker(parts *Parts, pod *v1.Pod, rejected *Refusal, gone bool) *Worker 
 	return w
 }
 
-// Update gives the worker the pod as the API has it now.
-func (w *Worker) Update(pod *v1.Pod) {
+// Update gives the worker the pod as the API has it now, with the resources that are allocated.
+func (w *Worker) Update(pod *v1.Pod, resize Resize) {
 	w.mu.Lock()
-	w.pod = pod
+	w.pod, w.resize = pod, resize
 	w.mu.Unlock()
 	w.Wake()
 }
@@ -187,7 +188,7 @@ func (w *Worker) Run(ctx context.Context) {
 
 // round is one turn of the loop. again is when to take the next though nothing happens.
 func (w *Worker) round(ctx context.Context) (again time.Duration, removed bool) {
-	pod, gone := w.takeUp()
+	pod, resize, gone := w.takeUp()
 	if err := w.observe(ctx); err != nil {
 		if ctx.Err() == nil {
 			klog.FromContext(ctx).Error(err, "Cannot see the pod in the runtime", "pod", klog.KObj(pod))
@@ -196,7 +197,7 @@ func (w *Worker) round(ctx context.Context) (again time.Duration, removed bool) 
 	}
 	now := w.parts.Clock.Now()
 	out := Decide(Input{
-		Pod: pod, Gone: gone, Old: w.status, Runtime: w.seen, Memory: w.memory,
+		Pod: pod, Resize: resize, Gone: gone, Old: w.status, Runtime: w.seen, Memory: w.memory,
 		Busy: w.busyKeys(), HostIPs: w.parts.Host.IPs, RuntimeName: w.parts.RuntimeName, Now: now,
 	})
 	w.memory = out.Memory
@@ -221,7 +222,7 @@ func (w *Worker) round(ctx context.Context) (again time.Duration, removed bool) 
 }
 
 // takeUp applies what finished actions left, and returns the pod to decide on.
-func (w *Worker) takeUp() (pod *v1.Pod, gone bool) {
+func (w *Worker) takeUp() (pod *v1.Pod, resize Resize, gone bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, r := range w.results {
@@ -235,7 +236,7 @@ func (w *Worker) takeUp() (pod *v1.Pod, gone bool) {
 		}
 	}
 	w.results = nil
-	return w.pod, w.gone
+	return w.pod, w.resize, w.gone
 }
 
 // observe asks the runtime if something may have changed there.

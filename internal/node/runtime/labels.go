@@ -31,6 +31,8 @@ const (
 	// AnnotationBackOff is how long to wait, after this run of the container ends, before
 	// the next begins. Kept with the container, it outlives the agent.
 	AnnotationBackOff = "kindred.dev/back-off"
+	// AnnotationSize is the CPU and memory the run was created with.
+	AnnotationSize = "kindred.dev/size"
 	// AnnotationMessageFile is the file on the node that holds the termination message.
 	AnnotationMessageFile = "kindred.dev/termination-message-file"
 )

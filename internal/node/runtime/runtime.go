@@ -122,6 +122,7 @@ func (r *Runtime) list(ctx context.Context, labels map[string]string) (map[types
 			State:             stateOf(c.State),
 			Hash:              c.Annotations[AnnotationHash],
 			BackOff:           backOff(c.Annotations),
+			Size:              c.Annotations[AnnotationSize],
 			TerminationPolicy: c.Annotations[AnnotationTerminationRule],
 			MessageFile:       c.Annotations[AnnotationMessageFile],
 			CreatedAt:         time.Unix(0, c.CreatedAt),

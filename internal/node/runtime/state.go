@@ -56,6 +56,8 @@ type Container struct {
 	Hash string
 	// BackOff is how long to wait after the end of this run before the next.
 	BackOff time.Duration
+	// Size is the CPU and memory the run was created with, as whoever created it wrote it down.
+	Size string
 
 	CreatedAt  time.Time
 	StartedAt  time.Time

@@ -165,6 +165,8 @@ func (m *model) act(p *v1.Pod, b behaviour, w world, a pod.Action) bool {
 		m.remember(a.ID, func(r *pod.RunMemory) { r.PreStopped = true })
 	case pod.StopContainer:
 		return m.stopContainer(b, w, a)
+	case pod.ResizePod:
+		m.memory.Resized(p, m.runtime.Containers)
 	case pod.Release:
 		m.memory.Released = true
 	case pod.Clean:

@@ -1,0 +1,262 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pod
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+	cri "k8s.io/cri-api/pkg/apis"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/kindred-project/kindred/internal/node/runtime"
+)
+
+func requirements(cpu, memory string) v1.ResourceRequirements {
+	list := v1.ResourceList{v1.ResourceCPU: resource.MustParse(cpu), v1.ResourceMemory: resource.MustParse(memory)}
+	return v1.ResourceRequirements{Requests: list, Limits: list.DeepCopy()}
+}
+
+func sized(name, cpu, memory string) v1.Container {
+	return v1.Container{Name: name, Image: "i", Resources: requirements(cpu, memory)}
+}
+
+// grown is a scene of a running container that was created with half the CPU which is allocated
+// since generation 3.
+func grown(policy ...v1.ContainerResizePolicy) Input {
+	created := sized("app", "100m", "64Mi")
+	created.ResizePolicy = policy
+	now := created
+	now.Resources = requirements("200m", "64Mi")
+	in := scene(now)
+	in = in.with(runtime.Container{
+		Name: "app", State: runtime.Running, StartedAt: caseTime.Add(-time.Minute),
+		Hash: hashOf(&created), Size: containerSize(in.Pod, &created).text(),
+	})
+	in.Resize = Resize{Allocated: 3}
+	return in
+}
+
+func resizeCondition(s v1.PodStatus, t v1.PodConditionType) v1.PodCondition {
+	if c := conditionOf(s.Conditions, t); c != nil {
+		return *c
+	}
+	return v1.PodCondition{}
+}
+
+func cpuOf(s v1.PodStatus) string {
+	c := statusNamed(s, "app")
+	return c.AllocatedResources.Cpu().String() + " allocated, " + c.Resources.Requests.Cpu().String() + "/" + c.Resources.Limits.Cpu().String()
+}
+
+func TestResizeInPlace(t *testing.T) {
+	in := grown()
+	out := Decide(in)
+	if diff := cmp.Diff([]string{"ResizePod/"}, actionsOf(out)); diff != "" {
+		t.Errorf("actions (-want +got):\n%s", diff)
+	}
+	if got, want := cpuOf(out.Status), "200m allocated, 100m/100m"; got != want {
+		t.Errorf("while it is under way: %s, want %s", got, want)
+	}
+	if c := resizeCondition(out.Status, v1.PodResizeInProgress); c.Status != v1.ConditionTrue || c.Reason != "" || c.ObservedGeneration != 3 {
+		t.Errorf("condition %+v", c)
+	}
+	// A later generation changes nothing of what is under way.
+	in.Pod.Generation, in.Old, in.Memory = 4, out.Status, out.Memory
+	if c := resizeCondition(Decide(in).Status, v1.PodResizeInProgress); c.ObservedGeneration != 3 {
+		t.Errorf("condition %+v", c)
+	}
+	in.Memory.Resized(in.Pod, in.Runtime.Containers)
+	out = Decide(in)
+	if len(out.Actions) != 0 || resizeCondition(out.Status, v1.PodResizeInProgress).Type != "" {
+		t.Errorf("when it is done: actions %v, conditions %+v", out.Actions, out.Status.Conditions)
+	}
+	if got, want := cpuOf(out.Status), "200m allocated, 200m/200m"; got != want {
+		t.Errorf("when it is done: %s, want %s", got, want)
+	}
+	const completed = `Normal ResizeCompleted Pod resize completed: {"containers":[{"name":"app","resources":{` +
+		`"limits":{"cpu":"200m","memory":"64Mi"},"requests":{"cpu":"200m","memory":"64Mi"}}}],"generation":3}`
+	if diff := cmp.Diff([]string{completed}, messagesOf(out)); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+	in.Old, in.Memory = out.Status, out.Memory
+	if out := Decide(in); len(out.Events) != 0 || len(out.Actions) != 0 {
+		t.Errorf("then: %v, %v", out.Events, out.Actions)
+	}
+}
+
+// TestResizeOutlivesTheAgent kills it while the runtime is being told, and afterwards.
+func TestResizeOutlivesTheAgent(t *testing.T) {
+	in := grown()
+	in.Pod.Status = Decide(in).Status
+	next := in
+	next.Resize, next.Old, next.Memory = Resize{}, in.Pod.Status, Remember(&in.Pod.Status)
+	next.Memory.VolumesReady = true
+	out := Decide(next)
+	if c := resizeCondition(out.Status, v1.PodResizeInProgress); len(out.Actions) != 1 || c.ObservedGeneration != 3 {
+		t.Errorf("half done: actions %v, condition %+v", out.Actions, c)
+	}
+	next.Memory.Resized(in.Pod, in.Runtime.Containers)
+	in.Pod.Status = Decide(next).Status
+	next.Old, next.Memory = in.Pod.Status, Remember(&in.Pod.Status)
+	next.Memory.VolumesReady = true
+	if out := Decide(next); len(out.Actions) != 0 || len(out.Events) != 0 || cpuOf(out.Status) != "200m allocated, 200m/200m" {
+		t.Errorf("done: actions %v, events %v, %s", out.Actions, out.Events, cpuOf(out.Status))
+	}
+}
+
+func TestResizeByRestart(t *testing.T) {
+	in := grown(v1.ContainerResizePolicy{ResourceName: v1.ResourceCPU, RestartPolicy: v1.RestartContainer})
+	in.Pod.Spec.RestartPolicy = v1.RestartPolicyOnFailure
+	out := Decide(in)
+	if diff := cmp.Diff([]string{"StopContainer/app-0 in 30s"}, actionsOf(out)); diff != "" {
+		t.Errorf("actions (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"Normal Killing Container app resize requires restart"}, messagesOf(out)); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+	in.Runtime.Containers[0].State = runtime.Exited // with code 0, which alone would end the pod
+	in.Memory = out.Memory
+	if diff := cmp.Diff([]string{"ResizePod/", "StartContainer/app"}, actionsOf(Decide(in))); diff != "" {
+		t.Errorf("actions after its end (-want +got):\n%s", diff)
+	}
+	// A policy for memory has nothing to say about CPU.
+	other := grown(v1.ContainerResizePolicy{ResourceName: v1.ResourceMemory, RestartPolicy: v1.RestartContainer})
+	if diff := cmp.Diff([]string{"ResizePod/"}, actionsOf(Decide(other))); diff != "" {
+		t.Errorf("actions for another resource (-want +got):\n%s", diff)
+	}
+}
+
+func TestResizeThatWaits(t *testing.T) {
+	in := scene(sized("app", "100m", "64Mi")).with(runningRun("app"))
+	in.Resize.Pending = &Refusal{Reason: "OutOfcpu", Message: "no room"}
+	out := Decide(in)
+	c := resizeCondition(out.Status, v1.PodResizePending)
+	if c.Status != v1.ConditionTrue || c.Reason != "Deferred" || c.Message != "no room" || c.ObservedGeneration != 3 || len(out.Actions) != 0 {
+		t.Errorf("condition %+v, actions %v", c, out.Actions)
+	}
+	in.Old, in.Resize.Pending = out.Status, nil
+	if c := resizeCondition(Decide(in).Status, v1.PodResizePending); c.Type != "" {
+		t.Errorf("condition %+v stays", c)
+	}
+}
+
+// TestFailedResize is told in the condition, and tried again later.
+func TestFailedResize(t *testing.T) {
+	in := grown()
+	in.Memory = Decide(in).Memory
+	in.Memory.Failures[resizeFailure] = Failure{}.Fail(v1.PodReasonError, "busy", caseTime)
+	out := Decide(in)
+	if c := resizeCondition(out.Status, v1.PodResizeInProgress); c.Reason != "Error" || c.Message != "busy" || len(out.Actions) != 0 {
+		t.Errorf("condition %+v, actions %v", c, out.Actions)
+	}
+	if !out.Wake.Equal(caseTime.Add(retryFirst)) {
+		t.Errorf("wakes at %v", out.Wake)
+	}
+	in.Resize.Allocated, in.Pod.Generation = 4, 4
+	out = Decide(in)
+	if c := resizeCondition(out.Status, v1.PodResizeInProgress); c.Reason != "" || c.ObservedGeneration != 4 || len(out.Actions) != 1 {
+		t.Errorf("after another resize: condition %+v, actions %v", c, out.Actions)
+	}
+}
+
+func TestAllocationIsKept(t *testing.T) {
+	layout := Layout{Root: t.TempDir()}
+	if _, ok := layout.LoadAllocation("u"); ok {
+		t.Error("an allocation of a pod that has none")
+	}
+	p := scene(sized("app", "100m", "64Mi")).Pod
+	if err := layout.SaveAllocation("u", AllocationOf(p)); err != nil {
+		t.Fatal(err)
+	}
+	got, ok := layout.LoadAllocation("u")
+	if !ok || !got.Same(AllocationOf(p)) || got.In(p) != p {
+		t.Errorf("%+v, %t", got, ok)
+	}
+	wanted := p.DeepCopy()
+	wanted.Spec.Containers[0].Resources = requirements("4", "4Gi")
+	if in := got.In(wanted); in.Spec.Containers[0].Resources.Requests.Cpu().String() != "100m" || wanted.Spec.Containers[0].Resources.Requests.Cpu().String() != "4" {
+		t.Errorf("allocated %+v, wanted %+v", in.Spec.Containers[0].Resources, wanted.Spec.Containers[0].Resources)
+	}
+}
+
+// recorder notes the order of what the stage asks of cgroups and runtime.
+type stageRecorder struct {
+	cri.RuntimeService
+	usage  uint64
+	refuse string
+	calls  []string
+}
+
+func (r *stageRecorder) Ensure(*v1.Pod) (string, error) {
+	r.calls = append(r.calls, "set")
+	return "", nil
+}
+func (r *stageRecorder) Grow(*v1.Pod) (string, error) {
+	r.calls = append(r.calls, "grow")
+	return "", nil
+}
+func (r *stageRecorder) Remove(types.UID) error { return nil }
+
+func (r *stageRecorder) ContainerStats(context.Context, string) (*runtimeapi.ContainerStats, error) {
+	return &runtimeapi.ContainerStats{Memory: &runtimeapi.MemoryUsage{UsageBytes: &runtimeapi.UInt64Value{Value: r.usage}}}, nil
+}
+
+func (r *stageRecorder) UpdateContainerResources(_ context.Context, id string, resources *runtimeapi.ContainerResources) error {
+	if id == r.refuse {
+		return errors.New("refused")
+	}
+	r.calls = append(r.calls, id+" "+resource.NewQuantity(resources.Linux.MemoryLimitInBytes, resource.BinarySI).String())
+	return nil
+}
+
+// TestResizeStage: the pod's cgroup grows first and shrinks last; who gives back comes first.
+func TestResizeStage(t *testing.T) {
+	more, less := sized("more", "1", "64Mi"), sized("less", "1", "64Mi")
+	for _, test := range []struct {
+		name   string
+		r      stageRecorder
+		calls  []string
+		failed string
+	}{
+		{name: "in order", r: stageRecorder{usage: 1}, calls: []string{"grow", "less-0 32Mi", "more-0 128Mi", "set"}},
+		{name: "memory in use", r: stageRecorder{usage: 33 << 20},
+			failed: `cannot decrease memory limits: attempting to set container "less" memory limit (33554432) below current usage (34603008)`},
+		{name: "refused", r: stageRecorder{refuse: "more-0"}, calls: []string{"grow", "less-0 32Mi"}, failed: "refused"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			in := scene(more, less)
+			for _, c := range []v1.Container{more, less} {
+				in = in.with(runtime.Container{Name: c.Name, State: runtime.Running, Size: containerSize(in.Pod, &c).text()})
+			}
+			in.Pod.Spec.Containers[0].Resources, in.Pod.Spec.Containers[1].Resources = requirements("1", "128Mi"), requirements("1", "32Mi")
+			clock := testingclock.NewFakeClock(caseTime)
+			events := record.NewFakeRecorder(10)
+			w := &Worker{memory: in.Memory.clone(), seen: in.Runtime, parts: &Parts{
+				Clock: clock, Recorder: events, Cgroups: &test.r, Runtime: runtime.New(&test.r, "me", clock),
+			}}
+			w.resizePod(t.Context(), in.Pod, w.targets(in.Pod), "")(&w.memory)
+			if diff := cmp.Diff(test.calls, test.r.calls); diff != "" {
+				t.Errorf("calls (-want +got):\n%s", diff)
+			}
+			if got := w.memory.Failures[resizeFailure].Message; got != test.failed {
+				t.Errorf("failure %q, want %q", got, test.failed)
+			}
+			if told := len(events.Events) == 1; told != (test.failed != "") {
+				t.Errorf("%d events", len(events.Events))
+			}
+			if left := len(w.targets(in.Pod)); (left == 0) != (test.failed == "") {
+				t.Errorf("%d containers are still to be resized", left)
+			}
+		})
+	}
+}

@@ -1,0 +1,190 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scenarios
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// The kernel's own words for a container's limits, in either version of cgroups.
+const (
+	memoryLimit = "cat /sys/fs/cgroup/memory/memory.limit_in_bytes 2>/dev/null || cat /sys/fs/cgroup/memory.max"
+	cpuQuota    = "cat /sys/fs/cgroup/cpu/cpu.cfs_quota_us 2>/dev/null || cut -d' ' -f1 /sys/fs/cgroup/cpu.max"
+)
+
+// TestResize gives running containers more and less (KEP-1287), with and without a restart, when
+// there is room and when there is none, and across the death of the agent.
+func TestResize(t *testing.T) {
+	c := ownClusterWithNode(t)
+	s := newSession(t, c)
+	allocatable := s.allocatableCPU()
+	s.apply(sizedPod("sized", "100m", "200m", "32Mi", "64Mi", ""))
+	s.apply(sizedPod("fresh", "100m", "200m", "32Mi", "64Mi", "resizePolicy: [{resourceName: memory, restartPolicy: RestartContainer}]"))
+	s.apply(sizedPod("hog", share(allocatable, 60), "", "", "", ""))
+	for _, pod := range []string{"sized", "fresh", "hog"} {
+		s.ready(pod)
+	}
+	first := s.containerStatus("sized").ContainerID
+	s.limits("sized", "20000", "67108864")
+
+	s.resize("sized", "200m", "400m", "32Mi", "128Mi")
+	s.resized("sized", "400m", "128Mi")
+	s.limits("sized", "40000", "134217728")
+	s.contains(s.kubectl("describe", "pod", "sized"), "ResizeStarted", "Pod resize started: {", "ResizeCompleted", "Pod resize completed: {")
+	s.resize("sized", "100m", "300m", "32Mi", "96Mi")
+	s.resized("sized", "300m", "96Mi")
+	s.limits("sized", "30000", "100663296")
+
+	// A limit that is used up already would kill.
+	s.resize("sized", "100m", "300m", "64Ki", "64Ki")
+	s.eventually("the resize fails", func() error {
+		return s.resizeIs("sized", corev1.PodResizeInProgress, corev1.PodReasonError, `cannot decrease memory limits: attempting to set container "c" memory limit (65536) below current usage (`)
+	})
+	s.limits("sized", "30000", "100663296")
+	s.resize("sized", "100m", "300m", "32Mi", "80Mi")
+	s.resized("sized", "300m", "80Mi")
+	s.limits("sized", "30000", "83886080")
+
+	s.resize("fresh", "100m", "400m", "32Mi", "64Mi")
+	s.resized("fresh", "400m", "64Mi")
+	if status := s.containerStatus("fresh"); status.RestartCount != 0 {
+		t.Errorf("more CPU restarted the container: %+v", status)
+	}
+	s.resize("fresh", "100m", "400m", "32Mi", "128Mi")
+	s.resized("fresh", "400m", "128Mi")
+	s.eventually("the container restarts", func() error {
+		if status := s.containerStatus("fresh"); status.RestartCount != 1 || status.State.Running == nil {
+			return fmt.Errorf("%+v", status)
+		}
+		return nil
+	})
+	s.limits("fresh", "40000", "134217728")
+	s.contains(s.kubectl("describe", "pod", "fresh"), "Container c resize requires restart")
+
+	// What does not fit waits, also for the next agent, and happens when there is room.
+	s.resize("sized", share(allocatable, 60), share(allocatable, 60), "32Mi", "80Mi")
+	waits := func() error {
+		return s.resizeIs("sized", corev1.PodResizePending, corev1.PodReasonDeferred, "Node didn't have enough resource: cpu, requested: ")
+	}
+	s.eventually("the resize waits", waits)
+	s.limits("sized", "30000", "83886080")
+	s.contains(s.kubectl("describe", "pod", "sized"), "ResizeDeferred", "Pod resize OutOfcpu: {")
+	c.kill(t)
+	c.again(t)
+	s.eventually("the resize still waits", waits)
+	if got := s.containerStatus("sized"); got.AllocatedResources.Cpu().String() != "100m" || got.Resources.Limits.Cpu().String() != "300m" {
+		t.Errorf("the next agent has %+v", got)
+	}
+	s.limits("sized", "30000", "83886080")
+	s.kubectl("delete", "pod", "hog", "--grace-period=1")
+	s.resized("sized", share(allocatable, 60), "80Mi")
+	if status := s.containerStatus("sized"); status.ContainerID != first || status.RestartCount != 0 {
+		t.Errorf("the container was restarted: %+v", status)
+	}
+}
+
+// sizedPod is a pod with these requests and limits; empty ones are left out.
+func sizedPod(name, cpu, cpuLimit, memory, memoryLimit, more string) string {
+	return `
+apiVersion: v1
+kind: Pod
+metadata: {name: ` + name + `}
+spec:
+  containers:
+  - name: c
+    image: "` + image + `"
+    command: [sh, -c, "trap exit TERM; sleep 3600 & wait"]
+    resources: ` + sizes(cpu, cpuLimit, memory, memoryLimit) + `
+    ` + more + "\n"
+}
+
+func sizes(cpu, cpuLimit, memory, memoryLimit string) string {
+	list := func(cpu, memory string) string {
+		var parts []string
+		for name, value := range map[string]string{"cpu": cpu, "memory": memory} {
+			if value != "" {
+				parts = append(parts, fmt.Sprintf("%q: %q", name, value))
+			}
+		}
+		return "{" + strings.Join(parts, ", ") + "}"
+	}
+	return `{"requests": ` + list(cpu, memory) + `, "limits": ` + list(cpuLimit, memoryLimit) + "}"
+}
+
+// share is so many per cent of a quantity of CPU.
+func share(cpu resource.Quantity, percent int64) string {
+	return fmt.Sprintf("%dm", cpu.MilliValue()*percent/100)
+}
+
+func (s *session) allocatableCPU() resource.Quantity {
+	s.Helper()
+	return resource.MustParse(s.jsonpath("{.items[0].status.allocatable.cpu}", "nodes"))
+}
+
+func (s *session) resize(pod, cpu, cpuLimit, memory, memoryLimit string) {
+	s.Helper()
+	s.kubectl("patch", "pod", pod, "--subresource", "resize", "-p",
+		`{"spec": {"containers": [{"name": "c", "resources": `+sizes(cpu, cpuLimit, memory, memoryLimit)+`}]}}`)
+}
+
+// resized waits until a pod's container has these limits and nothing is under way any more.
+func (s *session) resized(pod, cpu, memory string) {
+	s.Helper()
+	s.eventually("the resize of "+pod, func() error {
+		p := s.pod(pod)
+		for _, condition := range p.Status.Conditions {
+			if condition.Type == corev1.PodResizePending || condition.Type == corev1.PodResizeInProgress {
+				return fmt.Errorf("condition %+v", condition)
+			}
+		}
+		got := p.Status.ContainerStatuses[0]
+		limits := got.Resources.Limits
+		if limits.Cpu().String() != cpu || limits.Memory().String() != memory || !got.Ready {
+			return fmt.Errorf("CPU %s, memory %s, ready %t", limits.Cpu(), limits.Memory(), got.Ready)
+		}
+		return nil
+	})
+}
+
+func (s *session) resizeIs(pod string, t corev1.PodConditionType, reason, message string) error {
+	s.Helper()
+	p := s.pod(pod)
+	for _, c := range p.Status.Conditions {
+		if c.Type == t && c.Reason == reason && strings.HasPrefix(c.Message, message) && c.ObservedGeneration == p.Generation {
+			return nil
+		}
+	}
+	return fmt.Errorf("generation %d, conditions %+v", p.Generation, p.Status.Conditions)
+}
+
+// limits looks at the cgroups of a pod with one container, and of the container, where the kernel
+// keeps them.
+func (s *session) limits(pod, quota, memory string) {
+	s.Helper()
+	s.prints(quota+"\n", "exec", pod, "--", "sh", "-c", cpuQuota)
+	s.prints(memory+"\n", "exec", pod, "--", "sh", "-c", memoryLimit)
+	found := 0
+	for _, pattern := range []string{"memory/kindred-*/pods/burstable/pod%s/memory.limit_in_bytes", "kindred-*/pods/burstable/pod%s/memory.max"} {
+		files, err := filepath.Glob(filepath.Join("/sys/fs/cgroup", fmt.Sprintf(pattern, s.pod(pod).UID)))
+		if err != nil {
+			s.Fatal(err)
+		}
+		for _, file := range files {
+			found++
+			if data, err := os.ReadFile(file); err != nil || string(data) != memory+"\n" {
+				s.Errorf("%s: %q, %v, want %s", file, data, err, memory)
+			}
+		}
+	}
+	if found != 1 {
+		s.Errorf("%d cgroups of pod %s", found, pod)
+	}
+}
