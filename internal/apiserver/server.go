@@ -207,12 +207,9 @@ func (s *Server) newMain(g *genericapiserver.Config, c Config, next genericapise
 
 func (s *Server) install(main *genericapiserver.GenericAPIServer, env generic.Environment, group generic.Group) error {
 	info := genericapiserver.NewDefaultAPIGroupInfo(group.Name, s.scheme, runtime.NewParameterCodec(s.scheme), serializer.NewCodecFactory(s.scheme))
-	for _, version := range group.Versions {
-		endpoints, err := version.Storage(env, group.Name)
-		if err != nil {
-			return err
-		}
-		info.VersionedResourcesStorageMap[version.Name] = endpoints
+	var err error
+	if info.VersionedResourcesStorageMap, err = group.Storage(env); err != nil {
+		return err
 	}
 	if group.Name == "" {
 		return main.InstallLegacyAPIGroup(genericapiserver.DefaultLegacyAPIPrefix, &info)

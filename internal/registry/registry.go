@@ -12,6 +12,7 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/apps"
 	"github.com/kindred-project/kindred/internal/registry/authentication"
 	"github.com/kindred-project/kindred/internal/registry/authorization"
+	"github.com/kindred-project/kindred/internal/registry/autoscaling"
 	"github.com/kindred-project/kindred/internal/registry/batch"
 	"github.com/kindred-project/kindred/internal/registry/coordination"
 	"github.com/kindred-project/kindred/internal/registry/core"
@@ -44,6 +45,7 @@ func Groups(d Dependencies) []generic.Group {
 		core.Group(d.Core),
 		apps.Group(),
 		batch.Group(),
+		autoscaling.Group(),
 		events.Group(),
 		authentication.Group(d.Authentication),
 		authorization.Group(d.Authorizer, d.Rules),

@@ -16,11 +16,12 @@ import (
 
 // DeclaredOptions are the features that declared validations ask about, and
 // whether they are on; the strategy hands them to rest.DeclarativeValidation,
-// which refuses an object whose validations ask about any other. All of them
-// are alpha in Kubernetes v1.37.
+// which refuses an object whose validations ask about any other. Those that are
+// off are alpha in Kubernetes v1.37.
 func DeclaredOptions() map[string]bool {
 	return map[string]bool{
 		"InPlacePodVerticalScalingSchedulerPreemption": false,
+		"HPAScaleToZero":  true,
 		"WorkloadWithJob": false,
 	}
 }

@@ -36,6 +36,9 @@ type Group struct {
 type Version struct {
 	Name      string
 	Resources []Resource
+	// As names the version whose endpoints, and storage, serve this one too. The
+	// scheme converts between the types of the two.
+	As string
 }
 
 // Register adds the group to the scheme twice: under its versions, and under
@@ -82,8 +85,29 @@ func (k Kind[T]) FieldLabel(label, value string) (string, string, error) {
 	return "", "", fmt.Errorf("field label not supported: %s", label)
 }
 
-// Storage builds the endpoints of all the version's resources.
-func (v Version) Storage(env Environment, group string) (map[string]rest.Storage, error) {
+// Storage builds the endpoints of all versions, by version.
+func (g Group) Storage(env Environment) (map[string]map[string]rest.Storage, error) {
+	out := map[string]map[string]rest.Storage{}
+	for _, version := range g.Versions {
+		if version.As != "" {
+			continue
+		}
+		endpoints, err := version.storage(env, g.Name)
+		if err != nil {
+			return nil, err
+		}
+		out[version.Name] = endpoints
+	}
+	for _, version := range g.Versions {
+		if version.As != "" {
+			out[version.Name] = out[version.As]
+		}
+	}
+	return out, nil
+}
+
+// storage builds the endpoints of all the version's resources.
+func (v Version) storage(env Environment, group string) (map[string]rest.Storage, error) {
 	out := map[string]rest.Storage{}
 	gv := schema.GroupVersion{Group: group, Version: v.Name}
 	for _, resource := range v.Resources {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/fields"
@@ -86,8 +87,17 @@ func (k *Kind[T]) newStrategy(env Environment, gv schema.GroupVersion) strategy[
 		NameGenerator:         names.SimpleNameGenerator,
 		kind:                  k,
 		declared:              env.Declared,
-		version:               gv.String(),
+		versions:              k.versions(env.Scheme, gv),
 	}
+}
+
+// versions are those that the scheme knows of the kind, and where it is served.
+func (k *Kind[T]) versions(scheme *runtime.Scheme, gv schema.GroupVersion) []schema.GroupVersion {
+	out := scheme.VersionsForGroupKind(gv.WithKind(k.Name).GroupKind())
+	if !slices.Contains(out, gv) {
+		out = append(out, gv)
+	}
+	return out
 }
 
 func (k *Kind[T]) newStore(env Environment, gv schema.GroupVersion) (*Store, error) {

@@ -41,6 +41,11 @@ func (c *checker) containerResources(requirements *v1.ResourceRequirements, clai
 	c.claimRefs(requirements.Claims, claims, path.Child("claims"))
 }
 
+// ValidateContainerResourceName checks the name of a resource that a container has.
+func ValidateContainerResourceName(name v1.ResourceName, path *field.Path) field.ErrorList {
+	return check(func(c *checker) { c.containerResourceName(name, path) })
+}
+
 // nameRule checks which resources may be asked for.
 type nameRule func(name v1.ResourceName, path *field.Path)
 

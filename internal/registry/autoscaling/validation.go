@@ -1,0 +1,197 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package autoscaling
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	"k8s.io/apimachinery/pkg/api/validate/content"
+	"k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+const (
+	maxWindowSeconds = 3600
+	maxPeriodSeconds = 1800
+)
+
+// checker collects what is wrong with an autoscaler.
+type checker struct {
+	errs field.ErrorList
+	// targetVersion and objectVersion are the rules for the apiVersion of what is
+	// scaled and of what is measured.
+	targetVersion, objectVersion versionRule
+}
+
+func (c *checker) add(errs ...*field.Error) { c.errs = append(c.errs, errs...) }
+
+func (c *checker) invalid(path *field.Path, value any, details ...string) {
+	for _, detail := range details {
+		c.add(field.Invalid(path, value, detail))
+	}
+}
+
+// versionRule says what is wrong with an apiVersion.
+type versionRule func(apiVersion string) error
+
+func anyVersion(string) error { return nil }
+
+func groupOptional(apiVersion string) error {
+	_, err := schema.ParseGroupVersion(apiVersion)
+	return err
+}
+
+func groupRequired(apiVersion string) error {
+	gv, err := schema.ParseGroupVersion(apiVersion)
+	if err == nil && gv.Group == "" {
+		return errors.New("apiVersion must specify API group")
+	}
+	return err
+}
+
+func validateAutoscaler(_ context.Context, h *autoscalingv2.HorizontalPodAutoscaler) field.ErrorList {
+	c := &checker{targetVersion: versionRuleFor(h), objectVersion: groupOptional}
+	c.spec(&h.Spec, field.NewPath("spec"))
+	return c.errs
+}
+
+// versionRuleFor: of what can be scaled, a ReplicationController alone is in the
+// legacy group.
+func versionRuleFor(h *autoscalingv2.HorizontalPodAutoscaler) versionRule {
+	if h.Spec.ScaleTargetRef.Kind == "ReplicationController" {
+		return groupOptional
+	}
+	return groupRequired
+}
+
+// validateAutoscalerUpdate lets an apiVersion that was accepted once stay.
+func validateAutoscalerUpdate(_ context.Context, h, old *autoscalingv2.HorizontalPodAutoscaler) field.ErrorList {
+	c := &checker{targetVersion: versionRuleFor(h), objectVersion: groupOptional}
+	if ref, was := h.Spec.ScaleTargetRef, old.Spec.ScaleTargetRef; ref.APIVersion == was.APIVersion && ref.Kind == was.Kind {
+		c.targetVersion = anyVersion
+	}
+	if slices.ContainsFunc(old.Spec.Metrics, func(m autoscalingv2.MetricSpec) bool {
+		return m.Type == autoscalingv2.ObjectMetricSourceType && m.Object != nil && groupOptional(m.Object.DescribedObject.APIVersion) != nil
+	}) {
+		c.objectVersion = anyVersion
+	}
+	c.spec(&h.Spec, field.NewPath("spec"))
+	return c.errs
+}
+
+func validateAutoscalerStatus(_ context.Context, h, _ *autoscalingv2.HorizontalPodAutoscaler) field.ErrorList {
+	c, path := &checker{}, field.NewPath("status")
+	for i, condition := range h.Status.Conditions {
+		if condition.ObservedGeneration != nil {
+			c.add(validation.ValidateNonnegativeField(*condition.ObservedGeneration, path.Child("conditions").Index(i).Child("observedGeneration"))...)
+		}
+	}
+	c.add(validation.ValidateNonnegativeField(int64(h.Status.CurrentReplicas), path.Child("currentReplicas"))...)
+	c.add(validation.ValidateNonnegativeField(int64(h.Status.DesiredReplicas), path.Child("desiredReplicas"))...)
+	return c.errs
+}
+
+func (c *checker) spec(spec *autoscalingv2.HorizontalPodAutoscalerSpec, path *field.Path) {
+	least, most := spec.MinReplicas, spec.MaxReplicas
+	maxPath := path.Child("maxReplicas")
+	if least != nil && *least < 0 {
+		c.add(field.Invalid(path.Child("minReplicas"), *least, "must be greater than or equal to 0").WithOrigin("minimum").MarkCoveredByDeclarative())
+	}
+	switch {
+	case most == 0:
+		c.add(field.Required(maxPath, "must be set and greater than 0").MarkCoveredByDeclarative())
+	case most < 0:
+		c.add(field.Invalid(maxPath, most, "must be greater than or equal to 1").WithOrigin("minimum").MarkCoveredByDeclarative())
+	}
+	if least != nil && most < *least {
+		c.invalid(maxPath, most, "must be greater than or equal to `minReplicas`")
+	}
+	c.scaleTarget(spec.ScaleTargetRef, path.Child("scaleTargetRef"))
+	c.metrics(spec.Metrics, least != nil && *least == 0, path.Child("metrics"))
+	if behavior := spec.Behavior; behavior != nil {
+		c.rules(behavior.ScaleUp, path.Child("behavior", "scaleUp"))
+		c.rules(behavior.ScaleDown, path.Child("behavior", "scaleDown"))
+	}
+}
+
+// scaleTarget is a reference whose missing parts the declared validations find too.
+func (c *checker) scaleTarget(ref autoscalingv2.CrossVersionObjectReference, path *field.Path) {
+	target := &checker{}
+	target.reference(ref, c.targetVersion, path)
+	for _, err := range target.errs {
+		if err.Type == field.ErrorTypeRequired {
+			err = err.MarkCoveredByDeclarative()
+		}
+		c.add(err)
+	}
+}
+
+func (c *checker) reference(ref autoscalingv2.CrossVersionObjectReference, rule versionRule, path *field.Path) {
+	c.segment(ref.Kind, "", path.Child("kind"))
+	c.segment(ref.Name, "", path.Child("name"))
+	if err := rule(ref.APIVersion); err != nil {
+		c.invalid(path.Child("apiVersion"), ref.APIVersion, err.Error())
+	}
+}
+
+// segment wants a name that fits into a path.
+func (c *checker) segment(name, missing string, path *field.Path) {
+	if name == "" {
+		c.add(field.Required(path, missing))
+		return
+	}
+	c.invalid(path, name, content.IsPathSegmentName(name)...)
+}
+
+var (
+	selects     = []autoscalingv2.ScalingPolicySelect{autoscalingv2.DisabledPolicySelect, autoscalingv2.MaxChangePolicySelect, autoscalingv2.MinChangePolicySelect}
+	policyTypes = []autoscalingv2.HPAScalingPolicyType{autoscalingv2.PercentScalingPolicy, autoscalingv2.PodsScalingPolicy}
+)
+
+func (c *checker) rules(rules *autoscalingv2.HPAScalingRules, path *field.Path) {
+	if rules == nil {
+		return
+	}
+	if window := rules.StabilizationWindowSeconds; window != nil {
+		at := path.Child("stabilizationWindowSeconds")
+		switch {
+		case *window < 0:
+			c.invalid(at, *window, "must be greater than or equal to zero")
+		case *window > maxWindowSeconds:
+			c.invalid(at, *window, fmt.Sprintf("must be less than or equal to %d", maxWindowSeconds))
+		}
+	}
+	if chosen := rules.SelectPolicy; chosen != nil && !slices.Contains(selects, *chosen) {
+		c.add(field.NotSupported(path.Child("selectPolicy"), *chosen, selects))
+	}
+	if len(rules.Policies) == 0 {
+		c.add(field.Required(path.Child("policies"), "must specify at least one Policy"))
+	}
+	for i := range rules.Policies {
+		c.policy(&rules.Policies[i], path.Child("policies").Index(i))
+	}
+	if rules.Tolerance != nil && rules.Tolerance.Sign() < 0 {
+		c.add(field.Invalid(path.Child("tolerance"), rules.Tolerance.String(), validation.IsNegativeErrorMsg).WithOrigin("minimum"))
+	}
+}
+
+func (c *checker) policy(policy *autoscalingv2.HPAScalingPolicy, path *field.Path) {
+	if !slices.Contains(policyTypes, policy.Type) {
+		c.add(field.NotSupported(path.Child("type"), policy.Type, policyTypes))
+	}
+	if policy.Value <= 0 {
+		c.invalid(path.Child("value"), policy.Value, "must be greater than zero")
+	}
+	switch period := policy.PeriodSeconds; {
+	case period <= 0:
+		c.invalid(path.Child("periodSeconds"), period, "must be greater than zero")
+	case period > maxPeriodSeconds:
+		c.invalid(path.Child("periodSeconds"), period, fmt.Sprintf("must be less than or equal to %d", maxPeriodSeconds))
+	}
+}
