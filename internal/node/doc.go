@@ -12,7 +12,9 @@
 // below: volume, environment, image, probe, logs, cgroup; serve answers for
 // logs, exec and the like.
 //
-// All state is in the API and in the runtime. An agent that starts anew finds its
+// All state is in the API and in the runtime, but for the resources allocated to each pod: while
+// a resize waits for room, the API's spec no longer tells them (KEP-1287). They are noted in the
+// pod's directory. An agent that starts anew finds its
 // containers by their labels and takes them over without disturbing any; pods which left
 // the API meanwhile it cleans up.
 package node

@@ -17,6 +17,10 @@
 //     probes, termination. Each has a start and a stop. What needs a subsystem
 //     (volumes, images, probes ...) is behind a small interface in interfaces.go.
 //
+// A pod's spec, here, has the resources which the node allocated; Resize is what the node says
+// to others the API asks for. Decide brings running containers and the pod's cgroup to
+// the size that is allocated.
+//
 // The runtime is the only memory that matters: containers are found by their
 // labels, so that a new agent process takes them over where the old one left them.
 package pod
