@@ -18,7 +18,6 @@ import (
 	"k8s.io/apiserver/pkg/warning"
 	policyclient "k8s.io/client-go/kubernetes/typed/policy/v1"
 	"k8s.io/kubectl/pkg/util/qos"
-	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/kindred-project/kindred/internal/registry/core/podspec"
 	"github.com/kindred-project/kindred/internal/registry/generic"
@@ -49,13 +48,15 @@ func pod(nodes NodeConnections, budgets policyclient.PodDisruptionBudgetsGetter)
 		Warnings:       podWarnings,
 		StatusWarnings: podStatusWarnings,
 		Fields: map[string]func(*corev1.Pod) string{
-			"spec.nodeName":            func(p *corev1.Pod) string { return p.Spec.NodeName },
-			"spec.restartPolicy":       func(p *corev1.Pod) string { return string(p.Spec.RestartPolicy) },
-			"spec.schedulerName":       func(p *corev1.Pod) string { return p.Spec.SchedulerName },
-			"spec.serviceAccountName":  func(p *corev1.Pod) string { return p.Spec.ServiceAccountName },
-			"spec.hostNetwork":         func(p *corev1.Pod) string { return strconv.FormatBool(p.Spec.HostNetwork) },
-			"status.phase":             func(p *corev1.Pod) string { return string(p.Status.Phase) },
-			"status.podIP":             firstPodIP,
+			"spec.nodeName":           func(p *corev1.Pod) string { return p.Spec.NodeName },
+			"spec.restartPolicy":      func(p *corev1.Pod) string { return string(p.Spec.RestartPolicy) },
+			"spec.schedulerName":      func(p *corev1.Pod) string { return p.Spec.SchedulerName },
+			"spec.serviceAccountName": func(p *corev1.Pod) string { return p.Spec.ServiceAccountName },
+			"spec.hostNetwork":        func(p *corev1.Pod) string { return strconv.FormatBool(p.Spec.HostNetwork) },
+			"status.phase":            func(p *corev1.Pod) string { return string(p.Status.Phase) },
+			"status.podIP":            firstPodIP,
+			// Selectors may name it, but no pod has it.
+			"status.podIPs":            func(*corev1.Pod) string { return "" },
 			"status.nominatedNodeName": func(p *corev1.Pod) string { return p.Status.NominatedNodeName },
 		},
 		Indexed:       []string{"spec.nodeName"},
@@ -197,7 +198,9 @@ func firstPodIP(p *corev1.Pod) string {
 	return p.Status.PodIPs[0].IP
 }
 
-// ephemeralContainers adds containers for debugging to a pod that runs.
+// ephemeralContainers adds containers for debugging to a pod that runs. Here and
+// in resize, field managers own what they send, though most of it is put back:
+// kube-apiserver does not filter it either.
 var ephemeralContainers = generic.Update[*corev1.Pod]{
 	Prepare: func(_ context.Context, p, old *corev1.Pod) {
 		wanted := p.Spec.EphemeralContainers
@@ -209,7 +212,6 @@ var ephemeralContainers = generic.Update[*corev1.Pod]{
 	Validate: func(_ context.Context, p, old *corev1.Pod) field.ErrorList {
 		return podspec.ValidatePodEphemeralContainersUpdate(p, old)
 	},
-	Owns: fieldpath.NewIncludeMatcherFilter(fieldpath.MakePrefixMatcherOrDie("spec", "ephemeralContainers")),
 }
 
 // resize changes the resources of containers in place (KEP-1287), and those of
@@ -219,12 +221,6 @@ var resize = generic.Update[*corev1.Pod]{
 	Validate: func(_ context.Context, p, old *corev1.Pod) field.ErrorList {
 		return podspec.ValidatePodResize(p, old)
 	},
-	Owns: fieldpath.NewIncludeMatcherFilter(
-		fieldpath.MakePrefixMatcherOrDie("spec", "containers", fieldpath.MatchAnyPathElement(), "resources"),
-		fieldpath.MakePrefixMatcherOrDie("spec", "containers", fieldpath.MatchAnyPathElement(), "resizePolicy"),
-		fieldpath.MakePrefixMatcherOrDie("spec", "initContainers", fieldpath.MatchAnyPathElement(), "resources"),
-		fieldpath.MakePrefixMatcherOrDie("spec", "initContainers", fieldpath.MatchAnyPathElement(), "resizePolicy"),
-	),
 }
 
 func prepareResize(_ context.Context, p, old *corev1.Pod) {

@@ -19,7 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/registry/rest"
-	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
 // Object is what every API object is: typed, with metadata.
@@ -174,9 +173,8 @@ type Update[T Object] struct {
 	Warnings func(ctx context.Context, obj, old T) []string
 	// Resets names the fields that Prepare puts back ("status",
 	// "metadata.ownerReferences"): server-side apply must not own them through
-	// this subresource. Owns is the other way round, all that it may own.
+	// this subresource.
 	Resets []string
-	Owns   fieldpath.Filter
 	// WriteOnly subresources serve PUT alone.
 	WriteOnly bool
 }

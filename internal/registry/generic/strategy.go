@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/storage/names"
@@ -28,8 +27,8 @@ type strategy[T Object] struct {
 	kind *Kind[T]
 	// declared are the features that declared validations ask for.
 	declared map[string]bool
-	// versions are those that the kind has, for the fields that are reset.
-	versions []schema.GroupVersion
+	// version is where the kind is served, for the fields that are reset.
+	version string
 }
 
 var (
@@ -178,7 +177,7 @@ func (s strategy[T]) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
 	if s.kind.Status == nil {
 		return nil
 	}
-	return resetFields(s.versions, "status")
+	return resetFields(s.version, "status")
 }
 
 // updateStrategy is the strategy of a subresource that changes a part of the
@@ -211,14 +210,7 @@ func (s updateStrategy[T]) WarningsOnUpdate(ctx context.Context, obj, old runtim
 
 // fields is what server-side apply may own through the subresource.
 func (s updateStrategy[T]) fields() map[fieldpath.APIVersion]fieldpath.Filter {
-	if s.update.Owns != nil {
-		out := map[fieldpath.APIVersion]fieldpath.Filter{}
-		for _, version := range s.versions {
-			out[fieldpath.APIVersion(version.String())] = s.update.Owns
-		}
-		return out
-	}
-	return fieldpath.NewExcludeFilterSetMap(resetFields(s.versions, s.update.Resets...))
+	return fieldpath.NewExcludeFilterSetMap(resetFields(s.version, s.update.Resets...))
 }
 
 // statusUpdate is the status subresource of any kind: the spec stays.
@@ -238,7 +230,7 @@ func (k *Kind[T]) statusUpdate() Update[T] {
 	return update
 }
 
-func resetFields(versions []schema.GroupVersion, names ...string) map[fieldpath.APIVersion]*fieldpath.Set {
+func resetFields(version string, names ...string) map[fieldpath.APIVersion]*fieldpath.Set {
 	set := fieldpath.NewSet()
 	for _, name := range names {
 		var path []any
@@ -247,11 +239,7 @@ func resetFields(versions []schema.GroupVersion, names ...string) map[fieldpath.
 		}
 		set.Insert(fieldpath.MakePathOrDie(path...))
 	}
-	out := map[fieldpath.APIVersion]*fieldpath.Set{}
-	for _, version := range versions {
-		out[fieldpath.APIVersion(version.String())] = set
-	}
-	return out
+	return map[fieldpath.APIVersion]*fieldpath.Set{fieldpath.APIVersion(version): set}
 }
 
 // DeclarativeValidationConfig implements rest.DeclarativeValidationStrategy.
