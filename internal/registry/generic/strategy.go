@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/storage/names"
@@ -27,8 +28,8 @@ type strategy[T Object] struct {
 	kind *Kind[T]
 	// declared are the features that declared validations ask for.
 	declared map[string]bool
-	// version is where the kind is served, for the fields that are reset.
-	version string
+	// versions are those that the kind has, for the fields that are reset.
+	versions []schema.GroupVersion
 }
 
 var (
@@ -177,7 +178,7 @@ func (s strategy[T]) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
 	if s.kind.Status == nil {
 		return nil
 	}
-	return resetFields(s.version, "status")
+	return resetFields(s.versions, "status")
 }
 
 // updateStrategy is the strategy of a subresource that changes a part of the
@@ -210,7 +211,7 @@ func (s updateStrategy[T]) WarningsOnUpdate(ctx context.Context, obj, old runtim
 
 // fields is what server-side apply may own through the subresource.
 func (s updateStrategy[T]) fields() map[fieldpath.APIVersion]fieldpath.Filter {
-	return fieldpath.NewExcludeFilterSetMap(resetFields(s.version, s.update.Resets...))
+	return fieldpath.NewExcludeFilterSetMap(resetFields(s.versions, s.update.Resets...))
 }
 
 // statusUpdate is the status subresource of any kind: the spec stays.
@@ -230,7 +231,7 @@ func (k *Kind[T]) statusUpdate() Update[T] {
 	return update
 }
 
-func resetFields(version string, names ...string) map[fieldpath.APIVersion]*fieldpath.Set {
+func resetFields(versions []schema.GroupVersion, names ...string) map[fieldpath.APIVersion]*fieldpath.Set {
 	set := fieldpath.NewSet()
 	for _, name := range names {
 		var path []any
@@ -239,7 +240,11 @@ func resetFields(version string, names ...string) map[fieldpath.APIVersion]*fiel
 		}
 		set.Insert(fieldpath.MakePathOrDie(path...))
 	}
-	return map[fieldpath.APIVersion]*fieldpath.Set{fieldpath.APIVersion(version): set}
+	out := map[fieldpath.APIVersion]*fieldpath.Set{}
+	for _, version := range versions {
+		out[fieldpath.APIVersion(version.String())] = set
+	}
+	return out
 }
 
 // DeclarativeValidationConfig implements rest.DeclarativeValidationStrategy.
