@@ -14,6 +14,7 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/authorization"
 	"github.com/kindred-project/kindred/internal/registry/autoscaling"
 	"github.com/kindred-project/kindred/internal/registry/batch"
+	"github.com/kindred-project/kindred/internal/registry/certificates"
 	"github.com/kindred-project/kindred/internal/registry/coordination"
 	"github.com/kindred-project/kindred/internal/registry/core"
 	"github.com/kindred-project/kindred/internal/registry/discovery"
@@ -50,6 +51,7 @@ func Groups(d Dependencies) []generic.Group {
 		authentication.Group(d.Authentication),
 		authorization.Group(d.Authorizer, d.Rules),
 		rbac.Group(d.Escalation),
+		certificates.Group(d.Authorizer),
 		networking.Group(),
 		storage.Group(),
 		policy.Group(),

@@ -36,6 +36,7 @@ var sliceDoc = discoveryv1.EndpointSlice{}.SwaggerDoc()
 // EndpointSlice is a part of the endpoints of a Service.
 var EndpointSlice = generic.Kind[*discoveryv1.EndpointSlice]{
 	Name: "EndpointSlice", Plural: "endpointslices",
+	MetadataAnew:   true,
 	New:            func() *discoveryv1.EndpointSlice { return &discoveryv1.EndpointSlice{} },
 	NewList:        func() runtime.Object { return &discoveryv1.EndpointSliceList{} },
 	Prepare:        prepareSlice,
@@ -62,11 +63,11 @@ func prepareSlice(_ context.Context, s, old *discoveryv1.EndpointSlice) {
 		dropTopology(s)
 		return
 	}
-	if !equality.Semantic.DeepEqual(s.Endpoints, old.Endpoints) {
-		dropTopology(s)
-	}
 	if !sameContent(s, old) || !equality.Semantic.DeepEqual(s.Labels, old.Labels) {
 		s.Generation = old.Generation + 1
+	}
+	if !equality.Semantic.DeepEqual(s.Endpoints, old.Endpoints) {
+		dropTopology(s)
 	}
 }
 

@@ -6,6 +6,10 @@
 package events
 
 import (
+	"fmt"
+	"maps"
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/conversion"
@@ -49,11 +53,20 @@ func (e event) Register(scheme *runtime.Scheme, gv schema.GroupVersion) error {
 		return err
 	}
 	return scheme.AddFieldLabelConversionFunc(gv.WithKind(e.Name), func(label, value string) (string, string, error) {
-		if name, ok := renamed[label]; ok {
-			label = name
-		}
-		return e.FieldLabel(label, value)
+		return e.fieldLabel(label, value)
 	})
+}
+
+// fieldLabel knows a field by this group's name alone.
+func (e event) fieldLabel(label, value string) (string, string, error) {
+	name, isNew := renamed[label]
+	switch {
+	case isNew:
+		label = name
+	case label == "source" || slices.Contains(slices.Collect(maps.Values(renamed)), label):
+		return "", "", fmt.Errorf("field label not supported: %s", label)
+	}
+	return e.FieldLabel(label, value)
 }
 
 func addConversions(scheme *runtime.Scheme) error {

@@ -70,3 +70,19 @@ func TestConversionsOfTheScheme(t *testing.T) {
 		}
 	}
 }
+
+// TestFieldLabels: fields are selected by this group's names, not by those of the
+// core group.
+func TestFieldLabels(t *testing.T) {
+	e := event{core.Event}
+	for label, want := range map[string]string{
+		"regarding.kind": "involvedObject.kind", "reportingController": "reportingComponent",
+		"reason": "reason", "type": "type", "metadata.name": "metadata.name", "metadata.namespace": "metadata.namespace",
+		"involvedObject.kind": "", "reportingComponent": "", "source": "", "note": "",
+	} {
+		got, _, err := e.fieldLabel(label, "a")
+		if got != want || (err == nil) != (want != "") {
+			t.Errorf("%s: %q, %v; want %q", label, got, err, want)
+		}
+	}
+}

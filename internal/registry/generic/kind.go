@@ -75,6 +75,8 @@ type Kind[T Object] struct {
 	// Prepare normalises an object before it is validated; old is the zero T
 	// on create. It must not hide what validation would refuse.
 	Prepare func(ctx context.Context, obj, old T)
+	// Resets names the fields besides the status that Prepare puts back from old.
+	Resets []string
 	// PrepareStatus is Prepare for writes to the status subresource, where the
 	// spec has been put back already. StatusResets names what else it puts back.
 	PrepareStatus func(ctx context.Context, obj, old T)

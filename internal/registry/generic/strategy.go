@@ -175,10 +175,14 @@ func (s strategy[T]) CheckGracefulDelete(ctx context.Context, obj runtime.Object
 }
 
 func (s strategy[T]) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
-	if s.kind.Status == nil {
+	names := s.kind.Resets
+	if s.kind.Status != nil {
+		names = append([]string{"status"}, names...)
+	}
+	if len(names) == 0 {
 		return nil
 	}
-	return resetFields(s.versions, "status")
+	return resetFields(s.versions, names...)
 }
 
 // updateStrategy is the strategy of a subresource that changes a part of the

@@ -1,0 +1,112 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package certificates
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/utils/clock"
+
+	"github.com/kindred-project/kindred/internal/auth/signers"
+	"github.com/kindred-project/kindred/internal/registry/generic"
+)
+
+type podRequest = certificatesv1.PodCertificateRequest
+
+// podCertificateRequest is a node's request for a certificate that a pod of it
+// mounts (KEP-4317). A signer answers once, and for good.
+func podCertificateRequest(a authorizer.UnconditionalAuthorizer) generic.Clocked[*podRequest] {
+	return func(c clock.PassiveClock) generic.Kind[*podRequest] {
+		return generic.Kind[*podRequest]{
+			Name: "PodCertificateRequest", Plural: "podcertificaterequests",
+			New:               func() *podRequest { return &podRequest{} },
+			NewList:           func() runtime.Object { return &certificatesv1.PodCertificateRequestList{} },
+			Spec:              func(r *podRequest) any { return &r.Spec },
+			Status:            func(r *podRequest) any { return &r.Status },
+			WithoutGeneration: true,
+			PrepareStatus: func(_ context.Context, r, old *podRequest) {
+				metav1.ResetObjectMetaForStatus(&r.ObjectMeta, &old.ObjectMeta)
+			},
+			StatusResets: []string{"metadata"},
+			Validate:     validatePodRequest,
+			ValidateUpdate: func(_ context.Context, r, old *podRequest) field.ErrorList {
+				return apivalidation.ValidateImmutableField(r.Spec, old.Spec, specPath)
+			},
+			ValidateStatus:         answer{c, a}.validate,
+			RequireResourceVersion: true,
+			Fields: map[string]func(*podRequest) string{
+				"spec.signerName": func(r *podRequest) string { return r.Spec.SignerName },
+				"spec.podName":    func(r *podRequest) string { return r.Spec.PodName },
+				"spec.nodeName":   func(r *podRequest) string { return string(r.Spec.NodeName) },
+			},
+			WholeTable: true, // upstream's has no age
+			Columns: []generic.Column[*podRequest]{
+				generic.NameColumn[*podRequest](),
+				{Name: "PodName", Description: podRequestDoc["podName"], Cell: func(r *podRequest) any { return r.Spec.PodName }},
+				{Name: "ServiceAccountName", Description: podRequestDoc["serviceAccountName"], Cell: func(r *podRequest) any { return r.Spec.ServiceAccountName }},
+				{Name: "NodeName", Description: podRequestDoc["nodeName"], Cell: func(r *podRequest) any { return string(r.Spec.NodeName) }},
+				{Name: "SignerName", Description: podRequestDoc["signerName"], Cell: func(r *podRequest) any { return r.Spec.SignerName }},
+				{Name: "State", Description: "Is the request Pending, Issued, Denied, or Failed?", Cell: podRequestState},
+				{Name: "UnverifiedUserAnnotations", Description: podRequestDoc["unverifiedUserAnnotations"], Cell: func(r *podRequest) any {
+					return labels.FormatLabels(r.Spec.UnverifiedUserAnnotations)
+				}},
+			},
+		}
+	}
+}
+
+var podRequestDoc = certificatesv1.PodCertificateRequestSpec{}.SwaggerDoc()
+
+const (
+	issued = certificatesv1.PodCertificateRequestConditionTypeIssued
+	denied = certificatesv1.PodCertificateRequestConditionTypeDenied
+	failed = certificatesv1.PodCertificateRequestConditionTypeFailed
+)
+
+// podRequestState names the last of the answers; there is never more than one.
+func podRequestState(r *podRequest) any {
+	state := "Pending"
+	for _, c := range r.Status.Conditions {
+		switch c.Type {
+		case issued, denied, failed:
+			state = c.Type
+		}
+	}
+	return state
+}
+
+// answer is a change of a request's status: by whom, and when.
+type answer struct {
+	clock      clock.PassiveClock
+	authorizer authorizer.UnconditionalAuthorizer
+}
+
+func (a answer) validate(ctx context.Context, r, old *podRequest) field.ErrorList {
+	if errs := validateAnswer(r, old, a.clock.Now()); len(errs) > 0 {
+		return errs
+	}
+	if equality.Semantic.DeepEqual(r.Status, old.Status) {
+		return nil
+	}
+	path, signer := specPath.Child("signerName"), old.Spec.SignerName
+	who, ok := request.UserFrom(ctx)
+	if !ok {
+		return field.ErrorList{field.InternalError(path, errors.New("cannot determine calling user to perform \"sign\" check"))}
+	}
+	if !signers.Allowed(ctx, a.authorizer, who, "sign", signer) {
+		return field.ErrorList{field.Forbidden(path, fmt.Sprintf("User %q is not permitted to \"sign\" for signer %q", who.GetName(), signer))}
+	}
+	return nil
+}

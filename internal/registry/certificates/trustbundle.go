@@ -1,0 +1,147 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package certificates
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"strings"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kindred-project/kindred/internal/registry/core/podspec"
+	"github.com/kindred-project/kindred/internal/registry/generic"
+)
+
+// ClusterTrustBundle is a set of root certificates that pods can mount (KEP-3257),
+// perhaps those of a signer.
+var ClusterTrustBundle = generic.Kind[*certificatesv1.ClusterTrustBundle]{
+	Name: "ClusterTrustBundle", Plural: "clustertrustbundles", ClusterScoped: true,
+	New:       func() *certificatesv1.ClusterTrustBundle { return &certificatesv1.ClusterTrustBundle{} },
+	NewList:   func() runtime.Object { return &certificatesv1.ClusterTrustBundleList{} },
+	ValidName: anyName, // it depends on the signer
+	Validate: func(_ context.Context, b *certificatesv1.ClusterTrustBundle) field.ErrorList {
+		return append(validateBundleMeta(b), validateAnchors(b.Spec.TrustBundle, bundlePath)...)
+	},
+	ValidateUpdate:         validateBundleUpdate,
+	RequireResourceVersion: true,
+	Fields: map[string]func(*certificatesv1.ClusterTrustBundle) string{
+		"spec.signerName": func(b *certificatesv1.ClusterTrustBundle) string { return b.Spec.SignerName },
+	},
+	WholeTable: true, // upstream's has no age
+	Columns: []generic.Column[*certificatesv1.ClusterTrustBundle]{
+		generic.NameColumn[*certificatesv1.ClusterTrustBundle](),
+		{Name: "SignerName", Description: certificatesv1.ClusterTrustBundleSpec{}.SwaggerDoc()["signerName"], Cell: func(b *certificatesv1.ClusterTrustBundle) any { return generic.OrNone(b.Spec.SignerName) }},
+	},
+}
+
+var bundlePath, bundleSignerPath = specPath.Child("trustBundle"), specPath.Child("signerName")
+
+// validateBundleUpdate does not parse roots that stay, so that a change in how
+// they are parsed breaks nobody.
+func validateBundleUpdate(_ context.Context, b, old *certificatesv1.ClusterTrustBundle) field.ErrorList {
+	errs := validateBundleMeta(b)
+	if b.Spec.TrustBundle != old.Spec.TrustBundle {
+		errs = append(errs, validateAnchors(b.Spec.TrustBundle, bundlePath)...)
+	}
+	return append(errs, apivalidation.ValidateImmutableField(b.Spec.SignerName, old.Spec.SignerName, bundleSignerPath).
+		WithOrigin("immutable").MarkAlpha().MarkCoveredByDeclarative()...)
+}
+
+func validateBundleMeta(b *certificatesv1.ClusterTrustBundle) field.ErrorList {
+	metadata, signer := field.NewPath("metadata"), b.Spec.SignerName
+	var errs field.ErrorList
+	if b.GenerateName != "" {
+		errs = append(errs, generic.Invalid(metadata.Child("generateName"), b.GenerateName, bundleNameProblems(signer, b.GenerateName, true))...)
+	}
+	if b.Name != "" {
+		errs = append(errs, generic.Invalid(metadata.Child("name"), b.Name, bundleNameProblems(signer, b.Name, false))...)
+	}
+	if signer != "" {
+		errs = append(errs, podspec.ValidateSignerName(bundleSignerPath, signer)...)
+	}
+	return errs
+}
+
+// bundleNameProblems: the bundles of a signer are named after it, with colons in
+// the place of slashes; no others have colons.
+func bundleNameProblems(signer, name string, isPrefix bool) []string {
+	if signer == "" {
+		if strings.Contains(name, ":") {
+			return []string{"ClusterTrustBundle without signer name must not have \":\" in its name"}
+		}
+		return apivalidation.NameIsDNSSubdomain(name, isPrefix)
+	}
+	prefix := strings.ReplaceAll(signer, "/", ":") + ":"
+	own, found := strings.CutPrefix(name, prefix)
+	if !found {
+		return []string{fmt.Sprintf("ClusterTrustBundle for signerName %s must be named with prefix %s", signer, prefix)}
+	}
+	return apivalidation.NameIsDNSSubdomain(own, isPrefix)
+}
+
+const largestBundle = 1 << 20
+
+// validateAnchors wants roots in PEM, each once. What is no root is reported before
+// anything else.
+func validateAnchors(bundle string, path *field.Path) field.ErrorList {
+	if len(bundle) > largestBundle {
+		return field.ErrorList{field.TooLong(path, "", largestBundle)}
+	}
+	var errs field.ErrorList
+	report := func(detail string) { errs = append(errs, field.Invalid(path, "<value omitted>", detail)) }
+	indices := map[string][]int{}
+	var order []string
+	for i, rest := 0, []byte(bundle); ; i++ {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil {
+			break
+		}
+		if problem := anchorProblem(block); problem != "" {
+			report(fmt.Sprintf("entry %d %s", i, problem))
+			continue
+		}
+		anchor := string(block.Bytes)
+		if indices[anchor] == nil {
+			order = append(order, anchor)
+		}
+		indices[anchor] = append(indices[anchor], i)
+	}
+	switch {
+	case len(errs) > 0:
+		return errs
+	case len(order) == 0:
+		report("at least one trust anchor must be provided")
+	}
+	for _, anchor := range order {
+		if len(indices[anchor]) > 1 {
+			report(fmt.Sprintf("duplicate trust anchor (indices %v)", indices[anchor]))
+		}
+	}
+	return errs
+}
+
+func anchorProblem(block *pem.Block) string {
+	if block.Type != "CERTIFICATE" {
+		return fmt.Sprintf("has bad block type: %v", block.Type)
+	}
+	if len(block.Headers) > 0 {
+		return "has PEM block headers"
+	}
+	certificate, err := x509.ParseCertificate(block.Bytes)
+	switch {
+	case err != nil:
+		return "does not parse as X.509"
+	case !certificate.IsCA:
+		return "does not have the CA bit set"
+	case !certificate.BasicConstraintsValid:
+		return "has invalid basic constraints"
+	}
+	return ""
+}
