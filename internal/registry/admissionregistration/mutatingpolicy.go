@@ -24,8 +24,8 @@ import (
 func mutatingPolicy(p params) generic.Kind[*admissionv1.MutatingAdmissionPolicy] {
 	return generic.Kind[*admissionv1.MutatingAdmissionPolicy]{
 		Name: "MutatingAdmissionPolicy", Plural: "mutatingadmissionpolicies",
-		AnyFinalizer: true,
-		Categories:   []string{"api-extensions"}, ClusterScoped: true,
+		AnyFinalizer: true, MetadataAnew: true,
+		Categories: []string{"api-extensions"}, ClusterScoped: true,
 		New:                    func() *admissionv1.MutatingAdmissionPolicy { return &admissionv1.MutatingAdmissionPolicy{} },
 		NewList:                func() runtime.Object { return &admissionv1.MutatingAdmissionPolicyList{} },
 		Spec:                   func(o *admissionv1.MutatingAdmissionPolicy) any { return &o.Spec },
@@ -54,8 +54,8 @@ func mutatingPolicy(p params) generic.Kind[*admissionv1.MutatingAdmissionPolicy]
 func mutatingPolicyBinding(p params) generic.Kind[*admissionv1.MutatingAdmissionPolicyBinding] {
 	return generic.Kind[*admissionv1.MutatingAdmissionPolicyBinding]{
 		Name: "MutatingAdmissionPolicyBinding", Plural: "mutatingadmissionpolicybindings",
-		AnyFinalizer: true,
-		Categories:   []string{"api-extensions"}, ClusterScoped: true,
+		AnyFinalizer: true, MetadataAnew: true,
+		Categories: []string{"api-extensions"}, ClusterScoped: true,
 		New: func() *admissionv1.MutatingAdmissionPolicyBinding {
 			return &admissionv1.MutatingAdmissionPolicyBinding{}
 		},

@@ -20,8 +20,8 @@ import (
 func validatingPolicy(p params) generic.Kind[*admissionv1.ValidatingAdmissionPolicy] {
 	return generic.Kind[*admissionv1.ValidatingAdmissionPolicy]{
 		Name: "ValidatingAdmissionPolicy", Plural: "validatingadmissionpolicies",
-		AnyFinalizer: true,
-		Categories:   []string{"api-extensions"}, ClusterScoped: true,
+		AnyFinalizer: true, MetadataAnew: true,
+		Categories: []string{"api-extensions"}, ClusterScoped: true,
 		New:     func() *admissionv1.ValidatingAdmissionPolicy { return &admissionv1.ValidatingAdmissionPolicy{} },
 		NewList: func() runtime.Object { return &admissionv1.ValidatingAdmissionPolicyList{} },
 		Spec:    func(o *admissionv1.ValidatingAdmissionPolicy) any { return &o.Spec },
@@ -61,8 +61,8 @@ func validatingPolicy(p params) generic.Kind[*admissionv1.ValidatingAdmissionPol
 func validatingPolicyBinding(p params) generic.Kind[*admissionv1.ValidatingAdmissionPolicyBinding] {
 	return generic.Kind[*admissionv1.ValidatingAdmissionPolicyBinding]{
 		Name: "ValidatingAdmissionPolicyBinding", Plural: "validatingadmissionpolicybindings",
-		AnyFinalizer: true,
-		Categories:   []string{"api-extensions"}, ClusterScoped: true,
+		AnyFinalizer: true, MetadataAnew: true,
+		Categories: []string{"api-extensions"}, ClusterScoped: true,
 		New: func() *admissionv1.ValidatingAdmissionPolicyBinding {
 			return &admissionv1.ValidatingAdmissionPolicyBinding{}
 		},
