@@ -62,7 +62,7 @@ func TestFlowSchemas(t *testing.T) {
 			change: func(s *flowcontrolv1.FlowSchemaSpec) {
 				s.DistinguisherMethod = &flowcontrolv1.FlowDistinguisherMethod{Type: "x"}
 			},
-			want: []string{`spec.distinguisherMethod.type: Unsupported value: {"type":"x"}: supported values: "ByNamespace", "ByUser"`},
+			want: []string{`spec.distinguisherMethod.type: Unsupported value: {"Type":"x"}: supported values: "ByNamespace", "ByUser"`},
 		},
 		"no level": {
 			change: func(s *flowcontrolv1.FlowSchemaSpec) { s.PriorityLevelConfiguration.Name = "" },
