@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/managedfields"
@@ -144,12 +145,13 @@ func (u scaleUpdate[T]) UpdatedObject(ctx context.Context, old runtime.Object) (
 	if errs := validateScale(scale); len(errs) > 0 {
 		return nil, apierrors.NewInvalid(scaleKind.GroupKind(), obj.GetName(), errs)
 	}
+	if scale.UID != "" && scale.UID != obj.GetUID() {
+		return nil, apierrors.NewConflict(u.store.resource(), obj.GetName(),
+			fmt.Errorf("Precondition failed: UID in precondition: %v, UID in object meta: %v", scale.UID, obj.GetUID()))
+	}
 	*u.store.kind.Scale.Replicas(obj) = &scale.Spec.Replicas
 	if scale.ResourceVersion != "" {
 		obj.SetResourceVersion(scale.ResourceVersion)
-	}
-	if scale.UID != "" {
-		obj.SetUID(scale.UID)
 	}
 	entries, err := fields.ToParent(scale.ManagedFields)
 	if err != nil {
@@ -159,13 +161,18 @@ func (u scaleUpdate[T]) UpdatedObject(ctx context.Context, old runtime.Object) (
 	return obj, nil
 }
 
+// validateScale leaves the rest of the metadata alone: nothing comes of it.
 func validateScale(scale *autoscalingv1.Scale) field.ErrorList {
-	errs := apivalidation.ValidateObjectMeta(&scale.ObjectMeta, true, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))
+	errs := metav1validation.ValidateManagedFields(scale.ManagedFields, field.NewPath("metadata", "managedFields"))
 	if scale.Spec.Replicas < 0 {
 		errs = append(errs, field.Invalid(field.NewPath("spec", "replicas"), scale.Spec.Replicas,
 			apivalidation.IsNegativeErrorMsg).WithOrigin("minimum"))
 	}
 	return errs
+}
+
+func (s *scaleStore[T]) resource() schema.GroupResource {
+	return schema.GroupResource{Group: s.parent.Group, Resource: s.kind.Plural + "/scale"}
 }
 
 func (s *scaleStore[T]) replicasPath() managedfields.ResourcePathMappings {

@@ -68,9 +68,13 @@ func TestScaleUpdate(t *testing.T) {
 	if err != nil || *got.Spec.Replicas != 7 || got.Status.Replicas != 2 || got.ResourceVersion != "5" {
 		t.Errorf("%+v, %v", got, err)
 	}
-	got, err = update(func(s *autoscalingv1.Scale) { s.ResourceVersion, s.UID = "4", "other" })
-	if err != nil || got.ResourceVersion != "4" || got.UID != "other" {
+	got, err = update(func(s *autoscalingv1.Scale) { s.ResourceVersion, s.Labels = "4", map[string]string{"bad key": ""} })
+	if err != nil || got.ResourceVersion != "4" || got.UID != "u" || len(got.Labels) != 1 {
 		t.Errorf("preconditions are lost: %+v, %v", got, err)
+	}
+	_, err = update(func(s *autoscalingv1.Scale) { s.UID = "other" })
+	if !apierrors.IsConflict(err) || !strings.Contains(err.Error(), "Precondition failed: UID in precondition: other, UID in object meta: u") {
+		t.Errorf("another object: %v", err)
 	}
 	_, err = update(func(s *autoscalingv1.Scale) { s.Spec.Replicas = -1 })
 	if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), `Scale.autoscaling "web" is invalid: spec.replicas: Invalid value: -1: must be greater than or equal to 0`) {
