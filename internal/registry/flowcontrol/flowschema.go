@@ -83,7 +83,9 @@ func validateFlowSchema(_ context.Context, f *flowcontrolv1.FlowSchema) field.Er
 	errs := validatePrecedence(f.Name, spec.MatchingPrecedence, path.Child("matchingPrecedence"))
 	if d := spec.DistinguisherMethod; d != nil && !slices.Contains(distinguishers, d.Type) {
 		// Upstream shows its internal type, whose fields have no JSON names.
-		shown := struct{ Type flowcontrolv1.FlowDistinguisherMethodType }{d.Type}
+		shown := struct {
+			Type flowcontrolv1.FlowDistinguisherMethodType
+		}{d.Type}
 		errs = append(errs, field.NotSupported(path.Child("distinguisherMethod", "type"), shown, distinguishers))
 	}
 	level := path.Child("priorityLevelConfiguration", "name")
