@@ -131,9 +131,11 @@ func storageFactory(scheme *runtime.Scheme, codecs serializer.CodecFactory) *ser
 	factory := serverstorage.NewDefaultStorageFactory(
 		*storagebackend.NewDefaultConfig(storage.Prefix, nil), runtime.ContentTypeProtobuf, codecs, encoding, nil,
 		map[schema.GroupResource]string{
-			{Resource: "nodes"}:     "minions",
-			{Resource: "endpoints"}: "services/endpoints",
-			{Resource: "services"}:  "services/specs",
+			{Resource: "nodes"}:                                 "minions",
+			{Resource: "endpoints"}:                             "services/endpoints",
+			{Resource: "services"}:                              "services/specs",
+			{Resource: "replicationcontrollers"}:                "controllers",
+			{Group: "networking.k8s.io", Resource: "ingresses"}: "ingress",
 		})
 	factory.AddCohabitatingResources(
 		schema.GroupResource{Resource: "events"},

@@ -25,6 +25,7 @@ func ValidatePersistentVolumeSpec(spec *v1.PersistentVolumeSpec, name string, pa
 		}
 		optionalOneOf(c, path.Child("volumeMode"), spec.VolumeMode, v1.PersistentVolumeBlock, v1.PersistentVolumeFilesystem)
 		c.anyVolume(spec, name, path)
+		c.attributesClass(spec, path)
 	})
 }
 
@@ -74,7 +75,6 @@ func (c *checker) anyVolume(spec *v1.PersistentVolumeSpec, name string, fieldPat
 	if host := spec.HostPath; host != nil && path.Clean(host.Path) == "/" && spec.PersistentVolumeReclaimPolicy == v1.PersistentVolumeReclaimRecycle {
 		c.forbidden(fieldPath.Child("persistentVolumeReclaimPolicy"), "may not be 'recycle' for a hostPath mount of '/'")
 	}
-	c.attributesClass(spec, fieldPath)
 }
 
 // attributesClass (KEP-3751) is a matter of CSI drivers.
