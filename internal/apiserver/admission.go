@@ -27,14 +27,15 @@ import (
 	"github.com/kindred-project/kindred/internal/admission/ownerrefs"
 	"github.com/kindred-project/kindred/internal/admission/priority"
 	"github.com/kindred-project/kindred/internal/admission/resourcequota"
+	"github.com/kindred-project/kindred/internal/admission/runtimeclass"
 	"github.com/kindred-project/kindred/internal/admission/serviceaccount"
-	"github.com/kindred-project/kindred/internal/admission/storageobjectinuse"
 	"github.com/kindred-project/kindred/internal/admission/tolerations"
 	"github.com/kindred-project/kindred/internal/admission/topologylabels"
 )
 
-// enabledPlugins are those whose kinds are served. A plugin that watches a kind
-// nobody serves would keep the server from ever being ready.
+// enabledPlugins are those whose kinds are served, and cared for. A plugin that watches
+// a kind nobody serves would keep the server from ever being ready; and protected
+// volumes (storageobjectinuse), which no controller yet lets go, would never be gone.
 var enabledPlugins = []string{
 	lifecycle.PluginName,
 	limitranger.Name,
@@ -43,8 +44,8 @@ var enabledPlugins = []string{
 	nodetaint.Name,
 	priority.Name,
 	tolerations.Name,
-	storageobjectinuse.Name,
 	ownerrefs.Name,
+	runtimeclass.Name,
 	topologylabels.Name,
 	quota.PluginName,
 }
