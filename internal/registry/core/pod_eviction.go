@@ -119,7 +119,8 @@ func deletionOf(eviction *policyv1.Eviction, options *metav1.CreateOptions) (*me
 	case len(how.DryRun) == 0:
 		how.DryRun = options.DryRun
 	case len(options.DryRun) > 0 && !slices.Equal(how.DryRun, options.DryRun):
-		return nil, fmt.Errorf("Non-matching dry-run options in request and content: %v and %v", options.DryRun, how.DryRun) //nolint:staticcheck // upstream's words
+		//lint:ignore ST1005 upstream's words
+		return nil, fmt.Errorf("Non-matching dry-run options in request and content: %v and %v", options.DryRun, how.DryRun)
 	}
 	return how, nil
 }

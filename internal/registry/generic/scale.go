@@ -147,6 +147,7 @@ func (u scaleUpdate[T]) UpdatedObject(ctx context.Context, old runtime.Object) (
 	}
 	if scale.UID != "" && scale.UID != obj.GetUID() {
 		return nil, apierrors.NewConflict(u.store.resource(), obj.GetName(),
+			//lint:ignore ST1005 the words of the storage layer, which users of preconditions know
 			fmt.Errorf("Precondition failed: UID in precondition: %v, UID in object meta: %v", scale.UID, obj.GetUID()))
 	}
 	*u.store.kind.Scale.Replicas(obj) = &scale.Spec.Replicas
