@@ -56,7 +56,7 @@ func Group(d Dependencies) generic.Group {
 			Event,
 			PodTemplate,
 			ReplicationController,
-			clocked[*corev1.PersistentVolume](persistentVolume),
+			generic.Clocked[*corev1.PersistentVolume](persistentVolume),
 			PersistentVolumeClaim,
 			LimitRange,
 			ResourceQuota,
