@@ -112,16 +112,10 @@ func validateMutatingPolicy(p, old *admissionv1.MutatingAdmissionPolicy) field.E
 
 // storedInMutating are the expressions of a policy that was accepted before.
 func storedInMutating(p *admissionv1.MutatingAdmissionPolicy) sets.Set[string] {
-	stored := sets.New[string]()
 	if p == nil {
-		return stored
+		return nil
 	}
-	for _, c := range p.Spec.MatchConditions {
-		stored.Insert(c.Expression)
-	}
-	for _, v := range p.Spec.Variables {
-		stored.Insert(v.Expression)
-	}
+	stored := expressionsOf(p.Spec.MatchConditions, p.Spec.Variables)
 	for _, m := range p.Spec.Mutations {
 		if m.ApplyConfiguration != nil {
 			stored.Insert(m.ApplyConfiguration.Expression)

@@ -57,18 +57,24 @@ func validateValidatingPolicy(p, old *admissionv1.ValidatingAdmissionPolicy) fie
 	return append(errs, e.validateAuditAnnotations(p.Name, spec.AuditAnnotations, path.Child("auditAnnotations"))...)
 }
 
+// expressionsOf are those of the parts that both kinds of policies have.
+func expressionsOf(conditions []admissionv1.MatchCondition, variables []admissionv1.Variable) sets.Set[string] {
+	expressions := sets.New[string]()
+	for _, c := range conditions {
+		expressions.Insert(c.Expression)
+	}
+	for _, v := range variables {
+		expressions.Insert(v.Expression)
+	}
+	return expressions
+}
+
 // storedInValidating are the expressions of a policy that was accepted before.
 func storedInValidating(p *admissionv1.ValidatingAdmissionPolicy) sets.Set[string] {
-	stored := sets.New[string]()
 	if p == nil {
-		return stored
+		return nil
 	}
-	for _, c := range p.Spec.MatchConditions {
-		stored.Insert(c.Expression)
-	}
-	for _, v := range p.Spec.Variables {
-		stored.Insert(v.Expression)
-	}
+	stored := expressionsOf(p.Spec.MatchConditions, p.Spec.Variables)
 	for _, v := range p.Spec.Validations {
 		stored.Insert(v.Expression, v.MessageExpression)
 	}
