@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/http"
 	"testing"
+	"time"
 
 	admissionreview "k8s.io/api/admission/v1"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -19,6 +20,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/apis/flowcontrol/bootstrap"
+	"k8s.io/apiserver/pkg/authentication/user"
+	utilflowcontrol "k8s.io/apiserver/pkg/util/flowcontrol"
+	"k8s.io/apiserver/pkg/util/flowcontrol/fairqueuing"
+	"k8s.io/apiserver/pkg/util/flowcontrol/request"
+	listers "k8s.io/client-go/listers/flowcontrol/v1"
+	"k8s.io/client-go/tools/cache"
+	testingclock "k8s.io/utils/clock/testing"
 )
 
 // TestBootstrapObjectsAreThere: with upstream's names, and none dangling.
@@ -58,6 +66,49 @@ func TestRequestsAreClassified(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// refusing is a filter that lets nobody in.
+type refusing struct{ utilflowcontrol.Interface }
+
+func (refusing) Handle(context.Context, utilflowcontrol.RequestDigest,
+	func(*flowcontrolv1.FlowSchema, *flowcontrolv1.PriorityLevelConfiguration, string),
+	func() request.WorkEstimate, fairqueuing.QueueNoteFn, func()) {
+}
+
+// TestWhoIsLetInAtOnce: administrators are, by the exempt objects, as soon as these
+// are known; all others are the filter's business.
+func TestWhoIsLetInAtOnce(t *testing.T) {
+	admin := &user.DefaultInfo{Name: "admin", Groups: []string{user.AllAuthenticated, user.SystemPrivilegedGroup}}
+	schemas, levels := cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil), cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)
+	f := &fairness{
+		Interface: refusing{}, clock: testingclock.NewFakeClock(time.Now()),
+		schemas: listers.NewFlowSchemaLister(schemas), levels: listers.NewPriorityLevelConfigurationLister(levels),
+	}
+	// admits tells by which objects a caller is let in, if at all.
+	admits := func(caller user.Info) (by string) {
+		var noted string
+		note := func(schema *flowcontrolv1.FlowSchema, level *flowcontrolv1.PriorityLevelConfiguration, _ string) {
+			noted = schema.Name + "/" + level.Name
+		}
+		f.Handle(t.Context(), utilflowcontrol.RequestDigest{User: caller}, note, nil, nil, func() { by = noted })
+		return by
+	}
+
+	if by := admits(admin); by != "" {
+		t.Errorf("the objects are not known, but %q lets in", by)
+	}
+	_ = schemas.Add(&flowcontrolv1.FlowSchema{ObjectMeta: metav1.ObjectMeta{Name: "exempt"}})
+	if by := admits(admin); by != "" {
+		t.Errorf("the level is not known, but %q lets in", by)
+	}
+	_ = levels.Add(&flowcontrolv1.PriorityLevelConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "exempt"}})
+	if by := admits(admin); by != "exempt/exempt" {
+		t.Errorf("an administrator is let in by %q", by)
+	}
+	if by := admits(&user.DefaultInfo{Name: "alice", Groups: []string{user.AllAuthenticated}}); by != "" {
+		t.Errorf("alice is let in by %q", by)
+	}
 }
 
 // narrow makes a priority level with one place, and gives it to one user alone.
