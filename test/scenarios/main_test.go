@@ -13,6 +13,8 @@ import (
 	"sync"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/kindred-project/kindred/test/images"
 )
 
@@ -147,6 +149,22 @@ func canRunContainers() error {
 			return fmt.Errorf("no %s on PATH: apt-get install %s", program, pkg)
 		}
 	}
+	if err := enoughDisk(os.TempDir()); err != nil {
+		return err
+	}
 	_, err := archive()
 	return err
+}
+
+// enoughDisk says what else would only show as pods that stay Pending: a node under
+// disk pressure takes none.
+func enoughDisk(dir string) error {
+	var disk unix.Statfs_t
+	if err := unix.Statfs(dir, &disk); err != nil {
+		return fmt.Errorf("%s: %w", dir, err)
+	}
+	if disk.Bavail*10 < disk.Blocks {
+		return fmt.Errorf("real containers need a tenth of the disk of %s free, or their node reports disk pressure: free some, or set TMPDIR", dir)
+	}
+	return nil
 }
