@@ -103,13 +103,14 @@ func (b *Backend) decorate(
 		transformer = identity.NewEncryptCheckTransformer()
 	}
 	versioner := storage.APIObjectVersioner{}
-	raw, err := etcd3.New(b.client, b.compactor, config.Codec, newFunc, newListFunc, config.Prefix, resourcePrefix,
+	etcd, err := etcd3.New(b.client, b.compactor, config.Codec, newFunc, newListFunc, config.Prefix, resourcePrefix,
 		config.GroupResource, transformer, config.LeaseManagerConfig, etcd3.NewDefaultDecoder(config.Codec, versioner), versioner)
 	if err != nil {
 		return nil, nil, err
 	}
+	raw := bookmarks{etcd}
 	if uncached[config.GroupResource] {
-		return raw, sync.OnceFunc(raw.Close), nil
+		return raw, sync.OnceFunc(etcd.Close), nil
 	}
 	pace := newPace(b.clock)
 	cached, err := cacher.NewCacherFromConfig(cacher.Config{
@@ -127,13 +128,13 @@ func (b *Backend) decorate(
 		Codec:               config.Codec,
 	})
 	if err != nil {
-		raw.Close()
+		etcd.Close()
 		return nil, nil, err
 	}
 	delegator := cacher.NewCacheDelegator(cached, raw)
 	return readAhead{delegator, pace, resourcePrefix}, sync.OnceFunc(func() {
 		delegator.Stop()
 		cached.Stop()
-		raw.Close()
+		etcd.Close()
 	}), nil
 }
