@@ -28,7 +28,7 @@ RACE := ./internal/apiserver/inprocess/... ./internal/admission/... ./internal/a
 	./internal/datadir/... ./internal/node/... ./internal/ownership/... ./internal/scheduler/...
 
 .DEFAULT_GOAL := help
-.PHONY: help up deps test-deps build lint unit scenarios kindredtest test bench parity fuzz generate clean
+.PHONY: help up deps test-deps build lint unit scenarios kindredtest test bench parity clients fuzz generate clean
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -59,7 +59,7 @@ build: ## build bin/kindred
 
 lint: ## gofmt, go vet and staticcheck
 	@echo "gofmt"; unformatted=$$(git ls-files '*.go' | xargs gofmt -l); test -z "$$unformatted" || { echo "run gofmt -w on:" $$unformatted; exit 1; }
-	@echo "go vet"; go vet ./... && cd kindredtest && go vet ./...
+	@echo "go vet"; go vet ./... && for m in kindredtest test/clients; do (cd $$m && go vet ./...) || exit 1; done
 	@echo "staticcheck"; go run $(STATICCHECK) ./... && cd kindredtest && go run $(STATICCHECK) ./...
 
 unit: ## run the unit tests, those of what races under the race detector
@@ -79,6 +79,17 @@ bench: build ## measure the figures of docs/performance.md
 
 parity: build ## compare the API with upstream's own server (ARGS='-kinds pods,jobs')
 	@go run ./test/parity $(ARGS)
+
+# kubectl of one minor version before the served one and of two are supported too.
+KUBECTL_MODULES := v1.35.mod v1.36.mod go.mod
+
+clients: test-deps build ## drive the binary with Helm, Kustomize, controller-runtime's tests, client-go's examples and three kubectl
+	@cd test/clients && KINDRED_BIN=$(CURDIR)/bin/kindred go test -count=1 -timeout 40m .
+	@for m in $(KUBECTL_MODULES); do \
+		kubectl=$(CURDIR)/test/clients/bin/kubectl-$${m%.mod}; echo "scenarios with kubectl of $$m"; \
+		version=v1.$$(sed -n 's/.*k8s.io\/kubectl v0\.//p' test/clients/kubectl/$$m) && \
+		go build -C test/clients/kubectl -modfile=$$m -ldflags "-X k8s.io/component-base/version.gitVersion=$$version" -o $$kubectl . && \
+		KUBECTL=$$kubectl KINDRED_BIN=$(CURDIR)/bin/kindred go test -count=1 -timeout 20m ./test/scenarios || exit 1; done
 
 fuzz: ## run each fuzz target for a little while (FUZZTIME=10s)
 	@for p in $$(git grep -l '^func Fuzz' -- '*_test.go' | xargs -n1 dirname | sort -u); do \

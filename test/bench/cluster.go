@@ -21,6 +21,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/kindred-project/kindred/test/servers"
 )
 
 // cluster is a running "kindred up" on a fresh directory.
@@ -52,7 +54,7 @@ func (b *bench) start(ctx context.Context, args ...string) (*cluster, error) {
 	c.cmd.Cancel = func() error { return c.cmd.Process.Signal(syscall.SIGTERM) }
 	c.cmd.Stderr = os.Stderr
 	if b.cpuProfile != "" {
-		if c.pprof, err = freeAddress(); err != nil {
+		if c.pprof, err = servers.FreeAddress(); err != nil {
 			return nil, err
 		}
 		c.cmd.Env = append(os.Environ(), "KINDRED_PPROF="+c.pprof)
@@ -115,10 +117,15 @@ func (c *cluster) run(args ...string) (string, error) {
 
 // client is a client with a connection of its own.
 func (c *cluster) client() (*kubernetes.Clientset, error) {
-	config := rest.CopyConfig(c.config)
-	// Transports are shared between equal configurations; a dialer makes one unequal.
+	return kubernetes.NewForConfig(withOwnConnection(c.config))
+}
+
+// withOwnConnection is the configuration of a client that shares no connection.
+// Transports are shared between equal configurations; a dialer makes one unequal.
+func withOwnConnection(config *rest.Config) *rest.Config {
+	config = rest.CopyConfig(config)
 	config.Dial = (&net.Dialer{}).DialContext
-	return kubernetes.NewForConfig(config)
+	return config
 }
 
 // rss is the resident memory of the process, in MB.
@@ -134,14 +141,4 @@ func (c *cluster) rss() (float64, error) {
 	}
 	kib, err := strconv.ParseFloat(fields[0], 64)
 	return kib * 1024 / 1e6, err
-}
-
-// freeAddress is an address on loopback that nobody listens on.
-func freeAddress() (string, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	defer listener.Close()
-	return listener.Addr().String(), nil
 }

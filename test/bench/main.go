@@ -37,6 +37,9 @@ type figure struct {
 	measure func(context.Context, *bench) (float64, error)
 }
 
+// latency is the name of the table that is not a figure.
+const latency = "latency"
+
 func figures() []figure {
 	return []figure{
 		{name: "start", what: "process start to ready, median of 5", unit: "s", target: 1, measure: startTime},
@@ -72,9 +75,10 @@ func run() error {
 	}
 	selected := slices.DeleteFunc(figures(), func(f figure) bool { return !pattern.MatchString(f.name) })
 	if *list {
-		for _, f := range selected {
+		for _, f := range figures() {
 			fmt.Printf("%-18s %s\n", f.name, f.what)
 		}
+		fmt.Printf("%-18s %s\n", latency, "p50 and p99 of single requests, beside upstream's kube-apiserver")
 		return nil
 	}
 	b := &bench{cpuProfile: *cpuProfile}
@@ -90,7 +94,13 @@ func run() error {
 	defer os.RemoveAll(b.scratch)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	return b.table(ctx, selected, *times)
+	if len(selected) > 0 {
+		err = b.table(ctx, selected, *times)
+	}
+	if pattern.MatchString(latency) {
+		err = errors.Join(err, b.latencies(ctx))
+	}
+	return err
 }
 
 // table measures and prints line by line, so that a figure which cannot be

@@ -44,8 +44,10 @@ var floors = map[string][]string{
 	"console":        {},
 	"test/images":    {},
 	"test/house":     {},
-	"test/bench":     {"test/images"},
-	"test/parity":    {},
+	"test/servers":   {},
+	"test/bench":     {"test/images", "test/servers"},
+	"test/parity":    {"test/servers"},
+	"test/clients":   {"kindredtest"},
 	"test/scenarios": {"test/images"},
 }
 

@@ -52,7 +52,7 @@ var files = sync.OnceValues(func() ([]file, error) {
 		if err != nil {
 			return err
 		}
-		if entry.IsDir() && name != root && (strings.HasPrefix(entry.Name(), ".") || entry.Name() == "testdata") {
+		if entry.IsDir() && name != root && (strings.HasPrefix(entry.Name(), ".") || entry.Name() == "testdata" || entry.Name() == "bin") {
 			return fs.SkipDir
 		}
 		if entry.IsDir() || !strings.HasSuffix(name, ".go") {

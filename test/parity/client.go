@@ -16,6 +16,9 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/client-go/rest"
+
+	"github.com/kindred-project/kindred/test/servers"
 )
 
 const (
@@ -53,6 +56,21 @@ func (r request) curl() string {
 // quote quotes for a shell.
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
+// server is one of the two that are compared.
+type server struct {
+	*servers.Server
+	http *http.Client
+}
+
+// connected is a server with a connection.
+func connected(s *servers.Server, err error) (*server, error) {
+	if err != nil {
+		return nil, err
+	}
+	client, err := rest.HTTPClientFor(s.Config)
+	return &server{s, client}, err
+}
+
 // answer is what a server said.
 type answer struct {
 	Code     int      `json:"code"`
@@ -65,7 +83,7 @@ type answer struct {
 
 // send sends one request. An error is a broken connection, never an answer.
 func (s *server) send(ctx context.Context, r request) (*answer, error) {
-	req, err := http.NewRequestWithContext(ctx, r.Method, s.url+r.Path, bytes.NewReader(r.Body))
+	req, err := http.NewRequestWithContext(ctx, r.Method, s.Config.Host+r.Path, bytes.NewReader(r.Body))
 	if err != nil {
 		return nil, err
 	}
@@ -79,12 +97,12 @@ func (s *server) send(ctx context.Context, r request) (*answer, error) {
 	req.Header.Set("User-Agent", "parity")
 	resp, err := s.http.Do(req)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", s.name, err)
+		return nil, fmt.Errorf("%s: %w", s.Name, err)
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", s.name, err)
+		return nil, fmt.Errorf("%s: %w", s.Name, err)
 	}
 	return newAnswer(resp.StatusCode, resp.Header.Values("Warning"), body), nil
 }
@@ -127,7 +145,7 @@ func (s *server) get(ctx context.Context, path string, into any) error {
 		return err
 	}
 	if answer.Code != http.StatusOK {
-		return fmt.Errorf("%s: GET %s: %d: %s", s.name, path, answer.Code, answer.raw)
+		return fmt.Errorf("%s: GET %s: %d: %s", s.Name, path, answer.Code, answer.raw)
 	}
 	return json.Unmarshal(answer.raw, into)
 }

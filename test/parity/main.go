@@ -15,6 +15,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/kindred-project/kindred/test/servers"
 )
 
 // run is what the flags ask for.
@@ -54,7 +56,7 @@ func parse() (*run, error) {
 	r := &run{}
 	var kinds, show string
 	flag.StringVar(&r.binary, "kindred", "bin/kindred", "the binary to compare; \"make build\" makes it")
-	flag.StringVar(&r.dir, "dir", "test/parity", "this program's directory: upstream is built there, and kept")
+	flag.StringVar(&r.dir, "dir", "test/servers", "the directory of upstream's module: its programs are built there, and kept")
 	flag.StringVar(&kinds, "kinds", "", "compare these kinds only: resources, kinds or groups, with commas between (pods,jobs.batch,policy)")
 	flag.Uint64Var(&r.seed, "seed", 1, "decides which mutations are tried")
 	flag.IntVar(&r.n, "n", 240, "how many mutations of a kind are created; half as many are sent as updates and patches, a quarter to each subresource")
@@ -115,7 +117,7 @@ func (r *run) run(ctx context.Context) error {
 	}
 	trials, scores, err := r.compareKinds(ctx, s, chosen, ours, manifests)
 	if err != nil {
-		return errors.Join(err, s.upstream.running(), s.kindred.running())
+		return errors.Join(err, s.upstream.Running(), s.kindred.Running())
 	}
 	if extra := ours.beside(theirs); len(extra) > 0 {
 		fmt.Printf("served by kindred alone: %s\n", strings.Join(extra, ", "))
@@ -124,20 +126,20 @@ func (r *run) run(ctx context.Context) error {
 }
 
 // start starts both servers. What it returns stops them.
-func (r *run) start(ctx context.Context) (servers, func(), error) {
-	etcd, apiserver, err := build(ctx, r.dir)
+func (r *run) start(ctx context.Context) (sides, func(), error) {
+	programs, err := servers.BuildUpstream(ctx, r.dir)
 	if err != nil {
-		return servers{}, nil, err
+		return sides{}, nil, err
 	}
 	scratch, err := os.MkdirTemp("", "kindred-parity-")
 	if err != nil {
-		return servers{}, nil, err
+		return sides{}, nil, err
 	}
-	var s servers
+	var s sides
 	stop := func() {
 		for _, server := range []*server{s.kindred, s.upstream} {
 			if server != nil {
-				server.stop()
+				server.Stop()
 			}
 		}
 		if r.keep {
@@ -147,26 +149,26 @@ func (r *run) start(ctx context.Context) (servers, func(), error) {
 		_ = os.RemoveAll(scratch)
 	}
 	began := time.Now()
-	if s.upstream, err = startUpstream(ctx, filepath.Join(scratch, "upstream"), etcd, apiserver); err != nil {
+	if s.upstream, err = connected(programs.Start(ctx, filepath.Join(scratch, "upstream"), false)); err != nil {
 		stop()
-		return servers{}, nil, err
+		return sides{}, nil, err
 	}
 	other := filepath.Join(scratch, "other")
 	if r.self {
-		s.kindred, err = startUpstream(ctx, other, etcd, apiserver)
+		s.kindred, err = connected(programs.Start(ctx, other, false))
 	} else {
-		s.kindred, err = startKindred(ctx, other, r.binary)
+		s.kindred, err = connected(servers.StartKindred(ctx, other, r.binary, 0))
 	}
 	if err != nil {
 		stop()
-		return servers{}, nil, err
+		return sides{}, nil, err
 	}
 	fmt.Printf("both servers run (%.1f s)\n", time.Since(began).Seconds())
 	return s, stop, nil
 }
 
 // prepare brings both servers to the same state.
-func (r *run) prepare(ctx context.Context, s servers, theirs, ours *catalog) error {
+func (r *run) prepare(ctx context.Context, s sides, theirs, ours *catalog) error {
 	documents, err := readDocuments(manifestFiles, setupFile)
 	if err != nil {
 		return err
@@ -179,7 +181,7 @@ func (r *run) prepare(ctx context.Context, s servers, theirs, ours *catalog) err
 
 // compareKinds runs every kind that Kindred serves, one after the other: some objects
 // (quotas, policies) decide about others.
-func (r *run) compareKinds(ctx context.Context, s servers, chosen []*resource, ours *catalog, manifests []manifest) ([]*trial, []score, error) {
+func (r *run) compareKinds(ctx context.Context, s sides, chosen []*resource, ours *catalog, manifests []manifest) ([]*trial, []score, error) {
 	var trials []*trial
 	var scores []score
 	all := newSchemas(s.upstream)

@@ -38,11 +38,11 @@ type outcome struct {
 // lanes is how many pairs are under way at a time.
 const lanes = 4
 
-// servers are the two that are compared.
-type servers struct{ upstream, kindred *server }
+// sides are the two that are compared.
+type sides struct{ upstream, kindred *server }
 
 // exchange sends one pair.
-func (s servers) exchange(ctx context.Context, p pair) (outcome, error) {
+func (s sides) exchange(ctx context.Context, p pair) (outcome, error) {
 	upstream, err := s.upstream.answer(ctx, p.Both)
 	if err != nil {
 		return outcome{}, fmt.Errorf("%s (%s): %w", p.ID, p.What, err)
@@ -66,14 +66,14 @@ func (s *server) answer(ctx context.Context, r request) (*answer, error) {
 	if err == nil || ctx.Err() != nil {
 		return a, err
 	}
-	if gone := s.running(); gone != nil {
+	if gone := s.Running(); gone != nil {
 		return nil, errors.Join(err, gone)
 	}
 	return newAnswer(brokenOff, nil, []byte("the connection broke off")), nil
 }
 
 // all sends pairs that do not depend on each other, and keeps their order.
-func (s servers) all(ctx context.Context, pairs []pair) ([]outcome, error) {
+func (s sides) all(ctx context.Context, pairs []pair) ([]outcome, error) {
 	outcomes, errs := make([]outcome, len(pairs)), make([]error, len(pairs))
 	next := make(chan int)
 	var working sync.WaitGroup

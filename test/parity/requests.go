@@ -26,7 +26,7 @@ type options struct {
 
 // trial is one kind's run: what it has sent so far.
 type trial struct {
-	servers
+	sides
 	options
 	schemas   *schemas
 	resource  *resource
@@ -47,10 +47,10 @@ const (
 
 // try runs one kind through all its requests. The seed and the kind's name alone decide
 // what they are, so that a narrower run sends the same.
-func try(ctx context.Context, s servers, o options, all *schemas, r *resource, manifests []manifest) (*trial, error) {
+func try(ctx context.Context, s sides, o options, all *schemas, r *resource, manifests []manifest) (*trial, error) {
 	hash := fnv.New64a()
 	_, _ = hash.Write([]byte(r.String()))
-	t := &trial{servers: s, options: o, schemas: all, resource: r, random: rand.New(rand.NewPCG(o.seed, hash.Sum64()))}
+	t := &trial{sides: s, options: o, schemas: all, resource: r, random: rand.New(rand.NewPCG(o.seed, hash.Sum64()))}
 	t.variants, t.bodies = of(manifests, r)
 	var err error
 	if t.schema, err = all.of(ctx, r.gv, r.gvk()); err != nil || t.schema == nil {

@@ -33,7 +33,7 @@ func (s *server) disarm(ctx context.Context) error {
 			return err
 		}
 		if answer.Code != http.StatusOK {
-			return fmt.Errorf("%s: delete binding %s: %s", s.name, b.Name, answer.raw)
+			return fmt.Errorf("%s: delete binding %s: %s", s.Name, b.Name, answer.raw)
 		}
 		for _, subject := range b.Subjects {
 			user := subject.Name
@@ -72,7 +72,7 @@ func (s *server) awaitPowerless(ctx context.Context, user string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%s: %s may still write", s.name, user)
+	return fmt.Errorf("%s: %s may still write", s.Name, user)
 }
 
 // prepare makes the objects that manifests refer to. What a server does not serve yet is
@@ -98,7 +98,7 @@ func (s *server) put(ctx context.Context, r *resource, m manifest) error {
 		return err
 	}
 	if answer.Code != http.StatusCreated && answer.Code != http.StatusConflict {
-		return fmt.Errorf("%s: set up %s %s: %s", s.name, r, m.name(), answer.raw)
+		return fmt.Errorf("%s: set up %s %s: %s", s.Name, r, m.name(), answer.raw)
 	}
 	status, found := m.object["status"]
 	if _, served := r.subresources["status"]; !found || !served || answer.Object == nil {
@@ -110,7 +110,7 @@ func (s *server) put(ctx context.Context, r *resource, m manifest) error {
 	}
 	answer, err = s.send(ctx, patch)
 	if err == nil && answer.Code != http.StatusOK {
-		err = fmt.Errorf("%s: set up status of %s %s: %s", s.name, r, m.name(), answer.raw)
+		err = fmt.Errorf("%s: set up status of %s %s: %s", s.Name, r, m.name(), answer.raw)
 	}
 	return err
 }

@@ -6,7 +6,9 @@ package scenarios
 import (
 	"context"
 	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -54,8 +56,19 @@ func (s *session) report() {
 	s.Log(tail(s.try("get", "pods", "-o", "yaml").out, 12000))
 }
 
+// otherKubectl is the program that sessions type at instead of "kindred kubectl";
+// "make clients" names kubectl of other versions.
+var otherKubectl = os.Getenv("KUBECTL")
+
 func (s *session) command(args ...string) *exec.Cmd {
-	return s.cluster.command(append([]string{"kubectl", "--data-dir", s.cluster.dir, "--namespace", s.namespace}, args...)...)
+	args = append([]string{"--namespace", s.namespace}, args...)
+	if otherKubectl == "" {
+		return s.cluster.command(append([]string{"kubectl", "--data-dir", s.cluster.dir}, args...)...)
+	}
+	cmd := s.cluster.command()
+	cmd.Path, cmd.Args = otherKubectl, append([]string{otherKubectl}, args...)
+	cmd.Env = append(cmd.Env, "KUBECONFIG="+filepath.Join(s.cluster.dir, "kubeconfig"))
+	return cmd
 }
 
 // try types a kubectl command.

@@ -1,7 +1,7 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package servers
 
 import (
 	"context"
@@ -105,8 +105,8 @@ func (p *process) stop() {
 	}
 }
 
-// freeAddress is an address on loopback that nobody listens on.
-func freeAddress() (string, error) {
+// FreeAddress is an address on loopback that nobody listens on.
+func FreeAddress() (string, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", err

@@ -1,7 +1,7 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package servers
 
 import (
 	"context"
@@ -33,15 +33,18 @@ var (
 	}
 )
 
-// build makes upstream's programs in dir/bin from the module in dir/upstream, and reports
-// where they are. What is newer than the module is taken as it is: compiling the API
-// server takes minutes, even asking whether it must be compiled takes seconds.
-func build(ctx context.Context, dir string) (etcd, apiserver string, err error) {
-	if etcd, err = etcdProgram.build(ctx, dir); err != nil {
-		return "", "", err
+// Upstream is where upstream's programs are.
+type Upstream struct{ etcd, apiserver string }
+
+// BuildUpstream makes upstream's programs in dir/bin from the module in dir/upstream, dir
+// being this package's. What is newer than the module is taken as it is: compiling the
+// API server takes minutes, even asking whether it must be compiled takes seconds.
+func BuildUpstream(ctx context.Context, dir string) (u Upstream, err error) {
+	if u.etcd, err = etcdProgram.build(ctx, dir); err != nil {
+		return Upstream{}, err
 	}
-	apiserver, err = apiserverProgram.build(ctx, dir)
-	return etcd, apiserver, err
+	u.apiserver, err = apiserverProgram.build(ctx, dir)
+	return u, err
 }
 
 func (p program) build(ctx context.Context, dir string) (string, error) {

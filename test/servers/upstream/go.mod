@@ -1,8 +1,8 @@
-// This module builds upstream's servers for test/parity, and holds no Go file: nothing
+// This module builds upstream's servers for test/parity and test/bench, and holds no Go file: nothing
 // of the product can come to see k8s.io/kubernetes through it. Upstream's own staging
 // replacements name directories that a published module does not have, so each is given
 // its published version instead.
-module github.com/kindred-project/kindred/test/parity/upstream
+module github.com/kindred-project/kindred/test/servers/upstream
 
 go 1.26.0
 

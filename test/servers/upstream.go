@@ -1,0 +1,129 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package servers
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/keyutil"
+)
+
+// admission is what upstream must run beside its default plugins.
+var admission = []string{"NodeRestriction", "OwnerReferencesPermissionEnforcement"}
+
+// Start starts etcd and upstream's API server in dir, and nothing else: no controllers.
+// Without fsync it is faster, and the store does not outlive a crash of the machine.
+func (u Upstream) Start(ctx context.Context, dir string, fsync bool) (_ *Server, err error) {
+	s := &Server{Name: "upstream"}
+	defer func() {
+		if err != nil {
+			s.Stop()
+		}
+	}()
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	etcd, err := s.startEtcd(ctx, dir, u.etcd, fsync)
+	if err != nil {
+		return nil, err
+	}
+	address, err := FreeAddress()
+	if err != nil {
+		return nil, err
+	}
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	key, authority := filepath.Join(dir, "admin.key"), filepath.Join(dir, "admin.crt")
+	keyPEM, certPEM, err := newAdmin()
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(os.WriteFile(key, keyPEM, 0o600), os.WriteFile(authority, certPEM, 0o600)); err != nil {
+		return nil, err
+	}
+	apiserver, err := launch("kube-apiserver", filepath.Join(dir, "kube-apiserver.log"), u.apiserver,
+		"--etcd-servers="+etcd,
+		"--bind-address=127.0.0.1",
+		"--secure-port="+port,
+		// It refuses to advertise loopback. Nobody is meant to come this way (RFC 5737).
+		"--advertise-address=192.0.2.1",
+		"--cert-dir="+filepath.Join(dir, "certs"),
+		"--client-ca-file="+authority,
+		"--authorization-mode=Node,RBAC",
+		"--enable-admission-plugins="+strings.Join(admission, ","),
+		"--service-cluster-ip-range="+serviceCIDR,
+		"--service-account-issuer="+issuer,
+		"--service-account-key-file="+key,
+		"--service-account-signing-key-file="+key,
+		"--allow-privileged=true",
+	)
+	if err != nil {
+		return nil, err
+	}
+	s.processes = append(s.processes, apiserver)
+	// The certificate is of the server's own making; it is on loopback, and ours.
+	config := &rest.Config{Host: "https://" + address, TLSClientConfig: rest.TLSClientConfig{Insecure: true, KeyData: keyPEM, CertData: certPEM}}
+	s.connect(config)
+	return s, apiserver.await(ctx, s.ready)
+}
+
+// startEtcd starts the store and returns its URL.
+func (s *Server) startEtcd(ctx context.Context, dir, binary string, fsync bool) (string, error) {
+	client, err := FreeAddress()
+	if err != nil {
+		return "", err
+	}
+	peer, err := FreeAddress()
+	if err != nil {
+		return "", err
+	}
+	client, peer = "http://"+client, "http://"+peer
+	etcd, err := launch("etcd", filepath.Join(dir, "etcd.log"), binary,
+		"--data-dir="+filepath.Join(dir, "etcd"), fmt.Sprintf("--unsafe-no-fsync=%t", !fsync), "--log-level=warn",
+		"--listen-client-urls="+client, "--advertise-client-urls="+client,
+		"--listen-peer-urls="+peer, "--initial-advertise-peer-urls="+peer, "--initial-cluster=default="+peer)
+	if err != nil {
+		return "", err
+	}
+	s.processes = append(s.processes, etcd)
+	return client, etcd.await(ctx, func(ctx context.Context) error {
+		return healthy(ctx, http.DefaultClient, client+"/health")
+	})
+}
+
+// newAdmin makes the administrator's key and certificate. Like Kindred's, he comes with a
+// certificate, because how he came is part of who he is. It is its own authority; its key
+// also signs the tokens of service accounts.
+func newAdmin() (keyPEM, certPEM []byte, err error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, nil, err
+	}
+	certificate, err := cert.NewSelfSignedCACert(cert.Config{CommonName: admin, Organization: []string{adminGroup}}, key)
+	if err != nil {
+		return nil, nil, err
+	}
+	der, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		return nil, nil, err
+	}
+	keyPEM = pem.EncodeToMemory(&pem.Block{Type: keyutil.ECPrivateKeyBlockType, Bytes: der})
+	return keyPEM, pem.EncodeToMemory(&pem.Block{Type: cert.CertificateBlockType, Bytes: certificate.Raw}), nil
+}
