@@ -22,16 +22,26 @@ import (
 	validatingwebhook "k8s.io/apiserver/pkg/admission/plugin/webhook/validating"
 	"k8s.io/utils/clock"
 
+	"github.com/kindred-project/kindred/internal/admission/certificateapproval"
+	"github.com/kindred-project/kindred/internal/admission/certificatesigning"
+	"github.com/kindred-project/kindred/internal/admission/certificatesubject"
+	"github.com/kindred-project/kindred/internal/admission/claimresize"
+	"github.com/kindred-project/kindred/internal/admission/declaredfeatures"
+	"github.com/kindred-project/kindred/internal/admission/ingressclass"
 	"github.com/kindred-project/kindred/internal/admission/limitranger"
 	"github.com/kindred-project/kindred/internal/admission/noderestriction"
 	"github.com/kindred-project/kindred/internal/admission/nodetaint"
 	"github.com/kindred-project/kindred/internal/admission/ownerrefs"
+	"github.com/kindred-project/kindred/internal/admission/podresize"
+	"github.com/kindred-project/kindred/internal/admission/podsecurity"
 	"github.com/kindred-project/kindred/internal/admission/priority"
 	"github.com/kindred-project/kindred/internal/admission/runtimeclass"
 	"github.com/kindred-project/kindred/internal/admission/serviceaccount"
+	"github.com/kindred-project/kindred/internal/admission/storageclass"
 	"github.com/kindred-project/kindred/internal/admission/storageobjectinuse"
 	"github.com/kindred-project/kindred/internal/admission/tolerations"
 	"github.com/kindred-project/kindred/internal/admission/topologylabels"
+	"github.com/kindred-project/kindred/internal/admission/trustbundleattest"
 )
 
 // registered are the plugins of this package's subpackages, in the order in
@@ -42,12 +52,22 @@ func registered(clock clock.Clock) []named {
 		{serviceaccount.Name, func() admission.Interface { return serviceaccount.New(clock) }},
 		{noderestriction.Name, func() admission.Interface { return noderestriction.New() }},
 		{nodetaint.Name, func() admission.Interface { return nodetaint.New() }},
+		{podsecurity.Name, func() admission.Interface { return podsecurity.New() }},
 		{priority.Name, func() admission.Interface { return priority.New() }},
 		{tolerations.Name, func() admission.Interface { return tolerations.New() }},
+		{storageclass.Name, func() admission.Interface { return storageclass.New() }},
 		{storageobjectinuse.Name, func() admission.Interface { return storageobjectinuse.New() }},
 		{ownerrefs.Name, func() admission.Interface { return ownerrefs.New() }},
+		{claimresize.Name, func() admission.Interface { return claimresize.New() }},
 		{runtimeclass.Name, func() admission.Interface { return runtimeclass.New() }},
+		{certificateapproval.Name, func() admission.Interface { return certificateapproval.New() }},
+		{certificatesigning.Name, func() admission.Interface { return certificatesigning.New() }},
+		{trustbundleattest.Name, func() admission.Interface { return trustbundleattest.New() }},
+		{certificatesubject.Name, func() admission.Interface { return certificatesubject.New() }},
+		{ingressclass.Name, func() admission.Interface { return ingressclass.New() }},
 		{topologylabels.Name, func() admission.Interface { return topologylabels.New() }},
+		{declaredfeatures.Name, func() admission.Interface { return declaredfeatures.New() }},
+		{podresize.Name, func() admission.Interface { return podresize.New() }},
 	}
 }
 

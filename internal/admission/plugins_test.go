@@ -23,8 +23,9 @@ import (
 func TestOrderIsUpstreams(t *testing.T) {
 	// AllOrderedPlugins of v1.37, those of them that are served here.
 	want := []string{
-		"NamespaceLifecycle", "LimitRanger", "ServiceAccount", "NodeRestriction", "TaintNodesByCondition", "Priority", "DefaultTolerationSeconds",
-		"StorageObjectInUseProtection", "OwnerReferencesPermissionEnforcement", "RuntimeClass", "PodTopologyLabels",
+		"NamespaceLifecycle", "LimitRanger", "ServiceAccount", "NodeRestriction", "TaintNodesByCondition", "PodSecurity", "Priority", "DefaultTolerationSeconds",
+		"DefaultStorageClass", "StorageObjectInUseProtection", "OwnerReferencesPermissionEnforcement", "PersistentVolumeClaimResize", "RuntimeClass",
+		"CertificateApproval", "CertificateSigning", "ClusterTrustBundleAttest", "CertificateSubjectRestriction", "DefaultIngressClass", "PodTopologyLabels", "NodeDeclaredFeatureValidator", "PodResizeValidator",
 		"MutatingAdmissionPolicy", "MutatingAdmissionWebhook", "ValidatingAdmissionPolicy", "ValidatingAdmissionWebhook", "ResourceQuota",
 	}
 	if diff := cmp.Diff(want, Order()); diff != "" {

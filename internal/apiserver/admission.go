@@ -21,16 +21,26 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/kindred-project/kindred/internal/admission"
+	"github.com/kindred-project/kindred/internal/admission/certificateapproval"
+	"github.com/kindred-project/kindred/internal/admission/certificatesigning"
+	"github.com/kindred-project/kindred/internal/admission/certificatesubject"
+	"github.com/kindred-project/kindred/internal/admission/claimresize"
+	"github.com/kindred-project/kindred/internal/admission/declaredfeatures"
+	"github.com/kindred-project/kindred/internal/admission/ingressclass"
 	"github.com/kindred-project/kindred/internal/admission/limitranger"
 	"github.com/kindred-project/kindred/internal/admission/noderestriction"
 	"github.com/kindred-project/kindred/internal/admission/nodetaint"
 	"github.com/kindred-project/kindred/internal/admission/ownerrefs"
+	"github.com/kindred-project/kindred/internal/admission/podresize"
+	"github.com/kindred-project/kindred/internal/admission/podsecurity"
 	"github.com/kindred-project/kindred/internal/admission/priority"
 	"github.com/kindred-project/kindred/internal/admission/resourcequota"
 	"github.com/kindred-project/kindred/internal/admission/runtimeclass"
 	"github.com/kindred-project/kindred/internal/admission/serviceaccount"
+	"github.com/kindred-project/kindred/internal/admission/storageclass"
 	"github.com/kindred-project/kindred/internal/admission/tolerations"
 	"github.com/kindred-project/kindred/internal/admission/topologylabels"
+	"github.com/kindred-project/kindred/internal/admission/trustbundleattest"
 )
 
 // enabledPlugins are those whose kinds are served, and cared for. A plugin that watches
@@ -42,11 +52,21 @@ var enabledPlugins = []string{
 	serviceaccount.Name,
 	noderestriction.Name,
 	nodetaint.Name,
+	podsecurity.Name,
 	priority.Name,
 	tolerations.Name,
+	storageclass.Name,
 	ownerrefs.Name,
+	claimresize.Name,
 	runtimeclass.Name,
+	certificateapproval.Name,
+	certificatesigning.Name,
+	trustbundleattest.Name,
+	certificatesubject.Name,
+	ingressclass.Name,
 	topologylabels.Name,
+	declaredfeatures.Name,
+	podresize.Name,
 	quota.PluginName,
 }
 

@@ -17,6 +17,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cri "k8s.io/cri-api/pkg/apis"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kindred-project/kindred/internal/node/pod"
 )
 
 // The documented limits of a Node's list of images.
@@ -105,6 +107,7 @@ func (r *reporter) imageList(ctx context.Context) []v1.ContainerImage {
 func (r *reporter) features(s *v1.NodeStatus, status *runtimeapi.StatusResponse) {
 	groups := status.GetFeatures().GetSupplementalGroupsPolicy()
 	s.Features = &v1.NodeFeatures{SupplementalGroupsPolicy: &groups}
+	s.DeclaredFeatures = pod.DeclaredFeatures()
 	s.RuntimeHandlers = nil
 	for _, h := range status.GetRuntimeHandlers() {
 		readOnly, userns := h.GetFeatures().GetRecursiveReadOnlyMounts(), h.GetFeatures().GetUserNamespaces()

@@ -14,6 +14,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
+// DeclaredFeatures are those by which the API server knows that a node's workers do what
+// older ones did not, in order (KEP-5328): here, that a pod's resources as a whole can be
+// resized.
+func DeclaredFeatures() []string { return []string{"InPlacePodLevelResourcesVerticalScaling"} }
+
 // Allocation is what a node has set aside for a pod: the resources it was admitted with or, since
 // then, resized to. The API's spec says what is wanted; the two differ while a resize waits for
 // room (KEP-1287). The worker runs the pod with what is allocated.

@@ -11,6 +11,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kindred-project/kindred/internal/node/pod"
 )
 
 // newNode is the i-th node's object, as a kubelet would register it.
@@ -48,6 +50,8 @@ func (o Options) nodeStatus(i int) v1.NodeStatus {
 		Allocatable: o.Capacity.DeepCopy(),
 		Conditions:  healthy(now),
 		Features:    &v1.NodeFeatures{SupplementalGroupsPolicy: new(true)},
+
+		DeclaredFeatures: pod.DeclaredFeatures(),
 		Addresses: []v1.NodeAddress{
 			{Type: v1.NodeInternalIP, Address: nodeAddress(i)},
 			{Type: v1.NodeHostName, Address: name},
