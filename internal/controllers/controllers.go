@@ -15,6 +15,7 @@ import (
 	"github.com/kindred-project/kindred/internal/controllers/nodelifecycle"
 	"github.com/kindred-project/kindred/internal/controllers/podgc"
 	"github.com/kindred-project/kindred/internal/controllers/replicaset"
+	"github.com/kindred-project/kindred/internal/controllers/resourcequota"
 	"github.com/kindred-project/kindred/internal/controllers/rootca"
 	"github.com/kindred-project/kindred/internal/controllers/serviceaccount"
 	"github.com/kindred-project/kindred/internal/controllers/servicecidr"
@@ -30,6 +31,7 @@ type Options struct {
 func All(options Options) []control.Controller {
 	return []control.Controller{
 		{Name: namespace.Name, Add: namespace.Add},
+		{Name: resourcequota.Name, Add: resourcequota.Add},
 		{Name: serviceaccount.Name, Add: serviceaccount.Add},
 		{Name: rootca.Name, Add: rootca.Add(options.CA)},
 		{Name: replicaset.Name, Add: replicaset.Add},

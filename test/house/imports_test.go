@@ -23,10 +23,10 @@ var floors = map[string][]string{
 
 	"internal/apiserver": {"internal/registry", "internal/auth", "internal/admission", "internal/storage", "internal/ownership"},
 	"internal/registry":  {"internal/auth"},
-	"internal/admission": {"internal/auth"},
+	"internal/admission": {"internal/auth", "internal/quota"},
 
 	// These know the API alone, never each other.
-	"internal/controllers": {},
+	"internal/controllers": {"internal/quota"},
 	"internal/scheduler":   {},
 	"internal/node":        {"internal/mounts"},
 	"internal/network":     {},
@@ -37,6 +37,7 @@ var floors = map[string][]string{
 	"internal/datadir": {"internal/mounts"},
 	"internal/storage": {},
 	"internal/mounts":  {}, // a rule of Linux, needed by whoever removes directories (rule 9)
+	"internal/quota":   {}, // what quotas count: admission charges it, a controller keeps it true (rule 9)
 	"apis":             {},
 
 	// Modules and programs beside the product use it from outside: through its binary.
@@ -132,6 +133,8 @@ func TestMayUse(t *testing.T) {
 		{"internal/controllers", module + "/internal/controllers/owned", false, true},
 		{"internal/controllers", module + "/internal/ownership/graph", false, false},
 		{"internal/controllers", module + "/internal/storage", false, false},
+		{"internal/controllers", module + "/internal/quota", false, true},
+		{"internal/controllers", module + "/internal/admission/resourcequota", false, false},
 		{"internal/node", module + "/internal/network", false, false},
 		{"internal/registry", module + "/internal/apiserver", false, false},
 		{"internal/storage", module + "/internal/datadir", false, false},

@@ -18,8 +18,10 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta/testrestmapper"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -65,8 +67,8 @@ func lists() []client.ObjectList {
 	return []client.ObjectList{
 		&corev1.PodList{}, &corev1.NodeList{}, &corev1.NamespaceList{}, &corev1.ServiceAccountList{}, &corev1.ConfigMapList{},
 		&corev1.ServiceList{},
-		&corev1.EndpointsList{},
-		&appsv1.ReplicaSetList{}, &appsv1.DeploymentList{}, &discoveryv1.EndpointSliceList{},
+		&corev1.EndpointsList{}, &corev1.ResourceQuotaList{}, &corev1.PersistentVolumeClaimList{}, &corev1.PersistentVolumeList{},
+		&appsv1.ReplicaSetList{}, &appsv1.DeploymentList{}, &discoveryv1.EndpointSliceList{}, &storagev1.VolumeAttributesClassList{},
 	}
 }
 
@@ -74,7 +76,8 @@ func lists() []client.ObjectList {
 func New(t testing.TB, objs ...client.Object) *World {
 	w := &World{t: t, Clock: testingclock.NewFakeClock(Start)}
 	store := builder().WithGlobalResourceVersionCounter().WithStatusSubresource(
-		&corev1.Pod{}, &corev1.Node{}, &corev1.Namespace{}, &appsv1.ReplicaSet{}, &appsv1.Deployment{}).Build()
+		&corev1.Pod{}, &corev1.Node{}, &corev1.Namespace{}, &corev1.ResourceQuota{}, &corev1.PersistentVolumeClaim{}, &corev1.PersistentVolume{},
+		&appsv1.ReplicaSet{}, &appsv1.Deployment{}).Build()
 	w.API = interceptor.NewClient(store, interceptor.Funcs{
 		Create:            w.create,
 		Update:            w.update,
@@ -89,6 +92,8 @@ func New(t testing.TB, objs ...client.Object) *World {
 	return w
 }
 
+var crds = schema.GroupVersion{Group: "apiextensions.k8s.io", Version: "v1"}
+
 func builder() *fake.ClientBuilder {
 	// The fake client walks its scheme at each write, so keep it small; and
 	// managed fields are not looked at, so the cheap converter will do.
@@ -96,7 +101,11 @@ func builder() *fake.ClientBuilder {
 	utilruntime.Must(corev1.AddToScheme(scheme))
 	utilruntime.Must(appsv1.AddToScheme(scheme))
 	utilruntime.Must(discoveryv1.AddToScheme(scheme))
-	b := fake.NewClientBuilder().WithScheme(scheme).WithTypeConverters(managedfields.NewDeducedTypeConverter())
+	utilruntime.Must(storagev1.AddToScheme(scheme))
+	// Of CRDs, controllers watch the metadata.
+	scheme.AddKnownTypeWithName(crds.WithKind("CustomResourceDefinition"), &metav1.PartialObjectMetadata{})
+	scheme.AddKnownTypeWithName(crds.WithKind("CustomResourceDefinitionList"), &metav1.PartialObjectMetadataList{})
+	b := fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(testrestmapper.TestOnlyStaticRESTMapper(scheme)).WithTypeConverters(managedfields.NewDeducedTypeConverter())
 	for _, obj := range []client.Object{&corev1.Pod{}, &appsv1.ReplicaSet{}, &discoveryv1.EndpointSlice{}} {
 		b.WithIndex(obj, owned.ControllerIndex, owned.ControllerOf)
 	}

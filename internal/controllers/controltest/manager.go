@@ -84,6 +84,7 @@ func (w *World) newInformer(_ toolscache.ListerWatcher, obj runtime.Object, resy
 		gvk.Kind += "List"
 		list, err := w.API.Scheme().New(gvk)
 		w.Must(err)
+		list.GetObjectKind().SetGroupVersionKind(gvk)
 		return list.(client.ObjectList)
 	}
 	// The in-memory API has no history to resume from: each watch begins before its
@@ -99,14 +100,38 @@ func (w *World) newInformer(_ toolscache.ListerWatcher, obj runtime.Object, resy
 			if begun, err = w.API.Watch(ctx, newList()); err != nil {
 				return nil, err
 			}
-			err = w.API.List(ctx, list)
+			if err := w.API.List(ctx, list); err != nil {
+				return nil, err
+			}
 			list.SetResourceVersion("1")
-			return list, err
+			if _, metadata := obj.(*metav1.PartialObjectMetadata); metadata {
+				begun = watch.Filter(begun, onlyMetadata)
+				return metadataOf(list)
+			}
+			return list, nil
 		},
 		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
 			return begun, nil
 		},
 	}, noWatchList{}), obj, resync, indexers)
+}
+
+// metadataOf is what a server answers who is asked for the metadata of a list.
+func metadataOf(list client.ObjectList) (runtime.Object, error) {
+	objects, err := meta.ExtractList(list)
+	out := &metav1.PartialObjectMetadataList{ListMeta: metav1.ListMeta{ResourceVersion: list.GetResourceVersion()}}
+	for _, obj := range objects {
+		m, _ := meta.Accessor(obj)
+		out.Items = append(out.Items, *meta.AsPartialObjectMetadata(m))
+	}
+	return out, err
+}
+
+func onlyMetadata(e watch.Event) (watch.Event, bool) {
+	if m, err := meta.Accessor(e.Object); err == nil {
+		e.Object = meta.AsPartialObjectMetadata(m)
+	}
+	return e, true
 }
 
 // noWatchList says that the in-memory API cannot stream lists.

@@ -1,7 +1,7 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package resourcequota
+package quota
 
 import (
 	"slices"
@@ -35,6 +35,9 @@ func claims(list generic.ListFuncByNamespace) quota.Evaluator {
 		},
 		usage:   claimUsage,
 		inScope: claimInScope,
+		moved: func(now, old *corev1.PersistentVolumeClaim) bool {
+			return !slices.Equal(attributesClasses(now), attributesClasses(old))
+		},
 	}
 }
 
@@ -70,15 +73,19 @@ func claimedStorage(c *corev1.PersistentVolumeClaim) *resource.Quantity {
 	return &storage
 }
 
-// claimInScope knows of classes of volume attributes alone: those that the claim
-// has, wants or is on its way to.
+// claimInScope knows of classes of volume attributes alone.
 func claimInScope(c *corev1.PersistentVolumeClaim, selector corev1.ScopedResourceSelectorRequirement) (bool, error) {
 	if selector.ScopeName != corev1.ResourceQuotaScopeVolumeAttributesClass {
 		return false, nil
 	}
+	return selects(selector, attributesClasses(c)...)
+}
+
+// attributesClasses are those that the claim has, wants or is on its way to.
+func attributesClasses(c *corev1.PersistentVolumeClaim) []string {
 	classes := []string{ptr.Deref(c.Spec.VolumeAttributesClassName, ""), ptr.Deref(c.Status.CurrentVolumeAttributesClassName, "")}
 	if modify := c.Status.ModifyVolumeStatus; modify != nil {
 		classes = append(classes, modify.TargetVolumeAttributesClassName)
 	}
-	return selects(selector, slices.DeleteFunc(classes, func(class string) bool { return class == "" })...)
+	return slices.DeleteFunc(classes, func(class string) bool { return class == "" })
 }

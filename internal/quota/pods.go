@@ -1,7 +1,7 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package resourcequota
+package quota
 
 import (
 	"fmt"
@@ -47,6 +47,7 @@ func pods(list generic.ListFuncByNamespace, c clock.PassiveClock) quota.Evaluato
 		},
 		usage:   func(p *corev1.Pod) corev1.ResourceList { return podUsage(p, c) },
 		inScope: podInScope,
+		moved:   func(now, old *corev1.Pod) bool { return isTerminating(now) != isTerminating(old) },
 		require: requireResources,
 	}
 }

@@ -1,16 +1,19 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package resourcequota says what quotas count. The admission plugin itself,
-// which compares a request with the quotas of its namespace, is the library's
-// (k8s.io/apiserver/pkg/admission/plugin/resourcequota), and so is the evaluator
-// that counts objects of any kind. Here are those that know more of their kind:
-// pods, services and claims for volumes.
-package resourcequota
+// Package quota says what ResourceQuotas count: of which kinds, and how much of it
+// an object uses. The evaluator that counts objects of any kind is the library's
+// (k8s.io/apiserver/pkg/quota/v1/generic). Here are those that know more of their
+// kind: pods, services and claims for volumes.
+//
+// Admission charges a request with them before the object is stored; the controller
+// counts with them what is there.
+package quota
 
 import (
 	"fmt"
 	"maps"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -19,26 +22,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apiserver/pkg/admission"
-	"k8s.io/apiserver/pkg/admission/initializer"
 	quota "k8s.io/apiserver/pkg/quota/v1"
 	"k8s.io/apiserver/pkg/quota/v1/generic"
 	"k8s.io/utils/clock"
 )
-
-// Initializer hands the evaluators to the library's plugin. It must come after
-// the initializer that tells the plugin when the server ends.
-func Initializer(c clock.PassiveClock) admission.PluginInitializer {
-	return configured{generic.NewConfiguration(Evaluators(nil, c), ignored)}
-}
-
-type configured struct{ quota.Configuration }
-
-// Initialize implements admission.PluginInitializer.
-func (c configured) Initialize(plugin admission.Interface) {
-	if wants, ok := plugin.(initializer.WantsQuotaConfiguration); ok {
-		wants.SetQuotaConfiguration(c.Configuration)
-	}
-}
 
 // ignored are never counted: what is answered and not stored, and events.
 var ignored = map[schema.GroupResource]struct{}{
@@ -63,22 +50,53 @@ var olderNames = map[string]corev1.ResourceName{
 	"secrets":                corev1.ResourceSecrets,
 }
 
+// Configuration is what the library's admission plugin asks for. It counts only what
+// changes, and so lists nothing.
+func Configuration(c clock.PassiveClock) quota.Configuration {
+	return generic.NewConfiguration(Evaluators(nil, c), ignored)
+}
+
+// Lister returns what is there of a kind in a namespace.
+type Lister func(resource schema.GroupResource, namespace string) ([]runtime.Object, error)
+
+func (l Lister) of(resource schema.GroupResource) generic.ListFuncByNamespace {
+	return func(namespace string) ([]runtime.Object, error) { return l(resource, namespace) }
+}
+
 // Evaluators are those of the kinds of which a quota knows more than their
-// number, and of those that have an older name. The lister is asked for what is
-// there, when all of it is to be counted; admission counts only what changes.
-func Evaluators(lister quota.ListerForResourceFunc, c clock.PassiveClock) []quota.Evaluator {
-	list := func(plural string) generic.ListFuncByNamespace {
-		return generic.ListResourceUsingListerFunc(lister, corev1.SchemeGroupVersion.WithResource(plural))
-	}
+// number, and of those that have an older name.
+func Evaluators(list Lister, c clock.PassiveClock) []quota.Evaluator {
 	out := []quota.Evaluator{
-		pods(list("pods"), c),
-		services(list("services")),
-		claims(list("persistentvolumeclaims")),
+		pods(list.of(corev1.Resource("pods")), c),
+		services(list.of(corev1.Resource("services"))),
+		claims(list.of(corev1.Resource("persistentvolumeclaims"))),
 	}
 	for plural, alias := range olderNames {
-		out = append(out, generic.NewObjectCountEvaluator(corev1.Resource(plural), list(plural), alias))
+		out = append(out, generic.NewObjectCountEvaluator(corev1.Resource(plural), list.of(corev1.Resource(plural)), alias))
 	}
 	return out
+}
+
+// Count is the evaluator of a kind of which a quota knows the number alone.
+func Count(resource schema.GroupResource, list Lister) quota.Evaluator {
+	return generic.NewObjectCountEvaluator(resource, list.of(resource), "")
+}
+
+// Counted returns the kind whose objects a name counts (count/deployments.apps).
+func Counted(name corev1.ResourceName) (schema.GroupResource, bool) {
+	text, found := strings.CutPrefix(string(name), "count/")
+	resource := schema.ParseGroupResource(text)
+	_, never := ignored[resource]
+	return resource, found && !never
+}
+
+// Changed says whether a change of an object changes what quotas count of it: what it
+// uses, or which scopes it is in.
+func Changed(e quota.Evaluator, now, old runtime.Object) bool {
+	kind, ok := e.(interface {
+		changed(now, old runtime.Object) bool
+	})
+	return ok && kind.changed(now, old)
 }
 
 // evaluator is what quotas must know of a kind.
@@ -92,6 +110,8 @@ type evaluator[T runtime.Object] struct {
 	// inScope says whether the object is what a scope selects. Without it no
 	// scope fits.
 	inScope func(T, corev1.ScopedResourceSelectorRequirement) (bool, error)
+	// moved says whether a change takes the object into other scopes.
+	moved func(now, old T) bool
 	// require refuses objects that do not say enough to be counted.
 	require func(T, []corev1.ResourceName) error
 }
@@ -190,6 +210,15 @@ func (e *evaluator[T]) Usage(item runtime.Object) (corev1.ResourceList, error) {
 // UsageStats implements quota.Evaluator.
 func (e *evaluator[T]) UsageStats(options quota.UsageStatsOptions) (quota.UsageStats, error) {
 	return generic.CalculateUsageStats(options, e.list, e.matchesScope, e.Usage)
+}
+
+func (e *evaluator[T]) changed(now, old runtime.Object) bool {
+	obj, err := e.object(now)
+	before, errBefore := e.object(old)
+	if err != nil || errBefore != nil {
+		return false
+	}
+	return e.moved != nil && e.moved(obj, before) || !quota.Equals(e.usage(obj), e.usage(before))
 }
 
 func number(n int) resource.Quantity { return *resource.NewQuantity(int64(n), resource.DecimalSI) }

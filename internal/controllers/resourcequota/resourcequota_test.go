@@ -1,0 +1,298 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package resourcequota
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	toolscache "k8s.io/client-go/tools/cache"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	"github.com/kindred-project/kindred/internal/controllers/control"
+	"github.com/kindred-project/kindred/internal/controllers/controltest"
+)
+
+var key = client.ObjectKey{Namespace: "app", Name: "q"}
+
+// amounts reads "cpu=1 memory=1Gi".
+func amounts(text string) corev1.ResourceList {
+	list := corev1.ResourceList{}
+	for item := range strings.FieldsSeq(text) {
+		name, value, _ := strings.Cut(item, "=")
+		list[corev1.ResourceName(name)] = resource.MustParse(value)
+	}
+	return list
+}
+
+// written is the other way round, sorted.
+func written(list corev1.ResourceList) string {
+	var out []string
+	for name, quantity := range list {
+		out = append(out, string(name)+"="+quantity.String())
+	}
+	slices.Sort(out)
+	return strings.Join(out, " ")
+}
+
+func limit(hard string) *corev1.ResourceQuota {
+	return &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}, Spec: corev1.ResourceQuotaSpec{Hard: amounts(hard)}}
+}
+
+func pod(namespace, name, cpu string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: corev1.PodSpec{Containers: []corev1.Container{
+		{Name: "a", Resources: corev1.ResourceRequirements{Requests: amounts("cpu=" + cpu)}},
+	}}}
+}
+
+func configMap(namespace, name string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+}
+
+func becomes(t *testing.T, w *controltest.World, want string) {
+	t.Helper()
+	var got string
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		q := &corev1.ResourceQuota{}
+		w.Must(w.API.Get(context.Background(), key, q))
+		if got = written(q.Status.Used); got == want {
+			if written(q.Status.Hard) != written(q.Spec.Hard) {
+				t.Errorf("limits: %s, want %s", written(q.Status.Hard), written(q.Spec.Hard))
+			}
+			return
+		}
+	}
+	t.Fatalf("used\n got  %s\n want %s", got, want)
+}
+
+// TestCounts runs the controller: it counts what is there, and what comes and goes.
+func TestCounts(t *testing.T) {
+	ctx := context.Background()
+	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "app", Name: "d"}}
+	w := controltest.New(t, pod("app", "a", "1"), pod("app", "b", "2"), pod("other", "c", "4"),
+		configMap("app", "a"), configMap("other", "b"), deployment)
+	w.Run(t, control.Controller{Name: Name, Add: Add})
+	w.Must(w.API.Create(ctx, limit("requests.cpu=9 pods=9 count/pods=9 configmaps=9 count/deployments.apps=9 services.nodeports=9")))
+	becomes(t, w, "configmaps=1 count/deployments.apps=1 count/pods=2 pods=2 requests.cpu=3 services.nodeports=0")
+
+	w.Must(w.API.Delete(ctx, pod("app", "a", "1")))
+	becomes(t, w, "configmaps=1 count/deployments.apps=1 count/pods=1 pods=1 requests.cpu=2 services.nodeports=0")
+	ended := pod("app", "b", "2")
+	w.Must(w.API.Get(ctx, client.ObjectKeyFromObject(ended), ended))
+	ended.Status.Phase = corev1.PodSucceeded
+	w.Must(w.API.Status().Update(ctx, ended))
+	becomes(t, w, "configmaps=1 count/deployments.apps=1 count/pods=1 pods=0 requests.cpu=0 services.nodeports=0")
+	w.Must(w.API.Delete(ctx, configMap("app", "a")))
+	w.Must(w.API.Delete(ctx, deployment))
+	becomes(t, w, "configmaps=0 count/deployments.apps=0 count/pods=1 pods=0 requests.cpu=0 services.nodeports=0")
+
+	// What admission did not charge is found as well.
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "app", Name: "s"},
+		Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Ports: []corev1.ServicePort{{Port: 1}, {Port: 2}}}}
+	w.Must(w.API.Create(ctx, service))
+	becomes(t, w, "configmaps=0 count/deployments.apps=0 count/pods=1 pods=0 requests.cpu=0 services.nodeports=2")
+
+	// Other limits, other figures.
+	q := &corev1.ResourceQuota{}
+	w.Must(w.API.Get(ctx, key, q))
+	q.Spec.Hard = amounts("secrets=1 services=2")
+	w.Must(w.API.Update(ctx, q))
+	becomes(t, w, "secrets=0 services=1")
+}
+
+// caches hand out informers that hear of nothing, and remember who asked for what.
+type caches struct {
+	synced bool
+	asked  []string
+}
+
+func (c *caches) GetInformer(_ context.Context, obj client.Object, _ ...cache.InformerGetOption) (cache.Informer, error) {
+	name := fmt.Sprintf("%T", obj)
+	if m, ok := obj.(*metav1.PartialObjectMetadata); ok {
+		name = "metadata of " + m.Kind
+	}
+	c.asked = append(c.asked, name)
+	return informer{caches: c}, nil
+}
+
+func (c *caches) RemoveInformer(_ context.Context, obj client.Object) error {
+	c.asked = append(c.asked, "no more "+obj.GetObjectKind().GroupVersionKind().Kind)
+	return nil
+}
+
+type informer struct {
+	cache.Informer
+	caches *caches
+}
+
+func (i informer) AddEventHandler(toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
+	return registration{caches: i.caches}, nil
+}
+
+type registration struct {
+	toolscache.ResourceEventHandlerRegistration
+	caches *caches
+}
+
+func (r registration) HasSynced() bool { return r.caches.synced }
+
+func reconcileOnce(t *testing.T, w *controltest.World, r *reconciler) (used string, again time.Duration) {
+	t.Helper()
+	w.Sync()
+	result, err := r.Reconcile(context.Background(), ctrl.Request{NamespacedName: key})
+	w.Must(err)
+	q := &corev1.ResourceQuota{}
+	w.Must(w.API.Get(context.Background(), key, q))
+	return written(q.Status.Used), result.RequeueAfter
+}
+
+// TestWatchesWhatIsCounted: of each kind that a quota counts there is one watch, and of
+// no other; those whose CRD goes end.
+func TestWatchesWhatIsCounted(t *testing.T) {
+	w := controltest.New(t, limit("requests.cpu=1 pods=1 count/configmaps=1 configmaps=1 count/deployments.apps=1"), configMap("app", "a"))
+	c := &caches{synced: true}
+	r := newReconciler(w.Env(), c)
+	for range 2 {
+		used, again := reconcileOnce(t, w, r)
+		if used != "configmaps=1 count/configmaps=1 count/deployments.apps=0 pods=0 requests.cpu=0" || again != resync {
+			t.Errorf("%s, again in %v", used, again)
+		}
+	}
+	slices.Sort(c.asked)
+	if diff := cmp.Diff([]string{"*v1.Pod", "metadata of ConfigMap", "metadata of Deployment"}, c.asked); diff != "" {
+		t.Error(diff)
+	}
+	c.asked = nil
+	for _, name := range []string{"foos.example.com", "deployments.apps"} {
+		crd := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		r.announcements().Delete(t.Context(), event.DeleteEvent{Object: crd}, nil)
+	}
+	if diff := cmp.Diff([]string{"no more Deployment"}, c.asked); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestWhatCannotBeCounted keeps its figure, and is tried again.
+func TestWhatCannotBeCounted(t *testing.T) {
+	q := limit("pods=3 count/foos.example.com=1 count/pod=1 count/nodes=1 count/events=1")
+	q.Status = corev1.ResourceQuotaStatus{Hard: amounts("pods=2"), Used: amounts("pods=2 count/foos.example.com=1 secrets=1")}
+	w := controltest.New(t, q, pod("app", "a", "1"))
+	c := &caches{}
+	r := newReconciler(w.Env(), c)
+	if used, again := reconcileOnce(t, w, r); used != "count/foos.example.com=1 pods=2 secrets=1" || again != soon {
+		t.Errorf("before pods are known: %s, again in %v", used, again)
+	}
+	w.Clock.Step(beginning)
+	if used, again := reconcileOnce(t, w, r); used != "count/foos.example.com=1 pods=2" || again != soon {
+		t.Errorf("when pods take too long: %s, again in %v", used, again)
+	}
+	c.synced = true
+	if used, again := reconcileOnce(t, w, r); used != "count/foos.example.com=1 pods=1" || again != unserved {
+		t.Errorf("with pods: %s, again in %v", used, again)
+	}
+	r.wakeups.announce(schema.GroupResource{Group: "example.com", Resource: "foos"})
+	if _, again := reconcileOnce(t, w, r); again != soon {
+		t.Errorf("after a CRD has changed: again in %v", again)
+	}
+	w.Clock.Step(announced)
+	if _, again := reconcileOnce(t, w, r); again != unserved {
+		t.Errorf("long after: again in %v", again)
+	}
+	if diff := cmp.Diff([]string{"*v1.Pod"}, c.asked); diff != "" {
+		t.Errorf("watched: %s", diff)
+	}
+}
+
+// TestWrites: what is true already is not written, and who was faster is heard.
+func TestWrites(t *testing.T) {
+	w := controltest.New(t, limit("pods=3"), pod("app", "a", "1"))
+	r := newReconciler(w.Env(), &caches{synced: true})
+	writes := 0
+	conflict := apierrors.NewConflict(corev1.Resource("resourcequotas"), "q", errors.New("changed"))
+	w.Refuse = func(string, client.Object) error { writes++; return conflict }
+	if _, again := reconcileOnce(t, w, r); again != soon || writes != 1 {
+		t.Errorf("after a conflict: again in %v, %d writes", again, writes)
+	}
+	w.Refuse = func(string, client.Object) error { writes++; return nil }
+	for range 2 {
+		if used, again := reconcileOnce(t, w, r); used != "pods=1" || again != resync {
+			t.Errorf("%s, again in %v", used, again)
+		}
+	}
+	if writes != 2 {
+		t.Errorf("%d writes", writes)
+	}
+}
+
+// TestWakeups: only what changes a figure wakes a quota, and only those that count it.
+func TestWakeups(t *testing.T) {
+	elsewhere := limit("pods=1")
+	elsewhere.Namespace = "other"
+	w := controltest.New(t, limit("requests.cpu=1"), elsewhere)
+	r := newReconciler(w.Env(), &caches{})
+	q := &delays{}
+	w.Must(r.wakeups.start(t.Context(), q))
+	pods, ended := r.wakeups.handler(corev1.Resource("pods")), pod("app", "a", "1")
+	ended.Status.Phase = corev1.PodFailed
+	for _, test := range []struct {
+		name string
+		do   func()
+		want []string
+	}{
+		{"there before", func() { pods.OnAdd(pod("app", "a", "1"), true) }, nil},
+		{"created", func() { pods.OnAdd(pod("app", "a", "1"), false) }, []string{"app/q in 1s"}},
+		{"unchanged", func() { pods.OnUpdate(pod("app", "a", "1"), pod("app", "a", "1")) }, nil},
+		{"ended", func() { pods.OnUpdate(pod("app", "a", "1"), ended) }, []string{"app/q in 0s"}},
+		{"deleted", func() { pods.OnDelete(ended) }, []string{"app/q in 0s"}},
+		{"deleted unseen", func() { pods.OnDelete(toolscache.DeletedFinalStateUnknown{Obj: pod("other", "a", "1")}) }, []string{"other/q in 0s"}},
+		{"where nobody counts", func() { pods.OnDelete(pod("third", "a", "1")) }, nil},
+		{"what nobody counts", func() { r.wakeups.handler(corev1.Resource("secrets")).OnDelete(configMap("app", "a")) }, nil},
+	} {
+		q.added = nil
+		if test.do(); !slices.Equal(q.added, test.want) {
+			t.Errorf("%s: %q, want %q", test.name, q.added, test.want)
+		}
+	}
+}
+
+// delays is a queue that remembers what was added.
+type delays struct {
+	queue
+	added []string
+}
+
+func (d *delays) AddAfter(r ctrl.Request, delay time.Duration) {
+	d.added = append(d.added, fmt.Sprintf("%s in %v", r, delay))
+}
+
+func TestLimits(t *testing.T) {
+	more, charged := limit("pods=2"), limit("pods=1")
+	charged.Status.Used = amounts("pods=1")
+	for name, test := range map[string]struct {
+		now  *corev1.ResourceQuota
+		want bool
+	}{"other limits": {more, true}, "another status": {charged, false}} {
+		if got := limits().Update(event.UpdateEvent{ObjectOld: limit("pods=1"), ObjectNew: test.now}); got != test.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+	if limits().Delete(event.DeleteEvent{Object: more}) || !limits().Create(event.CreateEvent{Object: more}) {
+		t.Error("a new quota is to be counted, and one that is gone is not")
+	}
+}
