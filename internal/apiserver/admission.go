@@ -38,14 +38,14 @@ import (
 	"github.com/kindred-project/kindred/internal/admission/runtimeclass"
 	"github.com/kindred-project/kindred/internal/admission/serviceaccount"
 	"github.com/kindred-project/kindred/internal/admission/storageclass"
+	"github.com/kindred-project/kindred/internal/admission/storageobjectinuse"
 	"github.com/kindred-project/kindred/internal/admission/tolerations"
 	"github.com/kindred-project/kindred/internal/admission/topologylabels"
 	"github.com/kindred-project/kindred/internal/admission/trustbundleattest"
 )
 
 // enabledPlugins are those whose kinds are served, and cared for. A plugin that watches
-// a kind nobody serves would keep the server from ever being ready; and protected
-// volumes (storageobjectinuse), which no controller yet lets go, would never be gone.
+// a kind nobody serves would keep the server from ever being ready.
 var enabledPlugins = []string{
 	lifecycle.PluginName,
 	limitranger.Name,
@@ -56,6 +56,7 @@ var enabledPlugins = []string{
 	priority.Name,
 	tolerations.Name,
 	storageclass.Name,
+	storageobjectinuse.Name,
 	ownerrefs.Name,
 	claimresize.Name,
 	runtimeclass.Name,

@@ -14,11 +14,14 @@ import (
 	"github.com/kindred-project/kindred/internal/controllers/namespace"
 	"github.com/kindred-project/kindred/internal/controllers/nodelifecycle"
 	"github.com/kindred-project/kindred/internal/controllers/podgc"
+	"github.com/kindred-project/kindred/internal/controllers/pvcprotection"
+	"github.com/kindred-project/kindred/internal/controllers/pvprotection"
 	"github.com/kindred-project/kindred/internal/controllers/replicaset"
 	"github.com/kindred-project/kindred/internal/controllers/resourcequota"
 	"github.com/kindred-project/kindred/internal/controllers/rootca"
 	"github.com/kindred-project/kindred/internal/controllers/serviceaccount"
 	"github.com/kindred-project/kindred/internal/controllers/servicecidr"
+	"github.com/kindred-project/kindred/internal/controllers/vacprotection"
 )
 
 // Options are what some controllers need to know of the cluster.
@@ -41,5 +44,8 @@ func All(options Options) []control.Controller {
 		{Name: servicecidr.Name, Add: servicecidr.Add},
 		{Name: nodelifecycle.Name, Add: nodelifecycle.Add},
 		{Name: podgc.Name, Add: podgc.Add},
+		{Name: pvcprotection.Name, Add: pvcprotection.Add},
+		{Name: pvprotection.Name, Add: pvprotection.Add},
+		{Name: vacprotection.Name, Add: vacprotection.Add},
 	}
 }

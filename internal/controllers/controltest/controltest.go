@@ -36,6 +36,7 @@ import (
 
 	"github.com/kindred-project/kindred/internal/controllers/control"
 	"github.com/kindred-project/kindred/internal/controllers/owned"
+	"github.com/kindred-project/kindred/internal/controllers/pods"
 )
 
 // Start is where the clock of every World starts.
@@ -109,7 +110,7 @@ func builder() *fake.ClientBuilder {
 	for _, obj := range []client.Object{&corev1.Pod{}, &appsv1.ReplicaSet{}, &discoveryv1.EndpointSlice{}} {
 		b.WithIndex(obj, owned.ControllerIndex, owned.ControllerOf)
 	}
-	return b
+	return b.WithIndex(&corev1.Pod{}, pods.ClaimIndex, pods.Claims)
 }
 
 // Must fails the test if err is not nil.

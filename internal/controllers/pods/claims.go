@@ -1,0 +1,40 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pods
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/component-helpers/storage/ephemeral"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// ClaimIndex finds pods by the names of the claims in their volumes, in the pods'
+// namespace.
+const ClaimIndex = ".spec.volumes.claim"
+
+// Claims are the names of the claims that a pod's volumes are of: those it names, and
+// those that are made for it. It is the function behind ClaimIndex.
+func Claims(obj client.Object) []string {
+	pod, ok := obj.(*corev1.Pod)
+	if !ok {
+		return nil
+	}
+	var names []string
+	for i := range pod.Spec.Volumes {
+		if name := claimOf(pod, &pod.Spec.Volumes[i]); name != "" {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func claimOf(pod *corev1.Pod, volume *corev1.Volume) string {
+	switch {
+	case volume.PersistentVolumeClaim != nil:
+		return volume.PersistentVolumeClaim.ClaimName
+	case volume.Ephemeral != nil:
+		return ephemeral.VolumeClaimName(pod, volume)
+	}
+	return ""
+}

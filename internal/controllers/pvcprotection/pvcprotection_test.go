@@ -1,0 +1,175 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pvcprotection
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kindred-project/kindred/internal/controllers/control"
+	"github.com/kindred-project/kindred/internal/controllers/controltest"
+)
+
+var key = client.ObjectKey{Namespace: "app", Name: "c"}
+
+// claim is what pods below have.
+func claim(finalizers ...string) *corev1.PersistentVolumeClaim {
+	return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "app", Name: "c", Finalizers: finalizers}}
+}
+
+func pod(edits ...func(*corev1.Pod)) *corev1.Pod {
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "app", Name: "p"}, Spec: corev1.PodSpec{NodeName: "n", Volumes: []corev1.Volume{
+		{Name: "v", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}}},
+	}}}
+	for _, edit := range edits {
+		edit(p)
+	}
+	return p
+}
+
+func unbound(p *corev1.Pod) { p.Spec.NodeName = "" }
+func ended(p *corev1.Pod)   { p.Status.Phase = corev1.PodSucceeded }
+func deleted(p *corev1.Pod) { p.DeletionTimestamp = new(metav1.NewTime(controltest.Start)) }
+func running(p *corev1.Pod) {
+	p.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
+}
+func shutDown(p *corev1.Pod) { deleted(p); p.DeletionGracePeriodSeconds = new(int64(0)) }
+func madeForIt(p *corev1.Pod) {
+	p.UID = "uid-p"
+	p.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}}}
+}
+
+func TestWhoUsesIt(t *testing.T) {
+	own := claim()
+	own.Name = "p-v"
+	own.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "p", UID: "uid-p", Controller: new(true)}}
+	stolen := claim()
+	stolen.Name = "p-v"
+	other := claim()
+	other.Name = "d"
+	for _, test := range []struct {
+		name          string
+		pod           *corev1.Pod
+		claim         *corev1.PersistentVolumeClaim
+		holds, refers bool
+	}{
+		{"on a node", pod(), claim(), true, true},
+		{"another claim", pod(), other, false, false},
+		{"not on a node yet", pod(unbound), claim(), false, true},
+		{"ended: its volumes may still be mounted", pod(ended), claim(), true, false},
+		{"ending", pod(deleted, running), claim(), true, true},
+		{"ending, nothing runs", pod(deleted), claim(), true, false},
+		{"shut down", pod(shutDown), claim(), true, false},
+		{"made for the pod", pod(madeForIt), own, true, true},
+		{"made for the pod, which is shut down", pod(madeForIt, shutDown), own, false, false},
+		{"of that name, but not made for it", pod(madeForIt), stolen, false, false},
+	} {
+		if got := holds(test.pod, test.claim); got != test.holds {
+			t.Errorf("%s: holds %v", test.name, got)
+		}
+		if got := refers(test.pod, test.claim); got != test.refers {
+			t.Errorf("%s: refers %v", test.name, got)
+		}
+	}
+}
+
+func reconcileOnce(t *testing.T, w *controltest.World) *corev1.PersistentVolumeClaim {
+	t.Helper()
+	if _, err := newKeeper(w.Env()).Reconcile(t.Context(), ctrl.Request{NamespacedName: key}); err != nil {
+		t.Fatal(err)
+	}
+	got := &corev1.PersistentVolumeClaim{}
+	if err := w.API.Get(t.Context(), key, got); apierrors.IsNotFound(err) {
+		return nil
+	}
+	return got
+}
+
+func TestFinalizer(t *testing.T) {
+	w := controltest.New(t, claim())
+	if got := reconcileOnce(t, w); !slices.Equal(got.Finalizers, []string{finalizer}) {
+		t.Errorf("from before: %q", got.Finalizers)
+	}
+	c := claim(finalizer)
+	w = controltest.New(t, c)
+	w.Must(w.API.Delete(t.Context(), c))
+	w.Sync()
+	// The cache has not seen the pod yet.
+	w.Must(w.API.Create(t.Context(), pod()))
+	if reconcileOnce(t, w) == nil {
+		t.Fatal("gone while a pod has it")
+	}
+	w.Sync()
+	if reconcileOnce(t, w) == nil {
+		t.Fatal("gone while a pod has it, which the cache has seen")
+	}
+	w.Must(w.API.Delete(t.Context(), pod()))
+	w.Sync()
+	if got := reconcileOnce(t, w); got != nil {
+		t.Fatalf("still there: %v", got)
+	}
+}
+
+func TestUnused(t *testing.T) {
+	c := claim(finalizer)
+	c.Status.Phase = corev1.ClaimBound
+	w := controltest.New(t, c, func() client.Object { p := claim(finalizer); p.Name = "pending"; return p }())
+	step := func(what string, status corev1.ConditionStatus, reason, message string) {
+		t.Helper()
+		want := []corev1.PersistentVolumeClaimCondition{{Type: "Unused", Status: status, Reason: reason, Message: message, LastTransitionTime: metav1.NewTime(w.Clock.Now())}}
+		for range 2 {
+			w.Sync()
+			got := reconcileOnce(t, w).Status.Conditions
+			for i := range got {
+				got[i].LastTransitionTime = metav1.NewTime(got[i].LastTransitionTime.UTC())
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("%s: %s", what, diff)
+			}
+			w.Clock.Step(time.Minute)
+		}
+	}
+	const unused, used = "No pods are currently referencing this PVC", "A pod is currently referencing this PVC"
+	step("bound", corev1.ConditionTrue, "NoPodsUsingPVC", unused)
+	w.Must(w.API.Create(t.Context(), pod(unbound)))
+	step("a pod", corev1.ConditionFalse, "PodUsingPVC", used)
+	w.Must(w.API.Delete(t.Context(), pod()))
+	step("no pod", corev1.ConditionTrue, "NoPodsUsingPVC", unused)
+
+	if _, err := newKeeper(w.Env()).Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Namespace: "app", Name: "pending"}}); err != nil {
+		t.Fatal(err)
+	}
+	pending := claim()
+	w.Must(w.API.Get(t.Context(), client.ObjectKey{Namespace: "app", Name: "pending"}, pending))
+	if len(pending.Status.Conditions) != 0 {
+		t.Errorf("not bound yet: %v", pending.Status.Conditions)
+	}
+}
+
+// TestFreed runs the controller: the claim goes when its last pod does.
+func TestFreed(t *testing.T) {
+	c, p := claim(finalizer), pod()
+	w := controltest.New(t, c, p)
+	w.Run(t, control.Controller{Name: Name, Add: Add})
+	w.Must(w.API.Delete(t.Context(), c))
+	time.Sleep(20 * time.Millisecond)
+	if err := w.API.Get(t.Context(), key, claim()); err != nil {
+		t.Fatalf("gone while a pod has it: %v", err)
+	}
+	w.Must(w.API.Delete(t.Context(), p))
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if apierrors.IsNotFound(w.API.Get(t.Context(), key, claim())) {
+			return
+		}
+	}
+	t.Fatal("the claim is still there")
+}
