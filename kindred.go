@@ -63,6 +63,9 @@ type Options struct {
 	PodCIDR, ServiceCIDR string
 	// ReserveDisk is in bytes; DefaultReserveDisk if 0.
 	ReserveDisk uint64
+	// Authentication and Authorization trust services outside of the cluster.
+	Authentication AuthenticationOptions
+	Authorization  AuthorizationOptions
 	// Version is the program's own, for those who ask what runs here.
 	Version string
 	// Clock is where the cluster's logic takes its time from; the real one if nil.

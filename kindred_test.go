@@ -169,6 +169,8 @@ func TestOptionsAreChecked(t *testing.T) {
 		"no etcd server":     {DataDir: "x", EtcdCAFile: "ca.pem"},
 		"half a certificate": {DataDir: "x", EtcdServers: []string{"10.0.0.1:2379"}, EtcdCertFile: "cert.pem"},
 		"runtime endpoint":   {DataDir: "x", ContainerRuntimeEndpoint: "junk"},
+		"half an issuer":     {DataDir: "x", Authentication: kindred.AuthenticationOptions{OIDCIssuerURL: "https://issuer.example"}},
+		"no authorizers":     {DataDir: "x", Authorization: kindred.AuthorizationOptions{ConfigFile: "missing.yaml"}},
 		"runtime, no node":   {DataDir: "x", ContainerRuntimeEndpoint: "unix:///run/cri.sock", NoNode: true},
 	} {
 		t.Run(name, func(t *testing.T) {

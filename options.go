@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/clock"
 
+	"github.com/kindred-project/kindred/internal/auth/authentication"
+	"github.com/kindred-project/kindred/internal/auth/authorization"
 	"github.com/kindred-project/kindred/internal/cluster"
 	"github.com/kindred-project/kindred/internal/datadir"
 	"github.com/kindred-project/kindred/internal/storage"
@@ -74,8 +76,20 @@ func (o Options) resolve() (cluster.Config, error) {
 			return config, invalid("the pod range %s and the service range %s overlap", config.PodCIDR, config.ServiceCIDR)
 		}
 	}
+	if err := o.loadAccess(&config); err != nil {
+		return config, invalid("%v", err)
+	}
 	config.NodeName, err = o.nodeName()
 	return config, err
+}
+
+// loadAccess reads the files that say who may come in.
+func (o Options) loadAccess(config *cluster.Config) (err error) {
+	if config.Authentication, err = authentication.Load(authentication.Options(o.Authentication)); err != nil {
+		return err
+	}
+	config.Authorization, err = authorization.Load(authorization.Options(o.Authorization))
+	return err
 }
 
 // checkEndpoints finds what could only fail later, and what would be ignored.

@@ -4,6 +4,7 @@
 package apiserver
 
 import (
+	"context"
 	"net"
 	"strconv"
 	"time"
@@ -19,10 +20,8 @@ import (
 	"k8s.io/apiserver/pkg/authentication/request/websocket"
 	x509request "k8s.io/apiserver/pkg/authentication/request/x509"
 	"k8s.io/apiserver/pkg/authentication/token/cache"
-	"k8s.io/apiserver/pkg/authentication/user"
+	tokenunion "k8s.io/apiserver/pkg/authentication/token/union"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
-	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
-	unionauthorizer "k8s.io/apiserver/pkg/authorization/union"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/client-go/informers"
@@ -30,13 +29,15 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/kindred-project/kindred/internal/apiserver/inprocess"
+	"github.com/kindred-project/kindred/internal/auth/bootstraptoken"
 	"github.com/kindred-project/kindred/internal/auth/node"
 	"github.com/kindred-project/kindred/internal/auth/pki"
 	"github.com/kindred-project/kindred/internal/auth/rbac"
 	"github.com/kindred-project/kindred/internal/auth/serviceaccount"
 )
 
-// publicPaths are all that a caller without credentials may see.
+// publicPaths are all that a caller without credentials may see, unless a
+// configuration says otherwise.
 var publicPaths = []serverconfig.AnonymousAuthCondition{
 	{Path: "/livez"}, {Path: "/readyz"}, {Path: "/healthz"}, {Path: "/version"},
 }
@@ -62,7 +63,7 @@ type access struct {
 	escalation *rbac.Escalation
 }
 
-func newAccess(c Config, client kubernetes.Interface, shared informers.SharedInformerFactory) (*access, error) {
+func newAccess(ctx context.Context, c Config, client kubernetes.Interface, shared informers.SharedInformerFactory) (*access, error) {
 	a := &access{audiences: authenticator.Audiences{issuerURL}}
 	var err error
 	if a.clientCA, err = dynamiccertificates.NewStaticCAContent("client-ca", c.PKI.Cluster.CertPEM); err != nil {
@@ -81,13 +82,22 @@ func newAccess(c Config, client kubernetes.Interface, shared informers.SharedInf
 	}
 	objects := serviceaccount.NewObjects(client, shared.Core().V1())
 	a.issuer = serviceaccount.NewIssuer(issuerURL, keys, objects, a.audiences, c.Clock)
-	a.authenticate(serviceaccount.NewAuthenticator(issuerURL, keys, objects, a.audiences, c.Clock))
-	return a, a.authorize(shared)
+	outside, err := c.Authentication.Tokens(ctx, a.audiences, c.Clock)
+	if err != nil {
+		return nil, err
+	}
+	// Who needs nobody outside comes first.
+	a.authenticate(tokenunion.New(
+		serviceaccount.NewAuthenticator(issuerURL, keys, objects, a.audiences, c.Clock),
+		authenticator.WrapAudienceAgnosticToken(a.audiences, bootstraptoken.NewAuthenticator(client, c.Clock)),
+		outside,
+	), c.Authentication.Anonymous())
+	return a, a.authorize(ctx, c, shared)
 }
 
 // authenticate tries the process's own identity first, and then, in upstream's
 // order: the front proxy, client certificates, bearer tokens.
-func (a *access) authenticate(tokens authenticator.Token) {
+func (a *access) authenticate(tokens authenticator.Token, strangers *serverconfig.AnonymousAuthConfig) {
 	a.frontProxy = &authenticatorfactory.RequestHeaderConfig{
 		UsernameHeaders:     headerrequest.StaticStringSlice{"X-Remote-User"},
 		UIDHeaders:          headerrequest.StaticStringSlice{"X-Remote-Uid"},
@@ -104,13 +114,18 @@ func (a *access) authenticate(tokens authenticator.Token) {
 		bearertoken.New(cached),
 		websocket.NewProtocolAuthenticator(cached),
 	))
-	// Who shows credentials that are no good is refused, on public paths too.
-	a.authenticator = union.NewFailOnError(union.New(inprocess.Authenticator(), known), anonymous.NewAuthenticator(publicPaths))
+	a.authenticator = union.New(inprocess.Authenticator(), known)
+	if strangers == nil {
+		strangers = &serverconfig.AnonymousAuthConfig{Enabled: true, Conditions: publicPaths}
+	}
+	if strangers.Enabled {
+		// Who shows credentials that are no good is refused, on public paths too.
+		a.authenticator = union.NewFailOnError(a.authenticator, anonymous.NewAuthenticator(strangers.Conditions))
+	}
 }
 
-// authorize asks, in this order: is it an administrator, a node, or somebody
-// whom RBAC allows it.
-func (a *access) authorize(shared informers.SharedInformerFactory) error {
+// authorize asks the chain of the configuration.
+func (a *access) authorize(ctx context.Context, c Config, shared informers.SharedInformerFactory) error {
 	resolver, err := rbac.NewResolver(shared.Rbac().V1())
 	if err != nil {
 		return err
@@ -119,17 +134,12 @@ func (a *access) authorize(shared informers.SharedInformerFactory) error {
 	if err != nil {
 		return err
 	}
-	byRoles := rbac.NewAuthorizer(resolver)
-	a.authorizer, err = unionauthorizer.New(
-		unionauthorizer.NamedAuthorizer{AuthorizerName: "masters", Authorizer: authorizerfactory.NewPrivilegedGroups(user.SystemPrivilegedGroup)},
-		unionauthorizer.NamedAuthorizer{AuthorizerName: "node", Authorizer: nodes},
-		unionauthorizer.NamedAuthorizer{AuthorizerName: "rbac", Authorizer: byRoles},
-	)
+	chain, err := c.Authorization.Chain(ctx, nodes, rbac.NewAuthorizer(resolver))
 	if err != nil {
 		return err
 	}
-	a.rules = unionauthorizer.NewRuleResolvers(nodes, byRoles)
-	a.escalation = rbac.NewEscalation(resolver, a.authorizer)
+	a.authorizer, a.rules = chain, chain
+	a.escalation = rbac.NewEscalation(resolver, chain)
 	return nil
 }
 

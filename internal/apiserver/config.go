@@ -29,6 +29,8 @@ import (
 	"k8s.io/utils/clock"
 
 	definitions "github.com/kindred-project/kindred/internal/apiserver/openapi"
+	"github.com/kindred-project/kindred/internal/auth/authentication"
+	"github.com/kindred-project/kindred/internal/auth/authorization"
 	"github.com/kindred-project/kindred/internal/auth/pki"
 	"github.com/kindred-project/kindred/internal/storage"
 )
@@ -51,6 +53,10 @@ type Config struct {
 	// DataDir, and with it the embedded etcd, for writes to be accepted.
 	ReserveDisk uint64
 	DataDir     string
+	// Authentication and Authorization are who outside of the cluster has a say in
+	// who may come in. The zero values are nobody.
+	Authentication authentication.Config
+	Authorization  authorization.Config
 	// ReadyChecks are added to /readyz.
 	ReadyChecks []healthz.HealthChecker
 	Clock       clock.WithTicker

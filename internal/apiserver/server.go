@@ -41,9 +41,12 @@ type Server struct {
 	// would publish the internal ones too. It is client-go's.
 	external  *runtime.Scheme
 	informers informers.SharedInformerFactory
-	// started is closed once the informers run, stopping when they must stop.
+	// started is closed once the informers run. lifetime is for what the server
+	// keeps in the background: it begins with New, when there is no context of
+	// Run yet, and ends with the server.
 	started    chan struct{}
-	stopping   chan struct{}
+	lifetime   context.Context
+	end        context.CancelFunc
 	services   *services
 	fairness   *fairness
 	clock      clock.WithTicker
@@ -55,24 +58,33 @@ type Server struct {
 
 // New builds the chain of servers. Nothing is served before Run.
 func New(c Config) (*Server, error) {
-	s := &Server{external: scheme.Scheme, clock: c.Clock, started: make(chan struct{}), stopping: make(chan struct{})}
+	s := &Server{external: scheme.Scheme, clock: c.Clock, started: make(chan struct{})}
+	s.lifetime, s.end = context.WithCancel(context.Background())
+	if err := s.build(c); err != nil {
+		s.end()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *Server) build(c Config) error {
 	client, err := kubernetes.NewForConfig(s.Config(apiserverUser))
 	if err != nil {
-		return nil, err
+		return err
 	}
 	s.informers = sharedInformers(client)
 
 	s.fairness = newFairness(c, client, s.informers)
 	if s.services, err = newServices(c, client, s.informers); err != nil {
-		return nil, fmt.Errorf("services: %w", err)
+		return fmt.Errorf("services: %w", err)
 	}
-	access, err := newAccess(c, client, s.informers)
+	access, err := newAccess(s.lifetime, c, client, s.informers)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	nodes, err := newNodeConnections(c.PKI, client, access.authorizer)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	s.groups = registry.Groups(registry.Dependencies{
 		Core:           core.Dependencies{Nodes: nodes, Tokens: access.issuer, Services: s.services.ServiceDependencies, Budgets: client.PolicyV1(), Components: components(c)},
@@ -84,16 +96,16 @@ func New(c Config) (*Server, error) {
 	})
 	s.reserve = newReserve(c)
 	if s.scheme, err = newScheme(s.groups); err != nil {
-		return nil, err
+		return err
 	}
 	g, err := s.genericConfig(c)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	access.apply(g)
 	g.AdmissionControl, err = newAdmission(c, s.Config(apiserverUser), client, s.informers, access.authorizer, g, extending(g, s.services.resolver))
 	if err != nil {
-		return nil, fmt.Errorf("admission: %w", err)
+		return fmt.Errorf("admission: %w", err)
 	}
 	if s.reserve != nil {
 		g.AdmissionControl = reserveAdmission{g.AdmissionControl, s.reserve}
@@ -101,19 +113,19 @@ func New(c Config) (*Server, error) {
 
 	extensions, err := s.newExtensions(*g, c)
 	if err != nil {
-		return nil, fmt.Errorf("custom resources: %w", err)
+		return fmt.Errorf("custom resources: %w", err)
 	}
 	main, err := s.newMain(g, c, customResources{extensions.GenericAPIServer, g.Serializer})
 	if err != nil {
-		return nil, fmt.Errorf("built-in groups: %w", err)
+		return fmt.Errorf("built-in groups: %w", err)
 	}
 	access.serveIssuer(main)
 	s.aggregator, err = s.newAggregator(*g, c, main, extensions.Informers)
 	if err != nil {
-		return nil, fmt.Errorf("aggregation: %w", err)
+		return fmt.Errorf("aggregation: %w", err)
 	}
 	s.inprocess.Serve(s.aggregator.GenericAPIServer.Handler)
-	return s, nil
+	return nil
 }
 
 // Config is an in-process client configuration that acts as the given user, and
@@ -130,13 +142,14 @@ func (s *Server) Config(as user.Info) *clientrest.Config {
 func (s *Server) Informers() informers.SharedInformerFactory { return s.informers }
 
 // StartInformers starts those informers that do not run yet, until the server stops.
-func (s *Server) StartInformers() { s.informers.Start(s.stopping) }
+func (s *Server) StartInformers() { s.informers.Start(s.lifetime.Done()) }
 
 // Scheme knows the versioned types of every built-in group.
 func (s *Server) Scheme() *runtime.Scheme { return s.external }
 
 // Run serves until ctx is done and then lets running requests end.
 func (s *Server) Run(ctx context.Context) error {
+	defer s.end()
 	s.aggregator.GenericAPIServer.ShutdownTimeout = shutdownTimeout
 	prepared, err := s.aggregator.PrepareRun()
 	if err != nil {
@@ -195,7 +208,7 @@ func (s *Server) newMain(g *genericapiserver.Config, c Config, next genericapise
 		return nil, err
 	}
 	return main, main.AddPostStartHook("start-informers", func(hook genericapiserver.PostStartHookContext) error {
-		context.AfterFunc(hook, func() { close(s.stopping) })
+		context.AfterFunc(hook, s.end)
 		s.StartInformers()
 		close(s.started)
 		if s.gate != nil {

@@ -68,8 +68,32 @@ type testServer struct {
 	stopped chan error
 }
 
+// own starts a server for one test, with a configuration of its own.
+func own(t *testing.T, change func(*Config)) *testServer {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	dir := t.TempDir()
+	backend, err := storage.Embedded(ctx, filepath.Join(dir, "etcd"), clock.RealClock{})
+	if err != nil {
+		cancel()
+		t.Fatal(err)
+	}
+	s, err := boot(ctx, dir, backend, change)
+	t.Cleanup(func() {
+		cancel()
+		if s != nil {
+			<-s.stopped
+		}
+		backend.Close()
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
 // boot starts a server on the backend and waits until it is ready.
-func boot(ctx context.Context, dir string, backend *storage.Backend) (*testServer, error) {
+func boot(ctx context.Context, dir string, backend *storage.Backend, changes ...func(*Config)) (*testServer, error) {
 	keys, err := pki.Open(filepath.Join(dir, "pki"), clock.RealClock{})
 	if err != nil {
 		return nil, err
@@ -79,12 +103,16 @@ func boot(ctx context.Context, dir string, backend *storage.Backend) (*testServe
 		return nil, err
 	}
 	loopback := net.IPv4(127, 0, 0, 1)
-	s, err := New(Config{
+	config := Config{
 		Backend: backend, PKI: keys, Listener: listener, Names: pki.Names{IPs: []net.IP{loopback}},
 		AdvertiseAddress: loopback, AdvertisePort: listener.Addr().(*net.TCPAddr).Port,
 		ServiceCIDR: netip.MustParsePrefix("10.96.0.0/16"), Clock: clock.RealClock{},
 		DataDir: dir, ReserveDisk: 1,
-	})
+	}
+	for _, change := range changes {
+		change(&config)
+	}
+	s, err := New(config)
 	if err != nil {
 		return nil, err
 	}

@@ -51,6 +51,8 @@ started again without disturbing them. "kindred reset" removes everything.`,
 	flags.StringVar(&options.NodeName, "node-name", "", "name of this machine's node (default the host name)")
 	flags.StringVar(&options.PodCIDR, "pod-cidr", "", "range of this node's pods (default a free /24 of 10.244.0.0/16)")
 	flags.StringVar(&options.ServiceCIDR, "service-cidr", kindred.DefaultServiceCIDR, "range of the ClusterIPs of Services")
+	addAuthenticationFlags(flags, &options.Authentication)
+	addAuthorizationFlags(flags, &options.Authorization)
 	return cmd
 }
 

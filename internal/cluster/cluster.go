@@ -131,6 +131,8 @@ func (c *Cluster) startServer(ctx context.Context, steps *steps) (err error) {
 		ServiceCIDR:      c.config.ServiceCIDR,
 		ReserveDisk:      c.config.ReserveDisk,
 		DataDir:          c.config.Dir.Root,
+		Authentication:   c.config.Authentication,
+		Authorization:    c.config.Authorization,
 		ReadyChecks:      append(c.checks.checkers(), c.storeCheck()),
 		Clock:            c.config.Clock,
 	})

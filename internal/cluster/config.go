@@ -13,6 +13,8 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"github.com/kindred-project/kindred/internal/auth/authentication"
+	"github.com/kindred-project/kindred/internal/auth/authorization"
 	"github.com/kindred-project/kindred/internal/datadir"
 	"github.com/kindred-project/kindred/internal/storage"
 )
@@ -41,6 +43,9 @@ type Config struct {
 	SimulatedNodes int
 	// ReserveDisk is how many bytes must stay free for writes to be accepted.
 	ReserveDisk uint64
+	// Authentication and Authorization are who outside has a say in who may come in.
+	Authentication authentication.Config
+	Authorization  authorization.Config
 	// Version is reported to users.
 	Version string
 	Clock   clock.WithTicker

@@ -18,7 +18,7 @@ var floors = map[string][]string{
 	// Verbs about a cluster that need not run (reset) and about its images know its
 	// directory and its container runtime, which are below the cluster.
 	"internal/cli":     {".", "internal/cluster", "internal/datadir", "internal/node/containerd"},
-	".":                {"internal/cluster", "internal/datadir", "internal/storage"},
+	".":                {"internal/auth", "internal/cluster", "internal/datadir", "internal/storage"},
 	"internal/cluster": {"internal/apiserver", "internal/auth", "internal/controllers", "internal/datadir", "internal/mounts", "internal/network", "internal/node", "internal/ownership", "internal/scheduler", "internal/storage"},
 
 	"internal/apiserver": {"internal/registry", "internal/auth", "internal/admission", "internal/storage", "internal/ownership"},

@@ -1,0 +1,213 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package authentication
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"reflect"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apiserver/pkg/apis/apiserver"
+	"k8s.io/apiserver/pkg/apis/apiserver/install"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/token/cache"
+	"k8s.io/apiserver/pkg/authentication/token/union"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	"k8s.io/apiserver/pkg/server/options"
+	"k8s.io/apiserver/plugin/pkg/authenticator/token/oidc"
+	"k8s.io/apiserver/plugin/pkg/authenticator/token/webhook"
+	"k8s.io/utils/clock"
+
+	"github.com/kindred-project/kindred/internal/auth/configfile"
+)
+
+const (
+	// patience is how long the issuers of a changed configuration may take to
+	// answer, and how long the old ones go on for requests that run.
+	patience = time.Minute
+	// look is how often they are asked whether they do.
+	look = 100 * time.Millisecond
+)
+
+// issuers is a configuration of trusted issuers, and the file it is from, if any.
+type issuers struct {
+	configuration *apiserver.AuthenticationConfiguration
+	algorithms    []string
+	file          string
+	content       []byte
+}
+
+func loadIssuers(file string) (*issuers, error) {
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("--authentication-config: %w", err)
+	}
+	configuration, err := parse(content)
+	if err != nil {
+		return nil, fmt.Errorf("--authentication-config %s: %w", file, err)
+	}
+	// Which algorithms are good is for the keys that an issuer publishes to say.
+	return &issuers{configuration: configuration, algorithms: oidc.AllValidSigningAlgorithms(), file: file, content: content}, nil
+}
+
+// codecs reads the API group apiserver.config.k8s.io. Unknown fields are errors.
+var codecs = func() serializer.CodecFactory {
+	scheme := runtime.NewScheme()
+	install.Install(scheme)
+	return serializer.NewCodecFactory(scheme, serializer.EnableStrict)
+}()
+
+func parse(content []byte) (*apiserver.AuthenticationConfiguration, error) {
+	if len(bytes.TrimSpace(content)) == 0 {
+		return nil, errors.New("the file is empty")
+	}
+	object, err := runtime.Decode(codecs.UniversalDecoder(), content)
+	if err != nil {
+		return nil, err
+	}
+	configuration, ok := object.(*apiserver.AuthenticationConfiguration)
+	if !ok {
+		return nil, fmt.Errorf("it is not an AuthenticationConfiguration but a %T", object)
+	}
+	return configuration, check(configuration)
+}
+
+// Tokens authenticates bearer tokens: first as the issuers', then by the
+// webhook. It has no opinion on others. What it needs in the background lives as
+// long as ctx; now is the cluster's clock.
+func (c Config) Tokens(ctx context.Context, audiences authenticator.Audiences, now clock.Clock) (authenticator.Token, error) {
+	var all []authenticator.Token
+	if c.issuers != nil {
+		trusted, err := c.issuers.follow(ctx, now)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, authenticator.WrapAudienceAgnosticToken(audiences, trusted))
+	}
+	if c.webhook != nil {
+		asked, err := webhook.New(c.webhook.client, c.webhook.version, audiences, *options.DefaultAuthWebhookRetryBackoff())
+		if err != nil {
+			return nil, fmt.Errorf("token webhook: %w", err)
+		}
+		all = append(all, cache.New(asked, false, c.webhook.ttl, c.webhook.ttl))
+	}
+	return union.New(all...), nil
+}
+
+// generation is the authenticators of one configuration.
+type generation struct {
+	authenticator.Token
+	each []oidc.AuthenticatorTokenWithHealthCheck
+	end  context.CancelFunc
+}
+
+func (i *issuers) generation(ctx context.Context, configuration *apiserver.AuthenticationConfiguration) (*generation, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	g := &generation{end: cancel}
+	var tokens []authenticator.Token
+	for _, jwt := range configuration.JWT {
+		options := oidc.Options{JWTAuthenticator: jwt, SupportedSigningAlgs: i.algorithms}
+		if authority := jwt.Issuer.CertificateAuthority; authority != "" {
+			content, err := dynamiccertificates.NewStaticCAContent("oidc-authenticator", []byte(authority))
+			if err != nil {
+				cancel()
+				return nil, fmt.Errorf("issuer %s: %w", jwt.Issuer.URL, err)
+			}
+			options.CAContentProvider = content
+		}
+		one, err := oidc.New(ctx, options)
+		if err != nil {
+			cancel()
+			return nil, fmt.Errorf("issuer %s: %w", jwt.Issuer.URL, err)
+		}
+		g.each, tokens = append(g.each, one), append(tokens, one)
+	}
+	g.Token = union.NewFailOnError(tokens...)
+	return g, nil
+}
+
+// unready is what keeps the authenticators from working, if anything does.
+func (g *generation) unready() error {
+	var problems []error
+	for _, one := range g.each {
+		problems = append(problems, one.HealthCheck())
+	}
+	return errors.Join(problems...)
+}
+
+// await waits until the issuers have said what their keys are.
+func (g *generation) await(ctx context.Context, now clock.Clock) error {
+	for deadline := now.Now().Add(patience); ; {
+		err := g.unready()
+		if err == nil || now.Now().After(deadline) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-now.After(look):
+		}
+	}
+}
+
+// follow authenticates with the latest configuration that was good.
+func (i *issuers) follow(ctx context.Context, now clock.Clock) (authenticator.Token, error) {
+	first, err := i.generation(ctx, i.configuration)
+	if err != nil {
+		return nil, err
+	}
+	var current atomic.Pointer[generation]
+	current.Store(first)
+	if i.file != "" {
+		go configfile.Follow(ctx, i.file, i.content, func(content []byte) error {
+			next, err := i.next(ctx, content, now)
+			if err != nil {
+				return err
+			}
+			old := current.Swap(next)
+			go retire(ctx, old, now)
+			return nil
+		})
+	}
+	return authenticator.TokenFunc(func(ctx context.Context, token string) (*authenticator.Response, bool, error) {
+		return current.Load().AuthenticateToken(ctx, token)
+	}), nil
+}
+
+// next is what a changed file comes to, once its issuers answer: until then the
+// old ones are better.
+func (i *issuers) next(ctx context.Context, content []byte, now clock.Clock) (*generation, error) {
+	configuration, err := parse(content)
+	if err != nil {
+		return nil, err
+	}
+	if !reflect.DeepEqual(configuration.Anonymous, i.configuration.Anonymous) {
+		return nil, errors.New("what it says of anonymous callers can change with a restart only")
+	}
+	next, err := i.generation(ctx, configuration)
+	if err != nil {
+		return nil, err
+	}
+	if err := next.await(ctx, now); err != nil {
+		next.end()
+		return nil, err
+	}
+	return next, nil
+}
+
+// retire ends the authenticators when no request uses them any more.
+func retire(ctx context.Context, old *generation, now clock.Clock) {
+	select {
+	case <-ctx.Done():
+	case <-now.After(patience):
+	}
+	old.end()
+}

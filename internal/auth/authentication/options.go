@@ -1,0 +1,196 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package authentication is about callers whom somebody outside of the cluster
+// vouches for: the issuers of JSON web tokens (OIDC), and a webhook.
+//
+// Options are upstream's flags. Load reads and checks all that they name, so
+// that a mistake ends a start before anything has started, and what it returns
+// makes the authenticators. The flags for one issuer are another way to write
+// an AuthenticationConfiguration, and become one.
+package authentication
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"k8s.io/apiserver/pkg/apis/apiserver"
+	"k8s.io/apiserver/pkg/apis/apiserver/validation"
+	"k8s.io/apiserver/pkg/authentication/cel"
+	"k8s.io/apiserver/pkg/util/webhook"
+	"k8s.io/apiserver/plugin/pkg/authenticator/token/oidc"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/cert"
+
+	"github.com/kindred-project/kindred/internal/auth/serviceaccount"
+)
+
+// Options are upstream's flags of the same names.
+type Options struct {
+	ConfigFile string
+
+	OIDCIssuerURL      string
+	OIDCClientID       string
+	OIDCUsernameClaim  string
+	OIDCUsernamePrefix string
+	OIDCGroupsClaim    string
+	OIDCGroupsPrefix   string
+	OIDCRequiredClaims map[string]string
+	OIDCCAFile         string
+	OIDCSigningAlgs    []string
+
+	WebhookConfigFile string
+	WebhookVersion    string
+	WebhookCacheTTL   time.Duration
+}
+
+// Defaults of the options, upstream's but for the version.
+const (
+	DefaultUsernameClaim   = "sub"
+	DefaultSigningAlg      = "RS256"
+	DefaultWebhookVersion  = "v1"
+	DefaultWebhookCacheTTL = 2 * time.Minute
+)
+
+// Config is what options come to. The zero value trusts nobody.
+type Config struct {
+	// issuers is nil if there are none, and none can come.
+	issuers *issuers
+	webhook *webhookConfig
+}
+
+type webhookConfig struct {
+	client  *rest.Config
+	version string
+	ttl     time.Duration
+}
+
+// Load reads what the options name.
+func Load(o Options) (Config, error) {
+	var config Config
+	var err error
+	switch {
+	case o.ConfigFile != "" && o.anyOIDC():
+		return config, errors.New("--authentication-config and the --oidc flags exclude each other: write the issuer into the file")
+	case o.ConfigFile != "":
+		config.issuers, err = loadIssuers(o.ConfigFile)
+	case o.anyOIDC():
+		config.issuers, err = o.issuer()
+	}
+	if err != nil {
+		return config, err
+	}
+	if config.webhook, err = o.webhook(); err != nil {
+		return config, err
+	}
+	return config, nil
+}
+
+// Anonymous is what the configuration says of callers without credentials; nil
+// if it says nothing.
+func (c Config) Anonymous() *apiserver.AnonymousAuthConfig {
+	if c.issuers == nil {
+		return nil
+	}
+	return c.issuers.configuration.Anonymous
+}
+
+func (o Options) anyOIDC() bool {
+	for _, value := range []string{
+		o.OIDCIssuerURL, o.OIDCClientID, o.OIDCUsernamePrefix, o.OIDCGroupsClaim, o.OIDCGroupsPrefix, o.OIDCCAFile,
+	} {
+		if value != "" {
+			return true
+		}
+	}
+	return len(o.OIDCRequiredClaims) > 0 ||
+		o.OIDCUsernameClaim != "" && o.OIDCUsernameClaim != DefaultUsernameClaim ||
+		len(o.OIDCSigningAlgs) > 0 && !slices.Equal(o.OIDCSigningAlgs, []string{DefaultSigningAlg})
+}
+
+// issuer is the configuration that the flags stand for.
+func (o Options) issuer() (*issuers, error) {
+	if o.OIDCIssuerURL == "" || o.OIDCClientID == "" {
+		return nil, errors.New("an OIDC issuer takes both --oidc-issuer-url and --oidc-client-id")
+	}
+	algorithms := o.OIDCSigningAlgs
+	if len(algorithms) == 0 {
+		algorithms = []string{DefaultSigningAlg}
+	}
+	for _, algorithm := range algorithms {
+		if known := oidc.AllValidSigningAlgorithms(); !slices.Contains(known, algorithm) {
+			return nil, fmt.Errorf("--oidc-signing-algs: %q is none of %v", algorithm, known)
+		}
+	}
+	jwt := apiserver.JWTAuthenticator{
+		Issuer:        apiserver.Issuer{URL: o.OIDCIssuerURL, Audiences: []string{o.OIDCClientID}},
+		ClaimMappings: apiserver.ClaimMappings{Username: o.username()},
+	}
+	if o.OIDCGroupsClaim != "" {
+		jwt.ClaimMappings.Groups = apiserver.PrefixedClaimOrExpression{Claim: o.OIDCGroupsClaim, Prefix: &o.OIDCGroupsPrefix}
+	}
+	for claim, value := range o.OIDCRequiredClaims {
+		jwt.ClaimValidationRules = append(jwt.ClaimValidationRules, apiserver.ClaimValidationRule{Claim: claim, RequiredValue: value})
+	}
+	if o.OIDCCAFile != "" {
+		authority, err := os.ReadFile(o.OIDCCAFile)
+		if err != nil {
+			return nil, fmt.Errorf("--oidc-ca-file: %w", err)
+		}
+		if _, err := cert.ParseCertsPEM(authority); err != nil {
+			return nil, fmt.Errorf("--oidc-ca-file %s: %w", o.OIDCCAFile, err)
+		}
+		jwt.Issuer.CertificateAuthority = string(authority)
+	}
+	configuration := &apiserver.AuthenticationConfiguration{JWT: []apiserver.JWTAuthenticator{jwt}}
+	if err := check(configuration); err != nil {
+		return nil, fmt.Errorf("the --oidc flags: %w", err)
+	}
+	return &issuers{configuration: configuration, algorithms: algorithms}, nil
+}
+
+// username prefixes names with the issuer, so that they are nobody else's: but
+// not e-mail addresses, and not if "-" is to be the prefix.
+func (o Options) username() apiserver.PrefixedClaimOrExpression {
+	claim, prefix := o.OIDCUsernameClaim, o.OIDCUsernamePrefix
+	if claim == "" {
+		claim = DefaultUsernameClaim
+	}
+	switch {
+	case prefix == "-":
+		prefix = ""
+	case prefix == "" && claim != "email":
+		prefix = o.OIDCIssuerURL + "#"
+	}
+	return apiserver.PrefixedClaimOrExpression{Claim: claim, Prefix: &prefix}
+}
+
+func (o Options) webhook() (*webhookConfig, error) {
+	config := &webhookConfig{version: o.WebhookVersion, ttl: o.WebhookCacheTTL}
+	if config.version == "" {
+		config.version = DefaultWebhookVersion
+	}
+	if config.version != "v1" && config.version != "v1beta1" {
+		return nil, fmt.Errorf("--authentication-token-webhook-version: %q is neither v1 nor v1beta1", config.version)
+	}
+	if config.ttl == 0 {
+		config.ttl = DefaultWebhookCacheTTL
+	}
+	if o.WebhookConfigFile == "" {
+		return nil, nil
+	}
+	var err error
+	if config.client, err = webhook.LoadKubeconfig(o.WebhookConfigFile, nil); err != nil {
+		return nil, fmt.Errorf("--authentication-token-webhook-config-file %s: %w", o.WebhookConfigFile, err)
+	}
+	return config, nil
+}
+
+// check holds a configuration to the published rules. Nobody else may issue what
+// looks like this cluster's own tokens.
+func check(configuration *apiserver.AuthenticationConfiguration) error {
+	return validation.ValidateAuthenticationConfiguration(cel.NewDefaultCompiler(), configuration, []string{serviceaccount.DefaultIssuerURL}).ToAggregate()
+}

@@ -1,0 +1,156 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package authorization
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+
+	"k8s.io/apiserver/pkg/apis/apiserver"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
+	"k8s.io/apiserver/pkg/authorization/cel"
+	"k8s.io/apiserver/pkg/authorization/union"
+	"k8s.io/apiserver/pkg/server/options"
+	utilwebhook "k8s.io/apiserver/pkg/util/webhook"
+	"k8s.io/apiserver/plugin/pkg/authorizer/webhook"
+	"k8s.io/apiserver/plugin/pkg/authorizer/webhook/metrics"
+
+	"github.com/kindred-project/kindred/internal/auth/configfile"
+)
+
+// Link decides, and says what it would allow.
+type Link interface {
+	authorizer.Authorizer
+	authorizer.RuleResolver
+}
+
+// Chain is the whole of it: the first who has an opinion decides.
+type Chain struct{ current atomic.Pointer[links] }
+
+var _ Link = &Chain{}
+
+// links are a Chain at one time.
+type links struct {
+	authorizer.Authorizer
+	authorizer.RuleResolver
+}
+
+// builtIn are the links that the cluster itself provides.
+type builtIn map[apiserver.AuthorizerType]Link
+
+// Chain puts the links together and, if they are from a file, follows it until
+// ctx is done.
+func (c Config) Chain(ctx context.Context, nodes, roles Link) (*Chain, error) {
+	provided := builtIn{typeNode: nodes, typeRBAC: roles}
+	if c.configuration == nil {
+		c.configuration = standard()
+	}
+	first, err := provided.link(c.configuration)
+	if err != nil {
+		return nil, err
+	}
+	chain := &Chain{}
+	chain.current.Store(first)
+	if c.file == "" {
+		return chain, nil
+	}
+	go configfile.Follow(ctx, c.file, c.content, func(content []byte) error {
+		configuration, err := parse(content)
+		if err != nil {
+			return err
+		}
+		next, err := provided.link(configuration)
+		if err != nil {
+			return err
+		}
+		chain.current.Store(next)
+		return nil
+	})
+	return chain, nil
+}
+
+// link makes a configuration's chain. Administrators come first whatever it says.
+func (b builtIn) link(configuration *apiserver.AuthorizationConfiguration) (*links, error) {
+	all := []union.NamedAuthorizer{{
+		AuthorizerName: "kubernetes.io/system-privileged-group", // upstream's name for it
+		Authorizer:     authorizerfactory.NewPrivilegedGroups(user.SystemPrivilegedGroup),
+	}}
+	var rules []authorizer.RuleResolver
+	for _, one := range configuration.Authorizers {
+		link, err := b.one(one)
+		if err != nil {
+			return nil, fmt.Errorf("authorizer %s: %w", one.Name, err)
+		}
+		all, rules = append(all, union.NamedAuthorizer{AuthorizerName: one.Name, Authorizer: link}), append(rules, link)
+	}
+	united, err := union.New(all...)
+	if err != nil {
+		return nil, err
+	}
+	return &links{united, union.NewRuleResolvers(rules...)}, nil
+}
+
+func (b builtIn) one(configuration apiserver.AuthorizerConfiguration) (Link, error) {
+	switch configuration.Type {
+	case apiserver.TypeWebhook:
+		return newWebhook(configuration.Name, configuration.Webhook)
+	case typeAlwaysAllow:
+		return authorizerfactory.NewAlwaysAllowAuthorizer(), nil
+	case typeAlwaysDeny:
+		return authorizerfactory.NewAlwaysDenyAuthorizer(), nil
+	}
+	return b[configuration.Type], nil // parse knows the types
+}
+
+func newWebhook(name string, c *apiserver.WebhookConfiguration) (Link, error) {
+	client, err := utilwebhook.LoadKubeconfig(*c.ConnectionInfo.KubeConfigFile, nil)
+	if err != nil {
+		return nil, err
+	}
+	client.Timeout = c.Timeout.Duration
+	onError := authorizer.DecisionNoOpinion
+	if c.FailurePolicy == apiserver.FailurePolicyDeny {
+		onError = authorizer.DecisionDeny
+	}
+	authorized, unauthorized := c.AuthorizedTTL.Duration, c.UnauthorizedTTL.Duration
+	if !c.CacheAuthorizedRequests {
+		authorized = 0
+	}
+	if !c.CacheUnauthorizedRequests {
+		unauthorized = 0
+	}
+	return webhook.New(client, c.SubjectAccessReviewVersion, authorized, unauthorized, *options.DefaultAuthWebhookRetryBackoff(),
+		onError, c.MatchConditions, name, webhookMetrics{WebhookMetrics: metrics.NewWebhookMetrics(), MatcherMetrics: cel.NewMatcherMetrics()}, cel.NewDefaultCompiler())
+}
+
+// webhookMetrics are those that upstream's API server reports. Their registry is
+// the process's: clusters that share a process share the series.
+type webhookMetrics struct {
+	metrics.NoopRequestMetrics
+	metrics.WebhookMetrics
+	cel.MatcherMetrics
+}
+
+// Authorize implements authorizer.Authorizer.
+func (c *Chain) Authorize(ctx context.Context, request authorizer.Attributes) (authorizer.Decision, string, error) {
+	return c.current.Load().Authorize(ctx, request)
+}
+
+// ConditionsAwareAuthorize implements authorizer.Authorizer.
+func (c *Chain) ConditionsAwareAuthorize(ctx context.Context, request authorizer.Attributes) authorizer.ConditionsAwareDecision {
+	return c.current.Load().ConditionsAwareAuthorize(ctx, request)
+}
+
+// EvaluateConditions implements authorizer.Authorizer.
+func (c *Chain) EvaluateConditions(ctx context.Context, decision authorizer.ConditionsAwareDecision, data authorizer.ConditionsData) (authorizer.Decision, string, error) {
+	return c.current.Load().EvaluateConditions(ctx, decision, data)
+}
+
+// RulesFor implements authorizer.RuleResolver.
+func (c *Chain) RulesFor(ctx context.Context, who user.Info, namespace string) ([]authorizer.ResourceRuleInfo, []authorizer.NonResourceRuleInfo, bool, error) {
+	return c.current.Load().RulesFor(ctx, who, namespace)
+}

@@ -1,0 +1,175 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package authorization is the chain of those who say what a caller may do. An
+// administrator may do anything; else the first of the chain who has an opinion
+// decides, and if none has, the answer is no. The chain is Node, RBAC and, if
+// there is one, a webhook, or whatever an AuthorizationConfiguration says.
+//
+// Options are upstream's flags. Load reads and checks all that they name, so
+// that a mistake ends a start before anything has started.
+package authorization
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/apis/apiserver"
+	"k8s.io/apiserver/pkg/apis/apiserver/load"
+	"k8s.io/apiserver/pkg/apis/apiserver/validation"
+	"k8s.io/apiserver/pkg/authorization/cel"
+	"k8s.io/apiserver/pkg/util/webhook"
+)
+
+// Options are upstream's flags of the same names.
+type Options struct {
+	ConfigFile string
+
+	WebhookConfigFile      string
+	WebhookVersion         string
+	WebhookAuthorizedTTL   time.Duration
+	WebhookUnauthorizedTTL time.Duration
+}
+
+// Defaults of the options, upstream's but for the version.
+const (
+	DefaultWebhookVersion         = "v1"
+	DefaultWebhookAuthorizedTTL   = 5 * time.Minute
+	DefaultWebhookUnauthorizedTTL = 30 * time.Second
+)
+
+// Types of authorizers beside webhooks. ABAC is none of them: its code is not
+// published.
+const (
+	typeNode        = "Node"
+	typeRBAC        = "RBAC"
+	typeAlwaysAllow = "AlwaysAllow"
+	typeAlwaysDeny  = "AlwaysDeny"
+)
+
+// Config is what options come to. The zero value is Node and RBAC.
+type Config struct {
+	configuration *apiserver.AuthorizationConfiguration
+	file          string
+	content       []byte
+}
+
+// Load reads what the options name.
+func Load(o Options) (Config, error) {
+	if o.ConfigFile == "" {
+		return o.expand()
+	}
+	if o.anyWebhook() {
+		return Config{}, errors.New("--authorization-config and the --authorization-webhook flags exclude each other: write the webhook into the file")
+	}
+	content, err := os.ReadFile(o.ConfigFile)
+	if err != nil {
+		return Config{}, fmt.Errorf("--authorization-config: %w", err)
+	}
+	configuration, err := parse(content)
+	if err != nil {
+		return Config{}, fmt.Errorf("--authorization-config %s: %w", o.ConfigFile, err)
+	}
+	return Config{configuration: configuration, file: o.ConfigFile, content: content}, nil
+}
+
+func (o Options) anyWebhook() bool {
+	return o.WebhookConfigFile != "" ||
+		o.WebhookVersion != "" && o.WebhookVersion != DefaultWebhookVersion ||
+		o.WebhookAuthorizedTTL != 0 && o.WebhookAuthorizedTTL != DefaultWebhookAuthorizedTTL ||
+		o.WebhookUnauthorizedTTL != 0 && o.WebhookUnauthorizedTTL != DefaultWebhookUnauthorizedTTL
+}
+
+// standard is the chain without a configuration.
+func standard() *apiserver.AuthorizationConfiguration {
+	return &apiserver.AuthorizationConfiguration{Authorizers: []apiserver.AuthorizerConfiguration{
+		{Type: typeNode, Name: "node"}, {Type: typeRBAC, Name: "rbac"},
+	}}
+}
+
+// expand is the configuration that the flags stand for.
+func (o Options) expand() (Config, error) {
+	version := o.WebhookVersion
+	if version == "" {
+		version = DefaultWebhookVersion
+	}
+	if version != "v1" && version != "v1beta1" {
+		return Config{}, fmt.Errorf("--authorization-webhook-version: %q is neither v1 nor v1beta1", version)
+	}
+	chain := standard()
+	if o.WebhookConfigFile == "" {
+		return Config{configuration: chain}, nil
+	}
+	if _, err := webhook.LoadKubeconfig(o.WebhookConfigFile, nil); err != nil {
+		return Config{}, fmt.Errorf("--authorization-webhook-config-file %s: %w", o.WebhookConfigFile, err)
+	}
+	authorized, unauthorized := orDefault(o.WebhookAuthorizedTTL, DefaultWebhookAuthorizedTTL), orDefault(o.WebhookUnauthorizedTTL, DefaultWebhookUnauthorizedTTL)
+	chain.Authorizers = append(chain.Authorizers, apiserver.AuthorizerConfiguration{Type: apiserver.TypeWebhook, Name: "default", Webhook: &apiserver.WebhookConfiguration{
+		AuthorizedTTL:              metav1.Duration{Duration: authorized},
+		CacheAuthorizedRequests:    authorized > 0,
+		UnauthorizedTTL:            metav1.Duration{Duration: unauthorized},
+		CacheUnauthorizedRequests:  unauthorized > 0,
+		Timeout:                    metav1.Duration{Duration: 30 * time.Second}, // as upstream's
+		FailurePolicy:              apiserver.FailurePolicyNoOpinion,
+		SubjectAccessReviewVersion: version,
+		ConnectionInfo: apiserver.WebhookConnectionInfo{
+			Type: apiserver.AuthorizationWebhookConnectionInfoTypeKubeConfigFile, KubeConfigFile: &o.WebhookConfigFile,
+		},
+	}})
+	return Config{configuration: chain}, nil
+}
+
+func orDefault(ttl, otherwise time.Duration) time.Duration {
+	if ttl == 0 {
+		return otherwise
+	}
+	return ttl
+}
+
+// parse reads a configuration and holds it to the published rules, and to two of
+// the house: without Node and RBAC the cluster's own parts could do nothing.
+func parse(content []byte) (*apiserver.AuthorizationConfiguration, error) {
+	configuration, err := load.LoadFromData(content)
+	if err != nil {
+		return nil, err
+	}
+	known := sets.New(typeNode, typeRBAC, typeAlwaysAllow, typeAlwaysDeny, string(apiserver.TypeWebhook))
+	problems := validation.ValidateAuthorizationConfiguration(cel.NewDefaultCompiler(), nil, configuration, known, sets.New(string(apiserver.TypeWebhook)))
+	if err := problems.ToAggregate(); err != nil {
+		return nil, err
+	}
+	for _, one := range configuration.Authorizers {
+		if err := checkOne(one); err != nil {
+			return nil, err
+		}
+	}
+	for _, needed := range []apiserver.AuthorizerType{typeNode, typeRBAC} {
+		if !slices.ContainsFunc(configuration.Authorizers, func(one apiserver.AuthorizerConfiguration) bool { return one.Type == needed }) {
+			return nil, fmt.Errorf("authorizer %s is missing: the cluster's own parts act by it", needed)
+		}
+	}
+	return configuration, nil
+}
+
+func checkOne(one apiserver.AuthorizerConfiguration) error {
+	if one.Type != apiserver.TypeWebhook {
+		if want := strings.ToLower(string(one.Type)); one.Name != want {
+			return fmt.Errorf("authorizer %s must be named %q, not %q", one.Type, want, one.Name)
+		}
+		return nil
+	}
+	file := one.Webhook.ConnectionInfo.KubeConfigFile
+	if file == nil {
+		return fmt.Errorf("authorizer %s: only a server in a pod has an InClusterConfig; name a kubeConfigFile", one.Name)
+	}
+	if _, err := webhook.LoadKubeconfig(*file, nil); err != nil {
+		return fmt.Errorf("authorizer %s: kubeConfigFile %s: %w", one.Name, *file, err)
+	}
+	return nil
+}
