@@ -6,6 +6,8 @@ package kindred
 import (
 	"time"
 
+	"k8s.io/apiserver/pkg/server/options"
+
 	"github.com/kindred-project/kindred/internal/auth/authentication"
 	"github.com/kindred-project/kindred/internal/auth/authorization"
 )
@@ -57,6 +59,13 @@ type AuthorizationOptions struct {
 	// DefaultUnauthorizedTTL if 0, not at all if negative.
 	WebhookAuthorizedTTL, WebhookUnauthorizedTTL time.Duration
 }
+
+// AuditOptions are upstream's: each of its --audit flags is a field. A record
+// takes a policy file and a place to go, a log or a webhook.
+type AuditOptions = options.AuditOptions
+
+// NewAuditOptions are upstream's defaults: nothing is recorded.
+func NewAuditOptions() *AuditOptions { return options.NewAuditOptions() }
 
 // Defaults of AuthenticationOptions and AuthorizationOptions.
 const (

@@ -66,6 +66,9 @@ type Options struct {
 	// Authentication and Authorization trust services outside of the cluster.
 	Authentication AuthenticationOptions
 	Authorization  AuthorizationOptions
+	// Audit, if set, is the record that is kept of requests. It begins with
+	// NewAuditOptions.
+	Audit *AuditOptions
 	// Version is the program's own, for those who ask what runs here.
 	Version string
 	// Clock is where the cluster's logic takes its time from; the real one if nil.

@@ -154,24 +154,32 @@ func TestForeignDirectoryIsLeftAlone(t *testing.T) {
 	}
 }
 
+// auditTo lacks a policy.
+func auditTo(path string) *kindred.AuditOptions {
+	o := kindred.NewAuditOptions()
+	o.LogOptions.Path = path
+	return o
+}
+
 func TestOptionsAreChecked(t *testing.T) {
 	for name, options := range map[string]kindred.Options{
-		"no directory":       {},
-		"bind address":       {DataDir: "x", BindAddress: "localhost"},
-		"port":               {DataDir: "x", SecurePort: 70000},
-		"negative nodes":     {DataDir: "x", SimulatedNodes: -1},
-		"pod range":          {DataDir: "x", PodCIDR: "10.0.0.0"},
-		"unmasked range":     {DataDir: "x", ServiceCIDR: "10.96.0.1/16"},
-		"overlapping ranges": {DataDir: "x", PodCIDR: "10.96.1.0/24"},
-		"node name":          {DataDir: "x", NodeName: "My_Node"},
-		"etcd server":        {DataDir: "x", EtcdServers: []string{"foo"}},
-		"etcd scheme":        {DataDir: "x", EtcdServers: []string{"ftp://10.0.0.1:2379"}},
-		"no etcd server":     {DataDir: "x", EtcdCAFile: "ca.pem"},
-		"half a certificate": {DataDir: "x", EtcdServers: []string{"10.0.0.1:2379"}, EtcdCertFile: "cert.pem"},
-		"runtime endpoint":   {DataDir: "x", ContainerRuntimeEndpoint: "junk"},
-		"half an issuer":     {DataDir: "x", Authentication: kindred.AuthenticationOptions{OIDCIssuerURL: "https://issuer.example"}},
-		"no authorizers":     {DataDir: "x", Authorization: kindred.AuthorizationOptions{ConfigFile: "missing.yaml"}},
-		"runtime, no node":   {DataDir: "x", ContainerRuntimeEndpoint: "unix:///run/cri.sock", NoNode: true},
+		"no directory":        {},
+		"bind address":        {DataDir: "x", BindAddress: "localhost"},
+		"port":                {DataDir: "x", SecurePort: 70000},
+		"negative nodes":      {DataDir: "x", SimulatedNodes: -1},
+		"pod range":           {DataDir: "x", PodCIDR: "10.0.0.0"},
+		"unmasked range":      {DataDir: "x", ServiceCIDR: "10.96.0.1/16"},
+		"overlapping ranges":  {DataDir: "x", PodCIDR: "10.96.1.0/24"},
+		"node name":           {DataDir: "x", NodeName: "My_Node"},
+		"etcd server":         {DataDir: "x", EtcdServers: []string{"foo"}},
+		"etcd scheme":         {DataDir: "x", EtcdServers: []string{"ftp://10.0.0.1:2379"}},
+		"no etcd server":      {DataDir: "x", EtcdCAFile: "ca.pem"},
+		"half a certificate":  {DataDir: "x", EtcdServers: []string{"10.0.0.1:2379"}, EtcdCertFile: "cert.pem"},
+		"runtime endpoint":    {DataDir: "x", ContainerRuntimeEndpoint: "junk"},
+		"half an issuer":      {DataDir: "x", Authentication: kindred.AuthenticationOptions{OIDCIssuerURL: "https://issuer.example"}},
+		"no authorizers":      {DataDir: "x", Authorization: kindred.AuthorizationOptions{ConfigFile: "missing.yaml"}},
+		"an audit of nothing": {DataDir: "x", Audit: auditTo("-")},
+		"runtime, no node":    {DataDir: "x", ContainerRuntimeEndpoint: "unix:///run/cri.sock", NoNode: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := kindred.Start(t.Context(), options); !errors.Is(err, kindred.ErrInvalid) {

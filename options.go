@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/clock"
 
+	"github.com/kindred-project/kindred/internal/auth/audit"
 	"github.com/kindred-project/kindred/internal/auth/authentication"
 	"github.com/kindred-project/kindred/internal/auth/authorization"
 	"github.com/kindred-project/kindred/internal/cluster"
@@ -83,12 +84,15 @@ func (o Options) resolve() (cluster.Config, error) {
 	return config, err
 }
 
-// loadAccess reads the files that say who may come in.
+// loadAccess reads the files that say who may come in, and what is recorded of it.
 func (o Options) loadAccess(config *cluster.Config) (err error) {
 	if config.Authentication, err = authentication.Load(authentication.Options(o.Authentication)); err != nil {
 		return err
 	}
-	config.Authorization, err = authorization.Load(authorization.Options(o.Authorization))
+	if config.Authorization, err = authorization.Load(authorization.Options(o.Authorization)); err != nil {
+		return err
+	}
+	config.Audit, err = audit.Load(o.Audit)
 	return err
 }
 

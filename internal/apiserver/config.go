@@ -29,6 +29,7 @@ import (
 	"k8s.io/utils/clock"
 
 	definitions "github.com/kindred-project/kindred/internal/apiserver/openapi"
+	"github.com/kindred-project/kindred/internal/auth/audit"
 	"github.com/kindred-project/kindred/internal/auth/authentication"
 	"github.com/kindred-project/kindred/internal/auth/authorization"
 	"github.com/kindred-project/kindred/internal/auth/pki"
@@ -57,6 +58,8 @@ type Config struct {
 	// who may come in. The zero values are nobody.
 	Authentication authentication.Config
 	Authorization  authorization.Config
+	// Audit is the record that is kept of requests.
+	Audit audit.Config
 	// ReadyChecks are added to /readyz.
 	ReadyChecks []healthz.HealthChecker
 	Clock       clock.WithTicker
@@ -113,6 +116,9 @@ func (s *Server) genericConfig(c Config) (*genericapiserver.Config, error) {
 	factory.StorageConfig.StorageObjectCountTracker = g.StorageObjectCountTracker
 	g.RESTOptionsGetter = storage.Resources{Backend: c.Backend, Factory: factory, Counts: g.StorageObjectCountTracker}
 
+	if err := c.Audit.Apply(g); err != nil {
+		return nil, err
+	}
 	serving, err := c.PKI.APIServer(c.Names)
 	if err != nil {
 		return nil, err

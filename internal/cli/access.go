@@ -4,6 +4,7 @@
 package cli
 
 import (
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -36,6 +37,17 @@ func addAuthorizationFlags(flags *pflag.FlagSet, o *kindred.AuthorizationOptions
 	flags.StringVar(&o.WebhookVersion, "authorization-webhook-version", kindred.DefaultWebhookVersion, "version of the SubjectAccessReviews that it is sent")
 	flags.Var(newHold(&o.WebhookAuthorizedTTL, kindred.DefaultAuthorizedTTL), "authorization-webhook-cache-authorized-ttl", "how long its yes holds")
 	flags.Var(newHold(&o.WebhookUnauthorizedTTL, kindred.DefaultUnauthorizedTTL), "authorization-webhook-cache-unauthorized-ttl", "how long its no holds")
+}
+
+// addAuditFlags are upstream's own. Help keeps quiet of the many that tune how
+// events are batched and cut.
+func addAuditFlags(flags *pflag.FlagSet, o *kindred.AuditOptions) {
+	o.AddFlags(flags)
+	flags.VisitAll(func(flag *pflag.Flag) {
+		for _, part := range []string{"-batch-", "-truncate-", "-version", "-backoff"} {
+			flag.Hidden = flag.Hidden || strings.Contains(flag.Name, part)
+		}
+	})
 }
 
 // hold is how long something holds. On the command line 0 is not at all, as

@@ -13,13 +13,15 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/utils/clock"
 
 	"github.com/kindred-project/kindred"
 )
 
 func newUp(version string) *cobra.Command {
-	options := kindred.Options{}
+	options := kindred.Options{Audit: kindred.NewAuditOptions()}
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Run a cluster in the foreground",
@@ -38,7 +40,17 @@ started again without disturbing them. "kindred reset" removes everything.`,
 			return up(cmd, options)
 		},
 	}
-	flags := cmd.Flags()
+	sections := &cliflag.NamedFlagSets{}
+	addClusterFlags(sections.FlagSet("cluster"), &options)
+	addAuthenticationFlags(sections.FlagSet("authentication"), &options.Authentication)
+	addAuthorizationFlags(sections.FlagSet("authorization"), &options.Authorization)
+	addAuditFlags(sections.FlagSet("audit"), options.Audit)
+	inSections(cmd, sections)
+	return cmd
+}
+
+// addClusterFlags say what the cluster is made of.
+func addClusterFlags(flags *pflag.FlagSet, options *kindred.Options) {
 	flags.StringVar(&options.BindAddress, "bind-address", kindred.DefaultBindAddress, "IP address the API listens on")
 	flags.IntVar(&options.SecurePort, "secure-port", 6443, "port of the API; 0 picks a free one")
 	flags.StringSliceVar(&options.EtcdServers, "etcd-servers", nil, "URLs of an external etcd, used instead of the embedded one")
@@ -51,9 +63,18 @@ started again without disturbing them. "kindred reset" removes everything.`,
 	flags.StringVar(&options.NodeName, "node-name", "", "name of this machine's node (default the host name)")
 	flags.StringVar(&options.PodCIDR, "pod-cidr", "", "range of this node's pods (default a free /24 of 10.244.0.0/16)")
 	flags.StringVar(&options.ServiceCIDR, "service-cidr", kindred.DefaultServiceCIDR, "range of the ClusterIPs of Services")
-	addAuthenticationFlags(flags, &options.Authentication)
-	addAuthorizationFlags(flags, &options.Authorization)
-	return cmd
+}
+
+// inSections gives a command its flags, and shows them section by section.
+func inSections(cmd *cobra.Command, sections *cliflag.NamedFlagSets) {
+	for _, flags := range sections.FlagSets {
+		cmd.Flags().AddFlagSet(flags)
+	}
+	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
+		sections.FlagSet("global").AddFlagSet(cmd.InheritedFlags())
+		printf(cmd, "%s\n\nUsage:\n  %s\n", cmd.Long, cmd.UseLine())
+		cliflag.PrintSections(cmd.OutOrStdout(), *sections, 0)
+	})
 }
 
 // up runs a cluster until a signal or a failure ends it.

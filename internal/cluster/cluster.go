@@ -133,6 +133,7 @@ func (c *Cluster) startServer(ctx context.Context, steps *steps) (err error) {
 		DataDir:          c.config.Dir.Root,
 		Authentication:   c.config.Authentication,
 		Authorization:    c.config.Authorization,
+		Audit:            c.config.Audit,
 		ReadyChecks:      append(c.checks.checkers(), c.storeCheck()),
 		Clock:            c.config.Clock,
 	})

@@ -13,6 +13,7 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"github.com/kindred-project/kindred/internal/auth/audit"
 	"github.com/kindred-project/kindred/internal/auth/authentication"
 	"github.com/kindred-project/kindred/internal/auth/authorization"
 	"github.com/kindred-project/kindred/internal/datadir"
@@ -46,6 +47,8 @@ type Config struct {
 	// Authentication and Authorization are who outside has a say in who may come in.
 	Authentication authentication.Config
 	Authorization  authorization.Config
+	// Audit is the record that is kept of requests.
+	Audit audit.Config
 	// Version is reported to users.
 	Version string
 	Clock   clock.WithTicker

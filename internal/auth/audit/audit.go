@@ -1,0 +1,59 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package audit is the record of who asked the API for what. The generic server
+// keeps it, by upstream's options; this package holds them to more than upstream
+// does, before anything has started: what would record nothing is a mistake.
+package audit
+
+import (
+	"errors"
+	"fmt"
+
+	"k8s.io/apiserver/pkg/audit/policy"
+	"k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/options"
+	"k8s.io/apiserver/pkg/util/webhook"
+)
+
+// Config is what options come to. The zero value records nothing.
+type Config struct{ options *options.AuditOptions }
+
+// Load checks options, which may be nil, and the files that they name.
+func Load(o *options.AuditOptions) (Config, error) {
+	if o == nil {
+		return Config{}, nil
+	}
+	log, hook := o.LogOptions.Path, o.WebhookOptions.ConfigFile
+	switch {
+	case o.PolicyFile == "" && log == "" && hook == "":
+		return Config{}, nil
+	case o.PolicyFile == "":
+		return Config{}, errors.New("audit events have a place to go, but without --audit-policy-file there are none")
+	case log == "" && hook == "":
+		return Config{}, errors.New("--audit-policy-file is given, but neither --audit-log-path nor --audit-webhook-config-file: the events have no place to go")
+	}
+	if err := errors.Join(o.Validate()...); err != nil {
+		return Config{}, err
+	}
+	if _, err := policy.LoadPolicyFromFile(o.PolicyFile); err != nil {
+		return Config{}, fmt.Errorf("--audit-policy-file: %w", err)
+	}
+	if hook != "" {
+		if _, err := webhook.LoadKubeconfig(hook, nil); err != nil {
+			return Config{}, fmt.Errorf("--audit-webhook-config-file %s: %w", hook, err)
+		}
+	}
+	return Config{options: o}, nil
+}
+
+// Apply makes a server keep the record.
+func (c Config) Apply(g *server.Config) error {
+	if c.options == nil {
+		return nil
+	}
+	if err := c.options.ApplyTo(g); err != nil {
+		return fmt.Errorf("audit: %w", err)
+	}
+	return nil
+}

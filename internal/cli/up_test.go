@@ -1,0 +1,71 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestUpHelpHasSections(t *testing.T) {
+	for _, args := range [][]string{{"up", "--help"}, {"help", "up"}} {
+		out, _, code := run(t, args...)
+		if code != exitOK {
+			t.Errorf("%v: status %d", args, code)
+		}
+		at := 0
+		for _, want := range []string{
+			"Cluster flags:", "--secure-port", "Authentication flags:", "--oidc-issuer-url", "Authorization flags:", "--authorization-config",
+			"Audit flags:", "--audit-log-path", "Global flags:", "--data-dir",
+		} {
+			next := strings.Index(out[at:], want)
+			if next < 0 {
+				t.Fatalf("%v: no %s after\n%s", args, want, out[:at])
+			}
+			at += next
+		}
+		if strings.Contains(out, "batch-throttle") {
+			t.Errorf("%v shows what nobody needs", args)
+		}
+	}
+}
+
+// Wrong flags are told before anything is made.
+func TestUpRefuses(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	for flags, want := range map[string]string{
+		"--oidc-client-id a":                         "--oidc-issuer-url and --oidc-client-id",
+		"--authentication-config /nowhere":           "--authentication-config: open /nowhere",
+		"--authorization-config /nowhere":            "--authorization-config: open /nowhere",
+		"--audit-policy-file /nowhere":               "the events have no place to go",
+		"--audit-log-path /nowhere/log":              "without --audit-policy-file there are none",
+		"--authorization-webhook-version v2":         "neither v1 nor v1beta1",
+		"--oidc-required-claim a":                    "malformed pair",
+		"--authentication-token-webhook-cache-ttl 1": "missing unit",
+	} {
+		_, errOut, code := run(t, append([]string{"up", "--data-dir", dir}, strings.Fields(flags)...)...)
+		if code != exitUsage || !strings.Contains(errOut, want) || strings.Count(errOut, "\n") != 1 {
+			t.Errorf("%s: status %d, %q; want ...%s...", flags, code, errOut, want)
+		}
+	}
+}
+
+// TestHold: 0 on the command line is not at all; in Options that is below zero.
+func TestHold(t *testing.T) {
+	var where time.Duration
+	h := newHold(&where, time.Minute)
+	if where != time.Minute || h.String() != "1m0s" {
+		t.Errorf("at first %s, shown as %s", where, h)
+	}
+	for text, want := range map[string]time.Duration{"0": -1, "0s": -1, "5s": 5 * time.Second} {
+		if err := h.Set(text); err != nil || where != want {
+			t.Errorf("%s: %s, %v", text, where, err)
+		}
+	}
+	if err := h.Set("soon"); err == nil {
+		t.Error("nonsense is taken")
+	}
+}
