@@ -48,6 +48,12 @@ type Options struct {
 	// one, with the files of its CA and of a client certificate and key.
 	EtcdServers                           []string
 	EtcdCAFile, EtcdCertFile, EtcdKeyFile string
+	// EncryptionProviderConfig is a file with an EncryptionConfiguration of
+	// apiserver.config.k8s.io: what is encrypted before it reaches etcd, and by
+	// which keys. With EncryptionProviderConfigAutomaticReload it is read again
+	// when it changes.
+	EncryptionProviderConfig                string
+	EncryptionProviderConfigAutomaticReload bool
 	// ContainerRuntimeEndpoint is the CRI v1 endpoint of a container runtime
 	// (unix:///run/containerd/containerd.sock). If it is empty, Kindred starts a
 	// containerd of its own.
@@ -89,7 +95,7 @@ type Cluster struct{ running *cluster.Cluster }
 // ctx is done before that, Start stops what it started and returns an error; the
 // context has no effect on a cluster that is ready.
 func Start(ctx context.Context, options Options) (*Cluster, error) {
-	config, err := options.resolve()
+	config, err := options.resolve(ctx)
 	if err != nil {
 		return nil, err
 	}

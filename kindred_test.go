@@ -179,6 +179,7 @@ func TestOptionsAreChecked(t *testing.T) {
 		"half an issuer":      {DataDir: "x", Authentication: kindred.AuthenticationOptions{OIDCIssuerURL: "https://issuer.example"}},
 		"no authorizers":      {DataDir: "x", Authorization: kindred.AuthorizationOptions{ConfigFile: "missing.yaml"}},
 		"an audit of nothing": {DataDir: "x", Audit: auditTo("-")},
+		"reload of nothing":   {DataDir: "x", EncryptionProviderConfigAutomaticReload: true},
 		"runtime, no node":    {DataDir: "x", ContainerRuntimeEndpoint: "unix:///run/cri.sock", NoNode: true},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -4,6 +4,7 @@
 package kindred
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -31,9 +32,10 @@ func invalid(format string, args ...any) error {
 }
 
 // resolve turns options into what the cluster is made from.
-func (o Options) resolve() (cluster.Config, error) {
+func (o Options) resolve(ctx context.Context) (cluster.Config, error) {
 	config := cluster.Config{
 		Etcd:            storage.External{Servers: o.EtcdServers, CA: o.EtcdCAFile, Cert: o.EtcdCertFile, Key: o.EtcdKeyFile},
+		Encryption:      storage.Encryption{File: o.EncryptionProviderConfig, Reload: o.EncryptionProviderConfigAutomaticReload},
 		Port:            o.SecurePort,
 		Node:            !o.NoNode,
 		RuntimeEndpoint: o.ContainerRuntimeEndpoint,
@@ -78,6 +80,9 @@ func (o Options) resolve() (cluster.Config, error) {
 		}
 	}
 	if err := o.loadAccess(&config); err != nil {
+		return config, invalid("%v", err)
+	}
+	if err := config.Encryption.Check(ctx); err != nil {
 		return config, invalid("%v", err)
 	}
 	config.NodeName, err = o.nodeName()

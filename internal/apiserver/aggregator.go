@@ -31,6 +31,10 @@ const (
 // newAggregator puts the aggregation layer in front: it serves APIServices,
 // merges discovery and OpenAPI of all servers, and proxies what is aggregated.
 func (s *Server) newAggregator(g genericapiserver.Config, c Config, next genericapiserver.DelegationTarget, crds crdinformers.SharedInformerFactory) (*aggregatorapiserver.APIAggregator, error) {
+	services := apiregistrationv1.Resource("apiservices")
+	if err := c.Backend.Readable(services, services.Group+"/"+services.Resource); err != nil {
+		return nil, err // the library would panic
+	}
 	proxy, err := c.PKI.FrontProxyClient()
 	if err != nil {
 		return nil, err

@@ -60,6 +60,8 @@ type Config struct {
 	Authorization  authorization.Config
 	// Audit is the record that is kept of requests.
 	Audit audit.Config
+	// Encryption is what encrypts values in etcd.
+	Encryption storage.Encryption
 	// ReadyChecks are added to /readyz.
 	ReadyChecks []healthz.HealthChecker
 	Clock       clock.WithTicker
@@ -106,6 +108,12 @@ func (s *Server) genericConfig(c Config) (*genericapiserver.Config, error) {
 	g.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(allDefinitions, namer)
 	g.OpenAPIV3Config.Info.Title = "Kubernetes"
 
+	plugins, err := c.Backend.Encrypt(s.lifetime, c.Encryption, g.APIServerID)
+	if err != nil {
+		return nil, err
+	}
+	g.HealthzChecks = append(g.HealthzChecks, plugins...)
+	g.ReadyzChecks = append(g.ReadyzChecks, plugins...)
 	factory := storageFactory(s.scheme, codecs)
 	for _, group := range s.groups {
 		for _, version := range group.Versions {

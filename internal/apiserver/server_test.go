@@ -61,9 +61,10 @@ func run(m *testing.M) int {
 // testServer is a server that is ready, over HTTPS and in process.
 type testServer struct {
 	*Server
-	url   string
-	keys  *pki.PKI
-	admin *http.Client
+	url     string
+	backend *storage.Backend
+	keys    *pki.PKI
+	admin   *http.Client
 	// stopped reports why Run returned.
 	stopped chan error
 }
@@ -116,7 +117,7 @@ func boot(ctx context.Context, dir string, backend *storage.Backend, changes ...
 	if err != nil {
 		return nil, err
 	}
-	t := &testServer{Server: s, url: "https://" + listener.Addr().String(), keys: keys, stopped: make(chan error, 1)}
+	t := &testServer{Server: s, backend: backend, url: "https://" + listener.Addr().String(), keys: keys, stopped: make(chan error, 1)}
 	go func() { t.stopped <- s.Run(ctx) }()
 	if t.admin, err = t.httpsClient(keys.Admin); err != nil {
 		return nil, err

@@ -57,6 +57,8 @@ func addClusterFlags(flags *pflag.FlagSet, options *kindred.Options) {
 	flags.StringVar(&options.EtcdCAFile, "etcd-cafile", "", "file of the CA that signed etcd's certificate")
 	flags.StringVar(&options.EtcdCertFile, "etcd-certfile", "", "file of the client certificate for etcd")
 	flags.StringVar(&options.EtcdKeyFile, "etcd-keyfile", "", "file of the client key for etcd")
+	flags.StringVar(&options.EncryptionProviderConfig, "encryption-provider-config", "", "file with an EncryptionConfiguration: what is encrypted in etcd, and how")
+	flags.BoolVar(&options.EncryptionProviderConfigAutomaticReload, "encryption-provider-config-automatic-reload", false, "read that file again when it changes")
 	flags.StringVar(&options.ContainerRuntimeEndpoint, "container-runtime-endpoint", "", "CRI endpoint of a container runtime, used instead of a private containerd")
 	flags.IntVar(&options.SimulatedNodes, "simulated-nodes", 0, "how many nodes to simulate")
 	flags.BoolVar(&options.NoNode, "no-node", false, "do not make this machine a node")

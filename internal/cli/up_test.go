@@ -37,14 +37,16 @@ func TestUpHelpHasSections(t *testing.T) {
 func TestUpRefuses(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	for flags, want := range map[string]string{
-		"--oidc-client-id a":                         "--oidc-issuer-url and --oidc-client-id",
-		"--authentication-config /nowhere":           "--authentication-config: open /nowhere",
-		"--authorization-config /nowhere":            "--authorization-config: open /nowhere",
-		"--audit-policy-file /nowhere":               "the events have no place to go",
-		"--audit-log-path /nowhere/log":              "without --audit-policy-file there are none",
-		"--authorization-webhook-version v2":         "neither v1 nor v1beta1",
-		"--oidc-required-claim a":                    "malformed pair",
-		"--authentication-token-webhook-cache-ttl 1": "missing unit",
+		"--oidc-client-id a":                            "--oidc-issuer-url and --oidc-client-id",
+		"--authentication-config /nowhere":              "--authentication-config: open /nowhere",
+		"--authorization-config /nowhere":               "--authorization-config: open /nowhere",
+		"--audit-policy-file /nowhere":                  "the events have no place to go",
+		"--audit-log-path /nowhere/log":                 "without --audit-policy-file there are none",
+		"--authorization-webhook-version v2":            "neither v1 nor v1beta1",
+		"--encryption-provider-config /nowhere":         "--encryption-provider-config /nowhere: ",
+		"--encryption-provider-config-automatic-reload": "but no --encryption-provider-config to reload",
+		"--oidc-required-claim a":                       "malformed pair",
+		"--authentication-token-webhook-cache-ttl 1":    "missing unit",
 	} {
 		_, errOut, code := run(t, append([]string{"up", "--data-dir", dir}, strings.Fields(flags)...)...)
 		if code != exitUsage || !strings.Contains(errOut, want) || strings.Count(errOut, "\n") != 1 {

@@ -134,6 +134,7 @@ func (c *Cluster) startServer(ctx context.Context, steps *steps) (err error) {
 		Authentication:   c.config.Authentication,
 		Authorization:    c.config.Authorization,
 		Audit:            c.config.Audit,
+		Encryption:       c.config.Encryption,
 		ReadyChecks:      append(c.checks.checkers(), c.storeCheck()),
 		Clock:            c.config.Clock,
 	})

@@ -49,6 +49,8 @@ type Config struct {
 	Authorization  authorization.Config
 	// Audit is the record that is kept of requests.
 	Audit audit.Config
+	// Encryption is what encrypts values in etcd.
+	Encryption storage.Encryption
 	// Version is reported to users.
 	Version string
 	Clock   clock.WithTicker

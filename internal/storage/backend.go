@@ -17,6 +17,7 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/etcd3"
 	"k8s.io/apiserver/pkg/storage/feature"
+	"k8s.io/apiserver/pkg/storage/value"
 	"k8s.io/utils/clock"
 )
 
@@ -32,19 +33,26 @@ type Backend struct {
 		etcd3.Compactor
 		Stop()
 	}
+	// transformers encrypt values, as encryption says; nil if nothing is.
+	transformers value.ResourceTransformers
+	encryption   Encryption
 	// stop ends the embedded server; nil for an external one.
 	stop   func()
 	failed *failure
+	asked  *named
 	close  sync.Once
 }
 
 func newBackend(ctx context.Context, client *clientv3.Client, endpoint string, c clock.Clock) *Backend {
-	feature.DefaultFeatureSupportChecker.CheckClient(ctx, named{client, endpoint}, storage.RequestWatchProgress)
+	ctx, cancel := context.WithCancel(ctx)
+	asked := &named{Client: client, endpoint: endpoint, cancel: cancel}
+	feature.DefaultFeatureSupportChecker.CheckClient(ctx, asked, storage.RequestWatchProgress)
 	kube := &kubernetes.Client{Client: client}
 	kube.Kubernetes = kube
 	return &Backend{
 		client:    kube,
 		clock:     c,
+		asked:     asked,
 		compactor: etcd3.NewCompactor(client, compactionInterval, c, nil),
 	}
 }
@@ -89,6 +97,7 @@ func (b *Backend) Close() {
 		if b.failed != nil && b.failed.happened.Load() {
 			return // its goroutines are held; waiting for them would last for ever
 		}
+		b.asked.close()
 		b.compactor.Stop()
 		_ = b.client.Close()
 		if b.stop != nil {
@@ -99,10 +108,32 @@ func (b *Backend) Close() {
 
 // named gives an in-process client, which has no endpoints, a name to be asked
 // by: without an endpoint the check of features would find none, and consistent
-// lists would never come from the watch cache (KEP-2340).
+// lists would never come from the watch cache (KEP-2340). The check asks in the
+// background: a store that is closed at once must wait for it, and be asked no
+// more.
 type named struct {
 	*clientv3.Client
 	endpoint string
+	cancel   context.CancelFunc
+
+	mu     sync.RWMutex
+	closed bool
 }
 
-func (n named) Endpoints() []string { return []string{n.endpoint} }
+func (n *named) Endpoints() []string { return []string{n.endpoint} }
+
+func (n *named) Status(ctx context.Context, endpoint string) (*clientv3.StatusResponse, error) {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	if n.closed {
+		return nil, context.Canceled
+	}
+	return n.Client.Status(ctx, endpoint)
+}
+
+func (n *named) close() {
+	n.cancel()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.closed = true
+}
