@@ -18,6 +18,7 @@ import (
 	"github.com/kindred-project/kindred/internal/controllers/pvprotection"
 	"github.com/kindred-project/kindred/internal/controllers/replicaset"
 	"github.com/kindred-project/kindred/internal/controllers/resourcequota"
+	"github.com/kindred-project/kindred/internal/controllers/roleaggregation"
 	"github.com/kindred-project/kindred/internal/controllers/rootca"
 	"github.com/kindred-project/kindred/internal/controllers/serviceaccount"
 	"github.com/kindred-project/kindred/internal/controllers/servicecidr"
@@ -42,6 +43,7 @@ func All(options Options) []control.Controller {
 		{Name: endpointslice.Name, Add: endpointslice.Add},
 		{Name: endpoints.Name, Add: endpoints.Add},
 		{Name: servicecidr.Name, Add: servicecidr.Add},
+		{Name: roleaggregation.Name, Add: roleaggregation.Add},
 		{Name: nodelifecycle.Name, Add: nodelifecycle.Add},
 		{Name: podgc.Name, Add: podgc.Add},
 		{Name: pvcprotection.Name, Add: pvcprotection.Add},
