@@ -45,7 +45,8 @@ func newManager(server *apiserver.Server) (manager.Manager, error) {
 
 // addControllers registers every controller under its own identity.
 func (c *Cluster) addControllers(ctx context.Context, mgr manager.Manager) error {
-	for _, controller := range controllers.All(controllers.Options{CA: c.keys.Cluster.CertPEM}) {
+	options := controllers.Options{CA: c.keys.Cluster.CertPEM, Sign: c.keys.Cluster.Sign}
+	for _, controller := range controllers.All(options) {
 		env, err := c.environment(ctx, mgr, controller.Name)
 		if err != nil {
 			return err

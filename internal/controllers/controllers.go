@@ -7,12 +7,14 @@
 package controllers
 
 import (
+	"github.com/kindred-project/kindred/internal/controllers/certificates"
 	"github.com/kindred-project/kindred/internal/controllers/control"
 	"github.com/kindred-project/kindred/internal/controllers/deployment"
 	"github.com/kindred-project/kindred/internal/controllers/endpoints"
 	"github.com/kindred-project/kindred/internal/controllers/endpointslice"
 	"github.com/kindred-project/kindred/internal/controllers/namespace"
 	"github.com/kindred-project/kindred/internal/controllers/nodelifecycle"
+	"github.com/kindred-project/kindred/internal/controllers/podcertificates"
 	"github.com/kindred-project/kindred/internal/controllers/podgc"
 	"github.com/kindred-project/kindred/internal/controllers/pvcprotection"
 	"github.com/kindred-project/kindred/internal/controllers/pvprotection"
@@ -23,12 +25,15 @@ import (
 	"github.com/kindred-project/kindred/internal/controllers/serviceaccount"
 	"github.com/kindred-project/kindred/internal/controllers/servicecidr"
 	"github.com/kindred-project/kindred/internal/controllers/vacprotection"
+	"github.com/kindred-project/kindred/internal/controllers/trustbundle"
 )
 
 // Options are what some controllers need to know of the cluster.
 type Options struct {
 	// CA is the bundle of PEM certificates by which pods verify the API server.
 	CA []byte
+	// Sign is the authority that answers requests for certificates.
+	Sign certificates.Signer
 }
 
 // All returns the controllers, in the order in which they are added.
@@ -44,6 +49,9 @@ func All(options Options) []control.Controller {
 		{Name: endpoints.Name, Add: endpoints.Add},
 		{Name: servicecidr.Name, Add: servicecidr.Add},
 		{Name: roleaggregation.Name, Add: roleaggregation.Add},
+		{Name: certificates.Name, Add: certificates.Add(options.Sign)},
+		{Name: trustbundle.Name, Add: trustbundle.Add(options.CA)},
+		{Name: podcertificates.Name, Add: podcertificates.Add},
 		{Name: nodelifecycle.Name, Add: nodelifecycle.Add},
 		{Name: podgc.Name, Add: podgc.Add},
 		{Name: pvcprotection.Name, Add: pvcprotection.Add},

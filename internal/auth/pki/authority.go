@@ -49,6 +49,9 @@ type Authority struct {
 // for; its serial number is chosen here, and its validity, where it is unset,
 // starts now and ends after a year. It never outlives the authority.
 func (a *Authority) Sign(template *x509.Certificate, public crypto.PublicKey) (*x509.Certificate, error) {
+	if a.clock.Now().After(a.Certificate.NotAfter) {
+		return nil, fmt.Errorf("the signer has expired: NotAfter=%v", a.Certificate.NotAfter)
+	}
 	serial, err := newSerial()
 	if err != nil {
 		return nil, err

@@ -8,8 +8,12 @@
 package control
 
 import (
+	"context"
+	"time"
+
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -55,4 +59,27 @@ func (e Env) Options(workers int) controller.Options {
 				workqueue.TypedRateLimitingQueueConfig[reconcile.Request]{Name: name, Clock: e.Clock})
 		},
 	}
+}
+
+// Every lets something be done as soon as the cache is there and then at each
+// interval: for what is looked for rather than waited for. A failure is logged, and
+// the next round is the next try.
+func (e Env) Every(interval time.Duration, do func(context.Context) error) error {
+	return e.Manager.Add(manager.RunnableFunc(func(ctx context.Context) error {
+		if !e.Manager.GetCache().WaitForCacheSync(ctx) {
+			return nil
+		}
+		ticker := e.Clock.NewTicker(interval)
+		defer ticker.Stop()
+		for {
+			if err := do(ctx); err != nil && ctx.Err() == nil {
+				klog.FromContext(ctx).Error(err, "A regular look failed; the next one tries again", "after", interval)
+			}
+			select {
+			case <-ticker.C():
+			case <-ctx.Done():
+				return nil
+			}
+		}
+	}))
 }

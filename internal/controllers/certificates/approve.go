@@ -1,0 +1,89 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package certificates
+
+import (
+	"context"
+	"crypto/x509"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kindred-project/kindred/internal/controllers/owned"
+)
+
+// Who may not approve now may be allowed to a moment later: the question is asked
+// again after as long as the request is old, within these bounds.
+const (
+	soonest = time.Second
+	latest  = 1000 * time.Second
+)
+
+// approval is one reason to approve without a person: who sends such a request must
+// be permitted to create the made-up subresource.
+type approval struct {
+	applies     func(*request, *x509.CertificateRequest) bool
+	subresource string
+	message     string
+}
+
+// approvals are tried in this order.
+var approvals = []approval{
+	{ownClientCertificate, "selfnodeclient", "Auto approving self kubelet client certificate after SubjectAccessReview."},
+	{nodeClientCertificate, "nodeclient", "Auto approving kubelet client certificate after SubjectAccessReview."},
+}
+
+// nodeClientCertificate: somebody asks for the identity of a node.
+func nodeClientCertificate(r *request, wanted *x509.CertificateRequest) bool {
+	return r.Spec.SignerName == certificatesv1.KubeAPIServerClientKubeletSignerName && checkNodeClient(wanted, r.Spec.Usages) == nil
+}
+
+// ownClientCertificate: a node asks for its own, to renew it.
+func ownClientCertificate(r *request, wanted *x509.CertificateRequest) bool {
+	return r.Spec.Username == wanted.Subject.CommonName && nodeClientCertificate(r, wanted)
+}
+
+// decide approves what may be approved. It returns when to ask again, if ever.
+func (r *reconciler) decide(ctx context.Context, found *request, now time.Time) (time.Duration, error) {
+	wanted, err := parse(found)
+	if err != nil {
+		return 0, err
+	}
+	var again time.Duration
+	for _, a := range approvals {
+		if !a.applies(found, wanted) {
+			continue
+		}
+		again = min(max(now.Sub(found.CreationTimestamp.Time), soonest), latest)
+		allowed, err := r.permitted(ctx, found, a.subresource)
+		if err != nil {
+			return 0, err
+		}
+		if allowed {
+			found.Status.Conditions = append(found.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
+				Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "AutoApproved", Message: a.message,
+			})
+			return 0, owned.IgnoreStale(r.client.SubResource("approval").Update(ctx, found))
+		}
+	}
+	return again, nil
+}
+
+// permitted asks whether who sent the request may create a subresource of requests.
+func (r *reconciler) permitted(ctx context.Context, found *request, subresource string) (bool, error) {
+	extra := map[string]authorizationv1.ExtraValue{}
+	for key, values := range found.Spec.Extra {
+		extra[key] = authorizationv1.ExtraValue(values)
+	}
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User: found.Spec.Username, UID: found.Spec.UID, Groups: found.Spec.Groups, Extra: extra,
+		ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Group: certificatesv1.GroupName, Version: "*", Resource: "certificatesigningrequests", Subresource: subresource, Verb: "create",
+		},
+	}}
+	err := r.client.Create(ctx, review)
+	return review.Status.Allowed, err
+}

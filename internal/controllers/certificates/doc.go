@@ -1,0 +1,121 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package certificates answers CertificateSigningRequests of the signers that are
+// Kubernetes' own. A request goes through three states, and one Reconcile brings it
+// to the next: undecided, where only requests of node agents for their own
+// identity are approved without a person (approve.go); approved, where the
+// cluster's authority signs what the signer permits (sign.go); and done with,
+// where nobody looks at it any more and it is deleted (clean.go).
+package certificates
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kindred-project/kindred/internal/controllers/control"
+)
+
+// Name is the controller's identity.
+const Name = "certificate-controller"
+
+const workers = 5
+
+type request = certificatesv1.CertificateSigningRequest
+
+// Add returns the function that registers the controller, for the authority that
+// signs.
+func Add(sign Signer) func(control.Env) error {
+	return func(env control.Env) error {
+		r := &reconciler{client: env.Client, clock: env.Clock, sign: sign}
+		return ctrl.NewControllerManagedBy(env.Manager).
+			Named(Name).
+			WithOptions(env.Options(workers)).
+			For(&certificatesv1.CertificateSigningRequest{}).
+			Complete(r)
+	}
+}
+
+type reconciler struct {
+	client client.Client
+	clock  clock.PassiveClock
+	sign   Signer
+}
+
+// Reconcile brings one request a state further. Its own writes wake it again.
+func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	found := &request{}
+	if err := r.client.Get(ctx, req.NamespacedName, found); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	now := r.clock.Now()
+	until, ends := deadline(found)
+	if ends && now.After(until) {
+		return ctrl.Result{}, r.remove(ctx, found)
+	}
+	var again time.Duration
+	var err error
+	switch found = found.DeepCopy(); {
+	case len(found.Status.Certificate) > 0:
+	case !has(found, certificatesv1.CertificateApproved) && !has(found, certificatesv1.CertificateDenied):
+		again, err = r.decide(ctx, found, now)
+	case has(found, certificatesv1.CertificateApproved) && !has(found, certificatesv1.CertificateDenied) && !failed(found):
+		err = r.issue(ctx, found, now)
+	}
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if left := until.Sub(now) + time.Second; ends && (again == 0 || left < again) {
+		again = left
+	}
+	return ctrl.Result{RequeueAfter: again}, nil
+}
+
+// has reports whether a request has a condition, whatever its status: approval and
+// denial can only be true.
+func has(r *request, t certificatesv1.RequestConditionType) bool {
+	for i := range r.Status.Conditions {
+		if r.Status.Conditions[i].Type == t {
+			return true
+		}
+	}
+	return false
+}
+
+// failed reports whether a signer has given the request up. A condition without a
+// status is from before they had one.
+func failed(r *request) bool {
+	for _, c := range r.Status.Conditions {
+		if c.Type == certificatesv1.CertificateFailed && (c.Status == "" || c.Status == corev1.ConditionTrue) {
+			return true
+		}
+	}
+	return false
+}
+
+// parse reads what is to be signed. The API has checked it; what cannot be read
+// all the same never will be.
+func parse(r *request) (*x509.CertificateRequest, error) {
+	block, _ := pem.Decode(r.Spec.Request)
+	if block == nil || block.Type != "CERTIFICATE REQUEST" {
+		return nil, reconcile.TerminalError(errors.New("PEM block type must be CERTIFICATE REQUEST"))
+	}
+	wanted, err := x509.ParseCertificateRequest(block.Bytes)
+	if err == nil {
+		err = wanted.CheckSignature()
+	}
+	if err != nil {
+		return nil, reconcile.TerminalError(err)
+	}
+	return wanted, nil
+}

@@ -1,0 +1,110 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package certificates
+
+import (
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/authentication/user"
+)
+
+// rules are what each signer permits (the certificates API's reference, "Kubernetes
+// signers"). A signer that is not here is somebody else's.
+var rules = map[string]func(*x509.CertificateRequest, []certificatesv1.KeyUsage) error{
+	certificatesv1.KubeAPIServerClientSignerName:        checkClient,
+	certificatesv1.KubeAPIServerClientKubeletSignerName: checkNodeClient,
+	certificatesv1.KubeletServingSignerName:             checkNodeServing,
+	// The signer of requests from before signers had names: anything goes.
+	certificatesv1beta1.LegacyUnknownSignerName: func(*x509.CertificateRequest, []certificatesv1.KeyUsage) error { return nil },
+}
+
+func checkClient(_ *x509.CertificateRequest, usages []certificatesv1.KeyUsage) error {
+	for _, usage := range usages {
+		switch usage {
+		case certificatesv1.UsageDigitalSignature, certificatesv1.UsageKeyEncipherment, certificatesv1.UsageClientAuth:
+		default:
+			return fmt.Errorf("invalid usage for client certificate: %s", usage)
+		}
+	}
+	if !slices.Contains(usages, certificatesv1.UsageClientAuth) {
+		return fmt.Errorf("missing required usage for client certificate: %s", certificatesv1.UsageClientAuth)
+	}
+	return nil
+}
+
+func checkNodeClient(wanted *x509.CertificateRequest, usages []certificatesv1.KeyUsage) error {
+	switch {
+	case !ofNodes(wanted):
+		return errNotOfNodes
+	case len(wanted.DNSNames) > 0:
+		return errors.New("DNS subjectAltNames are not allowed")
+	case len(wanted.EmailAddresses) > 0:
+		return errEmail
+	case len(wanted.IPAddresses) > 0:
+		return errors.New("IP subjectAltNames are not allowed")
+	case len(wanted.URIs) > 0:
+		return errURI
+	case !namesNode(wanted):
+		return errNotANode
+	default:
+		return checkUsages(usages, certificatesv1.UsageClientAuth)
+	}
+}
+
+func checkNodeServing(wanted *x509.CertificateRequest, usages []certificatesv1.KeyUsage) error {
+	if !ofNodes(wanted) {
+		return errNotOfNodes
+	}
+	switch {
+	case len(wanted.DNSNames) == 0 && len(wanted.IPAddresses) == 0:
+		return errors.New("DNS or IP subjectAltName is required")
+	case len(wanted.EmailAddresses) > 0:
+		return errEmail
+	case len(wanted.URIs) > 0:
+		return errURI
+	}
+	if err := checkUsages(usages, certificatesv1.UsageServerAuth); err != nil {
+		return err
+	}
+	if !namesNode(wanted) {
+		return errNotANode
+	}
+	return nil
+}
+
+// nodePrefix begins the name of a node as a user.
+const nodePrefix = "system:node:"
+
+var (
+	errNotOfNodes = errors.New("subject organization is not system:nodes")
+	errNotANode   = errors.New("subject common name does not begin with system:node:")
+	errEmail      = errors.New("Email subjectAltNames are not allowed")
+	errURI        = errors.New("URI subjectAltNames are not allowed")
+)
+
+func ofNodes(wanted *x509.CertificateRequest) bool {
+	return slices.Equal(wanted.Subject.Organization, []string{user.NodesGroup})
+}
+
+func namesNode(wanted *x509.CertificateRequest) bool {
+	return strings.HasPrefix(wanted.Subject.CommonName, nodePrefix)
+}
+
+// checkUsages: all of what a node's certificate is for and nothing else. Only RSA
+// keys can encipher other keys, so that this usage may be left out.
+func checkUsages(usages []certificatesv1.KeyUsage, purpose certificatesv1.KeyUsage) error {
+	allowed := sets.New(certificatesv1.UsageDigitalSignature, certificatesv1.UsageKeyEncipherment, purpose)
+	got := sets.New(usages...).Insert(certificatesv1.UsageKeyEncipherment)
+	if !got.Equal(allowed) {
+		return fmt.Errorf("usages did not match %v", sets.List(allowed))
+	}
+	return nil
+}
