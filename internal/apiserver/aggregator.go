@@ -35,10 +35,12 @@ func (s *Server) newAggregator(g genericapiserver.Config, c Config, next generic
 	if err := c.Backend.Readable(services, services.Group+"/"+services.Resource); err != nil {
 		return nil, err // the library would panic
 	}
-	proxy, err := c.PKI.FrontProxyClient()
+	// The library watches the files.
+	kept, err := c.PKI.Keep(c.PKI.FrontProxyClient, nil)
 	if err != nil {
 		return nil, err
 	}
+	proxy := kept.Pair()
 	g.PostStartHooks = map[string]genericapiserver.PostStartHookConfigEntry{}
 	g.SkipOpenAPIInstallation = true
 	g.MergedResourceConfig = aggregatorapiserver.DefaultAPIResourceConfigSource()

@@ -10,8 +10,45 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/utils/clock"
+
+	"github.com/kindred-project/kindred/internal/auth/pki"
 )
+
+// servingCertificate is what the server shows: always the one in use now.
+type servingCertificate struct {
+	kept      *pki.Kept
+	listeners []dynamiccertificates.Listener
+}
+
+var _ dynamiccertificates.CertKeyContentProvider = &servingCertificate{}
+
+func newServingCertificate(c Config) (*servingCertificate, error) {
+	s := &servingCertificate{}
+	var err error
+	s.kept, err = c.PKI.Keep(func() (*pki.Pair, error) { return c.PKI.APIServer(c.Names) }, s.renewed)
+	return s, err
+}
+
+func (s *servingCertificate) renewed(*pki.Pair) error {
+	for _, listener := range s.listeners {
+		listener.Enqueue()
+	}
+	return nil
+}
+
+// AddListener is called while the server is set up.
+func (s *servingCertificate) AddListener(listener dynamiccertificates.Listener) {
+	s.listeners = append(s.listeners, listener)
+}
+
+func (s *servingCertificate) Name() string { return "serving" }
+
+func (s *servingCertificate) CurrentCertKeyContent() ([]byte, []byte) {
+	pair := s.kept.Pair()
+	return pair.CertPEM, pair.KeyPEM
+}
 
 const (
 	// certificateCacheTTL is how long a verified certificate is believed without

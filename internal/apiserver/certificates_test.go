@@ -7,13 +7,18 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"net"
 	"net/http"
+	"os"
+	"strings"
 	"testing"
 	"time"
 
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
 	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/kindred-project/kindred/internal/auth/pki"
 )
 
 func TestCertificatesAreRemembered(t *testing.T) {
@@ -75,5 +80,36 @@ func TestNobodyIsBelievedAfterTheCertificatesEnd(t *testing.T) {
 	clock.Step(3*time.Second + time.Millisecond)
 	if _, ok, _ := auth.AuthenticateRequest(req); ok {
 		t.Error("believed after the end")
+	}
+}
+
+func TestARenewedCertificateIsShownAtOnce(t *testing.T) {
+	shown := func() string {
+		conn, err := tls.Dial("tcp", strings.TrimPrefix(server.url, "https://"), &tls.Config{InsecureSkipVerify: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		return conn.ConnectionState().PeerCertificates[0].SerialNumber.String()
+	}
+	before := shown()
+	pair, err := server.keys.APIServer(pki.Names{IPs: []net.IP{net.IPv4(127, 0, 0, 1)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(pair.CertFile); err != nil {
+		t.Fatal(err)
+	}
+	if err := server.keys.Renew(); err != nil {
+		t.Fatal(err)
+	}
+	err = within(10*time.Second, func() error {
+		if shown() == before {
+			return errors.New("still the former certificate")
+		}
+		return server.ready()
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }

@@ -4,7 +4,6 @@
 package apiserver
 
 import (
-	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
@@ -18,7 +17,6 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/discovery/aggregated"
 	"k8s.io/apiserver/pkg/endpoints/openapi"
 	genericapiserver "k8s.io/apiserver/pkg/server"
-	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/apiserver/pkg/server/filters"
 	"k8s.io/apiserver/pkg/server/healthz"
 	serverstorage "k8s.io/apiserver/pkg/server/storage"
@@ -127,13 +125,9 @@ func (s *Server) genericConfig(c Config) (*genericapiserver.Config, error) {
 	if err := c.Audit.Apply(g); err != nil {
 		return nil, err
 	}
-	serving, err := c.PKI.APIServer(c.Names)
+	certificate, err := newServingCertificate(c)
 	if err != nil {
 		return nil, err
-	}
-	certificate, err := dynamiccertificates.NewStaticCertKeyContent("serving", serving.CertPEM, serving.KeyPEM)
-	if err != nil {
-		return nil, fmt.Errorf("serving certificate: %w", err)
 	}
 	g.SecureServing = &genericapiserver.SecureServingInfo{
 		Listener: c.Listener,

@@ -33,35 +33,40 @@ type nodeConnections struct {
 	authorizer authorizer.Authorizer
 	// verified trusts the cluster's authority alone; anyone accepts every
 	// certificate, as a caller may ask for.
-	verified, anyone http.RoundTripper
-	proxied          http.RoundTripper
+	verified, anyone *http.Transport
+	proxied          *http.Transport
 }
 
 var _ core.NodeConnections = &nodeConnections{}
 
 func newNodeConnections(keys *pki.PKI, client kubernetes.Interface, a authorizer.Authorizer) (*nodeConnections, error) {
-	pair, err := keys.KubeletClient()
-	if err != nil {
-		return nil, err
-	}
-	certificate, err := pair.TLS()
-	if err != nil {
-		return nil, err
-	}
-	trusted := x509.NewCertPool()
-	trusted.AddCert(keys.Cluster.Certificate)
-	return &nodeConnections{
+	n := &nodeConnections{
 		client:     client,
 		authorizer: a,
-		verified:   agentTransport(&tls.Config{Certificates: []tls.Certificate{certificate}, RootCAs: trusted}),
-		anyone:     agentTransport(&tls.Config{Certificates: []tls.Certificate{certificate}, InsecureSkipVerify: true}),
 		// What runs in pods shows certificates of any origin, if at all.
 		proxied: agentTransport(&tls.Config{InsecureSkipVerify: true}),
-	}, nil
+	}
+	own, err := keys.Keep(keys.KubeletClient, n.reconnect)
+	if err != nil {
+		return nil, err
+	}
+	show := func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return own.TLS(), nil }
+	trusted := x509.NewCertPool()
+	trusted.AddCert(keys.Cluster.Certificate)
+	n.verified = agentTransport(&tls.Config{GetClientCertificate: show, RootCAs: trusted})
+	n.anyone = agentTransport(&tls.Config{GetClientCertificate: show, InsecureSkipVerify: true})
+	return n, nil
+}
+
+// reconnect gives up idle connections, which were made with a former certificate.
+func (n *nodeConnections) reconnect(*pki.Pair) error {
+	n.verified.CloseIdleConnections()
+	n.anyone.CloseIdleConnections()
+	return nil
 }
 
 // agentTransport speaks HTTP/1.1, which alone can be upgraded to SPDY.
-func agentTransport(config *tls.Config) http.RoundTripper {
+func agentTransport(config *tls.Config) *http.Transport {
 	config.NextProtos = []string{"http/1.1"}
 	return utilnet.SetOldTransportDefaults(&http.Transport{TLSClientConfig: config})
 }

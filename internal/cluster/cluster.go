@@ -146,7 +146,8 @@ func (c *Cluster) startServer(ctx context.Context, steps *steps) (err error) {
 		return fmt.Errorf("set up the cluster: %w", err)
 	}
 	steps.done("API")
-	return c.writeKubeconfig()
+	c.parts.start("certificates", c.fail, c.renewCertificates)
+	return c.giveAccess()
 }
 
 func (c *Cluster) storeCheck() healthz.HealthChecker {

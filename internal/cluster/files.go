@@ -4,9 +4,12 @@
 package cluster
 
 import (
+	"context"
 	"os"
+	"time"
 
 	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/klog/v2"
 
 	"github.com/kindred-project/kindred/internal/auth/pki"
 	"github.com/kindred-project/kindred/internal/datadir"
@@ -19,15 +22,39 @@ var adminUser = &user.DefaultInfo{Name: "kubernetes-admin", Groups: []string{use
 // contextName is what the cluster is called in kubeconfigs.
 const contextName = "kindred"
 
-// writeKubeconfig gives the administrator a way in.
-func (c *Cluster) writeKubeconfig() error {
-	admin, err := c.keys.Admin()
+// giveAccess gives the administrator a way in.
+func (c *Cluster) giveAccess() error {
+	admin, err := c.keys.Keep(c.keys.Admin, c.writeKubeconfig)
 	if err != nil {
 		return err
 	}
+	return c.writeKubeconfig(admin.Pair())
+}
+
+func (c *Cluster) writeKubeconfig(admin *pki.Pair) error {
 	return pki.Kubeconfig{
 		Name: contextName, Server: c.Server(), CA: c.keys.Cluster.CertPEM, User: adminUser.Name, Credentials: admin,
 	}.Write(c.config.Dir.Kubeconfig())
+}
+
+// renewalInterval is how often certificates in use are looked at. They are renewed when a
+// third of their life is left, which is months.
+const renewalInterval = time.Hour
+
+// renewCertificates replaces the certificates in use before they end.
+func (c *Cluster) renewCertificates(ctx context.Context) error {
+	ticker := c.config.Clock.NewTicker(renewalInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C():
+			if err := c.keys.Renew(); err != nil {
+				klog.FromContext(ctx).Error(err, "Cannot renew certificates; the present ones stay in use")
+			}
+		case <-ctx.Done():
+			return nil
+		}
+	}
 }
 
 // writeInstance tells other commands what runs here.

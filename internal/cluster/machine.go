@@ -223,11 +223,8 @@ func (m *machine) podCIDR() string {
 
 // serveAgent answers the API server on the agent's port.
 func (c *Cluster) serveAgent(agent *node.Agent, listener net.Listener, address net.IP) error {
-	serving, err := c.keys.NodeServing(c.config.NodeName, pki.Names{DNS: []string{c.config.NodeName}, IPs: []net.IP{address}})
-	if err != nil {
-		return err
-	}
-	certificate, err := serving.TLS()
+	names := pki.Names{DNS: []string{c.config.NodeName}, IPs: []net.IP{address}}
+	serving, err := c.keys.Keep(func() (*pki.Pair, error) { return c.keys.NodeServing(c.config.NodeName, names) }, nil)
 	if err != nil {
 		return err
 	}
@@ -237,7 +234,7 @@ func (c *Cluster) serveAgent(agent *node.Agent, listener net.Listener, address n
 		Lookup: agent.Lookup(), Runtime: agent.Runtime(), Clock: c.config.Clock,
 		ClientCAs: clients, Users: []string{kubeletClientUser},
 	})
-	config := serve.TLSConfig(func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &certificate, nil })
+	config := serve.TLSConfig(func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return serving.TLS(), nil })
 	c.parts.start("node server", c.fail, func(ctx context.Context) error {
 		return server.Serve(ctx, listener, config)
 	})

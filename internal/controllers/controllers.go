@@ -24,8 +24,8 @@ import (
 	"github.com/kindred-project/kindred/internal/controllers/rootca"
 	"github.com/kindred-project/kindred/internal/controllers/serviceaccount"
 	"github.com/kindred-project/kindred/internal/controllers/servicecidr"
-	"github.com/kindred-project/kindred/internal/controllers/vacprotection"
 	"github.com/kindred-project/kindred/internal/controllers/trustbundle"
+	"github.com/kindred-project/kindred/internal/controllers/vacprotection"
 )
 
 // Options are what some controllers need to know of the cluster.

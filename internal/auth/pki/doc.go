@@ -14,6 +14,7 @@
 // disk, and never replaced, because every kubeconfig and every token in use
 // depends on them. Leaf certificates are a cache: whoever asks for one gets the
 // one on disk when it still says what was asked for and has a third of its life
-// left, and a new one otherwise. A crash at any moment therefore leaves either a
+// left, and a new one otherwise. Those in use by this process are kept (Keep), and
+// renewed while it runs (Renew). A crash at any moment therefore leaves either a
 // complete file or one that will be replaced.
 package pki

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -32,6 +33,9 @@ type PKI struct {
 	ServiceAccountKey *ecdsa.PrivateKey
 
 	dir string
+
+	mu   sync.Mutex
+	kept []*Kept
 }
 
 // Open reads the authorities and keys in dir and creates what is not there yet.
