@@ -88,6 +88,7 @@ func newAccess(ctx context.Context, c Config, client kubernetes.Interface, share
 	}
 	// Who needs nobody outside comes first.
 	a.authenticate(tokenunion.New(
+		serviceaccount.NewLegacy(keys, objects, a.audiences, c.Clock),
 		serviceaccount.NewAuthenticator(issuerURL, keys, objects, a.audiences, c.Clock),
 		authenticator.WrapAudienceAgnosticToken(a.audiences, bootstraptoken.NewAuthenticator(client, c.Clock)),
 		outside,

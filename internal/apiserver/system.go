@@ -44,6 +44,7 @@ func (s *Server) EnsureSystem(parent context.Context) error {
 	group.Go(func() error { return ensurePriorityClasses(ctx, client) })
 	group.Go(func() error { return s.services.ensure(ctx) })
 	group.Go(func() error { return s.fairness.ensure(ctx) })
+	group.Go(func() error { return s.ensureTracking(ctx, client) })
 	if err := group.Wait(); err != nil {
 		return err
 	}
@@ -130,6 +131,29 @@ func ensurePriorityClasses(ctx context.Context, client kubernetes.Interface) err
 		}
 	}
 	return nil
+}
+
+// trackingName is the ConfigMap that says since when uses of tokens in Secrets are noted
+// (KEP-2799): who was not seen since may be gone.
+const trackingName = "kube-apiserver-legacy-service-account-token-tracking"
+
+func (s *Server) ensureTracking(ctx context.Context, client kubernetes.Interface) error {
+	maps := client.CoreV1().ConfigMaps(metav1.NamespaceSystem)
+	today := map[string]string{"since": s.clock.Now().UTC().Format(time.DateOnly)}
+	found, err := maps.Get(ctx, trackingName, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		_, err = maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: trackingName}, Data: today}, metav1.CreateOptions{})
+		return ignoreExisting(err)
+	}
+	if err != nil {
+		return err
+	}
+	if _, err := time.Parse(time.DateOnly, found.Data["since"]); err == nil {
+		return nil
+	}
+	found.Data = today
+	_, err = maps.Update(ctx, found, metav1.UpdateOptions{})
+	return err
 }
 
 // ignoreExisting accepts that another server was faster.

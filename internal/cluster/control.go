@@ -22,6 +22,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/kindred-project/kindred/internal/apiserver"
+	"github.com/kindred-project/kindred/internal/auth/serviceaccount"
 	"github.com/kindred-project/kindred/internal/controllers"
 	"github.com/kindred-project/kindred/internal/controllers/control"
 	"github.com/kindred-project/kindred/internal/ownership/collector"
@@ -45,9 +46,17 @@ func newManager(server *apiserver.Server) (manager.Manager, error) {
 
 // addControllers registers every controller under its own identity.
 func (c *Cluster) addControllers(ctx context.Context, mgr manager.Manager) error {
-	options := controllers.Options{CA: c.keys.Cluster.CertPEM, Sign: c.keys.Cluster.Sign}
+	tokens, err := serviceaccount.NewKeys(c.keys.ServiceAccountKey)
+	if err != nil {
+		return err
+	}
+	options := controllers.Options{CA: c.keys.Cluster.CertPEM, Sign: c.keys.Cluster.Sign, Token: tokens.LegacyToken}
 	for _, controller := range controllers.All(options) {
-		env, err := c.environment(ctx, mgr, controller.Name)
+		as := serviceAccountUser(controller.Name)
+		if controller.Root {
+			as = controllerUser
+		}
+		env, err := c.environment(ctx, mgr, as, controller.Name)
 		if err != nil {
 			return err
 		}
@@ -58,8 +67,7 @@ func (c *Cluster) addControllers(ctx context.Context, mgr manager.Manager) error
 	return nil
 }
 
-func (c *Cluster) environment(ctx context.Context, mgr manager.Manager, name string) (control.Env, error) {
-	as := serviceAccountUser(name)
+func (c *Cluster) environment(ctx context.Context, mgr manager.Manager, as identity, name string) (control.Env, error) {
 	writer, err := client.New(configFor(c.server, as), client.Options{
 		Scheme: scheme.Scheme, Mapper: mgr.GetRESTMapper(),
 		Cache: &client.CacheOptions{Reader: mgr.GetCache()},

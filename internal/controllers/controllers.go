@@ -7,6 +7,8 @@
 package controllers
 
 import (
+	"github.com/kindred-project/kindred/internal/controllers/accounttoken"
+	"github.com/kindred-project/kindred/internal/controllers/bootstraptoken"
 	"github.com/kindred-project/kindred/internal/controllers/certificates"
 	"github.com/kindred-project/kindred/internal/controllers/control"
 	"github.com/kindred-project/kindred/internal/controllers/deployment"
@@ -34,6 +36,8 @@ type Options struct {
 	CA []byte
 	// Sign is the authority that answers requests for certificates.
 	Sign certificates.Signer
+	// Token issues the tokens of service accounts that are kept in Secrets.
+	Token accounttoken.Issue
 }
 
 // All returns the controllers, in the order in which they are added.
@@ -52,6 +56,10 @@ func All(options Options) []control.Controller {
 		{Name: certificates.Name, Add: certificates.Add(options.Sign)},
 		{Name: trustbundle.Name, Add: trustbundle.Add(options.CA)},
 		{Name: podcertificates.Name, Add: podcertificates.Add},
+		{Name: accounttoken.FillerName, Root: true, Add: accounttoken.AddFiller(options.Token, options.CA)},
+		{Name: accounttoken.RetirerName, Add: accounttoken.AddRetirer},
+		{Name: bootstraptoken.SignerName, Add: bootstraptoken.AddSigner},
+		{Name: bootstraptoken.CleanerName, Add: bootstraptoken.AddCleaner},
 		{Name: nodelifecycle.Name, Add: nodelifecycle.Add},
 		{Name: podgc.Name, Add: podgc.Add},
 		{Name: pvcprotection.Name, Add: pvcprotection.Add},

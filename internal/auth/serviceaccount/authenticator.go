@@ -45,7 +45,8 @@ func (a *Authenticator) AuthenticateToken(ctx context.Context, token string) (*a
 	if unverifiedIssuer(token) != a.issuer {
 		return nil, false, nil
 	}
-	c, err := a.keys.verify(token)
+	c := &claims{}
+	err := a.keys.verify(token, c)
 	if errors.Is(err, errMalformed) {
 		return nil, false, nil
 	}
@@ -55,7 +56,7 @@ func (a *Authenticator) AuthenticateToken(ctx context.Context, token string) (*a
 	if c.Issuer != a.issuer {
 		return nil, false, fmt.Errorf("token issuer %q is invalid", c.Issuer)
 	}
-	audiences, err := a.intended(ctx, c)
+	audiences, err := intended(ctx, authenticator.Audiences(c.Audience), a.audiences)
 	if err != nil {
 		return nil, false, err
 	}
@@ -89,18 +90,18 @@ func unverifiedIssuer(token string) string {
 	return claimed.Issuer
 }
 
-// intended returns the audiences for which a token is meant and that were asked for.
-func (a *Authenticator) intended(ctx context.Context, c *claims) (authenticator.Audiences, error) {
-	meant := authenticator.Audiences(c.Audience)
+// intended returns the audiences for which a token is meant and that were asked for; own
+// are those of who asks for none.
+func intended(ctx context.Context, meant, own authenticator.Audiences) (authenticator.Audiences, error) {
 	if len(meant) == 0 {
-		meant = a.audiences
+		meant = own
 	}
 	wanted, ok := authenticator.AudiencesFrom(ctx)
 	if !ok {
-		wanted = a.audiences
+		wanted = own
 	}
 	both := meant.Intersect(wanted)
-	if len(both) == 0 && len(a.audiences) > 0 {
+	if len(both) == 0 && len(own) > 0 {
 		return nil, fmt.Errorf("token audiences %q is invalid for the target audiences %q", meant, wanted)
 	}
 	return both, nil

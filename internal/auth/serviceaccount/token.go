@@ -99,7 +99,7 @@ type reference struct {
 }
 
 // sign returns the token that says c.
-func (k *Keys) sign(c claims) (string, error) {
+func (k *Keys) sign(c jwt.Claims) (string, error) {
 	token := jwt.NewWithClaims(jwt.SigningMethodES256, c)
 	// The type is optional (RFC 7519 section 5.1), and upstream has none.
 	delete(token.Header, "typ")
@@ -116,12 +116,11 @@ var (
 	errUnknownKey = errors.New("invalid signature, no keys found")
 )
 
-// verify returns what a token says if one of the keys has signed it. Times and
+// verify reads what a token says if one of the keys has signed it. Times and
 // audiences are not looked at.
-func (k *Keys) verify(token string) (*claims, error) {
+func (k *Keys) verify(token string, into jwt.Claims) error {
 	parser := jwt.NewParser(jwt.WithValidMethods([]string{jwt.SigningMethodES256.Alg()}), jwt.WithoutClaimsValidation())
-	c := &claims{}
-	_, err := parser.ParseWithClaims(token, c, func(t *jwt.Token) (any, error) {
+	_, err := parser.ParseWithClaims(token, into, func(t *jwt.Token) (any, error) {
 		id, _ := t.Header["kid"].(string)
 		if key, ok := k.byID[id]; ok {
 			return key, nil
@@ -138,13 +137,13 @@ func (k *Keys) verify(token string) (*claims, error) {
 	})
 	switch {
 	case errors.Is(err, jwt.ErrTokenMalformed):
-		return nil, errMalformed
+		return errMalformed
 	case errors.Is(err, errUnknownKey):
-		return nil, errUnknownKey
+		return errUnknownKey
 	case err != nil:
-		return nil, fmt.Errorf("invalid service account token: %w", err)
+		return fmt.Errorf("invalid service account token: %w", err)
 	}
-	return c, nil
+	return nil
 }
 
 // checkTimes returns an error unless a token is valid at the given time.

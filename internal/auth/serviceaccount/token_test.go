@@ -108,6 +108,17 @@ func expiring(r *authenticationv1.TokenRequest, seconds int64) *authenticationv1
 // payload returns the claims of a token, without the random jti.
 func payload(t testing.TB, token string) map[string]any {
 	t.Helper()
+	all := payloadOf(t, token)
+	if id, _ := all["jti"].(string); len(id) != 36 {
+		t.Errorf("jti %q is no UUID", id)
+	}
+	delete(all, "jti")
+	return all
+}
+
+// payloadOf returns the claims of a token.
+func payloadOf(t testing.TB, token string) map[string]any {
+	t.Helper()
 	data, err := base64.RawURLEncoding.DecodeString(strings.Split(token, ".")[1])
 	if err != nil {
 		t.Fatal(err)
@@ -116,10 +127,6 @@ func payload(t testing.TB, token string) map[string]any {
 	if err := json.Unmarshal(data, &all); err != nil {
 		t.Fatal(err)
 	}
-	if id, _ := all["jti"].(string); len(id) != 36 {
-		t.Errorf("jti %q is no UUID", id)
-	}
-	delete(all, "jti")
 	return all
 }
 

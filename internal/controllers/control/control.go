@@ -11,10 +11,12 @@ import (
 	"context"
 	"time"
 
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -27,6 +29,9 @@ type Controller struct {
 	// system:serviceaccount:kube-system:<Name>, as upstream's controllers do
 	// with --use-service-account-credentials, and signs its events with it.
 	Name string
+	// Root says that it acts as the controller manager itself: who makes the tokens
+	// of service accounts does not live by one.
+	Root bool
 	// Add registers the controller with the manager of env.
 	Add func(env Env) error
 }
@@ -82,4 +87,23 @@ func (e Env) Every(interval time.Duration, do func(context.Context) error) error
 			}
 		}
 	}))
+}
+
+// Select returns a cache of its own for those objects of a kind, in one namespace or in
+// all (""), that a field selector chooses: for controllers that need few of a kind of
+// which all would be too many to keep in memory.
+func (e Env) Select(kind client.Object, namespace string, chosen fields.Selector) (cache.Cache, error) {
+	by := cache.ByObject{Field: chosen}
+	if namespace != "" {
+		by.Namespaces = map[string]cache.Config{namespace: {}}
+	}
+	selected, err := cache.New(e.Manager.GetConfig(), cache.Options{
+		HTTPClient: e.Manager.GetHTTPClient(), Scheme: e.Manager.GetScheme(), Mapper: e.Manager.GetRESTMapper(),
+		DefaultTransform: cache.TransformStripManagedFields(),
+		ByObject:         map[client.Object]cache.ByObject{kind: by},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return selected, e.Manager.Add(selected)
 }
