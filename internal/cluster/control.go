@@ -6,8 +6,11 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"net/http"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -68,7 +71,9 @@ func (c *Cluster) addControllers(ctx context.Context, mgr manager.Manager) error
 }
 
 func (c *Cluster) environment(ctx context.Context, mgr manager.Manager, as identity, name string) (control.Env, error) {
-	writer, err := client.New(configFor(c.server, as), client.Options{
+	config := configFor(c.server, as)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return jsonApply{next} })
+	writer, err := client.New(config, client.Options{
 		Scheme: scheme.Scheme, Mapper: mgr.GetRESTMapper(),
 		Cache: &client.CacheOptions{Reader: mgr.GetCache()},
 	})
@@ -84,6 +89,18 @@ func (c *Cluster) environment(ctx context.Context, mgr manager.Manager, as ident
 		return control.Env{}, err
 	}
 	return control.Env{Manager: mgr, Client: writer, Live: live, Events: events, Clock: c.config.Clock}, nil
+}
+
+// jsonApply asks for the answers to server-side apply in JSON: controller-runtime reads
+// no others, though the in-process server speaks protobuf first.
+type jsonApply struct{ http.RoundTripper }
+
+func (j jsonApply) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.Header.Get("Content-Type") == string(types.ApplyYAMLPatchType) {
+		req = req.Clone(req.Context())
+		req.Header.Set("Accept", runtime.ContentTypeJSON)
+	}
+	return j.RoundTripper.RoundTrip(req)
 }
 
 // recorder writes events as the given user; component is their source.

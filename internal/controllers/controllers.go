@@ -18,6 +18,7 @@ import (
 	"github.com/kindred-project/kindred/internal/controllers/nodelifecycle"
 	"github.com/kindred-project/kindred/internal/controllers/podcertificates"
 	"github.com/kindred-project/kindred/internal/controllers/podgc"
+	"github.com/kindred-project/kindred/internal/controllers/policystatus"
 	"github.com/kindred-project/kindred/internal/controllers/pvcprotection"
 	"github.com/kindred-project/kindred/internal/controllers/pvprotection"
 	"github.com/kindred-project/kindred/internal/controllers/replicaset"
@@ -26,6 +27,7 @@ import (
 	"github.com/kindred-project/kindred/internal/controllers/rootca"
 	"github.com/kindred-project/kindred/internal/controllers/serviceaccount"
 	"github.com/kindred-project/kindred/internal/controllers/servicecidr"
+	"github.com/kindred-project/kindred/internal/controllers/storagemigration"
 	"github.com/kindred-project/kindred/internal/controllers/trustbundle"
 	"github.com/kindred-project/kindred/internal/controllers/vacprotection"
 )
@@ -56,6 +58,8 @@ func All(options Options) []control.Controller {
 		{Name: certificates.Name, Add: certificates.Add(options.Sign)},
 		{Name: trustbundle.Name, Add: trustbundle.Add(options.CA)},
 		{Name: podcertificates.Name, Add: podcertificates.Add},
+		{Name: policystatus.Name, Add: policystatus.Add},
+		{Name: storagemigration.Name, Add: storagemigration.Add},
 		{Name: accounttoken.FillerName, Root: true, Add: accounttoken.AddFiller(options.Token, options.CA)},
 		{Name: accounttoken.RetirerName, Add: accounttoken.AddRetirer},
 		{Name: bootstraptoken.SignerName, Add: bootstraptoken.AddSigner},

@@ -11,9 +11,12 @@ import (
 	"net/netip"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -42,7 +45,7 @@ const (
 // Add registers the controller: woken by ranges, and for those being deleted by
 // any range that comes and any address that goes.
 func Add(env control.Env) error {
-	r := &reconciler{client: env.Client, clock: env.Clock}
+	r := &reconciler{client: env.Client, events: env.Events, clock: env.Clock}
 	addressesGone := predicate.Funcs{
 		CreateFunc: func(event.CreateEvent) bool { return false },
 		UpdateFunc: func(event.UpdateEvent) bool { return false },
@@ -58,6 +61,7 @@ func Add(env control.Env) error {
 
 type reconciler struct {
 	client client.Client
+	events record.EventRecorder
 	clock  clock.PassiveClock
 }
 
@@ -91,7 +95,11 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 			return ctrl.Result{}, client.IgnoreNotFound(err)
 		}
 	}
-	return ctrl.Result{}, r.say(ctx, found, metav1.Condition{Status: metav1.ConditionTrue, Message: "Kubernetes Service CIDR is ready"})
+	err := r.say(ctx, found, metav1.Condition{Status: metav1.ConditionTrue, Message: "Kubernetes Service CIDR is ready"})
+	if err != nil && !apierrors.IsConflict(err) {
+		r.events.Event(found, corev1.EventTypeWarning, "KubernetesServiceCIDRError", "The ServiceCIDR Status can not be set to Ready=True")
+	}
+	return ctrl.Result{}, err
 }
 
 func (r *reconciler) remove(ctx context.Context, going *networkingv1.ServiceCIDR) (ctrl.Result, error) {

@@ -5,6 +5,7 @@ package servicecidr
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -13,10 +14,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/record"
 	testingclock "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
 func rangeOf(name string, cidrs ...string) *networkingv1.ServiceCIDR {
@@ -35,15 +38,18 @@ type bench struct {
 }
 
 func newBench(t *testing.T, objects ...client.Object) bench {
+	c := newAPI(t).WithObjects(objects...).Build()
+	clock := testingclock.NewFakeClock(time.Now()) // the fake API stamps deletions with the real time
+	return bench{t, c, clock, &reconciler{client: c, clock: clock, events: record.NewFakeRecorder(10)}}
+}
+
+func newAPI(t *testing.T) *fake.ClientBuilder {
 	scheme := runtime.NewScheme()
 	if err := networkingv1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&networkingv1.ServiceCIDR{}).Build()
-	clock := testingclock.NewFakeClock(time.Now()) // the fake API stamps deletions with the real time
-	return bench{t, c, clock, &reconciler{client: c, clock: clock}}
+	return fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&networkingv1.ServiceCIDR{})
 }
-
 func (b bench) reconcile(name string) ctrl.Result {
 	b.Helper()
 	result, err := b.r.Reconcile(context.Background(), ctrl.Request{NamespacedName: client.ObjectKey{Name: name}})
@@ -111,5 +117,22 @@ func TestARangeWithinAnotherMayGo(t *testing.T) {
 	b.reconcile("small")
 	if err := b.Get(context.Background(), client.ObjectKey{Name: "small"}, &networkingv1.ServiceCIDR{}); !apierrors.IsNotFound(err) {
 		t.Errorf("still there: %v", err)
+	}
+}
+
+func TestAStatusThatCannotBeWrittenIsTold(t *testing.T) {
+	refused := errors.New("no")
+	c := newAPI(t).WithObjects(rangeOf("extra", "10.1.0.0/24")).WithInterceptorFuncs(interceptor.Funcs{
+		SubResourceUpdate: func(context.Context, client.Client, string, client.Object, ...client.SubResourceUpdateOption) error {
+			return refused
+		},
+	}).Build()
+	events := record.NewFakeRecorder(1)
+	r := &reconciler{client: c, clock: testingclock.NewFakeClock(time.Now()), events: events}
+	if _, err := r.Reconcile(context.Background(), ctrl.Request{NamespacedName: client.ObjectKey{Name: "extra"}}); !errors.Is(err, refused) {
+		t.Errorf("error %v", err)
+	}
+	if got, want := <-events.Events, "Warning KubernetesServiceCIDRError The ServiceCIDR Status can not be set to Ready=True"; got != want {
+		t.Errorf("event %q, want %q", got, want)
 	}
 }

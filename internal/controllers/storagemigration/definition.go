@@ -1,0 +1,111 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package storagemigration
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// definitionManager is under whose name CustomResourceDefinitions are told, as upstream's
+// part for it is called.
+const definitionManager = "migration-runner-controller"
+
+// change is what a definition is told: a condition, and which versions are stored.
+type change func(*apiextensionsv1.CustomResourceDefinition) (reason, message string, running bool, stored []string)
+
+// beginning tells that a migration runs. Which versions are stored stays as it is.
+func beginning(migration string) change {
+	return func(crd *apiextensionsv1.CustomResourceDefinition) (string, string, bool, []string) {
+		return reasonRunning, fmt.Sprintf("Migration %s is running", migration), true, crd.Status.StoredVersions
+	}
+}
+
+// ending tells how a migration ended. After a good one, nothing is stored in a former
+// version, unless the definition has changed meanwhile.
+func ending(succeeded bool) change {
+	return func(crd *apiextensionsv1.CustomResourceDefinition) (string, string, bool, []string) {
+		switch {
+		case !succeeded:
+			return "MigrationFailed", "The migration has failed", false, crd.Status.StoredVersions
+		case !sinceBeginning(crd):
+			return "MigrationSucceeded", "The migration has succeeded but the stored versions have not been updated due to a generation mismatch", false, crd.Status.StoredVersions
+		default:
+			return "MigrationSucceeded", "The migration has succeeded and the stored versions have been updated", false, []string{storageVersion(crd)}
+		}
+	}
+}
+
+// sinceBeginning reports whether a definition is the same as when its migration began.
+func sinceBeginning(crd *apiextensionsv1.CustomResourceDefinition) bool {
+	for _, c := range crd.Status.Conditions {
+		if c.Type == apiextensionsv1.StorageMigrating {
+			return c.ObservedGeneration == crd.Generation
+		}
+	}
+	return false
+}
+
+func storageVersion(crd *apiextensionsv1.CustomResourceDefinition) string {
+	for _, version := range crd.Spec.Versions {
+		if version.Storage {
+			return version.Name
+		}
+	}
+	return ""
+}
+
+// tellDefinition changes the status of the definition of a custom resource; other
+// resources have none. It fails where somebody changes it at the same time, and is then
+// tried again.
+func (r *reconciler) tellDefinition(ctx context.Context, m *migration, tell change) error {
+	found := &unstructured.Unstructured{}
+	found.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
+	name := m.Spec.Resource.Resource + "." + m.Spec.Resource.Group
+	if err := r.live.Get(ctx, client.ObjectKey{Name: name}, found); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(found.Object, crd); err != nil {
+		return err
+	}
+	status, err := told(crd, tell, r.clock.Now())
+	if err != nil {
+		return err
+	}
+	return r.client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(status), client.ForceOwnership, client.FieldOwner(definitionManager))
+}
+
+// told is the status to apply.
+func told(crd *apiextensionsv1.CustomResourceDefinition, tell change, now time.Time) (*unstructured.Unstructured, error) {
+	reason, message, running, stored := tell(crd)
+	holds := apiextensionsv1.ConditionFalse
+	if running {
+		holds = apiextensionsv1.ConditionTrue
+	}
+	encoded, err := json.Marshal(map[string]any{
+		"apiVersion": apiextensionsv1.SchemeGroupVersion.String(), "kind": "CustomResourceDefinition",
+		"metadata": map[string]any{"name": crd.Name, "resourceVersion": crd.ResourceVersion},
+		"status": map[string]any{
+			"storedVersions": stored,
+			"conditions": []apiextensionsv1.CustomResourceDefinitionCondition{{
+				Type: apiextensionsv1.StorageMigrating, Status: holds, LastTransitionTime: metav1.NewTime(now),
+				Reason: reason, Message: message, ObservedGeneration: crd.Generation,
+			}},
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	status := &unstructured.Unstructured{}
+	return status, status.UnmarshalJSON(encoded)
+}

@@ -1,0 +1,187 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package storagemigration
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	migrationv1 "k8s.io/api/storagemigration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const (
+	// patience is how long a resource may take to be known after its migration was
+	// created: a new CRD is served a moment later.
+	patience = time.Minute
+	// page is how many objects are listed at a time.
+	page = 500
+)
+
+// verbs are what a resource must be able to do.
+var verbs = []string{"update", "patch", "list"}
+
+// run notes from where to migrate, or migrates.
+func (r *reconciler) run(ctx context.Context, m *migration) error {
+	resource, found, err := r.lookUp(m.Spec.Resource)
+	switch {
+	case err != nil:
+		return err
+	case !found && r.clock.Since(m.CreationTimestamp.Time) < patience:
+		return fmt.Errorf("%s is not served yet", m.Spec.Resource)
+	case !found:
+		return r.fail(ctx, m, "resource does not exist in discovery")
+	case m.Status.ResourceVersion == "":
+		return r.mark(ctx, m, resource)
+	default:
+		return r.migrate(ctx, m, resource)
+	}
+}
+
+// served is a resource in the version that the server prefers.
+type served struct {
+	schema.GroupVersionResource
+	kind schema.GroupVersionKind
+}
+
+func (r *reconciler) lookUp(wanted metav1.GroupResource) (served, bool, error) {
+	candidates, err := r.mapper.ResourcesFor(schema.GroupVersionResource{Group: wanted.Group, Resource: wanted.Resource})
+	if meta.IsNoMatchError(err) {
+		return served{}, false, nil
+	}
+	if err != nil {
+		return served{}, false, err
+	}
+	for _, c := range candidates {
+		if c.Group == wanted.Group && c.Resource == wanted.Resource {
+			kind, err := r.mapper.KindFor(c)
+			return served{c, kind}, err == nil, client.IgnoreNotFound(err)
+		}
+	}
+	return served{}, false, nil
+}
+
+// mark notes the newest resourceVersion: what is written from now on needs no migration.
+func (r *reconciler) mark(ctx context.Context, m *migration, resource served) error {
+	able, err := r.able(resource)
+	if err != nil {
+		return err
+	}
+	if !able {
+		return r.fail(ctx, m, fmt.Sprintf("resource %q does not support discovery operations: %v", resource.String(), verbs))
+	}
+	newest := resource.list()
+	if err := r.live.List(ctx, newest, client.Limit(1)); err != nil {
+		return fmt.Errorf("error getting latest resourceVersion for %s: %w", resource.String(), err)
+	}
+	if _, err := resourceversion.CompareResourceVersion(newest.ResourceVersion, newest.ResourceVersion); err != nil {
+		return r.fail(ctx, m, fmt.Sprintf("latest resourceVersion for %s is not valid: %s", resource.String(), err))
+	}
+	m.Status.ResourceVersion = newest.ResourceVersion
+	return r.write(ctx, m)
+}
+
+// able reports whether a resource can do what migration needs.
+func (r *reconciler) able(resource served) (bool, error) {
+	list, err := r.served.ServerResourcesForGroupVersion(resource.GroupVersion().String())
+	if err != nil {
+		return false, client.IgnoreNotFound(err)
+	}
+	for _, known := range list.APIResources {
+		if known.Name == resource.Resource {
+			return !slices.ContainsFunc(verbs, func(verb string) bool { return !slices.Contains(known.Verbs, verb) }), nil
+		}
+	}
+	return false, fmt.Errorf("resource %q not found in discovery", resource.String())
+}
+
+func (s served) list() *metav1.PartialObjectMetadataList {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(s.kind.GroupVersion().WithKind(s.kind.Kind + "List"))
+	return list
+}
+
+// migrate writes all objects that were not written since the mark. It may be repeated:
+// what was written is newer then.
+func (r *reconciler) migrate(ctx context.Context, m *migration, resource served) error {
+	waiting, total, err := r.waiting(ctx, m, resource)
+	if err != nil {
+		return err
+	}
+	for i := range waiting {
+		p := progress{left: len(waiting) - i, total: total}
+		err := r.touch(ctx, resource, &waiting[i])
+		switch {
+		// Somebody else has written it, or it is gone: it needs nothing any more.
+		case err == nil, apierrors.IsConflict(err), apierrors.IsNotFound(err):
+		case passes(err):
+			p.err = err
+			if r.set(m, migrationv1.MigrationRunning, metav1.ConditionTrue, reasonRunning, p.message()) {
+				_ = r.write(ctx, m) // it only tells; the migration is tried again for the error
+			}
+			return err
+		default:
+			r.set(m, migrationv1.MigrationRunning, metav1.ConditionTrue, reasonRunning, p.message())
+			return r.fail(ctx, m, fmt.Sprintf("%d/%d not yet migrated. migration encountered unhandled error: %s", p.left, p.total, err))
+		}
+	}
+	r.set(m, migrationv1.MigrationRunning, metav1.ConditionTrue, reasonRunning, progress{total: total}.message())
+	r.set(m, migrationv1.MigrationSucceeded, metav1.ConditionTrue, reasonSucceeded, "Migration completed")
+	return r.write(ctx, m)
+}
+
+// waiting returns the objects that are not newer than the mark, and how many there are in all.
+func (r *reconciler) waiting(ctx context.Context, m *migration, resource served) (waiting []metav1.PartialObjectMetadata, total int, err error) {
+	for list := resource.list(); ; {
+		if err := r.live.List(ctx, list, client.Limit(page), client.Continue(list.Continue)); err != nil {
+			return nil, 0, err
+		}
+		for i := range list.Items {
+			order, err := resourceversion.CompareResourceVersion(list.Items[i].ResourceVersion, m.Status.ResourceVersion)
+			if err != nil {
+				return nil, 0, err
+			}
+			if order <= 0 {
+				// No more than its name is needed, and there may be many.
+				o := &list.Items[i]
+				waiting = append(waiting, metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name, ResourceVersion: o.ResourceVersion}})
+			}
+		}
+		total += len(list.Items)
+		if list.Continue == "" {
+			return waiting, total, nil
+		}
+	}
+}
+
+// touch writes an object as it is: a patch that changes nothing makes the server read it and
+// store it, if it would store it otherwise today.
+func (r *reconciler) touch(ctx context.Context, resource served, object *metav1.PartialObjectMetadata) error {
+	apiVersion, kind := resource.kind.ToAPIVersionAndKind()
+	patch, err := json.Marshal(map[string]any{
+		"apiVersion": apiVersion, "kind": kind, "metadata": map[string]string{"resourceVersion": object.ResourceVersion},
+	})
+	if err != nil {
+		return err
+	}
+	object.SetGroupVersionKind(resource.kind)
+	return r.client.Patch(ctx, object, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(Name))
+}
+
+// passes reports whether an error may be gone the next time.
+func passes(err error) bool {
+	return utilnet.IsConnectionReset(err) || utilnet.IsHTTP2ConnectionLost(err) || utilnet.IsProbableEOF(err) ||
+		apierrors.IsServerTimeout(err) || apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err) ||
+		apierrors.IsInternalError(err) || apierrors.IsTimeout(err)
+}
