@@ -79,36 +79,6 @@ func TestDiscovery(t *testing.T) {
 		}
 	}
 	for key := range upstream {
-		// A resource that is served has all its subresources.
-		main, sub, isSub := strings.Cut(key, "/status")
-		if isSub && sub == "" && served[main] && !served[key] {
-			t.Errorf("%s is served without its status", main)
-		}
-	}
-	for _, key := range []string{
-		"v1 namespaces", "v1 namespaces/finalize", "v1 nodes", "v1 pods", "v1 pods/binding", "v1 bindings", "v1 pods/log", "v1 pods/exec",
-		"v1 pods/attach", "v1 pods/portforward", "v1 pods/proxy", "v1 pods/ephemeralcontainers", "v1 pods/resize", "v1 configmaps",
-		"v1 secrets", "v1 serviceaccounts", "v1 serviceaccounts/token", "v1 services", "v1 endpoints", "v1 events", "v1 podtemplates",
-		"apps/v1 deployments", "apps/v1 deployments/scale", "apps/v1 replicasets", "apps/v1 replicasets/scale", "apps/v1 controllerrevisions",
-		"coordination.k8s.io/v1 leases", "events.k8s.io/v1 events", "discovery.k8s.io/v1 endpointslices",
-		"rbac.authorization.k8s.io/v1 roles", "rbac.authorization.k8s.io/v1 rolebindings",
-		"rbac.authorization.k8s.io/v1 clusterroles", "rbac.authorization.k8s.io/v1 clusterrolebindings",
-		"scheduling.k8s.io/v1 priorityclasses", "networking.k8s.io/v1 ipaddresses", "networking.k8s.io/v1 servicecidrs",
-		"networking.k8s.io/v1 ingresses", "networking.k8s.io/v1 ingressclasses", "networking.k8s.io/v1 networkpolicies",
-		"storage.k8s.io/v1 storageclasses", "storage.k8s.io/v1 volumeattachments", "storage.k8s.io/v1 volumeattributesclasses",
-		"storage.k8s.io/v1 csidrivers", "storage.k8s.io/v1 csinodes", "storage.k8s.io/v1 csistoragecapacities", "node.k8s.io/v1 runtimeclasses",
-		"certificates.k8s.io/v1 certificatesigningrequests", "certificates.k8s.io/v1 certificatesigningrequests/approval",
-		"certificates.k8s.io/v1 clustertrustbundles", "certificates.k8s.io/v1 podcertificaterequests",
-		"authentication.k8s.io/v1 tokenreviews", "authentication.k8s.io/v1 selfsubjectreviews",
-		"authorization.k8s.io/v1 subjectaccessreviews", "authorization.k8s.io/v1 localsubjectaccessreviews",
-		"authorization.k8s.io/v1 selfsubjectaccessreviews", "authorization.k8s.io/v1 selfsubjectrulesreviews",
-		"apiextensions.k8s.io/v1 customresourcedefinitions", "apiregistration.k8s.io/v1 apiservices",
-		"storagemigration.k8s.io/v1 storageversionmigrations",
-		"flowcontrol.apiserver.k8s.io/v1 flowschemas", "flowcontrol.apiserver.k8s.io/v1 prioritylevelconfigurations",
-		"admissionregistration.k8s.io/v1 validatingwebhookconfigurations", "admissionregistration.k8s.io/v1 mutatingwebhookconfigurations",
-		"admissionregistration.k8s.io/v1 validatingadmissionpolicies", "admissionregistration.k8s.io/v1 validatingadmissionpolicybindings",
-		"admissionregistration.k8s.io/v1 mutatingadmissionpolicies", "admissionregistration.k8s.io/v1 mutatingadmissionpolicybindings",
-	} {
 		if !served[key] {
 			t.Errorf("%s is not served", key)
 		}

@@ -27,6 +27,7 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/authentication"
 	"github.com/kindred-project/kindred/internal/registry/core"
 	"github.com/kindred-project/kindred/internal/registry/generic"
+	"github.com/kindred-project/kindred/internal/registry/resource"
 )
 
 // apiserverUser is who the server itself is, as upstream's loopback client.
@@ -93,6 +94,7 @@ func (s *Server) build(c Config) error {
 		Rules:          access.rules,
 		Escalation:     access.escalation,
 		Extending:      admissionregistration.Dependencies{Authorizer: access.authorizer, Client: client},
+		Devices:        resource.Dependencies{Authorizer: access.authorizer, Namespaces: client.CoreV1(), Clock: c.Clock},
 	})
 	s.reserve = newReserve(c)
 	if s.scheme, err = newScheme(s.groups); err != nil {

@@ -25,6 +25,7 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/node"
 	"github.com/kindred-project/kindred/internal/registry/policy"
 	"github.com/kindred-project/kindred/internal/registry/rbac"
+	"github.com/kindred-project/kindred/internal/registry/resource"
 	"github.com/kindred-project/kindred/internal/registry/scheduling"
 	"github.com/kindred-project/kindred/internal/registry/storage"
 	"github.com/kindred-project/kindred/internal/registry/storagemigration"
@@ -38,6 +39,7 @@ type Dependencies struct {
 	Rules          authorizer.RuleResolver
 	Escalation     rbac.Escalation
 	Extending      admissionregistration.Dependencies
+	Devices        resource.Dependencies
 }
 
 // Groups are all built-in groups.
@@ -62,5 +64,6 @@ func Groups(d Dependencies) []generic.Group {
 		admissionregistration.Group(d.Extending),
 		flowcontrol.Group(),
 		storagemigration.Group(),
+		resource.Group(d.Devices),
 	}
 }

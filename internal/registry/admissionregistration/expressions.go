@@ -17,8 +17,9 @@ import (
 	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
 	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
 	"k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions"
-	"k8s.io/apiserver/pkg/cel"
 	"k8s.io/apiserver/pkg/cel/environment"
+
+	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
 // maxMatchConditions is how many conditions one webhook or policy may have.
@@ -58,20 +59,7 @@ func (e expressions) declared() plugincel.OptionalVariableDeclarations {
 // compile reports why the expression cannot run.
 func (e expressions) compile(accessor plugincel.ExpressionAccessor, declared plugincel.OptionalVariableDeclarations, original string, path *field.Path) field.ErrorList {
 	result := e.compiler.CompileCELExpression(accessor, declared, e.environment(original))
-	return refusal(path, accessor.GetExpression(), result.Error)
-}
-
-func refusal(path *field.Path, expression string, err *cel.Error) field.ErrorList {
-	if err == nil {
-		return nil
-	}
-	switch err.Type {
-	case cel.ErrorTypeRequired:
-		return field.ErrorList{field.Required(path, err.Detail)}
-	case cel.ErrorTypeInvalid:
-		return field.ErrorList{field.Invalid(path, expression, err.Detail)}
-	}
-	return field.ErrorList{field.InternalError(path, err)}
+	return generic.InvalidExpression(path, accessor.GetExpression(), result.Error)
 }
 
 // validateMatchConditions checks what narrows down which requests are meant.
@@ -137,7 +125,7 @@ func (e expressions) validateVariable(v *admissionv1.Variable, path *field.Path)
 	}
 	variable := &validating.Variable{Name: v.Name, Expression: v.Expression}
 	result := composed.CompileAndStoreVariable(variable, e.declared(), e.environment(v.Expression))
-	return append(errs, refusal(path.Child("expression"), v.Expression, result.Error)...)
+	return append(errs, generic.InvalidExpression(path.Child("expression"), v.Expression, result.Error)...)
 }
 
 // reserved are the words that CEL keeps for itself.

@@ -17,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
 	"k8s.io/client-go/util/jsonpath"
+
+	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
 const (
@@ -151,7 +153,7 @@ func (e expressions) validateAuditValue(expression string, path *field.Path) fie
 		return field.ErrorList{field.Required(path, fmt.Sprintf("must not exceed %d bytes in length", maxAuditExpressionLength))}
 	}
 	result := e.compiler.CompileCELExpression(&validating.AuditAnnotationCondition{ValueExpression: trimmed}, e.declared(), e.environment(expression))
-	return refusal(path, expression, result.Error)
+	return generic.InvalidExpression(path, expression, result.Error)
 }
 
 // validatePolicyStatus checks what the controller found out about the types in a

@@ -21,8 +21,9 @@ import (
 func DeclaredOptions() map[string]bool {
 	return map[string]bool{
 		"InPlacePodVerticalScalingSchedulerPreemption": false,
-		"HPAScaleToZero":  true,
-		"WorkloadWithJob": false,
+		"HPAScaleToZero":              true,
+		"WorkloadWithJob":             false,
+		"DRAPartitionableDevicesType": false,
 	}
 }
 

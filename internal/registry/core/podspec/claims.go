@@ -29,6 +29,11 @@ func (c *checker) ephemeral(volume *v1.EphemeralVolumeSource, path *field.Path) 
 	c.claimSpec(&volume.VolumeClaimTemplate.Spec, false, at.Child("spec"))
 }
 
+// ValidateTemplateMeta checks the metadata of the template of a claim.
+func ValidateTemplateMeta(meta *metav1.ObjectMeta, path *field.Path) field.ErrorList {
+	return check(func(c *checker) { c.templateMeta(meta, path) })
+}
+
 var allowedInTemplateMeta = sets.New("Annotations", "Labels")
 
 // templateMeta: of the metadata of a claim to be made, only labels and

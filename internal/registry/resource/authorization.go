@@ -1,0 +1,214 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package resource
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/endpoints/filters"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/utils/ptr"
+)
+
+// admins are those who may use devices that others have: whoever may write claims
+// in a namespace with the label for it (KEP-5018).
+type admins struct{ namespaces corev1client.NamespacesGetter }
+
+// mayRequest checks the first request for such access, of a claim or a template.
+func (a admins) mayRequest(ctx context.Context, requests []resourcev1.DeviceRequest, namespace string) field.ErrorList {
+	for i := range requests {
+		if r := requests[i].Exactly; r != nil && ptr.Deref(r.AdminAccess, false) {
+			return a.check(ctx, namespace, specPath.Child("devices", "requests").Index(i).Child("adminAccess"))
+		}
+	}
+	return nil
+}
+
+// mayAllocate checks an allocation with such access that was not there before.
+func (a admins) mayAllocate(ctx context.Context, allocation, old *resourcev1.AllocationResult, namespace string) field.ErrorList {
+	if firstAdmin(old) >= 0 {
+		return nil // nothing can be added to it
+	}
+	i := firstAdmin(allocation)
+	if i < 0 {
+		return nil
+	}
+	return a.check(ctx, namespace, statusPath.Child("allocation", "devices", "results").Index(i).Child("adminAccess"))
+}
+
+func firstAdmin(a *resourcev1.AllocationResult) int {
+	if a == nil {
+		return -1
+	}
+	for i := range a.Devices.Results {
+		if ptr.Deref(a.Devices.Results[i].AdminAccess, false) {
+			return i
+		}
+	}
+	return -1
+}
+
+func (a admins) check(ctx context.Context, name string, path *field.Path) field.ErrorList {
+	const label = resourcev1.DRAAdminNamespaceLabelKey
+	namespace, err := a.namespaces.Namespaces().Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return field.ErrorList{field.InternalError(path, fmt.Errorf("could not retrieve namespace to verify admin access: %w", err))}
+	}
+	if namespace.Labels[label] != "true" {
+		return field.ErrorList{field.Forbidden(path, fmt.Sprintf("admin access to devices requires the `%s: true` label on the containing namespace", label))}
+	}
+	return nil
+}
+
+// writers are those who may write a claim's status, each a part of it: to update
+// resourceclaims/status is not enough (KEP-4381, granular status authorization).
+type writers struct {
+	authorizer authorizer.UnconditionalAuthorizer
+}
+
+// mayBind: who allocates and reserves (the scheduler) may update
+// resourceclaims/binding, everywhere.
+func (w writers) mayBind(ctx context.Context, status, old *resourcev1.ResourceClaimStatus) field.ErrorList {
+	if equality.Semantic.DeepEqual(status.Allocation, old.Allocation) && equality.Semantic.DeepEqual(status.ReservedFor, old.ReservedFor) {
+		return nil
+	}
+	path := statusPath.Child("allocation")
+	request, err := filters.GetAuthorizerAttributes(ctx)
+	if err != nil {
+		return unknownRequest(path, err)
+	}
+	if err := w.ask(ctx, asked(request, request.GetVerb(), resourcev1.SubresourceBinding, "", "")); err != nil {
+		return field.ErrorList{field.Forbidden(path, fmt.Sprintf(`changing status.allocation or status.reservedFor requires resource="resourceclaims/binding", verb="%s" permission: %s`, request.GetVerb(), err))}
+	}
+	return nil
+}
+
+// mayReport: who writes how a driver's devices do may do so for that driver; a
+// service account whose token is bound to the node of the claim may be allowed less
+// than others.
+func (w writers) mayReport(ctx context.Context, status, old *resourcev1.ResourceClaimStatus) field.ErrorList {
+	drivers := changedDrivers(status.Devices, old.Devices)
+	if status.Allocation == nil || len(drivers) == 0 {
+		return nil
+	}
+	path := statusPath.Child("devices")
+	request, err := filters.GetAuthorizerAttributes(ctx)
+	if err != nil {
+		return unknownRequest(path, err)
+	}
+	verbs := []string{resourcev1.VerbPrefixArbitraryNode + request.GetVerb()}
+	if node := nodeOf(status.Allocation); node != "" && node == nodeOfCaller(request.GetUser()) {
+		verbs = []string{resourcev1.VerbPrefixAssociatedNode + request.GetVerb(), verbs[0]}
+	}
+	var errs field.ErrorList
+	for _, driver := range sets.List(drivers) {
+		if err := w.askAny(ctx, request, verbs, driver); err != nil {
+			errs = append(errs, field.Forbidden(path, fmt.Sprintf(`changing status.devices requires resource="resourceclaims/driver", verb="%s" permission: %s`, verbs, err)))
+		}
+	}
+	return errs
+}
+
+func unknownRequest(path *field.Path, err error) field.ErrorList {
+	return field.ErrorList{field.InternalError(path, fmt.Errorf("cannot build authorizer attributes: %w", err))}
+}
+
+// changedDrivers are those whose devices were added, changed or removed.
+func changedDrivers(devices, old []resourcev1.AllocatedDeviceStatus) sets.Set[string] {
+	before := map[deviceID]*resourcev1.AllocatedDeviceStatus{}
+	for i := range old {
+		before[reported(&old[i])] = &old[i]
+	}
+	drivers := sets.New[string]()
+	for i := range devices {
+		id := reported(&devices[i])
+		if was, found := before[id]; !found || !equality.Semantic.DeepEqual(*was, devices[i]) {
+			drivers.Insert(id.Driver)
+		}
+		delete(before, id)
+	}
+	for id := range before {
+		drivers.Insert(id.Driver)
+	}
+	return drivers
+}
+
+// nodeOf is the node that an allocation is for, where it is for one alone.
+func nodeOf(a *resourcev1.AllocationResult) string {
+	if a.NodeSelector == nil || len(a.NodeSelector.NodeSelectorTerms) != 1 {
+		return ""
+	}
+	term := a.NodeSelector.NodeSelectorTerms[0]
+	if len(term.MatchExpressions) != 0 || len(term.MatchFields) != 1 {
+		return ""
+	}
+	f := term.MatchFields[0]
+	if f.Key != metav1.ObjectNameField || f.Operator != corev1.NodeSelectorOpIn || len(f.Values) != 1 {
+		return ""
+	}
+	return f.Values[0]
+}
+
+// nodeOfCaller is the node that a service account's token is bound to.
+func nodeOfCaller(caller user.Info) string {
+	if _, _, err := serviceaccount.SplitUsername(caller.GetName()); err != nil {
+		return ""
+	}
+	nodes := caller.GetExtra()[serviceaccount.NodeNameKey]
+	if len(nodes) != 1 || len(validateNodeName(nodes[0], nil)) > 0 {
+		return ""
+	}
+	return nodes[0]
+}
+
+// asked is a question about a subresource that nobody serves.
+func asked(request authorizer.Attributes, verb, subresource, namespace, name string) authorizer.Attributes {
+	return authorizer.AttributesRecord{
+		User: request.GetUser(), Verb: verb, Namespace: namespace, Name: name,
+		APIGroup: request.GetAPIGroup(), APIVersion: request.GetAPIVersion(),
+		Resource: request.GetResource(), Subresource: subresource,
+		ResourceRequest: true, Path: request.GetPath(),
+	}
+}
+
+// askAny is content with one verb; the first refusal is the one to tell.
+func (w writers) askAny(ctx context.Context, request authorizer.Attributes, verbs []string, driver string) error {
+	var first error
+	for _, verb := range verbs {
+		err := w.ask(ctx, asked(request, verb, resourcev1.SubresourceDriver, request.GetNamespace(), driver))
+		if err == nil {
+			return nil
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	return first
+}
+
+// ask returns why the caller may not. RBAC may have failed to evaluate a role and
+// still allow.
+func (w writers) ask(ctx context.Context, a authorizer.Attributes) error {
+	decision, reason, err := w.authorizer.Authorize(ctx, a)
+	switch {
+	case decision == authorizer.DecisionAllow:
+		return nil
+	case err != nil && reason != "":
+		reason = fmt.Sprintf("%v: %s", err, reason)
+	case err != nil:
+		reason = err.Error()
+	}
+	return responsewriters.ForbiddenStatusError(a, reason)
+}

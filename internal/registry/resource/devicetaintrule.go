@@ -1,0 +1,109 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package resource
+
+import (
+	"context"
+
+	resourcev1 "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/clock"
+
+	"github.com/kindred-project/kindred/internal/registry/generic"
+)
+
+type taintRule = resourcev1.DeviceTaintRule
+
+// deviceTaintRule taints the devices that it selects (KEP-5055).
+func deviceTaintRule(c clock.PassiveClock) generic.Resource {
+	return generic.Kind[*taintRule]{
+		Name: "DeviceTaintRule", Plural: "devicetaintrules", ClusterScoped: true,
+		New:     func() *taintRule { return &taintRule{} },
+		NewList: func() runtime.Object { return &resourcev1.DeviceTaintRuleList{} },
+		Spec:    func(r *taintRule) any { return &r.Spec },
+		Status:  func(r *taintRule) any { return &r.Status },
+		Prepare: func(_ context.Context, r, old *taintRule) { noteEffectChange(r, old, c) },
+		PrepareStatus: func(_ context.Context, r, old *taintRule) {
+			metav1.ResetObjectMetaForStatus(&r.ObjectMeta, &old.ObjectMeta)
+		},
+		StatusResets: []string{"metadata"},
+		Validate: func(_ context.Context, r *taintRule) field.ErrorList {
+			return validateTaintRule(r, nil)
+		},
+		ValidateUpdate: func(_ context.Context, r, old *taintRule) field.ErrorList {
+			return validateTaintRule(r, old)
+		},
+		ValidateStatus: func(_ context.Context, r, _ *taintRule) field.ErrorList {
+			return validateConditions(r.Status.Conditions, resourcev1.DeviceTaintRuleStatusMaxConditions, statusPath.Child("conditions"))
+		},
+		RequireResourceVersion: true,
+		Columns: []generic.Column[*taintRule]{
+			{Name: "Key", Description: taintDoc["key"], Cell: func(r *taintRule) any { return r.Spec.Taint.Key }},
+			{Name: "Value", Description: taintDoc["value"], Cell: func(r *taintRule) any { return r.Spec.Taint.Value }},
+			{Name: "Effect", Description: taintDoc["effect"], Cell: func(r *taintRule) any { return string(r.Spec.Taint.Effect) }},
+			{Name: "TimeAdded", Description: taintDoc["timeAdded"], Cell: timeAddedText},
+		},
+	}
+}
+
+var taintDoc = resourcev1.DeviceTaint{}.SwaggerDoc()
+
+func timeAddedText(r *taintRule) any {
+	added := r.Spec.Taint.TimeAdded
+	if added == nil {
+		return ""
+	}
+	return generic.Timed(func(c clock.PassiveClock) string { return generic.Age(c, *added) })
+}
+
+// noteEffectChange: how long a taint is tolerated counts from when it had its
+// effect, unless the client says since when.
+func noteEffectChange(r, old *taintRule, c clock.PassiveClock) {
+	if old == nil {
+		return
+	}
+	now, before := &r.Spec.Taint, &old.Spec.Taint
+	if now.Effect != before.Effect && now.TimeAdded.Equal(before.TimeAdded) {
+		now.TimeAdded = wholeSecond(c)
+	}
+}
+
+// validateTaintRule looks at the effect where it is new.
+func validateTaintRule(r, old *taintRule) field.ErrorList {
+	errs := validateTaintSelector(r.Spec.DeviceSelector, specPath.Child("deviceSelector"))
+	taint := specPath.Child("taint")
+	errs = append(errs, validateTaintName(&r.Spec.Taint, taint)...)
+	if old == nil || old.Spec.Taint.Effect != r.Spec.Taint.Effect {
+		errs = append(errs, validateTaintEffect(r.Spec.Taint.Effect, taint.Child("effect"))...)
+	}
+	return errs
+}
+
+func validateTaintSelector(s *resourcev1.DeviceTaintSelector, path *field.Path) field.ErrorList {
+	if s == nil {
+		return nil
+	}
+	var errs field.ErrorList
+	if s.Driver != nil {
+		errs = append(errs, validateDriver(*s.Driver, path.Child("driver"))...)
+	}
+	if s.Pool != nil {
+		errs = append(errs, validatePool(*s.Pool, path.Child("pool"))...)
+	}
+	if s.Device != nil {
+		errs = append(errs, validateLabel(*s.Device, path.Child("device"))...)
+	}
+	return errs
+}
+
+func validateConditions(conditions []metav1.Condition, most int, path *field.Path) field.ErrorList {
+	errs := metav1validation.ValidateConditions(conditions, path)
+	if len(conditions) > most {
+		errs = append(errs, field.TooMany(path, len(conditions), most))
+	}
+	return errs
+}

@@ -1,0 +1,82 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package resource
+
+import (
+	"context"
+	"strings"
+
+	resourcev1 "k8s.io/api/resource/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+
+	"github.com/kindred-project/kindred/internal/registry/generic"
+)
+
+// resourceClaim asks for devices. What is asked for never changes; the scheduler
+// writes into the status what was given and to whom, drivers how their devices do.
+func resourceClaim(a authorizer.UnconditionalAuthorizer, namespaces corev1client.NamespacesGetter) generic.Resource {
+	admins := admins{namespaces}
+	status := statusUpdate{admins, writers{a}}
+	return generic.Kind[*resourcev1.ResourceClaim]{
+		Name: "ResourceClaim", Plural: "resourceclaims",
+		New:               func() *resourcev1.ResourceClaim { return &resourcev1.ResourceClaim{} },
+		NewList:           func() runtime.Object { return &resourcev1.ResourceClaimList{} },
+		MetadataAnew:      true,
+		Spec:              func(c *resourcev1.ResourceClaim) any { return &c.Spec },
+		Status:            func(c *resourcev1.ResourceClaim) any { return &c.Status },
+		WithoutGeneration: true,
+		Prepare:           func(_ context.Context, c, _ *resourcev1.ResourceClaim) { dropAlphaClaim(&c.Spec) },
+		PrepareStatus: func(_ context.Context, c, old *resourcev1.ResourceClaim) {
+			metav1.ResetObjectMetaForStatus(&c.ObjectMeta, &old.ObjectMeta)
+			dropAlphaStatus(&c.Status)
+			forgetReturned(&c.Status, &old.Status)
+		},
+		StatusResets: []string{"metadata"},
+		Validate: func(ctx context.Context, c *resourcev1.ResourceClaim) field.ErrorList {
+			return append(admins.mayRequest(ctx, c.Spec.Devices.Requests, c.Namespace), validateClaim(&c.Spec.Devices, specPath.Child("devices"))...)
+		},
+		ValidateUpdate: func(_ context.Context, c, old *resourcev1.ResourceClaim) field.ErrorList {
+			return apivalidation.ValidateImmutableField(c.Spec, old.Spec, specPath).WithOrigin("immutable").MarkCoveredByDeclarative()
+		},
+		ValidateStatus: status.validate,
+		ReturnDeleted:  true,
+		Columns: []generic.Column[*resourcev1.ResourceClaim]{{
+			Name: "State", Description: "A summary of the current state (allocated, pending, reserved, etc.).", Cell: claimState,
+		}},
+	}
+}
+
+func claimState(c *resourcev1.ResourceClaim) any {
+	var states []string
+	if c.DeletionTimestamp != nil {
+		states = append(states, "deleted")
+	}
+	switch {
+	case c.Status.Allocation == nil && c.DeletionTimestamp == nil:
+		states = append(states, "pending")
+	case c.Status.Allocation != nil && len(c.Status.ReservedFor) > 0:
+		states = append(states, "allocated", "reserved")
+	case c.Status.Allocation != nil:
+		states = append(states, "allocated")
+	}
+	return strings.Join(states, ",")
+}
+
+// forgetReturned removes the status of devices that the claim no longer has, so
+// that whoever takes them back need not know of it.
+func forgetReturned(status, old *resourcev1.ResourceClaimStatus) {
+	kept, before := allocatedDevices(status.Allocation), allocatedDevices(old.Allocation)
+	var devices []resourcev1.AllocatedDeviceStatus
+	for _, device := range status.Devices {
+		if id := reported(&device); !before.Has(id) || kept.Has(id) {
+			devices = append(devices, device)
+		}
+	}
+	status.Devices = devices
+}

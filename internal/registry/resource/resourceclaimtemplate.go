@@ -1,0 +1,41 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package resource
+
+import (
+	"context"
+
+	resourcev1 "k8s.io/api/resource/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+
+	"github.com/kindred-project/kindred/internal/registry/core/podspec"
+	"github.com/kindred-project/kindred/internal/registry/generic"
+)
+
+// resourceClaimTemplate is what the claims of pods are made from. It never changes.
+func resourceClaimTemplate(namespaces corev1client.NamespacesGetter) generic.Resource {
+	admins := admins{namespaces}
+	return generic.Kind[*resourcev1.ResourceClaimTemplate]{
+		Name: "ResourceClaimTemplate", Plural: "resourceclaimtemplates",
+		New:          func() *resourcev1.ResourceClaimTemplate { return &resourcev1.ResourceClaimTemplate{} },
+		NewList:      func() runtime.Object { return &resourcev1.ResourceClaimTemplateList{} },
+		MetadataAnew: true,
+		Prepare:      func(_ context.Context, t, _ *resourcev1.ResourceClaimTemplate) { dropAlphaClaim(&t.Spec.Spec) },
+		Validate: func(ctx context.Context, t *resourcev1.ResourceClaimTemplate) field.ErrorList {
+			return append(admins.mayRequest(ctx, t.Spec.Spec.Devices.Requests, t.Namespace), validateTemplate(t)...)
+		},
+		ValidateUpdate: func(_ context.Context, t, old *resourcev1.ResourceClaimTemplate) field.ErrorList {
+			return append(validateTemplate(t), apivalidation.ValidateImmutableField(t.Spec, old.Spec, specPath)...)
+		},
+		ReturnDeleted: true,
+	}
+}
+
+func validateTemplate(t *resourcev1.ResourceClaimTemplate) field.ErrorList {
+	errs := podspec.ValidateTemplateMeta(&t.Spec.ObjectMeta, specPath.Child("metadata"))
+	return append(errs, validateClaim(&t.Spec.Spec.Devices, specPath.Child("spec", "devices"))...)
+}
