@@ -24,7 +24,7 @@ var ofClaims = []corev1.ResourceName{corev1.ResourcePersistentVolumeClaims, core
 
 func claims(list generic.ListFuncByNamespace) quota.Evaluator {
 	return &evaluator[*corev1.PersistentVolumeClaim]{
-		plural: "persistentvolumeclaims", list: list,
+		counted: corev1.Resource("persistentvolumeclaims"), list: list,
 		handles: func(a admission.Attributes) bool {
 			// The status tells of sizes and attributes that were granted.
 			return createdOrUpdated(a) || a.GetSubresource() == "status"
@@ -33,7 +33,7 @@ func claims(list generic.ListFuncByNamespace) quota.Evaluator {
 			_, after, ofClass := strings.Cut(string(name), classSuffix)
 			return slices.Contains(ofClaims, name) || ofClass && slices.Contains(ofClaims, corev1.ResourceName(after))
 		},
-		usage:   claimUsage,
+		usage:   always(claimUsage),
 		inScope: claimInScope,
 		moved: func(now, old *corev1.PersistentVolumeClaim) bool {
 			return !slices.Equal(attributesClasses(now), attributesClasses(old))

@@ -4,7 +4,7 @@
 // Package quota says what ResourceQuotas count: of which kinds, and how much of it
 // an object uses. The evaluator that counts objects of any kind is the library's
 // (k8s.io/apiserver/pkg/quota/v1/generic). Here are those that know more of their
-// kind: pods, services and claims for volumes.
+// kind: pods, services, and claims for volumes and for devices.
 //
 // Admission charges a request with them before the object is stored; the controller
 // counts with them what is there.
@@ -16,6 +16,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -52,8 +53,8 @@ var olderNames = map[string]corev1.ResourceName{
 
 // Configuration is what the library's admission plugin asks for. It counts only what
 // changes, and so lists nothing.
-func Configuration(c clock.PassiveClock) quota.Configuration {
-	return generic.NewConfiguration(Evaluators(nil, c), ignored)
+func Configuration(c clock.PassiveClock, reader Reader) quota.Configuration {
+	return generic.NewConfiguration(Evaluators(nil, c, reader), ignored)
 }
 
 // Lister returns what is there of a kind in a namespace.
@@ -64,12 +65,14 @@ func (l Lister) of(resource schema.GroupResource) generic.ListFuncByNamespace {
 }
 
 // Evaluators are those of the kinds of which a quota knows more than their
-// number, and of those that have an older name.
-func Evaluators(list Lister, c clock.PassiveClock) []quota.Evaluator {
+// number, and of those that have an older name. The reader is asked for classes of
+// devices, where a quota speaks of them.
+func Evaluators(list Lister, c clock.PassiveClock, reader Reader) []quota.Evaluator {
 	out := []quota.Evaluator{
 		pods(list.of(corev1.Resource("pods")), c),
 		services(list.of(corev1.Resource("services"))),
 		claims(list.of(corev1.Resource("persistentvolumeclaims"))),
+		deviceClaims(list.of(resourcev1.Resource("resourceclaims")), devices{reader, c}),
 	}
 	for plural, alias := range olderNames {
 		out = append(out, generic.NewObjectCountEvaluator(corev1.Resource(plural), list.of(corev1.Resource(plural)), alias))
@@ -101,12 +104,12 @@ func Changed(e quota.Evaluator, now, old runtime.Object) bool {
 
 // evaluator is what quotas must know of a kind.
 type evaluator[T runtime.Object] struct {
-	plural  string
+	counted schema.GroupResource
 	list    generic.ListFuncByNamespace
 	handles func(admission.Attributes) bool
 	// counts says whether a name in a quota is one that this evaluator counts.
 	counts func(corev1.ResourceName) bool
-	usage  func(T) corev1.ResourceList
+	usage  func(T) (corev1.ResourceList, error)
 	// inScope says whether the object is what a scope selects. Without it no
 	// scope fits.
 	inScope func(T, corev1.ScopedResourceSelectorRequirement) (bool, error)
@@ -119,7 +122,7 @@ type evaluator[T runtime.Object] struct {
 var _ quota.Evaluator = &evaluator[*corev1.Pod]{}
 
 // GroupResource implements quota.Evaluator.
-func (e *evaluator[T]) GroupResource() schema.GroupResource { return corev1.Resource(e.plural) }
+func (e *evaluator[T]) GroupResource() schema.GroupResource { return e.counted }
 
 // Handles implements quota.Evaluator.
 func (e *evaluator[T]) Handles(a admission.Attributes) bool { return e.handles(a) }
@@ -127,7 +130,7 @@ func (e *evaluator[T]) Handles(a admission.Attributes) bool { return e.handles(a
 func (e *evaluator[T]) object(item runtime.Object) (T, error) {
 	obj, ok := item.(T)
 	if !ok {
-		return obj, fmt.Errorf("expected one of the %s, got %T", e.plural, item)
+		return obj, fmt.Errorf("expected one of the %s, got %T", e.counted.Resource, item)
 	}
 	return obj, nil
 }
@@ -202,8 +205,12 @@ func (e *evaluator[T]) Usage(item runtime.Object) (corev1.ResourceList, error) {
 	if err != nil {
 		return corev1.ResourceList{}, err
 	}
+	ofKind, err := e.usage(obj)
+	if err != nil {
+		return corev1.ResourceList{}, err
+	}
 	used := corev1.ResourceList{generic.ObjectCountQuotaResourceNameFor(e.GroupResource()): number(1)}
-	maps.Copy(used, e.usage(obj))
+	maps.Copy(used, ofKind)
 	return used, nil
 }
 
@@ -218,7 +225,18 @@ func (e *evaluator[T]) changed(now, old runtime.Object) bool {
 	if err != nil || errBefore != nil {
 		return false
 	}
-	return e.moved != nil && e.moved(obj, before) || !quota.Equals(e.usage(obj), e.usage(before))
+	if e.moved != nil && e.moved(obj, before) {
+		return true
+	}
+	used, err := e.usage(obj)
+	usedBefore, errBefore := e.usage(before)
+	// What cannot be told is counted again.
+	return err != nil || errBefore != nil || !quota.Equals(used, usedBefore)
+}
+
+// always is a usage that needs nothing but the object.
+func always[T any](usage func(T) corev1.ResourceList) func(T) (corev1.ResourceList, error) {
+	return func(obj T) (corev1.ResourceList, error) { return usage(obj), nil }
 }
 
 func number(n int) resource.Quantity { return *resource.NewQuantity(int64(n), resource.DecimalSI) }

@@ -40,12 +40,12 @@ var mustBeSet = []corev1.ResourceName{
 
 func pods(list generic.ListFuncByNamespace, c clock.PassiveClock) quota.Evaluator {
 	return &evaluator[*corev1.Pod]{
-		plural: "pods", list: list,
+		counted: corev1.Resource("pods"), list: list,
 		handles: changesPodUsage,
 		counts: func(name corev1.ResourceName) bool {
 			return slices.Contains(ofPods, name) || isHugePages(name) || strings.HasPrefix(string(name), corev1.ResourceRequestsHugePagesPrefix) || isRequestOfExtended(name)
 		},
-		usage:   func(p *corev1.Pod) corev1.ResourceList { return podUsage(p, c) },
+		usage:   always(func(p *corev1.Pod) corev1.ResourceList { return podUsage(p, c) }),
 		inScope: podInScope,
 		moved:   func(now, old *corev1.Pod) bool { return isTerminating(now) != isTerminating(old) },
 		require: requireResources,

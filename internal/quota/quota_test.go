@@ -36,7 +36,7 @@ func amounts(text string) corev1.ResourceList {
 func request(operation admission.Operation, resource string, object, old runtime.Object) admission.Attributes {
 	resource, subresource, _ := strings.Cut(resource, "/")
 	return admission.NewAttributesRecord(object, old, schema.GroupVersionKind{}, "app", "x",
-		corev1.SchemeGroupVersion.WithResource(resource), subresource, operation, nil, false, nil)
+		schema.ParseGroupResource(resource).WithVersion("v1"), subresource, operation, nil, false, nil)
 }
 
 // written is the other way round, sorted.
@@ -51,7 +51,7 @@ func written(list corev1.ResourceList) string {
 
 func evaluatorOf(t *testing.T, plural string, list Lister) quota.Evaluator {
 	t.Helper()
-	e := generic.NewRegistry(Evaluators(list, clocktesting.NewFakePassiveClock(noon))).Get(corev1.Resource(plural))
+	e := generic.NewRegistry(Evaluators(list, clocktesting.NewFakePassiveClock(noon), nil)).Get(corev1.Resource(plural))
 	if e == nil {
 		t.Fatalf("nobody counts %s", plural)
 	}

@@ -16,10 +16,10 @@ var ofServices = []corev1.ResourceName{corev1.ResourceServices, corev1.ResourceS
 
 func services(list generic.ListFuncByNamespace) quota.Evaluator {
 	return &evaluator[*corev1.Service]{
-		plural: "services", list: list,
+		counted: corev1.Resource("services"), list: list,
 		handles: createdOrUpdated, // the type may change
 		counts:  func(name corev1.ResourceName) bool { return slices.Contains(ofServices, name) },
-		usage:   serviceUsage,
+		usage:   always(serviceUsage),
 	}
 }
 

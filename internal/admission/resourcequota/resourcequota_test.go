@@ -48,7 +48,7 @@ func TestPlugin(t *testing.T) {
 	p.SetDrainedNotification(t.Context().Done())
 	p.SetExternalKubeClientSet(client)
 	p.SetExternalKubeInformerFactory(factory)
-	Initializer(clocktesting.NewFakePassiveClock(time.Time{})).Initialize(p)
+	Initializer(clocktesting.NewFakePassiveClock(time.Time{}), client).Initialize(p)
 	if err := p.ValidateInitialization(); err != nil {
 		t.Fatal(err)
 	}

@@ -86,15 +86,16 @@ func limits() predicate.Predicate {
 
 type reconciler struct {
 	client  client.Client
+	reader  reader
 	clock   clock.PassiveClock
 	watches *watches
 	wakeups *wakeups
 }
 
 func newReconciler(env control.Env, cache informers) *reconciler {
-	w := &wakeups{client: env.Client, clock: env.Clock, known: quota.Evaluators(nil, env.Clock)}
+	w := &wakeups{client: env.Client, clock: env.Clock, known: quota.Evaluators(nil, env.Clock, reader{env.Live})}
 	return &reconciler{
-		client: env.Client, clock: env.Clock, wakeups: w,
+		client: env.Client, reader: reader{env.Live}, clock: env.Clock, wakeups: w,
 		watches: &watches{cache: cache, mapper: env.Client.RESTMapper(), live: env.Live, clock: env.Clock, wake: w, open: map[schema.GroupResource]*watch{}},
 	}
 }
@@ -126,7 +127,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 // yet.
 func (r *reconciler) evaluators(ctx context.Context, q *corev1.ResourceQuota) (ready []library.Evaluator, again time.Duration, err error) {
 	again = resync
-	for _, e := range counting(q, quota.Evaluators(r.lister(ctx), r.clock), r.lister(ctx)) {
+	for _, e := range counting(q, quota.Evaluators(r.lister(ctx), r.clock, r.reader), r.lister(ctx)) {
 		w, watchErr := r.watches.watch(ctx, e.GroupResource())
 		switch {
 		case errors.Is(watchErr, errUnserved):

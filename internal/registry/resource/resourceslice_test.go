@@ -98,7 +98,7 @@ func TestCapacity(t *testing.T) {
 		`{validValues: [1]}`:                                  {path + ".default: Required value: required when validValues is defined"},
 		`{validRange: {min: 1}}`:                              {path + ".default: Required value: required when validRange is defined"},
 		`{default: 2, validValues: [500m, 1, 2]}`:             nil,
-		`{default: 3, validValues: [1, 1, 2]}`:            {path + `.validValues[1]: Duplicate value: "1"`, path + `.validValues: Invalid value: "3": default value is not valid according to the requestPolicy`},
+		`{default: 3, validValues: [1, 1, 2]}`:                {path + `.validValues[1]: Duplicate value: "1"`, path + `.validValues: Invalid value: "3": default value is not valid according to the requestPolicy`},
 		`{default: 2, validValues: [2, 1, 11]}`:               {path + `.validValues[1]: Invalid value: "1": values must be sorted in ascending order`, path + `.validValues[2]: Invalid value: "11": option is larger than capacity value: 10`},
 		`{default: 1, validValues: [1,1,1,1,1,1,1,1,1,1,1]}`:  {path + ".validValues: Too many: 11: must have at most 10 items", path + ".validValues: Invalid value"},
 		`{default: 3, validRange: {min: 1, max: 9, step: 2}}`: nil,

@@ -1,0 +1,194 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package quota
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	quota "k8s.io/apiserver/pkg/quota/v1"
+	"k8s.io/apiserver/pkg/quota/v1/generic"
+	"k8s.io/utils/clock"
+)
+
+// deviceClaims counts devices by class, under each name that a quota may have for
+// them: gpu.deviceclass.resource.k8s.io/devices, and those of extended resources
+// that stand for the class (KEP-5004), requests.deviceclass.resource.kubernetes.io/gpu
+// and requests.example.com/gpu.
+func deviceClaims(list generic.ListFuncByNamespace, d devices) quota.Evaluator {
+	return &evaluator[*resourcev1.ResourceClaim]{
+		counted: resourcev1.Resource("resourceclaims"), list: list,
+		handles: createdOrUpdated,
+		counts:  d.counts,
+		usage:   d.usage,
+	}
+}
+
+// Reader looks up what is rarely there, and only when a quota speaks of it, in the
+// server's own caches: an informer would be there for ever.
+type Reader interface {
+	DeviceClasses() ([]resourcev1.DeviceClass, error)
+	ResourceClaims(namespace string) ([]resourcev1.ResourceClaim, error)
+	Pod(namespace, name string) (*corev1.Pod, error)
+}
+
+// FromCache reads what the server's watch cache has.
+const FromCache = "0"
+
+type devices struct {
+	reader Reader
+	clock  clock.PassiveClock
+}
+
+func (d devices) classes() ([]resourcev1.DeviceClass, error) {
+	classes, err := d.reader.DeviceClasses()
+	if err != nil {
+		return nil, fmt.Errorf("list classes of devices: %w", err)
+	}
+	return classes, nil
+}
+
+// counts says whether a name in a quota means a class. If that cannot be found out
+// it does: the usage will tell the error.
+func (d devices) counts(name corev1.ResourceName) bool {
+	if strings.HasSuffix(string(name), corev1.ResourceClaimsPerClass) {
+		return true
+	}
+	if !isRequestOfExtended(name) {
+		return false
+	}
+	classes, err := d.classes()
+	return err != nil || slices.ContainsFunc(classes, func(class resourcev1.DeviceClass) bool {
+		return slices.Contains(requestNames(class.Name, classes), name)
+	})
+}
+
+// requestNames are those of the extended resources that a class stands for.
+func requestNames(class string, classes []resourcev1.DeviceClass) []corev1.ResourceName {
+	names := []corev1.ResourceName{corev1.ResourceName(corev1.ResourceImplicitExtendedClaimsPerClass + class)}
+	for i := range classes {
+		if extended := classes[i].Spec.ExtendedResourceName; classes[i].Name == class && extended != nil {
+			names = append(names, requests+corev1.ResourceName(*extended))
+		}
+	}
+	return names
+}
+
+func (d devices) usage(c *resourcev1.ResourceClaim) (corev1.ResourceList, error) {
+	byClass := devicesByClass(&c.Spec.Devices)
+	used := corev1.ResourceList{}
+	if len(byClass) == 0 {
+		return used, nil
+	}
+	classes, err := d.classes()
+	if err != nil {
+		return nil, err
+	}
+	ofPod, err := d.countedWithPod(c)
+	if err != nil {
+		return nil, err
+	}
+	extended := corev1.ResourceList{}
+	for class, n := range byClass {
+		amount := *resource.NewQuantity(n, resource.DecimalSI)
+		used[corev1.ResourceName(class+corev1.ResourceClaimsPerClass)] = amount
+		for _, name := range requestNames(class, classes) {
+			sum := extended[name]
+			sum.Add(amount)
+			extended[name] = sum
+		}
+	}
+	for name, amount := range extended {
+		amount.Sub(ofPod[name])
+		if amount.Sign() > 0 {
+			used[name] = amount
+		}
+	}
+	return used, nil
+}
+
+// devicesByClass is the most that a claim may get of each class.
+func devicesByClass(claim *resourcev1.DeviceClaim) map[string]int64 {
+	most := map[string]int64{}
+	for _, request := range claim.Requests {
+		if request.Exactly != nil && len(request.FirstAvailable) == 0 {
+			most[request.Exactly.DeviceClassName] += mostDevices(request.Exactly.AllocationMode, request.Exactly.Count)
+		}
+		// Of the alternatives it gets one.
+		ofOne := map[string]int64{}
+		for _, a := range request.FirstAvailable {
+			ofOne[a.DeviceClassName] = max(ofOne[a.DeviceClassName], mostDevices(a.AllocationMode, a.Count))
+		}
+		for class, n := range ofOne {
+			most[class] += n
+		}
+	}
+	return most
+}
+
+func mostDevices(mode resourcev1.DeviceAllocationMode, count int64) int64 {
+	if mode == resourcev1.DeviceAllocationModeAll {
+		return resourcev1.AllocationResultsMaxSize
+	}
+	return count
+}
+
+// countedWithPod is what a pod uses, if the scheduler made the claim for its
+// extended resources: what is counted with the pod is not counted again.
+func (d devices) countedWithPod(c *resourcev1.ResourceClaim) (corev1.ResourceList, error) {
+	owner := podOwner(c)
+	if owner == nil {
+		return nil, nil
+	}
+	pod, err := d.reader.Pod(c.Namespace, owner.Name)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("get the pod of the claim: %w", err)
+	}
+	made, err := d.isMadeFor(c, pod)
+	if err != nil || !made || pod.UID != owner.UID {
+		return nil, err
+	}
+	return podUsage(pod, d.clock), nil
+}
+
+// podOwner is the pod for whose extended resources a claim says that it was made.
+func podOwner(c *resourcev1.ResourceClaim) *metav1.OwnerReference {
+	owner := metav1.GetControllerOfNoCopy(c)
+	if c.Annotations[resourcev1.ExtendedResourceClaimAnnotation] != "true" || owner == nil || owner.Kind != "Pod" || owner.APIVersion != "v1" {
+		return nil
+	}
+	return owner
+}
+
+// isMadeFor: the pod's status names its claim. Until then it is the oldest.
+func (d devices) isMadeFor(c *resourcev1.ResourceClaim, pod *corev1.Pod) (bool, error) {
+	if status := pod.Status.ExtendedResourceClaimStatus; status != nil {
+		return status.ResourceClaimName == c.Name, nil
+	}
+	claims, err := d.reader.ResourceClaims(c.Namespace)
+	if err != nil {
+		return false, fmt.Errorf("list the claims of the pod: %w", err)
+	}
+	for i := range claims {
+		other := &claims[i]
+		if owner := podOwner(other); owner != nil && owner.UID == pod.UID && isBefore(other, c) {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+func isBefore(c, other *resourcev1.ResourceClaim) bool {
+	at, than := c.CreationTimestamp, other.CreationTimestamp
+	return at.Before(&than) || at.Equal(&than) && c.Name < other.Name
+}
