@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"time"
 
+	resourcev1 "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	serverconfig "k8s.io/apiserver/pkg/apis/apiserver"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/authenticatorfactory"
@@ -93,7 +95,7 @@ func newAccess(ctx context.Context, c Config, client kubernetes.Interface, share
 		authenticator.WrapAudienceAgnosticToken(a.audiences, bootstraptoken.NewAuthenticator(client, c.Clock)),
 		outside,
 	), c.Authentication.Anonymous())
-	return a, a.authorize(ctx, c, shared)
+	return a, a.authorize(ctx, c, client, shared)
 }
 
 // authenticate tries the process's own identity first, and then, in upstream's
@@ -125,13 +127,20 @@ func (a *access) authenticate(tokens authenticator.Token, strangers *serverconfi
 	}
 }
 
+// cachedSlice finds a ResourceSlice in the watch cache.
+func cachedSlice(client kubernetes.Interface) func(string) (*resourcev1.ResourceSlice, error) {
+	return func(name string) (*resourcev1.ResourceSlice, error) {
+		return client.ResourceV1().ResourceSlices().Get(context.Background(), name, metav1.GetOptions{ResourceVersion: "0"})
+	}
+}
+
 // authorize asks the chain of the configuration.
-func (a *access) authorize(ctx context.Context, c Config, shared informers.SharedInformerFactory) error {
+func (a *access) authorize(ctx context.Context, c Config, client kubernetes.Interface, shared informers.SharedInformerFactory) error {
 	resolver, err := rbac.NewResolver(shared.Rbac().V1())
 	if err != nil {
 		return err
 	}
-	nodes, err := node.NewAuthorizer(node.Sources{Pods: shared.Core().V1().Pods()})
+	nodes, err := node.NewAuthorizer(node.Sources{Pods: shared.Core().V1().Pods(), ResourceSlice: cachedSlice(client)})
 	if err != nil {
 		return err
 	}

@@ -90,7 +90,7 @@ func newStores(t *testing.T, all bool) *stores {
 	if all {
 		sources.PersistentVolumes = f.Core().V1().PersistentVolumes()
 		sources.VolumeAttachments = f.Storage().V1().VolumeAttachments()
-		sources.ResourceSlices = f.Resource().V1().ResourceSlices()
+		sources.ResourceSlice = f.Resource().V1().ResourceSlices().Lister().Get
 		sources.PodCertificateRequests = f.Certificates().V1().PodCertificateRequests()
 	}
 	a, err := NewAuthorizer(sources)

@@ -7,9 +7,9 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	certificates "k8s.io/client-go/informers/certificates/v1"
 	core "k8s.io/client-go/informers/core/v1"
-	resource "k8s.io/client-go/informers/resource/v1"
 	storage "k8s.io/client-go/informers/storage/v1"
 	"k8s.io/client-go/tools/cache"
 )
@@ -21,8 +21,10 @@ type Sources struct {
 	Pods                   core.PodInformer
 	PersistentVolumes      core.PersistentVolumeInformer
 	VolumeAttachments      storage.VolumeAttachmentInformer
-	ResourceSlices         resource.ResourceSliceInformer
 	PodCertificateRequests certificates.PodCertificateRequestInformer
+	// ResourceSlice finds a slice by its name. Nodes ask rarely, and there may be
+	// many, so that they are looked up where they are.
+	ResourceSlice func(name string) (*resourcev1.ResourceSlice, error)
 }
 
 // graph says what leads to a node:
@@ -183,10 +185,10 @@ func (g *graph) attachment(node, name string) bool {
 }
 
 func (g *graph) slice(node, name string) bool {
-	if g.sources.ResourceSlices == nil {
+	if g.sources.ResourceSlice == nil {
 		return false
 	}
-	slice, err := g.sources.ResourceSlices.Lister().Get(name)
+	slice, err := g.sources.ResourceSlice(name)
 	return err == nil && slice.Spec.NodeName != nil && *slice.Spec.NodeName == node
 }
 
