@@ -59,7 +59,7 @@ func validateStatus(c, old *resourcev1.ResourceClaim) field.ErrorList {
 		func(r resourcev1.ResourceClaimConsumerReference) types.UID { return r.UID },
 		statusPath.Child("reservedFor"), validateConsumer)
 	allocated := allocatedDevices(status.Allocation)
-	errs = append(errs, set(status.Devices, declared(len(status.Devices)),
+	errs = append(errs, set(status.Devices, declared(unlimited),
 		func(d resourcev1.AllocatedDeviceStatus) deviceID { return reported(&d) },
 		statusPath.Child("devices"),
 		func(d resourcev1.AllocatedDeviceStatus, path *field.Path) field.ErrorList {

@@ -5,6 +5,7 @@ package resource
 
 import (
 	"maps"
+	"math"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -21,6 +22,8 @@ type limit struct {
 	most     int
 	declared bool
 }
+
+const unlimited = math.MaxInt
 
 func declared(most int) limit { return limit{most, true} }
 func own(most int) limit      { return limit{most, false} }
