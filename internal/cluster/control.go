@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/metadata"
@@ -105,12 +104,12 @@ func (j jsonApply) RoundTrip(req *http.Request) (*http.Response, error) {
 
 // recorder writes events as the given user; component is their source.
 func (c *Cluster) recorder(ctx context.Context, as identity, component string) (record.EventRecorder, error) {
-	clientset, err := kubernetes.NewForConfig(configFor(c.server, as))
+	core, err := typedcorev1.NewForConfig(configFor(c.server, as))
 	if err != nil {
 		return nil, err
 	}
 	broadcaster := record.NewBroadcaster(record.WithContext(ctx))
-	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: clientset.CoreV1().Events("")})
+	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: core.Events("")})
 	return broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: component}), nil
 }
 
