@@ -251,6 +251,18 @@ func TestCertificateNeverOutlivesItsAuthority(t *testing.T) {
 	}
 }
 
+func TestAnAuthorityThatHasEndedSignsNothing(t *testing.T) {
+	clock := clocktesting.NewFakePassiveClock(start)
+	p, err := Open(t.TempDir(), clock)
+	if err != nil {
+		t.Fatal(err)
+	}
+	clock.SetTime(start.Add(authorityLife + time.Hour))
+	if _, err := p.Admin(); err == nil || !strings.Contains(err.Error(), "the signer has expired") {
+		t.Errorf("error %v", err)
+	}
+}
+
 func TestFileName(t *testing.T) {
 	if got := fileName("node-1.example.com"); got != "node-1.example.com" {
 		t.Errorf("a node's name became %q", got)
