@@ -28,6 +28,18 @@ func SetDefaults_NamespaceStatus(obj *v1.NamespaceStatus) {
 	obj.Phase = cmp.Or(obj.Phase, v1.NamespaceActive)
 }
 
+// SetDefaults_NodeSpec makes podCIDR the first of podCIDRs, as older clients know it
+// alone (KEP-563). Where the two differ, the older field is right.
+func SetDefaults_NodeSpec(obj *v1.NodeSpec) {
+	switch {
+	case len(obj.PodCIDRs) == 0 && obj.PodCIDR == "":
+	case obj.PodCIDR == "":
+		obj.PodCIDR = obj.PodCIDRs[0]
+	case len(obj.PodCIDRs) == 0 || obj.PodCIDRs[0] != obj.PodCIDR:
+		obj.PodCIDRs = []string{obj.PodCIDR}
+	}
+}
+
 // SetDefaults_NodeStatus says that a node that reserves nothing can allocate
 // all it has.
 func SetDefaults_NodeStatus(obj *v1.NodeStatus) {

@@ -225,6 +225,7 @@ func TestNodePreparation(t *testing.T) {
 	} {
 		n := &corev1.Node{Spec: test.spec, Status: corev1.NodeStatus{Config: &corev1.NodeConfigStatus{}}}
 		n.Spec.ConfigSource = &corev1.NodeConfigSource{}
+		SetObjectDefaults_Node(n)
 		Node.Prepare(t.Context(), n, nil)
 		if n.Spec.PodCIDR != test.want.PodCIDR || !slices.Equal(n.Spec.PodCIDRs, test.want.PodCIDRs) || n.Spec.ConfigSource != nil || n.Status.Config != nil {
 			t.Errorf("%s: %+v", name, n)

@@ -28,6 +28,7 @@ import (
 // spec.finalizers, and with the last finalizer the namespace goes.
 var Namespace = generic.Kind[*corev1.Namespace]{
 	Name: "Namespace", Plural: "namespaces", ShortNames: []string{"ns"}, ClusterScoped: true,
+	MetadataAnew:      true,
 	New:               func() *corev1.Namespace { return &corev1.Namespace{} },
 	NewList:           func() runtime.Object { return &corev1.NamespaceList{} },
 	ValidName:         validation.ValidateNamespaceName,

@@ -21,6 +21,7 @@ import (
 // status, which is why a status is taken on create.
 var Node = generic.Kind[*corev1.Node]{
 	Name: "Node", Plural: "nodes", ShortNames: []string{"no"}, ClusterScoped: true,
+	MetadataAnew:      true,
 	New:               func() *corev1.Node { return &corev1.Node{} },
 	NewList:           func() runtime.Object { return &corev1.NodeList{} },
 	Spec:              func(n *corev1.Node) any { return &n.Spec },
@@ -117,19 +118,6 @@ func prepareNode(_ context.Context, n, old *corev1.Node) {
 	n.Spec.PodPreemptionPolicy = nil
 	if old == nil {
 		n.Status.Config = nil
-	}
-	joinPodCIDRs(&n.Spec)
-}
-
-// joinPodCIDRs makes podCIDR the first of podCIDRs, as older clients know it
-// alone (KEP-563). Where the two differ, the older field is right.
-func joinPodCIDRs(spec *corev1.NodeSpec) {
-	switch {
-	case len(spec.PodCIDRs) == 0 && spec.PodCIDR == "":
-	case spec.PodCIDR == "":
-		spec.PodCIDR = spec.PodCIDRs[0]
-	case len(spec.PodCIDRs) == 0 || spec.PodCIDRs[0] != spec.PodCIDR:
-		spec.PodCIDRs = []string{spec.PodCIDR}
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 func serviceAccount(tokens TokenIssuer) generic.Kind[*corev1.ServiceAccount] {
 	return generic.Kind[*corev1.ServiceAccount]{
 		Name: "ServiceAccount", Plural: "serviceaccounts", ShortNames: []string{"sa"},
+		MetadataAnew:  true,
 		New:           func() *corev1.ServiceAccount { return &corev1.ServiceAccount{} },
 		NewList:       func() runtime.Object { return &corev1.ServiceAccountList{} },
 		ReturnDeleted: true,

@@ -104,6 +104,7 @@ func SetObjectDefaults_NamespaceList(in *v1.NamespaceList) {
 }
 
 func SetObjectDefaults_Node(in *v1.Node) {
+	SetDefaults_NodeSpec(&in.Spec)
 	SetDefaults_NodeStatus(&in.Status)
 	SetDefaults_ResourceList(&in.Status.Capacity)
 	SetDefaults_ResourceList(&in.Status.Allocatable)

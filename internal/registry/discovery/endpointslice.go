@@ -73,6 +73,7 @@ func prepareSlice(_ context.Context, s, old *discoveryv1.EndpointSlice) {
 
 func sameContent(s, old *discoveryv1.EndpointSlice) bool {
 	a, b := *s, *old
+	a.TypeMeta, b.TypeMeta = metav1.TypeMeta{}, metav1.TypeMeta{}
 	a.ObjectMeta, b.ObjectMeta = metav1.ObjectMeta{}, metav1.ObjectMeta{}
 	return equality.Semantic.DeepEqual(a, b)
 }
