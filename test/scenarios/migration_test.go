@@ -47,10 +47,18 @@ spec: {resource: {group: %q, resource: %s}}
 `, name, group, resource))
 		t.Cleanup(func() { s.try("delete", "storageversionmigration", name) })
 	}
+	written := func() string {
+		t.Helper()
+		return s.kubectl("get", "relics.v1.migration.example.com", "-o", "jsonpath={.items[*].metadata.resourceVersion}")
+	}
+	before := written()
 	migrate("relics", "migration.example.com", "relics")
 	s.kubectl("wait", "--for=condition=Succeeded", "storageversionmigration/relics", "--timeout=60s")
 	s.kubectl("wait", "--for=condition=Running=False", "storageversionmigration/relics", "--timeout=60s")
 	s.eventually("one version is stored", func() error { return s.stored("v2") })
+	if after := written(); strings.Fields(after)[0] == strings.Fields(before)[0] {
+		t.Errorf("written at %s before, and still at %s", before, after)
+	}
 	s.apply(definition(version("v2", true)))
 	if got := s.kubectl("get", "relics.v2.migration.example.com", "-o", "jsonpath={.items[*].apiVersion} {.items[*].age}"); got != "migration.example.com/v2 migration.example.com/v2 7 7" {
 		t.Errorf("the relics are %q", got)
@@ -58,7 +66,7 @@ spec: {resource: {group: %q, resource: %s}}
 
 	// A built-in kind as well: nothing changes, as it is stored as it would be today.
 	s.kubectl("create", "configmap", "kept", "--from-literal=a=b")
-	before := s.jsonpath("{.metadata.resourceVersion} {.data}", "configmap", "kept")
+	before = s.jsonpath("{.metadata.resourceVersion} {.data}", "configmap", "kept")
 	migrate("configmaps", "", "configmaps")
 	s.kubectl("wait", "--for=condition=Succeeded", "storageversionmigration/configmaps", "--timeout=60s")
 	if after := s.jsonpath("{.metadata.resourceVersion} {.data}", "configmap", "kept"); after != before {
