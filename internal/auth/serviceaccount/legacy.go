@@ -113,15 +113,23 @@ func (c *legacyClaims) check() error {
 	return nil
 }
 
+// What a TokenReview tells, in upstream's words.
+var (
+	//lint:ignore ST1005 upstream's words
+	errInvalidated = errors.New("Token has been invalidated")
+	//lint:ignore ST1005 upstream's words
+	errNotTheCopy = errors.New("Token does not match server's copy")
+)
+
 // checkObjects returns an error unless the Secret still holds the token, and its account
 // still exists.
 func (l *Legacy) checkObjects(ctx context.Context, c *legacyClaims, token string) error {
 	secret, err := l.objects.secret(ctx, c.Namespace, c.Secret)
 	if err != nil || secret.DeletionTimestamp != nil {
-		return errors.New("Token has been invalidated")
+		return errInvalidated
 	}
 	if subtle.ConstantTimeCompare(secret.Data[corev1.ServiceAccountTokenKey], []byte(token)) == 0 {
-		return errors.New("Token does not match server's copy")
+		return errNotTheCopy
 	}
 	account, err := l.objects.serviceAccount(ctx, c.Namespace, c.Account, types.UID(c.AccountUID))
 	switch {

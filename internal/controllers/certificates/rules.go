@@ -85,9 +85,11 @@ const nodePrefix = "system:node:"
 
 var (
 	errNotOfNodes = errors.New("subject organization is not system:nodes")
-	errNotANode   = errors.New("subject common name does not begin with system:node:")
-	errEmail      = errors.New("Email subjectAltNames are not allowed")
-	errURI        = errors.New("URI subjectAltNames are not allowed")
+	//lint:ignore ST1005 the text of a condition, which is upstream's
+	errNotANode = errors.New("subject common name does not begin with system:node:")
+	//lint:ignore ST1005 the text of a condition, which is upstream's
+	errEmail = errors.New("Email subjectAltNames are not allowed")
+	errURI   = errors.New("URI subjectAltNames are not allowed")
 )
 
 func ofNodes(wanted *x509.CertificateRequest) bool {
