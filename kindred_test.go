@@ -29,9 +29,14 @@ const patience = time.Minute
 // start starts a cluster on a simulated node.
 func start(t *testing.T, dir string) *kindred.Cluster {
 	t.Helper()
+	return startWith(t, kindred.Options{DataDir: dir, NoNode: true, SimulatedNodes: 1})
+}
+
+func startWith(t *testing.T, options kindred.Options) *kindred.Cluster {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	cluster, err := kindred.Start(ctx, kindred.Options{DataDir: dir, NoNode: true, SimulatedNodes: 1})
+	cluster, err := kindred.Start(ctx, options)
 	if err != nil {
 		t.Fatal(err)
 	}
