@@ -188,3 +188,26 @@ func (s *session) limits(pod, quota, memory string) {
 		s.Errorf("%d cgroups of pod %s", found, pod)
 	}
 }
+
+// TestResizeThatCannotBe: what a node could never give is refused at once; what it can
+// is not, for the pod as a whole either.
+func TestResizeThatCannotBe(t *testing.T) {
+	s := withoutNode(t)
+	s.apply(`
+apiVersion: v1
+kind: Pod
+metadata: {name: whole}
+spec:
+  resources: {requests: {cpu: 200m}, limits: {cpu: 400m}}
+  containers:
+  - {name: c, image: registry.example/any:v1, resources: {requests: {cpu: 100m}}}
+`)
+	s.ready("whole")
+	resize := []string{"patch", "pod", "whole", "--subresource=resize", "--type=merge", "-p"}
+	s.refused([]string{`pods "whole" is forbidden: node didn't have enough allocatable resources: cpu, requested: 99000000, allocatable: `},
+		append(resize, `{"spec":{"resources":{"requests":{"cpu":"99000"},"limits":{"cpu":"99000"}}}}`)...)
+	s.kubectl(append(resize, `{"spec":{"resources":{"requests":{"cpu":"300m"}}}}`)...)
+	if got := s.pod("whole").Spec.Resources.Requests.Cpu().String(); got != "300m" {
+		t.Errorf("the pod asks for %s", got)
+	}
+}

@@ -62,6 +62,7 @@ func (p *Plugin) Validate(_ context.Context, a admission.Attributes, _ admission
 		return nil
 	}
 	if old.Status.Phase != corev1.ClaimBound {
+		//lint:ignore ST1005 upstream's words
 		return admission.NewForbidden(a, errors.New("Only bound persistent volume claims can be expanded"))
 	}
 	if !p.expandable(claim, old) {

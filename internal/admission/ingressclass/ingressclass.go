@@ -63,6 +63,7 @@ func (p *Plugin) Admit(_ context.Context, a admission.Attributes, _ admission.Ob
 	}
 	ingress, ok := a.GetObject().(*networkingv1.Ingress)
 	if !ok {
+		//lint:ignore ST1005 upstream's words
 		return apierrors.NewInternalError(fmt.Errorf("Expected Ingress resource, got: %v", a.GetKind()))
 	}
 	if _, named := ingress.Annotations[annotation]; named || ingress.Spec.IngressClassName != nil {

@@ -132,6 +132,7 @@ func request(a admission.Attributes) *api.AttributesRecord {
 // refusal is a 403 but where the judge says more. Its answers are shared: they
 // are read alone.
 func refusal(a admission.Attributes, said *metav1.Status) error {
+	//lint:ignore ST1005 upstream's words
 	refusal := admission.NewForbidden(a, errors.New("Not allowed by PodSecurity"))
 	var status *apierrors.StatusError
 	if said == nil || !errors.As(refusal, &status) {
