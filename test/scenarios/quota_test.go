@@ -16,7 +16,7 @@ apiVersion: v1
 kind: ResourceQuota
 metadata: {name: q}
 spec:
-  hard: {pods: "2", requests.cpu: 500m, secrets: "1", count/deployments.apps: "1", count/quotawidgets.example.com: "1"}
+  hard: {pods: "2", requests.cpu: 500m, secrets: "1", count/deployments.apps: "1", count/quotawidgets.example.com: "1", quota-gpu.deviceclass.resource.k8s.io/devices: "2"}
 `)
 	s.uses("pods", "0")
 	s.uses("count/deployments.apps", "0")
@@ -42,6 +42,23 @@ spec:
 	s.uses("pods", "0")
 	s.uses("requests.cpu", "0")
 	s.uses("count/deployments.apps", "0")
+
+	// Devices count by their class.
+	s.apply(`
+apiVersion: resource.k8s.io/v1
+kind: DeviceClass
+metadata: {name: quota-gpu}
+`)
+	t.Cleanup(func() { s.try("delete", "deviceclass", "quota-gpu") })
+	claim := func(name, count string) string {
+		return "apiVersion: resource.k8s.io/v1\nkind: ResourceClaim\nmetadata: {name: " + name + "}\n" +
+			"spec: {devices: {requests: [{name: a, exactly: {deviceClassName: quota-gpu, count: " + count + "}}]}}\n"
+	}
+	s.input(claim("one", "2"), "create", "-f", "-")
+	s.uses("quota-gpu.deviceclass.resource.k8s.io/devices", "2")
+	s.refusedInput(claim("two", "1"), []string{"exceeded quota: q, requested: quota-gpu.deviceclass.resource.k8s.io/devices=1"}, "create", "-f", "-")
+	s.kubectl("delete", "resourceclaim", "one")
+	s.uses("quota-gpu.deviceclass.resource.k8s.io/devices", "0")
 
 	// Objects of custom kinds count from when the kind is there.
 	s.apply(`

@@ -7,8 +7,8 @@
 //
 // It watches a kind from the first quota on that counts it: while there are no quotas,
 // there is nothing to do and nothing to watch. Of pods, Services and claims
-// it reads the objects that the whole process shares; of all other kinds, the
-// metadata is enough.
+// for volumes and devices it reads the objects that the whole process shares; of all
+// other kinds, the metadata is enough.
 package resourcequota
 
 import (

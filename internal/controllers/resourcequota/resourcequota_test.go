@@ -27,6 +27,7 @@ import (
 
 	"github.com/kindred-project/kindred/internal/controllers/control"
 	"github.com/kindred-project/kindred/internal/controllers/controltest"
+	"github.com/kindred-project/kindred/internal/quota"
 )
 
 var key = client.ObjectKey{Namespace: "app", Name: "q"}
@@ -185,6 +186,17 @@ func TestWatchesWhatIsCounted(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"no more Deployment"}, c.asked); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// TestWholeObjects: the controller reads whole what is not counted by its metadata.
+func TestWholeObjects(t *testing.T) {
+	w := controltest.New(t)
+	for _, e := range quota.Evaluators(nil, w.Clock, nil) {
+		_, err := e.Usage(&metav1.PartialObjectMetadata{})
+		if object, _ := whole(e.GroupResource()); (object != nil) != (err != nil) {
+			t.Errorf("%s: reads %T, and of metadata alone: %v", e.GroupResource(), object, err)
+		}
 	}
 }
 

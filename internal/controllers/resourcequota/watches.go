@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -59,6 +60,8 @@ func whole(resource schema.GroupResource) (client.Object, func() client.ObjectLi
 		return &corev1.Service{}, func() client.ObjectList { return &corev1.ServiceList{} }
 	case corev1.Resource("persistentvolumeclaims"):
 		return &corev1.PersistentVolumeClaim{}, func() client.ObjectList { return &corev1.PersistentVolumeClaimList{} }
+	case resourcev1.Resource("resourceclaims"):
+		return &resourcev1.ResourceClaim{}, func() client.ObjectList { return &resourcev1.ResourceClaimList{} }
 	}
 	return nil, nil
 }
