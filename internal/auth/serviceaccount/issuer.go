@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
@@ -14,6 +15,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validation/path"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -124,10 +126,15 @@ func (i *Issuer) complete(request *authenticationv1.TokenRequest, account *corev
 	if len(request.Spec.Audiences) == 0 {
 		request.Spec.Audiences = slices.Clone(i.audiences)
 	}
+	SetDefaults(request)
+	return nil
+}
+
+// SetDefaults is what a request says that does not say how long its token is good.
+func SetDefaults(request *authenticationv1.TokenRequest) {
 	if request.Spec.ExpirationSeconds == nil {
 		request.Spec.ExpirationSeconds = ptr.To(defaultExpiration)
 	}
-	return nil
 }
 
 // Validate checks a TokenRequest whose defaults are set.
@@ -171,6 +178,9 @@ func (i *Issuer) bind(ctx context.Context, c *claims, namespace, account string,
 	if ref == nil {
 		return nil, nil
 	}
+	if err := checkName(ref.Name); err != nil {
+		return nil, err
+	}
 	kind := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind)
 	switch kind.GroupKind() {
 	case schema.GroupKind{Kind: "Pod"}:
@@ -192,6 +202,17 @@ func (i *Issuer) bind(ctx context.Context, c *claims, namespace, account string,
 	default:
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("cannot bind token to object of type %s", kind.String()))
 	}
+}
+
+// checkName refuses a name by which nothing can be looked up.
+func checkName(name string) error {
+	if name == "" {
+		return apierrors.NewBadRequest("Name parameter required.")
+	}
+	if problems := path.IsValidPathSegmentName(name); len(problems) > 0 {
+		return apierrors.NewBadRequest(fmt.Sprintf("Name parameter invalid: %q: %s", name, strings.Join(problems, ";")))
+	}
+	return nil
 }
 
 // bindPod binds a token to a pod and notes the pod's node, so that whoever is

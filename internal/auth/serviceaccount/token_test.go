@@ -225,6 +225,8 @@ func TestRefusedRequests(t *testing.T) {
 		{"another account's pod", "web", boundTo("Pod", "foreign"), nil, metav1.StatusReasonBadRequest, `cannot bind token for serviceaccount "web" to pod running with different serviceaccount name.`},
 		{"no such secret", "web", boundTo("Secret", "nope"), nil, metav1.StatusReasonNotFound, `secrets "nope" not found`},
 		{"no such node", "web", boundTo("Node", "nope"), nil, metav1.StatusReasonNotFound, `nodes "nope" not found`},
+		{"no name", "web", boundTo("Pod", ""), nil, metav1.StatusReasonBadRequest, "Name parameter required."},
+		{"odd name", "web", boundTo("Secret", "a/b"), nil, metav1.StatusReasonBadRequest, `Name parameter invalid: "a/b": may not contain '/'`},
 		{"odd kind", "web", boundTo("ConfigMap", "c"), nil, metav1.StatusReasonBadRequest, "cannot bind token to object of type /v1, Kind=ConfigMap"},
 		{"recreated pod", "web", withSpec(func(r *authenticationv1.TokenRequest) { r.Spec.BoundObjectRef.UID = "old" }), nil, metav1.StatusReasonConflict, "the UID in the bound object reference (old) does not match the UID in record"},
 	}

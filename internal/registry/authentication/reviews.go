@@ -21,6 +21,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
 
+	"github.com/kindred-project/kindred/internal/auth/serviceaccount"
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
@@ -36,13 +37,21 @@ func Group(d Dependencies) generic.Group {
 		Name:     authenticationv1.GroupName,
 		Priority: 17700,
 		Scheme: []func(*runtime.Scheme) error{
-			authenticationv1.AddToScheme, generic.Internal(authenticationv1.GroupName, &authenticationv1.TokenRequest{}),
+			authenticationv1.AddToScheme, generic.Internal(authenticationv1.GroupName, &authenticationv1.TokenRequest{}), addDefaults,
 		},
 		Versions: []generic.Version{{Name: "v1", Resources: []generic.Resource{
 			generic.Transient{Plural: "tokenreviews", Endpoint: &tokenReview{d}},
 			generic.Transient{Plural: "selfsubjectreviews", Endpoint: selfReview{}},
 		}}},
 	}
+}
+
+// addDefaults registers those of the kind that is served below service accounts.
+func addDefaults(scheme *runtime.Scheme) error {
+	scheme.AddTypeDefaultingFunc(&authenticationv1.TokenRequest{}, func(obj any) {
+		serviceaccount.SetDefaults(obj.(*authenticationv1.TokenRequest))
+	})
+	return nil
 }
 
 var (
