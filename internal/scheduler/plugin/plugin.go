@@ -97,6 +97,7 @@ type Weighted struct {
 // and never gets here.
 func Filters() []Filter {
 	return []Filter{
+		devices{},
 		nodeUnschedulable{},
 		taints{},
 		nodeAffinity{},

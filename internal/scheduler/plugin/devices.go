@@ -1,0 +1,24 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plugin
+
+import "github.com/kindred-project/kindred/internal/scheduler/model"
+
+// devices keeps a pod waiting that claims devices (KEP-4381): nobody here allocates
+// them, and a pod must not run without what it asks for.
+type devices struct{}
+
+func (devices) Name() string { return "DynamicResources" }
+
+var unallocated = finally("cannot allocate all claims")
+
+func (devices) For(_ *model.Cluster, pod *model.Pod) (Check, *Rejection) {
+	if len(pod.Spec.ResourceClaims) == 0 {
+		return nil, nil
+	}
+	return nil, unallocated
+}
+
+// Wakes is false: a pod's claims never change.
+func (devices) Wakes(*model.Cluster, *Event, *model.Pod) bool { return false }
