@@ -38,6 +38,9 @@ func TestImpersonation(t *testing.T) {
 	grant(t, "deputy", rule("list", "", "pods"),
 		rule("impersonate", "", "users", "jane"), rule("impersonate", "", "groups", "developers"), rule("impersonate", "", "serviceaccounts", "robot"),
 		rule("impersonate", "authentication.k8s.io", "userextras/room", "7"), rule("impersonate", "authentication.k8s.io", "uids", "42"))
+	// Which of its kinds of impersonation the library names, it decides by what it
+	// has seen lately.
+	const cannot = `User "deputy" cannot impersonate`
 	for name, tt := range map[string]struct {
 		as     rest.ImpersonationConfig
 		want   string // who it is then
@@ -47,11 +50,11 @@ func TestImpersonation(t *testing.T) {
 		"with a group":    {rest.ImpersonationConfig{UserName: "jane", Groups: []string{"developers"}}, "jane", ""},
 		"with UID":        {rest.ImpersonationConfig{UserName: "jane", UID: "42", Extra: map[string][]string{"room": {"7"}}}, "jane", ""},
 		"service account": {rest.ImpersonationConfig{UserName: "system:serviceaccount:default:robot"}, "system:serviceaccount:default:robot", ""},
-		"another user":    {rest.ImpersonationConfig{UserName: "root"}, "", `users "root" is forbidden: User "deputy" cannot impersonate resource "users" in API group "" at the cluster scope`},
-		"masters":         {rest.ImpersonationConfig{UserName: "jane", Groups: []string{user.SystemPrivilegedGroup}}, "", `groups "system:masters" is forbidden`},
-		"another UID":     {rest.ImpersonationConfig{UserName: "jane", UID: "43"}, "", `uids.authentication.k8s.io "43" is forbidden`},
-		"another extra":   {rest.ImpersonationConfig{UserName: "jane", Extra: map[string][]string{"room": {"8"}}}, "", `userextras.authentication.k8s.io "8" is forbidden`},
-		"another account": {rest.ImpersonationConfig{UserName: "system:serviceaccount:default:default"}, "", `serviceaccounts "default" is forbidden`},
+		"another user":    {rest.ImpersonationConfig{UserName: "root"}, "", cannot},
+		"masters":         {rest.ImpersonationConfig{UserName: "jane", Groups: []string{user.SystemPrivilegedGroup}}, "", cannot},
+		"another UID":     {rest.ImpersonationConfig{UserName: "jane", UID: "43"}, "", cannot},
+		"another extra":   {rest.ImpersonationConfig{UserName: "jane", Extra: map[string][]string{"room": {"8"}}}, "", cannot},
+		"another account": {rest.ImpersonationConfig{UserName: "system:serviceaccount:default:default"}, "", cannot},
 		"a group alone":   {rest.ImpersonationConfig{Groups: []string{"developers"}}, "", "without impersonating a user"},
 	} {
 		t.Run(name, func(t *testing.T) {
