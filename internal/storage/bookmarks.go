@@ -5,6 +5,7 @@ package storage
 
 import (
 	"context"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/storage"
@@ -21,5 +22,39 @@ func (b bookmarks) Watch(ctx context.Context, key string, opts storage.ListOptio
 	if err != nil || opts.ProgressNotify || opts.Predicate.AllowWatchBookmarks {
 		return source, err
 	}
-	return watch.Filter(source, func(e watch.Event) (watch.Event, bool) { return e, e.Type != watch.Bookmark }), nil
+	q := &quiet{source: source, events: make(chan watch.Event), stopped: make(chan struct{})}
+	go q.run()
+	return q, nil
+}
+
+// quiet is a watch without bookmarks. The library's watch.Filter would wait for ever
+// with an event in hand for a reader who has gone.
+type quiet struct {
+	source  watch.Interface
+	events  chan watch.Event
+	stopped chan struct{}
+	stop    sync.Once
+}
+
+func (q *quiet) ResultChan() <-chan watch.Event { return q.events }
+
+func (q *quiet) Stop() {
+	q.stop.Do(func() {
+		close(q.stopped)
+		q.source.Stop()
+	})
+}
+
+func (q *quiet) run() {
+	defer close(q.events)
+	for e := range q.source.ResultChan() {
+		if e.Type == watch.Bookmark {
+			continue
+		}
+		select {
+		case q.events <- e:
+		case <-q.stopped:
+			return
+		}
+	}
 }

@@ -43,3 +43,16 @@ func TestBookmarksAreForThoseWhoAsk(t *testing.T) {
 		})
 	}
 }
+
+// TestQuietWatchEndsWithItsReader: who stops a watch need not read it empty.
+func TestQuietWatchEndsWithItsReader(t *testing.T) {
+	w, err := bookmarks{noisy{}}.Watch(t.Context(), "/events", storage.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Stop()
+	w.Stop() // twice is once
+	for range w.ResultChan() {
+		// At most the event that was in hand; then the channel is closed.
+	}
+}

@@ -16,6 +16,8 @@ import (
 type Kept struct {
 	obtain  func() (*Pair, error)
 	renewed func(*Pair) error
+	// untold is whether renewed has still to hear of the present one.
+	untold  bool
 	current atomic.Pointer[loaded]
 }
 
@@ -60,10 +62,15 @@ func (k *Kept) renew() error {
 	if err != nil {
 		return fmt.Errorf("renew certificate: %w", err)
 	}
-	if !changed || k.renewed == nil {
+	k.untold = k.untold || changed
+	if !k.untold || k.renewed == nil {
 		return nil
 	}
-	return k.renewed(k.Pair())
+	if err := k.renewed(k.Pair()); err != nil {
+		return err
+	}
+	k.untold = false
+	return nil
 }
 
 // load takes what obtain gives into use, and reports whether it is another one.

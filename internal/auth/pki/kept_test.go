@@ -73,3 +73,33 @@ func TestKeepingNothingFails(t *testing.T) {
 		t.Errorf("what was never kept is renewed: %v", err)
 	}
 }
+
+// TestWhoCouldNotBeToldIsToldAgain: a kubeconfig that could not be written once must not
+// stay as it is until its certificate ends.
+func TestWhoCouldNotBeToldIsToldAgain(t *testing.T) {
+	clock := clocktesting.NewFakePassiveClock(start)
+	p, err := Open(filepath.Join(t.TempDir(), "pki"), clock)
+	if err != nil {
+		t.Fatal(err)
+	}
+	full, told := errors.New("no space left on device"), 0
+	_, err = p.Keep(func() (*Pair, error) { return p.APIServer(serverNames) }, func(*Pair) error {
+		told++
+		if told == 1 {
+			return full
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	clock.SetTime(start.Add(leafLife - time.Hour))
+	if err := p.Renew(); !errors.Is(err, full) {
+		t.Errorf("the first time: %v", err)
+	}
+	for range 2 {
+		if err := p.Renew(); err != nil || told != 2 {
+			t.Errorf("then: %v, told %d times", err, told)
+		}
+	}
+}

@@ -138,8 +138,8 @@ func (r *reconciler) evaluators(ctx context.Context, q *corev1.ResourceQuota) (r
 			ready = append(ready, e)
 		case r.clock.Since(w.begun) < beginning:
 			again = 0
-		default:
-			again = min(again, soon)
+		default: // What cannot be listed now may take long: the others are counted meanwhile.
+			again = min(again, beginning)
 		}
 	}
 	return ready, again, err

@@ -211,7 +211,7 @@ func TestWhatCannotBeCounted(t *testing.T) {
 		t.Errorf("before pods are known: %s, again in %v", used, again)
 	}
 	w.Clock.Step(beginning)
-	if used, again := reconcileOnce(t, w, r); used != "count/foos.example.com=1 pods=2" || again != soon {
+	if used, again := reconcileOnce(t, w, r); used != "count/foos.example.com=1 pods=2" || again != beginning {
 		t.Errorf("when pods take too long: %s, again in %v", used, again)
 	}
 	c.synced = true

@@ -91,9 +91,11 @@ func (w *wakeups) counting(resource schema.GroupResource, namespace string) []cl
 		klog.Background().Error(err, "Cannot read quotas from the cache", "namespace", namespace)
 		return nil
 	}
+	// Nobody else is asked: for some names the evaluator of devices reads from the API.
+	ofKind := slices.DeleteFunc(slices.Clone(w.known), func(e library.Evaluator) bool { return e.GroupResource() != resource })
 	var keys []client.ObjectKey
 	for i := range all.Items {
-		counted := slices.ContainsFunc(counting(&all.Items[i], w.known, nil), func(e library.Evaluator) bool { return e.GroupResource() == resource })
+		counted := slices.ContainsFunc(counting(&all.Items[i], ofKind, nil), func(e library.Evaluator) bool { return e.GroupResource() == resource })
 		if counted {
 			keys = append(keys, client.ObjectKeyFromObject(&all.Items[i]))
 		}

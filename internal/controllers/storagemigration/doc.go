@@ -44,7 +44,7 @@ func Add(env control.Env) error {
 	if err != nil {
 		return err
 	}
-	r := &reconciler{client: env.Client, live: env.Live, mapper: env.Manager.GetRESTMapper(), served: served, clock: env.Clock}
+	r := &reconciler{client: env.Client, live: env.Live, discovery: served, clock: env.Clock}
 	resourceOf := func(_ context.Context, o client.Object) []reconcile.Request {
 		return []reconcile.Request{requestFor(o.(*migration).Spec.Resource)}
 	}
@@ -62,11 +62,10 @@ func requestFor(resource metav1.GroupResource) reconcile.Request {
 }
 
 type reconciler struct {
-	client client.Client
-	live   client.Reader
-	mapper meta.RESTMapper
-	served discovery.ServerResourcesInterface
-	clock  clock.PassiveClock
+	client    client.Client
+	live      client.Reader
+	discovery discovery.DiscoveryInterface
+	clock     clock.PassiveClock
 }
 
 // Reconcile takes one step in the migrations of one resource.

@@ -12,12 +12,12 @@ import (
 
 	migrationv1 "k8s.io/api/storagemigration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -52,33 +52,48 @@ func (r *reconciler) run(ctx context.Context, m *migration) error {
 // served is a resource in the version that the server prefers.
 type served struct {
 	schema.GroupVersionResource
-	kind schema.GroupVersionKind
+	kind  schema.GroupVersionKind
+	verbs []string
 }
 
+// lookUp asks the server what it serves today: a mapper remembers versions that were
+// withdrawn, and to withdraw one is what migrations are for.
 func (r *reconciler) lookUp(wanted metav1.GroupResource) (served, bool, error) {
-	candidates, err := r.mapper.ResourcesFor(schema.GroupVersionResource{Group: wanted.Group, Resource: wanted.Resource})
-	if meta.IsNoMatchError(err) {
-		return served{}, false, nil
-	}
+	groups, err := r.discovery.ServerGroups()
 	if err != nil {
 		return served{}, false, err
 	}
-	for _, c := range candidates {
-		if c.Group == wanted.Group && c.Resource == wanted.Resource {
-			kind, err := r.mapper.KindFor(c)
-			return served{c, kind}, err == nil, client.IgnoreNotFound(err)
+	for _, group := range groups.Groups {
+		if group.Name != wanted.Group {
+			continue
+		}
+		for _, version := range group.Versions {
+			found, err := r.find(schema.GroupVersion{Group: group.Name, Version: version.Version}, wanted.Resource)
+			if err != nil || found != nil {
+				return ptr.Deref(found, served{}), found != nil, err
+			}
 		}
 	}
 	return served{}, false, nil
 }
 
+// find is nil if the version does not have the resource.
+func (r *reconciler) find(version schema.GroupVersion, resource string) (*served, error) {
+	list, err := r.discovery.ServerResourcesForGroupVersion(version.String())
+	if err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	for _, known := range list.APIResources {
+		if known.Name == resource {
+			return &served{version.WithResource(resource), version.WithKind(known.Kind), known.Verbs}, nil
+		}
+	}
+	return nil, nil
+}
+
 // mark notes the newest resourceVersion: what is written from now on needs no migration.
 func (r *reconciler) mark(ctx context.Context, m *migration, resource served) error {
-	able, err := r.able(resource)
-	if err != nil {
-		return err
-	}
-	if !able {
+	if !resource.able() {
 		return r.fail(ctx, m, fmt.Sprintf("resource %q does not support discovery operations: %v", resource.String(), verbs))
 	}
 	newest := resource.list()
@@ -92,18 +107,9 @@ func (r *reconciler) mark(ctx context.Context, m *migration, resource served) er
 	return r.write(ctx, m)
 }
 
-// able reports whether a resource can do what migration needs.
-func (r *reconciler) able(resource served) (bool, error) {
-	list, err := r.served.ServerResourcesForGroupVersion(resource.GroupVersion().String())
-	if err != nil {
-		return false, client.IgnoreNotFound(err)
-	}
-	for _, known := range list.APIResources {
-		if known.Name == resource.Resource {
-			return !slices.ContainsFunc(verbs, func(verb string) bool { return !slices.Contains(known.Verbs, verb) }), nil
-		}
-	}
-	return false, fmt.Errorf("resource %q not found in discovery", resource.String())
+// able is whether the resource can do what migration needs.
+func (s served) able() bool {
+	return !slices.ContainsFunc(verbs, func(verb string) bool { return !slices.Contains(s.verbs, verb) })
 }
 
 func (s served) list() *metav1.PartialObjectMetadataList {

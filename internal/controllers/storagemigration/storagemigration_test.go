@@ -15,7 +15,6 @@ import (
 	migrationv1 "k8s.io/api/storagemigration/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	fakediscovery "k8s.io/client-go/discovery/fake"
@@ -135,12 +134,9 @@ func newBench(t *testing.T, migrations ...*migration) *bench {
 		builder.WithObjects(m)
 	}
 	b.Client = builder.Build()
-	mapper := meta.NewDefaultRESTMapper(nil)
-	mapper.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
-	mapper.Add(corev1.SchemeGroupVersion.WithKind("Binding"), meta.RESTScopeNamespace)
-	b.r = &reconciler{client: b.Client, live: b.Client, mapper: mapper, clock: b.clock, served: &fakediscovery.FakeDiscovery{Fake: &clienttesting.Fake{
+	b.r = &reconciler{client: b.Client, live: b.Client, clock: b.clock, discovery: &fakediscovery.FakeDiscovery{Fake: &clienttesting.Fake{
 		Resources: []*metav1.APIResourceList{{GroupVersion: "v1", APIResources: []metav1.APIResource{
-			{Name: "configmaps", Verbs: metav1.Verbs{"list", "update", "patch", "get"}}, {Name: "bindings", Verbs: metav1.Verbs{"create"}},
+			{Name: "configmaps", Kind: "ConfigMap", Verbs: metav1.Verbs{"list", "update", "patch", "get"}}, {Name: "bindings", Kind: "Binding", Verbs: metav1.Verbs{"create"}},
 		}}},
 	}}}
 	return b
@@ -306,5 +302,24 @@ func TestWhatADefinitionIsTold(t *testing.T) {
 		if diff := cmp.Diff(want, got.Object); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
+	}
+}
+
+// TestAWithdrawnVersionIsNotLookedAt: what a resource is served as today counts, in the
+// order of preference.
+func TestAWithdrawnVersionIsNotLookedAt(t *testing.T) {
+	server := &fakediscovery.FakeDiscovery{Fake: &clienttesting.Fake{Resources: []*metav1.APIResourceList{
+		{GroupVersion: "example.com/v2", APIResources: []metav1.APIResource{{Name: "others", Kind: "Other"}}},
+		{GroupVersion: "example.com/v1", APIResources: []metav1.APIResource{{Name: "things", Kind: "Thing", Verbs: verbs}}},
+	}}}
+	r := &reconciler{discovery: server}
+	wanted := metav1.GroupResource{Group: "example.com", Resource: "things"}
+	found, ok, err := r.lookUp(wanted)
+	if err != nil || !ok || found.kind.String() != "example.com/v1, Kind=Thing" || !found.able() {
+		t.Errorf("%+v, %v, %v", found, ok, err)
+	}
+	server.Resources = server.Resources[:1]
+	if found, ok, err := r.lookUp(wanted); ok || err != nil {
+		t.Errorf("withdrawn: %+v, %v", found, err)
 	}
 }
