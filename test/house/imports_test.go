@@ -41,15 +41,17 @@ var floors = map[string][]string{
 	"apis":             {},
 
 	// Modules and programs beside the product use it from outside: through its binary.
-	"kindredtest":    {},
-	"console":        {},
-	"test/images":    {},
-	"test/house":     {},
-	"test/servers":   {},
-	"test/bench":     {"test/images", "test/servers"},
-	"test/parity":    {"test/servers"},
-	"test/clients":   {"kindredtest"},
-	"test/scenarios": {"test/images"},
+	"kindredtest":  {},
+	"console":      {},
+	"test/images":  {},
+	"test/house":   {},
+	"test/servers": {},
+	"test/bench":   {"test/images", "test/servers"},
+	"test/parity":  {"test/servers"},
+	"test/clients": {"kindredtest"},
+	// The suite is upstream's; what runs it and its images are ours.
+	"test/conformance": {"test/images"},
+	"test/scenarios":   {"test/images"},
 }
 
 // partOf is the part that a directory belongs to: the longest that matches.
