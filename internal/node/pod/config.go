@@ -129,9 +129,11 @@ type newRun struct {
 	container *v1.Container
 	action    Action
 	image     Image
-	env       []*runtimeapi.KeyValue
-	mounts    []*runtimeapi.Mount
-	target    string // the container whose processes an ephemeral container joins
+	// volumeImages are the IDs of the images of its image volumes, by their reference.
+	volumeImages map[string]string
+	env          []*runtimeapi.KeyValue
+	mounts       []*runtimeapi.Mount
+	target       string // the container whose processes an ephemeral container joins
 }
 
 // containerConfig describes a container to the runtime.

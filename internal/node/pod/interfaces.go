@@ -34,7 +34,8 @@ type Volumes interface {
 	// Mounts returns the CRI mounts for the container's volumeMounts, in their
 	// order, after Prepare succeeded. env is the container's full environment
 	// and serves subPathExpr. The worker itself adds /etc/hosts and the
-	// termination log. An error becomes CreateContainerConfigError.
+	// termination log. An image volume's mount names the image as the pod does; the
+	// worker puts the image's ID there. An error becomes CreateContainerConfigError.
 	Mounts(ctx context.Context, pod *v1.Pod, container *v1.Container, env []*runtimeapi.KeyValue) ([]*runtimeapi.Mount, error)
 
 	// Teardown unmounts and removes all volumes of a pod whose containers are

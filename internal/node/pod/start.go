@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -73,7 +74,11 @@ func (w *Worker) bringUp(ctx context.Context, pod *v1.Pod, a Action) error {
 	if err != nil {
 		return err
 	}
-	config, err := w.configure(ctx, newRun{pod: w.Pod(), container: c, action: a, image: image})
+	volumeImages, err := w.volumeImages(ctx, pod, c, sandboxConfig)
+	if err != nil {
+		return err
+	}
+	config, err := w.configure(ctx, newRun{pod: w.Pod(), container: c, action: a, image: image, volumeImages: volumeImages})
 	if err != nil {
 		return &startError{reason: reasonCreateConfig, err: err}
 	}
@@ -93,6 +98,27 @@ func (w *Worker) bringUp(ctx context.Context, pod *v1.Pod, a Action) error {
 	}
 	w.event(pod, a.Container, v1.EventTypeNormal, "Started", "Container started")
 	return nil
+}
+
+// volumeImages makes the images of the container's image volumes present (KEP-4639), and
+// returns their IDs by their reference.
+func (w *Worker) volumeImages(ctx context.Context, pod *v1.Pod, c *v1.Container, sandbox *runtimeapi.PodSandboxConfig) (map[string]string, error) {
+	ids := map[string]string{}
+	for i := range pod.Spec.Volumes {
+		volume := &pod.Spec.Volumes[i]
+		mounted := slices.ContainsFunc(c.VolumeMounts, func(m v1.VolumeMount) bool { return m.Name == volume.Name })
+		if volume.Image == nil || !mounted {
+			continue
+		}
+		// As a nameless container's: what is told about it is told about the pod.
+		wanted := &v1.Container{Image: volume.Image.Reference, ImagePullPolicy: volume.Image.PullPolicy}
+		image, err := w.parts.Images.EnsurePresent(ctx, pod, wanted, sandbox)
+		if err != nil {
+			return nil, err
+		}
+		ids[volume.Image.Reference] = image.Ref
+	}
+	return ids, nil
 }
 
 // currentSandbox returns the pod's ready sandbox, and the configuration that describes
@@ -126,6 +152,11 @@ func (w *Worker) configure(ctx context.Context, r newRun) (*runtimeapi.Container
 	}
 	if r.mounts, err = w.parts.Volumes.Mounts(ctx, r.pod, r.container, r.env); err != nil {
 		return nil, err
+	}
+	for _, m := range r.mounts {
+		if m.Image != nil {
+			m.Image.Image = r.volumeImages[m.Image.UserSpecifiedImage]
+		}
 	}
 	if err := w.mountHosts(&r); err != nil {
 		return nil, err

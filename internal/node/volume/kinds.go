@@ -56,6 +56,8 @@ func (m *Manager) open(pod *v1.Pod, spec *v1.Volume) (volume, error) {
 		return inMemory(content(secretDir, m.secret(pod, source.Secret))), nil
 	case source.Projected != nil:
 		return inMemory(content(projectedDir, m.projected(pod, spec.Name, source.Projected))), nil
+	case source.Image != nil:
+		return image{}, nil
 	}
 	return nil, fmt.Errorf("no volume plugin matched")
 }

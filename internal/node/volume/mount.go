@@ -53,25 +53,29 @@ func (m *Manager) mount(ctx context.Context, pod *v1.Pod, container *v1.Containe
 	if err != nil {
 		return nil, fmt.Errorf("failed to resolve recursive read-only mode: %w", err)
 	}
-	source := v.path()
+	mount := &runtimeapi.Mount{
+		ContainerPath:     absolute(want.MountPath),
+		Readonly:          want.ReadOnly || v.readOnly(),
+		RecursiveReadOnly: recursive,
+		Propagation:       propagation,
+	}
+	if mount.Image = m.imageSpec(pod, spec.Image); mount.Image != nil {
+		mount.ImageSubPath = subPath
+		return mount, nil
+	}
+	mount.HostPath = v.path()
 	if subPath != "" {
 		s := subpath{
-			root: source, path: subPath,
+			root: mount.HostPath, path: subPath,
 			target: m.subpathTarget(pod.UID, want.Name, container.Name, index),
 		}
-		if source, err = s.bind(); err != nil {
+		if mount.HostPath, err = s.bind(); err != nil {
 			// The cause may tell about the node's file system, which is not the pod's to know.
 			klog.FromContext(ctx).Error(err, "subPath cannot be mounted", "pod", klog.KObj(pod), "container", container.Name, "volume", want.Name)
 			return nil, fmt.Errorf("failed to prepare subPath for volumeMount %q of container %q", want.Name, container.Name)
 		}
 	}
-	return &runtimeapi.Mount{
-		HostPath:          source,
-		ContainerPath:     absolute(want.MountPath),
-		Readonly:          want.ReadOnly || v.readOnly(),
-		RecursiveReadOnly: recursive,
-		Propagation:       propagation,
-	}, nil
+	return mount, nil
 }
 
 func absolute(containerPath string) string {

@@ -25,8 +25,10 @@ func TestMounts(t *testing.T) {
 		configMapVolume("config", "c"),
 		volumeOf("host", v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: "/srv"}}),
 		volumeOf("scratch", v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}),
+		volumeOf("oci", v1.VolumeSource{Image: &v1.ImageVolumeSource{Reference: "model:v1"}}),
 	)
 	mounts := pod.Spec.Containers[0].VolumeMounts
+	mounts[3].SubPath = "weights"
 	mounts[1].MountPropagation = new(v1.MountPropagationBidirectional)
 	mounts[2].MountPath, mounts[2].ReadOnly = "relative", true
 	f.prepared(t, pod)
@@ -40,12 +42,16 @@ func TestMounts(t *testing.T) {
 		if m.Readonly {
 			line += " ro"
 		}
+		if m.Image != nil {
+			line += " " + m.Image.UserSpecifiedImage + "//" + m.ImageSubPath
+		}
 		lines = append(lines, line)
 	}
 	want := []string{
 		"/kubernetes.io~configmap/config at /config PROPAGATION_PRIVATE ro",
 		"/srv at /host PROPAGATION_BIDIRECTIONAL",
 		"/kubernetes.io~empty-dir/scratch at /relative PROPAGATION_PRIVATE ro",
+		" at /oci PROPAGATION_PRIVATE ro model:v1//weights",
 	}
 	if diff := cmp.Diff(want, lines); diff != "" {
 		t.Error(diff)

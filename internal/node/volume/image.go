@@ -1,0 +1,32 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package volume
+
+import (
+	"context"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// image is a volume whose content is an OCI image (KEP-4639). The runtime mounts it, and
+// the worker makes the image present, so there is nothing here on the node's disk.
+type image struct{}
+
+func (image) path() string                               { return "" }
+func (image) readOnly() bool                             { return true }
+func (image) prepare(context.Context) (time.Time, error) { return time.Time{}, nil }
+
+// imageSpec names the image as the pod does; nil if the volume is of another kind.
+func (m *Manager) imageSpec(pod *v1.Pod, source *v1.ImageVolumeSource) *runtimeapi.ImageSpec {
+	if source == nil {
+		return nil
+	}
+	spec := &runtimeapi.ImageSpec{Image: source.Reference, UserSpecifiedImage: source.Reference, Annotations: pod.Annotations}
+	if m.options.RuntimeHandler != nil {
+		spec.RuntimeHandler = m.options.RuntimeHandler(pod)
+	}
+	return spec
+}
