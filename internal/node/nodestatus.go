@@ -123,21 +123,25 @@ func readyProblem(status *runtimeapi.StatusResponse, err error) error {
 	if err != nil {
 		return fmt.Errorf("container runtime is down: %w", err)
 	}
-	var problems []error
+	return errors.Join(
+		required(status, runtimeapi.RuntimeReady, "container runtime not ready"),
+		required(status, runtimeapi.NetworkReady, "container runtime network not ready"),
+	)
+}
+
+// required says that a condition of the runtime's, which CRI requires of it, does not hold.
+// Others are the runtime's own: containerd has one that warns of what is deprecated.
+func required(status *runtimeapi.StatusResponse, condition, problem string) error {
 	for _, c := range status.GetStatus().GetConditions() {
-		if c.Status {
-			continue
+		switch {
+		case c.Type != condition:
+		case c.Status:
+			return nil
+		default:
+			return fmt.Errorf("%s: %s=%t reason:%s message:%s", problem, c.Type, c.Status, c.Reason, c.Message)
 		}
-		what := "container runtime status check may not have completed yet"
-		switch c.Type {
-		case "RuntimeReady":
-			what = "container runtime not ready"
-		case "NetworkReady":
-			what = "container runtime network not ready"
-		}
-		problems = append(problems, fmt.Errorf("%s: %s=%t reason:%s message:%s", what, c.Type, c.Status, c.Reason, c.Message))
 	}
-	return errors.Join(problems...)
+	return fmt.Errorf("%s: the runtime does not report %s", problem, condition)
 }
 
 // conditions computes the four conditions the agent owns; Ready is the last, as clients expect.

@@ -1,0 +1,38 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"errors"
+	"testing"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// TestReadyProblem: only what CRI requires of a runtime decides whether the node is ready.
+func TestReadyProblem(t *testing.T) {
+	runtime := &runtimeapi.RuntimeCondition{Type: "RuntimeReady", Status: true}
+	network := &runtimeapi.RuntimeCondition{Type: "NetworkReady", Status: true}
+	deprecated := &runtimeapi.RuntimeCondition{Type: "ContainerdHasNoDeprecationWarnings", Reason: "ContainerdHasDeprecationWarnings"}
+	for name, c := range map[string]struct {
+		conditions []*runtimeapi.RuntimeCondition
+		err        error
+		want       string
+	}{
+		"fine":         {[]*runtimeapi.RuntimeCondition{runtime, network}, nil, ""},
+		"own warnings": {[]*runtimeapi.RuntimeCondition{runtime, network, deprecated}, nil, ""},
+		"down":         {nil, errors.New("refused"), "container runtime is down: refused"},
+		"no network": {[]*runtimeapi.RuntimeCondition{runtime, {Type: "NetworkReady", Reason: "NetworkPluginNotReady", Message: "none"}}, nil,
+			"container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady message:none"},
+		"not said": {[]*runtimeapi.RuntimeCondition{network}, nil, "container runtime not ready: the runtime does not report RuntimeReady"},
+	} {
+		got := ""
+		if err := readyProblem(&runtimeapi.StatusResponse{Status: &runtimeapi.RuntimeStatus{Conditions: c.conditions}}, c.err); err != nil {
+			got = err.Error()
+		}
+		if got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
