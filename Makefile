@@ -28,7 +28,7 @@ RACE := ./internal/apiserver/inprocess/... ./internal/admission/... ./internal/a
 	./internal/datadir/... ./internal/node/... ./internal/ownership/... ./internal/scheduler/...
 
 .DEFAULT_GOAL := help
-.PHONY: help up deps test-deps build lint unit scenarios kindredtest test bench parity clients fuzz generate clean
+.PHONY: help up deps test-deps build lint unit scenarios kindredtest smoke test bench parity conformance clients fuzz generate clean
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -72,6 +72,9 @@ scenarios: test-deps build ## drive the built binary as a user would, with real 
 kindredtest: build ## test the test kit, a module of its own
 	@echo "test kit"; cd kindredtest && KINDRED_BIN=$(CURDIR)/bin/kindred go test -count=1 ./...
 
+smoke: test-deps build ## run the conformance specs that are known to pass and are quick
+	@echo "conformance: smoke list"; cd test/conformance && go run . -specs smoke.txt -record=false $(ARGS)
+
 test: test-deps build lint unit scenarios kindredtest ## everything that must pass
 
 bench: build ## measure the figures of docs/performance.md
@@ -79,6 +82,10 @@ bench: build ## measure the figures of docs/performance.md
 
 parity: build ## compare the API with upstream's own server (ARGS='-kinds pods,jobs')
 	@go run ./test/parity $(ARGS)
+
+conformance: test-deps build ## run upstream's conformance specs (FOCUS, SKIP, NODES, REPEAT, AGAINST, RUNTIME)
+	@cd test/conformance && go run . -focus "$$FOCUS" -skip "$$SKIP" -nodes $${NODES:-4} -repeat $${REPEAT:-1} \
+		-against $${AGAINST:-kindred} -runtime $${RUNTIME:-built} $(ARGS)
 
 # kubectl of one minor version before the served one and of two are supported too.
 KUBECTL_MODULES := v1.35.mod v1.36.mod go.mod

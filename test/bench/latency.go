@@ -163,7 +163,7 @@ func (b *bench) startBoth(ctx context.Context) (both []*caller, stop func(), err
 	}
 	for _, start := range []func() (*servers.Server, error){
 		func() (*servers.Server, error) {
-			return servers.StartKindred(ctx, filepath.Join(dir, "kindred"), b.binary, 1)
+			return servers.Kindred{Binary: b.binary, Args: []string{"--no-node", "--simulated-nodes", "1"}}.Start(ctx, filepath.Join(dir, "kindred"))
 		},
 		func() (*servers.Server, error) { return upstream.Start(ctx, filepath.Join(dir, "upstream"), true) },
 	} {

@@ -157,7 +157,7 @@ func (r *run) start(ctx context.Context) (sides, func(), error) {
 	if r.self {
 		s.kindred, err = connected(programs.Start(ctx, other, false))
 	} else {
-		s.kindred, err = connected(servers.StartKindred(ctx, other, r.binary, 0))
+		s.kindred, err = connected(servers.Kindred{Binary: r.binary, Args: []string{"--no-node"}}.Start(ctx, other))
 	}
 	if err != nil {
 		stop()

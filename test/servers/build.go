@@ -18,53 +18,64 @@ import (
 // version that upstream/go.mod requires.
 const upstreamVersion = "v1.37.1"
 
-// program is one of upstream's, built by the module in upstream/.
-type program struct {
-	name, pkg string
-	ldflags   string
+// UpstreamStamp are linker flags that tell a program of Kubernetes its version.
+const UpstreamStamp = "-s -w -X k8s.io/component-base/version.gitVersion=" + upstreamVersion +
+	" -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=37"
+
+// Program is one that a module requires and does not contain.
+type Program struct {
+	Name, Package string
+	LDFlags       string
+	// Tests builds the package's tests instead.
+	Tests bool
+	// Env is added to the build's environment.
+	Env []string
 }
 
 var (
-	etcdProgram      = program{name: "etcd", pkg: "go.etcd.io/etcd/server/v3", ldflags: "-s -w"}
-	apiserverProgram = program{
-		name: "kube-apiserver", pkg: "k8s.io/kubernetes/cmd/kube-apiserver",
-		ldflags: "-s -w -X k8s.io/component-base/version.gitVersion=" + upstreamVersion +
-			" -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=37",
-	}
+	etcdProgram      = Program{Name: "etcd", Package: "go.etcd.io/etcd/server/v3", LDFlags: "-s -w"}
+	apiserverProgram = Program{Name: "kube-apiserver", Package: "k8s.io/kubernetes/cmd/kube-apiserver", LDFlags: UpstreamStamp}
 )
 
 // Upstream is where upstream's programs are.
 type Upstream struct{ etcd, apiserver string }
 
 // BuildUpstream makes upstream's programs in dir/bin from the module in dir/upstream, dir
-// being this package's. What is newer than the module is taken as it is: compiling the
-// API server takes minutes, even asking whether it must be compiled takes seconds.
+// being this package's.
 func BuildUpstream(ctx context.Context, dir string) (u Upstream, err error) {
-	if u.etcd, err = etcdProgram.build(ctx, dir); err != nil {
+	module, bin := filepath.Join(dir, "upstream"), filepath.Join(dir, "bin")
+	if u.etcd, err = etcdProgram.Build(ctx, module, bin); err != nil {
 		return Upstream{}, err
 	}
-	u.apiserver, err = apiserverProgram.build(ctx, dir)
+	u.apiserver, err = apiserverProgram.Build(ctx, module, bin)
 	return u, err
 }
 
-func (p program) build(ctx context.Context, dir string) (string, error) {
-	binary, err := filepath.Abs(filepath.Join(dir, "bin", p.name))
+// Build makes the program in bin from the versions that the module requires, and returns
+// its path. What is newer than the module is taken as it is: compiling an API server takes
+// minutes, even asking whether it must be compiled takes seconds.
+func (p Program) Build(ctx context.Context, module, bin string) (string, error) {
+	binary, err := filepath.Abs(filepath.Join(bin, p.Name))
 	if err != nil {
 		return "", err
 	}
-	module := filepath.Join(dir, "upstream")
 	fresh, err := newer(binary, filepath.Join(module, "go.mod"), filepath.Join(module, "go.sum"))
 	if fresh || err != nil {
 		return binary, err
 	}
-	fmt.Printf("build upstream's %s (some minutes, once)\n", p.name)
+	fmt.Printf("build %s (some minutes, once)\n", p.Name)
 	// Aside first: an interrupted build must not be taken for a finished one.
 	aside := binary + ".new"
-	cmd := exec.CommandContext(ctx, "go", "build", "-mod=readonly", "-buildvcs=false", "-ldflags", p.ldflags, "-o", aside, p.pkg)
-	cmd.Dir = module
+	verb := []string{"build", "-buildvcs=false"}
+	if p.Tests {
+		// Upstream vets its own tests.
+		verb = []string{"test", "-c", "-vet=off"}
+	}
+	cmd := exec.CommandContext(ctx, "go", append(verb, "-mod=readonly", "-ldflags", p.LDFlags, "-o", aside, p.Package)...)
+	cmd.Dir, cmd.Env = module, append(os.Environ(), p.Env...)
 	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
 	if err := cmd.Run(); err != nil {
-		return "", fmt.Errorf("build %s: %w", p.pkg, err)
+		return "", fmt.Errorf("build %s: %w", p.Package, err)
 	}
 	now := time.Now()
 	return binary, errors.Join(os.Rename(aside, binary), os.Chtimes(binary, now, now))

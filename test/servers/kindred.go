@@ -10,36 +10,44 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strconv"
 
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// StartKindred starts a copy of the binary, which may be built anew meanwhile, with so
-// many simulated nodes.
-func StartKindred(ctx context.Context, dir, binary string, simulatedNodes int) (_ *Server, err error) {
+// Kindred is one that can be started.
+type Kindred struct {
+	// Binary is copied before it is run: it may be built anew meanwhile.
+	Binary string
+	// Args follow "up", after those that say where it is.
+	Args []string
+	// Env is added to the process's own.
+	Env []string
+}
+
+// Start starts it in dir. Its data directory is [Server.Data].
+func (k Kindred) Start(ctx context.Context, dir string) (_ *Server, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
 	own := filepath.Join(dir, "kindred")
-	if err := copyFile(own, binary); err != nil {
+	if err := copyFile(own, k.Binary); err != nil {
 		return nil, fmt.Errorf("no binary to compare: %w; run \"make build\", or name one with -kindred", err)
 	}
 	data := filepath.Join(dir, "data")
-	s := &Server{Name: "kindred"}
+	s := &Server{Name: "kindred", Data: data, Kubeconfig: filepath.Join(data, "kubeconfig")}
 	defer func() {
 		if err != nil {
 			s.Stop()
 		}
 	}()
-	process, err := launch("kindred", filepath.Join(dir, "kindred.log"), own,
-		"up", "--data-dir", data, "--no-node", "--simulated-nodes", strconv.Itoa(simulatedNodes), "--secure-port", "0", "--service-cidr", serviceCIDR)
+	args := append([]string{"up", "--data-dir", data, "--secure-port", "0", "--service-cidr", serviceCIDR}, k.Args...)
+	process, err := launch("kindred", filepath.Join(dir, "kindred.log"), k.Env, own, args...)
 	if err != nil {
 		return nil, err
 	}
 	s.processes = append(s.processes, process)
 	return s, process.await(ctx, func(ctx context.Context) error {
-		config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(data, "kubeconfig"))
+		config, err := clientcmd.BuildConfigFromFlags("", s.Kubeconfig)
 		if err != nil {
 			return err
 		}

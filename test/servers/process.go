@@ -27,8 +27,9 @@ type process struct {
 	ended chan struct{}
 }
 
-// launch starts a program whose output goes to a file.
-func launch(name, log, binary string, args ...string) (*process, error) {
+// launch starts a program whose output goes to a file. Its environment is this process's
+// with env added.
+func launch(name, log string, env []string, binary string, args ...string) (*process, error) {
 	out, err := os.Create(log)
 	if err != nil {
 		return nil, err
@@ -36,6 +37,7 @@ func launch(name, log, binary string, args ...string) (*process, error) {
 	defer out.Close()
 	p := &process{name: name, cmd: exec.Command(binary, args...), log: log, ended: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = out, out
+	p.cmd.Env = append(os.Environ(), env...)
 	// A group of its own: an interrupt at the terminal is ours to pass on, in order.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := p.cmd.Start(); err != nil {

@@ -58,7 +58,7 @@ func (u Upstream) Start(ctx context.Context, dir string, fsync bool) (_ *Server,
 	if err := errors.Join(os.WriteFile(key, keyPEM, 0o600), os.WriteFile(authority, certPEM, 0o600)); err != nil {
 		return nil, err
 	}
-	apiserver, err := launch("kube-apiserver", filepath.Join(dir, "kube-apiserver.log"), u.apiserver,
+	apiserver, err := launch("kube-apiserver", filepath.Join(dir, "kube-apiserver.log"), nil, u.apiserver,
 		"--etcd-servers="+etcd,
 		"--bind-address=127.0.0.1",
 		"--secure-port="+port,
@@ -95,7 +95,7 @@ func (s *Server) startEtcd(ctx context.Context, dir, binary string, fsync bool) 
 		return "", err
 	}
 	client, peer = "http://"+client, "http://"+peer
-	etcd, err := launch("etcd", filepath.Join(dir, "etcd.log"), binary,
+	etcd, err := launch("etcd", filepath.Join(dir, "etcd.log"), nil, binary,
 		"--data-dir="+filepath.Join(dir, "etcd"), fmt.Sprintf("--unsafe-no-fsync=%t", !fsync), "--log-level=warn",
 		"--listen-client-urls="+client, "--advertise-client-urls="+client,
 		"--listen-peer-urls="+peer, "--initial-advertise-peer-urls="+peer, "--initial-cluster=default="+peer)

@@ -1,0 +1,173 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/onsi/ginkgo/v2/types"
+)
+
+const (
+	podSpec   = "[sig-node] Pods should be updated [NodeConformance] [Conformance]"
+	otherSpec = "[sig-apps] Job should run a job (to completion) [Conformance]"
+)
+
+func TestTheSelectionIsWhatIsAskedFor(t *testing.T) {
+	all := []string{otherSpec, podSpec}
+	list := filepath.Join(t.TempDir(), "list.txt")
+	if err := os.WriteFile(list, []byte("# pods\n\n"+podSpec+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		selection
+		want []string
+	}{
+		"all":   {selection{}, all},
+		"focus": {selection{focus: `sig-node\]`}, []string{podSpec}},
+		"skip":  {selection{skip: "updated"}, []string{otherSpec}},
+		"list":  {selection{file: list}, []string{podSpec}},
+		"both":  {selection{file: list, focus: "Job"}, nil},
+		"none":  {selection{focus: "no such spec"}, nil},
+		"wrong": {selection{focus: "("}, nil},
+	} {
+		got, err := c.of(all)
+		if !slices.Equal(got, c.want) || (err == nil) != (c.want != nil) {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+	}
+}
+
+func TestAListNamesNothingUnknown(t *testing.T) {
+	list := filepath.Join(t.TempDir(), "list.txt")
+	if err := os.WriteFile(list, []byte("[sig-node] Pods should fly [Conformance]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if names, err := listed(list, []string{podSpec}); err == nil {
+		t.Errorf("a spec that upstream does not have was listed: %q", names)
+	}
+}
+
+// TestThePatternMatchesExactly: ginkgo matches against the suite's description and the name.
+func TestThePatternMatchesExactly(t *testing.T) {
+	focus := regexp.MustCompile(pattern([]string{podSpec, otherSpec}))
+	for text, want := range map[string]bool{
+		"Kubernetes e2e suite " + podSpec:                                    true,
+		"Kubernetes e2e suite " + otherSpec:                                  true,
+		"Kubernetes e2e suite " + podSpec + " [Slow]":                        false,
+		"Kubernetes e2e suite [sig-node] Other " + podSpec:                   false,
+		"Kubernetes e2e suite " + strings.Replace(podSpec, "Pods", "Pod", 1): false,
+	} {
+		if focus.MatchString(text) != want {
+			t.Errorf("%q matches: %t, want %t", text, !want, want)
+		}
+	}
+}
+
+func spec(name string, s types.SpecState, message string) types.SpecReport {
+	sig, rest, _ := strings.Cut(name, " ")
+	return types.SpecReport{
+		ContainerHierarchyTexts: []string{sig}, LeafNodeText: rest, LeafNodeType: types.NodeTypeIt,
+		State: s, Failure: types.Failure{Message: message},
+	}
+}
+
+func TestResults(t *testing.T) {
+	const missing = "[sig-cli] Kubectl missing [Conformance]"
+	report := types.Report{SpecReports: types.SpecReports{
+		spec(podSpec, types.SpecStatePassed, ""),
+		spec(otherSpec, types.SpecStateTimedout, "\n  timed out waiting\nmore"),
+		spec("[sig-node] Pods not asked for", types.SpecStatePassed, ""),
+	}}
+	want := []result{
+		{Spec: podSpec, State: passed},
+		{Spec: otherSpec, State: failed, Message: "timed out waiting"},
+		{Spec: missing, State: notRun},
+	}
+	if got := resultsOf(report, []string{podSpec, otherSpec, missing}); !slices.Equal(got, want) {
+		t.Errorf("got %+v\nwant %+v", got, want)
+	}
+}
+
+// TestOneFailureIsAFailure: of repeated runs, the worst counts.
+func TestOneFailureIsAFailure(t *testing.T) {
+	good, bad := result{Spec: podSpec, State: passed}, result{Spec: podSpec, State: failed, Message: "no"}
+	for name, c := range map[string]struct {
+		runs [][]result
+		want result
+	}{
+		"once":   {[][]result{{good}}, good},
+		"flaky":  {[][]result{{good}, {bad}, {good}}, result{Spec: podSpec, State: failed, Message: "failed 1 times of 3: no"}},
+		"always": {[][]result{{bad}, {bad}}, bad},
+		"cut":    {[][]result{{good}, {{Spec: podSpec, State: notRun}}}, result{Spec: podSpec, State: notRun}},
+	} {
+		if got := worst(c.runs); got[0] != c.want {
+			t.Errorf("%s: %+v, want %+v", name, got[0], c.want)
+		}
+	}
+}
+
+// TestTheRecordKeepsWhatIsKnown: a partial run changes only what it ran.
+func TestTheRecordKeepsWhatIsKnown(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "results.json")
+	first, err := readRecord(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first.add([]result{{Spec: podSpec, State: passed, Seconds: 3}, {Spec: otherSpec, State: failed, Message: "<no>"}}, "abc", "")
+	if err := first.write(file); err != nil {
+		t.Fatal(err)
+	}
+	second, err := readRecord(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second.add([]result{{Spec: podSpec, State: notRun}, {Spec: otherSpec, State: passed}}, "def", "2 simulated nodes")
+	want := record{
+		podSpec:   {Spec: podSpec, State: passed, Seconds: 3, Commit: "abc"},
+		otherSpec: {Spec: otherSpec, State: passed, Commit: "def", Nodes: "2 simulated nodes"},
+	}
+	for name := range want {
+		if second[name] != want[name] {
+			t.Errorf("%+v, want %+v", second[name], want[name])
+		}
+	}
+}
+
+func TestThePage(t *testing.T) {
+	kindred := record{
+		podSpec:   {Spec: podSpec, State: failed, Message: "a | b", Commit: "abc", Seconds: 2.4},
+		otherSpec: {Spec: otherSpec, State: passed, Commit: "def", Seconds: 10},
+	}
+	upstream := record{podSpec: {Spec: podSpec, State: failed, Message: "their message"}}
+	why := causes{Upstream: map[string]string{podSpec: "their cause"}}
+	const unknown = "[sig-cli] Kubectl unknown [Conformance]"
+	got := string(page("v1.37.1", []string{otherSpec, unknown, podSpec}, kindred, upstream, why))
+	for _, line := range []string{
+		"| [sig-apps](#sig-apps) | 1 | 0 | 0 |",
+		"| **all** | **1** | **1** | **1** |",
+		"| Job should run a job (to completion) [Conformance] | passed | def | 10 |  |  |",
+		"| Kubectl unknown [Conformance] | not run |  |  |  |  |",
+		`| Pods should be updated [NodeConformance] [Conformance] | **failed** | abc | 2 | failed | a \| b; upstream: their cause |`,
+	} {
+		if !strings.Contains(got, line+"\n") {
+			t.Errorf("no line %q in:\n%s", line, got)
+		}
+	}
+}
+
+func TestCausesNameNothingUnknown(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "causes.yaml")
+	if err := os.WriteFile(file, []byte("kindred: {\"[sig-node] Pods should fly\": wings}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if c, err := readCauses(file, []string{podSpec}); err == nil {
+		t.Errorf("a cause of a spec that upstream does not have was read: %v", c)
+	}
+}

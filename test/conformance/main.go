@@ -1,0 +1,249 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// run is what the flags ask for.
+type run struct {
+	selection
+	binary, dir string
+	against     string
+	runtime     string
+	simulated   int
+	processes   int
+	repeat      int
+	record      bool
+	out         string
+}
+
+func main() {
+	if err := realMain(); err != nil {
+		fmt.Fprintln(os.Stderr, "conformance:", err)
+		os.Exit(1)
+	}
+}
+
+func realMain() error {
+	r, err := parse()
+	if err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	return r.run(ctx)
+}
+
+func parse() (*run, error) {
+	r := &run{}
+	flag.StringVar(&r.binary, "kindred", "../../bin/kindred", "the binary to test; \"make build\" makes it")
+	flag.StringVar(&r.dir, "dir", ".", "the directory of this module: what it builds is kept in its bin")
+	flag.StringVar(&r.focus, "focus", "", "run the specs whose names match this regular expression")
+	flag.StringVar(&r.skip, "skip", "", "but not those that match this one")
+	flag.StringVar(&r.file, "specs", "", "run the specs that this file lists")
+	flag.StringVar(&r.against, "against", "kindred", "what to test: kindred, or upstream's own control plane and kubelet")
+	flag.StringVar(&r.runtime, "runtime", "built", "the node's containerd: built from its module, or that of the system")
+	flag.IntVar(&r.simulated, "simulated-nodes", 0, "test so many simulated nodes instead of a real one")
+	flag.IntVar(&r.processes, "nodes", 4, "how many specs run at a time")
+	flag.IntVar(&r.repeat, "repeat", 1, "run the specs so many times")
+	flag.BoolVar(&r.record, "record", true, "write the results down for docs/conformance.md, and that page anew")
+	flag.StringVar(&r.out, "out", "", "the folder for reports and logs (default a new one in out/)")
+	flag.Parse()
+	switch {
+	case flag.NArg() > 0:
+		return nil, fmt.Errorf("unexpected argument %q", flag.Arg(0))
+	case r.against != "kindred" && r.against != "upstream":
+		return nil, fmt.Errorf("AGAINST is kindred or upstream, not %q", r.against)
+	case r.runtime != "built" && r.runtime != "system":
+		return nil, fmt.Errorf("RUNTIME is built or system, not %q", r.runtime)
+	case r.processes < 1 || r.repeat < 1:
+		return nil, errors.New("NODES and REPEAT are at least 1")
+	case r.simulated > 0 && r.against != "kindred":
+		return nil, errors.New("only Kindred has simulated nodes")
+	}
+	return r, nil
+}
+
+func (r *run) run(ctx context.Context) error {
+	kubernetes, err := goList(ctx, r.dir, "{{.Dir}}", "k8s.io/kubernetes")
+	if err != nil {
+		return err
+	}
+	all, err := conformanceSpecs(kubernetes)
+	if err != nil {
+		return err
+	}
+	specs, err := r.of(all)
+	if err != nil {
+		return err
+	}
+	if r.out == "" {
+		r.out = filepath.Join(r.dir, "out", time.Now().Format("20060102-150405"))
+	}
+	if r.out, err = filepath.Abs(r.out); err != nil {
+		return err
+	}
+	commit, err := commitOf(ctx)
+	if err != nil {
+		return err
+	}
+	results, err := r.test(ctx, specs)
+	if err != nil {
+		return fmt.Errorf("%w; what there is of reports and logs is in %s", err, r.out)
+	}
+	printTable(os.Stdout, results)
+	fmt.Println("\nreports and logs:", r.out)
+	if r.record {
+		if err := r.writeDown(ctx, all, results, commit); err != nil {
+			return err
+		}
+	}
+	if t := tallyOf(results); t[passed] < len(specs) {
+		return fmt.Errorf("%d of %d specs failed, %d did not run", t[failed], len(specs), t[notRun])
+	}
+	return nil
+}
+
+// test starts the cluster, runs the specs as often as it is asked to, and ends the
+// cluster, whatever happened.
+func (r *run) test(ctx context.Context, specs []string) (results []result, err error) {
+	bin := filepath.Join(r.dir, "bin")
+	programs, err := buildPrograms(ctx, r.dir, bin)
+	if err != nil {
+		return nil, err
+	}
+	system, err := r.system(ctx, bin)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(r.out, 0o755); err != nil {
+		return nil, err
+	}
+	// The path of a socket is short, so the cluster is not below the folder of reports.
+	dir, err := os.MkdirTemp("", "conformance-")
+	if err != nil {
+		return nil, err
+	}
+	cluster, err := system.start(ctx, dir)
+	defer func() {
+		logs, stopped := cluster.stop()
+		err = errors.Join(err, stopped, r.keep(logs), os.RemoveAll(dir))
+	}()
+	if err != nil {
+		return nil, err
+	}
+	if err := r.loadImages(ctx, bin, cluster); err != nil {
+		return nil, err
+	}
+	var runs [][]result
+	for i := range r.repeat {
+		out := r.out
+		if r.repeat > 1 {
+			fmt.Printf("run %d of %d\n", i+1, r.repeat)
+			out = filepath.Join(r.out, fmt.Sprintf("run-%d", i+1))
+		}
+		s := suite{programs: programs, kubeconfig: cluster.kubeconfig, processes: r.processes, out: out}
+		results, err := s.run(ctx, specs)
+		if err != nil {
+			return nil, err
+		}
+		runs = append(runs, results)
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return worst(runs), nil
+}
+
+// loadImages gives the cluster's node the images that the specs use.
+func (r *run) loadImages(ctx context.Context, bin string, c cluster) error {
+	return nil
+}
+
+// system is what is tested.
+type system interface {
+	// start returns a cluster that must be stopped, even with an error.
+	start(ctx context.Context, dir string) (cluster, error)
+}
+
+func (r *run) system(ctx context.Context, bin string) (system, error) {
+	containerd := ""
+	if r.runtime == "built" && r.simulated == 0 {
+		var err error
+		if containerd, err = buildContainerd(ctx, r.dir, bin); err != nil {
+			return nil, err
+		}
+	}
+	return kindred{binary: r.binary, containerd: containerd, simulated: r.simulated}, nil
+}
+
+// keep copies the cluster's logs to the folder of reports.
+func (r *run) keep(logs []string) error {
+	var failed []error
+	for _, log := range logs {
+		content, err := os.ReadFile(log)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(r.out, filepath.Base(log)), content, 0o644)
+		}
+		failed = append(failed, err)
+	}
+	return errors.Join(failed...)
+}
+
+// writeDown adds the results to the record and writes docs/conformance.md.
+func (r *run) writeDown(ctx context.Context, all []string, results []result, commit string) error {
+	files := map[string]string{
+		"kindred":  filepath.Join(r.dir, "results.json"),
+		"upstream": filepath.Join(r.dir, "results-upstream.json"),
+	}
+	records := map[string]record{}
+	for name, file := range files {
+		var err error
+		if records[name], err = readRecord(file); err != nil {
+			return err
+		}
+	}
+	nodes := ""
+	if r.simulated > 0 {
+		nodes = fmt.Sprintf("%d simulated nodes", r.simulated)
+	}
+	if r.against == "upstream" {
+		commit = ""
+	}
+	records[r.against].add(results, commit, nodes)
+	if err := records[r.against].write(files[r.against]); err != nil {
+		return err
+	}
+	why, err := readCauses(filepath.Join(r.dir, "causes.yaml"), all)
+	if err != nil {
+		return err
+	}
+	version, err := goList(ctx, r.dir, "{{.Version}}", "k8s.io/kubernetes")
+	if err != nil {
+		return err
+	}
+	file := filepath.Join(r.dir, "../../docs/conformance.md")
+	return os.WriteFile(file, page(version, all, records["kindred"], records["upstream"], why), 0o644)
+}
+
+// commitOf is the commit that is checked out, with "-dirty" if files differ from it.
+func commitOf(ctx context.Context) (string, error) {
+	out, err := exec.CommandContext(ctx, "git", "describe", "--always", "--dirty", "--exclude=*").Output()
+	if err != nil {
+		return "", fmt.Errorf("git describe: %w", err)
+	}
+	return strings.TrimSpace(string(out)), nil
+}

@@ -1,0 +1,132 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+)
+
+const pageHead = `<!-- Written by "make conformance" from test/conformance/results*.json and causes.yaml. Do not edit. -->
+
+# Conformance
+
+What became of each of upstream's %d conformance specs of Kubernetes %s, run unmodified by
+` + "`make conformance`" + ` ([how](../test/conformance/README.md)), when it was last run. *Seen on* is the
+commit that was tested. *Upstream* is what the same spec does against upstream's own control
+plane and kubelet on the same kind of machine (` + "`make conformance AGAINST=upstream`" + `), where that
+was tried.
+
+`
+
+// causes say why a spec fails or cannot run, by its name: what was found, by hand.
+type causes struct {
+	Kindred  map[string]string `json:"kindred"`
+	Upstream map[string]string `json:"upstream"`
+}
+
+// readCauses reads causes.yaml. A name that upstream does not have is an error.
+func readCauses(file string, all []string) (causes, error) {
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return causes{}, err
+	}
+	var c causes
+	if err := yaml.UnmarshalStrict(content, &c); err != nil {
+		return causes{}, fmt.Errorf("%s: %w", file, err)
+	}
+	known := map[string]bool{}
+	for _, name := range all {
+		known[name] = true
+	}
+	for _, side := range []map[string]string{c.Kindred, c.Upstream} {
+		for name := range side {
+			if !known[name] {
+				return causes{}, fmt.Errorf("%s: no conformance spec is called %q", file, name)
+			}
+		}
+	}
+	return c, nil
+}
+
+// page is docs/conformance.md.
+func page(version string, all []string, kindred, upstream record, why causes) []byte {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, pageHead, len(all), version)
+	results := make([]result, 0, len(all))
+	for _, name := range all {
+		results = append(results, latest(kindred, name))
+	}
+	groups, sigs := bySig(results)
+	writeSummary(&b, groups, sigs, tallyOf(results))
+	for _, sig := range sigs {
+		fmt.Fprintf(&b, "\n## %s\n\n| spec | | seen on | s | upstream | why |\n|---|---|---|---:|---|---|\n", sig)
+		for _, r := range groups[sig] {
+			writeRow(&b, r, latest(upstream, r.Spec), why)
+		}
+	}
+	return b.Bytes()
+}
+
+// latest is what is known of a spec: that it was never run, if nothing.
+func latest(r record, name string) result {
+	if one, ok := r[name]; ok {
+		return one
+	}
+	return result{Spec: name, State: notRun}
+}
+
+func writeSummary(b *bytes.Buffer, groups map[string][]result, sigs []string, total tally) {
+	b.WriteString("| | passed | failed | not run |\n|---|---:|---:|---:|\n")
+	for _, sig := range sigs {
+		t := tallyOf(groups[sig])
+		fmt.Fprintf(b, "| [%s](#%s) | %d | %d | %d |\n", sig, sig, t[passed], t[failed], t[notRun])
+	}
+	fmt.Fprintf(b, "| **all** | **%d** | **%d** | **%d** |\n", total[passed], total[failed], total[notRun])
+}
+
+func writeRow(b *bytes.Buffer, r, upstream result, why causes) {
+	seen := r.Commit
+	if r.Nodes != "" {
+		seen += ", " + r.Nodes
+	}
+	seconds := ""
+	if r.State != notRun {
+		seconds = fmt.Sprintf("%.0f", r.Seconds)
+	}
+	var reasons []string
+	if r.State != passed {
+		reasons = append(reasons, reason(why.Kindred[r.Spec], r.Message))
+	}
+	theirs := ""
+	if upstream.State != notRun {
+		theirs = string(upstream.State)
+	}
+	if upstream.State == failed {
+		reasons = append(reasons, "upstream: "+reason(why.Upstream[r.Spec], upstream.Message))
+	}
+	mark := string(r.State)
+	if r.State == failed {
+		mark = "**failed**"
+	}
+	fmt.Fprintf(b, "| %s | %s | %s | %s | %s | %s |\n",
+		cell(strings.TrimPrefix(r.Spec, "["+sigOf(r.Spec)+"] ")), mark, seen, seconds, theirs, cell(strings.Join(reasons, "; ")))
+}
+
+// reason is the cause that was found, or else what the spec said itself.
+func reason(found, said string) string {
+	if found != "" {
+		return found
+	}
+	return said
+}
+
+// cell is text as a cell of a table in Markdown.
+func cell(text string) string {
+	return strings.NewReplacer("|", `\|`, "<", "&lt;", ">", "&gt;", "*", `\*`, "\n", " ").Replace(strings.TrimSpace(text))
+}

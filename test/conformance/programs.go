@@ -1,0 +1,72 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/kindred-project/kindred/test/servers"
+)
+
+// programs are what runs the suite.
+type programs struct {
+	ginkgo, suite, kubectl string
+}
+
+// buildPrograms builds them in bin from the versions that the module in dir requires.
+func buildPrograms(ctx context.Context, dir, bin string) (p programs, err error) {
+	for _, program := range []struct {
+		path *string
+		servers.Program
+	}{
+		{&p.ginkgo, servers.Program{Name: "ginkgo", Package: "github.com/onsi/ginkgo/v2/ginkgo", LDFlags: "-s -w"}},
+		{&p.suite, servers.Program{Name: "e2e.test", Package: "k8s.io/kubernetes/test/e2e", LDFlags: servers.UpstreamStamp, Tests: true}},
+		{&p.kubectl, servers.Program{Name: "kubectl", Package: "k8s.io/kubernetes/cmd/kubectl", LDFlags: servers.UpstreamStamp}},
+	} {
+		if *program.path, err = program.Build(ctx, dir, bin); err != nil {
+			return programs{}, err
+		}
+	}
+	return p, nil
+}
+
+// buildContainerd builds the container runtime that the node runs, and returns the
+// directory of its programs. Debian 12's containerd 1.6 knows neither image volumes nor
+// container events.
+func buildContainerd(ctx context.Context, dir, bin string) (string, error) {
+	const module = "github.com/containerd/containerd/v2"
+	source := filepath.Join(dir, "containerd")
+	version, err := goList(ctx, source, "{{.Version}}", module)
+	if err != nil {
+		return "", err
+	}
+	bin = filepath.Join(bin, "containerd-"+version)
+	for _, name := range []string{"containerd", "containerd-shim-runc-v2"} {
+		program := servers.Program{
+			Name: name, Package: module + "/cmd/" + name,
+			LDFlags: "-s -w -X " + module + "/version.Version=" + version,
+			// As its own makefile does: a shim must be able to enter another mount namespace.
+			Env: []string{"CGO_ENABLED=0"},
+		}
+		if _, err := program.Build(ctx, source, bin); err != nil {
+			return "", err
+		}
+	}
+	return filepath.Abs(bin)
+}
+
+// goList asks for a property of a module that the module in dir requires.
+func goList(ctx context.Context, dir, format, module string) (string, error) {
+	cmd := exec.CommandContext(ctx, "go", "list", "-m", "-f", format, module)
+	cmd.Dir = dir
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", strings.Join(cmd.Args, " "), err)
+	}
+	return strings.TrimSpace(string(out)), nil
+}

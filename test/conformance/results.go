@@ -1,0 +1,112 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+)
+
+// state is what became of a spec.
+type state string
+
+const (
+	passed state = "passed"
+	failed state = "failed"
+	notRun state = "not run"
+)
+
+// result is what became of one spec.
+type result struct {
+	Spec    string  `json:"spec"`
+	State   state   `json:"state"`
+	Seconds float64 `json:"seconds,omitempty"`
+	// Message is the first line of a failure.
+	Message string `json:"message,omitempty"`
+	// Commit is the one that was tested; with "-dirty" if more than that was.
+	Commit string `json:"commit,omitempty"`
+	// Nodes says what the cluster's nodes were, if not one real one.
+	Nodes string `json:"nodes,omitempty"`
+}
+
+// worst joins the results of repeated runs: a spec that failed once has failed.
+func worst(runs [][]result) []result {
+	joined := slices.Clone(runs[0])
+	for i := range joined {
+		failures := 0
+		for _, run := range runs {
+			r := run[i]
+			if r.State == failed {
+				failures++
+			}
+			if rank(r.State) > rank(joined[i].State) {
+				joined[i] = r
+			}
+		}
+		if failures > 0 && failures < len(runs) {
+			joined[i].Message = fmt.Sprintf("failed %d times of %d: %s", failures, len(runs), joined[i].Message)
+		}
+	}
+	return joined
+}
+
+func rank(s state) int { return slices.Index([]state{passed, notRun, failed}, s) }
+
+// record is the latest result of each spec that ever ran, against one of the systems.
+type record map[string]result
+
+// readRecord reads a file of results, one a line. There may be none yet.
+func readRecord(file string) (record, error) {
+	r := record{}
+	content, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return r, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	decoder := json.NewDecoder(bytes.NewReader(content))
+	for decoder.More() {
+		var one result
+		if err := decoder.Decode(&one); err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+		r[one.Spec] = one
+	}
+	return r, nil
+}
+
+// add takes the results of a run over. What did not run leaves what is known of it.
+func (r record) add(results []result, commit, nodes string) {
+	for _, one := range results {
+		if one.State == notRun {
+			continue
+		}
+		one.Commit, one.Nodes = commit, nodes
+		r[one.Spec] = one
+	}
+}
+
+func (r record) write(file string) error {
+	all := make([]result, 0, len(r))
+	for _, one := range r {
+		all = append(all, one)
+	}
+	slices.SortFunc(all, func(a, b result) int { return cmp.Compare(a.Spec, b.Spec) })
+	var content bytes.Buffer
+	encoder := json.NewEncoder(&content)
+	encoder.SetEscapeHTML(false)
+	for _, one := range all {
+		if err := encoder.Encode(one); err != nil {
+			return err
+		}
+	}
+	return os.WriteFile(file, content.Bytes(), 0o644)
+}

@@ -1,0 +1,112 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+)
+
+// conformanceSpecs are the names of all specs that upstream says make up conformance:
+// conformance.yaml of the module that the suite is built from.
+func conformanceSpecs(kubernetes string) ([]string, error) {
+	content, err := os.ReadFile(filepath.Join(kubernetes, "test/conformance/testdata/conformance.yaml"))
+	if err != nil {
+		return nil, err
+	}
+	var entries []struct {
+		Codename string `json:"codename"`
+	}
+	if err := yaml.Unmarshal(content, &entries); err != nil {
+		return nil, fmt.Errorf("conformance.yaml: %w", err)
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Codename)
+	}
+	slices.Sort(names)
+	return slices.Compact(names), nil
+}
+
+// selection says which specs a run is about.
+type selection struct {
+	focus, skip string
+	// file, if set, lists specs by name, one a line; "#" begins a comment.
+	file string
+}
+
+// of are those of all that are selected. None at all is an error: who asks for nothing
+// has mistyped.
+func (s selection) of(all []string) ([]string, error) {
+	focus, err := regexp.Compile(s.focus)
+	if err != nil {
+		return nil, fmt.Errorf("FOCUS: %w", err)
+	}
+	skip, err := regexp.Compile(s.skip)
+	if err != nil {
+		return nil, fmt.Errorf("SKIP: %w", err)
+	}
+	if s.file != "" {
+		if all, err = listed(s.file, all); err != nil {
+			return nil, err
+		}
+	}
+	var selected []string
+	for _, name := range all {
+		if focus.MatchString(name) && (s.skip == "" || !skip.MatchString(name)) {
+			selected = append(selected, name)
+		}
+	}
+	if len(selected) == 0 {
+		return nil, errors.New("no conformance spec has a name that matches FOCUS and not SKIP")
+	}
+	return selected, nil
+}
+
+// listed reads a list of specs. A name that upstream does not have is an error: it would
+// never run, and nobody would notice.
+func listed(file string, all []string) ([]string, error) {
+	content, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer content.Close()
+	var names []string
+	lines := bufio.NewScanner(content)
+	for lines.Scan() {
+		name := strings.TrimSpace(lines.Text())
+		if name == "" || strings.HasPrefix(name, "#") {
+			continue
+		}
+		if !slices.Contains(all, name) {
+			return nil, fmt.Errorf("%s: no conformance spec is called %q", file, name)
+		}
+		names = append(names, name)
+	}
+	return names, lines.Err()
+}
+
+// sigOf is the special interest group in a spec's name: "[sig-node] Pods ...".
+func sigOf(name string) string {
+	sig, _, _ := strings.Cut(strings.TrimPrefix(name, "["), "]")
+	return sig
+}
+
+// pattern is a regular expression that exactly the given specs match. ginkgo matches it
+// against the suite's description, a space and the spec's name.
+func pattern(names []string) string {
+	quoted := make([]string, 0, len(names))
+	for _, name := range names {
+		quoted = append(quoted, regexp.QuoteMeta(name))
+	}
+	return "^[^\\[]*(" + strings.Join(quoted, "|") + ")$"
+}

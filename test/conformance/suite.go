@@ -1,0 +1,166 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/onsi/ginkgo/v2/types"
+)
+
+// suite is upstream's, ready to run against a cluster.
+type suite struct {
+	programs
+	kubeconfig string
+	// processes are how many specs run at a time. Those marked Serial run alone.
+	processes int
+	// out is the folder for reports and logs.
+	out string
+}
+
+// run runs the specs once and returns what became of each.
+func (s suite) run(ctx context.Context, specs []string) ([]result, error) {
+	if err := os.MkdirAll(s.out, 0o755); err != nil {
+		return nil, err
+	}
+	log, err := os.Create(filepath.Join(s.out, "ginkgo.log"))
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	cmd := exec.CommandContext(ctx, s.ginkgo, s.arguments(specs)...)
+	cmd.Stdout, cmd.Stderr = io.MultiWriter(os.Stdout, log), io.MultiWriter(os.Stderr, log)
+	// An interrupt lets ginkgo clean up and write what it knows.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = 2 * time.Minute
+	ran := cmd.Run()
+	report, err := readReport(filepath.Join(s.out, "report.json"))
+	if err != nil {
+		return nil, fmt.Errorf("the suite left no report: %w", errors.Join(ran, err))
+	}
+	results := resultsOf(report, specs)
+	return results, s.writeFailures(report)
+}
+
+// arguments are ginkgo's, and after "--" the suite's.
+func (s suite) arguments(specs []string) []string {
+	return []string{
+		"--procs=" + strconv.Itoa(s.processes),
+		"--timeout=24h",
+		"--no-color",
+		"--silence-skips",
+		"--focus=" + pattern(specs),
+		"--output-dir=" + s.out,
+		"--json-report=report.json",
+		"--junit-report=junit.xml",
+		s.suite,
+		"--",
+		"--kubeconfig=" + s.kubeconfig,
+		"--kubectl-path=" + s.kubectl,
+		"--provider=skeleton",
+		"--dns-domain=cluster.local",
+		"--num-nodes=-1",
+		"--disable-log-dump",
+		"--e2e-output-dir=" + s.out,
+	}
+}
+
+func readReport(file string) (types.Report, error) {
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return types.Report{}, err
+	}
+	var reports []types.Report
+	if err := json.Unmarshal(content, &reports); err != nil {
+		return types.Report{}, fmt.Errorf("%s: %w", file, err)
+	}
+	if len(reports) != 1 {
+		return types.Report{}, fmt.Errorf("%s: %d reports instead of one", file, len(reports))
+	}
+	return reports[0], nil
+}
+
+// resultsOf are the results of those specs. One that is missing in the report, or was
+// skipped, did not run.
+func resultsOf(report types.Report, specs []string) []result {
+	reported := map[string]types.SpecReport{}
+	for _, spec := range report.SpecReports {
+		if spec.LeafNodeType == types.NodeTypeIt {
+			reported[spec.FullText()] = spec
+		}
+	}
+	results := make([]result, 0, len(specs))
+	for _, name := range specs {
+		results = append(results, resultOf(name, reported[name]))
+	}
+	return results
+}
+
+func resultOf(name string, spec types.SpecReport) result {
+	r := result{Spec: name, State: notRun, Seconds: spec.RunTime.Round(100 * time.Millisecond).Seconds()}
+	switch {
+	case spec.State.Is(types.SpecStatePassed):
+		r.State = passed
+	case spec.State.Is(types.SpecStateFailureStates):
+		r.State = failed
+		r.Message = firstLine(spec.FailureMessage())
+	default:
+		r.Message = firstLine(spec.Failure.Message)
+	}
+	return r
+}
+
+// firstLine is the first line of a message that says something.
+func firstLine(message string) string {
+	const most = 300
+	for line := range strings.Lines(message) {
+		if line = strings.TrimSpace(line); line != "" {
+			return line[:min(len(line), most)]
+		}
+	}
+	return ""
+}
+
+// writeFailures writes all that each failed spec said into a file of its own.
+func (s suite) writeFailures(report types.Report) error {
+	dir := filepath.Join(s.out, "failed")
+	for i, spec := range report.SpecReports {
+		if !spec.Failed() {
+			continue
+		}
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
+		text := spec.FullText() + "\n\n" + spec.FailureMessage() + "\n" + spec.FailureLocation().String() + "\n\n" +
+			spec.CapturedGinkgoWriterOutput + spec.CapturedStdOutErr
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("%03d-%s.log", i, fileName(spec.LeafNodeText))), []byte(text), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fileName is a spec's text as a part of a file's name.
+func fileName(text string) string {
+	const most = 60
+	name := strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' {
+			return r
+		}
+		return '-'
+	}, text)
+	return name[:min(len(name), most)]
+}
