@@ -21,7 +21,7 @@ import (
 	"github.com/kindred-project/kindred/internal/controllers/policystatus"
 	"github.com/kindred-project/kindred/internal/controllers/pvcprotection"
 	"github.com/kindred-project/kindred/internal/controllers/pvprotection"
-	"github.com/kindred-project/kindred/internal/controllers/replicaset"
+	"github.com/kindred-project/kindred/internal/controllers/replicas"
 	"github.com/kindred-project/kindred/internal/controllers/resourcequota"
 	"github.com/kindred-project/kindred/internal/controllers/roleaggregation"
 	"github.com/kindred-project/kindred/internal/controllers/rootca"
@@ -49,7 +49,8 @@ func All(options Options) []control.Controller {
 		{Name: resourcequota.Name, Add: resourcequota.Add},
 		{Name: serviceaccount.Name, Add: serviceaccount.Add},
 		{Name: rootca.Name, Add: rootca.Add(options.CA)},
-		{Name: replicaset.Name, Add: replicaset.Add},
+		{Name: replicas.ReplicaSetName, Add: replicas.AddReplicaSets},
+		{Name: replicas.ReplicationControllerName, Add: replicas.AddReplicationControllers},
 		{Name: deployment.Name, Add: deployment.Add},
 		{Name: endpointslice.Name, Add: endpointslice.Add},
 		{Name: endpoints.Name, Add: endpoints.Add},

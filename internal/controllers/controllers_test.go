@@ -22,7 +22,7 @@ import (
 	"github.com/kindred-project/kindred/internal/controllers/deployment"
 	"github.com/kindred-project/kindred/internal/controllers/endpointslice"
 	"github.com/kindred-project/kindred/internal/controllers/podgc"
-	"github.com/kindred-project/kindred/internal/controllers/replicaset"
+	"github.com/kindred-project/kindred/internal/controllers/replicas"
 	"github.com/kindred-project/kindred/internal/controllers/rootca"
 	"github.com/kindred-project/kindred/internal/controllers/serviceaccount"
 )
@@ -126,7 +126,7 @@ func TestADeploymentLivesThroughItsControllers(t *testing.T) {
 			w := controltest.New(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}})
 			w.Run(t,
 				control.Controller{Name: deployment.Name, Add: deployment.Add},
-				control.Controller{Name: replicaset.Name, Add: replicaset.Add},
+				control.Controller{Name: replicas.ReplicaSetName, Add: replicas.AddReplicaSets},
 				control.Controller{Name: podgc.Name, Add: podgc.Add})
 			created := runPods(t, w)
 

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // serveHostname is a web server whose page is the name of its pod. The shell is there
@@ -177,6 +178,130 @@ func TestPauseAndResume(t *testing.T) {
 	s.prints("deployment.apps/web resumed\n", "rollout", "resume", "deployment/web")
 	s.rolledOut("web")
 	s.prints("2", "get", "deployment", "web", "-o", "jsonpath={.status.updatedReplicas}")
+}
+
+// TestReplicationController walks a ReplicationController through its life: the selector is
+// of its template, pods are adopted and released by their labels, and its deletion leaves
+// them or takes them along.
+func TestReplicationController(t *testing.T) {
+	s := withoutNode(t)
+	s.input(`
+apiVersion: v1
+kind: ReplicationController
+metadata: {name: web}
+spec:
+  replicas: 2
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      containers: [{name: c, image: any/image, ports: [{containerPort: 80}]}]
+`, "create", "-f", "-")
+	s.available("web", 2)
+	s.table("NAME DESIRED CURRENT READY AGE CONTAINERS IMAGES SELECTOR\nweb 2 2 2 * c any/image app=web", "get", "rc", "web", "-o", "wide")
+	s.prints("2 2 2 1", "get", "rc", "web", "-o",
+		"jsonpath={.status.fullyLabeledReplicas} {.status.readyReplicas} {.status.availableReplicas} {.status.observedGeneration}")
+	pods := s.pods("app=web")
+	for _, pod := range pods {
+		if ref := metav1.GetControllerOf(&pod); ref == nil || ref.APIVersion != "v1" || ref.Kind != "ReplicationController" || ref.Name != "web" || !strings.HasPrefix(pod.Name, "web-") {
+			t.Errorf("pod %s is controlled by %v", pod.Name, ref)
+		}
+		s.contains(s.kubectl("describe", "rc", "web"), "SuccessfulCreate", "replication-controller", "Created pod: "+pod.Name)
+	}
+
+	s.prints("replicationcontroller/web scaled\n", "scale", "rc", "web", "--replicas=3", "--current-replicas=2")
+	s.available("web", 3)
+	s.prints("service/web exposed\n", "expose", "rc", "web", "--port=80")
+	s.prints("web", "get", "service", "web", "-o", "jsonpath={.spec.selector.app}")
+
+	// A pod that is called otherwise is let go, and another takes its place.
+	released := pods[0].Name
+	s.kubectl("label", "pod", released, "app=debug", "--overwrite")
+	s.eventually("the pod is released and replaced", func() error {
+		if pod := s.pod(released); len(pod.OwnerReferences) != 0 || len(s.pods("app=web")) != 3 {
+			return fmt.Errorf("owners %v, and %d pods", pod.OwnerReferences, len(s.pods("app=web")))
+		}
+		return nil
+	})
+
+	// Deleted without its pods, it leaves them; one like it takes them all, and the one
+	// that was let go, and then they are too many.
+	left := s.kubectl("get", "rc", "web", "-o", "json")
+	s.kubectl("delete", "rc", "web", "--cascade=orphan")
+	s.gone("rc", "web")
+	orphans := s.pods("app=web")
+	for _, pod := range orphans {
+		if len(pod.OwnerReferences) != 0 || pod.DeletionTimestamp != nil {
+			t.Errorf("pod %s of owners %v, deleted %v", pod.Name, pod.OwnerReferences, pod.DeletionTimestamp)
+		}
+	}
+	if len(orphans) != 3 {
+		t.Errorf("%d pods are left of 3", len(orphans))
+	}
+	s.kubectl("label", "pod", released, "app=web", "--overwrite")
+	s.input(left, "create", "-f", "-")
+	s.eventually("it adopts, and one too many goes", func() error {
+		pods := s.pods("app=web")
+		for _, pod := range pods {
+			if metav1.GetControllerOf(&pod) == nil {
+				return fmt.Errorf("%s has no controller", pod.Name)
+			}
+		}
+		if len(pods) != 3 {
+			return fmt.Errorf("%d pods", len(pods))
+		}
+		return nil
+	})
+	s.contains(s.kubectl("describe", "rc", "web"), "SuccessfulDelete", "Deleted pod: ")
+
+	s.prints("replicationcontroller \"web\" deleted from "+s.namespace+" namespace\n", "delete", "rc", "web")
+	s.eventually("its pods go", func() error {
+		if n := len(s.pods("app=web")); n != 0 {
+			return fmt.Errorf("%d pods", n)
+		}
+		return nil
+	})
+}
+
+// TestReplicationControllerReportsFailure: what keeps it from making pods stands in its status,
+// as long as it does. Who deletes it without a word about its pods leaves them, as v1 always has.
+func TestReplicationControllerReportsFailure(t *testing.T) {
+	s := withoutNode(t)
+	s.kubectl("create", "quota", "two", "--hard=pods=2")
+	s.apply(`
+apiVersion: v1
+kind: ReplicationController
+metadata: {name: web}
+spec:
+  replicas: 3
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: c, image: any/image}]}
+`)
+	s.kubectl("wait", "rc/web", "--for=condition=ReplicaFailure", "--timeout", patience.String())
+	s.contains(s.jsonpath("{.status.conditions[0].reason}: {.status.conditions[0].message}", "rc", "web"), "FailedCreate: ", "exceeded quota: two")
+	s.kubectl("scale", "rc", "web", "--replicas=2")
+	s.eventually("the failure is over", func() error {
+		if got := s.jsonpath("{.status.conditions}", "rc", "web"); got != "" {
+			return fmt.Errorf("%s", got)
+		}
+		return nil
+	})
+	s.kubectl("delete", "--raw", "/api/v1/namespaces/"+s.namespace+"/replicationcontrollers/web")
+	s.gone("rc", "web")
+	for _, pod := range s.pods("app=web") {
+		if len(pod.OwnerReferences) != 0 || pod.DeletionTimestamp != nil {
+			t.Errorf("pod %s of owners %v, deleted %v", pod.Name, pod.OwnerReferences, pod.DeletionTimestamp)
+		}
+	}
+	if n := len(s.pods("app=web")); n != 2 {
+		t.Errorf("%d pods are left of 2", n)
+	}
+}
+
+// available waits until a ReplicationController has n pods that are available.
+func (s *session) available(rc string, n int) {
+	s.Helper()
+	s.kubectl("wait", "rc/"+rc, fmt.Sprintf("--for=jsonpath={.status.availableReplicas}=%d", n), "--timeout", patience.String())
 }
 
 // TestLogs reads what containers wrote, and follows what they write.

@@ -67,7 +67,7 @@ type World struct {
 func lists() []client.ObjectList {
 	return []client.ObjectList{
 		&corev1.PodList{}, &corev1.NodeList{}, &corev1.NamespaceList{}, &corev1.ServiceAccountList{}, &corev1.ConfigMapList{},
-		&corev1.ServiceList{},
+		&corev1.ServiceList{}, &corev1.ReplicationControllerList{},
 		&corev1.EndpointsList{}, &corev1.ResourceQuotaList{}, &corev1.PersistentVolumeClaimList{}, &corev1.PersistentVolumeList{},
 		&appsv1.ReplicaSetList{}, &appsv1.DeploymentList{}, &discoveryv1.EndpointSliceList{}, &storagev1.VolumeAttributesClassList{},
 	}
@@ -78,7 +78,7 @@ func New(t testing.TB, objs ...client.Object) *World {
 	w := &World{t: t, Clock: testingclock.NewFakeClock(Start)}
 	store := builder().WithGlobalResourceVersionCounter().WithStatusSubresource(
 		&corev1.Pod{}, &corev1.Node{}, &corev1.Namespace{}, &corev1.ResourceQuota{}, &corev1.PersistentVolumeClaim{}, &corev1.PersistentVolume{},
-		&appsv1.ReplicaSet{}, &appsv1.Deployment{}).Build()
+		&appsv1.ReplicaSet{}, &appsv1.Deployment{}, &corev1.ReplicationController{}).Build()
 	w.API = interceptor.NewClient(store, interceptor.Funcs{
 		Create:            w.create,
 		Update:            w.update,
@@ -107,7 +107,7 @@ func builder() *fake.ClientBuilder {
 	scheme.AddKnownTypeWithName(crds.WithKind("CustomResourceDefinition"), &metav1.PartialObjectMetadata{})
 	scheme.AddKnownTypeWithName(crds.WithKind("CustomResourceDefinitionList"), &metav1.PartialObjectMetadataList{})
 	b := fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(testrestmapper.TestOnlyStaticRESTMapper(scheme)).WithTypeConverters(managedfields.NewDeducedTypeConverter())
-	for _, obj := range []client.Object{&corev1.Pod{}, &appsv1.ReplicaSet{}, &discoveryv1.EndpointSlice{}} {
+	for _, obj := range []client.Object{&corev1.Pod{}, &appsv1.ReplicaSet{}, &corev1.ReplicationController{}, &discoveryv1.EndpointSlice{}} {
 		b.WithIndex(obj, owned.ControllerIndex, owned.ControllerOf)
 	}
 	return b.WithIndex(&corev1.Pod{}, pods.ClaimIndex, pods.Claims)

@@ -1,7 +1,7 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package replicaset
+package replicas
 
 import (
 	"slices"
@@ -18,12 +18,11 @@ import (
 
 // statusOf returns the status that says what was observed: the pods before
 // this pass changed them, and how the change went.
-func statusOf(rs *appsv1.ReplicaSet, active, terminating []*corev1.Pod, failure error, now time.Time) appsv1.ReplicaSetStatus {
+func statusOf(rs *appsv1.ReplicaSet, active []*corev1.Pod, failure error, now time.Time) appsv1.ReplicaSetStatus {
 	status := appsv1.ReplicaSetStatus{
-		Replicas:            int32(len(active)),
-		TerminatingReplicas: ptr.To(int32(len(terminating))),
-		ObservedGeneration:  rs.Generation,
-		Conditions:          slices.Clone(rs.Status.Conditions),
+		Replicas:           int32(len(active)),
+		ObservedGeneration: rs.Generation,
+		Conditions:         slices.Clone(rs.Status.Conditions),
 	}
 	template := labels.Set(rs.Spec.Template.Labels).AsSelectorPreValidated()
 	for _, pod := range active {
