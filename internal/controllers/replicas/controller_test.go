@@ -123,6 +123,33 @@ func TestReadyPodsBecomeAvailableAfterMinReadySeconds(t *testing.T) {
 	})
 }
 
+// A pod that has others of its owner for company on its node goes before one that is alone,
+// whatever the rules after this one would say.
+func TestItThinsTheFullerNode(t *testing.T) {
+	forKinds(t, func(t *testing.T, kind tested) {
+		for alone := range 3 {
+			b := newBench(t, kind, newRS("web", 3))
+			b.settle(t, "web")
+			for i, pod := range b.active() {
+				b.ready(pod)
+				if i == alone {
+					pod.Spec.NodeName = "other"
+					b.Must(b.API.Update(ctx, pod))
+				}
+			}
+			b.edit("web", func(rs *appsv1.ReplicaSet) { rs.Spec.Replicas = ptr.To[int32](2) })
+			b.settle(t, "web")
+			left := map[string]int{}
+			for _, pod := range b.active() {
+				left[pod.Spec.NodeName]++
+			}
+			if diff := cmp.Diff(map[string]int{"node": 1, "other": 1}, left); diff != "" {
+				t.Errorf("pods left by node, pod %d alone on its own (-want +got):\n%s", alone, diff)
+			}
+		}
+	})
+}
+
 func TestARefusedCreateIsReportedAndMended(t *testing.T) {
 	forKinds(t, func(t *testing.T, kind tested) {
 		b := newBench(t, kind, newRS("web", 50))
