@@ -59,7 +59,7 @@ build: ## build bin/kindred
 
 lint: ## gofmt, go vet and staticcheck
 	@echo "gofmt"; unformatted=$$(git ls-files '*.go' | xargs gofmt -l); test -z "$$unformatted" || { echo "run gofmt -w on:" $$unformatted; exit 1; }
-	@echo "go vet"; go vet ./... && for m in kindredtest test/clients; do (cd $$m && go vet ./...) || exit 1; done
+	@echo "go vet"; go vet ./... && for m in kindredtest test/clients test/conformance; do (cd $$m && go vet ./...) || exit 1; done
 	@echo "staticcheck"; go run $(STATICCHECK) ./... && cd kindredtest && go run $(STATICCHECK) ./...
 
 unit: ## run the unit tests, those of what races under the race detector

@@ -50,7 +50,7 @@ var floors = map[string][]string{
 	"test/parity":  {"test/servers"},
 	"test/clients": {"kindredtest"},
 	// The suite is upstream's; what runs it and its images are ours.
-	"test/conformance": {"test/images", "test/servers"},
+	"test/conformance": {"test/images", "test/servers", "internal/node/containerd/pause"},
 	"test/scenarios":   {"test/images"},
 }
 

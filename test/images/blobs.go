@@ -4,14 +4,12 @@
 package images
 
 import (
-	"io"
-
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/partial"
 )
 
 // writeBlobs writes an image's layers, config and manifest, and describes the last.
-func writeBlobs(l *layer, image v1.Image) (*v1.Descriptor, error) {
+func writeBlobs(l *Layer, image v1.Image) (*v1.Descriptor, error) {
 	layers, err := image.Layers()
 	if err != nil {
 		return nil, err
@@ -29,7 +27,7 @@ func writeBlobs(l *layer, image v1.Image) (*v1.Descriptor, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.file(blobName(name), 0o644, config)
+	l.File(blobName(name), 0o644, config)
 	root, err := partial.Descriptor(image)
 	if err != nil {
 		return nil, err
@@ -38,12 +36,16 @@ func writeBlobs(l *layer, image v1.Image) (*v1.Descriptor, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.file(blobName(root.Digest), 0o644, manifest)
+	l.File(blobName(root.Digest), 0o644, manifest)
 	return root, nil
 }
 
-func writeLayer(l *layer, part v1.Layer) error {
+func writeLayer(l *Layer, part v1.Layer) error {
 	digest, err := part.Digest()
+	if err != nil {
+		return err
+	}
+	size, err := part.Size()
 	if err != nil {
 		return err
 	}
@@ -52,10 +54,6 @@ func writeLayer(l *layer, part v1.Layer) error {
 		return err
 	}
 	defer r.Close()
-	content, err := io.ReadAll(r)
-	if err != nil {
-		return err
-	}
-	l.file(blobName(digest), 0o644, content)
+	l.Copy(blobName(digest), 0o644, size, r)
 	return nil
 }

@@ -14,7 +14,8 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-const systemPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+// SystemPath is the environment variable of an image whose programs are where a system has them.
+const SystemPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 // accounts are the users that tests expect of an image.
 const (
@@ -42,23 +43,23 @@ func BusyboxImage() (v1.Image, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s --list: %w", binary, err)
 	}
-	config := v1.Config{Cmd: []string{"sh"}, Env: []string{systemPath}}
-	return build(config, func(l *layer) {
+	config := v1.Config{Cmd: []string{"sh"}, Env: []string{SystemPath}}
+	return build(config, func(l *Layer) {
 		for _, dir := range []string{"bin", "dev", "etc", "home", "proc", "sys", "usr", "usr/bin", "usr/sbin", "var", "var/www"} {
-			l.dir(dir, 0o755)
+			l.Dir(dir, 0o755)
 		}
-		l.dir("root", 0o700)
-		l.dir("tmp", 0o1777)
-		l.file("bin/busybox", 0o755, content)
+		l.Dir("root", 0o700)
+		l.Dir("tmp", 0o1777)
+		l.File("bin/busybox", 0o755, content)
 		for _, applet := range strings.Fields(string(list)) {
 			if applet != "busybox" {
-				l.link("bin/"+applet, "busybox")
+				l.Link("bin/"+applet, "busybox")
 			}
 		}
-		l.link("usr/bin/env", "../../bin/busybox")
-		l.file("etc/passwd", 0o644, []byte(accounts))
-		l.file("etc/group", 0o644, []byte(groups))
-		l.file("etc/nsswitch.conf", 0o644, []byte("hosts: files dns\n"))
+		l.Link("usr/bin/env", "../../bin/busybox")
+		l.File("etc/passwd", 0o644, []byte(accounts))
+		l.File("etc/group", 0o644, []byte(groups))
+		l.File("etc/nsswitch.conf", 0o644, []byte("hosts: files dns\n"))
 	})
 }
 

@@ -9,12 +9,10 @@
 package images
 
 import (
-	"archive/tar"
 	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"path"
 	"path/filepath"
 	"runtime"
@@ -60,28 +58,37 @@ func ProgramImage(binary string) (v1.Image, error) {
 		return nil, err
 	}
 	name := "/" + filepath.Base(binary)
-	return build(v1.Config{Entrypoint: []string{name}}, func(l *layer) {
-		l.dir("tmp", 0o1777)
-		l.file(name[1:], 0o755, content)
+	return build(v1.Config{Entrypoint: []string{name}}, func(l *Layer) {
+		l.Dir("tmp", 0o1777)
+		l.File(name[1:], 0o755, content)
 	})
 }
 
-// build makes an image of one layer.
-func build(config v1.Config, fill func(*layer)) (v1.Image, error) {
-	l := newLayer()
+// build makes an image of one layer that fits in memory.
+func build(config v1.Config, fill func(*Layer)) (v1.Image, error) {
+	var buffer bytes.Buffer
+	l := newLayer(&buffer)
 	fill(l)
-	content, err := l.close()
-	if err != nil {
+	if err := l.close(); err != nil {
 		return nil, err
 	}
 	packed, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) {
-		return io.NopCloser(bytes.NewReader(content)), nil
+		return io.NopCloser(bytes.NewReader(buffer.Bytes())), nil
 	}, tarball.WithMediaType(types.OCILayer))
 	if err != nil {
 		return nil, err
 	}
-	image := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
-	if image, err = mutate.AppendLayers(image, packed); err != nil {
+	return Assemble(nil, config, packed)
+}
+
+// Assemble makes an image of a base, which may be nil, and layers above it. The
+// configuration is the image's whole one: nothing of the base's is inherited.
+func Assemble(base v1.Image, config v1.Config, layers ...v1.Layer) (v1.Image, error) {
+	if base == nil {
+		base = mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
+	}
+	image, err := mutate.AppendLayers(base, layers...)
+	if err != nil {
 		return nil, err
 	}
 	file, err := image.ConfigFile()
@@ -93,76 +100,48 @@ func build(config v1.Config, fill func(*layer)) (v1.Image, error) {
 	return mutate.ConfigFile(image, file)
 }
 
-// layer is a tar file in the making. The first error sticks and is close's.
-type layer struct {
-	buffer bytes.Buffer
-	tar    *tar.Writer
-	err    error
-}
-
-func newLayer() *layer {
-	l := &layer{}
-	l.tar = tar.NewWriter(&l.buffer)
-	return l
-}
-
-func (l *layer) add(h tar.Header, content []byte) {
-	if l.err != nil {
-		return
-	}
-	h.Format, h.Size = tar.FormatUSTAR, int64(len(content))
-	if l.err = l.tar.WriteHeader(&h); l.err == nil {
-		_, l.err = l.tar.Write(content)
-	}
-}
-
-func (l *layer) dir(name string, mode int64) {
-	l.add(tar.Header{Typeflag: tar.TypeDir, Name: name + "/", Mode: mode}, nil)
-}
-
-func (l *layer) file(name string, mode int64, content []byte) {
-	l.add(tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: mode}, content)
-}
-
-func (l *layer) link(name, target string) {
-	l.add(tar.Header{Typeflag: tar.TypeSymlink, Name: name, Linkname: target, Mode: 0o777}, nil)
-}
-
-func (l *layer) close() ([]byte, error) {
-	if l.err == nil {
-		l.err = l.tar.Close()
-	}
-	return l.buffer.Bytes(), l.err
-}
-
 // Write writes an image to an OCI archive: an OCI image layout (image-spec,
 // image-layout.md) in a tar file, with an index entry for each name.
 func Write(file string, image v1.Image, names ...string) error {
 	if len(names) == 0 {
 		return fmt.Errorf("%s: an image needs a name", file)
 	}
-	l := newLayer()
-	l.file("oci-layout", 0o644, []byte(`{"imageLayoutVersion":"1.0.0"}`))
-	root, err := writeBlobs(l, image)
+	err := replaceFile(file, func(w io.Writer) error {
+		l := newLayer(w)
+		writeArchive(l, image, names)
+		return l.close()
+	})
 	if err != nil {
 		return fmt.Errorf("%s: %w", file, err)
+	}
+	return nil
+}
+
+func writeArchive(l *Layer, image v1.Image, names []string) {
+	l.File("oci-layout", 0o644, []byte(`{"imageLayoutVersion":"1.0.0"}`))
+	root, err := writeBlobs(l, image)
+	if err != nil {
+		l.Fail(err)
+		return
 	}
 	index := v1.IndexManifest{SchemaVersion: 2, MediaType: types.OCIImageIndex}
 	for _, name := range names {
 		entry := *root
-		entry.Annotations = map[string]string{"org.opencontainers.image.ref.name": name}
+		entry.Annotations = map[string]string{refName: name}
 		index.Manifests = append(index.Manifests, entry)
 	}
 	raw, err := json.Marshal(index)
 	if err != nil {
-		return err
+		l.Fail(err)
+		return
 	}
-	l.file("index.json", 0o644, raw)
-	content, err := l.close()
-	if err != nil {
-		return fmt.Errorf("%s: %w", file, err)
-	}
-	return os.WriteFile(file, content, 0o644)
+	l.File(indexName, 0o644, raw)
 }
+
+// Names in an OCI image layout (image-spec, image-layout.md and annotations.md).
+const (
+	indexName = "index.json"
+	refName   = "org.opencontainers.image.ref.name"
+)
 
 func blobName(h v1.Hash) string { return path.Join("blobs", h.Algorithm, h.Hex) }

@@ -1,0 +1,185 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package suiteimages builds every image that upstream's conformance specs name, offline:
+// from programs of published modules, Debian's packages and a few files of our own.
+//
+// What is built is data: a recipe names layers, a layer names what is in it. A layer and
+// an archive are kept under a digest of all that they depend on, so that a second run
+// looks at a few files and is done.
+//
+// Some images are stand-ins: they do what the specs ask of upstream's image, out of other
+// parts. Their recipes say so, and so does the table in ../README.md.
+package suiteimages
+
+import (
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/kindred-project/kindred/test/images"
+)
+
+// Registry is where upstream keeps all of these images.
+const Registry = "registry.k8s.io"
+
+const suite = Registry + "/e2e-test-images/"
+
+// Programs that are built out of published modules, and a folder of the suite's.
+const (
+	agnhostProgram = "k8s.io/kubernetes/test/images/agnhost"
+	upstreamImages = "test/images/"
+)
+
+// recipe is how an image is made.
+type recipe struct {
+	// Name is the reference as upstream's test/utils/image/manifest.go resolves it.
+	Name string
+	// OnBusybox puts the layers on the image of the machine's busybox.
+	OnBusybox bool
+	Layers    []layer
+	Config    v1.Config
+}
+
+// layer is a part of an image. Images that have the same layer share it.
+type layer struct {
+	Name    string
+	Content []source
+}
+
+// debian is the small system below agnhost and the image that looks up names. Upstream
+// has agnhost on Alpine. Nothing configures the packages, so what their maintainers'
+// scripts would do and the specs need is done here.
+var debian = layer{"debian", []source{
+	packages{Names: "base-files bash bind9-dnsutils coreutils curl findutils grep hostname iperf iproute2 libc-bin mawk netbase netcat-openbsd sed socat tar wget"},
+	// bash as sh keeps environment variables whose names are no identifiers
+	// (data-1), which dash and busybox drop: specs about ConfigMaps ask for them.
+	link{"bin/sh", "bash"},
+	link{"bin/nc", "nc.openbsd"},
+	link{"usr/bin/awk", "mawk"},
+	text{"etc/passwd", "root:x:0:0:root:/root:/bin/sh\n" +
+		"daemon:x:1:1:daemon:/usr/sbin:/usr/sbin/nologin\n" +
+		"www-data:x:33:33:www-data:/var/www:/usr/sbin/nologin\n" +
+		"nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n" +
+		"user-defined-in-image:x:1000:1000::/home/user-defined-in-image:/bin/sh\n"},
+	text{"etc/group", "root:x:0:\ndaemon:x:1:\nwww-data:x:33:\nnogroup:x:65534:\n" +
+		"user-defined-in-image:x:1000:\ngroup-defined-in-image:x:50000:user-defined-in-image\n"},
+	text{"etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\nservices: files\nprotocols: files\n"},
+}}
+
+var agnhost = layer{"agnhost", []source{
+	program{"agnhost", agnhostProgram, 0o755},
+	link{"agnhost-2", "agnhost"},
+	// The StatefulSet specs' readiness probe reads these over HTTPS.
+	upstream{"localhost.crt", upstreamImages + "agnhost/porter/localhost.crt"},
+	upstream{"localhost.key", upstreamImages + "agnhost/porter/localhost.key"},
+	dir{"uploads", 0o755},
+}}
+
+func agnhostConfig(version string, cmd ...string) v1.Config {
+	return v1.Config{
+		Entrypoint: []string{"/agnhost"}, Cmd: cmd, Env: []string{images.SystemPath}, Labels: versioned(version),
+		ExposedPorts: map[string]struct{}{"80/tcp": {}, "8080/tcp": {}, "8081/tcp": {}, "9376/tcp": {}, "5000/tcp": {}},
+	}
+}
+
+// versioned labels an image as the OCI image-spec's annotations.md has it, which also
+// gives two versions of one content two digests.
+func versioned(version string) map[string]string {
+	return map[string]string{"org.opencontainers.image.version": version}
+}
+
+var recipes = []recipe{
+	{Name: suite + "agnhost:2.66.1", Layers: []layer{debian, agnhost}, Config: agnhostConfig("2.66.1", "pause")},
+	// A stand-in: the program of 2.66.1 under the name of the version before it. What
+	// the specs want of the two is that they differ.
+	{Name: suite + "agnhost:2.55", Layers: []layer{debian, agnhost}, Config: agnhostConfig("2.55", "pause")},
+	// A stand-in: Debian's busybox 1.35, whose shell drops environment variables with
+	// names that are no identifiers, so Debian's static bash is its sh.
+	{
+		Name: suite + "busybox:1.37.0-2", OnBusybox: true,
+		Layers: []layer{{"busybox-sh", []source{
+			fileOf{"bash-static", "bin/bash-static"},
+			link{"bin/bash", "bash-static"},
+			link{"bin/sh", "bash-static"},
+		}}},
+		Config: v1.Config{Cmd: []string{"sh"}, Env: []string{images.SystemPath}, Labels: versioned("1.37.0-2")},
+	},
+	// A stand-in: the program that holds Kindred's own sandboxes, which waits and reaps
+	// as upstream's does.
+	{
+		Name:   Registry + "/pause:3.10.2",
+		Layers: []layer{{"pause", []source{pauseProgram{"pause"}}}},
+		Config: v1.Config{User: "65535:65535", Entrypoint: []string{"/pause"}, Env: []string{images.SystemPath}, Labels: versioned("3.10.2")},
+	},
+	// A stand-in: agnhost's web server. The specs want the image to stay running, and
+	// whoever asks on port 80 gets an answer.
+	{
+		Name: suite + "nginx:1.27.0-2",
+		Layers: []layer{{"nginx", []source{
+			program{"agnhost", agnhostProgram, 0o755},
+			dir{"tmp", 0o1777},
+			text{"index.html", "<!DOCTYPE html>\n<title>Stand-in for nginx</title>\n"},
+		}}},
+		Config: v1.Config{
+			Entrypoint: []string{"/agnhost"}, Cmd: []string{"test-webserver"}, Env: []string{images.SystemPath},
+			ExposedPorts: map[string]struct{}{"80/tcp": {}}, Labels: versioned("1.27.0-2"),
+		},
+	},
+	{
+		Name: suite + "glibc-dns-testing:2.1.1", Layers: []layer{debian},
+		Config: v1.Config{Cmd: []string{"bash"}, Env: []string{images.SystemPath}, Labels: versioned("2.1.1")},
+	},
+	{
+		Name: suite + "nautilus:1.8",
+		Layers: []layer{debian, agnhost, {"nautilus", []source{
+			upstream{"nautilus.jpg", upstreamImages + "nautilus/html/nautilus.jpg"},
+			upstream{"data.json", upstreamImages + "nautilus/html/data.json"},
+		}}},
+		Config: agnhostConfig("1.8", "test-webserver"),
+	},
+	{
+		Name: suite + "kitten:1.8",
+		Layers: []layer{debian, agnhost, {"kitten", []source{
+			upstream{"kitten.jpg", upstreamImages + "kitten/html/kitten.jpg"},
+			upstream{"data.json", upstreamImages + "kitten/html/data.json"},
+			// A stand-in in this: the spec of image volumes knows upstream's image
+			// by the name of the system that is below its agnhost.
+			text{"etc/os-release", "NAME=\"Alpine Linux\"\nID=alpine\nVERSION_ID=3.22\nPRETTY_NAME=\"Alpine Linux v3.22 (a stand-in on Debian)\"\n"},
+		}}},
+		Config: agnhostConfig("1.8", "test-webserver"),
+	},
+	{
+		Name: suite + "nonewprivs:1.4",
+		Layers: []layer{{"nonewprivs", []source{
+			program{"usr/local/bin/nnp", "k8s.io/kubernetes/test/images/nonewprivs", 0o4755},
+		}}},
+		Config: v1.Config{Cmd: []string{"nnp"}, Env: []string{images.SystemPath}, Labels: versioned("1.4")},
+	},
+	// A stand-in in its version: upstream's image has the sample of v0.33.7, this one
+	// that of the libraries' version. The API that the spec asks for is the same.
+	{
+		Name: suite + "sample-apiserver:1.29.2",
+		Layers: []layer{{"sample-apiserver", []source{
+			program{"sample-apiserver", "k8s.io/sample-apiserver", 0o755},
+			dir{"tmp", 0o1777},
+		}}},
+		Config: v1.Config{Entrypoint: []string{"/sample-apiserver"}, Env: []string{images.SystemPath}, Labels: versioned("1.29.2")},
+	},
+	// A stand-in in its version: the etcd of the go.mod beside, without its clients.
+	{
+		Name: Registry + "/etcd:3.7.0-0",
+		Layers: []layer{{"etcd", []source{
+			program{"usr/local/bin/etcd", "go.etcd.io/etcd/server/v3", 0o755},
+			dir{"tmp", 0o1777},
+		}}},
+		Config: v1.Config{Cmd: []string{"etcd"}, Env: []string{images.SystemPath}, Labels: versioned("3.7.0-0")},
+	},
+}
+
+// Names are the references of all images.
+func Names() []string {
+	var names []string
+	for _, r := range recipes {
+		names = append(names, r.Name)
+	}
+	return names
+}

@@ -1,0 +1,12 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package images
+
+import "embed"
+
+// Source is this package's own source: who keeps images for the next time has to make
+// them anew when the way in which they are laid out has changed.
+//
+//go:embed *.go
+var Source embed.FS
