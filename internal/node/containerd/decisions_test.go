@@ -226,15 +226,15 @@ func TestIsContainerd(t *testing.T) {
 }
 
 func TestConfigFollowsTheVersion(t *testing.T) {
-	s := settings{Root: "/d/root", State: "/r/state", NetworkBin: "/cni", Snapshotter: "overlayfs", RestrictOOM: true, Pause: PauseImage}
+	s := settings{Root: "/d/root", State: "/r/state", Hosts: "/d/certs.d", NetworkBin: "/cni", Snapshotter: "overlayfs", RestrictOOM: true, Pause: PauseImage}
 	tests := []struct {
 		version version
 		want    []string
 		not     string
 	}{
-		{version{major: 1, minor: 6}, []string{"version = 2\n", `bin_dir = "/cni"`, `sandbox_image = "kindred.dev/pause`, "restrict_oom_score_adj = true"}, "cri.v1"},
+		{version{major: 1, minor: 6}, []string{"version = 2\n", `bin_dir = "/cni"`, `sandbox_image = "kindred.dev/pause`, "restrict_oom_score_adj = true", ".registry]\n    config_path = \"/d/certs.d\""}, "cri.v1"},
 		{version{major: 2, minor: 0}, []string{"version = 3\n", `bin_dir = "/cni"`, `sandbox = "kindred.dev/pause`, "restrict_oom_score_adj = true"}, "bin_dirs"},
-		{version{major: 2, minor: 4}, []string{"version = 3\n", `bin_dirs = ["/cni"]`}, "bin_dir ="},
+		{version{major: 2, minor: 4}, []string{"version = 3\n", `bin_dirs = ["/cni"]`, ".registry]\n    config_path = \"/d/certs.d\"", "local']\n  config_path = \"/d/certs.d\""}, "bin_dir ="},
 	}
 	for _, tt := range tests {
 		got, err := s.render(tt.version)

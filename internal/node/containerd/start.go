@@ -119,8 +119,9 @@ func (o Options) config() string     { return filepath.Join(o.Root, "config.toml
 func (o Options) networkDir() string { return filepath.Join(o.Root, "cni") }
 
 // HostsDir holds one directory a registry with its hosts.toml (containerd's
-// docs/hosts.md): mirrors, certificates.
-func (o Options) HostsDir() string { return filepath.Join(o.Root, "hosts") }
+// docs/hosts.md): mirrors, certificates. containerd reads them at each pull. The name is
+// that of /etc/containerd/certs.d, the place for a machine's own containerd.
+func (o Options) HostsDir() string { return filepath.Join(o.Root, "certs.d") }
 
 func (o Options) prepare() error {
 	if n := len(o.socket()); n > maxSocket {
