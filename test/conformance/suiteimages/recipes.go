@@ -51,7 +51,7 @@ type layer struct {
 var debian = layer{"debian", []source{
 	packages{Names: "base-files bash bind9-dnsutils coreutils curl findutils grep hostname iperf iproute2 libc-bin mawk netbase netcat-openbsd sed socat tar wget"},
 	// bash as sh keeps environment variables whose names are no identifiers
-	// (data-1), which dash and busybox drop: specs about ConfigMaps ask for them.
+	// (data-1), as upstream's shell does; dash and Debian's busybox drop them.
 	link{"bin/sh", "bash"},
 	link{"bin/nc", "nc.openbsd"},
 	link{"usr/bin/awk", "mawk"},
