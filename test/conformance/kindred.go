@@ -12,14 +12,17 @@ import (
 	"path/filepath"
 	"strconv"
 
+	"github.com/kindred-project/kindred/test/conformance/suiteimages"
 	"github.com/kindred-project/kindred/test/servers"
 )
 
 // cluster is one that the suite can be run against.
 type cluster struct {
 	kubeconfig string
-	// load gives the node images, from OCI archives.
-	load func(ctx context.Context, archives []string) error
+	// load gives the node images.
+	load func(ctx context.Context, archives []suiteimages.Archive) error
+	// hosts is the directory where its runtime looks for mirrors of registries.
+	hosts string
 	// stop ends it and removes all that it left on the machine, but for its logs, which
 	// it returns.
 	stop func() (logs []string, err error)
@@ -41,11 +44,16 @@ func (k kindred) start(ctx context.Context, dir string) (cluster, error) {
 	server, err := up.Start(ctx, dir)
 	return cluster{
 		kubeconfig: filepath.Join(dir, "data", "kubeconfig"),
-		load: func(ctx context.Context, archives []string) error {
+		hosts:      filepath.Join(dir, "data", "containerd", "certs.d"),
+		load: func(ctx context.Context, archives []suiteimages.Archive) error {
 			if k.simulated > 0 {
 				return nil // such nodes have every image
 			}
-			return k.verb(ctx, dir, append([]string{"image", "load"}, archives...)...)
+			args := []string{"image", "load"}
+			for _, archive := range archives {
+				args = append(args, archive.File)
+			}
+			return k.verb(ctx, dir, args...)
 		},
 		stop: func() ([]string, error) {
 			var ended error

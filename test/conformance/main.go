@@ -15,6 +15,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/kindred-project/kindred/test/conformance/suiteimages"
 )
 
 // run is what the flags ask for.
@@ -129,6 +131,11 @@ func (r *run) test(ctx context.Context, specs []string) (results []result, err e
 	if err != nil {
 		return nil, err
 	}
+	builder := &suiteimages.Builder{Dir: filepath.Join(bin, "images"), Module: r.dir, Progress: os.Stdout}
+	archives, err := builder.Build(ctx)
+	if err != nil {
+		return nil, err
+	}
 	if err := os.MkdirAll(r.out, 0o755); err != nil {
 		return nil, err
 	}
@@ -145,9 +152,14 @@ func (r *run) test(ctx context.Context, specs []string) (results []result, err e
 	if err != nil {
 		return nil, err
 	}
-	if err := r.loadImages(ctx, bin, cluster); err != nil {
+	if err := cluster.load(ctx, archives); err != nil {
 		return nil, err
 	}
+	stopMirror, err := mirror(archives, cluster.hosts)
+	if err != nil {
+		return nil, err
+	}
+	defer stopMirror()
 	var runs [][]result
 	for i := range r.repeat {
 		out := r.out
@@ -166,11 +178,6 @@ func (r *run) test(ctx context.Context, specs []string) (results []result, err e
 		}
 	}
 	return worst(runs), nil
-}
-
-// loadImages gives the cluster's node the images that the specs use.
-func (r *run) loadImages(ctx context.Context, bin string, c cluster) error {
-	return nil
 }
 
 // system is what is tested.
