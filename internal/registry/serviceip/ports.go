@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math/big"
 	"math/rand/v2"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -68,7 +69,8 @@ func (e *PortError) Error() string { return e.Err.Error() }
 func (e *PortError) Unwrap() error { return e.Err }
 
 // Claim claims all the wanted ports or none; a wanted 0 stands for any, and is
-// answered with one. A dry run claims nothing.
+// answered with one. A dry run claims nothing, and takes ports outside
+// of the range for free, as upstream's does.
 func (p *Ports) Claim(wanted []int32, dryRun bool) ([]int32, error) {
 	if len(wanted) == 0 {
 		return nil, nil
@@ -80,32 +82,36 @@ func (p *Ports) Claim(wanted []int32, dryRun bool) ([]int32, error) {
 		if err != nil {
 			return nil, err
 		}
-		return p.take(claimed, wanted)
+		return p.take(claimed, wanted, true)
 	}
 	var got []int32
 	err := p.update(ctx, func(claimed *big.Int) (err error) {
-		got, err = p.take(claimed, wanted)
+		got, err = p.take(claimed, wanted, false)
 		return err
 	})
 	return got, err
 }
 
 // take sets the bits of the wanted ports: those asked for by number first, so
-// that none of them is handed out as any.
-func (p *Ports) take(claimed *big.Int, wanted []int32) ([]int32, error) {
+// that none of them is handed out as any. A dry run asks of a port outside of the
+// range only that it is not wanted twice.
+func (p *Ports) take(claimed *big.Int, wanted []int32, dryRun bool) ([]int32, error) {
 	got := make([]int32, len(wanted))
 	for i, port := range wanted {
 		if port == 0 {
 			continue
 		}
+		inside := isNodePort(port)
 		switch {
-		case !isNodePort(port):
+		case !inside && !dryRun:
 			return nil, &PortError{i, ErrPortOutsideRange}
-		case claimed.Bit(bit(port)) == 1:
+		case !inside && slices.Contains(got[:i], port), inside && claimed.Bit(bit(port)) == 1:
 			return nil, &PortError{i, ErrPortClaimed}
 		}
-		claimed.SetBit(claimed, bit(port), 1)
 		got[i] = port
+		if inside {
+			claimed.SetBit(claimed, bit(port), 1)
+		}
 	}
 	for i, port := range wanted {
 		if port != 0 {

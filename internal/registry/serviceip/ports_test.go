@@ -115,6 +115,15 @@ func TestClaimPorts(t *testing.T) {
 	if _, err := p.Claim([]int32{30007, 0}, true); err != nil {
 		t.Error(err)
 	}
+	if got, err := p.Claim([]int32{80, 0, 30008}, true); err != nil || got[0] != 80 || !isNodePort(got[1]) || got[2] != 30008 {
+		t.Errorf("a dry run with a port outside of the range: %v, %v", got, err)
+	}
+	for _, wanted := range [][]int32{{80, 80}, {80, 30000}} {
+		var failed *PortError
+		if _, err := p.Claim(wanted, true); !errors.As(err, &failed) || failed.Index != 1 || !errors.Is(err, ErrPortClaimed) {
+			t.Errorf("a dry run of %v: %v", wanted, err)
+		}
+	}
 	if got := claimedPorts(t, p); len(got) != 4 {
 		t.Errorf("claimed %v", got)
 	}
