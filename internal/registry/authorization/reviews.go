@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -80,8 +81,8 @@ func (a accessReview[T]) Create(ctx context.Context, obj runtime.Object, validat
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("not a review of this kind: %#v", obj))
 	}
 	if errs := a.validate(ctx, review); len(errs) > 0 {
-		kind := authorizationv1.SchemeGroupVersion.WithKind(obj.GetObjectKind().GroupVersionKind().Kind)
-		return nil, apierrors.NewInvalid(kind.GroupKind(), "", errs)
+		// Upstream names no kind here.
+		return nil, apierrors.NewInvalid(schema.GroupKind{Group: authorizationv1.GroupName}, "", errs)
 	}
 	if validate != nil {
 		if err := validate(ctx, obj.DeepCopyObject()); err != nil {
@@ -135,19 +136,26 @@ func attributesOf(spec authorizationv1.SubjectAccessReviewSpec) authorizer.Attri
 }
 
 // evaluationError joins what went wrong with what could not be parsed: an
-// unknown selector makes the question broader, not invalid.
+// unknown selector makes the question broader, not invalid (KEP-4601).
 func evaluationError(err error, a authorizer.AttributesRecord) string {
 	var problems []string
 	if err != nil {
 		problems = append(problems, err.Error())
 	}
 	if a.FieldSelectorParsingErr != nil {
-		problems = append(problems, fmt.Sprintf("spec.resourceAttributes.fieldSelector ignored due to error: %v", a.FieldSelectorParsingErr))
+		problems = append(problems, ignored("fieldSelector", len(a.FieldSelectorRequirements)))
 	}
 	if a.LabelSelectorParsingErr != nil {
-		problems = append(problems, fmt.Sprintf("spec.resourceAttributes.labelSelector ignored due to error: %v", a.LabelSelectorParsingErr))
+		problems = append(problems, ignored("labelSelector", len(a.LabelSelectorRequirements)))
 	}
-	return strings.Join(problems, ", ")
+	return strings.Join(problems, "; ")
+}
+
+func ignored(selector string, understood int) string {
+	if understood > 0 {
+		return "spec.resourceAttributes." + selector + " partially ignored due to parse error"
+	}
+	return "spec.resourceAttributes." + selector + " ignored due to parse error"
 }
 
 // rulesReview lists what the caller may do: `kubectl auth can-i --list`.

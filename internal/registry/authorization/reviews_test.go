@@ -4,10 +4,12 @@
 package authorization
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
 )
@@ -36,8 +38,15 @@ func TestSelectorsOfReviews(t *testing.T) {
 		if len(a.FieldSelectorRequirements) != test.requirements || !strings.Contains(problem, test.problem) || (problem == "") != (test.problem == "") {
 			t.Errorf("%s: %v, %q", name, a.FieldSelectorRequirements, problem)
 		}
-		if said := evaluationError(nil, a); (said != "") != (test.problem != "") {
-			t.Errorf("%s: evaluation error %q", name, said)
+		want := ""
+		if test.problem != "" {
+			want = "spec.resourceAttributes.fieldSelector ignored due to parse error"
+		}
+		if test.problem != "" && test.requirements > 0 {
+			want = "spec.resourceAttributes.fieldSelector partially ignored due to parse error"
+		}
+		if said := evaluationError(nil, a); said != want {
+			t.Errorf("%s: evaluation error %q, want %q", name, said, want)
 		}
 	}
 	labels := &authorizationv1.LabelSelectorAttributes{Requirements: []metav1.LabelSelectorRequirement{
@@ -45,6 +54,11 @@ func TestSelectorsOfReviews(t *testing.T) {
 	a := attributes(&user.DefaultInfo{}, &authorizationv1.ResourceAttributes{Verb: "list", LabelSelector: labels}, nil)
 	if len(a.LabelSelectorRequirements) != 2 || a.LabelSelectorParsingErr == nil || a.APIVersion != "*" || !a.ResourceRequest {
 		t.Errorf("%+v", a)
+	}
+	a.FieldSelectorParsingErr = errors.New("odd")
+	if got, want := evaluationError(errors.New("webhook"), a), "webhook; spec.resourceAttributes.fieldSelector ignored due to parse error; "+
+		"spec.resourceAttributes.labelSelector partially ignored due to parse error"; got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 	if a := attributes(&user.DefaultInfo{}, nil, &authorizationv1.NonResourceAttributes{Path: "/x", Verb: "get"}); a.ResourceRequest || a.Path != "/x" {
 		t.Errorf("%+v", a)
@@ -81,6 +95,29 @@ func TestReviewsAreValidated(t *testing.T) {
 			if !strings.HasPrefix(got[i], test.want[i]) {
 				t.Errorf("%s: %q, want %q", name, got[i], test.want[i])
 			}
+		}
+	}
+}
+
+// TestRefusedReview: the Status names no kind, and quotes the whole metadata.
+func TestRefusedReview(t *testing.T) {
+	review := &authorizationv1.LocalSubjectAccessReview{
+		TypeMeta:   metav1.TypeMeta{Kind: "LocalSubjectAccessReview"},
+		ObjectMeta: metav1.ObjectMeta{Name: "x", Namespace: "a", ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "m"}}},
+		Spec:       authorizationv1.SubjectAccessReviewSpec{User: "jane", ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: "a"}},
+	}
+	_, err := accessReview[*authorizationv1.LocalSubjectAccessReview]{validate: validateLocalReview}.Create(t.Context(), review, nil, nil)
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		t.Fatal(err)
+	}
+	got := status.Status()
+	if got.Details.Kind != "" || got.Details.Group != authorizationv1.GroupName || len(got.Details.Causes) != 1 {
+		t.Errorf("%+v", got.Details)
+	}
+	for _, quoted := range []string{`"name":"x"`, `"namespace":"a"`, `"manager":"m"`} {
+		if !strings.Contains(got.Message, quoted) {
+			t.Errorf("%q does not quote %s", got.Message, quoted)
 		}
 	}
 }

@@ -15,20 +15,17 @@ import (
 )
 
 func validateReview(_ context.Context, r *authorizationv1.SubjectAccessReview) field.ErrorList {
-	return append(validateSpec(r.Spec), mustBeEmpty(r.ObjectMeta, "must be empty")...)
+	return append(validateSpec(r.Spec), mustBeEmpty(r.ObjectMeta, metav1.ObjectMeta{}, "must be empty")...)
 }
 
 func validateSelfReview(_ context.Context, r *authorizationv1.SelfSubjectAccessReview) field.ErrorList {
 	errs := oneOf(r.Spec.ResourceAttributes, r.Spec.NonResourceAttributes)
 	errs = append(errs, validateAttributes(r.Spec.ResourceAttributes)...)
-	return append(errs, mustBeEmpty(r.ObjectMeta, "must be empty")...)
+	return append(errs, mustBeEmpty(r.ObjectMeta, metav1.ObjectMeta{}, "must be empty")...)
 }
 
 func validateLocalReview(_ context.Context, r *authorizationv1.LocalSubjectAccessReview) field.ErrorList {
-	errs := validateSpec(r.Spec)
-	meta := r.ObjectMeta
-	meta.Namespace = ""
-	errs = append(errs, mustBeEmpty(meta, "must be empty except for namespace")...)
+	errs := append(validateSpec(r.Spec), mustBeEmpty(r.ObjectMeta, metav1.ObjectMeta{Namespace: r.Namespace}, "must be empty except for namespace")...)
 	if a := r.Spec.ResourceAttributes; a != nil && a.Namespace != r.Namespace {
 		errs = append(errs, field.Invalid(field.NewPath("spec.resourceAttributes.namespace"), a.Namespace, "must match metadata.namespace"))
 	}
@@ -53,9 +50,11 @@ func oneOf(resource *authorizationv1.ResourceAttributes, url *authorizationv1.No
 	return field.ErrorList{field.Invalid(field.NewPath("spec"), url, "exactly one of nonResourceAttributes or resourceAttributes must be specified")}
 }
 
-func mustBeEmpty(meta metav1.ObjectMeta, message string) field.ErrorList {
-	meta.ManagedFields = nil
-	if equality.Semantic.DeepEqual(meta, metav1.ObjectMeta{}) {
+// mustBeEmpty: a review is not stored, so nothing but what the URL said, and the
+// managers of its fields, can be known of it.
+func mustBeEmpty(meta, empty metav1.ObjectMeta, message string) field.ErrorList {
+	empty.ManagedFields = meta.ManagedFields
+	if equality.Semantic.DeepEqual(meta, empty) {
 		return nil
 	}
 	return field.ErrorList{field.Invalid(field.NewPath("metadata"), meta, message)}
