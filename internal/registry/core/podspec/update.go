@@ -105,9 +105,10 @@ func (c *checker) tolerationUpdate(tolerations, old []v1.Toleration, path *field
 	}
 }
 
+// gateUpdate: gates may go. One that is new is told of once, at its last place.
 func (c *checker) gateUpdate(gates, old []v1.PodSchedulingGate, path *field.Path) {
 	for i, gate := range gates {
-		if !slices.Contains(old, gate) {
+		if !slices.Contains(old, gate) && !slices.Contains(gates[i+1:], gate) {
 			c.forbidden(path.Index(i).Child("name"), fmt.Sprintf("only deletion is allowed, but found new scheduling gate '%s'", gate.Name))
 		}
 	}

@@ -104,7 +104,9 @@ func TestUpdate(t *testing.T) {
 		},
 		"grace from 30 to 1": {none, spec(func(spec *v1.PodSpec) { spec.TerminationGracePeriodSeconds = new(int64(1)) }), []string{nothingElse}},
 
-		"a gate less":    {gates("a", "b"), gates("b"), nil},
+		"a gate less": {gates("a", "b"), gates("b"), nil},
+		"a gate twice": {gates("a"), gates("b", "a", "b"), []string{
+			`spec.schedulingGates[2]: Duplicate value: "b"`, `spec.schedulingGates[2].name: Forbidden: only deletion is allowed, but found new scheduling gate 'b'`}},
 		"a gate more":    {gates("a"), gates("a", "b"), []string{`spec.schedulingGates[1].name: Forbidden: only deletion is allowed, but found new scheduling gate 'b'`}},
 		"a new selector": {none, selector(map[string]string{"a": "b"}), []string{nothingElse}},
 		"a narrower selector while gated": {
