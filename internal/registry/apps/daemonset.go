@@ -17,7 +17,9 @@ import (
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/kindred-project/kindred/internal/registry/core/podspec"
 	"github.com/kindred-project/kindred/internal/registry/generic"
@@ -37,11 +39,11 @@ var DaemonSet = generic.Kind[*appsv1.DaemonSet]{
 	ValidateStatus: validateDaemonSetStatus,
 	Warnings:       warnDaemonSet,
 	Hooks: generic.Hooks[*appsv1.DaemonSet]{
-		BeginCreate: func(_ context.Context, d *appsv1.DaemonSet, _ bool) (generic.Finish, error) {
-			return nil, checkTemplateGeneration(d)
+		BeginCreate: func(ctx context.Context, d *appsv1.DaemonSet, _ bool) (generic.Finish, error) {
+			return nil, checkTemplateGeneration(ctx, d)
 		},
-		BeginUpdate: func(_ context.Context, d, _ *appsv1.DaemonSet, _ bool) (generic.Finish, error) {
-			return nil, checkTemplateGeneration(d)
+		BeginUpdate: func(ctx context.Context, d, _ *appsv1.DaemonSet, _ bool) (generic.Finish, error) {
+			return nil, checkTemplateGeneration(ctx, d)
 		},
 	},
 	Columns: append([]generic.Column[*appsv1.DaemonSet]{
@@ -84,11 +86,17 @@ func templateGeneration(d *appsv1.DaemonSet) (int64, error) {
 	return strconv.ParseInt(value, 10, 64)
 }
 
-func checkTemplateGeneration(d *appsv1.DaemonSet) error {
-	if _, err := templateGeneration(d); err != nil {
-		return apierrors.NewBadRequest(fmt.Sprintf("DaemonSet in version \"v1\" cannot be handled as a DaemonSet: %v", err))
+// checkTemplateGeneration refuses an annotation that is no number as if the object
+// could not be decoded: upstream has a field for it in its internal type.
+func checkTemplateGeneration(ctx context.Context, d *appsv1.DaemonSet) error {
+	_, err := templateGeneration(d)
+	if err == nil {
+		return nil
 	}
-	return nil
+	if info, ok := request.RequestInfoFrom(ctx); ok && info.Verb == "patch" {
+		return apierrors.NewInvalid(schema.GroupKind{}, "", field.ErrorList{field.Invalid(field.NewPath("patch"), d, err.Error())})
+	}
+	return apierrors.NewBadRequest(fmt.Sprintf("DaemonSet in version \"v1\" cannot be handled as a DaemonSet: %v", err))
 }
 
 func validateDaemonSet(_ context.Context, d *appsv1.DaemonSet) field.ErrorList {

@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apiserver/pkg/endpoints/request"
 )
 
 func newDaemonSet(t *testing.T, change func(*appsv1.DaemonSet)) *appsv1.DaemonSet {
@@ -101,6 +102,15 @@ func TestTemplateGeneration(t *testing.T) {
 	}
 	if _, err := DaemonSet.Hooks.BeginCreate(t.Context(), with("x"), false); !apierrors.IsBadRequest(err) {
 		t.Errorf("no number: %v", err)
+	}
+	for verb, refused := range map[string]func(error) bool{"update": apierrors.IsBadRequest, "patch": apierrors.IsInvalid} {
+		ctx := request.WithRequestInfo(t.Context(), &request.RequestInfo{Verb: verb})
+		if _, err := DaemonSet.Hooks.BeginUpdate(ctx, with("x"), with("7"), false); !refused(err) {
+			t.Errorf("no number in a %s: %v", verb, err)
+		}
+		if _, err := DaemonSet.Hooks.BeginUpdate(ctx, with("8"), with("7"), false); err != nil {
+			t.Errorf("a number in a %s: %v", verb, err)
+		}
 	}
 }
 
