@@ -221,7 +221,9 @@ func (s *Server) newMain(g *genericapiserver.Config, c Config, next genericapise
 }
 
 func (s *Server) install(main *genericapiserver.GenericAPIServer, env generic.Environment, group generic.Group) error {
-	info := genericapiserver.NewDefaultAPIGroupInfo(group.Name, s.scheme, runtime.NewParameterCodec(s.scheme), serializer.NewCodecFactory(s.scheme))
+	codecs := serializer.NewCodecFactory(s.scheme)
+	info := genericapiserver.NewDefaultAPIGroupInfo(group.Name, s.scheme, runtime.NewParameterCodec(s.scheme), codecs)
+	info.NegotiatedSerializer = statedVersions{codecs, s.scheme}
 	var err error
 	if info.VersionedResourcesStorageMap, err = group.Storage(env); err != nil {
 		return err
