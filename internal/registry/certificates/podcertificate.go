@@ -51,7 +51,8 @@ func podCertificateRequest(a authorizer.UnconditionalAuthorizer) generic.Clocked
 				"spec.podName":    func(r *podRequest) string { return r.Spec.PodName },
 				"spec.nodeName":   func(r *podRequest) string { return string(r.Spec.NodeName) },
 			},
-			WholeTable: true, // upstream's has no age
+			NamespaceUnselectable: true,
+			WholeTable:            true, // upstream's has no age
 			Columns: []generic.Column[*podRequest]{
 				generic.NameColumn[*podRequest](),
 				{Name: "PodName", Description: podRequestDoc["podName"], Cell: func(r *podRequest) any { return r.Spec.PodName }},

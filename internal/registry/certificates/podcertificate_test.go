@@ -187,3 +187,13 @@ func TestDefaults(t *testing.T) {
 		t.Errorf("%v", errs)
 	}
 }
+
+func TestPodRequestSelectors(t *testing.T) {
+	for label, selectable := range map[string]bool{
+		"metadata.name": true, "spec.signerName": true, "spec.podName": true, "spec.nodeName": true, "metadata.namespace": false, "spec.podUID": false,
+	} {
+		if _, _, err := podKind.FieldLabel(label, "x"); (err == nil) != selectable {
+			t.Errorf("%s: %v", label, err)
+		}
+	}
+}

@@ -79,7 +79,8 @@ func (k Kind[T]) FieldLabel(label, value string) (string, string, error) {
 	if name, ok := k.Renamed[label]; ok {
 		label = name
 	}
-	if _, ok := k.Fields[label]; ok || label == "metadata.name" || label == "metadata.namespace" && !k.ClusterScoped {
+	_, known := k.Fields[label]
+	if known || label == "metadata.name" || label == "metadata.namespace" && !k.ClusterScoped && !k.NamespaceUnselectable {
 		return label, value, nil
 	}
 	return "", "", fmt.Errorf("field label not supported: %s", label)

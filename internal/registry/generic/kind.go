@@ -44,9 +44,9 @@ type Kind[T Object] struct {
 
 	// ValidName checks metadata.name; nil means a DNS subdomain (RFC 1123).
 	ValidName validation.ValidateNameFunc
-	// LooseMetadata says that only what no object could do without is asked of a
-	// new object's metadata: a name that fits into a path (Events, which are
-	// named after other objects, of any kind).
+	// LooseMetadata says that only what no object could do without is asked of an
+	// object's metadata: a name that fits into a path (Events, which are named
+	// after other objects, of any kind).
 	LooseMetadata func(ctx context.Context) bool
 	// AnyFinalizer accepts finalizers without a domain that are not Kubernetes'
 	// own; it is set where upstream forgot to refuse them.
@@ -101,9 +101,11 @@ type Kind[T Object] struct {
 	// Fields are the selectable fields beyond metadata.name and
 	// metadata.namespace; Indexed names those which the watch cache indexes.
 	// Renamed maps older names of fields, which selectors may still use.
-	Fields  map[string]func(obj T) string
-	Indexed []string
-	Renamed map[string]string
+	// NamespaceUnselectable leaves metadata.namespace out, as upstream forgot it.
+	Fields                map[string]func(obj T) string
+	Indexed               []string
+	Renamed               map[string]string
+	NamespaceUnselectable bool
 
 	// Columns are what `kubectl get` shows between NAME and AGE; where
 	// WholeTable is set they are the whole table (Events).

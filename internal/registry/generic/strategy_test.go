@@ -186,6 +186,10 @@ func TestFieldLabels(t *testing.T) {
 			t.Errorf("%s: %q %q %v, want %q", label, got, value, err, want)
 		}
 	}
+	kind.NamespaceUnselectable = true
+	if got, _, err := kind.FieldLabel("metadata.namespace", "x"); err == nil {
+		t.Errorf("an unselectable namespace is selected as %q", got)
+	}
 	labels, set, err := kind.attributes(deployment(1, 0))
 	if err != nil || labels["a"] != "b" || set["spec.paused"] != "no" || set["metadata.namespace"] != "default" {
 		t.Errorf("%v %v %v", labels, set, err)
