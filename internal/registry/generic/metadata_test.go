@@ -4,6 +4,7 @@
 package generic
 
 import (
+	"context"
 	"slices"
 	"testing"
 
@@ -22,6 +23,7 @@ func TestMetadata(t *testing.T) {
 	}{
 		"ordinary":      {func(*Kind[*appsv1.Deployment]) {}, []string{generateName, finalizer}, []string{finalizer}, []string{finalizer}},
 		"any finalizer": {func(k *Kind[*appsv1.Deployment]) { k.AnyFinalizer = true }, []string{generateName}, nil, nil},
+		"loose":         {func(k *Kind[*appsv1.Deployment]) { k.LooseMetadata = func(context.Context) bool { return true } }, nil, nil, nil},
 		"anew":          {func(k *Kind[*appsv1.Deployment]) { k.MetadataAnew = true }, []string{generateName, finalizer}, []string{generateName, finalizer}, []string{finalizer}},
 	} {
 		kind := workload()

@@ -95,8 +95,12 @@ func (s strategy[T]) Validate(ctx context.Context, obj runtime.Object) field.Err
 	return errs
 }
 
+func (s strategy[T]) looseMetadata(ctx context.Context) bool {
+	return s.kind.LooseMetadata != nil && s.kind.LooseMetadata(ctx)
+}
+
 func (s strategy[T]) validateMeta(ctx context.Context, obj T) field.ErrorList {
-	if s.kind.LooseMetadata != nil && s.kind.LooseMetadata(ctx) {
+	if s.looseMetadata(ctx) {
 		return nil // rest.BeforeCreate has looked at the name already
 	}
 	validName := s.kind.ValidName
@@ -104,7 +108,7 @@ func (s strategy[T]) validateMeta(ctx context.Context, obj T) field.ErrorList {
 		validName = validation.NameIsDNSSubdomain
 	}
 	errs := validation.ValidateObjectMetaAccessor(obj, !s.kind.ClusterScoped, validName, field.NewPath("metadata"))
-	return append(errs, s.validateFinalizers(obj)...)
+	return append(errs, s.validateFinalizers(ctx, obj)...)
 }
 
 // validateMetaUpdate leaves what may change in metadata to rest.BeforeUpdate,
@@ -113,14 +117,14 @@ func (s strategy[T]) validateMetaUpdate(ctx context.Context, obj T) field.ErrorL
 	if s.kind.MetadataAnew {
 		return s.validateMeta(ctx, obj)
 	}
-	return s.validateFinalizers(obj)
+	return s.validateFinalizers(ctx, obj)
 }
 
 var ownFinalizers = []string{string(corev1.FinalizerKubernetes), metav1.FinalizerOrphanDependents, metav1.FinalizerDeleteDependents}
 
 // validateFinalizers: whoever sets a finalizer puts their domain into its name.
-func (s strategy[T]) validateFinalizers(obj T) field.ErrorList {
-	if s.kind.AnyFinalizer {
+func (s strategy[T]) validateFinalizers(ctx context.Context, obj T) field.ErrorList {
+	if s.kind.AnyFinalizer || s.looseMetadata(ctx) {
 		return nil
 	}
 	var errs field.ErrorList
@@ -199,7 +203,7 @@ func (s updateStrategy[T]) PrepareForUpdate(ctx context.Context, obj, old runtim
 }
 
 func (s updateStrategy[T]) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
-	errs := s.validateFinalizers(obj.(T))
+	errs := s.validateFinalizers(ctx, obj.(T))
 	if s.update.Validate == nil {
 		return errs
 	}
