@@ -47,11 +47,15 @@ func SetDefaults_DaemonSet(obj *appsv1.DaemonSet) {
 	spec.RevisionHistoryLimit = cmp.Or(spec.RevisionHistoryLimit, new(defaultRevisionHistoryLimit))
 	strategy := &spec.UpdateStrategy
 	strategy.Type = cmp.Or(strategy.Type, appsv1.RollingUpdateDaemonSetStrategyType)
-	if strategy.Type != appsv1.RollingUpdateDaemonSetStrategyType {
+	unavailable := int32(0) // of a strategy that reads none of it: upstream's internal type has no "unset"
+	if strategy.Type == appsv1.RollingUpdateDaemonSetStrategyType {
+		strategy.RollingUpdate = cmp.Or(strategy.RollingUpdate, &appsv1.RollingUpdateDaemonSet{})
+		unavailable = 1
+	}
+	if strategy.RollingUpdate == nil {
 		return
 	}
-	strategy.RollingUpdate = cmp.Or(strategy.RollingUpdate, &appsv1.RollingUpdateDaemonSet{})
-	strategy.RollingUpdate.MaxUnavailable = cmp.Or(strategy.RollingUpdate.MaxUnavailable, new(intstr.FromInt32(1)))
+	strategy.RollingUpdate.MaxUnavailable = cmp.Or(strategy.RollingUpdate.MaxUnavailable, new(intstr.FromInt32(unavailable)))
 	strategy.RollingUpdate.MaxSurge = cmp.Or(strategy.RollingUpdate.MaxSurge, new(intstr.FromInt32(0)))
 }
 

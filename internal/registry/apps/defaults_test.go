@@ -69,6 +69,30 @@ func TestDefaults(t *testing.T) {
 					Template: template,
 				}},
 		},
+		"DaemonSet on deletion, with parameters that it does not use": {
+			given: &appsv1.DaemonSet{Spec: appsv1.DaemonSetSpec{UpdateStrategy: appsv1.DaemonSetUpdateStrategy{
+				Type: appsv1.OnDeleteDaemonSetStrategyType, RollingUpdate: &appsv1.RollingUpdateDaemonSet{}}}},
+			want: &appsv1.DaemonSet{
+				ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{appsv1.DeprecatedTemplateGeneration: "0"}},
+				Spec: appsv1.DaemonSetSpec{
+					RevisionHistoryLimit: new(int32(10)),
+					UpdateStrategy: appsv1.DaemonSetUpdateStrategy{
+						Type:          appsv1.OnDeleteDaemonSetStrategyType,
+						RollingUpdate: &appsv1.RollingUpdateDaemonSet{MaxUnavailable: &zero, MaxSurge: &zero},
+					},
+					Template: template,
+				}},
+		},
+		"DaemonSet on deletion": {
+			given: &appsv1.DaemonSet{Spec: appsv1.DaemonSetSpec{UpdateStrategy: appsv1.DaemonSetUpdateStrategy{Type: appsv1.OnDeleteDaemonSetStrategyType}}},
+			want: &appsv1.DaemonSet{
+				ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{appsv1.DeprecatedTemplateGeneration: "0"}},
+				Spec: appsv1.DaemonSetSpec{
+					RevisionHistoryLimit: new(int32(10)),
+					UpdateStrategy:       appsv1.DaemonSetUpdateStrategy{Type: appsv1.OnDeleteDaemonSetStrategyType},
+					Template:             template,
+				}},
+		},
 		"StatefulSet": {
 			given: &appsv1.StatefulSet{},
 			want: &appsv1.StatefulSet{Spec: appsv1.StatefulSetSpec{
