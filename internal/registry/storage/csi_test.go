@@ -149,7 +149,7 @@ func TestCSINode(t *testing.T) {
 }
 
 func attachment(edit ...func(*storagev1.VolumeAttachment)) *storagev1.VolumeAttachment {
-	a := &storagev1.VolumeAttachment{Spec: storagev1.VolumeAttachmentSpec{
+	a := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: storagev1.VolumeAttachmentSpec{
 		Attacher: "disk.example.com", NodeName: "n1", Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: new("pv")}}}
 	for _, e := range edit {
 		e(a)
@@ -196,6 +196,10 @@ func TestVolumeAttachment(t *testing.T) {
 		t.Errorf("%v", errs)
 	}
 	compare(t, VolumeAttachment.ValidateStatus(t.Context(), attachment(failed(storagev1.VolumeError{Message: "no"})), attachment()))
+	odd := attachment(func(a *storagev1.VolumeAttachment) { a.GenerateName = "A" })
+	if errs := VolumeAttachment.ValidateStatus(t.Context(), odd, attachment()); len(errs) != 1 || errs[0].Field != "metadata.generateName" {
+		t.Errorf("%v", errs)
+	}
 }
 
 // TestDeclaredValidations sees that the generated validations are wired to the scheme.

@@ -35,7 +35,7 @@ var VolumeAttachment = generic.Kind[*storagev1.VolumeAttachment]{
 	StatusResets:           []string{"metadata"},
 	Validate:               validateVolumeAttachment,
 	ValidateUpdate:         validateVolumeAttachmentUpdate,
-	ValidateStatus:         validateVolumeAttachmentUpdate,
+	ValidateStatus:         validateVolumeAttachmentStatus,
 	RequireResourceVersion: true,
 	ReturnDeleted:          true,
 	Columns: []generic.Column[*storagev1.VolumeAttachment]{
@@ -61,10 +61,16 @@ func validateVolumeAttachment(_ context.Context, a *storagev1.VolumeAttachment) 
 	return errs
 }
 
-// validateVolumeAttachmentUpdate holds for changes of the status too.
 func validateVolumeAttachmentUpdate(ctx context.Context, a, old *storagev1.VolumeAttachment) field.ErrorList {
 	return append(validateVolumeAttachment(ctx, a),
 		apivalidation.ValidateImmutableField(a.Spec, old.Spec, specPath).WithOrigin("immutable").MarkCoveredByDeclarative()...)
+}
+
+// validateVolumeAttachmentStatus holds a write of the status to all that holds for
+// the object, its metadata with it.
+func validateVolumeAttachmentStatus(ctx context.Context, a, old *storagev1.VolumeAttachment) field.ErrorList {
+	return append(validateVolumeAttachmentUpdate(ctx, a, old),
+		apivalidation.ValidateObjectMetaAccessor(a, false, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))...)
 }
 
 // validateAttacher: k8s.io/api declares all rules of this name.
