@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"regexp"
+	"strconv"
 
 	resourcev1 "k8s.io/api/resource/v1"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
@@ -100,7 +101,7 @@ func validateValues(values []apiresource.Quantity, standard, capacity apiresourc
 	}
 	hasDefault := false
 	errs = append(errs, set(values, own(mostValues),
-		func(q apiresource.Quantity) string { return q.AsDec().String() }, path,
+		func(q apiresource.Quantity) string { return strconv.FormatInt(q.Value(), 10) }, path,
 		func(q apiresource.Quantity, path *field.Path) field.ErrorList {
 			hasDefault = hasDefault || q.Cmp(standard) == 0
 			if q.Cmp(capacity) <= 0 {
@@ -125,16 +126,10 @@ func (a amounts) validate(path *field.Path) field.ErrorList {
 		return field.ErrorList{field.Required(path.Child("min"), "required when validRange is defined")}
 	}
 	errs := a.validateOrder(path)
-	inThousandths := a.isFractional()
-	if inThousandths {
-		if tooSmall := a.each(path, validateThousandths); len(tooSmall) > 0 {
-			return append(errs, tooSmall...)
-		}
-	}
 	if a.Step == nil {
 		return errs
 	}
-	return append(errs, a.validateStep(inThousandths, path)...)
+	return append(errs, a.validateStep(path)...)
 }
 
 // validateOrder: min <= default <= max <= capacity.
@@ -171,30 +166,6 @@ func (a amounts) each(path *field.Path, check rule[*apiresource.Quantity]) field
 	return errs
 }
 
-// isFractional says that the steps must be reckoned in thousandths (KEP-5075,
-// DRAFractionalCapacityRange).
-func (a amounts) isFractional() bool {
-	for _, q := range []*apiresource.Quantity{&a.standard, a.Min, a.Max, a.Step} {
-		if q != nil && !isWhole(*q) {
-			return true
-		}
-	}
-	return false
-}
-
-func isWhole(q apiresource.Quantity) bool {
-	rounded := q.DeepCopy()
-	rounded.RoundUp(0)
-	return rounded.Cmp(q) == 0
-}
-
-func validateThousandths(q *apiresource.Quantity, path *field.Path) field.ErrorList {
-	if q.Cmp(*apiresource.NewMilliQuantity(q.MilliValue(), q.Format)) == 0 {
-		return nil
-	}
-	return field.ErrorList{field.Invalid(path, q.String(), "value cannot be represented as a milli value")}
-}
-
 // validateWhole wants an amount that fits into 64 bits, for others cannot be
 // divided.
 func validateWhole(q *apiresource.Quantity, path *field.Path) field.ErrorList {
@@ -207,8 +178,9 @@ func validateWhole(q *apiresource.Quantity, path *field.Path) field.ErrorList {
 	return nil
 }
 
-// validateStep: default and max must be whole steps above min.
-func (a amounts) validateStep(inThousandths bool, path *field.Path) field.ErrorList {
+// validateStep: default and max must be steps above min, in whole numbers: what is
+// less than one counts as one (DRAFractionalCapacityRange is off by default).
+func (a amounts) validateStep(path *field.Path) field.ErrorList {
 	at := path.Child("step")
 	if a.Step.Sign() <= 0 {
 		return field.ErrorList{field.Invalid(at, a.Step.String(), "must be greater than zero")}
@@ -219,15 +191,11 @@ func (a amounts) validateStep(inThousandths bool, path *field.Path) field.ErrorL
 	if first.Cmp(a.capacity) > 0 {
 		errs = append(errs, field.Invalid(at, a.Step.String(), fmt.Sprintf("one step %s is larger than capacity value: %s", first.String(), a.capacity.String())))
 	}
-	number := (*apiresource.Quantity).MilliValue
-	if !inThousandths {
-		number = (*apiresource.Quantity).Value
-		if tooLarge := a.each(path, validateWhole); len(tooLarge) > 0 {
-			return append(errs, tooLarge...)
-		}
+	if tooLarge := a.each(path, validateWhole); len(tooLarge) > 0 {
+		return append(errs, tooLarge...)
 	}
 	for _, q := range []*apiresource.Quantity{&a.standard, a.Max} {
-		if q != nil && (number(q)-number(a.Min))%number(a.Step) != 0 {
+		if q != nil && (q.Value()-a.Min.Value())%a.Step.Value() != 0 {
 			errs = append(errs, field.Invalid(at, q.String(), fmt.Sprintf("value is not a multiple of a given step (%s) from (%s)", a.Step.String(), a.Min.String())))
 		}
 	}
