@@ -10,7 +10,10 @@ import (
 	"fmt"
 	"net"
 	"strings"
+	"time"
 
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/component-base/version"
 
@@ -195,11 +198,46 @@ func (c *Cluster) startAgent(ctx context.Context, steps *steps) error {
 		})
 	}
 	c.parts.start("node", c.fail, agent.Run)
-	if err := await(ctx, agent.Ready()); err != nil {
+	if err := c.awaitNode(ctx, client, agent.Ready()); err != nil {
 		return err
 	}
 	steps.done("node " + c.config.NodeName)
 	return nil
+}
+
+// awaitNode waits until the API has the node as ready. Who waits long is told why: a
+// runtime that has no network, for one, does not mend itself.
+func (c *Cluster) awaitNode(ctx context.Context, client kubernetes.Interface, ready <-chan struct{}) error {
+	const patience = 10 * time.Second
+	ticker := c.config.Clock.NewTicker(patience)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ready:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-ticker.C():
+			if c.config.Notice != nil {
+				c.config.Notice(whyNotReady(ctx, client, c.config.NodeName))
+			}
+		}
+	}
+}
+
+// whyNotReady is a line on what a node waits for.
+func whyNotReady(ctx context.Context, client kubernetes.Interface, name string) string {
+	waiting := fmt.Sprintf("waiting for node %s: ", name)
+	n, err := client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return waiting + err.Error()
+	}
+	for _, condition := range n.Status.Conditions {
+		if condition.Type == v1.NodeReady {
+			return waiting + condition.Message
+		}
+	}
+	return waiting + "it has not reported yet"
 }
 
 // kubernetesVersion is what nodes report: the version of Kubernetes that the
