@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/kindred-project/kindred/test/conformance/suiteimages"
+	"github.com/kindred-project/kindred/test/servers"
 )
 
 // run is what the flags ask for.
@@ -80,7 +81,7 @@ func parse() (*run, error) {
 }
 
 func (r *run) run(ctx context.Context) error {
-	kubernetes, err := goList(ctx, r.dir, "{{.Dir}}", "k8s.io/kubernetes")
+	kubernetes, err := servers.ListModule(ctx, r.dir, "{{.Dir}}", "k8s.io/kubernetes")
 	if err != nil {
 		return err
 	}
@@ -238,7 +239,7 @@ func (r *run) writeDown(ctx context.Context, all []string, results []result, com
 	if err != nil {
 		return err
 	}
-	version, err := goList(ctx, r.dir, "{{.Version}}", "k8s.io/kubernetes")
+	version, err := servers.ListModule(ctx, r.dir, "{{.Version}}", "k8s.io/kubernetes")
 	if err != nil {
 		return err
 	}

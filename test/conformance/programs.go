@@ -5,10 +5,7 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"os/exec"
 	"path/filepath"
-	"strings"
 
 	"github.com/kindred-project/kindred/test/servers"
 )
@@ -41,7 +38,7 @@ func buildPrograms(ctx context.Context, dir, bin string) (p programs, err error)
 func buildContainerd(ctx context.Context, dir, bin string) (string, error) {
 	const module = "github.com/containerd/containerd/v2"
 	source := filepath.Join(dir, "containerd")
-	version, err := goList(ctx, source, "{{.Version}}", module)
+	version, err := servers.ListModule(ctx, source, "{{.Version}}", module)
 	if err != nil {
 		return "", err
 	}
@@ -50,23 +47,10 @@ func buildContainerd(ctx context.Context, dir, bin string) (string, error) {
 		program := servers.Program{
 			Name: name, Package: module + "/cmd/" + name,
 			LDFlags: "-s -w -X " + module + "/version.Version=" + version,
-			// As its own makefile does: a shim must be able to enter another mount namespace.
-			Env: []string{"CGO_ENABLED=0"},
 		}
 		if _, err := program.Build(ctx, source, bin); err != nil {
 			return "", err
 		}
 	}
 	return filepath.Abs(bin)
-}
-
-// goList asks for a property of a module that the module in dir requires.
-func goList(ctx context.Context, dir, format, module string) (string, error) {
-	cmd := exec.CommandContext(ctx, "go", "list", "-m", "-f", format, module)
-	cmd.Dir = dir
-	out, err := cmd.Output()
-	if err != nil {
-		return "", fmt.Errorf("%s: %w", strings.Join(cmd.Args, " "), err)
-	}
-	return strings.TrimSpace(string(out)), nil
 }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"time"
 )
 
@@ -28,8 +29,6 @@ type Program struct {
 	LDFlags       string
 	// Tests builds the package's tests instead.
 	Tests bool
-	// Env is added to the build's environment.
-	Env []string
 }
 
 var (
@@ -72,13 +71,26 @@ func (p Program) Build(ctx context.Context, module, bin string) (string, error) 
 		verb = []string{"test", "-c", "-vet=off"}
 	}
 	cmd := exec.CommandContext(ctx, "go", append(verb, "-mod=readonly", "-ldflags", p.LDFlags, "-o", aside, p.Package)...)
-	cmd.Dir, cmd.Env = module, append(os.Environ(), p.Env...)
+	// Static: in an image there is nothing to link with.
+	cmd.Dir, cmd.Env = module, append(os.Environ(), "CGO_ENABLED=0")
 	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
 	if err := cmd.Run(); err != nil {
 		return "", fmt.Errorf("build %s: %w", p.Package, err)
 	}
 	now := time.Now()
 	return binary, errors.Join(os.Rename(aside, binary), os.Chtimes(binary, now, now))
+}
+
+// ListModule asks for a property of a module that the module in dir requires, in the
+// format of "go list -m -f".
+func ListModule(ctx context.Context, dir, format, module string) (string, error) {
+	cmd := exec.CommandContext(ctx, "go", "list", "-m", "-f", format, module)
+	cmd.Dir, cmd.Stderr = dir, os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", strings.Join(cmd.Args, " "), err)
+	}
+	return strings.TrimSpace(string(out)), nil
 }
 
 // newer is whether file exists and is not older than any of the others.

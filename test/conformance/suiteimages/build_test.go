@@ -21,6 +21,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/kindred-project/kindred/test/images"
+	"github.com/kindred-project/kindred/test/servers"
 )
 
 const pauseName = Registry + "/pause:3.10.2"
@@ -29,7 +30,7 @@ const pauseName = Registry + "/pause:3.10.2"
 // that no spec asks for.
 func TestNamesAreUpstreams(t *testing.T) {
 	b := Builder{Module: ".."}
-	folder, err := b.goCommand(t.Context(), "list", "-m", "-f", "{{.Dir}}", "k8s.io/kubernetes")
+	folder, err := servers.ListModule(t.Context(), b.Module, "{{.Dir}}", "k8s.io/kubernetes")
 	if err != nil {
 		t.Fatal(err)
 	}

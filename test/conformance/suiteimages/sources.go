@@ -16,6 +16,7 @@ import (
 
 	"github.com/kindred-project/kindred/internal/node/containerd/pause"
 	"github.com/kindred-project/kindred/test/images"
+	"github.com/kindred-project/kindred/test/servers"
 )
 
 // source is something that a layer holds. Its printed form (%#v) is part of the layer's
@@ -76,9 +77,8 @@ func (p pauseProgram) add(_ context.Context, _ *Builder, l *images.Layer) error 
 }
 
 func (p program) add(ctx context.Context, b *Builder, l *images.Layer) error {
-	// Two programs of one name would not harm each other: each is read at once.
-	file := filepath.Join(b.Dir, "bin", path.Base(p.Path))
-	_, err := b.goCommand(ctx, "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", file, p.Package)
+	build := servers.Program{Name: path.Base(p.Path), Package: p.Package, LDFlags: "-s -w"}
+	file, err := build.Build(ctx, b.Module, filepath.Join(b.Dir, "bin"))
 	if err != nil {
 		return err
 	}
@@ -86,19 +86,11 @@ func (p program) add(ctx context.Context, b *Builder, l *images.Layer) error {
 }
 
 func (u upstream) add(ctx context.Context, b *Builder, l *images.Layer) error {
-	folder, err := b.goCommand(ctx, "list", "-m", "-f", "{{.Dir}}", "k8s.io/kubernetes")
+	folder, err := servers.ListModule(ctx, b.Module, "{{.Dir}}", "k8s.io/kubernetes")
 	if err != nil {
 		return err
 	}
 	return copyFile(l, u.Path, 0o644, filepath.Join(folder, u.File))
-}
-
-// goCommand runs the go command in the module, and returns what it prints.
-func (b *Builder) goCommand(ctx context.Context, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, "go", args...)
-	cmd.Dir = b.Module
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+runtime.GOARCH, "GOWORK=off")
-	return output(cmd)
 }
 
 // output runs a command. Its error says what the command said.
