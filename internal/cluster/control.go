@@ -83,11 +83,15 @@ func (c *Cluster) environment(ctx context.Context, mgr manager.Manager, as ident
 	if err != nil {
 		return control.Env{}, err
 	}
+	served, err := discovery.NewDiscoveryClientForConfig(configFor(c.server, as))
+	if err != nil {
+		return control.Env{}, err
+	}
 	events, err := c.recorder(ctx, as, name)
 	if err != nil {
 		return control.Env{}, err
 	}
-	return control.Env{Manager: mgr, Client: writer, Live: live, Events: events, Clock: c.config.Clock}, nil
+	return control.Env{Manager: mgr, Client: writer, Live: live, Discovery: served, Events: events, Clock: c.config.Clock}, nil
 }
 
 // jsonApply asks for the answers to server-side apply in JSON: controller-runtime reads

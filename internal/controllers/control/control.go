@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
@@ -47,6 +48,8 @@ type Env struct {
 	// Live reads from the API itself, for the few decisions which must not be
 	// made from a stale cache (ControllerRef's recheck before adoption).
 	Live client.Reader
+	// Discovery says what the API serves today.
+	Discovery discovery.DiscoveryInterface
 	// Events records core/v1 events whose source is the controller.
 	Events record.EventRecorder
 	// Clock is the only source of time.

@@ -10,6 +10,8 @@ package controltest
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -21,6 +23,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/meta/testrestmapper"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -28,6 +31,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/managedfields"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	fakediscovery "k8s.io/client-go/discovery/fake"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
 	testingclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -48,6 +53,8 @@ type World struct {
 	API client.WithWatch
 	// Clock is the only source of time.
 	Clock *testingclock.FakeClock
+	// Served is what the API says it serves: at first all kinds of the scheme.
+	Served *clienttesting.Fake
 	// Refuse, if set, is asked before each write of the controller under test,
 	// one at a time; an error it returns is the API's answer.
 	Refuse func(verb string, obj client.Object) error
@@ -75,7 +82,7 @@ func lists() []client.ObjectList {
 
 // New returns a world that holds the given objects, with a cache that shows them.
 func New(t testing.TB, objs ...client.Object) *World {
-	w := &World{t: t, Clock: testingclock.NewFakeClock(Start)}
+	w := &World{t: t, Clock: testingclock.NewFakeClock(Start), Served: &clienttesting.Fake{}}
 	store := builder().WithGlobalResourceVersionCounter().WithStatusSubresource(
 		&corev1.Pod{}, &corev1.Node{}, &corev1.Namespace{}, &corev1.ResourceQuota{}, &corev1.PersistentVolumeClaim{}, &corev1.PersistentVolume{},
 		&appsv1.ReplicaSet{}, &appsv1.Deployment{}, &corev1.ReplicationController{}).Build()
@@ -86,6 +93,7 @@ func New(t testing.TB, objs ...client.Object) *World {
 		Delete:            w.delete,
 		SubResourceUpdate: w.updateStatus,
 	})
+	w.Served.Resources = resources(w.API.Scheme(), w.API.RESTMapper())
 	for _, obj := range objs {
 		w.Must(w.API.Create(context.Background(), obj))
 	}
@@ -113,6 +121,26 @@ func builder() *fake.ClientBuilder {
 	return b.WithIndex(&corev1.Pod{}, pods.ClaimIndex, pods.Claims)
 }
 
+// resources are all kinds of a scheme, as discovery tells them.
+func resources(scheme *runtime.Scheme, mapper meta.RESTMapper) []*metav1.APIResourceList {
+	lists := map[schema.GroupVersion]*metav1.APIResourceList{}
+	for kind := range scheme.AllKnownTypes() {
+		mapping, err := mapper.RESTMapping(kind.GroupKind(), kind.Version)
+		if err != nil {
+			continue // options, and lists
+		}
+		version := kind.GroupVersion()
+		if lists[version] == nil {
+			lists[version] = &metav1.APIResourceList{GroupVersion: version.String()}
+		}
+		lists[version].APIResources = append(lists[version].APIResources, metav1.APIResource{
+			Name: mapping.Resource.Resource, Kind: kind.Kind, Namespaced: mapping.Scope.Name() == meta.RESTScopeNameNamespace,
+			Verbs: []string{"create", "delete", "get", "list", "patch", "update", "watch"},
+		})
+	}
+	return slices.Collect(maps.Values(lists))
+}
+
 // Must fails the test if err is not nil.
 func (w *World) Must(err error) {
 	w.t.Helper()
@@ -125,10 +153,11 @@ func (w *World) Must(err error) {
 // tests call Reconcile themselves.
 func (w *World) Env() control.Env {
 	return control.Env{
-		Client: controllerClient{Client: w.API, world: w},
-		Live:   w.API,
-		Events: recorder{w},
-		Clock:  w.Clock,
+		Client:    controllerClient{Client: w.API, world: w},
+		Live:      w.API,
+		Discovery: &fakediscovery.FakeDiscovery{Fake: w.Served},
+		Events:    recorder{w},
+		Clock:     w.Clock,
 	}
 }
 

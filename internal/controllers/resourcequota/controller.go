@@ -96,7 +96,7 @@ func newReconciler(env control.Env, cache informers) *reconciler {
 	w := &wakeups{client: env.Client, clock: env.Clock, known: quota.Evaluators(nil, env.Clock, reader{env.Live})}
 	return &reconciler{
 		client: env.Client, reader: reader{env.Live}, clock: env.Clock, wakeups: w,
-		watches: &watches{cache: cache, mapper: env.Client.RESTMapper(), live: env.Live, clock: env.Clock, wake: w, open: map[schema.GroupResource]*watch{}},
+		watches: &watches{cache: cache, served: env.Discovery, clock: env.Clock, wake: w, open: map[schema.GroupResource]*watch{}},
 	}
 }
 
@@ -129,6 +129,9 @@ func (r *reconciler) evaluators(ctx context.Context, q *corev1.ResourceQuota) (r
 	again = resync
 	for _, e := range counting(q, quota.Evaluators(r.lister(ctx), r.clock, r.reader), r.lister(ctx)) {
 		w, watchErr := r.watches.watch(ctx, e.GroupResource())
+		if r.watches.unsettled(e.GroupResource()) {
+			again = min(again, settling)
+		}
 		switch {
 		case errors.Is(watchErr, errUnserved):
 			again = min(again, r.wakeups.patience(e.GroupResource()))

@@ -189,6 +189,57 @@ func TestWatchesWhatIsCounted(t *testing.T) {
 	}
 }
 
+// serve makes discovery tell of things in one version, or in none.
+func serve(w *controltest.World, version string) {
+	w.Served.Resources = slices.DeleteFunc(w.Served.Resources, func(l *metav1.APIResourceList) bool {
+		return strings.HasPrefix(l.GroupVersion, "example.com/")
+	})
+	if version == "" {
+		return
+	}
+	w.Served.Resources = append(w.Served.Resources, &metav1.APIResourceList{GroupVersion: "example.com/" + version, APIResources: []metav1.APIResource{
+		{Name: "things", SingularName: "thing", Kind: "Thing" + version, Namespaced: true, Verbs: verbs},
+	}})
+}
+
+// TestFollowsTheServedVersion: a watch of a version that was withdrawn ends, though the
+// server may take a moment to say so, and another begins.
+func TestFollowsTheServedVersion(t *testing.T) {
+	w := controltest.New(t, limit("count/things.example.com=1"))
+	serve(w, "v1")
+	c := &caches{}
+	r := newReconciler(w.Env(), c)
+	crd := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "things.example.com"}}
+	changed := func() { r.announcements().Update(t.Context(), event.UpdateEvent{ObjectOld: crd, ObjectNew: crd}, nil) }
+	for _, step := range []struct {
+		name string
+		do   func()
+		want string // what the cache was asked for
+	}{
+		{"served", func() {}, "metadata of Thingv1"},
+		{"the same", func() { w.Clock.Step(time.Second) }, ""},
+		{"not asked for without a reason", func() { serve(w, "v2"); w.Clock.Step(time.Second) }, ""},
+		{"its CRD has changed", func() { changed() }, "no more Thingv1, metadata of Thingv2"},
+		{"said late", func() { changed(); reconcileOnce(t, w, r); w.Clock.Step(5 * time.Second); serve(w, "v3") }, "no more Thingv2, metadata of Thingv3"},
+		{"nobody said", func() { w.Clock.Step(announced); reconcileOnce(t, w, r); serve(w, "v4"); w.Clock.Step(resync) }, "no more Thingv3, metadata of Thingv4"},
+		{"gone", func() { serve(w, ""); changed(); w.Clock.Step(settling) }, "no more Thingv4"},
+		{"still told of when it went", func() {
+			r.announcements().Delete(t.Context(), event.DeleteEvent{Object: crd}, nil)
+			serve(w, "v4")
+			reconcileOnce(t, w, r)
+			serve(w, "")
+			w.Clock.Step(settling)
+		}, "metadata of Thingv4, no more Thingv4"},
+	} {
+		c.asked = nil
+		step.do()
+		reconcileOnce(t, w, r)
+		if got := strings.Join(c.asked, ", "); got != step.want {
+			t.Errorf("%s: %q, want %q", step.name, got, step.want)
+		}
+	}
+}
+
 // TestWholeObjects: the controller reads whole what is not counted by its metadata.
 func TestWholeObjects(t *testing.T) {
 	w := controltest.New(t)

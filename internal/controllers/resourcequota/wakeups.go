@@ -5,6 +5,7 @@ package resourcequota
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -27,7 +28,8 @@ const (
 	// settling is how long after a creation a quota is counted: admission has charged
 	// the object already, and many more may follow.
 	settling = time.Second
-	// announced is how long after a change of its CRD a kind may take to be served.
+	// announced is how long after a change of its CRD a kind may take to be served as
+	// the CRD says.
 	announced = 10 * time.Second
 )
 
@@ -113,6 +115,17 @@ func (w *wakeups) patience(resource schema.GroupResource) time.Duration {
 	return unserved
 }
 
+// settled is when a kind is served as its CRD says since its last change.
+func (w *wakeups) settled(resource schema.GroupResource) time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	last, changed := w.changes[resource]
+	if !changed {
+		return time.Time{}
+	}
+	return last.Add(announced)
+}
+
 // announcements wake the quotas that count the kind of a CRD, whose name is that of
 // the kind's resource.
 func (r *reconciler) announcements() handler.EventHandler {
@@ -123,7 +136,9 @@ func (r *reconciler) announcements() handler.EventHandler {
 		CreateFunc: func(_ context.Context, e event.CreateEvent, _ queue) { wake(e.Object) },
 		UpdateFunc: func(_ context.Context, e event.UpdateEvent, _ queue) { wake(e.ObjectNew) },
 		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, _ queue) {
-			if err := r.watches.end(ctx, schema.ParseGroupResource(e.Object.GetName())); err != nil {
+			resource := schema.ParseGroupResource(e.Object.GetName())
+			r.wakeups.note(resource) // discovery may tell of it a moment longer
+			if err := r.watches.end(ctx, resource); err != nil {
 				klog.FromContext(ctx).Error(err, "Cannot stop watching a kind that is gone", "crd", e.Object.GetName())
 			}
 		},
@@ -135,13 +150,19 @@ func (w *wakeups) announce(resource schema.GroupResource) {
 	if len(keys) == 0 {
 		return
 	}
-	w.mu.Lock()
-	if w.changes == nil {
-		w.changes = map[schema.GroupResource]time.Time{}
-	}
-	w.changes[resource] = w.clock.Now()
-	w.mu.Unlock()
+	w.note(resource)
 	for _, key := range keys {
 		w.add(reconcile.Request{NamespacedName: key}, 0)
 	}
+}
+
+// note remembers that the CRD of a kind has just changed.
+func (w *wakeups) note(resource schema.GroupResource) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.changes == nil {
+		w.changes = map[schema.GroupResource]time.Time{}
+	}
+	maps.DeleteFunc(w.changes, func(_ schema.GroupResource, last time.Time) bool { return w.clock.Since(last) > resync })
+	w.changes[resource] = w.clock.Now()
 }

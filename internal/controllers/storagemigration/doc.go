@@ -40,11 +40,7 @@ type migration = migrationv1.StorageVersionMigration
 
 // Add registers the controller: woken, for a resource, by all migrations of it.
 func Add(env control.Env) error {
-	served, err := discovery.NewDiscoveryClientForConfigAndClient(env.Manager.GetConfig(), env.Manager.GetHTTPClient())
-	if err != nil {
-		return err
-	}
-	r := &reconciler{client: env.Client, live: env.Live, discovery: served, clock: env.Clock}
+	r := &reconciler{client: env.Client, live: env.Live, discovery: env.Discovery, clock: env.Clock}
 	resourceOf := func(_ context.Context, o client.Object) []reconcile.Request {
 		return []reconcile.Request{requestFor(o.(*migration).Spec.Resource)}
 	}

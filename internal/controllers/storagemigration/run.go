@@ -7,7 +7,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"time"
 
 	migrationv1 "k8s.io/api/storagemigration/v1"
@@ -17,8 +16,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kindred-project/kindred/internal/controllers/served"
 )
 
 const (
@@ -34,13 +34,13 @@ var verbs = []string{"update", "patch", "list"}
 
 // run notes from where to migrate, or migrates.
 func (r *reconciler) run(ctx context.Context, m *migration) error {
-	resource, found, err := r.lookUp(m.Spec.Resource)
+	resource, err := served.LookUp(r.discovery, schema.GroupResource(m.Spec.Resource))
 	switch {
 	case err != nil:
 		return err
-	case !found && r.clock.Since(m.CreationTimestamp.Time) < patience:
+	case resource == nil && r.clock.Since(m.CreationTimestamp.Time) < patience:
 		return fmt.Errorf("%s is not served yet", m.Spec.Resource)
-	case !found:
+	case resource == nil:
 		return r.fail(ctx, m, "resource does not exist in discovery")
 	case m.Status.ResourceVersion == "":
 		return r.mark(ctx, m, resource)
@@ -49,54 +49,12 @@ func (r *reconciler) run(ctx context.Context, m *migration) error {
 	}
 }
 
-// served is a resource in the version that the server prefers.
-type served struct {
-	schema.GroupVersionResource
-	kind  schema.GroupVersionKind
-	verbs []string
-}
-
-// lookUp asks the server what it serves today: a mapper remembers versions that were
-// withdrawn, and to withdraw one is what migrations are for.
-func (r *reconciler) lookUp(wanted metav1.GroupResource) (served, bool, error) {
-	groups, err := r.discovery.ServerGroups()
-	if err != nil {
-		return served{}, false, err
-	}
-	for _, group := range groups.Groups {
-		if group.Name != wanted.Group {
-			continue
-		}
-		for _, version := range group.Versions {
-			found, err := r.find(schema.GroupVersion{Group: group.Name, Version: version.Version}, wanted.Resource)
-			if err != nil || found != nil {
-				return ptr.Deref(found, served{}), found != nil, err
-			}
-		}
-	}
-	return served{}, false, nil
-}
-
-// find is nil if the version does not have the resource.
-func (r *reconciler) find(version schema.GroupVersion, resource string) (*served, error) {
-	list, err := r.discovery.ServerResourcesForGroupVersion(version.String())
-	if err != nil {
-		return nil, client.IgnoreNotFound(err)
-	}
-	for _, known := range list.APIResources {
-		if known.Name == resource {
-			return &served{version.WithResource(resource), version.WithKind(known.Kind), known.Verbs}, nil
-		}
-	}
-	return nil, nil
-}
-
 // mark notes the newest resourceVersion: what is written from now on needs no migration.
-func (r *reconciler) mark(ctx context.Context, m *migration, resource served) error {
-	if !resource.able() {
+func (r *reconciler) mark(ctx context.Context, m *migration, resource *served.Resource) error {
+	if !resource.Can(verbs...) {
 		return r.fail(ctx, m, fmt.Sprintf("resource %q does not support discovery operations: %v", resource.String(), verbs))
 	}
-	newest := resource.list()
+	newest := listOf(resource)
 	if err := r.live.List(ctx, newest, client.Limit(1)); err != nil {
 		return fmt.Errorf("error getting latest resourceVersion for %s: %w", resource.String(), err)
 	}
@@ -107,20 +65,16 @@ func (r *reconciler) mark(ctx context.Context, m *migration, resource served) er
 	return r.write(ctx, m)
 }
 
-// able is whether the resource can do what migration needs.
-func (s served) able() bool {
-	return !slices.ContainsFunc(verbs, func(verb string) bool { return !slices.Contains(s.verbs, verb) })
-}
-
-func (s served) list() *metav1.PartialObjectMetadataList {
+// listOf is a list of a resource's objects, without what is in them.
+func listOf(resource *served.Resource) *metav1.PartialObjectMetadataList {
 	list := &metav1.PartialObjectMetadataList{}
-	list.SetGroupVersionKind(s.kind.GroupVersion().WithKind(s.kind.Kind + "List"))
+	list.SetGroupVersionKind(resource.Kind.GroupVersion().WithKind(resource.Kind.Kind + "List"))
 	return list
 }
 
 // migrate writes all objects that were not written since the mark. It may be repeated:
 // what was written is newer then.
-func (r *reconciler) migrate(ctx context.Context, m *migration, resource served) error {
+func (r *reconciler) migrate(ctx context.Context, m *migration, resource *served.Resource) error {
 	waiting, total, err := r.waiting(ctx, m, resource)
 	if err != nil {
 		return err
@@ -148,8 +102,8 @@ func (r *reconciler) migrate(ctx context.Context, m *migration, resource served)
 }
 
 // waiting returns the objects that are not newer than the mark, and how many there are in all.
-func (r *reconciler) waiting(ctx context.Context, m *migration, resource served) (waiting []metav1.PartialObjectMetadata, total int, err error) {
-	for list := resource.list(); ; {
+func (r *reconciler) waiting(ctx context.Context, m *migration, resource *served.Resource) (waiting []metav1.PartialObjectMetadata, total int, err error) {
+	for list := listOf(resource); ; {
 		if err := r.live.List(ctx, list, client.Limit(page), client.Continue(list.Continue)); err != nil {
 			return nil, 0, err
 		}
@@ -173,15 +127,15 @@ func (r *reconciler) waiting(ctx context.Context, m *migration, resource served)
 
 // touch writes an object as it is: a patch that changes nothing makes the server read it and
 // store it, if it would store it otherwise today.
-func (r *reconciler) touch(ctx context.Context, resource served, object *metav1.PartialObjectMetadata) error {
-	apiVersion, kind := resource.kind.ToAPIVersionAndKind()
+func (r *reconciler) touch(ctx context.Context, resource *served.Resource, object *metav1.PartialObjectMetadata) error {
+	apiVersion, kind := resource.Kind.ToAPIVersionAndKind()
 	patch, err := json.Marshal(map[string]any{
 		"apiVersion": apiVersion, "kind": kind, "metadata": map[string]string{"resourceVersion": object.ResourceVersion},
 	})
 	if err != nil {
 		return err
 	}
-	object.SetGroupVersionKind(resource.kind)
+	object.SetGroupVersionKind(resource.Kind)
 	return r.client.Patch(ctx, object, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(Name))
 }
 

@@ -304,22 +304,3 @@ func TestWhatADefinitionIsTold(t *testing.T) {
 		}
 	}
 }
-
-// TestAWithdrawnVersionIsNotLookedAt: what a resource is served as today counts, in the
-// order of preference.
-func TestAWithdrawnVersionIsNotLookedAt(t *testing.T) {
-	server := &fakediscovery.FakeDiscovery{Fake: &clienttesting.Fake{Resources: []*metav1.APIResourceList{
-		{GroupVersion: "example.com/v2", APIResources: []metav1.APIResource{{Name: "others", Kind: "Other"}}},
-		{GroupVersion: "example.com/v1", APIResources: []metav1.APIResource{{Name: "things", Kind: "Thing", Verbs: verbs}}},
-	}}}
-	r := &reconciler{discovery: server}
-	wanted := metav1.GroupResource{Group: "example.com", Resource: "things"}
-	found, ok, err := r.lookUp(wanted)
-	if err != nil || !ok || found.kind.String() != "example.com/v1, Kind=Thing" || !found.able() {
-		t.Errorf("%+v, %v, %v", found, ok, err)
-	}
-	server.Resources = server.Resources[:1]
-	if found, ok, err := r.lookUp(wanted); ok || err != nil {
-		t.Errorf("withdrawn: %+v, %v", found, err)
-	}
-}
