@@ -23,6 +23,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/kindred-project/kindred/internal/controllers/control"
@@ -237,6 +238,44 @@ func TestFollowsTheServedVersion(t *testing.T) {
 		if got := strings.Join(c.asked, ", "); got != step.want {
 			t.Errorf("%s: %q, want %q", step.name, got, step.want)
 		}
+	}
+}
+
+// TestAKindGoesWhileItIsCounted: a cache that is asked for a kind that was just given up
+// would wait for it for ever.
+func TestAKindGoesWhileItIsCounted(t *testing.T) {
+	w := controltest.New(t, configMap("app", "a"))
+	c, resource := &caches{synced: true}, corev1.Resource("configmaps")
+	r := newReconciler(w.Env(), c)
+	if _, err := r.watches.watch(t.Context(), resource); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	slow := interceptor.NewClient(w.API, interceptor.Funcs{List: func(ctx context.Context, api client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+		go func() {
+			defer close(ended)
+			if err := r.watches.end(t.Context(), resource); err != nil {
+				t.Error(err)
+			}
+		}()
+		select {
+		case <-ended:
+			t.Error("the watch has ended while it was read")
+		case <-time.After(50 * time.Millisecond):
+		}
+		return api.List(ctx, list, opts...)
+	}})
+	if objects, err := r.watches.list(t.Context(), slow, resource, "app"); err != nil || len(objects) != 1 {
+		t.Errorf("%v, %v", objects, err)
+	}
+	<-ended
+	// One that has begun anew knows nothing yet.
+	c.synced = false
+	if _, err := r.watches.watch(t.Context(), resource); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.watches.list(t.Context(), w.API, resource, "app"); !errors.Is(err, errUnserved) {
+		t.Errorf("read before it knows what is there: %v", err)
 	}
 }
 

@@ -44,6 +44,8 @@ type watches struct {
 	clock  clock.PassiveClock
 	wake   *wakeups
 
+	// mu is held to read what is watched as well: a cache that is asked for a kind
+	// which was just given up would begin to watch it again, and wait for ever.
 	mu   sync.RWMutex
 	open map[schema.GroupResource]*watch
 }
@@ -189,8 +191,10 @@ func (w *watches) close(ctx context.Context, resource schema.GroupResource) erro
 
 // list reads what is there of a watched kind in a namespace.
 func (w *watches) list(ctx context.Context, reader client.Reader, resource schema.GroupResource, namespace string) ([]runtime.Object, error) {
-	known := w.known(resource)
-	if known == nil {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	known := w.open[resource]
+	if known == nil || !known.synced() {
 		return nil, fmt.Errorf("count %s: %w", resource, errUnserved)
 	}
 	list := known.list()
