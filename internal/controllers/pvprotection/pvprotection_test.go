@@ -31,14 +31,16 @@ func TestReconcile(t *testing.T) {
 		"let go before":         {[]string{"a/b"}, corev1.VolumeBound, true, []string{"a/b"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			volume := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "v", Finalizers: test.finalizers}, Status: corev1.PersistentVolumeStatus{Phase: test.phase}}
-			w := controltest.New(t, volume)
+			claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "app", Name: "c"}}
+			w := controltest.New(t, claim)
+			volume := volumeOf(claim, test.phase, test.finalizers...)
+			w.Must(w.API.Create(t.Context(), volume))
 			if test.deleted {
 				w.Must(w.API.Delete(t.Context(), volume))
 			}
 			w.Sync()
 			key := client.ObjectKey{Name: "v"}
-			if _, err := newKeeper(w.Env()).Reconcile(t.Context(), ctrl.Request{NamespacedName: key}); err != nil {
+			if _, err := newKeeper(w.Env(), w.API).Reconcile(t.Context(), ctrl.Request{NamespacedName: key}); err != nil {
 				t.Fatal(err)
 			}
 			got := &corev1.PersistentVolume{}
@@ -49,5 +51,69 @@ func TestReconcile(t *testing.T) {
 				t.Errorf("%q, want %q", got.Finalizers, test.want)
 			}
 		})
+	}
+}
+
+func volumeOf(claim *corev1.PersistentVolumeClaim, phase corev1.PersistentVolumePhase, finalizers ...string) *corev1.PersistentVolume {
+	return &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: "v", Finalizers: finalizers},
+		Spec:       corev1.PersistentVolumeSpec{ClaimRef: &corev1.ObjectReference{Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID}},
+		Status:     corev1.PersistentVolumeStatus{Phase: phase},
+	}
+}
+
+// TestItsClaimIsGone: nobody says so in the phase, but the volume is free.
+func TestItsClaimIsGone(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(w *controltest.World, claim *corev1.PersistentVolumeClaim)
+		free   bool
+	}{
+		"there": {func(*controltest.World, *corev1.PersistentVolumeClaim) {}, false},
+		"gone": {func(w *controltest.World, claim *corev1.PersistentVolumeClaim) {
+			w.Must(w.API.Delete(t.Context(), claim))
+			w.Sync()
+		}, true},
+		"gone, unknown to the cache": {func(w *controltest.World, claim *corev1.PersistentVolumeClaim) {
+			w.Must(w.API.Delete(t.Context(), claim))
+		}, false},
+		"another of its name": {func(w *controltest.World, claim *corev1.PersistentVolumeClaim) {
+			w.Must(w.API.Delete(t.Context(), claim))
+			claim.ResourceVersion = ""
+			w.Must(w.API.Create(t.Context(), claim))
+			w.Sync()
+		}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "app", Name: "c"}}
+			w := controltest.New(t, claim)
+			volume := volumeOf(claim, corev1.VolumeBound, finalizer)
+			w.Must(w.API.Create(t.Context(), volume))
+			w.Must(w.API.Delete(t.Context(), volume))
+			w.Sync()
+			test.change(w, claim)
+			if _, err := newKeeper(w.Env(), w.API).Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(volume)}); err != nil {
+				t.Fatal(err)
+			}
+			if free := apierrors.IsNotFound(w.API.Get(t.Context(), client.ObjectKeyFromObject(volume), volume)); free != test.free {
+				t.Errorf("free: %v", free)
+			}
+		})
+	}
+}
+
+// TestANewClaim: the cache does not know it yet, the API does.
+func TestANewClaim(t *testing.T) {
+	w := controltest.New(t)
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "app", Name: "c"}}
+	volume := volumeOf(claim, corev1.VolumeBound, finalizer)
+	w.Must(w.API.Create(t.Context(), volume))
+	w.Must(w.API.Delete(t.Context(), volume))
+	w.Sync()
+	w.Must(w.API.Create(t.Context(), claim))
+	if _, err := newKeeper(w.Env(), w.API).Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(volume)}); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.API.Get(t.Context(), client.ObjectKeyFromObject(volume), volume); err != nil {
+		t.Errorf("let go of a volume in use: %v", err)
 	}
 }
