@@ -183,6 +183,26 @@ func TestANodeGetsItsOwnIdentity(t *testing.T) {
 	}
 }
 
+// TestWhatCannotBeRead is deleted in its time as all others are.
+func TestWhatCannotBeRead(t *testing.T) {
+	empty := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST"})
+	for name, content := range map[string][]byte{"nothing": nil, "another block": []byte("text"), "an empty request": empty} {
+		spec := certificatesv1.CertificateSigningRequestSpec{Request: content, SignerName: certificatesv1.KubeAPIServerClientKubeletSignerName, Username: node}
+		pending, approved := newBench(t, request{Spec: spec}), newBench(t, request{Spec: spec})
+		approved.approve()
+		for _, b := range []*bench{pending, approved} {
+			again := b.reconcile().RequeueAfter
+			if again != pendingLife+time.Second {
+				t.Errorf("%s: looks again after %v", name, again)
+			}
+			b.clock.Step(pendingLife + time.Second)
+			if b.reconcile(); !b.gone() {
+				t.Errorf("%s: stays for ever", name)
+			}
+		}
+	}
+}
+
 func TestNobodyElseIsApproved(t *testing.T) {
 	for name, r := range map[string]certificatesv1.CertificateSigningRequestSpec{
 		"another signer":     {SignerName: certificatesv1.KubeAPIServerClientSignerName, Usages: nodeUsages, Username: node, Request: wanted(t, nodeSubject())},

@@ -14,14 +14,15 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kindred-project/kindred/internal/controllers/control"
 )
@@ -72,6 +73,11 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	case has(found, certificatesv1.CertificateApproved) && !has(found, certificatesv1.CertificateDenied) && !failed(found):
 		err = r.issue(ctx, found, now)
 	}
+	if errors.Is(err, errUnreadable) {
+		// It is nobody's any more, but it is deleted in its time all the same.
+		klog.FromContext(ctx).Error(err, "Cannot answer a request", "request", found.Name)
+		err = nil
+	}
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -103,19 +109,22 @@ func failed(r *request) bool {
 	return false
 }
 
-// parse reads what is to be signed. The API has checked it; what cannot be read
-// all the same never will be.
+// errUnreadable: what is to be signed cannot be read, and never will be.
+var errUnreadable = errors.New("no certificate request")
+
+// parse reads what is to be signed. The API has checked it, but not what
+// somebody else has put into the store.
 func parse(r *request) (*x509.CertificateRequest, error) {
 	block, _ := pem.Decode(r.Spec.Request)
 	if block == nil || block.Type != "CERTIFICATE REQUEST" {
-		return nil, reconcile.TerminalError(errors.New("PEM block type must be CERTIFICATE REQUEST"))
+		return nil, fmt.Errorf("%w: PEM block type must be CERTIFICATE REQUEST", errUnreadable)
 	}
 	wanted, err := x509.ParseCertificateRequest(block.Bytes)
 	if err == nil {
 		err = wanted.CheckSignature()
 	}
 	if err != nil {
-		return nil, reconcile.TerminalError(err)
+		return nil, fmt.Errorf("%w: %w", errUnreadable, err)
 	}
 	return wanted, nil
 }
