@@ -26,18 +26,19 @@ var floors = map[string][]string{
 	"internal/admission": {"internal/auth", "internal/quota"},
 
 	// These know the API alone, never each other.
-	"internal/controllers": {"internal/quota"},
+	"internal/controllers": {"internal/quota", "internal/roles"},
 	"internal/scheduler":   {},
 	"internal/node":        {"internal/mounts"},
 	"internal/network":     {},
 	"internal/ownership":   {},
 
 	// These know nobody.
-	"internal/auth":    {},
+	"internal/auth":    {"internal/roles"},
 	"internal/datadir": {"internal/mounts"},
 	"internal/storage": {},
 	"internal/mounts":  {}, // a rule of Linux, needed by whoever removes directories (rule 9)
 	"internal/quota":   {}, // what quotas count: admission charges it, a controller keeps it true (rule 9)
+	"internal/roles":   {}, // what a role gathers: the first policy is written by it, a controller keeps it true (rule 9)
 	"apis":             {},
 
 	// Modules and programs beside the product use it from outside: through its binary.
@@ -136,6 +137,9 @@ func TestMayUse(t *testing.T) {
 		{"internal/controllers", module + "/internal/ownership/graph", false, false},
 		{"internal/controllers", module + "/internal/storage", false, false},
 		{"internal/controllers", module + "/internal/quota", false, true},
+		{"internal/controllers", module + "/internal/roles", false, true},
+		{"internal/auth", module + "/internal/roles", false, true},
+		{"internal/roles", module + "/internal/auth/rbac", false, false},
 		{"internal/controllers", module + "/internal/admission/resourcequota", false, false},
 		{"internal/node", module + "/internal/network", false, false},
 		{"internal/registry", module + "/internal/apiserver", false, false},

@@ -15,8 +15,6 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	applyrbacv1 "k8s.io/client-go/applyconfigurations/rbac/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -24,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kindred-project/kindred/internal/controllers/control"
+	"github.com/kindred-project/kindred/internal/roles"
 )
 
 // Name is the controller's identity, and the manager of the rules that it writes.
@@ -46,47 +45,24 @@ type reconciler struct {
 // Reconcile brings every aggregating role up to date. What is written wakes it
 // again, so that roles which aggregate aggregating ones follow.
 func (r *reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
-	roles := &rbacv1.ClusterRoleList{}
-	if err := r.client.List(ctx, roles); err != nil {
+	known := &rbacv1.ClusterRoleList{}
+	if err := r.client.List(ctx, known); err != nil {
 		return ctrl.Result{}, err
 	}
-	slices.SortFunc(roles.Items, func(a, b rbacv1.ClusterRole) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(known.Items, func(a, b rbacv1.ClusterRole) int { return cmp.Compare(a.Name, b.Name) })
 	var errs []error
-	for i := range roles.Items {
-		role := &roles.Items[i]
+	for i := range known.Items {
+		role := &known.Items[i]
 		if role.AggregationRule == nil || !role.DeletionTimestamp.IsZero() {
 			continue
 		}
-		rules, err := gather(role, roles.Items)
+		rules, err := roles.Gather(role, known.Items)
 		if err == nil && !equality.Semantic.DeepEqual(rules, role.Rules) {
 			err = r.apply(ctx, role.Name, rules)
 		}
 		errs = append(errs, err)
 	}
 	return ctrl.Result{}, errors.Join(errs...)
-}
-
-// gather returns the rules of all roles that an aggregating role selects, in the
-// order of its selectors and of their names, each rule once.
-func gather(role *rbacv1.ClusterRole, all []rbacv1.ClusterRole) ([]rbacv1.PolicyRule, error) {
-	var rules []rbacv1.PolicyRule
-	for i := range role.AggregationRule.ClusterRoleSelectors {
-		selector, err := metav1.LabelSelectorAsSelector(&role.AggregationRule.ClusterRoleSelectors[i])
-		if err != nil {
-			return nil, err
-		}
-		for _, other := range all {
-			if other.Name == role.Name || !selector.Matches(labels.Set(other.Labels)) {
-				continue
-			}
-			for _, rule := range other.Rules {
-				if !slices.ContainsFunc(rules, func(have rbacv1.PolicyRule) bool { return equality.Semantic.DeepEqual(have, rule) }) {
-					rules = append(rules, rule)
-				}
-			}
-		}
-	}
-	return rules, nil
 }
 
 // apply takes the rules over from whoever wrote them, and leaves all else alone.
