@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 
+	library "k8s.io/apiserver/pkg/audit"
 	"k8s.io/apiserver/pkg/audit/policy"
 	"k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/options"
@@ -52,8 +53,30 @@ func (c Config) Apply(g *server.Config) error {
 	if c.options == nil {
 		return nil
 	}
-	if err := c.options.ApplyTo(g); err != nil {
+	if err := c.apply(g); err != nil {
 		return fmt.Errorf("audit: %w", err)
 	}
+	return nil
+}
+
+// apply leaves to the library what needs no file.
+func (c Config) apply(g *server.Config) error {
+	others := *c.options
+	if others.LogOptions.Path == "-" {
+		return others.ApplyTo(g)
+	}
+	others.LogOptions.Path = ""
+	if err := others.ApplyTo(g); err != nil || c.options.LogOptions.Path == "" {
+		return err
+	}
+	log, err := openLog(c.options.LogOptions)
+	if err != nil {
+		return err
+	}
+	if g.AuditBackend == nil {
+		g.AuditBackend = log
+		return nil
+	}
+	g.AuditBackend = library.Union(log, g.AuditBackend)
 	return nil
 }
