@@ -140,7 +140,13 @@ func (a *access) authorize(ctx context.Context, c Config, client kubernetes.Inte
 	if err != nil {
 		return err
 	}
-	nodes, err := node.NewAuthorizer(node.Sources{Pods: shared.Core().V1().Pods(), ResourceSlice: cachedSlice(client)})
+	nodes, err := node.NewAuthorizer(node.Sources{
+		Pods:                   shared.Core().V1().Pods(),
+		PersistentVolumes:      shared.Core().V1().PersistentVolumes(),
+		VolumeAttachments:      shared.Storage().V1().VolumeAttachments(),
+		PodCertificateRequests: shared.Certificates().V1().PodCertificateRequests(),
+		ResourceSlice:          cachedSlice(client),
+	})
 	if err != nil {
 		return err
 	}

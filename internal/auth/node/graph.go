@@ -72,6 +72,13 @@ func newGraph(sources Sources) (*graph, error) {
 		return nil, fmt.Errorf("index pods: %w", err)
 	}
 	g.pods = pods.GetIndexer()
+	// A factory starts only the informers that were asked for before.
+	if sources.VolumeAttachments != nil {
+		sources.VolumeAttachments.Informer()
+	}
+	if sources.PodCertificateRequests != nil {
+		sources.PodCertificateRequests.Informer()
+	}
 	if sources.PersistentVolumes == nil {
 		return g, nil
 	}
