@@ -13,6 +13,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 
 	"github.com/kindred-project/kindred/internal/auth/rbac/bootstrap"
 	"github.com/kindred-project/kindred/internal/registry/scheduling"
@@ -48,6 +50,7 @@ func (s *Server) EnsureSystem(parent context.Context) error {
 	if err := group.Wait(); err != nil {
 		return err
 	}
+	go s.keepTracking(s.lifetime, client, s.clock.NewTicker(trackingInterval))
 	return s.awaitPolicy(parent)
 }
 
@@ -154,6 +157,26 @@ func (s *Server) ensureTracking(ctx context.Context, client kubernetes.Interface
 	found.Data = today
 	_, err = maps.Update(ctx, found, metav1.UpdateOptions{})
 	return err
+}
+
+// trackingInterval is after how long the ConfigMap is made again at the latest when it is
+// lost; upstream's limit.
+const trackingInterval = 30 * time.Minute
+
+// keepTracking makes the ConfigMap anew when it is lost or spoilt: without it nothing
+// retires.
+func (s *Server) keepTracking(ctx context.Context, client kubernetes.Interface, ticker clock.Ticker) {
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C():
+		}
+		if err := s.ensureTracking(ctx, client); err != nil && ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "Cannot note since when uses of tokens are noted; will try again", "configmap", trackingName)
+		}
+	}
 }
 
 // ignoreExisting accepts that another server was faster.
