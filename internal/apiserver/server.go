@@ -76,7 +76,7 @@ func (s *Server) build(c Config) error {
 	s.informers = sharedInformers(client)
 
 	s.fairness = newFairness(c, client, s.informers)
-	if s.services, err = newServices(c, client, s.informers); err != nil {
+	if s.services, err = newServices(s.lifetime, c, client, s.informers); err != nil {
 		return fmt.Errorf("services: %w", err)
 	}
 	access, err := newAccess(s.lifetime, c, client, s.informers)

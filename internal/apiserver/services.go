@@ -14,6 +14,8 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
+	clientscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	aggregatorapiserver "k8s.io/kube-aggregator/pkg/apiserver"
 	"k8s.io/utils/clock"
@@ -39,7 +41,7 @@ type services struct {
 	clock      clock.WithTicker
 }
 
-func newServices(c Config, client kubernetes.Interface, shared informers.SharedInformerFactory) (*services, error) {
+func newServices(ctx context.Context, c Config, client kubernetes.Interface, shared informers.SharedInformerFactory) (*services, error) {
 	slices, err := proxy.NewEndpointSliceIndexerGetter(shared.Discovery().V1().EndpointSlices())
 	if err != nil {
 		return nil, err
@@ -63,6 +65,10 @@ func newServices(c Config, client kubernetes.Interface, shared informers.SharedI
 			return nil, err
 		}
 	}
+	recorders, err := repairEvents(ctx, client)
+	if err != nil {
+		return nil, err
+	}
 	return &services{
 		ServiceDependencies: core.ServiceDependencies{
 			Families:  []corev1.IPFamily{serviceip.Family(c.ServiceCIDR.Addr())},
@@ -72,10 +78,23 @@ func newServices(c Config, client kubernetes.Interface, shared informers.SharedI
 			Pods:      client.CoreV1(),
 		},
 		resolver:   aggregatorapiserver.NewEndpointServiceResolver(shared.Core().V1().Services().Lister(), slices),
-		repair:     serviceip.NewRepair(client.CoreV1(), addresses, ports),
+		repair:     serviceip.NewRepair(client.CoreV1(), addresses, ports, recorders),
 		settled:    settled,
 		kubernetes: kubernetes,
 		clock:      c.Clock,
+	}, nil
+}
+
+// repairEvents records, until ctx is done, what is found wrong with Services.
+func repairEvents(ctx context.Context, client kubernetes.Interface) (serviceip.Recorders, error) {
+	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: client.EventsV1()})
+	context.AfterFunc(ctx, broadcaster.Shutdown)
+	if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
+		return serviceip.Recorders{}, err
+	}
+	return serviceip.Recorders{
+		Addresses: broadcaster.NewRecorder(clientscheme.Scheme, serviceip.AddressReporter),
+		Ports:     broadcaster.NewRecorder(clientscheme.Scheme, serviceip.PortReporter),
 	}, nil
 }
 

@@ -29,6 +29,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/kindred-project/kindred/internal/auth/pki"
+	"github.com/kindred-project/kindred/internal/registry/serviceip"
 	"github.com/kindred-project/kindred/internal/storage"
 )
 
@@ -389,6 +390,28 @@ func TestClaimsAreRepairedAtTheStart(t *testing.T) {
 	r = startServer(t, dir, 6443, "10.96.0.0/24")
 	if diff := cmp.Diff(map[string]string{"10.96.0.1": "default/kubernetes", web.Spec.ClusterIP: "default/web"}, r.claims()); diff != "" {
 		t.Errorf("%s was lost; claims (-want +got):\n%s", address, diff)
+	}
+	// Their owners hear of it.
+	want := map[string]string{
+		"ClusterIPNotAllocated": serviceip.AddressReporter + " Service default/web", "PortNotAllocated": serviceip.PortReporter + " Service default/web",
+		"IPAddressNotAllocated": serviceip.AddressReporter + " IPAddress /" + address.String(),
+	}
+	err = within(10*time.Second, func() error {
+		all, err := r.EventsV1().Events("default").List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		got := map[string]string{}
+		for _, e := range all.Items {
+			got[e.Reason] = e.ReportingController + " " + e.Regarding.Kind + " " + e.Regarding.Namespace + "/" + e.Regarding.Name
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			return fmt.Errorf("events (-want +got):\n%s", diff)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
 	}
 	if !r.isFree(ports[0]) || r.isFree(web.Spec.Ports[0].NodePort) {
 		t.Error("node ports were not repaired")

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math/big"
 	"net/netip"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -39,6 +40,7 @@ type Repair struct {
 	services  coreclient.ServicesGetter
 	addresses *Addresses
 	ports     *Ports
+	events    Recorders
 
 	settled      uint64
 	unusedClaims sets.Set[types.UID]
@@ -46,8 +48,8 @@ type Repair struct {
 }
 
 // NewRepair returns a Repair that has not looked yet.
-func NewRepair(services coreclient.ServicesGetter, addresses *Addresses, ports *Ports) *Repair {
-	return &Repair{services: services, addresses: addresses, ports: ports}
+func NewRepair(services coreclient.ServicesGetter, addresses *Addresses, ports *Ports, recorders Recorders) *Repair {
+	return &Repair{services: services, addresses: addresses, ports: ports, events: recorders}
 }
 
 // Run looks at every interval, until ctx is done, and not before the first.
@@ -106,11 +108,14 @@ func (r *Repair) repairAddresses(ctx context.Context, claims []networkingv1.IPAd
 		service := &services[i]
 		for _, address := range HeldAddresses(service) {
 			claim := byAddress[address.String()]
+			if r.isOutOfRange(ctx, address) {
+				r.events.outOfRange(service, address)
+			}
 			if claim != nil && refersTo(claim, service) {
 				used.Insert(claim.Name)
 				continue
 			}
-			if err := r.claimForOwner(ctx, service, address, claim); err != nil {
+			if err := r.claimForOwner(ctx, service, address, claim, services); err != nil {
 				errs = append(errs, err)
 			}
 		}
@@ -124,6 +129,7 @@ func (r *Repair) repairAddresses(ctx context.Context, claims []networkingv1.IPAd
 			unused.Insert(claim.UID)
 		default:
 			klog.FromContext(ctx).Info("Released a ClusterIP that no Service uses", "ip", claim.Name)
+			r.events.leaked(claim)
 			errs = append(errs, r.addresses.remove(ctx, claim))
 		}
 	}
@@ -136,18 +142,37 @@ func (r *Repair) isSettled(claim *networkingv1.IPAddress) bool {
 	return err == nil && revision <= r.settled
 }
 
+// isOutOfRange is whether no range has an address; where that cannot be found out, it is not.
+func (r *Repair) isOutOfRange(ctx context.Context, address netip.Addr) bool {
+	with, err := r.addresses.spans(ctx, func(s span) bool { return s.contains(address) })
+	return err == nil && len(with) == 0
+}
+
 // claimForOwner claims an address for the Service that uses it. A claim of
 // another's is left alone until it proves unused: then this comes by again.
-func (r *Repair) claimForOwner(ctx context.Context, owner *corev1.Service, address netip.Addr, other *networkingv1.IPAddress) error {
+func (r *Repair) claimForOwner(ctx context.Context, owner *corev1.Service, address netip.Addr, other *networkingv1.IPAddress, services []corev1.Service) error {
 	if other != nil {
+		if isHeld(other, services) {
+			r.events.shared(owner, address)
+		} else {
+			r.events.strayed(owner, address)
+		}
 		return fmt.Errorf("the ClusterIP %s of Service %s is claimed for %s; recreate one of the two", address, klog.KObj(owner), refText(other))
 	}
+	r.events.unclaimed(owner, address)
 	klog.FromContext(ctx).Info("Claimed a ClusterIP that a Service used without", "ip", address, "service", klog.KObj(owner))
 	err := r.addresses.create(ctx, owner, address)
 	if errors.Is(err, ErrAddressClaimed) {
 		return nil // since the list
 	}
 	return err
+}
+
+// isHeld is whether the Service that a claim names has the address.
+func isHeld(claim *networkingv1.IPAddress, services []corev1.Service) bool {
+	return slices.ContainsFunc(services, func(s corev1.Service) bool {
+		return refersTo(claim, &s) && slices.ContainsFunc(HeldAddresses(&s), func(a netip.Addr) bool { return a.String() == claim.Name })
+	})
 }
 
 func refText(claim *networkingv1.IPAddress) string {
@@ -162,12 +187,17 @@ func (r *Repair) repairPorts(ctx context.Context, claimed *big.Int, settled bool
 	for i := range services {
 		for _, port := range HeldPorts(&services[i]) {
 			if !isNodePort(port) {
+				r.events.portOutOfRange(&services[i], port)
 				continue
 			}
-			used.Insert(port)
-			if claimed.Bit(bit(port)) == 0 {
+			switch {
+			case used.Has(port):
+				r.events.portShared(&services[i], port)
+			case claimed.Bit(bit(port)) == 0:
 				missing.Insert(port)
+				r.events.portUnclaimed(&services[i], port)
 			}
+			used.Insert(port)
 		}
 	}
 	unused, leaked := sets.New[int32](), sets.New[int32]()

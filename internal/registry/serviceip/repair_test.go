@@ -12,7 +12,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
 )
 
 func claimedBy(owner *corev1.Service, ip, revision string) *networkingv1.IPAddress {
@@ -54,7 +56,7 @@ func TestRepair(t *testing.T) {
 			if _, err := p.Claim([]int32{30001, 30009}, false); err != nil {
 				t.Fatal(err)
 			}
-			r := NewRepair(client.CoreV1(), a, p)
+			r := NewRepair(client.CoreV1(), a, p, unheard())
 			look := func(addresses []string, ports []int32) {
 				t.Helper()
 				var got []string
@@ -97,7 +99,7 @@ func TestRepairSparesWhatComesIntoUse(t *testing.T) {
 	if _, err := p.Claim([]int32{30001}, false); err != nil {
 		t.Fatal(err)
 	}
-	r := NewRepair(client.CoreV1(), a, p)
+	r := NewRepair(client.CoreV1(), a, p, unheard())
 	if err := r.Start(ctx, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -119,9 +121,60 @@ func TestRepairSparesWhatComesIntoUse(t *testing.T) {
 func TestRepairTellsOfTwoOwners(t *testing.T) {
 	one, two := service("one", "10.1.0.1"), service("two", "10.1.0.1")
 	a, client := newAddresses(one, two, claimedBy(one, "10.1.0.1", "3"))
-	err := NewRepair(client.CoreV1(), a, newPorts()).Start(context.Background(), 0)
+	err := NewRepair(client.CoreV1(), a, newPorts(), unheard()).Start(context.Background(), 0)
 	if want := "the ClusterIP 10.1.0.1 of Service ns/two is claimed for services ns/one; recreate one of the two"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+func unheard() Recorders {
+	return Recorders{Addresses: events.NewFakeRecorder(100), Ports: events.NewFakeRecorder(100)}
+}
+
+// TestRepairSaysWhatItFinds: to the owners of Services, by events.
+func TestRepairSaysWhatItFinds(t *testing.T) {
+	cidr := serviceRange("a", "10.1.0.0/24", metav1.ConditionTrue)
+	whole := nodePortService("whole", "10.1.0.1", 30001)
+	for name, tc := range map[string]struct {
+		objects []runtime.Object
+		want    []string
+	}{
+		"as it should be": {[]runtime.Object{claimedBy(whole, "10.1.0.1", "3")}, nil},
+		"not claimed": {[]runtime.Object{claimedBy(whole, "10.1.0.1", "3"), nodePortService("x", "10.1.0.2", 30002)}, []string{
+			"Warning ClusterIPNotAllocated Cluster IP [IPv4]: 10.1.0.2 is not allocated; repairing",
+			"Warning PortNotAllocated Port 30002 is not allocated; repairing"}},
+		"shared": {[]runtime.Object{claimedBy(whole, "10.1.0.1", "3"), nodePortService("x", "10.1.0.1", 30001)}, []string{
+			"Warning ClusterIPAlreadyAllocated Cluster IP [IPv4]:10.1.0.1 was assigned to multiple services; please recreate service",
+			"Warning PortAlreadyAllocated Port 30001 was assigned to multiple services; please recreate service"}},
+		"claimed for another": {[]runtime.Object{claimedBy(service("gone"), "10.1.0.1", "9")}, []string{
+			"Warning ClusterIPNotAllocated the ClusterIP [IPv4]: 10.1.0.1 for Service ns/whole has a wrong reference; repairing"}},
+		"out of range": {[]runtime.Object{claimedBy(whole, "10.1.0.1", "3"), nodePortService("x", "10.2.0.1", 99), claimedBy(service("x"), "10.2.0.1", "3")}, []string{
+			"Warning ClusterIPOutOfRange Cluster IP [IPv4]: 10.2.0.1 is not within any configured Service CIDR; please recreate service",
+			"Warning PortOutOfRange Port 99 is not within the port range 30000-32767; please recreate service"}},
+		"not used": {[]runtime.Object{claimedBy(whole, "10.1.0.1", "3"), claimedBy(service("gone"), "10.1.0.9", "3")}, []string{
+			"Warning IPAddressNotAllocated IPAddress: 10.1.0.9 for Service ns/gone appears to have leaked: cleaning up"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, client := newAddresses(append(tc.objects, cidr, whole)...)
+			p := newPorts()
+			if _, err := p.Claim([]int32{30001}, false); err != nil {
+				t.Fatal(err)
+			}
+			addresses, ports := events.NewFakeRecorder(10), events.NewFakeRecorder(10)
+			_ = NewRepair(client.CoreV1(), a, p, Recorders{Addresses: addresses, Ports: ports}).Start(t.Context(), 5)
+			close(addresses.Events)
+			close(ports.Events)
+			var got []string
+			for e := range addresses.Events {
+				got = append(got, e)
+			}
+			for e := range ports.Events {
+				got = append(got, e)
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 
