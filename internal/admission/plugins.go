@@ -22,8 +22,7 @@ import (
 	validatingwebhook "k8s.io/apiserver/pkg/admission/plugin/webhook/validating"
 	"k8s.io/utils/clock"
 
-	"github.com/kindred-project/kindred/internal/admission/certificateapproval"
-	"github.com/kindred-project/kindred/internal/admission/certificatesigning"
+	"github.com/kindred-project/kindred/internal/admission/certificatesigner"
 	"github.com/kindred-project/kindred/internal/admission/certificatesubject"
 	"github.com/kindred-project/kindred/internal/admission/claimresize"
 	"github.com/kindred-project/kindred/internal/admission/declaredfeatures"
@@ -60,8 +59,8 @@ func registered(clock clock.Clock) []named {
 		{ownerrefs.Name, func() admission.Interface { return ownerrefs.New() }},
 		{claimresize.Name, func() admission.Interface { return claimresize.New() }},
 		{runtimeclass.Name, func() admission.Interface { return runtimeclass.New() }},
-		{certificateapproval.Name, func() admission.Interface { return certificateapproval.New() }},
-		{certificatesigning.Name, func() admission.Interface { return certificatesigning.New() }},
+		{certificatesigner.ApprovalName, func() admission.Interface { return certificatesigner.NewApproval() }},
+		{certificatesigner.SigningName, func() admission.Interface { return certificatesigner.NewSigning() }},
 		{trustbundleattest.Name, func() admission.Interface { return trustbundleattest.New() }},
 		{certificatesubject.Name, func() admission.Interface { return certificatesubject.New() }},
 		{ingressclass.Name, func() admission.Interface { return ingressclass.New() }},

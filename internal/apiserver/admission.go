@@ -21,8 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/kindred-project/kindred/internal/admission"
-	"github.com/kindred-project/kindred/internal/admission/certificateapproval"
-	"github.com/kindred-project/kindred/internal/admission/certificatesigning"
+	"github.com/kindred-project/kindred/internal/admission/certificatesigner"
 	"github.com/kindred-project/kindred/internal/admission/certificatesubject"
 	"github.com/kindred-project/kindred/internal/admission/claimresize"
 	"github.com/kindred-project/kindred/internal/admission/declaredfeatures"
@@ -60,8 +59,8 @@ var enabledPlugins = []string{
 	ownerrefs.Name,
 	claimresize.Name,
 	runtimeclass.Name,
-	certificateapproval.Name,
-	certificatesigning.Name,
+	certificatesigner.ApprovalName,
+	certificatesigner.SigningName,
 	trustbundleattest.Name,
 	certificatesubject.Name,
 	ingressclass.Name,

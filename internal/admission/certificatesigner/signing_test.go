@@ -1,7 +1,7 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package certificatesigning
+package certificatesigner
 
 import (
 	"strings"
@@ -15,8 +15,8 @@ import (
 	"github.com/kindred-project/kindred/internal/admission/admissiontest"
 )
 
-func TestValidate(t *testing.T) {
-	plugin := New()
+func TestSigning(t *testing.T) {
+	plugin := NewSigning()
 	plugin.SetUnconditionalAuthorizer(admissiontest.Signers{Verb: "sign", Signer: "example.com/mine"})
 	request := func(signer, certificate string, conditions ...certificatesv1.RequestConditionType) *certificatesv1.CertificateSigningRequest {
 		r := &certificatesv1.CertificateSigningRequest{Spec: certificatesv1.CertificateSigningRequestSpec{SignerName: signer}}

@@ -1,7 +1,7 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package certificateapproval
+package certificatesigner
 
 import (
 	"strings"
@@ -15,8 +15,8 @@ import (
 	"github.com/kindred-project/kindred/internal/admission/admissiontest"
 )
 
-func TestValidate(t *testing.T) {
-	plugin := New()
+func TestApproval(t *testing.T) {
+	plugin := NewApproval()
 	plugin.SetUnconditionalAuthorizer(admissiontest.Signers{Verb: "approve", Signer: "example.com/mine"})
 	request := func(signer string) *certificatesv1.CertificateSigningRequest {
 		return &certificatesv1.CertificateSigningRequest{Spec: certificatesv1.CertificateSigningRequestSpec{SignerName: signer}}
