@@ -16,10 +16,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/admission"
-	"k8s.io/apiserver/pkg/admission/initializer"
-	"k8s.io/client-go/informers"
-	listers "k8s.io/client-go/listers/core/v1"
 	resourcehelper "k8s.io/component-helpers/resource"
+
+	"github.com/kindred-project/kindred/internal/admission/assigned"
 )
 
 // Name is the plugin's name in the API server's configuration.
@@ -32,67 +31,26 @@ const (
 )
 
 // Plugin is the admission plugin.
-type Plugin struct {
-	*admission.Handler
-	nodes listers.NodeLister
-}
+type Plugin struct{ *assigned.Plugin }
 
-var (
-	_ admission.ValidationInterface                = &Plugin{}
-	_ initializer.WantsExternalKubeInformerFactory = &Plugin{}
-)
+var _ admission.ValidationInterface = &Plugin{}
 
 // New returns the plugin.
-func New() *Plugin { return &Plugin{Handler: admission.NewHandler(admission.Update)} }
-
-// SetExternalKubeInformerFactory implements initializer.WantsExternalKubeInformerFactory.
-func (p *Plugin) SetExternalKubeInformerFactory(f informers.SharedInformerFactory) {
-	nodes := f.Core().V1().Nodes()
-	p.nodes = nodes.Lister()
-	p.SetReadyFunc(nodes.Informer().HasSynced)
-}
-
-// ValidateInitialization implements admission.InitializationValidator.
-func (p *Plugin) ValidateInitialization() error {
-	if p.nodes == nil {
-		return fmt.Errorf("%s needs informers", Name)
-	}
-	return nil
-}
+func New() *Plugin { return &Plugin{assigned.New(Name, "resize")} }
 
 // Validate implements admission.ValidationInterface.
 func (p *Plugin) Validate(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
-	if a.GetResource().GroupResource() != corev1.Resource("pods") || a.GetSubresource() != "resize" {
-		return nil
-	}
-	pod, ok := a.GetObject().(*corev1.Pod)
-	if !ok {
-		return apierrors.NewBadRequest(fmt.Sprintf("expected a pod but got a %T", a.GetObject()))
-	}
-	if pod.Spec.NodeName == "" {
-		return nil
-	}
-	old, ok := a.GetOldObject().(*corev1.Pod)
-	if !ok {
-		return apierrors.NewBadRequest(fmt.Sprintf("expected an old pod but got a %T", a.GetOldObject()))
-	}
-	// The generation grows with each change of the spec.
-	if old.Generation == pod.Generation {
-		return nil
-	}
-	if !p.WaitForReady() {
-		return admission.NewForbidden(a, errors.New("not yet ready to handle request"))
+	pod, _, err := p.Changed(a)
+	if err != nil || pod == nil {
+		return err
 	}
 	return p.judge(a, pod)
 }
 
 func (p *Plugin) judge(a admission.Attributes, pod *corev1.Pod) error {
-	node, err := p.nodes.Get(pod.Spec.NodeName)
-	if apierrors.IsNotFound(err) {
-		return admission.NewForbidden(a, fmt.Errorf("node %q not found", pod.Spec.NodeName))
-	}
+	node, err := p.Node(a, pod)
 	if err != nil {
-		return admission.NewForbidden(a, fmt.Errorf("failed to get node %q: %w", pod.Spec.NodeName, err))
+		return err
 	}
 	if system, labelled := node.Labels[corev1.LabelOSStable]; labelled && system != string(corev1.Linux) {
 		return refuse(a, reasonPlatform, fmt.Errorf("pod resize is only supported on linux nodes, node %q is %q", node.Name, system))
