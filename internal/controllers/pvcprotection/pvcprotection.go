@@ -5,11 +5,14 @@
 // on a node has it, and says of a bound claim whether any pod refers to it (KEP-5541).
 //
 // The pods are looked for in the cache first. That nobody uses a claim is believed only
-// of the API itself: of a pod that was just bound, the cache may not know.
+// of the API itself: of a pod that was just bound, the cache may not know. Claims that wait
+// to be looked at are taken together, a namespace at a time, and share one list of its
+// pods: a namespace of a thousand claims that goes asks once, not a thousand times.
 package pvcprotection
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -44,18 +47,19 @@ func Add(env control.Env) error {
 	if err := env.Manager.GetFieldIndexer().IndexField(context.Background(), &corev1.Pod{}, pods.ClaimIndex, pods.Claims); err != nil {
 		return err
 	}
-	wake := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, obj client.Object) (out []reconcile.Request) {
-		for _, claim := range pods.Claims(obj) {
-			out = append(out, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: obj.GetNamespace(), Name: claim}})
-		}
-		return out
+	r := &reconciler{env: env}
+	claims := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, obj client.Object) []reconcile.Request {
+		return r.waiting.add(obj.GetNamespace(), obj.GetName())
+	})
+	wake := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, obj client.Object) []reconcile.Request {
+		return r.waiting.add(obj.GetNamespace(), pods.Claims(obj)...)
 	})
 	return ctrl.NewControllerManagedBy(env.Manager).
 		Named(Name).
 		WithOptions(env.Options(workers)).
-		For(&corev1.PersistentVolumeClaim{}).
+		Watches(&corev1.PersistentVolumeClaim{}, claims).
 		Watches(&corev1.Pod{}, wake, builder.WithPredicates(predicate.Funcs{UpdateFunc: lets})).
-		Complete(newKeeper(env))
+		Complete(r)
 }
 
 // lets says whether a pod may have let go of its claims: it has ended, or is another pod
@@ -82,6 +86,28 @@ func isShutDown(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp != nil && pod.DeletionGracePeriodSeconds != nil && *pod.DeletionGracePeriodSeconds == 0
 }
 
+// reconciler looks at the claims of one namespace that wait for it.
+type reconciler struct {
+	env     control.Env
+	waiting waiting
+}
+
+// Reconcile implements reconcile.Reconciler. A request is of a namespace.
+func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	// Each keeper has a list of its own, made after what it looks at was known.
+	keeper, names := newKeeper(r.env), r.waiting.take(req.Namespace)
+	var errs []error
+	for _, name := range names {
+		claim := ctrl.Request{NamespacedName: types.NamespacedName{Namespace: req.Namespace, Name: name}}
+		if _, err := keeper.Reconcile(ctx, claim); err != nil {
+			r.waiting.add(req.Namespace, name)
+			errs = append(errs, err)
+		}
+	}
+	return ctrl.Result{}, errors.Join(errs...)
+}
+
+// newKeeper returns one for the claims of one namespace that are looked at together.
 func newKeeper(env control.Env) *protection.Keeper[*corev1.PersistentVolumeClaim] {
 	u := &users{client: env.Client, live: env.Live, clock: env.Clock}
 	return &protection.Keeper[*corev1.PersistentVolumeClaim]{
@@ -99,6 +125,8 @@ type users struct {
 	client client.Client
 	live   client.Reader
 	clock  clock.PassiveClock
+	// listed are the namespace's pods, once the API was asked.
+	listed *corev1.PodList
 }
 
 // use is a sense in which a pod may use a claim.
@@ -120,11 +148,16 @@ func (u *users) known(ctx context.Context, claim *corev1.PersistentVolumeClaim, 
 	return anyOf(list, claim, uses), err
 }
 
-// found asks the API.
+// found asks the API, once for all claims that are looked at together.
 func (u *users) found(ctx context.Context, claim *corev1.PersistentVolumeClaim, uses use) (bool, error) {
-	list := &corev1.PodList{}
-	err := u.live.List(ctx, list, client.InNamespace(claim.Namespace))
-	return anyOf(list, claim, uses), err
+	if u.listed == nil {
+		list := &corev1.PodList{}
+		if err := u.live.List(ctx, list, client.InNamespace(claim.Namespace)); err != nil {
+			return false, err
+		}
+		u.listed = list
+	}
+	return anyOf(u.listed, claim, uses), nil
 }
 
 func anyOf(list *corev1.PodList, claim *corev1.PersistentVolumeClaim, uses use) bool {

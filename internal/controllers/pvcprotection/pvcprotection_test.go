@@ -4,6 +4,8 @@
 package pvcprotection
 
 import (
+	"context"
+	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -14,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/kindred-project/kindred/internal/controllers/control"
 	"github.com/kindred-project/kindred/internal/controllers/controltest"
@@ -152,6 +155,56 @@ func TestUnused(t *testing.T) {
 	w.Must(w.API.Get(t.Context(), client.ObjectKey{Namespace: "app", Name: "pending"}, pending))
 	if len(pending.Status.Conditions) != 0 {
 		t.Errorf("not bound yet: %v", pending.Status.Conditions)
+	}
+}
+
+// TestTogether: claims that wait together are judged by one list of pods; the next ones by
+// another; what fails waits on.
+func TestTogether(t *testing.T) {
+	w := controltest.New(t)
+	var all []*corev1.PersistentVolumeClaim
+	for _, name := range []string{"c", "d", "e"} {
+		c := claim(finalizer)
+		c.Name = name
+		w.Must(w.API.Create(t.Context(), c))
+		w.Must(w.API.Delete(t.Context(), c))
+		all = append(all, c)
+	}
+	w.Sync()
+	lists, fails := 0, true
+	env := w.Env()
+	env.Live = interceptor.NewClient(w.API, interceptor.Funcs{List: func(ctx context.Context, api client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+		if lists++; fails {
+			return errors.New("not now")
+		}
+		return api.List(ctx, list, opts...)
+	}})
+	r := &reconciler{env: env}
+	request := r.waiting.add("app", "c", "d", "e")[0]
+	if _, err := r.Reconcile(t.Context(), request); err == nil {
+		t.Error("no error")
+	}
+	// The cache has not seen the pod of one yet.
+	w.Must(w.API.Create(t.Context(), pod()))
+	lists, fails = 0, false
+	if _, err := r.Reconcile(t.Context(), request); err != nil {
+		t.Fatal(err)
+	}
+	if lists != 1 {
+		t.Errorf("%d lists", lists)
+	}
+	for _, c := range all {
+		if gone := apierrors.IsNotFound(w.API.Get(t.Context(), client.ObjectKeyFromObject(c), claim())); gone == (c.Name == "c") {
+			t.Errorf("%s is gone: %v", c.Name, gone)
+		}
+	}
+	w.Must(w.API.Delete(t.Context(), pod()))
+	r.waiting.add("app", "c")
+	if _, err := r.Reconcile(t.Context(), request); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.API.Get(t.Context(), key, claim()); !apierrors.IsNotFound(err) {
+		t.Errorf("judged by an old list: %v", err)
 	}
 }
 
