@@ -9,6 +9,8 @@ import (
 	"os"
 
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/kindred-project/kindred/internal/node/logs"
 )
 
 // The limits the API documents for terminationMessagePath and
@@ -18,6 +20,10 @@ const (
 	maxMessageLogBytes = 2048
 	maxMessageLogLines = 80
 )
+
+// logEnd is how much of a log's end is read: a line that the runtime did not split (at
+// 16 KiB, CRI's logging format) and more.
+const logEnd = 20 << 10
 
 // terminationMessage reads what an exited container left as its message: the file
 // at terminationMessagePath or, if that is empty, the container failed and its policy
@@ -29,19 +35,18 @@ func terminationMessage(c *Container) string {
 	if c.TerminationPolicy != string(v1.TerminationMessageFallbackToLogsOnError) || c.ExitCode == 0 {
 		return ""
 	}
-	return logTail(tail(c.LogPath, 4*maxMessageLogBytes))
+	return logTail(tail(c.LogPath, logEnd))
 }
 
-// logTail strips the CRI log format (time, stream, tag, text) and keeps the last
-// lines within the limits.
+// logTail keeps the last lines of a log within the limits. A line whose beginning was cut
+// off is none.
 func logTail(log []byte) string {
 	lines := bytes.SplitAfter(log, []byte("\n"))
 	lines = lines[max(0, len(lines)-maxMessageLogLines-1):]
 	var text []byte
-	for _, line := range lines {
-		fields := bytes.SplitN(line, []byte(" "), 4)
-		if len(fields) == 4 {
-			text = append(text, fields[3]...)
+	for _, raw := range lines {
+		if line, err := logs.ParseLine(raw); err == nil {
+			text = append(text, line.Text...)
 		}
 	}
 	return string(text[max(0, len(text)-maxMessageLogBytes):])

@@ -237,6 +237,19 @@ func TestTerminationMessages(t *testing.T) {
 	if got := terminationMessage(failed); got != strings.Repeat("a line of the log\n", 80) {
 		t.Errorf("message from the log: %d bytes, %q", len(got), got)
 	}
+	// What the container wrote without a newline has none; a long line is cut at its end.
+	for text, want := range map[string]string{
+		"2016-10-06T00:17:09.669794202Z stderr P DONE\n":                                           "DONE",
+		"2016-10-06T00:17:09.669794202Z stdout P DO\n2016-10-06T00:17:09.669794202Z stdout F NE\n": "DONE\n",
+		"2016-10-06T00:17:09.669794202Z stdout F " + strings.Repeat("x", 15000) + "y\n":            strings.Repeat("x", 2046) + "y\n",
+	} {
+		if err := os.WriteFile(log, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := terminationMessage(failed); got != want {
+			t.Errorf("message %q from the log %.100q", got, text)
+		}
+	}
 	failed.TerminationPolicy = "File"
 	if got := terminationMessage(failed); got != "" {
 		t.Errorf("message %q from the log without permission", got)
