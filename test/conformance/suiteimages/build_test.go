@@ -322,3 +322,20 @@ func TestShellOfBusybox(t *testing.T) {
 		t.Errorf("bin/bash-static is %+v of %d entries", bash, len(entries))
 	}
 }
+
+// TestPackages: apt takes a relative folder for one of its own.
+func TestPackages(t *testing.T) {
+	need(t, "apt-get", "dpkg-deb")
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder, err := filepath.Rel(here, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	entries := fillOf(t, folder, layer{"netbase", []source{packages{"netbase"}}})
+	if entries["etc/services"] == nil {
+		t.Errorf("Debian's netbase without /etc/services: %d entries", len(entries))
+	}
+}

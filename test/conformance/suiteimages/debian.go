@@ -64,6 +64,10 @@ func (b *Builder) download(ctx context.Context, args []string, use func(archive 
 		return err
 	}
 	defer os.RemoveAll(folder)
+	// apt takes a relative path for one below its own root.
+	if folder, err = filepath.Abs(folder); err != nil {
+		return err
+	}
 	if err := os.Mkdir(filepath.Join(folder, "partial"), 0o755); err != nil {
 		return err
 	}
@@ -75,6 +79,9 @@ func (b *Builder) download(ctx context.Context, args []string, use func(archive 
 		return fmt.Errorf("fetching Debian's packages (is apt's list recent? as root: apt-get update): %w", err)
 	}
 	archives, err := filepath.Glob(filepath.Join(folder, "*.deb"))
+	if err == nil && len(archives) == 0 {
+		err = fmt.Errorf("%s fetched no package", strings.Join(cmd.Args, " "))
+	}
 	if err != nil {
 		return err
 	}
