@@ -195,6 +195,9 @@ func (r *run) system(ctx context.Context, bin string) (system, error) {
 			return nil, err
 		}
 	}
+	if r.against == "upstream" {
+		return buildUpstream(ctx, r.dir, containerd)
+	}
 	return kindred{binary: r.binary, containerd: containerd, simulated: r.simulated}, nil
 }
 

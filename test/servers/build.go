@@ -33,8 +33,13 @@ type Program struct {
 
 var (
 	etcdProgram      = Program{Name: "etcd", Package: "go.etcd.io/etcd/server/v3", LDFlags: "-s -w"}
-	apiserverProgram = Program{Name: "kube-apiserver", Package: "k8s.io/kubernetes/cmd/kube-apiserver", LDFlags: UpstreamStamp}
+	apiserverProgram = kubernetesProgram("kube-apiserver")
 )
+
+// kubernetesProgram is one of the programs of Kubernetes.
+func kubernetesProgram(name string) Program {
+	return Program{Name: name, Package: "k8s.io/kubernetes/cmd/" + name, LDFlags: UpstreamStamp}
+}
 
 // Upstream is where upstream's programs are.
 type Upstream struct{ etcd, apiserver string }
@@ -48,6 +53,29 @@ func BuildUpstream(ctx context.Context, dir string) (u Upstream, err error) {
 	}
 	u.apiserver, err = apiserverProgram.Build(ctx, module, bin)
 	return u, err
+}
+
+// BuildCluster makes the programs of a whole cluster, as [BuildUpstream] does. runtime is the
+// directory of containerd 2.x, its shim and ctr, or empty for those that are installed.
+func BuildCluster(ctx context.Context, dir, runtime string) (c UpstreamCluster, err error) {
+	c.runtime = runtime
+	if err := c.checkContainerd(ctx); err != nil {
+		return UpstreamCluster{}, err
+	}
+	if c.Upstream, err = BuildUpstream(ctx, dir); err != nil {
+		return UpstreamCluster{}, err
+	}
+	for name, path := range map[string]*string{
+		"kube-controller-manager": &c.controllerManager,
+		"kube-scheduler":          &c.scheduler,
+		"kubelet":                 &c.kubelet,
+		"kube-proxy":              &c.proxy,
+	} {
+		if *path, err = kubernetesProgram(name).Build(ctx, filepath.Join(dir, "upstream"), filepath.Join(dir, "bin")); err != nil {
+			return UpstreamCluster{}, err
+		}
+	}
+	return c, nil
 }
 
 // Build makes the program in bin from the versions that the module requires, and returns

@@ -16,7 +16,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/cert"
@@ -58,22 +57,14 @@ func (u Upstream) Start(ctx context.Context, dir string, fsync bool) (_ *Server,
 	if err := errors.Join(os.WriteFile(key, keyPEM, 0o600), os.WriteFile(authority, certPEM, 0o600)); err != nil {
 		return nil, err
 	}
-	apiserver, err := launch("kube-apiserver", filepath.Join(dir, "kube-apiserver.log"), nil, u.apiserver,
-		"--etcd-servers="+etcd,
+	flags := append(apiserverFlags(etcd, authority, key, admission...),
 		"--bind-address=127.0.0.1",
 		"--secure-port="+port,
 		// It refuses to advertise loopback. Nobody is meant to come this way (RFC 5737).
 		"--advertise-address=192.0.2.1",
 		"--cert-dir="+filepath.Join(dir, "certs"),
-		"--client-ca-file="+authority,
-		"--authorization-mode=Node,RBAC",
-		"--enable-admission-plugins="+strings.Join(admission, ","),
-		"--service-cluster-ip-range="+serviceCIDR,
-		"--service-account-issuer="+issuer,
-		"--service-account-key-file="+key,
-		"--service-account-signing-key-file="+key,
-		"--allow-privileged=true",
 	)
+	apiserver, err := launch("kube-apiserver", filepath.Join(dir, "kube-apiserver.log"), nil, u.apiserver, flags...)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,153 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package servers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/moby/sys/mountinfo"
+)
+
+// cgroupDirs are the directories of our cgroup: one a hierarchy, of which there is one
+// alone with cgroup v2.
+func cgroupDirs() ([]string, error) {
+	mounts, err := mountinfo.GetMounts(mountinfo.FSTypeFilter("cgroup", "cgroup2"))
+	if err != nil {
+		return nil, err
+	}
+	var dirs []string
+	for _, mount := range mounts {
+		dirs = append(dirs, filepath.Join(mount.Mountpoint, cgroupName))
+	}
+	if len(dirs) == 0 {
+		return nil, errors.New("no cgroup hierarchy is mounted")
+	}
+	return dirs, nil
+}
+
+// addCgroup makes the cgroup of the pods, which kubelet expects to be there.
+func addCgroup(dirs []string) error {
+	for _, dir := range dirs {
+		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		if err := inherit(dir); err != nil {
+			return fmt.Errorf("cgroup %s: %w", dir, err)
+		}
+	}
+	return nil
+}
+
+// inherit gives a cgroup what it does not have of its parent by itself: in v1 the CPUs and
+// memory nodes, in v2 the controllers.
+func inherit(dir string) error {
+	parent := filepath.Dir(dir)
+	for _, name := range []string{"cpuset.cpus", "cpuset.mems"} {
+		value, err := os.ReadFile(filepath.Join(parent, name))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, name), value, 0o644)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	controllers, err := os.ReadFile(filepath.Join(parent, "cgroup.controllers"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, controller := range strings.Fields(string(controllers)) {
+		if err := os.WriteFile(filepath.Join(parent, "cgroup.subtree_control"), []byte("+"+controller), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeCgroup ends all processes in the cgroup and removes it.
+func removeCgroup(ctx context.Context, dirs []string) error {
+	var failed []error
+	for _, dir := range dirs {
+		failed = append(failed, retry(ctx, func() error {
+			below, err := directories(dir)
+			if err != nil {
+				return err
+			}
+			// The deepest first: only an empty one can be removed.
+			for _, cgroup := range slices.Backward(below) {
+				if err := endAll(cgroup); err != nil {
+					return err
+				}
+				if err := os.Remove(cgroup); err != nil {
+					return err
+				}
+			}
+			return nil
+		}))
+	}
+	return errors.Join(failed...)
+}
+
+// retry tries until it succeeds: who was killed is not gone at once.
+func retry(ctx context.Context, try func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, stopLimit)
+	defer cancel()
+	for {
+		err := try()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// directories are dir and all below it, parents first; none if there is no dir.
+func directories(dir string) (all []string, err error) {
+	err = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err == nil && entry.IsDir() {
+			all = append(all, path)
+		}
+		return err
+	})
+	return all, err
+}
+
+// endAll kills the processes in a cgroup.
+func endAll(cgroup string) error {
+	procs, err := os.ReadFile(filepath.Join(cgroup, "cgroup.procs"))
+	if err != nil {
+		return err
+	}
+	for _, field := range strings.Fields(string(procs)) {
+		pid, err := strconv.Atoi(field)
+		if err != nil {
+			return err
+		}
+		if err := kill(pid); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,110 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package servers
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+)
+
+// remnant are chains of the machine's firewall that a part of the cluster leaves behind.
+type remnant struct {
+	command, table string
+	chains         []string
+	// used, if it is not empty, is the chain in which rules say that somebody else uses them.
+	used string
+}
+
+// remnants are the chains that kube-proxy shares with kubelet, so that it does not remove
+// them, and those that CNI's portmap plugin makes for all pods together.
+var remnants = []remnant{
+	{command: "iptables", table: "filter", chains: []string{"KUBE-FIREWALL"}},
+	{command: "ip6tables", table: "filter", chains: []string{"KUBE-FIREWALL"}},
+	{
+		command: "iptables", table: "nat",
+		chains: []string{"CNI-HOSTPORT-DNAT", "CNI-HOSTPORT-SETMARK", "CNI-HOSTPORT-MASQ"},
+		used:   "CNI-HOSTPORT-DNAT",
+	},
+}
+
+// firewall are the rules of each remnant's table.
+func firewall(ctx context.Context) ([][]byte, error) {
+	var tables [][]byte
+	for _, r := range remnants {
+		rules, err := exec.CommandContext(ctx, r.command+"-save", "-t", r.table).Output()
+		if err != nil {
+			return nil, fmt.Errorf("%s-save: %w; run \"make deps\"", r.command, err)
+		}
+		tables = append(tables, rules)
+	}
+	return tables, nil
+}
+
+// removeRemnants removes what was not there before and serves nobody else.
+func removeRemnants(ctx context.Context, before [][]byte) error {
+	now, err := firewall(ctx)
+	if err != nil {
+		return err
+	}
+	for i, r := range remnants {
+		for _, command := range r.removal(before[i], now[i]) {
+			args := append([]string{"--wait", "-t", r.table}, command...)
+			if out, err := exec.CommandContext(ctx, r.command, args...).CombinedOutput(); err != nil {
+				return fmt.Errorf("%s %s: %w: %s", r.command, strings.Join(args, " "), err, out)
+			}
+		}
+	}
+	return nil
+}
+
+// removal are the arguments of the command that remove the chains, by the table's rules
+// before and now: first the rules that lead to them, then what is in them, then themselves.
+func (r remnant) removal(before, now []byte) (commands [][]string) {
+	var flush, remove [][]string
+	for _, chain := range r.chains {
+		if hasChain(before, chain) {
+			return nil
+		}
+		if hasChain(now, chain) {
+			flush, remove = append(flush, []string{"-F", chain}), append(remove, []string{"-X", chain})
+		}
+	}
+	lines := bufio.NewScanner(bytes.NewReader(now))
+	for lines.Scan() {
+		rule, found := strings.CutPrefix(lines.Text(), "-A ")
+		if !found {
+			continue
+		}
+		from, _, _ := strings.Cut(rule, " ")
+		if from == r.used {
+			return nil
+		}
+		leads := func(chain string) bool { return strings.HasSuffix(rule, " -j "+chain) }
+		if !slices.Contains(r.chains, from) && slices.ContainsFunc(r.chains, leads) {
+			commands = append(commands, append([]string{"-D"}, arguments(rule)...))
+		}
+	}
+	return slices.Concat(commands, flush, remove)
+}
+
+func hasChain(rules []byte, chain string) bool {
+	return bytes.Contains(rules, []byte("\n:"+chain+" "))
+}
+
+// arguments are the words of a rule, a quoted comment being one.
+func arguments(rule string) (words []string) {
+	for i, part := range strings.Split(rule, `"`) {
+		if i%2 == 1 {
+			words = append(words, part)
+			continue
+		}
+		words = append(words, strings.Fields(part)...)
+	}
+	return words
+}

@@ -1,0 +1,239 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package servers
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"text/template"
+
+	"sigs.k8s.io/yaml"
+)
+
+// pauseImage holds a pod's namespaces. It is the one that upstream's own tests expect.
+const pauseImage = "registry.k8s.io/pause:3.10.2"
+
+// node is where a cluster's node is, and where it has its files.
+type node struct {
+	dir, name string
+	address   netip.Addr
+	pods      netip.Prefix
+}
+
+func (n node) file(name ...string) string {
+	return filepath.Join(append([]string{n.dir}, name...)...)
+}
+
+// socket is that of the container runtime.
+func (n node) socket() string { return n.file("containerd.sock") }
+
+func (n node) containerdConfig() string { return n.file("containerd.toml") }
+
+// volumePlugins is a directory that the controllers and kubelet look into and make. Its
+// default is outside of all others.
+func (n node) volumePlugins() string { return n.file("volume-plugins") }
+
+// containerdSettings are what containerd's configuration depends on.
+type containerdSettings struct {
+	Root, State, Socket, Hosts string
+	NetworkConf, Plugins       string
+	Pause, Runc                string
+	RestrictOOM                bool
+}
+
+// containerdTemplate is in the format of containerd 2.x. What it says is where its files are;
+// the cgroup driver and the image of sandboxes, which must be those that kubelet and the
+// suite expect; and what the machine allows. The rest is containerd's default.
+var containerdTemplate = template.Must(template.New("containerd").Funcs(template.FuncMap{"q": strconv.Quote}).Parse(`version = 3
+root = {{q .Root}}
+state = {{q .State}}
+
+[grpc]
+  address = {{q .Socket}}
+
+[plugins.'io.containerd.internal.v1.opt']
+  path = {{printf "%s/opt" .Root | q}}
+
+[plugins.'io.containerd.nri.v1.nri']
+  disable = true
+
+[plugins.'io.containerd.cri.v1.images']
+  snapshotter = 'overlayfs'
+
+  [plugins.'io.containerd.cri.v1.images'.pinned_images]
+    sandbox = {{q .Pause}}
+
+  [plugins.'io.containerd.cri.v1.images'.registry]
+    config_path = {{q .Hosts}}
+
+[plugins.'io.containerd.cri.v1.runtime']
+  restrict_oom_score_adj = {{.RestrictOOM}}
+  netns_mounts_under_state_dir = true
+
+  [plugins.'io.containerd.cri.v1.runtime'.cni]
+    bin_dirs = [{{q .Plugins}}]
+    conf_dir = {{q .NetworkConf}}
+
+  [plugins.'io.containerd.cri.v1.runtime'.containerd]
+    default_runtime_name = 'runc'
+
+    [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]
+      runtime_type = 'io.containerd.runc.v2'
+
+      [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
+        BinaryName = {{q .Runc}}
+        Root = {{printf "%s/runc" .State | q}}
+        SystemdCgroup = false
+
+[plugins.'io.containerd.transfer.v1.local']
+  config_path = {{q .Hosts}}
+`))
+
+func (n node) containerd(runc, plugins string, restrictOOM bool) ([]byte, error) {
+	var b bytes.Buffer
+	err := containerdTemplate.Execute(&b, containerdSettings{
+		Root: n.file("containerd"), State: n.file("containerd-state"), Socket: n.socket(), Hosts: n.file("certs.d"),
+		NetworkConf: n.file("net.d"), Plugins: plugins, Pause: pauseImage, Runc: runc, RestrictOOM: restrictOOM,
+	})
+	return b.Bytes(), err
+}
+
+// network is the configuration of the pods' network: the bridge, and the ports of the node
+// that pods ask for.
+func (n node) network() ([]byte, error) {
+	return json.MarshalIndent(map[string]any{
+		"cniVersion": "1.0.0",
+		"name":       "upstream",
+		"plugins": []map[string]any{
+			{
+				"type":        "bridge",
+				"bridge":      bridgeName,
+				"isGateway":   true,
+				"hairpinMode": true,
+				"ipam": map[string]any{
+					"type":    "host-local",
+					"dataDir": n.file("addresses"),
+					"ranges":  [][]map[string]string{{{"subnet": n.pods.String()}}},
+					"routes":  []map[string]string{{"dst": "0.0.0.0/0"}},
+				},
+			},
+			{"type": "portmap", "capabilities": map[string]bool{"portMappings": true}},
+		},
+	}, "", "  ")
+}
+
+// kubeletConfig keeps upstream's defaults but for what this machine and a cluster beside
+// others make necessary.
+func (n node) kubeletConfig(c certificates) ([]byte, error) {
+	return yaml.Marshal(map[string]any{
+		"apiVersion": "kubelet.config.k8s.io/v1beta1",
+		"kind":       "KubeletConfiguration",
+		"address":    n.address.String(),
+		"port":       kubeletPort,
+		// Nobody asks there, and the ports are the machine's.
+		"readOnlyPort": 0,
+		"healthzPort":  0,
+
+		"tlsCertFile":       c.kubelet.certificate,
+		"tlsPrivateKeyFile": c.kubelet.key,
+		"authentication": map[string]any{
+			"anonymous": map[string]any{"enabled": false},
+			"webhook":   map[string]any{"enabled": true},
+			"x509":      map[string]any{"clientCAFile": c.authority.files.certificate},
+		},
+		"authorization": map[string]any{"mode": "Webhook"},
+
+		"containerRuntimeEndpoint": "unix://" + n.socket(),
+		"cgroupDriver":             "cgroupfs",
+		"cgroupRoot":               "/" + cgroupName,
+		// Machines with cgroup v1 are tested too.
+		"failCgroupV1":    false,
+		"failSwapOn":      false,
+		"podLogsDir":      n.file("pods"),
+		"volumePluginDir": n.volumePlugins(),
+		"clusterDomain":   "cluster.local",
+		"resolvConf":      "/etc/resolv.conf",
+		// A hint to others in the machine's firewall, which nobody would remove.
+		"makeIPTablesUtilChains": false,
+		// The disk is shared with builds: neither pods nor images may go because it is full.
+		"evictionHard": map[string]string{
+			"nodefs.available": "0%", "nodefs.inodesFree": "0%",
+			"imagefs.available": "0%", "imagefs.inodesFree": "0%",
+		},
+		"imageGCHighThresholdPercent": 100,
+		"imageGCLowThresholdPercent":  99,
+	})
+}
+
+func (n node) kubeletFlags(c certificates, config string) []string {
+	return []string{
+		"--config=" + config,
+		"--kubeconfig=" + c.node,
+		"--root-dir=" + n.file("kubelet"),
+		"--cert-dir=" + n.file("kubelet", "pki"),
+		"--hostname-override=" + n.name,
+		"--node-ip=" + n.address.String(),
+	}
+}
+
+// proxyConfig leaves the machine's connection tracking as it is.
+func (n node) proxyConfig(c certificates) ([]byte, error) {
+	return yaml.Marshal(map[string]any{
+		"apiVersion":         "kubeproxy.config.k8s.io/v1alpha1",
+		"kind":               "KubeProxyConfiguration",
+		"clientConnection":   map[string]any{"kubeconfig": c.proxy},
+		"hostnameOverride":   n.name,
+		"clusterCIDR":        n.pods.String(),
+		"healthzBindAddress": at(n.address, proxyPort),
+		"metricsBindAddress": at(n.address, proxyMetricsPort),
+		"conntrack": map[string]any{
+			"maxPerCore": 0, "min": 0,
+			"tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s",
+		},
+	})
+}
+
+// networkPlugins is the directory of CNI's plugins: Debian's, or that of CNI's own releases.
+func networkPlugins() (string, error) {
+	for _, dir := range []string{"/usr/lib/cni", "/opt/cni/bin"} {
+		if _, err := os.Stat(filepath.Join(dir, "bridge")); err == nil {
+			return dir, nil
+		}
+	}
+	return "", fmt.Errorf("no CNI plugins; run \"make deps\"")
+}
+
+var containerdVersion = regexp.MustCompile(`\bv?(\d+)\.\d+\.\d+`)
+
+// checkContainerd refuses a containerd that upstream's kubelet does not support.
+func (u UpstreamCluster) checkContainerd(ctx context.Context) error {
+	containerd, err := u.runtimeProgram("containerd")
+	if err != nil {
+		return err
+	}
+	out, err := exec.CommandContext(ctx, containerd, "--version").Output()
+	if err != nil {
+		return fmt.Errorf("%s --version: %w", containerd, err)
+	}
+	return supported(string(out))
+}
+
+func supported(version string) error {
+	match := containerdVersion.FindStringSubmatch(version)
+	if match == nil {
+		return fmt.Errorf("containerd does not tell its version: %q", version)
+	}
+	if major, err := strconv.Atoi(match[1]); err != nil || major < 2 {
+		return fmt.Errorf("upstream's kubelet %s wants containerd 2 or newer, and this is %s; leave RUNTIME out to have one built", upstreamVersion, match[0])
+	}
+	return nil
+}
