@@ -18,7 +18,10 @@ type upstream struct{ servers.UpstreamCluster }
 // empty for those that are installed.
 func buildUpstream(ctx context.Context, dir, containerd string) (upstream, error) {
 	if containerd != "" {
-		ctr := servers.Program{Name: "ctr", Package: "github.com/containerd/containerd/v2/cmd/ctr", LDFlags: "-s -w"}
+		ctr := servers.Program{
+			Name: "ctr", Package: "github.com/containerd/containerd/v2/cmd/ctr", LDFlags: "-s -w",
+			Env: []string{"CGO_ENABLED=0"}, // as containerd is built, so that most is compiled already
+		}
 		if _, err := ctr.Build(ctx, filepath.Join(dir, "containerd"), containerd); err != nil {
 			return upstream{}, err
 		}

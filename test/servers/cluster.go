@@ -47,10 +47,13 @@ type Cluster struct {
 	undo []func(context.Context) error
 }
 
-// Start starts a cluster with its files in dir, which may hold nothing else. It needs root,
+// Start starts a cluster with its files in dir, which may hold nothing yet. It needs root,
 // and as kube-proxy's rules are the machine's, there is one such cluster at a time.
 func (u UpstreamCluster) Start(ctx context.Context, dir string) (_ *Cluster, err error) {
-	c := &Cluster{Server: &Server{Name: "upstream"}, programs: u}
+	if dir, err = filepath.Abs(dir); err != nil {
+		return nil, err
+	}
+	c := &Cluster{Server: &Server{Name: "upstream"}, programs: u, node: node{dir: dir}}
 	defer func() {
 		if err != nil {
 			logs, ended := c.Stop()
@@ -58,8 +61,7 @@ func (u UpstreamCluster) Start(ctx context.Context, dir string) (_ *Cluster, err
 		}
 	}()
 	for _, step := range []func(context.Context) error{
-		func(context.Context) error { return c.locate(dir) },
-		c.prepareMachine, c.startControlPlane, c.startRuntime, c.startNode,
+		c.locate, c.prepareMachine, c.startControlPlane, c.startRuntime, c.startNode,
 	} {
 		if err := step(ctx); err != nil {
 			return nil, err
@@ -101,7 +103,7 @@ func (c *Cluster) Load(ctx context.Context, archives []string) error {
 func (c *Cluster) after(undo func(context.Context) error) { c.undo = append(c.undo, undo) }
 
 // locate decides where the cluster is.
-func (c *Cluster) locate(dir string) error {
+func (c *Cluster) locate(context.Context) error {
 	name, err := os.Hostname()
 	if err != nil {
 		return err
@@ -114,16 +116,31 @@ func (c *Cluster) locate(dir string) error {
 	if err != nil {
 		return err
 	}
-	if dir, err = filepath.Abs(dir); err != nil {
+	c.node.name, c.node.address, c.node.pods = strings.ToLower(name), pods.Addr().Next(), pods
+	if err := c.makeDir(); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	c.node = node{dir: dir, name: strings.ToLower(name), address: pods.Addr().Next(), pods: pods}
-	c.after(func(context.Context) error { return removeAllButLogs(dir) })
+	c.after(func(context.Context) error { return removeAllButLogs(c.node.dir) })
 	c.certificates, err = newCertificates(c.node.file("certificates"), c.node.name, c.node.address)
 	c.Kubeconfig = c.admin
+	return err
+}
+
+// makeDir makes the cluster's directory. All that is in it is removed in the end, so it may
+// hold nothing yet.
+func (c *Cluster) makeDir() error {
+	if err := os.MkdirAll(c.node.dir, 0o755); err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(c.node.dir)
+	if err != nil {
+		return err
+	}
+	if len(entries) > 0 {
+		return fmt.Errorf("%s is not empty", c.node.dir)
+	}
+	// The kernel tells where mounts are without links.
+	c.node.dir, err = filepath.EvalSymlinks(c.node.dir)
 	return err
 }
 

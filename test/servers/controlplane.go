@@ -127,9 +127,7 @@ func (c certificates) apiserverFlags(etcd string, address netip.Addr) []string {
 // controllerManagerFlags are those of a cluster's controller manager.
 func (c certificates) controllerManagerFlags(port string, n node) []string {
 	return append(clientFlags(c.controllerManager, port),
-		"--cluster-cidr="+n.pods.String(),
 		"--flex-volume-plugin-dir="+n.volumePlugins(),
-		"--service-cluster-ip-range="+serviceCIDR,
 		"--service-account-private-key-file="+c.tokens.key,
 		"--root-ca-file="+c.authority.files.certificate,
 		"--cluster-signing-cert-file="+c.authority.files.certificate,

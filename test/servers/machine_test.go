@@ -95,6 +95,29 @@ func TestOnlyLogsStay(t *testing.T) {
 	}
 }
 
+// TestTheDirectoryIsTheClustersAlone: what was in it before would be removed with it.
+func TestTheDirectoryIsTheClustersAlone(t *testing.T) {
+	parent, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, link := filepath.Join(parent, "new"), filepath.Join(parent, "link")
+	if err := os.Symlink(dir, link); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	c := &Cluster{node: node{dir: link}}
+	if err := c.makeDir(); err != nil || c.node.dir != dir {
+		t.Errorf("the cluster is in %s, %v, want %s: mounts are there", c.node.dir, err, dir)
+	}
+	write(t, filepath.Join(dir, "etcd.log"), "another's")
+	if err := c.makeDir(); err == nil {
+		t.Error("a directory that somebody uses was taken")
+	}
+}
+
 func TestKubeletsOwnDirectoriesGoUnlessTheyWereThere(t *testing.T) {
 	dir := t.TempDir()
 	there, inner, outer := filepath.Join(dir, "there"), filepath.Join(dir, "new/inner"), filepath.Join(dir, "new")
