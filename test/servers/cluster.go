@@ -26,8 +26,13 @@ import (
 	criclient "k8s.io/cri-client/pkg"
 )
 
-// endLimit is how long removing what a cluster left may take.
-const endLimit = 5 * time.Minute
+const (
+	// endLimit is how long removing what a cluster left may take.
+	endLimit = 10 * time.Minute
+	// runtimeLimit is how long containerd may take for one thing. On a busy machine, the
+	// removal of a pod takes many seconds.
+	runtimeLimit = time.Minute
+)
 
 // UpstreamCluster is a whole cluster of upstream's that can be started.
 type UpstreamCluster struct {
@@ -358,11 +363,12 @@ func (c *Cluster) nodeReady(ctx context.Context) error {
 func (c *Cluster) runtimeService(ctx context.Context) (internalapi.RuntimeService, error) {
 	return criclient.NewRemoteRuntimeServiceBuilder().
 		WithEndpoint("unix://" + c.node.socket()).
-		WithConnectionTimeout(stopLimit).
+		WithConnectionTimeout(runtimeLimit).
 		Build(ctx)
 }
 
-// removePods removes all pods from the node, without grace: nobody waits for them.
+// removePods removes all pods from the node, without grace: nobody waits for them. CRI's
+// removal ends what still runs.
 func (c *Cluster) removePods(ctx context.Context) error {
 	service, err := c.runtimeService(ctx)
 	if err != nil {
@@ -375,7 +381,7 @@ func (c *Cluster) removePods(ctx context.Context) error {
 	}
 	var failed []error
 	for _, sandbox := range sandboxes {
-		failed = append(failed, errors.Join(service.StopPodSandbox(ctx, sandbox.Id), service.RemovePodSandbox(ctx, sandbox.Id)))
+		failed = append(failed, service.RemovePodSandbox(ctx, sandbox.Id))
 	}
 	return errors.Join(failed...)
 }
