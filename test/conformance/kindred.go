@@ -28,6 +28,14 @@ type cluster struct {
 	stop func() (logs []string, err error)
 }
 
+func files(archives []suiteimages.Archive) []string {
+	var names []string
+	for _, archive := range archives {
+		names = append(names, archive.File)
+	}
+	return names
+}
+
 // kindred starts a fresh cluster of the binary in dir. containerd is the directory of the
 // runtime's programs, or empty for those that are installed; with simulated nodes, there
 // is no real one.
@@ -49,11 +57,7 @@ func (k kindred) start(ctx context.Context, dir string) (cluster, error) {
 			if k.simulated > 0 {
 				return nil // such nodes have every image
 			}
-			args := []string{"image", "load"}
-			for _, archive := range archives {
-				args = append(args, archive.File)
-			}
-			return k.verb(ctx, dir, args...)
+			return k.verb(ctx, dir, append([]string{"image", "load"}, files(archives)...)...)
 		},
 		stop: func() ([]string, error) {
 			var ended error

@@ -148,7 +148,10 @@ func (r *run) test(ctx context.Context, specs []string) (results []result, err e
 	cluster, err := system.start(ctx, dir)
 	defer func() {
 		logs, stopped := cluster.stop()
-		err = errors.Join(err, stopped, r.keep(logs), os.RemoveAll(dir))
+		err = errors.Join(err, stopped, r.keep(logs))
+		if stopped == nil {
+			err = errors.Join(err, os.RemoveAll(dir))
+		}
 	}()
 	if err != nil {
 		return nil, err

@@ -42,11 +42,15 @@ func (s suite) run(ctx context.Context, specs []string) ([]result, error) {
 	defer log.Close()
 	cmd := exec.CommandContext(ctx, s.ginkgo, s.arguments(specs)...)
 	cmd.Stdout, cmd.Stderr = io.MultiWriter(os.Stdout, log), io.MultiWriter(os.Stderr, log)
-	// An interrupt lets ginkgo clean up and write what it knows.
+	// An interrupt lets ginkgo clean up and write what it knows. Its children are a group,
+	// so that none is left when that takes too long.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 2 * time.Minute
 	ran := cmd.Run()
+	if cmd.Process != nil {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+	}
 	report, err := readReport(filepath.Join(s.out, "report.json"))
 	if err != nil {
 		return nil, fmt.Errorf("the suite left no report: %w", errors.Join(ran, err))

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"path/filepath"
 
+	"github.com/kindred-project/kindred/test/conformance/suiteimages"
 	"github.com/kindred-project/kindred/test/servers"
 )
 
@@ -18,10 +19,7 @@ type upstream struct{ servers.UpstreamCluster }
 // empty for those that are installed.
 func buildUpstream(ctx context.Context, dir, containerd string) (upstream, error) {
 	if containerd != "" {
-		ctr := servers.Program{
-			Name: "ctr", Package: "github.com/containerd/containerd/v2/cmd/ctr", LDFlags: "-s -w",
-			Env: []string{"CGO_ENABLED=0"}, // as containerd is built, so that most is compiled already
-		}
+		ctr := servers.Program{Name: "ctr", Package: "github.com/containerd/containerd/v2/cmd/ctr", LDFlags: "-s -w"}
 		if _, err := ctr.Build(ctx, filepath.Join(dir, "containerd"), containerd); err != nil {
 			return upstream{}, err
 		}
@@ -33,11 +31,15 @@ func buildUpstream(ctx context.Context, dir, containerd string) (upstream, error
 func (u upstream) start(ctx context.Context, dir string) (cluster, error) {
 	c, err := u.Start(ctx, dir)
 	if err != nil {
-		return cluster{}, err
+		// It has been removed, but for its logs.
+		return cluster{stop: func() ([]string, error) { return filepath.Glob(filepath.Join(dir, "*.log")) }}, err
 	}
 	return cluster{
 		kubeconfig: c.Kubeconfig,
-		load:       c.Load,
+		hosts:      filepath.Join(dir, "certs.d"),
+		load: func(ctx context.Context, archives []suiteimages.Archive) error {
+			return c.Load(ctx, files(archives))
+		},
 		stop: func() ([]string, error) {
 			ended := c.Running()
 			logs, err := c.Stop()
