@@ -6,6 +6,7 @@ package core
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -103,6 +104,36 @@ func allContainerNames(p *corev1.Pod) []string {
 // podLog serves pods/log: it streams from the node.
 type podLog struct{ podConnector }
 
+// logStream is what a node answers with.
+type logStream struct{ *genericrest.LocationStreamer }
+
+// InputStream implements rest.ResourceStreamer. A websocket's copier drops what it reads
+// together with io.EOF, which is how a short body with a known length comes.
+func (s *logStream) InputStream(ctx context.Context, apiVersion, accept string) (io.ReadCloser, bool, string, error) {
+	stream, flush, contentType, err := s.LocationStreamer.InputStream(ctx, apiVersion, accept)
+	if stream == nil {
+		return nil, flush, contentType, err
+	}
+	return &endApart{ReadCloser: stream}, flush, contentType, err
+}
+
+// endApart is a reader that returns an error only when it returns nothing else.
+type endApart struct {
+	io.ReadCloser
+	err error
+}
+
+func (r *endApart) Read(p []byte) (int, error) {
+	if r.err != nil {
+		return 0, r.err
+	}
+	n, err := r.ReadCloser.Read(p)
+	if n > 0 {
+		r.err, err = err, nil
+	}
+	return n, err
+}
+
 var _ rest.GetterWithOptions = &podLog{}
 
 func (*podLog) New() runtime.Object { return &corev1.Pod{} }
@@ -131,12 +162,12 @@ func (l *podLog) Get(ctx context.Context, name string, obj runtime.Object) (runt
 	if err != nil {
 		return nil, err
 	}
-	streamer := &genericrest.LocationStreamer{
+	streamer := &logStream{&genericrest.LocationStreamer{
 		ContentType:     "text/plain",
 		Flush:           options.Follow,
 		ResponseChecker: genericrest.NewGenericHttpResponseChecker(corev1.Resource("pods/log"), name),
 		RedirectChecker: genericrest.PreventRedirects,
-	}
+	}}
 	if p.Spec.NodeName == "" {
 		return streamer, nil // nothing has been written yet
 	}
