@@ -21,10 +21,10 @@ export CGO_ENABLED := 0
 # What a real node needs beside Go, as Debian's packages and the programs in them.
 NODE_PACKAGES := containerd runc containernetworking-plugins iptables iproute2
 NODE_PROGRAMS := containerd runc iptables ip
-# What the tests need beside that: images are made from busybox, and the race
-# detector needs a C compiler.
-TEST_PACKAGES := busybox-static gcc libc6-dev
-TEST_PROGRAMS := busybox gcc
+# What the tests need beside that: images are made from busybox, which the conformance
+# suite wants compiled from source, and the race detector needs a C compiler too.
+TEST_PACKAGES := busybox-static bzip2 gcc libc6-dev make
+TEST_PROGRAMS := busybox bzip2 gcc make
 
 # What has goroutines of its own to race: tested under the race detector. That compiles
 # every dependency once more, so packages that pull the whole API server in are left out.

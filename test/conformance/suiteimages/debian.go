@@ -16,12 +16,8 @@ import (
 	"github.com/kindred-project/kindred/test/images"
 )
 
-type (
-	// packages are packages of Debian and all that they depend on, unpacked.
-	packages struct{ Names string }
-	// fileOf is one file of one package.
-	fileOf struct{ Package, Path string }
-)
+// packages are packages of Debian and all that they depend on, unpacked.
+type packages struct{ Names string }
 
 // surplus is what no spec reads, half of the bytes.
 var surplus = []string{"usr/share/doc/", "usr/share/info/", "usr/share/lintian/", "usr/share/locale/", "usr/share/man/"}
@@ -41,20 +37,6 @@ func (p packages) add(ctx context.Context, b *Builder, l *images.Layer) error {
 	return b.download(ctx, args, func(archive string) error {
 		return unpack(ctx, l, archive, wanted)
 	})
-}
-
-func (f fileOf) add(ctx context.Context, b *Builder, l *images.Layer) error {
-	found := false
-	err := b.download(ctx, []string{"download", f.Package}, func(archive string) error {
-		return unpack(ctx, l, archive, func(name string) bool {
-			found = found || name == f.Path
-			return name == f.Path
-		})
-	})
-	if err == nil && !found {
-		err = fmt.Errorf("Debian's package %s has no %s", f.Package, f.Path)
-	}
-	return err
 }
 
 // download fetches packages and calls use for each, in the order of their names.

@@ -92,15 +92,10 @@ var recipes = []recipe{
 	// A stand-in: the program of 2.66.1 under the name of the version before it. What
 	// the specs want of the two is that they differ.
 	{Name: suite + "agnhost:2.55", Layers: []layer{debian, agnhost}, Config: agnhostConfig("2.55", "pause")},
-	// A stand-in: Debian's busybox 1.35, whose shell drops environment variables with
-	// names that are no identifiers, so Debian's static bash is its sh.
+	// A stand-in: the version that Debian has the source of.
 	{
 		Name: suite + "busybox:1.37.0-2", OnBusybox: true,
-		Layers: []layer{{"busybox-sh", []source{
-			fileOf{"bash-static", "bin/bash-static"},
-			link{"bin/bash", "bash-static"},
-			link{"bin/sh", "bash-static"},
-		}}},
+		Layers: []layer{{"busybox", []source{busybox{"bin/busybox"}}}},
 		Config: v1.Config{Cmd: []string{"sh"}, Env: []string{images.SystemPath}, Labels: versioned("1.37.0-2")},
 	},
 	// A stand-in: the program that holds Kindred's own sandboxes, which waits and reaps
