@@ -11,7 +11,9 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/client-go/informers"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/klog/v2"
 
 	"github.com/kindred-project/kindred/internal/node/cgroup"
@@ -34,6 +36,7 @@ func (a *Agent) assemble(ctx context.Context, factory informers.SharedInformerFa
 	store := objects.New(ctx, o.Client, func(uid types.UID) { volumes.Changed(uid) })
 	volumes = volume.New(volume.Options{
 		Layout: layout, Client: o.Client, Objects: store, Clock: o.Clock, Allocatable: allocatable,
+		NoImages: noImageVolumes(a.self.reporter.version),
 		Failed: func(p *v1.Pod, err error) {
 			o.Recorder.Event(pod.Reference(p), v1.EventTypeWarning, "FailedMount", err.Error())
 		},
@@ -73,6 +76,19 @@ func (a *Agent) assemble(ctx context.Context, factory informers.SharedInformerFa
 		}
 	}
 	return parts, clean
+}
+
+// noImageVolumes says why a runtime cannot mount images (KEP-4639), which CRI has no way to
+// ask: containerd before 2.1 takes such a mount for one of a directory without a name.
+func noImageVolumes(runtime *runtimeapi.VersionResponse) error {
+	if runtime.RuntimeName != "containerd" {
+		return nil
+	}
+	v, err := version.ParseGeneric(runtime.RuntimeVersion)
+	if err != nil || v.AtLeast(version.MajorMinor(2, 1)) {
+		return nil
+	}
+	return fmt.Errorf("containerd %s cannot mount images as volumes: it takes containerd 2.1", runtime.RuntimeVersion)
 }
 
 // runtimeHandler names the runtime handler of a RuntimeClass. Few pods have one, so that

@@ -36,3 +36,22 @@ func TestReadyProblem(t *testing.T) {
 		}
 	}
 }
+
+func TestNoImageVolumes(t *testing.T) {
+	for _, c := range []struct {
+		name, version string
+		can           bool
+	}{
+		{"containerd", "1.6.20~ds1", false},
+		{"containerd", "v2.0.5", false},
+		{"containerd", "v2.1.0", true},
+		{"containerd", "2.4.2+unknown", true},
+		{"containerd", "devel", true},
+		{"cri-o", "1.33.0", true},
+	} {
+		err := noImageVolumes(&runtimeapi.VersionResponse{RuntimeName: c.name, RuntimeVersion: c.version})
+		if (err == nil) != c.can {
+			t.Errorf("%s %s: %v", c.name, c.version, err)
+		}
+	}
+}

@@ -17,11 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	clocktesting "k8s.io/utils/clock/testing"
-
-	nodepod "github.com/kindred-project/kindred/internal/node/pod"
 )
-
-var _ nodepod.Logs = &Rotator{}
 
 type rotation struct {
 	*Rotator

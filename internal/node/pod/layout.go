@@ -76,6 +76,9 @@ func Reference(pod *v1.Pod) *v1.ObjectReference {
 }
 
 func fieldPath(pod *v1.Pod, container string) string {
+	if container == "" {
+		return "" // about the whole pod
+	}
 	for _, c := range pod.Spec.Containers {
 		if c.Name == container {
 			return "spec.containers{" + container + "}"

@@ -57,7 +57,7 @@ func (m *Manager) open(pod *v1.Pod, spec *v1.Volume) (volume, error) {
 	case source.Projected != nil:
 		return inMemory(content(projectedDir, m.projected(pod, spec.Name, source.Projected))), nil
 	case source.Image != nil:
-		return image{}, nil
+		return image{}, m.options.NoImages
 	}
 	return nil, fmt.Errorf("no volume plugin matched")
 }

@@ -49,6 +49,8 @@ type Options struct {
 	RecursiveReadOnly func(runtimeHandler string) bool
 	// RuntimeHandler returns the handler of a pod's runtime class. Nil: always the default.
 	RuntimeHandler func(pod *v1.Pod) string
+	// NoImages says why the runtime cannot mount images. Nil: it can.
+	NoImages error
 	// Failed hears of a refresh that failed, in the words of Prepare's errors;
 	// it is tried again. Nil: nobody does.
 	Failed func(pod *v1.Pod, err error)
