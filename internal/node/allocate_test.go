@@ -132,6 +132,27 @@ func TestResizesAreAllocated(t *testing.T) {
 	}
 }
 
+// TestAResizeIsSeenWithItsAnswer: while the node decides, the worker has the generation before,
+// so that no status says of the new one that nothing is under way.
+func TestAResizeIsSeenWithItsAnswer(t *testing.T) {
+	a := newAllotment(t, t.TempDir())
+	a.see(asking("a", "1", 1))
+	a.known()
+	decide, decided := a.admit, 0
+	a.admit = func(ctx context.Context, p *v1.Pod, others []*v1.Pod) *pod.Refusal {
+		decided++
+		if had := a.workers["a"].Pod().Generation; had != p.Generation-1 {
+			t.Errorf("deciding on generation %d, the worker has %d", p.Generation, had)
+		}
+		return decide(ctx, p, others)
+	}
+	a.see(asking("a", "2", 2)) // granted
+	a.see(asking("a", "3", 3)) // deferred
+	if had := a.workers["a"].Pod().Generation; had != 3 || decided != 2 {
+		t.Errorf("decided %d times, the worker has generation %d", decided, had)
+	}
+}
+
 // TestResizeOrder: who gives back, then priority, then quality of service.
 func TestResizeOrder(t *testing.T) {
 	grantOf := func(name, have, want string, change func(*v1.Pod)) *grant {
