@@ -79,7 +79,7 @@ kindredtest: build ## test the test kit, a module of its own
 smoke: test-deps build ## run the conformance specs that are known to pass and are quick
 	@echo "conformance: smoke list"; cd test/conformance && go run . -specs smoke.txt -record=false $(ARGS)
 
-test: test-deps build lint unit scenarios kindredtest ## everything that must pass
+test: test-deps build lint unit scenarios kindredtest smoke ## everything that must pass
 
 bench: build ## measure the figures of docs/performance.md
 	@go run ./test/bench $(ARGS)
