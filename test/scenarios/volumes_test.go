@@ -4,6 +4,7 @@
 package scenarios
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -15,7 +16,7 @@ func TestVolumesInUse(t *testing.T) {
 apiVersion: v1
 kind: PersistentVolumeClaim
 metadata: {name: data}
-spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}, storageClassName: "", volumeAttributesClassName: volumes-in-use}
+spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}, storageClassName: "", volumeName: volumes-in-use, volumeAttributesClassName: volumes-in-use}
 ---
 apiVersion: v1
 kind: PersistentVolumeClaim
@@ -49,6 +50,9 @@ spec:
   containers: [{name: a, image: registry.example/any:v1}]
   volumes: [{name: data, persistentVolumeClaim: {claimName: data}}]
 `)
+	uid := s.jsonpath("{.metadata.uid}", "pvc", "data")
+	s.kubectl("patch", "pv", "volumes-in-use", "--type=merge", "-p",
+		fmt.Sprintf(`{"spec":{"claimRef":{"namespace":%q,"name":"data","uid":%q}}}`, s.namespace, uid))
 	s.kubectl("patch", "pv", "volumes-in-use", "--subresource=status", "--type=merge", "-p", `{"status":{"phase":"Bound"}}`)
 	for _, kept := range []string{"pvc/data", "pv/volumes-in-use", "volumeattributesclass/volumes-in-use"} {
 		s.kubectl("delete", kept, "--wait=false")
@@ -60,6 +64,5 @@ spec:
 	s.kubectl("delete", "pod", "user")
 	s.gone("pvc", "data")
 	s.gone("volumeattributesclass", "volumes-in-use")
-	s.kubectl("patch", "pv", "volumes-in-use", "--subresource=status", "--type=merge", "-p", `{"status":{"phase":"Released"}}`)
 	s.gone("pv", "volumes-in-use")
 }
