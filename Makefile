@@ -64,11 +64,12 @@ build: ## build bin/kindred
 lint: ## gofmt, go vet and staticcheck
 	@echo "gofmt"; unformatted=$$(git ls-files '*.go' | xargs gofmt -l); test -z "$$unformatted" || { echo "run gofmt -w on:" $$unformatted; exit 1; }
 	@echo "go vet"; go vet ./... && for m in kindredtest test/clients test/conformance; do (cd $$m && go vet ./...) || exit 1; done
-	@echo "staticcheck"; go run $(STATICCHECK) ./... && cd kindredtest && go run $(STATICCHECK) ./...
+	@echo "staticcheck"; go run $(STATICCHECK) ./... && for m in kindredtest test/conformance; do (cd $$m && go run $(STATICCHECK) ./...) || exit 1; done
 
-unit: ## run the unit tests, those of what races under the race detector
+unit: test-deps ## run the unit tests, those of what races under the race detector
 	@echo "unit tests under the race detector"; CGO_ENABLED=1 go test -race $(RACE)
 	@echo "unit tests"; go test $$(go list ./... | grep -v /test/scenarios | grep -vxF "$$(go list $(RACE))")
+	@echo "unit tests of what runs the conformance suite"; cd test/conformance && go test ./...
 
 scenarios: test-deps build ## drive the built binary as a user would, with real containers
 	@echo "scenarios"; KINDRED_BIN=$(CURDIR)/bin/kindred go test -count=1 -timeout 20m ./test/scenarios/...

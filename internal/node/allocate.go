@@ -136,6 +136,7 @@ func (s *pods) tryResize(g *grant) {
 	want := pod.AllocationOf(p)
 	if err := s.parts.Host.Layout.SaveAllocation(p.UID, want); err != nil {
 		klog.FromContext(s.ctx).Error(err, "Cannot resize a pod, will retry", "pod", klog.KObj(p))
+		s.update(g) // what else is new of it
 		return
 	}
 	g.allocated, g.waiting = want, false

@@ -68,11 +68,11 @@ func (s *pods) set(p *v1.Pod, held bool) {
 	g.want(p)
 	if s.workers[p.UID] != nil {
 		s.grants[p.UID] = g
-		if !g.waiting {
-			s.update(g)
-		}
 		// Who waits is given the pod with the answer: a status that has seen the new
 		// generation tells what became of its resize.
+		if !g.waiting || !s.complete {
+			s.update(g)
+		}
 		return
 	}
 	admitted := g.admitted()

@@ -79,18 +79,21 @@ func spec(name string, s types.SpecState, message string) types.SpecReport {
 }
 
 func TestResults(t *testing.T) {
+	const cutSpec = "[sig-cli] Kubectl interrupted [Conformance]"
 	const missing = "[sig-cli] Kubectl missing [Conformance]"
 	report := types.Report{SpecReports: types.SpecReports{
 		spec(podSpec, types.SpecStatePassed, ""),
-		spec(otherSpec, types.SpecStateTimedout, "\n  timed out waiting\nmore"),
+		spec(otherSpec, types.SpecStateTimedout, "\n  timed out waiting\nfor "+filepath.Join(os.TempDir(), "a", "kubectl")+" and /api/v1/pods"),
+		spec(cutSpec, types.SpecStateInterrupted, "interrupted by user"),
 		spec("[sig-node] Pods not asked for", types.SpecStatePassed, ""),
 	}}
 	want := []result{
 		{Spec: podSpec, State: passed},
-		{Spec: otherSpec, State: failed, Message: "timed out waiting"},
+		{Spec: otherSpec, State: failed, Message: "timed out waiting for kubectl and /api/v1/pods"},
+		{Spec: cutSpec, State: notRun, Message: "the run was ended"},
 		{Spec: missing, State: notRun},
 	}
-	if got := resultsOf(report, []string{podSpec, otherSpec, missing}); !slices.Equal(got, want) {
+	if got := resultsOf(report, []string{podSpec, otherSpec, cutSpec, missing}); !slices.Equal(got, want) {
 		t.Errorf("got %+v\nwant %+v", got, want)
 	}
 }

@@ -7,6 +7,6 @@
 //
 // Everything is built from published modules and Debian's packages: the suite and
 // ginkgo from k8s.io/kubernetes (programs.go), the container runtime (the module in
-// containerd/), the images (images/). Nothing is pulled from a registry but one that it
+// containerd/), the images (suiteimages/). Nothing is pulled from a registry but one that it
 // serves itself, on loopback.
 package main

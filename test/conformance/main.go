@@ -17,8 +17,9 @@ import (
 	"time"
 
 	"github.com/kindred-project/kindred/test/conformance/suiteimages"
-	"github.com/kindred-project/kindred/test/servers"
 )
+
+const defaultBinary = "../../bin/kindred"
 
 // run is what the flags ask for.
 type run struct {
@@ -47,12 +48,14 @@ func realMain() error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	// A second interrupt ends the process at once.
+	context.AfterFunc(ctx, stop)
 	return r.run(ctx)
 }
 
 func parse() (*run, error) {
 	r := &run{}
-	flag.StringVar(&r.binary, "kindred", "../../bin/kindred", "the binary to test; \"make build\" makes it")
+	flag.StringVar(&r.binary, "kindred", defaultBinary, "the binary to test; \"make build\" makes it")
 	flag.StringVar(&r.dir, "dir", ".", "the directory of this module: what it builds is kept in its bin")
 	flag.StringVar(&r.focus, "focus", "", "run the specs whose names match this regular expression")
 	flag.StringVar(&r.skip, "skip", "", "but not those that match this one")
@@ -62,7 +65,7 @@ func parse() (*run, error) {
 	flag.IntVar(&r.simulated, "simulated-nodes", 0, "test so many simulated nodes instead of a real one")
 	flag.IntVar(&r.processes, "nodes", 4, "how many specs run at a time")
 	flag.IntVar(&r.repeat, "repeat", 1, "run the specs so many times")
-	flag.BoolVar(&r.record, "record", true, "write the results down for docs/conformance.md, and that page anew")
+	flag.BoolVar(&r.record, "record", true, "write the results down for docs/conformance.md, and that page anew; of the system's runtime or another binary, nothing is")
 	flag.StringVar(&r.out, "out", "", "the folder for reports and logs (default a new one in out/)")
 	flag.Parse()
 	switch {
@@ -77,15 +80,17 @@ func parse() (*run, error) {
 	case r.simulated > 0 && r.against != "kindred":
 		return nil, errors.New("only Kindred has simulated nodes")
 	}
+	// The page says what became of the commit, on the runtime that it names.
+	r.record = r.record && r.runtime == "built" && r.binary == defaultBinary
 	return r, nil
 }
 
 func (r *run) run(ctx context.Context) error {
-	kubernetes, err := servers.ListModule(ctx, r.dir, "{{.Dir}}", "k8s.io/kubernetes")
+	kubernetes, err := findKubernetes(ctx, r.dir)
 	if err != nil {
 		return err
 	}
-	all, err := conformanceSpecs(kubernetes)
+	all, err := conformanceSpecs(kubernetes.Dir)
 	if err != nil {
 		return err
 	}
@@ -99,25 +104,24 @@ func (r *run) run(ctx context.Context) error {
 	if r.out, err = filepath.Abs(r.out); err != nil {
 		return err
 	}
-	commit, err := commitOf(ctx)
+	commit, err := commitOf(ctx, r.dir)
 	if err != nil {
 		return err
 	}
+	// What was found counts, whatever happened after.
 	results, err := r.test(ctx, specs)
-	if err != nil {
+	if len(results) == 0 {
 		return fmt.Errorf("%w; what there is of reports and logs is in %s", err, r.out)
 	}
 	printTable(os.Stdout, results)
 	fmt.Println("\nreports and logs:", r.out)
 	if r.record {
-		if err := r.writeDown(ctx, all, results, commit); err != nil {
-			return err
-		}
+		err = errors.Join(err, r.writeDown(all, kubernetes, results, commit))
 	}
 	if t := tallyOf(results); t[passed] < len(specs) {
-		return fmt.Errorf("%d of %d specs failed, %d did not run", t[failed], len(specs), t[notRun])
+		err = errors.Join(err, fmt.Errorf("%d of %d specs failed, %d did not run", t[failed], len(specs), t[notRun]))
 	}
-	return nil
+	return err
 }
 
 // test starts the cluster, runs the specs as often as it is asked to, and ends the
@@ -148,10 +152,12 @@ func (r *run) test(ctx context.Context, specs []string) (results []result, err e
 	cluster, err := system.start(ctx, dir)
 	defer func() {
 		logs, stopped := cluster.stop()
-		err = errors.Join(err, stopped, r.keep(logs))
-		if stopped == nil {
-			err = errors.Join(err, os.RemoveAll(dir))
+		err = errors.Join(err, r.keep(logs))
+		if stopped != nil {
+			err = errors.Join(err, fmt.Errorf("what is left of the cluster is in %s: %w", dir, stopped))
+			return
 		}
+		err = errors.Join(err, os.RemoveAll(dir))
 	}()
 	if err != nil {
 		return nil, err
@@ -218,46 +224,50 @@ func (r *run) keep(logs []string) error {
 }
 
 // writeDown adds the results to the record and writes docs/conformance.md.
-func (r *run) writeDown(ctx context.Context, all []string, results []result, commit string) error {
-	files := map[string]string{
-		"kindred":  filepath.Join(r.dir, "results.json"),
-		"upstream": filepath.Join(r.dir, "results-upstream.json"),
+func (r *run) writeDown(all []string, kubernetes module, results []result, commit string) error {
+	kindred, upstream := filepath.Join(r.dir, "results.json"), filepath.Join(r.dir, "results-upstream.json")
+	ours, err := readRecord(kindred)
+	if err != nil {
+		return err
 	}
-	records := map[string]record{}
-	for name, file := range files {
-		var err error
-		if records[name], err = readRecord(file); err != nil {
-			return err
-		}
-	}
-	nodes := ""
-	if r.simulated > 0 {
-		nodes = fmt.Sprintf("%d simulated nodes", r.simulated)
-	}
-	if r.against == "upstream" {
-		commit = ""
-	}
-	records[r.against].add(results, commit, nodes)
-	if err := records[r.against].write(files[r.against]); err != nil {
+	theirs, err := readRecord(upstream)
+	if err != nil {
 		return err
 	}
 	why, err := readCauses(filepath.Join(r.dir, "causes.yaml"), all)
 	if err != nil {
 		return err
 	}
-	version, err := servers.ListModule(ctx, r.dir, "{{.Version}}", "k8s.io/kubernetes")
-	if err != nil {
-		return err
+	switch {
+	case r.against == "upstream":
+		theirs.add(results, "", "")
+	case r.simulated > 0:
+		ours.add(results, commit, fmt.Sprintf("%d simulated nodes", r.simulated))
+	default:
+		ours.add(results, commit, "")
 	}
-	file := filepath.Join(r.dir, "../../docs/conformance.md")
-	return os.WriteFile(file, page(version, all, records["kindred"], records["upstream"], why), 0o644)
+	return errors.Join(ours.write(kindred), theirs.write(upstream),
+		os.WriteFile(filepath.Join(r.dir, "../../docs/conformance.md"), page(kubernetes.Version, all, ours, theirs, why), 0o644))
 }
 
-// commitOf is the commit that is checked out, with "-dirty" if files differ from it.
-func commitOf(ctx context.Context) (string, error) {
-	out, err := exec.CommandContext(ctx, "git", "describe", "--always", "--dirty", "--exclude=*").Output()
-	if err != nil {
-		return "", fmt.Errorf("git describe: %w", err)
+// commitOf is the commit that is checked out, with "-dirty" if files differ from it other
+// than those that a run writes.
+func commitOf(ctx context.Context, dir string) (string, error) {
+	git := func(args ...string) (string, error) {
+		out, err := exec.CommandContext(ctx, "git", append([]string{"-C", filepath.Join(dir, "../..")}, args...)...).Output()
+		if err != nil {
+			return "", fmt.Errorf("git %s: %w", args[0], err)
+		}
+		return strings.TrimSpace(string(out)), nil
 	}
-	return strings.TrimSpace(string(out)), nil
+	commit, err := git("rev-parse", "--short", "HEAD")
+	if err != nil {
+		return "", err
+	}
+	changed, err := git("status", "--porcelain", "--", ".",
+		":!docs/conformance.md", ":!test/conformance/results*.json", ":!test/conformance/causes.yaml", ":!test/conformance/smoke.txt")
+	if changed != "" {
+		commit += "-dirty"
+	}
+	return commit, err
 }

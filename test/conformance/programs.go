@@ -6,9 +6,23 @@ package main
 import (
 	"context"
 	"path/filepath"
+	"strings"
 
 	"github.com/kindred-project/kindred/test/servers"
 )
+
+// module is a published one.
+type module struct{ Dir, Version string }
+
+// findKubernetes finds what the suite is built from.
+func findKubernetes(ctx context.Context, dir string) (m module, err error) {
+	found, err := servers.ListModule(ctx, dir, "{{.Dir}} {{.Version}}", "k8s.io/kubernetes")
+	if err != nil {
+		return module{}, err
+	}
+	m.Dir, m.Version, _ = strings.Cut(found, " ")
+	return m, nil
+}
 
 // programs are what runs the suite.
 type programs struct {

@@ -12,8 +12,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -55,8 +57,10 @@ func (s suite) run(ctx context.Context, specs []string) ([]result, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the suite left no report: %w", errors.Join(ran, err))
 	}
-	results := resultsOf(report, specs)
-	return results, s.writeFailures(report)
+	if failed := failedSetup(report); failed != "" {
+		return nil, fmt.Errorf("the suite did not begin: %s", failed)
+	}
+	return resultsOf(report, specs), s.writeFailures(report)
 }
 
 // arguments are ginkgo's, and after "--" the suite's.
@@ -80,6 +84,16 @@ func (s suite) arguments(specs []string) []string {
 		"--disable-log-dump",
 		"--e2e-output-dir=" + s.out,
 	}
+}
+
+// failedSetup is why the suite ran nothing: what it does before all specs has failed.
+func failedSetup(report types.Report) string {
+	for _, spec := range report.SpecReports {
+		if spec.LeafNodeType.Is(types.NodeTypeBeforeSuite|types.NodeTypeSynchronizedBeforeSuite) && spec.Failed() {
+			return firstLines(spec.FailureMessage())
+		}
+	}
+	return ""
 }
 
 func readReport(file string) (types.Report, error) {
@@ -118,24 +132,34 @@ func resultOf(name string, spec types.SpecReport) result {
 	switch {
 	case spec.State.Is(types.SpecStatePassed):
 		r.State = passed
+	case spec.State.Is(types.SpecStateInterrupted | types.SpecStateAborted):
+		r.Message = "the run was ended"
 	case spec.State.Is(types.SpecStateFailureStates):
 		r.State = failed
-		r.Message = firstLine(spec.FailureMessage())
+		r.Message = firstLines(spec.FailureMessage())
 	default:
-		r.Message = firstLine(spec.Failure.Message)
+		r.Message = firstLines(spec.Failure.Message)
 	}
 	return r
 }
 
-// firstLine is the first line of a message that says something.
-func firstLine(message string) string {
-	const most = 300
-	for line := range strings.Lines(message) {
-		if line = strings.TrimSpace(line); line != "" {
-			return line[:min(len(line), most)]
+// ownDirs are the directories of this machine below which a run has its files.
+var ownDirs = sync.OnceValue(func() *regexp.Regexp {
+	dirs := []string{regexp.QuoteMeta(os.TempDir())}
+	for _, find := range []func() (string, error){os.Getwd, os.UserHomeDir} {
+		if dir, err := find(); err == nil {
+			dirs = append(dirs, regexp.QuoteMeta(dir))
 		}
 	}
-	return ""
+	return regexp.MustCompile(`(` + strings.Join(dirs, "|") + `)(/[\w.@+-]+)*/`)
+})
+
+// firstLines is how a message begins, as one line, and without the machine's directories,
+// which say nothing to others.
+func firstLines(message string) string {
+	const most = 250
+	text := ownDirs().ReplaceAllString(strings.Join(strings.Fields(message), " "), "")
+	return text[:min(len(text), most)]
 }
 
 // writeFailures writes all that each failed spec said into a file of its own.
