@@ -14,7 +14,6 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
-	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	aggregatorapiserver "k8s.io/kube-aggregator/pkg/apiserver"
@@ -93,8 +92,8 @@ func repairEvents(ctx context.Context, client kubernetes.Interface) (serviceip.R
 		return serviceip.Recorders{}, err
 	}
 	return serviceip.Recorders{
-		Addresses: broadcaster.NewRecorder(clientscheme.Scheme, serviceip.AddressReporter),
-		Ports:     broadcaster.NewRecorder(clientscheme.Scheme, serviceip.PortReporter),
+		Addresses: broadcaster.NewRecorder(scheme.Scheme, serviceip.AddressReporter),
+		Ports:     broadcaster.NewRecorder(scheme.Scheme, serviceip.PortReporter),
 	}, nil
 }
 
