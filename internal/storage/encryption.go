@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"path"
 	"time"
 
@@ -28,7 +29,7 @@ type Encryption struct {
 	Reload bool
 }
 
-// Check reads the file, for what is wrong with it to be known early.
+// Check reads the file and asks its KMS plugins, for what is wrong to be known early.
 func (e Encryption) Check(ctx context.Context) error {
 	if e.File == "" && e.Reload {
 		return errors.New("--encryption-provider-config-automatic-reload is given, but no --encryption-provider-config to reload")
@@ -47,6 +48,13 @@ func (e Encryption) load(ctx context.Context, server string) (*encryptionconfig.
 	configuration, err := encryptionconfig.LoadEncryptionConfig(ctx, e.File, e.Reload, server)
 	if err != nil {
 		return nil, fmt.Errorf("--encryption-provider-config %s: %w", e.File, err)
+	}
+	// The library lets a plugin come later. Until then nothing that it encrypts can be
+	// read or written: the start would wait for that without a word.
+	for _, plugins := range configuration.HealthChecks {
+		if err := plugins.Check((&http.Request{}).WithContext(ctx)); err != nil {
+			return nil, fmt.Errorf("--encryption-provider-config %s: a KMS plugin is not healthy, and must be before the cluster starts: %w", e.File, err)
+		}
 	}
 	return configuration, nil
 }

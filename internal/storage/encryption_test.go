@@ -169,6 +169,8 @@ func TestEncryptionMistakes(t *testing.T) {
 		"a short key":       {encryptionOf(t, "secrets", "{aescbc: {keys: [{name: a, secret: YQ==}]}}"), "secret is not of the expected length"},
 		"no base64":         {encryptionOf(t, "secrets", "{aescbc: {keys: [{name: a, secret: '%'}]}}"), "secrets must be base64 encoded"},
 		"an unknown field":  {encryptionOf(t, "secrets", "{rot13: {}}"), `unknown field "resources[0].providers[0].rot13"`},
+		"no KMS plugin":     {encryptionOf(t, "secrets", "{kms: {apiVersion: v2, name: vault, endpoint: 'unix:///nobody/listens', timeout: 100ms}}", none), "a KMS plugin is not healthy, and must be before the cluster starts: kms-provider-0: "},
+		"KMS v1":            {encryptionOf(t, "secrets", "{kms: {name: vault, endpoint: 'unix:///nobody/listens'}}", none), "Use KMSv2 instead"},
 		"a star":            {encryptionOf(t, "'*'", none), "use '*.' to encrypt all the resources from core API group or *.* to encrypt all resources"},
 	} {
 		t.Run(name, func(t *testing.T) {
