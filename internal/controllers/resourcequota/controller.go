@@ -90,12 +90,13 @@ type reconciler struct {
 	clock   clock.PassiveClock
 	watches *watches
 	wakeups *wakeups
+	charges *charges
 }
 
 func newReconciler(env control.Env, cache informers) *reconciler {
 	w := &wakeups{client: env.Client, clock: env.Clock, known: quota.Evaluators(nil, env.Clock, reader{env.Live})}
 	return &reconciler{
-		client: env.Client, reader: reader{env.Live}, clock: env.Clock, wakeups: w,
+		client: env.Client, reader: reader{env.Live}, clock: env.Clock, wakeups: w, charges: newCharges(env.Clock),
 		watches: &watches{cache: cache, served: env.Discovery, clock: env.Clock, wake: w, open: map[schema.GroupResource]*watch{}},
 	}
 }
@@ -105,13 +106,18 @@ func newReconciler(env control.Env, cache informers) *reconciler {
 func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	q := &corev1.ResourceQuota{}
 	if err := r.client.Get(ctx, req.NamespacedName, q); err != nil {
+		r.charges.forget(req.NamespacedName)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	evaluators, again, unwatched := r.evaluators(ctx, q)
 	if again == 0 {
 		return ctrl.Result{RequeueAfter: soon}, nil
 	}
+	freed := r.wakeups.takeFreed(req.NamespacedName)
 	used, uncounted := library.CalculateUsage(q.Namespace, q.Spec.Scopes, q.Spec.Hard, generic.NewRegistry(evaluators), q.Spec.ScopeSelector)
+	if wait := r.charges.settle(q, used); wait > 0 && !freed {
+		return ctrl.Result{RequeueAfter: min(again, wait)}, errors.Join(unwatched, uncounted)
+	}
 	err := r.report(ctx, q, used)
 	if apierrors.IsConflict(err) {
 		again = soon // admission was faster: there is more by now

@@ -305,6 +305,10 @@ func TestWhatCannotBeCounted(t *testing.T) {
 		t.Errorf("when pods take too long: %s, again in %v", used, again)
 	}
 	c.synced = true
+	if used, again := reconcileOnce(t, w, r); used != "count/foos.example.com=1 pods=2" || again != settling {
+		t.Errorf("with pods, at first: %s, again in %v", used, again)
+	}
+	w.Clock.Step(settling)
 	if used, again := reconcileOnce(t, w, r); used != "count/foos.example.com=1 pods=1" || again != unserved {
 		t.Errorf("with pods: %s, again in %v", used, again)
 	}
@@ -319,6 +323,39 @@ func TestWhatCannotBeCounted(t *testing.T) {
 	if diff := cmp.Diff([]string{"*v1.Pod"}, c.asked); diff != "" {
 		t.Errorf("watched: %s", diff)
 	}
+}
+
+// TestCharges: what admission has just charged is not given back before the object can be
+// seen, unless something is known to have gone.
+func TestCharges(t *testing.T) {
+	q := limit("pods=3")
+	q.Status = corev1.ResourceQuotaStatus{Hard: amounts("pods=3"), Used: amounts("pods=1")}
+	w := controltest.New(t, q)
+	r := newReconciler(w.Env(), &caches{synced: true})
+	is := func(when, want string, wantAgain time.Duration) {
+		t.Helper()
+		if used, again := reconcileOnce(t, w, r); used != want || again != wantAgain {
+			t.Errorf("%s: %s, again in %v", when, used, again)
+		}
+	}
+	is("charged", "pods=1", settling)
+	w.Clock.Step(settling / 2)
+	is("a moment later", "pods=1", settling/2)
+
+	now := &corev1.ResourceQuota{}
+	w.Must(w.API.Get(context.Background(), key, now))
+	now.Status.Used = amounts("pods=2")
+	w.Must(w.API.Status().Update(context.Background(), now))
+	w.Clock.Step(settling / 2)
+	is("charged again", "pods=2", settling)
+	w.Clock.Step(settling)
+	is("long after", "pods=0", resync)
+
+	w.Must(w.API.Get(context.Background(), key, now))
+	now.Status.Used = amounts("pods=1")
+	w.Must(w.API.Status().Update(context.Background(), now))
+	r.wakeups.free(key)
+	is("gone", "pods=0", resync)
 }
 
 // TestWrites: what is true already is not written, and who was faster is heard.

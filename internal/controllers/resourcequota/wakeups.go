@@ -46,6 +46,8 @@ type wakeups struct {
 	queue queue
 	// changes has when the CRD of a kind changed last.
 	changes map[schema.GroupResource]time.Time
+	// freed are the quotas that count something which has gone or needs less.
+	freed map[client.ObjectKey]bool
 }
 
 // start implements source.Func: the controller shows its queue.
@@ -57,24 +59,42 @@ func (w *wakeups) start(_ context.Context, q queue) error {
 }
 
 func (w *wakeups) created(resource schema.GroupResource, namespace string) {
-	w.wake(resource, namespace, settling)
+	for _, key := range w.counting(resource, namespace) {
+		w.add(reconcile.Request{NamespacedName: key}, settling)
+	}
 }
 
-func (w *wakeups) deleted(resource schema.GroupResource, namespace string) {
-	w.wake(resource, namespace, 0)
+// released wakes at once: what is free again is wanted.
+func (w *wakeups) released(resource schema.GroupResource, namespace string) {
+	for _, key := range w.counting(resource, namespace) {
+		w.free(key)
+		w.add(reconcile.Request{NamespacedName: key}, 0)
+	}
 }
 
 func (w *wakeups) changed(resource schema.GroupResource, now, old client.Object) {
 	i := slices.IndexFunc(w.known, func(e library.Evaluator) bool { return e.GroupResource() == resource })
 	if i >= 0 && len(w.counting(resource, now.GetNamespace())) > 0 && quota.Changed(w.known[i], now, old) {
-		w.wake(resource, now.GetNamespace(), 0)
+		w.released(resource, now.GetNamespace())
 	}
 }
 
-func (w *wakeups) wake(resource schema.GroupResource, namespace string, delay time.Duration) {
-	for _, key := range w.counting(resource, namespace) {
-		w.add(reconcile.Request{NamespacedName: key}, delay)
+func (w *wakeups) free(key client.ObjectKey) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.freed == nil {
+		w.freed = map[client.ObjectKey]bool{}
 	}
+	w.freed[key] = true
+}
+
+// takeFreed says once whether a quota counts something that has gone.
+func (w *wakeups) takeFreed(key client.ObjectKey) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	freed := w.freed[key]
+	delete(w.freed, key)
+	return freed
 }
 
 func (w *wakeups) add(request reconcile.Request, delay time.Duration) {

@@ -224,7 +224,7 @@ func (w *wakeups) handler(resource schema.GroupResource) toolscache.ResourceEven
 				obj = unknown.Obj
 			}
 			if o, ok := obj.(client.Object); ok {
-				w.deleted(resource, o.GetNamespace())
+				w.released(resource, o.GetNamespace())
 			}
 		},
 	}
