@@ -90,7 +90,7 @@ func fetchSource(ctx context.Context, folder, name string) (string, error) {
 	}
 	found, err := filepath.Glob(filepath.Join(folder, name+"_*.orig.tar.*"))
 	if err != nil || len(found) != 1 {
-		return "", errors.Join(err, fmt.Errorf("Debian's source of %s has %d archives of its authors: %s", name, len(found), strings.Join(found, " ")))
+		return "", errors.Join(err, fmt.Errorf("the source of %s has %d archives of its authors: %s", name, len(found), strings.Join(found, " ")))
 	}
 	return found[0], nil
 }
