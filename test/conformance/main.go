@@ -241,12 +241,15 @@ func (r *run) writeDown(all []string, kubernetes module, results []result, commi
 	switch {
 	case r.against == "upstream":
 		theirs.add(results, "", "")
+		err = theirs.write(upstream)
 	case r.simulated > 0:
 		ours.add(results, commit, fmt.Sprintf("%d simulated nodes", r.simulated))
+		err = ours.write(kindred)
 	default:
 		ours.add(results, commit, "")
+		err = ours.write(kindred)
 	}
-	return errors.Join(ours.write(kindred), theirs.write(upstream),
+	return errors.Join(err,
 		os.WriteFile(filepath.Join(r.dir, "../../docs/conformance.md"), page(kubernetes.Version, all, ours, theirs, why), 0o644))
 }
 
