@@ -93,6 +93,7 @@ func (n *Nodes) Run(ctx context.Context) error {
 	if !cache.WaitFor(ctx, "", synced...) {
 		return nil
 	}
+	n.forgetMissing()
 	for range n.options.Workers {
 		running.Go(func() {
 			for n.next(ctx) {
@@ -168,6 +169,18 @@ func (n *Nodes) forget(node *v1.Node) {
 	defer n.mu.Unlock()
 	if known := n.nodes[node.Name]; known != nil && known.UID == node.UID {
 		delete(n.nodes, node.Name)
+	}
+}
+
+// forgetMissing drops nodes that were deleted after they had been registered and before
+// anybody listened. Should the cache only be late, it will tell of them.
+func (n *Nodes) forgetMissing() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for name := range n.nodes {
+		if _, there, err := n.members.GetStore().GetByKey(name); err == nil && !there {
+			delete(n.nodes, name)
+		}
 	}
 }
 
