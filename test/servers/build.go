@@ -5,14 +5,13 @@ package servers
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"time"
+
+	"github.com/kindred-project/kindred/test/kept"
 )
 
 // upstreamVersion is what upstream's server tells its clients it is. It belongs to the
@@ -79,17 +78,36 @@ func BuildCluster(ctx context.Context, dir, runtime string) (c UpstreamCluster, 
 }
 
 // Build makes the program in bin from the versions that the module requires, and returns
-// its path. What is newer than the module is taken as it is: compiling an API server takes
-// minutes, even asking whether it must be compiled takes seconds.
+// its path. It is made anew when the module, the compiler or the way to build have changed;
+// asking the compiler itself whether anything has takes seconds.
 func (p Program) Build(ctx context.Context, module, bin string) (string, error) {
 	binary, err := filepath.Abs(filepath.Join(bin, p.Name))
 	if err != nil {
 		return "", err
 	}
-	fresh, err := newer(binary, filepath.Join(module, "go.mod"), filepath.Join(module, "go.sum"))
-	if fresh || err != nil {
-		return binary, err
+	key, err := p.key(ctx, module)
+	if err != nil {
+		return "", err
 	}
+	return binary, kept.File(binary, key, func() error { return p.build(ctx, module, binary) })
+}
+
+// key tells what the program is made of.
+func (p Program) key(ctx context.Context, module string) (string, error) {
+	compiler, err := run(ctx, module, "go", "env", "GOVERSION", "GOOS", "GOARCH", "GOFLAGS")
+	if err != nil {
+		return "", err
+	}
+	key := kept.NewKey(p, compiler)
+	for _, name := range []string{"go.mod", "go.sum"} {
+		if err := key.AddFile(filepath.Join(module, name)); err != nil {
+			return "", err
+		}
+	}
+	return key.String(), nil
+}
+
+func (p Program) build(ctx context.Context, module, binary string) error {
 	fmt.Printf("build %s (some minutes, once)\n", p.Name)
 	// Aside first: an interrupted build must not be taken for a finished one.
 	aside := binary + ".new"
@@ -103,41 +121,24 @@ func (p Program) Build(ctx context.Context, module, bin string) (string, error) 
 	cmd.Dir, cmd.Env = module, append(os.Environ(), "CGO_ENABLED=0")
 	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
 	if err := cmd.Run(); err != nil {
-		return "", fmt.Errorf("build %s: %w", p.Package, err)
+		return fmt.Errorf("build %s: %w", p.Package, err)
 	}
-	now := time.Now()
-	return binary, errors.Join(os.Rename(aside, binary), os.Chtimes(binary, now, now))
+	return os.Rename(aside, binary)
 }
 
 // ListModule asks for a property of a module that the module in dir requires, in the
 // format of "go list -m -f".
 func ListModule(ctx context.Context, dir, format, module string) (string, error) {
-	cmd := exec.CommandContext(ctx, "go", "list", "-m", "-f", format, module)
+	return run(ctx, dir, "go", "list", "-m", "-f", format, module)
+}
+
+// run runs a command in dir and returns what it prints.
+func run(ctx context.Context, dir, name string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir, cmd.Stderr = dir, os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", strings.Join(cmd.Args, " "), err)
 	}
 	return strings.TrimSpace(string(out)), nil
-}
-
-// newer is whether file exists and is not older than any of the others.
-func newer(file string, others ...string) (bool, error) {
-	built, err := os.Stat(file)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	for _, other := range others {
-		source, err := os.Stat(other)
-		if err != nil {
-			return false, err
-		}
-		if built.ModTime().Before(source.ModTime()) {
-			return false, nil
-		}
-	}
-	return true, nil
 }

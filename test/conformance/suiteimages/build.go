@@ -5,7 +5,6 @@ package suiteimages
 
 import (
 	"context"
-	"crypto/sha256"
 	"embed"
 	"fmt"
 	"io"
@@ -20,6 +19,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/kindred-project/kindred/test/images"
+	"github.com/kindred-project/kindred/test/kept"
 )
 
 // Builder builds images, and keeps what it built.
@@ -62,7 +62,7 @@ func (b *Builder) Build(ctx context.Context, names ...string) ([]Archive, error)
 	var archives []Archive
 	for _, r := range chosen {
 		file := filepath.Join(b.Dir, "archives", fileName(r.Name)+".tar")
-		if err := keep(file, in.ofRecipe(r), func() error { return b.image(ctx, in, r, file) }); err != nil {
+		if err := kept.File(file, in.ofRecipe(r), func() error { return b.image(ctx, in, r, file) }); err != nil {
 			return nil, fmt.Errorf("image %s: %w", r.Name, err)
 		}
 		archives = append(archives, Archive{Name: r.Name, File: file})
@@ -122,7 +122,7 @@ func (b *Builder) image(ctx context.Context, in inputs, r recipe, file string) e
 
 func (b *Builder) layer(ctx context.Context, in inputs, part layer) (v1.Layer, error) {
 	file := filepath.Join(b.Dir, "layers", part.Name+".tar.gz")
-	err := keep(file, in.ofLayer(part), func() error {
+	err := kept.File(file, in.ofLayer(part), func() error {
 		b.say("layer %s", part.Name)
 		return b.fill(ctx, part, file)
 	})
@@ -152,48 +152,46 @@ type inputs struct {
 }
 
 func (b *Builder) inputs() (inputs, error) {
-	system := sha256.New()
-	fmt.Fprintln(system, runtime.GOARCH)
+	system := kept.NewKey(runtime.GOARCH)
 	for _, source := range []fs.FS{own, images.Source} {
-		if err := addSource(system, source); err != nil {
+		if err := system.AddSource(source); err != nil {
 			return inputs{}, err
 		}
 	}
-	if err := addFile(system, "/etc/os-release"); err != nil {
+	if err := system.AddFile("/etc/os-release"); err != nil {
 		return inputs{}, err
 	}
-	module := sha256.New()
-	fmt.Fprintln(module, runtime.Version())
+	module := kept.NewKey(runtime.Version())
 	for _, name := range []string{"go.mod", "go.sum"} {
-		if err := addFile(module, filepath.Join(b.Module, name)); err != nil {
+		if err := module.AddFile(filepath.Join(b.Module, name)); err != nil {
 			return inputs{}, err
 		}
 	}
-	busybox := sha256.New()
+	busybox := kept.NewKey()
 	// Without one the image's own error says what to install.
 	if binary, err := exec.LookPath("busybox"); err == nil {
-		if err := addFile(busybox, binary); err != nil {
+		if err := busybox.AddFile(binary); err != nil {
 			return inputs{}, err
 		}
 	}
-	return inputs{sum(system), sum(module), sum(busybox)}, nil
+	return inputs{system.String(), module.String(), busybox.String()}, nil
 }
 
 func (in inputs) ofLayer(part layer) string {
-	key := fmt.Sprintf("%s %#v", in.system, part)
+	values := []any{in.system, part}
 	if slices.ContainsFunc(part.Content, ofModule) {
-		key += in.module
+		values = append(values, in.module)
 	}
-	return digest(key)
+	return kept.NewKey(values...).String()
 }
 
 func (in inputs) ofRecipe(r recipe) string {
-	key := fmt.Sprintf("%s %s %#v", in.system, r.Name, r.Config)
+	values := []any{in.system, r.Name, r.Config}
 	for _, part := range r.Layers {
-		key += in.ofLayer(part)
+		values = append(values, in.ofLayer(part))
 	}
 	if r.OnBusybox {
-		key += in.busybox
+		values = append(values, in.busybox)
 	}
-	return digest(key)
+	return kept.NewKey(values...).String()
 }

@@ -71,7 +71,7 @@ func fetchSource(ctx context.Context, folder, name string) (string, error) {
 		}
 	}
 	repositories, err := output(exec.CommandContext(ctx, "apt-get", "indextargets",
-		"--format", "deb-src $(REPO_URI) $(RELEASE) $(COMPONENT)", "Created-By: Packages"))
+		"--format", "deb-src $(REPO_URI) $(RELEASE) $(COMPONENT)", "Created-By: Packages", "Origin: Debian"))
 	if err != nil {
 		return "", err
 	}

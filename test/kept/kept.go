@@ -1,19 +1,15 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package suiteimages
+// Package kept keeps files that took long to make: a file is made again when what it is
+// made of has changed, or when it is not as it was made.
+package kept
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"hash"
-	"io"
 	"io/fs"
 	"os"
-	"strings"
 	"time"
 )
 
@@ -29,8 +25,9 @@ type stamp struct {
 
 func stampName(file string) string { return file + ".json" }
 
-// keep makes a file unless it is there, made of the same and as it was made.
-func keep(file, key string, build func() error) error {
+// File makes a file unless it is there, made of the same and as it was made. key tells what
+// it is made of; see [Key].
+func File(file, key string, build func() error) error {
 	kept, err := isKept(file, key)
 	if err != nil || kept {
 		return err
@@ -92,41 +89,9 @@ func writeStamp(file, key string) error {
 }
 
 func digestOf(file string) (string, error) {
-	h := sha256.New()
-	if err := addFile(h, file); err != nil {
+	k := NewKey()
+	if err := k.AddFile(file); err != nil {
 		return "", err
 	}
-	return sum(h), nil
-}
-
-func digest(s string) string {
-	h := sha256.Sum256([]byte(s))
-	return hex.EncodeToString(h[:])
-}
-
-func sum(h hash.Hash) string { return hex.EncodeToString(h.Sum(nil)) }
-
-func addFile(h hash.Hash, name string) error {
-	file, err := os.Open(name)
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	_, err = io.Copy(h, file)
-	return err
-}
-
-// addSource adds a package's files but its tests, of which nothing that is built depends.
-func addSource(h hash.Hash, files fs.FS) error {
-	return fs.WalkDir(files, ".", func(name string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || strings.HasSuffix(name, "_test.go") {
-			return err
-		}
-		content, err := fs.ReadFile(files, name)
-		if err != nil {
-			return err
-		}
-		_, err = fmt.Fprintf(h, "%s %d\n%s", name, len(content), content)
-		return err
-	})
+	return k.String(), nil
 }
