@@ -35,11 +35,15 @@ func (g *Graph) Object(id types.UID) (Object, bool) {
 	if n == nil || !n.is(observed) {
 		return Object{}, false
 	}
+	return g.object(n), true
+}
+
+func (g *Graph) object(n *node) Object {
 	o := Object{
 		Resource:        n.resource.Resource,
 		Namespace:       n.namespace.Value(),
 		Name:            n.name,
-		UID:             id,
+		UID:             g.uids.uid(n.uid),
 		ResourceVersion: n.version,
 		Finalizers:      splitFinalizers(n.finalizers.Value()),
 		Deleting:        n.is(deleting),
@@ -48,7 +52,21 @@ func (g *Graph) Object(id types.UID) (Object, bool) {
 		e := &n.edges[i]
 		o.Owners = append(o.Owners, Owner{OwnerReference: g.reference(e), Standing: g.standing(e).String()})
 	}
-	return o, true
+	return o
+}
+
+// meta is the object's metadata, as far as it is known.
+func (o *Object) meta() metav1.ObjectMeta {
+	meta := metav1.ObjectMeta{
+		Namespace: o.Namespace, Name: o.Name, UID: o.UID, ResourceVersion: o.ResourceVersion, Finalizers: o.Finalizers,
+	}
+	if o.Deleting {
+		meta.DeletionTimestamp = &metav1.Time{}
+	}
+	for i := range o.Owners {
+		meta.OwnerReferences = append(meta.OwnerReferences, o.Owners[i].OwnerReference)
+	}
+	return meta
 }
 
 // Dependents returns the UIDs of the objects that refer to a UID as an owner,
