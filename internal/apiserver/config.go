@@ -31,6 +31,7 @@ import (
 	"github.com/kindred-project/kindred/internal/auth/authentication"
 	"github.com/kindred-project/kindred/internal/auth/authorization"
 	"github.com/kindred-project/kindred/internal/auth/pki"
+	"github.com/kindred-project/kindred/internal/ownership/review"
 	"github.com/kindred-project/kindred/internal/storage"
 )
 
@@ -60,6 +61,8 @@ type Config struct {
 	Audit audit.Config
 	// Encryption is what encrypts values in etcd.
 	Encryption storage.Encryption
+	// Ownership answers the reviews of ownership.kindred.dev.
+	Ownership *review.Reviews
 	// ReadyChecks are added to /readyz.
 	ReadyChecks []healthz.HealthChecker
 	Clock       clock.WithTicker
@@ -100,7 +103,7 @@ func (s *Server) genericConfig(c Config) (*genericapiserver.Config, error) {
 	}
 	g.MergedResourceConfig = serverstorage.NewResourceConfig()
 
-	namer := openapi.NewDefinitionNamer(s.external, extensionsScheme(), aggregatorScheme())
+	namer := openapi.NewDefinitionNamer(s.external, extensionsScheme(), aggregatorScheme(), ownershipScheme())
 	g.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(allDefinitions, namer)
 	g.OpenAPIConfig.Info.Title = "Kubernetes"
 	g.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(allDefinitions, namer)

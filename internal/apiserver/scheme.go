@@ -8,8 +8,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	aggregator "k8s.io/kube-aggregator/pkg/apiserver/scheme"
 
+	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
@@ -31,3 +33,10 @@ func newScheme(groups []generic.Group) (*runtime.Scheme, error) {
 
 func extensionsScheme() *runtime.Scheme { return apiextensions.Scheme }
 func aggregatorScheme() *runtime.Scheme { return aggregator.Scheme }
+
+// ownershipScheme holds the types of our own group, which client-go's scheme lacks.
+func ownershipScheme() *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	utilruntime.Must(ownership.AddToScheme(scheme))
+	return scheme
+}

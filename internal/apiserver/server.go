@@ -96,6 +96,7 @@ func (s *Server) build(c Config) error {
 		Extending:      admissionregistration.Dependencies{Authorizer: access.authorizer, Client: client},
 		Devices:        resource.Dependencies{Authorizer: access.authorizer, Namespaces: client.CoreV1(), Clock: c.Clock},
 	})
+	s.groups = append(s.groups, s.ownershipGroup(c.Ownership, access.authorizer))
 	s.reserve = newReserve(c)
 	if s.scheme, err = newScheme(s.groups); err != nil {
 		return err

@@ -21,6 +21,7 @@ import (
 	"github.com/kindred-project/kindred/internal/apiserver"
 	"github.com/kindred-project/kindred/internal/auth/pki"
 	"github.com/kindred-project/kindred/internal/datadir"
+	"github.com/kindred-project/kindred/internal/ownership/review"
 	"github.com/kindred-project/kindred/internal/scheduler"
 	"github.com/kindred-project/kindred/internal/storage"
 )
@@ -32,6 +33,7 @@ type Cluster struct {
 	keys    *pki.PKI
 	backend *storage.Backend
 	server  *apiserver.Server
+	reviews review.Reviews
 	serving serving
 	machine *machine
 
@@ -135,6 +137,7 @@ func (c *Cluster) startServer(ctx context.Context, steps *steps) (err error) {
 		Authorization:    c.config.Authorization,
 		Audit:            c.config.Audit,
 		Encryption:       c.config.Encryption,
+		Ownership:        &c.reviews,
 		ReadyChecks:      append(c.checks.checkers(), c.storeCheck()),
 		Clock:            c.config.Clock,
 	})
@@ -165,6 +168,9 @@ func (c *Cluster) startParts(ctx context.Context, steps *steps) error {
 	}
 	collector, err := c.newCollector(ctx)
 	if err != nil {
+		return err
+	}
+	if err := c.answerReviews(collector); err != nil {
 		return err
 	}
 	client, err := kubernetes.NewForConfig(configFor(c.server, schedulerUser))

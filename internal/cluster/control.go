@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes/scheme"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/metadata"
@@ -28,6 +29,7 @@ import (
 	"github.com/kindred-project/kindred/internal/controllers"
 	"github.com/kindred-project/kindred/internal/controllers/control"
 	"github.com/kindred-project/kindred/internal/ownership/collector"
+	"github.com/kindred-project/kindred/internal/ownership/review"
 )
 
 // newManager makes the manager that runs all controllers on one cache.
@@ -133,4 +135,16 @@ func (c *Cluster) newCollector(ctx context.Context) (*collector.Collector, error
 		return nil, err
 	}
 	return collector.New(collector.Options{Metadata: objects, Discovery: resources, Events: events, Clock: c.config.Clock}), nil
+}
+
+// answerReviews has the reviews of ownership answered from what the collector knows. It
+// sees everything; what a caller sees of it is decided by the reviews.
+func (c *Cluster) answerReviews(known *collector.Collector) error {
+	config := configFor(c.server, serviceAccountUser(collector.Name))
+	objects, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	c.reviews.Connect(review.Sources{Collector: known, Metadata: known.Metadata, Objects: objects, Clock: c.config.Clock})
+	return nil
 }

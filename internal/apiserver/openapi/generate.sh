@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
-# Writes zz_generated.openapi.go: the OpenAPI definitions of the GA types.
+# Writes zz_generated.openapi.go: the OpenAPI definitions of the GA types and of our own.
 set -euo pipefail
 cd "$(dirname "$0")"
 version=$(go list -m -f '{{.Version}}' k8s.io/kube-openapi)
 api() { printf 'k8s.io/api/%s ' "$@"; }
-# shellcheck disable=SC2046
+k8s="$(api admissionregistration/v1 apps/v1 authentication/v1 authorization/v1 \
+    autoscaling/v1 autoscaling/v2 batch/v1 certificates/v1 coordination/v1 core/v1 discovery/v1 events/v1 \
+    flowcontrol/v1 networking/v1 node/v1 policy/v1 rbac/v1 resource/v1 scheduling/v1 scheduling/v1alpha3 storage/v1 storagemigration/v1) \
+  k8s.io/apimachinery/pkg/api/resource k8s.io/apimachinery/pkg/apis/meta/v1 k8s.io/apimachinery/pkg/runtime \
+  k8s.io/apimachinery/pkg/util/intstr k8s.io/apimachinery/pkg/version"
+# shellcheck disable=SC2046,SC2086
 go run "k8s.io/kube-openapi/cmd/openapi-gen@$version" \
   --go-header-file header.txt --output-dir . --output-file zz_generated.openapi.go \
   --output-pkg github.com/kindred-project/kindred/internal/apiserver/openapi \
+  --output-model-name-file zz_generated.model_name.go \
+  $(printf -- '--readonly-pkg %s ' $k8s) \
   --report-filename /dev/null \
-  $(api admissionregistration/v1 apps/v1 authentication/v1 authorization/v1 \
-    autoscaling/v1 autoscaling/v2 batch/v1 certificates/v1 coordination/v1 core/v1 discovery/v1 events/v1 \
-    flowcontrol/v1 networking/v1 node/v1 policy/v1 rbac/v1 resource/v1 scheduling/v1 scheduling/v1alpha3 storage/v1 storagemigration/v1) \
-  k8s.io/apimachinery/pkg/api/resource \
-  k8s.io/apimachinery/pkg/apis/meta/v1 \
-  k8s.io/apimachinery/pkg/runtime \
-  k8s.io/apimachinery/pkg/util/intstr \
-  k8s.io/apimachinery/pkg/version
+  github.com/kindred-project/kindred/apis/ownership/v1alpha1 $k8s

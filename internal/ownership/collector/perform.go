@@ -19,14 +19,15 @@ import (
 
 // perform does what a asks for, and says what came of it.
 func (c *Collector) perform(ctx context.Context, a graph.Action) graph.Outcome {
+	if a.Verb == graph.Lookup {
+		return c.Lookup(ctx, a)
+	}
 	client := c.Metadata.Resource(a.Resource).Namespace(a.Namespace)
 	var (
 		object *metav1.PartialObjectMetadata
 		err    error
 	)
 	switch a.Verb {
-	case graph.Lookup:
-		return c.get(ctx, client, a)
 	case graph.Delete:
 		err = client.Delete(ctx, a.Name, metav1.DeleteOptions{
 			Preconditions:     &metav1.Preconditions{UID: &a.UID, ResourceVersion: &a.ResourceVersion},
@@ -48,6 +49,11 @@ func (c *Collector) perform(ctx context.Context, a graph.Action) graph.Outcome {
 		return c.get(ctx, client, a)
 	}
 	return c.failed(ctx, a, err)
+}
+
+// Lookup performs a Lookup.
+func (c *Collector) Lookup(ctx context.Context, a graph.Action) graph.Outcome {
+	return c.get(ctx, c.Metadata.Resource(a.Resource).Namespace(a.Namespace), a)
 }
 
 // get looks a's object up live.

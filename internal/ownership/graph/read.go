@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -89,4 +90,65 @@ func splitFinalizers(joined string) []string {
 		return nil
 	}
 	return strings.Split(joined, "\n")
+}
+
+// Served returns the resource that objects of a kind are served as.
+func (g *Graph) Served(kind schema.GroupKind) (Resource, bool) {
+	r, ok := g.served[kind]
+	if !ok {
+		return Resource{}, false
+	}
+	return r.Resource, true
+}
+
+// Unlisted returns the watched resources whose objects are not known yet.
+func (g *Graph) Unlisted() []Resource {
+	var unlisted []Resource
+	for _, r := range g.resources {
+		if r.Watched && !r.listed {
+			unlisted = append(unlisted, r.Resource)
+		}
+	}
+	return unlisted
+}
+
+// Select returns the objects of chosen resources and namespaces, in no particular order. It
+// looks at every object.
+func (g *Graph) Select(choose func(r Resource, namespace string) bool) []Object {
+	var chosen []Object
+	for _, n := range g.nodes {
+		if n.is(observed) && choose(n.resource.Resource, n.namespace.Value()) {
+			chosen = append(chosen, g.object(n))
+		}
+	}
+	return chosen
+}
+
+// Waits returns what the deletion of an object waits for now; nothing when it is not being
+// deleted.
+func (g *Graph) Waits(id types.UID) []Block {
+	n := g.find(id)
+	if n == nil || !n.has(observed|deleting) {
+		return nil
+	}
+	return g.waits(n)
+}
+
+// waits are the finalizers of n, which is being deleted, and the dependents that it waits for.
+func (g *Graph) waits(n *node) []Block {
+	var blocks []Block
+	for _, f := range splitFinalizers(n.finalizers.Value()) {
+		if foreign(f) {
+			blocks = append(blocks, Block{Finalizer: f})
+		}
+	}
+	if !n.waiting() {
+		return blocks
+	}
+	for _, dependent := range n.dependents {
+		if dependent.blocks(n) {
+			blocks = append(blocks, Block{Dependent: g.uids.uid(dependent.uid)})
+		}
+	}
+	return blocks
 }

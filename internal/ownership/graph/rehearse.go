@@ -4,7 +4,6 @@
 package graph
 
 import (
-	"maps"
 	"slices"
 	"strconv"
 
@@ -289,24 +288,10 @@ func (r *Rehearsal) unfinished() map[types.UID][]Block {
 
 func (r *Rehearsal) blocksOf(a *actor) []Block {
 	n := r.graph.find(a.before.UID)
-	if !n.is(deleting) {
-		return r.heldBy(n)
+	if n.is(deleting) {
+		return r.graph.waits(n)
 	}
-	var blocks []Block
-	for _, f := range a.meta.Finalizers {
-		if foreign(f) {
-			blocks = append(blocks, Block{Finalizer: f})
-		}
-	}
-	if !n.waiting() {
-		return blocks
-	}
-	for _, dependent := range n.dependents {
-		if dependent.blocks(n) {
-			blocks = append(blocks, Block{Dependent: r.graph.uids.uid(dependent.uid)})
-		}
-	}
-	return blocks
+	return r.heldBy(n)
 }
 
 // heldBy are the actors that n, which is not being deleted, has for owners still.
@@ -362,15 +347,4 @@ func (r *Rehearsal) foreseen(a *actor, fate Fate, blocks []Block) Foreseen {
 	now, _ := r.graph.Object(a.before.UID)
 	f.Stays = now.Owners
 	return f
-}
-
-// Unlisted returns the watched resources whose objects are not known yet.
-func (g *Graph) Unlisted() []Resource {
-	var unlisted []Resource
-	for r := range maps.Values(g.resources) {
-		if r.Watched && !r.listed {
-			unlisted = append(unlisted, r.Resource)
-		}
-	}
-	return unlisted
 }

@@ -4,6 +4,7 @@
 package generic
 
 import (
+	"context"
 	"fmt"
 	"maps"
 
@@ -105,6 +106,25 @@ func (g Group) Storage(env Environment) (map[string]map[string]rest.Storage, err
 		}
 	}
 	return out, nil
+}
+
+// Orphans tells whether the objects of a resource let their dependents go unless their
+// deletion asks for something else.
+func (g Group) Orphans(ctx context.Context, plural string) bool {
+	for _, version := range g.Versions {
+		for _, resource := range version.Resources {
+			if kind, ok := resource.(interface {
+				orphans(ctx context.Context, plural string) bool
+			}); ok && kind.orphans(ctx, plural) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (k Kind[T]) orphans(ctx context.Context, plural string) bool {
+	return k.Plural == plural && k.OrphanByDefault != nil && k.OrphanByDefault(ctx)
 }
 
 // storage builds the endpoints of all the version's resources.

@@ -37,6 +37,7 @@ func Default() Policy {
 	p.addControllers()
 	p.addClusterRoleBindings()
 	p.addNamespaced()
+	p.addOwnership()
 	p.gather()
 	return p
 }

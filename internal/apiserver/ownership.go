@@ -1,0 +1,41 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
+	"github.com/kindred-project/kindred/internal/ownership/review"
+	"github.com/kindred-project/kindred/internal/registry/generic"
+)
+
+// ownershipGroup is ownership.kindred.dev: reviews of what the garbage collector knows.
+func (s *Server) ownershipGroup(reviews *review.Reviews, a authorizer.Authorizer) generic.Group {
+	policy := review.Policy{Authorizer: a, Orphans: s.orphans}
+	return generic.Group{
+		Name: ownership.GroupName,
+		// After all of Kubernetes' own: their short names win.
+		Priority: 1000,
+		Scheme:   []func(*runtime.Scheme) error{ownership.AddToScheme},
+		Versions: []generic.Version{{Name: ownership.SchemeGroupVersion.Version, Resources: []generic.Resource{
+			generic.Transient{Plural: "deletionpreviews", Endpoint: reviews.DeletionPreviews(policy)},
+			generic.Transient{Plural: "ownershiptrees", Endpoint: reviews.OwnershipTrees(policy)},
+		}}},
+	}
+}
+
+// orphans tells whether the objects of a resource let their dependents go by default.
+func (s *Server) orphans(ctx context.Context, resource schema.GroupResource) bool {
+	for _, group := range s.groups {
+		if group.Name == resource.Group && group.Orphans(ctx, resource.Resource) {
+			return true
+		}
+	}
+	return false
+}

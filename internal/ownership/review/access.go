@@ -1,0 +1,59 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package review
+
+import (
+	"context"
+
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+
+	"github.com/kindred-project/kindred/internal/ownership/graph"
+)
+
+// access is what the caller may read. It remembers what may be read as a whole.
+type access struct {
+	authorizer authorizer.Authorizer
+	caller     user.Info
+	whole      map[place]bool
+}
+
+// place is where objects of a resource are.
+type place struct {
+	graph.Resource
+	namespace string
+}
+
+func newAccess(a authorizer.Authorizer, caller user.Info) *access {
+	return &access{authorizer: a, caller: caller, whole: map[place]bool{}}
+}
+
+// mayGet tells whether the caller may get an object.
+func (a *access) mayGet(ctx context.Context, r graph.Resource, namespace, name string) bool {
+	here := place{r, namespace}
+	all, known := a.whole[here]
+	if !known {
+		all = a.require(ctx, "get", r, namespace, "") == nil
+		a.whole[here] = all
+	}
+	return all || a.require(ctx, "get", r, namespace, name) == nil
+}
+
+// require returns the API's own refusal unless the caller may use a verb.
+func (a *access) require(ctx context.Context, verb string, r graph.Resource, namespace, name string) error {
+	attributes := authorizer.AttributesRecord{
+		User: a.caller, Verb: verb, ResourceRequest: true,
+		APIGroup: r.Group, APIVersion: r.Version, Resource: r.GroupVersionResource.Resource,
+		Namespace: namespace, Name: name,
+	}
+	decision, reason, err := a.authorizer.Authorize(ctx, attributes)
+	if decision == authorizer.DecisionAllow {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return responsewriters.ForbiddenStatusError(attributes, reason)
+}

@@ -1,0 +1,104 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package review
+
+import (
+	"context"
+	"slices"
+
+	"github.com/fluxcd/cli-utils/pkg/kstatus/status"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
+	"github.com/kindred-project/kindred/internal/ownership/graph"
+)
+
+func sortObjects(objects []graph.Object) {
+	slices.SortFunc(objects, func(a, b graph.Object) int {
+		return slices.Compare([]string{a.Group, a.Kind, a.Namespace, a.Name}, []string{b.Group, b.Kind, b.Namespace, b.Name})
+	})
+}
+
+// few is how many objects in one place are read one by one; of more a list is cheaper.
+const few = 16
+
+// read reads the chosen objects in full, those that are still there.
+func (q *question) read(ctx context.Context, objects map[types.UID]graph.Object, chosen map[types.UID]bool) (map[types.UID]detail, error) {
+	places := map[place][]graph.Object{}
+	for id, o := range objects {
+		if chosen[id] {
+			here := place{o.Resource, o.Namespace}
+			places[here] = append(places[here], o)
+		}
+	}
+	details := map[types.UID]detail{}
+	for here, there := range places {
+		read := q.get
+		if len(there) > few {
+			read = q.list
+		}
+		found, err := read(ctx, here, there)
+		if err != nil {
+			return nil, err
+		}
+		for i := range found {
+			if chosen[found[i].GetUID()] {
+				details[found[i].GetUID()] = detailOf(&found[i])
+			}
+		}
+	}
+	return details, nil
+}
+
+func (q *question) get(ctx context.Context, here place, objects []graph.Object) ([]unstructured.Unstructured, error) {
+	var found []unstructured.Unstructured
+	for _, o := range objects {
+		object, err := q.Objects.Resource(here.GroupVersionResource).Namespace(here.namespace).Get(ctx, o.Name, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+		case err != nil:
+			return nil, err
+		default:
+			found = append(found, *object)
+		}
+	}
+	return found, nil
+}
+
+func (q *question) list(ctx context.Context, here place, _ []graph.Object) ([]unstructured.Unstructured, error) {
+	list, err := q.Objects.Resource(here.GroupVersionResource).Namespace(here.namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	return list.Items, nil
+}
+
+func detailOf(o *unstructured.Unstructured) detail {
+	d := detail{created: o.GetCreationTimestamp(), deleted: o.GetDeletionTimestamp()}
+	d.readiness, d.message = readinessOf(o)
+	return d
+}
+
+// readinessOf reads the status, the way that kubectl's and Helm's waiting has made common
+// (kstatus).
+func readinessOf(o *unstructured.Unstructured) (ownership.Readiness, string) {
+	result, err := status.Compute(o)
+	if err != nil {
+		return ownership.ReadinessUnknown, err.Error()
+	}
+	switch result.Status {
+	case status.CurrentStatus:
+		return ownership.ReadinessReady, result.Message
+	case status.InProgressStatus:
+		return ownership.ReadinessInProgress, result.Message
+	case status.FailedStatus:
+		return ownership.ReadinessFailed, result.Message
+	case status.TerminatingStatus:
+		return ownership.ReadinessTerminating, result.Message
+	}
+	return ownership.ReadinessUnknown, result.Message
+}

@@ -1,0 +1,189 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package review
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
+	"github.com/kindred-project/kindred/internal/ownership/graph"
+)
+
+// served returns the resource of a kind, and refuses kinds whose objects nobody owns.
+func (q *question) served(apiVersion, kind string) (graph.Resource, error) {
+	wanted := schema.FromAPIVersionAndKind(apiVersion, kind)
+	var resource graph.Resource
+	var known bool
+	q.Collector.View(func(g *graph.Graph) { resource, known = g.Served(wanted.GroupKind()) })
+	if !known || !resource.Watched {
+		return graph.Resource{}, apierrors.NewBadRequest(fmt.Sprintf(
+			"no kind %s in group %q is served whose objects can be listed, watched and deleted", wanted.Kind, wanted.Group))
+	}
+	return resource, nil
+}
+
+// inPlace checks that a namespace is given where one is needed, and only there.
+func inPlace(r graph.Resource, namespace string, required bool) error {
+	switch {
+	case !r.Namespaced && namespace != "":
+		return apierrors.NewBadRequest(fmt.Sprintf("objects of kind %s are in no namespace, and %q is given", r.Kind, namespace))
+	case r.Namespaced && namespace == "" && required:
+		return apierrors.NewBadRequest(fmt.Sprintf("objects of kind %s are in a namespace, and none is given", r.Kind))
+	}
+	return nil
+}
+
+// find returns the object that ref names, once the collector knows it as it is now.
+func (q *question) find(ctx context.Context, ref ownership.ObjectReference) (graph.Object, error) {
+	r, err := q.served(ref.APIVersion, ref.Kind)
+	if err != nil {
+		return graph.Object{}, err
+	}
+	if err := inPlace(r, ref.Namespace, true); err != nil {
+		return graph.Object{}, err
+	}
+	if err := q.access.require(ctx, "get", r, ref.Namespace, ref.Name); err != nil {
+		return graph.Object{}, err
+	}
+	object, err := q.Metadata.Resource(r.GroupVersionResource).Namespace(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+	if err != nil {
+		return graph.Object{}, err
+	}
+	if ref.UID != "" && ref.UID != object.UID {
+		return graph.Object{}, apierrors.NewConflict(r.GroupResource(), ref.Name, fmt.Errorf(
+			"the object that is meant has the UID %s, and the one of this name has %s", ref.UID, object.UID))
+	}
+	return q.await(ctx, r, object)
+}
+
+// choose returns the objects that a selector chooses.
+func (q *question) choose(ctx context.Context, r graph.Resource, namespace string, selector *metav1.LabelSelector) ([]graph.Object, error) {
+	if err := inPlace(r, namespace, false); err != nil {
+		return nil, err
+	}
+	if err := q.access.require(ctx, "list", r, namespace, ""); err != nil {
+		return nil, err
+	}
+	list, err := q.Metadata.Resource(r.GroupVersionResource).Namespace(namespace).List(ctx, metav1.ListOptions{
+		LabelSelector: metav1.FormatLabelSelector(selector),
+	})
+	if err != nil {
+		return nil, err
+	}
+	objects := make([]graph.Object, 0, len(list.Items))
+	for i := range list.Items {
+		object, err := q.await(ctx, r, &list.Items[i])
+		if err != nil {
+			return nil, err
+		}
+		objects = append(objects, object)
+	}
+	return objects, nil
+}
+
+// The collector observes a write some milliseconds after it was made.
+const (
+	observeEvery = 5 * time.Millisecond
+	observeLimit = 5 * time.Second
+)
+
+// await waits until the collector has observed an object in this state, or a later one.
+func (q *question) await(ctx context.Context, r graph.Resource, object *metav1.PartialObjectMetadata) (graph.Object, error) {
+	if seen, ok := q.observed(object); ok {
+		return seen, nil
+	}
+	ticker := q.Clock.NewTicker(observeEvery)
+	defer ticker.Stop()
+	for deadline := q.Clock.Now().Add(observeLimit); q.Clock.Now().Before(deadline); {
+		select {
+		case <-ctx.Done():
+			return graph.Object{}, ctx.Err()
+		case <-ticker.C():
+		}
+		if seen, ok := q.observed(object); ok {
+			return seen, nil
+		}
+	}
+	return graph.Object{}, apierrors.NewServiceUnavailable(fmt.Sprintf(
+		"the garbage collector has not yet seen %s %q as it is now; try again", r.Kind, object.Name))
+}
+
+func (q *question) observed(object *metav1.PartialObjectMetadata) (seen graph.Object, ok bool) {
+	q.Collector.View(func(g *graph.Graph) { seen, ok = g.Object(object.UID) })
+	if !ok {
+		return seen, false
+	}
+	order, err := resourceversion.CompareResourceVersion(seen.ResourceVersion, object.ResourceVersion)
+	return seen, err == nil && order >= 0
+}
+
+// referenceOf names an object.
+func referenceOf(o graph.Object) ownership.ObjectReference {
+	return ownership.ObjectReference{
+		APIVersion: o.GroupVersion().String(), Kind: o.Kind, Namespace: o.Namespace, Name: o.Name, UID: o.UID,
+	}
+}
+
+// owners are references of a dependent in namespace. How the owner stands is for those alone
+// who may get it.
+func (q *question) owners(ctx context.Context, namespace string, owners []graph.Owner) []ownership.OwnerReference {
+	var out []ownership.OwnerReference
+	for _, o := range owners {
+		out = append(out, ownership.OwnerReference{OwnerReference: o.OwnerReference, Standing: q.standing(ctx, namespace, o)})
+	}
+	return out
+}
+
+func (q *question) standing(ctx context.Context, namespace string, o graph.Owner) ownership.Standing {
+	r, err := q.served(o.APIVersion, o.Kind)
+	if err != nil {
+		return titled(o.Standing)
+	}
+	if !r.Namespaced {
+		namespace = ""
+	}
+	if !q.access.mayGet(ctx, r, namespace, o.Name) {
+		return ownership.StandingHidden
+	}
+	return titled(o.Standing)
+}
+
+// titled spells a standing of the graph's as the API spells values.
+func titled(standing string) ownership.Standing {
+	return ownership.Standing(strings.ToUpper(standing[:1]) + standing[1:])
+}
+
+// blocks says what a deletion waits for.
+func (q *question) blocks(ctx context.Context, objects map[types.UID]graph.Object, blocks []graph.Block) []ownership.DeletionBlock {
+	var out []ownership.DeletionBlock
+	for _, b := range blocks {
+		block := ownership.DeletionBlock{Finalizer: b.Finalizer}
+		for id, field := range map[types.UID]**ownership.ObjectReference{b.Dependent: &block.Dependent, b.Owner: &block.Owner} {
+			if id != "" {
+				q.refer(ctx, objects[id], field, &block.Hidden)
+			}
+		}
+		out = append(out, block)
+	}
+	return out
+}
+
+// refer names an object if the caller may get it.
+func (q *question) refer(ctx context.Context, o graph.Object, reference **ownership.ObjectReference, hidden *bool) {
+	if !q.access.mayGet(ctx, o.Resource, o.Namespace, o.Name) {
+		*hidden = true
+		return
+	}
+	named := referenceOf(o)
+	*reference = &named
+}
