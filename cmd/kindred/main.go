@@ -13,4 +13,4 @@ import (
 // version is set by the linker.
 var version = "v0.0.0-dev"
 
-func main() { os.Exit(cli.Execute(cli.New(version))) }
+func main() { os.Exit(cli.Execute(cli.NewFor(os.Args[0], version))) }

@@ -27,6 +27,8 @@ node. "kindred up" starts it, "kindred kubectl" talks to it.`,
 	root.AddCommand(
 		newUp(version),
 		newKubectl(),
+		newTree(),
+		newDelete(),
 		newImage(),
 		newCompletion(),
 		newStatus(),

@@ -1,0 +1,359 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/metadata"
+	"k8s.io/kubectl/pkg/util/term"
+
+	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
+)
+
+// deletion is a command line of "kindred delete".
+type deletion struct {
+	connection
+	cascade, selector, output string
+	allNamespaces             bool
+	preview, yes, all, wait   bool
+}
+
+func newDelete() *cobra.Command {
+	var d deletion
+	cmd := &cobra.Command{
+		Use:   "delete (TYPE/NAME... | TYPE --selector LABELS)",
+		Short: "Show what a deletion takes along, and delete",
+		Long: `Shows what becomes of all that depends on the objects: what goes with them, what stays
+without an owner, what stays because of another owner, and what a finalizer or a dependent
+holds up. Then it asks, and deletes what it has shown. With --preview it only shows.
+
+The deletion of a namespace takes all that is in it along, that of a
+CustomResourceDefinition all its custom resources.`,
+		Example: `  kindred delete --preview deployment/web
+  kindred delete --preview namespace/shop
+  kindred delete pods -l app=web --cascade foreground`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: d.run,
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+			return d.complete(cmd, args, toComplete)
+		},
+	}
+	d.addFlags(cmd, "the cluster")
+	flags := cmd.Flags()
+	flags.BoolVar(&d.preview, "preview", false, "only show what the deletion would do")
+	flags.StringVar(&d.cascade, "cascade", "background", `what happens to dependents: they go after their owner ("background"), before it ("foreground"), or stay ("orphan")`)
+	flags.StringVarP(&d.selector, "selector", "l", "", "delete the objects of the type that have these labels")
+	flags.BoolVarP(&d.allNamespaces, "all-namespaces", "A", false, "with --selector: in all namespaces")
+	flags.BoolVarP(&d.yes, "yes", "y", false, "do not ask")
+	flags.BoolVar(&d.wait, "wait", true, "wait until the objects are gone")
+	flags.BoolVar(&d.all, "all", false, "show each object, also where there are many of the same")
+	flags.StringVarP(&d.output, "output", "o", "", `with --preview: "json" or "yaml" for a form that programs can read`)
+	_ = cmd.RegisterFlagCompletionFunc("cascade", cobra.FixedCompletions([]string{"background", "foreground", "orphan"}, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"json", "yaml"}, cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+// policies are the values of --cascade, which are kubectl's.
+var policies = map[string]metav1.DeletionPropagation{
+	"background": metav1.DeletePropagationBackground,
+	"foreground": metav1.DeletePropagationForeground,
+	"orphan":     metav1.DeletePropagationOrphan,
+}
+
+// check finds what makes no sense before anything is asked of a cluster.
+func (d *deletion) check(cmd *cobra.Command) error {
+	_, known := policies[d.cascade]
+	switch {
+	case !known:
+		return usagef("--cascade is %q, it can only be background, foreground or orphan", d.cascade)
+	case d.allNamespaces && d.selector == "":
+		return usagef("--all-namespaces goes with --selector")
+	case !slices.Contains([]string{"", "json", "yaml"}, d.output):
+		return usagef("--output is %q, it can only be json or yaml", d.output)
+	case d.output != "" && !d.preview:
+		return usagef("--output goes with --preview")
+	case !d.preview && !d.yes && !term.IsTerminal(cmd.InOrStdin()):
+		return usagef("nobody can be asked whether to delete: give --yes to delete, or --preview to see what would happen")
+	}
+	return nil
+}
+
+func (d *deletion) run(cmd *cobra.Command, args []string) error {
+	if err := d.check(cmd); err != nil {
+		return err
+	}
+	r, err := d.reviewer(cmd)
+	if err != nil {
+		return err
+	}
+	targets, err := d.targets(r, args)
+	if err != nil {
+		return err
+	}
+	previews, err := d.previews(cmd.Context(), r, targets)
+	if err != nil {
+		return err
+	}
+	if err := d.print(cmd, previews); err != nil || d.preview {
+		return err
+	}
+	if len(targetsOf(previews)) == 0 {
+		return nil
+	}
+	if !d.yes && !confirmed(cmd, "\nDelete this") {
+		printf(cmd, "nothing was deleted\n")
+		return nil
+	}
+	return d.delete(cmd, r, targetsOf(previews))
+}
+
+// targets says what is to be deleted.
+func (d *deletion) targets(r *reviewer, args []string) ([]ownership.DeletionTarget, error) {
+	if d.selector != "" {
+		return d.selected(r, args)
+	}
+	objects, err := r.objects(args)
+	if err != nil {
+		return nil, err
+	}
+	var targets []ownership.DeletionTarget
+	for _, o := range objects {
+		targets = append(targets, ownership.DeletionTarget{APIVersion: o.APIVersion, Kind: o.Kind, Namespace: o.Namespace, Name: o.Name})
+	}
+	return targets, nil
+}
+
+func (d *deletion) selected(r *reviewer, args []string) ([]ownership.DeletionTarget, error) {
+	if len(args) > 1 || strings.Contains(args[0], "/") {
+		return nil, usagef("--selector goes with one type, and no names")
+	}
+	selector, err := metav1.ParseToLabelSelector(d.selector)
+	if err != nil {
+		return nil, usagef("--selector: %w", err)
+	}
+	kind, err := r.kind(args[0])
+	if err != nil {
+		return nil, err
+	}
+	if d.allNamespaces {
+		kind.Namespace = ""
+	}
+	return []ownership.DeletionTarget{{APIVersion: kind.APIVersion, Kind: kind.Kind, Namespace: kind.Namespace, Selector: selector}}, nil
+}
+
+func (d *deletion) previews(ctx context.Context, r *reviewer, targets []ownership.DeletionTarget) ([]*ownership.DeletionPreview, error) {
+	var previews []*ownership.DeletionPreview
+	for _, target := range targets {
+		preview := &ownership.DeletionPreview{Spec: ownership.DeletionPreviewSpec{Target: target, PropagationPolicy: new(policies[d.cascade])}}
+		if err := r.ask(ctx, "deletionpreviews", preview); err != nil {
+			return nil, err
+		}
+		preview.SetGroupVersionKind(ownership.SchemeGroupVersion.WithKind("DeletionPreview"))
+		previews = append(previews, preview)
+	}
+	return previews, nil
+}
+
+func (d *deletion) print(cmd *cobra.Command, previews []*ownership.DeletionPreview) error {
+	for i, preview := range previews {
+		var err error
+		switch d.output {
+		case "json":
+			err = printJSON(cmd, preview)
+		case "yaml":
+			if i > 0 {
+				printf(cmd, "---\n")
+			}
+			err = printYAML(cmd, preview)
+		default:
+			if i > 0 {
+				printf(cmd, "\n")
+			}
+			printPreview(cmd, preview, d.all)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func printPreview(cmd *cobra.Command, preview *ownership.DeletionPreview, all bool) {
+	s := preview.Status
+	if len(s.Objects) == 0 {
+		printf(cmd, "%s\n", sentence("nothing would be deleted", hiddenNote(s.Hidden)))
+		return
+	}
+	f := forest{heads: []string{"OBJECT", "OUTCOME", "NOTES"}, all: all}
+	for _, o := range s.Objects {
+		f.branches = append(f.branches, previewBranch(o, usualNamespace(s.Objects)))
+	}
+	printf(cmd, "%s", f.render(newPainter(cmd.OutOrStdout())))
+	printf(cmd, "\n%s\n", summary(s))
+	printWarnings(cmd, s.Warnings)
+}
+
+// usualNamespace is where objects are if nothing else is said of them.
+func usualNamespace(objects []ownership.PreviewedObject) string {
+	if first := objects[0]; first.Kind == "Namespace" && first.APIVersion == "v1" {
+		return first.Name
+	}
+	return objects[0].Namespace
+}
+
+func previewBranch(o ownership.PreviewedObject, namespace string) branch {
+	b := branch{id: o.UID, kind: o.Kind, label: called(o.ObjectReference)}
+	if o.Namespace != namespace && o.Namespace != "" {
+		b.label += " in " + o.Namespace
+	}
+	for _, owner := range parents(o.Owners) {
+		b.above = append(b.above, owner.UID)
+	}
+	b.cells = []string{strings.ToLower(string(o.Outcome))}
+	b.colours = []colour{outcomeColour(o)}
+	b.notes = func(above types.UID) []string { return previewNotes(o, above) }
+	return b
+}
+
+func outcomeColour(o ownership.PreviewedObject) colour {
+	switch {
+	case len(o.BlockedBy) > 0 || o.Outcome == ownership.OutcomeBlocked:
+		return yellow
+	case o.Outcome == ownership.OutcomeDeleted:
+		return red
+	}
+	return green
+}
+
+func previewNotes(o ownership.PreviewedObject, above types.UID) []string {
+	var notes []string
+	for _, b := range o.BlockedBy {
+		// That it goes after what it stands below needs no words.
+		if b.Owner == nil || b.Owner.UID != above {
+			notes = append(notes, blockNote(b))
+		}
+	}
+	for _, owner := range o.KeptBy {
+		notes = append(notes, "kept by "+owner.Kind+"/"+owner.Name+standingNote(owner.Standing))
+	}
+	return notes
+}
+
+// standingNote says why an owner that is not there keeps an object.
+func standingNote(s ownership.Standing) string {
+	switch s {
+	case ownership.StandingUnresolved:
+		return ", which cannot be resolved"
+	case ownership.StandingPending:
+		return ", which has to be looked up"
+	}
+	return ""
+}
+
+func summary(s ownership.DeletionPreviewStatus) string {
+	parts := []string{fmt.Sprintf("would be deleted: %d", s.Deleted)}
+	for _, p := range []struct {
+		count int32
+		word  string
+	}{{s.Orphaned, "orphaned"}, {s.Kept, "kept"}, {s.Blocked, "held up"}} {
+		if p.count > 0 {
+			parts = append(parts, fmt.Sprintf("%s: %d", p.word, p.count))
+		}
+	}
+	return sentence(append(parts, hiddenNote(s.Hidden))...)
+}
+
+// targetsOf are the objects that are to be deleted, as they were shown.
+func targetsOf(previews []*ownership.DeletionPreview) []ownership.PreviewedObject {
+	var targets []ownership.PreviewedObject
+	for _, preview := range previews {
+		for _, o := range preview.Status.Objects {
+			if o.Target {
+				targets = append(targets, o)
+			}
+		}
+	}
+	return targets
+}
+
+// delete deletes the targets that were shown, and no others that have taken their names.
+func (d *deletion) delete(cmd *cobra.Command, r *reviewer, targets []ownership.PreviewedObject) error {
+	client, err := metadata.NewForConfig(r.config)
+	if err != nil {
+		return err
+	}
+	progress := newProgressLine(cmd.ErrOrStderr())
+	defer progress.clear()
+	var failed []error
+	for i, target := range targets {
+		progress.show(fmt.Sprintf("deleting %s (%d of %d)", called(target.ObjectReference), i+1, len(targets)))
+		objects, err := r.resource(client, target.ObjectReference)
+		if err == nil {
+			err = objects.Delete(cmd.Context(), target.Name, metav1.DeleteOptions{
+				PropagationPolicy: new(policies[d.cascade]), Preconditions: &metav1.Preconditions{UID: &target.UID},
+			})
+		}
+		if err != nil && !apierrors.IsNotFound(err) {
+			failed = append(failed, err)
+		}
+	}
+	if len(failed) > 0 || !d.wait {
+		return errors.Join(failed...)
+	}
+	for _, target := range targets {
+		if err := r.awaitGone(cmd.Context(), client, target.ObjectReference, progress); err != nil {
+			return err
+		}
+	}
+	progress.clear()
+	printf(cmd, "%s gone\n", plural(len(targets), "object"))
+	return nil
+}
+
+// resource is the client for objects like ref.
+func (r *reviewer) resource(client metadata.Interface, ref ownership.ObjectReference) (metadata.ResourceInterface, error) {
+	kind := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind)
+	mapping, err := r.mapper.RESTMapping(kind.GroupKind(), kind.Version)
+	if err != nil {
+		return nil, err
+	}
+	return client.Resource(mapping.Resource).Namespace(ref.Namespace), nil
+}
+
+// awaitGone waits until an object is gone, or another one has its name.
+func (r *reviewer) awaitGone(ctx context.Context, client metadata.Interface, ref ownership.ObjectReference, progress *progressLine) error {
+	objects, err := r.resource(client, ref)
+	if err != nil {
+		return err
+	}
+	return wait.PollUntilContextCancel(ctx, 250*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		object, err := objects.Get(ctx, ref.Name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) || err == nil && object.UID != ref.UID {
+			return true, nil
+		}
+		if err == nil {
+			progress.show(fmt.Sprintf("waiting for %s to go%s", called(ref), finalizersNote(object.Finalizers)))
+		}
+		return false, err
+	})
+}
+
+func finalizersNote(finalizers []string) string {
+	if len(finalizers) == 0 {
+		return ""
+	}
+	return ": " + strings.Join(finalizers, ", ")
+}

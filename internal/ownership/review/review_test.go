@@ -1,0 +1,499 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package review
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/rest"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	metadatafake "k8s.io/client-go/metadata/fake"
+	"k8s.io/utils/clock"
+
+	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
+	"github.com/kindred-project/kindred/internal/ownership/graph"
+)
+
+func resource(group, version, plural, kind string, namespaced bool) graph.Resource {
+	return graph.Resource{
+		GroupVersionResource: schema.GroupVersionResource{Group: group, Version: version, Resource: plural},
+		Kind:                 kind, Namespaced: namespaced, Watched: true,
+	}
+}
+
+var (
+	configMaps  = resource("", "v1", "configmaps", "ConfigMap", true)
+	pods        = resource("", "v1", "pods", "Pod", true)
+	jobs        = resource("batch", "v1", "jobs", "Job", true)
+	spaces      = resource("", "v1", "namespaces", "Namespace", false)
+	crds        = resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", false)
+	widgets     = resource("example.com", "v1", "widgets", "Widget", true)
+	servedKinds = []graph.Resource{configMaps, pods, jobs, spaces, crds, widgets}
+)
+
+// world is the API, what the collector has seen of it, and who may do what.
+type world struct {
+	t       *testing.T
+	graph   *graph.Graph
+	objects []runtime.Object
+	version int
+	// allowed says which objects the caller may use, and how.
+	allowed func(a authorizer.Attributes) bool
+}
+
+func newWorld(t *testing.T) *world {
+	w := &world{t: t, graph: graph.New(), allowed: func(authorizer.Attributes) bool { return true }}
+	for _, r := range servedKinds {
+		w.graph.Serve(r)
+		w.graph.Replace(r.GroupResource(), nil, "1")
+	}
+	w.version = 1
+	return w
+}
+
+// add creates an object whose UID is its name.
+func (w *world) add(r graph.Resource, namespace, name string, change func(*unstructured.Unstructured)) {
+	w.version++
+	o := &unstructured.Unstructured{}
+	o.SetGroupVersionKind(r.GroupVersion().WithKind(r.Kind))
+	o.SetNamespace(namespace)
+	o.SetName(name)
+	o.SetUID(types.UID(name))
+	o.SetResourceVersion(strconv.Itoa(w.version))
+	if change != nil {
+		change(o)
+	}
+	w.objects = append(w.objects, o)
+	w.graph.Observe(r.GroupResource(), o)
+}
+
+// ownedBy makes the objects of a kind owners, with blockOwnerDeletion; the first controls.
+func ownedBy(r graph.Resource, names ...string) func(*unstructured.Unstructured) {
+	return func(o *unstructured.Unstructured) {
+		var refs []metav1.OwnerReference
+		for i, name := range names {
+			refs = append(refs, metav1.OwnerReference{
+				APIVersion: r.GroupVersion().String(), Kind: r.Kind, Name: name, UID: types.UID(name),
+				Controller: new(i == 0), BlockOwnerDeletion: new(true),
+			})
+		}
+		o.SetOwnerReferences(refs)
+	}
+}
+
+func held(change func(*unstructured.Unstructured), finalizer string) func(*unstructured.Unstructured) {
+	return func(o *unstructured.Unstructured) {
+		if change != nil {
+			change(o)
+		}
+		o.SetFinalizers([]string{finalizer})
+	}
+}
+
+func (w *world) View(f func(*graph.Graph)) { f(w.graph) }
+
+func (w *world) Lookup(context.Context, graph.Action) graph.Outcome {
+	return graph.Outcome{Result: graph.Absent}
+}
+
+func (w *world) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+	if w.allowed(a) {
+		return authorizer.DecisionAllow, "", nil
+	}
+	return authorizer.DecisionNoOpinion, "", nil
+}
+
+func (w *world) ConditionsAwareAuthorize(ctx context.Context, a authorizer.Attributes) authorizer.ConditionsAwareDecision {
+	return authorizer.ConditionsAwareDecisionFromParts(w.Authorize(ctx, a))
+}
+
+func (w *world) EvaluateConditions(context.Context, authorizer.ConditionsAwareDecision, authorizer.ConditionsData) (authorizer.Decision, string, error) {
+	return authorizer.DecisionDeny, "", authorizer.ErrorConditionEvaluationNotSupported
+}
+
+// reviews are connected to the world.
+func (w *world) reviews() *Reviews {
+	var partial []runtime.Object
+	for _, o := range w.objects {
+		u := o.(*unstructured.Unstructured)
+		partial = append(partial, &metav1.PartialObjectMetadata{
+			TypeMeta: metav1.TypeMeta{APIVersion: u.GetAPIVersion(), Kind: u.GetKind()},
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: u.GetNamespace(), Name: u.GetName(), UID: u.GetUID(), ResourceVersion: u.GetResourceVersion(), Labels: u.GetLabels(),
+			},
+		})
+	}
+	scheme := metadatafake.NewTestScheme()
+	if err := metav1.AddMetaToScheme(scheme); err != nil {
+		w.t.Fatal(err)
+	}
+	lists := map[schema.GroupVersionResource]string{}
+	for _, r := range servedKinds {
+		lists[r.GroupVersionResource] = r.Kind + "List"
+	}
+	r := &Reviews{}
+	r.Connect(Sources{
+		Collector: w, Clock: clock.RealClock{}, Metadata: metadatafake.NewSimpleMetadataClient(scheme, partial...),
+		Objects: dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists, w.objects...),
+	})
+	return r
+}
+
+// create sends a review as the API would.
+func (w *world) create(endpoint rest.Storage, review runtime.Object) error {
+	w.t.Helper()
+	ctx := request.WithUser(w.t.Context(), &user.DefaultInfo{Name: "jane"})
+	_, err := endpoint.(rest.Creater).Create(ctx, review, nil, &metav1.CreateOptions{})
+	return err
+}
+
+func (w *world) policy() Policy {
+	return Policy{Authorizer: w, Orphans: func(_ context.Context, gr schema.GroupResource) bool { return gr == jobs.GroupResource() }}
+}
+
+func (w *world) preview(spec ownership.DeletionPreviewSpec) (ownership.DeletionPreviewStatus, error) {
+	w.t.Helper()
+	review := &ownership.DeletionPreview{Spec: spec}
+	err := w.create(w.reviews().DeletionPreviews(w.policy()), review)
+	return review.Status, err
+}
+
+// outcomes are the objects of a preview, one a line: name, outcome, what blocks or keeps it.
+func outcomes(s ownership.DeletionPreviewStatus) []string {
+	var lines []string
+	for _, o := range s.Objects {
+		line := o.Name + " " + string(o.Outcome)
+		if o.Target {
+			line += " target"
+		}
+		for _, b := range o.BlockedBy {
+			line += " blocked by " + blockText(b)
+		}
+		for _, k := range o.KeptBy {
+			line += fmt.Sprintf(" kept by %s %s", k.Name, k.Standing)
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+func blockText(b ownership.DeletionBlock) string {
+	for _, ref := range []*ownership.ObjectReference{b.Dependent, b.Owner, b.Content} {
+		if ref != nil {
+			return ref.Name
+		}
+	}
+	if b.Hidden {
+		return "something hidden"
+	}
+	return b.Finalizer
+}
+
+func target(r graph.Resource, namespace, name string) ownership.DeletionTarget {
+	return ownership.DeletionTarget{APIVersion: r.GroupVersion().String(), Kind: r.Kind, Namespace: namespace, Name: name}
+}
+
+func TestPreview(t *testing.T) {
+	foreground, orphan := metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan
+	for _, tt := range []struct {
+		name   string
+		fill   func(*world)
+		target ownership.DeletionTarget
+		policy *metav1.DeletionPropagation
+		want   []string
+	}{
+		{
+			"a chain", func(w *world) {
+				w.add(configMaps, "a", "root", nil)
+				w.add(configMaps, "a", "middle", ownedBy(configMaps, "root"))
+				w.add(pods, "a", "leaf", ownedBy(configMaps, "middle"))
+				w.add(pods, "a", "stranger", nil)
+			}, target(configMaps, "a", "root"), nil,
+			[]string{"root Deleted target", "middle Deleted", "leaf Deleted"},
+		},
+		{
+			"another owner keeps", func(w *world) {
+				w.add(configMaps, "a", "one", nil)
+				w.add(configMaps, "a", "two", nil)
+				w.add(pods, "a", "shared", ownedBy(configMaps, "one", "two"))
+			}, target(configMaps, "a", "one"), nil,
+			[]string{"one Deleted target", "shared Kept kept by two Solid"},
+		},
+		{
+			"orphaned", func(w *world) {
+				w.add(configMaps, "a", "root", nil)
+				w.add(pods, "a", "child", ownedBy(configMaps, "root"))
+				w.add(pods, "a", "grandchild", ownedBy(pods, "child"))
+			}, target(configMaps, "a", "root"), &orphan,
+			[]string{"root Deleted target", "child Orphaned"},
+		},
+		{
+			"a kind that orphans by default", func(w *world) {
+				w.add(jobs, "a", "job", nil)
+				w.add(pods, "a", "child", ownedBy(jobs, "job"))
+			}, target(jobs, "a", "job"), nil,
+			[]string{"job Deleted target", "child Orphaned"},
+		},
+		{
+			"a finalizer below, in the foreground", func(w *world) {
+				w.add(configMaps, "a", "root", nil)
+				w.add(pods, "a", "child", held(ownedBy(configMaps, "root"), "example.com/hold"))
+			}, target(configMaps, "a", "root"), &foreground,
+			[]string{"root Deleted target blocked by child", "child Deleted blocked by example.com/hold"},
+		},
+		{
+			"a finalizer above, in the background", func(w *world) {
+				w.add(configMaps, "a", "root", held(nil, "example.com/hold"))
+				w.add(pods, "a", "child", ownedBy(configMaps, "root"))
+			}, target(configMaps, "a", "root"), nil,
+			[]string{"root Deleted target blocked by example.com/hold", "child Deleted blocked by root"},
+		},
+		{
+			"a dependent that stays blocks for ever", func(w *world) {
+				w.add(configMaps, "a", "root", nil)
+				w.add(pods, "a", "child", func(o *unstructured.Unstructured) {
+					ownedBy(configMaps, "root")(o)
+					refs := append(o.GetOwnerReferences(), metav1.OwnerReference{APIVersion: "gone.example.com/v1", Kind: "Gone", Name: "x", UID: "x"})
+					o.SetOwnerReferences(refs)
+				})
+			}, target(configMaps, "a", "root"), &foreground,
+			[]string{"root Blocked target blocked by child", "child Kept kept by root Waiting kept by x Unresolved"},
+		},
+		{
+			"a namespace", func(w *world) {
+				w.add(spaces, "", "a", nil)
+				w.add(configMaps, "a", "root", nil)
+				w.add(pods, "a", "child", ownedBy(configMaps, "root"))
+				w.add(pods, "a", "stuck", held(nil, "example.com/hold"))
+				w.add(pods, "b", "elsewhere", nil)
+			}, target(spaces, "", "a"), nil,
+			[]string{"a Deleted target blocked by stuck", "root Deleted", "child Deleted", "stuck Deleted blocked by example.com/hold"},
+		},
+		{
+			"a definition", func(w *world) {
+				w.add(crds, "", "widgets.example.com", held(nil, cleanup))
+				w.add(widgets, "a", "one", nil)
+				w.add(widgets, "b", "two", nil)
+				w.add(pods, "b", "child", ownedBy(widgets, "two"))
+			}, target(crds, "", "widgets.example.com"), nil,
+			[]string{"widgets.example.com Deleted target", "one Deleted", "two Deleted", "child Deleted"},
+		},
+		{
+			"a selector", func(w *world) {
+				labelled := func(o *unstructured.Unstructured) { o.SetLabels(map[string]string{"app": "x"}) }
+				w.add(pods, "a", "one", labelled)
+				w.add(pods, "b", "two", labelled)
+				w.add(pods, "a", "other", nil)
+			}, ownership.DeletionTarget{APIVersion: "v1", Kind: "Pod", Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "x"}}}, nil,
+			[]string{"one Deleted target", "two Deleted target"},
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t)
+			tt.fill(w)
+			s, err := w.preview(ownership.DeletionPreviewSpec{Target: tt.target, PropagationPolicy: tt.policy})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, outcomes(s)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestPreviewWarnsOfControllers(t *testing.T) {
+	w := newWorld(t)
+	w.add(configMaps, "a", "set", nil)
+	w.add(pods, "a", "child", ownedBy(configMaps, "set"))
+	s, err := w.preview(ownership.DeletionPreviewSpec{Target: target(pods, "a", "child")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(s.Warnings) != 1 || !strings.Contains(s.Warnings[0], "controlled by ConfigMap set") {
+		t.Errorf("warnings %q", s.Warnings)
+	}
+}
+
+// TestPreviewRefusals: bad questions are answered as the API answers bad requests.
+func TestPreviewRefusals(t *testing.T) {
+	policy := metav1.DeletionPropagation("Sideways")
+	for _, tt := range []struct {
+		name string
+		spec ownership.DeletionPreviewSpec
+		want string
+		is   func(error) bool
+	}{
+		{"no kind", ownership.DeletionPreviewSpec{Target: ownership.DeletionTarget{Name: "x"}}, "spec.target.kind: Required", apierrors.IsInvalid},
+		{"no name", ownership.DeletionPreviewSpec{Target: target(pods, "a", "")}, "either name or selector", apierrors.IsInvalid},
+		{"name and selector", ownership.DeletionPreviewSpec{Target: ownership.DeletionTarget{APIVersion: "v1", Kind: "Pod", Name: "x", Selector: &metav1.LabelSelector{}}}, "spec.target.selector: Forbidden", apierrors.IsInvalid},
+		{"bad selector", ownership.DeletionPreviewSpec{Target: ownership.DeletionTarget{APIVersion: "v1", Kind: "Pod", Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a b": ""}}}}, "spec.target.selector", apierrors.IsInvalid},
+		{"bad policy", ownership.DeletionPreviewSpec{Target: target(pods, "a", "x"), PropagationPolicy: &policy}, "spec.propagationPolicy", apierrors.IsInvalid},
+		{"bad version", ownership.DeletionPreviewSpec{Target: ownership.DeletionTarget{APIVersion: "a/b/c", Kind: "Pod", Name: "x"}}, "spec.target.apiVersion", apierrors.IsInvalid},
+		{"no such kind", ownership.DeletionPreviewSpec{Target: ownership.DeletionTarget{APIVersion: "v1", Kind: "Unicorn", Name: "x"}}, "no kind Unicorn", apierrors.IsBadRequest},
+		{"no namespace", ownership.DeletionPreviewSpec{Target: target(pods, "", "x")}, "none is given", apierrors.IsBadRequest},
+		{"a namespace too many", ownership.DeletionPreviewSpec{Target: target(spaces, "a", "x")}, "in no namespace", apierrors.IsBadRequest},
+		{"no such object", ownership.DeletionPreviewSpec{Target: target(pods, "a", "x")}, `pods "x" not found`, apierrors.IsNotFound},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := newWorld(t).preview(tt.spec)
+			if err == nil || !strings.Contains(err.Error(), tt.want) || !tt.is(err) {
+				t.Errorf("error %v", err)
+			}
+		})
+	}
+}
+
+func TestBeforeTheCollectorRuns(t *testing.T) {
+	w := newWorld(t)
+	for _, reviews := range []*Reviews{nil, {}} {
+		err := w.create(reviews.DeletionPreviews(w.policy()), &ownership.DeletionPreview{Spec: ownership.DeletionPreviewSpec{Target: target(pods, "a", "x")}})
+		if !apierrors.IsServiceUnavailable(err) {
+			t.Errorf("error %v", err)
+		}
+	}
+}
+
+// TestHidden: nothing of what the caller may not read is shown, not even by its name.
+func TestHidden(t *testing.T) {
+	w := newWorld(t)
+	foreground := metav1.DeletePropagationForeground
+	w.add(configMaps, "a", "root", nil)
+	w.add(pods, "a", "secret-child", held(ownedBy(configMaps, "root"), "example.com/hold"))
+	w.add(widgets, "a", "open-child", ownedBy(configMaps, "root", "secret-owner"))
+	w.add(configMaps, "a", "secret-owner", nil)
+	w.allowed = func(a authorizer.Attributes) bool {
+		return a.GetResource() != "pods" && a.GetName() != "" && a.GetName() != "secret-owner"
+	}
+	s, err := w.preview(ownership.DeletionPreviewSpec{Target: target(configMaps, "a", "root"), PropagationPolicy: &foreground})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"root Deleted target blocked by something hidden", "open-child Kept kept by secret-owner Hidden"}
+	if diff := cmp.Diff(want, outcomes(s)); diff != "" || s.Hidden != 1 || s.Deleted != 1 {
+		t.Errorf("hidden %d, deleted %d: %s", s.Hidden, s.Deleted, diff)
+	}
+	w.allowed = func(authorizer.Attributes) bool { return false }
+	for name, missing := range map[string]string{"there": "root", "not there": "nothing"} {
+		_, err := w.preview(ownership.DeletionPreviewSpec{Target: target(configMaps, "a", missing)})
+		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), `cannot get resource "configmaps"`) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func (w *world) tree(spec ownership.OwnershipTreeSpec) (ownership.OwnershipTreeStatus, error) {
+	w.t.Helper()
+	review := &ownership.OwnershipTree{Spec: spec}
+	err := w.create(w.reviews().OwnershipTrees(w.policy()), review)
+	return review.Status, err
+}
+
+func named(objects []ownership.TreeObject) []string {
+	var names []string
+	for _, o := range objects {
+		names = append(names, o.Name)
+	}
+	return names
+}
+
+func middle(w *world) ownership.ObjectReference {
+	w.add(spaces, "", "cluster-wide", nil)
+	w.add(configMaps, "a", "top", ownedBy(spaces, "cluster-wide"))
+	w.add(configMaps, "a", "middle", ownedBy(configMaps, "top"))
+	w.add(pods, "a", "leaf-1", ownedBy(configMaps, "middle"))
+	w.add(pods, "a", "leaf-2", ownedBy(configMaps, "middle"))
+	w.add(pods, "a", "below", ownedBy(pods, "leaf-1"))
+	return ownership.ObjectReference{APIVersion: "v1", Kind: "ConfigMap", Namespace: "a", Name: "middle"}
+}
+
+func TestTree(t *testing.T) {
+	w := newWorld(t)
+	s, err := w.tree(ownership.OwnershipTreeSpec{Object: middle(w)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"top", "cluster-wide"}, named(s.Owners)); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{"middle", "leaf-1", "leaf-2", "below"}, named(s.Objects)); diff != "" {
+		t.Error(diff)
+	}
+	if s.Objects[0].Readiness != ownership.ReadinessReady || s.Objects[1].Readiness != ownership.ReadinessInProgress {
+		t.Errorf("readiness %s and %s", s.Objects[0].Readiness, s.Objects[1].Readiness)
+	}
+	if got := s.Objects[1].Owners; len(got) != 1 || got[0].Standing != ownership.StandingSolid {
+		t.Errorf("owners %+v", got)
+	}
+}
+
+func TestTreeDepth(t *testing.T) {
+	for depth, want := range map[int32][]string{0: {"middle"}, 1: {"middle", "leaf-1", "leaf-2"}} {
+		w := newWorld(t)
+		s, err := w.tree(ownership.OwnershipTreeSpec{Object: middle(w), Depth: &depth})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, named(s.Objects)); diff != "" {
+			t.Error(diff)
+		}
+	}
+	w, negative := newWorld(t), int32(-1)
+	if _, err := w.tree(ownership.OwnershipTreeSpec{Object: middle(w), Depth: &negative}); !apierrors.IsInvalid(err) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// TestTreeOfMany reads more objects of one place than are read one by one.
+func TestTreeOfMany(t *testing.T) {
+	w := newWorld(t)
+	w.add(configMaps, "a", "root", nil)
+	for i := range 3 * few {
+		w.add(pods, "a", fmt.Sprintf("pod-%02d", i), ownedBy(configMaps, "root"))
+	}
+	s, err := w.tree(ownership.OwnershipTreeSpec{Object: ownership.ObjectReference{APIVersion: "v1", Kind: "ConfigMap", Namespace: "a", Name: "root"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if names := named(s.Objects); len(names) != 3*few+1 || !slices.IsSorted(names[1:]) {
+		t.Errorf("objects %v", names)
+	}
+}
+
+func TestTreeOfWhatIsBeingDeleted(t *testing.T) {
+	w := newWorld(t)
+	now := metav1.Now()
+	w.add(configMaps, "a", "root", func(o *unstructured.Unstructured) {
+		o.SetDeletionTimestamp(&now)
+		o.SetFinalizers([]string{metav1.FinalizerDeleteDependents, "example.com/hold"})
+	})
+	w.add(pods, "a", "child", ownedBy(configMaps, "root"))
+	w.allowed = func(a authorizer.Attributes) bool { return a.GetResource() == "configmaps" }
+	s, err := w.tree(ownership.OwnershipTreeSpec{Object: ownership.ObjectReference{APIVersion: "v1", Kind: "ConfigMap", Namespace: "a", Name: "root"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var waits []string
+	for _, b := range s.Objects[0].WaitsFor {
+		waits = append(waits, blockText(b))
+	}
+	if diff := cmp.Diff([]string{"example.com/hold", "something hidden"}, waits); diff != "" || s.Objects[0].DeletionTimestamp == nil || s.Hidden != 1 {
+		t.Errorf("hidden %d, deletion %v: %s", s.Hidden, s.Objects[0].DeletionTimestamp, diff)
+	}
+}

@@ -1,0 +1,178 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kindred_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/kindred-project/kindred"
+	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
+)
+
+// review has a review answered, as any client of the API would.
+func review[T any](t *testing.T, config *rest.Config, resource, kind string, question T) (T, error) {
+	t.Helper()
+	var answer T
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return answer, err
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&question)
+	if err != nil {
+		return answer, err
+	}
+	object := &unstructured.Unstructured{Object: content}
+	object.SetGroupVersionKind(ownership.SchemeGroupVersion.WithKind(kind))
+	object, err = client.Resource(ownership.SchemeGroupVersion.WithResource(resource)).Create(t.Context(), object, metav1.CreateOptions{})
+	if err != nil {
+		return answer, err
+	}
+	return answer, runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &answer)
+}
+
+// TestPreviewsComeTrue makes random graphs on a real server, asks what a deletion would do,
+// deletes, and looks.
+func TestPreviewsComeTrue(t *testing.T) {
+	cluster := startWith(t, kindred.Options{DataDir: t.TempDir(), NoNode: true})
+	client := client(t, cluster)
+	policies := []metav1.DeletionPropagation{metav1.DeletePropagationBackground, metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan}
+	for seed := range uint64(24) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			g := randomGraph{t: t, client: client, rng: rand.New(rand.NewPCG(seed, 0)), namespace: fmt.Sprintf("graph-%d", seed)}
+			g.make(30)
+			policy := policies[seed%uint64(len(policies))]
+			target := g.objects[g.rng.IntN(10)]
+			preview, err := review(t, cluster.Config(), "deletionpreviews", "DeletionPreview", ownership.DeletionPreview{
+				Spec: ownership.DeletionPreviewSpec{
+					Target:            ownership.DeletionTarget{APIVersion: "v1", Kind: "ConfigMap", Namespace: g.namespace, Name: target.Name},
+					PropagationPolicy: &policy,
+				},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := client.CoreV1().ConfigMaps(g.namespace).Delete(t.Context(), target.Name, metav1.DeleteOptions{PropagationPolicy: &policy}); err != nil {
+				t.Fatal(err)
+			}
+			g.check(preview.Status)
+		})
+	}
+}
+
+// randomGraph is one of ConfigMaps in a namespace of its own. Owners are older than their
+// dependents: there are no cycles.
+type randomGraph struct {
+	t         *testing.T
+	client    kubernetes.Interface
+	rng       *rand.Rand
+	namespace string
+	objects   []*corev1.ConfigMap
+}
+
+func (g *randomGraph) make(size int) {
+	g.t.Helper()
+	_, err := g.client.CoreV1().Namespaces().Create(g.t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: g.namespace}}, metav1.CreateOptions{})
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	for i := range size {
+		object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("c-%02d", i), OwnerReferences: g.owners()}}
+		if object, err = g.client.CoreV1().ConfigMaps(g.namespace).Create(g.t.Context(), object, metav1.CreateOptions{}); err != nil {
+			g.t.Fatal(err)
+		}
+		g.objects = append(g.objects, object)
+	}
+}
+
+// owners are up to two of the objects that are there.
+func (g *randomGraph) owners() []metav1.OwnerReference {
+	var refs []metav1.OwnerReference
+	for range g.rng.IntN(3) {
+		if len(g.objects) == 0 {
+			break
+		}
+		owner := g.objects[g.rng.IntN(len(g.objects))]
+		if slices.ContainsFunc(refs, func(r metav1.OwnerReference) bool { return r.UID == owner.UID }) {
+			continue
+		}
+		refs = append(refs, metav1.OwnerReference{
+			APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID, BlockOwnerDeletion: new(g.rng.IntN(2) == 0),
+		})
+	}
+	return refs
+}
+
+// check waits until what was foreseen has come, and finds that nothing else has.
+func (g *randomGraph) check(foreseen ownership.DeletionPreviewStatus) {
+	g.t.Helper()
+	want := map[string][]types.UID{}
+	for _, o := range g.objects {
+		want[o.Name] = owners(o)
+	}
+	for _, o := range foreseen.Objects {
+		if o.Outcome == ownership.OutcomeDeleted {
+			delete(want, o.Name)
+			continue
+		}
+		want[o.Name] = nil
+		for _, owner := range o.KeptBy {
+			want[o.Name] = append(want[o.Name], owner.UID)
+		}
+	}
+	eventually(g.t, "what was foreseen", func(ctx context.Context) (bool, error) {
+		for _, o := range g.objects {
+			now, err := g.client.CoreV1().ConfigMaps(g.namespace).Get(ctx, o.Name, metav1.GetOptions{})
+			refs, stays := want[o.Name]
+			switch {
+			case apierrors.IsNotFound(err):
+				if stays {
+					return false, fmt.Errorf("%s is gone, and should have stayed", o.Name)
+				}
+			case err != nil:
+				return false, err
+			case !stays || !slices.Equal(refs, owners(now)):
+				return false, nil
+			}
+		}
+		return true, nil
+	})
+}
+
+func owners(o *corev1.ConfigMap) []types.UID {
+	var ids []types.UID
+	for _, ref := range o.OwnerReferences {
+		ids = append(ids, ref.UID)
+	}
+	return ids
+}
+
+// TestReviewsAreForEverybody: who may read little may ask, and is shown little.
+func TestReviewsAreForEverybody(t *testing.T) {
+	cluster := startWith(t, kindred.Options{DataDir: t.TempDir(), NoNode: true})
+	g := randomGraph{t: t, client: client(t, cluster), rng: rand.New(rand.NewPCG(1, 0)), namespace: "shop"}
+	g.make(3)
+	config := cluster.Config()
+	config.Impersonate = rest.ImpersonationConfig{UserName: "jane", Groups: []string{"system:authenticated"}}
+	question := ownership.OwnershipTree{Spec: ownership.OwnershipTreeSpec{Object: ownership.ObjectReference{APIVersion: "v1", Kind: "ConfigMap", Namespace: "shop", Name: "c-00"}}}
+	if _, err := review(t, config, "ownershiptrees", "OwnershipTree", question); !apierrors.IsForbidden(err) {
+		t.Errorf("a tree of what the caller may not read: %v", err)
+	}
+	if _, err := review(t, cluster.Config(), "ownershiptrees", "OwnershipTree", question); err != nil {
+		t.Errorf("an administrator's: %v", err)
+	}
+}
