@@ -1,0 +1,92 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// TestDefaultPolicies deletes an object of each kind that makes dependents, with and
+// without naming a policy. Without, ReplicationControllers (v1) and Jobs (batch/v1) alone
+// keep what they own, as they did before there was a policy to name. Finalizers that are
+// there already go before the default, and a policy that is named goes before both.
+func TestDefaultPolicies(t *testing.T) {
+	namespace := server.namespace(t)
+	const template = `"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}`
+	const selected = `{"selector":{"matchLabels":{"a":"b"}},` + template + `}`
+	const job = `"template":{"spec":{"restartPolicy":"Never","containers":[{"name":"c","image":"i"}]}}`
+	for _, test := range []struct {
+		path, spec string
+		finalizer  string // that a deletion without options leaves; none: the object goes
+	}{
+		{"/api/v1/%s/replicationcontrollers", `{"selector":{"a":"b"},` + template + `}`, "orphan"},
+		{"/apis/batch/v1/%s/jobs", `{` + job + `}`, "orphan"},
+		{"/apis/batch/v1/%s/cronjobs", `{"schedule":"@daily","jobTemplate":{"spec":{` + job + `}}}`, ""},
+		{"/apis/apps/v1/%s/replicasets", selected, ""},
+		{"/apis/apps/v1/%s/deployments", selected, ""},
+		{"/apis/apps/v1/%s/statefulsets", `{"serviceName":"s",` + selected[1:], ""},
+		{"/apis/apps/v1/%s/daemonsets", selected, ""},
+		{"/api/v1/%s/configmaps", "", ""},
+		{"/api/v1/%s/services", `{"ports":[{"port":1}]}`, ""},
+	} {
+		path := fmt.Sprintf(test.path, "namespaces/"+namespace)
+		for _, already := range []string{"", "orphan", "foregroundDeletion"} {
+			unnamed := already
+			if already == "" {
+				unnamed = test.finalizer
+			}
+			for options, want := range map[string]string{
+				"":                                    unnamed,
+				`{"gracePeriodSeconds":0}`:            unnamed,
+				`{"propagationPolicy":"Background"}`:  "",
+				`{"propagationPolicy":"Foreground"}`:  "foregroundDeletion",
+				`{"propagationPolicy":"Orphan"}`:      "orphan",
+				`{"orphanDependents":false}`:          "",
+				`{"orphanDependents":true}`:           "orphan",
+				`{"propagationPolicy":"Thoroughly"}`:  "refused",
+				`{"preconditions":{"uid":"another"}}`: "refused",
+			} {
+				if got := deleted(t, path, test.spec, already, options); got != want {
+					t.Errorf("DELETE %s %s, with finalizer %q before: %q, want %q", path, options, already, got, want)
+				}
+			}
+		}
+	}
+}
+
+// deleted creates an object and deletes it, and returns the finalizer that it is left with.
+func deleted(t *testing.T, path, spec, finalizer, options string) string {
+	t.Helper()
+	metadata := `"metadata":{"name":"o"}`
+	if finalizer != "" {
+		metadata = `"metadata":{"name":"o","finalizers":["` + finalizer + `"]}`
+	}
+	body := `{` + metadata + `}`
+	if spec != "" {
+		body = `{` + metadata + `,"spec":` + spec + `}`
+	}
+	if got := server.do(t, server.admin, http.MethodPost, path, body); got.code != http.StatusCreated {
+		t.Fatalf("create %s: %d %s", path, got.code, got.body)
+	}
+	code := server.do(t, server.admin, http.MethodDelete, path+"/o", options).code
+	left := server.do(t, server.admin, http.MethodGet, path+"/o", "")
+	if left.code == http.StatusOK {
+		server.do(t, server.admin, http.MethodPatch, path+"/o", `{"metadata":{"finalizers":null}}`, "Content-Type", "application/merge-patch+json")
+		server.do(t, server.admin, http.MethodDelete, path+"/o", `{"propagationPolicy":"Background"}`)
+	}
+	switch {
+	case code >= http.StatusBadRequest:
+		return "refused"
+	case left.code == http.StatusNotFound:
+		return ""
+	case strings.Contains(left.body, `"finalizers":["orphan"]`):
+		return "orphan"
+	case strings.Contains(left.body, `"finalizers":["foregroundDeletion"]`):
+		return "foregroundDeletion"
+	}
+	return left.body
+}
