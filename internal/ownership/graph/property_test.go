@@ -242,17 +242,7 @@ func (w *world) checkGraph() {
 // says what goes, and not how.
 func TestFinalStateEqualsModel(t *testing.T) {
 	episodes(t, func(w *world) int {
-		w.strict = true
-		items := w.plant(5 + w.rng.IntN(30))
-		w.settle()
-		if len(w.objects) != len(items) {
-			w.t.Fatalf("%d of %d objects are left before anything was deleted", len(w.objects), len(items))
-		}
-		root := items[w.rng.IntN(len(items))]
-		policy := w.policy()
-		want := w.model(root, policy)
-
-		w.delete(root, policy)
+		c := w.begin()
 		const length = 300
 		for range length {
 			w.step()
@@ -260,22 +250,74 @@ func TestFinalStateEqualsModel(t *testing.T) {
 				w.crash()
 			}
 		}
-		w.settle()
-		for _, o := range items {
-			if w.objects[o.key()] == o {
-				w.release(o)
-				w.settle()
-			}
-		}
-		got := map[string][]types.UID{}
-		for _, o := range w.objects {
-			got[fmt.Sprint(o.key())] = ownerUIDs(o.OwnerReferences)
-		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			w.t.Fatalf("%s deletion of %v (-want +got):\n%s", policy, root.key(), diff)
-		}
+		c.check()
 		return length
 	})
+}
+
+// TestCrashBetweenAnyTwoWrites runs each cascade once for every write that it takes, and
+// crashes after that write, before anybody heard of it. Whatever the place, the same is left.
+func TestCrashBetweenAnyTwoWrites(t *testing.T) {
+	for taken, s := 0, *seed; taken < *steps; s++ {
+		for at, done := 1, false; !done; at++ {
+			ok := t.Run(fmt.Sprintf("%d/%d", s, at), func(t *testing.T) {
+				c := newWorld(t, rand.New(rand.NewPCG(s, 1))).begin()
+				c.crashAfter = at
+				const length = 200
+				for range length {
+					c.step()
+				}
+				c.check()
+				done = c.writes < at
+				taken += length
+			})
+			if !ok {
+				return
+			}
+		}
+	}
+}
+
+// cascading is a deletion in a random graph, and what it is to leave.
+type cascading struct {
+	*world
+	items  []*item
+	root   *item
+	policy metav1.DeletionPropagation
+	want   map[string][]types.UID
+}
+
+// begin plants a random graph and deletes one object of it.
+func (w *world) begin() cascading {
+	w.strict = true
+	items := w.plant(5 + w.rng.IntN(30))
+	w.settle()
+	if len(w.objects) != len(items) {
+		w.t.Fatalf("%d of %d objects are left before anything was deleted", len(w.objects), len(items))
+	}
+	c := cascading{world: w, items: items, root: items[w.rng.IntN(len(items))], policy: w.policy()}
+	c.want = w.model(c.root, c.policy)
+	w.delete(c.root, c.policy)
+	w.writes = 0
+	return c
+}
+
+// check ends the cascade, takes away what holds objects, and compares what is left.
+func (c cascading) check() {
+	c.settle()
+	for _, o := range c.items {
+		if c.objects[o.key()] == o {
+			c.release(o)
+			c.settle()
+		}
+	}
+	got := map[string][]types.UID{}
+	for _, o := range c.objects {
+		got[fmt.Sprint(o.key())] = ownerUIDs(o.OwnerReferences)
+	}
+	if diff := cmp.Diff(c.want, got); diff != "" {
+		c.t.Fatalf("%s deletion of %v (-want +got):\n%s", c.policy, c.root.key(), diff)
+	}
 }
 
 // plant creates n objects with right references only, circles among them. Those

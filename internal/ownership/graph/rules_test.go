@@ -286,6 +286,48 @@ func TestRules(t *testing.T) {
 			left: []string{"a(p)", "p"},
 		},
 		{
+			name: "without a solid owner, one that waits decides over one that is gone",
+			do: func(w *world) {
+				a, b := w.create(alphas, "one", "a"), w.create(alphas, "one", "b")
+				c := w.create(alphas, "one", "c", ref(a, true), ref(b, true))
+				d := w.create(betas, "one", "d", ref(c, true))
+				d.Finalizers = []string{hold}
+				w.settle()
+				w.delete(b, background)
+				w.delete(a, foreground)
+				w.deliverAll()
+			},
+			left: []string{"!a", "!c(a,b)", "!d(c)"}, // in the background, c would be gone, and then a
+		},
+		{
+			name: "what waits is not held up by a dependent that has another owner",
+			do: func(w *world) {
+				a, b := w.create(clusters, "", "a"), w.create(alphas, "one", "b")
+				c := w.create(betas, "one", "c", ref(a, true), ref(b, true))
+				c.Finalizers = []string{hold}
+				w.settle()
+				w.delete(a, foreground)
+			},
+			left: []string{"b", "c(b)"},
+		},
+		{
+			name: "an owner that comes back with its kind under another UID is absent",
+			do: func(w *world) {
+				f := w.create(fleeting, "one", "f")
+				w.create(betas, "one", "a", ref(f, true))
+				w.settle()
+				w.serveOrNot()
+				w.delete(f, background)
+				w.create(fleeting, "one", "f")
+				w.settle()
+				if len(w.objects) != 2 {
+					w.t.Error("an object went whose owner's kind is not served")
+				}
+				w.serveOrNot()
+			},
+			left: []string{"f"},
+		},
+		{
 			name: "what is being deleted is left to its finalizers",
 			do: func(w *world) {
 				a := w.create(alphas, "one", "a")

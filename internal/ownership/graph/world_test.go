@@ -77,6 +77,8 @@ type world struct {
 	ended    []ending
 	wakes    []types.UID
 	writes   int
+	// crashAfter, if set, is the write after which the process crashes once.
+	crashAfter int
 	// strict adds the checks that hold only when users do not interfere with a cascade.
 	strict bool
 }
@@ -390,6 +392,11 @@ func (w *world) act(fail bool) bool {
 		w.perform(a) // it was done, but the answer got lost
 	case !fail:
 		outcome = w.perform(a)
+	}
+	if w.crashAfter > 0 && w.writes >= w.crashAfter {
+		w.crashAfter = 0
+		w.crash()
+		return true
 	}
 	w.ended = append(w.ended, ending{a, outcome})
 	return true
