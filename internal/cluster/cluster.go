@@ -163,10 +163,10 @@ func (c *Cluster) startParts(ctx context.Context, steps *steps) error {
 	if err != nil {
 		return err
 	}
-	if err := c.addControllers(ctx, manager); err != nil {
+	if err := c.addControllers(manager); err != nil {
 		return err
 	}
-	collector, err := c.newCollector(ctx)
+	collector, err := c.newCollector()
 	if err != nil {
 		return err
 	}

@@ -4,7 +4,6 @@
 package cluster
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 
@@ -49,7 +48,7 @@ func newManager(server *apiserver.Server) (manager.Manager, error) {
 }
 
 // addControllers registers every controller under its own identity.
-func (c *Cluster) addControllers(ctx context.Context, mgr manager.Manager) error {
+func (c *Cluster) addControllers(mgr manager.Manager) error {
 	tokens, err := serviceaccount.NewKeys(c.keys.ServiceAccountKey)
 	if err != nil {
 		return err
@@ -60,7 +59,7 @@ func (c *Cluster) addControllers(ctx context.Context, mgr manager.Manager) error
 		if controller.Root {
 			as = controllerUser
 		}
-		env, err := c.environment(ctx, mgr, as, controller.Name)
+		env, err := c.environment(mgr, as, controller.Name)
 		if err != nil {
 			return err
 		}
@@ -71,7 +70,7 @@ func (c *Cluster) addControllers(ctx context.Context, mgr manager.Manager) error
 	return nil
 }
 
-func (c *Cluster) environment(ctx context.Context, mgr manager.Manager, as identity, name string) (control.Env, error) {
+func (c *Cluster) environment(mgr manager.Manager, as identity, name string) (control.Env, error) {
 	config := configFor(c.server, as)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return jsonApply{next} })
 	writer, err := client.New(config, client.Options{
@@ -89,7 +88,7 @@ func (c *Cluster) environment(ctx context.Context, mgr manager.Manager, as ident
 	if err != nil {
 		return control.Env{}, err
 	}
-	events, err := c.recorder(ctx, as, name)
+	events, err := c.recorder(as, name)
 	if err != nil {
 		return control.Env{}, err
 	}
@@ -108,19 +107,20 @@ func (j jsonApply) RoundTrip(req *http.Request) (*http.Response, error) {
 	return j.RoundTripper.RoundTrip(req)
 }
 
-// recorder writes events as the given user; component is their source.
-func (c *Cluster) recorder(ctx context.Context, as identity, component string) (record.EventRecorder, error) {
+// recorder writes events as the given user, for as long as the parts run; component is
+// their source.
+func (c *Cluster) recorder(as identity, component string) (record.EventRecorder, error) {
 	core, err := typedcorev1.NewForConfig(configFor(c.server, as))
 	if err != nil {
 		return nil, err
 	}
-	broadcaster := record.NewBroadcaster(record.WithContext(ctx))
+	broadcaster := record.NewBroadcaster(record.WithContext(c.parts.context()))
 	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: core.Events("")})
 	return broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: component}), nil
 }
 
 // newCollector makes the garbage collector.
-func (c *Cluster) newCollector(ctx context.Context) (*collector.Collector, error) {
+func (c *Cluster) newCollector() (*collector.Collector, error) {
 	as := serviceAccountUser(collector.Name)
 	objects, err := metadata.NewForConfig(configFor(c.server, as))
 	if err != nil {
@@ -130,7 +130,7 @@ func (c *Cluster) newCollector(ctx context.Context) (*collector.Collector, error
 	if err != nil {
 		return nil, err
 	}
-	events, err := c.recorder(ctx, as, collector.EventSource)
+	events, err := c.recorder(as, collector.EventSource)
 	if err != nil {
 		return nil, err
 	}

@@ -25,6 +25,12 @@ func (g *group) init() {
 	g.once.Do(func() { g.ctx, g.cancel = context.WithCancel(context.Background()) })
 }
 
+// context ends when the parts are to stop.
+func (g *group) context() context.Context {
+	g.init()
+	return g.ctx
+}
+
 func (g *group) start(name string, failed func(error), run func(context.Context) error) {
 	g.init()
 	g.running.Go(func() {
