@@ -118,8 +118,6 @@ func (a *api) ServerPreferredNamespacedResources() ([]*metav1.APIResourceList, e
 	return nil, errors.ErrUnsupported
 }
 
-func (a *api) IsWatchListSemanticsUnSupported() bool { return true }
-
 func (a *api) Resource(gvr schema.GroupVersionResource) metadata.Getter {
 	return &endpoint{api: a, gvr: gvr}
 }

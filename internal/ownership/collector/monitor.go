@@ -39,6 +39,18 @@ type monitor struct {
 // because discovery may show a new resource before its storage is up.
 var relistBackoff = wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 10, Cap: 30 * time.Second}
 
+// pageSize is how many objects a page of a list has. There must be pages: while the API still
+// fills its cache of a new resource, it reads from the store what has a limit, and has others
+// come back after a second.
+const pageSize = 10_000
+
+// plainLists has a reflector list with a LIST: a WATCH that begins with the objects would be
+// one of those others.
+type plainLists struct{}
+
+// IsWatchListSemanticsUnSupported is how a reflector asks.
+func (plainLists) IsWatchListSemanticsUnSupported() bool { return true }
+
 // monitor starts to watch r if it can be watched.
 func (c *Collector) monitor(ctx context.Context, r graph.Resource) *monitor {
 	m := &monitor{collector: c, resource: r, listed: make(chan struct{})}
@@ -49,6 +61,14 @@ func (c *Collector) monitor(ctx context.Context, r graph.Resource) *monitor {
 	client := c.Metadata.Resource(r.GroupVersionResource)
 	source := cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			if options.ResourceVersion == "0" {
+				// Not what some cache has, but all that was written before: who has no
+				// dependents in the first list may go for that.
+				options.ResourceVersion = ""
+			}
+			if options.Limit > 0 {
+				options.Limit = pageSize
+			}
 			list, err := client.List(ctx, options)
 			m.tried(err)
 			return list, err
@@ -58,7 +78,7 @@ func (c *Collector) monitor(ctx context.Context, r graph.Resource) *monitor {
 			m.tried(err)
 			return w, err
 		},
-	}, c.Metadata)
+	}, plainLists{})
 	logger := klog.FromContext(ctx)
 	backoff := relistBackoff
 	reflector := cache.NewReflectorWithOptions(source, &metav1.PartialObjectMetadata{}, m, cache.ReflectorOptions{
