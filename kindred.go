@@ -24,6 +24,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/kindred-project/kindred/internal/cluster"
+	"github.com/kindred-project/kindred/internal/storage"
 )
 
 // Defaults of Options. The address and ranges are upstream's customary ones.
@@ -33,6 +34,12 @@ const (
 	// DefaultReserveDisk is how many bytes must stay free on the disk of the data
 	// directory: below it, writes are refused and /readyz fails.
 	DefaultReserveDisk = 256 << 20
+)
+
+// Defaults of the history that is retained.
+var (
+	DefaultHistoryRetention = storage.DefaultRetention.Age
+	DefaultHistorySize      = storage.DefaultRetention.Size
 )
 
 // Options say which cluster to start. Only DataDir is required.
@@ -54,6 +61,12 @@ type Options struct {
 	// when it changes.
 	EncryptionProviderConfig                string
 	EncryptionProviderConfigAutomaticReload bool
+	// HistoryRetention is how long past states of objects can be read, those of deleted
+	// ones too; DefaultHistoryRetention if 0. Less than 5 minutes is refused.
+	HistoryRetention time.Duration
+	// HistorySize is how many bytes of etcd's database may be in use before older history
+	// goes early, though none that is younger than 5 minutes; DefaultHistorySize if 0.
+	HistorySize int64
 	// ContainerRuntimeEndpoint is the CRI v1 endpoint of a container runtime
 	// (unix:///run/containerd/containerd.sock). If it is empty, Kindred starts a
 	// containerd of its own.

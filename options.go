@@ -36,6 +36,7 @@ func (o Options) resolve(ctx context.Context) (cluster.Config, error) {
 	config := cluster.Config{
 		Etcd:            storage.External{Servers: o.EtcdServers, CA: o.EtcdCAFile, Cert: o.EtcdCertFile, Key: o.EtcdKeyFile},
 		Encryption:      storage.Encryption{File: o.EncryptionProviderConfig, Reload: o.EncryptionProviderConfigAutomaticReload},
+		History:         storage.Retention{Age: o.HistoryRetention, Size: o.HistorySize},
 		Port:            o.SecurePort,
 		Node:            !o.NoNode,
 		RuntimeEndpoint: o.ContainerRuntimeEndpoint,
@@ -52,6 +53,12 @@ func (o Options) resolve(ctx context.Context) (cluster.Config, error) {
 	if o.ReserveDisk == 0 {
 		config.ReserveDisk = DefaultReserveDisk
 	}
+	if o.HistoryRetention == 0 {
+		config.History.Age = DefaultHistoryRetention
+	}
+	if o.HistorySize == 0 {
+		config.History.Size = DefaultHistorySize
+	}
 	if o.SimulatedNodes < 0 {
 		return config, invalid("the number of simulated nodes is %d; it cannot be negative", o.SimulatedNodes)
 	}
@@ -60,6 +67,9 @@ func (o Options) resolve(ctx context.Context) (cluster.Config, error) {
 	}
 	if err := o.checkEndpoints(); err != nil {
 		return config, err
+	}
+	if err := config.History.Check(len(o.EtcdServers) == 0); err != nil {
+		return config, invalid("%v", err)
 	}
 	var err error
 	if config.Dir, err = datadir.New(o.DataDir); err != nil {

@@ -108,7 +108,7 @@ resources:
 // whether the server is healthy asks the plugin too; and without it there is no start.
 func TestKMS(t *testing.T) {
 	dir := t.TempDir()
-	backend, err := storage.Embedded(t.Context(), filepath.Join(dir, "etcd"), clock.RealClock{})
+	backend, err := storage.Embedded(t.Context(), filepath.Join(dir, "etcd"), clock.RealClock{}, storage.DefaultRetention)
 	if err != nil {
 		t.Fatal(err)
 	}

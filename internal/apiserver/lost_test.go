@@ -97,7 +97,7 @@ func TestLostEtcd(t *testing.T) {
 	etcd := startEtcd(t, dir)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	backend, err := storage.External{Servers: []string{etcd.Clients[0].Addr().String()}}.Connect(ctx, clock.RealClock{})
+	backend, err := storage.External{Servers: []string{etcd.Clients[0].Addr().String()}}.Connect(ctx, clock.RealClock{}, storage.DefaultRetention)
 	if err != nil {
 		t.Fatal(err)
 	}

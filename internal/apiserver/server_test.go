@@ -44,7 +44,7 @@ func run(m *testing.M) int {
 	defer os.RemoveAll(dir)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	backend, err := storage.Embedded(ctx, filepath.Join(dir, "etcd"), clock.RealClock{})
+	backend, err := storage.Embedded(ctx, filepath.Join(dir, "etcd"), clock.RealClock{}, storage.DefaultRetention)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -74,7 +74,7 @@ func own(t *testing.T, change func(*Config)) *testServer {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	dir := t.TempDir()
-	backend, err := storage.Embedded(ctx, filepath.Join(dir, "etcd"), clock.RealClock{})
+	backend, err := storage.Embedded(ctx, filepath.Join(dir, "etcd"), clock.RealClock{}, storage.DefaultRetention)
 	if err != nil {
 		cancel()
 		t.Fatal(err)

@@ -46,7 +46,7 @@ type running struct {
 func startServer(t *testing.T, dir string, port int, services string) *running {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	backend, err := storage.Embedded(ctx, filepath.Join(dir, "etcd"), clock.RealClock{})
+	backend, err := storage.Embedded(ctx, filepath.Join(dir, "etcd"), clock.RealClock{}, storage.DefaultRetention)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/api/resource"
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/utils/clock"
 
@@ -59,12 +60,39 @@ func addClusterFlags(flags *pflag.FlagSet, options *kindred.Options) {
 	flags.StringVar(&options.EtcdKeyFile, "etcd-keyfile", "", "file of the client key for etcd")
 	flags.StringVar(&options.EncryptionProviderConfig, "encryption-provider-config", "", "file with an EncryptionConfiguration: what is encrypted in etcd, and how")
 	flags.BoolVar(&options.EncryptionProviderConfigAutomaticReload, "encryption-provider-config-automatic-reload", false, "read that file again when it changes")
+	addHistoryFlags(flags, options)
 	flags.StringVar(&options.ContainerRuntimeEndpoint, "container-runtime-endpoint", "", "CRI endpoint of a container runtime, used instead of a private containerd")
 	flags.IntVar(&options.SimulatedNodes, "simulated-nodes", 0, "how many nodes to simulate")
 	flags.BoolVar(&options.NoNode, "no-node", false, "do not make this machine a node")
 	flags.StringVar(&options.NodeName, "node-name", "", "name of this machine's node (default the host name)")
 	flags.StringVar(&options.PodCIDR, "pod-cidr", "", "range of this node's pods (default a free /24 of 10.244.0.0/16)")
 	flags.StringVar(&options.ServiceCIDR, "service-cidr", kindred.DefaultServiceCIDR, "range of the ClusterIPs of Services")
+}
+
+// addHistoryFlags say how much of the past is kept.
+func addHistoryFlags(flags *pflag.FlagSet, options *kindred.Options) {
+	flags.DurationVar(&options.HistoryRetention, "history-retention", kindred.DefaultHistoryRetention, "how long past states of objects are kept; at least 5m")
+	options.HistorySize = kindred.DefaultHistorySize
+	flags.Var((*size)(&options.HistorySize), "history-size", "how large etcd's database may be before the past is kept for a shorter time")
+}
+
+// size is a number of bytes, as a quantity.
+type size int64
+
+func (s *size) String() string { return resource.NewQuantity(int64(*s), resource.BinarySI).String() }
+
+func (s *size) Type() string { return "quantity" }
+
+func (s *size) Set(text string) error {
+	quantity, err := resource.ParseQuantity(text)
+	if err != nil {
+		return err
+	}
+	if quantity.Sign() <= 0 {
+		return errors.New("must be greater than 0")
+	}
+	*s = size(quantity.Value())
+	return nil
 }
 
 // inSections gives a command its flags, and shows them section by section.

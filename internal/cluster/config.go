@@ -29,6 +29,8 @@ type Config struct {
 	Port        int
 	// Etcd is an external store; no servers means the embedded one.
 	Etcd storage.External
+	// History is how much of its past the store keeps.
+	History storage.Retention
 	// ServiceCIDR is where ClusterIPs come from.
 	ServiceCIDR netip.Prefix
 	// PodCIDR is the range of the real node's pods; the zero value lets the

@@ -14,25 +14,19 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/kubernetes"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/storage"
-	"k8s.io/apiserver/pkg/storage/etcd3"
 	"k8s.io/apiserver/pkg/storage/feature"
 	"k8s.io/apiserver/pkg/storage/value"
 	"k8s.io/utils/clock"
 )
 
-// compactionInterval is how long a revision can be read and watched from at
-// least. It is upstream's --etcd-compaction-interval.
-const compactionInterval = 5 * time.Minute
-
 // Backend is an etcd that answers.
 type Backend struct {
 	client    *kubernetes.Client
 	clock     clock.Clock
-	compactor interface {
-		etcd3.Compactor
-		Stop()
-	}
+	compactor *compactor
+	kept      keptResources
 	// transformers encrypt values, as encryption says; nil if nothing is.
 	transformers value.ResourceTransformers
 	encryption   Encryption
@@ -43,18 +37,30 @@ type Backend struct {
 	close  sync.Once
 }
 
-func newBackend(ctx context.Context, client *clientv3.Client, endpoint string, c clock.Clock) *Backend {
+func newBackend(ctx context.Context, client *clientv3.Client, endpoint string, c clock.Clock, r Retention) *Backend {
 	ctx, cancel := context.WithCancel(ctx)
 	asked := &named{Client: client, endpoint: endpoint, cancel: cancel}
 	feature.DefaultFeatureSupportChecker.CheckClient(ctx, asked, storage.RequestWatchProgress)
 	kube := &kubernetes.Client{Client: client}
 	kube.Kubernetes = kube
-	return &Backend{
-		client:    kube,
-		clock:     c,
-		asked:     asked,
-		compactor: etcd3.NewCompactor(client, compactionInterval, c, nil),
+	b := &Backend{
+		client: kube,
+		clock:  c,
+		asked:  asked,
+		kept:   keptResources{resources: map[schema.GroupResource][]*kept{}},
 	}
+	b.compactor = newCompactor(client, c, r, b.inUse)
+	b.compactor.start()
+	return b
+}
+
+// inUse is how many bytes of the database are in use.
+func (b *Backend) inUse(ctx context.Context) (int64, error) {
+	status, err := b.asked.Status(ctx, b.asked.endpoint)
+	if err != nil {
+		return 0, fmt.Errorf("the size of etcd's database: %w", err)
+	}
+	return status.DbSizeInUse, nil
 }
 
 // Shared tells whether other processes may use the etcd too.

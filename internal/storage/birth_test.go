@@ -19,7 +19,7 @@ func TestInterruptedFirstStart(t *testing.T) {
 	interrupted, cancel := context.WithCancel(t.Context())
 	cancel()
 	for range 2 {
-		b, err := Embedded(interrupted, dir, clock.RealClock{})
+		b, err := Embedded(interrupted, dir, clock.RealClock{}, DefaultRetention)
 		if err == nil { // it was ready before it looked
 			b.Close()
 		} else if !errors.Is(err, context.Canceled) {
@@ -33,7 +33,7 @@ func TestInterruptedFirstStart(t *testing.T) {
 	b.Close()
 
 	// From then on, an interrupted start takes nothing away.
-	if b, err := Embedded(interrupted, dir, clock.RealClock{}); err == nil {
+	if b, err := Embedded(interrupted, dir, clock.RealClock{}, DefaultRetention); err == nil {
 		b.Close()
 	}
 	b = open(t, dir)

@@ -35,7 +35,7 @@ const (
 
 // Embedded starts a single etcd member inside the process, on the files in dir.
 // It opens no sockets: the client calls the server's functions.
-func Embedded(ctx context.Context, dir string, c clock.Clock) (*Backend, error) {
+func Embedded(ctx context.Context, dir string, c clock.Clock, r Retention) (*Backend, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("create the store's directory: %w", err)
 	}
@@ -64,7 +64,7 @@ func Embedded(ctx context.Context, dir string, c clock.Clock) (*Backend, error) 
 		server.Stop()
 		return nil, fmt.Errorf("prepare the store in %s: %w", dir, err)
 	}
-	b := newBackend(ctx, v3client.New(server), "embedded:"+dir, c)
+	b := newBackend(ctx, v3client.New(server), "embedded:"+dir, c, r)
 	b.stop = server.Stop
 	b.failed = failed
 	return b, nil

@@ -22,7 +22,7 @@ type External struct {
 }
 
 // Connect opens a client to an external etcd and waits until it answers.
-func (e External) Connect(ctx context.Context, c clock.Clock) (*Backend, error) {
+func (e External) Connect(ctx context.Context, c clock.Clock, r Retention) (*Backend, error) {
 	conf := clientv3.Config{
 		Endpoints:            e.Servers,
 		DialTimeout:          20 * time.Second,
@@ -42,7 +42,7 @@ func (e External) Connect(ctx context.Context, c clock.Clock) (*Backend, error) 
 	if err != nil {
 		return nil, fmt.Errorf("etcd at %s: %w", strings.Join(e.Servers, ","), err)
 	}
-	b := newBackend(ctx, client, e.Servers[0], c)
+	b := newBackend(ctx, client, e.Servers[0], c, r)
 	if err := b.Check(ctx); err != nil {
 		b.Close()
 		return nil, fmt.Errorf("%s: %w; is it running, and are --etcd-servers and the certificates right?", strings.Join(e.Servers, ","), err)

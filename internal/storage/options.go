@@ -107,8 +107,12 @@ func (b *Backend) decorate(
 		return nil, nil, err
 	}
 	raw := bookmarks{etcd}
+	forget := b.keep(config, resourcePrefix, keyFunc, newFunc)
 	if uncached[config.GroupResource] {
-		return raw, sync.OnceFunc(etcd.Close), nil
+		return raw, sync.OnceFunc(func() {
+			forget()
+			etcd.Close()
+		}), nil
 	}
 	pace := newPace(b.clock)
 	cached, err := cacher.NewCacherFromConfig(cacher.Config{
@@ -126,6 +130,7 @@ func (b *Backend) decorate(
 		Codec:               config.Codec,
 	})
 	if err != nil {
+		forget()
 		etcd.Close()
 		return nil, nil, err
 	}
@@ -133,6 +138,7 @@ func (b *Backend) decorate(
 	return readAhead{delegator, pace, resourcePrefix}, sync.OnceFunc(func() {
 		delegator.Stop()
 		cached.Stop()
+		forget()
 		etcd.Close()
 	}), nil
 }

@@ -19,7 +19,7 @@ func open(t *testing.T, dir string) *Backend {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	b, err := Embedded(ctx, dir, clock.RealClock{})
+	b, err := Embedded(ctx, dir, clock.RealClock{}, DefaultRetention)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +74,7 @@ func TestFailureIsReported(t *testing.T) {
 func TestUnreachableEtcdIsRefused(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	_, err := External{Servers: []string{"http://127.0.0.1:1"}}.Connect(ctx, clock.RealClock{})
+	_, err := External{Servers: []string{"http://127.0.0.1:1"}}.Connect(ctx, clock.RealClock{}, DefaultRetention)
 	if err == nil || !strings.Contains(err.Error(), "127.0.0.1:1") || !strings.Contains(err.Error(), "--etcd-servers") {
 		t.Errorf("got %v", err)
 	}

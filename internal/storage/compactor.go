@@ -1,0 +1,214 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package storage
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/apiserver/pkg/storage/etcd3"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+)
+
+// upstreamCompactKey is the key by which upstream's API servers agree on who compacts: each
+// goes by the number of times it was written, and whoever finds it written by another leaves
+// compaction to that one. Writing it along with each mark keeps an upstream server on
+// the same etcd from compacting away what Kindred retains, for as long as a Kindred runs.
+const upstreamCompactKey = "compact_rev_key"
+
+// compactor removes old history from etcd: what is older than the retention says and, when
+// the database is larger than it says, half of the rest as often as that is needed.
+//
+// Of several servers on one etcd it is whoever writes a mark that compacts.
+type compactor struct {
+	client    *clientv3.Client
+	clock     clock.Clock
+	retention Retention
+	// inUse is how many bytes of the database are in use.
+	inUse func(context.Context) (int64, error)
+	// then is what else is done once in markEvery, by the one that compacts.
+	then []func(context.Context) error
+
+	marks marks
+	// loaded is whether the marks of earlier processes were read. Of run alone.
+	loaded bool
+
+	mu sync.Mutex
+	// compacted is the oldest revision that may still be readable.
+	compacted int64
+
+	cancel context.CancelFunc
+	ended  chan struct{}
+}
+
+var _ etcd3.Compactor = &compactor{}
+
+func newCompactor(client *clientv3.Client, c clock.Clock, r Retention, inUse func(context.Context) (int64, error)) *compactor {
+	return &compactor{client: client, clock: c, retention: r, inUse: inUse}
+}
+
+func (c *compactor) start() {
+	var ctx context.Context
+	ctx, c.cancel = context.WithCancel(context.Background())
+	c.ended = make(chan struct{})
+	go func() {
+		defer close(c.ended)
+		c.run(ctx)
+	}()
+}
+
+// Stop returns when nothing is done any more.
+func (c *compactor) Stop() {
+	c.cancel()
+	<-c.ended
+}
+
+func (c *compactor) run(ctx context.Context) {
+	for {
+		if err := c.round(ctx); err != nil && ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "History was not compacted; it will be tried again")
+		}
+		timer := c.clock.NewTimer(markEvery)
+		select {
+		case <-timer.C():
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		}
+	}
+}
+
+// CompactRevision implements etcd3.Compactor: which revisions the watch caches need keep no
+// snapshot of. What is older than they promise is read from etcd, however much of it there is.
+func (c *compactor) CompactRevision() int64 {
+	return c.marks.latest(c.clock.Now().Add(-watchable)).revision
+}
+
+// round marks the time and compacts, unless another server has just done so.
+func (c *compactor) round(ctx context.Context) error {
+	if err := c.load(ctx); err != nil {
+		return err
+	}
+	seen, err := c.follow(ctx)
+	if err != nil {
+		return err
+	}
+	if since := c.clock.Since(seen.at); seen.revision > 0 && since >= 0 && since < markEvery/2 {
+		return nil
+	}
+	target, err := c.target(ctx)
+	if err != nil {
+		return err
+	}
+	marked, err := c.mark(ctx, seen, target)
+	if err != nil || !marked {
+		return err
+	}
+	failed := c.compact(ctx, target)
+	for _, then := range c.then {
+		failed = errors.Join(failed, then(ctx))
+	}
+	return failed
+}
+
+// load reads the marks of earlier processes.
+func (c *compactor) load(ctx context.Context) error {
+	if c.loaded {
+		return nil
+	}
+	found, err := readMarks(ctx, c.client)
+	if err != nil {
+		return err
+	}
+	for _, m := range found {
+		c.marks.add(m)
+	}
+	c.loaded = true
+	return nil
+}
+
+// follow takes note of what other servers have marked and compacted, and returns the last mark.
+func (c *compactor) follow(ctx context.Context) (last mark, err error) {
+	found, err := c.client.Txn(ctx).Then(clientv3.OpGet(markKey), clientv3.OpGet(upstreamCompactKey)).Commit()
+	if err != nil {
+		return last, err
+	}
+	for _, kv := range found.Responses[0].GetResponseRange().Kvs {
+		if last, err = markOf(kv); err != nil {
+			return last, err
+		}
+		c.marks.add(last)
+	}
+	for _, kv := range found.Responses[1].GetResponseRange().Kvs {
+		if revision, err := strconv.ParseInt(string(kv.Value), 10, 64); err == nil {
+			c.forget(revision)
+		}
+	}
+	return last, nil
+}
+
+// mark writes the time, if the last mark is still the one that was seen.
+func (c *compactor) mark(ctx context.Context, seen mark, target int64) (bool, error) {
+	now := c.clock.Now()
+	written, err := c.client.Txn(ctx).
+		If(clientv3.Compare(clientv3.ModRevision(markKey), "=", seen.revision)).
+		Then(
+			clientv3.OpPut(markKey, now.UTC().Format(time.RFC3339Nano)),
+			clientv3.OpPut(upstreamCompactKey, strconv.FormatInt(max(target, c.oldest()), 10)),
+		).Commit()
+	if err != nil || !written.Succeeded {
+		return false, err
+	}
+	c.marks.add(mark{written.Header.Revision, now})
+	return true, nil
+}
+
+// compact removes what is older than a revision.
+func (c *compactor) compact(ctx context.Context, target int64) error {
+	if target <= c.oldest() {
+		return nil
+	}
+	// Until it is done, the size of the database does not tell what else has to go.
+	_, err := c.client.Compact(ctx, target, clientv3.WithCompactPhysical())
+	if err != nil && !errors.Is(err, rpctypes.ErrCompacted) {
+		return err
+	}
+	c.forget(target)
+	return nil
+}
+
+// target is the revision to compact to; 0 for none.
+func (c *compactor) target(ctx context.Context) (int64, error) {
+	now := c.clock.Now()
+	target := c.marks.latest(now.Add(-c.retention.Age)).revision
+	size, err := c.inUse(ctx)
+	if err != nil || size <= c.retention.Size {
+		return target, err
+	}
+	rest := c.marks.after(max(target, c.oldest()), now.Add(-watchable))
+	if len(rest) == 0 {
+		return target, nil
+	}
+	return rest[len(rest)/2].revision, nil
+}
+
+// oldest is the oldest revision that may still be readable; 0 if all are.
+func (c *compactor) oldest() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.compacted
+}
+
+func (c *compactor) forget(before int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.compacted = max(c.compacted, before)
+	c.marks.forget(c.compacted)
+}

@@ -1,0 +1,195 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package storage
+
+import (
+	"context"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	clocktesting "k8s.io/utils/clock/testing"
+)
+
+// keeper is a compactor whose rounds a test makes, on a store that nobody else compacts.
+func keeper(t *testing.T, client *clientv3.Client, c *clocktesting.FakeClock, r Retention, inUse *int64) *compactor {
+	t.Helper()
+	return newCompactor(client, c, r, func(context.Context) (int64, error) { return *inUse, nil })
+}
+
+// quietStore is a store whose own compactor has stopped.
+func quietStore(t *testing.T) *clientv3.Client {
+	t.Helper()
+	b := open(t, filepath.Join(t.TempDir(), "etcd"))
+	t.Cleanup(b.Close)
+	b.compactor.Stop()
+	if _, err := b.Client().Txn(t.Context()).Then(clientv3.OpDelete(markKey), clientv3.OpDelete(upstreamCompactKey)).Commit(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Client()
+}
+
+func write(t *testing.T, client *clientv3.Client, key, content string) int64 {
+	t.Helper()
+	answer, err := client.Put(t.Context(), key, content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer.Header.Revision
+}
+
+func readable(t *testing.T, client *clientv3.Client, revision int64) bool {
+	t.Helper()
+	_, err := client.Get(t.Context(), "/registry/a", clientv3.WithRev(revision))
+	if err != nil && !strings.Contains(err.Error(), "compacted") {
+		t.Fatal(err)
+	}
+	return err == nil
+}
+
+func rounds(t *testing.T, c *clocktesting.FakeClock, n int, of ...*compactor) {
+	t.Helper()
+	for range n {
+		c.Step(markEvery)
+		for _, one := range of {
+			if err := one.round(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+func TestCompactionByAge(t *testing.T) {
+	client, c := quietStore(t), clocktesting.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+	var small int64
+	k := keeper(t, client, c, Retention{Age: 10 * time.Minute, Size: 100}, &small)
+	rounds(t, c, 1, k)
+	first := write(t, client, "/registry/a", "1")
+	write(t, client, "/registry/a", "2")
+	rounds(t, c, 10, k)
+	if !readable(t, client, first) {
+		t.Fatal("history went before its time")
+	}
+	rounds(t, c, 2, k)
+	if readable(t, client, first) {
+		t.Fatal("history is kept beyond its time")
+	}
+	if got, err := client.Get(t.Context(), "/registry/a"); err != nil || string(got.Kvs[0].Value) != "2" {
+		t.Errorf("what is there now is lost: %v, %v", got, err)
+	}
+	if marks := k.marks.all(); len(marks) > 12 {
+		t.Errorf("%d marks are remembered of 10 minutes", len(marks))
+	}
+}
+
+func TestCompactionBySize(t *testing.T) {
+	client, c := quietStore(t), clocktesting.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+	size := int64(100)
+	k := keeper(t, client, c, Retention{Age: time.Hour, Size: 100}, &size)
+	rounds(t, c, 1, k)
+	first := write(t, client, "/registry/a", "1")
+	write(t, client, "/registry/a", "2")
+	rounds(t, c, 20, k)
+	if !readable(t, client, first) {
+		t.Fatal("history went though there is room")
+	}
+	size = 101
+	rounds(t, c, 1, k)
+	if readable(t, client, first) {
+		t.Fatal("the oldest history is kept though there is no room")
+	}
+	// However small the room, the last five minutes stay.
+	size = 1 << 40
+	last := write(t, client, "/registry/a", "3")
+	write(t, client, "/registry/a", "4")
+	rounds(t, c, 5, k)
+	if !readable(t, client, last) {
+		t.Error("what lists may still ask for is gone")
+	}
+	rounds(t, c, 4, k)
+	if readable(t, client, last) {
+		t.Error("after five minutes size counts, and does not")
+	}
+}
+
+// Several servers on one etcd mark the time, and compact, as often as one.
+func TestServersDoNotFight(t *testing.T) {
+	client, c := quietStore(t), clocktesting.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+	var small int64
+	r := Retention{Age: 10 * time.Minute, Size: 100}
+	one, other := keeper(t, client, c, r, &small), keeper(t, client, c, r, &small)
+	rounds(t, c, 5, one, other)
+	got, err := client.Get(t.Context(), markKey)
+	if err != nil || got.Kvs[0].Version != 5 {
+		t.Fatalf("the mark is %v after 5 minutes, %v", got, err)
+	}
+	first := write(t, client, "/registry/a", "1")
+	// The other takes over when the first has gone, with what that one had marked.
+	rounds(t, c, 12, other)
+	if readable(t, client, first) {
+		t.Error("who is left does not compact")
+	}
+	if one, other := len(one.marks.all()), len(other.marks.all()); one != 5 || other > 12 {
+		t.Errorf("marks: %d and %d", one, other)
+	}
+}
+
+// A compactor goes on where the one before it ended, and an upstream API server on the same
+// etcd finds that somebody else compacts.
+func TestCompactionAfterRestart(t *testing.T) {
+	client, c := quietStore(t), clocktesting.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+	var small int64
+	r := Retention{Age: 10 * time.Minute, Size: 100}
+	rounds(t, c, 1, keeper(t, client, c, r, &small))
+	first := write(t, client, "/registry/a", "1")
+	write(t, client, "/registry/a", "2")
+	for range 11 { // each in a process of its own
+		rounds(t, c, 1, keeper(t, client, c, r, &small))
+	}
+	if readable(t, client, first) {
+		t.Error("a restart makes history last")
+	}
+	got, err := client.Get(t.Context(), upstreamCompactKey)
+	if err != nil || got.Kvs[0].Version != 12 || string(got.Kvs[0].Value) == "0" {
+		t.Errorf("upstream's key is %v, %v", got, err)
+	}
+}
+
+// The watch caches drop their snapshots as early as ever: longer history is no reason to
+// keep it in memory.
+func TestSnapshotsOfWatchCaches(t *testing.T) {
+	client, c := quietStore(t), clocktesting.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+	var small int64
+	k := keeper(t, client, c, Retention{Age: time.Hour, Size: 100}, &small)
+	rounds(t, c, 5, k)
+	if got := k.CompactRevision(); got != 0 {
+		t.Errorf("after 5 minutes snapshots before %d are dropped", got)
+	}
+	rounds(t, c, 1, k)
+	if got, want := k.CompactRevision(), k.marks.all()[0].revision; got != want {
+		t.Errorf("after 6 minutes snapshots before %d are dropped, not %d", got, want)
+	}
+}
+
+func TestRetentionMistakes(t *testing.T) {
+	for name, tt := range map[string]struct {
+		r        Retention
+		embedded bool
+		want     string
+	}{
+		"default":              {DefaultRetention, true, ""},
+		"least":                {Retention{5 * time.Minute, 1}, true, ""},
+		"short":                {Retention{5*time.Minute - 1, 1}, true, "must be at least 5m0s"},
+		"no size":              {Retention{time.Hour, 0}, true, "must be greater than 0"},
+		"above the quota":      {Retention{time.Hour, 7 << 30}, true, "may be at most 6Gi"},
+		"an etcd of one's own": {Retention{time.Hour, 7 << 30}, false, ""},
+	} {
+		err := tt.r.Check(tt.embedded)
+		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+			t.Errorf("%s: got %v, want %q", name, err, tt.want)
+		}
+	}
+}

@@ -1,0 +1,377 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"path"
+	"slices"
+	"sort"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
+	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+	"k8s.io/apiserver/pkg/storage/value"
+	"k8s.io/client-go/kubernetes/scheme"
+)
+
+// History reads what the store still knows of the past, for those who may read everything.
+//
+// It reads states at a revision, and never what happened between two: etcd answers a
+// watch from an old revision by reading all that was written since, whoever wrote it, and
+// every write waits meanwhile. What was asked for and is not retained is refused as the API
+// refuses an old resourceVersion, with the reason Expired.
+type History struct{ backend *Backend }
+
+// History reads the past of the store.
+func (b *Backend) History() *History { return &History{b} }
+
+// kept is how a resource is stored: what it takes to find and to read its objects. Whoever
+// opens the resource's storage says so, as it is opened.
+type kept struct {
+	codec   runtime.Codec
+	root    string // of all keys
+	prefix  string // of the resource's
+	keyFunc func(runtime.Object) (string, error)
+	newFunc func() runtime.Object
+}
+
+// keep notes how a resource is stored, until the returned function is called. The versions of
+// a custom resource are opened one by one; each can read what all have stored.
+func (b *Backend) keep(config *storagebackend.ConfigForResource, prefix string, keyFunc func(runtime.Object) (string, error), newFunc func() runtime.Object) (forget func()) {
+	how := &kept{codec: config.Codec, root: path.Join("/", config.Prefix), prefix: path.Join("/", config.Prefix, prefix) + "/", keyFunc: keyFunc, newFunc: newFunc}
+	b.kept.mu.Lock()
+	defer b.kept.mu.Unlock()
+	resource := config.GroupResource
+	b.kept.resources[resource] = append(b.kept.resources[resource], how)
+	return func() { b.kept.forget(resource, how) }
+}
+
+// keptResources are the resources that are open.
+type keptResources struct {
+	mu        sync.Mutex
+	resources map[schema.GroupResource][]*kept
+}
+
+func (k *keptResources) forget(resource schema.GroupResource, how *kept) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var rest []*kept
+	for _, other := range k.resources[resource] {
+		if other != how {
+			rest = append(rest, other)
+		}
+	}
+	k.resources[resource] = rest
+}
+
+func (k *keptResources) find(resource schema.GroupResource) (*kept, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	open := k.resources[resource]
+	if len(open) == 0 {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("%s are not stored here, or not served any more", resource))
+	}
+	return open[len(open)-1], nil
+}
+
+// key is the key of an object in etcd.
+func (k *kept) key(namespace, name string) (string, error) {
+	object := k.newFunc()
+	accessor, err := meta.Accessor(object)
+	if err != nil {
+		return "", err
+	}
+	accessor.SetNamespace(namespace)
+	accessor.SetName(name)
+	key, err := k.keyFunc(object)
+	if err != nil {
+		return "", err
+	}
+	return path.Join(k.root, key), nil
+}
+
+// Newest is the revision of the latest write.
+func (h *History) Newest(ctx context.Context) (int64, error) {
+	newest, err := h.backend.Revision(ctx)
+	return int64(newest), err
+}
+
+// Oldest is the oldest revision that can be read.
+func (h *History) Oldest(ctx context.Context) (int64, error) {
+	newest, err := h.Newest(ctx)
+	if err != nil {
+		return 0, err
+	}
+	var failed error
+	known := max(h.backend.compactor.oldest(), 1)
+	readable := func(revision int64) bool {
+		_, err := h.backend.client.Client.Get(ctx, markKey, clientv3.WithRev(revision), clientv3.WithCountOnly())
+		if err != nil && !errors.Is(err, rpctypes.ErrCompacted) {
+			failed = err
+		}
+		return err == nil
+	}
+	if readable(known) {
+		return known, failed
+	}
+	// Another process compacted.
+	n := sort.Search(int(newest-known), func(i int) bool { return readable(known + int64(i)) })
+	oldest := known + int64(n)
+	if failed == nil {
+		h.backend.compactor.forget(oldest)
+	}
+	return oldest, failed
+}
+
+// Time is when a revision was, to a minute: it was written then or in the minute after.
+func (h *History) Time(revision int64) time.Time { return h.backend.compactor.marks.timeOf(revision) }
+
+// RevisionAt is the last revision that was certainly written by then; 0 if none is known.
+func (h *History) RevisionAt(then time.Time) int64 {
+	return h.backend.compactor.marks.latest(then).revision
+}
+
+// At is an object as it was at a revision.
+func (h *History) At(ctx context.Context, resource schema.GroupResource, namespace, name string, revision int64) (*unstructured.Unstructured, error) {
+	how, err := h.backend.kept.find(resource)
+	if err != nil {
+		return nil, err
+	}
+	key, err := how.key(namespace, name)
+	if err != nil {
+		return nil, err
+	}
+	kv, err := h.get(ctx, key, revision)
+	if err != nil {
+		return nil, err
+	}
+	if kv == nil {
+		return nil, apierrors.NewNotFound(resource, name)
+	}
+	return h.read(ctx, resource, how, kv)
+}
+
+// get reads a key as it was at a revision; nil if it was not there.
+func (h *History) get(ctx context.Context, key string, revision int64) (*mvccpb.KeyValue, error) {
+	answer, err := h.backend.client.Client.Get(ctx, key, clientv3.WithRev(revision))
+	if err != nil {
+		return nil, h.expired(ctx, revision, err)
+	}
+	if len(answer.Kvs) == 0 {
+		return nil, nil
+	}
+	return answer.Kvs[0], nil
+}
+
+// pageSize is how many objects are read at a time.
+const pageSize = 500
+
+// List goes through the objects of a resource as they were at a revision, those of one
+// namespace if it is given. It ends with an error, if there is one.
+func (h *History) List(ctx context.Context, resource schema.GroupResource, namespace string, revision int64) iter.Seq2[*unstructured.Unstructured, error] {
+	return func(yield func(*unstructured.Unstructured, error) bool) {
+		how, err := h.backend.kept.find(resource)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		start := how.prefix
+		if namespace != "" {
+			start += namespace + "/"
+		}
+		end := clientv3.GetPrefixRangeEnd(start)
+		for more := true; more; {
+			page, err := h.backend.client.Client.Get(ctx, start, clientv3.WithRange(end), clientv3.WithRev(revision), clientv3.WithLimit(pageSize))
+			if err != nil {
+				yield(nil, h.expired(ctx, revision, err))
+				return
+			}
+			for _, kv := range page.Kvs {
+				object, err := h.read(ctx, resource, how, kv)
+				if !yield(object, err) || err != nil {
+					return
+				}
+				start = string(kv.Key) + "\x00"
+			}
+			more = page.More
+		}
+	}
+}
+
+// read decrypts and decodes an object as it is stored, and upgrades it to the version that
+// is stored now.
+func (h *History) read(ctx context.Context, resource schema.GroupResource, how *kept, kv *mvccpb.KeyValue) (*unstructured.Unstructured, error) {
+	plain, _, err := h.backend.transformer(resource).TransformFromStorage(ctx, kv.Value, value.DefaultContext(kv.Key))
+	if err != nil {
+		return nil, fmt.Errorf("decrypt %s: %w", kv.Key, err)
+	}
+	object, _, err := how.codec.Decode(plain, nil, how.newFunc())
+	if err != nil {
+		return nil, fmt.Errorf("decode %s: %w", kv.Key, err)
+	}
+	found, err := published(how.codec, object)
+	if err != nil {
+		return nil, fmt.Errorf("convert %s: %w", kv.Key, err)
+	}
+	return found, storage.APIObjectVersioner{}.UpdateObject(found, uint64(kv.ModRevision))
+}
+
+// published is a decoded object in the version that it is stored in: those in between are
+// nobody else's business.
+func published(codec runtime.Codec, object runtime.Object) (*unstructured.Unstructured, error) {
+	if found, ok := object.(*unstructured.Unstructured); ok {
+		return found, nil
+	}
+	encoded, err := runtime.Encode(codec, object)
+	if err != nil {
+		return nil, err
+	}
+	if isProtobuf, _, _ := protobuf.NewSerializer(scheme.Scheme, scheme.Scheme).RecognizesData(encoded); !isProtobuf {
+		found := &unstructured.Unstructured{}
+		return found, found.UnmarshalJSON(encoded)
+	}
+	typed, kind, err := scheme.Codecs.UniversalDeserializer().Decode(encoded, nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(typed)
+	if err != nil {
+		return nil, err
+	}
+	found := &unstructured.Unstructured{Object: content}
+	found.SetGroupVersionKind(*kind)
+	return found, nil
+}
+
+// Deletion is the end of an object.
+type Deletion struct {
+	// Object is its last state.
+	Object *unstructured.Unstructured
+	// Revision is that of the deletion: one before, the object was still there.
+	Revision int64
+	// Time is when it was deleted, to a minute.
+	Time time.Time
+}
+
+// LastDeletion finds how an object of this name ended that is not there any more: the last
+// one of those that were there when a mark was set.
+func (h *History) LastDeletion(ctx context.Context, resource schema.GroupResource, namespace, name string) (*Deletion, error) {
+	how, err := h.backend.kept.find(resource)
+	if err != nil {
+		return nil, err
+	}
+	key, err := how.key(namespace, name)
+	if err != nil {
+		return nil, err
+	}
+	seen, gone, err := h.lastSeen(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	if seen == 0 {
+		return nil, apierrors.NewNotFound(resource, name)
+	}
+	last, gone, err := h.end(ctx, key, seen, gone)
+	if err != nil {
+		return nil, err
+	}
+	object, err := h.read(ctx, resource, how, last)
+	if err != nil {
+		return nil, err
+	}
+	return &Deletion{Object: object, Revision: gone, Time: h.Time(gone)}, nil
+}
+
+// lastSeen goes back from mark to mark until a key was there that is not any more, and
+// returns that revision and a later one at which it was gone; 0 if it never was there.
+func (h *History) lastSeen(ctx context.Context, key string) (seen, gone int64, err error) {
+	if gone, err = h.Newest(ctx); err != nil {
+		return 0, 0, err
+	}
+	living, err := h.get(ctx, key, gone)
+	if err != nil {
+		return 0, 0, err
+	}
+	if living != nil {
+		gone = living.CreateRevision - 1
+	}
+	oldest, err := h.Oldest(ctx)
+	if err != nil {
+		return 0, 0, err
+	}
+	for _, revision := range h.visited(oldest, gone) {
+		kv, err := h.get(ctx, key, revision)
+		if err != nil {
+			return 0, 0, err
+		}
+		if kv != nil {
+			return revision, gone, nil
+		}
+		gone = revision
+	}
+	return 0, 0, nil
+}
+
+// visited are the marks before a revision and the oldest one, the latest first.
+func (h *History) visited(oldest, before int64) []int64 {
+	var revisions []int64
+	for _, m := range h.backend.compactor.marks.all() {
+		if m.revision > oldest && m.revision < before {
+			revisions = append(revisions, m.revision)
+		}
+	}
+	slices.Reverse(revisions)
+	if oldest < before {
+		revisions = append(revisions, oldest)
+	}
+	return revisions
+}
+
+// end returns the last state of the object whose key was seen at a revision, and the revision
+// at which it was deleted, at the latest the given one.
+func (h *History) end(ctx context.Context, key string, seen, gone int64) (last *mvccpb.KeyValue, deleted int64, err error) {
+	if last, err = h.get(ctx, key, seen); err != nil {
+		return nil, 0, err
+	}
+	created := last.CreateRevision
+	n := sort.Search(int(gone-seen), func(i int) bool {
+		kv, failed := h.get(ctx, key, seen+int64(i))
+		if err = errors.Join(err, failed); kv == nil || kv.CreateRevision != created {
+			return true
+		}
+		if kv.ModRevision > last.ModRevision {
+			last = kv
+		}
+		return false
+	})
+	return last, seen + int64(n), err
+}
+
+// expired makes of etcd's refusal of an old revision the API's own, which says what can
+// still be read.
+func (h *History) expired(ctx context.Context, revision int64, err error) error {
+	if !errors.Is(err, rpctypes.ErrCompacted) {
+		return fmt.Errorf("etcd does not answer: %w", err)
+	}
+	oldest, err := h.Oldest(ctx)
+	if err != nil {
+		return err
+	}
+	return apierrors.NewResourceExpired(fmt.Sprintf("revision %d is not retained any more; the oldest that is, is %d of %s",
+		revision, oldest, h.Time(oldest).UTC().Format(time.RFC3339)))
+}

@@ -1,0 +1,49 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package storage
+
+import (
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// Retention bounds how much of its past the store keeps: old states of objects, and those of
+// objects that are gone.
+type Retention struct {
+	// Age is how long a state can be read after it was replaced.
+	Age time.Duration
+	// Size is how many bytes of the database may be in use before history younger than
+	// Age goes too. What is there now counts, and never goes.
+	Size int64
+}
+
+// DefaultRetention remembers for an hour, within a gibibyte.
+var DefaultRetention = Retention{Age: time.Hour, Size: 1 << 30}
+
+const (
+	// watchable is how long a revision can be listed and watched from at least, whatever
+	// the size: continue tokens are valid that long (upstream's
+	// --etcd-compaction-interval).
+	watchable = 5 * time.Minute
+	// largestSize leaves the embedded etcd room to go on writing until old history is
+	// gone, below its quota.
+	largestSize = quota / 4 * 3
+)
+
+// Check says what is wrong. An embedded store has a quota that is known.
+func (r Retention) Check(embedded bool) error {
+	switch {
+	case r.Age < watchable:
+		return fmt.Errorf("--history-retention is %s, and must be at least %s: that is how long the pages of a list may be asked for", r.Age, watchable)
+	case r.Size <= 0:
+		return fmt.Errorf("--history-size is %s, and must be greater than 0", quantity(r.Size))
+	case embedded && r.Size > largestSize:
+		return fmt.Errorf("--history-size is %s, and may be at most %s: at %s the embedded etcd refuses writes", quantity(r.Size), quantity(largestSize), quantity(quota))
+	}
+	return nil
+}
+
+func quantity(bytes int64) string { return resource.NewQuantity(bytes, resource.BinarySI).String() }
