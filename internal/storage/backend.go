@@ -50,6 +50,7 @@ func newBackend(ctx context.Context, client *clientv3.Client, endpoint string, c
 		kept:   keptResources{resources: map[schema.GroupResource][]*kept{}},
 	}
 	b.compactor = newCompactor(client, c, r, b.inUse)
+	kube.Kubernetes = expiring{kube.Kubernetes, b.compactor}
 	b.compactor.start()
 	return b
 }
