@@ -16,8 +16,9 @@ import (
 var floors = map[string][]string{
 	"cmd": {"internal/cli"},
 	// Verbs about a cluster that need not run (reset) and about its images know its
-	// directory and its container runtime, which are below the cluster.
-	"internal/cli":     {".", "internal/cluster", "internal/datadir", "internal/node/containerd"},
+	// directory and its container runtime, which are below the cluster. A move is a client of
+	// two clusters, and needs none of its own.
+	"internal/cli":     {".", "internal/cluster", "internal/datadir", "internal/node/containerd", "internal/ownership/move"},
 	".":                {"internal/auth", "internal/cluster", "internal/datadir", "internal/storage"},
 	"internal/cluster": {"internal/apiserver", "internal/auth", "internal/controllers", "internal/datadir", "internal/mounts", "internal/network", "internal/node", "internal/ownership", "internal/scheduler", "internal/storage"},
 

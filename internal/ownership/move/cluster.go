@@ -1,0 +1,267 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package move
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	authorization "k8s.io/client-go/kubernetes/typed/authorization/v1"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+)
+
+// Cluster is one end of a move.
+type Cluster struct {
+	// Name is what the plan calls it.
+	Name string
+
+	dynamic   dynamic.Interface
+	metadata  metadata.Interface
+	discovery discovery.ServerResourcesInterfaceWithContext
+	access    authorization.SelfSubjectAccessReviewInterface
+
+	kinds *kinds
+}
+
+// NewCluster is the cluster that a configuration leads to. Its role (source, target) stands
+// in errors.
+func NewCluster(name string, config *rest.Config) (*Cluster, error) {
+	config = rest.CopyConfig(config)
+	// The server has priority and fairness to protect itself.
+	config.QPS = -1
+	config.UserAgent = manager
+	dynamicClient, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	metadataClient, err := metadata.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	discoveryClient, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	access, err := authorization.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	return &Cluster{
+		Name: name, dynamic: dynamicClient, metadata: metadataClient,
+		discovery: discovery.ToServerResourcesInterfaceWithContext(discoveryClient),
+		access:    access.SelfSubjectAccessReviews(),
+	}, nil
+}
+
+// kind is a kind that a cluster serves, in one version.
+type kind struct {
+	schema.GroupVersionResource
+	schema.GroupVersionKind
+	namespaced, status bool
+	verbs              []string
+}
+
+func (k kind) can(verbs ...string) bool {
+	return !slices.ContainsFunc(verbs, func(verb string) bool { return !slices.Contains(k.verbs, verb) })
+}
+
+type kinds struct {
+	served map[schema.GroupVersionKind]kind
+	// preferred is each resource once, in the version that its group prefers.
+	preferred []kind
+}
+
+// skipped are resources whose objects nobody moves: they tell of what happened, or of what
+// lives in this cluster.
+var skipped = map[schema.GroupResource]bool{
+	{Resource: "events"}: true, {Group: "events.k8s.io", Resource: "events"}: true,
+	{Group: "coordination.k8s.io", Resource: "leases"}: true,
+	{Resource: "nodes"}: true, {Resource: "componentstatuses"}: true,
+	{Group: "metrics.k8s.io", Resource: "pods"}: true, {Group: "metrics.k8s.io", Resource: "nodes"}: true,
+}
+
+func (c *Cluster) knownKinds(ctx context.Context) (*kinds, error) {
+	if c.kinds != nil {
+		return c.kinds, nil
+	}
+	groups, lists, err := c.discovery.ServerGroupsAndResourcesWithContext(ctx)
+	if failed, partial := discovery.GroupDiscoveryFailedErrorGroups(err); partial {
+		var names []string
+		for gv := range failed {
+			names = append(names, gv.String())
+		}
+		slices.Sort(names)
+		return nil, fmt.Errorf("%s: the servers of %s do not answer, so what they have of the graph is not known; mend or remove their APIServices", c.Name, strings.Join(names, ", "))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: cannot read what it serves: %w", c.Name, err)
+	}
+	c.kinds = kindsOf(groups, lists)
+	return c.kinds, nil
+}
+
+func kindsOf(groups []*metav1.APIGroup, lists []*metav1.APIResourceList) *kinds {
+	preferred := map[string]bool{}
+	for _, group := range groups {
+		preferred[group.PreferredVersion.GroupVersion] = true
+	}
+	all := &kinds{served: map[schema.GroupVersionKind]kind{}}
+	index := map[schema.GroupResource]int{}
+	for _, list := range lists {
+		gv, err := schema.ParseGroupVersion(list.GroupVersion)
+		if err != nil {
+			continue
+		}
+		withStatus := map[string]bool{}
+		for _, r := range list.APIResources {
+			if resource, sub, _ := strings.Cut(r.Name, "/"); sub == "status" && slices.Contains(r.Verbs, "update") {
+				withStatus[resource] = true
+			}
+		}
+		for _, r := range list.APIResources {
+			if strings.Contains(r.Name, "/") {
+				continue
+			}
+			k := kind{gv.WithResource(r.Name), gv.WithKind(r.Kind), r.Namespaced, withStatus[r.Name], r.Verbs}
+			all.served[k.GroupVersionKind] = k
+			at, found := index[k.GroupResource()]
+			if !found {
+				index[k.GroupResource()] = len(all.preferred)
+				all.preferred = append(all.preferred, k)
+			} else if preferred[list.GroupVersion] {
+				all.preferred[at] = k
+			}
+		}
+	}
+	return all
+}
+
+// objects is the client of a kind in a namespace, "" for what has none.
+func (c *Cluster) objects(k kind, namespace string) dynamic.ResourceInterface {
+	if !k.namespaced {
+		return c.dynamic.Resource(k.GroupVersionResource)
+	}
+	return c.dynamic.Resource(k.GroupVersionResource).Namespace(namespace)
+}
+
+// served is the kind of an object.
+func (c *Cluster) served(ctx context.Context, object *unstructured.Unstructured) (kind, error) {
+	kinds, err := c.knownKinds(ctx)
+	if err != nil {
+		return kind{}, err
+	}
+	k, found := kinds.served[object.GroupVersionKind()]
+	if !found {
+		return kind{}, fmt.Errorf("%s does not serve %s", c.Name, object.GroupVersionKind())
+	}
+	return k, nil
+}
+
+// get reads the object of the same kind and name; nil if there is none.
+func (c *Cluster) get(ctx context.Context, like *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	k, err := c.served(ctx, like)
+	if err != nil {
+		return nil, err
+	}
+	object, err := c.objects(k, like.GetNamespace()).Get(ctx, like.GetName(), metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	return object, c.said(err)
+}
+
+// said names the cluster that refused something.
+func (c *Cluster) said(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", c.Name, err)
+}
+
+const page = 500
+
+// list reads the metadata of all that a cluster has in some namespaces, or everywhere and of
+// every scope if none is named. What cannot be listed fails it, with all of what cannot: a
+// dependent that is not seen would be left behind, and collected there.
+func (c *Cluster) list(ctx context.Context, namespaces []string) ([]*metav1.PartialObjectMetadata, error) {
+	kinds, err := c.knownKinds(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var found []*metav1.PartialObjectMetadata
+	var failed []error
+	for _, k := range kinds.preferred {
+		if skipped[k.GroupResource()] || !k.can("list", "get", "delete") || !k.namespaced && len(namespaces) > 0 {
+			continue
+		}
+		in := namespaces
+		if len(in) == 0 {
+			in = []string{metav1.NamespaceAll}
+		}
+		for _, namespace := range in {
+			objects, err := c.listKind(ctx, k, namespace)
+			found = append(found, objects...)
+			switch {
+			case ctx.Err() != nil:
+				return nil, ctx.Err()
+			case apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err):
+				// Gone since discovery was read, or listed by nobody.
+			case err != nil:
+				failed = append(failed, c.said(err))
+			}
+		}
+	}
+	return found, errors.Join(failed...)
+}
+
+func (c *Cluster) listKind(ctx context.Context, k kind, namespace string) ([]*metav1.PartialObjectMetadata, error) {
+	var found []*metav1.PartialObjectMetadata
+	getter := c.metadata.Resource(k.GroupVersionResource)
+	options := metav1.ListOptions{Limit: page}
+	for {
+		list, err := getter.Namespace(namespace).List(ctx, options)
+		if apierrors.IsResourceExpired(err) && options.Continue != "" {
+			// The page has gone from history: begin anew, with all in one answer.
+			found, options = nil, metav1.ListOptions{}
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		for i := range list.Items {
+			object := &list.Items[i]
+			// Within lists the server says what each is only sometimes.
+			object.SetGroupVersionKind(k.GroupVersionKind)
+			found = append(found, object)
+		}
+		if list.Continue == "" {
+			return found, nil
+		}
+		options.Continue = list.Continue
+	}
+}
+
+// allows is whether the caller may do something, as far as the cluster says: no answer is
+// no objection, the request itself will tell.
+func (c *Cluster) allows(ctx context.Context, verb string, k kind, subresource, namespace string) bool {
+	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+		ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Verb: verb, Group: k.GroupVersionResource.Group, Version: k.GroupVersionResource.Version,
+			Resource: k.Resource, Subresource: subresource, Namespace: namespace,
+		},
+	}}
+	answer, err := c.access.Create(ctx, review, metav1.CreateOptions{})
+	return err != nil || answer.Status.Allowed
+}

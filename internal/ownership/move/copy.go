@@ -1,0 +1,218 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package move
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
+)
+
+// asStatus is whether an error is an API server's answer.
+func asStatus(err error, status *apierrors.APIStatus) bool { return errors.As(err, status) }
+
+// copy brings the target up to what is known of the source.
+func (m *Mover) copy(ctx context.Context) error {
+	items := m.graph.moved()
+	var unfinished []*Item
+	for i, item := range items {
+		m.Progress(fmt.Sprintf("copying %d of %d: %s", i+1, len(items), item))
+		if m.copied[item.UID()] == m.digestOf(item) {
+			continue
+		}
+		complete, err := m.put(ctx, item)
+		if err != nil {
+			return err
+		}
+		if !complete {
+			unfinished = append(unfinished, item)
+			continue
+		}
+		m.copied[item.UID()] = m.digestOf(item)
+	}
+	// By now every UID is known.
+	for _, item := range unfinished {
+		if _, err := m.put(ctx, item); err != nil {
+			return err
+		}
+		m.copied[item.UID()] = m.digestOf(item)
+	}
+	m.report.Copied = len(items)
+	return nil
+}
+
+// put creates or mends the copy of an item. It is complete if all UIDs that the item mentions
+// were known.
+func (m *Mover) put(ctx context.Context, item *Item) (complete bool, err error) {
+	k, err := m.Target.served(ctx, item.Object)
+	if err != nil {
+		return false, err
+	}
+	complete = m.knowsAll(item)
+	desired := m.desired(item, k)
+	stored, err := m.create(ctx, desired)
+	if apierrors.IsAlreadyExists(err) {
+		stored, err = m.mend(ctx, item, k)
+	}
+	if err != nil {
+		return false, err
+	}
+	m.uids[item.UID()] = stored.GetUID()
+	return complete, m.putStatus(ctx, item, k, stored)
+}
+
+// knowsAll is whether each UID of the graph that stands in an item has its counterpart.
+func (m *Mover) knowsAll(item *Item) bool {
+	unknown := map[types.UID]bool{}
+	content := Clean(item.Object, m.graph.moves).Object
+	mentions(content, func(uid types.UID) bool { return m.graph.copied(uid) && m.uids[uid] == "" }, unknown)
+	if status := statusOf(item.Object); status != nil {
+		mentions(status, func(uid types.UID) bool { return m.graph.copied(uid) && m.uids[uid] == "" }, unknown)
+	}
+	return len(unknown) == 0
+}
+
+// desired is what the target is to have of an item, as far as UIDs are known: clean, on
+// hold, marked.
+func (m *Mover) desired(item *Item, k kind) *unstructured.Unstructured {
+	object := Clean(item.Object, m.graph.moves)
+	var owners []metav1.OwnerReference
+	for _, ref := range object.GetOwnerReferences() {
+		// An owner that is not there yet would have the collector take the object.
+		if uid, found := m.uids[ref.UID]; found {
+			ref.UID = uid
+			owners = append(owners, ref)
+		}
+	}
+	namespace, name := item.name()
+	object = &unstructured.Unstructured{Object: Remap(object.Object, m.uids).(map[string]any)}
+	// Names stay, even one that is a UID.
+	object.SetName(name)
+	object.SetNamespace(namespace)
+	object.SetOwnerReferences(owners)
+	own := mark{
+		Move: m.plan.ID, For: short(item.kind(), name), from: item.UID(),
+		APIVersion: item.Object.GetAPIVersion(), Digest: digest(item.Object, m.graph.moves),
+	}
+	own.Held = Hold(object, isSized(item.kind()) && m.graph.copied(item.controller()))
+	_ = unstructured.SetNestedField(object.Object, own.text(), "metadata", "annotations", own.key())
+	if !k.status {
+		if status := statusOf(item.Object); status != nil {
+			object.Object["status"] = Remap(status, m.uids)
+		}
+	}
+	return object
+}
+
+func (m *Mover) create(ctx context.Context, object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	k, err := m.Target.served(ctx, object)
+	if err != nil {
+		return nil, err
+	}
+	stored, err := m.Target.objects(k, object.GetNamespace()).Create(ctx, object, metav1.CreateOptions{FieldManager: manager})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return nil, fmt.Errorf("%s: cannot create %s: %w", m.Target.Name, describe(object), err)
+	}
+	return stored, err
+}
+
+// mend makes what is there under an item's name complete, if it is a copy of it.
+func (m *Mover) mend(ctx context.Context, item *Item, k kind) (stored *unstructured.Unstructured, err error) {
+	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		if stored, err = m.Target.get(ctx, item.Object); err != nil {
+			return err
+		}
+		if stored == nil {
+			return fmt.Errorf("%s: %s went while it was being copied; run the same command again", m.Target.Name, item)
+		}
+		if !m.isCopy(markOf(stored), item) && !m.madeByCopy(stored) {
+			return fmt.Errorf("%s: %s has come to exist and is not a copy", m.Target.Name, item)
+		}
+		m.uids[item.UID()] = stored.GetUID()
+		desired := m.desired(item, k)
+		if lacks(desired, stored) == "" {
+			return nil
+		}
+		carryOver(desired, stored)
+		updated, err := m.Target.objects(k, desired.GetNamespace()).Update(ctx, desired, metav1.UpdateOptions{FieldManager: manager})
+		if err == nil {
+			stored = updated
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cannot bring the copy of %s up to date: %w", item, err)
+	}
+	return stored, nil
+}
+
+// putStatus copies the status, which no creation takes where it is a subresource.
+func (m *Mover) putStatus(ctx context.Context, item *Item, k kind, stored *unstructured.Unstructured) error {
+	status := statusOf(item.Object)
+	if status == nil || !k.status {
+		return nil
+	}
+	status, _ = Remap(status, m.uids).(map[string]any)
+	observe(status, item.Object.GetGeneration(), stored.GetGeneration())
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		if missing(status, stored.Object["status"], "status") == "" {
+			return nil
+		}
+		object := stored.DeepCopy()
+		object.Object["status"] = status
+		_, err := m.Target.objects(k, object.GetNamespace()).UpdateStatus(ctx, object, metav1.UpdateOptions{FieldManager: manager})
+		if !apierrors.IsConflict(err) {
+			return err
+		}
+		// Read anew for the next attempt.
+		latest, failed := m.Target.get(ctx, item.Object)
+		if failed != nil || latest == nil {
+			return errors.Join(err, failed)
+		}
+		stored = latest
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("%s: cannot write the status of %s: %w", m.Target.Name, item, err)
+	}
+	return nil
+}
+
+// verify reads back every copy, and keeps them.
+func (m *Mover) verify(ctx context.Context) error {
+	m.copies = nil
+	items := m.graph.moved()
+	var wrong []string
+	for i, item := range items {
+		m.Progress(fmt.Sprintf("verifying %d of %d: %s", i+1, len(items), item))
+		k, err := m.Target.served(ctx, item.Object)
+		if err != nil {
+			return err
+		}
+		stored, err := m.Target.get(ctx, item.Object)
+		if err != nil {
+			return err
+		}
+		if stored == nil || stored.GetUID() != m.uids[item.UID()] {
+			wrong = append(wrong, item.String()+" is not there")
+			continue
+		}
+		if at := lacks(m.desired(item, k), stored); at != "" {
+			wrong = append(wrong, fmt.Sprintf("%s differs in %s", item, at))
+			continue
+		}
+		m.copies = append(m.copies, stored)
+	}
+	if len(wrong) > 0 {
+		return fmt.Errorf("%s does not have what was copied, so nothing was removed: %s; somebody there changes it", m.Target.Name, strings.Join(wrong, "; "))
+	}
+	return nil
+}

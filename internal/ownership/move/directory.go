@@ -1,0 +1,211 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package move
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
+)
+
+// A directory has one file an object, as it was at the source, and an index that names them
+// with their sums. It is written beside its place and then renamed, so that what has this
+// name is whole; a directory that was copied in part is found out by the index.
+const (
+	indexFile = "index.yaml"
+	indexKind = "MovedGraph"
+)
+
+// index is what is in a directory.
+type index struct {
+	Kind  string       `json:"kind"`
+	ID    string       `json:"id"`
+	Roots []types.UID  `json:"roots"`
+	Items []indexEntry `json:"items"` // in the order in which they are created
+}
+
+type indexEntry struct {
+	File   string    `json:"file"`
+	UID    types.UID `json:"uid"`
+	SHA256 string    `json:"sha256"`
+}
+
+// directory is a graph in files.
+type directory struct {
+	path  string
+	graph *Graph
+}
+
+func (d *directory) String() string { return d.path }
+
+// read gives the graph as it was when the directory was opened.
+func (d *directory) read(context.Context) (*Graph, []Ref, error) { return d.graph, nil, nil }
+
+// readDirectory reads a directory, which has to be what its index says.
+func readDirectory(path string) (*directory, error) {
+	text, err := os.ReadFile(filepath.Join(path, indexFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%s has no %s: it is no directory of a move, or was written in part; write it again with --to-directory", path, indexFile)
+	}
+	if err != nil {
+		return nil, err
+	}
+	var list index
+	if err := yaml.UnmarshalStrict(text, &list); err != nil {
+		return nil, fmt.Errorf("%s: %w", filepath.Join(path, indexFile), err)
+	}
+	if list.Kind != indexKind || len(list.Items) == 0 {
+		return nil, fmt.Errorf("%s is not the index of a move", filepath.Join(path, indexFile))
+	}
+	roots := map[types.UID]bool{}
+	for _, uid := range list.Roots {
+		roots[uid] = true
+	}
+	var objects []*unstructured.Unstructured
+	for _, entry := range list.Items {
+		object, err := readEntry(path, entry)
+		if err != nil {
+			return nil, err
+		}
+		objects = append(objects, object)
+	}
+	g := Assemble(objects, roots)
+	if g.ID() != list.ID {
+		return nil, fmt.Errorf("%s: its roots are not among its objects", filepath.Join(path, indexFile))
+	}
+	return &directory{path, g}, nil
+}
+
+func readEntry(path string, entry indexEntry) (*unstructured.Unstructured, error) {
+	if !filepath.IsLocal(entry.File) {
+		return nil, fmt.Errorf("%s names %q, which is outside of the directory", filepath.Join(path, indexFile), entry.File)
+	}
+	name := filepath.Join(path, entry.File)
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return nil, fmt.Errorf("%s is incomplete: %w", path, err)
+	}
+	if sumOf(text) != entry.SHA256 {
+		return nil, fmt.Errorf("%s is not what was written: its sum differs from that in %s", name, indexFile)
+	}
+	// By way of JSON, where whole numbers stay whole.
+	text, err = yaml.YAMLToJSON(text)
+	object := &unstructured.Unstructured{}
+	if err == nil {
+		err = object.UnmarshalJSON(text)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	if object.GetUID() != entry.UID || object.GetName() == "" || object.GetKind() == "" {
+		return nil, fmt.Errorf("%s is not the object that %s says", name, indexFile)
+	}
+	return object, nil
+}
+
+func sumOf(text []byte) string {
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
+}
+
+// mayWriteDirectory: nothing that exists is written over.
+func mayWriteDirectory(path string) error {
+	entries, err := os.ReadDir(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case len(entries) > 0:
+		return fmt.Errorf("%s is not empty: name another directory", path)
+	default:
+		return nil
+	}
+}
+
+// writeDirectory writes the graph. What an interrupted run left beside is written anew.
+func (m *Mover) writeDirectory() error {
+	path := filepath.Clean(m.ToDirectory)
+	partial := fmt.Sprintf("%s.partial-%s", path, m.plan.ID)
+	if err := os.RemoveAll(partial); err != nil {
+		return err
+	}
+	// Secrets are among the objects.
+	if err := os.MkdirAll(partial, 0o700); err != nil {
+		return err
+	}
+	list := index{Kind: indexKind, ID: m.plan.ID}
+	for i, item := range m.graph.moved() {
+		m.Progress(fmt.Sprintf("writing %s", item))
+		if item.Root {
+			list.Roots = append(list.Roots, item.UID())
+		}
+		entry, err := writeEntry(partial, i, item)
+		if err != nil {
+			return err
+		}
+		list.Items = append(list.Items, entry)
+	}
+	text, err := yaml.Marshal(list)
+	if err != nil {
+		return err
+	}
+	if err := writeFile(filepath.Join(partial, indexFile), text); err != nil {
+		return err
+	}
+	// What cannot be read back is not a copy.
+	if _, err := readDirectory(partial); err != nil {
+		return err
+	}
+	if err := syncDirectory(partial); err != nil {
+		return err
+	}
+	// It may be there, and empty; of anything else this takes nothing away.
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := os.Rename(partial, path); err != nil {
+		return err
+	}
+	m.report.Copied = len(list.Items)
+	return syncDirectory(filepath.Dir(path))
+}
+
+func writeEntry(path string, number int, item *Item) (indexEntry, error) {
+	object := item.Object.DeepCopy()
+	object.SetManagedFields(nil)
+	text, err := yaml.Marshal(object.Object)
+	if err != nil {
+		return indexEntry{}, err
+	}
+	// Numbered, for names need not be good or short enough for a file.
+	name := fmt.Sprintf("%04d-%s-%.100s.yaml", number+1, item.kind().String(), filepath.Base(item.Object.GetName()))
+	return indexEntry{name, item.UID(), sumOf(text)}, writeFile(filepath.Join(path, name), text)
+}
+
+func writeFile(name string, text []byte) error {
+	file, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(text)
+	return errors.Join(err, file.Sync(), file.Close())
+}
+
+func syncDirectory(path string) error {
+	dir, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}

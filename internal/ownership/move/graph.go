@@ -1,0 +1,287 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package move
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Fate is what becomes of an object of the graph.
+type Fate string
+
+const (
+	// Moved: copied to the target, and then removed at the source.
+	Moved Fate = "Move"
+	// Remade: not copied, because its controller moves and makes it anew at the target;
+	// removed at the source.
+	Remade Fate = "Remake"
+)
+
+// Item is an object of the graph.
+type Item struct {
+	// Object is as it is at the source; of what is remade, its metadata only.
+	Object *unstructured.Unstructured
+	Root   bool
+	Fate   Fate
+	// Outside are its owners that are not part of the graph, or are remade.
+	Outside []metav1.OwnerReference
+	// Late are its owners that come after it, for the ownership is a circle.
+	Late []types.UID
+}
+
+func (i *Item) UID() types.UID          { return i.Object.GetUID() }
+func (i *Item) kind() schema.GroupKind  { return i.Object.GroupVersionKind().GroupKind() }
+func (i *Item) String() string          { return describe(i.Object) }
+func (i *Item) name() (ns, name string) { return i.Object.GetNamespace(), i.Object.GetName() }
+func (i *Item) controller() (uid types.UID) {
+	if ref := metav1.GetControllerOfNoCopy(i.Object); ref != nil {
+		return ref.UID
+	}
+	return ""
+}
+
+// short is an object as kubectl names it: deployment.apps/web.
+func short(kind schema.GroupKind, name string) string {
+	return strings.ToLower(kind.String()) + "/" + name
+}
+
+func describe(object *unstructured.Unstructured) string {
+	text := short(object.GroupVersionKind().GroupKind(), object.GetName())
+	if object.GetNamespace() == "" {
+		return text
+	}
+	return text + " in namespace " + object.GetNamespace()
+}
+
+// Graph is what a move is about: roots and all that they own.
+type Graph struct {
+	// Items in the order in which they are copied: owners before dependents, and what a UID
+	// is mentioned of before who mentions it, as far as there is such an order.
+	Items []*Item
+	byUID map[types.UID]*Item
+	names map[string]bool
+}
+
+// ID is the move's.
+func (g *Graph) ID() string {
+	var roots []types.UID
+	for _, item := range g.Items {
+		if item.Root {
+			roots = append(roots, item.UID())
+		}
+	}
+	return ID(roots)
+}
+
+// moved are the items that are copied, in order.
+func (g *Graph) moved() []*Item {
+	return slices.DeleteFunc(slices.Clone(g.Items), func(i *Item) bool { return i.Fate != Moved })
+}
+
+func nameKey(kind schema.GroupKind, namespace, name string) string {
+	return kind.String() + " " + namespace + "/" + name
+}
+
+// moves is whether an object of this name is copied.
+func (g *Graph) moves(kind schema.GroupKind, namespace, name string) bool {
+	return g.names[nameKey(kind, namespace, name)]
+}
+
+// copied is whether an object with this UID is copied.
+func (g *Graph) copied(uid types.UID) bool {
+	item, found := g.byUID[uid]
+	return found && item.Fate == Moved
+}
+
+// Members are those of some objects that the roots own, directly or not, and the roots. A
+// reference counts by its UID.
+func Members(objects []metav1.Object, roots map[types.UID]bool) map[types.UID]bool {
+	dependents := map[types.UID][]types.UID{}
+	present := map[types.UID]bool{}
+	for _, object := range objects {
+		present[object.GetUID()] = true
+		for _, ref := range object.GetOwnerReferences() {
+			dependents[ref.UID] = append(dependents[ref.UID], object.GetUID())
+		}
+	}
+	members := map[types.UID]bool{}
+	var follow []types.UID
+	for uid := range roots {
+		if present[uid] {
+			follow = append(follow, uid)
+		}
+	}
+	for len(follow) > 0 {
+		uid := follow[len(follow)-1]
+		follow = follow[:len(follow)-1]
+		if !members[uid] {
+			members[uid] = true
+			follow = append(follow, dependents[uid]...)
+		}
+	}
+	return members
+}
+
+// Assemble makes a graph of its members.
+func Assemble(objects []*unstructured.Unstructured, roots map[types.UID]bool) *Graph {
+	g := &Graph{byUID: map[types.UID]*Item{}, names: map[string]bool{}}
+	items := make([]*Item, 0, len(objects))
+	for _, object := range objects {
+		item := &Item{Object: object, Root: roots[object.GetUID()], Fate: Moved}
+		items = append(items, item)
+		g.byUID[object.GetUID()] = item
+	}
+	slices.SortFunc(items, func(a, b *Item) int { return cmp.Compare(sortKey(a), sortKey(b)) })
+	g.decideFates(items)
+	for _, item := range items {
+		if item.Fate == Moved {
+			g.names[nameKey(item.kind(), item.Object.GetNamespace(), item.Object.GetName())] = true
+		}
+		for _, ref := range item.Object.GetOwnerReferences() {
+			if !g.copied(ref.UID) {
+				item.Outside = append(item.Outside, ref)
+			}
+		}
+	}
+	g.order(items)
+	return g
+}
+
+func sortKey(i *Item) string {
+	namespace, name := i.name()
+	return strings.Join([]string{namespace, i.kind().String(), name}, " ")
+}
+
+// decideFates: what a controller of the graph makes anew is not copied, and neither is what
+// only such objects own.
+func (g *Graph) decideFates(items []*Item) {
+	for changed := true; changed; {
+		changed = false
+		for _, item := range items {
+			if item.Fate == Moved && g.isRemade(item) {
+				item.Fate, changed = Remade, true
+			}
+		}
+	}
+}
+
+func (g *Graph) isRemade(item *Item) bool {
+	if g.byUID[item.controller()] != nil && madeByController(item.Object) {
+		return true
+	}
+	owners := ownerUIDs(item.Object)
+	return !item.Root && len(owners) > 0 && !slices.ContainsFunc(owners, func(uid types.UID) bool {
+		owner, found := g.byUID[uid]
+		return !found || owner.Fate == Moved
+	})
+}
+
+// madeByController are the objects that are made from their controller, and mean nothing in
+// another cluster: pods, which run where they run, and the slices that list their addresses.
+func madeByController(object *unstructured.Unstructured) bool {
+	kind := object.GroupVersionKind().GroupKind()
+	switch kind {
+	case schema.GroupKind{Kind: "Pod"}:
+		return true
+	case schema.GroupKind{Group: "discovery.k8s.io", Kind: "EndpointSlice"}:
+		return slices.Contains([]string{"endpointslice-controller.k8s.io", "endpointslicemirroring-controller.k8s.io"},
+			object.GetLabels()["endpointslice.kubernetes.io/managed-by"])
+	default:
+		return false
+	}
+}
+
+// order fills g.Items. An owner comes before its dependents, always, but where they own each
+// other in a circle. What merely mentions a UID comes after the object of that UID, where
+// that is possible; where not, the mention is put right when both are there.
+func (g *Graph) order(items []*Item) {
+	owners, others := map[*Item]map[types.UID]bool{}, map[*Item]map[types.UID]bool{}
+	waiting := map[types.UID][]*Item{} // who waits for an object
+	for _, item := range items {
+		owners[item], others[item] = map[types.UID]bool{}, map[types.UID]bool{}
+		for _, uid := range ownerUIDs(item.Object) {
+			if g.byUID[uid] != nil && uid != item.UID() {
+				owners[item][uid] = true
+			}
+		}
+		if item.Fate == Moved {
+			mentions(item.Object.Object, func(uid types.UID) bool {
+				return g.byUID[uid] != nil && uid != item.UID() && !owners[item][uid]
+			}, others[item])
+		}
+		for _, of := range []map[types.UID]bool{owners[item], others[item]} {
+			for uid := range of {
+				waiting[uid] = append(waiting[uid], item)
+			}
+		}
+	}
+	placed := map[*Item]bool{}
+	var ready []*Item
+	place := func(item *Item) {
+		placed[item] = true
+		g.Items = append(g.Items, item)
+		for _, dependent := range waiting[item.UID()] {
+			delete(owners[dependent], item.UID())
+			delete(others[dependent], item.UID())
+			if !placed[dependent] && len(owners[dependent])+len(others[dependent]) == 0 {
+				ready = append(ready, dependent)
+			}
+		}
+	}
+	for _, item := range items {
+		if len(owners[item])+len(others[item]) == 0 {
+			ready = append(ready, item)
+		}
+	}
+	for len(g.Items) < len(items) {
+		if len(ready) > 0 {
+			item := ready[0]
+			ready = ready[1:]
+			if !placed[item] {
+				place(item)
+			}
+			continue
+		}
+		place(g.next(items, placed, owners))
+	}
+}
+
+// next breaks a circle: of mentions if it can, of owners if it must.
+func (g *Graph) next(items []*Item, placed map[*Item]bool, owners map[*Item]map[types.UID]bool) *Item {
+	var item *Item
+	for _, candidate := range items {
+		switch {
+		case placed[candidate]:
+		case len(owners[candidate]) == 0:
+			return candidate
+		case item == nil:
+			item = candidate
+		}
+	}
+	// Who waits may only stand behind a circle. Going up from there leads into one.
+	for seen := map[*Item]bool{}; !seen[item]; {
+		seen[item] = true
+		item = g.byUID[slices.Min(slices.Collect(maps.Keys(owners[item])))]
+	}
+	item.Late = slices.Sorted(maps.Keys(owners[item]))
+	return item
+}
+
+// circle says who owns whom where an item's owner comes after it.
+func (g *Graph) circle(item *Item) string {
+	var owners []string
+	for _, uid := range item.Late {
+		owners = append(owners, g.byUID[uid].String())
+	}
+	return fmt.Sprintf("%s is owned by %s, in a circle", item, strings.Join(owners, " and "))
+}

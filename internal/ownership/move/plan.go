@@ -1,0 +1,199 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package move
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Plan is what a move would do. It is printed, and nothing of it is changed by hand.
+type Plan struct {
+	// ID is the same for the same roots.
+	ID   string `json:"id"`
+	From string `json:"from"`
+	To   string `json:"to"`
+	// Stage is where an interrupted move is gone on with.
+	Stage Stage `json:"stage"`
+	// Namespaces are those that the target lacks; they are created.
+	Namespaces []string  `json:"namespaces,omitempty"`
+	Objects    []Planned `json:"objects"`
+	// Problems are why the move is refused. Notes are what to know before it is begun.
+	Problems []string `json:"problems,omitempty"`
+	Notes    []string `json:"notes,omitempty"`
+}
+
+// Stage is how far a move has come.
+type Stage string
+
+const (
+	// Copying: nothing was written at the source.
+	Copying Stage = "Copy"
+	// Removing: all copies are verified, and what the source still has of them is removed.
+	Removing Stage = "Remove"
+	// Releasing: nothing is left to be removed; holds and marks are taken off.
+	Releasing Stage = "Release"
+)
+
+// Planned is an object of the plan.
+type Planned struct {
+	APIVersion string    `json:"apiVersion"`
+	Kind       string    `json:"kind"`
+	Namespace  string    `json:"namespace,omitempty"`
+	Name       string    `json:"name"`
+	UID        types.UID `json:"uid"`
+	Root       bool      `json:"root,omitempty"`
+	Action     Fate      `json:"action"`
+	// Copied is whether the target has it already, from a run that was interrupted.
+	Copied bool `json:"copied,omitempty"`
+	// Hold is how it is kept still until the end; Keep is why the source keeps it.
+	Hold string `json:"hold,omitempty"`
+	Keep string `json:"keep,omitempty"`
+}
+
+func (p *Plan) problem(format string, args ...any) {
+	p.Problems = append(p.Problems, fmt.Sprintf(format, args...))
+}
+
+func (p *Plan) note(format string, args ...any) {
+	p.Notes = append(p.Notes, fmt.Sprintf(format, args...))
+}
+
+// refused are the kinds that are never part of a graph that moves, and why.
+var refused = map[schema.GroupKind]string{
+	{Kind: "Namespace"}: "a namespace owns nothing; name the objects in it",
+	{Kind: "Node"}:      "a node is a machine of its cluster",
+	{Kind: "Event"}:     "an event tells what happened in its cluster",
+	{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}: "its removal would take along every object of its kind; apply it at the target instead",
+	{Group: "apiregistration.k8s.io", Kind: "APIService"}:             "it says who serves a part of its own cluster's API",
+}
+
+// Consent is what a move does only when it is asked to.
+type Consent struct {
+	// DropOutsideOwners drops references to owners that do not move.
+	DropOutsideOwners bool
+	// DropFinalizers takes the finalizers of others off what is removed at the source, so
+	// that their controllers there do not clean up what has moved.
+	DropFinalizers bool
+	// KeepSource removes nothing at the source.
+	KeepSource bool
+}
+
+// planOf says of a graph alone what would happen to it, and what stands in the way.
+func planOf(g *Graph, consent Consent) *Plan {
+	p := &Plan{ID: g.ID(), Stage: Copying, Objects: []Planned{}}
+	var unheld []schema.GroupKind
+	for _, item := range g.Items {
+		planned := plannedOf(item)
+		if reason, found := refused[item.kind()]; found {
+			p.problem("%s does not move: %s", item, reason)
+		}
+		if item.Object.GetDeletionTimestamp() != nil && item.Fate == Moved {
+			p.problem("%s is being deleted; wait until it is gone", item)
+		}
+		if other := markOf(item.Object); other.Move != "" {
+			p.problem("%s came with another move, %s, which is not finished; run that again first", item, other.Move)
+		}
+		if item.Fate == Moved {
+			p.judgeOwners(g, item, consent)
+			p.judgeFinalizers(item, consent)
+			p.judgeContent(g, item)
+			if isUnheld(item.kind()) && !slices.Contains(unheld, item.kind()) {
+				unheld = append(unheld, item.kind())
+			}
+		}
+		p.Objects = append(p.Objects, planned)
+	}
+	for _, kind := range unheld {
+		p.note("%s has no hold that is known: a controller at the target acts on the copies as soon as they are there; stop it, or the one at the source, if two must not", strings.ToLower(kind.String()))
+	}
+	return p
+}
+
+func plannedOf(item *Item) Planned {
+	planned := Planned{
+		APIVersion: item.Object.GetAPIVersion(), Kind: item.Object.GetKind(),
+		Namespace: item.Object.GetNamespace(), Name: item.Object.GetName(), UID: item.UID(),
+		Root: item.Root, Action: item.Fate,
+	}
+	if h, found := holdOf(item.kind()); found && item.Fate == Moved {
+		planned.Hold = h.says
+	}
+	return planned
+}
+
+func (p *Plan) judgeOwners(g *Graph, item *Item, consent Consent) {
+	if len(item.Late) > 0 {
+		p.note("%s; that reference is added when both are there", g.circle(item))
+	}
+	for _, ref := range item.Outside {
+		owner := short(schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).GroupKind(), ref.Name)
+		if consent.DropOutsideOwners {
+			p.note("%s loses its owner %s, which does not move", item, owner)
+			continue
+		}
+		p.problem("%s is owned by %s as well, which does not move: name that too, or give --drop-outside-owners to move it without this reference", item, owner)
+	}
+}
+
+func (p *Plan) judgeFinalizers(item *Item, consent Consent) {
+	finalizers := slices.DeleteFunc(item.Object.GetFinalizers(), ofTheCluster)
+	if len(finalizers) == 0 || consent.KeepSource {
+		return
+	}
+	list := strings.Join(finalizers, ", ")
+	if consent.DropFinalizers {
+		p.note("%s loses its finalizers at the source before it is removed: %s", item, list)
+		return
+	}
+	p.problem("%s has the finalizer %s: when it is removed at the source, the controller there would clean up what has moved; stop that controller and give --drop-finalizers, or --keep-source", item, list)
+}
+
+// judgeContent notes what of an object stays behind.
+func (p *Plan) judgeContent(g *Graph, item *Item) {
+	switch item.kind() {
+	case schema.GroupKind{Kind: "PersistentVolumeClaim"}:
+		volume, _, _ := unstructured.NestedString(item.Object.Object, "spec", "volumeName")
+		if volume != "" && !g.moves(schema.GroupKind{Kind: "PersistentVolume"}, "", volume) {
+			p.note("the data of %s does not move: the target makes a new volume, which is empty; to take the volume along name persistentvolume/%s as well, if the target can reach its storage", item, volume)
+		}
+	case schema.GroupKind{Kind: "Service"}:
+		p.note("%s gets the addresses and node ports that the target gives it", item)
+	}
+}
+
+// keepAtSource is why an object of the source is not removed there, or "": a claim or a
+// volume whose removal would remove data, which an API does not move.
+func keepAtSource(ctx context.Context, c *Cluster, object *unstructured.Unstructured) (string, error) {
+	volume := object
+	switch object.GroupVersionKind().GroupKind() {
+	case schema.GroupKind{Kind: "PersistentVolume"}:
+	case schema.GroupKind{Kind: "PersistentVolumeClaim"}:
+		name, _, _ := unstructured.NestedString(object.Object, "spec", "volumeName")
+		if name == "" {
+			return "", nil
+		}
+		ref := Ref{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "PersistentVolume"}, Name: name}
+		var err error
+		if volume, err = c.get(ctx, ref.object()); err != nil {
+			return "", err
+		}
+		if volume == nil {
+			return "", nil
+		}
+	default:
+		return "", nil
+	}
+	policy, _, _ := unstructured.NestedString(volume.Object, "spec", "persistentVolumeReclaimPolicy")
+	if policy == "Retain" {
+		return "", nil
+	}
+	return fmt.Sprintf("its volume's reclaim policy is %s: removing it would remove the data", policy), nil
+}

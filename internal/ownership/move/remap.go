@@ -1,0 +1,99 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package move
+
+import (
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Remap replaces UIDs wherever they stand in a JSON value, as values or as keys. What a UID
+// has no counterpart for, stays.
+//
+// A UID counts where it is a word of its own: all of a string, or parted from the rest by
+// what no name may contain. So owner references, claimRef.uid, targetRef.uid, the labels of
+// Jobs and a UID in JSON within an annotation are found, while a name made from a UID
+// ("pvc-<uid>") stays what it is: the object of that name keeps it.
+func Remap(value any, uids map[types.UID]types.UID) any {
+	switch v := value.(type) {
+	case map[string]any:
+		mapped := make(map[string]any, len(v))
+		for key, item := range v {
+			mapped[remapWords(key, uids)] = Remap(item, uids)
+		}
+		return mapped
+	case []any:
+		mapped := make([]any, len(v))
+		for i := range v {
+			mapped[i] = Remap(v[i], uids)
+		}
+		return mapped
+	case string:
+		return remapWords(v, uids)
+	default:
+		return value
+	}
+}
+
+func remapWords(text string, uids map[types.UID]types.UID) string {
+	var mapped strings.Builder
+	for rest := text; len(rest) > 0; {
+		var word string
+		word, rest = splitWord(rest)
+		if uid, found := uids[types.UID(word)]; found {
+			word = string(uid)
+		}
+		mapped.WriteString(word)
+		gap := runOf(rest, false)
+		mapped.WriteString(rest[:gap])
+		rest = rest[gap:]
+	}
+	return mapped.String()
+}
+
+// splitWord takes the first word off a text.
+func splitWord(text string) (word, rest string) {
+	n := runOf(text, true)
+	return text[:n], text[n:]
+}
+
+// runOf is how many bytes at the start of a text are of names, or are not.
+func runOf(text string, ofNames bool) int {
+	for i := range len(text) {
+		if inNames(text[i]) != ofNames {
+			return i
+		}
+	}
+	return len(text)
+}
+
+// inNames is whether a byte may stand in a name or in a UID.
+func inNames(b byte) bool {
+	return b >= 'a' && b <= 'z' || b >= 'A' && b <= 'Z' || b >= '0' && b <= '9' || b == '-' || b == '.' || b == '_'
+}
+
+// mentions are those UIDs of a set that stand in a JSON value.
+func mentions(value any, of func(types.UID) bool, found map[types.UID]bool) {
+	switch v := value.(type) {
+	case map[string]any:
+		for key, item := range v {
+			mentions(key, of, found)
+			mentions(item, of, found)
+		}
+	case []any:
+		for i := range v {
+			mentions(v[i], of, found)
+		}
+	case string:
+		for rest := v; len(rest) > 0; {
+			var word string
+			word, rest = splitWord(rest)
+			if word != "" && of(types.UID(word)) {
+				found[types.UID(word)] = true
+			}
+			rest = rest[runOf(rest, false):]
+		}
+	}
+}

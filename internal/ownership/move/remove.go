@@ -1,0 +1,380 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package move
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/retry"
+)
+
+const (
+	// goneLimit is how long what was deleted may take to go: a pod's grace period, a
+	// collector's attendance.
+	goneLimit = 2 * time.Minute
+	gonePoll  = 200 * time.Millisecond
+)
+
+// removal is the removal of a graph at the source, decided from what the marks at the target
+// say was copied.
+type removal struct {
+	*Mover
+	graph *Graph
+	// copies are what was copied, by the UID at the source.
+	copies map[types.UID]*unstructured.Unstructured
+	names  map[string]bool
+	// leaving are objects that were not copied and whose owner went without them.
+	leaving []*unstructured.Unstructured
+	// kept have a reason to stay, and so has all that they own.
+	kept map[types.UID]bool
+	gone []*unstructured.Unstructured
+}
+
+// remove takes away what the source still has of what was copied. An object that is not what
+// was copied any more stays.
+func (m *Mover) remove(ctx context.Context) error {
+	r := &removal{Mover: m, copies: map[types.UID]*unstructured.Unstructured{}, names: map[string]bool{}, kept: map[types.UID]bool{}}
+	var refs []Ref
+	for _, object := range m.copies {
+		r.copies[markOf(object).from] = object
+		r.names[nameKey(object.GroupVersionKind().GroupKind(), object.GetNamespace(), object.GetName())] = true
+		refs = append(refs, Ref{object.GroupVersionKind(), object.GetNamespace(), object.GetName()})
+	}
+	if err := r.read(ctx, namespacesOf(refs)); err != nil {
+		return err
+	}
+	for i, item := range r.graph.Items {
+		m.Progress(fmt.Sprintf("removing %d of %d at the source: %s", i+1, len(r.graph.Items), item))
+		if err := r.removeItem(ctx, item); err != nil {
+			return err
+		}
+	}
+	if err := r.awaitGone(ctx); err != nil {
+		return err
+	}
+	for _, object := range r.leaving {
+		if err := m.delete(ctx, m.Source, object, metav1.DeletePropagationBackground); err != nil {
+			return err
+		}
+	}
+	r.gone = r.leaving
+	return r.awaitGone(ctx)
+}
+
+// read finds what is left of the graph at the source: what was copied, what it owns, and what
+// an interrupted run had said is leaving.
+func (r *removal) read(ctx context.Context, namespaces []string) error {
+	listed, err := r.Source.list(ctx, namespaces)
+	if err != nil {
+		return err
+	}
+	all := make([]metav1.Object, len(listed))
+	left := map[types.UID]bool{}
+	for i, object := range listed {
+		all[i] = object
+		if r.copies[object.GetUID()] != nil {
+			left[object.GetUID()] = true
+		}
+	}
+	members := Members(all, left)
+	var objects []*unstructured.Unstructured
+	for _, object := range listed {
+		known, err := metadataOf(object)
+		switch {
+		case err != nil:
+			return err
+		case members[object.GetUID()]:
+			delete(members, object.GetUID())
+			objects = append(objects, known)
+		case object.Annotations[leavingMark] == r.plan.ID:
+			r.leaving = append(r.leaving, known)
+		}
+	}
+	r.graph = Assemble(objects, nil)
+	return nil
+}
+
+func (r *removal) keep(item *Item, reason string) {
+	r.kept[item.UID()] = true
+	r.report.Kept = append(r.report.Kept, Kept{item.String(), reason})
+}
+
+func (r *removal) removeItem(ctx context.Context, item *Item) error {
+	object := r.copies[item.UID()]
+	for _, uid := range ownerUIDs(item.Object) {
+		if r.kept[uid] {
+			r.keep(item, "its owner stays")
+			return nil
+		}
+	}
+	if item.Fate == Remade {
+		return nil // it goes with its owner
+	}
+	if object == nil {
+		r.keep(item, "it came after the copy was made")
+		return nil
+	}
+	var reason string
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() (err error) {
+		reason, err = r.removeCopied(ctx, item, object)
+		return err
+	})
+	if err == nil && reason != "" {
+		r.keep(item, reason)
+	}
+	return err
+}
+
+// removeCopied removes an object whose content is that of its copy, in the very state in
+// which that was found; or says why it stays.
+func (r *removal) removeCopied(ctx context.Context, item *Item, object *unstructured.Unstructured) (string, error) {
+	own := markOf(object)
+	like := item.Object.DeepCopy()
+	like.SetAPIVersion(own.APIVersion)
+	now, err := r.Source.get(ctx, like)
+	if err != nil || now == nil || now.GetUID() != item.UID() {
+		return "", err
+	}
+	if digest(now, r.wasCopied) != own.Digest {
+		return "it changed after it was copied: compare the two", nil
+	}
+	if reason, err := keepAtSource(ctx, r.Source, now); err != nil || reason != "" {
+		return reason, err
+	}
+	foreign := slices.DeleteFunc(now.GetFinalizers(), ofTheCluster)
+	if len(foreign) > 0 && !r.DropFinalizers {
+		return "it has got the finalizer " + strings.Join(foreign, ", "), nil
+	}
+	policy, err := r.propagation(ctx, item)
+	if err != nil {
+		return "", err
+	}
+	if len(foreign) > 0 {
+		kept := slices.DeleteFunc(now.GetFinalizers(), func(f string) bool { return slices.Contains(foreign, f) })
+		now, err = r.patch(ctx, r.Source, now, map[string]any{"metadata": map[string]any{"resourceVersion": now.GetResourceVersion(), "finalizers": kept}})
+		if err != nil || now == nil {
+			return "", err
+		}
+	}
+	if err := r.delete(ctx, r.Source, now, policy); err != nil {
+		return "", err
+	}
+	r.gone = append(r.gone, now)
+	r.report.Removed++
+	return "", nil
+}
+
+func (r *removal) wasCopied(kind schema.GroupKind, namespace, name string) bool {
+	return r.names[nameKey(kind, namespace, name)]
+}
+
+// propagation: in the background where the object owns only what is made anew anyway, so that
+// the collector takes also what its controller makes in this moment. Else without its
+// dependents, of which those that were not copied are marked first: when the owner has gone,
+// nothing else would tell that they were part of it.
+func (r *removal) propagation(ctx context.Context, owner *Item) (metav1.DeletionPropagation, error) {
+	var remade []*unstructured.Unstructured
+	others := false
+	for _, item := range r.graph.Items {
+		switch {
+		case !slices.Contains(ownerUIDs(item.Object), owner.UID()):
+		case item.Fate == Remade:
+			remade = append(remade, item.Object)
+		default:
+			others = true
+		}
+	}
+	if !others {
+		return metav1.DeletePropagationBackground, nil
+	}
+	for _, object := range remade {
+		marked, err := r.annotate(ctx, r.Source, object, map[string]any{leavingMark: r.plan.ID})
+		if err != nil {
+			return "", err
+		}
+		if marked != nil {
+			r.leaving = append(r.leaving, marked)
+		}
+	}
+	return metav1.DeletePropagationOrphan, nil
+}
+
+// awaitGone waits for what was deleted, and reports what does not go.
+func (r *removal) awaitGone(ctx context.Context) error {
+	waiting := r.gone
+	var failed error
+	err := wait.PollUntilContextTimeout(ctx, gonePoll, goneLimit, true, func(ctx context.Context) (bool, error) {
+		r.Progress(fmt.Sprintf("waiting until %d objects are gone at the source", len(waiting)))
+		var still []*unstructured.Unstructured
+		for _, object := range waiting {
+			now, err := r.Source.get(ctx, object)
+			if err != nil {
+				failed = err
+				return false, err
+			}
+			if now != nil && now.GetUID() == object.GetUID() {
+				still = append(still, now)
+			}
+		}
+		waiting = still
+		return len(waiting) == 0, nil
+	})
+	if failed != nil || ctx.Err() != nil {
+		return errors.Join(failed, ctx.Err())
+	}
+	if err == nil {
+		return nil
+	}
+	for _, object := range waiting {
+		r.report.Kept = append(r.report.Kept, Kept{describe(object), "it is deleted and waits for " + strings.Join(object.GetFinalizers(), ", ")})
+	}
+	return nil
+}
+
+// delete deletes an object in the very state it is given in, or of the same UID if it has
+// no known state.
+func (m *Mover) delete(ctx context.Context, c *Cluster, object *unstructured.Unstructured, policy metav1.DeletionPropagation) error {
+	k, err := c.served(ctx, object)
+	if err != nil {
+		return err
+	}
+	uid, version := object.GetUID(), object.GetResourceVersion()
+	conditions := &metav1.Preconditions{UID: &uid}
+	if !madeByController(object) {
+		conditions.ResourceVersion = &version
+	}
+	err = c.objects(k, object.GetNamespace()).Delete(ctx, object.GetName(), metav1.DeleteOptions{Preconditions: conditions, PropagationPolicy: &policy})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return c.said(err)
+}
+
+// patch is a merge patch of the object of this UID; nil if that has gone.
+func (m *Mover) patch(ctx context.Context, c *Cluster, object *unstructured.Unstructured, changes map[string]any) (*unstructured.Unstructured, error) {
+	k, err := c.served(ctx, object)
+	if err != nil {
+		return nil, err
+	}
+	_ = unstructured.SetNestedField(changes, string(object.GetUID()), "metadata", "uid")
+	body, err := json.Marshal(changes)
+	if err != nil {
+		return nil, err
+	}
+	patched, err := c.objects(k, object.GetNamespace()).Patch(ctx, object.GetName(), types.MergePatchType, body, metav1.PatchOptions{FieldManager: manager})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: cannot change %s: %w", c.Name, describe(object), err)
+	}
+	return patched, nil
+}
+
+func (m *Mover) annotate(ctx context.Context, c *Cluster, object *unstructured.Unstructured, changes map[string]any) (*unstructured.Unstructured, error) {
+	return m.patch(ctx, c, object, map[string]any{"metadata": map[string]any{"annotations": changes}})
+}
+
+// release ends holds and takes marks away, owners first, for a Deployment sizes its
+// ReplicaSets. The marks of the roots go last: they are how the next run finds the others.
+func (m *Mover) release(ctx context.Context) error {
+	for i, object := range m.copies {
+		m.Progress(fmt.Sprintf("releasing %d of %d: %s", i+1, len(m.copies), describe(object)))
+		own, changes := markOf(object), map[string]any{}
+		if own.Held != "" {
+			if err := json.Unmarshal([]byte(own.Held), &changes); err != nil {
+				return fmt.Errorf("%s: annotation %s: %w", describe(object), own.key(), err)
+			}
+		}
+		if !m.isRoot(object) {
+			_ = unstructured.SetNestedField(changes, nil, "metadata", "annotations", own.key())
+		}
+		if len(changes) == 0 {
+			continue
+		}
+		if _, err := m.patch(ctx, m.Target, object, changes); err != nil {
+			return err
+		}
+	}
+	if err := m.releaseNamespaces(ctx); err != nil {
+		return err
+	}
+	for _, object := range m.copies {
+		if !m.isRoot(object) {
+			continue
+		}
+		if _, err := m.annotate(ctx, m.Target, object, map[string]any{markOf(object).key(): nil}); err != nil {
+			return err
+		}
+	}
+	return m.sweep(ctx)
+}
+
+// sweep takes away marks that controllers handed on to what their object owns. Now that the
+// owner has none, no more come.
+func (m *Mover) sweep(ctx context.Context) error {
+	for _, object := range m.copies {
+		if len(object.GetOwnerReferences()) == 0 {
+			continue
+		}
+		stored, err := m.Target.get(ctx, object)
+		if err != nil {
+			return err
+		}
+		if stored == nil {
+			continue
+		}
+		changes := map[string]any{}
+		for key := range stored.GetAnnotations() {
+			if isMark(key) {
+				changes[key] = nil
+			}
+		}
+		if len(changes) == 0 {
+			continue
+		}
+		if _, err := m.annotate(ctx, m.Target, stored, changes); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// releaseNamespaces takes the mark off those that were created for the move.
+func (m *Mover) releaseNamespaces(ctx context.Context) error {
+	seen := map[string]bool{"": true}
+	for _, object := range m.copies {
+		name := object.GetNamespace()
+		if seen[name] {
+			continue
+		}
+		seen[name] = true
+		namespace, err := m.Target.get(ctx, namespaceRef(name).object())
+		if apierrors.IsForbidden(err) {
+			continue // who may not read it has not created it
+		}
+		if err != nil {
+			return err
+		}
+		if namespace == nil || namespace.GetAnnotations()[namespaceMark] != m.plan.ID {
+			continue
+		}
+		if _, err := m.annotate(ctx, m.Target, namespace, map[string]any{namespaceMark: nil}); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,141 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package move
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Ref names an object.
+type Ref struct {
+	schema.GroupVersionKind
+	Namespace, Name string
+}
+
+func (r Ref) String() string { return describe(r.object()) }
+
+// object is an object of that kind and name, and nothing else.
+func (r Ref) object() *unstructured.Unstructured {
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(r.GroupVersionKind)
+	object.SetNamespace(r.Namespace)
+	object.SetName(r.Name)
+	return object
+}
+
+// source is where a graph is read.
+type source interface {
+	// read reads the graph as it is now. Roots that are not there are missing.
+	read(ctx context.Context) (g *Graph, missing []Ref, err error)
+	String() string
+}
+
+// live is a graph in a cluster.
+type live struct {
+	cluster *Cluster
+	roots   []Ref
+}
+
+func (l *live) String() string { return l.cluster.Name }
+
+func (l *live) read(ctx context.Context) (*Graph, []Ref, error) {
+	roots := map[types.UID]bool{}
+	var missing []Ref
+	for _, ref := range l.roots {
+		object, err := l.cluster.get(ctx, ref.object())
+		switch {
+		case err != nil:
+			return nil, nil, err
+		case object == nil:
+			missing = append(missing, ref)
+		default:
+			roots[object.GetUID()] = true
+		}
+	}
+	if len(roots) == 0 {
+		return nil, missing, nil
+	}
+	g, err := readGraph(ctx, l.cluster, roots, namespacesOf(l.roots))
+	return g, missing, err
+}
+
+// namespacesOf are the namespaces in which dependents of some objects can be: an object with
+// a namespace owns only within it. None is anywhere.
+func namespacesOf(refs []Ref) []string {
+	var namespaces []string
+	for _, ref := range refs {
+		if ref.Namespace == "" {
+			return nil
+		}
+		namespaces = append(namespaces, ref.Namespace)
+	}
+	slices.Sort(namespaces)
+	return slices.Compact(namespaces)
+}
+
+// readGraph reads what some roots own. Whole objects are read only of what is in the graph
+// and not made anew by its controller.
+func readGraph(ctx context.Context, c *Cluster, roots map[types.UID]bool, namespaces []string) (*Graph, error) {
+	listed, err := c.list(ctx, namespaces)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]metav1.Object, len(listed))
+	for i := range listed {
+		all[i] = listed[i]
+	}
+	members := Members(all, roots)
+	var objects []*unstructured.Unstructured
+	for _, object := range listed {
+		if !members[object.GetUID()] {
+			continue
+		}
+		known, err := metadataOf(object)
+		if err != nil {
+			return nil, err
+		}
+		// One object may be listed under two groups.
+		delete(members, object.GetUID())
+		if controller := metav1.GetControllerOfNoCopy(object); controller != nil && madeByController(known) {
+			objects = append(objects, known)
+			continue
+		}
+		whole, err := c.get(ctx, known)
+		if err != nil {
+			return nil, err
+		}
+		// One that went in the meantime is of no interest any more.
+		if whole != nil && whole.GetUID() == object.GetUID() {
+			objects = append(objects, whole)
+		}
+	}
+	return Assemble(objects, roots), nil
+}
+
+func metadataOf(object *metav1.PartialObjectMetadata) (*unstructured.Unstructured, error) {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", object.Name, err)
+	}
+	return &unstructured.Unstructured{Object: content}, nil
+}
+
+// names joins refs for a message.
+func names(refs []Ref) string {
+	unique := map[string]bool{}
+	for _, ref := range refs {
+		unique[ref.String()] = true
+	}
+	return strings.Join(slices.Sorted(maps.Keys(unique)), ", ")
+}

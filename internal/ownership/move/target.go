@@ -1,0 +1,410 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package move
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// planSource adds to a plan what the source alone can say: what it would keep, and what it
+// does not allow.
+func (m *Mover) planSource(ctx context.Context) error {
+	if m.KeepSource {
+		return nil
+	}
+	asked := map[string]bool{}
+	for i, item := range m.graph.Items {
+		if item.Fate == Moved {
+			reason, err := keepAtSource(ctx, m.Source, item.Object)
+			if err != nil {
+				return err
+			}
+			m.plan.Objects[i].Keep = reason
+			if reason != "" {
+				m.plan.note("the source keeps %s: %s", item, reason)
+			}
+		}
+		verbs := []string{"delete"}
+		if len(item.Object.GetFinalizers()) > 0 || item.Fate == Remade {
+			verbs = append(verbs, "patch")
+		}
+		k, err := m.Source.served(ctx, item.Object)
+		if err != nil {
+			return err
+		}
+		m.ask(ctx, m.Source, k, item.Object.GetNamespace(), asked, verbs...)
+	}
+	return nil
+}
+
+// ask makes a problem of what a cluster does not allow the caller, each thing once.
+func (m *Mover) ask(ctx context.Context, c *Cluster, k kind, namespace string, asked map[string]bool, verbs ...string) {
+	for _, verb := range verbs {
+		verb, sub, _ := strings.Cut(verb, "/")
+		resource := k.GroupResource().String()
+		if sub != "" {
+			resource += "/" + sub
+		}
+		key := strings.Join([]string{verb, resource, namespace}, " ")
+		if asked[key] {
+			continue
+		}
+		asked[key] = true
+		if c.allows(ctx, verb, k, sub, namespace) {
+			continue
+		}
+		where := "cluster-wide"
+		if namespace != "" {
+			where = "in namespace " + namespace
+		}
+		m.plan.problem("%s does not allow you to %s %s %s: a role there has to", c.Name, verb, resource, where)
+	}
+}
+
+// planTarget adds to a plan what the target says: what it does not serve, has already,
+// lacks, and refuses.
+func (m *Mover) planTarget(ctx context.Context) error {
+	known, err := m.Target.knownKinds(ctx)
+	if err != nil {
+		return err
+	}
+	asked, unserved := map[string]bool{}, map[string]bool{}
+	for i, item := range m.graph.Items {
+		if item.Fate != Moved {
+			continue
+		}
+		gvk := item.Object.GroupVersionKind()
+		k, served := known.served[gvk]
+		if !served {
+			if key := gvk.GroupVersion().String() + " " + gvk.Kind; !unserved[key] {
+				unserved[key] = true
+				m.plan.problem("%s does not serve kind %s of %s%s", m.Target.Name, gvk.Kind, gvk.GroupVersion(), remedy(gvk))
+			}
+			continue
+		}
+		m.ask(ctx, m.Target, k, item.Object.GetNamespace(), asked, "get", "create", "update", "patch")
+		if k.status && statusOf(item.Object) != nil {
+			m.ask(ctx, m.Target, k, item.Object.GetNamespace(), asked, "update/status")
+		}
+		stored, err := m.Target.get(ctx, item.Object)
+		if err != nil {
+			return err
+		}
+		if stored != nil {
+			m.plan.Objects[i].Copied = m.judgeStored(item, stored)
+		}
+	}
+	if len(m.plan.Problems) > 0 {
+		return nil
+	}
+	if err := m.planNamespaces(ctx); err != nil {
+		return err
+	}
+	m.Progress("dry run at the target")
+	if len(m.plan.Namespaces) > 0 {
+		m.plan.note("what goes to a namespace that is yet to be created is tried right after its creation, before anything else is written")
+	}
+	return m.dryRun(ctx, func(namespace string) bool { return !slices.Contains(m.plan.Namespaces, namespace) })
+}
+
+func remedy(gvk schema.GroupVersionKind) string {
+	if strings.Contains(gvk.Group, ".") && !strings.HasSuffix(gvk.Group, ".k8s.io") {
+		return "; apply its CustomResourceDefinition there first"
+	}
+	return ""
+}
+
+// judgeStored is whether what the target has under an item's name is a copy of it; what is
+// not, is a problem.
+func (m *Mover) judgeStored(item *Item, stored *unstructured.Unstructured) bool {
+	own := markOf(stored)
+	switch {
+	case stored.GetUID() == item.UID():
+		m.plan.problem("%s is the same cluster as %s: %s has the same UID there", m.Target.Name, m.source, item)
+	case stored.GetDeletionTimestamp() != nil:
+		m.plan.problem("%s is being deleted at the target; wait until it is gone", item)
+	case m.isCopy(own, item), m.madeByCopy(stored):
+		m.uids[item.UID()] = stored.GetUID()
+		return true
+	case own.Move != "":
+		m.plan.problem("%s exists at the target, where it came with another move, %s", item, own.Move)
+	default:
+		m.plan.problem("%s exists at the target and is not a copy of it; remove or rename one of the two", item)
+	}
+	return false
+}
+
+func (m *Mover) isCopy(own mark, item *Item) bool {
+	return own.Move == m.plan.ID && own.from == item.UID()
+}
+
+// madeByCopy is whether a controller of the target made an object for one of the copies,
+// before its copy came: a ControllerRevision has the same name wherever it is made.
+func (m *Mover) madeByCopy(stored *unstructured.Unstructured) bool {
+	controller := metav1.GetControllerOfNoCopy(stored)
+	if controller == nil {
+		return false
+	}
+	for _, uid := range m.uids {
+		if uid == controller.UID {
+			return true
+		}
+	}
+	return false
+}
+
+var namespaceKind = schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}
+
+func namespaceRef(name string) Ref { return Ref{GroupVersionKind: namespaceKind, Name: name} }
+
+func (m *Mover) planNamespaces(ctx context.Context) error {
+	var wanted []string
+	for _, item := range m.graph.moved() {
+		if namespace := item.Object.GetNamespace(); namespace != "" {
+			wanted = append(wanted, namespace)
+		}
+	}
+	slices.Sort(wanted)
+	for _, name := range slices.Compact(wanted) {
+		stored, err := m.Target.get(ctx, namespaceRef(name).object())
+		switch {
+		case err != nil:
+			return err
+		case stored == nil:
+			m.plan.Namespaces = append(m.plan.Namespaces, name)
+		case stored.GetDeletionTimestamp() != nil:
+			m.plan.problem("namespace %s is being deleted at the target; wait until it is gone", name)
+		}
+	}
+	return nil
+}
+
+// makeNamespaces creates what the target lacks, with the labels that the namespaces have at
+// the source (Pod Security admission goes by them), tries there what could not be tried
+// before, and takes the namespaces away again if that is refused.
+func (m *Mover) makeNamespaces(ctx context.Context) error {
+	if len(m.plan.Namespaces) == 0 {
+		return nil
+	}
+	var made []*unstructured.Unstructured
+	for _, name := range m.plan.Namespaces {
+		namespace := namespaceRef(name).object()
+		if m.Source != nil {
+			// Who may not read namespaces gets one without labels.
+			if there, err := m.Source.get(ctx, namespace); err == nil && there != nil {
+				namespace.SetLabels(there.GetLabels())
+			}
+		}
+		namespace.SetAnnotations(map[string]string{namespaceMark: m.plan.ID})
+		stored, err := m.create(ctx, namespace)
+		if err != nil {
+			return err
+		}
+		made = append(made, stored)
+	}
+	err := m.dryRun(ctx, func(namespace string) bool { return slices.Contains(m.plan.Namespaces, namespace) })
+	if err == nil && len(m.plan.Problems) > 0 {
+		err = fmt.Errorf("%w but for namespaces that were created and removed again: %s", ErrRefused, strings.Join(m.plan.Problems, "; "))
+	}
+	if err == nil {
+		return nil
+	}
+	for _, namespace := range made {
+		if failed := m.delete(ctx, m.Target, namespace, metav1.DeletePropagationBackground); failed != nil {
+			return fmt.Errorf("%w; and namespace %s could not be removed again: %w", err, namespace.GetName(), failed)
+		}
+	}
+	return err
+}
+
+// dryRun has the target create what is not there yet, in some namespaces, without keeping
+// it. What it refuses is a problem. Owners are those of the source there, for no API server
+// checks that they exist.
+func (m *Mover) dryRun(ctx context.Context, in func(namespace string) bool) error {
+	for _, item := range m.graph.moved() {
+		if m.uids[item.UID()] != "" || !in(item.Object.GetNamespace()) {
+			continue
+		}
+		k, err := m.Target.served(ctx, item.Object)
+		if err != nil {
+			return err
+		}
+		object := Clean(item.Object, m.graph.moves)
+		_, err = m.Target.objects(k, object.GetNamespace()).Create(ctx, object, metav1.CreateOptions{FieldManager: manager, DryRun: []string{metav1.DryRunAll}})
+		switch status := apierrors.APIStatus(nil); {
+		case err == nil:
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case apierrors.IsBadRequest(err) && strings.Contains(err.Error(), "dry run"):
+			m.plan.note("%s could not be tried: %v", item, err)
+		case asStatus(err, &status):
+			m.plan.problem("%s refuses %s: %v", m.Target.Name, item, err)
+		default:
+			return m.Target.said(err)
+		}
+	}
+	return nil
+}
+
+// markRoots says at the roots of the target which stage has begun, so that the next run
+// knows it.
+func (m *Mover) markRoots(ctx context.Context, stage Stage) error {
+	for _, object := range m.copies {
+		if !m.isRoot(object) {
+			continue
+		}
+		own := markOf(object)
+		own.Stage = stage
+		stored, err := m.annotate(ctx, m.Target, object, map[string]any{own.key(): own.text()})
+		if err != nil {
+			return err
+		}
+		if stored != nil {
+			object.SetAnnotations(stored.GetAnnotations())
+		}
+	}
+	return nil
+}
+
+// isRoot is whether a copy is that of a root.
+func (m *Mover) isRoot(object *unstructured.Unstructured) bool {
+	own := markOf(object)
+	if own.Stage != "" {
+		return true
+	}
+	return m.graph != nil && m.graph.byUID[own.from] != nil && m.graph.byUID[own.from].Root
+}
+
+// rootCopies are the copies of roots at the target, as far as there are any.
+type rootCopies struct {
+	refs   []Ref
+	copies map[Ref]*unstructured.Unstructured
+	// present are the UIDs of the roots that the source still has.
+	present map[Ref]types.UID
+}
+
+func (m *Mover) rootsAtTarget(ctx context.Context, g *Graph) (rootCopies, error) {
+	roots := rootCopies{copies: map[Ref]*unstructured.Unstructured{}, present: map[Ref]types.UID{}}
+	if g != nil {
+		for _, item := range g.Items {
+			if item.Root {
+				ref := Ref{item.Object.GroupVersionKind(), item.Object.GetNamespace(), item.Object.GetName()}
+				roots.present[ref] = item.UID()
+				roots.refs = append(roots.refs, ref)
+			}
+		}
+	}
+	if m.Source != nil {
+		roots.refs = append(roots.refs, m.source.(*live).roots...)
+	}
+	roots.refs = dedupe(roots.refs)
+	known, err := m.Target.knownKinds(ctx)
+	if err != nil {
+		return roots, err
+	}
+	for _, ref := range roots.refs {
+		if _, served := known.served[ref.GroupVersionKind]; !served {
+			continue
+		}
+		stored, err := m.Target.get(ctx, ref.object())
+		if err != nil {
+			return roots, err
+		}
+		if stored != nil && markOf(stored).Stage != "" {
+			roots.copies[ref] = stored
+		}
+	}
+	return roots, nil
+}
+
+// stage is where the move of these roots is gone on with. While the source has all of them,
+// and none is being released, everything is copied and verified again.
+func (r rootCopies) stage(missing []Ref) Stage {
+	for _, object := range r.copies {
+		if markOf(object).Stage == Releasing {
+			return Releasing
+		}
+	}
+	for _, ref := range missing {
+		if r.copies[ref] == nil {
+			return Copying
+		}
+	}
+	if len(missing) > 0 {
+		return Removing
+	}
+	return Copying
+}
+
+// planToEnd plans the rest of a move whose copies are verified: from the marks at the target.
+func (m *Mover) planToEnd(ctx context.Context, roots rootCopies, stage Stage) (*Plan, error) {
+	var uids []types.UID
+	id := ""
+	for _, ref := range roots.refs {
+		uid := roots.present[ref]
+		if object := roots.copies[ref]; object != nil {
+			own := markOf(object)
+			id, uid = own.Move, own.from
+		}
+		uids = append(uids, uid)
+	}
+	m.plan = &Plan{ID: id, From: m.source.String(), To: m.Target.Name, Stage: stage, Objects: []Planned{}}
+	if err := m.findCopies(ctx, namespacesOf(roots.refs)); err != nil {
+		return nil, err
+	}
+	if stage == Removing && ID(uids) != id {
+		m.plan.problem("this move was begun with other roots: run it again with %s", strings.Join(m.rootNames(), " and "))
+	}
+	for _, object := range m.copies {
+		m.plan.Objects = append(m.plan.Objects, Planned{
+			APIVersion: object.GetAPIVersion(), Kind: object.GetKind(), Namespace: object.GetNamespace(), Name: object.GetName(),
+			UID: markOf(object).from, Root: m.isRoot(object), Action: Moved, Copied: true,
+		})
+	}
+	return m.plan, nil
+}
+
+func (m *Mover) rootNames() []string {
+	var found []string
+	for _, object := range m.copies {
+		if m.isRoot(object) {
+			found = append(found, describe(object))
+		}
+	}
+	return found
+}
+
+// findCopies lists what is marked with this move at the target.
+func (m *Mover) findCopies(ctx context.Context, namespaces []string) error {
+	listed, err := m.Target.list(ctx, namespaces)
+	if err != nil {
+		return err
+	}
+	var objects []*unstructured.Unstructured
+	seen := map[types.UID]bool{}
+	for _, object := range listed {
+		known, err := metadataOf(object)
+		if err != nil {
+			return err
+		}
+		if markOf(known).Move == m.plan.ID && !seen[object.GetUID()] {
+			seen[object.GetUID()] = true
+			objects = append(objects, known)
+		}
+	}
+	m.copies = nil
+	for _, item := range Assemble(objects, nil).Items {
+		m.copies = append(m.copies, item.Object)
+	}
+	return nil
+}

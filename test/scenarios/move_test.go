@@ -1,0 +1,428 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scenarios
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+const movedKind = `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: stacks.move.example.com}
+spec:
+  group: move.example.com
+  scope: Namespaced
+  names: {plural: stacks, singular: stack, kind: Stack}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    subresources: {status: {}}
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+`
+
+// migration is a move between two clusters.
+type migration struct {
+	*session          // the user at the source
+	there    *session // at the target
+}
+
+func newMigration(t *testing.T) *migration {
+	t.Helper()
+	t.Parallel()
+	m := &migration{newSession(t, ownCluster(t, "--no-node", "--simulated-nodes", "1")), nil}
+	m.there = inNamespace(t, ownCluster(t, "--no-node", "--simulated-nodes", "1"), m.namespace)
+	for _, s := range []*session{m.session, m.there} {
+		s.apply(movedKind)
+		s.kubectl("wait", "--for=condition=Established", "crd/stacks.move.example.com")
+	}
+	return m
+}
+
+// move types the verb at the source.
+func (m *migration) move(args ...string) result {
+	args = append([]string{"move", "--data-dir", m.cluster.dir}, args...)
+	if !slices.Contains(args, "--from-directory") {
+		args = append(args, "-n", m.namespace)
+	}
+	return runCommand(m.cluster.command(args...), "")
+}
+
+// moves types a move that works.
+func (m *migration) moves(args ...string) string {
+	m.Helper()
+	r := m.move(args...)
+	if r.code != 0 {
+		m.Fatalf("move %s: exit status %d\n%s%s", strings.Join(args, " "), r.code, r.out, r.err)
+	}
+	return r.out
+}
+
+func (m *migration) refusesMove(parts []string, args ...string) {
+	m.Helper()
+	r := m.move(args...)
+	if r.code == 0 {
+		m.Errorf("move %s works and should not:\n%s", strings.Join(args, " "), r.out)
+	}
+	for _, part := range parts {
+		// The plan wraps its lines.
+		if said := strings.Join(strings.Fields(r.out+r.err), " "); !strings.Contains(said, part) {
+			m.Errorf("move %s says\n%s%s\nwithout %q", strings.Join(args, " "), r.out, r.err, part)
+		}
+	}
+}
+
+func (m *migration) uid(object string) string {
+	m.Helper()
+	return m.jsonpath("{.metadata.uid}", object)
+}
+
+// owned applies an object that another owns.
+func (m *migration) owned(by, manifest string) {
+	m.Helper()
+	kind, name, _ := strings.Cut(by, "/")
+	apiVersion, kind := map[string]string{"stack": "move.example.com/v1", "configmap": "v1"}[kind], map[string]string{"stack": "Stack", "configmap": "ConfigMap"}[kind]
+	uid := m.uid(by)
+	owners := fmt.Sprintf("[{apiVersion: %s, kind: %s, name: %s, uid: %s, controller: true, blockOwnerDeletion: true}]", apiVersion, kind, name, uid)
+	m.apply(strings.NewReplacer("OWNERS", owners, "UID", uid).Replace(manifest))
+}
+
+// stack makes a tree of custom resources, three deep, with status and with UIDs all over.
+func (m *migration) stack() {
+	m.Helper()
+	m.apply(`
+apiVersion: move.example.com/v1
+kind: Stack
+metadata: {name: top, finalizers: [move.example.com/teardown]}
+spec: {size: 3}
+`)
+	m.owned("stack/top", `
+apiVersion: move.example.com/v1
+kind: Stack
+metadata: {name: middle, ownerReferences: OWNERS, labels: {top: UID}, annotations: {ref: '{"uid":"UID"}'}}
+spec: {above: {uid: UID}, volume: pvc-UID}
+`)
+	m.owned("stack/middle", `
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: settings, ownerReferences: OWNERS}
+data: {owner: UID}
+`)
+	m.owned("configmap/settings", `
+apiVersion: v1
+kind: Secret
+metadata: {name: key, ownerReferences: OWNERS}
+stringData: {key: secret}
+`)
+	m.kubectl("patch", "stack", "top", "--subresource=status", "--type=merge", "-p",
+		`{"status":{"observedGeneration":1,"phase":"Ready","below":{"uid":"`+m.uid("stack/middle")+`"}}}`)
+}
+
+var stackObjects = []string{"stack/top", "stack/middle", "configmap/settings", "secret/key"}
+
+// checkStack: the target has the whole tree, and its UIDs are its own.
+func (m *migration) checkStack() {
+	m.Helper()
+	there := func(path, object string) string { m.Helper(); return m.there.jsonpath(path, object) }
+	top, middle, settings := there("{.metadata.uid}", "stack/top"), there("{.metadata.uid}", "stack/middle"), there("{.metadata.uid}", "configmap/settings")
+	for _, c := range []struct{ object, path, want string }{
+		{"stack/middle", "{.metadata.ownerReferences[*].uid}", top},
+		{"stack/middle", "{.metadata.labels.top}", top},
+		{"stack/middle", "{.metadata.annotations.ref}", `{"uid":"` + top + `"}`},
+		{"stack/middle", "{.spec.above.uid}", top},
+		{"configmap/settings", "{.metadata.ownerReferences[*].uid}", middle},
+		{"configmap/settings", "{.data.owner}", middle},
+		{"secret/key", "{.metadata.ownerReferences[*].uid}", settings},
+		{"secret/key", "{.data.key}", "c2VjcmV0"},
+		{"stack/top", "{.spec.size}", "3"},
+		{"stack/top", "{.status.phase}", "Ready"},
+		{"stack/top", "{.status.below.uid}", middle},
+		{"stack/top", "{.metadata.finalizers[*]}", "move.example.com/teardown"},
+	} {
+		if got := there(c.path, c.object); got != c.want {
+			m.Errorf("%s of %s is %q at the target, not %q", c.path, c.object, got, c.want)
+		}
+	}
+	m.unmarked()
+}
+
+// unmarked: nothing at the target tells of the move any more.
+func (m *migration) unmarked() {
+	m.Helper()
+	all := m.there.kubectl("get", "stacks,deployments,replicasets,configmaps,secrets,pods,services", "-o", "yaml")
+	if i := strings.Index(all, "ownership.kindred.dev"); i >= 0 {
+		m.Errorf("a mark is left at the target:\n%s", all[max(0, i-500):min(len(all), i+300)])
+	}
+	m.there.prints("", "get", "namespace", m.namespace, "-o", "jsonpath={.metadata.annotations}")
+}
+
+func (m *migration) has(s *session, object string) bool {
+	return s.try("get", object).code == 0
+}
+
+// TestMove: a Deployment with its history and a tree of custom resources go to another
+// cluster; what would lose something is refused before anything is written.
+func TestMove(t *testing.T) {
+	m := newMigration(t)
+	m.kubectl("create", "deployment", "web", "--image=any:v1", "--replicas=3")
+	m.rolledOut("web")
+	m.kubectl("set", "image", "deployment/web", "any=any:v2")
+	m.rolledOut("web")
+	m.kubectl("create", "service", "clusterip", "web", "--tcp=80")
+	m.stack()
+	to := m.there.cluster.kubeconfig()
+	roots := []string{"deployment/web", "service/web", "stack/top", "--to", to}
+	with := func(more ...string) []string { return append(slices.Clone(roots), more...) }
+
+	m.refusesMove([]string{"nobody can be asked"}, roots...)
+	m.refusesMove([]string{"stack.move.example.com/top in namespace move has the finalizer move.example.com/teardown", "--drop-finalizers", "nothing was changed"}, with("--yes")...)
+	m.refusesMove([]string{"is owned by stack.move.example.com/middle as well", "--drop-outside-owners"}, "configmap/settings", "--to", to, "--yes")
+	m.refusesMove([]string{"not found in the source", "deployment.apps/absent"}, "deployment/absent", "--to", to, "--yes")
+	m.refusesMove([]string{"is the same cluster"}, "deployment/web", "--to", m.cluster.kubeconfig(), "--yes")
+	m.refusesMove([]string{"a namespace owns nothing"}, "namespace/"+m.namespace, "--to", to, "--yes")
+	for _, object := range append(stackObjects, "deployment/web", "namespace/"+m.namespace) {
+		if m.has(m.there, object) {
+			t.Errorf("%s is at the target, after nothing but refusals", object)
+		}
+	}
+
+	var plan struct {
+		Namespaces []string
+		Objects    []struct{ Kind, Name, Action, Hold string }
+	}
+	if err := json.Unmarshal([]byte(m.moves(with("--dry-run", "--drop-finalizers", "-o", "json")...)), &plan); err != nil {
+		t.Fatal(err)
+	}
+	actions := map[string]int{}
+	for _, object := range plan.Objects {
+		actions[object.Kind+" "+object.Action]++
+	}
+	for what, n := range map[string]int{"Deployment Move": 1, "ReplicaSet Move": 2, "Pod Remake": 3, "Stack Move": 2, "Secret Move": 1, "EndpointSlice Remake": 1, "Service Move": 1} {
+		if actions[what] != n {
+			t.Errorf("the plan has %d of %s, not %d: %v", actions[what], what, n, actions)
+		}
+	}
+	if !slices.Equal(plan.Namespaces, []string{m.namespace}) || m.has(m.there, "namespace/"+m.namespace) {
+		t.Errorf("the plan creates namespaces %v", plan.Namespaces)
+	}
+
+	out := m.moves(with("--yes", "--drop-finalizers")...)
+	for line := range strings.Lines(out) {
+		if len([]rune(line)) > 101 {
+			t.Errorf("wider than 100 columns: %s", line)
+		}
+	}
+	m.checkStack()
+	m.there.rolledOut("web")
+	m.there.table("NAME READY UP-TO-DATE AVAILABLE AGE\nweb 3/3 3 3 *", "get", "deployment", "web")
+	m.there.contains(m.there.kubectl("rollout", "history", "deployment/web"), "\n1 ", "\n2 ")
+	if n := len(strings.Fields(m.there.kubectl("get", "replicasets", "-o", "name"))); n != 2 {
+		t.Errorf("%d ReplicaSets at the target", n)
+	}
+	for _, object := range append(stackObjects, "deployment/web", "service/web") {
+		m.refused([]string{"NotFound"}, "get", object)
+	}
+	m.eventually("the source's pods go", func() error {
+		if left := m.kubectl("get", "replicasets,pods", "-o", "name"); left != "" {
+			return fmt.Errorf("still there: %s", left)
+		}
+		return nil
+	})
+	// The history is one: what was before the move can be gone back to.
+	m.there.kubectl("rollout", "undo", "deployment/web")
+	m.there.rolledOut("web")
+	m.there.prints("any:v1", "get", "deployment", "web", "-o", "jsonpath={.spec.template.spec.containers[0].image}")
+}
+
+// TestMoveIsRefusedByTheTarget: kinds that are not served, names that are taken, and what
+// admission would not have.
+func TestMoveIsRefusedByTheTarget(t *testing.T) {
+	m := newMigration(t)
+	m.kubectl("create", "configmap", "taken")
+	m.stack()
+	to := m.there.cluster.kubeconfig()
+	m.there.kubectl("create", "namespace", m.namespace)
+	m.there.kubectl("create", "configmap", "taken")
+	m.refusesMove([]string{"configmap/taken in namespace " + m.namespace + " exists at the target and is not a copy"}, "configmap/taken", "--to", to, "--yes")
+
+	m.there.kubectl("create", "quota", "none", "--hard=secrets=0")
+	m.there.eventually("the quota is in force", func() error {
+		if got := m.there.jsonpath("{.status.hard.secrets}", "quota", "none"); got != "0" {
+			return fmt.Errorf("hard: %q", got)
+		}
+		return nil
+	})
+	m.refusesMove([]string{"refuses secret/key", "exceeded quota"}, "stack/top", "--to", to, "--yes", "--drop-finalizers")
+	m.there.kubectl("delete", "quota", "none")
+
+	m.there.kubectl("delete", "crd", "stacks.move.example.com")
+	m.refusesMove([]string{"does not serve kind Stack of move.example.com/v1", "apply its CustomResourceDefinition there first"}, "stack/top", "--to", to, "--yes", "--drop-finalizers")
+	for _, object := range stackObjects {
+		if !m.has(m.session, object) {
+			t.Errorf("%s is not at the source any more", object)
+		}
+	}
+}
+
+// TestMoveKilled: the process is killed after its first write, after the second of the next
+// run, and so on, until one gets through. At each moment each object is somewhere, and
+// nothing of the source has gone before everything was at the target.
+func TestMoveKilled(t *testing.T) {
+	m := newMigration(t)
+	m.kubectl("create", "deployment", "web", "--image=any:v1", "--replicas=2")
+	m.rolledOut("web")
+	m.stack()
+	objects := append(slices.Clone(stackObjects), "deployment/web")
+	tripwire := &tripwire{}
+	from, to := tripwire.before(t, m.cluster), tripwire.before(t, m.there.cluster)
+	runs := 0
+	for budget := 1; ; budget++ {
+		if budget > 100 {
+			t.Fatal("it does not get through in 100 runs")
+		}
+		runs++
+		cmd := m.cluster.command("move", "deployment/web", "stack/top", "-n", m.namespace, "--kubeconfig", from, "--to", to, "--yes", "--drop-finalizers")
+		p, err := func() (*process, error) {
+			tripwire.mu.Lock()
+			defer tripwire.mu.Unlock()
+			p, err := startProcess(cmd)
+			tripwire.left, tripwire.process = budget, p
+			return p, err
+		}()
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-p.done
+		if code := cmd.ProcessState.ExitCode(); code == 0 {
+			break
+		} else if code > 0 {
+			t.Fatalf("run %d, which was to be killed after %d writes, ended with %d:\n%s", runs, budget, code, p.out)
+		}
+		atSource, atTarget := 0, 0
+		for _, object := range objects {
+			here, there := m.has(m.session, object), m.has(m.there, object)
+			if !here && !there {
+				t.Fatalf("after %d writes of run %d, %s is nowhere", budget, runs, object)
+			}
+			if here {
+				atSource++
+			}
+			if there {
+				atTarget++
+			}
+		}
+		if atSource < len(objects) && atTarget < len(objects) {
+			t.Fatalf("after %d writes of run %d, %d of %d objects are at the source and %d at the target", budget, runs, atSource, len(objects), atTarget)
+		}
+	}
+	if runs < 5 {
+		t.Errorf("it got through in %d runs: hardly anything was interrupted", runs)
+	}
+	t.Logf("it took %d runs", runs)
+	m.checkStack()
+	m.there.rolledOut("web")
+	m.there.table("NAME READY UP-TO-DATE AVAILABLE AGE\nweb 2/2 2 2 *", "get", "deployment", "web")
+	m.eventually("the source is clear", func() error {
+		if left := m.kubectl("get", "stacks,deployments,replicasets,pods,secrets", "-o", "name"); left != "" {
+			return fmt.Errorf("still there: %s", left)
+		}
+		return nil
+	})
+}
+
+// TestMoveByDirectory: out to files, which the source does not notice, and in from them.
+func TestMoveByDirectory(t *testing.T) {
+	m := newMigration(t)
+	m.stack()
+	to := m.there.cluster.kubeconfig()
+	dir := filepath.Join(t.TempDir(), "graph")
+	before := m.kubectl("get", "stacks,configmaps,secrets", "-o", "yaml")
+	m.moves("stack/top", "--to-directory", dir)
+	if after := m.kubectl("get", "stacks,configmaps,secrets", "-o", "yaml"); after != before {
+		t.Error("writing to a directory changed the source")
+	}
+	m.refusesMove([]string{"is not empty: name another directory"}, "stack/top", "--to-directory", dir)
+
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) != len(stackObjects)+1 {
+		t.Fatalf("%d files: %v", len(entries), err)
+	}
+	// A directory that is not whole is no source.
+	first := filepath.Join(dir, entries[0].Name())
+	aside := filepath.Join(t.TempDir(), "aside")
+	if err := os.Rename(first, aside); err != nil {
+		t.Fatal(err)
+	}
+	m.refusesMove([]string{"is incomplete"}, "--from-directory", dir, "--to", to, "--yes")
+	if err := os.Rename(aside, first); err != nil {
+		t.Fatal(err)
+	}
+	m.moves("--from-directory", dir, "--to", to, "--yes")
+	m.checkStack()
+	m.refusesMove([]string{"exists at the target"}, "--from-directory", dir, "--to", to, "--yes")
+}
+
+// tripwire kills a process when it has written so often. It stands before the API servers
+// that the process talks to.
+type tripwire struct {
+	mu      sync.Mutex
+	left    int
+	process *process
+}
+
+// before is a kubeconfig by which a cluster is reached through the tripwire.
+func (w *tripwire) before(t *testing.T, c *cluster) string {
+	t.Helper()
+	config := c.config(t)
+	transport, err := rest.TransportFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err := url.Parse(config.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := httputil.NewSingleHostReverseProxy(server)
+	proxy.Transport = transport
+	wire := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, in *http.Request) {
+		proxy.ServeHTTP(out, in)
+		if in.Method != http.MethodGet && in.URL.Query().Get("dryRun") == "" && !strings.Contains(in.URL.Path, "accessreviews") {
+			w.written()
+		}
+	}))
+	t.Cleanup(wire.Close)
+	file := clientcmdapi.NewConfig()
+	file.Clusters["c"] = &clientcmdapi.Cluster{Server: wire.URL}
+	file.Contexts["c"] = &clientcmdapi.Context{Cluster: "c"}
+	file.CurrentContext = "c"
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*file, path); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func (w *tripwire) written() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.left--; w.left == 0 {
+		w.process.end()
+	}
+}
