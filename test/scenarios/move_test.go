@@ -4,8 +4,10 @@
 package scenarios
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -131,6 +133,13 @@ kind: Secret
 metadata: {name: key, ownerReferences: OWNERS}
 stringData: {key: secret}
 `)
+	// What a controller makes anew is not copied; its owner has other dependents, which are.
+	m.owned("stack/top", `
+apiVersion: v1
+kind: Pod
+metadata: {name: runner, ownerReferences: OWNERS}
+spec: {containers: [{name: c, image: "any:v1"}]}
+`)
 	m.kubectl("patch", "stack", "top", "--subresource=status", "--type=merge", "-p",
 		`{"status":{"observedGeneration":1,"phase":"Ready","below":{"uid":"`+m.uid("stack/middle")+`"}}}`)
 }
@@ -160,6 +169,7 @@ func (m *migration) checkStack() {
 			m.Errorf("%s of %s is %q at the target, not %q", c.path, c.object, got, c.want)
 		}
 	}
+	m.there.refused([]string{"NotFound"}, "get", "pod", "runner")
 	m.unmarked()
 }
 
@@ -171,6 +181,7 @@ func (m *migration) unmarked() {
 		m.Errorf("a mark is left at the target:\n%s", all[max(0, i-500):min(len(all), i+300)])
 	}
 	m.there.prints("", "get", "namespace", m.namespace, "-o", "jsonpath={.metadata.annotations}")
+	m.there.prints("", "get", "configmaps", "--all-namespaces", "-l", "ownership.kindred.dev/move", "-o", "name")
 }
 
 func (m *migration) has(s *session, object string) bool {
@@ -214,7 +225,7 @@ func TestMove(t *testing.T) {
 	for _, object := range plan.Objects {
 		actions[object.Kind+" "+object.Action]++
 	}
-	for what, n := range map[string]int{"Deployment Move": 1, "ReplicaSet Move": 2, "Pod Remake": 3, "Stack Move": 2, "Secret Move": 1, "EndpointSlice Remake": 1, "Service Move": 1} {
+	for what, n := range map[string]int{"Deployment Move": 1, "ReplicaSet Move": 2, "Pod Remake": 4, "Stack Move": 2, "Secret Move": 1, "EndpointSlice Remake": 1, "Service Move": 1} {
 		if actions[what] != n {
 			t.Errorf("the plan has %d of %s, not %d: %v", actions[what], what, n, actions)
 		}
@@ -347,6 +358,106 @@ func TestMoveKilled(t *testing.T) {
 	})
 }
 
+// TestMoveOfWhatChanges: what somebody changes between verification and removal is not
+// removed, and neither is what it owns.
+func TestMoveOfWhatChanges(t *testing.T) {
+	m := newMigration(t)
+	m.stack()
+	var once sync.Once
+	to := listenIn(t, m.there.cluster, func(in *http.Request, body string) {
+		if in.Method == http.MethodPost && strings.Contains(body, `"stage":"Remove"`) {
+			once.Do(func() { m.kubectl("patch", "configmap", "settings", "-p", `{"data":{"late":"yes"}}`) })
+		}
+	})
+	m.refusesMove([]string{
+		"stays: configmap/settings in namespace " + m.namespace + ": it changed after it was copied",
+		"stays: secret/key in namespace " + m.namespace + ": its owner stays",
+		"2 objects stay at the source",
+	}, "stack/top", "--to", to, "--yes", "--drop-finalizers")
+	m.checkStack()
+	m.prints("yes", "get", "configmap", "settings", "-o", "jsonpath={.data.late}")
+	m.prints("", "get", "configmap", "settings", "-o", "jsonpath={.metadata.ownerReferences}")
+	m.prints("secret/key\n", "get", "secrets", "-o", "name")
+	for _, object := range []string{"stack/top", "stack/middle", "pod/runner"} {
+		m.refused([]string{"NotFound"}, "get", object)
+	}
+}
+
+// TestMoveKeepsData: a claim whose removal would remove its volume's data stays, and so does
+// the volume.
+func TestMoveKeepsData(t *testing.T) {
+	m := newMigration(t)
+	for _, policy := range []string{"Delete", "Retain"} {
+		name := strings.ToLower(policy)
+		m.apply(`
+apiVersion: v1
+kind: PersistentVolume
+metadata: {name: ` + name + `}
+spec:
+  capacity: {storage: 1Gi}
+  accessModes: [ReadWriteOnce]
+  persistentVolumeReclaimPolicy: ` + policy + `
+  hostPath: {path: /nowhere}
+  claimRef: {namespace: ` + m.namespace + `, name: ` + name + `}
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: ` + name + `}
+spec: {volumeName: ` + name + `, storageClassName: "", accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
+`)
+		m.kubectl("patch", "pv", name, "--type=merge", "-p", `{"spec":{"claimRef":{"uid":"`+m.uid("pvc/"+name)+`"}}}`)
+	}
+	to := m.there.cluster.kubeconfig()
+	m.moves("pvc/retain", "pv/retain", "--to", to, "--yes")
+	m.refusesMove([]string{"stays: persistentvolumeclaim/delete", "removing it would remove the data"}, "pvc/delete", "pv/delete", "--to", to, "--yes")
+	for _, kind := range []string{"pvc/", "pv/"} {
+		m.gone(strings.TrimSuffix(kind, "/"), "retain")
+		if !m.has(m.session, kind+"delete") {
+			t.Errorf("%sdelete has gone", kind)
+		}
+	}
+	for _, name := range []string{"retain", "delete"} {
+		claim := m.there.jsonpath("{.metadata.uid}", "pvc/"+name)
+		m.there.prints(claim, "get", "pv", name, "-o", "jsonpath={.spec.claimRef.uid}")
+	}
+}
+
+// TestMoveWithoutPermission says what a role has to allow, on either side.
+func TestMoveWithoutPermission(t *testing.T) {
+	m := newMigration(t)
+	m.kubectl("create", "configmap", "plain")
+	as := func(c *cluster) string {
+		file, err := clientcmd.LoadFromFile(c.kubeconfig())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, user := range file.AuthInfos {
+			user.Impersonate = "jane"
+		}
+		path := filepath.Join(t.TempDir(), "kubeconfig")
+		if err := clientcmd.WriteToFile(*file, path); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	source, target := as(m.cluster), as(m.there.cluster)
+	m.there.kubectl("create", "namespace", m.namespace)
+	m.refusesMove([]string{`configmaps "plain" is forbidden`, `cannot get resource`}, "configmap/plain", "--kubeconfig", source, "--to", target, "--yes")
+
+	m.kubectl("create", "role", "reader", "--verb=get", "--resource=configmaps")
+	m.kubectl("create", "rolebinding", "reader", "--role=reader", "--user=jane")
+	m.refusesMove([]string{"does not allow you to list ", "would be left behind"}, "configmap/plain", "--kubeconfig", source, "--to", target, "--yes")
+
+	m.kubectl("create", "clusterrole", "lister", "--verb=get,list", "--resource=*.*")
+	m.kubectl("create", "clusterrolebinding", "lister", "--clusterrole=lister", "--user=jane")
+	m.there.kubectl("create", "clusterrole", "lister", "--verb=get,list", "--resource=*.*")
+	m.there.kubectl("create", "clusterrolebinding", "lister", "--clusterrole=lister", "--user=jane")
+	m.refusesMove([]string{
+		"the source (" + m.cluster.config(t).Host + ") does not allow you to delete configmaps in namespace " + m.namespace,
+		"the target (" + m.there.cluster.config(t).Host + ") does not allow you to create configmaps in namespace " + m.namespace,
+	}, "configmap/plain", "--kubeconfig", source, "--to", target, "--yes")
+}
+
 // TestMoveByDirectory: out to files, which the source does not notice, and in from them.
 func TestMoveByDirectory(t *testing.T) {
 	m := newMigration(t)
@@ -390,6 +501,17 @@ type tripwire struct {
 // before is a kubeconfig by which a cluster is reached through the tripwire.
 func (w *tripwire) before(t *testing.T, c *cluster) string {
 	t.Helper()
+	return listenIn(t, c, func(in *http.Request, _ string) {
+		if in.Method != http.MethodGet && in.URL.Query().Get("dryRun") == "" && !strings.Contains(in.URL.Path, "accessreviews") {
+			w.written()
+		}
+	})
+}
+
+// listenIn is a kubeconfig by which a cluster is reached, with somebody who hears of each
+// request when it has been answered.
+func listenIn(t *testing.T, c *cluster, heard func(in *http.Request, body string)) string {
+	t.Helper()
 	config := c.config(t)
 	transport, err := rest.TransportFor(config)
 	if err != nil {
@@ -401,15 +523,18 @@ func (w *tripwire) before(t *testing.T, c *cluster) string {
 	}
 	proxy := httputil.NewSingleHostReverseProxy(server)
 	proxy.Transport = transport
-	wire := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, in *http.Request) {
-		proxy.ServeHTTP(out, in)
-		if in.Method != http.MethodGet && in.URL.Query().Get("dryRun") == "" && !strings.Contains(in.URL.Path, "accessreviews") {
-			w.written()
+	between := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, in *http.Request) {
+		body, err := io.ReadAll(in.Body)
+		if err != nil {
+			t.Error(err)
 		}
+		in.Body = io.NopCloser(bytes.NewReader(body))
+		proxy.ServeHTTP(out, in)
+		heard(in, string(body))
 	}))
-	t.Cleanup(wire.Close)
+	t.Cleanup(between.Close)
 	file := clientcmdapi.NewConfig()
-	file.Clusters["c"] = &clientcmdapi.Cluster{Server: wire.URL}
+	file.Clusters["c"] = &clientcmdapi.Cluster{Server: between.URL}
 	file.Contexts["c"] = &clientcmdapi.Context{Cluster: "c"}
 	file.CurrentContext = "c"
 	path := filepath.Join(t.TempDir(), "kubeconfig")

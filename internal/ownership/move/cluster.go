@@ -202,6 +202,7 @@ func (c *Cluster) list(ctx context.Context, namespaces []string) ([]*metav1.Part
 	}
 	var found []*metav1.PartialObjectMetadata
 	var failed []error
+	var forbidden []string
 	for _, k := range kinds.preferred {
 		if skipped[k.GroupResource()] || !k.can("list", "get", "delete") || !k.namespaced && len(namespaces) > 0 {
 			continue
@@ -218,12 +219,26 @@ func (c *Cluster) list(ctx context.Context, namespaces []string) ([]*metav1.Part
 				return nil, ctx.Err()
 			case apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err):
 				// Gone since discovery was read, or listed by nobody.
+			case apierrors.IsForbidden(err):
+				forbidden = append(forbidden, strings.TrimSuffix(k.GroupResource().String()+" in "+namespace, " in "))
 			case err != nil:
 				failed = append(failed, c.said(err))
 			}
 		}
 	}
+	if len(forbidden) > 0 {
+		failed = append(failed, fmt.Errorf("%s does not allow you to list %s: what is owned among them would be left behind; a role there has to allow get, list and delete", c.Name, some(forbidden)))
+	}
 	return found, errors.Join(failed...)
+}
+
+// some names the first of many.
+func some(names []string) string {
+	const most = 5
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }
 
 func (c *Cluster) listKind(ctx context.Context, k kind, namespace string) ([]*metav1.PartialObjectMetadata, error) {

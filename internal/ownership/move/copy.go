@@ -57,11 +57,7 @@ func (m *Mover) put(ctx context.Context, item *Item) (complete bool, err error) 
 		return false, err
 	}
 	complete = m.knowsAll(item)
-	desired := m.desired(item, k)
-	stored, err := m.create(ctx, desired)
-	if apierrors.IsAlreadyExists(err) {
-		stored, err = m.mend(ctx, item, k)
-	}
+	stored, err := m.store(ctx, item, k)
 	if err != nil {
 		return false, err
 	}
@@ -69,14 +65,24 @@ func (m *Mover) put(ctx context.Context, item *Item) (complete bool, err error) 
 	return complete, m.putStatus(ctx, item, k, stored)
 }
 
+// store creates what is not known to be there. Creating again what is, a quota may refuse.
+func (m *Mover) store(ctx context.Context, item *Item, k kind) (*unstructured.Unstructured, error) {
+	if m.uids[item.UID()] != "" {
+		return m.mend(ctx, item, k)
+	}
+	stored, err := m.create(ctx, m.desired(item, k))
+	if apierrors.IsAlreadyExists(err) {
+		return m.mend(ctx, item, k)
+	}
+	return stored, err
+}
+
 // knowsAll is whether each UID of the graph that stands in an item has its counterpart.
 func (m *Mover) knowsAll(item *Item) bool {
 	unknown := map[types.UID]bool{}
-	content := Clean(item.Object, m.graph.moves).Object
-	mentions(content, func(uid types.UID) bool { return m.graph.copied(uid) && m.uids[uid] == "" }, unknown)
-	if status := statusOf(item.Object); status != nil {
-		mentions(status, func(uid types.UID) bool { return m.graph.copied(uid) && m.uids[uid] == "" }, unknown)
-	}
+	isUnknown := func(uid types.UID) bool { return m.graph.copied(uid) && m.uids[uid] == "" }
+	mentions(Clean(item.Object, m.graph.moves).Object, isUnknown, unknown)
+	mentions(statusOf(item.Object), isUnknown, unknown)
 	return len(unknown) == 0
 }
 

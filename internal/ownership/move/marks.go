@@ -43,8 +43,6 @@ type mark struct {
 	Digest     string `json:"digest"`
 	// Held is the merge patch that ends its hold.
 	Held string `json:"held,omitempty"`
-	// Stage is, at roots, what has begun since all copies were found complete.
-	Stage Stage `json:"stage,omitempty"`
 }
 
 func (m mark) key() string { return markDomain + string(m.from) }
@@ -65,6 +63,17 @@ func markOf(object *unstructured.Unstructured) mark {
 		}
 	}
 	return mark{}
+}
+
+// handedOn is whether an object has a mark of a move that is another object's.
+func handedOn(object *unstructured.Unstructured, move string) bool {
+	for key, text := range object.GetAnnotations() {
+		var m mark
+		if strings.HasPrefix(key, markDomain) && json.Unmarshal([]byte(text), &m) == nil && m.Move == move && key != markOf(object).key() {
+			return true
+		}
+	}
+	return false
 }
 
 // isMark is whether an annotation is ours, of this object or handed on.

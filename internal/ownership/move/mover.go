@@ -40,9 +40,16 @@ type Mover struct {
 	// what this process has copied.
 	uids   map[types.UID]types.UID
 	copied map[types.UID]string
+	// roots are those of the graph, whether the source still has them or not.
+	roots []Ref
 	// copies are the objects at the target, once they are verified, owners first.
 	copies []*unstructured.Unstructured
-	report Report
+	// touched are objects at the target to which marks of copies were handed on, when an
+	// interrupted run is gone on with.
+	touched []*unstructured.Unstructured
+	// namespaces are those found to have been created for the move.
+	namespaces []string
+	report     Report
 }
 
 // Report is what was done.
@@ -97,12 +104,13 @@ func (m *Mover) Plan(ctx context.Context) (*Plan, error) {
 	if m.Target == nil {
 		return m.planForDirectory(g, missing)
 	}
-	roots, err := m.rootsAtTarget(ctx, g)
+	m.roots = rootsOf(g, missing)
+	begun, err := m.findAnchor(ctx, m.roots, missing)
 	if err != nil {
 		return nil, err
 	}
-	if stage := roots.stage(missing); stage != Copying {
-		return m.planToEnd(ctx, roots, stage)
+	if stage := begun.resumes(missing); stage != Copying {
+		return m.planToEnd(ctx, begun, stage)
 	}
 	if len(missing) > 0 {
 		return nil, notFound(m.source.String(), missing)
@@ -116,6 +124,20 @@ func (m *Mover) Plan(ctx context.Context) (*Plan, error) {
 		return nil, err
 	}
 	return m.plan, nil
+}
+
+// rootsOf are the roots that were found, and those that were not.
+func rootsOf(g *Graph, missing []Ref) []Ref {
+	roots := slices.Clone(missing)
+	if g == nil {
+		return roots
+	}
+	for _, item := range g.Items {
+		if item.Root {
+			roots = append(roots, Ref{item.Object.GroupVersionKind(), item.Object.GetNamespace(), item.Object.GetName()})
+		}
+	}
+	return roots
 }
 
 func notFound(where string, missing []Ref) error {
@@ -153,7 +175,7 @@ func (m *Mover) Run(ctx context.Context) (*Report, error) {
 		if err := m.copyUntilStill(ctx); err != nil {
 			return &m.report, err
 		}
-		if err := m.markRoots(ctx, Removing); err != nil {
+		if err := m.setStage(ctx, Removing); err != nil {
 			return &m.report, err
 		}
 	}
@@ -162,7 +184,7 @@ func (m *Mover) Run(ctx context.Context) (*Report, error) {
 			return &m.report, err
 		}
 	}
-	if err := m.markRoots(ctx, Releasing); err != nil {
+	if err := m.setStage(ctx, Releasing); err != nil {
 		return &m.report, err
 	}
 	return &m.report, m.release(ctx)

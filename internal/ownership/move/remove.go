@@ -120,7 +120,7 @@ func (r *removal) removeItem(ctx context.Context, item *Item) error {
 			return nil
 		}
 	}
-	if item.Fate == Remade {
+	if object == nil && item.Fate == Remade {
 		return nil // it goes with its owner
 	}
 	if object == nil {
@@ -289,7 +289,7 @@ func (m *Mover) annotate(ctx context.Context, c *Cluster, object *unstructured.U
 }
 
 // release ends holds and takes marks away, owners first, for a Deployment sizes its
-// ReplicaSets. The marks of the roots go last: they are how the next run finds the others.
+// ReplicaSets and hands its marks on to them. The anchor goes last.
 func (m *Mover) release(ctx context.Context) error {
 	for i, object := range m.copies {
 		m.Progress(fmt.Sprintf("releasing %d of %d: %s", i+1, len(m.copies), describe(object)))
@@ -299,34 +299,24 @@ func (m *Mover) release(ctx context.Context) error {
 				return fmt.Errorf("%s: annotation %s: %w", describe(object), own.key(), err)
 			}
 		}
-		if !m.isRoot(object) {
-			_ = unstructured.SetNestedField(changes, nil, "metadata", "annotations", own.key())
-		}
-		if len(changes) == 0 {
-			continue
-		}
+		_ = unstructured.SetNestedField(changes, nil, "metadata", "annotations", own.key())
 		if _, err := m.patch(ctx, m.Target, object, changes); err != nil {
 			return err
 		}
 	}
+	if err := m.sweep(ctx); err != nil {
+		return err
+	}
 	if err := m.releaseNamespaces(ctx); err != nil {
 		return err
 	}
-	for _, object := range m.copies {
-		if !m.isRoot(object) {
-			continue
-		}
-		if _, err := m.annotate(ctx, m.Target, object, map[string]any{markOf(object).key(): nil}); err != nil {
-			return err
-		}
-	}
-	return m.sweep(ctx)
+	return m.liftAnchor(ctx)
 }
 
 // sweep takes away marks that controllers handed on to what their object owns. Now that the
 // owner has none, no more come.
 func (m *Mover) sweep(ctx context.Context) error {
-	for _, object := range m.copies {
+	for _, object := range append(slices.Clone(m.copies), m.touched...) {
 		if len(object.GetOwnerReferences()) == 0 {
 			continue
 		}
@@ -355,13 +345,18 @@ func (m *Mover) sweep(ctx context.Context) error {
 
 // releaseNamespaces takes the mark off those that were created for the move.
 func (m *Mover) releaseNamespaces(ctx context.Context) error {
-	seen := map[string]bool{"": true}
+	names := slices.Clone(m.namespaces)
 	for _, object := range m.copies {
-		name := object.GetNamespace()
-		if seen[name] {
+		names = append(names, object.GetNamespace())
+	}
+	for _, root := range m.roots {
+		names = append(names, root.Namespace)
+	}
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		if name == "" {
 			continue
 		}
-		seen[name] = true
 		namespace, err := m.Target.get(ctx, namespaceRef(name).object())
 		if apierrors.IsForbidden(err) {
 			continue // who may not read it has not created it

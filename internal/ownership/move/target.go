@@ -79,6 +79,8 @@ func (m *Mover) planTarget(ctx context.Context) error {
 		return err
 	}
 	asked, unserved := map[string]bool{}, map[string]bool{}
+	at := anchorRef(m.roots)
+	m.ask(ctx, m.Target, known.served[at.GroupVersionKind], at.Namespace, asked, "get", "create", "patch", "delete")
 	for i, item := range m.graph.Items {
 		if item.Fate != Moved {
 			continue
@@ -130,7 +132,7 @@ func (m *Mover) judgeStored(item *Item, stored *unstructured.Unstructured) bool 
 	own := markOf(stored)
 	switch {
 	case stored.GetUID() == item.UID():
-		m.plan.problem("%s is the same cluster as %s: %s has the same UID there", m.Target.Name, m.source, item)
+		m.plan.Problems = []string{fmt.Sprintf("%s is the same cluster as %s: %s has the same UID there", m.Target.Name, m.source, item)}
 	case stored.GetDeletionTimestamp() != nil:
 		m.plan.problem("%s is being deleted at the target; wait until it is gone", item)
 	case m.isCopy(own, item), m.madeByCopy(stored):
@@ -256,132 +258,19 @@ func (m *Mover) dryRun(ctx context.Context, in func(namespace string) bool) erro
 	return nil
 }
 
-// markRoots says at the roots of the target which stage has begun, so that the next run
-// knows it.
-func (m *Mover) markRoots(ctx context.Context, stage Stage) error {
-	for _, object := range m.copies {
-		if !m.isRoot(object) {
-			continue
-		}
-		own := markOf(object)
-		own.Stage = stage
-		stored, err := m.annotate(ctx, m.Target, object, map[string]any{own.key(): own.text()})
-		if err != nil {
-			return err
-		}
-		if stored != nil {
-			object.SetAnnotations(stored.GetAnnotations())
-		}
-	}
-	return nil
-}
-
-// isRoot is whether a copy is that of a root.
-func (m *Mover) isRoot(object *unstructured.Unstructured) bool {
-	own := markOf(object)
-	if own.Stage != "" {
-		return true
-	}
-	return m.graph != nil && m.graph.byUID[own.from] != nil && m.graph.byUID[own.from].Root
-}
-
-// rootCopies are the copies of roots at the target, as far as there are any.
-type rootCopies struct {
-	refs   []Ref
-	copies map[Ref]*unstructured.Unstructured
-	// present are the UIDs of the roots that the source still has.
-	present map[Ref]types.UID
-}
-
-func (m *Mover) rootsAtTarget(ctx context.Context, g *Graph) (rootCopies, error) {
-	roots := rootCopies{copies: map[Ref]*unstructured.Unstructured{}, present: map[Ref]types.UID{}}
-	if g != nil {
-		for _, item := range g.Items {
-			if item.Root {
-				ref := Ref{item.Object.GroupVersionKind(), item.Object.GetNamespace(), item.Object.GetName()}
-				roots.present[ref] = item.UID()
-				roots.refs = append(roots.refs, ref)
-			}
-		}
-	}
-	if m.Source != nil {
-		roots.refs = append(roots.refs, m.source.(*live).roots...)
-	}
-	roots.refs = dedupe(roots.refs)
-	known, err := m.Target.knownKinds(ctx)
-	if err != nil {
-		return roots, err
-	}
-	for _, ref := range roots.refs {
-		if _, served := known.served[ref.GroupVersionKind]; !served {
-			continue
-		}
-		stored, err := m.Target.get(ctx, ref.object())
-		if err != nil {
-			return roots, err
-		}
-		if stored != nil && markOf(stored).Stage != "" {
-			roots.copies[ref] = stored
-		}
-	}
-	return roots, nil
-}
-
-// stage is where the move of these roots is gone on with. While the source has all of them,
-// and none is being released, everything is copied and verified again.
-func (r rootCopies) stage(missing []Ref) Stage {
-	for _, object := range r.copies {
-		if markOf(object).Stage == Releasing {
-			return Releasing
-		}
-	}
-	for _, ref := range missing {
-		if r.copies[ref] == nil {
-			return Copying
-		}
-	}
-	if len(missing) > 0 {
-		return Removing
-	}
-	return Copying
-}
-
 // planToEnd plans the rest of a move whose copies are verified: from the marks at the target.
-func (m *Mover) planToEnd(ctx context.Context, roots rootCopies, stage Stage) (*Plan, error) {
-	var uids []types.UID
-	id := ""
-	for _, ref := range roots.refs {
-		uid := roots.present[ref]
-		if object := roots.copies[ref]; object != nil {
-			own := markOf(object)
-			id, uid = own.Move, own.from
-		}
-		uids = append(uids, uid)
-	}
-	m.plan = &Plan{ID: id, From: m.source.String(), To: m.Target.Name, Stage: stage, Objects: []Planned{}}
-	if err := m.findCopies(ctx, namespacesOf(roots.refs)); err != nil {
+func (m *Mover) planToEnd(ctx context.Context, begun anchor, stage Stage) (*Plan, error) {
+	m.plan = &Plan{ID: begun.move, From: m.source.String(), To: m.Target.Name, Stage: stage, Objects: []Planned{}}
+	if err := m.findCopies(ctx, namespacesOf(m.roots)); err != nil {
 		return nil, err
-	}
-	if stage == Removing && ID(uids) != id {
-		m.plan.problem("this move was begun with other roots: run it again with %s", strings.Join(m.rootNames(), " and "))
 	}
 	for _, object := range m.copies {
 		m.plan.Objects = append(m.plan.Objects, Planned{
 			APIVersion: object.GetAPIVersion(), Kind: object.GetKind(), Namespace: object.GetNamespace(), Name: object.GetName(),
-			UID: markOf(object).from, Root: m.isRoot(object), Action: Moved, Copied: true,
+			UID: markOf(object).from, Root: slices.Contains(begun.roots, describe(object)), Action: Moved, Copied: true,
 		})
 	}
 	return m.plan, nil
-}
-
-func (m *Mover) rootNames() []string {
-	var found []string
-	for _, object := range m.copies {
-		if m.isRoot(object) {
-			found = append(found, describe(object))
-		}
-	}
-	return found
 }
 
 // findCopies lists what is marked with this move at the target.
@@ -397,10 +286,16 @@ func (m *Mover) findCopies(ctx context.Context, namespaces []string) error {
 		if err != nil {
 			return err
 		}
-		if markOf(known).Move == m.plan.ID && !seen[object.GetUID()] {
-			seen[object.GetUID()] = true
+		switch {
+		case seen[object.GetUID()]: // listed under two groups
+		case markOf(known).Move == m.plan.ID:
 			objects = append(objects, known)
+		case object.Annotations[namespaceMark] == m.plan.ID:
+			m.namespaces = append(m.namespaces, object.Name)
+		case handedOn(known, m.plan.ID):
+			m.touched = append(m.touched, known)
 		}
+		seen[object.GetUID()] = true
 	}
 	m.copies = nil
 	for _, item := range Assemble(objects, nil).Items {

@@ -1,0 +1,129 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package move
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// An anchor is a ConfigMap at the target, from the moment when all copies were found complete
+// until the last mark is gone. It is how the next run knows what to do when the source has no
+// roots any more. It goes by the roots' names, for then nothing else is known of them.
+const (
+	anchorLabel  = "ownership.kindred.dev/move"
+	anchorPrefix = "kindred-move-"
+)
+
+var configMapKind = schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
+
+// anchorRef is where the anchor of some roots is, or would be.
+func anchorRef(roots []Ref) Ref {
+	var texts []string
+	namespace := ""
+	for _, root := range roots {
+		texts = append(texts, nameKey(root.GroupKind(), root.Namespace, root.Name))
+		if namespace == "" || root.Namespace != "" && root.Namespace < namespace {
+			namespace = root.Namespace
+		}
+	}
+	if namespace == "" {
+		namespace = metav1.NamespaceDefault
+	}
+	slices.Sort(texts)
+	sum := sha256.Sum256([]byte(strings.Join(slices.Compact(texts), "\n")))
+	return Ref{configMapKind, namespace, anchorPrefix + hex.EncodeToString(sum[:])[:16]}
+}
+
+// anchor is what an anchor says; the zero anchor if there is none.
+type anchor struct {
+	move  string
+	stage Stage
+	// roots are those of the move, as describe names them.
+	roots []string
+}
+
+func readAnchor(object *unstructured.Unstructured) anchor {
+	if object == nil {
+		return anchor{}
+	}
+	data, _, _ := unstructured.NestedStringMap(object.Object, "data")
+	return anchor{object.GetLabels()[anchorLabel], Stage(data["stage"]), strings.Split(data["roots"], "\n")}
+}
+
+// findAnchor reads the anchor of the roots of this move. Where a root is missing at the source
+// and there is none, one of another set of roots may tell why.
+func (m *Mover) findAnchor(ctx context.Context, roots, missing []Ref) (anchor, error) {
+	object, err := m.Target.get(ctx, anchorRef(roots).object())
+	if err != nil || object != nil || len(missing) == 0 {
+		return readAnchor(object), err
+	}
+	k, err := m.Target.served(ctx, anchorRef(roots).object())
+	if err != nil {
+		return anchor{}, err
+	}
+	list, err := m.Target.objects(k, anchorRef(roots).Namespace).List(ctx, metav1.ListOptions{LabelSelector: anchorLabel})
+	if err != nil {
+		return anchor{}, m.Target.said(err)
+	}
+	for i := range list.Items {
+		other := readAnchor(&list.Items[i])
+		for _, ref := range missing {
+			if slices.Contains(other.roots, ref.String()) {
+				return anchor{}, fmt.Errorf("%s was moved together with others, and that move is not finished: run it again with all of its roots: %s", ref, strings.Join(other.roots, ", "))
+			}
+		}
+	}
+	return anchor{}, nil
+}
+
+// setStage writes the anchor: from now on, the next run begins at this stage.
+func (m *Mover) setStage(ctx context.Context, stage Stage) error {
+	object := anchorRef(m.roots).object()
+	stored, err := m.Target.get(ctx, object)
+	if err != nil {
+		return err
+	}
+	if stored == nil {
+		var names []string
+		for _, root := range m.roots {
+			names = append(names, root.String())
+		}
+		object.SetLabels(map[string]string{anchorLabel: m.plan.ID})
+		object.Object["data"] = map[string]any{"stage": string(stage), "roots": strings.Join(names, "\n")}
+		_, err = m.create(ctx, object)
+		return err
+	}
+	if old := readAnchor(stored); old.move != m.plan.ID && old.stage != "" {
+		return fmt.Errorf("%s: %s belongs to another move, %s, of objects of the same names; finish that one first, or remove it", m.Target.Name, describe(stored), old.move)
+	}
+	_, err = m.patch(ctx, m.Target, stored, map[string]any{"data": map[string]any{"stage": string(stage)}})
+	return err
+}
+
+// liftAnchor ends the move.
+func (m *Mover) liftAnchor(ctx context.Context) error {
+	stored, err := m.Target.get(ctx, anchorRef(m.roots).object())
+	if err != nil || stored == nil {
+		return err
+	}
+	return m.delete(ctx, m.Target, stored, metav1.DeletePropagationBackground)
+}
+
+// resumes is where a move is gone on with. While the source has all roots, and nothing is being
+// released, everything is copied and verified again.
+func (a anchor) resumes(missing []Ref) Stage {
+	if a.stage == "" || a.stage == Removing && len(missing) == 0 {
+		return Copying
+	}
+	return a.stage
+}

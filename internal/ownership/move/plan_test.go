@@ -1,0 +1,149 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package move
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+func TestPlanOf(t *testing.T) {
+	with := func(o *unstructured.Unstructured, change func(*unstructured.Unstructured)) *unstructured.Unstructured {
+		change(o)
+		return o
+	}
+	finalized := func(finalizer string) *unstructured.Unstructured {
+		return with(object("v1", "ConfigMap", "a"), func(o *unstructured.Unstructured) { o.SetFinalizers([]string{finalizer}) })
+	}
+	for _, tt := range []struct {
+		name    string
+		object  *unstructured.Unstructured
+		consent Consent
+		problem string // a part; "" is none
+		note    string
+	}{
+		{"nothing", object("v1", "ConfigMap", "a"), Consent{}, "", ""},
+		{"owned from outside", object("v1", "ConfigMap", "a", "x"), Consent{}, "is owned by any/x as well", ""},
+		{"owned from outside, consented", object("v1", "ConfigMap", "a", "x"), Consent{DropOutsideOwners: true}, "", "loses its owner any/x"},
+		{"finalizer", finalized("e.com/f"), Consent{}, "has the finalizer e.com/f", ""},
+		{"finalizer, consented", finalized("e.com/f"), Consent{DropFinalizers: true}, "", "loses its finalizers at the source"},
+		{"finalizer, nothing removed", finalized("e.com/f"), Consent{KeepSource: true}, "", ""},
+		{"finalizer of Kubernetes", finalized("kubernetes.io/pvc-protection"), Consent{}, "", ""},
+		{"being deleted", with(object("v1", "ConfigMap", "a"), func(o *unstructured.Unstructured) {
+			_ = unstructured.SetNestedField(o.Object, "2026-01-01T00:00:00Z", "metadata", "deletionTimestamp")
+		}), Consent{}, "is being deleted", ""},
+		{"CRD", object("apiextensions.k8s.io/v1", "CustomResourceDefinition", "a"), Consent{}, "would take along every object of its kind", ""},
+		{"namespace", object("v1", "Namespace", "a"), Consent{}, "owns nothing", ""},
+		{"no hold", object("e.com/v1", "K", "a"), Consent{}, "", "k.e.com has no hold"},
+		{"held", object("cluster.x-k8s.io/v1", "Cluster", "a"), Consent{}, "", ""},
+		{"data stays", with(object("v1", "PersistentVolumeClaim", "a"), func(o *unstructured.Unstructured) {
+			_ = unstructured.SetNestedField(o.Object, "v", "spec", "volumeName")
+		}), Consent{}, "", "the data of persistentvolumeclaim/a in namespace ns does not move"},
+		{"part of another move", with(object("v1", "ConfigMap", "a"), func(o *unstructured.Unstructured) {
+			own := mark{Move: "other", For: "configmap/a", from: "u"}
+			o.SetAnnotations(map[string]string{own.key(): own.text()})
+		}), Consent{}, "came with another move, other", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p := planOf(Assemble([]*unstructured.Unstructured{tt.object}, map[types.UID]bool{"a": true}), tt.consent)
+			for _, c := range []struct {
+				what string
+				got  []string
+				want string
+			}{{"problems", p.Problems, tt.problem}, {"notes", p.Notes, tt.note}} {
+				all := strings.Join(c.got, "\n")
+				if c.want == "" && all != "" || !strings.Contains(all, c.want) {
+					t.Errorf("%s are %q, want %q", c.what, all, c.want)
+				}
+			}
+		})
+	}
+}
+
+// written is a directory with a graph of two.
+func written(t *testing.T) (string, *Graph) {
+	t.Helper()
+	g := Assemble([]*unstructured.Unstructured{object("v1", "ConfigMap", "a"), object("v1", "Secret", "b", "a")}, map[types.UID]bool{"a": true})
+	_ = unstructured.SetNestedField(g.Items[0].Object.Object, int64(7), "spec", "whole")
+	m := &Mover{Options: Options{ToDirectory: filepath.Join(t.TempDir(), "graph"), Progress: func(string) {}}, graph: g, plan: &Plan{ID: g.ID()}}
+	// Its place may be there, if it is empty; and so may what was left by an interrupted run.
+	if err := os.Mkdir(m.ToDirectory, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	partial := m.ToDirectory + ".partial-" + m.plan.ID
+	if err := os.MkdirAll(filepath.Join(partial, "left"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.writeDirectory(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(partial); !os.IsNotExist(err) {
+		t.Errorf("%s is left: %v", partial, err)
+	}
+	return m.ToDirectory, g
+}
+
+func TestDirectory(t *testing.T) {
+	path, g := written(t)
+	got, err := readDirectory(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.graph.ID() != g.ID() || len(got.graph.Items) != len(g.Items) {
+		t.Errorf("another graph: %d items, ID %s", len(got.graph.Items), got.graph.ID())
+	}
+	for i, item := range g.Items {
+		if diff := cmp.Diff(item.Object.Object, got.graph.Items[i].Object.Object); diff != "" {
+			t.Error(diff)
+		}
+	}
+	if err := mayWriteDirectory(path); err == nil {
+		t.Error("it would be written over")
+	}
+}
+
+// TestBrokenDirectory: what is not all that was written is refused.
+func TestBrokenDirectory(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		do   func(path string) error
+		want string
+	}{
+		{"no index", func(path string) error { return os.Remove(filepath.Join(path, indexFile)) }, "was written in part"},
+		{"a file is gone", func(path string) error { return os.Remove(filepath.Join(path, "0001-ConfigMap-a.yaml")) }, "is incomplete"},
+		{"a file is cut", func(path string) error { return os.Truncate(filepath.Join(path, "0002-Secret-b.yaml"), 20) }, "is not what was written"},
+		{"the index is cut", func(path string) error { return os.Truncate(filepath.Join(path, indexFile), 30) }, indexFile},
+		{"the index is empty", func(path string) error { return os.Truncate(filepath.Join(path, indexFile), 0) }, "is not the index"},
+		{"outside", func(path string) error {
+			text, err := os.ReadFile(filepath.Join(path, indexFile))
+			if err != nil {
+				return err
+			}
+			return os.WriteFile(filepath.Join(path, indexFile), []byte(strings.Replace(string(text), "0001-", "../../0001-", 1)), 0o600)
+		}, "outside of the directory"},
+		{"roots that are not there", func(path string) error {
+			text, err := os.ReadFile(filepath.Join(path, indexFile))
+			if err != nil {
+				return err
+			}
+			return os.WriteFile(filepath.Join(path, indexFile), []byte(strings.Replace(string(text), "roots:\n- a", "roots:\n- x", 1)), 0o600)
+		}, "its roots are not among its objects"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			path, _ := written(t)
+			if err := tt.do(path); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := readDirectory(path); err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("%v, want %q", err, tt.want)
+			}
+		})
+	}
+}
