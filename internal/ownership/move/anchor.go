@@ -103,7 +103,11 @@ func (m *Mover) setStage(ctx context.Context, stage Stage) error {
 		_, err = m.create(ctx, object)
 		return err
 	}
-	if old := readAnchor(stored); old.move != m.plan.ID && old.stage != "" {
+	old := readAnchor(stored)
+	if old.stage == stage && old.move == m.plan.ID {
+		return nil
+	}
+	if old.move != m.plan.ID {
 		return fmt.Errorf("%s: %s belongs to another move, %s, of objects of the same names; finish that one first, or remove it", m.Target.Name, describe(stored), old.move)
 	}
 	_, err = m.patch(ctx, m.Target, stored, map[string]any{"data": map[string]any{"stage": string(stage)}})

@@ -113,7 +113,7 @@ func (m *Mover) Plan(ctx context.Context) (*Plan, error) {
 		return m.planToEnd(ctx, begun, stage)
 	}
 	if len(missing) > 0 {
-		return nil, notFound(m.source.String(), missing)
+		return nil, m.absent(ctx, missing)
 	}
 	m.graph, m.plan = g, planOf(g, m.Consent)
 	m.plan.From, m.plan.To = m.source.String(), m.Target.Name
@@ -138,6 +138,19 @@ func rootsOf(g *Graph, missing []Ref) []Ref {
 		}
 	}
 	return roots
+}
+
+// absent says of roots that the source has not whether a move that was interrupted in its
+// very last moment may be why.
+func (m *Mover) absent(ctx context.Context, missing []Ref) error {
+	err := notFound(m.source.String(), missing)
+	for _, ref := range missing {
+		stored, failed := m.Target.get(ctx, ref.object())
+		if failed != nil || stored == nil {
+			return err
+		}
+	}
+	return fmt.Errorf("%w; %s has what is named so, and no move of it is under way: it may have been moved already", err, m.Target.Name)
 }
 
 func notFound(where string, missing []Ref) error {

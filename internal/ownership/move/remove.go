@@ -201,6 +201,10 @@ func (r *removal) propagation(ctx context.Context, owner *Item) (metav1.Deletion
 		return metav1.DeletePropagationBackground, nil
 	}
 	for _, object := range remade {
+		if object.GetAnnotations()[leavingMark] == r.plan.ID {
+			r.leaving = append(r.leaving, object)
+			continue
+		}
 		marked, err := r.annotate(ctx, r.Source, object, map[string]any{leavingMark: r.plan.ID})
 		if err != nil {
 			return "", err
