@@ -380,6 +380,43 @@ func TestMoveOfWhatChanges(t *testing.T) {
 	}
 }
 
+// TestMoveFollowsChanges: what changes at the source while it is copied is copied again, what
+// is new there comes along, and what a controller of the target was faster to make is taken
+// over.
+func TestMoveFollowsChanges(t *testing.T) {
+	m := newMigration(t)
+	m.stack()
+	var change, faster sync.Once
+	to := listenIn(t, m.there.cluster, func(in *http.Request, body string) {
+		if in.Method != http.MethodPost || in.URL.Query().Get("dryRun") != "" {
+			return
+		}
+		if strings.Contains(body, `"name":"middle"`) {
+			faster.Do(func() {
+				uid := m.there.jsonpath("{.metadata.uid}", "stack/middle")
+				m.there.apply(`
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: settings, ownerReferences: [{apiVersion: move.example.com/v1, kind: Stack, name: middle, uid: ` + uid + `, controller: true}]}
+data: {owner: nobody}
+`)
+			})
+		}
+		if strings.Contains(body, `"kind":"Secret"`) {
+			change.Do(func() {
+				m.kubectl("patch", "stack", "top", "--type=merge", "-p", `{"spec":{"late":"yes"}}`)
+				m.kubectl("label", "stack", "top", "late=yes")
+				m.owned("stack/middle", "{apiVersion: v1, kind: ConfigMap, metadata: {name: newcomer, ownerReferences: OWNERS}, data: {owner: UID}}")
+			})
+		}
+	})
+	m.moves("stack/top", "--to", to, "--yes", "--drop-finalizers")
+	m.checkStack()
+	m.there.prints("yes yes", "get", "stack", "top", "-o", "jsonpath={.spec.late} {.metadata.labels.late}")
+	m.there.prints(m.there.jsonpath("{.metadata.uid}", "stack/middle"), "get", "configmap", "newcomer", "-o", "jsonpath={.data.owner}")
+	m.prints("configmap/kube-root-ca.crt\n", "get", "stacks,configmaps,secrets,pods", "-o", "name")
+}
+
 // TestMoveKeepsData: a claim whose removal would remove its volume's data stays, and so does
 // the volume.
 func TestMoveKeepsData(t *testing.T) {
