@@ -279,6 +279,12 @@ func TestMoveIsRefusedByTheTarget(t *testing.T) {
 	m.kubectl("create", "configmap", "taken")
 	m.stack()
 	to := m.there.cluster.kubeconfig()
+	// What is refused in a namespace that the move creates, takes that away again.
+	m.kubectl("run", "plain", "--image=any:v1")
+	m.kubectl("label", "namespace", m.namespace, "pod-security.kubernetes.io/enforce=restricted")
+	m.refusesMove([]string{"violates PodSecurity", "nothing was changed but for namespaces that were created and removed again"}, "pod/plain", "--to", to, "--yes")
+	m.there.gone("namespace", m.namespace)
+
 	m.there.kubectl("create", "namespace", m.namespace)
 	m.there.kubectl("create", "configmap", "taken")
 	m.refusesMove([]string{"configmap/taken in namespace " + m.namespace + " exists at the target and is not a copy"}, "configmap/taken", "--to", to, "--yes")

@@ -88,6 +88,17 @@ func (g *Graph) moved() []*Item {
 	return slices.DeleteFunc(slices.Clone(g.Items), func(i *Item) bool { return i.Fate != Moved })
 }
 
+// dependents are the items by their owners.
+func (g *Graph) dependents() map[types.UID][]*Item {
+	of := map[types.UID][]*Item{}
+	for _, item := range g.Items {
+		for _, uid := range ownerUIDs(item.Object) {
+			of[uid] = append(of[uid], item)
+		}
+	}
+	return of
+}
+
 func nameKey(kind schema.GroupKind, namespace, name string) string {
 	return kind.String() + " " + namespace + "/" + name
 }

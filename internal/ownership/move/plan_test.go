@@ -67,6 +67,25 @@ func TestPlanOf(t *testing.T) {
 	}
 }
 
+// TestVerbsAtSource: nobody needs a permission that is not used.
+func TestVerbsAtSource(t *testing.T) {
+	finalized := object("v1", "ConfigMap", "f")
+	finalized.SetFinalizers([]string{"e.com/f"})
+	protected := object("v1", "ConfigMap", "k")
+	protected.SetFinalizers([]string{"kubernetes.io/pvc-protection"})
+	g := Assemble([]*unstructured.Unstructured{
+		object("apps/v1", "ReplicaSet", "rs"), object("v1", "Pod", "of-rs", "rs"),
+		object("apps/v1", "StatefulSet", "sts"), object("v1", "Pod", "of-sts", "sts"), object("apps/v1", "ControllerRevision", "rev", "sts"),
+		finalized, protected,
+	}, nil)
+	want := map[types.UID]string{"rs": "delete", "of-rs": "", "sts": "delete", "of-sts": "delete patch", "rev": "delete", "f": "delete patch", "k": "delete"}
+	for _, item := range g.Items {
+		if got := strings.Join(verbsAtSource(item, g.dependents()), " "); got != want[item.UID()] {
+			t.Errorf("%s: %q, want %q", item, got, want[item.UID()])
+		}
+	}
+}
+
 // written is a directory with a graph of two.
 func written(t *testing.T) (string, *Graph) {
 	t.Helper()

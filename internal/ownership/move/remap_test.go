@@ -99,7 +99,7 @@ func randomGraph(r *rand.Rand) ([]*unstructured.Unstructured, map[types.UID]bool
 // copy's, and nothing speaks of the source any more.
 func TestRemapOfRandomGraphs(t *testing.T) {
 	circles := 0
-	for seed := range uint64(3000) {
+	for seed := range uint64(1000) {
 		objects, roots := randomGraph(rand.New(rand.NewPCG(seed, 7)))
 		all := make([]metav1.Object, len(objects))
 		for i := range objects {

@@ -33,6 +33,8 @@ const (
 type removal struct {
 	*Mover
 	graph *Graph
+	// dependents are the items by their owners.
+	dependents map[types.UID][]*Item
 	// copies are what was copied, by the UID at the source.
 	copies map[types.UID]*unstructured.Unstructured
 	names  map[string]bool
@@ -104,6 +106,7 @@ func (r *removal) read(ctx context.Context, namespaces []string) error {
 		}
 	}
 	r.graph = Assemble(objects, nil)
+	r.dependents = r.graph.dependents()
 	return nil
 }
 
@@ -188,12 +191,10 @@ func (r *removal) wasCopied(kind schema.GroupKind, namespace, name string) bool 
 func (r *removal) propagation(ctx context.Context, owner *Item) (metav1.DeletionPropagation, error) {
 	var remade []*unstructured.Unstructured
 	others := false
-	for _, item := range r.graph.Items {
-		switch {
-		case !slices.Contains(ownerUIDs(item.Object), owner.UID()):
-		case item.Fate == Remade:
+	for _, item := range r.dependents[owner.UID()] {
+		if item.Fate == Remade {
 			remade = append(remade, item.Object)
-		default:
+		} else {
 			others = true
 		}
 	}

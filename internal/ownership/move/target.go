@@ -22,29 +22,46 @@ func (m *Mover) planSource(ctx context.Context) error {
 	if m.KeepSource {
 		return nil
 	}
+	dependents := m.graph.dependents()
 	asked := map[string]bool{}
 	for i, item := range m.graph.Items {
-		if item.Fate == Moved {
-			reason, err := keepAtSource(ctx, m.Source, item.Object)
-			if err != nil {
-				return err
-			}
-			m.plan.Objects[i].Keep = reason
-			if reason != "" {
-				m.plan.note("the source keeps %s: %s", item, reason)
-			}
-		}
-		verbs := []string{"delete"}
-		if len(item.Object.GetFinalizers()) > 0 || item.Fate == Remade {
-			verbs = append(verbs, "patch")
+		verbs := verbsAtSource(item, dependents)
+		if len(verbs) == 0 {
+			continue
 		}
 		k, err := m.Source.served(ctx, item.Object)
 		if err != nil {
 			return err
 		}
 		m.ask(ctx, m.Source, k, item.Object.GetNamespace(), asked, verbs...)
+		if item.Fate != Moved {
+			continue
+		}
+		if m.plan.Objects[i].Keep, err = keepAtSource(ctx, m.Source, item.Object); err != nil {
+			return err
+		}
+		if reason := m.plan.Objects[i].Keep; reason != "" {
+			m.plan.note("the source keeps %s: %s", item, reason)
+		}
 	}
 	return nil
+}
+
+// verbsAtSource are what the removal of an item takes. What is remade goes with its owner,
+// unless that goes alone because it has other dependents.
+func verbsAtSource(item *Item, dependents map[types.UID][]*Item) []string {
+	if item.Fate == Remade {
+		for _, uid := range ownerUIDs(item.Object) {
+			if slices.ContainsFunc(dependents[uid], func(other *Item) bool { return other.Fate == Moved }) {
+				return []string{"delete", "patch"}
+			}
+		}
+		return nil
+	}
+	if len(slices.DeleteFunc(item.Object.GetFinalizers(), ofTheCluster)) > 0 {
+		return []string{"delete", "patch"}
+	}
+	return []string{"delete"}
 }
 
 // ask makes a problem of what a cluster does not allow the caller, each thing once.
