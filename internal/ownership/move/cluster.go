@@ -35,8 +35,7 @@ type Cluster struct {
 	kinds *kinds
 }
 
-// NewCluster is the cluster that a configuration leads to. Its role (source, target) stands
-// in errors.
+// NewCluster is the cluster that a configuration leads to. Its name stands in errors too.
 func NewCluster(name string, config *rest.Config) (*Cluster, error) {
 	config = rest.CopyConfig(config)
 	// The server has priority and fairness to protect itself.
