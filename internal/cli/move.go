@@ -4,40 +4,25 @@
 package cli
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
-	"os"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
-	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/discovery/cached/memory"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/restmapper"
 	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
-	cmdutil "k8s.io/kubectl/pkg/cmd/util"
-	kubectlcompletion "k8s.io/kubectl/pkg/util/completion"
 	"k8s.io/kubectl/pkg/util/term"
-	"sigs.k8s.io/yaml"
 
 	"github.com/kindred-project/kindred/internal/ownership/move"
 )
 
 // moveFlags are the words of one command line.
 type moveFlags struct {
-	kubeconfig, context, namespace string
-	to, toContext                  string
-	toDirectory, fromDirectory     string
-	dryRun, yes                    bool
-	output                         string
+	connection
+	to, toContext              string
+	toDirectory, fromDirectory string
+	dryRun, yes                bool
+	output                     string
 	move.Consent
 }
 
@@ -62,16 +47,12 @@ refused.`,
   kindred move -n prod databases/one databases/two --to other.kubeconfig --yes
   kindred move deployment/web --to-directory ./web
   kindred move --from-directory ./web --to other.kubeconfig`,
-		Args: func(_ *cobra.Command, args []string) error { return f.check(args) },
-		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
-		ValidArgsFunction: func(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
-			return f.complete(cmd, args, toComplete)
-		},
+		Args:              func(_ *cobra.Command, args []string) error { return f.check(args) },
+		RunE:              func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
+		ValidArgsFunction: f.complete,
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig of the source")
-	flags.StringVar(&f.context, "context", "", "context of the source")
-	flags.StringVarP(&f.namespace, "namespace", "n", "", "namespace of the roots (default that of the context)")
+	f.addFlags(cmd, "the source")
 	flags.StringVar(&f.to, "to", "", "kubeconfig of the target")
 	flags.StringVar(&f.toContext, "to-context", "", "context of the target")
 	flags.StringVar(&f.toDirectory, "to-directory", "", "write the graph to this new directory; the source keeps it")
@@ -138,7 +119,7 @@ func (f *moveFlags) run(cmd *cobra.Command, args []string) error {
 	if f.dryRun || len(plan.Problems) > 0 {
 		return errors.Join(f.print(cmd, plan, nil), refusal(plan))
 	}
-	if asks && !confirmed(cmd, plan) {
+	if asks && !agreed(cmd, plan) {
 		printf(cmd, "nothing was changed\n")
 		return nil
 	}
@@ -170,7 +151,7 @@ func (f *moveFlags) options(cmd *cobra.Command, args []string) (move.Options, er
 	if f.fromDirectory != "" {
 		return options, nil
 	}
-	loader, err := f.sourceLoader(cmd)
+	loader, err := f.loader(cmd)
 	if err != nil {
 		return options, err
 	}
@@ -181,31 +162,6 @@ func (f *moveFlags) options(cmd *cobra.Command, args []string) (move.Options, er
 	return options, err
 }
 
-// sourceLoader finds the source as "kindred kubectl" does.
-func (f *moveFlags) sourceLoader(cmd *cobra.Command) (clientcmd.ClientConfig, error) {
-	path := f.kubeconfig
-	if path == "" && (cmd.Flags().Changed(dataDirFlag) || os.Getenv("KUBECONFIG") == "") {
-		layout, err := layoutOf(cmd)
-		if err != nil {
-			return nil, err
-		}
-		path = layout.Kubeconfig()
-		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("no cluster has run in %s; start one with \"kindred up\", or name another with --%s or --kubeconfig", layout.Root, dataDirFlag)
-		}
-	}
-	return loaderOf(path, f.context, f.namespace), nil
-}
-
-// loaderOf reads a kubeconfig; without a path, as kubectl does.
-func loaderOf(path, context, namespace string) clientcmd.ClientConfig {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = path
-	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{
-		CurrentContext: context, Context: clientcmdapi.Context{Namespace: namespace},
-	})
-}
-
 func clusterAt(loader clientcmd.ClientConfig, role string) (*move.Cluster, error) {
 	config, err := configOf(loader)
 	if err != nil {
@@ -214,33 +170,21 @@ func clusterAt(loader clientcmd.ClientConfig, role string) (*move.Cluster, error
 	return move.NewCluster(fmt.Sprintf("%s (%s)", role, config.Host), config)
 }
 
-func configOf(loader clientcmd.ClientConfig) (*rest.Config, error) {
-	config, err := loader.ClientConfig()
-	if err != nil {
-		return nil, err
-	}
-	// The server's advice on what it is sent is not about what the user typed.
-	config.WarningHandlerWithContext = rest.NoWarnings{}
-	return config, nil
-}
-
 // rootsAt reads ROOT arguments as kubectl does: TYPE/NAME..., or TYPE NAME...
 func rootsAt(loader clientcmd.ClientConfig, args []string) ([]move.Ref, error) {
 	config, err := configOf(loader)
 	if err != nil {
 		return nil, err
 	}
-	client, err := discovery.NewDiscoveryClientForConfig(config)
+	mapper, err := mapperOf(config)
 	if err != nil {
 		return nil, err
 	}
-	cached := memory.NewMemCacheClient(client)
-	mapper := restmapper.NewShortcutExpander(restmapper.NewDeferredDiscoveryRESTMapper(cached), cached, nil)
 	namespace, _, err := loader.Namespace()
 	if err != nil {
 		return nil, err
 	}
-	named, err := splitRoots(args)
+	named, err := splitObjects(args)
 	if err != nil {
 		return nil, err
 	}
@@ -257,73 +201,6 @@ func rootsAt(loader clientcmd.ClientConfig, args []string) ([]move.Ref, error) {
 		roots = append(roots, ref)
 	}
 	return roots, nil
-}
-
-// splitRoots gives pairs of type and name.
-func splitRoots(args []string) ([][2]string, error) {
-	var roots [][2]string
-	if !strings.Contains(args[0], "/") {
-		if len(args) == 1 {
-			return nil, usagef("%q names no object: use TYPE/NAME, or TYPE NAME", args[0])
-		}
-		for _, name := range args[1:] {
-			if name == "" || strings.Contains(name, "/") {
-				return nil, usagef("%q after a type is no name: give either TYPE NAME... or TYPE/NAME...", name)
-			}
-			roots = append(roots, [2]string{args[0], name})
-		}
-		return roots, nil
-	}
-	for _, arg := range args {
-		kind, name, found := strings.Cut(arg, "/")
-		if !found || kind == "" || name == "" || strings.Contains(name, "/") {
-			return nil, usagef("%q is not TYPE/NAME", arg)
-		}
-		roots = append(roots, [2]string{kind, name})
-	}
-	return roots, nil
-}
-
-// mappingOf finds a type by any of its names, also as type.version.group, in the version
-// that its group prefers if none is given.
-func mappingOf(mapper meta.RESTMapper, text string) (*meta.RESTMapping, error) {
-	full, resource := schema.ParseResourceArg(text)
-	if full != nil {
-		if kind, err := mapper.KindFor(*full); err == nil {
-			return mapper.RESTMapping(kind.GroupKind(), kind.Version)
-		}
-	}
-	kind, err := mapper.KindFor(resource.WithVersion(""))
-	if meta.IsNoMatchError(err) {
-		// kubectl takes the name of a kind as well.
-		if mapping, err := mapper.RESTMapping(schema.ParseGroupKind(text)); err == nil {
-			return mapping, nil
-		}
-		return nil, fmt.Errorf("the source has no resource type %q", text)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("the source: %w", err)
-	}
-	return mapper.RESTMapping(kind.GroupKind(), kind.Version)
-}
-
-// complete offers types, and names of the source's objects.
-func (f *moveFlags) complete(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
-	loader, err := f.sourceLoader(cmd)
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	flags := genericclioptions.NewConfigFlags(true).WithWrapConfigFn(func(config *rest.Config) *rest.Config {
-		if found, err := configOf(loader); err == nil {
-			return found
-		}
-		return config
-	})
-	if namespace, _, err := loader.Namespace(); err == nil {
-		flags.Namespace = &namespace
-	}
-	factory := cmdutil.NewFactory(flags)
-	return kubectlcompletion.ResourceTypeAndNameCompletionFunc(factory)(cmd, args, toComplete)
 }
 
 func refusal(plan *move.Plan) error {
@@ -345,14 +222,13 @@ func stayed(report *move.Report) error {
 	return fmt.Errorf("%d objects stay at the source: what was copied is complete at the target, but see why they stay", len(report.Kept))
 }
 
-func confirmed(cmd *cobra.Command, plan *move.Plan) bool {
+// agreed asks whether to go on.
+func agreed(cmd *cobra.Command, plan *move.Plan) bool {
 	question := "Move this"
 	if plan.Stage != move.Copying {
 		question = "Go on with this"
 	}
-	printf(cmd, "\n%s? [y/N] ", question)
-	answer, _ := bufio.NewReader(cmd.InOrStdin()).ReadString('\n')
-	return slices.Contains([]string{"y", "yes"}, strings.ToLower(strings.TrimSpace(answer)))
+	return confirmed(cmd, "\n"+question)
 }
 
 // print prints plan and report for programs, if that is what was asked for.
@@ -365,157 +241,7 @@ func (f *moveFlags) print(cmd *cobra.Command, plan *move.Plan, report *move.Repo
 	case "json":
 		return printJSON(cmd, outcome)
 	case "yaml":
-		text, err := yaml.Marshal(outcome)
-		if err != nil {
-			return err
-		}
-		printf(cmd, "%s", text)
+		return printYAML(cmd, outcome)
 	}
 	return nil
-}
-
-// progressLine is a line on a terminal that is written over. Elsewhere there is none.
-type progressLine struct {
-	out io.Writer
-	on  bool
-}
-
-func newProgressLine(out io.Writer) *progressLine { return &progressLine{out, term.IsTerminal(out)} }
-
-func (p *progressLine) show(doing string) {
-	if p.on {
-		_, _ = fmt.Fprintf(p.out, "\r\x1b[K%s", cut(doing, tableWidth))
-	}
-}
-
-func (p *progressLine) clear() {
-	if p.on {
-		_, _ = fmt.Fprint(p.out, "\r\x1b[K")
-	}
-}
-
-// tableWidth is what a table may take of a terminal.
-const tableWidth = 100
-
-// printPlan prints a plan for people.
-func printPlan(cmd *cobra.Command, plan *move.Plan) {
-	printf(cmd, "From  %s\nTo    %s\n", plan.From, plan.To)
-	switch plan.Stage {
-	case move.Removing:
-		printf(cmd, "Goes on where it was interrupted: all copies are verified; the source is cleared.\n")
-	case move.Releasing:
-		printf(cmd, "Goes on where it was interrupted: the copies are being released.\n")
-	}
-	printf(cmd, "\n")
-	for _, row := range planRows(plan) {
-		printf(cmd, "%s\n", row)
-	}
-	if len(plan.Namespaces) > 0 {
-		printWrapped(cmd, "\n", "creates: ", "namespace "+strings.Join(plan.Namespaces, ", "))
-	}
-	between := "\n"
-	for _, note := range plan.Notes {
-		printWrapped(cmd, between, "note: ", note)
-		between = ""
-	}
-	between = "\n"
-	for _, problem := range plan.Problems {
-		printWrapped(cmd, between, "problem: ", problem)
-		between = ""
-	}
-}
-
-// planRows are the table: each object that moves, and after them, of what is made anew, how
-// many.
-func planRows(plan *move.Plan) []string {
-	rows := [][4]string{{"OBJECT", "NAMESPACE", "ACTION", "DETAILS"}}
-	type group struct{ kind, namespace string }
-	var groups []group
-	remade := map[group]int{}
-	for _, object := range plan.Objects {
-		kind := strings.ToLower(schema.FromAPIVersionAndKind(object.APIVersion, object.Kind).GroupKind().String())
-		if object.Action != move.Remade {
-			rows = append(rows, [4]string{kind + "/" + object.Name, object.Namespace, "move", details(object)})
-			continue
-		}
-		of := group{kind, object.Namespace}
-		if remade[of] == 0 {
-			groups = append(groups, of)
-		}
-		remade[of]++
-	}
-	for _, of := range groups {
-		rows = append(rows, [4]string{of.kind, of.namespace, "remake", fmt.Sprintf("%d, by their controllers", remade[of])})
-	}
-	return layOut(rows, [4]int{48, 16, 6, 27})
-}
-
-func details(object move.Planned) string {
-	var words []string
-	if object.Copied {
-		words = append(words, "copied")
-	}
-	if object.Keep != "" {
-		words = append(words, "stays at source too")
-	}
-	if object.Hold != "" {
-		words = append(words, "held: "+object.Hold)
-	}
-	return strings.Join(words, "; ")
-}
-
-// layOut makes columns as wide as they must be, and no wider than they may. The last takes
-// what is left.
-func layOut(rows [][4]string, limits [4]int) []string {
-	var widths [4]int
-	for _, row := range rows {
-		for i, cell := range row {
-			widths[i] = min(max(widths[i], len([]rune(cell))), limits[i])
-		}
-	}
-	widths[3] = tableWidth - widths[0] - widths[1] - widths[2] - 6
-	lines := make([]string, len(rows))
-	for i, row := range rows {
-		var line strings.Builder
-		for j, cell := range row {
-			fmt.Fprintf(&line, "%-*s  ", widths[j], cut(cell, widths[j]))
-		}
-		lines[i] = strings.TrimRight(line.String(), " ")
-	}
-	return lines
-}
-
-// cut shortens a text to so many runes.
-func cut(text string, width int) string {
-	runes := []rune(text)
-	if len(runes) <= width {
-		return text
-	}
-	return string(runes[:width-1]) + "…"
-}
-
-// printWrapped prints a text in lines of at most tableWidth, but for words that are longer.
-func printWrapped(cmd *cobra.Command, before, label, text string) {
-	printf(cmd, "%s", before)
-	indent := strings.Repeat(" ", len(label))
-	line := label
-	for _, word := range strings.Fields(text) {
-		if len(line)+len(word) > tableWidth && strings.TrimSpace(line) != "" && line != label {
-			printf(cmd, "%s\n", strings.TrimRight(line, " "))
-			line = indent
-		}
-		line += word + " "
-	}
-	printf(cmd, "%s\n", strings.TrimRight(line, " "))
-}
-
-func printReport(cmd *cobra.Command, plan *move.Plan, report *move.Report) {
-	for _, kept := range report.Kept {
-		printWrapped(cmd, "", "stays: ", kept.Object+": "+kept.Reason)
-	}
-	copied := report.Copied
-	if copied == 0 {
-		copied = len(plan.Objects)
-	}
-	printf(cmd, "\n%d objects are in %s, %d were removed at the source\n", copied, plan.To, report.Removed)
 }

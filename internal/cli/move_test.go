@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 
 	"github.com/kindred-project/kindred/internal/ownership/move"
@@ -42,27 +41,6 @@ func TestMoveUsage(t *testing.T) {
 				t.Errorf("exit status %d, want %d\n%s%swant %s", code, tt.code, out, errOut, tt.want)
 			}
 		})
-	}
-}
-
-func TestSplitRoots(t *testing.T) {
-	for _, tt := range []struct {
-		args []string
-		want [][2]string
-	}{
-		{[]string{"deploy/a", "sts/b"}, [][2]string{{"deploy", "a"}, {"sts", "b"}}},
-		{[]string{"deploy", "a", "b"}, [][2]string{{"deploy", "a"}, {"deploy", "b"}}},
-		{[]string{"deploy"}, nil},
-		{[]string{"deploy/a", "b"}, nil},
-		{[]string{"deploy", "a/b"}, nil},
-		{[]string{"deploy/"}, nil},
-		{[]string{"/a"}, nil},
-		{[]string{"deploy/a/b"}, nil},
-	} {
-		got, err := splitRoots(tt.args)
-		if diff := cmp.Diff(tt.want, got); diff != "" || (err == nil) != (tt.want != nil) {
-			t.Errorf("%v: %v, %v", tt.args, got, err)
-		}
 	}
 }
 

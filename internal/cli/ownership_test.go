@@ -199,6 +199,8 @@ func TestSplitObjects(t *testing.T) {
 		{"pod a/b", `"a/b" after a type is no name: give either TYPE NAME... or TYPE/NAME...`},
 		{"pod/a b", `"b" is not TYPE/NAME`},
 		{"pod/", `"pod/" is not TYPE/NAME`},
+		{"/a", `"/a" is not TYPE/NAME`},
+		{"pod/a/b", `"pod/a/b" is not TYPE/NAME`},
 	} {
 		objects, err := splitObjects(strings.Fields(tt.args))
 		var pairs []string

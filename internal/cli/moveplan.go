@@ -1,0 +1,119 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kindred-project/kindred/internal/ownership/move"
+)
+
+// printPlan prints a plan for people.
+func printPlan(cmd *cobra.Command, plan *move.Plan) {
+	printf(cmd, "From  %s\nTo    %s\n", plan.From, plan.To)
+	switch plan.Stage {
+	case move.Removing:
+		printf(cmd, "Goes on where it was interrupted: all copies are verified; the source is cleared.\n")
+	case move.Releasing:
+		printf(cmd, "Goes on where it was interrupted: the copies are being released.\n")
+	}
+	printf(cmd, "\n")
+	for _, row := range planRows(plan) {
+		printf(cmd, "%s\n", row)
+	}
+	if len(plan.Namespaces) > 0 {
+		printWrapped(cmd, "\n", "creates: ", "namespace "+strings.Join(plan.Namespaces, ", "))
+	}
+	between := "\n"
+	for _, note := range plan.Notes {
+		printWrapped(cmd, between, "note: ", note)
+		between = ""
+	}
+	between = "\n"
+	for _, problem := range plan.Problems {
+		printWrapped(cmd, between, "problem: ", problem)
+		between = ""
+	}
+}
+
+// planRows are the table: each object that moves, and after them, of what is made anew, how
+// many.
+func planRows(plan *move.Plan) []string {
+	rows := [][4]string{{"OBJECT", "NAMESPACE", "ACTION", "DETAILS"}}
+	type group struct{ kind, namespace string }
+	var groups []group
+	remade := map[group]int{}
+	for _, object := range plan.Objects {
+		kind := strings.ToLower(schema.FromAPIVersionAndKind(object.APIVersion, object.Kind).GroupKind().String())
+		if object.Action != move.Remade {
+			rows = append(rows, [4]string{kind + "/" + object.Name, object.Namespace, "move", details(object)})
+			continue
+		}
+		of := group{kind, object.Namespace}
+		if remade[of] == 0 {
+			groups = append(groups, of)
+		}
+		remade[of]++
+	}
+	for _, of := range groups {
+		rows = append(rows, [4]string{of.kind, of.namespace, "remake", fmt.Sprintf("%d, by their controllers", remade[of])})
+	}
+	return layOut(rows, [4]int{48, 16, 6, 27})
+}
+
+func details(object move.Planned) string {
+	var words []string
+	if object.Copied {
+		words = append(words, "copied")
+	}
+	if object.Keep != "" {
+		words = append(words, "stays at source too")
+	}
+	if object.Hold != "" {
+		words = append(words, "held: "+object.Hold)
+	}
+	return strings.Join(words, "; ")
+}
+
+// layOut makes columns as wide as they must be, and no wider than they may. The last takes
+// what is left.
+func layOut(rows [][4]string, limits [4]int) []string {
+	var widths [4]int
+	for _, row := range rows {
+		for i, cell := range row {
+			widths[i] = min(max(widths[i], len([]rune(cell))), limits[i])
+		}
+	}
+	widths[3] = tableWidth - widths[0] - widths[1] - widths[2] - 6
+	lines := make([]string, len(rows))
+	for i, row := range rows {
+		var line strings.Builder
+		for j, cell := range row {
+			fmt.Fprintf(&line, "%-*s  ", widths[j], cut(cell, widths[j]))
+		}
+		lines[i] = strings.TrimRight(line.String(), " ")
+	}
+	return lines
+}
+
+// printWrapped prints a text beside a label, in lines of at most tableWidth.
+func printWrapped(cmd *cobra.Command, before, label, text string) {
+	lines := wrap([]string{text}, tableWidth-len(label))
+	printf(cmd, "%s%s%s\n", before, label, strings.Join(lines, "\n"+strings.Repeat(" ", len(label))))
+}
+
+func printReport(cmd *cobra.Command, plan *move.Plan, report *move.Report) {
+	for _, kept := range report.Kept {
+		printWrapped(cmd, "", "stays: ", kept.Object+": "+kept.Reason)
+	}
+	copied := report.Copied
+	if copied == 0 {
+		copied = len(plan.Objects)
+	}
+	printf(cmd, "\n%d objects are in %s, %d were removed at the source\n", copied, plan.To, report.Removed)
+}
