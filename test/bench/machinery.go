@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,10 +18,9 @@ import (
 )
 
 const (
-	replicas   = 300
-	dependents = 5000
+	replicas = 300
 	// limit is how long anything measured may take.
-	limit = time.Minute
+	limit = 3 * time.Minute
 )
 
 // scaleUp is the time from the creation of a Deployment to the moment when the
@@ -55,71 +53,6 @@ func scaleUp(ctx context.Context, b *bench) (float64, error) {
 		return err
 	})
 	return took.Seconds(), err
-}
-
-// collect is how many dependents a second go, from the deletion of their owner
-// to the last of them.
-func collect(ctx context.Context, b *bench) (float64, error) {
-	c, client, err := b.startWithClient(ctx, simulatedNode...)
-	if err != nil {
-		return 0, err
-	}
-	defer c.stop()
-	configMaps := client.CoreV1().ConfigMaps(metav1.NamespaceDefault)
-	owner, err := configMaps.Create(ctx, configMap("owner"), metav1.CreateOptions{})
-	if err != nil {
-		return 0, err
-	}
-	if err := createDependents(ctx, client, owner); err != nil {
-		return 0, err
-	}
-	all, err := configMaps.Watch(ctx, metav1.ListOptions{LabelSelector: dependentLabel, ResourceVersion: "0"})
-	if err != nil {
-		return 0, err
-	}
-	seen := 0
-	if err := await(ctx, all, func(watch.Event) bool { seen++; return seen == dependents }); err != nil {
-		return 0, err
-	}
-	gone, err := configMaps.Watch(ctx, metav1.ListOptions{LabelSelector: dependentLabel})
-	if err != nil {
-		return 0, err
-	}
-	var took time.Duration
-	err = c.profiled(ctx, func() error {
-		began, left := time.Now(), dependents
-		background := metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationBackground)}
-		if err := configMaps.Delete(ctx, owner.Name, background); err != nil {
-			return err
-		}
-		err := await(ctx, gone, func(e watch.Event) bool {
-			if e.Type == watch.Deleted {
-				left--
-			}
-			return left == 0
-		})
-		took = time.Since(began)
-		return err
-	})
-	return dependents / took.Seconds(), err
-}
-
-const dependentLabel = "bench.kindred.dev/dependent"
-
-func createDependents(ctx context.Context, client kubernetes.Interface, owner *corev1.ConfigMap) error {
-	reference := metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID}
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(clients)
-	for i := range dependents {
-		group.Go(func() error {
-			dependent := configMap(fmt.Sprintf("dependent-%d", i))
-			dependent.Labels = map[string]string{dependentLabel: ""}
-			dependent.OwnerReferences = []metav1.OwnerReference{reference}
-			_, err := client.CoreV1().ConfigMaps(owner.Namespace).Create(ctx, dependent, metav1.CreateOptions{})
-			return err
-		})
-	}
-	return group.Wait()
 }
 
 func deployment(replicas int32) *appsv1.Deployment {

@@ -1,0 +1,233 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/utils/ptr"
+)
+
+const (
+	background = metav1.DeletePropagationBackground
+	foreground = metav1.DeletePropagationForeground
+
+	dependents = 5000
+	// A tree that is so wide and so deep has as many objects as the flat one beside it.
+	wide, deep = 10, 4
+	inTree     = 10 + 100 + 1000 + 10000
+
+	// settling is how long all watches have to hear of what was planted.
+	settling = 2 * time.Second
+
+	dependentLabel = "bench.kindred.dev/dependent"
+)
+
+// collect measures how many dependents a second go, from the deletion of their owner to the
+// last of them.
+func collect(policy metav1.DeletionPropagation, dependents, depth int) func(context.Context, *bench) (float64, error) {
+	return func(ctx context.Context, b *bench) (float64, error) {
+		c, client, err := b.startWithClient(ctx, simulatedNode...)
+		if err != nil {
+			return 0, err
+		}
+		defer c.stop()
+		configMaps := client.CoreV1().ConfigMaps(metav1.NamespaceDefault)
+		owner, err := plant(ctx, configMaps, dependents, depth)
+		if err != nil {
+			return 0, err
+		}
+		var took, processor time.Duration
+		err = c.profiled(ctx, func() (err error) {
+			before := c.processorTime()
+			took, err = fell(ctx, configMaps, owner, policy, dependents)
+			processor = c.processorTime() - before
+			return err
+		})
+		if err != nil {
+			return 0, err
+		}
+		// What a busy machine changes less than the rate.
+		fmt.Printf("  %v of the server's processor time for each dependent\n", (processor / time.Duration(dependents)).Round(time.Microsecond))
+		return float64(dependents) / took.Seconds(), nil
+	}
+}
+
+// plant creates an owner with so many dependents, each of which owns ten in turn when the
+// tree is deep, and lets the server come to rest.
+func plant(ctx context.Context, configMaps corev1client.ConfigMapInterface, dependents, depth int) (*corev1.ConfigMap, error) {
+	owner, err := configMaps.Create(ctx, configMap("owner"), metav1.CreateOptions{})
+	if err != nil {
+		return nil, err
+	}
+	width := dependents
+	if depth > 1 {
+		width = wide
+	}
+	for owners := []*corev1.ConfigMap{owner}; depth > 0; depth-- {
+		if owners, err = createDependents(ctx, configMaps, owners, width); err != nil {
+			return nil, err
+		}
+	}
+	pause(ctx, settling)
+	return owner, ctx.Err()
+}
+
+// createDependents creates so many dependents of each owner, and returns them all.
+func createDependents(ctx context.Context, configMaps corev1client.ConfigMapInterface, owners []*corev1.ConfigMap, width int) ([]*corev1.ConfigMap, error) {
+	created := make([]*corev1.ConfigMap, len(owners)*width)
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(clients)
+	for i := range created {
+		owner := owners[i/width]
+		group.Go(func() (err error) {
+			dependent := configMap(fmt.Sprintf("%s-%d", owner.Name, i))
+			dependent.Labels = map[string]string{dependentLabel: ""}
+			dependent.OwnerReferences = []metav1.OwnerReference{{
+				APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID, BlockOwnerDeletion: ptr.To(true),
+			}}
+			created[i], err = configMaps.Create(ctx, dependent, metav1.CreateOptions{})
+			return err
+		})
+	}
+	return created, group.Wait()
+}
+
+// fell deletes the owner and returns when a watch has told that all dependents are gone.
+func fell(ctx context.Context, configMaps corev1client.ConfigMapInterface, owner *corev1.ConfigMap, policy metav1.DeletionPropagation, dependents int) (time.Duration, error) {
+	// From now on: a watch that begins with a hundred thousand objects would fall behind.
+	now, err := configMaps.List(ctx, metav1.ListOptions{Limit: 1})
+	if err != nil {
+		return 0, err
+	}
+	gone, err := configMaps.Watch(ctx, metav1.ListOptions{LabelSelector: dependentLabel, ResourceVersion: now.ResourceVersion})
+	if err != nil {
+		return 0, err
+	}
+	began, left := time.Now(), dependents
+	if err := configMaps.Delete(ctx, owner.Name, metav1.DeleteOptions{PropagationPolicy: &policy}); err != nil {
+		return 0, err
+	}
+	err = await(ctx, gone, func(e watch.Event) bool {
+		if e.Type == watch.Deleted {
+			left--
+		}
+		return left == 0
+	})
+	return time.Since(began), err
+}
+
+const (
+	besideDependents = 50_000
+	// ordinaryRate is how many requests a second others make meanwhile, and ordinaryTime for
+	// how long they do so before the collection.
+	ordinaryRate = 200
+	ordinaryTime = 10 * time.Second
+)
+
+// yielding is what a collection does to others: the 99th percentile of their requests' times
+// during it, divided by that without it.
+func yielding(ctx context.Context, b *bench) (float64, error) {
+	c, client, err := b.startWithClient(ctx, simulatedNode...)
+	if err != nil {
+		return 0, err
+	}
+	defer c.stop()
+	configMaps := client.CoreV1().ConfigMaps(metav1.NamespaceDefault)
+	owner, err := plant(ctx, configMaps, besideDependents, 1)
+	if err != nil {
+		return 0, err
+	}
+	others, err := c.client()
+	if err != nil {
+		return 0, err
+	}
+	before, err := ordinary(ctx, others, func(ctx context.Context) error { pause(ctx, ordinaryTime); return nil })
+	if err != nil {
+		return 0, err
+	}
+	var took time.Duration
+	var during []time.Duration
+	err = c.profiled(ctx, func() (err error) {
+		during, err = ordinary(ctx, others, func(ctx context.Context) (err error) {
+			took, err = fell(ctx, configMaps, owner, background, besideDependents)
+			return err
+		})
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	calm, busy := percentiles(before), percentiles(during)
+	fmt.Printf("  without: p50 %s ms, p99 %s ms; during: p50 %s ms, p99 %s ms, %.0f/s collected\n",
+		millis(calm[0]), millis(calm[1]), millis(busy[0]), millis(busy[1]), besideDependents/took.Seconds())
+	return float64(busy[1]) / float64(calm[1]), nil
+}
+
+// ordinary makes requests at a steady rate until f returns: creates, updates, reads and
+// deletes of single objects, a quarter each. They do not wait for slow ones before them.
+func ordinary(ctx context.Context, client kubernetes.Interface, f func(context.Context) error) ([]time.Duration, error) {
+	requests, stop := context.WithCancel(ctx)
+	defer stop()
+	var mu sync.Mutex
+	var took []time.Duration
+	var sent errgroup.Group
+	secrets := client.CoreV1().Secrets(metav1.NamespaceDefault)
+	sent.Go(func() error {
+		ticker := time.NewTicker(4 * time.Second / ordinaryRate)
+		defer ticker.Stop()
+		for n := 0; ; n++ {
+			select {
+			case <-requests.Done():
+				return nil
+			case <-ticker.C:
+			}
+			sent.Go(func() error {
+				times, err := fourRequests(ctx, secrets, fmt.Sprintf("ordinary-%d", n))
+				mu.Lock()
+				defer mu.Unlock()
+				took = append(took, times...)
+				return err
+			})
+		}
+	})
+	err := f(ctx)
+	stop()
+	if requestErr := sent.Wait(); requestErr != nil {
+		err = requestErr
+	}
+	return took, err
+}
+
+// fourRequests is the life of one object.
+func fourRequests(ctx context.Context, secrets corev1client.SecretInterface, name string) ([]time.Duration, error) {
+	object := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}, StringData: map[string]string{"key": "value"}}
+	var took []time.Duration
+	for _, request := range []func() error{
+		func() (err error) { object, err = secrets.Create(ctx, object, metav1.CreateOptions{}); return err },
+		func() error {
+			object.Labels = map[string]string{"changed": "true"}
+			_, err := secrets.Update(ctx, object, metav1.UpdateOptions{})
+			return err
+		},
+		func() error { _, err := secrets.Get(ctx, name, metav1.GetOptions{}); return err },
+		func() error { return secrets.Delete(ctx, name, metav1.DeleteOptions{}) },
+	} {
+		began := time.Now()
+		if err := request(); err != nil {
+			return nil, err
+		}
+		took = append(took, time.Since(began))
+	}
+	return took, nil
+}
