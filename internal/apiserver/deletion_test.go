@@ -8,6 +8,9 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // TestDefaultPolicies deletes an object of each kind that makes dependents, with and
@@ -89,4 +92,32 @@ func deleted(t *testing.T, path, spec, finalizer, options string) string {
 		return "foregroundDeletion"
 	}
 	return left.body
+}
+
+// TestAStaleVersionIsNotDeleted changes an object and at once deletes the version before: the
+// watch cache may not have heard of the change.
+func TestAStaleVersionIsNotDeleted(t *testing.T) {
+	maps := server.client(t).CoreV1().ConfigMaps(server.namespace(t))
+	made, err := maps.Create(t.Context(), configMap("a", nil), metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 200 {
+		stale := made.ResourceVersion
+		made.Finalizers = [][]string{{"example.com/held"}, nil}[i%2]
+		if made, err = maps.Update(t.Context(), made, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		err := maps.Delete(t.Context(), "a", metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &made.UID, ResourceVersion: &stale}})
+		if !apierrors.IsConflict(err) {
+			t.Fatalf("round %d: deleting version %s after it became %s: %v, want a conflict", i, stale, made.ResourceVersion, err)
+		}
+	}
+	right := metav1.Preconditions{UID: &made.UID, ResourceVersion: &made.ResourceVersion}
+	if err := maps.Delete(t.Context(), "a", metav1.DeleteOptions{Preconditions: &right}); err != nil {
+		t.Fatal(err)
+	}
+	if err := maps.Delete(t.Context(), "a", metav1.DeleteOptions{Preconditions: &right}); !apierrors.IsNotFound(err) {
+		t.Errorf("deleting it again: %v, want that it is not found", err)
+	}
 }

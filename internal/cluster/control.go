@@ -14,7 +14,6 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes/scheme"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
-	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -122,7 +121,7 @@ func (c *Cluster) recorder(as identity, component string) (record.EventRecorder,
 // newCollector makes the garbage collector.
 func (c *Cluster) newCollector() (*collector.Collector, error) {
 	as := serviceAccountUser(collector.Name)
-	objects, err := metadata.NewForConfig(configFor(c.server, as))
+	objects, err := collector.NewClient(configFor(c.server, as))
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,82 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package collector
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metainternalversionscheme "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+)
+
+type answer func(*http.Request) (code int, body string)
+
+func (a answer) RoundTrip(req *http.Request) (*http.Response, error) {
+	code, body := a(req)
+	return &http.Response{StatusCode: code, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body)), Request: req}, nil
+}
+
+// TestHowItDeletes: where, and what a server reads; one that reads only JSON gets that.
+func TestHowItDeletes(t *testing.T) {
+	background, version, uid := metav1.DeletePropagationBackground, "7", types.UID("u")
+	want := metav1.DeleteOptions{
+		TypeMeta:      metav1.TypeMeta{APIVersion: "v1", Kind: "DeleteOptions"},
+		Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}, PropagationPolicy: &background,
+	}
+	for _, test := range []struct {
+		gvr             schema.GroupVersionResource
+		namespace, path string
+		jsonOnly        bool
+	}{
+		{schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, "default", "/api/v1/namespaces/default/configmaps/a", false},
+		{schema.GroupVersionResource{Version: "v1", Resource: "nodes"}, "", "/api/v1/nodes/a", false},
+		{schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "replicasets"}, "x", "/apis/apps/v1/namespaces/x/replicasets/a", false},
+		{schema.GroupVersionResource{Group: "old.example.com", Version: "v1", Resource: "things"}, "x", "/apis/old.example.com/v1/namespaces/x/things/a", true},
+	} {
+		var accepted []string
+		c, err := NewClient(&rest.Config{Host: "http://server.invalid", Transport: answer(func(req *http.Request) (int, string) {
+			kind := req.Header.Get("Content-Type")
+			if test.jsonOnly && kind != runtime.ContentTypeJSON {
+				return http.StatusUnsupportedMediaType, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"UnsupportedMediaType","code":415}`
+			}
+			body, _ := io.ReadAll(req.Body)
+			// As an API server decodes it.
+			codecs, v1, got := metainternalversionscheme.Codecs, schema.GroupVersion{Version: "v1"}, metav1.DeleteOptions{}
+			info, _ := runtime.SerializerInfoForMediaType(codecs.SupportedMediaTypes(), kind)
+			into, _, err := codecs.DecoderToVersion(info.Serializer, v1).Decode(body, new(v1.WithKind("DeleteOptions")), &got)
+			if err != nil || into != &got {
+				t.Errorf("%s: %v %v", kind, into, err)
+			}
+			got.TypeMeta = want.TypeMeta
+			if diff := cmp.Diff(want, got); diff != "" || req.Method != http.MethodDelete {
+				t.Errorf("%s %s (-want +got):\n%s", req.Method, kind, diff)
+			}
+			accepted = append(accepted, kind+" "+req.URL.Path)
+			return http.StatusOK, `{"kind":"Status","apiVersion":"v1","status":"Success"}`
+		})})
+		if err != nil {
+			t.Fatal(err)
+		}
+		options := want
+		options.TypeMeta = metav1.TypeMeta{}
+		if err := c.Resource(test.gvr).Namespace(test.namespace).Delete(t.Context(), "a", options); err != nil {
+			t.Error(err)
+		}
+		kind := runtime.ContentTypeProtobuf
+		if test.jsonOnly {
+			kind = runtime.ContentTypeJSON
+		}
+		if diff := cmp.Diff([]string{kind + " " + test.path}, accepted); diff != "" {
+			t.Errorf("requests (-want +got):\n%s", diff)
+		}
+	}
+}
