@@ -14,6 +14,7 @@ import (
 	"github.com/kindred-project/kindred/internal/controllers/deployment"
 	"github.com/kindred-project/kindred/internal/controllers/endpoints"
 	"github.com/kindred-project/kindred/internal/controllers/endpointslice"
+	"github.com/kindred-project/kindred/internal/controllers/job"
 	"github.com/kindred-project/kindred/internal/controllers/namespace"
 	"github.com/kindred-project/kindred/internal/controllers/nodelifecycle"
 	"github.com/kindred-project/kindred/internal/controllers/podcertificates"
@@ -52,6 +53,8 @@ func All(options Options) []control.Controller {
 		{Name: replicas.ReplicaSetName, Add: replicas.AddReplicaSets},
 		{Name: replicas.ReplicationControllerName, Add: replicas.AddReplicationControllers},
 		{Name: deployment.Name, Add: deployment.Add},
+		{Name: job.Name, Add: job.Add},
+		{Name: job.TTLName, Add: job.AddTTL},
 		{Name: endpointslice.Name, Add: endpointslice.Add},
 		{Name: endpoints.Name, Add: endpoints.Add},
 		{Name: servicecidr.Name, Add: servicecidr.Add},

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -76,7 +77,7 @@ func lists() []client.ObjectList {
 		&corev1.PodList{}, &corev1.NodeList{}, &corev1.NamespaceList{}, &corev1.ServiceAccountList{}, &corev1.ConfigMapList{},
 		&corev1.ServiceList{}, &corev1.ReplicationControllerList{},
 		&corev1.EndpointsList{}, &corev1.ResourceQuotaList{}, &corev1.PersistentVolumeClaimList{}, &corev1.PersistentVolumeList{},
-		&appsv1.ReplicaSetList{}, &appsv1.DeploymentList{}, &discoveryv1.EndpointSliceList{}, &storagev1.VolumeAttributesClassList{},
+		&appsv1.ReplicaSetList{}, &appsv1.DeploymentList{}, &batchv1.JobList{}, &discoveryv1.EndpointSliceList{}, &storagev1.VolumeAttributesClassList{},
 	}
 }
 
@@ -85,7 +86,7 @@ func New(t testing.TB, objs ...client.Object) *World {
 	w := &World{t: t, Clock: testingclock.NewFakeClock(Start), Served: &clienttesting.Fake{}}
 	store := builder().WithGlobalResourceVersionCounter().WithStatusSubresource(
 		&corev1.Pod{}, &corev1.Node{}, &corev1.Namespace{}, &corev1.ResourceQuota{}, &corev1.PersistentVolumeClaim{}, &corev1.PersistentVolume{},
-		&appsv1.ReplicaSet{}, &appsv1.Deployment{}, &corev1.ReplicationController{}).Build()
+		&appsv1.ReplicaSet{}, &appsv1.Deployment{}, &batchv1.Job{}, &corev1.ReplicationController{}).Build()
 	w.API = interceptor.NewClient(store, interceptor.Funcs{
 		Create:            w.create,
 		Update:            w.update,
@@ -109,6 +110,7 @@ func builder() *fake.ClientBuilder {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(corev1.AddToScheme(scheme))
 	utilruntime.Must(appsv1.AddToScheme(scheme))
+	utilruntime.Must(batchv1.AddToScheme(scheme))
 	utilruntime.Must(discoveryv1.AddToScheme(scheme))
 	utilruntime.Must(storagev1.AddToScheme(scheme))
 	// Of CRDs, controllers watch the metadata.

@@ -30,6 +30,9 @@ type Claim[T client.Object] struct {
 	Controller client.Object
 	Kind       schema.GroupVersionKind
 	Selector   labels.Selector
+	// Finalizer, if there is one, is what the controller's children carry: it comes
+	// with adoption and goes with release.
+	Finalizer string
 	// Client writes; Live reads past the cache.
 	Client client.Client
 	Live   client.Reader
@@ -101,11 +104,12 @@ func (c Claim[T]) adopt(ctx context.Context, child T, mayAdopt func(context.Cont
 		return child, fmt.Errorf("can't adopt %s/%s (%s): %w", child.GetNamespace(), child.GetName(), child.GetUID(), err)
 	}
 	// The API refuses the patch if another controller was faster.
-	return c.patchOwners(ctx, child, metav1.NewControllerRef(c.Controller, c.Kind))
+	return c.patchOwners(ctx, child, metav1.NewControllerRef(c.Controller, c.Kind), "finalizers")
 }
 
 func (c Claim[T]) release(ctx context.Context, child T) error {
-	_, err := c.patchOwners(ctx, child, map[string]any{"$patch": "delete", "uid": c.Controller.GetUID()})
+	_, err := c.patchOwners(ctx, child, map[string]any{"$patch": "delete", "uid": c.Controller.GetUID()},
+		"$deleteFromPrimitiveList/finalizers")
 	// Invalid: the child has a new uid, or has lost the reference already.
 	if apierrors.IsInvalid(err) {
 		return nil
@@ -113,13 +117,15 @@ func (c Claim[T]) release(ctx context.Context, child T) error {
 	return client.IgnoreNotFound(err)
 }
 
-// patchOwners merges one entry into the child's ownerReferences; the uid makes
-// sure that a new object of the same name is left alone.
-func (c Claim[T]) patchOwners(ctx context.Context, child T, entry any) (T, error) {
-	body, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid":             child.GetUID(),
-		"ownerReferences": []any{entry},
-	}})
+// patchOwners merges one entry into the child's ownerReferences, and in the same write
+// the finalizer under the given directive; the uid makes sure that a new object of the
+// same name is left alone.
+func (c Claim[T]) patchOwners(ctx context.Context, child T, entry any, finalizers string) (T, error) {
+	metadata := map[string]any{"uid": child.GetUID(), "ownerReferences": []any{entry}}
+	if c.Finalizer != "" {
+		metadata[finalizers] = []string{c.Finalizer}
+	}
+	body, err := json.Marshal(map[string]any{"metadata": metadata})
 	if err != nil {
 		return child, err
 	}

@@ -81,6 +81,30 @@ func TestClaimFollowsTheControllerRefRules(t *testing.T) {
 	}
 }
 
+// A finalizer of the controller's comes and goes with the reference, in one write.
+func TestClaimBringsAndTakesTheFinalizer(t *testing.T) {
+	ctx := context.Background()
+	rs := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "rs"}}
+	w := controltest.New(t, rs)
+	astray, orphan := newPod("astray", "db", rs), newPod("orphan", "web", nil)
+	astray.Finalizers, orphan.Finalizers = []string{"test/mine", "test/other"}, []string{"test/other"}
+	writes := 0
+	w.Refuse = func(string, client.Object) error { writes++; return nil }
+	claim := claimOf(w, rs)
+	claim.Finalizer = "test/mine"
+	w.Must(w.API.Create(ctx, astray))
+	w.Must(w.API.Create(ctx, orphan))
+	mine, err := claim.Filter(ctx, []*corev1.Pod{astray, orphan})
+	w.Must(err)
+	if len(mine) != 1 || len(mine[0].Finalizers) != 2 || len(mine[0].OwnerReferences) != 1 {
+		t.Errorf("claimed %+v", mine)
+	}
+	w.Must(w.API.Get(ctx, client.ObjectKeyFromObject(astray), astray))
+	if diff := cmp.Diff([]string{"test/other"}, astray.Finalizers); diff != "" || len(astray.OwnerReferences) != 0 || writes != 2 {
+		t.Errorf("released with finalizers (-want +got):\n%s\nowners %v, %d writes", diff, astray.OwnerReferences, writes)
+	}
+}
+
 // The cache says that the controller lives; the API knows better.
 func TestClaimAsksTheAPIBeforeItAdopts(t *testing.T) {
 	ctx := context.Background()

@@ -36,6 +36,8 @@ type Ledger[T client.Object] struct {
 type write[T client.Object] struct {
 	obj     T
 	deleted bool
+	// ending says that obj was deleted and counts until it has gone.
+	ending bool
 }
 
 // NewLedger returns a ledger over the cache that has reached the resource
@@ -53,6 +55,12 @@ func (l *Ledger[T]) Wrote(owner client.Object, obj T) {
 // version that the cache holds.
 func (l *Ledger[T]) Deleted(owner client.Object, obj T) {
 	l.record(owner, write[T]{obj: obj, deleted: true})
+}
+
+// Ending is Deleted for an owner that counts a child which terminates: instead of being
+// left out, it is listed with a deletion timestamp, which copied obj must have.
+func (l *Ledger[T]) Ending(owner client.Object, obj T) {
+	l.record(owner, write[T]{obj: obj, ending: true})
 }
 
 func (l *Ledger[T]) record(owner client.Object, w write[T]) {
@@ -74,7 +82,7 @@ func (l *Ledger[T]) Forget(owner types.NamespacedName) {
 
 // Read lists children from the cache and lays the owner's own writes over
 // them: written ones in the newer version, created ones added, deleted ones
-// left out until the cache shows them as terminating.
+// left out, or listed as terminating, until the cache shows them so.
 func (l *Ledger[T]) Read(owner client.Object, list func() ([]T, error)) ([]T, error) {
 	// First the version, then the list: the list is at least as new.
 	seen := l.seen()
@@ -100,6 +108,8 @@ func (l *Ledger[T]) Read(owner client.Object, list func() ([]T, error)) ([]T, er
 			out = append(out, obj)
 		case w.deleted && obj.GetDeletionTimestamp() == nil:
 			// The cache does not know yet that it dies.
+		case w.ending && obj.GetDeletionTimestamp() == nil:
+			out = append(out, w.obj)
 		case !w.deleted && newer(w.obj, obj):
 			out = append(out, w.obj)
 		default:

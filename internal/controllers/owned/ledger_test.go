@@ -154,6 +154,41 @@ func TestLedgerShowsTheNewerVersion(t *testing.T) {
 	}
 }
 
+// A child that ends is listed so until the cache shows it itself, or shows that it has
+// gone.
+func TestLedgerShowsWhatEnds(t *testing.T) {
+	s := newStore()
+	l := NewLedger[*corev1.Pod](func() string { return strconv.Itoa(s.seen) })
+	pod := s.put("a", false)
+	ending := pod.DeepCopy()
+	ending.DeletionTimestamp = &metav1.Time{}
+	l.Ending(testOwner, ending)
+	read := func() []*corev1.Pod {
+		got, err := l.Read(testOwner, s.list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	for range 2 {
+		if got := read(); len(got) != 1 || got[0].DeletionTimestamp == nil {
+			t.Errorf("at version %d it reads %v", s.seen, got)
+		}
+		s.seen = s.version // First the cache has not seen the pod at all, then its birth.
+	}
+	terminating := s.put("a", true)
+	s.seen = s.version
+	if got := read(); len(got) != 1 || got[0] != terminating {
+		t.Errorf("reads %v, the cache shows it terminating", got)
+	}
+	l.Ending(testOwner, terminating)
+	s.drop("a")
+	s.seen = s.version
+	if got := read(); len(got) != 0 || len(l.owners) != 0 {
+		t.Errorf("reads %v of a pod that has gone, remembers %v", got, l.owners)
+	}
+}
+
 // A new owner of the same name must not inherit the children of the old one.
 func TestLedgerKnowsOwnersByUID(t *testing.T) {
 	s := newStore()

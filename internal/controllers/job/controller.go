@@ -1,0 +1,396 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package job
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kindred-project/kindred/internal/controllers/control"
+	"github.com/kindred-project/kindred/internal/controllers/owned"
+	"github.com/kindred-project/kindred/internal/controllers/pods"
+)
+
+// Name is the identity under which pods of Jobs are run.
+const Name = "job-controller"
+
+const (
+	// workers is how many Jobs are reconciled at a time.
+	workers = 5
+	// gather is how long the changes of pods are gathered: each pass writes the status,
+	// and a Job's pods tend to end together.
+	gather = 200 * time.Millisecond
+)
+
+var kind = batchv1.SchemeGroupVersion.WithKind("Job")
+
+// Add registers the controller: woken by Jobs, by pods they own, and by orphaned pods
+// that one of them might adopt.
+func Add(env control.Env) error {
+	ctx := context.Background()
+	seenPods, err := owned.Index(ctx, env.Manager.GetCache(), &corev1.Pod{})
+	if err != nil {
+		return err
+	}
+	seenJobs, err := owned.Index(ctx, env.Manager.GetCache(), &batchv1.Job{})
+	if err != nil {
+		return err
+	}
+	r := newReconciler(env, seenJobs, seenPods)
+	ofPods := handler.EnqueueRequestForOwner(env.Manager.GetScheme(), env.Manager.GetRESTMapper(), &batchv1.Job{}, handler.OnlyControllerOwner())
+	err = ctrl.NewControllerManagedBy(env.Manager).
+		Named(Name).
+		WithOptions(env.Options(workers)).
+		For(&batchv1.Job{}).
+		Watches(&corev1.Pod{}, gathered{ofPods}).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.adopters), builder.WithPredicates(owned.NewOrphans())).
+		Complete(r)
+	if err != nil {
+		return err
+	}
+	return addReleaser(env)
+}
+
+type reconciler struct {
+	client client.Client
+	live   client.Reader
+	pods   pods.Control
+	events record.EventRecorder
+	clock  clock.PassiveClock
+	// written are the pods, jobs the Jobs as this process wrote them last: what is
+	// counted in one and released in the other must be seen together.
+	written *owned.Ledger[*corev1.Pod]
+	jobs    *owned.Ledger[*batchv1.Job]
+
+	mu       sync.Mutex
+	backoffs map[types.NamespacedName]ofJob
+}
+
+// ofJob is the backoff of the Job with this UID; a namesake starts anew.
+type ofJob struct {
+	uid types.UID
+	backoff
+}
+
+func newReconciler(env control.Env, seenJobs, seenPods func() string) *reconciler {
+	return &reconciler{
+		client: env.Client, live: env.Live, events: env.Events, clock: env.Clock,
+		pods:     pods.Control{Client: env.Client, Events: env.Events},
+		written:  owned.NewLedger[*corev1.Pod](seenPods),
+		jobs:     owned.NewLedger[*batchv1.Job](seenJobs),
+		backoffs: map[types.NamespacedName]ofJob{},
+	}
+}
+
+// Reconcile brings one Job further.
+func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	job, err := r.read(ctx, req.NamespacedName)
+	if apierrors.IsNotFound(err) {
+		r.written.Forget(req.NamespacedName)
+		r.jobs.Forget(req.NamespacedName)
+	}
+	if err != nil || isForeign(job) || finished(job) != nil {
+		r.forgetBackoff(req.NamespacedName)
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if mode := ptr.Deref(job.Spec.CompletionMode, batchv1.NonIndexedCompletion); mode != batchv1.NonIndexedCompletion && mode != batchv1.IndexedCompletion {
+		r.events.Event(job, corev1.EventTypeWarning, "UnknownCompletionMode", "Skipped Job sync because completion mode is unknown")
+		return ctrl.Result{}, nil
+	}
+	mine, err := r.podsOf(ctx, job)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	o := observe(job, mine, r.backoffOf(job), r.clock.Now())
+	p := o.plan()
+	done, failure := r.act(ctx, job, p)
+	if err := r.book(ctx, o, o.account(p, done)); err != nil {
+		return ctrl.Result{}, owned.IgnoreStale(err)
+	}
+	if failure != nil {
+		return ctrl.Result{}, owned.IgnoreStale(failure)
+	}
+	return ctrl.Result{RequeueAfter: p.wait}, nil
+}
+
+// read returns the Job as the cache has it, or as this process wrote it since.
+func (r *reconciler) read(ctx context.Context, key client.ObjectKey) (*batchv1.Job, error) {
+	job := &batchv1.Job{}
+	if err := r.client.Get(ctx, key, job); err != nil {
+		return nil, err
+	}
+	newest, err := r.jobs.Read(job, func() ([]*batchv1.Job, error) { return []*batchv1.Job{job}, nil })
+	if err != nil {
+		return nil, err
+	}
+	return newest[0], nil
+}
+
+// isForeign reports whether somebody else runs the Job (KEP-4368).
+func isForeign(job *batchv1.Job) bool {
+	return ptr.Deref(job.Spec.ManagedBy, batchv1.JobControllerName) != batchv1.JobControllerName
+}
+
+// podsOf returns the Job's pods, after adoption and release.
+func (r *reconciler) podsOf(ctx context.Context, job *batchv1.Job) ([]*corev1.Pod, error) {
+	selector, err := metav1.LabelSelectorAsSelector(job.Spec.Selector)
+	if err != nil {
+		return nil, reconcile.TerminalError(err) // Validation refuses such a selector.
+	}
+	all, err := r.written.Read(job, func() ([]*corev1.Pod, error) {
+		mine, err := listPods(ctx, r.client, owned.By(job.Namespace, string(job.UID))...)
+		if err != nil {
+			return nil, err
+		}
+		orphans, err := listPods(ctx, r.client, append(owned.By(job.Namespace, owned.Orphan), client.MatchingLabelsSelector{Selector: selector})...)
+		return append(mine, orphans...), err
+	})
+	if err != nil {
+		return nil, err
+	}
+	claim := owned.Claim[*corev1.Pod]{
+		Controller: job, Kind: kind, Selector: selector, Finalizer: batchv1.JobTrackingFinalizer,
+		Client: r.client, Live: r.live, Ledger: r.written, Copy: (*corev1.Pod).DeepCopy,
+	}
+	return claim.Filter(ctx, all)
+}
+
+func listPods(ctx context.Context, from client.Reader, opts ...client.ListOption) ([]*corev1.Pod, error) {
+	found := &corev1.PodList{}
+	if err := from.List(ctx, found, opts...); err != nil {
+		return nil, err
+	}
+	return pods.Pointers(found), nil
+}
+
+// act does what is planned, as far as it goes.
+func (r *reconciler) act(ctx context.Context, job *batchv1.Job, p plan) (outcome, error) {
+	var done outcome
+	var err error
+	switch {
+	case len(p.end) > 0:
+		done.ended, err = each(p.end, func(pod *corev1.Pod) error { return r.delete(ctx, job, pod) })
+	case len(p.drop) > 0:
+		done.dropped, err = each(p.drop, func(pod *corev1.Pod) error { return r.drop(ctx, job, pod) })
+	case len(p.create) > 0:
+		done.created, err = r.create(ctx, job, p.create)
+	}
+	return done, err
+}
+
+// each calls do for all pods and returns those for which it succeeded.
+func each(of []*corev1.Pod, do func(*corev1.Pod) error) ([]*corev1.Pod, error) {
+	ok := make([]bool, len(of))
+	_, err := pods.Parallel(len(of), func(i int) error {
+		err := do(of[i])
+		ok[i] = err == nil
+		return err
+	})
+	var done []*corev1.Pod
+	for i, pod := range of {
+		if ok[i] {
+			done = append(done, pod)
+		}
+	}
+	return done, err
+}
+
+func (r *reconciler) create(ctx context.Context, job *batchv1.Job, slots []slot) (int, error) {
+	var next atomic.Int64
+	created, err := pods.SlowStart(len(slots), func() error {
+		pod := newPod(job, slots[next.Add(1)-1])
+		if err := r.pods.Create(ctx, job, pod); err != nil {
+			return err
+		}
+		r.written.Wrote(job, pod)
+		return nil
+	})
+	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		err = nil
+	}
+	return created, err
+}
+
+// delete asks a pod to stop. It is there until its finalizer is released.
+func (r *reconciler) delete(ctx context.Context, job *batchv1.Job, pod *corev1.Pod) error {
+	ending := pod.DeepCopy()
+	if err := r.pods.Delete(ctx, job, ending); err != nil {
+		return err
+	}
+	ending.DeletionTimestamp = ptr.To(metav1.NewTime(r.clock.Now()))
+	r.written.Ending(job, ending)
+	return nil
+}
+
+// drop deletes a pod that shall not count. If it has changed since it was chosen it may
+// have ended, and must count: then nothing is done.
+func (r *reconciler) drop(ctx context.Context, job *batchv1.Job, pod *corev1.Pod) error {
+	dropped, err := r.release(ctx, job, pod, pod.ResourceVersion)
+	if err != nil {
+		return err
+	}
+	return r.delete(ctx, job, dropped)
+}
+
+// release takes the finalizer from a pod, if given only from this version of it.
+func (r *reconciler) release(ctx context.Context, job *batchv1.Job, pod *corev1.Pod, version string) (*corev1.Pod, error) {
+	if !isTracked(pod) {
+		return pod, nil
+	}
+	released := pod.DeepCopy()
+	if err := r.client.Patch(ctx, released, untrack(pod.UID, version)); err != nil {
+		return nil, err
+	}
+	r.written.Wrote(job, released)
+	return released, nil
+}
+
+// untrack is the patch that takes the finalizer from the pod with this UID.
+func untrack(uid types.UID, version string) client.Patch {
+	metadata := map[string]any{"uid": uid, "$deleteFromPrimitiveList/finalizers": []string{batchv1.JobTrackingFinalizer}}
+	if version != "" {
+		metadata["resourceVersion"] = version
+	}
+	body, err := json.Marshal(map[string]any{"metadata": metadata})
+	if err != nil {
+		panic(err) // Strings can be written.
+	}
+	return client.RawPatch(types.StrategicMergePatchType, body)
+}
+
+// book writes the account, in the order that makes counting safe.
+func (r *reconciler) book(ctx context.Context, o *observed, a *account) error {
+	job, err := r.report(ctx, o.job, a.status)
+	if err != nil {
+		return err
+	}
+	r.keepBackoff(job, o.backoff)
+	released, failure := each(a.release, func(pod *corev1.Pod) error {
+		_, err := r.release(ctx, job, pod, "")
+		return client.IgnoreNotFound(err)
+	})
+	for _, pod := range released {
+		a.tracked.Delete(pod.UID)
+	}
+	if _, err := r.report(ctx, job, a.closing(&job.Status, o)); err != nil {
+		return err
+	}
+	return failure
+}
+
+// report writes the status if it says something new, and tells of it.
+func (r *reconciler) report(ctx context.Context, job *batchv1.Job, status batchv1.JobStatus) (*batchv1.Job, error) {
+	if apiequality.Semantic.DeepEqual(job.Status, status) {
+		return job, nil
+	}
+	updated := job.DeepCopy()
+	updated.Status = status
+	if err := r.client.Status().Update(ctx, updated); err != nil {
+		return nil, err
+	}
+	r.jobs.Wrote(updated, updated)
+	for _, told := range eventsOf(job, updated) {
+		r.events.Event(updated, told.kind, told.reason, told.message)
+	}
+	return updated, nil
+}
+
+type told struct{ kind, reason, message string }
+
+// eventsOf tells what the status says for the first time.
+func eventsOf(before, after *batchv1.Job) []told {
+	var out []told
+	was, is := conditionOf(&before.Status, batchv1.JobSuspended), conditionOf(&after.Status, batchv1.JobSuspended)
+	switch {
+	case is == nil || was != nil && was.Status == is.Status:
+	case is.Status == corev1.ConditionTrue:
+		out = append(out, told{corev1.EventTypeNormal, "Suspended", is.Message})
+	default:
+		out = append(out, told{corev1.EventTypeNormal, "Resumed", is.Message})
+	}
+	end := finished(after)
+	if end == nil || finished(before) != nil {
+		return out
+	}
+	if end.Type == batchv1.JobFailed {
+		return append(out, told{corev1.EventTypeWarning, end.Reason, end.Message})
+	}
+	if asked := after.Spec.Completions; asked != nil && after.Status.Succeeded > *asked {
+		out = append(out, told{corev1.EventTypeWarning, "TooManySucceededPods", "Too many succeeded pods running after completion count reached"})
+	}
+	return append(out, told{corev1.EventTypeNormal, "Completed", "Job completed"})
+}
+
+func (r *reconciler) backoffOf(job *batchv1.Job) backoff {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if kept := r.backoffs[client.ObjectKeyFromObject(job)]; kept.uid == job.UID {
+		return kept.backoff
+	}
+	return backoff{}
+}
+
+func (r *reconciler) keepBackoff(job *batchv1.Job, b backoff) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.backoffs[client.ObjectKeyFromObject(job)] = ofJob{job.UID, b}
+}
+
+func (r *reconciler) forgetBackoff(key types.NamespacedName) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.backoffs, key)
+}
+
+// adopters names the Jobs that select an orphaned pod.
+func (r *reconciler) adopters(ctx context.Context, pod client.Object) []reconcile.Request {
+	found := &batchv1.JobList{}
+	if err := r.client.List(ctx, found, client.InNamespace(pod.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
+		klog.FromContext(ctx).Error(err, "Cannot list who might adopt a pod", "kind", kind.Kind, "pod", klog.KObj(pod))
+		return nil
+	}
+	return owned.Selecting(pod, found.Items, func(job *batchv1.Job) *metav1.LabelSelector { return job.Spec.Selector })
+}
+
+// gathered lets a handler's requests wait, so that several make one pass.
+type gathered struct{ handler.EventHandler }
+
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+func (g gathered) Create(ctx context.Context, e event.CreateEvent, q queue) {
+	g.EventHandler.Create(ctx, e, gathering{q})
+}
+
+func (g gathered) Update(ctx context.Context, e event.UpdateEvent, q queue) {
+	g.EventHandler.Update(ctx, e, gathering{q})
+}
+
+func (g gathered) Delete(ctx context.Context, e event.DeleteEvent, q queue) {
+	g.EventHandler.Delete(ctx, e, gathering{q})
+}
+
+type gathering struct{ queue }
+
+func (g gathering) Add(req reconcile.Request) { g.AddAfter(req, gather) }

@@ -1,0 +1,106 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package job
+
+import (
+	"fmt"
+	"slices"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// handling is what the pod failure policy (KEP-3329) says of one failed pod.
+type handling struct {
+	// action is that of the first rule which matches; "" if none does.
+	action batchv1.PodFailurePolicyAction
+	// message says why, for FailJob.
+	message string
+}
+
+// counts reports whether the failure counts towards the limits.
+func (h handling) counts() bool { return h.action != batchv1.PodFailurePolicyActionIgnore }
+
+// handle finds the first rule that matches. A rule with an action from the future is
+// passed over.
+func handle(policy *batchv1.PodFailurePolicy, pod *corev1.Pod) handling {
+	if policy == nil {
+		return handling{}
+	}
+	for i := range policy.Rules {
+		rule := &policy.Rules[i]
+		if why := matched(rule, pod); why != "" && known(rule.Action) {
+			return handling{rule.Action, fmt.Sprintf("%s matching %v rule at index %d", why, rule.Action, i)}
+		}
+	}
+	return handling{}
+}
+
+func known(action batchv1.PodFailurePolicyAction) bool {
+	switch action {
+	case batchv1.PodFailurePolicyActionIgnore, batchv1.PodFailurePolicyActionFailIndex,
+		batchv1.PodFailurePolicyActionCount, batchv1.PodFailurePolicyActionFailJob:
+		return true
+	}
+	return false
+}
+
+// matched says what in the pod matches the rule; "" if nothing does.
+func matched(rule *batchv1.PodFailurePolicyRule, pod *corev1.Pod) string {
+	if rule.OnExitCodes != nil {
+		for _, status := range slices.Concat(pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses) {
+			if exitMatches(rule.OnExitCodes, &status) {
+				return fmt.Sprintf("Container %s for pod %s/%s failed with exit code %v",
+					status.Name, pod.Namespace, pod.Name, status.State.Terminated.ExitCode)
+			}
+		}
+		return ""
+	}
+	for _, condition := range pod.Status.Conditions {
+		for _, pattern := range rule.OnPodConditions {
+			if condition.Type == pattern.Type && condition.Status == pattern.Status {
+				return fmt.Sprintf("Pod %s/%s has condition %v", pod.Namespace, pod.Name, condition.Type)
+			}
+		}
+	}
+	return ""
+}
+
+// exitMatches: exit code 0 is no failure, whatever a rule says.
+func exitMatches(rule *batchv1.PodFailurePolicyOnExitCodesRequirement, status *corev1.ContainerStatus) bool {
+	ended := status.State.Terminated
+	if ended == nil || ended.ExitCode == 0 || rule.ContainerName != nil && *rule.ContainerName != status.Name {
+		return false
+	}
+	switch in := slices.Contains(rule.Values, ended.ExitCode); rule.Operator {
+	case batchv1.PodFailurePolicyOnExitCodesOpIn:
+		return in
+	case batchv1.PodFailurePolicyOnExitCodesOpNotIn:
+		return !in
+	}
+	return false
+}
+
+// successRule returns the first rule of the success policy (KEP-3998) that the
+// succeeded indexes meet.
+func successRule(policy *batchv1.SuccessPolicy, succeeded indexes, completions int) (rule int, met bool) {
+	if policy == nil || len(succeeded) == 0 {
+		return 0, false
+	}
+	for i := range policy.Rules {
+		if meets(&policy.Rules[i], succeeded, completions) {
+			return i, true
+		}
+	}
+	return 0, false
+}
+
+func meets(rule *batchv1.SuccessPolicyRule, succeeded indexes, completions int) bool {
+	if rule.SucceededIndexes == nil {
+		return rule.SucceededCount != nil && succeeded.count() >= int(*rule.SucceededCount)
+	}
+	required := parseIndexes(*rule.SucceededIndexes, completions)
+	have := required.shared(succeeded)
+	return len(required) > 0 && (have == required.count() || rule.SucceededCount != nil && have >= int(*rule.SucceededCount))
+}

@@ -1,0 +1,102 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package job
+
+import (
+	"context"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kindred-project/kindred/internal/controllers/control"
+	"github.com/kindred-project/kindred/internal/controllers/owned"
+	"github.com/kindred-project/kindred/internal/controllers/pods"
+)
+
+// addReleaser registers a second queue of the controller, of pods: it is woken by pods
+// with the finalizer, and by Jobs that end.
+func addReleaser(env control.Env) error {
+	r := &releaser{client: env.Client}
+	return ctrl.NewControllerManagedBy(env.Manager).
+		Named(Name+"-finalizers").
+		WithOptions(env.Options(workers)).
+		For(&corev1.Pod{}, builder.WithPredicates(predicate.NewPredicateFuncs(isTrackedObject))).
+		Watches(&batchv1.Job{}, handler.EnqueueRequestsFromMapFunc(r.podsOf), builder.WithPredicates(ending())).
+		Complete(r)
+}
+
+// ending passes Jobs that are finished or gone.
+func ending() predicate.Predicate {
+	isFinished := func(obj client.Object) bool {
+		job, ok := obj.(*batchv1.Job)
+		return ok && finished(job) != nil
+	}
+	return predicate.Funcs{
+		CreateFunc: func(event.CreateEvent) bool { return false }, // The pods come by themselves.
+		UpdateFunc: func(e event.UpdateEvent) bool { return isFinished(e.ObjectNew) && !isFinished(e.ObjectOld) },
+	}
+}
+
+func isTrackedObject(obj client.Object) bool {
+	pod, ok := obj.(*corev1.Pod)
+	return ok && isTracked(pod)
+}
+
+// releaser takes the finalizer from pods that no Job counts any more.
+type releaser struct{ client client.Client }
+
+func (r *releaser) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	pod := &corev1.Pod{}
+	if err := r.client.Get(ctx, req.NamespacedName, pod); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if !isTracked(pod) {
+		return ctrl.Result{}, nil
+	}
+	if counted, err := r.counts(ctx, pod); counted || err != nil {
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{}, owned.IgnoreStale(r.client.Patch(ctx, pod.DeepCopy(), untrack(pod.UID, "")))
+}
+
+// counts reports whether somebody still has to count the pod: a Job that is not
+// finished or that somebody else runs, or an owner of another kind, whose business the
+// finalizer is then.
+func (r *releaser) counts(ctx context.Context, pod *corev1.Pod) (bool, error) {
+	ref := metav1.GetControllerOfNoCopy(pod)
+	if ref == nil {
+		return false, nil
+	}
+	if ref.Kind != kind.Kind || ref.APIVersion != batchv1.SchemeGroupVersion.String() {
+		return true, nil
+	}
+	job := &batchv1.Job{}
+	if err := r.client.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: ref.Name}, job); err != nil {
+		return false, client.IgnoreNotFound(err)
+	}
+	return job.UID == ref.UID && (isForeign(job) || finished(job) == nil), nil
+}
+
+// podsOf names the pods of a Job that have the finalizer.
+func (r *releaser) podsOf(ctx context.Context, job client.Object) []reconcile.Request {
+	mine, err := listPods(ctx, r.client, owned.By(job.GetNamespace(), string(job.GetUID()))...)
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Cannot list the pods of a Job that has ended", "job", klog.KObj(job))
+		return nil
+	}
+	var out []reconcile.Request
+	for _, pod := range pods.Filter(mine, isTracked) {
+		out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(pod)})
+	}
+	return out
+}

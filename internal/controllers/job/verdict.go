@@ -1,0 +1,163 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package job
+
+import (
+	"fmt"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+)
+
+// verdict returns the condition SuccessCriteriaMet or FailureTarget if it is decided how
+// the Job ends, nil if not. What an earlier pass has decided stands; a failure goes
+// before a success. That all completions are reached is not decided here: it must be
+// known first that no pod is left (account.go).
+func (o *observed) verdict() *batchv1.JobCondition {
+	for _, decided := range []batchv1.JobConditionType{batchv1.JobSuccessCriteriaMet, batchv1.JobFailureTarget} {
+		if c := conditionOf(&o.job.Status, decided); c != nil && c.Status == corev1.ConditionTrue {
+			return c
+		}
+	}
+	if message := o.failJob(); message != "" {
+		return o.failure(batchv1.JobReasonPodFailurePolicy, message)
+	}
+	total, limit := o.lost.count(), o.job.Spec.MaxFailedIndexes
+	switch left, limited := o.deadline(); {
+	case o.failed > int(ptr.Deref(o.job.Spec.BackoffLimit, 6)) || o.restartsTooOften():
+		return o.failure(batchv1.JobReasonBackoffLimitExceeded, "Job has reached the specified backoff limit")
+	case limited && left <= 0:
+		return o.failure(batchv1.JobReasonDeadlineExceeded, "Job was active longer than specified deadline")
+	case limit != nil && total > int(*limit):
+		return o.failure(batchv1.JobReasonMaxFailedIndexesExceeded, "Job has exceeded the specified maximal number of failed indexes")
+	case total > 0 && total+o.completed.count() >= o.completions:
+		return o.failure(batchv1.JobReasonFailedIndexes, "Job has failed indexes")
+	}
+	if rule, met := successRule(o.job.Spec.SuccessPolicy, o.completed, o.completions); met {
+		return o.success(batchv1.JobReasonSuccessPolicy, fmt.Sprintf("Matched rules at index %d", rule))
+	}
+	return nil
+}
+
+// failJob says why a failed pod fails the Job at once; "" if none does.
+func (o *observed) failJob() string {
+	for _, pod := range o.pods {
+		if !o.isFailed(pod) {
+			continue
+		}
+		if h := o.handle(pod); h.action == batchv1.PodFailurePolicyActionFailJob {
+			return h.message
+		}
+	}
+	return ""
+}
+
+// restartsTooOften reports whether the containers were restarted in place as often as
+// the limit allows pods to fail.
+func (o *observed) restartsTooOften() bool {
+	if o.job.Spec.Template.Spec.RestartPolicy != corev1.RestartPolicyOnFailure {
+		return false
+	}
+	var restarts int32
+	for _, pod := range o.pods {
+		if pod.Status.Phase != corev1.PodRunning && pod.Status.Phase != corev1.PodPending {
+			continue
+		}
+		for _, status := range pod.Status.InitContainerStatuses {
+			restarts += status.RestartCount
+		}
+		for _, status := range pod.Status.ContainerStatuses {
+			restarts += status.RestartCount
+		}
+	}
+	return restarts >= max(1, ptr.Deref(o.job.Spec.BackoffLimit, 6))
+}
+
+// deadline returns how much of activeDeadlineSeconds is left. It does not run while the
+// Job is suspended.
+func (o *observed) deadline() (left time.Duration, limited bool) {
+	seconds := o.job.Spec.ActiveDeadlineSeconds
+	if seconds == nil || o.start == nil || suspended(o.job) {
+		return 0, false
+	}
+	return time.Duration(*seconds)*time.Second - o.now.Sub(o.start.Time), true
+}
+
+// completedBy returns the success of a Job that has what it asked for, and of which no
+// pod is left. Without a number of completions any success will do.
+func (o *observed) completedBy(active int) *batchv1.JobCondition {
+	want := 1
+	if o.job.Spec.Completions != nil {
+		want = o.completions
+	}
+	if o.succeeded < want || active > 0 {
+		return nil
+	}
+	return o.success(batchv1.JobReasonCompletionsReached, "Reached expected number of succeeded pods")
+}
+
+func (o *observed) success(reason, message string) *batchv1.JobCondition {
+	return newCondition(batchv1.JobSuccessCriteriaMet, corev1.ConditionTrue, reason, message, o.now)
+}
+
+func (o *observed) failure(reason, message string) *batchv1.JobCondition {
+	return newCondition(batchv1.JobFailureTarget, corev1.ConditionTrue, reason, message, o.now)
+}
+
+// finalOf returns the condition by which a Job with this verdict is finished.
+func finalOf(verdict *batchv1.JobCondition, now time.Time) *batchv1.JobCondition {
+	kind := batchv1.JobFailed
+	if isSuccess(verdict) {
+		kind = batchv1.JobComplete
+	}
+	return newCondition(kind, corev1.ConditionTrue, verdict.Reason, verdict.Message, now)
+}
+
+func isSuccess(verdict *batchv1.JobCondition) bool {
+	return verdict.Type == batchv1.JobSuccessCriteriaMet
+}
+
+// finished returns the condition that says that the Job has ended, or nil.
+func finished(job *batchv1.Job) *batchv1.JobCondition {
+	for _, kind := range []batchv1.JobConditionType{batchv1.JobComplete, batchv1.JobFailed} {
+		if c := conditionOf(&job.Status, kind); c != nil && c.Status == corev1.ConditionTrue {
+			return c
+		}
+	}
+	return nil
+}
+
+func conditionOf(status *batchv1.JobStatus, kind batchv1.JobConditionType) *batchv1.JobCondition {
+	for i := range status.Conditions {
+		if status.Conditions[i].Type == kind {
+			return &status.Conditions[i]
+		}
+	}
+	return nil
+}
+
+func newCondition(kind batchv1.JobConditionType, status corev1.ConditionStatus, reason, message string, now time.Time) *batchv1.JobCondition {
+	at := metav1.NewTime(now)
+	return &batchv1.JobCondition{Type: kind, Status: status, LastProbeTime: at, LastTransitionTime: at, Reason: reason, Message: message}
+}
+
+// setCondition returns whether it changed something. A condition that never was true
+// is not added to say that it is false.
+func setCondition(status *batchv1.JobStatus, condition *batchv1.JobCondition) bool {
+	old := conditionOf(status, condition.Type)
+	switch {
+	case old == nil && condition.Status == corev1.ConditionFalse:
+		return false
+	case old == nil:
+		status.Conditions = append(status.Conditions, *condition)
+		return true
+	case old.Status == condition.Status && old.Reason == condition.Reason && old.Message == condition.Message:
+		return false
+	}
+	*old = *condition
+	return true
+}
