@@ -103,6 +103,25 @@ func TestSuspendAndResume(t *testing.T) {
 	}
 }
 
+// What it has deleted, it knows to be terminating, however old the cache is.
+func TestItSeesItsOwnDeletions(t *testing.T) {
+	b := newBench(t, newJob(workOf(2, 2), replaceFailed))
+	b.settle()
+	b.Events()
+	b.edit(suspend)
+	b.Sync()
+	for range 3 {
+		_, err := b.reconcile()
+		b.Must(err)
+		if status := b.job().Status; status.Active != 0 || *status.Terminating != 2 {
+			t.Errorf("%d active, %d terminating", status.Active, *status.Terminating)
+		}
+	}
+	if events := b.Events(); len(events) != 3 { // Two deletions, and that it is suspended.
+		t.Errorf("events %q", events)
+	}
+}
+
 func TestAdoptionAndReleaseBringAndTakeTheFinalizer(t *testing.T) {
 	b := newBench(t, newJob())
 	b.settle()

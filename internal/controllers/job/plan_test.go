@@ -160,6 +160,35 @@ func TestPlan(t *testing.T) {
 	}
 }
 
+// The API would refuse a status in which an index has both completed and failed.
+func TestAnIndexEndsOneWay(t *testing.T) {
+	for name, test := range map[string]struct {
+		status       func(*batchv1.JobStatus)
+		pods         []state
+		done, failed string
+	}{
+		"both at once":              {with3("", nil), []state{"Failed:0!1", "Succeeded:0!1"}, "0", ""},
+		"it had completed":          {with3("0", nil), []state{"Failed:0!1"}, "0", ""},
+		"it had failed":             {with3("", ptr.To("0")), []state{"Succeeded:0!1"}, "", "0"},
+		"other indexes end as well": {with3("1", ptr.To("0")), []state{"Succeeded:0!1", "Failed:1!1", "Succeeded:2!0", "Failed:3!1"}, "1,2", "0,3"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			job := newJob(indexed, workOf(4, 4), limitPerIndex(1))
+			test.status(&job.Status)
+			o := observe(job, podsOf(test.pods...), backoff{}, now)
+			if o.completed.String() != test.done || o.lost.String() != test.failed {
+				t.Errorf("completed %s, failed %s", o.completed, o.lost)
+			}
+		})
+	}
+	// A pod that was asked to stop has been noted as failed, and then succeeds after all.
+	job := newJob(indexed)
+	job.Status.UncountedTerminatedPods = &batchv1.UncountedTerminatedPods{Failed: []types.UID{"p0"}}
+	if o := observe(job, podsOf("-Succeeded:0"), backoff{}, now); o.succeeded != 0 || o.failed != 1 {
+		t.Errorf("%d succeeded, %d failed", o.succeeded, o.failed)
+	}
+}
+
 func TestRestartsInPlaceCountTowardsTheLimit(t *testing.T) {
 	for _, test := range []struct {
 		limit, restarts int32
