@@ -108,10 +108,10 @@ func newReconciler(env control.Env, seenJobs, seenPods func() string) *reconcile
 func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	job, err := r.read(ctx, req.NamespacedName)
 	if apierrors.IsNotFound(err) {
-		r.written.Forget(req.NamespacedName)
 		r.jobs.Forget(req.NamespacedName)
 	}
 	if err != nil || isForeign(job) || finished(job) != nil {
+		r.written.Forget(req.NamespacedName)
 		r.forgetBackoff(req.NamespacedName)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
