@@ -132,6 +132,21 @@ func (l *Ledger[T]) Read(owner client.Object, list func() ([]T, error)) ([]T, er
 	return out, nil
 }
 
+// Going lists the children whose deletion was accepted but which the cache, as of the
+// last Read, still shows as if nobody had asked: for a controller that must not put
+// something in the place of a child before it is gone.
+func (l *Ledger[T]) Going(owner client.Object) []T {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var out []T
+	for _, w := range l.owners[client.ObjectKeyFromObject(owner)] {
+		if w.deleted && metav1.IsControlledBy(w.obj, owner) {
+			out = append(out, w.obj)
+		}
+	}
+	return out
+}
+
 func newer(a, b client.Object) bool {
 	c, err := resourceversion.CompareResourceVersion(a.GetResourceVersion(), b.GetResourceVersion())
 	return err == nil && c > 0

@@ -189,6 +189,35 @@ func TestLedgerShowsWhatEnds(t *testing.T) {
 	}
 }
 
+// What was told to go is told apart from what has gone, until the cache shows it going.
+func TestLedgerTellsWhatIsGoing(t *testing.T) {
+	s := newStore()
+	l := NewLedger[*corev1.Pod](func() string { return strconv.Itoa(s.seen) })
+	victim := s.put("victim", false)
+	s.put("other", false)
+	s.seen = s.version
+	s.put("victim", true)
+	l.Deleted(testOwner, victim)
+	going := func() []string {
+		if _, err := l.Read(testOwner, s.list); err != nil {
+			t.Fatal(err)
+		}
+		return active(l.Going(testOwner))
+	}
+	if got := going(); !slices.Equal(got, []string{"victim"}) {
+		t.Errorf("going: %v", got)
+	}
+	heir := testOwner.DeepCopy()
+	heir.UID = "heir"
+	if got := l.Going(heir); len(got) != 0 {
+		t.Errorf("of the heir: %v", active(got))
+	}
+	s.seen = s.version
+	if got := going(); len(got) != 0 {
+		t.Errorf("going, though the cache shows it: %v", got)
+	}
+}
+
 // A new owner of the same name must not inherit the children of the old one.
 func TestLedgerKnowsOwnersByUID(t *testing.T) {
 	s := newStore()

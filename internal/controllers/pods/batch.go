@@ -13,19 +13,19 @@ import (
 // out the others.
 const parallelism = 32
 
-// SlowStart calls fn up to n times in batches of 1, 2, 4 ..., and stops after
+// SlowStart calls fn(0) up to fn(n-1) in batches of 1, 2, 4 ..., and stops after
 // the first batch in which a call failed: when every call is bound to fail (a
 // quota, a webhook), only a few are wasted, with their events. It returns how
 // many calls succeeded and one of the errors.
-func SlowStart(n int, fn func() error) (succeeded int, err error) {
-	for batch := 1; n > 0; batch *= 2 {
-		size := min(batch, n)
-		ok, err := Parallel(size, func(int) error { return fn() })
+func SlowStart(n int, fn func(i int) error) (succeeded int, err error) {
+	for done, batch := 0, 1; done < n; batch *= 2 {
+		size := min(batch, n-done)
+		ok, err := Parallel(size, func(i int) error { return fn(done + i) })
 		succeeded += ok
 		if err != nil {
 			return succeeded, err
 		}
-		n -= size
+		done += size
 	}
 	return succeeded, nil
 }

@@ -158,7 +158,11 @@ func TestSlowStartStopsAtTheFirstBadBatch(t *testing.T) {
 		{5, 4, 5, 4},      // the last batch is a short one
 	} {
 		var calls atomic.Int64
-		ok, err := SlowStart(tc.n, func() error {
+		var made [300]atomic.Bool
+		ok, err := SlowStart(tc.n, func(i int) error {
+			if made[i].Swap(true) {
+				t.Errorf("call %d of %d made twice", i, tc.n)
+			}
 			if int(calls.Add(1)) > tc.goodCalls {
 				return errors.New("quota")
 			}

@@ -169,7 +169,7 @@ func (r *reconciler[O, P]) scale(ctx context.Context, obj P, active []*corev1.Po
 
 func (r *reconciler[O, P]) create(ctx context.Context, obj P, n int) error {
 	template := &r.kind.view(obj).Spec.Template
-	_, err := pods.SlowStart(n, func() error {
+	_, err := pods.SlowStart(n, func(int) error {
 		pod := pods.FromTemplate(template, obj, r.kind.gvk)
 		if err := r.pods.Create(ctx, obj, pod); err != nil {
 			return err
