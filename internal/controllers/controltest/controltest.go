@@ -77,7 +77,8 @@ func lists() []client.ObjectList {
 		&corev1.PodList{}, &corev1.NodeList{}, &corev1.NamespaceList{}, &corev1.ServiceAccountList{}, &corev1.ConfigMapList{},
 		&corev1.ServiceList{}, &corev1.ReplicationControllerList{},
 		&corev1.EndpointsList{}, &corev1.ResourceQuotaList{}, &corev1.PersistentVolumeClaimList{}, &corev1.PersistentVolumeList{},
-		&appsv1.ReplicaSetList{}, &appsv1.DeploymentList{}, &batchv1.JobList{}, &discoveryv1.EndpointSliceList{}, &storagev1.VolumeAttributesClassList{},
+		&appsv1.ReplicaSetList{}, &appsv1.DeploymentList{}, &appsv1.DaemonSetList{}, &appsv1.ControllerRevisionList{},
+		&batchv1.JobList{}, &discoveryv1.EndpointSliceList{}, &storagev1.VolumeAttributesClassList{},
 	}
 }
 
@@ -86,7 +87,7 @@ func New(t testing.TB, objs ...client.Object) *World {
 	w := &World{t: t, Clock: testingclock.NewFakeClock(Start), Served: &clienttesting.Fake{}}
 	store := builder().WithGlobalResourceVersionCounter().WithStatusSubresource(
 		&corev1.Pod{}, &corev1.Node{}, &corev1.Namespace{}, &corev1.ResourceQuota{}, &corev1.PersistentVolumeClaim{}, &corev1.PersistentVolume{},
-		&appsv1.ReplicaSet{}, &appsv1.Deployment{}, &batchv1.Job{}, &corev1.ReplicationController{}).Build()
+		&appsv1.ReplicaSet{}, &appsv1.Deployment{}, &appsv1.DaemonSet{}, &batchv1.Job{}, &corev1.ReplicationController{}).Build()
 	w.API = interceptor.NewClient(store, interceptor.Funcs{
 		Create:            w.create,
 		Update:            w.update,
@@ -117,7 +118,7 @@ func builder() *fake.ClientBuilder {
 	scheme.AddKnownTypeWithName(crds.WithKind("CustomResourceDefinition"), &metav1.PartialObjectMetadata{})
 	scheme.AddKnownTypeWithName(crds.WithKind("CustomResourceDefinitionList"), &metav1.PartialObjectMetadataList{})
 	b := fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(testrestmapper.TestOnlyStaticRESTMapper(scheme)).WithTypeConverters(managedfields.NewDeducedTypeConverter())
-	for _, obj := range []client.Object{&corev1.Pod{}, &appsv1.ReplicaSet{}, &corev1.ReplicationController{}, &discoveryv1.EndpointSlice{}} {
+	for _, obj := range []client.Object{&corev1.Pod{}, &appsv1.ReplicaSet{}, &appsv1.ControllerRevision{}, &corev1.ReplicationController{}, &discoveryv1.EndpointSlice{}} {
 		b.WithIndex(obj, owned.ControllerIndex, owned.ControllerOf)
 	}
 	return b.WithIndex(&corev1.Pod{}, pods.ClaimIndex, pods.Claims)
