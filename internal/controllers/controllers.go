@@ -11,6 +11,7 @@ import (
 	"github.com/kindred-project/kindred/internal/controllers/bootstraptoken"
 	"github.com/kindred-project/kindred/internal/controllers/certificates"
 	"github.com/kindred-project/kindred/internal/controllers/control"
+	"github.com/kindred-project/kindred/internal/controllers/daemonset"
 	"github.com/kindred-project/kindred/internal/controllers/deployment"
 	"github.com/kindred-project/kindred/internal/controllers/endpoints"
 	"github.com/kindred-project/kindred/internal/controllers/endpointslice"
@@ -53,6 +54,7 @@ func All(options Options) []control.Controller {
 		{Name: replicas.ReplicaSetName, Add: replicas.AddReplicaSets},
 		{Name: replicas.ReplicationControllerName, Add: replicas.AddReplicationControllers},
 		{Name: deployment.Name, Add: deployment.Add},
+		{Name: daemonset.Name, Add: daemonset.Add},
 		{Name: job.Name, Add: job.Add},
 		{Name: job.TTLName, Add: job.AddTTL},
 		{Name: endpointslice.Name, Add: endpointslice.Add},

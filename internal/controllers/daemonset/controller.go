@@ -1,0 +1,293 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package daemonset
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/client-go/util/flowcontrol"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kindred-project/kindred/internal/controllers/control"
+	"github.com/kindred-project/kindred/internal/controllers/owned"
+	"github.com/kindred-project/kindred/internal/controllers/pods"
+	"github.com/kindred-project/kindred/internal/controllers/revisions"
+)
+
+// Name is the controller's identity.
+const Name = "daemon-set-controller"
+
+const (
+	// workers is how many DaemonSets are reconciled at a time.
+	workers = 8
+	// burst bounds the pods that one pass creates and deletes.
+	burst = 250
+	// A node's failed pods are replaced after 1 s, 2 s, 4 s ... up to a quarter of an
+	// hour: a node that rejects a pod will often do so again.
+	firstBackoff, longestBackoff = time.Second, 15 * time.Minute
+	// backoffRound is how often nodes are forgotten whose pods no longer fail.
+	backoffRound = time.Minute
+)
+
+var kind = appsv1.SchemeGroupVersion.WithKind("DaemonSet")
+
+// Add registers the controller: woken by its DaemonSets, by pods and revisions they
+// own, by orphans of both kinds that one of them might adopt, and by nodes that become
+// fit or unfit.
+func Add(env control.Env) error {
+	ctx := context.Background()
+	podsSeen, err := owned.Index(ctx, env.Manager.GetCache(), &corev1.Pod{})
+	if err != nil {
+		return err
+	}
+	revisionsSeen, err := owned.Index(ctx, env.Manager.GetCache(), &appsv1.ControllerRevision{})
+	if err != nil {
+		return err
+	}
+	r := newReconciler(env, podsSeen, revisionsSeen)
+	if err := env.Every(backoffRound, func(context.Context) error { r.backoff.GC(); return nil }); err != nil {
+		return err
+	}
+	// A revision that appears is mostly the controller's own work, and changes nothing
+	// for the pods whoever made it.
+	notCreated := predicate.Funcs{CreateFunc: func(event.CreateEvent) bool { return false }}
+	adopters := handler.EnqueueRequestsFromMapFunc(r.adopters)
+	return ctrl.NewControllerManagedBy(env.Manager).
+		Named(Name).
+		WithOptions(env.Options(workers)).
+		For(&appsv1.DaemonSet{}).
+		Owns(&corev1.Pod{}).
+		Watches(&corev1.Pod{}, adopters, builder.WithPredicates(owned.NewOrphans())).
+		Owns(&appsv1.ControllerRevision{}, builder.WithPredicates(notCreated)).
+		Watches(&appsv1.ControllerRevision{}, adopters, builder.WithPredicates(owned.NewOrphans())).
+		Watches(&corev1.Node{}, r.nodeHandler()).
+		Complete(r)
+}
+
+type reconciler struct {
+	client    client.Client
+	live      client.Reader
+	pods      pods.Control
+	events    record.EventRecorder
+	clock     clock.PassiveClock
+	ledger    *owned.Ledger[*corev1.Pod]
+	revisions revisions.Keeper
+	backoff   *flowcontrol.Backoff
+}
+
+func newReconciler(env control.Env, podsSeen, revisionsSeen func() string) *reconciler {
+	backoff := flowcontrol.NewBackOff(firstBackoff, longestBackoff)
+	backoff.Clock = env.Clock
+	return &reconciler{
+		client: env.Client,
+		live:   env.Live,
+		pods:   pods.Control{Client: env.Client, Events: env.Events},
+		events: env.Events,
+		clock:  env.Clock,
+		ledger: owned.NewLedger[*corev1.Pod](podsSeen),
+		revisions: revisions.Keeper{
+			Kind:   kind,
+			Label:  hashLabel,
+			Client: env.Client,
+			Live:   env.Live,
+			Ledger: owned.NewLedger[*appsv1.ControllerRevision](revisionsSeen),
+		},
+		backoff: backoff,
+	}
+}
+
+// Reconcile takes one DaemonSet one step further.
+func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	ds := &appsv1.DaemonSet{}
+	if err := r.client.Get(ctx, req.NamespacedName, ds); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.ledger.Forget(req.NamespacedName)
+			r.revisions.Ledger.Forget(req.NamespacedName)
+		}
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	// Of a DaemonSet that goes, the collector may have taken the revisions before the
+	// pods: nothing can be said about it any more.
+	if ds.DeletionTimestamp != nil {
+		return ctrl.Result{}, nil
+	}
+	if apiequality.Semantic.DeepEqual(ds.Spec.Selector, &metav1.LabelSelector{}) {
+		r.events.Event(ds, corev1.EventTypeWarning, "SelectingAll", "This daemon set is selecting all pods. A non-empty selector is required.")
+		return ctrl.Result{}, nil
+	}
+	after, err := r.step(ctx, ds)
+	return ctrl.Result{RequeueAfter: after}, owned.IgnoreStale(err)
+}
+
+// step decides from one view of the DaemonSet, acts, and reports what it saw. It returns
+// when to look again if nothing happens before, 0 for never.
+func (r *reconciler) step(ctx context.Context, ds *appsv1.DaemonSet) (time.Duration, error) {
+	selector, err := metav1.LabelSelectorAsSelector(ds.Spec.Selector)
+	if err != nil {
+		return 0, reconcile.TerminalError(fmt.Errorf("daemonset %s/%s has invalid label selector: %w", ds.Namespace, ds.Name, err))
+	}
+	mine, err := r.podsOf(ctx, ds, selector)
+	if err != nil {
+		return 0, err
+	}
+	h, mine, err := r.historyOf(ctx, ds, selector, mine)
+	if err != nil {
+		return 0, err
+	}
+	nodes := &corev1.NodeList{}
+	if err := r.client.List(ctx, nodes, client.UnsafeDisableDeepCopy); err != nil {
+		return 0, err
+	}
+	v := newView(ds, stampOf(ds, r.revisions.Hash(h.current)), nodes.Items, mine, r.ledger.Going(ds), r.clock.Now())
+	backoff, failure := r.act(ctx, v, v.plan())
+	if failure == nil {
+		failure = r.trim(ctx, ds, h, mine)
+	}
+	status := v.status()
+	if err := r.report(ctx, ds, status); err != nil || failure != nil {
+		return 0, errFirst(failure, err)
+	}
+	return soonest(backoff, nextAvailable(v, status, mine)), nil
+}
+
+// errFirst returns the first error that is one.
+func errFirst(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// podsOf returns the DaemonSet's pods, after adoption and release.
+func (r *reconciler) podsOf(ctx context.Context, ds *appsv1.DaemonSet, selector labels.Selector) ([]*corev1.Pod, error) {
+	all, err := r.ledger.Read(ds, func() ([]*corev1.Pod, error) {
+		mine, err := r.listPods(ctx, owned.By(ds.Namespace, string(ds.UID))...)
+		if err != nil {
+			return nil, err
+		}
+		orphans, err := r.listPods(ctx, append(owned.By(ds.Namespace, owned.Orphan), client.MatchingLabelsSelector{Selector: selector})...)
+		return append(mine, orphans...), err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return owned.Claim[*corev1.Pod]{
+		Controller: ds,
+		Kind:       kind,
+		Selector:   selector,
+		Client:     r.client,
+		Live:       r.live,
+		Ledger:     r.ledger,
+		Copy:       (*corev1.Pod).DeepCopy,
+	}.Filter(ctx, all)
+}
+
+func (r *reconciler) listPods(ctx context.Context, opts ...client.ListOption) ([]*corev1.Pod, error) {
+	found := &corev1.PodList{}
+	if err := r.client.List(ctx, found, opts...); err != nil {
+		return nil, err
+	}
+	return pods.Pointers(found), nil
+}
+
+// act carries a plan out. It returns when a failed pod may be replaced that had to wait.
+func (r *reconciler) act(ctx context.Context, v view, p plan) (backoff time.Duration, err error) {
+	ended, backoff := r.ended(v.ds, p)
+	p.remove = slices.Concat(ended, p.remove)
+	p = p.bound(burst)
+	_, createErr := pods.SlowStart(len(p.create), func(i int) error { return r.create(ctx, v, p.create[i]) })
+	_, removeErr := pods.Parallel(len(p.remove), func(i int) error { return r.delete(ctx, v.ds, p.remove[i]) })
+	return backoff, errFirst(createErr, removeErr)
+}
+
+func (r *reconciler) create(ctx context.Context, v view, node string) error {
+	pod := newPod(v.ds, node, v.stamp)
+	err := r.pods.Create(ctx, v.ds, pod)
+	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	r.ledger.Wrote(v.ds, pod)
+	return nil
+}
+
+func (r *reconciler) delete(ctx context.Context, ds *appsv1.DaemonSet, pod *corev1.Pod) error {
+	if err := r.pods.Delete(ctx, ds, pod); err != nil {
+		return err
+	}
+	r.ledger.Deleted(ds, pod)
+	return nil
+}
+
+// ended returns the pods that have ended and may go now, and says so in events; and when
+// the next of the others may.
+func (r *reconciler) ended(ds *appsv1.DaemonSet, p plan) (gone []*corev1.Pod, wait time.Duration) {
+	now := r.clock.Now()
+	for _, pod := range p.failed {
+		node := nodeOf(pod)
+		// Another template is another chance.
+		key := fmt.Sprintf("%s/%d/%s", ds.UID, ds.Status.ObservedGeneration, node)
+		if r.backoff.IsInBackOffSinceUpdate(key, now) {
+			wait = soonest(wait, r.backoff.Get(key))
+			continue
+		}
+		r.backoff.Next(key, now)
+		r.events.Eventf(ds, corev1.EventTypeWarning, "FailedDaemonPod", "Found failed daemon pod %s/%s on node %s, will try to kill it", pod.Namespace, pod.Name, node)
+		gone = append(gone, pod)
+	}
+	for _, pod := range p.succeeded {
+		r.events.Eventf(ds, corev1.EventTypeNormal, "SucceededDaemonPod", "Found succeeded daemon pod %s/%s on node %s, will try to delete it", pod.Namespace, pod.Name, nodeOf(pod))
+		gone = append(gone, pod)
+	}
+	return gone, wait
+}
+
+// report writes the status if it says something new.
+func (r *reconciler) report(ctx context.Context, ds *appsv1.DaemonSet, status appsv1.DaemonSetStatus) error {
+	if apiequality.Semantic.DeepEqual(ds.Status, status) {
+		return nil
+	}
+	updated := ds.DeepCopy()
+	updated.Status = status
+	return owned.IgnoreStale(r.client.Status().Update(ctx, updated))
+}
+
+// nextAvailable returns when a ready pod will have been ready for long enough: no event
+// says so.
+func nextAvailable(v view, status appsv1.DaemonSetStatus, mine []*corev1.Pod) time.Duration {
+	wait, coming := pods.NextAvailable(mine, v.ds.Spec.MinReadySeconds, v.now)
+	if !coming && status.NumberReady != status.NumberAvailable {
+		return time.Duration(v.ds.Spec.MinReadySeconds) * time.Second
+	}
+	return wait
+}
+
+// soonest returns the shorter of two waits, of which 0 is none.
+func soonest(a, b time.Duration) time.Duration {
+	if a == 0 || b == 0 {
+		return a + b
+	}
+	return min(a, b)
+}

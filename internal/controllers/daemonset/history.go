@@ -1,0 +1,123 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package daemonset
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kindred-project/kindred/internal/controllers/revisions"
+)
+
+// history is a DaemonSet's revisions: the one of its template, and the others from the
+// oldest to the newest.
+type history struct {
+	current *appsv1.ControllerRevision
+	others  []*appsv1.ControllerRevision
+}
+
+// patchTo returns the strategic merge patch that takes a DaemonSet back to a template.
+// It is what revisions hold and what they are known by, so it must stay as it is, key
+// by key.
+func patchTo(template *corev1.PodTemplateSpec) ([]byte, error) {
+	encoded, err := json.Marshal(template)
+	if err != nil {
+		return nil, err
+	}
+	fields := map[string]any{}
+	if err := json.Unmarshal(encoded, &fields); err != nil {
+		return nil, err
+	}
+	fields["$patch"] = "replace"
+	return json.Marshal(map[string]any{"spec": map[string]any{"template": fields}})
+}
+
+// historyOf reads the DaemonSet's revisions and makes sure that its template has one,
+// the newest, and no more than one. It returns the pods as they are afterwards.
+func (r *reconciler) historyOf(ctx context.Context, ds *appsv1.DaemonSet, selector labels.Selector, mine []*corev1.Pod) (history, []*corev1.Pod, error) {
+	all, err := r.revisions.List(ctx, ds, selector)
+	if err != nil {
+		return history{}, nil, err
+	}
+	data, err := patchTo(&ds.Spec.Template)
+	if err != nil {
+		return history{}, nil, err
+	}
+	same, others := revisions.Split(all, data)
+	wanted := r.revisions.New(ds, ds.Spec.Template.Labels, data, ds.Status.CollisionCount)
+	current, err := r.revisions.Current(ctx, ds, wanted, same, others)
+	if errors.Is(err, revisions.ErrNameTaken) {
+		err = errors.Join(err, r.countCollision(ctx, ds))
+	}
+	if err != nil {
+		return history{}, nil, fmt.Errorf("failed to construct revisions of DaemonSet: %w", err)
+	}
+	if len(same) > 1 {
+		mine, err = r.unite(ctx, ds, current, same[:len(same)-1], mine)
+	}
+	return history{current: current, others: others}, mine, err
+}
+
+// countCollision gives the template another hash from the next pass on.
+func (r *reconciler) countCollision(ctx context.Context, ds *appsv1.DaemonSet) error {
+	updated := ds.DeepCopy()
+	updated.Status.CollisionCount = ptr.To(ptr.Deref(ds.Status.CollisionCount, 0) + 1)
+	klog.FromContext(ctx).Info("A hash is taken, trying another", "daemonSet", klog.KObj(ds), "collisionCount", *updated.Status.CollisionCount)
+	return r.client.Status().Update(ctx, updated)
+}
+
+// unite makes one revision of several that hold the same template. Their pods are
+// labelled anew first: a pod whose revision is gone would count as outdated and be
+// replaced, though its template is the present one.
+func (r *reconciler) unite(ctx context.Context, ds *appsv1.DaemonSet, current *appsv1.ControllerRevision, duplicates []*appsv1.ControllerRevision, mine []*corev1.Pod) ([]*corev1.Pod, error) {
+	hash := r.revisions.Hash(current)
+	obsolete := map[string]bool{}
+	for _, duplicate := range duplicates {
+		obsolete[r.revisions.Hash(duplicate)] = true
+	}
+	delete(obsolete, hash)
+	united := make([]*corev1.Pod, len(mine))
+	for i, pod := range mine {
+		united[i] = pod
+		if !obsolete[pod.Labels[hashLabel]] {
+			continue
+		}
+		relabelled := pod.DeepCopy()
+		relabelled.Labels[hashLabel] = hash
+		if err := r.client.Patch(ctx, relabelled, client.MergeFrom(pod)); err != nil {
+			return nil, err
+		}
+		r.ledger.Wrote(ds, relabelled)
+		united[i] = relabelled
+	}
+	for _, duplicate := range duplicates {
+		if err := r.revisions.Delete(ctx, ds, duplicate); err != nil {
+			return nil, err
+		}
+	}
+	return united, nil
+}
+
+// trim deletes the oldest revisions beyond revisionHistoryLimit, but none that a pod
+// is of.
+func (r *reconciler) trim(ctx context.Context, ds *appsv1.DaemonSet, h history, mine []*corev1.Pod) error {
+	if ds.Spec.RevisionHistoryLimit == nil {
+		return nil
+	}
+	live := map[string]bool{}
+	for _, pod := range mine {
+		live[pod.Labels[hashLabel]] = true
+	}
+	return r.revisions.Trim(ctx, ds, h.others, len(h.others)-int(*ds.Spec.RevisionHistoryLimit),
+		func(revision *appsv1.ControllerRevision) bool { return live[r.revisions.Hash(revision)] })
+}

@@ -1,0 +1,210 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package daemonset
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kindred-project/kindred/internal/controllers/pods"
+)
+
+// view is all that a plan is made from: a DaemonSet, and node by node its pods.
+type view struct {
+	ds     *appsv1.DaemonSet
+	stamp  stamp
+	now    time.Time
+	places []place
+}
+
+// place is a node, or the name of one that is gone, and the DaemonSet's pods on it.
+type place struct {
+	node   string
+	exists bool
+	fitness
+	// pods are on the node or bound for it, in order of byAge. Those that are being
+	// deleted are among them until they have stopped: what they hold of the node, such
+	// as ports, is not free before.
+	pods []*corev1.Pod
+	// going are those of them that are being deleted.
+	going map[types.UID]bool
+}
+
+// newView sorts the pods by node. going are pods whose deletion the cache has not
+// shown yet.
+func newView(ds *appsv1.DaemonSet, s stamp, nodes []corev1.Node, mine, going []*corev1.Pod, now time.Time) view {
+	places := make(map[string]*place, len(nodes))
+	judge := judgeOf(ds)
+	for i := range nodes {
+		places[nodes[i].Name] = &place{node: nodes[i].Name, exists: true, fitness: judge.fit(&nodes[i])}
+	}
+	put := func(pod *corev1.Pod, deleted bool) {
+		name := nodeOf(pod)
+		if name == "" || deleted && pods.IsTerminal(pod) {
+			return
+		}
+		if places[name] == nil {
+			places[name] = &place{node: name}
+		}
+		places[name].put(pod, deleted)
+	}
+	for _, pod := range mine {
+		put(pod, pod.DeletionTimestamp != nil)
+	}
+	for _, pod := range going {
+		put(pod, true)
+	}
+	v := view{ds: ds, stamp: s, now: now}
+	for _, name := range slices.Sorted(maps.Keys(places)) {
+		slices.SortFunc(places[name].pods, byAge)
+		v.places = append(v.places, *places[name])
+	}
+	return v
+}
+
+func (p *place) put(pod *corev1.Pod, deleted bool) {
+	p.pods = append(p.pods, pod)
+	if !deleted {
+		return
+	}
+	if p.going == nil {
+		p.going = map[types.UID]bool{}
+	}
+	p.going[pod.UID] = true
+}
+
+// alive are the pods that nobody has asked to stop, whether or not they have ended by
+// themselves.
+func (p *place) alive() []*corev1.Pod {
+	return pods.Filter(p.pods, func(pod *corev1.Pod) bool { return !p.going[pod.UID] })
+}
+
+// plan is what a Reconcile does.
+type plan struct {
+	// create names the nodes that get a pod.
+	create []string
+	// remove are pods that are one too many, of a former revision or in the wrong place.
+	remove []*corev1.Pod
+	// failed and succeeded have ended and make room for another one. Failed ones do so
+	// no faster than a backoff allows: the next may fail as well.
+	failed, succeeded []*corev1.Pod
+}
+
+// plan decides: upkeep first, place by place; then the rollout, for which a place that
+// upkeep changes counts as busy.
+func (v view) plan() plan {
+	var p plan
+	busy := make([]bool, len(v.places))
+	for i := range v.places {
+		busy[i] = v.upkeep(&p, &v.places[i])
+	}
+	if v.ds.Spec.UpdateStrategy.Type == appsv1.RollingUpdateDaemonSetStrategyType {
+		v.roll(&p, busy)
+	}
+	return p
+}
+
+// upkeep sees to it that a place has one pod if it is fit for one, and none otherwise.
+// During a surge it may have two. It reports whether it changes the place.
+func (v view) upkeep(p *plan, at *place) (busy bool) {
+	before := len(p.create) + len(p.remove) + len(p.succeeded)
+	alive := at.alive()
+	switch {
+	case !at.exists:
+		// A pod that is on the node is garbage, for the collector of such pods; one
+		// that only waits for the node would wait for ever.
+		p.remove = append(p.remove, pods.Filter(alive, func(pod *corev1.Pod) bool { return pod.Spec.NodeName == "" })...)
+	case at.start && len(at.pods) == 0:
+		p.create = append(p.create, at.node)
+	case at.stay:
+		v.thin(p, at, v.clearEnded(p, alive))
+	default:
+		p.remove = append(p.remove, alive...)
+	}
+	return len(p.create)+len(p.remove)+len(p.succeeded) > before
+}
+
+// clearEnded plans the end of the pods that have ended, and returns the others.
+func (v view) clearEnded(p *plan, alive []*corev1.Pod) (running []*corev1.Pod) {
+	for _, pod := range alive {
+		switch {
+		case pod.Status.Phase == corev1.PodSucceeded:
+			p.succeeded = append(p.succeeded, pod)
+		case pod.Status.Phase != corev1.PodFailed:
+			running = append(running, pod)
+		case v.ds.Spec.UpdateStrategy.Type == appsv1.RollingUpdateDaemonSetStrategyType && !v.stamp.isOn(pod):
+			// What comes in its place is another template, which the failure says
+			// nothing about.
+			p.remove = append(p.remove, pod)
+		default:
+			p.failed = append(p.failed, pod)
+		}
+	}
+	return running
+}
+
+// thin plans the end of the running pods that are too many in a place.
+func (v view) thin(p *plan, at *place, running []*corev1.Pod) {
+	if !v.surges() {
+		p.remove = append(p.remove, running[min(1, len(running)):]...)
+		return
+	}
+	if len(running) == 0 {
+		// While surging, the pod that stops need not be waited for.
+		if at.start {
+			p.create = append(p.create, at.node)
+		}
+		return
+	}
+	if len(running) == 1 {
+		return
+	}
+	// Two may stay: an old one which is ready, and the new one that is to take over
+	// from it but is not available yet.
+	updated, outdated := v.sides(running)
+	p.remove = append(p.remove, updated[min(1, len(updated)):]...)
+	p.remove = append(p.remove, outdated[min(1, len(outdated)):]...)
+	if len(updated) > 0 && len(outdated) > 0 && (!pods.IsReady(outdated[0]) || v.available(updated[0])) {
+		p.remove = append(p.remove, outdated[0])
+	}
+}
+
+// sides tells the pods of the present revision from those of former ones.
+func (v view) sides(of []*corev1.Pod) (updated, outdated []*corev1.Pod) {
+	for _, pod := range of {
+		if v.stamp.isOn(pod) {
+			updated = append(updated, pod)
+		} else {
+			outdated = append(outdated, pod)
+		}
+	}
+	return updated, outdated
+}
+
+func (v view) available(pod *corev1.Pod) bool {
+	return pods.IsAvailable(pod, v.ds.Spec.MinReadySeconds, v.now)
+}
+
+// desired is how many places should have a pod.
+func (v view) desired() (n int) {
+	for i := range v.places {
+		if v.places[i].start {
+			n++
+		}
+	}
+	return n
+}
+
+// bound cuts a plan to what one pass may do, so that a huge cluster leaves room for
+// others and reports progress.
+func (p plan) bound(n int) plan {
+	p.create = p.create[:min(n, len(p.create))]
+	p.remove = p.remove[:min(n, len(p.remove))]
+	return p
+}

@@ -1,0 +1,78 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package daemonset
+
+import (
+	"context"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kindred-project/kindred/internal/controllers/owned"
+)
+
+// adopters names the DaemonSets that select an orphaned pod or revision.
+func (r *reconciler) adopters(ctx context.Context, orphan client.Object) []reconcile.Request {
+	found := &appsv1.DaemonSetList{}
+	if err := r.client.List(ctx, found, client.InNamespace(orphan.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
+		klog.FromContext(ctx).Error(err, "Cannot list the DaemonSets that might adopt an object", "object", klog.KObj(orphan))
+		return nil
+	}
+	return owned.Selecting(orphan, found.Items, func(ds *appsv1.DaemonSet) *metav1.LabelSelector { return ds.Spec.Selector })
+}
+
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// nodeHandler wakes the DaemonSets for which a change of a node makes a difference.
+// Nodes report often, and seldom anything that matters here.
+func (r *reconciler) nodeHandler() handler.Funcs {
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { r.judgeAgain(ctx, q, nil, e.Object) },
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
+			r.judgeAgain(ctx, q, e.ObjectOld, e.ObjectNew)
+		},
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { r.judgeAgain(ctx, q, e.Object, nil) },
+	}
+}
+
+// judgeAgain queues the DaemonSets whose judgement of a node changes. Nil stands for a
+// node that does not exist.
+func (r *reconciler) judgeAgain(ctx context.Context, q queue, before, after client.Object) {
+	old, _ := before.(*corev1.Node)
+	current, _ := after.(*corev1.Node)
+	if old != nil && current != nil && alike(old, current) {
+		return
+	}
+	found := &appsv1.DaemonSetList{}
+	if err := r.client.List(ctx, found, client.UnsafeDisableDeepCopy); err != nil {
+		klog.FromContext(ctx).Error(err, "Cannot list the DaemonSets that a node might matter to")
+		return
+	}
+	for i := range found.Items {
+		judge := judgeOf(&found.Items[i])
+		if judge.fitIfAny(old) != judge.fitIfAny(current) {
+			q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&found.Items[i])})
+		}
+	}
+}
+
+// alike reports whether two states of a node are the same to every judge.
+func alike(a, b *corev1.Node) bool {
+	return apiequality.Semantic.DeepEqual(a.Labels, b.Labels) && apiequality.Semantic.DeepEqual(a.Spec.Taints, b.Spec.Taints)
+}
+
+func (j judge) fitIfAny(node *corev1.Node) fitness {
+	if node == nil {
+		return fitness{}
+	}
+	return j.fit(node)
+}
