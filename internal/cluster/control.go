@@ -4,6 +4,7 @@
 package cluster
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 
@@ -58,7 +59,7 @@ func (c *Cluster) addControllers(mgr manager.Manager) error {
 		if controller.Root {
 			as = controllerUser
 		}
-		env, err := c.environment(mgr, as, controller.Name)
+		env, err := c.environment(mgr, as, cmp.Or(controller.Source, controller.Name))
 		if err != nil {
 			return err
 		}
@@ -69,7 +70,7 @@ func (c *Cluster) addControllers(mgr manager.Manager) error {
 	return nil
 }
 
-func (c *Cluster) environment(mgr manager.Manager, as identity, name string) (control.Env, error) {
+func (c *Cluster) environment(mgr manager.Manager, as identity, source string) (control.Env, error) {
 	config := configFor(c.server, as)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return jsonApply{next} })
 	writer, err := client.New(config, client.Options{
@@ -87,7 +88,7 @@ func (c *Cluster) environment(mgr manager.Manager, as identity, name string) (co
 	if err != nil {
 		return control.Env{}, err
 	}
-	events, err := c.recorder(as, name)
+	events, err := c.recorder(as, source)
 	if err != nil {
 		return control.Env{}, err
 	}

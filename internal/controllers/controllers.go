@@ -54,7 +54,7 @@ func All(options Options) []control.Controller {
 		{Name: replicas.ReplicaSetName, Add: replicas.AddReplicaSets},
 		{Name: replicas.ReplicationControllerName, Add: replicas.AddReplicationControllers},
 		{Name: deployment.Name, Add: deployment.Add},
-		{Name: daemonset.Name, Add: daemonset.Add},
+		{Name: daemonset.Name, Source: daemonset.Source, Add: daemonset.Add},
 		{Name: job.Name, Add: job.Add},
 		{Name: job.TTLName, Add: job.AddTTL},
 		{Name: endpointslice.Name, Add: endpointslice.Add},

@@ -28,8 +28,10 @@ import (
 type Controller struct {
 	// Name is the controller's identity: it acts as the user
 	// system:serviceaccount:kube-system:<Name>, as upstream's controllers do
-	// with --use-service-account-credentials, and signs its events with it.
+	// with --use-service-account-credentials.
 	Name string
+	// Source is what its events name as theirs, if that is not Name.
+	Source string
 	// Root says that it acts as the controller manager itself: who makes the tokens
 	// of service accounts does not live by one.
 	Root bool

@@ -32,10 +32,12 @@ import (
 	"github.com/kindred-project/kindred/internal/controllers/revisions"
 )
 
-// Name is the controller's identity.
-const Name = "daemon-set-controller"
-
 const (
+	// Name is the controller's identity.
+	Name = "daemon-set-controller"
+	// Source is what its events name as theirs; upstream spells the two in different ways.
+	Source = "daemonset-controller"
+
 	// workers is how many DaemonSets are reconciled at a time.
 	workers = 8
 	// burst bounds the pods that one pass creates and deletes.
