@@ -388,7 +388,7 @@ func TestPlanKeepsItsPromises(t *testing.T) {
 				m.advance(false)
 			}
 			idle := 0
-			for range 200 {
+			for rounds := 0; rounds < 200 && idle < 10; rounds++ {
 				m.advance(true)
 				if idle++; step().String() != (plan{}).String() {
 					idle = 0
