@@ -158,7 +158,7 @@ func (r *reconciler) step(ctx context.Context, ds *appsv1.DaemonSet) (time.Durat
 	if err := r.client.List(ctx, nodes, client.UnsafeDisableDeepCopy); err != nil {
 		return 0, err
 	}
-	v := newView(ds, stampOf(ds, r.revisions.Hash(h.current)), nodes.Items, mine, r.ledger.Going(ds), r.clock.Now())
+	v := newView(ds, stampOf(ds, r.revisions.Hash(h.current)), nodes.Items, mine, r.clock.Now())
 	backoff, failure := r.act(ctx, v, v.plan())
 	if failure == nil {
 		failure = r.trim(ctx, ds, h, mine)
@@ -235,11 +235,12 @@ func (r *reconciler) create(ctx context.Context, v view, node string) error {
 	return nil
 }
 
+// delete asks a pod to stop. Its node is not free before it has.
 func (r *reconciler) delete(ctx context.Context, ds *appsv1.DaemonSet, pod *corev1.Pod) error {
 	if err := r.pods.Delete(ctx, ds, pod); err != nil {
 		return err
 	}
-	r.ledger.Deleted(ds, pod)
+	r.ledger.Ending(ds, pod, r.clock.Now())
 	return nil
 }
 

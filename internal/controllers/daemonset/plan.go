@@ -10,7 +10,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kindred-project/kindred/internal/controllers/pods"
 )
@@ -32,33 +31,24 @@ type place struct {
 	// deleted are among them until they have stopped: what they hold of the node, such
 	// as ports, is not free before.
 	pods []*corev1.Pod
-	// going are those of them that are being deleted.
-	going map[types.UID]bool
 }
 
-// newView sorts the pods by node. going are pods whose deletion the cache has not
-// shown yet.
-func newView(ds *appsv1.DaemonSet, s stamp, nodes []corev1.Node, mine, going []*corev1.Pod, now time.Time) view {
+// newView sorts the pods by node.
+func newView(ds *appsv1.DaemonSet, s stamp, nodes []corev1.Node, mine []*corev1.Pod, now time.Time) view {
 	places := make(map[string]*place, len(nodes))
 	judge := judgeOf(ds)
 	for i := range nodes {
 		places[nodes[i].Name] = &place{node: nodes[i].Name, exists: true, fitness: judge.fit(&nodes[i])}
 	}
-	put := func(pod *corev1.Pod, deleted bool) {
+	for _, pod := range mine {
 		name := nodeOf(pod)
-		if name == "" || deleted && pods.IsTerminal(pod) {
-			return
+		if name == "" || pod.DeletionTimestamp != nil && pods.IsTerminal(pod) {
+			continue
 		}
 		if places[name] == nil {
 			places[name] = &place{node: name}
 		}
-		places[name].put(pod, deleted)
-	}
-	for _, pod := range mine {
-		put(pod, pod.DeletionTimestamp != nil)
-	}
-	for _, pod := range going {
-		put(pod, true)
+		places[name].pods = append(places[name].pods, pod)
 	}
 	v := view{ds: ds, stamp: s, now: now}
 	for _, name := range slices.Sorted(maps.Keys(places)) {
@@ -68,21 +58,10 @@ func newView(ds *appsv1.DaemonSet, s stamp, nodes []corev1.Node, mine, going []*
 	return v
 }
 
-func (p *place) put(pod *corev1.Pod, deleted bool) {
-	p.pods = append(p.pods, pod)
-	if !deleted {
-		return
-	}
-	if p.going == nil {
-		p.going = map[types.UID]bool{}
-	}
-	p.going[pod.UID] = true
-}
-
 // alive are the pods that nobody has asked to stop, whether or not they have ended by
 // themselves.
 func (p *place) alive() []*corev1.Pod {
-	return pods.Filter(p.pods, func(pod *corev1.Pod) bool { return !p.going[pod.UID] })
+	return pods.Filter(p.pods, func(pod *corev1.Pod) bool { return pod.DeletionTimestamp == nil })
 }
 
 // plan is what a Reconcile does.

@@ -157,7 +157,7 @@ func TestPlan(t *testing.T) {
 			for _, text := range tc.pods {
 				mine = append(mine, sketch(text))
 			}
-			if diff := cmp.Diff(tc.want, newView(ds, stamp{hash: "new"}, tc.nodes, mine, nil, sketchNow).plan().String()); diff != "" {
+			if diff := cmp.Diff(tc.want, newView(ds, stamp{hash: "new"}, tc.nodes, mine, sketchNow).plan().String()); diff != "" {
 				t.Errorf("plan (-want +got):\n%s", diff)
 			}
 		})
@@ -192,7 +192,7 @@ func TestStatusCountsNodes(t *testing.T) {
 		ObservedGeneration: 4, DesiredNumberScheduled: 4, CurrentNumberScheduled: 3, NumberMisscheduled: 2,
 		NumberReady: 3, NumberAvailable: 2, NumberUnavailable: 2, UpdatedNumberScheduled: 2, CollisionCount: new(int32),
 	}
-	if diff := cmp.Diff(want, newView(ds, stamp{hash: "new"}, nodes, mine, nil, sketchNow).status()); diff != "" {
+	if diff := cmp.Diff(want, newView(ds, stamp{hash: "new"}, nodes, mine, sketchNow).status()); diff != "" {
 		t.Errorf("status (-want +got):\n%s", diff)
 	}
 }
@@ -223,7 +223,7 @@ func newModel(rng *rand.Rand) *model {
 }
 
 func (m *model) view() view {
-	return newView(m.ds, stamp{hash: m.stamp}, sorted(m.nodes), sorted(m.pods), nil, m.now)
+	return newView(m.ds, stamp{hash: m.stamp}, sorted(m.nodes), sorted(m.pods), m.now)
 }
 
 func sorted[T any](of map[string]T) []T {

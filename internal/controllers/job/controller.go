@@ -7,7 +7,6 @@ import (
 	"context"
 	"encoding/json"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -218,9 +217,8 @@ func each(of []*corev1.Pod, do func(*corev1.Pod) error) ([]*corev1.Pod, error) {
 }
 
 func (r *reconciler) create(ctx context.Context, job *batchv1.Job, slots []slot) (int, error) {
-	var next atomic.Int64
-	created, err := pods.SlowStart(len(slots), func() error {
-		pod := newPod(job, slots[next.Add(1)-1])
+	created, err := pods.SlowStart(len(slots), func(i int) error {
+		pod := newPod(job, slots[i])
 		if err := r.pods.Create(ctx, job, pod); err != nil {
 			return err
 		}
@@ -235,12 +233,10 @@ func (r *reconciler) create(ctx context.Context, job *batchv1.Job, slots []slot)
 
 // delete asks a pod to stop. It is there until its finalizer is released.
 func (r *reconciler) delete(ctx context.Context, job *batchv1.Job, pod *corev1.Pod) error {
-	ending := pod.DeepCopy()
-	if err := r.pods.Delete(ctx, job, ending); err != nil {
+	if err := r.pods.Delete(ctx, job, pod); err != nil {
 		return err
 	}
-	ending.DeletionTimestamp = ptr.To(metav1.NewTime(r.clock.Now()))
-	r.written.Ending(job, ending)
+	r.written.Ending(job, pod, r.clock.Now())
 	return nil
 }
 

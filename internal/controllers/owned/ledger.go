@@ -5,6 +5,7 @@ package owned
 
 import (
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
@@ -58,9 +59,12 @@ func (l *Ledger[T]) Deleted(owner client.Object, obj T) {
 }
 
 // Ending is Deleted for an owner that counts a child which terminates: instead of being
-// left out, it is listed with a deletion timestamp, which copied obj must have.
-func (l *Ledger[T]) Ending(owner client.Object, obj T) {
-	l.record(owner, write[T]{obj: obj, ending: true})
+// left out, it is listed as being deleted since now.
+func (l *Ledger[T]) Ending(owner client.Object, obj T, now time.Time) {
+	ending := obj.DeepCopyObject().(T)
+	since := metav1.NewTime(now)
+	ending.SetDeletionTimestamp(&since)
+	l.record(owner, write[T]{obj: ending, ending: true})
 }
 
 func (l *Ledger[T]) record(owner client.Object, w write[T]) {
@@ -130,21 +134,6 @@ func (l *Ledger[T]) Read(owner client.Object, list func() ([]T, error)) ([]T, er
 		delete(l.owners, key)
 	}
 	return out, nil
-}
-
-// Going lists the children whose deletion was accepted but which the cache, as of the
-// last Read, still shows as if nobody had asked: for a controller that must not put
-// something in the place of a child before it is gone.
-func (l *Ledger[T]) Going(owner client.Object) []T {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	var out []T
-	for _, w := range l.owners[client.ObjectKeyFromObject(owner)] {
-		if w.deleted && metav1.IsControlledBy(w.obj, owner) {
-			out = append(out, w.obj)
-		}
-	}
-	return out
 }
 
 func newer(a, b client.Object) bool {

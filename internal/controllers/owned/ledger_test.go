@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -160,9 +161,7 @@ func TestLedgerShowsWhatEnds(t *testing.T) {
 	s := newStore()
 	l := NewLedger[*corev1.Pod](func() string { return strconv.Itoa(s.seen) })
 	pod := s.put("a", false)
-	ending := pod.DeepCopy()
-	ending.DeletionTimestamp = &metav1.Time{}
-	l.Ending(testOwner, ending)
+	l.Ending(testOwner, pod, time.Unix(1, 0))
 	read := func() []*corev1.Pod {
 		got, err := l.Read(testOwner, s.list)
 		if err != nil {
@@ -181,40 +180,11 @@ func TestLedgerShowsWhatEnds(t *testing.T) {
 	if got := read(); len(got) != 1 || got[0] != terminating {
 		t.Errorf("reads %v, the cache shows it terminating", got)
 	}
-	l.Ending(testOwner, terminating)
+	l.Ending(testOwner, terminating, time.Unix(2, 0))
 	s.drop("a")
 	s.seen = s.version
 	if got := read(); len(got) != 0 || len(l.owners) != 0 {
 		t.Errorf("reads %v of a pod that has gone, remembers %v", got, l.owners)
-	}
-}
-
-// What was told to go is told apart from what has gone, until the cache shows it going.
-func TestLedgerTellsWhatIsGoing(t *testing.T) {
-	s := newStore()
-	l := NewLedger[*corev1.Pod](func() string { return strconv.Itoa(s.seen) })
-	victim := s.put("victim", false)
-	s.put("other", false)
-	s.seen = s.version
-	s.put("victim", true)
-	l.Deleted(testOwner, victim)
-	going := func() []string {
-		if _, err := l.Read(testOwner, s.list); err != nil {
-			t.Fatal(err)
-		}
-		return active(l.Going(testOwner))
-	}
-	if got := going(); !slices.Equal(got, []string{"victim"}) {
-		t.Errorf("going: %v", got)
-	}
-	heir := testOwner.DeepCopy()
-	heir.UID = "heir"
-	if got := l.Going(heir); len(got) != 0 {
-		t.Errorf("of the heir: %v", active(got))
-	}
-	s.seen = s.version
-	if got := going(); len(got) != 0 {
-		t.Errorf("going, though the cache shows it: %v", got)
 	}
 }
 
