@@ -6,6 +6,7 @@ package graph
 import (
 	"unique"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -17,6 +18,7 @@ type Graph struct {
 	served    map[schema.GroupKind]*resource
 	kinds     map[reference]*kind
 	claims    map[claimKey]*claim
+	lost      map[uid][]metav1.OwnerReference // see remember
 
 	// nodeQueue holds nodes to decide about, lookups the claims to ask the API
 	// about and reports the events to send, each in the order they came up.
@@ -38,6 +40,7 @@ func New() *Graph {
 		served:    map[schema.GroupKind]*resource{},
 		kinds:     map[reference]*kind{},
 		claims:    map[claimKey]*claim{},
+		lost:      map[uid][]metav1.OwnerReference{},
 	}
 }
 

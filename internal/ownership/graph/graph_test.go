@@ -244,7 +244,7 @@ func TestRead(t *testing.T) {
 		Finalizers: []string{hold, "test/another"},
 	}
 	for i, standing := range []string{"solid", "waiting", "dangling", "pending", "unresolved"} {
-		want.Owners = append(want.Owners, Owner{OwnerReference: refs[i], Standing: standing})
+		want.Owners = append(want.Owners, Owner{OwnerReference: refs[i], Standing: standing, Followed: i < 3}) // the first three exist, or did
 	}
 	got, ok := w.graph.Object(d.UID)
 	if diff := cmp.Diff(want, got); !ok || diff != "" {

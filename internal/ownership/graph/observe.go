@@ -59,6 +59,7 @@ func (g *Graph) observe(r *resource, object metav1.Object) {
 		n.namespace = unique.Make(object.GetNamespace())
 		r.objects++
 	}
+	g.remember(n, state, object.GetOwnerReferences())
 	former := g.unlink(n)
 	n.state &^= deleting | foreground | orphan | written | resting
 	n.state |= observed | state
@@ -150,6 +151,7 @@ func (g *Graph) unknow(n *node) {
 // leave ends n's being observed.
 func (g *Graph) leave(n *node, state nodeState) {
 	former := g.unlink(n)
+	delete(g.lost, n.uid)
 	n.resource.objects--
 	n.state = n.state&(queued|parked) | state
 	n.version = ""

@@ -21,6 +21,9 @@ type Object struct {
 	// Deleting tells whether the object has a deletion timestamp.
 	Deleting bool
 	Owners   []Owner
+	// Lost are references that were taken away from the object though their owners exist and
+	// stay, and that nothing has replaced. The graph remembers what it has seen itself.
+	Lost []metav1.OwnerReference
 }
 
 // Owner is an owner reference of an object, and how it stands: solid, waiting,
@@ -28,6 +31,10 @@ type Object struct {
 type Owner struct {
 	metav1.OwnerReference
 	Standing string
+	// Followed tells that the owner was observed and that the reference names it rightly. A
+	// dangling reference that is followed is to an owner that was deleted; one that is not, to
+	// an object of which nothing is known but the reference.
+	Followed bool
 }
 
 // Object returns the observed object of a UID.
@@ -48,10 +55,11 @@ func (g *Graph) object(n *node) Object {
 		ResourceVersion: n.version,
 		Finalizers:      splitFinalizers(n.finalizers.Value()),
 		Deleting:        n.is(deleting),
+		Lost:            g.lostOf(n),
 	}
 	for i := range n.edges {
 		e := &n.edges[i]
-		o.Owners = append(o.Owners, Owner{OwnerReference: g.reference(e), Standing: g.standing(e).String()})
+		o.Owners = append(o.Owners, Owner{OwnerReference: g.reference(e), Standing: g.standing(e).String(), Followed: e.is(followed)})
 	}
 	return o
 }
@@ -99,6 +107,15 @@ func (g *Graph) Served(kind schema.GroupKind) (Resource, bool) {
 		return Resource{}, false
 	}
 	return r.Resource, true
+}
+
+// Resources returns the resources that are served, in no particular order.
+func (g *Graph) Resources() []Resource {
+	all := make([]Resource, 0, len(g.resources))
+	for _, r := range g.resources {
+		all = append(all, r.Resource)
+	}
+	return all
 }
 
 // Unlisted returns the watched resources whose objects are not known yet.
