@@ -15,7 +15,8 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
-// ownershipGroup is ownership.kindred.dev: reviews of what the garbage collector knows.
+// ownershipGroup is ownership.kindred.dev: reviews of what the garbage collector knows,
+// and what is done about it.
 func (s *Server) ownershipGroup(reviews *review.Reviews, a authorizer.Authorizer) generic.Group {
 	policy := review.Policy{Authorizer: a, Orphans: s.orphans}
 	return generic.Group{
@@ -26,6 +27,8 @@ func (s *Server) ownershipGroup(reviews *review.Reviews, a authorizer.Authorizer
 		Versions: []generic.Version{{Name: ownership.SchemeGroupVersion.Version, Resources: []generic.Resource{
 			generic.Transient{Plural: "deletionpreviews", Endpoint: reviews.DeletionPreviews(policy)},
 			generic.Transient{Plural: "ownershiptrees", Endpoint: reviews.OwnershipTrees(policy)},
+			generic.Transient{Plural: "ownershiplints", Endpoint: reviews.OwnershipLints(policy)},
+			generic.Transient{Plural: "ownershiprepairs", Endpoint: reviews.OwnershipRepairs(policy)},
 		}}},
 	}
 }

@@ -11,10 +11,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes/scheme"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -137,6 +139,10 @@ func (c *Cluster) newCollector() (*collector.Collector, error) {
 	return collector.New(collector.Options{Metadata: objects, Discovery: resources, Events: events, Clock: c.config.Clock}), nil
 }
 
+// repairAgent is the user agent of repairs, by which an audit tells them from what their
+// callers do themselves.
+const repairAgent = "ownership-repair"
+
 // answerReviews has the reviews of ownership answered from what the collector knows. It
 // sees everything; what a caller sees of it is decided by the reviews.
 func (c *Cluster) answerReviews(known *collector.Collector) error {
@@ -145,6 +151,10 @@ func (c *Cluster) answerReviews(known *collector.Collector) error {
 	if err != nil {
 		return err
 	}
-	c.reviews.Connect(review.Sources{Collector: known, Metadata: known.Metadata, Objects: objects, Clock: c.config.Clock})
+	c.reviews.Connect(review.Sources{
+		Collector: known, Metadata: known.Metadata, Objects: objects, Discovery: known.Discovery,
+		ConfigFor: func(caller user.Info) *rest.Config { return configFor(c.server, identity{caller, repairAgent}) },
+		Clock:     c.config.Clock,
+	})
 	return nil
 }

@@ -34,6 +34,21 @@ func (in DeletionTarget) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in LintFinding) OpenAPIModelName() string {
+	return "dev.kindred.ownership.v1alpha1.LintFinding"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in LintFix) OpenAPIModelName() string {
+	return "dev.kindred.ownership.v1alpha1.LintFix"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in LintRuleDescription) OpenAPIModelName() string {
+	return "dev.kindred.ownership.v1alpha1.LintRuleDescription"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in ObjectReference) OpenAPIModelName() string {
 	return "dev.kindred.ownership.v1alpha1.ObjectReference"
 }
@@ -41,6 +56,36 @@ func (in ObjectReference) OpenAPIModelName() string {
 // OpenAPIModelName returns the OpenAPI model name for this type.
 func (in OwnerReference) OpenAPIModelName() string {
 	return "dev.kindred.ownership.v1alpha1.OwnerReference"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in OwnershipLint) OpenAPIModelName() string {
+	return "dev.kindred.ownership.v1alpha1.OwnershipLint"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in OwnershipLintSpec) OpenAPIModelName() string {
+	return "dev.kindred.ownership.v1alpha1.OwnershipLintSpec"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in OwnershipLintStatus) OpenAPIModelName() string {
+	return "dev.kindred.ownership.v1alpha1.OwnershipLintStatus"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in OwnershipRepair) OpenAPIModelName() string {
+	return "dev.kindred.ownership.v1alpha1.OwnershipRepair"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in OwnershipRepairSpec) OpenAPIModelName() string {
+	return "dev.kindred.ownership.v1alpha1.OwnershipRepairSpec"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in OwnershipRepairStatus) OpenAPIModelName() string {
+	return "dev.kindred.ownership.v1alpha1.OwnershipRepairStatus"
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
@@ -61,6 +106,16 @@ func (in OwnershipTreeStatus) OpenAPIModelName() string {
 // OpenAPIModelName returns the OpenAPI model name for this type.
 func (in PreviewedObject) OpenAPIModelName() string {
 	return "dev.kindred.ownership.v1alpha1.PreviewedObject"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in RepairPrecondition) OpenAPIModelName() string {
+	return "dev.kindred.ownership.v1alpha1.RepairPrecondition"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in RepairResult) OpenAPIModelName() string {
+	return "dev.kindred.ownership.v1alpha1.RepairResult"
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.

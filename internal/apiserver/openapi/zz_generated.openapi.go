@@ -48,12 +48,22 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.DeletionPreviewSpec{}.OpenAPIModelName():                            schema_kindred_apis_ownership_v1alpha1_DeletionPreviewSpec(ref),
 		v1alpha1.DeletionPreviewStatus{}.OpenAPIModelName():                          schema_kindred_apis_ownership_v1alpha1_DeletionPreviewStatus(ref),
 		v1alpha1.DeletionTarget{}.OpenAPIModelName():                                 schema_kindred_apis_ownership_v1alpha1_DeletionTarget(ref),
+		v1alpha1.LintFinding{}.OpenAPIModelName():                                    schema_kindred_apis_ownership_v1alpha1_LintFinding(ref),
+		v1alpha1.LintFix{}.OpenAPIModelName():                                        schema_kindred_apis_ownership_v1alpha1_LintFix(ref),
 		v1alpha1.ObjectReference{}.OpenAPIModelName():                                schema_kindred_apis_ownership_v1alpha1_ObjectReference(ref),
 		v1alpha1.OwnerReference{}.OpenAPIModelName():                                 schema_kindred_apis_ownership_v1alpha1_OwnerReference(ref),
+		v1alpha1.OwnershipLint{}.OpenAPIModelName():                                  schema_kindred_apis_ownership_v1alpha1_OwnershipLint(ref),
+		v1alpha1.OwnershipLintSpec{}.OpenAPIModelName():                              schema_kindred_apis_ownership_v1alpha1_OwnershipLintSpec(ref),
+		v1alpha1.OwnershipLintStatus{}.OpenAPIModelName():                            schema_kindred_apis_ownership_v1alpha1_OwnershipLintStatus(ref),
+		v1alpha1.OwnershipRepair{}.OpenAPIModelName():                                schema_kindred_apis_ownership_v1alpha1_OwnershipRepair(ref),
+		v1alpha1.OwnershipRepairSpec{}.OpenAPIModelName():                            schema_kindred_apis_ownership_v1alpha1_OwnershipRepairSpec(ref),
+		v1alpha1.OwnershipRepairStatus{}.OpenAPIModelName():                          schema_kindred_apis_ownership_v1alpha1_OwnershipRepairStatus(ref),
 		v1alpha1.OwnershipTree{}.OpenAPIModelName():                                  schema_kindred_apis_ownership_v1alpha1_OwnershipTree(ref),
 		v1alpha1.OwnershipTreeSpec{}.OpenAPIModelName():                              schema_kindred_apis_ownership_v1alpha1_OwnershipTreeSpec(ref),
 		v1alpha1.OwnershipTreeStatus{}.OpenAPIModelName():                            schema_kindred_apis_ownership_v1alpha1_OwnershipTreeStatus(ref),
 		v1alpha1.PreviewedObject{}.OpenAPIModelName():                                schema_kindred_apis_ownership_v1alpha1_PreviewedObject(ref),
+		v1alpha1.RepairPrecondition{}.OpenAPIModelName():                             schema_kindred_apis_ownership_v1alpha1_RepairPrecondition(ref),
+		v1alpha1.RepairResult{}.OpenAPIModelName():                                   schema_kindred_apis_ownership_v1alpha1_RepairResult(ref),
 		v1alpha1.TreeObject{}.OpenAPIModelName():                                     schema_kindred_apis_ownership_v1alpha1_TreeObject(ref),
 		v1.ApplyConfiguration{}.OpenAPIModelName():                                   schema_k8sio_api_admissionregistration_v1_ApplyConfiguration(ref),
 		v1.AuditAnnotation{}.OpenAPIModelName():                                      schema_k8sio_api_admissionregistration_v1_AuditAnnotation(ref),
@@ -1020,6 +1030,125 @@ func schema_kindred_apis_ownership_v1alpha1_DeletionTarget(ref common.ReferenceC
 	}
 }
 
+func schema_kindred_apis_ownership_v1alpha1_LintFinding(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "LintFinding is an object that breaks a rule.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"object": {
+						SchemaProps: spec.SchemaProps{
+							Description: "object is the object.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.ObjectReference{}.OpenAPIModelName()),
+						},
+					},
+					"rule": {
+						SchemaProps: spec.SchemaProps{
+							Description: "rule is the rule that it breaks.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"severity": {
+						SchemaProps: spec.SchemaProps{
+							Description: "severity is how bad that is.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"message": {
+						SchemaProps: spec.SchemaProps{
+							Description: "message says what is wrong.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"consequence": {
+						SchemaProps: spec.SchemaProps{
+							Description: "consequence says what will happen because of it.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"remedy": {
+						SchemaProps: spec.SchemaProps{
+							Description: "remedy says what to do about it.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"fix": {
+						SchemaProps: spec.SchemaProps{
+							Description: "fix is a change that does it, where there is a safe one. An OwnershipRepair makes it.",
+							Ref:         ref(v1alpha1.LintFix{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"object", "rule", "severity", "message", "consequence", "remedy"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.LintFix{}.OpenAPIModelName(), v1alpha1.ObjectReference{}.OpenAPIModelName()},
+	}
+}
+
+func schema_kindred_apis_ownership_v1alpha1_LintFix(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "LintFix is a safe change of an object's owner references.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"description": {
+						SchemaProps: spec.SchemaProps{
+							Description: "description says what is changed.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"resourceVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "resourceVersion is the state of the object that the change was made for. It is wrong for any other.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"ownerReferences": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "ownerReferences are all the references that the object has after the change.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(metav1.OwnerReference{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"description", "resourceVersion"},
+			},
+		},
+		Dependencies: []string{
+			metav1.OwnerReference{}.OpenAPIModelName()},
+	}
+}
+
 func schema_kindred_apis_ownership_v1alpha1_ObjectReference(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -1137,6 +1266,380 @@ func schema_kindred_apis_ownership_v1alpha1_OwnerReference(ref common.ReferenceC
 				Required: []string{"apiVersion", "kind", "name", "uid", "standing"},
 			},
 		},
+	}
+}
+
+func schema_kindred_apis_ownership_v1alpha1_OwnershipLint(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "OwnershipLint tells which owner references are missing or wrong, and what follows from it.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "metadata has nothing to say about a lint, and may be left out.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"spec": {
+						SchemaProps: spec.SchemaProps{
+							Description: "spec says what is checked.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.OwnershipLintSpec{}.OpenAPIModelName()),
+						},
+					},
+					"status": {
+						SchemaProps: spec.SchemaProps{
+							Description: "status is the answer.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.OwnershipLintStatus{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.OwnershipLintSpec{}.OpenAPIModelName(), v1alpha1.OwnershipLintStatus{}.OpenAPIModelName(), metav1.ObjectMeta{}.OpenAPIModelName()},
+	}
+}
+
+func schema_kindred_apis_ownership_v1alpha1_OwnershipLintSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "OwnershipLintSpec says what is checked. Left empty, it is all that the caller may read.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"namespace": {
+						SchemaProps: spec.SchemaProps{
+							Description: "namespace restricts the check to the objects in one namespace.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"object": {
+						SchemaProps: spec.SchemaProps{
+							Description: "object restricts the check to one object and what it owns, directly or not, or ought to. It is not given beside namespace.",
+							Ref:         ref(v1alpha1.ObjectReference{}.OpenAPIModelName()),
+						},
+					},
+					"rules": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "set",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "rules restricts the check to some rules.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.ObjectReference{}.OpenAPIModelName()},
+	}
+}
+
+func schema_kindred_apis_ownership_v1alpha1_OwnershipLintStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "OwnershipLintStatus is what was found.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"checked": {
+						SchemaProps: spec.SchemaProps{
+							Description: "checked is the number of objects that were looked at. Those that are being deleted are not among them.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"findings": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "findings are the objects that break a rule, sorted by object.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.LintFinding{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"hidden": {
+						SchemaProps: spec.SchemaProps{
+							Description: "hidden is the number of further objects, which the caller may not read. They were not checked, and nothing is concluded from them.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"warnings": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "warnings say what else there is to know: that not all objects of the cluster are known.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"checked"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.LintFinding{}.OpenAPIModelName()},
+	}
+}
+
+func schema_kindred_apis_ownership_v1alpha1_OwnershipRepair(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "OwnershipRepair makes the safe changes among those that an OwnershipLint asks for. All are made as the caller, who needs to be allowed to, and to objects that are as they were when the change was decided: others are skipped.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "metadata has nothing to say about a repair, and may be left out.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"spec": {
+						SchemaProps: spec.SchemaProps{
+							Description: "spec says what is repaired.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.OwnershipRepairSpec{}.OpenAPIModelName()),
+						},
+					},
+					"status": {
+						SchemaProps: spec.SchemaProps{
+							Description: "status is what was done.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.OwnershipRepairStatus{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.OwnershipRepairSpec{}.OpenAPIModelName(), v1alpha1.OwnershipRepairStatus{}.OpenAPIModelName(), metav1.ObjectMeta{}.OpenAPIModelName()},
+	}
+}
+
+func schema_kindred_apis_ownership_v1alpha1_OwnershipRepairSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "OwnershipRepairSpec says what is repaired. Left empty, it is all that the caller may read.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"namespace": {
+						SchemaProps: spec.SchemaProps{
+							Description: "namespace restricts the check to the objects in one namespace.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"object": {
+						SchemaProps: spec.SchemaProps{
+							Description: "object restricts the check to one object and what it owns, directly or not, or ought to. It is not given beside namespace.",
+							Ref:         ref(v1alpha1.ObjectReference{}.OpenAPIModelName()),
+						},
+					},
+					"rules": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "set",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "rules restricts the check to some rules.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"dryRun": {
+						SchemaProps: spec.SchemaProps{
+							Description: "dryRun has every change admitted and none made.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+					"preconditions": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"uid",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "preconditions restricts the repair to objects in a state that was seen before, in a lint's fixes. An object that has changed since is skipped. Without any, objects are repaired as they are found.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.RepairPrecondition{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.ObjectReference{}.OpenAPIModelName(), v1alpha1.RepairPrecondition{}.OpenAPIModelName()},
+	}
+}
+
+func schema_kindred_apis_ownership_v1alpha1_OwnershipRepairStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "OwnershipRepairStatus is what was done.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"checked": {
+						SchemaProps: spec.SchemaProps{
+							Description: "checked is the number of objects that were looked at.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"results": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "results are all findings, and what became of each.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.RepairResult{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"applied": {
+						SchemaProps: spec.SchemaProps{
+							Description: "applied is the number of findings that were repaired, or would be.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"skipped": {
+						SchemaProps: spec.SchemaProps{
+							Description: "skipped is the number of findings that were not repaired.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"hidden": {
+						SchemaProps: spec.SchemaProps{
+							Description: "hidden is the number of further objects, which the caller may not read.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"warnings": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "warnings say what else there is to know.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"checked", "applied", "skipped"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.RepairResult{}.OpenAPIModelName()},
 	}
 }
 
@@ -1425,6 +1928,120 @@ func schema_kindred_apis_ownership_v1alpha1_PreviewedObject(ref common.Reference
 		},
 		Dependencies: []string{
 			v1alpha1.DeletionBlock{}.OpenAPIModelName(), v1alpha1.OwnerReference{}.OpenAPIModelName()},
+	}
+}
+
+func schema_kindred_apis_ownership_v1alpha1_RepairPrecondition(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "RepairPrecondition is an object in one state.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"uid": {
+						SchemaProps: spec.SchemaProps{
+							Description: "uid is the object's UID.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"resourceVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "resourceVersion is its resourceVersion.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"uid", "resourceVersion"},
+			},
+		},
+	}
+}
+
+func schema_kindred_apis_ownership_v1alpha1_RepairResult(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "RepairResult is a finding, and what became of it.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"object": {
+						SchemaProps: spec.SchemaProps{
+							Description: "object is the object.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.ObjectReference{}.OpenAPIModelName()),
+						},
+					},
+					"rule": {
+						SchemaProps: spec.SchemaProps{
+							Description: "rule is the rule that it breaks.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"severity": {
+						SchemaProps: spec.SchemaProps{
+							Description: "severity is how bad that is.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"message": {
+						SchemaProps: spec.SchemaProps{
+							Description: "message says what is wrong.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"consequence": {
+						SchemaProps: spec.SchemaProps{
+							Description: "consequence says what will happen because of it.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"remedy": {
+						SchemaProps: spec.SchemaProps{
+							Description: "remedy says what to do about it.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"fix": {
+						SchemaProps: spec.SchemaProps{
+							Description: "fix is a change that does it, where there is a safe one. An OwnershipRepair makes it.",
+							Ref:         ref(v1alpha1.LintFix{}.OpenAPIModelName()),
+						},
+					},
+					"outcome": {
+						SchemaProps: spec.SchemaProps{
+							Description: "outcome is what became of the finding.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"reason": {
+						SchemaProps: spec.SchemaProps{
+							Description: "reason says why the change was not made.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"object", "rule", "severity", "message", "consequence", "remedy", "outcome"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.LintFix{}.OpenAPIModelName(), v1alpha1.ObjectReference{}.OpenAPIModelName()},
 	}
 }
 

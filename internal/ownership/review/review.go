@@ -1,8 +1,8 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package review answers the reviews of ownership.kindred.dev: what a deletion would do, and
-// who owns whom.
+// Package review answers the reviews of ownership.kindred.dev: what a deletion would do, who
+// owns whom, which owner references are wrong; and repairs what a review found.
 //
 // What is known comes from the garbage collector's graph: a review says what the collector
 // would do, because it asks the same rules about the same observations. Objects that an
@@ -23,11 +23,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/metadata"
+	clientrest "k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
 	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
@@ -42,12 +45,15 @@ type Collector interface {
 	Lookup(ctx context.Context, action graph.Action) graph.Outcome
 }
 
-// Sources are what answers are made from. Metadata and Objects read as one who may read
-// everything.
+// Sources are what answers are made from. Metadata, Objects and Discovery read as one who may
+// read everything.
 type Sources struct {
 	Collector Collector
 	Metadata  metadata.Interface
 	Objects   dynamic.Interface
+	Discovery discovery.ServerResourcesInterface
+	// ConfigFor is how a caller reaches the API: repairs are written as who asked for them.
+	ConfigFor func(caller user.Info) *clientrest.Config
 	Clock     clock.WithTicker
 }
 
@@ -101,6 +107,32 @@ func (r *Reviews) OwnershipTrees(p Policy) rest.Storage {
 	}
 }
 
+// OwnershipLints is the endpoint of ownershiplints.
+func (r *Reviews) OwnershipLints(p Policy) rest.Storage {
+	return &endpoint[*ownership.OwnershipLint]{
+		reviews: r, policy: p, singular: "ownershiplint",
+		empty:    func() *ownership.OwnershipLint { return &ownership.OwnershipLint{} },
+		validate: validateLint,
+		answer: func(ctx context.Context, q *question, review *ownership.OwnershipLint) (err error) {
+			review.Status, err = q.lint(ctx, &review.Spec)
+			return err
+		},
+	}
+}
+
+// OwnershipRepairs is the endpoint of ownershiprepairs.
+func (r *Reviews) OwnershipRepairs(p Policy) rest.Storage {
+	return &endpoint[*ownership.OwnershipRepair]{
+		reviews: r, policy: p, singular: "ownershiprepair",
+		empty:    func() *ownership.OwnershipRepair { return &ownership.OwnershipRepair{} },
+		validate: validateRepair,
+		answer: func(ctx context.Context, q *question, review *ownership.OwnershipRepair) (err error) {
+			review.Status, err = q.repair(ctx, &review.Spec)
+			return err
+		},
+	}
+}
+
 // endpoint answers one kind of review.
 type endpoint[T runtime.Object] struct {
 	reviews  *Reviews
@@ -119,7 +151,7 @@ func (e *endpoint[T]) Destroy()                {}
 func (e *endpoint[T]) NamespaceScoped() bool   { return false }
 func (e *endpoint[T]) GetSingularName() string { return e.singular }
 
-func (e *endpoint[T]) Create(ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, _ *metav1.CreateOptions) (runtime.Object, error) {
+func (e *endpoint[T]) Create(ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
 	review, ok := obj.(T)
 	if !ok {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("not a review of this kind: %T", obj))
@@ -141,6 +173,7 @@ func (e *endpoint[T]) Create(ctx context.Context, obj runtime.Object, validate r
 		return nil, apierrors.NewServiceUnavailable("the garbage collector has not started yet, and nothing is known of owners")
 	}
 	q := &question{Sources: *sources, policy: e.policy, access: newAccess(e.policy.Authorizer, caller)}
+	q.dryRun = options != nil && len(options.DryRun) > 0
 	return review, e.answer(ctx, q, review)
 }
 
@@ -149,4 +182,6 @@ type question struct {
 	Sources
 	policy Policy
 	access *access
+	// dryRun tells that the request itself is one: it must change nothing.
+	dryRun bool
 }

@@ -149,7 +149,7 @@ func (w *world) reviews() *Reviews {
 	}
 	r := &Reviews{}
 	r.Connect(Sources{
-		Collector: w, Clock: clock.RealClock{}, Metadata: metadatafake.NewSimpleMetadataClient(scheme, partial...),
+		Collector: w, Clock: clock.RealClock{}, Discovery: discovered(), Metadata: metadatafake.NewSimpleMetadataClient(scheme, partial...),
 		Objects: dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists, w.objects...),
 	})
 	return r

@@ -13,10 +13,11 @@ import (
 const ownershipReviewer = "kindred:ownership-reviewer"
 
 // addOwnership lets everybody ask about ownership, as upstream lets everybody ask what they
-// may do: a review shows its caller no more than what they may read.
+// may do: a review shows its caller no more than what they may read, and a repair writes as
+// its caller, who needs permission for each write.
 func (p *Policy) addOwnership() {
 	p.clusterRole(ownershipReviewer,
-		on(ownershipv1alpha1.GroupName, "deletionpreviews ownershiptrees", "create"),
+		on(ownershipv1alpha1.GroupName, "deletionpreviews ownershiptrees ownershiplints ownershiprepairs", "create"),
 	)
 	p.bind(ownershipReviewer, group(users.AllAuthenticated))
 }

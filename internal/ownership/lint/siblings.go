@@ -1,0 +1,116 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package lint
+
+import (
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kindred-project/kindred/internal/ownership/graph"
+)
+
+// siblingLabels are the labels that controllers put on what they make, with a value of its own
+// for each template, Job, cluster or instance. Objects of one kind and namespace with the same
+// value are siblings.
+var siblingLabels = []string{
+	"pod-template-hash",
+	"controller-revision-hash",
+	"batch.kubernetes.io/job-name",
+	"cluster.x-k8s.io/cluster-name",
+	"app.kubernetes.io/instance",
+}
+
+// sameMaker are the labels in which siblings also agree: what a user adds to an instance by
+// hand, or with another tool, is no sibling of what its operator makes.
+var sameMaker = []string{"app.kubernetes.io/name", "app.kubernetes.io/component", "app.kubernetes.io/managed-by"}
+
+// enoughOwned is how many siblings must have an owner, and they are more than those that have
+// none: otherwise it is not known whether owners are the rule.
+const enoughOwned = 2
+
+// crowd is what siblings have in common.
+type crowd struct {
+	schema.GroupKind
+	namespace, label, value string
+	maker                   [3]string
+}
+
+// count is how many of a crowd have owners that are there, and one of these owners.
+type count struct {
+	all, owned int
+	owner      graph.Owner
+}
+
+func crowdsOf(o *Object) []crowd {
+	var crowds []crowd
+	for _, label := range siblingLabels {
+		if value := o.Labels[label]; value != "" {
+			c := crowd{GroupKind: groupKind(o), namespace: o.Namespace, label: label, value: value}
+			for i, maker := range sameMaker {
+				c.maker[i] = o.Labels[maker]
+			}
+			crowds = append(crowds, c)
+		}
+	}
+	return crowds
+}
+
+// join counts o among its siblings.
+func (s *Snapshot) join(o *Object) {
+	if o.Deleting {
+		return
+	}
+	for _, c := range crowdsOf(o) {
+		n := s.crowds[c]
+		n.all++
+		if i := slices.IndexFunc(o.Owners, func(ref graph.Owner) bool { return s.fault(o, ref) == "" }); i >= 0 {
+			n.owned++
+			n.owner = o.Owners[i]
+		}
+		s.crowds[c] = n
+	}
+}
+
+func noOwner(s *Snapshot, o *Object) []Finding {
+	if len(o.Owners) > 0 || len(s.restorable(o)) > 0 {
+		return nil
+	}
+	for _, c := range crowdsOf(o) {
+		siblings := s.crowds[c]
+		if siblings.owned < enoughOwned || 2*siblings.owned <= siblings.all {
+			continue
+		}
+		return []Finding{{
+			Message: fmt.Sprintf("no owner, and %d of %d others with the label %s=%s have one, such as %s",
+				siblings.owned, siblings.all-1, c.label, c.value, nameOf(siblings.owner)),
+			Owners: []types.UID{siblings.owner.UID},
+		}}
+	}
+	return nil
+}
+
+// NeedsLabels tells whether an object may be compared with its siblings: one in a place where
+// some of its kind have owners and others have none.
+func NeedsLabels(objects []*Object) func(*Object) bool {
+	type place struct {
+		schema.GroupKind
+		namespace string
+	}
+	owned, bare := map[place]bool{}, map[place]bool{}
+	for _, o := range objects {
+		here := place{groupKind(o), o.Namespace}
+		if len(o.Owners) > 0 {
+			owned[here] = true
+		} else {
+			bare[here] = true
+		}
+	}
+	return func(o *Object) bool {
+		here := place{groupKind(o), o.Namespace}
+		return owned[here] && bare[here]
+	}
+}

@@ -1,0 +1,118 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package review
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
+
+	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
+	"github.com/kindred-project/kindred/internal/ownership/lint"
+)
+
+// kinds are the kinds that are served. The graph knows each in one version; what others there
+// are is asked for.
+func (in *inspection) kinds(ctx context.Context) map[schema.GroupKind]lint.Kind {
+	versions := in.versions(ctx)
+	kinds := map[schema.GroupKind]lint.Kind{}
+	for gk, r := range in.served {
+		kinds[gk] = lint.Kind{
+			Namespaced: r.Namespaced,
+			Collected:  r.Watched,
+			Complete:   r.Watched && !slices.Contains(in.unlisted, r),
+			Versions:   versions[gk],
+		}
+	}
+	return kinds
+}
+
+func (in *inspection) versions(ctx context.Context) map[schema.GroupKind][]string {
+	groups, lists, err := discovery.ToServerResourcesInterfaceWithContext(in.Discovery).ServerGroupsAndResourcesWithContext(ctx)
+	failed, partial := discovery.GroupDiscoveryFailedErrorGroups(err)
+	if err != nil && !partial {
+		in.warn("it is not known which versions are served, and those of references are not checked: %v", err)
+		return nil
+	}
+	for gv := range failed {
+		in.warn("%s does not answer: versions of references into its group are not checked", gv)
+	}
+	return versionsOf(groups, lists, failed)
+}
+
+// versionsOf returns the versions of each kind, in the order of preference that discovery has
+// them in. Of a group that answers in part only it is not known which versions a kind has.
+func versionsOf(groups []*metav1.APIGroup, lists []*metav1.APIResourceList, failed map[schema.GroupVersion]error) map[schema.GroupKind][]string {
+	silent := map[string]bool{}
+	for gv := range failed {
+		silent[gv.Group] = true
+	}
+	served := map[string][]metav1.APIResource{}
+	for _, list := range lists {
+		served[list.GroupVersion] = list.APIResources
+	}
+	versions := map[schema.GroupKind][]string{}
+	for _, group := range groups {
+		if silent[group.Name] {
+			continue
+		}
+		for _, version := range preferredFirst(group) {
+			for _, r := range served[version.GroupVersion] {
+				gk := schema.GroupKind{Group: group.Name, Kind: r.Kind}
+				if !strings.Contains(r.Name, "/") && !slices.Contains(versions[gk], version.Version) {
+					versions[gk] = append(versions[gk], version.Version)
+				}
+			}
+		}
+	}
+	return versions
+}
+
+func preferredFirst(group *metav1.APIGroup) []metav1.GroupVersionForDiscovery {
+	return append([]metav1.GroupVersionForDiscovery{group.PreferredVersion}, group.Versions...)
+}
+
+// label reads the labels of objects that are compared with their siblings. The graph has none.
+func (in *inspection) label(ctx context.Context, objects []*lint.Object) {
+	if len(in.spec.Rules) > 0 && !slices.Contains(in.spec.Rules, ownership.RuleNoOwner) {
+		return
+	}
+	compared := slices.DeleteFunc(slices.Clone(objects), func(o *lint.Object) bool {
+		return in.spec.Namespace != "" && o.Namespace != in.spec.Namespace
+	})
+	needed := lint.NeedsLabels(compared)
+	places := map[place]map[types.UID]*lint.Object{}
+	for _, o := range compared {
+		if !needed(o) {
+			continue
+		}
+		here := place{o.Resource, o.Namespace}
+		if places[here] == nil {
+			places[here] = map[types.UID]*lint.Object{}
+		}
+		places[here][o.UID] = o
+	}
+	for here, there := range places {
+		in.labelAt(ctx, here, there)
+	}
+	slices.Sort(in.warnings)
+}
+
+func (in *inspection) labelAt(ctx context.Context, here place, objects map[types.UID]*lint.Object) {
+	list, err := in.Metadata.Resource(here.GroupVersionResource).Namespace(here.namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		in.warn("the labels of %s cannot be read, and siblings among them are not compared: %v", here.GroupResource(), err)
+		return
+	}
+	for i := range list.Items {
+		if o := objects[list.Items[i].UID]; o != nil {
+			o.Labels = list.Items[i].Labels
+		}
+	}
+}

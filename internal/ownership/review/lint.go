@@ -1,0 +1,265 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package review
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	apimachineryvalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
+	"github.com/kindred-project/kindred/internal/ownership/graph"
+	"github.com/kindred-project/kindred/internal/ownership/lint"
+)
+
+func validateLint(review *ownership.OwnershipLint) field.ErrorList {
+	return validateLintSpec(&review.Spec)
+}
+
+func validateLintSpec(spec *ownership.OwnershipLintSpec) field.ErrorList {
+	var errs field.ErrorList
+	path := field.NewPath("spec")
+	if spec.Namespace != "" {
+		for _, message := range apimachineryvalidation.ValidateNamespaceName(spec.Namespace, false) {
+			errs = append(errs, field.Invalid(path.Child("namespace"), spec.Namespace, message))
+		}
+	}
+	if object := spec.Object; object != nil {
+		errs = append(errs, validateKind(object.APIVersion, object.Kind, path.Child("object"))...)
+		if object.Name == "" {
+			errs = append(errs, field.Required(path.Child("object", "name"), ""))
+		}
+		if spec.Namespace != "" {
+			errs = append(errs, field.Forbidden(path.Child("namespace"), "may not be given beside object, which has its own"))
+		}
+	}
+	for i, rule := range spec.Rules {
+		if _, known := ownership.DescribeLintRule(rule); !known {
+			errs = append(errs, field.NotSupported(path.Child("rules").Index(i), rule, ruleNames()))
+		}
+	}
+	return errs
+}
+
+func ruleNames() []ownership.LintRule {
+	var names []ownership.LintRule
+	for _, d := range ownership.LintRules() {
+		names = append(names, d.Rule)
+	}
+	return names
+}
+
+func (q *question) lint(ctx context.Context, spec *ownership.OwnershipLintSpec) (ownership.OwnershipLintStatus, error) {
+	found, err := q.inspect(ctx, spec)
+	if err != nil {
+		return ownership.OwnershipLintStatus{}, err
+	}
+	s := ownership.OwnershipLintStatus{Checked: found.checked, Hidden: found.hidden, Warnings: found.warnings}
+	for i := range found.findings {
+		s.Findings = append(s.Findings, findingOf(&found.findings[i]))
+	}
+	return s, nil
+}
+
+func findingOf(f *lint.Finding) ownership.LintFinding {
+	out := ownership.LintFinding{
+		Object: referenceOf(f.Object.Object), Rule: f.Rule, Severity: f.Severity,
+		Message: f.Message, Consequence: f.Consequence, Remedy: f.Remedy,
+	}
+	if f.Fix != nil {
+		out.Fix = &ownership.LintFix{
+			Description:     f.Fix.Description,
+			ResourceVersion: f.Object.ResourceVersion,
+			OwnerReferences: f.Fix.Apply(referencesOf(f.Object)),
+		}
+	}
+	return out
+}
+
+func referencesOf(o *lint.Object) []metav1.OwnerReference {
+	var refs []metav1.OwnerReference
+	for _, owner := range o.Owners {
+		refs = append(refs, owner.OwnerReference)
+	}
+	return refs
+}
+
+// inspection is a check of owner references: what is looked at, and what was found.
+type inspection struct {
+	*question
+	spec *ownership.OwnershipLintSpec
+
+	// Of the graph: all objects that matter, those of them that are asked about, and what is served.
+	objects  []graph.Object
+	asked    map[types.UID]bool
+	served   map[schema.GroupKind]graph.Resource
+	unlisted []graph.Resource
+
+	findings        []lint.Finding
+	checked, hidden int32
+	warnings        []string
+}
+
+func (q *question) inspect(ctx context.Context, spec *ownership.OwnershipLintSpec) (*inspection, error) {
+	in := &inspection{question: q, spec: spec, asked: map[types.UID]bool{}, served: map[schema.GroupKind]graph.Resource{}}
+	var root *graph.Object
+	if spec.Object != nil {
+		object, err := q.find(ctx, *spec.Object)
+		if err != nil {
+			return nil, err
+		}
+		root = &object
+	}
+	in.take(root)
+	in.choose(root)
+	for _, r := range in.unlisted {
+		if q.access.require(ctx, "list", r, spec.Namespace, "") == nil {
+			in.warn("the objects of %s are not known yet, and are not checked", r.GroupResource())
+		}
+	}
+	objects := in.readable(ctx)
+	in.label(ctx, objects)
+	for _, f := range lint.Check(lint.NewSnapshot(objects, in.kinds(ctx)), spec.Rules...) {
+		if in.concerns(&f) {
+			in.findings = append(in.findings, f)
+		}
+	}
+	return in, nil
+}
+
+func (in *inspection) warn(format string, args ...any) {
+	in.warnings = append(in.warnings, fmt.Sprintf(format, args...))
+}
+
+// take takes what matters out of the graph: the objects of the namespaces in question, those
+// without a namespace, as they may be owners, and all other owners.
+func (in *inspection) take(root *graph.Object) {
+	namespace := in.spec.Namespace
+	if root != nil {
+		namespace = root.Namespace
+	}
+	in.Collector.View(func(g *graph.Graph) {
+		in.objects = g.Select(func(_ graph.Resource, in string) bool {
+			return namespace == "" || in == namespace || in == ""
+		})
+		in.objects = append(in.objects, ownersElsewhere(g, in.objects)...)
+		in.unlisted = g.Unlisted()
+		for _, r := range g.Resources() {
+			gk := schema.GroupKind{Group: r.Group, Kind: r.Kind}
+			if served, ok := g.Served(gk); ok {
+				in.served[gk] = served
+			}
+		}
+	})
+}
+
+// ownersElsewhere are owners, direct and not, of objects that are not among them.
+func ownersElsewhere(g *graph.Graph, objects []graph.Object) []graph.Object {
+	met := map[types.UID]bool{}
+	for i := range objects {
+		met[objects[i].UID] = true
+	}
+	var found []graph.Object
+	look := func(o *graph.Object) {
+		for _, ref := range o.Owners {
+			if owner, ok := g.Object(ref.UID); ok && !met[ref.UID] {
+				met[ref.UID] = true
+				found = append(found, owner)
+			}
+		}
+	}
+	for i := range objects {
+		look(&objects[i])
+	}
+	for i := 0; i < len(found); i++ {
+		look(&found[i])
+	}
+	return found
+}
+
+// choose decides which objects are asked about: those of a namespace, all, or an object with
+// what it owns or, before a reference was lost, owned.
+func (in *inspection) choose(root *graph.Object) {
+	if root == nil {
+		for i := range in.objects {
+			o := &in.objects[i]
+			in.asked[o.UID] = in.spec.Namespace == "" || o.Namespace == in.spec.Namespace
+		}
+		return
+	}
+	owned := map[types.UID][]types.UID{}
+	for i := range in.objects {
+		o := &in.objects[i]
+		for _, ref := range o.Owners {
+			owned[ref.UID] = append(owned[ref.UID], o.UID)
+		}
+		for _, ref := range o.Lost {
+			owned[ref.UID] = append(owned[ref.UID], o.UID)
+		}
+	}
+	level := []types.UID{root.UID}
+	for in.asked[root.UID] = true; len(level) > 0; {
+		id := level[0]
+		level = level[1:]
+		for _, dependent := range owned[id] {
+			if !in.asked[dependent] {
+				in.asked[dependent] = true
+				level = append(level, dependent)
+			}
+		}
+	}
+}
+
+// concerns tells whether a finding is about an object that is asked about, or about one that
+// ought to be owned by it.
+func (in *inspection) concerns(f *lint.Finding) bool {
+	if in.asked[f.Object.UID] {
+		return true
+	}
+	return in.spec.Object != nil && slices.ContainsFunc(f.Owners, func(owner types.UID) bool { return in.asked[owner] })
+}
+
+// readable are the objects that the caller may read, with the standing of those owners alone
+// that they may read too.
+func (in *inspection) readable(ctx context.Context) []*lint.Object {
+	var readable []*lint.Object
+	for i := range in.objects {
+		o := &in.objects[i]
+		if !in.access.mayGet(ctx, o.Resource, o.Namespace, o.Name) {
+			if in.asked[o.UID] {
+				in.hidden++
+			}
+			continue
+		}
+		if in.asked[o.UID] && !o.Deleting {
+			in.checked++
+		}
+		for j := range o.Owners {
+			if owner := &o.Owners[j]; in.hides(ctx, o, owner) {
+				owner.Standing, owner.Followed = lint.Hidden, false
+			}
+		}
+		readable = append(readable, &lint.Object{Object: *o})
+	}
+	return readable
+}
+
+// hides tells whether the caller may not get the object that a reference names.
+func (in *inspection) hides(ctx context.Context, o *graph.Object, ref *graph.Owner) bool {
+	r, served := in.served[schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).GroupKind()]
+	if !served {
+		return false
+	}
+	namespace := ""
+	if r.Namespaced {
+		namespace = o.Namespace
+	}
+	return !in.access.mayGet(ctx, r, namespace, ref.Name)
+}

@@ -1,0 +1,185 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kindred_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/kindred-project/kindred"
+	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
+)
+
+// yard is a namespace with an owner and a dependent whose reference was taken away, and jane,
+// who may do what she is granted.
+type yard struct {
+	t         *testing.T
+	admin     kubernetes.Interface
+	asAdmin   *rest.Config
+	asJane    *rest.Config
+	namespace string
+}
+
+func newYard(t *testing.T) *yard {
+	cluster := startWith(t, kindred.Options{DataDir: t.TempDir(), NoNode: true})
+	y := &yard{t: t, admin: client(t, cluster), asAdmin: cluster.Config(), asJane: cluster.Config(), namespace: "default"}
+	y.asJane.Impersonate = rest.ImpersonationConfig{UserName: "jane", Groups: []string{"system:authenticated"}}
+	return y
+}
+
+func (y *yard) lint(as *rest.Config, spec ownership.OwnershipLintSpec) ownership.OwnershipLintStatus {
+	y.t.Helper()
+	answer, err := review(y.t, as, "ownershiplints", "OwnershipLint", ownership.OwnershipLint{Spec: spec})
+	if err != nil {
+		y.t.Fatal(err)
+	}
+	return answer.Status
+}
+
+// repair has the namespace repaired, and returns what became of the one finding.
+func (y *yard) repair(as *rest.Config, spec ownership.OwnershipRepairSpec) ownership.RepairResult {
+	y.t.Helper()
+	spec.Namespace = y.namespace
+	answer, err := review(y.t, as, "ownershiprepairs", "OwnershipRepair", ownership.OwnershipRepair{Spec: spec})
+	if err != nil {
+		y.t.Fatal(err)
+	}
+	if len(answer.Status.Results) != 1 {
+		y.t.Fatalf("%d results, want one: %+v", len(answer.Status.Results), answer.Status)
+	}
+	return answer.Status.Results[0]
+}
+
+func (y *yard) create(name string, refs ...metav1.OwnerReference) *corev1.ConfigMap {
+	y.t.Helper()
+	o, err := y.admin.CoreV1().ConfigMaps(y.namespace).Create(y.t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, OwnerReferences: refs}}, metav1.CreateOptions{})
+	if err != nil {
+		y.t.Fatal(err)
+	}
+	return o
+}
+
+func (y *yard) get(name string) *corev1.ConfigMap {
+	y.t.Helper()
+	o, err := y.admin.CoreV1().ConfigMaps(y.namespace).Get(y.t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		y.t.Fatal(err)
+	}
+	return o
+}
+
+// strip takes the references of an object away once the collector has seen them, which it
+// has when a tree shows them.
+func (y *yard) strip(name string) {
+	y.t.Helper()
+	question := ownership.OwnershipTree{Spec: ownership.OwnershipTreeSpec{Object: ownership.ObjectReference{APIVersion: "v1", Kind: "ConfigMap", Namespace: y.namespace, Name: name}}}
+	if tree, err := review(y.t, y.asAdmin, "ownershiptrees", "OwnershipTree", question); err != nil || len(tree.Status.Owners) != 1 {
+		y.t.Fatalf("tree %+v, %v", tree.Status, err)
+	}
+	_, err := y.admin.CoreV1().ConfigMaps(y.namespace).Patch(y.t.Context(), name, types.MergePatchType, []byte(`{"metadata":{"ownerReferences":null}}`), metav1.PatchOptions{})
+	if err != nil {
+		y.t.Fatal(err)
+	}
+}
+
+// grant lets jane use verbs on the ConfigMaps of the namespace.
+func (y *yard) grant(name string, verbs ...string) {
+	y.t.Helper()
+	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: verbs}}}
+	binding := &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name}, Subjects: []rbacv1.Subject{{Kind: "User", Name: "jane", APIGroup: rbacv1.GroupName}},
+		RoleRef: rbacv1.RoleRef{Kind: "Role", Name: name, APIGroup: rbacv1.GroupName},
+	}
+	if _, err := y.admin.RbacV1().Roles(y.namespace).Create(y.t.Context(), role, metav1.CreateOptions{}); err != nil {
+		y.t.Fatal(err)
+	}
+	if _, err := y.admin.RbacV1().RoleBindings(y.namespace).Create(y.t.Context(), binding, metav1.CreateOptions{}); err != nil {
+		y.t.Fatal(err)
+	}
+}
+
+// TestLintAndRepair takes a reference away as backup tools do, and has it found and restored,
+// by those who may.
+func TestLintAndRepair(t *testing.T) {
+	y := newYard(t)
+	if s := y.lint(y.asAdmin, ownership.OwnershipLintSpec{}); len(s.Findings) > 0 || s.Checked == 0 || len(s.Warnings) > 0 {
+		t.Errorf("of a new cluster: %+v", s)
+	}
+	if s := y.lint(y.asJane, ownership.OwnershipLintSpec{}); len(s.Findings) > 0 || s.Checked > 0 || s.Hidden == 0 {
+		t.Errorf("who may read nothing is told: %+v", s)
+	}
+
+	owner := y.create("owner")
+	ref := metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID, Controller: new(true)}
+	y.create("dependent", ref)
+	y.strip("dependent")
+	here := ownership.OwnershipLintSpec{Namespace: y.namespace}
+	var found ownership.LintFinding
+	eventually(t, "the loss is found", func(context.Context) (bool, error) {
+		s := y.lint(y.asAdmin, here)
+		if len(s.Findings) != 1 {
+			return false, nil
+		}
+		found = s.Findings[0]
+		return true, nil
+	})
+	lost := y.get("dependent")
+	if found.Rule != ownership.RuleLostReference || found.Object.UID != lost.UID || found.Fix == nil || found.Fix.ResourceVersion != lost.ResourceVersion {
+		t.Fatalf("found %+v", found)
+	}
+
+	if s := y.lint(y.asJane, here); len(s.Findings) > 0 {
+		t.Errorf("who may read nothing is told: %+v", s)
+	}
+	y.grant("reader", "get")
+	eventually(t, "jane may read", func(context.Context) (bool, error) { return len(y.lint(y.asJane, here).Findings) == 1, nil })
+	// A write is the caller's: who may only read repairs nothing.
+	if r := y.repair(y.asJane, ownership.OwnershipRepairSpec{}); r.Outcome != ownership.RepairSkipped || !strings.Contains(r.Reason, `User "jane" cannot patch resource "configmaps"`) {
+		t.Errorf("a reader's: %+v", r)
+	}
+	y.grant("writer", "patch", "delete")
+	eventually(t, "jane may write", func(context.Context) (bool, error) {
+		return y.repair(y.asJane, ownership.OwnershipRepairSpec{DryRun: true}).Outcome == ownership.RepairWouldApply, nil
+	})
+	if o := y.get("dependent"); o.ResourceVersion != lost.ResourceVersion {
+		t.Errorf("a dry run has changed the object: %+v", o)
+	}
+	seen := ownership.RepairPrecondition{UID: lost.UID, ResourceVersion: lost.ResourceVersion}
+	if _, err := y.admin.CoreV1().ConfigMaps(y.namespace).Patch(t.Context(), "dependent", types.MergePatchType, []byte(`{"data":{"a":"b"}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	// Whether or not the collector has seen the change yet, the object is not as it was.
+	if r := y.repair(y.asJane, ownership.OwnershipRepairSpec{Preconditions: []ownership.RepairPrecondition{seen}}); r.Outcome != ownership.RepairSkipped || r.Reason != "the object has changed since it was looked at" {
+		t.Errorf("of what has changed: %+v", r)
+	}
+	eventually(t, "the change is seen", func(context.Context) (bool, error) {
+		return y.lint(y.asJane, here).Findings[0].Fix.ResourceVersion == y.get("dependent").ResourceVersion, nil
+	})
+	if r := y.repair(y.asJane, ownership.OwnershipRepairSpec{}); r.Outcome != ownership.RepairApplied {
+		t.Fatalf("a writer's: %+v", r)
+	}
+	if s := y.lint(y.asAdmin, here); len(s.Findings) > 0 {
+		t.Errorf("after the repair: %+v", s)
+	}
+	if o := y.get("dependent"); len(o.OwnerReferences) != 1 || o.OwnerReferences[0].UID != ref.UID || !*o.OwnerReferences[0].Controller || o.Data["a"] != "b" {
+		t.Errorf("repaired: %+v", o)
+	}
+	// It is an owner again in all respects.
+	if err := y.admin.CoreV1().ConfigMaps(y.namespace).Delete(t.Context(), "owner", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the dependent goes with its owner", func(ctx context.Context) (bool, error) {
+		_, err := y.admin.CoreV1().ConfigMaps(y.namespace).Get(ctx, "dependent", metav1.GetOptions{})
+		return apierrors.IsNotFound(err), nil
+	})
+}
