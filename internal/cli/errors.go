@@ -26,6 +26,22 @@ func (e usageError) Unwrap() error { return e.error }
 // usagef is an error about the command line that only the verb itself can find.
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
+// exitStatus ends a verb with a status of its own. Without an error there is nothing more to
+// say.
+type exitStatus struct {
+	code int
+	err  error
+}
+
+func (e exitStatus) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit status %d", e.code)
+	}
+	return e.err.Error()
+}
+
+func (e exitStatus) Unwrap() error { return e.err }
+
 // started is the annotation of a command whose flags and arguments were found good.
 const started = "started"
 
@@ -37,13 +53,20 @@ func markStarted(cmd *cobra.Command) {
 }
 
 // Execute runs a command line, says in one line what went wrong, and returns the
-// exit status: 1 for an error, 2 for wrong usage.
+// exit status: 1 for an error, 2 for wrong usage, or the verb's own.
 func Execute(root *cobra.Command) int {
 	cmd, err := root.ExecuteC()
 	if err == nil {
 		return exitOK
 	}
 	text := oneLine(err)
+	var own exitStatus
+	if errors.As(err, &own) {
+		if own.err != nil {
+			fmt.Fprintln(root.ErrOrStderr(), "error: "+text)
+		}
+		return own.code
+	}
 	var usage usageError
 	if cmd.Annotations[started] != "" && !errors.As(err, &usage) {
 		fmt.Fprintln(root.ErrOrStderr(), "error: "+text)

@@ -1,0 +1,230 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
+)
+
+// Exit statuses of lint are those of linters: what was found is told from what went wrong.
+const (
+	exitFound   = 1
+	exitFailure = 2
+)
+
+// linting is a command line of "kindred lint".
+type linting struct {
+	connection
+	allNamespaces, fix, dryRun, list bool
+	rules                            []string
+	failOn, output                   string
+}
+
+func newLint(version string) *cobra.Command {
+	var l linting
+	cmd := &cobra.Command{
+		Use:   "lint [TYPE/NAME]",
+		Short: "Find owner references that are missing or wrong, and repair them",
+		Long: `Checks the owner references of the objects in a namespace, in all, or of one object and
+what it owns. Of each finding it tells what will come of it, and what to do about it. With
+--fix it makes the changes that are safe, to objects that are as they were when they were
+checked, and says what became of each finding; with --dry-run as well it makes none, and has
+the API say whether it would admit them.
+
+The exit status is 0 if nothing was found that is as bad as --fail-on, or all that was has
+been repaired, 1 if something was, and 2 if the check failed.`,
+		Example: `  kindred lint -A
+  kindred lint cluster/one --fix --dry-run
+  kindred lint -n shop --rule lost-reference,stale-version --fix
+  kindred lint -A --fail-on error -o sarif > ownership.sarif`,
+		Args: cobra.MaximumNArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			err := l.run(cmd, args, version)
+			var own exitStatus
+			var usage usageError
+			if err == nil || errors.As(err, &own) || errors.As(err, &usage) {
+				return err
+			}
+			return exitStatus{exitFailure, err}
+		},
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+			return l.complete(cmd, args, toComplete)
+		},
+	}
+	l.addFlags(cmd, "the cluster")
+	flags := cmd.Flags()
+	flags.BoolVarP(&l.allNamespaces, "all-namespaces", "A", false, "check all that you may read")
+	flags.StringSliceVar(&l.rules, "rule", nil, "check by this rule only; may be repeated")
+	flags.BoolVar(&l.list, "rules", false, "list the rules, and check nothing")
+	flags.BoolVar(&l.fix, "fix", false, "make the changes that are safe")
+	flags.BoolVar(&l.dryRun, "dry-run", false, "with --fix: make no change, and say which would be made")
+	flags.StringVar(&l.failOn, "fail-on", "warning", `how bad a finding must be for exit status 1: "info", "warning", "error" or "never"`)
+	flags.StringVarP(&l.output, "output", "o", "", `"json", "yaml" or "sarif" for a form that programs can read`)
+	for flag, values := range map[string][]string{"fail-on": {"info", "warning", "error", "never"}, "output": {"json", "yaml", "sarif"}, "rule": ruleNames()} {
+		_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+	}
+	return cmd
+}
+
+func ruleNames() []string {
+	var names []string
+	for _, d := range ownership.LintRules() {
+		names = append(names, string(d.Rule))
+	}
+	return names
+}
+
+// severities are the values of --fail-on, the least bad first.
+var severities = []ownership.LintSeverity{ownership.SeverityInfo, ownership.SeverityWarning, ownership.SeverityError, "Never"}
+
+// badness orders severities.
+func badness(s ownership.LintSeverity) int {
+	return slices.IndexFunc(severities, func(known ownership.LintSeverity) bool { return strings.EqualFold(string(known), string(s)) })
+}
+
+// check finds what makes no sense before anything is asked of a cluster.
+func (l *linting) check(args []string) error {
+	for _, rule := range l.rules {
+		if !slices.Contains(ruleNames(), rule) {
+			return usagef("--rule is %q, which is no rule; --rules lists them", rule)
+		}
+	}
+	switch {
+	case badness(ownership.LintSeverity(l.failOn)) < 0:
+		return usagef("--fail-on is %q, it can only be info, warning, error or never", l.failOn)
+	case !slices.Contains([]string{"", "json", "yaml", "sarif"}, l.output):
+		return usagef("--output is %q, it can only be json, yaml or sarif", l.output)
+	case l.dryRun && !l.fix:
+		return usagef("--dry-run goes with --fix")
+	case l.fix && l.output == "sarif":
+		return usagef("--output sarif is of what is found, and does not go with --fix")
+	case l.allNamespaces && len(args) > 0:
+		return usagef("--all-namespaces does not go with an object")
+	case l.allNamespaces && l.namespace != "":
+		return usagef("--all-namespaces does not go with --namespace")
+	case l.list && l.output == "sarif":
+		return usagef("--rules prints a list, or json or yaml")
+	}
+	return nil
+}
+
+func (l *linting) run(cmd *cobra.Command, args []string, version string) error {
+	if err := l.check(args); err != nil {
+		return err
+	}
+	if l.list {
+		return l.printRules(cmd)
+	}
+	r, err := l.reviewer(cmd)
+	if err != nil {
+		return err
+	}
+	spec, err := l.spec(r, args)
+	if err != nil {
+		return err
+	}
+	lint := &ownership.OwnershipLint{Spec: spec}
+	if err := r.ask(cmd.Context(), "ownershiplints", lint); err != nil {
+		return err
+	}
+	lint.SetGroupVersionKind(ownership.SchemeGroupVersion.WithKind("OwnershipLint"))
+	if l.fix {
+		return l.repair(cmd, r, lint)
+	}
+	if err := l.print(cmd, lint, version); err != nil {
+		return err
+	}
+	return l.verdict(lint.Status.Findings)
+}
+
+// spec says what is checked.
+func (l *linting) spec(r *reviewer, args []string) (ownership.OwnershipLintSpec, error) {
+	spec := ownership.OwnershipLintSpec{Namespace: r.namespace}
+	for _, rule := range l.rules {
+		spec.Rules = append(spec.Rules, ownership.LintRule(rule))
+	}
+	if l.allNamespaces {
+		spec.Namespace = ""
+	}
+	if len(args) == 0 {
+		return spec, nil
+	}
+	objects, err := r.objects(args)
+	if err != nil {
+		return spec, err
+	}
+	if len(objects) > 1 {
+		return spec, usagef("one object is checked with what it owns, or a namespace")
+	}
+	spec.Namespace, spec.Object = "", &objects[0]
+	return spec, nil
+}
+
+// repair has that repaired which was found, in the state in which it was found.
+func (l *linting) repair(cmd *cobra.Command, r *reviewer, lint *ownership.OwnershipLint) error {
+	repair := &ownership.OwnershipRepair{}
+	repair.SetGroupVersionKind(ownership.SchemeGroupVersion.WithKind("OwnershipRepair"))
+	repair.Spec = ownership.OwnershipRepairSpec{OwnershipLintSpec: lint.Spec, DryRun: l.dryRun, Preconditions: preconditions(lint.Status.Findings)}
+	if err := l.askForRepair(cmd.Context(), r, lint, repair); err != nil {
+		return err
+	}
+	if err := l.printRepair(cmd, repair); err != nil {
+		return err
+	}
+	var left []ownership.LintFinding
+	for _, result := range repair.Status.Results {
+		if result.Outcome != ownership.RepairApplied {
+			left = append(left, result.LintFinding)
+		}
+	}
+	return l.verdict(left)
+}
+
+// askForRepair asks only where there is something to repair: a repair without preconditions
+// would be of whatever it finds.
+func (l *linting) askForRepair(ctx context.Context, r *reviewer, lint *ownership.OwnershipLint, repair *ownership.OwnershipRepair) error {
+	if len(repair.Spec.Preconditions) > 0 {
+		err := r.ask(ctx, "ownershiprepairs", repair)
+		repair.SetGroupVersionKind(ownership.SchemeGroupVersion.WithKind("OwnershipRepair"))
+		return err
+	}
+	repair.Status = ownership.OwnershipRepairStatus{Checked: lint.Status.Checked, Hidden: lint.Status.Hidden, Warnings: lint.Status.Warnings}
+	for _, f := range lint.Status.Findings {
+		repair.Status.Skipped++
+		repair.Status.Results = append(repair.Status.Results, ownership.RepairResult{
+			LintFinding: f, Outcome: ownership.RepairSkipped, Reason: "no change is safe: a person has to decide",
+		})
+	}
+	return nil
+}
+
+func preconditions(findings []ownership.LintFinding) []ownership.RepairPrecondition {
+	var all []ownership.RepairPrecondition
+	for _, f := range findings {
+		if f.Fix == nil {
+			continue
+		}
+		p := ownership.RepairPrecondition{UID: f.Object.UID, ResourceVersion: f.Fix.ResourceVersion}
+		if !slices.Contains(all, p) {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// verdict is the exit status.
+func (l *linting) verdict(findings []ownership.LintFinding) error {
+	least := badness(ownership.LintSeverity(l.failOn))
+	if slices.ContainsFunc(findings, func(f ownership.LintFinding) bool { return badness(f.Severity) >= least }) {
+		return exitStatus{code: exitFound}
+	}
+	return nil
+}
