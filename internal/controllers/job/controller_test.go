@@ -304,6 +304,26 @@ func TestPodsNobodyCountsLoseTheFinalizer(t *testing.T) {
 	}
 }
 
+// An orphan is adopted, which the cache has not seen: it counts again.
+func TestAnAdoptedPodKeepsTheFinalizer(t *testing.T) {
+	b := newBench(t, newJob())
+	pod := newPod(b.job(), slot{index: -1})
+	pod.Name, pod.OwnerReferences = "p", nil
+	b.Must(b.API.Create(ctx, pod))
+	b.Sync()
+	pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(b.job(), kind)}
+	b.Must(b.API.Update(ctx, pod))
+	r := &releaser{client: b.Env().Client}
+	for range 2 {
+		_, err := r.Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(pod)})
+		b.Must(err)
+		if b.get(pod); !isTracked(pod) {
+			t.Fatalf("finalizers %v", pod.Finalizers)
+		}
+		b.Sync()
+	}
+}
+
 func TestFinishedJobsExpire(t *testing.T) {
 	job := newJob(func(spec *batchv1.JobSpec) { spec.TTLSecondsAfterFinished = ptr.To[int32](60) })
 	b := newBench(t, job)

@@ -66,7 +66,8 @@ func (r *releaser) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	if counted, err := r.counts(ctx, pod); counted || err != nil {
 		return ctrl.Result{}, err
 	}
-	return ctrl.Result{}, owned.IgnoreStale(r.client.Patch(ctx, pod.DeepCopy(), untrack(pod.UID, "")))
+	// Only this version of it: an orphan may have been adopted since, and counts then.
+	return ctrl.Result{}, owned.IgnoreStale(r.client.Patch(ctx, pod.DeepCopy(), untrack(pod.UID, pod.ResourceVersion)))
 }
 
 // counts reports whether somebody still has to count the pod: a Job that is not
