@@ -36,10 +36,11 @@ const (
 	DefaultReserveDisk = 256 << 20
 )
 
-// Defaults of the history that is retained.
+// Defaults of what is remembered.
 var (
 	DefaultHistoryRetention = storage.DefaultRetention.Age
 	DefaultHistorySize      = storage.DefaultRetention.Size
+	DefaultDeletionRecords  = storage.DefaultRetention.Deletions
 )
 
 // Options say which cluster to start. Only DataDir is required.
@@ -67,6 +68,9 @@ type Options struct {
 	// HistorySize is how many bytes of etcd's database may be in use before older history
 	// goes early, though none that is younger than 5 minutes; DefaultHistorySize if 0.
 	HistorySize int64
+	// DeletionRecords is how long it is remembered who deleted what; DefaultDeletionRecords
+	// if 0. Less than a minute is refused.
+	DeletionRecords time.Duration
 	// ContainerRuntimeEndpoint is the CRI v1 endpoint of a container runtime
 	// (unix:///run/containerd/containerd.sock). If it is empty, Kindred starts a
 	// containerd of its own.

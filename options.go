@@ -4,6 +4,7 @@
 package kindred
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,7 +37,6 @@ func (o Options) resolve(ctx context.Context) (cluster.Config, error) {
 	config := cluster.Config{
 		Etcd:            storage.External{Servers: o.EtcdServers, CA: o.EtcdCAFile, Cert: o.EtcdCertFile, Key: o.EtcdKeyFile},
 		Encryption:      storage.Encryption{File: o.EncryptionProviderConfig, Reload: o.EncryptionProviderConfigAutomaticReload},
-		History:         storage.Retention{Age: o.HistoryRetention, Size: o.HistorySize},
 		Port:            o.SecurePort,
 		Node:            !o.NoNode,
 		RuntimeEndpoint: o.ContainerRuntimeEndpoint,
@@ -53,11 +53,10 @@ func (o Options) resolve(ctx context.Context) (cluster.Config, error) {
 	if o.ReserveDisk == 0 {
 		config.ReserveDisk = DefaultReserveDisk
 	}
-	if o.HistoryRetention == 0 {
-		config.History.Age = DefaultHistoryRetention
-	}
-	if o.HistorySize == 0 {
-		config.History.Size = DefaultHistorySize
+	config.History = storage.Retention{
+		Age:       cmp.Or(o.HistoryRetention, DefaultHistoryRetention),
+		Size:      cmp.Or(o.HistorySize, DefaultHistorySize),
+		Deletions: cmp.Or(o.DeletionRecords, DefaultDeletionRecords),
 	}
 	if o.SimulatedNodes < 0 {
 		return config, invalid("the number of simulated nodes is %d; it cannot be negative", o.SimulatedNodes)

@@ -74,6 +74,7 @@ func addHistoryFlags(flags *pflag.FlagSet, options *kindred.Options) {
 	flags.DurationVar(&options.HistoryRetention, "history-retention", kindred.DefaultHistoryRetention, "how long past states of objects are kept; at least 5m")
 	options.HistorySize = kindred.DefaultHistorySize
 	flags.Var((*size)(&options.HistorySize), "history-size", "how large etcd's database may be before the past is kept for a shorter time")
+	flags.DurationVar(&options.DeletionRecords, "deletion-records", kindred.DefaultDeletionRecords, "how long it is remembered who deleted what")
 }
 
 // size is a number of bytes, as a quantity.

@@ -50,6 +50,7 @@ func TestUpRefuses(t *testing.T) {
 		"--history-retention 4m59s":                     "--history-retention is 4m59s, and must be at least 5m0s",
 		"--history-size 7Gi":                            "--history-size is 7Gi, and may be at most 6Gi: at 8Gi the embedded etcd refuses writes",
 		"--history-size much":                           "quantities must match",
+		"--deletion-records 59s":                        "--deletion-records is 59s, and must be at least 1m0s",
 		"--history-size 0":                              "must be greater than 0",
 	} {
 		_, errOut, code := run(t, append([]string{"up", "--data-dir", dir}, strings.Fields(flags)...)...)

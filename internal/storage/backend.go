@@ -27,6 +27,7 @@ type Backend struct {
 	clock     clock.Clock
 	compactor *compactor
 	kept      keptResources
+	records   *records
 	// transformers encrypt values, as encryption says; nil if nothing is.
 	transformers value.ResourceTransformers
 	encryption   Encryption
@@ -41,16 +42,19 @@ func newBackend(ctx context.Context, client *clientv3.Client, endpoint string, c
 	ctx, cancel := context.WithCancel(ctx)
 	asked := &named{Client: client, endpoint: endpoint, cancel: cancel}
 	feature.DefaultFeatureSupportChecker.CheckClient(ctx, asked, storage.RequestWatchProgress)
+	leases := &leases{client: client, clock: c, ttl: r.Deletions}
 	kube := &kubernetes.Client{Client: client}
-	kube.Kubernetes = kube
+	kube.Kubernetes = recording{kube, client, leases}
 	b := &Backend{
-		client: kube,
-		clock:  c,
-		asked:  asked,
-		kept:   keptResources{resources: map[schema.GroupResource][]*kept{}},
+		client:  kube,
+		clock:   c,
+		asked:   asked,
+		kept:    keptResources{resources: map[schema.GroupResource][]*kept{}},
+		records: &records{client, leases},
 	}
 	b.compactor = newCompactor(client, c, r, b.inUse)
 	kube.Kubernetes = expiring{kube.Kubernetes, b.compactor}
+	b.compactor.then = append(b.compactor.then, b.records.prune)
 	b.compactor.start()
 	return b
 }

@@ -65,7 +65,7 @@ func rounds(t *testing.T, c *clocktesting.FakeClock, n int, of ...*compactor) {
 func TestCompactionByAge(t *testing.T) {
 	client, c := quietStore(t), clocktesting.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
 	var small int64
-	k := keeper(t, client, c, Retention{Age: 10 * time.Minute, Size: 100}, &small)
+	k := keeper(t, client, c, Retention{Age: 10 * time.Minute, Size: 100, Deletions: time.Hour}, &small)
 	rounds(t, c, 1, k)
 	first := write(t, client, "/registry/a", "1")
 	write(t, client, "/registry/a", "2")
@@ -88,7 +88,7 @@ func TestCompactionByAge(t *testing.T) {
 func TestCompactionBySize(t *testing.T) {
 	client, c := quietStore(t), clocktesting.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
 	size := int64(100)
-	k := keeper(t, client, c, Retention{Age: time.Hour, Size: 100}, &size)
+	k := keeper(t, client, c, Retention{Age: time.Hour, Size: 100, Deletions: time.Hour}, &size)
 	rounds(t, c, 1, k)
 	first := write(t, client, "/registry/a", "1")
 	write(t, client, "/registry/a", "2")
@@ -119,7 +119,7 @@ func TestCompactionBySize(t *testing.T) {
 func TestServersDoNotFight(t *testing.T) {
 	client, c := quietStore(t), clocktesting.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
 	var small int64
-	r := Retention{Age: 10 * time.Minute, Size: 100}
+	r := Retention{Age: 10 * time.Minute, Size: 100, Deletions: time.Hour}
 	one, other := keeper(t, client, c, r, &small), keeper(t, client, c, r, &small)
 	rounds(t, c, 5, one, other)
 	got, err := client.Get(t.Context(), markKey)
@@ -142,7 +142,7 @@ func TestServersDoNotFight(t *testing.T) {
 func TestCompactionAfterRestart(t *testing.T) {
 	client, c := quietStore(t), clocktesting.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
 	var small int64
-	r := Retention{Age: 10 * time.Minute, Size: 100}
+	r := Retention{Age: 10 * time.Minute, Size: 100, Deletions: time.Hour}
 	rounds(t, c, 1, keeper(t, client, c, r, &small))
 	first := write(t, client, "/registry/a", "1")
 	write(t, client, "/registry/a", "2")
@@ -163,7 +163,7 @@ func TestCompactionAfterRestart(t *testing.T) {
 func TestSnapshotsOfWatchCaches(t *testing.T) {
 	client, c := quietStore(t), clocktesting.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
 	var small int64
-	k := keeper(t, client, c, Retention{Age: time.Hour, Size: 100}, &small)
+	k := keeper(t, client, c, Retention{Age: time.Hour, Size: 100, Deletions: time.Hour}, &small)
 	rounds(t, c, 5, k)
 	if got := k.CompactRevision(); got != 0 {
 		t.Errorf("after 5 minutes snapshots before %d are dropped", got)
@@ -181,11 +181,12 @@ func TestRetentionMistakes(t *testing.T) {
 		want     string
 	}{
 		"default":              {DefaultRetention, true, ""},
-		"least":                {Retention{5 * time.Minute, 1}, true, ""},
-		"short":                {Retention{5*time.Minute - 1, 1}, true, "must be at least 5m0s"},
-		"no size":              {Retention{time.Hour, 0}, true, "must be greater than 0"},
-		"above the quota":      {Retention{time.Hour, 7 << 30}, true, "may be at most 6Gi"},
-		"an etcd of one's own": {Retention{time.Hour, 7 << 30}, false, ""},
+		"least":                {Retention{5 * time.Minute, 1, time.Minute}, true, ""},
+		"short":                {Retention{5*time.Minute - 1, 1, time.Hour}, true, "must be at least 5m0s"},
+		"no records":           {Retention{time.Hour, 1, 0}, false, "--deletion-records is 0s, and must be at least 1m0s"},
+		"no size":              {Retention{time.Hour, 0, time.Hour}, true, "must be greater than 0"},
+		"above the quota":      {Retention{time.Hour, 7 << 30, time.Hour}, true, "may be at most 6Gi"},
+		"an etcd of one's own": {Retention{time.Hour, 7 << 30, time.Hour}, false, ""},
 	} {
 		err := tt.r.Check(tt.embedded)
 		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {

@@ -36,6 +36,12 @@ var uncached = map[schema.GroupResource]bool{
 	{Resource: "apiServerIPInfo"}:                true,
 }
 
+// unremembered are the resources whose deletions are nobody's question: many, and no owner's.
+var unremembered = map[schema.GroupResource]bool{
+	{Resource: "events"}:                         true,
+	{Group: "events.k8s.io", Resource: "events"}: true,
+}
+
 // Resources gives every resource its storage on one Backend.
 type Resources struct {
 	Backend *Backend
@@ -106,7 +112,10 @@ func (b *Backend) decorate(
 	if err != nil {
 		return nil, nil, err
 	}
-	raw := bookmarks{etcd}
+	var raw storage.Interface = bookmarks{etcd}
+	if !unremembered[config.GroupResource] {
+		raw = recorded{raw, b, config.GroupResource}
+	}
 	forget := b.keep(config, resourcePrefix, keyFunc, newFunc)
 	if uncached[config.GroupResource] {
 		return raw, sync.OnceFunc(func() {

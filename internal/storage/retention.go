@@ -18,16 +18,20 @@ type Retention struct {
 	// Size is how many bytes of the database may be in use before history younger than
 	// Age goes too. What is there now counts, and never goes.
 	Size int64
+	// Deletions is how long it is remembered who deleted what.
+	Deletions time.Duration
 }
 
-// DefaultRetention remembers for an hour, within a gibibyte.
-var DefaultRetention = Retention{Age: time.Hour, Size: 1 << 30}
+// DefaultRetention remembers states for an hour, within a gibibyte, and deletions for a day.
+var DefaultRetention = Retention{Age: time.Hour, Size: 1 << 30, Deletions: 24 * time.Hour}
 
 const (
 	// watchable is how long a revision can be listed and watched from at least, whatever
 	// the size: continue tokens are valid that long (upstream's
 	// --etcd-compaction-interval).
 	watchable = 5 * time.Minute
+	// leastDeletions is what a lease of etcd's can be relied on for.
+	leastDeletions = time.Minute
 	// largestSize leaves the embedded etcd room to go on writing until old history is
 	// gone, below its quota.
 	largestSize = quota / 4 * 3
@@ -40,6 +44,8 @@ func (r Retention) Check(embedded bool) error {
 		return fmt.Errorf("--history-retention is %s, and must be at least %s: that is how long the pages of a list may be asked for", r.Age, watchable)
 	case r.Size <= 0:
 		return fmt.Errorf("--history-size is %s, and must be greater than 0", quantity(r.Size))
+	case r.Deletions < leastDeletions:
+		return fmt.Errorf("--deletion-records is %s, and must be at least %s", r.Deletions, leastDeletions)
 	case embedded && r.Size > largestSize:
 		return fmt.Errorf("--history-size is %s, and may be at most %s: at %s the embedded etcd refuses writes", quantity(r.Size), quantity(largestSize), quantity(quota))
 	}

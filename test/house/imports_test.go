@@ -20,9 +20,9 @@ var floors = map[string][]string{
 	// two clusters, and needs none of its own.
 	"internal/cli":     {".", "internal/cluster", "internal/datadir", "internal/node/containerd", "internal/ownership/move"},
 	".":                {"internal/auth", "internal/cluster", "internal/datadir", "internal/storage"},
-	"internal/cluster": {"internal/apiserver", "internal/auth", "internal/controllers", "internal/datadir", "internal/mounts", "internal/network", "internal/node", "internal/ownership", "internal/scheduler", "internal/storage"},
+	"internal/cluster": {"internal/apiserver", "internal/auth", "internal/controllers", "internal/datadir", "internal/deletion", "internal/mounts", "internal/network", "internal/node", "internal/ownership", "internal/scheduler", "internal/storage"},
 
-	"internal/apiserver": {"internal/registry", "internal/auth", "internal/admission", "internal/storage", "internal/ownership"},
+	"internal/apiserver": {"internal/registry", "internal/auth", "internal/admission", "internal/deletion", "internal/storage", "internal/ownership"},
 	"internal/registry":  {"internal/auth"},
 	"internal/admission": {"internal/auth", "internal/quota"},
 
@@ -31,16 +31,17 @@ var floors = map[string][]string{
 	"internal/scheduler":   {},
 	"internal/node":        {"internal/mounts"},
 	"internal/network":     {},
-	"internal/ownership":   {},
+	"internal/ownership":   {"internal/deletion"},
 
 	// These know nobody.
-	"internal/auth":    {"internal/roles"},
-	"internal/datadir": {"internal/mounts"},
-	"internal/storage": {},
-	"internal/mounts":  {}, // a rule of Linux, needed by whoever removes directories (rule 9)
-	"internal/quota":   {}, // what quotas count: admission charges it, a controller keeps it true (rule 9)
-	"internal/roles":   {}, // what a role gathers: the first policy is written by it, a controller keeps it true (rule 9)
-	"apis":             {},
+	"internal/auth":     {"internal/roles"},
+	"internal/datadir":  {"internal/mounts"},
+	"internal/storage":  {"internal/deletion"},
+	"internal/deletion": {}, // what is remembered of a deletion: the store writes it with the deletion, ownership tells it (rule 9)
+	"internal/mounts":   {}, // a rule of Linux, needed by whoever removes directories (rule 9)
+	"internal/quota":    {}, // what quotas count: admission charges it, a controller keeps it true (rule 9)
+	"internal/roles":    {}, // what a role gathers: the first policy is written by it, a controller keeps it true (rule 9)
+	"apis":              {},
 
 	// Modules and programs beside the product use it from outside: through its binary.
 	"kindredtest":  {},

@@ -37,6 +37,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/kindred-project/kindred/internal/deletion"
 	"github.com/kindred-project/kindred/internal/ownership/graph"
 )
 
@@ -57,6 +58,9 @@ type Options struct {
 	Events record.EventRecorder
 	// Clock times retries and refreshes.
 	Clock clock.WithTicker
+
+	// Records remembers what was collected, and why; nil forgets it.
+	Records deletion.Records
 
 	// Workers is the number of requests under way at a time; 0 stands for 48.
 	Workers int
@@ -87,6 +91,8 @@ type Collector struct {
 	running  sync.WaitGroup
 	refresh  chan struct{}
 
+	journal journal
+
 	rest    workqueue.TypedDelayingInterface[types.UID]
 	backoff workqueue.TypedRateLimiter[types.UID]
 
@@ -116,6 +122,7 @@ func New(options Options) *Collector {
 		monitors: map[schema.GroupResource]*monitor{},
 		refresh:  make(chan struct{}, 1),
 		synced:   make(chan struct{}),
+		journal:  journal{full: make(chan struct{}, 1)},
 		rest: workqueue.NewTypedDelayingQueueWithConfig(
 			workqueue.TypedDelayingQueueConfig[types.UID]{Clock: options.Clock}),
 		backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](50*time.Millisecond, time.Minute),
@@ -141,6 +148,10 @@ func (c *Collector) Run(ctx context.Context) error {
 
 	c.running.Go(func() { c.keepDiscovering(ctx) })
 	c.running.Go(c.wakeRested)
+	if c.Records != nil {
+		c.running.Go(func() { c.keepRecords(ctx) })
+		defer func() { c.recordLast(ctx) }()
+	}
 	for range c.Workers {
 		c.running.Go(func() { c.collect(ctx) })
 	}
@@ -186,6 +197,7 @@ func (c *Collector) collect(ctx context.Context) {
 			continue
 		}
 		outcome := c.perform(ctx, action)
+		c.remember(action, outcome)
 		c.tell(func(g *graph.Graph) {
 			if g.Done(action, outcome) {
 				c.rest.AddAfter(action.UID, c.backoff.When(action.UID))

@@ -1,0 +1,74 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package deletion is what is remembered of a deletion. The API says who asks for one, the
+// store writes the record along with it, the garbage collector adds what followed, and
+// reviews read it.
+package deletion
+
+import (
+	"context"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Record is what is remembered of the deletion of one object: of the moment when it was
+// asked for, whether the object went then or had to wait for something.
+type Record struct {
+	// Resource, Namespace, Name and UID say which object it was.
+	Resource        schema.GroupResource
+	Namespace, Name string
+	UID             types.UID
+	// ResourceVersion is that of the object's last state before the deletion: the revision
+	// to read it at.
+	ResourceVersion string
+	Time            metav1.MicroTime
+	// By is who asked for the deletion.
+	By Caller
+	// Policy is what happens to dependents.
+	Policy metav1.DeletionPropagation
+	// Owners are, of an object that the garbage collector deleted, those that were absent or
+	// waited for it.
+	Owners []metav1.OwnerReference
+	// Revision is that of the record itself. If the object's deletion was asked for by a
+	// request, it is the revision of the deletion, or of its beginning.
+	Revision int64
+}
+
+// Caller is who sent a request.
+type Caller struct {
+	User    string    `json:"user"`
+	Agent   string    `json:"agent,omitempty"`
+	AuditID types.UID `json:"auditID,omitempty"`
+	// Collector is whether it is the garbage collector, which keeps records of its own.
+	Collector bool `json:"-"`
+}
+
+// Records are what is remembered of deletions.
+type Records interface {
+	// Of returns those of the objects that had a name, the latest first.
+	Of(ctx context.Context, resource schema.GroupResource, namespace, name string) ([]Record, error)
+	// Asked returns those that were written at or after a revision, without what the garbage
+	// collector did, the latest first.
+	Asked(ctx context.Context, since int64) ([]Record, error)
+	// Collected adds what the garbage collector has deleted, BatchLimit objects at most.
+	Collected(ctx context.Context, records []Record) error
+}
+
+// BatchLimit is how many objects one call of Collected may be given.
+const BatchLimit = 1000
+
+type callerKey struct{}
+
+// WithCaller says on whose behalf objects are deleted.
+func WithCaller(ctx context.Context, c Caller) context.Context {
+	return context.WithValue(ctx, callerKey{}, c)
+}
+
+// CallerFrom returns who was given to WithCaller.
+func CallerFrom(ctx context.Context) (Caller, bool) {
+	c, ok := ctx.Value(callerKey{}).(Caller)
+	return c, ok
+}

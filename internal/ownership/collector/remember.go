@@ -1,0 +1,99 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package collector
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+	"k8s.io/klog/v2"
+
+	"github.com/kindred-project/kindred/internal/deletion"
+	"github.com/kindred-project/kindred/internal/ownership/graph"
+)
+
+const (
+	// rememberEvery is how long what was deleted is gathered before it is recorded: what
+	// a crash may lose of the records.
+	rememberEvery = time.Second
+	// rememberLimit is how much is gathered while the store takes no records.
+	rememberLimit = 100 * deletion.BatchLimit
+	// rememberLast is how long the last records may take at the end.
+	rememberLast = 500 * time.Millisecond
+)
+
+var self = deletion.Caller{User: serviceaccount.MakeUsername(metav1.NamespaceSystem, Name)}
+
+// journal is what was deleted and is not recorded yet. One record each would cost as much as
+// the deletion itself; so the record of one moment is written for all that it covers.
+type journal struct {
+	mu      sync.Mutex
+	records []deletion.Record
+	full    chan struct{}
+}
+
+// remember notes what came of an action.
+func (c *Collector) remember(a graph.Action, o graph.Outcome) {
+	if c.Records == nil || a.Verb != graph.Delete || o.Result != graph.Applied {
+		return
+	}
+	record := deletion.Record{
+		Resource: a.Resource.GroupResource(), Namespace: a.Namespace, Name: a.Name, UID: a.UID, ResourceVersion: a.ResourceVersion,
+		Time: metav1.NewMicroTime(c.Clock.Now()), By: self, Policy: a.Policy, Owners: a.Because,
+	}
+	c.journal.mu.Lock()
+	defer c.journal.mu.Unlock()
+	if len(c.journal.records) == rememberLimit {
+		return
+	}
+	c.journal.records = append(c.journal.records, record)
+	if len(c.journal.records) >= deletion.BatchLimit {
+		select {
+		case c.journal.full <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// keepRecords records what was deleted, every second or once there is enough of it.
+func (c *Collector) keepRecords(ctx context.Context) {
+	ticker := c.Clock.NewTicker(rememberEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-c.journal.full:
+		case <-ticker.C():
+		}
+		c.record(ctx)
+	}
+}
+
+// record writes what was gathered. What fails is tried again with the next.
+func (c *Collector) record(ctx context.Context) {
+	c.journal.mu.Lock()
+	records := c.journal.records
+	c.journal.records = nil
+	c.journal.mu.Unlock()
+	for batch := range slices.Chunk(records, deletion.BatchLimit) {
+		if err := c.Records.Collected(ctx, batch); err != nil {
+			klog.FromContext(ctx).V(2).Info("Deletions are not recorded yet", "err", err)
+			c.journal.mu.Lock()
+			c.journal.records = append(c.journal.records, batch...)
+			c.journal.mu.Unlock()
+		}
+	}
+}
+
+// recordLast records what is left when nothing is deleted any more.
+func (c *Collector) recordLast(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rememberLast)
+	defer cancel()
+	c.record(ctx)
+}

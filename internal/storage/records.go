@@ -1,0 +1,272 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package storage
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kindred-project/kindred/internal/deletion"
+)
+
+const (
+	// askedPrefix has a key for each deletion that was asked for: resource, namespace,
+	// name and UID.
+	askedPrefix = ownPrefix + "deletions/asked/"
+	// collectedPrefix has a key for each batch of what the collector deleted: resource,
+	// namespace, time, and how many there are.
+	collectedPrefix = ownPrefix + "deletions/collected/"
+
+	// askedLimit and collectedLimit are how many deletions are remembered at most: some 30 MB
+	// of memory for etcd's index, and 60 MB of disk.
+	askedLimit     = 50_000
+	collectedLimit = 500_000
+)
+
+// records are what etcd remembers of deletions, until its leases expire.
+type records struct {
+	client *clientv3.Client
+	leases *leases
+}
+
+var _ deletion.Records = &records{}
+
+// Records are what the store remembers of deletions.
+func (b *Backend) Records() deletion.Records { return b.records }
+
+// storedRecord is the value of an asked key.
+type storedRecord struct {
+	ResourceVersion string                     `json:"resourceVersion"`
+	Time            metav1.MicroTime           `json:"time"`
+	By              deletion.Caller            `json:"by"`
+	Policy          metav1.DeletionPropagation `json:"policy"`
+}
+
+func askedKey(r *deletion.Record) string {
+	return placePrefix(askedPrefix, r.Resource, r.Namespace) + r.Name + "/" + string(r.UID)
+}
+
+// placePrefix is that of the keys about a resource's objects in a namespace. Without
+// namespace its place is empty, which no namespace's is.
+func placePrefix(prefix string, resource schema.GroupResource, namespace string) string {
+	return prefix + resource.String() + "/" + namespace + "/"
+}
+
+// asked reads an asked key.
+func asked(kv *mvccpb.KeyValue) (deletion.Record, error) {
+	at := strings.Split(strings.TrimPrefix(string(kv.Key), askedPrefix), "/")
+	var stored storedRecord
+	if err := json.Unmarshal(kv.Value, &stored); err != nil || len(at) != 4 {
+		return deletion.Record{}, fmt.Errorf("%s in etcd is no record of a deletion: %w", kv.Key, err)
+	}
+	return deletion.Record{
+		Resource: schema.ParseGroupResource(at[0]), Namespace: at[1], Name: at[2], UID: types.UID(at[3]),
+		ResourceVersion: stored.ResourceVersion, Time: stored.Time, By: stored.By, Policy: stored.Policy, Revision: kv.ModRevision,
+	}, nil
+}
+
+// batch is the value of a collected key. Objects that go together have the same owners.
+type batch struct {
+	By      deletion.Caller `json:"by"`
+	Owners  []owner         `json:"owners"`
+	Objects []collected     `json:"objects"`
+}
+
+// owner is what of a reference names the owner.
+type owner struct {
+	APIVersion string    `json:"apiVersion"`
+	Kind       string    `json:"kind"`
+	Name       string    `json:"name"`
+	UID        types.UID `json:"uid"`
+}
+
+// collected is an object that the collector deleted. There may be many.
+type collected struct {
+	Name            string                     `json:"n"`
+	UID             types.UID                  `json:"u"`
+	ResourceVersion string                     `json:"v"`
+	Time            metav1.MicroTime           `json:"t"`
+	Policy          metav1.DeletionPropagation `json:"p,omitempty"`
+	Owners          []int                      `json:"o"`
+}
+
+// Of implements deletion.Records.
+func (r *records) Of(ctx context.Context, resource schema.GroupResource, namespace, name string) ([]deletion.Record, error) {
+	var found []deletion.Record
+	for kv, err := range r.keys(ctx, placePrefix(askedPrefix, resource, namespace)+name+"/") {
+		if err != nil {
+			return nil, err
+		}
+		record, err := asked(kv)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, record)
+	}
+	for kv, err := range r.keys(ctx, placePrefix(collectedPrefix, resource, namespace)) {
+		if err != nil {
+			return nil, err
+		}
+		var b batch
+		if err := json.Unmarshal(kv.Value, &b); err != nil {
+			return nil, fmt.Errorf("%s in etcd is no batch of deletions: %w", kv.Key, err)
+		}
+		for _, object := range b.Objects {
+			if object.Name == name {
+				found = append(found, b.record(object, resource, namespace, kv.ModRevision))
+			}
+		}
+	}
+	return latestFirst(found), nil
+}
+
+// Asked implements deletion.Records.
+func (r *records) Asked(ctx context.Context, since int64) ([]deletion.Record, error) {
+	var found []deletion.Record
+	for kv, err := range r.keys(ctx, askedPrefix, clientv3.WithMinModRev(since)) {
+		if err != nil {
+			return nil, err
+		}
+		record, err := asked(kv)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, record)
+	}
+	return latestFirst(found), nil
+}
+
+func latestFirst(records []deletion.Record) []deletion.Record {
+	slices.SortStableFunc(records, func(a, b deletion.Record) int { return b.Time.Compare(a.Time.Time) })
+	return records
+}
+
+// keys goes through the keys with a prefix.
+func (r *records) keys(ctx context.Context, prefix string, which ...clientv3.OpOption) iter.Seq2[*mvccpb.KeyValue, error] {
+	return func(yield func(*mvccpb.KeyValue, error) bool) {
+		start, end := prefix, clientv3.GetPrefixRangeEnd(prefix)
+		for more := true; more; {
+			page, err := r.client.Get(ctx, start, append(which, clientv3.WithRange(end), clientv3.WithLimit(pageSize))...)
+			if err != nil {
+				yield(nil, fmt.Errorf("etcd does not answer: %w", err))
+				return
+			}
+			for _, kv := range page.Kvs {
+				if !yield(kv, nil) {
+					return
+				}
+				start = string(kv.Key) + "\x00"
+			}
+			more = page.More && len(page.Kvs) > 0
+		}
+	}
+}
+
+func (b *batch) record(o collected, resource schema.GroupResource, namespace string, revision int64) deletion.Record {
+	r := deletion.Record{
+		Resource: resource, Namespace: namespace, Name: o.Name, UID: o.UID,
+		ResourceVersion: o.ResourceVersion, Time: o.Time, By: b.By, Policy: o.Policy, Revision: revision,
+	}
+	if r.Policy == "" {
+		r.Policy = metav1.DeletePropagationBackground
+	}
+	for _, i := range o.Owners {
+		r.Owners = append(r.Owners, metav1.OwnerReference{APIVersion: b.Owners[i].APIVersion, Kind: b.Owners[i].Kind, Name: b.Owners[i].Name, UID: b.Owners[i].UID})
+	}
+	return r
+}
+
+// Collected implements deletion.Records: one key for the objects of a resource in a namespace.
+func (r *records) Collected(ctx context.Context, records []deletion.Record) error {
+	places := map[string][]deletion.Record{}
+	for _, record := range records {
+		place := placePrefix(collectedPrefix, record.Resource, record.Namespace)
+		places[place] = append(places[place], record)
+	}
+	lease, err := r.leases.get(ctx)
+	if err != nil {
+		return err
+	}
+	for place, there := range places {
+		content, err := json.Marshal(batchOf(there))
+		if err != nil {
+			return err
+		}
+		key := fmt.Sprintf("%s%019d-%d", place, there[0].Time.UnixNano(), len(there))
+		if _, err := r.client.Put(ctx, key, string(content), clientv3.WithLease(lease)); err != nil {
+			r.leases.drop(err)
+			return err
+		}
+	}
+	return nil
+}
+
+func batchOf(records []deletion.Record) batch {
+	b, known := batch{By: records[0].By}, map[owner]int{}
+	for _, r := range records {
+		object := collected{Name: r.Name, UID: r.UID, ResourceVersion: r.ResourceVersion, Time: r.Time}
+		if r.Policy != metav1.DeletePropagationBackground {
+			object.Policy = r.Policy
+		}
+		for _, reference := range r.Owners {
+			o := owner{reference.APIVersion, reference.Kind, reference.Name, reference.UID}
+			i, ok := known[o]
+			if !ok {
+				i = len(b.Owners)
+				known[o], b.Owners = i, append(b.Owners, o)
+			}
+			object.Owners = append(object.Owners, i)
+		}
+		b.Objects = append(b.Objects, object)
+	}
+	return b
+}
+
+// prune drops the oldest records where there are too many.
+func (r *records) prune(ctx context.Context) error {
+	if err := r.pruneUnder(ctx, askedPrefix, askedLimit, func(string) int { return 1 }); err != nil {
+		return err
+	}
+	return r.pruneUnder(ctx, collectedPrefix, collectedLimit, sizeOf)
+}
+
+// sizeOf is how many objects a collected key tells of.
+func sizeOf(key string) int {
+	_, number, _ := strings.Cut(path.Base(key), "-")
+	n, _ := strconv.Atoi(number)
+	return n
+}
+
+func (r *records) pruneUnder(ctx context.Context, prefix string, limit int, size func(key string) int) error {
+	count, err := r.client.Get(ctx, prefix, clientv3.WithPrefix(), clientv3.WithCountOnly())
+	// A batch has BatchLimit objects at most: most often there is no need to look closer.
+	if err != nil || count.Count*int64(size(fmt.Sprintf("/-%d", deletion.BatchLimit))) <= int64(limit) {
+		return err
+	}
+	all, err := r.client.Get(ctx, prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly(), clientv3.WithSort(clientv3.SortByModRevision, clientv3.SortDescend))
+	if err != nil {
+		return err
+	}
+	for _, kv := range all.Kvs {
+		if limit -= size(string(kv.Key)); limit >= 0 {
+			continue
+		}
+		if _, err := r.client.Delete(ctx, string(kv.Key)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
