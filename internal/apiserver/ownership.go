@@ -26,6 +26,7 @@ func (s *Server) ownershipGroup(reviews *review.Reviews, a authorizer.Authorizer
 		Scheme:   []func(*runtime.Scheme) error{ownership.AddToScheme},
 		Versions: []generic.Version{{Name: ownership.SchemeGroupVersion.Version, Resources: []generic.Resource{
 			generic.Transient{Plural: "deletionpreviews", Endpoint: reviews.DeletionPreviews(policy)},
+			generic.Transient{Plural: "ownershipexplanations", Endpoint: reviews.OwnershipExplanations(policy)},
 			generic.Transient{Plural: "ownershiptrees", Endpoint: reviews.OwnershipTrees(policy)},
 			generic.Transient{Plural: "ownershiplints", Endpoint: reviews.OwnershipLints(policy)},
 			generic.Transient{Plural: "ownershiprepairs", Endpoint: reviews.OwnershipRepairs(policy)},

@@ -153,6 +153,7 @@ func (c *Cluster) answerReviews(known *collector.Collector) error {
 	}
 	c.reviews.Connect(review.Sources{
 		Collector: known, Metadata: known.Metadata, Objects: objects, Discovery: known.Discovery,
+		Records: c.backend.Records(), History: c.backend.History(),
 		ConfigFor: func(caller user.Info) *rest.Config { return configFor(c.server, identity{caller, repairAgent}) },
 		Clock:     c.config.Clock,
 	})

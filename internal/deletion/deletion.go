@@ -8,8 +8,11 @@ package deletion
 
 import (
 	"context"
+	"iter"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -55,6 +58,36 @@ type Records interface {
 	Asked(ctx context.Context, since int64) ([]Record, error)
 	// Collected adds what the garbage collector has deleted, BatchLimit objects at most.
 	Collected(ctx context.Context, records []Record) error
+}
+
+// History is what the store still knows of the past. What was asked for and is not
+// retained any more is refused with the reason Expired.
+type History interface {
+	// Newest is the revision of the latest write, Oldest the oldest that can be read.
+	Newest(ctx context.Context) (int64, error)
+	Oldest(ctx context.Context) (int64, error)
+	// Time is when a revision was written, to a minute: then, or in the minute after.
+	Time(revision int64) time.Time
+	// RevisionAt is the last revision that was certainly written by then; 0 if none is known.
+	RevisionAt(then time.Time) int64
+	// At is an object as it was at a revision, and List the objects of a resource, those of
+	// one namespace if it is given.
+	At(ctx context.Context, resource schema.GroupResource, namespace, name string, revision int64) (*unstructured.Unstructured, error)
+	List(ctx context.Context, resource schema.GroupResource, namespace string, revision int64) iter.Seq2[*unstructured.Unstructured, error]
+	// LastDeletion finds how an object of a name ended that is not there any more, with
+	// or without a record. It sees those that were there at the turn of a minute, or when the
+	// deletion of another was asked for.
+	LastDeletion(ctx context.Context, resource schema.GroupResource, namespace, name string) (*End, error)
+}
+
+// End is the end of an object.
+type End struct {
+	// Object is its last state.
+	Object *unstructured.Unstructured
+	// Revision is that of the deletion: one before, the object was still there.
+	Revision int64
+	// Time is when it was deleted, to a minute.
+	Time time.Time
 }
 
 // BatchLimit is how many objects one call of Collected may be given.

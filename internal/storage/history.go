@@ -27,6 +27,8 @@ import (
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/apiserver/pkg/storage/value"
 	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/kindred-project/kindred/internal/deletion"
 )
 
 // History reads what the store still knows of the past, for those who may read everything.
@@ -36,6 +38,8 @@ import (
 // every write waits meanwhile. What was asked for and is not retained is refused as the API
 // refuses an old resourceVersion, with the reason Expired.
 type History struct{ backend *Backend }
+
+var _ deletion.History = &History{}
 
 // History reads the past of the store.
 func (b *Backend) History() *History { return &History{b} }
@@ -258,19 +262,9 @@ func published(codec runtime.Codec, object runtime.Object) (*unstructured.Unstru
 	return found, nil
 }
 
-// Deletion is the end of an object.
-type Deletion struct {
-	// Object is its last state.
-	Object *unstructured.Unstructured
-	// Revision is that of the deletion: one before, the object was still there.
-	Revision int64
-	// Time is when it was deleted, to a minute.
-	Time time.Time
-}
-
 // LastDeletion finds how an object of this name ended that is not there any more: the last
-// one of those that were there when a mark was set.
-func (h *History) LastDeletion(ctx context.Context, resource schema.GroupResource, namespace, name string) (*Deletion, error) {
+// one of those that were there when a mark was set, or when something was deleted.
+func (h *History) LastDeletion(ctx context.Context, resource schema.GroupResource, namespace, name string) (*deletion.End, error) {
 	how, err := h.backend.kept.find(resource)
 	if err != nil {
 		return nil, err
@@ -294,7 +288,7 @@ func (h *History) LastDeletion(ctx context.Context, resource schema.GroupResourc
 	if err != nil {
 		return nil, err
 	}
-	return &Deletion{Object: object, Revision: gone, Time: h.Time(gone)}, nil
+	return &deletion.End{Object: object, Revision: gone, Time: h.Time(gone)}, nil
 }
 
 // lastSeen goes back from mark to mark until a key was there that is not any more, and
@@ -314,7 +308,11 @@ func (h *History) lastSeen(ctx context.Context, key string) (seen, gone int64, e
 	if err != nil {
 		return 0, 0, err
 	}
-	for _, revision := range h.visited(oldest, gone) {
+	visited, err := h.visited(ctx, oldest, gone)
+	if err != nil {
+		return 0, 0, err
+	}
+	for _, revision := range visited {
 		kv, err := h.get(ctx, key, revision)
 		if err != nil {
 			return 0, 0, err
@@ -327,19 +325,28 @@ func (h *History) lastSeen(ctx context.Context, key string) (seen, gone int64, e
 	return 0, 0, nil
 }
 
-// visited are the marks before a revision and the oldest one, the latest first.
-func (h *History) visited(oldest, before int64) []int64 {
-	var revisions []int64
+// visitedLimit is how many recorded deletions are looked back at.
+const visitedLimit = 1000
+
+// visited are the revisions to look back at before one, the latest first: the marks, the
+// oldest one, and those just before a recorded deletion. What a cascade took was there when
+// its root was deleted, however short it had lived.
+func (h *History) visited(ctx context.Context, oldest, before int64) ([]int64, error) {
+	revisions := []int64{oldest}
 	for _, m := range h.backend.compactor.marks.all() {
-		if m.revision > oldest && m.revision < before {
-			revisions = append(revisions, m.revision)
-		}
+		revisions = append(revisions, m.revision)
 	}
+	recorded, err := h.backend.records.Asked(ctx, oldest)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range recorded[:min(len(recorded), visitedLimit)] {
+		revisions = append(revisions, r.Revision-1)
+	}
+	slices.Sort(revisions)
+	revisions = slices.DeleteFunc(slices.Compact(revisions), func(r int64) bool { return r < oldest || r >= before })
 	slices.Reverse(revisions)
-	if oldest < before {
-		revisions = append(revisions, oldest)
-	}
-	return revisions
+	return revisions, nil
 }
 
 // end returns the last state of the object whose key was seen at a revision, and the revision

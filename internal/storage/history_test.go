@@ -61,10 +61,11 @@ func (p *past) update(name, image string) int64 {
 	}), nil))
 }
 
+// delete leaves no record.
 func (p *past) delete(name string) int64 {
 	p.Helper()
 	pod := &corev1.Pod{}
-	return p.written(pod, p.pods.Delete(p.Context(), podKey(name), pod, nil, storage.ValidateAllObjectFunc, nil, storage.DeleteOptions{}))
+	return p.written(pod, p.pods.Delete(forGC(p.Context()), podKey(name), pod, nil, storage.ValidateAllObjectFunc, nil, storage.DeleteOptions{}))
 }
 
 func (p *past) written(pod *corev1.Pod, err error) int64 {
@@ -197,6 +198,9 @@ func TestLastDeletion(t *testing.T) {
 	find("three", second)
 	p.delete("a")
 	find("three", second) // the last one lived between two marks
+	p.create("a", "five")
+	p.remove(forAlice(t.Context()), "b")
+	find("five", p.delete("a")) // so did this one, but it was there when the other was deleted
 }
 
 func (p *past) revision(version string) int64 {

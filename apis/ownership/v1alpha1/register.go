@@ -17,7 +17,7 @@ var SchemeGroupVersion = schema.GroupVersion{Group: GroupName, Version: "v1alpha
 
 // AddToScheme adds the types in this package to a scheme.
 func AddToScheme(scheme *runtime.Scheme) error {
-	scheme.AddKnownTypes(SchemeGroupVersion, &DeletionPreview{}, &OwnershipTree{}, &OwnershipLint{}, &OwnershipRepair{})
+	scheme.AddKnownTypes(SchemeGroupVersion, &DeletionPreview{}, &OwnershipExplanation{}, &OwnershipTree{}, &OwnershipLint{}, &OwnershipRepair{})
 	metav1.AddToGroupVersion(scheme, SchemeGroupVersion)
 	return nil
 }

@@ -9,6 +9,11 @@
 package v1alpha1
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in DeletionAgent) OpenAPIModelName() string {
+	return "dev.kindred.ownership.v1alpha1.DeletionAgent"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in DeletionBlock) OpenAPIModelName() string {
 	return "dev.kindred.ownership.v1alpha1.DeletionBlock"
 }
@@ -34,6 +39,16 @@ func (in DeletionTarget) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in DeletionWait) OpenAPIModelName() string {
+	return "dev.kindred.ownership.v1alpha1.DeletionWait"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in ExplainedDeletion) OpenAPIModelName() string {
+	return "dev.kindred.ownership.v1alpha1.ExplainedDeletion"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in LintFinding) OpenAPIModelName() string {
 	return "dev.kindred.ownership.v1alpha1.LintFinding"
 }
@@ -56,6 +71,21 @@ func (in ObjectReference) OpenAPIModelName() string {
 // OpenAPIModelName returns the OpenAPI model name for this type.
 func (in OwnerReference) OpenAPIModelName() string {
 	return "dev.kindred.ownership.v1alpha1.OwnerReference"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in OwnershipExplanation) OpenAPIModelName() string {
+	return "dev.kindred.ownership.v1alpha1.OwnershipExplanation"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in OwnershipExplanationSpec) OpenAPIModelName() string {
+	return "dev.kindred.ownership.v1alpha1.OwnershipExplanationSpec"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in OwnershipExplanationStatus) OpenAPIModelName() string {
+	return "dev.kindred.ownership.v1alpha1.OwnershipExplanationStatus"
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.

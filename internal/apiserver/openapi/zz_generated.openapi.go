@@ -43,15 +43,21 @@ import (
 
 func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
 	return map[string]common.OpenAPIDefinition{
+		v1alpha1.DeletionAgent{}.OpenAPIModelName():                                  schema_kindred_apis_ownership_v1alpha1_DeletionAgent(ref),
 		v1alpha1.DeletionBlock{}.OpenAPIModelName():                                  schema_kindred_apis_ownership_v1alpha1_DeletionBlock(ref),
 		v1alpha1.DeletionPreview{}.OpenAPIModelName():                                schema_kindred_apis_ownership_v1alpha1_DeletionPreview(ref),
 		v1alpha1.DeletionPreviewSpec{}.OpenAPIModelName():                            schema_kindred_apis_ownership_v1alpha1_DeletionPreviewSpec(ref),
 		v1alpha1.DeletionPreviewStatus{}.OpenAPIModelName():                          schema_kindred_apis_ownership_v1alpha1_DeletionPreviewStatus(ref),
 		v1alpha1.DeletionTarget{}.OpenAPIModelName():                                 schema_kindred_apis_ownership_v1alpha1_DeletionTarget(ref),
+		v1alpha1.DeletionWait{}.OpenAPIModelName():                                   schema_kindred_apis_ownership_v1alpha1_DeletionWait(ref),
+		v1alpha1.ExplainedDeletion{}.OpenAPIModelName():                              schema_kindred_apis_ownership_v1alpha1_ExplainedDeletion(ref),
 		v1alpha1.LintFinding{}.OpenAPIModelName():                                    schema_kindred_apis_ownership_v1alpha1_LintFinding(ref),
 		v1alpha1.LintFix{}.OpenAPIModelName():                                        schema_kindred_apis_ownership_v1alpha1_LintFix(ref),
 		v1alpha1.ObjectReference{}.OpenAPIModelName():                                schema_kindred_apis_ownership_v1alpha1_ObjectReference(ref),
 		v1alpha1.OwnerReference{}.OpenAPIModelName():                                 schema_kindred_apis_ownership_v1alpha1_OwnerReference(ref),
+		v1alpha1.OwnershipExplanation{}.OpenAPIModelName():                           schema_kindred_apis_ownership_v1alpha1_OwnershipExplanation(ref),
+		v1alpha1.OwnershipExplanationSpec{}.OpenAPIModelName():                       schema_kindred_apis_ownership_v1alpha1_OwnershipExplanationSpec(ref),
+		v1alpha1.OwnershipExplanationStatus{}.OpenAPIModelName():                     schema_kindred_apis_ownership_v1alpha1_OwnershipExplanationStatus(ref),
 		v1alpha1.OwnershipLint{}.OpenAPIModelName():                                  schema_kindred_apis_ownership_v1alpha1_OwnershipLint(ref),
 		v1alpha1.OwnershipLintSpec{}.OpenAPIModelName():                              schema_kindred_apis_ownership_v1alpha1_OwnershipLintSpec(ref),
 		v1alpha1.OwnershipLintStatus{}.OpenAPIModelName():                            schema_kindred_apis_ownership_v1alpha1_OwnershipLintStatus(ref),
@@ -758,6 +764,49 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 	}
 }
 
+func schema_kindred_apis_ownership_v1alpha1_DeletionAgent(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "DeletionAgent is who had an object deleted.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "kind is what kind of client it was.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"user": {
+						SchemaProps: spec.SchemaProps{
+							Description: "user is the name by which it was authenticated.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"userAgent": {
+						SchemaProps: spec.SchemaProps{
+							Description: "userAgent is the program that it said to be, with its version.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"auditID": {
+						SchemaProps: spec.SchemaProps{
+							Description: "auditID is the ID of its request in the audit log.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"kind"},
+			},
+		},
+	}
+}
+
 func schema_kindred_apis_ownership_v1alpha1_DeletionBlock(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -1030,6 +1079,128 @@ func schema_kindred_apis_ownership_v1alpha1_DeletionTarget(ref common.ReferenceC
 	}
 }
 
+func schema_kindred_apis_ownership_v1alpha1_DeletionWait(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "DeletionWait is something that a deletion waits for, and who usually sees to it.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"finalizer": {
+						SchemaProps: spec.SchemaProps{
+							Description: "finalizer is a finalizer of the object. Whoever put it there has to take it away.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"dependent": {
+						SchemaProps: spec.SchemaProps{
+							Description: "dependent refers to the object as its owner with blockOwnerDeletion, and has to go first, since the object is deleted in the foreground.",
+							Ref:         ref(v1alpha1.ObjectReference{}.OpenAPIModelName()),
+						},
+					},
+					"owner": {
+						SchemaProps: spec.SchemaProps{
+							Description: "owner has to go before the object does.",
+							Ref:         ref(v1alpha1.ObjectReference{}.OpenAPIModelName()),
+						},
+					},
+					"content": {
+						SchemaProps: spec.SchemaProps{
+							Description: "content is in the object, as objects are in a namespace, and has to go first.",
+							Ref:         ref(v1alpha1.ObjectReference{}.OpenAPIModelName()),
+						},
+					},
+					"hidden": {
+						SchemaProps: spec.SchemaProps{
+							Description: "hidden is true for an object that the caller may not read.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+					"message": {
+						SchemaProps: spec.SchemaProps{
+							Description: "message says who usually takes the finalizer away, and when.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.ObjectReference{}.OpenAPIModelName()},
+	}
+}
+
+func schema_kindred_apis_ownership_v1alpha1_ExplainedDeletion(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ExplainedDeletion tells of the deletion of one object.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"object": {
+						SchemaProps: spec.SchemaProps{
+							Description: "object is the object that was deleted.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.ObjectReference{}.OpenAPIModelName()),
+						},
+					},
+					"time": {
+						SchemaProps: spec.SchemaProps{
+							Description: "time is when the deletion was asked for. Without a record it is known to a minute, or not at all.",
+							Ref:         ref(metav1.MicroTime{}.OpenAPIModelName()),
+						},
+					},
+					"by": {
+						SchemaProps: spec.SchemaProps{
+							Description: "by is who asked for it.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.DeletionAgent{}.OpenAPIModelName()),
+						},
+					},
+					"propagationPolicy": {
+						SchemaProps: spec.SchemaProps{
+							Description: "propagationPolicy is what happened to the dependents: Background, Foreground or Orphan.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"because": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "because are the objects whose deletion led to this one: its owners, the namespace that it was in, or the definition of its kind.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.ObjectReference{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"resourceVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "resourceVersion is that of the last state of the object before the deletion.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"object", "by"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.DeletionAgent{}.OpenAPIModelName(), v1alpha1.ObjectReference{}.OpenAPIModelName(), metav1.MicroTime{}.OpenAPIModelName()},
+	}
+}
+
 func schema_kindred_apis_ownership_v1alpha1_LintFinding(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -1266,6 +1437,207 @@ func schema_kindred_apis_ownership_v1alpha1_OwnerReference(ref common.ReferenceC
 				Required: []string{"apiVersion", "kind", "name", "uid", "standing"},
 			},
 		},
+	}
+}
+
+func schema_kindred_apis_ownership_v1alpha1_OwnershipExplanation(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "OwnershipExplanation tells why an object is there, why it is not gone yet, or why it is gone.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "metadata has nothing to say about an explanation, and may be left out.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"spec": {
+						SchemaProps: spec.SchemaProps{
+							Description: "spec says of which object.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.OwnershipExplanationSpec{}.OpenAPIModelName()),
+						},
+					},
+					"status": {
+						SchemaProps: spec.SchemaProps{
+							Description: "status is the answer.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.OwnershipExplanationStatus{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"spec"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.OwnershipExplanationSpec{}.OpenAPIModelName(), v1alpha1.OwnershipExplanationStatus{}.OpenAPIModelName(), metav1.ObjectMeta{}.OpenAPIModelName()},
+	}
+}
+
+func schema_kindred_apis_ownership_v1alpha1_OwnershipExplanationSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "OwnershipExplanationSpec says what is to be explained.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"object": {
+						SchemaProps: spec.SchemaProps{
+							Description: "object is the object that there is, or the last one of that name that there was. With a UID it is that one alone.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.ObjectReference{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"object"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.ObjectReference{}.OpenAPIModelName()},
+	}
+}
+
+func schema_kindred_apis_ownership_v1alpha1_OwnershipExplanationStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "OwnershipExplanationStatus is the explanation.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"object": {
+						SchemaProps: spec.SchemaProps{
+							Description: "object is the object that is explained, in full.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.ObjectReference{}.OpenAPIModelName()),
+						},
+					},
+					"state": {
+						SchemaProps: spec.SchemaProps{
+							Description: "state is whether it is there.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"owners": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "owners are the owner references of an object that is there, and how they stand. As long as one is solid, they keep the object from being collected. An object without any stays until somebody deletes it.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.OwnerReference{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"waitsFor": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "waitsFor is what the deletion of the object waits for.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.DeletionWait{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"deletions": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "deletions tell how the deletion came about: first that of the object, then those of the objects that it was deleted because of, and so on.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.ExplainedDeletion{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"earlier": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "earlier are the deletions of other objects that had the name before, the latest first.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.ExplainedDeletion{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"hidden": {
+						SchemaProps: spec.SchemaProps{
+							Description: "hidden is the number of further objects that have to do with it, and that the caller may not read.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"messages": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "messages say what else there is to know.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.DeletionWait{}.OpenAPIModelName(), v1alpha1.ExplainedDeletion{}.OpenAPIModelName(), v1alpha1.ObjectReference{}.OpenAPIModelName(), v1alpha1.OwnerReference{}.OpenAPIModelName()},
 	}
 }
 

@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package review answers the reviews of ownership.kindred.dev: what a deletion would do, who
-// owns whom, which owner references are wrong; and repairs what a review found.
+// owns whom, which owner references are wrong, and why an object is there, or gone; and repairs
+// what a review found.
 //
 // What is known comes from the garbage collector's graph: a review says what the collector
 // would do, because it asks the same rules about the same observations. Objects that an
@@ -34,6 +35,7 @@ import (
 	"k8s.io/utils/clock"
 
 	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
+	"github.com/kindred-project/kindred/internal/deletion"
 	"github.com/kindred-project/kindred/internal/ownership/graph"
 )
 
@@ -52,6 +54,9 @@ type Sources struct {
 	Metadata  metadata.Interface
 	Objects   dynamic.Interface
 	Discovery discovery.ServerResourcesInterface
+	// Records and History tell of what is gone.
+	Records deletion.Records
+	History deletion.History
 	// ConfigFor is how a caller reaches the API: repairs are written as who asked for them.
 	ConfigFor func(caller user.Info) *clientrest.Config
 	Clock     clock.WithTicker
@@ -102,6 +107,19 @@ func (r *Reviews) OwnershipTrees(p Policy) rest.Storage {
 		validate: validateTree,
 		answer: func(ctx context.Context, q *question, review *ownership.OwnershipTree) (err error) {
 			review.Status, err = q.tree(ctx, &review.Spec)
+			return err
+		},
+	}
+}
+
+// OwnershipExplanations is the endpoint of ownershipexplanations.
+func (r *Reviews) OwnershipExplanations(p Policy) rest.Storage {
+	return &endpoint[*ownership.OwnershipExplanation]{
+		reviews: r, policy: p, singular: "ownershipexplanation",
+		empty:    func() *ownership.OwnershipExplanation { return &ownership.OwnershipExplanation{} },
+		validate: validateExplanation,
+		answer: func(ctx context.Context, q *question, review *ownership.OwnershipExplanation) (err error) {
+			review.Status, err = q.explain(ctx, review.Spec.Object)
 			return err
 		},
 	}

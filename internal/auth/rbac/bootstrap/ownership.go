@@ -17,7 +17,7 @@ const ownershipReviewer = "kindred:ownership-reviewer"
 // its caller, who needs permission for each write.
 func (p *Policy) addOwnership() {
 	p.clusterRole(ownershipReviewer,
-		on(ownershipv1alpha1.GroupName, "deletionpreviews ownershiptrees ownershiplints ownershiprepairs", "create"),
+		on(ownershipv1alpha1.GroupName, "deletionpreviews ownershipexplanations ownershiptrees ownershiplints ownershiprepairs", "create"),
 	)
 	p.bind(ownershipReviewer, group(users.AllAuthenticated))
 }

@@ -1,0 +1,239 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/utils/clock"
+
+	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
+)
+
+func newWhy() *cobra.Command {
+	var c connection
+	var output, uid string
+	cmd := &cobra.Command{
+		Use:   "why TYPE/NAME",
+		Short: "Tell why an object is there, or why it is gone",
+		Long: `Tells of an object that is there what keeps it, of one that is being deleted what that waits
+for, and of one that is gone who deleted it, when, and through which owners: up to who
+deleted the first of them. Deletions are remembered for a time ("up --deletion-records").`,
+		Example: `  kindred why pod/web-x
+  kindred why -n prod cluster/one -o yaml`,
+		Args: cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			render, err := whyOutput(cmd, output)
+			if err != nil {
+				return err
+			}
+			r, err := c.reviewer(cmd)
+			if err != nil {
+				return err
+			}
+			objects, err := r.objects(args)
+			if err != nil {
+				return err
+			}
+			if len(objects) > 1 {
+				return usagef("an explanation is of one object")
+			}
+			objects[0].UID = types.UID(uid)
+			why := &ownership.OwnershipExplanation{Spec: ownership.OwnershipExplanationSpec{Object: objects[0]}}
+			if err := r.ask(cmd.Context(), "ownershipexplanations", why); err != nil {
+				return err
+			}
+			why.SetGroupVersionKind(ownership.SchemeGroupVersion.WithKind("OwnershipExplanation"))
+			return render(why)
+		},
+		ValidArgsFunction: c.complete,
+	}
+	c.addFlags(cmd, "the cluster")
+	cmd.Flags().StringVar(&uid, "uid", "", "UID, if several objects had the name (default the one that is there, or the last)")
+	cmd.Flags().StringVarP(&output, "output", "o", "", `"json" or "yaml"`)
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"json", "yaml"}, cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+// whyOutput finds how an explanation is to be printed.
+func whyOutput(cmd *cobra.Command, output string) (func(*ownership.OwnershipExplanation) error, error) {
+	switch output {
+	case "":
+		return func(e *ownership.OwnershipExplanation) error {
+			for _, s := range sentences(&e.Status, clock.RealClock{}) {
+				printf(cmd, "%s\n", strings.Join(wrap([]string{s}, tableWidth), "\n"))
+			}
+			return nil
+		}, nil
+	case "json":
+		return func(e *ownership.OwnershipExplanation) error { return printJSON(cmd, e) }, nil
+	case "yaml":
+		return func(e *ownership.OwnershipExplanation) error { return printYAML(cmd, e) }, nil
+	}
+	return nil, usagef("--output is %q, it can only be json or yaml", output)
+}
+
+// sentences say in words what an explanation has found.
+func sentences(s *ownership.OwnershipExplanationStatus, now clock.PassiveClock) []string {
+	var said []string
+	switch s.State {
+	case ownership.StateLiving:
+		said = append(said, keptSentence(s))
+	case ownership.StateTerminating:
+		said = append(said, waitSentences(s)...)
+	}
+	for i := range s.Deletions {
+		said = append(said, deletionPhrase(&s.Deletions[i], s.State == ownership.StateTerminating && i == 0, now)+".")
+	}
+	for _, m := range s.Messages {
+		said = append(said, sentenceOf(m))
+	}
+	for i := range s.Earlier {
+		said = append(said, fmt.Sprintf("Before, %s (--uid %s).", deletionPhrase(&s.Earlier[i], false, now), s.Earlier[i].Object.UID))
+	}
+	if note := hiddenNote(s.Hidden); note != "" {
+		said = append(said, "It has to do with "+note+".")
+	}
+	return said
+}
+
+func sentenceOf(message string) string {
+	return strings.ToUpper(message[:1]) + strings.TrimSuffix(message[1:], ".") + "."
+}
+
+// inFull names an object in a sentence.
+func inFull(ref ownership.ObjectReference) string {
+	if ref.Namespace == "" {
+		return ref.Kind + " " + ref.Name
+	}
+	return ref.Kind + " " + ref.Namespace + "/" + ref.Name
+}
+
+// keptSentence says what keeps an object that is there.
+func keptSentence(s *ownership.OwnershipExplanationStatus) string {
+	name := inFull(s.Object)
+	if len(s.Owners) == 0 {
+		return name + " is there, and nobody owns it: it stays until somebody deletes it."
+	}
+	byStanding := map[ownership.Standing][]string{}
+	for _, o := range s.Owners {
+		owner := o.Kind + " " + o.Name
+		if o.Controller != nil && *o.Controller {
+			owner += ", which controls it,"
+		}
+		byStanding[o.Standing] = append(byStanding[o.Standing], owner)
+	}
+	var parts []string
+	for _, known := range []struct {
+		standing ownership.Standing
+		says     string
+	}{
+		{ownership.StandingSolid, "%s keeps it"},
+		{ownership.StandingWaiting, "its owner %s is being deleted and waits for it"},
+		{ownership.StandingDangling, "its owner %s does not exist"},
+		{ownership.StandingUnresolved, "its owner %s cannot be resolved, so it is left alone"},
+		{ownership.StandingPending, "whether its owner %s exists is being found out"},
+		{ownership.StandingHidden, "its owner %s you may not read"},
+	} {
+		for _, owner := range byStanding[known.standing] {
+			parts = append(parts, strings.ReplaceAll(fmt.Sprintf(known.says, owner), ",,", ","))
+		}
+	}
+	said := name + " is there: " + strings.Join(parts, "; ")
+	if len(byStanding[ownership.StandingSolid]) > 0 {
+		said += "; when no owner is left, it goes"
+	}
+	return said + "."
+}
+
+// waitSentences say what a deletion waits for.
+func waitSentences(s *ownership.OwnershipExplanationStatus) []string {
+	name := inFull(s.Object)
+	if len(s.WaitsFor) == 0 {
+		return []string{name + " is being deleted."}
+	}
+	var said []string
+	for _, w := range s.WaitsFor {
+		sentence := name + " is being deleted, and " + blockNote(w.DeletionBlock)
+		switch {
+		case w.Message != "":
+			sentence += ": " + w.Message
+		case w.Finalizer != "":
+			sentence += ": whoever put it there has to take it away"
+		}
+		said = append(said, sentence+".")
+	}
+	return said
+}
+
+// deletionPhrase says who deleted an object, when and why.
+func deletionPhrase(d *ownership.ExplainedDeletion, begun bool, now clock.PassiveClock) string {
+	if d.Time == nil && d.By.Kind == ownership.AgentUnknown && len(d.Because) == 0 {
+		return "Nothing is known of how " + inFull(d.Object) + " went"
+	}
+	verb := " was deleted"
+	if begun {
+		verb = ": the deletion was asked for"
+	}
+	said := inFull(d.Object) + verb
+	if d.Time != nil {
+		said += " " + duration.HumanDuration(now.Since(d.Time.Time)) + " ago"
+	}
+	said += agentPhrase(d.By)
+	if d.PropagationPolicy != "" && d.By.Kind != ownership.AgentGarbageCollector {
+		said += " with policy " + string(d.PropagationPolicy)
+	}
+	return said + causePhrase(d)
+}
+
+func agentPhrase(by ownership.DeletionAgent) string {
+	program, _, _ := strings.Cut(by.UserAgent, "/")
+	switch by.Kind {
+	case ownership.AgentGarbageCollector:
+		return " by the garbage collector"
+	case ownership.AgentServer:
+		return " by the API server"
+	case ownership.AgentController:
+		return " by controller " + by.User[strings.LastIndex(by.User, ":")+1:]
+	case ownership.AgentNode:
+		return " by node " + by.User[strings.LastIndex(by.User, ":")+1:]
+	case ownership.AgentUnknown:
+		return " (by whom is not recorded)"
+	case ownership.AgentServiceAccount:
+		return " by service account " + strings.Replace(strings.TrimPrefix(by.User, "system:serviceaccount:"), ":", "/", 1) + inParentheses(program)
+	}
+	return " by " + by.User + inParentheses(program)
+}
+
+func inParentheses(text string) string {
+	if text == "" {
+		return ""
+	}
+	return " (" + text + ")"
+}
+
+// causePhrase says which deletions led to one.
+func causePhrase(d *ownership.ExplainedDeletion) string {
+	if len(d.Because) == 0 {
+		return ""
+	}
+	var causes []string
+	for _, c := range d.Because {
+		causes = append(causes, c.Kind+" "+c.Name)
+	}
+	all := strings.Join(causes, " and ")
+	switch {
+	case d.By.Kind == ownership.AgentController && d.Because[0].Kind == "Namespace":
+		return ", because its namespace was deleted"
+	case d.By.Kind == ownership.AgentServer:
+		return ", because its definition was deleted"
+	case len(causes) > 1:
+		return ", because its owners " + all + " were gone"
+	}
+	return ", because its owner " + all + " was gone"
+}

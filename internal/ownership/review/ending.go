@@ -1,0 +1,204 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package review
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
+	"github.com/kindred-project/kindred/internal/deletion"
+	"github.com/kindred-project/kindred/internal/ownership/graph"
+)
+
+// deletion tells what a record says.
+func (e *explanation) deletion(r graph.Resource, record deletion.Record) ownership.ExplainedDeletion {
+	d := ownership.ExplainedDeletion{
+		Object: ownership.ObjectReference{
+			APIVersion: r.GroupVersion().String(), Kind: r.Kind, Namespace: record.Namespace, Name: record.Name, UID: record.UID,
+		},
+		Time: &record.Time, By: agentOf(record.By), PropagationPolicy: record.Policy, ResourceVersion: record.ResourceVersion,
+	}
+	switch {
+	case d.By.Kind == ownership.AgentGarbageCollector:
+		d.Because = e.references(record.Namespace, record.Owners)
+	case record.By.User == namespaceController:
+		d.Because = []ownership.ObjectReference{{APIVersion: "v1", Kind: "Namespace", Name: record.Namespace}}
+	case d.By.Kind == ownership.AgentServer:
+		d.Because = []ownership.ObjectReference{{
+			APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition", Name: r.GroupResource().String(),
+		}}
+	}
+	return d
+}
+
+// unrecorded tells what the history shows of a deletion without a record: what an
+// update ended, or what the collector did just before it was killed.
+func (e *explanation) unrecorded(r graph.Resource, end *deletion.End) ownership.ExplainedDeletion {
+	d := ownership.ExplainedDeletion{
+		Object: ownership.ObjectReference{
+			APIVersion: r.GroupVersion().String(), Kind: r.Kind, Namespace: end.Object.GetNamespace(), Name: end.Object.GetName(), UID: end.Object.GetUID(),
+		},
+		By:              ownership.DeletionAgent{Kind: ownership.AgentUnknown},
+		Because:         e.references(end.Object.GetNamespace(), e.absent(end.Object.GetOwnerReferences())),
+		ResourceVersion: end.Object.GetResourceVersion(),
+	}
+	if !end.Time.IsZero() {
+		d.Time = &metav1.MicroTime{Time: end.Time}
+	}
+	return d
+}
+
+// absent are the owners that are not there any more; none if one is.
+func (e *explanation) absent(owners []metav1.OwnerReference) []metav1.OwnerReference {
+	for _, owner := range owners {
+		var there bool
+		e.Collector.View(func(g *graph.Graph) {
+			object, known := g.Object(owner.UID)
+			there = known && !object.Deleting
+		})
+		if there {
+			return nil
+		}
+	}
+	return owners
+}
+
+// references names owners of an object in a namespace.
+func (e *explanation) references(namespace string, owners []metav1.OwnerReference) []ownership.ObjectReference {
+	var out []ownership.ObjectReference
+	for _, owner := range owners {
+		ref := ownership.ObjectReference{APIVersion: owner.APIVersion, Kind: owner.Kind, Namespace: namespace, Name: owner.Name, UID: owner.UID}
+		if r, err := e.served(owner.APIVersion, owner.Kind); err == nil && !r.Namespaced {
+			ref.Namespace = ""
+		}
+		out = append(out, ref)
+	}
+	return out
+}
+
+// The cluster's own parts, by the names that they act under.
+var (
+	collectorUser       = serviceaccount.MakeUsername(metav1.NamespaceSystem, "generic-garbage-collector")
+	namespaceController = serviceaccount.MakeUsername(metav1.NamespaceSystem, "namespace-controller")
+	controllerUsers     = serviceaccount.MakeUsername(metav1.NamespaceSystem, "")
+)
+
+const (
+	nodeUsers      = "system:node:"
+	simulatedNodes = "kindred:simulated-nodes"
+	// controllerAgent is what the cluster's controllers call themselves.
+	controllerAgent = "kube-controller-manager/"
+)
+
+// agentOf tells what kind of client a caller is.
+func agentOf(c deletion.Caller) ownership.DeletionAgent {
+	return ownership.DeletionAgent{Kind: kindOf(c), User: c.User, UserAgent: c.Agent, AuditID: c.AuditID}
+}
+
+func kindOf(c deletion.Caller) ownership.AgentKind {
+	switch {
+	case c.User == collectorUser:
+		return ownership.AgentGarbageCollector
+	case c.User == user.APIServerUser:
+		return ownership.AgentServer
+	case c.User == simulatedNodes, strings.HasPrefix(c.User, nodeUsers):
+		return ownership.AgentNode
+	case c.User == user.KubeControllerManager, c.User == user.KubeScheduler,
+		strings.HasPrefix(c.User, controllerUsers) && strings.HasPrefix(c.Agent, controllerAgent):
+		return ownership.AgentController
+	case strings.HasPrefix(c.User, serviceaccount.ServiceAccountUsernamePrefix):
+		return ownership.AgentServiceAccount
+	}
+	return ownership.AgentUser
+}
+
+// waits says what the deletion of an object waits for, and who sees to it.
+func (e *explanation) waits(ctx context.Context, object graph.Object) error {
+	known := map[types.UID]graph.Object{}
+	var blocks []graph.Block
+	e.Collector.View(func(g *graph.Graph) {
+		blocks = g.Waits(object.UID)
+		for _, b := range blocks {
+			if o, ok := g.Object(b.Dependent); ok {
+				known[o.UID] = o
+			}
+		}
+	})
+	for _, b := range e.blocks(ctx, known, blocks) {
+		e.status.WaitsFor = append(e.status.WaitsFor, ownership.DeletionWait{DeletionBlock: b, Message: remover(b.Finalizer)})
+	}
+	whole, err := e.Objects.Resource(object.GroupVersionResource).Namespace(object.Namespace).Get(ctx, object.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	e.status.Messages = append(e.status.Messages, progress(object.Resource, whole)...)
+	return nil
+}
+
+// progress is what the object itself tells of its deletion.
+func progress(r graph.Resource, o *unstructured.Unstructured) []string {
+	switch r.GroupResource().String() {
+	case "pods":
+		node, _, _ := unstructured.NestedString(o.Object, "spec", "nodeName")
+		if node == "" || o.GetDeletionTimestamp() == nil {
+			return nil
+		}
+		return []string{fmt.Sprintf("node %s has to stop its containers first; they are killed at %s at the latest", node, o.GetDeletionTimestamp().UTC().Format(time.RFC3339))}
+	case "namespaces":
+		return contentConditions(o)
+	}
+	return nil
+}
+
+// contentConditions are the conditions by which a namespace tells what is left in it.
+func contentConditions(o *unstructured.Unstructured) []string {
+	var messages []string
+	conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
+	for _, c := range conditions {
+		condition, ok := c.(map[string]any)
+		if !ok || condition["status"] != string(metav1.ConditionTrue) {
+			continue
+		}
+		if message, _ := condition["message"].(string); message != "" {
+			messages = append(messages, message)
+		}
+	}
+	return messages
+}
+
+// removers are who takes well-known finalizers away, and when. A prefix ends with a slash.
+var removers = map[string]string{
+	"kubernetes.io/pvc-protection":                        "the claim protection controller takes it away when no pod uses the claim",
+	"kubernetes.io/pv-protection":                         "the volume protection controller takes it away when no claim is bound to the volume",
+	"kubernetes.io/pvc-as-source-protection":              "the CSI snapshotter or provisioner takes it away when nothing is made from the claim any more",
+	"batch.kubernetes.io/job-tracking":                    "the Job controller takes it away when it has counted the pod",
+	"service.kubernetes.io/load-balancer-cleanup":         "the service controller of the cloud takes it away when the load balancer is gone",
+	"customresourcecleanup.apiextensions.k8s.io":          "the API server takes it away when no custom resource of this kind is left",
+	"resource.kubernetes.io/delete-protection":            "the ResourceClaim controller takes it away when no pod uses the claim",
+	"external-attacher/":                                  "the attacher of the CSI driver takes it away when the volume is detached",
+	"external-provisioner.volume.kubernetes.io/finalizer": "the provisioner of the CSI driver takes it away when the volume is deleted",
+	"foregroundDeletion":                                  "the garbage collector takes it away when no dependent blocks it any more",
+	"orphan":                                              "the garbage collector takes it away when the dependents are let go",
+}
+
+func remover(finalizer string) string {
+	if said, known := removers[finalizer]; known {
+		return said
+	}
+	prefix, _, _ := strings.Cut(finalizer, "/")
+	return removers[prefix+"/"]
+}

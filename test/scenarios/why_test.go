@@ -1,0 +1,79 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scenarios
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// why checks what is said of an object, a sentence a line; "*" and "..." as in shows.
+func (s *session) why(object string, want ...string) {
+	s.Helper()
+	s.eventually("it is known why of "+object, func() error {
+		r := s.kindred("why", object)
+		if got := unwrapped(r.out); r.code != 0 || !sameLines(strings.Join(want, "\n"), got) {
+			return fmt.Errorf("exit %d, %s\nprinted:\n%s\nwant:\n%s", r.code, r.err, got, strings.Join(want, "\n"))
+		}
+		return nil
+	})
+}
+
+// unwrapped puts the lines of a sentence together.
+func unwrapped(text string) string {
+	joined := strings.ReplaceAll(strings.TrimSpace(text), "\n", " ")
+	return strings.ReplaceAll(joined, ". ", ".\n")
+}
+
+// TestWhy: a Deployment and what it owns, living, deleted, and after the process was killed
+// at once.
+func TestWhy(t *testing.T) {
+	s := newSession(t, ownCluster(t, "--simulated-nodes", "2", "--no-node"))
+	s.kubectl("create", "deployment", "web", "--image", image, "--replicas", "2")
+	s.kubectl("rollout", "status", "deployment/web")
+	s.kubectl("create", "configmap", "free")
+	pods := strings.Fields(s.kubectl("get", "pods", "-o", "name"))
+	sets := strings.Fields(s.kubectl("get", "replicasets", "-o", "name"))
+	if len(pods) != 2 || len(sets) != 1 {
+		t.Fatalf("pods %v of %v", pods, sets)
+	}
+	pod, set := strings.TrimPrefix(pods[0], "pod/"), strings.TrimPrefix(sets[0], "replicaset.apps/")
+	s.why("configmap/free", "ConfigMap "+s.namespace+"/free is there, and nobody owns it: it stays until somebody deletes it.")
+	s.why(pods[0], "Pod "+s.namespace+"/"+pod+" is there: ReplicaSet "+set+", which controls it, keeps it; when no owner is left, it goes.")
+
+	s.kubectl("delete", "configmap", "free")
+	s.why("configmap/free", "ConfigMap "+s.namespace+"/free was deleted * ago by kubernetes-admin (* with policy Background.")
+
+	s.kubectl("delete", "deployment", "web", "--wait=false")
+	s.cluster.kill(t)
+	s.cluster.again(t)
+	root := "Deployment " + s.namespace + "/web was deleted * ago by kubernetes-admin (* with policy Background."
+	s.why("deployment/web", root)
+	s.eventually("the pods are gone", func() error {
+		if left := s.kubectl("get", "pods", "-o", "name"); left != "" {
+			return fmt.Errorf("left: %s", left)
+		}
+		return nil
+	})
+	// The collector may have been killed before it recorded what it had done; the store's
+	// history knows the owners then.
+	time.Sleep(1500 * time.Millisecond)
+	for _, object := range pods {
+		r := s.kindred("why", object)
+		got := strings.Split(unwrapped(r.out), "\n")
+		if r.code != 0 || len(got) != 3 {
+			t.Fatalf("why %s: exit %d, %s%s", object, r.code, r.out, r.err)
+		}
+		for i, because := range []string{"because its owner ReplicaSet " + set + " was gone.", "because its owner Deployment web was gone."} {
+			if !strings.HasSuffix(got[i], because) {
+				t.Errorf("why %s: %q, want ... %s", object, got[i], because)
+			}
+		}
+		if !sameLines(root, got[2]) {
+			t.Errorf("why %s: %q, want %q", object, got[2], root)
+		}
+	}
+}
