@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
+
+	"github.com/kindred-project/kindred/internal/ownership/transplant"
 )
 
 func parse(t *testing.T, manifest string) *unstructured.Unstructured {
@@ -150,7 +152,7 @@ func TestStatus(t *testing.T) {
 				}
 				return
 			}
-			observe(got, source.GetGeneration(), 2)
+			transplant.Observe(got, source.GetGeneration(), 2)
 			if diff := cmp.Diff(parse(t, "{apiVersion: v1, kind: K, status: "+tt.want+"}").Object["status"], any(got)); diff != "" {
 				t.Error(diff)
 			}

@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/retry"
+
+	"github.com/kindred-project/kindred/internal/ownership/transplant"
 )
 
 // asStatus is whether an error is an API server's answer.
@@ -81,8 +83,8 @@ func (m *Mover) store(ctx context.Context, item *Item, k kind) (*unstructured.Un
 func (m *Mover) knowsAll(item *Item) bool {
 	unknown := map[types.UID]bool{}
 	isUnknown := func(uid types.UID) bool { return m.graph.copied(uid) && m.uids[uid] == "" }
-	mentions(Clean(item.Object, m.graph.moves).Object, isUnknown, unknown)
-	mentions(statusOf(item.Object), isUnknown, unknown)
+	transplant.Mentions(Clean(item.Object, m.graph.moves).Object, isUnknown, unknown)
+	transplant.Mentions(statusOf(item.Object), isUnknown, unknown)
 	return len(unknown) == 0
 }
 
@@ -99,7 +101,7 @@ func (m *Mover) desired(item *Item, k kind) *unstructured.Unstructured {
 		}
 	}
 	namespace, name := item.name()
-	object = &unstructured.Unstructured{Object: Remap(object.Object, m.uids).(map[string]any)}
+	object = &unstructured.Unstructured{Object: transplant.Remap(object.Object, m.uids).(map[string]any)}
 	// Names stay, even one that is a UID.
 	object.SetName(name)
 	object.SetNamespace(namespace)
@@ -112,7 +114,7 @@ func (m *Mover) desired(item *Item, k kind) *unstructured.Unstructured {
 	_ = unstructured.SetNestedField(object.Object, own.text(), "metadata", "annotations", own.key())
 	if !k.status {
 		if status := statusOf(item.Object); status != nil {
-			object.Object["status"] = Remap(status, m.uids)
+			object.Object["status"] = transplant.Remap(status, m.uids)
 		}
 	}
 	return object
@@ -166,8 +168,8 @@ func (m *Mover) putStatus(ctx context.Context, item *Item, k kind, stored *unstr
 	if status == nil || !k.status {
 		return nil
 	}
-	status, _ = Remap(status, m.uids).(map[string]any)
-	observe(status, item.Object.GetGeneration(), stored.GetGeneration())
+	status, _ = transplant.Remap(status, m.uids).(map[string]any)
+	transplant.Observe(status, item.Object.GetGeneration(), stored.GetGeneration())
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		if missing(status, stored.Object["status"], "status") == "" {
 			return nil

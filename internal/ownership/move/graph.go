@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kindred-project/kindred/internal/ownership/transplant"
 )
 
 // Fate is what becomes of an object of the graph.
@@ -226,7 +228,7 @@ func (g *Graph) order(items []*Item) {
 			}
 		}
 		if item.Fate == Moved {
-			mentions(item.Object.Object, func(uid types.UID) bool {
+			transplant.Mentions(item.Object.Object, func(uid types.UID) bool {
 				return g.byUID[uid] != nil && uid != item.UID() && !owners[item][uid]
 			}, others[item])
 		}

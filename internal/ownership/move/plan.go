@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kindred-project/kindred/internal/ownership/transplant"
 )
 
 // Plan is what a move would do. It is printed, and nothing of it is changed by hand.
@@ -144,7 +146,7 @@ func (p *Plan) judgeOwners(g *Graph, item *Item, consent Consent) {
 }
 
 func (p *Plan) judgeFinalizers(item *Item, consent Consent) {
-	finalizers := slices.DeleteFunc(item.Object.GetFinalizers(), ofTheCluster)
+	finalizers := slices.DeleteFunc(item.Object.GetFinalizers(), transplant.OfTheCluster)
 	if len(finalizers) == 0 || consent.KeepSource {
 		return
 	}

@@ -14,46 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-)
 
-const (
-	oldUID   = "780e5339-d2d7-439f-b53c-6f1642aa2ae1"
-	otherUID = "11111111-2222-3333-4444-555555555555"
-	newUID   = "b00bb6bd-7733-4d6e-8b43-524f3aab6723"
+	"github.com/kindred-project/kindred/internal/ownership/transplant"
 )
-
-func TestRemap(t *testing.T) {
-	uids := map[types.UID]types.UID{oldUID: newUID}
-	for _, tt := range []struct {
-		name        string
-		value, want any
-	}{
-		{"alone", oldUID, newUID},
-		{"within JSON", `{"uid":"` + oldUID + `"}`, `{"uid":"` + newUID + `"}`},
-		{"in a path, twice", "a/" + oldUID + "/" + oldUID, "a/" + newUID + "/" + newUID},
-		{"a name made from it", "pvc-" + oldUID, "pvc-" + oldUID},
-		{"a name that begins with it", oldUID + ".example.com", oldUID + ".example.com"},
-		{"another", otherUID, otherUID},
-		{"empty", "", ""},
-		{"separators only", "::", "::"},
-		{"between separators", ":" + oldUID + ":", ":" + newUID + ":"},
-		{"beyond ASCII", "é" + oldUID + "é", "é" + newUID + "é"},
-		{"a key", map[string]any{"owner/" + oldUID: true}, map[string]any{"owner/" + newUID: true}},
-		{"deep", map[string]any{"a": []any{map[string]any{"uid": oldUID}, int64(1), nil, 1.5, false}},
-			map[string]any{"a": []any{map[string]any{"uid": newUID}, int64(1), nil, 1.5, false}}},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			if diff := cmp.Diff(tt.want, Remap(tt.value, uids)); diff != "" {
-				t.Error(diff)
-			}
-			found := map[types.UID]bool{}
-			mentions(tt.value, func(uid types.UID) bool { return uid == oldUID }, found)
-			if changes := cmp.Diff(tt.value, tt.want) != ""; found[oldUID] != changes {
-				t.Errorf("mentioned %v, replaced %v", found[oldUID], changes)
-			}
-		})
-	}
-}
 
 // randomGraph is some objects that own and mention each other at random, in circles too.
 func randomGraph(r *rand.Rand) ([]*unstructured.Unstructured, map[types.UID]bool) {
@@ -151,16 +114,16 @@ func TestRemapOfRandomGraphs(t *testing.T) {
 			if own.from != item.UID() || own.Move != g.ID() {
 				t.Fatalf("seed %d: %s is marked %+v", seed, item, own)
 			}
-			dropAnnotations(copied, isMark)
+			transplant.DropAnnotations(copied, isMark)
 			left := map[types.UID]bool{}
-			mentions(copied.Object, func(uid types.UID) bool { return members[uid] }, left)
+			transplant.Mentions(copied.Object, func(uid types.UID) bool { return members[uid] }, left)
 			if len(left) > 0 {
 				t.Fatalf("seed %d: %s still mentions %v", seed, item, left)
 			}
 			before, after := map[types.UID]bool{}, map[types.UID]bool{}
 			any := func(types.UID) bool { return true }
-			mentions(item.Object.Object["spec"], any, before)
-			mentions(copied.Object["spec"], any, after)
+			transplant.Mentions(item.Object.Object["spec"], any, before)
+			transplant.Mentions(copied.Object["spec"], any, after)
 			if len(before) != len(after) {
 				t.Fatalf("seed %d: the spec of %s mentioned %v, and its copy %v", seed, item, before, after)
 			}

@@ -19,6 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/retry"
+
+	"github.com/kindred-project/kindred/internal/ownership/transplant"
 )
 
 const (
@@ -157,7 +159,7 @@ func (r *removal) removeCopied(ctx context.Context, item *Item, object *unstruct
 	if reason, err := keepAtSource(ctx, r.Source, now); err != nil || reason != "" {
 		return reason, err
 	}
-	foreign := slices.DeleteFunc(now.GetFinalizers(), ofTheCluster)
+	foreign := slices.DeleteFunc(now.GetFinalizers(), transplant.OfTheCluster)
 	if len(foreign) > 0 && !r.DropFinalizers {
 		return "it has got the finalizer " + strings.Join(foreign, ", "), nil
 	}

@@ -1,7 +1,7 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package move
+package transplant
 
 import (
 	"strings"
@@ -74,17 +74,17 @@ func inNames(b byte) bool {
 	return b >= 'a' && b <= 'z' || b >= 'A' && b <= 'Z' || b >= '0' && b <= '9' || b == '-' || b == '.' || b == '_'
 }
 
-// mentions are those UIDs of a set that stand in a JSON value.
-func mentions(value any, of func(types.UID) bool, found map[types.UID]bool) {
+// Mentions adds those UIDs of a set that stand in a JSON value to those found.
+func Mentions(value any, of func(types.UID) bool, found map[types.UID]bool) {
 	switch v := value.(type) {
 	case map[string]any:
 		for key, item := range v {
-			mentions(key, of, found)
-			mentions(item, of, found)
+			Mentions(key, of, found)
+			Mentions(item, of, found)
 		}
 	case []any:
 		for i := range v {
-			mentions(v[i], of, found)
+			Mentions(v[i], of, found)
 		}
 	case string:
 		for rest := v; len(rest) > 0; {

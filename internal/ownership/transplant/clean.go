@@ -1,0 +1,174 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package transplant
+
+import (
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Soil is where an object is to live.
+type Soil struct {
+	// Elsewhere is another cluster, which allocates addresses and ports itself.
+	Elsewhere bool
+	// Has is whether an object comes along.
+	Has func(kind schema.GroupKind, namespace, name string) bool
+	// Ours are the annotations that whoever transplants puts on objects for a time.
+	Ours func(annotation string) bool
+}
+
+// Clean is an object without what only the server that it lived on could say of it, and per
+// kind without what was allocated or bound for that one life. Owners stay.
+func Clean(source *unstructured.Unstructured, soil Soil) *unstructured.Unstructured {
+	object := source.DeepCopy()
+	delete(object.Object, "status")
+	metadata, _, _ := unstructured.NestedMap(object.Object, "metadata")
+	kept := map[string]any{}
+	for _, field := range []string{"name", "namespace", "labels", "annotations", "ownerReferences"} {
+		if value, found := metadata[field]; found {
+			kept[field] = value
+		}
+	}
+	object.Object["metadata"] = kept
+	DropAnnotations(object, soil.Ours)
+	if finalizers := slices.DeleteFunc(source.GetFinalizers(), OfTheCluster); len(finalizers) > 0 {
+		object.SetFinalizers(finalizers)
+	}
+	if clean, found := cleaners[object.GroupVersionKind().GroupKind()]; found {
+		clean(object, soil)
+	}
+	return object
+}
+
+// OfTheCluster is whether a finalizer is one of Kubernetes' own (protection, propagation
+// of a deletion), which the server sets itself where it needs them.
+func OfTheCluster(finalizer string) bool {
+	domain, _, qualified := strings.Cut(finalizer, "/")
+	return !qualified || domain == "kubernetes.io" || domain == "batch.kubernetes.io" || domain == "service.kubernetes.io"
+}
+
+// DropAnnotations removes annotations.
+func DropAnnotations(object *unstructured.Unstructured, drop func(string) bool) {
+	annotations := object.GetAnnotations()
+	if len(annotations) == 0 {
+		return
+	}
+	for key := range annotations {
+		if drop(key) {
+			delete(annotations, key)
+		}
+	}
+	object.SetAnnotations(annotations)
+	if len(annotations) == 0 {
+		unstructured.RemoveNestedField(object.Object, "metadata", "annotations")
+	}
+}
+
+// Drop removes fields, which are given as paths.
+func Drop(object *unstructured.Unstructured, paths ...string) {
+	for _, path := range paths {
+		unstructured.RemoveNestedField(object.Object, strings.Split(path, ".")...)
+	}
+}
+
+// cleaners say what of a kind is not kept.
+var cleaners = map[schema.GroupKind]func(*unstructured.Unstructured, Soil){
+	{Kind: "Service"}: func(o *unstructured.Unstructured, soil Soil) {
+		if !soil.Elsewhere {
+			return
+		}
+		// The addresses are those of the source's range. A headless Service keeps None,
+		// for that is a choice.
+		if ip, _, _ := unstructured.NestedString(o.Object, "spec", "clusterIP"); ip != "None" {
+			Drop(o, "spec.clusterIP", "spec.clusterIPs")
+		}
+		Drop(o, "spec.healthCheckNodePort")
+		eachPort(o, func(port map[string]any) { delete(port, "nodePort") })
+	},
+	{Kind: "Pod"}: func(o *unstructured.Unstructured, _ Soil) {
+		// Admission computes the priority from the class, and refuses one that differs.
+		// Ephemeral containers cannot be created with a pod.
+		Drop(o, "spec.nodeName", "spec.priority", "spec.ephemeralContainers")
+	},
+	{Kind: "PersistentVolumeClaim"}: func(o *unstructured.Unstructured, soil Soil) {
+		DropAnnotations(o, ofBinding)
+		volume, _, _ := unstructured.NestedString(o.Object, "spec", "volumeName")
+		if !soil.Has(schema.GroupKind{Kind: "PersistentVolume"}, "", volume) {
+			Drop(o, "spec.volumeName")
+		}
+	},
+	{Kind: "PersistentVolume"}: func(o *unstructured.Unstructured, soil Soil) {
+		DropAnnotations(o, ofBinding)
+		namespace, _, _ := unstructured.NestedString(o.Object, "spec", "claimRef", "namespace")
+		name, _, _ := unstructured.NestedString(o.Object, "spec", "claimRef", "name")
+		if !soil.Has(schema.GroupKind{Kind: "PersistentVolumeClaim"}, namespace, name) {
+			Drop(o, "spec.claimRef")
+		}
+		Drop(o, "spec.claimRef.resourceVersion")
+	},
+	{Group: "batch", Kind: "Job"}: func(o *unstructured.Unstructured, _ Soil) {
+		// Selector and labels are made from the Job's own UID, by the API server, unless
+		// the selector was written by hand.
+		if manual, _, _ := unstructured.NestedBool(o.Object, "spec", "manualSelector"); manual {
+			return
+		}
+		Drop(o, "spec.selector")
+		for _, path := range [][]string{{"metadata", "labels"}, {"spec", "template", "metadata", "labels"}} {
+			for _, label := range []string{"controller-uid", "batch.kubernetes.io/controller-uid"} {
+				unstructured.RemoveNestedField(o.Object, append(slices.Clone(path), label)...)
+			}
+		}
+	},
+	{Kind: "ServiceAccount"}: func(o *unstructured.Unstructured, _ Soil) { Drop(o, "secrets") },
+	{Kind: "Secret"}: func(o *unstructured.Unstructured, _ Soil) {
+		// A token is worth something for the account that it was signed for only; a new one is filled in.
+		if kind, _, _ := unstructured.NestedString(o.Object, "type"); kind == "kubernetes.io/service-account-token" {
+			Drop(o, "data")
+			DropAnnotations(o, func(key string) bool { return key == "kubernetes.io/service-account.uid" })
+		}
+	},
+}
+
+// ofBinding are the annotations by which the volume binder remembers what it did. A claim
+// that says it is bound, and whose volume is not there, is Lost for good.
+func ofBinding(annotation string) bool {
+	return slices.Contains([]string{
+		"pv.kubernetes.io/bind-completed", "pv.kubernetes.io/bound-by-controller",
+		"volume.kubernetes.io/selected-node", "volume.kubernetes.io/storage-provisioner",
+		"volume.beta.kubernetes.io/storage-provisioner",
+	}, annotation)
+}
+
+func eachPort(o *unstructured.Unstructured, do func(map[string]any)) {
+	ports, found, _ := unstructured.NestedSlice(o.Object, "spec", "ports")
+	if !found {
+		return
+	}
+	for _, port := range ports {
+		if fields, ok := port.(map[string]any); ok {
+			do(fields)
+		}
+	}
+	_ = unstructured.SetNestedSlice(o.Object, ports, "spec", "ports")
+}
+
+// Observe shifts what a status says of generations, which count anew where it goes: what was
+// seen by its controller stays seen, and what was not, stays to be seen.
+func Observe(status map[string]any, source, target int64) {
+	shift := func(fields map[string]any) {
+		if seen, ok := fields["observedGeneration"].(int64); ok {
+			fields["observedGeneration"] = max(0, target-(source-seen))
+		}
+	}
+	shift(status)
+	conditions, _ := status["conditions"].([]any)
+	for _, condition := range conditions {
+		if fields, ok := condition.(map[string]any); ok {
+			shift(fields)
+		}
+	}
+}
