@@ -127,8 +127,12 @@ func (p Program) build(ctx context.Context, module, binary string) error {
 }
 
 // ListModule asks for a property of a module that the module in dir requires, in the
-// format of "go list -m -f".
+// format of "go list -m -f". It is downloaded before: a module that nothing was built from yet
+// has no folder.
 func ListModule(ctx context.Context, dir, format, module string) (string, error) {
+	if _, err := run(ctx, dir, "go", "mod", "download", module); err != nil {
+		return "", err
+	}
 	return run(ctx, dir, "go", "list", "-m", "-f", format, module)
 }
 
