@@ -128,7 +128,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	// Of a DaemonSet that goes, the collector may have taken the revisions before the
 	// pods: nothing can be said about it any more.
-	if ds.DeletionTimestamp != nil {
+	if ds.DeletionTimestamp != nil || owned.Held(ds) {
 		return ctrl.Result{}, nil
 	}
 	if apiequality.Semantic.DeepEqual(ds.Spec.Selector, &metav1.LabelSelector{}) {

@@ -94,6 +94,9 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
+	if owned.Held(cached) {
+		return ctrl.Result{}, nil
+	}
 	d := cached.DeepCopy()
 	if apiequality.Semantic.DeepEqual(d.Spec.Selector, &metav1.LabelSelector{}) {
 		return ctrl.Result{}, r.refuseAll(ctx, cached, d)

@@ -23,6 +23,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
 	"github.com/kindred-project/kindred/internal/controllers/controltest"
 )
 
@@ -471,6 +472,32 @@ func TestADyingDeploymentOnlyReports(t *testing.T) {
 	b.wantShape("v1:2")
 	if d := b.deployment(); d.Status.ObservedGeneration != d.Generation {
 		t.Errorf("observed generation %d of %d", d.Status.ObservedGeneration, d.Generation)
+	}
+}
+
+// A hold is the Deployment's, or the ReplicaSet's, own: it goes neither down with a rollout
+// nor up with a rollback.
+func TestAHoldIsNotHandedOn(t *testing.T) {
+	d := newDeployment(1, func(d *appsv1.Deployment) {
+		d.Annotations = map[string]string{"team": "a", ownership.HoldAnnotation: "deployment"}
+	})
+	rs := newReplicaSet(d)
+	annotateNewest(rs, d, nil)
+	if _, handedOn := rs.Annotations[ownership.HoldAnnotation]; handedOn || rs.Annotations["team"] != "a" {
+		t.Errorf("the ReplicaSet has %v", rs.Annotations)
+	}
+	b := newBench(t, newDeployment(1))
+	b.run()
+	b.setImage("v2")
+	b.run()
+	old := b.sets()[0]
+	old.Annotations[ownership.HoldAnnotation] = "replicaset"
+	b.Must(b.API.Update(ctx, old))
+	b.edit(func(d *appsv1.Deployment) { d.Annotations[appsv1.DeprecatedRollbackTo] = "1" })
+	b.run()
+	b.wantShape("v2:0 v1:1")
+	if _, handedOn := b.deployment().Annotations[ownership.HoldAnnotation]; handedOn {
+		t.Errorf("the Deployment has %v", b.deployment().Annotations)
 	}
 }
 

@@ -11,6 +11,8 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+
+	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
 )
 
 // Annotations of a Deployment's ReplicaSets; kubectl rollout reads them.
@@ -39,6 +41,7 @@ var ownAnnotations = []string{
 	desiredAnnotation,
 	maxAnnotation,
 	appsv1.DeprecatedRollbackTo,
+	ownership.HoldAnnotation,
 }
 
 // revision returns the number of a ReplicaSet's template, 0 if it has none.

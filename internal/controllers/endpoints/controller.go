@@ -27,6 +27,7 @@ import (
 
 	"github.com/kindred-project/kindred/internal/controllers/backends"
 	"github.com/kindred-project/kindred/internal/controllers/control"
+	"github.com/kindred-project/kindred/internal/controllers/owned"
 	"github.com/kindred-project/kindred/internal/controllers/pods"
 )
 
@@ -80,7 +81,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if apierrors.IsNotFound(err) {
 		return ctrl.Result{}, r.remove(ctx, req.NamespacedName)
 	}
-	if err != nil || !backends.Selects(service) {
+	if err != nil || !backends.Selects(service) || owned.Held(service) {
 		return ctrl.Result{}, err
 	}
 	found := &corev1.PodList{}

@@ -94,7 +94,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	// Without a selector somebody else provides the endpoints; an ExternalName
 	// has none. The slices of a Service that goes are for the collector.
-	if !backends.Selects(service) || service.DeletionTimestamp != nil {
+	if !backends.Selects(service) || service.DeletionTimestamp != nil || owned.Held(service) {
 		return ctrl.Result{}, nil
 	}
 	found := &corev1.PodList{}

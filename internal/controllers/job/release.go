@@ -35,11 +35,11 @@ func addReleaser(env control.Env) error {
 		Complete(r)
 }
 
-// ending passes Jobs that are finished or gone.
+// ending passes Jobs that are finished, and not held any more, or gone.
 func ending() predicate.Predicate {
 	isFinished := func(obj client.Object) bool {
 		job, ok := obj.(*batchv1.Job)
-		return ok && finished(job) != nil
+		return ok && finished(job) != nil && !owned.Held(job)
 	}
 	return predicate.Funcs{
 		CreateFunc: func(event.CreateEvent) bool { return false }, // The pods come by themselves.
@@ -60,7 +60,7 @@ func (r *releaser) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	if err := r.client.Get(ctx, req.NamespacedName, pod); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if !isTracked(pod) {
+	if !isTracked(pod) || owned.Held(pod) {
 		return ctrl.Result{}, nil
 	}
 	if counted, err := r.counts(ctx, pod); counted || err != nil {
@@ -71,8 +71,8 @@ func (r *releaser) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 }
 
 // counts reports whether somebody still has to count the pod: a Job that is not
-// finished or that somebody else runs, or an owner of another kind, whose business the
-// finalizer is then.
+// finished, that is held or that somebody else runs, or an owner of another kind, whose
+// business the finalizer is then.
 func (r *releaser) counts(ctx context.Context, pod *corev1.Pod) (bool, error) {
 	ref := metav1.GetControllerOfNoCopy(pod)
 	if ref == nil {
@@ -85,7 +85,7 @@ func (r *releaser) counts(ctx context.Context, pod *corev1.Pod) (bool, error) {
 	if err := r.client.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: ref.Name}, job); err != nil {
 		return false, client.IgnoreNotFound(err)
 	}
-	return job.UID == ref.UID && (isForeign(job) || finished(job) == nil), nil
+	return job.UID == ref.UID && (isForeign(job) || finished(job) == nil || owned.Held(job)), nil
 }
 
 // podsOf names the pods of a Job that have the finalizer.

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kindred-project/kindred/internal/controllers/control"
+	"github.com/kindred-project/kindred/internal/controllers/owned"
 )
 
 // TTLName is the identity under which finished Jobs are deleted.
@@ -58,10 +59,10 @@ func (x *expirer) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 }
 
 // timeToLive returns how long a finished Job is still kept, and whether it is ever
-// deleted.
+// deleted: one that is held is not, until its hold ends.
 func timeToLive(job *batchv1.Job, now time.Time) (left time.Duration, expires bool) {
 	end, ttl := finished(job), job.Spec.TTLSecondsAfterFinished
-	if end == nil || ttl == nil || job.DeletionTimestamp != nil || end.LastTransitionTime.IsZero() {
+	if end == nil || ttl == nil || job.DeletionTimestamp != nil || owned.Held(job) || end.LastTransitionTime.IsZero() {
 		return 0, false
 	}
 	return max(0, end.LastTransitionTime.Add(time.Duration(*ttl)*time.Second).Sub(now)), true

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kindred-project/kindred/internal/controllers/owned"
 	"github.com/kindred-project/kindred/internal/controllers/pods"
 )
 
@@ -29,13 +30,15 @@ type victim struct {
 }
 
 // garbage returns the pods to delete. lost has the names of nodes that are
-// known not to exist; at most keep pods that have ended are kept.
+// known not to exist; at most keep pods that have ended are kept. Held pods are
+// neither deleted nor counted.
 func garbage(all []*corev1.Pod, nodes map[string]*corev1.Node, lost map[string]bool, keep int) []victim {
 	var out []victim
 	var ended []*corev1.Pod
 	for _, pod := range all {
 		node := nodes[pod.Spec.NodeName]
 		switch {
+		case owned.Held(pod):
 		case pod.Spec.NodeName == "" && pod.DeletionTimestamp != nil:
 			out = append(out, victim{pod, neverRan})
 		case lost[pod.Spec.NodeName]:

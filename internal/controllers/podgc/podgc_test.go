@@ -16,6 +16,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
 	"github.com/kindred-project/kindred/internal/controllers/controltest"
 	"github.com/kindred-project/kindred/internal/controllers/pods"
 )
@@ -53,6 +54,7 @@ func TestGarbage(t *testing.T) {
 		"out":     newNode("out", corev1.ConditionUnknown, corev1.TaintNodeOutOfService),
 	}
 	old := func(pod *corev1.Pod) { pod.CreationTimestamp = metav1.NewTime(controltest.Start.Add(-time.Hour)) }
+	held := func(pod *corev1.Pod) { pod.Annotations = map[string]string{ownership.HoldAnnotation: ""} }
 	evicted := func(pod *corev1.Pod) { pod.Status.Reason = "Evicted" }
 	got := map[string]why{}
 	for _, v := range garbage([]*corev1.Pod{
@@ -71,11 +73,14 @@ func TestGarbage(t *testing.T) {
 		newPod("done-a", "good", corev1.PodFailed),
 		newPod("done-b", "good", corev1.PodFailed),
 		newPod("done-evicted", "good", corev1.PodFailed, evicted),
+		newPod("held-lost", "gone", corev1.PodRunning, held),
+		newPod("held-done-older", "good", corev1.PodSucceeded, old, held),
+		newPod("held-never", "", corev1.PodPending, held, deleted),
 	}, nodes, map[string]bool{"gone": true}, 2) {
 		got[v.pod.Name] = v.why
 	}
 	want := map[string]why{
-		"stops-on-out": outOfService, "never": neverRan, "lost": orphaned, "lost-done": orphaned,
+		"stops-on-out": outOfService, "never": neverRan, "held-never": neverRan, "lost": orphaned, "lost-done": orphaned,
 		"done-evicted": tooMany, "done-old": tooMany,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

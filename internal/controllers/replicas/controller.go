@@ -86,6 +86,9 @@ func (r *reconciler[O, P]) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
+	if owned.Held(obj) {
+		return ctrl.Result{}, nil
+	}
 	rs := r.kind.view(obj)
 	selector, err := metav1.LabelSelectorAsSelector(rs.Spec.Selector)
 	if err != nil {

@@ -24,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
 	"github.com/kindred-project/kindred/internal/controllers/owned"
 )
 
@@ -108,18 +109,21 @@ func holds(revision *appsv1.ControllerRevision, data []byte) bool {
 
 // New returns a revision of the owner that holds data. Its name follows from the data,
 // so that to create it twice fails; its labels are those given and its hash. It carries
-// the owner's annotations, kubernetes.io/change-cause above all, for the history.
+// the owner's annotations, kubernetes.io/change-cause above all, for the history, but for a
+// hold.
 func (k Keeper) New(owner client.Object, templateLabels map[string]string, data []byte, collisions *int32) *appsv1.ControllerRevision {
 	hash := hashOf(data, collisions)
 	marked := map[string]string{}
 	maps.Copy(marked, templateLabels)
 	marked[k.Label] = hash
+	annotations := maps.Clone(owner.GetAnnotations())
+	delete(annotations, ownership.HoldAnnotation)
 	return &appsv1.ControllerRevision{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace:       owner.GetNamespace(),
 			Name:            nameOf(owner.GetName(), hash),
 			Labels:          marked,
-			Annotations:     maps.Clone(owner.GetAnnotations()),
+			Annotations:     annotations,
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(owner, k.Kind)},
 		},
 		Data: runtime.RawExtension{Raw: data},

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
 	"github.com/kindred-project/kindred/internal/controllers/controltest"
 	"github.com/kindred-project/kindred/internal/controllers/owned"
 )
@@ -63,6 +64,18 @@ func (b bench) states() (out []string) {
 		out = append(out, string(revision.Data.Raw))
 	}
 	return out
+}
+
+func TestAHoldIsNotHandedOn(t *testing.T) {
+	b := newBench(t)
+	b.owner.Annotations = map[string]string{"kubernetes.io/change-cause": "why not", ownership.HoldAnnotation: "test"}
+	revision := b.New(b.owner, app, []byte(`"a"`), nil)
+	if diff := cmp.Diff(map[string]string{"kubernetes.io/change-cause": "why not"}, revision.Annotations); diff != "" {
+		t.Errorf("annotations (-want +got):\n%s", diff)
+	}
+	if len(b.owner.Annotations) != 2 {
+		t.Error("the owner itself has lost its hold")
+	}
 }
 
 func TestEachStateHasOneRevision(t *testing.T) {

@@ -1,0 +1,192 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers_test
+
+import (
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
+	"github.com/kindred-project/kindred/internal/controllers/control"
+	"github.com/kindred-project/kindred/internal/controllers/controltest"
+	"github.com/kindred-project/kindred/internal/controllers/daemonset"
+	"github.com/kindred-project/kindred/internal/controllers/deployment"
+	"github.com/kindred-project/kindred/internal/controllers/endpoints"
+	"github.com/kindred-project/kindred/internal/controllers/endpointslice"
+	"github.com/kindred-project/kindred/internal/controllers/job"
+	"github.com/kindred-project/kindred/internal/controllers/replicas"
+)
+
+// heeding is a controller, or a part of one, that leaves alone what is held.
+type heeding struct {
+	name string
+	add  func(control.Env) error
+	// object is what is held, under the given name.
+	object func(meta metav1.ObjectMeta) client.Object
+	// furnish, if there is one, creates what the object needs beside it.
+	furnish func(w *controltest.World, object client.Object)
+	// handled tells whether the controller has done its work for the object.
+	handled func(w *controltest.World, object client.Object) bool
+}
+
+var heedingHolds = []heeding{{
+	name: "Deployment", add: deployment.Add, handled: owns(&appsv1.ReplicaSetList{}),
+	object: func(meta metav1.ObjectMeta) client.Object {
+		d := newDeployment(1, appsv1.RollingUpdateDeploymentStrategyType)
+		d.ObjectMeta, d.Spec.Selector, d.Spec.Template = meta, selecting(meta), templateOf(meta)
+		return d
+	},
+}, {
+	name: "ReplicaSet", add: replicas.AddReplicaSets, handled: owns(&corev1.PodList{}),
+	object: func(meta metav1.ObjectMeta) client.Object {
+		return &appsv1.ReplicaSet{ObjectMeta: meta, Spec: appsv1.ReplicaSetSpec{Replicas: new(int32(1)), Selector: selecting(meta), Template: templateOf(meta)}}
+	},
+}, {
+	name: "ReplicationController", add: replicas.AddReplicationControllers, handled: owns(&corev1.PodList{}),
+	object: func(meta metav1.ObjectMeta) client.Object {
+		template := templateOf(meta)
+		return &corev1.ReplicationController{ObjectMeta: meta, Spec: corev1.ReplicationControllerSpec{Replicas: new(int32(1)), Selector: template.Labels, Template: &template}}
+	},
+}, {
+	name: "DaemonSet", add: daemonset.Add, handled: owns(&corev1.PodList{}),
+	object: func(meta metav1.ObjectMeta) client.Object {
+		return &appsv1.DaemonSet{ObjectMeta: meta, Spec: appsv1.DaemonSetSpec{Selector: selecting(meta), Template: templateOf(meta),
+			UpdateStrategy: appsv1.DaemonSetUpdateStrategy{Type: appsv1.OnDeleteDaemonSetStrategyType}}}
+	},
+}, {
+	name: "Job", add: job.Add, handled: owns(&corev1.PodList{}),
+	object: func(meta metav1.ObjectMeta) client.Object { return newJob(meta) },
+}, {
+	name: "a Job that has expired", add: job.AddTTL, handled: isGone,
+	object: func(meta metav1.ObjectMeta) client.Object {
+		j := ended(newJob(meta))
+		j.Spec.TTLSecondsAfterFinished = new(int32(0))
+		return j
+	},
+}, {
+	name: "pods of a Job that has ended", add: job.Add,
+	object: func(meta metav1.ObjectMeta) client.Object { return ended(newJob(meta)) },
+	furnish: func(w *controltest.World, object client.Object) {
+		pod := trackedPod(metav1.ObjectMeta{Namespace: object.GetNamespace(), Name: object.GetName()})
+		pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(object, batchv1.SchemeGroupVersion.WithKind("Job"))}
+		w.Must(w.API.Create(ctx, pod))
+	},
+	handled: isReleased,
+}, {
+	name: "a pod that no Job counts", add: job.Add, handled: isReleased,
+	object: func(meta metav1.ObjectMeta) client.Object { return trackedPod(meta) },
+}, {
+	name: "a Service and its EndpointSlices", add: endpointslice.Add, object: newService,
+	handled: func(w *controltest.World, object client.Object) bool {
+		slices := &discoveryv1.EndpointSliceList{}
+		w.Must(w.API.List(ctx, slices, client.MatchingLabels{discoveryv1.LabelServiceName: object.GetName()}))
+		return len(slices.Items) > 0
+	},
+}, {
+	name: "a Service and its Endpoints", add: endpoints.Add, object: newService,
+	handled: func(w *controltest.World, object client.Object) bool {
+		//lint:ignore SA1019 Endpoints are deprecated, but still made.
+		return w.API.Get(ctx, client.ObjectKeyFromObject(object), &corev1.Endpoints{}) == nil
+	},
+}}
+
+func selecting(meta metav1.ObjectMeta) *metav1.LabelSelector {
+	return &metav1.LabelSelector{MatchLabels: map[string]string{"app": meta.Name}}
+}
+
+func templateOf(meta metav1.ObjectMeta) corev1.PodTemplateSpec {
+	return corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": meta.Name}},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "v1"}}, RestartPolicy: corev1.RestartPolicyNever},
+	}
+}
+
+func newJob(meta metav1.ObjectMeta) *batchv1.Job {
+	return &batchv1.Job{ObjectMeta: meta, Spec: batchv1.JobSpec{
+		Parallelism: new(int32(1)), Completions: new(int32(1)), BackoffLimit: new(int32(6)), Selector: selecting(meta), Template: templateOf(meta)}}
+}
+
+func ended(j *batchv1.Job) *batchv1.Job {
+	j.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(controltest.Start)}}
+	return j
+}
+
+func trackedPod(meta metav1.ObjectMeta) *corev1.Pod {
+	meta.Finalizers = []string{batchv1.JobTrackingFinalizer}
+	return &corev1.Pod{ObjectMeta: meta, Status: corev1.PodStatus{Phase: corev1.PodSucceeded}}
+}
+
+func newService(meta metav1.ObjectMeta) client.Object {
+	return &corev1.Service{ObjectMeta: meta, Spec: corev1.ServiceSpec{Selector: map[string]string{"app": meta.Name},
+		ClusterIP: "10.0.0.1", ClusterIPs: []string{"10.0.0.1"}, IPFamilies: []corev1.IPFamily{corev1.IPv4Protocol}}}
+}
+
+// owns tells whether an object has become the controller of one of the listed kind.
+func owns(of client.ObjectList) func(*controltest.World, client.Object) bool {
+	return func(w *controltest.World, owner client.Object) bool {
+		found := of.DeepCopyObject().(client.ObjectList)
+		w.Must(w.API.List(ctx, found, client.MatchingLabels{"app": owner.GetName()}))
+		owned := false
+		w.Must(meta.EachListItem(found, func(item runtime.Object) error {
+			owned = owned || metav1.IsControlledBy(item.(client.Object), owner)
+			return nil
+		}))
+		return owned
+	}
+}
+
+func isGone(w *controltest.World, object client.Object) bool {
+	return apierrors.IsNotFound(w.API.Get(ctx, client.ObjectKeyFromObject(object), object.DeepCopyObject().(client.Object)))
+}
+
+// isReleased tells whether the pod of that name has lost the finalizer of Jobs.
+func isReleased(w *controltest.World, object client.Object) bool {
+	pod := &corev1.Pod{}
+	w.Must(w.API.Get(ctx, client.ObjectKeyFromObject(object), pod))
+	return len(pod.Finalizers) == 0
+}
+
+// Two objects alike are there when the controller starts, and the one that comes first is
+// held. When the other has been handled, the controller has looked at both.
+func TestWhatIsHeldIsLeftAloneUntilItIsReleased(t *testing.T) {
+	for _, tt := range heedingHolds {
+		t.Run(tt.name, func(t *testing.T) {
+			w := controltest.New(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}})
+			create := func(meta metav1.ObjectMeta) client.Object {
+				meta.Namespace = "ns"
+				object := tt.object(meta)
+				w.Must(w.API.Create(ctx, object))
+				if tt.furnish != nil {
+					tt.furnish(w, object)
+				}
+				return object
+			}
+			held := create(metav1.ObjectMeta{Name: "a", Annotations: map[string]string{ownership.HoldAnnotation: "test"}})
+			free := create(metav1.ObjectMeta{Name: "b"})
+			w.Run(t, control.Controller{Add: tt.add})
+
+			eventually(t, "handle what is not held", func() bool { return tt.handled(w, free) })
+			if tt.handled(w, held) {
+				t.Error("it did its work for what is held")
+			}
+			now := held.DeepCopyObject().(client.Object)
+			w.Must(w.API.Get(ctx, client.ObjectKeyFromObject(held), now))
+			if now.GetResourceVersion() != held.GetResourceVersion() {
+				t.Errorf("it wrote what is held: %+v", now)
+			}
+			now.SetAnnotations(nil)
+			w.Must(w.API.Update(ctx, now))
+			eventually(t, "handle what is held no more", func() bool { return tt.handled(w, held) })
+		})
+	}
+}
