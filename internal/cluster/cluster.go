@@ -20,6 +20,7 @@ import (
 
 	"github.com/kindred-project/kindred/internal/apiserver"
 	"github.com/kindred-project/kindred/internal/auth/pki"
+	"github.com/kindred-project/kindred/internal/controllers"
 	"github.com/kindred-project/kindred/internal/datadir"
 	"github.com/kindred-project/kindred/internal/ownership/review"
 	"github.com/kindred-project/kindred/internal/scheduler"
@@ -159,7 +160,8 @@ func (c *Cluster) storeCheck() healthz.HealthChecker {
 
 // startParts starts what works on the API: controllers, collector, scheduler.
 func (c *Cluster) startParts(ctx context.Context, steps *steps) error {
-	manager, err := newManager(c.server)
+	caches := &controllers.Caches{}
+	manager, err := newManager(c.server, caches)
 	if err != nil {
 		return err
 	}
@@ -170,7 +172,7 @@ func (c *Cluster) startParts(ctx context.Context, steps *steps) error {
 	if err != nil {
 		return err
 	}
-	if err := c.answerReviews(collector); err != nil {
+	if err := c.answerReviews(collector, caches); err != nil {
 		return err
 	}
 	client, err := kubernetes.NewForConfig(configFor(c.server, schedulerUser))

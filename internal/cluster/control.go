@@ -33,8 +33,8 @@ import (
 	"github.com/kindred-project/kindred/internal/ownership/review"
 )
 
-// newManager makes the manager that runs all controllers on one cache.
-func newManager(server *apiserver.Server) (manager.Manager, error) {
+// newManager makes the manager that runs all controllers on one cache, which caches knows.
+func newManager(server *apiserver.Server, caches *controllers.Caches) (manager.Manager, error) {
 	return manager.New(configFor(server, controllerUser), manager.Options{
 		Scheme:         scheme.Scheme,
 		Metrics:        metricsserver.Options{BindAddress: "0"},
@@ -44,7 +44,7 @@ func newManager(server *apiserver.Server) (manager.Manager, error) {
 		Cache: cache.Options{
 			// Nobody in here asks who wrote a field.
 			DefaultTransform: cache.TransformStripManagedFields(),
-			NewInformer:      newInformer(server),
+			NewInformer:      caches.Watch(scheme.Scheme, newInformer(server)),
 		},
 	})
 }
@@ -145,7 +145,7 @@ const repairAgent = "ownership-repair"
 
 // answerReviews has the reviews of ownership answered from what the collector knows. It
 // sees everything; what a caller sees of it is decided by the reviews.
-func (c *Cluster) answerReviews(known *collector.Collector) error {
+func (c *Cluster) answerReviews(known *collector.Collector, caches *controllers.Caches) error {
 	config := configFor(c.server, serviceAccountUser(collector.Name))
 	objects, err := dynamic.NewForConfig(config)
 	if err != nil {
@@ -155,6 +155,7 @@ func (c *Cluster) answerReviews(known *collector.Collector) error {
 		Collector: known, Metadata: known.Metadata, Objects: objects, Discovery: known.Discovery,
 		Records: c.backend.Records(), History: c.backend.History(),
 		ConfigFor: func(caller user.Info) *rest.Config { return configFor(c.server, identity{caller, repairAgent}) },
+		Seen:      caches.Seen,
 		Clock:     c.config.Clock,
 	})
 	return nil

@@ -124,7 +124,7 @@ func (l *Ledger[T]) Read(owner client.Object, list func() ([]T, error)) ([]T, er
 	for uid, w := range writes {
 		switch {
 		case listed[uid]:
-		case reached(seen, w.obj.GetResourceVersion()):
+		case Reached(seen, w.obj.GetResourceVersion()):
 			delete(writes, uid)
 		case !w.deleted && metav1.IsControlledBy(w.obj, owner):
 			out = append(out, w.obj)
@@ -141,10 +141,11 @@ func newer(a, b client.Object) bool {
 	return err == nil && c > 0
 }
 
-// reached reports whether a cache at version seen contains all of version rv.
+// Reached reports whether a cache at version seen ("" while it has none) contains all of
+// version rv.
 // A version that cannot be compared counts as reached: better to believe the
 // cache than to hold a ghost for ever.
-func reached(seen, rv string) bool {
+func Reached(seen, rv string) bool {
 	if seen == "" {
 		return false
 	}

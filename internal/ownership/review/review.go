@@ -59,7 +59,11 @@ type Sources struct {
 	History deletion.History
 	// ConfigFor is how a caller reaches the API: repairs are written as who asked for them.
 	ConfigFor func(caller user.Info) *clientrest.Config
-	Clock     clock.WithTicker
+	// Seen tells whether the controllers' caches show what was written of a kind up to a
+	// resource version: from then on, no controller makes anew what it has not seen yet.
+	// Known is false of a kind that no controller keeps; such a kind counts as seen.
+	Seen  func(kind schema.GroupKind, resourceVersion string) (seen, known bool)
+	Clock clock.WithTicker
 }
 
 // Reviews answers reviews, once it was given what answers are made from. Nil refuses all.
