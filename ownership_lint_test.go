@@ -92,19 +92,20 @@ func (y *yard) strip(name string) {
 	}
 }
 
-// grant lets jane use verbs on the ConfigMaps of the namespace.
-func (y *yard) grant(name string, verbs ...string) {
-	y.t.Helper()
+// grant lets a user use verbs on the ConfigMaps of a namespace.
+func grant(t *testing.T, api kubernetes.Interface, namespace, user string, verbs ...string) {
+	t.Helper()
+	name := strings.Join(append([]string{user}, verbs...), "-")
 	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: verbs}}}
 	binding := &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: name}, Subjects: []rbacv1.Subject{{Kind: "User", Name: "jane", APIGroup: rbacv1.GroupName}},
+		ObjectMeta: metav1.ObjectMeta{Name: name}, Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, Name: user, APIGroup: rbacv1.GroupName}},
 		RoleRef: rbacv1.RoleRef{Kind: "Role", Name: name, APIGroup: rbacv1.GroupName},
 	}
-	if _, err := y.admin.RbacV1().Roles(y.namespace).Create(y.t.Context(), role, metav1.CreateOptions{}); err != nil {
-		y.t.Fatal(err)
+	if _, err := api.RbacV1().Roles(namespace).Create(t.Context(), role, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
 	}
-	if _, err := y.admin.RbacV1().RoleBindings(y.namespace).Create(y.t.Context(), binding, metav1.CreateOptions{}); err != nil {
-		y.t.Fatal(err)
+	if _, err := api.RbacV1().RoleBindings(namespace).Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -141,13 +142,13 @@ func TestLintAndRepair(t *testing.T) {
 	if s := y.lint(y.asJane, here); len(s.Findings) > 0 {
 		t.Errorf("who may read nothing is told: %+v", s)
 	}
-	y.grant("reader", "get")
+	grant(t, y.admin, y.namespace, "jane", "get")
 	eventually(t, "jane may read", func(context.Context) (bool, error) { return len(y.lint(y.asJane, here).Findings) == 1, nil })
 	// A write is the caller's: who may only read repairs nothing.
 	if r := y.repair(y.asJane, ownership.OwnershipRepairSpec{}); r.Outcome != ownership.RepairSkipped || !strings.Contains(r.Reason, `User "jane" cannot patch resource "configmaps"`) {
 		t.Errorf("a reader's: %+v", r)
 	}
-	y.grant("writer", "patch", "delete")
+	grant(t, y.admin, y.namespace, "jane", "patch", "delete")
 	eventually(t, "jane may write", func(context.Context) (bool, error) {
 		return y.repair(y.asJane, ownership.OwnershipRepairSpec{DryRun: true}).Outcome == ownership.RepairWouldApply, nil
 	})

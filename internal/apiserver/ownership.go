@@ -30,6 +30,8 @@ func (s *Server) ownershipGroup(reviews *review.Reviews, a authorizer.Authorizer
 			generic.Transient{Plural: "ownershiptrees", Endpoint: reviews.OwnershipTrees(policy)},
 			generic.Transient{Plural: "ownershiplints", Endpoint: reviews.OwnershipLints(policy)},
 			generic.Transient{Plural: "ownershiprepairs", Endpoint: reviews.OwnershipRepairs(policy)},
+			generic.Transient{Plural: "undeletions", Endpoint: reviews.Undeletions(policy)},
+			generic.Transient{Plural: "deletionhistories", Endpoint: reviews.DeletionHistories(policy)},
 		}}},
 	}
 }

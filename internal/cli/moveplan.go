@@ -44,14 +44,14 @@ func printPlan(cmd *cobra.Command, plan *move.Plan) {
 // planRows are the table: each object that moves, and after them, of what is made anew, how
 // many.
 func planRows(plan *move.Plan) []string {
-	rows := [][4]string{{"OBJECT", "NAMESPACE", "ACTION", "DETAILS"}}
+	rows := [][]string{{"OBJECT", "NAMESPACE", "ACTION", "DETAILS"}}
 	type group struct{ kind, namespace string }
 	var groups []group
 	remade := map[group]int{}
 	for _, object := range plan.Objects {
 		kind := strings.ToLower(schema.FromAPIVersionAndKind(object.APIVersion, object.Kind).GroupKind().String())
 		if object.Action != move.Remade {
-			rows = append(rows, [4]string{kind + "/" + object.Name, object.Namespace, "move", details(object)})
+			rows = append(rows, []string{kind + "/" + object.Name, object.Namespace, "move", details(object)})
 			continue
 		}
 		of := group{kind, object.Namespace}
@@ -61,9 +61,9 @@ func planRows(plan *move.Plan) []string {
 		remade[of]++
 	}
 	for _, of := range groups {
-		rows = append(rows, [4]string{of.kind, of.namespace, "remake", fmt.Sprintf("%d, by their controllers", remade[of])})
+		rows = append(rows, []string{of.kind, of.namespace, "remake", fmt.Sprintf("%d, by their controllers", remade[of])})
 	}
-	return layOut(rows, [4]int{48, 16, 6, 27})
+	return layOut(rows, 48, 16, 6)
 }
 
 func details(object move.Planned) string {
@@ -78,27 +78,6 @@ func details(object move.Planned) string {
 		words = append(words, "held: "+object.Hold)
 	}
 	return strings.Join(words, "; ")
-}
-
-// layOut makes columns as wide as they must be, and no wider than they may. The last takes
-// what is left.
-func layOut(rows [][4]string, limits [4]int) []string {
-	var widths [4]int
-	for _, row := range rows {
-		for i, cell := range row {
-			widths[i] = min(max(widths[i], len([]rune(cell))), limits[i])
-		}
-	}
-	widths[3] = tableWidth - widths[0] - widths[1] - widths[2] - 6
-	lines := make([]string, len(rows))
-	for i, row := range rows {
-		var line strings.Builder
-		for j, cell := range row {
-			fmt.Fprintf(&line, "%-*s  ", widths[j], cut(cell, widths[j]))
-		}
-		lines[i] = strings.TrimRight(line.String(), " ")
-	}
-	return lines
 }
 
 // printWrapped prints a text beside a label, in lines of at most tableWidth.

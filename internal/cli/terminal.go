@@ -53,6 +53,29 @@ func pad(text string, width int) string {
 	return text + strings.Repeat(" ", max(0, width-utf8.RuneCountInString(text)))
 }
 
+// layOut makes columns as wide as they must be, and no wider than they may: limits are of all
+// but the last, which takes what is left.
+func layOut(rows [][]string, limits ...int) []string {
+	widths := make([]int, len(limits), len(limits)+1)
+	left := tableWidth
+	for i, limit := range limits {
+		for _, row := range rows {
+			widths[i] = min(max(widths[i], utf8.RuneCountInString(row[i])), limit)
+		}
+		left -= widths[i] + 2
+	}
+	widths = append(widths, left)
+	lines := make([]string, len(rows))
+	for i, row := range rows {
+		var line strings.Builder
+		for j, cell := range row {
+			line.WriteString(pad(cut(cell, widths[j]), widths[j]+2))
+		}
+		lines[i] = strings.TrimRight(line.String(), " ")
+	}
+	return lines
+}
+
 // confirmed asks on the terminal.
 func confirmed(cmd *cobra.Command, question string) bool {
 	printf(cmd, "%s? [y/N] ", question)

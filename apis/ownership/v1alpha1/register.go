@@ -17,7 +17,10 @@ var SchemeGroupVersion = schema.GroupVersion{Group: GroupName, Version: "v1alpha
 
 // AddToScheme adds the types in this package to a scheme.
 func AddToScheme(scheme *runtime.Scheme) error {
-	scheme.AddKnownTypes(SchemeGroupVersion, &DeletionPreview{}, &OwnershipExplanation{}, &OwnershipTree{}, &OwnershipLint{}, &OwnershipRepair{})
+	scheme.AddKnownTypes(SchemeGroupVersion,
+		&DeletionPreview{}, &OwnershipExplanation{}, &OwnershipTree{}, &OwnershipLint{}, &OwnershipRepair{},
+		&Undeletion{}, &DeletionHistory{},
+	)
 	metav1.AddToGroupVersion(scheme, SchemeGroupVersion)
 	return nil
 }

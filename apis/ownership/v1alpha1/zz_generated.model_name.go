@@ -19,6 +19,21 @@ func (in DeletionBlock) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in DeletionHistory) OpenAPIModelName() string {
+	return "dev.kindred.ownership.v1alpha1.DeletionHistory"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in DeletionHistorySpec) OpenAPIModelName() string {
+	return "dev.kindred.ownership.v1alpha1.DeletionHistorySpec"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in DeletionHistoryStatus) OpenAPIModelName() string {
+	return "dev.kindred.ownership.v1alpha1.DeletionHistoryStatus"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in DeletionPreview) OpenAPIModelName() string {
 	return "dev.kindred.ownership.v1alpha1.DeletionPreview"
 }
@@ -151,4 +166,24 @@ func (in RepairResult) OpenAPIModelName() string {
 // OpenAPIModelName returns the OpenAPI model name for this type.
 func (in TreeObject) OpenAPIModelName() string {
 	return "dev.kindred.ownership.v1alpha1.TreeObject"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in Undeletion) OpenAPIModelName() string {
+	return "dev.kindred.ownership.v1alpha1.Undeletion"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in UndeletionResult) OpenAPIModelName() string {
+	return "dev.kindred.ownership.v1alpha1.UndeletionResult"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in UndeletionSpec) OpenAPIModelName() string {
+	return "dev.kindred.ownership.v1alpha1.UndeletionSpec"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in UndeletionStatus) OpenAPIModelName() string {
+	return "dev.kindred.ownership.v1alpha1.UndeletionStatus"
 }

@@ -45,6 +45,9 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 	return map[string]common.OpenAPIDefinition{
 		v1alpha1.DeletionAgent{}.OpenAPIModelName():                                  schema_kindred_apis_ownership_v1alpha1_DeletionAgent(ref),
 		v1alpha1.DeletionBlock{}.OpenAPIModelName():                                  schema_kindred_apis_ownership_v1alpha1_DeletionBlock(ref),
+		v1alpha1.DeletionHistory{}.OpenAPIModelName():                                schema_kindred_apis_ownership_v1alpha1_DeletionHistory(ref),
+		v1alpha1.DeletionHistorySpec{}.OpenAPIModelName():                            schema_kindred_apis_ownership_v1alpha1_DeletionHistorySpec(ref),
+		v1alpha1.DeletionHistoryStatus{}.OpenAPIModelName():                          schema_kindred_apis_ownership_v1alpha1_DeletionHistoryStatus(ref),
 		v1alpha1.DeletionPreview{}.OpenAPIModelName():                                schema_kindred_apis_ownership_v1alpha1_DeletionPreview(ref),
 		v1alpha1.DeletionPreviewSpec{}.OpenAPIModelName():                            schema_kindred_apis_ownership_v1alpha1_DeletionPreviewSpec(ref),
 		v1alpha1.DeletionPreviewStatus{}.OpenAPIModelName():                          schema_kindred_apis_ownership_v1alpha1_DeletionPreviewStatus(ref),
@@ -71,6 +74,10 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.RepairPrecondition{}.OpenAPIModelName():                             schema_kindred_apis_ownership_v1alpha1_RepairPrecondition(ref),
 		v1alpha1.RepairResult{}.OpenAPIModelName():                                   schema_kindred_apis_ownership_v1alpha1_RepairResult(ref),
 		v1alpha1.TreeObject{}.OpenAPIModelName():                                     schema_kindred_apis_ownership_v1alpha1_TreeObject(ref),
+		v1alpha1.Undeletion{}.OpenAPIModelName():                                     schema_kindred_apis_ownership_v1alpha1_Undeletion(ref),
+		v1alpha1.UndeletionResult{}.OpenAPIModelName():                               schema_kindred_apis_ownership_v1alpha1_UndeletionResult(ref),
+		v1alpha1.UndeletionSpec{}.OpenAPIModelName():                                 schema_kindred_apis_ownership_v1alpha1_UndeletionSpec(ref),
+		v1alpha1.UndeletionStatus{}.OpenAPIModelName():                               schema_kindred_apis_ownership_v1alpha1_UndeletionStatus(ref),
 		v1.ApplyConfiguration{}.OpenAPIModelName():                                   schema_k8sio_api_admissionregistration_v1_ApplyConfiguration(ref),
 		v1.AuditAnnotation{}.OpenAPIModelName():                                      schema_k8sio_api_admissionregistration_v1_AuditAnnotation(ref),
 		v1.ExpressionWarning{}.OpenAPIModelName():                                    schema_k8sio_api_admissionregistration_v1_ExpressionWarning(ref),
@@ -851,6 +858,130 @@ func schema_kindred_apis_ownership_v1alpha1_DeletionBlock(ref common.ReferenceCa
 		},
 		Dependencies: []string{
 			v1alpha1.ObjectReference{}.OpenAPIModelName()},
+	}
+}
+
+func schema_kindred_apis_ownership_v1alpha1_DeletionHistory(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "DeletionHistory lists the deletions that were asked for and can be undone: not those that followed from them, and only those of objects that the caller may read.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "metadata has nothing to say about a history, and may be left out.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"spec": {
+						SchemaProps: spec.SchemaProps{
+							Description: "spec says of which objects.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.DeletionHistorySpec{}.OpenAPIModelName()),
+						},
+					},
+					"status": {
+						SchemaProps: spec.SchemaProps{
+							Description: "status is the answer.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.DeletionHistoryStatus{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.DeletionHistorySpec{}.OpenAPIModelName(), v1alpha1.DeletionHistoryStatus{}.OpenAPIModelName(), metav1.ObjectMeta{}.OpenAPIModelName()},
+	}
+}
+
+func schema_kindred_apis_ownership_v1alpha1_DeletionHistorySpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "DeletionHistorySpec says of which objects. Left empty, it is all that the caller may read.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"namespace": {
+						SchemaProps: spec.SchemaProps{
+							Description: "namespace restricts the history to objects in a namespace.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"object": {
+						SchemaProps: spec.SchemaProps{
+							Description: "object restricts it to objects of a kind, if only apiVersion and kind are given, or of a name.",
+							Ref:         ref(v1alpha1.ObjectReference{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.ObjectReference{}.OpenAPIModelName()},
+	}
+}
+
+func schema_kindred_apis_ownership_v1alpha1_DeletionHistoryStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "DeletionHistoryStatus is the answer.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"since": {
+						SchemaProps: spec.SchemaProps{
+							Description: "since is the time from which on deletions can be undone, to a minute.",
+							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
+						},
+					},
+					"deletions": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "deletions are those that were asked for, the latest first.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.ExplainedDeletion{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"hidden": {
+						SchemaProps: spec.SchemaProps{
+							Description: "hidden is the number of further objects that the caller may not read.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.ExplainedDeletion{}.OpenAPIModelName(), metav1.Time{}.OpenAPIModelName()},
 	}
 }
 
@@ -2550,6 +2681,283 @@ func schema_kindred_apis_ownership_v1alpha1_TreeObject(ref common.ReferenceCallb
 		},
 		Dependencies: []string{
 			v1alpha1.DeletionBlock{}.OpenAPIModelName(), v1alpha1.OwnerReference{}.OpenAPIModelName(), metav1.Time{}.OpenAPIModelName()},
+	}
+}
+
+func schema_kindred_apis_ownership_v1alpha1_Undeletion(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Undeletion brings a deleted object back, with all that went because of it, as they were just before. Everything is written as the caller, who needs to be allowed to, and comes to have a new UID. Objects that are still there are given their owner back.\n\nAn undeletion is refused as a whole, before anything is changed, or it is carried out: owners first, on hold until everything is there. What takes longer than a request may is Incomplete: the same undeletion, created again, goes on with it. So does one that was interrupted.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "metadata has nothing to say about an undeletion, and may be left out.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"spec": {
+						SchemaProps: spec.SchemaProps{
+							Description: "spec says what is to be brought back.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.UndeletionSpec{}.OpenAPIModelName()),
+						},
+					},
+					"status": {
+						SchemaProps: spec.SchemaProps{
+							Description: "status is what was done.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.UndeletionStatus{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"spec"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.UndeletionSpec{}.OpenAPIModelName(), v1alpha1.UndeletionStatus{}.OpenAPIModelName(), metav1.ObjectMeta{}.OpenAPIModelName()},
+	}
+}
+
+func schema_kindred_apis_ownership_v1alpha1_UndeletionResult(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "UndeletionResult is an object, and what becomes of it.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"object": {
+						SchemaProps: spec.SchemaProps{
+							Description: "object is the object, with its UID from now on. It has none before it is there.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.ObjectReference{}.OpenAPIModelName()),
+						},
+					},
+					"formerUID": {
+						SchemaProps: spec.SchemaProps{
+							Description: "formerUID is the UID that it had before the deletion.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"owners": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "owners are the former UIDs of what it went because of: those of its owners that are in the graph, or the namespace or definition that it belonged to.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"outcome": {
+						SchemaProps: spec.SchemaProps{
+							Description: "outcome is what becomes of it; in a dry run, what would.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"reason": {
+						SchemaProps: spec.SchemaProps{
+							Description: "reason says why, where that is not plain.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"object", "formerUID", "outcome"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.ObjectReference{}.OpenAPIModelName()},
+	}
+}
+
+func schema_kindred_apis_ownership_v1alpha1_UndeletionSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "UndeletionSpec says what is to be brought back.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"object": {
+						SchemaProps: spec.SchemaProps{
+							Description: "object is the deleted object: the last one of that name, or the one with this UID.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.ObjectReference{}.OpenAPIModelName()),
+						},
+					},
+					"at": {
+						SchemaProps: spec.SchemaProps{
+							Description: "at is a time before the deletion, whose state is to be brought back instead of the last one. It is known to a minute: the state may be that of up to a minute before.",
+							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
+						},
+					},
+					"dryRun": {
+						SchemaProps: spec.SchemaProps{
+							Description: "dryRun has every change looked at, and admitted as far as it can be, and none made.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"object"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.ObjectReference{}.OpenAPIModelName(), metav1.Time{}.OpenAPIModelName()},
+	}
+}
+
+func schema_kindred_apis_ownership_v1alpha1_UndeletionStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "UndeletionStatus is what was done.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"phase": {
+						SchemaProps: spec.SchemaProps{
+							Description: "phase is how far it has come.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"deletion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "deletion is the deletion that is undone.",
+							Ref:         ref(v1alpha1.ExplainedDeletion{}.OpenAPIModelName()),
+						},
+					},
+					"resourceVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "resourceVersion is the revision whose state is brought back.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"results": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "results are all objects of the graph, owners first.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.UndeletionResult{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"restored": {
+						SchemaProps: spec.SchemaProps{
+							Description: "restored is the number of objects that were created anew, or would be.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"adopted": {
+						SchemaProps: spec.SchemaProps{
+							Description: "adopted is the number of objects that were given their owner back, or would be.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"left": {
+						SchemaProps: spec.SchemaProps{
+							Description: "left is the number of objects that are not brought back, or whose name is taken.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"pending": {
+						SchemaProps: spec.SchemaProps{
+							Description: "pending is the number of objects that are not there yet.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"problems": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "problems say why it is refused, or what has to be solved before it can go on.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"warnings": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "warnings say what else there is to know.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"phase", "restored", "adopted", "left", "pending"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.ExplainedDeletion{}.OpenAPIModelName(), v1alpha1.UndeletionResult{}.OpenAPIModelName()},
 	}
 }
 

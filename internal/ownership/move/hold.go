@@ -9,6 +9,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kindred-project/kindred/internal/ownership/transplant"
 )
 
 // A hold is how a kind's controller is kept from acting on an object: fields, and what they
@@ -32,16 +34,9 @@ var holds = map[schema.GroupKind]hold{
 	{Kind: "Pod"}:                        {map[string]any{"spec.schedulingGates": []any{map[string]any{"name": gate}}}, "scheduling gate"},
 }
 
-// Cluster API has one convention for all its groups, and its provider contract obliges
-// controllers to it.
-const (
-	clusterAPI      = "cluster.x-k8s.io"
-	clusterAPIPause = "metadata.annotations.cluster.x-k8s.io/paused"
-)
-
 func holdOf(kind schema.GroupKind) (hold, bool) {
-	if kind.Group == clusterAPI || strings.HasSuffix(kind.Group, "."+clusterAPI) {
-		return hold{map[string]any{clusterAPIPause: "true"}, "paused"}, true
+	if transplant.IsClusterAPI(kind) {
+		return hold{map[string]any{"metadata.annotations." + transplant.ClusterAPIPause: "true"}, "paused"}, true
 	}
 	h, found := holds[kind]
 	return h, found

@@ -43,9 +43,14 @@ func (a *access) mayGet(ctx context.Context, r graph.Resource, namespace, name s
 
 // require returns the API's own refusal unless the caller may use a verb.
 func (a *access) require(ctx context.Context, verb string, r graph.Resource, namespace, name string) error {
+	return a.requireOf(ctx, verb, r, "", namespace, name)
+}
+
+// requireOf is require for a subresource.
+func (a *access) requireOf(ctx context.Context, verb string, r graph.Resource, subresource, namespace, name string) error {
 	attributes := authorizer.AttributesRecord{
 		User: a.caller, Verb: verb, ResourceRequest: true,
-		APIGroup: r.Group, APIVersion: r.Version, Resource: r.GroupVersionResource.Resource,
+		APIGroup: r.Group, APIVersion: r.Version, Resource: r.GroupVersionResource.Resource, Subresource: subresource,
 		Namespace: namespace, Name: name,
 	}
 	decision, reason, err := a.authorizer.Authorize(ctx, attributes)

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package review answers the reviews of ownership.kindred.dev: what a deletion would do, who
-// owns whom, which owner references are wrong, and why an object is there, or gone; and repairs
-// what a review found.
+// owns whom, which owner references are wrong, and why an object is there, or gone; repairs
+// what a review found; and brings back what was deleted.
 //
 // What is known comes from the garbage collector's graph: a review says what the collector
 // would do, because it asks the same rules about the same observations. Objects that an
@@ -57,7 +57,7 @@ type Sources struct {
 	// Records and History tell of what is gone.
 	Records deletion.Records
 	History deletion.History
-	// ConfigFor is how a caller reaches the API: repairs are written as who asked for them.
+	// ConfigFor is how a caller reaches the API: what is written is written as who asked for it.
 	ConfigFor func(caller user.Info) *clientrest.Config
 	// Seen tells whether the controllers' caches show what was written of a kind up to a
 	// resource version: from then on, no controller makes anew what it has not seen yet.
@@ -150,6 +150,32 @@ func (r *Reviews) OwnershipRepairs(p Policy) rest.Storage {
 		validate: validateRepair,
 		answer: func(ctx context.Context, q *question, review *ownership.OwnershipRepair) (err error) {
 			review.Status, err = q.repair(ctx, &review.Spec)
+			return err
+		},
+	}
+}
+
+// Undeletions is the endpoint of undeletions.
+func (r *Reviews) Undeletions(p Policy) rest.Storage {
+	return &endpoint[*ownership.Undeletion]{
+		reviews: r, policy: p, singular: "undeletion",
+		empty:    func() *ownership.Undeletion { return &ownership.Undeletion{} },
+		validate: validateUndeletion,
+		answer: func(ctx context.Context, q *question, review *ownership.Undeletion) (err error) {
+			review.Status, err = q.undelete(ctx, &review.Spec)
+			return err
+		},
+	}
+}
+
+// DeletionHistories is the endpoint of deletionhistories.
+func (r *Reviews) DeletionHistories(p Policy) rest.Storage {
+	return &endpoint[*ownership.DeletionHistory]{
+		reviews: r, policy: p, singular: "deletionhistory",
+		empty:    func() *ownership.DeletionHistory { return &ownership.DeletionHistory{} },
+		validate: validateHistory,
+		answer: func(ctx context.Context, q *question, review *ownership.DeletionHistory) (err error) {
+			review.Status, err = q.history(ctx, &review.Spec)
 			return err
 		},
 	}

@@ -13,11 +13,11 @@ import (
 const ownershipReviewer = "kindred:ownership-reviewer"
 
 // addOwnership lets everybody ask about ownership, as upstream lets everybody ask what they
-// may do: a review shows its caller no more than what they may read, and a repair writes as
-// its caller, who needs permission for each write.
+// may do: a review shows its caller no more than what they may read, and a repair or
+// an undeletion writes as its caller, who needs permission for each write.
 func (p *Policy) addOwnership() {
 	p.clusterRole(ownershipReviewer,
-		on(ownershipv1alpha1.GroupName, "deletionpreviews ownershipexplanations ownershiptrees ownershiplints ownershiprepairs", "create"),
+		on(ownershipv1alpha1.GroupName, "deletionpreviews ownershipexplanations ownershiptrees ownershiplints ownershiprepairs undeletions deletionhistories", "create"),
 	)
 	p.bind(ownershipReviewer, group(users.AllAuthenticated))
 }

@@ -1,0 +1,296 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/utils/clock"
+
+	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
+)
+
+// undeletion is what "kindred undelete" was asked for.
+type undeletion struct {
+	connection
+	uid, at, output             string
+	dryRun, list, allNamespaces bool
+	all                         bool
+}
+
+func newUndelete() *cobra.Command {
+	var u undeletion
+	cmd := &cobra.Command{
+		Use:   "undelete TYPE/NAME...",
+		Short: "Bring back what was deleted, with all that went because of it",
+		Long: `Brings a deleted object back, with all that its deletion took along, as they were just
+before: from the history that is kept ("up --history-retention", "--history-size"). Objects
+get new UIDs, and refer to each other by them. What is still there is given its owner back.
+Nothing is overwritten: what would collide is said, and nothing is done.
+
+Everything is on hold until it is there, so that controllers make nothing twice. An
+undeletion that was interrupted goes on with the same command.`,
+		Example: `  kindred undelete deployment/web
+  kindred undelete --dry-run namespace/shop
+  kindred undelete --list -A
+  kindred undelete --at 10m deployment/web`,
+		RunE:              func(cmd *cobra.Command, args []string) error { return u.run(cmd, args) },
+		ValidArgsFunction: u.complete,
+	}
+	u.addFlags(cmd, "the cluster")
+	flags := cmd.Flags()
+	flags.BoolVar(&u.list, "list", false, "list what can be undeleted, and undelete nothing")
+	flags.BoolVarP(&u.allNamespaces, "all-namespaces", "A", false, "with --list: everywhere")
+	flags.BoolVar(&u.dryRun, "dry-run", false, "say what would come back, and change nothing")
+	flags.StringVar(&u.at, "at", "", `bring back the state of a time before the deletion: "10m" ago, or "2006-01-02T15:04:05Z"`)
+	flags.StringVar(&u.uid, "uid", "", "UID, if several objects had the name (default the last)")
+	flags.BoolVar(&u.all, "all", false, "show each object, also where there are many of the same")
+	flags.StringVarP(&u.output, "output", "o", "", `"json" or "yaml" for a form that programs can read`)
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"json", "yaml"}, cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+// check finds what makes no sense before anything is asked of a cluster.
+func (u *undeletion) check(args []string) error {
+	switch {
+	case !slices.Contains([]string{"", "json", "yaml"}, u.output):
+		return usagef("--output is %q, it can only be json or yaml", u.output)
+	case !u.list && len(args) == 0:
+		return usagef("name what is to be undeleted, as TYPE/NAME; --list lists what can be")
+	case u.list && (u.dryRun || u.at != "" || u.uid != ""):
+		return usagef("--list lists, and goes with --namespace, --all-namespaces and --output only")
+	case u.allNamespaces && !u.list:
+		return usagef("--all-namespaces goes with --list")
+	case u.allNamespaces && u.namespace != "":
+		return usagef("--all-namespaces does not go with --namespace")
+	}
+	return nil
+}
+
+func (u *undeletion) run(cmd *cobra.Command, args []string) error {
+	if err := u.check(args); err != nil {
+		return err
+	}
+	at, err := timeOf(u.at, clock.RealClock{})
+	if err != nil {
+		return err
+	}
+	r, err := u.reviewer(cmd)
+	if err != nil {
+		return err
+	}
+	if u.list {
+		return u.printHistory(cmd, r, args)
+	}
+	objects, err := r.objects(args)
+	if err != nil {
+		return err
+	}
+	if u.uid != "" && len(objects) > 1 {
+		return usagef("--uid is of one object")
+	}
+	for _, object := range objects {
+		object.UID = types.UID(u.uid)
+		review := &ownership.Undeletion{Spec: ownership.UndeletionSpec{Object: object, At: at, DryRun: u.dryRun}}
+		if err := u.undelete(cmd, r, review); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// timeOf reads a time, or how long ago it was.
+func timeOf(text string, now clock.PassiveClock) (*metav1.Time, error) {
+	if text == "" {
+		return nil, nil
+	}
+	if ago, err := time.ParseDuration(text); err == nil && ago > 0 {
+		return &metav1.Time{Time: now.Now().Add(-ago)}, nil
+	}
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return nil, usagef("--at is %q, which is neither a duration like 10m nor a time like 2006-01-02T15:04:05Z", text)
+	}
+	return &metav1.Time{Time: at}, nil
+}
+
+// undelete goes on until all is there, or something stands in the way.
+func (u *undeletion) undelete(cmd *cobra.Command, r *reviewer, review *ownership.Undeletion) error {
+	progress := newProgressLine(cmd.ErrOrStderr())
+	defer progress.clear()
+	progress.show("undeleting " + called(review.Spec.Object))
+	for before := int32(-1); ; {
+		if err := r.ask(cmd.Context(), "undeletions", review); err != nil {
+			return err
+		}
+		s := &review.Status
+		if s.Phase != ownership.UndeletionIncomplete || len(s.Problems) > 0 || s.Restored == before {
+			break
+		}
+		progress.show(fmt.Sprintf("undeleting %s: %d restored, %d to go", called(review.Spec.Object), s.Restored, s.Pending))
+		before, review.Status = s.Restored, ownership.UndeletionStatus{}
+	}
+	progress.clear()
+	review.SetGroupVersionKind(ownership.SchemeGroupVersion.WithKind("Undeletion"))
+	if err := u.print(cmd, review); err != nil {
+		return err
+	}
+	return verdictOf(&review.Status)
+}
+
+// verdictOf is the error that an undeletion ends with.
+func verdictOf(s *ownership.UndeletionStatus) error {
+	switch s.Phase {
+	case ownership.UndeletionRefused:
+		return errors.New("the undeletion is refused, and nothing was changed")
+	case ownership.UndeletionIncomplete:
+		return errors.New("the undeletion is incomplete, and what is there is on hold; run the same command again to go on")
+	}
+	return nil
+}
+
+func (u *undeletion) print(cmd *cobra.Command, review *ownership.Undeletion) error {
+	switch u.output {
+	case "json":
+		return printJSON(cmd, review)
+	case "yaml":
+		return printYAML(cmd, review)
+	}
+	printUndeletion(cmd, review, u.all, clock.RealClock{})
+	return nil
+}
+
+func printUndeletion(cmd *cobra.Command, review *ownership.Undeletion, all bool, now clock.PassiveClock) {
+	s := &review.Status
+	if s.Deletion != nil {
+		printf(cmd, "%s\n\n", strings.Join(wrap([]string{deletionPhrase(s.Deletion, false, now) + "."}, tableWidth), "\n"))
+	}
+	if len(s.Results) > 0 {
+		f := forest{heads: []string{"OBJECT", "OUTCOME", "NOTES"}, all: all}
+		for _, result := range s.Results {
+			f.branches = append(f.branches, undeletionBranch(result, s))
+		}
+		printf(cmd, "%s\n", f.render(newPainter(cmd.OutOrStdout())))
+	}
+	for _, problem := range s.Problems {
+		printWrapped(cmd, "", "problem: ", problem)
+	}
+	printf(cmd, "%s\n", tallyOf(s))
+	printWarnings(cmd, s.Warnings)
+}
+
+func undeletionBranch(result ownership.UndeletionResult, s *ownership.UndeletionStatus) branch {
+	b := branch{id: result.FormerUID, kind: result.Object.Kind, label: called(result.Object), above: result.Owners}
+	b.cells = []string{strings.ToLower(string(result.Outcome))}
+	b.colours = []colour{undeletionColour(result.Outcome)}
+	b.notes = func(types.UID) []string {
+		if result.Reason == "" {
+			return nil
+		}
+		return []string{result.Reason}
+	}
+	return b
+}
+
+func undeletionColour(outcome ownership.UndeletionOutcome) colour {
+	switch outcome {
+	case ownership.UndeletionRestored, ownership.UndeletionAdopted:
+		return green
+	case ownership.UndeletionUnchanged:
+		return plain
+	}
+	return yellow
+}
+
+// tallyOf counts what became of objects.
+func tallyOf(s *ownership.UndeletionStatus) string {
+	form := "%s: %d"
+	if s.Phase == ownership.UndeletionPlanned || s.Phase == ownership.UndeletionRefused {
+		form = "would be %s: %d"
+	}
+	var parts []string
+	for _, p := range []struct {
+		word  string
+		count int32
+	}{{"restored", s.Restored}, {"adopted", s.Adopted}, {"left", s.Left}, {"pending", s.Pending}} {
+		if p.count > 0 || p.word == "restored" {
+			parts = append(parts, fmt.Sprintf(form, p.word, p.count))
+			form = "%s: %d"
+		}
+	}
+	return sentence(parts...)
+}
+
+// printHistory lists what can be undeleted.
+func (u *undeletion) printHistory(cmd *cobra.Command, r *reviewer, args []string) error {
+	history, err := u.history(cmd.Context(), r, args)
+	if err != nil {
+		return err
+	}
+	switch u.output {
+	case "json":
+		return printJSON(cmd, history)
+	case "yaml":
+		return printYAML(cmd, history)
+	}
+	printDeletions(cmd, &history.Status, u.allNamespaces, clock.RealClock{})
+	return nil
+}
+
+func (u *undeletion) history(ctx context.Context, r *reviewer, args []string) (*ownership.DeletionHistory, error) {
+	history := &ownership.DeletionHistory{Spec: ownership.DeletionHistorySpec{Namespace: r.namespace}}
+	if u.allNamespaces {
+		history.Spec.Namespace = ""
+	}
+	if len(args) > 0 {
+		objects, err := r.objects(args)
+		if err != nil {
+			return nil, err
+		}
+		if len(objects) > 1 {
+			return nil, usagef("--list lists all, or the deletions of one object")
+		}
+		history.Spec.Namespace, history.Spec.Object = objects[0].Namespace, &objects[0]
+	}
+	err := r.ask(ctx, "deletionhistories", history)
+	history.SetGroupVersionKind(ownership.SchemeGroupVersion.WithKind("DeletionHistory"))
+	return history, err
+}
+
+// printDeletions prints deletions, one a line.
+func printDeletions(cmd *cobra.Command, s *ownership.DeletionHistoryStatus, everywhere bool, now clock.PassiveClock) {
+	rows := [][]string{{"AGE", "OBJECT", "POLICY", "BY"}}
+	for i := range s.Deletions {
+		d := &s.Deletions[i]
+		object := called(d.Object)
+		if everywhere && d.Object.Namespace != "" {
+			object = d.Object.Kind + "/" + d.Object.Namespace + "/" + d.Object.Name
+		}
+		age := ""
+		if d.Time != nil {
+			age = duration.HumanDuration(now.Since(d.Time.Time))
+		}
+		rows = append(rows, []string{age, object, strings.ToLower(string(d.PropagationPolicy)), strings.TrimPrefix(strings.TrimSpace(agentPhrase(d.By)), "by ")})
+	}
+	if len(s.Deletions) > 0 {
+		for _, line := range layOut(rows, 6, 52, 10) {
+			printf(cmd, "%s\n", line)
+		}
+		printf(cmd, "\n")
+	}
+	since := ""
+	if s.Since != nil {
+		since = " since " + s.Since.UTC().Format(time.RFC3339)
+	}
+	printf(cmd, "%s\n", sentence(plural(len(s.Deletions), "deletion")+since+" can be undone", hiddenNote(s.Hidden)))
+}

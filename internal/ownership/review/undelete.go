@@ -1,0 +1,172 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package review
+
+import (
+	"context"
+	"strconv"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/client-go/dynamic"
+
+	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
+	"github.com/kindred-project/kindred/internal/deletion"
+	"github.com/kindred-project/kindred/internal/ownership/graph"
+	"github.com/kindred-project/kindred/internal/ownership/undelete"
+)
+
+func validateUndeletion(review *ownership.Undeletion) field.ErrorList {
+	object, path := review.Spec.Object, field.NewPath("spec", "object")
+	errs := validateKind(object.APIVersion, object.Kind, path)
+	if object.Name == "" {
+		errs = append(errs, field.Required(path.Child("name"), ""))
+	}
+	return errs
+}
+
+// undelete brings a deleted object back.
+func (q *question) undelete(ctx context.Context, spec *ownership.UndeletionSpec) (ownership.UndeletionStatus, error) {
+	r, err := q.served(spec.Object.APIVersion, spec.Object.Kind)
+	if err != nil {
+		return ownership.UndeletionStatus{}, err
+	}
+	if err := inPlace(r, spec.Object.Namespace, true); err != nil {
+		return ownership.UndeletionStatus{}, err
+	}
+	if err := q.access.require(ctx, "get", r, spec.Object.Namespace, spec.Object.Name); err != nil {
+		return ownership.UndeletionStatus{}, err
+	}
+	caller, err := dynamic.NewForConfig(q.ConfigFor(q.access.caller))
+	if err != nil {
+		return ownership.UndeletionStatus{}, err
+	}
+	cluster := undelete.Cluster{
+		History: q.History, Records: q.Records, Resources: q.watched, Owner: q.object,
+		Objects: q.Objects, Caller: caller, May: q.access.requireOf, Seen: q.Seen, Clock: q.Clock,
+	}
+	request := undelete.Request{
+		Resource: r, Namespace: spec.Object.Namespace, Name: spec.Object.Name, UID: spec.Object.UID,
+		DryRun: spec.DryRun || q.dryRun,
+	}
+	if spec.At != nil {
+		request.At = spec.At.Time
+	}
+	report, err := cluster.Run(ctx, request)
+	if err != nil {
+		return ownership.UndeletionStatus{}, err
+	}
+	return q.reported(ctx, r, report), nil
+}
+
+// reported tells what was done, as far as the caller may know.
+func (q *question) reported(ctx context.Context, r graph.Resource, report *undelete.Report) ownership.UndeletionStatus {
+	e := explanation{question: q}
+	undone := e.deletion(r, report.Deletion)
+	s := ownership.UndeletionStatus{
+		Phase: report.Phase, Deletion: &undone, ResourceVersion: strconv.FormatInt(report.Revision, 10),
+		Problems: report.Problems, Warnings: report.Warnings,
+	}
+	for _, item := range report.Items {
+		if !q.access.mayGet(ctx, item.Resource, item.Namespace(), item.Name()) {
+			continue
+		}
+		result := ownership.UndeletionResult{
+			Object: ownership.ObjectReference{
+				APIVersion: item.Resource.GroupVersion().String(), Kind: item.Resource.Kind,
+				Namespace: item.Namespace(), Name: item.Name(), UID: item.UID(),
+			},
+			FormerUID: item.FormerUID(), Owners: item.Owners(), Outcome: item.Outcome, Reason: item.Reason,
+		}
+		if report.Phase == ownership.UndeletionPlanned && item.Outcome == ownership.UndeletionPending {
+			result.Outcome = ownership.UndeletionRestored
+		}
+		s.Results = append(s.Results, result)
+		switch result.Outcome {
+		case ownership.UndeletionRestored:
+			s.Restored++
+		case ownership.UndeletionAdopted:
+			s.Adopted++
+		case ownership.UndeletionLeft, ownership.UndeletionTaken:
+			s.Left++
+		case ownership.UndeletionPending:
+			s.Pending++
+		}
+	}
+	return s
+}
+
+// watched are the resources whose objects have owners.
+func (q *question) watched() (resources []graph.Resource) {
+	q.Collector.View(func(g *graph.Graph) {
+		for _, r := range g.Resources() {
+			if r.Watched {
+				resources = append(resources, r)
+			}
+		}
+	})
+	return resources
+}
+
+func (q *question) object(uid types.UID) (object graph.Object, known bool) {
+	q.Collector.View(func(g *graph.Graph) { object, known = g.Object(uid) })
+	return object, known
+}
+
+func validateHistory(review *ownership.DeletionHistory) field.ErrorList {
+	if object := review.Spec.Object; object != nil {
+		return validateKind(object.APIVersion, object.Kind, field.NewPath("spec", "object"))
+	}
+	return nil
+}
+
+// history lists the deletions that can be undone.
+func (q *question) history(ctx context.Context, spec *ownership.DeletionHistorySpec) (ownership.DeletionHistoryStatus, error) {
+	var s ownership.DeletionHistoryStatus
+	oldest, err := q.History.Oldest(ctx)
+	if err != nil {
+		return s, err
+	}
+	if since := q.History.Time(oldest); !since.IsZero() {
+		s.Since = &metav1.Time{Time: since}
+	}
+	asked, err := q.Records.Asked(ctx, oldest+1)
+	if err != nil {
+		return s, err
+	}
+	served := map[string]graph.Resource{}
+	for _, r := range q.watched() {
+		served[r.GroupResource().String()] = r
+	}
+	e := explanation{question: q}
+	for _, record := range asked {
+		r, known := served[record.Resource.String()]
+		switch {
+		case !known || !isMeant(spec, r, record):
+		case kindOf(record.By) == ownership.AgentController, kindOf(record.By) == ownership.AgentNode, kindOf(record.By) == ownership.AgentServer:
+			// It followed from something else, and would again.
+		case !q.access.mayGet(ctx, r, record.Namespace, record.Name):
+			s.Hidden++
+		default:
+			s.Deletions = append(s.Deletions, e.deletion(r, record))
+		}
+	}
+	return s, nil
+}
+
+// isMeant is whether a deletion is of one of the objects that are asked for.
+func isMeant(spec *ownership.DeletionHistorySpec, r graph.Resource, record deletion.Record) bool {
+	if spec.Namespace != "" && record.Namespace != spec.Namespace {
+		return false
+	}
+	o := spec.Object
+	if o == nil {
+		return true
+	}
+	kind := schema.FromAPIVersionAndKind(o.APIVersion, o.Kind).GroupKind()
+	return kind.Group == r.Group && kind.Kind == r.Kind &&
+		(o.Namespace == "" || o.Namespace == record.Namespace) && (o.Name == "" || o.Name == record.Name) && (o.UID == "" || o.UID == record.UID)
+}

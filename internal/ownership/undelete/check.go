@@ -1,0 +1,156 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package undelete
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
+	"github.com/kindred-project/kindred/internal/ownership/graph"
+)
+
+// check looks for what the API would refuse, before anything is changed.
+func (u *undeletion) check(ctx context.Context) error {
+	if err := u.checkNamespace(ctx); err != nil {
+		return err
+	}
+	u.checkAccess(ctx)
+	if u.root.kind() == definitionKind && !u.isServed(ctx) {
+		u.warn("the objects of the kind come back too; which they are can be told when it is served again")
+	}
+	if len(u.report.Problems) > 0 {
+		return nil
+	}
+	return u.rehearse(ctx)
+}
+
+func (u *undeletion) problem(format string, args ...any) {
+	u.report.Problems = append(u.report.Problems, fmt.Sprintf(format, args...))
+}
+
+func (u *undeletion) warn(format string, args ...any) {
+	if warning := fmt.Sprintf(format, args...); !slices.Contains(u.report.Warnings, warning) {
+		u.report.Warnings = append(u.report.Warnings, warning)
+	}
+}
+
+func (u *undeletion) checkNamespace(ctx context.Context) error {
+	if u.Namespace == "" {
+		return nil
+	}
+	namespace, err := u.get(ctx, corev1.SchemeGroupVersion.WithResource("namespaces"), "", u.Namespace)
+	if err != nil {
+		return err
+	}
+	switch {
+	case namespace == nil:
+		u.problem("namespace %s is not there: undelete it, which brings back what was in it, or create it", u.Namespace)
+	case namespace.GetDeletionTimestamp() != nil:
+		u.problem("namespace %s is being deleted: undelete it once it is gone", u.Namespace)
+	}
+	return nil
+}
+
+// checkAccess looks for what the caller may not do. Of objects that the caller may not read
+// only the number is told.
+func (u *undeletion) checkAccess(ctx context.Context) {
+	hidden, known := 0, map[access]error{}
+	may := func(verb string, item *Item, subresource string) error {
+		a := access{verb, item.Resource, subresource, item.Namespace()}
+		if _, asked := known[a]; !asked {
+			known[a] = u.May(ctx, verb, item.Resource, subresource, item.Namespace(), "")
+		}
+		return known[a]
+	}
+	var refusals []string
+	for _, item := range u.items {
+		if item.Outcome != ownership.UndeletionPending && item.Outcome != ownership.UndeletionAdopted {
+			continue
+		}
+		if may("get", item, "") != nil && u.May(ctx, "get", item.Resource, "", item.Namespace(), item.Name()) != nil {
+			hidden++
+			continue
+		}
+		for _, verb := range verbsFor(item) {
+			if err := may(verb, item, ""); err != nil && !slices.Contains(refusals, err.Error()) {
+				refusals = append(refusals, err.Error())
+			}
+		}
+		if !hasEnded(item.then) || item.Outcome != ownership.UndeletionPending {
+			continue
+		}
+		if err := may("update", item, "status"); err != nil {
+			item.Outcome, item.Reason = ownership.UndeletionLeft, "it had ended, and would run again: you may not write its status"
+		}
+	}
+	u.report.Problems = append(u.report.Problems, refusals...)
+	if hidden > 0 {
+		u.problem("what it took along has objects that you may not read (%d): it has to be undone by somebody who may", hidden)
+	}
+}
+
+type access struct {
+	verb        string
+	resource    graph.Resource
+	subresource string
+	namespace   string
+}
+
+func verbsFor(item *Item) []string {
+	if item.Outcome == ownership.UndeletionAdopted {
+		return []string{"update"}
+	}
+	return []string{"create", "update", "patch"}
+}
+
+// rehearse has the API create everything as a dry run.
+func (u *undeletion) rehearse(ctx context.Context) error {
+	var mu sync.Mutex
+	uids := u.uids()
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(workers)
+	for _, item := range u.items {
+		if item.Outcome != ownership.UndeletionPending || u.needsAnother(item) {
+			continue
+		}
+		group.Go(func() error {
+			_, err := u.client(item.then, item).Create(ctx, u.desired(item, uids), metav1.CreateOptions{FieldManager: manager, DryRun: []string{metav1.DryRunAll}})
+			if err == nil || ctx.Err() != nil {
+				return ctx.Err()
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if isReplaced(item) {
+				item.Outcome, item.Reason = ownership.UndeletionLeft, cannotBeCreated(err)
+				return nil
+			}
+			u.problem("%s cannot be created: %v", item, err)
+			return nil
+		})
+	}
+	err := group.Wait()
+	slices.Sort(u.report.Problems)
+	return err
+}
+
+// needsAnother is whether an item cannot be created, even as a dry run, before another one
+// of the graph: the namespace it is in, the definition of its kind, a pod's service account.
+func (u *undeletion) needsAnother(item *Item) bool {
+	if item != u.root && u.isContent(item) {
+		return true
+	}
+	account, _, _ := unstructured.NestedString(item.then.Object, "spec", "serviceAccountName")
+	return item.kind() == podKind && slices.ContainsFunc(u.items, func(other *Item) bool {
+		return other.kind() == schema.GroupKind{Kind: "ServiceAccount"} && other.Name() == account && other.Outcome == ownership.UndeletionPending
+	})
+}

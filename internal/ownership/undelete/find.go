@@ -1,0 +1,147 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package undelete
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kindred-project/kindred/internal/deletion"
+)
+
+// past is which object is brought back, and as of when.
+type past struct {
+	uid types.UID
+	// revision is that of the state that is brought back.
+	revision int64
+	// record is of its deletion. Without one, as much of it as the history tells.
+	record deletion.Record
+	stage  stage
+}
+
+// stage is how far an undeletion had come when it was asked for.
+type stage int
+
+const (
+	fresh     stage = iota
+	restoring       // some of it is there, on hold
+	releasing       // all of it is there, and some is released
+)
+
+// find looks the deletion up.
+func (u *undeletion) find(ctx context.Context) error {
+	now, err := u.get(ctx, u.Resource.GroupVersionResource, u.Namespace, u.Name)
+	if err != nil {
+		return err
+	}
+	if now != nil {
+		return u.resume(ctx, now)
+	}
+	if u.At.IsZero() {
+		return u.findLast(ctx)
+	}
+	return u.findAt(ctx)
+}
+
+// resume goes on with an undeletion that the root tells of.
+func (u *undeletion) resume(ctx context.Context, now *unstructured.Unstructured) error {
+	resource := u.Resource.GroupResource()
+	m, marked := markOf(now)
+	switch {
+	case now.GetDeletionTimestamp() != nil:
+		return apierrors.NewConflict(resource, u.Name, fmt.Errorf("it is still being deleted; wait until it is gone"))
+	case !marked:
+		return apierrors.NewConflict(resource, u.Name, fmt.Errorf("it is there, with the UID %s: nothing is to be brought back", now.GetUID()))
+	case m.Root != m.From:
+		return apierrors.NewConflict(resource, u.Name, fmt.Errorf("it is on hold as a part of the undeletion of the object that had the UID %s; go on with that", m.Root))
+	case u.UID != "" && u.UID != m.From:
+		return apierrors.NewConflict(resource, u.Name, fmt.Errorf("the undeletion of the one that had the UID %s is under way; go on with that", m.From))
+	}
+	u.past = past{uid: m.From, revision: m.Revision, stage: restoring}
+	if m.Releasing {
+		u.stage = releasing
+	}
+	return u.findRecord(ctx)
+}
+
+// findLast finds the last deletion of what is meant.
+func (u *undeletion) findLast(ctx context.Context) error {
+	u.uid = u.UID
+	if err := u.findRecord(ctx); err != nil {
+		return err
+	}
+	if asked := u.record.UID != "" && len(u.record.Owners) == 0; asked {
+		u.uid, u.revision = u.record.UID, u.record.Revision-1
+		return nil
+	}
+	// The records of what the collector deleted come after the fact.
+	end, err := u.History.LastDeletion(ctx, u.Resource.GroupResource(), u.Namespace, u.Name)
+	switch {
+	case err == nil && (u.record.UID == "" && u.uid == "" || end.Object.GetUID() == u.uid || end.Object.GetUID() == u.record.UID):
+		u.uid, u.revision = end.Object.GetUID(), end.Revision-1
+		if u.record.UID == "" {
+			u.record.UID, u.record.Revision, u.record.Time = u.uid, end.Revision, metav1.NewMicroTime(end.Time)
+		}
+		return nil
+	case err != nil && !apierrors.IsNotFound(err):
+		return err
+	case u.record.UID != "":
+		u.uid = u.record.UID
+		u.revision, err = strconv.ParseInt(u.record.ResourceVersion, 10, 64)
+		return err
+	}
+	return u.unknown("nothing is known of one that was deleted")
+}
+
+// findAt finds what there was at a time.
+func (u *undeletion) findAt(ctx context.Context) error {
+	if u.At.After(u.Clock.Now()) {
+		return apierrors.NewBadRequest("at is a time that has not come yet")
+	}
+	u.revision = u.History.RevisionAt(u.At)
+	if u.revision == 0 {
+		return apierrors.NewResourceExpired(fmt.Sprintf("what there was at %s is not retained any more, or Kindred did not run then", u.At.UTC().Format("2006-01-02T15:04:05Z")))
+	}
+	then, err := u.History.At(ctx, u.Resource.GroupResource(), u.Namespace, u.Name, u.revision)
+	if apierrors.IsNotFound(err) || err == nil && u.UID != "" && then.GetUID() != u.UID {
+		return u.unknown(fmt.Sprintf("it was not there at %s", u.History.Time(u.revision).UTC().Format("15:04:05 on 2006-01-02")))
+	}
+	if err != nil {
+		return err
+	}
+	u.uid = then.GetUID()
+	return u.findRecord(ctx)
+}
+
+func (u *undeletion) unknown(why string) error {
+	err := apierrors.NewNotFound(u.Resource.GroupResource(), u.Name)
+	err.ErrStatus.Message += ", and " + why
+	return err
+}
+
+// findRecord finds the first record of the object, which is of who began its deletion; of any
+// object of that name, if it is not known which.
+func (u *undeletion) findRecord(ctx context.Context) error {
+	records, err := u.Records.Of(ctx, u.Resource.GroupResource(), u.Namespace, u.Name)
+	if err != nil {
+		return err
+	}
+	u.record = deletion.Record{Resource: u.Resource.GroupResource(), Namespace: u.Namespace, Name: u.Name}
+	meant := u.uid
+	for _, r := range records { // the latest first
+		if meant == "" {
+			meant = r.UID
+		}
+		if r.UID == meant {
+			u.record = r
+		}
+	}
+	return nil
+}

@@ -1,0 +1,218 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package undelete
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/kindred-project/kindred/internal/ownership/graph"
+)
+
+var (
+	namespaceKind  = schema.GroupKind{Kind: "Namespace"}
+	definitionKind = schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}
+)
+
+// passing are resources that tell of a moment: what they told is over.
+var passing = map[schema.GroupResource]bool{
+	{Resource: "events"}: true, {Group: "events.k8s.io", Resource: "events"}: true,
+	{Group: "coordination.k8s.io", Resource: "leases"}: true,
+}
+
+// read reads the graph as it was: the root and its content, if it is a namespace or the
+// definition of a kind, and all that they own.
+func (u *undeletion) read(ctx context.Context) error {
+	then, err := u.History.At(ctx, u.Resource.GroupResource(), u.Namespace, u.Name, u.revision)
+	if err != nil {
+		return err
+	}
+	u.root = &Item{Resource: u.Resource, then: then}
+	var all []*Item
+	for _, r := range u.Resources() {
+		if !u.mayBelong(r) {
+			continue
+		}
+		there, err := u.readAll(ctx, r)
+		if err != nil {
+			return err
+		}
+		all = append(all, there...)
+	}
+	u.items = inOrder(members(u.root, all, u.isContent))
+	return nil
+}
+
+// mayBelong is whether objects of a resource can be in the graph: those in a namespace own
+// nothing outside of it.
+func (u *undeletion) mayBelong(r graph.Resource) bool {
+	if passing[r.GroupResource()] {
+		return false
+	}
+	inNamespace := u.Namespace != "" || u.root.kind() == namespaceKind
+	return r.Namespaced || !inNamespace
+}
+
+func (u *undeletion) readAll(ctx context.Context, r graph.Resource) ([]*Item, error) {
+	namespace := u.Namespace
+	if u.root.kind() == namespaceKind {
+		namespace = u.Name
+	}
+	var items []*Item
+	for then, err := range u.History.List(ctx, r.GroupResource(), namespace, u.revision) {
+		if apierrors.IsBadRequest(err) {
+			return nil, nil // Not stored here: an aggregated server has it.
+		}
+		if err != nil {
+			return nil, err
+		}
+		item := &Item{Resource: r, then: then}
+		if len(then.GetOwnerReferences()) > 0 || u.isContent(item) {
+			items = append(items, item)
+		}
+	}
+	return items, nil
+}
+
+// isContent is whether an object goes with the root without being owned by it.
+func (u *undeletion) isContent(item *Item) bool {
+	switch u.root.kind() {
+	case namespaceKind:
+		return item.Namespace() == u.Name
+	case definitionKind:
+		return item.Resource.GroupResource().String() == u.Name
+	}
+	return false
+}
+
+// members are the root, its content, and what they own; each knows its owners among them.
+func members(root *Item, all []*Item, isContent func(*Item) bool) []*Item {
+	dependents := map[types.UID][]*Item{}
+	for _, item := range all {
+		for _, ref := range item.then.GetOwnerReferences() {
+			dependents[ref.UID] = append(dependents[ref.UID], item)
+		}
+	}
+	found := []*Item{root}
+	in := map[types.UID]*Item{root.FormerUID(): root}
+	add := func(item *Item) {
+		if in[item.FormerUID()] == nil {
+			in[item.FormerUID()] = item
+			found = append(found, item)
+		}
+	}
+	for _, item := range all {
+		if isContent(item) {
+			add(item)
+		}
+	}
+	for i := 0; i < len(found); i++ {
+		for _, dependent := range dependents[found[i].FormerUID()] {
+			if canOwn(found[i], dependent) {
+				add(dependent)
+			}
+		}
+	}
+	for _, item := range found {
+		if item != root && isContent(item) {
+			item.owners = append(item.owners, root)
+		}
+		for _, ref := range item.then.GetOwnerReferences() {
+			if owner := in[ref.UID]; owner != nil && owner != item && canOwn(owner, item) {
+				item.owners = append(item.owners, owner)
+			}
+		}
+	}
+	return found
+}
+
+// canOwn is whether a reference between two objects is followed: never out of a namespace.
+func canOwn(owner, dependent *Item) bool {
+	return owner.Namespace() == "" || owner.Namespace() == dependent.Namespace()
+}
+
+// ranks are the kinds that others need without being owned by them; pods come last, since
+// they need most.
+var ranks = map[schema.GroupKind]int{
+	namespaceKind: -3, definitionKind: -3,
+	{Kind: "ServiceAccount"}: -2, {Kind: "Secret"}: -2, {Kind: "ConfigMap"}: -2, {Kind: "PersistentVolumeClaim"}: -2,
+	{Kind: "Pod"}: 1,
+}
+
+// step is when an item has its turn.
+type step struct{ depth, rank int }
+
+func (s step) compare(t step) int {
+	return cmp.Or(cmp.Compare(s.depth, t.depth), cmp.Compare(s.rank, t.rank))
+}
+
+// inOrder sorts owners before dependents, and what others need before the others.
+func inOrder(items []*Item) []*Item {
+	depths := map[*Item]int{}
+	for _, item := range items {
+		item.step = step{deepen(item, depths), ranks[item.kind()]}
+	}
+	slices.SortStableFunc(items, func(a, b *Item) int { return a.step.compare(b.step) })
+	return items
+}
+
+// placing is the depth of an item whose owners are being placed. Where owners go round in a
+// circle, that counts as the top.
+const placing = -1
+
+func deepen(item *Item, depths map[*Item]int) int {
+	if depth, placed := depths[item]; placed {
+		return depth
+	}
+	depths[item] = placing
+	depth := 0
+	for _, owner := range item.owners {
+		depth = max(depth, deepen(owner, depths)+1)
+	}
+	depths[item] = depth
+	return depth
+}
+
+// workers is how many objects are read or written at a time.
+const workers = 8
+
+// look reads what there is today under the names of the graph.
+func (u *undeletion) look(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(workers)
+	for _, item := range u.items {
+		group.Go(func() (err error) {
+			item.now, err = u.get(ctx, item.Resource.GroupVersionResource, item.Namespace(), item.Name())
+			return err
+		})
+	}
+	return group.Wait()
+}
+
+// get reads an object; nil if there is none.
+func (u *undeletion) get(ctx context.Context, r schema.GroupVersionResource, namespace, name string) (*unstructured.Unstructured, error) {
+	now, err := at(u.Objects, r, namespace).Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	return now, err
+}
+
+// at is the client of a resource in a namespace, "" for what has none.
+func at(client dynamic.Interface, r schema.GroupVersionResource, namespace string) dynamic.ResourceInterface {
+	if namespace == "" {
+		return client.Resource(r)
+	}
+	return client.Resource(r).Namespace(namespace)
+}

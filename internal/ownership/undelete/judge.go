@@ -1,0 +1,174 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package undelete
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
+	"github.com/kindred-project/kindred/internal/deletion"
+)
+
+// ownDeletions are the deletions of objects that were asked for after that of the root, and
+// were no part of it.
+func (u *undeletion) ownDeletions(ctx context.Context) (map[types.UID]deletion.Record, error) {
+	if u.record.Revision == 0 {
+		return nil, nil
+	}
+	asked, err := u.Records.Asked(ctx, u.record.Revision)
+	if err != nil {
+		return nil, err
+	}
+	own := map[types.UID]deletion.Record{}
+	for _, r := range asked {
+		if r.UID != u.uid && r.By.User != u.emptier() {
+			own[r.UID] = r
+		}
+	}
+	return own, nil
+}
+
+// emptier is who deletes the content of the root.
+func (u *undeletion) emptier() string {
+	switch u.root.kind() {
+	case namespaceKind:
+		return serviceaccount.MakeUsername(metav1.NamespaceSystem, "namespace-controller")
+	case definitionKind:
+		return user.APIServerUser
+	}
+	return ""
+}
+
+// judge decides what becomes of the items of a graph, owners first, and returns what is wrong
+// with those that stand in the way.
+func judge(items []*Item, root *Item, own map[types.UID]deletion.Record, how stage) map[*Item]string {
+	problems := map[*Item]string{}
+	for _, item := range items {
+		var problem string
+		item.Outcome, item.Reason, problem = fate(item, root, own, how)
+		if problem != "" {
+			problems[item] = problem
+		}
+	}
+	return problems
+}
+
+// fate decides about one item. What others have made under its name is in the way before an
+// undeletion has begun, and takes the item's place from then on.
+func fate(item, root *Item, own map[types.UID]deletion.Record, how stage) (outcome ownership.UndeletionOutcome, reason, problem string) {
+	switch {
+	case item.now == nil:
+		return gone(item, root, own)
+	case item.now.GetUID() == item.FormerUID():
+		return living(item)
+	case isRestored(item) || how == releasing:
+		return ownership.UndeletionRestored, "", ""
+	case how == restoring:
+		return ownership.UndeletionTaken, "an object of this name was made meanwhile", ""
+	}
+	return ownership.UndeletionTaken, "", fmt.Sprintf("cannot be brought back: another object has its name, created at %s", item.now.GetCreationTimestamp().UTC().Format(time.RFC3339))
+}
+
+// isRestored is whether an item was restored before, and not released yet.
+func isRestored(item *Item) bool {
+	m, marked := markOf(item.now)
+	return marked && m.From == item.FormerUID()
+}
+
+// gone judges an item that is not there any more.
+func gone(item, root *Item, own map[types.UID]deletion.Record) (outcome ownership.UndeletionOutcome, reason, problem string) {
+	if item == root {
+		return ownership.UndeletionPending, "", ""
+	}
+	if record, deleted := own[item.FormerUID()]; deleted {
+		return ownership.UndeletionLeft, fmt.Sprintf("it was deleted on its own, by %s at %s", record.By.User, record.Time.UTC().Format(time.RFC3339)), ""
+	}
+	switch {
+	case item.then.GetDeletionTimestamp() != nil:
+		return ownership.UndeletionLeft, "it was already being deleted", ""
+	case remade(item.then):
+		return ownership.UndeletionLeft, "its controller makes it anew", ""
+	}
+	if left := slices.IndexFunc(item.owners, isLeft); left >= 0 && !slices.ContainsFunc(item.owners, isNotLeft) {
+		return ownership.UndeletionLeft, fmt.Sprintf("its owner %s is not brought back", item.owners[left]), ""
+	}
+	return ownership.UndeletionPending, "", ""
+}
+
+func isLeft(item *Item) bool    { return item.Outcome == ownership.UndeletionLeft }
+func isNotLeft(item *Item) bool { return !isLeft(item) }
+
+// remade is whether an object says nothing that its controller does not know: it would come up
+// twice.
+func remade(object *unstructured.Unstructured) bool {
+	switch object.GroupVersionKind().GroupKind() {
+	case schema.GroupKind{Group: "discovery.k8s.io", Kind: "EndpointSlice"}:
+		by := object.GetLabels()["endpointslice.kubernetes.io/managed-by"]
+		return by == "endpointslice-controller.k8s.io" || by == "endpointslicemirroring-controller.k8s.io"
+	}
+	return false
+}
+
+// living judges an item that is still there.
+func living(item *Item) (outcome ownership.UndeletionOutcome, reason, problem string) {
+	other := otherController(item)
+	switch {
+	case item.now.GetDeletionTimestamp() == nil && other != nil:
+		return ownership.UndeletionLeft, fmt.Sprintf("it is there, and %s %s controls it now", other.Kind, other.Name), ""
+	case item.now.GetDeletionTimestamp() == nil && lacksOwner(item):
+		return ownership.UndeletionAdopted, "", ""
+	case item.now.GetDeletionTimestamp() == nil:
+		return ownership.UndeletionUnchanged, "", ""
+	case isReplaced(item):
+		return ownership.UndeletionLeft, "it is still being deleted, and its controller makes another", ""
+	}
+	return ownership.UndeletionLeft, "", "is still being deleted; wait until it is gone (\"kindred why\" tells what for)"
+}
+
+// otherController is who has come to control an object that is still there, in place of its
+// former controller.
+func otherController(item *Item) *metav1.OwnerReference {
+	was, is := metav1.GetControllerOf(item.then), metav1.GetControllerOf(item.now)
+	if was == nil || is == nil || was.UID == is.UID {
+		return nil
+	}
+	if slices.ContainsFunc(item.owners, func(owner *Item) bool { return owner.FormerUID() == was.UID && owner.UID() == is.UID }) {
+		return nil // It comes back, and has the object already.
+	}
+	return is
+}
+
+// lacksOwner is whether an object has lost an owner that comes back, or does not know it by
+// its new UID.
+func lacksOwner(item *Item) bool {
+	return slices.ContainsFunc(item.owners, func(owner *Item) bool {
+		if isLeft(owner) || owner.Outcome == ownership.UndeletionUnchanged || owner.Outcome == ownership.UndeletionAdopted || !owns(owner, item) {
+			return false
+		}
+		return !slices.ContainsFunc(item.now.GetOwnerReferences(), func(ref metav1.OwnerReference) bool { return owner.UID() != "" && ref.UID == owner.UID() })
+	})
+}
+
+// owns is whether an item was another's owner, and not only had it as its content.
+func owns(owner, item *Item) bool {
+	return slices.ContainsFunc(item.then.GetOwnerReferences(), func(ref metav1.OwnerReference) bool { return ref.UID == owner.FormerUID() })
+}
+
+// isReplaced is whether a controller in the graph makes another pod where one is missing.
+func isReplaced(item *Item) bool {
+	ref := metav1.GetControllerOfNoCopy(item.then)
+	return ref != nil && item.kind() == podKind && slices.ContainsFunc(item.owners, func(owner *Item) bool { return owner.FormerUID() == ref.UID && isNotLeft(owner) })
+}
+
+var podKind = schema.GroupKind{Kind: "Pod"}

@@ -1,0 +1,160 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package undelete
+
+import (
+	"slices"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
+	"github.com/kindred-project/kindred/internal/ownership/transplant"
+)
+
+// desired is what is created of an item: what it was, as far as that can live again, under the
+// UIDs that are known, and on hold.
+func (u *undeletion) desired(item *Item, uids map[types.UID]types.UID) *unstructured.Unstructured {
+	object := transplant.Clean(item.then, transplant.Soil{Has: u.comes, Ours: isMark})
+	if slices.Contains(item.then.GetFinalizers(), batchv1.JobTrackingFinalizer) {
+		// Its Job has still to count it.
+		object.SetFinalizers(append(object.GetFinalizers(), batchv1.JobTrackingFinalizer))
+	}
+	if status := statusOf(item.then); status != nil {
+		object.Object["status"] = status // Where it is a subresource, it is written later.
+	}
+	// Who applied which field stays known: an apply that follows must not conflict.
+	object.SetManagedFields(item.then.GetManagedFields())
+	object.SetOwnerReferences(u.ownersOf(item))
+	object = &unstructured.Unstructured{Object: transplant.Remap(object.Object, uids).(map[string]any)}
+	object.SetName(item.Name())
+	object.SetNamespace(item.Namespace())
+	hold(object, mark{Root: u.root.FormerUID(), Revision: u.revision, From: item.FormerUID(), For: called(item.then)})
+	return object
+}
+
+// comes is whether an object is in the graph.
+func (u *undeletion) comes(kind schema.GroupKind, namespace, name string) bool {
+	return slices.ContainsFunc(u.items, func(item *Item) bool {
+		return item.kind() == kind && item.Namespace() == namespace && item.Name() == name
+	})
+}
+
+// ownersOf are those owner references of an item, as it was, whose owners are there.
+func (u *undeletion) ownersOf(item *Item) []metav1.OwnerReference {
+	return slices.DeleteFunc(item.then.GetOwnerReferences(), func(ref metav1.OwnerReference) bool {
+		if at := slices.IndexFunc(item.owners, func(owner *Item) bool { return owner.FormerUID() == ref.UID }); at >= 0 {
+			return item.owners[at].now == nil
+		}
+		_, there := u.Owner(ref.UID)
+		return !there
+	})
+}
+
+// statusOf is what of a status cannot be had again: of most kinds all, of some nothing, for it
+// tells of what one object was bound or granted, and of pods what has ended.
+func statusOf(then *unstructured.Unstructured) map[string]any {
+	kind := then.GroupVersionKind().GroupKind()
+	status, _, _ := unstructured.NestedMap(then.Object, "status")
+	if len(status) == 0 || granted[kind] || kind == podKind && !hasEnded(then) {
+		return nil
+	}
+	return status
+}
+
+var granted = map[schema.GroupKind]bool{
+	namespaceKind: true, definitionKind: true,
+	{Group: "apiregistration.k8s.io", Kind: "APIService"}:             true,
+	{Group: "certificates.k8s.io", Kind: "CertificateSigningRequest"}: true,
+	{Group: "certificates.k8s.io", Kind: "PodCertificateRequest"}:     true,
+	{Group: "storage.k8s.io", Kind: "VolumeAttachment"}:               true,
+	{Group: "resource.k8s.io", Kind: "ResourceClaim"}:                 true,
+	{Kind: "PersistentVolume"}:                                        true,
+	{Kind: "PersistentVolumeClaim"}:                                   true,
+}
+
+// hasEnded is whether a pod has run for good. Without its status it would run again.
+func hasEnded(pod *unstructured.Unstructured) bool {
+	phase, _, _ := unstructured.NestedString(pod.Object, "status", "phase")
+	return pod.GroupVersionKind().GroupKind() == podKind && (phase == string(corev1.PodSucceeded) || phase == string(corev1.PodFailed))
+}
+
+// gate keeps a pod from being scheduled (KEP-3521).
+const gate = ownership.HoldAnnotation
+
+// hold puts an object on hold: the cluster's own controllers by the mark, the scheduler by a
+// gate, and those of Cluster API by their own convention.
+func hold(object *unstructured.Unstructured, m mark) {
+	_ = unstructured.SetNestedField(object.Object, m.text(), "metadata", "annotations", ownership.HoldAnnotation)
+	kind := object.GroupVersionKind().GroupKind()
+	if transplant.IsClusterAPI(kind) {
+		_ = unstructured.SetNestedField(object.Object, "true", "metadata", "annotations", transplant.ClusterAPIPause)
+	}
+	if kind == podKind {
+		gates, _, _ := unstructured.NestedSlice(object.Object, "spec", "schedulingGates")
+		_ = unstructured.SetNestedSlice(object.Object, append(gates, map[string]any{"name": gate}), "spec", "schedulingGates")
+	}
+}
+
+// free is the merge patch (RFC 7386) that ends the hold of an item, and puts back what was
+// there in its stead.
+func free(item *Item, uids map[types.UID]types.UID) map[string]any {
+	annotations := map[string]any{ownership.HoldAnnotation: former(item, ownership.HoldAnnotation)}
+	metadata := map[string]any{"uid": string(item.UID()), "annotations": annotations}
+	patch := map[string]any{"metadata": metadata}
+	if transplant.IsClusterAPI(item.kind()) {
+		annotations[transplant.ClusterAPIPause] = former(item, transplant.ClusterAPIPause)
+	}
+	if item.kind() == podKind {
+		gates, _, _ := unstructured.NestedFieldCopy(item.then.Object, "spec", "schedulingGates")
+		patch["spec"] = map[string]any{"schedulingGates": gates}
+	}
+	if fields, found, _ := unstructured.NestedFieldCopy(item.then.Object, "metadata", "managedFields"); found {
+		metadata["managedFields"] = transplant.Remap(fields, uids)
+	}
+	return patch
+}
+
+// former is an annotation that an item had, nil if it had none.
+func former(item *Item, annotation string) any {
+	value, found := item.then.GetAnnotations()[annotation]
+	if m, marked := markOf(item.then); !found || annotation == ownership.HoldAnnotation && marked && m.From != "" {
+		return nil
+	}
+	return value
+}
+
+// tied is an object in which every UID of the graph is the one of today, and which has its
+// owners. Of an object that was always there only the metadata is tied: the rest is not ours.
+func tied(item *Item, now *unstructured.Unstructured, uids map[types.UID]types.UID) *unstructured.Unstructured {
+	object := now.DeepCopy()
+	if item.UID() != item.FormerUID() {
+		object = &unstructured.Unstructured{Object: transplant.Remap(object.Object, uids).(map[string]any)}
+	} else if metadata, ok := transplant.Remap(object.Object["metadata"], uids).(map[string]any); ok {
+		object.Object["metadata"] = metadata
+	}
+	object.SetName(now.GetName())
+	if text, held := now.GetAnnotations()[ownership.HoldAnnotation]; held {
+		_ = unstructured.SetNestedField(object.Object, text, "metadata", "annotations", ownership.HoldAnnotation)
+	}
+	owners := object.GetOwnerReferences()
+	for _, ref := range item.then.GetOwnerReferences() {
+		at := slices.IndexFunc(item.owners, func(owner *Item) bool { return owner.FormerUID() == ref.UID })
+		if at < 0 || item.owners[at].now == nil {
+			continue
+		}
+		ref.UID = item.owners[at].UID()
+		if !slices.ContainsFunc(owners, func(other metav1.OwnerReference) bool { return other.UID == ref.UID }) {
+			owners = append(owners, ref)
+		}
+	}
+	if len(owners) > 0 {
+		object.SetOwnerReferences(owners)
+	}
+	return object
+}

@@ -1,0 +1,206 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package undelete
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/util/retry"
+
+	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
+	"github.com/kindred-project/kindred/internal/ownership/transplant"
+)
+
+// manager is the name under which objects are written, until their release.
+const manager = "kindred-undelete"
+
+// restore creates what is gone, owners first, and then ties together what is there; false if
+// something is not there yet.
+func (u *undeletion) restore(ctx context.Context) (bool, error) {
+	for rest := u.items; len(rest) > 0; {
+		n := 1
+		for n < len(rest) && rest[n].step == rest[0].step {
+			n++
+		}
+		if err := u.each(ctx, rest[:n], u.putter()); err != nil || u.late() {
+			return false, err
+		}
+		if u.root.Outcome == ownership.UndeletionPending {
+			return false, nil // There is nothing to go on with.
+		}
+		rest = rest[n:]
+	}
+	if err := u.each(ctx, u.items, u.tier()); err != nil {
+		return false, err
+	}
+	return len(u.report.Problems) == 0 && !u.late(), nil
+}
+
+// done is what became of an item.
+type done struct {
+	now     *unstructured.Unstructured
+	outcome ownership.UndeletionOutcome
+	err     error
+}
+
+// each has something done with items, several at a time, and keeps what became of them.
+func (u *undeletion) each(ctx context.Context, items []*Item, do func(context.Context, *Item) done) error {
+	var mu sync.Mutex
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(workers)
+	for _, item := range items {
+		if u.late() {
+			break
+		}
+		group.Go(func() error {
+			became := do(ctx, item)
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			u.keep(item, became)
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+func (u *undeletion) keep(item *Item, became done) {
+	item.now, item.Outcome = became.now, became.outcome
+	switch {
+	case errors.As(became.err, new(statusError)):
+		u.warn("the status of %s is not what it was: %v", item, became.err)
+	case became.err != nil && isReplaced(item):
+		item.Outcome, item.Reason = ownership.UndeletionLeft, cannotBeCreated(became.err)
+	case became.err != nil:
+		u.problem("%s: %v", item, became.err)
+	case became.outcome == ownership.UndeletionTaken && item.Reason == "":
+		item.Reason = madeMeanwhile
+	}
+}
+
+const madeMeanwhile = "an object of this name was made meanwhile"
+
+func cannotBeCreated(err error) string {
+	return fmt.Sprintf("it cannot be created (%v), and its controller makes another", err)
+}
+
+// uids are the UIDs that objects had and have another one for now.
+func (u *undeletion) uids() map[types.UID]types.UID {
+	uids := map[types.UID]types.UID{}
+	for _, item := range u.items {
+		if item.now != nil && item.UID() != item.FormerUID() {
+			uids[item.FormerUID()] = item.UID()
+		}
+	}
+	return uids
+}
+
+// putter brings items back, as far as that is not done yet.
+func (u *undeletion) putter() func(context.Context, *Item) done {
+	uids := u.uids()
+	return func(ctx context.Context, item *Item) done {
+		now := item.now
+		if item.Outcome == ownership.UndeletionPending {
+			created, err := u.client(item.then, item).Create(ctx, u.desired(item, uids), metav1.CreateOptions{FieldManager: manager})
+			if apierrors.IsAlreadyExists(err) {
+				return u.found(ctx, item)
+			}
+			if err != nil {
+				return done{nil, item.Outcome, err}
+			}
+			now = created
+		} else if item.Outcome != ownership.UndeletionRestored {
+			return done{now, item.Outcome, nil}
+		}
+		now, err := u.putStatus(ctx, item, now, uids)
+		return done{now, ownership.UndeletionRestored, err}
+	}
+}
+
+// found is what has the name of an item that was to be created.
+func (u *undeletion) found(ctx context.Context, item *Item) done {
+	now, err := u.get(ctx, item.Resource.GroupVersionResource, item.Namespace(), item.Name())
+	if err != nil || now == nil {
+		return done{nil, item.Outcome, err}
+	}
+	if m, marked := markOf(now); marked && m.From == item.FormerUID() {
+		return done{now, ownership.UndeletionRestored, nil}
+	}
+	return done{now, ownership.UndeletionTaken, nil}
+}
+
+// statusError is that a status could not be written. The object is there all the same.
+type statusError struct{ error }
+
+// putStatus writes the status that an item had, where the kind's own memory is in it.
+func (u *undeletion) putStatus(ctx context.Context, item *Item, now *unstructured.Unstructured, uids map[types.UID]types.UID) (*unstructured.Unstructured, error) {
+	status := statusOf(item.then)
+	if status == nil {
+		return now, nil
+	}
+	status, _ = transplant.Remap(status, uids).(map[string]any)
+	transplant.Observe(status, item.then.GetGeneration(), now.GetGeneration())
+	if equality.Semantic.DeepEqual(now.Object["status"], any(status)) {
+		return now, nil
+	}
+	wanted := now.DeepCopy()
+	wanted.Object["status"] = status
+	updated, err := u.client(now, item).UpdateStatus(ctx, wanted, metav1.UpdateOptions{FieldManager: manager})
+	if err != nil {
+		return now, statusError{err}
+	}
+	return updated, nil
+}
+
+// tier gives objects the owners that they lack, and replaces UIDs that were not known yet
+// when they were created.
+func (u *undeletion) tier() func(context.Context, *Item) done {
+	uids := u.uids()
+	return func(ctx context.Context, item *Item) done {
+		if item.Outcome != ownership.UndeletionRestored && item.Outcome != ownership.UndeletionAdopted {
+			return done{item.now, item.Outcome, nil}
+		}
+		now := item.now
+		err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+			wanted := tied(item, now, uids)
+			if equality.Semantic.DeepEqual(wanted.Object, now.Object) {
+				return nil
+			}
+			updated, err := u.client(now, item).Update(ctx, wanted, metav1.UpdateOptions{FieldManager: manager})
+			if err == nil {
+				now = updated
+				return nil
+			}
+			if apierrors.IsConflict(err) {
+				if again, failed := u.get(ctx, item.Resource.GroupVersionResource, item.Namespace(), item.Name()); failed == nil && again != nil && again.GetUID() == now.GetUID() {
+					now = again
+				}
+			}
+			return err
+		})
+		if apierrors.IsNotFound(err) {
+			// The cascade was faster. It is brought back next.
+			return done{nil, ownership.UndeletionPending, nil}
+		}
+		return done{now, item.Outcome, err}
+	}
+}
+
+// client writes to a resource in the version of an object.
+func (u *undeletion) client(object *unstructured.Unstructured, item *Item) dynamic.ResourceInterface {
+	r := object.GroupVersionKind().GroupVersion().WithResource(item.Resource.GroupVersionResource.Resource)
+	return at(u.Caller, r, item.Namespace())
+}

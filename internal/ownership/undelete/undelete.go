@@ -1,0 +1,226 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package undelete
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/utils/clock"
+
+	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
+	"github.com/kindred-project/kindred/internal/deletion"
+	"github.com/kindred-project/kindred/internal/ownership/graph"
+)
+
+// Cluster is what an undeletion works on.
+type Cluster struct {
+	History deletion.History
+	Records deletion.Records
+	// Resources are those that are served now and whose objects have owners.
+	Resources func() []graph.Resource
+	// Owner is an object as the garbage collector knows it.
+	Owner func(uid types.UID) (graph.Object, bool)
+	// Objects reads as one who may read everything; Caller writes as who asks.
+	Objects, Caller dynamic.Interface
+	// May is why who asks may not use a verb on an object; without a name, on any.
+	May func(ctx context.Context, verb string, r graph.Resource, subresource, namespace, name string) error
+	// Seen is whether the controllers have seen the objects of a kind as of a resourceVersion,
+	// and whether they look at any. Those that they do not look at count as seen.
+	Seen  func(kind schema.GroupKind, resourceVersion string) (seen, known bool)
+	Clock clock.WithTicker
+}
+
+// Request says what is to be brought back.
+type Request struct {
+	Resource        graph.Resource
+	Namespace, Name string
+	// UID is which one of those that had the name, if not the last.
+	UID types.UID
+	// At is when it was as it shall be again; zero for just before the deletion.
+	At time.Time
+	// DryRun has nothing written.
+	DryRun bool
+}
+
+// Report is what was done.
+type Report struct {
+	Phase ownership.UndeletionPhase
+	// Deletion is the one that is undone, and Revision that of the state that is brought back.
+	Deletion deletion.Record
+	Revision int64
+	// Items are the graph, owners first.
+	Items              []*Item
+	Problems, Warnings []string
+}
+
+// Item is an object of the graph.
+type Item struct {
+	Resource graph.Resource
+	// then is the object as it was, now the one of its name as it is; nil if there is none.
+	then, now *unstructured.Unstructured
+	// owners are those of its owners that are in the graph, and what it was the content of.
+	owners []*Item
+	step   step
+
+	Outcome ownership.UndeletionOutcome
+	Reason  string
+}
+
+// Namespace, Name and FormerUID say which object it was.
+func (i *Item) Namespace() string    { return i.then.GetNamespace() }
+func (i *Item) Name() string         { return i.then.GetName() }
+func (i *Item) FormerUID() types.UID { return i.then.GetUID() }
+
+// Owners are the former UIDs of its owners in the graph, and of what it was the content of.
+func (i *Item) Owners() (uids []types.UID) {
+	for _, owner := range i.owners {
+		uids = append(uids, owner.FormerUID())
+	}
+	return uids
+}
+
+// UID is that of the object which has its place now; "" if none has.
+func (i *Item) UID() types.UID {
+	if i.now == nil {
+		return ""
+	}
+	return i.now.GetUID()
+}
+
+func (i *Item) kind() schema.GroupKind { return i.then.GroupVersionKind().GroupKind() }
+
+func (i *Item) String() string {
+	name := i.then.GetKind() + " " + i.Name()
+	if i.Namespace() != "" {
+		return i.then.GetKind() + " " + i.Namespace() + "/" + i.Name()
+	}
+	return name
+}
+
+// limit is how long one request works: the API server gives up on requests after a minute.
+const limit = 30 * time.Second
+
+// undeletion is one that is under way.
+type undeletion struct {
+	*Cluster
+	Request
+	past
+	report *Report
+	items  []*Item
+	root   *Item
+	until  time.Time
+}
+
+// Run undoes a deletion, as far as it gets in the time of a request.
+func (c *Cluster) Run(ctx context.Context, request Request) (*Report, error) {
+	u := &undeletion{Cluster: c, Request: request, report: &Report{}, until: c.Clock.Now().Add(limit)}
+	if err := u.find(ctx); err != nil {
+		return nil, err
+	}
+	u.report.Deletion, u.report.Revision = u.record, u.revision
+	if err := u.plan(ctx); err != nil {
+		return nil, err
+	}
+	switch {
+	case len(u.report.Problems) > 0:
+		u.report.Phase = ownership.UndeletionRefused
+		return u.report, nil
+	case u.DryRun:
+		u.report.Phase = ownership.UndeletionPlanned
+		return u.report, nil
+	}
+	done, err := u.carryOut(ctx)
+	u.report.Phase = ownership.UndeletionIncomplete
+	if done {
+		u.report.Phase = ownership.UndeletionComplete
+	}
+	return u.report, err
+}
+
+// plan reads the graph and decides what becomes of it. Nothing is written.
+func (u *undeletion) plan(ctx context.Context) error {
+	if err := u.read(ctx); err != nil {
+		return err
+	}
+	if err := u.look(ctx); err != nil {
+		return err
+	}
+	own, err := u.ownDeletions(ctx)
+	if err != nil {
+		return err
+	}
+	u.report.Items = u.items
+	problems := judge(u.items, u.root, own, u.stage)
+	for _, item := range u.items {
+		if problem, found := problems[item]; found {
+			u.problem("%s %s", u.nameFor(ctx, item), problem)
+		}
+	}
+	if u.stage != fresh || len(u.report.Problems) > 0 {
+		return nil
+	}
+	return u.check(ctx)
+}
+
+// carryOut restores the graph and releases it; false if that is not done yet.
+func (u *undeletion) carryOut(ctx context.Context) (bool, error) {
+	if u.stage != releasing {
+		if whole, err := u.restoreAll(ctx); !whole || err != nil {
+			return false, err
+		}
+		if seen, err := u.settle(ctx); !seen || err != nil {
+			return false, err
+		}
+	}
+	return u.release(ctx)
+}
+
+// restoreAll restores the graph. The objects of a kind can be read and created once its
+// definition is there again.
+func (u *undeletion) restoreAll(ctx context.Context) (bool, error) {
+	if u.root.kind() != definitionKind || u.isServed(ctx) {
+		return u.restore(ctx)
+	}
+	if whole, err := u.restore(ctx); !whole || err != nil {
+		return false, err
+	}
+	served, err := u.await(ctx, func() bool { return u.isServed(ctx) })
+	if !served || err != nil {
+		return false, err
+	}
+	u.stage = restoring
+	if err := u.plan(ctx); err != nil {
+		return false, err
+	}
+	return u.restore(ctx)
+}
+
+// isServed is whether the kind that the root defines is served, and its past can be read.
+func (u *undeletion) isServed(ctx context.Context) bool {
+	for _, r := range u.Resources() {
+		if r.GroupResource().String() != u.Name {
+			continue
+		}
+		for _, err := range u.History.List(ctx, r.GroupResource(), "", u.revision) {
+			return err == nil
+		}
+		return true
+	}
+	return false
+}
+
+// nameFor names an item to who asks, who may not know of it.
+func (u *undeletion) nameFor(ctx context.Context, item *Item) string {
+	if u.May(ctx, "get", item.Resource, "", item.Namespace(), item.Name()) != nil {
+		return "an object that you may not read"
+	}
+	return item.String()
+}
+
+func (u *undeletion) late() bool { return !u.Clock.Now().Before(u.until) }
