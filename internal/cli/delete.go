@@ -199,7 +199,7 @@ func printPreview(cmd *cobra.Command, preview *ownership.DeletionPreview, all bo
 	}
 	f := forest{heads: []string{"OBJECT", "OUTCOME", "NOTES"}, all: all}
 	for _, o := range s.Objects {
-		f.branches = append(f.branches, previewBranch(o, usualNamespace(s.Objects)))
+		f.branches = append(f.branches, previewBranch(o, usualNamespace(s.Objects[0].ObjectReference)))
 	}
 	printf(cmd, "%s", f.render(newPainter(cmd.OutOrStdout())))
 	printf(cmd, "\n%s\n", summary(s))
@@ -207,18 +207,23 @@ func printPreview(cmd *cobra.Command, preview *ownership.DeletionPreview, all bo
 }
 
 // usualNamespace is where objects are if nothing else is said of them.
-func usualNamespace(objects []ownership.PreviewedObject) string {
-	if first := objects[0]; first.Kind == "Namespace" && first.APIVersion == "v1" {
+func usualNamespace(first ownership.ObjectReference) string {
+	if first.Kind == "Namespace" && first.APIVersion == "v1" {
 		return first.Name
 	}
-	return objects[0].Namespace
+	return first.Namespace
+}
+
+// calledIn names an object in a table whose objects are in a namespace if nothing else is said.
+func calledIn(ref ownership.ObjectReference, namespace string) string {
+	if ref.Namespace == namespace || ref.Namespace == "" {
+		return called(ref)
+	}
+	return called(ref) + " in " + ref.Namespace
 }
 
 func previewBranch(o ownership.PreviewedObject, namespace string) branch {
-	b := branch{id: o.UID, kind: o.Kind, label: called(o.ObjectReference)}
-	if o.Namespace != namespace && o.Namespace != "" {
-		b.label += " in " + o.Namespace
-	}
+	b := branch{id: o.UID, kind: o.Kind, label: calledIn(o.ObjectReference, namespace)}
 	for _, owner := range parents(o.Owners) {
 		b.above = append(b.above, owner.UID)
 	}

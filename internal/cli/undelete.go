@@ -177,8 +177,9 @@ func printUndeletion(cmd *cobra.Command, review *ownership.Undeletion, all bool,
 	}
 	if len(s.Results) > 0 {
 		f := forest{heads: []string{"OBJECT", "OUTCOME", "NOTES"}, all: all}
+		namespace := usualNamespace(review.Spec.Object)
 		for _, result := range s.Results {
-			f.branches = append(f.branches, undeletionBranch(result, s))
+			f.branches = append(f.branches, undeletionBranch(result, namespace))
 		}
 		printf(cmd, "%s\n", f.render(newPainter(cmd.OutOrStdout())))
 	}
@@ -189,8 +190,8 @@ func printUndeletion(cmd *cobra.Command, review *ownership.Undeletion, all bool,
 	printWarnings(cmd, s.Warnings)
 }
 
-func undeletionBranch(result ownership.UndeletionResult, s *ownership.UndeletionStatus) branch {
-	b := branch{id: result.FormerUID, kind: result.Object.Kind, label: called(result.Object), above: result.Owners}
+func undeletionBranch(result ownership.UndeletionResult, namespace string) branch {
+	b := branch{id: result.FormerUID, kind: result.Object.Kind, label: calledIn(result.Object, namespace), above: result.Owners}
 	b.cells = []string{strings.ToLower(string(result.Outcome))}
 	b.colours = []colour{undeletionColour(result.Outcome)}
 	b.notes = func(types.UID) []string {

@@ -25,7 +25,7 @@ func (u *undeletion) check(ctx context.Context) error {
 		return err
 	}
 	u.checkAccess(ctx)
-	if u.root.kind() == definitionKind && !u.isServed(ctx) {
+	if u.DryRun && u.root.kind() == definitionKind && !u.isServed(ctx) {
 		u.warn("the objects of the kind come back too; which they are can be told when it is served again")
 	}
 	if len(u.report.Problems) > 0 {

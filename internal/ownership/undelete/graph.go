@@ -125,13 +125,13 @@ func members(root *Item, all []*Item, isContent func(*Item) bool) []*Item {
 		}
 	}
 	for _, item := range found {
-		if item != root && isContent(item) {
-			item.owners = append(item.owners, root)
-		}
 		for _, ref := range item.then.GetOwnerReferences() {
 			if owner := in[ref.UID]; owner != nil && owner != item && canOwn(owner, item) {
 				item.owners = append(item.owners, owner)
 			}
+		}
+		if item != root && isContent(item) {
+			item.owners = append(item.owners, root)
 		}
 	}
 	return found

@@ -113,6 +113,8 @@ func isNotLeft(item *Item) bool { return !isLeft(item) }
 // twice.
 func remade(object *unstructured.Unstructured) bool {
 	switch object.GroupVersionKind().GroupKind() {
+	case schema.GroupKind{Kind: "Endpoints"}:
+		return object.GetLabels()["endpoints.kubernetes.io/managed-by"] == "endpoint-controller"
 	case schema.GroupKind{Group: "discovery.k8s.io", Kind: "EndpointSlice"}:
 		by := object.GetLabels()["endpointslice.kubernetes.io/managed-by"]
 		return by == "endpointslice-controller.k8s.io" || by == "endpointslicemirroring-controller.k8s.io"

@@ -184,11 +184,17 @@ func (u *undeletion) tier() func(context.Context, *Item) done {
 				now = updated
 				return nil
 			}
-			if apierrors.IsConflict(err) {
-				if again, failed := u.get(ctx, item.Resource.GroupVersionResource, item.Namespace(), item.Name()); failed == nil && again != nil && again.GetUID() == now.GetUID() {
-					now = again
-				}
+			if !apierrors.IsConflict(err) {
+				return err
 			}
+			again, failed := u.get(ctx, item.Resource.GroupVersionResource, item.Namespace(), item.Name())
+			if failed != nil {
+				return failed
+			}
+			if again == nil || again.GetUID() != now.GetUID() {
+				return apierrors.NewNotFound(item.Resource.GroupResource(), item.Name())
+			}
+			now = again
 			return err
 		})
 		if apierrors.IsNotFound(err) {
