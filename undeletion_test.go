@@ -392,6 +392,9 @@ func TestDeletionHistory(t *testing.T) {
 	g.delete("a-root", metav1.DeletePropagationForeground)
 	g.make("c-alone")
 	g.delete("c-alone", metav1.DeletePropagationBackground)
+	g.make("d-again")
+	g.delete("d-again", metav1.DeletePropagationBackground)
+	g.make("d-again")
 	answer, err := review(t, g.cluster.Config(), "deletionhistories", "DeletionHistory", ownership.DeletionHistory{Spec: ownership.DeletionHistorySpec{Namespace: shop}})
 	if err != nil {
 		t.Fatal(err)

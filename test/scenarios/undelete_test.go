@@ -161,7 +161,18 @@ func withoutHold(pod corev1.Pod) map[string]string {
 // their controller, which alone can.
 func TestUndeleteOnANode(t *testing.T) {
 	s := withNode(t)
-	s.kubectl("create", "deployment", "web", "--image", image, "--", "sleep", "3600")
+	s.apply(`
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      terminationGracePeriodSeconds: 3
+      containers: [{name: c, image: "` + image + `", command: [sleep, "3600"]}]
+`)
 	s.kubectl("rollout", "status", "deployment/web", "--timeout", patience.String())
 	was := s.pods("app=web")[0]
 	s.kubectl("delete", "deployment", "web", "--cascade=foreground", "--timeout", patience.String())

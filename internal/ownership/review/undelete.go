@@ -150,11 +150,19 @@ func (q *question) history(ctx context.Context, spec *ownership.DeletionHistoryS
 			// It followed from something else, and would again.
 		case !q.access.mayGet(ctx, r, record.Namespace, record.Name):
 			s.Hidden++
+		case q.isThere(ctx, r, record):
+			// It was brought back, or something else has its name.
 		default:
 			s.Deletions = append(s.Deletions, e.deletion(r, record))
 		}
 	}
 	return s, nil
+}
+
+// isThere is whether an object has the name of one that was deleted.
+func (q *question) isThere(ctx context.Context, r graph.Resource, record deletion.Record) bool {
+	_, err := q.Metadata.Resource(r.GroupVersionResource).Namespace(record.Namespace).Get(ctx, record.Name, metav1.GetOptions{})
+	return err == nil
 }
 
 // isMeant is whether a deletion is of one of the objects that are asked for.
