@@ -182,34 +182,13 @@ func errFirst(errs ...error) error {
 
 // podsOf returns the DaemonSet's pods, after adoption and release.
 func (r *reconciler) podsOf(ctx context.Context, ds *appsv1.DaemonSet, selector labels.Selector) ([]*corev1.Pod, error) {
-	all, err := r.ledger.Read(ds, func() ([]*corev1.Pod, error) {
-		mine, err := r.listPods(ctx, owned.By(ds.Namespace, string(ds.UID))...)
-		if err != nil {
-			return nil, err
-		}
-		orphans, err := r.listPods(ctx, append(owned.By(ds.Namespace, owned.Orphan), client.MatchingLabelsSelector{Selector: selector})...)
-		return append(mine, orphans...), err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return owned.Claim[*corev1.Pod]{
-		Controller: ds,
-		Kind:       kind,
-		Selector:   selector,
-		Client:     r.client,
-		Live:       r.live,
-		Ledger:     r.ledger,
-		Copy:       (*corev1.Pod).DeepCopy,
-	}.Filter(ctx, all)
-}
-
-func (r *reconciler) listPods(ctx context.Context, opts ...client.ListOption) ([]*corev1.Pod, error) {
-	found := &corev1.PodList{}
-	if err := r.client.List(ctx, found, opts...); err != nil {
-		return nil, err
-	}
-	return pods.Pointers(found), nil
+	return owned.Children[*corev1.Pod]{
+		Kind:   kind,
+		Client: r.client,
+		Live:   r.live,
+		Ledger: r.ledger,
+		List:   pods.List,
+	}.Of(ctx, ds, selector)
 }
 
 // act carries a plan out. It returns when a failed pod may be replaced that had to wait.

@@ -124,38 +124,21 @@ func (r *reconciler) replicaSets(ctx context.Context, d *appsv1.Deployment) ([]*
 	if err != nil {
 		return nil, reconcile.TerminalError(fmt.Errorf("deployment %s/%s has invalid label selector: %w", d.Namespace, d.Name, err))
 	}
-	found, err := r.ledger.Read(d, func() ([]*appsv1.ReplicaSet, error) {
-		mine, err := r.list(ctx, owned.By(d.Namespace, string(d.UID))...)
-		if err != nil {
-			return nil, err
-		}
-		orphans, err := r.list(ctx, append(owned.By(d.Namespace, owned.Orphan), client.MatchingLabelsSelector{Selector: selector})...)
-		return append(mine, orphans...), err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return owned.Claim[*appsv1.ReplicaSet]{
-		Controller: d,
-		Kind:       kind,
-		Selector:   selector,
-		Client:     r.client,
-		Live:       r.live,
-		Ledger:     r.ledger,
-		Copy:       (*appsv1.ReplicaSet).DeepCopy,
-	}.Filter(ctx, found)
+	return owned.Children[*appsv1.ReplicaSet]{
+		Kind:   kind,
+		Client: r.client,
+		Live:   r.live,
+		Ledger: r.ledger,
+		List:   listReplicaSets,
+	}.Of(ctx, d, selector)
 }
 
-func (r *reconciler) list(ctx context.Context, opts ...client.ListOption) ([]*appsv1.ReplicaSet, error) {
+func listReplicaSets(ctx context.Context, from client.Reader, opts ...client.ListOption) ([]*appsv1.ReplicaSet, error) {
 	found := &appsv1.ReplicaSetList{}
-	if err := r.client.List(ctx, found, opts...); err != nil {
+	if err := from.List(ctx, found, opts...); err != nil {
 		return nil, err
 	}
-	out := make([]*appsv1.ReplicaSet, len(found.Items))
-	for i := range found.Items {
-		out[i] = &found.Items[i]
-	}
-	return out, nil
+	return owned.Pointers(found.Items), nil
 }
 
 // report writes what the pass changed on d's status and revision annotation.

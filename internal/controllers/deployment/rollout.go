@@ -210,11 +210,11 @@ func (p *pass) oldPodsRun(ctx context.Context) (bool, error) {
 		if rs.Status.Replicas > 0 || size(rs) > 0 {
 			return true, nil
 		}
-		found := &corev1.PodList{}
-		if err := p.client.List(ctx, found, owned.By(rs.Namespace, string(rs.UID))...); err != nil {
+		found, err := pods.List(ctx, p.client, owned.By(rs.Namespace, string(rs.UID))...)
+		if err != nil {
 			return false, err
 		}
-		if slices.ContainsFunc(pods.Pointers(found), func(pod *corev1.Pod) bool { return !pods.IsTerminal(pod) }) {
+		if slices.ContainsFunc(found, func(pod *corev1.Pod) bool { return !pods.IsTerminal(pod) }) {
 			return true, nil
 		}
 	}

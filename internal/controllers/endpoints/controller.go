@@ -84,15 +84,14 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil || !backends.Selects(service) || owned.Held(service) {
 		return ctrl.Result{}, err
 	}
-	found := &corev1.PodList{}
-	if err := r.client.List(ctx, found, client.InNamespace(service.Namespace), client.MatchingLabels(service.Spec.Selector), client.UnsafeDisableDeepCopy); err != nil {
+	behind, err := pods.List(ctx, r.client, client.InNamespace(service.Namespace), client.MatchingLabels(service.Spec.Selector), client.UnsafeDisableDeepCopy)
+	if err != nil {
 		return ctrl.Result{}, err
 	}
 	current := &corev1.Endpoints{}
 	if err := r.client.Get(ctx, req.NamespacedName, current); client.IgnoreNotFound(err) != nil {
 		return ctrl.Result{}, err
 	}
-	behind := pods.Pointers(found)
 	changed := r.triggers.ComputeEndpointLastChangeTriggerTime(service.Namespace, service, behind)
 	return ctrl.Result{}, r.write(ctx, service, current, wanted(service, behind, current, changed))
 }

@@ -97,11 +97,10 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if !backends.Selects(service) || service.DeletionTimestamp != nil || owned.Held(service) {
 		return ctrl.Result{}, nil
 	}
-	found := &corev1.PodList{}
-	if err := r.client.List(ctx, found, client.InNamespace(service.Namespace), client.MatchingLabels(service.Spec.Selector), client.UnsafeDisableDeepCopy); err != nil {
+	behind, err := pods.List(ctx, r.client, client.InNamespace(service.Namespace), client.MatchingLabels(service.Spec.Selector), client.UnsafeDisableDeepCopy)
+	if err != nil {
 		return ctrl.Result{}, err
 	}
-	behind := pods.Pointers(found)
 	existing, err := r.ledger.Read(service, func() ([]*discoveryv1.EndpointSlice, error) { return r.list(ctx, service) })
 	if err != nil {
 		return ctrl.Result{}, err

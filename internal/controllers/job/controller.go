@@ -161,30 +161,10 @@ func (r *reconciler) podsOf(ctx context.Context, job *batchv1.Job) ([]*corev1.Po
 	if err != nil {
 		return nil, reconcile.TerminalError(err) // Validation refuses such a selector.
 	}
-	all, err := r.written.Read(job, func() ([]*corev1.Pod, error) {
-		mine, err := listPods(ctx, r.client, owned.By(job.Namespace, string(job.UID))...)
-		if err != nil {
-			return nil, err
-		}
-		orphans, err := listPods(ctx, r.client, append(owned.By(job.Namespace, owned.Orphan), client.MatchingLabelsSelector{Selector: selector})...)
-		return append(mine, orphans...), err
-	})
-	if err != nil {
-		return nil, err
-	}
-	claim := owned.Claim[*corev1.Pod]{
-		Controller: job, Kind: kind, Selector: selector, Finalizer: batchv1.JobTrackingFinalizer,
-		Client: r.client, Live: r.live, Ledger: r.written, Copy: (*corev1.Pod).DeepCopy,
-	}
-	return claim.Filter(ctx, all)
-}
-
-func listPods(ctx context.Context, from client.Reader, opts ...client.ListOption) ([]*corev1.Pod, error) {
-	found := &corev1.PodList{}
-	if err := from.List(ctx, found, opts...); err != nil {
-		return nil, err
-	}
-	return pods.Pointers(found), nil
+	return owned.Children[*corev1.Pod]{
+		Kind: kind, Finalizer: batchv1.JobTrackingFinalizer,
+		Client: r.client, Live: r.live, Ledger: r.written, List: pods.List,
+	}.Of(ctx, job, selector)
 }
 
 // act does what is planned, as far as it goes.

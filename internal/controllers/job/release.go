@@ -90,7 +90,7 @@ func (r *releaser) counts(ctx context.Context, pod *corev1.Pod) (bool, error) {
 
 // podsOf names the pods of a Job that have the finalizer.
 func (r *releaser) podsOf(ctx context.Context, job client.Object) []reconcile.Request {
-	mine, err := listPods(ctx, r.client, owned.By(job.GetNamespace(), string(job.GetUID()))...)
+	mine, err := pods.List(ctx, r.client, owned.By(job.GetNamespace(), string(job.GetUID()))...)
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "Cannot list the pods of a Job that has ended", "job", klog.KObj(job))
 		return nil

@@ -87,10 +87,11 @@ func newReconciler(env control.Env) *reconciler {
 
 // Reconcile looks at all pods and deletes those that must go.
 func (r *reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
-	podList, nodeList := &corev1.PodList{}, &corev1.NodeList{}
-	if err := r.client.List(ctx, podList, client.UnsafeDisableDeepCopy); err != nil {
+	all, err := pods.List(ctx, r.client, client.UnsafeDisableDeepCopy)
+	if err != nil {
 		return ctrl.Result{}, err
 	}
+	nodeList := &corev1.NodeList{}
 	if err := r.client.List(ctx, nodeList, client.UnsafeDisableDeepCopy); err != nil {
 		return ctrl.Result{}, err
 	}
@@ -98,9 +99,8 @@ func (r *reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 	for i := range nodeList.Items {
 		nodes[nodeList.Items[i].Name] = &nodeList.Items[i]
 	}
-	all := pods.Pointers(podList)
 	victims := garbage(all, nodes, r.lost(ctx, all, nodes), threshold)
-	_, err := pods.Parallel(len(victims), func(i int) error { return r.remove(ctx, victims[i]) })
+	_, err = pods.Parallel(len(victims), func(i int) error { return r.remove(ctx, victims[i]) })
 	if err != nil {
 		return ctrl.Result{}, err
 	}

@@ -4,13 +4,16 @@
 package pods
 
 import (
+	"context"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"github.com/kindred-project/kindred/internal/controllers/owned"
 )
 
 // IsTerminal reports whether all containers of the pod have stopped for good.
@@ -94,13 +97,13 @@ func NextAvailable(pods []*corev1.Pod, minReadySeconds int32, now time.Time) (wa
 	return wait, coming
 }
 
-// Pointers returns pointers to the items of a list.
-func Pointers(list *corev1.PodList) []*corev1.Pod {
-	out := make([]*corev1.Pod, len(list.Items))
-	for i := range list.Items {
-		out[i] = &list.Items[i]
+// List returns the pods that a reader lists.
+func List(ctx context.Context, from client.Reader, opts ...client.ListOption) ([]*corev1.Pod, error) {
+	found := &corev1.PodList{}
+	if err := from.List(ctx, found, opts...); err != nil {
+		return nil, err
 	}
-	return out
+	return owned.Pointers(found.Items), nil
 }
 
 // Filter returns the pods for which keep is true.

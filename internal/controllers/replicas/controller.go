@@ -121,41 +121,24 @@ func (r *reconciler[O, P]) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 // podsOf returns the object's active pods, after adoption and release, and those
 // of its pods that are terminating.
 func (r *reconciler[O, P]) podsOf(ctx context.Context, obj P, selector labels.Selector) (active, terminating []*corev1.Pod, err error) {
-	all, err := r.ledger.Read(obj, func() ([]*corev1.Pod, error) {
-		mine, err := r.listPods(ctx, owned.By(obj.GetNamespace(), string(obj.GetUID()))...)
-		if err != nil {
-			return nil, err
-		}
-		orphans, err := r.listPods(ctx, append(owned.By(obj.GetNamespace(), owned.Orphan), client.MatchingLabelsSelector{Selector: selector})...)
-		return append(mine, orphans...), err
-	})
+	children := owned.Children[*corev1.Pod]{
+		Kind:   r.kind.gvk,
+		Client: r.client,
+		Live:   r.live,
+		Ledger: r.ledger,
+		List:   pods.List,
+	}
+	all, err := children.Candidates(ctx, obj, selector)
 	if err != nil {
 		return nil, nil, err
 	}
-	claim := owned.Claim[*corev1.Pod]{
-		Controller: obj,
-		Kind:       r.kind.gvk,
-		Selector:   selector,
-		Client:     r.client,
-		Live:       r.live,
-		Ledger:     r.ledger,
-		Copy:       (*corev1.Pod).DeepCopy,
-	}
-	active, err = claim.Filter(ctx, pods.Filter(all, pods.IsActive))
+	active, err = children.Claim(ctx, obj, selector, pods.Filter(all, pods.IsActive))
 	if err != nil {
 		return nil, nil, err
 	}
 	mine := pods.OwnedBy(obj.GetUID(), selector)
 	terminating = pods.Filter(all, func(pod *corev1.Pod) bool { return pods.IsTerminating(pod) && mine(pod) })
 	return active, terminating, nil
-}
-
-func (r *reconciler[O, P]) listPods(ctx context.Context, opts ...client.ListOption) ([]*corev1.Pod, error) {
-	found := &corev1.PodList{}
-	if err := r.client.List(ctx, found, opts...); err != nil {
-		return nil, err
-	}
-	return pods.Pointers(found), nil
 }
 
 // scale creates what is missing or deletes what is too much.
@@ -214,7 +197,7 @@ func (r *reconciler[O, P]) related(ctx context.Context, obj P) ([]*corev1.Pod, e
 	}
 	var related []*corev1.Pod
 	for i := range siblings {
-		found, err := r.listPods(ctx, owned.By(obj.GetNamespace(), string(P(&siblings[i]).GetUID()))...)
+		found, err := pods.List(ctx, r.client, owned.By(obj.GetNamespace(), string(P(&siblings[i]).GetUID()))...)
 		if err != nil {
 			return nil, err
 		}

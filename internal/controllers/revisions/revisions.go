@@ -48,40 +48,23 @@ type Keeper struct {
 // List returns the owner's revisions after adoption and release, the lowest number
 // first.
 func (k Keeper) List(ctx context.Context, owner client.Object, selector labels.Selector) ([]*appsv1.ControllerRevision, error) {
-	found, err := k.Ledger.Read(owner, func() ([]*appsv1.ControllerRevision, error) {
-		mine, err := k.list(ctx, owned.By(owner.GetNamespace(), string(owner.GetUID()))...)
-		if err != nil {
-			return nil, err
-		}
-		orphans, err := k.list(ctx, append(owned.By(owner.GetNamespace(), owned.Orphan), client.MatchingLabelsSelector{Selector: selector})...)
-		return append(mine, orphans...), err
-	})
-	if err != nil {
-		return nil, err
-	}
-	mine, err := owned.Claim[*appsv1.ControllerRevision]{
-		Controller: owner,
-		Kind:       k.Kind,
-		Selector:   selector,
-		Client:     k.Client,
-		Live:       k.Live,
-		Ledger:     k.Ledger,
-		Copy:       (*appsv1.ControllerRevision).DeepCopy,
-	}.Filter(ctx, found)
+	mine, err := owned.Children[*appsv1.ControllerRevision]{
+		Kind:   k.Kind,
+		Client: k.Client,
+		Live:   k.Live,
+		Ledger: k.Ledger,
+		List:   list,
+	}.Of(ctx, owner, selector)
 	slices.SortFunc(mine, byNumber)
 	return mine, err
 }
 
-func (k Keeper) list(ctx context.Context, opts ...client.ListOption) ([]*appsv1.ControllerRevision, error) {
+func list(ctx context.Context, from client.Reader, opts ...client.ListOption) ([]*appsv1.ControllerRevision, error) {
 	found := &appsv1.ControllerRevisionList{}
-	if err := k.Client.List(ctx, found, opts...); err != nil {
+	if err := from.List(ctx, found, opts...); err != nil {
 		return nil, err
 	}
-	out := make([]*appsv1.ControllerRevision, len(found.Items))
-	for i := range found.Items {
-		out[i] = &found.Items[i]
-	}
-	return out, nil
+	return owned.Pointers(found.Items), nil
 }
 
 // byNumber makes the order total, so that of two with one number the same is chosen

@@ -1,0 +1,67 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package owned
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Children is how a controller finds the children of one kind: list, overlay, claim.
+type Children[T client.Object] struct {
+	// Kind is what controller references name.
+	Kind schema.GroupVersionKind
+	// Finalizer, if there is one, is what the children carry.
+	Finalizer string
+	// Client writes; Live reads past the cache.
+	Client client.Client
+	Live   client.Reader
+	// Ledger is what was written and is laid over what the cache lists.
+	Ledger *Ledger[T]
+	// List lists objects of the children's kind, whose cache has ControllerIndex.
+	List func(context.Context, client.Reader, ...client.ListOption) ([]T, error)
+}
+
+// Of returns the children of an owner after adoption and release. They must not be changed.
+func (c Children[T]) Of(ctx context.Context, owner client.Object, selector labels.Selector) ([]T, error) {
+	found, err := c.Candidates(ctx, owner, selector)
+	if err != nil {
+		return nil, err
+	}
+	return c.Claim(ctx, owner, selector, found)
+}
+
+// Candidates returns what the owner controls and the orphans that it selects, as fresh as its
+// last write.
+func (c Children[T]) Candidates(ctx context.Context, owner client.Object, selector labels.Selector) ([]T, error) {
+	return c.Ledger.Read(owner, func() ([]T, error) {
+		mine, err := c.List(ctx, c.Client, By(owner.GetNamespace(), string(owner.GetUID()))...)
+		if err != nil {
+			return nil, err
+		}
+		orphans, err := c.List(ctx, c.Client, append(By(owner.GetNamespace(), Orphan), client.MatchingLabelsSelector{Selector: selector})...)
+		return append(mine, orphans...), err
+	})
+}
+
+// Claim adopts and releases among the candidates, and returns those that are the owner's.
+func (c Children[T]) Claim(ctx context.Context, owner client.Object, selector labels.Selector, candidates []T) ([]T, error) {
+	return Claim[T]{
+		Controller: owner, Kind: c.Kind, Selector: selector, Finalizer: c.Finalizer,
+		Client: c.Client, Live: c.Live, Ledger: c.Ledger,
+		Copy: func(child T) T { return child.DeepCopyObject().(T) },
+	}.Filter(ctx, candidates)
+}
+
+// Pointers returns pointers to the items of a list.
+func Pointers[E any](items []E) []*E {
+	out := make([]*E, len(items))
+	for i := range items {
+		out[i] = &items[i]
+	}
+	return out
+}
