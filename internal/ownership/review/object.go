@@ -19,12 +19,16 @@ import (
 	"github.com/kindred-project/kindred/internal/ownership/graph"
 )
 
+// resource returns the resource of a kind, if it is served.
+func (q *question) resource(kind schema.GroupKind) (r graph.Resource, served bool) {
+	q.Collector.View(func(g *graph.Graph) { r, served = g.Served(kind) })
+	return r, served
+}
+
 // served returns the resource of a kind, and refuses kinds whose objects nobody owns.
 func (q *question) served(apiVersion, kind string) (graph.Resource, error) {
 	wanted := schema.FromAPIVersionAndKind(apiVersion, kind)
-	var resource graph.Resource
-	var known bool
-	q.Collector.View(func(g *graph.Graph) { resource, known = g.Served(wanted.GroupKind()) })
+	resource, known := q.resource(wanted.GroupKind())
 	if !known || !resource.Watched {
 		return graph.Resource{}, apierrors.NewBadRequest(fmt.Sprintf(
 			"no kind %s in group %q is served whose objects can be listed, watched and deleted", wanted.Kind, wanted.Group))
@@ -145,9 +149,9 @@ func (q *question) owners(ctx context.Context, namespace string, owners []graph.
 }
 
 func (q *question) standing(ctx context.Context, namespace string, o graph.Owner) ownership.Standing {
-	r, err := q.served(o.APIVersion, o.Kind)
-	if err != nil {
-		return titled(o.Standing)
+	r, served := q.resource(schema.FromAPIVersionAndKind(o.APIVersion, o.Kind).GroupKind())
+	if !served {
+		return titled(o.Standing) // There is nothing that could be read, or hidden.
 	}
 	if !r.Namespaced {
 		namespace = ""

@@ -398,6 +398,37 @@ func TestHidden(t *testing.T) {
 	}
 }
 
+// An owner of a kind that the collector does not watch is looked up by it. What it found is
+// for those who may get the owner.
+func TestHiddenOwnerOfAKindThatIsNotWatched(t *testing.T) {
+	events := resource("", "v1", "events", "Event", true)
+	events.Watched = false
+	unserved := resource("gone.example.com", "v1", "things", "Thing", true)
+	for name, tt := range map[string]struct {
+		owner graph.Resource
+		may   bool
+		want  ownership.Standing
+	}{
+		"readable":   {events, true, ownership.StandingPending},
+		"unreadable": {events, false, ownership.StandingHidden},
+		"unserved":   {unserved, false, ownership.StandingUnresolved},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.graph.Serve(events)
+			w.add(configMaps, "a", "dependent", ownedBy(tt.owner, "owner"))
+			w.allowed = func(a authorizer.Attributes) bool { return tt.may || a.GetResource() == "configmaps" }
+			s, err := w.tree(ownership.OwnershipTreeSpec{Object: ownership.ObjectReference{APIVersion: "v1", Kind: "ConfigMap", Namespace: "a", Name: "dependent"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := s.Objects[0].Owners[0].Standing; got != tt.want {
+				t.Errorf("%s, want %s", got, tt.want)
+			}
+		})
+	}
+}
+
 func (w *world) tree(spec ownership.OwnershipTreeSpec) (ownership.OwnershipTreeStatus, error) {
 	w.t.Helper()
 	review := &ownership.OwnershipTree{Spec: spec}
