@@ -126,7 +126,7 @@ var rules = []LintRuleDescription{{
 	Remedy:      "Drop the reference that points from the owner to its dependent.",
 }, {
 	Rule: RuleUnhonouredBlockOwner, Severity: SeverityWarning,
-	Summary:     "blockOwnerDeletion is set where it holds up nobody: the reference is not followed, or the owner's kind cannot be listed, watched and deleted.",
+	Summary:     "blockOwnerDeletion is set where it holds up nobody: the reference is not followed, or the collector does not watch the owner's kind (events, and what cannot be listed, watched and deleted).",
 	Consequence: "A foreground deletion of the owner does not wait for the object.",
 	Remedy:      "Name an owner that can be deleted in the foreground, or leave blockOwnerDeletion out.",
 }}

@@ -64,8 +64,9 @@ type Options struct {
 
 	// Workers is the number of requests under way at a time; 0 stands for 48.
 	Workers int
-	// Ignore are resources that are neither watched nor collected. Nil stands
-	// for the two kinds of events, which have no owners and are many.
+	// Ignore are resources that are neither watched nor collected: as owners, their
+	// objects are looked up. Nil stands for the two kinds of events, which have no
+	// owners and are many.
 	Ignore []schema.GroupResource
 	// Patience is how long a resource may take to be listed before nothing waits
 	// for it any more, and ten times as long as it may answer with errors before

@@ -17,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
+
+	"github.com/kindred-project/kindred/internal/ownership/graph"
 )
 
 var (
@@ -219,6 +221,34 @@ func TestBrokenKindStallsNobody(t *testing.T) {
 	}
 	remove(t, a, alive, metav1.DeletePropagationBackground)
 	eventually(t, "no secret left", func() bool { return a.count(secrets) == 0 })
+}
+
+// TestEventsAsOwners: events are not watched, but they are served, so that an owner among them
+// is looked up and not taken for one of an unknown kind.
+func TestEventsAsOwners(t *testing.T) {
+	events := schema.GroupVersionKind{Version: "v1", Kind: "Event"}
+	a := newAPI(configMaps, events)
+	alive := a.create(events, "default", "alive")
+	dead := ownedBy(alive)
+	dead.Name, dead.UID = "dead", "00000000-0000-4000-8000-00000000dead"
+	a.create(configMaps, "default", "of-the-living", ownedBy(alive))
+	a.create(configMaps, "default", "of-the-dead", dead)
+	a.refuse = func(verb string, gvr schema.GroupVersionResource, _ string) error {
+		if gvr == gvrOf(events) && verb != "get" {
+			t.Errorf("it asks to %s events", verb)
+		}
+		return nil
+	}
+	c, _ := start(t, a, nil)
+	eventually(t, "the dependent of an event that is gone goes", func() bool { return a.count(configMaps) == 1 })
+	if a.find(configMaps, "default", "of-the-living") == nil {
+		t.Error("the dependent of an event that exists went")
+	}
+	c.View(func(g *graph.Graph) {
+		if r, served := g.Served(events.GroupKind()); !served || r.Watched {
+			t.Errorf("events are served: %v, %+v", served, r)
+		}
+	})
 }
 
 // TestUnansweredDiscovery has an aggregated server fail: what it serves is not

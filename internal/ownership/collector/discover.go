@@ -78,6 +78,10 @@ func (c *Collector) discover(ctx context.Context) {
 		return
 	}
 	served := resourcesOf(groups, lists)
+	for gr, r := range served {
+		r.Watched = r.Watched && !c.ignored[gr]
+		served[gr] = r
+	}
 	for gr, m := range c.monitors {
 		if _, ok := served[gr]; ok {
 			continue
@@ -92,7 +96,7 @@ func (c *Collector) discover(ctx context.Context) {
 	var changed []graph.Resource
 	for gr, r := range served {
 		m, ok := c.monitors[gr]
-		if c.ignored[gr] || ok && m.resource == r {
+		if ok && m.resource == r {
 			continue
 		}
 		if ok {

@@ -235,7 +235,7 @@ func TestMessages(t *testing.T) {
 			object("Machine one/a", refer("Machine one/b", uid("Cluster c"), unfollowed("dangling"))), object("Cluster c")},
 		`Machine b is in namespace "two"; The collector deletes the object.`: {
 			object("Machine one/a", refer("Machine two/b", unfollowed("dangling"))), object("Machine two/b")},
-		"Metric m is of a kind that cannot be listed, watched and deleted: the collector does not see it go; A foreground deletion of the owner, if its kind has that at all, never ends.": {
+		"Metric m is of a kind that the collector does not watch: it does not see it go; A foreground deletion of the owner, if its kind has that at all, never ends.": {
 			object("Machine one/a", refer("Metric one/m", blocks, unfollowed("solid")))},
 		"blockOwnerDeletion holds up nobody: Machine b is in another namespace; A foreground deletion of the owner does not wait for the object.": {
 			object("Machine one/a", refer("Machine two/b", blocks, unfollowed("dangling"))), object("Machine two/b")},

@@ -157,7 +157,7 @@ func unhonouredBlock(s *Snapshot, o *Object) []Finding {
 			findings = append(findings, Finding{Message: fmt.Sprintf("blockOwnerDeletion holds up nobody: %s", reason)})
 		case served && !kind.Collected:
 			findings = append(findings, Finding{
-				Message:     fmt.Sprintf("%s is of a kind that cannot be listed, watched and deleted: the collector does not see it go", nameOf(ref)),
+				Message:     fmt.Sprintf("%s is of a kind that the collector does not watch: it does not see it go", nameOf(ref)),
 				Consequence: "A foreground deletion of the owner, if its kind has that at all, never ends.",
 			})
 		}

@@ -33,8 +33,8 @@ type Object struct {
 // Kind is a kind that is served.
 type Kind struct {
 	Namespaced bool
-	// Collected tells that objects of the kind can be listed, watched and deleted. All others
-	// are no part of garbage collection.
+	// Collected tells that objects of the kind are watched by the collector: that they can be
+	// listed, watched and deleted, and are no events. Of others it knows as owners alone.
 	Collected bool
 	// Complete tells that all of them are known.
 	Complete bool

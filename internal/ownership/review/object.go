@@ -31,7 +31,7 @@ func (q *question) served(apiVersion, kind string) (graph.Resource, error) {
 	resource, known := q.resource(wanted.GroupKind())
 	if !known || !resource.Watched {
 		return graph.Resource{}, apierrors.NewBadRequest(fmt.Sprintf(
-			"no kind %s in group %q is served whose objects can be listed, watched and deleted", wanted.Kind, wanted.Group))
+			"no kind %s in group %q is served whose objects the garbage collector watches", wanted.Kind, wanted.Group))
 	}
 	return resource, nil
 }
