@@ -4,9 +4,11 @@
 package collector
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/record"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	"github.com/kindred-project/kindred/internal/ownership/graph"
@@ -221,6 +224,35 @@ func TestBrokenKindStallsNobody(t *testing.T) {
 	}
 	remove(t, a, alive, metav1.DeletePropagationBackground)
 	eventually(t, "no secret left", func() bool { return a.count(secrets) == 0 })
+}
+
+// Who is given up on is named once in the log, and nobody else is.
+func TestGivingUpIsToldOnce(t *testing.T) {
+	var warnings bytes.Buffer
+	defer klog.CaptureState().Restore()
+	klog.LogToStderr(false)
+	klog.SetOutput(io.Discard)
+	klog.SetOutputBySeverity("WARNING", &warnings)
+	a := newAPI(configMaps, databases)
+	a.refuse = func(verb string, gvr schema.GroupVersionResource, _ string) error {
+		if gvr == gvrOf(databases) && (verb == "list" || verb == "watch") {
+			return apierrors.NewInternalError(errors.New("conversion webhook failed"))
+		}
+		return nil
+	}
+	_, stop := start(t, a, func(o *Options) { o.Patience, o.RefreshPeriod = time.Second, 5*time.Millisecond })
+	time.Sleep(300 * time.Millisecond) // and still it cannot be listed
+	stop()
+	klog.Flush()
+	var told []string
+	for line := range strings.Lines(warnings.String()) {
+		if strings.HasPrefix(line, "W") && strings.Contains(line, "waits for it no longer") {
+			told = append(told, line)
+		}
+	}
+	if len(told) != 1 || !strings.Contains(told[0], "cannot list databases.test.joshua.su") {
+		t.Errorf("told %q", told)
+	}
 }
 
 // TestEventsAsOwners: events are not watched, but they are served, so that an owner among them

@@ -98,6 +98,8 @@ func (c *Collector) monitor(ctx context.Context, r graph.Resource) *monitor {
 func (m *monitor) beImpatient() {
 	soon := m.collector.Patience / 10
 	if m.wait(soon) && (m.failing.Load() || m.wait(m.collector.Patience-soon)) {
+		klog.Warningf("The garbage collector cannot list %s, and waits for it no longer: until it is listed, "+
+			"a foreground deletion does not wait for dependents of that resource, and an orphaning one does not let them go, so that they are collected later", m.gr())
 		m.tell(func(g *graph.Graph) { g.GiveUp(m.gr()) })
 	}
 }
