@@ -35,6 +35,7 @@ type Cluster struct {
 	backend *storage.Backend
 	server  *apiserver.Server
 	reviews review.Reviews
+	caches  controllers.Caches
 	serving serving
 	machine *machine
 
@@ -160,8 +161,7 @@ func (c *Cluster) storeCheck() healthz.HealthChecker {
 
 // startParts starts what works on the API: controllers, collector, scheduler.
 func (c *Cluster) startParts(ctx context.Context, steps *steps) error {
-	caches := &controllers.Caches{}
-	manager, err := newManager(c.server, caches)
+	manager, err := newManager(c.server, &c.caches)
 	if err != nil {
 		return err
 	}
@@ -172,7 +172,7 @@ func (c *Cluster) startParts(ctx context.Context, steps *steps) error {
 	if err != nil {
 		return err
 	}
-	if err := c.answerReviews(collector, caches); err != nil {
+	if err := c.answerReviews(collector); err != nil {
 		return err
 	}
 	client, err := kubernetes.NewForConfig(configFor(c.server, schedulerUser))

@@ -145,7 +145,7 @@ const repairAgent = "ownership-repair"
 
 // answerReviews has the reviews of ownership answered from what the collector knows. It
 // sees everything; what a caller sees of it is decided by the reviews.
-func (c *Cluster) answerReviews(known *collector.Collector, caches *controllers.Caches) error {
+func (c *Cluster) answerReviews(known *collector.Collector) error {
 	config := configFor(c.server, serviceAccountUser(collector.Name))
 	objects, err := dynamic.NewForConfig(config)
 	if err != nil {
@@ -155,7 +155,7 @@ func (c *Cluster) answerReviews(known *collector.Collector, caches *controllers.
 		Collector: known, Metadata: known.Metadata, Objects: objects, Discovery: known.Discovery,
 		Records: c.backend.Records(), History: c.backend.History(),
 		ConfigFor: func(caller user.Info) *rest.Config { return configFor(c.server, identity{caller, repairAgent}) },
-		Seen:      caches.Seen,
+		Seen:      c.caches.Seen,
 		Clock:     c.config.Clock,
 	})
 	return nil
