@@ -291,7 +291,7 @@ func TestPodsNobodyCountsLoseTheFinalizer(t *testing.T) {
 			pod.Name, pod.OwnerReferences = "p", test.owners(job)
 			b.Must(b.API.Create(ctx, pod))
 			b.Sync()
-			r := &releaser{client: b.Env().Client}
+			r := &releaser{client: b.Env().Client, live: b.Env().Live}
 			_, err := r.Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(pod)})
 			b.Must(err)
 			if b.get(pod); isTracked(pod) != test.stays {
@@ -313,7 +313,7 @@ func TestAnAdoptedPodKeepsTheFinalizer(t *testing.T) {
 	b.Sync()
 	pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(b.job(), kind)}
 	b.Must(b.API.Update(ctx, pod))
-	r := &releaser{client: b.Env().Client}
+	r := &releaser{client: b.Env().Client, live: b.Env().Live}
 	for range 2 {
 		_, err := r.Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(pod)})
 		b.Must(err)
@@ -321,6 +321,39 @@ func TestAnAdoptedPodKeepsTheFinalizer(t *testing.T) {
 			t.Fatalf("finalizers %v", pod.Finalizers)
 		}
 		b.Sync()
+	}
+}
+
+// A Job and its pod are brought back at once, and the cache shows the pod first. There may be
+// a namesake that is gone in it, too.
+func TestAPodOfAJobThatTheCacheDoesNotShowKeepsTheFinalizer(t *testing.T) {
+	for name, namesake := range map[string]bool{"no Job": false, "a namesake": true} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, newJob())
+			former := b.job()
+			if !namesake {
+				b.Must(b.API.Delete(ctx, former))
+				b.Sync()
+			}
+			pod := newPod(former, slot{index: -1})
+			pod.Name, pod.OwnerReferences[0].UID = "p", "uid-0003" // of the Job that comes next
+			b.Must(b.API.Create(ctx, pod))
+			b.Sync()
+			if namesake {
+				b.Must(b.API.Delete(ctx, former))
+			}
+			restored := newJob()
+			b.Must(b.API.Create(ctx, restored))
+			if restored.UID != "uid-0003" {
+				t.Fatalf("the Job has the UID %s", restored.UID)
+			}
+			r := &releaser{client: b.Env().Client, live: b.Env().Live}
+			_, err := r.Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(pod)})
+			b.Must(err)
+			if b.get(pod); !isTracked(pod) {
+				t.Error("it has lost its finalizer")
+			}
+		})
 	}
 }
 

@@ -26,7 +26,7 @@ import (
 // addReleaser registers a second queue of the controller, of pods: it is woken by pods
 // with the finalizer, and by Jobs that end.
 func addReleaser(env control.Env) error {
-	r := &releaser{client: env.Client}
+	r := &releaser{client: env.Client, live: env.Live}
 	return ctrl.NewControllerManagedBy(env.Manager).
 		Named(Name+"-finalizers").
 		WithOptions(env.Options(workers)).
@@ -53,7 +53,10 @@ func isTrackedObject(obj client.Object) bool {
 }
 
 // releaser takes the finalizer from pods that no Job counts any more.
-type releaser struct{ client client.Client }
+type releaser struct {
+	client client.Client
+	live   client.Reader
+}
 
 func (r *releaser) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	pod := &corev1.Pod{}
@@ -81,11 +84,27 @@ func (r *releaser) counts(ctx context.Context, pod *corev1.Pod) (bool, error) {
 	if ref.Kind != kind.Kind || ref.APIVersion != batchv1.SchemeGroupVersion.String() {
 		return true, nil
 	}
-	job := &batchv1.Job{}
-	if err := r.client.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: ref.Name}, job); err != nil {
-		return false, client.IgnoreNotFound(err)
+	job, err := r.jobOf(ctx, pod.Namespace, ref)
+	if job == nil || err != nil {
+		return false, err
 	}
-	return job.UID == ref.UID && (isForeign(job) || finished(job) == nil || owned.Held(job)), nil
+	return isForeign(job) || finished(job) == nil || owned.Held(job), nil
+}
+
+// jobOf returns the Job that a pod is controlled by, nil if it is gone. Not all pods are
+// created after their Job was in the cache: who brings both back creates them at once.
+func (r *releaser) jobOf(ctx context.Context, namespace string, ref *metav1.OwnerReference) (*batchv1.Job, error) {
+	for _, from := range []client.Reader{r.client, r.live} {
+		job := &batchv1.Job{}
+		err := from.Get(ctx, client.ObjectKey{Namespace: namespace, Name: ref.Name}, job)
+		if client.IgnoreNotFound(err) != nil {
+			return nil, err
+		}
+		if err == nil && job.UID == ref.UID {
+			return job, nil
+		}
+	}
+	return nil, nil
 }
 
 // podsOf names the pods of a Job that have the finalizer.
