@@ -6,6 +6,7 @@ package kindred_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -174,5 +175,36 @@ func TestReviewsAreForEverybody(t *testing.T) {
 	}
 	if _, err := review(t, cluster.Config(), "ownershiptrees", "OwnershipTree", question); err != nil {
 		t.Errorf("an administrator's: %v", err)
+	}
+}
+
+// TestReviewsAreAnsweredLikeUpstreams: the generic server tracks who set which field of all
+// that is created, reviews among them, so that a SubjectAccessReview comes back with managed
+// fields. So do ours, and with nothing else in their metadata.
+func TestReviewsAreAnsweredLikeUpstreams(t *testing.T) {
+	cluster := startWith(t, kindred.Options{DataDir: t.TempDir(), NoNode: true})
+	client, err := dynamic.NewForConfig(cluster.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	answered := func(apiVersion, kind, resource string, spec map[string]any) (fields, managers []string) {
+		t.Helper()
+		question := &unstructured.Unstructured{Object: map[string]any{"apiVersion": apiVersion, "kind": kind, "spec": spec}}
+		gvr := question.GroupVersionKind().GroupVersion().WithResource(resource)
+		answer, err := client.Resource(gvr).Create(t.Context(), question, metav1.CreateOptions{FieldManager: "jane"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, field := range answer.GetManagedFields() {
+			managers = append(managers, field.Manager+" "+string(field.Operation))
+		}
+		metadata := answer.Object["metadata"].(map[string]any)
+		return slices.Sorted(maps.Keys(metadata)), managers
+	}
+	wantFields, wantManagers := answered("authorization.k8s.io/v1", "SelfSubjectAccessReview", "selfsubjectaccessreviews",
+		map[string]any{"resourceAttributes": map[string]any{"verb": "get", "resource": "pods"}})
+	fields, managers := answered("ownership.kindred.dev/v1alpha1", "OwnershipLint", "ownershiplints", map[string]any{"namespace": "default"})
+	if !slices.Equal(fields, wantFields) || !slices.Equal(managers, wantManagers) || len(managers) != 1 {
+		t.Errorf("ours has %v by %v, upstream's %v by %v", fields, managers, wantFields, wantManagers)
 	}
 }
