@@ -185,7 +185,7 @@ func deepen(item *Item, depths map[*Item]int) int {
 }
 
 // workers is how many objects are read or written at a time.
-const workers = 8
+const workers = 16
 
 // look reads what there is today under the names of the graph.
 func (u *undeletion) look(ctx context.Context) error {
