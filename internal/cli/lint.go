@@ -157,15 +157,9 @@ func (l *linting) spec(r *reviewer, args []string) (ownership.OwnershipLintSpec,
 	if len(args) == 0 {
 		return spec, nil
 	}
-	objects, err := r.objects(args)
-	if err != nil {
-		return spec, err
-	}
-	if len(objects) > 1 {
-		return spec, usagef("one object is checked with what it owns, or a namespace")
-	}
-	spec.Namespace, spec.Object = "", &objects[0]
-	return spec, nil
+	object, err := r.object(args, "one object is checked with what it owns, or a namespace")
+	spec.Namespace, spec.Object = "", &object
+	return spec, err
 }
 
 // repair has that repaired which was found, in the state in which it was found.

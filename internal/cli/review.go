@@ -81,6 +81,18 @@ func (r *reviewer) objects(args []string) ([]ownership.ObjectReference, error) {
 	return objects, nil
 }
 
+// object reads arguments that name one object; otherwise is what is said to those who name more.
+func (r *reviewer) object(args []string, otherwise string) (ownership.ObjectReference, error) {
+	objects, err := r.objects(args)
+	if err != nil {
+		return ownership.ObjectReference{}, err
+	}
+	if len(objects) > 1 {
+		return ownership.ObjectReference{}, usagef("%s", otherwise)
+	}
+	return objects[0], nil
+}
+
 // kind finds a type, and the namespace that its objects are looked for in.
 func (r *reviewer) kind(text string) (ownership.ObjectReference, error) {
 	mapping, err := mappingOf(r.mapper, text)

@@ -41,14 +41,11 @@ waits for. Objects are shown below the owner that controls them.`,
 			if err != nil {
 				return err
 			}
-			objects, err := r.objects(args)
+			object, err := r.object(args, "a tree is of one object")
 			if err != nil {
 				return err
 			}
-			if len(objects) > 1 {
-				return usagef("a tree is of one object")
-			}
-			tree := &ownership.OwnershipTree{Spec: ownership.OwnershipTreeSpec{Object: objects[0]}}
+			tree := &ownership.OwnershipTree{Spec: ownership.OwnershipTreeSpec{Object: object}}
 			if cmd.Flags().Changed("depth") {
 				tree.Spec.Depth = &depth
 			}

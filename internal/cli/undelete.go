@@ -254,14 +254,11 @@ func (u *undeletion) history(ctx context.Context, r *reviewer, args []string) (*
 		history.Spec.Namespace = ""
 	}
 	if len(args) > 0 {
-		objects, err := r.objects(args)
+		object, err := r.object(args, "--list lists all, or the deletions of one object")
 		if err != nil {
 			return nil, err
 		}
-		if len(objects) > 1 {
-			return nil, usagef("--list lists all, or the deletions of one object")
-		}
-		history.Spec.Namespace, history.Spec.Object = objects[0].Namespace, &objects[0]
+		history.Spec.Namespace, history.Spec.Object = object.Namespace, &object
 	}
 	err := r.ask(ctx, "deletionhistories", history)
 	history.SetGroupVersionKind(ownership.SchemeGroupVersion.WithKind("DeletionHistory"))

@@ -36,15 +36,12 @@ deleted the first of them. Deletions are remembered for a time ("up --deletion-r
 			if err != nil {
 				return err
 			}
-			objects, err := r.objects(args)
+			object, err := r.object(args, "an explanation is of one object")
 			if err != nil {
 				return err
 			}
-			if len(objects) > 1 {
-				return usagef("an explanation is of one object")
-			}
-			objects[0].UID = types.UID(uid)
-			why := &ownership.OwnershipExplanation{Spec: ownership.OwnershipExplanationSpec{Object: objects[0]}}
+			object.UID = types.UID(uid)
+			why := &ownership.OwnershipExplanation{Spec: ownership.OwnershipExplanationSpec{Object: object}}
 			if err := r.ask(cmd.Context(), "ownershipexplanations", why); err != nil {
 				return err
 			}

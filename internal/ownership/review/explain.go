@@ -17,12 +17,7 @@ import (
 )
 
 func validateExplanation(review *ownership.OwnershipExplanation) field.ErrorList {
-	object, path := review.Spec.Object, field.NewPath("spec", "object")
-	errs := validateKind(object.APIVersion, object.Kind, path)
-	if object.Name == "" {
-		errs = append(errs, field.Required(path.Child("name"), ""))
-	}
-	return errs
+	return validateObject(review.Spec.Object, field.NewPath("spec", "object"))
 }
 
 // explain tells why an object is there, or gone.

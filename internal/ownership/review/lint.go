@@ -32,10 +32,7 @@ func validateLintSpec(spec *ownership.OwnershipLintSpec) field.ErrorList {
 		}
 	}
 	if object := spec.Object; object != nil {
-		errs = append(errs, validateKind(object.APIVersion, object.Kind, path.Child("object"))...)
-		if object.Name == "" {
-			errs = append(errs, field.Required(path.Child("object", "name"), ""))
-		}
+		errs = append(errs, validateObject(*object, path.Child("object"))...)
 		if spec.Namespace != "" {
 			errs = append(errs, field.Forbidden(path.Child("namespace"), "may not be given beside object, which has its own"))
 		}

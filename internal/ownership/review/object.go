@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
 	"github.com/kindred-project/kindred/internal/ownership/graph"
@@ -23,6 +24,15 @@ import (
 func (q *question) resource(kind schema.GroupKind) (r graph.Resource, served bool) {
 	q.Collector.View(func(g *graph.Graph) { r, served = g.Served(kind) })
 	return r, served
+}
+
+// validateObject checks a reference that has to name an object.
+func validateObject(object ownership.ObjectReference, path *field.Path) field.ErrorList {
+	errs := validateKind(object.APIVersion, object.Kind, path)
+	if object.Name == "" {
+		errs = append(errs, field.Required(path.Child("name"), ""))
+	}
+	return errs
 }
 
 // served returns the resource of a kind, and refuses kinds whose objects nobody owns.

@@ -15,11 +15,7 @@ import (
 )
 
 func validateTree(review *ownership.OwnershipTree) field.ErrorList {
-	object, path := review.Spec.Object, field.NewPath("spec", "object")
-	errs := validateKind(object.APIVersion, object.Kind, path)
-	if object.Name == "" {
-		errs = append(errs, field.Required(path.Child("name"), ""))
-	}
+	errs := validateObject(review.Spec.Object, field.NewPath("spec", "object"))
 	if depth := review.Spec.Depth; depth != nil && *depth < 0 {
 		errs = append(errs, field.Invalid(field.NewPath("spec", "depth"), *depth, "must be greater than or equal to 0"))
 	}

@@ -20,12 +20,7 @@ import (
 )
 
 func validateUndeletion(review *ownership.Undeletion) field.ErrorList {
-	object, path := review.Spec.Object, field.NewPath("spec", "object")
-	errs := validateKind(object.APIVersion, object.Kind, path)
-	if object.Name == "" {
-		errs = append(errs, field.Required(path.Child("name"), ""))
-	}
-	return errs
+	return validateObject(review.Spec.Object, field.NewPath("spec", "object"))
 }
 
 // undelete brings a deleted object back.
