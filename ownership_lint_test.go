@@ -109,6 +109,33 @@ func grant(t *testing.T, api kubernetes.Interface, namespace, user string, verbs
 	}
 }
 
+// TestLintAfterARestart: what was lost before the process was started is known from history.
+func TestLintAfterARestart(t *testing.T) {
+	options := kindred.Options{DataDir: t.TempDir(), NoNode: true}
+	before := startWith(t, options)
+	y := &yard{t: t, admin: client(t, before), asAdmin: before.Config(), namespace: "default"}
+	owner := y.create("owner")
+	y.create("dependent", metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID})
+	y.create("let-go", metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "gone", UID: y.create("gone").UID})
+	y.strip("dependent")
+	orphan := metav1.DeletePropagationOrphan
+	if err := y.admin.CoreV1().ConfigMaps(y.namespace).Delete(t.Context(), "gone", metav1.DeleteOptions{PropagationPolicy: &orphan}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the orphan is let go", func(context.Context) (bool, error) { return len(y.get("let-go").OwnerReferences) == 0, nil })
+	before.Stop()
+	after := startWith(t, options)
+	y.admin, y.asAdmin = client(t, after), after.Config()
+	var s ownership.OwnershipLintStatus
+	eventually(t, "the loss is found", func(context.Context) (bool, error) {
+		s = y.lint(y.asAdmin, ownership.OwnershipLintSpec{Namespace: y.namespace})
+		return len(s.Findings) > 0 && len(s.Warnings) == 0, nil
+	})
+	if f := s.Findings[0]; len(s.Findings) > 1 || f.Rule != ownership.RuleLostReference || f.Object.Name != "dependent" || f.Fix == nil || f.Fix.OwnerReferences[0].UID != owner.UID {
+		t.Errorf("found %+v", s.Findings)
+	}
+}
+
 // TestLintAndRepair takes a reference away as backup tools do, and has it found and restored,
 // by those who may.
 func TestLintAndRepair(t *testing.T) {

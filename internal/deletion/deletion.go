@@ -74,6 +74,10 @@ type History interface {
 	// one namespace if it is given.
 	At(ctx context.Context, resource schema.GroupResource, namespace, name string, revision int64) (*unstructured.Unstructured, error)
 	List(ctx context.Context, resource schema.GroupResource, namespace string, revision int64) iter.Seq2[*unstructured.Unstructured, error]
+	// First goes through those of a resource's objects that are there and have changed since
+	// they were created, as they were first: as they were created, or as far back as is
+	// retained. wanted chooses them by namespace and name.
+	First(ctx context.Context, resource schema.GroupResource, namespace string, wanted func(namespace, name string) bool) iter.Seq2[*unstructured.Unstructured, error]
 	// LastDeletion finds how an object of a name ended that is not there any more, with
 	// or without a record. It sees those that were there at the turn of a minute, or when the
 	// deletion of another was asked for.

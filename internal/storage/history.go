@@ -11,6 +11,7 @@ import (
 	"path"
 	"slices"
 	"sort"
+	"strings"
 	"sync"
 	"time"
 
@@ -194,10 +195,7 @@ func (h *History) List(ctx context.Context, resource schema.GroupResource, names
 			yield(nil, err)
 			return
 		}
-		start := how.prefix
-		if namespace != "" {
-			start += namespace + "/"
-		}
+		start := how.prefixOf(namespace)
 		end := clientv3.GetPrefixRangeEnd(start)
 		for more := true; more; {
 			page, err := h.backend.client.Client.Get(ctx, start, clientv3.WithRange(end), clientv3.WithRev(revision), clientv3.WithLimit(pageSize))
@@ -215,6 +213,63 @@ func (h *History) List(ctx context.Context, resource schema.GroupResource, names
 			more = page.More
 		}
 	}
+}
+
+// First implements deletion.History. Of those that are not wanted, or have not changed, only
+// the keys are read.
+func (h *History) First(ctx context.Context, resource schema.GroupResource, namespace string, wanted func(namespace, name string) bool) iter.Seq2[*unstructured.Unstructured, error] {
+	return func(yield func(*unstructured.Unstructured, error) bool) {
+		how, err := h.backend.kept.find(resource)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		oldest, err := h.Oldest(ctx)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		keys, err := h.backend.client.Client.Get(ctx, how.prefixOf(namespace), clientv3.WithPrefix(), clientv3.WithKeysOnly())
+		if err != nil {
+			yield(nil, fmt.Errorf("etcd does not answer: %w", err))
+			return
+		}
+		for _, key := range keys.Kvs {
+			first := max(key.CreateRevision, oldest)
+			if first >= key.ModRevision || !wanted(how.place(string(key.Key))) {
+				continue
+			}
+			kv, err := h.get(ctx, string(key.Key), first)
+			if apierrors.IsResourceExpired(err) || err == nil && kv == nil {
+				continue // Compacted in this moment.
+			}
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			object, err := h.read(ctx, resource, how, kv)
+			if !yield(object, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// prefixOf is the prefix of the keys of objects, those of one namespace if it is given.
+func (k *kept) prefixOf(namespace string) string {
+	if namespace == "" {
+		return k.prefix
+	}
+	return k.prefix + namespace + "/"
+}
+
+// place is the namespace and the name that a key has.
+func (k *kept) place(key string) (namespace, name string) {
+	namespace, name, namespaced := strings.Cut(strings.TrimPrefix(key, k.prefix), "/")
+	if !namespaced {
+		return "", namespace
+	}
+	return namespace, name
 }
 
 // read decrypts and decodes an object as it is stored, and upgrades it to the version that

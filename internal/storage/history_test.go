@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/storage"
@@ -150,6 +151,40 @@ func TestListsOfThePastHavePages(t *testing.T) {
 		if n != want {
 			t.Errorf("namespace %q had %d pods, want %d", namespace, n, want)
 		}
+	}
+}
+
+// Of what has changed it is known how it was first, or at the oldest revision that is retained.
+func TestFirstStates(t *testing.T) {
+	p := newPast(t, Encryption{})
+	first := func() (images []string) {
+		t.Helper()
+		for pod, err := range p.backend.History().First(t.Context(), pods, "default", func(_, name string) bool { return name != "unwanted" }) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			containers, _, _ := unstructured.NestedSlice(pod.Object, "spec", "containers")
+			images = append(images, fmt.Sprint(pod.GetName(), " ", containers[0].(map[string]any)["image"]))
+		}
+		return images
+	}
+	p.create("a", "a1")
+	p.create("b", "b1")
+	p.create("unwanted", "u1")
+	p.create("unchanged", "n1")
+	p.update("a", "a2")
+	p.update("unwanted", "u2")
+	p.update("b", "b2")
+	oldest := p.update("a", "a3")
+	p.update("a", "a4")
+	if got := strings.Join(first(), ", "); got != "a a1, b b1" {
+		t.Errorf("first %s", got)
+	}
+	if _, err := p.backend.client.Client.Compact(t.Context(), oldest); err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(first(), ", "); got != "a a3" {
+		t.Errorf("after a compaction, first %s", got)
 	}
 }
 

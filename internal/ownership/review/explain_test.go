@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"testing"
@@ -39,6 +40,11 @@ func (m *memory) Of(_ context.Context, resource schema.GroupResource, namespace,
 	})
 	slices.SortStableFunc(found, func(a, b deletion.Record) int { return cmp.Compare(b.Time.UnixNano(), a.Time.UnixNano()) })
 	return found, nil
+}
+
+// First remembers no changes.
+func (m *memory) First(context.Context, schema.GroupResource, string, func(string, string) bool) iter.Seq2[*unstructured.Unstructured, error] {
+	return func(func(*unstructured.Unstructured, error) bool) {}
 }
 
 func (m *memory) LastDeletion(_ context.Context, resource schema.GroupResource, namespace, name string) (*deletion.End, error) {

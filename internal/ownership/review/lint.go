@@ -115,6 +115,7 @@ func (q *question) inspect(ctx context.Context, spec *ownership.OwnershipLintSpe
 		root = &object
 	}
 	in.take(root)
+	in.recall(ctx)
 	in.choose(root)
 	for _, r := range in.unlisted {
 		if q.access.require(ctx, "list", r, spec.Namespace, "") == nil {

@@ -149,6 +149,7 @@ func (w *world) reviews() *Reviews {
 	}
 	r := &Reviews{}
 	r.Connect(Sources{
+		History:   &memory{},
 		Collector: w, Clock: clock.RealClock{}, Discovery: discovered(), Metadata: metadatafake.NewSimpleMetadataClient(scheme, partial...),
 		Objects: dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists, w.objects...),
 	})

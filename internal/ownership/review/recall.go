@@ -1,0 +1,64 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package review
+
+import (
+	"context"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
+	"github.com/kindred-project/kindred/internal/ownership/graph"
+)
+
+// recall asks the store's history for references that objects without an owner had when they
+// were created: the graph knows of those alone that were lost before its eyes, since the
+// process was started.
+func (in *inspection) recall(ctx context.Context) {
+	if len(in.spec.Rules) > 0 && !slices.Contains(in.spec.Rules, ownership.RuleLostReference) {
+		return
+	}
+	there := map[types.UID]*graph.Object{}
+	free := map[place]map[string]*graph.Object{}
+	for i := range in.objects {
+		o := &in.objects[i]
+		there[o.UID] = o
+		if len(o.Owners) > 0 || len(o.Lost) > 0 || o.Deleting {
+			continue
+		}
+		here := place{o.Resource, o.Namespace}
+		if free[here] == nil {
+			free[here] = map[string]*graph.Object{}
+		}
+		free[here][o.Name] = o
+	}
+	for here, objects := range free {
+		in.recallAt(ctx, here, objects, there)
+	}
+}
+
+// recallAt fills in what objects at a place have lost to owners that are there.
+func (in *inspection) recallAt(ctx context.Context, here place, objects map[string]*graph.Object, there map[types.UID]*graph.Object) {
+	wanted := func(_, name string) bool { return objects[name] != nil }
+	for first, err := range in.History.First(ctx, here.GroupResource(), here.namespace, wanted) {
+		switch {
+		case apierrors.IsBadRequest(err):
+			return // An aggregated server has it.
+		case err != nil:
+			in.warn("references that %s had before are not known: %v", here.GroupResource(), err)
+			return
+		}
+		o := objects[first.GetName()]
+		if o.UID != first.GetUID() {
+			continue
+		}
+		o.Lost = slices.DeleteFunc(first.GetOwnerReferences(), func(ref metav1.OwnerReference) bool {
+			owner := there[ref.UID]
+			return owner == nil || owner.Deleting
+		})
+	}
+}
