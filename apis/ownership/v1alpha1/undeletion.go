@@ -130,7 +130,8 @@ type UndeletionStatus struct {
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
 // DeletionHistory lists the deletions that were asked for and can be undone: not those that
-// followed from them, and only those of objects that the caller may read.
+// followed from them, and only those of objects that the caller may read and whose name nothing
+// else has by now.
 type DeletionHistory struct {
 	metav1.TypeMeta `json:",inline"`
 	// metadata has nothing to say about a history, and may be left out.

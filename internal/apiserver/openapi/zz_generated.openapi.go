@@ -865,7 +865,7 @@ func schema_kindred_apis_ownership_v1alpha1_DeletionHistory(ref common.Reference
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "DeletionHistory lists the deletions that were asked for and can be undone: not those that followed from them, and only those of objects that the caller may read.",
+				Description: "DeletionHistory lists the deletions that were asked for and can be undone: not those that followed from them, and only those of objects that the caller may read and whose name nothing else has by now.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
