@@ -24,6 +24,8 @@ type response struct {
 	cancel  context.CancelFunc
 	header  http.Header
 	started chan struct{}
+	// detach lets go of the contexts whose end would end the request.
+	detach []func() bool
 
 	mu      sync.Mutex
 	changed sync.Cond
@@ -44,8 +46,14 @@ var (
 func newResponse(ctx context.Context, cancel context.CancelFunc) *response {
 	r := &response{ctx: ctx, cancel: cancel, header: http.Header{}, started: make(chan struct{})}
 	r.changed.L = &r.mu
-	context.AfterFunc(ctx, r.wake)
+	r.detach = append(r.detach, context.AfterFunc(ctx, r.wake))
 	return r
+}
+
+// endWith has the request end with the caller's context. That may last as long as the
+// process, so it is let go of when the request is over.
+func (r *response) endWith(caller context.Context) {
+	r.detach = append(r.detach, context.AfterFunc(caller, r.cancel))
 }
 
 func (r *response) Header() http.Header { return r.header }
@@ -109,8 +117,16 @@ func (r *response) wake() {
 	r.changed.Broadcast()
 }
 
-// finish ends the body.
+// finish ends the body, and with it the request.
 func (r *response) finish() {
+	r.end()
+	for _, detach := range r.detach {
+		detach()
+	}
+	r.cancel()
+}
+
+func (r *response) end() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.writeHeader(http.StatusOK)

@@ -82,15 +82,13 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	// values: a caller that is itself serving a request would hand on that
 	// request's user, log and audit.
 	ctx, cancel := context.WithCancel(context.WithValue(context.Background(), identity{}, t.user))
-	context.AfterFunc(req.Context(), cancel)
-	inner := serverRequest(req, ctx)
 	r := newResponse(ctx, cancel)
-	go r.run(*handler, inner)
+	r.endWith(req.Context())
+	go r.run(*handler, serverRequest(req, ctx))
 	select {
 	case <-r.started:
 		return r.result(req), nil
 	case <-req.Context().Done():
-		cancel()
 		return nil, req.Context().Err()
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -166,5 +167,40 @@ func TestValuesOfTheCallerStayOutside(t *testing.T) {
 	}
 	if got, _ := io.ReadAll(response.Body); string(got) != "<nil>" {
 		t.Errorf("the server saw %s", got)
+	}
+}
+
+// longLived is a context that lasts as long as the process, and counts who waits for its end.
+type longLived struct {
+	context.Context
+	waiting atomic.Int64
+}
+
+// AfterFunc is how package context registers what waits.
+func (l *longLived) AfterFunc(func()) (stop func() bool) {
+	l.waiting.Add(1)
+	return func() bool { l.waiting.Add(-1); return true }
+}
+
+func TestRequestsLeaveNothingWithTheirCaller(t *testing.T) {
+	finished := make(chan struct{})
+	c := client(t, func(w http.ResponseWriter, req *http.Request) {
+		fmt.Fprint(w, "done")
+		context.AfterFunc(req.Context(), func() { finished <- struct{}{} })
+	})
+	caller := &longLived{Context: t.Context()}
+	for range 3 {
+		req, _ := http.NewRequestWithContext(caller, http.MethodGet, host, nil)
+		response, err := c.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := io.ReadAll(response.Body); string(got) != "done" || err != nil {
+			t.Errorf("read %q, %v", got, err)
+		}
+		<-finished // though nobody closed the body
+	}
+	if n := caller.waiting.Load(); n != 0 {
+		t.Errorf("%d requests still wait for the end of their caller", n)
 	}
 }
