@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// maxBuffered is how far the server may write ahead of the reader, in bytes,
+// maxBuffered is how far the server may write a stream ahead of the reader, in bytes,
 // before it waits, as it would on a full socket.
 const maxBuffered = 1 << 20
 
@@ -24,6 +24,8 @@ type response struct {
 	cancel  context.CancelFunc
 	header  http.Header
 	started chan struct{}
+	// ahead is how far the server may write ahead of the reader, in bytes.
+	ahead int
 	// detach lets go of the contexts whose end would end the request.
 	detach []func() bool
 
@@ -44,7 +46,7 @@ var (
 )
 
 func newResponse(ctx context.Context, cancel context.CancelFunc) *response {
-	r := &response{ctx: ctx, cancel: cancel, header: http.Header{}, started: make(chan struct{})}
+	r := &response{ctx: ctx, cancel: cancel, header: http.Header{}, started: make(chan struct{}), ahead: maxBuffered}
 	r.changed.L = &r.mu
 	r.detach = append(r.detach, context.AfterFunc(ctx, r.wake))
 	return r
@@ -77,7 +79,7 @@ func (r *response) Write(p []byte) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.writeHeader(http.StatusOK)
-	for r.buffer.Len() > maxBuffered && r.ctx.Err() == nil {
+	for r.buffer.Len() > r.ahead && r.ctx.Err() == nil {
 		r.changed.Wait()
 	}
 	if r.ctx.Err() != nil {

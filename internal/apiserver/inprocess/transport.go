@@ -12,6 +12,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"sync/atomic"
 
@@ -72,7 +73,8 @@ type transport struct {
 var errNotServing = errors.New("the API server is not serving yet")
 
 // RoundTrip runs the handler until it has written the header, and leaves it
-// writing the body while the caller reads.
+// writing the body while the caller reads. What is answered whole is run in place: the
+// stack that the filters and the registry need has grown, and stays with the caller.
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	handler := t.server.handler.Load()
 	if handler == nil {
@@ -84,13 +86,28 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancel(context.WithValue(context.Background(), identity{}, t.user))
 	r := newResponse(ctx, cancel)
 	r.endWith(req.Context())
-	go r.run(*handler, serverRequest(req, ctx))
+	inner := serverRequest(req, ctx)
+	if isAnsweredWhole(req.Method) {
+		r.ahead = math.MaxInt
+		r.run(*handler, inner)
+		if err := req.Context().Err(); err != nil {
+			return nil, err
+		}
+		return r.result(req), nil
+	}
+	go r.run(*handler, inner)
 	select {
 	case <-r.started:
 		return r.result(req), nil
 	case <-req.Context().Done():
 		return nil, req.Context().Err()
 	}
+}
+
+// isAnsweredWhole tells whether the answer is never a stream. A GET may be for a watch or a
+// log, and a POST for what a pod says.
+func isAnsweredWhole(method string) bool {
+	return method == http.MethodDelete || method == http.MethodPut || method == http.MethodPatch
 }
 
 // serverRequest makes of a client's request what a server would have parsed.

@@ -204,3 +204,40 @@ func TestRequestsLeaveNothingWithTheirCaller(t *testing.T) {
 		t.Errorf("%d requests still wait for the end of their caller", n)
 	}
 }
+
+func TestWholeAnswers(t *testing.T) {
+	const total = 3 * maxBuffered // nobody reads while it is written
+	for _, method := range []string{http.MethodDelete, http.MethodPut, http.MethodPatch} {
+		t.Run(method, func(t *testing.T) {
+			c := client(t, func(w http.ResponseWriter, req *http.Request) {
+				w.WriteHeader(http.StatusAccepted)
+				for range 3 {
+					if _, err := w.Write(make([]byte, maxBuffered)); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+			req, _ := http.NewRequest(method, host, nil)
+			response, err := c.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := io.ReadAll(response.Body)
+			if err != nil || len(got) != total || response.StatusCode != http.StatusAccepted {
+				t.Errorf("%d, %d bytes, %v; want %d", response.StatusCode, len(got), err, total)
+			}
+		})
+	}
+}
+
+func TestWholeAnswerEndsWithTheCaller(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	c := client(t, func(w http.ResponseWriter, req *http.Request) {
+		cancel()
+		<-req.Context().Done()
+	})
+	req, _ := http.NewRequestWithContext(ctx, http.MethodDelete, host, nil)
+	if _, err := c.Do(req); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+}
