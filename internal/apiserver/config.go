@@ -95,7 +95,7 @@ func (s *Server) genericConfig(c Config) (*genericapiserver.Config, error) {
 		s.gate = newStoreGate(c.Backend.Check, c.Clock, codecs)
 	}
 	g.BuildHandlerChainFunc = func(handler http.Handler, g *genericapiserver.Config) http.Handler {
-		handler = limitNesting(nameDeleters(handler), g.MaxRequestBodyBytes, g.LongRunningFunc, codecs)
+		handler = limitNesting(s.traffic.wrap(nameDeleters(handler)), g.MaxRequestBodyBytes, g.LongRunningFunc, codecs)
 		if s.gate != nil {
 			handler = s.gate.wrap(handler, g.LongRunningFunc)
 		}

@@ -51,6 +51,7 @@ type Server struct {
 	services   *services
 	fairness   *fairness
 	clock      clock.WithTicker
+	traffic    traffic
 	aggregator *aggregatorapiserver.APIAggregator
 	// reserve is nil where no disk is to be kept free, gate where no etcd can be lost.
 	reserve *reserve
@@ -60,6 +61,8 @@ type Server struct {
 // New builds the chain of servers. Nothing is served before Run.
 func New(c Config) (*Server, error) {
 	s := &Server{external: scheme.Scheme, clock: c.Clock, started: make(chan struct{})}
+	// How busy a server is, is a matter of real time, whatever time the cluster is told.
+	s.traffic.clock = clock.RealClock{}
 	s.lifetime, s.end = context.WithCancel(context.Background())
 	if err := s.build(c); err != nil {
 		s.end()
@@ -146,6 +149,9 @@ func (s *Server) Informers() informers.SharedInformerFactory { return s.informer
 
 // StartInformers starts those informers that do not run yet, until the server stops.
 func (s *Server) StartInformers() { s.informers.Start(s.lifetime.Done()) }
+
+// Busy tells whether anybody but the cluster's own parts is making requests.
+func (s *Server) Busy() bool { return s.traffic.flows() }
 
 // Scheme knows the versioned types of every built-in group.
 func (s *Server) Scheme() *runtime.Scheme { return s.external }

@@ -136,7 +136,10 @@ func (c *Cluster) newCollector() (*collector.Collector, error) {
 	if err != nil {
 		return nil, err
 	}
-	return collector.New(collector.Options{Metadata: objects, Discovery: resources, Events: events, Clock: c.config.Clock, Records: c.backend.Records()}), nil
+	return collector.New(collector.Options{
+		Metadata: objects, Discovery: resources, Events: events, Clock: c.config.Clock,
+		Others: c.server.Busy, Records: c.backend.Records(),
+	}), nil
 }
 
 // repairAgent is the user agent of repairs, by which an audit tells them from what their

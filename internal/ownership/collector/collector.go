@@ -59,6 +59,10 @@ type Options struct {
 	// Clock times retries and refreshes.
 	Clock clock.WithTicker
 
+	// Others tells whether others make requests, whom the collector then gives way to. Nil
+	// stands for never.
+	Others func() bool
+
 	// Records remembers what was collected, and why; nil forgets it.
 	Records deletion.Records
 
@@ -93,6 +97,7 @@ type Collector struct {
 	refresh  chan struct{}
 
 	journal journal
+	turns   *turns
 
 	rest    workqueue.TypedDelayingInterface[types.UID]
 	backoff workqueue.TypedRateLimiter[types.UID]
@@ -106,6 +111,9 @@ type Collector struct {
 func New(options Options) *Collector {
 	if options.Workers == 0 {
 		options.Workers = 48
+	}
+	if options.Others == nil {
+		options.Others = func() bool { return false }
 	}
 	if options.Ignore == nil {
 		options.Ignore = []schema.GroupResource{{Resource: "events"}, {Group: "events.k8s.io", Resource: "events"}}
@@ -124,6 +132,8 @@ func New(options Options) *Collector {
 		refresh:  make(chan struct{}, 1),
 		synced:   make(chan struct{}),
 		journal:  journal{full: make(chan struct{}, 1)},
+		// What the machine is busy with is a matter of real time, whatever the cluster is told.
+		turns: newTurns(clock.RealClock{}, options.Others),
 		rest: workqueue.NewTypedDelayingQueueWithConfig(
 			workqueue.TypedDelayingQueueConfig[types.UID]{Clock: options.Clock}),
 		backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](50*time.Millisecond, time.Minute),
@@ -197,6 +207,7 @@ func (c *Collector) collect(ctx context.Context) {
 			c.report(action)
 			continue
 		}
+		end := c.turns.take(ctx)
 		outcome := c.perform(ctx, action)
 		c.remember(action, outcome)
 		c.tell(func(g *graph.Graph) {
@@ -206,6 +217,7 @@ func (c *Collector) collect(ctx context.Context) {
 				c.backoff.Forget(action.UID)
 			}
 		})
+		end()
 	}
 }
 

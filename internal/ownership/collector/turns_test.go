@@ -1,0 +1,143 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package collector
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clocktesting "k8s.io/utils/clock/testing"
+)
+
+func TestRestFollowsTheAction(t *testing.T) {
+	tests := []struct{ took, want time.Duration }{
+		{took: 0, want: 0},
+		{took: time.Millisecond, want: restShare * time.Millisecond},
+		{took: 10 * time.Millisecond, want: restShare * 10 * time.Millisecond},
+		{took: time.Minute, want: restLimit},
+	}
+	for _, test := range tests {
+		if got := restAfter(test.took); got != test.want {
+			t.Errorf("after %v: got %v, want %v", test.took, got, test.want)
+		}
+	}
+}
+
+// turn is an action that takes its turn in the background.
+func turn(t *turns) (begun chan func()) {
+	begun = make(chan func(), 1)
+	go func() { begun <- t.take(context.Background()) }()
+	return begun
+}
+
+func begins(t *testing.T, begun chan func()) (end func()) {
+	t.Helper()
+	select {
+	case end = <-begun:
+	case <-time.After(10 * time.Second):
+		t.Fatal("the action does not begin")
+	}
+	return end
+}
+
+func waits(t *testing.T, clock *clocktesting.FakeClock, timers int, begun chan func()) {
+	t.Helper()
+	eventually(t, "waiting", func() bool { return clock.Waiters() == timers })
+	select {
+	case <-begun:
+		t.Fatal("the action begins before its turn")
+	default:
+	}
+}
+
+// newTestTurns are turns at a time that stands still, beside others for as long as others says so.
+func newTestTurns(others *atomic.Bool) (*turns, *clocktesting.FakeClock) {
+	clock := clocktesting.NewFakeClock(time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC))
+	return newTurns(clock, others.Load), clock
+}
+
+func TestAllAtOnceWithoutOthers(t *testing.T) {
+	var others atomic.Bool
+	turns, _ := newTestTurns(&others)
+	for range 48 {
+		begins(t, turn(turns)) // and none ends
+	}
+}
+
+func TestTurnsBesideOthers(t *testing.T) {
+	var others atomic.Bool
+	others.Store(true)
+	turns, clock := newTestTurns(&others)
+
+	endFirst := begins(t, turn(turns))
+	second := turn(turns)
+	waits(t, clock, 1, second)
+	clock.Step(3 * time.Millisecond)
+	go endFirst()
+	waits(t, clock, 2, second) // the first rests
+	clock.Step(restShare*3*time.Millisecond - 1)
+	waits(t, clock, 2, second)
+	clock.Step(1)
+	endSecond := begins(t, second)
+
+	// A third waits, the others go, and then nobody waits for anybody.
+	third, fourth := turn(turns), turn(turns)
+	waits(t, clock, 2, third)
+	others.Store(false)
+	go endSecond()
+	waits(t, clock, 3, third)
+	clock.Step(0) // the second took no time, and rests as long
+	begins(t, third)
+	begins(t, fourth)
+	begins(t, turn(turns))
+}
+
+// TestHangingAction has an action hold its turn for ever.
+func TestHangingAction(t *testing.T) {
+	var others atomic.Bool
+	others.Store(true)
+	turns, clock := newTestTurns(&others)
+	begins(t, turn(turns))
+	next := turn(turns)
+	waits(t, clock, 1, next)
+	clock.Step(turnPatience - 1)
+	waits(t, clock, 1, next)
+	clock.Step(1)
+	begins(t, next)()
+}
+
+func TestWaitingEndsWithTheCollector(t *testing.T) {
+	var others atomic.Bool
+	others.Store(true)
+	turns, clock := newTestTurns(&others)
+	begins(t, turn(turns))
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		turns.take(ctx)()
+		close(done)
+	}()
+	eventually(t, "waiting", clock.HasWaiters)
+	cancel()
+	<-done
+}
+
+// TestCollectsBesideOthers collects while others never cease to make requests.
+func TestCollectsBesideOthers(t *testing.T) {
+	a := newAPI(configMaps, secrets)
+	owner := a.create(configMaps, "default", "owner")
+	for i := range 100 {
+		a.create(secrets, "default", fmt.Sprint("dependent-", i), ownedBy(owner))
+	}
+	start(t, a, func(o *Options) { o.Others = func() bool { return true } })
+	remove(t, a, owner, metav1.DeletePropagationBackground)
+	eventually(t, "dependents gone", func() bool { return a.count(secrets) == 0 })
+	if got := a.requested("get"); got != 0 {
+		t.Errorf("%d gets, want none", got)
+	}
+}
