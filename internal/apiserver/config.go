@@ -99,6 +99,7 @@ func (s *Server) genericConfig(c Config) (*genericapiserver.Config, error) {
 		if s.gate != nil {
 			handler = s.gate.wrap(handler, g.LongRunningFunc)
 		}
+		s.direct = directChain(handler, g) // in the end the aggregator's, which is built last and stands in front
 		return genericapiserver.DefaultBuildHandlerChain(handler, g)
 	}
 	g.MergedResourceConfig = serverstorage.NewResourceConfig()

@@ -36,8 +36,10 @@ var apiserverUser = &user.DefaultInfo{Name: user.APIServerUser, Groups: []string
 // Server is the API.
 type Server struct {
 	inprocess inprocess.Server
-	groups    []generic.Group
-	scheme    *runtime.Scheme
+	// direct is the API behind the filters that in-process requests need.
+	direct http.Handler
+	groups []generic.Group
+	scheme *runtime.Scheme
 	// external holds the versioned registrations alone, for OpenAPI: its namer
 	// would publish the internal ones too. It is client-go's.
 	external  *runtime.Scheme
@@ -131,7 +133,7 @@ func (s *Server) build(c Config) error {
 		return fmt.Errorf("aggregation: %w", err)
 	}
 	s.inprocess.Serve(s.aggregator.GenericAPIServer.Handler)
-	return nil
+	return s.serveDirectly(s.aggregator.GenericAPIServer)
 }
 
 // Config is an in-process client configuration that acts as the given user, and

@@ -4,8 +4,8 @@
 // Package inprocess lets the server's own clients reach it by a function call:
 // an http.RoundTripper that runs the server's handler chain, with
 // authentication replaced by an identity that the process vouches for. There
-// is no TCP and no TLS, and nothing is skipped behind them: authorization,
-// admission, audit and priority see an ordinary request.
+// is no TCP and no TLS; authorization, admission, audit and priority see an
+// ordinary request.
 package inprocess
 
 import (
