@@ -16,11 +16,11 @@ import (
 
 // directChain is what stands before the API for the parts of this process. It is the
 // library's chain (genericapiserver.DefaultBuildHandlerChain) without what is about
-// connections, browsers and traces: there are none. Whatever decides about a request, or
-// tells of it, is the same.
+// connections, browsers and traces: there are none. What decides about a request is the same,
+// and so are audit and the metrics of requests.
 //
 // The library also gives each request a goroutine of its own, to answer in its place when it
-// takes too long. Here the deadline alone is enough: who asks has it too.
+// takes too long. Here the deadline alone is enough: what a request waits for heeds it.
 func directChain(api http.Handler, g *genericapiserver.Config) http.Handler {
 	estimates := flowcontrolrequest.NewWorkEstimator(g.StorageObjectCountTracker.Get, g.FlowControl.GetInterestedWatchCount,
 		flowcontrolrequest.DefaultWorkEstimatorConfig(), g.FlowControl.GetMaxSeats)
