@@ -10,7 +10,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// turns let the collector's actions go one after the other, with rests between them, while
+// turns let few of the collector's actions go at a time, with rests between them, while
 // others make requests. Nobody waits for a dependent as for an answer, and the others'
 // requests would otherwise stand behind as many as there are workers, at the processors, at
 // the store's log and in the garbage that Go has to collect.
@@ -25,9 +25,12 @@ type turns struct {
 }
 
 const (
-	// restShare is how long a turn rests, in times of what its action took. What is slow,
-	// because there is much to do, is asked for less.
-	restShare = 1
+	// width is how many actions go at a time. The store gathers what comes together into one
+	// write of its log: one action alone would wait for the disk most of its time.
+	width = 3
+	// restDivisor says how long a turn rests: what its action took, divided by it. What is
+	// slow, because there is much to do, is asked for less.
+	restDivisor = 2
 	// restLimit is the longest rest: what takes long need not be work.
 	restLimit = 50 * time.Millisecond
 	// turnPatience is how long an action waits for its turn. One that hangs, in an admission
@@ -36,14 +39,16 @@ const (
 )
 
 func newTurns(c clock.Clock, others func() bool) *turns {
-	t := &turns{clock: c, others: others, turn: make(chan struct{}, 1)}
-	t.turn <- struct{}{}
+	t := &turns{clock: c, others: others, turn: make(chan struct{}, width)}
+	for range width {
+		t.turn <- struct{}{}
+	}
 	return t
 }
 
 // restAfter is how long a turn rests that took so long to act.
 func restAfter(took time.Duration) time.Duration {
-	return min(restShare*took, restLimit)
+	return min(took/restDivisor, restLimit)
 }
 
 // take waits until an action may begin, and returns what is to be called when it has ended.

@@ -17,8 +17,8 @@ import (
 func TestRestFollowsTheAction(t *testing.T) {
 	tests := []struct{ took, want time.Duration }{
 		{took: 0, want: 0},
-		{took: time.Millisecond, want: restShare * time.Millisecond},
-		{took: 10 * time.Millisecond, want: restShare * 10 * time.Millisecond},
+		{took: time.Millisecond, want: time.Millisecond / restDivisor},
+		{took: 10 * time.Millisecond, want: 10 * time.Millisecond / restDivisor},
 		{took: time.Minute, want: restLimit},
 	}
 	for _, test := range tests {
@@ -55,10 +55,27 @@ func waits(t *testing.T, clock *clocktesting.FakeClock, timers int, begun chan f
 	}
 }
 
-// newTestTurns are turns at a time that stands still, beside others for as long as others says so.
+// newTestTurns are turns at a time that stands still, beside others for as long as others says
+// so. All but one are taken.
 func newTestTurns(others *atomic.Bool) (*turns, *clocktesting.FakeClock) {
 	clock := clocktesting.NewFakeClock(time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC))
-	return newTurns(clock, others.Load), clock
+	t := newTurns(clock, others.Load)
+	for range width - 1 {
+		<-t.turn
+	}
+	return t, clock
+}
+
+func TestSoManyAtATime(t *testing.T) {
+	turns := newTurns(clocktesting.NewFakeClock(time.Now()), func() bool { return true })
+	for range width {
+		begins(t, turn(turns))
+	}
+	select {
+	case <-turn(turns):
+		t.Fatal("one more begins")
+	case <-time.After(50 * time.Millisecond):
+	}
 }
 
 func TestAllAtOnceWithoutOthers(t *testing.T) {
@@ -77,10 +94,10 @@ func TestTurnsBesideOthers(t *testing.T) {
 	endFirst := begins(t, turn(turns))
 	second := turn(turns)
 	waits(t, clock, 1, second)
-	clock.Step(3 * time.Millisecond)
+	clock.Step(restDivisor * time.Millisecond)
 	go endFirst()
 	waits(t, clock, 2, second) // the first rests
-	clock.Step(restShare*3*time.Millisecond - 1)
+	clock.Step(time.Millisecond - 1)
 	waits(t, clock, 2, second)
 	clock.Step(1)
 	endSecond := begins(t, second)
