@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"iter"
 	"path"
-	"slices"
 	"sort"
 	"strings"
 	"sync"
@@ -315,113 +314,6 @@ func published(codec runtime.Codec, object runtime.Object) (*unstructured.Unstru
 	found := &unstructured.Unstructured{Object: content}
 	found.SetGroupVersionKind(*kind)
 	return found, nil
-}
-
-// LastDeletion finds how an object of this name ended that is not there any more: the last
-// one of those that were there when a mark was set, or when something was deleted.
-func (h *History) LastDeletion(ctx context.Context, resource schema.GroupResource, namespace, name string) (*deletion.End, error) {
-	how, err := h.backend.kept.find(resource)
-	if err != nil {
-		return nil, err
-	}
-	key, err := how.key(namespace, name)
-	if err != nil {
-		return nil, err
-	}
-	seen, gone, err := h.lastSeen(ctx, key)
-	if err != nil {
-		return nil, err
-	}
-	if seen == 0 {
-		return nil, apierrors.NewNotFound(resource, name)
-	}
-	last, gone, err := h.end(ctx, key, seen, gone)
-	if err != nil {
-		return nil, err
-	}
-	object, err := h.read(ctx, resource, how, last)
-	if err != nil {
-		return nil, err
-	}
-	return &deletion.End{Object: object, Revision: gone, Time: h.Time(gone)}, nil
-}
-
-// lastSeen goes back from mark to mark until a key was there that is not any more, and
-// returns that revision and a later one at which it was gone; 0 if it never was there.
-func (h *History) lastSeen(ctx context.Context, key string) (seen, gone int64, err error) {
-	if gone, err = h.Newest(ctx); err != nil {
-		return 0, 0, err
-	}
-	living, err := h.get(ctx, key, gone)
-	if err != nil {
-		return 0, 0, err
-	}
-	if living != nil {
-		gone = living.CreateRevision - 1
-	}
-	oldest, err := h.Oldest(ctx)
-	if err != nil {
-		return 0, 0, err
-	}
-	visited, err := h.visited(ctx, oldest, gone)
-	if err != nil {
-		return 0, 0, err
-	}
-	for _, revision := range visited {
-		kv, err := h.get(ctx, key, revision)
-		if err != nil {
-			return 0, 0, err
-		}
-		if kv != nil {
-			return revision, gone, nil
-		}
-		gone = revision
-	}
-	return 0, 0, nil
-}
-
-// visitedLimit is how many recorded deletions are looked back at.
-const visitedLimit = 1000
-
-// visited are the revisions to look back at before one, the latest first: the marks, the
-// oldest one, and those just before a recorded deletion. What a cascade took was there when
-// its root was deleted, however short it had lived.
-func (h *History) visited(ctx context.Context, oldest, before int64) ([]int64, error) {
-	revisions := []int64{oldest}
-	for _, m := range h.backend.compactor.marks.all() {
-		revisions = append(revisions, m.revision)
-	}
-	recorded, err := h.backend.records.Asked(ctx, oldest)
-	if err != nil {
-		return nil, err
-	}
-	for _, r := range recorded[:min(len(recorded), visitedLimit)] {
-		revisions = append(revisions, r.Revision-1)
-	}
-	slices.Sort(revisions)
-	revisions = slices.DeleteFunc(slices.Compact(revisions), func(r int64) bool { return r < oldest || r >= before })
-	slices.Reverse(revisions)
-	return revisions, nil
-}
-
-// end returns the last state of the object whose key was seen at a revision, and the revision
-// at which it was deleted, at the latest the given one.
-func (h *History) end(ctx context.Context, key string, seen, gone int64) (last *mvccpb.KeyValue, deleted int64, err error) {
-	if last, err = h.get(ctx, key, seen); err != nil {
-		return nil, 0, err
-	}
-	created := last.CreateRevision
-	n := sort.Search(int(gone-seen), func(i int) bool {
-		kv, failed := h.get(ctx, key, seen+int64(i))
-		if err = errors.Join(err, failed); kv == nil || kv.CreateRevision != created {
-			return true
-		}
-		if kv.ModRevision > last.ModRevision {
-			last = kv
-		}
-		return false
-	})
-	return last, seen + int64(n), err
 }
 
 // expired makes of etcd's refusal of an old revision the API's own, which says what can
