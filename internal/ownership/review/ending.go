@@ -27,7 +27,10 @@ func (e *explanation) deletion(r graph.Resource, record deletion.Record) ownersh
 		Object: ownership.ObjectReference{
 			APIVersion: r.GroupVersion().String(), Kind: r.Kind, Namespace: record.Namespace, Name: record.Name, UID: record.UID,
 		},
-		Time: &record.Time, By: agentOf(record.By), PropagationPolicy: record.Policy, ResourceVersion: record.ResourceVersion,
+		By: agentOf(record.By), PropagationPolicy: record.Policy, ResourceVersion: record.ResourceVersion,
+	}
+	if !record.Time.IsZero() {
+		d.Time = &record.Time
 	}
 	switch {
 	case d.By.Kind == ownership.AgentGarbageCollector:
@@ -108,6 +111,8 @@ func agentOf(c deletion.Caller) ownership.DeletionAgent {
 
 func kindOf(c deletion.Caller) ownership.AgentKind {
 	switch {
+	case c.User == "":
+		return ownership.AgentUnknown
 	case c.User == collectorUser:
 		return ownership.AgentGarbageCollector
 	case c.User == user.APIServerUser:

@@ -4,6 +4,7 @@
 package review
 
 import (
+	"cmp"
 	"context"
 	"strconv"
 
@@ -121,6 +122,9 @@ func validateHistory(review *ownership.DeletionHistory) field.ErrorList {
 // history lists the deletions that can be undone.
 func (q *question) history(ctx context.Context, spec *ownership.DeletionHistorySpec) (ownership.DeletionHistoryStatus, error) {
 	var s ownership.DeletionHistoryStatus
+	if err := q.mayAskFor(ctx, spec); err != nil {
+		return s, err
+	}
 	oldest, err := q.History.Oldest(ctx)
 	if err != nil {
 		return s, err
@@ -152,6 +156,20 @@ func (q *question) history(ctx context.Context, spec *ownership.DeletionHistoryS
 		}
 	}
 	return s, nil
+}
+
+// mayAskFor refuses questions about an object of a name to those who may not get it: that
+// there is something hidden would tell that it was.
+func (q *question) mayAskFor(ctx context.Context, spec *ownership.DeletionHistorySpec) error {
+	o := spec.Object
+	if o == nil || o.Name == "" && o.UID == "" {
+		return nil
+	}
+	r, err := q.served(o.APIVersion, o.Kind)
+	if err != nil {
+		return err
+	}
+	return q.access.require(ctx, "get", r, cmp.Or(o.Namespace, spec.Namespace), o.Name)
 }
 
 // isThere is whether an object has the name of one that was deleted.
