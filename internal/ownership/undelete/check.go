@@ -24,7 +24,6 @@ func (u *undeletion) check(ctx context.Context) error {
 	if err := u.checkNamespace(ctx); err != nil {
 		return err
 	}
-	u.checkAccess(ctx)
 	if u.DryRun && u.root.kind() == definitionKind && !u.isServed(ctx) {
 		u.warn("the objects of the kind come back too; which they are can be told when it is served again")
 	}
@@ -74,7 +73,7 @@ func (u *undeletion) checkAccess(ctx context.Context) {
 	}
 	var refusals []string
 	for _, item := range u.items {
-		if item.Outcome != ownership.UndeletionPending && item.Outcome != ownership.UndeletionAdopted {
+		if !isWritten(item) {
 			continue
 		}
 		if may("get", item, "") != nil && u.May(ctx, "get", item.Resource, "", item.Namespace(), item.Name()) != nil {
@@ -99,6 +98,17 @@ func (u *undeletion) checkAccess(ctx context.Context) {
 	}
 }
 
+// isWritten is whether something is done to an item.
+func isWritten(item *Item) bool {
+	switch item.Outcome {
+	case ownership.UndeletionPending, ownership.UndeletionAdopted:
+		return true
+	case ownership.UndeletionRestored:
+		return isRestored(item) // What is released already is not.
+	}
+	return false
+}
+
 type access struct {
 	verb        string
 	resource    graph.Resource
@@ -113,7 +123,8 @@ func verbsFor(item *Item) []string {
 	return []string{"create", "update", "patch"}
 }
 
-// rehearse has the API create everything as a dry run.
+// rehearse has the API create everything as a dry run; of very many objects as many as there is
+// time for, for some has to be left to create them in.
 func (u *undeletion) rehearse(ctx context.Context) error {
 	var mu sync.Mutex
 	uids := u.uids()
@@ -123,6 +134,10 @@ func (u *undeletion) rehearse(ctx context.Context) error {
 		if item.Outcome != ownership.UndeletionPending || u.needsAnother(item) {
 			continue
 		}
+		if u.lateFor(limit / 2) {
+			u.warn("not every object could be tried beforehand, as there are so many")
+			break
+		}
 		group.Go(func() error {
 			_, err := u.client(item.then, item).Create(ctx, u.desired(item, uids), metav1.CreateOptions{FieldManager: manager, DryRun: []string{metav1.DryRunAll}})
 			if err == nil || ctx.Err() != nil {
@@ -130,7 +145,7 @@ func (u *undeletion) rehearse(ctx context.Context) error {
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			if isReplaced(item) {
+			if isReplaced(item) && isFinal(err) {
 				item.Outcome, item.Reason = ownership.UndeletionLeft, cannotBeCreated(err)
 				return nil
 			}
@@ -140,6 +155,11 @@ func (u *undeletion) rehearse(ctx context.Context) error {
 	}
 	err := group.Wait()
 	slices.Sort(u.report.Problems)
+	for _, item := range u.items { // owners first
+		if item.Outcome == ownership.UndeletionPending && isAbandoned(item) {
+			item.Outcome, item.Reason = ownership.UndeletionLeft, abandoned(item)
+		}
+	}
 	return err
 }
 
@@ -149,8 +169,10 @@ func (u *undeletion) needsAnother(item *Item) bool {
 	if item != u.root && u.isContent(item) {
 		return true
 	}
+	if item.kind() != podKind {
+		return false
+	}
 	account, _, _ := unstructured.NestedString(item.then.Object, "spec", "serviceAccountName")
-	return item.kind() == podKind && slices.ContainsFunc(u.items, func(other *Item) bool {
-		return other.kind() == schema.GroupKind{Kind: "ServiceAccount"} && other.Name() == account && other.Outcome == ownership.UndeletionPending
-	})
+	other := u.named[name{schema.GroupKind{Kind: "ServiceAccount"}, item.Namespace(), account}]
+	return other != nil && other.Outcome == ownership.UndeletionPending
 }

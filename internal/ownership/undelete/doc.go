@@ -14,7 +14,7 @@
 //  2. Judge. What becomes of each object is decided from that alone (judge.go). What cannot be
 //     undone safely is a problem, and so is what the API would refuse (check.go): with problems
 //     nothing is changed.
-//  3. Restore. Owners before dependents (order.go). Each object gets a new UID, every UID of
+//  3. Restore. Owners before dependents (graph.go). Each object gets a new UID, every UID of
 //     the graph that it mentions is replaced, and it is put on hold (restore.go, mark.go).
 //  4. Release. Once the controllers have seen all of it, the holds are taken off, dependents
 //     before owners (release.go).

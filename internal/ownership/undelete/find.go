@@ -68,6 +68,9 @@ func (u *undeletion) resume(ctx context.Context, now *unstructured.Unstructured)
 	if m.Releasing {
 		u.stage = releasing
 	}
+	if !u.At.IsZero() && u.History.RevisionAt(u.At) != u.revision {
+		u.warn("the undeletion that is under way goes on: it brings back the state that it began with, and not that of another time")
+	}
 	return u.findRecord(ctx)
 }
 

@@ -6,6 +6,8 @@ package undelete
 import (
 	"cmp"
 	"context"
+	"fmt"
+	"iter"
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -38,7 +40,10 @@ func (u *undeletion) read(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	u.root = &Item{Resource: u.Resource, then: then}
+	if then.GetUID() != u.uid {
+		return apierrors.NewConflict(u.Resource.GroupResource(), u.Name, fmt.Errorf("its hold says that it had the UID %s, and the history knows another by its name", u.uid))
+	}
+	u.root = &Item{Resource: u.Resource, then: unheld(then)}
 	var all []*Item
 	for _, r := range u.Resources() {
 		if !u.mayBelong(r) {
@@ -51,6 +56,10 @@ func (u *undeletion) read(ctx context.Context) error {
 		all = append(all, there...)
 	}
 	u.items = inOrder(members(u.root, all, u.isContent))
+	u.named = map[name]*Item{}
+	for _, item := range u.items {
+		u.named[name{item.kind(), item.Namespace(), item.Name()}] = item
+	}
 	return nil
 }
 
@@ -77,7 +86,7 @@ func (u *undeletion) readAll(ctx context.Context, r graph.Resource) ([]*Item, er
 		if err != nil {
 			return nil, err
 		}
-		item := &Item{Resource: r, then: then}
+		item := &Item{Resource: r, then: unheld(then)}
 		if len(then.GetOwnerReferences()) > 0 || u.isContent(item) {
 			items = append(items, item)
 		}
@@ -157,9 +166,26 @@ func (s step) compare(t step) int {
 	return cmp.Or(cmp.Compare(s.depth, t.depth), cmp.Compare(s.rank, t.rank))
 }
 
-// inOrder sorts owners before dependents, and what others need before the others.
+// steps are the runs of items that have their turn together.
+func steps(items []*Item) iter.Seq[[]*Item] {
+	return func(yield func([]*Item) bool) {
+		for rest := items; len(rest) > 0; {
+			n := 1
+			for n < len(rest) && rest[n].step == rest[0].step {
+				n++
+			}
+			if !yield(rest[:n]) {
+				return
+			}
+			rest = rest[n:]
+		}
+	}
+}
+
+// inOrder sorts the root before all, owners before dependents, and what others need before
+// the others.
 func inOrder(items []*Item) []*Item {
-	depths := map[*Item]int{}
+	depths := map[*Item]int{items[0]: 0}
 	for _, item := range items {
 		item.step = step{deepen(item, depths), ranks[item.kind()]}
 	}
@@ -167,9 +193,9 @@ func inOrder(items []*Item) []*Item {
 	return items
 }
 
-// placing is the depth of an item whose owners are being placed. Where owners go round in a
-// circle, that counts as the top.
-const placing = -1
+// placing is the depth of an item whose owners are being placed: where they go round in
+// a circle, nothing of it comes before the root. An owner and its dependent never have the same.
+const placing = 0
 
 func deepen(item *Item, depths map[*Item]int) int {
 	if depth, placed := depths[item]; placed {
@@ -187,17 +213,65 @@ func deepen(item *Item, depths map[*Item]int) int {
 // workers is how many objects are read or written at a time.
 const workers = 16
 
+// place is where objects of a resource are.
+type place struct {
+	schema.GroupVersionResource
+	namespace string
+}
+
+const (
+	// few objects of a place are read one by one, more by a list.
+	few  = 20
+	page = 500
+)
+
 // look reads what there is today under the names of the graph.
 func (u *undeletion) look(ctx context.Context) error {
+	places := map[place][]*Item{}
+	for _, item := range u.items {
+		here := place{item.Resource.GroupVersionResource, item.Namespace()}
+		places[here] = append(places[here], item)
+	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(workers)
-	for _, item := range u.items {
-		group.Go(func() (err error) {
-			item.now, err = u.get(ctx, item.Resource.GroupVersionResource, item.Namespace(), item.Name())
-			return err
-		})
+	for here, items := range places {
+		if len(items) > few {
+			group.Go(func() error { return u.lookThrough(ctx, here, items) })
+			continue
+		}
+		for _, item := range items {
+			group.Go(func() (err error) {
+				item.now, err = u.get(ctx, here.GroupVersionResource, here.namespace, item.Name())
+				return err
+			})
+		}
 	}
 	return group.Wait()
+}
+
+// lookThrough reads all that there is in a place, and keeps what is asked for.
+func (u *undeletion) lookThrough(ctx context.Context, here place, items []*Item) error {
+	named := map[string]*Item{}
+	for _, item := range items {
+		named[item.Name()] = item
+	}
+	for options := (metav1.ListOptions{Limit: page}); ; {
+		list, err := at(u.Objects, here.GroupVersionResource, here.namespace).List(ctx, options)
+		if apierrors.IsNotFound(err) {
+			return nil // The kind is not served.
+		}
+		if err != nil {
+			return err
+		}
+		for i := range list.Items {
+			if item := named[list.Items[i].GetName()]; item != nil {
+				item.now = &list.Items[i]
+			}
+		}
+		if options.Continue = list.GetContinue(); options.Continue == "" {
+			return nil
+		}
+	}
 }
 
 // get reads an object; nil if there is none.

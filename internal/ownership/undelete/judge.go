@@ -69,20 +69,34 @@ func judge(items []*Item, root *Item, own map[types.UID]deletion.Record, how sta
 func fate(item, root *Item, own map[types.UID]deletion.Record, how stage) (outcome ownership.UndeletionOutcome, reason, problem string) {
 	switch {
 	case item.now == nil:
-		return gone(item, root, own)
+		outcome, reason, problem = gone(item, root, own)
 	case item.now.GetUID() == item.FormerUID():
-		return living(item)
+		outcome, reason, problem = living(item)
 	case isRestored(item) || how == releasing:
 		return ownership.UndeletionRestored, "", ""
 	case how == restoring:
-		return ownership.UndeletionTaken, "an object of this name was made meanwhile", ""
+		return ownership.UndeletionTaken, madeMeanwhile, ""
+	default:
+		return ownership.UndeletionTaken, "", fmt.Sprintf("cannot be brought back: another object has its name, created at %s", item.now.GetCreationTimestamp().UTC().Format(time.RFC3339))
 	}
-	return ownership.UndeletionTaken, "", fmt.Sprintf("cannot be brought back: another object has its name, created at %s", item.now.GetCreationTimestamp().UTC().Format(time.RFC3339))
+	if how != releasing {
+		return outcome, reason, problem
+	}
+	// Everything was there once. What has gone since, or goes, keeps nothing on hold.
+	if outcome == ownership.UndeletionPending || problem != "" {
+		return ownership.UndeletionLeft, "it was deleted again meanwhile", ""
+	}
+	return outcome, reason, ""
 }
 
 // isRestored is whether an item was restored before, and not released yet.
 func isRestored(item *Item) bool {
-	m, marked := markOf(item.now)
+	return item.now != nil && stands(item, item.now)
+}
+
+// stands is whether an object is what an item was restored as, on hold.
+func stands(item *Item, object *unstructured.Unstructured) bool {
+	m, marked := markOf(object)
 	return marked && m.From == item.FormerUID()
 }
 
@@ -100,10 +114,19 @@ func gone(item, root *Item, own map[types.UID]deletion.Record) (outcome ownershi
 	case remade(item.then):
 		return ownership.UndeletionLeft, "its controller makes it anew", ""
 	}
-	if left := slices.IndexFunc(item.owners, isLeft); left >= 0 && !slices.ContainsFunc(item.owners, isNotLeft) {
-		return ownership.UndeletionLeft, fmt.Sprintf("its owner %s is not brought back", item.owners[left]), ""
+	if isAbandoned(item) {
+		return ownership.UndeletionLeft, abandoned(item), ""
 	}
 	return ownership.UndeletionPending, "", ""
+}
+
+// isAbandoned is whether none of an item's owners is brought back.
+func isAbandoned(item *Item) bool {
+	return len(item.owners) > 0 && !slices.ContainsFunc(item.owners, isNotLeft)
+}
+
+func abandoned(item *Item) string {
+	return fmt.Sprintf("its owner %s is not brought back", item.owners[0])
 }
 
 func isLeft(item *Item) bool    { return item.Outcome == ownership.UndeletionLeft }

@@ -5,11 +5,13 @@ package undelete
 
 import (
 	"encoding/json"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
 	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
+	"github.com/kindred-project/kindred/internal/ownership/transplant"
 )
 
 // mark is what a restored object says of itself until it is released: the value of its hold.
@@ -45,6 +47,32 @@ func markOf(object *unstructured.Unstructured) (mark, bool) {
 // called names an object among those of its namespace.
 func called(object *unstructured.Unstructured) string {
 	return object.GroupVersionKind().GroupKind().String() + "/" + object.GetName()
+}
+
+// unheld is an object as it was without the hold that an earlier undeletion had it on, when it
+// was deleted again.
+func unheld(object *unstructured.Unstructured) *unstructured.Unstructured {
+	if _, marked := markOf(object); !marked {
+		return object
+	}
+	object = object.DeepCopy()
+	transplant.DropAnnotations(object, func(annotation string) bool {
+		return isMark(annotation) || annotation == transplant.ClusterAPIPause && transplant.IsClusterAPI(object.GroupVersionKind().GroupKind())
+	})
+	gates, found, _ := unstructured.NestedSlice(object.Object, "spec", "schedulingGates")
+	if !found {
+		return object
+	}
+	gates = slices.DeleteFunc(gates, func(g any) bool {
+		fields, _ := g.(map[string]any)
+		return fields["name"] == gate
+	})
+	if len(gates) == 0 {
+		unstructured.RemoveNestedField(object.Object, "spec", "schedulingGates")
+		return object
+	}
+	_ = unstructured.SetNestedSlice(object.Object, gates, "spec", "schedulingGates")
+	return object
 }
 
 // isMark is whether an annotation is a mark's.

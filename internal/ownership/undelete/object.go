@@ -39,10 +39,8 @@ func (u *undeletion) desired(item *Item, uids map[types.UID]types.UID) *unstruct
 }
 
 // comes is whether an object is in the graph.
-func (u *undeletion) comes(kind schema.GroupKind, namespace, name string) bool {
-	return slices.ContainsFunc(u.items, func(item *Item) bool {
-		return item.kind() == kind && item.Namespace() == namespace && item.Name() == name
-	})
+func (u *undeletion) comes(kind schema.GroupKind, namespace, called string) bool {
+	return u.named[name{kind, namespace, called}] != nil
 }
 
 // ownersOf are those owner references of an item, as it was, whose owners are there.
@@ -101,11 +99,11 @@ func hold(object *unstructured.Unstructured, m mark) {
 	}
 }
 
-// free is the merge patch (RFC 7386) that ends the hold of an item, and puts back what was
-// there in its stead.
-func free(item *Item, uids map[types.UID]types.UID) map[string]any {
+// free is the merge patch (RFC 7386) that ends the hold of an item as it is now, and puts back
+// what was there in its stead.
+func free(item *Item, now *unstructured.Unstructured, uids map[types.UID]types.UID) map[string]any {
 	annotations := map[string]any{ownership.HoldAnnotation: former(item, ownership.HoldAnnotation)}
-	metadata := map[string]any{"uid": string(item.UID()), "annotations": annotations}
+	metadata := map[string]any{"uid": string(now.GetUID()), "resourceVersion": now.GetResourceVersion(), "annotations": annotations}
 	patch := map[string]any{"metadata": metadata}
 	if transplant.IsClusterAPI(item.kind()) {
 		annotations[transplant.ClusterAPIPause] = former(item, transplant.ClusterAPIPause)
@@ -122,11 +120,10 @@ func free(item *Item, uids map[types.UID]types.UID) map[string]any {
 
 // former is an annotation that an item had, nil if it had none.
 func former(item *Item, annotation string) any {
-	value, found := item.then.GetAnnotations()[annotation]
-	if m, marked := markOf(item.then); !found || annotation == ownership.HoldAnnotation && marked && m.From != "" {
-		return nil
+	if value, found := item.then.GetAnnotations()[annotation]; found {
+		return value
 	}
-	return value
+	return nil
 }
 
 // tied is an object in which every UID of the graph is the one of today, and which has its

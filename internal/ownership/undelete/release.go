@@ -12,9 +12,11 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/client-go/util/retry"
 
 	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
 )
@@ -67,44 +69,70 @@ func (u *undeletion) await(ctx context.Context, is func() bool) (bool, error) {
 // release takes the holds off, dependents first, so that an owner finds them as they were.
 func (u *undeletion) release(ctx context.Context) (bool, error) {
 	if u.stage != releasing {
-		m, _ := markOf(u.root.now)
-		m.Releasing = true
-		patch := map[string]any{"metadata": map[string]any{"uid": string(u.root.UID()), "annotations": map[string]any{ownership.HoldAnnotation: m.text()}}}
-		if err := u.patch(ctx, u.root, patch); err != nil {
+		now, err := u.write(ctx, u.root, u.root.now, beginning, func(wanted *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+			return u.client(wanted, u.root).Update(ctx, wanted, metav1.UpdateOptions{FieldManager: manager})
+		})
+		if err != nil {
 			return false, fmt.Errorf("%s: %w", u.root, err)
+		}
+		u.root.now = now
+		if !isRestored(u.root) {
+			return true, nil // The same was asked for twice, and the other request has released all.
 		}
 	}
 	uids := u.uids()
 	freeing := func(ctx context.Context, item *Item) done {
-		if item.now == nil || !isRestored(item) {
+		if !isRestored(item) {
 			return done{item.now, item.Outcome, nil}
 		}
-		return done{item.now, item.Outcome, u.patch(ctx, item, free(item, uids))}
+		return done{item.now, item.Outcome, u.letGo(ctx, item, uids)}
 	}
 	rest := slices.Clone(u.items)
 	slices.Reverse(rest)
-	for len(rest) > 0 {
-		n := 1
-		for n < len(rest) && rest[n].step == rest[0].step {
-			n++
-		}
-		if err := u.each(ctx, rest[:n], freeing); err != nil || u.late() || len(u.report.Problems) > 0 {
+	for items := range steps(rest) {
+		if err := u.each(ctx, items, freeing); err != nil || u.late() || len(u.report.Problems) > 0 {
 			return false, err
 		}
-		rest = rest[n:]
 	}
 	return true, nil
 }
 
-// patch writes to an object, if it is there still.
-func (u *undeletion) patch(ctx context.Context, item *Item, patch map[string]any) error {
-	body, err := json.Marshal(patch)
-	if err != nil {
-		return err
+// beginning is the root when its release begins, if it is on hold still.
+func beginning(now *unstructured.Unstructured) *unstructured.Unstructured {
+	m, marked := markOf(now)
+	if !marked {
+		return now
 	}
-	_, err = u.client(item.now, item).Patch(ctx, item.Name(), types.MergePatchType, body, metav1.PatchOptions{FieldManager: manager})
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return nil // Somebody has deleted it, or put another in its place.
+	m.Releasing = true
+	object := now.DeepCopy()
+	_ = unstructured.SetNestedField(object.Object, m.text(), "metadata", "annotations", ownership.HoldAnnotation)
+	return object
+}
+
+// letGo ends the hold of an item, if it is there still and on hold.
+func (u *undeletion) letGo(ctx context.Context, item *Item, uids map[types.UID]types.UID) error {
+	now := item.now
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		body, err := json.Marshal(free(item, now, uids))
+		if err != nil {
+			return err
+		}
+		_, err = u.client(now, item).Patch(ctx, item.Name(), types.MergePatchType, body, metav1.PatchOptions{FieldManager: manager})
+		if !apierrors.IsConflict(err) {
+			return err
+		}
+		again, failed := u.get(ctx, item.Resource.GroupVersionResource, item.Namespace(), item.Name())
+		switch {
+		case failed != nil:
+			return failed
+		case again == nil || !stands(item, again):
+			return nil // Somebody has deleted it, put another in its place, or released it.
+		}
+		now = again
+		return err
+	})
+	if apierrors.IsNotFound(err) {
+		return nil // Somebody has deleted it.
 	}
 	return err
 }

@@ -28,21 +28,25 @@ const manager = "kindred-undelete"
 // restore creates what is gone, owners first, and then ties together what is there; false if
 // something is not there yet.
 func (u *undeletion) restore(ctx context.Context) (bool, error) {
-	for rest := u.items; len(rest) > 0; {
-		n := 1
-		for n < len(rest) && rest[n].step == rest[0].step {
-			n++
-		}
-		if err := u.each(ctx, rest[:n], u.putter()); err != nil || u.late() {
+	for items := range steps(u.items) {
+		if err := u.each(ctx, items, u.putter()); err != nil || u.late() {
 			return false, err
 		}
-		if u.root.Outcome == ownership.UndeletionPending {
+		switch u.root.Outcome {
+		case ownership.UndeletionPending:
 			return false, nil // There is nothing to go on with.
+		case ownership.UndeletionTaken:
+			// Nothing else was written. The mark, which another's object has not, is what
+			// an undeletion goes on from.
+			u.problem("%s cannot be brought back: %s", u.root, madeMeanwhile)
+			return false, nil
 		}
-		rest = rest[n:]
 	}
-	if err := u.each(ctx, u.items, u.tier()); err != nil {
-		return false, err
+	tie := u.tier()
+	for items := range steps(u.items) { // What is read of owners is not written meanwhile.
+		if err := u.each(ctx, items, tie); err != nil {
+			return false, err
+		}
 	}
 	return len(u.report.Problems) == 0 && !u.late(), nil
 }
@@ -80,15 +84,22 @@ func (u *undeletion) each(ctx context.Context, items []*Item, do func(context.Co
 func (u *undeletion) keep(item *Item, became done) {
 	item.now, item.Outcome = became.now, became.outcome
 	switch {
-	case errors.As(became.err, new(statusError)):
+	case errors.As(became.err, new(statusError)) && !hasEnded(item.then):
 		u.warn("the status of %s is not what it was: %v", item, became.err)
-	case became.err != nil && isReplaced(item):
+	case became.err != nil && became.now == nil && isReplaced(item) && isFinal(became.err):
 		item.Outcome, item.Reason = ownership.UndeletionLeft, cannotBeCreated(became.err)
 	case became.err != nil:
 		u.problem("%s: %v", item, became.err)
 	case became.outcome == ownership.UndeletionTaken && item.Reason == "":
 		item.Reason = madeMeanwhile
+	case became.outcome == ownership.UndeletionLeft && item.Reason == "":
+		item.Reason = abandoned(item)
 	}
+}
+
+// isFinal is whether an error says that an object does not exist, and will not.
+func isFinal(err error) bool {
+	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsNotFound(err)
 }
 
 const madeMeanwhile = "an object of this name was made meanwhile"
@@ -113,6 +124,9 @@ func (u *undeletion) putter() func(context.Context, *Item) done {
 	uids := u.uids()
 	return func(ctx context.Context, item *Item) done {
 		now := item.now
+		if item.Outcome == ownership.UndeletionPending && item != u.root && isAbandoned(item) {
+			return done{nil, ownership.UndeletionLeft, nil}
+		}
 		if item.Outcome == ownership.UndeletionPending {
 			created, err := u.client(item.then, item).Create(ctx, u.desired(item, uids), metav1.CreateOptions{FieldManager: manager})
 			if apierrors.IsAlreadyExists(err) {
@@ -136,7 +150,7 @@ func (u *undeletion) found(ctx context.Context, item *Item) done {
 	if err != nil || now == nil {
 		return done{nil, item.Outcome, err}
 	}
-	if m, marked := markOf(now); marked && m.From == item.FormerUID() {
+	if stands(item, now) {
 		return done{now, ownership.UndeletionRestored, nil}
 	}
 	return done{now, ownership.UndeletionTaken, nil}
@@ -153,16 +167,46 @@ func (u *undeletion) putStatus(ctx context.Context, item *Item, now *unstructure
 	}
 	status, _ = transplant.Remap(status, uids).(map[string]any)
 	transplant.Observe(status, item.then.GetGeneration(), now.GetGeneration())
-	if equality.Semantic.DeepEqual(now.Object["status"], any(status)) {
-		return now, nil
-	}
-	wanted := now.DeepCopy()
-	wanted.Object["status"] = status
-	updated, err := u.client(now, item).UpdateStatus(ctx, wanted, metav1.UpdateOptions{FieldManager: manager})
+	now, err := u.write(ctx, item, now, func(now *unstructured.Unstructured) *unstructured.Unstructured {
+		wanted := now.DeepCopy()
+		wanted.Object["status"] = status
+		return wanted
+	}, func(wanted *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+		return u.client(wanted, item).UpdateStatus(ctx, wanted, metav1.UpdateOptions{FieldManager: manager})
+	})
 	if err != nil {
 		return now, statusError{err}
 	}
-	return updated, nil
+	return now, nil
+}
+
+// write makes of an object what is wanted, and again if somebody else has written to it
+// meanwhile. It returns the object as it is then.
+func (u *undeletion) write(ctx context.Context, item *Item, now *unstructured.Unstructured, want func(now *unstructured.Unstructured) *unstructured.Unstructured, put func(wanted *unstructured.Unstructured) (*unstructured.Unstructured, error)) (*unstructured.Unstructured, error) {
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		wanted := want(now)
+		if equality.Semantic.DeepEqual(wanted.Object, now.Object) {
+			return nil
+		}
+		updated, err := put(wanted)
+		if err == nil {
+			now = updated
+			return nil
+		}
+		if !apierrors.IsConflict(err) {
+			return err
+		}
+		again, failed := u.get(ctx, item.Resource.GroupVersionResource, item.Namespace(), item.Name())
+		if failed != nil {
+			return failed
+		}
+		if again == nil || again.GetUID() != now.GetUID() {
+			return apierrors.NewNotFound(item.Resource.GroupResource(), item.Name())
+		}
+		now = again
+		return err
+	})
+	return now, err
 }
 
 // tier gives objects the owners that they lack, and replaces UIDs that were not known yet
@@ -173,29 +217,10 @@ func (u *undeletion) tier() func(context.Context, *Item) done {
 		if item.Outcome != ownership.UndeletionRestored && item.Outcome != ownership.UndeletionAdopted {
 			return done{item.now, item.Outcome, nil}
 		}
-		now := item.now
-		err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-			wanted := tied(item, now, uids)
-			if equality.Semantic.DeepEqual(wanted.Object, now.Object) {
-				return nil
-			}
-			updated, err := u.client(now, item).Update(ctx, wanted, metav1.UpdateOptions{FieldManager: manager})
-			if err == nil {
-				now = updated
-				return nil
-			}
-			if !apierrors.IsConflict(err) {
-				return err
-			}
-			again, failed := u.get(ctx, item.Resource.GroupVersionResource, item.Namespace(), item.Name())
-			if failed != nil {
-				return failed
-			}
-			if again == nil || again.GetUID() != now.GetUID() {
-				return apierrors.NewNotFound(item.Resource.GroupResource(), item.Name())
-			}
-			now = again
-			return err
+		now, err := u.write(ctx, item, item.now, func(now *unstructured.Unstructured) *unstructured.Unstructured {
+			return tied(item, now, uids)
+		}, func(wanted *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+			return u.client(wanted, item).Update(ctx, wanted, metav1.UpdateOptions{FieldManager: manager})
 		})
 		if apierrors.IsNotFound(err) {
 			// The cascade was faster. It is brought back next.

@@ -5,6 +5,7 @@ package undelete
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -114,7 +115,15 @@ type undeletion struct {
 	report *Report
 	items  []*Item
 	root   *Item
-	until  time.Time
+	// named are the items by what they are called.
+	named map[name]*Item
+	until time.Time
+}
+
+// name is what an object is called.
+type name struct {
+	kind            schema.GroupKind
+	namespace, name string
 }
 
 // Run undoes a deletion, as far as it gets in the time of a request.
@@ -124,12 +133,16 @@ func (c *Cluster) Run(ctx context.Context, request Request) (*Report, error) {
 		return nil, err
 	}
 	u.report.Deletion, u.report.Revision = u.record, u.revision
+	u.report.Deletion.UID = u.uid // It may not be recorded.
 	if err := u.plan(ctx); err != nil {
 		return nil, err
 	}
 	switch {
-	case len(u.report.Problems) > 0:
+	case len(u.report.Problems) > 0 && u.stage == fresh:
 		u.report.Phase = ownership.UndeletionRefused
+		return u.report, nil
+	case len(u.report.Problems) > 0:
+		u.report.Phase = ownership.UndeletionIncomplete
 		return u.report, nil
 	case u.DryRun:
 		u.report.Phase = ownership.UndeletionPlanned
@@ -159,10 +172,15 @@ func (u *undeletion) plan(ctx context.Context) error {
 	problems := judge(u.items, u.root, own, u.stage)
 	for _, item := range u.items {
 		if problem, found := problems[item]; found {
-			u.problem("%s %s", u.nameFor(ctx, item), problem)
+			u.standsInTheWay(ctx, item, problem)
 		}
 	}
-	if u.stage != fresh || len(u.report.Problems) > 0 {
+	if len(u.report.Problems) > 0 {
+		return nil
+	}
+	// Who goes on may be another than who began, and marks are written by anybody.
+	u.checkAccess(ctx)
+	if u.stage != fresh {
 		return nil
 	}
 	return u.check(ctx)
@@ -195,7 +213,7 @@ func (u *undeletion) restoreAll(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	u.stage = restoring
-	if err := u.plan(ctx); err != nil {
+	if err := u.plan(ctx); err != nil || len(u.report.Problems) > 0 {
 		return false, err
 	}
 	return u.restore(ctx)
@@ -215,12 +233,20 @@ func (u *undeletion) isServed(ctx context.Context) bool {
 	return false
 }
 
-// nameFor names an item to who asks, who may not know of it.
-func (u *undeletion) nameFor(ctx context.Context, item *Item) string {
-	if u.May(ctx, "get", item.Resource, "", item.Namespace(), item.Name()) != nil {
-		return "an object that you may not read"
+// standsInTheWay tells of a problem with an item, and nothing of what it is to who may not read it.
+func (u *undeletion) standsInTheWay(ctx context.Context, item *Item, problem string) {
+	if u.May(ctx, "get", item.Resource, "", item.Namespace(), item.Name()) == nil {
+		u.problem("%s %s", item, problem)
+		return
 	}
-	return item.String()
+	if hidden := "an object that you may not read stands in the way"; !slices.Contains(u.report.Problems, hidden) {
+		u.problem("%s", hidden)
+	}
 }
 
-func (u *undeletion) late() bool { return !u.Clock.Now().Before(u.until) }
+func (u *undeletion) late() bool { return u.lateFor(0) }
+
+// lateFor is whether less than a time is left.
+func (u *undeletion) lateFor(rest time.Duration) bool {
+	return !u.Clock.Now().Add(rest).Before(u.until)
+}

@@ -1,0 +1,136 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package undelete
+
+import (
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
+	"github.com/kindred-project/kindred/internal/deletion"
+)
+
+// TestFate: what becomes of one object, in every stage of an undeletion.
+func TestFate(t *testing.T) {
+	root := func(outcome ownership.UndeletionOutcome, now *unstructured.Unstructured) *Item {
+		item := itemOf(object("ReplicaSet", "root"), now)
+		item.Outcome = outcome
+		return item
+	}
+	pending, left, restored := root(ownership.UndeletionPending, nil), root(ownership.UndeletionLeft, nil), root(ownership.UndeletionRestored, object("ReplicaSet", "root", withUID("new")))
+	child := func(kind string, changes ...change) *unstructured.Unstructured {
+		return object(kind, "child", append([]change{ownedBy("root")}, changes...)...)
+	}
+	then := child("ConfigMap")
+	other := func(o *unstructured.Unstructured) {
+		o.SetOwnerReferences([]metav1.OwnerReference{{Kind: "Set", Name: "other", UID: "other", Controller: new(true)}})
+	}
+	unowned := func(o *unstructured.Unstructured) { o.SetOwnerReferences(nil) }
+	own := map[types.UID]deletion.Record{"child": {UID: "child", By: deletion.Caller{User: "jane"}, Time: metav1.NewMicroTime(noon)}}
+	const again = "it was deleted again meanwhile"
+	for name, tt := range map[string]struct {
+		item            *Item
+		own             map[types.UID]deletion.Record
+		how             stage
+		want            ownership.UndeletionOutcome
+		reason, problem string
+	}{
+		"gone":                                  {item: itemOf(then, nil, pending), want: ownership.UndeletionPending},
+		"gone, amid the restoring":              {item: itemOf(then, nil, restored), how: restoring, want: ownership.UndeletionPending},
+		"gone, amid the releasing":              {item: itemOf(then, nil, restored), how: releasing, want: ownership.UndeletionLeft, reason: again},
+		"the root, though it was being deleted": {item: itemOf(object("ReplicaSet", "root", deleting), nil), want: ownership.UndeletionPending},
+		"deleted on its own":                    {item: itemOf(then, nil, pending), own: own, want: ownership.UndeletionLeft, reason: "it was deleted on its own, by jane at 2026-01-01T12:00:00Z"},
+		"on its own, amid the releasing":        {item: itemOf(then, nil, pending), own: own, how: releasing, want: ownership.UndeletionLeft, reason: "it was deleted on its own, by jane at 2026-01-01T12:00:00Z"},
+		"already being deleted":                 {item: itemOf(child("ConfigMap", deleting), nil, pending), want: ownership.UndeletionLeft, reason: "it was already being deleted"},
+		"endpoints of the controller":           {item: itemOf(child("Endpoints", labelled("endpoints.kubernetes.io/managed-by", "endpoint-controller")), nil, pending), want: ownership.UndeletionLeft, reason: "its controller makes it anew"},
+		"endpoints by hand":                     {item: itemOf(child("Endpoints"), nil, pending), want: ownership.UndeletionPending},
+		"slices of the controller":              {item: itemOf(child("EndpointSlice", labelled("endpointslice.kubernetes.io/managed-by", "endpointslice-controller.k8s.io")), nil, pending), want: ownership.UndeletionLeft, reason: "its controller makes it anew"},
+		"mirrored slices":                       {item: itemOf(child("EndpointSlice", labelled("endpointslice.kubernetes.io/managed-by", "endpointslicemirroring-controller.k8s.io")), nil, pending), want: ownership.UndeletionLeft, reason: "its controller makes it anew"},
+		"slices by somebody":                    {item: itemOf(child("EndpointSlice", labelled("endpointslice.kubernetes.io/managed-by", "mesh.example.com")), nil, pending), want: ownership.UndeletionPending},
+		"its owner is left":                     {item: itemOf(then, nil, left), want: ownership.UndeletionLeft, reason: "its owner ReplicaSet shop/root is not brought back"},
+		"one of its owners is left":             {item: itemOf(then, nil, left, pending), want: ownership.UndeletionPending},
+
+		"living, and let go":                 {item: itemOf(then, child("ConfigMap", unowned), pending), want: ownership.UndeletionAdopted},
+		"living, with the old reference":     {item: itemOf(then, then, pending), want: ownership.UndeletionAdopted},
+		"living, and has its owner already":  {item: itemOf(then, object("ConfigMap", "child", ownedBy("new")), restored), want: ownership.UndeletionUnchanged},
+		"living, and its owner is left":      {item: itemOf(then, child("ConfigMap", unowned), left), want: ownership.UndeletionUnchanged},
+		"living, and its owner never went":   {item: itemOf(then, then, root(ownership.UndeletionUnchanged, object("ReplicaSet", "root"))), want: ownership.UndeletionUnchanged},
+		"living content":                     {item: itemOf(object("ConfigMap", "child"), object("ConfigMap", "child"), pending), want: ownership.UndeletionUnchanged},
+		"living, and another controls it":    {item: itemOf(then, child("ConfigMap", other), pending), want: ownership.UndeletionLeft, reason: "it is there, and Set other controls it now"},
+		"still being deleted":                {item: itemOf(then, child("ConfigMap", deleting), pending), want: ownership.UndeletionLeft, problem: "is still being deleted; wait until it is gone"},
+		"still being deleted, when restored": {item: itemOf(then, child("ConfigMap", deleting), restored), how: restoring, want: ownership.UndeletionLeft, problem: "is still being deleted; wait until it is gone"},
+		"being deleted, when released":       {item: itemOf(then, child("ConfigMap", deleting), restored), how: releasing, want: ownership.UndeletionLeft, reason: again},
+		"a pod that is still being deleted":  {item: itemOf(child("Pod"), child("Pod", deleting), pending), want: ownership.UndeletionLeft, reason: "it is still being deleted, and its controller makes another"},
+		"a pod without its controller":       {item: itemOf(child("Pod"), child("Pod", deleting), left), want: ownership.UndeletionLeft, problem: "is still being deleted; wait until it is gone"},
+
+		"taken before":          {item: itemOf(then, child("ConfigMap", withUID("else")), pending), want: ownership.UndeletionTaken, problem: "cannot be brought back: another object has its name, created at "},
+		"taken meanwhile":       {item: itemOf(then, child("ConfigMap", withUID("else")), restored), how: restoring, want: ownership.UndeletionTaken, reason: "an object of this name was made meanwhile"},
+		"restored before":       {item: itemOf(then, child("ConfigMap", withUID("else"), onHold("child", false)), restored), how: restoring, want: ownership.UndeletionRestored},
+		"another one's mark":    {item: itemOf(then, child("ConfigMap", withUID("else"), onHold("third", false)), restored), how: restoring, want: ownership.UndeletionTaken, reason: "an object of this name was made meanwhile"},
+		"released":              {item: itemOf(then, child("ConfigMap", withUID("else")), restored), how: releasing, want: ownership.UndeletionRestored},
+		"not released yet":      {item: itemOf(then, child("ConfigMap", withUID("else"), onHold("child", false)), restored), how: releasing, want: ownership.UndeletionRestored},
+		"living when releasing": {item: itemOf(then, object("ConfigMap", "child", ownedBy("new")), restored), how: releasing, want: ownership.UndeletionUnchanged},
+	} {
+		t.Run(name, func(t *testing.T) {
+			judged := pending
+			if tt.item.Name() == "root" {
+				judged = tt.item
+			}
+			outcome, reason, problem := fate(tt.item, judged, tt.own, tt.how)
+			if outcome != tt.want || reason != tt.reason || !strings.HasPrefix(problem, tt.problem) || (problem == "") != (tt.problem == "") {
+				t.Errorf("%s, reason %q, problem %q", outcome, reason, problem)
+			}
+		})
+	}
+}
+
+// TestJudge: what is left takes what it owns with it, and problems are told of those that
+// have them.
+func TestJudge(t *testing.T) {
+	root := itemOf(object("ReplicaSet", "root"), nil)
+	gone := itemOf(object("ConfigMap", "gone", ownedBy("root")), nil, root)
+	below := itemOf(object("ConfigMap", "below", ownedBy("gone")), nil, gone)
+	taken := itemOf(object("ConfigMap", "taken", ownedBy("root")), object("ConfigMap", "taken", withUID("else")), root)
+	problems := judge([]*Item{root, gone, taken, below}, root, map[types.UID]deletion.Record{"gone": {}}, fresh)
+	if len(problems) != 1 || problems[taken] == "" {
+		t.Errorf("problems %v", problems)
+	}
+	if root.Outcome != ownership.UndeletionPending || gone.Outcome != ownership.UndeletionLeft || below.Outcome != ownership.UndeletionLeft {
+		t.Errorf("outcomes %v", saidOf([]*Item{root, gone, below}))
+	}
+}
+
+// TestOwnDeletions: who empties a namespace or a kind asks for each object, and that is part
+// of the root's deletion.
+func TestOwnDeletions(t *testing.T) {
+	record := func(uid types.UID, user string, revision int64) deletion.Record {
+		return deletion.Record{UID: uid, By: deletion.Caller{User: user}, Revision: revision}
+	}
+	for kind, emptier := range map[string]string{"Namespace": "system:serviceaccount:kube-system:namespace-controller", "CustomResourceDefinition": "system:apiserver", "ConfigMap": ""} {
+		w := newWorld(t, &memory{records: []deletion.Record{
+			record("root", "jane", 10), record("emptied", "system:serviceaccount:kube-system:namespace-controller", 11),
+			record("cleaned", "system:apiserver", 11), record("own", "jane", 12), record("before", "jane", 9),
+		}})
+		u := &undeletion{Cluster: w.cluster, root: itemOf(object(kind, "root"), nil)}
+		if own, err := u.ownDeletions(t.Context()); err != nil || own != nil {
+			t.Errorf("%s: without a record: %v, %v", kind, own, err)
+		}
+		u.past = past{uid: "root", record: deletion.Record{Revision: 10}}
+		own, err := u.ownDeletions(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, uid := range []types.UID{"root", "emptied", "cleaned", "own", "before"} {
+			_, is := own[uid]
+			want := uid == "own" || uid == "emptied" && emptier != "system:serviceaccount:kube-system:namespace-controller" || uid == "cleaned" && emptier != "system:apiserver"
+			if is != want {
+				t.Errorf("%s: %s was deleted on its own: %v", kind, uid, is)
+			}
+		}
+	}
+}

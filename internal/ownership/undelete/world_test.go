@@ -1,0 +1,239 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package undelete
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/kindred-project/kindred/internal/deletion"
+	"github.com/kindred-project/kindred/internal/ownership/graph"
+)
+
+var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+func resource(group, version, plural, kind string, namespaced bool) graph.Resource {
+	return graph.Resource{GroupVersionResource: schema.GroupVersionResource{Group: group, Version: version, Resource: plural}, Kind: kind, Namespaced: namespaced, Watched: true}
+}
+
+var resources = []graph.Resource{
+	resource("", "v1", "configmaps", "ConfigMap", true),
+	resource("", "v1", "secrets", "Secret", true),
+	resource("", "v1", "pods", "Pod", true),
+	resource("", "v1", "serviceaccounts", "ServiceAccount", true),
+	resource("", "v1", "endpoints", "Endpoints", true),
+	resource("", "v1", "persistentvolumes", "PersistentVolume", false),
+	resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", true),
+	resource("", "v1", "namespaces", "Namespace", false),
+	resource("apps", "v1", "deployments", "Deployment", true),
+	resource("apps", "v1", "replicasets", "ReplicaSet", true),
+	resource("batch", "v1", "jobs", "Job", true),
+	resource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", true),
+	resource("cluster.x-k8s.io", "v1beta1", "machines", "Machine", true),
+	resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", false),
+	resource("example.com", "v1", "things", "Thing", true),
+}
+
+func resourceOf(kind string) graph.Resource {
+	return resources[slices.IndexFunc(resources, func(r graph.Resource) bool { return r.Kind == kind })]
+}
+
+type change = func(*unstructured.Unstructured)
+
+// object makes one whose UID is its name; those with a namespace are in "shop".
+func object(kind, name string, changes ...change) *unstructured.Unstructured {
+	r := resourceOf(kind)
+	o := &unstructured.Unstructured{Object: map[string]any{}}
+	o.SetGroupVersionKind(r.GroupVersion().WithKind(r.Kind))
+	o.SetName(name)
+	o.SetUID(types.UID(name))
+	o.SetResourceVersion("5")
+	if r.Namespaced {
+		o.SetNamespace("shop")
+	}
+	for _, c := range changes {
+		c(o)
+	}
+	return o
+}
+
+// ownedBy adds owners, of which the first controls.
+func ownedBy(uids ...types.UID) change {
+	return func(o *unstructured.Unstructured) {
+		refs := o.GetOwnerReferences()
+		for _, uid := range uids {
+			refs = append(refs, metav1.OwnerReference{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "named-" + string(uid), UID: uid, Controller: new(len(refs) == 0)})
+		}
+		o.SetOwnerReferences(refs)
+	}
+}
+
+func in(namespace string) change {
+	return func(o *unstructured.Unstructured) { o.SetNamespace(namespace) }
+}
+
+func withUID(uid types.UID) change { return func(o *unstructured.Unstructured) { o.SetUID(uid) } }
+
+func deleting(o *unstructured.Unstructured) {
+	o.SetDeletionTimestamp(&metav1.Time{Time: noon})
+	o.SetFinalizers([]string{"example.com/wait"})
+}
+
+func labelled(key, value string) change {
+	return func(o *unstructured.Unstructured) { o.SetLabels(map[string]string{key: value}) }
+}
+
+func set(value any, path ...string) change {
+	return func(o *unstructured.Unstructured) {
+		if err := unstructured.SetNestedField(o.Object, value, path...); err != nil {
+			panic(err)
+		}
+	}
+}
+
+// onHold marks an object as one that was restored.
+func onHold(from types.UID, releasing bool) change {
+	return func(o *unstructured.Unstructured) {
+		hold(o, mark{Root: "root", Revision: 10, From: from, For: called(o), Releasing: releasing})
+	}
+}
+
+func itemOf(then, now *unstructured.Unstructured, owners ...*Item) *Item {
+	return &Item{Resource: resourceOf(then.GetKind()), then: then, now: now, owners: owners}
+}
+
+// memory is a history of a few states, and what is recorded.
+type memory struct {
+	objects map[int64][]*unstructured.Unstructured
+	end     *deletion.End
+	endErr  error
+	records []deletion.Record
+	// known is the revision of any time; 0 if none is.
+	known int64
+}
+
+func (m *memory) Newest(context.Context) (int64, error) { return 100, nil }
+func (m *memory) Oldest(context.Context) (int64, error) { return 1, nil }
+func (m *memory) Time(int64) time.Time                  { return noon }
+func (m *memory) RevisionAt(time.Time) int64            { return m.known }
+
+func (m *memory) At(_ context.Context, r schema.GroupResource, namespace, name string, revision int64) (*unstructured.Unstructured, error) {
+	for _, o := range m.objects[revision] {
+		if resourceOf(o.GetKind()).GroupResource() == r && o.GetNamespace() == namespace && o.GetName() == name {
+			return o, nil
+		}
+	}
+	return nil, apierrors.NewNotFound(r, name)
+}
+
+func (m *memory) List(_ context.Context, r schema.GroupResource, namespace string, revision int64) iter.Seq2[*unstructured.Unstructured, error] {
+	return func(yield func(*unstructured.Unstructured, error) bool) {
+		for _, o := range m.objects[revision] {
+			if resourceOf(o.GetKind()).GroupResource() == r && (namespace == "" || namespace == o.GetNamespace()) && !yield(o, nil) {
+				return
+			}
+		}
+	}
+}
+
+func (m *memory) LastDeletion(_ context.Context, r schema.GroupResource, _, name string) (*deletion.End, error) {
+	if m.end == nil && m.endErr == nil {
+		return nil, apierrors.NewNotFound(r, name)
+	}
+	return m.end, m.endErr
+}
+
+func (m *memory) Of(_ context.Context, r schema.GroupResource, namespace, name string) (found []deletion.Record, _ error) {
+	for _, record := range m.records {
+		if record.Resource == r && record.Namespace == namespace && record.Name == name {
+			found = append(found, record)
+		}
+	}
+	return found, nil
+}
+
+func (m *memory) Asked(_ context.Context, since int64) (found []deletion.Record, _ error) {
+	for _, record := range m.records {
+		if record.Revision >= since && len(record.Owners) == 0 {
+			found = append(found, record)
+		}
+	}
+	return found, nil
+}
+
+func (m *memory) Collected(context.Context, []deletion.Record) error { return nil }
+
+// world is a cluster in which something was deleted.
+type world struct {
+	*memory
+	cluster *Cluster
+	client  *dynamicfake.FakeDynamicClient
+	clock   *clocktesting.FakeClock
+	// forbidden are the "verb Kind" that who asks may not.
+	forbidden []string
+}
+
+func newWorld(t *testing.T, m *memory, there ...*unstructured.Unstructured) *world {
+	t.Helper()
+	lists := map[schema.GroupVersionResource]string{}
+	for _, r := range resources {
+		lists[r.GroupVersionResource] = r.Kind + "List"
+	}
+	var objects []runtime.Object
+	for _, o := range there {
+		objects = append(objects, o)
+	}
+	w := &world{memory: m, clock: clocktesting.NewFakeClock(noon), client: dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists, objects...)}
+	w.cluster = &Cluster{
+		History: m, Records: m, Resources: func() []graph.Resource { return resources },
+		Owner:   func(types.UID) (graph.Object, bool) { return graph.Object{}, false },
+		Objects: w.client, Caller: w.client,
+		May: func(_ context.Context, verb string, r graph.Resource, _, _, _ string) error {
+			if slices.Contains(w.forbidden, verb+" "+r.Kind) {
+				return fmt.Errorf("you may not %s %s", verb, r.Kind)
+			}
+			return nil
+		},
+		Seen:  func(schema.GroupKind, string) (bool, bool) { return true, true },
+		Clock: w.clock,
+	}
+	return w
+}
+
+func request(kind, name string) Request {
+	return Request{Resource: resourceOf(kind), Namespace: "shop", Name: name}
+}
+
+// writes are the verbs of what was written.
+func (w *world) writes() (verbs []string) {
+	for _, action := range w.client.Actions() {
+		if !slices.Contains([]string{"get", "list"}, action.GetVerb()) {
+			verbs = append(verbs, action.GetVerb()+" "+action.GetResource().Resource)
+		}
+	}
+	return verbs
+}
+
+func saidOf(items []*Item) (said []string) {
+	for _, item := range items {
+		said = append(said, fmt.Sprintf("%s %s", item.Name(), item.Outcome))
+	}
+	return said
+}
+
+var errBroken = errors.New("broken")
