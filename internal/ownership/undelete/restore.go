@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -48,8 +49,10 @@ func (u *undeletion) restore(ctx context.Context) (bool, error) {
 			return false, err
 		}
 	}
-	return len(u.report.Problems) == 0 && !u.late(), nil
+	return len(u.report.Problems) == 0 && !u.late() && !slices.ContainsFunc(u.items, isPending), nil
 }
+
+func isPending(item *Item) bool { return item.Outcome == ownership.UndeletionPending }
 
 // done is what became of an item.
 type done struct {
