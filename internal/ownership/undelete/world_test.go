@@ -119,6 +119,7 @@ func itemOf(then, now *unstructured.Unstructured, owners ...*Item) *Item {
 
 // memory is a history of a few states, and what is recorded.
 type memory struct {
+	deletion.History
 	objects map[int64][]*unstructured.Unstructured
 	end     *deletion.End
 	endErr  error
