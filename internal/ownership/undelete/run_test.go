@@ -258,7 +258,7 @@ func TestTimeIsLimited(t *testing.T) {
 	}
 	w := deleted(t, graph)
 	w.on("create", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
-		w.clock.Step(time.Second)
+		w.clock.Step(time.Second / 2)
 		return false, nil, nil
 	})
 	restored := 0
