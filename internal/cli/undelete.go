@@ -129,16 +129,18 @@ func (u *undeletion) undelete(cmd *cobra.Command, r *reviewer, review *ownership
 	progress := newProgressLine(cmd.ErrOrStderr())
 	defer progress.clear()
 	progress.show("undeleting " + called(review.Spec.Object))
-	for before := int32(-1); ; {
+	type standing struct{ restored, pending, held int32 }
+	for before := (standing{-1, -1, -1}); ; {
 		if err := r.ask(cmd.Context(), "undeletions", review); err != nil {
 			return err
 		}
 		s := &review.Status
-		if s.Phase != ownership.UndeletionIncomplete || len(s.Problems) > 0 || s.Restored == before {
+		now := standing{s.Restored, s.Pending, s.Held}
+		if s.Phase != ownership.UndeletionIncomplete || len(s.Problems) > 0 || now == before {
 			break
 		}
-		progress.show(fmt.Sprintf("undeleting %s: %d restored, %d to go", called(review.Spec.Object), s.Restored, s.Pending))
-		before, review.Status = s.Restored, ownership.UndeletionStatus{}
+		progress.show(fmt.Sprintf("undeleting %s: %d restored, %d to go, %d on hold", called(review.Spec.Object), s.Restored, s.Pending, s.Held))
+		before, review.Status = now, ownership.UndeletionStatus{}
 	}
 	progress.clear()
 	review.SetGroupVersionKind(ownership.SchemeGroupVersion.WithKind("Undeletion"))

@@ -77,3 +77,27 @@ func TestWhy(t *testing.T) {
 		}
 	}
 }
+
+// TestWhyOnANode: a pod that is being deleted waits for its node; once it is gone, it is known
+// who asked for that, and not only that the node ended it.
+func TestWhyOnANode(t *testing.T) {
+	s := withNode(t)
+	s.apply(`
+apiVersion: v1
+kind: Pod
+metadata: {name: stubborn}
+spec:
+  terminationGracePeriodSeconds: 5
+  containers: [{name: c, image: "` + image + `", command: [sleep, "3600"]}]
+`)
+	s.ready("stubborn")
+	node := s.pod("stubborn").Spec.NodeName
+	pod := "Pod " + s.namespace + "/stubborn"
+	s.kubectl("delete", "pod", "stubborn", "--wait=false")
+	s.why("pod/stubborn",
+		pod+" is being deleted.",
+		pod+": the deletion was asked for * ago by kubernetes-admin (* with policy Background.",
+		"Node "+node+" has to stop its containers first; they are killed at * at the latest.")
+	s.gone("pod", "stubborn")
+	s.why("pod/stubborn", pod+" was deleted * ago by kubernetes-admin (* with policy Background.")
+}

@@ -117,6 +117,9 @@ type UndeletionStatus struct {
 	Left int32 `json:"left"`
 	// pending is the number of objects that are not there yet.
 	Pending int32 `json:"pending"`
+	// held is the number of objects that are there, and still on hold.
+	// +optional
+	Held int32 `json:"held,omitempty"`
 	// problems say why it is refused, or what has to be solved before it can go on.
 	// +optional
 	// +listType=atomic

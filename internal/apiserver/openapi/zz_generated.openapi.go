@@ -2914,6 +2914,13 @@ func schema_kindred_apis_ownership_v1alpha1_UndeletionStatus(ref common.Referenc
 							Format:      "int32",
 						},
 					},
+					"held": {
+						SchemaProps: spec.SchemaProps{
+							Description: "held is the number of objects that are there, and still on hold.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
 					"problems": {
 						VendorExtensible: spec.VendorExtensible{
 							Extensions: spec.Extensions{

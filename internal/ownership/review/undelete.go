@@ -81,6 +81,9 @@ func (q *question) reported(ctx context.Context, r graph.Resource, report *undel
 			result.Outcome = ownership.UndeletionRestored
 		}
 		s.Results = append(s.Results, result)
+		if item.IsHeld() {
+			s.Held++
+		}
 		switch result.Outcome {
 		case ownership.UndeletionRestored:
 			s.Restored++

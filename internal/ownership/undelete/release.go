@@ -85,7 +85,8 @@ func (u *undeletion) release(ctx context.Context) (bool, error) {
 		if !isRestored(item) {
 			return done{item.now, item.Outcome, nil}
 		}
-		return done{item.now, item.Outcome, u.letGo(ctx, item, uids)}
+		now, err := u.letGo(ctx, item, uids)
+		return done{now, item.Outcome, err}
 	}
 	rest := slices.Clone(u.items)
 	slices.Reverse(rest)
@@ -109,30 +110,34 @@ func beginning(now *unstructured.Unstructured) *unstructured.Unstructured {
 	return object
 }
 
-// letGo ends the hold of an item, if it is there still and on hold.
-func (u *undeletion) letGo(ctx context.Context, item *Item, uids map[types.UID]types.UID) error {
+// letGo ends the hold of an item, if it is there still and on hold, and returns what is there.
+func (u *undeletion) letGo(ctx context.Context, item *Item, uids map[types.UID]types.UID) (*unstructured.Unstructured, error) {
 	now := item.now
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		body, err := json.Marshal(free(item, now, uids))
 		if err != nil {
 			return err
 		}
-		_, err = u.client(now, item).Patch(ctx, item.Name(), types.MergePatchType, body, metav1.PatchOptions{FieldManager: manager})
-		if !apierrors.IsConflict(err) {
+		patched, err := u.client(now, item).Patch(ctx, item.Name(), types.MergePatchType, body, metav1.PatchOptions{FieldManager: manager})
+		switch {
+		case err == nil:
+			now = patched
+			return nil
+		case !apierrors.IsConflict(err):
 			return err
 		}
 		again, failed := u.get(ctx, item.Resource.GroupVersionResource, item.Namespace(), item.Name())
-		switch {
-		case failed != nil:
+		if failed != nil {
 			return failed
-		case again == nil || !stands(item, again):
-			return nil // Somebody has deleted it, put another in its place, or released it.
 		}
 		now = again
+		if again == nil || !stands(item, again) {
+			return nil // Somebody has deleted it, put another in its place, or released it.
+		}
 		return err
 	})
 	if apierrors.IsNotFound(err) {
-		return nil // Somebody has deleted it.
+		return nil, nil // Somebody has deleted it.
 	}
-	return err
+	return now, err
 }

@@ -94,6 +94,9 @@ func (i *Item) UID() types.UID {
 	return i.now.GetUID()
 }
 
+// IsHeld is whether the object was created and is still on hold.
+func (i *Item) IsHeld() bool { return isRestored(i) }
+
 func (i *Item) kind() schema.GroupKind { return i.then.GroupVersionKind().GroupKind() }
 
 func (i *Item) String() string {
