@@ -27,10 +27,10 @@ type turns struct {
 const (
 	// width is how many actions go at a time. The store gathers what comes together into one
 	// write of its log: one action alone would wait for the disk most of its time.
-	width = 3
-	// restDivisor says how long a turn rests: what its action took, divided by it. What is
-	// slow, because there is much to do, is asked for less.
-	restDivisor = 2
+	width = 2
+	// restShare is how long a turn rests, in times of what its action took. What is slow,
+	// because there is much to do, is asked for less.
+	restShare = 1
 	// restLimit is the longest rest: what takes long need not be work.
 	restLimit = 50 * time.Millisecond
 	// turnPatience is how long an action waits for its turn. One that hangs, in an admission
@@ -48,7 +48,7 @@ func newTurns(c clock.Clock, others func() bool) *turns {
 
 // restAfter is how long a turn rests that took so long to act.
 func restAfter(took time.Duration) time.Duration {
-	return min(took/restDivisor, restLimit)
+	return min(restShare*took, restLimit)
 }
 
 // take waits until an action may begin, and returns what is to be called when it has ended.

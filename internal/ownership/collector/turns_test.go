@@ -17,8 +17,8 @@ import (
 func TestRestFollowsTheAction(t *testing.T) {
 	tests := []struct{ took, want time.Duration }{
 		{took: 0, want: 0},
-		{took: time.Millisecond, want: time.Millisecond / restDivisor},
-		{took: 10 * time.Millisecond, want: 10 * time.Millisecond / restDivisor},
+		{took: time.Millisecond, want: restShare * time.Millisecond},
+		{took: 10 * time.Millisecond, want: restShare * 10 * time.Millisecond},
 		{took: time.Minute, want: restLimit},
 	}
 	for _, test := range tests {
@@ -94,10 +94,10 @@ func TestTurnsBesideOthers(t *testing.T) {
 	endFirst := begins(t, turn(turns))
 	second := turn(turns)
 	waits(t, clock, 1, second)
-	clock.Step(restDivisor * time.Millisecond)
+	clock.Step(time.Millisecond)
 	go endFirst()
 	waits(t, clock, 2, second) // the first rests
-	clock.Step(time.Millisecond - 1)
+	clock.Step(restShare*time.Millisecond - 1)
 	waits(t, clock, 2, second)
 	clock.Step(1)
 	endSecond := begins(t, second)
