@@ -23,8 +23,9 @@ type bench struct {
 	binary string
 	// scratch is the directory for data directories and images.
 	scratch string
-	// cpuProfile, if set, is the file for the server's CPU profile.
-	cpuProfile string
+	// profiles are the files for the server's profiles, by the name of the profile; an empty
+	// one is not written.
+	profiles map[string]string
 }
 
 // figure is one line of the table.
@@ -70,6 +71,7 @@ func run() error {
 	only := flag.String("run", "", "measure only figures whose name matches this regular expression")
 	times := flag.Int("times", 1, "how often each figure is measured; the table shows every result")
 	dir := flag.String("dir", "", "where data directories are made (default the system's temporary directory)")
+	allocProfile := flag.String("allocprofile", "", "write the server's profile of what it allocated in the measured time to this file")
 	cpuProfile := flag.String("cpuprofile", "", "write the server's CPU profile of the measured time to this file; choose one figure with -run")
 	list := flag.Bool("list", false, "list the figures and exit")
 	flag.Parse()
@@ -86,7 +88,7 @@ func run() error {
 		fmt.Printf("%-18s %s\n", latency, "p50 and p99 of single requests, beside upstream's kube-apiserver")
 		return nil
 	}
-	b := &bench{cpuProfile: *cpuProfile}
+	b := &bench{profiles: map[string]string{"profile": *cpuProfile, "allocs": *allocProfile}}
 	if b.binary, err = filepath.Abs(*binary); err != nil {
 		return err
 	}

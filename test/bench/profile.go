@@ -9,6 +9,8 @@ import (
 	"io"
 	"net/http"
 	"os"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // profileSeconds is how long the server profiles itself, from the moment that
@@ -22,19 +24,24 @@ func (c *cluster) profiled(ctx context.Context, measured func() error) error {
 	if c.pprof == "" {
 		return measured()
 	}
-	written := make(chan error, 1)
-	go func() { written <- c.profile(ctx) }()
+	var profiles errgroup.Group
+	for name, file := range c.bench.profiles {
+		if file != "" {
+			profiles.Go(func() error { return c.profile(ctx, name, file) })
+		}
+	}
 	if err := measured(); err != nil {
 		return err
 	}
-	if err := <-written; err != nil {
+	if err := profiles.Wait(); err != nil {
 		return fmt.Errorf("profile the server: %w", err)
 	}
 	return nil
 }
 
-func (c *cluster) profile(ctx context.Context) error {
-	url := fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", c.pprof, profileSeconds)
+// profile has the server write the profile of that name, one of net/http/pprof's.
+func (c *cluster) profile(ctx context.Context, name, path string) error {
+	url := fmt.Sprintf("http://%s/debug/pprof/%s?seconds=%d", c.pprof, name, profileSeconds)
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err
@@ -47,7 +54,7 @@ func (c *cluster) profile(ctx context.Context) error {
 	if response.StatusCode != http.StatusOK {
 		return fmt.Errorf("%s answered %s", url, response.Status)
 	}
-	file, err := os.Create(c.bench.cpuProfile)
+	file, err := os.Create(path)
 	if err != nil {
 		return err
 	}
