@@ -94,6 +94,13 @@ func (s *Server) registerBuiltIn(g genericapiserver.Config, registration autoreg
 	announce(apiextensionsv1.SchemeGroupVersion, extensionsGroupPriority, builtInVersionPriority)
 }
 
+// isElsewhere tells whether somebody has told the aggregator that another server serves a
+// version of a group which is built in.
+func (s *Server) isElsewhere(gv schema.GroupVersion) bool {
+	service, err := s.aggregator.APIRegistrationInformers.Apiregistration().V1().APIServices().Lister().Get(gv.Version + "." + gv.Group)
+	return err == nil && service.Spec.Service != nil
+}
+
 func apiService(gv schema.GroupVersion, group, version int32) *apiregistrationv1.APIService {
 	return &apiregistrationv1.APIService{
 		ObjectMeta: metav1.ObjectMeta{Name: gv.Version + "." + gv.Group},

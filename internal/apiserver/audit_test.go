@@ -16,6 +16,7 @@ import (
 	"time"
 
 	authnv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/apiserver/pkg/server/options"
 
@@ -104,6 +105,12 @@ func TestAudit(t *testing.T) {
 		s.do(t, s.admin, http.MethodPost, "/api/v1/namespaces/default/"+resource[0], fmt.Sprintf(object, resource[1]))
 	}
 	_ = s.as(t, "jane").CoreV1().RESTClient().Get().Namespace("default").Resource("secrets").Name("one").Do(t.Context()).Error()
+	if got := s.delete(t, short, "/api/v1/namespaces/default/secrets/one", metav1.DeleteOptions{}); !got.wentShort() {
+		t.Errorf("a deletion of which the body is not recorded: %s", got.body)
+	}
+	if got := s.delete(t, short, "/api/v1/namespaces/default/configmaps/one", metav1.DeleteOptions{}); got.wentShort() {
+		t.Error("a deletion of which the body is recorded went the short way")
+	}
 
 	check := func(events []auditv1.Event) error {
 		var got []string
@@ -115,6 +122,8 @@ func TestAudit(t *testing.T) {
 			"kubernetes-admin create configmaps/one 201 RequestResponse true",
 			"kubernetes-admin create secrets/one 201 Metadata false",
 			"jane get secrets/one 403 Metadata false",
+			collectorUser + " delete secrets/one 200 Metadata false",
+			collectorUser + " delete configmaps/one 200 RequestResponse true",
 		}
 		if strings.Join(got, "\n") != strings.Join(want, "\n") {
 			return fmt.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

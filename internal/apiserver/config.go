@@ -95,12 +95,16 @@ func (s *Server) genericConfig(c Config) (*genericapiserver.Config, error) {
 		s.gate = newStoreGate(c.Backend.Check, c.Clock, codecs)
 	}
 	g.BuildHandlerChainFunc = func(handler http.Handler, g *genericapiserver.Config) http.Handler {
-		handler = limitNesting(s.traffic.wrap(nameDeleters(handler)), g.MaxRequestBodyBytes, g.LongRunningFunc, codecs)
-		if s.gate != nil {
-			handler = s.gate.wrap(handler, g.LongRunningFunc)
+		guarded := func(handler http.Handler) http.Handler {
+			handler = limitNesting(s.traffic.wrap(nameDeleters(handler)), g.MaxRequestBodyBytes, g.LongRunningFunc, codecs)
+			if s.gate == nil {
+				return handler
+			}
+			return s.gate.wrap(handler, g.LongRunningFunc)
 		}
-		s.direct = directChain(handler, g) // in the end the aggregator's, which is built last and stands in front
-		return genericapiserver.DefaultBuildHandlerChain(handler, g)
+		// In the end the aggregator's, which is built last and stands in front.
+		s.direct = directChain(guarded(s.deletions.wrap(handler, s.isElsewhere)), g)
+		return genericapiserver.DefaultBuildHandlerChain(guarded(handler), g)
 	}
 	g.MergedResourceConfig = serverstorage.NewResourceConfig()
 

@@ -26,8 +26,9 @@ func directChain(api http.Handler, g *genericapiserver.Config) http.Handler {
 		flowcontrolrequest.DefaultWorkEstimatorConfig(), g.FlowControl.GetMaxSeats)
 	refused := filters.WithFailedAuthenticationAudit(filters.Unauthorized(g.Serializer), g.AuditBackend, g.AuditPolicyRuleEvaluator)
 
-	handler := filters.WithAuthorization(api, g.Authorization.Authorizer, g.Serializer)
-	handler = genericfilters.WithPriorityAndFairness(handler, g.LongRunningFunc, g.FlowControl, estimates, g.RequestTimeout/4)
+	decided := filters.WithAuthorization(api, g.Authorization.Authorizer, g.Serializer)
+	queued := genericfilters.WithPriorityAndFairness(decided, g.LongRunningFunc, g.FlowControl, estimates, g.RequestTimeout/4)
+	handler := unlessCollector(decided, queued)
 	if g.FeatureGate.Enabled(genericfeatures.ConstrainedImpersonation) {
 		handler = impersonation.WithConstrainedImpersonation(handler, g.Authorization.Authorizer, g.Serializer)
 	} else {
@@ -44,6 +45,20 @@ func directChain(api http.Handler, g *genericapiserver.Config) http.Handler {
 	handler = filters.WithRequestReceivedTimestamp(handler)
 	handler = genericfilters.WithPanicRecovery(handler, g.RequestInfoResolver)
 	return filters.WithAuditInit(handler)
+}
+
+// unlessCollector lets all requests but the garbage collector's wait by priority. The collector
+// gives way by itself while others make requests, to more than its priority would
+// (ownership/collector/turns.go), and the books of the queues are a twelfth of what a deletion
+// costs.
+func unlessCollector(decided, queued http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if isCollector(r.Context()) {
+			decided.ServeHTTP(w, r)
+			return
+		}
+		queued.ServeHTTP(w, r)
+	})
 }
 
 // serveDirectly lets in-process requests take the short way once all paths are there. Until

@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/client-go/informers"
@@ -37,9 +38,10 @@ var apiserverUser = &user.DefaultInfo{Name: user.APIServerUser, Groups: []string
 type Server struct {
 	inprocess inprocess.Server
 	// direct is the API behind the filters that in-process requests need.
-	direct http.Handler
-	groups []generic.Group
-	scheme *runtime.Scheme
+	direct    http.Handler
+	deletions deletions
+	groups    []generic.Group
+	scheme    *runtime.Scheme
 	// external holds the versioned registrations alone, for OpenAPI: its namer
 	// would publish the internal ones too. It is client-go's.
 	external  *runtime.Scheme
@@ -62,7 +64,7 @@ type Server struct {
 
 // New builds the chain of servers. Nothing is served before Run.
 func New(c Config) (*Server, error) {
-	s := &Server{external: scheme.Scheme, clock: c.Clock, started: make(chan struct{})}
+	s := &Server{external: scheme.Scheme, clock: c.Clock, started: make(chan struct{}), deletions: deletions{}}
 	// How busy a server is, is a matter of real time, whatever time the cluster is told.
 	s.traffic.clock = clock.RealClock{}
 	s.lifetime, s.end = context.WithCancel(context.Background())
@@ -208,7 +210,7 @@ func (s *Server) newMain(g *genericapiserver.Config, c Config, next genericapise
 	}
 	env := generic.Environment{Scheme: s.scheme, Options: g.RESTOptionsGetter, Clock: c.Clock, Declared: core.DeclaredOptions()}
 	for _, group := range s.groups {
-		if err := s.install(main, env, group); err != nil {
+		if err := s.install(main, env, g.AdmissionControl, group); err != nil {
 			return nil, fmt.Errorf("group %q: %w", group.Name, err)
 		}
 	}
@@ -229,12 +231,15 @@ func (s *Server) newMain(g *genericapiserver.Config, c Config, next genericapise
 	})
 }
 
-func (s *Server) install(main *genericapiserver.GenericAPIServer, env generic.Environment, group generic.Group) error {
+func (s *Server) install(main *genericapiserver.GenericAPIServer, env generic.Environment, admit admission.Interface, group generic.Group) error {
 	codecs := serializer.NewCodecFactory(s.scheme)
 	info := genericapiserver.NewDefaultAPIGroupInfo(group.Name, s.scheme, runtime.NewParameterCodec(s.scheme), codecs)
 	info.NegotiatedSerializer = statedVersions{codecs, s.scheme}
 	var err error
 	if info.VersionedResourcesStorageMap, err = group.Storage(env); err != nil {
+		return err
+	}
+	if err := s.deletions.add(main, admit, &info); err != nil {
 		return err
 	}
 	if group.Name == "" {

@@ -4,6 +4,7 @@
 package storage
 
 import (
+	"path"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -112,7 +113,7 @@ func (b *Backend) decorate(
 	if err != nil {
 		return nil, nil, err
 	}
-	var raw storage.Interface = bookmarks{etcd}
+	var raw storage.Interface = exact{bookmarks{etcd}, b, config.GroupResource, resourcePrefix, path.Join("/", config.Prefix) + "/"}
 	if !unremembered[config.GroupResource] {
 		raw = recorded{raw, b, config.GroupResource}
 	}

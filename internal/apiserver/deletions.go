@@ -1,0 +1,154 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
+	"k8s.io/apiserver/pkg/admission"
+	auditinternal "k8s.io/apiserver/pkg/apis/audit"
+	"k8s.io/apiserver/pkg/audit"
+	"k8s.io/apiserver/pkg/endpoints"
+	"k8s.io/apiserver/pkg/endpoints/handlers"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+	"k8s.io/apiserver/pkg/endpoints/metrics"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/rest"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/util/dryrun"
+)
+
+// deletions are what the garbage collector's requests to delete an object reach behind the
+// filters, in place of the library's routes and its endpoint. Those look at every route of a
+// group, negotiate what to answer with and hand the deletion to a goroutine whose stack has to
+// grow: half of what a deletion cost (docs/performance.md). Admission, the registry, audit and
+// the metrics of requests are the same.
+type deletions map[schema.GroupVersionResource]http.Handler
+
+// add adds the resources of a group that is served here.
+func (d deletions) add(main *genericapiserver.GenericAPIServer, admit admission.Interface, info *genericapiserver.APIGroupInfo) error {
+	for version, resources := range info.VersionedResourcesStorageMap {
+		for resource, storage := range resources {
+			deleter, ok := storage.(rest.GracefulDeleter)
+			if !ok || strings.Contains(resource, "/") {
+				continue
+			}
+			gv := schema.GroupVersion{Group: info.PrioritizedVersions[0].Group, Version: version}
+			kind, err := endpoints.GetResourceKind(gv, storage, info.Scheme)
+			if err != nil {
+				return err
+			}
+			scoper, ok := storage.(rest.Scoper)
+			e := &deleteEndpoint{
+				deleter:    deleter,
+				namespaced: ok && scoper.NamespaceScoped(),
+				admit:      admission.WithAudit(admit),
+				RequestScope: handlers.RequestScope{
+					Creater: info.Scheme, Convertor: info.Scheme, Defaulter: info.Scheme, Typer: info.Scheme,
+					EquivalentResourceMapper: main.EquivalentResourceRegistry, Serializer: info.NegotiatedSerializer,
+					Resource: gv.WithResource(resource), Kind: kind,
+				},
+			}
+			d[e.Resource] = metrics.InstrumentHandlerFunc(http.MethodDelete, gv.Group, gv.Version, resource, "", "resource", metrics.APIServerComponent, false, "", e.serve)
+		}
+	}
+	return nil
+}
+
+// wrap lets the collector's deletions of what is served here go the short way.
+func (d deletions) wrap(next http.Handler, elsewhere func(schema.GroupVersion) bool) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if endpoint, gv := d.of(r); endpoint != nil && !elsewhere(gv) {
+			endpoint.ServeHTTP(w, r)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// of is the short way of a request, or nil. Who audits bodies wants to see those that the
+// library's endpoint reads and writes.
+func (d deletions) of(r *http.Request) (http.Handler, schema.GroupVersion) {
+	info, ok := request.RequestInfoFrom(r.Context())
+	if !ok || info.Verb != "delete" || info.Subresource != "" || !isCollector(r.Context()) ||
+		r.Header.Get("Content-Type") != runtime.ContentTypeProtobuf ||
+		!audit.AuditContextFrom(r.Context()).GetEventLevel().Less(auditinternal.LevelRequest) {
+		return nil, schema.GroupVersion{}
+	}
+	gv := schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}
+	return d[gv.WithResource(info.Resource)], gv
+}
+
+// isCollector tells whether the garbage collector makes the request.
+func isCollector(ctx context.Context) bool {
+	caller, ok := request.UserFrom(ctx)
+	return ok && caller.GetName() == collectorUser
+}
+
+// deleteEndpoint deletes objects of one resource.
+type deleteEndpoint struct {
+	handlers.RequestScope
+	deleter    rest.GracefulDeleter
+	admit      admission.Interface
+	namespaced bool
+}
+
+func (e *deleteEndpoint) serve(w http.ResponseWriter, r *http.Request) {
+	if err := e.delete(r); err != nil {
+		responsewriters.ErrorNegotiated(err, e.Serializer, e.Kind.GroupVersion(), w, r)
+		return
+	}
+	// The code says all that the caller asks about.
+	w.WriteHeader(http.StatusOK)
+}
+
+func (e *deleteEndpoint) delete(r *http.Request) error {
+	options, err := deleteOptions(r)
+	if err != nil {
+		return err
+	}
+	ctx := r.Context()
+	info, _ := request.RequestInfoFrom(ctx)
+	caller, _ := request.UserFrom(ctx)
+	namespace := ""
+	if e.namespaced {
+		namespace = info.Namespace
+	}
+	attributes := admission.NewAttributesRecord(nil, nil, e.Kind, namespace, info.Name, e.Resource, "", admission.Delete,
+		options, dryrun.IsDryRun(options.DryRun), caller)
+	validate := rest.AdmissionToValidateObjectDeleteFunc(e.admit, attributes, &e.RequestScope)
+	_, _, err = e.deleter.Delete(request.WithNamespace(ctx, namespace), info.Name, validate, options)
+	return err
+}
+
+func deleteOptions(r *http.Request) (*metav1.DeleteOptions, error) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	options := &metav1.DeleteOptions{}
+	if _, _, err := optionsOfDeletions.Decode(body, nil, options); err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	if errs := validation.ValidateDeleteOptions(options); len(errs) > 0 {
+		return nil, apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "DeleteOptions"}, "", errs)
+	}
+	options.SetGroupVersionKind(metav1.SchemeGroupVersion.WithKind("DeleteOptions"))
+	return options, nil
+}
+
+var optionsOfDeletions = func() runtime.Decoder {
+	scheme := runtime.NewScheme()
+	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
+	return protobuf.NewSerializer(scheme, scheme)
+}()
