@@ -257,8 +257,11 @@ func (c *Cluster) Kubeconfig() string { return c.config.Dir.Kubeconfig() }
 func (c *Cluster) Stop() {
 	c.stop.Do(func() {
 		c.parts.stop(clock.RealClock{}, stopLimit)
-		c.api.stop(clock.RealClock{}, stopLimit)
-		c.serving.close()
+		// A server that still stops closes its listener itself: to lose it before would end
+		// the whole process (genericapiserver.RunServer).
+		if c.api.stop(clock.RealClock{}, stopLimit) {
+			c.serving.close()
+		}
 		if c.backend != nil {
 			c.backend.Close()
 		}

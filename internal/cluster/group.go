@@ -46,8 +46,8 @@ func (g *group) start(name string, failed func(error), run func(context.Context)
 	})
 }
 
-// stop ends the parts and waits for them, up to the limit.
-func (g *group) stop(c clock.Clock, limit time.Duration) {
+// stop ends the parts and waits for them, up to the limit. It tells whether all have stopped.
+func (g *group) stop(c clock.Clock, limit time.Duration) bool {
 	g.init()
 	g.cancel()
 	stopped := make(chan struct{})
@@ -59,6 +59,8 @@ func (g *group) stop(c clock.Clock, limit time.Duration) {
 	defer timer.Stop()
 	select {
 	case <-stopped:
+		return true
 	case <-timer.C():
+		return false
 	}
 }

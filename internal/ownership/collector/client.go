@@ -4,7 +4,13 @@
 package collector
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,41 +23,41 @@ import (
 )
 
 // NewClient makes what Options.Metadata needs. It says in protobuf how an object is to be
-// deleted: the library's client does so in JSON, and to read that was the dearest single part
-// of a deletion.
+// deleted, and of the answer reads no more than whether it is: the library's client writes
+// JSON, and what it prepares for retries, limits and answers was a tenth of a deletion.
 func NewClient(config *rest.Config) (metadata.Interface, error) {
 	config = metadata.ConfigFor(config)
-	config.GroupVersion = &schema.GroupVersion{}
-	transport, err := rest.HTTPClientFor(config)
+	library, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, err
 	}
-	objects, err := metadata.NewForConfigAndClient(config, transport)
+	objects, err := metadata.NewForConfigAndClient(config, library)
 	if err != nil {
 		return nil, err
 	}
-	requests, err := rest.RESTClientForConfigAndClient(config, transport)
+	server, _, err := rest.DefaultServerUrlFor(config)
 	if err != nil {
 		return nil, err
 	}
-	return &client{objects, requests}, nil
+	return &client{objects, server, library.Transport}, nil
 }
 
 type client struct {
 	metadata.Interface
-	requests rest.Interface
+	server    *url.URL
+	transport http.RoundTripper
 }
 
 func (c *client) Resource(gvr schema.GroupVersionResource) metadata.Getter {
 	objects := c.Interface.Resource(gvr)
-	return &resourceClient{ResourceInterface: objects, objects: objects, requests: c.requests, gvr: gvr}
+	return &resourceClient{ResourceInterface: objects, client: c, objects: objects, gvr: gvr}
 }
 
 // resourceClient is a resource in one namespace, or a cluster-scoped one.
 type resourceClient struct {
 	metadata.ResourceInterface
+	client    *client
 	objects   metadata.Getter
-	requests  rest.Interface
 	gvr       schema.GroupVersionResource
 	namespace string
 }
@@ -67,24 +73,59 @@ func (c *resourceClient) Delete(ctx context.Context, name string, options metav1
 	if err != nil {
 		return err
 	}
-	err = c.requests.Delete().AbsPath(c.path(name, subresources)...).
-		SetHeader("Content-Type", runtime.ContentTypeProtobuf).Body(body).Do(ctx).Error()
-	if apierrors.IsUnsupportedMediaType(err) {
+	request := (&http.Request{
+		Method: http.MethodDelete,
+		URL:    c.url(name, subresources),
+		Header: http.Header{
+			"Content-Type": {runtime.ContentTypeProtobuf},
+			"Accept":       {runtime.ContentTypeJSON},
+		},
+		Body:          io.NopCloser(bytes.NewReader(body)),
+		ContentLength: int64(len(body)),
+	}).WithContext(ctx)
+	response, err := c.client.transport.RoundTrip(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	switch {
+	case response.StatusCode < http.StatusMultipleChoices:
+		return nil
+	case response.StatusCode == http.StatusUnsupportedMediaType:
 		// An aggregated server may read nothing but JSON.
 		return c.ResourceInterface.Delete(ctx, name, options, subresources...)
 	}
-	return err
+	return c.refusal(name, response)
 }
 
-func (c *resourceClient) path(name string, subresources []string) []string {
-	path := []string{"api", c.gvr.Version}
+// refusal is the error that an answer tells of.
+func (c *resourceClient) refusal(name string, response *http.Response) error {
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxRefusal))
+	if err != nil {
+		return err
+	}
+	status := metav1.Status{}
+	if err := json.Unmarshal(body, &status); err != nil || status.Status != metav1.StatusFailure {
+		return apierrors.NewGenericServerResponse(response.StatusCode, "delete", c.gvr.GroupResource(), name, string(body), 0, true)
+	}
+	return &apierrors.StatusError{ErrStatus: status}
+}
+
+// maxRefusal is how many bytes of a refusal are read.
+const maxRefusal = 1 << 20
+
+func (c *resourceClient) url(name string, subresources []string) *url.URL {
+	path := []string{strings.TrimSuffix(c.client.server.Path, "/"), "api", c.gvr.Version}
 	if c.gvr.Group != "" {
-		path = []string{"apis", c.gvr.Group, c.gvr.Version}
+		path = append(path[:1], "apis", c.gvr.Group, c.gvr.Version)
 	}
 	if c.namespace != "" {
 		path = append(path, "namespaces", c.namespace)
 	}
-	return append(append(path, c.gvr.Resource, name), subresources...)
+	path = append(append(path, c.gvr.Resource, name), subresources...)
+	to := *c.client.server
+	to.Path = strings.Join(path, "/")
+	return &to
 }
 
 var deleteOptions = deleteOptionsEncoder()

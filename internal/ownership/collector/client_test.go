@@ -4,12 +4,14 @@
 package collector
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metainternalversionscheme "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -77,6 +79,38 @@ func TestHowItDeletes(t *testing.T) {
 		}
 		if diff := cmp.Diff([]string{kind + " " + test.path}, accepted); diff != "" {
 			t.Errorf("requests (-want +got):\n%s", diff)
+		}
+	}
+}
+
+// TestRefusedDeletions: what a server says, and what answers in its place.
+func TestRefusedDeletions(t *testing.T) {
+	const status = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":%q,"message":"no","code":%d}`
+	for name, test := range map[string]struct {
+		code int
+		body string
+		is   func(error) bool
+	}{
+		"gone":        {http.StatusNotFound, fmt.Sprintf(status, metav1.StatusReasonNotFound, 404), isObjectNotFound},
+		"changed":     {http.StatusConflict, fmt.Sprintf(status, metav1.StatusReasonConflict, 409), apierrors.IsConflict},
+		"not allowed": {http.StatusForbidden, fmt.Sprintf(status, metav1.StatusReasonForbidden, 403), apierrors.IsForbidden},
+		"not served":  {http.StatusNotFound, "404 page not found", func(err error) bool { return apierrors.IsNotFound(err) && !isObjectNotFound(err) }},
+		"a proxy's refusal": {http.StatusBadGateway, "<html>", func(err error) bool {
+			return apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) && strings.Contains(err.Error(), "<html>")
+		}},
+	} {
+		c, err := NewClient(&rest.Config{Host: "http://server.invalid/behind", Transport: answer(func(req *http.Request) (int, string) {
+			if req.URL.Path != "/behind/api/v1/namespaces/x/pods/a" || req.UserAgent() == "" {
+				t.Errorf("%s by %q", req.URL.Path, req.UserAgent())
+			}
+			return test.code, test.body
+		})})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = c.Resource(schema.GroupVersionResource{Version: "v1", Resource: "pods"}).Namespace("x").Delete(t.Context(), "a", metav1.DeleteOptions{})
+		if err == nil || !test.is(err) {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

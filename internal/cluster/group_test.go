@@ -1,0 +1,39 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	clocktesting "k8s.io/utils/clock/testing"
+)
+
+// TestStopTells: what still stops when the limit is over is not taken for stopped.
+func TestStopTells(t *testing.T) {
+	obedient := func(ctx context.Context) error { <-ctx.Done(); return nil }
+	for name, test := range map[string]struct {
+		hangs bool
+		want  bool
+	}{"all stop": {false, true}, "one hangs": {true, false}} {
+		c := clocktesting.NewFakeClock(time.Unix(0, 0))
+		release := make(chan struct{})
+		g := &group{}
+		g.start("obedient", func(err error) { t.Error(err) }, obedient)
+		if test.hangs {
+			g.start("hanging", func(err error) { t.Error(err) }, func(context.Context) error { <-release; return nil })
+			go func() {
+				for !c.HasWaiters() {
+					time.Sleep(time.Millisecond)
+				}
+				c.Step(time.Second)
+			}()
+		}
+		if got := g.stop(c, time.Second); got != test.want {
+			t.Errorf("%s: stopped is %t", name, got)
+		}
+		close(release)
+	}
+}
