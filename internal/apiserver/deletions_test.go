@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -40,6 +41,9 @@ func (s *testServer) delete(t *testing.T, as user.Info, path string, options met
 
 // short and long are who goes the one way and the other.
 var short, long = &user.DefaultInfo{Name: collectorUser, Groups: []string{user.AllAuthenticated}}, apiserverUser
+
+// queueHeader tells by which FlowSchema a request waited.
+const queueHeader = flowcontrolv1.ResponseHeaderMatchedFlowSchemaUID
 
 // wentShort tells which way a request went that was not refused: the short one answers with
 // nothing but the code.
@@ -103,6 +107,9 @@ func TestDeletionsOfTheCollector(t *testing.T) {
 			if test.code == http.StatusOK {
 				if !answers[0].wentShort() || answers[1].wentShort() {
 					t.Errorf("they went other ways: %q and %q", answers[0].body, answers[1].body)
+				}
+				if answers[0].header.Get(queueHeader) != "" || answers[1].header.Get(queueHeader) == "" {
+					t.Error("the collector waits by priority, or others do not")
 				}
 				return
 			}
