@@ -122,15 +122,21 @@ func (a *authority) kubeconfig(file, server string, who identity) (string, error
 	if err != nil {
 		return "", err
 	}
+	path := filepath.Join(a.dir, file+".kubeconfig")
+	return path, writeKubeconfig(path, who.name,
+		clientcmdapi.Cluster{Server: server, CertificateAuthority: a.files.certificate},
+		clientcmdapi.AuthInfo{ClientCertificate: client.certificate, ClientKey: client.key})
+}
+
+// writeKubeconfig writes the file that leads a user to a cluster.
+func writeKubeconfig(path, name string, cluster clientcmdapi.Cluster, user clientcmdapi.AuthInfo) error {
 	config := clientcmdapi.NewConfig()
-	config.Clusters["upstream"] = &clientcmdapi.Cluster{Server: server, CertificateAuthority: a.files.certificate}
-	config.AuthInfos[who.name] = &clientcmdapi.AuthInfo{ClientCertificate: client.certificate, ClientKey: client.key}
-	config.Contexts["upstream"] = &clientcmdapi.Context{Cluster: "upstream", AuthInfo: who.name}
+	config.Clusters["upstream"], config.AuthInfos[name] = &cluster, &user
+	config.Contexts["upstream"] = &clientcmdapi.Context{Cluster: "upstream", AuthInfo: name}
 	config.CurrentContext = "upstream"
 	// Specs hand the file to kubectl from other directories and read it themselves, so it is whole.
 	if err := clientcmdapi.FlattenConfig(config); err != nil {
-		return "", err
+		return err
 	}
-	path := filepath.Join(a.dir, file+".kubeconfig")
-	return path, clientcmd.WriteToFile(*config, path)
+	return clientcmd.WriteToFile(*config, path)
 }

@@ -54,6 +54,15 @@ func BuildUpstream(ctx context.Context, dir string) (u Upstream, err error) {
 	return u, err
 }
 
+// BuildControlPlane makes the programs of a control plane, as [BuildUpstream] does.
+func BuildControlPlane(ctx context.Context, dir string) (c UpstreamControlPlane, err error) {
+	if c.Upstream, err = BuildUpstream(ctx, dir); err != nil {
+		return UpstreamControlPlane{}, err
+	}
+	c.controllerManager, err = kubernetesProgram("kube-controller-manager").Build(ctx, filepath.Join(dir, "upstream"), filepath.Join(dir, "bin"))
+	return c, err
+}
+
 // BuildCluster makes the programs of a whole cluster, as [BuildUpstream] does. runtime is the
 // directory of containerd 2.x, its shim and ctr, or empty for those that are installed.
 func BuildCluster(ctx context.Context, dir, runtime string) (c UpstreamCluster, err error) {
@@ -61,14 +70,13 @@ func BuildCluster(ctx context.Context, dir, runtime string) (c UpstreamCluster, 
 	if err := c.checkContainerd(ctx); err != nil {
 		return UpstreamCluster{}, err
 	}
-	if c.Upstream, err = BuildUpstream(ctx, dir); err != nil {
+	if c.UpstreamControlPlane, err = BuildControlPlane(ctx, dir); err != nil {
 		return UpstreamCluster{}, err
 	}
 	for name, path := range map[string]*string{
-		"kube-controller-manager": &c.controllerManager,
-		"kube-scheduler":          &c.scheduler,
-		"kubelet":                 &c.kubelet,
-		"kube-proxy":              &c.proxy,
+		"kube-scheduler": &c.scheduler,
+		"kubelet":        &c.kubelet,
+		"kube-proxy":     &c.proxy,
 	} {
 		if *path, err = kubernetesProgram(name).Build(ctx, filepath.Join(dir, "upstream"), filepath.Join(dir, "bin")); err != nil {
 			return UpstreamCluster{}, err

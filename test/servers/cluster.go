@@ -36,8 +36,8 @@ const (
 
 // UpstreamCluster is a whole cluster of upstream's that can be started.
 type UpstreamCluster struct {
-	Upstream
-	controllerManager, scheduler, kubelet, proxy string
+	UpstreamControlPlane
+	scheduler, kubelet, proxy string
 	// runtime is the directory of containerd's programs, or empty for those installed.
 	runtime string
 }

@@ -29,7 +29,7 @@ type Server struct {
 	Name string
 	// Config has all rights, and no limit of queries per second.
 	Config *rest.Config
-	// Data is Kindred's data directory, and Kubeconfig the file that leads to it.
+	// Data is Kindred's data directory, and Kubeconfig the file that leads to the server.
 	Data, Kubeconfig string
 	// processes are what it is made of, in the order of their start.
 	processes []*process

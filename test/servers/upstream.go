@@ -17,7 +17,8 @@ import (
 	"os"
 	"path/filepath"
 
-	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/client-go/util/cert"
 	"k8s.io/client-go/util/keyutil"
 )
@@ -28,7 +29,7 @@ var admission = []string{"NodeRestriction", "OwnerReferencesPermissionEnforcemen
 // Start starts etcd and upstream's API server in dir, and nothing else: no controllers.
 // Without fsync it is faster, and the store does not outlive a crash of the machine.
 func (u Upstream) Start(ctx context.Context, dir string, fsync bool) (_ *Server, err error) {
-	s := &Server{Name: "upstream"}
+	s := &Server{Name: "upstream", Kubeconfig: filepath.Join(dir, "kubeconfig")}
 	defer func() {
 		if err != nil {
 			s.Stop()
@@ -49,12 +50,22 @@ func (u Upstream) Start(ctx context.Context, dir string, fsync bool) (_ *Server,
 	if err != nil {
 		return nil, err
 	}
-	key, authority := filepath.Join(dir, "admin.key"), filepath.Join(dir, "admin.crt")
+	key, authority := keyFile(dir), filepath.Join(dir, "admin.crt")
 	keyPEM, certPEM, err := newAdmin()
 	if err != nil {
 		return nil, err
 	}
 	if err := errors.Join(os.WriteFile(key, keyPEM, 0o600), os.WriteFile(authority, certPEM, 0o600)); err != nil {
+		return nil, err
+	}
+	// The server's certificate is of its own making; it is on loopback, and ours.
+	if err := writeKubeconfig(s.Kubeconfig, admin,
+		clientcmdapi.Cluster{Server: "https://" + address, InsecureSkipTLSVerify: true},
+		clientcmdapi.AuthInfo{ClientCertificate: authority, ClientKey: key}); err != nil {
+		return nil, err
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", s.Kubeconfig)
+	if err != nil {
 		return nil, err
 	}
 	flags := append(apiserverFlags(etcd, authority, key, admission...),
@@ -69,10 +80,42 @@ func (u Upstream) Start(ctx context.Context, dir string, fsync bool) (_ *Server,
 		return nil, err
 	}
 	s.processes = append(s.processes, apiserver)
-	// The certificate is of the server's own making; it is on loopback, and ours.
-	config := &rest.Config{Host: "https://" + address, TLSClientConfig: rest.TLSClientConfig{Insecure: true, KeyData: keyPEM, CertData: certPEM}}
 	s.connect(config)
 	return s, apiserver.await(ctx, s.ready)
+}
+
+// keyFile is the key of the administrator and of service accounts' tokens.
+func keyFile(dir string) string { return filepath.Join(dir, "admin.key") }
+
+// UpstreamControlPlane is upstream's API server with its controllers: neither scheduler nor
+// node, so pods stay Pending.
+type UpstreamControlPlane struct {
+	Upstream
+	controllerManager string
+}
+
+// Start starts it in dir. Its store does not outlive a crash of the machine.
+func (u UpstreamControlPlane) Start(ctx context.Context, dir string) (_ *Server, err error) {
+	s, err := u.Upstream.Start(ctx, dir, false)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			s.Stop()
+		}
+	}()
+	port, healthz, err := localServer()
+	if err != nil {
+		return nil, err
+	}
+	flags := append(clientFlags(s.Kubeconfig, port), "--service-account-private-key-file="+keyFile(dir), "--use-service-account-credentials=true")
+	manager, err := launch("kube-controller-manager", filepath.Join(dir, "kube-controller-manager.log"), nil, u.controllerManager, flags...)
+	if err != nil {
+		return nil, err
+	}
+	s.processes = append(s.processes, manager)
+	return s, manager.await(ctx, healthz)
 }
 
 // startEtcd starts the store and returns its URL.
