@@ -32,7 +32,7 @@ RACE := ./internal/apiserver/inprocess/... ./internal/admission/... ./internal/a
 	./internal/datadir/... ./internal/node/... ./internal/ownership/... ./internal/scheduler/...
 
 .DEFAULT_GOAL := help
-.PHONY: help up deps test-deps build lint unit scenarios kindredtest smoke test bench parity conformance clients fuzz generate clean
+.PHONY: help up deps test-deps build lint unit scenarios kindredtest smoke test bench parity upstream conformance clients fuzz generate clean
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -91,6 +91,9 @@ parity: build ## compare the API with upstream's own server (ARGS='-kinds pods,j
 conformance: test-deps build ## run upstream's conformance specs (FOCUS, SKIP, NODES, REPEAT, AGAINST, RUNTIME)
 	@cd test/conformance && go run . -focus "$$FOCUS" -skip "$$SKIP" -nodes $${NODES:-4} -repeat $${REPEAT:-1} \
 		-against $${AGAINST:-kindred} -runtime $${RUNTIME:-built} $(ARGS)
+
+upstream: build ## move objects to upstream's own control plane and back
+	@KINDRED_UPSTREAM=1 KINDRED_BIN=$(CURDIR)/bin/kindred go test -count=1 -timeout 40m -run Upstream ./test/scenarios
 
 # kubectl of one minor version before the served one and of two are supported too.
 KUBECTL_MODULES := v1.35.mod v1.36.mod go.mod

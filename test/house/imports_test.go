@@ -55,7 +55,7 @@ var floors = map[string][]string{
 	"test/clients": {"kindredtest"},
 	// The suite is upstream's; what runs it and its images are ours.
 	"test/conformance": {"test/images", "test/kept", "test/servers", "internal/node/containerd/pause"},
-	"test/scenarios":   {"test/images"},
+	"test/scenarios":   {"test/images", "test/servers"},
 }
 
 // partOf is the part that a directory belongs to: the longest that matches.

@@ -11,6 +11,9 @@
 // start their own.
 //
 // The binary is bin/kindred of this repository, or the one that KINDRED_BIN names.
+// Moves to upstream's control plane and back are for "make upstream": its programs take
+// minutes to build, once.
+//
 // Scenarios with real containers need root, containerd, runc, the CNI plugins, iptables
 // and busybox-static; without them they are skipped, and fail where CI is set.
 package scenarios

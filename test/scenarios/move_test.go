@@ -50,14 +50,22 @@ type migration struct {
 func newMigration(t *testing.T) *migration {
 	t.Helper()
 	t.Parallel()
+	return newMigrationTo(t, ownCluster(t, "--no-node", "--simulated-nodes", "1"))
+}
+
+func newMigrationTo(t *testing.T, target *cluster) *migration {
+	t.Helper()
 	m := &migration{newSession(t, ownCluster(t, "--no-node", "--simulated-nodes", "1")), nil}
-	m.there = inNamespace(t, ownCluster(t, "--no-node", "--simulated-nodes", "1"), m.namespace)
+	m.there = inNamespace(t, target, m.namespace)
 	for _, s := range []*session{m.session, m.there} {
 		s.apply(movedKind)
 		s.kubectl("wait", "--for=condition=Established", "crd/stacks.move.example.com")
 	}
 	return m
 }
+
+// back is the migration the other way.
+func (m *migration) back() *migration { return &migration{m.there, m.session} }
 
 // move types the verb at the source.
 func (m *migration) move(args ...string) result {
@@ -194,6 +202,17 @@ func (m *migration) copied(s *session) []string {
 	})
 }
 
+// podsGo waits until the source has none any more, and nothing that would make some.
+func (m *migration) podsGo() {
+	m.Helper()
+	m.eventually("the source's pods go", func() error {
+		if left := m.kubectl("get", "deployments,replicasets,pods", "-o", "name"); left != "" {
+			return fmt.Errorf("still there: %s", left)
+		}
+		return nil
+	})
+}
+
 func (m *migration) has(s *session, object string) bool {
 	return s.try("get", object).code == 0
 }
@@ -260,12 +279,7 @@ func TestMove(t *testing.T) {
 	for _, object := range append(stackObjects, "deployment/web", "service/web") {
 		m.refused([]string{"NotFound"}, "get", object)
 	}
-	m.eventually("the source's pods go", func() error {
-		if left := m.kubectl("get", "replicasets,pods", "-o", "name"); left != "" {
-			return fmt.Errorf("still there: %s", left)
-		}
-		return nil
-	})
+	m.podsGo()
 	// The history is one: what was before the move can be gone back to.
 	m.there.kubectl("rollout", "undo", "deployment/web")
 	m.there.rolledOut("web")
@@ -308,15 +322,22 @@ func TestMoveIsRefusedByTheTarget(t *testing.T) {
 	}
 }
 
-// TestMoveKilled: the process is killed after each of its writes, and started again, until a
-// run has nothing left to write. At each moment each object is somewhere, and nothing of the
-// source has gone before everything was at the target.
 func TestMoveKilled(t *testing.T) {
 	m := newMigration(t)
 	m.kubectl("create", "deployment", "web", "--image=any:v1", "--replicas=2")
 	m.rolledOut("web")
 	m.stack()
-	tripwire := &tripwire{}
+	m.movesThoughKilled()
+	m.there.rolledOut("web")
+	m.there.table("NAME READY UP-TO-DATE AVAILABLE AGE\nweb 2/2 2 2 *", "get", "deployment", "web")
+}
+
+// movesThoughKilled moves a Deployment and the stack. The process is killed after each of its
+// writes, and started again, until a run has nothing left to write. At each moment each object
+// is somewhere, and nothing of the source has gone before everything was at the target.
+func (m *migration) movesThoughKilled() {
+	m.Helper()
+	t, tripwire := m.T, &tripwire{}
 	from, to := tripwire.before(t, m.cluster), tripwire.before(t, m.there.cluster)
 	all := m.copied(m.session)
 	runs := 0
@@ -351,14 +372,8 @@ func TestMoveKilled(t *testing.T) {
 	}
 	t.Logf("it took %d runs", runs)
 	m.checkStack()
-	m.there.rolledOut("web")
-	m.there.table("NAME READY UP-TO-DATE AVAILABLE AGE\nweb 2/2 2 2 *", "get", "deployment", "web")
-	m.eventually("the source is clear", func() error {
-		if left := m.kubectl("get", "stacks,deployments,replicasets,pods,secrets", "-o", "name"); left != "" {
-			return fmt.Errorf("still there: %s", left)
-		}
-		return nil
-	})
+	m.podsGo()
+	m.prints("", "get", "stacks,secrets", "-o", "name")
 }
 
 // TestMoveOfWhatChanges: what somebody changes between verification and removal is not
