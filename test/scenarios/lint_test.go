@@ -66,9 +66,9 @@ func (f fleet) reference(owner string) string {
 func resourceOf(kind string) string { return strings.ToLower(kind) + "s.lint.example.com" }
 
 // lint runs "kindred lint" and returns what it found, "name: rule", and its exit status.
-func (f fleet) lint(args ...string) ([]string, int) {
-	f.Helper()
-	r := f.cluster.run(append([]string{"lint", "-n", f.namespace, "-o", "json"}, args...)...)
+func (s *session) lint(args ...string) ([]string, int) {
+	s.Helper()
+	r := s.cluster.run(append([]string{"lint", "-n", s.namespace, "-o", "json"}, args...)...)
 	var answer struct {
 		Status struct {
 			Findings []struct {
@@ -78,7 +78,7 @@ func (f fleet) lint(args ...string) ([]string, int) {
 		}
 	}
 	if err := json.Unmarshal([]byte(r.out), &answer); err != nil {
-		f.Fatalf("lint %v: %v\n%s%s", args, err, r.out, r.err)
+		s.Fatalf("lint %v: %v\n%s%s", args, err, r.out, r.err)
 	}
 	var found []string
 	for _, finding := range answer.Status.Findings {
@@ -88,10 +88,10 @@ func (f fleet) lint(args ...string) ([]string, int) {
 }
 
 // finds waits until the collector has seen what was written, and lint finds it.
-func (f fleet) finds(want []string, code int, args ...string) {
-	f.Helper()
-	f.eventually("lint finds", func() error {
-		found, status := f.lint(args...)
+func (s *session) finds(want []string, code int, args ...string) {
+	s.Helper()
+	s.eventually("lint finds", func() error {
+		found, status := s.lint(args...)
 		if diff := cmp.Diff(want, found); diff != "" || status != code {
 			return fmt.Errorf("exit status %d, findings (-want +got):\n%s", status, diff)
 		}

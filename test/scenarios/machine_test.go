@@ -131,19 +131,25 @@ func (f footprint) empty() bool {
 	return len(f.processes)+len(f.mounts)+len(f.links)+len(f.cgroups) == 0
 }
 
-// marksOf are the words by which a cluster's things can be found on the machine: its data
-// directory, and its identity, which status and the node's names carry.
-func (c *cluster) marks(t *testing.T) []string {
+// containerRuntime is where the node's listens: unix:///run/kindred/<id>/containerd.sock.
+func (c *cluster) containerRuntime(t *testing.T) string {
 	t.Helper()
 	r := c.run("status", "-o", "json")
 	var status struct{ ContainerRuntime string }
 	if err := json.Unmarshal([]byte(r.out), &status); err != nil {
 		t.Fatalf("%v: %s%s", err, r.out, r.err)
 	}
-	// unix:///run/kindred/<id>/containerd.sock
-	id := filepath.Base(filepath.Dir(status.ContainerRuntime))
+	return status.ContainerRuntime
+}
+
+// marks are the words by which a cluster's things can be found on the machine: its data
+// directory, and its identity, which status and the node's names carry.
+func (c *cluster) marks(t *testing.T) []string {
+	t.Helper()
+	runtime := c.containerRuntime(t)
+	id := filepath.Base(filepath.Dir(runtime))
 	if len(id) < 8 {
-		t.Fatalf("no identity in %q", status.ContainerRuntime)
+		t.Fatalf("no identity in %q", runtime)
 	}
 	return []string{c.dir + "/", id}
 }

@@ -100,21 +100,6 @@ func (m *migration) refusesMove(parts []string, args ...string) {
 	}
 }
 
-func (m *migration) uid(object string) string {
-	m.Helper()
-	return m.jsonpath("{.metadata.uid}", object)
-}
-
-// owned applies an object that another owns.
-func (m *migration) owned(by, manifest string) {
-	m.Helper()
-	kind, name, _ := strings.Cut(by, "/")
-	apiVersion, kind := map[string]string{"stack": "move.example.com/v1", "configmap": "v1"}[kind], map[string]string{"stack": "Stack", "configmap": "ConfigMap"}[kind]
-	uid := m.uid(by)
-	owners := fmt.Sprintf("[{apiVersion: %s, kind: %s, name: %s, uid: %s, controller: true, blockOwnerDeletion: true}]", apiVersion, kind, name, uid)
-	m.apply(strings.NewReplacer("OWNERS", owners, "UID", uid).Replace(manifest))
-}
-
 // stack makes a tree of custom resources, three deep, with status and with UIDs all over.
 func (m *migration) stack() {
 	m.Helper()

@@ -146,6 +146,22 @@ func (s *session) jsonpath(path string, args ...string) string {
 	return s.kubectl(append(append([]string{"get"}, args...), "-o", "jsonpath="+path)...)
 }
 
+func (s *session) uid(object string) string {
+	s.Helper()
+	return s.jsonpath("{.metadata.uid}", object)
+}
+
+// owned applies an object that another owns: OWNERS in the manifest is the reference, UID the
+// owner's.
+func (s *session) owned(by, manifest string) {
+	s.Helper()
+	kind, name, _ := strings.Cut(by, "/")
+	apiVersion, kind := map[string]string{"stack": "move.example.com/v1", "configmap": "v1"}[kind], map[string]string{"stack": "Stack", "configmap": "ConfigMap"}[kind]
+	uid := s.uid(by)
+	owners := fmt.Sprintf("[{apiVersion: %s, kind: %s, name: %s, uid: %s, controller: true, blockOwnerDeletion: true}]", apiVersion, kind, name, uid)
+	s.apply(strings.NewReplacer("OWNERS", owners, "UID", uid).Replace(manifest))
+}
+
 func (s *session) pod(name string) *corev1.Pod {
 	s.Helper()
 	pod, err := s.cluster.client(s.T).CoreV1().Pods(s.namespace).Get(context.Background(), name, metav1.GetOptions{})

@@ -18,6 +18,22 @@ import (
 	"k8s.io/client-go/rest"
 )
 
+// whoIs asks the cluster whose a token is.
+func (s *session) whoIs(token string) (authenticationv1.UserInfo, error) {
+	s.Helper()
+	config := rest.AnonymousClientConfig(s.cluster.config(s.T))
+	config.BearerToken = token
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return authenticationv1.UserInfo{}, err
+	}
+	me, err := client.AuthenticationV1().SelfSubjectReviews().Create(s.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	if err != nil {
+		return authenticationv1.UserInfo{}, err
+	}
+	return me.Status.UserInfo, nil
+}
+
 // TestTokensInSecrets: a Secret of the type for it is given a token that lets its account in,
 // for as long as the Secret and the account are there.
 func TestTokensInSecrets(t *testing.T) {
@@ -44,24 +60,11 @@ type: kubernetes.io/service-account-token
 		})
 		return token
 	}
-	whoIs := func(token string) (string, error) {
-		config := rest.AnonymousClientConfig(s.cluster.config(t))
-		config.BearerToken = token
-		client, err := kubernetes.NewForConfig(config)
-		if err != nil {
-			return "", err
-		}
-		me, err := client.AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
-		if err != nil {
-			return "", err
-		}
-		return me.Status.UserInfo.Username, nil
-	}
 	refused := func(what, token string) {
 		t.Helper()
 		s.eventually(what, func() error {
-			if who, err := whoIs(token); !apierrors.IsUnauthorized(err) {
-				return fmt.Errorf("%s, %v", who, err)
+			if who, err := s.whoIs(token); !apierrors.IsUnauthorized(err) {
+				return fmt.Errorf("%s, %v", who.Username, err)
 			}
 			return nil
 		})
@@ -69,8 +72,8 @@ type: kubernetes.io/service-account-token
 
 	first, second := tokenIn("first"), tokenIn("second")
 	for _, token := range []string{first, second} {
-		if who, err := whoIs(token); err != nil || who != "system:serviceaccount:"+s.namespace+":robot" {
-			t.Fatalf("%s, %v", who, err)
+		if who, err := s.whoIs(token); err != nil || who.Username != "system:serviceaccount:"+s.namespace+":robot" {
+			t.Fatalf("%s, %v", who.Username, err)
 		}
 	}
 	if used := s.jsonpath(`{.metadata.labels.kubernetes\.io/legacy-token-last-used}`, "secret", "first"); used != time.Now().UTC().Format(time.DateOnly) {

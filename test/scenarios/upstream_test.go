@@ -67,10 +67,24 @@ spec:
   template:
     metadata: {labels: {app: agent}}
     spec: {containers: [{name: c, image: any}]}
+---
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: db}
+spec:
+  serviceName: db
+  selector: {matchLabels: {app: db}}
+  persistentVolumeClaimRetentionPolicy: {whenDeleted: Delete}
+  volumeClaimTemplates:
+  - metadata: {name: data}
+    spec: {accessModes: [ReadWriteOnce], storageClassName: "", resources: {requests: {storage: 1Gi}}}
+  template:
+    metadata: {labels: {app: db}}
+    spec: {containers: [{name: c, image: any}]}
 `)
 	m.jobEnds("done", "complete")
 	m.stack()
-	roots := []string{"deployment/web", "service/web", "serviceaccount/robot", "secret/token", "job/done", "daemonset/agent", "stack/top"}
+	roots := []string{"deployment/web", "service/web", "serviceaccount/robot", "secret/token", "job/done", "daemonset/agent", "statefulset/db", "stack/top"}
 	on := m
 	for _, direction := range []string{"to upstream", "back"} {
 		t.Log(direction)
@@ -78,7 +92,7 @@ spec:
 		on.moves(append(slices.Clone(roots), "--to", on.there.cluster.kubeconfig(), "--yes", "--drop-finalizers")...)
 		on.checkStack()
 		on.podsGo()
-		on.prints("serviceaccount/default\n", "get", "services,serviceaccounts,secrets,jobs,daemonsets,controllerrevisions,stacks", "-o", "name")
+		on.prints("serviceaccount/default\n", "get", "services,serviceaccounts,secrets,jobs,daemonsets,statefulsets,controllerrevisions,pvc,stacks", "-o", "name")
 		on.there.grown(token)
 		on = on.back()
 	}
@@ -89,13 +103,13 @@ spec:
 }
 
 // grown checks what controllers have made of what has come: the pods of the Deployment's second
-// revision, nothing for a Job that had ended or a revision that is known, and another token.
+// revision, nothing for a Job that had ended or of a revision that is known, the claim of a
+// StatefulSet (which only upstream's make, and Kindred then has), and another token.
 func (s *session) grown(tokenBefore string) {
 	s.Helper()
-	uid := func(object string) string { s.Helper(); return s.jsonpath("{.metadata.uid}", object) }
 	sets := s.kubectl("get", "replicasets", "--sort-by={.spec.replicas}", "-o",
 		`jsonpath={range .items[*]}{.metadata.annotations.deployment\.kubernetes\.io/revision} {.metadata.ownerReferences[*].uid} {.metadata.uid}{"\n"}{end}`)
-	set := regexp.MustCompile(fmt.Sprintf(`^1 %[1]s \S+\n2 %[1]s (\S+)\n$`, uid("deployment/web"))).FindStringSubmatch(sets)
+	set := regexp.MustCompile(fmt.Sprintf(`^1 %[1]s \S+\n2 %[1]s (\S+)\n$`, s.uid("deployment/web"))).FindStringSubmatch(sets)
 	if set == nil {
 		s.Fatalf("the ReplicaSets are\n%s", sets)
 	}
@@ -105,17 +119,24 @@ func (s *session) grown(tokenBefore string) {
 		}
 		return nil
 	})
-	s.prints("2 Complete "+uid("job/done"), "get", "job", "done", "-o",
+	s.prints("2 Complete "+s.uid("job/done"), "get", "job", "done", "-o",
 		`jsonpath={.status.succeeded} {.status.conditions[?(@.type=="Complete")].type} {.spec.selector.matchLabels.batch\.kubernetes\.io/controller-uid}`)
 	s.prints("", "get", "pods", "-l", "job-name=done", "-o", "name")
-	s.prints(uid("daemonset/agent"), "get", "controllerrevisions", "-o", "jsonpath={.items[*].metadata.ownerReferences[*].uid}")
+	s.prints(s.uid("daemonset/agent"), "get", "controllerrevisions", "-l", "app=agent", "-o", "jsonpath={.items[*].metadata.ownerReferences[*].uid}")
+	s.eventually("the StatefulSet has a claim and a revision", func() error {
+		owners := s.jsonpath("{.items[*].metadata.ownerReferences[*].uid}", "pvc,controllerrevisions", "-l", "app=db")
+		if db := s.uid("statefulset/db"); owners != db+" "+db {
+			return fmt.Errorf("owners %q, want twice %s", owners, db)
+		}
+		return nil
+	})
 	s.eventually("another token is there", func() error {
 		if token := s.jsonpath("{.data.token}", "secret/token"); token == "" || token == tokenBefore {
 			return fmt.Errorf("the token is %q", token)
 		}
 		return nil
 	})
-	s.prints(uid("serviceaccount/robot"), "get", "secret", "token", "-o", `jsonpath={.metadata.annotations.kubernetes\.io/service-account\.uid}`)
+	s.prints(s.uid("serviceaccount/robot"), "get", "secret", "token", "-o", `jsonpath={.metadata.annotations.kubernetes\.io/service-account\.uid}`)
 }
 
 // TestMoveKilledBesideUpstream: upstream's controllers act on half of a graph as Kindred's do.
