@@ -39,10 +39,15 @@ func (p *progressLine) clear() {
 	}
 }
 
-// cut shortens a text to a number of columns.
+// cut shortens a text to a number of columns. Of "kind.group/name" the group goes first.
 func cut(text string, width int) string {
 	if utf8.RuneCountInString(text) <= width {
 		return text
+	}
+	kind, name, _ := strings.Cut(text, "/")
+	short, group, _ := strings.Cut(kind, ".")
+	if left := width - len("/") - utf8.RuneCountInString(name); group != "" && !strings.Contains(text, " ") && left > len(short)+1 {
+		return cut(kind, left) + "/" + name
 	}
 	runes := []rune(text)
 	return string(runes[:width-1]) + "…"
