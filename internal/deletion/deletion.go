@@ -70,6 +70,9 @@ type History interface {
 	Time(revision int64) time.Time
 	// RevisionAt is the last revision that was certainly written by then; 0 if none is known.
 	RevisionAt(then time.Time) int64
+	// Pin keeps a revision from being compacted until unpin is called, as long as there is room
+	// for it; who does not call it holds it for two minutes.
+	Pin(ctx context.Context, revision int64) (unpin func(), err error)
 	// At is an object as it was at a revision, and List the objects of a resource, those of
 	// one namespace if it is given.
 	At(ctx context.Context, resource schema.GroupResource, namespace, name string, revision int64) (*unstructured.Unstructured, error)

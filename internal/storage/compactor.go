@@ -100,10 +100,10 @@ func (c *compactor) round(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if since := c.clock.Since(seen.at); seen.revision > 0 && since >= 0 && since < markEvery/2 {
+	if since := c.clock.Since(seen.mark.at); seen.mark.revision > 0 && since >= 0 && since < markEvery/2 {
 		return nil
 	}
-	target, err := c.target(ctx)
+	target, err := c.target(ctx, seen.pinned)
 	if err != nil {
 		return err
 	}
@@ -134,31 +134,44 @@ func (c *compactor) load(ctx context.Context) error {
 	return nil
 }
 
-// follow takes note of what other servers have marked and compacted, and returns the last mark.
-func (c *compactor) follow(ctx context.Context) (last mark, err error) {
-	found, err := c.client.Txn(ctx).Then(clientv3.OpGet(markKey), clientv3.OpGet(upstreamCompactKey)).Commit()
-	if err != nil {
-		return last, err
-	}
-	for _, kv := range found.Responses[0].GetResponseRange().Kvs {
-		if last, err = markOf(kv); err != nil {
-			return last, err
-		}
-		c.marks.add(last)
-	}
-	for _, kv := range found.Responses[1].GetResponseRange().Kvs {
-		if revision, err := strconv.ParseInt(string(kv.Value), 10, 64); err == nil {
-			c.forget(revision)
-		}
-	}
-	return last, nil
+// sight is what a round goes by.
+type sight struct {
+	// revision is as of when it is.
+	revision int64
+	// mark is the last one, and pinned the oldest revision that is.
+	mark   mark
+	pinned int64
 }
 
-// mark writes the time, if the last mark is still the one that was seen.
-func (c *compactor) mark(ctx context.Context, seen mark, target int64) (bool, error) {
+// follow takes note of what other servers have marked and compacted.
+func (c *compactor) follow(ctx context.Context) (seen sight, err error) {
+	found, err := c.client.Txn(ctx).Then(
+		clientv3.OpGet(markKey), clientv3.OpGet(upstreamCompactKey), clientv3.OpGet(pinPrefix, clientv3.WithPrefix()),
+	).Commit()
+	if err != nil {
+		return seen, err
+	}
+	seen.revision = found.Header.Revision
+	for _, kv := range found.Responses[0].GetResponseRange().Kvs {
+		if seen.mark, err = markOf(kv); err != nil {
+			return seen, err
+		}
+		c.marks.add(seen.mark)
+	}
+	c.forget(smallest(found.Responses[1].GetResponseRange().Kvs))
+	seen.pinned = smallest(found.Responses[2].GetResponseRange().Kvs)
+	return seen, nil
+}
+
+// mark writes the time, if the last mark is still the one that was seen, and nothing was
+// pinned since.
+func (c *compactor) mark(ctx context.Context, seen sight, target int64) (bool, error) {
 	now := c.clock.Now()
 	written, err := c.client.Txn(ctx).
-		If(clientv3.Compare(clientv3.ModRevision(markKey), "=", seen.revision)).
+		If(
+			clientv3.Compare(clientv3.ModRevision(markKey), "=", seen.mark.revision),
+			clientv3.Compare(clientv3.ModRevision(pinPrefix).WithPrefix(), "<", seen.revision+1),
+		).
 		Then(
 			clientv3.OpPut(markKey, now.UTC().Format(time.RFC3339Nano)),
 			clientv3.OpPut(upstreamCompactKey, strconv.FormatInt(max(target, c.oldest()), 10)),
@@ -185,18 +198,12 @@ func (c *compactor) compact(ctx context.Context, target int64) error {
 }
 
 // target is the revision to compact to; 0 for none.
-func (c *compactor) target(ctx context.Context) (int64, error) {
-	now := c.clock.Now()
-	target := c.marks.latest(now.Add(-c.retention.Age)).revision
+func (c *compactor) target(ctx context.Context, pinned int64) (int64, error) {
 	size, err := c.inUse(ctx)
-	if err != nil || size <= c.retention.Size {
-		return target, err
+	if err != nil {
+		return 0, err
 	}
-	rest := c.marks.after(max(target, c.oldest()), now.Add(-watchable))
-	if len(rest) == 0 {
-		return target, nil
-	}
-	return rest[len(rest)/2].revision, nil
+	return c.retention.target(extent{now: c.clock.Now(), marks: &c.marks, oldest: c.oldest(), pinned: pinned, size: size}), nil
 }
 
 // oldest is the oldest revision that may still be readable; 0 if all are.

@@ -326,6 +326,10 @@ func (h *History) expired(ctx context.Context, revision int64, err error) error 
 	if err != nil {
 		return err
 	}
+	return h.notRetained(revision, oldest)
+}
+
+func (h *History) notRetained(revision, oldest int64) error {
 	return apierrors.NewResourceExpired(fmt.Sprintf("revision %d is not retained any more; the oldest that is, is %d of %s",
 		revision, oldest, h.Time(oldest).UTC().Format(time.RFC3339)))
 }

@@ -35,6 +35,8 @@ const (
 	// largestSize leaves the embedded etcd room to go on writing until old history is
 	// gone, below its quota.
 	largestSize = quota / 4 * 3
+	// pinnedRoom leaves, beyond largestSize, half of that room.
+	pinnedRoom = quota / 8
 )
 
 // Check says what is wrong. An embedded store has a quota that is known.
@@ -51,5 +53,35 @@ func (r Retention) Check(embedded bool) error {
 	}
 	return nil
 }
+
+// extent is how much of the past there is, as one looks at it.
+type extent struct {
+	now   time.Time
+	marks *marks
+	// oldest is the oldest revision that may still be readable, and pinned the oldest that
+	// somebody reads; 0 for none.
+	oldest, pinned int64
+	// size is how many bytes of the database are in use.
+	size int64
+}
+
+// target is the revision to compact to; 0 for none. What is older than Age goes and, of a
+// database that is too large, half of the rest.
+func (r Retention) target(e extent) int64 {
+	target := e.marks.latest(e.now.Add(-r.Age)).revision
+	if e.size > r.Size {
+		if rest := e.marks.after(max(target, e.oldest), e.now.Add(-watchable)); len(rest) > 0 {
+			target = rest[len(rest)/2].revision
+		}
+	}
+	if e.pinned > 0 && e.size <= r.pinnedSize() {
+		return min(target, e.pinned)
+	}
+	return target
+}
+
+// pinnedSize is how large the database may be before history goes that is pinned: who reads
+// must not keep others from writing.
+func (r Retention) pinnedSize() int64 { return r.Size + min(r.Size/2, pinnedRoom) }
 
 func quantity(bytes int64) string { return resource.NewQuantity(bytes, resource.BinarySI).String() }

@@ -249,9 +249,9 @@ func TestAbandoned(t *testing.T) {
 	w.ends(t, "ReplicaSet", "root", ownership.UndeletionIncomplete, "root Restored", "pod Pending", "claim Restored")
 }
 
-// TestTimeIsLimited: very many objects are not all tried beforehand, so that each request
-// gets some of them done.
-func TestTimeIsLimited(t *testing.T) {
+// slow is a cluster in which the undeletion of forty objects takes several requests.
+func slow(t *testing.T) *world {
+	t.Helper()
 	graph := []*unstructured.Unstructured{object("ConfigMap", "root")}
 	for i := range 40 {
 		graph = append(graph, object("Secret", fmt.Sprintf("s%02d", i), ownedBy("root")))
@@ -261,6 +261,13 @@ func TestTimeIsLimited(t *testing.T) {
 		w.clock.Step(time.Second / 2)
 		return false, nil, nil
 	})
+	return w
+}
+
+// TestTimeIsLimited: very many objects are not all tried beforehand, so that each request
+// gets some of them done.
+func TestTimeIsLimited(t *testing.T) {
+	w := slow(t)
 	restored := 0
 	for range 10 {
 		report, err := w.cluster.Run(t.Context(), request("ConfigMap", "root"))

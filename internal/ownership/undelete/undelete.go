@@ -5,9 +5,11 @@ package undelete
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -137,26 +139,51 @@ func (c *Cluster) Run(ctx context.Context, request Request) (*Report, error) {
 	}
 	u.report.Deletion, u.report.Revision = u.record, u.revision
 	u.report.Deletion.UID = u.uid // It may not be recorded.
+	unpin, err := u.History.Pin(ctx, u.revision)
+	if err != nil {
+		return nil, u.tooLate(err)
+	}
+	if err := u.run(ctx); err != nil {
+		return u.report, u.tooLate(err)
+	}
+	if u.report.Phase != ownership.UndeletionIncomplete { // The next request goes on at that revision.
+		unpin()
+	}
+	return u.report, nil
+}
+
+// run does what is to be done, and says how far it came.
+func (u *undeletion) run(ctx context.Context) error {
 	if err := u.plan(ctx); err != nil {
-		return nil, err
+		return err
 	}
 	switch {
 	case len(u.report.Problems) > 0 && u.stage == fresh:
 		u.report.Phase = ownership.UndeletionRefused
-		return u.report, nil
+		return nil
 	case len(u.report.Problems) > 0:
 		u.report.Phase = ownership.UndeletionIncomplete
-		return u.report, nil
+		return nil
 	case u.DryRun:
 		u.report.Phase = ownership.UndeletionPlanned
-		return u.report, nil
+		return nil
 	}
 	done, err := u.carryOut(ctx)
 	u.report.Phase = ownership.UndeletionIncomplete
 	if done {
 		u.report.Phase = ownership.UndeletionComplete
 	}
-	return u.report, err
+	return err
+}
+
+// tooLate says of an undeletion that has begun, and whose state is not retained any more, what
+// is left to be done.
+func (u *undeletion) tooLate(err error) error {
+	if u.stage == fresh || !apierrors.IsResourceExpired(err) {
+		return err
+	}
+	return apierrors.NewResourceExpired(fmt.Sprintf("the undeletion cannot go on, as what there was is not known any more: %v; "+
+		"what is back stays on hold until its annotation %s is taken off, and of pods the scheduling gate of that name", err, ownership.HoldAnnotation))
 }
 
 // plan reads the graph and decides what becomes of it. Nothing is written.

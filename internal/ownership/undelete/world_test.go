@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"path"
 	"slices"
 	"testing"
 	"time"
@@ -126,7 +127,32 @@ type memory struct {
 	records []deletion.Record
 	// known is the revision of any time; 0 if none is.
 	known int64
+	// oldest is the oldest revision that is not compacted, and pins are those that stay; of a
+	// forgetful memory only they do.
+	oldest    int64
+	pins      []int64
+	forgetful bool
 }
+
+func (m *memory) Pin(_ context.Context, revision int64) (func(), error) {
+	if revision < m.oldest {
+		return nil, errExpired
+	}
+	m.pins = append(m.pins, revision)
+	return func() {
+		m.pins = slices.DeleteFunc(m.pins, func(pinned int64) bool { return pinned == revision })
+	}, nil
+}
+
+// expired is whether a revision was compacted before it is read.
+func (m *memory) expired(revision int64) error {
+	if revision < m.oldest || m.forgetful && !slices.Contains(m.pins, revision) {
+		return errExpired
+	}
+	return nil
+}
+
+var errExpired = apierrors.NewResourceExpired("not retained any more")
 
 func (m *memory) Newest(context.Context) (int64, error) { return 100, nil }
 func (m *memory) Oldest(context.Context) (int64, error) { return 1, nil }
@@ -134,6 +160,9 @@ func (m *memory) Time(int64) time.Time                  { return noon }
 func (m *memory) RevisionAt(time.Time) int64            { return m.known }
 
 func (m *memory) At(_ context.Context, r schema.GroupResource, namespace, name string, revision int64) (*unstructured.Unstructured, error) {
+	if err := m.expired(revision); err != nil {
+		return nil, err
+	}
 	for _, o := range m.objects[revision] {
 		if resourceOf(o.GetKind()).GroupResource() == r && o.GetNamespace() == namespace && o.GetName() == name {
 			return o, nil
@@ -144,6 +173,10 @@ func (m *memory) At(_ context.Context, r schema.GroupResource, namespace, name s
 
 func (m *memory) List(_ context.Context, r schema.GroupResource, namespace string, revision int64) iter.Seq2[*unstructured.Unstructured, error] {
 	return func(yield func(*unstructured.Unstructured, error) bool) {
+		if err := m.expired(revision); err != nil {
+			yield(nil, err)
+			return
+		}
 		for _, o := range m.objects[revision] {
 			if resourceOf(o.GetKind()).GroupResource() == r && (namespace == "" || namespace == o.GetNamespace()) && !yield(o, nil) {
 				return
@@ -185,8 +218,25 @@ type world struct {
 	cluster *Cluster
 	client  *dynamicfake.FakeDynamicClient
 	clock   *clocktesting.FakeClock
-	// forbidden are the "verb Kind" that who asks may not.
+	// forbidden are the "verb Kind" or "verb Kind/subresource" that who asks may not.
 	forbidden []string
+	// named is whether who asks may nevertheless use an object by its name, and asked how often
+	// that was asked for.
+	named func(verb, kind, name string) bool
+	asked int
+}
+
+// may is why who asks may not use a verb on an object; without a name, on any.
+func (w *world) may(_ context.Context, verb string, r graph.Resource, subresource, _, name string) error {
+	if !slices.Contains(w.forbidden, verb+" "+path.Join(r.Kind, subresource)) {
+		return nil
+	}
+	if name != "" && w.named != nil {
+		if w.asked++; w.named(verb, r.Kind, name) {
+			return nil
+		}
+	}
+	return fmt.Errorf("you may not %s %s", verb, r.Kind)
 }
 
 func newWorld(t *testing.T, m *memory, there ...*unstructured.Unstructured) *world {
@@ -204,15 +254,10 @@ func newWorld(t *testing.T, m *memory, there ...*unstructured.Unstructured) *wor
 		History: m, Records: m, Resources: func() []graph.Resource { return resources },
 		Owner:   func(types.UID) (graph.Object, bool) { return graph.Object{}, false },
 		Objects: w.client, Caller: w.client,
-		May: func(_ context.Context, verb string, r graph.Resource, _, _, _ string) error {
-			if slices.Contains(w.forbidden, verb+" "+r.Kind) {
-				return fmt.Errorf("you may not %s %s", verb, r.Kind)
-			}
-			return nil
-		},
 		Seen:  func(schema.GroupKind, string) (bool, bool) { return true, true },
 		Clock: w.clock,
 	}
+	w.cluster.May = w.may
 	return w
 }
 

@@ -1,0 +1,74 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package undelete
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
+)
+
+// TestCompactionAmid: a store that compacts whatever is not pinned keeps the state until all
+// is there, over as many requests as that takes, and not longer.
+func TestCompactionAmid(t *testing.T) {
+	w := slow(t)
+	w.forgetful = true
+	requests := 0
+	for phase := ownership.UndeletionIncomplete; phase != ownership.UndeletionComplete; requests++ {
+		report, err := w.cluster.Run(t.Context(), request("ConfigMap", "root"))
+		if err != nil {
+			t.Fatalf("request %d: %v", requests, err)
+		}
+		if phase = report.Phase; phase == ownership.UndeletionIncomplete && !slices.Contains(w.pins, 10) {
+			t.Error("nothing holds the state between two requests")
+		}
+	}
+	if requests < 2 || len(w.pins) > 0 {
+		t.Errorf("after %d requests %d are pinned", requests, w.pins)
+	}
+}
+
+// TestNothingStaysPinned of what is not carried out.
+func TestNothingStaysPinned(t *testing.T) {
+	graph := []*unstructured.Unstructured{object("ConfigMap", "root"), object("Secret", "child", ownedBy("root"))}
+	w := deleted(t, graph)
+	dry := request("ConfigMap", "root")
+	dry.DryRun = true
+	if report, err := w.cluster.Run(t.Context(), dry); err != nil || report.Phase != ownership.UndeletionPlanned || len(w.pins) > 0 {
+		t.Errorf("a dry run: %v, %v, pinned %d", err, report, w.pins)
+	}
+	w.forbidden = []string{"create Secret"}
+	w.ends(t, "ConfigMap", "root", ownership.UndeletionRefused, "root Pending", "child Pending")
+	if len(w.pins) > 0 {
+		t.Errorf("refused: pinned %d", w.pins)
+	}
+}
+
+// TestTooLate: what cannot go on says so, and what is left to do; what has not begun has left
+// nothing.
+func TestTooLate(t *testing.T) {
+	graph := []*unstructured.Unstructured{object("ConfigMap", "root"), object("Secret", "child", ownedBy("root"))}
+	const left = "the undeletion cannot go on, as what there was is not known any more: not retained any more; " +
+		"what is back stays on hold until its annotation ownership.kindred.dev/hold is taken off, and of pods the scheduling gate of that name"
+	for name, tt := range map[string]struct {
+		there []*unstructured.Unstructured
+		says  string
+	}{
+		"not begun": {nil, "not retained any more"},
+		"begun":     {[]*unstructured.Unstructured{object("ConfigMap", "root", withUID("new"), onHold("root", false))}, left},
+		"releasing": {[]*unstructured.Unstructured{object("ConfigMap", "root", withUID("new"), onHold("root", true))}, left},
+	} {
+		w := deleted(t, graph, tt.there...)
+		w.oldest = 11
+		_, err := w.cluster.Run(t.Context(), request("ConfigMap", "root"))
+		if !apierrors.IsResourceExpired(err) || !strings.HasPrefix(err.Error(), tt.says) || len(w.writes()) > 0 {
+			t.Errorf("%s: %v, writes %v", name, err, w.writes())
+		}
+	}
+}
