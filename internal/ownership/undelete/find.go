@@ -80,27 +80,62 @@ func (u *undeletion) findLast(ctx context.Context) error {
 	if err := u.findRecord(ctx); err != nil {
 		return err
 	}
-	if asked := u.record.UID != "" && len(u.record.Owners) == 0; asked {
-		u.uid, u.revision = u.record.UID, u.record.Revision-1
-		return nil
+	if u.UID != "" && u.wasAskedFor() {
+		return u.asRecorded()
 	}
-	// The records of what the collector deleted come after the fact.
+	// Not every end has a record: those of what the collector deleted come after the fact, and
+	// an update that takes the last finalizer leaves none.
 	end, err := u.History.LastDeletion(ctx, u.Resource.GroupResource(), u.Namespace, u.Name)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return err
+	}
+	if err == nil && u.UID == "" && u.isLater(end) {
+		u.uid = end.Object.GetUID()
+		if err := u.findRecord(ctx); err != nil {
+			return err
+		}
+	}
 	switch {
-	case err == nil && (u.record.UID == "" && u.uid == "" || end.Object.GetUID() == u.uid || end.Object.GetUID() == u.record.UID):
+	case u.wasAskedFor():
+		return u.asRecorded()
+	case err == nil && (end.Object.GetUID() == u.uid || end.Object.GetUID() == u.record.UID):
 		u.uid, u.revision = end.Object.GetUID(), end.Revision-1
 		if u.record.UID == "" {
 			u.record.UID, u.record.Revision, u.record.Time = u.uid, end.Revision, metav1.NewMicroTime(end.Time)
 		}
 		return nil
-	case err != nil && !apierrors.IsNotFound(err):
-		return err
 	case u.record.UID != "":
-		u.uid = u.record.UID
-		u.revision, err = strconv.ParseInt(u.record.ResourceVersion, 10, 64)
-		return err
+		return u.asRecorded()
 	}
 	return u.unknown("nothing is known of one that was deleted")
+}
+
+// wasAskedFor is whether the record is of a request, and not of the collector.
+func (u *undeletion) wasAskedFor() bool { return u.record.UID != "" && len(u.record.Owners) == 0 }
+
+// asRecorded brings back the state that the record names: it is written along with the deletion,
+// or with its beginning, if that was asked for.
+func (u *undeletion) asRecorded() (err error) {
+	u.uid = u.record.UID
+	if u.wasAskedFor() {
+		u.revision = u.record.Revision - 1
+		return nil
+	}
+	u.revision, err = strconv.ParseInt(u.record.ResourceVersion, 10, 64)
+	return err
+}
+
+// isLater is whether an end is that of an object which came to have the name after the one of
+// the record.
+func (u *undeletion) isLater(end *deletion.End) bool {
+	if end.Object.GetUID() == u.record.UID {
+		return false
+	}
+	last := u.record.Revision
+	if !u.wasAskedFor() {
+		last, _ = strconv.ParseInt(u.record.ResourceVersion, 10, 64) // 0 if there is no record.
+	}
+	return end.Revision > last
 }
 
 // findAt finds what there was at a time.
