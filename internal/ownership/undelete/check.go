@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
-	"github.com/kindred-project/kindred/internal/ownership/graph"
 )
 
 // check looks for what the API would refuse, before anything is changed.
@@ -60,44 +59,6 @@ func (u *undeletion) checkNamespace(ctx context.Context) error {
 	return nil
 }
 
-// checkAccess looks for what the caller may not do. Of objects that the caller may not read
-// only the number is told.
-func (u *undeletion) checkAccess(ctx context.Context) {
-	hidden, known := 0, map[access]error{}
-	may := func(verb string, item *Item, subresource string) error {
-		a := access{verb, item.Resource, subresource, item.Namespace()}
-		if _, asked := known[a]; !asked {
-			known[a] = u.May(ctx, verb, item.Resource, subresource, item.Namespace(), "")
-		}
-		return known[a]
-	}
-	var refusals []string
-	for _, item := range u.items {
-		if !isWritten(item) {
-			continue
-		}
-		if may("get", item, "") != nil && u.May(ctx, "get", item.Resource, "", item.Namespace(), item.Name()) != nil {
-			hidden++
-			continue
-		}
-		for _, verb := range verbsFor(item) {
-			if err := may(verb, item, ""); err != nil && !slices.Contains(refusals, err.Error()) {
-				refusals = append(refusals, err.Error())
-			}
-		}
-		if !hasEnded(item.then) || item.Outcome != ownership.UndeletionPending {
-			continue
-		}
-		if err := may("update", item, "status"); err != nil {
-			item.Outcome, item.Reason = ownership.UndeletionLeft, "it had ended, and would run again: you may not write its status"
-		}
-	}
-	u.report.Problems = append(u.report.Problems, refusals...)
-	if hidden > 0 {
-		u.problem("what it took along has objects that you may not read (%d): it has to be undone by somebody who may", hidden)
-	}
-}
-
 // isWritten is whether something is done to an item.
 func isWritten(item *Item) bool {
 	switch item.Outcome {
@@ -107,20 +68,6 @@ func isWritten(item *Item) bool {
 		return isRestored(item) // What is released already is not.
 	}
 	return false
-}
-
-type access struct {
-	verb        string
-	resource    graph.Resource
-	subresource string
-	namespace   string
-}
-
-func verbsFor(item *Item) []string {
-	if item.Outcome == ownership.UndeletionAdopted {
-		return []string{"update"}
-	}
-	return []string{"create", "update", "patch"}
 }
 
 // rehearse has the API create everything as a dry run; of very many objects as many as there is

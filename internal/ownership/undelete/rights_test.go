@@ -1,0 +1,76 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package undelete
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
+)
+
+// TestRightsToSomeObjects: whoever may do to each object by its name what is done to it may
+// undo the deletion. What is created has no name yet.
+func TestRightsToSomeObjects(t *testing.T) {
+	const tooMany = "your rights are not to all objects of a kind, and of more than 300 it would have to be asked for each by its name: it has to be undone by somebody who may write all"
+	everySecret := func(string, string, string) bool { return true }
+	for name, tt := range map[string]struct {
+		secrets   int
+		forbidden []string
+		named     func(verb, kind, name string) bool
+		problems  []string
+		asked     int
+	}{
+		"each by its name": {3, []string{"get Secret", "update Secret", "patch Secret"}, everySecret, nil, 9},
+		"all but one": {3, []string{"update Secret"}, func(_, _, name string) bool { return name != "s1" },
+			[]string{"you may not update Secret"}, 2},
+		"nothing":                       {3, []string{"update Secret", "patch Secret"}, func(string, string, string) bool { return false }, []string{"you may not update Secret", "you may not patch Secret"}, 2},
+		"all but one may be read":       {3, []string{"get Secret"}, func(_, _, name string) bool { return name != "s1" }, []string{"what it took along has objects that you may not read (1): it has to be undone by somebody who may"}, 3},
+		"to create goes without a name": {3, []string{"create Secret"}, everySecret, []string{"you may not create Secret"}, 0},
+		"as many as are asked for":      {namedLimit, []string{"update Secret", "patch Secret"}, everySecret, nil, 2 * namedLimit},
+		"more than are asked for":       {namedLimit + 1, []string{"update Secret", "patch Secret"}, everySecret, []string{tooMany}, 2 * namedLimit},
+		"more, and none may be read":    {namedLimit + 50, []string{"get Secret"}, func(string, string, string) bool { return false }, []string{tooMany}, namedLimit},
+	} {
+		t.Run(name, func(t *testing.T) {
+			graph := []*unstructured.Unstructured{object("ConfigMap", "root")}
+			for i := range tt.secrets {
+				graph = append(graph, object("Secret", fmt.Sprint("s", i), ownedBy("root")))
+			}
+			w := deleted(t, graph)
+			w.forbidden, w.named = tt.forbidden, tt.named
+			dry := request("ConfigMap", "root")
+			dry.DryRun = true
+			report, err := w.cluster.Run(t.Context(), dry)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := ownership.UndeletionPlanned
+			if len(tt.problems) > 0 {
+				want = ownership.UndeletionRefused
+			}
+			if report.Phase != want || !slices.Equal(report.Problems, tt.problems) || w.asked != tt.asked {
+				t.Errorf("%s, problems %q, asked %d times", report.Phase, report.Problems, w.asked)
+			}
+		})
+	}
+}
+
+// TestEndedPodByItsName: the right to a status may be to one object's.
+func TestEndedPodByItsName(t *testing.T) {
+	for name, want := range map[string]ownership.UndeletionOutcome{"pod": ownership.UndeletionPending, "other": ownership.UndeletionLeft} {
+		ended := object("Pod", "pod", ownedBy("root"), set("Succeeded", "status", "phase"))
+		w := deleted(t, []*unstructured.Unstructured{object("Job", "root"), ended})
+		w.forbidden = []string{"update Pod/status"}
+		w.named = func(_, _, asked string) bool { return asked == name }
+		dry := request("Job", "root")
+		dry.DryRun = true
+		report, err := w.cluster.Run(t.Context(), dry)
+		if err != nil || report.Items[1].Outcome != want {
+			t.Errorf("rights to the status of %q: %v, %v", name, err, saidOf(report.Items))
+		}
+	}
+}
