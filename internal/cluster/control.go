@@ -142,10 +142,6 @@ func (c *Cluster) newCollector() (*collector.Collector, error) {
 	}), nil
 }
 
-// repairAgent is the user agent of repairs, by which an audit tells them from what their
-// callers do themselves.
-const repairAgent = "ownership-repair"
-
 // answerReviews has the reviews of ownership answered from what the collector knows. It
 // sees everything; what a caller sees of it is decided by the reviews.
 func (c *Cluster) answerReviews(known *collector.Collector) error {
@@ -157,7 +153,7 @@ func (c *Cluster) answerReviews(known *collector.Collector) error {
 	c.reviews.Connect(review.Sources{
 		Collector: known, Metadata: known.Metadata, Objects: objects, Discovery: known.Discovery,
 		Records: c.backend.Records(), History: c.backend.History(),
-		ConfigFor: func(caller user.Info) *rest.Config { return configFor(c.server, identity{caller, repairAgent}) },
+		ConfigFor: func(caller user.Info, agent string) *rest.Config { return configFor(c.server, identity{caller, agent}) },
 		Seen:      c.caches.Seen,
 		Clock:     c.config.Clock,
 	})

@@ -324,8 +324,8 @@ func TestRepair(t *testing.T) {
 			var callers []string
 			reviews := w.reviews()
 			sources := *reviews.connected()
-			sources.ConfigFor = func(caller user.Info) *clientrest.Config {
-				callers = append(callers, caller.GetName())
+			sources.ConfigFor = func(caller user.Info, agent string) *clientrest.Config {
+				callers = append(callers, caller.GetName()+" by "+agent)
 				return &clientrest.Config{Host: api.URL, ContentConfig: clientrest.ContentConfig{ContentType: "application/json"}}
 			}
 			reviews.Connect(sources)
@@ -347,7 +347,7 @@ func TestRepair(t *testing.T) {
 			if diff := cmp.Diff(tt.requests, requests); diff != "" {
 				t.Errorf("requests (-want +got):\n%s", diff)
 			}
-			if diff := cmp.Diff([]string{"jane"}, callers); diff != "" {
+			if diff := cmp.Diff([]string{"jane by ownership-repair"}, callers); diff != "" {
 				t.Errorf("written as (-want +got):\n%s", diff)
 			}
 			if s := review.Status; s.Checked != 8 || int(s.Applied+s.Skipped) != len(s.Results) {

@@ -50,7 +50,7 @@ func (q *question) repair(ctx context.Context, spec *ownership.OwnershipRepairSp
 	if err != nil {
 		return ownership.OwnershipRepairStatus{}, err
 	}
-	client, err := metadata.NewForConfig(q.ConfigFor(q.access.caller))
+	client, err := metadata.NewForConfig(q.ConfigFor(q.access.caller, repairAgent))
 	if err != nil {
 		return ownership.OwnershipRepairStatus{}, err
 	}

@@ -47,6 +47,12 @@ type Collector interface {
 	Lookup(ctx context.Context, action graph.Action) graph.Outcome
 }
 
+// The user agents of what is written on behalf of callers.
+const (
+	repairAgent   = "ownership-repair"
+	undeleteAgent = "ownership-undelete"
+)
+
 // Sources are what answers are made from. Metadata, Objects and Discovery read as one who may
 // read everything.
 type Sources struct {
@@ -57,8 +63,9 @@ type Sources struct {
 	// Records and History tell of what is gone.
 	Records deletion.Records
 	History deletion.History
-	// ConfigFor is how a caller reaches the API: what is written is written as who asked for it.
-	ConfigFor func(caller user.Info) *clientrest.Config
+	// ConfigFor is how a caller reaches the API by an agent: what is written is written as who
+	// asked for it, and an audit tells by the user agent what was asked for.
+	ConfigFor func(caller user.Info, agent string) *clientrest.Config
 	// Seen tells whether the controllers' caches show what was written of a kind up to a
 	// resource version: from then on, no controller makes anew what it has not seen yet.
 	// Known is false of a kind that no controller keeps; such a kind counts as seen.

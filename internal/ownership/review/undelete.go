@@ -36,7 +36,7 @@ func (q *question) undelete(ctx context.Context, spec *ownership.UndeletionSpec)
 	if err := q.access.require(ctx, "get", r, spec.Object.Namespace, spec.Object.Name); err != nil {
 		return ownership.UndeletionStatus{}, err
 	}
-	caller, err := dynamic.NewForConfig(q.ConfigFor(q.access.caller))
+	caller, err := dynamic.NewForConfig(q.ConfigFor(q.access.caller, undeleteAgent))
 	if err != nil {
 		return ownership.UndeletionStatus{}, err
 	}
@@ -143,7 +143,7 @@ func (q *question) history(ctx context.Context, spec *ownership.DeletionHistoryS
 	for _, r := range q.watched() {
 		served[r.GroupResource().String()] = r
 	}
-	e := explanation{question: q}
+	var ended []ending
 	for _, record := range asked {
 		r, known := served[record.Resource.String()]
 		switch {
@@ -152,10 +152,18 @@ func (q *question) history(ctx context.Context, spec *ownership.DeletionHistoryS
 			// It followed from something else, and would again.
 		case !q.access.mayGet(ctx, r, record.Namespace, record.Name):
 			s.Hidden++
-		case q.isThere(ctx, r, record):
-			// It was brought back, or something else has its name.
 		default:
-			s.Deletions = append(s.Deletions, e.deletion(r, record))
+			ended = append(ended, ending{r, record})
+		}
+	}
+	there, err := q.there(ctx, ended)
+	if err != nil {
+		return s, err
+	}
+	e := explanation{question: q}
+	for _, one := range ended {
+		if !there[one.name()] { // Otherwise it was brought back, or something else has its name.
+			s.Deletions = append(s.Deletions, e.deletion(one.resource, one.record))
 		}
 	}
 	return s, nil
@@ -173,12 +181,6 @@ func (q *question) mayAskFor(ctx context.Context, spec *ownership.DeletionHistor
 		return err
 	}
 	return q.access.require(ctx, "get", r, cmp.Or(o.Namespace, spec.Namespace), o.Name)
-}
-
-// isThere is whether an object has the name of one that was deleted.
-func (q *question) isThere(ctx context.Context, r graph.Resource, record deletion.Record) bool {
-	_, err := q.Metadata.Resource(r.GroupVersionResource).Namespace(record.Namespace).Get(ctx, record.Name, metav1.GetOptions{})
-	return err == nil
 }
 
 // isMeant is whether a deletion is of one of the objects that are asked for.

@@ -5,11 +5,21 @@ package review
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+	metadatafake "k8s.io/client-go/metadata/fake"
+	clientrest "k8s.io/client-go/rest"
+	clienttesting "k8s.io/client-go/testing"
 
 	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
 	"github.com/kindred-project/kindred/internal/deletion"
@@ -24,7 +34,11 @@ func (m *memory) Asked(context.Context, int64) ([]deletion.Record, error) { retu
 
 func (w *world) history(m *memory, spec ownership.DeletionHistorySpec) (ownership.DeletionHistoryStatus, error) {
 	w.t.Helper()
-	reviews := w.reviews()
+	return w.historyFrom(w.reviews(), m, spec)
+}
+
+func (w *world) historyFrom(reviews *Reviews, m *memory, spec ownership.DeletionHistorySpec) (ownership.DeletionHistoryStatus, error) {
+	w.t.Helper()
 	sources := *reviews.connected()
 	sources.Records, sources.History = m, m
 	reviews.Connect(sources)
@@ -57,6 +71,68 @@ func TestHistoryHides(t *testing.T) {
 		if s, err := w.history(m, one("Pod", namespace, "seen")); err != nil || len(s.Deletions) != 1 {
 			t.Errorf("a pod in %q: %v, %+v", namespace, err, s)
 		}
+	}
+}
+
+// TestHistoryReadsAtOnce: what is there of many names is read page by page, of few one by one.
+// What is there again cannot be undone.
+func TestHistoryReadsAtOnce(t *testing.T) {
+	for name, tt := range map[string]struct {
+		names, places int
+		want          []string
+	}{
+		"few":                         {fewNames, 1, slices.Repeat([]string{"get a"}, fewNames)},
+		"many":                        {fewNames + 1, 1, []string{"list a", "list a"}},
+		"many, in several namespaces": {fewNames + 1, 2, []string{"list ", "list "}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, m := newWorld(t), &memory{}
+			for i := range tt.names {
+				m.deleted(configMaps, []string{"a", "b"}[i%tt.places], fmt.Sprint("gone-", i), i, kubectl, nil)
+			}
+			w.add(configMaps, "a", "gone-0", nil)
+			w.add(configMaps, "b", "gone-1", func(o *unstructured.Unstructured) { o.SetUID("other") })
+			w.add(configMaps, "a", "stays", nil)
+			reviews := w.reviews()
+			client := reviews.connected().Metadata.(*metadatafake.FakeMetadataClient)
+			lists := 0
+			client.PrependReactor("list", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+				lists++
+				return lists == 1, &metav1.List{ListMeta: metav1.ListMeta{Continue: "next"}}, nil
+			})
+			s, err := w.historyFrom(reviews, m, ownership.DeletionHistorySpec{})
+			if want := tt.names - tt.places; err != nil || len(s.Deletions) != want {
+				t.Errorf("%d can be undone, not %d: %v", len(s.Deletions), want, err)
+			}
+			var asked []string
+			for _, action := range client.Actions() {
+				asked = append(asked, action.GetVerb()+" "+action.GetNamespace())
+			}
+			if diff := cmp.Diff(tt.want, asked); diff != "" {
+				t.Errorf("asked of the API (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestUndeletionsHaveTheirAgent: an audit tells them from repairs.
+func TestUndeletionsHaveTheirAgent(t *testing.T) {
+	w := newWorld(t)
+	reviews := w.reviews()
+	sources := *reviews.connected()
+	var agents []string
+	sources.Records, sources.History = &memory{}, &memory{}
+	sources.ConfigFor = func(caller user.Info, agent string) *clientrest.Config {
+		agents = append(agents, caller.GetName()+" by "+agent)
+		return &clientrest.Config{}
+	}
+	reviews.Connect(sources)
+	review := &ownership.Undeletion{Spec: ownership.UndeletionSpec{Object: ownership.ObjectReference{APIVersion: "v1", Kind: "ConfigMap", Namespace: "a", Name: "never"}}}
+	if err := w.create(reviews.Undeletions(w.policy()), review); !apierrors.IsNotFound(err) {
+		t.Error(err)
+	}
+	if diff := cmp.Diff([]string{"jane by ownership-undelete"}, agents); diff != "" {
+		t.Errorf("written as (-want +got):\n%s", diff)
 	}
 }
 
