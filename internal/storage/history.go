@@ -182,9 +182,6 @@ func (h *History) get(ctx context.Context, key string, revision int64) (*mvccpb.
 	return answer.Kvs[0], nil
 }
 
-// pageSize is how many objects are read at a time.
-const pageSize = 500
-
 // List goes through the objects of a resource as they were at a revision, those of one
 // namespace if it is given. It ends with an error, if there is one.
 func (h *History) List(ctx context.Context, resource schema.GroupResource, namespace string, revision int64) iter.Seq2[*unstructured.Unstructured, error] {
@@ -195,21 +192,15 @@ func (h *History) List(ctx context.Context, resource schema.GroupResource, names
 			return
 		}
 		start := how.prefixOf(namespace)
-		end := clientv3.GetPrefixRangeEnd(start)
-		for more := true; more; {
-			page, err := h.backend.client.Client.Get(ctx, start, clientv3.WithRange(end), clientv3.WithRev(revision), clientv3.WithLimit(pageSize))
+		for kv, err := range pages(ctx, h.backend.client.Client, start, clientv3.GetPrefixRangeEnd(start), clientv3.WithRev(revision)) {
 			if err != nil {
 				yield(nil, h.expired(ctx, revision, err))
 				return
 			}
-			for _, kv := range page.Kvs {
-				object, err := h.read(ctx, resource, how, kv)
-				if !yield(object, err) || err != nil {
-					return
-				}
-				start = string(kv.Key) + "\x00"
+			object, err := h.read(ctx, resource, how, kv)
+			if !yield(object, err) || err != nil {
+				return
 			}
-			more = page.More
 		}
 	}
 }

@@ -157,20 +157,14 @@ func latestFirst(records []deletion.Record) []deletion.Record {
 // keys goes through the keys with a prefix.
 func (r *records) keys(ctx context.Context, prefix string, which ...clientv3.OpOption) iter.Seq2[*mvccpb.KeyValue, error] {
 	return func(yield func(*mvccpb.KeyValue, error) bool) {
-		start, end := prefix, clientv3.GetPrefixRangeEnd(prefix)
-		for more := true; more; {
-			page, err := r.client.Get(ctx, start, append(which, clientv3.WithRange(end), clientv3.WithLimit(pageSize))...)
+		for kv, err := range pages(ctx, r.client, prefix, clientv3.GetPrefixRangeEnd(prefix), which...) {
 			if err != nil {
 				yield(nil, fmt.Errorf("etcd does not answer: %w", err))
 				return
 			}
-			for _, kv := range page.Kvs {
-				if !yield(kv, nil) {
-					return
-				}
-				start = string(kv.Key) + "\x00"
+			if !yield(kv, nil) {
+				return
 			}
-			more = page.More && len(page.Kvs) > 0
 		}
 	}
 }
