@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"iter"
 	"path"
+	"slices"
 	"sort"
 	"strings"
 	"sync"
@@ -269,22 +270,25 @@ func (h *History) read(ctx context.Context, resource schema.GroupResource, how *
 	if err != nil {
 		return nil, fmt.Errorf("decrypt %s: %w", kv.Key, err)
 	}
-	object, _, err := how.codec.Decode(plain, nil, how.newFunc())
+	object, stored, err := how.codec.Decode(plain, nil, how.newFunc())
 	if err != nil {
 		return nil, fmt.Errorf("decode %s: %w", kv.Key, err)
 	}
-	found, err := published(how.codec, object)
+	found, err := published(how.codec, object, *stored)
 	if err != nil {
 		return nil, fmt.Errorf("convert %s: %w", kv.Key, err)
 	}
 	return found, storage.APIObjectVersioner{}.UpdateObject(found, uint64(kv.ModRevision))
 }
 
-// published is a decoded object in the version that it is stored in: those in between are
-// nobody else's business.
-func published(codec runtime.Codec, object runtime.Object) (*unstructured.Unstructured, error) {
+// published is a decoded object in the version that its resource is stored in: those in between
+// are nobody else's business. Of most kinds that is what it was decoded to.
+func published(codec runtime.Codec, object runtime.Object, stored schema.GroupVersionKind) (*unstructured.Unstructured, error) {
 	if found, ok := object.(*unstructured.Unstructured); ok {
 		return found, nil
+	}
+	if kinds, _, err := scheme.Scheme.ObjectKinds(object); err == nil && slices.Contains(kinds, stored) {
+		return treeOf(object, stored)
 	}
 	encoded, err := runtime.Encode(codec, object)
 	if err != nil {
@@ -298,12 +302,17 @@ func published(codec runtime.Codec, object runtime.Object) (*unstructured.Unstru
 	if err != nil {
 		return nil, err
 	}
+	return treeOf(typed, *kind)
+}
+
+// treeOf is a typed object as a tree of fields.
+func treeOf(typed runtime.Object, kind schema.GroupVersionKind) (*unstructured.Unstructured, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(typed)
 	if err != nil {
 		return nil, err
 	}
 	found := &unstructured.Unstructured{Object: content}
-	found.SetGroupVersionKind(*kind)
+	found.SetGroupVersionKind(kind)
 	return found, nil
 }
 
