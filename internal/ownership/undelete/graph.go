@@ -43,7 +43,7 @@ func (u *undeletion) read(ctx context.Context) error {
 	if then.GetUID() != u.uid {
 		return apierrors.NewConflict(u.Resource.GroupResource(), u.Name, fmt.Errorf("its hold says that it had the UID %s, and the history knows another by its name", u.uid))
 	}
-	u.root = &Item{Resource: u.Resource, then: unheld(then)}
+	u.root = newItem(u.Resource, then)
 	var all []*Item
 	for _, r := range u.Resources() {
 		if !u.mayBelong(r) {
@@ -86,7 +86,7 @@ func (u *undeletion) readAll(ctx context.Context, r graph.Resource) ([]*Item, er
 		if err != nil {
 			return nil, err
 		}
-		item := &Item{Resource: r, then: unheld(then)}
+		item := newItem(r, then)
 		if len(then.GetOwnerReferences()) > 0 || u.isContent(item) {
 			items = append(items, item)
 		}
@@ -240,8 +240,9 @@ func (u *undeletion) look(ctx context.Context) error {
 			continue
 		}
 		for _, item := range items {
-			group.Go(func() (err error) {
-				item.now, err = u.get(ctx, here.GroupVersionResource, here.namespace, item.Name())
+			group.Go(func() error {
+				now, err := u.get(ctx, here.GroupVersionResource, here.namespace, item.Name())
+				item.find(now)
 				return err
 			})
 		}
@@ -265,7 +266,7 @@ func (u *undeletion) lookThrough(ctx context.Context, here place, items []*Item)
 		}
 		for i := range list.Items {
 			if item := named[list.Items[i].GetName()]; item != nil {
-				item.now = &list.Items[i]
+				item.find(&list.Items[i])
 			}
 		}
 		if options.Continue = list.GetContinue(); options.Continue == "" {

@@ -29,7 +29,7 @@ func (u *undeletion) desired(item *Item, uids map[types.UID]types.UID) *unstruct
 		object.Object["status"] = status // Where it is a subresource, it is written later.
 	}
 	// Who applied which field stays known: an apply that follows must not conflict.
-	object.SetManagedFields(item.then.GetManagedFields())
+	putFields(object, item.managedFields())
 	object.SetOwnerReferences(u.ownersOf(item))
 	object = &unstructured.Unstructured{Object: transplant.Remap(object.Object, uids).(map[string]any)}
 	object.SetName(item.Name())
@@ -112,7 +112,7 @@ func free(item *Item, now *unstructured.Unstructured, uids map[types.UID]types.U
 		gates, _, _ := unstructured.NestedFieldCopy(item.then.Object, "spec", "schedulingGates")
 		patch["spec"] = map[string]any{"schedulingGates": gates}
 	}
-	if fields, found, _ := unstructured.NestedFieldCopy(item.then.Object, "metadata", "managedFields"); found {
+	if fields := item.managedFields(); fields != nil {
 		metadata["managedFields"] = transplant.Remap(fields, uids)
 	}
 	return patch

@@ -85,7 +85,8 @@ func (u *undeletion) each(ctx context.Context, items []*Item, do func(context.Co
 }
 
 func (u *undeletion) keep(item *Item, became done) {
-	item.now, item.Outcome = became.now, became.outcome
+	item.Outcome = became.outcome
+	item.find(became.now)
 	switch {
 	case errors.As(became.err, new(statusError)) && !hasEnded(item.then):
 		u.warn("the status of %s is not what it was: %v", item, became.err)

@@ -67,12 +67,30 @@ type Item struct {
 	Resource graph.Resource
 	// then is the object as it was, now the one of its name as it is; nil if there is none.
 	then, now *unstructured.Unstructured
+	// fields are who applied which field of then, its managedFields as JSON: as a tree they take
+	// more memory than all the rest, and a graph may be large.
+	fields []byte
 	// owners are those of its owners that are in the graph, and what it was the content of.
 	owners []*Item
 	step   step
 
 	Outcome ownership.UndeletionOutcome
 	Reason  string
+}
+
+// newItem is an item of an object as it was.
+func newItem(r graph.Resource, then *unstructured.Unstructured) *Item {
+	then = unheld(then)
+	return &Item{Resource: r, then: withoutFields(then), fields: fieldsOf(then)}
+}
+
+// find notes what has the item's name now. Who applied which field is not asked for of what was
+// restored: its release says that again.
+func (i *Item) find(now *unstructured.Unstructured) {
+	if now != nil && now.GetUID() != i.FormerUID() {
+		now = withoutFields(now)
+	}
+	i.now = now
 }
 
 // Namespace, Name and FormerUID say which object it was.

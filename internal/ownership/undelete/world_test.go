@@ -115,7 +115,9 @@ func onHold(from types.UID, releasing bool) change {
 }
 
 func itemOf(then, now *unstructured.Unstructured, owners ...*Item) *Item {
-	return &Item{Resource: resourceOf(then.GetKind()), then: then, now: now, owners: owners}
+	item := newItem(resourceOf(then.GetKind()), then)
+	item.now, item.owners = now, owners
+	return item
 }
 
 // memory is a history of a few states, and what is recorded.

@@ -1,0 +1,51 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package undelete
+
+import (
+	"encoding/json"
+	"maps"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+const managedFields = "managedFields"
+
+// withoutFields is an object without its managedFields.
+func withoutFields(object *unstructured.Unstructured) *unstructured.Unstructured {
+	metadata, _ := object.Object["metadata"].(map[string]any)
+	if _, found := metadata[managedFields]; !found {
+		return object
+	}
+	metadata = maps.Clone(metadata)
+	delete(metadata, managedFields)
+	object = &unstructured.Unstructured{Object: maps.Clone(object.Object)}
+	object.Object["metadata"] = metadata
+	return object
+}
+
+// fieldsOf are an object's managedFields as JSON; nil if it has none.
+func fieldsOf(object *unstructured.Unstructured) []byte {
+	metadata, _ := object.Object["metadata"].(map[string]any)
+	tree, found := metadata[managedFields]
+	if !found {
+		return nil
+	}
+	fields, _ := json.Marshal(tree) // Cannot fail: it was JSON.
+	return fields
+}
+
+// managedFields are who applied which field of the item, as it was; nil if that is not known.
+func (i *Item) managedFields() (tree []any) {
+	_ = json.Unmarshal(i.fields, &tree) // It was made from such a tree, or is empty.
+	return tree
+}
+
+// putFields has an object say who applied which field.
+func putFields(object *unstructured.Unstructured, tree []any) {
+	metadata, ok := object.Object["metadata"].(map[string]any)
+	if ok && tree != nil {
+		metadata[managedFields] = tree
+	}
+}

@@ -1,0 +1,48 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package undelete
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// TestFieldsTakeLittle: of a large graph it is not kept as trees who applied which field; of what
+// was always there it is kept as it is, since it is not restored.
+func TestFieldsTakeLittle(t *testing.T) {
+	applied := func(o *unstructured.Unstructured) {
+		o.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: "maker", Operation: metav1.ManagedFieldsOperationApply,
+			FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:data":{"f:a":{}}}`)}}})
+	}
+	then := object("ConfigMap", "a", applied)
+	before := then.DeepCopy()
+	item := newItem(resourceOf("ConfigMap"), then)
+	if diff := cmp.Diff(before.Object, then.Object); diff != "" {
+		t.Errorf("the object itself has changed:\n%s", diff)
+	}
+	if item.then.GetManagedFields() != nil {
+		t.Error("the fields are kept as a tree")
+	}
+	want, _, _ := unstructured.NestedSlice(before.Object, "metadata", managedFields)
+	if diff := cmp.Diff(want, item.managedFields()); diff != "" {
+		t.Errorf("the fields are not what they were:\n%s", diff)
+	}
+	for uid, kept := range map[string]bool{"a": true, "new": false} {
+		now := object("ConfigMap", "a", applied)
+		now.SetUID(types.UID(uid))
+		if item.find(now); item.now.GetManagedFields() != nil != kept || now.GetManagedFields() == nil {
+			t.Errorf("of the one with the UID %s the fields are kept: %v", uid, !kept)
+		}
+	}
+	if item := newItem(resourceOf("ConfigMap"), object("ConfigMap", "b")); item.managedFields() != nil {
+		t.Errorf("of nothing: %v", item.managedFields())
+	}
+	if item.find(nil); item.now != nil {
+		t.Error("what is gone is there")
+	}
+}
