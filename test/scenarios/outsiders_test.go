@@ -118,28 +118,79 @@ rules:
 	s.kubectl("create", "secret", "generic", "one", "--from-literal=word=watchword")
 	s.refused([]string{`User "jane" cannot get resource "secrets"`}, "get", "secret", "one", "--as", "jane")
 	c.terminate(t)
-	content, err := os.ReadFile(log)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var got []string
-	for line := range strings.Lines(string(content)) {
-		var event struct {
-			Verb             string
-			User             struct{ Username string }
-			ImpersonatedUser struct{ Username string }
-			ResponseStatus   struct{ Code int }
-		}
-		if err := json.Unmarshal([]byte(line), &event); err != nil {
-			t.Fatalf("%v in %q", err, line)
-		}
+	for _, event := range auditEvents(t, log) {
 		got = append(got, strings.TrimSpace(fmt.Sprintf("%s %s %d %s", event.User.Username, event.Verb, event.ResponseStatus.Code, event.ImpersonatedUser.Username)))
 	}
 	if want := []string{"kubernetes-admin create 201", "kubernetes-admin get 403 jane"}; !slices.Equal(got, want) {
 		t.Errorf("recorded %q, want %q", got, want)
 	}
+	content, err := os.ReadFile(log)
+	if err != nil {
+		t.Fatal(err)
+	}
 	if bytes.Contains(content, []byte("watchword")) || bytes.Contains(content, []byte("d2F0Y2h3b3Jk")) {
 		t.Error("a secret's content is in the log")
+	}
+}
+
+type auditEvent struct {
+	Verb             string
+	UserAgent        string
+	User             struct{ Username string }
+	ImpersonatedUser struct{ Username string }
+	ResponseStatus   struct{ Code int }
+}
+
+// auditEvents are the lines of a log.
+func auditEvents(t *testing.T, log string) (events []auditEvent) {
+	t.Helper()
+	content, err := os.ReadFile(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(content)) {
+		var event auditEvent
+		if err := json.Unmarshal([]byte(line), &event); err != nil {
+			t.Fatalf("%v in %q", err, line)
+		}
+		events = append(events, event)
+	}
+	return events
+}
+
+// TestAuditOfAnUndeletion: what it writes, it writes as its caller, and the log tells it from
+// what the caller does otherwise.
+func TestAuditOfAnUndeletion(t *testing.T) {
+	t.Parallel()
+	policy := manifestFile(t, "policy.yaml", `
+apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+- {level: Metadata, namespaces: [default], resources: [{group: "", resources: [secrets]}], users: [kubernetes-admin]}
+- {level: None}
+`)
+	log := filepath.Join(t.TempDir(), "audit.log")
+	c := ownCluster(t, "--no-node", "--audit-policy-file", policy, "--audit-log-path", log)
+	s := inNamespace(t, c, "default")
+	s.kubectl("create", "secret", "generic", "one", "--from-literal=word=watchword")
+	s.kubectl("delete", "secret", "one")
+	s.undelete(`
+OBJECT      OUTCOME   NOTES
+Secret/one  restored
+
+restored: 1`, "secret/one")
+	c.terminate(t)
+	var got []string
+	for _, event := range auditEvents(t, log) {
+		if agent, _, _ := strings.Cut(event.UserAgent, "/"); agent == "ownership-undelete" {
+			got = append(got, event.Verb)
+		}
+	}
+	// A dry run, the object, the beginning of its release, and its release.
+	if want := []string{"create", "create", "update", "patch"}; !slices.Equal(got, want) {
+		t.Errorf("recorded %q, want %q", got, want)
 	}
 }
 
