@@ -129,15 +129,18 @@ func withOwnConnection(config *rest.Config) *rest.Config {
 }
 
 // rss is the resident memory of the process, in MB.
-func (c *cluster) rss() (float64, error) {
+func (c *cluster) rss() (float64, error) { return c.memory("VmRSS:") }
+
+// memory is a line of the process' status (proc_pid_status(5)), in MB.
+func (c *cluster) memory(line string) (float64, error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", c.cmd.Process.Pid))
 	if err != nil {
 		return 0, err
 	}
-	_, after, _ := strings.Cut(string(status), "VmRSS:")
+	_, after, _ := strings.Cut(string(status), line)
 	fields := strings.Fields(after)
 	if len(fields) == 0 {
-		return 0, fmt.Errorf("no VmRSS in the status of process %d", c.cmd.Process.Pid)
+		return 0, fmt.Errorf("no %s in the status of process %d", line, c.cmd.Process.Pid)
 	}
 	kib, err := strconv.ParseFloat(fields[0], 64)
 	return kib * 1024 / 1e6, err

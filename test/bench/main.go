@@ -54,6 +54,9 @@ func figures() []figure {
 		{name: "collect-flat", what: "background collection of 11,110 dependents", unit: "/s", target: 4000, atLeast: true, measure: collect(background, inTree, 1)},
 		{name: "collect-tree", what: "as many, as a tree 10 wide and 4 deep", unit: "/s", target: 4000, atLeast: true, measure: collect(background, inTree, deep)},
 		{name: "yielding", what: "p99 of 200 requests/s during a collection of 50,000, ÷", unit: "", target: 2, measure: yielding},
+		{name: "undelete", what: "undeletion of an owner with 5,000 dependents", unit: "s", target: 15, measure: undelete(dependents)},
+		{name: "undelete-100000", what: "undeletion of an owner with 100,000 dependents", unit: "s", target: 300, measure: undelete(20 * dependents)},
+		{name: "undelete-list", what: "list of 5,000 deletions that can be undone", unit: "s", target: 1, measure: undeleteList},
 		{name: "pod-start", what: "real pod, create to Ready, median of 20", unit: "s", target: 0.25, measure: podStart},
 		{name: "pod-stop", what: "real pod that obeys TERM, delete to gone, median of 20", unit: "s", target: 0.3, measure: podStop},
 	}
