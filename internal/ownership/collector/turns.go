@@ -30,7 +30,7 @@ const (
 	width = 2
 	// restShare is how long a turn rests, in times of what its action took. What is slow,
 	// because there is much to do, is asked for less.
-	restShare = 1
+	restShare = 2
 	// restLimit is the longest rest: what takes long need not be work.
 	restLimit = 50 * time.Millisecond
 	// turnPatience is how long an action waits for its turn. One that hangs, in an admission
