@@ -141,9 +141,6 @@ func (k *Kind[T]) newStore(env Environment, gv schema.GroupVersion) (*Store, err
 	if err != nil {
 		return nil, err
 	}
-	if k.Grace == nil {
-		store.Storage.Storage = known{store.Storage.Storage}
-	}
 	return &Store{Store: store, Clock: env.Clock, shortNames: k.ShortNames, categories: k.Categories}, nil
 }
 
