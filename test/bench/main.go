@@ -53,6 +53,7 @@ func figures() []figure {
 		{name: "collect-100000", what: "background collection of 100,000 dependents", unit: "/s", target: 3200, atLeast: true, measure: collect(background, 20*dependents, 1)},
 		{name: "collect-flat", what: "background collection of 11,110 dependents", unit: "/s", target: 4000, atLeast: true, measure: collect(background, inTree, 1)},
 		{name: "collect-tree", what: "as many, as a tree 10 wide and 4 deep", unit: "/s", target: 4000, atLeast: true, measure: collect(background, inTree, deep)},
+		{name: "collect-upstream", what: "background collection of 5,000 dependents, ÷ upstream", unit: "", target: 2, atLeast: true, measure: besideUpstream},
 		{name: "yielding", what: "p99 of 200 requests/s during a collection of 50,000, ÷", unit: "", target: 2, measure: yielding},
 		{name: "undelete", what: "undeletion of an owner with 5,000 dependents", unit: "s", target: 15, measure: undelete(dependents)},
 		{name: "undelete-100000", what: "undeletion of an owner with 100,000 dependents", unit: "s", target: 300, measure: undelete(20 * dependents)},

@@ -94,8 +94,9 @@ type UpstreamControlPlane struct {
 	controllerManager string
 }
 
-// Start starts it in dir. Its store does not outlive a crash of the machine.
-func (u UpstreamControlPlane) Start(ctx context.Context, dir string) (_ *Server, err error) {
+// Start starts it in dir, the controller manager with more flags. Its store does not outlive a
+// crash of the machine.
+func (u UpstreamControlPlane) Start(ctx context.Context, dir string, more ...string) (_ *Server, err error) {
 	s, err := u.Upstream.Start(ctx, dir, false)
 	if err != nil {
 		return nil, err
@@ -110,6 +111,7 @@ func (u UpstreamControlPlane) Start(ctx context.Context, dir string) (_ *Server,
 		return nil, err
 	}
 	flags := append(clientFlags(s.Kubeconfig, port), "--service-account-private-key-file="+keyFile(dir), "--use-service-account-credentials=true")
+	flags = append(flags, more...)
 	manager, err := launch("kube-controller-manager", filepath.Join(dir, "kube-controller-manager.log"), nil, u.controllerManager, flags...)
 	if err != nil {
 		return nil, err

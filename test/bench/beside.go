@@ -1,0 +1,60 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/kindred-project/kindred/test/servers"
+)
+
+// besideUpstream is how many times as fast as upstream's a background collection is. Upstream's
+// controller manager, as it comes, makes 20 requests a second; here it may make as many as it
+// can, and its etcd need not wait for the disk.
+func besideUpstream(ctx context.Context, b *bench) (float64, error) {
+	theirs, err := b.upstreamCollection(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("upstream: %w", err)
+	}
+	ours, err := collect(background, dependents, 1)(ctx, b)
+	fmt.Printf("  Kindred %.0f/s, upstream %.0f/s\n", ours, theirs)
+	return ours / theirs, err
+}
+
+// upstreamCollection is how many dependents a second upstream's garbage collector deletes.
+func (b *bench) upstreamCollection(ctx context.Context) (float64, error) {
+	programs, err := servers.BuildControlPlane(ctx, "test/servers")
+	if err != nil {
+		return 0, err
+	}
+	dir, err := os.MkdirTemp(b.scratch, "upstream")
+	if err != nil {
+		return 0, err
+	}
+	server, err := programs.Start(ctx, dir, "--kube-api-qps=100000", "--kube-api-burst=100000")
+	if err != nil {
+		return 0, err
+	}
+	defer server.Stop()
+	config := rest.CopyConfig(server.Config)
+	config.ContentType, config.Timeout, config.QPS = runtime.ContentTypeProtobuf, 0, -1
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return 0, err
+	}
+	configMaps := client.CoreV1().ConfigMaps(metav1.NamespaceDefault)
+	owner, err := plant(ctx, configMaps, dependents, 1)
+	if err != nil {
+		return 0, err
+	}
+	took, err := fell(ctx, configMaps, owner, background, dependents)
+	return dependents / took.Seconds(), err
+}
