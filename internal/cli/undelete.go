@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/duration"
@@ -132,7 +133,7 @@ func (u *undeletion) undelete(cmd *cobra.Command, r *reviewer, review *ownership
 	type standing struct{ restored, pending, held int32 }
 	for before := (standing{-1, -1, -1}); ; {
 		if err := r.ask(cmd.Context(), "undeletions", review); err != nil {
-			return err
+			return advised(err)
 		}
 		s := &review.Status
 		now := standing{s.Restored, s.Pending, s.Held}
@@ -148,6 +149,15 @@ func (u *undeletion) undelete(cmd *cobra.Command, r *reviewer, review *ownership
 		return err
 	}
 	return verdictOf(&review.Status)
+}
+
+// advised says what to do when the server has ended a request: each reads the whole graph
+// first, and of a large one that takes long.
+func advised(err error) error {
+	if !apierrors.IsTimeout(err) {
+		return err
+	}
+	return fmt.Errorf("%w; what is back already is on hold: run the same command again to go on, when the machine has less to do", err)
 }
 
 // verdictOf is the error that an undeletion ends with.

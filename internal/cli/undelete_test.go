@@ -4,6 +4,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -12,7 +13,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 
@@ -169,6 +172,18 @@ func TestTally(t *testing.T) {
 		if verdict != tt.verdict {
 			t.Errorf("%s ends with %q", tt.status.Phase, verdict)
 		}
+	}
+}
+
+// TestAdvice: who meets the limit of a request learns how to go on.
+func TestAdvice(t *testing.T) {
+	late := apierrors.NewTimeoutError("request did not complete", 0)
+	if got := advised(late); !errors.Is(got, late) || !strings.Contains(got.Error(), "run the same command again") {
+		t.Errorf("a request that took too long: %v", got)
+	}
+	refused := apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "a", nil)
+	if got := advised(refused); got != error(refused) {
+		t.Errorf("a request that is refused: %v", got)
 	}
 }
 
