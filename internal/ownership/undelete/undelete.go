@@ -127,7 +127,8 @@ func (i *Item) String() string {
 	return name
 }
 
-// limit is how long one request works: the API server gives up on requests after a minute.
+// limit is how long one request works: the library gives up on a create after 34 s
+// (endpoints/handlers.requestTimeoutUpperBound).
 const limit = 30 * time.Second
 
 // undeletion is one that is under way.
