@@ -49,12 +49,12 @@ func (u *undeletion) settle(ctx context.Context) (bool, error) {
 	})
 }
 
-// await looks until something is so, for a while.
+// await looks until something is so, for a while, and no longer than the request may take.
 func (u *undeletion) await(ctx context.Context, is func() bool) (bool, error) {
 	ticker := u.Clock.NewTicker(lookEvery)
 	defer ticker.Stop()
 	for end := u.Clock.Now().Add(lookLimit); !is(); {
-		if !u.Clock.Now().Before(end) {
+		if !u.Clock.Now().Before(end) || u.late() {
 			return false, nil
 		}
 		select {

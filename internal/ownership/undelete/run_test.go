@@ -318,3 +318,15 @@ func TestDeletedAgain(t *testing.T) {
 		t.Error("on hold")
 	}
 }
+
+// TestNobodyWaitsLongerThanARequestMayTake: who looks for what is to come stops when the request
+// has to end.
+func TestNobodyWaitsLongerThanARequestMayTake(t *testing.T) {
+	w := newWorld(t, &memory{})
+	u := &undeletion{Cluster: w.cluster, until: w.clock.Now().Add(time.Second)}
+	looks := 0
+	is, err := u.await(t.Context(), func() bool { looks++; w.clock.Step(time.Second / 2); return false })
+	if is || err != nil || looks != 2 {
+		t.Errorf("%t, %v after %d looks, half a second apart", is, err, looks)
+	}
+}
