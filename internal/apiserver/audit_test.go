@@ -137,6 +137,9 @@ func TestAudit(t *testing.T) {
 	if err := within(10*time.Second, func() error { return check(hook.all()) }); err != nil {
 		t.Error("webhook:", err)
 	}
+	if got := events[3].ResponseStatus; got.Status != metav1.StatusSuccess || got.Details == nil || got.Details.UID == "" {
+		t.Errorf("the answer to a deletion is recorded as %v", got)
+	}
 	if got := events[2].Annotations["authorization.k8s.io/decision"]; got != "forbid" {
 		t.Errorf("the decision is %q", got)
 	}

@@ -5,6 +5,7 @@ package apiserver
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -33,7 +34,7 @@ import (
 // group, negotiate what to answer with and hand the deletion to a goroutine whose stack has to
 // grow: half of what a deletion cost (docs/performance.md). Admission, the registry, audit and
 // the metrics of requests are the same.
-type deletions map[schema.GroupVersionResource]http.Handler
+type deletions map[schema.GroupVersionResource]*deleteEndpoint
 
 // add adds the resources of a group that is served here.
 func (d deletions) add(main *genericapiserver.GenericAPIServer, admit admission.Interface, info *genericapiserver.APIGroupInfo) error {
@@ -59,7 +60,8 @@ func (d deletions) add(main *genericapiserver.GenericAPIServer, admit admission.
 					Resource: gv.WithResource(resource), Kind: kind,
 				},
 			}
-			d[e.Resource] = metrics.InstrumentHandlerFunc(http.MethodDelete, gv.Group, gv.Version, resource, "", "resource", metrics.APIServerComponent, false, "", e.serve)
+			d[e.Resource] = e
+			e.handler = metrics.InstrumentHandlerFunc(http.MethodDelete, gv.Group, gv.Version, resource, "", "resource", metrics.APIServerComponent, false, "", e.serve)
 		}
 	}
 	return nil
@@ -86,7 +88,11 @@ func (d deletions) of(r *http.Request) (http.Handler, schema.GroupVersion) {
 		return nil, schema.GroupVersion{}
 	}
 	gv := schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}
-	return d[gv.WithResource(info.Resource)], gv
+	e, ok := d[gv.WithResource(info.Resource)]
+	if !ok || e.namespaced != (info.Namespace != "" && info.Resource != "namespaces") {
+		return nil, schema.GroupVersion{} // No such path, the library says.
+	}
+	return e.handler, gv
 }
 
 // isCollector tells whether the garbage collector makes the request.
@@ -101,34 +107,42 @@ type deleteEndpoint struct {
 	deleter    rest.GracefulDeleter
 	admit      admission.Interface
 	namespaced bool
+	// handler is serve, which the metrics of requests see.
+	handler http.Handler
 }
 
 func (e *deleteEndpoint) serve(w http.ResponseWriter, r *http.Request) {
-	if err := e.delete(r); err != nil {
+	result, err := e.delete(r)
+	if err != nil {
 		responsewriters.ErrorNegotiated(err, e.Serializer, e.Kind.GroupVersion(), w, r)
 		return
 	}
+	audit.LogResponseObject(r.Context(), result, e.Kind.GroupVersion(), e.Serializer)
 	// The code says all that the caller asks about.
 	w.WriteHeader(http.StatusOK)
 }
 
-func (e *deleteEndpoint) delete(r *http.Request) error {
+func (e *deleteEndpoint) delete(r *http.Request) (runtime.Object, error) {
 	options, err := deleteOptions(r)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	ctx := r.Context()
 	info, _ := request.RequestInfoFrom(ctx)
 	caller, _ := request.UserFrom(ctx)
 	namespace := ""
-	if e.namespaced {
+	if e.namespaced { // Of a namespace, the request says that it is in itself.
 		namespace = info.Namespace
 	}
 	attributes := admission.NewAttributesRecord(nil, nil, e.Kind, namespace, info.Name, e.Resource, "", admission.Delete,
 		options, dryrun.IsDryRun(options.DryRun), caller)
 	validate := rest.AdmissionToValidateObjectDeleteFunc(e.admit, attributes, &e.RequestScope)
-	_, _, err = e.deleter.Delete(request.WithNamespace(ctx, namespace), info.Name, validate, options)
-	return err
+	result, _, err := e.deleter.Delete(request.WithNamespace(ctx, namespace), info.Name, validate, options)
+	if err != nil && ctx.Err() != nil {
+		// As the library says it (handlers/finisher): the gate of a store that is lost knows it by that.
+		err = apierrors.NewTimeoutError(fmt.Sprintf("request did not complete within requested timeout - %s", ctx.Err()), 0)
+	}
+	return result, err
 }
 
 func deleteOptions(r *http.Request) (*metav1.DeleteOptions, error) {

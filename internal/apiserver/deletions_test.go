@@ -4,29 +4,36 @@
 package apiserver
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
-	"k8s.io/client-go/rest"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/rest"
+	clientrest "k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 )
 
 // delete sends a request of this process to delete an object.
 func (s *testServer) delete(t *testing.T, as user.Info, path string, options metav1.DeleteOptions) answer {
 	t.Helper()
-	client, err := rest.HTTPClientFor(s.Config(as))
+	client, err := clientrest.HTTPClientFor(s.Config(as))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,14 +160,45 @@ func TestDeletionsAreAllowed(t *testing.T) {
 	}
 	const path = "/api/v1/namespaces/default/configmaps"
 	s.do(t, s.admin, http.MethodPost, path, `{"metadata":{"name":"one"}}`)
-	err := within(10*time.Second, func() error {
-		if got := s.delete(t, short, path+"/one", metav1.DeleteOptions{}); got.code != http.StatusForbidden {
+	refused := func(name string) error {
+		if got := s.delete(t, short, path+"/"+name, metav1.DeleteOptions{}); got.code != http.StatusForbidden {
 			return fmt.Errorf("%d %s", got.code, got.body)
 		}
 		return nil
-	})
+	}
+	// The authorizer hears of it a little later.
+	if err := within(10*time.Second, func() error { return refused("absent") }); err != nil {
+		t.Fatal(err)
+	}
+	err := refused("one")
 	if left := s.left(t, path+"/one"); err != nil || left != "[] false" {
 		t.Errorf("%v; left: %s", err, left)
+	}
+}
+
+// slow is a storage whose deletions last until they are given up.
+type slow struct{ rest.GracefulDeleter }
+
+func (slow) Delete(ctx context.Context, _ string, _ rest.ValidateObjectFunc, _ *metav1.DeleteOptions) (runtime.Object, bool, error) {
+	<-ctx.Done()
+	return nil, false, ctx.Err()
+}
+
+// TestDeletionsTimeOut: a deletion that takes too long is answered as the library answers it, by
+// which it is also known that the store was lost meanwhile.
+func TestDeletionsTimeOut(t *testing.T) {
+	ctx, cancel := context.WithCancel(request.WithRequestInfo(t.Context(), &request.RequestInfo{Name: "one"}))
+	cancel()
+	v1, scheme := schema.GroupVersion{Version: "v1"}, runtime.NewScheme()
+	metav1.AddToGroupVersion(scheme, v1)
+	body, err := runtime.Encode(serializer.NewCodecFactory(scheme).EncoderForVersion(protobuf.NewSerializer(scheme, scheme), v1), &metav1.DeleteOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := httptest.NewRequestWithContext(ctx, http.MethodDelete, "/", bytes.NewReader(body))
+	e := &deleteEndpoint{deleter: slow{}, admit: admission.NewChainHandler()}
+	if _, err := e.delete(r); !apierrors.IsTimeout(err) {
+		t.Errorf("answered with %v", err)
 	}
 }
 
@@ -181,6 +219,9 @@ func TestDeletionsElsewhere(t *testing.T) {
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+	if got := s.delete(t, short, "/api/v1/namespaces/default/nodes/one", metav1.DeleteOptions{}); got.code != http.StatusNotFound || strings.Contains(got.body, `"one"`) {
+		t.Errorf("a kind without namespaces in one: %d %s", got.code, got.body)
 	}
 	if got := s.delete(t, short, custom+"/one", metav1.DeleteOptions{}); got.code != http.StatusOK || got.wentShort() {
 		t.Errorf("a custom resource: %d %q", got.code, got.body)

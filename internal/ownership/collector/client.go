@@ -91,8 +91,8 @@ func (c *resourceClient) Delete(ctx context.Context, name string, options metav1
 	switch {
 	case response.StatusCode < http.StatusMultipleChoices:
 		return nil
-	case response.StatusCode == http.StatusUnsupportedMediaType:
-		// An aggregated server may read nothing but JSON.
+	case response.StatusCode == http.StatusUnsupportedMediaType, response.StatusCode == http.StatusBadRequest:
+		// An aggregated server may read nothing but JSON, and not even know that there is anything else.
 		return c.ResourceInterface.Delete(ctx, name, options, subresources...)
 	}
 	return c.refusal(name, response)

@@ -37,18 +37,19 @@ func TestHowItDeletes(t *testing.T) {
 	for _, test := range []struct {
 		gvr             schema.GroupVersionResource
 		namespace, path string
-		jsonOnly        bool
+		jsonOnly        int // the code by which it refuses all else, if it does
 	}{
-		{schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, "default", "/api/v1/namespaces/default/configmaps/a", false},
-		{schema.GroupVersionResource{Version: "v1", Resource: "nodes"}, "", "/api/v1/nodes/a", false},
-		{schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "replicasets"}, "x", "/apis/apps/v1/namespaces/x/replicasets/a", false},
-		{schema.GroupVersionResource{Group: "old.example.com", Version: "v1", Resource: "things"}, "x", "/apis/old.example.com/v1/namespaces/x/things/a", true},
+		{schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, "default", "/api/v1/namespaces/default/configmaps/a", 0},
+		{schema.GroupVersionResource{Version: "v1", Resource: "nodes"}, "", "/api/v1/nodes/a", 0},
+		{schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "replicasets"}, "x", "/apis/apps/v1/namespaces/x/replicasets/a", 0},
+		{schema.GroupVersionResource{Group: "old.example.com", Version: "v1", Resource: "things"}, "x", "/apis/old.example.com/v1/namespaces/x/things/a", http.StatusUnsupportedMediaType},
+		{schema.GroupVersionResource{Group: "own.example.com", Version: "v1", Resource: "things"}, "x", "/apis/own.example.com/v1/namespaces/x/things/a", http.StatusBadRequest},
 	} {
 		var accepted []string
 		c, err := NewClient(&rest.Config{Host: "http://server.invalid", Transport: answer(func(req *http.Request) (int, string) {
 			kind := req.Header.Get("Content-Type")
-			if test.jsonOnly && kind != runtime.ContentTypeJSON {
-				return http.StatusUnsupportedMediaType, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"UnsupportedMediaType","code":415}`
+			if test.jsonOnly != 0 && kind != runtime.ContentTypeJSON {
+				return test.jsonOnly, `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"no"}`
 			}
 			body, _ := io.ReadAll(req.Body)
 			// As an API server decodes it.
@@ -74,7 +75,7 @@ func TestHowItDeletes(t *testing.T) {
 			t.Error(err)
 		}
 		kind := runtime.ContentTypeProtobuf
-		if test.jsonOnly {
+		if test.jsonOnly != 0 {
 			kind = runtime.ContentTypeJSON
 		}
 		if diff := cmp.Diff([]string{kind + " " + test.path}, accepted); diff != "" {
