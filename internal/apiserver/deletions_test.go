@@ -37,13 +37,18 @@ func (s *testServer) delete(t *testing.T, as user.Info, path string, options met
 	if err != nil {
 		t.Fatal(err)
 	}
+	return s.do(t, client, http.MethodDelete, path, string(inProtobuf(t, options)), "Content-Type", runtime.ContentTypeProtobuf, "Accept", runtime.ContentTypeJSON)
+}
+
+func inProtobuf(t *testing.T, options metav1.DeleteOptions) []byte {
+	t.Helper()
 	v1, scheme := schema.GroupVersion{Version: "v1"}, runtime.NewScheme()
 	metav1.AddToGroupVersion(scheme, v1)
 	body, err := runtime.Encode(serializer.NewCodecFactory(scheme).EncoderForVersion(protobuf.NewSerializer(scheme, scheme), v1), &options)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return s.do(t, client, http.MethodDelete, path, string(body), "Content-Type", runtime.ContentTypeProtobuf, "Accept", runtime.ContentTypeJSON)
+	return body
 }
 
 // short and long are who goes the one way and the other.
@@ -189,13 +194,7 @@ func (slow) Delete(ctx context.Context, _ string, _ rest.ValidateObjectFunc, _ *
 func TestDeletionsTimeOut(t *testing.T) {
 	ctx, cancel := context.WithCancel(request.WithRequestInfo(t.Context(), &request.RequestInfo{Name: "one"}))
 	cancel()
-	v1, scheme := schema.GroupVersion{Version: "v1"}, runtime.NewScheme()
-	metav1.AddToGroupVersion(scheme, v1)
-	body, err := runtime.Encode(serializer.NewCodecFactory(scheme).EncoderForVersion(protobuf.NewSerializer(scheme, scheme), v1), &metav1.DeleteOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := httptest.NewRequestWithContext(ctx, http.MethodDelete, "/", bytes.NewReader(body))
+	r := httptest.NewRequestWithContext(ctx, http.MethodDelete, "/", bytes.NewReader(inProtobuf(t, metav1.DeleteOptions{})))
 	e := &deleteEndpoint{deleter: slow{}, admit: admission.NewChainHandler()}
 	if _, err := e.delete(r); !apierrors.IsTimeout(err) {
 		t.Errorf("answered with %v", err)
