@@ -32,8 +32,8 @@ import (
 // deletions are what the garbage collector's requests to delete an object reach behind the
 // filters, in place of the library's routes and its endpoint. Those look at every route of a
 // group, negotiate what to answer with and hand the deletion to a goroutine whose stack has to
-// grow: half of what a deletion cost (docs/performance.md). Admission, the registry, audit and
-// the metrics of requests are the same.
+// grow: a third of what a deletion cost on its caller's side (docs/decisions/0013). Admission, the
+// registry, audit and the metrics of requests are the same.
 type deletions map[schema.GroupVersionResource]*deleteEndpoint
 
 // add adds the resources of a group that is served here.
