@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -24,11 +25,21 @@ func Clean(source *unstructured.Unstructured, moves has) *unstructured.Unstructu
 	return transplant.Clean(source, transplant.Soil{Elsewhere: true, Has: moves, Ours: isMark})
 }
 
-// carryOver takes along, into what replaces an object of the target, the fields which the
-// target gave it and which may not change.
+// carryOver copies, into the replacement of an object of the target, those fields that the target
+// has set and that may not change. Finalizers are only ever added: the target has set its own,
+// and the source has lost those that a removal took off before it was interrupted.
 func carryOver(desired, stored *unstructured.Unstructured) {
 	desired.SetResourceVersion(stored.GetResourceVersion())
 	desired.SetUID(stored.GetUID())
+	finalizers := stored.GetFinalizers()
+	for _, name := range desired.GetFinalizers() {
+		if !slices.Contains(finalizers, name) {
+			finalizers = append(finalizers, name)
+		}
+	}
+	if len(finalizers) > 0 {
+		desired.SetFinalizers(finalizers)
+	}
 	for _, path := range carried[desired.GroupVersionKind().GroupKind()] {
 		fields := strings.Split(path, ".")
 		_, sent, _ := unstructured.NestedFieldNoCopy(desired.Object, fields...)

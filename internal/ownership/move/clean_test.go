@@ -138,7 +138,10 @@ func TestStatus(t *testing.T) {
 	for _, tt := range []struct{ name, source, want string }{
 		{"custom", `{apiVersion: e.com/v1, kind: K, metadata: {name: a, generation: 7}, status: {observedGeneration: 7, conditions: [{type: T, observedGeneration: 6}, {type: U}]}}`,
 			`{observedGeneration: 2, conditions: [{type: T, observedGeneration: 1}, {type: U}]}`},
-		{"never observed", `{apiVersion: e.com/v1, kind: K, metadata: {name: a, generation: 7}, status: {observedGeneration: 1}}`, `{observedGeneration: 0}`},
+		{"never observed", `{apiVersion: e.com/v1, kind: K, metadata: {name: a, generation: 7}, status: {observedGeneration: 1, phase: P}}`, `{phase: P}`},
+		{"lagging as far as the copy has come", `{apiVersion: e.com/v1, kind: K, metadata: {name: a, generation: 3}, status: {observedGeneration: 1, phase: P}}`, `{phase: P}`},
+		{"conditions below", `{apiVersion: e.com/v1, kind: K, metadata: {name: a, generation: 7}, status: {parents: [{name: p, conditions: [{type: T, observedGeneration: 7}, {type: U, observedGeneration: 1}]}], of: {another: {observedGeneration: 9}}}}`,
+			`{parents: [{name: p, conditions: [{type: T, observedGeneration: 2}, {type: U}]}], of: {another: {observedGeneration: 9}}}`},
 		{"Job", `{apiVersion: batch/v1, kind: Job, metadata: {name: a}, status: {succeeded: 1, active: 2, ready: 1, uncountedTerminatedPods: {}}}`, `{succeeded: 1}`},
 		{"Deployment", `{apiVersion: apps/v1, kind: Deployment, metadata: {name: a}, status: {replicas: 1}}`, ""},
 		{"none", `{apiVersion: e.com/v1, kind: K, metadata: {name: a}}`, ""},
@@ -214,10 +217,10 @@ func TestLacks(t *testing.T) {
 }
 
 func TestCarryOver(t *testing.T) {
-	desired := parse(t, `{apiVersion: v1, kind: Service, metadata: {name: a}, spec: {ports: [{port: 80}]}}`)
-	stored := parse(t, `{apiVersion: v1, kind: Service, metadata: {name: a, uid: u, resourceVersion: "4"}, spec: {clusterIP: 10.0.0.1, clusterIPs: [10.0.0.1], ports: [{port: 81}]}}`)
+	desired := parse(t, `{apiVersion: v1, kind: Service, metadata: {name: a, finalizers: [e.com/b, e.com/c]}, spec: {ports: [{port: 80}]}}`)
+	stored := parse(t, `{apiVersion: v1, kind: Service, metadata: {name: a, uid: u, resourceVersion: "4", finalizers: [e.com/a, e.com/b]}, spec: {clusterIP: 10.0.0.1, clusterIPs: [10.0.0.1], ports: [{port: 81}]}}`)
 	carryOver(desired, stored)
-	want := parse(t, `{apiVersion: v1, kind: Service, metadata: {name: a, uid: u, resourceVersion: "4"}, spec: {clusterIP: 10.0.0.1, clusterIPs: [10.0.0.1], ports: [{port: 80}]}}`)
+	want := parse(t, `{apiVersion: v1, kind: Service, metadata: {name: a, uid: u, resourceVersion: "4", finalizers: [e.com/a, e.com/b, e.com/c]}, spec: {clusterIP: 10.0.0.1, clusterIPs: [10.0.0.1], ports: [{port: 80}]}}`)
 	if diff := cmp.Diff(want.Object, desired.Object); diff != "" {
 		t.Error(diff)
 	}

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/kindred-project/kindred/internal/ownership/transplant"
+	"github.com/kindred-project/kindred/internal/ownership/finalizer"
 )
 
 // Plan is what a move would do. It is printed, and nothing of it is changed by hand.
@@ -146,7 +146,7 @@ func (p *Plan) judgeOwners(g *Graph, item *Item, consent Consent) {
 }
 
 func (p *Plan) judgeFinalizers(item *Item, consent Consent) {
-	finalizers := slices.DeleteFunc(item.Object.GetFinalizers(), transplant.OfTheCluster)
+	finalizers := finalizer.Foreign(item.Object)
 	if len(finalizers) == 0 || consent.KeepSource {
 		return
 	}

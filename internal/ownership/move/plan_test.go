@@ -36,6 +36,11 @@ func TestPlanOf(t *testing.T) {
 		{"finalizer, consented", finalized("e.com/f"), Consent{DropFinalizers: true}, "", "loses its finalizers at the source"},
 		{"finalizer, nothing removed", finalized("e.com/f"), Consent{KeepSource: true}, "", ""},
 		{"finalizer of Kubernetes", finalized("kubernetes.io/pvc-protection"), Consent{}, "", ""},
+		{"finalizer of Kubernetes without a slash", finalized("foregroundDeletion"), Consent{}, "", ""},
+		{"finalizer without a slash", finalized("cluster.cluster.x-k8s.io"), Consent{}, "has the finalizer cluster.cluster.x-k8s.io", ""},
+		{"finalizer without a domain", finalized("mine"), Consent{}, "has the finalizer mine", ""},
+		{"finalizer in a domain of Kubernetes", finalized("kubernetes.io/mine"), Consent{}, "has the finalizer kubernetes.io/mine", ""},
+		{"finalizer without a slash, consented", finalized("machine.cluster.x-k8s.io"), Consent{DropFinalizers: true}, "", "loses its finalizers at the source before it is removed: machine.cluster.x-k8s.io"},
 		{"being deleted", with(object("v1", "ConfigMap", "a"), func(o *unstructured.Unstructured) {
 			_ = unstructured.SetNestedField(o.Object, "2026-01-01T00:00:00Z", "metadata", "deletionTimestamp")
 		}), Consent{}, "is being deleted", ""},
@@ -70,7 +75,7 @@ func TestPlanOf(t *testing.T) {
 // TestVerbsAtSource: nobody needs a permission that is not used.
 func TestVerbsAtSource(t *testing.T) {
 	finalized := object("v1", "ConfigMap", "f")
-	finalized.SetFinalizers([]string{"e.com/f"})
+	finalized.SetFinalizers([]string{"e.com"})
 	protected := object("v1", "ConfigMap", "k")
 	protected.SetFinalizers([]string{"kubernetes.io/pvc-protection"})
 	g := Assemble([]*unstructured.Unstructured{

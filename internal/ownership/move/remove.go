@@ -20,7 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/retry"
 
-	"github.com/kindred-project/kindred/internal/ownership/transplant"
+	"github.com/kindred-project/kindred/internal/ownership/finalizer"
 )
 
 const (
@@ -159,7 +159,7 @@ func (r *removal) removeCopied(ctx context.Context, item *Item, object *unstruct
 	if reason, err := keepAtSource(ctx, r.Source, now); err != nil || reason != "" {
 		return reason, err
 	}
-	foreign := slices.DeleteFunc(now.GetFinalizers(), transplant.OfTheCluster)
+	foreign := finalizer.Foreign(now)
 	if len(foreign) > 0 && !r.DropFinalizers {
 		return "it has got the finalizer " + strings.Join(foreign, ", "), nil
 	}

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/kindred-project/kindred/internal/ownership/transplant"
+	"github.com/kindred-project/kindred/internal/ownership/finalizer"
 )
 
 // planSource adds to a plan what the source alone can say: what it would keep, and what it
@@ -60,7 +60,7 @@ func verbsAtSource(item *Item, dependents map[types.UID][]*Item) []string {
 		}
 		return nil
 	}
-	if len(slices.DeleteFunc(item.Object.GetFinalizers(), transplant.OfTheCluster)) > 0 {
+	if len(finalizer.Foreign(item.Object)) > 0 {
 		return []string{"delete", "patch"}
 	}
 	return []string{"delete"}

@@ -18,6 +18,7 @@ import (
 
 	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
 	"github.com/kindred-project/kindred/internal/deletion"
+	"github.com/kindred-project/kindred/internal/ownership/finalizer"
 	"github.com/kindred-project/kindred/internal/ownership/graph"
 )
 
@@ -141,7 +142,7 @@ func (e *explanation) waits(ctx context.Context, object graph.Object) error {
 		}
 	})
 	for _, b := range e.blocks(ctx, known, blocks) {
-		e.status.WaitsFor = append(e.status.WaitsFor, ownership.DeletionWait{DeletionBlock: b, Message: remover(b.Finalizer)})
+		e.status.WaitsFor = append(e.status.WaitsFor, ownership.DeletionWait{DeletionBlock: b, Message: finalizer.Remover(b.Finalizer)})
 	}
 	whole, err := e.Objects.Resource(object.GroupVersionResource).Namespace(object.Namespace).Get(ctx, object.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -183,27 +184,4 @@ func contentConditions(o *unstructured.Unstructured) []string {
 		}
 	}
 	return messages
-}
-
-// removers are who takes well-known finalizers away, and when. A prefix ends with a slash.
-var removers = map[string]string{
-	"kubernetes.io/pvc-protection":                        "the claim protection controller takes it away when no pod uses the claim",
-	"kubernetes.io/pv-protection":                         "the volume protection controller takes it away when no claim is bound to the volume",
-	"kubernetes.io/pvc-as-source-protection":              "the CSI snapshotter or provisioner takes it away when nothing is made from the claim any more",
-	"batch.kubernetes.io/job-tracking":                    "the Job controller takes it away when it has counted the pod",
-	"service.kubernetes.io/load-balancer-cleanup":         "the service controller of the cloud takes it away when the load balancer is gone",
-	"customresourcecleanup.apiextensions.k8s.io":          "the API server takes it away when no custom resource of this kind is left",
-	"resource.kubernetes.io/delete-protection":            "the ResourceClaim controller takes it away when no pod uses the claim",
-	"external-attacher/":                                  "the attacher of the CSI driver takes it away when the volume is detached",
-	"external-provisioner.volume.kubernetes.io/finalizer": "the provisioner of the CSI driver takes it away when the volume is deleted",
-	"foregroundDeletion":                                  "the garbage collector takes it away when no dependent blocks it any more",
-	"orphan":                                              "the garbage collector takes it away when the dependents are let go",
-}
-
-func remover(finalizer string) string {
-	if said, known := removers[finalizer]; known {
-		return said
-	}
-	prefix, _, _ := strings.Cut(finalizer, "/")
-	return removers[prefix+"/"]
 }

@@ -276,16 +276,3 @@ func TestKindsOfAgents(t *testing.T) {
 		}
 	}
 }
-
-func TestWhoRemovesFinalizers(t *testing.T) {
-	for finalizer, want := range map[string]string{
-		"kubernetes.io/pvc-protection":      "the claim protection controller takes it away when no pod uses the claim",
-		"external-attacher/ebs.csi.aws.com": "the attacher of the CSI driver takes it away when the volume is detached",
-		"example.com/hold":                  "",
-		"":                                  "",
-	} {
-		if got := remover(finalizer); got != want {
-			t.Errorf("%s: %q", finalizer, got)
-		}
-	}
-}

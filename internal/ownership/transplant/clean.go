@@ -9,6 +9,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kindred-project/kindred/internal/ownership/finalizer"
 )
 
 // Soil is where an object is to live.
@@ -35,20 +37,13 @@ func Clean(source *unstructured.Unstructured, soil Soil) *unstructured.Unstructu
 	}
 	object.Object["metadata"] = kept
 	DropAnnotations(object, soil.Ours)
-	if finalizers := slices.DeleteFunc(source.GetFinalizers(), OfTheCluster); len(finalizers) > 0 {
+	if finalizers := finalizer.Foreign(source); len(finalizers) > 0 {
 		object.SetFinalizers(finalizers)
 	}
 	if clean, found := cleaners[object.GroupVersionKind().GroupKind()]; found {
 		clean(object, soil)
 	}
 	return object
-}
-
-// OfTheCluster is whether a finalizer is one of Kubernetes' own (protection, propagation
-// of a deletion), which the server sets itself where it needs them.
-func OfTheCluster(finalizer string) bool {
-	domain, _, qualified := strings.Cut(finalizer, "/")
-	return !qualified || domain == "kubernetes.io" || domain == "batch.kubernetes.io" || domain == "service.kubernetes.io"
 }
 
 // DropAnnotations removes annotations.
@@ -156,19 +151,46 @@ func eachPort(o *unstructured.Unstructured, do func(map[string]any)) {
 	_ = unstructured.SetNestedSlice(o.Object, ports, "spec", "ports")
 }
 
-// Observe shifts what a status says of generations, which count anew where it goes: what was
-// seen by its controller stays seen, and what was not, stays to be seen.
+// Observe shifts the generations in a status to those of the copy, whose count starts again:
+// what the controller has observed stays observed, and a change that it has not observed stays
+// unobserved. A controller that had not observed even the copy's first generation has observed
+// none: the field goes, because 0 violates the minimum of 1 that many schemas give it.
 func Observe(status map[string]any, source, target int64) {
 	shift := func(fields map[string]any) {
-		if seen, ok := fields["observedGeneration"].(int64); ok {
-			fields["observedGeneration"] = max(0, target-(source-seen))
+		observed, ok := fields["observedGeneration"].(int64)
+		if !ok {
+			return
 		}
+		if observed = target - (source - observed); observed < 1 {
+			delete(fields, "observedGeneration")
+			return
+		}
+		fields["observedGeneration"] = observed
 	}
 	shift(status)
-	conditions, _ := status["conditions"].([]any)
-	for _, condition := range conditions {
-		if fields, ok := condition.(map[string]any); ok {
-			shift(fields)
+	eachCondition(status, shift)
+}
+
+// eachCondition visits the conditions of a status, which are the items of lists named conditions,
+// at any depth (KEP-1623; the Gateway API has one such list for each parent).
+func eachCondition(value any, visit func(map[string]any)) {
+	switch v := value.(type) {
+	case map[string]any:
+		for name, field := range v {
+			conditions, isList := field.([]any)
+			if name != "conditions" || !isList {
+				eachCondition(field, visit)
+				continue
+			}
+			for _, condition := range conditions {
+				if fields, ok := condition.(map[string]any); ok {
+					visit(fields)
+				}
+			}
+		}
+	case []any:
+		for _, item := range v {
+			eachCondition(item, visit)
 		}
 	}
 }

@@ -53,7 +53,7 @@ func undeletionOf(then *unstructured.Unstructured) (*undeletion, *Item) {
 // TestDesired: what is created of an object.
 func TestDesired(t *testing.T) {
 	then := object("ConfigMap", "child", ownedBy(rootWas, lateWas, "outside", "gone"), annotated(ownership.HoldAnnotation, "by hand"),
-		annotated("seen", `{"uid":"`+string(rootWas)+`"}`), finalized("example.com/mine", "foregroundDeletion", "batch.kubernetes.io/job-tracking"),
+		annotated("seen", `{"uid":"`+string(rootWas)+`"}`), finalized("example.com/mine", "cluster.cluster.x-k8s.io", "foregroundDeletion", "kubernetes.io/pvc-protection", "batch.kubernetes.io/job-tracking"),
 		set(string(lateWas), "data", "late"), managed, func(o *unstructured.Unstructured) {
 			o.SetGenerateName("chi")
 			o.SetGeneration(4)
@@ -69,7 +69,7 @@ func TestDesired(t *testing.T) {
 	if diff := cmp.Diff([]types.UID{rootIs, "outside"}, owners); diff != "" {
 		t.Errorf("owners, those that are there:\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"example.com/mine", "batch.kubernetes.io/job-tracking"}, got.GetFinalizers()); diff != "" {
+	if diff := cmp.Diff([]string{"example.com/mine", "cluster.cluster.x-k8s.io", "batch.kubernetes.io/job-tracking"}, got.GetFinalizers()); diff != "" {
 		t.Errorf("finalizers:\n%s", diff)
 	}
 	if m, marked := markOf(got); !marked || m != (mark{Root: rootWas, Revision: 10, From: "child", For: "ConfigMap/child"}) {

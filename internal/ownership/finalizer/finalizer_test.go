@@ -1,0 +1,48 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package finalizer
+
+import (
+	"slices"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func TestForeign(t *testing.T) {
+	object := &metav1.ObjectMeta{}
+	foreign := []string{
+		// Without a slash, as Cluster API's and many operators' are.
+		"cluster.cluster.x-k8s.io", "machine.cluster.x-k8s.io", "kubeadm.controlplane.cluster.x-k8s.io", "finalizer.example.com", "mine",
+		// In a domain that Kubernetes' own are in as well, or one that looks like it.
+		"kubernetes.io/mine", "service.kubernetes.io/mine", "batch.kubernetes.io/", "kubernetes.io", "foregroundDeletion/mine",
+		// Of components that are installed, and that destroy what an object stands for.
+		"snapshot.storage.kubernetes.io/volumesnapshot-bound-protection", "external-attacher/ebs-csi-aws-com", "example.com/hold",
+	}
+	for _, name := range foreign {
+		object.Finalizers = append(object.Finalizers, name, "orphan")
+	}
+	object.Finalizers = append(object.Finalizers,
+		"foregroundDeletion", "kubernetes", "kubernetes.io/pvc-protection", "kubernetes.io/pv-protection", "kubernetes.io/vac-protection",
+		"kubernetes.io/pv-controller", "external-provisioner.volume.kubernetes.io/finalizer", "batch.kubernetes.io/job-tracking",
+		"service.kubernetes.io/load-balancer-cleanup", "networking.k8s.io/service-cidr-finalizer", "resource.kubernetes.io/delete-protection",
+		"scheduling.k8s.io/podgroup-protection", "customresourcecleanup.apiextensions.k8s.io", "kubernetes.io/pvc-as-source-protection",
+	)
+	if got := Foreign(object); !slices.Equal(got, foreign) {
+		t.Errorf("%q, want %q", got, foreign)
+	}
+}
+
+func TestRemover(t *testing.T) {
+	for finalizer, want := range map[string]string{
+		"kubernetes.io/pvc-protection":      "the claim protection controller takes it away when no pod uses the claim",
+		"external-attacher/ebs.csi.aws.com": "the attacher of the CSI driver takes it away when the volume is detached",
+		"example.com/hold":                  "",
+		"":                                  "",
+	} {
+		if got := Remover(finalizer); got != want {
+			t.Errorf("%s: %q", finalizer, got)
+		}
+	}
+}
