@@ -34,7 +34,12 @@ func (s *Server) newExtensions(g genericapiserver.Config, c Config) (*apiextensi
 		},
 	}
 	notFound := notfoundhandler.New(g.Serializer, genericapifilters.NoMuxAndDiscoveryIncompleteKey)
-	return extensions.Complete().New(genericapiserver.NewEmptyDelegateWithCustomHandler(notFound))
+	server, err := extensions.Complete().New(genericapiserver.NewEmptyDelegateWithCustomHandler(notFound))
+	if err != nil {
+		return nil, err
+	}
+	s.definitions = server.Informers.Apiextensions().V1().CustomResourceDefinitions()
+	return server, establishInterrupted(server.GenericAPIServer, s.definitions)
 }
 
 // libraryResources stores the kinds that a library serves with its own codec,

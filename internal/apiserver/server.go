@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"time"
 
+	crdinformers "k8s.io/apiextensions-apiserver/pkg/client/informers/externalversions/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apiserver/pkg/admission"
@@ -57,6 +58,8 @@ type Server struct {
 	clock      clock.WithTicker
 	traffic    traffic
 	aggregator *aggregatorapiserver.APIAggregator
+	// definitions are the CustomResourceDefinitions, as the server of custom resources knows them.
+	definitions crdinformers.CustomResourceDefinitionInformer
 	// reserve is nil where no disk is to be kept free, gate where no etcd can be lost.
 	reserve *reserve
 	gate    *storeGate

@@ -124,7 +124,7 @@ func (c *Cluster) startServer(ctx context.Context, steps *steps) (err error) {
 	if c.serving, err = listen(ctx, c.config, c.machine); err != nil {
 		return err
 	}
-	c.checks.add("controllers", "scheduler", "node")
+	c.checks.add("controllers", "scheduler", "node", "resources")
 	c.server, err = apiserver.New(apiserver.Config{
 		Backend:          c.backend,
 		PKI:              c.keys,
@@ -204,6 +204,16 @@ func (c *Cluster) startParts(ctx context.Context, steps *steps) error {
 
 // awaitReady asks the server itself: what /readyz says is what ready means.
 func (c *Cluster) awaitReady(ctx context.Context) error {
+	ctx, done := context.WithCancel(ctx)
+	defer done()
+	go func() {
+		switch err := c.server.AwaitServed(ctx); {
+		case err == nil:
+			c.checks.pass("resources")
+		case ctx.Err() == nil:
+			c.fail(fmt.Errorf("wait until all resources are served: %w", err))
+		}
+	}()
 	client, err := kubernetes.NewForConfig(configFor(c.server, controllerUser))
 	if err != nil {
 		return err
