@@ -4,7 +4,10 @@
 package v1alpha1
 
 import (
+	"cmp"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -24,6 +27,21 @@ type ObjectReference struct {
 	// with another UID is not meant.
 	// +optional
 	UID types.UID `json:"uid,omitempty"`
+}
+
+// Compare orders objects by kind, group, namespace and name. It is the order of siblings in all
+// answers about ownership. The result is negative if r comes before other, and positive if after.
+func (r ObjectReference) Compare(other ObjectReference) int {
+	return cmp.Or(
+		cmp.Compare(r.Kind, other.Kind),
+		cmp.Compare(r.group(), other.group()),
+		cmp.Compare(r.Namespace, other.Namespace),
+		cmp.Compare(r.Name, other.Name),
+	)
+}
+
+func (r ObjectReference) group() string {
+	return schema.FromAPIVersionAndKind(r.APIVersion, r.Kind).Group
 }
 
 // Standing says how an owner reference stands.

@@ -153,18 +153,24 @@ func (g *Graph) Waits(id types.UID) []Block {
 
 // waits are the finalizers of n, which is being deleted, and the dependents that it waits for.
 func (g *Graph) waits(n *node) []Block {
-	var blocks []Block
-	for _, f := range splitFinalizers(n.finalizers.Value()) {
-		if foreign(f) {
-			blocks = append(blocks, Block{Finalizer: f})
-		}
-	}
+	blocks := finalizerBlocks(n)
 	if !n.waiting() {
 		return blocks
 	}
 	for _, dependent := range n.dependents {
 		if dependent.blocks(n) {
 			blocks = append(blocks, Block{Dependent: g.uids.uid(dependent.uid)})
+		}
+	}
+	return blocks
+}
+
+// finalizerBlocks returns a Block for each finalizer of n that is not the collector's.
+func finalizerBlocks(n *node) []Block {
+	var blocks []Block
+	for _, f := range splitFinalizers(n.finalizers.Value()) {
+		if foreign(f) {
+			blocks = append(blocks, Block{Finalizer: f})
 		}
 	}
 	return blocks

@@ -286,12 +286,14 @@ func (r *Rehearsal) unfinished() map[types.UID][]Block {
 	return stuck
 }
 
+// blocksOf returns what the deletion of a waits for. If the deletion has not begun, because an
+// owner is held up, that is the owner, and then the object's own finalizers.
 func (r *Rehearsal) blocksOf(a *actor) []Block {
 	n := r.graph.find(a.before.UID)
 	if n.is(deleting) {
 		return r.graph.waits(n)
 	}
-	return r.heldBy(n)
+	return append(r.heldBy(n), finalizerBlocks(n)...)
 }
 
 // heldBy are the actors that n, which is not being deleted, has for owners still.

@@ -4,10 +4,12 @@
 package review
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
 	"github.com/fluxcd/cli-utils/pkg/kstatus/status"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -17,10 +19,9 @@ import (
 	"github.com/kindred-project/kindred/internal/ownership/graph"
 )
 
+// sortObjects puts siblings in order.
 func sortObjects(objects []graph.Object) {
-	slices.SortFunc(objects, func(a, b graph.Object) int {
-		return slices.Compare([]string{a.Group, a.Kind, a.Namespace, a.Name}, []string{b.Group, b.Kind, b.Namespace, b.Name})
-	})
+	slices.SortFunc(objects, func(a, b graph.Object) int { return referenceOf(a).Compare(referenceOf(b)) })
 }
 
 // few is how many objects in one place are read one by one; of more a list is cheaper.
@@ -83,8 +84,9 @@ func detailOf(o *unstructured.Unstructured) detail {
 	return d
 }
 
-// readinessOf reads the status, the way that kubectl's and Helm's waiting has made common
-// (kstatus).
+// readinessOf reads the status by the rules of kstatus
+// (https://github.com/fluxcd/cli-utils/tree/main/pkg/kstatus), on which "helm install --wait" and
+// Flux rely, and by one more: see unavailable.
 func readinessOf(o *unstructured.Unstructured) (ownership.Readiness, string) {
 	result, err := status.Compute(o)
 	if err != nil {
@@ -92,6 +94,9 @@ func readinessOf(o *unstructured.Unstructured) (ownership.Readiness, string) {
 	}
 	switch result.Status {
 	case status.CurrentStatus:
+		if message, found := unavailable(o); found {
+			return ownership.ReadinessInProgress, message
+		}
 		return ownership.ReadinessReady, result.Message
 	case status.InProgressStatus:
 		return ownership.ReadinessInProgress, result.Message
@@ -101,4 +106,21 @@ func readinessOf(o *unstructured.Unstructured) (ownership.Readiness, string) {
 		return ownership.ReadinessTerminating, result.Message
 	}
 	return ownership.ReadinessUnknown, result.Message
+}
+
+// unavailable reports whether a condition Available is there and not True, and says why. kstatus
+// knows of generic conditions Ready, Reconciling and Stalled only, but many kinds summarize their
+// state in Available: APIServices, and Clusters, Machines and control planes of Cluster API (its
+// v1beta2 conditions). A condition Paused changes nothing, because the others still hold.
+func unavailable(o *unstructured.Unstructured) (message string, found bool) {
+	object, err := status.GetObjectWithConditions(o.Object)
+	if err != nil {
+		return "", false
+	}
+	for _, c := range object.Status.Conditions {
+		if c.Type == "Available" && c.Status != corev1.ConditionTrue {
+			return cmp.Or(c.Message, c.Reason, "Available is "+string(c.Status)), true
+		}
+	}
+	return "", false
 }

@@ -4,6 +4,7 @@
 package review
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -156,6 +157,35 @@ func (p *prediction) rehearse(ctx context.Context) {
 	for _, f := range p.foreseen {
 		p.objects[f.UID] = f.Object
 	}
+	p.sort()
+}
+
+// sort puts what was foreseen into the order of a tree: the targets as they were asked for, then
+// their dependents level by level, and the objects of a level as siblings.
+func (p *prediction) sort() {
+	levels := map[types.UID]int{}
+	// The rehearsal reaches the nearest owner of an object before the object.
+	for _, f := range p.foreseen {
+		levels[f.UID] = len(p.foreseen)
+		for _, owner := range f.Owners {
+			if level, reached := levels[owner.UID]; reached && owner.UID != f.UID {
+				levels[f.UID] = min(levels[f.UID], level+1)
+			}
+		}
+		if p.container[f.UID] != "" {
+			levels[f.UID] = 1
+		}
+		if p.targets[f.UID] {
+			levels[f.UID] = 0
+		}
+	}
+	slices.SortStableFunc(p.foreseen, func(a, b graph.Foreseen) int {
+		level := levels[a.UID]
+		if order := cmp.Compare(level, levels[b.UID]); order != 0 || level == 0 {
+			return order
+		}
+		return referenceOf(a.Object).Compare(referenceOf(b.Object))
+	})
 }
 
 func (p *prediction) status(ctx context.Context) ownership.DeletionPreviewStatus {

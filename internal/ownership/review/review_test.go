@@ -266,6 +266,36 @@ func TestPreview(t *testing.T) {
 			[]string{"root Deleted target blocked by example.com/hold", "child Deleted blocked by root"},
 		},
 		{
+			"finalizers above and below, in the background", func(w *world) {
+				w.add(configMaps, "a", "root", held(nil, "example.com/one"))
+				w.add(configMaps, "a", "child", held(ownedBy(configMaps, "root"), "example.com/two"))
+				w.add(pods, "a", "free", ownedBy(configMaps, "root"))
+				w.add(pods, "a", "grandchild", held(ownedBy(configMaps, "child"), "example.com/three"))
+			}, target(configMaps, "a", "root"), nil,
+			[]string{
+				"root Deleted target blocked by example.com/one", "child Deleted blocked by root blocked by example.com/two",
+				"free Deleted blocked by root", "grandchild Deleted blocked by child blocked by example.com/three",
+			},
+		},
+		{
+			"siblings by kind and name, whatever their age", func(w *world) {
+				w.add(configMaps, "a", "root", nil)
+				w.add(pods, "a", "z", ownedBy(configMaps, "root"))
+				w.add(widgets, "a", "a", ownedBy(configMaps, "root"))
+				w.add(pods, "a", "b", ownedBy(configMaps, "root"))
+				w.add(configMaps, "a", "c", ownedBy(pods, "z"))
+				w.add(configMaps, "a", "d", ownedBy(configMaps, "root"))
+			}, target(configMaps, "a", "root"), nil,
+			[]string{"root Deleted target", "d Deleted", "b Deleted", "z Deleted", "a Deleted", "c Deleted"},
+		},
+		{
+			"a cycle", func(w *world) {
+				w.add(configMaps, "a", "one", ownedBy(configMaps, "two"))
+				w.add(configMaps, "a", "two", ownedBy(configMaps, "one"))
+			}, target(configMaps, "a", "two"), nil,
+			[]string{"two Deleted target", "one Deleted"},
+		},
+		{
 			"a dependent that stays blocks for ever", func(w *world) {
 				w.add(configMaps, "a", "root", nil)
 				w.add(pods, "a", "child", func(o *unstructured.Unstructured) {
@@ -527,5 +557,22 @@ func TestTreeOfWhatIsBeingDeleted(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"example.com/hold", "something hidden"}, waits); diff != "" || s.Objects[0].DeletionTimestamp == nil || s.Hidden != 1 {
 		t.Errorf("hidden %d, deletion %v: %s", s.Hidden, s.Objects[0].DeletionTimestamp, diff)
+	}
+}
+
+// TestTreeOrder: siblings are sorted by kind, group, namespace and name, in every answer.
+func TestTreeOrder(t *testing.T) {
+	w := newWorld(t)
+	w.add(configMaps, "a", "root", nil)
+	w.add(widgets, "a", "a", ownedBy(configMaps, "root"))
+	w.add(jobs, "a", "z", ownedBy(configMaps, "root"))
+	w.add(jobs, "a", "b", ownedBy(configMaps, "root"))
+	w.add(pods, "a", "c", ownedBy(configMaps, "root"))
+	s, err := w.tree(ownership.OwnershipTreeSpec{Object: ownership.ObjectReference{APIVersion: "v1", Kind: "ConfigMap", Namespace: "a", Name: "root"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"root", "b", "z", "c", "a"}, named(s.Objects)); diff != "" {
+		t.Error(diff)
 	}
 }

@@ -19,6 +19,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
 	"github.com/kindred-project/kindred/internal/ownership/graph"
 )
 
@@ -182,14 +183,23 @@ func steps(items []*Item) iter.Seq[[]*Item] {
 	}
 }
 
-// inOrder sorts the root before all, owners before dependents, and what others need before
-// the others.
+// inOrder sorts the root before all, owners before dependents, what others need before the others,
+// and the rest as siblings in a tree.
 func inOrder(items []*Item) []*Item {
 	depths := map[*Item]int{items[0]: 0}
+	references := map[*Item]ownership.ObjectReference{}
 	for _, item := range items {
 		item.step = step{deepen(item, depths), ranks[item.kind()]}
+		references[item] = ownership.ObjectReference{
+			APIVersion: item.then.GetAPIVersion(), Kind: item.then.GetKind(), Namespace: item.Namespace(), Name: item.Name(),
+		}
 	}
-	slices.SortStableFunc(items, func(a, b *Item) int { return a.step.compare(b.step) })
+	slices.SortStableFunc(items, func(a, b *Item) int {
+		if order := a.step.compare(b.step); order != 0 {
+			return order
+		}
+		return references[a].Compare(references[b])
+	})
 	return items
 }
 

@@ -39,13 +39,13 @@ func TestMembers(t *testing.T) {
 		}, []string{"web"}},
 		"from what has no namespace": {object("PersistentVolume", "pv"), []*unstructured.Unstructured{
 			object("ConfigMap", "a", ownedBy("pv")), object("ConfigMap", "b", ownedBy("pv"), in("other")), object("PersistentVolume", "c", ownedBy("pv")),
-		}, []string{"pv", "a<pv", "b<pv", "c<pv"}},
+		}, []string{"pv", "b<pv", "a<pv", "c<pv"}},
 		"the content of a namespace": {object("Namespace", "shop"), []*unstructured.Unstructured{
 			object("Pod", "p", ownedBy("rs")), object("ReplicaSet", "rs"), object("ConfigMap", "elsewhere", in("other")),
 		}, []string{"shop", "rs<shop", "p<rs,shop"}},
 		"the objects of a kind": {object("CustomResourceDefinition", "things.example.com"), []*unstructured.Unstructured{
 			object("ConfigMap", "c", ownedBy("t")), object("Thing", "t"), object("Thing", "u", in("other")), object("ConfigMap", "stranger"),
-		}, []string{"things.example.com", "t<things.example.com", "u<things.example.com", "c<t"}},
+		}, []string{"things.example.com", "u<things.example.com", "t<things.example.com", "c<t"}},
 		"itself": {object("ConfigMap", "a", ownedBy("a")), nil, []string{"a"}},
 		"a circle with the root in it": {object("Deployment", "a", ownedBy("b")), []*unstructured.Unstructured{
 			object("ConfigMap", "b", ownedBy("a")),

@@ -313,7 +313,7 @@ func TestDryRun(t *testing.T) {
 func TestDeletedAgain(t *testing.T) {
 	graph := []*unstructured.Unstructured{object("ConfigMap", "root"), object("Secret", "gone", ownedBy("root")), object("Secret", "going", ownedBy("root")), object("Secret", "held", ownedBy("root"))}
 	w := deleted(t, graph, object("ConfigMap", "root", withUID("new"), onHold("root", true)), object("Secret", "going", deleting), object("Secret", "held", withUID("new-held"), onHold("held", false)))
-	w.ends(t, "ConfigMap", "root", ownership.UndeletionComplete, "root Restored", "gone Left", "going Left", "held Restored")
+	w.ends(t, "ConfigMap", "root", ownership.UndeletionComplete, "root Restored", "going Left", "gone Left", "held Restored")
 	if !isFree(w.get(t, "Secret", "held")) || !isFree(w.get(t, "ConfigMap", "root")) {
 		t.Error("on hold")
 	}
