@@ -32,7 +32,7 @@ RACE := ./internal/apiserver/inprocess/... ./internal/admission/... ./internal/a
 	./internal/datadir/... ./internal/node/... ./internal/ownership/... ./internal/scheduler/...
 
 .DEFAULT_GOAL := help
-.PHONY: help up deps test-deps build lint unit scenarios kindredtest smoke test bench parity upstream conformance clients fuzz generate clean
+.PHONY: help up deps test-deps build lint unit scenarios kindredtest smoke test crash bench parity upstream conformance clients fuzz generate clean
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -72,7 +72,7 @@ unit: test-deps ## run the unit tests, those of what races under the race detect
 	@echo "unit tests of what runs the conformance suite"; cd test/conformance && go test ./...
 
 scenarios: test-deps build ## drive the built binary as a user would, with real containers
-	@echo "scenarios"; KINDRED_BIN=$(CURDIR)/bin/kindred go test -count=1 -timeout 20m ./test/scenarios/...
+	@echo "scenarios"; KINDRED_BIN=$(CURDIR)/bin/kindred go test -count=1 -timeout 20m ./test/scenarios/... ./test/crash
 
 kindredtest: build ## test the test kit, a module of its own
 	@echo "test kit"; cd kindredtest && KINDRED_BIN=$(CURDIR)/bin/kindred go test -count=1 ./...
@@ -81,6 +81,9 @@ smoke: test-deps build ## run the conformance specs that are known to pass and a
 	@echo "conformance: smoke list"; cd test/conformance && go run . -specs smoke.txt -record=false $(ARGS)
 
 test: test-deps build lint unit scenarios kindredtest smoke ## everything that must pass
+
+crash: build ## end the cluster by SIGKILL and by loss of power, again and again (ARGS='-seed 7 -rounds 20')
+	@KINDRED_CRASH=1 KINDRED_BIN=$(CURDIR)/bin/kindred go test -count=1 -timeout 60m -v ./test/crash -args $(ARGS)
 
 bench: build ## measure the figures of docs/performance.md
 	@go run ./test/bench $(ARGS)

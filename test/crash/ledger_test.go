@@ -1,0 +1,151 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package crash
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+)
+
+// namespace is where the tests write.
+const namespace = metav1.NamespaceDefault
+
+// state is what a client knows of an object; the zero value is that there is none.
+type state struct {
+	uid   types.UID
+	value string
+}
+
+// ledger is what clients were told: the state of every object after its last acknowledged write,
+// and what a write that was not acknowledged may have made of it.
+type ledger struct {
+	mu           sync.Mutex
+	acknowledged map[string]state
+	unsure       map[string]state
+	writes       int
+}
+
+func newLedger() *ledger {
+	return &ledger{acknowledged: map[string]state{}, unsure: map[string]state{}}
+}
+
+// note records a write and its answer. It reports whether the writer can go on.
+func (l *ledger) note(name string, wrote state, err error) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err != nil {
+		l.unsure[name] = wrote
+		return false
+	}
+	l.acknowledged[name] = wrote
+	l.writes++
+	return true
+}
+
+// load is clients that write without pause until they are stopped or refused.
+type load struct {
+	cancel context.CancelFunc
+	wait   sync.WaitGroup
+}
+
+// writers is how many clients write at a time.
+const writers = 6
+
+// write starts the clients of one round. Each has objects of its own.
+func (l *ledger) write(client kubernetes.Interface, random *rand.Rand, round int) *load {
+	ctx, cancel := context.WithCancel(context.Background())
+	running := &load{cancel: cancel}
+	for writer := range writers {
+		own := rand.New(rand.NewPCG(random.Uint64(), uint64(writer)))
+		running.wait.Go(func() { l.writeOwn(ctx, client, own, fmt.Sprintf("r%d-w%d", round, writer)) })
+	}
+	return running
+}
+
+func (r *load) stop() {
+	r.cancel()
+	r.wait.Wait()
+}
+
+// writeOwn creates, updates and deletes objects of one client.
+func (l *ledger) writeOwn(ctx context.Context, client kubernetes.Interface, random *rand.Rand, prefix string) {
+	objects := client.CoreV1().ConfigMaps(namespace)
+	var mine []*corev1.ConfigMap
+	for n := 0; ctx.Err() == nil; n++ {
+		value := fmt.Sprintf("%s-%d", prefix, n)
+		padding := strings.Repeat("x", random.IntN(4000))
+		at := 0
+		if len(mine) > 0 {
+			at = random.IntN(len(mine))
+		}
+		switch draw := random.IntN(10); {
+		case len(mine) == 0 || draw < 5:
+			object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: value}, Data: map[string]string{"value": value, "padding": padding}}
+			created, err := objects.Create(ctx, object, metav1.CreateOptions{})
+			if err != nil {
+				l.note(value, state{value: value}, err)
+				return
+			}
+			l.note(value, state{created.UID, value}, nil)
+			mine = append(mine, created)
+		case draw < 8:
+			object := mine[at].DeepCopy()
+			object.Data = map[string]string{"value": value, "padding": padding}
+			updated, err := objects.Update(ctx, object, metav1.UpdateOptions{})
+			if !l.note(object.Name, state{object.UID, value}, err) {
+				return
+			}
+			mine[at] = updated
+		default:
+			name := mine[at].Name
+			if !l.note(name, state{}, objects.Delete(ctx, name, metav1.DeleteOptions{})) {
+				return
+			}
+			mine = append(mine[:at], mine[at+1:]...)
+		}
+	}
+}
+
+// check compares what is stored with what was acknowledged. What was unsure is known after it.
+func (l *ledger) check(ctx context.Context, client kubernetes.Interface) error {
+	list, err := client.CoreV1().ConfigMaps(namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	stored := map[string]state{}
+	for _, object := range list.Items {
+		if object.Data["value"] != "" {
+			stored[object.Name] = state{object.UID, object.Data["value"]}
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var wrong []error
+	for name, want := range l.acknowledged {
+		maybe, unsure := l.unsure[name]
+		if got := stored[name]; got != want && (!unsure || got != maybe) {
+			wrong = append(wrong, fmt.Errorf("%s: %v was acknowledged, and now it is %v", name, want, got))
+		}
+	}
+	for name, got := range stored {
+		_, known := l.acknowledged[name]
+		if maybe, unsure := l.unsure[name]; !known && (!unsure || got.value != maybe.value) {
+			wrong = append(wrong, fmt.Errorf("%s: nobody wrote %v", name, got))
+		}
+	}
+	for name := range l.unsure {
+		l.acknowledged[name] = stored[name]
+		delete(l.unsure, name)
+	}
+	return errors.Join(wrong...)
+}

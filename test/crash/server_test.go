@@ -1,0 +1,173 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package crash
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+const (
+	// boundedStart is how long a start after a crash may take, on a machine that is busy with the test.
+	boundedStart = 30 * time.Second
+	// boundedEnd is how long a process may live on when its disk is gone.
+	boundedEnd = 10 * time.Second
+)
+
+// server is a process of "kindred up" with simulated nodes.
+type server struct {
+	cmd   *exec.Cmd
+	dir   string
+	out   lines
+	began time.Time
+	ended chan struct{}
+}
+
+// lines is what a process has written.
+type lines struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// program is the binary under test.
+func program(t *testing.T) string {
+	t.Helper()
+	path := os.Getenv("KINDRED_BIN")
+	if path == "" {
+		t.Skip("KINDRED_BIN does not name a kindred to test")
+	}
+	return path
+}
+
+// serve starts a cluster in dir.
+func serve(t *testing.T, dir string) *server {
+	t.Helper()
+	s := &server{dir: dir, ended: make(chan struct{}), began: time.Now()}
+	s.cmd = exec.Command(program(t), "up", "--data-dir", dir, "--secure-port", "0", "--no-node", "--simulated-nodes", "2")
+	s.cmd.Env = append(os.Environ(), "KUBECONFIG=")
+	s.cmd.Stdout, s.cmd.Stderr = &s.out, &s.out
+	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := s.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		_ = s.cmd.Wait()
+		close(s.ended)
+	}()
+	t.Cleanup(s.kill)
+	return s
+}
+
+// kill ends the process by SIGKILL.
+func (s *server) kill() {
+	_ = s.cmd.Process.Kill()
+	<-s.ended
+}
+
+// syncing is longer than an fsync that is under way takes to return.
+const syncing = 200 * time.Millisecond
+
+// pause stops the process where it is, with no fsync under way: one that ext4's shutdown overtakes
+// may return success without having written, which no loss of power makes a disk do.
+func (s *server) pause(t *testing.T) {
+	t.Helper()
+	if err := s.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(syncing)
+}
+
+// proceed lets a paused process go on.
+func (s *server) proceed(t *testing.T) {
+	t.Helper()
+	if err := s.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// ready waits until the cluster is ready and returns how long that took. A process that is late
+// ends with the stacks of its goroutines in the error.
+func (s *server) ready() (time.Duration, error) {
+	ticker := time.NewTicker(5 * time.Millisecond)
+	defer ticker.Stop()
+	for time.Since(s.began) < boundedStart {
+		if strings.Contains(s.out.String(), "\nready in ") {
+			return time.Since(s.began), nil
+		}
+		select {
+		case <-s.ended:
+			return 0, fmt.Errorf("the process ended before it was ready: %v\n%s", s.cmd.ProcessState, &s.out)
+		case <-ticker.C:
+		}
+	}
+	_ = s.cmd.Process.Signal(syscall.SIGQUIT)
+	<-s.ended
+	log, _ := os.ReadFile(filepath.Join(s.dir, "kindred.log"))
+	return 0, fmt.Errorf("not ready after %v:\n%s\n%s", boundedStart, &s.out, log[max(0, len(log)-5000):])
+}
+
+func (s *server) mustBeReady(t *testing.T) time.Duration {
+	t.Helper()
+	took, err := s.ready()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return took
+}
+
+// endsByItself checks that a process without a disk ends in time, and how.
+func (s *server) endsByItself() error {
+	select {
+	case <-s.ended:
+	case <-time.After(boundedEnd):
+		return fmt.Errorf("the process lived on for %v without its disk:\n%s", boundedEnd, &s.out)
+	}
+	if text := s.out.String(); strings.Contains(text, "goroutine ") {
+		return fmt.Errorf("the process ended in a stack trace:\n%s", text)
+	}
+	if s.cmd.ProcessState.ExitCode() == 0 {
+		return errors.New("the process lost its disk and ended with status 0")
+	}
+	return nil
+}
+
+// client is an administrator's, for one server: its requests wait no longer than the test does.
+func (s *server) client(t *testing.T) kubernetes.Interface {
+	t.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(s.dir, "kubeconfig"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.QPS = -1
+	config.Timeout = boundedStart
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
