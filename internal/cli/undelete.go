@@ -131,11 +131,18 @@ func (u *undeletion) undelete(cmd *cobra.Command, r *reviewer, review *ownership
 	defer progress.clear()
 	progress.show("undeleting " + called(review.Spec.Object))
 	type standing struct{ restored, pending, held int32 }
+	var warnings []string // Each answer has only those of its own request.
 	for before := (standing{-1, -1, -1}); ; {
 		if err := r.ask(cmd.Context(), "undeletions", review); err != nil {
 			return advised(err)
 		}
 		s := &review.Status
+		for _, warning := range s.Warnings {
+			if !slices.Contains(warnings, warning) {
+				warnings = append(warnings, warning)
+			}
+		}
+		s.Warnings = warnings
 		now := standing{s.Restored, s.Pending, s.Held}
 		if s.Phase != ownership.UndeletionIncomplete || len(s.Problems) > 0 || now == before {
 			break

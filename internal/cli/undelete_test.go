@@ -4,8 +4,12 @@
 package cli
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -15,8 +19,11 @@ import (
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
+	restfake "k8s.io/client-go/rest/fake"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
@@ -184,6 +191,42 @@ func TestAdvice(t *testing.T) {
 	refused := apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "a", nil)
 	if got := advised(refused); got != error(refused) {
 		t.Errorf("a request that is refused: %v", got)
+	}
+}
+
+// TestWarningsOfEachRequest: an undeletion that takes several requests shows the warnings of all.
+func TestWarningsOfEachRequest(t *testing.T) {
+	answers := []ownership.UndeletionStatus{
+		{Phase: ownership.UndeletionIncomplete, Pending: 2, Warnings: []string{"the status of one is not what it was"}},
+		{Phase: ownership.UndeletionIncomplete, Pending: 1, Warnings: []string{"the status of one is not what it was", "the status of two is not what it was"}},
+		{Phase: ownership.UndeletionComplete, Restored: 3},
+	}
+	scheme := runtime.NewScheme()
+	if err := ownership.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	r := &reviewer{client: &restfake.RESTClient{
+		NegotiatedSerializer: serializer.NewCodecFactory(scheme).WithoutConversion(), GroupVersion: ownership.SchemeGroupVersion,
+		Client: restfake.CreateHTTPClient(func(*http.Request) (*http.Response, error) {
+			answer := ownership.Undeletion{Status: answers[0]}
+			answer.SetGroupVersionKind(ownership.SchemeGroupVersion.WithKind("Undeletion"))
+			answers = answers[1:]
+			body, err := json.Marshal(answer)
+			return &http.Response{StatusCode: http.StatusCreated, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(body))}, err
+		}),
+	}}
+	var out bytes.Buffer
+	cmd := &cobra.Command{}
+	cmd.SetContext(t.Context())
+	cmd.SetOut(&out)
+	cmd.SetErr(io.Discard)
+	if err := (&undeletion{}).undelete(cmd, r, &ownership.Undeletion{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"the status of one is not what it was", "the status of two is not what it was"} {
+		if strings.Count(out.String(), want) != 1 {
+			t.Errorf("it does not say once that %s:\n%s", want, &out)
+		}
 	}
 }
 

@@ -7,6 +7,7 @@
 package finalizer
 
 import (
+	"encoding/json"
 	"strings"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -70,4 +71,27 @@ func Foreign(object metav1.Object) []string {
 		}
 	}
 	return foreign
+}
+
+// SetBy returns the field manager that set a finalizer of an object, or "" if none claims it.
+func SetBy(object metav1.Object, name string) string {
+	for _, entry := range object.GetManagedFields() {
+		if entry.FieldsV1 == nil {
+			continue
+		}
+		var fields struct {
+			Metadata struct {
+				Finalizers map[string]json.RawMessage `json:"f:finalizers"`
+			} `json:"f:metadata"`
+		}
+		if err := json.Unmarshal(entry.FieldsV1.Raw, &fields); err != nil {
+			continue
+		}
+		// A set's items go by their value, in JSON (structured-merge-diff, fieldpath).
+		value, _ := json.Marshal(name)
+		if _, found := fields.Metadata.Finalizers["v:"+string(value)]; found {
+			return entry.Manager
+		}
+	}
+	return ""
 }

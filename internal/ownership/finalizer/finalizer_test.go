@@ -46,3 +46,17 @@ func TestRemover(t *testing.T) {
 		}
 	}
 }
+
+func TestSetBy(t *testing.T) {
+	object := &metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{
+		{Manager: "none"},
+		{Manager: "broken", FieldsV1: &metav1.FieldsV1{Raw: []byte("{")}},
+		{Manager: "other", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:metadata":{"f:finalizers":{".":{},"v:\"e.com/other\"":{}}}}`)}},
+		{Manager: "manager", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:metadata":{"f:finalizers":{"v:\"e.com/mine\"":{}}},"f:spec":{}}`)}},
+	}}
+	for name, want := range map[string]string{"e.com/mine": "manager", "e.com/other": "other", "e.com/unknown": ""} {
+		if got := SetBy(object, name); got != want {
+			t.Errorf("%s was set by %q, want %q", name, got, want)
+		}
+	}
+}

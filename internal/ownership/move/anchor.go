@@ -108,9 +108,19 @@ func (m *Mover) setStage(ctx context.Context, stage Stage) error {
 		return nil
 	}
 	if old.move != m.plan.ID {
-		return fmt.Errorf("%s: %s belongs to another move, %s, of objects of the same names; finish that one first, or remove it", m.Target.Name, describe(stored), old.move)
+		left, err := m.marked(ctx, old.move, namespacesOf(m.roots))
+		if err != nil {
+			return err
+		}
+		if len(left.copies) > 0 {
+			return fmt.Errorf("%s: %s tells of another move, %s, of objects of the same names, which is not finished: %d objects there came with it, %s for one, and may be the only ones left; nothing was removed at the source", m.Target.Name, describe(stored), old.move, len(left.copies), describe(left.copies[0]))
+		}
+		// The other move has released its copies, and was interrupted before it removed its anchor.
 	}
-	_, err = m.patch(ctx, m.Target, stored, map[string]any{"data": map[string]any{"stage": string(stage)}})
+	_, err = m.patch(ctx, m.Target, stored, map[string]any{
+		"metadata": map[string]any{"labels": map[string]any{anchorLabel: m.plan.ID}},
+		"data":     map[string]any{"stage": string(stage)},
+	})
 	return err
 }
 
@@ -123,10 +133,11 @@ func (m *Mover) liftAnchor(ctx context.Context) error {
 	return m.delete(ctx, m.Target, stored, metav1.DeletePropagationBackground)
 }
 
-// resumes is where a move is gone on with. While the source has all roots, and nothing is being
-// released, everything is copied and verified again.
-func (a anchor) resumes(missing []Ref) Stage {
-	if a.stage == "" || a.stage == Removing && len(missing) == 0 {
+// resumes returns the stage at which a move goes on. Until a root has gone from the source or is
+// being deleted there, or copies are being released, everything is copied and verified again.
+func (a anchor) resumes(g *Graph, missing []Ref) Stage {
+	begun := len(missing) > 0 || a.move == g.ID() && len(g.leavingRoots()) > 0
+	if a.stage == "" || a.stage == Removing && !begun {
 		return Copying
 	}
 	return a.stage

@@ -85,6 +85,11 @@ func (g *Graph) ID() string {
 	return ID(roots)
 }
 
+// leavingRoots are the roots that are being deleted.
+func (g *Graph) leavingRoots() []*Item {
+	return slices.DeleteFunc(slices.Clone(g.Items), func(i *Item) bool { return !i.Root || i.Object.GetDeletionTimestamp() == nil })
+}
+
 // moved are the items that are copied, in order.
 func (g *Graph) moved() []*Item {
 	return slices.DeleteFunc(slices.Clone(g.Items), func(i *Item) bool { return i.Fate != Moved })

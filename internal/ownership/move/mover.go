@@ -109,7 +109,7 @@ func (m *Mover) Plan(ctx context.Context) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	if stage := begun.resumes(missing); stage != Copying {
+	if stage := begun.resumes(g, missing); stage != Copying {
 		return m.planToEnd(ctx, begun, stage)
 	}
 	if len(missing) > 0 {
@@ -123,7 +123,7 @@ func (m *Mover) Plan(ctx context.Context) (*Plan, error) {
 	if err := m.planTarget(ctx); err != nil {
 		return nil, err
 	}
-	return m.plan, nil
+	return m.plan, m.planStale(ctx)
 }
 
 // rootsOf are the roots that were found, and those that were not.
@@ -148,6 +148,9 @@ func (m *Mover) absent(ctx context.Context, missing []Ref) error {
 		stored, failed := m.Target.get(ctx, ref.object())
 		if failed != nil || stored == nil {
 			return err
+		}
+		if own := markOf(stored); own.Move != "" {
+			return fmt.Errorf("%w; %s has a copy of it, on hold, which came with move %s: that move was interrupted before it removed anything, so that somebody else has deleted it, and the copy may be the only one left", err, m.Target.Name, own.Move)
 		}
 	}
 	return fmt.Errorf("%w; %s has what is named so, and no move of it is under way: it may have been moved already", err, m.Target.Name)
@@ -188,9 +191,6 @@ func (m *Mover) Run(ctx context.Context) (*Report, error) {
 		if err := m.copyUntilStill(ctx); err != nil {
 			return &m.report, err
 		}
-		if err := m.setStage(ctx, Removing); err != nil {
-			return &m.report, err
-		}
 	}
 	if m.plan.Stage != Releasing && !m.KeepSource {
 		if err := m.remove(ctx); err != nil {
@@ -206,7 +206,8 @@ func (m *Mover) Run(ctx context.Context) (*Report, error) {
 // rounds is how often a graph that changes is copied again.
 const rounds = 8
 
-// copyUntilStill copies, and reads the source again until it has nothing that is not copied.
+// copyUntilStill copies, reads the source again until it has nothing that is not copied, and
+// verifies the copies. If it finds that the removal has begun, the plan goes on at that stage.
 func (m *Mover) copyUntilStill(ctx context.Context) error {
 	if err := m.makeNamespaces(ctx); err != nil {
 		return err
@@ -216,13 +217,16 @@ func (m *Mover) copyUntilStill(ctx context.Context) error {
 			return err
 		}
 		changed, err := m.readAgain(ctx)
-		if err != nil {
+		if err != nil || m.plan.Stage != Copying {
 			return err
 		}
 		if changed {
 			continue
 		}
-		return m.verify(ctx)
+		if err := m.verify(ctx); err != nil {
+			return err
+		}
+		return m.setStage(ctx, Removing)
 	}
 	return fmt.Errorf("%s keeps changing what is to move; stop the controllers that do it, and run the same command again", m.source)
 }
@@ -234,20 +238,62 @@ func (m *Mover) readAgain(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+	if begun, err := m.hasBegunToRemove(ctx, g, missing); begun || err != nil {
+		return false, err
+	}
 	if len(missing) > 0 {
-		return false, fmt.Errorf("%w; it went while it was being copied: remove the copies in %s, whose annotations say move %s", notFound(m.source.String(), missing), m.Target.Name, m.plan.ID)
+		return false, m.stale(notFound(m.source.String(), missing).Error() + ": it went while it was being copied")
 	}
 	plan := planOf(g, m.Consent)
 	if len(plan.Problems) > 0 {
 		return false, fmt.Errorf("%s has changed, and what changed does not move: %s", m.source, strings.Join(plan.Problems, "; "))
 	}
 	for _, item := range m.graph.moved() {
-		if !g.copied(item.UID()) {
-			return false, fmt.Errorf("%s went at the source while it was being copied; remove its copy in %s, and run the same command again", item, m.Target.Name)
+		if g.copied(item.UID()) {
+			continue
 		}
+		reason, err := m.whyNotMoved(ctx, item.Object, item.UID())
+		if err != nil {
+			return false, err
+		}
+		return false, errors.New(reason)
 	}
 	m.graph = g
 	return slices.ContainsFunc(g.moved(), func(item *Item) bool { return m.copied[item.UID()] != m.digestOf(item) }), nil
+}
+
+// hasBegunToRemove reports whether roots go because this move removes them: a request of a run
+// that was interrupted takes effect, or the command runs twice. The copies were verified before,
+// so that the plan goes on from there.
+func (m *Mover) hasBegunToRemove(ctx context.Context, g *Graph, missing []Ref) (bool, error) {
+	if len(missing) == 0 && len(g.leavingRoots()) == 0 {
+		return false, nil
+	}
+	stored, err := m.Target.get(ctx, anchorRef(m.roots).object())
+	begun := readAnchor(stored)
+	if err != nil || begun.move != m.plan.ID {
+		return false, err
+	}
+	m.plan.Stage = begun.stage
+	return true, m.findCopies(ctx, namespacesOf(m.roots))
+}
+
+// stale is the error for an object that went before all copies were verified. This move removes
+// nothing until then, so that the copy may be all that is left.
+func (m *Mover) stale(what string) error {
+	return fmt.Errorf("%s, and not by this move: it has removed nothing. %s has a copy, on hold, with an annotation %s... that names move %s; it may be the only copy: remove it only if the object was deleted on purpose, and run the same command again", what, m.Target.Name, markDomain, m.plan.ID)
+}
+
+// whyNotMoved says why an object that was copied is not part of the graph any more.
+func (m *Mover) whyNotMoved(ctx context.Context, like *unstructured.Unstructured, uid types.UID) (string, error) {
+	now, err := m.Source.get(ctx, like)
+	if err != nil {
+		return "", err
+	}
+	if now == nil || now.GetUID() != uid {
+		return m.stale(describe(like) + " went at the source while it was being copied").Error(), nil
+	}
+	return fmt.Sprintf("%s is not owned by what moves any more, and the source still has it: remove its copy in %s, which is on hold, and run the same command again", describe(like), m.Target.Name), nil
 }
 
 // digestOf also knows the owners, which decide what is sent, unlike digest.

@@ -44,6 +44,7 @@ type removal struct {
 	leaving []*unstructured.Unstructured
 	// kept have a reason to stay, and so has all that they own.
 	kept map[types.UID]bool
+	// gone were deleted.
 	gone []*unstructured.Unstructured
 }
 
@@ -66,16 +67,19 @@ func (m *Mover) remove(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := r.awaitGone(ctx); err != nil {
+	left, err := r.awaitGone(ctx)
+	if err != nil {
 		return err
 	}
+	r.report.Removed = len(r.gone) - left
 	for _, object := range r.leaving {
 		if err := m.delete(ctx, m.Source, object, metav1.DeletePropagationBackground); err != nil {
 			return err
 		}
 	}
 	r.gone = r.leaving
-	return r.awaitGone(ctx)
+	_, err = r.awaitGone(ctx)
+	return err
 }
 
 // read finds what is left of the graph at the source: what was copied, what it owns, and what
@@ -178,7 +182,6 @@ func (r *removal) removeCopied(ctx context.Context, item *Item, object *unstruct
 		return "", err
 	}
 	r.gone = append(r.gone, now)
-	r.report.Removed++
 	return "", nil
 }
 
@@ -219,36 +222,73 @@ func (r *removal) propagation(ctx context.Context, owner *Item) (metav1.Deletion
 	return metav1.DeletePropagationOrphan, nil
 }
 
-// awaitGone waits for what was deleted, and reports what does not go.
-func (r *removal) awaitGone(ctx context.Context) error {
+// awaitGone waits until what was deleted has gone. It reports what stays after goneLimit, and why,
+// and returns how many objects that is.
+func (r *removal) awaitGone(ctx context.Context) (int, error) {
 	waiting := r.gone
-	var failed error
-	err := wait.PollUntilContextTimeout(ctx, gonePoll, goneLimit, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, gonePoll, goneLimit, true, func(limited context.Context) (_ bool, err error) {
 		r.Progress(fmt.Sprintf("waiting until %d objects are gone at the source", len(waiting)))
-		var still []*unstructured.Unstructured
-		for _, object := range waiting {
-			now, err := r.Source.get(ctx, object)
-			if err != nil {
-				failed = err
-				return false, err
-			}
-			if now != nil && now.GetUID() == object.GetUID() {
-				still = append(still, now)
-			}
-		}
-		waiting = still
-		return len(waiting) == 0, nil
+		waiting, err = r.present(limited, waiting)
+		return len(waiting) == 0, err
 	})
-	if failed != nil || ctx.Err() != nil {
-		return errors.Join(failed, ctx.Err())
+	if ctx.Err() != nil || err != nil && !wait.Interrupted(err) {
+		return 0, errors.Join(err, ctx.Err())
 	}
 	if err == nil {
-		return nil
+		return 0, nil
+	}
+	// The limit may have ended a reading half-way.
+	if waiting, err = r.present(ctx, waiting); err != nil {
+		return 0, err
 	}
 	for _, object := range waiting {
-		r.report.Kept = append(r.report.Kept, Kept{describe(object), "it is deleted and waits for " + strings.Join(object.GetFinalizers(), ", ")})
+		r.report.Kept = append(r.report.Kept, Kept{describe(object), lingering(object)})
 	}
-	return nil
+	return len(waiting), nil
+}
+
+// present returns those objects that the source still has, as they are now. On an error it returns
+// all that it was given, but for those that it found gone.
+func (r *removal) present(ctx context.Context, objects []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
+	var found []*unstructured.Unstructured
+	for i, object := range objects {
+		now, err := r.Source.get(ctx, object)
+		if err != nil {
+			return append(found, objects[i:]...), err
+		}
+		if now != nil && now.GetUID() == object.GetUID() {
+			found = append(found, now)
+		}
+	}
+	return found, nil
+}
+
+// lingering says what the deletion of an object waits for.
+func lingering(object *unstructured.Unstructured) string {
+	if object.GetDeletionTimestamp() == nil {
+		return "it is there again, or the source has not begun to delete it"
+	}
+	said := fmt.Sprintf("it is being deleted, and has not gone in %s: ", goneLimit)
+	var waits []string
+	for _, name := range object.GetFinalizers() {
+		switch remover, manager := finalizer.Remover(name), finalizer.SetBy(object, name); {
+		case remover != "":
+			waits = append(waits, fmt.Sprintf("finalizer %s, and %s", name, remover))
+		case manager != "":
+			waits = append(waits, fmt.Sprintf("finalizer %s, which %s set: the controller that has to remove it does not, or does not run", name, manager))
+		default:
+			waits = append(waits, fmt.Sprintf("finalizer %s, which its controller has to remove", name))
+		}
+	}
+	node, _, _ := unstructured.NestedString(object.Object, "spec", "nodeName")
+	switch {
+	case len(waits) > 0:
+		return said + "it waits for " + strings.Join(waits, "; and for ")
+	case object.GroupVersionKind().GroupKind() == schema.GroupKind{Kind: "Pod"} && node != "":
+		return said + "node " + node + " has to stop its containers"
+	default:
+		return said + "it has no finalizer, so that the source itself has to remove it"
+	}
 }
 
 // delete deletes an object in the very state it is given in, or of the same UID if it has

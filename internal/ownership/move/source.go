@@ -50,7 +50,7 @@ type live struct {
 func (l *live) String() string { return l.cluster.Name }
 
 func (l *live) read(ctx context.Context) (*Graph, []Ref, error) {
-	roots := map[types.UID]bool{}
+	roots := map[types.UID]Ref{}
 	var missing []Ref
 	for _, ref := range l.roots {
 		object, err := l.cluster.get(ctx, ref.object())
@@ -60,14 +60,23 @@ func (l *live) read(ctx context.Context) (*Graph, []Ref, error) {
 		case object == nil:
 			missing = append(missing, ref)
 		default:
-			roots[object.GetUID()] = true
+			roots[object.GetUID()] = ref
 		}
 	}
 	if len(roots) == 0 {
 		return nil, missing, nil
 	}
 	g, err := readGraph(ctx, l.cluster, roots, namespacesOf(l.roots))
-	return g, missing, err
+	if err != nil {
+		return nil, nil, err
+	}
+	// A root may go between the two readings.
+	for uid, ref := range roots {
+		if g.byUID[uid] == nil {
+			missing = append(missing, ref)
+		}
+	}
+	return g, missing, nil
 }
 
 // namespacesOf are the namespaces in which dependents of some objects can be: an object with
@@ -86,7 +95,11 @@ func namespacesOf(refs []Ref) []string {
 
 // readGraph reads what some roots own. Whole objects are read only of what is in the graph
 // and not made anew by its controller.
-func readGraph(ctx context.Context, c *Cluster, roots map[types.UID]bool, namespaces []string) (*Graph, error) {
+func readGraph(ctx context.Context, c *Cluster, refs map[types.UID]Ref, namespaces []string) (*Graph, error) {
+	roots := map[types.UID]bool{}
+	for uid := range refs {
+		roots[uid] = true
+	}
 	listed, err := c.list(ctx, namespaces)
 	if err != nil {
 		return nil, err

@@ -160,7 +160,7 @@ func (m *Mover) judgeStored(item *Item, stored *unstructured.Unstructured) bool 
 	case own.Move != "":
 		m.plan.problem("%s exists at the target, where it came with another move, %s", item, own.Move)
 	default:
-		m.plan.problem("%s exists at the target and is not a copy of it; remove or rename one of the two", item)
+		m.plan.problem("%s exists at the target and is not a copy of this move: compare the two, for an earlier move may have left either behind, and rename one or remove the one that is not needed", item)
 	}
 	return false
 }
@@ -292,32 +292,74 @@ func (m *Mover) planToEnd(ctx context.Context, begun anchor, stage Stage) (*Plan
 	return m.plan, nil
 }
 
-// findCopies lists what is marked with this move at the target.
-func (m *Mover) findCopies(ctx context.Context, namespaces []string) error {
-	listed, err := m.Target.list(ctx, namespaces)
+// planStale makes problems of the copies that an interrupted run has made of objects which are
+// not part of the graph any more: nothing would release them.
+func (m *Mover) planStale(ctx context.Context) error {
+	if m.Source == nil || !slices.ContainsFunc(m.plan.Objects, func(o Planned) bool { return o.Copied }) {
+		return nil
+	}
+	found, err := m.marked(ctx, m.plan.ID, namespacesOf(m.roots))
 	if err != nil {
 		return err
 	}
-	var objects []*unstructured.Unstructured
+	for _, object := range found.copies {
+		own := markOf(object)
+		if m.graph.copied(own.from) {
+			continue
+		}
+		like := object.DeepCopy()
+		like.SetAPIVersion(own.APIVersion)
+		reason, err := m.whyNotMoved(ctx, like, own.from)
+		if err != nil {
+			return err
+		}
+		m.plan.problem("%s", reason)
+	}
+	return nil
+}
+
+// marked is what of the target is marked with a move.
+type marked struct {
+	copies []*unstructured.Unstructured
+	// touched are the objects to which marks were handed on.
+	touched    []*unstructured.Unstructured
+	namespaces []string
+}
+
+// marked lists what is marked with a move at the target.
+func (m *Mover) marked(ctx context.Context, move string, namespaces []string) (found marked, err error) {
+	listed, err := m.Target.list(ctx, namespaces)
+	if err != nil {
+		return found, err
+	}
 	seen := map[types.UID]bool{}
 	for _, object := range listed {
 		known, err := metadataOf(object)
 		if err != nil {
-			return err
+			return found, err
 		}
 		switch {
 		case seen[object.GetUID()]: // listed under two groups
-		case markOf(known).Move == m.plan.ID:
-			objects = append(objects, known)
-		case object.Annotations[namespaceMark] == m.plan.ID:
-			m.namespaces = append(m.namespaces, object.Name)
-		case handedOn(known, m.plan.ID):
-			m.touched = append(m.touched, known)
+		case markOf(known).Move == move:
+			found.copies = append(found.copies, known)
+		case object.Annotations[namespaceMark] == move:
+			found.namespaces = append(found.namespaces, object.Name)
+		case handedOn(known, move):
+			found.touched = append(found.touched, known)
 		}
 		seen[object.GetUID()] = true
 	}
-	m.copies = nil
-	for _, item := range Assemble(objects, nil).Items {
+	return found, nil
+}
+
+// findCopies finds the copies of this move at the target, owners first.
+func (m *Mover) findCopies(ctx context.Context, namespaces []string) error {
+	found, err := m.marked(ctx, m.plan.ID, namespaces)
+	if err != nil {
+		return err
+	}
+	m.copies, m.touched, m.namespaces = nil, found.touched, found.namespaces
+	for _, item := range Assemble(found.copies, nil).Items {
 		m.copies = append(m.copies, item.Object)
 	}
 	return nil
