@@ -170,7 +170,7 @@ func waitSentences(s *ownership.OwnershipExplanationStatus) []string {
 
 // deletionPhrase says who deleted an object, when and why.
 func deletionPhrase(d *ownership.ExplainedDeletion, begun bool, now clock.PassiveClock) string {
-	if d.Time == nil && d.By.Kind == ownership.AgentUnknown && len(d.Because) == 0 {
+	if d.Time == nil && d.By.Kind == ownership.AgentUnknown && causePhrase(d) == "" {
 		return "Nothing is known of how " + inFull(d.Object) + " went"
 	}
 	verb := " was deleted"
@@ -216,21 +216,51 @@ func inParentheses(text string) string {
 
 // causePhrase says which deletions led to one.
 func causePhrase(d *ownership.ExplainedDeletion) string {
-	if len(d.Because) == 0 {
-		return ""
+	said := ownersPhrase(d)
+	for _, o := range d.InvalidOwners {
+		if said != "" {
+			said += ";"
+		} else {
+			said = ", because"
+		}
+		said += " its reference to " + o.Kind + " " + o.Name + " names an owner in another namespace, and such an owner keeps nothing"
 	}
-	var causes []string
-	for _, c := range d.Because {
-		causes = append(causes, c.Kind+" "+c.Name)
-	}
-	all := strings.Join(causes, " and ")
+	return said
+}
+
+// ownersPhrase says which owners were gone, or were being deleted, when an object was deleted.
+func ownersPhrase(d *ownership.ExplainedDeletion) string {
 	switch {
-	case d.By.Kind == ownership.AgentController && d.Because[0].Kind == "Namespace":
-		return ", because its namespace was deleted"
-	case d.By.Kind == ownership.AgentServer:
+	case d.By.Kind == ownership.AgentServer && len(d.Because) > 0:
 		return ", because its definition was deleted"
-	case len(causes) > 1:
-		return ", because its owners " + all + " were gone"
+	case d.By.Kind == ownership.AgentController && len(d.Because) > 0 && d.Because[0].Kind == "Namespace":
+		return ", because its namespace was deleted"
 	}
-	return ", because its owner " + all + " was gone"
+	reason, end := "because", "gone"
+	if d.By.Kind != ownership.AgentGarbageCollector && d.By.Kind != ownership.AgentUnknown {
+		reason, end = "while", "being deleted"
+	}
+	var owners []string
+	for _, c := range d.Because {
+		owners = append(owners, c.Kind+" "+c.Name)
+	}
+	if d.Hidden > 0 && len(owners) > 0 {
+		owners = append(owners, hiddenNote(d.Hidden))
+	}
+	switch {
+	case len(owners) == 0 && d.Hidden == 0:
+		return ""
+	case len(owners) == 0:
+		return fmt.Sprintf(", %s %s that you may not read %s %s", reason, plural(int(d.Hidden), "owner"), wasOrWere(int(d.Hidden)), end)
+	case len(owners) == 1:
+		return fmt.Sprintf(", %s its owner %s was %s", reason, owners[0], end)
+	}
+	return fmt.Sprintf(", %s its owners %s were %s", reason, strings.Join(owners, " and "), end)
+}
+
+func wasOrWere(n int) string {
+	if n == 1 {
+		return "was"
+	}
+	return "were"
 }

@@ -29,6 +29,16 @@ func ago(d time.Duration, object ownership.ObjectReference, kind ownership.Agent
 	}
 }
 
+func hiding(n int32, d ownership.ExplainedDeletion) ownership.ExplainedDeletion {
+	d.Hidden = n
+	return d
+}
+
+func astray(d ownership.ExplainedDeletion, owner ownership.ObjectReference) ownership.ExplainedDeletion {
+	d.InvalidOwners = append(d.InvalidOwners, owner)
+	return d
+}
+
 func TestWhySentences(t *testing.T) {
 	web, set, one := refTo("Deployment", "web"), refTo("ReplicaSet", "web-abc"), refTo("Pod", "web-1")
 	owner := func(name string, standing ownership.Standing, controls bool) ownership.OwnerReference {
@@ -82,6 +92,28 @@ Widget shop/w was deleted 60m ago by the API server with policy Background, beca
 ReplicaSet shop/web-abc was deleted (by whom is not recorded), because its owners Deployment web and Pod web-1 were gone.
 Nothing is known of how Deployment shop/web went.
 Before, Pod shop/web-1 was deleted 120m ago by jane with policy Background (--uid web-1).`},
+		"by an operator": {ownership.OwnershipExplanationStatus{Object: one, State: ownership.StateGone, Deletions: []ownership.ExplainedDeletion{
+			ago(time.Minute, one, ownership.AgentServiceAccount, "system:serviceaccount:capi-system:manager", "manager/v1", set),
+			ago(2*time.Minute, set, ownership.AgentUser, "jane", "manager/v1", web, one),
+		}}, `
+Pod shop/web-1 was deleted 60s ago by service account capi-system/manager (manager) with policy Background, while its owner ReplicaSet web-abc was being deleted.
+ReplicaSet shop/web-abc was deleted 2m ago by jane (manager) with policy Background, while its owners Deployment web and Pod web-1 were being deleted.`},
+		"hidden owners": {ownership.OwnershipExplanationStatus{Object: one, State: ownership.StateGone, Deletions: []ownership.ExplainedDeletion{
+			hiding(1, ago(time.Minute, one, ownership.AgentGarbageCollector, "gc", "")),
+			hiding(2, ago(time.Minute, one, ownership.AgentGarbageCollector, "gc", "")),
+			hiding(1, ago(time.Minute, one, ownership.AgentGarbageCollector, "gc", "", set)),
+			hiding(1, ago(time.Minute, one, ownership.AgentUser, "jane", "manager/v1")),
+		}}, `
+Pod shop/web-1 was deleted 60s ago by the garbage collector, because 1 owner that you may not read was gone.
+Pod shop/web-1 was deleted 60s ago by the garbage collector, because 2 owners that you may not read were gone.
+Pod shop/web-1 was deleted 60s ago by the garbage collector, because its owners ReplicaSet web-abc and 1 more object that you may not read were gone.
+Pod shop/web-1 was deleted 60s ago by jane (manager) with policy Background, while 1 owner that you may not read was being deleted.`},
+		"an owner in another namespace": {ownership.OwnershipExplanationStatus{Object: one, State: ownership.StateGone, Deletions: []ownership.ExplainedDeletion{
+			astray(ago(time.Minute, one, ownership.AgentGarbageCollector, "gc", ""), web),
+			astray(ago(time.Minute, one, ownership.AgentGarbageCollector, "gc", "", set), web),
+		}}, `
+Pod shop/web-1 was deleted 60s ago by the garbage collector, because its reference to Deployment web names an owner in another namespace, and such an owner keeps nothing.
+Pod shop/web-1 was deleted 60s ago by the garbage collector, because its owner ReplicaSet web-abc was gone; its reference to Deployment web names an owner in another namespace, and such an owner keeps nothing.`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := sentences(&tt.status, clocktesting.NewFakePassiveClock(noon))

@@ -35,6 +35,12 @@ type Record struct {
 	// Owners are, of an object that the garbage collector deleted, those that were absent or
 	// waited for it.
 	Owners []metav1.OwnerReference
+	// Elsewhere are those of the Owners that are in another namespace: references to them are
+	// never followed.
+	Elsewhere []types.UID
+	// References are, of an object whose deletion was asked for by a request, the owner
+	// references that it had then.
+	References []metav1.OwnerReference
 	// Revision is that of the record itself. If the object's deletion was asked for by a
 	// request, it is the revision of the deletion, or of its beginning.
 	Revision int64

@@ -44,10 +44,13 @@ func newPast(t *testing.T, e Encryption) *past {
 	return &past{T: t, backend: b, pods: podStorage(t, b), clock: c}
 }
 
+// owners are those of all pods.
+var owners = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "set", UID: "u"}}
+
 func (p *past) create(name, image string) int64 {
 	p.Helper()
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default"},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", OwnerReferences: owners},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: image}}},
 	}
 	return p.written(pod, p.pods.Create(p.Context(), podKey(name), pod, pod, 0))

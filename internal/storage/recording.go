@@ -6,7 +6,6 @@ package storage
 import (
 	"context"
 	"encoding/json"
-	"slices"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -108,20 +107,9 @@ func (r recorded) record(caller deletion.Caller, version string, object runtime.
 	}
 	return &deletion.Record{
 		Resource: r.resource, Namespace: accessor.GetNamespace(), Name: accessor.GetName(), UID: accessor.GetUID(),
-		ResourceVersion: version, Time: metav1.NewMicroTime(r.backend.clock.Now()), By: caller, Policy: policyOf(accessor.GetFinalizers()),
+		ResourceVersion: version, Time: metav1.NewMicroTime(r.backend.clock.Now()), By: caller, Policy: deletion.PolicyOf(accessor.GetFinalizers()),
+		References: accessor.GetOwnerReferences(),
 	}
-}
-
-// policyOf is the policy of a deletion, whether it was asked for or is the kind's own: it is
-// what the collector goes by.
-func policyOf(finalizers []string) metav1.DeletionPropagation {
-	switch {
-	case slices.Contains(finalizers, metav1.FinalizerOrphanDependents):
-		return metav1.DeletePropagationOrphan
-	case slices.Contains(finalizers, metav1.FinalizerDeleteDependents):
-		return metav1.DeletePropagationForeground
-	}
-	return metav1.DeletePropagationBackground
 }
 
 // note is what is to be written along with the next write.
@@ -146,7 +134,10 @@ func (r recording) along(ctx context.Context) ([]clientv3.Op, error) {
 	if err != nil {
 		return nil, err
 	}
-	content, err := json.Marshal(storedRecord{note.record.ResourceVersion, note.record.Time, note.record.By, note.record.Policy})
+	content, err := json.Marshal(storedRecord{
+		ResourceVersion: note.record.ResourceVersion, Time: note.record.Time, By: note.record.By, Policy: note.record.Policy,
+		Owners: ownersOf(note.record.References),
+	})
 	if err != nil {
 		return nil, err
 	}

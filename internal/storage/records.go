@@ -4,6 +4,7 @@
 package storage
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -53,6 +54,7 @@ type storedRecord struct {
 	Time            metav1.MicroTime           `json:"time"`
 	By              deletion.Caller            `json:"by"`
 	Policy          metav1.DeletionPropagation `json:"policy"`
+	Owners          []owner                    `json:"owners,omitempty"`
 }
 
 func askedKey(r *deletion.Record) string {
@@ -75,6 +77,7 @@ func asked(kv *mvccpb.KeyValue) (deletion.Record, error) {
 	return deletion.Record{
 		Resource: schema.ParseGroupResource(at[0]), Namespace: at[1], Name: at[2], UID: types.UID(at[3]),
 		ResourceVersion: stored.ResourceVersion, Time: stored.Time, By: stored.By, Policy: stored.Policy, Revision: kv.ModRevision,
+		References: referencesTo(stored.Owners),
 	}, nil
 }
 
@@ -91,6 +94,32 @@ type owner struct {
 	Kind       string    `json:"kind"`
 	Name       string    `json:"name"`
 	UID        types.UID `json:"uid"`
+	// Elsewhere is set if the owner is in another namespace.
+	Elsewhere bool `json:"elsewhere,omitempty"`
+}
+
+func ownerOf(ref metav1.OwnerReference) owner {
+	return owner{APIVersion: ref.APIVersion, Kind: ref.Kind, Name: ref.Name, UID: ref.UID}
+}
+
+func (o owner) reference() metav1.OwnerReference {
+	return metav1.OwnerReference{APIVersion: o.APIVersion, Kind: o.Kind, Name: o.Name, UID: o.UID}
+}
+
+func ownersOf(refs []metav1.OwnerReference) []owner {
+	var owners []owner
+	for _, ref := range refs {
+		owners = append(owners, ownerOf(ref))
+	}
+	return owners
+}
+
+func referencesTo(owners []owner) []metav1.OwnerReference {
+	var refs []metav1.OwnerReference
+	for _, o := range owners {
+		refs = append(refs, o.reference())
+	}
+	return refs
 }
 
 // collected is an object that the collector deleted. There may be many.
@@ -130,7 +159,10 @@ func (r *records) Of(ctx context.Context, resource schema.GroupResource, namespa
 			}
 		}
 	}
-	return latestFirst(found), nil
+	// The versions of what had one key are in the order of their deletions, whatever the clocks of
+	// several servers say.
+	slices.SortStableFunc(found, func(a, b deletion.Record) int { return cmp.Compare(lastState(b), lastState(a)) })
+	return found, nil
 }
 
 // Asked implements deletion.Records.
@@ -146,12 +178,14 @@ func (r *records) Asked(ctx context.Context, since int64) ([]deletion.Record, er
 		}
 		found = append(found, record)
 	}
-	return latestFirst(found), nil
+	slices.SortFunc(found, func(a, b deletion.Record) int { return cmp.Compare(b.Revision, a.Revision) })
+	return found, nil
 }
 
-func latestFirst(records []deletion.Record) []deletion.Record {
-	slices.SortStableFunc(records, func(a, b deletion.Record) int { return b.Time.Compare(a.Time.Time) })
-	return records
+// lastState is the revision of the last state that the object had before its deletion.
+func lastState(r deletion.Record) int64 {
+	revision, _ := strconv.ParseInt(r.ResourceVersion, 10, 64)
+	return revision
 }
 
 // keys goes through the keys with a prefix.
@@ -178,7 +212,10 @@ func (b *batch) record(o collected, resource schema.GroupResource, namespace str
 		r.Policy = metav1.DeletePropagationBackground
 	}
 	for _, i := range o.Owners {
-		r.Owners = append(r.Owners, metav1.OwnerReference{APIVersion: b.Owners[i].APIVersion, Kind: b.Owners[i].Kind, Name: b.Owners[i].Name, UID: b.Owners[i].UID})
+		r.Owners = append(r.Owners, b.Owners[i].reference())
+		if b.Owners[i].Elsewhere {
+			r.Elsewhere = append(r.Elsewhere, b.Owners[i].UID)
+		}
 	}
 	return r
 }
@@ -216,7 +253,8 @@ func batchOf(records []deletion.Record) batch {
 			object.Policy = r.Policy
 		}
 		for _, reference := range r.Owners {
-			o := owner{reference.APIVersion, reference.Kind, reference.Name, reference.UID}
+			o := ownerOf(reference)
+			o.Elsewhere = slices.Contains(r.Elsewhere, o.UID)
 			i, ok := known[o]
 			if !ok {
 				i = len(b.Owners)

@@ -6,6 +6,7 @@ package storage
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -99,7 +100,7 @@ func TestRecordsOfDeletions(t *testing.T) {
 				t.Fatalf("%d records", len(found))
 			}
 			got := found[0]
-			if got.By != tt.want || got.Policy != tt.as || got.Revision != at || got.ResourceVersion != fmt.Sprint(created) || got.Name != "a" || got.Resource != pods {
+			if got.By != tt.want || got.Policy != tt.as || got.Revision != at || got.ResourceVersion != fmt.Sprint(created) || got.Name != "a" || got.Resource != pods || !slices.Equal(got.References, owners) {
 				t.Errorf("got %+v, want by %v as %s at %d of %d", got, tt.want, tt.as, at, created)
 			}
 			if others := p.records("ab"); len(others) > 0 {
@@ -152,7 +153,7 @@ func TestCollectedRecords(t *testing.T) {
 			Owners: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Owner", Name: "o", UID: types.UID(fmt.Sprint("o", i%3))}},
 		})
 	}
-	batch[0].Policy = "Foreground"
+	batch[0].Policy, batch[0].Elsewhere = "Foreground", []types.UID{"o0"}
 	if err := p.backend.Records().Collected(t.Context(), batch); err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +171,7 @@ func TestCollectedRecords(t *testing.T) {
 			t.Fatalf("%d records, %v", len(found), err)
 		}
 		got := found[0]
-		if !got.Time.Time.Equal(want.Time.Time) || got.UID != want.UID || got.Policy != want.Policy || len(got.Owners) != 1 || got.Owners[0] != want.Owners[0] || got.By != want.By || got.ResourceVersion != want.ResourceVersion {
+		if !got.Time.Time.Equal(want.Time.Time) || got.UID != want.UID || got.Policy != want.Policy || len(got.Owners) != 1 || got.Owners[0] != want.Owners[0] || got.By != want.By || got.ResourceVersion != want.ResourceVersion || !slices.Equal(got.Elsewhere, want.Elsewhere) {
 			t.Errorf("got %+v, want %+v", got, want)
 		}
 	}
@@ -191,8 +192,9 @@ func TestRecordsOfNamesakes(t *testing.T) {
 	}
 	later := found[0]
 	earlier := later
-	earlier.Time = metav1.NewMicroTime(later.Time.Add(-time.Hour))
-	earlier.UID = "another"
+	// The clock of the server that recorded it was fast.
+	earlier.Time = metav1.NewMicroTime(later.Time.Add(time.Hour))
+	earlier.UID, earlier.ResourceVersion = "another", "3"
 	if err := p.backend.Records().Collected(t.Context(), []deletion.Record{earlier}); err != nil {
 		t.Fatal(err)
 	}

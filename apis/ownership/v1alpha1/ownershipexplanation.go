@@ -92,10 +92,20 @@ type ExplainedDeletion struct {
 	// +optional
 	PropagationPolicy metav1.DeletionPropagation `json:"propagationPolicy,omitempty"`
 	// because are the objects whose deletion led to this one: its owners, the namespace that
-	// it was in, or the definition of its kind.
+	// it was in, or the definition of its kind. The owners of an object that the garbage
+	// collector deleted were gone; those of an object that a controller deleted were being
+	// deleted.
 	// +optional
 	// +listType=atomic
 	Because []ObjectReference `json:"because,omitempty"`
+	// hidden is the number of further owners that led to it, and that the caller may not read.
+	// +optional
+	Hidden int32 `json:"hidden,omitempty"`
+	// invalidOwners are owners in another namespace. Such a reference is never followed, and
+	// keeps nothing.
+	// +optional
+	// +listType=atomic
+	InvalidOwners []ObjectReference `json:"invalidOwners,omitempty"`
 	// resourceVersion is that of the last state of the object before the deletion.
 	// +optional
 	ResourceVersion string `json:"resourceVersion,omitempty"`

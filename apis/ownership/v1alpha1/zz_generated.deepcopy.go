@@ -267,6 +267,11 @@ func (in *ExplainedDeletion) DeepCopyInto(out *ExplainedDeletion) {
 		*out = make([]ObjectReference, len(*in))
 		copy(*out, *in)
 	}
+	if in.InvalidOwners != nil {
+		in, out := &in.InvalidOwners, &out.InvalidOwners
+		*out = make([]ObjectReference, len(*in))
+		copy(*out, *in)
+	}
 	return
 }
 

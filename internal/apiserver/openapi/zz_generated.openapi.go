@@ -1305,7 +1305,32 @@ func schema_kindred_apis_ownership_v1alpha1_ExplainedDeletion(ref common.Referen
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "because are the objects whose deletion led to this one: its owners, the namespace that it was in, or the definition of its kind.",
+							Description: "because are the objects whose deletion led to this one: its owners, the namespace that it was in, or the definition of its kind. The owners of an object that the garbage collector deleted were gone; those of an object that a controller deleted were being deleted.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.ObjectReference{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"hidden": {
+						SchemaProps: spec.SchemaProps{
+							Description: "hidden is the number of further owners that led to it, and that the caller may not read.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"invalidOwners": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "invalidOwners are owners in another namespace. Such a reference is never followed, and keeps nothing.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,10 +18,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/kindred-project/kindred/internal/deletion"
 	"github.com/kindred-project/kindred/internal/ownership/graph"
 )
 
@@ -368,8 +371,8 @@ func TestStartsKnowingAllKinds(t *testing.T) {
 func TestInvalidNamespaceIsReported(t *testing.T) {
 	a := newAPI(configMaps, secrets)
 	owner := a.create(configMaps, "one", "owner")
-	events := record.NewFakeRecorder(10)
-	start(t, a, func(o *Options) { o.Events = events })
+	events, book := record.NewFakeRecorder(10), &notebook{records: map[string]deletion.Record{}}
+	start(t, a, func(o *Options) { o.Events, o.Records = events, book })
 	a.create(secrets, "two", "dependent", ownedBy(owner))
 	want := `Warning OwnerRefInvalidNamespace ownerRef [v1/ConfigMap, namespace: two, name: owner, uid: ` + string(owner.UID) + `] does not exist in namespace "two"`
 	select {
@@ -381,6 +384,10 @@ func TestInvalidNamespaceIsReported(t *testing.T) {
 		t.Fatal("no event")
 	}
 	eventually(t, "treated as absent", func() bool { return a.count(secrets) == 0 })
+	eventually(t, "recorded", func() bool { return book.size() == 1 })
+	if r := book.records["dependent"]; !slices.Equal(r.Elsewhere, []types.UID{owner.UID}) {
+		t.Errorf("the record does not say that the owner is in another namespace: %+v", r)
+	}
 }
 
 // BenchmarkBackground measures the collector alone: 5,000 dependents a round, on

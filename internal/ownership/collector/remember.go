@@ -44,7 +44,7 @@ func (c *Collector) remember(a graph.Action, o graph.Outcome) {
 	}
 	record := deletion.Record{
 		Resource: a.Resource.GroupResource(), Namespace: a.Namespace, Name: a.Name, UID: a.UID, ResourceVersion: a.ResourceVersion,
-		Time: metav1.NewMicroTime(c.Clock.Now()), By: self, Policy: a.Policy, Owners: a.Because,
+		Time: metav1.NewMicroTime(c.Clock.Now()), By: self, Policy: a.Policy, Owners: a.Because, Elsewhere: a.Elsewhere,
 	}
 	c.journal.mu.Lock()
 	defer c.journal.mu.Unlock()

@@ -53,6 +53,8 @@ type Action struct {
 	// Because are the references that the decision rests on: of a Delete the
 	// owners that are absent or wait for it, of DropOwners the ones dropped.
 	Because []metav1.OwnerReference
+	// Elsewhere are those of them that are in another namespace, of a Delete.
+	Elsewhere []types.UID
 
 	// Reason and Message are the text of a Report.
 	Reason, Message string

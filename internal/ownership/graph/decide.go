@@ -158,6 +158,9 @@ func (g *Graph) judge(n *node) (Action, bool) {
 	return g.action(Delete, n, func(a *Action) {
 		a.Policy = n.policy(count[waiting] > 0)
 		a.Because = g.references(n, func(*edge) bool { return true })
+		for _, ref := range g.references(n, func(e *edge) bool { return e.leaves(n) }) {
+			a.Elsewhere = append(a.Elsewhere, ref.UID)
+		}
 	}), true
 }
 

@@ -156,10 +156,17 @@ func (g *Graph) claim(n *node, e *edge) {
 	e.claim = c
 }
 
+// leaves reports whether e, an edge of n, names an owner that is known to be, or to have been, in
+// another namespace.
+func (e *edge) leaves(n *node) bool {
+	o := e.owner
+	return o.is(observed|gone) && o.resource.Namespaced && o.namespace != n.namespace
+}
+
 // report reports, once, an edge into a namespace where n cannot have owners.
 func (g *Graph) report(n *node, e *edge) {
 	o := e.owner
-	if !o.is(observed) || !o.resource.Namespaced || o.namespace == n.namespace || e.is(reported) {
+	if !o.is(observed) || !e.leaves(n) || e.is(reported) {
 		return
 	}
 	e.state |= reported

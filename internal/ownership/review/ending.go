@@ -6,6 +6,7 @@ package review
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,8 +23,20 @@ import (
 	"github.com/kindred-project/kindred/internal/ownership/graph"
 )
 
+// ended tells what is known of a deletion.
+func (e *explanation) ended(ctx context.Context, r graph.Resource, ending deletion.Ending) ownership.ExplainedDeletion {
+	if !ending.Recorded {
+		return e.unrecorded(ctx, r, ending)
+	}
+	d := e.deletion(ctx, r, ending.Record)
+	if d.Because == nil && !ending.Record.IsCollected() {
+		e.because(ctx, &d, ending.Record.Namespace, e.cascade(ctx, ending.Record), nil)
+	}
+	return d
+}
+
 // deletion tells what a record says.
-func (e *explanation) deletion(r graph.Resource, record deletion.Record) ownership.ExplainedDeletion {
+func (e *explanation) deletion(ctx context.Context, r graph.Resource, record deletion.Record) ownership.ExplainedDeletion {
 	d := ownership.ExplainedDeletion{
 		Object: ownership.ObjectReference{
 			APIVersion: r.GroupVersion().String(), Kind: r.Kind, Namespace: record.Namespace, Name: record.Name, UID: record.UID,
@@ -35,7 +48,7 @@ func (e *explanation) deletion(r graph.Resource, record deletion.Record) ownersh
 	}
 	switch {
 	case d.By.Kind == ownership.AgentGarbageCollector:
-		d.Because = e.references(record.Namespace, record.Owners)
+		e.because(ctx, &d, record.Namespace, record.Owners, record.Elsewhere)
 	case record.By.User == namespaceController:
 		d.Because = []ownership.ObjectReference{{APIVersion: "v1", Kind: "Namespace", Name: record.Namespace}}
 	case d.By.Kind == ownership.AgentServer:
@@ -48,47 +61,46 @@ func (e *explanation) deletion(r graph.Resource, record deletion.Record) ownersh
 
 // unrecorded tells what the history shows of a deletion without a record: what an
 // update ended, or what the collector did just before it was killed.
-func (e *explanation) unrecorded(r graph.Resource, end *deletion.End) ownership.ExplainedDeletion {
-	d := ownership.ExplainedDeletion{
-		Object: ownership.ObjectReference{
-			APIVersion: r.GroupVersion().String(), Kind: r.Kind, Namespace: end.Object.GetNamespace(), Name: end.Object.GetName(), UID: end.Object.GetUID(),
-		},
-		By:              ownership.DeletionAgent{Kind: ownership.AgentUnknown},
-		Because:         e.references(end.Object.GetNamespace(), e.absent(end.Object.GetOwnerReferences())),
-		ResourceVersion: end.Object.GetResourceVersion(),
-	}
-	if !end.Time.IsZero() {
-		d.Time = &metav1.MicroTime{Time: end.Time}
-	}
+func (e *explanation) unrecorded(ctx context.Context, r graph.Resource, ending deletion.Ending) ownership.ExplainedDeletion {
+	d := e.deletion(ctx, r, ending.Record)
+	absent, elsewhere := e.absent(ending.Record.Namespace, ending.End.Object.GetOwnerReferences())
+	e.because(ctx, &d, ending.Record.Namespace, absent, elsewhere)
 	return d
 }
 
-// absent are the owners that are not there any more; none if one is.
-func (e *explanation) absent(owners []metav1.OwnerReference) []metav1.OwnerReference {
-	for _, owner := range owners {
-		var there bool
-		e.Collector.View(func(g *graph.Graph) {
-			object, known := g.Object(owner.UID)
-			there = known && !object.Deleting
-		})
-		if there {
-			return nil
+// absent are the owners of an object that was in a namespace, unless one of them exists; elsewhere
+// are those in another namespace, which never count.
+func (e *explanation) absent(namespace string, owners []metav1.OwnerReference) (absent []metav1.OwnerReference, elsewhere []types.UID) {
+	for _, ref := range owners {
+		owner, known := e.object(ref.UID)
+		switch {
+		case known && owner.Namespaced && owner.Namespace != namespace:
+			elsewhere = append(elsewhere, ref.UID)
+		case known && !owner.Deleting:
+			return nil, nil
 		}
 	}
-	return owners
+	return owners, elsewhere
 }
 
-// references names owners of an object in a namespace.
-func (e *explanation) references(namespace string, owners []metav1.OwnerReference) []ownership.ObjectReference {
-	var out []ownership.ObjectReference
+// because names the owners that led to a deletion, those that the caller may read.
+func (e *explanation) because(ctx context.Context, d *ownership.ExplainedDeletion, namespace string, owners []metav1.OwnerReference, elsewhere []types.UID) {
 	for _, owner := range owners {
 		ref := ownership.ObjectReference{APIVersion: owner.APIVersion, Kind: owner.Kind, Namespace: namespace, Name: owner.Name, UID: owner.UID}
-		if r, err := e.served(owner.APIVersion, owner.Kind); err == nil && !r.Namespaced {
+		r, err := e.served(owner.APIVersion, owner.Kind)
+		if err == nil && !r.Namespaced {
 			ref.Namespace = ""
 		}
-		out = append(out, ref)
+		switch {
+		case err == nil && !e.access.mayGet(ctx, r, ref.Namespace, ref.Name):
+			d.Hidden++
+			e.hide(ref)
+		case slices.Contains(elsewhere, owner.UID):
+			d.InvalidOwners = append(d.InvalidOwners, ref)
+		default:
+			d.Because = append(d.Because, ref)
+		}
 	}
-	return out
 }
 
 // The cluster's own parts, by the names that they act under.

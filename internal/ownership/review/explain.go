@@ -5,9 +5,11 @@ package review
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -45,23 +47,33 @@ type explanation struct {
 	resource graph.Resource
 	ref      ownership.ObjectReference
 	status   ownership.OwnershipExplanationStatus
+	hidden   map[ownership.ObjectReference]bool
+}
+
+// hide counts an object that the caller may not read.
+func (e *explanation) hide(ref ownership.ObjectReference) {
+	if e.hidden == nil {
+		e.hidden = map[ownership.ObjectReference]bool{}
+	}
+	e.hidden[ref] = true
+	e.status.Hidden = int32(len(e.hidden))
 }
 
 // living explains an object that is there.
 func (e *explanation) living(ctx context.Context, object graph.Object) (ownership.OwnershipExplanationStatus, error) {
 	e.status.Object, e.status.State = referenceOf(object), ownership.StateLiving
 	e.status.Owners = e.owners(ctx, object.Namespace, object.Owners)
-	records, err := e.recorded(ctx, e.resource, object.Namespace, object.Name)
+	endings, err := e.endings(ctx, e.resource, e.ref.Namespace, e.ref.Name, "")
 	if err != nil {
 		return e.status, err
 	}
 	begun := ownership.ExplainedDeletion{Object: e.status.Object, By: ownership.DeletionAgent{Kind: ownership.AgentUnknown}}
-	for _, r := range records {
-		if r.UID == object.UID {
-			begun = e.deletion(e.resource, r)
+	for _, ending := range endings {
+		if ending.Record.UID == object.UID {
+			begun = e.ended(ctx, e.resource, ending)
 			continue
 		}
-		e.status.Earlier = append(e.status.Earlier, e.deletion(e.resource, r))
+		e.status.Earlier = append(e.status.Earlier, e.ended(ctx, e.resource, ending))
 	}
 	if !object.Deleting {
 		return e.status, nil
@@ -75,62 +87,36 @@ func (e *explanation) living(ctx context.Context, object graph.Object) (ownershi
 
 // gone explains an object that is not there any more.
 func (e *explanation) gone(ctx context.Context) (ownership.OwnershipExplanationStatus, error) {
-	ended, err := e.endings(ctx, e.resource, e.ref)
+	endings, err := e.endings(ctx, e.resource, e.ref.Namespace, e.ref.Name, e.ref.UID)
 	if err != nil {
 		return e.status, err
 	}
-	if len(ended) == 0 {
+	if len(endings) == 0 {
 		unknown := apierrors.NewNotFound(e.resource.GroupResource(), e.ref.Name)
 		unknown.ErrStatus.Message += ", and nothing is known of one that was deleted"
 		return e.status, unknown
 	}
-	e.status.Object, e.status.State, e.status.Earlier = ended[0].Object, ownership.StateGone, ended[1:]
-	return e.status, e.follow(ctx, ended[0])
+	for _, earlier := range endings[1:] {
+		e.status.Earlier = append(e.status.Earlier, e.ended(ctx, e.resource, earlier))
+	}
+	last := e.ended(ctx, e.resource, endings[0])
+	e.status.Object, e.status.State = last.Object, ownership.StateGone
+	return e.status, e.follow(ctx, last)
 }
 
-// endings are the deletions of those that a reference may mean, the latest first: what is
-// recorded, or else what the history shows.
-func (e *explanation) endings(ctx context.Context, r graph.Resource, ref ownership.ObjectReference) ([]ownership.ExplainedDeletion, error) {
-	records, err := e.recorded(ctx, r, ref.Namespace, ref.Name)
-	if err != nil {
-		return nil, err
+// endings are the deletions of the objects that had a name, the latest first. If the history
+// cannot be read, what is recorded is told, with a message that there may be more.
+func (e *explanation) endings(ctx context.Context, r graph.Resource, namespace, name string, uid types.UID) ([]deletion.Ending, error) {
+	at := deletion.Place{Resource: r.GroupResource(), Namespace: namespace, Name: name}
+	endings, err := deletion.Endings(ctx, e.Records, e.History, at, uid)
+	switch {
+	case apierrors.IsBadRequest(err): // Another server stores it, or it is not served any more.
+		return endings, nil
+	case err != nil && len(endings) > 0 && ctx.Err() == nil:
+		e.status.Messages = append(e.status.Messages, fmt.Sprintf("whether another %s %s was deleted later is not known: %v", r.Kind, name, err))
+		return endings, nil
 	}
-	var found []ownership.ExplainedDeletion
-	for _, record := range records {
-		if ref.UID == "" || ref.UID == record.UID {
-			found = append(found, e.deletion(r, record))
-		}
-	}
-	if len(found) > 0 {
-		return found, nil
-	}
-	end, err := e.History.LastDeletion(ctx, r.GroupResource(), ref.Namespace, ref.Name)
-	if apierrors.IsNotFound(err) || apierrors.IsBadRequest(err) || err == nil && ref.UID != "" && ref.UID != end.Object.GetUID() {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	return []ownership.ExplainedDeletion{e.unrecorded(r, end)}, nil
-}
-
-// recorded returns the records of the objects that had a name: of each the first, which is of
-// whoever began the deletion; those of the latest object first.
-func (e *explanation) recorded(ctx context.Context, r graph.Resource, namespace, name string) ([]deletion.Record, error) {
-	records, err := e.Records.Of(ctx, r.GroupResource(), namespace, name)
-	if err != nil {
-		return nil, err
-	}
-	met := map[types.UID]bool{}
-	var first []deletion.Record
-	for _, record := range slices.Backward(records) {
-		if !met[record.UID] {
-			met[record.UID] = true
-			first = append(first, record)
-		}
-	}
-	slices.Reverse(first)
-	return first, nil
+	return endings, err
 }
 
 // chainLimit is how many deletions are told of at most.
@@ -151,26 +137,45 @@ func (e *explanation) follow(ctx context.Context, first ownership.ExplainedDelet
 			}
 		}
 	}
+	inTurn(e.status.Deletions)
 	return nil
+}
+
+// inTurn corrects the times of deletions that are not recorded. The history knows only the last
+// minute that had begun before; but none was before the deletion that it followed from. Causes
+// stand behind their effects.
+func inTurn(deletions []ownership.ExplainedDeletion) {
+	times := map[ownership.ObjectReference]*metav1.MicroTime{}
+	for i := range slices.Backward(deletions) {
+		d := &deletions[i]
+		for _, cause := range d.Because {
+			if began := times[cause]; d.By.Kind == ownership.AgentUnknown && began != nil && (d.Time == nil || d.Time.Before(began)) {
+				d.Time = began
+			}
+		}
+		times[d.Object] = d.Time
+	}
 }
 
 // followTo tells of the deletion of a cause, if the caller may read it.
 func (e *explanation) followTo(ctx context.Context, cause ownership.ObjectReference) error {
-	unknown := ownership.ExplainedDeletion{Object: cause, By: ownership.DeletionAgent{Kind: ownership.AgentUnknown}}
+	told := ownership.ExplainedDeletion{Object: cause, By: ownership.DeletionAgent{Kind: ownership.AgentUnknown}}
 	r, err := e.served(cause.APIVersion, cause.Kind)
 	if err != nil {
-		e.status.Deletions = append(e.status.Deletions, unknown)
+		e.status.Deletions = append(e.status.Deletions, told)
 		return nil
 	}
 	if !e.access.mayGet(ctx, r, cause.Namespace, cause.Name) {
-		e.status.Hidden++
+		e.hide(cause)
 		return nil
 	}
-	ended, err := e.endings(ctx, r, cause)
+	endings, err := e.endings(ctx, r, cause.Namespace, cause.Name, cause.UID)
 	if err != nil {
 		return err
 	}
-	ended = append(ended, unknown)
-	e.status.Deletions = append(e.status.Deletions, ended[0])
+	if len(endings) > 0 {
+		told = e.ended(ctx, r, endings[0])
+	}
+	e.status.Deletions = append(e.status.Deletions, told)
 	return nil
 }

@@ -6,6 +6,7 @@ package review
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -32,6 +33,19 @@ type memory struct {
 	deletion.History
 	records []deletion.Record
 	ends    []deletion.End
+	// states are objects as they were at any revision.
+	states []*unstructured.Unstructured
+	// lost is why the history cannot be read.
+	lost error
+}
+
+func (m *memory) At(_ context.Context, resource schema.GroupResource, namespace, name string, _ int64) (*unstructured.Unstructured, error) {
+	for _, o := range m.states {
+		if o.GetNamespace() == namespace && o.GetName() == name {
+			return o, nil
+		}
+	}
+	return nil, apierrors.NewResourceExpired("not retained any more")
 }
 
 func (m *memory) Of(_ context.Context, resource schema.GroupResource, namespace, name string) ([]deletion.Record, error) {
@@ -48,6 +62,9 @@ func (m *memory) First(context.Context, schema.GroupResource, string, func(strin
 }
 
 func (m *memory) LastDeletion(_ context.Context, resource schema.GroupResource, namespace, name string) (*deletion.End, error) {
+	if m.lost != nil {
+		return nil, m.lost
+	}
 	for _, e := range m.ends {
 		if e.Object.GetNamespace() == namespace && e.Object.GetName() == name {
 			return &e, nil
@@ -58,6 +75,7 @@ func (m *memory) LastDeletion(_ context.Context, resource schema.GroupResource, 
 
 var (
 	kubectl    = deletion.Caller{User: "jane", Agent: "kubectl/v1.37.1"}
+	operator   = deletion.Caller{User: "system:serviceaccount:shop:operator", Agent: "manager/v1.14"}
 	collecting = deletion.Caller{User: "system:serviceaccount:kube-system:generic-garbage-collector"}
 )
 
@@ -67,8 +85,26 @@ func (m *memory) deleted(r graph.Resource, namespace, name string, at int, by de
 		Resource: r.GroupResource(), Namespace: namespace, Name: name, UID: types.UID(name), ResourceVersion: "7",
 		Time: metav1.NewMicroTime(time.Unix(int64(at), 0)), By: by, Policy: metav1.DeletePropagationBackground,
 	}
-	record.Owners = writtenBy(owners)
+	if by == collecting {
+		record.Owners = writtenBy(owners)
+	} else {
+		record.References = writtenBy(owners)
+	}
+	record.Revision = int64(10 * at)
 	m.records = append(m.records, record)
+}
+
+// was remembers how an object was at any time.
+func (m *memory) was(r graph.Resource, namespace, name string, changes ...func(*unstructured.Unstructured)) {
+	o := &unstructured.Unstructured{}
+	o.SetGroupVersionKind(r.GroupVersion().WithKind(r.Kind))
+	o.SetNamespace(namespace)
+	o.SetName(name)
+	o.SetUID(types.UID(name))
+	for _, change := range changes {
+		change(o)
+	}
+	m.states = append(m.states, o)
 }
 
 func (m *memory) ended(r graph.Resource, namespace, name string, owners func(*unstructured.Unstructured)) {
@@ -78,7 +114,7 @@ func (m *memory) ended(r graph.Resource, namespace, name string, owners func(*un
 	o.SetName(name)
 	o.SetUID(types.UID(name))
 	o.SetOwnerReferences(writtenBy(owners))
-	m.ends = append(m.ends, deletion.End{Object: o, Time: time.Unix(60, 0)})
+	m.ends = append(m.ends, deletion.End{Object: o, Revision: 600, Time: time.Unix(60, 0)})
 }
 
 func writtenBy(owners func(*unstructured.Unstructured)) []metav1.OwnerReference {
@@ -118,6 +154,9 @@ func story(s ownership.OwnershipExplanationStatus) []string {
 			var because []string
 			for _, b := range d.Because {
 				because = append(because, b.Kind+"/"+b.Name)
+			}
+			for _, b := range d.InvalidOwners {
+				because = append(because, "invalid "+b.Kind+"/"+b.Name)
 			}
 			said = append(said, strings.TrimSpace(fmt.Sprintf("%s%s/%s by %s %s", what, d.Object.Kind, d.Object.Name, d.By.Kind, strings.Join(because, ","))))
 		}
@@ -203,6 +242,48 @@ func TestExplanations(t *testing.T) {
 			w.add(configMaps, "a", "root", nil)
 			m.ended(pods, "a", "one", ownedBy(configMaps, "root"))
 		}, pod("one"), []string{"Gone", "Pod/one by Unknown"}},
+		"by an operator, with its owner": {func(_ *world, m *memory) {
+			m.deleted(configMaps, "a", "root", 1, kubectl, nil)
+			m.deleted(jobs, "a", "middle", 2, operator, ownedBy(configMaps, "root"))
+			m.deleted(pods, "a", "one", 3, collecting, ownedBy(jobs, "middle"))
+		}, pod("one"), []string{"Gone", "Pod/one by GarbageCollector Job/middle", "Job/middle by ServiceAccount ConfigMap/root", "ConfigMap/root by User"}},
+		"by an operator, with an owner of its owner": {func(_ *world, m *memory) {
+			m.was(jobs, "a", "middle", ownedBy(configMaps, "root"))
+			m.deleted(configMaps, "a", "root", 1, kubectl, nil)
+			m.deleted(pods, "a", "one", 3, operator, ownedBy(jobs, "middle"))
+		}, pod("one"), []string{"Gone", "Pod/one by ServiceAccount ConfigMap/root", "ConfigMap/root by User"}},
+		"by an operator, without a record of its owner": {func(_ *world, m *memory) {
+			m.was(jobs, "a", "middle", func(o *unstructured.Unstructured) { o.SetDeletionTimestamp(&deletionTime) })
+			m.deleted(pods, "a", "one", 3, operator, ownedBy(jobs, "middle"))
+		}, pod("one"), []string{"Gone", "Pod/one by ServiceAccount Job/middle", "Job/middle by Unknown"}},
+		"by an operator, before its owner": {func(_ *world, m *memory) {
+			m.was(configMaps, "a", "root")
+			m.deleted(pods, "a", "one", 1, operator, ownedBy(configMaps, "root"))
+			m.deleted(configMaps, "a", "root", 2, kubectl, nil)
+		}, pod("one"), []string{"Gone", "Pod/one by ServiceAccount"}},
+		"by an operator, its owner lets it go": {func(_ *world, m *memory) {
+			m.deleted(configMaps, "a", "root", 1, kubectl, nil)
+			m.records[0].Policy = metav1.DeletePropagationOrphan
+			m.deleted(pods, "a", "one", 2, operator, ownedBy(configMaps, "root"))
+		}, pod("one"), []string{"Gone", "Pod/one by ServiceAccount"}},
+		"by a person, while its owner goes": {func(_ *world, m *memory) {
+			m.deleted(configMaps, "a", "root", 1, kubectl, nil)
+			m.deleted(pods, "a", "one", 2, kubectl, ownedBy(configMaps, "root"))
+		}, pod("one"), []string{"Gone", "Pod/one by User"}},
+		"an owner in another namespace": {func(_ *world, m *memory) {
+			m.deleted(pods, "a", "one", 3, collecting, ownedBy(configMaps, "astray"))
+			m.records[0].Elsewhere = []types.UID{"astray"}
+		}, pod("one"), []string{"Gone", "Pod/one by GarbageCollector invalid ConfigMap/astray"}},
+		"an owner in another namespace, without a record": {func(w *world, m *memory) {
+			w.add(configMaps, "b", "astray", nil)
+			m.ended(pods, "a", "one", ownedBy(configMaps, "astray"))
+		}, pod("one"), []string{"Gone", "Pod/one by Unknown invalid ConfigMap/astray"}},
+		"a lost record, and one of a namesake": {func(_ *world, m *memory) {
+			m.deleted(configMaps, "a", "root", 2, kubectl, nil)
+			m.deleted(pods, "a", "one", 1, kubectl, nil)
+			m.records[1].UID = "before"
+			m.ended(pods, "a", "one", ownedBy(configMaps, "root"))
+		}, pod("one"), []string{"Gone", "Pod/one by Unknown ConfigMap/root", "ConfigMap/root by User", "earlier Pod/one by User"}},
 		"namesakes": {func(w *world, m *memory) {
 			w.add(pods, "a", "one", nil)
 			m.deleted(pods, "a", "one", 1, kubectl, nil)
@@ -241,8 +322,11 @@ func TestExplanationsHide(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := gocmp.Diff([]string{"Gone", "Pod/one by GarbageCollector ConfigMap/root"}, story(s)); diff != "" || s.Hidden != 1 {
+	if diff := gocmp.Diff([]string{"Gone", "Pod/one by GarbageCollector"}, story(s)); diff != "" || s.Hidden != 1 || s.Deletions[0].Hidden != 1 {
 		t.Errorf("hidden %d: %s", s.Hidden, diff)
+	}
+	if text := fmt.Sprint(s); strings.Contains(text, "root") {
+		t.Errorf("an owner that the caller may not read is named: %s", text)
 	}
 	for _, name := range []string{"root", "never"} {
 		_, err = w.explain(m, ownership.ObjectReference{APIVersion: "v1", Kind: "ConfigMap", Namespace: "a", Name: name})
@@ -255,6 +339,41 @@ func TestExplanationsHide(t *testing.T) {
 	}
 	if _, err := w.explain(m, ownership.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: "a"}); !apierrors.IsInvalid(err) {
 		t.Errorf("without a name: %v", err)
+	}
+}
+
+// TestExplanationsAreInTurn: the history knows a time to a minute; no effect is told to be older
+// than its cause.
+func TestExplanationsAreInTurn(t *testing.T) {
+	w, m := newWorld(t), &memory{}
+	m.deleted(configMaps, "a", "root", 72, kubectl, nil)
+	m.ended(jobs, "a", "middle", ownedBy(configMaps, "root")) // at 60, as far as is known
+	m.ended(pods, "a", "one", ownedBy(jobs, "middle"))
+	s, err := w.explain(m, pod("one"))
+	if err != nil || len(s.Deletions) != 3 {
+		t.Fatal(err, s)
+	}
+	for _, d := range s.Deletions {
+		if d.Time.Unix() != 72 {
+			t.Errorf("%s was deleted at %d", d.Object.Name, d.Time.Unix())
+		}
+	}
+	m.ends[0].Time = time.Unix(120, 0)
+	if s, err = w.explain(m, pod("one")); err != nil || s.Deletions[0].Time.Unix() != 120 || s.Deletions[1].Time.Unix() != 120 || s.Deletions[2].Time.Unix() != 72 {
+		t.Errorf("a minute later: %v, %+v", err, s.Deletions)
+	}
+}
+
+// TestExplanationsWithoutHistory: what is recorded is told though the history cannot be read.
+func TestExplanationsWithoutHistory(t *testing.T) {
+	w, m := newWorld(t), &memory{lost: apierrors.NewInternalError(errors.New("decrypt: no key"))}
+	if _, err := w.explain(m, pod("one")); !apierrors.IsInternalError(err) {
+		t.Errorf("without a record: %v", err)
+	}
+	m.deleted(pods, "a", "one", 1, kubectl, nil)
+	s, err := w.explain(m, pod("one"))
+	if err != nil || len(s.Deletions) != 1 || len(s.Messages) != 1 || !strings.Contains(s.Messages[0], "whether another Pod one was deleted later is not known") {
+		t.Errorf("%v, %+v", err, s)
 	}
 }
 

@@ -6,6 +6,7 @@ package review
 import (
 	"cmp"
 	"context"
+	"slices"
 	"strconv"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -61,13 +62,16 @@ func (q *question) undelete(ctx context.Context, spec *ownership.UndeletionSpec)
 // reported tells what was done, as far as the caller may know.
 func (q *question) reported(ctx context.Context, r graph.Resource, report *undelete.Report) ownership.UndeletionStatus {
 	e := explanation{question: q}
-	undone := e.deletion(r, report.Deletion)
+	undone := e.deletion(ctx, r, report.Deletion)
 	s := ownership.UndeletionStatus{
 		Phase: report.Phase, Deletion: &undone, ResourceVersion: strconv.FormatInt(report.Revision, 10),
 		Problems: report.Problems, Warnings: report.Warnings,
 	}
+	mayGet := func(item *undelete.Item) bool {
+		return q.access.mayGet(ctx, item.Resource, item.Namespace(), item.Name())
+	}
 	for _, item := range report.Items {
-		if !q.access.mayGet(ctx, item.Resource, item.Namespace(), item.Name()) {
+		if !mayGet(item) {
 			continue
 		}
 		result := ownership.UndeletionResult{
@@ -75,7 +79,7 @@ func (q *question) reported(ctx context.Context, r graph.Resource, report *undel
 				APIVersion: item.Resource.GroupVersion().String(), Kind: item.Resource.Kind,
 				Namespace: item.Namespace(), Name: item.Name(), UID: item.UID(),
 			},
-			FormerUID: item.FormerUID(), Owners: item.Owners(), Outcome: item.Outcome, Reason: item.Reason,
+			FormerUID: item.FormerUID(), Owners: item.Owners(), Outcome: item.Outcome, Reason: item.ReasonFor(mayGet),
 		}
 		if report.Phase == ownership.UndeletionPlanned && item.Outcome == ownership.UndeletionPending {
 			result.Outcome = ownership.UndeletionRestored
@@ -143,12 +147,22 @@ func (q *question) history(ctx context.Context, spec *ownership.DeletionHistoryS
 	for _, r := range q.watched() {
 		served[r.GroupResource().String()] = r
 	}
+	begun := map[types.UID]deletion.Record{}
+	for _, record := range asked {
+		begun[record.UID] = record
+	}
+	followed := func(record deletion.Record) bool {
+		return slices.ContainsFunc(record.References, func(ref metav1.OwnerReference) bool {
+			owner, known := begun[ref.UID]
+			return known && owner.Precedes(record) && record.Follows(owner.Policy)
+		})
+	}
 	var ended []ending
 	for _, record := range asked {
 		r, known := served[record.Resource.String()]
 		switch {
 		case !known || !isMeant(spec, r, record):
-		case kindOf(record.By) == ownership.AgentController, kindOf(record.By) == ownership.AgentNode, kindOf(record.By) == ownership.AgentServer:
+		case followed(record), kindOf(record.By) == ownership.AgentController, kindOf(record.By) == ownership.AgentNode, kindOf(record.By) == ownership.AgentServer:
 			// It followed from something else, and would again.
 		case !q.access.mayGet(ctx, r, record.Namespace, record.Name):
 			s.Hidden++
@@ -163,7 +177,7 @@ func (q *question) history(ctx context.Context, spec *ownership.DeletionHistoryS
 	e := explanation{question: q}
 	for _, one := range ended {
 		if !there[one.name()] { // Otherwise it was brought back, or something else has its name.
-			s.Deletions = append(s.Deletions, e.deletion(one.resource, one.record))
+			s.Deletions = append(s.Deletions, e.deletion(ctx, one.resource, one.record))
 		}
 	}
 	return s, nil

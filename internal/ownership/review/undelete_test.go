@@ -74,6 +74,27 @@ func TestHistoryHides(t *testing.T) {
 	}
 }
 
+// TestHistoryLeavesOutWhatFollowed: what an operator deleted because its owner was being deleted
+// comes back with the owner.
+func TestHistoryLeavesOutWhatFollowed(t *testing.T) {
+	w, m := newWorld(t), &memory{}
+	m.deleted(pods, "a", "before", 1, operator, ownedBy(configMaps, "root"))
+	m.deleted(configMaps, "a", "root", 2, kubectl, nil)
+	m.deleted(pods, "a", "followed", 3, operator, ownedBy(configMaps, "root"))
+	m.deleted(pods, "a", "by-hand", 3, kubectl, ownedBy(configMaps, "root"))
+	s, err := w.history(m, ownership.DeletionHistorySpec{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, d := range s.Deletions {
+		names = append(names, d.Object.Name)
+	}
+	if diff := cmp.Diff([]string{"before", "root", "by-hand"}, names); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // TestHistoryReadsAtOnce: what is there of many names is read page by page, of few one by one.
 // What is there again cannot be undone.
 func TestHistoryReadsAtOnce(t *testing.T) {

@@ -9,7 +9,6 @@ import (
 	"strconv"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -75,67 +74,31 @@ func (u *undeletion) resume(ctx context.Context, now *unstructured.Unstructured)
 }
 
 // findLast finds the last deletion of what is meant.
-func (u *undeletion) findLast(ctx context.Context) error {
-	u.uid = u.UID
-	if err := u.findRecord(ctx); err != nil {
+func (u *undeletion) findLast(ctx context.Context) (err error) {
+	endings, err := deletion.Endings(ctx, u.Records, u.History, u.place(), u.UID)
+	if err != nil {
 		return err
 	}
-	if u.UID != "" && u.wasAskedFor() {
-		return u.asRecorded()
+	if len(endings) == 0 {
+		return u.unknown("nothing is known of one that was deleted")
 	}
-	// Not every end has a record: those of what the collector deleted come after the fact, and
-	// an update that takes the last finalizer leaves none.
-	end, err := u.History.LastDeletion(ctx, u.Resource.GroupResource(), u.Namespace, u.Name)
-	if err != nil && !apierrors.IsNotFound(err) {
-		return err
-	}
-	if err == nil && u.UID == "" && u.isLater(end) {
-		u.uid = end.Object.GetUID()
-		if err := u.findRecord(ctx); err != nil {
-			return err
-		}
-	}
+	last := endings[0]
+	u.uid, u.record = last.Record.UID, last.Record
 	switch {
-	case u.wasAskedFor():
-		return u.asRecorded()
-	case err == nil && (end.Object.GetUID() == u.uid || end.Object.GetUID() == u.record.UID):
-		u.uid, u.revision = end.Object.GetUID(), end.Revision-1
-		if u.record.UID == "" {
-			u.record.UID, u.record.Revision, u.record.Time = u.uid, end.Revision, metav1.NewMicroTime(end.Time)
-		}
-		return nil
-	case u.record.UID != "":
-		return u.asRecorded()
+	case !last.Record.IsCollected():
+		// The record is written along with the deletion, or with its beginning.
+		u.revision = last.Record.Revision - 1
+	case last.End != nil:
+		u.revision = last.End.Revision - 1
+	default:
+		u.revision, err = strconv.ParseInt(last.Record.ResourceVersion, 10, 64)
 	}
-	return u.unknown("nothing is known of one that was deleted")
-}
-
-// wasAskedFor is whether the record is of a request, and not of the collector.
-func (u *undeletion) wasAskedFor() bool { return u.record.UID != "" && len(u.record.Owners) == 0 }
-
-// asRecorded brings back the state that the record names: it is written along with the deletion,
-// or with its beginning, if that was asked for.
-func (u *undeletion) asRecorded() (err error) {
-	u.uid = u.record.UID
-	if u.wasAskedFor() {
-		u.revision = u.record.Revision - 1
-		return nil
-	}
-	u.revision, err = strconv.ParseInt(u.record.ResourceVersion, 10, 64)
 	return err
 }
 
-// isLater is whether an end is that of an object which came to have the name after the one of
-// the record.
-func (u *undeletion) isLater(end *deletion.End) bool {
-	if end.Object.GetUID() == u.record.UID {
-		return false
-	}
-	last := u.record.Revision
-	if !u.wasAskedFor() {
-		last, _ = strconv.ParseInt(u.record.ResourceVersion, 10, 64) // 0 if there is no record.
-	}
-	return end.Revision > last
+// place is where the object was.
+func (u *undeletion) place() deletion.Place {
+	return deletion.Place{Resource: u.Resource.GroupResource(), Namespace: u.Namespace, Name: u.Name}
 }
 
 // findAt finds what there was at a time.
@@ -164,22 +127,15 @@ func (u *undeletion) unknown(why string) error {
 	return err
 }
 
-// findRecord finds the first record of the object, which is of who began its deletion; of any
-// object of that name, if it is not known which.
+// findRecord finds the record of the object, which is of whoever began its deletion.
 func (u *undeletion) findRecord(ctx context.Context) error {
-	records, err := u.Records.Of(ctx, u.Resource.GroupResource(), u.Namespace, u.Name)
+	u.record = deletion.Record{Resource: u.Resource.GroupResource(), Namespace: u.Namespace, Name: u.Name}
+	endings, err := deletion.Recorded(ctx, u.Records, u.place(), u.uid)
 	if err != nil {
 		return err
 	}
-	u.record = deletion.Record{Resource: u.Resource.GroupResource(), Namespace: u.Namespace, Name: u.Name}
-	meant := u.uid
-	for _, r := range records { // the latest first
-		if meant == "" {
-			meant = r.UID
-		}
-		if r.UID == meant {
-			u.record = r
-		}
+	if len(endings) > 0 {
+		u.record = endings[0].Record
 	}
 	return nil
 }

@@ -13,15 +13,13 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apiserver/pkg/authentication/serviceaccount"
-	"k8s.io/apiserver/pkg/authentication/user"
 
 	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
 	"github.com/kindred-project/kindred/internal/deletion"
 )
 
 // ownDeletions are the deletions of objects that were asked for after that of the root, and
-// were no part of it.
+// are no part of its cascade.
 func (u *undeletion) ownDeletions(ctx context.Context) (map[types.UID]deletion.Record, error) {
 	if u.record.Revision == 0 {
 		return nil, nil
@@ -30,24 +28,32 @@ func (u *undeletion) ownDeletions(ctx context.Context) (map[types.UID]deletion.R
 	if err != nil {
 		return nil, err
 	}
+	items := map[types.UID]*Item{}
+	for _, item := range u.items {
+		items[item.FormerUID()] = item
+	}
+	// Every owner in the graph is the root or goes because of it; only the root's policy can let
+	// dependents go.
+	follows := func(r deletion.Record) bool {
+		return slices.ContainsFunc(r.References, func(ref metav1.OwnerReference) bool {
+			policy := metav1.DeletePropagationBackground
+			if ref.UID == u.uid {
+				policy = u.record.Policy
+			}
+			return items[ref.UID] != nil && r.Follows(policy)
+		})
+	}
 	own := map[types.UID]deletion.Record{}
 	for _, r := range asked {
-		if r.UID != u.uid && r.By.User != u.emptier() {
+		item := items[r.UID]
+		switch {
+		case item == nil, item == u.root, follows(r):
+		case u.isContent(item) && !r.By.IsPerson(): // It was emptied.
+		default:
 			own[r.UID] = r
 		}
 	}
 	return own, nil
-}
-
-// emptier is who deletes the content of the root.
-func (u *undeletion) emptier() string {
-	switch u.root.kind() {
-	case namespaceKind:
-		return serviceaccount.MakeUsername(metav1.NamespaceSystem, "namespace-controller")
-	case definitionKind:
-		return user.APIServerUser
-	}
-	return ""
 }
 
 // judge decides what becomes of the items of a graph, owners first, and returns what is wrong
@@ -127,6 +133,14 @@ func isAbandoned(item *Item) bool {
 
 func abandoned(item *Item) string {
 	return fmt.Sprintf("its owner %s is not brought back", item.owners[0])
+}
+
+// ReasonFor is the reason of an outcome, for those who may read the objects that may chooses.
+func (i *Item) ReasonFor(may func(*Item) bool) string {
+	if len(i.owners) > 0 && i.Reason == abandoned(i) && !may(i.owners[0]) {
+		return "its owner is not brought back"
+	}
+	return i.Reason
 }
 
 func isLeft(item *Item) bool    { return item.Outcome == ownership.UndeletionLeft }

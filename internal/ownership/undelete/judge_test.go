@@ -4,6 +4,8 @@
 package undelete
 
 import (
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -105,32 +107,77 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestOwnDeletions: who empties a namespace or a kind asks for each object, and that is part
-// of the root's deletion.
-func TestOwnDeletions(t *testing.T) {
-	record := func(uid types.UID, user string, revision int64) deletion.Record {
-		return deletion.Record{UID: uid, By: deletion.Caller{User: user}, Revision: revision}
+// TestReasonsHide: an owner is not named to those who may not read it.
+func TestReasonsHide(t *testing.T) {
+	root := itemOf(object("ReplicaSet", "root"), nil)
+	item := itemOf(object("ConfigMap", "child", ownedBy("root")), nil, root)
+	item.Reason = abandoned(item)
+	for may, want := range map[bool]string{true: "its owner ReplicaSet shop/root is not brought back", false: "its owner is not brought back"} {
+		if got := item.ReasonFor(func(owner *Item) bool { return may && owner == root }); got != want {
+			t.Errorf("%v: %q", may, got)
+		}
 	}
-	for kind, emptier := range map[string]string{"Namespace": "system:serviceaccount:kube-system:namespace-controller", "CustomResourceDefinition": "system:apiserver", "ConfigMap": ""} {
-		w := newWorld(t, &memory{records: []deletion.Record{
-			record("root", "jane", 10), record("emptied", "system:serviceaccount:kube-system:namespace-controller", 11),
-			record("cleaned", "system:apiserver", 11), record("own", "jane", 12), record("before", "jane", 9),
-		}})
-		u := &undeletion{Cluster: w.cluster, root: itemOf(object(kind, "root"), nil)}
-		if own, err := u.ownDeletions(t.Context()); err != nil || own != nil {
-			t.Errorf("%s: without a record: %v, %v", kind, own, err)
+	item.Reason = "it was already being deleted"
+	if got := item.ReasonFor(func(*Item) bool { return false }); got != item.Reason {
+		t.Errorf("%q", got)
+	}
+}
+
+// TestOwnDeletions: what an operator deletes because its owner is being deleted belongs to the
+// cascade, and so does what empties a namespace or a kind. What a person deletes does not.
+func TestOwnDeletions(t *testing.T) {
+	operator, jane := deletion.Caller{User: "system:serviceaccount:capi-system:manager", Agent: "manager/v1.14"}, deletion.Caller{User: "jane", Agent: "kubectl/v1.37.1"}
+	record := func(uid types.UID, by deletion.Caller, revision int64, owners ...types.UID) deletion.Record {
+		r := deletion.Record{UID: uid, By: by, Revision: revision}
+		for _, owner := range owners {
+			r.References = append(r.References, metav1.OwnerReference{UID: owner})
 		}
-		u.past = past{uid: "root", record: deletion.Record{Revision: 10}}
-		own, err := u.ownDeletions(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, uid := range []types.UID{"root", "emptied", "cleaned", "own", "before"} {
-			_, is := own[uid]
-			want := uid == "own" || uid == "emptied" && emptier != "system:serviceaccount:kube-system:namespace-controller" || uid == "cleaned" && emptier != "system:apiserver"
-			if is != want {
-				t.Errorf("%s: %s was deleted on its own: %v", kind, uid, is)
+		return r
+	}
+	child := func(name string, owners ...types.UID) *Item {
+		return itemOf(object("ConfigMap", name, ownedBy(owners...)), nil)
+	}
+	for name, tt := range map[string]struct {
+		root    *unstructured.Unstructured
+		policy  metav1.DeletionPropagation
+		records []deletion.Record
+		want    []types.UID
+	}{
+		"an operator's":                   {records: []deletion.Record{record("child", operator, 11, "root"), record("grandchild", operator, 12, "child")}},
+		"one owner of two":                {records: []deletion.Record{record("child", operator, 11, "root", "outside")}},
+		"a person's":                      {records: []deletion.Record{record("child", jane, 11, "root")}, want: []types.UID{"child"}},
+		"an operator's, below a person's": {records: []deletion.Record{record("child", jane, 11, "root"), record("grandchild", operator, 12, "child")}, want: []types.UID{"child"}},
+		"let go before":                   {records: []deletion.Record{record("child", operator, 11, "outside")}, want: []types.UID{"child"}},
+		"let go by the policy":            {policy: metav1.DeletePropagationOrphan, records: []deletion.Record{record("child", operator, 11, "root")}, want: []types.UID{"child"}},
+		"of an object outside":            {records: []deletion.Record{record("outside", jane, 11)}},
+		"the root, later":                 {records: []deletion.Record{record("root", operator, 11)}},
+		"a namespace": {root: object("Namespace", "shop"), records: []deletion.Record{
+			record("child", deletion.Caller{User: "system:serviceaccount:kube-system:namespace-controller", Agent: "kube-controller-manager/v1.37"}, 11, "root"),
+			record("content", deletion.Caller{User: "system:serviceaccount:kube-system:namespace-controller", Agent: "kube-controller-manager/v1.37"}, 11),
+			record("grandchild", jane, 11),
+		}, want: []types.UID{"grandchild"}},
+		"a kind": {root: object("CustomResourceDefinition", "configmaps"), records: []deletion.Record{record("content", deletion.Caller{User: "system:apiserver"}, 11)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := tt.root
+			if root == nil {
+				root = object("ConfigMap", "root")
 			}
-		}
+			root.SetUID("root")
+			w := newWorld(t, &memory{records: append(tt.records, record("before", jane, 9))})
+			u := &undeletion{Cluster: w.cluster, Request: Request{Name: root.GetName()}, root: itemOf(root, nil)}
+			u.items = []*Item{u.root, child("child", "root", "outside"), child("grandchild", "child"), child("content"), child("before", "root")}
+			if own, err := u.ownDeletions(t.Context()); err != nil || own != nil {
+				t.Errorf("without a record: %v, %v", own, err)
+			}
+			u.past = past{uid: "root", record: deletion.Record{Revision: 10, Policy: tt.policy}}
+			own, err := u.ownDeletions(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := slices.Sorted(maps.Keys(own)); !slices.Equal(got, tt.want) {
+				t.Errorf("deleted on their own: %v, want %v", got, tt.want)
+			}
+		})
 	}
 }

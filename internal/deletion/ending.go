@@ -1,0 +1,115 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package deletion
+
+import (
+	"context"
+	"slices"
+	"strconv"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Ending is the deletion of one object.
+type Ending struct {
+	// Record is the first record of the object, which names whoever began the deletion. If there
+	// is none, it holds what the history knows: UID, revision and time.
+	Record   Record
+	Recorded bool
+	// End is the end of the object in the history. It is nil if it is not known, or if the record
+	// says all that it would.
+	End *End
+}
+
+// Place is where the objects of a name are.
+type Place struct {
+	Resource        schema.GroupResource
+	Namespace, Name string
+}
+
+// Recorded returns the recorded deletions of the objects that had a name, the latest first; that
+// of one object if a UID is given.
+func Recorded(ctx context.Context, records Records, at Place, uid types.UID) ([]Ending, error) {
+	all, err := records.Of(ctx, at.Resource, at.Namespace, at.Name)
+	if err != nil {
+		return nil, err
+	}
+	met := map[types.UID]bool{}
+	var endings []Ending
+	for _, record := range slices.Backward(all) {
+		if !met[record.UID] && (uid == "" || record.UID == uid) {
+			met[record.UID] = true
+			endings = append(endings, Ending{Record: record, Recorded: true})
+		}
+	}
+	slices.Reverse(endings)
+	return endings, nil
+}
+
+// Endings returns the deletions of the objects that had a name, the latest first; that of one
+// object if a UID is given. The last one is known even if it has no record: a crash loses the
+// last records of the garbage collector, and an update that takes the last finalizer writes none.
+// If the history fails, the recorded deletions are returned along with the error.
+func Endings(ctx context.Context, records Records, history History, at Place, uid types.UID) ([]Ending, error) {
+	endings, err := Recorded(ctx, records, at, uid)
+	if err != nil || uid != "" && len(endings) > 0 && !endings[0].Record.IsCollected() {
+		return endings, err
+	}
+	end, err := history.LastDeletion(ctx, at.Resource, at.Namespace, at.Name)
+	if apierrors.IsNotFound(err) {
+		return endings, nil
+	}
+	if err != nil || uid != "" && end.Object.GetUID() != uid {
+		return endings, err
+	}
+	known := slices.IndexFunc(endings, func(e Ending) bool { return e.Record.UID == end.Object.GetUID() })
+	switch {
+	case known >= 0:
+		last := endings[known]
+		last.End = end
+		endings = slices.Delete(endings, known, known+1)
+		return insert(endings, last), nil
+	default:
+		return insert(endings, Ending{Record: at.unrecorded(end), End: end}), nil
+	}
+}
+
+// insert puts the ending that the history found in front of those that came before it. Those that
+// the history did not find are known by their records alone.
+func insert(endings []Ending, found Ending) []Ending {
+	i := slices.IndexFunc(endings, func(e Ending) bool { return e.Record.revision() <= found.End.Revision })
+	if i < 0 {
+		i = len(endings)
+	}
+	return slices.Insert(endings, i, found)
+}
+
+// unrecorded is what the history knows of a deletion.
+func (at Place) unrecorded(end *End) Record {
+	record := Record{
+		Resource: at.Resource, Namespace: at.Namespace, Name: at.Name, UID: end.Object.GetUID(),
+		ResourceVersion: end.Object.GetResourceVersion(), Revision: end.Revision,
+	}
+	if !end.Time.IsZero() {
+		record.Time = metav1.NewMicroTime(end.Time)
+	}
+	return record
+}
+
+// IsCollected reports whether the garbage collector deleted the object.
+func (r *Record) IsCollected() bool { return len(r.Owners) > 0 }
+
+// revision is the last revision at which the object is known to have been there, or the revision
+// of its deletion. Records of the collector are written after the fact, so their own revision
+// says nothing about the deletion.
+func (r *Record) revision() int64 {
+	if !r.IsCollected() {
+		return r.Revision
+	}
+	version, _ := strconv.ParseInt(r.ResourceVersion, 10, 64)
+	return version
+}
