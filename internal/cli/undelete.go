@@ -27,6 +27,7 @@ type undeletion struct {
 	uid, at, output             string
 	dryRun, list, allNamespaces bool
 	all                         bool
+	foreseen                    foreseen
 }
 
 func newUndelete() *cobra.Command {
@@ -100,6 +101,7 @@ func (u *undeletion) run(cmd *cobra.Command, args []string) error {
 	if u.uid != "" && len(objects) > 1 {
 		return usagef("--uid is of one object")
 	}
+	u.foreseen = foreseen{}
 	for _, object := range objects {
 		object.UID = types.UID(u.uid)
 		review := &ownership.Undeletion{Spec: ownership.UndeletionSpec{Object: object, At: at, DryRun: u.dryRun}}
@@ -151,6 +153,7 @@ func (u *undeletion) undelete(cmd *cobra.Command, r *reviewer, review *ownership
 		before, review.Status = now, ownership.UndeletionStatus{}
 	}
 	progress.clear()
+	u.foreseen.follow(review)
 	review.SetGroupVersionKind(ownership.SchemeGroupVersion.WithKind("Undeletion"))
 	if err := u.print(cmd, review); err != nil {
 		return err

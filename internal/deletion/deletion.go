@@ -55,8 +55,9 @@ type Caller struct {
 	Collector bool `json:"-"`
 }
 
-// Records are what is remembered of deletions.
+// Records are what is remembered of deletions, and of undeletions.
 type Records interface {
+	Restorations
 	// Of returns those of the objects that had a name, the latest first.
 	Of(ctx context.Context, resource schema.GroupResource, namespace, name string) ([]Record, error)
 	// Asked returns those that were written at or after a revision, without what the garbage

@@ -272,12 +272,20 @@ func (r *records) prune(ctx context.Context) error {
 	if err := r.pruneUnder(ctx, askedPrefix, askedLimit, func(string) int { return 1 }); err != nil {
 		return err
 	}
-	return r.pruneUnder(ctx, collectedPrefix, collectedLimit, sizeOf)
+	if err := r.pruneUnder(ctx, collectedPrefix, collectedLimit, sizeOf); err != nil {
+		return err
+	}
+	if err := r.pruneUnder(ctx, restoredPrefix, collectedLimit, sizeOf); err != nil {
+		return err
+	}
+	return r.pruneUnder(ctx, lostPrefix, askedLimit, func(string) int { return 1 })
 }
 
-// sizeOf is how many objects a collected key tells of.
+// sizeOf returns the number of objects in a collected or restored key: the part between the
+// first dash and the second.
 func sizeOf(key string) int {
 	_, number, _ := strings.Cut(path.Base(key), "-")
+	number, _, _ = strings.Cut(number, "-")
 	n, _ := strconv.Atoi(number)
 	return n
 }

@@ -42,7 +42,7 @@ func TestClean(t *testing.T) {
 {apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: n, uid: u, resourceVersion: "1", generation: 2, creationTimestamp: x,
  generateName: a-, selfLink: /x, managedFields: [{manager: m}], labels: {l: v}, finalizers: [kubernetes.io/pvc-protection, orphan, foregroundDeletion, example.com/f],
  annotations: {keep: v, move.ownership.kindred.dev/u: "{}"}, ownerReferences: [{uid: o}]}, data: {k: v}}`, `
-{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: n, labels: {l: v}, finalizers: [example.com/f], annotations: {keep: v}, ownerReferences: [{uid: o}]}, data: {k: v}}`, alone},
+{apiVersion: v1, kind: ConfigMap, metadata: {name: a, generateName: a-, namespace: n, labels: {l: v}, finalizers: [example.com/f], annotations: {keep: v}, ownerReferences: [{uid: o}]}, data: {k: v}}`, alone},
 		{"status", `{apiVersion: e.com/v1, kind: K, metadata: {name: a}, spec: {x: 1}, status: {y: 2}}`, `{apiVersion: e.com/v1, kind: K, metadata: {name: a}, spec: {x: 1}}`, alone},
 		{"Service", `
 {apiVersion: v1, kind: Service, metadata: {name: a}, spec: {clusterIP: 10.0.0.1, clusterIPs: [10.0.0.1], healthCheckNodePort: 3, type: NodePort, ports: [{port: 80, nodePort: 30000}]}}`, `

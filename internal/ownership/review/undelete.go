@@ -42,7 +42,7 @@ func (q *question) undelete(ctx context.Context, spec *ownership.UndeletionSpec)
 		return ownership.UndeletionStatus{}, err
 	}
 	cluster := undelete.Cluster{
-		History: q.History, Records: q.Records, Resources: q.watched, Owner: q.object,
+		History: q.History, Records: q.Records, Resources: q.watched, Owner: q.object, Served: q.servedAs,
 		Objects: q.Objects, Caller: caller, May: q.access.requireOf, Seen: q.Seen, Clock: q.Clock,
 	}
 	request := undelete.Request{
@@ -117,6 +117,12 @@ func (q *question) watched() (resources []graph.Resource) {
 func (q *question) object(uid types.UID) (object graph.Object, known bool) {
 	q.Collector.View(func(g *graph.Graph) { object, known = g.Object(uid) })
 	return object, known
+}
+
+// servedAs returns the resource that a kind is served as.
+func (q *question) servedAs(kind schema.GroupKind) (r graph.Resource, served bool) {
+	q.Collector.View(func(g *graph.Graph) { r, served = g.Served(kind) })
+	return r, served
 }
 
 func validateHistory(review *ownership.DeletionHistory) field.ErrorList {

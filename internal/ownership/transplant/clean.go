@@ -30,7 +30,7 @@ func Clean(source *unstructured.Unstructured, soil Soil) *unstructured.Unstructu
 	delete(object.Object, "status")
 	metadata, _, _ := unstructured.NestedMap(object.Object, "metadata")
 	kept := map[string]any{}
-	for _, field := range []string{"name", "namespace", "labels", "annotations", "ownerReferences"} {
+	for _, field := range []string{"name", "generateName", "namespace", "labels", "annotations", "ownerReferences"} {
 		if value, found := metadata[field]; found {
 			kept[field] = value
 		}

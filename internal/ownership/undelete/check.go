@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -90,6 +91,9 @@ func (u *undeletion) rehearse(ctx context.Context) error {
 			if err == nil || ctx.Err() != nil {
 				return ctx.Err()
 			}
+			if apierrors.IsAlreadyExists(err) {
+				return nil // It was made meanwhile, perhaps by a concurrent request. Its creation finds out.
+			}
 			mu.Lock()
 			defer mu.Unlock()
 			if isReplaced(item) && isFinal(err) {
@@ -103,7 +107,7 @@ func (u *undeletion) rehearse(ctx context.Context) error {
 	err := group.Wait()
 	slices.Sort(u.report.Problems)
 	for _, item := range u.items { // owners first
-		if item.Outcome == ownership.UndeletionPending && isAbandoned(item) {
+		if item != u.root && item.Outcome == ownership.UndeletionPending && isAbandoned(item) {
 			item.Outcome, item.Reason = ownership.UndeletionLeft, abandoned(item)
 		}
 	}

@@ -7,11 +7,13 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
+	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
 	"github.com/kindred-project/kindred/internal/deletion"
 )
 
@@ -57,6 +59,9 @@ func (u *undeletion) resume(ctx context.Context, now *unstructured.Unstructured)
 	case now.GetDeletionTimestamp() != nil:
 		return apierrors.NewConflict(resource, u.Name, fmt.Errorf("it is still being deleted; wait until it is gone"))
 	case !marked:
+		if before, err := u.restoredBefore(ctx, now); before || err != nil {
+			return err
+		}
 		return apierrors.NewConflict(resource, u.Name, fmt.Errorf("it is there, with the UID %s: nothing is to be brought back", now.GetUID()))
 	case m.Root != m.From:
 		return apierrors.NewConflict(resource, u.Name, fmt.Errorf("it is on hold as a part of the undeletion of the object that had the UID %s; go on with that", m.Root))
@@ -71,6 +76,35 @@ func (u *undeletion) resume(ctx context.Context, now *unstructured.Unstructured)
 		u.warn("the undeletion that is under way goes on: it brings back the state that it began with, and not that of another time")
 	}
 	return u.findRecord(ctx)
+}
+
+// restoredBefore reports whether an earlier undeletion has restored the root that is there: then
+// nothing is left to do. Of two requests at the same time, one may find that.
+func (u *undeletion) restoredBefore(ctx context.Context, now *unstructured.Unstructured) (bool, error) {
+	if !u.At.IsZero() {
+		return false, nil // Another state is asked for.
+	}
+	if err := u.recognise(ctx); err != nil {
+		return false, err
+	}
+	before, found := u.lineage.restored[now.GetUID()]
+	if !found || u.UID != "" && u.UID == now.GetUID() || u.UID != "" && !u.lineage.same(u.UID, now.GetUID()) {
+		return false, nil
+	}
+	u.before = &before
+	u.past = past{uid: before.From, revision: before.State}
+	u.root = newItem(u.Resource, now)
+	u.root.now = now
+	return true, u.findRecord(ctx)
+}
+
+// reportBefore reports that nothing was left to do.
+func (u *undeletion) reportBefore() {
+	u.root.then = u.root.then.DeepCopy()
+	u.root.then.SetUID(u.before.From)
+	u.root.Outcome = ownership.UndeletionUnchanged
+	u.root.Reason = "it was restored already, at " + u.before.Time.UTC().Format(time.RFC3339)
+	u.report.Items, u.report.Phase = []*Item{u.root}, ownership.UndeletionComplete
 }
 
 // findLast finds the last deletion of what is meant.

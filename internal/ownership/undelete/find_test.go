@@ -91,7 +91,7 @@ func TestFind(t *testing.T) {
 				there = append(there, tt.now)
 			}
 			w := newWorld(t, &tt.memory, there...)
-			u := &undeletion{Cluster: w.cluster, Request: request("ConfigMap", "root"), report: &Report{}}
+			u := &undeletion{Cluster: w.cluster, Request: request("ConfigMap", "root"), report: &Report{}, lineage: &lineage{}}
 			u.UID, u.At = tt.uid, tt.at
 			err := u.find(t.Context())
 			if tt.err != nil {

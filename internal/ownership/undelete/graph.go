@@ -59,6 +59,7 @@ func (u *undeletion) read(ctx context.Context) error {
 	u.items = inOrder(members(u.root, all, u.isContent))
 	u.named = map[name]*Item{}
 	for _, item := range u.items {
+		item.lineage = u.lineage
 		u.named[name{item.kind(), item.Namespace(), item.Name()}] = item
 	}
 	return nil

@@ -108,7 +108,7 @@ func TestRead(t *testing.T) {
 		object("ConfigMap", "elsewhere", ownedBy("root"), in("other")),
 	}}}
 	w := newWorld(t, m)
-	u := &undeletion{Cluster: w.cluster, Request: request("ConfigMap", "root"), past: past{uid: "root", revision: 7}, report: &Report{}}
+	u := &undeletion{Cluster: w.cluster, Request: request("ConfigMap", "root"), past: past{uid: "root", revision: 7}, report: &Report{}, lineage: &lineage{}}
 	if err := u.read(t.Context()); err != nil || len(u.items) != 2 || u.items[1].Name() != "child" {
 		t.Errorf("%v: %v", err, u.items)
 	}

@@ -76,11 +76,11 @@ func fate(item, root *Item, own map[types.UID]deletion.Record, how stage) (outco
 	switch {
 	case item.now == nil:
 		outcome, reason, problem = gone(item, root, own)
-	case item.now.GetUID() == item.FormerUID():
-		outcome, reason, problem = living(item)
-	case isRestored(item) || how == releasing:
+	case isRestored(item) || item.wasReleased():
 		return ownership.UndeletionRestored, "", ""
-	case how == restoring:
+	case item.isItself():
+		outcome, reason, problem = living(item)
+	case how != fresh:
 		return ownership.UndeletionTaken, madeMeanwhile, ""
 	default:
 		return ownership.UndeletionTaken, "", fmt.Sprintf("cannot be brought back: another object has its name, created at %s", item.now.GetCreationTimestamp().UTC().Format(time.RFC3339))
@@ -95,15 +95,15 @@ func fate(item, root *Item, own map[types.UID]deletion.Record, how stage) (outco
 	return outcome, reason, ""
 }
 
-// isRestored is whether an item was restored before, and not released yet.
+// isRestored reports whether an item was restored before by this undeletion, and not released yet.
 func isRestored(item *Item) bool {
 	return item.now != nil && stands(item, item.now)
 }
 
-// stands is whether an object is what an item was restored as, on hold.
+// stands reports whether an object is what this undeletion restored an item as, on hold.
 func stands(item *Item, object *unstructured.Unstructured) bool {
 	m, marked := markOf(object)
-	return marked && m.From == item.FormerUID()
+	return marked && m.From == item.FormerUID() && item.lineage != nil && m.Root == item.lineage.root
 }
 
 // gone judges an item that is not there any more.
@@ -111,7 +111,8 @@ func gone(item, root *Item, own map[types.UID]deletion.Record) (outcome ownershi
 	if item == root {
 		return ownership.UndeletionPending, "", ""
 	}
-	if record, deleted := own[item.FormerUID()]; deleted {
+	if record, deleted := own[item.lineage.last(item.FormerUID())]; deleted {
+		item.deletedOnItsOwn = true
 		return ownership.UndeletionLeft, fmt.Sprintf("it was deleted on its own, by %s at %s", record.By.User, record.Time.UTC().Format(time.RFC3339)), ""
 	}
 	switch {
@@ -179,7 +180,7 @@ func living(item *Item) (outcome ownership.UndeletionOutcome, reason, problem st
 // former controller.
 func otherController(item *Item) *metav1.OwnerReference {
 	was, is := metav1.GetControllerOf(item.then), metav1.GetControllerOf(item.now)
-	if was == nil || is == nil || was.UID == is.UID {
+	if was == nil || is == nil || item.lineage.same(was.UID, is.UID) {
 		return nil
 	}
 	if slices.ContainsFunc(item.owners, func(owner *Item) bool { return owner.FormerUID() == was.UID && owner.UID() == is.UID }) {
@@ -192,8 +193,8 @@ func otherController(item *Item) *metav1.OwnerReference {
 // its new UID.
 func lacksOwner(item *Item) bool {
 	return slices.ContainsFunc(item.owners, func(owner *Item) bool {
-		if isLeft(owner) || owner.Outcome == ownership.UndeletionUnchanged || owner.Outcome == ownership.UndeletionAdopted || !owns(owner, item) {
-			return false
+		if isLeft(owner) || owner.UID() == owner.FormerUID() || !owns(owner, item) {
+			return false // An owner that was never gone is known to its dependents.
 		}
 		return !slices.ContainsFunc(item.now.GetOwnerReferences(), func(ref metav1.OwnerReference) bool { return owner.UID() != "" && ref.UID == owner.UID() })
 	})

@@ -17,6 +17,12 @@ import (
 	"github.com/kindred-project/kindred/internal/deletion"
 )
 
+// releasedAs makes an item whose object was restored by the undeletion of a root, and released.
+func releasedAs(item *Item, root types.UID) *Item {
+	item.lineage.learn([]deletion.Restoration{{UID: item.UID(), From: item.FormerUID(), Origin: item.FormerUID(), Root: root}}, nil)
+	return item
+}
+
 // TestFate: what becomes of one object, in every stage of an undeletion.
 func TestFate(t *testing.T) {
 	root := func(outcome ownership.UndeletionOutcome, now *unstructured.Unstructured) *Item {
@@ -74,7 +80,11 @@ func TestFate(t *testing.T) {
 		"taken meanwhile":       {item: itemOf(then, child("ConfigMap", withUID("else")), restored), how: restoring, want: ownership.UndeletionTaken, reason: "an object of this name was made meanwhile"},
 		"restored before":       {item: itemOf(then, child("ConfigMap", withUID("else"), onHold("child", false)), restored), how: restoring, want: ownership.UndeletionRestored},
 		"another one's mark":    {item: itemOf(then, child("ConfigMap", withUID("else"), onHold("third", false)), restored), how: restoring, want: ownership.UndeletionTaken, reason: "an object of this name was made meanwhile"},
-		"released":              {item: itemOf(then, child("ConfigMap", withUID("else")), restored), how: releasing, want: ownership.UndeletionRestored},
+		"another undeletion's":  {item: itemOf(then, child("ConfigMap", withUID("else"), func(o *unstructured.Unstructured) { hold(o, mark{Root: "other", From: "child", For: called(o)}) }), restored), how: restoring, want: ownership.UndeletionAdopted},
+		"released":              {item: releasedAs(itemOf(then, child("ConfigMap", withUID("else")), restored), "root"), how: releasing, want: ownership.UndeletionRestored},
+		"released meanwhile":    {item: releasedAs(itemOf(then, child("ConfigMap", withUID("else")), restored), "root"), how: restoring, want: ownership.UndeletionRestored},
+		"released before":       {item: releasedAs(itemOf(then, child("ConfigMap", withUID("else")), restored), "other"), want: ownership.UndeletionAdopted},
+		"replaced, releasing":   {item: itemOf(then, child("ConfigMap", withUID("else")), restored), how: releasing, want: ownership.UndeletionTaken, reason: "an object of this name was made meanwhile"},
 		"not released yet":      {item: itemOf(then, child("ConfigMap", withUID("else"), onHold("child", false)), restored), how: releasing, want: ownership.UndeletionRestored},
 		"living when releasing": {item: itemOf(then, object("ConfigMap", "child", ownedBy("new")), restored), how: releasing, want: ownership.UndeletionUnchanged},
 	} {

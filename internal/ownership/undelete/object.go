@@ -49,8 +49,7 @@ func (u *undeletion) ownersOf(item *Item) []metav1.OwnerReference {
 		if at := slices.IndexFunc(item.owners, func(owner *Item) bool { return owner.FormerUID() == ref.UID }); at >= 0 {
 			return item.owners[at].now == nil
 		}
-		_, there := u.Owner(ref.UID)
-		return !there
+		return !u.keeps(item, ref)
 	})
 }
 
@@ -127,10 +126,10 @@ func former(item *Item, annotation string) any {
 }
 
 // tied is an object in which every UID of the graph is the one of today, and which has its
-// owners. Of an object that was always there only the metadata is tied: the rest is not ours.
+// owners. Of an object that no undeletion created only the metadata is tied: the rest is not ours.
 func tied(item *Item, now *unstructured.Unstructured, uids map[types.UID]types.UID) *unstructured.Unstructured {
 	object := now.DeepCopy()
-	if item.UID() != item.FormerUID() {
+	if item.UID() != item.FormerUID() || item.lineage.created(item.UID()) {
 		object = &unstructured.Unstructured{Object: transplant.Remap(object.Object, uids).(map[string]any)}
 	} else if metadata, ok := transplant.Remap(object.Object["metadata"], uids).(map[string]any); ok {
 		object.Object["metadata"] = metadata
@@ -142,16 +141,65 @@ func tied(item *Item, now *unstructured.Unstructured, uids map[types.UID]types.U
 	owners := object.GetOwnerReferences()
 	for _, ref := range item.then.GetOwnerReferences() {
 		at := slices.IndexFunc(item.owners, func(owner *Item) bool { return owner.FormerUID() == ref.UID })
-		if at < 0 || item.owners[at].now == nil {
+		switch {
+		case ref.UID == item.FormerUID() && isRestored(item):
+			ref.UID = item.UID() // It owned itself.
+		case at < 0 || item.owners[at].now == nil:
 			continue
+		default:
+			ref.UID = item.owners[at].UID()
 		}
-		ref.UID = item.owners[at].UID()
 		if !slices.ContainsFunc(owners, func(other metav1.OwnerReference) bool { return other.UID == ref.UID }) {
-			owners = append(owners, ref)
+			owners = insertOwner(owners, ref, item, uids)
 		}
+	}
+	if isRestored(item) {
+		restoreLabels(object, item, uids)
 	}
 	if len(owners) > 0 {
 		object.SetOwnerReferences(owners)
 	}
 	return object
+}
+
+// insertOwner inserts a reference where it was: before the first of those that came after it.
+func insertOwner(owners []metav1.OwnerReference, ref metav1.OwnerReference, item *Item, uids map[types.UID]types.UID) []metav1.OwnerReference {
+	after := map[types.UID]bool{}
+	seen := false
+	for _, other := range item.then.GetOwnerReferences() {
+		uid := other.UID
+		if successor, found := uids[uid]; found {
+			uid = successor
+		}
+		if seen {
+			after[uid] = true
+		}
+		seen = seen || uid == ref.UID
+	}
+	at := slices.IndexFunc(owners, func(other metav1.OwnerReference) bool { return after[other.UID] })
+	if at < 0 {
+		at = len(owners)
+	}
+	return slices.Insert(owners, at, ref)
+}
+
+// restoreLabels gives an object the labels that could not be created with it, as they have its
+// own UID as their value: those of Jobs.
+func restoreLabels(object *unstructured.Unstructured, item *Item, uids map[types.UID]types.UID) {
+	labels := object.GetLabels()
+	for key, value := range item.then.GetLabels() {
+		if _, found := labels[key]; found || types.UID(value) != item.FormerUID() {
+			continue
+		}
+		if labels == nil {
+			labels = map[string]string{}
+		}
+		labels[key] = string(uids[item.FormerUID()])
+	}
+	object.SetLabels(labels)
+}
+
+// groupKindOf returns the kind that a reference names.
+func groupKindOf(ref metav1.OwnerReference) schema.GroupKind {
+	return schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).GroupKind()
 }

@@ -44,8 +44,11 @@ func undeletionOf(then *unstructured.Unstructured) (*undeletion, *Item) {
 	late := itemOf(object("ReplicaSet", "late", withUID(lateWas)), nil)
 	item := itemOf(then, nil, root, late)
 	u := &undeletion{
-		Cluster: &Cluster{Owner: func(uid types.UID) (graph.Object, bool) { return graph.Object{}, uid == "outside" }},
-		past:    past{uid: rootWas, revision: 10}, root: root, items: []*Item{root, late, item}, report: &Report{},
+		Cluster: &Cluster{Owner: func(uid types.UID) (graph.Object, bool) { return graph.Object{}, uid == "outside" }, Served: served},
+		past:    past{uid: rootWas, revision: 10}, root: root, items: []*Item{root, late, item}, report: &Report{}, lineage: &lineage{root: rootWas},
+	}
+	for _, item := range u.items {
+		item.lineage = u.lineage
 	}
 	return u, item
 }
@@ -78,7 +81,7 @@ func TestDesired(t *testing.T) {
 	if got.GetAnnotations()["seen"] != `{"uid":"`+string(rootIs)+`"}` {
 		t.Errorf("annotations %v", got.GetAnnotations())
 	}
-	if got.GetUID() != "" || got.GetResourceVersion() != "" || got.GetGeneration() != 0 || got.GetGenerateName() != "" || got.GetCreationTimestamp() != (metav1.Time{}) || got.GetName() != "child" || got.GetNamespace() != "shop" {
+	if got.GetUID() != "" || got.GetResourceVersion() != "" || got.GetGeneration() != 0 || got.GetGenerateName() != "chi" || got.GetCreationTimestamp() != (metav1.Time{}) || got.GetName() != "child" || got.GetNamespace() != "shop" {
 		t.Errorf("metadata %v", got.Object["metadata"])
 	}
 	if fields := got.GetManagedFields(); len(fields) != 1 || string(fields[0].FieldsV1.Raw) != `{"f:metadata":{"f:ownerReferences":{"k:{\"uid\":\"`+string(rootIs)+`\"}":{}}}}` {

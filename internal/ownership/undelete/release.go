@@ -76,9 +76,6 @@ func (u *undeletion) release(ctx context.Context) (bool, error) {
 			return false, fmt.Errorf("%s: %w", u.root, err)
 		}
 		u.root.now = now
-		if !isRestored(u.root) {
-			return true, nil // The same was asked for twice, and the other request has released all.
-		}
 	}
 	uids := u.uids()
 	freeing := func(ctx context.Context, item *Item) done {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 
@@ -31,6 +32,9 @@ const manager = "kindred-undelete"
 func (u *undeletion) restore(ctx context.Context) (bool, error) {
 	for items := range steps(u.items) {
 		if err := u.each(ctx, items, u.putter()); err != nil || u.late() {
+			return false, err
+		}
+		if err := u.recogniseTaken(ctx, items); err != nil {
 			return false, err
 		}
 		switch u.root.Outcome {
@@ -114,7 +118,10 @@ func cannotBeCreated(err error) string {
 
 // uids are the UIDs that objects had and have another one for now.
 func (u *undeletion) uids() map[types.UID]types.UID {
-	uids := map[types.UID]types.UID{}
+	uids := maps.Clone(u.outside)
+	if uids == nil {
+		uids = map[types.UID]types.UID{}
+	}
 	for _, item := range u.items {
 		if item.now != nil && item.UID() != item.FormerUID() {
 			uids[item.FormerUID()] = item.UID()
@@ -140,7 +147,7 @@ func (u *undeletion) putter() func(context.Context, *Item) done {
 				return done{nil, item.Outcome, err}
 			}
 			now = created
-		} else if item.Outcome != ownership.UndeletionRestored {
+		} else if item.Outcome != ownership.UndeletionRestored || !isRestored(item) {
 			return done{now, item.Outcome, nil}
 		}
 		now, err := u.putStatus(ctx, item, now, uids)
@@ -172,6 +179,9 @@ func (u *undeletion) putStatus(ctx context.Context, item *Item, now *unstructure
 	status, _ = transplant.Remap(status, uids).(map[string]any)
 	transplant.Observe(status, item.then.GetGeneration(), now.GetGeneration())
 	now, err := u.write(ctx, item, now, func(now *unstructured.Unstructured) *unstructured.Unstructured {
+		if !stands(item, now) {
+			return now // A concurrent request has released it.
+		}
 		wanted := now.DeepCopy()
 		wanted.Object["status"] = status
 		return wanted
@@ -218,10 +228,13 @@ func (u *undeletion) write(ctx context.Context, item *Item, now *unstructured.Un
 func (u *undeletion) tier() func(context.Context, *Item) done {
 	uids := u.uids()
 	return func(ctx context.Context, item *Item) done {
-		if item.Outcome != ownership.UndeletionRestored && item.Outcome != ownership.UndeletionAdopted {
+		if item.Outcome != ownership.UndeletionAdopted && !isRestored(item) {
 			return done{item.now, item.Outcome, nil}
 		}
 		now, err := u.write(ctx, item, item.now, func(now *unstructured.Unstructured) *unstructured.Unstructured {
+			if isRestored(item) && !stands(item, now) {
+				return now // A concurrent request has released it.
+			}
 			return tied(item, now, uids)
 		}, func(wanted *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 			return u.client(wanted, item).Update(ctx, wanted, metav1.UpdateOptions{FieldManager: manager})

@@ -29,6 +29,8 @@ type Cluster struct {
 	Resources func() []graph.Resource
 	// Owner is an object as the garbage collector knows it.
 	Owner func(uid types.UID) (graph.Object, bool)
+	// Served returns the resource that a kind is served as.
+	Served func(kind schema.GroupKind) (graph.Resource, bool)
 	// Objects reads as one who may read everything; Caller writes as who asks.
 	Objects, Caller dynamic.Interface
 	// May is why who asks may not use a verb on an object; without a name, on any.
@@ -73,6 +75,12 @@ type Item struct {
 	// owners are those of its owners that are in the graph, and what it was the content of.
 	owners []*Item
 	step   step
+	// lineage is shared by all items.
+	lineage *lineage
+	// reclaims are references that an earlier undeletion could not restore, and this one does.
+	reclaims []deletion.LostReference
+	// deletedOnItsOwn reports that a deletion after that of the root asked for it.
+	deletedOnItsOwn bool
 
 	Outcome ownership.UndeletionOutcome
 	Reason  string
@@ -141,7 +149,15 @@ type undeletion struct {
 	root   *Item
 	// named are the items by what they are called.
 	named map[name]*Item
-	until time.Time
+	// members are the items by the origins of their UIDs.
+	members map[types.UID]*Item
+	lineage *lineage
+	// outside are the UIDs that deleted objects outside of the graph had, and those that their
+	// successors have now.
+	outside map[types.UID]types.UID
+	// before is the earlier restoration of a root that is there; nil if there was none.
+	before *deletion.Restoration
+	until  time.Time
 }
 
 // name is what an object is called.
@@ -153,11 +169,17 @@ type name struct {
 // Run undoes a deletion, as far as it gets in the time of a request.
 func (c *Cluster) Run(ctx context.Context, request Request) (*Report, error) {
 	u := &undeletion{Cluster: c, Request: request, report: &Report{}, until: c.Clock.Now().Add(limit)}
+	u.lineage, u.outside = &lineage{}, map[types.UID]types.UID{}
 	if err := u.find(ctx); err != nil {
 		return nil, err
 	}
+	u.lineage.root, u.lineage.state = u.uid, u.revision
 	u.report.Deletion, u.report.Revision = u.record, u.revision
 	u.report.Deletion.UID = u.uid // It may not be recorded.
+	if u.before != nil {
+		u.reportBefore()
+		return u.report, nil
+	}
 	unpin, err := u.History.Pin(ctx, u.revision)
 	if err != nil {
 		return nil, u.tooLate(err)
@@ -213,6 +235,16 @@ func (u *undeletion) plan(ctx context.Context) error {
 	if err := u.look(ctx); err != nil {
 		return err
 	}
+	if err := u.recognise(ctx); err != nil {
+		return err
+	}
+	u.index()
+	if err := u.reclaim(ctx); err != nil {
+		return err
+	}
+	if err := u.resolve(ctx); err != nil {
+		return err
+	}
 	own, err := u.ownDeletions(ctx)
 	if err != nil {
 		return err
@@ -227,6 +259,7 @@ func (u *undeletion) plan(ctx context.Context) error {
 	if len(u.report.Problems) > 0 {
 		return nil
 	}
+	u.tellLost()
 	// Who goes on may be another than who began, and marks are written by anybody.
 	u.checkAccess(ctx)
 	if u.stage != fresh {
@@ -239,6 +272,9 @@ func (u *undeletion) plan(ctx context.Context) error {
 func (u *undeletion) carryOut(ctx context.Context) (bool, error) {
 	if u.stage != releasing {
 		if whole, err := u.restoreAll(ctx); !whole || err != nil {
+			return false, err
+		}
+		if err := u.remember(ctx); err != nil {
 			return false, err
 		}
 		if seen, err := u.settle(ctx); !seen || err != nil {

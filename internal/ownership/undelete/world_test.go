@@ -54,6 +54,15 @@ func resourceOf(kind string) graph.Resource {
 	return resources[slices.IndexFunc(resources, func(r graph.Resource) bool { return r.Kind == kind })]
 }
 
+func served(kind schema.GroupKind) (graph.Resource, bool) {
+	for _, r := range resources {
+		if r.Group == kind.Group && r.Kind == kind.Kind {
+			return r, true
+		}
+	}
+	return graph.Resource{}, false
+}
+
 type change = func(*unstructured.Unstructured)
 
 // object makes one whose UID is its name; those with a namespace are in "shop".
@@ -116,7 +125,7 @@ func onHold(from types.UID, releasing bool) change {
 
 func itemOf(then, now *unstructured.Unstructured, owners ...*Item) *Item {
 	item := newItem(resourceOf(then.GetKind()), then)
-	item.now, item.owners = now, owners
+	item.now, item.owners, item.lineage = now, owners, &lineage{root: "root"}
 	return item
 }
 
@@ -134,6 +143,30 @@ type memory struct {
 	oldest    int64
 	pins      []int64
 	forgetful bool
+	// restored and lost are what is remembered of undeletions.
+	restored []deletion.Restoration
+	lost     []deletion.LostReference
+}
+
+func (m *memory) Restored(context.Context, string) ([]deletion.Restoration, []deletion.LostReference, error) {
+	return slices.Clone(m.restored), slices.Clone(m.lost), nil
+}
+
+func (m *memory) AddRestored(_ context.Context, restored []deletion.Restoration, lost []deletion.LostReference) error {
+	for i := range restored {
+		restored[i].Revision = int64(len(m.restored))
+	}
+	m.restored = append(m.restored, restored...)
+	_ = m.ForgetLost(context.Background(), lost)
+	m.lost = append(m.lost, lost...)
+	return nil
+}
+
+func (m *memory) ForgetLost(_ context.Context, found []deletion.LostReference) error {
+	m.lost = slices.DeleteFunc(m.lost, func(l deletion.LostReference) bool {
+		return slices.ContainsFunc(found, func(f deletion.LostReference) bool { return f.UID == l.UID && f.Owner.UID == l.Owner.UID })
+	})
+	return nil
 }
 
 func (m *memory) Pin(_ context.Context, revision int64) (func(), error) {
@@ -255,6 +288,7 @@ func newWorld(t *testing.T, m *memory, there ...*unstructured.Unstructured) *wor
 	w.cluster = &Cluster{
 		History: m, Records: m, Resources: func() []graph.Resource { return resources },
 		Owner:   func(types.UID) (graph.Object, bool) { return graph.Object{}, false },
+		Served:  served,
 		Objects: w.client, Caller: w.client,
 		Seen:  func(schema.GroupKind, string) (bool, bool) { return true, true },
 		Clock: w.clock,
