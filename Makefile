@@ -82,7 +82,7 @@ smoke: test-deps build ## run the conformance specs that are known to pass and a
 
 test: test-deps build lint unit scenarios kindredtest smoke ## everything that must pass
 
-crash: build ## end the cluster by SIGKILL and by loss of power, again and again (ARGS='-seed 7 -rounds 20')
+crash: build ## end the cluster by SIGKILL and by loss of power, and damage its store, again and again (ARGS='-seed 7 -rounds 20')
 	@KINDRED_CRASH=1 KINDRED_BIN=$(CURDIR)/bin/kindred go test -count=1 -timeout 60m -v ./test/crash -args $(ARGS)
 
 bench: build ## measure the figures of docs/performance.md

@@ -37,6 +37,7 @@ node. "kindred up" starts it, "kindred kubectl" talks to it.`,
 		newCompletion(),
 		newStatus(),
 		newReset(),
+		newCheckStore(),
 		newVersion(version),
 	)
 	return root

@@ -95,7 +95,7 @@ func (c *Cluster) openStore(ctx context.Context, steps *steps) (err error) {
 	steps.done("certificates")
 	if len(c.config.Etcd.Servers) > 0 {
 		c.backend, err = c.config.Etcd.Connect(ctx, c.config.Clock, c.config.History)
-	} else {
+	} else if err = storeThere(c.config.Dir); err == nil {
 		c.backend, err = storage.Embedded(ctx, c.config.Dir.Etcd(), c.config.Clock, c.config.History)
 	}
 	if err != nil {

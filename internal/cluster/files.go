@@ -5,6 +5,7 @@ package cluster
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/kindred-project/kindred/internal/auth/pki"
 	"github.com/kindred-project/kindred/internal/datadir"
 	"github.com/kindred-project/kindred/internal/node/containerd"
+	"github.com/kindred-project/kindred/internal/storage/check"
 )
 
 // adminUser is the cluster's owner.
@@ -67,6 +69,21 @@ func (c *Cluster) writeInstance() error {
 		instance.NodeName, instance.ContainerRuntime = c.config.NodeName, c.machine.endpoint
 	}
 	return c.config.Dir.WriteInstance(instance)
+}
+
+// storeThere returns an error if a cluster with an embedded store was ready in a directory,
+// and the store is gone: an empty one must not take its place unnoticed.
+func storeThere(dir datadir.Layout) error {
+	there, err := check.Exists(dir.Etcd())
+	if there || err != nil {
+		return err
+	}
+	instance, ran, err := dir.ReadInstance()
+	if err != nil || !ran || len(instance.Etcd) > 0 {
+		return err
+	}
+	return fmt.Errorf("the store in %s is missing, and the cluster had one when it started at %s; restore it from a backup, or remove everything with \"kindred reset\" to begin anew",
+		dir.Etcd(), instance.StartedAt.UTC().Format(time.RFC3339))
 }
 
 // RuntimeOptions say where the private containerd of a data directory lives, to

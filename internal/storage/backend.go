@@ -38,7 +38,8 @@ type Backend struct {
 	close  sync.Once
 }
 
-func newBackend(ctx context.Context, client *clientv3.Client, endpoint string, c clock.Clock, r Retention) *Backend {
+// newBackend is a Backend whose compactor also calls the given functions each minute.
+func newBackend(ctx context.Context, client *clientv3.Client, endpoint string, c clock.Clock, r Retention, then ...func(context.Context) error) *Backend {
 	ctx, cancel := context.WithCancel(ctx)
 	asked := &named{Client: client, endpoint: endpoint, cancel: cancel}
 	feature.DefaultFeatureSupportChecker.CheckClient(ctx, asked, storage.RequestWatchProgress)
@@ -54,7 +55,7 @@ func newBackend(ctx context.Context, client *clientv3.Client, endpoint string, c
 	}
 	b.compactor = newCompactor(client, c, r, b.inUse)
 	kube.Kubernetes = expiring{kube.Kubernetes, b.compactor}
-	b.compactor.then = append(b.compactor.then, b.records.prune)
+	b.compactor.then = append(append(b.compactor.then, b.records.prune), then...)
 	b.compactor.start()
 	return b
 }

@@ -5,6 +5,7 @@ package storage
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -18,7 +19,10 @@ import (
 	"go.etcd.io/etcd/server/v3/etcdserver"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
 	"go.etcd.io/etcd/server/v3/features"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+
+	"github.com/kindred-project/kindred/internal/storage/check"
 )
 
 const (
@@ -34,8 +38,40 @@ const (
 )
 
 // Embedded starts a single etcd member inside the process, on the files in dir.
-// It opens no sockets: the client calls the server's functions.
+// It opens no sockets: the client calls the server's functions. A store that is damaged is
+// refused with a [check.Error].
 func Embedded(ctx context.Context, dir string, c clock.Clock, r Retention) (*Backend, error) {
+	if err := checkBefore(ctx, dir); err != nil {
+		return nil, err
+	}
+	return openEmbedded(ctx, dir, c, r)
+}
+
+// checkBefore checks the files of a store before etcd trusts them. A store that was never
+// ready is begun again, whatever is in it.
+func checkBefore(ctx context.Context, dir string) error {
+	if err := check.Missing(dir); err != nil {
+		return err
+	}
+	unfinished, err := exists(birthMark(dir))
+	if err != nil || unfinished {
+		return err
+	}
+	if there, err := check.Exists(dir); !there || err != nil {
+		return err
+	}
+	report, err := check.Store(ctx, dir, false)
+	if err != nil {
+		return fmt.Errorf("check the store in %s: %w", dir, err)
+	}
+	if len(report.Damage) > 0 {
+		return &check.Error{Dir: dir, Report: report}
+	}
+	return nil
+}
+
+// openEmbedded starts etcd on files that were checked.
+func openEmbedded(ctx context.Context, dir string, c clock.Clock, r Retention) (*Backend, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("create the store's directory: %w", err)
 	}
@@ -47,27 +83,107 @@ func Embedded(ctx context.Context, dir string, c clock.Clock, r Retention) (*Bac
 	if err != nil {
 		return nil, err
 	}
-	server, err := etcdserver.NewServer(conf)
+	server, err := startServer(ctx, conf, failed)
 	if err != nil {
-		return nil, fmt.Errorf("open the store in %s: %w", dir, err)
-	}
-	server.Start()
-	select {
-	case <-server.ReadyNotify():
-	case err := <-failed.reported:
 		return nil, err
-	case <-ctx.Done():
-		server.Stop()
-		return nil, ctx.Err()
 	}
-	if err := endBirth(dir); err != nil {
+	if err := awaitServer(ctx, server, failed, stallLimit); err != nil {
+		return nil, err
+	}
+	err = endBirth(dir)
+	if err == nil {
+		err = check.Note(dir, server.CommittedIndex(), c.Now())
+	}
+	if err != nil {
 		server.Stop()
 		return nil, fmt.Errorf("prepare the store in %s: %w", dir, err)
 	}
-	b := newBackend(ctx, v3client.New(server), "embedded:"+dir, c, r)
-	b.stop = server.Stop
+	note := func(context.Context) error { return check.Note(dir, server.CommittedIndex(), c.Now()) }
+	b := newBackend(ctx, v3client.New(server), "embedded:"+dir, c, r, note)
 	b.failed = failed
+	b.stop = func() {
+		server.Stop()
+		if err := check.NoteStop(context.Background(), dir, server.CommittedIndex(), c.Now()); err != nil {
+			klog.ErrorS(err, "The state of the store at its stop was not recorded; the next start checks each object instead")
+		}
+	}
 	return b, nil
+}
+
+// abandonAfter is how long an interrupted start waits for etcd to let go of its files.
+const abandonAfter = 3 * time.Second
+
+// startServer opens etcd's files and starts it. etcd reports what it can't go on with by
+// ending the process, by a panic, or by holding the goroutine that asked (see failure): so a
+// goroutine of its own asks.
+func startServer(ctx context.Context, conf config.ServerConfig, failed *failure) (*etcdserver.EtcdServer, error) {
+	type opened struct {
+		server *etcdserver.EtcdServer
+		err    error
+	}
+	done := make(chan opened, 1)
+	go func() {
+		defer func() {
+			if r := recover(); r != nil {
+				done <- opened{err: unusable(conf.DataDir, fmt.Errorf("%v", r))}
+			}
+		}()
+		server, err := etcdserver.NewServer(conf)
+		if err != nil {
+			done <- opened{err: unusable(conf.DataDir, err)}
+			return
+		}
+		server.Start()
+		done <- opened{server: server}
+	}()
+	select {
+	case o := <-done:
+		return o.server, o.err
+	case err := <-failed.reported:
+		return nil, unusable(conf.DataDir, err)
+	case <-ctx.Done():
+	}
+	select {
+	case o := <-done:
+		if o.server != nil {
+			o.server.Stop()
+		}
+	case <-failed.reported:
+	case <-clock.RealClock{}.After(abandonAfter):
+	}
+	return nil, ctx.Err()
+}
+
+// stallLimit is how long etcd may have nothing left to apply and still not be ready; it takes
+// 0.2 s to elect itself and to say so.
+const stallLimit = 20 * time.Second
+
+// awaitServer waits until etcd has applied its log. A member that can't be elected, or whose
+// log is shorter than its database, would never be ready and say nothing.
+func awaitServer(ctx context.Context, server *etcdserver.EtcdServer, failed *failure, limit time.Duration) error {
+	dir := server.Cfg.DataDir
+	ticker := clock.RealClock{}.NewTicker(limit)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-server.ReadyNotify():
+			return nil
+		case err := <-failed.reported:
+			return unusable(dir, err)
+		case <-ctx.Done():
+			server.Stop()
+			return ctx.Err()
+		case <-ticker.C():
+			if server.AppliedIndex() >= server.CommittedIndex() {
+				return unusable(dir, errors.New("etcd does not get ready: its membership is damaged, or its log is cut"))
+			}
+		}
+	}
+}
+
+// unusable is the refusal of a store that only etcd found something wrong with.
+func unusable(dir string, err error) error {
+	return fmt.Errorf("open the store in %s: %w; \"kindred check-store\" says more; if it is damaged, restore it from a backup", dir, err)
 }
 
 func embeddedConfig(dir string, failed *failure) (config.ServerConfig, error) {

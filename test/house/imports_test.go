@@ -18,7 +18,7 @@ var floors = map[string][]string{
 	// Verbs about a cluster that need not run (reset) and about its images know its
 	// directory and its container runtime, which are below the cluster. A move is a client of
 	// two clusters, and needs none of its own.
-	"internal/cli":     {".", "internal/cluster", "internal/datadir", "internal/node/containerd", "internal/ownership/move"},
+	"internal/cli":     {".", "internal/cluster", "internal/datadir", "internal/node/containerd", "internal/ownership/move", "internal/storage"},
 	".":                {"internal/auth", "internal/cluster", "internal/datadir", "internal/storage"},
 	"internal/cluster": {"internal/apiserver", "internal/auth", "internal/controllers", "internal/datadir", "internal/deletion", "internal/mounts", "internal/network", "internal/node", "internal/ownership", "internal/scheduler", "internal/storage"},
 
@@ -47,6 +47,7 @@ var floors = map[string][]string{
 	"kindredtest":  {},
 	"console":      {},
 	"test/images":  {},
+	"test/crash":   {},
 	"test/house":   {},
 	"test/kept":    {},
 	"test/servers": {"test/kept"},

@@ -1,0 +1,132 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package check
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash"
+	"hash/crc32"
+	"io"
+	"os"
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// revision is the place of a version of a key in etcd's history.
+type revision struct{ main, sub uint64 }
+
+func (r revision) before(o revision) bool {
+	return r.main < o.main || r.main == o.main && r.sub < o.sub
+}
+
+// sum is the checksum of a version: of its revision and key, and of all of it.
+type sum struct {
+	revision
+	key, value uint32
+}
+
+// sumsMagic is how a file of sums begins.
+const sumsMagic = "kindred sums 1\n"
+
+// sumsWriter writes the sums of all versions, in order of their revisions: about 11 bytes each.
+type sumsWriter struct {
+	file *os.File
+	out  *bufio.Writer
+	hash hash.Hash32
+	last revision
+}
+
+func newSumsWriter(path string) (*sumsWriter, error) {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	w := &sumsWriter{file: file, hash: crc32.New(castagnoli)}
+	w.out = bufio.NewWriterSize(io.MultiWriter(file, w.hash), 1<<16)
+	_, err = w.out.WriteString(sumsMagic)
+	return w, err
+}
+
+func (w *sumsWriter) add(s sum) error {
+	text := binary.AppendUvarint(nil, s.main-w.last.main)
+	text = binary.AppendUvarint(text, s.sub)
+	text = binary.LittleEndian.AppendUint32(text, s.key)
+	text = binary.LittleEndian.AppendUint32(text, s.value)
+	w.last = s.revision
+	_, err := w.out.Write(text)
+	return err
+}
+
+// close makes the file durable and returns its own checksum.
+func (w *sumsWriter) close() (uint32, error) {
+	err := errors.Join(w.out.Flush(), w.file.Sync(), w.file.Close())
+	return w.hash.Sum32(), err
+}
+
+// sums are those of the last clean stop, read along with the database.
+type sums struct {
+	in   *bytes.Reader
+	last revision
+	next *sum
+	// count is how many were read, matched how many versions had one.
+	count, matched int
+}
+
+// readSums reads a file of sums whose own checksum is known.
+func readSums(path string, want uint32) (*sums, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	if got := crc32.Checksum(text, castagnoli); got != want || !bytes.HasPrefix(text, []byte(sumsMagic)) {
+		return nil, fmt.Errorf("%s is damaged", path)
+	}
+	s := &sums{in: bytes.NewReader(text[len(sumsMagic):])}
+	s.advance()
+	return s, nil
+}
+
+func (s *sums) advance() {
+	s.next = nil
+	main, err := binary.ReadUvarint(s.in)
+	if err != nil {
+		return
+	}
+	sub, err := binary.ReadUvarint(s.in)
+	if err != nil {
+		return
+	}
+	var both [8]byte
+	if _, err := io.ReadFull(s.in, both[:]); err != nil {
+		return
+	}
+	s.last = revision{s.last.main + main, sub}
+	s.next = &sum{s.last, binary.LittleEndian.Uint32(both[:4]), binary.LittleEndian.Uint32(both[4:])}
+	s.count++
+}
+
+// of is the sum of a version; nil if none is known. Versions are asked for in order.
+func (s *sums) of(r revision) *sum {
+	for s.next != nil && s.next.before(r) {
+		s.advance()
+	}
+	if s.next == nil || s.next.revision != r {
+		return nil
+	}
+	found := s.next
+	s.matched++
+	s.advance()
+	return found
+}
+
+// rest reads the sums of what was not asked for.
+func (s *sums) rest() {
+	for s.next != nil {
+		s.advance()
+	}
+}
