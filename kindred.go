@@ -84,6 +84,9 @@ type Options struct {
 	// PodCIDR is the range of this node's pods; a free /24 of 10.244.0.0/16 if
 	// empty. ServiceCIDR is the range of ClusterIPs; 10.96.0.0/16 if empty.
 	PodCIDR, ServiceCIDR string
+	// RuntimeConfig turns versions and resources of the built-in API groups on and off, as
+	// the --runtime-config of upstream's API server: {"autoscaling/v1": "false"}.
+	RuntimeConfig map[string]string
 	// ReserveDisk is in bytes; DefaultReserveDisk if 0.
 	ReserveDisk uint64
 	// Authentication and Authorization trust services outside of the cluster.

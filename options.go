@@ -41,6 +41,7 @@ func (o Options) resolve(ctx context.Context) (cluster.Config, error) {
 		Node:            !o.NoNode,
 		RuntimeEndpoint: o.ContainerRuntimeEndpoint,
 		SimulatedNodes:  o.SimulatedNodes,
+		RuntimeConfig:   o.RuntimeConfig,
 		ReserveDisk:     o.ReserveDisk,
 		Version:         o.Version,
 		Clock:           o.Clock,
@@ -66,6 +67,9 @@ func (o Options) resolve(ctx context.Context) (cluster.Config, error) {
 	}
 	if err := o.checkEndpoints(); err != nil {
 		return config, err
+	}
+	if err := cluster.CheckRuntimeConfig(o.RuntimeConfig); err != nil {
+		return config, invalid("runtime-config: %v", err)
 	}
 	if err := config.History.Check(len(o.EtcdServers) == 0); err != nil {
 		return config, invalid("%v", err)

@@ -88,7 +88,9 @@ func (s *Server) registerBuiltIn(g genericapiserver.Config, registration autoreg
 	}
 	for _, group := range s.groups {
 		for i, version := range group.Versions {
-			announce(schema.GroupVersion{Group: group.Name, Version: version.Name}, group.Priority, int32(builtInVersionPriority-i))
+			if gv := (schema.GroupVersion{Group: group.Name, Version: version.Name}); s.installed.Has(gv) {
+				announce(gv, group.Priority, int32(builtInVersionPriority-i))
+			}
 		}
 	}
 	announce(apiextensionsv1.SchemeGroupVersion, extensionsGroupPriority, builtInVersionPriority)

@@ -61,6 +61,9 @@ type Config struct {
 	Audit audit.Config
 	// Encryption is what encrypts values in etcd.
 	Encryption storage.Encryption
+	// RuntimeConfig turns versions and resources of the built-in groups on and off, as upstream's
+	// --runtime-config.
+	RuntimeConfig map[string]string
 	// Ownership answers the reviews of ownership.kindred.dev.
 	Ownership *review.Reviews
 	// ReadyChecks are added to /readyz.
@@ -106,7 +109,7 @@ func (s *Server) genericConfig(c Config) (*genericapiserver.Config, error) {
 		s.direct = directChain(guarded(s.deletions.wrap(handler, s.isElsewhere)), g)
 		return genericapiserver.DefaultBuildHandlerChain(guarded(handler), g)
 	}
-	g.MergedResourceConfig = serverstorage.NewResourceConfig()
+	g.MergedResourceConfig = s.enabled
 
 	namer := openapi.NewDefinitionNamer(s.external, extensionsScheme(), aggregatorScheme(), ownershipScheme())
 	g.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(allDefinitions, namer)
@@ -121,11 +124,6 @@ func (s *Server) genericConfig(c Config) (*genericapiserver.Config, error) {
 	g.HealthzChecks = append(g.HealthzChecks, plugins...)
 	g.ReadyzChecks = append(g.ReadyzChecks, plugins...)
 	factory := storageFactory(s.scheme, codecs)
-	for _, group := range s.groups {
-		for _, version := range group.Versions {
-			g.MergedResourceConfig.EnableVersions(schema.GroupVersion{Group: group.Name, Version: version.Name})
-		}
-	}
 	factory.APIResourceConfigSource = g.MergedResourceConfig
 	factory.StorageConfig.StorageObjectCountTracker = g.StorageObjectCountTracker
 	g.RESTOptionsGetter = storage.Resources{Backend: c.Backend, Factory: factory, Counts: g.StorageObjectCountTracker}

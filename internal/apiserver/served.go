@@ -126,10 +126,8 @@ func (s *Server) allListed(ctx context.Context, client discovery.DiscoveryInterf
 // listed. All resources of a built-in group are listed as one.
 func (s *Server) servedVersions() map[schema.GroupVersion]sets.Set[string] {
 	versions := map[schema.GroupVersion]sets.Set[string]{apiextensionsv1.SchemeGroupVersion: nil}
-	for _, group := range s.groups {
-		for _, version := range group.Versions {
-			versions[schema.GroupVersion{Group: group.Name, Version: version.Name}] = nil
-		}
+	for gv := range s.installed {
+		versions[gv] = nil
 	}
 	for _, definition := range s.allDefinitions() {
 		if definition.DeletionTimestamp != nil || !apihelpers.IsCRDConditionTrue(definition, apiextensionsv1.Established) {

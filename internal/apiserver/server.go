@@ -11,10 +11,13 @@ import (
 
 	crdinformers "k8s.io/apiextensions-apiserver/pkg/client/informers/externalversions/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
 	genericapiserver "k8s.io/apiserver/pkg/server"
+	serverstorage "k8s.io/apiserver/pkg/server/storage"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -42,6 +45,10 @@ type Server struct {
 	direct    http.Handler
 	deletions deletions
 	groups    []generic.Group
+	// enabled says which of the groups' versions and resources are to be served, installed which
+	// versions are.
+	enabled   *serverstorage.ResourceConfig
+	installed sets.Set[schema.GroupVersion]
 	scheme    *runtime.Scheme
 	// external holds the versioned registrations alone, for OpenAPI: its namer
 	// would publish the internal ones too. It is client-go's.
@@ -67,7 +74,7 @@ type Server struct {
 
 // New builds the chain of servers. Nothing is served before Run.
 func New(c Config) (*Server, error) {
-	s := &Server{external: scheme.Scheme, clock: c.Clock, started: make(chan struct{}), deletions: deletions{}}
+	s := &Server{external: scheme.Scheme, clock: c.Clock, started: make(chan struct{}), deletions: deletions{}, installed: sets.New[schema.GroupVersion]()}
 	// How busy a server is, is a matter of real time, whatever time the cluster is told.
 	s.traffic.clock = clock.RealClock{}
 	s.lifetime, s.end = context.WithCancel(context.Background())
@@ -107,6 +114,9 @@ func (s *Server) build(c Config) error {
 		Devices:        resource.Dependencies{Authorizer: access.authorizer, Namespaces: client.CoreV1(), Clock: c.Clock},
 	})
 	s.groups = append(s.groups, s.ownershipGroup(c.Ownership, access.authorizer))
+	if s.enabled, err = enabledResources(s.groups, c.RuntimeConfig); err != nil {
+		return fmt.Errorf("runtime-config: %w", err)
+	}
 	s.reserve = newReserve(c)
 	if s.scheme, err = newScheme(s.groups); err != nil {
 		return err
@@ -242,6 +252,11 @@ func (s *Server) install(main *genericapiserver.GenericAPIServer, env generic.En
 	if info.VersionedResourcesStorageMap, err = group.Storage(env); err != nil {
 		return err
 	}
+	keepEnabled(s.enabled, group.Name, &info)
+	if len(info.PrioritizedVersions) == 0 {
+		return nil
+	}
+	s.installed.Insert(info.PrioritizedVersions...)
 	if err := s.deletions.add(main, admit, &info); err != nil {
 		return err
 	}

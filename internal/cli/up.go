@@ -61,12 +61,21 @@ func addClusterFlags(flags *pflag.FlagSet, options *kindred.Options) {
 	flags.StringVar(&options.EncryptionProviderConfig, "encryption-provider-config", "", "file with an EncryptionConfiguration: what is encrypted in etcd, and how")
 	flags.BoolVar(&options.EncryptionProviderConfigAutomaticReload, "encryption-provider-config-automatic-reload", false, "read that file again when it changes")
 	addHistoryFlags(flags, options)
+	addRuntimeConfig(flags, options)
 	flags.StringVar(&options.ContainerRuntimeEndpoint, "container-runtime-endpoint", "", "CRI endpoint of a container runtime, used instead of a private containerd")
 	flags.IntVar(&options.SimulatedNodes, "simulated-nodes", 0, "how many nodes to simulate")
 	flags.BoolVar(&options.NoNode, "no-node", false, "do not make this machine a node")
 	flags.StringVar(&options.NodeName, "node-name", "", "name of this machine's node (default the host name)")
 	flags.StringVar(&options.PodCIDR, "pod-cidr", "", "range of this node's pods (default a free /24 of 10.244.0.0/16)")
 	flags.StringVar(&options.ServiceCIDR, "service-cidr", kindred.DefaultServiceCIDR, "range of the ClusterIPs of Services")
+}
+
+// addRuntimeConfig says which built-in APIs are served.
+func addRuntimeConfig(flags *pflag.FlagSet, options *kindred.Options) {
+	options.RuntimeConfig = map[string]string{}
+	flags.Var((*cliflag.ConfigurationMap)(&options.RuntimeConfig), "runtime-config", `which built-in APIs are served, as key=value pairs:
+<group>/<version>=true|false, <group>/<version>/<resource>=true|false,
+api/all, api/ga, api/beta and api/alpha=true|false for all versions of a form`)
 }
 
 // addHistoryFlags say how much of the past is kept.

@@ -139,6 +139,7 @@ func (c *Cluster) startServer(ctx context.Context, steps *steps) (err error) {
 		Authorization:    c.config.Authorization,
 		Audit:            c.config.Audit,
 		Encryption:       c.config.Encryption,
+		RuntimeConfig:    c.config.RuntimeConfig,
 		Ownership:        &c.reviews,
 		ReadyChecks:      append(c.checks.checkers(), c.storeCheck()),
 		Clock:            c.config.Clock,

@@ -13,12 +13,16 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"github.com/kindred-project/kindred/internal/apiserver"
 	"github.com/kindred-project/kindred/internal/auth/audit"
 	"github.com/kindred-project/kindred/internal/auth/authentication"
 	"github.com/kindred-project/kindred/internal/auth/authorization"
 	"github.com/kindred-project/kindred/internal/datadir"
 	"github.com/kindred-project/kindred/internal/storage"
 )
+
+// CheckRuntimeConfig reports what is wrong with a RuntimeConfig.
+func CheckRuntimeConfig(config map[string]string) error { return apiserver.CheckRuntimeConfig(config) }
 
 // Config says which cluster to run. Everything is resolved: there are no
 // defaults here but the clock's.
@@ -46,6 +50,8 @@ type Config struct {
 	SimulatedNodes int
 	// ReserveDisk is how many bytes must stay free for writes to be accepted.
 	ReserveDisk uint64
+	// RuntimeConfig turns built-in API versions and resources on and off.
+	RuntimeConfig map[string]string
 	// Authentication and Authorization are who outside has a say in who may come in.
 	Authentication authentication.Config
 	Authorization  authorization.Config

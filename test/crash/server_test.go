@@ -127,7 +127,7 @@ func (s *server) ready() (time.Duration, error) {
 	}
 	_ = s.cmd.Process.Signal(syscall.SIGQUIT)
 	<-s.ended
-	log, _ := os.ReadFile(filepath.Join(s.dir, "kindred.log"))
+	log, _ := os.ReadFile(filepath.Join(s.dir, "logs", "kindred.log"))
 	return 0, fmt.Errorf("not ready after %v:\n%s\n%s", boundedStart, &s.out, log[max(0, len(log)-5000):])
 }
 
