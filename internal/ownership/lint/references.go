@@ -180,12 +180,14 @@ func (s *Snapshot) unfollowed(o *Object, ref graph.Owner) string {
 	return ""
 }
 
-// cycle finds circles, and tells of each at one of its objects, the first by name.
+// cycle finds the objects that own each other, directly or through others, and reports each such
+// set once, at the first of its objects by name, with a shortest circle through that object.
 func cycle(s *Snapshot, o *Object) []Finding {
-	circle := s.circle(o)
-	if circle == nil || slices.MinFunc(circle, compare) != o {
+	set := s.circles[o]
+	if set == nil || set[0] != o {
 		return nil
 	}
+	circle := s.circle(o)
 	names := make([]string, 0, len(circle)+1)
 	for _, member := range append(circle, o) {
 		names = append(names, member.Kind+" "+member.Name)
@@ -193,38 +195,63 @@ func cycle(s *Snapshot, o *Object) []Finding {
 	if len(names) > listed+1 {
 		names = append(names[:listed-1], "...", names[len(names)-1])
 	}
-	return []Finding{{Message: "owned in a circle: " + strings.Join(names, " by ")}}
+	message := "owned in a circle: " + strings.Join(names, " by ")
+	if more := len(set) - len(circle); more > 0 {
+		message += fmt.Sprintf("; in further circles with these: %d more", more)
+	}
+	return []Finding{{Message: message}}
 }
 
-// circle is a way from o upwards that leads back to o, or nil.
+// climb returns the owners of o that may be shown.
+func (s *Snapshot) climb(o *Object) []*Object {
+	var owners []*Object
+	for _, ref := range o.Owners {
+		if owner := s.byUID[ref.UID]; owner != nil && ref.Followed && ref.Standing != Hidden {
+			owners = append(owners, owner)
+		}
+	}
+	return owners
+}
+
+// findCircles finds all sets of objects that own each other.
+func (s *Snapshot) findCircles() {
+	component := graph.Components(s.objects, s.climb)
+	members := map[int][]*Object{}
+	for _, o := range s.objects { // sorted, so that each set is
+		members[component[o]] = append(members[component[o]], o)
+	}
+	for _, set := range members {
+		if len(set) == 1 && !slices.Contains(s.climb(set[0]), set[0]) {
+			continue
+		}
+		for _, o := range set {
+			s.circles[o] = set
+		}
+	}
+}
+
+// circle is a shortest way from o, which is in a circle, upwards and back to o, without its end.
 func (s *Snapshot) circle(o *Object) []*Object {
-	met := map[*Object]bool{}
-	var way []*Object
-	var climb func(*Object) bool
-	climb = func(at *Object) bool {
-		way = append(way, at)
-		for _, ref := range at.Owners {
-			owner := s.byUID[ref.UID]
-			if owner == nil || !ref.Followed || ref.Standing == Hidden {
-				continue
-			}
+	below := map[*Object]*Object{}
+	for level := []*Object{o}; len(level) > 0; {
+		at := level[0]
+		level = level[1:]
+		for _, owner := range s.climb(at) {
 			if owner == o {
-				return true
-			}
-			if !met[owner] {
-				met[owner] = true
-				if climb(owner) {
-					return true
+				circle := []*Object{at}
+				for ; at != o; at = below[at] {
+					circle = append(circle, below[at])
 				}
+				slices.Reverse(circle)
+				return circle
+			}
+			if below[owner] == nil {
+				below[owner] = at
+				level = append(level, owner)
 			}
 		}
-		way = way[:len(way)-1]
-		return false
 	}
-	if !climb(o) {
-		return nil
-	}
-	return way
+	return nil
 }
 
 // listed is how many names a message has at most.

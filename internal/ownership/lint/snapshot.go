@@ -50,6 +50,8 @@ type Snapshot struct {
 	byUID   map[types.UID]*Object
 	byName  map[nameKey]*Object
 	crowds  map[crowd]count
+	// circles has, for each object that is in one, all objects that own it and that it owns.
+	circles map[*Object][]*Object
 }
 
 type nameKey struct {
@@ -63,6 +65,7 @@ func NewSnapshot(objects []*Object, kinds map[schema.GroupKind]Kind) *Snapshot {
 	s := &Snapshot{
 		kinds: kinds, objects: slices.Clone(objects),
 		byUID: map[types.UID]*Object{}, byName: map[nameKey]*Object{}, crowds: map[crowd]count{},
+		circles: map[*Object][]*Object{},
 	}
 	slices.SortFunc(s.objects, compare)
 	for _, o := range s.objects {
@@ -72,6 +75,7 @@ func NewSnapshot(objects []*Object, kinds map[schema.GroupKind]Kind) *Snapshot {
 	for _, o := range s.objects {
 		s.join(o)
 	}
+	s.findCircles()
 	return s
 }
 
