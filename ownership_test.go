@@ -46,8 +46,8 @@ func review[T any](t *testing.T, config *rest.Config, resource, kind string, que
 	return answer, runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &answer)
 }
 
-// TestPreviewsComeTrue makes random graphs on a real server, asks what a deletion would do,
-// deletes, and looks.
+// TestPreviewsComeTrue makes random graphs on a real server, asks what a deletion of one
+// or more objects would do, deletes them, and looks.
 func TestPreviewsComeTrue(t *testing.T) {
 	cluster := startWith(t, kindred.Options{DataDir: t.TempDir(), NoNode: true})
 	client := client(t, cluster)
@@ -57,18 +57,21 @@ func TestPreviewsComeTrue(t *testing.T) {
 			g := randomGraph{t: t, client: client, rng: rand.New(rand.NewPCG(seed, 0)), namespace: fmt.Sprintf("graph-%d", seed)}
 			g.make(30)
 			policy := policies[seed%uint64(len(policies))]
-			target := g.objects[g.rng.IntN(10)]
+			var targets []ownership.DeletionTarget
+			for _, i := range g.rng.Perm(10)[:1+g.rng.IntN(3)] {
+				targets = append(targets, ownership.DeletionTarget{APIVersion: "v1", Kind: "ConfigMap", Namespace: g.namespace, Name: g.objects[i].Name})
+			}
 			preview, err := review(t, cluster.Config(), "deletionpreviews", "DeletionPreview", ownership.DeletionPreview{
-				Spec: ownership.DeletionPreviewSpec{
-					Target:            ownership.DeletionTarget{APIVersion: "v1", Kind: "ConfigMap", Namespace: g.namespace, Name: target.Name},
-					PropagationPolicy: &policy,
-				},
+				Spec: ownership.DeletionPreviewSpec{Targets: targets, PropagationPolicy: &policy},
 			})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := client.CoreV1().ConfigMaps(g.namespace).Delete(t.Context(), target.Name, metav1.DeleteOptions{PropagationPolicy: &policy}); err != nil {
-				t.Fatal(err)
+			for _, target := range targets {
+				err := client.CoreV1().ConfigMaps(g.namespace).Delete(t.Context(), target.Name, metav1.DeleteOptions{PropagationPolicy: &policy})
+				if err != nil && !apierrors.IsNotFound(err) { // the collector may have been faster
+					t.Fatal(err)
+				}
 			}
 			g.check(preview.Status)
 		})

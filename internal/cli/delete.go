@@ -5,19 +5,13 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/metadata"
 	"k8s.io/kubectl/pkg/util/term"
 
 	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
@@ -38,7 +32,9 @@ func newDelete() *cobra.Command {
 		Short: "Show what a deletion takes along, and delete",
 		Long: `Shows what becomes of all that depends on the objects: what goes with them, what stays
 without an owner, what stays because of another owner, and what a finalizer or a dependent
-holds up. Then it asks, and deletes what it has shown. With --preview it only shows.
+holds up. Several objects are shown, and deleted, together. Then it asks, and deletes what it
+has shown. If the deletion would take more along by then, or something else, it stops and says
+what has changed. With --preview it only shows.
 
 The deletion of a namespace takes all that is in it along, that of a
 CustomResourceDefinition all its custom resources.`,
@@ -103,21 +99,22 @@ func (d *deletion) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	previews, err := d.previews(cmd.Context(), r, targets)
+	spec := ownership.DeletionPreviewSpec{Targets: targets, PropagationPolicy: new(policies[d.cascade])}
+	preview, err := askPreview(cmd.Context(), r, spec)
 	if err != nil {
 		return err
 	}
-	if err := d.print(cmd, previews); err != nil || d.preview {
+	if err := d.print(cmd, preview); err != nil || d.preview {
 		return err
 	}
-	if len(targetsOf(previews)) == 0 {
+	if len(targetsOf(preview.Status)) == 0 {
 		return nil
 	}
 	if !d.yes && !confirmed(cmd, "\nDelete this") {
 		printf(cmd, "nothing was deleted\n")
 		return nil
 	}
-	return d.delete(cmd, r, targetsOf(previews))
+	return d.delete(cmd, r, preview.Status)
 }
 
 // targets says what is to be deleted.
@@ -154,52 +151,40 @@ func (d *deletion) selected(r *reviewer, args []string) ([]ownership.DeletionTar
 	return []ownership.DeletionTarget{{APIVersion: kind.APIVersion, Kind: kind.Kind, Namespace: kind.Namespace, Selector: selector}}, nil
 }
 
-func (d *deletion) previews(ctx context.Context, r *reviewer, targets []ownership.DeletionTarget) ([]*ownership.DeletionPreview, error) {
-	var previews []*ownership.DeletionPreview
-	for _, target := range targets {
-		preview := &ownership.DeletionPreview{Spec: ownership.DeletionPreviewSpec{Target: target, PropagationPolicy: new(policies[d.cascade])}}
-		if err := r.ask(ctx, "deletionpreviews", preview); err != nil {
-			return nil, err
-		}
-		preview.SetGroupVersionKind(ownership.SchemeGroupVersion.WithKind("DeletionPreview"))
-		previews = append(previews, preview)
-	}
-	return previews, nil
+func askPreview(ctx context.Context, r *reviewer, spec ownership.DeletionPreviewSpec) (*ownership.DeletionPreview, error) {
+	preview := &ownership.DeletionPreview{Spec: spec}
+	err := r.ask(ctx, "deletionpreviews", preview)
+	preview.SetGroupVersionKind(ownership.SchemeGroupVersion.WithKind("DeletionPreview"))
+	return preview, err
 }
 
-func (d *deletion) print(cmd *cobra.Command, previews []*ownership.DeletionPreview) error {
-	for i, preview := range previews {
-		var err error
-		switch d.output {
-		case "json":
-			err = printJSON(cmd, preview)
-		case "yaml":
-			if i > 0 {
-				printf(cmd, "---\n")
-			}
-			err = printYAML(cmd, preview)
-		default:
-			if i > 0 {
-				printf(cmd, "\n")
-			}
-			printPreview(cmd, preview, d.all)
-		}
-		if err != nil {
-			return err
-		}
+func (d *deletion) print(cmd *cobra.Command, preview *ownership.DeletionPreview) error {
+	switch d.output {
+	case "json":
+		return printJSON(cmd, preview)
+	case "yaml":
+		return printYAML(cmd, preview)
 	}
+	printPreview(cmd, preview, d.all)
 	return nil
 }
 
+// printPreview prints one table. If there are several targets, a star marks each.
 func printPreview(cmd *cobra.Command, preview *ownership.DeletionPreview, all bool) {
 	s := preview.Status
 	if len(s.Objects) == 0 {
 		printf(cmd, "%s\n", sentence("nothing would be deleted", hiddenNote(s.Hidden)))
+		printWarnings(cmd, s.Warnings)
 		return
 	}
+	several := len(targetsOf(s)) > 1
 	f := forest{heads: []string{"OBJECT", "OUTCOME", "NOTES"}, all: all}
 	for _, o := range s.Objects {
-		f.branches = append(f.branches, previewBranch(o, usualNamespace(s.Objects[0].ObjectReference)))
+		b := previewBranch(o, usualNamespace(s.Objects[0].ObjectReference))
+		if several && o.Target {
+			b.label += " *"
+		}
+		f.branches = append(f.branches, b)
 	}
 	printf(cmd, "%s", f.render(newPainter(cmd.OutOrStdout())))
 	printf(cmd, "\n%s\n", summary(s))
@@ -245,6 +230,9 @@ func outcomeColour(o ownership.PreviewedObject) colour {
 
 func previewNotes(o ownership.PreviewedObject, above types.UID) []string {
 	var notes []string
+	if o.Deleting {
+		notes = append(notes, "being deleted already")
+	}
 	for _, b := range o.BlockedBy {
 		// That it goes after what it stands below needs no words.
 		if b.Owner == nil || b.Owner.UID != above {
@@ -282,83 +270,12 @@ func summary(s ownership.DeletionPreviewStatus) string {
 }
 
 // targetsOf are the objects that are to be deleted, as they were shown.
-func targetsOf(previews []*ownership.DeletionPreview) []ownership.PreviewedObject {
+func targetsOf(s ownership.DeletionPreviewStatus) []ownership.PreviewedObject {
 	var targets []ownership.PreviewedObject
-	for _, preview := range previews {
-		for _, o := range preview.Status.Objects {
-			if o.Target {
-				targets = append(targets, o)
-			}
+	for _, o := range s.Objects {
+		if o.Target {
+			targets = append(targets, o)
 		}
 	}
 	return targets
-}
-
-// delete deletes the targets that were shown, and no others that have taken their names.
-func (d *deletion) delete(cmd *cobra.Command, r *reviewer, targets []ownership.PreviewedObject) error {
-	client, err := metadata.NewForConfig(r.config)
-	if err != nil {
-		return err
-	}
-	progress := newProgressLine(cmd.ErrOrStderr())
-	defer progress.clear()
-	var failed []error
-	for i, target := range targets {
-		progress.show(fmt.Sprintf("deleting %s (%d of %d)", called(target.ObjectReference), i+1, len(targets)))
-		objects, err := r.resource(client, target.ObjectReference)
-		if err == nil {
-			err = objects.Delete(cmd.Context(), target.Name, metav1.DeleteOptions{
-				PropagationPolicy: new(policies[d.cascade]), Preconditions: &metav1.Preconditions{UID: &target.UID},
-			})
-		}
-		if err != nil && !apierrors.IsNotFound(err) {
-			failed = append(failed, err)
-		}
-	}
-	if len(failed) > 0 || !d.wait {
-		return errors.Join(failed...)
-	}
-	for _, target := range targets {
-		if err := r.awaitGone(cmd.Context(), client, target.ObjectReference, progress); err != nil {
-			return err
-		}
-	}
-	progress.clear()
-	printf(cmd, "%s gone\n", plural(len(targets), "object"))
-	return nil
-}
-
-// resource is the client for objects like ref.
-func (r *reviewer) resource(client metadata.Interface, ref ownership.ObjectReference) (metadata.ResourceInterface, error) {
-	kind := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind)
-	mapping, err := r.mapper.RESTMapping(kind.GroupKind(), kind.Version)
-	if err != nil {
-		return nil, err
-	}
-	return client.Resource(mapping.Resource).Namespace(ref.Namespace), nil
-}
-
-// awaitGone waits until an object is gone, or another one has its name.
-func (r *reviewer) awaitGone(ctx context.Context, client metadata.Interface, ref ownership.ObjectReference, progress *progressLine) error {
-	objects, err := r.resource(client, ref)
-	if err != nil {
-		return err
-	}
-	return wait.PollUntilContextCancel(ctx, 250*time.Millisecond, true, func(ctx context.Context) (bool, error) {
-		object, err := objects.Get(ctx, ref.Name, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) || err == nil && object.UID != ref.UID {
-			return true, nil
-		}
-		if err == nil {
-			progress.show(fmt.Sprintf("waiting for %s to go%s", called(ref), finalizersNote(object.Finalizers)))
-		}
-		return false, err
-	})
-}
-
-func finalizersNote(finalizers []string) string {
-	if len(finalizers) == 0 {
-		return ""
-	}
-	return ": " + strings.Join(finalizers, ", ")
 }

@@ -4,11 +4,13 @@
 package scenarios
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // kindred runs a verb of the program's own in the session's namespace.
@@ -142,6 +144,77 @@ spec:
 	s.gone("cm", "one")
 	s.gone("cm", "held")
 	s.prints("configmap/kube-root-ca.crt\nconfigmap/shared\nconfigmap/two\n", "get", "cm", "-o", "name")
+}
+
+// TestDeletionOfSeveral: several objects are previewed and deleted as one, and nothing is deleted
+// when the deletion would take more along than was shown.
+func TestDeletionOfSeveral(t *testing.T) {
+	s := withoutNode(t)
+	for _, name := range []string{"one", "two", "shared", "late"} {
+		s.kubectl("create", "configmap", name)
+	}
+	own := func(name string, owners ...string) {
+		var refs []string
+		for _, owner := range owners {
+			refs = append(refs, `{"apiVersion":"v1","kind":"ConfigMap","name":"`+owner+`","uid":"`+s.jsonpath("{.metadata.uid}", "cm", owner)+`"}`)
+		}
+		s.kubectl("patch", "cm", name, "--type", "merge", "-p", `{"metadata":{"ownerReferences":[`+strings.Join(refs, ",")+`]}}`)
+	}
+	own("shared", "one", "two")
+	s.shows(`
+OBJECT               OUTCOME  NOTES
+ConfigMap/one        deleted
+└─ ConfigMap/shared  kept     kept by ConfigMap/two
+
+would be deleted: 1, kept: 1
+`, "delete", "--preview", "configmap/one")
+	s.shows(`
+OBJECT               OUTCOME  NOTES
+ConfigMap/one *      deleted
+└─ ConfigMap/shared  deleted
+ConfigMap/two *      deleted
+
+would be deleted: 3
+`, "delete", "--preview", "configmap/one", "configmap/two")
+	r := s.kindred("delete", "--preview", "configmap/one", "configmap/two", "-o", "json")
+	var review struct {
+		Spec   struct{ Targets []struct{ Name string } }
+		Status struct{ Deleted int }
+	}
+	if err := json.Unmarshal([]byte(r.out), &review); err != nil || len(review.Spec.Targets) != 2 || review.Status.Deleted != 3 {
+		t.Errorf("%v: %s%s", err, r.out, r.err)
+	}
+	// No part of a deletion is shown, or done, if there is no answer to the whole.
+	if r := s.kindred("delete", "configmap/one", "configmap/none", "--yes"); r.code != 1 || !strings.Contains(r.err, `"none" not found`) {
+		t.Errorf("exit %d: %s%s", r.code, r.out, r.err)
+	}
+
+	shell := onTerminal(t, s.cluster.command("delete", "configmap/one", "configmap/two", "--namespace", s.namespace, "--data-dir", s.cluster.dir))
+	s.awaitOutput(shell.process, "Delete this? [y/N]")
+	own("late", "two")
+	s.eventually("the collector has seen the new dependent", func() error {
+		if r := s.kindred("delete", "--preview", "configmap/two"); !strings.Contains(r.out, "ConfigMap/late") {
+			return fmt.Errorf("exit %d: %s%s", r.code, r.out, r.err)
+		}
+		return nil
+	})
+	shell.types(t, "y")
+	s.awaitOutput(shell.process, "error: nothing was deleted")
+	select {
+	case <-shell.done:
+	case <-time.After(patience):
+		t.Fatalf("the deletion does not end: %q", shell.out)
+	}
+	if code := shell.cmd.ProcessState.ExitCode(); code != 1 || !strings.Contains(shell.out.String(), "ConfigMap/late  -      deleted") {
+		t.Errorf("exit %d: %s", code, shell.out)
+	}
+	s.kubectl("get", "cm", "one", "two", "shared", "late")
+
+	if r := s.kindred("delete", "configmap/two", "configmap/one", "--yes"); r.code != 0 || !strings.Contains(r.out, "2 objects gone") {
+		t.Errorf("exit %d: %s%s", r.code, r.out, r.err)
+	}
+	s.gone("cm", "shared")
+	s.gone("cm", "late")
 }
 
 // TestPlugin: the same program, by the name of a plugin of kubectl's.

@@ -5,12 +5,13 @@ package v1alpha1
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
-// DeletionPreview tells what a deletion would do, and does nothing. It is decided by the same
-// rules as garbage collection, from the same observations.
+// DeletionPreview tells what a deletion of one or more objects would do, and does nothing. It is
+// decided by the same rules as garbage collection, from the same observations.
 type DeletionPreview struct {
 	metav1.TypeMeta `json:",inline"`
 	// metadata has nothing to say about a preview, and may be left out.
@@ -26,11 +27,18 @@ type DeletionPreview struct {
 
 // DeletionPreviewSpec says what would be deleted, and how.
 type DeletionPreviewSpec struct {
-	// target is what would be deleted. The deletion of a Namespace deletes all that is in it,
-	// that of a CustomResourceDefinition all its custom resources.
-	Target DeletionTarget `json:"target"`
+	// target is what would be deleted, if it is one object or the objects of one selector. Either
+	// target or targets is given. The deletion of a Namespace deletes all that is in it, that of
+	// a CustomResourceDefinition all its custom resources.
+	// +optional
+	Target *DeletionTarget `json:"target,omitempty"`
+	// targets are what would be deleted together: an object goes if all its owners are among
+	// what goes with any of the targets. An object that several targets name is deleted once.
+	// +optional
+	// +listType=atomic
+	Targets []DeletionTarget `json:"targets,omitempty"`
 	// propagationPolicy says what happens to dependents, as in DeleteOptions: Background,
-	// Foreground or Orphan. Without it the default of the target's kind applies, which is
+	// Foreground or Orphan. Without it the default of each target's kind applies, which is
 	// Background for all but Jobs and ReplicationControllers. (kubectl asks for Background
 	// unless it is told otherwise.)
 	// +optional
@@ -50,6 +58,11 @@ type DeletionTarget struct {
 	// name is the name of one object. Either name or selector is given.
 	// +optional
 	Name string `json:"name,omitempty"`
+	// uid is the UID of the object that is meant, as in the preconditions of DeleteOptions. If
+	// that object is gone, the target is left out of the answer: its deletion would do nothing,
+	// also where another object has taken the name.
+	// +optional
+	UID types.UID `json:"uid,omitempty"`
 	// selector chooses objects by their labels. An empty selector chooses all.
 	// +optional
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
@@ -78,6 +91,9 @@ type PreviewedObject struct {
 	// target is true for what the deletion itself names. Everything else follows from it.
 	// +optional
 	Target bool `json:"target,omitempty"`
+	// deleting is true for an object that is being deleted already.
+	// +optional
+	Deleting bool `json:"deleting,omitempty"`
 	// owners are the object's owner references as they are now.
 	// +optional
 	// +listType=atomic
@@ -95,7 +111,9 @@ type PreviewedObject struct {
 // DeletionPreviewStatus tells what a deletion would do.
 type DeletionPreviewStatus struct {
 	// objects are all objects that something happens to, in the order in which they are
-	// reached from the target by way of their owner references.
+	// reached from the targets by way of their owner references. The targets come first, in the
+	// order in which they are best deleted: namespaces and definitions before what is in them,
+	// owners before their dependents.
 	// +optional
 	// +listType=atomic
 	Objects []PreviewedObject `json:"objects,omitempty"`
@@ -112,8 +130,9 @@ type DeletionPreviewStatus struct {
 	Kept int32 `json:"kept"`
 	// blocked is the number of objects whose deletion has to wait for something, or never ends.
 	Blocked int32 `json:"blocked"`
-	// warnings say what else there is to know: that a controller may create an object anew,
-	// or that not all objects of the cluster are known.
+	// warnings say what else there is to know: that a controller may create an object again,
+	// that not all objects of the cluster are known, or that what becomes of an object depends on
+	// which of the targets is deleted first.
 	// +optional
 	// +listType=atomic
 	Warnings []string `json:"warnings,omitempty"`

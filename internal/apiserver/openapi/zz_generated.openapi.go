@@ -989,7 +989,7 @@ func schema_kindred_apis_ownership_v1alpha1_DeletionPreview(ref common.Reference
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "DeletionPreview tells what a deletion would do, and does nothing. It is decided by the same rules as garbage collection, from the same observations.",
+				Description: "DeletionPreview tells what a deletion of one or more objects would do, and does nothing. It is decided by the same rules as garbage collection, from the same observations.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -1045,20 +1045,36 @@ func schema_kindred_apis_ownership_v1alpha1_DeletionPreviewSpec(ref common.Refer
 				Properties: map[string]spec.Schema{
 					"target": {
 						SchemaProps: spec.SchemaProps{
-							Description: "target is what would be deleted. The deletion of a Namespace deletes all that is in it, that of a CustomResourceDefinition all its custom resources.",
-							Default:     map[string]interface{}{},
+							Description: "target is what would be deleted, if it is one object or the objects of one selector. Either target or targets is given. The deletion of a Namespace deletes all that is in it, that of a CustomResourceDefinition all its custom resources.",
 							Ref:         ref(v1alpha1.DeletionTarget{}.OpenAPIModelName()),
+						},
+					},
+					"targets": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "targets are what would be deleted together: an object goes if all its owners are among what goes with any of the targets. An object that several targets name is deleted once.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.DeletionTarget{}.OpenAPIModelName()),
+									},
+								},
+							},
 						},
 					},
 					"propagationPolicy": {
 						SchemaProps: spec.SchemaProps{
-							Description: "propagationPolicy says what happens to dependents, as in DeleteOptions: Background, Foreground or Orphan. Without it the default of the target's kind applies, which is Background for all but Jobs and ReplicationControllers. (kubectl asks for Background unless it is told otherwise.)",
+							Description: "propagationPolicy says what happens to dependents, as in DeleteOptions: Background, Foreground or Orphan. Without it the default of each target's kind applies, which is Background for all but Jobs and ReplicationControllers. (kubectl asks for Background unless it is told otherwise.)",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 				},
-				Required: []string{"target"},
 			},
 		},
 		Dependencies: []string{
@@ -1080,7 +1096,7 @@ func schema_kindred_apis_ownership_v1alpha1_DeletionPreviewStatus(ref common.Ref
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "objects are all objects that something happens to, in the order in which they are reached from the target by way of their owner references.",
+							Description: "objects are all objects that something happens to, in the order in which they are reached from the targets by way of their owner references. The targets come first, in the order in which they are best deleted: namespaces and definitions before what is in them, owners before their dependents.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1137,7 +1153,7 @@ func schema_kindred_apis_ownership_v1alpha1_DeletionPreviewStatus(ref common.Ref
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "warnings say what else there is to know: that a controller may create an object anew, or that not all objects of the cluster are known.",
+							Description: "warnings say what else there is to know: that a controller may create an object again, that not all objects of the cluster are known, or that what becomes of an object depends on which of the targets is deleted first.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1191,6 +1207,13 @@ func schema_kindred_apis_ownership_v1alpha1_DeletionTarget(ref common.ReferenceC
 					"name": {
 						SchemaProps: spec.SchemaProps{
 							Description: "name is the name of one object. Either name or selector is given.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"uid": {
+						SchemaProps: spec.SchemaProps{
+							Description: "uid is the UID of the object that is meant, as in the preconditions of DeleteOptions. If that object is gone, the target is left out of the answer: its deletion would do nothing, also where another object has taken the name.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -2392,6 +2415,13 @@ func schema_kindred_apis_ownership_v1alpha1_PreviewedObject(ref common.Reference
 					"target": {
 						SchemaProps: spec.SchemaProps{
 							Description: "target is true for what the deletion itself names. Everything else follows from it.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+					"deleting": {
+						SchemaProps: spec.SchemaProps{
+							Description: "deleting is true for an object that is being deleted already.",
 							Type:        []string{"boolean"},
 							Format:      "",
 						},

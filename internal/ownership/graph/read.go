@@ -4,6 +4,8 @@
 package graph
 
 import (
+	"cmp"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -90,6 +92,24 @@ func (g *Graph) Dependents(id types.UID) []types.UID {
 		ids[i] = g.uids.uid(dependent.uid)
 	}
 	return ids
+}
+
+// OwnersFirst sorts UIDs so that no object comes after one that it owns, directly or through
+// others, whether these are among the UIDs or not. Unrelated objects, and those that own each
+// other, stay in the order given.
+func (g *Graph) OwnersFirst(ids []types.UID) []types.UID {
+	var nodes []*node
+	for _, id := range slices.Backward(ids) {
+		if n := g.find(id); n != nil {
+			nodes = append(nodes, n)
+		}
+	}
+	component := Components(nodes, func(n *node) []*node { return n.dependents })
+	sorted := slices.Clone(ids)
+	slices.SortStableFunc(sorted, func(a, b types.UID) int {
+		return cmp.Compare(component[g.find(b)], component[g.find(a)])
+	})
+	return sorted
 }
 
 // splitFinalizers undoes the joining of a node's finalizers.

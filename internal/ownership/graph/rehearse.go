@@ -20,6 +20,8 @@ type Rehearsal struct {
 	// actors are the objects that can change, in the order in which they are reached.
 	actors []*actor
 	byUID  map[types.UID]*actor
+	// held are the actors that are being deleted and whose own finalizers hold them.
+	held []*actor
 	// ask performs a Lookup.
 	ask   func(Action) Outcome
 	clock int // the last resourceVersion
@@ -129,7 +131,17 @@ func (r *Rehearsal) enter(g *Graph, n *node) {
 	a.meta = a.before.meta()
 	r.actors = append(r.actors, a)
 	r.byUID[a.before.UID] = a
+	if a.meta.DeletionTimestamp != nil {
+		r.hold(a)
+	}
 	r.commit(a)
+}
+
+// hold notes that a, which is being deleted, may have finalizers that are not the collector's.
+func (r *Rehearsal) hold(a *actor) {
+	if slices.ContainsFunc(a.meta.Finalizers, foreign) {
+		r.held = append(r.held, a)
+	}
 }
 
 // surround makes known what g knows of the owner that e names.
@@ -149,15 +161,36 @@ func (r *Rehearsal) surround(g *Graph, e *edge) {
 	}
 }
 
-// Delete performs deletions and returns what comes of them, in the order in which the
-// objects are reached from the roots. ask performs the Lookups that this takes; what it
-// fails to answer keeps the dependents. Delete can be called once.
+// Delete performs deletions, in the order given and all before the collector acts, and
+// returns their outcome in the order in which the objects are reached from the roots. ask
+// performs the Lookups that this takes; dependents of what it fails to answer are kept.
+// Delete and DeleteInTurn can be called once.
 func (r *Rehearsal) Delete(ask func(Action) Outcome, deletions ...Deletion) []Foreseen {
+	return r.play(ask, func() {}, deletions)
+}
+
+// DeleteInTurn is Delete with a slow client: the collector finishes all that follows from a
+// deletion before the next one arrives. If all deletions have the same policy, the outcome is
+// that of Delete, except where references are invalid; see OrderMatters.
+func (r *Rehearsal) DeleteInTurn(ask func(Action) Outcome, deletions ...Deletion) []Foreseen {
+	return r.play(ask, r.settle, deletions)
+}
+
+// OrderMatters reports whether the outcome of deletions may depend on how fast they follow
+// each other: their policies differ. If one owner of an object is deleted in the background
+// and another one orphans it, the object goes or stays, depending on which reference the
+// collector deals with first.
+func OrderMatters(deletions []Deletion) bool {
+	return slices.ContainsFunc(deletions, func(d Deletion) bool { return d.Policy != deletions[0].Policy })
+}
+
+func (r *Rehearsal) play(ask func(Action) Outcome, between func(), deletions []Deletion) []Foreseen {
 	r.ask = ask
 	r.settle()
 	for _, d := range deletions {
 		if a := r.byUID[d.UID]; a != nil && !a.gone {
 			r.delete(a, d.Policy)
+			between()
 		}
 	}
 	r.settle()
@@ -236,7 +269,10 @@ func (r *Rehearsal) delete(a *actor, policy metav1.DeletionPropagation) {
 		finalizers = append(finalizers, metav1.FinalizerOrphanDependents)
 	}
 	a.meta.Finalizers = finalizers
-	a.meta.DeletionTimestamp = &metav1.Time{}
+	if a.meta.DeletionTimestamp == nil {
+		a.meta.DeletionTimestamp = &metav1.Time{}
+		r.hold(a)
+	}
 	r.commit(a)
 }
 
@@ -260,19 +296,16 @@ func (r *Rehearsal) commit(a *actor) {
 	r.graph.Observe(resource, &meta)
 }
 
-// release takes the finalizers away that are not the collector's from one round of
-// objects that are being deleted.
+// release removes the finalizers that are not the collector's from the objects that are being
+// deleted, and reports whether there were any. What follows from that may hold further objects.
 func (r *Rehearsal) release() bool {
-	released := false
-	for _, a := range r.actors {
-		if a.gone || a.meta.DeletionTimestamp == nil || !slices.ContainsFunc(a.meta.Finalizers, foreign) {
-			continue
-		}
+	held := r.held
+	r.held = nil
+	for _, a := range held {
 		a.meta.Finalizers = slices.DeleteFunc(slices.Clone(a.meta.Finalizers), foreign)
 		r.commit(a)
-		released = true
 	}
-	return released
+	return len(held) > 0
 }
 
 // unfinished returns the objects that exist, each with what its deletion waits for now.

@@ -4,6 +4,9 @@
 package graph
 
 import (
+	gocmp "cmp"
+	"fmt"
+	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -50,24 +53,35 @@ func (w *world) avoidRaces() {
 	}
 }
 
+// some returns the deletions of up to four objects, by one policy.
+func (w *world) some() []Deletion {
+	var deletions []Deletion
+	policy := w.policy()
+	for range 1 + w.rng.IntN(4) {
+		if len(w.objects) == 0 {
+			break
+		}
+		o := w.sorted()[w.rng.IntN(len(w.objects))]
+		again := slices.ContainsFunc(deletions, func(d Deletion) bool { return d.UID == o.UID })
+		if o.resource.Watched && w.served[o.resource.GroupResource()] && !again {
+			deletions = append(deletions, Deletion{o.UID, policy})
+		}
+	}
+	return deletions
+}
+
+func roots(deletions []Deletion) []types.UID {
+	var ids []types.UID
+	for _, d := range deletions {
+		ids = append(ids, d.UID)
+	}
+	return ids
+}
+
 // rehearse foresees the deletion of some objects and holds the world against it.
 func (w *world) rehearse() {
-	var roots []types.UID
-	var deletions []Deletion
-	if len(w.objects) == 0 {
-		return
-	}
-	// Of deletions with several policies what is seen first decides.
-	policy := w.policy()
-	for range 1 + w.rng.IntN(3) {
-		o := w.sorted()[w.rng.IntN(len(w.objects))]
-		if !o.resource.Watched || !w.served[o.resource.GroupResource()] || slices.Contains(roots, o.UID) {
-			continue
-		}
-		roots = append(roots, o.UID)
-		deletions = append(deletions, Deletion{o.UID, policy})
-	}
-	foreseen := w.graph.Rehearse(roots...).Delete(w.perform, deletions...)
+	deletions := w.some()
+	foreseen := w.graph.Rehearse(roots(deletions)...).Delete(w.perform, deletions...)
 	before, held := w.snapshot(), w.held()
 	for _, d := range deletions {
 		if o := w.byUID(d.UID); o != nil {
@@ -83,6 +97,12 @@ func (w *world) rehearse() {
 		}
 		w.checkBlocks(f)
 	}
+	w.finish(foreseen, before)
+}
+
+// finish takes away what holds objects, and finds that nothing else has become of any object
+// than was foreseen.
+func (w *world) finish(foreseen []Foreseen, before map[types.UID][]metav1.OwnerReference) {
 	touched := map[types.UID]bool{}
 	for _, f := range foreseen {
 		touched[f.UID] = true
@@ -100,6 +120,152 @@ func (w *world) rehearse() {
 		}
 		if diff := cmp.Diff(refs, after[id]); diff != "" {
 			w.t.Errorf("not foreseen about %v: %s", id, diff)
+		}
+	}
+}
+
+// TestRehearsalOfSeveralComesTrue deletes several objects one after another, as a client does:
+// while the cascades of the first ones are under way. The end is what was foreseen of all of
+// them together. Before each deletion all of them are rehearsed again, from what the graph
+// knows by then, and that never takes more than was foreseen at first: so a client that stops
+// when it does stops only if another client interfered.
+func TestRehearsalOfSeveralComesTrue(t *testing.T) {
+	episodes(t, func(w *world) int {
+		const length = 120
+		if w.rng.IntN(2) == 0 {
+			w.plant(5 + w.rng.IntN(30))
+		} else {
+			for range length {
+				if w.rng.IntN(3) == 0 {
+					w.interfere()
+				} else {
+					w.step()
+				}
+			}
+			w.avoidRaces()
+		}
+		w.settle()
+		deletions := w.ownersFirst(w.some())
+		foreseen := w.graph.Rehearse(roots(deletions)...).Delete(w.perform, deletions...)
+		inTurn := w.graph.Rehearse(roots(deletions)...).DeleteInTurn(w.perform, deletions...)
+		if fates(foreseen) != fates(inTurn) {
+			return length // A reference is invalid, and the order matters.
+		}
+		before, kinds := w.snapshot(), w.kindsOf(deletions)
+		for _, d := range deletions {
+			w.observe(kinds)
+			w.checkWithin(foreseen, w.graph.Rehearse(roots(deletions)...).Delete(w.perform, deletions...))
+			if o := w.byUID(d.UID); o != nil {
+				w.delete(o, d.Policy)
+			}
+			for range w.rng.IntN(60) {
+				w.step()
+			}
+		}
+		w.settle()
+		w.finish(foreseen, before)
+		return length
+	})
+}
+
+// kindsOf are the resources that the targets of deletions are of.
+func (w *world) kindsOf(deletions []Deletion) []Resource {
+	var kinds []Resource
+	for _, d := range deletions {
+		kinds = append(kinds, w.byUID(d.UID).resource)
+	}
+	return kinds
+}
+
+// observe shows the graph all changes of some resources.
+func (w *world) observe(kinds []Resource) {
+	for _, r := range kinds {
+		for w.deliver(r) {
+		}
+	}
+}
+
+func (w *world) ownersFirst(deletions []Deletion) []Deletion {
+	place := w.graph.OwnersFirst(roots(deletions))
+	slices.SortFunc(deletions, func(a, b Deletion) int {
+		return gocmp.Compare(slices.Index(place, a.UID), slices.Index(place, b.UID))
+	})
+	return deletions
+}
+
+func fates(foreseen []Foreseen) string {
+	var all []string
+	for _, f := range foreseen {
+		all = append(all, fmt.Sprintf("%s %s", f.UID, f.Fate))
+	}
+	slices.Sort(all)
+	return fmt.Sprint(all)
+}
+
+// loss orders what becomes of an object by how much of it is lost. Whether a deletion ends that
+// has begun may depend on the policy that an object got first: its client's, or the collector's.
+var loss = map[Fate]int{"": 0, Kept: 0, Orphaned: 1, Blocked: 2, Deleted: 2}
+
+// checkWithin fails when a rehearsal takes more than was foreseen before.
+func (w *world) checkWithin(foreseen, now []Foreseen) {
+	before := map[types.UID]Fate{}
+	for _, f := range foreseen {
+		before[f.UID] = f.Fate
+	}
+	for _, f := range now {
+		if loss[f.Fate] > loss[before[f.UID]] {
+			w.t.Errorf("%s %s is now %s; foreseen was %q", f.Kind, f.Name, f.Fate, before[f.UID])
+		}
+	}
+}
+
+// TestOrderMatters: an object that one owner would take along and another one lets go.
+func TestOrderMatters(t *testing.T) {
+	w := newWorld(t, rand.New(rand.NewPCG(1, 0)))
+	first, second := w.create(alphas, "one", "first"), w.create(alphas, "one", "second")
+	w.create(betas, "one", "shared", ref(first, false), ref(second, false))
+	w.settle()
+	deletions := []Deletion{{first.UID, metav1.DeletePropagationBackground}, {second.UID, metav1.DeletePropagationOrphan}}
+	atOnce := w.graph.Rehearse(roots(deletions)...).Delete(w.perform, deletions...)
+	inTurn := w.graph.Rehearse(roots(deletions)...).DeleteInTurn(w.perform, deletions...)
+	if !OrderMatters(deletions) || atOnce[2].Fate != Deleted || inTurn[2].Fate != Orphaned {
+		t.Errorf("at once %s, in turn %s", atOnce[2].Fate, inTurn[2].Fate)
+	}
+	deletions[0].Policy = metav1.DeletePropagationOrphan
+	if OrderMatters(deletions) {
+		t.Error("the order matters for a single policy")
+	}
+}
+
+// TestOwnersFirst sorts random objects of random graphs: what is reached from another one and
+// does not lead back comes after it.
+func TestOwnersFirst(t *testing.T) {
+	for s := range uint64(300) {
+		w := newWorld(t, rand.New(rand.NewPCG(s, 2)))
+		var ids []types.UID
+		for _, o := range w.plant(30) {
+			ids = append(ids, o.UID)
+		}
+		w.settle()
+		w.rng.Shuffle(len(ids), func(i, j int) { ids[i], ids[j] = ids[j], ids[i] })
+		ids = ids[:10]
+		below := map[types.UID]map[types.UID]bool{}
+		for _, id := range ids {
+			below[id] = map[types.UID]bool{}
+			for _, n := range w.graph.reach([]types.UID{id}) {
+				below[id][w.graph.uids.uid(n.uid)] = true
+			}
+		}
+		sorted := w.graph.OwnersFirst(ids)
+		for i, id := range sorted {
+			for _, later := range sorted[i:] {
+				if below[later][id] && !below[id][later] { // below each other they are in a cycle
+					t.Fatalf("seed %d: %s stands before its owner %s", s, id, later)
+				}
+			}
+		}
+		if slices.Sort(sorted); !slices.Equal(sorted, slices.Sorted(slices.Values(ids))) {
+			t.Fatalf("seed %d: %v became %v", s, ids, sorted)
 		}
 	}
 }

@@ -17,7 +17,12 @@ import (
 type access struct {
 	authorizer authorizer.Authorizer
 	caller     user.Info
-	whole      map[place]bool
+	whole      map[placeVerb]bool
+}
+
+type placeVerb struct {
+	place
+	verb string
 }
 
 // place is where objects of a resource are.
@@ -27,18 +32,27 @@ type place struct {
 }
 
 func newAccess(a authorizer.Authorizer, caller user.Info) *access {
-	return &access{authorizer: a, caller: caller, whole: map[place]bool{}}
+	return &access{authorizer: a, caller: caller, whole: map[placeVerb]bool{}}
 }
 
-// mayGet tells whether the caller may get an object.
+// mayGet reports whether the caller may get an object.
 func (a *access) mayGet(ctx context.Context, r graph.Resource, namespace, name string) bool {
-	here := place{r, namespace}
+	return a.may(ctx, "get", r, namespace, name)
+}
+
+// mayDelete reports whether the caller may delete an object.
+func (a *access) mayDelete(ctx context.Context, r graph.Resource, namespace, name string) bool {
+	return a.may(ctx, "delete", r, namespace, name)
+}
+
+func (a *access) may(ctx context.Context, verb string, r graph.Resource, namespace, name string) bool {
+	here := placeVerb{place{r, namespace}, verb}
 	all, known := a.whole[here]
 	if !known {
-		all = a.require(ctx, "get", r, namespace, "") == nil
+		all = a.require(ctx, verb, r, namespace, "") == nil
 		a.whole[here] = all
 	}
-	return all || a.require(ctx, "get", r, namespace, name) == nil
+	return all || a.require(ctx, verb, r, namespace, name) == nil
 }
 
 // require returns the API's own refusal unless the caller may use a verb.

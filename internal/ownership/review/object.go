@@ -59,6 +59,15 @@ func inPlace(r graph.Resource, namespace string, required bool) error {
 
 // find returns the object that ref names, once the collector knows it as it is now.
 func (q *question) find(ctx context.Context, ref ownership.ObjectReference) (graph.Object, error) {
+	return q.findBy(ctx, q.getMetadata, ref)
+}
+
+func (q *question) getMetadata(ctx context.Context, r graph.Resource, namespace, name string) (*metav1.PartialObjectMetadata, error) {
+	return q.Metadata.Resource(r.GroupVersionResource).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
+}
+
+// findBy is find for an object that read reads.
+func (q *question) findBy(ctx context.Context, read reader, ref ownership.ObjectReference) (graph.Object, error) {
 	r, err := q.served(ref.APIVersion, ref.Kind)
 	if err != nil {
 		return graph.Object{}, err
@@ -69,7 +78,7 @@ func (q *question) find(ctx context.Context, ref ownership.ObjectReference) (gra
 	if err := q.access.require(ctx, "get", r, ref.Namespace, ref.Name); err != nil {
 		return graph.Object{}, err
 	}
-	object, err := q.Metadata.Resource(r.GroupVersionResource).Namespace(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+	object, err := read(ctx, r, ref.Namespace, ref.Name)
 	if err != nil {
 		return graph.Object{}, err
 	}
@@ -112,24 +121,43 @@ const (
 )
 
 // await waits until the collector has observed an object in this state, or a later one.
-func (q *question) await(ctx context.Context, r graph.Resource, object *metav1.PartialObjectMetadata) (graph.Object, error) {
-	if seen, ok := q.observed(object); ok {
-		return seen, nil
+func (q *question) await(ctx context.Context, r graph.Resource, object *metav1.PartialObjectMetadata) (seen graph.Object, err error) {
+	err = q.until(ctx, func() (ok bool) {
+		seen, ok = q.observed(object)
+		return ok
+	}, fmt.Sprintf("the garbage collector has not yet seen %s %q as it is now; try again", r.Kind, object.Name))
+	return seen, err
+}
+
+// awaitGone waits until the collector has observed that an object is gone.
+func (q *question) awaitGone(ctx context.Context, id types.UID) error {
+	return q.until(ctx, func() (gone bool) {
+		q.Collector.View(func(g *graph.Graph) {
+			_, there := g.Object(id)
+			gone = !there
+		})
+		return gone
+	}, fmt.Sprintf("the garbage collector has not yet seen that the object with the UID %s is gone; try again", id))
+}
+
+// until waits until the collector has made an observation.
+func (q *question) until(ctx context.Context, made func() bool, otherwise string) error {
+	if made() {
+		return nil
 	}
 	ticker := q.Clock.NewTicker(observeEvery)
 	defer ticker.Stop()
 	for deadline := q.Clock.Now().Add(observeLimit); q.Clock.Now().Before(deadline); {
 		select {
 		case <-ctx.Done():
-			return graph.Object{}, ctx.Err()
+			return ctx.Err()
 		case <-ticker.C():
 		}
-		if seen, ok := q.observed(object); ok {
-			return seen, nil
+		if made() {
+			return nil
 		}
 	}
-	return graph.Object{}, apierrors.NewServiceUnavailable(fmt.Sprintf(
-		"the garbage collector has not yet seen %s %q as it is now; try again", r.Kind, object.Name))
+	return apierrors.NewServiceUnavailable(otherwise)
 }
 
 func (q *question) observed(object *metav1.PartialObjectMetadata) (seen graph.Object, ok bool) {

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -21,23 +22,42 @@ import (
 )
 
 func validatePreview(review *ownership.DeletionPreview) field.ErrorList {
-	target, path := review.Spec.Target, field.NewPath("spec", "target")
-	errs := validateKind(target.APIVersion, target.Kind, path)
+	var errs field.ErrorList
+	spec, path := &review.Spec, field.NewPath("spec")
 	switch {
-	case target.Name == "" && target.Selector == nil:
-		errs = append(errs, field.Required(path.Child("name"), "either name or selector is needed"))
-	case target.Name != "" && target.Selector != nil:
-		errs = append(errs, field.Forbidden(path.Child("selector"), "may not be given beside name"))
+	case spec.Target != nil && len(spec.Targets) > 0:
+		errs = append(errs, field.Forbidden(path.Child("targets"), "may not be given beside target"))
+	case spec.Target != nil:
+		errs = validateTarget(spec.Target, path.Child("target"))
+	case len(spec.Targets) == 0:
+		errs = append(errs, field.Required(path.Child("target"), "either target or targets is needed"))
 	}
-	if target.Selector != nil {
-		errs = append(errs, metav1validation.ValidateLabelSelector(target.Selector, metav1validation.LabelSelectorValidationOptions{}, path.Child("selector"))...)
+	for i := range spec.Targets {
+		errs = append(errs, validateTarget(&spec.Targets[i], path.Child("targets").Index(i))...)
 	}
-	options := metav1.DeleteOptions{PropagationPolicy: review.Spec.PropagationPolicy}
+	options := metav1.DeleteOptions{PropagationPolicy: spec.PropagationPolicy}
 	for _, err := range metav1validation.ValidateDeleteOptions(&options) {
 		err.Field = "spec." + err.Field
 		errs = append(errs, err)
 	}
 	return errs
+}
+
+func validateTarget(target *ownership.DeletionTarget, path *field.Path) field.ErrorList {
+	errs := validateKind(target.APIVersion, target.Kind, path)
+	if target.Selector == nil {
+		if target.Name == "" {
+			errs = append(errs, field.Required(path.Child("name"), "either name or selector is needed"))
+		}
+		return errs
+	}
+	if target.Name != "" {
+		errs = append(errs, field.Forbidden(path.Child("selector"), "may not be given beside name"))
+	}
+	if target.UID != "" {
+		errs = append(errs, field.Forbidden(path.Child("uid"), "may not be given beside selector"))
+	}
+	return append(errs, metav1validation.ValidateLabelSelector(target.Selector, metav1validation.LabelSelectorValidationOptions{}, path.Child("selector"))...)
 }
 
 func validateKind(apiVersion, kind string, path *field.Path) field.ErrorList {
@@ -56,30 +76,99 @@ func validateKind(apiVersion, kind string, path *field.Path) field.ErrorList {
 
 // preview rehearses a deletion.
 func (q *question) preview(ctx context.Context, spec *ownership.DeletionPreviewSpec) (ownership.DeletionPreviewStatus, error) {
-	targets, err := q.targets(ctx, spec.Target)
+	asked := spec.Targets
+	if spec.Target != nil {
+		asked = []ownership.DeletionTarget{*spec.Target}
+	}
+	targets, err := q.targets(ctx, asked)
 	if err != nil {
 		return ownership.DeletionPreviewStatus{}, err
 	}
-	p := prediction{question: q, targets: map[types.UID]bool{}, container: map[types.UID]types.UID{}, objects: map[types.UID]graph.Object{}}
-	for _, target := range targets {
-		p.delete(target, q.propagation(ctx, target.Resource, spec.PropagationPolicy))
+	p := prediction{question: q, targets: map[types.UID]bool{}, containers: map[types.UID][]types.UID{}, objects: map[types.UID]graph.Object{}}
+	for _, target := range p.inOrder(targets) {
+		p.targets[target.UID] = true
+		p.deletions = append(p.deletions, graph.Deletion{UID: target.UID, Policy: q.propagation(ctx, target.Resource, spec.PropagationPolicy)})
 	}
+	p.empty(targets)
 	p.rehearse(ctx)
 	return p.status(ctx), nil
 }
 
-func (q *question) targets(ctx context.Context, target ownership.DeletionTarget) ([]graph.Object, error) {
-	if target.Selector == nil {
-		object, err := q.find(ctx, ownership.ObjectReference{
-			APIVersion: target.APIVersion, Kind: target.Kind, Namespace: target.Namespace, Name: target.Name,
-		})
-		return []graph.Object{object}, err
+// targets are the objects that are asked about, each once.
+func (q *question) targets(ctx context.Context, asked []ownership.DeletionTarget) ([]graph.Object, error) {
+	read := q.reader(asked)
+	met := map[types.UID]bool{}
+	var targets []graph.Object
+	for i := range asked {
+		objects, err := q.target(ctx, &asked[i], read)
+		if err != nil {
+			return nil, err
+		}
+		for _, o := range objects {
+			if !met[o.UID] {
+				met[o.UID] = true
+				targets = append(targets, o)
+			}
+		}
 	}
-	r, err := q.served(target.APIVersion, target.Kind)
-	if err != nil {
-		return nil, err
+	return targets, nil
+}
+
+func (q *question) target(ctx context.Context, asked *ownership.DeletionTarget, read reader) ([]graph.Object, error) {
+	if asked.Selector != nil {
+		r, err := q.served(asked.APIVersion, asked.Kind)
+		if err != nil {
+			return nil, err
+		}
+		return q.choose(ctx, r, asked.Namespace, asked.Selector)
 	}
-	return q.choose(ctx, r, target.Namespace, target.Selector)
+	if _, served := q.resource(schema.FromAPIVersionAndKind(asked.APIVersion, asked.Kind).GroupKind()); asked.UID != "" && !served {
+		return nil, nil // It went with its definition.
+	}
+	object, err := q.findBy(ctx, read, ownership.ObjectReference{
+		APIVersion: asked.APIVersion, Kind: asked.Kind, Namespace: asked.Namespace, Name: asked.Name, UID: asked.UID,
+	})
+	if asked.UID != "" && (apierrors.IsNotFound(err) || apierrors.IsConflict(err)) {
+		return nil, q.awaitGone(ctx, asked.UID)
+	}
+	return []graph.Object{object}, err
+}
+
+// reader reads the metadata of one object.
+type reader func(ctx context.Context, r graph.Resource, namespace, name string) (*metav1.PartialObjectMetadata, error)
+
+// reader lists where many objects are asked about, and gets them one by one elsewhere.
+func (q *question) reader(asked []ownership.DeletionTarget) reader {
+	type where struct {
+		kind      schema.GroupKind
+		namespace string
+	}
+	count := map[where]int{}
+	for i := range asked {
+		kind := schema.FromAPIVersionAndKind(asked[i].APIVersion, asked[i].Kind).GroupKind()
+		count[where{kind, asked[i].Namespace}]++
+	}
+	lists := map[place]map[string]*metav1.PartialObjectMetadata{}
+	return func(ctx context.Context, r graph.Resource, namespace, name string) (*metav1.PartialObjectMetadata, error) {
+		if count[where{schema.GroupKind{Group: r.Group, Kind: r.Kind}, namespace}] <= few {
+			return q.getMetadata(ctx, r, namespace, name)
+		}
+		here := place{r, namespace}
+		if lists[here] == nil {
+			list, err := q.Metadata.Resource(r.GroupVersionResource).Namespace(namespace).List(ctx, metav1.ListOptions{})
+			if err != nil {
+				return nil, err
+			}
+			lists[here] = make(map[string]*metav1.PartialObjectMetadata, len(list.Items))
+			for i := range list.Items {
+				lists[here][list.Items[i].Name] = &list.Items[i]
+			}
+		}
+		if object := lists[here][name]; object != nil {
+			return object, nil
+		}
+		return nil, apierrors.NewNotFound(r.GroupResource(), name)
+	}
 }
 
 // propagation is the policy of a deletion: the one that is asked for, or the kind's.
@@ -98,22 +187,20 @@ type prediction struct {
 	*question
 	targets   map[types.UID]bool
 	deletions []graph.Deletion
-	// container is the namespace, or the definition, that an object goes with.
-	container map[types.UID]types.UID
+	// containers are the namespace and the definition that an object goes with.
+	containers map[types.UID][]types.UID
 
 	foreseen []graph.Foreseen
 	objects  map[types.UID]graph.Object
 	unlisted []graph.Resource
+	// undecided are objects whose fate depends on which target is deleted first.
+	undecided []undecided
 }
 
-// delete has an object deleted, with all that it contains.
-func (p *prediction) delete(target graph.Object, policy metav1.DeletionPropagation) {
-	p.targets[target.UID] = true
-	p.deletions = append(p.deletions, graph.Deletion{UID: target.UID, Policy: policy})
-	for _, content := range p.contents(target) {
-		p.container[content.UID] = target.UID
-		p.deletions = append(p.deletions, graph.Deletion{UID: content.UID, Policy: metav1.DeletePropagationBackground})
-	}
+// undecided is an object with two fates.
+type undecided struct {
+	graph.Object
+	fates [2]graph.Fate
 }
 
 var (
@@ -121,23 +208,58 @@ var (
 	definitions = schema.GroupResource{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}
 )
 
-// contents are the objects that the deletion of one deletes though it does not own them: the
-// objects in a namespace, and those of a custom resource.
-func (p *prediction) contents(of graph.Object) []graph.Object {
-	var choose func(r graph.Resource, namespace string) bool
-	switch of.GroupResource() {
-	case namespaces:
-		choose = func(_ graph.Resource, namespace string) bool { return namespace == of.Name }
-	case definitions:
-		defined := schema.ParseGroupResource(of.Name)
-		choose = func(r graph.Resource, _ string) bool { return r.GroupResource() == defined }
-	default:
-		return nil
+// inOrder sorts targets as they are best deleted: first those that nothing can be created in
+// once they are being deleted, then owners before their dependents, so that no controller
+// replaces a dependent that goes before it.
+func (p *prediction) inOrder(targets []graph.Object) []graph.Object {
+	byUID := make(map[types.UID]graph.Object, len(targets))
+	var first, others []types.UID
+	for _, o := range targets {
+		byUID[o.UID] = o
+		if gr := o.GroupResource(); gr == namespaces || gr == definitions {
+			first = append(first, o.UID)
+			continue
+		}
+		others = append(others, o.UID)
+	}
+	p.Collector.View(func(g *graph.Graph) { others = g.OwnersFirst(others) })
+	sorted := make([]graph.Object, 0, len(targets))
+	for _, id := range append(first, others...) {
+		sorted = append(sorted, byUID[id])
+	}
+	return sorted
+}
+
+// empty has the objects deleted that go with a target though it does not own them: those in a
+// namespace, and those of a custom resource. Their controllers delete them in the background.
+func (p *prediction) empty(targets []graph.Object) {
+	inside, defined := map[string]types.UID{}, map[schema.GroupResource]types.UID{}
+	for _, o := range targets {
+		switch o.GroupResource() {
+		case namespaces:
+			inside[o.Name] = o.UID
+		case definitions:
+			defined[schema.ParseGroupResource(o.Name)] = o.UID
+		}
+	}
+	if len(inside) == 0 && len(defined) == 0 {
+		return
 	}
 	var contents []graph.Object
-	p.Collector.View(func(g *graph.Graph) { contents = g.Select(choose) })
+	p.Collector.View(func(g *graph.Graph) {
+		contents = g.Select(func(r graph.Resource, namespace string) bool {
+			return inside[namespace] != "" || defined[r.GroupResource()] != ""
+		})
+	})
 	sortObjects(contents)
-	return contents
+	for _, o := range contents {
+		for _, container := range []types.UID{inside[o.Namespace], defined[o.GroupResource()]} {
+			if container != "" {
+				p.containers[o.UID] = append(p.containers[o.UID], container)
+			}
+		}
+		p.deletions = append(p.deletions, graph.Deletion{UID: o.UID, Policy: metav1.DeletePropagationBackground})
+	}
 }
 
 // rehearse finds out what becomes of everything. The graph is locked while the part of it
@@ -147,20 +269,26 @@ func (p *prediction) rehearse(ctx context.Context) {
 	for i := range p.deletions {
 		roots[i] = p.deletions[i].UID
 	}
-	var rehearsal *graph.Rehearsal
+	var atOnce, inTurn *graph.Rehearsal
 	p.Collector.View(func(g *graph.Graph) {
-		rehearsal = g.Rehearse(roots...)
+		atOnce = g.Rehearse(roots...)
+		if graph.OrderMatters(p.deletions) {
+			inTurn = g.Rehearse(roots...)
+		}
 		p.unlisted = g.Unlisted()
 	})
 	lookup := func(a graph.Action) graph.Outcome { return p.Collector.Lookup(ctx, a) }
-	p.foreseen = rehearsal.Delete(lookup, p.deletions...)
+	p.foreseen = atOnce.Delete(lookup, p.deletions...)
 	for _, f := range p.foreseen {
 		p.objects[f.UID] = f.Object
 	}
 	p.sort()
+	if inTurn != nil {
+		p.compare(inTurn.DeleteInTurn(lookup, p.deletions...))
+	}
 }
 
-// sort puts what was foreseen into the order of a tree: the targets as they were asked for, then
+// sort puts what was foreseen into the order of a tree: the targets as they are deleted, then
 // their dependents level by level, and the objects of a level as siblings.
 func (p *prediction) sort() {
 	levels := map[types.UID]int{}
@@ -172,7 +300,7 @@ func (p *prediction) sort() {
 				levels[f.UID] = min(levels[f.UID], level+1)
 			}
 		}
-		if p.container[f.UID] != "" {
+		if len(p.containers[f.UID]) > 0 {
 			levels[f.UID] = 1
 		}
 		if p.targets[f.UID] {
@@ -188,8 +316,26 @@ func (p *prediction) sort() {
 	})
 }
 
+// compare finds the objects of which something else becomes when the targets are deleted slowly.
+func (p *prediction) compare(inTurn []graph.Foreseen) {
+	slow := make(map[types.UID]graph.Foreseen, len(inTurn))
+	for _, f := range inTurn {
+		slow[f.UID] = f
+	}
+	for _, f := range p.foreseen {
+		if other := slow[f.UID]; other.Fate != f.Fate {
+			p.undecided = append(p.undecided, undecided{f.Object, [2]graph.Fate{f.Fate, other.Fate}})
+		}
+		delete(slow, f.UID)
+	}
+	for _, f := range slow {
+		p.undecided = append(p.undecided, undecided{f.Object, [2]graph.Fate{"", f.Fate}})
+	}
+}
+
 func (p *prediction) status(ctx context.Context) ownership.DeletionPreviewStatus {
 	s := ownership.DeletionPreviewStatus{Warnings: p.warnings(ctx)}
+	blocked := p.blockedContents(ctx)
 	for i := range p.foreseen {
 		f := &p.foreseen[i]
 		if !p.access.mayGet(ctx, f.Resource, f.Namespace, f.Name) {
@@ -197,6 +343,7 @@ func (p *prediction) status(ctx context.Context) ownership.DeletionPreviewStatus
 			continue
 		}
 		object := p.object(ctx, f)
+		object.BlockedBy = append(object.BlockedBy, blocked[f.UID]...)
 		s.Objects = append(s.Objects, object)
 		switch object.Outcome {
 		case ownership.OutcomeDeleted:
@@ -218,8 +365,9 @@ func (p *prediction) object(ctx context.Context, f *graph.Foreseen) ownership.Pr
 		ObjectReference: referenceOf(f.Object),
 		Outcome:         ownership.DeletionOutcome(f.Fate),
 		Target:          p.targets[f.UID],
+		Deleting:        f.Deleting,
 		Owners:          p.owners(ctx, f.Namespace, f.Owners),
-		BlockedBy:       append(p.blocks(ctx, p.objects, ownBlocks(f)), p.blockedContent(ctx, f.UID)...),
+		BlockedBy:       p.blocks(ctx, p.objects, ownBlocks(f)),
 		KeptBy:          p.owners(ctx, f.Namespace, f.Stays),
 	}
 }
@@ -232,21 +380,21 @@ func ownBlocks(f *graph.Foreseen) []graph.Block {
 	return slices.DeleteFunc(slices.Clone(f.Blocks), func(b graph.Block) bool { return b.Finalizer == cleanup })
 }
 
-// blockedContent is what has to go before its container and is blocked itself.
-func (p *prediction) blockedContent(ctx context.Context, container types.UID) []ownership.DeletionBlock {
-	if !p.targets[container] || len(p.container) == 0 {
-		return nil
-	}
-	var blocks []ownership.DeletionBlock
+// blockedContents are, by container, the objects that have to go before it and are blocked
+// themselves.
+func (p *prediction) blockedContents(ctx context.Context) map[types.UID][]ownership.DeletionBlock {
+	blocked := map[types.UID][]ownership.DeletionBlock{}
 	for _, f := range p.foreseen {
-		if p.container[f.UID] != container || len(f.Blocks) == 0 {
+		if len(f.Blocks) == 0 {
 			continue
 		}
-		var block ownership.DeletionBlock
-		p.refer(ctx, f.Object, &block.Content, &block.Hidden)
-		blocks = append(blocks, block)
+		for _, container := range p.containers[f.UID] {
+			var block ownership.DeletionBlock
+			p.refer(ctx, f.Object, &block.Content, &block.Hidden)
+			blocked[container] = append(blocked[container], block)
+		}
 	}
-	return blocks
+	return blocked
 }
 
 // warnings say what a rehearsal cannot know.
@@ -257,9 +405,18 @@ func (p *prediction) warnings(ctx context.Context) []string {
 		goes[f.UID] = f.Fate == graph.Deleted
 	}
 	for _, f := range p.foreseen {
+		if p.targets[f.UID] && !p.access.mayDelete(ctx, f.Resource, f.Namespace, f.Name) {
+			warnings = append(warnings, fmt.Sprintf("you may not delete %s %s", f.Kind, f.Name))
+		}
 		if owner := controllerOf(f.Object); p.targets[f.UID] && owner != nil && !goes[owner.UID] {
 			warnings = append(warnings, fmt.Sprintf("%s %s is controlled by %s %s, which stays and may create another in its place",
 				f.Kind, f.Name, owner.Kind, owner.Name))
+		}
+	}
+	for _, u := range p.undecided {
+		if p.access.mayGet(ctx, u.Resource, u.Namespace, u.Name) {
+			warnings = append(warnings, fmt.Sprintf("what becomes of %s %s depends on the order: %s if all targets are deleted at once, %s if the garbage collector finishes one before the next",
+				u.Kind, u.Name, fateText(u.fates[0]), fateText(u.fates[1])))
 		}
 	}
 	for _, r := range p.unlisted {
@@ -269,6 +426,13 @@ func (p *prediction) warnings(ctx context.Context) []string {
 	}
 	slices.SortFunc(warnings, strings.Compare)
 	return warnings
+}
+
+func fateText(f graph.Fate) string {
+	if f == "" {
+		return "untouched"
+	}
+	return strings.ToLower(string(f))
 }
 
 // controllerOf is the owner that controls an object and exists.

@@ -338,7 +338,7 @@ func TestPreview(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			w := newWorld(t)
 			tt.fill(w)
-			s, err := w.preview(ownership.DeletionPreviewSpec{Target: tt.target, PropagationPolicy: tt.policy})
+			s, err := w.preview(ownership.DeletionPreviewSpec{Target: &tt.target, PropagationPolicy: tt.policy})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -353,7 +353,7 @@ func TestPreviewWarnsOfControllers(t *testing.T) {
 	w := newWorld(t)
 	w.add(configMaps, "a", "set", nil)
 	w.add(pods, "a", "child", ownedBy(configMaps, "set"))
-	s, err := w.preview(ownership.DeletionPreviewSpec{Target: target(pods, "a", "child")})
+	s, err := w.preview(ownership.DeletionPreviewSpec{Target: new(target(pods, "a", "child"))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -371,16 +371,16 @@ func TestPreviewRefusals(t *testing.T) {
 		want string
 		is   func(error) bool
 	}{
-		{"no kind", ownership.DeletionPreviewSpec{Target: ownership.DeletionTarget{Name: "x"}}, "spec.target.kind: Required", apierrors.IsInvalid},
-		{"no name", ownership.DeletionPreviewSpec{Target: target(pods, "a", "")}, "either name or selector", apierrors.IsInvalid},
-		{"name and selector", ownership.DeletionPreviewSpec{Target: ownership.DeletionTarget{APIVersion: "v1", Kind: "Pod", Name: "x", Selector: &metav1.LabelSelector{}}}, "spec.target.selector: Forbidden", apierrors.IsInvalid},
-		{"bad selector", ownership.DeletionPreviewSpec{Target: ownership.DeletionTarget{APIVersion: "v1", Kind: "Pod", Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a b": ""}}}}, "spec.target.selector", apierrors.IsInvalid},
-		{"bad policy", ownership.DeletionPreviewSpec{Target: target(pods, "a", "x"), PropagationPolicy: &policy}, "spec.propagationPolicy", apierrors.IsInvalid},
-		{"bad version", ownership.DeletionPreviewSpec{Target: ownership.DeletionTarget{APIVersion: "a/b/c", Kind: "Pod", Name: "x"}}, "spec.target.apiVersion", apierrors.IsInvalid},
-		{"no such kind", ownership.DeletionPreviewSpec{Target: ownership.DeletionTarget{APIVersion: "v1", Kind: "Unicorn", Name: "x"}}, "no kind Unicorn", apierrors.IsBadRequest},
-		{"no namespace", ownership.DeletionPreviewSpec{Target: target(pods, "", "x")}, "none is given", apierrors.IsBadRequest},
-		{"a namespace too many", ownership.DeletionPreviewSpec{Target: target(spaces, "a", "x")}, "in no namespace", apierrors.IsBadRequest},
-		{"no such object", ownership.DeletionPreviewSpec{Target: target(pods, "a", "x")}, `pods "x" not found`, apierrors.IsNotFound},
+		{"no kind", ownership.DeletionPreviewSpec{Target: &ownership.DeletionTarget{Name: "x"}}, "spec.target.kind: Required", apierrors.IsInvalid},
+		{"no name", ownership.DeletionPreviewSpec{Target: new(target(pods, "a", ""))}, "either name or selector", apierrors.IsInvalid},
+		{"name and selector", ownership.DeletionPreviewSpec{Target: &ownership.DeletionTarget{APIVersion: "v1", Kind: "Pod", Name: "x", Selector: &metav1.LabelSelector{}}}, "spec.target.selector: Forbidden", apierrors.IsInvalid},
+		{"bad selector", ownership.DeletionPreviewSpec{Target: &ownership.DeletionTarget{APIVersion: "v1", Kind: "Pod", Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a b": ""}}}}, "spec.target.selector", apierrors.IsInvalid},
+		{"bad policy", ownership.DeletionPreviewSpec{Target: new(target(pods, "a", "x")), PropagationPolicy: &policy}, "spec.propagationPolicy", apierrors.IsInvalid},
+		{"bad version", ownership.DeletionPreviewSpec{Target: &ownership.DeletionTarget{APIVersion: "a/b/c", Kind: "Pod", Name: "x"}}, "spec.target.apiVersion", apierrors.IsInvalid},
+		{"no such kind", ownership.DeletionPreviewSpec{Target: &ownership.DeletionTarget{APIVersion: "v1", Kind: "Unicorn", Name: "x"}}, "no kind Unicorn", apierrors.IsBadRequest},
+		{"no namespace", ownership.DeletionPreviewSpec{Target: new(target(pods, "", "x"))}, "none is given", apierrors.IsBadRequest},
+		{"a namespace too many", ownership.DeletionPreviewSpec{Target: new(target(spaces, "a", "x"))}, "in no namespace", apierrors.IsBadRequest},
+		{"no such object", ownership.DeletionPreviewSpec{Target: new(target(pods, "a", "x"))}, `pods "x" not found`, apierrors.IsNotFound},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := newWorld(t).preview(tt.spec)
@@ -394,7 +394,7 @@ func TestPreviewRefusals(t *testing.T) {
 func TestBeforeTheCollectorRuns(t *testing.T) {
 	w := newWorld(t)
 	for _, reviews := range []*Reviews{nil, {}} {
-		err := w.create(reviews.DeletionPreviews(w.policy()), &ownership.DeletionPreview{Spec: ownership.DeletionPreviewSpec{Target: target(pods, "a", "x")}})
+		err := w.create(reviews.DeletionPreviews(w.policy()), &ownership.DeletionPreview{Spec: ownership.DeletionPreviewSpec{Target: new(target(pods, "a", "x"))}})
 		if !apierrors.IsServiceUnavailable(err) {
 			t.Errorf("error %v", err)
 		}
@@ -412,7 +412,7 @@ func TestHidden(t *testing.T) {
 	w.allowed = func(a authorizer.Attributes) bool {
 		return a.GetResource() != "pods" && a.GetName() != "" && a.GetName() != "secret-owner"
 	}
-	s, err := w.preview(ownership.DeletionPreviewSpec{Target: target(configMaps, "a", "root"), PropagationPolicy: &foreground})
+	s, err := w.preview(ownership.DeletionPreviewSpec{Target: new(target(configMaps, "a", "root")), PropagationPolicy: &foreground})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -422,7 +422,7 @@ func TestHidden(t *testing.T) {
 	}
 	w.allowed = func(authorizer.Attributes) bool { return false }
 	for name, missing := range map[string]string{"there": "root", "not there": "nothing"} {
-		_, err := w.preview(ownership.DeletionPreviewSpec{Target: target(configMaps, "a", missing)})
+		_, err := w.preview(ownership.DeletionPreviewSpec{Target: new(target(configMaps, "a", missing))})
 		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), `cannot get resource "configmaps"`) {
 			t.Errorf("%s: %v", name, err)
 		}
