@@ -38,7 +38,15 @@ spec:
     served: true
     storage: true
     subresources: {status: {}}
-    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+    schema:
+      openAPIV3Schema:
+        type: object
+        x-kubernetes-preserve-unknown-fields: true
+        properties:
+          status:
+            type: object
+            x-kubernetes-preserve-unknown-fields: true
+            properties: {observedGeneration: {type: integer, minimum: 1}}
 `
 
 // migration is a move between two clusters.
@@ -100,14 +108,18 @@ func (m *migration) refusesMove(parts []string, args ...string) {
 	}
 }
 
-// stack makes a tree of custom resources, three deep, with status and with UIDs all over.
+// teardown is a finalizer of somebody's own. It has no slash, like most of Cluster API's.
+const teardown = "stack.move.example.com"
+
+// stack makes a tree of custom resources, three deep, with UIDs all over, and a status that lags
+// behind the last change.
 func (m *migration) stack() {
 	m.Helper()
 	m.apply(`
 apiVersion: move.example.com/v1
 kind: Stack
-metadata: {name: top, finalizers: [move.example.com/teardown]}
-spec: {size: 3}
+metadata: {name: top, finalizers: [` + teardown + `]}
+spec: {size: 2}
 `)
 	m.owned("stack/top", `
 apiVersion: move.example.com/v1
@@ -136,6 +148,7 @@ spec: {containers: [{name: c, image: "any:v1"}]}
 `)
 	m.kubectl("patch", "stack", "top", "--subresource=status", "--type=merge", "-p",
 		`{"status":{"observedGeneration":1,"phase":"Ready","below":{"uid":"`+m.uid("stack/middle")+`"}}}`)
+	m.kubectl("patch", "stack", "top", "--type=merge", "-p", `{"spec":{"size":3}}`)
 }
 
 var stackObjects = []string{"stack/top", "stack/middle", "configmap/settings", "secret/key"}
@@ -157,7 +170,8 @@ func (m *migration) checkStack() {
 		{"stack/top", "{.spec.size}", "3"},
 		{"stack/top", "{.status.phase}", "Ready"},
 		{"stack/top", "{.status.below.uid}", middle},
-		{"stack/top", "{.metadata.finalizers[*]}", "move.example.com/teardown"},
+		{"stack/top", "{.metadata.finalizers[*]}", teardown},
+		{"stack/top", "{.status.observedGeneration}", ""},
 	} {
 		if got := there(c.path, c.object); got != c.want {
 			m.Errorf("%s of %s is %q at the target, not %q", c.path, c.object, got, c.want)
@@ -217,7 +231,7 @@ func TestMove(t *testing.T) {
 	with := func(more ...string) []string { return append(slices.Clone(roots), more...) }
 
 	m.refusesMove([]string{"nobody can be asked"}, roots...)
-	m.refusesMove([]string{"stack.move.example.com/top in namespace move has the finalizer move.example.com/teardown", "--drop-finalizers", "nothing was changed"}, with("--yes")...)
+	m.refusesMove([]string{"stack.move.example.com/top in namespace move has the finalizer " + teardown, "--drop-finalizers", "nothing was changed"}, with("--yes")...)
 	m.refusesMove([]string{"is owned by stack.move.example.com/middle as well", "--drop-outside-owners"}, "configmap/settings", "--to", to, "--yes")
 	m.refusesMove([]string{"not found in the source", "deployment.apps/absent"}, "deployment/absent", "--to", to, "--yes")
 	m.refusesMove([]string{"is the same cluster"}, "deployment/web", "--to", m.cluster.kubeconfig(), "--yes")
