@@ -7,12 +7,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"os/signal"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/duration"
@@ -129,30 +131,21 @@ func timeOf(text string, now clock.PassiveClock) (*metav1.Time, error) {
 
 // undelete goes on until all is there, or something stands in the way.
 func (u *undeletion) undelete(cmd *cobra.Command, r *reviewer, review *ownership.Undeletion) error {
-	progress := newProgressLine(cmd.ErrOrStderr())
-	defer progress.clear()
-	progress.show("undeleting " + called(review.Spec.Object))
-	type standing struct{ restored, pending, held int32 }
-	var warnings []string // Each answer has only those of its own request.
-	for before := (standing{-1, -1, -1}); ; {
-		if err := r.ask(cmd.Context(), "undeletions", review); err != nil {
-			return advised(err)
-		}
-		s := &review.Status
-		for _, warning := range s.Warnings {
-			if !slices.Contains(warnings, warning) {
-				warnings = append(warnings, warning)
-			}
-		}
-		s.Warnings = warnings
-		now := standing{s.Restored, s.Pending, s.Held}
-		if s.Phase != ownership.UndeletionIncomplete || len(s.Problems) > 0 || now == before {
-			break
-		}
-		progress.show(fmt.Sprintf("undeleting %s: %d restored, %d to go, %d on hold", called(review.Spec.Object), s.Restored, s.Pending, s.Held))
-		before, review.Status = now, ownership.UndeletionStatus{}
+	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	progress := newProgress(cmd.ErrOrStderr(), clock.RealClock{})
+	defer progress.end()
+	work := undeleting{
+		ask: func(ctx context.Context, review *ownership.Undeletion) error {
+			return r.ask(ctx, "undeletions", review)
+		},
+		show: progress.show, clock: clock.RealClock{},
 	}
-	progress.clear()
+	err := work.run(ctx, review)
+	progress.end()
+	if err != nil {
+		return err
+	}
 	u.foreseen.follow(review)
 	review.SetGroupVersionKind(ownership.SchemeGroupVersion.WithKind("Undeletion"))
 	if err := u.print(cmd, review); err != nil {
@@ -161,21 +154,15 @@ func (u *undeletion) undelete(cmd *cobra.Command, r *reviewer, review *ownership
 	return verdictOf(&review.Status)
 }
 
-// advised says what to do when the server has ended a request: each reads the whole graph
-// first, and of a large one that takes long.
-func advised(err error) error {
-	if !apierrors.IsTimeout(err) {
-		return err
-	}
-	return fmt.Errorf("%w; what is back already is on hold: run the same command again to go on, when the machine has less to do", err)
-}
-
 // verdictOf is the error that an undeletion ends with.
 func verdictOf(s *ownership.UndeletionStatus) error {
 	switch s.Phase {
 	case ownership.UndeletionRefused:
 		return errors.New("the undeletion is refused, and nothing was changed")
 	case ownership.UndeletionIncomplete:
+		if len(s.Problems) == 0 {
+			return fmt.Errorf("the undeletion has made no headway for %s, and what is there is on hold; run the same command again to go on", duration.HumanDuration(stuckAfter))
+		}
 		return errors.New("the undeletion is incomplete, and what is there is on hold; run the same command again to go on")
 	}
 	return nil
@@ -201,20 +188,23 @@ func printUndeletion(cmd *cobra.Command, review *ownership.Undeletion, all bool,
 		f := forest{heads: []string{"OBJECT", "OUTCOME", "NOTES"}, all: all}
 		namespace := usualNamespace(review.Spec.Object)
 		for _, result := range s.Results {
-			f.branches = append(f.branches, undeletionBranch(result, namespace))
+			f.branches = append(f.branches, undeletionBranch(s.Phase, result, namespace))
 		}
 		printf(cmd, "%s\n", f.render(newPainter(cmd.OutOrStdout())))
 	}
 	for _, problem := range s.Problems {
 		printWrapped(cmd, "", "problem: ", problem)
 	}
+	if s.Waiting != "" {
+		printWrapped(cmd, "", "waiting: ", s.Waiting)
+	}
 	printf(cmd, "%s\n", tallyOf(s))
 	printWarnings(cmd, s.Warnings)
 }
 
-func undeletionBranch(result ownership.UndeletionResult, namespace string) branch {
+func undeletionBranch(phase ownership.UndeletionPhase, result ownership.UndeletionResult, namespace string) branch {
 	b := branch{id: result.FormerUID, kind: result.Object.Kind, label: calledIn(result.Object, namespace), above: result.Owners}
-	b.cells = []string{strings.ToLower(string(result.Outcome))}
+	b.cells = []string{outcomeCell(phase, result.Outcome)}
 	b.colours = []colour{undeletionColour(result.Outcome)}
 	b.notes = func(types.UID) []string {
 		if result.Reason == "" {
@@ -223,6 +213,19 @@ func undeletionBranch(result ownership.UndeletionResult, namespace string) branc
 		return []string{result.Reason}
 	}
 	return b
+}
+
+// outcomeCell names an outcome. Of an undeletion that is refused nothing is still to come.
+func outcomeCell(phase ownership.UndeletionPhase, outcome ownership.UndeletionOutcome) string {
+	if phase == ownership.UndeletionRefused {
+		switch outcome {
+		case ownership.UndeletionPending:
+			return "not restored"
+		case ownership.UndeletionAdopted:
+			return "not adopted"
+		}
+	}
+	return strings.ToLower(string(outcome))
 }
 
 func undeletionColour(outcome ownership.UndeletionOutcome) colour {
@@ -235,17 +238,23 @@ func undeletionColour(outcome ownership.UndeletionOutcome) colour {
 	return yellow
 }
 
-// tallyOf counts what became of objects.
+// tallyOf counts what became of objects. If nothing was changed, those that are not there count
+// as what would have been restored.
 func tallyOf(s *ownership.UndeletionStatus) string {
 	form := "%s: %d"
-	if s.Phase == ownership.UndeletionPlanned || s.Phase == ownership.UndeletionRefused {
+	restored, pending := s.Restored, s.Pending
+	switch s.Phase {
+	case ownership.UndeletionRefused:
+		restored, pending = restored+pending, 0
+		fallthrough
+	case ownership.UndeletionPlanned:
 		form = "would be %s: %d"
 	}
 	var parts []string
 	for _, p := range []struct {
 		word  string
 		count int32
-	}{{"restored", s.Restored}, {"adopted", s.Adopted}, {"left", s.Left}, {"pending", s.Pending}} {
+	}{{"restored", restored}, {"adopted", s.Adopted}, {"left", s.Left}, {"denied", s.Denied}, {"pending", pending}} {
 		if p.count > 0 || p.word == "restored" {
 			parts = append(parts, fmt.Sprintf(form, p.word, p.count))
 			form = "%s: %d"

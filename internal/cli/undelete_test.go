@@ -6,7 +6,6 @@ package cli
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -17,10 +16,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
 	restfake "k8s.io/client-go/rest/fake"
@@ -139,14 +136,14 @@ func TestUndeletionFolds(t *testing.T) {
 func TestUndeletionColours(t *testing.T) {
 	for outcome, want := range map[ownership.UndeletionOutcome]colour{
 		ownership.UndeletionRestored: green, ownership.UndeletionAdopted: green, ownership.UndeletionUnchanged: plain,
-		ownership.UndeletionTaken: yellow, ownership.UndeletionLeft: yellow, ownership.UndeletionPending: yellow,
+		ownership.UndeletionDenied: yellow, ownership.UndeletionTaken: yellow, ownership.UndeletionLeft: yellow, ownership.UndeletionPending: yellow,
 	} {
 		if got := undeletionColour(outcome); got != want {
 			t.Errorf("%s: %q", outcome, got)
 		}
 	}
 	result := became(ownership.UndeletionRestored, "Pod", "a", "")
-	f := forest{heads: []string{"OBJECT", "OUTCOME", "NOTES"}, branches: []branch{undeletionBranch(result, "shop")}}
+	f := forest{heads: []string{"OBJECT", "OUTCOME", "NOTES"}, branches: []branch{undeletionBranch(ownership.UndeletionComplete, result, "shop")}}
 	if got := f.render(painter{on: true}); !strings.Contains(got, string(green)+"restored") {
 		t.Errorf("not coloured: %q", got)
 	}
@@ -165,8 +162,9 @@ func TestTally(t *testing.T) {
 	}{
 		{with(counts, ownership.UndeletionComplete), "restored: 3, adopted: 2, left: 1, pending: 4", ""},
 		{with(counts, ownership.UndeletionPlanned), "would be restored: 3, adopted: 2, left: 1, pending: 4", ""},
-		{with(counts, ownership.UndeletionRefused), "would be restored: 3, adopted: 2, left: 1, pending: 4", "the undeletion is refused, and nothing was changed"},
-		{with(counts, ownership.UndeletionIncomplete), "restored: 3, adopted: 2, left: 1, pending: 4", "the undeletion is incomplete, and what is there is on hold; run the same command again to go on"},
+		{with(ownership.UndeletionStatus{Restored: 1, Denied: 2, Pending: 4}, ownership.UndeletionRefused), "would be restored: 5, denied: 2", "the undeletion is refused, and nothing was changed"},
+		{with(counts, ownership.UndeletionIncomplete), "restored: 3, adopted: 2, left: 1, pending: 4", "the undeletion has made no headway for 2m, and what is there is on hold; run the same command again to go on"},
+		{with(ownership.UndeletionStatus{Pending: 1, Problems: []string{"a quota"}}, ownership.UndeletionIncomplete), "restored: 0, pending: 1", "the undeletion is incomplete, and what is there is on hold; run the same command again to go on"},
 		{with(ownership.UndeletionStatus{}, ownership.UndeletionComplete), "restored: 0", ""},
 	} {
 		if got := tallyOf(tt.status); got != tt.want {
@@ -179,18 +177,6 @@ func TestTally(t *testing.T) {
 		if verdict != tt.verdict {
 			t.Errorf("%s ends with %q", tt.status.Phase, verdict)
 		}
-	}
-}
-
-// TestAdvice: who meets the limit of a request learns how to go on.
-func TestAdvice(t *testing.T) {
-	late := apierrors.NewTimeoutError("request did not complete", 0)
-	if got := advised(late); !errors.Is(got, late) || !strings.Contains(got.Error(), "run the same command again") {
-		t.Errorf("a request that took too long: %v", got)
-	}
-	refused := apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "a", nil)
-	if got := advised(refused); got != error(refused) {
-		t.Errorf("a request that is refused: %v", got)
 	}
 }
 

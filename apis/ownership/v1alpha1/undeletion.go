@@ -41,6 +41,11 @@ type UndeletionSpec struct {
 	// dryRun has every change looked at, and admitted as far as it can be, and none made.
 	// +optional
 	DryRun bool `json:"dryRun,omitempty"`
+	// timeoutSeconds is how long one request works on the undeletion, without what it takes to
+	// read the graph; at least four times as long as that, and never longer than about half a
+	// minute, which is the default. What is not done by then is done by the next request.
+	// +optional
+	TimeoutSeconds int32 `json:"timeoutSeconds,omitempty"`
 }
 
 // UndeletionPhase is how far an undeletion has come.
@@ -73,6 +78,9 @@ const (
 	UndeletionTaken UndeletionOutcome = "Taken"
 	// UndeletionLeft: the object is not brought back, for the reason that is given.
 	UndeletionLeft UndeletionOutcome = "Left"
+	// UndeletionDenied: the API refuses the object, or the caller may not write it. A problem
+	// says more.
+	UndeletionDenied UndeletionOutcome = "Denied"
 	// UndeletionPending: the object is not there yet.
 	UndeletionPending UndeletionOutcome = "Pending"
 )
@@ -117,6 +125,9 @@ type UndeletionStatus struct {
 	Left int32 `json:"left"`
 	// pending is the number of objects that are not there yet.
 	Pending int32 `json:"pending"`
+	// denied is the number of objects that the API refuses, or that the caller may not write.
+	// +optional
+	Denied int32 `json:"denied,omitempty"`
 	// held is the number of objects that are there, and still on hold.
 	// +optional
 	Held int32 `json:"held,omitempty"`
@@ -124,6 +135,10 @@ type UndeletionStatus struct {
 	// +optional
 	// +listType=atomic
 	Problems []string `json:"problems,omitempty"`
+	// waiting is what an undeletion that is incomplete without problems waits for, if it is not
+	// only for the next request.
+	// +optional
+	Waiting string `json:"waiting,omitempty"`
 	// warnings say what else there is to know.
 	// +optional
 	// +listType=atomic

@@ -2882,6 +2882,13 @@ func schema_kindred_apis_ownership_v1alpha1_UndeletionSpec(ref common.ReferenceC
 							Format:      "",
 						},
 					},
+					"timeoutSeconds": {
+						SchemaProps: spec.SchemaProps{
+							Description: "timeoutSeconds is how long one request works on the undeletion, without what it takes to read the graph; at least four times as long as that, and never longer than about half a minute, which is the default. What is not done by then is done by the next request.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
 				},
 				Required: []string{"object"},
 			},
@@ -2969,6 +2976,13 @@ func schema_kindred_apis_ownership_v1alpha1_UndeletionStatus(ref common.Referenc
 							Format:      "int32",
 						},
 					},
+					"denied": {
+						SchemaProps: spec.SchemaProps{
+							Description: "denied is the number of objects that the API refuses, or that the caller may not write.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
 					"held": {
 						SchemaProps: spec.SchemaProps{
 							Description: "held is the number of objects that are there, and still on hold.",
@@ -2993,6 +3007,13 @@ func schema_kindred_apis_ownership_v1alpha1_UndeletionStatus(ref common.Referenc
 									},
 								},
 							},
+						},
+					},
+					"waiting": {
+						SchemaProps: spec.SchemaProps{
+							Description: "waiting is what an undeletion that is incomplete without problems waits for, if it is not only for the next request.",
+							Type:        []string{"string"},
+							Format:      "",
 						},
 					},
 					"warnings": {

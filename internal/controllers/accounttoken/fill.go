@@ -91,7 +91,7 @@ func (f *filler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, 
 	if apierrors.IsNotFound(err) {
 		return ctrl.Result{}, f.forget(ctx, req.NamespacedName)
 	}
-	if err != nil || !secret.DeletionTimestamp.IsZero() {
+	if err != nil || !secret.DeletionTimestamp.IsZero() || owned.Held(secret) {
 		return ctrl.Result{}, err
 	}
 	account, err := f.accountOf(ctx, secret)

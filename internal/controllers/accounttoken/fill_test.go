@@ -16,6 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
 )
 
 func account(name, uid string, secrets ...string) *corev1.ServiceAccount {
@@ -46,6 +48,11 @@ func newFiller(cached, live client.Client) *filler {
 	}}
 }
 
+func held(s *corev1.Secret) *corev1.Secret {
+	s.Annotations[ownership.HoldAnnotation] = ""
+	return s
+}
+
 func TestFilling(t *testing.T) {
 	ctx := context.Background()
 	whole := map[string]string{"ca.crt": "PEM", "namespace": "ns", "token": "token of a in s"}
@@ -64,6 +71,8 @@ func TestFilling(t *testing.T) {
 		"no account":              {secret("s", "a", "", nil), nil, nil, nil},
 		"another of its name":     {secret("s", "a", "1", whole), nil, []client.Object{account("a", "2")}, nil},
 		"as it should be already": {secret("s", "a", "1", whole), nil, []client.Object{account("a", "1")}, whole},
+		"on hold, no account":     {held(secret("s", "a", "1", map[string]string{"token": "mine"})), nil, nil, map[string]string{"token": "mine"}},
+		"on hold, an account":     {held(secret("s", "a", "1", nil)), nil, []client.Object{account("a", "1")}, map[string]string{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			api := fake.NewClientBuilder().WithObjects(append(tt.live, tt.secret)...).Build()

@@ -8,6 +8,7 @@ import (
 	"context"
 	"slices"
 	"strconv"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -22,7 +23,11 @@ import (
 )
 
 func validateUndeletion(review *ownership.Undeletion) field.ErrorList {
-	return validateObject(review.Spec.Object, field.NewPath("spec", "object"))
+	errs := validateObject(review.Spec.Object, field.NewPath("spec", "object"))
+	if seconds := review.Spec.TimeoutSeconds; seconds < 0 {
+		errs = append(errs, field.Invalid(field.NewPath("spec", "timeoutSeconds"), seconds, "must not be negative"))
+	}
+	return errs
 }
 
 // undelete brings a deleted object back.
@@ -47,7 +52,7 @@ func (q *question) undelete(ctx context.Context, spec *ownership.UndeletionSpec)
 	}
 	request := undelete.Request{
 		Resource: r, Namespace: spec.Object.Namespace, Name: spec.Object.Name, UID: spec.Object.UID,
-		DryRun: spec.DryRun || q.dryRun,
+		DryRun: spec.DryRun || q.dryRun, Work: time.Duration(spec.TimeoutSeconds) * time.Second,
 	}
 	if spec.At != nil {
 		request.At = spec.At.Time
@@ -65,7 +70,7 @@ func (q *question) reported(ctx context.Context, r graph.Resource, report *undel
 	undone := e.deletion(ctx, r, report.Deletion)
 	s := ownership.UndeletionStatus{
 		Phase: report.Phase, Deletion: &undone, ResourceVersion: strconv.FormatInt(report.Revision, 10),
-		Problems: report.Problems, Warnings: report.Warnings,
+		Problems: report.Problems, Warnings: report.Warnings, Waiting: report.Waiting,
 	}
 	mayGet := func(item *undelete.Item) bool {
 		return q.access.mayGet(ctx, item.Resource, item.Namespace(), item.Name())
@@ -95,6 +100,8 @@ func (q *question) reported(ctx context.Context, r graph.Resource, report *undel
 			s.Adopted++
 		case ownership.UndeletionLeft, ownership.UndeletionTaken:
 			s.Left++
+		case ownership.UndeletionDenied:
+			s.Denied++
 		case ownership.UndeletionPending:
 			s.Pending++
 		}

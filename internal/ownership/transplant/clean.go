@@ -100,7 +100,9 @@ var cleaners = map[schema.GroupKind]func(*unstructured.Unstructured, Soil){
 		DropAnnotations(o, ofBinding)
 		namespace, _, _ := unstructured.NestedString(o.Object, "spec", "claimRef", "namespace")
 		name, _, _ := unstructured.NestedString(o.Object, "spec", "claimRef", "name")
-		if !soil.Has(schema.GroupKind{Kind: "PersistentVolumeClaim"}, namespace, name) {
+		// In its own cluster a volume without the reference would be available to any claim, with
+		// the data of the one that it was bound to.
+		if soil.Elsewhere && !soil.Has(schema.GroupKind{Kind: "PersistentVolumeClaim"}, namespace, name) {
 			Drop(o, "spec.claimRef")
 		}
 		Drop(o, "spec.claimRef.resourceVersion")
@@ -118,7 +120,13 @@ var cleaners = map[schema.GroupKind]func(*unstructured.Unstructured, Soil){
 			}
 		}
 	},
-	{Kind: "ServiceAccount"}: func(o *unstructured.Unstructured, _ Soil) { Drop(o, "secrets") },
+	{Kind: "ServiceAccount"}: func(o *unstructured.Unstructured, soil Soil) {
+		// Where mountable Secrets are enforced (kubernetes.io/enforce-mountable-secrets), the list
+		// is what pods may use.
+		if soil.Elsewhere {
+			Drop(o, "secrets")
+		}
+	},
 	{Kind: "Secret"}: func(o *unstructured.Unstructured, _ Soil) {
 		// A token is worth something for the account that it was signed for only; a new one is filled in.
 		if kind, _, _ := unstructured.NestedString(o.Object, "type"); kind == "kubernetes.io/service-account-token" {

@@ -100,7 +100,11 @@ func (u *undeletion) rehearse(ctx context.Context) error {
 				item.Outcome, item.Reason = ownership.UndeletionLeft, cannotBeCreated(err)
 				return nil
 			}
+			if isPassing(err) {
+				return nil // Nothing is known about it. It is tried again when it is created.
+			}
 			u.problem("%s cannot be created: %v", item, err)
+			item.Outcome, item.Reason = ownership.UndeletionDenied, denied
 			return nil
 		})
 	}

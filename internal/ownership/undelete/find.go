@@ -53,20 +53,19 @@ func (u *undeletion) find(ctx context.Context) error {
 
 // resume goes on with an undeletion that the root tells of.
 func (u *undeletion) resume(ctx context.Context, now *unstructured.Unstructured) error {
-	resource := u.Resource.GroupResource()
 	m, marked := markOf(now)
 	switch {
 	case now.GetDeletionTimestamp() != nil:
-		return apierrors.NewConflict(resource, u.Name, fmt.Errorf("it is still being deleted; wait until it is gone"))
+		return u.conflict("it is still being deleted; wait until it is gone")
 	case !marked:
 		if before, err := u.restoredBefore(ctx, now); before || err != nil {
 			return err
 		}
-		return apierrors.NewConflict(resource, u.Name, fmt.Errorf("it is there, with the UID %s: nothing is to be brought back", now.GetUID()))
+		return u.conflict("it is there, with the UID %s: nothing is to be brought back", now.GetUID())
 	case m.Root != m.From:
-		return apierrors.NewConflict(resource, u.Name, fmt.Errorf("it is on hold as a part of the undeletion of the object that had the UID %s; go on with that", m.Root))
+		return u.conflict("it is on hold as a part of the undeletion of the object that had the UID %s; go on with that", m.Root)
 	case u.UID != "" && u.UID != m.From:
-		return apierrors.NewConflict(resource, u.Name, fmt.Errorf("the undeletion of the one that had the UID %s is under way; go on with that", m.From))
+		return u.conflict("the undeletion of the one that had the UID %s is under way; go on with that", m.From)
 	}
 	u.past = past{uid: m.From, revision: m.Revision, stage: restoring}
 	if m.Releasing {
@@ -105,6 +104,14 @@ func (u *undeletion) reportBefore() {
 	u.root.Outcome = ownership.UndeletionUnchanged
 	u.root.Reason = "it was restored already, at " + u.before.Time.UTC().Format(time.RFC3339)
 	u.report.Items, u.report.Phase = []*Item{u.root}, ownership.UndeletionComplete
+}
+
+// conflict refuses an undeletion because of what is there, with that as the message: that an
+// operation cannot be fulfilled, which a conflict says by default, tells nobody anything.
+func (u *undeletion) conflict(format string, args ...any) error {
+	err := apierrors.NewConflict(u.Resource.GroupResource(), u.Name, nil)
+	err.ErrStatus.Message = fmt.Sprintf("%s %q: ", u.Resource.GroupResource(), u.Name) + fmt.Sprintf(format, args...)
+	return err
 }
 
 // findLast finds the last deletion of what is meant.

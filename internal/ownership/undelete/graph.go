@@ -56,12 +56,18 @@ func (u *undeletion) read(ctx context.Context) error {
 		}
 		all = append(all, there...)
 	}
-	u.items = inOrder(members(u.root, all, u.isContent))
+	found := members(u.root, all, u.isContent)
 	u.named = map[name]*Item{}
-	for _, item := range u.items {
+	for _, item := range found {
 		item.lineage = u.lineage
 		u.named[name{item.kind(), item.Namespace(), item.Name()}] = item
 	}
+	for _, item := range found {
+		if need, found := needOf(item.then); found && u.named[need.name] != nil {
+			item.needs = u.named[need.name]
+		}
+	}
+	u.items = inOrder(found)
 	return nil
 }
 
@@ -184,8 +190,8 @@ func steps(items []*Item) iter.Seq[[]*Item] {
 	}
 }
 
-// inOrder sorts the root before all, owners before dependents, what others need before the others,
-// and the rest as siblings in a tree.
+// inOrder sorts the root before all, owners before dependents, objects that others need before the
+// others, and the rest as siblings in a tree.
 func inOrder(items []*Item) []*Item {
 	depths := map[*Item]int{items[0]: 0}
 	references := map[*Item]ownership.ObjectReference{}
@@ -216,6 +222,9 @@ func deepen(item *Item, depths map[*Item]int) int {
 	depth := 0
 	for _, owner := range item.owners {
 		depth = max(depth, deepen(owner, depths)+1)
+	}
+	if item.needs != nil {
+		depth = max(depth, deepen(item.needs, depths)+1)
 	}
 	depths[item] = depth
 	return depth

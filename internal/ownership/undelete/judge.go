@@ -111,7 +111,7 @@ func gone(item, root *Item, own map[types.UID]deletion.Record) (outcome ownershi
 	if item == root {
 		return ownership.UndeletionPending, "", ""
 	}
-	if record, deleted := own[item.lineage.last(item.FormerUID())]; deleted {
+	if record, deleted := own[item.lineage.last(item.FormerUID())]; deleted && !followsNeed(item, record) {
 		item.deletedOnItsOwn = true
 		return ownership.UndeletionLeft, fmt.Sprintf("it was deleted on its own, by %s at %s", record.By.User, record.Time.UTC().Format(time.RFC3339)), ""
 	}

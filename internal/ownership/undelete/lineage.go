@@ -306,20 +306,26 @@ func (u *undeletion) lostOf(item *Item) (lost []metav1.OwnerReference) {
 // tellLost says of each item which owners it comes back without.
 func (u *undeletion) tellLost() {
 	for _, item := range u.items {
-		if item.Reason != "" || item.Outcome != ownership.UndeletionPending && item.Outcome != ownership.UndeletionRestored {
+		if item.Outcome != ownership.UndeletionPending && item.Outcome != ownership.UndeletionRestored {
 			continue
 		}
 		var owners []string
 		for _, ref := range u.lostOf(item) {
 			owners = append(owners, ref.Kind+" "+ref.Name)
 		}
+		var told string
 		switch len(owners) {
 		case 0:
+			continue
 		case 1:
-			item.Reason = fmt.Sprintf("its owner %s does not exist: undelete that as well, and it owns this object again", owners[0])
+			told = fmt.Sprintf("its owner %s does not exist: undelete that as well, and it owns this object again", owners[0])
 		default:
-			item.Reason = fmt.Sprintf("its owners %s do not exist: undelete them as well, and they own this object again", strings.Join(owners, ", "))
+			told = fmt.Sprintf("its owners %s do not exist: undelete them as well, and they own this object again", strings.Join(owners, ", "))
 		}
+		if item.Reason != "" { // It is also told what becomes of its volume.
+			told = item.Reason + "; " + told
+		}
+		item.Reason = told
 	}
 }
 

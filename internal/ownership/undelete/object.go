@@ -21,6 +21,12 @@ import (
 // UIDs that are known, and on hold.
 func (u *undeletion) desired(item *Item, uids map[types.UID]types.UID) *unstructured.Unstructured {
 	object := transplant.Clean(item.then, transplant.Soil{Has: u.comes, Ours: isMark})
+	if item.binding != nil {
+		item.binding.keepVolume(object)
+	}
+	if isAccountToken(object) {
+		u.keepAccount(item, object)
+	}
 	if slices.Contains(item.then.GetFinalizers(), batchv1.JobTrackingFinalizer) {
 		// Its Job has still to count it.
 		object.SetFinalizers(append(object.GetFinalizers(), batchv1.JobTrackingFinalizer))

@@ -44,7 +44,7 @@ func TestNothingStaysPinned(t *testing.T) {
 		t.Errorf("a dry run: %v, %v, pinned %d", err, report, w.pins)
 	}
 	w.forbidden = []string{"create Secret"}
-	w.ends(t, "ConfigMap", "root", ownership.UndeletionRefused, "root Pending", "child Pending")
+	w.ends(t, "ConfigMap", "root", ownership.UndeletionRefused, "root Pending", "child Denied")
 	if len(w.pins) > 0 {
 		t.Errorf("refused: pinned %d", w.pins)
 	}

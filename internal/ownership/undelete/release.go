@@ -72,7 +72,11 @@ func (u *undeletion) release(ctx context.Context) (bool, error) {
 		now, err := u.write(ctx, u.root, u.root.now, beginning, func(wanted *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 			return u.client(wanted, u.root).Update(ctx, wanted, metav1.UpdateOptions{FieldManager: manager})
 		})
-		if err != nil {
+		switch {
+		case err != nil && isPassing(err):
+			u.postpone("%s: %v", u.root, err)
+			return false, ctx.Err()
+		case err != nil:
 			return false, fmt.Errorf("%s: %w", u.root, err)
 		}
 		u.root.now = now
@@ -88,7 +92,7 @@ func (u *undeletion) release(ctx context.Context) (bool, error) {
 	rest := slices.Clone(u.items)
 	slices.Reverse(rest)
 	for items := range steps(rest) {
-		if err := u.each(ctx, items, freeing); err != nil || u.late() || len(u.report.Problems) > 0 {
+		if err := u.each(ctx, items, freeing); err != nil || u.late() || !u.goesOn() {
 			return false, err
 		}
 	}

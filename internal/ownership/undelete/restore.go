@@ -30,15 +30,18 @@ const manager = "kindred-undelete"
 // restore creates what is gone, owners first, and then ties together what is there; false if
 // something is not there yet.
 func (u *undeletion) restore(ctx context.Context) (bool, error) {
+	uids := u.uids()
+	put := u.putter(uids)
 	for items := range steps(u.items) {
-		if err := u.each(ctx, items, u.putter()); err != nil || u.late() {
+		if err := u.each(ctx, items, put); err != nil || u.late() {
 			return false, err
 		}
 		if err := u.recogniseTaken(ctx, items); err != nil {
 			return false, err
 		}
+		addUIDs(uids, items)
 		switch u.root.Outcome {
-		case ownership.UndeletionPending:
+		case ownership.UndeletionPending, ownership.UndeletionDenied:
 			return false, nil // There is nothing to go on with.
 		case ownership.UndeletionTaken:
 			// Nothing else was written. The mark, which another's object has not, is what
@@ -53,7 +56,10 @@ func (u *undeletion) restore(ctx context.Context) (bool, error) {
 			return false, err
 		}
 	}
-	return len(u.report.Problems) == 0 && !u.late() && !slices.ContainsFunc(u.items, isPending), nil
+	if err := u.rebind(ctx); err != nil {
+		return false, err
+	}
+	return u.goesOn() && !u.late() && !slices.ContainsFunc(u.items, isPending), nil
 }
 
 func isPending(item *Item) bool { return item.Outcome == ownership.UndeletionPending }
@@ -92,12 +98,17 @@ func (u *undeletion) keep(item *Item, became done) {
 	item.Outcome = became.outcome
 	item.find(became.now)
 	switch {
+	case became.err != nil && isPassing(became.err):
+		u.postpone("%s: %v", item, became.err)
 	case errors.As(became.err, new(statusError)) && !hasEnded(item.then):
 		u.warn("the status of %s is not what it was: %v", item, became.err)
 	case became.err != nil && became.now == nil && isReplaced(item) && isFinal(became.err):
 		item.Outcome, item.Reason = ownership.UndeletionLeft, cannotBeCreated(became.err)
 	case became.err != nil:
 		u.problem("%s: %v", item, became.err)
+		if isPending(item) {
+			item.Outcome, item.Reason = ownership.UndeletionDenied, denied
+		}
 	case became.outcome == ownership.UndeletionTaken && item.Reason == "":
 		item.Reason = madeMeanwhile
 	case became.outcome == ownership.UndeletionLeft && item.Reason == "":
@@ -110,7 +121,10 @@ func isFinal(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsNotFound(err)
 }
 
-const madeMeanwhile = "an object of this name was made meanwhile"
+const (
+	denied        = "the API refuses it"
+	madeMeanwhile = "an object of this name was made meanwhile"
+)
 
 func cannotBeCreated(err error) string {
 	return fmt.Sprintf("it cannot be created (%v), and its controller makes another", err)
@@ -122,17 +136,22 @@ func (u *undeletion) uids() map[types.UID]types.UID {
 	if uids == nil {
 		uids = map[types.UID]types.UID{}
 	}
-	for _, item := range u.items {
+	addUIDs(uids, u.items)
+	return uids
+}
+
+// addUIDs adds the UIDs of items that have another one now.
+func addUIDs(uids map[types.UID]types.UID, items []*Item) {
+	for _, item := range items {
 		if item.now != nil && item.UID() != item.FormerUID() {
 			uids[item.FormerUID()] = item.UID()
 		}
 	}
-	return uids
 }
 
-// putter brings items back, as far as that is not done yet.
-func (u *undeletion) putter() func(context.Context, *Item) done {
-	uids := u.uids()
+// putter brings items back, as far as that is not done yet. It reads uids, which must not change
+// while items have their turn.
+func (u *undeletion) putter(uids map[types.UID]types.UID) func(context.Context, *Item) done {
 	return func(ctx context.Context, item *Item) done {
 		now := item.now
 		if item.Outcome == ownership.UndeletionPending && item != u.root && isAbandoned(item) {
@@ -169,6 +188,8 @@ func (u *undeletion) found(ctx context.Context, item *Item) done {
 
 // statusError is that a status could not be written. The object is there all the same.
 type statusError struct{ error }
+
+func (e statusError) Unwrap() error { return e.error }
 
 // putStatus writes the status that an item had, where the kind's own memory is in it.
 func (u *undeletion) putStatus(ctx context.Context, item *Item, now *unstructured.Unstructured, uids map[types.UID]types.UID) (*unstructured.Unstructured, error) {

@@ -79,11 +79,20 @@ func (u *undeletion) checkAccess(ctx context.Context) {
 			continue
 		}
 		for _, verb := range verbsFor(item) {
-			refused := r.to(ctx, verb, item, "")
-			if refused == nil || slices.Contains(refusals, refused.Error()) || r.toNamed(ctx, verb, item, "") {
+			err := r.to(ctx, verb, item, "")
+			if err == nil {
 				continue
 			}
-			refusals = append(refusals, refused.Error())
+			told := slices.Contains(refusals, err.Error())
+			if told && verb != "create" || r.toNamed(ctx, verb, item, "") {
+				continue // Of some objects it is not known, as it takes a question for each.
+			}
+			if isPending(item) {
+				item.Outcome, item.Reason = ownership.UndeletionDenied, "you may not "+verb+" it"
+			}
+			if !told {
+				refusals = append(refusals, err.Error())
+			}
 		}
 		if hasEnded(item.then) && item.Outcome == ownership.UndeletionPending && !r.may(ctx, "update", item, "status") {
 			item.Outcome, item.Reason = ownership.UndeletionLeft, "it had ended, and would run again: you may not write its status"

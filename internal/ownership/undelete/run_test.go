@@ -26,6 +26,7 @@ import (
 func deleted(t *testing.T, graph []*unstructured.Unstructured, there ...*unstructured.Unstructured) *world {
 	t.Helper()
 	root := graph[0]
+	nameOwners(append(slices.Clone(graph), there...))
 	w := newWorld(t, &memory{
 		objects: map[int64][]*unstructured.Unstructured{10: graph},
 		records: []deletion.Record{{Resource: resourceOf(root.GetKind()).GroupResource(), Namespace: "shop", Name: root.GetName(), UID: root.GetUID(), Revision: 11}},
@@ -40,6 +41,24 @@ func deleted(t *testing.T, graph []*unstructured.Unstructured, there ...*unstruc
 		return false, nil, nil
 	})
 	return w
+}
+
+// nameOwners completes references to owners among the objects, which ownedBy knows by their UID
+// only.
+func nameOwners(objects []*unstructured.Unstructured) {
+	for _, object := range objects {
+		refs := object.GetOwnerReferences()
+		for i := range refs {
+			for _, owner := range objects {
+				if owner.GetUID() == refs[i].UID && refs[i].Name == "named-"+string(owner.GetUID()) {
+					refs[i].APIVersion, refs[i].Kind, refs[i].Name = owner.GetAPIVersion(), owner.GetKind(), owner.GetName()
+				}
+			}
+		}
+		if len(refs) > 0 {
+			object.SetOwnerReferences(refs)
+		}
+	}
 }
 
 func (w *world) on(verb, resource string, react clienttesting.ReactionFunc) {
@@ -90,14 +109,14 @@ func isFree(o *unstructured.Unstructured) bool {
 // begins one. Anybody can write a mark.
 func TestGoingOnNeedsAccess(t *testing.T) {
 	graph := []*unstructured.Unstructured{object("ConfigMap", "root"), object("Secret", "child", ownedBy("root"))}
-	for name, tt := range map[string]struct{ forbidden, problem string }{
-		"may not read":   {"get Secret", "what it took along has objects that you may not read (1): it has to be undone by somebody who may"},
-		"may not create": {"create Secret", "you may not create Secret"},
+	for name, tt := range map[string]struct{ forbidden, problem, child string }{
+		"may not read":   {"get Secret", "what it took along has objects that you may not read (1): it has to be undone by somebody who may", "Pending"},
+		"may not create": {"create Secret", "you may not create Secret", "Denied"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := deleted(t, graph, object("ConfigMap", "root", withUID("new"), onHold("root", false)))
 			w.forbidden = []string{tt.forbidden}
-			report := w.ends(t, "ConfigMap", "root", ownership.UndeletionIncomplete, "root Restored", "child Pending")
+			report := w.ends(t, "ConfigMap", "root", ownership.UndeletionIncomplete, "root Restored", "child "+tt.child)
 			if !slices.Equal(report.Problems, []string{tt.problem}) || len(w.writes()) > 0 {
 				t.Errorf("problems %q, writes %v", report.Problems, w.writes())
 			}

@@ -51,6 +51,10 @@ type Request struct {
 	At time.Time
 	// DryRun has nothing written.
 	DryRun bool
+	// Work is how long to write, once the graph is read and tried; zero for as long as a request
+	// may take. An undeletion writes for at least four times as long as it read, so that most of
+	// the time goes into that.
+	Work time.Duration
 }
 
 // Report is what was done.
@@ -62,6 +66,9 @@ type Report struct {
 	// Items are the graph, owners first.
 	Items              []*Item
 	Problems, Warnings []string
+	// Waiting is what an undeletion that is incomplete without a problem waits for, if it is not
+	// only for time.
+	Waiting string
 }
 
 // Item is an object of the graph.
@@ -74,13 +81,18 @@ type Item struct {
 	fields []byte
 	// owners are those of its owners that are in the graph, and what it was the content of.
 	owners []*Item
-	step   step
 	// lineage is shared by all items.
 	lineage *lineage
 	// reclaims are references that an earlier undeletion could not restore, and this one does.
 	reclaims []deletion.LostReference
 	// deletedOnItsOwn reports that a deletion after that of the root asked for it.
 	deletedOnItsOwn bool
+	// needs is the item that this one does not outlive, though it is not its owner; nil if there
+	// is none.
+	needs *Item
+	// binding is that of a claim which was bound to a volume.
+	binding *binding
+	step    step
 
 	Outcome ownership.UndeletionOutcome
 	Reason  string
@@ -156,8 +168,11 @@ type undeletion struct {
 	// successors have now.
 	outside map[types.UID]types.UID
 	// before is the earlier restoration of a root that is there; nil if there was none.
-	before *deletion.Restoration
-	until  time.Time
+	before       *deletion.Restoration
+	began, until time.Time
+	// reading is how long the graph took to read.
+	reading   time.Duration
+	postponed postponed
 }
 
 // name is what an object is called.
@@ -168,7 +183,8 @@ type name struct {
 
 // Run undoes a deletion, as far as it gets in the time of a request.
 func (c *Cluster) Run(ctx context.Context, request Request) (*Report, error) {
-	u := &undeletion{Cluster: c, Request: request, report: &Report{}, until: c.Clock.Now().Add(limit)}
+	now := c.Clock.Now()
+	u := &undeletion{Cluster: c, Request: request, report: &Report{}, began: now, until: now.Add(limit)}
 	u.lineage, u.outside = &lineage{}, map[types.UID]types.UID{}
 	if err := u.find(ctx); err != nil {
 		return nil, err
@@ -209,12 +225,25 @@ func (u *undeletion) run(ctx context.Context) error {
 		u.report.Phase = ownership.UndeletionPlanned
 		return nil
 	}
+	u.budget()
 	done, err := u.carryOut(ctx)
+	u.tellPostponed()
 	u.report.Phase = ownership.UndeletionIncomplete
 	if done {
 		u.report.Phase = ownership.UndeletionComplete
 	}
 	return err
+}
+
+// budget ends the work earlier than the request, if that was asked for.
+func (u *undeletion) budget() {
+	if u.Work == 0 {
+		return
+	}
+	now := u.Clock.Now()
+	if end := now.Add(max(u.Work, 4*u.reading)); end.Before(u.until) {
+		u.until = end
+	}
 }
 
 // tooLate says of an undeletion that has begun, and whose state is not retained any more, what
@@ -245,6 +274,7 @@ func (u *undeletion) plan(ctx context.Context) error {
 	if err := u.resolve(ctx); err != nil {
 		return err
 	}
+	u.reading = u.Clock.Since(u.began)
 	own, err := u.ownDeletions(ctx)
 	if err != nil {
 		return err
@@ -258,6 +288,12 @@ func (u *undeletion) plan(ctx context.Context) error {
 	}
 	if len(u.report.Problems) > 0 {
 		return nil
+	}
+	if err := u.leaveDoomed(ctx); err != nil {
+		return err
+	}
+	if err := u.bind(ctx); err != nil || len(u.report.Problems) > 0 {
+		return err
 	}
 	u.tellLost()
 	// Who goes on may be another than who began, and marks are written by anybody.
@@ -278,6 +314,7 @@ func (u *undeletion) carryOut(ctx context.Context) (bool, error) {
 			return false, err
 		}
 		if seen, err := u.settle(ctx); !seen || err != nil {
+			u.report.Waiting = "everything is there; it is released once the controllers have seen it"
 			return false, err
 		}
 	}
@@ -295,6 +332,7 @@ func (u *undeletion) restoreAll(ctx context.Context) (bool, error) {
 	}
 	served, err := u.await(ctx, func() bool { return u.isServed(ctx) })
 	if !served || err != nil {
+		u.report.Waiting = "the definition is there; its objects follow once the API serves them"
 		return false, err
 	}
 	u.stage = restoring

@@ -1,0 +1,113 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package undelete
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
+	"github.com/kindred-project/kindred/internal/deletion"
+)
+
+// need is an object that another one names, not as its owner, and whose end has a controller
+// delete the other.
+type need struct {
+	name
+	// remover is the user name of that controller.
+	remover string
+	// vital reports whether the controller deletes the other object whenever the needed one is
+	// absent, and not only when it sees it go.
+	vital bool
+}
+
+var (
+	accountKind   = schema.GroupKind{Kind: "ServiceAccount"}
+	secretKind    = schema.GroupKind{Kind: "Secret"}
+	serviceKind   = schema.GroupKind{Kind: "Service"}
+	endpointsKind = schema.GroupKind{Kind: "Endpoints"}
+)
+
+// needOf returns what an object needs. Other references that controllers act on need no order:
+// owner references have theirs, and EndpointSlices, ControllerRevisions and ResourceClaims have
+// owner references.
+func needOf(object *unstructured.Unstructured) (need, bool) {
+	switch object.GroupVersionKind().GroupKind() {
+	case secretKind:
+		if isAccountToken(object) {
+			account := name{accountKind, object.GetNamespace(), object.GetAnnotations()[corev1.ServiceAccountNameKey]}
+			return need{account, user.KubeControllerManager, true}, true
+		}
+	case endpointsKind:
+		service := name{serviceKind, object.GetNamespace(), object.GetName()}
+		return need{service, serviceaccount.MakeUsername(metav1.NamespaceSystem, "endpoint-controller"), false}, true
+	}
+	return need{}, false
+}
+
+// isAccountToken reports whether an object is a Secret with the token of a ServiceAccount.
+func isAccountToken(object *unstructured.Unstructured) bool {
+	kind, _, _ := unstructured.NestedString(object.Object, "type")
+	return object.GroupVersionKind().GroupKind() == secretKind && kind == string(corev1.SecretTypeServiceAccountToken)
+}
+
+// followsNeed reports whether an item was deleted by its controller because the item that it
+// needs had gone: then it went with the root, and not on its own.
+func followsNeed(item *Item, record deletion.Record) bool {
+	need, _ := needOf(item.then)
+	return item.needs != nil && item.needs.UID() != item.needs.FormerUID() && record.By.User == need.remover
+}
+
+// lacksNeed returns why an item would be deleted again for want of the object that it needs;
+// "" if it would not. The object is outside of the graph if the item of it is nil.
+func lacksNeed(item *Item, outside map[name]*unstructured.Unstructured) string {
+	need, needs := needOf(item.then)
+	switch {
+	case !needs || !need.vital:
+		return ""
+	case item.needs == nil && outside[need.name] == nil:
+		return fmt.Sprintf("its %s %s does not exist, and without it the token controller deletes it", need.kind.Kind, need.name.name)
+	case item.needs != nil && item.needs.now == nil && isLeft(item.needs):
+		return fmt.Sprintf("its %s is not brought back, and without it the token controller deletes it", item.needs)
+	}
+	return ""
+}
+
+// accounts reads the ServiceAccounts outside of the graph that pending token Secrets need.
+func (u *undeletion) accounts(ctx context.Context) (map[name]*unstructured.Unstructured, error) {
+	found := map[name]*unstructured.Unstructured{}
+	for _, item := range u.items {
+		need, needs := needOf(item.then)
+		if !needs || !need.vital || item.needs != nil || item.Outcome != ownership.UndeletionPending {
+			continue
+		}
+		if _, read := found[need.name]; read {
+			continue
+		}
+		account, err := u.get(ctx, corev1.SchemeGroupVersion.WithResource("serviceaccounts"), need.namespace, need.name.name)
+		if err != nil {
+			return nil, err
+		}
+		found[need.name] = account
+	}
+	return found, nil
+}
+
+// keepAccount makes a token Secret that is to be created name the UID of its ServiceAccount, if
+// that is the one that it had. Otherwise the token controller fills in whichever has the name.
+func (u *undeletion) keepAccount(item *Item, object *unstructured.Unstructured) {
+	former := item.then.GetAnnotations()[corev1.ServiceAccountUIDKey]
+	if item.needs == nil || former == "" || types.UID(former) != item.needs.FormerUID() || item.needs.now == nil {
+		return
+	}
+	_ = unstructured.SetNestedField(object.Object, former, "metadata", "annotations", corev1.ServiceAccountUIDKey)
+}
