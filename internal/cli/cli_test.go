@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
 	"github.com/kindred-project/kindred/internal/datadir"
 )
 
@@ -238,6 +239,10 @@ func fakeCluster(t *testing.T, readyz func(http.ResponseWriter)) datadir.Layout 
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"},
 		Items:    []corev1.Pod{pod(corev1.PodRunning), pod(corev1.PodPending), pod(corev1.PodRunning)},
 	})
+	answer("/apis/ownership.kindred.dev/v1alpha1/ownershiplints", &ownership.OwnershipLint{
+		TypeMeta: metav1.TypeMeta{APIVersion: ownership.SchemeGroupVersion.String(), Kind: "OwnershipLint"},
+		Status:   ownership.OwnershipLintStatus{Findings: make([]ownership.LintFinding, 2)},
+	})
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
 
@@ -264,7 +269,8 @@ func TestStatus(t *testing.T) {
 	if code != 0 || errOut != "" {
 		t.Errorf("exit status %d: %s", code, errOut)
 	}
-	for _, want := range []string{"kindred v9, up 90m\n", "embedded etcd\n", "unix:///run/x.sock\n", "ok\n", "1 of 2 ready\n", "3 (1 Pending, 2 Running)\n"} {
+	for _, want := range []string{"kindred v9, up 90m\n", "embedded etcd\n", "unix:///run/x.sock\n", "ok\n", "1 of 2 ready\n", "3 (1 Pending, 2 Running)\n",
+		"On hold  2 objects; \"kindred lint -A --rule on-hold\" says why and how to go on\n"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in\n%s", want, out)
 		}
@@ -274,7 +280,7 @@ func TestStatus(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &got); err != nil {
 		t.Fatal(err)
 	}
-	if got["ready"] != true || got["dataDir"] != layout.Root || got["nodeName"] != "n" {
+	if got["ready"] != true || got["dataDir"] != layout.Root || got["nodeName"] != "n" || got["held"] != 2.0 {
 		t.Errorf("json: %s", out)
 	}
 }

@@ -37,6 +37,13 @@ func splitObjects(args []string) ([][2]string, error) {
 	return objects, nil
 }
 
+// unknownTypeError is the name of a type that the cluster does not serve.
+type unknownTypeError string
+
+func (e unknownTypeError) Error() string {
+	return fmt.Sprintf("the cluster has no resource type %q", string(e))
+}
+
 // mappingOf finds a type by any of its names, also as type.version.group, in the version
 // that its group prefers if none is given.
 func mappingOf(mapper meta.RESTMapper, text string) (*meta.RESTMapping, error) {
@@ -52,7 +59,7 @@ func mappingOf(mapper meta.RESTMapper, text string) (*meta.RESTMapping, error) {
 		if mapping, err := mapper.RESTMapping(schema.ParseGroupKind(text)); err == nil {
 			return mapping, nil
 		}
-		return nil, fmt.Errorf("the cluster has no resource type %q", text)
+		return nil, unknownTypeError(text)
 	}
 	if err != nil {
 		return nil, err

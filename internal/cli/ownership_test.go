@@ -75,6 +75,18 @@ Set/top                        Ready        60m
 	}
 }
 
+// TestTreeShowsHolds: a note says why an object is on hold, and how to go on.
+func TestTreeShowsHolds(t *testing.T) {
+	held := treeOf("Set", "web")
+	held.Hold = &ownership.Hold{Message: "the undeletion of set/web is not finished", Remedy: `go on with "kindred undelete -n shop set/web"`}
+	tree := &ownership.OwnershipTree{}
+	tree.Status.Object, tree.Status.Objects = held.ObjectReference, []ownership.TreeObject{held}
+	got := printed(func(cmd *cobra.Command) { printTree(cmd, tree, false, clocktesting.NewFakePassiveClock(noon)) })
+	if text := strings.Join(strings.Fields(got), " "); !strings.Contains(text, `on hold: the undeletion of set/web is not finished; go on with "kindred undelete -n shop set/web"`) {
+		t.Error(got)
+	}
+}
+
 // TestFold: of many alike a few are shown, and those with something to say always.
 func TestFold(t *testing.T) {
 	tree := &ownership.OwnershipTree{}

@@ -43,15 +43,20 @@ func (c *connection) reviewer(cmd *cobra.Command) (*reviewer, error) {
 	if r.mapper, err = mapperOf(r.config); err != nil {
 		return nil, err
 	}
+	r.client, err = reviewClient(r.config)
+	return r, err
+}
+
+// reviewClient is a client of the reviews of ownership.
+func reviewClient(config *rest.Config) (*rest.RESTClient, error) {
 	scheme := runtime.NewScheme()
 	if err := ownership.AddToScheme(scheme); err != nil {
 		return nil, err
 	}
-	config := rest.CopyConfig(r.config)
+	config = rest.CopyConfig(config)
 	config.GroupVersion, config.APIPath = &ownership.SchemeGroupVersion, "/apis"
 	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
-	r.client, err = rest.RESTClientFor(config)
-	return r, err
+	return rest.RESTClientFor(config)
 }
 
 // ask has a review answered, in place.

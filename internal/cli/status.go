@@ -16,9 +16,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/clock"
 
+	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
 	"github.com/kindred-project/kindred/internal/datadir"
 )
 
@@ -72,6 +74,9 @@ type status struct {
 	Problem string         `json:"problem,omitempty"`
 	Nodes   nodeCount      `json:"nodes"`
 	Pods    map[string]int `json:"pods"`
+	// Held is how many objects are on hold, HoldsProblem why that is not known.
+	Held         int    `json:"held"`
+	HoldsProblem string `json:"holdsProblem,omitempty"`
 }
 
 type nodeCount struct {
@@ -98,6 +103,10 @@ func statusOf(ctx context.Context, layout datadir.Layout) (*status, error) {
 	defer cancel()
 	if err := s.ask(ctx, client); err != nil {
 		s.Ready, s.Problem = false, err.Error()
+		return s, nil
+	}
+	if err := s.askForHolds(ctx, config); err != nil {
+		s.HoldsProblem = err.Error()
 	}
 	return s, nil
 }
@@ -130,6 +139,20 @@ func (s *status) ask(ctx context.Context, client kubernetes.Interface) error {
 	for i := range pods.Items {
 		s.Pods[string(pods.Items[i].Status.Phase)]++
 	}
+	return nil
+}
+
+// askForHolds counts the objects on hold.
+func (s *status) askForHolds(ctx context.Context, config *rest.Config) error {
+	client, err := reviewClient(config)
+	if err != nil {
+		return err
+	}
+	lint := &ownership.OwnershipLint{Spec: ownership.OwnershipLintSpec{Rules: []ownership.LintRule{ownership.RuleOnHold}}}
+	if err := client.Post().Resource("ownershiplints").Body(lint).Do(ctx).Into(lint); err != nil {
+		return err
+	}
+	s.Held = len(lint.Status.Findings)
 	return nil
 }
 
@@ -179,6 +202,12 @@ func (s *status) print(cmd *cobra.Command, clock clock.PassiveClock) {
 	row("Health", "%s", s.health())
 	row("Nodes", "%d of %d ready", s.Nodes.Ready, s.Nodes.Total)
 	row("Pods", "%s", s.podCounts())
+	switch {
+	case s.HoldsProblem != "":
+		row("On hold", "not known: %s", s.HoldsProblem)
+	case s.Held > 0:
+		row("On hold", "%s; \"kindred lint -A --rule %s\" says why and how to go on", plural(s.Held, "object"), ownership.RuleOnHold)
+	}
 	_ = table.Flush()
 }
 

@@ -4,6 +4,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -36,12 +37,12 @@ deleted the first of them. Deletions are remembered for a time ("up --deletion-r
 			if err != nil {
 				return err
 			}
-			object, err := r.object(args, "an explanation is of one object")
+			spec, err := whySpec(r, args)
 			if err != nil {
 				return err
 			}
-			object.UID = types.UID(uid)
-			why := &ownership.OwnershipExplanation{Spec: ownership.OwnershipExplanationSpec{Object: object}}
+			spec.Object.UID = types.UID(uid)
+			why := &ownership.OwnershipExplanation{Spec: spec}
 			if err := r.ask(cmd.Context(), "ownershipexplanations", why); err != nil {
 				return err
 			}
@@ -55,6 +56,26 @@ deleted the first of them. Deletions are remembered for a time ("up --deletion-r
 	cmd.Flags().StringVarP(&output, "output", "o", "", `"json" or "yaml"`)
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"json", "yaml"}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
+}
+
+// whySpec says which object is meant. A type that the cluster does not serve may have been served
+// once: the server knows the definitions that were deleted.
+func whySpec(r *reviewer, args []string) (ownership.OwnershipExplanationSpec, error) {
+	object, err := r.object(args, "an explanation is of one object")
+	var unknown unknownTypeError
+	if !errors.As(err, &unknown) {
+		return ownership.OwnershipExplanationSpec{Object: object}, err
+	}
+	named, err := splitObjects(args)
+	if err != nil {
+		return ownership.OwnershipExplanationSpec{}, err
+	}
+	if len(named) > 1 {
+		return ownership.OwnershipExplanationSpec{}, unknown
+	}
+	return ownership.OwnershipExplanationSpec{
+		Type: string(unknown), Object: ownership.ObjectReference{Namespace: r.namespace, Name: named[0][1]},
+	}, nil
 }
 
 // whyOutput finds how an explanation is to be printed.
@@ -86,6 +107,9 @@ func sentences(s *ownership.OwnershipExplanationStatus, now clock.PassiveClock) 
 	}
 	for i := range s.Deletions {
 		said = append(said, deletionPhrase(&s.Deletions[i], s.State == ownership.StateTerminating && i == 0, now)+".")
+	}
+	if s.Hold != nil {
+		said = append(said, inFull(s.Object)+" is on hold: "+s.Hold.Message+"; "+s.Hold.Remedy+".")
 	}
 	for _, m := range s.Messages {
 		said = append(said, sentenceOf(m))

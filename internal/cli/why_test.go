@@ -92,6 +92,11 @@ Widget shop/w was deleted 60m ago by the API server with policy Background, beca
 ReplicaSet shop/web-abc was deleted (by whom is not recorded), because its owners Deployment web and Pod web-1 were gone.
 Nothing is known of how Deployment shop/web went.
 Before, Pod shop/web-1 was deleted 120m ago by jane with policy Background (--uid web-1).`},
+		"on hold": {ownership.OwnershipExplanationStatus{Object: one, State: ownership.StateLiving, Hold: &ownership.Hold{
+			Message: "the undeletion of deployment.apps/web is not finished", Remedy: `go on with "kindred undelete -n shop deployment.apps/web"`,
+		}}, `
+Pod shop/web-1 is there, and nobody owns it: it stays until somebody deletes it.
+Pod shop/web-1 is on hold: the undeletion of deployment.apps/web is not finished; go on with "kindred undelete -n shop deployment.apps/web".`},
 		"by an operator": {ownership.OwnershipExplanationStatus{Object: one, State: ownership.StateGone, Deletions: []ownership.ExplainedDeletion{
 			ago(time.Minute, one, ownership.AgentServiceAccount, "system:serviceaccount:capi-system:manager", "manager/v1", set),
 			ago(2*time.Minute, set, ownership.AgentUser, "jane", "manager/v1", web, one),

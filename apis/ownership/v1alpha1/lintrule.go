@@ -24,6 +24,7 @@ const (
 	RuleClusterToNamespaced  LintRule = "cluster-to-namespaced"
 	RuleCycle                LintRule = "cycle"
 	RuleUnhonouredBlockOwner LintRule = "block-owner-deletion"
+	RuleOnHold               LintRule = "on-hold"
 )
 
 // LintRuleDescription describes a rule, for lists, documents and reports.
@@ -129,4 +130,9 @@ var rules = []LintRuleDescription{{
 	Summary:     "blockOwnerDeletion is set where it holds up nobody: the reference is not followed, or the collector does not watch the owner's kind (events, and what cannot be listed, watched and deleted).",
 	Consequence: "A foreground deletion of the owner does not wait for the object.",
 	Remedy:      "Name an owner that can be deleted in the foreground, or leave blockOwnerDeletion out.",
+}, {
+	Rule: RuleOnHold, Severity: SeverityWarning,
+	Summary:     "The annotation ownership.kindred.dev/hold keeps controllers off the object. By hand that is an Info, after an undeletion that is not finished a Warning.",
+	Consequence: "No controller of Kindred's works for the object: nothing is created, deleted, adopted or counted for it.",
+	Remedy:      "Go on with the undeletion, or take the annotation off.",
 }}

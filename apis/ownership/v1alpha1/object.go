@@ -72,6 +72,18 @@ type OwnerReference struct {
 	Standing Standing `json:"standing"`
 }
 
+// Hold tells why an object has the annotation HoldAnnotation, and how to take it off.
+type Hold struct {
+	// undeletion is the object whose undeletion is not finished, as kubectl names it, or the UID
+	// that it had. It is empty for a hold that was set by hand.
+	// +optional
+	Undeletion string `json:"undeletion,omitempty"`
+	// message says why the object is on hold.
+	Message string `json:"message"`
+	// remedy says how to take it off.
+	Remedy string `json:"remedy"`
+}
+
 // DeletionBlock is something that a deletion waits for. One of its fields is set.
 type DeletionBlock struct {
 	// finalizer is a finalizer of the object. Whoever put it there has to take it away.

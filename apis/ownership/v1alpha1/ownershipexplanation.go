@@ -29,6 +29,12 @@ type OwnershipExplanationSpec struct {
 	// object is the object that there is, or the last one of that name that there was. With a
 	// UID it is that one alone.
 	Object ObjectReference `json:"object"`
+	// type is a name of the kind as kubectl takes it: "tools", "tool", "Tool" or a short name,
+	// alone or with the group as in "tools.example.com". It stands for apiVersion and kind of the
+	// object, which are left out then. It is for a kind whose definition was deleted; a namespace
+	// is ignored if the kind had none.
+	// +optional
+	Type string `json:"type,omitempty"`
 }
 
 // ObjectState is whether an object is there.
@@ -148,6 +154,10 @@ type OwnershipExplanationStatus struct {
 	// may not read.
 	// +optional
 	Hidden int32 `json:"hidden,omitempty"`
+	// hold is set if controllers leave the object alone because of the annotation
+	// ownership.kindred.dev/hold.
+	// +optional
+	Hold *Hold `json:"hold,omitempty"`
 	// messages say what else there is to know.
 	// +optional
 	// +listType=atomic

@@ -70,6 +70,10 @@ type TreeObject struct {
 	// message says more about the readiness: 2 of 3 replicas are available.
 	// +optional
 	Message string `json:"message,omitempty"`
+	// hold is set if controllers leave the object alone because of the annotation
+	// ownership.kindred.dev/hold.
+	// +optional
+	Hold *Hold `json:"hold,omitempty"`
 	// waitsFor is what the deletion of the object waits for, when it is being deleted.
 	// +optional
 	// +listType=atomic

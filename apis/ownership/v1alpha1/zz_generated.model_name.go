@@ -64,6 +64,11 @@ func (in ExplainedDeletion) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in Hold) OpenAPIModelName() string {
+	return "dev.kindred.ownership.v1alpha1.Hold"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in LintFinding) OpenAPIModelName() string {
 	return "dev.kindred.ownership.v1alpha1.LintFinding"
 }

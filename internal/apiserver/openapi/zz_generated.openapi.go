@@ -54,6 +54,7 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.DeletionTarget{}.OpenAPIModelName():                                 schema_kindred_apis_ownership_v1alpha1_DeletionTarget(ref),
 		v1alpha1.DeletionWait{}.OpenAPIModelName():                                   schema_kindred_apis_ownership_v1alpha1_DeletionWait(ref),
 		v1alpha1.ExplainedDeletion{}.OpenAPIModelName():                              schema_kindred_apis_ownership_v1alpha1_ExplainedDeletion(ref),
+		v1alpha1.Hold{}.OpenAPIModelName():                                           schema_kindred_apis_ownership_v1alpha1_Hold(ref),
 		v1alpha1.LintFinding{}.OpenAPIModelName():                                    schema_kindred_apis_ownership_v1alpha1_LintFinding(ref),
 		v1alpha1.LintFix{}.OpenAPIModelName():                                        schema_kindred_apis_ownership_v1alpha1_LintFix(ref),
 		v1alpha1.ObjectReference{}.OpenAPIModelName():                                schema_kindred_apis_ownership_v1alpha1_ObjectReference(ref),
@@ -1380,6 +1381,43 @@ func schema_kindred_apis_ownership_v1alpha1_ExplainedDeletion(ref common.Referen
 	}
 }
 
+func schema_kindred_apis_ownership_v1alpha1_Hold(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Hold tells why an object has the annotation HoldAnnotation, and how to take it off.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"undeletion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "undeletion is the object whose undeletion is not finished, as kubectl names it, or the UID that it had. It is empty for a hold that was set by hand.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"message": {
+						SchemaProps: spec.SchemaProps{
+							Description: "message says why the object is on hold.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"remedy": {
+						SchemaProps: spec.SchemaProps{
+							Description: "remedy says how to take it off.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"message", "remedy"},
+			},
+		},
+	}
+}
+
 func schema_kindred_apis_ownership_v1alpha1_LintFinding(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -1684,6 +1722,13 @@ func schema_kindred_apis_ownership_v1alpha1_OwnershipExplanationSpec(ref common.
 							Ref:         ref(v1alpha1.ObjectReference{}.OpenAPIModelName()),
 						},
 					},
+					"type": {
+						SchemaProps: spec.SchemaProps{
+							Description: "type is a name of the kind as kubectl takes it: \"tools\", \"tool\", \"Tool\" or a short name, alone or with the group as in \"tools.example.com\". It stands for apiVersion and kind of the object, which are left out then. It is for a kind whose definition was deleted; a namespace is ignored if the kind had none.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
 				},
 				Required: []string{"object"},
 			},
@@ -1793,6 +1838,12 @@ func schema_kindred_apis_ownership_v1alpha1_OwnershipExplanationStatus(ref commo
 							Format:      "int32",
 						},
 					},
+					"hold": {
+						SchemaProps: spec.SchemaProps{
+							Description: "hold is set if controllers leave the object alone because of the annotation ownership.kindred.dev/hold.",
+							Ref:         ref(v1alpha1.Hold{}.OpenAPIModelName()),
+						},
+					},
 					"messages": {
 						VendorExtensible: spec.VendorExtensible{
 							Extensions: spec.Extensions{
@@ -1816,7 +1867,7 @@ func schema_kindred_apis_ownership_v1alpha1_OwnershipExplanationStatus(ref commo
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.DeletionWait{}.OpenAPIModelName(), v1alpha1.ExplainedDeletion{}.OpenAPIModelName(), v1alpha1.ObjectReference{}.OpenAPIModelName(), v1alpha1.OwnerReference{}.OpenAPIModelName()},
+			v1alpha1.DeletionWait{}.OpenAPIModelName(), v1alpha1.ExplainedDeletion{}.OpenAPIModelName(), v1alpha1.Hold{}.OpenAPIModelName(), v1alpha1.ObjectReference{}.OpenAPIModelName(), v1alpha1.OwnerReference{}.OpenAPIModelName()},
 	}
 }
 
@@ -2712,6 +2763,12 @@ func schema_kindred_apis_ownership_v1alpha1_TreeObject(ref common.ReferenceCallb
 							Format:      "",
 						},
 					},
+					"hold": {
+						SchemaProps: spec.SchemaProps{
+							Description: "hold is set if controllers leave the object alone because of the annotation ownership.kindred.dev/hold.",
+							Ref:         ref(v1alpha1.Hold{}.OpenAPIModelName()),
+						},
+					},
 					"waitsFor": {
 						VendorExtensible: spec.VendorExtensible{
 							Extensions: spec.Extensions{
@@ -2735,7 +2792,7 @@ func schema_kindred_apis_ownership_v1alpha1_TreeObject(ref common.ReferenceCallb
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.DeletionBlock{}.OpenAPIModelName(), v1alpha1.OwnerReference{}.OpenAPIModelName(), metav1.Time{}.OpenAPIModelName()},
+			v1alpha1.DeletionBlock{}.OpenAPIModelName(), v1alpha1.Hold{}.OpenAPIModelName(), v1alpha1.OwnerReference{}.OpenAPIModelName(), metav1.Time{}.OpenAPIModelName()},
 	}
 }
 

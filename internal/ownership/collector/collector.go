@@ -159,6 +159,7 @@ func (c *Collector) Run(ctx context.Context) error {
 
 	c.running.Go(func() { c.keepDiscovering(ctx) })
 	c.running.Go(c.wakeRested)
+	c.running.Go(func() { c.keepTellingOfHolds(ctx) })
 	if c.Records != nil {
 		c.running.Go(func() { c.keepRecords(ctx) })
 		defer func() { c.recordLast(ctx) }()

@@ -19,6 +19,7 @@ type Graph struct {
 	kinds     map[reference]*kind
 	claims    map[claimKey]*claim
 	lost      map[uid][]metav1.OwnerReference // see remember
+	holds     map[*node]struct{}              // the nodes on hold
 
 	// nodeQueue holds nodes to decide about, lookups the claims to ask the API
 	// about and reports the events to send, each in the order they came up.
@@ -41,6 +42,7 @@ func New() *Graph {
 		kinds:     map[reference]*kind{},
 		claims:    map[claimKey]*claim{},
 		lost:      map[uid][]metav1.OwnerReference{},
+		holds:     map[*node]struct{}{},
 	}
 }
 
@@ -76,6 +78,7 @@ const (
 	acting                           // an action on it is under way
 	resting                          // an action on it failed; it waits for Wake
 	written                          // a write to it was accepted, but is not observed yet
+	held                             // it has the annotation ownership.HoldAnnotation
 )
 
 func (n *node) is(s nodeState) bool  { return n.state&s != 0 }

@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
 )
 
 // Observe tells of an object that a watch added or changed.
@@ -40,6 +42,7 @@ func (g *Graph) observe(r *resource, object metav1.Object) {
 	if n.is(gone) || n.is(observed) && (n.resource != r || !newer(object.GetResourceVersion(), n.version)) {
 		return
 	}
+	g.hold(n, object)
 	first := !n.is(observed)
 	state := stateOf(object)
 	n.version = object.GetResourceVersion()
@@ -74,6 +77,16 @@ func (g *Graph) observe(r *resource, object metav1.Object) {
 	g.wakeOwners(n.edges)
 	if len(n.edges) > 0 || n.is(deleting) {
 		g.enqueue(n)
+	}
+}
+
+// hold notes whether n is on hold. The graph does nothing differently for that; it is told of.
+func (g *Graph) hold(n *node, object metav1.Object) {
+	n.state &^= held
+	delete(g.holds, n)
+	if _, annotated := object.GetAnnotations()[ownership.HoldAnnotation]; annotated {
+		n.state |= held
+		g.holds[n] = struct{}{}
 	}
 }
 
@@ -152,6 +165,7 @@ func (g *Graph) unknow(n *node) {
 func (g *Graph) leave(n *node, state nodeState) {
 	former := g.unlink(n)
 	delete(g.lost, n.uid)
+	delete(g.holds, n)
 	n.resource.objects--
 	n.state = n.state&(queued|parked) | state
 	n.version = ""

@@ -22,7 +22,9 @@ type Object struct {
 	Finalizers      []string
 	// Deleting tells whether the object has a deletion timestamp.
 	Deleting bool
-	Owners   []Owner
+	// Held reports whether the object has the annotation that keeps controllers off it.
+	Held   bool
+	Owners []Owner
 	// Lost are references that were taken away from the object though their owners exist and
 	// stay, and that nothing has replaced. The graph remembers what it has seen itself.
 	Lost []metav1.OwnerReference
@@ -57,6 +59,7 @@ func (g *Graph) object(n *node) Object {
 		ResourceVersion: n.version,
 		Finalizers:      splitFinalizers(n.finalizers.Value()),
 		Deleting:        n.is(deleting),
+		Held:            n.is(held),
 		Lost:            g.lostOf(n),
 	}
 	for i := range n.edges {
@@ -159,6 +162,15 @@ func (g *Graph) Select(choose func(r Resource, namespace string) bool) []Object 
 		}
 	}
 	return chosen
+}
+
+// Held returns the objects on hold, in no particular order.
+func (g *Graph) Held() []Object {
+	objects := make([]Object, 0, len(g.holds))
+	for n := range g.holds {
+		objects = append(objects, g.object(n))
+	}
+	return objects
 }
 
 // Waits returns what the deletion of an object waits for now; nothing when it is not being

@@ -81,6 +81,19 @@ var checks = map[ownership.LintRule]func(*Snapshot, *Object) []Finding{
 	ownership.RuleClusterToNamespaced:  clusterToNamespaced,
 	ownership.RuleCycle:                cycle,
 	ownership.RuleUnhonouredBlockOwner: unhonouredBlock,
+	ownership.RuleOnHold:               onHold,
+}
+
+// onHold finds objects that controllers leave alone. A person who puts an object on hold means it;
+// an undeletion takes its holds off, unless it was interrupted.
+func onHold(_ *Snapshot, o *Object) []Finding {
+	switch {
+	case o.Hold == nil:
+		return nil
+	case o.Hold.Undeletion == "":
+		return []Finding{{Severity: ownership.SeverityInfo, Message: o.Hold.Message, Remedy: o.Hold.Remedy}}
+	}
+	return []Finding{{Message: o.Hold.Message, Remedy: o.Hold.Remedy}}
 }
 
 // Check checks the objects of a snapshot by some rules, or by all if none is named. Findings

@@ -41,6 +41,11 @@ func object(title string, owners ...graph.Owner) *Object {
 	}}
 }
 
+func heldBy(o *Object, undeletion string) *Object {
+	o.Hold = &ownership.Hold{Undeletion: undeletion, Message: "held", Remedy: "release it"}
+	return o
+}
+
 func labelled(o *Object, labels ...string) *Object {
 	o.Labels = map[string]string{}
 	for i := 0; i < len(labels); i += 2 {
@@ -156,6 +161,8 @@ func TestRules(t *testing.T) {
 		"cycle of three, told once":                {[]*Object{object("Machine one/b", refer("Machine one/a")), object("Machine one/a", refer("Machine one/c")), object("Machine one/c", refer("Machine one/b"))}, []string{"a: cycle"}},
 		"cycle: what hangs on it is no part":       {[]*Object{object("Machine one/0", refer("Machine one/a")), object("Machine one/a", refer("Machine one/b")), object("Machine one/b", refer("Machine one/a"))}, []string{"a: cycle"}},
 		"cycle: a diamond is none":                 {[]*Object{object("Machine one/a", refer("Machine one/b"), refer("Machine one/c")), object("Machine one/b", refer("Cluster c")), object("Machine one/c", refer("Cluster c")), object("Cluster c")}, []string{"a: too-many-owners"}},
+		"on-hold":                                  {[]*Object{heldBy(object("Machine one/a"), "cluster.c/x")}, []string{"a: on-hold"}},
+		"on-hold, by hand":                         {[]*Object{heldBy(object("Machine one/a"), "")}, []string{"a: on-hold"}},
 		"block-owner-deletion":                     {objects: []*Object{object("Machine one/a", refer("Cluster c", blocks))}},
 		"block-owner-deletion: not watched":        {[]*Object{object("Machine one/a", refer("Metric one/m", blocks, unfollowed("solid")))}, []string{"a: block-owner-deletion"}},
 		"block-owner-deletion: not served":         {[]*Object{object("Machine one/a", refer("Gone one/b", blocks, unfollowed("unresolved")))}, []string{"a: unserved-kind", "a: block-owner-deletion"}},

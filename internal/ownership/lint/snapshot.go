@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
 	"github.com/kindred-project/kindred/internal/ownership/graph"
 )
 
@@ -28,6 +29,8 @@ type Object struct {
 	graph.Object
 	// Labels need be known only of objects that noOwner compares: see NeedsLabels.
 	Labels map[string]string
+	// Hold is set for objects on hold.
+	Hold *ownership.Hold
 }
 
 // Kind is a kind that is served.

@@ -53,7 +53,7 @@ type formerOwner struct {
 
 // before tells how an owner was when a deletion was recorded.
 func (e *explanation) before(ctx context.Context, ref metav1.OwnerReference, record deletion.Record) formerOwner {
-	r, err := e.served(ref.APIVersion, ref.Kind)
+	r, err := e.servedOrFormer(ctx, ref.APIVersion, ref.Kind)
 	if err != nil {
 		return formerOwner{}
 	}

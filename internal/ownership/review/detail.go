@@ -17,6 +17,7 @@ import (
 
 	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
 	"github.com/kindred-project/kindred/internal/ownership/graph"
+	"github.com/kindred-project/kindred/internal/ownership/undelete"
 )
 
 // sortObjects puts siblings in order.
@@ -81,6 +82,7 @@ func (q *question) list(ctx context.Context, here place, _ []graph.Object) ([]un
 func detailOf(o *unstructured.Unstructured) detail {
 	d := detail{created: o.GetCreationTimestamp(), deleted: o.GetDeletionTimestamp()}
 	d.readiness, d.message = readinessOf(o)
+	d.hold = undelete.HoldOf(o, o.GroupVersionKind().GroupKind())
 	return d
 }
 

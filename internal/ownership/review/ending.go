@@ -87,7 +87,7 @@ func (e *explanation) absent(namespace string, owners []metav1.OwnerReference) (
 func (e *explanation) because(ctx context.Context, d *ownership.ExplainedDeletion, namespace string, owners []metav1.OwnerReference, elsewhere []types.UID) {
 	for _, owner := range owners {
 		ref := ownership.ObjectReference{APIVersion: owner.APIVersion, Kind: owner.Kind, Namespace: namespace, Name: owner.Name, UID: owner.UID}
-		r, err := e.served(owner.APIVersion, owner.Kind)
+		r, err := e.servedOrFormer(ctx, owner.APIVersion, owner.Kind)
 		if err == nil && !r.Namespaced {
 			ref.Namespace = ""
 		}

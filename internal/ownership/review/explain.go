@@ -19,14 +19,38 @@ import (
 )
 
 func validateExplanation(review *ownership.OwnershipExplanation) field.ErrorList {
-	return validateObject(review.Spec.Object, field.NewPath("spec", "object"))
+	object, path := review.Spec.Object, field.NewPath("spec", "object")
+	if review.Spec.Type == "" {
+		return validateObject(object, path)
+	}
+	var errs field.ErrorList
+	if object.APIVersion != "" {
+		errs = append(errs, field.Forbidden(path.Child("apiVersion"), "may not be given beside type"))
+	}
+	if object.Kind != "" {
+		errs = append(errs, field.Forbidden(path.Child("kind"), "may not be given beside type"))
+	}
+	if object.Name == "" {
+		errs = append(errs, field.Required(path.Child("name"), ""))
+	}
+	return errs
 }
 
 // explain tells why an object is there, or gone.
-func (q *question) explain(ctx context.Context, ref ownership.ObjectReference) (ownership.OwnershipExplanationStatus, error) {
-	r, err := q.served(ref.APIVersion, ref.Kind)
+func (q *question) explain(ctx context.Context, spec *ownership.OwnershipExplanationSpec) (ownership.OwnershipExplanationStatus, error) {
+	r, err := q.explained(ctx, spec)
 	if err != nil {
 		return ownership.OwnershipExplanationStatus{}, err
+	}
+	ref := spec.Object
+	if spec.Type != "" {
+		ref.APIVersion, ref.Kind = r.GroupVersion().String(), r.Kind
+		if !r.Namespaced {
+			ref.Namespace = ""
+		}
+	}
+	if !r.Watched {
+		return q.unserved(ctx, r, ref)
 	}
 	// Refusals come before anything is looked for: whether an object ever was is told to
 	// those alone who may get it.
@@ -39,6 +63,18 @@ func (q *question) explain(ctx context.Context, ref ownership.ObjectReference) (
 		return e.gone(ctx)
 	}
 	return e.living(ctx, object)
+}
+
+// unserved explains an object of a kind whose definition was deleted, and all objects with it.
+func (q *question) unserved(ctx context.Context, r graph.Resource, ref ownership.ObjectReference) (ownership.OwnershipExplanationStatus, error) {
+	if err := inPlace(r, ref.Namespace, true); err != nil {
+		return ownership.OwnershipExplanationStatus{}, err
+	}
+	if err := q.access.require(ctx, "get", r, ref.Namespace, ref.Name); err != nil {
+		return ownership.OwnershipExplanationStatus{}, err
+	}
+	e := &explanation{question: q, resource: r, ref: ref}
+	return e.gone(ctx)
 }
 
 // explanation is one that is being given.
@@ -63,6 +99,11 @@ func (e *explanation) hide(ref ownership.ObjectReference) {
 func (e *explanation) living(ctx context.Context, object graph.Object) (ownership.OwnershipExplanationStatus, error) {
 	e.status.Object, e.status.State = referenceOf(object), ownership.StateLiving
 	e.status.Owners = e.owners(ctx, object.Namespace, object.Owners)
+	hold, err := e.holdOf(ctx, object)
+	if err != nil {
+		return e.status, err
+	}
+	e.status.Hold = hold
 	endings, err := e.endings(ctx, e.resource, e.ref.Namespace, e.ref.Name, "")
 	if err != nil {
 		return e.status, err
@@ -160,7 +201,7 @@ func inTurn(deletions []ownership.ExplainedDeletion) {
 // followTo tells of the deletion of a cause, if the caller may read it.
 func (e *explanation) followTo(ctx context.Context, cause ownership.ObjectReference) error {
 	told := ownership.ExplainedDeletion{Object: cause, By: ownership.DeletionAgent{Kind: ownership.AgentUnknown}}
-	r, err := e.served(cause.APIVersion, cause.Kind)
+	r, err := e.servedOrFormer(ctx, cause.APIVersion, cause.Kind)
 	if err != nil {
 		e.status.Deletions = append(e.status.Deletions, told)
 		return nil

@@ -127,11 +127,16 @@ func writtenBy(owners func(*unstructured.Unstructured)) []metav1.OwnerReference 
 
 func (w *world) explain(m *memory, ref ownership.ObjectReference) (ownership.OwnershipExplanationStatus, error) {
 	w.t.Helper()
+	return w.explainSpec(m, ownership.OwnershipExplanationSpec{Object: ref})
+}
+
+func (w *world) explainSpec(m *memory, spec ownership.OwnershipExplanationSpec) (ownership.OwnershipExplanationStatus, error) {
+	w.t.Helper()
 	reviews := w.reviews()
 	sources := *reviews.connected()
 	sources.Records, sources.History = m, m
 	reviews.Connect(sources)
-	review := &ownership.OwnershipExplanation{Spec: ownership.OwnershipExplanationSpec{Object: ref}}
+	review := &ownership.OwnershipExplanation{Spec: spec}
 	err := w.create(reviews.OwnershipExplanations(w.policy()), review)
 	return review.Status, err
 }

@@ -124,6 +124,7 @@ func (q *question) inspect(ctx context.Context, spec *ownership.OwnershipLintSpe
 	}
 	objects := in.readable(ctx)
 	in.label(ctx, objects)
+	in.hold(ctx, objects)
 	for _, f := range lint.Check(lint.NewSnapshot(objects, in.kinds(ctx)), spec.Rules...) {
 		if in.concerns(&f) {
 			in.findings = append(in.findings, f)
@@ -144,10 +145,13 @@ func (in *inspection) take(root *graph.Object) {
 		namespace = root.Namespace
 	}
 	in.Collector.View(func(g *graph.Graph) {
-		in.objects = g.Select(func(_ graph.Resource, in string) bool {
-			return namespace == "" || in == namespace || in == ""
-		})
-		in.objects = append(in.objects, ownersElsewhere(g, in.objects)...)
+		matters := func(_ graph.Resource, in string) bool { return namespace == "" || in == namespace || in == "" }
+		if in.isOnlyOf(ownership.RuleOnHold) && root == nil {
+			in.objects = slices.DeleteFunc(g.Held(), func(o graph.Object) bool { return !matters(o.Resource, o.Namespace) })
+		} else {
+			in.objects = g.Select(matters)
+			in.objects = append(in.objects, ownersElsewhere(g, in.objects)...)
+		}
 		in.unlisted = g.Unlisted()
 		for _, r := range g.Resources() {
 			gk := schema.GroupKind{Group: r.Group, Kind: r.Kind}

@@ -130,7 +130,7 @@ func (r *Reviews) OwnershipExplanations(p Policy) rest.Storage {
 		empty:    func() *ownership.OwnershipExplanation { return &ownership.OwnershipExplanation{} },
 		validate: validateExplanation,
 		answer: func(ctx context.Context, q *question, review *ownership.OwnershipExplanation) (err error) {
-			review.Status, err = q.explain(ctx, review.Spec.Object)
+			review.Status, err = q.explain(ctx, &review.Spec)
 			return err
 		},
 	}
@@ -239,4 +239,9 @@ type question struct {
 	access *access
 	// dryRun tells that the request itself is one: it must change nothing.
 	dryRun bool
+	// former are the kinds that were served once; they are read when they are asked for.
+	former struct {
+		read  bool
+		kinds []formerKind
+	}
 }

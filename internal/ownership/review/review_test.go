@@ -136,6 +136,7 @@ func (w *world) reviews() *Reviews {
 			TypeMeta: metav1.TypeMeta{APIVersion: u.GetAPIVersion(), Kind: u.GetKind()},
 			ObjectMeta: metav1.ObjectMeta{
 				Namespace: u.GetNamespace(), Name: u.GetName(), UID: u.GetUID(), ResourceVersion: u.GetResourceVersion(), Labels: u.GetLabels(),
+				Annotations: u.GetAnnotations(), DeletionTimestamp: u.GetDeletionTimestamp(),
 			},
 		})
 	}

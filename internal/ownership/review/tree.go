@@ -119,6 +119,7 @@ func (q *question) treeObject(ctx context.Context, o graph.Object, d detail, f f
 		CreationTimestamp: d.created,
 		Owners:            q.owners(ctx, o.Namespace, o.Owners),
 		Finalizers:        o.Finalizers,
+		Hold:              d.hold,
 		Readiness:         d.readiness,
 		Message:           d.message,
 		WaitsFor:          q.blocks(ctx, f.known, f.waits[o.UID]),
@@ -135,4 +136,5 @@ type detail struct {
 	deleted   *metav1.Time
 	readiness ownership.Readiness
 	message   string
+	hold      *ownership.Hold
 }

@@ -16,9 +16,10 @@ import (
 
 // mark is what a restored object says of itself until it is released: the value of its hold.
 type mark struct {
-	// Root is the former UID of the object that was asked for, and Revision that of the state
-	// which is brought back.
+	// Root is the former UID of the object that was asked for, Of its kind and name, and Revision
+	// that of the state which is brought back.
 	Root     types.UID `json:"root"`
+	Of       string    `json:"of,omitempty"`
 	Revision int64     `json:"revision"`
 	// From is the former UID of the object itself, and For its kind and name: controllers
 	// hand annotations on, and what is handed on says nothing of who has it then.

@@ -40,7 +40,7 @@ func (u *undeletion) desired(item *Item, uids map[types.UID]types.UID) *unstruct
 	object = &unstructured.Unstructured{Object: transplant.Remap(object.Object, uids).(map[string]any)}
 	object.SetName(item.Name())
 	object.SetNamespace(item.Namespace())
-	hold(object, mark{Root: u.root.FormerUID(), Revision: u.revision, From: item.FormerUID(), For: called(item.then)})
+	hold(object, mark{Root: u.root.FormerUID(), Of: called(u.root.then), Revision: u.revision, From: item.FormerUID(), For: called(item.then)})
 	return object
 }
 

@@ -1,0 +1,61 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package undelete
+
+import (
+	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
+)
+
+// HoldOf tells of the hold that an object is on: whether an undeletion put it there or a person,
+// and how to take it off. It returns nil for an object that is not held.
+func HoldOf(object metav1.Object, kind schema.GroupKind) *ownership.Hold {
+	value, annotated := object.GetAnnotations()[ownership.HoldAnnotation]
+	if !annotated || object.GetDeletionTimestamp() != nil {
+		return nil
+	}
+	self := typeName(kind.String(), object.GetName())
+	annotate := fmt.Sprintf("kubectl annotate%s %s %s-", inNamespace(object), self, ownership.HoldAnnotation)
+	marked := &unstructured.Unstructured{}
+	marked.SetGroupVersionKind(kind.WithVersion("any")) // A mark names a kind without its version.
+	marked.SetName(object.GetName())
+	marked.SetAnnotations(map[string]string{ownership.HoldAnnotation: value})
+	m, is := markOf(marked)
+	switch {
+	case !is:
+		return &ownership.Hold{
+			Message: "controllers leave it alone because of its annotation " + ownership.HoldAnnotation,
+			Remedy:  fmt.Sprintf("release it with %q", annotate),
+		}
+	case m.Of == "":
+		return &ownership.Hold{
+			Undeletion: string(m.Root),
+			Message:    fmt.Sprintf("the undeletion of the object that had the UID %s is not finished", m.Root),
+			Remedy:     "undelete that object again, which goes on",
+		}
+	}
+	group, name, _ := strings.Cut(m.Of, "/")
+	root := typeName(group, name)
+	return &ownership.Hold{
+		Undeletion: root,
+		Message:    fmt.Sprintf("the undeletion of %s is not finished", root),
+		Remedy:     fmt.Sprintf("go on with %q", "kindred undelete"+inNamespace(object)+" "+root),
+	}
+}
+
+// typeName names an object as kubectl takes it.
+func typeName(kind, name string) string { return strings.ToLower(kind) + "/" + name }
+
+func inNamespace(object metav1.Object) string {
+	if object.GetNamespace() == "" {
+		return ""
+	}
+	return " -n " + object.GetNamespace()
+}
