@@ -82,7 +82,7 @@ func TestTreeShowsHolds(t *testing.T) {
 	tree := &ownership.OwnershipTree{}
 	tree.Status.Object, tree.Status.Objects = held.ObjectReference, []ownership.TreeObject{held}
 	got := printed(func(cmd *cobra.Command) { printTree(cmd, tree, false, clocktesting.NewFakePassiveClock(noon)) })
-	if text := strings.Join(strings.Fields(got), " "); !strings.Contains(text, `on hold: the undeletion of set/web is not finished; go on with "kindred undelete -n shop set/web"`) {
+	if text := strings.Join(strings.Fields(got), " "); !strings.Contains(text, `on hold: go on with "kindred undelete -n shop set/web"`) {
 		t.Error(got)
 	}
 }

@@ -155,7 +155,7 @@ func treeNotes(o ownership.TreeObject, above types.UID, clock clock.PassiveClock
 		notes = append(notes, deletionNote(*o.DeletionTimestamp, clock))
 	}
 	if o.Hold != nil {
-		notes = append(notes, "on hold: "+o.Hold.Message+"; "+o.Hold.Remedy)
+		notes = append(notes, "on hold: "+o.Hold.Remedy)
 	}
 	for _, b := range o.WaitsFor {
 		notes = append(notes, blockNote(b))

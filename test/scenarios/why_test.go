@@ -78,6 +78,69 @@ func TestWhy(t *testing.T) {
 	}
 }
 
+// TestWhyOfANamesake: after a crash the last object of a name is explained, though only an earlier
+// one has a record.
+func TestWhyOfANamesake(t *testing.T) {
+	s := newSession(t, ownCluster(t, "--no-node"))
+	s.kubectl("create", "configmap", "root")
+	s.kubectl("create", "configmap", "child")
+	s.kubectl("delete", "configmap", "child")
+	s.owned("configmap/root", "{apiVersion: v1, kind: ConfigMap, metadata: {name: child, ownerReferences: OWNERS}}")
+	s.kubectl("delete", "configmap", "root")
+	s.gone("configmap", "child")
+	s.cluster.kill(t)
+	s.cluster.again(t)
+	r := s.kindred("why", "configmap/child")
+	got := strings.Split(unwrapped(r.out), "\n")
+	if r.code != 0 || len(got) != 3 || !strings.HasSuffix(got[0], ", because its owner ConfigMap root was gone.") {
+		t.Fatalf("exit %d, %s%s", r.code, r.out, r.err)
+	}
+	for i, want := range []string{
+		"ConfigMap " + s.namespace + "/root was deleted * ago by kubernetes-admin (* with policy Background.",
+		"Before, ConfigMap " + s.namespace + "/child was deleted * ago by kubernetes-admin (* with policy Background (--uid *",
+	} {
+		if !sameLines(want, got[i+1]) {
+			t.Errorf("%q, want %q", got[i+1], want)
+		}
+	}
+}
+
+// TestWhyWithoutTheDefinition: custom resources are explained after their definition is gone, to
+// those who may get them.
+func TestWhyWithoutTheDefinition(t *testing.T) {
+	s := newSession(t, ownCluster(t, "--no-node"))
+	s.apply(`
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: tools.example.com}
+spec:
+  group: example.com
+  scope: Namespaced
+  names: {plural: tools, singular: tool, kind: Tool, shortNames: [tl]}
+  versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]
+`)
+	s.eventually("it is served", func() error {
+		if r := runCommand(s.command("apply", "-f", "-"), "{apiVersion: example.com/v1, kind: Tool, metadata: {name: t1}}"); r.code != 0 {
+			return fmt.Errorf("%s", r.err)
+		}
+		return nil
+	})
+	s.kubectl("delete", "crd", "tools.example.com", "--timeout", patience.String())
+	for _, object := range []string{"tool/t1", "tools.example.com/t1", "tl/t1"} {
+		s.why(object,
+			"Tool "+s.namespace+"/t1 was deleted * ago by the API server with policy Background, because its definition was deleted.",
+			"CustomResourceDefinition tools.example.com was deleted * ago by kubernetes-admin (* with policy Background.")
+	}
+	for object, want := range map[string]string{
+		"tool/t2":   `tools.example.com "t2" not found, and nothing is known of one that was deleted`,
+		"hammer/t1": `the cluster has no resource type "hammer", and nothing is known of a definition of that name that was deleted`,
+	} {
+		if r := s.kindred("why", object); r.code == 0 || !strings.Contains(r.err, want) {
+			t.Errorf("%s: exit %d, %s", object, r.code, r.err)
+		}
+	}
+}
+
 // TestWhyOnANode: a pod that is being deleted waits for its node; once it is gone, it is known
 // who asked for that, and not only that the node ended it.
 func TestWhyOnANode(t *testing.T) {
