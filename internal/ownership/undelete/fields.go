@@ -6,6 +6,7 @@ package undelete
 import (
 	"encoding/json"
 	"maps"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
@@ -36,10 +37,17 @@ func fieldsOf(object *unstructured.Unstructured) []byte {
 	return fields
 }
 
-// managedFields are who applied which field of the item, as it was; nil if that is not known.
+// managedFields are who applied which field of the item, as it was; nil if that is not known. Who
+// wrote a status is left out if the status does not come back.
 func (i *Item) managedFields() (tree []any) {
 	_ = json.Unmarshal(i.fields, &tree) // It was made from such a tree, or is empty.
-	return tree
+	if statusOf(i.then) != nil {
+		return tree
+	}
+	return slices.DeleteFunc(tree, func(entry any) bool {
+		fields, _ := entry.(map[string]any)
+		return fields["subresource"] == "status"
+	})
 }
 
 // putFields has an object say who applied which field.

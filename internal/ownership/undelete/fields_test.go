@@ -46,3 +46,17 @@ func TestFieldsTakeLittle(t *testing.T) {
 		t.Error("what is gone is there")
 	}
 }
+
+// TestFieldsOfAStatus come back with the status only.
+func TestFieldsOfAStatus(t *testing.T) {
+	managed := func(o *unstructured.Unstructured) {
+		fields := &metav1.FieldsV1{Raw: []byte(`{}`)}
+		o.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: "maker", FieldsType: "FieldsV1", FieldsV1: fields}, {Manager: "kubelet", Subresource: "status", FieldsType: "FieldsV1", FieldsV1: fields}})
+	}
+	for phase, want := range map[string]int{"Running": 1, "Succeeded": 2} {
+		pod := object("Pod", "a", managed, set(phase, "status", "phase"))
+		if got := newItem(resourceOf("Pod"), pod).managedFields(); len(got) != want {
+			t.Errorf("%s: %v", phase, got)
+		}
+	}
+}
