@@ -273,7 +273,7 @@ func lingering(object *unstructured.Unstructured) string {
 	for _, name := range object.GetFinalizers() {
 		switch remover, manager := finalizer.Remover(name), finalizer.SetBy(object, name); {
 		case remover != "":
-			waits = append(waits, fmt.Sprintf("finalizer %s, and %s", name, remover))
+			waits = append(waits, fmt.Sprintf("finalizer %s: %s", name, remover))
 		case manager != "":
 			waits = append(waits, fmt.Sprintf("finalizer %s, which %s set: the controller that has to remove it does not, or does not run", name, manager))
 		default:
