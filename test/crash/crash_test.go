@@ -16,6 +16,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
+// leastWrites are acknowledged in each round before it may end.
+const leastWrites = 20
+
 // attack is a cluster that is ended again and again while clients write, and what they were told.
 type attack struct {
 	dir      string
@@ -51,7 +54,11 @@ func (a *attack) round(t *testing.T, s *server, number int, end func(*server)) *
 	running := a.ledger.write(client, a.random, number)
 	a.asked = int32(1 + a.random.IntN(6))
 	a.replicas = scale(t.Context(), client, a.replicas, a.asked)
-	time.Sleep(moment(a.random, 100*time.Millisecond, 3*time.Second))
+	before := a.ledger.count()
+	for waited := time.Now(); a.ledger.count() < before+leastWrites && time.Since(waited) < *within; {
+		time.Sleep(10 * time.Millisecond)
+	}
+	time.Sleep(moment(a.random, 0, 3*time.Second))
 	end(s)
 	running.stop()
 
@@ -89,7 +96,7 @@ func (a *attack) check(ctx context.Context, client kubernetes.Interface) error {
 // done checks that the attack was one.
 func (a *attack) done(t *testing.T, ends int) {
 	t.Helper()
-	if a.ledger.writes < 20*ends {
+	if a.ledger.writes < leastWrites*ends {
 		t.Errorf("only %d writes in %d rounds: that is no load", a.ledger.writes, ends)
 	}
 	t.Logf("%d rounds, %d acknowledged writes, slowest start %v", ends, a.ledger.writes, a.slowest.Round(time.Millisecond))

@@ -52,6 +52,13 @@ func (l *ledger) note(name string, wrote state, err error) bool {
 	return true
 }
 
+// count is how many writes were acknowledged.
+func (l *ledger) count() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.writes
+}
+
 // load is clients that write without pause until they are stopped or refused.
 type load struct {
 	cancel context.CancelFunc

@@ -14,6 +14,7 @@ import (
 
 var (
 	seed   = flag.Uint64("seed", uint64(time.Now().UnixNano()), "what the moments, the writes and the torn pages are drawn from")
+	within = flag.Duration("within", 30*time.Second, "how long a start after a crash may take; more only on a machine that is busy with something else")
 	rounds = flag.Int("rounds", 10, "how often each test ends the cluster in the long form, which KINDRED_CRASH=1 chooses")
 )
 

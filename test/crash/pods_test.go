@@ -64,7 +64,7 @@ func scale(ctx context.Context, client kubernetes.Interface, before, replicas in
 // settled waits until a Deployment has as many pods as it asks for, all running, and none besides.
 func settled(ctx context.Context, client kubernetes.Interface, name string, replicas int32) error {
 	var last error
-	for deadline := time.Now().Add(boundedStart); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(*within); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 		pods, err := running(ctx, client, name)
 		if err == nil && len(pods) == int(replicas) {
 			return nil

@@ -20,12 +20,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-const (
-	// boundedStart is how long a start after a crash may take, on a machine that is busy with the test.
-	boundedStart = 30 * time.Second
-	// boundedEnd is how long a process may live on when its disk is gone.
-	boundedEnd = 10 * time.Second
-)
+// boundedEnd is how long a process may live on when its disk is gone.
+const boundedEnd = 10 * time.Second
 
 // server is a process of "kindred up" with simulated nodes.
 type server struct {
@@ -54,21 +50,11 @@ func (l *lines) String() string {
 	return l.text.String()
 }
 
-// program is the binary under test.
-func program(t *testing.T) string {
-	t.Helper()
-	path := os.Getenv("KINDRED_BIN")
-	if path == "" {
-		t.Skip("KINDRED_BIN does not name a kindred to test")
-	}
-	return path
-}
-
 // serve starts a cluster in dir.
 func serve(t *testing.T, dir string) *server {
 	t.Helper()
 	s := &server{dir: dir, ended: make(chan struct{}), began: time.Now()}
-	s.cmd = exec.Command(program(t), "up", "--data-dir", dir, "--secure-port", "0", "--no-node", "--simulated-nodes", "2")
+	s.cmd = exec.Command(damageBinary(t), "up", "--data-dir", dir, "--secure-port", "0", "--no-node", "--simulated-nodes", "2")
 	s.cmd.Env = append(os.Environ(), "KUBECONFIG=")
 	s.cmd.Stdout, s.cmd.Stderr = &s.out, &s.out
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -115,7 +101,7 @@ func (s *server) proceed(t *testing.T) {
 func (s *server) ready() (time.Duration, error) {
 	ticker := time.NewTicker(5 * time.Millisecond)
 	defer ticker.Stop()
-	for time.Since(s.began) < boundedStart {
+	for time.Since(s.began) < *within {
 		if strings.Contains(s.out.String(), "\nready in ") {
 			return time.Since(s.began), nil
 		}
@@ -128,7 +114,8 @@ func (s *server) ready() (time.Duration, error) {
 	_ = s.cmd.Process.Signal(syscall.SIGQUIT)
 	<-s.ended
 	log, _ := os.ReadFile(filepath.Join(s.dir, "logs", "kindred.log"))
-	return 0, fmt.Errorf("not ready after %v:\n%s\n%s", boundedStart, &s.out, log[max(0, len(log)-5000):])
+	used := s.cmd.ProcessState.UserTime() + s.cmd.ProcessState.SystemTime()
+	return 0, fmt.Errorf("not ready after %v, in which it had %v of processor time:\n%s\n%s", *within, used, &s.out, log[max(0, len(log)-5000):])
 }
 
 func (s *server) mustBeReady(t *testing.T) time.Duration {
@@ -164,7 +151,7 @@ func (s *server) client(t *testing.T) kubernetes.Interface {
 		t.Fatal(err)
 	}
 	config.QPS = -1
-	config.Timeout = boundedStart
+	config.Timeout = *within
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)
