@@ -46,7 +46,9 @@ type Cluster struct {
 
 	checks  readiness
 	failure chan error
-	stop    sync.Once
+	// abort ends a start that waits for what can't come any more.
+	abort context.CancelCauseFunc
+	stop  sync.Once
 }
 
 // stopLimit, in real time even where a test moves the clock, is how long the parts may take to stop; what has not stopped by
@@ -57,10 +59,16 @@ const stopLimit = 1500 * time.Millisecond
 func Start(ctx context.Context, config Config) (_ *Cluster, err error) {
 	config.decideNode()
 	c := &Cluster{config: config, failure: make(chan error, 1)}
+	given := ctx
+	ctx, c.abort = context.WithCancelCause(ctx)
 	defer func() {
-		if err != nil {
-			c.Stop()
+		if err == nil {
+			return
 		}
+		if given.Err() == nil && ctx.Err() != nil {
+			err = context.Cause(ctx) // what failed, rather than who waited for it
+		}
+		c.Stop()
 	}()
 	steps := newSteps(config)
 	if c.lock, err = config.Dir.Lock(); err != nil {
@@ -84,6 +92,7 @@ func Start(ctx context.Context, config Config) (_ *Cluster, err error) {
 		return nil, err
 	}
 	steps.done("ready")
+	c.backend.Started()
 	return c, c.writeInstance()
 }
 
@@ -236,12 +245,13 @@ func (c *Cluster) awaitReady(ctx context.Context) error {
 	}
 }
 
-// fail reports that a part ended by itself.
+// fail reports that a part ended by itself, and ends a start that is under way.
 func (c *Cluster) fail(err error) {
 	select {
 	case c.failure <- err:
 	default:
 	}
+	c.abort(err)
 }
 
 // Failed tells, at most once, why the cluster cannot go on.
@@ -279,6 +289,7 @@ func (c *Cluster) Stop() {
 		if c.lock != nil {
 			_ = c.lock.Release()
 		}
+		c.abort(context.Canceled)
 	})
 }
 

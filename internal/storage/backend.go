@@ -10,6 +10,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -34,8 +35,11 @@ type Backend struct {
 	// stop ends the embedded server; nil for an external one.
 	stop   func()
 	failed *failure
-	asked  *named
-	close  sync.Once
+	// dir is the directory of the embedded server.
+	dir     string
+	started atomic.Bool
+	asked   *named
+	close   sync.Once
 }
 
 // newBackend is a Backend whose compactor also calls the given functions each minute.

@@ -24,6 +24,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	apistorage "k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/clock"
 
@@ -261,6 +264,37 @@ func TestDropDamaged(t *testing.T) {
 	delete(want, victim)
 	if got := contentOf(t, b); !maps.Equal(got, want) {
 		t.Errorf("%d objects are left of %d", len(got), len(want))
+	}
+}
+
+// An object that etcd keeps well, but which can't be decoded, ends the start that lists it: its
+// watch cache would never fill.
+func TestUndecodableObjectEndsTheStart(t *testing.T) {
+	b := open(t, filepath.Join(t.TempDir(), "etcd"))
+	defer b.Close()
+	if _, err := b.Client().Put(t.Context(), "/registry/configmaps/default/bad", "k8s\x00 nonsense"); err != nil {
+		t.Fatal(err)
+	}
+	info, _ := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), runtime.ContentTypeProtobuf)
+	codec := scheme.Codecs.CodecForVersions(info.Serializer, info.Serializer, corev1.SchemeGroupVersion, corev1.SchemeGroupVersion)
+	config := storagebackend.NewDefaultConfig(Prefix, codec)
+	_, destroy, err := b.decorate(config.ForResource(schema.GroupResource{Resource: "configmaps"}), "/configmaps",
+		func(obj runtime.Object) (string, error) {
+			return "/configmaps/default/" + obj.(*corev1.ConfigMap).Name, nil
+		},
+		func() runtime.Object { return &corev1.ConfigMap{} }, func() runtime.Object { return &corev1.ConfigMapList{} },
+		apistorage.DefaultNamespaceScopedAttr, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer destroy()
+	select {
+	case err := <-b.Failed():
+		if text := err.Error(); !strings.Contains(text, "configmaps") || !strings.Contains(text, "--drop-damaged") || !strings.Contains(text, b.dir) {
+			t.Errorf("says %q", text)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("the start would wait for ever")
 	}
 }
 

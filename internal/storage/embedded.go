@@ -100,7 +100,7 @@ func openEmbedded(ctx context.Context, dir string, c clock.Clock, r Retention) (
 	}
 	note := func(context.Context) error { return check.Note(dir, server.CommittedIndex(), c.Now()) }
 	b := newBackend(ctx, v3client.New(server), "embedded:"+dir, c, r, note)
-	b.failed = failed
+	b.failed, b.dir = failed, dir
 	b.stop = func() {
 		server.Stop()
 		if err := check.NoteStop(context.Background(), dir, server.CommittedIndex(), c.Now()); err != nil {

@@ -1,0 +1,49 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package storage
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/storage/etcd3"
+)
+
+// Started ends the start: from now on an object that can't be decoded is an error of the
+// request that reads it, as it is upstream.
+func (b *Backend) Started() { b.started.Store(true) }
+
+// decoder is that of a resource. A watch cache whose first list can't be decoded would never
+// fill, and a start would wait for it without a word. Custom resources are left out: what
+// decodes them may also fail because a conversion webhook does not answer yet.
+func (b *Backend) decoder(resource schema.GroupResource, newFunc func() runtime.Object, d etcd3.Decoder) etcd3.Decoder {
+	if _, custom := newFunc().(*unstructured.Unstructured); custom || b.failed == nil {
+		return d
+	}
+	return refusing{d, b, resource}
+}
+
+// refusing ends a start on an object that can't be decoded.
+type refusing struct {
+	etcd3.Decoder
+	backend  *Backend
+	resource schema.GroupResource
+}
+
+// DecodeListItem implements etcd3.Decoder.
+func (r refusing) DecodeListItem(ctx context.Context, data []byte, revision uint64, newItem func() runtime.Object) (runtime.Object, error) {
+	object, err := r.Decoder.DecodeListItem(ctx, data, revision, newItem)
+	if err != nil && ctx.Err() == nil && !r.backend.started.Load() {
+		refusal := fmt.Errorf("one of the %s in the store in %s (revision %d) can't be decoded: %w; restore the store from a backup, or go on without the object: \"kindred check-store --drop-damaged\"",
+			r.resource, r.backend.dir, revision, err)
+		select {
+		case r.backend.failed.reported <- refusal:
+		default:
+		}
+	}
+	return object, err
+}
