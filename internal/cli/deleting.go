@@ -25,10 +25,10 @@ import (
 // deleting carries out a deletion that was shown, for as long as it does what was shown.
 //
 // There are no transactions across objects, so the preview is asked for again: right before
-// the first target is deleted, and before further ones as soon as as much time has passed since
-// the last check as that check took. So at most half of the time goes into checks, however many
-// targets there are. Between a check and the deletions that follow it another client can still
-// change what they take along.
+// the first target is deleted, and before a further one if the last check is at least as long ago
+// as it took. So at most half of the time goes into checks, however many targets there are.
+// Between a check and the deletions that follow it another client can still change what they
+// take along.
 type deleting struct {
 	shown  ownership.DeletionPreviewStatus
 	policy metav1.DeletionPropagation
@@ -75,8 +75,8 @@ func (d *deleting) run(ctx context.Context) error {
 			}
 		}
 		d.progress(target.ObjectReference, i+1, len(targets))
-		// Not of a resourceVersion: what goes with an object is no part of its version, and a
-		// status update should not end the deletion.
+		// The resourceVersion is no precondition: a new dependent does not change it, and a status
+		// update must not end the deletion.
 		err := d.remove(ctx, target.ObjectReference, metav1.DeleteOptions{
 			PropagationPolicy: &d.policy, Preconditions: &metav1.Preconditions{UID: &target.UID},
 		})
@@ -183,7 +183,7 @@ func (d *deletion) delete(cmd *cobra.Command, r *reviewer, shown ownership.Delet
 	}
 	progress := newProgressLine(cmd.ErrOrStderr())
 	defer progress.clear()
-	performed := &deleting{
+	run := &deleting{
 		shown: shown, policy: policies[d.cascade], clock: clock.RealClock{},
 		preview: func(ctx context.Context, spec ownership.DeletionPreviewSpec) (ownership.DeletionPreviewStatus, error) {
 			review, err := askPreview(ctx, r, spec)
@@ -196,7 +196,7 @@ func (d *deletion) delete(cmd *cobra.Command, r *reviewer, shown ownership.Delet
 			progress.show(fmt.Sprintf("deleting %s (%d of %d)", called(ref), number, of))
 		},
 	}
-	err = performed.run(cmd.Context())
+	err = run.run(cmd.Context())
 	var changed *stopped
 	if errors.As(err, &changed) {
 		progress.clear()
