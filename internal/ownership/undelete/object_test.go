@@ -75,7 +75,7 @@ func TestDesired(t *testing.T) {
 	if diff := cmp.Diff([]string{"example.com/mine", "cluster.cluster.x-k8s.io", "batch.kubernetes.io/job-tracking"}, got.GetFinalizers()); diff != "" {
 		t.Errorf("finalizers:\n%s", diff)
 	}
-	if m, marked := markOf(got); !marked || m != (mark{Root: rootWas, Revision: 10, From: "child", For: "ConfigMap/child"}) {
+	if m, marked := markOf(got); !marked || m != (mark{Root: rootWas, Of: "ReplicaSet.apps/root", Revision: 10, From: "child", For: "ConfigMap/child"}) {
 		t.Errorf("mark %+v", m)
 	}
 	if got.GetAnnotations()["seen"] != `{"uid":"`+string(rootIs)+`"}` {
