@@ -331,3 +331,103 @@ ConfigMap/there  restored
 
 restored: 1`, "configmap/there")
 }
+
+// TestUndeleteWhatCanLive: claims keep their volumes, tokens follow their accounts, and objects
+// that would be deleted at once are not brought back.
+func TestUndeleteWhatCanLive(t *testing.T) {
+	s := newSession(t, ownCluster(t, "--simulated-nodes", "1", "--no-node"))
+	s.kubectl("create", "namespace", "data")
+	s = inNamespace(t, s.cluster, "data")
+	s.apply(`
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: robot}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: a-token, annotations: {kubernetes.io/service-account.name: robot}}
+type: kubernetes.io/service-account-token
+---
+apiVersion: v1
+kind: PersistentVolume
+metadata: {name: kept}
+spec:
+  capacity: {storage: 1Gi}
+  accessModes: [ReadWriteOnce]
+  persistentVolumeReclaimPolicy: Retain
+  hostPath: {path: /none}
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: kept}
+spec: {accessModes: [ReadWriteOnce], storageClassName: "", volumeName: kept, resources: {requests: {storage: 1Gi}}}
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: lost}
+spec: {accessModes: [ReadWriteOnce], storageClassName: "", volumeName: lost, resources: {requests: {storage: 1Gi}}}
+---
+apiVersion: apps/v1
+kind: ReplicaSet
+metadata: {name: web}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: c, image: any}]}
+`)
+	uid := s.jsonpath("{.metadata.uid}", "persistentvolumeclaim", "kept")
+	s.kubectl("patch", "persistentvolume", "kept", "-p", `{"spec":{"claimRef":{"kind":"PersistentVolumeClaim","apiVersion":"v1","namespace":"data","name":"kept","uid":"`+uid+`"}}}`)
+	var pods []string
+	s.eventually("the pods run", func() error {
+		if pods = s.running(); len(pods) != 2 || strings.Count(strings.Join(pods, " "), "Running") != 2 {
+			return fmt.Errorf("%v", pods)
+		}
+		return nil
+	})
+	s.eventually("the token is filled in", func() error {
+		if s.jsonpath("{.data.token}", "secret", "a-token") == "" {
+			return fmt.Errorf("it is empty")
+		}
+		return nil
+	})
+	s.kubectl("delete", "namespace", "data", "--timeout", patience.String())
+	r := s.kindred("undelete", "-o", "json", "namespace/data")
+	if r.code != 0 {
+		t.Fatalf("exit %d, %s\n%s", r.code, r.err, r.out)
+	}
+	s.contains(r.out, "its volume kept is bound to it again", "its volume lost does not exist any more")
+	again := s.jsonpath("{.metadata.uid} {.spec.volumeName}", "persistentvolumeclaim", "kept")
+	if bound := s.jsonpath("{.spec.claimRef.uid}", "persistentvolume", "kept"); again != bound+" kept" || bound == uid {
+		t.Errorf("the claim is %q, and its volume is bound to %q, after %q", again, bound, uid)
+	}
+	if lost := s.jsonpath("{.spec.volumeName}", "persistentvolumeclaim", "lost"); lost != "" {
+		t.Errorf("the other claim names volume %q", lost)
+	}
+	s.eventually("the token of the account is filled in", func() error {
+		account, token := s.jsonpath("{.metadata.uid}", "serviceaccount", "robot"), s.jsonpath("{.data.token}", "secret", "a-token")
+		if named := s.jsonpath(`{.metadata.annotations.kubernetes\.io/service-account\.uid}`, "secret", "a-token"); named != account || token == "" {
+			return fmt.Errorf("it names account %q, not %q, and has %d bytes", named, account, len(token))
+		}
+		return nil
+	})
+
+	pod, _, _ := strings.Cut(s.running()[0], " ")
+	s.kubectl("delete", "pod", pod, "--timeout", patience.String())
+	s.eventually("another pod is in its place", func() error {
+		if pods = s.running(); len(pods) != 2 {
+			return fmt.Errorf("%v", pods)
+		}
+		return nil
+	})
+	for _, args := range [][]string{{"undelete", "-o", "json", "pod/" + pod}, {"undelete", "-o", "json", "--dry-run", "pod/" + pod}} {
+		if r = s.kindred(args...); r.code == 0 {
+			t.Errorf("%q: exit %d\n%s", args, r.code, r.out)
+		}
+		s.contains(r.out, "its controller ReplicaSet web has all pods that it wants (2 of 2), and would delete one more", `"outcome": "Left"`)
+	}
+	if now := s.running(); !slices.Equal(now, pods) {
+		t.Errorf("%v became %v", pods, now)
+	}
+}
