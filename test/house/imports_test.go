@@ -52,7 +52,6 @@ var floors = map[string][]string{
 	"test/kept":    {},
 	"test/servers": {"test/kept"},
 	"test/bench":   {"test/images", "test/servers"},
-	"test/crash":   {},
 	"test/parity":  {"test/servers"},
 	"test/clients": {"kindredtest"},
 	// The suite is upstream's; what runs it and its images are ours.
