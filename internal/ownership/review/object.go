@@ -4,6 +4,7 @@
 package review
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -106,6 +107,9 @@ func (q *question) choose(ctx context.Context, r graph.Resource, namespace strin
 	objects := make([]graph.Object, 0, len(list.Items))
 	for i := range list.Items {
 		object, err := q.await(ctx, r, &list.Items[i])
+		if apierrors.IsNotFound(err) {
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -118,15 +122,34 @@ func (q *question) choose(ctx context.Context, r graph.Resource, namespace strin
 const (
 	observeEvery = 5 * time.Millisecond
 	observeLimit = 5 * time.Second
+	// readAgain is after how many looks at the graph an object is read again.
+	readAgain = 20
 )
 
-// await waits until the collector has observed an object in this state, or a later one.
+// await waits until the collector has observed an object in this state, or a later one. An object
+// that was deleted before the collector observed it is not found.
 func (q *question) await(ctx context.Context, r graph.Resource, object *metav1.PartialObjectMetadata) (seen graph.Object, err error) {
+	var gone error
+	looks := 0
 	err = q.until(ctx, func() (ok bool) {
-		seen, ok = q.observed(object)
-		return ok
+		if seen, ok = q.observed(object); ok {
+			return true
+		}
+		if looks++; looks%readAgain == 0 {
+			gone = q.gone(ctx, r, object)
+		}
+		return gone != nil
 	}, fmt.Sprintf("the garbage collector has not yet seen %s %q as it is now; try again", r.Kind, object.Name))
-	return seen, err
+	return seen, cmp.Or(err, gone)
+}
+
+// gone returns a NotFound error if an object that was read before no longer exists.
+func (q *question) gone(ctx context.Context, r graph.Resource, object *metav1.PartialObjectMetadata) error {
+	now, err := q.getMetadata(ctx, r, object.Namespace, object.Name)
+	if apierrors.IsNotFound(err) || err == nil && now.UID != object.UID {
+		return apierrors.NewNotFound(r.GroupResource(), object.Name)
+	}
+	return nil
 }
 
 // awaitGone waits until the collector has observed that an object is gone.

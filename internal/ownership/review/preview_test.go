@@ -253,3 +253,29 @@ func TestPreviewOfWhatIsBeingDeleted(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// TestPreviewOfWhatGoesMeanwhile: a target that was read and is gone before the collector has
+// observed that state is answered as gone, as a deletion of several targets asks about those that
+// it has deleted.
+func TestPreviewOfWhatGoesMeanwhile(t *testing.T) {
+	for name, c := range map[string]struct {
+		uid   types.UID
+		check func(error) bool
+	}{
+		"by name": {check: apierrors.IsNotFound},
+		"by UID":  {uid: "one", check: func(err error) bool { return err == nil }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.add(configMaps, "a", "one", nil)
+			w.graph.Forget(configMaps.GroupResource(), w.objects[0].(*unstructured.Unstructured))
+			w.gets = new(1)
+			s, err := w.preview(ownership.DeletionPreviewSpec{Targets: []ownership.DeletionTarget{
+				{APIVersion: "v1", Kind: "ConfigMap", Namespace: "a", Name: "one", UID: c.uid},
+			}})
+			if !c.check(err) || len(s.Objects) > 0 {
+				t.Errorf("the preview has %v, error %v", outcomes(s), err)
+			}
+		})
+	}
+}

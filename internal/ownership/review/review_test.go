@@ -24,6 +24,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	metadatafake "k8s.io/client-go/metadata/fake"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/clock"
 
 	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
@@ -55,6 +56,8 @@ type world struct {
 	version int
 	// allowed says which objects the caller may use, and how.
 	allowed func(a authorizer.Attributes) bool
+	// gets, if set, is how often an object can be read before it is gone.
+	gets *int
 }
 
 func newWorld(t *testing.T) *world {
@@ -148,10 +151,18 @@ func (w *world) reviews() *Reviews {
 	for _, r := range servedKinds {
 		lists[r.GroupVersionResource] = r.Kind + "List"
 	}
+	client := metadatafake.NewSimpleMetadataClient(scheme, partial...)
+	client.PrependReactor("get", "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		if w.gets == nil {
+			return false, nil, nil
+		}
+		*w.gets--
+		return *w.gets < 0, nil, apierrors.NewNotFound(a.GetResource().GroupResource(), a.(clienttesting.GetAction).GetName())
+	})
 	r := &Reviews{}
 	r.Connect(Sources{
 		History:   &memory{},
-		Collector: w, Clock: clock.RealClock{}, Discovery: discovered(), Metadata: metadatafake.NewSimpleMetadataClient(scheme, partial...),
+		Collector: w, Clock: clock.RealClock{}, Discovery: discovered(), Metadata: client,
 		Objects: dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists, w.objects...),
 	})
 	return r
