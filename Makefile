@@ -32,7 +32,7 @@ RACE := ./internal/apiserver/inprocess/... ./internal/admission/... ./internal/a
 	./internal/datadir/... ./internal/node/... ./internal/ownership/... ./internal/scheduler/...
 
 .DEFAULT_GOAL := help
-.PHONY: help up deps test-deps build lint unit scenarios kindredtest smoke test crash bench parity upstream conformance clients fuzz generate clean
+.PHONY: help up deps test-deps build lint unit scenarios kindredtest smoke attack attack-quick test crash bench parity upstream conformance clients fuzz generate clean
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -80,7 +80,13 @@ kindredtest: build ## test the test kit, a module of its own
 smoke: test-deps build ## run the conformance specs that are known to pass and are quick
 	@echo "conformance: smoke list"; cd test/conformance && go run . -specs smoke.txt -record=false $(ARGS)
 
-test: test-deps build lint unit scenarios kindredtest smoke ## everything that must pass
+attack: build ## attack the verbs of ownership with random graphs (ARGS='-seed 7 -rounds 100')
+	@go run ./test/attack $(ARGS)
+
+attack-quick: build
+	@echo "attack: a few rounds"; go run ./test/attack -seed 1 -rounds 4
+
+test: test-deps build lint unit scenarios attack-quick kindredtest smoke ## everything that must pass
 
 crash: build ## end the cluster by SIGKILL and by loss of power, and damage its store, again and again (ARGS='-seed 7 -rounds 20')
 	@KINDRED_CRASH=1 KINDRED_BIN=$(CURDIR)/bin/kindred go test -count=1 -timeout 60m -v ./test/crash -args $(ARGS)

@@ -102,9 +102,14 @@ func (p *process) stop() {
 	select {
 	case <-p.ended:
 	case <-time.After(stopLimit):
-		_ = p.cmd.Process.Kill()
-		<-p.ended
+		p.kill()
 	}
+}
+
+// kill ends the process with SIGKILL.
+func (p *process) kill() {
+	_ = p.cmd.Process.Kill()
+	<-p.ended
 }
 
 // FreeAddress is an address on loopback that nobody listens on.

@@ -42,6 +42,13 @@ func (s *Server) Stop() {
 	}
 }
 
+// Kill ends the processes with SIGKILL, as a crash does.
+func (s *Server) Kill() {
+	for _, p := range slices.Backward(s.processes) {
+		p.kill()
+	}
+}
+
 // Running is an error if a part of the server has ended.
 func (s *Server) Running() error {
 	var ended []error

@@ -1,0 +1,76 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// eve asks and writes as a user who has all rights in namespace a and none elsewhere. No answer
+// may name what she may not read, but for owners that an object of hers names itself; and nothing
+// that she may not write may change.
+func (w *world) eve(ctx context.Context, _ step) error {
+	before, err := w.look(ctx)
+	if err != nil {
+		return err
+	}
+	for _, n := range w.graph {
+		_, exists := before[n.id]
+		for _, args := range w.questions(n, exists) {
+			r, err := w.server.run(ctx, verb{config: w.eveConfig(), args: args})
+			if err != nil {
+				return err
+			}
+			if n.namespace != "a" && r.code == 0 {
+				return fmt.Errorf("eve may not get n%02d, and kindred %q answers: %s", n.id, args, r)
+			}
+			if name := w.leaked(r, n, args[0] == "why" && !exists); name != "" {
+				return fmt.Errorf("kindred %q tells eve of %s: %s", args, name, r)
+			}
+		}
+	}
+	after, err := w.look(ctx)
+	if err != nil {
+		return err
+	}
+	return sameGraph(before, after)
+}
+
+// questions are all that may be asked about a node, and writes to those that are not eve's.
+func (w *world) questions(n node, exists bool) (questions [][]string) {
+	verbs := [][]string{{"why"}, {"why", "-o", "json"}, {"undelete", "--dry-run"}, {"undelete", "--dry-run", "-o", "json"}}
+	if exists {
+		verbs = [][]string{{"why"}, {"why", "-o", "json"}, {"tree"}, {"tree", "-o", "json"}, {"tree", "-o", "dot"}, {"delete", "--preview"}, {"delete", "--preview", "-o", "json"}, {"lint"}}
+	}
+	if n.namespace != "a" {
+		verbs = append(verbs, map[bool][]string{true: {"delete", "--yes"}, false: {"undelete"}}[exists])
+	}
+	for _, v := range verbs {
+		questions = append(questions, slices.Concat(v, []string{w.argument(n)}, w.inNamespace(n)))
+	}
+	return questions
+}
+
+// leaked is the name of an object that an answer about asked should not have had.
+func (w *world) leaked(r result, asked node, gone bool) string {
+	for _, n := range w.graph {
+		if n.namespace == "a" || n.id == asked.id || !gone && w.namedInA(n) {
+			continue
+		}
+		if strings.Contains(r.out+r.err, w.name(n)) {
+			return w.name(n)
+		}
+	}
+	return ""
+}
+
+// namedInA reports whether an object in namespace a has n as an owner.
+func (w *world) namedInA(n node) bool {
+	return slices.ContainsFunc(w.graph, func(d node) bool {
+		return d.namespace == "a" && slices.ContainsFunc(d.owners, func(o owner) bool { return o.to == n.id })
+	})
+}

@@ -1,0 +1,167 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// attack is what all rounds are made with.
+type attack struct {
+	server *server
+	// second is where objects are moved to; it is started when it is first needed.
+	second  *server
+	binary  string
+	scratch string
+	seed    uint64
+	size    int
+	// runs counts worlds, which all have names of their own.
+	runs int
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "attack:", err)
+		stop()
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context) error {
+	binary := flag.String("kindred", "bin/kindred", "the binary to attack; \"make build\" makes it")
+	seed := flag.Uint64("seed", 0, "seed of the graphs and of what is done to them (default a random one)")
+	rounds := flag.Int("rounds", 20, "how many graphs are attacked")
+	only := flag.Int("round", -1, "attack only the graph of this round")
+	size := flag.Int("size", 14, "how many objects a graph has at most, 2 or more")
+	reductions := flag.Int("reductions", 60, "how many smaller rounds are tried after one that fails")
+	flag.Parse()
+	if *size < 2 || *rounds < 1 || flag.NArg() > 0 {
+		return errors.New("-size is 2 or more, -rounds 1 or more, and there are no arguments")
+	}
+	if *seed == 0 {
+		*seed = rand.Uint64()
+	}
+	scratch, err := os.MkdirTemp("", "kindred-attack-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(scratch)
+	fmt.Printf("seed %d\n", *seed)
+	s, err := startServer(ctx, *binary, filepath.Join(scratch, "server"))
+	if err != nil {
+		return err
+	}
+	a := &attack{server: s, binary: *binary, scratch: scratch, seed: *seed, size: *size}
+	defer a.stop()
+	began := time.Now()
+	for i := range *rounds {
+		if *only >= 0 && i != *only {
+			continue
+		}
+		if err := a.round(ctx, i, *reductions); err != nil {
+			return err
+		}
+	}
+	fmt.Printf("%d rounds held, %s\n", *rounds, time.Since(began).Round(time.Second))
+	return nil
+}
+
+func (a *attack) stop() {
+	a.server.running.Stop()
+	if a.second != nil {
+		a.second.running.Stop()
+	}
+}
+
+// other returns the second server.
+func (a *attack) other(ctx context.Context) (_ *server, err error) {
+	if a.second == nil {
+		a.second, err = startServer(ctx, a.binary, filepath.Join(a.scratch, "other"))
+	}
+	return a.second, err
+}
+
+// round attacks one graph, and reduces it if the attack succeeds.
+func (a *attack) round(ctx context.Context, i, reductions int) error {
+	rng := rand.New(rand.NewPCG(a.seed, uint64(i)))
+	g := randomGraph(rng, a.size)
+	r := round{g, randomSteps(rng, g)}
+	fmt.Printf("round %d: %d objects, %d steps\n", i, len(g), len(r.steps))
+	fault := a.attack(ctx, r)
+	if fault == nil || ctx.Err() != nil {
+		return errors.Join(fault, ctx.Err())
+	}
+	fmt.Printf("round %d fails: %v\nreducing it\n", i, fault)
+	small := shrink(r, reductions, func(r round) bool {
+		err := a.attack(ctx, r)
+		if err != nil && ctx.Err() == nil && verbOf(err) == verbOf(fault) {
+			fault = err
+			return true
+		}
+		return false
+	})
+	return fmt.Errorf("seed %d, round %d; the smallest round found that fails:\n\n%s\n\n%w", a.seed, i, small, fault)
+}
+
+func (r round) String() string {
+	var steps []string
+	for _, s := range r.steps {
+		steps = append(steps, s.String())
+	}
+	return r.graph.String() + "\n\n" + strings.Join(steps, "\n")
+}
+
+// attack creates the graph of a round in a world of its own, and takes the steps.
+func (a *attack) attack(ctx context.Context, r round) (err error) {
+	a.runs++
+	w := &world{server: a.server, run: fmt.Sprintf("r%d", a.runs), graph: r.graph, uids: map[types.UID]int{}, other: a.other}
+	defer func() { err = errors.Join(err, w.remove(ctx)) }()
+	if err := w.create(ctx); err != nil {
+		return err
+	}
+	if _, err := w.await(ctx, "after the creation", w.settled); err != nil {
+		return err
+	}
+	for _, s := range r.steps {
+		err := verbs[s.verb](w, ctx, s)
+		if errors.Is(err, errEnd) {
+			return nil
+		}
+		if err != nil {
+			return &stepError{s, err}
+		}
+	}
+	return nil
+}
+
+// stepError is the failure of a step.
+type stepError struct {
+	step step
+	err  error
+}
+
+func (e *stepError) Error() string { return e.step.String() + ": " + e.err.Error() }
+func (e *stepError) Unwrap() error { return e.err }
+
+// verbOf returns the verb that failed, so that a round is not reduced to one with another fault.
+func verbOf(err error) string {
+	if e := (*stepError)(nil); errors.As(err, &e) {
+		return e.step.verb
+	}
+	return ""
+}

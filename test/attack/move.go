@@ -1,0 +1,125 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// move moves what is in namespace a, and all racks, to a second server, and goes on as often as it
+// is interrupted. No object may be lost at any time, and none be in both clusters in the end. It
+// is the last step of a round.
+func (w *world) move(ctx context.Context, s step) (err error) {
+	before, err := w.look(ctx)
+	if err != nil {
+		return err
+	}
+	args := []string{"move", "--namespace", w.run + "-a", "--drop-outside-owners", "--drop-finalizers", "--yes"}
+	roots := w.movable(before)
+	if len(roots) == 0 {
+		return nil
+	}
+	for _, n := range roots {
+		args = append(args, w.argument(n))
+	}
+	other, err := w.other(ctx)
+	if err != nil {
+		return err
+	}
+	target := &world{server: other, run: w.run, graph: w.graph, uids: w.uids}
+	defer func() { err = errors.Join(err, target.remove(ctx)) }()
+	v := verb{config: w.adminConfig(), args: append(args, "--to", other.adminConfig())}
+	for try := range 4 {
+		if try > 0 {
+			s.kill = nobody
+		}
+		r, err := w.attempt(ctx, s, v)
+		if err != nil {
+			return err
+		}
+		moved, err := w.nothingLost(ctx, target, before)
+		if err != nil {
+			return fmt.Errorf("%w; kindred %q: %s", err, v.args, r)
+		}
+		switch {
+		case r.code == 0:
+			return w.moved(ctx, target, before, roots, moved)
+		case s.kill == nobody && len(moved) == 0 && strings.Contains(r.err, "refused"):
+			return w.restored(ctx, before)
+		case s.kill == nobody:
+			return fmt.Errorf("kindred %q: %s", v.args, r)
+		}
+	}
+	return nil
+}
+
+// movable are the roots: all that is in namespace a or in none.
+func (w *world) movable(found map[int]seen) (roots []node) {
+	for _, n := range w.graph {
+		if s, exists := found[n.id]; exists && !s.terminating && n.namespace != "b" {
+			roots = append(roots, n)
+		}
+	}
+	return roots
+}
+
+// nothingLost looks at both clusters, and returns what the target has.
+func (w *world) nothingLost(ctx context.Context, target *world, before map[int]seen) (map[int]seen, error) {
+	// In this order an object that moves meanwhile is seen twice, and not missed.
+	source, err := w.look(ctx)
+	if err != nil {
+		return nil, err
+	}
+	moved, err := target.look(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for id := range before {
+		_, here := source[id]
+		if _, there := moved[id]; !here && !there {
+			return nil, fmt.Errorf("n%02d is in neither cluster", id)
+		}
+	}
+	return moved, nil
+}
+
+// moved checks the end of a move.
+func (w *world) moved(ctx context.Context, target *world, before map[int]seen, roots []node, moved map[int]seen) error {
+	source, err := w.look(ctx)
+	if err != nil {
+		return err
+	}
+	for _, n := range roots {
+		if _, stays := source[n.id]; stays {
+			return fmt.Errorf("n%02d was moved and is at the source: %s", n.id, source[n.id])
+		}
+	}
+	for id, s := range moved {
+		if _, stays := source[id]; stays {
+			return fmt.Errorf("n%02d is in both clusters", id)
+		}
+		if s.held {
+			return fmt.Errorf("n%02d is on hold at the target", id)
+		}
+		want := slices.DeleteFunc(slices.Clone(before[id].owners), func(o string) bool { return !w.went(o, moved) })
+		if !slices.Equal(s.owners, want) {
+			return fmt.Errorf("n%02d has owners %q at the target, want %q", id, s.owners, want)
+		}
+	}
+	return nil
+}
+
+// went reports whether the owner of a reference is among the objects that were moved.
+func (w *world) went(reference string, moved map[int]seen) bool {
+	for id := range moved {
+		if strings.HasPrefix(reference, fmt.Sprintf("n%02d", id)) {
+			return true
+		}
+	}
+	return false
+}

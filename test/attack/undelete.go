@@ -1,0 +1,101 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// undelete takes the last deletion back, target by target in the order of the step, and compares
+// the graph with that before.
+func (w *world) undelete(ctx context.Context, s step) error {
+	if w.deleted == nil {
+		return nil
+	}
+	deleted := w.deleted
+	w.deleted = nil
+	targets := slices.Clone(deleted.targets)
+	slices.SortStableFunc(targets, func(a, b node) int { return slices.Index(s.targets, a.id) - slices.Index(s.targets, b.id) })
+	said, err := w.undeleteAll(ctx, s, targets)
+	if err != nil {
+		return err
+	}
+	// A target that could not live without another one may have waited for that, and what was
+	// interrupted goes on with the same command.
+	for range 2 {
+		if w.restored(ctx, deleted.before) == nil {
+			break
+		}
+		again, err := w.undeleteAll(ctx, step{}, targets)
+		if err != nil {
+			return err
+		}
+		said = append(said, again...)
+	}
+	if _, err := w.await(ctx, "after the undeletion", func(found map[int]seen) error { return sameGraph(deleted.before, found) }); err != nil {
+		return fmt.Errorf("%w\nbefore there was\n%s\nthe verb said\n%s", err, described(deleted.before), strings.Join(said, "\n"))
+	}
+	return nil
+}
+
+// undeleteAll runs the verb for each target, in order or together, and returns what was said.
+func (w *world) undeleteAll(ctx context.Context, s step, targets []node) ([]string, error) {
+	said, errs := make([]string, len(targets)), make([]error, len(targets))
+	var running sync.WaitGroup
+	for i, n := range targets {
+		one := func() {
+			args := append([]string{"undelete", w.argument(n)}, w.inNamespace(n)...)
+			own := s
+			if i > 0 {
+				own.kill = nobody
+			}
+			var r result
+			r, errs[i] = w.attempt(ctx, own, verb{config: w.adminConfig(), args: args})
+			said[i] = fmt.Sprintf("n%02d: %s", n.id, r)
+		}
+		if s.together {
+			running.Go(one)
+		} else {
+			one()
+		}
+	}
+	running.Wait()
+	return said, errors.Join(errs...)
+}
+
+func (w *world) restored(ctx context.Context, before map[int]seen) error {
+	found, err := w.look(ctx)
+	if err != nil {
+		return err
+	}
+	return sameGraph(before, found)
+}
+
+// sameGraph compares two looks at a graph, whatever the UIDs are.
+func sameGraph(before, after map[int]seen) error {
+	for _, id := range slices.Sorted(maps.Keys(before)) {
+		b, a := before[id], seen{}
+		if found, exists := after[id]; exists {
+			a = found
+		} else {
+			return fmt.Errorf("n%02d is not back", id)
+		}
+		a.uid, b.uid = "", ""
+		if a.String() != b.String() {
+			return fmt.Errorf("n%02d came back with %s; it was %s", id, a, b)
+		}
+	}
+	for id := range after {
+		if _, existed := before[id]; !existed {
+			return fmt.Errorf("n%02d is there and was not", id)
+		}
+	}
+	return nil
+}
