@@ -111,7 +111,7 @@ func (u *undeletion) rehearsedOwners(g *graph.Graph, item *Item) []metav1.OwnerR
 				meta.DeletionTimestamp = &metav1.Time{}
 			}
 			g.Observe(outside.GroupResource(), &meta)
-		case u.isSuccessor(ref.UID): // The collector may not have seen it yet.
+		case u.outside[ref.UID] != "": // The collector may not have seen it yet.
 			if r, served := u.Served(groupKindOf(ref)); served {
 				meta := metav1.ObjectMeta{Name: ref.Name, UID: ref.UID, ResourceVersion: "1"}
 				if r.Namespaced {

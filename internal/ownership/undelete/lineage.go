@@ -238,7 +238,7 @@ func (u *undeletion) resolve(ctx context.Context) error {
 			return err
 		}
 		if successor != "" {
-			u.outside[uid] = successor
+			u.outside[uid], u.outside[successor] = successor, successor
 		}
 	}
 	for _, item := range mentioning {
@@ -271,21 +271,11 @@ func (u *undeletion) successor(ctx context.Context, uid types.UID) (types.UID, e
 // to one that exists, and to one of which the garbage collector cannot know whether it does. The
 // latter keeps the object from being collected, so it stays.
 func (u *undeletion) keeps(item *Item, ref metav1.OwnerReference) bool {
-	if _, there := u.Owner(ref.UID); there || u.isSuccessor(ref.UID) {
+	if _, there := u.Owner(ref.UID); there || u.outside[ref.UID] != "" {
 		return true
 	}
 	r, served := u.Served(groupKindOf(ref))
 	return !served || r.Namespaced && item.Namespace() == ""
-}
-
-// isSuccessor reports whether a UID is one that an object outside of the graph has now.
-func (u *undeletion) isSuccessor(uid types.UID) bool {
-	for _, successor := range u.outside {
-		if successor == uid {
-			return true
-		}
-	}
-	return false
 }
 
 // lostOf returns the references that an item had and does not come back with.

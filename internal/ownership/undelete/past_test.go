@@ -44,12 +44,7 @@ type archive struct {
 
 func newArchive(t *testing.T, random *rand.Rand) *archive {
 	a := &archive{t: t, rand: random, clock: clocktesting.NewFakeClock(noon), states: []map[name]*unstructured.Unstructured{{}}, ends: map[name]*deletion.End{}}
-	lists := map[schema.GroupVersionResource]string{}
-	for _, r := range resources {
-		lists[r.GroupVersionResource] = r.Kind + "List"
-	}
-	client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists)
-	client.PrependReactor("*", "*", a.react)
+	client := a.client()
 	a.cluster = &Cluster{
 		History: a, Records: a, Resources: func() []graph.Resource { return resources }, Owner: a.owner, Served: served,
 		Objects: client, Caller: client,
@@ -59,6 +54,17 @@ func newArchive(t *testing.T, random *rand.Rand) *archive {
 	}
 	a.create(object("Namespace", "shop"))
 	return a
+}
+
+// client returns a client of the API, which serves one request at a time.
+func (a *archive) client() *dynamicfake.FakeDynamicClient {
+	lists := map[schema.GroupVersionResource]string{}
+	for _, r := range resources {
+		lists[r.GroupVersionResource] = r.Kind + "List"
+	}
+	client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists)
+	client.PrependReactor("*", "*", a.react)
+	return client
 }
 
 func (a *archive) revision() int64                          { return int64(len(a.states)) - 1 }
