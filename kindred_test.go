@@ -185,6 +185,8 @@ func TestOptionsAreChecked(t *testing.T) {
 		"no authorizers":      {DataDir: "x", Authorization: kindred.AuthorizationOptions{ConfigFile: "missing.yaml"}},
 		"an audit of nothing": {DataDir: "x", Audit: auditTo("-")},
 		"reload of nothing":   {DataDir: "x", EncryptionProviderConfigAutomaticReload: true},
+		"unknown API version": {DataDir: "x", RuntimeConfig: map[string]string{"apps/v1beta1": "true"}},
+		"needed API version":  {DataDir: "x", RuntimeConfig: map[string]string{"apps/v1": "false"}},
 		"runtime, no node":    {DataDir: "x", ContainerRuntimeEndpoint: "unix:///run/cri.sock", NoNode: true},
 	} {
 		t.Run(name, func(t *testing.T) {
