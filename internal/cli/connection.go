@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"runtime"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -18,22 +19,31 @@ import (
 	"k8s.io/client-go/restmapper"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	componentversion "k8s.io/component-base/version"
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 	"k8s.io/kubectl/pkg/util/completion"
 )
 
-// connection says which cluster a verb talks to, and in which namespace.
+// connection says which cluster a verb talks to, in which namespace, and as whom.
 type connection struct {
 	kubeconfig, context, namespace string
+	// as is who is impersonated; see
+	// https://kubernetes.io/docs/reference/access-authn-authz/user-impersonation/.
+	as       string
+	asGroups []string
+	asUID    string
 }
 
-// addFlags adds the flags of kubectl's that say so. what is what the cluster is called in
-// their descriptions.
+// addFlags adds the flags by which kubectl finds a cluster too. what names the cluster in their
+// descriptions.
 func (c *connection) addFlags(cmd *cobra.Command, what string) {
 	flags := cmd.Flags()
 	flags.StringVar(&c.kubeconfig, "kubeconfig", "", "kubeconfig of "+what)
 	flags.StringVar(&c.context, "context", "", "context of "+what)
 	flags.StringVarP(&c.namespace, "namespace", "n", "", "namespace (default that of the context)")
+	flags.StringVar(&c.as, "as", "", "user to impersonate, or system:serviceaccount:NAMESPACE:NAME")
+	flags.StringArrayVar(&c.asGroups, "as-group", nil, "group to impersonate; may be repeated")
+	flags.StringVar(&c.asUID, "as-uid", "", "UID to impersonate")
 }
 
 // loader finds the cluster as "kindred kubectl" does; a plugin of kubectl's finds it as
@@ -51,16 +61,47 @@ func (c *connection) loader(cmd *cobra.Command) (clientcmd.ClientConfig, error) 
 			return nil, fmt.Errorf("no cluster has run in %s; start one with \"kindred up\", or name another with --%s or --kubeconfig", layout.Root, dataDirFlag)
 		}
 	}
-	return loaderOf(path, c.context, c.namespace), nil
+	return c.loaderOf(cmd, path, c.context, c.namespace)
 }
 
 // loaderOf reads a kubeconfig; without a path, as kubectl does.
-func loaderOf(path, context, namespace string) clientcmd.ClientConfig {
+func (c *connection) loaderOf(cmd *cobra.Command, path, context, namespace string) (clientcmd.ClientConfig, error) {
+	if c.as == "" && (len(c.asGroups) > 0 || c.asUID != "") {
+		// client-go would leave both out without a word, and ask with all rights.
+		return nil, usagef("--as-group and --as-uid go with --as")
+	}
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = path
-	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{
-		CurrentContext: context, Context: clientcmdapi.Context{Namespace: namespace},
-	})
+	return namedLoader{
+		anyLoader: clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{
+			CurrentContext: context, Context: clientcmdapi.Context{Namespace: namespace},
+			AuthInfo: clientcmdapi.AuthInfo{Impersonate: c.as, ImpersonateGroups: c.asGroups, ImpersonateUID: c.asUID},
+		}),
+		agent: userAgent("kindred", cmd.Root().Version),
+	}, nil
+}
+
+// namedLoader loads a configuration whose requests carry a user agent.
+type namedLoader struct {
+	anyLoader
+	agent string
+}
+
+type anyLoader = clientcmd.ClientConfig
+
+func (l namedLoader) ClientConfig() (*rest.Config, error) {
+	config, err := l.anyLoader.ClientConfig()
+	if err == nil {
+		config.UserAgent = l.agent
+	}
+	return config, err
+}
+
+// userAgent is the name of a program in audit logs and records of deletions, in the form of
+// rest.DefaultKubernetesUserAgent.
+func userAgent(program, version string) string {
+	commit := componentversion.Get().GitCommit
+	return fmt.Sprintf("%s/%s (%s/%s) kubernetes/%.7s", program, version, runtime.GOOS, runtime.GOARCH, commit)
 }
 
 func configOf(loader clientcmd.ClientConfig) (*rest.Config, error) {

@@ -14,12 +14,15 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	// What kubeconfig files of other clusters may name as their way to log in.
 	_ "k8s.io/client-go/plugin/pkg/client/auth"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	componentcli "k8s.io/component-base/cli"
 	"k8s.io/component-base/logs"
+	componentversion "k8s.io/component-base/version"
 	"k8s.io/klog/v2"
 	kubectl "k8s.io/kubectl/pkg/cmd"
 	"k8s.io/kubectl/pkg/cmd/plugin"
@@ -28,7 +31,7 @@ import (
 	"github.com/kindred-project/kindred/internal/datadir"
 )
 
-// newKubectl is k8s.io/kubectl, untouched: every word after "kubectl" is its own, but
+// newKubectl runs k8s.io/kubectl, untouched: every word after "kubectl" is its own, but
 // for a leading --data-dir, and so are its output and exit status.
 func newKubectl() *cobra.Command {
 	return &cobra.Command{
@@ -126,9 +129,25 @@ func kubectlCommand(words []string, streams genericiooptions.IOStreams) *cobra.C
 		PluginHandler: kubectl.NewDefaultPluginHandler(plugin.ValidPluginFilenamePrefixes),
 		Arguments:     words,
 		IOStreams:     streams,
+		ConfigFlags:   kubectlFlags(streams),
 	})
 	command.SetArgs(words[1:])
 	return command
+}
+
+// kubectlFlags are kubectl's own defaults, and its own user agent: k8s.io/client-go would take the
+// name from os.Args, and audit would call kubectl "kindred".
+func kubectlFlags(streams genericiooptions.IOStreams) *genericclioptions.ConfigFlags {
+	version, _, _ := strings.Cut(componentversion.Get().GitVersion, "-")
+	return genericclioptions.NewConfigFlags(true).
+		WithDeprecatedPasswordFlag().
+		WithDiscoveryBurst(300).
+		WithDiscoveryQPS(50).
+		WithWarningPrinter(streams).
+		WithWrapConfigFn(func(config *rest.Config) *rest.Config {
+			config.UserAgent = userAgent("kubectl", version)
+			return config
+		})
 }
 
 // nowhere is a server on which nothing can listen.

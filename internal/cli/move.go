@@ -38,8 +38,8 @@ copy, and only then removes what has moved at the source. While that goes on, wo
 are kept from running at the target. If it is interrupted, the same command goes on.
 
 The source is the cluster of the data directory, unless --kubeconfig or, where no
---data-dir is given, the environment variable KUBECONFIG names another. --to-directory
-writes the graph to files and leaves the source as it is; --from-directory reads it.
+--data-dir is given, the environment variable KUBECONFIG names another. --as and
+--as-group impersonate at both ends. --to-directory writes the graph to files and leaves the source as it is; --from-directory reads it.
 
 The exit status is 0 if everything was moved, and 1 if something stayed or the plan was
 refused.`,
@@ -141,7 +141,10 @@ func (f *moveFlags) run(cmd *cobra.Command, args []string) error {
 func (f *moveFlags) options(cmd *cobra.Command, args []string) (move.Options, error) {
 	options := move.Options{Consent: f.Consent, FromDirectory: f.fromDirectory, ToDirectory: f.toDirectory}
 	if f.toDirectory == "" {
-		loader := loaderOf(f.to, f.toContext, "")
+		loader, err := f.loaderOf(cmd, f.to, f.toContext, "")
+		if err != nil {
+			return options, err
+		}
 		target, err := clusterAt(loader, "the target")
 		if err != nil {
 			return options, err
