@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
@@ -20,8 +21,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
@@ -99,6 +102,10 @@ func TestOneLine(t *testing.T) {
 	err := errors.Join(errors.New("a\n\n"), errors.New("  b"))
 	if got := oneLine(err); got != "a; b" {
 		t.Errorf("oneLine() = %q", got)
+	}
+	there := apierrors.NewConflict(schema.GroupResource{Group: "apps", Resource: "deployments"}, "web", errors.New("it is there"))
+	if got := oneLine(fmt.Errorf("undelete: %w", there)); got != `undelete: deployments.apps "web": it is there` {
+		t.Errorf("of a conflict: %q", got)
 	}
 }
 

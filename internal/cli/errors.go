@@ -6,6 +6,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -84,10 +85,14 @@ func helpFor(cmd *cobra.Command) string {
 	return cmd.CommandPath() + " --help"
 }
 
+// conflictPrefix is what apierrors.NewConflict puts before the reason. It says nothing that the
+// reason does not say, except for the object.
+var conflictPrefix = regexp.MustCompile(`Operation cannot be fulfilled on (\S+ "[^"]*"): `)
+
 // oneLine joins the lines of an error: several errors, or cobra's suggestions.
 func oneLine(err error) string {
 	var text strings.Builder
-	for line := range strings.Lines(err.Error()) {
+	for line := range strings.Lines(conflictPrefix.ReplaceAllString(err.Error(), "$1: ")) {
 		line = strings.TrimSpace(line)
 		switch {
 		case line == "":

@@ -108,8 +108,6 @@ func (l *linting) check(args []string) error {
 		return usagef("--output sarif is of what is found, and does not go with --fix")
 	case l.allNamespaces && len(args) > 0:
 		return usagef("--all-namespaces does not go with an object")
-	case l.allNamespaces && l.namespace != "":
-		return usagef("--all-namespaces does not go with --namespace")
 	case l.list && l.output == "sarif":
 		return usagef("--rules prints a list, or json or yaml")
 	}

@@ -204,15 +204,14 @@ func TestLintVerdict(t *testing.T) {
 // from what was found by its exit status.
 func TestLintUsage(t *testing.T) {
 	for want, args := range map[string][]string{
-		`--rule is "nonsense"`:                      {"--rule", "nonsense"},
-		`--fail-on is "bad"`:                        {"--fail-on", "bad"},
-		`--output is "xml"`:                         {"-o", "xml"},
-		"--dry-run goes with --fix":                 {"--dry-run"},
-		"does not go with --fix":                    {"--fix", "-o", "sarif"},
-		"does not go with an object":                {"-A", "pod/x"},
-		"--all-namespaces does not go with --names": {"-A", "-n", "x"},
-		"--rules prints a list":                     {"--rules", "-o", "sarif"},
-		"no cluster has run in":                     {"-A"},
+		`--rule is "nonsense"`:       {"--rule", "nonsense"},
+		`--fail-on is "bad"`:         {"--fail-on", "bad"},
+		`--output is "xml"`:          {"-o", "xml"},
+		"--dry-run goes with --fix":  {"--dry-run"},
+		"does not go with --fix":     {"--fix", "-o", "sarif"},
+		"does not go with an object": {"-A", "pod/x"},
+		"--rules prints a list":      {"--rules", "-o", "sarif"},
+		"no cluster has run in":      {"-A"},
 	} {
 		t.Setenv("KUBECONFIG", "")
 		out, errOut, code := run(t, append([]string{"lint", "--data-dir", t.TempDir()}, args...)...)
