@@ -56,9 +56,9 @@ CustomResourceDefinition all its custom resources.`,
 	flags.BoolVarP(&d.yes, "yes", "y", false, "do not ask")
 	flags.BoolVar(&d.wait, "wait", true, "wait until the objects are gone")
 	flags.BoolVar(&d.all, "all", false, "show each object, also where there are many of the same")
-	flags.StringVarP(&d.output, "output", "o", "", `with --preview: "json" or "yaml" for a form that programs can read`)
+	flags.StringVarP(&d.output, "output", "o", "", `"wide" to cut nothing; with --preview: "json" or "yaml" for a form that programs can read`)
 	_ = cmd.RegisterFlagCompletionFunc("cascade", cobra.FixedCompletions([]string{"background", "foreground", "orphan"}, cobra.ShellCompDirectiveNoFileComp))
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"json", "yaml"}, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"wide", "json", "yaml"}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
@@ -77,10 +77,10 @@ func (d *deletion) check(cmd *cobra.Command) error {
 		return usagef("--cascade is %q, it can only be background, foreground or orphan", d.cascade)
 	case d.allNamespaces && d.selector == "":
 		return usagef("--all-namespaces goes with --selector")
-	case !slices.Contains([]string{"", "json", "yaml"}, d.output):
-		return usagef("--output is %q, it can only be json or yaml", d.output)
-	case d.output != "" && !d.preview:
-		return usagef("--output goes with --preview")
+	case !slices.Contains([]string{"", "wide", "json", "yaml"}, d.output):
+		return usagef("--output is %q, it can only be wide, json or yaml", d.output)
+	case d.output != "" && d.output != "wide" && !d.preview:
+		return usagef("--output goes with --preview, unless it is wide")
 	case !d.preview && !d.yes && !term.IsTerminal(cmd.InOrStdin()):
 		return usagef("nobody can be asked whether to delete: give --yes to delete, or --preview to see what would happen")
 	}
@@ -180,13 +180,13 @@ func printPreview(cmd *cobra.Command, preview *ownership.DeletionPreview, all bo
 	several := len(targetsOf(s)) > 1
 	f := forest{heads: []string{"OBJECT", "OUTCOME", "NOTES"}, all: all}
 	for _, o := range s.Objects {
-		b := previewBranch(o, usualNamespace(s.Objects[0].ObjectReference))
+		b := previewBranch(o, usualNamespace(s.Objects[0].ObjectReference), all)
 		if several && o.Target {
-			b.label += " *"
+			b.mark = " *" + b.mark
 		}
 		f.branches = append(f.branches, b)
 	}
-	printf(cmd, "%s", f.render(newPainter(cmd.OutOrStdout())))
+	printf(cmd, "%s", f.render(newPainter(cmd)))
 	printf(cmd, "\n%s\n", summary(s))
 	printWarnings(cmd, s.Warnings)
 }
@@ -199,23 +199,26 @@ func usualNamespace(first ownership.ObjectReference) string {
 	return first.Namespace
 }
 
-// calledIn names an object in a table whose objects are in a namespace if nothing else is said.
-func calledIn(ref ownership.ObjectReference, namespace string) string {
-	if ref.Namespace == namespace || ref.Namespace == "" {
-		return called(ref)
+// inNamespace says which namespace an object is in, unless it is the usual one.
+func inNamespace(ref ownership.ObjectReference, usual string) string {
+	if ref.Namespace == usual || ref.Namespace == "" {
+		return ""
 	}
-	return called(ref) + " in " + ref.Namespace
+	return " in " + ref.Namespace
 }
 
-func previewBranch(o ownership.PreviewedObject, namespace string) branch {
-	b := branch{id: o.UID, kind: o.Kind, label: calledIn(o.ObjectReference, namespace)}
-	for _, owner := range parents(o.Owners) {
-		b.above = append(b.above, owner.UID)
+// calledIn names an object among others in the usual namespace.
+func calledIn(ref ownership.ObjectReference, usual string) string {
+	return called(ref) + inNamespace(ref, usual)
+}
+
+func previewBranch(o ownership.PreviewedObject, namespace string, all bool) branch {
+	return branch{
+		id: o.UID, ref: o.ObjectReference, mark: inNamespace(o.ObjectReference, namespace), above: parents(o.Owners),
+		cells:   []string{strings.ToLower(string(o.Outcome))},
+		colours: []colour{outcomeColour(o)},
+		notes:   func(at position) []string { return previewNotes(o, at.above, all) },
 	}
-	b.cells = []string{strings.ToLower(string(o.Outcome))}
-	b.colours = []colour{outcomeColour(o)}
-	b.notes = func(above types.UID) []string { return previewNotes(o, above) }
-	return b
 }
 
 func outcomeColour(o ownership.PreviewedObject) colour {
@@ -228,30 +231,25 @@ func outcomeColour(o ownership.PreviewedObject) colour {
 	return green
 }
 
-func previewNotes(o ownership.PreviewedObject, above types.UID) []string {
-	var notes []string
+func previewNotes(o ownership.PreviewedObject, above types.UID, all bool) []string {
+	var begun string
 	if o.Deleting {
-		notes = append(notes, "being deleted already")
+		begun = "being deleted already"
 	}
-	for _, b := range o.BlockedBy {
-		// That it goes after what it stands below needs no words.
-		if b.Owner == nil || b.Owner.UID != above {
-			notes = append(notes, blockNote(b))
-		}
-	}
+	var keepers []string
 	for _, owner := range o.KeptBy {
-		notes = append(notes, "kept by "+owner.Kind+"/"+owner.Name+standingNote(owner.Standing))
+		keepers = append(keepers, owner.Kind+"/"+owner.Name+standingNote(owner.Standing))
 	}
-	return notes
+	return slices.Concat(said(begun), blockNotes(o.BlockedBy, above, all), said(notedAll("kept by %s", "kept by %s", keepers, all)))
 }
 
 // standingNote says why an owner that is not there keeps an object.
 func standingNote(s ownership.Standing) string {
 	switch s {
 	case ownership.StandingUnresolved:
-		return ", which cannot be resolved"
+		return " (cannot be resolved)"
 	case ownership.StandingPending:
-		return ", which has to be looked up"
+		return " (has to be looked up)"
 	}
 	return ""
 }

@@ -166,7 +166,7 @@ func printChanges(cmd *cobra.Command, shown ownership.DeletionPreviewStatus, cha
 	}
 	printf(cmd, "\n")
 	if len(rows) > 1 {
-		for _, line := range layOut(rows, tableWidth-24, 10) {
+		for _, line := range layOut(pageWidth(cmd), rows, tableWidth-24, 10) {
 			printf(cmd, "%s\n", line)
 		}
 	}

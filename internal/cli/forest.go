@@ -5,114 +5,246 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
 )
 
 // branch is an object in a table whose first column is a tree.
 type branch struct {
-	id types.UID
-	// above are the objects that it may stand below, the most fitting first.
+	id  types.UID
+	ref ownership.ObjectReference
+	// mark follows the name, such as the namespace if it is not the usual one.
+	mark string
+	// above are the objects that it may be shown below, the most fitting first.
 	above []types.UID
-	kind  string
-	label string
-	// cells are the further columns but the last; colours are how the first of them, those
-	// that tell what is alike, are painted.
+	// cells are the columns between the first and the last; colours paint the first of them,
+	// the ones by which objects are alike.
 	cells   []string
 	colours []colour
-	// notes fill the last column. They are made when it is known below what it stands.
-	notes func(above types.UID) []string
+	// notes returns the last column. It is called when the position is known.
+	notes func(at position) []string
 }
 
-// forest is a table of objects, each below one that owns it.
+// position is where an object is shown in a forest.
+type position struct {
+	// above is the object that it is shown below, "" for none.
+	above types.UID
+	// owns reports whether another object is shown below this one, directly or not.
+	owns func(other types.UID) bool
+}
+
+// forest is a table of objects, each shown once, below an object that owns it. Its size is
+// linear in the number of objects and of references between them, whatever they are: a graph of
+// owners can have cycles, and an object can have hundreds of owners.
 type forest struct {
 	heads    []string
 	branches []branch
-	// all shows every object; without it great numbers of the same are folded.
+	// all shows every object. Without it, many that are alike are folded into one line.
 	all bool
 
-	place map[types.UID]int
-	below map[types.UID][]int
-	under map[types.UID]types.UID
+	index    map[types.UID]int
+	parents  []int // none for a root
+	children [][]int
+	roots    []int
+	// spans are the positions in preorder of each branch and of the last one below it.
+	spans [][2]int
 	lines []forestLine
 }
 
+// none is the parent of a root.
+const none = -1
+
+// forestLine is a line of the table, before it is known how wide the table is.
 type forestLine struct {
-	tree    string
-	cells   []string
-	colours []colour
-	notes   []string
+	level       int
+	last        bool // no sibling follows
+	label, mark string
+	cells       []string
+	colours     []colour
+	notes       []string
 }
 
-// foldAbove is how many objects of the same kind, all alike, stand below another one before
+// foldAbove is how many objects of the same kind, all alike, are shown below another one before
 // the rest of them is folded into a line.
 const foldAbove = 10
 
-// render draws the table, tableWidth columns wide at most.
+// render draws the table.
 func (f *forest) render(p painter) string {
 	f.plant()
-	for _, root := range f.below[""] {
-		f.grow(root, "", "")
+	f.number()
+	for n, root := range f.roots {
+		f.grow(root, 0, n == len(f.roots)-1)
 	}
 	return f.print(p)
 }
 
-// plant decides below which object each stands.
+// plant decides below which owner each object is shown: below the one that fits best, unless that
+// one is below the object itself.
 func (f *forest) plant() {
-	f.place, f.below, f.under = map[types.UID]int{}, map[types.UID][]int{}, map[types.UID]types.UID{}
-	for i := range f.branches {
-		f.place[f.branches[i].id] = i
-	}
-	for i := range f.branches {
-		b := &f.branches[i]
-		above := f.parent(b)
-		f.under[b.id] = above
-		f.below[above] = append(f.below[above], i)
-	}
-}
-
-// parent is the first of b's possible parents that is in the table, and not below b itself.
-func (f *forest) parent(b *branch) types.UID {
-	for _, above := range b.above {
-		if _, shown := f.place[above]; shown && !f.isBelow(above, b.id) {
-			return above
+	f.shelve()
+	owners, dependents := f.edges()
+	f.parents, f.children = make([]int, len(f.branches)), make([][]int, len(f.branches))
+	planted := make([]bool, len(f.branches))
+	// Objects with a planted owner wait here; first those for whom it is the best one.
+	var ready, later []int
+	place := func(i, parent int) {
+		planted[i], f.parents[i] = true, parent
+		if parent == none {
+			f.roots = append(f.roots, i)
+		} else {
+			f.children[parent] = append(f.children[parent], i)
+		}
+		for _, d := range dependents[i] {
+			if owners[d][0] == i {
+				ready = append(ready, d)
+			} else {
+				later = append(later, d)
+			}
 		}
 	}
-	return ""
-}
-
-// isBelow tells whether id is ancestor, or stands below it. Owners can go in circles.
-func (f *forest) isBelow(id, ancestor types.UID) bool {
-	for ; id != ""; id = f.under[id] {
-		if id == ancestor {
-			return true
+	for _, root := range sources(owners) {
+		place(root, none)
+	}
+	for len(ready)+len(later) > 0 {
+		next := &ready
+		if len(ready) == 0 {
+			next = &later
+		}
+		i := (*next)[0]
+		*next = (*next)[1:]
+		if !planted[i] {
+			place(i, owners[i][slices.IndexFunc(owners[i], func(o int) bool { return planted[o] })])
 		}
 	}
-	return false
+	for _, siblings := range f.children {
+		slices.SortFunc(siblings, func(a, b int) int { return f.branches[a].ref.Compare(f.branches[b].ref) })
+	}
 }
 
-// grow draws a branch and all below it.
-func (f *forest) grow(i int, first, rest string) {
+// shelve indexes the branches and drops those that are there already.
+func (f *forest) shelve() {
+	f.index = map[types.UID]int{}
+	branches := make([]branch, 0, len(f.branches))
+	for _, b := range f.branches {
+		if _, again := f.index[b.id]; !again {
+			f.index[b.id] = len(branches)
+			branches = append(branches, b)
+		}
+	}
+	f.branches = branches
+}
+
+// edges are the owners of each branch that are in the table, and the reverse.
+func (f *forest) edges() (owners, dependents [][]int) {
+	owners, dependents = make([][]int, len(f.branches)), make([][]int, len(f.branches))
+	for i := range f.branches {
+		for _, above := range f.branches[i].above {
+			if owner, shown := f.index[above]; shown && owner != i {
+				owners[i] = append(owners[i], owner)
+				dependents[owner] = append(dependents[owner], i)
+			}
+		}
+	}
+	return owners, dependents
+}
+
+// sources are the objects from which all others are reached: those without an owner, and of each
+// cycle that nothing else owns the object that comes first. They are found as the strongly
+// connected components without an owner outside (Tarjan, 1972).
+func sources(owners [][]int) []int {
+	var all, stack []int
+	visit, low := make([]int, len(owners)), make([]int, len(owners)) // 0: not visited
+	left := make([]bool, len(owners))                                // its component is complete
+	visits := 0
+	var connect func(i int) (owned bool)
+	connect = func(i int) bool {
+		visits++
+		visit[i], low[i] = visits, visits
+		stack = append(stack, i)
+		height, owned := len(stack)-1, false // owned from outside of the component
+		for _, owner := range owners[i] {
+			if visit[owner] == 0 {
+				owned = connect(owner) || owned
+			}
+			if left[owner] {
+				owned = true
+			} else {
+				low[i] = min(low[i], low[owner])
+			}
+		}
+		if low[i] < visit[i] {
+			return owned
+		}
+		component := stack[height:]
+		for _, member := range component {
+			left[member] = true
+		}
+		if !owned {
+			all = append(all, slices.Min(component))
+		}
+		stack = stack[:height]
+		return false
+	}
+	for i := range owners {
+		if visit[i] == 0 {
+			connect(i)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// number fills in spans.
+func (f *forest) number() {
+	f.spans = make([][2]int, len(f.branches))
+	next := 0
+	var walk func(i int)
+	walk = func(i int) {
+		f.spans[i][0] = next
+		next++
+		for _, child := range f.children[i] {
+			walk(child)
+		}
+		f.spans[i][1] = next - 1
+	}
+	for _, root := range f.roots {
+		walk(root)
+	}
+}
+
+// at is the position of a branch.
+func (f *forest) at(i int) position {
+	p := position{owns: func(other types.UID) bool {
+		o, shown := f.index[other]
+		return shown && o != i && f.spans[i][0] <= f.spans[o][0] && f.spans[o][0] <= f.spans[i][1]
+	}}
+	if parent := f.parents[i]; parent != none {
+		p.above = f.branches[parent].id
+	}
+	return p
+}
+
+// grow adds the lines of a branch and of all below it.
+func (f *forest) grow(i, level int, last bool) {
 	b := &f.branches[i]
 	f.lines = append(f.lines, forestLine{
-		tree: first + b.label, cells: b.cells, colours: b.colours, notes: b.notes(f.under[b.id]),
+		level: level, last: last, label: called(b.ref), mark: b.mark,
+		cells: b.cells, colours: b.colours, notes: b.notes(f.at(i)),
 	})
-	children := f.below[b.id]
+	children := f.children[i]
 	folded := f.fold(children)
 	for n, child := range children {
 		last := n == len(children)-1
-		mark, indent := "├─ ", "│  "
-		if last {
-			mark, indent = "└─ ", "   "
-		}
 		count, isFolded := folded[child]
 		switch {
 		case !isFolded:
-			f.grow(child, rest+mark, rest+indent)
+			f.grow(child, level+1, last)
 		case count > 0:
-			f.lines = append(f.lines, f.foldedLine(&f.branches[child], rest+mark, count))
+			f.lines = append(f.lines, foldedLine(&f.branches[child], level+1, last, count))
 		}
 	}
 }
@@ -120,14 +252,14 @@ func (f *forest) grow(i int, first, rest string) {
 // fold finds the children that are not worth a line each. The last of a kind stands for all
 // of them that are left out, and has their number.
 func (f *forest) fold(children []int) map[int]int {
-	if f.all {
+	if f.all || len(children) <= foldAbove {
 		return nil
 	}
 	alike, last := map[string][]int{}, map[string]int{}
 	for _, child := range children {
 		b := &f.branches[child]
-		if len(f.below[b.id]) == 0 && len(b.notes(f.under[b.id])) == 0 {
-			key := b.kind + strings.Join(b.cells[:len(b.colours)], " ")
+		if len(f.children[child]) == 0 && len(b.notes(f.at(child))) == 0 {
+			key := b.ref.Kind + " " + strings.Join(b.cells[:len(b.colours)], " ")
 			alike[key] = append(alike[key], child)
 			last[key] = child
 		}
@@ -145,92 +277,10 @@ func (f *forest) fold(children []int) map[int]int {
 	return folded
 }
 
-func (f *forest) foldedLine(b *branch, mark string, count int) forestLine {
+func foldedLine(b *branch, level int, last bool, count int) forestLine {
 	cells := make([]string, len(b.cells))
 	copy(cells, b.cells[:len(b.colours)])
-	return forestLine{tree: fmt.Sprintf("%s… %d more of kind %s", mark, count, b.kind), cells: cells, colours: b.colours}
-}
-
-func (f *forest) print(p painter) string {
-	widths := f.widths()
-	notesAt := 0
-	for _, w := range widths {
-		notesAt += w + 2
+	return forestLine{
+		level: level, last: last, label: fmt.Sprintf("… %d more of kind %s", count, b.ref.Kind), cells: cells, colours: b.colours,
 	}
-	var out strings.Builder
-	write := func(cells []string, colours []colour, notes []string) {
-		var line strings.Builder
-		for i, cell := range cells {
-			text := pad(cut(cell, widths[i]), widths[i])
-			if i > 0 && i-1 < len(colours) {
-				text = p.paint(colours[i-1], text)
-			}
-			line.WriteString(text + "  ")
-		}
-		wrapped := wrap(notes, tableWidth-notesAt)
-		if len(wrapped) == 0 {
-			wrapped = []string{""}
-		}
-		for i, note := range wrapped {
-			if i > 0 {
-				line.Reset()
-				line.WriteString(strings.Repeat(" ", notesAt))
-			}
-			out.WriteString(strings.TrimRight(line.String()+note, " ") + "\n")
-		}
-	}
-	write(f.heads[:len(f.heads)-1], nil, f.heads[len(f.heads)-1:])
-	for _, l := range f.lines {
-		write(append([]string{l.tree}, l.cells...), l.colours, l.notes)
-	}
-	return out.String()
-}
-
-// notesWidth is what the notes have at least.
-const notesWidth = 30
-
-// widths are those of all columns but the last. The tree gives way.
-func (f *forest) widths() []int {
-	widths := make([]int, len(f.heads)-1)
-	measure := func(i int, text string) { widths[i] = max(widths[i], utf8.RuneCountInString(text)) }
-	for i, head := range f.heads[:len(widths)] {
-		measure(i, head)
-	}
-	for _, l := range f.lines {
-		measure(0, l.tree)
-		for i, cell := range l.cells {
-			measure(i+1, cell)
-		}
-	}
-	others := 0
-	for _, w := range widths[1:] {
-		others += w + 2
-	}
-	widths[0] = min(widths[0], tableWidth-others-2-notesWidth)
-	return widths
-}
-
-// wrap breaks notes into lines of a width. Notes that follow each other in a line are
-// separated by a semicolon.
-func wrap(notes []string, width int) []string {
-	var lines []string
-	line := ""
-	for i, note := range notes {
-		if i < len(notes)-1 {
-			note += ";"
-		}
-		for _, word := range strings.Fields(note) {
-			if line != "" && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > width {
-				lines, line = append(lines, line), ""
-			}
-			if line != "" {
-				line += " "
-			}
-			line += word
-		}
-	}
-	if line != "" {
-		lines = append(lines, line)
-	}
-	return lines
 }

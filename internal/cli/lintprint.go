@@ -92,7 +92,7 @@ type lintPrinter struct {
 }
 
 func newLintPrinter(cmd *cobra.Command) *lintPrinter {
-	return &lintPrinter{cmd: cmd, painter: newPainter(cmd.OutOrStdout())}
+	return &lintPrinter{cmd: cmd, painter: newPainter(cmd)}
 }
 
 var severityColours = map[ownership.LintSeverity]colour{
@@ -114,7 +114,7 @@ func (p *lintPrinter) finding(f ownership.LintFinding, notes ...string) {
 		if f.Object.Namespace != "" {
 			name += " in " + f.Object.Namespace
 		}
-		printf(p.cmd, "%s\n", cut(name, tableWidth))
+		printf(p.cmd, "%s\n", name)
 	}
 	p.entry(f.Severity, f.Rule, append([]string{f.Message}, notes...)...)
 }
@@ -124,7 +124,7 @@ func (p *lintPrinter) entry(severity ownership.LintSeverity, rule ownership.Lint
 	painted := p.painter.paint(severityColours[severity], pad(strings.ToLower(string(severity)), severityWidth))
 	lead := "  " + painted + "  " + pad(string(rule), ruleWidth) + "  "
 	for _, text := range texts {
-		for _, line := range wrap([]string{text}, tableWidth-findingIndent) {
+		for _, line := range wrap([]string{text}, max(notesWidth, proseWidth(p.cmd.OutOrStdout())-findingIndent)) {
 			printf(p.cmd, "%s%s\n", lead, line)
 			lead = strings.Repeat(" ", findingIndent)
 		}

@@ -6,6 +6,7 @@ package cli
 import (
 	"bytes"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -46,6 +47,7 @@ func TestMoveUsage(t *testing.T) {
 
 // TestPlanFits: whatever the names are, a table has at most 100 columns.
 func TestPlanFits(t *testing.T) {
+	t.Setenv("COLUMNS", strconv.Itoa(tableWidth))
 	long := strings.Repeat("long-", 40)
 	plan := &move.Plan{
 		From: "the source", To: "the target", Stage: move.Copying, Namespaces: []string{long},
@@ -56,12 +58,12 @@ func TestPlanFits(t *testing.T) {
 		},
 		Notes: []string{strings.Repeat("a note of many words ", 20)}, Problems: []string{"a problem"},
 	}
-	for _, row := range planRows(plan) {
+	for _, row := range planRows(plan, tableWidth) {
 		if n := len([]rune(row)); n > tableWidth {
 			t.Errorf("%d columns: %s", n, row)
 		}
 	}
-	if rows := strings.Join(planRows(plan), "\n"); !strings.Contains(rows, "2, by their controllers") || strings.Count(rows, "pod") != 1 {
+	if rows := strings.Join(planRows(plan, tableWidth), "\n"); !strings.Contains(rows, "2, by their controllers") || strings.Count(rows, "pod") != 1 {
 		t.Errorf("pods are not counted:\n%s", rows)
 	}
 	var out bytes.Buffer

@@ -23,7 +23,7 @@ func printPlan(cmd *cobra.Command, plan *move.Plan) {
 		printf(cmd, "Goes on where it was interrupted: the copies are being released.\n")
 	}
 	printf(cmd, "\n")
-	for _, row := range planRows(plan) {
+	for _, row := range planRows(plan, pageWidth(cmd)) {
 		printf(cmd, "%s\n", row)
 	}
 	if len(plan.Namespaces) > 0 {
@@ -43,7 +43,7 @@ func printPlan(cmd *cobra.Command, plan *move.Plan) {
 
 // planRows are the table: each object that moves, and after them, of what is made anew, how
 // many.
-func planRows(plan *move.Plan) []string {
+func planRows(plan *move.Plan, width int) []string {
 	rows := [][]string{{"OBJECT", "NAMESPACE", "ACTION", "DETAILS"}}
 	type group struct{ kind, namespace string }
 	var groups []group
@@ -63,7 +63,7 @@ func planRows(plan *move.Plan) []string {
 	for _, of := range groups {
 		rows = append(rows, []string{of.kind, of.namespace, "remake", fmt.Sprintf("%d, by their controllers", remade[of])})
 	}
-	return layOut(rows, 48, 16, 6)
+	return layOut(width, rows, 48, 16, 6)
 }
 
 func details(object move.Planned) string {
@@ -80,9 +80,9 @@ func details(object move.Planned) string {
 	return strings.Join(words, "; ")
 }
 
-// printWrapped prints a text beside a label, in lines of at most tableWidth.
+// printWrapped prints a text beside a label, wrapped for the terminal.
 func printWrapped(cmd *cobra.Command, before, label, text string) {
-	lines := wrap([]string{text}, tableWidth-len(label))
+	lines := wrap([]string{text}, proseWidth(cmd.OutOrStdout())-len(label))
 	printf(cmd, "%s%s%s\n", before, label, strings.Join(lines, "\n"+strings.Repeat(" ", len(label))))
 }
 

@@ -6,6 +6,7 @@ package cli
 import (
 	"bytes"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -58,13 +59,15 @@ func TestPrintTree(t *testing.T) {
 	tree.Status.Owners = []ownership.TreeObject{treeOf("Set", "top")}
 	tree.Status.Objects = []ownership.TreeObject{treeOf("Set", "web", "top"), terminating, lost}
 	tree.Status.Hidden = 2
-	got := printed(func(cmd *cobra.Command) { printTree(cmd, tree, false, clocktesting.NewFakePassiveClock(noon)) })
+	t.Setenv("COLUMNS", strconv.Itoa(tableWidth))
+	printer := treePrinter{clock: clocktesting.NewFakePassiveClock(noon)}
+	got := printed(func(cmd *cobra.Command) { printer.print(cmd, tree) })
 	want := `Namespace shop
 OBJECT             CONTROLLED  READINESS    AGE  NOTES
 Set/top                        Ready        60m
 └─ Set/web *       yes         Ready        60m
    ├─ Pod/leaving  yes         Terminating  60m  being deleted for 60s; waits for finalizer
-                                                 example.com/hold; waits for something that you may
+                                                 example.com/hold; waits for 1 object that you may
                                                  not read
    └─ Pod/shared   yes         Ready        60m  also owned by Set/elsewhere; owner Set/gone does
                                                  not exist
@@ -81,7 +84,7 @@ func TestTreeShowsHolds(t *testing.T) {
 	held.Hold = &ownership.Hold{Message: "the undeletion of set/web is not finished", Remedy: `go on with "kindred undelete -n shop set/web"`}
 	tree := &ownership.OwnershipTree{}
 	tree.Status.Object, tree.Status.Objects = held.ObjectReference, []ownership.TreeObject{held}
-	got := printed(func(cmd *cobra.Command) { printTree(cmd, tree, false, clocktesting.NewFakePassiveClock(noon)) })
+	got := printed(func(cmd *cobra.Command) { treePrinter{clock: clocktesting.NewFakePassiveClock(noon)}.print(cmd, tree) })
 	if text := strings.Join(strings.Fields(got), " "); !strings.Contains(text, `on hold: go on with "kindred undelete -n shop set/web"`) {
 		t.Error(got)
 	}
@@ -100,7 +103,7 @@ func TestFold(t *testing.T) {
 		tree.Status.Objects = append(tree.Status.Objects, pod)
 	}
 	render := func(all bool) string {
-		return printed(func(cmd *cobra.Command) { printTree(cmd, tree, all, clocktesting.NewFakePassiveClock(noon)) })
+		return printed(func(cmd *cobra.Command) { treePrinter{all, clocktesting.NewFakePassiveClock(noon)}.print(cmd, tree) })
 	}
 	few := render(false)
 	for _, want := range []string{"pod-08 ", "pod-20 ", "└─ … 20 more of kind Pod"} {
@@ -122,7 +125,13 @@ func TestTablesFit(t *testing.T) {
 	tree := &ownership.OwnershipTree{}
 	tree.Status.Object = treeOf("Set", "a").ObjectReference
 	tree.Status.Objects = []ownership.TreeObject{treeOf("Set", "a", "b"), treeOf("Set", "b", "a", long), treeOf("Set", long, "b")}
-	got := printed(func(cmd *cobra.Command) { printTree(cmd, tree, false, clocktesting.NewFakePassiveClock(noon)) })
+	table := func(width int) string {
+		return treePrinter{clock: clocktesting.NewFakePassiveClock(noon)}.table(tree).render(painter{width: width})
+	}
+	if all := table(unlimited); strings.Contains(all, "…") || strings.Count(all, "\n") != len(tree.Status.Objects)+1 {
+		t.Errorf("cut or wrapped, though no width is given:\n%s", all)
+	}
+	got := table(tableWidth)
 	for line := range strings.Lines(got) {
 		// A word that is longer than a line cannot be broken.
 		if utf8.RuneCountInString(strings.TrimRight(line, "\n")) > tableWidth && !strings.Contains(line, long) {

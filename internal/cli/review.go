@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
@@ -136,38 +137,98 @@ func blockNote(b ownership.DeletionBlock) string {
 	case b.Content != nil:
 		return "waits for its content " + called(*b.Content)
 	}
-	return "waits for something that you may not read"
+	return "waits for an object that you may not read"
+}
+
+// blockNotes says what a deletion waits for. It leaves out the owner that the object is shown
+// below.
+func blockNotes(blocks []ownership.DeletionBlock, above types.UID, all bool) []string {
+	var finalizers, dependents, owners, contents []string
+	hidden := 0
+	for _, b := range blocks {
+		switch {
+		case b.Finalizer != "":
+			finalizers = append(finalizers, b.Finalizer)
+		case b.Dependent != nil:
+			dependents = append(dependents, called(*b.Dependent))
+		case b.Owner != nil:
+			if b.Owner.UID != above {
+				owners = append(owners, called(*b.Owner))
+			}
+		case b.Content != nil:
+			contents = append(contents, called(*b.Content))
+		default:
+			hidden++
+		}
+	}
+	unread := ""
+	if hidden > 0 {
+		unread = "waits for " + plural(hidden, "object") + " that you may not read"
+	}
+	return said(
+		notedAll("waits for finalizer %s", "waits for finalizers %s", finalizers, all),
+		notedAll("waits for its dependent %s", "waits for its dependents %s", dependents, all),
+		notedAll("goes after its owner %s", "goes after its owners %s", owners, all),
+		notedAll("waits for its content %s", "waits for its contents %s", contents, all),
+		unread)
+}
+
+// fewNames is how many names a note lists before it abbreviates.
+const fewNames = 3
+
+// notedAll says something about one name, or about several: "a, b, c and 17 more". With all it
+// lists every name.
+func notedAll(one, several string, names []string, all bool) string {
+	more := len(names) - fewNames
+	switch {
+	case len(names) == 0:
+		return ""
+	case len(names) == 1:
+		return fmt.Sprintf(one, names[0])
+	case more > 1 && !all:
+		return fmt.Sprintf(several, fmt.Sprintf("%s and %d more", strings.Join(names[:fewNames], ", "), more))
+	}
+	return fmt.Sprintf(several, strings.Join(names, ", "))
 }
 
 // parents are the owners of an object that a tree may show it below: the controller first.
-func parents(owners []ownership.OwnerReference) []ownership.OwnerReference {
-	var first, rest []ownership.OwnerReference
+func parents(owners []ownership.OwnerReference) []types.UID {
+	var first, rest []types.UID
 	for _, o := range owners {
 		if o.Controller != nil && *o.Controller {
-			first = append(first, o)
+			first = append(first, o.UID)
 			continue
 		}
-		rest = append(rest, o)
+		rest = append(rest, o.UID)
 	}
 	return append(first, rest...)
 }
 
-// ownerNotes tell of owner references that the place in the tree does not: further owners,
-// and those that do not stand as they should.
-func ownerNotes(owners []ownership.OwnerReference, above string) []string {
-	var notes []string
+// ownerNotes name the owners that the object is not shown below, and the references to owners
+// that do not exist or cannot be found.
+func ownerNotes(owners []ownership.OwnerReference, at position, all bool) []string {
+	var further, absent, unresolved []string
 	for _, o := range owners {
 		name := o.Kind + "/" + o.Name
 		switch {
 		case o.Standing == ownership.StandingDangling:
-			notes = append(notes, "owner "+name+" does not exist")
+			absent = append(absent, name)
 		case o.Standing == ownership.StandingUnresolved:
-			notes = append(notes, "owner "+name+" cannot be resolved")
-		case string(o.UID) != above:
-			notes = append(notes, "also owned by "+name)
+			unresolved = append(unresolved, name)
+		case at.owns(o.UID):
+			further = append(further, name+" (cycle)")
+		case o.UID != at.above:
+			further = append(further, name)
 		}
 	}
-	return notes
+	by := "also owned by %s"
+	if at.above == "" {
+		by = "owned by %s"
+	}
+	return said(
+		notedAll(by, by, further, all),
+		notedAll("owner %s does not exist", "owners %s do not exist", absent, all),
+		notedAll("owner %s cannot be resolved", "owners %s cannot be resolved", unresolved, all))
 }
 
 // hiddenNote says how much the caller may not see.
@@ -190,12 +251,15 @@ func plural(n int, thing string) string {
 }
 
 // sentence joins what there is to say.
-func sentence(parts ...string) string {
+func sentence(parts ...string) string { return strings.Join(said(parts...), ", ") }
+
+// said drops the parts that are empty.
+func said(parts ...string) []string {
 	var said []string
 	for _, p := range parts {
 		if p != "" {
 			said = append(said, p)
 		}
 	}
-	return strings.Join(said, ", ")
+	return said
 }

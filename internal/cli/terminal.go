@@ -7,8 +7,10 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -16,8 +18,47 @@ import (
 	"k8s.io/kubectl/pkg/util/term"
 )
 
-// tableWidth is what a table may take of a terminal, in columns.
-const tableWidth = 100
+const (
+	// tableWidth is how wide text is for a terminal of unknown width, and for pipes and files.
+	tableWidth = 100
+	// unlimited is the width of a table in which nothing is cut.
+	unlimited = math.MaxInt32
+)
+
+// columns returns how wide a terminal is, and false if out is none. The variable COLUMNS goes
+// first, as in POSIX.
+func columns(out io.Writer) (int, bool) {
+	if width, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && width > 0 {
+		return width, true
+	}
+	if !term.IsTerminal(out) {
+		return 0, false
+	}
+	if size := (term.TTY{Out: out}).GetSize(); size != nil && size.Width > 0 {
+		return int(size.Width), true
+	}
+	return tableWidth, true
+}
+
+// pageWidth returns how wide a table may be. Without a terminal, and with "-o wide", it has no
+// limit.
+func pageWidth(cmd *cobra.Command) int {
+	if output := cmd.Flags().Lookup("output"); output != nil && output.Value.String() == "wide" {
+		return unlimited
+	}
+	if width, ok := columns(cmd.OutOrStdout()); ok {
+		return width
+	}
+	return unlimited
+}
+
+// proseWidth returns the width at which sentences are wrapped.
+func proseWidth(out io.Writer) int {
+	if width, ok := columns(out); ok {
+		return width
+	}
+	return tableWidth
+}
 
 // progressLine is a line on a terminal that is written over. Elsewhere there is none.
 type progressLine struct {
@@ -29,7 +70,7 @@ func newProgressLine(out io.Writer) *progressLine { return &progressLine{out, te
 
 func (p *progressLine) show(doing string) {
 	if p.on {
-		_, _ = fmt.Fprintf(p.out, "\r\x1b[K%s", cut(doing, tableWidth))
+		_, _ = fmt.Fprintf(p.out, "\r\x1b[K%s", cut(doing, proseWidth(p.out)-1))
 	}
 }
 
@@ -39,46 +80,50 @@ func (p *progressLine) clear() {
 	}
 }
 
-// cut shortens a text to a number of columns. Of "kind.group/name" the group goes first.
+// cut shortens a text to a number of columns. A sentence loses its end. A name loses its middle,
+// because names of one kind often differ only in their ends; of "kind.group/name" the group goes
+// first. A text that is cut is exactly as wide as it may be.
 func cut(text string, width int) string {
-	if utf8.RuneCountInString(text) <= width {
+	runes := []rune(text)
+	switch {
+	case len(runes) <= width:
+		return text
+	case width <= 0:
+		return ""
+	case strings.Contains(text, " "):
+		return string(runes[:width-1]) + "…"
+	}
+	if kind, name, found := strings.Cut(text, "/"); found {
+		head := kind + "/"
+		if short, group, qualified := strings.Cut(kind, "."); qualified {
+			head = short + ".…/"
+			if room := width - utf8.RuneCountInString(head+name); room >= 0 {
+				return short + "." + string([]rune(group)[:room]) + "…/" + name
+			}
+		}
+		if room := width - utf8.RuneCountInString(head); room >= leastName {
+			return head + cutMiddle(name, room)
+		}
+	}
+	return cutMiddle(text, width)
+}
+
+// leastName is how much of a name has to fit behind its kind, or both are cut as one.
+const leastName = 9
+
+// cutMiddle takes out of the middle of a text as much as does not fit.
+func cutMiddle(text string, width int) string {
+	runes := []rune(text)
+	if len(runes) <= width {
 		return text
 	}
-	kind, name, _ := strings.Cut(text, "/")
-	short, group, _ := strings.Cut(kind, ".")
-	if left := width - len("/") - utf8.RuneCountInString(name); group != "" && !strings.Contains(text, " ") && left > len(short)+1 {
-		return cut(kind, left) + "/" + name
-	}
-	runes := []rune(text)
-	return string(runes[:width-1]) + "…"
+	tail := (width - 1) / 2
+	return string(runes[:width-1-tail]) + "…" + string(runes[len(runes)-tail:])
 }
 
 // pad fills a text up to a number of columns.
 func pad(text string, width int) string {
 	return text + strings.Repeat(" ", max(0, width-utf8.RuneCountInString(text)))
-}
-
-// layOut makes columns as wide as they must be, and no wider than they may: limits are of all
-// but the last, which takes what is left.
-func layOut(rows [][]string, limits ...int) []string {
-	widths := make([]int, len(limits), len(limits)+1)
-	left := tableWidth
-	for i, limit := range limits {
-		for _, row := range rows {
-			widths[i] = min(max(widths[i], utf8.RuneCountInString(row[i])), limit)
-		}
-		left -= widths[i] + 2
-	}
-	widths = append(widths, left)
-	lines := make([]string, len(rows))
-	for i, row := range rows {
-		var line strings.Builder
-		for j, cell := range row {
-			line.WriteString(pad(cut(cell, widths[j]), widths[j]+2))
-		}
-		lines[i] = strings.TrimRight(line.String(), " ")
-	}
-	return lines
 }
 
 // confirmed asks on the terminal.
@@ -99,12 +144,16 @@ const (
 	faint  colour = "\x1b[2m"
 )
 
-// painter colours what is for the eyes of people.
-type painter struct{ on bool }
+// painter prints for people: in colour, and as wide as their terminal.
+type painter struct {
+	on bool
+	// width is how wide a table may be.
+	width int
+}
 
-// newPainter colours on a terminal, unless somebody does not want it (https://no-color.org).
-func newPainter(out io.Writer) painter {
-	return painter{on: term.IsTerminal(out) && os.Getenv("NO_COLOR") == ""}
+// newPainter colours on a terminal, unless NO_COLOR is set (https://no-color.org).
+func newPainter(cmd *cobra.Command) painter {
+	return painter{on: term.IsTerminal(cmd.OutOrStdout()) && os.Getenv("NO_COLOR") == "", width: pageWidth(cmd)}
 }
 
 func (p painter) paint(c colour, text string) string {

@@ -24,11 +24,17 @@ func newTree() *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use:   "tree TYPE/NAME",
-		Short: "Show who owns an object, and what it owns",
-		Long: `Shows an object, marked with a star, below those that own it and above those that it
-owns, directly or not, of any kind: how ready they are, how old, and what is worth a note:
-finalizers, further owners, owners that do not exist, and for what is being deleted what it
-waits for. Objects are shown below the owner that controls them.`,
+		Short: "Show the owners and the dependents of an object",
+		Long: `Shows an object, marked with a star, below its owners and above its dependents, direct
+and indirect, of any kind, with their readiness and age. The notes name finalizers, further
+owners, owners that do not exist, and what a deletion that has begun waits for.
+
+Each object is shown once, below the owner that controls it; its other owners are in the
+notes. "(cycle)" marks an owner that is itself below the object. Siblings are sorted by kind
+and name. Rows too deep to be indented have the number of their level instead.
+
+The table is as wide as the terminal. In pipes and files, and with -o wide, nothing is cut
+or wrapped.`,
 		Example: `  kindred tree deployment/web
   kindred tree -n prod cluster/one -o mermaid`,
 		Args: cobra.RangeArgs(1, 2),
@@ -59,17 +65,20 @@ waits for. Objects are shown below the owner that controls them.`,
 	}
 	c.addFlags(cmd, "the cluster")
 	cmd.Flags().Int32Var(&depth, "depth", 0, "how many levels of dependents to show (default all)")
-	cmd.Flags().BoolVar(&all, "all", false, "show each object, also where there are many of the same")
-	cmd.Flags().StringVarP(&output, "output", "o", "", `"json", "yaml", "dot" (Graphviz) or "mermaid"`)
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"json", "yaml", "dot", "mermaid"}, cobra.ShellCompDirectiveNoFileComp))
+	cmd.Flags().BoolVar(&all, "all", false, "show each object and each owner, also where there are many of the same")
+	cmd.Flags().StringVarP(&output, "output", "o", "", `"wide", "json", "yaml", "dot" (Graphviz) or "mermaid"`)
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"wide", "json", "yaml", "dot", "mermaid"}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
 // treeOutput finds how a tree is to be printed.
 func treeOutput(cmd *cobra.Command, output string, all bool) (func(*ownership.OwnershipTree) error, error) {
 	switch output {
-	case "":
-		return func(t *ownership.OwnershipTree) error { printTree(cmd, t, all, clock.RealClock{}); return nil }, nil
+	case "", "wide":
+		return func(t *ownership.OwnershipTree) error {
+			treePrinter{all, clock.RealClock{}}.print(cmd, t)
+			return nil
+		}, nil
 	case "json":
 		return func(t *ownership.OwnershipTree) error { return printJSON(cmd, t) }, nil
 	case "yaml":
@@ -79,54 +88,68 @@ func treeOutput(cmd *cobra.Command, output string, all bool) (func(*ownership.Ow
 	case "mermaid":
 		return func(t *ownership.OwnershipTree) error { printf(cmd, "%s", mermaid(t)); return nil }, nil
 	}
-	return nil, usagef("--output is %q, it can only be json, yaml, dot or mermaid", output)
+	return nil, usagef("--output is %q, it can only be wide, json, yaml, dot or mermaid", output)
 }
 
-// members are all objects of a tree, owners first.
+// members are all objects of a tree, each once, owners first. An object that both owns the one
+// in the middle and is owned by it counts as owned.
 func members(t *ownership.OwnershipTree) []ownership.TreeObject {
-	owners := slices.Clone(t.Status.Owners)
-	slices.Reverse(owners)
-	return append(owners, t.Status.Objects...)
+	met := map[types.UID]bool{}
+	for _, o := range t.Status.Objects {
+		met[o.UID] = true
+	}
+	var all []ownership.TreeObject
+	for _, o := range t.Status.Owners {
+		if !met[o.UID] {
+			met[o.UID] = true
+			all = append(all, o)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b ownership.TreeObject) int { return a.Compare(b.ObjectReference) })
+	return append(all, t.Status.Objects...)
 }
 
-func printTree(cmd *cobra.Command, t *ownership.OwnershipTree, all bool, clock clock.PassiveClock) {
-	f := forest{heads: []string{"OBJECT", "CONTROLLED", "READINESS", "AGE", "NOTES"}, all: all}
-	for _, o := range members(t) {
-		f.branches = append(f.branches, treeBranch(t, o, clock))
-	}
+// treePrinter prints trees as tables.
+type treePrinter struct {
+	all   bool
+	clock clock.PassiveClock
+}
+
+func (p treePrinter) print(cmd *cobra.Command, t *ownership.OwnershipTree) {
 	if namespace := t.Status.Object.Namespace; namespace != "" {
 		printf(cmd, "Namespace %s\n", namespace)
 	}
-	printf(cmd, "%s", f.render(newPainter(cmd.OutOrStdout())))
+	printf(cmd, "%s", p.table(t).render(newPainter(cmd)))
 	printWarnings(cmd, append(t.Status.Warnings, hiddenNote(t.Status.Hidden)))
 }
 
+func (p treePrinter) table(t *ownership.OwnershipTree) *forest {
+	f := &forest{heads: []string{"OBJECT", "CONTROLLED", "READINESS", "AGE", "NOTES"}, all: p.all}
+	for _, o := range members(t) {
+		f.branches = append(f.branches, p.branch(t, o))
+	}
+	return f
+}
+
 func printWarnings(cmd *cobra.Command, warnings []string) {
-	for _, w := range warnings {
-		if w != "" {
-			printf(cmd, "%s\n", strings.Join(wrap([]string{w}, tableWidth), "\n"))
-		}
+	for _, w := range said(warnings...) {
+		printWrapped(cmd, "", "", w)
 	}
 }
 
-func treeBranch(t *ownership.OwnershipTree, o ownership.TreeObject, clock clock.PassiveClock) branch {
-	b := branch{id: o.UID, kind: o.Kind, label: called(o.ObjectReference)}
+func (p treePrinter) branch(t *ownership.OwnershipTree, o ownership.TreeObject) branch {
+	b := branch{id: o.UID, ref: o.ObjectReference, above: parents(o.Owners)}
 	if o.UID == t.Status.Object.UID {
-		b.label += " *"
+		b.mark += " *"
 	}
-	if o.Namespace != t.Status.Object.Namespace && o.Namespace != "" {
-		b.label += " in " + o.Namespace
-	}
-	for _, owner := range parents(o.Owners) {
-		b.above = append(b.above, owner.UID)
-	}
-	b.cells = []string{controlled(o.Owners), string(o.Readiness), duration.HumanDuration(clock.Since(o.CreationTimestamp.Time))}
+	b.mark += inNamespace(o.ObjectReference, t.Status.Object.Namespace)
+	b.cells = []string{controlled(o.Owners), string(o.Readiness), duration.HumanDuration(p.clock.Since(o.CreationTimestamp.Time))}
 	b.colours = []colour{plain, readinessColour(o.Readiness)}
-	b.notes = func(above types.UID) []string { return treeNotes(o, above, clock) }
+	b.notes = func(at position) []string { return p.notes(o, at) }
 	return b
 }
 
-// controlled tells whether one of the owners controls the object.
+// controlled says whether one of the owners controls the object.
 func controlled(owners []ownership.OwnerReference) string {
 	switch {
 	case len(owners) == 0:
@@ -149,17 +172,15 @@ func readinessColour(r ownership.Readiness) colour {
 	return faint
 }
 
-func treeNotes(o ownership.TreeObject, above types.UID, clock clock.PassiveClock) []string {
+func (p treePrinter) notes(o ownership.TreeObject, at position) []string {
 	var notes []string
 	if o.DeletionTimestamp != nil {
-		notes = append(notes, deletionNote(*o.DeletionTimestamp, clock))
+		notes = append(notes, deletionNote(*o.DeletionTimestamp, p.clock))
 	}
 	if o.Hold != nil {
 		notes = append(notes, "on hold: "+o.Hold.Remedy)
 	}
-	for _, b := range o.WaitsFor {
-		notes = append(notes, blockNote(b))
-	}
+	notes = append(notes, blockNotes(o.WaitsFor, "", p.all)...)
 	if o.DeletionTimestamp == nil {
 		for _, f := range o.Finalizers {
 			notes = append(notes, "finalizer "+f)
@@ -168,10 +189,10 @@ func treeNotes(o ownership.TreeObject, above types.UID, clock clock.PassiveClock
 	if o.Readiness == ownership.ReadinessInProgress || o.Readiness == ownership.ReadinessFailed {
 		notes = append(notes, o.Message)
 	}
-	return append(notes, ownerNotes(o.Owners, string(above))...)
+	return append(said(notes...), ownerNotes(o.Owners, at, p.all)...)
 }
 
-// deletionNote tells of a timestamp that is as late as the grace period ends.
+// deletionNote reads a deletion timestamp, which is when the grace period ends.
 func deletionNote(t metav1.Time, clock clock.PassiveClock) string {
 	if since := clock.Since(t.Time); since >= 0 {
 		return "being deleted for " + duration.HumanDuration(since)
@@ -221,15 +242,17 @@ func mermaid(t *ownership.OwnershipTree) string {
 
 func mermaidText(text string) string { return strings.ReplaceAll(text, `"`, "#quot;") }
 
-// eachEdge calls f for each reference whose owner is one of the objects.
+// eachEdge calls f once for each pair of objects of which one owns the other.
 func eachEdge(objects []ownership.TreeObject, f func(owner, dependent types.UID, controls bool)) {
 	there := map[types.UID]bool{}
 	for _, o := range objects {
 		there[o.UID] = true
 	}
 	for _, o := range objects {
+		drawn := map[types.UID]bool{}
 		for _, owner := range o.Owners {
-			if there[owner.UID] {
+			if there[owner.UID] && !drawn[owner.UID] {
+				drawn[owner.UID] = true
 				f(owner.UID, o.UID, owner.Controller != nil && *owner.Controller)
 			}
 		}

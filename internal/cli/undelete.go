@@ -59,24 +59,22 @@ undeletion that was interrupted goes on with the same command.`,
 	flags.StringVar(&u.at, "at", "", `bring back the state of a time before the deletion: "10m" ago, or "2006-01-02T15:04:05Z"`)
 	flags.StringVar(&u.uid, "uid", "", "UID, if several objects had the name (default the last)")
 	flags.BoolVar(&u.all, "all", false, "show each object, also where there are many of the same")
-	flags.StringVarP(&u.output, "output", "o", "", `"json" or "yaml" for a form that programs can read`)
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"json", "yaml"}, cobra.ShellCompDirectiveNoFileComp))
+	flags.StringVarP(&u.output, "output", "o", "", `"wide" to cut nothing, "json" or "yaml" for a form that programs can read`)
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"wide", "json", "yaml"}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
 // check finds what makes no sense before anything is asked of a cluster.
 func (u *undeletion) check(args []string) error {
 	switch {
-	case !slices.Contains([]string{"", "json", "yaml"}, u.output):
-		return usagef("--output is %q, it can only be json or yaml", u.output)
+	case !slices.Contains([]string{"", "wide", "json", "yaml"}, u.output):
+		return usagef("--output is %q, it can only be wide, json or yaml", u.output)
 	case !u.list && len(args) == 0:
 		return usagef("name what is to be undeleted, as TYPE/NAME; --list lists what can be")
 	case u.list && (u.dryRun || u.at != "" || u.uid != ""):
 		return usagef("--list lists, and goes with --namespace, --all-namespaces and --output only")
 	case u.allNamespaces && !u.list:
 		return usagef("--all-namespaces goes with --list")
-	case u.allNamespaces && u.namespace != "":
-		return usagef("--all-namespaces does not go with --namespace")
 	}
 	return nil
 }
@@ -182,7 +180,8 @@ func (u *undeletion) print(cmd *cobra.Command, review *ownership.Undeletion) err
 func printUndeletion(cmd *cobra.Command, review *ownership.Undeletion, all bool, now clock.PassiveClock) {
 	s := &review.Status
 	if s.Deletion != nil {
-		printf(cmd, "%s\n\n", strings.Join(wrap([]string{deletionPhrase(s.Deletion, false, now) + "."}, tableWidth), "\n"))
+		printWrapped(cmd, "", "", deletionPhrase(s.Deletion, false, now)+".")
+		printf(cmd, "\n")
 	}
 	if len(s.Results) > 0 {
 		f := forest{heads: []string{"OBJECT", "OUTCOME", "NOTES"}, all: all}
@@ -190,7 +189,7 @@ func printUndeletion(cmd *cobra.Command, review *ownership.Undeletion, all bool,
 		for _, result := range s.Results {
 			f.branches = append(f.branches, undeletionBranch(s.Phase, result, namespace))
 		}
-		printf(cmd, "%s\n", f.render(newPainter(cmd.OutOrStdout())))
+		printf(cmd, "%s\n", f.render(newPainter(cmd)))
 	}
 	for _, problem := range s.Problems {
 		printWrapped(cmd, "", "problem: ", problem)
@@ -203,16 +202,12 @@ func printUndeletion(cmd *cobra.Command, review *ownership.Undeletion, all bool,
 }
 
 func undeletionBranch(phase ownership.UndeletionPhase, result ownership.UndeletionResult, namespace string) branch {
-	b := branch{id: result.FormerUID, kind: result.Object.Kind, label: calledIn(result.Object, namespace), above: result.Owners}
-	b.cells = []string{outcomeCell(phase, result.Outcome)}
-	b.colours = []colour{undeletionColour(result.Outcome)}
-	b.notes = func(types.UID) []string {
-		if result.Reason == "" {
-			return nil
-		}
-		return []string{result.Reason}
+	return branch{
+		id: result.FormerUID, ref: result.Object, mark: inNamespace(result.Object, namespace), above: result.Owners,
+		cells:   []string{outcomeCell(phase, result.Outcome)},
+		colours: []colour{undeletionColour(result.Outcome)},
+		notes:   func(position) []string { return said(result.Reason) },
 	}
-	return b
 }
 
 // outcomeCell names an outcome. Of an undeletion that is refused nothing is still to come.
@@ -312,7 +307,7 @@ func printDeletions(cmd *cobra.Command, s *ownership.DeletionHistoryStatus, ever
 		rows = append(rows, []string{age, object, strings.ToLower(string(d.PropagationPolicy)), strings.TrimPrefix(strings.TrimSpace(agentPhrase(d.By)), "by ")})
 	}
 	if len(s.Deletions) > 0 {
-		for _, line := range layOut(rows, 6, 52, 10) {
+		for _, line := range layOut(pageWidth(cmd), rows, 6, 52, 10) {
 			printf(cmd, "%s\n", line)
 		}
 		printf(cmd, "\n")

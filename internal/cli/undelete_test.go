@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -62,12 +63,12 @@ func TestPrintUndeletion(t *testing.T) {
 
 OBJECT                    OUTCOME    NOTES
 Deployment/web            restored
-├─ ReplicaSet/set         restored
-│  ├─ Pod/web-1           adopted
-│  ├─ Pod/web-2           pending
-│  └─ Pod/web-3 in other  taken      an object of this name was made meanwhile
 ├─ ConfigMap/own          left       it was deleted on its own, by jane at 2026-01-01T12:00:00Z
-└─ ConfigMap/there        unchanged
+├─ ConfigMap/there        unchanged
+└─ ReplicaSet/set         restored
+   ├─ Pod/web-3 in other  taken      an object of this name was made meanwhile
+   ├─ Pod/web-1           adopted
+   └─ Pod/web-2           pending
 
 problem: Pod shop/web-2: refused refused refused refused refused refused refused refused refused
          refused refused refused refused refused refused
@@ -82,6 +83,7 @@ the status of something is not what it was
 // TestUndeletionFits: nothing is wider than a table may be, whatever names, reasons, problems
 // and users are like, and nothing is coloured that does not go to a terminal.
 func TestUndeletionFits(t *testing.T) {
+	t.Setenv("COLUMNS", strconv.Itoa(tableWidth))
 	long := strings.Repeat("n", 253)
 	review := &ownership.Undeletion{}
 	review.Spec.Object = refTo("Deployment", long)
@@ -218,6 +220,7 @@ func TestWarningsOfEachRequest(t *testing.T) {
 
 // TestPrintDeletions: one a line, that fits.
 func TestPrintDeletions(t *testing.T) {
+	t.Setenv("COLUMNS", strconv.Itoa(tableWidth))
 	elsewhere := refTo("Deployment", strings.Repeat("n", 200))
 	elsewhere.Namespace = "other"
 	timeless := ago(0, refTo("ConfigMap", "c"), ownership.AgentUnknown, "", "")
@@ -235,7 +238,7 @@ func TestPrintDeletions(t *testing.T) {
 	}
 	want := `AGE  OBJECT                                                POLICY      BY
 5m   Deployment/shop/web                                   background  jane (kubectl)
-6m   Deployment/other/nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn…  background  service account shop/ddddddd…
+6m   Deployment/other/nnnnnnnnnnnnnn…nnnnnnnnnnnnnnnnnnnn  background  service account shop/ddddddd…
      ConfigMap/shop/c                                      background  (by whom is not recorded)
 
 3 deletions since 2026-01-01T11:00:00Z can be undone, 2 more objects that you may not read
@@ -280,15 +283,14 @@ func TestUndeleteFlags(t *testing.T) {
 		args []string
 		ok   bool
 	}{
-		"an object":              {undeletion{}, []string{"a/b"}, true},
-		"a list":                 {undeletion{list: true, allNamespaces: true}, nil, true},
-		"nothing":                {undeletion{}, nil, false},
-		"a form":                 {undeletion{output: "table"}, []string{"a/b"}, false},
-		"a list, and dry":        {undeletion{list: true, dryRun: true}, nil, false},
-		"a list, at a time":      {undeletion{list: true, at: "1m"}, nil, false},
-		"a list, of a UID":       {undeletion{list: true, uid: "a"}, nil, false},
-		"everywhere, no list":    {undeletion{allNamespaces: true}, []string{"a/b"}, false},
-		"everywhere, and in one": {undeletion{list: true, allNamespaces: true, connection: connection{namespace: "a"}}, nil, false},
+		"an object":           {undeletion{}, []string{"a/b"}, true},
+		"a list":              {undeletion{list: true, allNamespaces: true}, nil, true},
+		"nothing":             {undeletion{}, nil, false},
+		"a form":              {undeletion{output: "table"}, []string{"a/b"}, false},
+		"a list, and dry":     {undeletion{list: true, dryRun: true}, nil, false},
+		"a list, at a time":   {undeletion{list: true, at: "1m"}, nil, false},
+		"a list, of a UID":    {undeletion{list: true, uid: "a"}, nil, false},
+		"everywhere, no list": {undeletion{allNamespaces: true}, []string{"a/b"}, false},
 	} {
 		if err := tt.u.check(tt.args); (err == nil) != tt.ok {
 			t.Errorf("%s: %v", name, err)

@@ -84,7 +84,7 @@ func whyOutput(cmd *cobra.Command, output string) (func(*ownership.OwnershipExpl
 	case "":
 		return func(e *ownership.OwnershipExplanation) error {
 			for _, s := range sentences(&e.Status, clock.RealClock{}) {
-				printf(cmd, "%s\n", strings.Join(wrap([]string{s}, tableWidth), "\n"))
+				printWrapped(cmd, "", "", s)
 			}
 			return nil
 		}, nil
