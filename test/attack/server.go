@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/yaml"
 
@@ -41,11 +42,15 @@ func startServer(ctx context.Context, binary, dir string) (*server, error) {
 	return s, s.define(ctx)
 }
 
-func (s *server) start(ctx context.Context) (err error) {
-	if s.running, err = s.kindred.Start(ctx, s.dir); err != nil {
+func (s *server) start(ctx context.Context) error {
+	running, err := s.kindred.Start(ctx, s.dir)
+	if err != nil {
 		return err
 	}
-	if s.client, err = dynamic.NewForConfig(s.running.Config); err != nil {
+	s.running = running
+	config := rest.CopyConfig(running.Config)
+	config.WarningHandlerWithContext = rest.NoWarnings{}
+	if s.client, err = dynamic.NewForConfig(config); err != nil {
 		return err
 	}
 	return s.writeEve()

@@ -62,8 +62,10 @@ func (w *world) undeleteAll(ctx context.Context, s step, targets []node) ([]stri
 		}
 		if s.together {
 			running.Go(one)
-		} else {
-			one()
+			continue
+		}
+		if one(); errs[i] != nil {
+			break
 		}
 	}
 	running.Wait()
