@@ -190,14 +190,18 @@ func TestUndelete(t *testing.T) {
 		g.comesBack(leaf, "b-left", "c-right")
 		root, left, right, leaf = g.get("a-root"), g.get("b-left"), g.get("c-right"), g.get("d-leaf")
 	}
-	if _, err := g.ask(g.cluster.Config(), of("a-root")); !apierrors.IsConflict(err) {
+	if s, err := g.ask(g.cluster.Config(), of("a-root")); err != nil || s.Phase != ownership.UndeletionComplete || s.Restored > 0 || len(s.Results) != 1 || s.Results[0].Outcome != ownership.UndeletionUnchanged {
+		t.Errorf("what an undeletion restored: %v, %+v", err, s)
+	}
+	g.make("e-other")
+	if _, err := g.ask(g.cluster.Config(), of("e-other")); !apierrors.IsConflict(err) {
 		t.Errorf("what is there: %v", err)
 	}
 	if _, err := g.ask(g.cluster.Config(), of("never")); !apierrors.IsNotFound(err) {
 		t.Errorf("what never was: %v", err)
 	}
 	// The collector knows the graph by its new UIDs.
-	g.delete("a-root", metav1.DeletePropagationBackground)
+	g.delete("a-root", metav1.DeletePropagationBackground, "e-other")
 }
 
 // TestUndeleteAdopts gives dependents that were let go, or kept, their owner back.
