@@ -117,10 +117,18 @@ func randomGraph(rng *rand.Rand, size int) graph {
 	for i := range g {
 		g[i].owners = randomOwners(rng, g, g[i])
 		if rng.IntN(6) == 0 {
-			g[i].finalizers = []string{finalizers[rng.IntN(len(finalizers))]}
+			g[i].finalizers = []string{randomFinalizer(rng, g[i].kind)}
 		}
 	}
 	return g.lasting()
+}
+
+// randomFinalizer chooses a finalizer that the API takes: built-in kinds need one with a path.
+func randomFinalizer(rng *rand.Rand, k kind) string {
+	if k.Group != customGroup {
+		return finalizers[0]
+	}
+	return finalizers[rng.IntN(len(finalizers))]
 }
 
 // randomOwners chooses owners that n may have, mostly; a few are of every other sort.
