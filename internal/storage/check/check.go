@@ -100,10 +100,9 @@ type checker struct {
 
 // place is where in the file of the database a version is.
 type place struct {
-	revision  revision
-	page, at  int64
-	size      int
-	tombstone bool
+	revision revision
+	page, at int64
+	size     int
 }
 
 // found sorts an error into damage and what made the check fail.
