@@ -588,3 +588,20 @@ func TestTreeOrder(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// TestTreeLeavesInvalidOwnersOut: a reference into another namespace makes no owner, though its
+// UID is that of a living object.
+func TestTreeLeavesInvalidOwnersOut(t *testing.T) {
+	w := newWorld(t)
+	w.add(configMaps, "a", "root", nil)
+	w.add(configMaps, "b", "stranger", ownedBy(configMaps, "root"))
+	for name, namespace := range map[string]string{"root": "a", "stranger": "b"} {
+		s, err := w.tree(ownership.OwnershipTreeSpec{Object: ownership.ObjectReference{APIVersion: "v1", Kind: "ConfigMap", Namespace: namespace, Name: name}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(s.Owners) != 0 || len(s.Objects) != 1 {
+			t.Errorf("the tree of %s has owners %v and objects %v", name, s.Owners, s.Objects)
+		}
+	}
+}

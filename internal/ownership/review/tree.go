@@ -5,6 +5,7 @@ package review
 
 import (
 	"context"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -68,12 +69,14 @@ func (q *question) family(object graph.Object, depth *int32) family {
 		up := walk(g, object, nil, func(o graph.Object) []types.UID {
 			var owners []types.UID
 			for _, owner := range o.Owners {
-				owners = append(owners, owner.UID)
+				if owner.Followed {
+					owners = append(owners, owner.UID)
+				}
 			}
 			return owners
 		})
 		f.owners = up[1:]
-		f.objects = walk(g, object, depth, func(o graph.Object) []types.UID { return g.Dependents(o.UID) })
+		f.objects = walk(g, object, depth, func(o graph.Object) []types.UID { return owned(g, o.UID) })
 		for _, o := range append(up, f.objects...) {
 			f.known[o.UID] = o
 			f.waits[o.UID] = g.Waits(o.UID)
@@ -87,6 +90,15 @@ func (q *question) family(object graph.Object, depth *int32) family {
 		}
 	})
 	return f
+}
+
+// owned returns the UIDs of the objects that an object owns. A reference that the collector never
+// follows, into another namespace for example, makes no owner.
+func owned(g *graph.Graph, id types.UID) []types.UID {
+	return slices.DeleteFunc(g.Dependents(id), func(dependent types.UID) bool {
+		o, _ := g.Object(dependent)
+		return !slices.ContainsFunc(o.Owners, func(owner graph.Owner) bool { return owner.UID == id && owner.Followed })
+	})
 }
 
 // walk returns from and what next leads to, level by level, at most depth levels.
