@@ -51,6 +51,7 @@ var floors = map[string][]string{
 	"test/house":   {},
 	"test/kept":    {},
 	"test/servers": {"test/kept"},
+	"test/attack":  {"apis", "test/servers"},
 	"test/bench":   {"test/images", "test/servers"},
 	"test/parity":  {"test/servers"},
 	"test/clients": {"kindredtest"},
