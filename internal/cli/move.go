@@ -59,14 +59,14 @@ refused.`,
 	flags.StringVar(&f.fromDirectory, "from-directory", "", "read the graph from this directory instead of a cluster")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "show the plan, and what the target says to it, and change nothing")
 	flags.BoolVarP(&f.yes, "yes", "y", false, "do not ask")
-	flags.StringVarP(&f.output, "output", "o", "", `"json" or "yaml" for a form that programs can read`)
+	flags.StringVarP(&f.output, "output", "o", "", `"wide" to cut nothing, "json" or "yaml" for a form that programs can read`)
 	flags.BoolVar(&f.DropOutsideOwners, "drop-outside-owners", false, "drop references to owners that do not move")
 	flags.BoolVar(&f.DropFinalizers, "drop-finalizers", false, "take finalizers off what is removed at the source, so that controllers there do not clean up what has moved")
 	flags.BoolVar(&f.KeepSource, "keep-source", false, "copy, and remove nothing at the source")
 	for _, flag := range []string{"to-directory", "from-directory"} {
 		_ = cmd.MarkFlagDirname(flag)
 	}
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"json", "yaml"}, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"wide", "json", "yaml"}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
@@ -85,16 +85,19 @@ func (f *moveFlags) check(args []string) error {
 		return errors.New("--from-directory is the source: --kubeconfig, --context and --namespace have no meaning")
 	case f.fromDirectory == "" && len(args) == 0:
 		return errors.New("no root given: name what is to move, as TYPE/NAME")
-	case !slices.Contains([]string{"", "json", "yaml"}, f.output):
-		return fmt.Errorf("--output is %q, it can only be json or yaml", f.output)
+	case !slices.Contains([]string{"", "wide", "json", "yaml"}, f.output):
+		return fmt.Errorf("--output is %q, it can only be wide, json or yaml", f.output)
 	default:
 		return nil
 	}
 }
 
+// forPrograms reports whether plan and report are printed as JSON or YAML.
+func (f *moveFlags) forPrograms() bool { return f.output == "json" || f.output == "yaml" }
+
 func (f *moveFlags) run(cmd *cobra.Command, args []string) error {
 	asks := !f.dryRun && !f.yes && f.toDirectory == ""
-	if asks && (f.output != "" || !term.IsTerminal(cmd.InOrStdin())) {
+	if asks && (f.forPrograms() || !term.IsTerminal(cmd.InOrStdin())) {
 		return usagef("nobody can be asked whether to go on: give --yes to move, or --dry-run to see the plan")
 	}
 	progress := newProgressLine(cmd.ErrOrStderr())
@@ -113,7 +116,7 @@ func (f *moveFlags) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	if f.output == "" {
+	if !f.forPrograms() {
 		printPlan(cmd, plan)
 	}
 	if f.dryRun || len(plan.Problems) > 0 {
@@ -131,7 +134,7 @@ func (f *moveFlags) run(cmd *cobra.Command, args []string) error {
 	if err := f.print(cmd, plan, report); err != nil {
 		return err
 	}
-	if f.output == "" {
+	if !f.forPrograms() {
 		printReport(cmd, plan, report)
 	}
 	return stayed(report)

@@ -29,7 +29,7 @@ func TestMoveUsage(t *testing.T) {
 		{[]string{"--from-directory", "x", "--to-directory", "y"}, 2, "--from-directory needs a cluster to move to: use --to"},
 		{[]string{"--from-directory", "x", "--to", "y", "deployment/web"}, 2, "name no roots"},
 		{[]string{"--from-directory", "x", "--to", "y", "-n", "z"}, 2, "have no meaning"},
-		{[]string{"deployment/web", "--to", "x", "-o", "wide"}, 2, `--output is "wide", it can only be json or yaml`},
+		{[]string{"deployment/web", "--to", "x", "-o", "xml"}, 2, `--output is "xml", it can only be wide, json or yaml`},
 		{[]string{"deployment/web", "--to", "x"}, 2, "nobody can be asked whether to go on: give --yes to move, or --dry-run to see the plan"},
 		{[]string{"deployment/web", "--to", "x", "-o", "json"}, 2, "nobody can be asked"},
 		{[]string{"deployment/web", "--to", absent, "--yes"}, 1, "error: the target: "},
