@@ -126,8 +126,7 @@ ConfigMap/cluster  restored
 ├─ ConfigMap/machine-b  restored
 │  └─ ConfigMap/secret-b  restored
 │     └─ ConfigMap/token-b  restored
-└─ ConfigMap/unwanted  left  it was deleted on its own, by kubernetes-admin at
-  *
+└─ ConfigMap/unwanted  left  it was deleted on its own, by kubernetes-admin at *
 
 restored: 6, left: 1`, "configmap/cluster")
 	s.prints(cleanup, "get", "configmap", "machine-b", "-o", "jsonpath={.metadata.finalizers[*]}")

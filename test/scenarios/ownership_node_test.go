@@ -156,13 +156,14 @@ func TestLintAndRepairOfContainers(t *testing.T) {
 	s.kubectl("patch", "pod", orphan, "--type=merge", "-p", unowned)
 	s.kubectl("patch", "pod", outdated, "--type=json", "-p", `[{"op": "replace", "path": "/metadata/ownerReferences/0/apiVersion", "value": "apps/v1beta1"}]`)
 	s.kubectl("patch", "pod", "agent", "--type=merge", "-p", unowned)
-	found := []string{"agent: lost-reference", orphan + ": no-owner", outdated + ": unserved-version"}
+	held := set + ": on-hold"
+	found := []string{"agent: lost-reference", orphan + ": no-owner", outdated + ": unserved-version", held}
 	slices.Sort(found)
 	s.finds(found, 1)
 
 	r := s.kindred("lint", "--fix")
-	s.contains(r.out, "repaired: restore the reference to ConfigMap operator", "repaired: name ReplicaSet "+set+" in version apps/v1", "2 repaired, 1 skipped")
-	s.finds([]string{orphan + ": no-owner"}, 1)
+	s.contains(r.out, "repaired: restore the reference to ConfigMap operator", "repaired: name ReplicaSet "+set+" in version apps/v1", "2 repaired, 2 skipped")
+	s.finds([]string{orphan + ": no-owner", held}, 1)
 	s.kubectl("annotate", "replicaset", set, "ownership.kindred.dev/hold-")
 	s.finds(nil, 0)
 	for _, pod := range s.pods("app=web") {
