@@ -56,6 +56,7 @@ func TestPreviewsComeTrue(t *testing.T) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			g := randomGraph{t: t, client: client, rng: rand.New(rand.NewPCG(seed, 0)), namespace: fmt.Sprintf("graph-%d", seed)}
 			g.make(30)
+			g.awaitObserved(cluster.Config())
 			policy := policies[seed%uint64(len(policies))]
 			var targets []ownership.DeletionTarget
 			for _, i := range g.rng.Perm(10)[:1+g.rng.IntN(3)] {
@@ -100,6 +101,19 @@ func (g *randomGraph) make(size int) {
 			g.t.Fatal(err)
 		}
 		g.objects = append(g.objects, object)
+	}
+}
+
+// awaitObserved waits until the collector has observed the graph: a review answers when it knows
+// the object that is asked about, and the last one comes last.
+func (g *randomGraph) awaitObserved(config *rest.Config) {
+	g.t.Helper()
+	last := g.objects[len(g.objects)-1]
+	_, err := review(g.t, config, "deletionpreviews", "DeletionPreview", ownership.DeletionPreview{Spec: ownership.DeletionPreviewSpec{
+		Target: &ownership.DeletionTarget{APIVersion: "v1", Kind: "ConfigMap", Namespace: g.namespace, Name: last.Name},
+	}})
+	if err != nil {
+		g.t.Fatal(err)
 	}
 }
 

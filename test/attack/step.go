@@ -29,7 +29,7 @@ type step struct {
 	targets []int
 	// cascade is the policy of a deletion.
 	cascade string
-	// together has undeletions run at the same time.
+	// together has two clients undelete each target at the same time.
 	together bool
 	// kill is what is killed, and after how long.
 	kill  victim
@@ -46,7 +46,7 @@ func (s step) String() string {
 		text += ", " + s.cascade
 	}
 	if s.together {
-		text += ", all at the same time"
+		text += ", by two clients at the same time"
 	}
 	if s.kill != nobody {
 		text += fmt.Sprintf(", SIGKILL of the %s after %s", s.kill, s.after)

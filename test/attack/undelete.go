@@ -45,31 +45,31 @@ func (w *world) undelete(ctx context.Context, s step) error {
 	return nil
 }
 
-// undeleteAll runs the verb for each target, in order or together, and returns what was said.
-func (w *world) undeleteAll(ctx context.Context, s step, targets []node) ([]string, error) {
-	said, errs := make([]string, len(targets)), make([]error, len(targets))
-	var running sync.WaitGroup
+// undeleteAll runs the verb for each target in order, and returns what was said. If the step says
+// so, two clients undelete each target at the same time.
+func (w *world) undeleteAll(ctx context.Context, s step, targets []node) (said []string, err error) {
 	for i, n := range targets {
-		one := func() {
-			args := append([]string{"undelete", w.argument(n)}, w.inNamespace(n)...)
-			own := s
-			if i > 0 {
-				own.kill = nobody
-			}
-			var r result
-			r, errs[i] = w.attempt(ctx, own, verb{config: w.adminConfig(), args: args})
-			said[i] = fmt.Sprintf("n%02d: %s", n.id, r)
+		v := verb{config: w.adminConfig(), args: append([]string{"undelete", w.argument(n)}, w.inNamespace(n)...)}
+		if i > 0 {
+			s.kill = nobody
 		}
+		var second result
+		var failed error
+		var running sync.WaitGroup
 		if s.together {
-			running.Go(one)
-			continue
+			running.Go(func() { second, failed = w.server.run(ctx, v) })
 		}
-		if one(); errs[i] != nil {
-			break
+		first, err := w.attempt(ctx, s, v)
+		running.Wait()
+		if err := errors.Join(err, failed); err != nil {
+			return said, err
+		}
+		said = append(said, fmt.Sprintf("n%02d: %s", n.id, first))
+		if s.together {
+			said = append(said, fmt.Sprintf("n%02d, the second client: %s", n.id, second))
 		}
 	}
-	running.Wait()
-	return said, errors.Join(errs...)
+	return said, nil
 }
 
 func (w *world) restored(ctx context.Context, before map[int]seen) error {
