@@ -89,6 +89,9 @@ func (l *lineage) is(object *unstructured.Unstructured, uid types.UID) bool {
 	return marked && l.same(m.From, uid)
 }
 
+// isBy reports whether an object was restored by this undeletion, though perhaps by another request.
+func (l *lineage) isBy(r deletion.Restoration) bool { return r.Root == l.root && r.State == l.state }
+
 // isItself reports whether the object that has the item's name is the item or its successor.
 func (i *Item) isItself() bool { return i.now != nil && i.lineage.is(i.now, i.FormerUID()) }
 
@@ -99,7 +102,7 @@ func (i *Item) wasReleased() bool {
 		return false
 	}
 	r, found := i.lineage.restored[i.UID()]
-	return found && r.Root == i.lineage.root && r.State == i.lineage.state && i.lineage.same(i.UID(), i.FormerUID())
+	return found && i.lineage.isBy(r) && i.lineage.same(i.UID(), i.FormerUID())
 }
 
 // recognise reads which objects are successors. It is called after the objects were read: what
@@ -111,6 +114,15 @@ func (u *undeletion) recognise(ctx context.Context) error {
 	}
 	u.lineage.learn(restored, lost)
 	return nil
+}
+
+// foundOthers reports whether other undeletions have recorded successors since this one was planned.
+func (u *undeletion) foundOthers(ctx context.Context) (bool, error) {
+	restored, _, err := u.Records.Restored(ctx, u.Namespace)
+	return err == nil && slices.ContainsFunc(restored, func(r deletion.Restoration) bool {
+		_, known := u.known[r.UID]
+		return !known && !u.lineage.isBy(r)
+	}), err
 }
 
 // recogniseTaken looks again at items whose name was taken while they were to be created: the

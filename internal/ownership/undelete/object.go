@@ -133,7 +133,7 @@ func former(item *Item, annotation string) any {
 
 // tied is an object in which every UID of the graph is the one of today, and which has its
 // owners. Of an object that no undeletion created only the metadata is tied: the rest is not ours.
-func tied(item *Item, now *unstructured.Unstructured, uids map[types.UID]types.UID) *unstructured.Unstructured {
+func (u *undeletion) tied(item *Item, now *unstructured.Unstructured, uids map[types.UID]types.UID) *unstructured.Unstructured {
 	object := now.DeepCopy()
 	if item.UID() != item.FormerUID() || item.lineage.created(item.UID()) {
 		object = &unstructured.Unstructured{Object: transplant.Remap(object.Object, uids).(map[string]any)}
@@ -150,6 +150,7 @@ func tied(item *Item, now *unstructured.Unstructured, uids map[types.UID]types.U
 		switch {
 		case ref.UID == item.FormerUID() && isRestored(item):
 			ref.UID = item.UID() // It owned itself.
+		case at < 0 && isRestored(item) && u.keeps(item, ref): // It may have come back since.
 		case at < 0 || item.owners[at].now == nil:
 			continue
 		default:

@@ -246,7 +246,7 @@ func TestTied(t *testing.T) {
 	created := object("ConfigMap", "child", withUID(childIs), ownedBy(rootIs), set(string(lateWas), "data", "late"))
 	hold(created, mark{Root: rootWas, From: rootWas, For: called(created)})
 	item.now = created
-	got := tied(item, created, uids)
+	got := u.tied(item, created, uids)
 	if diff := cmp.Diff([]types.UID{rootIs, lateIs}, owners(got)); diff != "" {
 		t.Errorf("restored, owners:\n%s", diff)
 	}
@@ -256,13 +256,13 @@ func TestTied(t *testing.T) {
 	if got.GetAnnotations()[ownership.HoldAnnotation] != created.GetAnnotations()[ownership.HoldAnnotation] {
 		t.Errorf("the mark has changed: %v", got.GetAnnotations())
 	}
-	if again := tied(item, got, uids); cmp.Diff(got.Object, again.Object) != "" {
+	if again := u.tied(item, got, uids); cmp.Diff(got.Object, again.Object) != "" {
 		t.Errorf("tied twice:\n%s", cmp.Diff(got.Object, again.Object))
 	}
 
 	living := object("ConfigMap", "child", set(string(lateWas), "data", "late"), labelled("root", string(rootWas)))
 	item.now = living
-	got = tied(item, living, uids)
+	got = u.tied(item, living, uids)
 	if diff := cmp.Diff([]types.UID{rootIs, lateIs}, owners(got)); diff != "" {
 		t.Errorf("adopted, owners:\n%s", diff)
 	}
@@ -271,7 +271,7 @@ func TestTied(t *testing.T) {
 	}
 
 	u.items[1].now = nil
-	got = tied(item, object("ConfigMap", "child"), map[types.UID]types.UID{rootWas: rootIs})
+	got = u.tied(item, object("ConfigMap", "child"), map[types.UID]types.UID{rootWas: rootIs})
 	if diff := cmp.Diff([]types.UID{rootIs}, owners(got)); diff != "" {
 		t.Errorf("while an owner is missing:\n%s", diff)
 	}

@@ -115,13 +115,11 @@ func (a *archive) picture() string {
 
 var policies = []metav1.DeletionPropagation{metav1.DeletePropagationBackground, metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan}
 
-func (a *archive) deleteAndUndelete() {
-	a.t.Helper()
-	before := a.picture()
-	var story []string
+// deleteSome deletes some objects, and returns which ones are to be undeleted, in random order, and
+// what was done.
+func (a *archive) deleteSome() (asked []name, story []string) {
 	present := slices.SortedFunc(maps.Keys(a.now()), cmpNames)
 	a.rand.Shuffle(len(present), func(i, j int) { present[i], present[j] = present[j], present[i] })
-	var asked []name
 	for _, n := range present[:1+a.rand.IntN(len(present))] {
 		if a.now()[n] == nil || n.kind == namespaceKind {
 			continue
@@ -142,6 +140,13 @@ func (a *archive) deleteAndUndelete() {
 		}
 	}
 	a.rand.Shuffle(len(asked), func(i, j int) { asked[i], asked[j] = asked[j], asked[i] })
+	return asked, story
+}
+
+func (a *archive) deleteAndUndelete() {
+	a.t.Helper()
+	before := a.picture()
+	asked, story := a.deleteSome()
 	for _, n := range asked {
 		story = append(story, "undelete "+n.name)
 		if problem := a.undelete(n); problem != "" {

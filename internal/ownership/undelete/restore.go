@@ -256,7 +256,7 @@ func (u *undeletion) tier() func(context.Context, *Item) done {
 			if isRestored(item) && !stands(item, now) {
 				return now // A concurrent request has released it.
 			}
-			return tied(item, now, uids)
+			return u.tied(item, now, uids)
 		}, func(wanted *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 			return u.client(wanted, item).Update(ctx, wanted, metav1.UpdateOptions{FieldManager: manager})
 		})

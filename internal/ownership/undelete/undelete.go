@@ -164,6 +164,8 @@ type undeletion struct {
 	// members are the items by the origins of their UIDs.
 	members map[types.UID]*Item
 	lineage *lineage
+	// known are the successors that were known when the undeletion was planned.
+	known map[types.UID]deletion.Restoration
 	// outside are the UIDs that deleted objects outside of the graph had, and those that their
 	// successors have now.
 	outside map[types.UID]types.UID
@@ -267,6 +269,7 @@ func (u *undeletion) plan(ctx context.Context) error {
 	if err := u.recognise(ctx); err != nil {
 		return err
 	}
+	u.known = u.lineage.restored
 	u.index()
 	if err := u.reclaim(ctx); err != nil {
 		return err
@@ -307,10 +310,7 @@ func (u *undeletion) plan(ctx context.Context) error {
 // carryOut restores the graph and releases it; false if that is not done yet.
 func (u *undeletion) carryOut(ctx context.Context) (bool, error) {
 	if u.stage != releasing {
-		if whole, err := u.restoreAll(ctx); !whole || err != nil {
-			return false, err
-		}
-		if err := u.remember(ctx); err != nil {
+		if whole, err := u.restoreWithOthers(ctx); !whole || err != nil {
 			return false, err
 		}
 		if seen, err := u.settle(ctx); !seen || err != nil {
@@ -319,6 +319,29 @@ func (u *undeletion) carryOut(ctx context.Context) (bool, error) {
 		}
 	}
 	return u.release(ctx)
+}
+
+// restoreWithOthers restores the graph and records that, and does so again if it was not the only
+// one: another undeletion may have restored an owner or a dependent of the graph after this one
+// had looked for it. Each undeletion records what it restored and then reads what others did, so
+// that of two at the same time one finds the other.
+func (u *undeletion) restoreWithOthers(ctx context.Context) (bool, error) {
+	for {
+		if whole, err := u.restoreAll(ctx); !whole || err != nil {
+			return false, err
+		}
+		if err := u.remember(ctx); err != nil {
+			return false, err
+		}
+		others, err := u.foundOthers(ctx)
+		if !others || err != nil {
+			return err == nil, err
+		}
+		u.stage = restoring
+		if err := u.plan(ctx); err != nil || len(u.report.Problems) > 0 {
+			return false, err
+		}
+	}
 }
 
 // restoreAll restores the graph. The objects of a kind can be read and created once its
