@@ -5,7 +5,6 @@ package cluster
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"time"
 
@@ -82,8 +81,7 @@ func storeThere(dir datadir.Layout) error {
 	if err != nil || !ran || len(instance.Etcd) > 0 {
 		return err
 	}
-	return fmt.Errorf("the store in %s is missing, and the cluster had one when it started at %s; restore it from a backup, or remove everything with \"kindred reset\" to begin anew",
-		dir.Etcd(), instance.StartedAt.UTC().Format(time.RFC3339))
+	return &check.MissingError{Dir: dir.Etcd(), Seen: instance.StartedAt}
 }
 
 // RuntimeOptions say where the private containerd of a data directory lives, to

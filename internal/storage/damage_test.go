@@ -200,6 +200,33 @@ func TestCheckOfAGoodStore(t *testing.T) {
 	}
 }
 
+// TestNoTimeForChecksums: a stop that has no time to record the checksums leaves those of the stop
+// before, and a store that starts.
+func TestNoTimeForChecksums(t *testing.T) {
+	dir, want := damageable(t)
+	files := func() string {
+		_, files, _ := strings.Cut(filesState(t, dir), "\n") // The directory has another time.
+		return files
+	}
+	before := files()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := check.NoteStop(ctx, dir, 1, time.Now()); !errors.Is(err, context.Canceled) {
+		t.Errorf("it says %v", err)
+	}
+	if after := files(); after != before {
+		t.Errorf("files were\n%s\nand are\n%s", before, after)
+	}
+	b, err := Embedded(t.Context(), dir, clock.RealClock{}, DefaultRetention)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	if got := contentOf(t, b); !maps.Equal(got, want) {
+		t.Error("the content is another")
+	}
+}
+
 // filesState is that of all files: names, times, contents.
 func filesState(t *testing.T, dir string) string {
 	t.Helper()
@@ -373,7 +400,7 @@ func TestDamageIsNamed(t *testing.T) {
 		{"no log", "missing", func(dir string) error { return os.RemoveAll(filepath.Join(dir, "member/wal")) }},
 		{"an older log", "older than the database", func(dir string) error { return replace(dir, "member/wal") }},
 		{"an older store", "replaced by an older one", func(dir string) error { return replace(dir, "member") }},
-		{"no store", "the store is missing", func(dir string) error { return os.RemoveAll(filepath.Join(dir, "member")) }},
+		{"no store", "mount the disk", func(dir string) error { return os.RemoveAll(filepath.Join(dir, "member")) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := copyOf(t, original)

@@ -39,7 +39,7 @@ const (
 
 // Embedded starts a single etcd member inside the process, on the files in dir.
 // It opens no sockets: the client calls the server's functions. A store that is damaged is
-// refused with a [check.Error].
+// refused with a [check.Error], and one that is gone with a [check.MissingError].
 func Embedded(ctx context.Context, dir string, c clock.Clock, r Retention) (*Backend, error) {
 	if err := checkBefore(ctx, dir); err != nil {
 		return nil, err
@@ -103,15 +103,22 @@ func openEmbedded(ctx context.Context, dir string, c clock.Clock, r Retention) (
 	b.failed, b.dir = failed, dir
 	b.stop = func() {
 		server.Stop()
-		if err := check.NoteStop(context.Background(), dir, server.CommittedIndex(), c.Now()); err != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), noteLimit)
+		defer cancel()
+		if err := check.NoteStop(ctx, dir, server.CommittedIndex(), c.Now()); err != nil {
 			klog.ErrorS(err, "The state of the store at its stop was not recorded; the next start checks each object instead")
 		}
 	}
 	return b, nil
 }
 
-// abandonAfter is how long an interrupted start waits for etcd to let go of its files.
-const abandonAfter = 3 * time.Second
+const (
+	// noteLimit is how long a stop may take to record what it left: about as long as a gibibyte
+	// takes.
+	noteLimit = time.Second
+	// abandonAfter is how long an interrupted start waits for etcd to let go of its files.
+	abandonAfter = 1500 * time.Millisecond
+)
 
 // startServer opens etcd's files and starts it. etcd reports what it can't go on with by
 // ending the process, by a panic, or by holding the goroutine that asked (see failure): so a

@@ -148,16 +148,26 @@ func (r *Record) write(dir string) error {
 	return errors.Join(parent.Sync(), parent.Close())
 }
 
-// Missing returns the refusal to start without a store where one was; nil if none was.
+// MissingError is the refusal to start without a store where one was.
+type MissingError struct {
+	// Dir is the directory of the store, and Seen when it was last known to be there.
+	Dir  string
+	Seen time.Time
+}
+
+func (e *MissingError) Error() string {
+	return fmt.Sprintf("the store in %s is missing, and was there at %s; mount the disk that it is on, or restore it from a backup; to start with an empty cluster, remove everything with \"kindred reset\"",
+		e.Dir, e.Seen.UTC().Format(time.RFC3339))
+}
+
+// Missing returns a [MissingError] if there is a record of a store, and the store is gone.
 func Missing(dir string) error {
 	record, err := ReadRecord(dir)
 	if err != nil || record == nil {
 		return err
 	}
-	member := filepath.Join(dir, "member")
-	if _, err := os.Lstat(member); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Lstat(filepath.Join(dir, "member")); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	problem := fmt.Sprintf("the store is missing: it was there at %s", record.Time.UTC().Format(time.RFC3339))
-	return &Error{dir, &Report{Damage: []Damage{{File: member, Problem: problem + "; to begin anew, remove " + dir}}}}
+	return &MissingError{dir, record.Time}
 }
