@@ -181,6 +181,10 @@ func (s *Server) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if ctx.Err() != nil { // Both to make a server and to prepare it take long.
+		s.aggregator.GenericAPIServer.Destroy()
+		return nil
+	}
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	go func() {

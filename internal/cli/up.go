@@ -121,6 +121,7 @@ func inSections(cmd *cobra.Command, sections *cliflag.NamedFlagSets) {
 func up(cmd *cobra.Command, options kindred.Options) error {
 	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	context.AfterFunc(ctx, stop) // A second signal ends the process at once.
 	began := clock.RealClock{}.Now()
 	options.Progress = func(step string, took time.Duration) {
 		printf(cmd, "  %-36s %5d ms\n", step, took.Milliseconds())
@@ -149,8 +150,6 @@ func up(cmd *cobra.Command, options kindred.Options) error {
 		case <-settled:
 			freeStartGarbage()
 		case <-ctx.Done():
-			// A second signal ends the process at once.
-			stop()
 			cluster.Stop()
 			return nil
 		case err := <-cluster.Failed():

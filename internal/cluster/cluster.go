@@ -51,9 +51,12 @@ type Cluster struct {
 	stop  sync.Once
 }
 
-// stopLimit, in real time even where a test moves the clock, is how long the parts may take to stop; what has not stopped by
-// then is left behind, as it would be by SIGKILL.
-const stopLimit = 1500 * time.Millisecond
+// Stopping takes stopLimit at most, of which the parts have partsLimit, in real time even where a
+// test moves the clock. What has not stopped by then is left behind, as it would be by SIGKILL.
+const (
+	stopLimit  = 1500 * time.Millisecond
+	partsLimit = time.Second
+)
 
 // Start runs a cluster and returns once it is ready, or ctx is done.
 func Start(ctx context.Context, config Config) (_ *Cluster, err error) {
@@ -134,7 +137,7 @@ func (c *Cluster) startServer(ctx context.Context, steps *steps) (err error) {
 		return err
 	}
 	c.checks.add("controllers", "scheduler", "node", "resources")
-	c.server, err = apiserver.New(apiserver.Config{
+	if err := c.runServer(ctx, apiserver.Config{
 		Backend:          c.backend,
 		PKI:              c.keys,
 		Listener:         c.serving.listener,
@@ -152,17 +155,36 @@ func (c *Cluster) startServer(ctx context.Context, steps *steps) (err error) {
 		Ownership:        &c.reviews,
 		ReadyChecks:      append(c.checks.checkers(), c.storeCheck()),
 		Clock:            c.config.Clock,
-	})
-	if err != nil {
+	}); err != nil {
 		return err
 	}
-	c.api.start("API server", c.fail, c.server.Run)
 	if err := c.server.EnsureSystem(ctx); err != nil {
 		return fmt.Errorf("set up the cluster: %w", err)
 	}
 	steps.done("API")
 	c.parts.start("certificates", c.fail, c.renewCertificates)
 	return c.giveAccess()
+}
+
+// runServer makes the server, has it run, and returns once it is made. Making it takes up to half a
+// second of work that cannot be interrupted: the part does that too, as a stop leaves behind what
+// takes too long.
+func (c *Cluster) runServer(ctx context.Context, config apiserver.Config) error {
+	made := make(chan error, 1)
+	c.api.start("API server", c.fail, func(ctx context.Context) (err error) {
+		c.server, err = apiserver.New(config)
+		if made <- err; err != nil {
+			<-ctx.Done() // It is the start that fails.
+			return nil
+		}
+		return c.server.Run(ctx)
+	})
+	select {
+	case err := <-made:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 func (c *Cluster) storeCheck() healthz.HealthChecker {
@@ -277,10 +299,11 @@ func (c *Cluster) Kubeconfig() string { return c.config.Dir.Kubeconfig() }
 // store. Containers run on. It returns when everything has stopped.
 func (c *Cluster) Stop() {
 	c.stop.Do(func() {
-		c.parts.stop(clock.RealClock{}, stopLimit)
+		began := clock.RealClock{}.Now()
+		c.parts.stop(clock.RealClock{}, partsLimit)
 		// A server that still stops closes its listener itself: to lose it before would end
 		// the whole process (genericapiserver.RunServer).
-		if c.api.stop(clock.RealClock{}, stopLimit) {
+		if c.api.stop(clock.RealClock{}, stopLimit-clock.RealClock{}.Since(began)) {
 			c.serving.close()
 		}
 		if c.backend != nil {

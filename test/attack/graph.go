@@ -102,6 +102,11 @@ func (g graph) find(id int) (node, bool) {
 	return g[i], true
 }
 
+func (g graph) has(id int) bool {
+	_, found := g.find(id)
+	return found
+}
+
 // Finalizers of controllers that are not Kubernetes': with and without a path, as both are used.
 var finalizers = []string{"attack.kindred.dev/hold", "hold.attack.kindred.dev"}
 

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kindred-project/kindred/test/servers"
 )
 
 // attack is what all rounds are made with.
@@ -62,11 +64,15 @@ func run(ctx context.Context) error {
 	}
 	defer os.RemoveAll(scratch)
 	fmt.Printf("seed %d\n", *seed)
-	s, err := startServer(ctx, *binary, filepath.Join(scratch, "server"))
+	own := filepath.Join(scratch, "kindred") // the one that runs the verbs
+	if err := servers.CopyBinary(own, *binary); err != nil {
+		return err
+	}
+	s, err := startServer(ctx, own, filepath.Join(scratch, "server"))
 	if err != nil {
 		return err
 	}
-	a := &attack{server: s, binary: *binary, scratch: scratch, seed: *seed, size: *size}
+	a := &attack{server: s, binary: own, scratch: scratch, seed: *seed, size: *size}
 	defer a.stop()
 	began := time.Now()
 	for i := range *rounds {

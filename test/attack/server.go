@@ -170,7 +170,7 @@ func (s *server) run(ctx context.Context, v verb) (result, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	var out, stderr limited
-	cmd := exec.CommandContext(ctx, filepath.Join(s.dir, "kindred"), append(v.args, "--kubeconfig", v.config)...)
+	cmd := exec.CommandContext(ctx, s.kindred.Binary, append(v.args, "--kubeconfig", v.config)...)
 	cmd.Stdout, cmd.Stderr = &out, &stderr
 	cmd.Env = append(os.Environ(), "NO_COLOR=1")
 	if err := cmd.Start(); err != nil {

@@ -29,7 +29,7 @@ type step struct {
 	targets []int
 	// cascade is the policy of a deletion.
 	cascade string
-	// together has two clients undelete each target at the same time.
+	// together has two clients undelete the targets at the same time, in opposite orders.
 	together bool
 	// kill is what is killed, and after how long.
 	kill  victim

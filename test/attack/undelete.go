@@ -46,28 +46,36 @@ func (w *world) undelete(ctx context.Context, s step) error {
 }
 
 // undeleteAll runs the verb for each target in order, and returns what was said. If the step says
-// so, two clients undelete each target at the same time.
-func (w *world) undeleteAll(ctx context.Context, s step, targets []node) (said []string, err error) {
-	for i, n := range targets {
-		v := verb{config: w.adminConfig(), args: append([]string{"undelete", w.argument(n)}, w.inNamespace(n)...)}
-		if i > 0 {
-			s.kill = nobody
-		}
-		var second result
-		var failed error
-		var running sync.WaitGroup
-		if s.together {
-			running.Go(func() { second, failed = w.server.run(ctx, v) })
-		}
-		first, err := w.attempt(ctx, s, v)
-		running.Wait()
-		if err := errors.Join(err, failed); err != nil {
+// so, a second client does the same in the opposite order at the same time.
+func (w *world) undeleteAll(ctx context.Context, s step, targets []node) ([]string, error) {
+	if !s.together {
+		return w.undeleteInOrder(ctx, s, targets)
+	}
+	var second []string
+	var failed error
+	var running sync.WaitGroup
+	running.Go(func() {
+		opposite := slices.Clone(targets)
+		slices.Reverse(opposite)
+		second, failed = w.undeleteInOrder(ctx, step{}, opposite)
+	})
+	said, err := w.undeleteInOrder(ctx, s, targets)
+	running.Wait()
+	for _, text := range second {
+		said = append(said, "the second client, "+text)
+	}
+	return said, errors.Join(err, failed)
+}
+
+// undeleteInOrder runs the verb for each target. What the step kills is killed amid the first.
+func (w *world) undeleteInOrder(ctx context.Context, s step, targets []node) (said []string, err error) {
+	for _, n := range targets {
+		r, err := w.attempt(ctx, s, verb{config: w.adminConfig(), args: append([]string{"undelete", w.argument(n)}, w.inNamespace(n)...)})
+		if err != nil {
 			return said, err
 		}
-		said = append(said, fmt.Sprintf("n%02d: %s", n.id, first))
-		if s.together {
-			said = append(said, fmt.Sprintf("n%02d, the second client: %s", n.id, second))
-		}
+		said = append(said, fmt.Sprintf("n%02d: %s", n.id, r))
+		s.kill = nobody
 	}
 	return said, nil
 }

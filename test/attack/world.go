@@ -215,7 +215,7 @@ func (w *world) called(ref metav1.OwnerReference, found map[int]seen) string {
 		o.to = id
 		return o.String()
 	case known:
-		return fmt.Sprintf("n%02d that is gone", id)
+		return gone(id)
 	case ref.Kind == "Thing":
 		o.to = unserved
 	case ref.UID == absentUID:
@@ -225,6 +225,9 @@ func (w *world) called(ref metav1.OwnerReference, found map[int]seen) string {
 	}
 	return o.String()
 }
+
+// gone names a node that an owner reference names and that does not exist.
+func gone(id int) string { return fmt.Sprintf("n%02d that is gone", id) }
 
 // await looks until check has nothing to say.
 func (w *world) await(ctx context.Context, what string, check func(map[int]seen) error) (map[int]seen, error) {
@@ -270,6 +273,10 @@ func (w *world) settled(found map[int]seen) error {
 		}
 		var want []string
 		for _, o := range owners {
+			if _, lives := left[o.to]; w.graph.has(o.to) && !lives {
+				want = append(want, gone(o.to)) // Beside an owner of which nothing is known.
+				continue
+			}
 			want = append(want, o.String())
 		}
 		slices.Sort(want)

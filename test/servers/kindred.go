@@ -31,7 +31,7 @@ func (k Kindred) Start(ctx context.Context, dir string) (_ *Server, err error) {
 		return nil, err
 	}
 	own := filepath.Join(dir, "kindred")
-	if err := copyFile(own, k.Binary); err != nil {
+	if err := CopyBinary(own, k.Binary); err != nil {
 		return nil, fmt.Errorf("no binary to compare: %w; run \"make build\", or name one with -kindred", err)
 	}
 	data := filepath.Join(dir, "data")
@@ -57,7 +57,8 @@ func (k Kindred) Start(ctx context.Context, dir string) (_ *Server, err error) {
 	})
 }
 
-func copyFile(to, from string) error {
+// CopyBinary copies a program, which may be built anew while the copy is run.
+func CopyBinary(to, from string) error {
 	in, err := os.Open(from)
 	if err != nil {
 		return err
