@@ -37,7 +37,7 @@ func (w *world) eve(ctx context.Context, _ step) error {
 	if err != nil {
 		return err
 	}
-	return sameGraph(before, after)
+	return w.sameGraph(before, after)
 }
 
 // questions are all that may be asked about a node, and writes to those that are not eve's.

@@ -39,7 +39,7 @@ func (w *world) undelete(ctx context.Context, s step) error {
 		}
 		said = append(said, again...)
 	}
-	if _, err := w.await(ctx, "after the undeletion", func(found map[int]seen) error { return sameGraph(deleted.before, found) }); err != nil {
+	if _, err := w.await(ctx, "after the undeletion", func(found map[int]seen) error { return w.sameGraph(deleted.before, found) }); err != nil {
 		return fmt.Errorf("%w\nbefore there was\n%s\nthe verb said\n%s", err, described(deleted.before), strings.Join(said, "\n"))
 	}
 	return nil
@@ -85,19 +85,17 @@ func (w *world) restored(ctx context.Context, before map[int]seen) error {
 	if err != nil {
 		return err
 	}
-	return sameGraph(before, found)
+	return w.sameGraph(before, found)
 }
 
 // sameGraph compares two looks at a graph, whatever the UIDs are.
-func sameGraph(before, after map[int]seen) error {
+func (w *world) sameGraph(before, after map[int]seen) error {
 	for _, id := range slices.Sorted(maps.Keys(before)) {
-		b, a := before[id], seen{}
-		if found, exists := after[id]; exists {
-			a = found
-		} else {
+		found, exists := after[id]
+		if !exists {
 			return fmt.Errorf("n%02d is not back", id)
 		}
-		a.uid, b.uid = "", ""
+		a, b := w.comparable(id, found), w.comparable(id, before[id])
 		if a.String() != b.String() {
 			return fmt.Errorf("n%02d came back with %s; it was %s", id, a, b)
 		}
@@ -108,4 +106,18 @@ func sameGraph(before, after map[int]seen) error {
 		}
 	}
 	return nil
+}
+
+// comparable returns what a node must look like after it was restored: without its UID, and
+// without owner references that the collector does not follow. An object that was not deleted
+// keeps those as they are, with the former UIDs.
+func (w *world) comparable(id int, s seen) seen {
+	n, _ := w.graph.find(id)
+	s.uid = ""
+	s.owners = slices.DeleteFunc(slices.Clone(s.owners), func(o string) bool {
+		var owner int
+		_, err := fmt.Sscanf(o, "n%d", &owner)
+		return err == nil && !mayOwn(w.graph, owner, n)
+	})
+	return s
 }
