@@ -29,7 +29,7 @@ TEST_PROGRAMS := busybox bzip2 gcc make
 # What has goroutines of its own to race: tested under the race detector. That compiles
 # every dependency once more, so packages that pull the whole API server in are left out.
 RACE := ./internal/apiserver/inprocess/... ./internal/admission/... ./internal/auth/... ./internal/controllers/... \
-	./internal/datadir/... ./internal/node/... ./internal/ownership/... ./internal/scheduler/...
+	./internal/containerd/... ./internal/datadir/... ./internal/node/... ./internal/ownership/... ./internal/scheduler/...
 
 .DEFAULT_GOAL := help
 .PHONY: help up deps test-deps build lint unit scenarios kindredtest smoke attack attack-quick test crash bench parity upstream conformance clients fuzz generate clean

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/kindred-project/kindred/internal/node/containerd"
+	"github.com/kindred-project/kindred/internal/containerd"
 )
 
 func newImage() *cobra.Command {

@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kindred-project/kindred/internal/cluster"
+	"github.com/kindred-project/kindred/internal/containerd"
 	"github.com/kindred-project/kindred/internal/datadir"
-	"github.com/kindred-project/kindred/internal/node/containerd"
 )
 
 func newReset() *cobra.Command {

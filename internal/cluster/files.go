@@ -12,8 +12,8 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kindred-project/kindred/internal/auth/pki"
+	"github.com/kindred-project/kindred/internal/containerd"
 	"github.com/kindred-project/kindred/internal/datadir"
-	"github.com/kindred-project/kindred/internal/node/containerd"
 	"github.com/kindred-project/kindred/internal/storage/check"
 )
 

@@ -18,8 +18,8 @@ import (
 	"k8s.io/component-base/version"
 
 	"github.com/kindred-project/kindred/internal/auth/pki"
+	"github.com/kindred-project/kindred/internal/containerd"
 	"github.com/kindred-project/kindred/internal/node"
-	"github.com/kindred-project/kindred/internal/node/containerd"
 	"github.com/kindred-project/kindred/internal/node/serve"
 	"github.com/kindred-project/kindred/internal/node/simulated"
 )

@@ -24,7 +24,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/record"
 
-	"github.com/kindred-project/kindred/internal/node/containerd"
+	"github.com/kindred-project/kindred/internal/containerd"
 	"github.com/kindred-project/kindred/internal/node/pod"
 	"github.com/kindred-project/kindred/test/images"
 )

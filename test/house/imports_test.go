@@ -5,6 +5,7 @@ package house
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -18,9 +19,9 @@ var floors = map[string][]string{
 	// Verbs about a cluster that need not run (reset) and about its images know its
 	// directory and its container runtime, which are below the cluster. A move is a client of
 	// two clusters, and needs none of its own.
-	"internal/cli":     {".", "internal/cluster", "internal/datadir", "internal/node/containerd", "internal/ownership/move", "internal/storage"},
+	"internal/cli":     {".", "internal/cluster", "internal/containerd", "internal/datadir", "internal/ownership/move", "internal/storage"},
 	".":                {"internal/auth", "internal/cluster", "internal/datadir", "internal/storage"},
-	"internal/cluster": {"internal/apiserver", "internal/auth", "internal/controllers", "internal/datadir", "internal/deletion", "internal/mounts", "internal/network", "internal/node", "internal/ownership", "internal/scheduler", "internal/storage"},
+	"internal/cluster": {"internal/apiserver", "internal/auth", "internal/containerd", "internal/controllers", "internal/datadir", "internal/deletion", "internal/mounts", "internal/network", "internal/node", "internal/ownership", "internal/scheduler", "internal/storage"},
 
 	"internal/apiserver": {"internal/registry", "internal/auth", "internal/admission", "internal/deletion", "internal/storage", "internal/ownership"},
 	"internal/registry":  {"internal/auth"},
@@ -31,6 +32,7 @@ var floors = map[string][]string{
 	"internal/scheduler":   {},
 	"internal/node":        {"internal/mounts"},
 	"internal/network":     {},
+	"internal/containerd":  {"internal/mounts"}, // the node that runs on it knows only its CRI socket
 	"internal/ownership":   {"internal/deletion"},
 
 	// These know nobody.
@@ -56,8 +58,13 @@ var floors = map[string][]string{
 	"test/parity":  {"test/servers"},
 	"test/clients": {"kindredtest"},
 	// The suite is upstream's; what runs it and its images are ours.
-	"test/conformance": {"test/images", "test/kept", "test/servers", "internal/node/containerd/pause"},
+	"test/conformance": {"test/images", "test/kept", "test/servers", "internal/containerd/pause"},
 	"test/scenarios":   {"test/images", "test/servers"},
+}
+
+// testFloors lists what the tests of a part may import besides: the node's run on a real runtime.
+var testFloors = map[string][]string{
+	"internal/node": {"internal/containerd"},
 }
 
 // partOf is the part that a directory belongs to: the longest that matches.
@@ -80,8 +87,8 @@ func parent(dir string) string {
 	return "."
 }
 
-// within is whether a directory belongs to a part or to a smaller piece of it, such as
-// internal/node/containerd.
+// within reports whether a directory belongs to a part or to a smaller piece of it, such as
+// internal/containerd/pause.
 func within(dir, part string) bool {
 	return dir == part || part != "." && strings.HasPrefix(dir, part+"/")
 }
@@ -118,12 +125,11 @@ func mayUse(part, imported string, inTest bool) bool {
 	if inTest && dir == "test/images" {
 		return true
 	}
-	for _, allowed := range floors[part] {
-		if within(dir, allowed) {
-			return true
-		}
+	allowed := floors[part]
+	if inTest {
+		allowed = slices.Concat(allowed, testFloors[part])
 	}
-	return false
+	return slices.ContainsFunc(allowed, func(room string) bool { return within(dir, room) })
 }
 
 // TestMayUse holds the judge itself, which would otherwise be free to allow everything.
@@ -149,6 +155,8 @@ func TestMayUse(t *testing.T) {
 		{"internal/node", module + "/internal/network", false, false},
 		{"internal/registry", module + "/internal/apiserver", false, false},
 		{"internal/storage", module + "/internal/datadir", false, false},
+		{"internal/node", module + "/internal/containerd", false, false},
+		{"internal/node", module + "/internal/containerd", true, true},
 		{"internal/node", module + "/test/images", true, true},
 		{"internal/node", module + "/test/images", false, false},
 		{"internal/node", module + "/apis/ownership/v1alpha1", false, true},

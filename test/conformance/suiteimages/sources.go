@@ -14,7 +14,7 @@ import (
 	"runtime"
 	"strings"
 
-	"github.com/kindred-project/kindred/internal/node/containerd/pause"
+	"github.com/kindred-project/kindred/internal/containerd/pause"
 	"github.com/kindred-project/kindred/test/images"
 	"github.com/kindred-project/kindred/test/servers"
 )

@@ -19,7 +19,7 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
-	"github.com/kindred-project/kindred/internal/node/containerd/pause"
+	"github.com/kindred-project/kindred/internal/containerd/pause"
 )
 
 // PauseImage is the reference of the sandbox image. Its tag changes with its content, so
