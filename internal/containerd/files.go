@@ -8,6 +8,8 @@ import (
 	"crypto/sha256"
 	"net"
 	"os"
+
+	"github.com/kindred-project/kindred/internal/durable"
 )
 
 // writeIfChanged leaves a file alone whose content is right: containerd watches
@@ -16,17 +18,7 @@ func writeIfChanged(path string, content []byte) error {
 	if same, err := hasContent(path, content); err != nil || same {
 		return err
 	}
-	return writeFile(path, content)
-}
-
-// writeFile replaces a file as a whole, so that nobody reads half of it.
-func writeFile(path string, content []byte) error {
-	// The name must not end in .conflist or .json, which would be read.
-	next := path + ".new"
-	if err := os.WriteFile(next, content, 0o644); err != nil {
-		return err
-	}
-	return os.Rename(next, path)
+	return durable.WriteFile(path, content, 0o644)
 }
 
 func hasContent(path string, content []byte) (bool, error) {

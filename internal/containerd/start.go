@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"k8s.io/utils/clock"
+
+	"github.com/kindred-project/kindred/internal/durable"
 )
 
 // Options say which containerd [Start] runs.
@@ -208,7 +210,7 @@ func (r *Runtime) launch(ctx context.Context, binary string, config []byte) (<-c
 	if err := r.Stop(ctx); err != nil {
 		return nil, err
 	}
-	if err := writeFile(o.config(), config); err != nil {
+	if err := durable.WriteFile(o.config(), config, 0o644); err != nil {
 		return nil, err
 	}
 	if err := os.Remove(o.socket()); err != nil && !errors.Is(err, os.ErrNotExist) {

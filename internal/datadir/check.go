@@ -8,9 +8,10 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/kindred-project/kindred/internal/durable"
 )
 
 // format is the version of the layout this program reads and writes. It goes up
@@ -90,32 +91,5 @@ func checkFormat(text string) error {
 
 // mark makes the directory ours.
 func (l Layout) mark() error {
-	return writeFile(l.versionFile(), []byte(strconv.Itoa(format)+"\n"), 0o644)
-}
-
-// writeFile replaces a file as a whole or not at all: a crash at any point leaves
-// the old content or the new, on disk.
-func writeFile(path string, content []byte, mode fs.FileMode) error {
-	temp := path + ".new"
-	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, mode)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(content)
-	err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close())
-	if err != nil {
-		return err
-	}
-	if err := os.Rename(temp, path); err != nil {
-		return err
-	}
-	return syncDir(filepath.Dir(path))
-}
-
-func syncDir(path string) error {
-	dir, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
+	return durable.WriteFile(l.versionFile(), []byte(strconv.Itoa(format)+"\n"), 0o644)
 }

@@ -10,6 +10,8 @@ import (
 	"io/fs"
 	"os"
 	"time"
+
+	"github.com/kindred-project/kindred/internal/durable"
 )
 
 // Instance is what runs in a data directory, written when the cluster is ready. It
@@ -40,7 +42,7 @@ func (l Layout) WriteInstance(instance Instance) error {
 	if err != nil {
 		return err
 	}
-	return l.refuse(writeFile(l.instanceFile(), append(text, '\n'), 0o644))
+	return l.refuse(durable.WriteFile(l.instanceFile(), append(text, '\n'), 0o644))
 }
 
 // ReadInstance is what runs here or ran here last, and whether anything ever did:

@@ -9,6 +9,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/kindred-project/kindred/internal/durable"
 )
 
 // etcd creates its log before the entry that makes it a member of its own cluster is in
@@ -37,23 +39,12 @@ func beginBirth(dir string) error {
 	if old, err := exists(memberDir(dir)); old || err != nil {
 		return err
 	}
-	if err := os.WriteFile(birthMark(dir), nil, 0o600); err != nil {
-		return err
-	}
-	return syncDir(dir)
+	return durable.WriteFile(birthMark(dir), nil, 0o600)
 }
 
-// endBirth removes the mark. It must be gone for good, also from the disk, before
-// anything is acknowledged.
+// endBirth removes the mark, also from the disk, before anything is acknowledged.
 func endBirth(dir string) error {
-	err := os.Remove(birthMark(dir))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	return syncDir(dir)
+	return durable.Remove(birthMark(dir))
 }
 
 func exists(path string) (bool, error) {
@@ -62,13 +53,4 @@ func exists(path string) (bool, error) {
 		return false, nil
 	}
 	return err == nil, err
-}
-
-// syncDir makes the names in a directory durable (fsync(2)).
-func syncDir(path string) error {
-	dir, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
 }

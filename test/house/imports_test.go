@@ -30,15 +30,16 @@ var floors = map[string][]string{
 	// These know the API alone, never each other.
 	"internal/controllers": {"internal/quota", "internal/roles"},
 	"internal/scheduler":   {},
-	"internal/node":        {"internal/mounts"},
+	"internal/node":        {"internal/durable", "internal/mounts"},
 	"internal/network":     {},
-	"internal/containerd":  {"internal/mounts"}, // the node that runs on it knows only its CRI socket
-	"internal/ownership":   {"internal/deletion"},
+	"internal/containerd":  {"internal/durable", "internal/mounts"}, // the node that runs on it knows only its CRI socket
+	"internal/ownership":   {"internal/deletion", "internal/durable"},
 
 	// These know nobody.
-	"internal/auth":     {"internal/roles"},
-	"internal/datadir":  {"internal/mounts"},
-	"internal/storage":  {"internal/deletion"},
+	"internal/auth":     {"internal/durable", "internal/roles"},
+	"internal/datadir":  {"internal/durable", "internal/mounts"},
+	"internal/storage":  {"internal/deletion", "internal/durable"},
+	"internal/durable":  {}, // how files survive power loss: six parts write such files (rule 9)
 	"internal/deletion": {}, // what is remembered of a deletion: the store writes it with the deletion, ownership tells it (rule 9)
 	"internal/mounts":   {}, // a rule of Linux, needed by whoever removes directories (rule 9)
 	"internal/quota":    {}, // what quotas count: admission charges it, a controller keeps it true (rule 9)

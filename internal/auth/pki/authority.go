@@ -22,6 +22,8 @@ import (
 	"k8s.io/client-go/util/cert"
 	"k8s.io/client-go/util/keyutil"
 	"k8s.io/utils/clock"
+
+	"github.com/kindred-project/kindred/internal/durable"
 )
 
 const (
@@ -30,6 +32,9 @@ const (
 	// clockSkew is how far a peer's clock may be behind ours when it is shown
 	// a certificate that was issued a moment ago.
 	clockSkew = 5 * time.Minute
+
+	// private is the mode of every file here: its owner alone may read it.
+	private = 0o600
 )
 
 // Authority is a certificate authority: it signs certificates with its key.
@@ -123,7 +128,7 @@ func (a *Authority) create(commonName string) error {
 		return err
 	}
 	a.CertPEM = encodeCertificate(a.Certificate)
-	return writeFile(a.CertFile, a.CertPEM, durable)
+	return durable.WriteFile(a.CertFile, a.CertPEM, private)
 }
 
 // adopt takes an authority's certificate from disk. What cannot be used is
@@ -157,7 +162,7 @@ func openKey(file, dependent string) (*ecdsa.PrivateKey, error) {
 		if err != nil {
 			return nil, err
 		}
-		return key, writeFile(file, encoded, durable)
+		return key, durable.WriteFile(file, encoded, private)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read private key: %w", err)

@@ -10,6 +10,8 @@ import (
 
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/kindred-project/kindred/internal/durable"
 )
 
 // Kubeconfig says how to reach a cluster as one user.
@@ -36,7 +38,8 @@ func (k Kubeconfig) Write(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return fmt.Errorf("create directory of kubeconfig: %w", err)
 	}
-	return writeFile(path, data, cached)
+	// Each start of the cluster writes it again.
+	return durable.WriteCache(path, data, private)
 }
 
 func (k Kubeconfig) config() clientcmdapi.Config {

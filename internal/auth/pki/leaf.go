@@ -13,6 +13,8 @@ import (
 	"slices"
 
 	"k8s.io/client-go/util/keyutil"
+
+	"github.com/kindred-project/kindred/internal/durable"
 )
 
 // Names are what a serving certificate is good for.
@@ -98,12 +100,12 @@ func (a *Authority) issue(pair *Pair, l leaf) error {
 		return err
 	}
 	pair.CertPEM, pair.KeyPEM = encodeCertificate(certificate), encoded
-	// A crash between the two writes leaves a pair that does not match, which
-	// stillGood refuses.
-	if err := writeFile(pair.KeyFile, pair.KeyPEM, cached); err != nil {
+	// A crash between the two writes leaves a pair that does not match, and power loss may
+	// leave either file empty: stillGood refuses both, and a new pair is issued.
+	if err := durable.WriteCache(pair.KeyFile, pair.KeyPEM, private); err != nil {
 		return fmt.Errorf("store key of %q: %w", l.subject.CommonName, err)
 	}
-	if err := writeFile(pair.CertFile, pair.CertPEM, cached); err != nil {
+	if err := durable.WriteCache(pair.CertFile, pair.CertPEM, private); err != nil {
 		return fmt.Errorf("store certificate of %q: %w", l.subject.CommonName, err)
 	}
 	return nil

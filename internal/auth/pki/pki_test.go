@@ -144,7 +144,7 @@ func TestReuse(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := writeFile(pair.KeyFile, key, cached); err != nil {
+			if err := os.WriteFile(pair.KeyFile, key, private); err != nil {
 				t.Fatal(err)
 			}
 		}},

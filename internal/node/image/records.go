@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+
+	"github.com/kindred-project/kindred/internal/durable"
 )
 
 // records remember with whose credentials images were pulled, so that a pod cannot
@@ -81,7 +83,7 @@ func (r *records) begin(image string, c *credential) (done func(ref string), err
 	}
 	intent := r.intentFile(image)
 	if c.auth != nil {
-		if err := os.WriteFile(intent, []byte(image), 0o600); err != nil {
+		if err := durable.WriteFile(intent, []byte(image), 0o600); err != nil {
 			return nil, err
 		}
 	}
@@ -135,17 +137,13 @@ func (r *records) read(path string, record *pullRecord) error {
 	return json.Unmarshal(data, record)
 }
 
-// write replaces the file in one step.
+// write stores a record. It is durable, because an image without one may be used by all.
 func (r *records) write(path string, record pullRecord) error {
 	data, err := json.Marshal(record)
 	if err != nil {
 		return err
 	}
-	temporary := path + ".new"
-	if err := os.WriteFile(temporary, data, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(temporary, path)
+	return durable.WriteFile(path, data, 0o600)
 }
 
 func (r *records) pulledFile(ref string) string { return r.file("pulled", ref) }

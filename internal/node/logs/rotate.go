@@ -202,7 +202,8 @@ func oldFiles(path string) ([]string, error) {
 	return files, nil // ReadDir sorts by name, and names are times
 }
 
-// compress replaces a file by its compressed form, in one step.
+// compress replaces a file by its compressed form, in one step. It does not sync: like the
+// runtime's log files, rotated ones may lose their end when the power fails.
 func compress(path string) error {
 	unfinished := path + unfinishedSuffix
 	if err := writeCompressed(path, unfinished); err != nil {

@@ -12,6 +12,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kindred-project/kindred/internal/durable"
 )
 
 // DeclaredFeatures are those by which the API server knows that a node's workers do what
@@ -58,7 +60,9 @@ func (a Allocation) In(pod *v1.Pod) *v1.Pod {
 	return pod
 }
 
-// SaveAllocation keeps a pod's allocation for the next agent. It goes with the pod's directory.
+// SaveAllocation stores a pod's allocation, in the pod's directory, for the next agent. It is
+// durable: an agent that started without it would admit the pod with the resources in its spec,
+// and might refuse a pod whose resize was deferred.
 func (l Layout) SaveAllocation(uid types.UID, a Allocation) error {
 	data, err := json.Marshal(a)
 	if err != nil {
@@ -68,10 +72,7 @@ func (l Layout) SaveAllocation(uid types.UID, a Allocation) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 		return fmt.Errorf("make the pod's directory: %w", err)
 	}
-	if err := os.WriteFile(path+".new", data, 0o600); err != nil {
-		return fmt.Errorf("save the pod's resources: %w", err)
-	}
-	if err := os.Rename(path+".new", path); err != nil {
+	if err := durable.WriteFile(path, data, 0o600); err != nil {
 		return fmt.Errorf("save the pod's resources: %w", err)
 	}
 	return nil

@@ -92,7 +92,8 @@ func hostsFile(pod *v1.Pod, ips []string, name, domain string, nodeHosts []byte)
 }
 
 // writeHosts writes the pod's hosts file and returns its path. It writes in place,
-// as the file is bind-mounted into running containers.
+// as the file is bind-mounted into running containers. The file is not synced: after power
+// loss no container runs, and the next start of one writes it again.
 func writeHosts(layout Layout, pod *v1.Pod, ips []string, clusterDomain string) (string, error) {
 	name, domain, err := hostname(pod, clusterDomain)
 	if err != nil {

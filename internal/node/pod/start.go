@@ -194,7 +194,8 @@ func (w *Worker) mountHosts(r *newRun) error {
 	return nil
 }
 
-// mountTerminationLog adds the file at terminationMessagePath. Any user may write it.
+// mountTerminationLog adds the file at terminationMessagePath. Any user may write it. It is not
+// synced: the container that writes it does not survive power loss either.
 func (w *Worker) mountTerminationLog(r *newRun) error {
 	if r.container.TerminationMessagePath == "" {
 		return nil

@@ -50,7 +50,8 @@ type atomicWriter struct {
 
 // write makes the directory show the payload. Readers see all of the old files or
 // all of the new. A crash at any point leaves one of the two and, at worst, a
-// directory that the next write removes.
+// directory that the next write removes. Nothing is synced: after power loss the next write
+// compares the files with the payload, and writes those that differ again.
 func (w atomicWriter) write(content payload) error {
 	content, err := cleaned(content)
 	if err != nil {

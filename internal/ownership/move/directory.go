@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
+
+	"github.com/kindred-project/kindred/internal/durable"
 )
 
 // A directory has one file an object, as it was at the source, and an index that names them
@@ -160,25 +162,22 @@ func (m *Mover) writeDirectory() error {
 	if err != nil {
 		return err
 	}
-	if err := writeFile(filepath.Join(partial, indexFile), text); err != nil {
+	if err := os.WriteFile(filepath.Join(partial, indexFile), text, 0o600); err != nil {
 		return err
 	}
 	// What cannot be read back is not a copy.
 	if _, err := readDirectory(partial); err != nil {
 		return err
 	}
-	if err := syncDirectory(partial); err != nil {
-		return err
-	}
 	// It may be there, and empty; of anything else this takes nothing away.
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if err := os.Rename(partial, path); err != nil {
+	if err := durable.RenameDir(partial, path); err != nil {
 		return err
 	}
 	m.report.Copied = len(list.Items)
-	return syncDirectory(filepath.Dir(path))
+	return nil
 }
 
 func writeEntry(path string, number int, item *Item) (indexEntry, error) {
@@ -190,22 +189,5 @@ func writeEntry(path string, number int, item *Item) (indexEntry, error) {
 	}
 	// Numbered, for names need not be good or short enough for a file.
 	name := fmt.Sprintf("%04d-%s-%.100s.yaml", number+1, item.kind().String(), filepath.Base(item.Object.GetName()))
-	return indexEntry{name, item.UID(), sumOf(text)}, writeFile(filepath.Join(path, name), text)
-}
-
-func writeFile(name string, text []byte) error {
-	file, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = file.Write(text)
-	return errors.Join(err, file.Sync(), file.Close())
-}
-
-func syncDirectory(path string) error {
-	dir, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
+	return indexEntry{name, item.UID(), sumOf(text)}, os.WriteFile(filepath.Join(path, name), text, 0o600)
 }

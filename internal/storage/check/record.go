@@ -9,10 +9,13 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/kindred-project/kindred/internal/durable"
 )
 
 // Record is what Kindred notes about a store outside of it. It tells a store that was replaced
@@ -72,17 +75,16 @@ func Note(dir string, entry uint64, now time.Time) error {
 // NoteStop records how a clean stop left the store, whose log ends with an entry. It reads the
 // whole database.
 func NoteStop(ctx context.Context, dir string, entry uint64, now time.Time) error {
-	out, err := newSumsWriter(sumsFile(dir) + ".new")
-	if err != nil {
+	var stopped *Stopped
+	err := durable.Write(sumsFile(dir), 0o600, func(w io.Writer) (err error) {
+		out := newSumsWriter(w)
+		if stopped, err = takeSums(ctx, dir, out); err != nil {
+			return err
+		}
+		stopped.Sums, err = out.finish()
 		return err
-	}
-	stopped, err := takeSums(ctx, dir, out)
-	own, closed := out.close()
-	if err := errors.Join(err, closed); err != nil {
-		return errors.Join(err, os.Remove(sumsFile(dir)+".new"))
-	}
-	stopped.Sums = own
-	if err := os.Rename(sumsFile(dir)+".new", sumsFile(dir)); err != nil {
+	})
+	if err != nil {
 		return err
 	}
 	r := &Record{Time: now, Entry: entry, Stopped: stopped}
@@ -123,29 +125,12 @@ func restSum(sum uint32, e entry) uint32 {
 	return sum
 }
 
-// write replaces the record as a whole or not at all.
 func (r *Record) write(dir string) error {
 	text, err := json.Marshal(r)
 	if err != nil {
 		return err
 	}
-	temporary := recordFile(dir) + ".new"
-	file, err := os.OpenFile(temporary, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = file.Write(append(text, '\n'))
-	if err := errors.Join(err, file.Sync(), file.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(temporary, recordFile(dir)); err != nil {
-		return err
-	}
-	parent, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(parent.Sync(), parent.Close())
+	return durable.WriteFile(recordFile(dir), append(text, '\n'), 0o600)
 }
 
 // MissingError is the refusal to start without a store where one was.

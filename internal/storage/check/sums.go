@@ -7,7 +7,6 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"hash"
 	"hash/crc32"
@@ -35,21 +34,16 @@ const sumsMagic = "kindred sums 1\n"
 
 // sumsWriter writes the sums of all versions, in order of their revisions: about 11 bytes each.
 type sumsWriter struct {
-	file *os.File
 	out  *bufio.Writer
 	hash hash.Hash32
 	last revision
 }
 
-func newSumsWriter(path string) (*sumsWriter, error) {
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	w := &sumsWriter{file: file, hash: crc32.New(castagnoli)}
-	w.out = bufio.NewWriterSize(io.MultiWriter(file, w.hash), 1<<16)
-	_, err = w.out.WriteString(sumsMagic)
-	return w, err
+func newSumsWriter(to io.Writer) *sumsWriter {
+	w := &sumsWriter{hash: crc32.New(castagnoli)}
+	w.out = bufio.NewWriterSize(io.MultiWriter(to, w.hash), 1<<16)
+	_, _ = w.out.WriteString(sumsMagic) // an error stays with the buffer until finish
+	return w
 }
 
 func (w *sumsWriter) add(s sum) error {
@@ -62,9 +56,9 @@ func (w *sumsWriter) add(s sum) error {
 	return err
 }
 
-// close makes the file durable and returns its own checksum.
-func (w *sumsWriter) close() (uint32, error) {
-	err := errors.Join(w.out.Flush(), w.file.Sync(), w.file.Close())
+// finish writes what is buffered and returns the checksum of all that was written.
+func (w *sumsWriter) finish() (uint32, error) {
+	err := w.out.Flush()
 	return w.hash.Sum32(), err
 }
 
