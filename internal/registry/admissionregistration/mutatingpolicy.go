@@ -24,7 +24,7 @@ import (
 func mutatingPolicy(p params) generic.Kind[*admissionv1.MutatingAdmissionPolicy] {
 	return generic.Kind[*admissionv1.MutatingAdmissionPolicy]{
 		Name: "MutatingAdmissionPolicy", Plural: "mutatingadmissionpolicies",
-		AnyFinalizer: true, MetadataAnew: true,
+		Metadata:   generic.Metadata{AnyFinalizer: true, ValidateAsNew: true},
 		Categories: []string{"api-extensions"}, ClusterScoped: true,
 		New:                    func() *admissionv1.MutatingAdmissionPolicy { return &admissionv1.MutatingAdmissionPolicy{} },
 		NewList:                func() runtime.Object { return &admissionv1.MutatingAdmissionPolicyList{} },
@@ -54,7 +54,7 @@ func mutatingPolicy(p params) generic.Kind[*admissionv1.MutatingAdmissionPolicy]
 func mutatingPolicyBinding(p params) generic.Kind[*admissionv1.MutatingAdmissionPolicyBinding] {
 	return generic.Kind[*admissionv1.MutatingAdmissionPolicyBinding]{
 		Name: "MutatingAdmissionPolicyBinding", Plural: "mutatingadmissionpolicybindings",
-		AnyFinalizer: true, MetadataAnew: true,
+		Metadata:   generic.Metadata{AnyFinalizer: true, ValidateAsNew: true},
 		Categories: []string{"api-extensions"}, ClusterScoped: true,
 		New: func() *admissionv1.MutatingAdmissionPolicyBinding {
 			return &admissionv1.MutatingAdmissionPolicyBinding{}

@@ -20,16 +20,24 @@ import (
 func validatingPolicy(p params) generic.Kind[*admissionv1.ValidatingAdmissionPolicy] {
 	return generic.Kind[*admissionv1.ValidatingAdmissionPolicy]{
 		Name: "ValidatingAdmissionPolicy", Plural: "validatingadmissionpolicies",
-		AnyFinalizer: true, MetadataAnew: true,
+		Metadata:   generic.Metadata{AnyFinalizer: true, ValidateAsNew: true},
 		Categories: []string{"api-extensions"}, ClusterScoped: true,
 		New:     func() *admissionv1.ValidatingAdmissionPolicy { return &admissionv1.ValidatingAdmissionPolicy{} },
 		NewList: func() runtime.Object { return &admissionv1.ValidatingAdmissionPolicyList{} },
 		Spec:    func(o *admissionv1.ValidatingAdmissionPolicy) any { return &o.Spec },
 		Status:  func(o *admissionv1.ValidatingAdmissionPolicy) any { return &o.Status },
-		PrepareStatus: func(_ context.Context, o, old *admissionv1.ValidatingAdmissionPolicy) {
-			metav1.ResetObjectMetaForStatus(&o.ObjectMeta, &old.ObjectMeta)
+		StatusUpdate: generic.Update[*admissionv1.ValidatingAdmissionPolicy]{
+			Prepare: func(_ context.Context, o, old *admissionv1.ValidatingAdmissionPolicy) {
+				metav1.ResetObjectMetaForStatus(&o.ObjectMeta, &old.ObjectMeta)
+			},
+			Resets: []string{"metadata"},
+			Validate: func(_ context.Context, o, _ *admissionv1.ValidatingAdmissionPolicy) field.ErrorList {
+				return validatePolicyStatus(&o.Status, field.NewPath("status"))
+			},
+			Warnings: func(_ context.Context, o, _ *admissionv1.ValidatingAdmissionPolicy) []string {
+				return warnOfName(o.Name)
+			},
 		},
-		StatusResets:           []string{"metadata"},
 		RequireResourceVersion: true,
 		Validate: func(ctx context.Context, o *admissionv1.ValidatingAdmissionPolicy) field.ErrorList {
 			errs := append(validateValidatingPolicy(o, nil), validateName(o.Name)...)
@@ -38,14 +46,8 @@ func validatingPolicy(p params) generic.Kind[*admissionv1.ValidatingAdmissionPol
 		ValidateUpdate: func(ctx context.Context, o, old *admissionv1.ValidatingAdmissionPolicy) field.ErrorList {
 			return p.thenMayRead(ctx, validateValidatingPolicy(o, old), o.Spec.ParamKind, old.Spec.ParamKind)
 		},
-		ValidateStatus: func(_ context.Context, o, _ *admissionv1.ValidatingAdmissionPolicy) field.ErrorList {
-			return validatePolicyStatus(&o.Status, field.NewPath("status"))
-		},
 		Warnings: func(_ context.Context, o, old *admissionv1.ValidatingAdmissionPolicy) []string {
 			return warnOfOldName(o.Name, old == nil)
-		},
-		StatusWarnings: func(_ context.Context, o, _ *admissionv1.ValidatingAdmissionPolicy) []string {
-			return warnOfName(o.Name)
 		},
 		Columns: []generic.Column[*admissionv1.ValidatingAdmissionPolicy]{
 			{Name: "Validations", Type: "integer", Description: "Validations indicates the number of validation rules defined in this configuration",
@@ -61,7 +63,7 @@ func validatingPolicy(p params) generic.Kind[*admissionv1.ValidatingAdmissionPol
 func validatingPolicyBinding(p params) generic.Kind[*admissionv1.ValidatingAdmissionPolicyBinding] {
 	return generic.Kind[*admissionv1.ValidatingAdmissionPolicyBinding]{
 		Name: "ValidatingAdmissionPolicyBinding", Plural: "validatingadmissionpolicybindings",
-		AnyFinalizer: true, MetadataAnew: true,
+		Metadata:   generic.Metadata{AnyFinalizer: true, ValidateAsNew: true},
 		Categories: []string{"api-extensions"}, ClusterScoped: true,
 		New: func() *admissionv1.ValidatingAdmissionPolicyBinding {
 			return &admissionv1.ValidatingAdmissionPolicyBinding{}

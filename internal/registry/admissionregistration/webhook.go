@@ -21,7 +21,7 @@ import (
 // ValidatingWebhookConfiguration names programs that may refuse a request.
 var ValidatingWebhookConfiguration = generic.Kind[*admissionv1.ValidatingWebhookConfiguration]{
 	Name: "ValidatingWebhookConfiguration", Plural: "validatingwebhookconfigurations",
-	AnyFinalizer: true, MetadataAnew: true,
+	Metadata:   generic.Metadata{AnyFinalizer: true, ValidateAsNew: true},
 	Categories: []string{"api-extensions"}, ClusterScoped: true,
 	New: func() *admissionv1.ValidatingWebhookConfiguration {
 		return &admissionv1.ValidatingWebhookConfiguration{}
@@ -48,7 +48,7 @@ var ValidatingWebhookConfiguration = generic.Kind[*admissionv1.ValidatingWebhook
 // carries, or refuse it.
 var MutatingWebhookConfiguration = generic.Kind[*admissionv1.MutatingWebhookConfiguration]{
 	Name: "MutatingWebhookConfiguration", Plural: "mutatingwebhookconfigurations",
-	AnyFinalizer: true, MetadataAnew: true,
+	Metadata:   generic.Metadata{AnyFinalizer: true, ValidateAsNew: true},
 	Categories: []string{"api-extensions"}, ClusterScoped: true,
 	New:                    func() *admissionv1.MutatingWebhookConfiguration { return &admissionv1.MutatingWebhookConfiguration{} },
 	NewList:                func() runtime.Object { return &admissionv1.MutatingWebhookConfigurationList{} },

@@ -23,7 +23,7 @@ import (
 // never changes.
 var ControllerRevision = generic.Kind[*appsv1.ControllerRevision]{
 	Name: "ControllerRevision", Plural: "controllerrevisions",
-	MetadataAnew:   true,
+	Metadata:       generic.Metadata{ValidateAsNew: true},
 	New:            func() *appsv1.ControllerRevision { return &appsv1.ControllerRevision{} },
 	NewList:        func() runtime.Object { return &appsv1.ControllerRevisionList{} },
 	Validate:       validateControllerRevision,

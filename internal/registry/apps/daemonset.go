@@ -28,15 +28,17 @@ import (
 // DaemonSet keeps a pod on each node.
 var DaemonSet = generic.Kind[*appsv1.DaemonSet]{
 	Name: "DaemonSet", Plural: "daemonsets", ShortNames: []string{"ds"}, Categories: []string{"all"},
-	New:            func() *appsv1.DaemonSet { return &appsv1.DaemonSet{} },
-	NewList:        func() runtime.Object { return &appsv1.DaemonSetList{} },
-	Spec:           func(d *appsv1.DaemonSet) any { return &d.Spec },
-	Status:         func(d *appsv1.DaemonSet) any { return &d.Status },
-	Prepare:        prepareDaemonSet,
-	PrepareStatus:  func(_ context.Context, d, old *appsv1.DaemonSet) { setTemplateGeneration(d, old) },
+	New:     func() *appsv1.DaemonSet { return &appsv1.DaemonSet{} },
+	NewList: func() runtime.Object { return &appsv1.DaemonSetList{} },
+	Spec:    func(d *appsv1.DaemonSet) any { return &d.Spec },
+	Status:  func(d *appsv1.DaemonSet) any { return &d.Status },
+	Prepare: prepareDaemonSet,
+	StatusUpdate: generic.Update[*appsv1.DaemonSet]{
+		Prepare:  func(_ context.Context, d, old *appsv1.DaemonSet) { setTemplateGeneration(d, old) },
+		Validate: validateDaemonSetStatus,
+	},
 	Validate:       validateDaemonSet,
 	ValidateUpdate: validateDaemonSetUpdate,
-	ValidateStatus: validateDaemonSetStatus,
 	Warnings:       warnDaemonSet,
 	Hooks: generic.Hooks[*appsv1.DaemonSet]{
 		BeginCreate: func(ctx context.Context, d *appsv1.DaemonSet, _ bool) (generic.Finish, error) {

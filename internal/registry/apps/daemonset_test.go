@@ -59,10 +59,10 @@ func TestDaemonSet(t *testing.T) {
 func TestDaemonSetStatus(t *testing.T) {
 	old := &appsv1.DaemonSet{Status: appsv1.DaemonSetStatus{CollisionCount: new(int32(2))}}
 	bad := &appsv1.DaemonSet{Status: appsv1.DaemonSetStatus{NumberReady: -1, NumberUnavailable: -1, ObservedGeneration: -1}}
-	wantErrors(t, "bad", DaemonSet.ValidateStatus(t.Context(), bad, old), "status.collisionCount: Invalid value: 0: cannot be decremented",
+	wantErrors(t, "bad", DaemonSet.StatusUpdate.Validate(t.Context(), bad, old), "status.collisionCount: Invalid value: 0: cannot be decremented",
 		"status.numberReady: Invalid", "status.numberUnavailable: Invalid", "status.observedGeneration: Invalid")
 	good := &appsv1.DaemonSet{Status: appsv1.DaemonSetStatus{NumberReady: 9, CollisionCount: new(int32(2))}}
-	wantErrors(t, "good", DaemonSet.ValidateStatus(t.Context(), good, old))
+	wantErrors(t, "good", DaemonSet.StatusUpdate.Validate(t.Context(), good, old))
 }
 
 // The count of template changes is the server's: what a client writes there is
@@ -96,7 +96,7 @@ func TestTemplateGeneration(t *testing.T) {
 		}
 	}
 	status := with("")
-	DaemonSet.PrepareStatus(t.Context(), status, with("7"))
+	DaemonSet.StatusUpdate.Prepare(t.Context(), status, with("7"))
 	if got := status.Annotations[appsv1.DeprecatedTemplateGeneration]; got != "7" {
 		t.Errorf("after a write of the status: %s", got)
 	}

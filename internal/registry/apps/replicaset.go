@@ -28,7 +28,7 @@ var ReplicaSet = generic.Kind[*appsv1.ReplicaSet]{
 	Prepare:        dropAlphaFields(func(r *appsv1.ReplicaSet) *corev1.PodTemplateSpec { return &r.Spec.Template }),
 	Validate:       validateReplicaSet,
 	ValidateUpdate: validateReplicaSetUpdate,
-	ValidateStatus: validateReplicaSetStatus,
+	StatusUpdate:   generic.Update[*appsv1.ReplicaSet]{Validate: validateReplicaSetStatus},
 	Warnings:       warnings(func(r *appsv1.ReplicaSet) *corev1.PodTemplateSpec { return &r.Spec.Template }),
 	Scale: &generic.Scale[*appsv1.ReplicaSet]{
 		Replicas: func(r *appsv1.ReplicaSet) **int32 { return &r.Spec.Replicas },

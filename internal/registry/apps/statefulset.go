@@ -27,13 +27,13 @@ var StatefulSet = generic.Kind[*appsv1.StatefulSet]{
 	New:     func() *appsv1.StatefulSet { return &appsv1.StatefulSet{} },
 	NewList: func() runtime.Object { return &appsv1.StatefulSetList{} },
 	// Its name is a part of its pods' host names.
-	ValidName:      validation.NameIsDNSLabel,
+	Metadata:       generic.Metadata{ValidName: validation.NameIsDNSLabel},
 	Spec:           func(s *appsv1.StatefulSet) any { return &s.Spec },
 	Status:         func(s *appsv1.StatefulSet) any { return &s.Status },
 	Prepare:        dropAlphaFields(func(s *appsv1.StatefulSet) *corev1.PodTemplateSpec { return &s.Spec.Template }),
 	Validate:       validateStatefulSet,
 	ValidateUpdate: validateStatefulSetUpdate,
-	ValidateStatus: validateStatefulSetStatus,
+	StatusUpdate:   generic.Update[*appsv1.StatefulSet]{Validate: validateStatefulSetStatus},
 	Warnings:       warnStatefulSet,
 	Scale: &generic.Scale[*appsv1.StatefulSet]{
 		Replicas: func(s *appsv1.StatefulSet) **int32 { return &s.Spec.Replicas },

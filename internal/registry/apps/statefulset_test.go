@@ -121,7 +121,7 @@ func TestStatefulSetStatus(t *testing.T) {
 		"negative": {appsv1.StatefulSetStatus{ObservedGeneration: -1, ReadyReplicas: -1, CollisionCount: new(int32(-1))}, []string{"status.availableReplicas: Invalid value: 0: cannot be greater than status.readyReplicas", "status.collisionCount: Invalid value: -1: cannot be decremented", "status.collisionCount: Invalid value: -1: must be", "status.observedGeneration: Invalid", "status.readyReplicas: Invalid"}},
 	} {
 		old := &appsv1.StatefulSet{Status: appsv1.StatefulSetStatus{CollisionCount: new(int32(2))}}
-		wantErrors(t, name, StatefulSet.ValidateStatus(t.Context(), &appsv1.StatefulSet{Status: test.status}, old), test.want...)
+		wantErrors(t, name, StatefulSet.StatusUpdate.Validate(t.Context(), &appsv1.StatefulSet{Status: test.status}, old), test.want...)
 	}
 }
 

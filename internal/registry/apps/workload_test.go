@@ -113,7 +113,7 @@ func TestDeploymentStatus(t *testing.T) {
 		"first":         {appsv1.DeploymentStatus{CollisionCount: new(int32(1))}, nil, nil},
 	} {
 		old := &appsv1.Deployment{Status: appsv1.DeploymentStatus{CollisionCount: test.was}}
-		wantErrors(t, name, Deployment.ValidateStatus(t.Context(), &appsv1.Deployment{Status: test.status}, old), test.want...)
+		wantErrors(t, name, Deployment.StatusUpdate.Validate(t.Context(), &appsv1.Deployment{Status: test.status}, old), test.want...)
 	}
 }
 
@@ -149,7 +149,7 @@ func TestReplicaSets(t *testing.T) {
 	defaulting(t).Default(r)
 	wantErrors(t, "min ready", ReplicaSet.Validate(t.Context(), r), "spec.minReadySeconds: Invalid value: -1")
 	r.Status = appsv1.ReplicaSetStatus{Replicas: 1, FullyLabeledReplicas: 2}
-	wantErrors(t, "status", ReplicaSet.ValidateStatus(t.Context(), r, r), "status.fullyLabeledReplicas: Invalid value: 2: cannot be greater than status.replicas")
+	wantErrors(t, "status", ReplicaSet.StatusUpdate.Validate(t.Context(), r, r), "status.fullyLabeledReplicas: Invalid value: 2: cannot be greater than status.replicas")
 }
 
 func TestControllerRevisions(t *testing.T) {

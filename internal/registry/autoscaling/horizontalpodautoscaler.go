@@ -43,12 +43,11 @@ var HorizontalPodAutoscaler = generic.Kind[*autoscalingv2.HorizontalPodAutoscale
 	Spec:    func(h *autoscalingv2.HorizontalPodAutoscaler) any { return &h.Spec },
 	Status:  func(h *autoscalingv2.HorizontalPodAutoscaler) any { return &h.Status },
 
-	Prepare:       dropCarriers,
-	PrepareStatus: dropCarriers,
+	Prepare:      dropCarriers,
+	StatusUpdate: generic.Update[*autoscalingv2.HorizontalPodAutoscaler]{Prepare: dropCarriers, Validate: validateAutoscalerStatus},
 
 	Validate:       validateAutoscaler,
 	ValidateUpdate: validateAutoscalerUpdate,
-	ValidateStatus: validateAutoscalerStatus,
 
 	Columns: []generic.Column[*autoscalingv2.HorizontalPodAutoscaler]{
 		{Name: "Reference", Description: specDoc["scaleTargetRef"], Cell: func(h *autoscalingv2.HorizontalPodAutoscaler) any {

@@ -131,7 +131,7 @@ func TestAutoscalers(t *testing.T) {
 func TestStatus(t *testing.T) {
 	h := newAutoscaler(t, func(*spec) {})
 	h.Status = autoscalingv2.HorizontalPodAutoscalerStatus{CurrentReplicas: -1, DesiredReplicas: -1, Conditions: []autoscalingv2.HorizontalPodAutoscalerCondition{{ObservedGeneration: new(int64(-1))}}}
-	wantErrors(t, "status", HorizontalPodAutoscaler.ValidateStatus(t.Context(), h, h),
+	wantErrors(t, "status", HorizontalPodAutoscaler.StatusUpdate.Validate(t.Context(), h, h),
 		"status.currentReplicas: Invalid value: -1", "status.desiredReplicas: Invalid value: -1", "status.conditions[0].observedGeneration: Invalid value: -1")
 }
 

@@ -37,7 +37,7 @@ var Job = generic.Kind[*batchv1.Job]{
 
 	Validate:       validateJob,
 	ValidateUpdate: validateJobUpdate,
-	ValidateStatus: validateJobStatus,
+	StatusUpdate:   generic.Update[*batchv1.Job]{Validate: validateJobStatus},
 	Warnings: func(_ context.Context, j, old *batchv1.Job) []string {
 		if old == nil {
 			return append(nameWarnings(j.Name), specWarnings(&j.Spec, field.NewPath("spec"))...)
@@ -49,8 +49,8 @@ var Job = generic.Kind[*batchv1.Job]{
 	},
 
 	// Since before there was garbage collection, deleting a job leaves its pods.
-	OrphanByDefault: func(context.Context) bool { return true },
-	Replace:         func(store *generic.Store) rest.Storage { return &jobStore{store} },
+	Deletion:  generic.Deletion[*batchv1.Job]{OrphanByDefault: func(context.Context) bool { return true }},
+	Endpoints: generic.Endpoints{Replace: func(store *generic.Store) rest.Storage { return &jobStore{store} }},
 
 	Fields: map[string]func(*batchv1.Job) string{
 		"status.successful": func(j *batchv1.Job) string { return strconv.Itoa(int(j.Status.Succeeded)) },

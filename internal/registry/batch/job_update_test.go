@@ -145,7 +145,7 @@ func TestStatuses(t *testing.T) {
 		j := newJob(t, test.spec)
 		old := j.DeepCopy()
 		j.Status, old.Status = test.is, test.old
-		wantErrors(t, name, Job.ValidateStatus(t.Context(), j, old), test.want...)
+		wantErrors(t, name, Job.StatusUpdate.Validate(t.Context(), j, old), test.want...)
 	}
 }
 

@@ -31,28 +31,30 @@ func podCertificateRequest(a authorizer.UnconditionalAuthorizer) generic.Clocked
 	return func(c clock.PassiveClock) generic.Kind[*podRequest] {
 		return generic.Kind[*podRequest]{
 			Name: "PodCertificateRequest", Plural: "podcertificaterequests",
-			New:               func() *podRequest { return &podRequest{} },
-			NewList:           func() runtime.Object { return &certificatesv1.PodCertificateRequestList{} },
-			Spec:              func(r *podRequest) any { return &r.Spec },
-			Status:            func(r *podRequest) any { return &r.Status },
-			WithoutGeneration: true,
-			PrepareStatus: func(_ context.Context, r, old *podRequest) {
-				metav1.ResetObjectMetaForStatus(&r.ObjectMeta, &old.ObjectMeta)
+			New:        func() *podRequest { return &podRequest{} },
+			NewList:    func() runtime.Object { return &certificatesv1.PodCertificateRequestList{} },
+			Spec:       func(r *podRequest) any { return &r.Spec },
+			Status:     func(r *podRequest) any { return &r.Status },
+			Generation: generic.NoGeneration,
+			StatusUpdate: generic.Update[*podRequest]{
+				Prepare: func(_ context.Context, r, old *podRequest) {
+					metav1.ResetObjectMetaForStatus(&r.ObjectMeta, &old.ObjectMeta)
+				},
+				Resets:   []string{"metadata"},
+				Validate: answer{c, a}.validate,
 			},
-			StatusResets: []string{"metadata"},
-			Validate:     validatePodRequest,
+			Validate: validatePodRequest,
 			ValidateUpdate: func(_ context.Context, r, old *podRequest) field.ErrorList {
 				return apivalidation.ValidateImmutableField(r.Spec, old.Spec, specPath)
 			},
-			ValidateStatus:         answer{c, a}.validate,
 			RequireResourceVersion: true,
 			Fields: map[string]func(*podRequest) string{
 				"spec.signerName": func(r *podRequest) string { return r.Spec.SignerName },
 				"spec.podName":    func(r *podRequest) string { return r.Spec.PodName },
 				"spec.nodeName":   func(r *podRequest) string { return string(r.Spec.NodeName) },
 			},
-			NamespaceUnselectable: true,
-			WholeTable:            true, // upstream's has no age
+			FieldSelection: generic.FieldSelection{NamespaceUnselectable: true},
+			Table:          generic.Table[*podRequest]{ColumnsOnly: true}, // upstream's has no age
 			Columns: []generic.Column[*podRequest]{
 				generic.NameColumn[*podRequest](),
 				{Name: "PodName", Description: podRequestDoc["podName"], Cell: func(r *podRequest) any { return r.Spec.PodName }},

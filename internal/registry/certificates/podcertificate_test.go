@@ -153,7 +153,7 @@ func TestPodRequestAnswers(t *testing.T) {
 			"intermediate certificate does not parse as valid X.509"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			errs := podKind.ValidateStatus(mesh, test.now, test.old)
+			errs := podKind.StatusUpdate.Validate(mesh, test.now, test.old)
 			if test.want == "" && len(errs) > 0 || test.want != "" && (len(errs) != 1 || !strings.HasSuffix(errs[0].Error(), test.want)) {
 				t.Errorf("%v, want %s", errs, test.want)
 			}
@@ -163,7 +163,7 @@ func TestPodRequestAnswers(t *testing.T) {
 	other.Spec.SignerName = "example.com/other"
 	before := old.DeepCopy()
 	before.Spec.SignerName = "example.com/other"
-	compare(t, podKind.ValidateStatus(mesh, other, before), `spec.signerName: Forbidden: User "mesh" is not permitted to "sign" for signer "example.com/other"`)
+	compare(t, podKind.StatusUpdate.Validate(mesh, other, before), `spec.signerName: Forbidden: User "mesh" is not permitted to "sign" for signer "example.com/other"`)
 	for want, r := range map[string]*podRequest{"Pending": old, "Denied": answer(denied)} {
 		if got := podRequestState(r); got != want {
 			t.Errorf("%s, want %s", got, want)

@@ -30,23 +30,25 @@ type (
 func signingRequest(c clock.PassiveClock) generic.Kind[*csr] {
 	return generic.Kind[*csr]{
 		Name: "CertificateSigningRequest", Plural: "certificatesigningrequests", ShortNames: []string{"csr"}, ClusterScoped: true,
-		New:               func() *csr { return &csr{} },
-		NewList:           func() runtime.Object { return &certificatesv1.CertificateSigningRequestList{} },
-		ValidName:         anyName,
-		Spec:              func(r *csr) any { return &r.Spec },
-		Status:            func(r *csr) any { return &r.Status },
-		WithoutGeneration: true,
-		Prepare:           prepareRequest,
-		Resets:            []string{"spec"},
-		PrepareStatus: func(_ context.Context, r, old *csr) {
-			keepConditions(r, old, certificatesv1.CertificateApproved)
-			keepConditions(r, old, certificatesv1.CertificateDenied)
-			noteTimes(r, old, c)
+		New:        func() *csr { return &csr{} },
+		NewList:    func() runtime.Object { return &certificatesv1.CertificateSigningRequestList{} },
+		Metadata:   generic.Metadata{ValidName: anyName},
+		Spec:       func(r *csr) any { return &r.Spec },
+		Status:     func(r *csr) any { return &r.Status },
+		Generation: generic.NoGeneration,
+		Prepare:    prepareRequest,
+		Resets:     []string{"spec"},
+		StatusUpdate: generic.Update[*csr]{
+			Prepare: func(_ context.Context, r, old *csr) {
+				keepConditions(r, old, certificatesv1.CertificateApproved)
+				keepConditions(r, old, certificatesv1.CertificateDenied)
+				noteTimes(r, old, c)
+			},
+			Resets:   []string{"status.conditions"},
+			Validate: csrUpdate{signs: true}.validate,
 		},
-		StatusResets:   []string{"status.conditions"},
 		Validate:       validateRequest,
 		ValidateUpdate: csrUpdate{}.validate,
-		ValidateStatus: csrUpdate{signs: true}.validate,
 		Updates: map[string]generic.Update[*csr]{"approval": {
 			Prepare: func(_ context.Context, r, old *csr) {
 				noteTimes(r, old, c)
@@ -58,12 +60,12 @@ func signingRequest(c clock.PassiveClock) generic.Kind[*csr] {
 			Resets:   []string{"spec", "status.certificate"},
 		}},
 		Fields: map[string]func(*csr) string{"spec.signerName": func(r *csr) string { return r.Spec.SignerName }},
-		ColumnsAfterAge: []generic.Column[*csr]{
+		Table: generic.Table[*csr]{AfterAge: []generic.Column[*csr]{
 			{Name: "SignerName", Description: csrDoc["signerName"], Cell: func(r *csr) any { return generic.OrNone(r.Spec.SignerName) }},
 			{Name: "Requestor", Description: csrDoc["request"], Cell: func(r *csr) any { return r.Spec.Username }},
 			{Name: "RequestedDuration", Description: csrDoc["expirationSeconds"], Cell: durationText},
 			{Name: "Condition", Description: certificatesv1beta1.CertificateSigningRequestStatus{}.SwaggerDoc()["conditions"], Cell: stateText},
-		},
+		}},
 	}
 }
 

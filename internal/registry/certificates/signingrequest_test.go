@@ -157,7 +157,7 @@ func TestRequestUpdates(t *testing.T) {
 	failedNow := condition{Type: "Failed", Status: corev1.ConditionTrue}
 	signed, other := encode(newCertificate(t, newKey(t, elliptic.P256()))), encode(newCertificate(t, newKey(t, elliptic.P384())))
 	type update = func(context.Context, *csr, *csr) field.ErrorList
-	approve, sign, plain := kind.Updates["approval"].Validate, kind.ValidateStatus, kind.ValidateUpdate
+	approve, sign, plain := kind.Updates["approval"].Validate, kind.StatusUpdate.Validate, kind.ValidateUpdate
 	for name, test := range map[string]struct {
 		by       update
 		now, old *csr
@@ -198,7 +198,7 @@ func TestRequestPrepareStatus(t *testing.T) {
 		condition{Type: "Checked", Status: corev1.ConditionTrue, LastUpdateTime: earlier, LastTransitionTime: earlier})
 	now := answered("x", condition{Type: "Failed", Status: corev1.ConditionTrue}, condition{Type: "Approved", Status: corev1.ConditionTrue, Reason: "Bribed"},
 		condition{Type: "Checked", Status: corev1.ConditionTrue})
-	kind.PrepareStatus(t.Context(), now, old)
+	kind.StatusUpdate.Prepare(t.Context(), now, old)
 	at := metav1.NewTime(start)
 	want := []condition{{Type: "Failed", Status: corev1.ConditionTrue, LastUpdateTime: at, LastTransitionTime: at}, old.Status.Conditions[0],
 		{Type: "Checked", Status: corev1.ConditionTrue, LastUpdateTime: at, LastTransitionTime: earlier}}

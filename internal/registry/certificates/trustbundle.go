@@ -23,9 +23,9 @@ import (
 // perhaps those of a signer.
 var ClusterTrustBundle = generic.Kind[*certificatesv1.ClusterTrustBundle]{
 	Name: "ClusterTrustBundle", Plural: "clustertrustbundles", ClusterScoped: true,
-	New:       func() *certificatesv1.ClusterTrustBundle { return &certificatesv1.ClusterTrustBundle{} },
-	NewList:   func() runtime.Object { return &certificatesv1.ClusterTrustBundleList{} },
-	ValidName: anyName, // it depends on the signer
+	New:      func() *certificatesv1.ClusterTrustBundle { return &certificatesv1.ClusterTrustBundle{} },
+	NewList:  func() runtime.Object { return &certificatesv1.ClusterTrustBundleList{} },
+	Metadata: generic.Metadata{ValidName: anyName}, // it depends on the signer
 	Validate: func(_ context.Context, b *certificatesv1.ClusterTrustBundle) field.ErrorList {
 		return append(validateBundleMeta(b), validateAnchors(b.Spec.TrustBundle, bundlePath)...)
 	},
@@ -34,7 +34,7 @@ var ClusterTrustBundle = generic.Kind[*certificatesv1.ClusterTrustBundle]{
 	Fields: map[string]func(*certificatesv1.ClusterTrustBundle) string{
 		"spec.signerName": func(b *certificatesv1.ClusterTrustBundle) string { return b.Spec.SignerName },
 	},
-	WholeTable: true, // upstream's has no age
+	Table: generic.Table[*certificatesv1.ClusterTrustBundle]{ColumnsOnly: true}, // upstream's has no age
 	Columns: []generic.Column[*certificatesv1.ClusterTrustBundle]{
 		generic.NameColumn[*certificatesv1.ClusterTrustBundle](),
 		{Name: "SignerName", Description: certificatesv1.ClusterTrustBundleSpec{}.SwaggerDoc()["signerName"], Cell: func(b *certificatesv1.ClusterTrustBundle) any { return generic.OrNone(b.Spec.SignerName) }},

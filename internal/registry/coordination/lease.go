@@ -27,11 +27,11 @@ func Group() generic.Group {
 // Lease is held by one holder for a while: a leader, or a node that lives.
 var Lease = generic.Kind[*coordinationv1.Lease]{
 	Name: "Lease", Plural: "leases",
-	AnyFinalizer: true,
-	New:          func() *coordinationv1.Lease { return &coordinationv1.Lease{} },
-	NewList:      func() runtime.Object { return &coordinationv1.LeaseList{} },
-	Prepare:      prepareLease,
-	Validate:     validateLease,
+	Metadata: generic.Metadata{AnyFinalizer: true},
+	New:      func() *coordinationv1.Lease { return &coordinationv1.Lease{} },
+	NewList:  func() runtime.Object { return &coordinationv1.LeaseList{} },
+	Prepare:  prepareLease,
+	Validate: validateLease,
 	// A lease is taken over by whoever finds it expired: never blindly.
 	RequireResourceVersion: true,
 	CreateOnUpdate:         true,

@@ -101,7 +101,7 @@ func TestClaimStatus(t *testing.T) {
 			[]string{`status.allocatedResourceStatuses: Unsupported value: "storage": supported values: "ControllerResizeInProgress"`}},
 	} {
 		c := newClaim(func(c *corev1.PersistentVolumeClaim) { c.Status = test.status })
-		wantProblems(t, name, PersistentVolumeClaim.ValidateStatus(t.Context(), c, c), test.want...)
+		wantProblems(t, name, PersistentVolumeClaim.StatusUpdate.Validate(t.Context(), c, c), test.want...)
 	}
 }
 

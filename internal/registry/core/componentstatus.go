@@ -47,7 +47,7 @@ func newComponentStatus(components []Component) generic.Transient {
 	}
 	return generic.Transient{Plural: "componentstatuses", Endpoint: componentStatus{
 		components: components,
-		TableConvertor: generic.Table(
+		TableConvertor: generic.TableConvertor(
 			generic.NameColumn[*corev1.ComponentStatus](),
 			generic.Column[*corev1.ComponentStatus]{Name: "Status", Description: "Status of the component conditions", Cell: cell(func(c *corev1.ComponentCondition) string {
 				if c.Status == corev1.ConditionTrue {

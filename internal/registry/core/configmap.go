@@ -19,7 +19,7 @@ import (
 // for ever (KEP-1412).
 var ConfigMap = generic.Kind[*corev1.ConfigMap]{
 	Name: "ConfigMap", Plural: "configmaps", ShortNames: []string{"cm"},
-	MetadataAnew:   true,
+	Metadata:       generic.Metadata{ValidateAsNew: true},
 	New:            func() *corev1.ConfigMap { return &corev1.ConfigMap{} },
 	NewList:        func() runtime.Object { return &corev1.ConfigMapList{} },
 	Validate:       validateConfigMap,

@@ -24,9 +24,9 @@ import (
 // Endpoints is the older list of the addresses behind a Service.
 var Endpoints = generic.Kind[*corev1.Endpoints]{
 	Name: "Endpoints", Plural: "endpoints", ShortNames: []string{"ep"},
-	MetadataAnew: true,
-	New:          func() *corev1.Endpoints { return &corev1.Endpoints{} },
-	NewList:      func() runtime.Object { return &corev1.EndpointsList{} },
+	Metadata: generic.Metadata{ValidateAsNew: true},
+	New:      func() *corev1.Endpoints { return &corev1.Endpoints{} },
+	NewList:  func() runtime.Object { return &corev1.EndpointsList{} },
 	Validate: func(_ context.Context, e *corev1.Endpoints) field.ErrorList {
 		return validateSubsets(e.Subsets, field.NewPath("subsets"))
 	},

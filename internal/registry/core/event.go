@@ -32,12 +32,11 @@ var Event = generic.Kind[*corev1.Event]{
 	Name: "Event", Plural: "events", ShortNames: []string{"ev"},
 	New:            func() *corev1.Event { return &corev1.Event{} },
 	NewList:        func() runtime.Object { return &corev1.EventList{} },
-	LooseMetadata:  func(ctx context.Context) bool { return !strictEvents(ctx) },
+	Metadata:       generic.Metadata{Loose: func(ctx context.Context) bool { return !strictEvents(ctx) }},
 	Validate:       validateEvent,
 	ValidateUpdate: validateEventUpdate,
 	CreateOnUpdate: true,
-	Unowned:        true,
-	TTL:            eventTTL,
+	Deletion:       generic.Deletion[*corev1.Event]{Unowned: true, TTL: eventTTL},
 	Fields: map[string]func(*corev1.Event) string{
 		"involvedObject.kind":            func(e *corev1.Event) string { return e.InvolvedObject.Kind },
 		"involvedObject.namespace":       func(e *corev1.Event) string { return e.InvolvedObject.Namespace },
@@ -51,7 +50,7 @@ var Event = generic.Kind[*corev1.Event]{
 		"source":                         func(e *corev1.Event) string { return cmp.Or(e.Source.Component, e.ReportingController) },
 		"type":                           func(e *corev1.Event) string { return e.Type },
 	},
-	WholeTable: true,
+	Table: generic.Table[*corev1.Event]{ColumnsOnly: true},
 	Columns: []generic.Column[*corev1.Event]{
 		{Name: "Last Seen", Description: corev1.Event{}.SwaggerDoc()["lastTimestamp"], Cell: lastSeen},
 		{Name: "Type", Description: corev1.Event{}.SwaggerDoc()["type"], Cell: func(e *corev1.Event) any { return e.Type }},

@@ -139,7 +139,7 @@ func TestNamespaces(t *testing.T) {
 		"dying but immortal": {&deleted, corev1.NamespaceActive, []string{"status.Phase: Invalid value: \"Active\": may only be 'Terminating'"}},
 	} {
 		n := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: test.deleted}, Status: corev1.NamespaceStatus{Phase: test.phase}}
-		wantErrors(t, name, Namespace.ValidateStatus(t.Context(), n, n), test.want...)
+		wantErrors(t, name, Namespace.StatusUpdate.Validate(t.Context(), n, n), test.want...)
 	}
 }
 
@@ -293,7 +293,7 @@ func TestEventsByGroup(t *testing.T) {
 	})
 	wantErrors(t, "update through core", Event.ValidateUpdate(throughGroup(t, ""), changed, old))
 	wantErrors(t, "update through events.k8s.io", Event.ValidateUpdate(throughGroup(t, "events.k8s.io"), changed, old), "reason: Invalid", "action: Invalid")
-	if Event.LooseMetadata(throughGroup(t, "events.k8s.io")) || !Event.LooseMetadata(throughGroup(t, "")) {
+	if Event.Metadata.Loose(throughGroup(t, "events.k8s.io")) || !Event.Metadata.Loose(throughGroup(t, "")) {
 		t.Error("only the older form may be named as it likes")
 	}
 }

@@ -31,9 +31,9 @@ var LimitRange = generic.Kind[*corev1.LimitRange]{
 		}
 	},
 	Validate:       validateLimitRange,
-	MetadataAnew:   true,
+	Metadata:       generic.Metadata{ValidateAsNew: true},
 	CreateOnUpdate: true,
-	PlainTable:     true,
+	Table:          generic.Table[*corev1.LimitRange]{Default: true},
 }
 
 func validateLimitRange(_ context.Context, r *corev1.LimitRange) field.ErrorList {

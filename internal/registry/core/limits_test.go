@@ -77,7 +77,7 @@ func TestResourceQuota(t *testing.T) {
 	wantProblems(t, "reordered", ResourceQuota.ValidateUpdate(t.Context(), reordered, old))
 	wantProblems(t, "fewer scopes", ResourceQuota.ValidateUpdate(t.Context(), &corev1.ResourceQuota{}, old), "spec.scopes: Invalid value: null: field is immutable")
 	status := &corev1.ResourceQuota{Status: corev1.ResourceQuotaStatus{Hard: amounts("gold=1"), Used: amounts("pods=-1")}}
-	wantProblems(t, "status", ResourceQuota.ValidateStatus(t.Context(), status, old), `status.hard[gold]: Invalid value: "gold"`, `status.hard[gold]: Invalid value: "gold"`, `status.used[pods]: Invalid value: "-1"`)
+	wantProblems(t, "status", ResourceQuota.StatusUpdate.Validate(t.Context(), status, old), `status.hard[gold]: Invalid value: "gold"`, `status.hard[gold]: Invalid value: "gold"`, `status.used[pods]: Invalid value: "-1"`)
 }
 
 func TestQuotaIsShown(t *testing.T) {

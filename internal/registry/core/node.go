@@ -21,18 +21,17 @@ import (
 // status, which is why a status is taken on create.
 var Node = generic.Kind[*corev1.Node]{
 	Name: "Node", Plural: "nodes", ShortNames: []string{"no"}, ClusterScoped: true,
-	MetadataAnew:      true,
+	Metadata:          generic.Metadata{ValidateAsNew: true},
 	New:               func() *corev1.Node { return &corev1.Node{} },
 	NewList:           func() runtime.Object { return &corev1.NodeList{} },
 	Spec:              func(n *corev1.Node) any { return &n.Spec },
 	Status:            func(n *corev1.Node) any { return &n.Status },
-	WithoutGeneration: true,
+	Generation:        generic.NoGeneration,
 	CreatedWithStatus: true,
 	Prepare:           prepareNode,
-	PrepareStatus:     prepareNodeStatus,
+	StatusUpdate:      generic.Update[*corev1.Node]{Prepare: prepareNodeStatus, Validate: validateNodeChange},
 	Validate:          validateNode,
 	ValidateUpdate:    validateNodeUpdate,
-	ValidateStatus:    validateNodeChange,
 	Warnings:          warnNode,
 	Fields:            map[string]func(*corev1.Node) string{"spec.unschedulable": func(n *corev1.Node) string { return strconv.FormatBool(n.Spec.Unschedulable) }},
 	Columns: []generic.Column[*corev1.Node]{
@@ -44,9 +43,9 @@ var Node = generic.Kind[*corev1.Node]{
 		{Name: "Kernel-Version", Wide: true, Description: corev1.NodeSystemInfo{}.SwaggerDoc()["kernelVersion"], Cell: kernelVersion},
 		{Name: "Container-Runtime", Wide: true, Description: corev1.NodeSystemInfo{}.SwaggerDoc()["containerRuntimeVersion"], Cell: func(n *corev1.Node) any { return orUnknown(n.Status.NodeInfo.ContainerRuntimeVersion) }},
 	},
-	ColumnsAfterAge: []generic.Column[*corev1.Node]{
+	Table: generic.Table[*corev1.Node]{AfterAge: []generic.Column[*corev1.Node]{
 		{Name: "Version", Description: corev1.NodeSystemInfo{}.SwaggerDoc()["kubeletVersion"], Cell: func(n *corev1.Node) any { return n.Status.NodeInfo.KubeletVersion }},
-	},
+	}},
 }
 
 func nodeStatus(n *corev1.Node) any {

@@ -23,7 +23,7 @@ import (
 // node is Node with its proxy subresource.
 func node(nodes NodeConnections) generic.Kind[*corev1.Node] {
 	kind := Node
-	kind.Subresources = func(*generic.Store) map[string]rest.Storage {
+	kind.Endpoints.Subresources = func(*generic.Store) map[string]rest.Storage {
 		return map[string]rest.Storage{"proxy": &nodeProxy{nodes}}
 	}
 	return kind

@@ -27,20 +27,20 @@ import (
 func persistentVolume(c clock.PassiveClock) generic.Kind[*corev1.PersistentVolume] {
 	return generic.Kind[*corev1.PersistentVolume]{
 		Name: "PersistentVolume", Plural: "persistentvolumes", ShortNames: []string{"pv"}, ClusterScoped: true,
-		New:               func() *corev1.PersistentVolume { return &corev1.PersistentVolume{} },
-		NewList:           func() runtime.Object { return &corev1.PersistentVolumeList{} },
-		ReturnDeleted:     true,
-		WithoutGeneration: true,
-		MetadataAnew:      true,
-		Spec:              func(v *corev1.PersistentVolume) any { return &v.Spec },
-		Status:            func(v *corev1.PersistentVolume) any { return &v.Status },
+		New:        func() *corev1.PersistentVolume { return &corev1.PersistentVolume{} },
+		NewList:    func() runtime.Object { return &corev1.PersistentVolumeList{} },
+		Deletion:   generic.Deletion[*corev1.PersistentVolume]{ReturnObject: true},
+		Generation: generic.NoGeneration,
+		Metadata:   generic.Metadata{ValidateAsNew: true},
+		Spec:       func(v *corev1.PersistentVolume) any { return &v.Spec },
+		Status:     func(v *corev1.PersistentVolume) any { return &v.Status },
 		Prepare: func(_ context.Context, v, old *corev1.PersistentVolume) {
 			if old == nil {
 				v.Status = corev1.PersistentVolumeStatus{Phase: corev1.VolumePending, LastPhaseTransitionTime: now(c)}
 			}
 		},
-		PrepareStatus: func(_ context.Context, v, old *corev1.PersistentVolume) { notePhase(c, &v.Status, &old.Status) },
-		Validate:      validatePersistentVolume,
+		StatusUpdate: generic.Update[*corev1.PersistentVolume]{Prepare: func(_ context.Context, v, old *corev1.PersistentVolume) { notePhase(c, &v.Status, &old.Status) }},
+		Validate:     validatePersistentVolume,
 		// A change of the status breaks no rule.
 		ValidateUpdate: validatePersistentVolumeUpdate,
 		Warnings:       warnPersistentVolume,

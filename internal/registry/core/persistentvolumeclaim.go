@@ -18,20 +18,22 @@ import (
 // PersistentVolumeClaim asks for a volume.
 var PersistentVolumeClaim = generic.Kind[*corev1.PersistentVolumeClaim]{
 	Name: "PersistentVolumeClaim", Plural: "persistentvolumeclaims", ShortNames: []string{"pvc"},
-	New:               func() *corev1.PersistentVolumeClaim { return &corev1.PersistentVolumeClaim{} },
-	NewList:           func() runtime.Object { return &corev1.PersistentVolumeClaimList{} },
-	ReturnDeleted:     true,
-	WithoutGeneration: true,
-	MetadataAnew:      true,
-	Spec:              func(c *corev1.PersistentVolumeClaim) any { return &c.Spec },
-	Status:            func(c *corev1.PersistentVolumeClaim) any { return &c.Status },
-	Prepare:           prepareClaim,
-	PrepareStatus: func(_ context.Context, c, _ *corev1.PersistentVolumeClaim) {
-		c.Status.HealthStatus = nil // alpha
+	New:        func() *corev1.PersistentVolumeClaim { return &corev1.PersistentVolumeClaim{} },
+	NewList:    func() runtime.Object { return &corev1.PersistentVolumeClaimList{} },
+	Deletion:   generic.Deletion[*corev1.PersistentVolumeClaim]{ReturnObject: true},
+	Generation: generic.NoGeneration,
+	Metadata:   generic.Metadata{ValidateAsNew: true},
+	Spec:       func(c *corev1.PersistentVolumeClaim) any { return &c.Spec },
+	Status:     func(c *corev1.PersistentVolumeClaim) any { return &c.Status },
+	Prepare:    prepareClaim,
+	StatusUpdate: generic.Update[*corev1.PersistentVolumeClaim]{
+		Prepare: func(_ context.Context, c, _ *corev1.PersistentVolumeClaim) {
+			c.Status.HealthStatus = nil // alpha
+		},
+		Validate: validateClaimStatus,
 	},
 	Validate:       validateClaim,
 	ValidateUpdate: validateClaimUpdate,
-	ValidateStatus: validateClaimStatus,
 	Warnings: func(_ context.Context, c, _ *corev1.PersistentVolumeClaim) []string {
 		var out []string
 		if _, found := c.Annotations[corev1.BetaStorageClassAnnotation]; found {

@@ -28,25 +28,27 @@ import (
 func pod(nodes NodeConnections, budgets policyclient.PodDisruptionBudgetsGetter) generic.Kind[*corev1.Pod] {
 	return generic.Kind[*corev1.Pod]{
 		Name: "Pod", Plural: "pods", ShortNames: []string{"po"}, Categories: []string{"all"},
-		New:           func() *corev1.Pod { return &corev1.Pod{} },
-		NewList:       func() runtime.Object { return &corev1.PodList{} },
-		ReturnDeleted: true,
-		Spec:          func(p *corev1.Pod) any { return &p.Spec },
-		Status:        func(p *corev1.Pod) any { return &p.Status },
-		Prepare:       preparePod,
-		PrepareStatus: preparePodStatus,
-		StatusResets:  []string{"metadata.deletionTimestamp", "metadata.ownerReferences"},
+		New:      func() *corev1.Pod { return &corev1.Pod{} },
+		NewList:  func() runtime.Object { return &corev1.PodList{} },
+		Deletion: generic.Deletion[*corev1.Pod]{ReturnObject: true, Grace: podGrace},
+		Spec:     func(p *corev1.Pod) any { return &p.Spec },
+		Status:   func(p *corev1.Pod) any { return &p.Status },
+		Prepare:  preparePod,
+		StatusUpdate: generic.Update[*corev1.Pod]{
+			Prepare: preparePodStatus,
+			Resets:  []string{"metadata.deletionTimestamp", "metadata.ownerReferences"},
+			Validate: func(_ context.Context, p, old *corev1.Pod) field.ErrorList {
+				return podspec.ValidatePodStatusUpdate(p, old)
+			},
+			Warnings: podStatusWarnings,
+		},
 		Validate: func(_ context.Context, p *corev1.Pod) field.ErrorList {
 			return podspec.ValidatePodCreate(p)
 		},
 		ValidateUpdate: func(_ context.Context, p, old *corev1.Pod) field.ErrorList {
 			return podspec.ValidatePodUpdate(p, old)
 		},
-		ValidateStatus: func(_ context.Context, p, old *corev1.Pod) field.ErrorList {
-			return podspec.ValidatePodStatusUpdate(p, old)
-		},
-		Warnings:       podWarnings,
-		StatusWarnings: podStatusWarnings,
+		Warnings: podWarnings,
 		Fields: map[string]func(*corev1.Pod) string{
 			"spec.nodeName":           func(p *corev1.Pod) string { return p.Spec.NodeName },
 			"spec.restartPolicy":      func(p *corev1.Pod) string { return string(p.Spec.RestartPolicy) },
@@ -59,23 +61,23 @@ func pod(nodes NodeConnections, budgets policyclient.PodDisruptionBudgetsGetter)
 			"status.podIPs":            func(*corev1.Pod) string { return "" },
 			"status.nominatedNodeName": func(p *corev1.Pod) string { return p.Status.NominatedNodeName },
 		},
-		Indexed:       []string{"spec.nodeName"},
-		Renamed:       map[string]string{"spec.host": "spec.nodeName"},
-		Columns:       podColumns,
-		RowConditions: podRowConditions,
-		Grace:         podGrace,
+		FieldSelection: generic.FieldSelection{Indexed: []string{"spec.nodeName"}, Renamed: map[string]string{"spec.host": "spec.nodeName"}},
+		Columns:        podColumns,
+		Table:          generic.Table[*corev1.Pod]{RowConditions: podRowConditions},
 		Updates: map[string]generic.Update[*corev1.Pod]{
 			"ephemeralcontainers": ephemeralContainers,
 			"resize":              resize,
 		},
-		Subresources: func(store *generic.Store) map[string]rest.Storage {
-			endpoints := podConnections(store, nodes)
-			endpoints["binding"] = &bindingStore{store}
-			endpoints["eviction"] = &evictionStore{store, budgets}
-			return endpoints
-		},
-		Siblings: func(store *generic.Store) map[string]rest.Storage {
-			return map[string]rest.Storage{"bindings": legacyBindingStore{&bindingStore{store}}}
+		Endpoints: generic.Endpoints{
+			Subresources: func(store *generic.Store) map[string]rest.Storage {
+				endpoints := podConnections(store, nodes)
+				endpoints["binding"] = &bindingStore{store}
+				endpoints["eviction"] = &evictionStore{store, budgets}
+				return endpoints
+			},
+			Siblings: func(store *generic.Store) map[string]rest.Storage {
+				return map[string]rest.Storage{"bindings": legacyBindingStore{&bindingStore{store}}}
+			},
 		},
 	}
 }

@@ -19,10 +19,10 @@ import (
 // PodTemplate keeps a template under a name, for tools.
 var PodTemplate = generic.Kind[*corev1.PodTemplate]{
 	Name: "PodTemplate", Plural: "podtemplates",
-	New:           func() *corev1.PodTemplate { return &corev1.PodTemplate{} },
-	NewList:       func() runtime.Object { return &corev1.PodTemplateList{} },
-	ReturnDeleted: true,
-	Spec:          func(t *corev1.PodTemplate) any { return &t.Template },
+	New:      func() *corev1.PodTemplate { return &corev1.PodTemplate{} },
+	NewList:  func() runtime.Object { return &corev1.PodTemplateList{} },
+	Deletion: generic.Deletion[*corev1.PodTemplate]{ReturnObject: true},
+	Spec:     func(t *corev1.PodTemplate) any { return &t.Template },
 	Validate: func(_ context.Context, t *corev1.PodTemplate) field.ErrorList {
 		return podspec.ValidatePodTemplate(t)
 	},
@@ -35,8 +35,8 @@ var PodTemplate = generic.Kind[*corev1.PodTemplate]{
 		}
 		return podspec.TemplateWarnings(&t.Template, field.NewPath("template"))
 	},
-	Prepare:    func(_ context.Context, t, _ *corev1.PodTemplate) { podspec.DropAlphaSpecFields(&t.Template.Spec) },
-	WholeTable: true,
+	Prepare: func(_ context.Context, t, _ *corev1.PodTemplate) { podspec.DropAlphaSpecFields(&t.Template.Spec) },
+	Table:   generic.Table[*corev1.PodTemplate]{ColumnsOnly: true},
 	Columns: []generic.Column[*corev1.PodTemplate]{
 		generic.NameColumn[*corev1.PodTemplate](),
 		{Name: "Containers", Description: "Names of each container in the template.", Cell: func(t *corev1.PodTemplate) any { return ContainerNames(t.Template.Spec) }},

@@ -59,7 +59,7 @@ func TestReplicationController(t *testing.T) {
 	})
 	wantProblems(t, "not convertible", ReplicationController.ValidateUpdate(t.Context(), changed, marked), `other: Not found: "y": unknown non-convertible field`, "spec.selector: Invalid value: {\"c\":\"d\"}: cannot update non-convertible selector")
 	status := &corev1.ReplicationController{Status: corev1.ReplicationControllerStatus{Replicas: 1, FullyLabeledReplicas: 2, AvailableReplicas: 1, ObservedGeneration: -1}}
-	wantProblems(t, "status", ReplicationController.ValidateStatus(t.Context(), status, status), "status.availableReplicas: Invalid value: 1: cannot be greater than readyReplicas",
+	wantProblems(t, "status", ReplicationController.StatusUpdate.Validate(t.Context(), status, status), "status.availableReplicas: Invalid value: 1: cannot be greater than readyReplicas",
 		"status.fullyLabeledReplicas: Invalid value: 2: cannot be greater than status.replicas", "status.observedGeneration: Invalid value: -1")
 }
 

@@ -22,17 +22,17 @@ import (
 // ResourceQuota says how much all of a namespace together may ask for.
 var ResourceQuota = generic.Kind[*corev1.ResourceQuota]{
 	Name: "ResourceQuota", Plural: "resourcequotas", ShortNames: []string{"quota"},
-	New:               func() *corev1.ResourceQuota { return &corev1.ResourceQuota{} },
-	NewList:           func() runtime.Object { return &corev1.ResourceQuotaList{} },
-	ReturnDeleted:     true,
-	WithoutGeneration: true,
-	Spec:              func(q *corev1.ResourceQuota) any { return &q.Spec },
-	Status:            func(q *corev1.ResourceQuota) any { return &q.Status },
+	New:        func() *corev1.ResourceQuota { return &corev1.ResourceQuota{} },
+	NewList:    func() runtime.Object { return &corev1.ResourceQuotaList{} },
+	Deletion:   generic.Deletion[*corev1.ResourceQuota]{ReturnObject: true},
+	Generation: generic.NoGeneration,
+	Spec:       func(q *corev1.ResourceQuota) any { return &q.Spec },
+	Status:     func(q *corev1.ResourceQuota) any { return &q.Status },
 	Validate: func(_ context.Context, q *corev1.ResourceQuota) field.ErrorList {
 		return validateQuotaSpec(&q.Spec)
 	},
 	ValidateUpdate: validateQuotaUpdate,
-	ValidateStatus: validateQuotaStatus,
+	StatusUpdate:   generic.Update[*corev1.ResourceQuota]{Validate: validateQuotaStatus},
 	Warnings:       warnQuota,
 	Columns: []generic.Column[*corev1.ResourceQuota]{
 		{Name: "Request", Description: "Request represents a minimum amount of cpu/memory that a container may consume.", Cell: func(q *corev1.ResourceQuota) any { return used(q, false) }},

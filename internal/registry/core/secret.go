@@ -20,7 +20,7 @@ import (
 // keys it must have, never changes.
 var Secret = generic.Kind[*corev1.Secret]{
 	Name: "Secret", Plural: "secrets",
-	MetadataAnew:   true,
+	Metadata:       generic.Metadata{ValidateAsNew: true},
 	New:            func() *corev1.Secret { return &corev1.Secret{} },
 	NewList:        func() runtime.Object { return &corev1.SecretList{} },
 	Prepare:        prepareSecret,

@@ -43,18 +43,17 @@ func service(d ServiceDependencies, nodes NodeConnections) generic.Kind[*corev1.
 		New:     func() *corev1.Service { return &corev1.Service{} },
 		NewList: func() runtime.Object { return &corev1.ServiceList{} },
 		// Names may begin with a digit (KEP-5311).
-		ValidName:         validation.NameIsDNSLabel,
-		Spec:              func(s *corev1.Service) any { return &s.Spec },
-		Status:            func(s *corev1.Service) any { return &s.Status },
-		WithoutGeneration: true,
-		CreateOnUpdate:    true,
-		ReturnDeleted:     true,
-		Prepare:           dropUnusedByType,
-		Validate:          validateService,
-		ValidateUpdate:    validateServiceUpdate,
-		ValidateStatus:    validateServiceStatus,
-		Warnings:          serviceWarnings,
-		StatusWarnings:    serviceStatusWarnings,
+		Metadata:       generic.Metadata{ValidName: validation.NameIsDNSLabel},
+		Spec:           func(s *corev1.Service) any { return &s.Spec },
+		Status:         func(s *corev1.Service) any { return &s.Status },
+		Generation:     generic.NoGeneration,
+		CreateOnUpdate: true,
+		Deletion:       generic.Deletion[*corev1.Service]{ReturnObject: true},
+		Prepare:        dropUnusedByType,
+		Validate:       validateService,
+		ValidateUpdate: validateServiceUpdate,
+		StatusUpdate:   generic.Update[*corev1.Service]{Validate: validateServiceStatus, Warnings: serviceStatusWarnings},
+		Warnings:       serviceWarnings,
 		Fields: map[string]func(*corev1.Service) string{
 			"spec.clusterIP": func(s *corev1.Service) string { return s.Spec.ClusterIP },
 			"spec.type":      func(s *corev1.Service) string { return string(s.Spec.Type) },
@@ -66,9 +65,9 @@ func service(d ServiceDependencies, nodes NodeConnections) generic.Kind[*corev1.
 			AfterDelete: claims.afterDelete,
 			Decorate:    claims.families.completeRead,
 		},
-		Subresources: func(store *generic.Store) map[string]rest.Storage {
+		Endpoints: generic.Endpoints{Subresources: func(store *generic.Store) map[string]rest.Storage {
 			return map[string]rest.Storage{"proxy": &serviceProxy{services: store, families: d.Families, slices: d.Slices, pods: d.Pods, nodes: nodes}}
-		},
+		}},
 	}
 }
 

@@ -19,16 +19,15 @@ import (
 func serviceAccount(tokens TokenIssuer) generic.Kind[*corev1.ServiceAccount] {
 	return generic.Kind[*corev1.ServiceAccount]{
 		Name: "ServiceAccount", Plural: "serviceaccounts", ShortNames: []string{"sa"},
-		MetadataAnew:  true,
-		New:           func() *corev1.ServiceAccount { return &corev1.ServiceAccount{} },
-		NewList:       func() runtime.Object { return &corev1.ServiceAccountList{} },
-		ReturnDeleted: true,
-		ValidName:     validation.ValidateServiceAccountName,
-		Prepare:       prepareServiceAccount,
-		Warnings:      warnMountableSecrets,
-		Subresources: func(store *generic.Store) map[string]rest.Storage {
+		Metadata: generic.Metadata{ValidateAsNew: true, ValidName: validation.ValidateServiceAccountName},
+		New:      func() *corev1.ServiceAccount { return &corev1.ServiceAccount{} },
+		NewList:  func() runtime.Object { return &corev1.ServiceAccountList{} },
+		Deletion: generic.Deletion[*corev1.ServiceAccount]{ReturnObject: true},
+		Prepare:  prepareServiceAccount,
+		Warnings: warnMountableSecrets,
+		Endpoints: generic.Endpoints{Subresources: func(store *generic.Store) map[string]rest.Storage {
 			return map[string]rest.Storage{"token": tokenStore{tokens}}
-		},
+		}},
 	}
 }
 

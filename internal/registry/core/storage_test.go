@@ -187,7 +187,7 @@ func TestPhaseTransition(t *testing.T) {
 		"another phase, given": {corev1.PersistentVolumeStatus{Phase: "Bound", LastPhaseTransitionTime: &given}, given.Time},
 	} {
 		v := &corev1.PersistentVolume{Status: test.status}
-		volumes().PrepareStatus(t.Context(), v, old)
+		volumes().StatusUpdate.Prepare(t.Context(), v, old)
 		if got := v.Status.LastPhaseTransitionTime; !got.Time.Equal(test.want) {
 			t.Errorf("%s: %v", name, got)
 		}

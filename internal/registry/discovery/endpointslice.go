@@ -36,7 +36,7 @@ var sliceDoc = discoveryv1.EndpointSlice{}.SwaggerDoc()
 // EndpointSlice is a part of the endpoints of a Service.
 var EndpointSlice = generic.Kind[*discoveryv1.EndpointSlice]{
 	Name: "EndpointSlice", Plural: "endpointslices",
-	MetadataAnew:   true,
+	Metadata:       generic.Metadata{ValidateAsNew: true},
 	New:            func() *discoveryv1.EndpointSlice { return &discoveryv1.EndpointSlice{} },
 	NewList:        func() runtime.Object { return &discoveryv1.EndpointSliceList{} },
 	Prepare:        prepareSlice,

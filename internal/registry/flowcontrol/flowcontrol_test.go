@@ -224,7 +224,7 @@ func TestPriorityLevels(t *testing.T) {
 
 func TestConditions(t *testing.T) {
 	f := &flowcontrolv1.FlowSchema{Status: flowcontrolv1.FlowSchemaStatus{Conditions: []flowcontrolv1.FlowSchemaCondition{{Type: "a"}, {Type: "a"}, {}}}}
-	expect(t, FlowSchema.ValidateStatus(t.Context(), f, f), `status.conditions[1].type: Duplicate value: "a"`, "status.conditions[2].type: Required value")
+	expect(t, FlowSchema.StatusUpdate.Validate(t.Context(), f, f), `status.conditions[1].type: Duplicate value: "a"`, "status.conditions[2].type: Required value")
 }
 
 func TestColumns(t *testing.T) {

@@ -22,19 +22,21 @@ import (
 // FlowSchema says which requests belong to which priority level.
 var FlowSchema = generic.Kind[*flowcontrolv1.FlowSchema]{
 	Name: "FlowSchema", Plural: "flowschemas", ClusterScoped: true,
-	MetadataAnew: true,
-	New:          func() *flowcontrolv1.FlowSchema { return &flowcontrolv1.FlowSchema{} },
-	NewList:      func() runtime.Object { return &flowcontrolv1.FlowSchemaList{} },
-	Spec:         func(f *flowcontrolv1.FlowSchema) any { return &f.Spec },
-	Status:       func(f *flowcontrolv1.FlowSchema) any { return &f.Status },
-	PrepareStatus: func(_ context.Context, f, old *flowcontrolv1.FlowSchema) {
-		onlyStatus(&f.ObjectMeta, &old.ObjectMeta)
+	Metadata: generic.Metadata{ValidateAsNew: true},
+	New:      func() *flowcontrolv1.FlowSchema { return &flowcontrolv1.FlowSchema{} },
+	NewList:  func() runtime.Object { return &flowcontrolv1.FlowSchemaList{} },
+	Spec:     func(f *flowcontrolv1.FlowSchema) any { return &f.Spec },
+	Status:   func(f *flowcontrolv1.FlowSchema) any { return &f.Status },
+	StatusUpdate: generic.Update[*flowcontrolv1.FlowSchema]{
+		Prepare: func(_ context.Context, f, old *flowcontrolv1.FlowSchema) {
+			onlyStatus(&f.ObjectMeta, &old.ObjectMeta)
+		},
+		Resets: []string{"metadata"},
+		Validate: func(_ context.Context, f, _ *flowcontrolv1.FlowSchema) field.ErrorList {
+			return validateConditions(f.Status.Conditions, flowCondition)
+		},
 	},
-	StatusResets: []string{"metadata"},
-	Validate:     validateFlowSchema,
-	ValidateStatus: func(_ context.Context, f, _ *flowcontrolv1.FlowSchema) field.ErrorList {
-		return validateConditions(f.Status.Conditions, flowCondition)
-	},
+	Validate: validateFlowSchema,
 	Columns: []generic.Column[*flowcontrolv1.FlowSchema]{
 		{Name: "PriorityLevel", Description: flowcontrolv1.PriorityLevelConfigurationReference{}.SwaggerDoc()["name"],
 			Cell: func(f *flowcontrolv1.FlowSchema) any { return f.Spec.PriorityLevelConfiguration.Name }},
@@ -48,9 +50,9 @@ var FlowSchema = generic.Kind[*flowcontrolv1.FlowSchema]{
 				return string(f.Spec.DistinguisherMethod.Type)
 			}},
 	},
-	ColumnsAfterAge: []generic.Column[*flowcontrolv1.FlowSchema]{
+	Table: generic.Table[*flowcontrolv1.FlowSchema]{AfterAge: []generic.Column[*flowcontrolv1.FlowSchema]{
 		{Name: "MissingPL", Description: "references a broken or non-existent PriorityLevelConfiguration", Cell: dangling},
-	},
+	}},
 }
 
 // onlyStatus puts everything in the metadata back but what says who set the status.

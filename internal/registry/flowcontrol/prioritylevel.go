@@ -23,19 +23,21 @@ import (
 // time, and what becomes of the others.
 var PriorityLevelConfiguration = generic.Kind[*flowcontrolv1.PriorityLevelConfiguration]{
 	Name: "PriorityLevelConfiguration", Plural: "prioritylevelconfigurations", ClusterScoped: true,
-	MetadataAnew: true,
-	New:          func() *flowcontrolv1.PriorityLevelConfiguration { return &flowcontrolv1.PriorityLevelConfiguration{} },
-	NewList:      func() runtime.Object { return &flowcontrolv1.PriorityLevelConfigurationList{} },
-	Spec:         func(p *flowcontrolv1.PriorityLevelConfiguration) any { return &p.Spec },
-	Status:       func(p *flowcontrolv1.PriorityLevelConfiguration) any { return &p.Status },
-	PrepareStatus: func(_ context.Context, p, old *flowcontrolv1.PriorityLevelConfiguration) {
-		onlyStatus(&p.ObjectMeta, &old.ObjectMeta)
+	Metadata: generic.Metadata{ValidateAsNew: true},
+	New:      func() *flowcontrolv1.PriorityLevelConfiguration { return &flowcontrolv1.PriorityLevelConfiguration{} },
+	NewList:  func() runtime.Object { return &flowcontrolv1.PriorityLevelConfigurationList{} },
+	Spec:     func(p *flowcontrolv1.PriorityLevelConfiguration) any { return &p.Spec },
+	Status:   func(p *flowcontrolv1.PriorityLevelConfiguration) any { return &p.Status },
+	StatusUpdate: generic.Update[*flowcontrolv1.PriorityLevelConfiguration]{
+		Prepare: func(_ context.Context, p, old *flowcontrolv1.PriorityLevelConfiguration) {
+			onlyStatus(&p.ObjectMeta, &old.ObjectMeta)
+		},
+		Resets: []string{"metadata"},
+		Validate: func(_ context.Context, p, _ *flowcontrolv1.PriorityLevelConfiguration) field.ErrorList {
+			return validateConditions(p.Status.Conditions, levelCondition)
+		},
 	},
-	StatusResets: []string{"metadata"},
-	Validate:     validatePriorityLevel,
-	ValidateStatus: func(_ context.Context, p, _ *flowcontrolv1.PriorityLevelConfiguration) field.ErrorList {
-		return validateConditions(p.Status.Conditions, levelCondition)
-	},
+	Validate: validatePriorityLevel,
 	Columns: []generic.Column[*flowcontrolv1.PriorityLevelConfiguration]{
 		{Name: "Type", Description: flowcontrolv1.PriorityLevelConfigurationSpec{}.SwaggerDoc()["type"],
 			Cell: func(p *flowcontrolv1.PriorityLevelConfiguration) any { return string(p.Spec.Type) }},

@@ -49,8 +49,8 @@ type Timed func(c clock.PassiveClock) string
 // OrNone is a cell's text, or <none> for an empty one.
 func OrNone(s string) string { return cmp.Or(s, "<none>") }
 
-// table converts objects of one kind to the Table that kubectl prints.
-type table[T Object] struct {
+// tableConvertor converts objects of one kind to the Table that kubectl prints.
+type tableConvertor[T Object] struct {
 	clock      clock.PassiveClock
 	columns    []Column[T]
 	conditions func(T) []metav1.TableRowCondition
@@ -58,15 +58,15 @@ type table[T Object] struct {
 
 var objectMetaDoc = metav1.ObjectMeta{}.SwaggerDoc()
 
-// newTable puts NAME before and AGE behind the kind's own columns. Wide columns
+// newTableConvertor puts NAME before and AGE behind the kind's own columns. Wide columns
 // go last, as kubectl users know them.
-func newTable[T Object](kind *Kind[T], c clock.PassiveClock) table[T] {
-	if kind.WholeTable {
-		return table[T]{c, kind.Columns, kind.RowConditions}
+func newTableConvertor[T Object](kind *Kind[T], c clock.PassiveClock) tableConvertor[T] {
+	if kind.Table.ColumnsOnly {
+		return tableConvertor[T]{c, kind.Columns, kind.Table.RowConditions}
 	}
 	name := NameColumn[T]()
-	if kind.NameCell != nil {
-		name.Cell = kind.NameCell
+	if kind.Table.NameCell != nil {
+		name.Cell = kind.Table.NameCell
 	}
 	columns := []Column[T]{name}
 	var wide []Column[T]
@@ -83,8 +83,8 @@ func newTable[T Object](kind *Kind[T], c clock.PassiveClock) table[T] {
 			return Timed(func(c clock.PassiveClock) string { return Age(c, obj.GetCreationTimestamp()) })
 		},
 	})
-	columns = append(columns, kind.ColumnsAfterAge...)
-	return table[T]{c, append(columns, wide...), kind.RowConditions}
+	columns = append(columns, kind.Table.AfterAge...)
+	return tableConvertor[T]{c, append(columns, wide...), kind.Table.RowConditions}
 }
 
 // NameColumn is the column that every table of named objects has.
@@ -95,13 +95,13 @@ func NameColumn[T Object]() Column[T] {
 	}
 }
 
-// Table shows objects that are made for the answer, and so have no age.
-func Table[T Object](columns ...Column[T]) rest.TableConvertor {
-	return table[T]{columns: columns}
+// TableConvertor prints objects that are not stored, and so have no age.
+func TableConvertor[T Object](columns ...Column[T]) rest.TableConvertor {
+	return tableConvertor[T]{columns: columns}
 }
 
 // ConvertToTable implements rest.TableConvertor.
-func (t table[T]) ConvertToTable(_ context.Context, object, options runtime.Object) (*metav1.Table, error) {
+func (t tableConvertor[T]) ConvertToTable(_ context.Context, object, options runtime.Object) (*metav1.Table, error) {
 	out := &metav1.Table{}
 	if opts, ok := options.(*metav1.TableOptions); !ok || !opts.NoHeaders {
 		out.ColumnDefinitions = t.definitions()
@@ -123,7 +123,7 @@ func (t table[T]) ConvertToTable(_ context.Context, object, options runtime.Obje
 	return out, nil
 }
 
-func (t table[T]) definitions() []metav1.TableColumnDefinition {
+func (t tableConvertor[T]) definitions() []metav1.TableColumnDefinition {
 	out := make([]metav1.TableColumnDefinition, 0, len(t.columns))
 	for _, column := range t.columns {
 		d := metav1.TableColumnDefinition{
@@ -144,7 +144,7 @@ func (t table[T]) definitions() []metav1.TableColumnDefinition {
 	return out
 }
 
-func (t table[T]) row(object runtime.Object) metav1.TableRow {
+func (t tableConvertor[T]) row(object runtime.Object) metav1.TableRow {
 	obj, ok := object.(T)
 	row := metav1.TableRow{Object: runtime.RawExtension{Object: object}}
 	if !ok {
@@ -161,7 +161,7 @@ func (t table[T]) row(object runtime.Object) metav1.TableRow {
 }
 
 // cell makes a value fit for a Table, whose cells are JSON: integers are int64.
-func (t table[T]) cell(value any) any {
+func (t tableConvertor[T]) cell(value any) any {
 	switch v := value.(type) {
 	case int:
 		return int64(v)

@@ -77,11 +77,11 @@ func (k Kind[T]) Register(scheme *runtime.Scheme, gv schema.GroupVersion) error 
 
 // FieldLabel accepts the fields that selectors may name.
 func (k Kind[T]) FieldLabel(label, value string) (string, string, error) {
-	if name, ok := k.Renamed[label]; ok {
+	if name, ok := k.FieldSelection.Renamed[label]; ok {
 		label = name
 	}
 	_, known := k.Fields[label]
-	if known || label == "metadata.name" || label == "metadata.namespace" && !k.ClusterScoped && !k.NamespaceUnselectable {
+	if known || label == "metadata.name" || label == "metadata.namespace" && !k.ClusterScoped && !k.FieldSelection.NamespaceUnselectable {
 		return label, value, nil
 	}
 	return "", "", fmt.Errorf("field label not supported: %s", label)
@@ -124,7 +124,11 @@ func (g Group) Orphans(ctx context.Context, plural string) bool {
 }
 
 func (k Kind[T]) orphans(ctx context.Context, plural string) bool {
-	return k.Plural == plural && k.OrphanByDefault != nil && k.OrphanByDefault(ctx)
+	return k.Plural == plural && k.orphansByDefault(ctx)
+}
+
+func (k *Kind[T]) orphansByDefault(ctx context.Context) bool {
+	return k.Deletion.OrphanByDefault != nil && k.Deletion.OrphanByDefault(ctx)
 }
 
 // storage builds the endpoints of all the version's resources.

@@ -22,9 +22,9 @@ func TestMetadata(t *testing.T) {
 		create, update, status []string
 	}{
 		"ordinary":      {func(*Kind[*appsv1.Deployment]) {}, []string{generateName, finalizer}, []string{finalizer}, []string{finalizer}},
-		"any finalizer": {func(k *Kind[*appsv1.Deployment]) { k.AnyFinalizer = true }, []string{generateName}, nil, nil},
-		"loose":         {func(k *Kind[*appsv1.Deployment]) { k.LooseMetadata = func(context.Context) bool { return true } }, nil, nil, nil},
-		"anew":          {func(k *Kind[*appsv1.Deployment]) { k.MetadataAnew = true }, []string{generateName, finalizer}, []string{generateName, finalizer}, []string{finalizer}},
+		"any finalizer": {func(k *Kind[*appsv1.Deployment]) { k.Metadata.AnyFinalizer = true }, []string{generateName}, nil, nil},
+		"loose":         {func(k *Kind[*appsv1.Deployment]) { k.Metadata.Loose = func(context.Context) bool { return true } }, nil, nil, nil},
+		"anew":          {func(k *Kind[*appsv1.Deployment]) { k.Metadata.ValidateAsNew = true }, []string{generateName, finalizer}, []string{generateName, finalizer}, []string{finalizer}},
 	} {
 		kind := workload()
 		test.change(&kind)

@@ -44,7 +44,7 @@ type scaleStore[T Object] struct {
 
 // scaleTable is what `kubectl get --subresource=scale` prints.
 func scaleTable(c clock.PassiveClock) rest.TableConvertor {
-	return newTable(&Kind[*autoscalingv1.Scale]{Columns: []Column[*autoscalingv1.Scale]{
+	return newTableConvertor(&Kind[*autoscalingv1.Scale]{Columns: []Column[*autoscalingv1.Scale]{
 		{Name: "Desired", Type: "integer", Description: autoscalingv1.ScaleSpec{}.SwaggerDoc()["replicas"], Cell: func(s *autoscalingv1.Scale) any { return int64(s.Spec.Replicas) }},
 		{Name: "Available", Type: "integer", Description: autoscalingv1.ScaleStatus{}.SwaggerDoc()["replicas"], Cell: func(s *autoscalingv1.Scale) any { return int64(s.Status.Replicas) }},
 	}}, c)

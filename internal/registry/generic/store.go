@@ -58,8 +58,8 @@ func (k Kind[T]) Storage(env Environment, gv schema.GroupVersion) (map[string]re
 		return nil, fmt.Errorf("storage of %s: %w", k.Plural, err)
 	}
 	out := map[string]rest.Storage{k.Plural: main}
-	if k.Replace != nil {
-		out[k.Plural] = k.Replace(main)
+	if k.Endpoints.Replace != nil {
+		out[k.Plural] = k.Endpoints.Replace(main)
 	}
 	if k.Status != nil {
 		out[k.Plural+"/status"] = k.updateStore(main, env, gv, k.statusUpdate())
@@ -70,13 +70,13 @@ func (k Kind[T]) Storage(env Environment, gv schema.GroupVersion) (map[string]re
 	if k.Scale != nil {
 		out[k.Plural+"/scale"] = &scaleStore[T]{main: main, kind: &k, parent: gv, TableConvertor: scaleTable(env.Clock)}
 	}
-	if k.Subresources != nil {
-		for name, storage := range k.Subresources(main) {
+	if k.Endpoints.Subresources != nil {
+		for name, storage := range k.Endpoints.Subresources(main) {
 			out[k.Plural+"/"+name] = storage
 		}
 	}
-	if k.Siblings != nil {
-		maps.Copy(out, k.Siblings(main))
+	if k.Endpoints.Siblings != nil {
+		maps.Copy(out, k.Endpoints.Siblings(main))
 	}
 	return out, nil
 }
@@ -112,25 +112,25 @@ func (k *Kind[T]) newStore(env Environment, gv schema.GroupVersion) (*Store, err
 		UpdateStrategy:            s,
 		DeleteStrategy:            s,
 		ResetFieldsStrategy:       s,
-		TableConvertor:            newTable(k, env.Clock),
+		TableConvertor:            newTableConvertor(k, env.Clock),
 	}
-	if k.PlainTable {
+	if k.Table.Default {
 		store.TableConvertor = rest.NewDefaultTableConvertor(store.DefaultQualifiedResource)
 	}
-	if k.TTL > 0 {
+	if k.Deletion.TTL > 0 {
 		store.TTLFunc = func(_ runtime.Object, existing uint64, update bool) (uint64, error) {
 			if update {
 				return existing, nil
 			}
-			return k.TTL, nil
+			return k.Deletion.TTL, nil
 		}
 	}
-	if k.Held != nil {
+	if k.Deletion.HasFinalizers != nil {
 		store.ShouldDeleteDuringUpdate = func(ctx context.Context, key string, obj, existing runtime.Object) bool {
-			return !k.Held(obj.(T)) && registry.ShouldDeleteDuringUpdate(ctx, key, obj, existing)
+			return !k.Deletion.HasFinalizers(obj.(T)) && registry.ShouldDeleteDuringUpdate(ctx, key, obj, existing)
 		}
 	}
-	store.ReturnDeletedObject = k.ReturnDeleted
+	store.ReturnDeletedObject = k.Deletion.ReturnObject
 	k.Hooks.install(store)
 	err := store.CompleteWithOptions(&generic.StoreOptions{
 		RESTOptions: env.Options,
@@ -172,16 +172,16 @@ func (k *Kind[T]) attributes(object runtime.Object) (labels.Set, fields.Set, err
 // skip the others.
 func (k *Kind[T]) predicate(label labels.Selector, field fields.Selector) apiserverstorage.SelectionPredicate {
 	return apiserverstorage.SelectionPredicate{
-		Label: label, Field: field, GetAttrs: k.attributes, IndexFields: k.Indexed,
+		Label: label, Field: field, GetAttrs: k.attributes, IndexFields: k.FieldSelection.Indexed,
 	}
 }
 
 func (k *Kind[T]) triggers() apiserverstorage.IndexerFuncs {
-	if len(k.Indexed) == 0 {
+	if len(k.FieldSelection.Indexed) == 0 {
 		return nil
 	}
 	// The watch cache dispatches by one trigger only; list by all indexes.
-	name := k.Indexed[0]
+	name := k.FieldSelection.Indexed[0]
 	return apiserverstorage.IndexerFuncs{
 		name: func(obj runtime.Object) string { return k.Fields[name](obj.(T)) },
 	}
@@ -189,7 +189,7 @@ func (k *Kind[T]) triggers() apiserverstorage.IndexerFuncs {
 
 func (k *Kind[T]) indexers() *cache.Indexers {
 	out := cache.Indexers{}
-	for _, name := range k.Indexed {
+	for _, name := range k.FieldSelection.Indexed {
 		out[apiserverstorage.FieldIndex(name)] = func(object any) ([]string, error) {
 			obj, ok := object.(T)
 			if !ok {

@@ -74,15 +74,15 @@ func (s strategy[T]) PrepareForUpdate(ctx context.Context, obj, old runtime.Obje
 }
 
 func (k *Kind[T]) countsGenerations() bool {
-	return k.Spec != nil && !k.WithoutGeneration
+	return k.Spec != nil && k.Generation != NoGeneration
 }
 
-// desireChanged tells whether a controller has something new to do.
+// desireChanged reports whether a change increments the generation.
 func (s strategy[T]) desireChanged(obj, old T) bool {
 	if !apiequality.Semantic.DeepEqual(s.kind.Spec(obj), s.kind.Spec(old)) {
 		return true
 	}
-	return s.kind.GenerationFromAnnotations &&
+	return s.kind.Generation == SpecAndAnnotations &&
 		!apiequality.Semantic.DeepEqual(obj.GetAnnotations(), old.GetAnnotations())
 }
 
@@ -96,14 +96,14 @@ func (s strategy[T]) Validate(ctx context.Context, obj runtime.Object) field.Err
 }
 
 func (s strategy[T]) looseMetadata(ctx context.Context) bool {
-	return s.kind.LooseMetadata != nil && s.kind.LooseMetadata(ctx)
+	return s.kind.Metadata.Loose != nil && s.kind.Metadata.Loose(ctx)
 }
 
 func (s strategy[T]) validateMeta(ctx context.Context, obj T) field.ErrorList {
 	if s.looseMetadata(ctx) {
 		return nil // rest.BeforeCreate has looked at the name already
 	}
-	validName := s.kind.ValidName
+	validName := s.kind.Metadata.ValidName
 	if validName == nil {
 		validName = validation.NameIsDNSSubdomain
 	}
@@ -114,7 +114,7 @@ func (s strategy[T]) validateMeta(ctx context.Context, obj T) field.ErrorList {
 // validateMetaUpdate leaves what may change in metadata to rest.BeforeUpdate,
 // which looks at every kind.
 func (s strategy[T]) validateMetaUpdate(ctx context.Context, obj T) field.ErrorList {
-	if s.kind.MetadataAnew {
+	if s.kind.Metadata.ValidateAsNew {
 		return s.validateMeta(ctx, obj)
 	}
 	return s.validateFinalizers(ctx, obj)
@@ -124,7 +124,7 @@ var ownFinalizers = []string{string(corev1.FinalizerKubernetes), metav1.Finalize
 
 // validateFinalizers: whoever sets a finalizer puts their domain into its name.
 func (s strategy[T]) validateFinalizers(ctx context.Context, obj T) field.ErrorList {
-	if s.kind.AnyFinalizer || s.looseMetadata(ctx) {
+	if s.kind.Metadata.AnyFinalizer || s.looseMetadata(ctx) {
 		return nil
 	}
 	var errs field.ErrorList
@@ -166,16 +166,16 @@ func (s strategy[T]) warnings(ctx context.Context, obj, old T) []string {
 
 func (s strategy[T]) DefaultGarbageCollectionPolicy(ctx context.Context) rest.GarbageCollectionPolicy {
 	switch {
-	case s.kind.Unowned:
+	case s.kind.Deletion.Unowned:
 		return rest.Unsupported
-	case s.kind.OrphanByDefault != nil && s.kind.OrphanByDefault(ctx):
+	case s.kind.orphansByDefault(ctx):
 		return rest.OrphanDependents
 	}
 	return rest.DeleteDependents
 }
 
 func (s strategy[T]) CheckGracefulDelete(ctx context.Context, obj runtime.Object, options *metav1.DeleteOptions) bool {
-	return s.kind.Grace != nil && s.kind.Grace(ctx, obj.(T), options)
+	return s.kind.Deletion.Grace != nil && s.kind.Deletion.Grace(ctx, obj.(T), options)
 }
 
 func (s strategy[T]) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
@@ -222,9 +222,9 @@ func (s updateStrategy[T]) fields() map[fieldpath.APIVersion]fieldpath.Filter {
 	return fieldpath.NewExcludeFilterSetMap(resetFields(s.versions, s.update.Resets...))
 }
 
-// statusUpdate is the status subresource of any kind: the spec stays.
+// statusUpdate adds to the declared StatusUpdate that the spec stays as it is.
 func (k *Kind[T]) statusUpdate() Update[T] {
-	update := Update[T]{Validate: k.ValidateStatus, Warnings: k.StatusWarnings, Resets: k.StatusResets}
+	update := k.StatusUpdate
 	if k.Spec != nil {
 		update.Resets = append([]string{"spec"}, update.Resets...)
 	}
@@ -232,8 +232,8 @@ func (k *Kind[T]) statusUpdate() Update[T] {
 		if k.Spec != nil {
 			assign(k.Spec(obj), k.Spec(old))
 		}
-		if k.PrepareStatus != nil {
-			k.PrepareStatus(ctx, obj, old)
+		if k.StatusUpdate.Prepare != nil {
+			k.StatusUpdate.Prepare(ctx, obj, old)
 		}
 	}
 	return update

@@ -27,12 +27,14 @@ import (
 func workload() Kind[*appsv1.Deployment] {
 	return Kind[*appsv1.Deployment]{
 		Name: "Deployment", Plural: "deployments",
-		New:           func() *appsv1.Deployment { return &appsv1.Deployment{} },
-		NewList:       func() runtime.Object { return &appsv1.DeploymentList{} },
-		Spec:          func(d *appsv1.Deployment) any { return &d.Spec },
-		Status:        func(d *appsv1.Deployment) any { return &d.Status },
-		PrepareStatus: func(_ context.Context, d, old *appsv1.Deployment) { d.Labels = old.Labels },
-		StatusResets:  []string{"metadata.labels"},
+		New:     func() *appsv1.Deployment { return &appsv1.Deployment{} },
+		NewList: func() runtime.Object { return &appsv1.DeploymentList{} },
+		Spec:    func(d *appsv1.Deployment) any { return &d.Spec },
+		Status:  func(d *appsv1.Deployment) any { return &d.Status },
+		StatusUpdate: Update[*appsv1.Deployment]{
+			Prepare: func(_ context.Context, d, old *appsv1.Deployment) { d.Labels = old.Labels },
+			Resets:  []string{"metadata.labels"},
+		},
 	}
 }
 
@@ -55,7 +57,7 @@ func TestCreateStartsGenerationsAndClearsStatus(t *testing.T) {
 		ready      int32
 	}{
 		"ordinary":            {func(*Kind[*appsv1.Deployment]) {}, 1, 0},
-		"without generations": {func(k *Kind[*appsv1.Deployment]) { k.WithoutGeneration = true }, 4, 0},
+		"without generations": {func(k *Kind[*appsv1.Deployment]) { k.Generation = NoGeneration }, 4, 0},
 		"with status":         {func(k *Kind[*appsv1.Deployment]) { k.CreatedWithStatus = true }, 1, 5},
 		"no spec":             {func(k *Kind[*appsv1.Deployment]) { k.Spec = nil }, 4, 0},
 	} {
@@ -83,7 +85,9 @@ func TestUpdateKeepsStatusAndCountsDesires(t *testing.T) {
 		"annotations, which children carry": {annotated, true, 5},
 	} {
 		kind := workload()
-		kind.GenerationFromAnnotations = test.annotated
+		if test.annotated {
+			kind.Generation = SpecAndAnnotations
+		}
 		d, old := test.obj.DeepCopy(), deployment(1, 5)
 		kind.strategyForTest().PrepareForUpdate(t.Context(), d, old)
 		if d.Generation != test.generation || d.Status.ReadyReplicas != 5 {
@@ -95,8 +99,8 @@ func TestUpdateKeepsStatusAndCountsDesires(t *testing.T) {
 func TestStatusUpdateKeepsSpec(t *testing.T) {
 	kind := workload()
 	warned := false
-	kind.StatusWarnings = func(context.Context, *appsv1.Deployment, *appsv1.Deployment) []string { warned = true; return nil }
-	kind.ValidateStatus = func(_ context.Context, d, _ *appsv1.Deployment) field.ErrorList {
+	kind.StatusUpdate.Warnings = func(context.Context, *appsv1.Deployment, *appsv1.Deployment) []string { warned = true; return nil }
+	kind.StatusUpdate.Validate = func(_ context.Context, d, _ *appsv1.Deployment) field.ErrorList {
 		return field.ErrorList{field.Invalid(field.NewPath("status"), d.Status.ReadyReplicas, "status rules")}
 	}
 	kind.Validate = func(context.Context, *appsv1.Deployment) field.ErrorList {
@@ -145,8 +149,8 @@ func TestPolicies(t *testing.T) {
 		want   rest.GarbageCollectionPolicy
 	}{
 		"ordinary": {func(*Kind[*appsv1.Deployment]) {}, rest.DeleteDependents},
-		"orphan":   {func(k *Kind[*appsv1.Deployment]) { k.OrphanByDefault = yes }, rest.OrphanDependents},
-		"unowned":  {func(k *Kind[*appsv1.Deployment]) { k.Unowned = true }, rest.Unsupported},
+		"orphan":   {func(k *Kind[*appsv1.Deployment]) { k.Deletion.OrphanByDefault = yes }, rest.OrphanDependents},
+		"unowned":  {func(k *Kind[*appsv1.Deployment]) { k.Deletion.Unowned = true }, rest.Unsupported},
 	} {
 		kind := workload()
 		test.change(&kind)
@@ -168,7 +172,7 @@ func TestMetadataIsValidated(t *testing.T) {
 	if errs := kind.strategyForTest().Validate(t.Context(), d); len(errs) != 2 || errs[0].Field != "metadata.name" || errs[1].Field != "metadata.labels" {
 		t.Errorf("%v", errs)
 	}
-	kind.LooseMetadata = func(context.Context) bool { return true }
+	kind.Metadata.Loose = func(context.Context) bool { return true }
 	if errs := kind.strategyForTest().Validate(t.Context(), d); len(errs) != 0 {
 		t.Errorf("loose: %v", errs)
 	}
@@ -177,7 +181,7 @@ func TestMetadataIsValidated(t *testing.T) {
 func TestFieldLabels(t *testing.T) {
 	kind := workload()
 	kind.Fields = map[string]func(*appsv1.Deployment) string{"spec.paused": func(d *appsv1.Deployment) string { return "no" }}
-	kind.Renamed = map[string]string{"spec.halted": "spec.paused"}
+	kind.FieldSelection.Renamed = map[string]string{"spec.halted": "spec.paused"}
 	for label, want := range map[string]string{
 		"metadata.name": "metadata.name", "metadata.namespace": "metadata.namespace", "spec.paused": "spec.paused", "spec.halted": "spec.paused", "spec.other": "",
 	} {
@@ -186,7 +190,7 @@ func TestFieldLabels(t *testing.T) {
 			t.Errorf("%s: %q %q %v, want %q", label, got, value, err, want)
 		}
 	}
-	kind.NamespaceUnselectable = true
+	kind.FieldSelection.NamespaceUnselectable = true
 	if got, _, err := kind.FieldLabel("metadata.namespace", "x"); err == nil {
 		t.Errorf("an unselectable namespace is selected as %q", got)
 	}
@@ -206,14 +210,14 @@ func TestTable(t *testing.T) {
 		{Name: "Wide", Wide: true, Cell: func(*appsv1.Deployment) any { return "w" }},
 		{Name: "Ready", Type: "integer", Cell: func(d *appsv1.Deployment) any { return d.Status.ReadyReplicas }},
 	}
-	kind.ColumnsAfterAge = []Column[*appsv1.Deployment]{{Name: "Last", Cell: func(*appsv1.Deployment) any { return len("ab") }}}
-	kind.RowConditions = func(*appsv1.Deployment) []metav1.TableRowCondition {
+	kind.Table.AfterAge = []Column[*appsv1.Deployment]{{Name: "Last", Cell: func(*appsv1.Deployment) any { return len("ab") }}}
+	kind.Table.RowConditions = func(*appsv1.Deployment) []metav1.TableRowCondition {
 		return []metav1.TableRowCondition{{Type: metav1.RowCompleted}}
 	}
 	d := deployment(1, 5)
 	d.CreationTimestamp = metav1.NewTime(now.Add(-90 * time.Second))
 	list := &appsv1.DeploymentList{ListMeta: metav1.ListMeta{ResourceVersion: "7", Continue: "c"}, Items: []appsv1.Deployment{*d, *deployment(1, 0)}}
-	convertor := newTable(&kind, clocktesting.NewFakePassiveClock(now))
+	convertor := newTableConvertor(&kind, clocktesting.NewFakePassiveClock(now))
 	table, err := convertor.ConvertToTable(t.Context(), list, nil)
 	if err != nil {
 		t.Fatal(err)

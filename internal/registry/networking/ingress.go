@@ -24,16 +24,15 @@ const classAnnotation = "kubernetes.io/ingress.class"
 // Ingress says which requests from outside go to which Service.
 var Ingress = generic.Kind[*networkingv1.Ingress]{
 	Name: "Ingress", Plural: "ingresses", ShortNames: []string{"ing"},
-	MetadataAnew:   true,
+	Metadata:       generic.Metadata{ValidateAsNew: true},
 	New:            func() *networkingv1.Ingress { return &networkingv1.Ingress{} },
 	NewList:        func() runtime.Object { return &networkingv1.IngressList{} },
 	Spec:           func(i *networkingv1.Ingress) any { return &i.Spec },
 	Status:         func(i *networkingv1.Ingress) any { return &i.Status },
 	Validate:       validateIngress,
 	ValidateUpdate: validateIngressUpdate,
-	ValidateStatus: validateIngressStatus,
+	StatusUpdate:   generic.Update[*networkingv1.Ingress]{Validate: validateIngressStatus, Warnings: ingressStatusWarnings},
 	Warnings:       ingressWarnings,
-	StatusWarnings: ingressStatusWarnings,
 	Columns: []generic.Column[*networkingv1.Ingress]{
 		{Name: "Class", Description: "The name of the IngressClass resource that should be used for additional configuration", Cell: func(i *networkingv1.Ingress) any { return ptr.Deref(i.Spec.IngressClassName, generic.OrNone("")) }},
 		{Name: "Hosts", Description: "Hosts that incoming requests are matched against before the ingress rule", Cell: func(i *networkingv1.Ingress) any { return hostsText(i.Spec.Rules) }},

@@ -144,15 +144,15 @@ func at(points ...networkingv1.IngressLoadBalancerIngress) func(*networkingv1.In
 
 func TestIngressStatus(t *testing.T) {
 	type point = networkingv1.IngressLoadBalancerIngress
-	compare(t, Ingress.ValidateStatus(t.Context(), web(at(point{IP: "10.0.0.1"}, point{Hostname: "a.example.com"})), web()))
-	compare(t, Ingress.ValidateStatus(t.Context(), web(at(point{IP: "10.0.0.01"}, point{Hostname: "10.0.0.1"}, point{Hostname: "A"})), web()),
+	compare(t, Ingress.StatusUpdate.Validate(t.Context(), web(at(point{IP: "10.0.0.1"}, point{Hostname: "a.example.com"})), web()))
+	compare(t, Ingress.StatusUpdate.Validate(t.Context(), web(at(point{IP: "10.0.0.01"}, point{Hostname: "10.0.0.1"}, point{Hostname: "A"})), web()),
 		`status.loadBalancer.ingress[0].ip: Invalid value: "10.0.0.01": must not have leading 0s`,
 		`status.loadBalancer.ingress[1].hostname: Invalid value: "10.0.0.1": must be a DNS name, not an IP address`,
 		`status.loadBalancer.ingress[2].hostname: Invalid value: "A": `+subdomain)
 	stale := web(at(point{IP: "10.0.0.01"}))
-	compare(t, Ingress.ValidateStatus(t.Context(), stale, stale))
+	compare(t, Ingress.StatusUpdate.Validate(t.Context(), stale, stale))
 
-	got := Ingress.StatusWarnings(t.Context(), web(at(point{IP: "2001:DB8::1"})), web())
+	got := Ingress.StatusUpdate.Warnings(t.Context(), web(at(point{IP: "2001:DB8::1"})), web())
 	if len(got) != 1 || !strings.HasPrefix(got[0], "status.loadBalancer.ingress[0]: ") {
 		t.Errorf("warnings: %q", got)
 	}
@@ -242,11 +242,11 @@ func TestIngressClass(t *testing.T) {
 	if got := parametersText(c); got != "Config.example.com/a" {
 		t.Error(got)
 	}
-	if got := IngressClass.NameCell(c); got != "a" {
+	if got := IngressClass.Table.NameCell(c); got != "a" {
 		t.Error(got)
 	}
 	c.Annotations = map[string]string{networkingv1.AnnotationIsDefaultIngressClass: "true"}
-	if got := IngressClass.NameCell(c); got != "a (default)" {
+	if got := IngressClass.Table.NameCell(c); got != "a (default)" {
 		t.Error(got)
 	}
 }

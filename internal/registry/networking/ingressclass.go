@@ -18,15 +18,15 @@ import (
 // IngressClass names the controller that serves Ingresses of this class.
 var IngressClass = generic.Kind[*networkingv1.IngressClass]{
 	Name: "IngressClass", Plural: "ingressclasses", ClusterScoped: true,
-	MetadataAnew: true,
-	New:          func() *networkingv1.IngressClass { return &networkingv1.IngressClass{} },
-	NewList:      func() runtime.Object { return &networkingv1.IngressClassList{} },
-	Spec:         func(c *networkingv1.IngressClass) any { return &c.Spec },
+	Metadata: generic.Metadata{ValidateAsNew: true},
+	New:      func() *networkingv1.IngressClass { return &networkingv1.IngressClass{} },
+	NewList:  func() runtime.Object { return &networkingv1.IngressClassList{} },
+	Spec:     func(c *networkingv1.IngressClass) any { return &c.Spec },
 	Validate: func(_ context.Context, c *networkingv1.IngressClass) field.ErrorList {
 		return validateIngressClassSpec(&c.Spec, field.NewPath("spec"))
 	},
 	ValidateUpdate: validateIngressClassUpdate,
-	NameCell:       ingressClassName,
+	Table:          generic.Table[*networkingv1.IngressClass]{NameCell: ingressClassName},
 	Columns: []generic.Column[*networkingv1.IngressClass]{
 		{Name: "Controller", Description: "Controller that is responsible for handling this class", Cell: func(c *networkingv1.IngressClass) any { return c.Spec.Controller }},
 		{Name: "Parameters", Description: "A reference to a resource with additional parameters", Cell: parametersText},

@@ -22,10 +22,9 @@ import (
 // canonical form, so that each exists once (KEP-1880).
 var IPAddress = generic.Kind[*networkingv1.IPAddress]{
 	Name: "IPAddress", Plural: "ipaddresses", ShortNames: []string{"ip"}, ClusterScoped: true,
-	MetadataAnew: true,
-	New:          func() *networkingv1.IPAddress { return &networkingv1.IPAddress{} },
-	NewList:      func() runtime.Object { return &networkingv1.IPAddressList{} },
-	ValidName:    nameIsAddress,
+	Metadata: generic.Metadata{ValidateAsNew: true, ValidName: nameIsAddress},
+	New:      func() *networkingv1.IPAddress { return &networkingv1.IPAddress{} },
+	NewList:  func() runtime.Object { return &networkingv1.IPAddressList{} },
 	Validate: func(_ context.Context, a *networkingv1.IPAddress) field.ErrorList {
 		return validateParent(a.Spec.ParentRef, parentPath)
 	},
@@ -33,7 +32,7 @@ var IPAddress = generic.Kind[*networkingv1.IPAddress]{
 		errs := validateParent(a.Spec.ParentRef, parentPath)
 		return append(errs, apivalidation.ValidateImmutableField(a.Spec.ParentRef, old.Spec.ParentRef, parentPath).WithOrigin("immutable").MarkCoveredByDeclarative()...)
 	},
-	WholeTable: true, // upstream's has no age
+	Table: generic.Table[*networkingv1.IPAddress]{ColumnsOnly: true}, // upstream's has no age
 	Columns: []generic.Column[*networkingv1.IPAddress]{
 		generic.NameColumn[*networkingv1.IPAddress](),
 		{Name: "ParentRef", Description: networkingv1.IPAddressSpec{}.SwaggerDoc()["parentRef"], Cell: parentText},

@@ -87,7 +87,7 @@ func TestServiceCIDR(t *testing.T) {
 	old, c := with("10.96.0.0/16"), with("10.96.0.0/16")
 	c.Labels, c.Finalizers = map[string]string{"a": "b"}, []string{"example.com/x"}
 	old.ObjectMeta = metav1.ObjectMeta{Name: "kubernetes"}
-	ServiceCIDR.PrepareStatus(ctx, c, old)
+	ServiceCIDR.StatusUpdate.Prepare(ctx, c, old)
 	if c.Labels != nil || c.Finalizers != nil {
 		t.Errorf("%v, %v", c.Labels, c.Finalizers)
 	}

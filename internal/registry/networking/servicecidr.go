@@ -22,15 +22,17 @@ import (
 // (KEP-1880).
 var ServiceCIDR = generic.Kind[*networkingv1.ServiceCIDR]{
 	Name: "ServiceCIDR", Plural: "servicecidrs", ClusterScoped: true,
-	New:               func() *networkingv1.ServiceCIDR { return &networkingv1.ServiceCIDR{} },
-	NewList:           func() runtime.Object { return &networkingv1.ServiceCIDRList{} },
-	Spec:              func(c *networkingv1.ServiceCIDR) any { return &c.Spec },
-	Status:            func(c *networkingv1.ServiceCIDR) any { return &c.Status },
-	WithoutGeneration: true,
-	PrepareStatus: func(_ context.Context, c, old *networkingv1.ServiceCIDR) {
-		metav1.ResetObjectMetaForStatus(&c.ObjectMeta, &old.ObjectMeta)
+	New:        func() *networkingv1.ServiceCIDR { return &networkingv1.ServiceCIDR{} },
+	NewList:    func() runtime.Object { return &networkingv1.ServiceCIDRList{} },
+	Spec:       func(c *networkingv1.ServiceCIDR) any { return &c.Spec },
+	Status:     func(c *networkingv1.ServiceCIDR) any { return &c.Status },
+	Generation: generic.NoGeneration,
+	StatusUpdate: generic.Update[*networkingv1.ServiceCIDR]{
+		Prepare: func(_ context.Context, c, old *networkingv1.ServiceCIDR) {
+			metav1.ResetObjectMetaForStatus(&c.ObjectMeta, &old.ObjectMeta)
+		},
+		Resets: []string{"metadata"},
 	},
-	StatusResets: []string{"metadata"},
 	Validate: func(_ context.Context, c *networkingv1.ServiceCIDR) field.ErrorList {
 		return validateCIDRs(&c.Spec)
 	},

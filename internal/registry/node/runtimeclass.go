@@ -35,7 +35,7 @@ func Group() generic.Group {
 // beside its containers, and where it can run.
 var RuntimeClass = generic.Kind[*nodev1.RuntimeClass]{
 	Name: "RuntimeClass", Plural: "runtimeclasses", ClusterScoped: true,
-	MetadataAnew: true, AnyFinalizer: true,
+	Metadata:               generic.Metadata{ValidateAsNew: true, AnyFinalizer: true},
 	New:                    func() *nodev1.RuntimeClass { return &nodev1.RuntimeClass{} },
 	NewList:                func() runtime.Object { return &nodev1.RuntimeClassList{} },
 	Validate:               validateRuntimeClass,

@@ -43,11 +43,13 @@ var PodDisruptionBudget = generic.Kind[*policyv1.PodDisruptionBudget]{
 	// An eviction that has been counted must not be overwritten.
 	RequireResourceVersion: true,
 
-	Validate:       func(_ context.Context, b *policyv1.PodDisruptionBudget) field.ErrorList { return validateSpec(&b.Spec) },
-	ValidateStatus: validateStatus,
-	// Budgets were first served without a rule for their names, and some may have odd ones.
-	LooseMetadata: func(context.Context) bool { return true },
-	AnyFinalizer:  true,
+	Validate:     func(_ context.Context, b *policyv1.PodDisruptionBudget) field.ErrorList { return validateSpec(&b.Spec) },
+	StatusUpdate: generic.Update[*policyv1.PodDisruptionBudget]{Validate: validateStatus},
+	Metadata: generic.Metadata{
+		// Budgets were first served without a rule for their names, and some may have odd ones.
+		Loose:        func(context.Context) bool { return true },
+		AnyFinalizer: true,
+	},
 
 	Columns: []generic.Column[*policyv1.PodDisruptionBudget]{
 		{Name: "Min Available", Description: "The minimum number of pods that must be available.", Cell: func(b *policyv1.PodDisruptionBudget) any { return orNotApplicable(b.Spec.MinAvailable) }},

@@ -56,7 +56,7 @@ func TestStatus(t *testing.T) {
 		DisruptionsAllowed: -1, CurrentHealthy: -1, DesiredHealthy: -1, ExpectedPods: -1,
 		Conditions: []metav1.Condition{{Type: "DisruptionAllowed", Status: "Perhaps", Reason: "R", LastTransitionTime: metav1.Now()}},
 	}}
-	wantErrors(t, "status", PodDisruptionBudget.ValidateStatus(t.Context(), b, b),
+	wantErrors(t, "status", PodDisruptionBudget.StatusUpdate.Validate(t.Context(), b, b),
 		"status.disruptionsAllowed: Invalid value: -1", "status.currentHealthy: Invalid value: -1", "status.desiredHealthy: Invalid value: -1",
 		"status.expectedPods: Invalid value: -1", `status.conditions[0].status: Unsupported value: "Perhaps"`)
 }

@@ -41,13 +41,13 @@ func role(e Escalation) generic.Kind[*rbacv1.Role] {
 		Name: "Role", Plural: "roles",
 		New:            func() *rbacv1.Role { return &rbacv1.Role{} },
 		NewList:        func() runtime.Object { return &rbacv1.RoleList{} },
-		ValidName:      pathvalidation.ValidatePathSegmentName,
+		Metadata:       generic.Metadata{ValidName: pathvalidation.ValidatePathSegmentName},
 		Validate:       validateRole,
 		CreateOnUpdate: true,
 		Hooks: guard(
 			func(ctx context.Context, r, _ *rbacv1.Role) error { return e.CheckRole(ctx, r) },
 			onlyCollected[*rbacv1.Role]),
-		PlainTable: true,
+		Table: generic.Table[*rbacv1.Role]{Default: true},
 	}
 }
 
@@ -56,11 +56,11 @@ func clusterRole(e Escalation) generic.Kind[*rbacv1.ClusterRole] {
 		Name: "ClusterRole", Plural: "clusterroles", ClusterScoped: true,
 		New:            func() *rbacv1.ClusterRole { return &rbacv1.ClusterRole{} },
 		NewList:        func() runtime.Object { return &rbacv1.ClusterRoleList{} },
-		ValidName:      pathvalidation.ValidatePathSegmentName,
+		Metadata:       generic.Metadata{ValidName: pathvalidation.ValidatePathSegmentName},
 		Validate:       validateClusterRole,
 		CreateOnUpdate: true,
 		Hooks:          guard(e.CheckClusterRole, onlyCollected[*rbacv1.ClusterRole]),
-		PlainTable:     true,
+		Table:          generic.Table[*rbacv1.ClusterRole]{Default: true},
 	}
 }
 
@@ -69,7 +69,7 @@ func roleBinding(e Escalation) generic.Kind[*rbacv1.RoleBinding] {
 		Name: "RoleBinding", Plural: "rolebindings",
 		New:            func() *rbacv1.RoleBinding { return &rbacv1.RoleBinding{} },
 		NewList:        func() runtime.Object { return &rbacv1.RoleBindingList{} },
-		ValidName:      pathvalidation.ValidatePathSegmentName,
+		Metadata:       generic.Metadata{ValidName: pathvalidation.ValidatePathSegmentName},
 		Validate:       validateRoleBinding,
 		ValidateUpdate: validateRoleBindingUpdate,
 		ShortCircuits:  true,
@@ -88,7 +88,7 @@ func clusterRoleBinding(e Escalation) generic.Kind[*rbacv1.ClusterRoleBinding] {
 		Name: "ClusterRoleBinding", Plural: "clusterrolebindings", ClusterScoped: true,
 		New:            func() *rbacv1.ClusterRoleBinding { return &rbacv1.ClusterRoleBinding{} },
 		NewList:        func() runtime.Object { return &rbacv1.ClusterRoleBindingList{} },
-		ValidName:      pathvalidation.ValidatePathSegmentName,
+		Metadata:       generic.Metadata{ValidName: pathvalidation.ValidatePathSegmentName},
 		Validate:       validateClusterRoleBinding,
 		ValidateUpdate: validateClusterRoleBindingUpdate,
 		ShortCircuits:  true,

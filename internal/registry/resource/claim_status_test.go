@@ -247,7 +247,7 @@ func TestStatusWriters(t *testing.T) {
 		})
 	}
 	kind := resourceClaim(rules{}, nil).(generic.Kind[*resourcev1.ResourceClaim])
-	compare(t, kind.ValidateStatus(asking(t, "a", ""), claimOf(t, returned), claimOf(t, nil)), "status.allocation: Forbidden: changing status.allocation")
+	compare(t, kind.StatusUpdate.Validate(asking(t, "a", ""), claimOf(t, returned), claimOf(t, nil)), "status.allocation: Forbidden: changing status.allocation")
 }
 
 func TestChangedDrivers(t *testing.T) {

@@ -18,18 +18,17 @@ import (
 // DeviceClass names devices of a kind, for claims to ask for.
 var DeviceClass = generic.Kind[*resourcev1.DeviceClass]{
 	Name: "DeviceClass", Plural: "deviceclasses", ClusterScoped: true,
-	New:          func() *resourcev1.DeviceClass { return &resourcev1.DeviceClass{} },
-	NewList:      func() runtime.Object { return &resourcev1.DeviceClassList{} },
-	ValidName:    anyName,
-	MetadataAnew: true,
-	Spec:         func(c *resourcev1.DeviceClass) any { return &c.Spec },
+	New:      func() *resourcev1.DeviceClass { return &resourcev1.DeviceClass{} },
+	NewList:  func() runtime.Object { return &resourcev1.DeviceClassList{} },
+	Metadata: generic.Metadata{ValidName: anyName, ValidateAsNew: true},
+	Spec:     func(c *resourcev1.DeviceClass) any { return &c.Spec },
 	Validate: func(_ context.Context, c *resourcev1.DeviceClass) field.ErrorList {
 		return validateClass(c, false, false)
 	},
 	ValidateUpdate: func(_ context.Context, c, old *resourcev1.DeviceClass) field.ErrorList {
 		return validateClass(c, equality.Semantic.DeepEqual(c.Spec.Selectors, old.Spec.Selectors), equality.Semantic.DeepEqual(c.Spec.Config, old.Spec.Config))
 	},
-	ReturnDeleted: true,
+	Deletion: generic.Deletion[*resourcev1.DeviceClass]{ReturnObject: true},
 }
 
 func validateClass(c *resourcev1.DeviceClass, storedSelectors, storedConfig bool) field.ErrorList {

@@ -27,18 +27,20 @@ func deviceTaintRule(c clock.PassiveClock) generic.Resource {
 		Spec:    func(r *taintRule) any { return &r.Spec },
 		Status:  func(r *taintRule) any { return &r.Status },
 		Prepare: func(_ context.Context, r, old *taintRule) { noteEffectChange(r, old, c) },
-		PrepareStatus: func(_ context.Context, r, old *taintRule) {
-			metav1.ResetObjectMetaForStatus(&r.ObjectMeta, &old.ObjectMeta)
+		StatusUpdate: generic.Update[*taintRule]{
+			Prepare: func(_ context.Context, r, old *taintRule) {
+				metav1.ResetObjectMetaForStatus(&r.ObjectMeta, &old.ObjectMeta)
+			},
+			Resets: []string{"metadata"},
+			Validate: func(_ context.Context, r, _ *taintRule) field.ErrorList {
+				return validateConditions(r.Status.Conditions, resourcev1.DeviceTaintRuleStatusMaxConditions, statusPath.Child("conditions"))
+			},
 		},
-		StatusResets: []string{"metadata"},
 		Validate: func(_ context.Context, r *taintRule) field.ErrorList {
 			return validateTaintRule(r, nil)
 		},
 		ValidateUpdate: func(_ context.Context, r, old *taintRule) field.ErrorList {
 			return validateTaintRule(r, old)
-		},
-		ValidateStatus: func(_ context.Context, r, _ *taintRule) field.ErrorList {
-			return validateConditions(r.Status.Conditions, resourcev1.DeviceTaintRuleStatusMaxConditions, statusPath.Child("conditions"))
 		},
 		RequireResourceVersion: true,
 		Columns: []generic.Column[*taintRule]{

@@ -168,7 +168,7 @@ func TestDeviceTaintRule(t *testing.T) {
 		t.Errorf("the effect is from %v", changed.Spec.Taint.TimeAdded)
 	}
 	changed.Status.Conditions = make([]metav1.Condition, 9)
-	errs := kind.ValidateStatus(t.Context(), changed, old)
+	errs := kind.StatusUpdate.Validate(t.Context(), changed, old)
 	if !slices.ContainsFunc(errs, func(err *field.Error) bool { return err.Type == field.ErrorTypeTooMany }) {
 		t.Errorf("nine conditions: %v", errs)
 	}

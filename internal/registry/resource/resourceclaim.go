@@ -25,27 +25,29 @@ func resourceClaim(a authorizer.UnconditionalAuthorizer, namespaces corev1client
 	status := statusUpdate{admins, writers{a}}
 	return generic.Kind[*resourcev1.ResourceClaim]{
 		Name: "ResourceClaim", Plural: "resourceclaims",
-		New:               func() *resourcev1.ResourceClaim { return &resourcev1.ResourceClaim{} },
-		NewList:           func() runtime.Object { return &resourcev1.ResourceClaimList{} },
-		MetadataAnew:      true,
-		Spec:              func(c *resourcev1.ResourceClaim) any { return &c.Spec },
-		Status:            func(c *resourcev1.ResourceClaim) any { return &c.Status },
-		WithoutGeneration: true,
-		Prepare:           func(_ context.Context, c, _ *resourcev1.ResourceClaim) { dropAlphaClaim(&c.Spec) },
-		PrepareStatus: func(_ context.Context, c, old *resourcev1.ResourceClaim) {
-			metav1.ResetObjectMetaForStatus(&c.ObjectMeta, &old.ObjectMeta)
-			dropAlphaStatus(&c.Status)
-			forgetReturned(&c.Status, &old.Status)
+		New:        func() *resourcev1.ResourceClaim { return &resourcev1.ResourceClaim{} },
+		NewList:    func() runtime.Object { return &resourcev1.ResourceClaimList{} },
+		Metadata:   generic.Metadata{ValidateAsNew: true},
+		Spec:       func(c *resourcev1.ResourceClaim) any { return &c.Spec },
+		Status:     func(c *resourcev1.ResourceClaim) any { return &c.Status },
+		Generation: generic.NoGeneration,
+		Prepare:    func(_ context.Context, c, _ *resourcev1.ResourceClaim) { dropAlphaClaim(&c.Spec) },
+		StatusUpdate: generic.Update[*resourcev1.ResourceClaim]{
+			Prepare: func(_ context.Context, c, old *resourcev1.ResourceClaim) {
+				metav1.ResetObjectMetaForStatus(&c.ObjectMeta, &old.ObjectMeta)
+				dropAlphaStatus(&c.Status)
+				forgetReturned(&c.Status, &old.Status)
+			},
+			Resets:   []string{"metadata"},
+			Validate: status.validate,
 		},
-		StatusResets: []string{"metadata"},
 		Validate: func(ctx context.Context, c *resourcev1.ResourceClaim) field.ErrorList {
 			return append(admins.mayRequest(ctx, c.Spec.Devices.Requests, c.Namespace), validateClaim(&c.Spec.Devices, specPath.Child("devices"))...)
 		},
 		ValidateUpdate: func(_ context.Context, c, old *resourcev1.ResourceClaim) field.ErrorList {
 			return apivalidation.ValidateImmutableField(c.Spec, old.Spec, specPath).WithOrigin("immutable").MarkCoveredByDeclarative()
 		},
-		ValidateStatus: status.validate,
-		ReturnDeleted:  true,
+		Deletion: generic.Deletion[*resourcev1.ResourceClaim]{ReturnObject: true},
 		Columns: []generic.Column[*resourcev1.ResourceClaim]{{
 			Name: "State", Description: "A summary of the current state (allocated, pending, reserved, etc.).", Cell: claimState,
 		}},

@@ -21,17 +21,17 @@ func resourceClaimTemplate(namespaces corev1client.NamespacesGetter) generic.Res
 	admins := admins{namespaces}
 	return generic.Kind[*resourcev1.ResourceClaimTemplate]{
 		Name: "ResourceClaimTemplate", Plural: "resourceclaimtemplates",
-		New:          func() *resourcev1.ResourceClaimTemplate { return &resourcev1.ResourceClaimTemplate{} },
-		NewList:      func() runtime.Object { return &resourcev1.ResourceClaimTemplateList{} },
-		MetadataAnew: true,
-		Prepare:      func(_ context.Context, t, _ *resourcev1.ResourceClaimTemplate) { dropAlphaClaim(&t.Spec.Spec) },
+		New:      func() *resourcev1.ResourceClaimTemplate { return &resourcev1.ResourceClaimTemplate{} },
+		NewList:  func() runtime.Object { return &resourcev1.ResourceClaimTemplateList{} },
+		Metadata: generic.Metadata{ValidateAsNew: true},
+		Prepare:  func(_ context.Context, t, _ *resourcev1.ResourceClaimTemplate) { dropAlphaClaim(&t.Spec.Spec) },
 		Validate: func(ctx context.Context, t *resourcev1.ResourceClaimTemplate) field.ErrorList {
 			return append(admins.mayRequest(ctx, t.Spec.Spec.Devices.Requests, t.Namespace), validateTemplate(t)...)
 		},
 		ValidateUpdate: func(_ context.Context, t, old *resourcev1.ResourceClaimTemplate) field.ErrorList {
 			return append(validateTemplate(t), apivalidation.ValidateImmutableField(t.Spec, old.Spec, specPath)...)
 		},
-		ReturnDeleted: true,
+		Deletion: generic.Deletion[*resourcev1.ResourceClaimTemplate]{ReturnObject: true},
 	}
 }
 

@@ -36,8 +36,8 @@ var ResourceSlice = generic.Kind[*resourcev1.ResourceSlice]{
 		resourcev1.ResourceSliceSelectorDriver:   func(s *resourcev1.ResourceSlice) string { return s.Spec.Driver },
 		resourcev1.ResourceSliceSelectorPoolName: func(s *resourcev1.ResourceSlice) string { return s.Spec.Pool.Name },
 	},
-	Indexed:       []string{resourcev1.ResourceSliceSelectorNodeName},
-	ReturnDeleted: true,
+	FieldSelection: generic.FieldSelection{Indexed: []string{resourcev1.ResourceSliceSelectorNodeName}},
+	Deletion:       generic.Deletion[*resourcev1.ResourceSlice]{ReturnObject: true},
 	Columns: []generic.Column[*resourcev1.ResourceSlice]{
 		{Name: "Node", Description: sliceDoc["nodeName"], Cell: func(s *resourcev1.ResourceSlice) any { return sliceNode(s) }},
 		{Name: "Driver", Description: sliceDoc["driver"], Cell: func(s *resourcev1.ResourceSlice) any { return s.Spec.Driver }},

@@ -68,9 +68,9 @@ var PriorityClass = generic.Kind[*schedulingv1.PriorityClass]{
 		{Name: "Value", Type: "integer", Description: schedulingv1.PriorityClass{}.SwaggerDoc()["value"], Cell: func(p *schedulingv1.PriorityClass) any { return p.Value }},
 		{Name: "Global-Default", Type: "boolean", Description: schedulingv1.PriorityClass{}.SwaggerDoc()["globalDefault"], Cell: func(p *schedulingv1.PriorityClass) any { return p.GlobalDefault }},
 	},
-	ColumnsAfterAge: []generic.Column[*schedulingv1.PriorityClass]{
+	Table: generic.Table[*schedulingv1.PriorityClass]{AfterAge: []generic.Column[*schedulingv1.PriorityClass]{
 		{Name: "PreemptionPolicy", Description: schedulingv1.PriorityClass{}.SwaggerDoc()["preemptionPolicy"], Cell: func(p *schedulingv1.PriorityClass) any { return string(ptr.Deref(p.PreemptionPolicy, "")) }},
-	},
+	}},
 }
 
 func registerDefaults(scheme *runtime.Scheme) error {

@@ -142,7 +142,7 @@ func TestCSINode(t *testing.T) {
 
 	healthy := onNode(good)
 	healthy.Status.StorageHealth = []storagev1.StorageHealth{{Name: "disk.example.com"}}
-	CSINode.PrepareStatus(t.Context(), healthy, onNode(good))
+	CSINode.StatusUpdate.Prepare(t.Context(), healthy, onNode(good))
 	if healthy.Status.StorageHealth != nil {
 		t.Error("an alpha field was kept")
 	}
@@ -195,9 +195,9 @@ func TestVolumeAttachment(t *testing.T) {
 	if len(errs) != 1 || errs[0].Field != "spec" || errs[0].Detail != "field is immutable" {
 		t.Errorf("%v", errs)
 	}
-	compare(t, VolumeAttachment.ValidateStatus(t.Context(), attachment(failed(storagev1.VolumeError{Message: "no"})), attachment()))
+	compare(t, VolumeAttachment.StatusUpdate.Validate(t.Context(), attachment(failed(storagev1.VolumeError{Message: "no"})), attachment()))
 	odd := attachment(func(a *storagev1.VolumeAttachment) { a.GenerateName = "A" })
-	if errs := VolumeAttachment.ValidateStatus(t.Context(), odd, attachment()); len(errs) != 1 || errs[0].Field != "metadata.generateName" {
+	if errs := VolumeAttachment.StatusUpdate.Validate(t.Context(), odd, attachment()); len(errs) != 1 || errs[0].Field != "metadata.generateName" {
 		t.Errorf("%v", errs)
 	}
 }

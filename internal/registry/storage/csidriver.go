@@ -28,7 +28,7 @@ var CSIDriver = generic.Kind[*storagev1.CSIDriver]{
 	ValidateUpdate:         validateCSIDriverUpdate,
 	Warnings:               csiDriverWarnings,
 	RequireResourceVersion: true,
-	ReturnDeleted:          true,
+	Deletion:               generic.Deletion[*storagev1.CSIDriver]{ReturnObject: true},
 	Columns: []generic.Column[*storagev1.CSIDriver]{
 		{Name: "AttachRequired", Type: "boolean", Description: csiDriverDoc["attachRequired"], Cell: func(d *storagev1.CSIDriver) any { return ptr.Deref(d.Spec.AttachRequired, true) }},
 		{Name: "PodInfoOnMount", Type: "boolean", Description: csiDriverDoc["podInfoOnMount"], Cell: func(d *storagev1.CSIDriver) any { return ptr.Deref(d.Spec.PodInfoOnMount, false) }},

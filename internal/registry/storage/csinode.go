@@ -22,22 +22,24 @@ import (
 // CSINode lists the drivers of a node, whose name it has.
 var CSINode = generic.Kind[*storagev1.CSINode]{
 	Name: "CSINode", Plural: "csinodes", ClusterScoped: true,
-	MetadataAnew:      true,
-	New:               func() *storagev1.CSINode { return &storagev1.CSINode{} },
-	NewList:           func() runtime.Object { return &storagev1.CSINodeList{} },
-	Spec:              func(n *storagev1.CSINode) any { return &n.Spec },
-	Status:            func(n *storagev1.CSINode) any { return &n.Status },
-	WithoutGeneration: true,
-	// All that a status could hold, the health of volumes, is alpha (KEP-1432).
-	PrepareStatus: func(_ context.Context, n, old *storagev1.CSINode) {
-		n.Status = old.Status
-		metav1.ResetObjectMetaForStatus(&n.ObjectMeta, &old.ObjectMeta)
+	Metadata:   generic.Metadata{ValidateAsNew: true},
+	New:        func() *storagev1.CSINode { return &storagev1.CSINode{} },
+	NewList:    func() runtime.Object { return &storagev1.CSINodeList{} },
+	Spec:       func(n *storagev1.CSINode) any { return &n.Spec },
+	Status:     func(n *storagev1.CSINode) any { return &n.Status },
+	Generation: generic.NoGeneration,
+	StatusUpdate: generic.Update[*storagev1.CSINode]{
+		// All that a status could hold, the health of volumes, is alpha (KEP-1432).
+		Prepare: func(_ context.Context, n, old *storagev1.CSINode) {
+			n.Status = old.Status
+			metav1.ResetObjectMetaForStatus(&n.ObjectMeta, &old.ObjectMeta)
+		},
+		Resets: []string{"metadata"},
 	},
-	StatusResets:           []string{"metadata"},
 	Validate:               validateCSINode,
 	ValidateUpdate:         validateCSINodeUpdate,
 	RequireResourceVersion: true,
-	ReturnDeleted:          true,
+	Deletion:               generic.Deletion[*storagev1.CSINode]{ReturnObject: true},
 	Columns: []generic.Column[*storagev1.CSINode]{{
 		Name: "Drivers", Type: "integer", Description: "Drivers indicates the number of CSI drivers registered on the node",
 		Cell: func(n *storagev1.CSINode) any { return len(n.Spec.Drivers) },

@@ -24,16 +24,16 @@ import (
 // of the cluster.
 var CSIStorageCapacity = generic.Kind[*storagev1.CSIStorageCapacity]{
 	Name: "CSIStorageCapacity", Plural: "csistoragecapacities",
-	MetadataAnew: true,
-	New:          func() *storagev1.CSIStorageCapacity { return &storagev1.CSIStorageCapacity{} },
-	NewList:      func() runtime.Object { return &storagev1.CSIStorageCapacityList{} },
+	Metadata: generic.Metadata{ValidateAsNew: true},
+	New:      func() *storagev1.CSIStorageCapacity { return &storagev1.CSIStorageCapacity{} },
+	NewList:  func() runtime.Object { return &storagev1.CSIStorageCapacityList{} },
 	Validate: func(_ context.Context, c *storagev1.CSIStorageCapacity) field.ErrorList {
 		return validateCapacity(c, metav1validation.LabelSelectorValidationOptions{})
 	},
 	ValidateUpdate:         validateCapacityUpdate,
 	Warnings:               capacityWarnings,
 	RequireResourceVersion: true,
-	PlainTable:             true,
+	Table:                  generic.Table[*storagev1.CSIStorageCapacity]{Default: true},
 }
 
 var nodeTopologyPath, classNamePath = field.NewPath("nodeTopology"), field.NewPath("storageClassName")

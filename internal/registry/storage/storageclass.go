@@ -33,14 +33,14 @@ const (
 // StorageClass says how volumes are made for claims that ask for this class.
 var StorageClass = generic.Kind[*storagev1.StorageClass]{
 	Name: "StorageClass", Plural: "storageclasses", ShortNames: []string{"sc"}, ClusterScoped: true,
-	MetadataAnew:   true,
+	Metadata:       generic.Metadata{ValidateAsNew: true},
 	New:            func() *storagev1.StorageClass { return &storagev1.StorageClass{} },
 	NewList:        func() runtime.Object { return &storagev1.StorageClassList{} },
 	Validate:       validateStorageClass,
 	ValidateUpdate: validateStorageClassUpdate,
 	Warnings:       storageClassWarnings,
-	ReturnDeleted:  true,
-	Replace:        func(store *generic.Store) rest.Storage { return &classStore{store} },
+	Deletion:       generic.Deletion[*storagev1.StorageClass]{ReturnObject: true},
+	Endpoints:      generic.Endpoints{Replace: func(store *generic.Store) rest.Storage { return &classStore{store} }},
 	Columns: []generic.Column[*storagev1.StorageClass]{
 		{Name: "Provisioner", Description: storageClassDoc["provisioner"], Cell: func(c *storagev1.StorageClass) any { return c.Provisioner }},
 		{Name: "ReclaimPolicy", Description: storageClassDoc["reclaimPolicy"], Cell: func(c *storagev1.StorageClass) any {

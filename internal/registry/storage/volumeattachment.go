@@ -23,21 +23,23 @@ import (
 // says about it.
 var VolumeAttachment = generic.Kind[*storagev1.VolumeAttachment]{
 	Name: "VolumeAttachment", Plural: "volumeattachments", ClusterScoped: true,
-	MetadataAnew:      true,
-	New:               func() *storagev1.VolumeAttachment { return &storagev1.VolumeAttachment{} },
-	NewList:           func() runtime.Object { return &storagev1.VolumeAttachmentList{} },
-	Spec:              func(a *storagev1.VolumeAttachment) any { return &a.Spec },
-	Status:            func(a *storagev1.VolumeAttachment) any { return &a.Status },
-	WithoutGeneration: true,
-	PrepareStatus: func(_ context.Context, a, old *storagev1.VolumeAttachment) {
-		metav1.ResetObjectMetaForStatus(&a.ObjectMeta, &old.ObjectMeta)
+	Metadata:   generic.Metadata{ValidateAsNew: true},
+	New:        func() *storagev1.VolumeAttachment { return &storagev1.VolumeAttachment{} },
+	NewList:    func() runtime.Object { return &storagev1.VolumeAttachmentList{} },
+	Spec:       func(a *storagev1.VolumeAttachment) any { return &a.Spec },
+	Status:     func(a *storagev1.VolumeAttachment) any { return &a.Status },
+	Generation: generic.NoGeneration,
+	StatusUpdate: generic.Update[*storagev1.VolumeAttachment]{
+		Prepare: func(_ context.Context, a, old *storagev1.VolumeAttachment) {
+			metav1.ResetObjectMetaForStatus(&a.ObjectMeta, &old.ObjectMeta)
+		},
+		Resets:   []string{"metadata"},
+		Validate: validateVolumeAttachmentStatus,
 	},
-	StatusResets:           []string{"metadata"},
 	Validate:               validateVolumeAttachment,
 	ValidateUpdate:         validateVolumeAttachmentUpdate,
-	ValidateStatus:         validateVolumeAttachmentStatus,
 	RequireResourceVersion: true,
-	ReturnDeleted:          true,
+	Deletion:               generic.Deletion[*storagev1.VolumeAttachment]{ReturnObject: true},
 	Columns: []generic.Column[*storagev1.VolumeAttachment]{
 		{Name: "Attacher", Format: "name", Description: attachmentDoc["attacher"], Cell: func(a *storagev1.VolumeAttachment) any { return a.Spec.Attacher }},
 		{Name: "PV", Description: storagev1.VolumeAttachmentSource{}.SwaggerDoc()["persistentVolumeName"], Cell: func(a *storagev1.VolumeAttachment) any {

@@ -18,12 +18,12 @@ import (
 // (KEP-3751).
 var VolumeAttributesClass = generic.Kind[*storagev1.VolumeAttributesClass]{
 	Name: "VolumeAttributesClass", Plural: "volumeattributesclasses", ShortNames: []string{"vac"}, ClusterScoped: true,
-	MetadataAnew:   true,
+	Metadata:       generic.Metadata{ValidateAsNew: true},
 	New:            func() *storagev1.VolumeAttributesClass { return &storagev1.VolumeAttributesClass{} },
 	NewList:        func() runtime.Object { return &storagev1.VolumeAttributesClassList{} },
 	Validate:       validateVolumeAttributesClass,
 	ValidateUpdate: validateVolumeAttributesClassUpdate,
-	ReturnDeleted:  true,
+	Deletion:       generic.Deletion[*storagev1.VolumeAttributesClass]{ReturnObject: true},
 	Columns: []generic.Column[*storagev1.VolumeAttributesClass]{{
 		Name: "DriverName", Description: storagev1.VolumeAttributesClass{}.SwaggerDoc()["driverName"],
 		Cell: func(c *storagev1.VolumeAttributesClass) any { return c.DriverName },

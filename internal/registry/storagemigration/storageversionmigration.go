@@ -40,16 +40,19 @@ var AddToScheme = localSchemeBuilder.AddToScheme
 // StorageVersionMigration is one migration, which is done once.
 var StorageVersionMigration = generic.Kind[*migrationv1.StorageVersionMigration]{
 	Name: "StorageVersionMigration", Plural: "storageversionmigrations", ClusterScoped: true,
-	New:               func() *migrationv1.StorageVersionMigration { return &migrationv1.StorageVersionMigration{} },
-	NewList:           func() runtime.Object { return &migrationv1.StorageVersionMigrationList{} },
-	MetadataAnew:      true,
-	Spec:              func(m *migrationv1.StorageVersionMigration) any { return &m.Spec },
-	Status:            func(m *migrationv1.StorageVersionMigration) any { return &m.Status },
-	WithoutGeneration: true,
-	PrepareStatus: func(_ context.Context, m, old *migrationv1.StorageVersionMigration) {
-		metav1.ResetObjectMetaForStatus(&m.ObjectMeta, &old.ObjectMeta)
+	New:        func() *migrationv1.StorageVersionMigration { return &migrationv1.StorageVersionMigration{} },
+	NewList:    func() runtime.Object { return &migrationv1.StorageVersionMigrationList{} },
+	Metadata:   generic.Metadata{ValidateAsNew: true},
+	Spec:       func(m *migrationv1.StorageVersionMigration) any { return &m.Spec },
+	Status:     func(m *migrationv1.StorageVersionMigration) any { return &m.Status },
+	Generation: generic.NoGeneration,
+	StatusUpdate: generic.Update[*migrationv1.StorageVersionMigration]{
+		Prepare: func(_ context.Context, m, old *migrationv1.StorageVersionMigration) {
+			metav1.ResetObjectMetaForStatus(&m.ObjectMeta, &old.ObjectMeta)
+		},
+		Resets:   []string{"metadata"},
+		Validate: validateStatus,
 	},
-	StatusResets:           []string{"metadata"},
 	RequireResourceVersion: true,
 	Validate: func(_ context.Context, m *migrationv1.StorageVersionMigration) field.ErrorList {
 		return validateResource(m.Spec.Resource, field.NewPath("spec", "resource"))
@@ -58,8 +61,7 @@ var StorageVersionMigration = generic.Kind[*migrationv1.StorageVersionMigration]
 		errs := validateResource(m.Spec.Resource, field.NewPath("spec", "resource"))
 		return append(errs, apivalidation.ValidateImmutableField(m.Spec, old.Spec, field.NewPath("spec"))...)
 	},
-	ValidateStatus: validateStatus,
-	WholeTable:     true, // upstream's has no age
+	Table: generic.Table[*migrationv1.StorageVersionMigration]{ColumnsOnly: true}, // upstream's has no age
 	Columns: []generic.Column[*migrationv1.StorageVersionMigration]{
 		{Name: "Name", PlainName: true, Description: metav1.ObjectMeta{}.SwaggerDoc()["name"],
 			Cell: func(m *migrationv1.StorageVersionMigration) any { return m.Name }},

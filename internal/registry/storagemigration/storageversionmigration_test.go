@@ -65,7 +65,7 @@ func TestStatus(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
-			for _, err := range StorageVersionMigration.ValidateStatus(t.Context(), test.now, test.old) {
+			for _, err := range StorageVersionMigration.StatusUpdate.Validate(t.Context(), test.now, test.old) {
 				if err.Field == "status.conditions" {
 					got = append(got, err.Detail)
 					continue
