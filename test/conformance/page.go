@@ -16,21 +16,20 @@ const pageHead = `<!-- Written by "make conformance" from test/conformance/resul
 
 # Conformance
 
-What became of each of upstream's %d conformance specs of Kubernetes %s, run unmodified by
-` + "`make conformance`" + ` ([how](../test/conformance/README.md)), when it was last run. *Seen on* is the
-commit that was tested. *Upstream* is what the same spec does against upstream's own control
-plane and kubelet on the same kind of machine (` + "`make conformance AGAINST=upstream`" + `), where that
-was tried.
+The latest result of each of upstream's %d conformance specs of Kubernetes %s, which
+` + "`make conformance`" + ` runs unmodified ([how](../test/conformance/README.md)). *Seen on* is the tested
+commit. *Upstream* is the result of the same spec with upstream's own control plane and kubelet, on
+the same kind of machine (` + "`make conformance AGAINST=upstream`" + `), if it was run there.
 
 `
 
-// causes say why a spec fails or cannot run, by its name: what was found, by hand.
+// causes are the known causes of failures, by spec name. They are written by hand.
 type causes struct {
 	Kindred  map[string]string `json:"kindred"`
 	Upstream map[string]string `json:"upstream"`
 }
 
-// readCauses reads causes.yaml. A name that upstream does not have is an error.
+// readCauses reads causes.yaml. It fails if a name is not that of a conformance spec.
 func readCauses(file string, all []string) (causes, error) {
 	content, err := os.ReadFile(file)
 	if err != nil {
@@ -54,7 +53,7 @@ func readCauses(file string, all []string) (causes, error) {
 	return c, nil
 }
 
-// page is docs/conformance.md.
+// page returns the content of docs/conformance.md.
 func page(version string, all []string, kindred, upstream record, why causes) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, pageHead, len(all), version)
@@ -73,7 +72,7 @@ func page(version string, all []string, kindred, upstream record, why causes) []
 	return b.Bytes()
 }
 
-// latest is what is known of a spec: that it was never run, if nothing.
+// latest returns the recorded result of a spec, or notRun.
 func latest(r record, name string) result {
 	if one, ok := r[name]; ok {
 		return one
@@ -118,7 +117,7 @@ func writeRow(b *bytes.Buffer, r, upstream result, why causes) {
 		cell(strings.TrimPrefix(r.Spec, "["+sigOf(r.Spec)+"] ")), mark, seen, seconds, theirs, cell(strings.Join(reasons, "; ")))
 }
 
-// reason is the cause that was found, or else what the spec said itself.
+// reason returns the cause if it is known, and otherwise the spec's own failure message.
 func reason(found, said string) string {
 	if found != "" {
 		return found
@@ -126,7 +125,7 @@ func reason(found, said string) string {
 	return said
 }
 
-// cell is text as a cell of a table in Markdown.
+// cell escapes text for a cell of a Markdown table.
 func cell(text string) string {
 	return strings.NewReplacer("|", `\|`, "<", "&lt;", ">", "&gt;", "*", `\*`, "\n", " ").Replace(strings.TrimSpace(text))
 }
