@@ -50,19 +50,21 @@ func TestPrintLint(t *testing.T) {
 	})
 	want := `Secret/one in shop
   warning  lost-reference         something is wrong
-                                  then: It does not go with that owner any more: it is left behind.
-                                  do: Restore the reference, unless it was taken away on purpose.
+                                  then: The object is no longer deleted with that owner: it is left
+                                  behind.
+                                  do: Restore the reference, unless it was removed on purpose.
                                   --fix: restore the reference to Set web
   info     too-many-owners        something is wrong
-                                  then: It stays until the last of them is gone.
-                                  do: Keep the owner that it cannot do without; several should be
-                                  the exception.
+                                  then: It is deleted only when all of them are deleted.
+                                  do: Keep only the owner that it cannot exist without. Several
+                                  owners should be the exception.
 Secret/two in shop
   error    unserved-version       something is wrong
-                                  then: Whoever looks the owner up by it does not find it:
-                                  upstream's collector leaves the object behind, and controllers do
-                                  not get the owner. Kindred's collector compares no versions.
-                                  do: Name a version that is served.
+                                  then: Clients that look the owner up by it do not find it:
+                                  controllers do not get the owner, and upstream's garbage collector
+                                  never deletes the object. Kindred's garbage collector ignores the
+                                  version.
+                                  do: Name a served version.
                                   --fix: name Set web in version v2
 
 3 findings about 2 objects: 1 error, 1 warning, 1 note

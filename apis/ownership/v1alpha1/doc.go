@@ -1,12 +1,13 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package v1alpha1 holds the types of ownership.kindred.dev/v1alpha1: what is owned by whom,
-// what a deletion would take along, and why.
+// Package v1alpha1 holds the types of ownership.kindred.dev/v1alpha1. They answer questions
+// about ownership: which objects own each other, what a deletion would remove, why an object
+// was deleted, and how to restore it.
 //
-// All of them are reviews: a client creates one with a spec, and gets it back with a status;
-// nothing is stored. Whoever may create a review sees in it those objects alone that they
-// may read themselves.
+// All of them are reviews, like SubjectAccessReview: a client creates one with a spec and gets
+// it back with a status. Nothing is stored. A review shows only objects that its creator may
+// read.
 //
 // +k8s:deepcopy-gen=package
 // +k8s:openapi-gen=true

@@ -3,20 +3,20 @@
 
 package v1alpha1
 
-// HoldAnnotation holds Kindred's controllers off an object: as long as it is there, with
-// whatever value, no controller creates, deletes, adopts or releases anything for the object,
-// or writes its status. It counts on what a controller works for: Deployments, ReplicaSets,
-// ReplicationControllers, DaemonSets, Jobs (they do not expire either, and their pods keep
-// the finalizer by which they are counted), Services (their endpoints stay as they are), and
-// pods, as far as they would be cleaned up. It is never handed on to what an object owns.
+// HoldAnnotation pauses Kindred's controllers for one object. While the annotation is set, to
+// any value, no controller creates, deletes, adopts or releases anything for the object, or
+// writes its status. It takes effect on the objects that controllers reconcile: Deployments,
+// ReplicaSets, ReplicationControllers, DaemonSets, Jobs (their TTL does not expire them, and
+// their pods keep the tracking finalizer), Services (their endpoints stay as they are), and
+// pods, which are then not cleaned up. Controllers never copy it to dependents.
 //
-// It is for a graph of objects that is brought back one by one: what is not there yet must
-// not be made anew. Who brings it back creates its objects with the annotation, and takes it
-// away once they are whole; controllers then go on at once. One that was left behind is
-// taken away by hand:
+// It lets a client restore a graph of objects one by one, without a controller that recreates
+// what is still missing. The client creates the objects with the annotation and removes it
+// when the graph is complete; controllers then resume at once. To remove an annotation that
+// was left behind:
 //
 //	kubectl annotate deployment/web ownership.kindred.dev/hold-
 //
-// Deletions do not care for it: the object can be deleted, is collected with its owners, and
-// is no longer held as soon as its deletion has begun.
+// The annotation does not prevent deletion: the object can be deleted and is garbage collected
+// with its owners. It has no effect once the object is being deleted.
 const HoldAnnotation = "ownership.kindred.dev/hold"

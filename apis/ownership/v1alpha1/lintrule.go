@@ -5,7 +5,7 @@ package v1alpha1
 
 import "slices"
 
-// LintRule is the name of a rule of lint. It never changes its meaning.
+// LintRule is the name of a lint rule. The meaning of a name never changes.
 type LintRule string
 
 // The rules, in the order in which LintRules describes them.
@@ -27,23 +27,24 @@ const (
 	RuleOnHold               LintRule = "on-hold"
 )
 
-// LintRuleDescription describes a rule, for lists, documents and reports.
+// LintRuleDescription describes a rule, for listings, documentation and reports.
 // +k8s:openapi-gen=false
 // +k8s:deepcopy-gen=false
 type LintRuleDescription struct {
 	Rule     LintRule     `json:"rule"`
 	Severity LintSeverity `json:"severity"`
-	// Summary is what the rule finds.
+	// Summary says what the rule finds.
 	Summary string `json:"summary"`
-	// Consequence is what will happen because of it. A finding may say it more precisely.
+	// Consequence says what happens because of it. A finding may be more specific.
 	Consequence string `json:"consequence"`
-	// Remedy is what to do about it. A finding may say it more precisely.
+	// Remedy says how to fix it. A finding may be more specific.
 	Remedy string `json:"remedy"`
-	// Fix is the safe change, and when it is made. It is empty for rules that have none.
+	// Fix is the safe change that a repair makes, and its condition. It is empty for rules
+	// without a safe change.
 	Fix string `json:"fix,omitempty"`
 }
 
-// DescribeLintRule describes one rule.
+// DescribeLintRule returns the description of a rule, and false if there is no such rule.
 func DescribeLintRule(rule LintRule) (LintRuleDescription, bool) {
 	i := slices.IndexFunc(rules, func(d LintRuleDescription) bool { return d.Rule == rule })
 	if i < 0 {
@@ -52,87 +53,87 @@ func DescribeLintRule(rule LintRule) (LintRuleDescription, bool) {
 	return rules[i], true
 }
 
-// LintRules describes all rules.
+// LintRules returns the descriptions of all rules.
 func LintRules() []LintRuleDescription { return slices.Clone(rules) }
 
 var rules = []LintRuleDescription{{
 	Rule: RuleNoOwner, Severity: SeverityWarning,
 	Summary:     "The object has no owner, and most of its siblings have one.",
-	Consequence: "Nothing deletes it with the rest: it is left behind.",
-	Remedy:      "Give it the owner that its siblings have, or take the label away that makes it one of them.",
+	Consequence: "It is not deleted with its siblings: it is left behind.",
+	Remedy:      "Add the owner that its siblings have, or remove the label that they share.",
 }, {
 	Rule: RuleLostReference, Severity: SeverityWarning,
-	Summary:     "A reference was taken away, its owner exists, and nothing took its place.",
-	Consequence: "It does not go with that owner any more: it is left behind.",
-	Remedy:      "Restore the reference, unless it was taken away on purpose.",
-	Fix:         "The reference is restored, unless another owner controls the object by now.",
+	Summary:     "A reference was removed although its owner exists, and no other reference replaced it.",
+	Consequence: "The object is no longer deleted with that owner: it is left behind.",
+	Remedy:      "Restore the reference, unless it was removed on purpose.",
+	Fix:         "The reference is restored, unless the object has another controller by now.",
 }, {
 	Rule: RuleStaleVersion, Severity: SeverityWarning,
-	Summary:     "A reference names an apiVersion that is served and not the preferred one.",
-	Consequence: "Once that version is not served any more, whoever looks the owner up by it does not find it.",
+	Summary:     "A reference names an apiVersion that is served but not preferred.",
+	Consequence: "When that version is no longer served, clients that look the owner up by it do not find it.",
 	Remedy:      "Name the preferred version.",
 	Fix:         "The reference names the preferred version.",
 }, {
 	Rule: RuleUnservedVersion, Severity: SeverityError,
-	Summary:     "A reference names an apiVersion that is not served, though the kind is in another.",
-	Consequence: "Whoever looks the owner up by it does not find it: upstream's collector leaves the object behind, and controllers do not get the owner. Kindred's collector compares no versions.",
-	Remedy:      "Name a version that is served.",
+	Summary:     "A reference names an apiVersion that is not served; the kind is served in another version.",
+	Consequence: "Clients that look the owner up by it do not find it: controllers do not get the owner, and upstream's garbage collector never deletes the object. Kindred's garbage collector ignores the version.",
+	Remedy:      "Name a served version.",
 	Fix:         "The reference names the preferred version.",
 }, {
 	Rule: RuleUnservedKind, Severity: SeverityError,
 	Summary:     "A reference names a kind that is not served in any version.",
-	Consequence: "The object is left alone whatever becomes of its other owners: it may be leaked.",
-	Remedy:      "Install the kind's definition again, or drop the reference.",
+	Consequence: "The object is not garbage collected, even if its other owners are deleted: it may be leaked.",
+	Remedy:      "Install the kind's definition again, or remove the reference.",
 }, {
 	Rule: RuleTooManyOwners, Severity: SeverityInfo,
 	Summary:     "The object has more than one owner.",
-	Consequence: "It stays until the last of them is gone.",
-	Remedy:      "Keep the owner that it cannot do without; several should be the exception.",
+	Consequence: "It is deleted only when all of them are deleted.",
+	Remedy:      "Keep only the owner that it cannot exist without. Several owners should be the exception.",
 }, {
 	Rule: RuleTwoControllers, Severity: SeverityError,
-	Summary:     "More than one reference has controller set. The API refuses it today; older data may have it.",
-	Consequence: "Every update of the object is refused, that of its finalizers too, and controllers may fight over it.",
-	Remedy:      "Leave controller set on the reference to the one that manages the object.",
+	Summary:     "More than one reference has controller: true. The API rejects this now; older data may have it.",
+	Consequence: "Every update of the object is rejected, including the removal of finalizers, and controllers may fight over it.",
+	Remedy:      "Keep controller: true only on the reference to the owner that manages the object.",
 }, {
 	Rule: RuleDangling, Severity: SeverityWarning,
 	Summary:     "A reference names an owner that was deleted.",
-	Consequence: "It counts as absent. When all references do, the object is deleted.",
-	Remedy:      "Drop the reference.",
-	Fix:         "The reference is dropped, if another one remains that is not absent.",
+	Consequence: "The owner counts as absent. An object whose owners are all absent is deleted.",
+	Remedy:      "Remove the reference.",
+	Fix:         "The reference is removed, if the object has another owner that is not absent.",
 }, {
 	Rule: RuleWrongUID, Severity: SeverityError,
-	Summary:     "UID and name of a reference belong to different objects, mostly because the owner was created anew.",
-	Consequence: "It counts as absent, as owners are known by their UID. When all references do, the object is deleted.",
-	Remedy:      "Write the UID of the owner that is meant, or drop the reference.",
+	Summary:     "A reference has the name of one object and the UID of another, usually because the owner was recreated.",
+	Consequence: "Owners are identified by UID, so the owner counts as absent. An object whose owners are all absent is deleted.",
+	Remedy:      "Correct the UID, or remove the reference.",
 }, {
 	Rule: RuleNeverExisted, Severity: SeverityError,
-	Summary:     "A reference names an object that does not exist, and never did as far as is known.",
-	Consequence: "It counts as absent. When all references do, the object is deleted.",
-	Remedy:      "Name an owner that exists, or drop the reference.",
-	Fix:         "The reference is dropped, if another one remains that is not absent.",
+	Summary:     "A reference names an object that does not exist and, as far as is known, never did.",
+	Consequence: "The owner counts as absent. An object whose owners are all absent is deleted.",
+	Remedy:      "Name an owner that exists, or remove the reference.",
+	Fix:         "The reference is removed, if the object has another owner that is not absent.",
 }, {
 	Rule: RuleCrossNamespace, Severity: SeverityError,
 	Summary:     "A reference names an owner in another namespace.",
-	Consequence: "It is never followed, and counts as absent. When all references do, the object is deleted.",
-	Remedy:      "Name an owner in the same namespace or a cluster-scoped one, or drop the reference.",
+	Consequence: "Such a reference is not followed, so the owner counts as absent. An object whose owners are all absent is deleted.",
+	Remedy:      "Name an owner in the same namespace or a cluster-scoped owner, or remove the reference.",
 }, {
 	Rule: RuleClusterToNamespaced, Severity: SeverityError,
-	Summary:     "A cluster-scoped object names an owner of a kind that is in namespaces.",
-	Consequence: "It is never followed, and the object is left alone whatever becomes of its other owners: it may be leaked.",
-	Remedy:      "Name a cluster-scoped owner, or use a finalizer of the would-be owner to delete the object.",
+	Summary:     "A cluster-scoped object names an owner of a namespaced kind.",
+	Consequence: "Such a reference is not followed, and the object is not garbage collected, even if its other owners are deleted: it may be leaked.",
+	Remedy:      "Name a cluster-scoped owner, or let a finalizer on the namespaced object delete the cluster-scoped one.",
 }, {
 	Rule: RuleCycle, Severity: SeverityWarning,
-	Summary:     "Objects own each other in a circle.",
-	Consequence: "They keep each other: no owner outside of the circle takes them all along, and the deletion of any one takes along those that nothing else owns.",
-	Remedy:      "Drop the reference that points from the owner to its dependent.",
+	Summary:     "Objects own each other in a cycle.",
+	Consequence: "They keep each other: the deletion of an owner outside the cycle does not delete them, and the deletion of any one deletes those of them that have no other owner.",
+	Remedy:      "Remove the reference from the owner to its dependent.",
 }, {
 	Rule: RuleUnhonouredBlockOwner, Severity: SeverityWarning,
-	Summary:     "blockOwnerDeletion is set where it holds up nobody: the reference is not followed, or the collector does not watch the owner's kind (events, and what cannot be listed, watched and deleted).",
+	Summary:     "blockOwnerDeletion has no effect: the reference is not followed, or the garbage collector does not watch the owner's kind (events, and kinds that cannot be listed, watched and deleted).",
 	Consequence: "A foreground deletion of the owner does not wait for the object.",
-	Remedy:      "Name an owner that can be deleted in the foreground, or leave blockOwnerDeletion out.",
+	Remedy:      "Name an owner that can be deleted in the foreground, or omit blockOwnerDeletion.",
 }, {
 	Rule: RuleOnHold, Severity: SeverityWarning,
-	Summary:     "The annotation ownership.kindred.dev/hold keeps controllers off the object. By hand that is an Info, after an undeletion that is not finished a Warning.",
-	Consequence: "No controller of Kindred's works for the object: nothing is created, deleted, adopted or counted for it.",
-	Remedy:      "Go on with the undeletion, or take the annotation off.",
+	Summary:     "The annotation ownership.kindred.dev/hold pauses controllers for the object. Set by hand it is an Info; left by an unfinished undeletion it is a Warning.",
+	Consequence: "Kindred's controllers create, delete, adopt and update nothing for the object.",
+	Remedy:      "Finish the undeletion, or remove the annotation.",
 }}

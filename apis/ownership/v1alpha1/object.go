@@ -13,24 +13,24 @@ import (
 
 // ObjectReference names an object of any kind.
 type ObjectReference struct {
-	// apiVersion is the object's group and version. Of the group the version that is served
-	// and preferred is answered.
+	// apiVersion is the object's group and version. In a status it is the preferred version of
+	// the group.
 	APIVersion string `json:"apiVersion"`
 	// kind is the object's kind.
 	Kind string `json:"kind"`
-	// namespace is the object's namespace. It is empty for objects that are in none.
+	// namespace is the object's namespace. It is empty for cluster-scoped objects.
 	// +optional
 	Namespace string `json:"namespace,omitempty"`
 	// name is the object's name.
 	Name string `json:"name"`
-	// uid is the object's UID. In a question it may be left out; where it is given, an object
-	// with another UID is not meant.
+	// uid is the object's UID. It is optional in a spec; if it is set, only the object with this
+	// UID matches.
 	// +optional
 	UID types.UID `json:"uid,omitempty"`
 }
 
-// Compare orders objects by kind, group, namespace and name. It is the order of siblings in all
-// answers about ownership. The result is negative if r comes before other, and positive if after.
+// Compare orders objects by kind, group, namespace and name, the order of siblings in every
+// status of this group. The result is negative if r comes before other, positive if after.
 func (r ObjectReference) Compare(other ObjectReference) int {
 	return cmp.Or(
 		cmp.Compare(r.Kind, other.Kind),
@@ -44,62 +44,62 @@ func (r ObjectReference) group() string {
 	return schema.FromAPIVersionAndKind(r.APIVersion, r.Kind).Group
 }
 
-// Standing says how an owner reference stands.
+// Standing is how the garbage collector counts an owner reference.
 type Standing string
 
 const (
 	// StandingSolid: the owner exists.
 	StandingSolid Standing = "Solid"
-	// StandingWaiting: the owner exists, is being deleted, and waits for its dependents to go
-	// first.
+	// StandingWaiting: the owner is being deleted in the foreground and waits for its dependents.
 	StandingWaiting Standing = "Waiting"
 	// StandingDangling: the owner does not exist.
 	StandingDangling Standing = "Dangling"
-	// StandingUnresolved: it cannot be known whether the owner exists, as its kind is not
-	// served, or an object without a namespace names an owner that has one. The object is not
-	// collected.
+	// StandingUnresolved: the owner cannot be looked up, because its kind is not served, or
+	// because a cluster-scoped object names a namespaced owner. The object is not collected.
 	StandingUnresolved Standing = "Unresolved"
-	// StandingPending: whether the owner exists has still to be found out.
+	// StandingPending: the owner has not been looked up yet.
 	StandingPending Standing = "Pending"
 	// StandingHidden: the caller may not read the owner.
 	StandingHidden Standing = "Hidden"
 )
 
-// OwnerReference is an owner reference of an object, and how it stands.
+// OwnerReference is an owner reference of an object and its standing.
 type OwnerReference struct {
 	metav1.OwnerReference `json:",inline"`
-	// standing says whether the owner exists.
+	// standing is how the garbage collector counts the reference: whether the owner exists.
 	Standing Standing `json:"standing"`
 }
 
-// Hold tells why an object has the annotation HoldAnnotation, and how to take it off.
+// Hold explains why an object has the annotation HoldAnnotation, and how to remove it.
 type Hold struct {
-	// undeletion is the object whose undeletion is not finished, as kubectl names it, or the UID
-	// that it had. It is empty for a hold that was set by hand.
+	// undeletion is the root of the unfinished undeletion that set the annotation, as kubectl
+	// names it, or its former UID. It is empty for an annotation that was set by hand.
 	// +optional
 	Undeletion string `json:"undeletion,omitempty"`
 	// message says why the object is on hold.
 	Message string `json:"message"`
-	// remedy says how to take it off.
+	// remedy says how to remove the annotation.
 	Remedy string `json:"remedy"`
 }
 
-// DeletionBlock is something that a deletion waits for. One of its fields is set.
+// DeletionBlock is something that a deletion waits for. Exactly one of finalizer, dependent,
+// owner, content and hidden is set.
 type DeletionBlock struct {
-	// finalizer is a finalizer of the object. Whoever put it there has to take it away.
+	// finalizer is a finalizer of the object, which the component that added it has to remove.
 	// +optional
 	Finalizer string `json:"finalizer,omitempty"`
-	// dependent refers to the object as its owner with blockOwnerDeletion, and has to go first,
-	// since the object is deleted in the foreground.
+	// dependent is a dependent with blockOwnerDeletion. The object is deleted in the foreground
+	// and waits for it.
 	// +optional
 	Dependent *ObjectReference `json:"dependent,omitempty"`
-	// owner has to go before the object does.
+	// owner is an owner of the object. The object is deleted only after it.
 	// +optional
 	Owner *ObjectReference `json:"owner,omitempty"`
-	// content is in the object, as objects are in a namespace, and has to go first.
+	// content is an object in the Namespace, or a custom resource of the
+	// CustomResourceDefinition, that is being deleted.
 	// +optional
 	Content *ObjectReference `json:"content,omitempty"`
-	// hidden is true for an object that the caller may not read.
+	// hidden is true if the deletion waits for an object that the caller may not read.
 	// +optional
 	Hidden bool `json:"hidden,omitempty"`
 }

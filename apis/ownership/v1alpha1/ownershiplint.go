@@ -10,94 +10,96 @@ import (
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
-// OwnershipLint tells which owner references are missing or wrong, and what follows from it.
+// OwnershipLint finds missing and wrong owner references, and says what they lead to.
 type OwnershipLint struct {
 	metav1.TypeMeta `json:",inline"`
-	// metadata has nothing to say about a lint, and may be left out.
+	// metadata is not used and may be omitted.
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec says what is checked.
+	// spec selects the objects and rules to check.
 	// +optional
 	Spec OwnershipLintSpec `json:"spec,omitempty"`
-	// status is the answer.
+	// status lists the findings. The server fills it in.
 	// +optional
 	Status OwnershipLintStatus `json:"status,omitempty"`
 }
 
-// OwnershipLintSpec says what is checked. Left empty, it is all that the caller may read.
+// OwnershipLintSpec selects the objects and rules to check. An empty spec selects all objects
+// that the caller may read.
 type OwnershipLintSpec struct {
 	// namespace restricts the check to the objects in one namespace.
 	// +optional
 	Namespace string `json:"namespace,omitempty"`
-	// object restricts the check to one object and what it owns, directly or not, or ought to.
-	// It is not given beside namespace.
+	// object restricts the check to one object and its direct and indirect dependents, including
+	// those that lack the reference. It must not be set together with namespace.
 	// +optional
 	Object *ObjectReference `json:"object,omitempty"`
-	// rules restricts the check to some rules.
+	// rules restricts the check to the named rules.
 	// +optional
 	// +listType=set
 	Rules []LintRule `json:"rules,omitempty"`
 }
 
-// LintSeverity says how bad a finding is.
+// LintSeverity is the severity of a finding.
 type LintSeverity string
 
 const (
-	// SeverityError: garbage collection does not do what the reference asks for, or harm.
+	// SeverityError: garbage collection does something other than the reference asks for, or
+	// does harm.
 	SeverityError LintSeverity = "Error"
-	// SeverityWarning: it will not, one day, or perhaps.
+	// SeverityWarning: garbage collection may do so in the future.
 	SeverityWarning LintSeverity = "Warning"
-	// SeverityInfo: it does, and somebody should know.
+	// SeverityInfo: garbage collection works as the reference asks for, perhaps not as intended.
 	SeverityInfo LintSeverity = "Info"
 )
 
-// LintFinding is an object that breaks a rule.
+// LintFinding is an object that violates a rule.
 type LintFinding struct {
 	// object is the object.
 	Object ObjectReference `json:"object"`
-	// rule is the rule that it breaks.
+	// rule is the violated rule.
 	Rule LintRule `json:"rule"`
-	// severity is how bad that is.
+	// severity is the severity of the finding.
 	Severity LintSeverity `json:"severity"`
 	// message says what is wrong.
 	Message string `json:"message"`
-	// consequence says what will happen because of it.
+	// consequence says what happens because of it.
 	Consequence string `json:"consequence"`
-	// remedy says what to do about it.
+	// remedy says how to fix it.
 	Remedy string `json:"remedy"`
-	// fix is a change that does it, where there is a safe one. An OwnershipRepair makes it.
+	// fix is a safe change that fixes it, if there is one. An OwnershipRepair applies it.
 	// +optional
 	Fix *LintFix `json:"fix,omitempty"`
 }
 
 // LintFix is a safe change of an object's owner references.
 type LintFix struct {
-	// description says what is changed.
+	// description describes the change.
 	Description string `json:"description"`
-	// resourceVersion is the state of the object that the change was made for. It is wrong for
-	// any other.
+	// resourceVersion is the resourceVersion of the object that the change was computed for. The
+	// change must not be applied to any other.
 	ResourceVersion string `json:"resourceVersion"`
-	// ownerReferences are all the references that the object has after the change.
+	// ownerReferences lists all references of the object after the change.
 	// +optional
 	// +listType=atomic
 	OwnerReferences []metav1.OwnerReference `json:"ownerReferences,omitempty"`
 }
 
-// OwnershipLintStatus is what was found.
+// OwnershipLintStatus lists the findings.
 type OwnershipLintStatus struct {
-	// checked is the number of objects that were looked at. Those that are being deleted are
-	// not among them.
+	// checked is the number of objects that were checked. Objects that are being deleted are not
+	// checked.
 	Checked int32 `json:"checked"`
-	// findings are the objects that break a rule, sorted by object.
+	// findings lists the violations, sorted by object.
 	// +optional
 	// +listType=atomic
 	Findings []LintFinding `json:"findings,omitempty"`
-	// hidden is the number of further objects, which the caller may not read. They were not
-	// checked, and nothing is concluded from them.
+	// hidden is the number of further objects that the caller may not read. They were not
+	// checked and did not affect the findings.
 	// +optional
 	Hidden int32 `json:"hidden,omitempty"`
-	// warnings say what else there is to know: that not all objects of the cluster are known.
+	// warnings qualify the findings, for example if not all objects of the cluster are known.
 	// +optional
 	// +listType=atomic
 	Warnings []string `json:"warnings,omitempty"`
@@ -105,85 +107,85 @@ type OwnershipLintStatus struct {
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
-// OwnershipRepair makes the safe changes among those that an OwnershipLint asks for. All are
-// made as the caller, who needs to be allowed to, and to objects that are as they were when
-// the change was decided: others are skipped.
+// OwnershipRepair applies the fixes that an OwnershipLint finds. It acts as the caller, with the
+// caller's permissions, and skips objects that changed since their fix was computed.
 type OwnershipRepair struct {
 	metav1.TypeMeta `json:",inline"`
-	// metadata has nothing to say about a repair, and may be left out.
+	// metadata is not used and may be omitted.
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec says what is repaired.
+	// spec selects the objects and rules to repair.
 	// +optional
 	Spec OwnershipRepairSpec `json:"spec,omitempty"`
-	// status is what was done.
+	// status lists the results. The server fills it in.
 	// +optional
 	Status OwnershipRepairStatus `json:"status,omitempty"`
 }
 
-// OwnershipRepairSpec says what is repaired. Left empty, it is all that the caller may read.
+// OwnershipRepairSpec selects the objects and rules to repair. An empty spec selects all objects
+// that the caller may read.
 type OwnershipRepairSpec struct {
-	// What is repaired is chosen as what is checked.
+	// The fields of OwnershipLintSpec select the objects and rules.
 	OwnershipLintSpec `json:",inline"`
-	// dryRun has every change admitted and none made.
+	// dryRun sends every change through admission without persisting it.
 	// +optional
 	DryRun bool `json:"dryRun,omitempty"`
-	// preconditions restricts the repair to objects in a state that was seen before, in a
-	// lint's fixes. An object that has changed since is skipped. Without any, objects are
-	// repaired as they are found.
+	// preconditions restricts the repair to objects in the given states, usually those of the
+	// fixes of an earlier OwnershipLint. Objects that have changed since are skipped. Without
+	// preconditions, objects are repaired in their current state.
 	// +optional
 	// +listType=map
 	// +listMapKey=uid
 	Preconditions []RepairPrecondition `json:"preconditions,omitempty"`
 }
 
-// RepairPrecondition is an object in one state.
+// RepairPrecondition names an object in one state.
 type RepairPrecondition struct {
 	// uid is the object's UID.
 	UID types.UID `json:"uid"`
-	// resourceVersion is its resourceVersion.
+	// resourceVersion is the object's resourceVersion.
 	ResourceVersion string `json:"resourceVersion"`
 }
 
-// RepairOutcome is what became of a finding.
+// RepairOutcome is what a repair did about a finding.
 type RepairOutcome string
 
 const (
-	// RepairApplied: the change was made.
+	// RepairApplied: the fix was applied.
 	RepairApplied RepairOutcome = "Applied"
-	// RepairWouldApply: the change was not made, as it was a dry run. It would be admitted.
+	// RepairWouldApply: the fix passed admission in a dry run.
 	RepairWouldApply RepairOutcome = "WouldApply"
-	// RepairSkipped: the change was not made, for the reason that is given.
+	// RepairSkipped: the finding was not fixed; reason says why.
 	RepairSkipped RepairOutcome = "Skipped"
 )
 
-// RepairResult is a finding, and what became of it.
+// RepairResult is a finding and what the repair did about it.
 type RepairResult struct {
 	LintFinding `json:",inline"`
-	// outcome is what became of the finding.
+	// outcome is what the repair did.
 	Outcome RepairOutcome `json:"outcome"`
-	// reason says why the change was not made.
+	// reason says why the finding was skipped.
 	// +optional
 	Reason string `json:"reason,omitempty"`
 }
 
-// OwnershipRepairStatus is what was done.
+// OwnershipRepairStatus lists the results of a repair.
 type OwnershipRepairStatus struct {
-	// checked is the number of objects that were looked at.
+	// checked is the number of objects that were checked.
 	Checked int32 `json:"checked"`
-	// results are all findings, and what became of each.
+	// results lists all findings, each with its outcome.
 	// +optional
 	// +listType=atomic
 	Results []RepairResult `json:"results,omitempty"`
-	// applied is the number of findings that were repaired, or would be.
+	// applied is the number of findings that were fixed, or would be in a dry run.
 	Applied int32 `json:"applied"`
-	// skipped is the number of findings that were not repaired.
+	// skipped is the number of findings that were not fixed.
 	Skipped int32 `json:"skipped"`
-	// hidden is the number of further objects, which the caller may not read.
+	// hidden is the number of further objects that the caller may not read.
 	// +optional
 	Hidden int32 `json:"hidden,omitempty"`
-	// warnings say what else there is to know.
+	// warnings qualify the results.
 	// +optional
 	// +listType=atomic
 	Warnings []string `json:"warnings,omitempty"`

@@ -9,72 +9,72 @@ import (
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
-// OwnershipTree tells who owns an object, and what it owns, directly or not.
+// OwnershipTree shows the direct and indirect owners and dependents of an object.
 type OwnershipTree struct {
 	metav1.TypeMeta `json:",inline"`
-	// metadata has nothing to say about a tree, and may be left out.
+	// metadata is not used and may be omitted.
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec says of which object.
+	// spec names the object.
 	Spec OwnershipTreeSpec `json:"spec"`
-	// status is the answer.
+	// status is the tree. The server fills it in.
 	// +optional
 	Status OwnershipTreeStatus `json:"status,omitempty"`
 }
 
-// OwnershipTreeSpec says which tree is asked for.
+// OwnershipTreeSpec names the object whose tree is shown.
 type OwnershipTreeSpec struct {
-	// object is the object in the middle.
+	// object is the object whose owners and dependents are shown.
 	Object ObjectReference `json:"object"`
-	// depth is how many levels of dependents are told; without it all.
+	// depth limits the levels of dependents. Without it, all levels are shown.
 	// +optional
 	Depth *int32 `json:"depth,omitempty"`
 }
 
-// Readiness is how far an object is on its way to what its spec asks for.
+// Readiness says whether an object has reached the state that its spec asks for.
 type Readiness string
 
 const (
-	// ReadinessReady: it is there.
+	// ReadinessReady: the object has reached it.
 	ReadinessReady Readiness = "Ready"
-	// ReadinessInProgress: its controller works on it.
+	// ReadinessInProgress: the object's controller is working on it.
 	ReadinessInProgress Readiness = "InProgress"
-	// ReadinessFailed: it will not get there by itself.
+	// ReadinessFailed: the object will not reach it without intervention.
 	ReadinessFailed Readiness = "Failed"
-	// ReadinessTerminating: it is being deleted.
+	// ReadinessTerminating: the object is being deleted.
 	ReadinessTerminating Readiness = "Terminating"
-	// ReadinessUnknown: its status does not tell.
+	// ReadinessUnknown: the object's status does not say.
 	ReadinessUnknown Readiness = "Unknown"
 )
 
-// TreeObject is an object of a tree. Who is above whom is told by the owners.
+// TreeObject is an object of a tree. Its owners give its place in the tree.
 type TreeObject struct {
 	ObjectReference `json:",inline"`
 	// creationTimestamp is when the object was created.
 	// +optional
 	CreationTimestamp metav1.Time `json:"creationTimestamp,omitempty"`
-	// deletionTimestamp is when its deletion was asked for, or when its grace period ends.
+	// deletionTimestamp is when the object's deletion was requested, or when its grace period
+	// ends.
 	// +optional
 	DeletionTimestamp *metav1.Time `json:"deletionTimestamp,omitempty"`
-	// owners are its owner references, and how they stand.
+	// owners are the object's owner references, with their standing.
 	// +optional
 	// +listType=atomic
 	Owners []OwnerReference `json:"owners,omitempty"`
-	// finalizers are its finalizers.
+	// finalizers are the object's finalizers.
 	// +optional
 	// +listType=set
 	Finalizers []string `json:"finalizers,omitempty"`
-	// readiness says whether it is what its spec asks for.
+	// readiness says whether the object has reached the state that its spec asks for.
 	Readiness Readiness `json:"readiness"`
-	// message says more about the readiness: 2 of 3 replicas are available.
+	// message explains the readiness, for example "2 of 3 replicas are available".
 	// +optional
 	Message string `json:"message,omitempty"`
-	// hold is set if controllers leave the object alone because of the annotation
-	// ownership.kindred.dev/hold.
+	// hold is set if the annotation ownership.kindred.dev/hold pauses controllers for the object.
 	// +optional
 	Hold *Hold `json:"hold,omitempty"`
-	// waitsFor is what the deletion of the object waits for, when it is being deleted.
+	// waitsFor lists what the object's deletion waits for, if it is being deleted.
 	// +optional
 	// +listType=atomic
 	WaitsFor []DeletionBlock `json:"waitsFor,omitempty"`
@@ -82,21 +82,20 @@ type TreeObject struct {
 
 // OwnershipTreeStatus is the tree.
 type OwnershipTreeStatus struct {
-	// object is the object in the middle, in full.
+	// object is the full reference to the object of the spec.
 	Object ObjectReference `json:"object,omitempty"`
-	// owners are the objects that own it, directly or not, the nearest first.
+	// owners lists the direct and indirect owners of the object, the nearest first.
 	// +optional
 	// +listType=atomic
 	Owners []TreeObject `json:"owners,omitempty"`
-	// objects are the object itself and all that it owns, directly or not, the nearest first.
+	// objects lists the object itself and its direct and indirect dependents, the nearest first.
 	// +optional
 	// +listType=atomic
 	Objects []TreeObject `json:"objects,omitempty"`
-	// hidden is the number of further objects that belong to the tree, and that the caller may
-	// not read.
+	// hidden is the number of further objects of the tree that the caller may not read.
 	// +optional
 	Hidden int32 `json:"hidden,omitempty"`
-	// warnings say what else there is to know.
+	// warnings qualify the tree.
 	// +optional
 	// +listType=atomic
 	Warnings []string `json:"warnings,omitempty"`

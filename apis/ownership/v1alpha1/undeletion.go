@@ -10,136 +10,139 @@ import (
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
-// Undeletion brings a deleted object back, with all that went because of it, as they were
-// just before. Everything is written as the caller, who needs to be allowed to, and comes to
-// have a new UID. Objects that are still there are given their owner back.
+// Undeletion restores a deleted object and the objects that were deleted because of it, in their
+// state just before the deletion. It writes as the caller, with the caller's permissions.
+// Restored objects get new UIDs. Dependents that still exist get their owner reference back.
 //
-// An undeletion is refused as a whole, before anything is changed, or it is carried out: owners
-// first, on hold until everything is there. What takes longer than a request may is Incomplete:
-// the same undeletion, created again, goes on with it. So does one that was interrupted.
+// An undeletion is refused as a whole, before it changes anything, or it is carried out: owners
+// first, with controllers on hold until all objects are restored. If it takes longer than one
+// request, its phase is Incomplete: create the same undeletion again to continue it. The same
+// holds after an interruption.
 type Undeletion struct {
 	metav1.TypeMeta `json:",inline"`
-	// metadata has nothing to say about an undeletion, and may be left out.
+	// metadata is not used and may be omitted.
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec says what is to be brought back.
+	// spec names the object to restore.
 	Spec UndeletionSpec `json:"spec"`
-	// status is what was done.
+	// status is the progress of the undeletion. The server fills it in.
 	// +optional
 	Status UndeletionStatus `json:"status,omitempty"`
 }
 
-// UndeletionSpec says what is to be brought back.
+// UndeletionSpec names the object to restore.
 type UndeletionSpec struct {
-	// object is the deleted object: the last one of that name, or the one with this UID.
+	// object is the root of the graph to restore: the last deleted object of that name, or the
+	// deleted object with this UID.
 	Object ObjectReference `json:"object"`
-	// at is a time before the deletion, whose state is to be brought back instead of the last
-	// one. It is known to a minute: the state may be that of up to a minute before.
+	// at is a time before the deletion. If it is set, the state at that time is restored instead
+	// of the last state. The server knows times to the minute: the restored state may be up to a
+	// minute older.
 	// +optional
 	At *metav1.Time `json:"at,omitempty"`
-	// dryRun has every change looked at, and admitted as far as it can be, and none made.
+	// dryRun checks every change, with admission where possible, and persists none.
 	// +optional
 	DryRun bool `json:"dryRun,omitempty"`
-	// timeoutSeconds is how long one request works on the undeletion, without what it takes to
-	// read the graph; at least four times as long as that, and never longer than about half a
-	// minute, which is the default. What is not done by then is done by the next request.
+	// timeoutSeconds limits how long one request works on the undeletion, not counting the time
+	// that it takes to read the graph. The minimum is four times that time; the maximum and
+	// default is about 30 seconds. The next request continues the work.
 	// +optional
 	TimeoutSeconds int32 `json:"timeoutSeconds,omitempty"`
 }
 
-// UndeletionPhase is how far an undeletion has come.
+// UndeletionPhase is the progress of an undeletion.
 type UndeletionPhase string
 
 const (
-	// UndeletionRefused: problems say why. Nothing was changed.
+	// UndeletionRefused: nothing was changed; problems say why.
 	UndeletionRefused UndeletionPhase = "Refused"
-	// UndeletionPlanned: nothing was changed, as it was a dry run. It would be carried out.
+	// UndeletionPlanned: the dry run succeeded. Nothing was changed.
 	UndeletionPlanned UndeletionPhase = "Planned"
-	// UndeletionIncomplete: not everything is there yet, and what is, is on hold. Create the
-	// undeletion again, once the problems are solved if there are any.
+	// UndeletionIncomplete: some objects are not restored yet, and those that are, are on hold.
+	// Solve the problems, if there are any, and create the undeletion again.
 	UndeletionIncomplete UndeletionPhase = "Incomplete"
-	// UndeletionComplete: everything is there, and nothing is on hold.
+	// UndeletionComplete: all objects are restored, and none is on hold.
 	UndeletionComplete UndeletionPhase = "Complete"
 )
 
-// UndeletionOutcome is what becomes of an object.
+// UndeletionOutcome is what an undeletion does with an object.
 type UndeletionOutcome string
 
 const (
-	// UndeletionRestored: the object was created anew.
+	// UndeletionRestored: the object is created again.
 	UndeletionRestored UndeletionOutcome = "Restored"
-	// UndeletionAdopted: the object was still there, and was given its owner back.
+	// UndeletionAdopted: the object still exists and gets its owner reference back.
 	UndeletionAdopted UndeletionOutcome = "Adopted"
-	// UndeletionUnchanged: the object is still there, and nothing has to be done.
+	// UndeletionUnchanged: the object still exists and needs no change.
 	UndeletionUnchanged UndeletionOutcome = "Unchanged"
-	// UndeletionTaken: another object has come to have the name meanwhile. It stays, and has
-	// the place of the deleted one.
+	// UndeletionTaken: another object now has the name. It stays and takes the place of the
+	// deleted object.
 	UndeletionTaken UndeletionOutcome = "Taken"
-	// UndeletionLeft: the object is not brought back, for the reason that is given.
+	// UndeletionLeft: the object is not restored; reason says why.
 	UndeletionLeft UndeletionOutcome = "Left"
-	// UndeletionDenied: the API refuses the object, or the caller may not write it. A problem
-	// says more.
+	// UndeletionDenied: the API rejects the object, or the caller may not write it; problems say
+	// why.
 	UndeletionDenied UndeletionOutcome = "Denied"
-	// UndeletionPending: the object is not there yet.
+	// UndeletionPending: the object is not restored yet.
 	UndeletionPending UndeletionOutcome = "Pending"
 )
 
-// UndeletionResult is an object, and what becomes of it.
+// UndeletionResult is an object and its outcome.
 type UndeletionResult struct {
-	// object is the object, with its UID from now on. It has none before it is there.
+	// object is the object, with its new UID once it exists.
 	Object ObjectReference `json:"object"`
-	// formerUID is the UID that it had before the deletion.
+	// formerUID is the object's UID before the deletion.
 	FormerUID types.UID `json:"formerUID"`
-	// owners are the former UIDs of what it went because of: those of its owners that are in
-	// the graph, or the namespace or definition that it belonged to.
+	// owners lists the former UIDs of the objects whose deletion caused this one's: its owners in
+	// the graph, its namespace, or the definition of its kind.
 	// +optional
 	// +listType=atomic
 	Owners []types.UID `json:"owners,omitempty"`
-	// outcome is what becomes of it; in a dry run, what would.
+	// outcome is what the undeletion does with the object, or would do in a dry run.
 	Outcome UndeletionOutcome `json:"outcome"`
-	// reason says why, where that is not plain.
+	// reason explains the outcome where needed.
 	// +optional
 	Reason string `json:"reason,omitempty"`
 }
 
-// UndeletionStatus is what was done.
+// UndeletionStatus is the progress of an undeletion.
 type UndeletionStatus struct {
-	// phase is how far it has come.
+	// phase is the progress of the undeletion.
 	Phase UndeletionPhase `json:"phase"`
 	// deletion is the deletion that is undone.
 	// +optional
 	Deletion *ExplainedDeletion `json:"deletion,omitempty"`
-	// resourceVersion is the revision whose state is brought back.
+	// resourceVersion is the revision of the store whose state is restored.
 	// +optional
 	ResourceVersion string `json:"resourceVersion,omitempty"`
-	// results are all objects of the graph, owners first.
+	// results lists all objects of the graph, owners first.
 	// +optional
 	// +listType=atomic
 	Results []UndeletionResult `json:"results,omitempty"`
-	// restored is the number of objects that were created anew, or would be.
+	// restored is the number of objects with the outcome Restored.
 	Restored int32 `json:"restored"`
-	// adopted is the number of objects that were given their owner back, or would be.
+	// adopted is the number of objects with the outcome Adopted.
 	Adopted int32 `json:"adopted"`
-	// left is the number of objects that are not brought back, or whose name is taken.
+	// left is the number of objects with the outcome Left or Taken.
 	Left int32 `json:"left"`
-	// pending is the number of objects that are not there yet.
+	// pending is the number of objects with the outcome Pending.
 	Pending int32 `json:"pending"`
-	// denied is the number of objects that the API refuses, or that the caller may not write.
+	// denied is the number of objects with the outcome Denied.
 	// +optional
 	Denied int32 `json:"denied,omitempty"`
-	// held is the number of objects that are there, and still on hold.
+	// held is the number of objects that exist and are still on hold.
 	// +optional
 	Held int32 `json:"held,omitempty"`
-	// problems say why it is refused, or what has to be solved before it can go on.
+	// problems say why the undeletion is refused, or what must be solved before it can continue.
 	// +optional
 	// +listType=atomic
 	Problems []string `json:"problems,omitempty"`
-	// waiting is what an undeletion that is incomplete without problems waits for, if it is not
-	// only for the next request.
+	// waiting says what an Incomplete undeletion without problems waits for. If it is empty, the
+	// undeletion waits only for the next request.
 	// +optional
 	Waiting string `json:"waiting,omitempty"`
-	// warnings say what else there is to know.
+	// warnings are further remarks.
 	// +optional
 	// +listType=atomic
 	Warnings []string `json:"warnings,omitempty"`
@@ -147,40 +150,41 @@ type UndeletionStatus struct {
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
-// DeletionHistory lists the deletions that were asked for and can be undone: not those that
-// followed from them, and only those of objects that the caller may read and whose name nothing
-// else has by now.
+// DeletionHistory lists deletions that can be undone. It contains only deletions that a client
+// requested, not those that followed from them, and only of objects that the caller may read
+// and whose name no other object has taken.
 type DeletionHistory struct {
 	metav1.TypeMeta `json:",inline"`
-	// metadata has nothing to say about a history, and may be left out.
+	// metadata is not used and may be omitted.
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec says of which objects.
+	// spec selects deletions.
 	// +optional
 	Spec DeletionHistorySpec `json:"spec,omitempty"`
-	// status is the answer.
+	// status lists the deletions. The server fills it in.
 	// +optional
 	Status DeletionHistoryStatus `json:"status,omitempty"`
 }
 
-// DeletionHistorySpec says of which objects. Left empty, it is all that the caller may read.
+// DeletionHistorySpec selects deletions. An empty spec selects the deletions of all objects that
+// the caller may read.
 type DeletionHistorySpec struct {
-	// namespace restricts the history to objects in a namespace.
+	// namespace restricts the history to objects in one namespace.
 	// +optional
 	Namespace string `json:"namespace,omitempty"`
-	// object restricts it to objects of a kind, if only apiVersion and kind are given, or of
-	// a name.
+	// object restricts the history to objects of one kind, if only apiVersion and kind are set,
+	// or to objects of that kind and name.
 	// +optional
 	Object *ObjectReference `json:"object,omitempty"`
 }
 
-// DeletionHistoryStatus is the answer.
+// DeletionHistoryStatus lists deletions.
 type DeletionHistoryStatus struct {
-	// since is the time from which on deletions can be undone, to a minute.
+	// since is the time, to the minute, since which deletions can be undone.
 	// +optional
 	Since *metav1.Time `json:"since,omitempty"`
-	// deletions are those that were asked for, the latest first.
+	// deletions lists the deletions, the latest first.
 	// +optional
 	// +listType=atomic
 	Deletions []ExplainedDeletion `json:"deletions,omitempty"`

@@ -776,12 +776,12 @@ func schema_kindred_apis_ownership_v1alpha1_DeletionAgent(ref common.ReferenceCa
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "DeletionAgent is who had an object deleted.",
+				Description: "DeletionAgent is the client that deleted an object.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
 						SchemaProps: spec.SchemaProps{
-							Description: "kind is what kind of client it was.",
+							Description: "kind is the kind of the client.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -789,21 +789,21 @@ func schema_kindred_apis_ownership_v1alpha1_DeletionAgent(ref common.ReferenceCa
 					},
 					"user": {
 						SchemaProps: spec.SchemaProps{
-							Description: "user is the name by which it was authenticated.",
+							Description: "user is the authenticated user name.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"userAgent": {
 						SchemaProps: spec.SchemaProps{
-							Description: "userAgent is the program that it said to be, with its version.",
+							Description: "userAgent is the client's User-Agent header, which names a program and its version.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"auditID": {
 						SchemaProps: spec.SchemaProps{
-							Description: "auditID is the ID of its request in the audit log.",
+							Description: "auditID is the ID of the request in the audit log.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -819,37 +819,37 @@ func schema_kindred_apis_ownership_v1alpha1_DeletionBlock(ref common.ReferenceCa
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "DeletionBlock is something that a deletion waits for. One of its fields is set.",
+				Description: "DeletionBlock is something that a deletion waits for. Exactly one of finalizer, dependent, owner, content and hidden is set.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"finalizer": {
 						SchemaProps: spec.SchemaProps{
-							Description: "finalizer is a finalizer of the object. Whoever put it there has to take it away.",
+							Description: "finalizer is a finalizer of the object, which the component that added it has to remove.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"dependent": {
 						SchemaProps: spec.SchemaProps{
-							Description: "dependent refers to the object as its owner with blockOwnerDeletion, and has to go first, since the object is deleted in the foreground.",
+							Description: "dependent is a dependent with blockOwnerDeletion. The object is deleted in the foreground and waits for it.",
 							Ref:         ref(v1alpha1.ObjectReference{}.OpenAPIModelName()),
 						},
 					},
 					"owner": {
 						SchemaProps: spec.SchemaProps{
-							Description: "owner has to go before the object does.",
+							Description: "owner is an owner of the object. The object is deleted only after it.",
 							Ref:         ref(v1alpha1.ObjectReference{}.OpenAPIModelName()),
 						},
 					},
 					"content": {
 						SchemaProps: spec.SchemaProps{
-							Description: "content is in the object, as objects are in a namespace, and has to go first.",
+							Description: "content is an object in the Namespace, or a custom resource of the CustomResourceDefinition, that is being deleted.",
 							Ref:         ref(v1alpha1.ObjectReference{}.OpenAPIModelName()),
 						},
 					},
 					"hidden": {
 						SchemaProps: spec.SchemaProps{
-							Description: "hidden is true for an object that the caller may not read.",
+							Description: "hidden is true if the deletion waits for an object that the caller may not read.",
 							Type:        []string{"boolean"},
 							Format:      "",
 						},
@@ -866,7 +866,7 @@ func schema_kindred_apis_ownership_v1alpha1_DeletionHistory(ref common.Reference
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "DeletionHistory lists the deletions that were asked for and can be undone: not those that followed from them, and only those of objects that the caller may read and whose name nothing else has by now.",
+				Description: "DeletionHistory lists deletions that can be undone. It contains only deletions that a client requested, not those that followed from them, and only of objects that the caller may read and whose name no other object has taken.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -885,21 +885,21 @@ func schema_kindred_apis_ownership_v1alpha1_DeletionHistory(ref common.Reference
 					},
 					"metadata": {
 						SchemaProps: spec.SchemaProps{
-							Description: "metadata has nothing to say about a history, and may be left out.",
+							Description: "metadata is not used and may be omitted.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(metav1.ObjectMeta{}.OpenAPIModelName()),
 						},
 					},
 					"spec": {
 						SchemaProps: spec.SchemaProps{
-							Description: "spec says of which objects.",
+							Description: "spec selects deletions.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.DeletionHistorySpec{}.OpenAPIModelName()),
 						},
 					},
 					"status": {
 						SchemaProps: spec.SchemaProps{
-							Description: "status is the answer.",
+							Description: "status lists the deletions. The server fills it in.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.DeletionHistoryStatus{}.OpenAPIModelName()),
 						},
@@ -916,19 +916,19 @@ func schema_kindred_apis_ownership_v1alpha1_DeletionHistorySpec(ref common.Refer
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "DeletionHistorySpec says of which objects. Left empty, it is all that the caller may read.",
+				Description: "DeletionHistorySpec selects deletions. An empty spec selects the deletions of all objects that the caller may read.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"namespace": {
 						SchemaProps: spec.SchemaProps{
-							Description: "namespace restricts the history to objects in a namespace.",
+							Description: "namespace restricts the history to objects in one namespace.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"object": {
 						SchemaProps: spec.SchemaProps{
-							Description: "object restricts it to objects of a kind, if only apiVersion and kind are given, or of a name.",
+							Description: "object restricts the history to objects of one kind, if only apiVersion and kind are set, or to objects of that kind and name.",
 							Ref:         ref(v1alpha1.ObjectReference{}.OpenAPIModelName()),
 						},
 					},
@@ -944,12 +944,12 @@ func schema_kindred_apis_ownership_v1alpha1_DeletionHistoryStatus(ref common.Ref
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "DeletionHistoryStatus is the answer.",
+				Description: "DeletionHistoryStatus lists deletions.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"since": {
 						SchemaProps: spec.SchemaProps{
-							Description: "since is the time from which on deletions can be undone, to a minute.",
+							Description: "since is the time, to the minute, since which deletions can be undone.",
 							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
 						},
 					},
@@ -960,7 +960,7 @@ func schema_kindred_apis_ownership_v1alpha1_DeletionHistoryStatus(ref common.Ref
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "deletions are those that were asked for, the latest first.",
+							Description: "deletions lists the deletions, the latest first.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -990,7 +990,7 @@ func schema_kindred_apis_ownership_v1alpha1_DeletionPreview(ref common.Reference
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "DeletionPreview tells what a deletion of one or more objects would do, and does nothing. It is decided by the same rules as garbage collection, from the same observations.",
+				Description: "DeletionPreview shows what the deletion of one or more objects would do, without deleting anything. It applies the garbage collector's own rules to the garbage collector's own graph.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -1009,21 +1009,21 @@ func schema_kindred_apis_ownership_v1alpha1_DeletionPreview(ref common.Reference
 					},
 					"metadata": {
 						SchemaProps: spec.SchemaProps{
-							Description: "metadata has nothing to say about a preview, and may be left out.",
+							Description: "metadata is not used and may be omitted.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(metav1.ObjectMeta{}.OpenAPIModelName()),
 						},
 					},
 					"spec": {
 						SchemaProps: spec.SchemaProps{
-							Description: "spec says what would be deleted, and how.",
+							Description: "spec describes the deletion.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.DeletionPreviewSpec{}.OpenAPIModelName()),
 						},
 					},
 					"status": {
 						SchemaProps: spec.SchemaProps{
-							Description: "status is the answer.",
+							Description: "status is the outcome of the deletion. The server fills it in.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.DeletionPreviewStatus{}.OpenAPIModelName()),
 						},
@@ -1041,12 +1041,12 @@ func schema_kindred_apis_ownership_v1alpha1_DeletionPreviewSpec(ref common.Refer
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "DeletionPreviewSpec says what would be deleted, and how.",
+				Description: "DeletionPreviewSpec describes a deletion.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"target": {
 						SchemaProps: spec.SchemaProps{
-							Description: "target is what would be deleted, if it is one object or the objects of one selector. Either target or targets is given. The deletion of a Namespace deletes all that is in it, that of a CustomResourceDefinition all its custom resources.",
+							Description: "target is the object to delete, or a selector for several. Exactly one of target and targets must be set. The deletion of a Namespace includes the objects in it, and that of a CustomResourceDefinition its custom resources.",
 							Ref:         ref(v1alpha1.DeletionTarget{}.OpenAPIModelName()),
 						},
 					},
@@ -1057,7 +1057,7 @@ func schema_kindred_apis_ownership_v1alpha1_DeletionPreviewSpec(ref common.Refer
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "targets are what would be deleted together: an object goes if all its owners are among what goes with any of the targets. An object that several targets name is deleted once.",
+							Description: "targets are deleted together: a dependent is deleted if all its owners are deleted with any of the targets. An object that several targets name is deleted once.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1070,7 +1070,7 @@ func schema_kindred_apis_ownership_v1alpha1_DeletionPreviewSpec(ref common.Refer
 					},
 					"propagationPolicy": {
 						SchemaProps: spec.SchemaProps{
-							Description: "propagationPolicy says what happens to dependents, as in DeleteOptions: Background, Foreground or Orphan. Without it the default of each target's kind applies, which is Background for all but Jobs and ReplicationControllers. (kubectl asks for Background unless it is told otherwise.)",
+							Description: "propagationPolicy says what happens to dependents, as in DeleteOptions: Background, Foreground or Orphan. If it is not set, the default of each target's kind applies, which is Background except for Jobs and ReplicationControllers. (kubectl delete sets Background unless --cascade says otherwise.)",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -1087,7 +1087,7 @@ func schema_kindred_apis_ownership_v1alpha1_DeletionPreviewStatus(ref common.Ref
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "DeletionPreviewStatus tells what a deletion would do.",
+				Description: "DeletionPreviewStatus shows what a deletion would do.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"objects": {
@@ -1097,7 +1097,7 @@ func schema_kindred_apis_ownership_v1alpha1_DeletionPreviewStatus(ref common.Ref
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "objects are all objects that something happens to, in the order in which they are reached from the targets by way of their owner references. The targets come first, in the order in which they are best deleted: namespaces and definitions before what is in them, owners before their dependents.",
+							Description: "objects lists all affected objects, breadth first along owner references. The targets come first, in the best order to delete them: namespaces and definitions before their content, owners before their dependents.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1110,14 +1110,14 @@ func schema_kindred_apis_ownership_v1alpha1_DeletionPreviewStatus(ref common.Ref
 					},
 					"hidden": {
 						SchemaProps: spec.SchemaProps{
-							Description: "hidden is the number of further objects that something happens to, and that the caller may not read.",
+							Description: "hidden is the number of further affected objects that the caller may not read.",
 							Type:        []string{"integer"},
 							Format:      "int32",
 						},
 					},
 					"deleted": {
 						SchemaProps: spec.SchemaProps{
-							Description: "deleted, orphaned, kept and blocked count the objects by their outcome. Those that are hidden do not count.",
+							Description: "deleted is the number of objects with the outcome Deleted. Like the other counts, it does not include hidden objects.",
 							Default:     0,
 							Type:        []string{"integer"},
 							Format:      "int32",
@@ -1141,7 +1141,7 @@ func schema_kindred_apis_ownership_v1alpha1_DeletionPreviewStatus(ref common.Ref
 					},
 					"blocked": {
 						SchemaProps: spec.SchemaProps{
-							Description: "blocked is the number of objects whose deletion has to wait for something, or never ends.",
+							Description: "blocked is the number of objects whose deletion has to wait for something or never completes.",
 							Default:     0,
 							Type:        []string{"integer"},
 							Format:      "int32",
@@ -1154,7 +1154,7 @@ func schema_kindred_apis_ownership_v1alpha1_DeletionPreviewStatus(ref common.Ref
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "warnings say what else there is to know: that a controller may create an object again, that not all objects of the cluster are known, or that what becomes of an object depends on which of the targets is deleted first.",
+							Description: "warnings qualify the preview: a controller may recreate an object, not all objects of the cluster are known, or an outcome depends on which target is deleted first.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1179,7 +1179,7 @@ func schema_kindred_apis_ownership_v1alpha1_DeletionTarget(ref common.ReferenceC
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "DeletionTarget is one object, or those of a kind that a selector chooses.",
+				Description: "DeletionTarget is one object, or the objects of one kind that a selector matches.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"apiVersion": {
@@ -1192,7 +1192,7 @@ func schema_kindred_apis_ownership_v1alpha1_DeletionTarget(ref common.ReferenceC
 					},
 					"kind": {
 						SchemaProps: spec.SchemaProps{
-							Description: "kind is the kind of the object, or objects.",
+							Description: "kind is the kind of the object or objects.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -1200,28 +1200,28 @@ func schema_kindred_apis_ownership_v1alpha1_DeletionTarget(ref common.ReferenceC
 					},
 					"namespace": {
 						SchemaProps: spec.SchemaProps{
-							Description: "namespace is where they are. It is empty for kinds that are in none; with a selector an empty namespace stands for all.",
+							Description: "namespace is the namespace of the object or objects. It is empty for cluster-scoped kinds. With a selector, an empty namespace means all namespaces.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"name": {
 						SchemaProps: spec.SchemaProps{
-							Description: "name is the name of one object. Either name or selector is given.",
+							Description: "name is the name of one object. Exactly one of name and selector must be set.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"uid": {
 						SchemaProps: spec.SchemaProps{
-							Description: "uid is the UID of the object that is meant, as in the preconditions of DeleteOptions. If that object is gone, the target is left out of the answer: its deletion would do nothing, also where another object has taken the name.",
+							Description: "uid is a precondition, as in DeleteOptions. If no object has this name and UID, the deletion would do nothing, and the preview leaves the target out, even if another object now has the name.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"selector": {
 						SchemaProps: spec.SchemaProps{
-							Description: "selector chooses objects by their labels. An empty selector chooses all.",
+							Description: "selector selects objects by label. An empty selector matches all objects of the kind.",
 							Ref:         ref(metav1.LabelSelector{}.OpenAPIModelName()),
 						},
 					},
@@ -1238,44 +1238,44 @@ func schema_kindred_apis_ownership_v1alpha1_DeletionWait(ref common.ReferenceCal
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "DeletionWait is something that a deletion waits for, and who usually sees to it.",
+				Description: "DeletionWait is something that a deletion waits for, and how it usually ends.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"finalizer": {
 						SchemaProps: spec.SchemaProps{
-							Description: "finalizer is a finalizer of the object. Whoever put it there has to take it away.",
+							Description: "finalizer is a finalizer of the object, which the component that added it has to remove.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"dependent": {
 						SchemaProps: spec.SchemaProps{
-							Description: "dependent refers to the object as its owner with blockOwnerDeletion, and has to go first, since the object is deleted in the foreground.",
+							Description: "dependent is a dependent with blockOwnerDeletion. The object is deleted in the foreground and waits for it.",
 							Ref:         ref(v1alpha1.ObjectReference{}.OpenAPIModelName()),
 						},
 					},
 					"owner": {
 						SchemaProps: spec.SchemaProps{
-							Description: "owner has to go before the object does.",
+							Description: "owner is an owner of the object. The object is deleted only after it.",
 							Ref:         ref(v1alpha1.ObjectReference{}.OpenAPIModelName()),
 						},
 					},
 					"content": {
 						SchemaProps: spec.SchemaProps{
-							Description: "content is in the object, as objects are in a namespace, and has to go first.",
+							Description: "content is an object in the Namespace, or a custom resource of the CustomResourceDefinition, that is being deleted.",
 							Ref:         ref(v1alpha1.ObjectReference{}.OpenAPIModelName()),
 						},
 					},
 					"hidden": {
 						SchemaProps: spec.SchemaProps{
-							Description: "hidden is true for an object that the caller may not read.",
+							Description: "hidden is true if the deletion waits for an object that the caller may not read.",
 							Type:        []string{"boolean"},
 							Format:      "",
 						},
 					},
 					"message": {
 						SchemaProps: spec.SchemaProps{
-							Description: "message says who usually takes the finalizer away, and when.",
+							Description: "message says which component usually removes the finalizer, and when.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -1292,32 +1292,32 @@ func schema_kindred_apis_ownership_v1alpha1_ExplainedDeletion(ref common.Referen
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ExplainedDeletion tells of the deletion of one object.",
+				Description: "ExplainedDeletion describes the deletion of one object.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"object": {
 						SchemaProps: spec.SchemaProps{
-							Description: "object is the object that was deleted.",
+							Description: "object is the deleted object.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.ObjectReference{}.OpenAPIModelName()),
 						},
 					},
 					"time": {
 						SchemaProps: spec.SchemaProps{
-							Description: "time is when the deletion was asked for. Without a record it is known to a minute, or not at all.",
+							Description: "time is when the deletion was requested. Without a record of the deletion it is known to the minute or not at all.",
 							Ref:         ref(metav1.MicroTime{}.OpenAPIModelName()),
 						},
 					},
 					"by": {
 						SchemaProps: spec.SchemaProps{
-							Description: "by is who asked for it.",
+							Description: "by is the client that requested it.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.DeletionAgent{}.OpenAPIModelName()),
 						},
 					},
 					"propagationPolicy": {
 						SchemaProps: spec.SchemaProps{
-							Description: "propagationPolicy is what happened to the dependents: Background, Foreground or Orphan.",
+							Description: "propagationPolicy is the policy for dependents: Background, Foreground or Orphan.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -1329,7 +1329,7 @@ func schema_kindred_apis_ownership_v1alpha1_ExplainedDeletion(ref common.Referen
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "because are the objects whose deletion led to this one: its owners, the namespace that it was in, or the definition of its kind. The owners of an object that the garbage collector deleted were gone; those of an object that a controller deleted were being deleted.",
+							Description: "because lists the objects whose deletion caused this one: the object's owners, its namespace, or the definition of its kind. If the garbage collector deleted the object, its owners were absent; if a controller did, they were being deleted.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1342,7 +1342,7 @@ func schema_kindred_apis_ownership_v1alpha1_ExplainedDeletion(ref common.Referen
 					},
 					"hidden": {
 						SchemaProps: spec.SchemaProps{
-							Description: "hidden is the number of further owners that led to it, and that the caller may not read.",
+							Description: "hidden is the number of further owners that caused it and that the caller may not read.",
 							Type:        []string{"integer"},
 							Format:      "int32",
 						},
@@ -1354,7 +1354,7 @@ func schema_kindred_apis_ownership_v1alpha1_ExplainedDeletion(ref common.Referen
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "invalidOwners are owners in another namespace. Such a reference is never followed, and keeps nothing.",
+							Description: "invalidOwners lists owners in another namespace. References to them are not followed and do not keep an object.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1367,7 +1367,7 @@ func schema_kindred_apis_ownership_v1alpha1_ExplainedDeletion(ref common.Referen
 					},
 					"resourceVersion": {
 						SchemaProps: spec.SchemaProps{
-							Description: "resourceVersion is that of the last state of the object before the deletion.",
+							Description: "resourceVersion is the resourceVersion of the object's last state before the deletion.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -1385,12 +1385,12 @@ func schema_kindred_apis_ownership_v1alpha1_Hold(ref common.ReferenceCallback) c
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "Hold tells why an object has the annotation HoldAnnotation, and how to take it off.",
+				Description: "Hold explains why an object has the annotation HoldAnnotation, and how to remove it.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"undeletion": {
 						SchemaProps: spec.SchemaProps{
-							Description: "undeletion is the object whose undeletion is not finished, as kubectl names it, or the UID that it had. It is empty for a hold that was set by hand.",
+							Description: "undeletion is the root of the unfinished undeletion that set the annotation, as kubectl names it, or its former UID. It is empty for an annotation that was set by hand.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -1405,7 +1405,7 @@ func schema_kindred_apis_ownership_v1alpha1_Hold(ref common.ReferenceCallback) c
 					},
 					"remedy": {
 						SchemaProps: spec.SchemaProps{
-							Description: "remedy says how to take it off.",
+							Description: "remedy says how to remove the annotation.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -1422,7 +1422,7 @@ func schema_kindred_apis_ownership_v1alpha1_LintFinding(ref common.ReferenceCall
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "LintFinding is an object that breaks a rule.",
+				Description: "LintFinding is an object that violates a rule.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"object": {
@@ -1434,7 +1434,7 @@ func schema_kindred_apis_ownership_v1alpha1_LintFinding(ref common.ReferenceCall
 					},
 					"rule": {
 						SchemaProps: spec.SchemaProps{
-							Description: "rule is the rule that it breaks.",
+							Description: "rule is the violated rule.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -1442,7 +1442,7 @@ func schema_kindred_apis_ownership_v1alpha1_LintFinding(ref common.ReferenceCall
 					},
 					"severity": {
 						SchemaProps: spec.SchemaProps{
-							Description: "severity is how bad that is.",
+							Description: "severity is the severity of the finding.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -1458,7 +1458,7 @@ func schema_kindred_apis_ownership_v1alpha1_LintFinding(ref common.ReferenceCall
 					},
 					"consequence": {
 						SchemaProps: spec.SchemaProps{
-							Description: "consequence says what will happen because of it.",
+							Description: "consequence says what happens because of it.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -1466,7 +1466,7 @@ func schema_kindred_apis_ownership_v1alpha1_LintFinding(ref common.ReferenceCall
 					},
 					"remedy": {
 						SchemaProps: spec.SchemaProps{
-							Description: "remedy says what to do about it.",
+							Description: "remedy says how to fix it.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -1474,7 +1474,7 @@ func schema_kindred_apis_ownership_v1alpha1_LintFinding(ref common.ReferenceCall
 					},
 					"fix": {
 						SchemaProps: spec.SchemaProps{
-							Description: "fix is a change that does it, where there is a safe one. An OwnershipRepair makes it.",
+							Description: "fix is a safe change that fixes it, if there is one. An OwnershipRepair applies it.",
 							Ref:         ref(v1alpha1.LintFix{}.OpenAPIModelName()),
 						},
 					},
@@ -1496,7 +1496,7 @@ func schema_kindred_apis_ownership_v1alpha1_LintFix(ref common.ReferenceCallback
 				Properties: map[string]spec.Schema{
 					"description": {
 						SchemaProps: spec.SchemaProps{
-							Description: "description says what is changed.",
+							Description: "description describes the change.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -1504,7 +1504,7 @@ func schema_kindred_apis_ownership_v1alpha1_LintFix(ref common.ReferenceCallback
 					},
 					"resourceVersion": {
 						SchemaProps: spec.SchemaProps{
-							Description: "resourceVersion is the state of the object that the change was made for. It is wrong for any other.",
+							Description: "resourceVersion is the resourceVersion of the object that the change was computed for. The change must not be applied to any other.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -1517,7 +1517,7 @@ func schema_kindred_apis_ownership_v1alpha1_LintFix(ref common.ReferenceCallback
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "ownerReferences are all the references that the object has after the change.",
+							Description: "ownerReferences lists all references of the object after the change.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1546,7 +1546,7 @@ func schema_kindred_apis_ownership_v1alpha1_ObjectReference(ref common.Reference
 				Properties: map[string]spec.Schema{
 					"apiVersion": {
 						SchemaProps: spec.SchemaProps{
-							Description: "apiVersion is the object's group and version. Of the group the version that is served and preferred is answered.",
+							Description: "apiVersion is the object's group and version. In a status it is the preferred version of the group.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -1562,7 +1562,7 @@ func schema_kindred_apis_ownership_v1alpha1_ObjectReference(ref common.Reference
 					},
 					"namespace": {
 						SchemaProps: spec.SchemaProps{
-							Description: "namespace is the object's namespace. It is empty for objects that are in none.",
+							Description: "namespace is the object's namespace. It is empty for cluster-scoped objects.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -1577,7 +1577,7 @@ func schema_kindred_apis_ownership_v1alpha1_ObjectReference(ref common.Reference
 					},
 					"uid": {
 						SchemaProps: spec.SchemaProps{
-							Description: "uid is the object's UID. In a question it may be left out; where it is given, an object with another UID is not meant.",
+							Description: "uid is the object's UID. It is optional in a spec; if it is set, only the object with this UID matches.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -1593,7 +1593,7 @@ func schema_kindred_apis_ownership_v1alpha1_OwnerReference(ref common.ReferenceC
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "OwnerReference is an owner reference of an object, and how it stands.",
+				Description: "OwnerReference is an owner reference of an object and its standing.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"apiVersion": {
@@ -1644,7 +1644,7 @@ func schema_kindred_apis_ownership_v1alpha1_OwnerReference(ref common.ReferenceC
 					},
 					"standing": {
 						SchemaProps: spec.SchemaProps{
-							Description: "standing says whether the owner exists.",
+							Description: "standing is how the garbage collector counts the reference: whether the owner exists.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -1661,7 +1661,7 @@ func schema_kindred_apis_ownership_v1alpha1_OwnershipExplanation(ref common.Refe
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "OwnershipExplanation tells why an object is there, why it is not gone yet, or why it is gone.",
+				Description: "OwnershipExplanation explains why an object exists, why it is not deleted yet, or why it was deleted.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -1680,21 +1680,21 @@ func schema_kindred_apis_ownership_v1alpha1_OwnershipExplanation(ref common.Refe
 					},
 					"metadata": {
 						SchemaProps: spec.SchemaProps{
-							Description: "metadata has nothing to say about an explanation, and may be left out.",
+							Description: "metadata is not used and may be omitted.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(metav1.ObjectMeta{}.OpenAPIModelName()),
 						},
 					},
 					"spec": {
 						SchemaProps: spec.SchemaProps{
-							Description: "spec says of which object.",
+							Description: "spec names the object.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.OwnershipExplanationSpec{}.OpenAPIModelName()),
 						},
 					},
 					"status": {
 						SchemaProps: spec.SchemaProps{
-							Description: "status is the answer.",
+							Description: "status is the explanation. The server fills it in.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.OwnershipExplanationStatus{}.OpenAPIModelName()),
 						},
@@ -1712,19 +1712,19 @@ func schema_kindred_apis_ownership_v1alpha1_OwnershipExplanationSpec(ref common.
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "OwnershipExplanationSpec says what is to be explained.",
+				Description: "OwnershipExplanationSpec names the object to explain.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"object": {
 						SchemaProps: spec.SchemaProps{
-							Description: "object is the object that there is, or the last one of that name that there was. With a UID it is that one alone.",
+							Description: "object is the object to explain. If it does not exist, the last deleted object of that name is explained. With a UID, only the object with that UID matches.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.ObjectReference{}.OpenAPIModelName()),
 						},
 					},
 					"type": {
 						SchemaProps: spec.SchemaProps{
-							Description: "type is a name of the kind as kubectl takes it: \"tools\", \"tool\", \"Tool\" or a short name, alone or with the group as in \"tools.example.com\". It stands for apiVersion and kind of the object, which are left out then. It is for a kind whose definition was deleted; a namespace is ignored if the kind had none.",
+							Description: "type is the resource type as kubectl takes it: \"tools\", \"tool\", \"Tool\" or a short name, alone or with the group as in \"tools.example.com\". It replaces the object's apiVersion and kind, which must be omitted. Use it for a kind whose definition was deleted. The object's namespace is ignored if the kind was cluster-scoped.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -1747,14 +1747,14 @@ func schema_kindred_apis_ownership_v1alpha1_OwnershipExplanationStatus(ref commo
 				Properties: map[string]spec.Schema{
 					"object": {
 						SchemaProps: spec.SchemaProps{
-							Description: "object is the object that is explained, in full.",
+							Description: "object is the full reference to the explained object.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.ObjectReference{}.OpenAPIModelName()),
 						},
 					},
 					"state": {
 						SchemaProps: spec.SchemaProps{
-							Description: "state is whether it is there.",
+							Description: "state says whether the object exists.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -1766,7 +1766,7 @@ func schema_kindred_apis_ownership_v1alpha1_OwnershipExplanationStatus(ref commo
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "owners are the owner references of an object that is there, and how they stand. As long as one is solid, they keep the object from being collected. An object without any stays until somebody deletes it.",
+							Description: "owners are the owner references of an object that exists, with their standing. The object is not garbage collected as long as one of them is Solid. An object without owners stays until a client deletes it.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1784,7 +1784,7 @@ func schema_kindred_apis_ownership_v1alpha1_OwnershipExplanationStatus(ref commo
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "waitsFor is what the deletion of the object waits for.",
+							Description: "waitsFor lists what the deletion of the object waits for.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1802,7 +1802,7 @@ func schema_kindred_apis_ownership_v1alpha1_OwnershipExplanationStatus(ref commo
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "deletions tell how the deletion came about: first that of the object, then those of the objects that it was deleted because of, and so on.",
+							Description: "deletions is the chain of deletions: first that of the object, then those of the objects whose deletion caused it, and so on.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1820,7 +1820,7 @@ func schema_kindred_apis_ownership_v1alpha1_OwnershipExplanationStatus(ref commo
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "earlier are the deletions of other objects that had the name before, the latest first.",
+							Description: "earlier lists the deletions of earlier objects with the same name, the latest first.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1833,14 +1833,14 @@ func schema_kindred_apis_ownership_v1alpha1_OwnershipExplanationStatus(ref commo
 					},
 					"hidden": {
 						SchemaProps: spec.SchemaProps{
-							Description: "hidden is the number of further objects that have to do with it, and that the caller may not read.",
+							Description: "hidden is the number of further related objects that the caller may not read.",
 							Type:        []string{"integer"},
 							Format:      "int32",
 						},
 					},
 					"hold": {
 						SchemaProps: spec.SchemaProps{
-							Description: "hold is set if controllers leave the object alone because of the annotation ownership.kindred.dev/hold.",
+							Description: "hold is set if the annotation ownership.kindred.dev/hold pauses controllers for the object.",
 							Ref:         ref(v1alpha1.Hold{}.OpenAPIModelName()),
 						},
 					},
@@ -1851,7 +1851,7 @@ func schema_kindred_apis_ownership_v1alpha1_OwnershipExplanationStatus(ref commo
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "messages say what else there is to know.",
+							Description: "messages are further remarks.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1875,7 +1875,7 @@ func schema_kindred_apis_ownership_v1alpha1_OwnershipLint(ref common.ReferenceCa
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "OwnershipLint tells which owner references are missing or wrong, and what follows from it.",
+				Description: "OwnershipLint finds missing and wrong owner references, and says what they lead to.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -1894,21 +1894,21 @@ func schema_kindred_apis_ownership_v1alpha1_OwnershipLint(ref common.ReferenceCa
 					},
 					"metadata": {
 						SchemaProps: spec.SchemaProps{
-							Description: "metadata has nothing to say about a lint, and may be left out.",
+							Description: "metadata is not used and may be omitted.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(metav1.ObjectMeta{}.OpenAPIModelName()),
 						},
 					},
 					"spec": {
 						SchemaProps: spec.SchemaProps{
-							Description: "spec says what is checked.",
+							Description: "spec selects the objects and rules to check.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.OwnershipLintSpec{}.OpenAPIModelName()),
 						},
 					},
 					"status": {
 						SchemaProps: spec.SchemaProps{
-							Description: "status is the answer.",
+							Description: "status lists the findings. The server fills it in.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.OwnershipLintStatus{}.OpenAPIModelName()),
 						},
@@ -1925,7 +1925,7 @@ func schema_kindred_apis_ownership_v1alpha1_OwnershipLintSpec(ref common.Referen
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "OwnershipLintSpec says what is checked. Left empty, it is all that the caller may read.",
+				Description: "OwnershipLintSpec selects the objects and rules to check. An empty spec selects all objects that the caller may read.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"namespace": {
@@ -1937,7 +1937,7 @@ func schema_kindred_apis_ownership_v1alpha1_OwnershipLintSpec(ref common.Referen
 					},
 					"object": {
 						SchemaProps: spec.SchemaProps{
-							Description: "object restricts the check to one object and what it owns, directly or not, or ought to. It is not given beside namespace.",
+							Description: "object restricts the check to one object and its direct and indirect dependents, including those that lack the reference. It must not be set together with namespace.",
 							Ref:         ref(v1alpha1.ObjectReference{}.OpenAPIModelName()),
 						},
 					},
@@ -1948,7 +1948,7 @@ func schema_kindred_apis_ownership_v1alpha1_OwnershipLintSpec(ref common.Referen
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "rules restricts the check to some rules.",
+							Description: "rules restricts the check to the named rules.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1972,12 +1972,12 @@ func schema_kindred_apis_ownership_v1alpha1_OwnershipLintStatus(ref common.Refer
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "OwnershipLintStatus is what was found.",
+				Description: "OwnershipLintStatus lists the findings.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"checked": {
 						SchemaProps: spec.SchemaProps{
-							Description: "checked is the number of objects that were looked at. Those that are being deleted are not among them.",
+							Description: "checked is the number of objects that were checked. Objects that are being deleted are not checked.",
 							Default:     0,
 							Type:        []string{"integer"},
 							Format:      "int32",
@@ -1990,7 +1990,7 @@ func schema_kindred_apis_ownership_v1alpha1_OwnershipLintStatus(ref common.Refer
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "findings are the objects that break a rule, sorted by object.",
+							Description: "findings lists the violations, sorted by object.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -2003,7 +2003,7 @@ func schema_kindred_apis_ownership_v1alpha1_OwnershipLintStatus(ref common.Refer
 					},
 					"hidden": {
 						SchemaProps: spec.SchemaProps{
-							Description: "hidden is the number of further objects, which the caller may not read. They were not checked, and nothing is concluded from them.",
+							Description: "hidden is the number of further objects that the caller may not read. They were not checked and did not affect the findings.",
 							Type:        []string{"integer"},
 							Format:      "int32",
 						},
@@ -2015,7 +2015,7 @@ func schema_kindred_apis_ownership_v1alpha1_OwnershipLintStatus(ref common.Refer
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "warnings say what else there is to know: that not all objects of the cluster are known.",
+							Description: "warnings qualify the findings, for example if not all objects of the cluster are known.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -2040,7 +2040,7 @@ func schema_kindred_apis_ownership_v1alpha1_OwnershipRepair(ref common.Reference
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "OwnershipRepair makes the safe changes among those that an OwnershipLint asks for. All are made as the caller, who needs to be allowed to, and to objects that are as they were when the change was decided: others are skipped.",
+				Description: "OwnershipRepair applies the fixes that an OwnershipLint finds. It acts as the caller, with the caller's permissions, and skips objects that changed since their fix was computed.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -2059,21 +2059,21 @@ func schema_kindred_apis_ownership_v1alpha1_OwnershipRepair(ref common.Reference
 					},
 					"metadata": {
 						SchemaProps: spec.SchemaProps{
-							Description: "metadata has nothing to say about a repair, and may be left out.",
+							Description: "metadata is not used and may be omitted.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(metav1.ObjectMeta{}.OpenAPIModelName()),
 						},
 					},
 					"spec": {
 						SchemaProps: spec.SchemaProps{
-							Description: "spec says what is repaired.",
+							Description: "spec selects the objects and rules to repair.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.OwnershipRepairSpec{}.OpenAPIModelName()),
 						},
 					},
 					"status": {
 						SchemaProps: spec.SchemaProps{
-							Description: "status is what was done.",
+							Description: "status lists the results. The server fills it in.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.OwnershipRepairStatus{}.OpenAPIModelName()),
 						},
@@ -2090,7 +2090,7 @@ func schema_kindred_apis_ownership_v1alpha1_OwnershipRepairSpec(ref common.Refer
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "OwnershipRepairSpec says what is repaired. Left empty, it is all that the caller may read.",
+				Description: "OwnershipRepairSpec selects the objects and rules to repair. An empty spec selects all objects that the caller may read.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"namespace": {
@@ -2102,7 +2102,7 @@ func schema_kindred_apis_ownership_v1alpha1_OwnershipRepairSpec(ref common.Refer
 					},
 					"object": {
 						SchemaProps: spec.SchemaProps{
-							Description: "object restricts the check to one object and what it owns, directly or not, or ought to. It is not given beside namespace.",
+							Description: "object restricts the check to one object and its direct and indirect dependents, including those that lack the reference. It must not be set together with namespace.",
 							Ref:         ref(v1alpha1.ObjectReference{}.OpenAPIModelName()),
 						},
 					},
@@ -2113,7 +2113,7 @@ func schema_kindred_apis_ownership_v1alpha1_OwnershipRepairSpec(ref common.Refer
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "rules restricts the check to some rules.",
+							Description: "rules restricts the check to the named rules.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -2127,7 +2127,7 @@ func schema_kindred_apis_ownership_v1alpha1_OwnershipRepairSpec(ref common.Refer
 					},
 					"dryRun": {
 						SchemaProps: spec.SchemaProps{
-							Description: "dryRun has every change admitted and none made.",
+							Description: "dryRun sends every change through admission without persisting it.",
 							Type:        []string{"boolean"},
 							Format:      "",
 						},
@@ -2142,7 +2142,7 @@ func schema_kindred_apis_ownership_v1alpha1_OwnershipRepairSpec(ref common.Refer
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "preconditions restricts the repair to objects in a state that was seen before, in a lint's fixes. An object that has changed since is skipped. Without any, objects are repaired as they are found.",
+							Description: "preconditions restricts the repair to objects in the given states, usually those of the fixes of an earlier OwnershipLint. Objects that have changed since are skipped. Without preconditions, objects are repaired in their current state.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -2165,12 +2165,12 @@ func schema_kindred_apis_ownership_v1alpha1_OwnershipRepairStatus(ref common.Ref
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "OwnershipRepairStatus is what was done.",
+				Description: "OwnershipRepairStatus lists the results of a repair.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"checked": {
 						SchemaProps: spec.SchemaProps{
-							Description: "checked is the number of objects that were looked at.",
+							Description: "checked is the number of objects that were checked.",
 							Default:     0,
 							Type:        []string{"integer"},
 							Format:      "int32",
@@ -2183,7 +2183,7 @@ func schema_kindred_apis_ownership_v1alpha1_OwnershipRepairStatus(ref common.Ref
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "results are all findings, and what became of each.",
+							Description: "results lists all findings, each with its outcome.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -2196,7 +2196,7 @@ func schema_kindred_apis_ownership_v1alpha1_OwnershipRepairStatus(ref common.Ref
 					},
 					"applied": {
 						SchemaProps: spec.SchemaProps{
-							Description: "applied is the number of findings that were repaired, or would be.",
+							Description: "applied is the number of findings that were fixed, or would be in a dry run.",
 							Default:     0,
 							Type:        []string{"integer"},
 							Format:      "int32",
@@ -2204,7 +2204,7 @@ func schema_kindred_apis_ownership_v1alpha1_OwnershipRepairStatus(ref common.Ref
 					},
 					"skipped": {
 						SchemaProps: spec.SchemaProps{
-							Description: "skipped is the number of findings that were not repaired.",
+							Description: "skipped is the number of findings that were not fixed.",
 							Default:     0,
 							Type:        []string{"integer"},
 							Format:      "int32",
@@ -2212,7 +2212,7 @@ func schema_kindred_apis_ownership_v1alpha1_OwnershipRepairStatus(ref common.Ref
 					},
 					"hidden": {
 						SchemaProps: spec.SchemaProps{
-							Description: "hidden is the number of further objects, which the caller may not read.",
+							Description: "hidden is the number of further objects that the caller may not read.",
 							Type:        []string{"integer"},
 							Format:      "int32",
 						},
@@ -2224,7 +2224,7 @@ func schema_kindred_apis_ownership_v1alpha1_OwnershipRepairStatus(ref common.Ref
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "warnings say what else there is to know.",
+							Description: "warnings qualify the results.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -2249,7 +2249,7 @@ func schema_kindred_apis_ownership_v1alpha1_OwnershipTree(ref common.ReferenceCa
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "OwnershipTree tells who owns an object, and what it owns, directly or not.",
+				Description: "OwnershipTree shows the direct and indirect owners and dependents of an object.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -2268,21 +2268,21 @@ func schema_kindred_apis_ownership_v1alpha1_OwnershipTree(ref common.ReferenceCa
 					},
 					"metadata": {
 						SchemaProps: spec.SchemaProps{
-							Description: "metadata has nothing to say about a tree, and may be left out.",
+							Description: "metadata is not used and may be omitted.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(metav1.ObjectMeta{}.OpenAPIModelName()),
 						},
 					},
 					"spec": {
 						SchemaProps: spec.SchemaProps{
-							Description: "spec says of which object.",
+							Description: "spec names the object.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.OwnershipTreeSpec{}.OpenAPIModelName()),
 						},
 					},
 					"status": {
 						SchemaProps: spec.SchemaProps{
-							Description: "status is the answer.",
+							Description: "status is the tree. The server fills it in.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.OwnershipTreeStatus{}.OpenAPIModelName()),
 						},
@@ -2300,19 +2300,19 @@ func schema_kindred_apis_ownership_v1alpha1_OwnershipTreeSpec(ref common.Referen
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "OwnershipTreeSpec says which tree is asked for.",
+				Description: "OwnershipTreeSpec names the object whose tree is shown.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"object": {
 						SchemaProps: spec.SchemaProps{
-							Description: "object is the object in the middle.",
+							Description: "object is the object whose owners and dependents are shown.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.ObjectReference{}.OpenAPIModelName()),
 						},
 					},
 					"depth": {
 						SchemaProps: spec.SchemaProps{
-							Description: "depth is how many levels of dependents are told; without it all.",
+							Description: "depth limits the levels of dependents. Without it, all levels are shown.",
 							Type:        []string{"integer"},
 							Format:      "int32",
 						},
@@ -2335,7 +2335,7 @@ func schema_kindred_apis_ownership_v1alpha1_OwnershipTreeStatus(ref common.Refer
 				Properties: map[string]spec.Schema{
 					"object": {
 						SchemaProps: spec.SchemaProps{
-							Description: "object is the object in the middle, in full.",
+							Description: "object is the full reference to the object of the spec.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.ObjectReference{}.OpenAPIModelName()),
 						},
@@ -2347,7 +2347,7 @@ func schema_kindred_apis_ownership_v1alpha1_OwnershipTreeStatus(ref common.Refer
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "owners are the objects that own it, directly or not, the nearest first.",
+							Description: "owners lists the direct and indirect owners of the object, the nearest first.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -2365,7 +2365,7 @@ func schema_kindred_apis_ownership_v1alpha1_OwnershipTreeStatus(ref common.Refer
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "objects are the object itself and all that it owns, directly or not, the nearest first.",
+							Description: "objects lists the object itself and its direct and indirect dependents, the nearest first.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -2378,7 +2378,7 @@ func schema_kindred_apis_ownership_v1alpha1_OwnershipTreeStatus(ref common.Refer
 					},
 					"hidden": {
 						SchemaProps: spec.SchemaProps{
-							Description: "hidden is the number of further objects that belong to the tree, and that the caller may not read.",
+							Description: "hidden is the number of further objects of the tree that the caller may not read.",
 							Type:        []string{"integer"},
 							Format:      "int32",
 						},
@@ -2390,7 +2390,7 @@ func schema_kindred_apis_ownership_v1alpha1_OwnershipTreeStatus(ref common.Refer
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "warnings say what else there is to know.",
+							Description: "warnings qualify the tree.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -2414,12 +2414,12 @@ func schema_kindred_apis_ownership_v1alpha1_PreviewedObject(ref common.Reference
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "PreviewedObject is what becomes of one object.",
+				Description: "PreviewedObject is what happens to one object.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"apiVersion": {
 						SchemaProps: spec.SchemaProps{
-							Description: "apiVersion is the object's group and version. Of the group the version that is served and preferred is answered.",
+							Description: "apiVersion is the object's group and version. In a status it is the preferred version of the group.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -2435,7 +2435,7 @@ func schema_kindred_apis_ownership_v1alpha1_PreviewedObject(ref common.Reference
 					},
 					"namespace": {
 						SchemaProps: spec.SchemaProps{
-							Description: "namespace is the object's namespace. It is empty for objects that are in none.",
+							Description: "namespace is the object's namespace. It is empty for cluster-scoped objects.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -2450,14 +2450,14 @@ func schema_kindred_apis_ownership_v1alpha1_PreviewedObject(ref common.Reference
 					},
 					"uid": {
 						SchemaProps: spec.SchemaProps{
-							Description: "uid is the object's UID. In a question it may be left out; where it is given, an object with another UID is not meant.",
+							Description: "uid is the object's UID. It is optional in a spec; if it is set, only the object with this UID matches.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"outcome": {
 						SchemaProps: spec.SchemaProps{
-							Description: "outcome is what becomes of the object.",
+							Description: "outcome is what happens to the object.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -2465,14 +2465,14 @@ func schema_kindred_apis_ownership_v1alpha1_PreviewedObject(ref common.Reference
 					},
 					"target": {
 						SchemaProps: spec.SchemaProps{
-							Description: "target is true for what the deletion itself names. Everything else follows from it.",
+							Description: "target is true for objects that the spec names or selects. All other objects are affected because of them.",
 							Type:        []string{"boolean"},
 							Format:      "",
 						},
 					},
 					"deleting": {
 						SchemaProps: spec.SchemaProps{
-							Description: "deleting is true for an object that is being deleted already.",
+							Description: "deleting is true if the object already has a deletionTimestamp.",
 							Type:        []string{"boolean"},
 							Format:      "",
 						},
@@ -2484,7 +2484,7 @@ func schema_kindred_apis_ownership_v1alpha1_PreviewedObject(ref common.Reference
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "owners are the object's owner references as they are now.",
+							Description: "owners are the object's current owner references.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -2502,7 +2502,7 @@ func schema_kindred_apis_ownership_v1alpha1_PreviewedObject(ref common.Reference
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "blockedBy is what the deletion waits for, as things stand now.",
+							Description: "blockedBy lists what the object's deletion would have to wait for now.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -2520,7 +2520,7 @@ func schema_kindred_apis_ownership_v1alpha1_PreviewedObject(ref common.Reference
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "keptBy are the owner references that the object still has afterwards, when it stays.",
+							Description: "keptBy lists the owner references that remain on an object that stays.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -2544,7 +2544,7 @@ func schema_kindred_apis_ownership_v1alpha1_RepairPrecondition(ref common.Refere
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "RepairPrecondition is an object in one state.",
+				Description: "RepairPrecondition names an object in one state.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"uid": {
@@ -2557,7 +2557,7 @@ func schema_kindred_apis_ownership_v1alpha1_RepairPrecondition(ref common.Refere
 					},
 					"resourceVersion": {
 						SchemaProps: spec.SchemaProps{
-							Description: "resourceVersion is its resourceVersion.",
+							Description: "resourceVersion is the object's resourceVersion.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -2574,7 +2574,7 @@ func schema_kindred_apis_ownership_v1alpha1_RepairResult(ref common.ReferenceCal
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "RepairResult is a finding, and what became of it.",
+				Description: "RepairResult is a finding and what the repair did about it.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"object": {
@@ -2586,7 +2586,7 @@ func schema_kindred_apis_ownership_v1alpha1_RepairResult(ref common.ReferenceCal
 					},
 					"rule": {
 						SchemaProps: spec.SchemaProps{
-							Description: "rule is the rule that it breaks.",
+							Description: "rule is the violated rule.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -2594,7 +2594,7 @@ func schema_kindred_apis_ownership_v1alpha1_RepairResult(ref common.ReferenceCal
 					},
 					"severity": {
 						SchemaProps: spec.SchemaProps{
-							Description: "severity is how bad that is.",
+							Description: "severity is the severity of the finding.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -2610,7 +2610,7 @@ func schema_kindred_apis_ownership_v1alpha1_RepairResult(ref common.ReferenceCal
 					},
 					"consequence": {
 						SchemaProps: spec.SchemaProps{
-							Description: "consequence says what will happen because of it.",
+							Description: "consequence says what happens because of it.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -2618,7 +2618,7 @@ func schema_kindred_apis_ownership_v1alpha1_RepairResult(ref common.ReferenceCal
 					},
 					"remedy": {
 						SchemaProps: spec.SchemaProps{
-							Description: "remedy says what to do about it.",
+							Description: "remedy says how to fix it.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -2626,13 +2626,13 @@ func schema_kindred_apis_ownership_v1alpha1_RepairResult(ref common.ReferenceCal
 					},
 					"fix": {
 						SchemaProps: spec.SchemaProps{
-							Description: "fix is a change that does it, where there is a safe one. An OwnershipRepair makes it.",
+							Description: "fix is a safe change that fixes it, if there is one. An OwnershipRepair applies it.",
 							Ref:         ref(v1alpha1.LintFix{}.OpenAPIModelName()),
 						},
 					},
 					"outcome": {
 						SchemaProps: spec.SchemaProps{
-							Description: "outcome is what became of the finding.",
+							Description: "outcome is what the repair did.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -2640,7 +2640,7 @@ func schema_kindred_apis_ownership_v1alpha1_RepairResult(ref common.ReferenceCal
 					},
 					"reason": {
 						SchemaProps: spec.SchemaProps{
-							Description: "reason says why the change was not made.",
+							Description: "reason says why the finding was skipped.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -2658,12 +2658,12 @@ func schema_kindred_apis_ownership_v1alpha1_TreeObject(ref common.ReferenceCallb
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "TreeObject is an object of a tree. Who is above whom is told by the owners.",
+				Description: "TreeObject is an object of a tree. Its owners give its place in the tree.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"apiVersion": {
 						SchemaProps: spec.SchemaProps{
-							Description: "apiVersion is the object's group and version. Of the group the version that is served and preferred is answered.",
+							Description: "apiVersion is the object's group and version. In a status it is the preferred version of the group.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -2679,7 +2679,7 @@ func schema_kindred_apis_ownership_v1alpha1_TreeObject(ref common.ReferenceCallb
 					},
 					"namespace": {
 						SchemaProps: spec.SchemaProps{
-							Description: "namespace is the object's namespace. It is empty for objects that are in none.",
+							Description: "namespace is the object's namespace. It is empty for cluster-scoped objects.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -2694,7 +2694,7 @@ func schema_kindred_apis_ownership_v1alpha1_TreeObject(ref common.ReferenceCallb
 					},
 					"uid": {
 						SchemaProps: spec.SchemaProps{
-							Description: "uid is the object's UID. In a question it may be left out; where it is given, an object with another UID is not meant.",
+							Description: "uid is the object's UID. It is optional in a spec; if it is set, only the object with this UID matches.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -2707,7 +2707,7 @@ func schema_kindred_apis_ownership_v1alpha1_TreeObject(ref common.ReferenceCallb
 					},
 					"deletionTimestamp": {
 						SchemaProps: spec.SchemaProps{
-							Description: "deletionTimestamp is when its deletion was asked for, or when its grace period ends.",
+							Description: "deletionTimestamp is when the object's deletion was requested, or when its grace period ends.",
 							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
 						},
 					},
@@ -2718,7 +2718,7 @@ func schema_kindred_apis_ownership_v1alpha1_TreeObject(ref common.ReferenceCallb
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "owners are its owner references, and how they stand.",
+							Description: "owners are the object's owner references, with their standing.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -2736,7 +2736,7 @@ func schema_kindred_apis_ownership_v1alpha1_TreeObject(ref common.ReferenceCallb
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "finalizers are its finalizers.",
+							Description: "finalizers are the object's finalizers.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -2750,7 +2750,7 @@ func schema_kindred_apis_ownership_v1alpha1_TreeObject(ref common.ReferenceCallb
 					},
 					"readiness": {
 						SchemaProps: spec.SchemaProps{
-							Description: "readiness says whether it is what its spec asks for.",
+							Description: "readiness says whether the object has reached the state that its spec asks for.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -2758,14 +2758,14 @@ func schema_kindred_apis_ownership_v1alpha1_TreeObject(ref common.ReferenceCallb
 					},
 					"message": {
 						SchemaProps: spec.SchemaProps{
-							Description: "message says more about the readiness: 2 of 3 replicas are available.",
+							Description: "message explains the readiness, for example \"2 of 3 replicas are available\".",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"hold": {
 						SchemaProps: spec.SchemaProps{
-							Description: "hold is set if controllers leave the object alone because of the annotation ownership.kindred.dev/hold.",
+							Description: "hold is set if the annotation ownership.kindred.dev/hold pauses controllers for the object.",
 							Ref:         ref(v1alpha1.Hold{}.OpenAPIModelName()),
 						},
 					},
@@ -2776,7 +2776,7 @@ func schema_kindred_apis_ownership_v1alpha1_TreeObject(ref common.ReferenceCallb
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "waitsFor is what the deletion of the object waits for, when it is being deleted.",
+							Description: "waitsFor lists what the object's deletion waits for, if it is being deleted.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -2800,7 +2800,7 @@ func schema_kindred_apis_ownership_v1alpha1_Undeletion(ref common.ReferenceCallb
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "Undeletion brings a deleted object back, with all that went because of it, as they were just before. Everything is written as the caller, who needs to be allowed to, and comes to have a new UID. Objects that are still there are given their owner back.\n\nAn undeletion is refused as a whole, before anything is changed, or it is carried out: owners first, on hold until everything is there. What takes longer than a request may is Incomplete: the same undeletion, created again, goes on with it. So does one that was interrupted.",
+				Description: "Undeletion restores a deleted object and the objects that were deleted because of it, in their state just before the deletion. It writes as the caller, with the caller's permissions. Restored objects get new UIDs. Dependents that still exist get their owner reference back.\n\nAn undeletion is refused as a whole, before it changes anything, or it is carried out: owners first, with controllers on hold until all objects are restored. If it takes longer than one request, its phase is Incomplete: create the same undeletion again to continue it. The same holds after an interruption.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -2819,21 +2819,21 @@ func schema_kindred_apis_ownership_v1alpha1_Undeletion(ref common.ReferenceCallb
 					},
 					"metadata": {
 						SchemaProps: spec.SchemaProps{
-							Description: "metadata has nothing to say about an undeletion, and may be left out.",
+							Description: "metadata is not used and may be omitted.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(metav1.ObjectMeta{}.OpenAPIModelName()),
 						},
 					},
 					"spec": {
 						SchemaProps: spec.SchemaProps{
-							Description: "spec says what is to be brought back.",
+							Description: "spec names the object to restore.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.UndeletionSpec{}.OpenAPIModelName()),
 						},
 					},
 					"status": {
 						SchemaProps: spec.SchemaProps{
-							Description: "status is what was done.",
+							Description: "status is the progress of the undeletion. The server fills it in.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.UndeletionStatus{}.OpenAPIModelName()),
 						},
@@ -2851,19 +2851,19 @@ func schema_kindred_apis_ownership_v1alpha1_UndeletionResult(ref common.Referenc
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "UndeletionResult is an object, and what becomes of it.",
+				Description: "UndeletionResult is an object and its outcome.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"object": {
 						SchemaProps: spec.SchemaProps{
-							Description: "object is the object, with its UID from now on. It has none before it is there.",
+							Description: "object is the object, with its new UID once it exists.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.ObjectReference{}.OpenAPIModelName()),
 						},
 					},
 					"formerUID": {
 						SchemaProps: spec.SchemaProps{
-							Description: "formerUID is the UID that it had before the deletion.",
+							Description: "formerUID is the object's UID before the deletion.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -2876,7 +2876,7 @@ func schema_kindred_apis_ownership_v1alpha1_UndeletionResult(ref common.Referenc
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "owners are the former UIDs of what it went because of: those of its owners that are in the graph, or the namespace or definition that it belonged to.",
+							Description: "owners lists the former UIDs of the objects whose deletion caused this one's: its owners in the graph, its namespace, or the definition of its kind.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -2890,7 +2890,7 @@ func schema_kindred_apis_ownership_v1alpha1_UndeletionResult(ref common.Referenc
 					},
 					"outcome": {
 						SchemaProps: spec.SchemaProps{
-							Description: "outcome is what becomes of it; in a dry run, what would.",
+							Description: "outcome is what the undeletion does with the object, or would do in a dry run.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -2898,7 +2898,7 @@ func schema_kindred_apis_ownership_v1alpha1_UndeletionResult(ref common.Referenc
 					},
 					"reason": {
 						SchemaProps: spec.SchemaProps{
-							Description: "reason says why, where that is not plain.",
+							Description: "reason explains the outcome where needed.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -2916,32 +2916,32 @@ func schema_kindred_apis_ownership_v1alpha1_UndeletionSpec(ref common.ReferenceC
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "UndeletionSpec says what is to be brought back.",
+				Description: "UndeletionSpec names the object to restore.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"object": {
 						SchemaProps: spec.SchemaProps{
-							Description: "object is the deleted object: the last one of that name, or the one with this UID.",
+							Description: "object is the root of the graph to restore: the last deleted object of that name, or the deleted object with this UID.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.ObjectReference{}.OpenAPIModelName()),
 						},
 					},
 					"at": {
 						SchemaProps: spec.SchemaProps{
-							Description: "at is a time before the deletion, whose state is to be brought back instead of the last one. It is known to a minute: the state may be that of up to a minute before.",
+							Description: "at is a time before the deletion. If it is set, the state at that time is restored instead of the last state. The server knows times to the minute: the restored state may be up to a minute older.",
 							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
 						},
 					},
 					"dryRun": {
 						SchemaProps: spec.SchemaProps{
-							Description: "dryRun has every change looked at, and admitted as far as it can be, and none made.",
+							Description: "dryRun checks every change, with admission where possible, and persists none.",
 							Type:        []string{"boolean"},
 							Format:      "",
 						},
 					},
 					"timeoutSeconds": {
 						SchemaProps: spec.SchemaProps{
-							Description: "timeoutSeconds is how long one request works on the undeletion, without what it takes to read the graph; at least four times as long as that, and never longer than about half a minute, which is the default. What is not done by then is done by the next request.",
+							Description: "timeoutSeconds limits how long one request works on the undeletion, not counting the time that it takes to read the graph. The minimum is four times that time; the maximum and default is about 30 seconds. The next request continues the work.",
 							Type:        []string{"integer"},
 							Format:      "int32",
 						},
@@ -2959,12 +2959,12 @@ func schema_kindred_apis_ownership_v1alpha1_UndeletionStatus(ref common.Referenc
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "UndeletionStatus is what was done.",
+				Description: "UndeletionStatus is the progress of an undeletion.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"phase": {
 						SchemaProps: spec.SchemaProps{
-							Description: "phase is how far it has come.",
+							Description: "phase is the progress of the undeletion.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -2978,7 +2978,7 @@ func schema_kindred_apis_ownership_v1alpha1_UndeletionStatus(ref common.Referenc
 					},
 					"resourceVersion": {
 						SchemaProps: spec.SchemaProps{
-							Description: "resourceVersion is the revision whose state is brought back.",
+							Description: "resourceVersion is the revision of the store whose state is restored.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -2990,7 +2990,7 @@ func schema_kindred_apis_ownership_v1alpha1_UndeletionStatus(ref common.Referenc
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "results are all objects of the graph, owners first.",
+							Description: "results lists all objects of the graph, owners first.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -3003,7 +3003,7 @@ func schema_kindred_apis_ownership_v1alpha1_UndeletionStatus(ref common.Referenc
 					},
 					"restored": {
 						SchemaProps: spec.SchemaProps{
-							Description: "restored is the number of objects that were created anew, or would be.",
+							Description: "restored is the number of objects with the outcome Restored.",
 							Default:     0,
 							Type:        []string{"integer"},
 							Format:      "int32",
@@ -3011,7 +3011,7 @@ func schema_kindred_apis_ownership_v1alpha1_UndeletionStatus(ref common.Referenc
 					},
 					"adopted": {
 						SchemaProps: spec.SchemaProps{
-							Description: "adopted is the number of objects that were given their owner back, or would be.",
+							Description: "adopted is the number of objects with the outcome Adopted.",
 							Default:     0,
 							Type:        []string{"integer"},
 							Format:      "int32",
@@ -3019,7 +3019,7 @@ func schema_kindred_apis_ownership_v1alpha1_UndeletionStatus(ref common.Referenc
 					},
 					"left": {
 						SchemaProps: spec.SchemaProps{
-							Description: "left is the number of objects that are not brought back, or whose name is taken.",
+							Description: "left is the number of objects with the outcome Left or Taken.",
 							Default:     0,
 							Type:        []string{"integer"},
 							Format:      "int32",
@@ -3027,7 +3027,7 @@ func schema_kindred_apis_ownership_v1alpha1_UndeletionStatus(ref common.Referenc
 					},
 					"pending": {
 						SchemaProps: spec.SchemaProps{
-							Description: "pending is the number of objects that are not there yet.",
+							Description: "pending is the number of objects with the outcome Pending.",
 							Default:     0,
 							Type:        []string{"integer"},
 							Format:      "int32",
@@ -3035,14 +3035,14 @@ func schema_kindred_apis_ownership_v1alpha1_UndeletionStatus(ref common.Referenc
 					},
 					"denied": {
 						SchemaProps: spec.SchemaProps{
-							Description: "denied is the number of objects that the API refuses, or that the caller may not write.",
+							Description: "denied is the number of objects with the outcome Denied.",
 							Type:        []string{"integer"},
 							Format:      "int32",
 						},
 					},
 					"held": {
 						SchemaProps: spec.SchemaProps{
-							Description: "held is the number of objects that are there, and still on hold.",
+							Description: "held is the number of objects that exist and are still on hold.",
 							Type:        []string{"integer"},
 							Format:      "int32",
 						},
@@ -3054,7 +3054,7 @@ func schema_kindred_apis_ownership_v1alpha1_UndeletionStatus(ref common.Referenc
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "problems say why it is refused, or what has to be solved before it can go on.",
+							Description: "problems say why the undeletion is refused, or what must be solved before it can continue.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -3068,7 +3068,7 @@ func schema_kindred_apis_ownership_v1alpha1_UndeletionStatus(ref common.Referenc
 					},
 					"waiting": {
 						SchemaProps: spec.SchemaProps{
-							Description: "waiting is what an undeletion that is incomplete without problems waits for, if it is not only for the next request.",
+							Description: "waiting says what an Incomplete undeletion without problems waits for. If it is empty, the undeletion waits only for the next request.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -3080,7 +3080,7 @@ func schema_kindred_apis_ownership_v1alpha1_UndeletionStatus(ref common.Referenc
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "warnings say what else there is to know.",
+							Description: "warnings are further remarks.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{

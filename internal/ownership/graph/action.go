@@ -19,68 +19,69 @@ const (
 	RemoveFinalizer Verb = "RemoveFinalizer"
 	// DropOwners sets metadata.ownerReferences to OwnerReferences.
 	DropOwners Verb = "DropOwners"
-	// Lookup gets the object live: does it exist, with this UID?
+	// Lookup gets the object live, to learn whether it exists with this UID.
 	Lookup Verb = "Lookup"
-	// Report says about the object what Reason and Message say, as a warning event.
+	// Report records a warning event about the object, with Reason and Message.
 	Report Verb = "Report"
 )
 
-// ReasonInvalidNamespace is the reason of the event about an owner reference
-// that points into another namespace, or from a cluster-scoped object into one.
+// ReasonInvalidNamespace is upstream's reason of the event about an owner reference to
+// another namespace, or from a cluster-scoped object to a namespaced one.
 const ReasonInvalidNamespace = "OwnerRefInvalidNamespace"
 
-// Action is one thing to do to one object.
+// Action is one operation on one object.
 type Action struct {
 	Verb Verb
 
-	// Resource, Kind, Namespace and Name say where the object is.
+	// Resource, Kind, Namespace and Name identify the object.
 	Resource  schema.GroupVersionResource
 	Kind      string
 	Namespace string
 	Name      string
 
-	// UID and ResourceVersion are the preconditions of a write: the state that
-	// the decision was taken from. For Lookup, UID is the one asked for.
+	// UID and ResourceVersion are the preconditions of a write: the state that it
+	// was decided from. For a Lookup, UID is the expected UID.
 	UID             types.UID
 	ResourceVersion string
 
 	// Policy is the propagation policy of a Delete.
 	Policy metav1.DeletionPropagation
-	// Finalizers are those that remain after RemoveFinalizer.
+	// Finalizers are the ones that remain after RemoveFinalizer.
 	Finalizers []string
-	// OwnerReferences are those that remain after DropOwners.
+	// OwnerReferences are the ones that remain after DropOwners.
 	OwnerReferences []metav1.OwnerReference
-	// Because are the references that the decision rests on: of a Delete the
-	// owners that are absent or wait for it, of DropOwners the ones dropped.
+	// Because are the references that led to the decision: for a Delete, to owners
+	// that are absent or wait for the object; for DropOwners, the removed ones.
 	Because []metav1.OwnerReference
-	// Elsewhere are those of them that are in another namespace, of a Delete.
+	// Elsewhere are the UIDs of the owners in Because that are in another namespace.
+	// It is set for a Delete.
 	Elsewhere []types.UID
 
-	// Reason and Message are the text of a Report.
+	// Reason and Message are the text of a Report's event.
 	Reason, Message string
 
 	node  *node
 	claim *claim
 }
 
-// Result says how an Action ended.
+// Result is the result of an Action.
 type Result string
 
 const (
-	// Applied: the write went through.
+	// Applied: the write succeeded.
 	Applied Result = "Applied"
-	// Found: the object is there, as Outcome.Object shows it. It answers a
-	// Lookup, and a write that failed its preconditions.
+	// Found: the object exists, as Outcome.Object shows it. It is the result of a Lookup,
+	// and of a write whose preconditions failed.
 	Found Result = "Found"
-	// Absent: no object has this name and this UID.
+	// Absent: no object has this name and UID.
 	Absent Result = "Absent"
-	// Failed: nothing is known. The node rests until [Graph.Wake].
+	// Failed: the result is unknown. The node backs off until [Graph.Wake].
 	Failed Result = "Failed"
 )
 
-// Outcome is what an Action led to.
+// Outcome is the result of an Action, with the object if the API returned it.
 type Outcome struct {
 	Result Result
-	// Object is the object as the API returned it, if it did.
+	// Object is the object that the API returned, or nil.
 	Object metav1.Object
 }

@@ -13,16 +13,15 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// maxBytes is the most that an object may cost.
+// maxBytes is the memory that an object may use.
 const maxBytes = 400
 
 func benchUID(n int) types.UID {
 	return types.UID(fmt.Sprintf("%08x-aaaa-4bbb-8ccc-%012x", n*2654435761&0xffffffff, n))
 }
 
-// fill observes objects as a cluster has them: each ten dependents have an owner
-// of their own, which has one too, with names and versions of the usual length.
-// Every string is fresh, as if decoded.
+// fill observes n objects with names and versions of usual length. Every tenth object owns the
+// nine that follow. Every string is newly allocated, as after decoding.
 func fill(g *Graph, n int) {
 	g.Serve(alphas)
 	g.Serve(betas)
@@ -56,7 +55,7 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// TestMemory holds what the graph costs for each object.
+// TestMemory limits the graph's memory for each object.
 func TestMemory(t *testing.T) {
 	const n = 100_000
 	before := heap()
@@ -65,12 +64,12 @@ func TestMemory(t *testing.T) {
 	bytes := (heap() - before) / n
 	t.Logf("%d bytes an object", bytes)
 	if bytes > maxBytes {
-		t.Errorf("an object costs %d bytes, at most %d are allowed", bytes, maxBytes)
+		t.Errorf("an object uses %d bytes, at most %d are allowed", bytes, maxBytes)
 	}
 	runtime.KeepAlive(g)
 }
 
-// BenchmarkObserve measures how many objects a second the graph takes in.
+// BenchmarkObserve measures how many objects the graph observes per second.
 func BenchmarkObserve(b *testing.B) {
 	const n = 100_000
 	for range b.N {
@@ -79,8 +78,8 @@ func BenchmarkObserve(b *testing.B) {
 	b.ReportMetric(float64(b.N*n)/b.Elapsed().Seconds(), "objects/s")
 }
 
-// BenchmarkCascade measures decisions: all dependents of one owner go, in the
-// background and in the foreground, each seen to go.
+// BenchmarkCascade measures decisions: all dependents of one owner are deleted, in the background
+// and in the foreground, and each deletion is observed.
 func BenchmarkCascade(b *testing.B) {
 	for _, n := range []int{5_000, 100_000} {
 		for _, policy := range []metav1.DeletionPropagation{metav1.DeletePropagationBackground, metav1.DeletePropagationForeground} {

@@ -3,19 +3,19 @@
 
 package graph
 
-// Components numbers the strongly connected components of what can be reached from the roots:
-// two values have the same number if each can be reached from the other. A component has a
-// higher number than those that can be reached from it. next returns what a value leads to.
+// Components numbers the strongly connected components of the graph that is reachable from the
+// roots: two values have the same number if each is reachable from the other. A component has a
+// higher number than the components reachable from it. next returns the successors of a value.
 //
-// It is Tarjan's algorithm (https://doi.org/10.1137/0201010), without recursion because a
-// chain of owners may be long: linear in what it visits.
+// It is Tarjan's algorithm (https://doi.org/10.1137/0201010), linear in what it visits. It is
+// iterative because chains of owners may be long.
 func Components[T comparable](roots []T, next func(T) []T) map[T]int {
 	type state struct {
-		found, earliest int // when it was discovered, and the earliest discovery that it leads back to
-		rest            []T // what it leads to and is still to be followed
+		found, earliest int // when it was discovered, and the earliest discovery reachable from it
+		rest            []T // the successors still to be followed
 	}
 	states, component := map[T]*state{}, map[T]int{}
-	var path, open []T // from the root to here; what has no component yet
+	var path, open []T // the path from the root; the visited values without a component
 	count := 0
 	enter := func(value T) {
 		states[value] = &state{len(states), len(states), next(value)}
@@ -24,7 +24,7 @@ func Components[T comparable](roots []T, next func(T) []T) map[T]int {
 	leave := func(value T) {
 		path = path[:len(path)-1]
 		s := states[value]
-		if s.earliest == s.found { // The first of its component: all that is open since belongs to it.
+		if s.earliest == s.found { // The first of its component: all values opened since belong to it.
 			for closed := false; !closed; {
 				member := open[len(open)-1]
 				open = open[:len(open)-1]

@@ -3,27 +3,27 @@
 
 package graph
 
-// released tells whether n, which waits for its dependents, need not wait longer:
-// none blocks it, or all that do wait for n in turn.
-func (n *node) released() bool {
-	return n.blocking == 0 || n.blocked() && n.inClosedCycle()
+// isReleasable reports whether n, which waits for its dependents, can stop waiting: no
+// dependent blocks it, or all blocking dependents wait for n in turn.
+func (n *node) isReleasable() bool {
+	return n.blocking == 0 || n.isBlocked() && n.isInClosedCycle()
 }
 
-// blocked tells whether n waits only for nodes that wait themselves. If that
-// holds for all that n waits for, directly or not, nobody will ever move.
-func (n *node) blocked() bool {
-	return n.waiting() && n.blocking > 0 && n.blocking == n.blockingWaiting
+// isBlocked reports whether n waits only for nodes that wait themselves. If this holds for
+// every node that n waits for, directly or indirectly, none of them can make progress.
+func (n *node) isBlocked() bool {
+	return n.isWaiting() && n.blocking > 0 && n.blocking == n.blockingWaiting
 }
 
-// inClosedCycle tells whether everything n waits for waits for n: n is in a
-// strongly connected component that waits for nothing outside itself. When n
-// waits for a circle without being part of it, it goes after the circle.
-func (n *node) inClosedCycle() bool {
+// isInClosedCycle reports whether every node that n waits for also waits for n: n is in a
+// strongly connected component that waits for nothing outside itself. A node that waits for
+// a cycle without being part of it is released after the cycle.
+func (n *node) isInClosedCycle() bool {
 	below := map[*node]bool{n: true}
 	for stack := []*node{n}; len(stack) > 0; {
 		m := stack[len(stack)-1]
 		stack = stack[:len(stack)-1]
-		if !m.blocked() {
+		if !m.isBlocked() {
 			return false
 		}
 		for _, dependent := range m.dependents {
@@ -33,23 +33,23 @@ func (n *node) inClosedCycle() bool {
 			}
 		}
 	}
-	// Every node below n must reach n: walk up from n and count who is met.
-	met := map[*node]bool{n: true}
+	// Every node below n must reach n: walk up from n and count the nodes below it.
+	reached := map[*node]bool{n: true}
 	for stack := []*node{n}; len(stack) > 0; {
 		m := stack[len(stack)-1]
 		stack = stack[:len(stack)-1]
 		for i := range m.edges {
 			e := &m.edges[i]
-			if e.blocks() && below[e.owner] && !met[e.owner] {
-				met[e.owner] = true
+			if e.blocks() && below[e.owner] && !reached[e.owner] {
+				reached[e.owner] = true
 				stack = append(stack, e.owner)
 			}
 		}
 	}
-	return len(met) == len(below)
+	return len(reached) == len(below)
 }
 
-// blocks tells whether n is a dependent that owner waits for.
+// blocks reports whether n is a dependent that owner waits for.
 func (n *node) blocks(owner *node) bool {
-	return n.any(func(e *edge) bool { return e.owner == owner && e.blocks() })
+	return n.anyEdge(func(e *edge) bool { return e.owner == owner && e.blocks() })
 }

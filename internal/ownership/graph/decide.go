@@ -10,9 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Next returns the next action, decided from what is known now. The caller tells
-// the end of each but a Report with [Graph.Done]; until then no further action
-// on the same object comes up.
+// Next decides and returns the next action. The caller reports the result of each action
+// except Report to [Graph.Done]; until then Next returns no other action on the same object.
 func (g *Graph) Next() (Action, bool) {
 	if report, ok := g.reports.pop(); ok {
 		return report, true
@@ -26,7 +25,7 @@ func (g *Graph) Next() (Action, bool) {
 			return Action{}, false
 		}
 		n.state &^= queued
-		if !n.is(observed) || n.is(acting|resting|written) {
+		if !n.is(observed) || n.isAny(acting|backingOff|written) {
 			continue
 		}
 		if a, ok := g.decide(n); ok {
@@ -38,18 +37,18 @@ func (g *Graph) Next() (Action, bool) {
 
 func (g *Graph) nextLookup() (Action, bool) {
 	for c, ok := g.lookups.pop(); ok; c, ok = g.lookups.pop() {
-		if a, ok := g.lookup(c); ok {
+		if a, ok := g.lookupAction(c); ok {
 			return a, true
 		}
 	}
 	return Action{}, false
 }
 
-// Done tells how an action ended. It returns true when nothing will be observed
-// that brings the matter up again: the caller is to call Wake(a.UID) after a while.
+// Done takes the outcome of an action. It returns true if no observation will requeue the
+// object, so that the caller must call Wake(a.UID) after a backoff.
 func (g *Graph) Done(a Action, outcome Outcome) (wake bool) {
 	if a.Verb == Lookup {
-		return g.answered(a, outcome)
+		return g.settleClaim(a, outcome)
 	}
 	n := a.node
 	if n == nil || !n.is(observed) {
@@ -61,13 +60,12 @@ func (g *Graph) Done(a Action, outcome Outcome) (wake bool) {
 	}
 	switch {
 	case outcome.Result == Absent:
-		g.gone(n)
+		g.makeTombstone(n)
 	case outcome.Result == Applied && n.version == a.ResourceVersion:
 		n.state |= written
 	case outcome.Result == Failed, n.version == a.ResourceVersion:
-		// An object in the state that the action was decided from would get
-		// the same action at once.
-		n.state |= resting
+		// The object has not changed: deciding now would repeat the action at once.
+		n.state |= backingOff
 		return true
 	default:
 		g.enqueue(n)
@@ -75,14 +73,14 @@ func (g *Graph) Done(a Action, outcome Outcome) (wake bool) {
 	return false
 }
 
-// Wake ends the rest of an object that an action failed on, or that was found
-// by a lookup and is not watched. It returns false if nothing knows it any more.
+// Wake ends the backoff of an object after a failed action, or after a lookup that found an
+// object of a kind that is not watched. It returns false if the graph has no such node.
 func (g *Graph) Wake(id types.UID) bool {
 	n := g.find(id)
 	if n == nil {
 		return false
 	}
-	n.state &^= resting
+	n.state &^= backingOff
 	g.enqueue(n)
 	eachEdgeTo(n, func(dependent *node, e *edge) {
 		if c := e.claim; c != nil && c.verdict != asked && c.verdict != absent {
@@ -93,79 +91,79 @@ func (g *Graph) Wake(id types.UID) bool {
 	return true
 }
 
-// decide says what is to be done about n now, if anything.
+// decide returns the action that n needs now, if any.
 func (g *Graph) decide(n *node) (Action, bool) {
-	orphaned := func(e *edge) bool { return e.owner.orphaning() }
+	orphaned := func(e *edge) bool { return e.owner.isOrphaning() }
 	switch {
-	case n.any(orphaned):
+	case n.anyEdge(orphaned):
 		return g.dropOwners(n, orphaned), true
-	case n.orphaning():
+	case n.isOrphaning():
 		if len(n.dependents) > 0 {
 			return Action{}, false
 		}
 		return g.removeFinalizer(n, metav1.FinalizerOrphanDependents)
-	case n.waiting():
-		if !n.released() {
+	case n.isWaiting():
+		if !n.isReleasable() {
 			return Action{}, false
 		}
 		return g.removeFinalizer(n, metav1.FinalizerDeleteDependents)
 	case n.is(deleting), len(n.edges) == 0:
 		return Action{}, false
 	}
-	return g.judge(n)
+	return g.collect(n)
 }
 
-// standing is how a reference stands; see the package documentation.
+// standing is the class of a reference; see the package documentation.
 type standing uint8
 
 const (
-	solid standing = iota
-	waiting
-	dangling
-	unresolved
-	pending // to be looked up
+	refSolid standing = iota
+	refWaiting
+	refDangling
+	refUnresolved
+	refPending // not looked up yet
 )
 
 func (s standing) String() string {
 	return [...]string{"solid", "waiting", "dangling", "unresolved", "pending"}[s]
 }
 
-// judge decides about n, which is not being deleted, by the standing of its references.
-func (g *Graph) judge(n *node) (Action, bool) {
-	var count [pending + 1]int
+// collect decides about n, which is not being deleted, from the standing of its references.
+func (g *Graph) collect(n *node) (Action, bool) {
+	var count [refPending + 1]int
 	for i := range n.edges {
 		e := &n.edges[i]
-		s := g.standing(e)
+		s := g.classify(e)
 		switch s {
-		case unresolved:
+		case refUnresolved:
 			return Action{}, false
-		case pending:
-			g.ask(e.claim)
+		case refPending:
+			g.requestLookup(e.claim)
 		}
 		count[s]++
 	}
 	switch {
-	case count[pending] > 0:
+	case count[refPending] > 0:
 		return Action{}, false
-	case count[solid] == len(n.edges):
+	case count[refSolid] == len(n.edges):
 		return Action{}, false
-	case count[solid] > 0:
-		return g.dropOwners(n, func(e *edge) bool { return g.standing(e) != solid }), true
-	case count[waiting] > 0 && len(n.dependents) == 0 && !g.Complete():
-		g.park(n) // it may have dependents, which go first
+	case count[refSolid] > 0:
+		return g.dropOwners(n, func(e *edge) bool { return g.classify(e) != refSolid }), true
+	case count[refWaiting] > 0 && len(n.dependents) == 0 && !g.Complete():
+		g.park(n) // It may have unknown dependents, which must be deleted first.
 		return Action{}, false
 	}
 	return g.action(Delete, n, func(a *Action) {
-		a.Policy = n.policy(count[waiting] > 0)
-		a.Because = g.references(n, func(*edge) bool { return true })
-		for _, ref := range g.references(n, func(e *edge) bool { return e.leaves(n) }) {
+		a.Policy = n.policy(count[refWaiting] > 0)
+		a.Because = g.ownerReferences(n, func(*edge) bool { return true })
+		for _, ref := range g.ownerReferences(n, func(e *edge) bool { return e.leaves(n) }) {
 			a.Elsewhere = append(a.Elsewhere, ref.UID)
 		}
 	}), true
 }
 
-// policy is how n is deleted: with its dependents first when an owner waits for
-// it to go, else as the finalizers ask that it carries.
+// policy returns the propagation policy to delete n with: Foreground if an owner waits for n
+// and n has dependents, else the policy that n's own finalizers ask for.
 func (n *node) policy(awaited bool) metav1.DeletionPropagation {
 	switch {
 	case awaited && len(n.dependents) > 0:
@@ -178,41 +176,42 @@ func (n *node) policy(awaited bool) metav1.DeletionPropagation {
 	return metav1.DeletePropagationBackground
 }
 
-func (g *Graph) standing(e *edge) standing {
+// classify returns the standing of e.
+func (g *Graph) classify(e *edge) standing {
 	if e.is(followed) {
 		switch {
-		case e.owner.is(gone):
-			return dangling
-		case e.owner.waiting():
-			return waiting
+		case e.owner.is(tombstone):
+			return refDangling
+		case e.owner.isWaiting():
+			return refWaiting
 		}
-		return solid
+		return refSolid
 	}
 	c := e.claim
 	r, ok := g.served[c.GroupKind]
 	switch {
 	case c.verdict == absent:
-		return dangling
+		return refDangling
 	case !ok, r.Namespaced && c.namespace == "":
-		return unresolved
+		return refUnresolved
 	case c.verdict == exists:
-		return solid
+		return refSolid
 	case c.verdict == existsWaiting:
-		return waiting
+		return refWaiting
 	}
-	return pending
+	return refPending
 }
 
-// ask has c looked up, unless the first list of its resource may yet settle it.
-func (g *Graph) ask(c *claim) {
-	if c.verdict == unknown && !g.served[c.GroupKind].pending() {
+// requestLookup queues a lookup of c, unless the first list of its resource may still settle it.
+func (g *Graph) requestLookup(c *claim) {
+	if c.verdict == unknown && !g.served[c.GroupKind].awaitsList() {
 		c.verdict = asked
 		g.lookups.push(c)
 	}
 }
 
-// lookup is the action that settles c.
-func (g *Graph) lookup(c *claim) (Action, bool) {
+// lookupAction returns the action that settles c.
+func (g *Graph) lookupAction(c *claim) (Action, bool) {
 	r, ok := g.served[c.GroupKind]
 	if !ok || c.edges == 0 {
 		c.verdict = unknown
@@ -232,8 +231,8 @@ func (g *Graph) lookup(c *claim) (Action, bool) {
 	return a, true
 }
 
-// answered settles the claim that a looked up.
-func (g *Graph) answered(a Action, outcome Outcome) (wake bool) {
+// settleClaim settles the claim that a looked up.
+func (g *Graph) settleClaim(a Action, outcome Outcome) (wake bool) {
 	c := a.claim
 	if c.edges == 0 {
 		return false
@@ -248,11 +247,11 @@ func (g *Graph) answered(a Action, outcome Outcome) (wake bool) {
 		g.enqueueDependents(c.owner)
 		return false
 	}
-	if r, ok := g.resources[a.Resource.GroupResource()]; ok && r.foresees(object) {
+	if r, ok := g.resources[a.Resource.GroupResource()]; ok && r.willObserve(object) {
 		g.observe(r, object)
 	}
 	if c.edges == 0 {
-		return false // what was observed is what the edges claim: they are followed now
+		return false // The object is observed now, and all edges of the claim are followed.
 	}
 	c.verdict = exists
 	if stateOf(object)&(deleting|foreground) == deleting|foreground {
@@ -262,16 +261,16 @@ func (g *Graph) answered(a Action, outcome Outcome) (wake bool) {
 	return true
 }
 
-// dropOwners is the action that takes away the references of n that drop chooses.
+// dropOwners returns the action that removes the references of n for which drop returns true.
 func (g *Graph) dropOwners(n *node, drop func(*edge) bool) Action {
 	return g.action(DropOwners, n, func(a *Action) {
-		a.Because = g.references(n, drop)
-		a.OwnerReferences = g.references(n, func(e *edge) bool { return !drop(e) })
+		a.Because = g.ownerReferences(n, drop)
+		a.OwnerReferences = g.ownerReferences(n, func(e *edge) bool { return !drop(e) })
 	})
 }
 
-// removeFinalizer is the action that takes a finalizer away from n, once all
-// dependents that n could have are known.
+// removeFinalizer returns the action that removes a finalizer from n. It parks n until all
+// resources are listed, since n may have unknown dependents.
 func (g *Graph) removeFinalizer(n *node, finalizer string) (Action, bool) {
 	if !g.Complete() {
 		g.park(n)
@@ -282,7 +281,7 @@ func (g *Graph) removeFinalizer(n *node, finalizer string) (Action, bool) {
 	}), true
 }
 
-// action fills in the action's object and leaves the rest to f.
+// action returns an action on n; f fills in the rest.
 func (g *Graph) action(verb Verb, n *node, f func(*Action)) Action {
 	a := Action{
 		Verb:            verb,
@@ -298,7 +297,7 @@ func (g *Graph) action(verb Verb, n *node, f func(*Action)) Action {
 	return a
 }
 
-func (n *node) any(f func(*edge) bool) bool {
+func (n *node) anyEdge(f func(*edge) bool) bool {
 	for i := range n.edges {
 		if f(&n.edges[i]) {
 			return true
@@ -307,11 +306,11 @@ func (n *node) any(f func(*edge) bool) bool {
 	return false
 }
 
-func (g *Graph) references(n *node, choose func(*edge) bool) []metav1.OwnerReference {
+func (g *Graph) ownerReferences(n *node, choose func(*edge) bool) []metav1.OwnerReference {
 	var refs []metav1.OwnerReference
 	for i := range n.edges {
 		if e := &n.edges[i]; choose(e) {
-			refs = append(refs, g.reference(e))
+			refs = append(refs, g.ownerReference(e))
 		}
 	}
 	return refs

@@ -10,25 +10,25 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Graph is who owns whom, as far as it was observed, and what is to be done about it.
+// Graph is the observed ownership graph and the queue of decisions about it.
 type Graph struct {
 	uids      uidTable
 	nodes     map[uid]*node
 	resources map[schema.GroupResource]*resource
 	served    map[schema.GroupKind]*resource
-	kinds     map[reference]*kind
+	kinds     map[kindRef]*kind
 	claims    map[claimKey]*claim
-	lost      map[uid][]metav1.OwnerReference // see remember
+	lost      map[uid][]metav1.OwnerReference // see noteLost
 	holds     map[*node]struct{}              // the nodes on hold
 
-	// nodeQueue holds nodes to decide about, lookups the claims to ask the API
-	// about and reports the events to send, each in the order they came up.
+	// nodeQueue holds the nodes to decide about, lookups the claims to look up, and
+	// reports the events to record, each in order.
 	nodeQueue queue[*node]
 	lookups   queue[*claim]
 	reports   queue[Action]
 
-	// unlisted counts the watched resources whose objects are not known yet;
-	// parked are the nodes whose decision waits until there are none.
+	// unlisted counts the watched resources whose first list is awaited; parked holds
+	// the nodes whose decision waits until there are none.
 	unlisted int
 	parked   []*node
 }
@@ -39,15 +39,15 @@ func New() *Graph {
 		nodes:     map[uid]*node{},
 		resources: map[schema.GroupResource]*resource{},
 		served:    map[schema.GroupKind]*resource{},
-		kinds:     map[reference]*kind{},
+		kinds:     map[kindRef]*kind{},
 		claims:    map[claimKey]*claim{},
 		lost:      map[uid][]metav1.OwnerReference{},
 		holds:     map[*node]struct{}{},
 	}
 }
 
-// node is an object; see the package documentation. Its size is measured by
-// BenchmarkMemory: there is one for each object of the cluster.
+// node is an object; see the package documentation. There is one for each object of the
+// cluster, so TestMemory limits its size.
 type node struct {
 	uid        uid
 	name       string
@@ -58,8 +58,8 @@ type node struct {
 	edges      []edge
 	dependents []*node // one entry for each distinct owner of the dependent
 
-	// blocking counts the followed edges to this node with blockOwnerDeletion,
-	// blockingWaiting those of them whose dependent waits for its own dependents.
+	// blocking counts the followed edges to this node with blockOwnerDeletion, and
+	// blockingWaiting those among them whose dependent waits for its own dependents.
 	blocking, blockingWaiting int32
 
 	state nodeState
@@ -68,33 +68,36 @@ type node struct {
 type nodeState uint16
 
 const (
-	observed   nodeState = 1 << iota // the API showed it, and it was not seen deleted since
-	gone                             // it was observed, and is deleted
+	observed   nodeState = 1 << iota // it was observed, and not deleted since
+	tombstone                        // it was observed, and then deleted
 	deleting                         // metadata.deletionTimestamp is set
 	foreground                       // it has the finalizer foregroundDeletion
 	orphan                           // it has the finalizer orphan
 	queued                           // it is in the node queue
 	parked                           // it is in the list of parked nodes
-	acting                           // an action on it is under way
-	resting                          // an action on it failed; it waits for Wake
-	written                          // a write to it was accepted, but is not observed yet
+	acting                           // an action on it is in progress
+	backingOff                       // an action on it failed; it waits for Wake
+	written                          // a write to it succeeded, but is not observed yet
 	held                             // it has the annotation ownership.HoldAnnotation
 )
 
-func (n *node) is(s nodeState) bool  { return n.state&s != 0 }
-func (n *node) has(s nodeState) bool { return n.state&s == s }
+// is reports whether n is in all of the states s.
+func (n *node) is(s nodeState) bool { return n.state&s == s }
 
-// waiting tells whether n is being deleted and waits for its dependents to go first.
-func (n *node) waiting() bool { return n.has(observed | deleting | foreground) }
+// isAny reports whether n is in at least one of the states s.
+func (n *node) isAny(s nodeState) bool { return n.state&s != 0 }
 
-// orphaning tells whether n is being deleted and its dependents are let go.
-func (n *node) orphaning() bool { return n.has(observed | deleting | orphan) }
+// isWaiting reports whether n is being deleted in the foreground and waits for its dependents.
+func (n *node) isWaiting() bool { return n.is(observed | deleting | foreground) }
+
+// isOrphaning reports whether n is being deleted and its dependents are orphaned.
+func (n *node) isOrphaning() bool { return n.is(observed | deleting | orphan) }
 
 // edge is one owner reference of a node.
 type edge struct {
 	owner *node
 	kind  *kind
-	claim *claim // for a reference that is not followed
+	claim *claim // set if the reference is not followed
 	name  string
 	index int32 // of the dependent in owner.dependents; -1 in further edges to the same owner
 	state edgeState
@@ -108,24 +111,27 @@ const (
 	blockSet                             // blockOwnerDeletion is not nil
 	blockTrue                            // blockOwnerDeletion is true
 	followed                             // see the package documentation
-	reported                             // the reference into a wrong namespace was reported
+	reported                             // the reference to another namespace was reported
 )
 
-func (e *edge) is(s edgeState) bool { return e.state&s != 0 }
-func (e *edge) blocks() bool        { return e.state&(followed|blockTrue) == followed|blockTrue }
+// is reports whether e is in all of the states s.
+func (e *edge) is(s edgeState) bool { return e.state&s == s }
 
-// reference is how an owner reference names a kind.
-type reference struct{ apiVersion, kind string }
+// blocks reports whether a foreground deletion of the owner waits for the dependent.
+func (e *edge) blocks() bool { return e.is(followed | blockTrue) }
 
-// kind is a reference, and what it means now.
+// kindRef is a kind as owner references name it.
+type kindRef struct{ apiVersion, kind string }
+
+// kind is a kindRef with its group and kind, shared by all edges that use it.
 type kind struct {
-	reference
+	kindRef
 	schema.GroupKind
 	edges int
 }
 
-// claim is the assertion of a reference that is not followed: under this name
-// there is an object with this UID.
+// claim is what a reference that is not followed asserts: an object with this name and UID
+// exists. All edges with the same claim share one verdict.
 type claim struct {
 	claimKey
 	owner   *node
@@ -143,14 +149,14 @@ type verdict uint8
 
 const (
 	unknown       verdict = iota
-	asked                 // a lookup is queued or under way
-	unclear               // the lookup failed, or found an object that is not watched: ask again after Wake
-	absent                // no such object, for good
-	exists                // it exists, and none of our observations will tell when it ends
-	existsWaiting         // it exists and waits for its dependents
+	asked                 // a lookup is queued or in progress
+	unclear               // the lookup failed; Wake repeats it
+	absent                // there is no such object and never will be
+	exists                // it exists, but is not watched: only another lookup shows its deletion
+	existsWaiting         // like exists, and it waits for its dependents
 )
 
-// queue is a first-in first-out queue.
+// queue is a FIFO queue.
 type queue[T any] struct {
 	items []T
 	head  int
@@ -168,7 +174,7 @@ func (q *queue[T]) pop() (T, bool) {
 	q.head++
 	switch {
 	case q.head == len(q.items) && cap(q.items) > 1024:
-		q.items, q.head = nil, 0 // a great cascade is over: give its memory back
+		q.items, q.head = nil, 0 // A large cascade is over: release its memory.
 	case q.head == len(q.items):
 		q.items, q.head = q.items[:0], 0
 	case q.head > 1024 && q.head > len(q.items)/2:
@@ -178,7 +184,7 @@ func (q *queue[T]) pop() (T, bool) {
 	return item, true
 }
 
-// enqueue asks for a decision about n.
+// enqueue queues n for a decision.
 func (g *Graph) enqueue(n *node) {
 	if n.is(queued) || !n.is(observed) {
 		return
@@ -193,8 +199,8 @@ func (g *Graph) enqueueDependents(n *node) {
 	}
 }
 
-// node returns the node of id, a virtual one when there is none yet.
-func (g *Graph) node(id uid) *node {
+// ensureNode returns the node of id, and creates a virtual one if there is none.
+func (g *Graph) ensureNode(id uid) *node {
 	n, ok := g.nodes[id]
 	if !ok {
 		n = &node{uid: id, namespace: unique.Make(""), finalizers: unique.Make("")}
@@ -203,7 +209,7 @@ func (g *Graph) node(id uid) *node {
 	return n
 }
 
-// drop forgets n when nothing needs it any more.
+// drop removes n if it is not observed and has no dependents.
 func (g *Graph) drop(n *node) {
 	if n.is(observed) || len(n.dependents) > 0 || g.nodes[n.uid] != n {
 		return

@@ -35,8 +35,8 @@ func (w *world) deliverAll() {
 	}
 }
 
-// TestPolicy checks how dependents are deleted: in the foreground only when an
-// owner waits and they have dependents.
+// TestPolicy checks the propagation policy for dependents: Foreground only if an owner waits and
+// they have dependents themselves, or if they have the finalizer.
 func TestPolicy(t *testing.T) {
 	for _, policy := range []metav1.DeletionPropagation{metav1.DeletePropagationBackground, metav1.DeletePropagationForeground} {
 		w := quiet(t)
@@ -52,7 +52,7 @@ func TestPolicy(t *testing.T) {
 	}
 }
 
-// TestOneLookupForAll has many dependents claim the same absent owner.
+// TestOneLookupForAll creates many dependents with the same absent owner.
 func TestOneLookupForAll(t *testing.T) {
 	w := quiet(t)
 	for i := range 100 {
@@ -70,9 +70,9 @@ func TestOneLookupForAll(t *testing.T) {
 	}
 }
 
-// TestNothingGoesBeforeAllIsKnown leaves one kind unlisted: what depends on its
-// objects being known has to wait, the rest goes on, and giving up ends the wait.
-func TestNothingGoesBeforeAllIsKnown(t *testing.T) {
+// TestIncompleteGraph leaves one kind unlisted: decisions that depend on its objects wait, others
+// do not, and GiveUp ends the wait.
+func TestIncompleteGraph(t *testing.T) {
 	w := quiet(t)
 	a, o := w.create(alphas, "one", "a"), w.create(alphas, "one", "o")
 	w.create(alphas, "one", "b", ref(a, true))                               // may have dependents among betas
@@ -95,8 +95,8 @@ func TestNothingGoesBeforeAllIsKnown(t *testing.T) {
 	w.wantActions("Delete b Background", "RemoveFinalizer o ", "Lookup owner ")
 }
 
-// TestCircleAfterCircle has a node wait for a circle without being part of it.
-func TestCircleAfterCircle(t *testing.T) {
+// TestOwnerOfCycle lets a node wait for a cycle that it is not part of.
+func TestOwnerOfCycle(t *testing.T) {
 	w := quiet(t)
 	top := w.create(alphas, "one", "top")
 	a := w.create(alphas, "one", "a", ref(top, true))
@@ -110,9 +110,8 @@ func TestCircleAfterCircle(t *testing.T) {
 	w.wantActions("RemoveFinalizer a ", "RemoveFinalizer b ")
 }
 
-// TestGoneIsGone shows a deleted object to the graph again, as an answer that
-// was long under way would.
-func TestGoneIsGone(t *testing.T) {
+// TestObserveDeleted observes an object after its deletion, as a delayed response would.
+func TestObserveDeleted(t *testing.T) {
 	w := quiet(t)
 	a := w.create(alphas, "one", "a")
 	w.create(betas, "one", "b", ref(a, true))
@@ -127,7 +126,7 @@ func TestGoneIsGone(t *testing.T) {
 	}
 }
 
-// TestPreconditions changes a dependent between decision and deed.
+// TestPreconditions changes a dependent between the decision and the write.
 func TestPreconditions(t *testing.T) {
 	w := quiet(t)
 	a, b := w.create(alphas, "one", "a"), w.create(alphas, "one", "b")
@@ -148,13 +147,14 @@ func TestPreconditions(t *testing.T) {
 		t.Fatalf("the deletion was %s", outcome.Result)
 	}
 	if w.graph.Done(action, outcome) {
-		t.Error("wants to be woken though there is something to do")
+		t.Error("asks for Wake although there is an action")
 	}
 	w.wantActions("DropOwners c ")
 }
 
-// TestFailureRests has an action fail, and one refused without a change.
-func TestFailureRests(t *testing.T) {
+// TestFailureBacksOff lets an action fail, and lets one be rejected although the object has not
+// changed.
+func TestFailureBacksOff(t *testing.T) {
 	for _, outcome := range []Outcome{{Result: Failed}, {Result: Found}} {
 		w := quiet(t)
 		w.create(betas, "one", "b", absentRef("77"))
@@ -163,21 +163,21 @@ func TestFailureRests(t *testing.T) {
 		w.graph.Done(lookup, Outcome{Result: Absent})
 		action, _ := w.graph.Next()
 		if !w.graph.Done(action, outcome) {
-			t.Errorf("%s: nobody will wake it", outcome.Result)
+			t.Errorf("%s: Done does not ask for Wake", outcome.Result)
 		}
 		w.wantActions()
 		if !w.graph.Wake(action.UID) {
-			t.Errorf("%s: not known any more", outcome.Result)
+			t.Errorf("%s: Wake does not find the object", outcome.Result)
 		}
 		w.wantActions("Delete b Background")
 	}
-	if New().Wake("nobody") {
-		t.Error("knows an object that it never saw")
+	if New().Wake("unknown") {
+		t.Error("Wake finds an object that was never observed")
 	}
 }
 
-// TestReport checks the event about references into other namespaces: its text,
-// and that it comes once, whichever of the two was seen first.
+// TestReport checks the event about references to other namespaces: its text, and that it is
+// recorded once, whichever of the two objects is observed first.
 func TestReport(t *testing.T) {
 	for _, order := range [][]Resource{{alphas, betas, clusters}, {clusters, betas, alphas}} {
 		w := quiet(t)
@@ -212,8 +212,8 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// TestReferencesSurvive checks that dropping one reference leaves the others as
-// they are, to the last field.
+// TestReferencesSurvive checks that the removal of one reference leaves every field of the
+// others unchanged.
 func TestReferencesSurvive(t *testing.T) {
 	w := quiet(t)
 	a := w.create(alphas, "one", "a")
@@ -233,7 +233,7 @@ func TestRead(t *testing.T) {
 	unserved := metav1.OwnerReference{APIVersion: "no/v1", Kind: "Such", Name: "x", UID: "x"}
 	refs := []metav1.OwnerReference{ref(a, true), ref(b, false), ref(c, true), absentRef("77"), unserved}
 	d := w.create(betas, "one", "d", refs...)
-	d.Finalizers = []string{hold, "test/another"}
+	d.Finalizers = []string{testFinalizer, "test/another"}
 	w.deliverAll()
 	w.delete(b, metav1.DeletePropagationForeground)
 	w.delete(c, metav1.DeletePropagationBackground)
@@ -241,10 +241,10 @@ func TestRead(t *testing.T) {
 
 	want := Object{
 		Resource: betas, Namespace: "one", Name: "d", UID: d.UID, ResourceVersion: d.ResourceVersion,
-		Finalizers: []string{hold, "test/another"},
+		Finalizers: []string{testFinalizer, "test/another"},
 	}
 	for i, standing := range []string{"solid", "waiting", "dangling", "pending", "unresolved"} {
-		want.Owners = append(want.Owners, Owner{OwnerReference: refs[i], Standing: standing, Followed: i < 3}) // the first three exist, or did
+		want.Owners = append(want.Owners, Owner{OwnerReference: refs[i], Standing: standing, Followed: i < 3}) // The first three were observed.
 	}
 	got, ok := w.graph.Object(d.UID)
 	if diff := cmp.Diff(want, got); !ok || diff != "" {
@@ -258,8 +258,8 @@ func TestRead(t *testing.T) {
 			t.Errorf("dependents of %s (-want +got):\n%s", owner, diff)
 		}
 	}
-	if _, ok := w.graph.Object(c.UID); ok || w.graph.Dependents("nobody") != nil {
-		t.Error("knows what is not there")
+	if _, ok := w.graph.Object(c.UID); ok || w.graph.Dependents("unknown") != nil {
+		t.Error("finds an object that does not exist")
 	}
 }
 

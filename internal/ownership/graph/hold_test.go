@@ -12,8 +12,7 @@ import (
 	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
 )
 
-// TestHeld: the graph knows which objects are on hold now, and forgets those that are released or
-// gone.
+// TestHeld checks that Held lists the objects on hold, until they are released or deleted.
 func TestHeld(t *testing.T) {
 	g := New()
 	things := Resource{GroupVersionResource: schema.GroupVersionResource{Group: "t", Version: "v1", Resource: "things"}, Kind: "Thing", Namespaced: true, Watched: true}
@@ -38,6 +37,6 @@ func TestHeld(t *testing.T) {
 	}
 	g.Forget(things.GroupResource(), object("6", "z"))
 	if held := g.Held(); len(held) != 0 {
-		t.Errorf("when it is gone: %+v", held)
+		t.Errorf("after the deletion: %+v", held)
 	}
 }

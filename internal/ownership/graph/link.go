@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// link makes n's edges from its owner references. What was reported about the
-// former edges is not reported again.
+// link creates n's edges from its owner references. Edges inherit the state reported from the
+// former edges to the same owner.
 func (g *Graph) link(n *node, refs []metav1.OwnerReference, former []edge) {
 	if len(refs) == 0 {
 		return
@@ -20,14 +20,14 @@ func (g *Graph) link(n *node, refs []metav1.OwnerReference, former []edge) {
 	for i := range refs {
 		ref, e := &refs[i], &n.edges[i]
 		*e = edge{
-			owner: g.node(g.uids.of(ref.UID)),
-			kind:  g.kind(reference{ref.APIVersion, ref.Kind}),
+			owner: g.ensureNode(g.uids.of(ref.UID)),
+			kind:  g.ensureKind(kindRef{ref.APIVersion, ref.Kind}),
 			name:  ref.Name,
 			index: -1,
 			state: edgeStateOf(ref),
 		}
 		if e.owner.name == e.name {
-			e.name = e.owner.name // one string for all dependents
+			e.name = e.owner.name // All dependents share one string.
 		}
 		if !refersTo(n.edges[:i], e.owner) {
 			e.index = int32(len(e.owner.dependents))
@@ -51,14 +51,14 @@ func refersTo(edges []edge, owner *node) bool {
 	return false
 }
 
-// unlink takes n's edges away and returns them. The owners stay in the graph.
+// unlink removes n's edges and returns them. The owners stay in the graph.
 func (g *Graph) unlink(n *node) []edge {
 	former := n.edges
 	for i := range former {
 		e := &former[i]
 		g.unbind(n, e)
 		if e.kind.edges--; e.kind.edges == 0 {
-			delete(g.kinds, e.kind.reference)
+			delete(g.kinds, e.kind.kindRef)
 		}
 		if e.index >= 0 {
 			e.owner.removeDependent(e.index)
@@ -68,7 +68,7 @@ func (g *Graph) unlink(n *node) []edge {
 	return former
 }
 
-// removeDependent takes the dependent at index away; the last takes its place.
+// removeDependent removes the dependent at index. The last dependent moves to its place.
 func (n *node) removeDependent(index int32) {
 	last := len(n.dependents) - 1
 	moved := n.dependents[last]
@@ -86,27 +86,27 @@ func (n *node) removeDependent(index int32) {
 	}
 }
 
-// bind follows an edge of n, or makes it a claim.
+// bind follows an edge of n or, if it cannot be followed, adds it to a claim.
 func (g *Graph) bind(n *node, e *edge) {
 	if !follows(n, e) {
-		g.claim(n, e)
+		g.addClaim(n, e)
 		g.report(n, e)
 		return
 	}
 	e.state |= followed
 	if e.blocks() {
 		e.owner.blocking++
-		if n.waiting() {
+		if n.isWaiting() {
 			e.owner.blockingWaiting++
 		}
 	}
 }
 
-// unbind undoes bind. n must be in the state that it was in then.
+// unbind undoes bind. n must be in the same state as it was for bind.
 func (g *Graph) unbind(n *node, e *edge) {
 	if e.blocks() {
 		e.owner.blocking--
-		if n.waiting() {
+		if n.isWaiting() {
 			e.owner.blockingWaiting--
 		}
 	}
@@ -117,21 +117,23 @@ func (g *Graph) unbind(n *node, e *edge) {
 	if e.claim.edges--; e.claim.edges == 0 {
 		delete(g.claims, e.claim.claimKey)
 		if len(g.claims) == 0 {
-			g.claims = map[claimKey]*claim{} // maps do not shrink, and there are many at start
+			g.claims = map[claimKey]*claim{} // Maps do not shrink, and there are many claims at startup.
 		}
 	}
 	e.claim = nil
 }
 
-// follows tells whether e names an owner that was observed, and rightly.
+// follows reports whether e names an observed owner correctly.
 func follows(n *node, e *edge) bool {
 	o := e.owner
-	return o.is(observed|gone) && o.name == e.name && o.resource.groupKind() == e.kind.GroupKind &&
+	return o.isAny(observed|tombstone) && o.name == e.name && o.resource.groupKind() == e.kind.GroupKind &&
 		(!o.resource.Namespaced || o.namespace == n.namespace)
 }
 
-// bindDependents binds all edges to n, after n's identity became known or unknown.
-func (g *Graph) bindDependents(n *node)   { eachEdgeTo(n, g.bind) }
+// bindDependents binds all edges to n, after n was observed or became virtual.
+func (g *Graph) bindDependents(n *node) { eachEdgeTo(n, g.bind) }
+
+// unbindDependents undoes bindDependents.
 func (g *Graph) unbindDependents(n *node) { eachEdgeTo(n, g.unbind) }
 
 func eachEdgeTo(n *node, f func(*node, *edge)) {
@@ -144,8 +146,8 @@ func eachEdgeTo(n *node, f func(*node, *edge)) {
 	}
 }
 
-// claim makes e one of the edges that claim the existence of their owner.
-func (g *Graph) claim(n *node, e *edge) {
+// addClaim adds e to the claim that it makes about its owner.
+func (g *Graph) addClaim(n *node, e *edge) {
 	key := claimKey{uid: e.owner.uid, GroupKind: e.kind.GroupKind, namespace: n.namespace.Value(), name: e.name}
 	c, ok := g.claims[key]
 	if !ok {
@@ -156,14 +158,13 @@ func (g *Graph) claim(n *node, e *edge) {
 	e.claim = c
 }
 
-// leaves reports whether e, an edge of n, names an owner that is known to be, or to have been, in
-// another namespace.
+// leaves reports whether e, an edge of n, names an owner that was observed in another namespace.
 func (e *edge) leaves(n *node) bool {
 	o := e.owner
-	return o.is(observed|gone) && o.resource.Namespaced && o.namespace != n.namespace
+	return o.isAny(observed|tombstone) && o.resource.Namespaced && o.namespace != n.namespace
 }
 
-// report reports, once, an edge into a namespace where n cannot have owners.
+// report queues an event, once, if e refers to an owner in another namespace.
 func (g *Graph) report(n *node, e *edge) {
 	o := e.owner
 	if !o.is(observed) || !e.leaves(n) || e.is(reported) {
@@ -178,11 +179,11 @@ func (g *Graph) report(n *node, e *edge) {
 	}))
 }
 
-// kind returns the kind of a reference, counting one more edge that uses it.
-func (g *Graph) kind(ref reference) *kind {
+// ensureKind returns the kind of a reference, and counts one more edge that uses it.
+func (g *Graph) ensureKind(ref kindRef) *kind {
 	k, ok := g.kinds[ref]
 	if !ok {
-		k = &kind{reference: ref, GroupKind: schema.FromAPIVersionAndKind(ref.apiVersion, ref.kind).GroupKind()}
+		k = &kind{kindRef: ref, GroupKind: schema.FromAPIVersionAndKind(ref.apiVersion, ref.kind).GroupKind()}
 		g.kinds[ref] = k
 	}
 	k.edges++

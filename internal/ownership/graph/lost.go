@@ -10,14 +10,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// remember keeps the references in mind that n loses when refs become its own: those to
-// owners that exist and stay. Backup tools take them away, and an object without them is
-// left behind when its owner goes.
+// noteLost records the references to live owners that n loses when refs replace its owner
+// references. Backup tools remove references, and an object without them is left behind when
+// its owner is deleted.
 //
-// It is no loss when the object gets another owner: an owner may be replaced by a more
-// appropriate one. Neither is what the collector drops, as that is never a reference to an
-// owner that stays. There is an entry only for objects that lost something.
-func (g *Graph) remember(n *node, state nodeState, refs []metav1.OwnerReference) {
+// A reference is not lost if the object gets a new owner: clients replace owners by more
+// appropriate ones. The collector's own writes lose nothing, because they never remove
+// references to live owners. Only objects that lost a reference have an entry in g.lost.
+func (g *Graph) noteLost(n *node, state nodeState, refs []metav1.OwnerReference) {
 	lost := slices.Clip(g.lost[n.uid])
 	switch {
 	case len(n.edges) == 0 && len(lost) == 0:
@@ -28,14 +28,14 @@ func (g *Graph) remember(n *node, state nodeState, refs []metav1.OwnerReference)
 	}
 	for i := range n.edges {
 		if e := &n.edges[i]; e.is(followed) {
-			lost = append(lost, g.reference(e))
+			lost = append(lost, g.ownerReference(e))
 		}
 	}
 	replaced := slices.ContainsFunc(refs, func(ref metav1.OwnerReference) bool {
-		return !refersTo(n.edges, g.find(ref.UID)) && !names(lost, ref.UID)
+		return !refersTo(n.edges, g.find(ref.UID)) && !containsUID(lost, ref.UID)
 	})
 	lost = slices.DeleteFunc(lost, func(ref metav1.OwnerReference) bool {
-		return names(refs, ref.UID) || !g.stays(ref.UID)
+		return containsUID(refs, ref.UID) || !g.isLive(ref.UID)
 	})
 	if replaced || len(lost) == 0 {
 		delete(g.lost, n.uid)
@@ -44,23 +44,23 @@ func (g *Graph) remember(n *node, state nodeState, refs []metav1.OwnerReference)
 	g.lost[n.uid] = lost
 }
 
-// lostOf are the references that n has lost to owners that are still there.
+// lostOf returns the references that n has lost and whose owners are still live.
 func (g *Graph) lostOf(n *node) []metav1.OwnerReference {
 	var lost []metav1.OwnerReference
 	for _, ref := range g.lost[n.uid] {
-		if g.stays(ref.UID) {
+		if g.isLive(ref.UID) {
 			lost = append(lost, ref)
 		}
 	}
 	return lost
 }
 
-// stays tells whether an object exists and is not being deleted.
-func (g *Graph) stays(id types.UID) bool {
+// isLive reports whether an object exists and is not being deleted.
+func (g *Graph) isLive(id types.UID) bool {
 	n := g.find(id)
 	return n != nil && n.is(observed) && !n.is(deleting)
 }
 
-func names(refs []metav1.OwnerReference, id types.UID) bool {
+func containsUID(refs []metav1.OwnerReference, id types.UID) bool {
 	return slices.ContainsFunc(refs, func(ref metav1.OwnerReference) bool { return ref.UID == id })
 }

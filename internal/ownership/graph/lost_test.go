@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestLost takes references away in all the ways there are, and looks at what is remembered.
+// TestLost removes references in every possible way and checks which of them count as lost.
 func TestLost(t *testing.T) {
 	type family struct{ a, b, d *item }
 	drop := func(*item) {}
@@ -21,10 +21,10 @@ func TestLost(t *testing.T) {
 		change func(w *world, f family)
 		want   []string
 	}{
-		"nothing happens": {change: func(w *world, f family) { w.update(f.d, drop) }},
-		"lost":            {func(w *world, f family) { w.update(f.d, owners()) }, []string{"a", "b"}},
-		"one of two":      {func(w *world, f family) { w.update(f.d, owners(ref(f.b, true))) }, []string{"a"}},
-		"one after other": {func(w *world, f family) {
+		"no change":  {change: func(w *world, f family) { w.update(f.d, drop) }},
+		"lost":       {func(w *world, f family) { w.update(f.d, owners()) }, []string{"a", "b"}},
+		"one of two": {func(w *world, f family) { w.update(f.d, owners(ref(f.b, true))) }, []string{"a"}},
+		"one after the other": {func(w *world, f family) {
 			w.update(f.d, owners(ref(f.b, true)))
 			w.deliverAll()
 			w.update(f.d, owners())
@@ -41,19 +41,19 @@ func TestLost(t *testing.T) {
 			w.update(f.d, owners(ref(w.create(alphas, "one", "c"), true)))
 		}},
 		"changed": {change: func(w *world, f family) { w.update(f.d, owners(ref(f.a, false), ref(f.b, false))) }},
-		"the owner goes": {func(w *world, f family) {
+		"owner deleted": {func(w *world, f family) {
 			w.update(f.d, owners())
 			w.deliverAll()
 			w.delete(f.a, metav1.DeletePropagationBackground)
 		}, []string{"b"}},
-		"the owner is going": {change: func(w *world, f family) {
+		"owner being deleted": {change: func(w *world, f family) {
 			w.delete(f.a, metav1.DeletePropagationForeground)
 			w.delete(f.b, metav1.DeletePropagationOrphan)
 			w.deliverAll()
 			w.update(f.d, owners())
 		}},
-		"it is going itself": {change: func(w *world, f family) {
-			w.update(f.d, func(d *item) { d.Finalizers = []string{hold} })
+		"dependent being deleted": {change: func(w *world, f family) {
+			w.update(f.d, func(d *item) { d.Finalizers = []string{testFinalizer} })
 			w.delete(f.d, metav1.DeletePropagationBackground)
 			w.deliverAll()
 			w.update(f.d, owners())
@@ -81,7 +81,7 @@ func TestLost(t *testing.T) {
 	}
 }
 
-// TestLostIsForgotten holds that nothing is remembered of an object that is gone.
+// TestLostIsForgotten checks that a deleted object has no entry in lost.
 func TestLostIsForgotten(t *testing.T) {
 	w := quiet(t)
 	d := w.create(betas, "one", "d", ref(w.create(alphas, "one", "a"), true))
@@ -94,6 +94,6 @@ func TestLostIsForgotten(t *testing.T) {
 	w.delete(d, metav1.DeletePropagationBackground)
 	w.deliverAll()
 	if len(w.graph.lost) != 0 {
-		t.Errorf("%d objects are remembered that are gone", len(w.graph.lost))
+		t.Errorf("%d deleted objects still have lost references", len(w.graph.lost))
 	}
 }

@@ -16,40 +16,40 @@ import (
 	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
 )
 
-// Observe tells of an object that a watch added or changed.
+// Observe takes an object that a watch event added or modified.
 func (g *Graph) Observe(gr schema.GroupResource, object metav1.Object) {
 	if r, ok := g.resources[gr]; ok {
-		r.saw(object)
+		r.noteVersion(object)
 		g.observe(r, object)
 	}
 }
 
-// saw notes how far the watch of r has come.
-func (r *resource) saw(object metav1.Object) {
-	if newer(object.GetResourceVersion(), r.seen) {
-		r.seen = object.GetResourceVersion()
+// noteVersion records the progress of r's watch.
+func (r *resource) noteVersion(object metav1.Object) {
+	if newer(object.GetResourceVersion(), r.latest) {
+		r.latest = object.GetResourceVersion()
 	}
 }
 
-// observe takes in what an object of r looks like. Observations come from lists,
-// watches and answers to writes, in any order and more than once: one that is not
-// newer than what is known changes nothing, and one of a deleted object neither.
+// observe updates the graph from an object of r. Observations come from lists, watches and
+// responses, in any order and more than once. Observations of a deleted object, and those not
+// newer than the last one, change nothing.
 func (g *Graph) observe(r *resource, object metav1.Object) {
 	if object.GetUID() == "" {
 		return
 	}
-	n := g.node(g.uids.of(object.GetUID()))
-	if n.is(gone) || n.is(observed) && (n.resource != r || !newer(object.GetResourceVersion(), n.version)) {
+	n := g.ensureNode(g.uids.of(object.GetUID()))
+	if n.is(tombstone) || n.is(observed) && (n.resource != r || !newer(object.GetResourceVersion(), n.version)) {
 		return
 	}
-	g.hold(n, object)
+	g.noteHold(n, object)
 	first := !n.is(observed)
 	state := stateOf(object)
 	n.version = object.GetResourceVersion()
 	n.finalizers = unique.Make(strings.Join(object.GetFinalizers(), "\n"))
 	if !first && n.state&(deleting|foreground|orphan) == state && g.sameEdges(n, object.GetOwnerReferences()) {
-		if n.is(written | resting) {
-			n.state &^= written | resting
+		if n.isAny(written | backingOff) {
+			n.state &^= written | backingOff
 			g.enqueue(n)
 		}
 		return
@@ -62,9 +62,9 @@ func (g *Graph) observe(r *resource, object metav1.Object) {
 		n.namespace = unique.Make(object.GetNamespace())
 		r.objects++
 	}
-	g.remember(n, state, object.GetOwnerReferences())
+	g.noteLost(n, state, object.GetOwnerReferences())
 	former := g.unlink(n)
-	n.state &^= deleting | foreground | orphan | written | resting
+	n.state &^= deleting | foreground | orphan | written | backingOff
 	n.state |= observed | state
 	if first {
 		g.bindDependents(n)
@@ -73,15 +73,15 @@ func (g *Graph) observe(r *resource, object metav1.Object) {
 	if starts {
 		g.enqueueDependents(n)
 	}
-	g.wakeOwners(former)
-	g.wakeOwners(n.edges)
+	g.requeueOwners(former)
+	g.requeueOwners(n.edges)
 	if len(n.edges) > 0 || n.is(deleting) {
 		g.enqueue(n)
 	}
 }
 
-// hold notes whether n is on hold. The graph does nothing differently for that; it is told of.
-func (g *Graph) hold(n *node, object metav1.Object) {
+// noteHold records whether n is on hold. Holds do not affect decisions; Held lists them.
+func (g *Graph) noteHold(n *node, object metav1.Object) {
 	n.state &^= held
 	delete(g.holds, n)
 	if _, annotated := object.GetAnnotations()[ownership.HoldAnnotation]; annotated {
@@ -104,7 +104,8 @@ func stateOf(object metav1.Object) nodeState {
 	return s
 }
 
-// newer tells whether version a is newer than b, as far as can be told.
+// newer reports whether version a is newer than b. Versions that cannot be compared count as
+// newer if they differ.
 func newer(a, b string) bool {
 	order, err := resourceversion.CompareResourceVersion(a, b)
 	if err != nil {
@@ -113,26 +114,26 @@ func newer(a, b string) bool {
 	return order > 0
 }
 
-// Forget tells of an object that a watch saw deleted, in its last state.
+// Forget takes the last state of an object from a watch's delete event.
 func (g *Graph) Forget(gr schema.GroupResource, object metav1.Object) {
 	r, ok := g.resources[gr]
 	if !ok {
 		return
 	}
-	r.saw(object)
+	r.noteVersion(object)
 	if n := g.find(object.GetUID()); n != nil && n.is(observed) && n.resource == r {
-		g.gone(n)
+		g.makeTombstone(n)
 	}
 }
 
-// foresees tells whether the watch of r will still tell of this state of an
-// object, and so of all that happens to it later. An object that it does not
-// foresee may have been deleted between the answer and now.
-func (r *resource) foresees(object metav1.Object) bool {
+// willObserve reports whether the watch of r has still to deliver this state of an object, and
+// so everything that happens to the object later. If the watch is already past this state, the
+// object may have been deleted since the response.
+func (r *resource) willObserve(object metav1.Object) bool {
 	if !r.Watched || !r.listed {
 		return false
 	}
-	order, err := resourceversion.CompareResourceVersion(object.GetResourceVersion(), r.seen)
+	order, err := resourceversion.CompareResourceVersion(object.GetResourceVersion(), r.latest)
 	return err == nil && order > 0
 }
 
@@ -145,53 +146,53 @@ func (g *Graph) find(id types.UID) *node {
 	return g.nodes[u]
 }
 
-// gone makes n a tombstone: its references end, those to it dangle.
-func (g *Graph) gone(n *node) {
-	g.leave(n, gone)
+// makeTombstone makes n a tombstone: its own edges end, and edges to it dangle.
+func (g *Graph) makeTombstone(n *node) {
+	g.unobserve(n, tombstone)
 	g.enqueueDependents(n)
 	g.drop(n)
 }
 
-// unknow makes n virtual again: whether it exists is not known any more.
-func (g *Graph) unknow(n *node) {
+// makeVirtual makes n virtual again, since it is unknown whether it still exists.
+func (g *Graph) makeVirtual(n *node) {
 	g.unbindDependents(n)
-	g.leave(n, 0)
+	g.unobserve(n, 0)
 	g.bindDependents(n)
 	g.enqueueDependents(n)
 	g.drop(n)
 }
 
-// leave ends n's being observed.
-func (g *Graph) leave(n *node, state nodeState) {
+// unobserve ends the observation of n.
+func (g *Graph) unobserve(n *node, state nodeState) {
 	former := g.unlink(n)
 	delete(g.lost, n.uid)
 	delete(g.holds, n)
 	n.resource.objects--
 	n.state = n.state&(queued|parked) | state
 	n.version = ""
-	g.wakeOwners(former)
+	g.requeueOwners(former)
 }
 
-// wakeOwners has the owners decided about that may have waited for a change of
-// one of these edges, and forgets the ones that nothing refers to any more.
-func (g *Graph) wakeOwners(edges []edge) {
+// requeueOwners requeues the owners that may be waiting for a change of one of these edges, and
+// drops the owners that no edge refers to.
+func (g *Graph) requeueOwners(edges []edge) {
 	for i := range edges {
 		owner := edges[i].owner
-		if owner.waiting() || owner.orphaning() {
+		if owner.isWaiting() || owner.isOrphaning() {
 			g.enqueue(owner)
 		}
 		g.drop(owner)
 	}
 }
 
-// sameEdges tells whether n's edges are these references.
+// sameEdges reports whether n's edges represent exactly refs.
 func (g *Graph) sameEdges(n *node, refs []metav1.OwnerReference) bool {
 	if len(n.edges) != len(refs) {
 		return false
 	}
 	for i := range refs {
 		e, ref := &n.edges[i], &refs[i]
-		if e.name != ref.Name || e.kind.reference != (reference{ref.APIVersion, ref.Kind}) ||
+		if e.name != ref.Name || e.kind.kindRef != (kindRef{ref.APIVersion, ref.Kind}) ||
 			e.state&(controllerSet|controllerTrue|blockSet|blockTrue) != edgeStateOf(ref) ||
 			e.owner.uid != g.uids.of(ref.UID) {
 			return false
@@ -217,8 +218,8 @@ func edgeStateOf(ref *metav1.OwnerReference) edgeState {
 	return s
 }
 
-// reference returns the owner reference that e was made from.
-func (g *Graph) reference(e *edge) metav1.OwnerReference {
+// ownerReference returns the owner reference that e represents.
+func (g *Graph) ownerReference(e *edge) metav1.OwnerReference {
 	ref := metav1.OwnerReference{
 		APIVersion: e.kind.apiVersion,
 		Kind:       e.kind.kind,

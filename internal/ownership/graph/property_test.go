@@ -21,8 +21,8 @@ var (
 	seed  = flag.Uint64("graph.seed", 1, "seed of the first episode of each property test")
 )
 
-// episodes runs f with fresh worlds until it has taken all steps. The name of a
-// failing episode is its seed.
+// episodes runs f with new worlds until it has taken all steps. The name of a failing episode
+// is its seed.
 func episodes(t *testing.T, f func(w *world) (taken int)) {
 	for taken, s := 0, *seed; taken < *steps; s++ {
 		ok := t.Run(fmt.Sprint(s), func(t *testing.T) {
@@ -34,10 +34,10 @@ func episodes(t *testing.T, f func(w *world) (taken int)) {
 	}
 }
 
-// TestRulesHoldInAnyInterleaving has users create, change and delete at random
-// while changes are seen late, answers get lost, watches expire, kinds come and
-// go and the process crashes. Each write is checked against the store when it is
-// made, and when all is quiet no rule may be left unapplied.
+// TestRulesHoldInAnyInterleaving lets users create, change and delete objects at random while
+// watch events arrive late, responses get lost, watches expire, kinds are served or not and the
+// process crashes. It checks each write against the store, and at the end that no rule is left
+// to apply.
 func TestRulesHoldInAnyInterleaving(t *testing.T) {
 	episodes(t, func(w *world) int {
 		const length = 400
@@ -62,7 +62,7 @@ func TestRulesHoldInAnyInterleaving(t *testing.T) {
 	})
 }
 
-// interfere does what a user could do.
+// interfere performs a random action of a user.
 func (w *world) interfere() {
 	items := w.sorted()
 	pick := func() *item { return items[w.rng.IntN(len(items))] }
@@ -85,8 +85,8 @@ func (w *world) interfere() {
 		o := pick()
 		w.update(o, func(o *item) { o.OwnerReferences = w.someRefs(items, o.Namespace) })
 	case n == 8:
-		if o := pick(); o.DeletionTimestamp == nil && !slices.Contains(o.Finalizers, hold) {
-			w.update(o, func(o *item) { o.Finalizers = append(slices.Clone(o.Finalizers), hold) })
+		if o := pick(); o.DeletionTimestamp == nil && !slices.Contains(o.Finalizers, testFinalizer) {
+			w.update(o, func(o *item) { o.Finalizers = append(slices.Clone(o.Finalizers), testFinalizer) })
 		}
 	case n == 9:
 		w.release(pick())
@@ -94,9 +94,9 @@ func (w *world) interfere() {
 }
 
 func (w *world) release(o *item) {
-	if slices.Contains(o.Finalizers, hold) {
+	if slices.Contains(o.Finalizers, testFinalizer) {
 		w.update(o, func(o *item) {
-			o.Finalizers = slices.DeleteFunc(slices.Clone(o.Finalizers), func(f string) bool { return f == hold })
+			o.Finalizers = slices.DeleteFunc(slices.Clone(o.Finalizers), func(f string) bool { return f == testFinalizer })
 		})
 	}
 }
@@ -116,7 +116,7 @@ func (w *world) place() (Resource, string, string) {
 	return r, namespace, fmt.Sprintf("n%d", w.rng.IntN(8))
 }
 
-// someRefs returns up to three references, most of them right.
+// someRefs returns up to three references, most of them valid.
 func (w *world) someRefs(items []*item, namespace string) []metav1.OwnerReference {
 	var refs []metav1.OwnerReference
 	for range w.rng.IntN(4) {
@@ -143,7 +143,7 @@ func (w *world) someRefs(items []*item, namespace string) []metav1.OwnerReferenc
 	return refs
 }
 
-// relist is what follows when a watch expires: events are lost, a list makes up for them.
+// relist does what follows an expired watch: events are lost, and a list replaces them.
 func (w *world) relist() {
 	r := allKinds[w.rng.IntN(len(allKinds))]
 	if r.Watched && w.served[r.GroupResource()] {
@@ -161,25 +161,25 @@ func (w *world) serveOrNot() {
 	w.graph.Unserve(gr)
 }
 
-// checkSettled fails when a rule could still be applied to something.
+// checkSettled fails the test if a rule still applies to an object.
 func (w *world) checkSettled() {
-	stuck := w.stuck((*item).waiting)
+	stuck := w.stuck((*item).isWaiting)
 	for _, o := range w.sorted() {
 		if !o.resource.Watched || !w.served[o.resource.GroupResource()] {
 			continue
 		}
-		if o.orphaning() {
+		if o.isOrphaning() {
 			w.t.Errorf("%v is still orphaning", o.key())
 		}
-		if o.waiting() && !stuck[o] {
-			w.t.Errorf("%v waits for nobody", o.key())
+		if o.isWaiting() && !stuck[o] {
+			w.t.Errorf("%v waits although nothing blocks it", o.key())
 		}
 		if o.DeletionTimestamp != nil || len(o.OwnerReferences) == 0 || !w.resolved(o) {
 			continue
 		}
 		solid := 0
 		for _, r := range o.OwnerReferences {
-			if owner, _ := w.owner(o, r); owner != nil && !owner.waiting() {
+			if owner, _ := w.owner(o, r); owner != nil && !owner.isWaiting() {
 				solid++
 			}
 		}
@@ -192,7 +192,7 @@ func (w *world) checkSettled() {
 	}
 }
 
-// checkGraph fails when the graph's indexes are not what its edges say.
+// checkGraph fails the test if the graph's indexes do not match its edges.
 func (w *world) checkGraph() {
 	g := w.graph
 	type counts struct{ dependents, blocking, waiting int }
@@ -204,12 +204,12 @@ func (w *world) checkGraph() {
 			if e.index >= 0 {
 				c.dependents++
 				if e.owner.dependents[e.index] != n {
-					w.t.Errorf("%s is not where its edge says", n.name)
+					w.t.Errorf("%s is not at its edge's index", n.name)
 				}
 			}
 			if e.blocks() {
 				c.blocking++
-				if n.waiting() {
+				if n.isWaiting() {
 					c.waiting++
 				}
 			}
@@ -229,7 +229,7 @@ func (w *world) checkGraph() {
 			w.t.Errorf("%s counts %+v, has %+v", n.name, got, want[n])
 		}
 		if !n.is(observed) && len(n.dependents) == 0 {
-			w.t.Errorf("a node that nothing refers to is kept: %s", n.name)
+			w.t.Errorf("a node without references is kept: %s", n.name)
 		}
 	}
 	if len(claims) != len(g.claims) || len(kinds) != len(g.kinds) {
@@ -237,9 +237,8 @@ func (w *world) checkGraph() {
 	}
 }
 
-// TestFinalStateEqualsModel deletes one root of a random graph, with changes seen
-// late, lost answers and crashes, and compares what is left with a model that
-// says what goes, and not how.
+// TestFinalStateEqualsModel deletes one root of a random graph, with late events, lost
+// responses and crashes, and compares the remaining objects with a model of the final state.
 func TestFinalStateEqualsModel(t *testing.T) {
 	episodes(t, func(w *world) int {
 		c := w.begin()
@@ -255,8 +254,8 @@ func TestFinalStateEqualsModel(t *testing.T) {
 	})
 }
 
-// TestCrashBetweenAnyTwoWrites runs each cascade once for every write that it takes, and
-// crashes after that write, before anybody heard of it. Whatever the place, the same is left.
+// TestCrashBetweenAnyTwoWrites runs each cascade once for every write in it, and crashes after
+// that write, before its response and event. The final state must always be the same.
 func TestCrashBetweenAnyTwoWrites(t *testing.T) {
 	for taken, s := 0, *seed; taken < *steps; s++ {
 		for at, done := 1, false; !done; at++ {
@@ -278,7 +277,7 @@ func TestCrashBetweenAnyTwoWrites(t *testing.T) {
 	}
 }
 
-// cascading is a deletion in a random graph, and what it is to leave.
+// cascading is a deletion in a random graph and its expected final state.
 type cascading struct {
 	*world
 	items  []*item
@@ -287,13 +286,13 @@ type cascading struct {
 	want   map[string][]types.UID
 }
 
-// begin plants a random graph and deletes one object of it.
+// begin creates a random graph and deletes one object of it.
 func (w *world) begin() cascading {
 	w.strict = true
 	items := w.plant(5 + w.rng.IntN(30))
 	w.settle()
 	if len(w.objects) != len(items) {
-		w.t.Fatalf("%d of %d objects are left before anything was deleted", len(w.objects), len(items))
+		w.t.Fatalf("%d of %d objects are left before the deletion", len(w.objects), len(items))
 	}
 	c := cascading{world: w, items: items, root: items[w.rng.IntN(len(items))], policy: w.policy()}
 	c.want = w.model(c.root, c.policy)
@@ -302,7 +301,7 @@ func (w *world) begin() cascading {
 	return c
 }
 
-// check ends the cascade, takes away what holds objects, and compares what is left.
+// check finishes the cascade, removes the test's finalizers, and compares the final state.
 func (c cascading) check() {
 	c.settle()
 	for _, o := range c.items {
@@ -320,9 +319,9 @@ func (c cascading) check() {
 	}
 }
 
-// plant creates n objects with right references only, circles among them. Those
-// of the kind that is not served stay out of foreground deletion's way: nothing
-// that is unresolved blocks.
+// plant creates n objects with valid references, including cycles. Objects with a reference to
+// a kind that is not served have no blocking references, so that they do not block foreground
+// deletion.
 func (w *world) plant(n int) []*item {
 	var items []*item
 	for i := range n {
@@ -330,7 +329,7 @@ func (w *world) plant(n int) []*item {
 		namespace := []string{"one", "two"}[w.rng.IntN(2)]
 		o := w.create(r, namespace, fmt.Sprintf("n%d", i))
 		if w.rng.IntN(8) == 0 {
-			o.Finalizers = []string{hold}
+			o.Finalizers = []string{testFinalizer}
 		}
 		items = append(items, o)
 	}
@@ -351,7 +350,7 @@ func (w *world) plant(n int) []*item {
 	return items
 }
 
-// model says which objects are left, with which owners, after root was deleted.
+// model returns the remaining objects and their owners after the deletion of root.
 func (w *world) model(root *item, policy metav1.DeletionPropagation) map[string][]types.UID {
 	left := map[*item][]types.UID{}
 	for _, o := range w.objects {

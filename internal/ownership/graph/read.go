@@ -13,35 +13,35 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Object is what the graph knows of an object.
+// Object is an observed object.
 type Object struct {
 	Resource
 	Namespace, Name string
 	UID             types.UID
 	ResourceVersion string
 	Finalizers      []string
-	// Deleting tells whether the object has a deletion timestamp.
+	// Deleting is true if the object has a deletion timestamp.
 	Deleting bool
-	// Held reports whether the object has the annotation that keeps controllers off it.
+	// Held is true if the object has the annotation that pauses controllers for it.
 	Held   bool
 	Owners []Owner
-	// Lost are references that were taken away from the object though their owners exist and
-	// stay, and that nothing has replaced. The graph remembers what it has seen itself.
+	// Lost are the references to live owners that were removed from the object and not
+	// replaced by another owner, as far as this graph has observed it.
 	Lost []metav1.OwnerReference
 }
 
-// Owner is an owner reference of an object, and how it stands: solid, waiting,
-// dangling, unresolved or, as long as the API has to be asked, pending.
+// Owner is an owner reference of an object. Its standing is solid, waiting, dangling, unresolved
+// or, before a lookup has settled it, pending.
 type Owner struct {
 	metav1.OwnerReference
 	Standing string
-	// Followed tells that the owner was observed and that the reference names it rightly. A
-	// dangling reference that is followed is to an owner that was deleted; one that is not, to
-	// an object of which nothing is known but the reference.
+	// Followed is true if the owner was observed and the reference names it correctly. If a
+	// dangling reference is followed, its owner was observed and deleted; if it is not, the
+	// owner was never observed.
 	Followed bool
 }
 
-// Object returns the observed object of a UID.
+// Object returns the observed object with a UID.
 func (g *Graph) Object(id types.UID) (Object, bool) {
 	n := g.find(id)
 	if n == nil || !n.is(observed) {
@@ -64,12 +64,12 @@ func (g *Graph) object(n *node) Object {
 	}
 	for i := range n.edges {
 		e := &n.edges[i]
-		o.Owners = append(o.Owners, Owner{OwnerReference: g.reference(e), Standing: g.standing(e).String(), Followed: e.is(followed)})
+		o.Owners = append(o.Owners, Owner{OwnerReference: g.ownerReference(e), Standing: g.classify(e).String(), Followed: e.is(followed)})
 	}
 	return o
 }
 
-// meta is the object's metadata, as far as it is known.
+// meta returns the object's metadata, as far as it is known.
 func (o *Object) meta() metav1.ObjectMeta {
 	meta := metav1.ObjectMeta{
 		Namespace: o.Namespace, Name: o.Name, UID: o.UID, ResourceVersion: o.ResourceVersion, Finalizers: o.Finalizers,
@@ -83,8 +83,8 @@ func (o *Object) meta() metav1.ObjectMeta {
 	return meta
 }
 
-// Dependents returns the UIDs of the objects that refer to a UID as an owner,
-// rightly or not, in no particular order. The owner need not exist.
+// Dependents returns the UIDs of the objects that name a UID as an owner, whether or not the
+// reference is valid and the owner exists, in no particular order.
 func (g *Graph) Dependents(id types.UID) []types.UID {
 	n := g.find(id)
 	if n == nil {
@@ -97,9 +97,9 @@ func (g *Graph) Dependents(id types.UID) []types.UID {
 	return ids
 }
 
-// OwnersFirst sorts UIDs so that no object comes after one that it owns, directly or through
-// others, whether these are among the UIDs or not. Unrelated objects, and those that own each
-// other, stay in the order given.
+// OwnersFirst sorts UIDs so that owners come before their direct and indirect dependents, even
+// if the objects between them are not in ids. Unrelated objects, and objects in one cycle, keep
+// their order.
 func (g *Graph) OwnersFirst(ids []types.UID) []types.UID {
 	var nodes []*node
 	for _, id := range slices.Backward(ids) {
@@ -115,7 +115,7 @@ func (g *Graph) OwnersFirst(ids []types.UID) []types.UID {
 	return sorted
 }
 
-// splitFinalizers undoes the joining of a node's finalizers.
+// splitFinalizers splits the joined finalizers of a node.
 func splitFinalizers(joined string) []string {
 	if joined == "" {
 		return nil
@@ -123,7 +123,7 @@ func splitFinalizers(joined string) []string {
 	return strings.Split(joined, "\n")
 }
 
-// Served returns the resource that objects of a kind are served as.
+// Served returns the resource that serves a kind.
 func (g *Graph) Served(kind schema.GroupKind) (Resource, bool) {
 	r, ok := g.served[kind]
 	if !ok {
@@ -132,7 +132,7 @@ func (g *Graph) Served(kind schema.GroupKind) (Resource, bool) {
 	return r.Resource, true
 }
 
-// Resources returns the resources that are served, in no particular order.
+// Resources returns the served resources, in no particular order.
 func (g *Graph) Resources() []Resource {
 	all := make([]Resource, 0, len(g.resources))
 	for _, r := range g.resources {
@@ -141,7 +141,7 @@ func (g *Graph) Resources() []Resource {
 	return all
 }
 
-// Unlisted returns the watched resources whose objects are not known yet.
+// Unlisted returns the watched resources that have not been listed yet.
 func (g *Graph) Unlisted() []Resource {
 	var unlisted []Resource
 	for _, r := range g.resources {
@@ -152,8 +152,8 @@ func (g *Graph) Unlisted() []Resource {
 	return unlisted
 }
 
-// Select returns the objects of chosen resources and namespaces, in no particular order. It
-// looks at every object.
+// Select returns the objects whose resource and namespace choose accepts, in no particular
+// order. It visits every object.
 func (g *Graph) Select(choose func(r Resource, namespace string) bool) []Object {
 	var chosen []Object
 	for _, n := range g.nodes {
@@ -173,20 +173,20 @@ func (g *Graph) Held() []Object {
 	return objects
 }
 
-// Waits returns what the deletion of an object waits for now; nothing when it is not being
-// deleted.
+// Waits returns what the deletion of an object waits for. It returns nothing if the object is
+// not being deleted.
 func (g *Graph) Waits(id types.UID) []Block {
 	n := g.find(id)
-	if n == nil || !n.has(observed|deleting) {
+	if n == nil || !n.is(observed|deleting) {
 		return nil
 	}
 	return g.waits(n)
 }
 
-// waits are the finalizers of n, which is being deleted, and the dependents that it waits for.
+// waits returns the finalizers of n, which is being deleted, and the dependents that it waits for.
 func (g *Graph) waits(n *node) []Block {
 	blocks := finalizerBlocks(n)
-	if !n.waiting() {
+	if !n.isWaiting() {
 		return blocks
 	}
 	for _, dependent := range n.dependents {
@@ -197,11 +197,11 @@ func (g *Graph) waits(n *node) []Block {
 	return blocks
 }
 
-// finalizerBlocks returns a Block for each finalizer of n that is not the collector's.
+// finalizerBlocks returns a Block for each finalizer of n that the collector does not own.
 func finalizerBlocks(n *node) []Block {
 	var blocks []Block
 	for _, f := range splitFinalizers(n.finalizers.Value()) {
-		if foreign(f) {
+		if isForeignFinalizer(f) {
 			blocks = append(blocks, Block{Finalizer: f})
 		}
 	}

@@ -11,73 +11,74 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Rehearsal is a part of a graph on which deletions are tried out: the objects at the
-// root, all that depends on them, and the owners of those. The rules that decide
-// are the graph's own; around it is the part of the API server that deletions need.
-// A Rehearsal shares nothing with the graph it was taken from.
+// Rehearsal simulates deletions on a copy of a part of a graph: the root objects, all their
+// dependents, and the owners of those. The copy decides by the graph's own rules, and the
+// Rehearsal plays the part of the API server. It shares nothing with the graph that it was
+// copied from.
 type Rehearsal struct {
 	graph *Graph
-	// actors are the objects that can change, in the order in which they are reached.
+	// actors are the objects that can change, breadth first from the roots.
 	actors []*actor
 	byUID  map[types.UID]*actor
-	// held are the actors that are being deleted and whose own finalizers hold them.
-	held []*actor
-	// ask performs a Lookup.
-	ask   func(Action) Outcome
-	clock int // the last resourceVersion
+	// finalizing are the actors that are being deleted and have finalizers of other components.
+	finalizing []*actor
+	// lookUp performs a Lookup.
+	lookUp func(Action) Outcome
+	clock  int // the last resourceVersion
 }
 
 // actor is an object of a rehearsal.
 type actor struct {
 	before Object
-	meta   metav1.ObjectMeta // as it is now
+	meta   metav1.ObjectMeta // the current state
 	gone   bool
-	// orphaned: a reference was taken away because the owner lets its dependents go.
+	// orphaned is true if a reference was removed because its owner orphans its dependents.
 	orphaned bool
 }
 
-// Deletion is one that is asked for, with a propagation policy.
+// Deletion is a request to delete an object with a propagation policy.
 type Deletion struct {
 	UID    types.UID
 	Policy metav1.DeletionPropagation
 }
 
-// Fate is what becomes of an object after deletions, once nothing blocks them any more.
+// Fate is what happens to an object after deletions, once all finalizers of other components
+// have been removed.
 type Fate string
 
 const (
-	// Deleted: the object goes.
+	// Deleted: the object is deleted.
 	Deleted Fate = "Deleted"
-	// Orphaned: the object stays, and loses its references to owners that let it go.
+	// Orphaned: the object stays, and loses its references to owners that orphan it.
 	Orphaned Fate = "Orphaned"
-	// Kept: the object stays, because of an owner that stays or is not known.
+	// Kept: the object stays, because of an owner that stays or is unknown.
 	Kept Fate = "Kept"
-	// Blocked: the object is being deleted for ever. It waits for a dependent that stays.
+	// Blocked: the object's deletion never completes, because it waits for a dependent that stays.
 	Blocked Fate = "Blocked"
 )
 
-// Foreseen is what becomes of one object.
-type Foreseen struct {
-	// Object is the object as it was.
+// Forecast is the predicted fate of one object.
+type Forecast struct {
+	// Object is the object before the deletions.
 	Object
 	Fate Fate
-	// Blocks are what its deletion waits for as things stand. A finalizer is taken away by
-	// whoever put it there; Fate is what happens once all of them have been.
+	// Blocks are what the object's deletion would wait for now. Fate assumes that the components
+	// that added the finalizers among them remove them.
 	Blocks []Block
-	// Stays are the references that the object keeps when it is not deleted, and how
-	// they stand then.
-	Stays []Owner
+	// RemainingOwners are the references that an object that stays keeps, with their standing
+	// after the deletions.
+	RemainingOwners []Owner
 }
 
-// Block is what a deletion waits for: a finalizer, a dependent that has to go first and
-// cannot, or an owner that cannot go and holds the object.
+// Block is what a deletion waits for: a finalizer, a dependent that must be deleted first, or an
+// owner whose own deletion is blocked.
 type Block struct {
 	Finalizer string
 	Dependent types.UID
 	Owner     types.UID
 }
 
-// Rehearse takes the part of the graph that deletions of the roots can reach.
+// Rehearse copies the part of the graph that deletions of the roots can affect.
 func (g *Graph) Rehearse(roots ...types.UID) *Rehearsal {
 	r := &Rehearsal{graph: New(), byUID: map[types.UID]*actor{}}
 	for gr, served := range g.resources {
@@ -86,106 +87,105 @@ func (g *Graph) Rehearse(roots ...types.UID) *Rehearsal {
 			r.graph.Replace(gr, nil, "0")
 		}
 	}
-	reached := g.reach(roots)
+	reached := g.reachable(roots)
 	for _, n := range reached {
-		r.enter(g, n)
+		r.addActor(g, n)
 	}
 	for _, n := range reached {
 		for i := range n.edges {
-			r.surround(g, &n.edges[i])
+			r.addOwner(g, &n.edges[i])
 		}
 	}
 	return r
 }
 
-// reach returns the observed roots, all that refers to them, directly or not, and the owners
-// that wait for any of these to go, with all that refers to those.
-func (g *Graph) reach(roots []types.UID) []*node {
+// reachable returns the observed roots, their direct and indirect dependents, and the owners
+// that wait for any of these, with their dependents in turn.
+func (g *Graph) reachable(roots []types.UID) []*node {
 	var reached []*node
-	met := map[*node]bool{}
-	meet := func(n *node) {
-		if n != nil && n.is(observed) && !met[n] {
-			met[n] = true
+	visited := map[*node]bool{}
+	visit := func(n *node) {
+		if n != nil && n.is(observed) && !visited[n] {
+			visited[n] = true
 			reached = append(reached, n)
 		}
 	}
 	for _, id := range roots {
-		meet(g.find(id))
+		visit(g.find(id))
 	}
 	for i := 0; i < len(reached); i++ {
 		for _, dependent := range reached[i].dependents {
-			meet(dependent)
+			visit(dependent)
 		}
 		for j := range reached[i].edges {
-			if owner := reached[i].edges[j].owner; owner.waiting() || owner.orphaning() {
-				meet(owner)
+			if owner := reached[i].edges[j].owner; owner.isWaiting() || owner.isOrphaning() {
+				visit(owner)
 			}
 		}
 	}
 	return reached
 }
 
-// enter makes n of g an actor.
-func (r *Rehearsal) enter(g *Graph, n *node) {
+// addActor copies n of g as an actor.
+func (r *Rehearsal) addActor(g *Graph, n *node) {
 	a := &actor{before: g.object(n)}
 	a.meta = a.before.meta()
 	r.actors = append(r.actors, a)
 	r.byUID[a.before.UID] = a
 	if a.meta.DeletionTimestamp != nil {
-		r.hold(a)
+		r.noteFinalizers(a)
 	}
 	r.commit(a)
 }
 
-// hold notes that a, which is being deleted, may have finalizers that are not the collector's.
-func (r *Rehearsal) hold(a *actor) {
-	if slices.ContainsFunc(a.meta.Finalizers, foreign) {
-		r.held = append(r.held, a)
+// noteFinalizers records that a, which is being deleted, has finalizers of other components.
+func (r *Rehearsal) noteFinalizers(a *actor) {
+	if slices.ContainsFunc(a.meta.Finalizers, isForeignFinalizer) {
+		r.finalizing = append(r.finalizing, a)
 	}
 }
 
-// surround makes known what g knows of the owner that e names.
-func (r *Rehearsal) surround(g *Graph, e *edge) {
+// addOwner copies the owner that e names, unless it is an actor, as an object that cannot change.
+func (r *Rehearsal) addOwner(g *Graph, e *edge) {
 	id := g.uids.uid(e.owner.uid)
-	if n := r.graph.find(id); r.byUID[id] != nil || n == nil || n.is(observed|gone) || !e.owner.is(observed|gone) {
+	if n := r.graph.find(id); r.byUID[id] != nil || n == nil || n.isAny(observed|tombstone) || !e.owner.isAny(observed|tombstone) {
 		return
 	}
-	// Of one that is gone the name and the place are still known.
-	owner := g.object(e.owner)
+	owner := g.object(e.owner) // A tombstone still has its name, namespace and resource.
 	meta := owner.meta()
 	r.clock++
 	meta.ResourceVersion = strconv.Itoa(r.clock)
 	r.graph.Observe(owner.GroupResource(), &meta)
-	if e.owner.is(gone) {
+	if e.owner.is(tombstone) {
 		r.graph.Forget(owner.GroupResource(), &meta)
 	}
 }
 
-// Delete performs deletions, in the order given and all before the collector acts, and
-// returns their outcome in the order in which the objects are reached from the roots. ask
-// performs the Lookups that this takes; dependents of what it fails to answer are kept.
-// Delete and DeleteInTurn can be called once.
-func (r *Rehearsal) Delete(ask func(Action) Outcome, deletions ...Deletion) []Foreseen {
-	return r.play(ask, func() {}, deletions)
+// Delete performs deletions, all of them in the given order before the collector acts, and
+// returns the fates of the affected objects, breadth first from the roots. lookUp performs the
+// necessary Lookups; dependents of owners that it fails to look up are kept. Only one call of
+// Delete or DeleteInTurn is allowed.
+func (r *Rehearsal) Delete(lookUp func(Action) Outcome, deletions ...Deletion) []Forecast {
+	return r.run(lookUp, func() {}, deletions)
 }
 
-// DeleteInTurn is Delete with a slow client: the collector finishes all that follows from a
-// deletion before the next one arrives. If all deletions have the same policy, the outcome is
-// that of Delete, except where references are invalid; see OrderMatters.
-func (r *Rehearsal) DeleteInTurn(ask func(Action) Outcome, deletions ...Deletion) []Foreseen {
-	return r.play(ask, r.settle, deletions)
+// DeleteInTurn is like Delete, but with a slow client: the collector finishes the cascade of each
+// deletion before the next one arrives. If all deletions have the same policy, the result is that
+// of Delete, except where references are invalid; see OrderMatters.
+func (r *Rehearsal) DeleteInTurn(lookUp func(Action) Outcome, deletions ...Deletion) []Forecast {
+	return r.run(lookUp, r.settle, deletions)
 }
 
-// OrderMatters reports whether the outcome of deletions may depend on how fast they follow
-// each other: their policies differ. If one owner of an object is deleted in the background
-// and another one orphans it, the object goes or stays, depending on which reference the
-// collector deals with first.
+// OrderMatters reports whether the result of deletions may depend on how fast they follow each
+// other, because their policies differ. If one owner of an object is deleted in the background
+// and another one orphans it, the order in which the collector handles the two references
+// decides whether the object is deleted.
 func OrderMatters(deletions []Deletion) bool {
 	return slices.ContainsFunc(deletions, func(d Deletion) bool { return d.Policy != deletions[0].Policy })
 }
 
-func (r *Rehearsal) play(ask func(Action) Outcome, between func(), deletions []Deletion) []Foreseen {
-	r.ask = ask
+func (r *Rehearsal) run(lookUp func(Action) Outcome, between func(), deletions []Deletion) []Forecast {
+	r.lookUp = lookUp
 	r.settle()
 	for _, d := range deletions {
 		if a := r.byUID[d.UID]; a != nil && !a.gone {
@@ -195,13 +195,13 @@ func (r *Rehearsal) play(ask func(Action) Outcome, between func(), deletions []D
 	}
 	r.settle()
 	stuck := r.unfinished()
-	for r.release() {
+	for r.removeFinalizers() {
 		r.settle()
 	}
-	return r.foresee(stuck)
+	return r.forecasts(stuck)
 }
 
-// settle lets the collector work until nothing is left to do.
+// settle performs actions until none is left.
 func (r *Rehearsal) settle() {
 	for action, ok := r.graph.Next(); ok; action, ok = r.graph.Next() {
 		if action.Verb != Report {
@@ -210,8 +210,8 @@ func (r *Rehearsal) settle() {
 	}
 }
 
-// perform does what the API server would. Owners that are no actors are left alone: what
-// else depends on them is not known here.
+// perform does what the API server would do. Actions on objects that are not actors fail,
+// because the copy lacks their other dependents.
 func (r *Rehearsal) perform(action Action) Outcome {
 	if action.Verb == Lookup {
 		return r.lookup(action)
@@ -225,7 +225,7 @@ func (r *Rehearsal) perform(action Action) Outcome {
 		r.delete(a, action.Policy)
 		return Outcome{Result: Applied}
 	case DropOwners:
-		a.orphaned = a.orphaned || slices.ContainsFunc(action.Because, r.letsGo)
+		a.orphaned = a.orphaned || slices.ContainsFunc(action.Because, r.isOrphaned)
 		a.meta.OwnerReferences = action.OwnerReferences
 	case RemoveFinalizer:
 		a.meta.Finalizers = action.Finalizers
@@ -234,15 +234,15 @@ func (r *Rehearsal) perform(action Action) Outcome {
 	return Outcome{Result: Applied}
 }
 
-// lookup asks, but for an actor: one that is looked up is called by a wrong name, under
-// which it is not to be found.
+// lookup performs a Lookup. Actors are observed, so a Lookup with the UID of an actor comes from
+// a reference with a wrong name, which no object has.
 func (r *Rehearsal) lookup(action Action) Outcome {
 	if r.byUID[action.UID] != nil {
 		return Outcome{Result: Absent}
 	}
-	outcome := r.ask(action)
+	outcome := r.lookUp(action)
 	if outcome.Object != nil {
-		// As of an old version: no watch will tell of it.
+		// With an old version the graph does not observe it: the copy has no watch for it.
 		outcome.Object = &metav1.ObjectMeta{
 			UID: outcome.Object.GetUID(), ResourceVersion: "0",
 			DeletionTimestamp: outcome.Object.GetDeletionTimestamp(), Finalizers: outcome.Object.GetFinalizers(),
@@ -251,17 +251,17 @@ func (r *Rehearsal) lookup(action Action) Outcome {
 	return outcome
 }
 
-// letsGo tells whether the owner of a reference is being deleted without its dependents.
-func (r *Rehearsal) letsGo(ref metav1.OwnerReference) bool {
+// isOrphaned reports whether the owner of a reference is orphaning its dependents.
+func (r *Rehearsal) isOrphaned(ref metav1.OwnerReference) bool {
 	n := r.graph.find(ref.UID)
-	return n != nil && n.orphaning()
+	return n != nil && n.isOrphaning()
 }
 
-// delete marks an object as the API server does: the policy decides which of the
-// collector's finalizers it carries; see
+// delete handles a DELETE request as the API server does: the policy decides which of the
+// collector's finalizers the object has; see
 // https://kubernetes.io/docs/concepts/architecture/garbage-collection/#cascading-deletion.
 func (r *Rehearsal) delete(a *actor, policy metav1.DeletionPropagation) {
-	finalizers := slices.DeleteFunc(slices.Clone(a.meta.Finalizers), ours)
+	finalizers := slices.DeleteFunc(slices.Clone(a.meta.Finalizers), isCollectorFinalizer)
 	switch policy {
 	case metav1.DeletePropagationForeground:
 		finalizers = append(finalizers, metav1.FinalizerDeleteDependents)
@@ -271,19 +271,19 @@ func (r *Rehearsal) delete(a *actor, policy metav1.DeletionPropagation) {
 	a.meta.Finalizers = finalizers
 	if a.meta.DeletionTimestamp == nil {
 		a.meta.DeletionTimestamp = &metav1.Time{}
-		r.hold(a)
+		r.noteFinalizers(a)
 	}
 	r.commit(a)
 }
 
-// ours tells whether a finalizer is the collector's.
-func ours(finalizer string) bool {
+// isCollectorFinalizer reports whether the collector removes the finalizer.
+func isCollectorFinalizer(finalizer string) bool {
 	return finalizer == metav1.FinalizerDeleteDependents || finalizer == metav1.FinalizerOrphanDependents
 }
 
-func foreign(finalizer string) bool { return !ours(finalizer) }
+func isForeignFinalizer(finalizer string) bool { return !isCollectorFinalizer(finalizer) }
 
-// commit shows the graph the object as it is now: changed, or gone.
+// commit sends the object's current state to the graph, as a watch would.
 func (r *Rehearsal) commit(a *actor) {
 	r.clock++
 	a.meta.ResourceVersion = strconv.Itoa(r.clock)
@@ -296,19 +296,20 @@ func (r *Rehearsal) commit(a *actor) {
 	r.graph.Observe(resource, &meta)
 }
 
-// release removes the finalizers that are not the collector's from the objects that are being
-// deleted, and reports whether there were any. What follows from that may hold further objects.
-func (r *Rehearsal) release() bool {
-	held := r.held
-	r.held = nil
-	for _, a := range held {
-		a.meta.Finalizers = slices.DeleteFunc(slices.Clone(a.meta.Finalizers), foreign)
+// removeFinalizers removes the finalizers of other components from the objects that are being
+// deleted, and reports whether there were any. The cascade that follows may delete further
+// objects with finalizers.
+func (r *Rehearsal) removeFinalizers() bool {
+	finalizing := r.finalizing
+	r.finalizing = nil
+	for _, a := range finalizing {
+		a.meta.Finalizers = slices.DeleteFunc(slices.Clone(a.meta.Finalizers), isForeignFinalizer)
 		r.commit(a)
 	}
-	return len(held) > 0
+	return len(finalizing) > 0
 }
 
-// unfinished returns the objects that exist, each with what its deletion waits for now.
+// unfinished returns what the deletion of each object that still exists waits for.
 func (r *Rehearsal) unfinished() map[types.UID][]Block {
 	stuck := map[types.UID][]Block{}
 	for _, a := range r.actors {
@@ -319,18 +320,18 @@ func (r *Rehearsal) unfinished() map[types.UID][]Block {
 	return stuck
 }
 
-// blocksOf returns what the deletion of a waits for. If the deletion has not begun, because an
-// owner is held up, that is the owner, and then the object's own finalizers.
+// blocksOf returns what the deletion of a waits for. If it has not started, because the deletion
+// of an owner is blocked, that is the owner, and then the object's own finalizers.
 func (r *Rehearsal) blocksOf(a *actor) []Block {
 	n := r.graph.find(a.before.UID)
 	if n.is(deleting) {
 		return r.graph.waits(n)
 	}
-	return append(r.heldBy(n), finalizerBlocks(n)...)
+	return append(r.ownersLeft(n), finalizerBlocks(n)...)
 }
 
-// heldBy are the actors that n, which is not being deleted, has for owners still.
-func (r *Rehearsal) heldBy(n *node) []Block {
+// ownersLeft returns a Block for each owner of n, which is not being deleted, that still exists.
+func (r *Rehearsal) ownersLeft(n *node) []Block {
 	var blocks []Block
 	for i := range n.edges {
 		id := r.graph.uids.uid(n.edges[i].owner.uid)
@@ -341,18 +342,18 @@ func (r *Rehearsal) heldBy(n *node) []Block {
 	return blocks
 }
 
-// foresee says what became of each object that the deletions touched.
-func (r *Rehearsal) foresee(stuck map[types.UID][]Block) []Foreseen {
-	var all []Foreseen
+// forecasts returns the forecast of each object that the deletions affected.
+func (r *Rehearsal) forecasts(stuck map[types.UID][]Block) []Forecast {
+	var all []Forecast
 	for _, a := range r.actors {
 		if fate := r.fate(a); fate != "" {
-			all = append(all, r.foreseen(a, fate, stuck[a.before.UID]))
+			all = append(all, r.forecast(a, fate, stuck[a.before.UID]))
 		}
 	}
 	return all
 }
 
-// fate is empty when nothing happens to the object or its owners.
+// fate returns the fate of an object, or "" if nothing happened to it and its owners.
 func (r *Rehearsal) fate(a *actor) Fate {
 	switch {
 	case a.gone:
@@ -361,25 +362,25 @@ func (r *Rehearsal) fate(a *actor) Fate {
 		return Blocked
 	case a.orphaned:
 		return Orphaned
-	case slices.ContainsFunc(a.before.Owners, r.goes):
+	case slices.ContainsFunc(a.before.Owners, r.isDeleted):
 		return Kept
 	}
 	return ""
 }
 
-// goes tells whether an owner was deleted, or is being.
-func (r *Rehearsal) goes(o Owner) bool {
+// isDeleted reports whether an owner was deleted or is being deleted.
+func (r *Rehearsal) isDeleted(o Owner) bool {
 	a := r.byUID[o.UID]
 	return a != nil && a.meta.DeletionTimestamp != nil
 }
 
-func (r *Rehearsal) foreseen(a *actor, fate Fate, blocks []Block) Foreseen {
-	f := Foreseen{Object: a.before, Fate: fate}
+func (r *Rehearsal) forecast(a *actor, fate Fate, blocks []Block) Forecast {
+	f := Forecast{Object: a.before, Fate: fate}
 	if fate == Deleted || fate == Blocked {
 		f.Blocks = blocks
 		return f
 	}
 	now, _ := r.graph.Object(a.before.UID)
-	f.Stays = now.Owners
+	f.RemainingOwners = now.Owners
 	return f
 }

@@ -15,8 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// TestRehearsalComesTrue rehearses deletions in random worlds, then performs them, and
-// finds what was foreseen: first while finalizers hold, then when they are gone.
+// TestRehearsalComesTrue rehearses deletions in random worlds, performs them, and compares the
+// forecasts with the store: first with finalizers in place, then with the finalizers removed.
 func TestRehearsalComesTrue(t *testing.T) {
 	episodes(t, func(w *world) int {
 		const length = 120
@@ -37,8 +37,8 @@ func TestRehearsalComesTrue(t *testing.T) {
 	})
 }
 
-// avoidRaces takes away what makes the end depend on the order: an owner that is going to let
-// its dependents go, when these have other owners, which may go before or after.
+// avoidRaces removes what makes the final state depend on the order: the finalizer orphan of
+// owners whose dependents have other owners, which may be deleted before or after.
 func (w *world) avoidRaces() {
 	for _, o := range w.sorted() {
 		if o.DeletionTimestamp != nil || !slices.Contains(o.Finalizers, metav1.FinalizerOrphanDependents) {
@@ -46,14 +46,14 @@ func (w *world) avoidRaces() {
 		}
 		for _, d := range w.sorted() {
 			if len(d.OwnerReferences) > 1 && slices.ContainsFunc(d.OwnerReferences, func(r metav1.OwnerReference) bool { return r.UID == o.UID }) {
-				w.update(o, func(o *item) { o.Finalizers = slices.DeleteFunc(slices.Clone(o.Finalizers), ours) })
+				w.update(o, func(o *item) { o.Finalizers = slices.DeleteFunc(slices.Clone(o.Finalizers), isCollectorFinalizer) })
 				break
 			}
 		}
 	}
 }
 
-// some returns the deletions of up to four objects, by one policy.
+// some returns deletions of up to four objects with one policy.
 func (w *world) some() []Deletion {
 	var deletions []Deletion
 	policy := w.policy()
@@ -78,39 +78,38 @@ func roots(deletions []Deletion) []types.UID {
 	return ids
 }
 
-// rehearse foresees the deletion of some objects and holds the world against it.
+// rehearse compares the forecasts of some deletions with what happens.
 func (w *world) rehearse() {
 	deletions := w.some()
-	foreseen := w.graph.Rehearse(roots(deletions)...).Delete(w.perform, deletions...)
-	before, held := w.snapshot(), w.held()
+	forecasts := w.graph.Rehearse(roots(deletions)...).Delete(w.perform, deletions...)
+	before, below := w.snapshot(), w.belowFinalizer()
 	for _, d := range deletions {
 		if o := w.byUID(d.UID); o != nil {
 			w.delete(o, d.Policy)
 		}
 	}
 	w.settle()
-	// With several owners it is a matter of order too which of them is waited for.
-	exact := !slices.ContainsFunc(foreseen, func(f Foreseen) bool { return len(f.Owners) > 1 })
-	for _, f := range foreseen {
-		if there := w.byUID(f.UID) != nil; there != (f.Fate != Deleted || len(f.Blocks) > 0) && exact && !held[f.UID] {
-			w.t.Errorf("%s %s is there: %v; foreseen was %s %+v", f.Kind, f.Name, there, f.Fate, f.Blocks)
+	// If an object has several owners, it depends on the order too which of them it waits for.
+	exact := !slices.ContainsFunc(forecasts, func(f Forecast) bool { return len(f.Owners) > 1 })
+	for _, f := range forecasts {
+		if exists := w.byUID(f.UID) != nil; exists != (f.Fate != Deleted || len(f.Blocks) > 0) && exact && !below[f.UID] {
+			w.t.Errorf("%s %s exists: %v; the forecast was %s %+v", f.Kind, f.Name, exists, f.Fate, f.Blocks)
 		}
 		w.checkBlocks(f)
 	}
-	w.finish(foreseen, before)
+	w.finish(forecasts, before)
 }
 
-// finish takes away what holds objects, and finds that nothing else has become of any object
-// than was foreseen.
-func (w *world) finish(foreseen []Foreseen, before map[types.UID][]metav1.OwnerReference) {
+// finish removes the test's finalizers and checks that every object met its forecast.
+func (w *world) finish(forecasts []Forecast, before map[types.UID][]metav1.OwnerReference) {
 	touched := map[types.UID]bool{}
-	for _, f := range foreseen {
+	for _, f := range forecasts {
 		touched[f.UID] = true
 	}
 	for w.releaseDeleted(touched) {
 		w.settle()
 	}
-	for _, f := range foreseen {
+	for _, f := range forecasts {
 		w.checkFate(f)
 	}
 	after := w.snapshot()
@@ -119,16 +118,16 @@ func (w *world) finish(foreseen []Foreseen, before map[types.UID][]metav1.OwnerR
 			continue
 		}
 		if diff := cmp.Diff(refs, after[id]); diff != "" {
-			w.t.Errorf("not foreseen about %v: %s", id, diff)
+			w.t.Errorf("%v changed without a forecast: %s", id, diff)
 		}
 	}
 }
 
-// TestRehearsalOfSeveralComesTrue deletes several objects one after another, as a client does:
-// while the cascades of the first ones are under way. The end is what was foreseen of all of
-// them together. Before each deletion all of them are rehearsed again, from what the graph
-// knows by then, and that never takes more than was foreseen at first: so a client that stops
-// when it does stops only if another client interfered.
+// TestRehearsalOfSeveralComesTrue deletes several objects one after another, as a client does,
+// while the cascades of earlier ones are in progress. The final state must match the forecast of
+// all deletions together. Before each deletion, all of them are rehearsed again on the current
+// graph. That must never forecast a greater loss than the first rehearsal, so that a client
+// which stops in that case stops only if another client interfered.
 func TestRehearsalOfSeveralComesTrue(t *testing.T) {
 	episodes(t, func(w *world) int {
 		const length = 120
@@ -146,15 +145,15 @@ func TestRehearsalOfSeveralComesTrue(t *testing.T) {
 		}
 		w.settle()
 		deletions := w.ownersFirst(w.some())
-		foreseen := w.graph.Rehearse(roots(deletions)...).Delete(w.perform, deletions...)
+		forecasts := w.graph.Rehearse(roots(deletions)...).Delete(w.perform, deletions...)
 		inTurn := w.graph.Rehearse(roots(deletions)...).DeleteInTurn(w.perform, deletions...)
-		if fates(foreseen) != fates(inTurn) {
-			return length // A reference is invalid, and the order matters.
+		if fates(forecasts) != fates(inTurn) {
+			return length // A reference is invalid, so the order matters.
 		}
 		before, kinds := w.snapshot(), w.kindsOf(deletions)
 		for _, d := range deletions {
 			w.observe(kinds)
-			w.checkWithin(foreseen, w.graph.Rehearse(roots(deletions)...).Delete(w.perform, deletions...))
+			w.checkWithin(forecasts, w.graph.Rehearse(roots(deletions)...).Delete(w.perform, deletions...))
 			if o := w.byUID(d.UID); o != nil {
 				w.delete(o, d.Policy)
 			}
@@ -163,12 +162,12 @@ func TestRehearsalOfSeveralComesTrue(t *testing.T) {
 			}
 		}
 		w.settle()
-		w.finish(foreseen, before)
+		w.finish(forecasts, before)
 		return length
 	})
 }
 
-// kindsOf are the resources that the targets of deletions are of.
+// kindsOf returns the resources of the targets of deletions.
 func (w *world) kindsOf(deletions []Deletion) []Resource {
 	var kinds []Resource
 	for _, d := range deletions {
@@ -177,7 +176,7 @@ func (w *world) kindsOf(deletions []Deletion) []Resource {
 	return kinds
 }
 
-// observe shows the graph all changes of some resources.
+// observe delivers all events of some resources to the graph.
 func (w *world) observe(kinds []Resource) {
 	for _, r := range kinds {
 		for w.deliver(r) {
@@ -193,33 +192,34 @@ func (w *world) ownersFirst(deletions []Deletion) []Deletion {
 	return deletions
 }
 
-func fates(foreseen []Foreseen) string {
+func fates(forecasts []Forecast) string {
 	var all []string
-	for _, f := range foreseen {
+	for _, f := range forecasts {
 		all = append(all, fmt.Sprintf("%s %s", f.UID, f.Fate))
 	}
 	slices.Sort(all)
 	return fmt.Sprint(all)
 }
 
-// loss orders what becomes of an object by how much of it is lost. Whether a deletion ends that
-// has begun may depend on the policy that an object got first: its client's, or the collector's.
+// loss orders fates by how much is lost. Blocked and Deleted are equal, because whether a
+// deletion completes may depend on which policy was applied first: the client's or the
+// collector's.
 var loss = map[Fate]int{"": 0, Kept: 0, Orphaned: 1, Blocked: 2, Deleted: 2}
 
-// checkWithin fails when a rehearsal takes more than was foreseen before.
-func (w *world) checkWithin(foreseen, now []Foreseen) {
+// checkWithin fails the test if a later rehearsal forecasts a greater loss.
+func (w *world) checkWithin(forecasts, now []Forecast) {
 	before := map[types.UID]Fate{}
-	for _, f := range foreseen {
+	for _, f := range forecasts {
 		before[f.UID] = f.Fate
 	}
 	for _, f := range now {
 		if loss[f.Fate] > loss[before[f.UID]] {
-			w.t.Errorf("%s %s is now %s; foreseen was %q", f.Kind, f.Name, f.Fate, before[f.UID])
+			w.t.Errorf("%s %s is now %s; the forecast was %q", f.Kind, f.Name, f.Fate, before[f.UID])
 		}
 	}
 }
 
-// TestOrderMatters: an object that one owner would take along and another one lets go.
+// TestOrderMatters deletes two owners of an object, one in the background and one with Orphan.
 func TestOrderMatters(t *testing.T) {
 	w := newWorld(t, rand.New(rand.NewPCG(1, 0)))
 	first, second := w.create(alphas, "one", "first"), w.create(alphas, "one", "second")
@@ -237,8 +237,8 @@ func TestOrderMatters(t *testing.T) {
 	}
 }
 
-// TestOwnersFirst sorts random objects of random graphs: what is reached from another one and
-// does not lead back comes after it.
+// TestOwnersFirst sorts random objects of random graphs: dependents come after their owners,
+// except within a cycle.
 func TestOwnersFirst(t *testing.T) {
 	for s := range uint64(300) {
 		w := newWorld(t, rand.New(rand.NewPCG(s, 2)))
@@ -252,15 +252,15 @@ func TestOwnersFirst(t *testing.T) {
 		below := map[types.UID]map[types.UID]bool{}
 		for _, id := range ids {
 			below[id] = map[types.UID]bool{}
-			for _, n := range w.graph.reach([]types.UID{id}) {
+			for _, n := range w.graph.reachable([]types.UID{id}) {
 				below[id][w.graph.uids.uid(n.uid)] = true
 			}
 		}
 		sorted := w.graph.OwnersFirst(ids)
 		for i, id := range sorted {
 			for _, later := range sorted[i:] {
-				if below[later][id] && !below[id][later] { // below each other they are in a cycle
-					t.Fatalf("seed %d: %s stands before its owner %s", s, id, later)
+				if below[later][id] && !below[id][later] { // If each is below the other, they are in a cycle.
+					t.Fatalf("seed %d: %s comes before its owner %s", s, id, later)
 				}
 			}
 		}
@@ -270,7 +270,7 @@ func TestOwnersFirst(t *testing.T) {
 	}
 }
 
-func (w *world) checkBlocks(f Foreseen) {
+func (w *world) checkBlocks(f Forecast) {
 	o := w.byUID(f.UID)
 	for _, b := range f.Blocks {
 		switch {
@@ -279,60 +279,60 @@ func (w *world) checkBlocks(f Foreseen) {
 		case b.Finalizer != "" && !slices.Contains(o.Finalizers, b.Finalizer):
 			w.t.Errorf("%s has no finalizer %s", f.Name, b.Finalizer)
 		case b.Dependent != "" && w.byUID(b.Dependent) == nil:
-			w.t.Errorf("%s waits for a dependent that is gone", f.Name)
+			w.t.Errorf("%s waits for a deleted dependent", f.Name)
 		case b.Owner != "" && w.byUID(b.Owner) == nil:
-			w.t.Errorf("%s is held by an owner that is gone", f.Name)
+			w.t.Errorf("%s waits for a deleted owner", f.Name)
 		}
 	}
 }
 
-func (w *world) checkFate(f Foreseen) {
+func (w *world) checkFate(f Forecast) {
 	o := w.byUID(f.UID)
 	switch {
 	case (f.Fate == Deleted) != (o == nil):
-		w.t.Errorf("%s %s is there: %v; foreseen was %s %+v", f.Kind, f.Name, o != nil, f.Fate, f.Blocks)
+		w.t.Errorf("%s %s exists: %v; the forecast was %s %+v", f.Kind, f.Name, o != nil, f.Fate, f.Blocks)
 		return
 	case o == nil:
 		return
 	case (f.Fate == Blocked) != (o.DeletionTimestamp != nil):
-		w.t.Errorf("%s %s is being deleted: %v; foreseen was %s %+v", f.Kind, f.Name, o.DeletionTimestamp, f.Fate, f.Blocks)
+		w.t.Errorf("%s %s is being deleted: %v; the forecast was %s %+v", f.Kind, f.Name, o.DeletionTimestamp, f.Fate, f.Blocks)
 	case f.Fate == Blocked:
 		return
 	}
-	var stays []metav1.OwnerReference
-	for _, owner := range f.Stays {
-		stays = append(stays, owner.OwnerReference)
+	var remaining []metav1.OwnerReference
+	for _, owner := range f.RemainingOwners {
+		remaining = append(remaining, owner.OwnerReference)
 	}
-	if diff := cmp.Diff(stays, o.OwnerReferences); diff != "" && len(stays)+len(o.OwnerReferences) > 0 {
+	if diff := cmp.Diff(remaining, o.OwnerReferences); diff != "" && len(remaining)+len(o.OwnerReferences) > 0 {
 		w.t.Errorf("references of %s %s: %s", f.Kind, f.Name, diff)
 	}
 }
 
-// held are the objects with an owner, direct or not, that a finalizer holds. If nothing
-// blocks such an owner it stops waiting before or after its dependents are looked at; both
-// are right.
-func (w *world) held() map[types.UID]bool {
-	held := map[types.UID]bool{}
-	for before := -1; before < len(held); {
-		before = len(held)
+// belowFinalizer returns the objects that have a direct or indirect owner with the test's
+// finalizer. If no dependent blocks such an owner, it stops waiting before or after the decision
+// about its dependents; both are correct.
+func (w *world) belowFinalizer() map[types.UID]bool {
+	below := map[types.UID]bool{}
+	for before := -1; before < len(below); {
+		before = len(below)
 		for _, o := range w.objects {
 			if slices.ContainsFunc(o.OwnerReferences, func(r metav1.OwnerReference) bool {
 				owner := w.byUID(r.UID)
-				return held[r.UID] || owner != nil && slices.Contains(owner.Finalizers, hold)
+				return below[r.UID] || owner != nil && slices.Contains(owner.Finalizers, testFinalizer)
 			}) {
-				held[o.UID] = true
+				below[o.UID] = true
 			}
 		}
 	}
-	return held
+	return below
 }
 
-// releaseDeleted takes the finalizers away that hold those of the objects that are being
-// deleted.
+// releaseDeleted removes the test's finalizer from the given objects that are being deleted, and
+// reports whether there were any.
 func (w *world) releaseDeleted(objects map[types.UID]bool) bool {
 	released := false
 	for _, o := range w.sorted() {
-		if objects[o.UID] && o.DeletionTimestamp != nil && slices.Contains(o.Finalizers, hold) {
+		if objects[o.UID] && o.DeletionTimestamp != nil && slices.Contains(o.Finalizers, testFinalizer) {
 			w.release(o)
 			released = true
 		}
@@ -349,7 +349,7 @@ func (w *world) byUID(id types.UID) *item {
 	return nil
 }
 
-// snapshot is what a deletion can change about objects.
+// snapshot returns the owner references of all objects.
 func (w *world) snapshot() map[types.UID][]metav1.OwnerReference {
 	all := map[types.UID][]metav1.OwnerReference{}
 	for _, o := range w.objects {

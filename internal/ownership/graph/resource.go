@@ -14,29 +14,29 @@ type Resource struct {
 	schema.GroupVersionResource
 	Kind       string
 	Namespaced bool
-	// Watched tells that its objects are listed and watched. Of any other
-	// resource the graph knows an object only by looking it up.
+	// Watched is true if the objects are listed and watched. Objects of other resources
+	// are known only by lookups.
 	Watched bool
 }
 
 type resource struct {
 	Resource
-	listed  bool // all its objects were observed once
-	givenUp bool // its list failed for so long that nothing waits for it
+	listed  bool // the first list is complete
+	givenUp bool // the first list failed for so long that nothing waits for it
 	objects int  // observed nodes of this resource
 
-	// seen is the newest version that the resource's lists and watches told of.
-	seen string
+	// latest is the newest version that a list or watch of the resource delivered.
+	latest string
 }
 
 func (r *resource) groupKind() schema.GroupKind {
 	return schema.GroupKind{Group: r.Group, Kind: r.Kind}
 }
 
-// pending tells whether r's objects are still to be expected from its first list.
-func (r *resource) pending() bool { return r.Watched && !r.listed && !r.givenUp }
+// awaitsList reports whether decisions still wait for r's first list.
+func (r *resource) awaitsList() bool { return r.Watched && !r.listed && !r.givenUp }
 
-// Serve tells that the API serves r, newly or in another version than before.
+// Serve records that the API serves r, for the first time or in another version.
 func (g *Graph) Serve(r Resource) {
 	current, ok := g.resources[r.GroupResource()]
 	if !ok {
@@ -47,12 +47,12 @@ func (g *Graph) Serve(r Resource) {
 	if other, taken := g.served[current.groupKind()]; !taken || current.Watched && !other.Watched {
 		g.served[current.groupKind()] = current
 	}
-	g.askAgain(current.groupKind())
+	g.retryClaims(current.groupKind())
 }
 
-// Unserve tells that the API does not serve the resource any more. What was known
-// of its objects is void: references to them are unresolved until it is served
-// again, and they hold up nobody, since nobody could delete them.
+// Unserve records that the API no longer serves the resource. Its objects become virtual:
+// references to them are unresolved until the resource is served again, and they do not block
+// their owners, because no client could delete them.
 func (g *Graph) Unserve(gr schema.GroupResource) {
 	r, ok := g.resources[gr]
 	if !ok {
@@ -69,26 +69,26 @@ func (g *Graph) Unserve(gr schema.GroupResource) {
 	}
 	for _, n := range g.nodes {
 		if n.is(observed) && n.resource == r {
-			g.unknow(n)
+			g.makeVirtual(n)
 		}
 	}
 	g.change(r, func() { r.Watched = false })
 }
 
-// GiveUp tells that the resource cannot be listed for now: a conversion webhook
-// fails, an aggregated server is down. Nothing waits for it any longer, and
+// GiveUp records that the resource cannot be listed for now, for example because a conversion
+// webhook fails or an aggregated API server is down. Decisions no longer wait for its list, and
 // owners of its kind are looked up one by one.
 func (g *Graph) GiveUp(gr schema.GroupResource) {
-	if r, ok := g.resources[gr]; ok && r.pending() {
+	if r, ok := g.resources[gr]; ok && r.awaitsList() {
 		g.change(r, func() { r.givenUp = true })
-		g.askAgain(r.groupKind())
+		g.retryClaims(r.groupKind())
 	}
 }
 
-// Complete tells whether all watched resources were listed or given up on.
+// Complete reports whether every watched resource was listed or given up on.
 func (g *Graph) Complete() bool { return g.unlisted == 0 }
 
-// Replace tells all objects of a resource, as a list at resourceVersion shows them.
+// Replace takes the complete list of a resource's objects at resourceVersion.
 func (g *Graph) Replace(gr schema.GroupResource, objects []metav1.Object, resourceVersion string) {
 	r, ok := g.resources[gr]
 	if !ok {
@@ -104,12 +104,12 @@ func (g *Graph) Replace(gr schema.GroupResource, objects []metav1.Object, resour
 	if r.objects > len(listed) {
 		g.reconcileList(r, listed, resourceVersion)
 	}
-	r.seen = resourceVersion
+	r.latest = resourceVersion
 	g.change(r, func() { r.listed, r.givenUp = true, false })
-	g.askAgain(r.groupKind())
+	g.retryClaims(r.groupKind())
 }
 
-// reconcileList deals with the nodes of r that a list at the given version lacks.
+// reconcileList handles the observed nodes of r that are missing from a list at version.
 func (g *Graph) reconcileList(r *resource, listed map[*node]struct{}, version string) {
 	for _, n := range g.nodes {
 		if _, ok := listed[n]; ok || !n.is(observed) || n.resource != r {
@@ -117,36 +117,36 @@ func (g *Graph) reconcileList(r *resource, listed map[*node]struct{}, version st
 		}
 		switch order, err := resourceversion.CompareResourceVersion(n.version, version); {
 		case err != nil:
-			// No telling whether the list is newer than what was seen: the
-			// owners among them are looked up.
-			g.unknow(n)
+			// The list may be older than the node: look owners up.
+			g.makeVirtual(n)
 		case order <= 0:
-			g.gone(n)
+			g.makeTombstone(n)
 		}
 	}
 }
 
-// change runs f, which changes r, and keeps the count of unlisted resources.
+// change runs f, which changes r, and updates the count of unlisted resources. When the count
+// drops to zero, it requeues the parked nodes.
 func (g *Graph) change(r *resource, f func()) {
-	if r.pending() {
+	if r.awaitsList() {
 		g.unlisted--
 	}
 	f()
-	if r.pending() {
+	if r.awaitsList() {
 		g.unlisted++
 	}
 	if g.unlisted > 0 {
 		return
 	}
-	waiting := g.parked
+	requeue := g.parked
 	g.parked = nil
-	for _, n := range waiting {
+	for _, n := range requeue {
 		n.state &^= parked
 		g.enqueue(n)
 	}
 }
 
-// park puts the decision about n off until everything is listed.
+// park postpones the decision about n until every resource is listed.
 func (g *Graph) park(n *node) {
 	if !n.is(parked) {
 		n.state |= parked
@@ -154,9 +154,10 @@ func (g *Graph) park(n *node) {
 	}
 }
 
-// askAgain has the dependents decided about whose claims a change of what is
-// served could settle. Claims are few: they are references to what was not observed.
-func (g *Graph) askAgain(gk schema.GroupKind) {
+// retryClaims requeues the dependents whose claims about a kind are not settled, after the kind
+// was listed or its serving changed. It visits all claims; they are few, because references to
+// observed objects are not claims.
+func (g *Graph) retryClaims(gk schema.GroupKind) {
 	for _, c := range g.claims {
 		if c.GroupKind == gk && (c.verdict == unknown || c.verdict == unclear) {
 			c.verdict = unknown

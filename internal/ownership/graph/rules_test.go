@@ -15,13 +15,13 @@ import (
 
 func quiet(t *testing.T) *world { return newWorld(t, rand.New(rand.NewPCG(1, 1))) }
 
-// absentRef refers to an object that never was.
+// absentRef refers to an object that never existed.
 func absentRef(name string) metav1.OwnerReference {
 	return metav1.OwnerReference{APIVersion: "t/v1", Kind: "Alpha", Name: name, UID: types.UID("00000000-0000-4000-8000-0000000000" + name)}
 }
 
-// TestRules has one small world for each documented rule: what is there, what
-// happens, and what is left.
+// TestRules has a small world for each documented rule: its objects, what happens to them, and
+// the objects that remain.
 func TestRules(t *testing.T) {
 	background, foreground, orphaned := metav1.DeletePropagationBackground, metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan
 	tests := []struct {
@@ -32,7 +32,7 @@ func TestRules(t *testing.T) {
 		left []string
 	}{
 		{
-			name: "a dependent goes with its only owner",
+			name: "a dependent is deleted with its only owner",
 			do: func(w *world) {
 				a := w.create(alphas, "one", "a")
 				w.create(betas, "one", "b", ref(a, true))
@@ -51,7 +51,7 @@ func TestRules(t *testing.T) {
 			left: []string{"b", "c(b)"},
 		},
 		{
-			name: "a dependent goes with its last owner",
+			name: "a dependent is deleted with its last owner",
 			do: func(w *world) {
 				a, b := w.create(alphas, "one", "a"), w.create(alphas, "one", "b")
 				w.create(betas, "one", "c", ref(a, true), ref(b, false))
@@ -62,7 +62,7 @@ func TestRules(t *testing.T) {
 			},
 		},
 		{
-			name: "an owner that waits for dependents does not keep one beside a solid owner, nor is it kept by it",
+			name: "a waiting owner does not wait for a dependent that has a solid owner",
 			do: func(w *world) {
 				a, b := w.create(alphas, "one", "a"), w.create(alphas, "one", "b")
 				w.create(betas, "one", "c", ref(a, true), ref(b, false))
@@ -76,7 +76,7 @@ func TestRules(t *testing.T) {
 			do: func(w *world) {
 				a := w.create(alphas, "one", "a")
 				b := w.create(betas, "one", "b", ref(a, true))
-				b.Finalizers = []string{hold}
+				b.Finalizers = []string{testFinalizer}
 				w.settle()
 				w.delete(a, foreground)
 			},
@@ -87,26 +87,26 @@ func TestRules(t *testing.T) {
 			do: func(w *world) {
 				a := w.create(alphas, "one", "a")
 				b := w.create(betas, "one", "b", ref(a, false))
-				b.Finalizers = []string{hold}
+				b.Finalizers = []string{testFinalizer}
 				w.settle()
 				w.delete(a, foreground)
 			},
 			left: []string{"!b(a)"},
 		},
 		{
-			name: "foreground deletion goes down before it comes up",
+			name: "foreground deletion deletes dependents of dependents first",
 			do: func(w *world) {
 				a := w.create(alphas, "one", "a")
 				b := w.create(alphas, "one", "b", ref(a, true))
 				c := w.create(betas, "one", "c", ref(b, true))
-				c.Finalizers = []string{hold}
+				c.Finalizers = []string{testFinalizer}
 				w.settle()
 				w.delete(a, foreground)
 			},
 			left: []string{"!a", "!b(a)", "!c(b)"},
 		},
 		{
-			name: "orphaning lets all dependents go, in whatever namespace",
+			name: "orphaning removes the references of all dependents, in every namespace",
 			do: func(w *world) {
 				a, b := w.create(clusters, "", "a"), w.create(alphas, "one", "b")
 				w.create(betas, "one", "c", ref(a, true), ref(b, true))
@@ -117,7 +117,7 @@ func TestRules(t *testing.T) {
 			left: []string{"b", "c(b)", "d"},
 		},
 		{
-			name: "a finalizer orphan that was there before is honoured in a cascade",
+			name: "a cascade honors an existing finalizer orphan",
 			do: func(w *world) {
 				a := w.create(alphas, "one", "a")
 				b := w.create(alphas, "one", "b", ref(a, true))
@@ -129,7 +129,7 @@ func TestRules(t *testing.T) {
 			left: []string{"c"},
 		},
 		{
-			name: "a circle goes when nothing holds it from outside",
+			name: "a cycle keeps itself",
 			do: func(w *world) {
 				root := w.create(alphas, "one", "root")
 				a := w.create(alphas, "one", "a", ref(root, true))
@@ -138,10 +138,10 @@ func TestRules(t *testing.T) {
 				w.delete(root, background)
 				w.update(a, func(a *item) { a.OwnerReferences = []metav1.OwnerReference{ref(b, true), ref(root, true)} })
 			},
-			left: []string{"a(b)", "b(a)"}, // each owns the other: both have an owner
+			left: []string{"a(b)", "b(a)"}, // Each owns the other, so both have a solid owner.
 		},
 		{
-			name: "a circle does not block a foreground deletion",
+			name: "a cycle does not block a foreground deletion",
 			do: func(w *world) {
 				a := w.create(alphas, "one", "a")
 				b := w.create(alphas, "one", "b", ref(a, true))
@@ -151,7 +151,7 @@ func TestRules(t *testing.T) {
 			},
 		},
 		{
-			name: "nor does an object that owns itself",
+			name: "an object that owns itself does not block its foreground deletion",
 			do: func(w *world) {
 				a := w.create(alphas, "one", "a")
 				w.update(a, func(a *item) { a.OwnerReferences = []metav1.OwnerReference{ref(a, true)} })
@@ -160,7 +160,7 @@ func TestRules(t *testing.T) {
 			},
 		},
 		{
-			name: "a circle that is deleted all at once in the foreground",
+			name: "a cycle whose objects are all deleted in the foreground",
 			do: func(w *world) {
 				a := w.create(alphas, "one", "a")
 				b := w.create(alphas, "one", "b", ref(a, true))
@@ -202,7 +202,7 @@ func TestRules(t *testing.T) {
 			left: []string{"a"},
 		},
 		{
-			name: "an owner that was never there is absent",
+			name: "an owner that never existed is absent",
 			do: func(w *world) {
 				a := w.create(alphas, "one", "a")
 				w.create(betas, "one", "b", absentRef("77"))
@@ -211,7 +211,7 @@ func TestRules(t *testing.T) {
 			left: []string{"a", "c(a)"},
 		},
 		{
-			name: "a reference with the wrong name or kind does not find its owner",
+			name: "a reference with the wrong name or kind has no owner",
 			do: func(w *world) {
 				a := w.create(alphas, "one", "a")
 				name, kind := ref(a, true), ref(a, true)
@@ -222,7 +222,7 @@ func TestRules(t *testing.T) {
 			left: []string{"a"},
 		},
 		{
-			name: "an old version in a reference is the same owner",
+			name: "the version in a reference does not matter",
 			do: func(w *world) {
 				a, b := w.create(alphas, "one", "a"), w.create(alphas, "one", "b")
 				ra, rb := ref(a, true), ref(b, true)
@@ -235,7 +235,7 @@ func TestRules(t *testing.T) {
 			left: []string{"a", "c(a)"},
 		},
 		{
-			name: "a kind that is not served keeps its dependents until it is",
+			name: "dependents stay while their owner's kind is not served",
 			do: func(w *world) {
 				w.serveOrNot()
 				r := metav1.OwnerReference{APIVersion: "f/v1", Kind: "Fleeting", Name: "f", UID: "00000000-0000-4000-8000-00000000ffff"}
@@ -243,14 +243,14 @@ func TestRules(t *testing.T) {
 				w.create(betas, "one", "b", metav1.OwnerReference{APIVersion: "no/v1", Kind: "Such", Name: "x", UID: "x"})
 				w.settle()
 				if len(w.objects) != 2 {
-					w.t.Error("an object went whose owner's kind is not served")
+					w.t.Error("an object was deleted although its owner's kind is not served")
 				}
 				w.serveOrNot()
 			},
 			left: []string{"b(x)"},
 		},
 		{
-			name: "owners that were deleted before their kind went are absent",
+			name: "owners that were deleted before their kind was unserved are absent",
 			do: func(w *world) {
 				f, g := w.create(fleeting, "one", "f"), w.create(fleeting, "one", "g")
 				w.create(betas, "one", "a", ref(f, true))
@@ -264,7 +264,7 @@ func TestRules(t *testing.T) {
 			left: []string{"b(g)", "g"},
 		},
 		{
-			name: "a dependent of a kind that is not served any more blocks nobody",
+			name: "a dependent of a kind that is no longer served does not block its owner",
 			do: func(w *world) {
 				a := w.create(alphas, "one", "a")
 				w.create(fleeting, "one", "f", ref(a, true))
@@ -286,32 +286,32 @@ func TestRules(t *testing.T) {
 			left: []string{"a(p)", "p"},
 		},
 		{
-			name: "without a solid owner, one that waits decides over one that is gone",
+			name: "without a solid owner, a waiting owner takes precedence over an absent one",
 			do: func(w *world) {
 				a, b := w.create(alphas, "one", "a"), w.create(alphas, "one", "b")
 				c := w.create(alphas, "one", "c", ref(a, true), ref(b, true))
 				d := w.create(betas, "one", "d", ref(c, true))
-				d.Finalizers = []string{hold}
+				d.Finalizers = []string{testFinalizer}
 				w.settle()
 				w.delete(b, background)
 				w.delete(a, foreground)
 				w.deliverAll()
 			},
-			left: []string{"!a", "!c(a,b)", "!d(c)"}, // in the background, c would be gone, and then a
+			left: []string{"!a", "!c(a,b)", "!d(c)"}, // A background deletion would have deleted c, and then a.
 		},
 		{
-			name: "what waits is not held up by a dependent that has another owner",
+			name: "a waiting owner is not blocked by a dependent that has another owner",
 			do: func(w *world) {
 				a, b := w.create(clusters, "", "a"), w.create(alphas, "one", "b")
 				c := w.create(betas, "one", "c", ref(a, true), ref(b, true))
-				c.Finalizers = []string{hold}
+				c.Finalizers = []string{testFinalizer}
 				w.settle()
 				w.delete(a, foreground)
 			},
 			left: []string{"b", "c(b)"},
 		},
 		{
-			name: "an owner that comes back with its kind under another UID is absent",
+			name: "an owner that is recreated while its kind is not served is absent",
 			do: func(w *world) {
 				f := w.create(fleeting, "one", "f")
 				w.create(betas, "one", "a", ref(f, true))
@@ -321,18 +321,18 @@ func TestRules(t *testing.T) {
 				w.create(fleeting, "one", "f")
 				w.settle()
 				if len(w.objects) != 2 {
-					w.t.Error("an object went whose owner's kind is not served")
+					w.t.Error("an object was deleted although its owner's kind is not served")
 				}
 				w.serveOrNot()
 			},
 			left: []string{"f"},
 		},
 		{
-			name: "what is being deleted is left to its finalizers",
+			name: "an object that is being deleted is left to its finalizers",
 			do: func(w *world) {
 				a := w.create(alphas, "one", "a")
 				b := w.create(betas, "one", "b", ref(a, true))
-				b.Finalizers = []string{hold}
+				b.Finalizers = []string{testFinalizer}
 				w.delete(b, background)
 				w.settle()
 				w.writes = 0
@@ -363,7 +363,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// left describes the objects of the store in TestRules' notation.
+// left describes the objects of the store in the notation of TestRules.
 func (w *world) left() []string {
 	names := map[types.UID]string{}
 	for _, o := range w.objects {

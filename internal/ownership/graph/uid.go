@@ -10,22 +10,22 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// uid is a types.UID in 16 bytes. API servers give out random UUIDs, which fit;
-// whatever else is found in a UID field is numbered by uidTable.
+// uid is a types.UID in 16 bytes. API servers assign random UUIDs, which fit; uidTable assigns
+// numbers to all other strings.
 type uid [16]byte
 
-// uidTable remembers the UIDs that are no canonical UUIDs. They come from
-// references that never named an object and from foreign API servers, and are few.
+// uidTable maps UIDs that are not canonical UUIDs to numbers. They are few: they come from
+// references that never named an object, and from foreign API servers.
 type uidTable struct {
 	numbers map[types.UID]uint64
 	strings map[uint64]types.UID
 	last    uint64
 }
 
-// oddPrefix marks a numbered UID. A canonical UUID that starts with it is numbered too.
+// oddPrefix marks a numbered UID. Canonical UUIDs with this prefix are numbered too.
 const oddPrefix = ^uint64(0)
 
-// of returns the compact form of id.
+// of returns the compact form of id, and numbers id if necessary.
 func (t *uidTable) of(id types.UID) uid {
 	if u, ok := t.find(id); ok {
 		return u
@@ -38,7 +38,7 @@ func (t *uidTable) of(id types.UID) uid {
 	return numbered(t.last)
 }
 
-// find returns the compact form of id if it has one without being numbered anew.
+// find returns the compact form of id, unless id would have to be numbered first.
 func (t *uidTable) find(id types.UID) (uid, bool) {
 	if u, ok := parseUUID(string(id)); ok && binary.BigEndian.Uint64(u[:8]) != oddPrefix {
 		return u, true
@@ -54,7 +54,7 @@ func numbered(number uint64) uid {
 	return u
 }
 
-// uid returns what of was given.
+// uid returns the UID whose compact form is u.
 func (t *uidTable) uid(u uid) types.UID {
 	if binary.BigEndian.Uint64(u[:8]) == oddPrefix {
 		return t.strings[binary.BigEndian.Uint64(u[8:])]
@@ -69,7 +69,7 @@ func (t *uidTable) uid(u uid) types.UID {
 	return types.UID(text[:])
 }
 
-// forget drops the number of u when it has one.
+// forget frees the number of u, if it has one.
 func (t *uidTable) forget(u uid) {
 	if binary.BigEndian.Uint64(u[:8]) != oddPrefix {
 		return
@@ -79,8 +79,8 @@ func (t *uidTable) forget(u uid) {
 	delete(t.strings, number)
 }
 
-// parseUUID reads the canonical form of RFC 9562: lower case, with hyphens. Any
-// other spelling is another UID to the API, which compares UIDs as strings.
+// parseUUID parses the canonical form of RFC 9562: lower case, with hyphens. The API compares
+// UIDs as strings, so any other spelling is a different UID.
 func parseUUID(s string) (uid, bool) {
 	var u uid
 	if len(s) != 36 || s[8] != '-' || s[13] != '-' || s[18] != '-' || s[23] != '-' {

@@ -15,8 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// The world of the tests: two namespaced kinds and a cluster-scoped one that are
-// watched, one that can only be looked up, and one that comes and goes.
+// The kinds of the tests: two namespaced kinds and a cluster-scoped one that are watched, one
+// that can only be looked up, and one that is not always served.
 var (
 	alphas   = Resource{GroupVersionResource: schema.GroupVersionResource{Group: "t", Version: "v1", Resource: "alphas"}, Kind: "Alpha", Namespaced: true, Watched: true}
 	betas    = Resource{GroupVersionResource: schema.GroupVersionResource{Group: "t", Version: "v1", Resource: "betas"}, Kind: "Beta", Namespaced: true, Watched: true}
@@ -27,7 +27,7 @@ var (
 	allKinds = []Resource{alphas, betas, clusters, polled, fleeting}
 )
 
-const hold = "test/hold"
+const testFinalizer = "test/finalizer"
 
 type key struct {
 	resource        schema.GroupResource
@@ -37,22 +37,22 @@ type key struct {
 type item struct {
 	metav1.ObjectMeta
 	resource Resource
-	// waited and orphaned: it was waiting, or orphaning, once. It may have ended
-	// that with another finalizer left, but what becomes of its dependents has
-	// been decided then.
+	// waited and orphaned are true if the item ever waited or orphaned its dependents. It may
+	// still exist afterwards because of another finalizer, but the fate of its dependents is
+	// decided.
 	waited, orphaned bool
 }
 
 func (i *item) key() key { return key{i.resource.GroupResource(), i.Namespace, i.Name} }
-func (i *item) waiting() bool {
+func (i *item) isWaiting() bool {
 	return i.DeletionTimestamp != nil && slices.Contains(i.Finalizers, metav1.FinalizerDeleteDependents)
 }
-func (i *item) orphaning() bool {
+func (i *item) isOrphaning() bool {
 	return i.DeletionTimestamp != nil && slices.Contains(i.Finalizers, metav1.FinalizerOrphanDependents)
 }
 
-// watchEvent is a change on its way to the graph: the state that object was left
-// in, or a whole list as of a version.
+// watchEvent is an event on its way to the graph: the new state of an object, or a complete list
+// at a version.
 type watchEvent struct {
 	object  item
 	deleted bool
@@ -61,8 +61,8 @@ type watchEvent struct {
 	version string
 }
 
-// world is a small API server with its watches, the graph that looks at it, and
-// the actions that are under way between them.
+// world is a small API server with its watches, a graph that observes it, and the actions in
+// progress between them.
 type world struct {
 	t       *testing.T
 	rng     *rand.Rand
@@ -77,9 +77,9 @@ type world struct {
 	ended    []ending
 	wakes    []types.UID
 	writes   int
-	// crashAfter, if set, is the write after which the process crashes once.
+	// crashAfter, if set, is the number of the write after which the process crashes, once.
 	crashAfter int
-	// strict adds the checks that hold only when users do not interfere with a cascade.
+	// strict enables the checks that hold only if users do not interfere with a cascade.
 	strict bool
 }
 
@@ -97,7 +97,7 @@ func newWorld(t *testing.T, rng *rand.Rand) *world {
 	return w
 }
 
-// crash starts over with a graph that knows nothing but what is served.
+// crash replaces the graph by one that knows only the served resources.
 func (w *world) crash() {
 	w.graph = New()
 	w.watches = map[schema.GroupResource]*[]watchEvent{}
@@ -109,7 +109,7 @@ func (w *world) crash() {
 	}
 }
 
-// list sends all objects of a resource to the graph. What was on its way is lost.
+// list queues a list of a resource for the graph and drops the events on their way.
 func (w *world) list(r Resource) {
 	var objects []metav1.Object
 	for _, o := range w.sorted() {
@@ -131,11 +131,11 @@ func (w *world) sorted() []*item {
 	return items
 }
 
-// commit stores what was done to o and tells the watches.
+// commit stores o and queues its watch event.
 func (w *world) commit(o *item, deleted bool) {
 	w.clock++
 	o.ResourceVersion = strconv.Itoa(w.clock)
-	o.waited, o.orphaned = o.waited || o.waiting(), o.orphaned || o.orphaning()
+	o.waited, o.orphaned = o.waited || o.isWaiting(), o.orphaned || o.isOrphaning()
 	if deleted {
 		delete(w.objects, o.key())
 	}
@@ -165,7 +165,7 @@ func (w *world) update(o *item, f func(*item)) {
 	w.commit(o, o.DeletionTimestamp != nil && len(o.Finalizers) == 0)
 }
 
-// delete does what an API server does for DELETE with a propagation policy.
+// delete handles a DELETE request with a propagation policy as an API server does.
 func (w *world) delete(o *item, policy metav1.DeletionPropagation) {
 	w.update(o, func(o *item) {
 		finalizers := slices.DeleteFunc(slices.Clone(o.Finalizers), func(f string) bool {
@@ -184,7 +184,7 @@ func (w *world) delete(o *item, policy metav1.DeletionPropagation) {
 	})
 }
 
-// perform does an action as an API server would, and checks that it was right to ask for it.
+// perform performs an action as an API server would, and checks that the action is correct.
 func (w *world) perform(a Action) Outcome {
 	k := key{a.Resource.GroupResource(), a.Namespace, a.Name}
 	o, ok := w.objects[k]
@@ -216,39 +216,39 @@ func (w *world) perform(a Action) Outcome {
 	return Outcome{Result: Applied, Object: o.DeepCopy()}
 }
 
-// checkWrite fails the test when the store itself shows that a write is wrong.
+// checkWrite fails the test if the state of the store shows that a write is wrong.
 func (w *world) checkWrite(o *item, a Action) {
 	switch a.Verb {
 	case Delete:
 		if o.DeletionTimestamp != nil || len(o.OwnerReferences) == 0 {
-			w.t.Fatalf("deletes %v, which is being deleted or has no owner", o.key())
+			w.t.Fatalf("%v is deleted, but is being deleted already or has no owner", o.key())
 		}
 		for _, ref := range o.OwnerReferences {
 			if owner, valid := w.owner(o, ref); !valid || owner != nil && !owner.waited {
-				w.t.Fatalf("deletes %v in spite of its owner %v", o.key(), ref)
+				w.t.Fatalf("%v is deleted despite its owner %v", o.key(), ref)
 			}
 		}
 	case DropOwners:
 		for _, ref := range a.Because {
 			owner, _ := w.owner(o, ref)
 			if owner != nil && !owner.waited && !w.orphanedUID(ref.UID) {
-				w.t.Fatalf("takes the owner %v from %v", ref, o.key())
+				w.t.Fatalf("the reference to %v is removed from %v", ref, o.key())
 			}
 		}
 		if len(a.OwnerReferences)+len(a.Because) != len(o.OwnerReferences) {
-			w.t.Fatalf("loses references of %v", o.key())
+			w.t.Fatalf("references of %v get lost", o.key())
 		}
 	case RemoveFinalizer:
-		if len(a.Finalizers) != len(o.Finalizers)-1 || !(o.waiting() || o.orphaning()) {
-			w.t.Fatalf("changes the finalizers of %v from %v to %v", o.key(), o.Finalizers, a.Finalizers)
+		if len(a.Finalizers) != len(o.Finalizers)-1 || !(o.isWaiting() || o.isOrphaning()) {
+			w.t.Fatalf("the finalizers of %v change from %v to %v", o.key(), o.Finalizers, a.Finalizers)
 		}
-		if w.strict && o.waiting() && w.stuck(func(o *item) bool { return o.waited })[o] {
-			w.t.Fatalf("does not wait for the dependents of %v", o.key())
+		if w.strict && o.isWaiting() && w.stuck(func(o *item) bool { return o.waited })[o] {
+			w.t.Fatalf("%v is released before its dependents", o.key())
 		}
-		if w.strict && o.orphaning() {
+		if w.strict && o.isOrphaning() {
 			for _, d := range w.objects {
 				if slices.ContainsFunc(d.OwnerReferences, func(r metav1.OwnerReference) bool { return r.UID == o.UID }) {
-					w.t.Fatalf("ends the orphaning of %v before %v is let go", o.key(), d.key())
+					w.t.Fatalf("%v is released before %v is orphaned", o.key(), d.key())
 				}
 			}
 		}
@@ -264,8 +264,8 @@ func (w *world) orphanedUID(id types.UID) bool {
 	return false
 }
 
-// owner returns the object that a reference of o names, if it exists. It is not
-// valid when o cannot have an owner of this kind.
+// owner returns the object that a reference of o names, or nil. The reference is not valid if o
+// cannot have an owner of this kind.
 func (w *world) owner(o *item, ref metav1.OwnerReference) (owner *item, valid bool) {
 	for _, r := range allKinds {
 		if r.Kind != ref.Kind || r.Group != schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).Group {
@@ -286,7 +286,7 @@ func (w *world) owner(o *item, ref metav1.OwnerReference) (owner *item, valid bo
 	return nil, false
 }
 
-// resolved tells whether all references of o are to kinds that are served.
+// resolved reports whether all references of o name served kinds.
 func (w *world) resolved(o *item) bool {
 	for _, ref := range o.OwnerReferences {
 		if _, valid := w.owner(o, ref); !valid || ref.Kind == fleeting.Kind && !w.served[fleeting.GroupResource()] {
@@ -296,9 +296,8 @@ func (w *world) resolved(o *item) bool {
 	return true
 }
 
-// stuck returns the waiting objects that have somebody to wait for: a blocking
-// dependent that does not wait itself, or one that is stuck.
-// ready says who counts as waiting itself.
+// stuck returns the waiting objects that must go on waiting: for a blocking dependent that does
+// not wait itself, as ready reports it, or for one that is stuck.
 func (w *world) stuck(ready func(*item) bool) map[*item]bool {
 	blockers := map[*item][]*item{}
 	for _, d := range w.objects {
@@ -315,7 +314,7 @@ func (w *world) stuck(ready func(*item) bool) map[*item]bool {
 	for changed := true; changed; {
 		changed = false
 		for _, o := range w.objects {
-			if !o.waiting() || stuck[o] {
+			if !o.isWaiting() || stuck[o] {
 				continue
 			}
 			for _, b := range blockers[o] {
@@ -328,7 +327,7 @@ func (w *world) stuck(ready func(*item) bool) map[*item]bool {
 	return stuck
 }
 
-// step lets one random thing happen between the store and the graph.
+// step performs one random step between the store and the graph.
 func (w *world) step() {
 	switch w.rng.IntN(10) {
 	case 0, 1, 2:
@@ -344,7 +343,7 @@ func (w *world) step() {
 	}
 }
 
-// deliver lets the graph see the first list or the next change of a resource.
+// deliver sends the first list or the next event of a resource to the graph.
 func (w *world) deliver(r Resource) bool {
 	if !w.served[r.GroupResource()] || !r.Watched {
 		return false
@@ -389,7 +388,7 @@ func (w *world) act(fail bool) bool {
 	switch {
 	case !w.served[a.Resource.GroupResource()]:
 	case fail && w.rng.IntN(2) == 0:
-		w.perform(a) // it was done, but the answer got lost
+		w.perform(a) // The write succeeds, but the response gets lost.
 	case !fail:
 		outcome = w.perform(a)
 	}
@@ -426,8 +425,8 @@ func (w *world) wake() bool {
 	return true
 }
 
-// settle runs until nothing is left to happen. What exists but is not watched is
-// looked up for ever, so it ends when a round of that changes nothing.
+// settle runs until no step is left. Objects that are not watched are looked up forever, so it
+// also ends when a round of lookups changes nothing.
 func (w *world) settle() {
 	for {
 		before := w.clock

@@ -11,8 +11,8 @@ import (
 	"github.com/kindred-project/kindred/internal/ownership/graph"
 )
 
-// fault is the one rule that a reference breaks whose owner is not there, or not known to be;
-// "" for a reference that has an owner, or whose owner is hidden.
+// fault returns the rule that a reference violates because its owner does not exist or cannot be
+// looked up. It returns "" if the owner exists or is hidden.
 func (s *Snapshot) fault(o *Object, ref graph.Owner) ownership.LintRule {
 	kind, served := s.kinds[ownerKind(ref).GroupKind()]
 	switch {
@@ -30,8 +30,9 @@ func (s *Snapshot) fault(o *Object, ref graph.Owner) ownership.LintRule {
 	return s.misnamed(o, ref)
 }
 
-// absent tells whether a reference that is not followed names no object. The collector asks
-// the API about it only where the answer matters to it; but what it has listed, it knows.
+// absent reports whether a reference that is not followed names no object. The collector looks
+// owners up only if its decision depends on the result; for the rest, a complete list of the kind
+// is as good.
 func (s *Snapshot) absent(o *Object, ref graph.Owner, kind Kind) bool {
 	if ref.Standing != pending {
 		return ref.Standing == dangles
@@ -40,11 +41,11 @@ func (s *Snapshot) absent(o *Object, ref graph.Owner, kind Kind) bool {
 	return kind.Complete && (!exists || owner.UID != ref.UID)
 }
 
-// misnamed tells what is wrong with a reference that names no object.
+// misnamed returns the rule that a reference to no object violates.
 func (s *Snapshot) misnamed(o *Object, ref graph.Owner) ownership.LintRule {
-	meant, known := s.byUID[ref.UID]
-	if known && groupKind(meant) == ownerKind(ref).GroupKind() && meant.Name == ref.Name &&
-		meant.Namespace != "" && meant.Namespace != o.Namespace {
+	owner, known := s.byUID[ref.UID]
+	if known && groupKind(owner) == ownerKind(ref).GroupKind() && owner.Name == ref.Name &&
+		owner.Namespace != "" && owner.Namespace != o.Namespace {
 		return ownership.RuleCrossNamespace
 	}
 	if _, exists := s.named(o, ref); known || exists {
@@ -53,7 +54,7 @@ func (s *Snapshot) misnamed(o *Object, ref graph.Owner) ownership.LintRule {
 	return ownership.RuleNeverExisted
 }
 
-// countsAsAbsent tells whether the collector takes the owner for absent.
+// countsAsAbsent reports whether the collector treats the owner as absent.
 func countsAsAbsent(fault ownership.LintRule) bool {
 	switch fault {
 	case ownership.RuleDangling, ownership.RuleWrongUID, ownership.RuleNeverExisted, ownership.RuleCrossNamespace:
@@ -62,7 +63,7 @@ func countsAsAbsent(fault ownership.LintRule) bool {
 	return false
 }
 
-// faulty finds the references of o that break a rule, and has describe describe each.
+// faulty returns a finding, made by describe, for each reference of o that violates a rule.
 func (s *Snapshot) faulty(o *Object, rule ownership.LintRule, describe func(graph.Owner) Finding) []Finding {
 	var findings []Finding
 	for _, ref := range o.Owners {
@@ -81,7 +82,7 @@ func dangling(s *Snapshot, o *Object) []Finding {
 			Fix:         s.drop(o, ref),
 		}
 		if !s.anyFault(o, ownership.RuleUnservedKind, ownership.RuleClusterToNamespaced) {
-			f.Severity, f.Remedy = ownership.SeverityInfo, "None is needed: the collector is at it."
+			f.Severity, f.Remedy = ownership.SeverityInfo, "Nothing to do: the garbage collector handles it."
 		}
 		return f
 	})
@@ -90,7 +91,7 @@ func dangling(s *Snapshot, o *Object) []Finding {
 func neverExisted(s *Snapshot, o *Object) []Finding {
 	return s.faulty(o, ownership.RuleNeverExisted, func(ref graph.Owner) Finding {
 		return Finding{
-			Message:     fmt.Sprintf("%s with the UID %s does not exist, and nothing is known of it", nameOf(ref), ref.UID),
+			Message:     fmt.Sprintf("%s with the UID %s does not exist, and there is no record of it", nameOf(ref), ref.UID),
 			Consequence: s.fate(o),
 			Fix:         s.drop(o, ref),
 		}
@@ -101,9 +102,9 @@ func wrongUID(s *Snapshot, o *Object) []Finding {
 	return s.faulty(o, ownership.RuleWrongUID, func(ref graph.Owner) Finding {
 		f := Finding{Consequence: s.fate(o)}
 		if named, exists := s.named(o, ref); exists {
-			f.Message = fmt.Sprintf("%s has the UID %s, and the reference names %s", nameOf(ref), named.UID, ref.UID)
+			f.Message = fmt.Sprintf("%s has the UID %s, but the reference has %s", nameOf(ref), named.UID, ref.UID)
 		} else {
-			f.Message = fmt.Sprintf("%s does not exist, and the UID %s is that of %s", nameOf(ref), ref.UID, titleOf(s.byUID[ref.UID]))
+			f.Message = fmt.Sprintf("%s does not exist, and the UID %s belongs to %s", nameOf(ref), ref.UID, titleOf(s.byUID[ref.UID]))
 		}
 		return f
 	})
@@ -120,13 +121,13 @@ func crossNamespace(s *Snapshot, o *Object) []Finding {
 
 func clusterToNamespaced(s *Snapshot, o *Object) []Finding {
 	return s.faulty(o, ownership.RuleClusterToNamespaced, func(ref graph.Owner) Finding {
-		return Finding{Message: fmt.Sprintf("%s would be in a namespace, and the object is in none", nameOf(ref))}
+		return Finding{Message: fmt.Sprintf("%s is namespaced, and the object is cluster-scoped", nameOf(ref))}
 	})
 }
 
 func unservedKind(s *Snapshot, o *Object) []Finding {
 	return s.faulty(o, ownership.RuleUnservedKind, func(ref graph.Owner) Finding {
-		return Finding{Message: fmt.Sprintf("no kind %s is served in group %q, which %s is of", ref.Kind, ownerKind(ref).Group, nameOf(ref))}
+		return Finding{Message: fmt.Sprintf("the kind of %s is not served in group %q", nameOf(ref), ownerKind(ref).Group)}
 	})
 }
 
@@ -134,18 +135,18 @@ func (s *Snapshot) anyFault(o *Object, rules ...ownership.LintRule) bool {
 	return slices.ContainsFunc(o.Owners, func(ref graph.Owner) bool { return slices.Contains(rules, s.fault(o, ref)) })
 }
 
-// fate is what the collector does about an object with an absent owner.
+// fate says what the collector does with an object that has an absent owner.
 func (s *Snapshot) fate(o *Object) string {
 	if s.anyFault(o, ownership.RuleUnservedKind, ownership.RuleClusterToNamespaced) {
-		return "The collector leaves the object alone, because another reference cannot be resolved."
+		return "The garbage collector leaves the object alone, because another reference cannot be resolved."
 	}
-	if owner, there := s.anOwner(o); there {
-		return fmt.Sprintf("The collector drops the reference; the object stays with %s.", nameOf(owner))
+	if owner, ok := s.anOwner(o); ok {
+		return fmt.Sprintf("The garbage collector removes the reference; the object stays with %s.", nameOf(owner))
 	}
-	return "The collector deletes the object."
+	return "The garbage collector deletes the object."
 }
 
-// anOwner is a reference of o that does not count as absent.
+// anOwner returns a reference of o whose owner does not count as absent.
 func (s *Snapshot) anOwner(o *Object) (graph.Owner, bool) {
 	i := slices.IndexFunc(o.Owners, func(ref graph.Owner) bool { return !countsAsAbsent(s.fault(o, ref)) })
 	if i < 0 {
@@ -154,13 +155,14 @@ func (s *Snapshot) anOwner(o *Object) (graph.Owner, bool) {
 	return o.Owners[i], true
 }
 
-// drop takes an absent owner's reference away, as the collector does once it can. Without
-// another owner it would keep an object that the collector deletes.
+// drop returns the fix that removes the reference to an absent owner, as the collector does when
+// it can. It returns nil if the object has no other owner: without any reference, the collector
+// would keep an object that it should delete.
 func (s *Snapshot) drop(o *Object, ref graph.Owner) *Fix {
-	if _, there := s.anOwner(o); !there {
+	if _, ok := s.anOwner(o); !ok {
 		return nil
 	}
-	return &Fix{Description: fmt.Sprintf("drop the reference to %s", nameOf(ref)), Remove: &ref.OwnerReference}
+	return &Fix{Description: fmt.Sprintf("remove the reference to %s", nameOf(ref)), Remove: &ref.OwnerReference}
 }
 
 // nameOf names the owner of a reference.

@@ -1,17 +1,17 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package lint holds the rules that owner references are checked by. It does no I/O: a
-// [Snapshot] goes in, findings come out.
+// Package lint checks owner references by rules. It does no I/O: it turns a [Snapshot] into
+// findings.
 //
-// A snapshot holds what one caller may read, and nothing else. So no rule can tell them more:
-// an owner that they may not read has the standing [Hidden], and nothing is concluded from it.
+// A snapshot contains only objects that the caller may read, so that no finding can disclose
+// anything else. A reference to an owner that the caller may not read has the standing [Hidden],
+// and no rule draws conclusions from it.
 //
-// What the rules are called, what follows from breaking one and what to do about it stands
-// once, in [ownership.LintRules]. Four of them are the guidelines of Cluster API: objects have
-// an owner (no-owner), references that were lost are restored (lost-reference), they name the
-// most recent version (stale-version, unserved-version), and there are no more of them than
-// needed (too-many-owners).
+// [ownership.LintRules] has the names, consequences and remedies of the rules. Five of them are
+// the guidelines of Cluster API: objects have an owner (no-owner), lost references are restored
+// (lost-reference), references name the latest version (stale-version, unserved-version), and
+// several owners are the exception (too-many-owners).
 package lint
 
 import (
@@ -24,26 +24,26 @@ import (
 	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
 )
 
-// Finding is an object that breaks a rule.
+// Finding is an object that violates a rule.
 type Finding struct {
 	Object                       *Object
 	Rule                         ownership.LintRule
 	Severity                     ownership.LintSeverity
 	Message, Consequence, Remedy string
-	// Fix is nil where no change is safe.
+	// Fix is nil if no change is safe.
 	Fix *Fix
-	// Owners are owners that the object ought to have and has not.
+	// Owners are the UIDs of owners that the object should have but does not refer to.
 	Owners []types.UID
 }
 
-// Fix is a change of an object's references: one taken away, one added, or one replaced.
+// Fix removes, adds or replaces one reference of an object.
 type Fix struct {
 	Description string
 	Remove, Add *metav1.OwnerReference
 }
 
-// Apply returns the references after the change. Fixes of one object go together, as each
-// changes a reference of its own.
+// Apply returns the references after the change. All fixes of one object can be applied
+// together, because each changes a different reference.
 func (f *Fix) Apply(refs []metav1.OwnerReference) []metav1.OwnerReference {
 	var out []metav1.OwnerReference
 	for _, ref := range refs {
@@ -64,8 +64,8 @@ func same(a, b metav1.OwnerReference) bool {
 	return a.UID == b.UID && a.Name == b.Name && a.Kind == b.Kind && a.APIVersion == b.APIVersion
 }
 
-// checks are the rules. Each looks at one object that is not being deleted, and leaves out of
-// its findings what the description of the rule says already.
+// checks are the rules. Each checks one object that is not being deleted, and sets only those
+// fields of its findings that differ from the rule's description.
 var checks = map[ownership.LintRule]func(*Snapshot, *Object) []Finding{
 	ownership.RuleNoOwner:              noOwner,
 	ownership.RuleLostReference:        lostReference,
@@ -84,8 +84,8 @@ var checks = map[ownership.LintRule]func(*Snapshot, *Object) []Finding{
 	ownership.RuleOnHold:               onHold,
 }
 
-// onHold finds objects that controllers leave alone. A person who puts an object on hold means it;
-// an undeletion takes its holds off, unless it was interrupted.
+// onHold finds objects on hold. A hold set by hand is intended, so it is only an Info; a hold of
+// an undeletion means that the undeletion was interrupted.
 func onHold(_ *Snapshot, o *Object) []Finding {
 	switch {
 	case o.Hold == nil:
@@ -96,8 +96,8 @@ func onHold(_ *Snapshot, o *Object) []Finding {
 	return []Finding{{Message: o.Hold.Message, Remedy: o.Hold.Remedy}}
 }
 
-// Check checks the objects of a snapshot by some rules, or by all if none is named. Findings
-// come sorted by object.
+// Check checks the objects of a snapshot by the named rules, or by all rules if none is named.
+// Findings are sorted by object.
 func Check(s *Snapshot, rules ...ownership.LintRule) []Finding {
 	chosen := slices.DeleteFunc(ownership.LintRules(), func(d ownership.LintRuleDescription) bool {
 		return len(rules) > 0 && !slices.Contains(rules, d.Rule)
@@ -116,7 +116,7 @@ func Check(s *Snapshot, rules ...ownership.LintRule) []Finding {
 	return findings
 }
 
-// describedBy fills in what the rule says of all its findings.
+// describedBy fills in the fields that the check left to the rule's description.
 func (f Finding) describedBy(o *Object, d ownership.LintRuleDescription) Finding {
 	f.Object, f.Rule = o, d.Rule
 	f.Severity = cmp.Or(f.Severity, d.Severity)

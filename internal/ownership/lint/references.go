@@ -17,8 +17,8 @@ import (
 	"github.com/kindred-project/kindred/internal/ownership/graph"
 )
 
-// adopting are the kinds whose controllers take every object that their selector matches and
-// that nothing controls. What they do not take back they have released.
+// adopting are the kinds whose controllers adopt every object that matches their selector and has
+// no controller. If such a controller does not adopt an object again, it has released it.
 var adopting = map[schema.GroupKind]bool{
 	{Group: "apps", Kind: "DaemonSet"}:         true,
 	{Group: "apps", Kind: "Deployment"}:        true,
@@ -28,8 +28,8 @@ var adopting = map[schema.GroupKind]bool{
 	{Group: "", Kind: "ReplicationController"}: true,
 }
 
-// restorable are the lost references whose owners may be shown, and which nobody but a repair
-// restores.
+// restorable returns the lost references that only a repair can restore and whose owners the
+// caller may read.
 func (s *Snapshot) restorable(o *Object) []metav1.OwnerReference {
 	var lost []metav1.OwnerReference
 	for _, ref := range o.Lost {
@@ -47,7 +47,7 @@ func lostReference(s *Snapshot, o *Object) []Finding {
 	for _, ref := range s.restorable(o) {
 		lost := graph.Owner{OwnerReference: ref}
 		findings = append(findings, Finding{
-			Message: fmt.Sprintf("the reference to %s was taken away, and the owner exists", nameOf(lost)),
+			Message: fmt.Sprintf("the reference to %s was removed, but the owner exists", nameOf(lost)),
 			Fix:     s.restore(o, lost),
 			Owners:  []types.UID{ref.UID},
 		})
@@ -55,8 +55,8 @@ func lostReference(s *Snapshot, o *Object) []Finding {
 	return findings
 }
 
-// restore gives a lost reference back, in the preferred version. An object that has another
-// controller by now is not given a second one.
+// restore returns the fix that restores a lost reference, in the preferred version. It returns
+// nil if that would give the object a second controller.
 func (s *Snapshot) restore(o *Object, lost graph.Owner) *Fix {
 	controlled := slices.ContainsFunc(o.Owners, func(ref graph.Owner) bool { return ptr.Deref(ref.Controller, false) })
 	if controlled && ptr.Deref(lost.Controller, false) {
@@ -69,8 +69,8 @@ func (s *Snapshot) restore(o *Object, lost graph.Owner) *Fix {
 	return &Fix{Description: fmt.Sprintf("restore the reference to %s", nameOf(lost)), Add: &restored}
 }
 
-// version returns the apiVersion that a reference should have, or "" when that is not known,
-// and whether the one that it has is served.
+// version returns the preferred apiVersion for a reference, or "" if it is not known, and whether
+// the reference's own version is served.
 func (s *Snapshot) version(ref graph.Owner) (preferred string, served bool) {
 	gvk := ownerKind(ref)
 	versions := s.kinds[gvk.GroupKind()].Versions
@@ -83,14 +83,14 @@ func (s *Snapshot) version(ref graph.Owner) (preferred string, served bool) {
 }
 
 func staleVersion(s *Snapshot, o *Object) []Finding {
-	return s.versions(o, true, "%s is named in version %s, and the preferred one is %s")
+	return s.versions(o, true, "%s is named in version %s; the preferred version is %s")
 }
 
 func unservedVersion(s *Snapshot, o *Object) []Finding {
 	return s.versions(o, false, "%s is named in version %s, which is not served; %s is")
 }
 
-// versions finds the references that should name another version than they do.
+// versions finds the references that should name another version.
 func (s *Snapshot) versions(o *Object, whereServed bool, format string) []Finding {
 	var findings []Finding
 	for _, ref := range o.Owners {
@@ -113,10 +113,10 @@ func (s *Snapshot) versions(o *Object, whereServed bool, format string) []Findin
 
 func tooManyOwners(s *Snapshot, o *Object) []Finding {
 	var names []string
-	met := map[types.UID]bool{}
+	counted := map[types.UID]bool{}
 	for _, ref := range o.Owners {
-		if !met[ref.UID] && !countsAsAbsent(s.fault(o, ref)) {
-			met[ref.UID] = true
+		if !counted[ref.UID] && !countsAsAbsent(s.fault(o, ref)) {
+			counted[ref.UID] = true
 			names = append(names, nameOf(ref))
 		}
 	}
@@ -139,11 +139,11 @@ func twoControllers(_ *Snapshot, o *Object) []Finding {
 	return []Finding{{Message: fmt.Sprintf("%d controllers: %s", len(names), enumerate(names))}}
 }
 
-// unhonouredBlock finds blockOwnerDeletion where nobody can honour it. It is the garbage
-// collector that does: it takes the finalizer foregroundDeletion from an owner when no
-// reference that it follows blocks it any more. So it means nothing in a reference that is
-// never followed, and nothing to an owner that the collector does not watch. Where the owner
-// is merely gone, there is nothing left to hold up.
+// unhonouredBlock finds blockOwnerDeletion where it has no effect. The garbage collector honors
+// it: it removes the finalizer foregroundDeletion from an owner when no followed reference blocks
+// the owner. So it has no effect in a reference that is not followed, or for an owner that the
+// collector does not watch. A reference to a deleted owner is no finding: there is nothing to
+// block.
 func unhonouredBlock(s *Snapshot, o *Object) []Finding {
 	var findings []Finding
 	for _, ref := range o.Owners {
@@ -154,56 +154,57 @@ func unhonouredBlock(s *Snapshot, o *Object) []Finding {
 		reason := s.unfollowed(o, ref)
 		switch {
 		case reason != "":
-			findings = append(findings, Finding{Message: fmt.Sprintf("blockOwnerDeletion holds up nobody: %s", reason)})
+			findings = append(findings, Finding{Message: fmt.Sprintf("blockOwnerDeletion has no effect: %s", reason)})
 		case served && !kind.Collected:
 			findings = append(findings, Finding{
-				Message:     fmt.Sprintf("%s is of a kind that the collector does not watch: it does not see it go", nameOf(ref)),
-				Consequence: "A foreground deletion of the owner, if its kind has that at all, never ends.",
+				Message:     fmt.Sprintf("%s is of a kind that the garbage collector does not watch", nameOf(ref)),
+				Consequence: "A foreground deletion of the owner, if its kind supports it, never completes.",
 			})
 		}
 	}
 	return findings
 }
 
-// unfollowed is why a reference is never followed, or "".
+// unfollowed returns why a reference is never followed, or "".
 func (s *Snapshot) unfollowed(o *Object, ref graph.Owner) string {
 	switch s.fault(o, ref) {
 	case ownership.RuleUnservedKind:
 		return fmt.Sprintf("the kind of %s is not served", nameOf(ref))
 	case ownership.RuleClusterToNamespaced:
-		return fmt.Sprintf("%s would be in a namespace, and the object is in none", nameOf(ref))
+		return fmt.Sprintf("%s is namespaced, and the object is cluster-scoped", nameOf(ref))
 	case ownership.RuleCrossNamespace:
 		return fmt.Sprintf("%s is in another namespace", nameOf(ref))
 	case ownership.RuleWrongUID:
-		return fmt.Sprintf("UID and name of %s are not of the same object", nameOf(ref))
+		return fmt.Sprintf("UID and name of %s belong to different objects", nameOf(ref))
 	}
 	return ""
 }
 
-// cycle finds the objects that own each other, directly or through others, and reports each such
-// set once, at the first of its objects by name, with a shortest circle through that object.
+// cycle finds the objects that own each other, directly or indirectly, and reports each strongly
+// connected component once, at its first object by name, with a shortest cycle through that
+// object.
 func cycle(s *Snapshot, o *Object) []Finding {
-	set := s.circles[o]
+	set := s.cycles[o]
 	if set == nil || set[0] != o {
 		return nil
 	}
-	circle := s.circle(o)
-	names := make([]string, 0, len(circle)+1)
-	for _, member := range append(circle, o) {
+	shortest := s.shortestCycle(o)
+	names := make([]string, 0, len(shortest)+1)
+	for _, member := range append(shortest, o) {
 		names = append(names, member.Kind+" "+member.Name)
 	}
 	if len(names) > listed+1 {
 		names = append(names[:listed-1], "...", names[len(names)-1])
 	}
-	message := "owned in a circle: " + strings.Join(names, " by ")
-	if more := len(set) - len(circle); more > 0 {
-		message += fmt.Sprintf("; in further circles with these: %d more", more)
+	message := "ownership cycle: " + strings.Join(names, " is owned by ")
+	if more := len(set) - len(shortest); more > 0 {
+		message += fmt.Sprintf("; %d more in further cycles with these", more)
 	}
 	return []Finding{{Message: message}}
 }
 
-// climb returns the owners of o that may be shown.
-func (s *Snapshot) climb(o *Object) []*Object {
+// visibleOwners returns the owners of o that the caller may read.
+func (s *Snapshot) visibleOwners(o *Object) []*Object {
 	var owners []*Object
 	for _, ref := range o.Owners {
 		if owner := s.byUID[ref.UID]; owner != nil && ref.Followed && ref.Standing != Hidden {
@@ -213,37 +214,38 @@ func (s *Snapshot) climb(o *Object) []*Object {
 	return owners
 }
 
-// findCircles finds all sets of objects that own each other.
-func (s *Snapshot) findCircles() {
-	component := graph.Components(s.objects, s.climb)
+// findCycles fills s.cycles.
+func (s *Snapshot) findCycles() {
+	component := graph.Components(s.objects, s.visibleOwners)
 	members := map[int][]*Object{}
-	for _, o := range s.objects { // sorted, so that each set is
+	for _, o := range s.objects { // They are sorted, so every set is sorted too.
 		members[component[o]] = append(members[component[o]], o)
 	}
 	for _, set := range members {
-		if len(set) == 1 && !slices.Contains(s.climb(set[0]), set[0]) {
+		if len(set) == 1 && !slices.Contains(s.visibleOwners(set[0]), set[0]) {
 			continue
 		}
 		for _, o := range set {
-			s.circles[o] = set
+			s.cycles[o] = set
 		}
 	}
 }
 
-// circle is a shortest way from o, which is in a circle, upwards and back to o, without its end.
-func (s *Snapshot) circle(o *Object) []*Object {
+// shortestCycle returns a shortest path from o, which is in a cycle, through its owners back to o,
+// without the last o.
+func (s *Snapshot) shortestCycle(o *Object) []*Object {
 	below := map[*Object]*Object{}
 	for level := []*Object{o}; len(level) > 0; {
 		at := level[0]
 		level = level[1:]
-		for _, owner := range s.climb(at) {
+		for _, owner := range s.visibleOwners(at) {
 			if owner == o {
-				circle := []*Object{at}
+				path := []*Object{at}
 				for ; at != o; at = below[at] {
-					circle = append(circle, below[at])
+					path = append(path, below[at])
 				}
-				slices.Reverse(circle)
-				return circle
+				slices.Reverse(path)
+				return path
 			}
 			if below[owner] == nil {
 				below[owner] = at
@@ -254,7 +256,7 @@ func (s *Snapshot) circle(o *Object) []*Object {
 	return nil
 }
 
-// listed is how many names a message has at most.
+// listed is the maximum number of names in a message.
 const listed = 5
 
 func enumerate(names []string) string {

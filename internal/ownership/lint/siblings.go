@@ -13,9 +13,9 @@ import (
 	"github.com/kindred-project/kindred/internal/ownership/graph"
 )
 
-// siblingLabels are the labels that controllers put on what they make, with a value of its own
-// for each template, Job, cluster or instance. Objects of one kind and namespace with the same
-// value are siblings.
+// siblingLabels are labels that controllers set on the objects that they create, with a distinct
+// value for each template, Job, cluster or instance. Objects of one kind and namespace with the
+// same value are siblings.
 var siblingLabels = []string{
 	"pod-template-hash",
 	"controller-revision-hash",
@@ -24,22 +24,23 @@ var siblingLabels = []string{
 	"app.kubernetes.io/instance",
 }
 
-// sameMaker are the labels in which siblings also agree: what a user adds to an instance by
-// hand, or with another tool, is no sibling of what its operator makes.
+// sameMaker are labels in which siblings must also agree: an object that a user adds to an
+// instance by hand, or with another tool, is not a sibling of the objects of its operator.
 var sameMaker = []string{"app.kubernetes.io/name", "app.kubernetes.io/component", "app.kubernetes.io/managed-by"}
 
-// enoughOwned is how many siblings must have an owner, and they are more than those that have
-// none: otherwise it is not known whether owners are the rule.
+// enoughOwned is the minimum number of siblings with an owner for the rule no-owner. They must
+// also be the majority. Otherwise an owner may not be the norm.
 const enoughOwned = 2
 
-// crowd is what siblings have in common.
+// crowd identifies a set of siblings.
 type crowd struct {
 	schema.GroupKind
 	namespace, label, value string
 	maker                   [3]string
 }
 
-// count is how many of a crowd have owners that are there, and one of these owners.
+// count is the size of a crowd, the number of its objects with an existing owner, and one of
+// these owners.
 type count struct {
 	all, owned int
 	owner      graph.Owner
@@ -85,7 +86,7 @@ func noOwner(s *Snapshot, o *Object) []Finding {
 			continue
 		}
 		return []Finding{{
-			Message: fmt.Sprintf("no owner, and %d of %d others with the label %s=%s have one, such as %s",
+			Message: fmt.Sprintf("no owner, but %d of %d siblings with the label %s=%s have one, such as %s",
 				siblings.owned, siblings.all-1, c.label, c.value, nameOf(siblings.owner)),
 			Owners: []types.UID{siblings.owner.UID},
 		}}
@@ -93,8 +94,8 @@ func noOwner(s *Snapshot, o *Object) []Finding {
 	return nil
 }
 
-// NeedsLabels tells whether an object may be compared with its siblings: one in a place where
-// some of its kind have owners and others have none.
+// NeedsLabels returns a function that reports whether noOwner needs the labels of an object: only
+// if, in its namespace, some objects of its kind have owners and others have none.
 func NeedsLabels(objects []*Object) func(*Object) bool {
 	type place struct {
 		schema.GroupKind

@@ -17,44 +17,44 @@ import (
 // Hidden is the standing of a reference whose owner the caller may not read.
 const Hidden = "hidden"
 
-// The standings of the graph.
+// The graph's names of standings.
 const (
 	dangles    = "dangling"
 	unresolved = "unresolved"
 	pending    = "pending"
 )
 
-// Object is an object, as the graph knows it.
+// Object is an object of the graph with what else the rules need.
 type Object struct {
 	graph.Object
-	// Labels need be known only of objects that noOwner compares: see NeedsLabels.
+	// Labels are required only for the objects for which NeedsLabels returns true.
 	Labels map[string]string
 	// Hold is set for objects on hold.
 	Hold *ownership.Hold
 }
 
-// Kind is a kind that is served.
+// Kind is a served kind.
 type Kind struct {
 	Namespaced bool
-	// Collected tells that objects of the kind are watched by the collector: that they can be
-	// listed, watched and deleted, and are no events. Of others it knows as owners alone.
+	// Collected is true if the collector watches the objects of the kind: all kinds that can be
+	// listed, watched and deleted, except events. It knows other objects only as owners.
 	Collected bool
-	// Complete tells that all of them are known.
+	// Complete is true if the snapshot contains all objects of the kind.
 	Complete bool
-	// Versions are the versions that serve the kind, the preferred one first. Without any it is
-	// not known which these are.
+	// Versions are the versions that serve the kind, the preferred one first. It is empty if they
+	// are not known.
 	Versions []string
 }
 
-// Snapshot is what the rules look at.
+// Snapshot is the input of the rules.
 type Snapshot struct {
 	kinds   map[schema.GroupKind]Kind
 	objects []*Object
 	byUID   map[types.UID]*Object
 	byName  map[nameKey]*Object
 	crowds  map[crowd]count
-	// circles has, for each object that is in one, all objects that own it and that it owns.
-	circles map[*Object][]*Object
+	// cycles has, for each object in a cycle, its strongly connected component, sorted.
+	cycles map[*Object][]*Object
 }
 
 type nameKey struct {
@@ -62,13 +62,13 @@ type nameKey struct {
 	namespace, name string
 }
 
-// NewSnapshot makes a snapshot of all objects that matter: those to check, and the owners and
-// siblings that they are compared with.
+// NewSnapshot returns a snapshot of objects: those to check, and the owners and siblings that the
+// rules compare them with.
 func NewSnapshot(objects []*Object, kinds map[schema.GroupKind]Kind) *Snapshot {
 	s := &Snapshot{
 		kinds: kinds, objects: slices.Clone(objects),
 		byUID: map[types.UID]*Object{}, byName: map[nameKey]*Object{}, crowds: map[crowd]count{},
-		circles: map[*Object][]*Object{},
+		cycles: map[*Object][]*Object{},
 	}
 	slices.SortFunc(s.objects, compare)
 	for _, o := range s.objects {
@@ -78,7 +78,7 @@ func NewSnapshot(objects []*Object, kinds map[schema.GroupKind]Kind) *Snapshot {
 	for _, o := range s.objects {
 		s.join(o)
 	}
-	s.findCircles()
+	s.findCycles()
 	return s
 }
 
@@ -90,12 +90,12 @@ func compare(a, b *Object) int {
 	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Group, b.Group), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
 }
 
-// ownerKind is the kind that a reference names.
+// ownerKind returns the kind that a reference names.
 func ownerKind(ref graph.Owner) schema.GroupVersionKind {
 	return schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind)
 }
 
-// named returns the object that a reference of o names, whatever its UID.
+// named returns the object with the kind and name of a reference of o, regardless of its UID.
 func (s *Snapshot) named(o *Object, ref graph.Owner) (*Object, bool) {
 	gk := ownerKind(ref).GroupKind()
 	namespace := ""

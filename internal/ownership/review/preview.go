@@ -190,7 +190,7 @@ type prediction struct {
 	// containers are the namespace and the definition that an object goes with.
 	containers map[types.UID][]types.UID
 
-	foreseen []graph.Foreseen
+	foreseen []graph.Forecast
 	objects  map[types.UID]graph.Object
 	unlisted []graph.Resource
 	// undecided are objects whose fate depends on which target is deleted first.
@@ -307,7 +307,7 @@ func (p *prediction) sort() {
 			levels[f.UID] = 0
 		}
 	}
-	slices.SortStableFunc(p.foreseen, func(a, b graph.Foreseen) int {
+	slices.SortStableFunc(p.foreseen, func(a, b graph.Forecast) int {
 		level := levels[a.UID]
 		if order := cmp.Compare(level, levels[b.UID]); order != 0 || level == 0 {
 			return order
@@ -317,8 +317,8 @@ func (p *prediction) sort() {
 }
 
 // compare finds the objects of which something else becomes when the targets are deleted slowly.
-func (p *prediction) compare(inTurn []graph.Foreseen) {
-	slow := make(map[types.UID]graph.Foreseen, len(inTurn))
+func (p *prediction) compare(inTurn []graph.Forecast) {
+	slow := make(map[types.UID]graph.Forecast, len(inTurn))
 	for _, f := range inTurn {
 		slow[f.UID] = f
 	}
@@ -360,7 +360,7 @@ func (p *prediction) status(ctx context.Context) ownership.DeletionPreviewStatus
 	return s
 }
 
-func (p *prediction) object(ctx context.Context, f *graph.Foreseen) ownership.PreviewedObject {
+func (p *prediction) object(ctx context.Context, f *graph.Forecast) ownership.PreviewedObject {
 	return ownership.PreviewedObject{
 		ObjectReference: referenceOf(f.Object),
 		Outcome:         ownership.DeletionOutcome(f.Fate),
@@ -368,7 +368,7 @@ func (p *prediction) object(ctx context.Context, f *graph.Foreseen) ownership.Pr
 		Deleting:        f.Deleting,
 		Owners:          p.owners(ctx, f.Namespace, f.Owners),
 		BlockedBy:       p.blocks(ctx, p.objects, ownBlocks(f)),
-		KeptBy:          p.owners(ctx, f.Namespace, f.Stays),
+		KeptBy:          p.owners(ctx, f.Namespace, f.RemainingOwners),
 	}
 }
 
@@ -376,7 +376,7 @@ func (p *prediction) object(ctx context.Context, f *graph.Foreseen) ownership.Pr
 // and so is not what blocks.
 const cleanup = "customresourcecleanup.apiextensions.k8s.io"
 
-func ownBlocks(f *graph.Foreseen) []graph.Block {
+func ownBlocks(f *graph.Forecast) []graph.Block {
 	return slices.DeleteFunc(slices.Clone(f.Blocks), func(b graph.Block) bool { return b.Finalizer == cleanup })
 }
 

@@ -22,8 +22,8 @@ func cycleMessages(objects ...*Object) []string {
 	return messages
 }
 
-// TestCycleMessages: a set of objects that own each other is reported once, with a shortest
-// circle, and the number of those that are in other circles of the set.
+// TestCycleMessages checks that a set of objects that own each other is reported once, with a
+// shortest cycle and the number of the other objects in the set.
 func TestCycleMessages(t *testing.T) {
 	for name, tt := range map[string]struct {
 		objects []*Object
@@ -31,18 +31,18 @@ func TestCycleMessages(t *testing.T) {
 	}{
 		"three": {
 			[]*Object{object("Machine one/b", refer("Machine one/a")), object("Machine one/a", refer("Machine one/c")), object("Machine one/c", refer("Machine one/b"))},
-			[]string{"a: owned in a circle: Machine a by Machine c by Machine b by Machine a"},
+			[]string{"a: ownership cycle: Machine a is owned by Machine c is owned by Machine b is owned by Machine a"},
 		},
-		"two circles with an object in common": {
+		"two cycles with a common object": {
 			[]*Object{object("Machine one/a", refer("Machine one/b")), object("Machine one/b", refer("Machine one/c"), refer("Machine one/a")), object("Machine one/c", refer("Machine one/b"))},
-			[]string{"a: owned in a circle: Machine a by Machine b by Machine a; in further circles with these: 1 more"},
+			[]string{"a: ownership cycle: Machine a is owned by Machine b is owned by Machine a; 1 more in further cycles with these"},
 		},
-		"two circles, one of which owns the other": {
+		"two cycles, one of which owns the other": {
 			[]*Object{
 				object("Machine one/a", refer("Machine one/b")), object("Machine one/b", refer("Machine one/a"), refer("Machine one/c")),
 				object("Machine one/c", refer("Machine one/d")), object("Machine one/d", refer("Machine one/c")),
 			},
-			[]string{"a: owned in a circle: Machine a by Machine b by Machine a", "c: owned in a circle: Machine c by Machine d by Machine c"},
+			[]string{"a: ownership cycle: Machine a is owned by Machine b is owned by Machine a", "c: ownership cycle: Machine c is owned by Machine d is owned by Machine c"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -53,8 +53,8 @@ func TestCycleMessages(t *testing.T) {
 	}
 }
 
-// TestLongChains: the work for a chain grows with its length, and not with its square. What is
-// allocated stands for the work, because it does not depend on how busy the machine is.
+// TestLongChains checks that the work for a chain is linear in its length. It measures allocations
+// rather than time, because they do not depend on the load of the machine.
 func TestLongChains(t *testing.T) {
 	allocated := func(length int, last ...graph.Owner) uint64 {
 		objects := []*Object{object("Machine one/0", last...)}
@@ -67,10 +67,10 @@ func TestLongChains(t *testing.T) {
 		runtime.ReadMemStats(&after)
 		return after.TotalAlloc - before.TotalAlloc
 	}
-	allocated(100) // What is made once.
+	allocated(100) // Exclude one-time allocations.
 	for name, last := range map[string]func(length int) []graph.Owner{
-		"chain":  func(int) []graph.Owner { return nil },
-		"circle": func(length int) []graph.Owner { return []graph.Owner{refer(fmt.Sprintf("Machine one/%d", length-1))} },
+		"chain": func(int) []graph.Owner { return nil },
+		"cycle": func(length int) []graph.Owner { return []graph.Owner{refer(fmt.Sprintf("Machine one/%d", length-1))} },
 	} {
 		short, long := allocated(1000, last(1000)...), allocated(4000, last(4000)...)
 		if long > 6*short {
