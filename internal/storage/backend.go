@@ -1,9 +1,6 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package storage is etcd, inside the process or outside of it. Both are one
-// etcd client to the rest of Kindred: every resource's storage shares it, and
-// with it one compactor and one health check.
 package storage
 
 import (
@@ -22,61 +19,62 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Backend is an etcd that answers.
+// Backend is a connection to an etcd that has answered. All resources share it.
 type Backend struct {
 	client    *kubernetes.Client
 	clock     clock.Clock
 	compactor *compactor
-	kept      keptResources
-	records   *records
-	// transformers encrypt values, as encryption says; nil if nothing is.
+	// recordWriter is also part of client; the fast path of deletions calls it directly.
+	recordWriter recordWriter
+	open         openResources
+	records      *records
+	// transformers encrypt values as configured by encryption; nil if nothing is encrypted.
 	transformers value.ResourceTransformers
 	encryption   Encryption
-	// stop ends the embedded server; nil for an external one.
+	// stop ends the embedded server; nil if etcd is external.
 	stop   func()
 	failed *failure
-	// dir is the directory of the embedded server.
+	// dir is the data directory of the embedded server.
 	dir     string
 	started atomic.Bool
-	asked   *named
+	status  *namedClient
 	close   sync.Once
 }
 
-// newBackend is a Backend whose compactor also calls the given functions each minute.
+// newBackend returns a Backend. Its compactor also calls the given functions, once a minute.
 func newBackend(ctx context.Context, client *clientv3.Client, endpoint string, c clock.Clock, r Retention, then ...func(context.Context) error) *Backend {
 	ctx, cancel := context.WithCancel(ctx)
-	asked := &named{Client: client, endpoint: endpoint, cancel: cancel}
-	feature.DefaultFeatureSupportChecker.CheckClient(ctx, asked, storage.RequestWatchProgress)
+	status := &namedClient{Client: client, endpoint: endpoint, cancel: cancel}
+	feature.DefaultFeatureSupportChecker.CheckClient(ctx, status, storage.RequestWatchProgress)
 	leases := &leases{client: client, clock: c, ttl: r.Deletions}
-	kube := &kubernetes.Client{Client: client}
-	kube.Kubernetes = recording{kube, client, leases}
+	plain := &kubernetes.Client{Client: client}
 	b := &Backend{
-		client:  kube,
-		clock:   c,
-		asked:   asked,
-		kept:    keptResources{resources: map[schema.GroupResource][]*kept{}},
-		records: &records{client, leases},
+		clock:        c,
+		status:       status,
+		recordWriter: recordWriter{plain, client, leases},
+		open:         openResources{byResource: map[schema.GroupResource][]*openResource{}},
+		records:      &records{client, leases},
 	}
 	b.compactor = newCompactor(client, c, r, b.inUse)
-	kube.Kubernetes = expiring{kube.Kubernetes, b.compactor}
+	b.client = &kubernetes.Client{Client: client, Kubernetes: readWindow{b.recordWriter, b.compactor}}
 	b.compactor.then = append(append(b.compactor.then, b.records.prune), then...)
 	b.compactor.start()
 	return b
 }
 
-// inUse is how many bytes of the database are in use.
+// inUse returns how many bytes of the database are in use.
 func (b *Backend) inUse(ctx context.Context) (int64, error) {
-	status, err := b.asked.Status(ctx, b.asked.endpoint)
+	status, err := b.status.Status(ctx, b.status.endpoint)
 	if err != nil {
 		return 0, fmt.Errorf("the size of etcd's database: %w", err)
 	}
 	return status.DbSizeInUse, nil
 }
 
-// Shared tells whether other processes may use the etcd too.
+// Shared reports whether other processes may use the same etcd.
 func (b *Backend) Shared() bool { return b.stop == nil }
 
-// Revision is that of the latest write.
+// Revision returns the revision of the latest write.
 func (b *Backend) Revision(ctx context.Context) (uint64, error) {
 	answer, err := b.client.Client.Get(ctx, Prefix)
 	if err != nil {
@@ -85,10 +83,10 @@ func (b *Backend) Revision(ctx context.Context) (uint64, error) {
 	return uint64(answer.Header.Revision), nil
 }
 
-// Client speaks to the etcd.
+// Client returns the etcd client.
 func (b *Backend) Client() *clientv3.Client { return b.client.Client }
 
-// Failed reports, at most once, that the embedded etcd cannot go on.
+// Failed returns a channel that gets at most one error: why the embedded etcd cannot continue.
 func (b *Backend) Failed() <-chan error {
 	if b.failed == nil {
 		return nil
@@ -106,14 +104,14 @@ func (b *Backend) Check(ctx context.Context) error {
 	return nil
 }
 
-// Close ends the client and, where it is embedded, the server. All that was
-// acknowledged is on disk before.
+// Close closes the client and stops an embedded server. Every acknowledged write is on disk
+// already.
 func (b *Backend) Close() {
 	b.close.Do(func() {
 		if b.failed != nil && b.failed.happened.Load() {
-			return // its goroutines are held; waiting for them would last for ever
+			return // its goroutines are blocked for good (see failure): do not wait for them
 		}
-		b.asked.close()
+		b.status.close()
 		b.compactor.Stop()
 		_ = b.client.Close()
 		if b.stop != nil {
@@ -122,12 +120,11 @@ func (b *Backend) Close() {
 	})
 }
 
-// named gives an in-process client, which has no endpoints, a name to be asked
-// by: without an endpoint the check of features would find none, and consistent
-// lists would never come from the watch cache (KEP-2340). The check asks in the
-// background: a store that is closed at once must wait for it, and be asked no
-// more.
-type named struct {
+// namedClient gives an in-process client, which has no endpoints, an endpoint for the feature
+// check of k8s.io/apiserver. Without one the check would find no features, and consistent
+// lists would never come from the watch cache (KEP-2340). The check runs in the background:
+// close waits for a running Status and refuses later ones.
+type namedClient struct {
 	*clientv3.Client
 	endpoint string
 	cancel   context.CancelFunc
@@ -136,9 +133,9 @@ type named struct {
 	closed bool
 }
 
-func (n *named) Endpoints() []string { return []string{n.endpoint} }
+func (n *namedClient) Endpoints() []string { return []string{n.endpoint} }
 
-func (n *named) Status(ctx context.Context, endpoint string) (*clientv3.StatusResponse, error) {
+func (n *namedClient) Status(ctx context.Context, endpoint string) (*clientv3.StatusResponse, error) {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
 	if n.closed {
@@ -147,7 +144,7 @@ func (n *named) Status(ctx context.Context, endpoint string) (*clientv3.StatusRe
 	return n.Client.Status(ctx, endpoint)
 }
 
-func (n *named) close() {
+func (n *namedClient) close() {
 	n.cancel()
 	n.mu.Lock()
 	defer n.mu.Unlock()

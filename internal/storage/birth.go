@@ -13,18 +13,17 @@ import (
 	"github.com/kindred-project/kindred/internal/durable"
 )
 
-// etcd creates its log before the entry that makes it a member of its own cluster is in
-// it. A process that dies between the two leaves a store which waits for ever for an
-// election that nobody may stand in. So the first start of a store is marked until the
-// store is ready: what is found with the mark has never acknowledged anything, and is
-// begun again.
+// etcd creates its log before it writes the entry that makes it a member of its own cluster. A
+// crash between the two leaves a store that waits for an election without candidates. So the
+// first start of a store is marked until the store is ready. A store with the mark has never
+// acknowledged a write, and is discarded.
 
-// memberDir is where etcd keeps its files.
+// memberDir is the directory of etcd's files.
 func memberDir(dir string) string { return filepath.Join(dir, "member") }
 
 func birthMark(dir string) string { return filepath.Join(dir, "first-start") }
 
-// beginBirth marks the store in dir as not yet ready if it has never been.
+// beginBirth marks a new store in dir as not ready yet, and discards one that has the mark.
 func beginBirth(dir string) error {
 	unfinished, err := exists(birthMark(dir))
 	if err != nil {

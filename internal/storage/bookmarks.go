@@ -11,49 +11,49 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 )
 
-// bookmarks sends bookmarks to those watches alone that asked for them, as
-// ListOptions.ProgressNotify promises and the API's allowWatchBookmarks does. All watches
-// share one stream to etcd, and when a watch cache asks there how far it has come,
-// every watch on the stream hears the answer.
-type bookmarks struct{ storage.Interface }
+// bookmarkFilter sends bookmarks only to watches that asked for them, by
+// ListOptions.ProgressNotify or by the API's allowWatchBookmarks. All watches share one stream
+// to etcd: when a watch cache requests a progress notification, every watch on the stream
+// receives it.
+type bookmarkFilter struct{ storage.Interface }
 
-func (b bookmarks) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
-	source, err := b.Interface.Watch(ctx, key, opts)
+func (f bookmarkFilter) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
+	source, err := f.Interface.Watch(ctx, key, opts)
 	if err != nil || opts.ProgressNotify || opts.Predicate.AllowWatchBookmarks {
 		return source, err
 	}
-	q := &quiet{source: source, events: make(chan watch.Event), stopped: make(chan struct{})}
-	go q.run()
-	return q, nil
+	w := &filteredWatch{source: source, events: make(chan watch.Event), stopped: make(chan struct{})}
+	go w.run()
+	return w, nil
 }
 
-// quiet is a watch without bookmarks. The library's watch.Filter would wait for ever
-// with an event in hand for a reader who has gone.
-type quiet struct {
+// filteredWatch is a watch without bookmarks. apimachinery's watch.Filter would block for
+// good on an event whose reader has stopped.
+type filteredWatch struct {
 	source  watch.Interface
 	events  chan watch.Event
 	stopped chan struct{}
 	stop    sync.Once
 }
 
-func (q *quiet) ResultChan() <-chan watch.Event { return q.events }
+func (w *filteredWatch) ResultChan() <-chan watch.Event { return w.events }
 
-func (q *quiet) Stop() {
-	q.stop.Do(func() {
-		close(q.stopped)
-		q.source.Stop()
+func (w *filteredWatch) Stop() {
+	w.stop.Do(func() {
+		close(w.stopped)
+		w.source.Stop()
 	})
 }
 
-func (q *quiet) run() {
-	defer close(q.events)
-	for e := range q.source.ResultChan() {
+func (w *filteredWatch) run() {
+	defer close(w.events)
+	for e := range w.source.ResultChan() {
 		if e.Type == watch.Bookmark {
 			continue
 		}
 		select {
-		case q.events <- e:
-		case <-q.stopped:
+		case w.events <- e:
+		case <-w.stopped:
 			return
 		}
 	}

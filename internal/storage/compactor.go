@@ -17,27 +17,27 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// upstreamCompactKey is the key by which upstream's API servers agree on who compacts: each
-// goes by the number of times it was written, and whoever finds it written by another leaves
-// compaction to that one. Writing it along with each mark keeps an upstream server on
-// the same etcd from compacting away what Kindred retains, for as long as a Kindred runs.
+// upstreamCompactKey is the key by which upstream's API servers elect the one that compacts: a
+// server that finds the key written by another one does not compact. Kindred writes it with
+// each mark, so that an upstream server on the same etcd does not compact the history that
+// Kindred retains, as long as Kindred runs.
 const upstreamCompactKey = "compact_rev_key"
 
-// compactor removes old history from etcd: what is older than the retention says and, when
-// the database is larger than it says, half of the rest as often as that is needed.
+// compactor removes history from etcd that is older than the retention's age. While the database
+// is larger than the retention's size, it also removes half of the rest each time.
 //
-// Of several servers on one etcd it is whoever writes a mark that compacts.
+// If several servers share one etcd, the one that writes a mark compacts.
 type compactor struct {
 	client    *clientv3.Client
 	clock     clock.Clock
 	retention Retention
-	// inUse is how many bytes of the database are in use.
+	// inUse returns how many bytes of the database are in use.
 	inUse func(context.Context) (int64, error)
-	// then is what else is done once in markEvery, by the one that compacts.
+	// then are called once in markEvery, by the server that compacts.
 	then []func(context.Context) error
 
 	marks marks
-	// loaded is whether the marks of earlier processes were read. Of run alone.
+	// loaded is whether the marks of earlier processes were read. Only run uses it.
 	loaded bool
 
 	mu sync.Mutex
@@ -64,7 +64,7 @@ func (c *compactor) start() {
 	}()
 }
 
-// Stop returns when nothing is done any more.
+// Stop stops the compactor and waits for it.
 func (c *compactor) Stop() {
 	c.cancel()
 	<-c.ended
@@ -73,7 +73,7 @@ func (c *compactor) Stop() {
 func (c *compactor) run(ctx context.Context) {
 	for {
 		if err := c.round(ctx); err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "History was not compacted; it will be tried again")
+			klog.FromContext(ctx).Error(err, "Cannot compact the history, will retry")
 		}
 		timer := c.clock.NewTimer(markEvery)
 		select {
@@ -85,13 +85,14 @@ func (c *compactor) run(ctx context.Context) {
 	}
 }
 
-// CompactRevision implements etcd3.Compactor: which revisions the watch caches need keep no
-// snapshot of. What is older than they promise is read from etcd, however much of it there is.
+// CompactRevision implements etcd3.Compactor: watch caches need not keep snapshots before this
+// revision. It is later than the last compaction, because clients of the API may only read
+// revisions of the last few minutes.
 func (c *compactor) CompactRevision() int64 {
 	return c.marks.latest(c.clock.Now().Add(-watchable)).revision
 }
 
-// round marks the time and compacts, unless another server has just done so.
+// round writes a mark and compacts, unless another server has just done so.
 func (c *compactor) round(ctx context.Context) error {
 	if err := c.load(ctx); err != nil {
 		return err
@@ -134,17 +135,15 @@ func (c *compactor) load(ctx context.Context) error {
 	return nil
 }
 
-// sight is what a round goes by.
-type sight struct {
-	// revision is as of when it is.
-	revision int64
-	// mark is the last one, and pinned the oldest revision that is.
-	mark   mark
-	pinned int64
+// snapshot is what a round read from etcd.
+type snapshot struct {
+	revision int64 // at which it was read
+	mark     mark  // the last one
+	pinned   int64 // the oldest pinned revision; 0 if none is
 }
 
-// follow takes note of what other servers have marked and compacted.
-func (c *compactor) follow(ctx context.Context) (seen sight, err error) {
+// follow reads what other servers have marked, compacted and pinned.
+func (c *compactor) follow(ctx context.Context) (seen snapshot, err error) {
 	found, err := c.client.Txn(ctx).Then(
 		clientv3.OpGet(markKey), clientv3.OpGet(upstreamCompactKey), clientv3.OpGet(pinPrefix, clientv3.WithPrefix()),
 	).Commit()
@@ -163,9 +162,9 @@ func (c *compactor) follow(ctx context.Context) (seen sight, err error) {
 	return seen, nil
 }
 
-// mark writes the time, if the last mark is still the one that was seen, and nothing was
-// pinned since.
-func (c *compactor) mark(ctx context.Context, seen sight, target int64) (bool, error) {
+// mark writes a mark and reports whether it did: not if another server has written one or
+// pinned a revision since the snapshot.
+func (c *compactor) mark(ctx context.Context, seen snapshot, target int64) (bool, error) {
 	now := c.clock.Now()
 	written, err := c.client.Txn(ctx).
 		If(
@@ -183,12 +182,12 @@ func (c *compactor) mark(ctx context.Context, seen sight, target int64) (bool, e
 	return true, nil
 }
 
-// compact removes what is older than a revision.
+// compact removes the history before a revision.
 func (c *compactor) compact(ctx context.Context, target int64) error {
 	if target <= c.oldest() {
 		return nil
 	}
-	// Until it is done, the size of the database does not tell what else has to go.
+	// Physical compaction: until it is done, the size of the database is not that of the rest.
 	_, err := c.client.Compact(ctx, target, clientv3.WithCompactPhysical())
 	if err != nil && !errors.Is(err, rpctypes.ErrCompacted) {
 		return err
@@ -197,7 +196,7 @@ func (c *compactor) compact(ctx context.Context, target int64) error {
 	return nil
 }
 
-// target is the revision to compact to; 0 for none.
+// target returns the revision to compact to; 0 for none.
 func (c *compactor) target(ctx context.Context, pinned int64) (int64, error) {
 	size, err := c.inUse(ctx)
 	if err != nil {
@@ -206,7 +205,7 @@ func (c *compactor) target(ctx context.Context, pinned int64) (int64, error) {
 	return c.retention.target(extent{now: c.clock.Now(), marks: &c.marks, oldest: c.oldest(), pinned: pinned, size: size}), nil
 }
 
-// oldest is the oldest revision that may still be readable; 0 if all are.
+// oldest returns the oldest revision that may still be readable; 0 if all may.
 func (c *compactor) oldest() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()

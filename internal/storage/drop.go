@@ -13,10 +13,10 @@ import (
 	"github.com/kindred-project/kindred/internal/storage/check"
 )
 
-// DropDamaged removes the damaged objects of a stopped store that the report names, and no
-// other. As upstream's unsafe deletion of malformed objects (KEP-3926) it regards neither
-// finalizers nor preconditions: nobody can read them. Past versions that are damaged can't be
-// removed one by one, so all past versions go.
+// DropDamaged removes the damaged objects in the report from a stopped store, and no others.
+// Like upstream's unsafe deletion of malformed objects (KEP-3926) it ignores finalizers and
+// preconditions, which cannot be read. Damaged past versions cannot be removed one by one, so
+// it removes all past versions.
 func DropDamaged(ctx context.Context, dir string, c clock.Clock, report *check.Report) error {
 	if !report.Droppable() {
 		return &check.Error{Dir: dir, Report: report}
@@ -28,7 +28,7 @@ func DropDamaged(ctx context.Context, dir string, c clock.Clock, report *check.R
 	defer b.Close()
 	client := b.Client()
 	for _, d := range report.Damage {
-		// A version that was replaced since is past, and goes with the others.
+		// A version that was replaced since is a past version by now.
 		same := clientv3.Compare(clientv3.ModRevision(d.Key), "=", d.Revision)
 		if _, err := client.Txn(ctx).If(same).Then(clientv3.OpDelete(d.Key)).Commit(); err != nil {
 			return fmt.Errorf("delete %s: %w", d.Key, err)

@@ -27,19 +27,19 @@ import (
 
 const (
 	memberName = "kindred"
-	// tick and electionTicks are short because a single member waits for an
-	// election that it always wins: they decide half of the start-up time.
+	// tick and electionTicks are short because a single member always wins its election, and
+	// waiting for it is half of the start time.
 	tick          = 10 * time.Millisecond
 	electionTicks = 10
-	// quota is how large the database may grow before etcd refuses writes.
+	// quota is the size of the database at which etcd refuses writes.
 	quota = 8 << 30
 	// maxRequestBytes must exceed the largest object the API accepts, 3 MiB.
 	maxRequestBytes = 4 << 20
 )
 
-// Embedded starts a single etcd member inside the process, on the files in dir.
-// It opens no sockets: the client calls the server's functions. A store that is damaged is
-// refused with a [check.Error], and one that is gone with a [check.MissingError].
+// Embedded starts a single etcd member in the process, on the files in dir. It opens no
+// sockets: the client calls the server's functions. It refuses a damaged store with a
+// [check.Error] and a missing one with a [check.MissingError].
 func Embedded(ctx context.Context, dir string, c clock.Clock, r Retention) (*Backend, error) {
 	if err := checkBefore(ctx, dir); err != nil {
 		return nil, err
@@ -47,8 +47,8 @@ func Embedded(ctx context.Context, dir string, c clock.Clock, r Retention) (*Bac
 	return openEmbedded(ctx, dir, c, r)
 }
 
-// checkBefore checks the files of a store before etcd trusts them. A store that was never
-// ready is begun again, whatever is in it.
+// checkBefore checks the files of a store before etcd opens them. It skips a store that was
+// never ready: beginBirth discards it.
 func checkBefore(ctx context.Context, dir string) error {
 	if err := check.Missing(dir); err != nil {
 		return err
@@ -70,7 +70,7 @@ func checkBefore(ctx context.Context, dir string) error {
 	return nil
 }
 
-// openEmbedded starts etcd on files that were checked.
+// openEmbedded starts etcd on checked files.
 func openEmbedded(ctx context.Context, dir string, c clock.Clock, r Retention) (*Backend, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("create the store's directory: %w", err)
@@ -106,23 +106,22 @@ func openEmbedded(ctx context.Context, dir string, c clock.Clock, r Retention) (
 		ctx, cancel := context.WithTimeout(context.Background(), noteLimit)
 		defer cancel()
 		if err := check.NoteStop(ctx, dir, server.CommittedIndex(), c.Now()); err != nil {
-			klog.ErrorS(err, "The state of the store at its stop was not recorded; the next start checks each object instead")
+			klog.ErrorS(err, "Cannot record the state of the store at its stop; the next start will decode each object instead")
 		}
 	}
 	return b, nil
 }
 
 const (
-	// noteLimit is how long a stop may take to record what it left: about as long as a gibibyte
-	// takes.
+	// noteLimit is how long a stop may take to record the state of the store. A database of one
+	// GiB takes about as long.
 	noteLimit = time.Second
-	// abandonAfter is how long an interrupted start waits for etcd to let go of its files.
+	// abandonAfter is how long an interrupted start waits for etcd to close its files.
 	abandonAfter = 1500 * time.Millisecond
 )
 
-// startServer opens etcd's files and starts it. etcd reports what it can't go on with by
-// ending the process, by a panic, or by holding the goroutine that asked (see failure): so a
-// goroutine of its own asks.
+// startServer opens etcd's files and starts it, in a goroutine of its own: etcd reports a fatal
+// error by a panic, or by a log entry that blocks its goroutine (see failure).
 func startServer(ctx context.Context, conf config.ServerConfig, failed *failure) (*etcdserver.EtcdServer, error) {
 	type opened struct {
 		server *etcdserver.EtcdServer
@@ -161,12 +160,12 @@ func startServer(ctx context.Context, conf config.ServerConfig, failed *failure)
 	return nil, ctx.Err()
 }
 
-// stallLimit is how long etcd may have nothing left to apply and still not be ready; it takes
-// 0.2 s to elect itself and to say so.
+// stallLimit is how long etcd may be without work and still not ready. An election takes 0.2 s.
 const stallLimit = 20 * time.Second
 
-// awaitServer waits until etcd has applied its log. A member that can't be elected, or whose
-// log is shorter than its database, would never be ready and say nothing.
+// awaitServer waits until etcd has applied its log. It fails after limit on a member that cannot
+// be elected, or whose log is shorter than its database: it would never be ready, and log
+// nothing.
 func awaitServer(ctx context.Context, server *etcdserver.EtcdServer, failed *failure, limit time.Duration) error {
 	dir := server.Cfg.DataDir
 	ticker := clock.RealClock{}.NewTicker(limit)
@@ -182,19 +181,19 @@ func awaitServer(ctx context.Context, server *etcdserver.EtcdServer, failed *fai
 			return ctx.Err()
 		case <-ticker.C():
 			if server.AppliedIndex() >= server.CommittedIndex() {
-				return unusable(dir, errors.New("etcd does not get ready: its membership is damaged, or its log is cut"))
+				return unusable(dir, errors.New("etcd does not become ready: its membership is damaged, or its log is cut off"))
 			}
 		}
 	}
 }
 
-// unusable is the refusal of a store that only etcd found something wrong with.
+// unusable is the error for a store that passed the check and that etcd cannot open.
 func unusable(dir string, err error) error {
 	return fmt.Errorf("open the store in %s: %w; \"kindred check-store\" says more; if it is damaged, restore it from a backup", dir, err)
 }
 
 func embeddedConfig(dir string, failed *failure) (config.ServerConfig, error) {
-	// A member needs peer URLs for its identity; nobody listens there.
+	// A member needs peer URLs for its identity. Nothing listens there.
 	peers, err := types.NewURLs([]string{"http://kindred.invalid:2380"})
 	if err != nil {
 		return config.ServerConfig{}, err
@@ -227,8 +226,7 @@ func embeddedConfig(dir string, failed *failure) (config.ServerConfig, error) {
 		TokenTTL:                    defaults.AuthTokenTTL,
 		WarningApplyDuration:        time.Second,
 		WarningUnaryRequestDuration: time.Second,
-		// The watch cache asks for progress itself (KEP-2340); this is for the
-		// resources that are not cached.
+		// For uncached resources; the watch cache requests progress itself (KEP-2340).
 		WatchProgressNotifyInterval: 5 * time.Second,
 		DowngradeCheckTime:          defaults.DowngradeCheckTime,
 		MaxLearners:                 defaults.MaxLearners,

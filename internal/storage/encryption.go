@@ -20,16 +20,16 @@ import (
 	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
 )
 
-// Encryption is what encrypts values before they reach etcd: upstream's flags
-// --encryption-provider-config and --encryption-provider-config-automatic-reload.
-// The zero value encrypts nothing.
+// Encryption configures the encryption of values before they reach etcd, as upstream's flags
+// --encryption-provider-config and --encryption-provider-config-automatic-reload do. The zero
+// value encrypts nothing.
 type Encryption struct {
-	// File is an EncryptionConfiguration; Reload follows it.
+	// File has an EncryptionConfiguration. Reload applies changes of it.
 	File   string
 	Reload bool
 }
 
-// Check reads the file and asks its KMS plugins, for what is wrong to be known early.
+// Check reads the file and checks its KMS plugins, so that errors appear early.
 func (e Encryption) Check(ctx context.Context) error {
 	if e.File == "" && e.Reload {
 		return errors.New("--encryption-provider-config-automatic-reload is given, but no --encryption-provider-config to reload")
@@ -37,7 +37,7 @@ func (e Encryption) Check(ctx context.Context) error {
 	if e.File == "" {
 		return nil
 	}
-	// What watches over KMS plugins meanwhile ends with ctx.
+	// The health checks of KMS plugins end with ctx.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	_, err := e.load(ctx, "")
@@ -49,8 +49,8 @@ func (e Encryption) load(ctx context.Context, server string) (*encryptionconfig.
 	if err != nil {
 		return nil, fmt.Errorf("--encryption-provider-config %s: %w", e.File, err)
 	}
-	// The library lets a plugin come later. Until then nothing that it encrypts can be
-	// read or written: the start would wait for that without a word.
+	// k8s.io/apiserver lets a plugin become healthy later. Until then its resources can be
+	// neither read nor written, and the start would wait for them silently.
 	for _, plugins := range configuration.HealthChecks {
 		if err := plugins.Check((&http.Request{}).WithContext(ctx)); err != nil {
 			return nil, fmt.Errorf("--encryption-provider-config %s: a KMS plugin is not healthy, and must be before the cluster starts: %w", e.File, err)
@@ -59,17 +59,16 @@ func (e Encryption) load(ctx context.Context, server string) (*encryptionconfig.
 	return configuration, nil
 }
 
-// Encrypt makes the resources that are opened from now on encrypt their values,
-// custom resources among them. It returns health checks of KMS plugins. What it
-// needs in the background ends with ctx, after an error too. The server's name
-// is for metrics.
+// Encrypt makes resources that are opened from now on, custom resources included, encrypt their
+// values. It returns the health checks of KMS plugins. Its background work ends with ctx, also
+// after an error. The server's name is for metrics.
 func (b *Backend) Encrypt(ctx context.Context, e Encryption, server string) ([]healthz.HealthChecker, error) {
 	if e.File == "" {
 		return nil, nil
 	}
 	b.encryption = e
 	if e.Reload {
-		return b.encryptByChanging(ctx, e, server)
+		return b.encryptReloading(ctx, e, server)
 	}
 	configuration, err := e.load(ctx, server)
 	if err != nil {
@@ -79,47 +78,47 @@ func (b *Backend) Encrypt(ctx context.Context, e Encryption, server string) ([]h
 	return configuration.HealthChecks, nil
 }
 
-// encryptByChanging follows the file: each configuration has a life of its own.
-func (b *Backend) encryptByChanging(ctx context.Context, e Encryption, server string) ([]healthz.HealthChecker, error) {
+// encryptReloading follows the file. Each configuration has its own context.
+func (b *Backend) encryptReloading(ctx context.Context, e Encryption, server string) ([]healthz.HealthChecker, error) {
 	first, end := context.WithCancel(ctx)
 	configuration, err := e.load(first, server)
 	if err != nil {
 		end()
 		return nil, err
 	}
-	// With reloading there is one check for whatever plugins there are.
+	// With reloading there is one health check for all plugins.
 	changing := encryptionconfig.NewDynamicTransformers(configuration.Transformers, configuration.HealthChecks[0], end, configuration.KMSCloseGracePeriod)
 	b.transformers = changing
 	go controller.NewDynamicEncryptionConfiguration("encryption-provider-config", e.File, changing, configuration.EncryptionFileContentHash, server).Run(ctx)
 	return []healthz.HealthChecker{changing}, nil
 }
 
-// plain are never encrypted, as upstream's are not: servers that share an etcd
-// read them.
-var plain = map[schema.GroupResource]bool{
+// unencrypted are the resources that are never encrypted, as upstream: servers that share an
+// etcd read them.
+var unencrypted = map[schema.GroupResource]bool{
 	{Resource: "servicenodeportallocations"}: true,
 	{Resource: "apiServerIPInfo"}:            true,
 }
 
-// transformer is what stands between a resource and etcd.
+// transformer returns what encrypts and decrypts the values of a resource.
 func (b *Backend) transformer(resource schema.GroupResource) value.Transformer {
-	if b.transformers == nil || plain[resource] {
+	if b.transformers == nil || unencrypted[resource] {
 		return identity.NewEncryptCheckTransformer()
 	}
 	if resource == (schema.GroupResource{Group: "events.k8s.io", Resource: "events"}) {
-		resource.Group = "" // both groups store the same objects
+		resource.Group = "" // both groups have the same objects
 	}
 	return b.transformers.TransformerForResource(resource)
 }
 
-// Readable tells whether the keys at hand are those that a resource's values were
-// encrypted with. Otherwise no watch cache would ever fill, and a start would
-// wait for ever without a word. Every resource is asked for when it is opened.
+// Readable returns an error if a resource's values were encrypted with keys that are not
+// configured. Without this check, made when a resource is opened, its watch cache would never
+// fill and the start would wait for it silently.
 func (b *Backend) Readable(resource schema.GroupResource, prefix string) error {
 	transformer := b.transformer(resource)
 	ctx, cancel := context.WithTimeout(context.Background(), readableTimeout)
 	defer cancel()
-	limit := int64(1) // where nothing is to be decrypted it shall cost nothing
+	limit := int64(1) // cheap where nothing is encrypted
 	if b.transformers != nil {
 		limit = 100
 	}

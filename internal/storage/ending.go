@@ -16,14 +16,14 @@ import (
 	"github.com/kindred-project/kindred/internal/deletion"
 )
 
-// LastDeletion finds how an object of this name ended that is not there any more: the last
-// one of those that were there when a mark was set, or when something was deleted.
+// LastDeletion implements deletion.History. It finds the last deleted object of this name among
+// those that existed at a mark or at a recorded deletion.
 func (h *History) LastDeletion(ctx context.Context, resource schema.GroupResource, namespace, name string) (*deletion.End, error) {
-	how, err := h.backend.kept.find(resource)
+	stored, err := h.backend.open.find(resource)
 	if err != nil {
 		return nil, err
 	}
-	key, err := how.key(namespace, name)
+	key, err := stored.key(namespace, name)
 	if err != nil {
 		return nil, err
 	}
@@ -38,15 +38,16 @@ func (h *History) LastDeletion(ctx context.Context, resource schema.GroupResourc
 	if err != nil {
 		return nil, err
 	}
-	object, err := h.read(ctx, resource, how, last)
+	object, err := h.read(ctx, resource, stored, last)
 	if err != nil {
 		return nil, err
 	}
 	return &deletion.End{Object: object, Revision: gone, Time: h.Time(gone)}, nil
 }
 
-// lastSeen goes back from mark to mark until a key was there that is not any more, and
-// returns that revision and a later one at which it was gone; 0 if it never was there.
+// lastSeen goes back from mark to mark to a revision at which a key existed that has been
+// deleted since. It returns that revision and a later one at which the key was gone; 0 if it
+// finds none.
 func (h *History) lastSeen(ctx context.Context, key string) (seen, gone int64, err error) {
 	if gone, err = h.Newest(ctx); err != nil {
 		return 0, 0, err
@@ -79,12 +80,12 @@ func (h *History) lastSeen(ctx context.Context, key string) (seen, gone int64, e
 	return 0, 0, nil
 }
 
-// visitedLimit is how many recorded deletions are looked back at.
+// visitedLimit is how many recorded deletions lastSeen goes back to.
 const visitedLimit = 1000
 
-// visited are the revisions to look back at before one, the latest first: the marks, the
-// oldest one, and those just before a recorded deletion. What a cascade took was there when
-// its root was deleted, however short it had lived.
+// visited returns the revisions for lastSeen to look at, latest first: the marks, the oldest
+// revision, and the revision before each recorded deletion. A dependent that a cascade deleted
+// existed when its root was deleted, however short-lived it was.
 func (h *History) visited(ctx context.Context, oldest, before int64) ([]int64, error) {
 	revisions := []int64{oldest}
 	for _, m := range h.backend.compactor.marks.all() {
@@ -103,8 +104,8 @@ func (h *History) visited(ctx context.Context, oldest, before int64) ([]int64, e
 	return revisions, nil
 }
 
-// end returns the last state of the object whose key was seen at a revision, and the revision
-// at which it was deleted, at the latest the given one.
+// end returns the last state of an object whose key existed at revision seen and was gone at
+// revision gone, and the revision at which it was deleted. It searches between the two.
 func (h *History) end(ctx context.Context, key string, seen, gone int64) (last *mvccpb.KeyValue, deleted int64, err error) {
 	if last, err = h.get(ctx, key, seen); err != nil {
 		return nil, 0, err

@@ -15,7 +15,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// External names an etcd cluster that somebody else runs.
+// External is an etcd cluster that Kindred does not run.
 type External struct {
 	Servers       []string
 	CA, Cert, Key string

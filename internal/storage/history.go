@@ -32,91 +32,85 @@ import (
 	"github.com/kindred-project/kindred/internal/deletion"
 )
 
-// History reads what the store still knows of the past, for those who may read everything.
+// History reads past states of objects from etcd. It does not authorize its callers.
 //
-// It reads states at a revision, and never what happened between two: etcd answers a
-// watch from an old revision by reading all that was written since, whoever wrote it, and
-// every write waits meanwhile. What was asked for and is not retained is refused as the API
-// refuses an old resourceVersion, with the reason Expired.
+// It reads states at a revision, never the changes between two revisions: to watch from an old
+// revision, etcd reads all writes since then, of all resources, and blocks new ones meanwhile.
+// A revision that is no longer retained is refused like an old resourceVersion of the API, with
+// the reason Expired.
 type History struct{ backend *Backend }
 
 var _ deletion.History = &History{}
 
-// History reads the past of the store.
+// History returns a reader of past states.
 func (b *Backend) History() *History { return &History{b} }
 
-// kept is how a resource is stored: what it takes to find and to read its objects. Whoever
-// opens the resource's storage says so, as it is opened.
-type kept struct {
+// openResource is what it takes to find and decode the objects of a resource whose storage is
+// open.
+type openResource struct {
 	codec   runtime.Codec
-	root    string // of all keys
-	prefix  string // of the resource's
+	root    string // prefix of all keys
+	prefix  string // prefix of the resource's keys
 	keyFunc func(runtime.Object) (string, error)
 	newFunc func() runtime.Object
 }
 
-// keep notes how a resource is stored, until the returned function is called. The versions of
-// a custom resource are opened one by one; each can read what all have stored.
-func (b *Backend) keep(config *storagebackend.ConfigForResource, prefix string, keyFunc func(runtime.Object) (string, error), newFunc func() runtime.Object) (forget func()) {
-	how := &kept{codec: config.Codec, root: path.Join("/", config.Prefix), prefix: path.Join("/", config.Prefix, prefix) + "/", keyFunc: keyFunc, newFunc: newFunc}
-	b.kept.mu.Lock()
-	defer b.kept.mu.Unlock()
+// register remembers how a resource is stored until forget is called. Each version of a custom
+// resource is registered separately; each can read the objects that all of them have stored.
+func (b *Backend) register(config *storagebackend.ConfigForResource, prefix string, keyFunc func(runtime.Object) (string, error), newFunc func() runtime.Object) (forget func()) {
+	r := &openResource{codec: config.Codec, root: path.Join("/", config.Prefix), prefix: path.Join("/", config.Prefix, prefix) + "/", keyFunc: keyFunc, newFunc: newFunc}
+	b.open.mu.Lock()
+	defer b.open.mu.Unlock()
 	resource := config.GroupResource
-	b.kept.resources[resource] = append(b.kept.resources[resource], how)
-	return func() { b.kept.forget(resource, how) }
+	b.open.byResource[resource] = append(b.open.byResource[resource], r)
+	return func() { b.open.forget(resource, r) }
 }
 
-// keptResources are the resources that are open.
-type keptResources struct {
-	mu        sync.Mutex
-	resources map[schema.GroupResource][]*kept
+// openResources are the resources whose storage is open.
+type openResources struct {
+	mu         sync.Mutex
+	byResource map[schema.GroupResource][]*openResource
 }
 
-func (k *keptResources) forget(resource schema.GroupResource, how *kept) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	var rest []*kept
-	for _, other := range k.resources[resource] {
-		if other != how {
-			rest = append(rest, other)
-		}
-	}
-	k.resources[resource] = rest
+func (o *openResources) forget(resource schema.GroupResource, r *openResource) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.byResource[resource] = slices.DeleteFunc(o.byResource[resource], func(other *openResource) bool { return other == r })
 }
 
-func (k *keptResources) find(resource schema.GroupResource) (*kept, error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	open := k.resources[resource]
+func (o *openResources) find(resource schema.GroupResource) (*openResource, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	open := o.byResource[resource]
 	if len(open) == 0 {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("%s are not stored here, or not served any more", resource))
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("%s are not stored here, or no longer served", resource))
 	}
 	return open[len(open)-1], nil
 }
 
-// key is the key of an object in etcd.
-func (k *kept) key(namespace, name string) (string, error) {
-	object := k.newFunc()
+// key returns the key of an object in etcd.
+func (r *openResource) key(namespace, name string) (string, error) {
+	object := r.newFunc()
 	accessor, err := meta.Accessor(object)
 	if err != nil {
 		return "", err
 	}
 	accessor.SetNamespace(namespace)
 	accessor.SetName(name)
-	key, err := k.keyFunc(object)
+	key, err := r.keyFunc(object)
 	if err != nil {
 		return "", err
 	}
-	return path.Join(k.root, key), nil
+	return path.Join(r.root, key), nil
 }
 
-// Newest is the revision of the latest write.
+// Newest returns the revision of the latest write.
 func (h *History) Newest(ctx context.Context) (int64, error) {
 	newest, err := h.backend.Revision(ctx)
 	return int64(newest), err
 }
 
-// Oldest is the oldest revision that can be read.
+// Oldest returns the oldest revision that can be read.
 func (h *History) Oldest(ctx context.Context) (int64, error) {
 	newest, err := h.Newest(ctx)
 	if err != nil {
@@ -134,7 +128,7 @@ func (h *History) Oldest(ctx context.Context) (int64, error) {
 	if readable(known) {
 		return known, failed
 	}
-	// Another process compacted.
+	// Another server has compacted: search for the oldest readable revision.
 	n := sort.Search(int(newest-known), func(i int) bool { return readable(known + int64(i)) })
 	oldest := known + int64(n)
 	if failed == nil {
@@ -143,21 +137,21 @@ func (h *History) Oldest(ctx context.Context) (int64, error) {
 	return oldest, failed
 }
 
-// Time is when a revision was, to a minute: it was written then or in the minute after.
+// Time returns when a revision was written, to a minute: then or in the minute after.
 func (h *History) Time(revision int64) time.Time { return h.backend.compactor.marks.timeOf(revision) }
 
-// RevisionAt is the last revision that was certainly written by then; 0 if none is known.
+// RevisionAt returns the last revision that was certainly written by then; 0 if none is known.
 func (h *History) RevisionAt(then time.Time) int64 {
 	return h.backend.compactor.marks.latest(then).revision
 }
 
-// At is an object as it was at a revision.
+// At returns an object as it was at a revision.
 func (h *History) At(ctx context.Context, resource schema.GroupResource, namespace, name string, revision int64) (*unstructured.Unstructured, error) {
-	how, err := h.backend.kept.find(resource)
+	stored, err := h.backend.open.find(resource)
 	if err != nil {
 		return nil, err
 	}
-	key, err := how.key(namespace, name)
+	key, err := stored.key(namespace, name)
 	if err != nil {
 		return nil, err
 	}
@@ -168,10 +162,10 @@ func (h *History) At(ctx context.Context, resource schema.GroupResource, namespa
 	if kv == nil {
 		return nil, apierrors.NewNotFound(resource, name)
 	}
-	return h.read(ctx, resource, how, kv)
+	return h.read(ctx, resource, stored, kv)
 }
 
-// get reads a key as it was at a revision; nil if it was not there.
+// get reads a key as it was at a revision; nil if it did not exist.
 func (h *History) get(ctx context.Context, key string, revision int64) (*mvccpb.KeyValue, error) {
 	answer, err := h.backend.client.Client.Get(ctx, key, clientv3.WithRev(revision))
 	if err != nil {
@@ -183,22 +177,22 @@ func (h *History) get(ctx context.Context, key string, revision int64) (*mvccpb.
 	return answer.Kvs[0], nil
 }
 
-// List goes through the objects of a resource as they were at a revision, those of one
-// namespace if it is given. It ends with an error, if there is one.
+// List yields the objects of a resource as they were at a revision, those of one namespace if
+// it is given. An error is yielded last.
 func (h *History) List(ctx context.Context, resource schema.GroupResource, namespace string, revision int64) iter.Seq2[*unstructured.Unstructured, error] {
 	return func(yield func(*unstructured.Unstructured, error) bool) {
-		how, err := h.backend.kept.find(resource)
+		stored, err := h.backend.open.find(resource)
 		if err != nil {
 			yield(nil, err)
 			return
 		}
-		start := how.prefixOf(namespace)
+		start := stored.prefixOf(namespace)
 		for kv, err := range pages(ctx, h.backend.client.Client, start, clientv3.GetPrefixRangeEnd(start), clientv3.WithRev(revision)) {
 			if err != nil {
 				yield(nil, h.expired(ctx, revision, err))
 				return
 			}
-			object, err := h.read(ctx, resource, how, kv)
+			object, err := h.read(ctx, resource, stored, kv)
 			if !yield(object, err) || err != nil {
 				return
 			}
@@ -206,11 +200,11 @@ func (h *History) List(ctx context.Context, resource schema.GroupResource, names
 	}
 }
 
-// First implements deletion.History. Of those that are not wanted, or have not changed, only
-// the keys are read.
+// First implements deletion.History. It reads only the keys of objects that are not wanted or
+// have not changed.
 func (h *History) First(ctx context.Context, resource schema.GroupResource, namespace string, wanted func(namespace, name string) bool) iter.Seq2[*unstructured.Unstructured, error] {
 	return func(yield func(*unstructured.Unstructured, error) bool) {
-		how, err := h.backend.kept.find(resource)
+		stored, err := h.backend.open.find(resource)
 		if err != nil {
 			yield(nil, err)
 			return
@@ -220,25 +214,25 @@ func (h *History) First(ctx context.Context, resource schema.GroupResource, name
 			yield(nil, err)
 			return
 		}
-		keys, err := h.backend.client.Client.Get(ctx, how.prefixOf(namespace), clientv3.WithPrefix(), clientv3.WithKeysOnly())
+		keys, err := h.backend.client.Client.Get(ctx, stored.prefixOf(namespace), clientv3.WithPrefix(), clientv3.WithKeysOnly())
 		if err != nil {
 			yield(nil, fmt.Errorf("etcd does not answer: %w", err))
 			return
 		}
 		for _, key := range keys.Kvs {
 			first := max(key.CreateRevision, oldest)
-			if first >= key.ModRevision || !wanted(how.place(string(key.Key))) {
+			if first >= key.ModRevision || !wanted(stored.place(string(key.Key))) {
 				continue
 			}
 			kv, err := h.get(ctx, string(key.Key), first)
 			if apierrors.IsResourceExpired(err) || err == nil && kv == nil {
-				continue // Compacted in this moment.
+				continue // compacted meanwhile
 			}
 			if err != nil {
 				yield(nil, err)
 				return
 			}
-			object, err := h.read(ctx, resource, how, kv)
+			object, err := h.read(ctx, resource, stored, kv)
 			if !yield(object, err) || err != nil {
 				return
 			}
@@ -246,49 +240,49 @@ func (h *History) First(ctx context.Context, resource schema.GroupResource, name
 	}
 }
 
-// prefixOf is the prefix of the keys of objects, those of one namespace if it is given.
-func (k *kept) prefixOf(namespace string) string {
+// prefixOf returns the key prefix of the resource, or of a namespace if it is given.
+func (r *openResource) prefixOf(namespace string) string {
 	if namespace == "" {
-		return k.prefix
+		return r.prefix
 	}
-	return k.prefix + namespace + "/"
+	return r.prefix + namespace + "/"
 }
 
-// place is the namespace and the name that a key has.
-func (k *kept) place(key string) (namespace, name string) {
-	namespace, name, namespaced := strings.Cut(strings.TrimPrefix(key, k.prefix), "/")
+// place returns the namespace and name of the object with a key.
+func (r *openResource) place(key string) (namespace, name string) {
+	namespace, name, namespaced := strings.Cut(strings.TrimPrefix(key, r.prefix), "/")
 	if !namespaced {
 		return "", namespace
 	}
 	return namespace, name
 }
 
-// read decrypts and decodes an object as it is stored, and upgrades it to the version that
-// is stored now.
-func (h *History) read(ctx context.Context, resource schema.GroupResource, how *kept, kv *mvccpb.KeyValue) (*unstructured.Unstructured, error) {
+// read decrypts and decodes a stored object, and converts it to the version that the resource
+// is stored in now.
+func (h *History) read(ctx context.Context, resource schema.GroupResource, r *openResource, kv *mvccpb.KeyValue) (*unstructured.Unstructured, error) {
 	plain, _, err := h.backend.transformer(resource).TransformFromStorage(ctx, kv.Value, value.DefaultContext(kv.Key))
 	if err != nil {
 		return nil, fmt.Errorf("decrypt %s: %w", kv.Key, err)
 	}
-	object, stored, err := how.codec.Decode(plain, nil, how.newFunc())
+	object, stored, err := r.codec.Decode(plain, nil, r.newFunc())
 	if err != nil {
 		return nil, fmt.Errorf("decode %s: %w", kv.Key, err)
 	}
-	found, err := published(how.codec, object, *stored)
+	found, err := published(r.codec, object, *stored)
 	if err != nil {
 		return nil, fmt.Errorf("convert %s: %w", kv.Key, err)
 	}
 	return found, storage.APIObjectVersioner{}.UpdateObject(found, uint64(kv.ModRevision))
 }
 
-// published is a decoded object in the version that its resource is stored in: those in between
-// are nobody else's business. Of most kinds that is what it was decoded to.
+// published converts a decoded object to the version that its resource is stored in, because
+// internal versions do not leave the API server. For most kinds the two are the same.
 func published(codec runtime.Codec, object runtime.Object, stored schema.GroupVersionKind) (*unstructured.Unstructured, error) {
 	if found, ok := object.(*unstructured.Unstructured); ok {
 		return found, nil
 	}
 	if kinds, _, err := scheme.Scheme.ObjectKinds(object); err == nil && slices.Contains(kinds, stored) {
-		return treeOf(object, stored)
+		return toUnstructured(object, stored)
 	}
 	encoded, err := runtime.Encode(codec, object)
 	if err != nil {
@@ -302,11 +296,10 @@ func published(codec runtime.Codec, object runtime.Object, stored schema.GroupVe
 	if err != nil {
 		return nil, err
 	}
-	return treeOf(typed, *kind)
+	return toUnstructured(typed, *kind)
 }
 
-// treeOf is a typed object as a tree of fields.
-func treeOf(typed runtime.Object, kind schema.GroupVersionKind) (*unstructured.Unstructured, error) {
+func toUnstructured(typed runtime.Object, kind schema.GroupVersionKind) (*unstructured.Unstructured, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(typed)
 	if err != nil {
 		return nil, err
@@ -316,8 +309,8 @@ func treeOf(typed runtime.Object, kind schema.GroupVersionKind) (*unstructured.U
 	return found, nil
 }
 
-// expired makes of etcd's refusal of an old revision the API's own, which says what can
-// still be read.
+// expired translates etcd's refusal of an old revision to the API's, and says which revisions
+// can still be read.
 func (h *History) expired(ctx context.Context, revision int64, err error) error {
 	if !errors.Is(err, rpctypes.ErrCompacted) {
 		return fmt.Errorf("etcd does not answer: %w", err)
@@ -330,6 +323,6 @@ func (h *History) expired(ctx context.Context, revision int64, err error) error 
 }
 
 func (h *History) notRetained(revision, oldest int64) error {
-	return apierrors.NewResourceExpired(fmt.Sprintf("revision %d is not retained any more; the oldest that is, is %d of %s",
+	return apierrors.NewResourceExpired(fmt.Sprintf("revision %d is no longer retained; the oldest retained revision is %d of %s",
 		revision, oldest, h.Time(oldest).UTC().Format(time.RFC3339)))
 }

@@ -272,7 +272,7 @@ func TestForgottenPast(t *testing.T) {
 	}
 	since := history.Time(oldest).UTC().Format(time.RFC3339)
 	_, err = history.At(t.Context(), pods, "default", "a", created)
-	if !apierrors.IsResourceExpired(err) || !strings.Contains(err.Error(), fmt.Sprintf("the oldest that is, is %d of %s", boundary, since)) {
+	if !apierrors.IsResourceExpired(err) || !strings.Contains(err.Error(), fmt.Sprintf("the oldest retained revision is %d of %s", boundary, since)) {
 		t.Errorf("at %d: %v", created, err)
 	}
 	for _, err := range history.List(t.Context(), pods, "", created) {

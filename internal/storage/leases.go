@@ -14,13 +14,13 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// leases let keys expire. Those that are written one after another share a lease, as the
-// library has it for events: a lease costs a write.
+// leases let keys expire. Keys that are written one after another share a lease, as events do
+// in k8s.io/apiserver, because a lease costs a write.
 type leases struct {
 	client *clientv3.Client
 	clock  clock.PassiveClock
-	// ttl is how long a key lives at least; it may be longer by the time for which a lease
-	// is given to new keys.
+	// ttl is how long a key lives at least. It lives longer by at most the time during which
+	// new keys get the same lease.
 	ttl time.Duration
 
 	mu     sync.Mutex
@@ -30,9 +30,9 @@ type leases struct {
 }
 
 const (
-	// shareDivisor: a lease is given to new keys for this part of its time.
+	// shareDivisor is the part of a lease's time during which new keys get it.
 	shareDivisor = 20
-	// shareLimit is to how many keys: they expire in one transaction.
+	// shareLimit is how many keys get the same lease: they expire in one transaction.
 	shareLimit = 1000
 )
 
@@ -51,7 +51,7 @@ func (l *leases) get(ctx context.Context) (clientv3.LeaseID, error) {
 	return l.lease, nil
 }
 
-// drop has the next key get a new lease if a write failed for want of the lease.
+// drop makes the next key get a new lease if a write failed because the lease has expired.
 func (l *leases) drop(err error) {
 	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
 		l.mu.Lock()

@@ -12,7 +12,7 @@ import (
 	"gopkg.in/natefinch/lumberjack.v2"
 )
 
-// failure is how the embedded etcd says that it cannot go on.
+// failure is the fatal error of the embedded etcd.
 type failure struct {
 	reported chan error
 	happened atomic.Bool
@@ -20,26 +20,24 @@ type failure struct {
 
 func newFailure() *failure { return &failure{reported: make(chan error, 1)} }
 
-// newLogger writes what etcd has to say to a file beside its data, and hands a
-// fatal error to the process: etcd would exit at once, without a word on the
-// terminal.
+// newLogger returns a logger that writes to a file beside etcd's data and reports a fatal error
+// to f. By default etcd would exit at once, without a message on the terminal.
 func newLogger(path string, f *failure) *zap.Logger {
 	file := zapcore.AddSync(&lumberjack.Logger{Filename: path, MaxSize: 10, MaxBackups: 1})
 	encoder := zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig())
 	return zap.New(zapcore.NewCore(encoder, file, zap.WarnLevel), zap.WithFatalHook(f), zap.WithPanicHook(f))
 }
 
-// OnWrite implements zapcore.CheckWriteHook: it reports the error and holds the
-// goroutine that met it, for it must not go on. Nothing that it had not written
-// is ever acknowledged.
+// OnWrite implements zapcore.CheckWriteHook: it reports the error and blocks the calling
+// goroutine for good. So nothing that the goroutine has not written is ever acknowledged.
 func (f *failure) OnWrite(entry *zapcore.CheckedEntry, fields []zapcore.Field) {
 	if f.happened.CompareAndSwap(false, true) {
-		f.reported <- fmt.Errorf("the embedded etcd cannot go on: %s%s", entry.Message, cause(fields))
+		f.reported <- fmt.Errorf("the embedded etcd cannot continue: %s%s", entry.Message, cause(fields))
 	}
 	select {}
 }
 
-// cause is the error among the fields of a log entry, if there is one.
+// cause returns the error among the fields of a log entry, if there is one.
 func cause(fields []zapcore.Field) string {
 	for _, f := range fields {
 		if err, ok := f.Interface.(error); ok && f.Type == zapcore.ErrorType {

@@ -17,15 +17,15 @@ import (
 )
 
 const (
-	// ownPrefix is where Kindred keeps what is no object of the API.
+	// ownPrefix begins the keys of everything that is not an object of the API.
 	ownPrefix = "/kindred/"
-	// markKey is written once in markEvery with the time. Its versions tell which
-	// revision was when, and a compaction removes them along with what they tell of.
+	// markKey is written with the time once in markEvery. Its versions map revisions to times;
+	// a compaction removes them along with those revisions.
 	markKey   = ownPrefix + "history/time"
 	markEvery = time.Minute
 )
 
-// mark is the time of a revision.
+// mark is a revision and the time when it was written.
 type mark struct {
 	revision int64
 	at       time.Time
@@ -34,12 +34,12 @@ type mark struct {
 func markOf(kv *mvccpb.KeyValue) (mark, error) {
 	at, err := time.Parse(time.RFC3339Nano, string(kv.Value))
 	if err != nil {
-		return mark{}, fmt.Errorf("%s in etcd is no time: %w", markKey, err)
+		return mark{}, fmt.Errorf("%s in etcd is not a time: %w", markKey, err)
 	}
 	return mark{kv.ModRevision, at}, nil
 }
 
-// marks are those of the retained history, oldest first.
+// marks are the marks of the retained history, oldest first.
 type marks struct {
 	mu   sync.Mutex
 	list []mark
@@ -53,8 +53,8 @@ func (m *marks) add(latest mark) {
 	}
 }
 
-// forget drops the marks before a revision but the last of them: it tells when that
-// revision was.
+// forget drops the marks before a revision, except the last of them, which gives that revision
+// its time.
 func (m *marks) forget(before int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -64,7 +64,7 @@ func (m *marks) forget(before int64) {
 	}
 }
 
-// after are the marks after a revision, up to a time.
+// after returns the marks after a revision, up to a time.
 func (m *marks) after(revision int64, until time.Time) []mark {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -77,7 +77,7 @@ func (m *marks) after(revision int64, until time.Time) []mark {
 	return found
 }
 
-// latest is the last mark up to a time; the zero mark if there is none.
+// latest returns the last mark up to a time; the zero mark if there is none.
 func (m *marks) latest(until time.Time) mark {
 	if found := m.after(0, until); len(found) > 0 {
 		return found[len(found)-1]
@@ -85,8 +85,8 @@ func (m *marks) latest(until time.Time) mark {
 	return mark{}
 }
 
-// timeOf is when a revision was, to markEvery: the time of the last mark up to it. What was
-// before all marks has the time of the first, by which it was certainly over.
+// timeOf returns when a revision was written, to markEvery: the time of the last mark up to it.
+// A revision before all marks gets the time of the first, which is later.
 func (m *marks) timeOf(revision int64) time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -100,14 +100,14 @@ func (m *marks) timeOf(revision int64) time.Time {
 	return at
 }
 
-// all are all marks.
+// all returns a copy of all marks.
 func (m *marks) all() []mark {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Clone(m.list)
 }
 
-// readMarks reads the versions of the mark as far as they are retained, the oldest first.
+// readMarks reads the retained versions of the mark, oldest first.
 func readMarks(ctx context.Context, client clientv3.KV) ([]mark, error) {
 	var found []mark
 	for revision := int64(0); ; {

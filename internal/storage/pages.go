@@ -12,15 +12,14 @@ import (
 )
 
 const (
-	// pageSize is how many keys are read at first, and again where they are large.
+	// pageSize is how many keys the first page has, and a page of large values.
 	pageSize = 500
-	// pageBytes is about how much is read at a time where they are small, and largestPage how
-	// many keys.
+	// pageBytes and largestPage bound a page of small values.
 	pageBytes   = 4 << 20
 	largestPage = 5000
 )
 
-// pages goes through the keys of a range. It ends with an error, if there is one.
+// pages yields the keys of a range, read page by page. An error is yielded last.
 func pages(ctx context.Context, client clientv3.KV, start, end string, options ...clientv3.OpOption) iter.Seq2[*mvccpb.KeyValue, error] {
 	return func(yield func(*mvccpb.KeyValue, error) bool) {
 		for limit, more := pageSize, true; more; {
@@ -40,9 +39,9 @@ func pages(ctx context.Context, client clientv3.KV, start, end string, options .
 	}
 }
 
-// limitAfter is how many keys are read after a page. With each, etcd goes through all keys up to
-// the end of the range, to count them: a hundred thousand small ones cost three times as much
-// time for that as for everything else, if five hundred are read at a time.
+// limitAfter returns how many keys to read after a page. For each page etcd counts all keys up to
+// the end of the range: with 500 keys a page, counting 100,000 small values takes three times as
+// long as reading them.
 func limitAfter(page []*mvccpb.KeyValue) int {
 	size := 1
 	for _, kv := range page {

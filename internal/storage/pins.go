@@ -14,24 +14,24 @@ import (
 )
 
 const (
-	// pinPrefix has a key for each pin: its value is the revision that is held.
+	// pinPrefix has a key for each pin. Its value is the pinned revision.
 	pinPrefix = ownPrefix + "history/pins/"
-	// pinTime is how long a pin holds that nobody ends. It is longer than a request can take
-	// (the API server's --request-timeout is a minute), so that what is done in several, one
-	// after the other, finds its revision; and short, as who was killed ends none.
+	// pinTime is how long a pin lasts that is not removed. It is longer than a request (the API
+	// server's --request-timeout is a minute), so that successive requests of one task find
+	// their revision, and short, because a process that is killed removes no pins.
 	pinTime = 2 * time.Minute
 )
 
-// Pin implements deletion.History. Pins are in etcd, so that any server that compacts finds
-// them. No compaction comes between: one that is decided without this pin fails (see
-// compactor.mark), and one that is announced already is seen here.
+// Pin implements deletion.History. Pins are in etcd, where every server that compacts finds
+// them. There is no race with a compaction: one decided without this pin fails (see
+// compactor.mark), and one announced before is seen here.
 func (h *History) Pin(ctx context.Context, revision int64) (unpin func(), err error) {
 	client := h.backend.client.Client
 	lease, err := client.Grant(ctx, int64(pinTime.Seconds()))
 	if err != nil {
 		return nil, fmt.Errorf("etcd does not answer: %w", err)
 	}
-	unpin = func() { _, _ = client.Revoke(ctx, lease.ID) } // Or it ends by itself.
+	unpin = func() { _, _ = client.Revoke(ctx, lease.ID) } // on error, the lease expires
 	pinned, err := client.Txn(ctx).Then(
 		clientv3.OpPut(pinPrefix+strconv.FormatInt(int64(lease.ID), 16), strconv.FormatInt(revision, 10), clientv3.WithLease(lease.ID)),
 		clientv3.OpGet(upstreamCompactKey),
@@ -47,8 +47,8 @@ func (h *History) Pin(ctx context.Context, revision int64) (unpin func(), err er
 	return unpin, nil
 }
 
-// smallest is the smallest of the revisions that are the values of keys; 0 if there is none.
-// What is none is passed over: it must not keep history from being compacted for ever.
+// smallest returns the smallest of the revisions in the values of keys; 0 if there are none. It
+// ignores malformed values, which must not block compaction for good.
 func smallest(kvs []*mvccpb.KeyValue) (least int64) {
 	for _, kv := range kvs {
 		revision, err := strconv.ParseInt(string(kv.Value), 10, 64)

@@ -93,7 +93,7 @@ func TestCompactionAmidAList(t *testing.T) {
 	if n, err := amid(); n != pageSize || !apierrors.IsResourceExpired(err) {
 		t.Errorf("not pinned: %d objects, %v", n, err)
 	}
-	if _, err := p.backend.History().Pin(t.Context(), revision); !apierrors.IsResourceExpired(err) || !strings.Contains(err.Error(), fmt.Sprintf("revision %d is not retained any more; the oldest that is, is ", revision)) {
+	if _, err := p.backend.History().Pin(t.Context(), revision); !apierrors.IsResourceExpired(err) || !strings.Contains(err.Error(), fmt.Sprintf("revision %d is no longer retained; the oldest retained revision is ", revision)) {
 		t.Errorf("too late: %v", err)
 	}
 	if left, err := p.backend.Client().Get(t.Context(), pinPrefix, clientv3.WithPrefix()); err != nil || left.Count != 0 {

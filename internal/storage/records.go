@@ -24,20 +24,20 @@ import (
 )
 
 const (
-	// askedPrefix has a key for each deletion that was asked for: resource, namespace,
+	// askedPrefix has a key for each deletion that a request asked for: resource, namespace,
 	// name and UID.
 	askedPrefix = ownPrefix + "deletions/asked/"
-	// collectedPrefix has a key for each batch of what the collector deleted: resource,
-	// namespace, time, and how many there are.
+	// collectedPrefix has a key for each batch of objects that the garbage collector deleted:
+	// resource, namespace, time, and number of objects.
 	collectedPrefix = ownPrefix + "deletions/collected/"
 
-	// askedLimit and collectedLimit are how many deletions are remembered at most: some 30 MB
-	// of memory for etcd's index, and 60 MB of disk.
+	// askedLimit and collectedLimit bound the number of records: to about 30 MB of memory for
+	// etcd's index, and 60 MB of disk.
 	askedLimit     = 50_000
 	collectedLimit = 500_000
 )
 
-// records are what etcd remembers of deletions, until its leases expire.
+// records are the records of deletions and undeletions in etcd. They expire with their leases.
 type records struct {
 	client *clientv3.Client
 	leases *leases
@@ -45,7 +45,7 @@ type records struct {
 
 var _ deletion.Records = &records{}
 
-// Records are what the store remembers of deletions.
+// Records returns the records of deletions and undeletions.
 func (b *Backend) Records() deletion.Records { return b.records }
 
 // storedRecord is the value of an asked key.
@@ -61,18 +61,18 @@ func askedKey(r *deletion.Record) string {
 	return placePrefix(askedPrefix, r.Resource, r.Namespace) + r.Name + "/" + string(r.UID)
 }
 
-// placePrefix is that of the keys about a resource's objects in a namespace. Without
-// namespace its place is empty, which no namespace's is.
+// placePrefix returns the prefix of the keys about a resource's objects in a namespace. A
+// cluster-scoped resource has an empty namespace in it.
 func placePrefix(prefix string, resource schema.GroupResource, namespace string) string {
 	return prefix + resource.String() + "/" + namespace + "/"
 }
 
-// asked reads an asked key.
+// asked decodes an asked key.
 func asked(kv *mvccpb.KeyValue) (deletion.Record, error) {
 	at := strings.Split(strings.TrimPrefix(string(kv.Key), askedPrefix), "/")
 	var stored storedRecord
 	if err := json.Unmarshal(kv.Value, &stored); err != nil || len(at) != 4 {
-		return deletion.Record{}, fmt.Errorf("%s in etcd is no record of a deletion: %w", kv.Key, err)
+		return deletion.Record{}, fmt.Errorf("%s in etcd is not a record of a deletion: %w", kv.Key, err)
 	}
 	return deletion.Record{
 		Resource: schema.ParseGroupResource(at[0]), Namespace: at[1], Name: at[2], UID: types.UID(at[3]),
@@ -81,14 +81,15 @@ func asked(kv *mvccpb.KeyValue) (deletion.Record, error) {
 	}, nil
 }
 
-// batch is the value of a collected key. Objects that go together have the same owners.
+// batch is the value of a collected key. Owners are listed once, because the objects of a batch
+// share them.
 type batch struct {
 	By      deletion.Caller `json:"by"`
 	Owners  []owner         `json:"owners"`
 	Objects []collected     `json:"objects"`
 }
 
-// owner is what of a reference names the owner.
+// owner is the part of an owner reference that names the owner.
 type owner struct {
 	APIVersion string    `json:"apiVersion"`
 	Kind       string    `json:"kind"`
@@ -122,7 +123,8 @@ func referencesTo(owners []owner) []metav1.OwnerReference {
 	return refs
 }
 
-// collected is an object that the collector deleted. There may be many.
+// collected is an object that the collector deleted. Its JSON names are short because there may
+// be many.
 type collected struct {
 	Name            string                     `json:"n"`
 	UID             types.UID                  `json:"u"`
@@ -151,7 +153,7 @@ func (r *records) Of(ctx context.Context, resource schema.GroupResource, namespa
 		}
 		var b batch
 		if err := json.Unmarshal(kv.Value, &b); err != nil {
-			return nil, fmt.Errorf("%s in etcd is no batch of deletions: %w", kv.Key, err)
+			return nil, fmt.Errorf("%s in etcd is not a batch of deletions: %w", kv.Key, err)
 		}
 		for _, object := range b.Objects {
 			if object.Name == name {
@@ -159,8 +161,8 @@ func (r *records) Of(ctx context.Context, resource schema.GroupResource, namespa
 			}
 		}
 	}
-	// The versions of what had one key are in the order of their deletions, whatever the clocks of
-	// several servers say.
+	// The objects of one key are in the order of their deletions, even if the clocks of several
+	// servers disagree.
 	slices.SortStableFunc(found, func(a, b deletion.Record) int { return cmp.Compare(lastState(b), lastState(a)) })
 	return found, nil
 }
@@ -182,13 +184,13 @@ func (r *records) Asked(ctx context.Context, since int64) ([]deletion.Record, er
 	return found, nil
 }
 
-// lastState is the revision of the last state that the object had before its deletion.
+// lastState returns the revision of the object's last state before its deletion.
 func lastState(r deletion.Record) int64 {
 	revision, _ := strconv.ParseInt(r.ResourceVersion, 10, 64)
 	return revision
 }
 
-// keys goes through the keys with a prefix.
+// keys yields the keys with a prefix.
 func (r *records) keys(ctx context.Context, prefix string, which ...clientv3.OpOption) iter.Seq2[*mvccpb.KeyValue, error] {
 	return func(yield func(*mvccpb.KeyValue, error) bool) {
 		for kv, err := range pages(ctx, r.client, prefix, clientv3.GetPrefixRangeEnd(prefix), which...) {
@@ -267,7 +269,7 @@ func batchOf(records []deletion.Record) batch {
 	return b
 }
 
-// prune drops the oldest records where there are too many.
+// prune removes the oldest records if there are too many.
 func (r *records) prune(ctx context.Context) error {
 	if err := r.pruneUnder(ctx, askedPrefix, askedLimit, func(string) int { return 1 }); err != nil {
 		return err
@@ -292,7 +294,7 @@ func sizeOf(key string) int {
 
 func (r *records) pruneUnder(ctx context.Context, prefix string, limit int, size func(key string) int) error {
 	count, err := r.client.Get(ctx, prefix, clientv3.WithPrefix(), clientv3.WithCountOnly())
-	// A batch has BatchLimit objects at most: most often there is no need to look closer.
+	// A batch has at most BatchLimit objects, so the number of keys mostly suffices.
 	if err != nil || count.Count*int64(size(fmt.Sprintf("/-%d", deletion.BatchLimit))) <= int64(limit) {
 		return err
 	}

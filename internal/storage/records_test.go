@@ -82,7 +82,7 @@ func TestRecordsOfDeletions(t *testing.T) {
 		}, alice, "Background"},
 		"by the collector":  {func(p *past) int64 { return p.remove(forGC(p.Context()), "a") }, deletion.Caller{}, ""},
 		"by an update":      {func(p *past) int64 { return p.remove(forUpdate(p.Context()), "a") }, deletion.Caller{}, ""},
-		"without a request": {func(p *past) int64 { return p.remove(forNobody(p.Context()), "a") }, server, "Background"},
+		"without a request": {func(p *past) int64 { return p.remove(forNobody(p.Context()), "a") }, serverCaller, "Background"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newPast(t, Encryption{})

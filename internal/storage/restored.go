@@ -26,7 +26,7 @@ const (
 	// resource, and then the UIDs of the dependent and of the owner.
 	lostPrefix = ownPrefix + "undeletions/lost/"
 
-	// txnLimit is the number of operations that etcd takes in one transaction, by default.
+	// txnLimit is the number of operations that etcd accepts in a transaction, by default.
 	txnLimit = 128
 )
 
@@ -38,12 +38,13 @@ type restoredBatch struct {
 	Objects []restored       `json:"objects"`
 }
 
-// restored is an object that an undeletion created. There may be many.
+// restored is an object that an undeletion created. Its JSON names are short because there may
+// be many.
 type restored struct {
 	Name   string    `json:"n"`
 	UID    types.UID `json:"u"`
 	From   types.UID `json:"f"`
-	Origin types.UID `json:"o,omitempty"` // if it is not From
+	Origin types.UID `json:"o,omitempty"` // unless it equals From
 }
 
 // lost is the value of a lost key.
@@ -52,8 +53,8 @@ type lost struct {
 	Owner metav1.OwnerReference `json:"owner"`
 }
 
-// inNamespace is the part of a key that restored and lost keys have in common. Unlike records
-// of deletions, they are read by namespace.
+// inNamespace returns the part that restored and lost keys have in common. It begins with the
+// namespace, because these records are read by namespace, unlike those of deletions.
 func inNamespace(namespace string, resource schema.GroupResource) string {
 	return namespace + "/" + resource.String() + "/"
 }
@@ -89,7 +90,7 @@ func (r *records) readRestored(ctx context.Context, prefix string, found *[]dele
 		at := strings.Split(strings.TrimPrefix(string(kv.Key), restoredPrefix), "/")
 		var b restoredBatch
 		if err := json.Unmarshal(kv.Value, &b); err != nil || len(at) != 3 {
-			return fmt.Errorf("%s in etcd is no batch of restored objects: %w", kv.Key, err)
+			return fmt.Errorf("%s in etcd is not a batch of restored objects: %w", kv.Key, err)
 		}
 		for _, o := range b.Objects {
 			if o.Origin == "" {
@@ -112,7 +113,7 @@ func (r *records) readLost(ctx context.Context, prefix string, found *[]deletion
 		at := strings.Split(strings.TrimPrefix(string(kv.Key), lostPrefix), "/")
 		var l lost
 		if err := json.Unmarshal(kv.Value, &l); err != nil || len(at) != 4 {
-			return fmt.Errorf("%s in etcd is no lost owner reference: %w", kv.Key, err)
+			return fmt.Errorf("%s in etcd is not a lost owner reference: %w", kv.Key, err)
 		}
 		*found = append(*found, deletion.LostReference{
 			Resource: schema.ParseGroupResource(at[1]), Namespace: at[0], Name: l.Name, UID: types.UID(at[2]), Owner: l.Owner,
@@ -175,8 +176,7 @@ func (r *records) ForgetLost(ctx context.Context, found []deletion.LostReference
 	return r.commit(ctx, deletes)
 }
 
-// commit carries out writes, as many in one transaction as etcd takes: batches have up to
-// 1,000 objects, so those go in transactions of their own.
+// commit performs writes, in as few transactions as etcd's limits allow.
 func (r *records) commit(ctx context.Context, writes []clientv3.Op) error {
 	size, from := 0, 0
 	for i, op := range writes {
@@ -193,6 +193,6 @@ func (r *records) commit(ctx context.Context, writes []clientv3.Op) error {
 	return nil
 }
 
-// txnBytes is the size from which on a transaction is sent: far below what etcd takes in one
-// request, 1.5 MiB by default, as a batch may follow that is some 300 KB large.
+// txnBytes is the size at which a transaction is sent. It is far below etcd's default limit of
+// 1.5 MiB for a request, because the last batch added may have 300 KB.
 const txnBytes = 512 << 10

@@ -10,36 +10,36 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// Retention bounds how much of its past the store keeps: old states of objects, and those of
-// objects that are gone.
+// Retention bounds the history that the store keeps: past states of objects, deleted ones
+// included.
 type Retention struct {
-	// Age is how long a state can be read after it was replaced.
+	// Age is how long a state can be read after it was replaced or deleted.
 	Age time.Duration
-	// Size is how many bytes of the database may be in use before history younger than
-	// Age goes too. What is there now counts, and never goes.
+	// Size is how many bytes of the database may be in use before history younger than Age is
+	// removed too. Current objects count, and are never removed.
 	Size int64
-	// Deletions is how long it is remembered who deleted what.
+	// Deletions is how long records of deletions are kept.
 	Deletions time.Duration
 }
 
-// DefaultRetention remembers states for an hour, within a gibibyte, and deletions for a day.
+// DefaultRetention keeps states for an hour, up to one GiB, and records of deletions for a day.
 var DefaultRetention = Retention{Age: time.Hour, Size: 1 << 30, Deletions: 24 * time.Hour}
 
 const (
-	// watchable is how long a revision can be listed and watched from at least, whatever
-	// the size: continue tokens are valid that long (upstream's
+	// watchable is how long a revision can at least be listed and watched from, whatever the
+	// size of the database: the life of a continue token (upstream's
 	// --etcd-compaction-interval).
 	watchable = 5 * time.Minute
-	// leastDeletions is what a lease of etcd's can be relied on for.
+	// leastDeletions is the shortest time that an etcd lease is reliable for.
 	leastDeletions = time.Minute
-	// largestSize leaves the embedded etcd room to go on writing until old history is
-	// gone, below its quota.
+	// largestSize leaves the embedded etcd room below its quota to accept writes until history
+	// is removed.
 	largestSize = quota / 4 * 3
-	// pinnedRoom leaves, beyond largestSize, half of that room.
+	// pinnedRoom is half of that room.
 	pinnedRoom = quota / 8
 )
 
-// Check says what is wrong. An embedded store has a quota that is known.
+// Check validates the retention. Only an embedded store has a known quota.
 func (r Retention) Check(embedded bool) error {
 	switch {
 	case r.Age < watchable:
@@ -54,19 +54,19 @@ func (r Retention) Check(embedded bool) error {
 	return nil
 }
 
-// extent is how much of the past there is, as one looks at it.
+// extent is the history that exists at a moment.
 type extent struct {
 	now   time.Time
 	marks *marks
-	// oldest is the oldest revision that may still be readable, and pinned the oldest that
-	// somebody reads; 0 for none.
+	// oldest is the oldest revision that may still be readable, and pinned the oldest pinned
+	// one; 0 for none.
 	oldest, pinned int64
 	// size is how many bytes of the database are in use.
 	size int64
 }
 
-// target is the revision to compact to; 0 for none. What is older than Age goes and, of a
-// database that is too large, half of the rest.
+// target returns the revision to compact to; 0 for none. It removes what is older than Age and,
+// if the database is too large, half of the rest.
 func (r Retention) target(e extent) int64 {
 	target := e.marks.latest(e.now.Add(-r.Age)).revision
 	if e.size > r.Size {
@@ -80,8 +80,8 @@ func (r Retention) target(e extent) int64 {
 	return target
 }
 
-// pinnedSize is how large the database may be before history goes that is pinned: who reads
-// must not keep others from writing.
+// pinnedSize returns the size of the database from which even pinned history is removed: a
+// reader must not block writes.
 func (r Retention) pinnedSize() int64 { return r.Size + min(r.Size/2, pinnedRoom) }
 
 func quantity(bytes int64) string { return resource.NewQuantity(bytes, resource.BinarySI).String() }

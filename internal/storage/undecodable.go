@@ -13,29 +13,30 @@ import (
 	"k8s.io/apiserver/pkg/storage/etcd3"
 )
 
-// Started ends the start: from now on an object that can't be decoded is an error of the
-// request that reads it, as it is upstream.
+// Started marks the end of the start. From now on an object that cannot be decoded fails the
+// request that reads it, as upstream.
 func (b *Backend) Started() { b.started.Store(true) }
 
-// decoder is that of a resource. A watch cache whose first list can't be decoded would never
-// fill, and a start would wait for it without a word. Custom resources are left out: what
-// decodes them may also fail because a conversion webhook does not answer yet.
+// decoder wraps the decoder of a built-in resource in the embedded store. A watch cache whose
+// first list cannot be decoded would never fill, and the start would wait for it silently.
+// Custom resources are left out, because decoding them may also fail while a conversion webhook
+// is not ready.
 func (b *Backend) decoder(resource schema.GroupResource, newFunc func() runtime.Object, d etcd3.Decoder) etcd3.Decoder {
 	if _, custom := newFunc().(*unstructured.Unstructured); custom || b.failed == nil {
 		return d
 	}
-	return refusing{d, b, resource}
+	return startDecoder{d, b, resource}
 }
 
-// refusing ends a start on an object that can't be decoded.
-type refusing struct {
+// startDecoder fails the start on an object that cannot be decoded.
+type startDecoder struct {
 	etcd3.Decoder
 	backend  *Backend
 	resource schema.GroupResource
 }
 
 // DecodeListItem implements etcd3.Decoder.
-func (r refusing) DecodeListItem(ctx context.Context, data []byte, revision uint64, newItem func() runtime.Object) (runtime.Object, error) {
+func (r startDecoder) DecodeListItem(ctx context.Context, data []byte, revision uint64, newItem func() runtime.Object) (runtime.Object, error) {
 	object, err := r.Decoder.DecodeListItem(ctx, data, revision, newItem)
 	if err != nil && ctx.Err() == nil && !r.backend.started.Load() {
 		refusal := fmt.Errorf("one of the %s in the store in %s (revision %d) can't be decoded: %w; restore the store from a backup, or go on without the object: \"kindred check-store --drop-damaged\"",

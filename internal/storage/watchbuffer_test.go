@@ -16,39 +16,39 @@ func event(i int) watch.Event {
 	return watch.Event{Type: watch.Added, Object: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: strconv.Itoa(i)}}}
 }
 
-func plainReader(source watch.Interface) *reader {
-	return (&reader{source: source, taken: func(watch.Event) {}, left: func() {}}).start()
+func startBuffered(source watch.Interface) *bufferedWatch {
+	return (&bufferedWatch{source: source, onTake: func(watch.Event) {}, onLeave: func() {}}).start()
 }
 
-func TestReadAheadTakesABurstAndKeepsItsOrder(t *testing.T) {
+func TestBufferTakesABurstInOrder(t *testing.T) {
 	source := watch.NewFake() // unbuffered: each Action waits until it is taken
-	r := plainReader(source)
+	w := startBuffered(source)
 	const burst = 1000
 	for i := range burst {
 		source.Action(event(i).Type, event(i).Object)
 	}
 	source.Stop()
 	for i := range burst {
-		got, ok := <-r.ResultChan()
+		got, ok := <-w.ResultChan()
 		if !ok || got.Object.(*corev1.Pod).Name != strconv.Itoa(i) {
 			t.Fatalf("event %d: %v %v", i, got, ok)
 		}
 	}
-	if extra, ok := <-r.ResultChan(); ok {
+	if extra, ok := <-w.ResultChan(); ok {
 		t.Errorf("after the end of the source: %v", extra)
 	}
 }
 
-func TestReadAheadHasALimit(t *testing.T) {
+func TestBufferIsBounded(t *testing.T) {
 	source := watch.NewFake()
-	r := plainReader(source)
-	defer r.Stop()
-	for i := range readAheadLimit {
+	w := startBuffered(source)
+	defer w.Stop()
+	for i := range bufferLimit {
 		source.Action(event(i).Type, event(i).Object)
 	}
 	taken := make(chan struct{})
 	go func() {
-		source.Action(event(readAheadLimit).Type, event(readAheadLimit).Object)
+		source.Action(event(bufferLimit).Type, event(bufferLimit).Object)
 		close(taken)
 	}()
 	select {
@@ -56,20 +56,20 @@ func TestReadAheadHasALimit(t *testing.T) {
 		t.Fatal("took more than the limit")
 	default:
 	}
-	<-r.ResultChan()
+	<-w.ResultChan()
 	<-taken
 }
 
-func TestReadAheadStops(t *testing.T) {
+func TestBufferedWatchStops(t *testing.T) {
 	source := watch.NewFake()
-	r := plainReader(source)
-	source.Add(&corev1.Pod{}) // nobody takes it
-	r.Stop()
-	r.Stop()
-	for range r.ResultChan() {
-		// One event may still be on its way; then the channel is closed.
+	w := startBuffered(source)
+	source.Add(&corev1.Pod{}) // is not read
+	w.Stop()
+	w.Stop()
+	for range w.ResultChan() {
+		// At most one more event; then the channel is closed.
 	}
 	if !source.IsStopped() {
-		t.Error("the source runs on")
+		t.Error("the source was not stopped")
 	}
 }

@@ -16,50 +16,50 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// counting counts the deletions that are left to the library.
-type counting struct {
+// countedStore counts the deletions that reach it.
+type countedStore struct {
 	storage.Interface
 	deletions int
 }
 
-func (c *counting) Delete(ctx context.Context, key string, out runtime.Object, preconditions *storage.Preconditions, validate storage.ValidateObjectFunc, cached runtime.Object, opts storage.DeleteOptions) error {
+func (c *countedStore) Delete(ctx context.Context, key string, out runtime.Object, preconditions *storage.Preconditions, validate storage.ValidateObjectFunc, cached runtime.Object, opts storage.DeleteOptions) error {
 	c.deletions++
 	return c.Interface.Delete(ctx, key, out, preconditions, validate, cached, opts)
 }
 
-func TestExactDeletions(t *testing.T) {
+func TestFastPathOfDeletions(t *testing.T) {
 	refusal := errors.New("refused")
 	for name, test := range map[string]struct {
-		before        func(*past)                  // after the cache has seen the object
-		cached        func(*corev1.Pod)            // what else it has
-		preconditions func(*storage.Preconditions) // that name the version
+		before        func(*past)                  // happens after the object was cached
+		cached        func(*corev1.Pod)            // changes the cached object
+		preconditions func(*storage.Preconditions) // changes the preconditions, which name the version
 		validate      error
 		want          func(error) bool
-		left          bool // the object is still there
-		library       int  // deletions that are left to it
+		left          bool // the object still exists
+		etcd3         int  // deletions that reach etcd3
 	}{
-		"the version that the cache has": {},
-		"it was changed since": {
+		"the cached version": {},
+		"changed since": {
 			before: func(p *past) { p.update("a", "new") },
-			want:   storage.IsInvalidObj, left: true, library: 1,
+			want:   storage.IsInvalidObj, left: true, etcd3: 1,
 		},
-		"it went since": {
+		"deleted since": {
 			before: func(p *past) { p.delete("a") },
-			want:   storage.IsNotFound, library: 1,
+			want:   storage.IsNotFound, etcd3: 1,
 		},
-		"it went and came back": {
+		"deleted and created again": {
 			before: func(p *past) { p.delete("a"); p.create("a", "new") },
-			want:   storage.IsInvalidObj, left: true, library: 1,
+			want:   storage.IsInvalidObj, left: true, etcd3: 1,
 		},
-		"the cache has another version": {
-			cached: func(pod *corev1.Pod) { pod.ResourceVersion = "1" }, library: 1,
+		"another version is cached": {
+			cached: func(pod *corev1.Pod) { pod.ResourceVersion = "1" }, etcd3: 1,
 		},
 		"another UID": {
 			preconditions: func(c *storage.Preconditions) { c.UID = ptr.To(types.UID("other")) },
-			want:          storage.IsInvalidObj, left: true, library: 1,
+			want:          storage.IsInvalidObj, left: true, etcd3: 1,
 		},
-		"no version is named": {
-			preconditions: func(c *storage.Preconditions) { c.ResourceVersion = nil }, library: 1,
+		"no version in the preconditions": {
+			preconditions: func(c *storage.Preconditions) { c.ResourceVersion = nil }, etcd3: 1,
 		},
 		"admission refuses": {
 			validate: refusal,
@@ -83,18 +83,18 @@ func TestExactDeletions(t *testing.T) {
 			if test.before != nil {
 				test.before(p)
 			}
-			library := &counting{Interface: p.pods}
+			etcd3 := &countedStore{Interface: p.pods}
 			out := &corev1.Pod{}
-			err := exact{library, p.backend, pods, "/pods", Prefix + "/"}.Delete(t.Context(), podKey("a"), out, preconditions,
+			err := deletions{Interface: etcd3, backend: p.backend, resource: pods, prefix: "/pods", root: Prefix + "/"}.Delete(t.Context(), podKey("a"), out, preconditions,
 				func(context.Context, runtime.Object) error { return test.validate }, cached, storage.DeleteOptions{})
 			if test.want == nil && err != nil || test.want != nil && !test.want(err) {
-				t.Errorf("answered %v", err)
+				t.Errorf("error %v", err)
 			}
-			if library.deletions != test.library {
-				t.Errorf("%d deletions were left to the library, want %d", library.deletions, test.library)
+			if etcd3.deletions != test.etcd3 {
+				t.Errorf("%d deletions reached etcd3, want %d", etcd3.deletions, test.etcd3)
 			}
 			if err == nil && (out.Name != "a" || out.Spec.Containers[0].Image != "old" || out.ResourceVersion == cached.ResourceVersion) {
-				t.Errorf("told that %s of version %s went", out.Name, out.ResourceVersion)
+				t.Errorf("returned %s of version %s as deleted", out.Name, out.ResourceVersion)
 			}
 			err = p.pods.Get(t.Context(), podKey("a"), storage.GetOptions{}, &corev1.Pod{})
 			if left := err == nil; left != test.left {
@@ -104,23 +104,23 @@ func TestExactDeletions(t *testing.T) {
 	}
 }
 
-// TestExactDeletionsAreRecorded: the record of who asked is in the same transaction.
-func TestExactDeletionsAreRecorded(t *testing.T) {
+// TestFastPathRecords: the fast path writes the record in the same transaction.
+func TestFastPathRecords(t *testing.T) {
 	p := newPast(t, Encryption{})
 	p.create("a", "old")
 	cached := &corev1.Pod{}
 	if err := p.pods.Get(t.Context(), podKey("a"), storage.GetOptions{}, cached); err != nil {
 		t.Fatal(err)
 	}
-	library := &counting{Interface: p.pods}
-	pods := recorded{exact{library, p.backend, pods, "/pods", Prefix + "/"}, p.backend, pods}
+	etcd3 := &countedStore{Interface: p.pods}
+	pods := deletions{Interface: etcd3, backend: p.backend, resource: pods, recorded: true, prefix: "/pods", root: Prefix + "/"}
 	err := pods.Delete(forAlice(t.Context()), podKey("a"), &corev1.Pod{}, &storage.Preconditions{ResourceVersion: &cached.ResourceVersion},
 		storage.ValidateAllObjectFunc, cached, storage.DeleteOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	records := p.records("a")
-	if len(records) != 1 || records[0].By != alice || records[0].Policy != metav1.DeletePropagationBackground || library.deletions != 0 {
-		t.Errorf("recorded %v with %d deletions left to the library", records, library.deletions)
+	if len(records) != 1 || records[0].By != alice || records[0].Policy != metav1.DeletePropagationBackground || etcd3.deletions != 0 {
+		t.Errorf("recorded %v, and %d deletions reached etcd3", records, etcd3.deletions)
 	}
 }

@@ -13,12 +13,12 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-// TestPagesExpire: what history retains is refused to the API after five minutes all the same.
-func TestPagesExpire(t *testing.T) {
+// TestReadWindow: after five minutes the API can no longer read a revision that History retains.
+func TestReadWindow(t *testing.T) {
 	client, c := quietStore(t), clocktesting.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
 	var small int64
 	k := keeper(t, client, c, Retention{Age: time.Hour, Size: 100}, &small)
-	api := expiring{&kubernetes.Client{Client: client}, k}
+	api := readWindow{&kubernetes.Client{Client: client}, k}
 	rounds(t, c, 1, k)
 	old := write(t, client, "/registry/a", "1")
 	write(t, client, "/registry/a", "2")
@@ -41,10 +41,10 @@ func TestPagesExpire(t *testing.T) {
 			t.Errorf("%s after seven minutes: %v", what, err)
 		}
 		if err := read(0); err != nil {
-			t.Errorf("%s of what is there now: %v", what, err)
+			t.Errorf("%s of the latest revision: %v", what, err)
 		}
 	}
 	if !readable(t, client, old) {
-		t.Error("history has lost it")
+		t.Error("the revision is compacted")
 	}
 }

@@ -1,0 +1,135 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package storage
+
+import (
+	"context"
+	"strings"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/storage"
+)
+
+// bufferLimit is how many events a watch may be behind before it blocks the watch cache, which
+// then ends it. An event costs a few words: all watches share its object.
+const bufferLimit = 10_000
+
+// watchBuffer is a watch cache whose watches take their events at once, however slow their
+// clients read.
+type watchBuffer struct {
+	storage.Interface
+	pressure *backpressure
+	// root is the key prefix of the whole resource.
+	root string
+}
+
+func (b watchBuffer) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
+	source, err := b.Interface.Watch(ctx, key, opts)
+	if err != nil {
+		return nil, err
+	}
+	w := &bufferedWatch{source: source, onTake: func(watch.Event) {}, onLeave: func() {}}
+	if selects := b.selection(ctx, key, opts.Predicate); selects != nil {
+		versions := b.Versioner()
+		b.pressure.join(w, selects)
+		w.onTake = func(e watch.Event) { b.pressure.took(w, versionOf(versions, e)) }
+		w.onLeave = func() { b.pressure.leave(w) }
+	}
+	return w.start(), nil
+}
+
+// selection returns a function that reports whether a watch gets an object; nil if the watch
+// exerts no backpressure.
+func (b watchBuffer) selection(ctx context.Context, key string, predicate storage.SelectionPredicate) func(runtime.Object) bool {
+	if _, single := predicate.MatchesSingle(); single || len(predicate.MatcherIndex(ctx)) > 0 {
+		return nil
+	}
+	namespace := strings.Trim(strings.TrimPrefix(key, b.root), "/")
+	return func(object runtime.Object) bool {
+		if namespace != "" && namespaceOf(object) != namespace {
+			return false
+		}
+		matches, err := predicate.Matches(object)
+		return matches && err == nil
+	}
+}
+
+func namespaceOf(object runtime.Object) string {
+	accessor, err := meta.Accessor(object)
+	if err != nil {
+		return ""
+	}
+	return accessor.GetNamespace()
+}
+
+// bufferedWatch is a watch that takes events from its source as they come.
+type bufferedWatch struct {
+	source watch.Interface
+	// onTake is called for each event taken, onLeave (perhaps more than once) when the watch
+	// takes no more or exerts no more backpressure.
+	onTake  func(watch.Event)
+	onLeave func()
+
+	events  chan watch.Event
+	stopped chan struct{}
+	stop    sync.Once
+}
+
+func (w *bufferedWatch) start() *bufferedWatch {
+	w.events, w.stopped = make(chan watch.Event), make(chan struct{})
+	go w.run()
+	return w
+}
+
+func (w *bufferedWatch) ResultChan() <-chan watch.Event { return w.events }
+
+func (w *bufferedWatch) Stop() {
+	w.stop.Do(func() {
+		close(w.stopped)
+		w.onLeave()
+		w.source.Stop()
+	})
+}
+
+// run passes on all events in order, and ends after the last one when the source has ended.
+func (w *bufferedWatch) run() {
+	defer close(w.events)
+	defer w.onLeave()
+	var buffer []watch.Event
+	source := w.source.ResultChan()
+	for source != nil || len(buffer) > 0 {
+		var (
+			in   = source
+			out  chan watch.Event
+			next watch.Event
+		)
+		if len(buffer) >= bufferLimit {
+			in = nil
+			w.onLeave()
+		}
+		if len(buffer) > 0 {
+			out, next = w.events, buffer[0]
+		}
+		select {
+		case event, ok := <-in:
+			if !ok {
+				source = nil
+				w.onLeave()
+				continue
+			}
+			w.onTake(event)
+			buffer = append(buffer, event)
+		case out <- next:
+			buffer[0] = watch.Event{}
+			if buffer = buffer[1:]; len(buffer) == 0 {
+				buffer = nil
+			}
+		case <-w.stopped:
+			return
+		}
+	}
+}
