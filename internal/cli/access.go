@@ -13,34 +13,34 @@ import (
 	"github.com/kindred-project/kindred"
 )
 
-// addAuthenticationFlags are upstream's, and so are their meanings.
+// addAuthenticationFlags adds flags that have the same names and meanings as upstream's.
 func addAuthenticationFlags(flags *pflag.FlagSet, o *kindred.AuthenticationOptions) {
-	flags.StringVar(&o.ConfigFile, "authentication-config", "", "file with an AuthenticationConfiguration: issuers of tokens, anonymous callers; excludes the --oidc flags")
-	flags.StringVar(&o.OIDCIssuerURL, "oidc-issuer-url", "", "HTTPS URL of an OpenID issuer whose tokens are accepted")
-	flags.StringVar(&o.OIDCClientID, "oidc-client-id", "", "audience that the issuer's tokens must be for")
+	flags.StringVar(&o.ConfigFile, "authentication-config", "", "file with an AuthenticationConfiguration (token issuers, anonymous access); cannot be used with the --oidc flags")
+	flags.StringVar(&o.OIDCIssuerURL, "oidc-issuer-url", "", "HTTPS URL of the OpenID issuer whose tokens are accepted")
+	flags.StringVar(&o.OIDCClientID, "oidc-client-id", "", "client ID; it must be an audience of the token")
 	flags.StringVar(&o.OIDCUsernameClaim, "oidc-username-claim", kindred.DefaultOIDCUsernameClaim, "claim with the user's name")
-	flags.StringVar(&o.OIDCUsernamePrefix, "oidc-username-prefix", "", "what is put before user names; \"-\" is nothing (default the issuer's URL and #, but for the claim email)")
-	flags.StringVar(&o.OIDCGroupsClaim, "oidc-groups-claim", "", "claim with the user's groups: a string or several")
-	flags.StringVar(&o.OIDCGroupsPrefix, "oidc-groups-prefix", "", "what is put before group names")
-	flags.Var(cliflag.NewMapStringStringNoSplit(&o.OIDCRequiredClaims), "oidc-required-claim", "key=value of a claim that a token must have; may be repeated")
+	flags.StringVar(&o.OIDCUsernamePrefix, "oidc-username-prefix", "", "prefix of user names; \"-\" for none (default the issuer's URL and \"#\", none for the claim email)")
+	flags.StringVar(&o.OIDCGroupsClaim, "oidc-groups-claim", "", "claim with the user's groups, a string or an array of strings")
+	flags.StringVar(&o.OIDCGroupsPrefix, "oidc-groups-prefix", "", "prefix of group names")
+	flags.Var(cliflag.NewMapStringStringNoSplit(&o.OIDCRequiredClaims), "oidc-required-claim", "key=value of a claim that tokens must have; may be repeated")
 	flags.StringVar(&o.OIDCCAFile, "oidc-ca-file", "", "file of the CA that signed the issuer's certificate (default the machine's CAs)")
 	flags.StringSliceVar(&o.OIDCSigningAlgs, "oidc-signing-algs", []string{kindred.DefaultOIDCSigningAlg}, "accepted signing algorithms, of RFC 7518")
-	flags.StringVar(&o.WebhookConfigFile, "authentication-token-webhook-config-file", "", "kubeconfig of a service that is asked whose a token is")
-	flags.StringVar(&o.WebhookVersion, "authentication-token-webhook-version", kindred.DefaultWebhookVersion, "version of the TokenReviews that it is sent")
-	flags.Var(newHold(&o.WebhookCacheTTL, kindred.DefaultTokenWebhookCacheTTL), "authentication-token-webhook-cache-ttl", "how long its answers hold")
+	flags.StringVar(&o.WebhookConfigFile, "authentication-token-webhook-config-file", "", "kubeconfig of the webhook that authenticates tokens")
+	flags.StringVar(&o.WebhookVersion, "authentication-token-webhook-version", kindred.DefaultWebhookVersion, "API version of the TokenReviews sent to the webhook")
+	flags.Var(newHold(&o.WebhookCacheTTL, kindred.DefaultTokenWebhookCacheTTL), "authentication-token-webhook-cache-ttl", "how long answers of the token webhook are cached")
 }
 
-// addAuthorizationFlags are upstream's, and so are their meanings.
+// addAuthorizationFlags adds flags that have the same names and meanings as upstream's.
 func addAuthorizationFlags(flags *pflag.FlagSet, o *kindred.AuthorizationOptions) {
-	flags.StringVar(&o.ConfigFile, "authorization-config", "", "file with an AuthorizationConfiguration: the chain of authorizers; excludes the --authorization-webhook flags")
-	flags.StringVar(&o.WebhookConfigFile, "authorization-webhook-config-file", "", "kubeconfig of a service that is asked for what neither node authorizer nor RBAC allows")
-	flags.StringVar(&o.WebhookVersion, "authorization-webhook-version", kindred.DefaultWebhookVersion, "version of the SubjectAccessReviews that it is sent")
-	flags.Var(newHold(&o.WebhookAuthorizedTTL, kindred.DefaultAuthorizedTTL), "authorization-webhook-cache-authorized-ttl", "how long its yes holds")
-	flags.Var(newHold(&o.WebhookUnauthorizedTTL, kindred.DefaultUnauthorizedTTL), "authorization-webhook-cache-unauthorized-ttl", "how long its no holds")
+	flags.StringVar(&o.ConfigFile, "authorization-config", "", "file with an AuthorizationConfiguration (the chain of authorizers); cannot be used with the --authorization-webhook flags")
+	flags.StringVar(&o.WebhookConfigFile, "authorization-webhook-config-file", "", "kubeconfig of the webhook that authorizes requests which neither the node authorizer nor RBAC allows")
+	flags.StringVar(&o.WebhookVersion, "authorization-webhook-version", kindred.DefaultWebhookVersion, "API version of the SubjectAccessReviews sent to the webhook")
+	flags.Var(newHold(&o.WebhookAuthorizedTTL, kindred.DefaultAuthorizedTTL), "authorization-webhook-cache-authorized-ttl", "how long the webhook's allowed answers are cached")
+	flags.Var(newHold(&o.WebhookUnauthorizedTTL, kindred.DefaultUnauthorizedTTL), "authorization-webhook-cache-unauthorized-ttl", "how long the webhook's other answers are cached")
 }
 
-// addAuditFlags are upstream's own. Help keeps quiet of the many that tune how
-// events are batched and cut.
+// addAuditFlags adds the flags of k8s.io/apiserver. Help omits the many that tune batching and
+// truncation.
 func addAuditFlags(flags *pflag.FlagSet, o *kindred.AuditOptions) {
 	o.AddFlags(flags)
 	flags.VisitAll(func(flag *pflag.Flag) {
@@ -50,8 +50,8 @@ func addAuditFlags(flags *pflag.FlagSet, o *kindred.AuditOptions) {
 	})
 }
 
-// hold is how long something holds. On the command line 0 is not at all, as
-// upstream's; in Options, where 0 is the default, that is a negative duration.
+// hold is the duration of a cache. On the command line 0 disables the cache, as upstream; in
+// Options 0 is the default, and a negative duration disables it.
 type hold time.Duration
 
 var _ pflag.Value = new(hold)

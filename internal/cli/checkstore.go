@@ -16,7 +16,7 @@ import (
 	"github.com/kindred-project/kindred/internal/storage/check"
 )
 
-// storeCheck is a command line of "kindred check-store".
+// storeCheck has the flags of "kindred check-store".
 type storeCheck struct {
 	output    string
 	drop, yes bool
@@ -31,10 +31,10 @@ func newCheckStore() *cobra.Command {
 other and with the checksums of the last stop, and decodes each object. It changes nothing.
 The cluster must not be running.
 
-With --drop-damaged it lists the objects that are damaged or can't be decoded, asks, and
-removes them and all past versions of objects. Finalizers of what is removed are disregarded,
-as by upstream's unsafe deletion of malformed objects (KEP-3926). A store of which more than
-single objects is damaged can only be restored from a backup.
+With --drop-damaged it lists the objects that are damaged or can't be decoded, asks
+for confirmation, and removes them and all past versions of objects. It ignores finalizers of
+removed objects, as upstream's unsafe deletion of malformed objects does (KEP-3926). If more than
+single objects is damaged, the store can only be restored from a backup.
 
 The exit status is 0 if the store is fine, 1 if it is damaged, and 2 if the check failed.`,
 		Example: `  kindred check-store
@@ -64,18 +64,18 @@ func (s *storeCheck) run(cmd *cobra.Command) error {
 	}
 	switch {
 	case s.yes && !s.drop:
-		return usagef("--yes goes with --drop-damaged")
+		return usagef("--yes needs --drop-damaged")
 	case asJSON && s.drop:
-		return usagef("--output json does not go with --drop-damaged")
+		return usagef("--output json cannot be used with --drop-damaged")
 	case s.drop && !s.yes && !term.IsTerminal(cmd.InOrStdin()):
-		return usagef("nobody can be asked whether to remove objects: give --yes")
+		return usagef("cannot ask for confirmation without a terminal: use --yes to remove objects")
 	}
 	layout, err := layoutOf(cmd)
 	if err != nil {
 		return err
 	}
 	if s.drop {
-		// Nobody may start a cluster meanwhile.
+		// Keep other processes from starting a cluster meanwhile.
 		lock, err := layout.Lock()
 		if err != nil {
 			return err
@@ -132,7 +132,7 @@ func checkStore(cmd *cobra.Command, layout datadir.Layout, locked bool) (*check.
 	}
 	report, err := check.Store(cmd.Context(), layout.Etcd(), true)
 	if err == nil && !locked {
-		// What a cluster that was started meanwhile writes is not damage.
+		// The writes of a cluster that was started meanwhile are not damage.
 		err = unused(layout)
 	}
 	return report, err
@@ -155,7 +155,7 @@ func printStoreReport(cmd *cobra.Command, layout datadir.Layout, report *check.R
 		printf(cmd, "note: %s\n", note)
 	}
 	if len(report.Damage) > 0 && report.Droppable() {
-		printf(cmd, "restore %s from a backup, or go on without these objects: --drop-damaged\n", layout.Etcd())
+		printf(cmd, "restore %s from a backup, or drop these objects with --drop-damaged\n", layout.Etcd())
 		return
 	}
 	if len(report.Damage) > 0 {
@@ -172,7 +172,7 @@ func printStoreReport(cmd *cobra.Command, layout datadir.Layout, report *check.R
 	printf(cmd, "\n")
 }
 
-// dropDamaged removes what the report names, and checks again.
+// dropDamaged removes the objects that the report names, and checks again.
 func (s *storeCheck) dropDamaged(cmd *cobra.Command, layout datadir.Layout, report *check.Report) error {
 	if !report.Droppable() {
 		return exitStatus{exitFound, errors.New("nothing was removed: more than single objects is damaged")}

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// New is the command line of a program of this version.
+// New returns the root command of a program with this version.
 func New(version string) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "kindred",
@@ -19,7 +19,7 @@ node. "kindred up" starts it, "kindred kubectl" talks to it.`,
 		Version:       version,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		// It runs after flags and arguments were found good; see Execute.
+		// It runs after flags and arguments were validated; see Execute.
 		PersistentPreRun: func(cmd *cobra.Command, _ []string) { markStarted(cmd) },
 	}
 	root.SetVersionTemplate("{{.Version}}\n")
@@ -43,7 +43,7 @@ node. "kindred up" starts it, "kindred kubectl" talks to it.`,
 	return root
 }
 
-// group is a verb that only has verbs below it.
+// group returns a command that only has subcommands.
 func group(use, short string, verbs ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   use,
@@ -55,8 +55,7 @@ func group(use, short string, verbs ...*cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// printf writes to the command's standard output. That a reader has gone away is
-// nobody's error.
+// printf writes to the command's standard output and ignores errors, such as of a closed pipe.
 func printf(cmd *cobra.Command, format string, args ...any) {
 	_, _ = fmt.Fprintf(cmd.OutOrStdout(), format, args...)
 }

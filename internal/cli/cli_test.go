@@ -82,7 +82,7 @@ func TestErrorsAreOneLine(t *testing.T) {
 		{[]string{"stauts"}, 2, `error: unknown command "stauts" for "kindred"; Did you mean this? status; see "kindred --help"`},
 		{[]string{"image", "bogus"}, 2, `error: unknown command "bogus" for "kindred image"; see "kindred image --help"`},
 		{[]string{"image", "load"}, 2, `error: requires at least 1 arg(s), only received 0; see "kindred image load --help"`},
-		{[]string{"version", "-o", "yaml"}, 2, `error: --output is "yaml", it can only be json; see "kindred version --help"`},
+		{[]string{"version", "-o", "yaml"}, 2, `error: --output is "yaml", it must be json; see "kindred version --help"`},
 		{[]string{"kubectl", "--data-dir"}, 2, `error: flag needs an argument: --data-dir; see "kindred help kubectl"`},
 		{[]string{"status", "--data-dir", ""}, 2, `error: no data directory given: use --data-dir; see "kindred status --help"`},
 		{[]string{"status", "--data-dir", absent}, 1, `error: no cluster runs in ` + absent + `; start it with "kindred up" or name another with --data-dir`},
@@ -277,7 +277,7 @@ func TestStatus(t *testing.T) {
 		t.Errorf("exit status %d: %s", code, errOut)
 	}
 	for _, want := range []string{"kindred v9, up 90m\n", "embedded etcd\n", "unix:///run/x.sock\n", "ok\n", "1 of 2 ready\n", "3 (1 Pending, 2 Running)\n",
-		"On hold  2 objects; \"kindred lint -A --rule on-hold\" says why and how to go on\n"} {
+		"On hold  2 objects; \"kindred lint -A --rule on-hold\" explains why and how to continue\n"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in\n%s", want, out)
 		}
@@ -314,7 +314,7 @@ func TestStatusOfAClusterThatDoesNotAnswer(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, errOut, code := run(t, "status", "--data-dir", layout.Root)
-	if code != 1 || !strings.HasPrefix(errOut, "error: the cluster does not answer: ") {
+	if code != 1 || !strings.HasPrefix(errOut, "error: the cluster does not respond: ") {
 		t.Errorf("exit status %d: %s", code, errOut)
 	}
 }
@@ -379,7 +379,7 @@ func TestResetKeepsDataIfContainersCannotBeStopped(t *testing.T) {
 	}
 	for range 2 {
 		_, errOut, code := run(t, "reset", "--data-dir", layout.Root)
-		if code != 1 || !strings.HasPrefix(errOut, "error: nothing was removed, for not all containers could be stopped: ") {
+		if code != 1 || !strings.HasPrefix(errOut, "error: nothing was removed, because not all containers could be stopped: ") {
 			t.Errorf("exit status %d: %s", code, errOut)
 		}
 		if _, found, err := layout.ReadInstance(); !found || err != nil {

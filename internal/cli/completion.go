@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// newCompletion takes the place of cobra's own verb of that name, which answers the
-// name of a shell that it does not know with its help, and success.
+// newCompletion replaces cobra's completion command, which prints its help and succeeds for a
+// shell that it does not know.
 func newCompletion() *cobra.Command {
 	return &cobra.Command{
 		Use:   "completion bash|zsh|fish|powershell",

@@ -24,18 +24,17 @@ import (
 	"k8s.io/kubectl/pkg/util/completion"
 )
 
-// connection says which cluster a verb talks to, in which namespace, and as whom.
+// connection has the flags that choose the cluster, the namespace and the user of a command.
 type connection struct {
 	kubeconfig, context, namespace string
-	// as is who is impersonated; see
+	// as is the impersonated user; see
 	// https://kubernetes.io/docs/reference/access-authn-authz/user-impersonation/.
 	as       string
 	asGroups []string
 	asUID    string
 }
 
-// addFlags adds the flags by which kubectl finds a cluster too. what names the cluster in their
-// descriptions.
+// addFlags adds flags that kubectl has too. what names the cluster in their descriptions.
 func (c *connection) addFlags(cmd *cobra.Command, what string) {
 	flags := cmd.Flags()
 	flags.StringVar(&c.kubeconfig, "kubeconfig", "", "kubeconfig of "+what)
@@ -46,8 +45,7 @@ func (c *connection) addFlags(cmd *cobra.Command, what string) {
 	flags.StringVar(&c.asUID, "as-uid", "", "UID to impersonate")
 }
 
-// loader finds the cluster as "kindred kubectl" does; a plugin of kubectl's finds it as
-// kubectl does.
+// loader finds the cluster as "kindred kubectl" does, and in a kubectl plugin as kubectl does.
 func (c *connection) loader(cmd *cobra.Command) (clientcmd.ClientConfig, error) {
 	path := c.kubeconfig
 	meant := cmd.Flags().Changed(dataDirFlag)
@@ -64,11 +62,11 @@ func (c *connection) loader(cmd *cobra.Command) (clientcmd.ClientConfig, error) 
 	return c.loaderOf(cmd, path, c.context, c.namespace)
 }
 
-// loaderOf reads a kubeconfig; without a path, as kubectl does.
+// loaderOf reads a kubeconfig, or without a path the files that kubectl would read.
 func (c *connection) loaderOf(cmd *cobra.Command, path, context, namespace string) (clientcmd.ClientConfig, error) {
 	if c.as == "" && (len(c.asGroups) > 0 || c.asUID != "") {
-		// client-go would leave both out without a word, and ask with all rights.
-		return nil, usagef("--as-group and --as-uid go with --as")
+		// client-go would silently ignore both and send requests with all rights.
+		return nil, usagef("--as-group and --as-uid need --as")
 	}
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = path
@@ -81,7 +79,7 @@ func (c *connection) loaderOf(cmd *cobra.Command, path, context, namespace strin
 	}, nil
 }
 
-// namedLoader loads a configuration whose requests carry a user agent.
+// namedLoader loads a configuration and sets the user agent of its requests.
 type namedLoader struct {
 	anyLoader
 	agent string
@@ -97,7 +95,7 @@ func (l namedLoader) ClientConfig() (*rest.Config, error) {
 	return config, err
 }
 
-// userAgent is the name of a program in audit logs and records of deletions, in the form of
+// userAgent returns the name of a program in audit logs and deletion records, in the form of
 // rest.DefaultKubernetesUserAgent.
 func userAgent(program, version string) string {
 	commit := componentversion.Get().GitCommit
@@ -109,13 +107,13 @@ func configOf(loader clientcmd.ClientConfig) (*rest.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The server's advice on what it is sent is not about what the user typed.
+	// Warnings of the server are about requests that the user did not write.
 	config.WarningHandlerWithContext = rest.NoWarnings{}
 	config.QPS = -1
 	return config, nil
 }
 
-// mapperOf finds types by any of their names.
+// mapperOf returns a mapper that finds resource types by any of their names.
 func mapperOf(config *rest.Config) (meta.RESTMapper, error) {
 	client, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
@@ -125,7 +123,7 @@ func mapperOf(config *rest.Config) (meta.RESTMapper, error) {
 	return restmapper.NewShortcutExpander(restmapper.NewDeferredDiscoveryRESTMapper(cached), cached, nil), nil
 }
 
-// complete offers types, and names of the cluster's objects, as kubectl does.
+// complete completes resource types and names of objects, as kubectl does.
 func (c *connection) complete(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
 	loader, err := c.loader(cmd)
 	if err != nil {

@@ -76,7 +76,7 @@ func TestImpersonation(t *testing.T) {
 func TestImpersonationUsage(t *testing.T) {
 	for _, flag := range []string{"--as-group", "--as-uid"} {
 		_, errOut, code := process(t, nil, "tree", "pod/x", "--kubeconfig", "/nowhere", flag, "x")
-		if code != exitUsage || !strings.Contains(errOut, "go with --as;") {
+		if code != exitUsage || !strings.Contains(errOut, "need --as;") {
 			t.Errorf("%s: exit status %d, %s", flag, code, errOut)
 		}
 	}

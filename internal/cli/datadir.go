@@ -15,12 +15,12 @@ import (
 const dataDirFlag = "data-dir"
 
 func addDataDirFlag(root *cobra.Command) {
-	// Without a home directory there is no default, and it has to be given.
+	// Without a home directory there is no default, and the flag is required.
 	path, _ := datadir.Default()
 	root.PersistentFlags().String(dataDirFlag, path, "directory of the cluster's data")
 }
 
-// layoutOf is the layout of the data directory that a command is about.
+// layoutOf returns the layout of a command's data directory.
 func layoutOf(cmd *cobra.Command) (datadir.Layout, error) {
 	path, err := cmd.Flags().GetString(dataDirFlag)
 	if err != nil {
@@ -37,7 +37,7 @@ func newLayout(path string) (datadir.Layout, error) {
 	return layout, nil
 }
 
-// running is what runs in a data directory; an error if nothing does.
+// running returns the cluster that runs in a data directory, or an error if none does.
 func running(layout datadir.Layout) (datadir.Instance, error) {
 	var none datadir.Instance
 	if err := layout.Check(); err != nil && !errors.Is(err, datadir.ErrEmpty) {

@@ -17,7 +17,7 @@ import (
 	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
 )
 
-// deletion is a command line of "kindred delete".
+// deletion has the flags of "kindred delete".
 type deletion struct {
 	connection
 	cascade, selector, output string
@@ -29,15 +29,14 @@ func newDelete() *cobra.Command {
 	var d deletion
 	cmd := &cobra.Command{
 		Use:   "delete (TYPE/NAME... | TYPE --selector LABELS)",
-		Short: "Show what a deletion takes along, and delete",
-		Long: `Shows what becomes of all that depends on the objects: what goes with them, what stays
-without an owner, what stays because of another owner, and what a finalizer or a dependent
-holds up. Several objects are shown, and deleted, together. Then it asks, and deletes what it
-has shown. If the deletion would take more along by then, or something else, it stops and says
-what has changed. With --preview it only shows.
+		Short: "Preview what a deletion takes along, and delete",
+		Long: `Shows the outcome for every dependent of the objects: deleted with them, orphaned, kept by
+another owner, or blocked by a finalizer or a dependent. Several objects are previewed and
+deleted together. Then asks for confirmation and deletes the objects. If the preview has changed
+meanwhile, it stops and shows the changes. With --preview it deletes nothing.
 
-The deletion of a namespace takes all that is in it along, that of a
-CustomResourceDefinition all its custom resources.`,
+Deleting a namespace deletes everything in it; deleting a CustomResourceDefinition deletes its
+custom resources.`,
 		Example: `  kindred delete --preview deployment/web
   kindred delete --preview namespace/shop
   kindred delete pods -l app=web --cascade foreground`,
@@ -49,40 +48,40 @@ CustomResourceDefinition all its custom resources.`,
 	}
 	d.addFlags(cmd, "the cluster")
 	flags := cmd.Flags()
-	flags.BoolVar(&d.preview, "preview", false, "only show what the deletion would do")
-	flags.StringVar(&d.cascade, "cascade", "background", `what happens to dependents: they go after their owner ("background"), before it ("foreground"), or stay ("orphan")`)
+	flags.BoolVar(&d.preview, "preview", false, "show what the deletion would do, and delete nothing")
+	flags.StringVar(&d.cascade, "cascade", "background", `what happens to dependents: they are deleted after their owner ("background"), before it ("foreground"), or kept ("orphan")`)
 	flags.StringVarP(&d.selector, "selector", "l", "", "delete the objects of the type that have these labels")
 	flags.BoolVarP(&d.allNamespaces, "all-namespaces", "A", false, "with --selector: in all namespaces")
-	flags.BoolVarP(&d.yes, "yes", "y", false, "do not ask")
+	flags.BoolVarP(&d.yes, "yes", "y", false, "do not ask for confirmation")
 	flags.BoolVar(&d.wait, "wait", true, "wait until the objects are gone")
-	flags.BoolVar(&d.all, "all", false, "show each object, also where there are many of the same")
-	flags.StringVarP(&d.output, "output", "o", "", `"wide" to cut nothing; with --preview: "json" or "yaml" for a form that programs can read`)
+	flags.BoolVar(&d.all, "all", false, "show each object, also if many are alike")
+	flags.StringVarP(&d.output, "output", "o", "", `"wide" for a table without truncation; with --preview also "json" or "yaml"`)
 	_ = cmd.RegisterFlagCompletionFunc("cascade", cobra.FixedCompletions([]string{"background", "foreground", "orphan"}, cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"wide", "json", "yaml"}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
-// policies are the values of --cascade, which are kubectl's.
+// policies maps the values of --cascade, which are the same as kubectl's.
 var policies = map[string]metav1.DeletionPropagation{
 	"background": metav1.DeletePropagationBackground,
 	"foreground": metav1.DeletePropagationForeground,
 	"orphan":     metav1.DeletePropagationOrphan,
 }
 
-// check finds what makes no sense before anything is asked of a cluster.
+// check validates the flags before any request is made.
 func (d *deletion) check(cmd *cobra.Command) error {
 	_, known := policies[d.cascade]
 	switch {
 	case !known:
-		return usagef("--cascade is %q, it can only be background, foreground or orphan", d.cascade)
+		return usagef("--cascade is %q, it must be background, foreground or orphan", d.cascade)
 	case d.allNamespaces && d.selector == "":
-		return usagef("--all-namespaces goes with --selector")
+		return usagef("--all-namespaces needs --selector")
 	case !slices.Contains([]string{"", "wide", "json", "yaml"}, d.output):
-		return usagef("--output is %q, it can only be wide, json or yaml", d.output)
+		return usagef("--output is %q, it must be wide, json or yaml", d.output)
 	case d.output != "" && d.output != "wide" && !d.preview:
-		return usagef("--output goes with --preview, unless it is wide")
+		return usagef("--output json and yaml need --preview")
 	case !d.preview && !d.yes && !term.IsTerminal(cmd.InOrStdin()):
-		return usagef("nobody can be asked whether to delete: give --yes to delete, or --preview to see what would happen")
+		return usagef("cannot ask for confirmation without a terminal: use --yes to delete, or --preview to see what would happen")
 	}
 	return nil
 }
@@ -117,7 +116,7 @@ func (d *deletion) run(cmd *cobra.Command, args []string) error {
 	return d.delete(cmd, r, preview.Status)
 }
 
-// targets says what is to be deleted.
+// targets returns the objects to delete.
 func (d *deletion) targets(r *reviewer, args []string) ([]ownership.DeletionTarget, error) {
 	if d.selector != "" {
 		return d.selected(r, args)
@@ -135,7 +134,7 @@ func (d *deletion) targets(r *reviewer, args []string) ([]ownership.DeletionTarg
 
 func (d *deletion) selected(r *reviewer, args []string) ([]ownership.DeletionTarget, error) {
 	if len(args) > 1 || strings.Contains(args[0], "/") {
-		return nil, usagef("--selector goes with one type, and no names")
+		return nil, usagef("--selector needs one type and no names")
 	}
 	selector, err := metav1.ParseToLabelSelector(d.selector)
 	if err != nil {
@@ -191,7 +190,7 @@ func printPreview(cmd *cobra.Command, preview *ownership.DeletionPreview, all bo
 	printWarnings(cmd, s.Warnings)
 }
 
-// usualNamespace is where objects are if nothing else is said of them.
+// usualNamespace returns the namespace that rows do not repeat.
 func usualNamespace(first ownership.ObjectReference) string {
 	if first.Kind == "Namespace" && first.APIVersion == "v1" {
 		return first.Name
@@ -199,7 +198,7 @@ func usualNamespace(first ownership.ObjectReference) string {
 	return first.Namespace
 }
 
-// inNamespace says which namespace an object is in, unless it is the usual one.
+// inNamespace returns " in NAMESPACE", or "" for an object in the usual namespace.
 func inNamespace(ref ownership.ObjectReference, usual string) string {
 	if ref.Namespace == usual || ref.Namespace == "" {
 		return ""
@@ -207,7 +206,7 @@ func inNamespace(ref ownership.ObjectReference, usual string) string {
 	return " in " + ref.Namespace
 }
 
-// calledIn names an object among others in the usual namespace.
+// calledIn names an object, with its namespace unless that is the usual one.
 func calledIn(ref ownership.ObjectReference, usual string) string {
 	return called(ref) + inNamespace(ref, usual)
 }
@@ -234,7 +233,7 @@ func outcomeColour(o ownership.PreviewedObject) colour {
 func previewNotes(o ownership.PreviewedObject, above types.UID, all bool) []string {
 	var begun string
 	if o.Deleting {
-		begun = "being deleted already"
+		begun = "already being deleted"
 	}
 	var keepers []string
 	for _, owner := range o.KeptBy {
@@ -243,13 +242,13 @@ func previewNotes(o ownership.PreviewedObject, above types.UID, all bool) []stri
 	return slices.Concat(said(begun), blockNotes(o.BlockedBy, above, all), said(notedAll("kept by %s", "kept by %s", keepers, all)))
 }
 
-// standingNote says why an owner that is not there keeps an object.
+// standingNote explains why an owner that does not exist keeps an object.
 func standingNote(s ownership.Standing) string {
 	switch s {
 	case ownership.StandingUnresolved:
 		return " (cannot be resolved)"
 	case ownership.StandingPending:
-		return " (has to be looked up)"
+		return " (not looked up yet)"
 	}
 	return ""
 }
@@ -267,7 +266,7 @@ func summary(s ownership.DeletionPreviewStatus) string {
 	return sentence(append(parts, hiddenNote(s.Hidden))...)
 }
 
-// targetsOf are the objects that are to be deleted, as they were shown.
+// targetsOf returns the objects to delete, as they were shown.
 func targetsOf(s ownership.DeletionPreviewStatus) []ownership.PreviewedObject {
 	var targets []ownership.PreviewedObject
 	for _, o := range s.Objects {

@@ -22,22 +22,22 @@ import (
 	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
 )
 
-// deleting carries out a deletion that was shown, for as long as it does what was shown.
+// deleting carries out a deletion that was previewed, as long as the preview holds.
 //
-// There are no transactions across objects, so the preview is asked for again: right before
-// the first target is deleted, and before a further one if the last check is at least as long ago
-// as it took. So at most half of the time goes into checks, however many targets there are.
-// Between a check and the deletions that follow it another client can still change what they
-// take along.
+// The API has no transactions across objects, so the preview is requested again: right before
+// the first target is deleted, and before a later one if the last check is at least as long ago
+// as it took. Checks therefore take at most half of the time, for any number of targets.
+// Between a check and the deletions that follow it, other clients can still change what the
+// deletions take along.
 type deleting struct {
 	shown  ownership.DeletionPreviewStatus
 	policy metav1.DeletionPropagation
 
-	// preview asks what a deletion would do now.
+	// preview returns what the deletion would do now.
 	preview func(context.Context, ownership.DeletionPreviewSpec) (ownership.DeletionPreviewStatus, error)
 	// remove deletes one target, if it is still the object that was shown.
 	remove func(context.Context, ownership.ObjectReference, metav1.DeleteOptions) error
-	// progress is told which target is being deleted.
+	// progress is called before each target is deleted.
 	progress func(ref ownership.ObjectReference, number, of int)
 	clock    clock.PassiveClock
 
@@ -46,7 +46,7 @@ type deleting struct {
 	took    time.Duration
 }
 
-// stopped is the error of a deletion that would have done something else than was shown.
+// stopped is the error of a deletion that would have had another result than its preview.
 type stopped struct {
 	changes     []previewChange
 	deleted, of int
@@ -75,8 +75,8 @@ func (d *deleting) run(ctx context.Context) error {
 			}
 		}
 		d.progress(target.ObjectReference, i+1, len(targets))
-		// The resourceVersion is no precondition: a new dependent does not change it, and a status
-		// update must not end the deletion.
+		// The resourceVersion is not a precondition: a new dependent does not change it, and a
+		// status update must not end the deletion.
 		err := d.remove(ctx, target.ObjectReference, metav1.DeleteOptions{
 			PropagationPolicy: &d.policy, Preconditions: &metav1.Preconditions{UID: &target.UID},
 		})
@@ -95,8 +95,8 @@ func (d *deleting) interrupted(err error, deleted, of int) error {
 	return fmt.Errorf("%d of %s were deleted, then: %w", deleted, plural(of, "object"), err)
 }
 
-// check asks what the deletion would do now, and compares it with what was shown. All targets
-// are asked about, also those that are deleted already: their dependents may still be there.
+// check compares what the deletion would do now with what was shown. It includes targets that
+// are already deleted, because their dependents may still exist.
 func (d *deleting) check(ctx context.Context) ([]previewChange, error) {
 	begin := d.clock.Now()
 	spec := ownership.DeletionPreviewSpec{PropagationPolicy: &d.policy}
@@ -114,23 +114,23 @@ func (d *deleting) check(ctx context.Context) ([]previewChange, error) {
 	return previewChanges(d.shown, now, d.begun), nil
 }
 
-// previewChange is an object, or several that may not be read, of which something else would
-// become than was shown.
+// previewChange is an object whose outcome differs from the preview, or several such objects
+// that the caller may not read.
 type previewChange struct {
 	object     *ownership.ObjectReference
 	hidden     int32
 	shown, now string
 }
 
-// loss orders outcomes by how much of an object is lost. An object that is blocked is being
-// deleted: whether that ends may change while the targets go one after another.
+// loss orders outcomes by how much of an object is lost. A blocked object is being deleted, and
+// whether its deletion completes may change while the targets are deleted one by one.
 var loss = map[ownership.DeletionOutcome]int{
 	"": 0, ownership.OutcomeKept: 0, ownership.OutcomeOrphaned: 1, ownership.OutcomeBlocked: 2, ownership.OutcomeDeleted: 2,
 }
 
-// previewChanges compares what would become of objects with what was shown. What has gone or is
-// not concerned any more is no change. After the first target was deleted, objects are on their
-// way from one outcome to another; then only a greater loss is a change.
+// previewChanges compares outcomes with those that were shown. An object that is gone or no longer
+// affected is not a change. After the first target was deleted, outcomes are in transition,
+// and only a greater loss is a change.
 func previewChanges(shown, now ownership.DeletionPreviewStatus, begun bool) []previewChange {
 	before := map[types.UID]ownership.DeletionOutcome{}
 	for _, o := range shown.Objects {
@@ -149,7 +149,7 @@ func previewChanges(shown, now ownership.DeletionPreviewStatus, begun bool) []pr
 	return changes
 }
 
-// printChanges shows what is different, as a table.
+// printChanges prints the differences as a table.
 func printChanges(cmd *cobra.Command, shown ownership.DeletionPreviewStatus, changes []previewChange) {
 	rows := [][]string{{"CHANGED", "SHOWN", "NOW"}}
 	hidden := ""
@@ -216,8 +216,8 @@ func (d *deletion) delete(cmd *cobra.Command, r *reviewer, shown ownership.Delet
 	return nil
 }
 
-// remove deletes an object. One that is gone already, also where another one has taken its name,
-// is no error.
+// remove deletes an object. It is no error if the object is already gone, even if another object
+// has its name.
 func (r *reviewer) remove(ctx context.Context, client metadata.Interface, ref ownership.ObjectReference, options metav1.DeleteOptions) error {
 	objects, err := r.resource(client, ref)
 	if err != nil {
@@ -235,7 +235,7 @@ func (r *reviewer) remove(ctx context.Context, client metadata.Interface, ref ow
 	return err
 }
 
-// resource is the client for objects like ref.
+// resource returns the client for the resource and namespace of ref.
 func (r *reviewer) resource(client metadata.Interface, ref ownership.ObjectReference) (metadata.ResourceInterface, error) {
 	kind := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind)
 	mapping, err := r.mapper.RESTMapping(kind.GroupKind(), kind.Version)

@@ -200,7 +200,7 @@ func TestPrintPreviewOfSeveral(t *testing.T) {
 	want := `OBJECT         OUTCOME  NOTES
 Set/one *      deleted
 └─ Set/shared  deleted
-Set/two *      deleted  being deleted already
+Set/two *      deleted  already being deleted
 
 would be deleted: 3
 `

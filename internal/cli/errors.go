@@ -12,23 +12,23 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Exit statuses. `kindred kubectl` has kubectl's own.
+// Exit statuses. `kindred kubectl` exits with the status of kubectl.
 const (
 	exitOK    = 0
 	exitError = 1
 	exitUsage = 2
 )
 
-// usageError is a command line that makes no sense.
+// usageError is an error in the command line.
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
-// usagef is an error about the command line that only the verb itself can find.
+// usagef returns a usageError that the command itself found, rather than cobra.
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
-// exitStatus ends a verb with a status of its own. Without an error there is nothing more to
-// say.
+// exitStatus ends a command with an exit status of its own. Without an error nothing more is
+// printed.
 type exitStatus struct {
 	code int
 	err  error
@@ -43,7 +43,7 @@ func (e exitStatus) Error() string {
 
 func (e exitStatus) Unwrap() error { return e.err }
 
-// started is the annotation of a command whose flags and arguments were found good.
+// started is the annotation of a command whose flags and arguments were validated.
 const started = "started"
 
 func markStarted(cmd *cobra.Command) {
@@ -53,8 +53,8 @@ func markStarted(cmd *cobra.Command) {
 	cmd.Annotations[started] = "true"
 }
 
-// Execute runs a command line, says in one line what went wrong, and returns the
-// exit status: 1 for an error, 2 for wrong usage, or the verb's own.
+// Execute runs a command line, prints an error in one line, and returns the exit status: 1 for an
+// error, 2 for a usage error, or the command's own.
 func Execute(root *cobra.Command) int {
 	cmd, err := root.ExecuteC()
 	if err == nil {
@@ -77,19 +77,19 @@ func Execute(root *cobra.Command) int {
 	return exitUsage
 }
 
-// helpFor is what to type for help about a command.
+// helpFor returns the command line that prints help about a command.
 func helpFor(cmd *cobra.Command) string {
-	if cmd.DisableFlagParsing { // --help is not ours there
+	if cmd.DisableFlagParsing { // --help is passed on to kubectl
 		return cmd.Root().Name() + " help " + cmd.Name()
 	}
 	return cmd.CommandPath() + " --help"
 }
 
-// conflictPrefix is what apierrors.NewConflict puts before the reason. It says nothing that the
-// reason does not say, except for the object.
+// conflictPrefix matches the prefix of apierrors.NewConflict. Apart from the name of the object it
+// adds nothing to the reason that follows.
 var conflictPrefix = regexp.MustCompile(`Operation cannot be fulfilled on (\S+ "[^"]*"): `)
 
-// oneLine joins the lines of an error: several errors, or cobra's suggestions.
+// oneLine joins the lines of an error, such as joined errors or cobra's suggestions.
 func oneLine(err error) string {
 	var text strings.Builder
 	for line := range strings.Lines(conflictPrefix.ReplaceAllString(err.Error(), "$1: ")) {

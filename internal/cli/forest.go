@@ -17,15 +17,15 @@ import (
 type branch struct {
 	id  types.UID
 	ref ownership.ObjectReference
-	// mark follows the name, such as the namespace if it is not the usual one.
+	// mark follows the name: a star, or the namespace if it is not the usual one.
 	mark string
-	// above are the objects that it may be shown below, the most fitting first.
+	// above lists the objects that it may be shown below, in order of preference.
 	above []types.UID
-	// cells are the columns between the first and the last; colours paint the first of them,
-	// the ones by which objects are alike.
+	// cells are the columns between the first and the last. colours are those of the first
+	// cells, by which objects are compared when alike ones are folded.
 	cells   []string
 	colours []colour
-	// notes returns the last column. It is called when the position is known.
+	// notes returns the last column, given the position.
 	notes func(at position) []string
 }
 
@@ -38,12 +38,12 @@ type position struct {
 }
 
 // forest is a table of objects, each shown once, below an object that owns it. Its size is
-// linear in the number of objects and of references between them, whatever they are: a graph of
-// owners can have cycles, and an object can have hundreds of owners.
+// linear in the number of objects and references, although the graph can have cycles and
+// objects with hundreds of owners.
 type forest struct {
 	heads    []string
 	branches []branch
-	// all shows every object. Without it, many that are alike are folded into one line.
+	// all shows every object. Without it, objects that are alike are folded into one line.
 	all bool
 
 	index    map[types.UID]int
@@ -58,7 +58,7 @@ type forest struct {
 // none is the parent of a root.
 const none = -1
 
-// forestLine is a line of the table, before it is known how wide the table is.
+// forestLine is a line of the table before its layout.
 type forestLine struct {
 	level       int
 	last        bool // no sibling follows
@@ -68,8 +68,8 @@ type forestLine struct {
 	notes       []string
 }
 
-// foldAbove is how many objects of the same kind, all alike, are shown below another one before
-// the rest of them is folded into a line.
+// foldAbove is the number of alike objects of one kind that are shown below an object before the
+// rest is folded into a line.
 const foldAbove = 10
 
 // render draws the table.
@@ -82,14 +82,14 @@ func (f *forest) render(p painter) string {
 	return f.print(p)
 }
 
-// plant decides below which owner each object is shown: below the one that fits best, unless that
-// one is below the object itself.
+// plant chooses the owner that each object is shown below: the preferred one, unless that one is
+// below the object itself.
 func (f *forest) plant() {
 	f.shelve()
 	owners, dependents := f.edges()
 	f.parents, f.children = make([]int, len(f.branches)), make([][]int, len(f.branches))
 	planted := make([]bool, len(f.branches))
-	// Objects with a planted owner wait here; first those for whom it is the best one.
+	// Objects with a planted owner, first those whose preferred owner it is.
 	var ready, later []int
 	place := func(i, parent int) {
 		planted[i], f.parents[i] = true, parent
@@ -125,7 +125,7 @@ func (f *forest) plant() {
 	}
 }
 
-// shelve indexes the branches and drops those that are there already.
+// shelve indexes the branches and drops duplicates.
 func (f *forest) shelve() {
 	f.index = map[types.UID]int{}
 	branches := make([]branch, 0, len(f.branches))
@@ -138,7 +138,7 @@ func (f *forest) shelve() {
 	f.branches = branches
 }
 
-// edges are the owners of each branch that are in the table, and the reverse.
+// edges returns the owners of each branch that are in the table, and the reverse.
 func (f *forest) edges() (owners, dependents [][]int) {
 	owners, dependents = make([][]int, len(f.branches)), make([][]int, len(f.branches))
 	for i := range f.branches {
@@ -152,9 +152,9 @@ func (f *forest) edges() (owners, dependents [][]int) {
 	return owners, dependents
 }
 
-// sources are the objects from which all others are reached: those without an owner, and of each
-// cycle that nothing else owns the object that comes first. They are found as the strongly
-// connected components without an owner outside (Tarjan, 1972).
+// sources returns objects from which all others are reached: those without an owner, and the first
+// object of each cycle that has no owner outside. It finds them as the strongly connected
+// components without an owner outside (Tarjan, 1972).
 func sources(owners [][]int) []int {
 	var all, stack []int
 	visit, low := make([]int, len(owners)), make([]int, len(owners)) // 0: not visited
@@ -165,7 +165,7 @@ func sources(owners [][]int) []int {
 		visits++
 		visit[i], low[i] = visits, visits
 		stack = append(stack, i)
-		height, owned := len(stack)-1, false // owned from outside of the component
+		height, owned := len(stack)-1, false // owned from outside the component
 		for _, owner := range owners[i] {
 			if visit[owner] == 0 {
 				owned = connect(owner) || owned
@@ -216,7 +216,7 @@ func (f *forest) number() {
 	}
 }
 
-// at is the position of a branch.
+// at returns the position of a branch.
 func (f *forest) at(i int) position {
 	p := position{owns: func(other types.UID) bool {
 		o, shown := f.index[other]
@@ -249,8 +249,8 @@ func (f *forest) grow(i, level int, last bool) {
 	}
 }
 
-// fold finds the children that are not worth a line each. The last of a kind stands for all
-// of them that are left out, and has their number.
+// fold chooses the children that are left out. The last one of a kind represents them, with their
+// number.
 func (f *forest) fold(children []int) map[int]int {
 	if f.all || len(children) <= foldAbove {
 		return nil

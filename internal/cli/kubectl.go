@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	// What kubeconfig files of other clusters may name as their way to log in.
+	// Auth providers that kubeconfig files of other clusters may name.
 	_ "k8s.io/client-go/plugin/pkg/client/auth"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -31,8 +31,8 @@ import (
 	"github.com/kindred-project/kindred/internal/datadir"
 )
 
-// newKubectl runs k8s.io/kubectl, untouched: every word after "kubectl" is its own, but
-// for a leading --data-dir, and so are its output and exit status.
+// newKubectl returns a command that runs k8s.io/kubectl unchanged: all arguments after "kubectl"
+// except a leading --data-dir, its output and its exit status are kubectl's.
 func newKubectl() *cobra.Command {
 	return &cobra.Command{
 		Use:   "kubectl [--data-dir DIR] ...",
@@ -52,8 +52,8 @@ names another. --data-dir has to come before kubectl's own words.`,
 	}
 }
 
-// prepareKubectl takes out the words that are ours, and sees to it that kubectl and
-// its plugins find the cluster.
+// prepareKubectl removes Kindred's own arguments and makes kubectl and its plugins find the
+// cluster.
 func prepareKubectl(cmd *cobra.Command, args []string) ([]string, datadir.Layout, error) {
 	path, err := cmd.Flags().GetString(dataDirFlag)
 	if err != nil {
@@ -66,8 +66,8 @@ func prepareKubectl(cmd *cobra.Command, args []string) ([]string, datadir.Layout
 	if given != "" {
 		path = given
 	}
-	// A data directory on the command line is meant; one in the environment of
-	// a shell may be forgotten.
+	// A data directory on the command line overrides KUBECONFIG; one in the environment may be
+	// left over.
 	meant := given != "" || cmd.Flags().Changed(dataDirFlag)
 	layout, err := newLayout(path)
 	if err != nil {
@@ -79,8 +79,8 @@ func prepareKubectl(cmd *cobra.Command, args []string) ([]string, datadir.Layout
 	return args, layout, err
 }
 
-// takeDataDir takes --data-dir off the front. Wherever else it stands, it belongs to
-// a plugin, or to a command that is to run in a pod.
+// takeDataDir removes --data-dir from the front. Elsewhere it is an argument of a plugin, or of a
+// command to run in a pod.
 func takeDataDir(args []string) (path string, rest []string, err error) {
 	if len(args) == 0 {
 		return "", args, nil
@@ -109,10 +109,10 @@ func namesKubeconfig(args []string) bool {
 	return false
 }
 
-// runKubectl does what kubectl's main does. Most errors end the process from within.
+// runKubectl does what kubectl's main function does. kubectl itself exits on most errors.
 func runKubectl(args []string, layout datadir.Layout) error {
 	words := append([]string{"kubectl"}, args...)
-	// Verbosity counts before flags are parsed: plugins and preferences come first.
+	// Plugins and preferences need the verbosity before flags are parsed.
 	_, _ = logs.GlogSetter(kubectl.GetLogVerbosity(words))
 	if _, err := os.Stat(layout.Kubeconfig()); errors.Is(err, fs.ErrNotExist) && os.Getenv("KUBECONFIG") == layout.Kubeconfig() {
 		sayWithoutCluster(layout)
@@ -135,8 +135,8 @@ func kubectlCommand(words []string, streams genericiooptions.IOStreams) *cobra.C
 	return command
 }
 
-// kubectlFlags are kubectl's own defaults, and its own user agent: k8s.io/client-go would take the
-// name from os.Args, and audit would call kubectl "kindred".
+// kubectlFlags returns kubectl's defaults with kubectl's user agent: k8s.io/client-go takes the name
+// from os.Args, and audit logs would call kubectl "kindred".
 func kubectlFlags(streams genericiooptions.IOStreams) *genericclioptions.ConfigFlags {
 	version, _, _ := strings.Cut(componentversion.Get().GitVersion, "-")
 	return genericclioptions.NewConfigFlags(true).
@@ -150,12 +150,11 @@ func kubectlFlags(streams genericiooptions.IOStreams) *genericclioptions.ConfigF
 		})
 }
 
-// nowhere is a server on which nothing can listen.
+// nowhere is the address of a server that cannot exist.
 const nowhere = "127.0.0.1:0"
 
-// sayWithoutCluster has kubectl say in one line that there has never been a cluster in
-// this directory, when it asks for one. Left alone it would try whatever listens on
-// localhost:8080, and complain several times.
+// sayWithoutCluster makes kubectl print one line if no cluster has run in the data directory.
+// Otherwise kubectl would try localhost:8080 and print several errors.
 func sayWithoutCluster(layout datadir.Layout) {
 	clientcmd.ClusterDefaults.Server = "http://" + nowhere
 	klog.SetLogger(logr.Discard())
@@ -170,7 +169,7 @@ func sayWithoutCluster(layout datadir.Layout) {
 	})
 }
 
-// completeKubectl asks kubectl's own completion.
+// completeKubectl uses kubectl's own completion.
 func completeKubectl(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
 	args, _, err := prepareKubectl(cmd, args)
 	if err != nil {
@@ -187,8 +186,8 @@ func completeKubectl(cmd *cobra.Command, args []string, toComplete string) ([]st
 	return parseCompletions(out.String())
 }
 
-// parseCompletions reads what cobra's hidden completion command writes: a choice a
-// line, and then a colon and a number that says how to take them.
+// parseCompletions parses the output of cobra's hidden completion command: one choice a line, then
+// a colon and a directive number.
 func parseCompletions(text string) ([]string, cobra.ShellCompDirective) {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	last := len(lines) - 1

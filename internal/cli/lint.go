@@ -14,13 +14,13 @@ import (
 	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
 )
 
-// Exit statuses of lint are those of linters: what was found is told from what went wrong.
+// Exit statuses of lint, as of other linters, distinguish findings from errors.
 const (
 	exitFound   = 1
 	exitFailure = 2
 )
 
-// linting is a command line of "kindred lint".
+// linting has the flags of "kindred lint".
 type linting struct {
 	connection
 	allNamespaces, fix, dryRun, list bool
@@ -33,14 +33,13 @@ func newLint(version string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "lint [TYPE/NAME]",
 		Short: "Find owner references that are missing or wrong, and repair them",
-		Long: `Checks the owner references of the objects in a namespace, in all, or of one object and
-what it owns. Of each finding it tells what will come of it, and what to do about it. With
---fix it makes the changes that are safe, to objects that are as they were when they were
-checked, and says what became of each finding; with --dry-run as well it makes none, and has
-the API say whether it would admit them.
+		Long: `Checks the owner references of the objects in a namespace, in all namespaces, or of one
+object and its dependents. Each finding has its consequence and a remedy. With --fix it repairs
+the findings that have a safe repair, provided that the objects have not changed since the check,
+and prints the result of each; with --fix --dry-run it sends the changes as dry runs.
 
-The exit status is 0 if nothing was found that is as bad as --fail-on, or all that was has
-been repaired, 1 if something was, and 2 if the check failed.`,
+The exit status is 0 without findings of the severity --fail-on or above, or if all of them
+were repaired, 1 with such findings, and 2 if the check failed.`,
 		Example: `  kindred lint -A
   kindred lint cluster/one --fix --dry-run
   kindred lint -n shop --rule lost-reference,stale-version --fix
@@ -61,13 +60,13 @@ been repaired, 1 if something was, and 2 if the check failed.`,
 	}
 	l.addFlags(cmd, "the cluster")
 	flags := cmd.Flags()
-	flags.BoolVarP(&l.allNamespaces, "all-namespaces", "A", false, "check all that you may read")
-	flags.StringSliceVar(&l.rules, "rule", nil, "check by this rule only; may be repeated")
+	flags.BoolVarP(&l.allNamespaces, "all-namespaces", "A", false, "check all namespaces and cluster-scoped objects")
+	flags.StringSliceVar(&l.rules, "rule", nil, "check only this rule; may be repeated")
 	flags.BoolVar(&l.list, "rules", false, "list the rules, and check nothing")
-	flags.BoolVar(&l.fix, "fix", false, "make the changes that are safe")
-	flags.BoolVar(&l.dryRun, "dry-run", false, "with --fix: make no change, and say which would be made")
-	flags.StringVar(&l.failOn, "fail-on", "warning", `how bad a finding must be for exit status 1: "info", "warning", "error" or "never"`)
-	flags.StringVarP(&l.output, "output", "o", "", `"json", "yaml" or "sarif" for a form that programs can read`)
+	flags.BoolVar(&l.fix, "fix", false, "repair the findings that have a safe repair")
+	flags.BoolVar(&l.dryRun, "dry-run", false, "with --fix: show the changes without making them")
+	flags.StringVar(&l.failOn, "fail-on", "warning", `least severity of findings for exit status 1: "info", "warning", "error" or "never"`)
+	flags.StringVarP(&l.output, "output", "o", "", `"json", "yaml" or "sarif"`)
 	for flag, values := range map[string][]string{"fail-on": {"info", "warning", "error", "never"}, "output": {"json", "yaml", "sarif"}, "rule": ruleNames()} {
 		_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 	}
@@ -82,7 +81,7 @@ func ruleNames() []string {
 	return names
 }
 
-// severities are the values of --fail-on, the least bad first.
+// severities are the values of --fail-on, in increasing order.
 var severities = []ownership.LintSeverity{ownership.SeverityInfo, ownership.SeverityWarning, ownership.SeverityError, "Never"}
 
 // badness orders severities.
@@ -90,26 +89,26 @@ func badness(s ownership.LintSeverity) int {
 	return slices.IndexFunc(severities, func(known ownership.LintSeverity) bool { return strings.EqualFold(string(known), string(s)) })
 }
 
-// check finds what makes no sense before anything is asked of a cluster.
+// check validates the flags before any request is made.
 func (l *linting) check(args []string) error {
 	for _, rule := range l.rules {
 		if !slices.Contains(ruleNames(), rule) {
-			return usagef("--rule is %q, which is no rule; --rules lists them", rule)
+			return usagef("--rule is %q, which is not a rule; --rules lists the rules", rule)
 		}
 	}
 	switch {
 	case badness(ownership.LintSeverity(l.failOn)) < 0:
-		return usagef("--fail-on is %q, it can only be info, warning, error or never", l.failOn)
+		return usagef("--fail-on is %q, it must be info, warning, error or never", l.failOn)
 	case !slices.Contains([]string{"", "json", "yaml", "sarif"}, l.output):
-		return usagef("--output is %q, it can only be json, yaml or sarif", l.output)
+		return usagef("--output is %q, it must be json, yaml or sarif", l.output)
 	case l.dryRun && !l.fix:
-		return usagef("--dry-run goes with --fix")
+		return usagef("--dry-run needs --fix")
 	case l.fix && l.output == "sarif":
-		return usagef("--output sarif is of what is found, and does not go with --fix")
+		return usagef("--output sarif cannot be used with --fix")
 	case l.allNamespaces && len(args) > 0:
-		return usagef("--all-namespaces does not go with an object")
+		return usagef("--all-namespaces cannot be used with an object")
 	case l.list && l.output == "sarif":
-		return usagef("--rules prints a list, or json or yaml")
+		return usagef("--rules can be printed as a list, json or yaml")
 	}
 	return nil
 }
@@ -143,7 +142,7 @@ func (l *linting) run(cmd *cobra.Command, args []string, version string) error {
 	return l.verdict(lint.Status.Findings)
 }
 
-// spec says what is checked.
+// spec returns the spec of the review.
 func (l *linting) spec(r *reviewer, args []string) (ownership.OwnershipLintSpec, error) {
 	spec := ownership.OwnershipLintSpec{Namespace: r.namespace}
 	for _, rule := range l.rules {
@@ -155,12 +154,12 @@ func (l *linting) spec(r *reviewer, args []string) (ownership.OwnershipLintSpec,
 	if len(args) == 0 {
 		return spec, nil
 	}
-	object, err := r.object(args, "one object is checked with what it owns, or a namespace")
+	object, err := r.object(args, "lint checks one object and its dependents, or a namespace")
 	spec.Namespace, spec.Object = "", &object
 	return spec, err
 }
 
-// repair has that repaired which was found, in the state in which it was found.
+// repair repairs the findings, provided that the objects have not changed since.
 func (l *linting) repair(cmd *cobra.Command, r *reviewer, lint *ownership.OwnershipLint) error {
 	repair := &ownership.OwnershipRepair{}
 	repair.SetGroupVersionKind(ownership.SchemeGroupVersion.WithKind("OwnershipRepair"))
@@ -180,8 +179,8 @@ func (l *linting) repair(cmd *cobra.Command, r *reviewer, lint *ownership.Owners
 	return l.verdict(left)
 }
 
-// askForRepair asks only where there is something to repair: a repair without preconditions
-// would be of whatever it finds.
+// askForRepair requests a repair only if there are findings to repair: a repair without
+// preconditions would repair anything that it finds.
 func (l *linting) askForRepair(ctx context.Context, r *reviewer, lint *ownership.OwnershipLint, repair *ownership.OwnershipRepair) error {
 	if len(repair.Spec.Preconditions) > 0 {
 		err := r.ask(ctx, "ownershiprepairs", repair)
@@ -212,7 +211,7 @@ func preconditions(findings []ownership.LintFinding) []ownership.RepairPrecondit
 	return all
 }
 
-// verdict is the exit status.
+// verdict returns the exit status.
 func (l *linting) verdict(findings []ownership.LintFinding) error {
 	least := badness(ownership.LintSeverity(l.failOn))
 	if slices.ContainsFunc(findings, func(f ownership.LintFinding) bool { return badness(f.Severity) >= least }) {

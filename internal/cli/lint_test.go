@@ -68,7 +68,7 @@ Secret/two in shop
                                   --fix: name Set web in version v2
 
 3 findings about 2 objects: 1 error, 1 warning, 1 note
-2 can be repaired; --fix --dry-run tries it
+2 can be repaired; --fix --dry-run shows the changes
 12 objects checked, 1 more object that you may not read
 the objects of widgets are not known yet
 `
@@ -206,14 +206,14 @@ func TestLintVerdict(t *testing.T) {
 // from what was found by its exit status.
 func TestLintUsage(t *testing.T) {
 	for want, args := range map[string][]string{
-		`--rule is "nonsense"`:       {"--rule", "nonsense"},
-		`--fail-on is "bad"`:         {"--fail-on", "bad"},
-		`--output is "xml"`:          {"-o", "xml"},
-		"--dry-run goes with --fix":  {"--dry-run"},
-		"does not go with --fix":     {"--fix", "-o", "sarif"},
-		"does not go with an object": {"-A", "pod/x"},
-		"--rules prints a list":      {"--rules", "-o", "sarif"},
-		"no cluster has run in":      {"-A"},
+		`--rule is "nonsense"`:          {"--rule", "nonsense"},
+		`--fail-on is "bad"`:            {"--fail-on", "bad"},
+		`--output is "xml"`:             {"-o", "xml"},
+		"--dry-run needs --fix":         {"--dry-run"},
+		"cannot be used with --fix":     {"--fix", "-o", "sarif"},
+		"cannot be used with an object": {"-A", "pod/x"},
+		"--rules can be printed as":     {"--rules", "-o", "sarif"},
+		"no cluster has run in":         {"-A"},
 	} {
 		t.Setenv("KUBECONFIG", "")
 		out, errOut, code := run(t, append([]string{"lint", "--data-dir", t.TempDir()}, args...)...)

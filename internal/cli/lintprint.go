@@ -34,7 +34,7 @@ func (l *linting) print(cmd *cobra.Command, lint *ownership.OwnershipLint, versi
 	return nil
 }
 
-// fixable says how to go on.
+// fixable says how many findings can be repaired, and how.
 func fixable(findings []ownership.LintFinding) string {
 	n := 0
 	for _, f := range findings {
@@ -45,7 +45,7 @@ func fixable(findings []ownership.LintFinding) string {
 	if n == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%d can be repaired; --fix --dry-run tries it", n)
+	return fmt.Sprintf("%d can be repaired; --fix --dry-run shows the changes", n)
 }
 
 func (l *linting) printRepair(cmd *cobra.Command, repair *ownership.OwnershipRepair) error {
@@ -119,7 +119,7 @@ func (p *lintPrinter) finding(f ownership.LintFinding, notes ...string) {
 	p.entry(f.Severity, f.Rule, append([]string{f.Message}, notes...)...)
 }
 
-// entry prints what there is to say under a rule.
+// entry prints one finding.
 func (p *lintPrinter) entry(severity ownership.LintSeverity, rule ownership.LintRule, texts ...string) {
 	painted := p.painter.paint(severityColours[severity], pad(strings.ToLower(string(severity)), severityWidth))
 	lead := "  " + painted + "  " + pad(string(rule), ruleWidth) + "  "
@@ -131,7 +131,7 @@ func (p *lintPrinter) entry(severity ownership.LintSeverity, rule ownership.Lint
 	}
 }
 
-// end says how much was found, and where.
+// end prints the number of findings and of objects.
 func (p *lintPrinter) end(findings []ownership.LintFinding, checked, hidden int32, warnings []string, next string) {
 	if len(findings) > 0 {
 		printf(p.cmd, "\n")

@@ -21,9 +21,9 @@ import (
 // logLimit is how large the log may grow, in megabytes, before it is rotated.
 const logLimit = 20
 
-// logTo sends what the libraries log to a file of the data directory: the
-// terminal is for the user. This is the one place that sets what they keep
-// global, which is the binary's to do. KINDRED_LOG_LEVEL is klog's -v.
+// logTo sends the libraries' logs to a file in the data directory, to keep the terminal for the
+// user. It is the only place that sets the libraries' global loggers, which only the binary may do.
+// KINDRED_LOG_LEVEL is klog's -v.
 func logTo(dataDir string) (func(), error) {
 	dir := filepath.Join(dataDir, "logs")
 	file := &lumberjack.Logger{Filename: filepath.Join(dir, "kindred.log"), MaxSize: logLimit, MaxBackups: 2}
@@ -45,8 +45,8 @@ func logTo(dataDir string) (func(), error) {
 	return func() { klog.Flush(); _ = file.Close() }, nil
 }
 
-// lazy writes to the file, but never creates the data directory: whether that
-// may be used is for the cluster to decide first.
+// lazy writes to the file, but never creates the data directory: the cluster checks first whether
+// it may use that.
 type lazy struct{ file *lumberjack.Logger }
 
 var _ io.Writer = lazy{}

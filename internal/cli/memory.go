@@ -9,24 +9,22 @@ import (
 	"time"
 )
 
-// gcPercent is how much a cluster's heap may grow, in percent of what is in use,
-// before it is collected. Go's default of 100 spends a fifth of the processor on
-// collection while many objects are written; this spends half of that.
+// gcPercent is GOGC of a cluster. Go's default of 100 spends a fifth of the CPU on garbage
+// collection while many objects are written; this value spends half of that.
 const gcPercent = 200
 
-// tuneGC sets what the Go runtime keeps for the process. GOGC in the environment wins.
-// It is for clusters that run: what a start keeps would lie scattered among its garbage,
-// the wider the later that is collected.
+// tuneGC sets gcPercent, unless GOGC is set in the environment. It is called after the start:
+// with a higher percentage the objects that a start keeps would be scattered among its garbage.
 func tuneGC() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
 }
 
-// settling is how long after its start a cluster has done what only a start does: the
-// OpenAPI documents, for one, are put together after it is ready.
+// settling is how long a cluster works on its start after it is ready, for example on its OpenAPI
+// documents.
 const settling = 5 * time.Second
 
-// freeStartGarbage gives back what the start left: more than what stays in use, and
-// at rest it would not be collected for minutes.
+// freeStartGarbage returns the garbage of the start to the operating system. It is larger than the
+// live heap, and an idle cluster would not collect it for minutes.
 func freeStartGarbage() { debug.FreeOSMemory() }

@@ -16,7 +16,7 @@ import (
 	"github.com/kindred-project/kindred/internal/ownership/move"
 )
 
-// moveFlags are the words of one command line.
+// moveFlags has the flags of "kindred move".
 type moveFlags struct {
 	connection
 	to, toContext              string
@@ -30,19 +30,21 @@ func newMove() *cobra.Command {
 	var f moveFlags
 	cmd := &cobra.Command{
 		Use:   "move --to KUBECONFIG ROOT...",
-		Short: "Move objects and all that they own to another cluster",
-		Long: `Moves objects, and all that they own, to another cluster, which may be any
-Kubernetes: with owners, references by UID and status. A ROOT is TYPE/NAME, or TYPE and
-NAMEs. It shows a plan, tries it at the target as a dry run, asks, copies, verifies every
-copy, and only then removes what has moved at the source. While that goes on, workloads
-are kept from running at the target. If it is interrupted, the same command goes on.
+		Short: "Move objects and everything that they own to another cluster",
+		Long: `Moves objects and everything that they own to another cluster, which may run any
+Kubernetes, with their owner references, references by UID and status. A ROOT is TYPE/NAME, or
+TYPE and NAMEs. It shows a plan, tries it at the target as a dry run, asks for confirmation,
+copies the objects, verifies every copy, and only then removes the objects at the source.
+Meanwhile workloads do not run at the target. To resume after an interruption, run the same
+command again.
 
 The source is the cluster of the data directory, unless --kubeconfig or, where no
 --data-dir is given, the environment variable KUBECONFIG names another. --as and
---as-group impersonate at both ends. --to-directory writes the graph to files and leaves the source as it is; --from-directory reads it.
+--as-group impersonate at both ends. --to-directory writes the objects to files and does not
+change the source; --from-directory reads them.
 
-The exit status is 0 if everything was moved, and 1 if something stayed or the plan was
-refused.`,
+The exit status is 0 if everything was moved, and 1 if an object was not removed at the source
+or the plan was refused.`,
 		Example: `  kindred move deployment/web --to other.kubeconfig --dry-run
   kindred move -n prod databases/one databases/two --to other.kubeconfig --yes
   kindred move deployment/web --to-directory ./web
@@ -55,14 +57,14 @@ refused.`,
 	f.addFlags(cmd, "the source")
 	flags.StringVar(&f.to, "to", "", "kubeconfig of the target")
 	flags.StringVar(&f.toContext, "to-context", "", "context of the target")
-	flags.StringVar(&f.toDirectory, "to-directory", "", "write the graph to this new directory; the source keeps it")
-	flags.StringVar(&f.fromDirectory, "from-directory", "", "read the graph from this directory instead of a cluster")
-	flags.BoolVar(&f.dryRun, "dry-run", false, "show the plan, and what the target says to it, and change nothing")
-	flags.BoolVarP(&f.yes, "yes", "y", false, "do not ask")
-	flags.StringVarP(&f.output, "output", "o", "", `"wide" to cut nothing, "json" or "yaml" for a form that programs can read`)
-	flags.BoolVar(&f.DropOutsideOwners, "drop-outside-owners", false, "drop references to owners that do not move")
-	flags.BoolVar(&f.DropFinalizers, "drop-finalizers", false, "take finalizers off what is removed at the source, so that controllers there do not clean up what has moved")
-	flags.BoolVar(&f.KeepSource, "keep-source", false, "copy, and remove nothing at the source")
+	flags.StringVar(&f.toDirectory, "to-directory", "", "write the objects to this new directory and keep them at the source")
+	flags.StringVar(&f.fromDirectory, "from-directory", "", "read the objects from this directory instead of a cluster")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "show the plan and whether the target accepts it, and change nothing")
+	flags.BoolVarP(&f.yes, "yes", "y", false, "do not ask for confirmation")
+	flags.StringVarP(&f.output, "output", "o", "", `"wide" for a table without truncation, "json" or "yaml"`)
+	flags.BoolVar(&f.DropOutsideOwners, "drop-outside-owners", false, "drop references to owners that are not moved")
+	flags.BoolVar(&f.DropFinalizers, "drop-finalizers", false, "remove finalizers at the source, so that controllers there do not clean up after the moved objects")
+	flags.BoolVar(&f.KeepSource, "keep-source", false, "copy the objects and remove nothing at the source")
 	for _, flag := range []string{"to-directory", "from-directory"} {
 		_ = cmd.MarkFlagDirname(flag)
 	}
@@ -70,23 +72,23 @@ refused.`,
 	return cmd
 }
 
-// check finds what makes no sense before anything is asked of a cluster.
+// check validates the flags before any request is made.
 func (f *moveFlags) check(args []string) error {
 	switch {
 	case f.toDirectory != "" && (f.to != "" || f.toContext != ""):
-		return errors.New("--to and --to-directory exclude each other")
+		return errors.New("--to and --to-directory cannot be used together")
 	case f.to == "" && f.toContext == "" && f.toDirectory == "":
 		return errors.New("no target given: use --to with its kubeconfig, or --to-directory")
 	case f.fromDirectory != "" && f.toDirectory != "":
 		return errors.New("--from-directory needs a cluster to move to: use --to")
 	case f.fromDirectory != "" && len(args) > 0:
-		return errors.New("--from-directory moves all that is in the directory: name no roots")
+		return errors.New("--from-directory moves everything in the directory and takes no roots")
 	case f.fromDirectory != "" && (f.kubeconfig != "" || f.context != "" || f.namespace != ""):
-		return errors.New("--from-directory is the source: --kubeconfig, --context and --namespace have no meaning")
+		return errors.New("--from-directory cannot be used with --kubeconfig, --context or --namespace")
 	case f.fromDirectory == "" && len(args) == 0:
-		return errors.New("no root given: name what is to move, as TYPE/NAME")
+		return errors.New("no root given: name the objects to move as TYPE/NAME")
 	case !slices.Contains([]string{"", "wide", "json", "yaml"}, f.output):
-		return fmt.Errorf("--output is %q, it can only be wide, json or yaml", f.output)
+		return fmt.Errorf("--output is %q, it must be wide, json or yaml", f.output)
 	default:
 		return nil
 	}
@@ -98,7 +100,7 @@ func (f *moveFlags) forPrograms() bool { return f.output == "json" || f.output =
 func (f *moveFlags) run(cmd *cobra.Command, args []string) error {
 	asks := !f.dryRun && !f.yes && f.toDirectory == ""
 	if asks && (f.forPrograms() || !term.IsTerminal(cmd.InOrStdin())) {
-		return usagef("nobody can be asked whether to go on: give --yes to move, or --dry-run to see the plan")
+		return usagef("cannot ask for confirmation without a terminal: use --yes to move, or --dry-run to see the plan")
 	}
 	progress := newProgressLine(cmd.ErrOrStderr())
 	defer progress.clear()
@@ -129,7 +131,7 @@ func (f *moveFlags) run(cmd *cobra.Command, args []string) error {
 	report, err := mover.Run(cmd.Context())
 	progress.clear()
 	if err != nil {
-		return fmt.Errorf("%w; nothing is lost: when that is mended, the same command goes on", err)
+		return fmt.Errorf("%w; nothing is lost: after correcting the problem, run the same command again to continue", err)
 	}
 	if err := f.print(cmd, plan, report); err != nil {
 		return err
@@ -140,7 +142,7 @@ func (f *moveFlags) run(cmd *cobra.Command, args []string) error {
 	return stayed(report)
 }
 
-// options finds both ends.
+// options returns the options of the move, with source and target.
 func (f *moveFlags) options(cmd *cobra.Command, args []string) (move.Options, error) {
 	options := move.Options{Consent: f.Consent, FromDirectory: f.fromDirectory, ToDirectory: f.toDirectory}
 	if f.toDirectory == "" {
@@ -220,24 +222,24 @@ func refusal(plan *move.Plan) error {
 	}
 }
 
-// stayed is an error if the source still has something that was to go.
+// stayed returns an error if objects were not removed at the source.
 func stayed(report *move.Report) error {
 	if len(report.Kept) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%d objects stay at the source: what was copied is complete at the target, but see why they stay", len(report.Kept))
+	return fmt.Errorf("%d objects were not removed at the source, for the reasons above; their copies at the target are complete", len(report.Kept))
 }
 
-// agreed asks whether to go on.
+// agreed asks for confirmation.
 func agreed(cmd *cobra.Command, plan *move.Plan) bool {
 	question := "Move this"
 	if plan.Stage != move.Copying {
-		question = "Go on with this"
+		question = "Continue this move"
 	}
 	return confirmed(cmd, "\n"+question)
 }
 
-// print prints plan and report for programs, if that is what was asked for.
+// print prints plan and report as JSON or YAML if that was requested.
 func (f *moveFlags) print(cmd *cobra.Command, plan *move.Plan, report *move.Report) error {
 	outcome := struct {
 		*move.Plan

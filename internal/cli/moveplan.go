@@ -13,14 +13,14 @@ import (
 	"github.com/kindred-project/kindred/internal/ownership/move"
 )
 
-// printPlan prints a plan for people.
+// printPlan prints a plan as a table.
 func printPlan(cmd *cobra.Command, plan *move.Plan) {
 	printf(cmd, "From  %s\nTo    %s\n", plan.From, plan.To)
 	switch plan.Stage {
 	case move.Removing:
-		printf(cmd, "Goes on where it was interrupted: all copies are verified; the source is cleared.\n")
+		printf(cmd, "Resumes after an interruption: all copies are verified; removing the objects at the source.\n")
 	case move.Releasing:
-		printf(cmd, "Goes on where it was interrupted: the copies are being released.\n")
+		printf(cmd, "Resumes after an interruption: releasing the copies.\n")
 	}
 	printf(cmd, "\n")
 	for _, row := range planRows(plan, pageWidth(cmd)) {
@@ -41,8 +41,8 @@ func printPlan(cmd *cobra.Command, plan *move.Plan) {
 	}
 }
 
-// planRows are the table: each object that moves, and after them, of what is made anew, how
-// many.
+// planRows returns the rows of the table: each object that moves, and then the number of objects
+// that controllers recreate.
 func planRows(plan *move.Plan, width int) []string {
 	rows := [][]string{{"OBJECT", "NAMESPACE", "ACTION", "DETAILS"}}
 	type group struct{ kind, namespace string }
@@ -61,7 +61,7 @@ func planRows(plan *move.Plan, width int) []string {
 		remade[of]++
 	}
 	for _, of := range groups {
-		rows = append(rows, []string{of.kind, of.namespace, "remake", fmt.Sprintf("%d, by their controllers", remade[of])})
+		rows = append(rows, []string{of.kind, of.namespace, "recreate", fmt.Sprintf("%d, by their controllers", remade[of])})
 	}
 	return layOut(width, rows, 48, 16, 6)
 }
@@ -72,7 +72,7 @@ func details(object move.Planned) string {
 		words = append(words, "copied")
 	}
 	if object.Keep != "" {
-		words = append(words, "stays at source too")
+		words = append(words, "not removed at the source")
 	}
 	if object.Hold != "" {
 		words = append(words, "held: "+object.Hold)

@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// splitObjects reads arguments as kubectl does: TYPE/NAME..., or TYPE NAME... It gives pairs of
-// type and name.
+// splitObjects parses arguments as kubectl does, TYPE/NAME... or TYPE NAME..., into pairs of type
+// and name.
 func splitObjects(args []string) ([][2]string, error) {
 	var objects [][2]string
 	if !strings.Contains(args[0], "/") {
@@ -37,15 +37,15 @@ func splitObjects(args []string) ([][2]string, error) {
 	return objects, nil
 }
 
-// unknownTypeError is the name of a type that the cluster does not serve.
+// unknownTypeError names a type that the cluster does not serve.
 type unknownTypeError string
 
 func (e unknownTypeError) Error() string {
 	return fmt.Sprintf("the cluster has no resource type %q", string(e))
 }
 
-// mappingOf finds a type by any of its names, also as type.version.group, in the version
-// that its group prefers if none is given.
+// mappingOf finds a type by any of its names, including type.version.group. Without a version it
+// returns the preferred version of the group.
 func mappingOf(mapper meta.RESTMapper, text string) (*meta.RESTMapping, error) {
 	full, resource := schema.ParseResourceArg(text)
 	if full != nil {
@@ -55,7 +55,7 @@ func mappingOf(mapper meta.RESTMapper, text string) (*meta.RESTMapping, error) {
 	}
 	kind, err := mapper.KindFor(resource.WithVersion(""))
 	if meta.IsNoMatchError(err) {
-		// kubectl takes the name of a kind as well.
+		// kubectl accepts the name of a kind as well.
 		if mapping, err := mapper.RESTMapping(schema.ParseGroupKind(text)); err == nil {
 			return mapping, nil
 		}

@@ -246,8 +246,8 @@ func TestDeleteUsage(t *testing.T) {
 		{[]string{"pod/a", "--cascade", "sideways"}, "--cascade"},
 		{[]string{"pod/a", "-A"}, "--all-namespaces"},
 		{[]string{"pod/a", "--preview", "-o", "xml"}, "--output"},
-		{[]string{"pod/a", "-o", "json"}, "--output goes with --preview"},
-		{[]string{"pod/a"}, "nobody can be asked"},
+		{[]string{"pod/a", "-o", "json"}, "--output json and yaml need --preview"},
+		{[]string{"pod/a"}, "cannot ask for confirmation"},
 	} {
 		root := New("test")
 		root.SetArgs(append([]string{"delete"}, tt.args...))

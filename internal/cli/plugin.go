@@ -10,14 +10,14 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// pluginName is what a plugin of kubectl's is called so that it runs as "kubectl kindred".
+// pluginName is the name of the program as a kubectl plugin, which runs as "kubectl kindred".
 const pluginName = "kubectl-kindred"
 
-// plugged is the annotation of a root command that runs as a plugin.
+// plugged is the annotation of a root command that runs as a kubectl plugin.
 const plugged = "plugin"
 
-// NewFor is the command line of a program that was started by a name: as a plugin of
-// kubectl's it is called so, and finds clusters as kubectl does.
+// NewFor returns the root command of a program that was started under a name. Under pluginName it is
+// a kubectl plugin and finds clusters as kubectl does.
 func NewFor(program, version string) *cobra.Command {
 	root := New(version)
 	if strings.TrimSuffix(filepath.Base(program), ".exe") == pluginName {

@@ -10,12 +10,12 @@ import (
 	"os"
 )
 
-// pprofVariable names an address on loopback where "up" serves profiles of
-// itself, for those who work on Kindred.
+// pprofVariable names a loopback address at which "up" serves profiles of itself to Kindred's
+// developers.
 const pprofVariable = "KINDRED_PPROF"
 
-// servePprof serves profiles where the environment says so. They tell what is in
-// memory, so that no other machine may ask for them.
+// servePprof serves profiles at the address in the environment. Profiles reveal the content of
+// memory, so the address must be on loopback.
 func servePprof() (stop func(), err error) {
 	address := os.Getenv(pprofVariable)
 	if address == "" {

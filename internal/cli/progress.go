@@ -14,15 +14,15 @@ import (
 )
 
 const (
-	// progressAfter is how long something takes before anything is said of its progress where
-	// lines stay: on no terminal.
+	// progressAfter is the delay before the first line of progress if the output is not a
+	// terminal.
 	progressAfter = 2 * time.Second
-	// progressEvery is how often it is said there.
+	// progressEvery is the interval between lines of progress there.
 	progressEvery = 5 * time.Second
 )
 
-// progress tells how far something has come that takes several requests: on a terminal in one
-// line that is written over, elsewhere in a line now and then.
+// progress shows the progress of work that takes several requests: on a terminal in one line that
+// is overwritten, elsewhere in a line from time to time.
 type progress struct {
 	out   io.Writer
 	line  *progressLine
@@ -36,7 +36,7 @@ type progress struct {
 	done  sync.WaitGroup
 }
 
-// newProgress begins to tell what show is given, until end is called.
+// newProgress returns a progress that displays the text given to show until end is called.
 func newProgress(out io.Writer, c clock.WithTicker) *progress {
 	p := &progress{out: out, clock: c, began: c.Now(), ended: make(chan struct{})}
 	wait := progressAfter
@@ -64,7 +64,7 @@ func newProgress(out io.Writer, c clock.WithTicker) *progress {
 	return p
 }
 
-// show changes what is told.
+// show changes the displayed text.
 func (p *progress) show(text string) {
 	p.mu.Lock()
 	p.text = text
@@ -89,7 +89,7 @@ func (p *progress) tell() {
 	p.line.show(text)
 }
 
-// end stops telling. It can be called again.
+// end stops the display. It may be called again.
 func (p *progress) end() {
 	select {
 	case <-p.ended:

@@ -42,15 +42,15 @@ objects, certificates, images, volumes and logs. The cluster must not be running
 	}
 }
 
-// reset ends what runs before it removes the files by which that could be found, so
-// that it can be repeated if it fails.
+// reset stops containers before it removes the files by which they are found, so that it can be
+// repeated after a failure.
 func reset(cmd *cobra.Command, layout datadir.Layout) error {
 	lock, err := layout.Lock()
 	if err != nil {
 		return err
 	}
 	if err := stopContainers(cmd.Context(), layout); err != nil {
-		return errors.Join(fmt.Errorf("nothing was removed, for not all containers could be stopped: %w", err), lock.Release())
+		return errors.Join(fmt.Errorf("nothing was removed, because not all containers could be stopped: %w", err), lock.Release())
 	}
 	if err := errors.Join(os.RemoveAll(layout.Run()), lock.Remove()); err != nil {
 		return errors.Join(err, lock.Release())
@@ -59,8 +59,8 @@ func reset(cmd *cobra.Command, layout datadir.Layout) error {
 	return nil
 }
 
-// stopContainers stops the pods, in the runtime which the user brought or in the
-// private one, and the private one itself.
+// stopContainers stops the pods, in an external runtime or in the private containerd, and the
+// private containerd.
 func stopContainers(ctx context.Context, layout datadir.Layout) error {
 	names, err := containerd.NamesFor(layout.ID())
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
 )
 
-// reviewer asks a cluster about ownership.
+// reviewer sends ownership reviews to a cluster.
 type reviewer struct {
 	config    *rest.Config
 	client    rest.Interface
@@ -48,7 +48,7 @@ func (c *connection) reviewer(cmd *cobra.Command) (*reviewer, error) {
 	return r, err
 }
 
-// reviewClient is a client of the reviews of ownership.
+// reviewClient returns a client of the ownership API.
 func reviewClient(config *rest.Config) (*rest.RESTClient, error) {
 	scheme := runtime.NewScheme()
 	if err := ownership.AddToScheme(scheme); err != nil {
@@ -60,16 +60,16 @@ func reviewClient(config *rest.Config) (*rest.RESTClient, error) {
 	return rest.RESTClientFor(config)
 }
 
-// ask has a review answered, in place.
+// ask sends a review and decodes the answer into it.
 func (r *reviewer) ask(ctx context.Context, resource string, review runtime.Object) error {
 	err := r.client.Post().Resource(resource).Body(review).Do(ctx).Into(review)
 	if apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
-		return fmt.Errorf("the cluster at %s does not serve %s; is it Kindred?", r.config.Host, ownership.GroupName)
+		return fmt.Errorf("the cluster at %s does not serve %s; the command needs a Kindred cluster", r.config.Host, ownership.GroupName)
 	}
 	return err
 }
 
-// objects reads arguments that name objects.
+// objects parses arguments that name objects.
 func (r *reviewer) objects(args []string) ([]ownership.ObjectReference, error) {
 	named, err := splitObjects(args)
 	if err != nil {
@@ -87,7 +87,7 @@ func (r *reviewer) objects(args []string) ([]ownership.ObjectReference, error) {
 	return objects, nil
 }
 
-// object reads arguments that name one object; otherwise is what is said to those who name more.
+// object parses arguments that name one object. otherwise is the error for more than one.
 func (r *reviewer) object(args []string, otherwise string) (ownership.ObjectReference, error) {
 	objects, err := r.objects(args)
 	if err != nil {
@@ -99,7 +99,7 @@ func (r *reviewer) object(args []string, otherwise string) (ownership.ObjectRefe
 	return objects[0], nil
 }
 
-// kind finds a type, and the namespace that its objects are looked for in.
+// kind finds a type, and the namespace of its objects.
 func (r *reviewer) kind(text string) (ownership.ObjectReference, error) {
 	mapping, err := mappingOf(r.mapper, text)
 	if err != nil {
@@ -112,7 +112,7 @@ func (r *reviewer) kind(text string) (ownership.ObjectReference, error) {
 	return ref, nil
 }
 
-// printYAML prints a value as the API spells it.
+// printYAML prints a value with the field names of the API.
 func printYAML(cmd *cobra.Command, value any) error {
 	text, err := yaml.Marshal(value)
 	if err != nil {
@@ -122,10 +122,10 @@ func printYAML(cmd *cobra.Command, value any) error {
 	return nil
 }
 
-// called names an object in a table, where the namespace stands elsewhere.
+// called names an object in a table that shows the namespace elsewhere.
 func called(ref ownership.ObjectReference) string { return ref.Kind + "/" + ref.Name }
 
-// blockNote says what a deletion waits for.
+// blockNote describes an obstacle to a deletion.
 func blockNote(b ownership.DeletionBlock) string {
 	switch {
 	case b.Finalizer != "":
@@ -140,7 +140,7 @@ func blockNote(b ownership.DeletionBlock) string {
 	return "waits for an object that you may not read"
 }
 
-// blockNotes says what a deletion waits for. It leaves out the owner that the object is shown
+// blockNotes describes the obstacles to a deletion, except for the owner that the object is shown
 // below.
 func blockNotes(blocks []ownership.DeletionBlock, above types.UID, all bool) []string {
 	var finalizers, dependents, owners, contents []string
@@ -176,8 +176,7 @@ func blockNotes(blocks []ownership.DeletionBlock, above types.UID, all bool) []s
 // fewNames is how many names a note lists before it abbreviates.
 const fewNames = 3
 
-// notedAll says something about one name, or about several: "a, b, c and 17 more". With all it
-// lists every name.
+// notedAll formats one name, or several as "a, b, c and 17 more". With all it lists every name.
 func notedAll(one, several string, names []string, all bool) string {
 	more := len(names) - fewNames
 	switch {
@@ -191,7 +190,7 @@ func notedAll(one, several string, names []string, all bool) string {
 	return fmt.Sprintf(several, strings.Join(names, ", "))
 }
 
-// parents are the owners of an object that a tree may show it below: the controller first.
+// parents returns the owners that a tree may show an object below, the controller first.
 func parents(owners []ownership.OwnerReference) []types.UID {
 	var first, rest []types.UID
 	for _, o := range owners {
@@ -231,7 +230,7 @@ func ownerNotes(owners []ownership.OwnerReference, at position, all bool) []stri
 		notedAll("owner %s cannot be resolved", "owners %s cannot be resolved", unresolved, all))
 }
 
-// hiddenNote says how much the caller may not see.
+// hiddenNote counts objects that the caller may not read.
 func hiddenNote(hidden int32) string {
 	switch hidden {
 	case 0:
@@ -250,7 +249,7 @@ func plural(n int, thing string) string {
 	return fmt.Sprintf("%d %ss", n, thing)
 }
 
-// sentence joins what there is to say.
+// sentence joins the parts that are not empty.
 func sentence(parts ...string) string { return strings.Join(said(parts...), ", ") }
 
 // said drops the parts that are empty.

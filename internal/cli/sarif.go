@@ -21,8 +21,8 @@ func printSARIF(cmd *cobra.Command, lint *ownership.OwnershipLint, version strin
 	return sarifReport(lint, version).PrettyWrite(cmd.OutOrStdout())
 }
 
-// sarifReport is what was found, as SARIF 2.1.0 has it. Objects are no files: they are its
-// logical locations.
+// sarifReport returns the findings as SARIF 2.1.0. Objects are logical locations, since they are not
+// files.
 func sarifReport(lint *ownership.OwnershipLint, version string) *sarif.Report {
 	driver := sarif.NewToolComponent().WithName("kindred lint").WithVersion(version)
 	for _, d := range ownership.LintRules() {
@@ -47,11 +47,11 @@ func sarifResult(f ownership.LintFinding, rule int) *sarif.Result {
 		AddLocation(sarif.NewLocation().WithLogicalLocations([]*sarif.LogicalLocation{
 			sarif.NewLogicalLocation().WithName(f.Object.Name).WithFullyQualifiedName(name).WithKind("resource"),
 		})).
-		// One finding is the same from run to run, whatever stands in its message.
+		// The fingerprint identifies a finding from run to run, even if its message changes.
 		WithPartialFingerprints(map[string]string{"object/v1": string(f.Object.UID) + "/" + string(f.Rule)})
 }
 
-// qualified names an object among all of a cluster, by its path in the API.
+// qualified names an object uniquely in the cluster, by its path in the API.
 func qualified(ref ownership.ObjectReference) string {
 	parts := []string{ref.APIVersion}
 	if ref.Namespace != "" {

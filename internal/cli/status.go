@@ -24,14 +24,14 @@ import (
 	"github.com/kindred-project/kindred/internal/datadir"
 )
 
-// statusLimit is how long the API may take to say how it is.
+// statusLimit is the timeout of requests to the API.
 const statusLimit = 10 * time.Second
 
 func newStatus() *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Show whether the cluster runs and how it is",
+		Short: "Show the state of the cluster",
 		Long: `Shows the process, its addresses, the health of its parts, nodes and pods. The exit
 status is 0 if the cluster is ready, and 1 if it is not or does not run.`,
 		Args: cobra.NoArgs,
@@ -63,18 +63,17 @@ status is 0 if the cluster is ready, and 1 if it is not or does not run.`,
 	return cmd
 }
 
-// status is what is known of a running cluster.
+// status is the state of a running cluster.
 type status struct {
 	DataDir          string `json:"dataDir"`
 	datadir.Instance `json:",inline"`
 	Ready            bool `json:"ready"`
-	// Failing are the checks of /readyz that do not pass, Problem is why the API does
-	// not answer.
+	// Failing lists the checks of /readyz that fail. Problem is why the API does not respond.
 	Failing []string       `json:"failing,omitempty"`
 	Problem string         `json:"problem,omitempty"`
 	Nodes   nodeCount      `json:"nodes"`
 	Pods    map[string]int `json:"pods"`
-	// Held is how many objects are on hold, HoldsProblem why that is not known.
+	// Held is the number of objects on hold. HoldsProblem is why it is not known.
 	Held         int    `json:"held"`
 	HoldsProblem string `json:"holdsProblem,omitempty"`
 }
@@ -111,16 +110,17 @@ func statusOf(ctx context.Context, layout datadir.Layout) (*status, error) {
 	return s, nil
 }
 
-// ask asks the API: for its checks first, which say why should the rest fail.
+// ask reads the state from the API. It requests the checks first, which explain why other requests
+// fail.
 func (s *status) ask(ctx context.Context, client kubernetes.Interface) error {
-	// When a check fails, the answer is both an error and the list of checks.
+	// If a check fails, the response is both an error and the list of checks.
 	answer, err := client.Discovery().RESTClient().Get().AbsPath("/readyz").Param("verbose", "true").Do(ctx).Raw()
 	s.Failing = failingChecks(string(answer))
 	if err != nil && len(s.Failing) == 0 {
 		return err
 	}
 	s.Ready = err == nil
-	// Any answer will do, even one from the cache.
+	// A response from the watch cache is sufficient.
 	recent := metav1.ListOptions{ResourceVersion: "0"}
 	nodes, err := client.CoreV1().Nodes().List(ctx, recent)
 	if err != nil {
@@ -162,8 +162,8 @@ func isReady(node *corev1.Node) bool {
 	})
 }
 
-// failingChecks reads the verbose form of /readyz, where what fails stands as
-// "[-]name failed: ...".
+// failingChecks parses the verbose form of /readyz, which has a line "[-]name failed: ..." for each
+// check that fails.
 func failingChecks(answer string) []string {
 	var failing []string
 	for line := range strings.Lines(answer) {
@@ -175,11 +175,11 @@ func failingChecks(answer string) []string {
 	return failing
 }
 
-// verdict is nil if the cluster is ready.
+// verdict returns nil if the cluster is ready.
 func (s *status) verdict() error {
 	switch {
 	case s.Problem != "":
-		return fmt.Errorf("the cluster does not answer: %s; see its output, or start it again", s.Problem)
+		return fmt.Errorf("the cluster does not respond: %s; see its output, or restart it", s.Problem)
 	case len(s.Failing) > 0:
 		return fmt.Errorf("the cluster is not ready: %s", strings.Join(s.Failing, ", "))
 	case !s.Ready:
@@ -204,9 +204,9 @@ func (s *status) print(cmd *cobra.Command, clock clock.PassiveClock) {
 	row("Pods", "%s", s.podCounts())
 	switch {
 	case s.HoldsProblem != "":
-		row("On hold", "not known: %s", s.HoldsProblem)
+		row("On hold", "unknown: %s", s.HoldsProblem)
 	case s.Held > 0:
-		row("On hold", "%s; \"kindred lint -A --rule %s\" says why and how to go on", plural(s.Held, "object"), ownership.RuleOnHold)
+		row("On hold", "%s; \"kindred lint -A --rule %s\" explains why and how to continue", plural(s.Held, "object"), ownership.RuleOnHold)
 	}
 	_ = table.Flush()
 }
@@ -228,7 +228,7 @@ func (s *status) runtime() string {
 func (s *status) health() string {
 	switch {
 	case s.Problem != "":
-		return "no answer: " + s.Problem
+		return "no response: " + s.Problem
 	case len(s.Failing) > 0:
 		return "failing: " + strings.Join(s.Failing, ", ")
 	default:

@@ -11,15 +11,15 @@ import (
 )
 
 const (
-	// drawnLevels is how many levels of a tree are drawn by indentation, at most; a narrow
-	// terminal has room for fewer. A deeper line has the number of its level instead, and
-	// belongs to the nearest line above it whose level is one less.
+	// drawnLevels is the maximum number of levels that are indented; a narrow terminal has room
+	// for fewer. A deeper line has the number of its level instead, and its parent is the
+	// nearest line above whose level is one less.
 	drawnLevels = 12
 	// indentWidth is the width of a level.
 	indentWidth = 3
-	// notesWidth is the least width of notes that do not fit into a line.
+	// notesWidth is the minimum width of notes that are wrapped.
 	notesWidth = 30
-	// treeWidth is the least width of the tree.
+	// treeWidth is the minimum width of the tree.
 	treeWidth = 24
 )
 
@@ -76,7 +76,7 @@ func (f *forest) row(out *strings.Builder, p painter, widths []int, cells []stri
 	}
 }
 
-// widths are those of all columns but the last; that of the tree is only what its head needs.
+// widths returns the widths of all columns but the last; that of the tree only fits its head.
 func (f *forest) widths() []int {
 	widths := make([]int, len(f.heads)-1)
 	for i, head := range f.heads[:len(widths)] {
@@ -90,7 +90,7 @@ func (f *forest) widths() []int {
 	return widths
 }
 
-// longestNotes is the width of the longest notes when they are not wrapped.
+// longestNotes returns the width of the longest notes without wrapping.
 func (f *forest) longestNotes() int {
 	longest := utf8.RuneCountInString(f.heads[len(f.heads)-1])
 	for _, l := range f.lines {
@@ -101,8 +101,8 @@ func (f *forest) longestNotes() int {
 	return longest
 }
 
-// levels is how many levels can be drawn in a width. Names come first: they have up to three
-// quarters of it.
+// levels returns the number of levels that can be indented in a width, of which names take up to
+// three quarters.
 func (f *forest) levels(width int) int {
 	names, deepest := 0, 0
 	for _, l := range f.lines {
@@ -118,10 +118,10 @@ func (f *forest) levels(width int) int {
 	return room(len(levelNumber(deepest)) + names)
 }
 
-// levelNumber stands before the name in a line that is too deep to be indented.
+// levelNumber returns the prefix of a name in a line that is too deep to be indented.
 func levelNumber(level int) string { return "(" + strconv.Itoa(level) + ") " }
 
-// rails are the lines of the tree, drawn for so many levels.
+// rails returns the lines of the tree, drawn for the given number of levels.
 func (f *forest) rails(levels int) []string {
 	all := make([]string, len(f.lines))
 	rails := make([]string, 0, levels) // of the levels above
@@ -143,8 +143,8 @@ func (f *forest) rails(levels int) []string {
 	return all
 }
 
-// layOut makes columns as wide as they must be. If they do not fit into a width, all but the
-// last are limited, and the last has what is left.
+// layOut makes columns as wide as their cells. If they do not fit into a width, all but the last
+// are limited, and the last gets the rest.
 func layOut(width int, rows [][]string, limits ...int) []string {
 	widths := make([]int, len(limits)+1)
 	for i := range widths {

@@ -19,14 +19,14 @@ import (
 )
 
 const (
-	// tableWidth is how wide text is for a terminal of unknown width, and for pipes and files.
+	// tableWidth is the width of text for pipes, files and terminals of unknown width.
 	tableWidth = 100
-	// unlimited is the width of a table in which nothing is cut.
+	// unlimited is the width of a table without truncation.
 	unlimited = math.MaxInt32
 )
 
-// columns returns how wide a terminal is, and false if out is none. The variable COLUMNS goes
-// first, as in POSIX.
+// columns returns the width of a terminal, and false if out is not a terminal. The variable COLUMNS
+// has precedence, as in POSIX.
 func columns(out io.Writer) (int, bool) {
 	if width, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && width > 0 {
 		return width, true
@@ -40,8 +40,7 @@ func columns(out io.Writer) (int, bool) {
 	return tableWidth, true
 }
 
-// pageWidth returns how wide a table may be. Without a terminal, and with "-o wide", it has no
-// limit.
+// pageWidth returns the maximum width of a table: unlimited without a terminal and with "-o wide".
 func pageWidth(cmd *cobra.Command) int {
 	if output := cmd.Flags().Lookup("output"); output != nil && output.Value.String() == "wide" {
 		return unlimited
@@ -60,7 +59,7 @@ func proseWidth(out io.Writer) int {
 	return tableWidth
 }
 
-// progressLine is a line on a terminal that is written over. Elsewhere there is none.
+// progressLine is a line on a terminal that is overwritten. It prints nothing elsewhere.
 type progressLine struct {
 	out io.Writer
 	on  bool
@@ -80,9 +79,9 @@ func (p *progressLine) clear() {
 	}
 }
 
-// cut shortens a text to a number of columns. A sentence loses its end. A name loses its middle,
-// because names of one kind often differ only in their ends; of "kind.group/name" the group goes
-// first. A text that is cut is exactly as wide as it may be.
+// cut truncates a text to a number of columns. It truncates a sentence at its end and a name in its
+// middle, because names of one kind often differ only in their ends; in "kind.group/name" it
+// truncates the group first. A truncated text has exactly the given width.
 func cut(text string, width int) string {
 	runes := []rune(text)
 	switch {
@@ -108,10 +107,10 @@ func cut(text string, width int) string {
 	return cutMiddle(text, width)
 }
 
-// leastName is how much of a name has to fit behind its kind, or both are cut as one.
+// leastName is how much of a name must fit after its kind; otherwise both are truncated as one.
 const leastName = 9
 
-// cutMiddle takes out of the middle of a text as much as does not fit.
+// cutMiddle truncates a text in its middle.
 func cutMiddle(text string, width int) string {
 	runes := []rune(text)
 	if len(runes) <= width {
@@ -121,19 +120,19 @@ func cutMiddle(text string, width int) string {
 	return string(runes[:width-1-tail]) + "…" + string(runes[len(runes)-tail:])
 }
 
-// pad fills a text up to a number of columns.
+// pad pads a text with spaces to a number of columns.
 func pad(text string, width int) string {
 	return text + strings.Repeat(" ", max(0, width-utf8.RuneCountInString(text)))
 }
 
-// confirmed asks on the terminal.
+// confirmed asks a question on the terminal and reports whether the answer is yes.
 func confirmed(cmd *cobra.Command, question string) bool {
 	printf(cmd, "%s? [y/N] ", question)
 	answer, _ := bufio.NewReader(cmd.InOrStdin()).ReadString('\n')
 	return slices.Contains([]string{"y", "yes"}, strings.ToLower(strings.TrimSpace(answer)))
 }
 
-// colour is an escape sequence of ECMA-48 that begins one.
+// colour is the ECMA-48 escape sequence that starts a colour.
 type colour string
 
 const (
@@ -144,10 +143,10 @@ const (
 	faint  colour = "\x1b[2m"
 )
 
-// painter prints for people: in colour, and as wide as their terminal.
+// painter formats text for a terminal, with colours and a maximum width.
 type painter struct {
 	on bool
-	// width is how wide a table may be.
+	// width is the maximum width of a table.
 	width int
 }
 

@@ -27,14 +27,14 @@ func newTree() *cobra.Command {
 		Short: "Show the owners and the dependents of an object",
 		Long: `Shows an object, marked with a star, below its owners and above its dependents, direct
 and indirect, of any kind, with their readiness and age. The notes name finalizers, further
-owners, owners that do not exist, and what a deletion that has begun waits for.
+owners, owners that do not exist, and what a deletion in progress waits for.
 
 Each object is shown once, below the owner that controls it; its other owners are in the
 notes. "(cycle)" marks an owner that is itself below the object. Siblings are sorted by kind
 and name. Rows too deep to be indented have the number of their level instead.
 
-The table is as wide as the terminal. In pipes and files, and with -o wide, nothing is cut
-or wrapped.`,
+The table is as wide as the terminal. In pipes and files, and with -o wide, text is neither
+truncated nor wrapped.`,
 		Example: `  kindred tree deployment/web
   kindred tree -n prod cluster/one -o mermaid`,
 		Args: cobra.RangeArgs(1, 2),
@@ -47,7 +47,7 @@ or wrapped.`,
 			if err != nil {
 				return err
 			}
-			object, err := r.object(args, "a tree is of one object")
+			object, err := r.object(args, "tree shows one object")
 			if err != nil {
 				return err
 			}
@@ -65,13 +65,13 @@ or wrapped.`,
 	}
 	c.addFlags(cmd, "the cluster")
 	cmd.Flags().Int32Var(&depth, "depth", 0, "how many levels of dependents to show (default all)")
-	cmd.Flags().BoolVar(&all, "all", false, "show each object and each owner, also where there are many of the same")
+	cmd.Flags().BoolVar(&all, "all", false, "show each object and each owner, also if many are alike")
 	cmd.Flags().StringVarP(&output, "output", "o", "", `"wide", "json", "yaml", "dot" (Graphviz) or "mermaid"`)
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"wide", "json", "yaml", "dot", "mermaid"}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
-// treeOutput finds how a tree is to be printed.
+// treeOutput returns the function that prints a tree.
 func treeOutput(cmd *cobra.Command, output string, all bool) (func(*ownership.OwnershipTree) error, error) {
 	switch output {
 	case "", "wide":
@@ -88,11 +88,11 @@ func treeOutput(cmd *cobra.Command, output string, all bool) (func(*ownership.Ow
 	case "mermaid":
 		return func(t *ownership.OwnershipTree) error { printf(cmd, "%s", mermaid(t)); return nil }, nil
 	}
-	return nil, usagef("--output is %q, it can only be wide, json, yaml, dot or mermaid", output)
+	return nil, usagef("--output is %q, it must be wide, json, yaml, dot or mermaid", output)
 }
 
-// members are all objects of a tree, each once, owners first. An object that both owns the one
-// in the middle and is owned by it counts as owned.
+// members returns all objects of a tree, each once, owners first. An object that is both an owner
+// and a dependent of the root counts as a dependent.
 func members(t *ownership.OwnershipTree) []ownership.TreeObject {
 	met := map[types.UID]bool{}
 	for _, o := range t.Status.Objects {
@@ -149,7 +149,7 @@ func (p treePrinter) branch(t *ownership.OwnershipTree, o ownership.TreeObject) 
 	return b
 }
 
-// controlled says whether one of the owners controls the object.
+// controlled returns "yes" if one of the owners is the controller.
 func controlled(owners []ownership.OwnerReference) string {
 	switch {
 	case len(owners) == 0:
@@ -192,7 +192,7 @@ func (p treePrinter) notes(o ownership.TreeObject, at position) []string {
 	return append(said(notes...), ownerNotes(o.Owners, at, p.all)...)
 }
 
-// deletionNote reads a deletion timestamp, which is when the grace period ends.
+// deletionNote describes a deletion timestamp, which is the end of the grace period.
 func deletionNote(t metav1.Time, clock clock.PassiveClock) string {
 	if since := clock.Since(t.Time); since >= 0 {
 		return "being deleted for " + duration.HumanDuration(since)
@@ -200,7 +200,7 @@ func deletionNote(t metav1.Time, clock clock.PassiveClock) string {
 	return "being deleted within " + duration.HumanDuration(-clock.Since(t.Time))
 }
 
-// dot draws a tree in the language of Graphviz. Bold lines are controllers'.
+// dot draws a tree in the DOT language of Graphviz. Edges from controllers are bold.
 func dot(t *ownership.OwnershipTree) string {
 	var out strings.Builder
 	out.WriteString("digraph ownership {\n  node [shape=box];\n")
@@ -221,7 +221,7 @@ func dot(t *ownership.OwnershipTree) string {
 
 func dotText(text string) string { return strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(text) }
 
-// mermaid draws a tree as a flowchart. Thick arrows are controllers'.
+// mermaid draws a tree as a flowchart. Edges from controllers are thick.
 func mermaid(t *ownership.OwnershipTree) string {
 	var out strings.Builder
 	out.WriteString("flowchart TD\n")

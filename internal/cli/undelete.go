@@ -23,7 +23,7 @@ import (
 	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
 )
 
-// undeletion is what "kindred undelete" was asked for.
+// undeletion has the flags of "kindred undelete".
 type undeletion struct {
 	connection
 	uid, at, output             string
@@ -36,14 +36,15 @@ func newUndelete() *cobra.Command {
 	var u undeletion
 	cmd := &cobra.Command{
 		Use:   "undelete TYPE/NAME...",
-		Short: "Bring back what was deleted, with all that went because of it",
-		Long: `Brings a deleted object back, with all that its deletion took along, as they were just
-before: from the history that is kept ("up --history-retention", "--history-size"). Objects
-get new UIDs, and refer to each other by them. What is still there is given its owner back.
-Nothing is overwritten: what would collide is said, and nothing is done.
+		Short: "Restore deleted objects and everything that was deleted with them",
+		Long: `Restores a deleted object and everything that its deletion took along, as they were just
+before the deletion, from the history that the cluster keeps ("up --history-retention",
+"--history-size"). Objects get new UIDs, and references between them are updated. Dependents that
+still exist get their owner back. Nothing is overwritten: if an object of the same name exists,
+the undeletion is refused.
 
-Everything is on hold until it is there, so that controllers make nothing twice. An
-undeletion that was interrupted goes on with the same command.`,
+Restored objects are on hold until all of them exist, so that controllers create no duplicates.
+To resume an interrupted undeletion, run the same command again.`,
 		Example: `  kindred undelete deployment/web
   kindred undelete --dry-run namespace/shop
   kindred undelete --list -A
@@ -53,28 +54,28 @@ undeletion that was interrupted goes on with the same command.`,
 	}
 	u.addFlags(cmd, "the cluster")
 	flags := cmd.Flags()
-	flags.BoolVar(&u.list, "list", false, "list what can be undeleted, and undelete nothing")
-	flags.BoolVarP(&u.allNamespaces, "all-namespaces", "A", false, "with --list: everywhere")
-	flags.BoolVar(&u.dryRun, "dry-run", false, "say what would come back, and change nothing")
-	flags.StringVar(&u.at, "at", "", `bring back the state of a time before the deletion: "10m" ago, or "2006-01-02T15:04:05Z"`)
+	flags.BoolVar(&u.list, "list", false, "list deletions that can be undone, and undo none")
+	flags.BoolVarP(&u.allNamespaces, "all-namespaces", "A", false, "with --list: in all namespaces")
+	flags.BoolVar(&u.dryRun, "dry-run", false, "show what would be restored, and change nothing")
+	flags.StringVar(&u.at, "at", "", `restore the state at a time before the deletion: "10m" ago, or "2006-01-02T15:04:05Z"`)
 	flags.StringVar(&u.uid, "uid", "", "UID, if several objects had the name (default the last)")
-	flags.BoolVar(&u.all, "all", false, "show each object, also where there are many of the same")
-	flags.StringVarP(&u.output, "output", "o", "", `"wide" to cut nothing, "json" or "yaml" for a form that programs can read`)
+	flags.BoolVar(&u.all, "all", false, "show each object, also if many are alike")
+	flags.StringVarP(&u.output, "output", "o", "", `"wide" for a table without truncation, "json" or "yaml"`)
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"wide", "json", "yaml"}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
-// check finds what makes no sense before anything is asked of a cluster.
+// check validates the flags before any request is made.
 func (u *undeletion) check(args []string) error {
 	switch {
 	case !slices.Contains([]string{"", "wide", "json", "yaml"}, u.output):
-		return usagef("--output is %q, it can only be wide, json or yaml", u.output)
+		return usagef("--output is %q, it must be wide, json or yaml", u.output)
 	case !u.list && len(args) == 0:
-		return usagef("name what is to be undeleted, as TYPE/NAME; --list lists what can be")
+		return usagef("name the objects to undelete as TYPE/NAME; --list lists deletions that can be undone")
 	case u.list && (u.dryRun || u.at != "" || u.uid != ""):
-		return usagef("--list lists, and goes with --namespace, --all-namespaces and --output only")
+		return usagef("--list can only be used with --namespace, --all-namespaces and --output")
 	case u.allNamespaces && !u.list:
-		return usagef("--all-namespaces goes with --list")
+		return usagef("--all-namespaces needs --list")
 	}
 	return nil
 }
@@ -99,7 +100,7 @@ func (u *undeletion) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	if u.uid != "" && len(objects) > 1 {
-		return usagef("--uid is of one object")
+		return usagef("--uid needs exactly one object")
 	}
 	u.foreseen = foreseen{}
 	for _, object := range objects {
@@ -112,7 +113,7 @@ func (u *undeletion) run(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// timeOf reads a time, or how long ago it was.
+// timeOf parses a time, or a duration before now.
 func timeOf(text string, now clock.PassiveClock) (*metav1.Time, error) {
 	if text == "" {
 		return nil, nil
@@ -122,12 +123,12 @@ func timeOf(text string, now clock.PassiveClock) (*metav1.Time, error) {
 	}
 	at, err := time.Parse(time.RFC3339, text)
 	if err != nil {
-		return nil, usagef("--at is %q, which is neither a duration like 10m nor a time like 2006-01-02T15:04:05Z", text)
+		return nil, usagef("--at is %q, which is neither a duration such as 10m nor a time such as 2006-01-02T15:04:05Z", text)
 	}
 	return &metav1.Time{Time: at}, nil
 }
 
-// undelete goes on until all is there, or something stands in the way.
+// undelete sends requests until everything is restored or a problem prevents it.
 func (u *undeletion) undelete(cmd *cobra.Command, r *reviewer, review *ownership.Undeletion) error {
 	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -152,16 +153,16 @@ func (u *undeletion) undelete(cmd *cobra.Command, r *reviewer, review *ownership
 	return verdictOf(&review.Status)
 }
 
-// verdictOf is the error that an undeletion ends with.
+// verdictOf returns the error of an undeletion.
 func verdictOf(s *ownership.UndeletionStatus) error {
 	switch s.Phase {
 	case ownership.UndeletionRefused:
 		return errors.New("the undeletion is refused, and nothing was changed")
 	case ownership.UndeletionIncomplete:
 		if len(s.Problems) == 0 {
-			return fmt.Errorf("the undeletion has made no headway for %s, and what is there is on hold; run the same command again to go on", duration.HumanDuration(stuckAfter))
+			return fmt.Errorf("the undeletion has made no progress for %s, and the restored objects are on hold; run the same command again to continue", duration.HumanDuration(stuckAfter))
 		}
-		return errors.New("the undeletion is incomplete, and what is there is on hold; run the same command again to go on")
+		return errors.New("the undeletion is incomplete, and the restored objects are on hold; run the same command again to continue")
 	}
 	return nil
 }
@@ -210,7 +211,7 @@ func undeletionBranch(phase ownership.UndeletionPhase, result ownership.Undeleti
 	}
 }
 
-// outcomeCell names an outcome. Of an undeletion that is refused nothing is still to come.
+// outcomeCell names an outcome. In a refused undeletion nothing is pending.
 func outcomeCell(phase ownership.UndeletionPhase, outcome ownership.UndeletionOutcome) string {
 	if phase == ownership.UndeletionRefused {
 		switch outcome {
@@ -233,8 +234,8 @@ func undeletionColour(outcome ownership.UndeletionOutcome) colour {
 	return yellow
 }
 
-// tallyOf counts what became of objects. If nothing was changed, those that are not there count
-// as what would have been restored.
+// tallyOf counts outcomes. If nothing was changed, pending objects count as those that would be
+// restored.
 func tallyOf(s *ownership.UndeletionStatus) string {
 	form := "%s: %d"
 	restored, pending := s.Restored, s.Pending
@@ -280,7 +281,7 @@ func (u *undeletion) history(ctx context.Context, r *reviewer, args []string) (*
 		history.Spec.Namespace = ""
 	}
 	if len(args) > 0 {
-		object, err := r.object(args, "--list lists all, or the deletions of one object")
+		object, err := r.object(args, "--list takes one object at most")
 		if err != nil {
 			return nil, err
 		}
@@ -291,7 +292,7 @@ func (u *undeletion) history(ctx context.Context, r *reviewer, args []string) (*
 	return history, err
 }
 
-// printDeletions prints deletions, one a line.
+// printDeletions prints a line for each deletion.
 func printDeletions(cmd *cobra.Command, s *ownership.DeletionHistoryStatus, everywhere bool, now clock.PassiveClock) {
 	rows := [][]string{{"AGE", "OBJECT", "POLICY", "BY"}}
 	for i := range s.Deletions {

@@ -165,8 +165,8 @@ func TestTally(t *testing.T) {
 		{with(counts, ownership.UndeletionComplete), "restored: 3, adopted: 2, left: 1, pending: 4", ""},
 		{with(counts, ownership.UndeletionPlanned), "would be restored: 3, adopted: 2, left: 1, pending: 4", ""},
 		{with(ownership.UndeletionStatus{Restored: 1, Denied: 2, Pending: 4}, ownership.UndeletionRefused), "would be restored: 5, denied: 2", "the undeletion is refused, and nothing was changed"},
-		{with(counts, ownership.UndeletionIncomplete), "restored: 3, adopted: 2, left: 1, pending: 4", "the undeletion has made no headway for 2m, and what is there is on hold; run the same command again to go on"},
-		{with(ownership.UndeletionStatus{Pending: 1, Problems: []string{"a quota"}}, ownership.UndeletionIncomplete), "restored: 0, pending: 1", "the undeletion is incomplete, and what is there is on hold; run the same command again to go on"},
+		{with(counts, ownership.UndeletionIncomplete), "restored: 3, adopted: 2, left: 1, pending: 4", "the undeletion has made no progress for 2m, and the restored objects are on hold; run the same command again to continue"},
+		{with(ownership.UndeletionStatus{Pending: 1, Problems: []string{"a quota"}}, ownership.UndeletionIncomplete), "restored: 0, pending: 1", "the undeletion is incomplete, and the restored objects are on hold; run the same command again to continue"},
 		{with(ownership.UndeletionStatus{}, ownership.UndeletionComplete), "restored: 0", ""},
 	} {
 		if got := tallyOf(tt.status); got != tt.want {
@@ -239,7 +239,7 @@ func TestPrintDeletions(t *testing.T) {
 	want := `AGE  OBJECT                                                POLICY      BY
 5m   Deployment/shop/web                                   background  jane (kubectl)
 6m   Deployment/other/nnnnnnnnnnnnnn…nnnnnnnnnnnnnnnnnnnn  background  service account shop/ddddddd…
-     ConfigMap/shop/c                                      background  (by whom is not recorded)
+     ConfigMap/shop/c                                      background  (user not recorded)
 
 3 deletions since 2026-01-01T11:00:00Z can be undone, 2 more objects that you may not read
 `

@@ -7,12 +7,12 @@ import (
 	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
 )
 
-// foreseen are the objects that the dry runs so far would restore. The server answers each dry run
-// as if it were the only one; an object that several targets of one command share is restored with
-// the first of them, and adopted by the others.
+// foreseen has the objects that the dry runs so far would restore. The server handles each dry run
+// as if it were the only one; a dependent that several targets of one command share is restored
+// with the first of them and adopted by the others.
 type foreseen map[ownership.ObjectReference]bool
 
-// follow corrects a dry run by those before it, and adds what it would restore.
+// follow corrects a dry run by the earlier ones, and adds the objects that it would restore.
 func (f foreseen) follow(review *ownership.Undeletion) {
 	s := &review.Status
 	if s.Phase != ownership.UndeletionPlanned {

@@ -18,40 +18,40 @@ import (
 )
 
 const (
-	// requestSeconds is how long each request works, so that progress can be told after it.
+	// requestSeconds is the time limit of each request, after which progress is shown.
 	requestSeconds = 2
-	// stuckAfter is how long an undeletion goes on without making headway.
+	// stuckAfter is how long an undeletion continues without progress.
 	stuckAfter = 2 * time.Minute
-	// pauseBetween is how long to wait after a request that made none.
+	// pauseBetween is the delay after a request that made no progress.
 	pauseBetween = time.Second
 )
 
-// undeleting carries out one undeletion, with as many requests as it takes.
+// undeleting carries out one undeletion in several requests.
 type undeleting struct {
 	ask   func(ctx context.Context, review *ownership.Undeletion) error
 	show  func(text string)
 	clock clock.WithTicker
-	// began reports whether a request was answered: objects may be back, on hold.
+	// began reports whether a request was answered; then restored objects may be on hold.
 	began bool
 }
 
-// headway is how far an undeletion has come.
+// headway is the progress of an undeletion.
 type headway struct{ restored, adopted, left, pending, held int32 }
 
 func headwayOf(s *ownership.UndeletionStatus) headway {
 	return headway{s.Restored, s.Adopted, s.Left, s.Pending, s.Held}
 }
 
-// run asks until everything is back or something stands in the way. The review has the last
-// answer then.
+// run sends requests until everything is restored or a problem prevents it. The review then has
+// the last answer.
 func (u *undeleting) run(ctx context.Context, review *ownership.Undeletion) error {
 	asked := review.DeepCopy()
 	if !asked.Spec.DryRun {
 		asked.Spec.TimeoutSeconds = requestSeconds
 	}
-	u.show("undeleting " + called(asked.Spec.Object) + ": reading and trying what there was")
+	u.show("undeleting " + called(asked.Spec.Object) + ": reading the former objects and trying to create them")
 	moved, before := u.clock.Now(), headway{}
-	var warnings []string // Each answer has only those of its own request.
+	var warnings []string // An answer has only the warnings of its own request.
 	for {
 		answer := asked.DeepCopy()
 		err := u.ask(ctx, answer)
@@ -90,8 +90,8 @@ func (u *undeleting) run(ctx context.Context, review *ownership.Undeletion) erro
 	}
 }
 
-// mayPass reports whether a request that failed is worth another one: the server had no time for
-// it, or an undeletion that has begun has lost it for a moment.
+// mayPass reports whether a failed request is worth a retry: the server was overloaded, or the
+// connection was lost after the undeletion had begun.
 func (u *undeleting) mayPass(err error) bool {
 	if apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) || apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err) {
 		return true
@@ -99,7 +99,7 @@ func (u *undeleting) mayPass(err error) bool {
 	return u.began && (utilnet.IsConnectionRefused(err) || utilnet.IsConnectionReset(err) || utilnet.IsProbableEOF(err))
 }
 
-// stuck is the end of an undeletion that makes no headway, with the last error if there is one.
+// stuck ends an undeletion that makes no progress, with the last error if there is one.
 func (u *undeleting) stuck(err error) error {
 	if err != nil {
 		return u.advised(err)
@@ -107,16 +107,16 @@ func (u *undeleting) stuck(err error) error {
 	return nil // The answer says that it is incomplete.
 }
 
-// advised says how to go on after an error that ended an undeletion early. A request without an
-// answer may have brought something back too.
+// advised adds to an error how to continue. A request without an answer may have restored objects
+// as well.
 func (u *undeleting) advised(err error) error {
 	if !u.began && (apierrors.ReasonForError(err) != "" && !u.mayPass(err)) {
 		return err // It was refused before anything was changed.
 	}
-	return fmt.Errorf("%w; what is back already is on hold: run the same command again to go on", err)
+	return fmt.Errorf("%w; the restored objects are on hold: run the same command again to continue", err)
 }
 
-// progressOf says how far an undeletion has come.
+// progressOf describes the progress of an undeletion.
 func progressOf(s *ownership.UndeletionStatus) string {
 	if s.Pending > 0 {
 		return fmt.Sprintf("%d of %d restored", s.Restored, s.Restored+s.Pending)

@@ -51,7 +51,7 @@ func TestUndeletingGoesOn(t *testing.T) {
 	busy := apierrors.NewTooManyRequests("busy", 1)
 	refused := apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "a", nil)
 	lost := syscall.ECONNREFUSED
-	const goOn = "what is back already is on hold: run the same command again to go on"
+	const goOn = "the restored objects are on hold: run the same command again to continue"
 	for name, tt := range map[string]struct {
 		statuses []ownership.UndeletionStatus
 		errs     []error
@@ -103,7 +103,7 @@ func TestUndeletingIsInterrupted(t *testing.T) {
 		cancel()
 		return ctx.Err()
 	}}
-	if err := u.run(ctx, &ownership.Undeletion{}); err == nil || err.Error() != "interrupted; what is back already is on hold: run the same command again to go on" {
+	if err := u.run(ctx, &ownership.Undeletion{}); err == nil || err.Error() != "interrupted; the restored objects are on hold: run the same command again to continue" {
 		t.Errorf("%v", err)
 	}
 }
@@ -118,7 +118,7 @@ func TestUndeletingTellsProgress(t *testing.T) {
 	if err := u.run(t.Context(), review); err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"undeleting ConfigMap/root: reading and trying what there was", "undeleting ConfigMap/root: 1 of 3 restored", "undeleting ConfigMap/root: 3 restored, 2 of them still on hold"}
+	want := []string{"undeleting ConfigMap/root: reading the former objects and trying to create them", "undeleting ConfigMap/root: 1 of 3 restored", "undeleting ConfigMap/root: 3 restored, 2 of them still on hold"}
 	if !slices.Equal(told, want) {
 		t.Errorf("%q", told)
 	}

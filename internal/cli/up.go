@@ -50,40 +50,40 @@ started again without disturbing them. "kindred reset" removes everything.`,
 	return cmd
 }
 
-// addClusterFlags say what the cluster is made of.
+// addClusterFlags adds the flags of the cluster and its node.
 func addClusterFlags(flags *pflag.FlagSet, options *kindred.Options) {
-	flags.StringVar(&options.BindAddress, "bind-address", kindred.DefaultBindAddress, "IP address the API listens on")
-	flags.IntVar(&options.SecurePort, "secure-port", 6443, "port of the API; 0 picks a free one")
-	flags.StringSliceVar(&options.EtcdServers, "etcd-servers", nil, "URLs of an external etcd, used instead of the embedded one")
+	flags.StringVar(&options.BindAddress, "bind-address", kindred.DefaultBindAddress, "IP address that the API server listens on")
+	flags.IntVar(&options.SecurePort, "secure-port", 6443, "port of the API server; 0 picks a free one")
+	flags.StringSliceVar(&options.EtcdServers, "etcd-servers", nil, "URLs of an external etcd to use instead of the embedded one")
 	flags.StringVar(&options.EtcdCAFile, "etcd-cafile", "", "file of the CA that signed etcd's certificate")
 	flags.StringVar(&options.EtcdCertFile, "etcd-certfile", "", "file of the client certificate for etcd")
 	flags.StringVar(&options.EtcdKeyFile, "etcd-keyfile", "", "file of the client key for etcd")
-	flags.StringVar(&options.EncryptionProviderConfig, "encryption-provider-config", "", "file with an EncryptionConfiguration: what is encrypted in etcd, and how")
-	flags.BoolVar(&options.EncryptionProviderConfigAutomaticReload, "encryption-provider-config-automatic-reload", false, "read that file again when it changes")
+	flags.StringVar(&options.EncryptionProviderConfig, "encryption-provider-config", "", "file with an EncryptionConfiguration: which resources are encrypted in etcd, and how")
+	flags.BoolVar(&options.EncryptionProviderConfigAutomaticReload, "encryption-provider-config-automatic-reload", false, "reload the --encryption-provider-config file when it changes")
 	addHistoryFlags(flags, options)
 	addRuntimeConfig(flags, options)
-	flags.StringVar(&options.ContainerRuntimeEndpoint, "container-runtime-endpoint", "", "CRI endpoint of a container runtime, used instead of a private containerd")
-	flags.IntVar(&options.SimulatedNodes, "simulated-nodes", 0, "how many nodes to simulate")
-	flags.BoolVar(&options.NoNode, "no-node", false, "do not make this machine a node")
+	flags.StringVar(&options.ContainerRuntimeEndpoint, "container-runtime-endpoint", "", "CRI endpoint of a container runtime to use instead of a private containerd")
+	flags.IntVar(&options.SimulatedNodes, "simulated-nodes", 0, "number of simulated nodes")
+	flags.BoolVar(&options.NoNode, "no-node", false, "do not run a node agent on this machine")
 	flags.StringVar(&options.NodeName, "node-name", "", "name of this machine's node (default the host name)")
-	flags.StringVar(&options.PodCIDR, "pod-cidr", "", "range of this node's pods (default a free /24 of 10.244.0.0/16)")
-	flags.StringVar(&options.ServiceCIDR, "service-cidr", kindred.DefaultServiceCIDR, "range of the ClusterIPs of Services")
+	flags.StringVar(&options.PodCIDR, "pod-cidr", "", "CIDR of this node's pods (default a free /24 of 10.244.0.0/16)")
+	flags.StringVar(&options.ServiceCIDR, "service-cidr", kindred.DefaultServiceCIDR, "CIDR of the ClusterIPs of Services")
 }
 
-// addRuntimeConfig says which built-in APIs are served.
+// addRuntimeConfig adds the flag that selects the built-in APIs.
 func addRuntimeConfig(flags *pflag.FlagSet, options *kindred.Options) {
 	options.RuntimeConfig = map[string]string{}
 	flags.Var((*cliflag.ConfigurationMap)(&options.RuntimeConfig), "runtime-config", `which built-in APIs are served, as key=value pairs:
 <group>/<version>=true|false, <group>/<version>/<resource>=true|false,
-api/all, api/ga, api/beta and api/alpha=true|false for all versions of a form`)
+api/all, api/ga, api/beta and api/alpha=true|false for all versions of that stability`)
 }
 
-// addHistoryFlags say how much of the past is kept.
+// addHistoryFlags adds the flags of history and deletion records.
 func addHistoryFlags(flags *pflag.FlagSet, options *kindred.Options) {
 	flags.DurationVar(&options.HistoryRetention, "history-retention", kindred.DefaultHistoryRetention, "how long past states of objects are kept; at least 5m")
 	options.HistorySize = kindred.DefaultHistorySize
-	flags.Var((*size)(&options.HistorySize), "history-size", "how large etcd's database may be before the past is kept for a shorter time")
-	flags.DurationVar(&options.DeletionRecords, "deletion-records", kindred.DefaultDeletionRecords, "how long it is remembered who deleted what")
+	flags.Var((*size)(&options.HistorySize), "history-size", "size of etcd's database above which past states are kept for a shorter time")
+	flags.DurationVar(&options.DeletionRecords, "deletion-records", kindred.DefaultDeletionRecords, "how long records of deletions are kept")
 }
 
 // size is a number of bytes, as a quantity.
@@ -105,7 +105,7 @@ func (s *size) Set(text string) error {
 	return nil
 }
 
-// inSections gives a command its flags, and shows them section by section.
+// inSections adds flags to a command, and prints its help in sections.
 func inSections(cmd *cobra.Command, sections *cliflag.NamedFlagSets) {
 	for _, flags := range sections.FlagSets {
 		cmd.Flags().AddFlagSet(flags)
@@ -117,7 +117,7 @@ func inSections(cmd *cobra.Command, sections *cliflag.NamedFlagSets) {
 	})
 }
 
-// up runs a cluster until a signal or a failure ends it.
+// up runs a cluster until a signal or a failure.
 func up(cmd *cobra.Command, options kindred.Options) error {
 	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -159,7 +159,7 @@ func up(cmd *cobra.Command, options kindred.Options) error {
 	}
 }
 
-// upError tells wrong usage from what went wrong, and silence from both.
+// upError distinguishes usage errors from failures, and hides the error of an interrupted start.
 func upError(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(err, kindred.ErrInvalid):

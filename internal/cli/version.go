@@ -12,7 +12,7 @@ import (
 	kubernetes "k8s.io/component-base/version"
 )
 
-// versions are those of the program and of what it is made of.
+// versions has the versions of the program and of its main libraries.
 type versions struct {
 	Kindred    string `json:"kindred"`
 	Kubernetes string `json:"kubernetes"`
@@ -49,7 +49,7 @@ func newVersion(version string) *cobra.Command {
 }
 
 func addOutputFlag(cmd *cobra.Command, output *string) {
-	cmd.Flags().StringVarP(output, "output", "o", "", `"json" for a form that programs can read`)
+	cmd.Flags().StringVarP(output, "output", "o", "", `"json"`)
 }
 
 func wantsJSON(output string) (bool, error) {
@@ -59,7 +59,7 @@ func wantsJSON(output string) (bool, error) {
 	case "json":
 		return true, nil
 	default:
-		return false, usagef("--output is %q, it can only be json", output)
+		return false, usagef("--output is %q, it must be json", output)
 	}
 }
 

@@ -21,10 +21,10 @@ func newWhy() *cobra.Command {
 	var output, uid string
 	cmd := &cobra.Command{
 		Use:   "why TYPE/NAME",
-		Short: "Tell why an object is there, or why it is gone",
-		Long: `Tells of an object that is there what keeps it, of one that is being deleted what that waits
-for, and of one that is gone who deleted it, when, and through which owners: up to who
-deleted the first of them. Deletions are remembered for a time ("up --deletion-records").`,
+		Short: "Explain why an object exists, or why it is gone",
+		Long: `Explains which owners keep an existing object, what the deletion of a terminating object
+waits for, and who deleted an object that is gone, when, and through which owners, back to the
+first deletion. Deletion records expire ("up --deletion-records").`,
 		Example: `  kindred why pod/web-x
   kindred why -n prod cluster/one -o yaml`,
 		Args: cobra.RangeArgs(1, 2),
@@ -52,16 +52,16 @@ deleted the first of them. Deletions are remembered for a time ("up --deletion-r
 		ValidArgsFunction: c.complete,
 	}
 	c.addFlags(cmd, "the cluster")
-	cmd.Flags().StringVar(&uid, "uid", "", "UID, if several objects had the name (default the one that is there, or the last)")
+	cmd.Flags().StringVar(&uid, "uid", "", "UID, if several objects had the name (default the existing one, or the last)")
 	cmd.Flags().StringVarP(&output, "output", "o", "", `"json" or "yaml"`)
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"json", "yaml"}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
-// whySpec says which object is meant. A type that the cluster does not serve may have been served
-// once: the server knows the definitions that were deleted.
+// whySpec returns the spec of the review. A type that the cluster does not serve may have been
+// served before: the server knows deleted CustomResourceDefinitions.
 func whySpec(r *reviewer, args []string) (ownership.OwnershipExplanationSpec, error) {
-	object, err := r.object(args, "an explanation is of one object")
+	object, err := r.object(args, "why explains one object")
 	var unknown unknownTypeError
 	if !errors.As(err, &unknown) {
 		return ownership.OwnershipExplanationSpec{Object: object}, err
@@ -78,7 +78,7 @@ func whySpec(r *reviewer, args []string) (ownership.OwnershipExplanationSpec, er
 	}, nil
 }
 
-// whyOutput finds how an explanation is to be printed.
+// whyOutput returns the function that prints an explanation.
 func whyOutput(cmd *cobra.Command, output string) (func(*ownership.OwnershipExplanation) error, error) {
 	switch output {
 	case "":
@@ -93,10 +93,10 @@ func whyOutput(cmd *cobra.Command, output string) (func(*ownership.OwnershipExpl
 	case "yaml":
 		return func(e *ownership.OwnershipExplanation) error { return printYAML(cmd, e) }, nil
 	}
-	return nil, usagef("--output is %q, it can only be json or yaml", output)
+	return nil, usagef("--output is %q, it must be json or yaml", output)
 }
 
-// sentences say in words what an explanation has found.
+// sentences describes an explanation in sentences.
 func sentences(s *ownership.OwnershipExplanationStatus, now clock.PassiveClock) []string {
 	var said []string
 	switch s.State {
@@ -118,7 +118,7 @@ func sentences(s *ownership.OwnershipExplanationStatus, now clock.PassiveClock) 
 		said = append(said, fmt.Sprintf("Before, %s (--uid %s).", deletionPhrase(&s.Earlier[i], false, now), s.Earlier[i].Object.UID))
 	}
 	if note := hiddenNote(s.Hidden); note != "" {
-		said = append(said, "It has to do with "+note+".")
+		said = append(said, "Also involved: "+note+".")
 	}
 	return said
 }
@@ -135,17 +135,17 @@ func inFull(ref ownership.ObjectReference) string {
 	return ref.Kind + " " + ref.Namespace + "/" + ref.Name
 }
 
-// keptSentence says what keeps an object that is there.
+// keptSentence describes the owners of an existing object.
 func keptSentence(s *ownership.OwnershipExplanationStatus) string {
 	name := inFull(s.Object)
 	if len(s.Owners) == 0 {
-		return name + " is there, and nobody owns it: it stays until somebody deletes it."
+		return name + " exists and has no owner: it stays until it is deleted."
 	}
 	byStanding := map[ownership.Standing][]string{}
 	for _, o := range s.Owners {
-		owner := o.Kind + " " + o.Name
+		owner := "its owner " + o.Kind + " " + o.Name
 		if o.Controller != nil && *o.Controller {
-			owner += ", which controls it,"
+			owner = "its controller " + o.Kind + " " + o.Name
 		}
 		byStanding[o.Standing] = append(byStanding[o.Standing], owner)
 	}
@@ -154,25 +154,25 @@ func keptSentence(s *ownership.OwnershipExplanationStatus) string {
 		standing ownership.Standing
 		says     string
 	}{
-		{ownership.StandingSolid, "%s keeps it"},
-		{ownership.StandingWaiting, "its owner %s is being deleted and waits for it"},
-		{ownership.StandingDangling, "its owner %s does not exist"},
-		{ownership.StandingUnresolved, "its owner %s cannot be resolved, so it is left alone"},
-		{ownership.StandingPending, "whether its owner %s exists is being found out"},
-		{ownership.StandingHidden, "its owner %s you may not read"},
+		{ownership.StandingSolid, "%s exists"},
+		{ownership.StandingWaiting, "%s is being deleted and waits for it"},
+		{ownership.StandingDangling, "%s does not exist"},
+		{ownership.StandingUnresolved, "%s cannot be resolved, so it is not garbage collected"},
+		{ownership.StandingPending, "%s has not been looked up yet"},
+		{ownership.StandingHidden, "you may not read %s"},
 	} {
 		for _, owner := range byStanding[known.standing] {
-			parts = append(parts, strings.ReplaceAll(fmt.Sprintf(known.says, owner), ",,", ","))
+			parts = append(parts, fmt.Sprintf(known.says, owner))
 		}
 	}
-	said := name + " is there: " + strings.Join(parts, "; ")
+	said := name + " exists: " + strings.Join(parts, "; ")
 	if len(byStanding[ownership.StandingSolid]) > 0 {
-		said += "; when no owner is left, it goes"
+		said += "; it is garbage collected when none of its owners exists"
 	}
 	return said + "."
 }
 
-// waitSentences say what a deletion waits for.
+// waitSentences describes what a deletion waits for.
 func waitSentences(s *ownership.OwnershipExplanationStatus) []string {
 	name := inFull(s.Object)
 	if len(s.WaitsFor) == 0 {
@@ -185,21 +185,21 @@ func waitSentences(s *ownership.OwnershipExplanationStatus) []string {
 		case w.Message != "":
 			sentence += ": " + w.Message
 		case w.Finalizer != "":
-			sentence += ": whoever put it there has to take it away"
+			sentence += ": the controller that added it must remove it"
 		}
 		said = append(said, sentence+".")
 	}
 	return said
 }
 
-// deletionPhrase says who deleted an object, when and why.
+// deletionPhrase describes who deleted an object, when and why.
 func deletionPhrase(d *ownership.ExplainedDeletion, begun bool, now clock.PassiveClock) string {
 	if d.Time == nil && d.By.Kind == ownership.AgentUnknown && causePhrase(d) == "" {
-		return "Nothing is known of how " + inFull(d.Object) + " went"
+		return "It is not known how " + inFull(d.Object) + " was deleted"
 	}
 	verb := " was deleted"
 	if begun {
-		verb = ": the deletion was asked for"
+		verb = ": deletion requested"
 	}
 	said := inFull(d.Object) + verb
 	if d.Time != nil {
@@ -224,7 +224,7 @@ func agentPhrase(by ownership.DeletionAgent) string {
 	case ownership.AgentNode:
 		return " by node " + by.User[strings.LastIndex(by.User, ":")+1:]
 	case ownership.AgentUnknown:
-		return " (by whom is not recorded)"
+		return " (user not recorded)"
 	case ownership.AgentServiceAccount:
 		return " by service account " + strings.Replace(strings.TrimPrefix(by.User, "system:serviceaccount:"), ":", "/", 1) + inParentheses(program)
 	}
@@ -238,7 +238,7 @@ func inParentheses(text string) string {
 	return " (" + text + ")"
 }
 
-// causePhrase says which deletions led to one.
+// causePhrase describes the deletions that caused one.
 func causePhrase(d *ownership.ExplainedDeletion) string {
 	said := ownersPhrase(d)
 	for _, o := range d.InvalidOwners {
@@ -247,12 +247,12 @@ func causePhrase(d *ownership.ExplainedDeletion) string {
 		} else {
 			said = ", because"
 		}
-		said += " its reference to " + o.Kind + " " + o.Name + " names an owner in another namespace, and such an owner keeps nothing"
+		said += " its reference to " + o.Kind + " " + o.Name + " is invalid, because the owner is in another namespace"
 	}
 	return said
 }
 
-// ownersPhrase says which owners were gone, or were being deleted, when an object was deleted.
+// ownersPhrase describes which owners were gone or being deleted when an object was deleted.
 func ownersPhrase(d *ownership.ExplainedDeletion) string {
 	switch {
 	case d.By.Kind == ownership.AgentServer && len(d.Because) > 0:

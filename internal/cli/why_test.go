@@ -57,10 +57,10 @@ Pod shop/web-1 was deleted 3m ago by the garbage collector, because its owner Re
 ReplicaSet shop/web-abc was deleted 4m ago by the garbage collector, because its owner Deployment web was gone.
 Deployment shop/web was deleted 5m ago by kubernetes-admin (kubectl) with policy Background.`},
 		"nobody's": {ownership.OwnershipExplanationStatus{Object: one, State: ownership.StateLiving},
-			"Pod shop/web-1 is there, and nobody owns it: it stays until somebody deletes it."},
+			"Pod shop/web-1 exists and has no owner: it stays until it is deleted."},
 		"kept": {ownership.OwnershipExplanationStatus{Object: one, State: ownership.StateLiving, Owners: []ownership.OwnerReference{
 			owner("a", ownership.StandingSolid, true), owner("b", ownership.StandingDangling, false), owner("c", ownership.StandingHidden, true),
-		}}, "Pod shop/web-1 is there: Set a, which controls it, keeps it; its owner Set b does not exist; its owner Set c, which controls it, you may not read; when no owner is left, it goes."},
+		}}, "Pod shop/web-1 exists: its controller Set a exists; its owner Set b does not exist; you may not read its controller Set c; it is garbage collected when none of its owners exists."},
 		"waiting": {ownership.OwnershipExplanationStatus{Object: one, State: ownership.StateTerminating,
 			WaitsFor: []ownership.DeletionWait{
 				{DeletionBlock: ownership.DeletionBlock{Finalizer: "example.com/hold"}},
@@ -70,12 +70,12 @@ Deployment shop/web was deleted 5m ago by kubernetes-admin (kubectl) with policy
 			Deletions: []ownership.ExplainedDeletion{ago(time.Minute, one, ownership.AgentServiceAccount, "system:serviceaccount:shop:deployer", "helm/3")},
 			Messages:  []string{"node n1 has to stop its containers first"}, Hidden: 1,
 		}, `
-Pod shop/web-1 is being deleted, and waits for finalizer example.com/hold: whoever put it there has to take it away.
+Pod shop/web-1 is being deleted, and waits for finalizer example.com/hold: the controller that added it must remove it.
 Pod shop/web-1 is being deleted, and waits for finalizer known: its controller takes it away.
 Pod shop/web-1 is being deleted, and waits for its dependent ReplicaSet/web-abc.
-Pod shop/web-1: the deletion was asked for 60s ago by service account shop/deployer (helm) with policy Background.
+Pod shop/web-1: deletion requested 60s ago by service account shop/deployer (helm) with policy Background.
 Node n1 has to stop its containers first.
-It has to do with 1 more object that you may not read.`},
+Also involved: 1 more object that you may not read.`},
 		"others": {ownership.OwnershipExplanationStatus{Object: one, State: ownership.StateGone,
 			Deletions: []ownership.ExplainedDeletion{
 				ago(time.Hour, one, ownership.AgentController, "system:serviceaccount:kube-system:namespace-controller", "", ownership.ObjectReference{Kind: "Namespace", Name: "shop"}),
@@ -89,13 +89,13 @@ It has to do with 1 more object that you may not read.`},
 Pod shop/web-1 was deleted 60m ago by controller namespace-controller with policy Background, because its namespace was deleted.
 Pod shop/two was deleted 60m ago by node n1 with policy Background.
 Widget shop/w was deleted 60m ago by the API server with policy Background, because its definition was deleted.
-ReplicaSet shop/web-abc was deleted (by whom is not recorded), because its owners Deployment web and Pod web-1 were gone.
-Nothing is known of how Deployment shop/web went.
+ReplicaSet shop/web-abc was deleted (user not recorded), because its owners Deployment web and Pod web-1 were gone.
+It is not known how Deployment shop/web was deleted.
 Before, Pod shop/web-1 was deleted 120m ago by jane with policy Background (--uid web-1).`},
 		"on hold": {ownership.OwnershipExplanationStatus{Object: one, State: ownership.StateLiving, Hold: &ownership.Hold{
 			Message: "the undeletion of deployment.apps/web is not finished", Remedy: `go on with "kindred undelete -n shop deployment.apps/web"`,
 		}}, `
-Pod shop/web-1 is there, and nobody owns it: it stays until somebody deletes it.
+Pod shop/web-1 exists and has no owner: it stays until it is deleted.
 Pod shop/web-1 is on hold: the undeletion of deployment.apps/web is not finished; go on with "kindred undelete -n shop deployment.apps/web".`},
 		"by an operator": {ownership.OwnershipExplanationStatus{Object: one, State: ownership.StateGone, Deletions: []ownership.ExplainedDeletion{
 			ago(time.Minute, one, ownership.AgentServiceAccount, "system:serviceaccount:capi-system:manager", "manager/v1", set),
@@ -117,8 +117,8 @@ Pod shop/web-1 was deleted 60s ago by jane (manager) with policy Background, whi
 			astray(ago(time.Minute, one, ownership.AgentGarbageCollector, "gc", ""), web),
 			astray(ago(time.Minute, one, ownership.AgentGarbageCollector, "gc", "", set), web),
 		}}, `
-Pod shop/web-1 was deleted 60s ago by the garbage collector, because its reference to Deployment web names an owner in another namespace, and such an owner keeps nothing.
-Pod shop/web-1 was deleted 60s ago by the garbage collector, because its owner ReplicaSet web-abc was gone; its reference to Deployment web names an owner in another namespace, and such an owner keeps nothing.`},
+Pod shop/web-1 was deleted 60s ago by the garbage collector, because its reference to Deployment web is invalid, because the owner is in another namespace.
+Pod shop/web-1 was deleted 60s ago by the garbage collector, because its owner ReplicaSet web-abc was gone; its reference to Deployment web is invalid, because the owner is in another namespace.`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := sentences(&tt.status, clocktesting.NewFakePassiveClock(noon))
@@ -132,7 +132,7 @@ Pod shop/web-1 was deleted 60s ago by the garbage collector, because its owner R
 func TestWhyRefuses(t *testing.T) {
 	for args, want := range map[string]string{
 		"why":              "accepts between 1 and 2 arg(s)",
-		"why pod/a -o dot": `--output is "dot", it can only be json or yaml`,
+		"why pod/a -o dot": `--output is "dot", it must be json or yaml`,
 		"why --uid":        "flag needs an argument",
 	} {
 		_, errOut, code := run(t, strings.Fields(args)...)

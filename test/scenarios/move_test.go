@@ -230,7 +230,7 @@ func TestMove(t *testing.T) {
 	roots := []string{"deployment/web", "service/web", "stack/top", "--to", to}
 	with := func(more ...string) []string { return append(slices.Clone(roots), more...) }
 
-	m.refusesMove([]string{"nobody can be asked"}, roots...)
+	m.refusesMove([]string{"cannot ask for confirmation"}, roots...)
 	m.refusesMove([]string{"stack.move.example.com/top in namespace move has the finalizer " + teardown, "--drop-finalizers", "nothing was changed"}, with("--yes")...)
 	m.refusesMove([]string{"is owned by stack.move.example.com/middle as well", "--drop-outside-owners"}, "configmap/settings", "--to", to, "--yes")
 	m.refusesMove([]string{"not found in the source", "deployment.apps/absent"}, "deployment/absent", "--to", to, "--yes")

@@ -41,8 +41,8 @@ func TestWhy(t *testing.T) {
 		t.Fatalf("pods %v of %v", pods, sets)
 	}
 	pod, set := strings.TrimPrefix(pods[0], "pod/"), strings.TrimPrefix(sets[0], "replicaset.apps/")
-	s.why("configmap/free", "ConfigMap "+s.namespace+"/free is there, and nobody owns it: it stays until somebody deletes it.")
-	s.why(pods[0], "Pod "+s.namespace+"/"+pod+" is there: ReplicaSet "+set+", which controls it, keeps it; when no owner is left, it goes.")
+	s.why("configmap/free", "ConfigMap "+s.namespace+"/free exists and has no owner: it stays until it is deleted.")
+	s.why(pods[0], "Pod "+s.namespace+"/"+pod+" exists: its controller ReplicaSet "+set+" exists; it is garbage collected when none of its owners exists.")
 
 	s.kubectl("delete", "configmap", "free")
 	s.why("configmap/free", "ConfigMap "+s.namespace+"/free was deleted * ago by kubernetes-admin (* with policy Background.")
@@ -159,7 +159,7 @@ spec:
 	s.kubectl("delete", "pod", "stubborn", "--wait=false")
 	s.why("pod/stubborn",
 		pod+" is being deleted.",
-		pod+": the deletion was asked for * ago by kubernetes-admin (* with policy Background.",
+		pod+": deletion requested * ago by kubernetes-admin (* with policy Background.",
 		"Node "+node+" has to stop its containers first; they are killed at * at the latest.")
 	s.gone("pod", "stubborn")
 	s.why("pod/stubborn", pod+" was deleted * ago by kubernetes-admin (* with policy Background.")
