@@ -21,7 +21,7 @@ import (
 )
 
 func TestOrderIsUpstreams(t *testing.T) {
-	// AllOrderedPlugins of v1.37, those of them that are served here.
+	// Upstream's AllOrderedPlugins of v1.37, without those that are not served here.
 	want := []string{
 		"NamespaceLifecycle", "LimitRanger", "ServiceAccount", "NodeRestriction", "TaintNodesByCondition", "PodSecurity", "Priority", "DefaultTolerationSeconds",
 		"DefaultStorageClass", "StorageObjectInUseProtection", "OwnerReferencesPermissionEnforcement", "PersistentVolumeClaimResize", "RuntimeClass",
@@ -45,8 +45,8 @@ func TestEveryOrderedPluginCanBeRegistered(t *testing.T) {
 	}
 }
 
-// TestInitialized starts each plugin as the server does: whatever it needs
-// comes from the library's initializer.
+// TestInitialized initializes each plugin as the server does: the initializer of
+// k8s.io/apiserver must supply all dependencies.
 func TestInitialized(t *testing.T) {
 	client := fake.NewClientset()
 	initialize := initializer.New(client, nil, informers.NewSharedInformerFactory(client, 0), authorizerfactory.NewAlwaysAllowAuthorizer(), nil, nil, nil, meta.NewDefaultRESTMapper(nil))
@@ -59,7 +59,7 @@ func TestInitialized(t *testing.T) {
 		_, mutates := plugin.(admission.MutationInterface)
 		_, validates := plugin.(admission.ValidationInterface)
 		if !mutates && !validates {
-			t.Errorf("%s does nothing", p.name)
+			t.Errorf("%s neither mutates nor validates", p.name)
 		}
 	}
 }

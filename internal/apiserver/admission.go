@@ -21,26 +21,20 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/kindred-project/kindred/internal/admission"
-	"github.com/kindred-project/kindred/internal/admission/certificatesigner"
-	"github.com/kindred-project/kindred/internal/admission/certificatesubject"
-	"github.com/kindred-project/kindred/internal/admission/claimresize"
-	"github.com/kindred-project/kindred/internal/admission/declaredfeatures"
-	"github.com/kindred-project/kindred/internal/admission/ingressclass"
+	"github.com/kindred-project/kindred/internal/admission/certificates"
+	"github.com/kindred-project/kindred/internal/admission/defaultclass"
 	"github.com/kindred-project/kindred/internal/admission/limitranger"
 	"github.com/kindred-project/kindred/internal/admission/noderestriction"
-	"github.com/kindred-project/kindred/internal/admission/nodetaint"
 	"github.com/kindred-project/kindred/internal/admission/ownerrefs"
-	"github.com/kindred-project/kindred/internal/admission/podresize"
 	"github.com/kindred-project/kindred/internal/admission/podsecurity"
+	"github.com/kindred-project/kindred/internal/admission/podupdate"
 	"github.com/kindred-project/kindred/internal/admission/priority"
 	"github.com/kindred-project/kindred/internal/admission/resourcequota"
 	"github.com/kindred-project/kindred/internal/admission/runtimeclass"
 	"github.com/kindred-project/kindred/internal/admission/serviceaccount"
-	"github.com/kindred-project/kindred/internal/admission/storageclass"
-	"github.com/kindred-project/kindred/internal/admission/storageobjectinuse"
-	"github.com/kindred-project/kindred/internal/admission/tolerations"
+	"github.com/kindred-project/kindred/internal/admission/storage"
+	"github.com/kindred-project/kindred/internal/admission/taints"
 	"github.com/kindred-project/kindred/internal/admission/topologylabels"
-	"github.com/kindred-project/kindred/internal/admission/trustbundleattest"
 )
 
 // enabledPlugins are those whose kinds are served, and cared for. A plugin that watches
@@ -50,23 +44,23 @@ var enabledPlugins = []string{
 	limitranger.Name,
 	serviceaccount.Name,
 	noderestriction.Name,
-	nodetaint.Name,
+	taints.NodeName,
 	podsecurity.Name,
 	priority.Name,
-	tolerations.Name,
-	storageclass.Name,
-	storageobjectinuse.Name,
+	taints.TolerationsName,
+	defaultclass.StorageClassName,
+	storage.InUseName,
 	ownerrefs.Name,
-	claimresize.Name,
+	storage.ResizeName,
 	runtimeclass.Name,
-	certificatesigner.ApprovalName,
-	certificatesigner.SigningName,
-	trustbundleattest.Name,
-	certificatesubject.Name,
-	ingressclass.Name,
+	certificates.ApprovalName,
+	certificates.SigningName,
+	certificates.TrustBundleName,
+	certificates.SubjectName,
+	defaultclass.IngressClassName,
 	topologylabels.Name,
-	declaredfeatures.Name,
-	podresize.Name,
+	podupdate.DeclaredFeaturesName,
+	podupdate.ResizeName,
 	quota.PluginName,
 }
 

@@ -1,9 +1,11 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package defaultclass chooses the class of what names none. A class is marked as
-// the default by an annotation. Should several be marked, as while one takes over
-// from another, the newest is it.
+// Package defaultclass holds the plugins that set the default class of objects
+// created without one: DefaultStorageClass for PersistentVolumeClaims and
+// DefaultIngressClass for Ingresses. An annotation marks a class as the default.
+// If several classes are marked, as while one replaces another, the newest is
+// the default.
 package defaultclass
 
 import (
@@ -13,9 +15,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Of returns the name of the default among classes, or "". It is marked by any of
-// the annotations.
-func Of[C metav1.Object](classes []C, annotations ...string) string {
+// defaultOf returns the name of the default class, or "". Any of the annotations
+// marks it.
+func defaultOf[C metav1.Object](classes []C, annotations ...string) string {
 	marked := slices.DeleteFunc(slices.Clone(classes), func(c C) bool { return !isMarked(c, annotations) })
 	if len(marked) == 0 {
 		return ""

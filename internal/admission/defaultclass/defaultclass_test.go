@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func TestOf(t *testing.T) {
+func TestDefaultOf(t *testing.T) {
 	class := func(name string, age int, annotations map[string]string) *storagev1.StorageClass {
 		created := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC).Add(-time.Duration(age) * time.Hour)
 		return &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.NewTime(created), Annotations: annotations}}
@@ -23,13 +23,13 @@ func TestOf(t *testing.T) {
 		want    string
 	}{
 		{"none", nil, ""},
-		{"none is marked", []*storagev1.StorageClass{class("a", 1, nil), class("b", 1, no)}, ""},
+		{"no class is marked", []*storagev1.StorageClass{class("a", 1, nil), class("b", 1, no)}, ""},
 		{"one", []*storagev1.StorageClass{class("a", 1, nil), class("b", 2, yes)}, "b"},
 		{"by another annotation", []*storagev1.StorageClass{class("a", 1, older)}, "a"},
 		{"the newest", []*storagev1.StorageClass{class("a", 3, yes), class("b", 1, yes), class("c", 2, older)}, "b"},
-		{"of one age, the first by name", []*storagev1.StorageClass{class("c", 1, yes), class("b", 1, yes)}, "b"},
+		{"equally old, the first by name", []*storagev1.StorageClass{class("c", 1, yes), class("b", 1, yes)}, "b"},
 	} {
-		if got := Of(test.classes, "default", "beta"); got != test.want {
+		if got := defaultOf(test.classes, "default", "beta"); got != test.want {
 			t.Errorf("%s: %q, want %q", test.name, got, test.want)
 		}
 	}

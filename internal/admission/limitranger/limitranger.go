@@ -1,14 +1,13 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package limitranger applies the LimitRanges of a namespace: it gives
-// containers that ask for nothing the namespace's defaults, and refuses pods
-// and claims which ask for less or more than is allowed.
+// Package limitranger applies the LimitRanges of a namespace: it gives containers
+// without requests or limits the namespace's defaults, and refuses pods and claims
+// outside of its minimum and maximum.
 package limitranger
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -26,25 +25,26 @@ import (
 	listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/lru"
+
+	"github.com/kindred-project/kindred/internal/admission/informer"
 )
 
 // Name is the plugin's name in the API server's configuration.
 const Name = "LimitRanger"
 
 const (
-	// The cache may not have heard of a LimitRange that was created just before
-	// the pod. So a namespace without any is asked for live, but not each time.
-	liveLookupLife  = 30 * time.Second
-	liveLookupsKept = 10000
+	// The cache may lack a LimitRange that was created just before the pod. If it
+	// has none for a namespace, the API is asked, and its answer cached.
+	liveLookupTTL  = 30 * time.Second
+	maxLiveLookups = 10000
 )
 
 // Plugin is the admission plugin.
 type Plugin struct {
-	*admission.Handler
+	*informer.Handler[listers.LimitRangeLister]
 	client kubernetes.Interface
-	ranges listers.LimitRangeLister
 	clock  clock.PassiveClock
-	// live are the last live lookups, by namespace.
+	// live caches lookups in the API, by namespace.
 	live *lru.Cache
 }
 
@@ -54,33 +54,28 @@ type lookup struct {
 }
 
 var (
-	_ admission.MutationInterface                  = &Plugin{}
-	_ admission.ValidationInterface                = &Plugin{}
-	_ initializer.WantsExternalKubeClientSet       = &Plugin{}
-	_ initializer.WantsExternalKubeInformerFactory = &Plugin{}
+	_ admission.MutationInterface            = &Plugin{}
+	_ admission.ValidationInterface          = &Plugin{}
+	_ initializer.WantsExternalKubeClientSet = &Plugin{}
 )
 
 // New returns the plugin.
 func New(clock clock.PassiveClock) *Plugin {
-	return &Plugin{Handler: admission.NewHandler(admission.Create, admission.Update), clock: clock, live: lru.New(liveLookupsKept)}
+	handler := informer.New(Name, func(f informers.SharedInformerFactory) informer.Informer[listers.LimitRangeLister] {
+		return f.Core().V1().LimitRanges()
+	}, admission.Create, admission.Update)
+	return &Plugin{Handler: handler, clock: clock, live: lru.New(maxLiveLookups)}
 }
 
 // SetExternalKubeClientSet implements initializer.WantsExternalKubeClientSet.
 func (p *Plugin) SetExternalKubeClientSet(client kubernetes.Interface) { p.client = client }
 
-// SetExternalKubeInformerFactory implements initializer.WantsExternalKubeInformerFactory.
-func (p *Plugin) SetExternalKubeInformerFactory(f informers.SharedInformerFactory) {
-	ranges := f.Core().V1().LimitRanges()
-	p.ranges = ranges.Lister()
-	p.SetReadyFunc(ranges.Informer().HasSynced)
-}
-
 // ValidateInitialization implements admission.InitializationValidator.
 func (p *Plugin) ValidateInitialization() error {
-	if p.client == nil || p.ranges == nil {
-		return fmt.Errorf("%s needs a client and informers", Name)
+	if p.client == nil {
+		return fmt.Errorf("%s needs a client", Name)
 	}
-	return nil
+	return p.Handler.ValidateInitialization()
 }
 
 // Admit implements admission.MutationInterface.
@@ -107,9 +102,9 @@ func (p *Plugin) Validate(ctx context.Context, a admission.Attributes, _ admissi
 	})
 }
 
-// each calls f with each LimitRange that a request must respect.
+// each calls f with each LimitRange that applies to a request.
 func (p *Plugin) each(ctx context.Context, a admission.Attributes, f func(*corev1.LimitRange, runtime.Object) error) error {
-	if !concerns(a) || ending(a.GetOldObject()) {
+	if !isLimited(a) || isBeingDeleted(a.GetOldObject()) {
 		return nil
 	}
 	ranges, err := p.find(ctx, a)
@@ -124,9 +119,9 @@ func (p *Plugin) each(ctx context.Context, a admission.Attributes, f func(*corev
 	return nil
 }
 
-// concerns says whether a request may ask for resources: new pods, pods that
-// are resized in place, and claims. Other updates of pods cannot change them.
-func concerns(a admission.Attributes) bool {
+// isLimited reports whether a request may change resources: it creates a pod,
+// resizes one in place, or writes a claim. Other updates of pods cannot.
+func isLimited(a admission.Attributes) bool {
 	switch a.GetKind().GroupKind() {
 	case corev1.SchemeGroupVersion.WithKind("Pod").GroupKind():
 		if a.GetOperation() == admission.Update {
@@ -140,8 +135,9 @@ func concerns(a admission.Attributes) bool {
 	}
 }
 
-// ending says whether an object is being deleted: its finalizers must get through.
-func ending(old runtime.Object) bool {
+// isBeingDeleted reports whether an object has a deletion timestamp. Updates of such
+// an object must pass, so that its finalizers can be removed.
+func isBeingDeleted(old runtime.Object) bool {
 	if old == nil {
 		return false
 	}
@@ -151,27 +147,27 @@ func ending(old runtime.Object) bool {
 
 // find returns the LimitRanges of a request's namespace.
 func (p *Plugin) find(ctx context.Context, a admission.Attributes) ([]*corev1.LimitRange, error) {
-	if !p.WaitForReady() {
-		return nil, admission.NewForbidden(a, errors.New("not yet ready to handle request"))
+	if err := p.WaitForSync(a); err != nil {
+		return nil, err
 	}
 	namespace := a.GetNamespace()
-	cached, err := p.ranges.LimitRanges(namespace).List(labels.Everything())
+	cached, err := p.Lister.LimitRanges(namespace).List(labels.Everything())
 	if err != nil {
 		return nil, admission.NewForbidden(a, fmt.Errorf("unable to %s %v at this time because there was an error enforcing limit ranges", a.GetOperation(), a.GetResource()))
 	}
 	if len(cached) > 0 {
-		// The first in the order of names gives the defaults.
+		// The first by name sets the defaults.
 		slices.SortFunc(cached, func(a, b *corev1.LimitRange) int { return strings.Compare(a.Name, b.Name) })
 		return cached, nil
 	}
-	if known, ok := p.live.Get(namespace); ok && p.clock.Now().Before(known.(lookup).expires) {
-		return known.(lookup).ranges, nil
+	if last, ok := p.live.Get(namespace); ok && p.clock.Now().Before(last.(lookup).expires) {
+		return last.(lookup).ranges, nil
 	}
 	list, err := p.client.CoreV1().LimitRanges(namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, admission.NewForbidden(a, err)
 	}
-	found := lookup{expires: p.clock.Now().Add(liveLookupLife)}
+	found := lookup{expires: p.clock.Now().Add(liveLookupTTL)}
 	for i := range list.Items {
 		found.ranges = append(found.ranges, &list.Items[i])
 	}

@@ -121,9 +121,9 @@ func TestPodLimits(t *testing.T) {
 		{"ratio too large", item(c, "", "", "cpu=2"), pod(nil, container("a", "cpu=1", "cpu=2500m")), "cpu max limit to request ratio per Container is 2, but provided ratio is 2.500000"},
 		{"fraction of a ratio", item(c, "", "", "cpu=1500m"), pod(nil, container("a", "cpu=1", "cpu=1500m")), ""},
 		{"pod sums its containers", item(p, "", "cpu=2", ""), pod(nil, container("a", "", "cpu=1"), container("b", "", "cpu=1500m")), "maximum cpu usage per Pod is 2, but limit is 2500m"},
-		{"init containers run before", item(p, "", "cpu=2", ""), pod([]corev1.Container{container("i", "", "cpu=2")}, container("a", "", "cpu=1")), ""},
-		{"sidecars run beside", item(p, "", "cpu=2", ""), pod([]corev1.Container{sidecar}, container("a", "", "cpu=1500m")), "maximum cpu usage per Pod is 2, but limit is 2500m"},
-		{"all that is wrong", item(c, "cpu=1", "memory=1Gi", ""), pod(nil, container("a", "", "")),
+		{"init containers run before the others", item(p, "", "cpu=2", ""), pod([]corev1.Container{container("i", "", "cpu=2")}, container("a", "", "cpu=1")), ""},
+		{"sidecars run beside the others", item(p, "", "cpu=2", ""), pod([]corev1.Container{sidecar}, container("a", "", "cpu=1500m")), "maximum cpu usage per Pod is 2, but limit is 2500m"},
+		{"several violations", item(c, "cpu=1", "memory=1Gi", ""), pod(nil, container("a", "", "")),
 			"[minimum cpu usage per Container is 1.  No request is specified, maximum memory usage per Container is 1Gi.  No limit is specified]"},
 	}
 	for _, tt := range tests {
@@ -154,11 +154,11 @@ func TestClaims(t *testing.T) {
 	}
 }
 
-func TestWhatIsJudged(t *testing.T) {
+func TestLimitedRequests(t *testing.T) {
 	r := limitRange("r", corev1.LimitRangeItem{Type: corev1.LimitTypeContainer, Max: list("cpu=1")})
 	big := pod(nil, container("a", "", "cpu=2"))
-	ending := big.DeepCopy()
-	ending.DeletionTimestamp = ptr.To(metav1.NewTime(time.Unix(0, 0)))
+	deleted := big.DeepCopy()
+	deleted.DeletionTimestamp = ptr.To(metav1.NewTime(time.Unix(0, 0)))
 	elsewhere := big.DeepCopy()
 	elsewhere.Namespace = "other"
 	tests := []struct {
@@ -169,7 +169,7 @@ func TestWhatIsJudged(t *testing.T) {
 		{"create", admissiontest.Request{Operation: admission.Create, Resource: "pods", Object: big}, true},
 		{"update", admissiontest.Request{Operation: admission.Update, Resource: "pods", Object: big, Old: big}, false},
 		{"resize", admissiontest.Request{Operation: admission.Update, Resource: "pods/resize", Object: big, Old: big}, true},
-		{"resize of a pod that ends", admissiontest.Request{Operation: admission.Update, Resource: "pods/resize", Object: big, Old: ending}, false},
+		{"resize of a pod that is being deleted", admissiontest.Request{Operation: admission.Update, Resource: "pods/resize", Object: big, Old: deleted}, false},
 		{"status", admissiontest.Request{Operation: admission.Update, Resource: "pods/status", Object: big, Old: big}, false},
 		{"another namespace", admissiontest.Request{Operation: admission.Create, Resource: "pods", Object: elsewhere}, false},
 		{"another kind", admissiontest.Request{Operation: admission.Create, Resource: "configmaps", Object: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "app"}}}, false},
@@ -207,9 +207,9 @@ func TestLiveLookup(t *testing.T) {
 	if err := f.client.Tracker().Add(obj); err != nil {
 		t.Fatal(err)
 	}
-	f.clock.SetTime(time.Unix(0, 0).Add(liveLookupLife))
+	f.clock.SetTime(time.Unix(0, 0).Add(liveLookupTTL))
 	if err := create(); err == nil {
-		t.Error("a limit that the cache does not have was never looked up")
+		t.Error("a LimitRange that is not in the cache was not looked up")
 	}
 	if n := lookups(); n != 2 {
 		t.Errorf("%d lookups, want 2", n)

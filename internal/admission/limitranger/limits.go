@@ -15,11 +15,11 @@ import (
 	helpers "k8s.io/component-helpers/resource"
 )
 
-// annotation tells a pod's owner which of its numbers are not theirs.
+// annotation lists the requests and limits of a pod that the plugin has set.
 const annotation = "kubernetes.io/limit-ranger"
 
-// setDefaults gives each container of a pod the defaults of a LimitRange for
-// what it leaves open.
+// setDefaults sets the requests and limits that a pod's containers leave out to the
+// defaults of a LimitRange.
 func setDefaults(r *corev1.LimitRange, pod *corev1.Pod) {
 	defaults := defaultsOf(r)
 	var set []string
@@ -49,7 +49,7 @@ func defaultsOf(r *corev1.LimitRange) corev1.ResourceRequirements {
 	return defaults
 }
 
-// fill sets a container's defaults and returns what it has set, in words.
+// fill sets a container's defaults and describes each list that it has changed.
 func fill(c *corev1.Container, defaults corev1.ResourceRequirements, kind string) []string {
 	var set []string
 	if names := fillList(&c.Resources.Requests, defaults.Requests); len(names) > 0 {
@@ -76,7 +76,7 @@ func fillList(list *corev1.ResourceList, defaults corev1.ResourceList) []string 
 	return set
 }
 
-// checkPod returns all the ways in which a pod exceeds a LimitRange.
+// checkPod returns all violations of a LimitRange by a pod.
 func checkPod(r *corev1.LimitRange, pod *corev1.Pod) error {
 	var errs []error
 	for _, limit := range r.Spec.Limits {
@@ -88,7 +88,7 @@ func checkPod(r *corev1.LimitRange, pod *corev1.Pod) error {
 				}
 			}
 		case corev1.LimitTypePod:
-			// Overhead is the runtime's, not the user's.
+			// The overhead belongs to the runtime, not to the user.
 			options := helpers.PodResourcesOptions{ExcludeOverhead: true}
 			errs = append(errs, checkRequirements(limit, helpers.PodRequests(pod, options), helpers.PodLimits(pod, options))...)
 		}
@@ -96,7 +96,7 @@ func checkPod(r *corev1.LimitRange, pod *corev1.Pod) error {
 	return utilerrors.NewAggregate(errs)
 }
 
-// checkClaim does the same for a claim, whose requests alone count.
+// checkClaim returns all violations by a claim. A claim's limits do not count.
 func checkClaim(r *corev1.LimitRange, claim *corev1.PersistentVolumeClaim) error {
 	var errs []error
 	for _, limit := range r.Spec.Limits {
@@ -116,13 +116,13 @@ func checkRequirements(limit corev1.LimitRangeItem, requests, limits corev1.Reso
 	return append(errs, every(limit.MaxLimitRequestRatio, func(b bound) error { return b.ratio(limit.Type, requests, limits) })...)
 }
 
-// bound is one number of a LimitRange.
+// bound is one quantity of a LimitRange.
 type bound struct {
 	name  corev1.ResourceName
 	value resource.Quantity
 }
 
-// every checks all bounds of a list, in the order of their names.
+// every checks all bounds of a list, ordered by resource name.
 func every(list corev1.ResourceList, check func(bound) error) []error {
 	var errs []error
 	for _, name := range sortedNames(list) {
@@ -175,8 +175,7 @@ func (b bound) maxRequest(t corev1.LimitType, requests corev1.ResourceList) erro
 	}
 }
 
-// ratio bounds how far a limit may exceed its request, that is, how much of the
-// node may be promised twice.
+// ratio limits overcommitment: how far a limit may exceed its request.
 func (b bound) ratio(t corev1.LimitType, requests, limits corev1.ResourceList) error {
 	request, limit := requests[b.name], limits[b.name]
 	if request.IsZero() {

@@ -1,13 +1,13 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package noderestriction limits what a node may write to what is its own: its
-// Node, its lease, the status of its pods, mirror pods, tokens for its pods.
-// The node authorizer decides by who asks for what; this plugin by what a
-// request says, which an authorizer does not see.
+// Package noderestriction limits a node's writes to its own objects: its Node, its
+// lease, the status of its pods, its mirror pods, and tokens for its pods. The node
+// authorizer decides by user, verb and resource; this plugin decides by the object
+// in the request, which authorizers do not see.
 //
-// Without it, whoever takes over one node could draw any pod to it, by labels
-// and taints, and with the pod its secrets.
+// Without it, a compromised node could attract any pod by changing its own labels
+// and taints, and so obtain the pod's secrets.
 package noderestriction
 
 import (
@@ -75,7 +75,7 @@ func (p *Plugin) ValidateInitialization() error {
 	return nil
 }
 
-// request is a node's request.
+// request is a request made by a node.
 type request struct {
 	admission.Attributes
 	node string
@@ -89,9 +89,9 @@ func (r request) refuse(format string, args ...any) error {
 // unexpected refuses an object of the wrong type.
 func (r request) unexpected(obj any) error { return r.refuse("unexpected type %T", obj) }
 
-// Admit implements admission.MutationInterface. It changes nothing: it runs
-// among the mutating plugins to see a TokenRequest as the node wrote it, before
-// the audiences that it leaves open are filled in.
+// Admit implements admission.MutationInterface. It mutates nothing; it runs among
+// the mutating plugins to see a TokenRequest as the node sent it, before its
+// audiences are defaulted.
 func (p *Plugin) Admit(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	name, isNode := node.Identity(a.GetUserInfo())
 	if !isNode {
@@ -125,7 +125,7 @@ func (p *Plugin) Admit(ctx context.Context, a admission.Attributes, _ admission.
 	}
 }
 
-// pod returns a pod; where the cache does not know it, it may be behind.
+// pod returns a pod from the cache, or from the API if the cache does not have it.
 func (p *Plugin) pod(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
 	pod, err := p.pods.Pods(namespace).Get(name)
 	if apierrors.IsNotFound(err) {
@@ -134,9 +134,9 @@ func (p *Plugin) pod(ctx context.Context, namespace, name string) (*corev1.Pod, 
 	return pod, err
 }
 
-// assignedPod returns a pod that is on the node according to the cache, or to
-// the API where the cache has not seen it there: an agent asks for a pod's token
-// the moment it is told of the pod, and may be told before the cache.
+// assignedPod returns a pod from the cache if it is bound to the node there, or else
+// from the API. An agent requests a pod's token as soon as it sees the pod, which may
+// be before the cache does.
 func (p *Plugin) assignedPod(ctx context.Context, namespace, name, node string) (*corev1.Pod, error) {
 	pod, err := p.pods.Pods(namespace).Get(name)
 	if err == nil && pod.Spec.NodeName == node {
@@ -145,7 +145,8 @@ func (p *Plugin) assignedPod(ctx context.Context, namespace, name, node string) 
 	return p.client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
 }
 
-// nodeObject does the same for a node.
+// nodeObject returns a Node from the cache, or from the API if the cache does not have
+// it.
 func (p *Plugin) nodeObject(ctx context.Context, name string) (*corev1.Node, error) {
 	found, err := p.nodes.Get(name)
 	if apierrors.IsNotFound(err) {
@@ -154,8 +155,9 @@ func (p *Plugin) nodeObject(ctx context.Context, name string) (*corev1.Node, err
 	return found, err
 }
 
-// mayAlso asks the authorizer for a verb that lifts a restriction.
-func (p *Plugin) mayAlso(ctx context.Context, r request, verb, resource, name string) (bool, error) {
+// isAllowed reports whether the node is authorized for a verb that lifts a
+// restriction.
+func (p *Plugin) isAllowed(ctx context.Context, r request, verb, resource, name string) (bool, error) {
 	decision, _, err := p.authorizer.Authorize(ctx, authorizer.AttributesRecord{
 		User:            r.GetUserInfo(),
 		Verb:            verb,

@@ -104,7 +104,7 @@ func newPlugin(t *testing.T) *Plugin {
 type testCase struct {
 	name    string
 	request admissiontest.Request
-	want    string // part of the refusal; "" for admitted
+	want    string // in the refusal; "" if admitted
 }
 
 func run(t *testing.T, tests []testCase) {
@@ -123,7 +123,7 @@ func run(t *testing.T, tests []testCase) {
 	}
 }
 
-// mirror returns a mirror pod as n1 may write it, changed.
+// mirror returns a mirror pod that n1 may write, modified by change.
 func mirror(edit func(*corev1.Pod)) admissiontest.Request {
 	p := &corev1.Pod{ObjectMeta: named("app", "static"), Spec: corev1.PodSpec{NodeName: "n1"}}
 	p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "hash"}
@@ -145,26 +145,26 @@ func TestMirrorPods(t *testing.T) {
 		{"on another node", mirror(func(p *corev1.Pod) { p.Spec.NodeName = "n2" }), `node "n1" can only create pods with spec.nodeName set to itself`},
 		{"without owner", mirror(func(p *corev1.Pod) { p.OwnerReferences = nil }), other},
 		{"with two owners", mirror(func(p *corev1.Pod) { p.OwnerReferences = append(p.OwnerReferences, p.OwnerReferences[0]) }), "single owner reference set to itself"},
-		{"of another node", mirror(func(p *corev1.Pod) { p.OwnerReferences[0].Name = "n2" }), other},
-		{"of something else", mirror(func(p *corev1.Pod) { p.OwnerReferences[0].Kind = "Pod" }), other},
+		{"owned by another node", mirror(func(p *corev1.Pod) { p.OwnerReferences[0].Name = "n2" }), other},
+		{"owned by another kind", mirror(func(p *corev1.Pod) { p.OwnerReferences[0].Kind = "Pod" }), other},
 		{"not controlled", mirror(func(p *corev1.Pod) { p.OwnerReferences[0].Controller = nil }), "controller owner reference set to itself"},
 		{"blocking", mirror(func(p *corev1.Pod) { p.OwnerReferences[0].BlockOwnerDeletion = ptr.To(true) }), "must not set blockOwnerDeletion"},
-		{"of a former node", mirror(func(p *corev1.Pod) { p.OwnerReferences[0].UID = "old" }), "node n1 UID mismatch: expected old got n1-uid"},
+		{"owned by a replaced node", mirror(func(p *corev1.Pod) { p.OwnerReferences[0].UID = "old" }), "node n1 UID mismatch: expected old got n1-uid"},
 		{"with an account", mirror(func(p *corev1.Pod) { p.Spec.ServiceAccountName = "web" }), `node "n1" can not create pods that reference serviceaccounts`},
 		{"with a secret", mirror(volume(corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "s"}})), "reference secrets"},
 		{"with a nameless secret", mirror(volume(corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{}})), "reference secrets (via secret volumes)"},
 		{"with a configmap", mirror(func(p *corev1.Pod) {
 			p.Spec.Containers = []corev1.Container{{EnvFrom: []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "c"}}}}}}
 		}), "reference configmaps"},
-		{"with devices", mirror(func(p *corev1.Pod) { p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "x"}} }), "reference resourceclaims"},
+		{"with a resource claim", mirror(func(p *corev1.Pod) { p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "x"}} }), "reference resourceclaims"},
 		{"with a claim", mirror(volume(corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}})), "reference persistentvolumeclaims"},
-		{"with a driver", mirror(volume(corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{}})), "reference csidrivers (via CSI volumes)"},
+		{"with a CSI driver", mirror(volume(corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{}})), "reference csidrivers (via CSI volumes)"},
 		{"with a token", mirror(volume(projected(corev1.VolumeProjection{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{}}))), "reference serviceaccounts (via projected volumes)"},
-		{"with trust", mirror(volume(projected(corev1.VolumeProjection{ClusterTrustBundle: &corev1.ClusterTrustBundleProjection{}}))), "reference clustertrustbundles"},
+		{"with a trust bundle", mirror(volume(projected(corev1.VolumeProjection{ClusterTrustBundle: &corev1.ClusterTrustBundleProjection{}}))), "reference clustertrustbundles"},
 		{"with an unknown volume", mirror(volume(corev1.VolumeSource{})), `unknown volume type for volume  "v"`},
 		{"with an unknown source", mirror(volume(projected(corev1.VolumeProjection{}))), `unknown source for projected volume "v"`},
-		{"with its own paths", mirror(volume(corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{}})), ""},
-		{"with its own fields", mirror(volume(projected(corev1.VolumeProjection{DownwardAPI: &corev1.DownwardAPIProjection{}}))), ""},
+		{"with a host path", mirror(volume(corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{}})), ""},
+		{"with downward API fields", mirror(volume(projected(corev1.VolumeProjection{DownwardAPI: &corev1.DownwardAPIProjection{}}))), ""},
 	})
 }
 
@@ -194,14 +194,14 @@ func TestPods(t *testing.T) {
 		}), "cannot update extended resource claim status"},
 		{"create a status", admissiontest.Request{Operation: admission.Create, Resource: "pods/status", Object: own}, `unexpected operation "CREATE"`},
 		{"evict its own", evict("p1"), ""},
-		{"evict one that the cache does not know", evict("fresh"), ""},
+		{"evict a pod that is not cached", evict("fresh"), ""},
 		{"evict another's", evict("p2"), "node n1 can only evict pods with spec.nodeName set to itself"},
-		{"evict nothing", evict("gone"), `pods "gone" not found`},
+		{"evict a missing pod", evict("gone"), `pods "gone" not found`},
 	})
 }
 
 func setConfigSource(n *corev1.Node) {
-	//lint:ignore SA1019 It is refused all the same.
+	//lint:ignore SA1019 Deprecated, but still refused.
 	n.Spec.ConfigSource = &corev1.NodeConfigSource{}
 }
 
@@ -231,7 +231,7 @@ func TestNodes(t *testing.T) {
 		{"update its own labels", update(label("disk")), ""},
 		{"update its zone", update(label("topology.kubernetes.io/zone")), ""},
 		{"update labels of Kubernetes", update(func(n *corev1.Node) { label("b.k8s.io/x")(n); label("a.kubernetes.io/x")(n) }), "is not allowed to modify labels: a.kubernetes.io/x, b.k8s.io/x"},
-		{"remove what it may set", update(func(n *corev1.Node) { delete(n.Labels, "node.kubernetes.io/x") }), ""},
+		{"remove a label that it may set", update(func(n *corev1.Node) { delete(n.Labels, "node.kubernetes.io/x") }), ""},
 		{"update taints", update(func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: "a"}} }), "is not allowed to modify taints"},
 		{"update owners", update(func(n *corev1.Node) { n.OwnerReferences = []metav1.OwnerReference{{Name: "x"}} }), "is not allowed to modify ownerReferences"},
 		{"update the config source", update(setConfigSource), "is not allowed to update configSource"},
@@ -260,12 +260,12 @@ func TestOwnObjects(t *testing.T) {
 		{"renew its lease", admissiontest.Request{Operation: admission.Update, Resource: leases, Object: lease("kube-node-lease", "n1"), Old: lease("kube-node-lease", "n1")}, ""},
 		{"another's lease", admissiontest.Request{Operation: admission.Create, Resource: leases, Object: lease("kube-node-lease", "n2")}, "can only access node lease with the same name as the requesting node"},
 		{"delete another's lease", admissiontest.Request{Operation: admission.Delete, Resource: leases, Old: lease("kube-node-lease", "n2")}, "can only access node lease"},
-		{"lease elsewhere", admissiontest.Request{Operation: admission.Create, Resource: leases, Object: lease("kube-system", "n1")}, `can only access leases in the "kube-node-lease" system namespace`},
+		{"lease in another namespace", admissiontest.Request{Operation: admission.Create, Resource: leases, Object: lease("kube-system", "n1")}, `can only access leases in the "kube-node-lease" system namespace`},
 		{"its CSINode", admissiontest.Request{Operation: admission.Create, Resource: csiNodes, Object: csiNode("n1")}, ""},
 		{"another's CSINode", admissiontest.Request{Operation: admission.Update, Resource: csiNodes, Object: csiNode("n2"), Old: csiNode("n2")}, "can only access CSINode with the same name as the requesting node"},
 		{"its slice", admissiontest.Request{Operation: admission.Create, Resource: slices, Object: slice(ptr.To("n1"))}, ""},
 		{"another's slice", admissiontest.Request{Operation: admission.Create, Resource: slices, Object: slice(ptr.To("n2"))}, "can only create ResourceSlice with the same NodeName as the requesting node"},
-		{"nobody's slice", admissiontest.Request{Operation: admission.Delete, Resource: slices, Old: slice(nil)}, "can only delete ResourceSlice with the same NodeName as the requesting node"},
+		{"a slice without node", admissiontest.Request{Operation: admission.Delete, Resource: slices, Old: slice(nil)}, "can only delete ResourceSlice with the same NodeName as the requesting node"},
 		{"update of a slice", admissiontest.Request{Operation: admission.Update, Resource: slices, Object: slice(ptr.To("n1")), Old: slice(ptr.To("n1"))}, ""},
 		{"a claim", admissiontest.Request{Operation: admission.Create, Resource: "persistentvolumeclaims", Object: &corev1.PersistentVolumeClaim{}}, "may only update PVC status"},
 		{"a claim's size", claim(func(c *corev1.PersistentVolumeClaim) {
@@ -274,9 +274,9 @@ func TestOwnObjects(t *testing.T) {
 		}), ""},
 		{"a claim's phase", claim(func(c *corev1.PersistentVolumeClaim) { c.Status.Phase = corev1.ClaimLost }), "is not allowed to update fields other than status.quantity and status.conditions"},
 		{"a claim's labels", claim(func(c *corev1.PersistentVolumeClaim) { c.Labels = map[string]string{"a": "b"} }), "is not allowed to update fields"},
-		{"something else", admissiontest.Request{Operation: admission.Create, Resource: "events", Object: &corev1.Event{}}, ""},
+		{"another resource", admissiontest.Request{Operation: admission.Create, Resource: "events", Object: &corev1.Event{}}, ""},
 		{"not a node", admissiontest.Request{Operation: admission.Create, Resource: "persistentvolumeclaims", Object: &corev1.PersistentVolumeClaim{}, User: &user.DefaultInfo{Name: "bob"}}, ""},
-		{"nobody", admissiontest.Request{Operation: admission.Create, Resource: "events", Object: &corev1.Event{}, User: &user.DefaultInfo{Name: "system:node:", Groups: []string{user.NodesGroup}}}, `could not determine node from user "system:node:"`},
+		{"a node user without a name", admissiontest.Request{Operation: admission.Create, Resource: "events", Object: &corev1.Event{}, User: &user.DefaultInfo{Name: "system:node:", Groups: []string{user.NodesGroup}}}, `could not determine node from user "system:node:"`},
 	})
 }
 
@@ -298,13 +298,13 @@ func TestTokens(t *testing.T) {
 		{"for two audiences", request("p1", "p1-uid", "vault", "bank"), "node may only request 0 or 1 audiences"},
 		{"for a driver", request("csi", "csi-uid", "csi"), ""},
 		{"for a driver behind a claim", request("claims", "claims-uid", "csi"), ""},
-		{"for an audience that no driver wants", request("claims", "claims-uid", "bank"), "is not authorized to request tokens"},
+		{"for an audience that no driver requests", request("claims", "claims-uid", "bank"), "is not authorized to request tokens"},
 		{"unbound", unbound, "node requested token not bound to a pod"},
 		{"bound to a secret", toSecret, "node requested token not bound to a pod"},
 		{"without UID", request("p1", ""), "node requested token with a pod binding without a uid"},
-		{"for a former pod", request("p1", "old"), "the UID in the bound object reference (old) does not match the UID in record"},
+		{"for a replaced pod", request("p1", "old"), "the UID in the bound object reference (old) does not match the UID in record"},
 		{"for another's pod", request("p2", "p2-uid"), "node requested token bound to a pod scheduled on a different node"},
-		{"for no pod", request("gone", "x"), `pods "gone" not found`},
+		{"for a missing pod", request("gone", "x"), `pods "gone" not found`},
 		{"an account, not a token", admissiontest.Request{Operation: admission.Update, Resource: "serviceaccounts", Object: &corev1.ServiceAccount{}, Old: &corev1.ServiceAccount{}}, ""},
 	})
 }
@@ -325,13 +325,13 @@ func TestPodCertificates(t *testing.T) {
 	tests := []testCase{
 		{"for its pod", request(func(*certificatesv1.PodCertificateRequestSpec) {}), ""},
 		{"of another node", request(func(s *certificatesv1.PodCertificateRequestSpec) { s.NodeName = "n2" }), "which is not the requesting node"},
-		{"of a former node", request(func(s *certificatesv1.PodCertificateRequestSpec) { s.NodeUID = "old" }), `names node UID "old", inconsistent with the running node ("n1-uid")`},
-		{"for no pod", request(forPod("gone")), `while retrieving pod "app/gone" named in the PodCertificateRequest`},
-		{"for a former pod", request(func(s *certificatesv1.PodCertificateRequestSpec) { s.PodUID = "old" }), "which differs from running pod"},
+		{"of a replaced node", request(func(s *certificatesv1.PodCertificateRequestSpec) { s.NodeUID = "old" }), `names node UID "old", inconsistent with the running node ("n1-uid")`},
+		{"for a missing pod", request(forPod("gone")), `while retrieving pod "app/gone" named in the PodCertificateRequest`},
+		{"for a replaced pod", request(func(s *certificatesv1.PodCertificateRequestSpec) { s.PodUID = "old" }), "which differs from running pod"},
 		{"for another's pod", request(forPod("p2")), `pod "app/p2" is not running on node "n1"`},
 		{"for a mirror pod", request(forPod("mirror")), `pod "app/mirror" is a mirror pod`},
 		{"for another account", request(func(s *certificatesv1.PodCertificateRequestSpec) { s.ServiceAccountName = "other" }), "that differs from running pod"},
-		{"for a former account", request(func(s *certificatesv1.PodCertificateRequestSpec) { s.ServiceAccountUID = "old" }), "which differs from the running service account"},
+		{"for a replaced account", request(func(s *certificatesv1.PodCertificateRequestSpec) { s.ServiceAccountUID = "old" }), "which differs from the running service account"},
 		{"by another signer", request(func(s *certificatesv1.PodCertificateRequestSpec) { s.SignerName = "evil.com/signer" }), `does not mount a podCertificate projected volume for signer "evil.com/signer"`},
 		{"by a signer it was granted", request(func(s *certificatesv1.PodCertificateRequestSpec) { s.SignerName = "granted.com/signer" }), ""},
 	}
@@ -340,10 +340,10 @@ func TestPodCertificates(t *testing.T) {
 	deletion := tests[0].request
 	deletion.Operation, deletion.Old, deletion.Object = admission.Delete, deletion.Object, nil
 	run(t, append(tests, testCase{"status", status, "unexpected subresource status"}, testCase{"delete", deletion, "unexpected operation DELETE"}))
-	// What may be the cache's fault is tried again by the node, so it is no refusal.
+	// A stale cache may cause a mismatch, so it is an error that the node retries.
 	err := newPlugin(t).Admit(context.Background(), withUser(tests[2].request), nil)
 	if apierrors.IsForbidden(err) {
-		t.Errorf("a stale cache refuses for good: %v", err)
+		t.Errorf("refused because of a stale cache: %v", err)
 	}
 }
 
@@ -366,13 +366,13 @@ func TestCertificates(t *testing.T) {
 			Object: &certificatesv1.CertificateSigningRequest{Spec: certificatesv1.CertificateSigningRequestSpec{
 				SignerName: signer, Request: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})}}}
 	}
-	torn := request(certificatesv1.KubeletServingSignerName, "x")
-	torn.Object.(*certificatesv1.CertificateSigningRequest).Spec.Request = []byte("nope")
+	malformed := request(certificatesv1.KubeletServingSignerName, "x")
+	malformed.Object.(*certificatesv1.CertificateSigningRequest).Spec.Request = []byte("nope")
 	run(t, []testCase{
 		{"client", request(certificatesv1.KubeAPIServerClientKubeletSignerName, "system:node:n1"), ""},
 		{"serving", request(certificatesv1.KubeletServingSignerName, "system:node:n1"), ""},
 		{"another's", request(certificatesv1.KubeletServingSignerName, "system:node:n2"), "can only create a node CSR with CN=system:node:n1"},
 		{"another signer's", request("example.com/x", "anything"), ""},
-		{"torn", torn, "unable to parse csr"},
+		{"malformed", malformed, "unable to parse csr"},
 	})
 }

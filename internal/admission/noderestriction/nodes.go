@@ -19,7 +19,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// admitNode lets a node write its own Node, but not what draws pods to it.
+// admitNode lets a node write its own Node, except for what attracts pods.
 func admitNode(r request) error {
 	if r.GetName() != r.node {
 		return r.refuse("node %q is not allowed to modify node %q", r.node, r.GetName())
@@ -32,7 +32,7 @@ func admitNode(r request) error {
 		return r.unexpected(r.GetObject())
 	}
 	if r.GetOperation() == admission.Create {
-		// A node could read whatever a config source names.
+		// A config source would let the node read any ConfigMap.
 		if configSource(after) != nil {
 			return r.refuse("node %q is not allowed to create pods with a non-nil configSource", r.node)
 		}
@@ -64,7 +64,7 @@ func configSource(n *corev1.Node) *corev1.NodeConfigSource {
 	return n.Spec.ConfigSource
 }
 
-// Labels of Kubernetes that a node may set on itself.
+// Labels in Kubernetes' domains that a node may set on itself.
 var (
 	nodeLabels = []string{
 		corev1.LabelHostname, corev1.LabelOSStable, corev1.LabelArchStable, "beta.kubernetes.io/os", "beta.kubernetes.io/arch",
@@ -75,8 +75,8 @@ var (
 )
 
 // forbiddenLabels returns the labels that differ and that a node may not set: those
-// which administrators keep for themselves (node-restriction.kubernetes.io/),
-// and those of Kubernetes, but a few.
+// reserved for administrators (node-restriction.kubernetes.io/), and most of those in
+// Kubernetes' domains.
 func forbiddenLabels(after, before map[string]string) []string {
 	var forbidden []string
 	for key := range differing(after, before) {
@@ -86,7 +86,7 @@ func forbiddenLabels(after, before map[string]string) []string {
 		}
 		reserved := under(namespace, corev1.LabelNamespaceNodeRestriction)
 		kubernetes := under(namespace, "kubernetes.io") || under(namespace, "k8s.io")
-		if reserved || kubernetes && !nodeMaySet(key, namespace) {
+		if reserved || kubernetes && !isSettable(key, namespace) {
 			forbidden = append(forbidden, key)
 		}
 	}
@@ -94,17 +94,17 @@ func forbiddenLabels(after, before map[string]string) []string {
 	return forbidden
 }
 
-func nodeMaySet(key, namespace string) bool {
+func isSettable(key, namespace string) bool {
 	return slices.Contains(nodeLabels, key) ||
 		slices.ContainsFunc(nodeLabelNamespaces, func(allowed string) bool { return under(namespace, allowed) })
 }
 
-// under says whether a label's namespace is a domain or one below it.
+// under reports whether a label's namespace is the domain or a subdomain of it.
 func under(namespace, domain string) bool {
 	return namespace == domain || strings.HasSuffix(namespace, "."+domain)
 }
 
-// differing returns the keys whose values two maps do not share.
+// differing returns the keys whose values differ between two maps.
 func differing(a, b map[string]string) map[string]string {
 	keys := map[string]string{}
 	maps.Copy(keys, a)
@@ -124,8 +124,8 @@ func admitLease(r request) error {
 	return admitNamesake(r, "node lease")
 }
 
-// admitNamesake lets a node write the object that has its name. A create has
-// its name in the object alone.
+// admitNamesake lets a node write only the object that has its name. The name of a
+// create is in the object.
 func admitNamesake(r request, what string) error {
 	name := r.GetName()
 	if r.GetOperation() == admission.Create {
@@ -141,8 +141,8 @@ func admitNamesake(r request, what string) error {
 	return nil
 }
 
-// admitSlice sees the content of a create and of each object that a
-// deletecollection is about, which the authorizer does not.
+// admitSlice checks the object of a create, and each object of a deletecollection,
+// which the authorizer cannot see.
 func admitSlice(r request) error {
 	var (
 		obj  any
@@ -188,8 +188,8 @@ func admitClaim(r request) error {
 	return nil
 }
 
-// fixedPart is a claim without what a node may change, and without what
-// changes by itself.
+// fixedPart returns a claim without the fields that a node may change, and without
+// those that the API server changes.
 func fixedPart(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
 	c := claim.DeepCopy()
 	c.ResourceVersion, c.ManagedFields = "", nil
@@ -198,7 +198,7 @@ func fixedPart(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClai
 	return c
 }
 
-// admitCertificate lets a node ask for certificates in its own name only. The
+// admitCertificate lets a node request certificates only in its own name. The
 // signers check the rest.
 func admitCertificate(r request) error {
 	if r.GetOperation() != admission.Create {

@@ -102,7 +102,7 @@ func (p *Plugin) admitMirror(ctx context.Context, r request) error {
 	return nil
 }
 
-// admitOwner wants a mirror pod to belong to its node, and to nothing else.
+// admitOwner requires the node to be the only owner of its mirror pod.
 func (p *Plugin) admitOwner(ctx context.Context, r request, pod *corev1.Pod) error {
 	if len(pod.OwnerReferences) > 1 {
 		return r.refuse("node %q can only create pods with a single owner reference set to itself", r.node)
@@ -132,8 +132,8 @@ func (p *Plugin) admitOwner(ctx context.Context, r request, pod *corev1.Pod) err
 	return nil
 }
 
-// admitPodStatus lets a node report the status of its own pods, and nothing
-// that others decide by.
+// admitPodStatus lets a node report the status of its own pods, without the fields
+// that other components write or select by.
 func admitPodStatus(r request) error {
 	if r.GetOperation() != admission.Update {
 		return r.refuse("unexpected operation %q", r.GetOperation())
@@ -163,7 +163,7 @@ func admitPodStatus(r request) error {
 	}
 }
 
-// apiReference returns what kind of API object a pod refers to, or "".
+// apiReference returns the resource of an API object that a pod refers to, or "".
 func apiReference(pod *corev1.Pod) (string, error) {
 	refs := node.ReferencesOf(pod)
 	switch {

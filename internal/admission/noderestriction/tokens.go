@@ -18,8 +18,8 @@ import (
 	"k8s.io/component-helpers/storage/ephemeral"
 )
 
-// admitToken lets a node ask for tokens that are bound to a pod it runs, for
-// audiences that the pod asks for (KEP-4935).
+// admitToken lets a node request tokens that are bound to one of its pods, for
+// audiences that the pod uses (KEP-4935).
 func (p *Plugin) admitToken(ctx context.Context, r request) error {
 	if r.GetOperation() != admission.Create || r.GetSubresource() != "token" {
 		return nil
@@ -49,8 +49,8 @@ func (p *Plugin) admitToken(ctx context.Context, r request) error {
 	return p.admitAudience(ctx, r, pod, token.Spec.Audiences)
 }
 
-// admitAudience refuses an audience that nothing in the pod has asked for,
-// unless the node is authorized to request tokens for it.
+// admitAudience refuses an audience that no volume of the pod uses, unless the node
+// is authorized to request tokens for it.
 func (p *Plugin) admitAudience(ctx context.Context, r request, pod *corev1.Pod, audiences []string) error {
 	audience := ""
 	switch len(audiences) {
@@ -60,14 +60,14 @@ func (p *Plugin) admitAudience(ctx context.Context, r request, pod *corev1.Pod, 
 	default:
 		return r.refuse("node may only request 0 or 1 audiences")
 	}
-	wanted, err := p.wantsAudience(ctx, pod, audience)
-	if wanted {
+	used, err := p.usesAudience(ctx, pod, audience)
+	if used {
 		return nil
 	}
 	if err != nil {
 		return r.refuse("error validating audience %q: %w", audience, err)
 	}
-	allowed, err := p.mayAlso(ctx, r, "request-serviceaccounts-token-audience", audience, r.GetName())
+	allowed, err := p.isAllowed(ctx, r, "request-serviceaccounts-token-audience", audience, r.GetName())
 	switch {
 	case allowed:
 		return nil
@@ -78,9 +78,9 @@ func (p *Plugin) admitAudience(ctx context.Context, r request, pod *corev1.Pod, 
 	}
 }
 
-// wantsAudience says whether a pod projects a token for an audience, or has a
-// volume whose CSI driver asks for one.
-func (p *Plugin) wantsAudience(ctx context.Context, pod *corev1.Pod, audience string) (bool, error) {
+// usesAudience reports whether a pod projects a token for the audience, or has a
+// volume whose CSI driver requests one.
+func (p *Plugin) usesAudience(ctx context.Context, pod *corev1.Pod, audience string) (bool, error) {
 	var errs []error
 	for i := range pod.Spec.Volumes {
 		volume := &pod.Spec.Volumes[i]
@@ -89,8 +89,8 @@ func (p *Plugin) wantsAudience(ctx context.Context, pod *corev1.Pod, audience st
 		}
 		driver, err := p.driverOf(ctx, pod, volume)
 		if err == nil && driver != "" {
-			var wants bool
-			if wants, err = p.driverWants(ctx, driver, audience); wants {
+			var requests bool
+			if requests, err = p.driverRequests(ctx, driver, audience); requests {
 				return true, nil
 			}
 		}
@@ -113,9 +113,9 @@ func projectsToken(volume *corev1.Volume, audience string) bool {
 	return false
 }
 
-// driverOf returns the CSI driver behind a volume, or "". Claims, volumes and
-// drivers are read from the API: few pods get here, and a copy of each of them
-// in memory would be kept for those alone.
+// driverOf returns the CSI driver of a volume, or "". It reads claims, volumes and
+// drivers from the API: few requests get here, and an informer would keep all of
+// them in memory.
 func (p *Plugin) driverOf(ctx context.Context, pod *corev1.Pod, volume *corev1.Volume) (string, error) {
 	var claimName string
 	switch {
@@ -139,7 +139,8 @@ func (p *Plugin) driverOf(ctx context.Context, pod *corev1.Pod, volume *corev1.V
 	return pv.Spec.CSI.Driver, nil
 }
 
-func (p *Plugin) driverWants(ctx context.Context, name, audience string) (bool, error) {
+// driverRequests reports whether a CSI driver requests tokens for the audience.
+func (p *Plugin) driverRequests(ctx context.Context, name, audience string) (bool, error) {
 	driver, err := p.client.StorageV1().CSIDrivers().Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return false, err
@@ -152,9 +153,9 @@ func (p *Plugin) driverWants(ctx context.Context, name, audience string) (bool, 
 	return false, nil
 }
 
-// admitPodCertificate lets a node ask for certificates of the pods it runs
-// (KEP-4317). What may come from a cache that is behind is no refusal but an
-// error, which the node tries again.
+// admitPodCertificate lets a node request certificates for its pods (KEP-4317). A
+// mismatch that a stale cache may explain is an error, which the node retries, and
+// not a refusal.
 func (p *Plugin) admitPodCertificate(ctx context.Context, r request) error {
 	if r.GetOperation() != admission.Create {
 		return r.refuse("unexpected operation %v", r.GetOperation())
@@ -162,11 +163,11 @@ func (p *Plugin) admitPodCertificate(ctx context.Context, r request) error {
 	if r.GetSubresource() != "" {
 		return r.refuse("unexpected subresource %v", r.GetSubresource())
 	}
-	wanted, ok := r.GetObject().(*certificatesv1.PodCertificateRequest)
+	certificate, ok := r.GetObject().(*certificatesv1.PodCertificateRequest)
 	if !ok {
 		return r.unexpected(r.GetObject())
 	}
-	spec := &wanted.Spec
+	spec := &certificate.Spec
 	if string(spec.NodeName) != r.node {
 		return r.refuse("PodCertificateRequest.Spec.NodeName=%q, which is not the requesting node %q", spec.NodeName, r.node)
 	}
@@ -191,8 +192,8 @@ func podKey(r request, spec *certificatesv1.PodCertificateRequestSpec) string {
 	return r.GetNamespace() + "/" + spec.PodName
 }
 
-// certifiedPod returns the pod that a certificate is for, if it runs on the
-// node and is what the request says.
+// certifiedPod returns the pod of a certificate request, if it is bound to the node
+// and matches the request.
 func (p *Plugin) certifiedPod(ctx context.Context, r request, spec *certificatesv1.PodCertificateRequestSpec) (*corev1.Pod, error) {
 	key := podKey(r, spec)
 	pod, err := p.pod(ctx, r.GetNamespace(), spec.PodName)
@@ -226,8 +227,8 @@ func (p *Plugin) checkAccount(ctx context.Context, r request, spec *certificates
 	return nil
 }
 
-// admitSigner refuses a signer that no volume of the pod names, unless the node
-// is authorized to use it.
+// admitSigner refuses a signer that no volume of the pod names, unless the node is
+// authorized to use it.
 func (p *Plugin) admitSigner(ctx context.Context, r request, pod *corev1.Pod, spec *certificatesv1.PodCertificateRequestSpec) error {
 	for _, volume := range pod.Spec.Volumes {
 		if volume.Projected == nil {
@@ -239,9 +240,9 @@ func (p *Plugin) admitSigner(ctx context.Context, r request, pod *corev1.Pod, sp
 			}
 		}
 	}
-	// RBAC cannot name a resource that has a slash.
+	// A resource name in RBAC cannot contain a slash.
 	signer := strings.ReplaceAll(spec.SignerName, "/", ":")
-	allowed, err := p.mayAlso(ctx, r, "request-serviceaccounts-podcertificate-signer", signer, spec.ServiceAccountName)
+	allowed, err := p.isAllowed(ctx, r, "request-serviceaccounts-podcertificate-signer", signer, spec.ServiceAccountName)
 	switch {
 	case allowed:
 		return nil

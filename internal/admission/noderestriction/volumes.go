@@ -9,8 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// volumeReference returns what kind of API object a volume needs, or "". A kind
-// of volume that is not known here is an error: it might need one.
+// volumeReference returns the resource of an API object that a volume refers to, or
+// "". An unknown type of volume is an error, since it may refer to one.
 func volumeReference(v *corev1.Volume) (string, error) {
 	switch {
 	case v.ConfigMap != nil:
@@ -56,8 +56,8 @@ func projectedReference(v *corev1.Volume) (string, error) {
 	return "", nil
 }
 
-// needsNoAPI says whether a volume is of a kind that is mounted from the pod's
-// description alone.
+// needsNoAPI reports whether a volume is of a type that is mounted from the pod spec
+// alone.
 func needsNoAPI(v *corev1.Volume) bool {
 	return v.AWSElasticBlockStore != nil || v.AzureDisk != nil || v.CephFS != nil || v.Cinder != nil ||
 		v.DownwardAPI != nil || v.EmptyDir != nil || v.FC != nil || v.FlexVolume != nil || v.Flocker != nil ||

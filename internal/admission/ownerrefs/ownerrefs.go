@@ -1,16 +1,14 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ownerrefs guards owner references, by which an object's life hangs on
-// another's.
+// Package ownerrefs checks permissions on owner references.
 //
-// Whoever changes the owners of an existing object must be allowed to delete
-// it, since the collector deletes it when its owners go. Whoever lets it block
-// the deletion of its owner (blockOwnerDeletion) must be allowed to delete the
-// owner, or to update the owner's finalizers as controllers may. The first
-// refusal is 403 Forbidden; the second is 422 Unprocessable Entity (reason
-// Invalid), as the documentation of blockOwnerDeletion says. Upstream answers
-// 403 to both, and accepts only the finalizers permission.
+// A user who changes the owners of an existing object must be allowed to delete the
+// object, since the garbage collector deletes it after its owners. A user who sets
+// blockOwnerDeletion must be allowed to delete the owner, or to update the owner's
+// finalizers as controllers may. The first refusal is 403 Forbidden; the second is
+// 422 Unprocessable Entity (reason Invalid), as blockOwnerDeletion is documented.
+// Upstream answers 403 to both, and accepts only the finalizers permission.
 package ownerrefs
 
 import (
@@ -68,7 +66,7 @@ func (p *Plugin) ValidateInitialization() error {
 
 // Validate implements admission.ValidationInterface.
 func (p *Plugin) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
-	// The strategy of pods/status lets no status update touch the owners.
+	// The strategy of pods/status restores the owners.
 	if a.GetResource().GroupResource() == (schema.GroupResource{Resource: "pods"}) && a.GetSubresource() == "status" {
 		return nil
 	}
@@ -80,22 +78,23 @@ func (p *Plugin) Validate(ctx context.Context, a admission.Attributes, _ admissi
 	if sameOwners(owners, before) {
 		return nil
 	}
-	if err := p.mayHandOver(ctx, a); err != nil {
+	if err := p.checkDelete(ctx, a); err != nil {
 		return err
 	}
 	blocking := newlyBlocking(owners, before)
-	if len(blocking) == 0 || p.mayFinalizeAnything(ctx, a) {
+	if len(blocking) == 0 || p.canFinalizeAnything(ctx, a) {
 		return nil
 	}
 	for _, i := range blocking {
-		if reason := p.mayBlock(ctx, a, owners[i]); reason != "" {
+		if reason := p.checkBlock(ctx, a, owners[i]); reason != "" {
 			return refuseBlocking(a, i, reason)
 		}
 	}
 	return nil
 }
 
-// ownersOf returns an object's owner references; not ok if it has no metadata.
+// ownersOf returns an object's owner references. It returns false for an object
+// without metadata.
 func ownersOf(obj runtime.Object) ([]metav1.OwnerReference, bool) {
 	if obj == nil {
 		return nil, false
@@ -111,26 +110,25 @@ func sameOwners(a, b []metav1.OwnerReference) bool {
 	return len(a) == 0 && len(b) == 0 || equality.Semantic.DeepEqual(a, b)
 }
 
-// newlyBlocking returns the indexes of those owners whose deletion the object
-// blocks now and did not before.
+// newlyBlocking returns the indexes of the owners for which blockOwnerDeletion is
+// newly set.
 func newlyBlocking(owners, before []metav1.OwnerReference) []int {
-	blocked := map[types.UID]bool{}
+	wasBlocked := map[types.UID]bool{}
 	for _, owner := range before {
-		blocked[owner.UID] = ptr.Deref(owner.BlockOwnerDeletion, false)
+		wasBlocked[owner.UID] = ptr.Deref(owner.BlockOwnerDeletion, false)
 	}
 	var found []int
 	for i, owner := range owners {
-		if ptr.Deref(owner.BlockOwnerDeletion, false) && !blocked[owner.UID] {
+		if ptr.Deref(owner.BlockOwnerDeletion, false) && !wasBlocked[owner.UID] {
 			found = append(found, i)
 		}
 	}
 	return found
 }
 
-// mayHandOver refuses to change the owners of an object that the user may not
-// delete. Whoever creates an object may give it any owner: they could as well
-// not have created it.
-func (p *Plugin) mayHandOver(ctx context.Context, a admission.Attributes) error {
+// checkDelete refuses to change the owners of an object that the user may not delete.
+// A new object may have any owner: its creator could as well not create it.
+func (p *Plugin) checkDelete(ctx context.Context, a admission.Attributes) error {
 	if a.GetOperation() == admission.Create {
 		return nil
 	}
@@ -151,24 +149,24 @@ func (p *Plugin) mayHandOver(ctx context.Context, a admission.Attributes) error 
 	return admission.NewForbidden(a, fmt.Errorf("cannot set an ownerRef on a resource you can't delete: %v, %v", reason, err))
 }
 
-// mayFinalizeAnything spares those who may do anything the look at each owner,
-// which needs the owner's kind to be known.
-func (p *Plugin) mayFinalizeAnything(ctx context.Context, a admission.Attributes) bool {
+// canFinalizeAnything reports whether the user may update the finalizers of all
+// objects. If so, the owners, whose kind may be unknown, need not be checked.
+func (p *Plugin) canFinalizeAnything(ctx context.Context, a admission.Attributes) bool {
 	decision, _, _ := p.authorizer.Authorize(ctx, authorizer.AttributesRecord{
 		User: a.GetUserInfo(), Verb: "update", APIGroup: "*", APIVersion: "*", Resource: "*", Subresource: "finalizers", Name: "*", ResourceRequest: true,
 	})
 	return decision == authorizer.DecisionAllow
 }
 
-// mayBlock returns why the user may not block an owner's deletion, or "".
-func (p *Plugin) mayBlock(ctx context.Context, a admission.Attributes, owner metav1.OwnerReference) string {
+// checkBlock returns why the user may not block an owner's deletion, or "".
+func (p *Plugin) checkBlock(ctx context.Context, a admission.Attributes, owner metav1.OwnerReference) string {
 	mappings, err := p.mappings(owner)
 	if err != nil {
 		return fmt.Sprintf("cannot set blockOwnerDeletion in this case because cannot find RESTMapping for APIVersion %s Kind %s: %v", owner.APIVersion, owner.Kind, err)
 	}
-	// A kind may stand for several resources: the user needs permission on each.
+	// A kind may have several resources: the user needs permission on each.
 	for _, mapping := range mappings {
-		reason, ok := p.mayDelete(ctx, a, owner, mapping)
+		reason, ok := p.canDelete(ctx, a, owner, mapping)
 		if !ok {
 			return fmt.Sprintf("cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't delete or set finalizers on: %s", reason)
 		}
@@ -184,9 +182,9 @@ func (p *Plugin) mappings(owner metav1.OwnerReference) ([]*meta.RESTMapping, err
 	return p.mapper.RESTMappings(schema.GroupKind{Group: version.Group, Kind: owner.Kind}, version.Version)
 }
 
-// mayDelete says whether the user may delete an owner or update its finalizers;
-// if not, why.
-func (p *Plugin) mayDelete(ctx context.Context, a admission.Attributes, owner metav1.OwnerReference, mapping *meta.RESTMapping) (reason string, ok bool) {
+// canDelete reports whether the user may delete an owner or update its finalizers,
+// and if not, why.
+func (p *Plugin) canDelete(ctx context.Context, a admission.Attributes, owner metav1.OwnerReference, mapping *meta.RESTMapping) (reason string, ok bool) {
 	request := authorizer.AttributesRecord{
 		User:            a.GetUserInfo(),
 		Verb:            "delete",
@@ -196,7 +194,7 @@ func (p *Plugin) mayDelete(ctx context.Context, a admission.Attributes, owner me
 		Name:            owner.Name,
 		ResourceRequest: true,
 	}
-	// An owner is cluster-scoped or in the namespace of what it owns.
+	// An owner is cluster-scoped or in the namespace of its dependent.
 	if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
 		request.Namespace = a.GetNamespace()
 	}
@@ -219,7 +217,7 @@ func (p *Plugin) mayDelete(ctx context.Context, a admission.Attributes, owner me
 
 func refuseBlocking(a admission.Attributes, i int, reason string) error {
 	path := field.NewPath("metadata", "ownerReferences").Index(i).Child("blockOwnerDeletion")
-	// A create has its name in the object alone.
+	// The name of a create is in the object.
 	name := a.GetName()
 	if m, err := meta.Accessor(a.GetObject()); name == "" && err == nil {
 		name = m.GetName()

@@ -23,7 +23,7 @@ import (
 	"github.com/kindred-project/kindred/internal/admission/admissiontest"
 )
 
-// allow lists what each user may do: "verb resource namespace/name".
+// allow lists the permissions of each user: "verb resource namespace/name".
 type allow map[string][]string
 
 func (l allow) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
@@ -82,34 +82,34 @@ func TestValidate(t *testing.T) {
 		old      *corev1.Pod // nil for a create
 		new      *corev1.Pod
 		resource string
-		code     int // 0 for admitted
+		code     int // 0 if admitted
 		message  string
 	}{
-		{name: "create without owners", user: "nobody", new: pod()},
-		{name: "create with an owner", user: "nobody", new: pod(rs)},
-		{name: "create that blocks nothing", user: "nobody", new: pod(owner("ReplicaSet", "rs", no))},
-		{name: "create that blocks", user: "nobody", new: pod(rs, rsBlocked), code: http.StatusUnprocessableEntity,
+		{name: "create without owners", user: "other", new: pod()},
+		{name: "create with an owner", user: "other", new: pod(rs)},
+		{name: "create that does not block", user: "other", new: pod(owner("ReplicaSet", "rs", no))},
+		{name: "create that blocks", user: "other", new: pod(rs, rsBlocked), code: http.StatusUnprocessableEntity,
 			message: `Pod "p" is invalid: metadata.ownerReferences[1].blockOwnerDeletion: Invalid value: true: cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't delete or set finalizers on: by test`},
 		{name: "create that blocks, may delete the owner", user: "owner", new: pod(rsBlocked)},
 		{name: "create that blocks, may finalize the owner", user: "controller", new: pod(rsBlocked)},
-		{name: "create that blocks another of the kind", user: "owner", new: pod(owner("ReplicaSet", "other", yes)), code: http.StatusUnprocessableEntity},
+		{name: "create that blocks another object of the kind", user: "owner", new: pod(owner("ReplicaSet", "other", yes)), code: http.StatusUnprocessableEntity},
 		{name: "cluster-scoped owner", user: "owner", new: pod(owner("Node", "n1", yes))},
 		{name: "unknown kind", user: "owner", new: pod(owner("Mystery", "m", yes)), code: http.StatusUnprocessableEntity,
 			message: "cannot set blockOwnerDeletion in this case because cannot find RESTMapping for APIVersion example.com/v1 Kind Mystery"},
-		{name: "unknown kind, all powers", user: "admin", new: pod(owner("Mystery", "m", yes))},
+		{name: "unknown kind, may finalize anything", user: "admin", new: pod(owner("Mystery", "m", yes))},
 		{name: "bad version", user: "owner", new: pod(metav1.OwnerReference{APIVersion: "a/b/c", Kind: "X", BlockOwnerDeletion: yes}), code: http.StatusUnprocessableEntity},
 
-		{name: "update of something else", user: "nobody", old: pod(rsBlocked), new: pod(rsBlocked)},
-		{name: "update of no owners", user: "nobody", old: pod(), new: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{}}}},
-		{name: "adds an owner", user: "nobody", old: pod(), new: pod(rs), code: http.StatusForbidden,
+		{name: "update that keeps the owners", user: "other", old: pod(rsBlocked), new: pod(rsBlocked)},
+		{name: "update from nil to empty owners", user: "other", old: pod(), new: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{}}}},
+		{name: "adds an owner", user: "other", old: pod(), new: pod(rs), code: http.StatusForbidden,
 			message: `pods "p" is forbidden: cannot set an ownerRef on a resource you can't delete: by test`},
 		{name: "adds an owner, may delete", user: "deleter", old: pod(), new: pod(rs)},
-		{name: "removes an owner", user: "nobody", old: pod(rs), new: pod(), code: http.StatusForbidden},
-		{name: "starts to block", user: "deleter", old: pod(rs), new: pod(rsBlocked), code: http.StatusUnprocessableEntity},
-		{name: "starts to block, may delete the owner", user: "owner", old: pod(rs), new: pod(rsBlocked)},
-		{name: "ends to block", user: "deleter", old: pod(rsBlocked), new: pod(rs)},
-		{name: "blocked before", user: "deleter", old: pod(rsBlocked), new: pod(rsBlocked, owner("ConfigMap", "c", nil))},
-		{name: "pod status is safe by itself", user: "nobody", old: pod(), new: pod(rsBlocked), resource: "pods/status"},
+		{name: "removes an owner", user: "other", old: pod(rs), new: pod(), code: http.StatusForbidden},
+		{name: "sets blockOwnerDeletion", user: "deleter", old: pod(rs), new: pod(rsBlocked), code: http.StatusUnprocessableEntity},
+		{name: "sets blockOwnerDeletion, may delete the owner", user: "owner", old: pod(rs), new: pod(rsBlocked)},
+		{name: "clears blockOwnerDeletion", user: "deleter", old: pod(rsBlocked), new: pod(rs)},
+		{name: "blockOwnerDeletion was set before", user: "deleter", old: pod(rsBlocked), new: pod(rsBlocked, owner("ConfigMap", "c", nil))},
+		{name: "pod status, whose strategy restores the owners", user: "other", old: pod(), new: pod(rsBlocked), resource: "pods/status"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -138,7 +138,7 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-func TestCreateIsNamedByItsObject(t *testing.T) {
+func TestRefusalNamesTheCreatedObject(t *testing.T) {
 	a := admission.NewAttributesRecord(pod(owner("ReplicaSet", "rs", ptr.To(true))), nil, corev1.SchemeGroupVersion.WithKind("Pod"), "app", "",
 		corev1.SchemeGroupVersion.WithResource("pods"), "", admission.Create, nil, false, &user.DefaultInfo{Name: "nobody"})
 	err := newPlugin(t).Validate(context.Background(), a, nil)

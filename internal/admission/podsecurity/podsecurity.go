@@ -1,15 +1,14 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package podsecurity holds pods to the Pod Security Standard that their
-// namespace names in its labels (KEP-2579): what its level forbids is refused
-// (enforce), warned of (warn) or noted in the audit log (audit); of what makes
-// pods, such as a Deployment, users are only warned. A namespace without labels
-// is privileged, and nobody is exempt.
+// Package podsecurity applies the Pod Security Standard that a namespace names in its
+// labels (KEP-2579). A violation by a pod is refused (enforce), answered with a
+// warning (warn) or recorded in the audit log (audit); a violation by a pod template,
+// such as a Deployment's, is never refused. A namespace without labels is privileged.
+// There are no exemptions.
 //
-// The standards and the way requests are held to them are the library's
-// (k8s.io/pod-security-admission); this package hands it requests, and its answer
-// to the client.
+// k8s.io/pod-security-admission implements the standards and evaluates requests; this
+// package adapts it to the API server.
 package podsecurity
 
 import (
@@ -45,7 +44,7 @@ type Plugin struct {
 	client     kubernetes.Interface
 	namespaces listers.NamespaceLister
 	pods       listers.PodLister
-	judge      *podsecurity.Admission
+	evaluator  *podsecurity.Admission
 }
 
 var (
@@ -70,8 +69,8 @@ func (p *Plugin) SetExternalKubeInformerFactory(f informers.SharedInformerFactor
 	p.SetReadyFunc(namespaces.Informer().HasSynced)
 }
 
-// ValidateInitialization implements admission.InitializationValidator: with all
-// that the plugin was given, the judge is complete.
+// ValidateInitialization implements admission.InitializationValidator. It builds the
+// evaluator, for which the plugin now has all dependencies.
 func (p *Plugin) ValidateInitialization() error {
 	if p.client == nil || p.namespaces == nil {
 		return fmt.Errorf("%s needs a client and informers", Name)
@@ -80,22 +79,22 @@ func (p *Plugin) ValidateInitialization() error {
 	if err != nil {
 		return err
 	}
-	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
+	checks, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
 	if err != nil {
 		return err
 	}
-	p.judge = &podsecurity.Admission{
+	p.evaluator = &podsecurity.Admission{
 		Configuration:    defaults,
-		Evaluator:        evaluator,
-		Metrics:          uncounted{},
+		Evaluator:        checks,
+		Metrics:          noMetrics{},
 		PodSpecExtractor: podsecurity.DefaultPodSpecExtractor{},
 		NamespaceGetter:  podsecurity.NamespaceGetterFromListerAndClient(p.namespaces, p.client),
 		PodLister:        podsecurity.PodListerFromInformer(p.pods),
 	}
-	if err := p.judge.CompleteConfiguration(); err != nil {
+	if err := p.evaluator.CompleteConfiguration(); err != nil {
 		return err
 	}
-	return p.judge.ValidateConfiguration()
+	return p.evaluator.ValidateConfiguration()
 }
 
 // Validate implements admission.ValidationInterface.
@@ -103,7 +102,7 @@ func (p *Plugin) Validate(ctx context.Context, a admission.Attributes, _ admissi
 	if resource := a.GetResource().GroupResource(); !applies(resource) {
 		return nil
 	}
-	answer := p.judge.Validate(ctx, request(a))
+	answer := p.evaluator.Validate(ctx, request(a))
 	for _, text := range answer.Warnings {
 		warning.AddWarning(ctx, "", text)
 	}
@@ -129,34 +128,34 @@ func request(a admission.Attributes) *api.AttributesRecord {
 	}
 }
 
-// refusal is a 403 but where the judge says more. Its answers are shared: they
-// are read alone.
-func refusal(a admission.Attributes, said *metav1.Status) error {
+// refusal returns a 403 with the details of the evaluator's result. Results are shared
+// and must not be modified.
+func refusal(a admission.Attributes, result *metav1.Status) error {
 	//lint:ignore ST1005 upstream's words
 	refusal := admission.NewForbidden(a, errors.New("Not allowed by PodSecurity"))
 	var status *apierrors.StatusError
-	if said == nil || !errors.As(refusal, &status) {
+	if result == nil || !errors.As(refusal, &status) {
 		return refusal
 	}
-	if said.Message != "" {
-		status.ErrStatus.Message = said.Message
+	if result.Message != "" {
+		status.ErrStatus.Message = result.Message
 	}
-	if said.Reason != "" {
-		status.ErrStatus.Reason = said.Reason
+	if result.Reason != "" {
+		status.ErrStatus.Reason = result.Reason
 	}
-	if said.Details != nil {
-		status.ErrStatus.Details = said.Details
+	if result.Details != nil {
+		status.ErrStatus.Details = result.Details
 	}
-	if said.Code != 0 {
-		status.ErrStatus.Code = said.Code
+	if result.Code != 0 {
+		status.ErrStatus.Code = result.Code
 	}
 	return refusal
 }
 
-// uncounted records nothing: the library's metrics would be registered for the
-// whole process, in which several clusters live.
-type uncounted struct{}
+// noMetrics records nothing. The metrics of k8s.io/pod-security-admission are global,
+// and several clusters may run in this process.
+type noMetrics struct{}
 
-func (uncounted) RecordEvaluation(metrics.Decision, api.LevelVersion, metrics.Mode, api.Attributes) {}
-func (uncounted) RecordExemption(api.Attributes)                                                    {}
-func (uncounted) RecordError(bool, api.Attributes)                                                  {}
+func (noMetrics) RecordEvaluation(metrics.Decision, api.LevelVersion, metrics.Mode, api.Attributes) {}
+func (noMetrics) RecordExemption(api.Attributes)                                                    {}
+func (noMetrics) RecordError(bool, api.Attributes)                                                  {}

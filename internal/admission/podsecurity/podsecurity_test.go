@@ -23,7 +23,7 @@ import (
 	"github.com/kindred-project/kindred/internal/admission/admissiontest"
 )
 
-// warnings are what a client would see.
+// warnings records the warnings that a client would get.
 type warnings []string
 
 func (w *warnings) AddWarning(_, text string) { *w = append(*w, text) }
@@ -42,7 +42,8 @@ func pod(namespace string, edit ...func(*corev1.PodSpec)) *corev1.Pod {
 
 func hostNetwork(s *corev1.PodSpec) { s.HostNetwork = true }
 
-// newPlugin knows some namespaces; the one called late is not in its cache yet.
+// newPlugin returns a plugin that knows some namespaces. The namespace "late" is not
+// in its cache.
 func newPlugin(t *testing.T, pods ...*corev1.Pod) *Plugin {
 	enforce := func(level string) map[string]string {
 		return map[string]string{"pod-security.kubernetes.io/enforce": level}
@@ -83,15 +84,15 @@ func TestPods(t *testing.T) {
 		want     string
 		warnings []string
 	}{
-		"all is allowed":      {"pods", pod("free", hostNetwork), "", nil},
-		"what baseline lets":  {"pods", pod("baseline"), "", nil},
-		"what it does not":    {"pods", pod("baseline", hostNetwork), forbidden, nil},
-		"what restricted not": {"pods", pod("restricted"), `pods "p" is forbidden: violates PodSecurity "restricted:latest": allowPrivilegeEscalation != false`, nil},
-		"not in the cache":    {"pods", pod("late", hostNetwork), forbidden, nil},
-		"a warning":           {"pods", pod("warned", hostNetwork), "", []string{`would violate PodSecurity "baseline:latest": host namespaces (hostNetwork=true)`}},
-		"of a template":       {"deployments.apps", deployment, "", []string{`would violate PodSecurity "baseline:latest": host namespaces (hostNetwork=true)`}},
-		"a subresource":       {"pods/status", pod("baseline", hostNetwork), "", nil},
-		"another kind":        {"configmaps", &corev1.ConfigMap{}, "", nil},
+		"privileged":               {"pods", pod("free", hostNetwork), "", nil},
+		"allowed by baseline":      {"pods", pod("baseline"), "", nil},
+		"forbidden by baseline":    {"pods", pod("baseline", hostNetwork), forbidden, nil},
+		"forbidden by restricted":  {"pods", pod("restricted"), `pods "p" is forbidden: violates PodSecurity "restricted:latest": allowPrivilegeEscalation != false`, nil},
+		"not in the cache":         {"pods", pod("late", hostNetwork), forbidden, nil},
+		"a warning":                {"pods", pod("warned", hostNetwork), "", []string{`would violate PodSecurity "baseline:latest": host namespaces (hostNetwork=true)`}},
+		"a warning for a template": {"deployments.apps", deployment, "", []string{`would violate PodSecurity "baseline:latest": host namespaces (hostNetwork=true)`}},
+		"a subresource":            {"pods/status", pod("baseline", hostNetwork), "", nil},
+		"another kind":             {"configmaps", &corev1.ConfigMap{}, "", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got warnings
@@ -124,19 +125,19 @@ func TestNamespaces(t *testing.T) {
 	err := validate(label("enforce", "lax"), nil)
 	if status, ok := err.(apierrors.APIStatus); !ok || status.Status().Code != http.StatusUnprocessableEntity ||
 		len(status.Status().Details.Causes) != 1 || status.Status().Details.Causes[0].Field != "metadata.labels[pod-security.kubernetes.io/enforce]" {
-		t.Errorf("a level that is none: %v", err)
+		t.Errorf("an invalid level: %v", err)
 	}
 	if err := validate(label("warn", "lax"), label("warn", "lax")); err != nil {
-		t.Errorf("what was wrong before: %v", err)
+		t.Errorf("an invalid level that is unchanged: %v", err)
 	}
 	if got != nil {
 		t.Errorf("warnings: %q", got)
 	}
 	if err := validate(label("enforce", "baseline"), namespace("free", nil)); err != nil {
-		t.Errorf("a level: %v", err)
+		t.Errorf("a valid level: %v", err)
 	}
 	want := warnings{`existing pods in namespace "free" violate the new PodSecurity enforce level "baseline:latest"`, "p: host namespaces"}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("warnings about pods that are there: %s", diff)
+		t.Errorf("warnings about existing pods: %s", diff)
 	}
 }

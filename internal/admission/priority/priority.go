@@ -1,14 +1,13 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package priority turns the name of a pod's PriorityClass into the number that
-// the scheduler compares. The number is fixed when the pod is created: a class
-// that changes or goes changes no pod. There is at most one default class.
+// Package priority resolves the name of a pod's PriorityClass to the number that
+// the scheduler compares. The number is fixed when the pod is created: changing or
+// deleting a class changes no pod. The plugin admits one default class at most.
 package priority
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,10 +15,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apiserver/pkg/admission"
-	"k8s.io/apiserver/pkg/admission/initializer"
 	"k8s.io/client-go/informers"
 	listers "k8s.io/client-go/listers/scheduling/v1"
 	"k8s.io/utils/ptr"
+
+	"github.com/kindred-project/kindred/internal/admission/informer"
 )
 
 // Name is the plugin's name in the API server's configuration.
@@ -27,34 +27,19 @@ const Name = "Priority"
 
 // Plugin is the admission plugin.
 type Plugin struct {
-	*admission.Handler
-	classes listers.PriorityClassLister
+	*informer.Handler[listers.PriorityClassLister]
 }
 
 var (
-	_ admission.MutationInterface                  = &Plugin{}
-	_ admission.ValidationInterface                = &Plugin{}
-	_ initializer.WantsExternalKubeInformerFactory = &Plugin{}
+	_ admission.MutationInterface   = &Plugin{}
+	_ admission.ValidationInterface = &Plugin{}
 )
 
 // New returns the plugin.
 func New() *Plugin {
-	return &Plugin{Handler: admission.NewHandler(admission.Create, admission.Update)}
-}
-
-// SetExternalKubeInformerFactory implements initializer.WantsExternalKubeInformerFactory.
-func (p *Plugin) SetExternalKubeInformerFactory(f informers.SharedInformerFactory) {
-	classes := f.Scheduling().V1().PriorityClasses()
-	p.classes = classes.Lister()
-	p.SetReadyFunc(classes.Informer().HasSynced)
-}
-
-// ValidateInitialization implements admission.InitializationValidator.
-func (p *Plugin) ValidateInitialization() error {
-	if p.classes == nil {
-		return fmt.Errorf("%s needs informers", Name)
-	}
-	return nil
+	return &Plugin{informer.New(Name, func(f informers.SharedInformerFactory) informer.Informer[listers.PriorityClassLister] {
+		return f.Scheduling().V1().PriorityClasses()
+	}, admission.Create, admission.Update)}
 }
 
 // Admit implements admission.MutationInterface.
@@ -70,15 +55,15 @@ func (p *Plugin) Admit(_ context.Context, a admission.Attributes, _ admission.Ob
 		keep(pod, a.GetOldObject())
 		return nil
 	}
-	// Without the classes a pod would silently get no priority.
-	if !p.WaitForReady() {
-		return admission.NewForbidden(a, errors.New("not yet ready to handle request"))
+	// An incomplete list of classes would silently give the pod no priority.
+	if err := p.WaitForSync(a); err != nil {
+		return err
 	}
 	return p.resolve(a, pod)
 }
 
-// keep carries what was resolved at creation through an update that leaves it
-// out, as one with `kubectl replace` does.
+// keep restores the resolved fields in an update that leaves them out, as
+// `kubectl replace` does.
 func keep(pod *corev1.Pod, old any) {
 	before, ok := old.(*corev1.Pod)
 	if !ok {
@@ -113,8 +98,8 @@ func (p *Plugin) resolve(a admission.Attributes, pod *corev1.Pod) error {
 	return nil
 }
 
-// class returns the class of the given name; without a name the default one,
-// or, where there is none, priority 0.
+// class returns the class of the given name, or the default class if the name is
+// empty. Without a default class, the priority is 0.
 func (p *Plugin) class(a admission.Attributes, name string) (*schedulingv1.PriorityClass, error) {
 	if name == "" {
 		class, err := p.defaultClass()
@@ -126,7 +111,7 @@ func (p *Plugin) class(a admission.Attributes, name string) (*schedulingv1.Prior
 		}
 		return class, nil
 	}
-	class, err := p.classes.Get(name)
+	class, err := p.Lister.Get(name)
 	if apierrors.IsNotFound(err) {
 		return nil, admission.NewForbidden(a, fmt.Errorf("no PriorityClass with name %v was found", name))
 	}
@@ -136,10 +121,10 @@ func (p *Plugin) class(a admission.Attributes, name string) (*schedulingv1.Prior
 	return class, nil
 }
 
-// defaultClass returns the default class, or nil. Should a race have made
-// several, it is the lowest.
+// defaultClass returns the default class, or nil. If a race has created several,
+// it is the one with the lowest value.
 func (p *Plugin) defaultClass() (*schedulingv1.PriorityClass, error) {
-	all, err := p.classes.List(labels.Everything())
+	all, err := p.Lister.List(labels.Everything())
 	if err != nil {
 		return nil, err
 	}
@@ -152,8 +137,8 @@ func (p *Plugin) defaultClass() (*schedulingv1.PriorityClass, error) {
 	return lowest, nil
 }
 
-// Validate implements admission.ValidationInterface: it refuses a second
-// default class.
+// Validate implements admission.ValidationInterface. It refuses a second default
+// class.
 func (p *Plugin) Validate(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	if a.GetResource().GroupResource() != schedulingv1.Resource("priorityclasses") || a.GetSubresource() != "" {
 		return nil

@@ -48,7 +48,7 @@ var (
 )
 
 func TestResolve(t *testing.T) {
-	high, meek := class("high", 1000, false, lower), class("meek", 5, false, never)
+	high, polite := class("high", 1000, false, lower), class("polite", 5, false, never)
 	system := class("system-node-critical", 2000001000, false, lower)
 	base, lowest := class("base", 10, true, never), class("lowest", -3, true, nil)
 	type spec struct {
@@ -65,12 +65,12 @@ func TestResolve(t *testing.T) {
 	}{
 		{name: "no class, no default", want: spec{priority: ptr.To[int32](0), policy: lower}},
 		{name: "named", classes: []*schedulingv1.PriorityClass{high, base}, give: spec{class: "high"}, want: spec{"high", ptr.To[int32](1000), lower}},
-		{name: "never preempts", classes: []*schedulingv1.PriorityClass{meek}, give: spec{class: "meek"}, want: spec{"meek", ptr.To[int32](5), never}},
+		{name: "never preempts", classes: []*schedulingv1.PriorityClass{polite}, give: spec{class: "polite"}, want: spec{"polite", ptr.To[int32](5), never}},
 		{name: "system class", classes: []*schedulingv1.PriorityClass{system}, give: spec{class: "system-node-critical"}, want: spec{"system-node-critical", ptr.To[int32](2000001000), lower}},
 		{name: "default class", classes: []*schedulingv1.PriorityClass{high, base}, want: spec{"base", ptr.To[int32](10), never}},
-		{name: "of two defaults the lower", classes: []*schedulingv1.PriorityClass{base, lowest}, want: spec{"lowest", ptr.To[int32](-3), nil}},
+		{name: "the lower of two defaults", classes: []*schedulingv1.PriorityClass{base, lowest}, want: spec{"lowest", ptr.To[int32](-3), nil}},
 		{name: "the same number as the class", classes: []*schedulingv1.PriorityClass{high}, give: spec{"high", ptr.To[int32](1000), lower}, want: spec{"high", ptr.To[int32](1000), lower}},
-		{name: "own policy where the class has none", classes: []*schedulingv1.PriorityClass{lowest}, give: spec{policy: never}, want: spec{"lowest", ptr.To[int32](-3), never}},
+		{name: "the pod's policy, as the class has none", classes: []*schedulingv1.PriorityClass{lowest}, give: spec{policy: never}, want: spec{"lowest", ptr.To[int32](-3), never}},
 		{name: "no such class", give: spec{class: "high"}, err: `pods "p" is forbidden: no PriorityClass with name high was found`},
 		{name: "another number", classes: []*schedulingv1.PriorityClass{high}, give: spec{class: "high", priority: ptr.To[int32](7)}, err: "the integer value of priority (7) must not be provided in pod spec; priority admission controller computed 1000 from the given PriorityClass name"},
 		{name: "a number without a class", give: spec{priority: ptr.To[int32](7)}, err: "computed 0 from the given PriorityClass name"},
@@ -98,7 +98,7 @@ func TestResolve(t *testing.T) {
 	}
 }
 
-func TestUpdateKeepsWhatWasResolved(t *testing.T) {
+func TestUpdateKeepsResolvedPriority(t *testing.T) {
 	old := &corev1.Pod{Spec: corev1.PodSpec{Priority: ptr.To[int32](9), PreemptionPolicy: never}}
 	pod := &corev1.Pod{}
 	r := admissiontest.Request{Operation: admission.Update, Resource: "pods", Object: pod, Old: old}
@@ -122,8 +122,8 @@ func TestOneDefault(t *testing.T) {
 		{"the first", nil, admission.Create, base, false},
 		{"no default", []*schedulingv1.PriorityClass{base}, admission.Create, class("x", 1, false, nil), false},
 		{"a second", []*schedulingv1.PriorityClass{base}, admission.Create, class("x", 1, true, nil), true},
-		{"another becomes it", []*schedulingv1.PriorityClass{base, class("x", 1, false, nil)}, admission.Update, class("x", 1, true, nil), true},
-		{"it stays", []*schedulingv1.PriorityClass{base}, admission.Update, base, false},
+		{"another becomes the default", []*schedulingv1.PriorityClass{base, class("x", 1, false, nil)}, admission.Update, class("x", 1, true, nil), true},
+		{"the default is unchanged", []*schedulingv1.PriorityClass{base}, admission.Update, base, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -140,7 +140,7 @@ func TestOneDefault(t *testing.T) {
 	}
 }
 
-func TestOthersPassUntouched(t *testing.T) {
+func TestIgnoresOtherResources(t *testing.T) {
 	pod := &corev1.Pod{}
 	for _, resource := range []string{"pods/binding", "configmaps"} {
 		r := admissiontest.Request{Operation: admission.Create, Resource: resource, Object: pod}

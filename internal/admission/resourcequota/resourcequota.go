@@ -1,9 +1,9 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package resourcequota tells the library's admission plugin, which compares a
-// request with the quotas of its namespace
-// (k8s.io/apiserver/pkg/admission/plugin/resourcequota), what quotas count.
+// Package resourcequota configures the admission plugin of
+// k8s.io/apiserver/pkg/admission/plugin/resourcequota, which charges requests to the
+// quotas of their namespace, with the evaluators of package quota.
 package resourcequota
 
 import (
@@ -20,25 +20,25 @@ import (
 	"github.com/kindred-project/kindred/internal/quota"
 )
 
-// Initializer hands the evaluators to the library's plugin. It must come after
-// the initializer that tells the plugin when the server ends.
+// Initializer gives the evaluators to the plugin. It must run after the initializer
+// that sets the plugin's drained notification.
 func Initializer(c clock.PassiveClock, client kubernetes.Interface) admission.PluginInitializer {
-	return configured{c, client}
+	return pluginInitializer{c, client}
 }
 
-type configured struct {
+type pluginInitializer struct {
 	clock  clock.PassiveClock
 	client kubernetes.Interface
 }
 
 // Initialize implements admission.PluginInitializer.
-func (c configured) Initialize(plugin admission.Interface) {
+func (i pluginInitializer) Initialize(plugin admission.Interface) {
 	if wants, ok := plugin.(initializer.WantsQuotaConfiguration); ok {
-		wants.SetQuotaConfiguration(quota.Configuration(c.clock, reader{c.client}))
+		wants.SetQuotaConfiguration(quota.Configuration(i.clock, reader{i.client}))
 	}
 }
 
-// reader reads as the server itself.
+// reader reads objects with the identity of the API server.
 type reader struct{ client kubernetes.Interface }
 
 // DeviceClasses implements quota.Reader.

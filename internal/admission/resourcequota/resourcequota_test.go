@@ -34,8 +34,7 @@ func pod(cpu string) *corev1.Pod {
 	return p
 }
 
-// The library's plugin, with these evaluators, refuses what goes beyond a quota
-// and writes down what it lets in.
+// The plugin refuses requests that exceed a quota, and charges those it admits.
 func TestPlugin(t *testing.T) {
 	q := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "app", Name: "q", ResourceVersion: "1"},
 		Status: corev1.ResourceQuotaStatus{Hard: amounts("2", "0"), Used: amounts("1", "0")}}

@@ -1,9 +1,9 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package runtimeclass gives each pod with a RuntimeClass what the class says:
-// the overhead that the scheduler must count, and the nodes that have the
-// runtime (KEP-688, KEP-894).
+// Package runtimeclass copies from a pod's RuntimeClass the overhead that the
+// scheduler must count, and the node selector and tolerations of the nodes that
+// have the runtime (KEP-688, KEP-894).
 package runtimeclass
 
 import (
@@ -22,6 +22,8 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	listers "k8s.io/client-go/listers/node/v1"
+
+	"github.com/kindred-project/kindred/internal/admission/informer"
 )
 
 // Name is the plugin's name in the API server's configuration.
@@ -29,37 +31,32 @@ const Name = "RuntimeClass"
 
 // Plugin is the admission plugin.
 type Plugin struct {
-	*admission.Handler
-	client  kubernetes.Interface
-	classes listers.RuntimeClassLister
+	*informer.Handler[listers.RuntimeClassLister]
+	client kubernetes.Interface
 }
 
 var (
-	_ admission.MutationInterface                  = &Plugin{}
-	_ admission.ValidationInterface                = &Plugin{}
-	_ initializer.WantsExternalKubeClientSet       = &Plugin{}
-	_ initializer.WantsExternalKubeInformerFactory = &Plugin{}
+	_ admission.MutationInterface            = &Plugin{}
+	_ admission.ValidationInterface          = &Plugin{}
+	_ initializer.WantsExternalKubeClientSet = &Plugin{}
 )
 
 // New returns the plugin.
 func New() *Plugin {
-	return &Plugin{Handler: admission.NewHandler(admission.Create)}
+	return &Plugin{Handler: informer.New(Name, func(f informers.SharedInformerFactory) informer.Informer[listers.RuntimeClassLister] {
+		return f.Node().V1().RuntimeClasses()
+	}, admission.Create)}
 }
 
 // SetExternalKubeClientSet implements initializer.WantsExternalKubeClientSet.
 func (p *Plugin) SetExternalKubeClientSet(client kubernetes.Interface) { p.client = client }
 
-// SetExternalKubeInformerFactory implements initializer.WantsExternalKubeInformerFactory.
-func (p *Plugin) SetExternalKubeInformerFactory(f informers.SharedInformerFactory) {
-	p.classes = f.Node().V1().RuntimeClasses().Lister()
-}
-
 // ValidateInitialization implements admission.InitializationValidator.
 func (p *Plugin) ValidateInitialization() error {
-	if p.client == nil || p.classes == nil {
-		return fmt.Errorf("%s needs a client and informers", Name)
+	if p.client == nil {
+		return fmt.Errorf("%s needs a client", Name)
 	}
-	return nil
+	return p.Handler.ValidateInitialization()
 }
 
 // Admit implements admission.MutationInterface.
@@ -84,8 +81,8 @@ func (p *Plugin) Admit(ctx context.Context, a admission.Attributes, _ admission.
 	return nil
 }
 
-// Validate implements admission.ValidationInterface: after all mutation, a
-// pod's overhead is its class's.
+// Validate implements admission.ValidationInterface. After all mutation, a pod's
+// overhead must be that of its class.
 func (p *Plugin) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	pod, class, err := p.objects(ctx, a)
 	if err != nil || pod == nil {
@@ -111,8 +108,8 @@ func overheadOf(class *nodev1.RuntimeClass) corev1.ResourceList {
 	return class.Overhead.PodFixed
 }
 
-// objects returns the pod that a request is about, and its class. The pod is
-// nil if the request is about something else.
+// objects returns the pod of a request and its class. The pod is nil if the request
+// is not for a pod; the class is nil if the pod has none.
 func (p *Plugin) objects(ctx context.Context, a admission.Attributes) (*corev1.Pod, *nodev1.RuntimeClass, error) {
 	if a.GetResource().GroupResource() != corev1.Resource("pods") || a.GetSubresource() != "" {
 		return nil, nil, nil
@@ -125,9 +122,9 @@ func (p *Plugin) objects(ctx context.Context, a admission.Attributes) (*corev1.P
 		return pod, nil, nil
 	}
 	name := *pod.Spec.RuntimeClassName
-	class, err := p.classes.Get(name)
+	class, err := p.Lister.Get(name)
 	if apierrors.IsNotFound(err) {
-		// The cache may be behind.
+		// The cache may be stale.
 		class, err = p.client.NodeV1().RuntimeClasses().Get(ctx, name, metav1.GetOptions{})
 	}
 	if apierrors.IsNotFound(err) {
@@ -150,35 +147,35 @@ func selectNodes(pod *corev1.Pod, scheduling *nodev1.Scheduling) error {
 	return nil
 }
 
-// mergeTolerations returns the tolerations of both lists without those that
-// another one includes; of equal ones the first stays.
+// mergeTolerations returns the tolerations of both lists, without those that another
+// one covers. The first of equal ones is kept.
 func mergeTolerations(first, second []corev1.Toleration) []corev1.Toleration {
 	all := append(append([]corev1.Toleration{}, first...), second...)
 	var merged []corev1.Toleration
 	for i, t := range all {
-		if !redundant(t, all[:i], all[i+1:]) {
+		if !isRedundant(t, all[:i], all[i+1:]) {
 			merged = append(merged, t)
 		}
 	}
 	return merged
 }
 
-func redundant(t corev1.Toleration, before, after []corev1.Toleration) bool {
+func isRedundant(t corev1.Toleration, before, after []corev1.Toleration) bool {
 	for _, other := range before {
-		if includes(other, t) {
+		if covers(other, t) {
 			return true
 		}
 	}
 	for _, other := range after {
-		if includes(other, t) && !includes(t, other) {
+		if covers(other, t) && !covers(t, other) {
 			return true
 		}
 	}
 	return false
 }
 
-// includes says whether whatever t tolerates, wide tolerates too.
-func includes(wide, t corev1.Toleration) bool {
+// covers reports whether wide tolerates all that t tolerates.
+func covers(wide, t corev1.Toleration) bool {
 	if equality.Semantic.DeepEqual(wide, t) {
 		return true
 	}
@@ -188,7 +185,7 @@ func includes(wide, t corev1.Toleration) bool {
 	if t.Effect != wide.Effect && wide.Effect != "" {
 		return false
 	}
-	// A bounded time includes only shorter ones.
+	// A limited period covers only shorter ones.
 	if limit := wide.TolerationSeconds; limit != nil && wide.Effect == corev1.TaintEffectNoExecute {
 		if t.TolerationSeconds == nil || *t.TolerationSeconds > *limit {
 			return false

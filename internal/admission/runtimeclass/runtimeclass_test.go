@@ -34,7 +34,7 @@ func newPlugin(t *testing.T) *Plugin {
 	factory := informers.NewSharedInformerFactory(nil, 0)
 	p := New()
 	p.SetExternalKubeInformerFactory(factory)
-	// The cache is behind: it knows one of the classes.
+	// The cache is stale: it has one of the two classes.
 	p.SetExternalKubeClientSet(fake.NewClientset(vm, plain))
 	if err := factory.Node().V1().RuntimeClasses().Informer().GetIndexer().Add(vm); err != nil {
 		t.Fatal(err)
@@ -52,7 +52,7 @@ func TestAdmit(t *testing.T) {
 	}{
 		{name: "no class"},
 		{name: "overhead without a class", give: corev1.PodSpec{Overhead: cpu("1")}, err: "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"},
-		{name: "a class that says nothing", class: ptr.To("plain")},
+		{name: "a class without overhead or scheduling", class: ptr.To("plain")},
 		{name: "overhead, nodes and tolerations", class: ptr.To("vm"),
 			want: corev1.PodSpec{Overhead: cpu("250m"), NodeSelector: map[string]string{"vm": "yes"}, Tolerations: []corev1.Toleration{vmToleration}}},
 		{name: "added to the pod's own", class: ptr.To("vm"),
@@ -101,13 +101,13 @@ func TestMergeTolerations(t *testing.T) {
 		first, second, want []corev1.Toleration
 	}{
 		{"empty", nil, nil, nil},
-		{"equal ones once", list(equal), list(equal), list(equal)},
+		{"equal ones are merged", list(equal), list(equal), list(equal)},
 		{"the wider wins, given later", list(equal), list(exists("a", "", nil)), list(exists("a", "", nil))},
 		{"the wider wins, given first", list(exists("a", "", nil)), list(equal), list(exists("a", "", nil))},
 		{"all keys", list(equal, exists("b", "", nil)), list(exists("", "", nil)), list(exists("", "", nil))},
 		{"another effect", list(equal), list(exists("a", corev1.TaintEffectNoExecute, nil)), list(equal, exists("a", corev1.TaintEffectNoExecute, nil))},
-		{"the longer time wins", list(exists("a", corev1.TaintEffectNoExecute, ptr.To[int64](5))), list(exists("a", corev1.TaintEffectNoExecute, ptr.To[int64](9))), list(exists("a", corev1.TaintEffectNoExecute, ptr.To[int64](9)))},
-		{"no end wins", list(exists("a", corev1.TaintEffectNoExecute, nil)), list(exists("a", corev1.TaintEffectNoExecute, ptr.To[int64](9))), list(exists("a", corev1.TaintEffectNoExecute, nil))},
+		{"the longer period wins", list(exists("a", corev1.TaintEffectNoExecute, ptr.To[int64](5))), list(exists("a", corev1.TaintEffectNoExecute, ptr.To[int64](9))), list(exists("a", corev1.TaintEffectNoExecute, ptr.To[int64](9)))},
+		{"no limit wins", list(exists("a", corev1.TaintEffectNoExecute, nil)), list(exists("a", corev1.TaintEffectNoExecute, ptr.To[int64](9))), list(exists("a", corev1.TaintEffectNoExecute, nil))},
 	}
 	for _, tt := range tests {
 		if diff := cmp.Diff(tt.want, mergeTolerations(tt.first, tt.second)); diff != "" {

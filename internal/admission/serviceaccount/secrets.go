@@ -13,8 +13,8 @@ import (
 	"github.com/kindred-project/kindred/internal/auth/node"
 )
 
-// enforceAnnotation on a service account limits its pods to the secrets that
-// the account lists. It is deprecated: a namespace of its own does it better.
+// enforceAnnotation on a service account limits its pods to the secrets that the
+// account lists. It is deprecated in favor of separate namespaces.
 const enforceAnnotation = "kubernetes.io/enforce-mountable-secrets"
 
 func limitsSecrets(account *corev1.ServiceAccount) bool {
@@ -24,8 +24,8 @@ func limitsSecrets(account *corev1.ServiceAccount) bool {
 
 func refersToSecrets(pod *corev1.Pod) bool { return len(node.ReferencesOf(pod).Secrets) > 0 }
 
-// checkSecrets returns an error if a pod refers to a secret that its account
-// does not list. When a pod is being debugged, only its new containers count.
+// checkSecrets returns an error if a pod refers to a secret that its account does not
+// list. While a pod is being debugged, only its ephemeral containers are checked.
 func checkSecrets(account *corev1.ServiceAccount, pod *corev1.Pod, debugging bool) error {
 	listed := func(name string) bool {
 		return slices.ContainsFunc(account.Secrets, func(ref corev1.ObjectReference) bool { return ref.Name == name })

@@ -1,10 +1,10 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package serviceaccount gives each new pod the identity that it runs as: the
-// service account that it names, or its namespace's "default", with that
-// account's pull secrets and a volume with its token. A pod whose account does
-// not exist is refused.
+// Package serviceaccount gives each new pod its identity: the service account that
+// it names, or the "default" account of its namespace, with the account's image
+// pull secrets and a volume with its token. It refuses a pod whose account does not
+// exist.
 package serviceaccount
 
 import (
@@ -25,6 +25,8 @@ import (
 	listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
+
+	"github.com/kindred-project/kindred/internal/admission/informer"
 )
 
 // Name is the plugin's name in the API server's configuration.
@@ -32,52 +34,48 @@ const Name = "ServiceAccount"
 
 const (
 	defaultAccount = "default"
-	// volumePrefix marks the token's volume; a pod that brings one keeps it.
+	// volumePrefix names token volumes. A pod that already has one keeps it.
 	volumePrefix = "kube-api-access-"
 	mountPath    = "/var/run/secrets/kubernetes.io/serviceaccount"
-	// tokenExpiration makes the issuer extend the token and report late use.
+	// tokenExpiration tells the issuer to extend the token and report its late use.
 	tokenExpiration = 60*60 + 7
 
-	// A namespace's default account is created after the namespace, so pods
-	// that come right after it wait a moment.
+	// A namespace's default account is created after the namespace; pods created
+	// before it wait.
 	defaultAttempts = 10
 	retryInterval   = 150 * time.Millisecond
 )
 
 // Plugin is the admission plugin.
 type Plugin struct {
-	*admission.Handler
-	client   kubernetes.Interface
-	accounts listers.ServiceAccountLister
-	clock    clock.Clock
+	*informer.Handler[listers.ServiceAccountLister]
+	client kubernetes.Interface
+	clock  clock.Clock
 }
 
 var (
-	_ admission.MutationInterface                  = &Plugin{}
-	_ admission.ValidationInterface                = &Plugin{}
-	_ initializer.WantsExternalKubeClientSet       = &Plugin{}
-	_ initializer.WantsExternalKubeInformerFactory = &Plugin{}
+	_ admission.MutationInterface            = &Plugin{}
+	_ admission.ValidationInterface          = &Plugin{}
+	_ initializer.WantsExternalKubeClientSet = &Plugin{}
 )
 
 // New returns the plugin.
 func New(clock clock.Clock) *Plugin {
-	return &Plugin{Handler: admission.NewHandler(admission.Create, admission.Update), clock: clock}
+	handler := informer.New(Name, func(f informers.SharedInformerFactory) informer.Informer[listers.ServiceAccountLister] {
+		return f.Core().V1().ServiceAccounts()
+	}, admission.Create, admission.Update)
+	return &Plugin{Handler: handler, clock: clock}
 }
 
 // SetExternalKubeClientSet implements initializer.WantsExternalKubeClientSet.
 func (p *Plugin) SetExternalKubeClientSet(client kubernetes.Interface) { p.client = client }
 
-// SetExternalKubeInformerFactory implements initializer.WantsExternalKubeInformerFactory.
-func (p *Plugin) SetExternalKubeInformerFactory(f informers.SharedInformerFactory) {
-	p.accounts = f.Core().V1().ServiceAccounts().Lister()
-}
-
 // ValidateInitialization implements admission.InitializationValidator.
 func (p *Plugin) ValidateInitialization() error {
-	if p.client == nil || p.accounts == nil {
-		return fmt.Errorf("%s needs a client and informers", Name)
+	if p.client == nil {
+		return fmt.Errorf("%s needs a client", Name)
 	}
-	return nil
+	return p.Handler.ValidateInitialization()
 }
 
 // Admit implements admission.MutationInterface.
@@ -86,13 +84,13 @@ func (p *Plugin) Admit(ctx context.Context, a admission.Attributes, o admission.
 	if !ok || a.GetOperation() != admission.Create {
 		return nil
 	}
-	// A mirror pod must stay as the node wrote it, or the node deletes it.
+	// The node deletes its mirror pod if admission changes it.
 	if isMirror(pod) {
 		return p.Validate(ctx, a, o)
 	}
 	if pod.Spec.ServiceAccountName == "" {
 		pod.Spec.ServiceAccountName = defaultAccount
-		// The field's old name has its value too, as in defaulted pods.
+		// Defaulting copies the name to the deprecated field; so does the plugin.
 		pod.Spec.DeprecatedServiceAccount = defaultAccount
 	}
 	account, err := p.account(ctx, a, pod)
@@ -137,7 +135,7 @@ func (p *Plugin) Validate(ctx context.Context, a admission.Attributes, _ admissi
 	return nil
 }
 
-// podOf returns the pod that a request is about, if the plugin cares.
+// podOf returns the pod of a request that the plugin checks.
 func podOf(a admission.Attributes) (*corev1.Pod, bool) {
 	if a.GetResource().GroupResource() != corev1.Resource("pods") {
 		return nil, false
@@ -149,7 +147,7 @@ func podOf(a admission.Attributes) (*corev1.Pod, bool) {
 	return pod, ok
 }
 
-// account returns the service account of a pod, or a refusal.
+// account returns the service account of a pod, or a Forbidden error.
 func (p *Plugin) account(ctx context.Context, a admission.Attributes, pod *corev1.Pod) (*corev1.ServiceAccount, error) {
 	account, err := p.find(ctx, a.GetNamespace(), pod.Spec.ServiceAccountName)
 	if err != nil {
@@ -158,10 +156,10 @@ func (p *Plugin) account(ctx context.Context, a admission.Attributes, pod *corev
 	return account, nil
 }
 
-// find looks in the cache, then asks the API: for "default" several times,
-// since its controller may be about to create it.
+// find reads a service account from the cache, then from the API. It retries for
+// "default", which the service account controller may be about to create.
 func (p *Plugin) find(ctx context.Context, namespace, name string) (*corev1.ServiceAccount, error) {
-	account, err := p.accounts.ServiceAccounts(namespace).Get(name)
+	account, err := p.Lister.ServiceAccounts(namespace).Get(name)
 	if !apierrors.IsNotFound(err) {
 		return account, err
 	}
@@ -186,7 +184,7 @@ func isMirror(pod *corev1.Pod) bool {
 	return ok
 }
 
-// checkMirror refuses mirror pods that would give a node access to more than it has.
+// checkMirror refuses a mirror pod that would widen its node's access.
 func checkMirror(a admission.Attributes, pod *corev1.Pod) error {
 	if pod.Spec.ServiceAccountName != "" {
 		return admission.NewForbidden(a, errors.New("a mirror pod may not reference service accounts"))
@@ -207,8 +205,8 @@ func checkMirror(a admission.Attributes, pod *corev1.Pod) error {
 	return nil
 }
 
-// automounts says whether a pod gets its account's token: the pod decides, then
-// the account; by default it does.
+// automounts reports whether a pod gets its account's token. The pod decides, then
+// the account; the default is true.
 func automounts(account *corev1.ServiceAccount, pod *corev1.Pod) bool {
 	if pod.Spec.AutomountServiceAccountToken != nil {
 		return *pod.Spec.AutomountServiceAccountToken
@@ -216,7 +214,7 @@ func automounts(account *corev1.ServiceAccount, pod *corev1.Pod) bool {
 	return ptr.Deref(account.AutomountServiceAccountToken, true)
 }
 
-// mountToken mounts the token in each container that has nothing at its place.
+// mountToken mounts the token in each container with no mount at mountPath.
 func mountToken(pod *corev1.Pod) {
 	name, exists := tokenVolume(pod)
 	mount := corev1.VolumeMount{Name: name, ReadOnly: true, MountPath: mountPath}
@@ -234,8 +232,8 @@ func mountToken(pod *corev1.Pod) {
 	}
 }
 
-// tokenVolume returns the name of the pod's token volume, and whether the pod
-// brings one: what was copied from another pod has it already.
+// tokenVolume returns the name of the pod's token volume, and whether the volume
+// exists, as in a copy of another pod.
 func tokenVolume(pod *corev1.Pod) (name string, exists bool) {
 	for _, volume := range pod.Spec.Volumes {
 		if strings.HasPrefix(volume.Name, volumePrefix) {
@@ -254,7 +252,7 @@ func mountsAt(container *corev1.Container, path string) bool {
 	return false
 }
 
-// projection is all that a client in a pod needs: token, CA and namespace.
+// projection returns what a client in a pod needs: token, CA and namespace.
 func projection() *corev1.ProjectedVolumeSource {
 	return &corev1.ProjectedVolumeSource{
 		DefaultMode: ptr.To(corev1.ProjectedVolumeSourceDefaultMode),

@@ -45,8 +45,8 @@ func pod(edit ...func(*corev1.Pod)) *corev1.Pod {
 	return p
 }
 
-// newPlugin returns a plugin whose cache has the given accounts; the API has
-// the "late" account besides.
+// newPlugin returns a plugin whose cache has the given accounts. The API also has
+// the account "late".
 func newPlugin(t *testing.T, accounts ...*corev1.ServiceAccount) *Plugin {
 	t.Helper()
 	live := []runtime.Object{account("late")}
@@ -109,13 +109,13 @@ func TestMountsToken(t *testing.T) {
 		t.Errorf("a container that mounts its own got %v", own)
 	}
 
-	// Admission may run twice (reinvocation), and a copied pod brings its volume.
+	// Admission may run twice (reinvocation), and a copied pod has the volume already.
 	before := p.DeepCopy()
 	if err := plugin.Admit(context.Background(), create(p), nil); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(before, p); diff != "" {
-		t.Errorf("the second time changed it again:\n%s", diff)
+		t.Errorf("changed again the second time:\n%s", diff)
 	}
 }
 
@@ -142,7 +142,7 @@ func TestAutomount(t *testing.T) {
 	}
 }
 
-func TestNoVolumeThatNobodyMounts(t *testing.T) {
+func TestNoUnusedVolume(t *testing.T) {
 	p := pod(func(p *corev1.Pod) { p.Spec.InitContainers, p.Spec.Containers = nil, p.Spec.Containers[1:] })
 	if err := newPlugin(t, account("default")).Admit(context.Background(), create(p), nil); err != nil {
 		t.Fatal(err)
@@ -190,8 +190,8 @@ func TestRefusals(t *testing.T) {
 		want   string // "" for admitted
 	}{
 		{name: "its account exists", pod: pod(as("free"))},
-		{name: "the cache is behind", pod: pod(as("late"))},
-		{name: "no such account", pod: pod(as("nobody")), want: `pods "p" is forbidden: error looking up service account app/nobody: serviceaccount "nobody" not found`},
+		{name: "the cache is stale", pod: pod(as("late"))},
+		{name: "no such account", pod: pod(as("missing")), want: `pods "p" is forbidden: error looking up service account app/missing: serviceaccount "missing" not found`},
 		{name: "mirror pod", pod: pod(mirror)},
 		{name: "mirror pod with account", pod: pod(mirror, as("free")), want: "a mirror pod may not reference service accounts"},
 		{name: "mirror pod with secret", pod: pod(mirror, secretVolume), want: "a mirror pod may not reference secrets"},
@@ -207,9 +207,9 @@ func TestRefusals(t *testing.T) {
 		{name: "debugged with unlisted secret", update: "ephemeralcontainers", pod: pod(as("limited"), func(p *corev1.Pod) {
 			p.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "dbg", Env: env("s")}}}
 		}), want: `ephemeral container dbg with envVar E referencing secret.secretName="s"`},
-		{name: "debugging does not judge the rest", update: "ephemeralcontainers", pod: pod(as("limited"), secretVolume)},
-		{name: "updates are not judged", update: "-", pod: pod(as("nobody"))},
-		{name: "status is not judged", update: "status", pod: pod(as("nobody"))},
+		{name: "debugging checks only ephemeral containers", update: "ephemeralcontainers", pod: pod(as("limited"), secretVolume)},
+		{name: "updates are not checked", update: "-", pod: pod(as("missing"))},
+		{name: "status is not checked", update: "status", pod: pod(as("missing"))},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -262,7 +262,7 @@ func TestWaitsForDefaultAccount(t *testing.T) {
 	}
 	clock.Step(retryInterval)
 	if err := <-done; err != nil {
-		t.Errorf("refused although the account came: %v", err)
+		t.Errorf("refused although the account was created: %v", err)
 	}
 
 	if err := p.client.CoreV1().ServiceAccounts("app").Delete(context.Background(), "default", metav1.DeleteOptions{}); err != nil {

@@ -1,23 +1,22 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package topologylabels copies the zone and region of a node to the pods that
-// are bound to it, so that a pod can learn them through the downward API
-// without a look at nodes (KEP-4742).
+// Package topologylabels copies the zone and region labels of a node to the pods
+// that are bound to it, so that a pod gets them through the downward API without
+// reading nodes (KEP-4742).
 package topologylabels
 
 import (
 	"context"
-	"errors"
-	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/admission"
-	"k8s.io/apiserver/pkg/admission/initializer"
 	"k8s.io/client-go/informers"
 	listers "k8s.io/client-go/listers/core/v1"
+
+	"github.com/kindred-project/kindred/internal/admission/informer"
 )
 
 // Name is the plugin's name in the API server's configuration.
@@ -25,37 +24,20 @@ const Name = "PodTopologyLabels"
 
 // Plugin is the admission plugin.
 type Plugin struct {
-	*admission.Handler
-	nodes listers.NodeLister
+	*informer.Handler[listers.NodeLister]
 }
 
-var (
-	_ admission.MutationInterface                  = &Plugin{}
-	_ initializer.WantsExternalKubeInformerFactory = &Plugin{}
-)
+var _ admission.MutationInterface = &Plugin{}
 
 // New returns the plugin.
 func New() *Plugin {
-	return &Plugin{Handler: admission.NewHandler(admission.Create)}
+	return &Plugin{informer.New(Name, func(f informers.SharedInformerFactory) informer.Informer[listers.NodeLister] {
+		return f.Core().V1().Nodes()
+	}, admission.Create)}
 }
 
-// SetExternalKubeInformerFactory implements initializer.WantsExternalKubeInformerFactory.
-func (p *Plugin) SetExternalKubeInformerFactory(f informers.SharedInformerFactory) {
-	nodes := f.Core().V1().Nodes()
-	p.nodes = nodes.Lister()
-	p.SetReadyFunc(nodes.Informer().HasSynced)
-}
-
-// ValidateInitialization implements admission.InitializationValidator.
-func (p *Plugin) ValidateInitialization() error {
-	if p.nodes == nil {
-		return fmt.Errorf("%s needs informers", Name)
-	}
-	return nil
-}
-
-// Admit implements admission.MutationInterface. A Binding's labels are given to
-// its pod when it is bound; a pod that is created on a node gets them itself.
+// Admit implements admission.MutationInterface. It labels Bindings, whose labels
+// are copied to the pod when it is bound, and pods that are created with a node.
 func (p *Plugin) Admit(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	if a.GetResource().GroupResource() != corev1.Resource("pods") {
 		return nil
@@ -73,12 +55,12 @@ func (p *Plugin) Admit(_ context.Context, a admission.Attributes, _ admission.Ob
 	return nil
 }
 
-// label copies the labels of a node, if there is one of that name.
+// label copies the labels of the node; a missing node is ignored.
 func (p *Plugin) label(a admission.Attributes, m *metav1.ObjectMeta, nodeName string) error {
-	if !p.WaitForReady() {
-		return admission.NewForbidden(a, errors.New("not yet ready to handle request"))
+	if err := p.WaitForSync(a); err != nil {
+		return err
 	}
-	node, err := p.nodes.Get(nodeName)
+	node, err := p.Lister.Get(nodeName)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
