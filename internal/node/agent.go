@@ -28,6 +28,7 @@ import (
 	"github.com/kindred-project/kindred/internal/node/admission"
 	"github.com/kindred-project/kindred/internal/node/pod"
 	"github.com/kindred-project/kindred/internal/node/runtime"
+	"github.com/kindred-project/kindred/internal/node/workers"
 )
 
 // Agent is one node's agent.
@@ -37,12 +38,12 @@ type Agent struct {
 	images  cri.ImageManagerService
 
 	self  *self
-	pods  *pods
+	pods  *workers.Set
 	view  *runtime.Runtime
 	ready chan struct{}
 }
 
-// New connects to the runtime and returns the agent. It does nothing else before Run.
+// New connects to the runtime and returns the agent, which does nothing before Run.
 func New(options Options) (*Agent, error) {
 	options, err := options.withDefaults()
 	if err != nil {
@@ -77,23 +78,23 @@ func New(options Options) (*Agent, error) {
 		options:  options,
 		reporter: &reporter{options: options, machine: machine, runtime: service, images: images, version: version},
 	}
-	a.pods = newPods(func(ctx context.Context, p *v1.Pod, others []*v1.Pod) *pod.Refusal {
+	a.pods = workers.New(func(ctx context.Context, p *v1.Pod, others []*v1.Pod) *pod.Refusal {
 		return admission.Check(klog.FromContext(ctx), a.self.current(), p, admission.LoadOf(others))
 	})
 	return a, nil
 }
 
-// Ready is closed once the API has the node as ready.
+// Ready is closed once the node is ready in the API.
 func (a *Agent) Ready() <-chan struct{} { return a.ready }
 
-// Lookup finds the node's pods and containers, once Run began.
+// Lookup returns the finder of the node's pods and containers. It finds them once Run has begun.
 func (a *Agent) Lookup() pod.Lookup { return lookup{pods: a.pods, runtime: a.view} }
 
-// Runtime is the client of the node's runtime.
+// Runtime returns the client of the node's runtime.
 func (a *Agent) Runtime() cri.RuntimeService { return a.runtime }
 
-// Run runs the node until ctx ends. Containers keep running; the next agent with the same
-// options takes them over. It runs once.
+// Run runs the node until ctx ends. Containers keep running: the next agent with the same options
+// takes them over. Run must be called only once.
 func (a *Agent) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(klog.NewContext(ctx, klog.FromContext(ctx).WithName("node")))
 	defer cancel()
@@ -102,11 +103,11 @@ func (a *Agent) Run(ctx context.Context) error {
 
 	factory := informers.NewSharedInformerFactory(a.options.Client, 0)
 	parts, clean := a.assemble(ctx, factory)
-	a.pods.start(ctx, parts)
+	a.pods.Start(ctx, parts)
 	factory.Start(ctx.Done())
 
 	var running sync.WaitGroup
-	running.Go(func() { a.view.Watch(ctx, a.pods.changed) })
+	running.Go(func() { a.view.Watch(ctx, a.pods.RuntimeChanged) })
 	a.self.register(ctx)
 	running.Go(func() { a.self.keepLease(ctx) })
 	running.Go(func() { a.watchSelf(ctx) })
@@ -116,17 +117,17 @@ func (a *Agent) Run(ctx context.Context) error {
 
 	<-ctx.Done()
 	running.Wait()
-	a.pods.wait(a.options.Clock.After(leaveLimit))
+	a.pods.Wait(a.options.Clock.After(leaveLimit))
 	return a.disconnect()
 }
 
-// disconnect closes the connection to the runtime, which ends calls that still wait there.
+// disconnect closes the connections to the runtime, which ends calls that are still waiting.
 func (a *Agent) disconnect() error {
 	ctx := context.Background()
 	return errors.Join(a.runtime.Close(ctx), a.images.Close(ctx))
 }
 
-// recordEvents makes sure there is a recorder, and returns what ends it.
+// recordEvents sets up the event recorder, and returns the function that stops it.
 func (a *Agent) recordEvents(ctx context.Context) (stop func()) {
 	stop = func() {}
 	if a.options.Recorder == nil {
@@ -143,7 +144,7 @@ func (a *Agent) recordEvents(ctx context.Context) (stop func()) {
 	return stop
 }
 
-// watchSelf follows the Node object, whose labels and taints admission looks at.
+// watchSelf watches the Node object, whose labels and taints admission checks.
 func (a *Agent) watchSelf(ctx context.Context) {
 	informer := coreinformers.NewFilteredNodeInformer(a.options.Client, 0, cache.Indexers{}, func(o *metav1.ListOptions) {
 		o.FieldSelector = fields.OneTermEqualSelector("metadata.name", a.options.Name).String()
@@ -160,10 +161,10 @@ func (a *Agent) watchSelf(ctx context.Context) {
 	informer.RunWithContext(ctx)
 }
 
-// watchPods follows the pods that are bound to the node. Once it knows them all it takes over what the
-// runtime holds, and compares both from time to time.
+// watchPods watches the pods that are bound to the node. Once all are known it takes over the pods of
+// the runtime, and from then on compares API and runtime periodically.
 func (a *Agent) watchPods(ctx context.Context, ready <-chan struct{}, clean func(keep func(types.UID) bool)) {
-	held, err := a.held(ctx)
+	inRuntime, err := a.podsInRuntime(ctx)
 	if err != nil {
 		return // ctx ended
 	}
@@ -171,19 +172,19 @@ func (a *Agent) watchPods(ctx context.Context, ready <-chan struct{}, clean func
 		o.FieldSelector = fields.OneTermEqualSelector("spec.nodeName", a.options.Name).String()
 	})
 	seen := a.handle(ctx, informer, cache.ResourceEventHandlerFuncs{
-		AddFunc: func(object any) { a.podSeen(object.(*v1.Pod), held) },
+		AddFunc: func(object any) { a.podSeen(object.(*v1.Pod), inRuntime) },
 		UpdateFunc: func(before, object any) {
 			if old := before.(*v1.Pod); old.UID != object.(*v1.Pod).UID {
-				a.pods.vanish(old) // deleted and created anew between two sightings
+				a.pods.Deleted(old) // deleted and recreated between two events of the watch
 			}
-			a.podSeen(object.(*v1.Pod), held)
+			a.podSeen(object.(*v1.Pod), inRuntime)
 		},
 		DeleteFunc: func(object any) {
 			if tombstone, ok := object.(cache.DeletedFinalStateUnknown); ok {
 				object = tombstone.Obj
 			}
 			if p, ok := object.(*v1.Pod); ok {
-				a.pods.vanish(p)
+				a.pods.Deleted(p)
 			}
 		},
 	})
@@ -191,7 +192,7 @@ func (a *Agent) watchPods(ctx context.Context, ready <-chan struct{}, clean func
 	if seen == nil || !cache.WaitFor(ctx, "", seen) {
 		return
 	}
-	known := func(uid types.UID) bool {
+	inAPI := func(uid types.UID) bool {
 		for _, object := range informer.GetStore().List() {
 			if object.(*v1.Pod).UID == uid {
 				return true
@@ -199,45 +200,48 @@ func (a *Agent) watchPods(ctx context.Context, ready <-chan struct{}, clean func
 		}
 		return false
 	}
-	a.relist(ctx, known)
-	clean(func(uid types.UID) bool { return known(uid) || a.pods.worker(uid) != nil })
+	a.relist(ctx, inAPI)
+	clean(func(uid types.UID) bool { return inAPI(uid) || a.pods.Has(uid) })
 	select {
 	case <-ctx.Done():
 		return
 	case <-ready:
 		close(a.ready)
 	}
-	wait.JitterUntilWithContext(ctx, func(ctx context.Context) { a.relist(ctx, known) }, relistPeriod, relistJitter, true)
+	wait.JitterUntilWithContext(ctx, func(ctx context.Context) { a.relist(ctx, inAPI) }, relistPeriod, relistJitter, true)
 }
 
-// held returns the pods that the runtime held when the agent began.
-func (a *Agent) held(ctx context.Context) (map[types.UID]bool, error) {
+// podsInRuntime returns the UIDs of the pods that the runtime had when the agent started. It retries
+// until it succeeds or ctx ends.
+func (a *Agent) podsInRuntime(ctx context.Context) (map[types.UID]bool, error) {
 	for {
 		pods, err := a.view.List(ctx)
 		if err == nil {
-			held := map[types.UID]bool{}
+			uids := map[types.UID]bool{}
 			for uid := range pods {
-				held[uid] = true
+				uids[uid] = true
 			}
-			return held, nil
+			return uids, nil
 		}
-		klog.FromContext(ctx).Error(err, "Cannot list what the runtime holds, will retry")
+		klog.FromContext(ctx).Error(err, "Cannot list the pods of the runtime, will retry")
 		if !a.self.pause(ctx, registerRetry) {
 			return nil, ctx.Err()
 		}
 	}
 }
 
-func (a *Agent) podSeen(p *v1.Pod, held map[types.UID]bool) { a.pods.set(p, held[p.UID]) }
+func (a *Agent) podSeen(p *v1.Pod, inRuntime map[types.UID]bool) {
+	a.pods.Update(p, inRuntime[p.UID])
+}
 
-func (a *Agent) relist(ctx context.Context, known func(types.UID) bool) {
-	if err := a.pods.relist(ctx, known); err != nil && ctx.Err() == nil {
-		klog.FromContext(ctx).Error(err, "Cannot compare pods with the runtime")
+func (a *Agent) relist(ctx context.Context, inAPI func(types.UID) bool) {
+	if err := a.pods.Relist(ctx, a.view, inAPI); err != nil && ctx.Err() == nil {
+		klog.FromContext(ctx).Error(err, "Cannot compare the pods of the API and the runtime")
 	}
 }
 
-// handle calls handler for what the informer sees, and returns what says that it was called for all
-// that there was in the beginning.
+// handle registers an event handler. The checker it returns is done once the handler has seen the
+// initial list.
 func (a *Agent) handle(ctx context.Context, informer cache.SharedIndexInformer, handler cache.ResourceEventHandlerFuncs) cache.DoneChecker {
 	registration, err := informer.AddEventHandler(handler)
 	if err != nil {

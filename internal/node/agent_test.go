@@ -25,7 +25,7 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"github.com/kindred-project/kindred/internal/containerd"
-	"github.com/kindred-project/kindred/internal/node/pod"
+	"github.com/kindred-project/kindred/internal/node/rootdir"
 	"github.com/kindred-project/kindred/test/images"
 )
 
@@ -432,7 +432,7 @@ func force(b *bed) {
 // nothingLeft waits until runtime and disk have nothing of the pod any more.
 func (b *bed) nothingLeft(p *v1.Pod) {
 	b.Helper()
-	layout := pod.Layout{Root: b.options.RootDir}
+	layout := rootdir.Layout{Root: b.options.RootDir}
 	var left []string
 	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		left = nil

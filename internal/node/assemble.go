@@ -17,20 +17,22 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kindred-project/kindred/internal/node/cgroup"
+	"github.com/kindred-project/kindred/internal/node/criconfig"
 	"github.com/kindred-project/kindred/internal/node/environment"
 	"github.com/kindred-project/kindred/internal/node/image"
 	"github.com/kindred-project/kindred/internal/node/logs"
 	"github.com/kindred-project/kindred/internal/node/objects"
 	"github.com/kindred-project/kindred/internal/node/pod"
 	"github.com/kindred-project/kindred/internal/node/probe"
+	"github.com/kindred-project/kindred/internal/node/rootdir"
 	"github.com/kindred-project/kindred/internal/node/volume"
 )
 
-// assemble puts together what pods' workers use. clean removes from the disk what belongs
-// to no pod that is to be kept.
+// assemble builds the parts that pod workers use. clean removes the volumes on disk of all pods but
+// those to keep.
 func (a *Agent) assemble(ctx context.Context, factory informers.SharedInformerFactory) (parts *pod.Parts, clean func(keep func(types.UID) bool)) {
 	o := a.options
-	layout := pod.Layout{Root: o.RootDir}
+	layout := rootdir.Layout{Root: o.RootDir}
 	allocatable := func() v1.ResourceList { return a.self.current().Status.Allocatable }
 	var volumes *volume.Manager
 	store := objects.New(ctx, o.Client, func(uid types.UID) { volumes.Changed(uid) })
@@ -46,9 +48,9 @@ func (a *Agent) assemble(ctx context.Context, factory informers.SharedInformerFa
 	go rotator.Run(ctx)
 	services := factory.Core().V1().Services()
 	parts = &pod.Parts{
-		Host: pod.Host{
+		Host: criconfig.Host{
 			Layout: layout, Owner: o.Owner, IPs: o.IPs, Memory: a.self.reporter.machine.memory,
-			DNS: pod.DNS{Servers: o.ClusterDNS, Domain: o.ClusterDomain, ResolvConf: o.ResolvConf},
+			DNS: criconfig.DNS{Servers: o.ClusterDNS, Domain: o.ClusterDomain, ResolvConf: o.ResolvConf},
 		},
 		Runtime:     a.view,
 		RuntimeName: a.self.reporter.version.RuntimeName,
@@ -72,14 +74,14 @@ func (a *Agent) assemble(ctx context.Context, factory informers.SharedInformerFa
 	}
 	clean = func(keep func(types.UID) bool) {
 		if err := volumes.RemoveOrphans(ctx, keep); err != nil {
-			klog.FromContext(ctx).Error(err, "Cannot remove the volumes of pods that are gone")
+			klog.FromContext(ctx).Error(err, "Cannot remove the volumes of orphaned pods")
 		}
 	}
 	return parts, clean
 }
 
-// noImageVolumes says why a runtime cannot mount images (KEP-4639), which CRI has no way to
-// ask: containerd before 2.1 takes such a mount for one of a directory without a name.
+// noImageVolumes returns why a runtime cannot mount images (KEP-4639), or nil. CRI cannot tell:
+// containerd before 2.1 takes such a mount for a bind mount without a source.
 func noImageVolumes(runtime *runtimeapi.VersionResponse) error {
 	if runtime.RuntimeName != "containerd" {
 		return nil
@@ -91,8 +93,8 @@ func noImageVolumes(runtime *runtimeapi.VersionResponse) error {
 	return fmt.Errorf("containerd %s cannot mount images as volumes: it takes containerd 2.1", runtime.RuntimeVersion)
 }
 
-// runtimeHandler names the runtime handler of a RuntimeClass. Few pods have one, so that
-// it is asked for instead of watched.
+// runtimeHandler returns the runtime handler of a RuntimeClass. It reads the RuntimeClass when needed
+// instead of watching all, because few pods have one.
 func (a *Agent) runtimeHandler(ctx context.Context, class string) (string, error) {
 	runtimeClass, err := a.options.Client.NodeV1().RuntimeClasses().Get(ctx, class, metav1.GetOptions{})
 	if err != nil {

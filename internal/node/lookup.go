@@ -9,22 +9,23 @@ import (
 
 	"github.com/kindred-project/kindred/internal/node/pod"
 	"github.com/kindred-project/kindred/internal/node/runtime"
+	"github.com/kindred-project/kindred/internal/node/workers"
 )
 
 // lookup finds pods and containers for the node's HTTP server. It implements pod.Lookup.
 type lookup struct {
-	pods    *pods
+	pods    *workers.Set
 	runtime *runtime.Runtime
 }
 
 // Pod implements pod.Lookup.
 func (l lookup) Pod(namespace, name string, uid types.UID) (*v1.Pod, bool) {
 	var found *v1.Pod
-	for _, p := range l.pods.all() {
+	for _, p := range l.pods.Pods() {
 		if p.Namespace != namespace || p.Name != name || (uid != "" && p.UID != uid) {
 			continue
 		}
-		// Of two with one name, the older is on its way out.
+		// If two pods have the name, the older one is terminating.
 		if found == nil || found.CreationTimestamp.Before(&p.CreationTimestamp) {
 			found = p
 		}
@@ -33,7 +34,7 @@ func (l lookup) Pod(namespace, name string, uid types.UID) (*v1.Pod, bool) {
 }
 
 // Pods implements pod.Lookup.
-func (l lookup) Pods() []*v1.Pod { return l.pods.all() }
+func (l lookup) Pods() []*v1.Pod { return l.pods.Pods() }
 
 // Container implements pod.Lookup.
 func (l lookup) Container(uid types.UID, name string, previous bool) (pod.ContainerInstance, bool) {

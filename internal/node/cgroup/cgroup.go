@@ -31,7 +31,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/kubectl/pkg/util/qos"
 
-	"github.com/kindred-project/kindred/internal/node/pod"
+	"github.com/kindred-project/kindred/internal/node/criconfig"
 )
 
 // The levels below the parent.
@@ -164,7 +164,7 @@ func (m *Manager) share(uid types.UID, request int64) error {
 	for _, r := range m.requests {
 		sum += r
 	}
-	return m.tree.create(m.level(v1.PodQOSBurstable), &runtimeapi.LinuxContainerResources{CpuShares: pod.CPUShares(sum)})
+	return m.tree.create(m.level(v1.PodQOSBurstable), &runtimeapi.LinuxContainerResources{CpuShares: criconfig.CPUShares(sum)})
 }
 
 // limitsOf are a pod's limits: only those that every container has count for a
@@ -173,14 +173,14 @@ func limitsOf(p *v1.Pod, class v1.PodQOSClass) *runtimeapi.LinuxContainerResourc
 	requests := resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{})
 	limits := resourcehelper.PodLimits(p, resourcehelper.PodResourcesOptions{})
 	if class == v1.PodQOSBestEffort {
-		return &runtimeapi.LinuxContainerResources{CpuShares: pod.CPUShares(0)}
+		return &runtimeapi.LinuxContainerResources{CpuShares: criconfig.CPUShares(0)}
 	}
 	for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
 		if !declared(p, name) {
 			delete(limits, name)
 		}
 	}
-	return pod.LinuxResources(requests, limits)
+	return criconfig.LinuxResources(requests, limits)
 }
 
 func declared(p *v1.Pod, name v1.ResourceName) bool {

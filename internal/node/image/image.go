@@ -25,6 +25,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/kindred-project/kindred/internal/node/criconfig"
 	nodepod "github.com/kindred-project/kindred/internal/node/pod"
 )
 
@@ -101,7 +102,7 @@ type request struct {
 }
 
 // EnsurePresent implements pod.Images.
-func (m *Manager) EnsurePresent(ctx context.Context, pod *v1.Pod, container *v1.Container, sandbox *runtimeapi.PodSandboxConfig) (nodepod.Image, error) {
+func (m *Manager) EnsurePresent(ctx context.Context, pod *v1.Pod, container *v1.Container, sandbox *runtimeapi.PodSandboxConfig) (criconfig.Image, error) {
 	r := &request{Manager: m, pod: pod, container: container, sandbox: sandbox}
 	image, failure := r.ensure(ctx)
 	if failure == nil {
@@ -110,15 +111,15 @@ func (m *Manager) EnsurePresent(ctx context.Context, pod *v1.Pod, container *v1.
 	if ctx.Err() == nil {
 		r.event(v1.EventTypeWarning, eventFailed, "Error: "+failure.Reason)
 	}
-	return nodepod.Image{}, failure
+	return criconfig.Image{}, failure
 }
 
-func (r *request) ensure(ctx context.Context) (nodepod.Image, *nodepod.ImageError) {
+func (r *request) ensure(ctx context.Context) (criconfig.Image, *nodepod.ImageError) {
 	wanted := r.container.Image
 	name, err := withTag(wanted)
 	if err != nil {
 		message := fmt.Sprintf("Failed to apply default image tag %q: %v", wanted, err)
-		return nodepod.Image{}, r.fail(eventInspect, errInvalidName, message)
+		return criconfig.Image{}, r.fail(eventInspect, errInvalidName, message)
 	}
 	r.spec = &runtimeapi.ImageSpec{Image: name, UserSpecifiedImage: wanted, Annotations: r.pod.Annotations}
 	if r.options.RuntimeHandler != nil {
@@ -165,27 +166,27 @@ func (r *request) mayUse(ctx context.Context, ref string) bool {
 }
 
 // pull pulls the image unless it failed lately.
-func (r *request) pull(ctx context.Context) (nodepod.Image, *nodepod.ImageError) {
+func (r *request) pull(ctx context.Context) (criconfig.Image, *nodepod.ImageError) {
 	image := r.container.Image
 	key := string(r.pod.UID) + "_" + image
 	if earlier, waiting := r.backoff.waiting(key); waiting {
 		message := fmt.Sprintf("Back-off pulling image %q", image)
 		r.event(v1.EventTypeNormal, eventBackOff, message)
-		return nodepod.Image{}, &nodepod.ImageError{Reason: errBackOff, Message: message + ": " + earlier}
+		return criconfig.Image{}, &nodepod.ImageError{Reason: errBackOff, Message: message + ": " + earlier}
 	}
 	r.event(v1.EventTypeNormal, eventPulling, fmt.Sprintf("Pulling image %q", image))
 	begin := r.options.Clock.Now()
 	pulled, err := r.shared(ctx)
 	if err != nil && ctx.Err() != nil {
 		// Nobody waits any more: no verdict on the image.
-		return nodepod.Image{}, &nodepod.ImageError{Reason: errPull, Message: err.Error()}
+		return criconfig.Image{}, &nodepod.ImageError{Reason: errPull, Message: err.Error()}
 	}
 	if err != nil {
 		r.event(v1.EventTypeWarning, eventFailed, fmt.Sprintf("Failed to pull image %q: %v", image, err))
 		r.tellMissingSecrets(ctx)
 		failure := verdict(image, err)
 		r.backoff.failed(key, failure.Reason+": "+failure.Message)
-		return nodepod.Image{}, failure
+		return criconfig.Image{}, failure
 	}
 	r.backoff.succeeded(key)
 	waited := r.options.Clock.Since(begin).Truncate(time.Millisecond)
@@ -320,8 +321,8 @@ func verdict(image string, err error) *nodepod.ImageError {
 	return &nodepod.ImageError{Reason: errPull, Message: text}
 }
 
-func found(image *runtimeapi.Image) nodepod.Image {
-	out := nodepod.Image{Ref: image.GetId(), Username: image.GetUsername()}
+func found(image *runtimeapi.Image) criconfig.Image {
+	out := criconfig.Image{Ref: image.GetId(), Username: image.GetUsername()}
 	switch uid := image.GetUid(); {
 	case uid != nil:
 		out.UID = &uid.Value

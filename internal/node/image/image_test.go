@@ -21,6 +21,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"github.com/kindred-project/kindred/internal/node/criconfig"
 	nodepod "github.com/kindred-project/kindred/internal/node/pod"
 )
 
@@ -134,7 +135,7 @@ func podOf(uid, image string, policy v1.PullPolicy, pullSecrets ...string) *v1.P
 	return pod
 }
 
-func (f *fixture) ensure(pod *v1.Pod) (nodepod.Image, *nodepod.ImageError) {
+func (f *fixture) ensure(pod *v1.Pod) (criconfig.Image, *nodepod.ImageError) {
 	image, err := f.EnsurePresent(context.Background(), pod, &pod.Spec.Containers[0], nil)
 	var failure *nodepod.ImageError
 	errors.As(err, &failure)
@@ -414,12 +415,12 @@ func TestMissingPullSecretIsToldWhenThePullFails(t *testing.T) {
 func TestUser(t *testing.T) {
 	for _, tc := range []struct {
 		image *runtimeapi.Image
-		want  nodepod.Image
+		want  criconfig.Image
 	}{
-		{&runtimeapi.Image{Id: "i"}, nodepod.Image{Ref: "i"}},
-		{&runtimeapi.Image{Id: "i", Uid: &runtimeapi.Int64Value{Value: 0}}, nodepod.Image{Ref: "i", UID: new(int64(0))}},
-		{&runtimeapi.Image{Id: "i", Username: "app"}, nodepod.Image{Ref: "i", Username: "app"}},
-		{&runtimeapi.Image{Id: "i", Username: "65532"}, nodepod.Image{Ref: "i", Username: "65532", UID: new(int64(65532))}},
+		{&runtimeapi.Image{Id: "i"}, criconfig.Image{Ref: "i"}},
+		{&runtimeapi.Image{Id: "i", Uid: &runtimeapi.Int64Value{Value: 0}}, criconfig.Image{Ref: "i", UID: new(int64(0))}},
+		{&runtimeapi.Image{Id: "i", Username: "app"}, criconfig.Image{Ref: "i", Username: "app"}},
+		{&runtimeapi.Image{Id: "i", Username: "65532"}, criconfig.Image{Ref: "i", Username: "65532", UID: new(int64(65532))}},
 	} {
 		if diff := cmp.Diff(tc.want, found(tc.image)); diff != "" {
 			t.Error(diff)

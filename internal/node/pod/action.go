@@ -3,78 +3,69 @@
 
 package pod
 
-import (
-	"strings"
-	"time"
-)
+import "time"
 
-// Kind names what an action does. Each is carried out by one stage.
+// Kind names what an action does. One stage carries out all actions of a kind; see stages.go for
+// their order.
 type Kind string
 
-// The actions.
+// The kinds of actions.
 const (
 	// PrepareVolumes makes the pod's volumes present.
 	PrepareVolumes Kind = "PrepareVolumes"
-	// CreateSandbox makes the pod's cgroup, log directory and sandbox.
+	// CreateSandbox creates the pod's cgroup, log directory and sandbox.
 	CreateSandbox Kind = "CreateSandbox"
+	// StartContainer makes the image present, then creates and starts a container.
+	StartContainer Kind = "StartContainer"
+	// PostStart runs a container's postStart hook.
+	PostStart Kind = "PostStart"
+	// ResizePod gives running containers and the pod's cgroup their allocated size.
+	ResizePod Kind = "ResizePod"
+	// PreStop runs a container's preStop hook.
+	PreStop Kind = "PreStop"
+	// StopContainer sends the stop signal, and SIGKILL at the deadline.
+	StopContainer Kind = "StopContainer"
 	// StopSandbox kills what is left in a sandbox and frees its network.
 	StopSandbox Kind = "StopSandbox"
-	// RemoveSandbox removes a sandbox and all its containers.
-	RemoveSandbox Kind = "RemoveSandbox"
-	// StartContainer makes the image present, creates and starts a container.
-	StartContainer Kind = "StartContainer"
-	// PostStart and PreStop run a container's hooks.
-	PostStart Kind = "PostStart"
-	PreStop   Kind = "PreStop"
-	// StopContainer sends the stop signal, and KILL at the deadline.
-	StopContainer Kind = "StopContainer"
-	// ResizePod gives running containers and the pod's cgroup the size that is allocated.
-	ResizePod Kind = "ResizePod"
+	// Release tears down the volumes and the cgroup of a pod without running containers.
+	Release Kind = "Release"
 	// RemoveContainer removes one run of a container and its log.
 	RemoveContainer Kind = "RemoveContainer"
-	// Release tears down volumes and cgroup of a pod in which nothing runs.
-	Release Kind = "Release"
-	// Clean removes the pod's directories, the last thing of it on the node.
+	// RemoveSandbox removes a sandbox and all its containers.
+	RemoveSandbox Kind = "RemoveSandbox"
+	// Clean removes the pod's directories, the last trace of the pod on the node.
 	Clean Kind = "Clean"
 )
 
-// Action is one thing to do. Every action may be repeated: doing it when it is
-// already done changes nothing.
+// Action is one thing to do. Every action is idempotent: repeating it changes nothing.
 type Action struct {
 	Kind Kind
-	// Container is the container's name, where there is one.
+	// Container is the container's name, if the action concerns one.
 	Container string
-	// ID is the sandbox or container to act on.
+	// ID is the CRI ID of the sandbox or container to act on.
 	ID string
-	// Attempt numbers the sandbox or the run to start.
+	// Attempt numbers the sandbox to create or the run to start.
 	Attempt uint32
-	// BackOff is recorded with a started container: how long to wait after it ends.
+	// BackOff is stored with a started container: the delay of the next run after it ends.
 	BackOff time.Duration
-	// Deadline is when PreStop has to give up, or StopContainer to kill.
+	// Deadline is when PreStop gives up, or when StopContainer kills.
 	Deadline time.Time
 }
 
-// Key identifies an action among those under way: there is one at a time.
-func (a Action) Key() string {
+// ActionKey identifies an action. Of the actions with one key, at most one runs at a time.
+type ActionKey struct {
+	Kind Kind
+	// Subject is the ID of the sandbox or container to act on, or the name of the container to
+	// start; empty for an action on the whole pod.
+	Subject string
+}
+
+// Key returns the action's key.
+func (a Action) Key() ActionKey {
 	if a.ID != "" {
-		return key(a.Kind, a.ID)
+		return ActionKey{a.Kind, a.ID}
 	}
-	return key(a.Kind, a.Container)
+	return ActionKey{a.Kind, a.Container}
 }
 
-// short says whether an action takes but a moment, so that it is better brought to its
-// end than cut short: a container whose start breaks off counts as failed.
-func (a Action) short() bool {
-	switch a.Kind {
-	case CreateSandbox, StopSandbox, RemoveSandbox, StartContainer, RemoveContainer, ResizePod:
-		return true
-	}
-	return false
-}
-
-func key(kind Kind, subject string) string { return string(kind) + "/" + subject }
-
-func kindOf(key string) Kind {
-	kind, _, _ := strings.Cut(key, "/")
-	return Kind(kind)
-}
+func (k ActionKey) String() string { return string(k.Kind) + "/" + k.Subject }

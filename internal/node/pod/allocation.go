@@ -14,22 +14,22 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kindred-project/kindred/internal/durable"
+	"github.com/kindred-project/kindred/internal/node/rootdir"
 )
 
-// DeclaredFeatures are those by which the API server knows that a node's workers do what
-// older ones did not, in order (KEP-5328): here, that a pod's resources as a whole can be
-// resized.
+// DeclaredFeatures returns, sorted, the features that the node declares to the API server
+// (KEP-5328): its pods' pod-level resources can be resized.
 func DeclaredFeatures() []string { return []string{"InPlacePodLevelResourcesVerticalScaling"} }
 
-// Allocation is what a node has set aside for a pod: the resources it was admitted with or, since
-// then, resized to. The API's spec says what is wanted; the two differ while a resize waits for
-// room (KEP-1287). The worker runs the pod with what is allocated.
+// Allocation is the resources that the node has allocated to a pod: those that the pod was admitted
+// with or last resized to. The API's spec has the desired resources. The two differ while a resize
+// is pending (KEP-1287). The worker runs the pod with the allocated ones.
 type Allocation struct {
 	Pod        *v1.ResourceRequirements           `json:"pod,omitempty"`
 	Containers map[string]v1.ResourceRequirements `json:"containers"`
 }
 
-// AllocationOf is what the pod's spec says.
+// AllocationOf returns the resources in the pod's spec.
 func AllocationOf(pod *v1.Pod) Allocation {
 	a := Allocation{Pod: pod.Spec.Resources.DeepCopy(), Containers: map[string]v1.ResourceRequirements{}}
 	for _, list := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
@@ -40,12 +40,12 @@ func AllocationOf(pod *v1.Pod) Allocation {
 	return a
 }
 
-// Same says whether two allocations are equal, however their quantities are written.
-func (a Allocation) Same(b Allocation) bool { return equality.Semantic.DeepEqual(a, b) }
+// Equal reports whether two allocations have the same quantities, in whatever format.
+func (a Allocation) Equal(b Allocation) bool { return equality.Semantic.DeepEqual(a, b) }
 
-// In returns the pod with these resources in its spec: the pod itself if it has them already.
-func (a Allocation) In(pod *v1.Pod) *v1.Pod {
-	if a.Same(AllocationOf(pod)) {
+// ApplyTo returns the pod with these resources in its spec: the pod itself if it has them already.
+func (a Allocation) ApplyTo(pod *v1.Pod) *v1.Pod {
+	if a.Equal(AllocationOf(pod)) {
 		return pod
 	}
 	pod = pod.DeepCopy()
@@ -60,10 +60,10 @@ func (a Allocation) In(pod *v1.Pod) *v1.Pod {
 	return pod
 }
 
-// SaveAllocation stores a pod's allocation, in the pod's directory, for the next agent. It is
-// durable: an agent that started without it would admit the pod with the resources in its spec,
-// and might refuse a pod whose resize was deferred.
-func (l Layout) SaveAllocation(uid types.UID, a Allocation) error {
+// Save stores a pod's allocation, in the pod's directory, for the next agent. It is durable: an agent
+// without it would admit the pod with the resources in its spec, and might refuse a pod whose resize
+// was deferred.
+func (a Allocation) Save(l rootdir.Layout, uid types.UID) error {
 	data, err := json.Marshal(a)
 	if err != nil {
 		return fmt.Errorf("encode the pod's resources: %w", err)
@@ -78,8 +78,8 @@ func (l Layout) SaveAllocation(uid types.UID, a Allocation) error {
 	return nil
 }
 
-// LoadAllocation returns what SaveAllocation kept, or false.
-func (l Layout) LoadAllocation(uid types.UID) (a Allocation, ok bool) {
+// LoadAllocation returns the allocation that Save stored, or false.
+func LoadAllocation(l rootdir.Layout, uid types.UID) (a Allocation, ok bool) {
 	data, err := os.ReadFile(l.AllocationFile(uid))
 	if err != nil || json.Unmarshal(data, &a) != nil {
 		return Allocation{}, false

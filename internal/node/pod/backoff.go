@@ -11,24 +11,24 @@ import (
 	"github.com/kindred-project/kindred/internal/node/runtime"
 )
 
-// The documented back-off of restarts: none before the first, then 10 s, doubling
-// up to 5 minutes, and from the start again after a run of 10 minutes.
+// The documented back-off of restarts: none before the first, then 10 s, doubling up to 5 minutes.
+// A run of more than 10 minutes resets it.
 const (
 	backOffFirst = 10 * time.Second
 	backOffMax   = 5 * time.Minute
 	backOffReset = 10 * time.Minute
 )
 
-// The pauses between attempts to start what could not even be created.
+// The pauses after a Failure: the first, and the longest.
 const (
 	retryFirst = 500 * time.Millisecond
 	retryMax   = 10 * time.Second
 )
 
-// restartDelay says how long to wait after the end of a run before the next, and
-// what the next run's own delay is.
+// restartDelay returns the delay between the end of a run and the next run, and the delay that
+// follows the next run.
 func restartDelay(c *v1.Container, ended runtime.Container) (delay, next time.Duration) {
-	// From its creation: a run that failed to start has no other time.
+	// Measured from the creation, because a run that failed to start has no start time.
 	ran := ended.FinishedAt.Sub(ended.CreatedAt)
 	if changed(c, ended) || ran > backOffReset {
 		return 0, backOffFirst
@@ -39,8 +39,8 @@ func restartDelay(c *v1.Container, ended runtime.Container) (delay, next time.Du
 	return ended.BackOff, min(2*ended.BackOff, backOffMax)
 }
 
-// BackOffAt is the delay of a run by its number, when nothing else is known of the runs
-// before it.
+// BackOffAt returns the delay that follows a run with this number, for a run whose own delay is
+// unknown.
 func BackOffAt(attempt uint32) time.Duration {
 	if attempt == 0 {
 		return 0
@@ -48,7 +48,7 @@ func BackOffAt(attempt uint32) time.Duration {
 	return min(backOffFirst<<min(attempt-1, 10), backOffMax)
 }
 
-// Fail notes one more failed attempt and when to try again.
+// Fail returns the failure after one more failed attempt.
 func (f Failure) Fail(reason, message string, now time.Time) Failure {
 	pause := retryMax
 	if f.Count < 5 {

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/kindred-project/kindred/internal/node/criconfig"
 	"github.com/kindred-project/kindred/internal/node/runtime"
 )
 
@@ -21,7 +22,7 @@ func TestRestartDelays(t *testing.T) {
 	var delays []time.Duration
 	own := time.Duration(0)
 	for _, ran := range []time.Duration{1, 1, 1, 1, 1, 1, 1, 1, 10 * 60, 11 * 60, 1, 1} {
-		ended := runtime.Container{Hash: hashOf(c), BackOff: own, CreatedAt: start, FinishedAt: start.Add(ran * time.Second)}
+		ended := runtime.Container{Hash: criconfig.Hash(c), BackOff: own, CreatedAt: start, FinishedAt: start.Add(ran * time.Second)}
 		var delay time.Duration
 		delay, own = restartDelay(c, ended)
 		delays = append(delays, delay/time.Second)
@@ -33,7 +34,7 @@ func TestRestartDelays(t *testing.T) {
 }
 
 func TestChangedImageRestartsAtOnce(t *testing.T) {
-	ended := runtime.Container{Hash: hashOf(&v1.Container{Name: "c", Image: "old"}), BackOff: backOffMax}
+	ended := runtime.Container{Hash: criconfig.Hash(&v1.Container{Name: "c", Image: "old"}), BackOff: backOffMax}
 	delay, next := restartDelay(&v1.Container{Name: "c", Image: "new"}, ended)
 	if delay != 0 || next != backOffFirst {
 		t.Errorf("delay %v, then %v, want none, then %v", delay, next, backOffFirst)

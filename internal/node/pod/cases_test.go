@@ -12,6 +12,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kindred-project/kindred/internal/node/criconfig"
 	"github.com/kindred-project/kindred/internal/node/runtime"
 )
 
@@ -39,7 +40,7 @@ func (in Input) with(run runtime.Container) Input {
 		run.ID = fmt.Sprintf("%s-%d", run.Name, run.Attempt)
 	}
 	if c := containerOf(in.Pod, run.Name); c != nil && run.Hash == "" {
-		run.Hash = hashOf(c)
+		run.Hash = criconfig.Hash(c)
 	}
 	held := *in.Runtime
 	held.Containers = append([]runtime.Container{run}, held.Containers...)
@@ -60,7 +61,7 @@ func (in Input) remembering(id string, run RunMemory) Input {
 func actionsOf(out Output) []string {
 	var list []string
 	for _, a := range out.Actions {
-		text := a.Key()
+		text := a.Key().String()
 		if !a.Deadline.IsZero() {
 			text += fmt.Sprintf(" in %v", a.Deadline.Sub(caseTime))
 		}
@@ -80,7 +81,7 @@ func messagesOf(out Output) []string {
 func TestDecisions(t *testing.T) {
 	app := v1.Container{Name: "app", Image: "i"}
 	probed := app
-	probed.LivenessProbe = &v1.Probe{TerminationGracePeriodSeconds: ptrTo(int64(5))}
+	probed.LivenessProbe = &v1.Probe{TerminationGracePeriodSeconds: new(int64(5))}
 	hooked := app
 	hooked.Lifecycle = &v1.Lifecycle{PostStart: &v1.LifecycleHandler{}, PreStop: &v1.LifecycleHandler{}}
 	second := v1.Container{Name: "second", Image: "i"}
@@ -97,7 +98,7 @@ func TestDecisions(t *testing.T) {
 	fresh.Runtime, fresh.Memory = &runtime.Pod{}, Memory{}
 	mounted, unmounted := fresh, fresh
 	mounted.Memory.VolumesReady = true
-	unmounted.Memory.Failures = map[string]Failure{volumesFailure: {RetryAt: caseTime.Add(time.Second)}}
+	unmounted.Memory.Failures = map[Subject]Failure{OfVolumes: {RetryAt: caseTime.Add(time.Second)}}
 
 	for _, test := range []struct {
 		name    string
@@ -124,13 +125,13 @@ func TestDecisions(t *testing.T) {
 		},
 		{
 			name:    "a failed liveness probe with a grace period of its own",
-			in:      scene(probed).with(runningRun("app")).remembering("app-0", RunMemory{Liveness: ptrTo(false)}),
+			in:      scene(probed).with(runningRun("app")).remembering("app-0", RunMemory{Liveness: new(false)}),
 			actions: []string{"StopContainer/app-0 in 5s"},
 			events:  []string{"Normal Killing Container app failed liveness probe, will be restarted"},
 		},
 		{
 			name:    "a failed startup probe in a pod that never restarts",
-			in:      never(scene(app)).with(runningRun("app")).remembering("app-0", RunMemory{Startup: ptrTo(false)}),
+			in:      never(scene(app)).with(runningRun("app")).remembering("app-0", RunMemory{Startup: new(false)}),
 			actions: []string{"StopContainer/app-0 in 30s"},
 			events:  []string{"Normal Killing Container app failed startup probe"},
 		},
@@ -202,7 +203,7 @@ func TestDecisions(t *testing.T) {
 }
 
 func TestDecideLeavesItsInputAlone(t *testing.T) {
-	in := scene(v1.Container{Name: "app", Image: "i"}).with(runningRun("app")).remembering("app-0", RunMemory{Liveness: ptrTo(false)})
+	in := scene(v1.Container{Name: "app", Image: "i"}).with(runningRun("app")).remembering("app-0", RunMemory{Liveness: new(false)})
 	Decide(in)
 	if !in.Memory.Runs["app-0"].Deadline.IsZero() {
 		t.Error("the decision changed the memory it was given")
@@ -213,7 +214,7 @@ func TestRememberedRunsStayStartedAndReady(t *testing.T) {
 	c := v1.Container{Name: "app", Image: "i", StartupProbe: &v1.Probe{}, ReadinessProbe: &v1.Probe{}, Lifecycle: &v1.Lifecycle{PostStart: &v1.LifecycleHandler{}}}
 	in := scene(c).with(runningRun("app"))
 	in.Memory = Remember(&v1.PodStatus{ContainerStatuses: []v1.ContainerStatus{{
-		Name: "app", ContainerID: "containerd://app-0", Started: ptrTo(true), Ready: true,
+		Name: "app", ContainerID: "containerd://app-0", Started: new(true), Ready: true,
 		State: v1.ContainerState{Running: &v1.ContainerStateRunning{}},
 	}}})
 	in.Memory.VolumesReady = true

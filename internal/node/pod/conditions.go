@@ -23,8 +23,8 @@ const (
 	messageIncompleteState = "containers with incomplete status: %s"
 )
 
-// conditions computes the five conditions the agent owns. Each carries the
-// generation of the spec it was computed from, and the time when its status last changed.
+// conditions computes the five conditions that the agent always sets. Each has the generation of
+// the spec it was computed from and the time when its status last changed.
 func (d *decision) conditions(s *v1.PodStatus) []v1.PodCondition {
 	containers := d.containersReady(s)
 	conditions := []v1.PodCondition{
@@ -106,7 +106,7 @@ func (d *decision) containersReady(s *v1.PodStatus) v1.PodCondition {
 	return condition
 }
 
-// podReady is the containers' readiness and that of all readiness gates (KEP-580).
+// podReady computes the Ready condition from ContainersReady and the readiness gates (KEP-580).
 func (d *decision) podReady(s *v1.PodStatus, containers v1.PodCondition) v1.PodCondition {
 	ready := containers
 	ready.Type = v1.PodReady

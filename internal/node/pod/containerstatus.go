@@ -12,6 +12,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kindred-project/kindred/internal/node/criconfig"
 	"github.com/kindred-project/kindred/internal/node/runtime"
 )
 
@@ -37,11 +38,11 @@ const (
 	reasonRun           = "RunContainerError"
 )
 
-// maxMessages is how much all termination messages of a pod may take together.
+// maxMessages is the limit, in bytes, for all termination messages of a pod together.
 const maxMessages = 12 * 1024
 
-// containerStatuses computes the statuses of one list of containers: init containers
-// in the order in which they run, the others by name.
+// containerStatuses computes the statuses of one list of containers: init containers in the order
+// of the spec, the others sorted by name.
 func (d *decision) containerStatuses(specs []v1.Container, kind containerType) []v1.ContainerStatus {
 	if len(specs) == 0 {
 		return nil
@@ -61,22 +62,22 @@ func (d *decision) containerStatus(c *v1.Container, kind containerType) v1.Conta
 	runs := d.Runtime.Runs(c.Name)
 	var s v1.ContainerStatus
 	if len(runs) == 0 {
-		s = d.unseen(c, kind, old)
+		s = d.statusWithoutRuns(c, kind, old)
 	} else {
-		s = d.seen(c, runs, old)
+		s = d.statusOfRuns(c, runs, old)
 	}
 	if s.State.Terminated == nil || len(runs) > 0 {
-		d.waiting(c, kind, runs, &s)
+		d.setWaiting(c, kind, runs, &s)
 	}
 	s.VolumeMounts = mountStatuses(c)
-	d.readiness(c, kind, runs, &s)
+	d.setReadiness(c, kind, runs, &s)
 	return s
 }
 
-// unseen is the status of a container of which the runtime holds no run: not
-// started yet, or lost.
-func (d *decision) unseen(c *v1.Container, kind containerType, old *v1.ContainerStatus) v1.ContainerStatus {
-	s := v1.ContainerStatus{Name: c.Name, Image: c.Image, State: d.notYet()}
+// statusWithoutRuns returns the status of a container without a run in the runtime: it has not been
+// started, or the runtime lost its runs.
+func (d *decision) statusWithoutRuns(c *v1.Container, kind containerType, old *v1.ContainerStatus) v1.ContainerStatus {
+	s := v1.ContainerStatus{Name: c.Name, Image: c.Image, State: d.notStarted()}
 	switch {
 	case old != nil && old.State.Terminated != nil:
 		return *old
@@ -112,8 +113,8 @@ func (d *decision) anyAppRun() bool {
 	return false
 }
 
-// notYet is the state of a container which was not started yet.
-func (d *decision) notYet() v1.ContainerState {
+// notStarted returns the state of a container that has not been started.
+func (d *decision) notStarted() v1.ContainerState {
 	reason := reasonCreating
 	if len(d.Pod.Spec.InitContainers) > 0 {
 		reason = reasonInitializing
@@ -121,8 +122,8 @@ func (d *decision) notYet() v1.ContainerState {
 	return v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: reason}}
 }
 
-// seen is the status of a container with runs in the runtime.
-func (d *decision) seen(c *v1.Container, runs []runtime.Container, old *v1.ContainerStatus) v1.ContainerStatus {
+// statusOfRuns returns the status of a container with runs in the runtime.
+func (d *decision) statusOfRuns(c *v1.Container, runs []runtime.Container, old *v1.ContainerStatus) v1.ContainerStatus {
 	run := runs[0]
 	s := v1.ContainerStatus{
 		Name:         c.Name,
@@ -133,7 +134,7 @@ func (d *decision) seen(c *v1.Container, runs []runtime.Container, old *v1.Conta
 		State:        d.stateOf(c, run),
 		User:         userOf(run),
 	}
-	s.Resources = d.actual(c, run)
+	s.Resources = d.actualResources(c, run)
 	s.AllocatedResources = c.Resources.Requests
 	if s.Image == "" {
 		s.Image = c.Image
@@ -158,37 +159,37 @@ func (d *decision) containerID(run runtime.Container) string {
 func (d *decision) stateOf(c *v1.Container, run runtime.Container) v1.ContainerState {
 	switch run.State {
 	case runtime.Running:
-		if !d.hooked(c, run) {
-			return d.notYet() // running means that postStart is over
+		if !d.isHooked(c, run) {
+			return d.notStarted() // Running means that the postStart hook is over
 		}
-		return v1.ContainerState{Running: &v1.ContainerStateRunning{StartedAt: second(run.StartedAt)}}
+		return v1.ContainerState{Running: &v1.ContainerStateRunning{StartedAt: toSeconds(run.StartedAt)}}
 	case runtime.Exited:
 		return v1.ContainerState{Terminated: &v1.ContainerStateTerminated{
 			ExitCode:    run.ExitCode,
 			Reason:      run.Reason,
-			Message:     d.clip(run.Message),
-			StartedAt:   second(run.StartedAt),
-			FinishedAt:  second(run.FinishedAt),
+			Message:     d.truncate(run.Message),
+			StartedAt:   toSeconds(run.StartedAt),
+			FinishedAt:  toSeconds(run.FinishedAt),
 			ContainerID: d.containerID(run),
 		}}
 	}
-	return d.notYet()
+	return d.notStarted()
 }
 
-// clip shares the room for termination messages among the pod's containers.
-func (d *decision) clip(message string) string {
+// truncate cuts a termination message: all containers of a pod share maxMessages evenly.
+func (d *decision) truncate(message string) string {
 	spec := &d.Pod.Spec
 	room := maxMessages / (len(spec.InitContainers) + len(spec.Containers) + len(spec.EphemeralContainers))
 	return message[:min(len(message), room)]
 }
 
-// waiting turns the state of a container which should be running, and cannot be
-// started now, into waiting with the reason.
-func (d *decision) waiting(c *v1.Container, kind containerType, runs []runtime.Container, s *v1.ContainerStatus) {
+// setWaiting sets the waiting state, with its reason, of a container that should run and cannot be
+// started now.
+func (d *decision) setWaiting(c *v1.Container, kind containerType, runs []runtime.Container, s *v1.ContainerStatus) {
 	if d.deleting() || kind == initContainer && succeeded(s.State) {
 		return
 	}
-	failure, failed := d.Memory.Failures[c.Name]
+	failure, failed := d.Memory.Failures[OfContainer(c.Name)]
 	var waiting *v1.ContainerStateWaiting
 	switch {
 	case len(runs) == 0 && failed:
@@ -201,7 +202,7 @@ func (d *decision) waiting(c *v1.Container, kind containerType, runs []runtime.C
 		case delay > 0 && d.Now.Before(runs[0].FinishedAt.Add(delay)):
 			waiting = &v1.ContainerStateWaiting{
 				Reason:  reasonCrashLoop,
-				Message: fmt.Sprintf("back-off %s restarting failed container=%s pod=%s", delay, c.Name, nameAndUID(d.Pod)),
+				Message: fmt.Sprintf("back-off %s restarting failed container=%s pod=%s", delay, c.Name, criconfig.FullName(d.Pod)),
 			}
 		case failed:
 			waiting = &v1.ContainerStateWaiting{Reason: failure.Reason, Message: failure.Message}
@@ -215,27 +216,27 @@ func (d *decision) waiting(c *v1.Container, kind containerType, runs []runtime.C
 	s.State = v1.ContainerState{Waiting: waiting}
 }
 
-// readiness sets started and ready.
-func (d *decision) readiness(c *v1.Container, kind containerType, runs []runtime.Container, s *v1.ContainerStatus) {
+// setReadiness sets the fields started and ready.
+func (d *decision) setReadiness(c *v1.Container, kind containerType, runs []runtime.Container, s *v1.ContainerStatus) {
 	if kind == ephemeralContainer {
 		return
 	}
 	running := len(runs) > 0 && runs[0].State == runtime.Running
-	s.Started = ptrTo(running && d.started(c, runs[0]))
+	s.Started = new(running && d.isStarted(c, runs[0]))
 	if kind == initContainer && !IsSidecar(c) {
 		s.Ready = succeeded(s.State)
 		return
 	}
-	s.Ready = running && d.ready(c, runs[0])
+	s.Ready = running && d.isReady(c, runs[0])
 }
 
-// mountStatuses repeats the container's mounts; only a read-only one has a mode.
+// mountStatuses copies the container's mounts. Only read-only mounts have a recursive mode.
 func mountStatuses(c *v1.Container) []v1.VolumeMountStatus {
 	var statuses []v1.VolumeMountStatus
 	for _, m := range c.VolumeMounts {
 		s := v1.VolumeMountStatus{Name: m.Name, MountPath: m.MountPath, ReadOnly: m.ReadOnly}
 		if m.ReadOnly {
-			s.RecursiveReadOnly = ptrTo(v1.RecursiveReadOnlyDisabled)
+			s.RecursiveReadOnly = new(v1.RecursiveReadOnlyDisabled)
 		}
 		statuses = append(statuses, s)
 	}
@@ -251,5 +252,5 @@ func userOf(run runtime.Container) *v1.ContainerUser {
 	}}
 }
 
-// second cuts a time to what the API can hold.
-func second(t time.Time) metav1.Time { return metav1.NewTime(t).Rfc3339Copy() }
+// toSeconds truncates a time to whole seconds, the precision of the API.
+func toSeconds(t time.Time) metav1.Time { return metav1.NewTime(t).Rfc3339Copy() }

@@ -10,55 +10,76 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/kindred-project/kindred/internal/node/criconfig"
 	"github.com/kindred-project/kindred/internal/node/runtime"
 )
 
-// Input is everything a decision depends on.
+// Input is all that a decision depends on.
 type Input struct {
-	// Pod is the pod as the API last showed it.
+	// Pod is the newest pod of the API, with the allocated resources in its spec.
 	Pod *v1.Pod
-	// Gone says that the API no longer has the pod.
+	// Gone is set when the API no longer has the pod.
 	Gone bool
-	// Resize is what the node says to a change of the pod's resources. Pod's spec has those that are
-	// allocated.
+	// Resize is the node's answer to a change of the pod's resources.
 	Resize Resize
-	// Old is the status decided last or, for a new worker, the API's.
+	// Old is the last decided status. For a new worker it is the API's.
 	Old v1.PodStatus
-	// Runtime is what the runtime was last seen to hold.
+	// Runtime is the pod as the runtime last had it.
 	Runtime *runtime.Pod
 	// Memory is what the worker knows and the runtime does not.
 	Memory Memory
-	// Busy holds the keys of the actions under way.
-	Busy map[string]bool
-	// HostIPs are the node's addresses, one a family.
+	// InFlight holds the keys of the actions that run.
+	InFlight map[ActionKey]bool
+	// HostIPs are the node's addresses, one for each IP family.
 	HostIPs []string
 	// RuntimeName is the scheme of container IDs, as in containerd://...
 	RuntimeName string
 	Now         time.Time
 }
 
-// Output is a decision.
+// Output is a decision. Its caller carries it out in the order of the fields:
+//
+//  1. Memory replaces the memory of the input before anything else happens. The next decision
+//     must start from it.
+//  2. Status is visible to readers on the node at once, and is queued for the API. The caller does
+//     not wait for the write. It need not: Remember and the runtime restore what matters, so that
+//     an agent that ends before the write decides alike. Writes of one pod keep their order; a
+//     status that a newer one overtakes is skipped.
+//  3. Events are recorded, once.
+//  4. If Stopping is set, running actions that only serve to start the pod are cancelled.
+//  5. Probe and Running are compared with what is probed and rotated, and the difference is
+//     applied. This comes before the actions, so that the liveness probes of a pod that stops do
+//     not fail because of a StopContainer of the same decision.
+//  6. Actions are launched together and run beside each other and beside the write of the status.
+//     Decide names in one output only actions that may overlap: what must come later is decided
+//     once the result of what comes first is in the input. The API may thus show the status from
+//     before an action while the action takes effect, never the one from after it.
+//
+// Two steps wait for others: the API object of a deleted pod is deleted only after the write of
+// a status with Finished succeeded, so that a final status is never lost; and a worker whose pod
+// is Removed returns only when no action runs.
 type Output struct {
-	// Status is the pod's whole status, to be written if it differs from the last.
-	Status v1.PodStatus
-	// Actions are what should be under way now. Those which already are appear
-	// again; their keys tell.
-	Actions []Action
-	// Events are told once.
-	Events []Event
 	// Memory is the worker's next memory.
 	Memory Memory
-	// Probe holds the IDs of the containers to probe, Running of those whose logs
-	// grow. Stopping asks to leave liveness and startup probes out.
-	Probe    map[string]bool
-	Running  map[string]bool
-	Stopping bool
-	// Wake is when to decide again though nothing happened; zero for never.
-	Wake time.Time
-	// Finished says that nothing of the pod runs and its resources are
-	// released: a deleted pod may leave the API.
+	// Status is the pod's whole status. It is written if it differs from the API's.
+	Status v1.PodStatus
+	// Finished reports whether nothing of the pod runs and its volumes and cgroup are released: a
+	// deleted pod may leave the API once Status is written.
 	Finished bool
-	// Removed says that nothing of the pod is left on the node at all.
+	// Events are the events of this decision.
+	Events []Event
+	// Stopping reports whether the pod is to stop. It never becomes false again.
+	Stopping bool
+	// Probe holds the IDs of the containers to probe; while Stopping, only for readiness.
+	Probe map[string]bool
+	// Running holds the IDs of the containers that run and whose logs therefore grow.
+	Running map[string]bool
+	// Actions are the actions that should run now, also those that already do: the caller launches
+	// an action only if none with its key runs.
+	Actions []Action
+	// Wake is when to decide again if nothing else happens; zero for never.
+	Wake time.Time
+	// Removed reports whether nothing of the pod is left on the node.
 	Removed bool
 }
 
@@ -68,87 +89,95 @@ type Event struct {
 	Type, Reason, Message string
 }
 
-// Refusal is why a pod must fail, whatever its containers did: the reason and
-// message of its status.
+// Refusal is why a pod fails whatever its containers do: the reason and the message of its status.
 type Refusal struct {
 	Reason, Message string
 }
 
-// Memory is what a worker knows of its pod beside what the runtime holds. All of
-// it may be lost: Remember rebuilds what matters from the API's status.
+// Memory is what a worker knows about its pod and cannot read from the runtime. It does not
+// survive the agent: Remember rebuilds what matters from the API's status.
 type Memory struct {
 	// Rejected is set when the node did not admit the pod.
 	Rejected *Refusal
 	// Expired is set once activeDeadlineSeconds are over.
 	Expired *Refusal
-	// VolumesReady is set by the volumes stage; Released and Cleaned say that what
-	// the pod had on the node is undone.
+	// VolumesReady is set by PrepareVolumes, Released by Release and Cleaned by Clean.
 	VolumesReady bool
 	Released     bool
 	Cleaned      bool
-	// PreparedFor is the pod's metadata that its volumes show.
+	// PreparedFor identifies the pod's metadata that its volumes show.
 	PreparedFor string
 	// StoppingSince is when the pod began to stop.
 	StoppingSince time.Time
-	// Failures holds what could not be started, by container name; the
-	// sandbox is under "", the volumes under "/" and a resize under "/resize".
-	Failures map[string]Failure
-	// Runs holds what is known of single runs of containers, by container ID.
+	// Failures holds the last failure of each subject whose last attempt failed.
+	Failures map[Subject]Failure
+	// Runs holds what is known about single runs of containers, by container ID.
 	Runs map[string]RunMemory
-	// Stopped holds the IDs of the sandboxes that were stopped.
+	// Stopped holds the IDs of the sandboxes that StopSandbox has stopped.
 	Stopped map[string]bool
-	// Resizing says that a resize is under way, ResizeBegun the generation which asked for it.
-	Resizing    bool
-	ResizeBegun int64
-	// Cgroup is the size the pod's cgroup has; nil means not known.
-	Cgroup *size
+	// Resizing is set while a resize is in progress. ResizeGeneration is the generation of the
+	// spec that requested it.
+	Resizing         bool
+	ResizeGeneration int64
+	// Cgroup is the size of the pod's cgroup; nil if unknown.
+	Cgroup *criconfig.Size
 }
 
-// The names under which Memory.Failures holds what is not a container.
-const (
-	sandboxFailure = ""
-	volumesFailure = "/"
-	resizeFailure  = "/resize"
+// Subject is the part of a pod that an attempt failed for. Retries are delayed for each subject
+// on its own.
+type Subject struct {
+	part      string // empty for a container
+	container string
+}
+
+// The subjects that are not containers.
+var (
+	OfVolumes = Subject{part: "volumes"} // preparing or releasing them
+	OfSandbox = Subject{part: "sandbox"}
+	OfResize  = Subject{part: "resize"}
 )
 
-// Failure is a failed attempt to start something.
+// OfContainer returns the subject for the container with this name.
+func OfContainer(name string) Subject { return Subject{container: name} }
+
+// Failure is a failed attempt.
 type Failure struct {
 	Reason, Message string
-	// Count is how many attempts failed in a row.
+	// Count is the number of consecutive failures.
 	Count int
 	// RetryAt is when to try again.
 	RetryAt time.Time
 }
 
-// RunMemory is what the worker knows of one run of a container.
+// RunMemory is what the worker knows about one run of a container.
 type RunMemory struct {
-	// StartFailed says that the runtime could not start it, as somebody was told.
+	// StartFailed is set if the runtime could not start the run and the failure was reported.
 	StartFailed bool
-	// Hooked says that postStart is over (or there is none).
+	// Hooked is set once the postStart hook has succeeded.
 	Hooked bool
-	// HookFailed says that it failed, so that the container must go.
+	// HookFailed is set if the postStart hook failed: the run must be stopped.
 	HookFailed bool
-	// PreStopped says that preStop is over.
+	// PreStopped is set once the preStop hook is over.
 	PreStopped bool
-	// Deadline is set once the container is being stopped: when it gets KILL.
+	// Deadline is when the run gets SIGKILL; zero unless it is being stopped.
 	Deadline time.Time
-	// BackOffTold says that the BackOff event after this run was recorded.
-	BackOffTold bool
-	// Size is what the worker gave it last; nil if it did not. Shown are the resources the API showed
-	// when the worker began.
-	Size  *size
+	// BackOffReported is set once the BackOff event after this run is recorded.
+	BackOffReported bool
+	// Size is the size that the worker gave the run last; nil if it never did.
+	Size *criconfig.Size
+	// Shown are the resources in the API's status when the worker began.
 	Shown *v1.ResourceRequirements
-	// The last results of the probes; nil means not known.
+	// The last results of the probes; nil if unknown.
 	Startup, Liveness, Readiness *bool
 }
 
-// Prepared notes that the pod's volumes are present and show the pod as it is.
+// Prepared records that the pod's volumes are present and show the pod's current metadata.
 func (m *Memory) Prepared(pod *v1.Pod) {
 	m.VolumesReady, m.PreparedFor = true, shownMetadata(pod)
-	delete(m.Failures, volumesFailure)
+	delete(m.Failures, OfVolumes)
 }
 
-// clone copies the maps, so that a decision never changes its input.
+// clone copies the maps, so that a change of the copy leaves the original alone.
 func (m Memory) clone() Memory {
 	m.Failures = cloneMap(m.Failures)
 	m.Runs = cloneMap(m.Runs)
@@ -163,9 +192,9 @@ func cloneMap[K comparable, V any](m map[K]V) map[K]V {
 	return maps.Clone(m)
 }
 
-// Remember rebuilds a memory from the status the API has: containers it shows as
-// running had their postStart hook, and keep being started and ready until a
-// probe says otherwise; what it shows as ended has ended.
+// Remember rebuilds a memory from the API's status. Containers that it shows as running have had
+// their postStart hook, and stay started and ready until a probe says otherwise. Runs that it shows
+// as terminated have been reported.
 func Remember(status *v1.PodStatus) Memory {
 	memory := Memory{}.clone()
 	for _, list := range [][]v1.ContainerStatus{status.InitContainerStatuses, status.ContainerStatuses, status.EphemeralContainerStatuses} {
@@ -190,21 +219,21 @@ func Remember(status *v1.PodStatus) Memory {
 		}
 	}
 	if c := conditionOf(status.Conditions, v1.PodResizeInProgress); c != nil {
-		memory.Resizing, memory.ResizeBegun = true, c.ObservedGeneration
+		memory.Resizing, memory.ResizeGeneration = true, c.ObservedGeneration
 		if c.Reason == v1.PodReasonError {
-			memory.Failures[resizeFailure] = Failure{Reason: c.Reason, Message: c.Message}
+			memory.Failures[OfResize] = Failure{Reason: c.Reason, Message: c.Message}
 		}
 	}
 	return memory
 }
 
-// Decide says what to do next for a pod. It is a pure function: the same input
-// always gives the same output, and nothing is done.
+// Decide returns what to do next for a pod. It is a pure function: it has no side effects, and the
+// same input always gives the same output.
 func Decide(in Input) Output {
 	d := &decision{Input: in}
 	d.Memory = in.Memory.clone()
 	d.out.Probe, d.out.Running = map[string]bool{}, map[string]bool{}
-	d.overlookCutShort()
+	d.ignoreInterruptedStarts()
 	d.expire()
 
 	d.out.Status = d.status()
@@ -221,7 +250,7 @@ func Decide(in Input) Output {
 	return d.out
 }
 
-// decision is a Decide under way.
+// decision is the state of one call of Decide.
 type decision struct {
 	Input
 	out Output
@@ -229,21 +258,21 @@ type decision struct {
 
 func (d *decision) do(a Action) { d.out.Actions = append(d.out.Actions, a) }
 
-func (d *decision) tell(container, eventType, reason, message string) {
+func (d *decision) event(container, eventType, reason, message string) {
 	d.out.Events = append(d.out.Events, Event{Container: container, Type: eventType, Reason: reason, Message: message})
 }
 
-// wakeAt asks for another decision at t.
+// wakeAt requests another decision at t.
 func (d *decision) wakeAt(t time.Time) {
 	if d.out.Wake.IsZero() || t.Before(d.out.Wake) {
 		d.out.Wake = t
 	}
 }
 
-// overlookCutShort takes runs that ended before they began, and whose failure no agent ever heard
-// of, for merely created: the runtime gave up on them when the agent that was starting them
-// died. They count neither as a run nor as a failure, and are started again.
-func (d *decision) overlookCutShort() {
+// ignoreInterruptedStarts treats a start that an agent crash interrupted as Created, so that it is
+// retried and not counted as a failure. The runtime gives up on such a start: the run has exited
+// without a start time, and no agent reported a failure.
+func (d *decision) ignoreInterruptedStarts() {
 	seen := *d.Runtime
 	seen.Containers = slices.Clone(seen.Containers)
 	for i := range seen.Containers {
@@ -255,7 +284,7 @@ func (d *decision) overlookCutShort() {
 	d.Runtime = &seen
 }
 
-// expire notes when the pod has been active for longer than it may.
+// expire records in memory that the pod has exceeded its activeDeadlineSeconds.
 func (d *decision) expire() {
 	limit := d.Pod.Spec.ActiveDeadlineSeconds
 	if limit == nil || d.Old.StartTime == nil || d.Memory.Expired != nil || IsOver(d.Old.Phase) {
@@ -270,10 +299,10 @@ func (d *decision) expire() {
 		Reason:  "DeadlineExceeded",
 		Message: "Pod was active on the node longer than the specified deadline",
 	}
-	d.tell("", v1.EventTypeNormal, d.Memory.Expired.Reason, d.Memory.Expired.Message)
+	d.event("", v1.EventTypeNormal, d.Memory.Expired.Reason, d.Memory.Expired.Message)
 }
 
-// mustStop says whether the pod is over, or should be. There is no way back.
+// mustStop reports whether the pod is over or is to stop. Once true, it stays true.
 func (d *decision) mustStop(phase v1.PodPhase) bool {
 	return d.deleting() || !d.Memory.StoppingSince.IsZero() || d.Memory.Rejected != nil || d.Memory.Expired != nil ||
 		IsOver(d.Pod.Status.Phase) || IsOver(phase) || d.allDone()
@@ -281,32 +310,35 @@ func (d *decision) mustStop(phase v1.PodPhase) bool {
 
 func (d *decision) deleting() bool { return d.Gone || d.Pod.DeletionTimestamp != nil }
 
-// allDone says whether every app container ended for good. Sidecars which still
-// run do not keep the pod (KEP-753).
+// allDone reports whether every app container has exited and will not be restarted. A running
+// sidecar does not keep the pod (KEP-753).
 func (d *decision) allDone() bool {
 	for i := range d.Pod.Spec.Containers {
 		c := &d.Pod.Spec.Containers[i]
 		latest, ok := d.Runtime.Latest(c.Name)
-		if !ok || d.busy(StartContainer, c.Name) || latest.State != runtime.Exited || shouldRestart(d.Pod, c, latest) {
+		if !ok || d.isInFlight(StartContainer, c.Name) || latest.State != runtime.Exited || shouldRestart(d.Pod, c, latest) {
 			return false
 		}
 	}
 	return true
 }
 
-func (d *decision) busy(kind Kind, subject string) bool { return d.Busy[key(kind, subject)] }
+// isInFlight reports whether an action runs.
+func (d *decision) isInFlight(kind Kind, subject string) bool {
+	return d.InFlight[ActionKey{kind, subject}]
+}
 
-// starting says whether any container start is under way.
-func (d *decision) starting() bool {
-	for k := range d.Busy {
-		if kindOf(k) == StartContainer {
+// isStarting reports whether the start of any container runs.
+func (d *decision) isStarting() bool {
+	for key := range d.InFlight {
+		if key.Kind == StartContainer {
 			return true
 		}
 	}
 	return false
 }
 
-// forgetRuns drops the memory of runs which the runtime no longer holds.
+// forgetRuns drops the memory of runs that the runtime no longer has.
 func (d *decision) forgetRuns() {
 	held := map[string]bool{}
 	for _, c := range d.Runtime.Containers {
@@ -319,7 +351,7 @@ func (d *decision) forgetRuns() {
 	}
 }
 
-// IsOver says whether the phase is a final one: the pod holds nothing of its node any more.
+// IsOver reports whether the phase is final: the pod uses no resources of its node any more.
 func IsOver(phase v1.PodPhase) bool {
 	return phase == v1.PodSucceeded || phase == v1.PodFailed
 }

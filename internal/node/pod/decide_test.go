@@ -26,7 +26,7 @@ func randomPod(r *rand.Rand) (*v1.Pod, map[string][]program, time.Duration) {
 	for i := range r.IntN(4) {
 		c := v1.Container{Name: fmt.Sprintf("init%d", i), Image: "i"}
 		if r.IntN(2) == 0 {
-			c.RestartPolicy = ptrTo(v1.ContainerRestartPolicyAlways)
+			c.RestartPolicy = new(v1.ContainerRestartPolicyAlways)
 			programs[c.Name] = randomPrograms(r, true)
 		} else {
 			programs[c.Name] = randomPrograms(r, false)
@@ -45,7 +45,7 @@ func randomPod(r *rand.Rand) (*v1.Pod, map[string][]program, time.Duration) {
 		pod.Spec.Containers = append(pod.Spec.Containers, c)
 	}
 	if r.IntN(6) == 0 {
-		pod.Spec.ActiveDeadlineSeconds = ptrTo(int64(1 + r.IntN(300)))
+		pod.Spec.ActiveDeadlineSeconds = new(int64(1 + r.IntN(300)))
 	}
 	var deleteAt time.Duration
 	if r.IntN(2) == 0 {

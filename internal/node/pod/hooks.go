@@ -16,14 +16,14 @@ import (
 	cri "k8s.io/cri-api/pkg/apis"
 	"k8s.io/utils/clock"
 
+	"github.com/kindred-project/kindred/internal/node/criconfig"
 	"github.com/kindred-project/kindred/internal/node/httpget"
 )
 
-// maxHookReply is how much of an HTTP hook's reply is read, only to let the
-// connection end well.
+// maxHookReply is how much of an HTTP hook's response is read, so that the connection ends cleanly.
 const maxHookReply = 10 * 1024
 
-// Hooks runs lifecycle hooks against real containers. It is the node's Handlers.
+// Hooks runs the lifecycle hooks of real containers. It implements Handlers.
 type Hooks struct {
 	Runtime cri.RuntimeService
 	Clock   clock.Clock
@@ -31,7 +31,7 @@ type Hooks struct {
 
 // Run implements Handlers.
 func (h Hooks) Run(ctx context.Context, pod *v1.Pod, c *v1.Container, containerID string, handler *v1.LifecycleHandler) (string, error) {
-	where := fmt.Sprintf("for Container %q in Pod %q failed", c.Name, nameAndUID(pod))
+	where := fmt.Sprintf("for Container %q in Pod %q failed", c.Name, criconfig.FullName(pod))
 	switch {
 	case handler.Exec != nil:
 		stdout, stderr, err := h.Runtime.ExecSync(ctx, containerID, handler.Exec.Command, 0)
@@ -56,14 +56,14 @@ func (h Hooks) Run(ctx context.Context, pod *v1.Pod, c *v1.Container, containerI
 	return "", nil
 }
 
-// hookHTTP sends the hook's request. Any reply counts; one over plain HTTP to an
-// HTTPS request makes it try again without TLS, as the kubelet does.
+// hookHTTP sends the hook's request. Any response is a success. If the server answers an HTTPS
+// request in plain HTTP, the request is repeated without TLS, as in the kubelet.
 func hookHTTP(ctx context.Context, pod *v1.Pod, c *v1.Container, get *v1.HTTPGetAction) error {
 	request, err := hookRequest(ctx, pod, c, get)
 	if err != nil {
 		return err
 	}
-	// The hook's server is the container itself: there is nobody to vouch for its certificate.
+	// The server is the container itself, whose certificate no authority signs.
 	client := http.Client{Transport: &http.Transport{
 		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true},
 		DisableKeepAlives: true,

@@ -12,6 +12,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kindred-project/kindred/internal/node/criconfig"
 	"github.com/kindred-project/kindred/internal/node/runtime"
 )
 
@@ -137,13 +138,13 @@ func (w *world) run(limit time.Duration) {
 func (w *world) input() Input {
 	seen := w.runtime
 	seen.Sandboxes, seen.Containers = slices.Clone(w.runtime.Sandboxes), slices.Clone(w.runtime.Containers)
-	busy := map[string]bool{}
+	inFlight := map[ActionKey]bool{}
 	for _, f := range w.busy {
-		busy[f.action.Key()] = true
+		inFlight[f.action.Key()] = true
 	}
 	return Input{
 		Pod: w.pod, Gone: w.gone, Old: w.old, Runtime: &seen, Memory: w.memory,
-		Busy: busy, HostIPs: []string{"192.0.2.1"}, RuntimeName: "model", Now: w.now,
+		InFlight: inFlight, HostIPs: []string{"192.0.2.1"}, RuntimeName: "model", Now: w.now,
 	}
 }
 
@@ -168,7 +169,7 @@ func (w *world) check(out Output) {
 	if IsOver(out.Status.Phase) && w.anyRunning() && !w.gone && !IsOver(w.pod.Status.Phase) {
 		w.problem("phase %s while a container runs", out.Status.Phase)
 	}
-	keys := map[string]bool{}
+	keys := map[ActionKey]bool{}
 	for _, a := range out.Actions {
 		if keys[a.Key()] {
 			w.problem("action %s twice in one decision", a.Key())
@@ -390,7 +391,7 @@ func (w *world) createContainer(a Action) (id string) {
 	w.runtime.Containers = slices.Insert(w.runtime.Containers, 0, runtime.Container{
 		ID: id, Name: a.Container, SandboxID: w.runtime.Sandboxes[0].ID,
 		Attempt: a.Attempt, State: runtime.Created, BackOff: a.BackOff, CreatedAt: w.now,
-		Hash: hashOf(containerOf(w.pod, a.Container)),
+		Hash: criconfig.Hash(containerOf(w.pod, a.Container)),
 	})
 	return id
 }

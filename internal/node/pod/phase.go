@@ -7,17 +7,19 @@ import v1 "k8s.io/api/core/v1"
 
 // phaseOf computes the phase from container statuses.
 //
-//   - Failed as soon as an init container failed for good;
-//   - Pending until every container ran once;
-//   - Running while one runs or will run again;
-//   - Succeeded or Failed when all ended for good. over says that nothing will be
-//     restarted whatever the policy; sidecars count only while they run.
+//   - Failed as soon as an init container has failed and will not be restarted;
+//   - Pending until every container has run once;
+//   - Running while a container runs or will be restarted;
+//   - Succeeded or Failed when all have exited and none will be restarted. Sidecars count only
+//     while they run.
+//
+// over is set if nothing will be restarted, whatever the policy.
 func phaseOf(pod *v1.Pod, s *v1.PodStatus, over, initialized bool) v1.PodPhase {
 	pendingInit, pendingSidecars, failedInit := 0, 0, 0
 	running, waiting, unknown := 0, 0, 0
 	for i := range pod.Spec.InitContainers {
 		c := &pod.Spec.InitContainers[i]
-		state, last, started := lookState(s.InitContainerStatuses, c.Name)
+		state, last, started := stateNamed(s.InitContainerStatuses, c.Name)
 		if IsSidecar(c) {
 			switch {
 			case state.Running != nil:
@@ -41,7 +43,7 @@ func phaseOf(pod *v1.Pod, s *v1.PodStatus, over, initialized bool) v1.PodPhase {
 	stopped, final, succeededApps := 0, 0, 0
 	for i := range pod.Spec.Containers {
 		c := &pod.Spec.Containers[i]
-		state, last, _ := lookState(s.ContainerStatuses, c.Name)
+		state, last, _ := stateNamed(s.ContainerStatuses, c.Name)
 		end := ended(state, last)
 		switch {
 		case state.Running != nil:
@@ -77,7 +79,7 @@ func phaseOf(pod *v1.Pod, s *v1.PodStatus, over, initialized bool) v1.PodPhase {
 	return v1.PodFailed
 }
 
-func lookState(list []v1.ContainerStatus, name string) (state v1.ContainerState, last *v1.ContainerStateTerminated, started bool) {
+func stateNamed(list []v1.ContainerStatus, name string) (state v1.ContainerState, last *v1.ContainerStateTerminated, started bool) {
 	for i := range list {
 		if list[i].Name == name {
 			return list[i].State, list[i].LastTerminationState.Terminated, isTrue(list[i].Started)
@@ -86,7 +88,7 @@ func lookState(list []v1.ContainerStatus, name string) (state v1.ContainerState,
 	return v1.ContainerState{}, nil, false
 }
 
-// ended returns how the container's last run ended if it does not run now.
+// ended returns the end of the container's last run, or nil while the container runs.
 func ended(state v1.ContainerState, last *v1.ContainerStateTerminated) *v1.ContainerStateTerminated {
 	switch {
 	case state.Terminated != nil:

@@ -10,24 +10,25 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kindred-project/kindred/internal/node/criconfig"
 	"github.com/kindred-project/kindred/internal/node/runtime"
 )
 
-// Resize is what the node says to a change of the pod's resources (KEP-1287).
+// Resize is the node's answer to a change of the pod's resources (KEP-1287).
 type Resize struct {
-	// Pending is why the node has no room for the resources the spec asks for; nil if it has, or
+	// Pending is why the node cannot allocate the resources in the API's spec; nil if it can or if
 	// nothing changed.
 	Pending *Refusal
-	// Allocated is the generation of the spec whose resources were allocated last; 0 for those
-	// the pod was admitted with.
+	// Allocated is the generation of the spec whose resources were allocated last; 0 if those are
+	// still the resources that the pod was admitted with.
 	Allocated int64
 }
 
-// resize brings running containers and the pod's cgroup to the size that is allocated. Containers
-// that must restart for it are stopped like those whose definition changed; the cgroup shrinks
-// when they are gone.
+// resize gives running containers and the pod's cgroup their allocated size. A container that must
+// restart for it is stopped like one whose definition changed; the cgroup shrinks once it has
+// exited.
 func (d *decision) resize(sandbox runtime.Sandbox) {
-	if d.Resize.Allocated > d.Memory.ResizeBegun {
+	if d.Resize.Allocated > d.Memory.ResizeGeneration {
 		d.beginResize(d.Resize.Allocated)
 	}
 	differs, restarting := false, false
@@ -37,34 +38,34 @@ func (d *decision) resize(sandbox runtime.Sandbox) {
 		case c == nil || run.State != runtime.Running || run.SandboxID != sandbox.ID:
 		case changed(c, run):
 			restarting = true
-		case d.applied(c, run) != containerSize(d.Pod, c):
+		case d.applied(c, run) != criconfig.ContainerSize(d.Pod, c):
 			differs = true
 		}
 	}
 	if differs && !d.Memory.Resizing {
 		d.beginResize(d.Pod.Generation)
 	}
-	// What an agent that is gone left half done, is done again.
-	cgroup := d.Memory.Cgroup != nil && *d.Memory.Cgroup != podSize(d.Pod) || d.Memory.Cgroup == nil && d.Memory.Resizing
+	// An agent that ended during a resize may not have resized the cgroup: repeat it.
+	cgroup := d.Memory.Cgroup != nil && *d.Memory.Cgroup != criconfig.PodSize(d.Pod) || d.Memory.Cgroup == nil && d.Memory.Resizing
 	switch {
 	case restarting:
 	case differs || cgroup:
-		if d.mayRetry(resizeFailure) {
+		if d.mayRetry(OfResize) {
 			d.do(Action{Kind: ResizePod})
 		}
 	case d.Memory.Resizing:
 		d.Memory.Resizing = false
-		d.tell("", v1.EventTypeNormal, "ResizeCompleted", ResizeMessage("completed", d.Pod, d.Memory.ResizeBegun, ""))
+		d.event("", v1.EventTypeNormal, "ResizeCompleted", ResizeMessage("completed", d.Pod, d.Memory.ResizeGeneration, ""))
 	}
 }
 
 func (d *decision) beginResize(generation int64) {
-	d.Memory.Resizing, d.Memory.ResizeBegun = true, generation
-	delete(d.Memory.Failures, resizeFailure)
+	d.Memory.Resizing, d.Memory.ResizeGeneration = true, generation
+	delete(d.Memory.Failures, OfResize)
 }
 
-// resizeConditions tell of a resize that waits, and of one that is under way. Their observed
-// generation is the spec's which asked for it, not the newest.
+// resizeConditions returns the conditions of a pending resize and of one in progress. The observed
+// generation of the latter is that of the spec that requested it, not the newest.
 func (d *decision) resizeConditions(s *v1.PodStatus) []v1.PodCondition {
 	if IsOver(s.Phase) {
 		return nil
@@ -76,8 +77,8 @@ func (d *decision) resizeConditions(s *v1.PodStatus) []v1.PodCondition {
 		})
 	}
 	if d.Memory.Resizing {
-		c := v1.PodCondition{Type: v1.PodResizeInProgress, ObservedGeneration: d.Memory.ResizeBegun}
-		if failure, failed := d.Memory.Failures[resizeFailure]; failed {
+		c := v1.PodCondition{Type: v1.PodResizeInProgress, ObservedGeneration: d.Memory.ResizeGeneration}
+		if failure, failed := d.Memory.Failures[OfResize]; failed {
 			c.Reason, c.Message = failure.Reason, failure.Message
 		}
 		conditions = append(conditions, c)
@@ -93,8 +94,8 @@ func (d *decision) resizeConditions(s *v1.PodStatus) []v1.PodCondition {
 	return conditions
 }
 
-// ResizeMessage is the text of an event about a resize: what became of it, and the resources it is
-// about.
+// ResizeMessage returns the message of an event about a resize: its outcome, and the requested
+// resources as JSON.
 func ResizeMessage(what string, pod *v1.Pod, generation int64, problem string) string {
 	type container struct {
 		Name      string                  `json:"name"`

@@ -4,20 +4,15 @@
 package pod
 
 import (
-	"context"
-	"errors"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/record"
-	cri "k8s.io/cri-api/pkg/apis"
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
-	testingclock "k8s.io/utils/clock/testing"
 
+	"github.com/kindred-project/kindred/internal/node/criconfig"
+	"github.com/kindred-project/kindred/internal/node/rootdir"
 	"github.com/kindred-project/kindred/internal/node/runtime"
 )
 
@@ -40,7 +35,7 @@ func grown(policy ...v1.ContainerResizePolicy) Input {
 	in := scene(now)
 	in = in.with(runtime.Container{
 		Name: "app", State: runtime.Running, StartedAt: caseTime.Add(-time.Minute),
-		Hash: hashOf(&created), Size: containerSize(in.Pod, &created).text(),
+		Hash: criconfig.Hash(&created), Size: criconfig.ContainerSize(in.Pod, &created).String(),
 	})
 	in.Resize = Resize{Allocated: 3}
 	return in
@@ -154,7 +149,7 @@ func TestResizeThatWaits(t *testing.T) {
 func TestFailedResize(t *testing.T) {
 	in := grown()
 	in.Memory = Decide(in).Memory
-	in.Memory.Failures[resizeFailure] = Failure{}.Fail(v1.PodReasonError, "busy", caseTime)
+	in.Memory.Failures[OfResize] = Failure{}.Fail(v1.PodReasonError, "busy", caseTime)
 	out := Decide(in)
 	if c := resizeCondition(out.Status, v1.PodResizeInProgress); c.Reason != "Error" || c.Message != "busy" || len(out.Actions) != 0 {
 		t.Errorf("condition %+v, actions %v", c, out.Actions)
@@ -170,93 +165,21 @@ func TestFailedResize(t *testing.T) {
 }
 
 func TestAllocationIsKept(t *testing.T) {
-	layout := Layout{Root: t.TempDir()}
-	if _, ok := layout.LoadAllocation("u"); ok {
+	layout := rootdir.Layout{Root: t.TempDir()}
+	if _, ok := LoadAllocation(layout, "u"); ok {
 		t.Error("an allocation of a pod that has none")
 	}
 	p := scene(sized("app", "100m", "64Mi")).Pod
-	if err := layout.SaveAllocation("u", AllocationOf(p)); err != nil {
+	if err := AllocationOf(p).Save(layout, "u"); err != nil {
 		t.Fatal(err)
 	}
-	got, ok := layout.LoadAllocation("u")
-	if !ok || !got.Same(AllocationOf(p)) || got.In(p) != p {
+	got, ok := LoadAllocation(layout, "u")
+	if !ok || !got.Equal(AllocationOf(p)) || got.ApplyTo(p) != p {
 		t.Errorf("%+v, %t", got, ok)
 	}
 	wanted := p.DeepCopy()
 	wanted.Spec.Containers[0].Resources = requirements("4", "4Gi")
-	if in := got.In(wanted); in.Spec.Containers[0].Resources.Requests.Cpu().String() != "100m" || wanted.Spec.Containers[0].Resources.Requests.Cpu().String() != "4" {
+	if in := got.ApplyTo(wanted); in.Spec.Containers[0].Resources.Requests.Cpu().String() != "100m" || wanted.Spec.Containers[0].Resources.Requests.Cpu().String() != "4" {
 		t.Errorf("allocated %+v, wanted %+v", in.Spec.Containers[0].Resources, wanted.Spec.Containers[0].Resources)
-	}
-}
-
-// recorder notes the order of what the stage asks of cgroups and runtime.
-type stageRecorder struct {
-	cri.RuntimeService
-	usage  uint64
-	refuse string
-	calls  []string
-}
-
-func (r *stageRecorder) Ensure(*v1.Pod) (string, error) {
-	r.calls = append(r.calls, "set")
-	return "", nil
-}
-func (r *stageRecorder) Grow(*v1.Pod) (string, error) {
-	r.calls = append(r.calls, "grow")
-	return "", nil
-}
-func (r *stageRecorder) Remove(types.UID) error { return nil }
-
-func (r *stageRecorder) ContainerStats(context.Context, string) (*runtimeapi.ContainerStats, error) {
-	return &runtimeapi.ContainerStats{Memory: &runtimeapi.MemoryUsage{UsageBytes: &runtimeapi.UInt64Value{Value: r.usage}}}, nil
-}
-
-func (r *stageRecorder) UpdateContainerResources(_ context.Context, id string, resources *runtimeapi.ContainerResources) error {
-	if id == r.refuse {
-		return errors.New("refused")
-	}
-	r.calls = append(r.calls, id+" "+resource.NewQuantity(resources.Linux.MemoryLimitInBytes, resource.BinarySI).String())
-	return nil
-}
-
-// TestResizeStage: the pod's cgroup grows first and shrinks last; who gives back comes first.
-func TestResizeStage(t *testing.T) {
-	more, less := sized("more", "1", "64Mi"), sized("less", "1", "64Mi")
-	for _, test := range []struct {
-		name   string
-		r      stageRecorder
-		calls  []string
-		failed string
-	}{
-		{name: "in order", r: stageRecorder{usage: 1}, calls: []string{"grow", "less-0 32Mi", "more-0 128Mi", "set"}},
-		{name: "memory in use", r: stageRecorder{usage: 33 << 20},
-			failed: `cannot decrease memory limits: attempting to set container "less" memory limit (33554432) below current usage (34603008)`},
-		{name: "refused", r: stageRecorder{refuse: "more-0"}, calls: []string{"grow", "less-0 32Mi"}, failed: "refused"},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			in := scene(more, less)
-			for _, c := range []v1.Container{more, less} {
-				in = in.with(runtime.Container{Name: c.Name, State: runtime.Running, Size: containerSize(in.Pod, &c).text()})
-			}
-			in.Pod.Spec.Containers[0].Resources, in.Pod.Spec.Containers[1].Resources = requirements("1", "128Mi"), requirements("1", "32Mi")
-			clock := testingclock.NewFakeClock(caseTime)
-			events := record.NewFakeRecorder(10)
-			w := &Worker{memory: in.Memory.clone(), seen: in.Runtime, parts: &Parts{
-				Clock: clock, Recorder: events, Cgroups: &test.r, Runtime: runtime.New(&test.r, "me", clock),
-			}}
-			w.resizePod(t.Context(), in.Pod, w.targets(in.Pod), "")(&w.memory)
-			if diff := cmp.Diff(test.calls, test.r.calls); diff != "" {
-				t.Errorf("calls (-want +got):\n%s", diff)
-			}
-			if got := w.memory.Failures[resizeFailure].Message; got != test.failed {
-				t.Errorf("failure %q, want %q", got, test.failed)
-			}
-			if told := len(events.Events) == 1; told != (test.failed != "") {
-				t.Errorf("%d events", len(events.Events))
-			}
-			if left := len(w.targets(in.Pod)); (left == 0) != (test.failed == "") {
-				t.Errorf("%d containers are still to be resized", left)
-			}
-		})
 	}
 }

@@ -9,17 +9,17 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/kindred-project/kindred/internal/node/criconfig"
 	"github.com/kindred-project/kindred/internal/node/runtime"
 )
 
-// run moves a pod which should run one step further: volumes, then the sandbox (a pod whose
-// volumes are missing gets neither address nor network), then init containers in order, then
-// app containers together.
+// run decides the next steps of a pod that should run: volumes, then the sandbox (a pod without its
+// volumes gets no network), then init containers in order, then all app containers.
 func (d *decision) run() {
 	d.prepareVolumes()
 	if !d.Memory.VolumesReady {
 		if sandbox, ok := d.Runtime.ReadySandbox(); ok {
-			d.watchRunning(sandbox) // of an agent that went before
+			d.watchRunning(sandbox) // started by an earlier agent
 		}
 		return
 	}
@@ -36,20 +36,19 @@ func (d *decision) run() {
 	d.watchRunning(sandbox)
 }
 
-// prepareVolumes also prepares again when volumes show the pod's own metadata and
-// that changed.
+// prepareVolumes prepares volumes again when they show metadata of the pod that has changed.
 func (d *decision) prepareVolumes() {
 	if d.Memory.VolumesReady && d.Memory.PreparedFor == shownMetadata(d.Pod) {
 		return
 	}
-	if d.mayRetry(volumesFailure) {
+	if d.mayRetry(OfVolumes) {
 		d.do(Action{Kind: PrepareVolumes})
 	}
 }
 
-// mayRetry says whether the pause after the last failure is over.
-func (d *decision) mayRetry(what string) bool {
-	failure, failed := d.Memory.Failures[what]
+// mayRetry reports whether the pause after the subject's last failure is over.
+func (d *decision) mayRetry(of Subject) bool {
+	failure, failed := d.Memory.Failures[of]
 	if failed && d.Now.Before(failure.RetryAt) {
 		d.wakeAt(failure.RetryAt)
 		return false
@@ -57,19 +56,19 @@ func (d *decision) mayRetry(what string) bool {
 	return true
 }
 
-// ensureSandbox returns the pod's sandbox once there is a good one. A sandbox that
-// broke takes its containers along, and a new one is made.
+// ensureSandbox returns the pod's sandbox once a working one exists. A broken sandbox is replaced,
+// and its containers are stopped first.
 func (d *decision) ensureSandbox() (runtime.Sandbox, bool) {
 	sandbox, ready := d.Runtime.ReadySandbox()
-	if ready && problemWith(d.Pod, sandbox) == "" {
+	if ready && problemOf(d.Pod, sandbox) == "" {
 		d.stopSandboxes(d.Runtime.Sandboxes[1:])
 		return sandbox, true
 	}
-	if d.busy(CreateSandbox, "") {
+	if d.isInFlight(CreateSandbox, "") {
 		d.do(Action{Kind: CreateSandbox})
 		return sandbox, false
 	}
-	if !d.clearBrokenSandboxes() || !d.mayRetry(sandboxFailure) {
+	if !d.clearBrokenSandboxes() || !d.mayRetry(OfSandbox) {
 		return sandbox, false
 	}
 	attempt := uint32(0)
@@ -80,10 +79,10 @@ func (d *decision) ensureSandbox() (runtime.Sandbox, bool) {
 	return sandbox, false
 }
 
-// clearBrokenSandboxes stops containers and sandboxes that are in the way of a new
-// sandbox, and says whether none is.
-func (d *decision) clearBrokenSandboxes() bool {
-	clear := true
+// clearBrokenSandboxes stops the containers and sandboxes that a new sandbox would replace, and
+// reports whether all are stopped.
+func (d *decision) clearBrokenSandboxes() (clear bool) {
+	clear = true
 	for _, c := range d.Runtime.Containers {
 		switch c.State {
 		case runtime.Running, runtime.Unknown:
@@ -95,14 +94,14 @@ func (d *decision) clearBrokenSandboxes() bool {
 		}
 	}
 	clear = clear && d.stopSandboxes(d.Runtime.Sandboxes)
-	if clear && len(d.Runtime.Sandboxes) > 0 && len(d.Memory.Failures[sandboxFailure].Reason) == 0 {
-		d.tell("", v1.EventTypeNormal, "SandboxChanged", "Pod sandbox changed, it will be killed and re-created.")
+	if clear && len(d.Runtime.Sandboxes) > 0 && d.Memory.Failures[OfSandbox].Reason == "" {
+		d.event("", v1.EventTypeNormal, "SandboxChanged", "Pod sandbox changed, it will be killed and re-created.")
 	}
 	return clear
 }
 
-// initContainers moves initialization on and says whether it is complete. The
-// furthest init container with a run in this sandbox is where it stands; sidecars before it
+// initContainers decides the next step of initialization and reports whether it is complete. It
+// continues at the last init container that has run in this sandbox. The sidecars before that one
 // are only kept running.
 func (d *decision) initContainers(sandbox runtime.Sandbox) (complete bool) {
 	init := d.Pod.Spec.InitContainers
@@ -120,28 +119,28 @@ func (d *decision) initContainers(sandbox runtime.Sandbox) (complete bool) {
 	return true
 }
 
-// initPosition is the index of the furthest init container which has run in the sandbox, or
-// past all of them once an app container has.
+// initPosition returns the index of the last init container that has run in the sandbox, or the
+// number of init containers once an app container has.
 func (d *decision) initPosition(sandbox runtime.Sandbox) int {
 	for i := range d.Pod.Spec.Containers {
-		if _, ok := d.in(sandbox, d.Pod.Spec.Containers[i].Name); ok {
+		if _, ok := d.runIn(sandbox, d.Pod.Spec.Containers[i].Name); ok {
 			return len(d.Pod.Spec.InitContainers)
 		}
 	}
 	for i := len(d.Pod.Spec.InitContainers) - 1; i > 0; i-- {
-		if _, ok := d.in(sandbox, d.Pod.Spec.InitContainers[i].Name); ok {
+		if _, ok := d.runIn(sandbox, d.Pod.Spec.InitContainers[i].Name); ok {
 			return i
 		}
 	}
 	return 0
 }
 
-// initStep makes one init container run and says whether the next may.
+// initStep makes one init container run and reports whether the next one may start.
 func (d *decision) initStep(c *v1.Container, sandbox runtime.Sandbox) (passed bool) {
-	run, ok := d.in(sandbox, c.Name)
+	run, ok := d.runIn(sandbox, c.Name)
 	if IsSidecar(c) {
 		d.keepRunning(c, sandbox)
-		return ok && run.State == runtime.Running && d.started(c, run)
+		return ok && run.State == runtime.Running && d.isStarted(c, run)
 	}
 	if ok && run.State == runtime.Exited && run.ExitCode == 0 {
 		return true
@@ -150,8 +149,8 @@ func (d *decision) initStep(c *v1.Container, sandbox runtime.Sandbox) (passed bo
 	return false
 }
 
-// appContainers starts the app containers, all at once but for one rule people
-// rely on: those behind a container with a postStart hook wait for the hook.
+// appContainers starts all app containers. As in the kubelet, those after a container with a
+// postStart hook wait for the end of the hook; users rely on that.
 func (d *decision) appContainers(sandbox runtime.Sandbox) {
 	for i := range d.Pod.Spec.Containers {
 		c := &d.Pod.Spec.Containers[i]
@@ -159,31 +158,31 @@ func (d *decision) appContainers(sandbox runtime.Sandbox) {
 		if c.Lifecycle == nil || c.Lifecycle.PostStart == nil {
 			continue
 		}
-		run, ok := d.in(sandbox, c.Name)
-		if !ok || run.State == runtime.Created || (run.State == runtime.Running && !d.hooked(c, run)) {
-			d.watchOthers(i+1, sandbox)
+		run, ok := d.runIn(sandbox, c.Name)
+		if !ok || run.State == runtime.Created || (run.State == runtime.Running && !d.isHooked(c, run)) {
+			d.checkFrom(i+1, sandbox)
 			return
 		}
 	}
 }
 
-// watchOthers keeps an eye on app containers whose start has to wait.
-func (d *decision) watchOthers(from int, sandbox runtime.Sandbox) {
+// checkFrom checks the running app containers from an index on, whose start would have to wait.
+func (d *decision) checkFrom(from int, sandbox runtime.Sandbox) {
 	for i := from; i < len(d.Pod.Spec.Containers); i++ {
 		c := &d.Pod.Spec.Containers[i]
-		if run, ok := d.in(sandbox, c.Name); ok && run.State == runtime.Running {
+		if run, ok := d.runIn(sandbox, c.Name); ok && run.State == runtime.Running {
 			d.check(c, run)
 		}
 	}
 }
 
-// ephemeralContainers starts each once; they are never restarted.
+// ephemeralContainers starts each ephemeral container once; they are never restarted.
 func (d *decision) ephemeralContainers(sandbox runtime.Sandbox) {
 	for i := range d.Pod.Spec.EphemeralContainers {
 		c := (*v1.Container)(&d.Pod.Spec.EphemeralContainers[i].EphemeralContainerCommon)
 		run, ran := d.Runtime.Latest(c.Name)
 		switch {
-		case d.busy(StartContainer, c.Name):
+		case d.isInFlight(StartContainer, c.Name):
 			d.do(Action{Kind: StartContainer, Container: c.Name})
 		case ran && run.State == runtime.Created:
 			d.do(Action{Kind: RemoveContainer, Container: c.Name, ID: run.ID})
@@ -195,7 +194,7 @@ func (d *decision) ephemeralContainers(sandbox runtime.Sandbox) {
 
 // keepRunning starts, restarts or checks one container.
 func (d *decision) keepRunning(c *v1.Container, sandbox runtime.Sandbox) {
-	if d.busy(StartContainer, c.Name) {
+	if d.isInFlight(StartContainer, c.Name) {
 		d.do(Action{Kind: StartContainer, Container: c.Name})
 		return
 	}
@@ -204,64 +203,65 @@ func (d *decision) keepRunning(c *v1.Container, sandbox runtime.Sandbox) {
 	case !ran:
 		d.start(c, d.nextAttempt(c.Name), 0)
 	case run.State == runtime.Created:
-		// Whoever created it did not live to start it.
+		// The agent that created it ended before it started it.
 		d.do(Action{Kind: RemoveContainer, Container: c.Name, ID: run.ID})
 	case run.State == runtime.Unknown:
 		d.kill(run, d.killDeadline(run, "", 0), fmt.Sprintf("Container is in %q state, try killing it before restart", run.State))
 	case run.State == runtime.Running:
 		d.check(c, run)
 	case run.SandboxID != sandbox.ID && isInit(d.Pod, c.Name):
-		// A new sandbox starts from the beginning.
+		// In a new sandbox, initialization starts over.
 		d.start(c, run.Attempt+1, 0)
 	case shouldRestart(d.Pod, c, run):
 		d.restart(c, run)
 	}
 }
 
-// restart starts the next run when the back-off after the last is over.
+// restart starts the next run once the back-off after the last run is over.
 func (d *decision) restart(c *v1.Container, ended runtime.Container) {
 	delay, next := restartDelay(c, ended)
 	if at := ended.FinishedAt.Add(delay); d.Now.Before(at) {
 		d.wakeAt(at)
-		d.tellBackOff(c, ended)
+		d.reportBackOff(c, ended)
 		return
 	}
 	d.start(c, ended.Attempt+1, next)
 }
 
-func (d *decision) tellBackOff(c *v1.Container, ended runtime.Container) {
+// reportBackOff records the BackOff event, once for each run.
+func (d *decision) reportBackOff(c *v1.Container, ended runtime.Container) {
 	run := d.Memory.Runs[ended.ID]
-	if run.BackOffTold {
+	if run.BackOffReported {
 		return
 	}
-	run.BackOffTold = true
+	run.BackOffReported = true
 	d.Memory.Runs[ended.ID] = run
-	d.tell(c.Name, v1.EventTypeWarning, "BackOff",
-		fmt.Sprintf("Back-off restarting failed container %s in pod %s", c.Name, nameAndUID(d.Pod)))
+	d.event(c.Name, v1.EventTypeWarning, "BackOff",
+		fmt.Sprintf("Back-off restarting failed container %s in pod %s", c.Name, criconfig.FullName(d.Pod)))
 }
 
 func (d *decision) start(c *v1.Container, attempt uint32, backOff time.Duration) {
-	if d.mayRetry(c.Name) {
+	if d.mayRetry(OfContainer(c.Name)) {
 		d.do(Action{Kind: StartContainer, Container: c.Name, Attempt: attempt, BackOff: backOff})
 	}
 }
 
-// check runs a running container's postStart hook and stops it if it is not what or
-// how it should be.
+// check stops a running container whose definition changed, whose postStart hook failed or whose
+// probe failed, and runs its postStart hook.
 func (d *decision) check(c *v1.Container, run runtime.Container) {
 	memory := d.Memory.Runs[run.ID]
 	switch {
-	case changed(c, run) && onlyResized(c, run):
+	case changed(c, run) && criconfig.SameImage(run.Hash, criconfig.Hash(c)):
 		d.kill(run, d.killDeadline(run, "", d.specGrace()), fmt.Sprintf("Container %s resize requires restart", c.Name))
 	case changed(c, run):
 		d.kill(run, d.killDeadline(run, "", d.specGrace()), fmt.Sprintf("%s %s definition changed%s", d.title(c), c.Name, ", will be restarted"))
 	case memory.HookFailed:
 		d.kill(run, d.killDeadline(run, "", d.specGrace()), "FailedPostStartHook")
 	case isFalse(memory.Liveness):
-		d.kill(run, d.killDeadline(run, Liveness, d.specGrace()), fmt.Sprintf("%s %s failed liveness probe%s", d.title(c), c.Name, d.fate(c)))
+		d.kill(run, d.killDeadline(run, Liveness, d.specGrace()), fmt.Sprintf("%s %s failed liveness probe%s", d.title(c), c.Name, d.restartNote(c)))
 	case isFalse(memory.Startup):
-		d.kill(run, d.killDeadline(run, Startup, d.specGrace()), fmt.Sprintf("%s %s failed startup probe%s", d.title(c), c.Name, d.fate(c)))
-	case !d.hooked(c, run):
+		d.kill(run, d.killDeadline(run, Startup, d.specGrace()), fmt.Sprintf("%s %s failed startup probe%s", d.title(c), c.Name, d.restartNote(c)))
+	case !d.isHooked(c, run):
 		d.do(Action{Kind: PostStart, Container: c.Name, ID: run.ID})
 	}
 }
@@ -273,40 +273,41 @@ func (d *decision) title(c *v1.Container) string {
 	return "Container"
 }
 
-func (d *decision) fate(c *v1.Container) string {
+// restartNote is the end of a Killing event's message.
+func (d *decision) restartNote(c *v1.Container) string {
 	if isInit(d.Pod, c.Name) || neverRestarts(d.Pod, c) {
 		return ""
 	}
 	return ", will be restarted"
 }
 
-// hooked says whether the run's postStart hook is over, or there is none.
-func (d *decision) hooked(c *v1.Container, run runtime.Container) bool {
+// isHooked reports whether the run's postStart hook has succeeded, if the container has one.
+func (d *decision) isHooked(c *v1.Container, run runtime.Container) bool {
 	return c.Lifecycle == nil || c.Lifecycle.PostStart == nil || d.Memory.Runs[run.ID].Hooked
 }
 
-// started says whether a running container counts as started: its hook is over
-// and its startup probe, if any, succeeded.
-func (d *decision) started(c *v1.Container, run runtime.Container) bool {
-	if !d.hooked(c, run) {
+// isStarted reports whether a running container counts as started: its postStart hook and its
+// startup probe, if any, have succeeded.
+func (d *decision) isStarted(c *v1.Container, run runtime.Container) bool {
+	if !d.isHooked(c, run) {
 		return false
 	}
 	return c.StartupProbe == nil || isTrue(d.Memory.Runs[run.ID].Startup)
 }
 
-// ready says whether a started container is ready.
-func (d *decision) ready(c *v1.Container, run runtime.Container) bool {
-	return d.started(c, run) && (c.ReadinessProbe == nil || isTrue(d.Memory.Runs[run.ID].Readiness))
+// isReady reports whether a running container is started and its readiness probe, if any, succeeds.
+func (d *decision) isReady(c *v1.Container, run runtime.Container) bool {
+	return d.isStarted(c, run) && (c.ReadinessProbe == nil || isTrue(d.Memory.Runs[run.ID].Readiness))
 }
 
-// in returns the container's newest run in the sandbox.
-func (d *decision) in(sandbox runtime.Sandbox, name string) (runtime.Container, bool) {
+// runIn returns the container's newest run if it is in the sandbox.
+func (d *decision) runIn(sandbox runtime.Sandbox, name string) (runtime.Container, bool) {
 	run, ok := d.Runtime.Latest(name)
 	return run, ok && run.SandboxID == sandbox.ID
 }
 
-// nextAttempt numbers the next run of a container which the runtime does not know: 0 or,
-// if the runtime lost its runs, one more than the API counted.
+// nextAttempt returns the number of the next run of a container that the runtime does not have: 0
+// or, if the runtime lost its runs, one more than the API's restart count.
 func (d *decision) nextAttempt(name string) uint32 {
 	old := statusNamed(d.Pod.Status, name)
 	if old == nil {
@@ -316,15 +317,17 @@ func (d *decision) nextAttempt(name string) uint32 {
 	if old.State.Waiting == nil || last != nil && last.ContainerID == old.ContainerID {
 		return uint32(old.RestartCount) + 1
 	}
-	return uint32(old.RestartCount) // created, and never started
+	return uint32(old.RestartCount) // the last run was created and never started
 }
 
+// ranBefore reports whether the API's status shows a run of the container.
 func (d *decision) ranBefore(name string) bool {
 	old := statusNamed(d.Pod.Status, name)
 	return old != nil && old.ContainerID != ""
 }
 
-// watchRunning lists what to probe and whose logs to keep small.
+// watchRunning adds the sandbox's running containers to those to probe and to those whose logs are
+// rotated.
 func (d *decision) watchRunning(sandbox runtime.Sandbox) {
 	for _, run := range d.Runtime.Containers {
 		c := containerOf(d.Pod, run.Name)
@@ -332,14 +335,14 @@ func (d *decision) watchRunning(sandbox runtime.Sandbox) {
 			continue
 		}
 		d.out.Running[run.ID] = true
-		if d.hooked(c, run) {
+		if d.isHooked(c, run) {
 			d.out.Probe[run.ID] = true
 		}
 	}
 }
 
-// prune removes runs older than the one before the last, and sandboxes which hold
-// none of the runs that are kept.
+// prune keeps two runs of each container, the newest and the one before it, and the sandboxes of
+// these runs. It removes all others.
 func (d *decision) prune(current runtime.Sandbox) {
 	kept := map[string]int{}
 	holds := map[string]bool{current.ID: true}

@@ -11,6 +11,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/kindred-project/kindred/internal/node/criconfig"
 	"github.com/kindred-project/kindred/internal/node/runtime"
 )
 
@@ -34,12 +35,12 @@ func containerOf(pod *v1.Pod, name string) *v1.Container {
 	return nil
 }
 
-// IsSidecar says whether an init container keeps running beside the app
-// containers (KEP-753).
+// IsSidecar reports whether an init container keeps running beside the app containers (KEP-753).
 func IsSidecar(c *v1.Container) bool {
 	return c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways
 }
 
+// sidecarNamed returns the index of an init container, and whether it is a sidecar.
 func sidecarNamed(pod *v1.Pod, name string) (index int, ok bool) {
 	for i := range pod.Spec.InitContainers {
 		if c := &pod.Spec.InitContainers[i]; c.Name == name {
@@ -49,8 +50,8 @@ func sidecarNamed(pod *v1.Pod, name string) (index int, ok bool) {
 	return 0, false
 }
 
-// restarts says whether a container which ended with exitCode runs again: by the
-// first of its own rules that matches, else its own policy (KEP-5307), else the pod's.
+// restarts reports whether a container that exited with exitCode is restarted: by the first of its
+// own rules that matches, else by its own policy (KEP-5307), else by the pod's policy.
 func restarts(pod *v1.Pod, c *v1.Container, exitCode int32) bool {
 	policy := pod.Spec.RestartPolicy
 	if c.RestartPolicy != nil {
@@ -68,6 +69,7 @@ func restarts(pod *v1.Pod, c *v1.Container, exitCode int32) bool {
 	return true
 }
 
+// ruleFor applies the container's own restart rules. ok is false if none of them asks for a restart.
 func ruleFor(c *v1.Container, exitCode int32) (restart, ok bool) {
 	for _, rule := range c.RestartPolicyRules {
 		if rule.ExitCodes == nil {
@@ -81,7 +83,7 @@ func ruleFor(c *v1.Container, exitCode int32) (restart, ok bool) {
 	return false, false
 }
 
-// neverRestarts says whether the policy alone excludes any restart.
+// neverRestarts reports whether the restart policy is Never.
 func neverRestarts(pod *v1.Pod, c *v1.Container) bool {
 	if c.RestartPolicy != nil {
 		return *c.RestartPolicy == v1.ContainerRestartPolicyNever
@@ -89,42 +91,20 @@ func neverRestarts(pod *v1.Pod, c *v1.Container) bool {
 	return pod.Spec.RestartPolicy == v1.RestartPolicyNever
 }
 
-// shouldRestart says whether a container which ended should run again, by policy
-// or since its definition changed.
+// shouldRestart reports whether an exited container is restarted: by policy, or because its
+// definition changed.
 func shouldRestart(pod *v1.Pod, c *v1.Container, ended runtime.Container) bool {
 	return restarts(pod, c, ended.ExitCode) || changed(c, ended)
 }
 
-// changed says whether the container's definition is no longer what the run was started
-// from: the image, or resources with resize policy RestartContainer. That is all the API lets a pod
-// change there and that needs a restart.
+// changed reports whether the container's definition changed, since the run was created, in a way
+// that requires a restart.
 func changed(c *v1.Container, run runtime.Container) bool {
-	return run.Hash != "" && run.Hash != hashOf(c)
+	return run.Hash != "" && run.Hash != criconfig.Hash(c)
 }
 
-// onlyResized says whether a changed container differs but in its resources.
-func onlyResized(c *v1.Container, run runtime.Container) bool {
-	before, _, _ := strings.Cut(run.Hash, "-")
-	now, _, _ := strings.Cut(hashOf(c), "-")
-	return before == now
-}
-
-// hashOf identifies what changed looks at: the image and, behind a dash, the resources.
-func hashOf(c *v1.Container) string {
-	h := fnv.New32a()
-	fmt.Fprintf(h, "%s\x00%s", c.Name, c.Image)
-	hash := fmt.Sprintf("%x", h.Sum32())
-	for _, policy := range c.ResizePolicy {
-		if policy.RestartPolicy == v1.RestartContainer {
-			request, limit := c.Resources.Requests[policy.ResourceName], c.Resources.Limits[policy.ResourceName]
-			hash += fmt.Sprintf("-%d-%d", amountOf(policy.ResourceName, request), amountOf(policy.ResourceName, limit))
-		}
-	}
-	return hash
-}
-
-// shownMetadata identifies the labels and annotations of a pod with downwardAPI volumes;
-// empty for one without.
+// shownMetadata identifies the labels and annotations of a pod with downwardAPI volumes. It is empty
+// for a pod without.
 func shownMetadata(pod *v1.Pod) string {
 	shown := slices.ContainsFunc(pod.Spec.Volumes, func(v v1.Volume) bool {
 		return v.DownwardAPI != nil || v.Projected != nil && slices.ContainsFunc(v.Projected.Sources, func(s v1.VolumeProjection) bool {
@@ -135,15 +115,11 @@ func shownMetadata(pod *v1.Pod) string {
 		return ""
 	}
 	h := fnv.New64a()
-	fmt.Fprint(h, pod.Labels, "\x00", pod.Annotations) // maps print in the order of their keys
+	fmt.Fprint(h, pod.Labels, "\x00", pod.Annotations) // fmt prints maps in the order of their keys
 	return fmt.Sprintf("%x", h.Sum64())
 }
 
-// nameAndUID is how messages name a pod: name_namespace(uid).
-func nameAndUID(pod *v1.Pod) string {
-	return fmt.Sprintf("%s_%s(%s)", pod.Name, pod.Namespace, pod.UID)
-}
-
+// trimScheme returns the runtime's ID of a container ID such as containerd://1a2b.
 func trimScheme(id string) string {
 	if _, rest, ok := strings.Cut(id, "://"); ok {
 		return rest

@@ -13,11 +13,11 @@ import (
 	"github.com/kindred-project/kindred/internal/node/runtime"
 )
 
-// status computes the pod's status from what the runtime holds. Its phase is what
-// the containers say; publish decides what of it the API may see yet.
+// status computes the pod's status from the runtime. Its phase follows from the containers alone:
+// mustStop depends on it. publish then decides what the API may see of it.
 func (d *decision) status() v1.PodStatus {
-	if d.settled() {
-		return d.settledStatus()
+	if d.isFinal() {
+		return d.finalStatus()
 	}
 	s := v1.PodStatus{
 		ObservedGeneration: d.Pod.Generation,
@@ -25,20 +25,21 @@ func (d *decision) status() v1.PodStatus {
 		StartTime:          d.startTime(),
 	}
 	d.addresses(&s)
-	keepForeign(&s, &d.Pod.Status)
+	keepOthersFields(&s, &d.Pod.Status)
 	s.InitContainerStatuses = d.containerStatuses(d.Pod.Spec.InitContainers, initContainer)
 	s.ContainerStatuses = d.containerStatuses(d.Pod.Spec.Containers, appContainer)
 	s.EphemeralContainerStatuses = d.containerStatuses(ephemeralSpecs(d.Pod), ephemeralContainer)
 	over := d.deleting() || d.Memory.Expired != nil || IsOver(d.Pod.Status.Phase)
-	s.Phase = phaseOf(d.Pod, &s, over && !d.anythingRuns(), d.initialized())
+	s.Phase = phaseOf(d.Pod, &s, over && !d.anythingRuns(), d.anyAppRanInSandbox())
 	if IsOver(s.Phase) && !over && d.anyAppChanged() {
-		s.Phase = v1.PodRunning // it was stopped to be started anew, whatever its exit code
+		s.Phase = v1.PodRunning // it was stopped in order to restart it, whatever its exit code
 	}
-	d.judge(&s)
+	d.applyVerdict(&s)
 	return s
 }
 
-// anyAppChanged says whether an app container ended and was changed since it began.
+// anyAppChanged reports whether an app container has exited and its definition has changed since
+// it was created.
 func (d *decision) anyAppChanged() bool {
 	return slices.ContainsFunc(d.Pod.Spec.Containers, func(c v1.Container) bool {
 		run, ok := d.Runtime.Latest(c.Name)
@@ -46,13 +47,13 @@ func (d *decision) anyAppChanged() bool {
 	})
 }
 
-// settled says whether the status does not depend on containers: the node refused the
-// pod, or the pod is over and the runtime has nothing to add.
-func (d *decision) settled() bool {
+// isFinal reports whether the status does not depend on containers: the node refused the pod, or
+// the pod is over and the runtime has none of its containers.
+func (d *decision) isFinal() bool {
 	return d.Memory.Rejected != nil || IsOver(d.Pod.Status.Phase) && len(d.Runtime.Containers) == 0
 }
 
-func (d *decision) settledStatus() v1.PodStatus {
+func (d *decision) finalStatus() v1.PodStatus {
 	s := *d.Pod.Status.DeepCopy()
 	if r := d.Memory.Rejected; r != nil {
 		s.ObservedGeneration = d.Pod.Generation
@@ -71,7 +72,7 @@ func (d *decision) startTime() *metav1.Time {
 	return &now
 }
 
-// addresses sets host and pod IPs. A pod keeps the addresses of its last sandbox.
+// addresses sets host and pod IPs. A pod without a ready sandbox keeps the addresses of its last one.
 func (d *decision) addresses(s *v1.PodStatus) {
 	if len(d.HostIPs) > 0 {
 		s.HostIP = d.HostIPs[0]
@@ -95,9 +96,9 @@ func (d *decision) addresses(s *v1.PodStatus) {
 	}
 }
 
-// keepForeign takes from api what others write to the status: the scheduler, the
-// resource claim controllers, and owners of readiness gates.
-func keepForeign(s, api *v1.PodStatus) {
+// keepOthersFields copies from api the fields and conditions of the status that other clients own:
+// the scheduler, the resource claim controllers and the owners of readiness gates.
+func keepOthersFields(s, api *v1.PodStatus) {
 	s.NominatedNodeName = api.NominatedNodeName
 	s.Resize = api.Resize
 	s.ResourceClaimStatuses = api.ResourceClaimStatuses
@@ -105,21 +106,21 @@ func keepForeign(s, api *v1.PodStatus) {
 	s.NodeAllocatableResourceClaimStatuses = api.NodeAllocatableResourceClaimStatuses
 	var conditions []v1.PodCondition
 	for _, c := range api.Conditions {
-		if !ownCondition(c.Type) {
+		if !isOwnCondition(c.Type) {
 			conditions = append(conditions, c)
 		}
 	}
 	for _, c := range s.Conditions {
-		if ownCondition(c.Type) {
+		if isOwnCondition(c.Type) {
 			conditions = append(conditions, c)
 		}
 	}
 	s.Conditions = conditions
 }
 
-// judge sets reason and message that stand above the containers', and keeps a phase
-// that is already final.
-func (d *decision) judge(s *v1.PodStatus) {
+// applyVerdict keeps a phase that is already final, and sets the phase, reason and message of a pod
+// that exceeded its deadline.
+func (d *decision) applyVerdict(s *v1.PodStatus) {
 	api := d.Pod.Status
 	switch {
 	case IsOver(api.Phase):
@@ -135,26 +136,25 @@ func (d *decision) judge(s *v1.PodStatus) {
 	}
 }
 
-// initialized says whether an app container has run in the current sandbox.
-func (d *decision) initialized() bool {
+// anyAppRanInSandbox reports whether an app container has run in the current sandbox.
+func (d *decision) anyAppRanInSandbox() bool {
 	sandbox, ok := d.Runtime.ReadySandbox()
 	if !ok {
 		return false
 	}
 	for i := range d.Pod.Spec.Containers {
-		if run, ok := d.in(sandbox, d.Pod.Spec.Containers[i].Name); ok && run.State != runtime.Created {
+		if run, ok := d.runIn(sandbox, d.Pod.Spec.Containers[i].Name); ok && run.State != runtime.Created {
 			return true
 		}
 	}
 	return false
 }
 
-// publish makes the status one that the API may see: a final phase only when nothing
-// runs any more, every container of a finished deleted pod terminated, conditions
-// to match.
+// publish makes the status fit for the API: its phase is final only when no container runs, a
+// deleted pod that is finished has only terminated containers, and the conditions match.
 func (d *decision) publish() {
 	s := &d.out.Status
-	if d.settled() {
+	if d.isFinal() {
 		return
 	}
 	if IsOver(s.Phase) && !IsOver(d.Pod.Status.Phase) && d.anythingRuns() {
@@ -164,14 +164,14 @@ func (d *decision) publish() {
 		}
 	}
 	if d.out.Finished && d.deleting() {
-		d.finalize(s)
+		d.terminateAll(s)
 	}
 	s.Conditions = slices.Concat(s.Conditions, d.resizeConditions(s), d.conditions(s))
 }
 
-// finalize accounts for every container of a pod that is deleted: one that cannot
-// be found failed, so that the pod is not taken for a success.
-func (d *decision) finalize(s *v1.PodStatus) {
+// terminateAll gives every container of a deleted pod a terminated state. A container that the
+// runtime no longer has counts as failed, so that the pod does not count as succeeded.
+func (d *decision) terminateAll(s *v1.PodStatus) {
 	lost := func(c *v1.ContainerStatus) {
 		if c.State.Terminated == nil {
 			c.State = v1.ContainerState{Terminated: &v1.ContainerStateTerminated{
@@ -179,7 +179,7 @@ func (d *decision) finalize(s *v1.PodStatus) {
 				Message:  "The container could not be located when the pod was terminated",
 				ExitCode: 137,
 			}}
-			c.Ready, c.Started = false, ptrTo(false)
+			c.Ready, c.Started = false, new(false)
 		}
 	}
 	if initialized(d.Pod, s) {
@@ -195,7 +195,7 @@ func (d *decision) finalize(s *v1.PodStatus) {
 	}
 }
 
-// initialized says whether the status shows that initialization was over.
+// initialized reports whether the status shows that initialization completed.
 func initialized(pod *v1.Pod, s *v1.PodStatus) bool {
 	if len(pod.Spec.InitContainers) == 0 {
 		return true
@@ -217,7 +217,8 @@ func initialized(pod *v1.Pod, s *v1.PodStatus) bool {
 
 func succeeded(s v1.ContainerState) bool { return s.Terminated != nil && s.Terminated.ExitCode == 0 }
 
-// attempted leaves out the init containers, at the end, that never began. The first always counts.
+// attempted returns the init containers without those at the end that never started. It always
+// keeps the first.
 func attempted(list []v1.ContainerStatus) []v1.ContainerStatus {
 	for i := len(list) - 1; i >= 0; i-- {
 		if list[i].State.Waiting == nil || list[i].LastTerminationState.Terminated != nil {
@@ -227,15 +228,15 @@ func attempted(list []v1.ContainerStatus) []v1.ContainerStatus {
 	return list[:min(1, len(list))]
 }
 
-// ownCondition says whether the agent owns a condition.
-func ownCondition(t v1.PodConditionType) bool {
+// isOwnCondition reports whether the agent owns a condition.
+func isOwnCondition(t v1.PodConditionType) bool {
 	return slices.Contains([]v1.PodConditionType{
 		v1.PodReadyToStartContainers, v1.PodInitialized, v1.PodReady, v1.ContainersReady, v1.PodScheduled,
 		v1.PodResizePending, v1.PodResizeInProgress,
 	}, t)
 }
 
-// statusNamed finds the status of any kind of container, or nil.
+// statusNamed returns the status of any kind of container, or nil.
 func statusNamed(s v1.PodStatus, name string) *v1.ContainerStatus {
 	for _, list := range [][]v1.ContainerStatus{s.InitContainerStatuses, s.ContainerStatuses, s.EphemeralContainerStatuses} {
 		for i := range list {
@@ -254,5 +255,3 @@ func ephemeralSpecs(pod *v1.Pod) []v1.Container {
 	}
 	return specs
 }
-
-func ptrTo[T any](v T) *T { return &v }

@@ -86,7 +86,7 @@ func TestStatus(t *testing.T) {
 	fresh := scene(app)
 	fresh.Runtime = &runtime.Pod{}
 	failing := scene(app)
-	failing.Memory.Failures = map[string]Failure{"app": {Reason: "ErrImagePull", Message: "no such image", RetryAt: caseTime.Add(time.Second)}}
+	failing.Memory.Failures = map[Subject]Failure{OfContainer("app"): {Reason: "ErrImagePull", Message: "no such image", RetryAt: caseTime.Add(time.Second)}}
 	looping := exited("app", 2, 1)
 	looping.BackOff = 40 * time.Second
 	lost := scene(app)
@@ -170,7 +170,7 @@ func TestStatus(t *testing.T) {
 				t.Errorf("status (-want +got):\n%s", diff)
 			}
 			for _, c := range out.Status.Conditions {
-				if ownCondition(c.Type) && c.ObservedGeneration != 3 {
+				if isOwnCondition(c.Type) && c.ObservedGeneration != 3 {
 					t.Errorf("condition %s is of generation %d", c.Type, c.ObservedGeneration)
 				}
 			}
@@ -198,7 +198,7 @@ func TestTerminationMessagesShareTheirRoom(t *testing.T) {
 
 func TestExpiry(t *testing.T) {
 	in := scene(v1.Container{Name: "app", Image: "i"}).with(runningRun("app"))
-	in.Pod.Spec.ActiveDeadlineSeconds = ptrTo(int64(60))
+	in.Pod.Spec.ActiveDeadlineSeconds = new(int64(60))
 	in.Old.StartTime = &metav1.Time{Time: caseTime.Add(-59 * time.Second)}
 	in.Old.Phase = v1.PodRunning
 	if out := Decide(in); out.Stopping || !out.Wake.Equal(caseTime.Add(time.Second)) {

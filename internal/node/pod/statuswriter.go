@@ -20,14 +20,14 @@ const (
 	writeRetryMax   = 10 * time.Second
 )
 
-// statusWriter brings one pod's status to the API, in order and at once: a write
-// for each change; changes made during a write go out together with the next.
+// statusWriter writes one pod's status to the API, in order and without delay. Changes during a
+// write are combined into the next one.
 type statusWriter struct {
 	parts *Parts
 	wake  chan struct{}
 
 	mu     sync.Mutex
-	pod    *v1.Pod // the newest the API showed
+	pod    *v1.Pod // the newest that the API returned
 	status v1.PodStatus
 	dirty  bool
 	final  bool // the pod is to be deleted once the status is written
@@ -37,7 +37,7 @@ func newStatusWriter(parts *Parts) *statusWriter {
 	return &statusWriter{parts: parts, wake: make(chan struct{}, 1)}
 }
 
-// set gives the status to write. final asks to delete the pod afterwards.
+// set sets the status to write. If final is set, the pod is deleted after the write.
 func (s *statusWriter) set(pod *v1.Pod, status v1.PodStatus, final bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -63,6 +63,7 @@ func (s *statusWriter) take() (pod *v1.Pod, status v1.PodStatus, final, dirty bo
 	return s.pod, s.status, s.final, dirty
 }
 
+// run writes until ctx ends, and retries failed writes with backoff.
 func (s *statusWriter) run(ctx context.Context) {
 	var retry time.Duration
 	for {
@@ -94,7 +95,7 @@ func (s *statusWriter) run(ctx context.Context) {
 }
 
 func (s *statusWriter) write(ctx context.Context, pod *v1.Pod, status v1.PodStatus, final bool) error {
-	keepForeign(&status, &pod.Status) // as the API shows it now, not as it was decided on
+	keepOthersFields(&status, &pod.Status) // from the newest pod, which may be newer than the decision
 	written, err := s.parts.Status.Write(ctx, pod, status)
 	if err != nil {
 		return err
@@ -113,8 +114,8 @@ func (s *statusWriter) write(ctx context.Context, pod *v1.Pod, status v1.PodStat
 	return s.parts.Status.Delete(ctx, pod)
 }
 
-// isNewer compares two sightings of one pod. Resource versions of one resource compare as numbers
-// (KEP-5504); those that do not are taken as news.
+// isNewer reports whether a is a newer version of a pod than b, by their resource versions (KEP-5504).
+// If these cannot be compared, a counts as newer.
 func isNewer(a, b *v1.Pod) bool {
 	order, err := resourceversion.CompareResourceVersion(a.ResourceVersion, b.ResourceVersion)
 	return err != nil || order > 0

@@ -11,20 +11,20 @@ import (
 	"github.com/kindred-project/kindred/internal/node/runtime"
 )
 
-// minGrace is the least a container gets between the stop signal and KILL, also
-// when its preStop hook took all of the grace period.
+// minGrace is the shortest time between the stop signal and SIGKILL, even if the preStop hook took
+// all of the grace period.
 const minGrace = 2 * time.Second
 
 // defaultGrace is the API's default terminationGracePeriodSeconds.
 const defaultGrace = 30 * time.Second
 
-// stop moves a pod which is over one step further: containers, then sandbox, then
-// volumes and cgroup and, once the API has let go of the pod, everything else.
+// stop decides the next steps of a pod that is to stop: containers, then sandboxes, then volumes
+// and cgroup and, once the API no longer has the pod, everything else.
 func (d *decision) stop() {
 	if d.Memory.StoppingSince.IsZero() {
 		d.Memory.StoppingSince = d.Now
 	}
-	if d.stopContainers() || d.starting() || d.busy(CreateSandbox, "") || d.busy(PrepareVolumes, "") || d.busy(ResizePod, "") {
+	if d.stopContainers() || d.isStarting() || d.isInFlight(CreateSandbox, "") || d.isInFlight(PrepareVolumes, "") || d.isInFlight(ResizePod, "") {
 		return
 	}
 	if !d.release() {
@@ -36,11 +36,11 @@ func (d *decision) stop() {
 	}
 }
 
-// stopContainers stops what runs and says whether anything still does.
+// stopContainers stops the running containers and reports whether any still runs.
 func (d *decision) stopContainers() (running bool) {
 	for _, run := range d.Runtime.Containers {
-		if d.busy(StartContainer, run.Name) {
-			continue // it will be dealt with once its start is over
+		if d.isInFlight(StartContainer, run.Name) {
+			continue // it is stopped once its start is over
 		}
 		switch run.State {
 		case runtime.Running, runtime.Unknown:
@@ -58,18 +58,18 @@ func (d *decision) stopContainers() (running bool) {
 	return running
 }
 
-// release stops the sandboxes and tears down volumes and cgroup, and says
-// whether that is done.
+// release stops the sandboxes, then tears down volumes and cgroup, and reports whether all of that
+// is done.
 func (d *decision) release() (done bool) {
 	stopped := d.stopSandboxes(d.Runtime.Sandboxes)
-	if stopped && !d.Memory.Released && d.mayRetry(volumesFailure) {
+	if stopped && !d.Memory.Released && d.mayRetry(OfVolumes) {
 		d.do(Action{Kind: Release})
 	}
 	return stopped && d.Memory.Released
 }
 
-// stopSandboxes stops sandboxes and says whether all are. One that broke by itself is
-// stopped too: it still holds its part of the network.
+// stopSandboxes stops sandboxes and reports whether all are stopped. One that is no longer ready is
+// stopped as well, because it still holds its part of the network.
 func (d *decision) stopSandboxes(sandboxes []runtime.Sandbox) (stopped bool) {
 	stopped = true
 	for _, s := range sandboxes {
@@ -81,8 +81,8 @@ func (d *decision) stopSandboxes(sandboxes []runtime.Sandbox) (stopped bool) {
 	return stopped
 }
 
-// remove removes the last traces of a pod that has left the API. Until then its
-// containers stay, for their logs.
+// remove removes what is left of a pod that the API no longer has. Until then its containers stay,
+// for their logs.
 func (d *decision) remove() {
 	if len(d.Runtime.Sandboxes)+len(d.Runtime.Containers) == 0 {
 		if d.out.Removed = d.Memory.Cleaned; !d.out.Removed {
@@ -101,15 +101,15 @@ func (d *decision) remove() {
 	}
 }
 
-// kill stops one running container by its deadline: preStop hook first, then, for
-// a sidecar, its turn, then the stop signal. It is told once.
+// kill stops a running container by its deadline: the preStop hook, then the stop signal. A sidecar
+// waits for its turn in between. The Killing event is recorded once.
 func (d *decision) kill(run runtime.Container, deadline time.Time, message string) {
 	memory := d.Memory.Runs[run.ID]
 	if memory.Deadline.IsZero() {
 		if message == "" {
 			message = "Stopping container " + run.Name
 		}
-		d.tell(run.Name, v1.EventTypeNormal, "Killing", message)
+		d.event(run.Name, v1.EventTypeNormal, "Killing", message)
 	}
 	memory.Deadline = deadline
 	d.Memory.Runs[run.ID] = memory
@@ -119,15 +119,15 @@ func (d *decision) kill(run runtime.Container, deadline time.Time, message strin
 		d.do(Action{Kind: PreStop, Container: run.Name, ID: run.ID, Deadline: deadline})
 		return
 	}
-	if d.out.Stopping && !d.sidecarTurn(run.Name) && d.Now.Before(deadline) {
+	if d.out.Stopping && !d.mayStop(run.Name) && d.Now.Before(deadline) {
 		d.wakeAt(deadline)
 		return
 	}
 	d.do(Action{Kind: StopContainer, Container: run.Name, ID: run.ID, Deadline: deadline})
 }
 
-// killDeadline is when a container that is being stopped gets KILL: the grace
-// period after its stop began. A shorter grace period moves it forward, never back.
+// killDeadline returns when a container gets SIGKILL: the grace period after it began to stop. A
+// new grace period can make the deadline earlier, never later.
 func (d *decision) killDeadline(run runtime.Container, probe ProbeKind, grace time.Duration) time.Time {
 	if own := probeGrace(containerOf(d.Pod, run.Name), probe); own != nil {
 		grace = time.Duration(*own) * time.Second
@@ -143,7 +143,7 @@ func (d *decision) killDeadline(run runtime.Container, probe ProbeKind, grace ti
 	return deadline
 }
 
-// probeGrace is the probe's own terminationGracePeriodSeconds.
+// probeGrace returns the terminationGracePeriodSeconds of the failed probe, if it has its own.
 func probeGrace(c *v1.Container, kind ProbeKind) *int64 {
 	switch {
 	case c == nil:
@@ -156,8 +156,8 @@ func probeGrace(c *v1.Container, kind ProbeKind) *int64 {
 	return nil
 }
 
-// grace is the grace period of a pod which is over: what its deletion asks for, or
-// nothing when the API has already let go of it (forced deletion).
+// grace returns the grace period of a pod that is to stop: that of its deletion, or 0 if the API no
+// longer has the pod (a forced deletion).
 func (d *decision) grace() time.Duration {
 	switch {
 	case d.Gone:
@@ -168,6 +168,7 @@ func (d *decision) grace() time.Duration {
 	return d.specGrace()
 }
 
+// specGrace returns the grace period in the pod's spec.
 func (d *decision) specGrace() time.Duration {
 	if seconds := d.Pod.Spec.TerminationGracePeriodSeconds; seconds != nil {
 		return time.Duration(*seconds) * time.Second
@@ -175,55 +176,55 @@ func (d *decision) specGrace() time.Duration {
 	return defaultGrace
 }
 
-// sidecarTurn says whether a container may be stopped now: app containers at once,
-// sidecars after them, the last started first (KEP-753).
-func (d *decision) sidecarTurn(name string) bool {
+// mayStop reports whether it is the container's turn to stop: app containers stop at once, sidecars
+// after them in reverse order (KEP-753).
+func (d *decision) mayStop(name string) bool {
 	index, sidecar := sidecarNamed(d.Pod, name)
 	if !sidecar {
 		return true
 	}
 	for i := range d.Pod.Spec.Containers {
-		if d.running(d.Pod.Spec.Containers[i].Name) {
+		if d.isRunning(d.Pod.Spec.Containers[i].Name) {
 			return false
 		}
 	}
 	for i := index + 1; i < len(d.Pod.Spec.InitContainers); i++ {
-		if c := &d.Pod.Spec.InitContainers[i]; IsSidecar(c) && d.running(c.Name) {
+		if c := &d.Pod.Spec.InitContainers[i]; IsSidecar(c) && d.isRunning(c.Name) {
 			return false
 		}
 	}
 	return true
 }
 
-// running says whether a container runs, or may in a moment.
-func (d *decision) running(name string) bool {
+// isRunning reports whether a container runs or is being started.
+func (d *decision) isRunning(name string) bool {
 	run, ok := d.Runtime.Latest(name)
-	return d.busy(StartContainer, name) || ok && (run.State == runtime.Running || run.State == runtime.Unknown)
+	return d.isInFlight(StartContainer, name) || ok && (run.State == runtime.Running || run.State == runtime.Unknown)
 }
 
-// anythingRuns says whether the pod could still have a running process.
+// anythingRuns reports whether the pod may have a running process.
 func (d *decision) anythingRuns() bool {
 	for _, run := range d.Runtime.Containers {
 		if run.State == runtime.Running || run.State == runtime.Unknown {
 			return true
 		}
 	}
-	return d.starting()
+	return d.isStarting()
 }
 
 func hasPreStop(c *v1.Container) bool {
 	return c != nil && c.Lifecycle != nil && c.Lifecycle.PreStop != nil
 }
 
-// problemWith says what is wrong with a ready sandbox, or nothing.
-func problemWith(pod *v1.Pod, sandbox runtime.Sandbox) string {
+// problemOf returns what is wrong with a ready sandbox, or "".
+func problemOf(pod *v1.Pod, sandbox runtime.Sandbox) string {
 	if !pod.Spec.HostNetwork && len(sandbox.IPs) == 0 {
 		return "pod sandbox has no IP address"
 	}
 	return ""
 }
 
-// sandboxProblem is the message of PodReadyToStartContainers while it is false.
+// sandboxProblem returns the message of PodReadyToStartContainers if the condition is false, or "".
 func (d *decision) sandboxProblem() string {
 	ready := 0
 	for _, s := range d.Runtime.Sandboxes {
@@ -239,5 +240,5 @@ func (d *decision) sandboxProblem() string {
 	case !d.Runtime.Sandboxes[0].Ready:
 		return "pod sandbox is not ready"
 	}
-	return problemWith(d.Pod, d.Runtime.Sandboxes[0])
+	return problemOf(d.Pod, d.Runtime.Sandboxes[0])
 }

@@ -15,24 +15,25 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/kindred-project/kindred/internal/node/criconfig"
 	"github.com/kindred-project/kindred/internal/node/runtime"
 )
 
-// observeRetry is the pause after the runtime could not be asked.
+// observeRetry is the pause after the runtime could not be read.
 const observeRetry = time.Second
 
-// Status writes a pod's status to the API, and lets go of pods that are over.
+// Status writes to the API what becomes of a pod.
 type Status interface {
-	// Write writes the status unless pod already has it, and returns the pod as the
-	// API then has it; nil when the API has no such pod any more.
+	// Write writes the status unless pod already has it, and returns the pod that the API then
+	// has, or nil if the API no longer has the pod.
 	Write(ctx context.Context, pod *v1.Pod, status v1.PodStatus) (*v1.Pod, error)
-	// Delete deletes the pod for good: grace period 0, this UID only.
+	// Delete deletes the pod with grace period 0 and its UID as precondition.
 	Delete(ctx context.Context, pod *v1.Pod) error
 }
 
-// Parts is what workers share: the node's facts and its subsystems.
+// Parts are the facts and subsystems of the node, which all workers share.
 type Parts struct {
-	Host        Host
+	Host        criconfig.Host
 	Runtime     *runtime.Runtime
 	RuntimeName string
 	Clock       clock.Clock
@@ -46,7 +47,7 @@ type Parts struct {
 	Logs        Logs
 	Handlers    Handlers
 	Cgroups     Cgroups
-	// RuntimeHandler names the runtime handler of a RuntimeClass; nil knows none.
+	// RuntimeHandler returns the runtime handler of a RuntimeClass.
 	RuntimeHandler func(ctx context.Context, class string) (string, error)
 }
 
@@ -64,32 +65,32 @@ type Worker struct {
 	rejected *Refusal
 	status   v1.PodStatus
 	results  []result
-	stale    bool // the runtime should be asked again
+	stale    bool // seen may be out of date
 
-	// Only the loop touches what follows.
+	// Only the loop uses the following.
 	memory   Memory
 	seen     *runtime.Pod
-	busy     map[string]flight
-	probed   map[string]bool
-	watched  map[string]bool
+	inFlight map[ActionKey]flight
+	probed   map[string]bool // by container ID, as is logged
+	logged   map[string]bool
 	stopping bool
-	short    sync.WaitGroup // the short ones among busy
+	toFinish sync.WaitGroup // actions in flight whose stage says finish
 }
 
-// result is what a finished action leaves for the loop: a change of memory.
+// result is a change of memory: what a finished action or a probe leaves for the loop.
 type result struct {
-	key   string
+	key   ActionKey // of the finished action; zero for a probe
 	apply func(*Memory)
 }
 
-// flight is an action under way.
+// flight is an action that has been launched and whose result the loop has not seen.
 type flight struct {
 	action Action
 	cancel context.CancelFunc
 }
 
-// NewWorker makes the worker of a pod. rejected is set if the node does not admit it; gone if
-// the API does not know it any more.
+// NewWorker returns the worker of a pod. rejected is set if the node does not admit the pod, gone
+// if the API no longer has it.
 func NewWorker(parts *Parts, pod *v1.Pod, rejected *Refusal, gone bool) *Worker {
 	w := &Worker{
 		parts:    parts,
@@ -102,15 +103,15 @@ func NewWorker(parts *Parts, pod *v1.Pod, rejected *Refusal, gone bool) *Worker 
 		status:   *pod.Status.DeepCopy(),
 		stale:    true,
 		memory:   Remember(&pod.Status),
-		busy:     map[string]flight{},
+		inFlight: map[ActionKey]flight{},
 		probed:   map[string]bool{},
-		watched:  map[string]bool{},
+		logged:   map[string]bool{},
 	}
 	w.memory.Rejected = rejected
 	return w
 }
 
-// Update gives the worker the pod as the API has it now, with the resources that are allocated.
+// Update gives the worker the newest pod of the API, with the allocated resources in its spec.
 func (w *Worker) Update(pod *v1.Pod, resize Resize) {
 	w.mu.Lock()
 	w.pod, w.resize = pod, resize
@@ -118,8 +119,8 @@ func (w *Worker) Update(pod *v1.Pod, resize Resize) {
 	w.Wake()
 }
 
-// Vanish tells the worker that the API no longer has the pod.
-func (w *Worker) Vanish(last *v1.Pod) {
+// Deleted tells the worker that the API no longer has the pod.
+func (w *Worker) Deleted(last *v1.Pod) {
 	w.mu.Lock()
 	if last != nil {
 		w.pod = last
@@ -129,15 +130,15 @@ func (w *Worker) Vanish(last *v1.Pod) {
 	w.Wake()
 }
 
-// Changed tells the worker that the runtime holds something new of the pod.
-func (w *Worker) Changed() {
+// RuntimeChanged tells the worker that the pod may have changed in the runtime.
+func (w *Worker) RuntimeChanged() {
 	w.mu.Lock()
 	w.stale = true
 	w.mu.Unlock()
 	w.Wake()
 }
 
-// Wake asks for another round.
+// Wake requests another round.
 func (w *Worker) Wake() {
 	select {
 	case w.wake <- struct{}{}:
@@ -154,15 +155,15 @@ func (w *Worker) Pod() *v1.Pod {
 	return &pod
 }
 
-// Rejected says whether the node refused the pod.
+// Rejected reports whether the node did not admit the pod.
 func (w *Worker) Rejected() bool { return w.rejected != nil }
 
-// Run is the worker's loop: observe, decide, act, write. It returns when nothing of the pod
-// is left on the node, or when ctx ends, leaving the pod as it is.
+// Run is the worker's loop: observe, decide, act, write. It returns when nothing of the pod is
+// left on the node, or when ctx ends; containers keep running then.
 func (w *Worker) Run(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer w.letGo()
+	defer w.detach()
 	go w.writer.run(ctx)
 	timer := w.parts.Clock.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -186,23 +187,26 @@ func (w *Worker) Run(ctx context.Context) {
 	}
 }
 
-// round is one turn of the loop. again is when to take the next though nothing happens.
+// round is one turn of the loop, syncPod in the kubelet. again is the time until the next one if
+// nothing wakes the worker; 0 for none. removed reports whether nothing of the pod is left.
 func (w *Worker) round(ctx context.Context) (again time.Duration, removed bool) {
-	pod, resize, gone := w.takeUp()
+	pod, resize, gone := w.takeInput()
 	if err := w.observe(ctx); err != nil {
 		if ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "Cannot see the pod in the runtime", "pod", klog.KObj(pod))
+			klog.FromContext(ctx).Error(err, "Cannot read the pod from the runtime, will retry", "pod", klog.KObj(pod))
 		}
 		return observeRetry, false
 	}
 	now := w.parts.Clock.Now()
 	out := Decide(Input{
 		Pod: pod, Resize: resize, Gone: gone, Old: w.status, Runtime: w.seen, Memory: w.memory,
-		Busy: w.busyKeys(), HostIPs: w.parts.Host.IPs, RuntimeName: w.parts.RuntimeName, Now: now,
+		InFlight: w.inFlightKeys(), HostIPs: w.parts.Host.IPs, RuntimeName: w.parts.RuntimeName, Now: now,
 	})
 	w.memory = out.Memory
 	w.publish(pod, gone, out)
-	w.tell(pod, out.Events)
+	for _, e := range out.Events {
+		w.event(pod, e.Container, e.Type, e.Reason, e.Message)
+	}
 	if out.Stopping && !w.stopping {
 		w.stopping = true
 		w.cancelStarts()
@@ -212,7 +216,7 @@ func (w *Worker) round(ctx context.Context) (again time.Duration, removed bool) 
 	for _, action := range out.Actions {
 		w.launch(ctx, pod, action)
 	}
-	if out.Removed && len(w.busy) == 0 {
+	if out.Removed && len(w.inFlight) == 0 {
 		return 0, true
 	}
 	if out.Wake.IsZero() {
@@ -221,14 +225,14 @@ func (w *Worker) round(ctx context.Context) (again time.Duration, removed bool) 
 	return max(out.Wake.Sub(now), time.Millisecond), false
 }
 
-// takeUp applies what finished actions left, and returns the pod to decide on.
-func (w *Worker) takeUp() (pod *v1.Pod, resize Resize, gone bool) {
+// takeInput applies the results of finished actions and probes, and returns the pod to decide on.
+func (w *Worker) takeInput() (pod *v1.Pod, resize Resize, gone bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, r := range w.results {
-		if flight, ok := w.busy[r.key]; ok {
+		if flight, ok := w.inFlight[r.key]; ok {
 			flight.cancel()
-			delete(w.busy, r.key)
+			delete(w.inFlight, r.key)
 		}
 		if r.apply != nil {
 			w.memory = w.memory.clone()
@@ -239,7 +243,7 @@ func (w *Worker) takeUp() (pod *v1.Pod, resize Resize, gone bool) {
 	return w.pod, w.resize, w.gone
 }
 
-// observe asks the runtime if something may have changed there.
+// observe reads the pod from the runtime if it may have changed there.
 func (w *Worker) observe(ctx context.Context) error {
 	w.mu.Lock()
 	stale := w.stale
@@ -259,18 +263,13 @@ func (w *Worker) observe(ctx context.Context) error {
 	return nil
 }
 
+// publish makes the status visible to the node's own readers and has the writer write it.
 func (w *Worker) publish(pod *v1.Pod, gone bool, out Output) {
 	w.mu.Lock()
 	w.status = out.Status
 	w.mu.Unlock()
 	if !gone {
 		w.writer.set(pod, out.Status, out.Finished && pod.DeletionTimestamp != nil)
-	}
-}
-
-func (w *Worker) tell(pod *v1.Pod, events []Event) {
-	for _, e := range events {
-		w.event(pod, e.Container, e.Type, e.Reason, e.Message)
 	}
 }
 
@@ -283,48 +282,53 @@ func (w *Worker) event(pod *v1.Pod, container, eventType, reason, message string
 	w.parts.Recorder.Event(ref, eventType, reason, message)
 }
 
-func (w *Worker) busyKeys() map[string]bool {
-	keys := make(map[string]bool, len(w.busy))
-	for key := range w.busy {
+func (w *Worker) inFlightKeys() map[ActionKey]bool {
+	keys := make(map[ActionKey]bool, len(w.inFlight))
+	for key := range w.inFlight {
 		keys[key] = true
 	}
 	return keys
 }
 
-// launch begins an action that is not under way yet. One that is to end sooner
-// replaces the one under way.
+// launch starts an action unless one with its key runs already. A StopContainer with an earlier
+// deadline than the running one's is started beside it.
 func (w *Worker) launch(ctx context.Context, pod *v1.Pod, action Action) {
 	key := action.Key()
-	if current, ok := w.busy[key]; ok {
+	if current, ok := w.inFlight[key]; ok {
 		if action.Kind == StopContainer && action.Deadline.Before(current.action.Deadline) {
-			w.hasten(ctx, pod, key, action)
+			w.hasten(ctx, pod, action)
 		}
 		return
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	w.busy[key] = flight{action: action, cancel: cancel}
-	stage := w.stage(pod, action)
+	w.inFlight[key] = flight{action: action, cancel: cancel}
+	stage, task := stageOf(action.Kind), w.taskOf(pod, action)
 	run := func() {
-		w.finish(result{key: key, apply: stage(ctx)})
+		w.finished(result{key: key, apply: stage.run(w, ctx, task)})
 	}
-	if action.short() {
-		w.short.Go(run)
+	if stage.finish {
+		w.toFinish.Go(run)
 		return
 	}
 	go run()
 }
 
-// hasten stops a container sooner than the stop under way would. The runtime takes the
-// second call beside the first, which returns with it.
-func (w *Worker) hasten(ctx context.Context, pod *v1.Pod, key string, action Action) {
-	current := w.busy[key]
+// hasten stops a container earlier than the running StopContainer would. The runtime accepts a
+// second call beside the first, which returns when the container has ended.
+func (w *Worker) hasten(ctx context.Context, pod *v1.Pod, action Action) {
+	current := w.inFlight[action.Key()]
 	current.action = action
-	w.busy[key] = current
-	stage := w.stage(pod, action)
-	go stage(ctx)
+	w.inFlight[action.Key()] = current
+	stage, task := stageOf(action.Kind), w.taskOf(pod, action)
+	go stage.run(w, ctx, task)
 }
 
-func (w *Worker) finish(r result) {
+func (w *Worker) taskOf(pod *v1.Pod, action Action) task {
+	return task{Action: action, pod: pod, memory: w.memory, seen: w.seen}
+}
+
+// finished hands a result to the loop. What the action did shows in the runtime.
+func (w *Worker) finished(r result) {
 	w.mu.Lock()
 	w.results = append(w.results, r)
 	w.stale = true
@@ -332,17 +336,16 @@ func (w *Worker) finish(r result) {
 	w.Wake()
 }
 
-// cancelStarts ends what would only bring up a pod that is over.
+// cancelStarts cancels the running actions that are pointless once the pod is to stop.
 func (w *Worker) cancelStarts() {
-	for _, flight := range w.busy {
-		switch flight.action.Kind {
-		case StartContainer, PrepareVolumes, CreateSandbox, PostStart:
+	for key, flight := range w.inFlight {
+		if stageOf(key.Kind).starts {
 			flight.cancel()
 		}
 	}
 }
 
-// syncProbes starts and stops the probes stage for single containers.
+// syncProbes starts and stops the probes of single containers.
 func (w *Worker) syncProbes(pod *v1.Pod, out Output) {
 	for id := range out.Probe {
 		if w.probed[id] {
@@ -394,33 +397,33 @@ func (w *Worker) probeResult(r ProbeResult) {
 	w.Wake()
 }
 
-// syncLogs starts and stops the watch over single log files.
+// syncLogs starts and stops the rotation of single log files.
 func (w *Worker) syncLogs(out Output) {
 	for _, run := range w.seen.Containers {
-		if out.Running[run.ID] && !w.watched[run.ID] && run.LogPath != "" {
-			w.watched[run.ID] = true
+		if out.Running[run.ID] && !w.logged[run.ID] && run.LogPath != "" {
+			w.logged[run.ID] = true
 			w.parts.Logs.Start(run.ID, run.LogPath)
 		}
 	}
-	for id := range maps.Clone(w.watched) {
+	for id := range maps.Clone(w.logged) {
 		if !out.Running[id] {
-			delete(w.watched, id)
+			delete(w.logged, id)
 			w.parts.Logs.Stop(id)
 		}
 	}
 }
 
-// letGo ends what runs beside the worker for its containers, which stay as they are, and
-// waits for what is nearly done.
-func (w *Worker) letGo() {
+// detach stops probes, log rotation and running actions, and waits for those that must finish. The
+// containers are left as they are.
+func (w *Worker) detach() {
 	for id := range w.probed {
 		w.parts.Probes.Stop(id)
 	}
-	for id := range w.watched {
+	for id := range w.logged {
 		w.parts.Logs.Stop(id)
 	}
-	for _, flight := range w.busy {
+	for _, flight := range w.inFlight {
 		flight.cancel()
 	}
-	w.short.Wait()
+	w.toFinish.Wait()
 }

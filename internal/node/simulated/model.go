@@ -187,12 +187,12 @@ func (m *model) createSandbox(p *v1.Pod, w world, a pod.Action) {
 		ip, err := w.address()
 		if err != nil {
 			const reason = "FailedCreatePodSandBox"
-			m.memory.Failures[""] = m.memory.Failures[""].Fail(reason, "Failed to create pod sandbox: "+err.Error(), w.now)
+			m.memory.Failures[pod.OfSandbox] = m.memory.Failures[pod.OfSandbox].Fail(reason, "Failed to create pod sandbox: "+err.Error(), w.now)
 			return
 		}
 		s.IPs = []string{ip}
 	}
-	delete(m.memory.Failures, "")
+	delete(m.memory.Failures, pod.OfSandbox)
 	m.runtime.Sandboxes = slices.Insert(m.runtime.Sandboxes, 0, s)
 }
 

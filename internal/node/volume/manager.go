@@ -22,7 +22,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/kindred-project/kindred/internal/mounts"
-	nodepod "github.com/kindred-project/kindred/internal/node/pod"
+	"github.com/kindred-project/kindred/internal/node/rootdir"
 )
 
 // Objects reads what a pod refers to, and drops what it read with the pod; package
@@ -36,7 +36,7 @@ type Objects interface {
 // Options says what the volumes are made of.
 type Options struct {
 	// Layout says where pods' files are. The file system must allow mounts.
-	Layout nodepod.Layout
+	Layout rootdir.Layout
 	// Client issues service account tokens and reads trust bundles.
 	Client  kubernetes.Interface
 	Objects Objects

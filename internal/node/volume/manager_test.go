@@ -31,6 +31,7 @@ import (
 
 	"github.com/kindred-project/kindred/internal/mounts"
 	nodepod "github.com/kindred-project/kindred/internal/node/pod"
+	"github.com/kindred-project/kindred/internal/node/rootdir"
 )
 
 var (
@@ -97,7 +98,7 @@ func newFixture(t *testing.T) *fixture {
 		failed: make(chan error, 100),
 	}
 	f.client.PrependReactor("create", "serviceaccounts", f.issue)
-	layout := nodepod.Layout{Root: t.TempDir()}
+	layout := rootdir.Layout{Root: t.TempDir()}
 	t.Cleanup(func() { _ = mounts.DetachAt(layout.Root) })
 	f.Manager = New(Options{
 		Layout: layout, Client: f.client, Objects: f.api, Clock: f.clock,

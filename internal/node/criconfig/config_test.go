@@ -1,7 +1,7 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package pod
+package criconfig
 
 import (
 	"os"
@@ -15,9 +15,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kindred-project/kindred/internal/node/rootdir"
 )
 
-var testHost = Host{Layout: Layout{Root: "/node"}, Owner: "me", DNS: DNS{Domain: "cluster.local"}, Memory: 1 << 30}
+var testHost = Host{Layout: rootdir.Layout{Root: "/node"}, Owner: "me", DNS: DNS{Domain: "cluster.local"}, Memory: 1 << 30}
 
 func testPod() *v1.Pod {
 	return &v1.Pod{
@@ -30,9 +32,9 @@ func testPod() *v1.Pod {
 
 func TestSandboxConfig(t *testing.T) {
 	pod := testPod()
-	pod.Spec.ShareProcessNamespace = ptrTo(true)
+	pod.Spec.ShareProcessNamespace = new(true)
 	pod.Spec.SecurityContext = &v1.PodSecurityContext{
-		RunAsUser: ptrTo(int64(7)), FSGroup: ptrTo(int64(8)), SupplementalGroups: []int64{9},
+		RunAsUser: new(int64(7)), FSGroup: new(int64(8)), SupplementalGroups: []int64{9},
 		Sysctls: []v1.Sysctl{{Name: "net.core.somaxconn", Value: "99"}},
 	}
 	pod.Spec.Containers[0].Ports = []v1.ContainerPort{{ContainerPort: 80, HostPort: 8080, Protocol: v1.ProtocolUDP, HostIP: "127.0.0.1"}, {ContainerPort: 81}}
@@ -41,7 +43,7 @@ func TestSandboxConfig(t *testing.T) {
 		Limits:   v1.ResourceList{v1.ResourceCPU: resource.MustParse("500m"), v1.ResourceMemory: resource.MustParse("64Mi")},
 	}
 	dns := &runtimeapi.DNSConfig{Servers: []string{"10.0.0.10"}}
-	got, err := testHost.sandboxConfig(pod, 2, "/parent/podu", dns)
+	got, err := testHost.Sandbox(pod, 2, "/parent/podu", dns)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +78,7 @@ func TestHostNamespaces(t *testing.T) {
 	pod := testPod()
 	pod.Spec.HostNetwork, pod.Spec.HostPID, pod.Spec.HostIPC = true, true, true
 	pod.Spec.Containers[0].Ports = []v1.ContainerPort{{ContainerPort: 80, HostPort: 80}}
-	got, err := testHost.sandboxConfig(pod, 0, "", nil)
+	got, err := testHost.Sandbox(pod, 0, "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,28 +94,28 @@ func TestHostNamespaces(t *testing.T) {
 
 func TestUserNamespacesAreRefused(t *testing.T) {
 	pod := testPod()
-	pod.Spec.HostUsers = ptrTo(false)
-	if _, err := testHost.sandboxConfig(pod, 0, "", nil); err == nil {
+	pod.Spec.HostUsers = new(false)
+	if _, err := testHost.Sandbox(pod, 0, "", nil); err == nil {
 		t.Error("a pod got no user namespace and no error")
 	}
 }
 
 func TestContainerConfig(t *testing.T) {
 	pod := testPod()
-	pod.Spec.TerminationGracePeriodSeconds = ptrTo(int64(30))
+	pod.Spec.TerminationGracePeriodSeconds = new(int64(30))
 	c := &pod.Spec.Containers[0]
 	c.Command, c.Args = []string{"$(NAME)", "$$(NAME)"}, []string{"$(UNKNOWN)"}
 	c.TerminationMessagePath, c.TerminationMessagePolicy = "/dev/termination-log", v1.TerminationMessageReadFile
-	c.Lifecycle = &v1.Lifecycle{StopSignal: ptrTo(v1.SIGUSR1)}
+	c.Lifecycle = &v1.Lifecycle{StopSignal: new(v1.SIGUSR1)}
 	c.SecurityContext = &v1.SecurityContext{
-		AllowPrivilegeEscalation: ptrTo(false), ReadOnlyRootFilesystem: ptrTo(true),
+		AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true),
 		Capabilities:   &v1.Capabilities{Add: []v1.Capability{"NET_ADMIN"}, Drop: []v1.Capability{"ALL"}},
-		SeccompProfile: &v1.SeccompProfile{Type: v1.SeccompProfileTypeLocalhost, LocalhostProfile: ptrTo("p.json")},
+		SeccompProfile: &v1.SeccompProfile{Type: v1.SeccompProfileTypeLocalhost, LocalhostProfile: new("p.json")},
 	}
 	env := []*runtimeapi.KeyValue{{Key: "NAME", Value: []byte("value")}}
-	got, err := testHost.containerConfig(newRun{
-		pod: pod, container: c, env: env, image: Image{Ref: "sha256:1", UID: ptrTo(int64(5))},
-		action: Action{Attempt: 3, BackOff: 20 * time.Second},
+	got, err := testHost.Container(Run{
+		Pod: pod, Container: c, Env: env, Image: Image{Ref: "sha256:1", UID: new(int64(5))},
+		Attempt: 3, BackOff: 20 * time.Second,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -130,7 +132,7 @@ func TestContainerConfig(t *testing.T) {
 			"io.kubernetes.container.name": "c", "kindred.dev/cluster": "me",
 		},
 		Annotations: map[string]string{
-			"io.kubernetes.container.hash": hashOf(c), "io.kubernetes.container.restartCount": "3",
+			"io.kubernetes.container.hash": Hash(c), "io.kubernetes.container.restartCount": "3",
 			"io.kubernetes.container.terminationMessagePath":   "/dev/termination-log",
 			"io.kubernetes.container.terminationMessagePolicy": "File",
 			"io.kubernetes.pod.terminationGracePeriod":         "30",
@@ -162,15 +164,15 @@ func TestRunAsNonRoot(t *testing.T) {
 		image Image
 		want  string
 	}{
-		{"user of the pod", ptrTo(int64(1)), Image{}, ""},
-		{"root of the pod", ptrTo(int64(0)), Image{}, "container's runAsUser breaks non-root policy"},
-		{"user of the image", nil, Image{UID: ptrTo(int64(1))}, ""},
+		{"user of the pod", new(int64(1)), Image{}, ""},
+		{"root of the pod", new(int64(0)), Image{}, "container's runAsUser breaks non-root policy"},
+		{"user of the image", nil, Image{UID: new(int64(1))}, ""},
 		{"root of the image", nil, Image{}, "container has runAsNonRoot and image will run as root"},
 		{"name of the image", nil, Image{Username: "bin"}, "container has runAsNonRoot and image has non-numeric user (bin), cannot verify user is non-root"},
 	} {
 		pod := testPod()
-		pod.Spec.SecurityContext = &v1.PodSecurityContext{RunAsNonRoot: ptrTo(true), RunAsUser: test.user}
-		_, err := containerSecurity(Layout{}, pod, &pod.Spec.Containers[0], test.image)
+		pod.Spec.SecurityContext = &v1.PodSecurityContext{RunAsNonRoot: new(true), RunAsUser: test.user}
+		_, err := containerSecurity(rootdir.Layout{}, pod, &pod.Spec.Containers[0], test.image)
 		if got := strings.TrimSuffix(errorText(err), ` (pod: "p_ns(u)", container: c)`); got != test.want {
 			t.Errorf("%s: %q, want %q", test.name, got, test.want)
 		}
@@ -197,10 +199,10 @@ func TestOOMScores(t *testing.T) {
 	}{
 		{"best effort", v1.ResourceRequirements{}, nil, 1000},
 		{"a quarter of the node", requests("256Mi"), nil, 750},
-		{"next to nothing", requests("1Ki"), nil, 999},
+		{"1 KiB of the node", requests("1Ki"), nil, 999},
 		{"all of it", requests("1Gi"), nil, 3},
 		{"guaranteed", v1.ResourceRequirements{Requests: guaranteed, Limits: guaranteed}, nil, -997},
-		{"node critical", v1.ResourceRequirements{}, ptrTo(int32(2000001000)), -997},
+		{"node critical", v1.ResourceRequirements{}, new(int32(2000001000)), -997},
 	} {
 		pod := testPod()
 		pod.Spec.Priority, pod.Spec.Containers[0].Resources = test.priority, test.resources
@@ -223,7 +225,7 @@ func TestDNS(t *testing.T) {
 		Options:  []string{"ndots:5"},
 	}
 	merged := &runtimeapi.DNSConfig{Servers: []string{"192.0.2.53", "192.0.2.1"}, Searches: []string{"example.com", "example.org", "own"}, Options: []string{"rotate", "ndots:3"}}
-	own := &v1.PodDNSConfig{Nameservers: []string{"192.0.2.1"}, Searches: []string{"own", "example.com"}, Options: []v1.PodDNSConfigOption{{Name: "ndots", Value: ptrTo("3")}}}
+	own := &v1.PodDNSConfig{Nameservers: []string{"192.0.2.1"}, Searches: []string{"own", "example.com"}, Options: []v1.PodDNSConfigOption{{Name: "ndots", Value: new("3")}}}
 	for _, test := range []struct {
 		name        string
 		policy      v1.DNSPolicy
@@ -284,13 +286,13 @@ func TestHostnames(t *testing.T) {
 		{"p", "p", func(*v1.PodSpec) {}},
 		{long, long[:61], func(*v1.PodSpec) {}},
 		{"p", "given", func(s *v1.PodSpec) { s.Hostname = "given" }},
-		{"p", "over.ride", func(s *v1.PodSpec) { s.Hostname, s.HostnameOverride = "given", ptrTo("over.ride") }},
-		{"p", "p.s.ns.svc.cluster.local", func(s *v1.PodSpec) { s.Subdomain, s.SetHostnameAsFQDN = "s", ptrTo(true) }},
+		{"p", "over.ride", func(s *v1.PodSpec) { s.Hostname, s.HostnameOverride = "given", new("over.ride") }},
+		{"p", "p.s.ns.svc.cluster.local", func(s *v1.PodSpec) { s.Subdomain, s.SetHostnameAsFQDN = "s", new(true) }},
 	} {
 		pod := testPod()
 		pod.Name = test.name
 		test.set(&pod.Spec)
-		got, err := testHost.sandboxConfig(pod, 0, "", nil)
+		got, err := testHost.Sandbox(pod, 0, "", nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,36 +1,38 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package pod
+package criconfig
 
 import (
 	"fmt"
 	"maps"
 	"strconv"
 	"strings"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/component-helpers/node/util/sysctl"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kindred-project/kindred/internal/node/environment"
+	"github.com/kindred-project/kindred/internal/node/rootdir"
 	"github.com/kindred-project/kindred/internal/node/runtime"
 )
 
-// Host is what pods' configurations need to know of the node.
+// Host holds the facts of the node that the configuration of its pods depends on.
 type Host struct {
-	Layout Layout
+	Layout rootdir.Layout
 	// Owner is the value of runtime.LabelOwner.
 	Owner string
-	// IPs are the node's addresses, one a family.
+	// IPs are the node's addresses, one for each IP family.
 	IPs []string
 	DNS DNS
 	// Memory is the node's memory in bytes.
 	Memory int64
 }
 
-// sandboxConfig describes a pod's sandbox to the runtime.
-func (h Host) sandboxConfig(pod *v1.Pod, attempt uint32, cgroupParent string, dns *runtimeapi.DNSConfig) (*runtimeapi.PodSandboxConfig, error) {
+// Sandbox returns the configuration of a pod's sandbox.
+func (h Host) Sandbox(pod *v1.Pod, attempt uint32, cgroupParent string, dns *runtimeapi.DNSConfig) (*runtimeapi.PodSandboxConfig, error) {
 	if isFalse(pod.Spec.HostUsers) {
 		return nil, fmt.Errorf("the node does not support user namespaces (hostUsers: false)")
 	}
@@ -82,7 +84,7 @@ func (h Host) identity(pod *v1.Pod) map[string]string {
 	}
 }
 
-// portMappings lists the container ports that have a host port.
+// portMappings returns the container ports that have a host port.
 func portMappings(pod *v1.Pod) []*runtimeapi.PortMapping {
 	if pod.Spec.HostNetwork {
 		return nil
@@ -112,7 +114,7 @@ var protocols = map[v1.Protocol]runtimeapi.Protocol{
 	v1.ProtocolSCTP: runtimeapi.Protocol_SCTP,
 }
 
-// sysctls are those which the node's admission let pass, by the names with dots.
+// sysctls returns the pod's sysctls under their dotted names. Package admission has checked them.
 func sysctls(pod *v1.Pod) map[string]string {
 	out := map[string]string{}
 	if pod.Spec.SecurityContext != nil {
@@ -123,47 +125,59 @@ func sysctls(pod *v1.Pod) map[string]string {
 	return out
 }
 
-// newRun is one run of a container that is about to be created.
-type newRun struct {
-	pod       *v1.Pod
-	container *v1.Container
-	action    Action
-	image     Image
-	// volumeImages are the IDs of the images of its image volumes, by their reference.
-	volumeImages map[string]string
-	env          []*runtimeapi.KeyValue
-	mounts       []*runtimeapi.Mount
-	target       string // the container whose processes an ephemeral container joins
+// Run is one run of a container that is to be created.
+type Run struct {
+	Pod       *v1.Pod
+	Container *v1.Container
+	// Attempt numbers the runs of the container, from 0. BackOff is the delay of the next run
+	// after this one ends.
+	Attempt uint32
+	BackOff time.Duration
+	Image   Image
+	Env     []*runtimeapi.KeyValue
+	Mounts  []*runtimeapi.Mount
+	// Target is the ID of the container whose process namespace an ephemeral container joins.
+	Target string
 }
 
-// containerConfig describes a container to the runtime.
-func (h Host) containerConfig(r newRun) (*runtimeapi.ContainerConfig, error) {
-	c := r.container
-	security, err := containerSecurity(h.Layout, r.pod, c, r.image)
+// Image is an image that is present on the node.
+type Image struct {
+	// Ref is what goes in ContainerConfig.image: the runtime's image ID.
+	Ref string
+	// User is the image's configured user, for the runAsNonRoot check: UID when
+	// numeric, else Username; both empty means root.
+	UID      *int64
+	Username string
+}
+
+// Container returns the configuration of a run. It fails if the run would break runAsNonRoot.
+func (h Host) Container(r Run) (*runtimeapi.ContainerConfig, error) {
+	c := r.Container
+	security, err := containerSecurity(h.Layout, r.Pod, c, r.Image)
 	if err != nil {
 		return nil, err
 	}
-	if r.target != "" {
+	if r.Target != "" {
 		security.NamespaceOptions.Pid = runtimeapi.NamespaceMode_TARGET
-		security.NamespaceOptions.TargetId = r.target
+		security.NamespaceOptions.TargetId = r.Target
 	}
 	return &runtimeapi.ContainerConfig{
-		Metadata:    &runtimeapi.ContainerMetadata{Name: c.Name, Attempt: r.action.Attempt},
-		Image:       &runtimeapi.ImageSpec{Image: r.image.Ref, UserSpecifiedImage: c.Image},
-		Command:     expandAll(c.Command, r.env),
-		Args:        expandAll(c.Args, r.env),
+		Metadata:    &runtimeapi.ContainerMetadata{Name: c.Name, Attempt: r.Attempt},
+		Image:       &runtimeapi.ImageSpec{Image: r.Image.Ref, UserSpecifiedImage: c.Image},
+		Command:     expandAll(c.Command, r.Env),
+		Args:        expandAll(c.Args, r.Env),
 		WorkingDir:  c.WorkingDir,
-		Envs:        r.env,
-		Mounts:      r.mounts,
-		Labels:      h.containerLabels(r.pod, c),
+		Envs:        r.Env,
+		Mounts:      r.Mounts,
+		Labels:      h.containerLabels(r.Pod, c),
 		Annotations: h.containerAnnotations(r),
-		LogPath:     h.Layout.ContainerLog(c.Name, r.action.Attempt),
+		LogPath:     h.Layout.ContainerLog(c.Name, r.Attempt),
 		Stdin:       c.Stdin,
 		StdinOnce:   c.StdinOnce,
 		Tty:         c.TTY,
 		StopSignal:  stopSignal(c),
 		Linux: &runtimeapi.LinuxContainerConfig{
-			Resources:       containerResources(r.pod, c, h.Memory),
+			Resources:       ContainerResources(r.Pod, c, h.Memory),
 			SecurityContext: security,
 		},
 	}, nil
@@ -175,24 +189,24 @@ func (h Host) containerLabels(pod *v1.Pod, c *v1.Container) map[string]string {
 	return labels
 }
 
-func (h Host) containerAnnotations(r newRun) map[string]string {
+func (h Host) containerAnnotations(r Run) map[string]string {
 	a := map[string]string{
-		runtime.AnnotationHash:            hashOf(r.container),
-		runtime.AnnotationRestartCount:    strconv.FormatUint(uint64(r.action.Attempt), 10),
-		runtime.AnnotationTerminationPath: r.container.TerminationMessagePath,
-		runtime.AnnotationTerminationRule: string(r.container.TerminationMessagePolicy),
-		runtime.AnnotationMessageFile:     h.Layout.TerminationLog(r.pod.UID, r.container.Name, r.action.Attempt),
-		runtime.AnnotationBackOff:         r.action.BackOff.String(),
-		runtime.AnnotationSize:            containerSize(r.pod, r.container).text(),
+		runtime.AnnotationHash:            Hash(r.Container),
+		runtime.AnnotationRestartCount:    strconv.FormatUint(uint64(r.Attempt), 10),
+		runtime.AnnotationTerminationPath: r.Container.TerminationMessagePath,
+		runtime.AnnotationTerminationRule: string(r.Container.TerminationMessagePolicy),
+		runtime.AnnotationMessageFile:     h.Layout.TerminationLog(r.Pod.UID, r.Container.Name, r.Attempt),
+		runtime.AnnotationBackOff:         r.BackOff.String(),
+		runtime.AnnotationSize:            ContainerSize(r.Pod, r.Container).String(),
 	}
-	if grace := r.pod.Spec.TerminationGracePeriodSeconds; grace != nil {
+	if grace := r.Pod.Spec.TerminationGracePeriodSeconds; grace != nil {
 		a[runtime.AnnotationTerminationGrace] = strconv.FormatInt(*grace, 10)
 	}
 	return a
 }
 
-// stopSignal is the container's own stop signal (KEP-4960) in CRI's terms: SIGRTMIN+1 is called
-// SIGNAL_SIGRTMINPLUS1 there. Runtimes that do not know the field use the image's.
+// stopSignal returns the container's own stop signal (KEP-4960) under CRI's name: SIGRTMIN+1 is
+// SIGNAL_SIGRTMINPLUS1 there. Runtimes that do not know the field use the image's signal.
 func stopSignal(c *v1.Container) runtimeapi.Signal {
 	if c.Lifecycle == nil || c.Lifecycle.StopSignal == nil {
 		return runtimeapi.Signal_SIGNAL_RUNTIME_DEFAULT

@@ -1,7 +1,7 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package node
+package workers
 
 import (
 	"context"
@@ -18,26 +18,32 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kindred-project/kindred/internal/node/admission"
+	"github.com/kindred-project/kindred/internal/node/criconfig"
 	"github.com/kindred-project/kindred/internal/node/pod"
+	"github.com/kindred-project/kindred/internal/node/rootdir"
 )
 
-// allotment is a node with two CPUs, whose pods have workers that do not run.
-type allotment struct {
-	*pods
+// fixture is the set of a node with two CPUs. Its workers do not run.
+type fixture struct {
+	*Set
 	events *record.FakeRecorder
 }
 
-func newAllotment(t *testing.T, root string) allotment {
+func newFixture(t *testing.T, root string) fixture {
 	node := &v1.Node{Status: v1.NodeStatus{Allocatable: v1.ResourceList{
 		v1.ResourceCPU: resource.MustParse("2"), v1.ResourcePods: resource.MustParse("10"),
 	}}}
 	events := record.NewFakeRecorder(100)
-	a := allotment{events: events, pods: newPods(func(ctx context.Context, p *v1.Pod, others []*v1.Pod) *pod.Refusal {
+	f := fixture{events: events, Set: New(func(ctx context.Context, p *v1.Pod, others []*v1.Pod) *pod.Refusal {
 		return admission.Check(klog.FromContext(ctx), node, p, admission.LoadOf(others))
 	})}
-	a.start(t.Context(), &pod.Parts{Host: pod.Host{Layout: pod.Layout{Root: root}}, Recorder: events})
-	return a
+	f.Start(t.Context(), &pod.Parts{Host: criconfig.Host{Layout: rootdir.Layout{Root: root}}, Recorder: events})
+	f.table.spawn = func(*pod.Worker, types.UID) {}
+	return f
 }
+
+// see passes a pod to the set, as one that the runtime already has: it is not refused.
+func (f fixture) see(p *v1.Pod) { f.Update(p, true) }
 
 func asking(name, cpu string, generation int64) *v1.Pod {
 	return &v1.Pod{
@@ -48,24 +54,10 @@ func asking(name, cpu string, generation int64) *v1.Pod {
 	}
 }
 
-// see shows the node a pod. Its worker is made by hand, so that nothing runs it.
-func (a allotment) see(p *v1.Pod) {
-	a.mu.Lock()
-	if a.workers[p.UID] == nil {
-		g, _ := newGrant(a.parts.Host.Layout, p)
-		g.want(p)
-		a.keep(a.ctx, g)
-		a.grants[p.UID] = g
-		a.workers[p.UID] = pod.NewWorker(a.parts, g.admitted(), nil, false)
-	}
-	a.mu.Unlock()
-	a.set(p, true)
-}
-
-func (a allotment) has(t *testing.T, want map[string]string) {
+func (f fixture) has(t *testing.T, want map[string]string) {
 	t.Helper()
 	got := map[string]string{}
-	for _, p := range a.all() {
+	for _, p := range f.Pods() {
 		got[p.Name] = p.Spec.Containers[0].Resources.Requests.Cpu().String()
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -73,87 +65,87 @@ func (a allotment) has(t *testing.T, want map[string]string) {
 	}
 }
 
-func (a allotment) reasons() []string {
+func (f fixture) reasons() []string {
 	var reasons []string
-	for len(a.events.Events) > 0 {
-		reasons = append(reasons, strings.Join(strings.Fields(<-a.events.Events)[:5], " "))
+	for len(f.events.Events) > 0 {
+		reasons = append(reasons, strings.Join(strings.Fields(<-f.events.Events)[:5], " "))
 	}
 	return reasons
 }
 
 func TestResizesAreAllocated(t *testing.T) {
 	root := t.TempDir()
-	a := newAllotment(t, root)
-	a.see(asking("a", "1", 1))
-	a.see(asking("b", "500m", 1))
-	a.see(asking("a", "1500m", 2)) // fits, but who knows what else there is
-	a.has(t, map[string]string{"a": "1", "b": "500m"})
-	a.known()
-	a.has(t, map[string]string{"a": "1500m", "b": "500m"})
+	f := newFixture(t, root)
+	f.see(asking("a", "1", 1))
+	f.see(asking("b", "500m", 1))
+	f.see(asking("a", "1500m", 2)) // fits, but the node may have pods that it has not seen yet
+	f.has(t, map[string]string{"a": "1", "b": "500m"})
+	f.synced()
+	f.has(t, map[string]string{"a": "1500m", "b": "500m"})
 
-	a.see(asking("b", "1", 2))
-	a.see(asking("b", "1", 2))
-	a.has(t, map[string]string{"a": "1500m", "b": "500m"})
-	pending := a.grants["b"].resize.Pending
+	f.see(asking("b", "1", 2))
+	f.see(asking("b", "1", 2))
+	f.has(t, map[string]string{"a": "1500m", "b": "500m"})
+	pending := f.table.grants["b"].resize.Pending
 	want := &pod.Refusal{Reason: "OutOfcpu", Message: "Node didn't have enough resource: cpu, requested: 1000, used: 1500, capacity: 2000"}
 	if diff := cmp.Diff(want, pending); diff != "" {
 		t.Errorf("pending (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"Normal ResizeStarted Pod resize started:", "Warning ResizeDeferred Pod resize OutOfcpu:"}, a.reasons()); diff != "" {
+	if diff := cmp.Diff([]string{"Normal ResizeStarted Pod resize started:", "Warning ResizeDeferred Pod resize OutOfcpu:"}, f.reasons()); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
 
-	// The next agent finds what was allocated, whatever the specs say, and is not told again.
+	// The next agent loads what was allocated, whatever the specs say, and records no event again.
 	waiting := asking("b", "1", 2)
 	waiting.Status.Conditions = []v1.PodCondition{{Type: v1.PodResizePending, ObservedGeneration: 2}}
-	next := newAllotment(t, root)
+	next := newFixture(t, root)
 	next.see(waiting)
 	next.see(asking("a", "1500m", 2))
-	next.known()
+	next.synced()
 	next.has(t, map[string]string{"a": "1500m", "b": "500m"})
 	if reasons := next.reasons(); len(reasons) > 0 {
 		t.Errorf("events %v", reasons)
 	}
 
-	// What another gives back is taken at once.
+	// Resources that another pod releases are allocated at once.
 	next.see(asking("a", "1", 3))
 	next.has(t, map[string]string{"a": "1", "b": "1"})
-	if g := next.grants["b"]; g.resize.Pending != nil || g.resize.Allocated != 2 {
+	if g := next.table.grants["b"]; g.resize.Pending != nil || g.resize.Allocated != 2 {
 		t.Errorf("resize %+v", g.resize)
 	}
-	// So is what a pod leaves, and one who wants no more stops waiting.
+	// So are those of a pod that is gone. A pod that withdraws its request is no longer pending.
 	next.see(asking("b", "2", 3))
 	next.forget("a")
 	next.has(t, map[string]string{"b": "2"})
 	next.see(asking("b", "3", 4))
 	next.see(asking("b", "2", 5))
-	if pending := next.grants["b"].resize.Pending; pending != nil {
+	if pending := next.table.grants["b"].resize.Pending; pending != nil {
 		t.Errorf("still pending: %+v", pending)
 	}
 }
 
-// TestAResizeIsSeenWithItsAnswer: while the node decides, the worker has the generation before,
-// so that no status says of the new one that nothing is under way.
-func TestAResizeIsSeenWithItsAnswer(t *testing.T) {
-	a := newAllotment(t, t.TempDir())
-	a.see(asking("a", "1", 1))
-	a.known()
-	decide, decided := a.admit, 0
-	a.admit = func(ctx context.Context, p *v1.Pod, others []*v1.Pod) *pod.Refusal {
+// TestResizeReachesWorkerWithAnswer: until the node has decided, the worker has the generation before,
+// so that no status of the new generation lacks the condition of the resize.
+func TestResizeReachesWorkerWithAnswer(t *testing.T) {
+	f := newFixture(t, t.TempDir())
+	f.see(asking("a", "1", 1))
+	f.synced()
+	decide, decided := f.table.admit, 0
+	f.table.admit = func(ctx context.Context, p *v1.Pod, others []*v1.Pod) *pod.Refusal {
 		decided++
-		if had := a.workers["a"].Pod().Generation; had != p.Generation-1 {
+		if had := f.table.workers["a"].Pod().Generation; had != p.Generation-1 {
 			t.Errorf("deciding on generation %d, the worker has %d", p.Generation, had)
 		}
 		return decide(ctx, p, others)
 	}
-	a.see(asking("a", "2", 2)) // granted
-	a.see(asking("a", "3", 3)) // deferred
-	if had := a.workers["a"].Pod().Generation; had != 3 || decided != 2 {
+	f.see(asking("a", "2", 2)) // allocated
+	f.see(asking("a", "3", 3)) // deferred
+	if had := f.table.workers["a"].Pod().Generation; had != 3 || decided != 2 {
 		t.Errorf("decided %d times, the worker has generation %d", decided, had)
 	}
 }
 
-// TestResizeOrder: who gives back, then priority, then quality of service.
+// TestResizeOrder: pods that release resources, then by priority, then by QoS class.
 func TestResizeOrder(t *testing.T) {
 	grantOf := func(name, have, want string, change func(*v1.Pod)) *grant {
 		p := asking(name, want, 1)
@@ -172,10 +164,10 @@ func TestResizeOrder(t *testing.T) {
 		grantOf("important", "1", "2", func(p *v1.Pod) { p.Spec.Priority = new(int32(7)) }),
 		grantOf("shrinks", "2", "1", none),
 	}
-	slices.SortFunc(list, order)
+	slices.SortFunc(list, compareResizes)
 	var names []string
 	for _, g := range list {
-		names = append(names, g.wanted.Name)
+		names = append(names, g.desired.Name)
 	}
 	if diff := cmp.Diff([]string{"shrinks", "important", "guaranteed", "plain"}, names); diff != "" {
 		t.Errorf("order (-want +got):\n%s", diff)

@@ -1,9 +1,11 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package pod
+package criconfig
 
 import (
+	"slices"
+
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	resourcehelper "k8s.io/component-helpers/resource"
@@ -20,23 +22,22 @@ const (
 	minQuota     = 1000
 )
 
-// The oom_score_adj of quality-of-service classes. Between them, a container's
+// The oom_score_adj of the Guaranteed and BestEffort classes. Between them, a container's score
 // depends on its share of the node's memory.
 const (
 	oomGuaranteed = -997
 	oomBestEffort = 1000
 )
 
-// nodeCritical is the least priority of pods that die last
-// (system-node-critical).
+// nodeCritical is the priority of system-node-critical, whose pods are killed last.
 const nodeCritical = 2000001000
 
-// CPUShares converts a CPU request in thousandths to shares.
+// CPUShares converts a CPU request in millicores to shares.
 func CPUShares(milli int64) int64 {
 	return min(max(milli*sharesPerCPU/1000, minShares), maxShares)
 }
 
-// CPUQuota converts a CPU limit in thousandths to quota and period in microseconds; 0 is no limit.
+// CPUQuota converts a CPU limit in millicores to quota and period in microseconds. 0 is no limit.
 func CPUQuota(milli int64) (quota, period int64) {
 	if milli == 0 {
 		return 0, quotaPeriod
@@ -44,9 +45,9 @@ func CPUQuota(milli int64) (quota, period int64) {
 	return max(milli*quotaPeriod/1000, minQuota), quotaPeriod
 }
 
-// containerResources are a container's limits for the runtime. A limit of the
-// pod stands in for one the container does not have (KEP-2837).
-func containerResources(pod *v1.Pod, c *v1.Container, nodeMemory int64) *runtimeapi.LinuxContainerResources {
+// ContainerResources returns a container's requests and limits for the runtime. The pod's limit
+// applies where the container has none (KEP-2837).
+func ContainerResources(pod *v1.Pod, c *v1.Container, nodeMemory int64) *runtimeapi.LinuxContainerResources {
 	cpuLimit := limitOf(pod, c, v1.ResourceCPU)
 	request, ok := c.Resources.Requests[v1.ResourceCPU]
 	if !ok {
@@ -69,14 +70,14 @@ func limitOf(pod *v1.Pod, c *v1.Container, name v1.ResourceName) resource.Quanti
 	return pod.Spec.Resources.Limits[name]
 }
 
-// podResources are the sums over a pod, for its sandbox and its cgroup.
+// podResources returns the sums over a pod's containers, for its sandbox.
 func podResources(pod *v1.Pod) *runtimeapi.LinuxContainerResources {
 	requests := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{ExcludeOverhead: true})
 	limits := resourcehelper.PodLimits(pod, resourcehelper.PodResourcesOptions{ExcludeOverhead: true})
 	return LinuxResources(requests, limits)
 }
 
-// LinuxResources puts requests and limits into the kernel's terms.
+// LinuxResources converts requests and limits into the kernel's units.
 func LinuxResources(requests, limits v1.ResourceList) *runtimeapi.LinuxContainerResources {
 	resources := &runtimeapi.LinuxContainerResources{
 		CpuShares:          CPUShares(requests.Cpu().MilliValue()),
@@ -86,8 +87,8 @@ func LinuxResources(requests, limits v1.ResourceList) *runtimeapi.LinuxContainer
 	return resources
 }
 
-// oomScore ranks containers for the kernel's out-of-memory killer: what uses more
-// than it asked for goes first.
+// oomScore returns a container's oom_score_adj: containers that use more memory than they request
+// are killed first.
 func oomScore(pod *v1.Pod, c *v1.Container, nodeMemory int64) int64 {
 	if pod.Spec.Priority != nil && *pod.Spec.Priority >= nodeCritical {
 		return oomGuaranteed
@@ -102,13 +103,19 @@ func oomScore(pod *v1.Pod, c *v1.Container, nodeMemory int64) int64 {
 		return oomBestEffort - 1
 	}
 	score := 1000 - 1000*c.Resources.Requests.Memory().Value()/nodeMemory
-	if IsSidecar(c) && isInit(pod, c.Name) {
-		// A sidecar dies no sooner than the least of the app containers.
+	if isSidecar(pod, c) {
+		// A sidecar is not killed before the app container that requests least (KEP-753).
 		score = min(score, 1000-1000*leastMemory(pod)/nodeMemory)
 	}
 	return min(max(score, 1000+oomGuaranteed), oomBestEffort-1)
 }
 
+func isSidecar(pod *v1.Pod, c *v1.Container) bool {
+	return c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways &&
+		slices.ContainsFunc(pod.Spec.InitContainers, func(init v1.Container) bool { return init.Name == c.Name })
+}
+
+// leastMemory returns the smallest memory request of the app containers.
 func leastMemory(pod *v1.Pod) int64 {
 	least := pod.Spec.Containers[0].Resources.Requests.Memory().Value()
 	for i := range pod.Spec.Containers {

@@ -1,7 +1,7 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package pod
+package criconfig
 
 import (
 	"fmt"
@@ -9,10 +9,12 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kindred-project/kindred/internal/node/rootdir"
 )
 
-// What of /proc and /sys a container may not see or change unless procMount is
-// Unmasked; the list is Docker's, which all runtimes share.
+// The paths of /proc and /sys that a container cannot see or cannot change unless its procMount
+// is Unmasked. The lists are Docker's, which all runtimes share.
 var (
 	maskedPaths = []string{
 		"/proc/asound", "/proc/acpi", "/proc/interrupts", "/proc/kcore", "/proc/keys",
@@ -22,8 +24,8 @@ var (
 	readonlyPaths = []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"}
 )
 
-// namespaces are the pod's namespace modes. Processes are a container's own
-// unless the pod says otherwise.
+// namespaces returns the pod's namespace modes. Each container has a process namespace of its
+// own unless the pod says otherwise.
 func namespaces(pod *v1.Pod) *runtimeapi.NamespaceOption {
 	options := &runtimeapi.NamespaceOption{
 		Network: runtimeapi.NamespaceMode_POD,
@@ -45,9 +47,9 @@ func namespaces(pod *v1.Pod) *runtimeapi.NamespaceOption {
 	return options
 }
 
-// effective merges the pod's and the container's security contexts; the
-// container's win.
-func effective(pod *v1.Pod, c *v1.Container) v1.SecurityContext {
+// mergeContexts merges the security contexts of the pod and the container. The container's
+// fields take precedence.
+func mergeContexts(pod *v1.Pod, c *v1.Container) v1.SecurityContext {
 	var sc v1.SecurityContext
 	if c.SecurityContext != nil {
 		sc = *c.SecurityContext
@@ -77,9 +79,9 @@ func effective(pod *v1.Pod, c *v1.Container) v1.SecurityContext {
 	return sc
 }
 
-// containerSecurity is the container's security context for the runtime.
-func containerSecurity(layout Layout, pod *v1.Pod, c *v1.Container, image Image) (*runtimeapi.LinuxContainerSecurityContext, error) {
-	sc := effective(pod, c)
+// containerSecurity returns the container's security context for the runtime.
+func containerSecurity(layout rootdir.Layout, pod *v1.Pod, c *v1.Container, image Image) (*runtimeapi.LinuxContainerSecurityContext, error) {
+	sc := mergeContexts(pod, c)
 	if err := checkNonRoot(pod, c, sc, image); err != nil {
 		return nil, err
 	}
@@ -108,8 +110,8 @@ func containerSecurity(layout Layout, pod *v1.Pod, c *v1.Container, image Image)
 	return out, nil
 }
 
-// sandboxSecurity is the sandbox's. Its pause process needs nothing, so that it always runs
-// under the runtime's default seccomp profile.
+// sandboxSecurity returns the sandbox's security context for the runtime. The pause process
+// needs no privileges, so it always runs under the runtime's default seccomp profile.
 func sandboxSecurity(pod *v1.Pod) *runtimeapi.LinuxSandboxSecurityContext {
 	out := &runtimeapi.LinuxSandboxSecurityContext{
 		NamespaceOptions: namespaces(pod),
@@ -139,9 +141,9 @@ func anyPrivileged(pod *v1.Pod) bool {
 	return false
 }
 
-// checkNonRoot enforces runAsNonRoot, which can only be judged by number.
+// checkNonRoot enforces runAsNonRoot. Only a numeric user can be checked.
 func checkNonRoot(pod *v1.Pod, c *v1.Container, sc v1.SecurityContext, image Image) error {
-	where := fmt.Sprintf("(pod: %q, container: %s)", nameAndUID(pod), c.Name)
+	where := fmt.Sprintf("(pod: %q, container: %s)", FullName(pod), c.Name)
 	switch {
 	case !isTrue(sc.RunAsNonRoot):
 		return nil
@@ -193,8 +195,8 @@ func selinux(o *v1.SELinuxOptions) *runtimeapi.SELinuxOption {
 	return &runtimeapi.SELinuxOption{User: o.User, Role: o.Role, Type: o.Type, Level: o.Level}
 }
 
-// seccomp is the profile for the runtime; none means unconfined.
-func seccomp(layout Layout, p *v1.SeccompProfile) *runtimeapi.SecurityProfile {
+// seccomp returns the profile for the runtime. A container without one is unconfined.
+func seccomp(layout rootdir.Layout, p *v1.SeccompProfile) *runtimeapi.SecurityProfile {
 	switch {
 	case p == nil:
 	case p.Type == v1.SeccompProfileTypeRuntimeDefault:
@@ -208,8 +210,8 @@ func seccomp(layout Layout, p *v1.SeccompProfile) *runtimeapi.SecurityProfile {
 	return &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_Unconfined}
 }
 
-// appArmor is the profile for the runtime, in CRI's new form and the string that
-// older runtimes read. None leaves the choice to the runtime.
+// appArmor returns the profile for the runtime, in CRI's current form and as the string that
+// older runtimes read. Without a profile the runtime chooses one.
 func appArmor(p *v1.AppArmorProfile) (*runtimeapi.SecurityProfile, string) {
 	switch {
 	case p == nil:
@@ -230,3 +232,6 @@ func int64Value(v *int64) *runtimeapi.Int64Value {
 	}
 	return &runtimeapi.Int64Value{Value: *v}
 }
+
+func isTrue(b *bool) bool  { return b != nil && *b }
+func isFalse(b *bool) bool { return b != nil && !*b }

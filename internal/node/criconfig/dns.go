@@ -1,7 +1,7 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package pod
+package criconfig
 
 import (
 	"bufio"
@@ -15,14 +15,14 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// The limits of resolv.conf that the API documents.
+// The documented limits of resolv.conf.
 const (
 	maxNameservers  = 3
 	maxSearches     = 32
 	maxSearchLength = 2048
 )
 
-// DNS is the node's part of pods' resolv.conf.
+// DNS is the part of a pod's resolv.conf that comes from the node.
 type DNS struct {
 	// Servers are the cluster's DNS servers; Domain is the cluster's domain.
 	Servers []string
@@ -31,8 +31,8 @@ type DNS struct {
 	ResolvConf string
 }
 
-// For computes a pod's DNS configuration from its dnsPolicy and dnsConfig.
-// fellBack says that the pod asked for a cluster DNS which the node does not know.
+// For returns the DNS configuration of a pod, by its dnsPolicy and dnsConfig. fellBack reports
+// whether the pod asks for the cluster's DNS although the node has no cluster DNS server.
 func (n DNS) For(pod *v1.Pod) (config *runtimeapi.DNSConfig, fellBack bool, err error) {
 	config = &runtimeapi.DNSConfig{}
 	if pod.Spec.DNSPolicy != v1.DNSNone {
@@ -113,7 +113,7 @@ func readResolvConf(path string) (*runtimeapi.DNSConfig, error) {
 	return config, lines.Err()
 }
 
-// mergeOptions lets the pod's options replace those of the same name.
+// mergeOptions replaces the options that the pod sets itself.
 func mergeOptions(options []string, own []v1.PodDNSConfigOption) []string {
 	for _, o := range own {
 		options = slices.DeleteFunc(options, func(option string) bool {
@@ -129,7 +129,7 @@ func mergeOptions(options []string, own []v1.PodDNSConfigOption) []string {
 	return options
 }
 
-// fit drops what the C library would not read.
+// fit drops what exceeds the limits of resolv.conf.
 func fit(config *runtimeapi.DNSConfig) {
 	config.Servers = config.Servers[:min(len(config.Servers), maxNameservers)]
 	config.Searches = slices.DeleteFunc(config.Searches, func(domain string) bool {

@@ -1,7 +1,7 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package pod
+package criconfig
 
 import (
 	"bytes"
@@ -14,15 +14,17 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-const etcHosts = "/etc/hosts"
+// EtcHosts is where a container sees the pod's hosts file.
+const EtcHosts = "/etc/hosts"
 
-// maxHostname is what Linux takes (HOST_NAME_MAX is 64).
+// The longest pod host name that the API documents, and the longest that Linux takes
+// (HOST_NAME_MAX).
 const (
 	maxHostname   = 63
 	kernelMaxName = 64
 )
 
-// hostname returns a pod's host name and the domain its subdomain gives it.
+// hostname returns a pod's host name, and the domain that follows from its subdomain.
 func hostname(pod *v1.Pod, clusterDomain string) (name, domain string, err error) {
 	if override := pod.Spec.HostnameOverride; override != nil {
 		return shorten(*override), "", nil
@@ -47,7 +49,8 @@ func shorten(name string) string {
 	return strings.TrimRight(name[:maxHostname], "-.")
 }
 
-// kernelHostname is the name the sandbox gets: with setHostnameAsFQDN the full one.
+// kernelHostname returns the host name of the sandbox: with setHostnameAsFQDN, the fully
+// qualified one.
 func kernelHostname(pod *v1.Pod, name, domain string) (string, error) {
 	if domain == "" || pod.Spec.SetHostnameAsFQDN == nil || !*pod.Spec.SetHostnameAsFQDN {
 		return name, nil
@@ -59,8 +62,8 @@ func kernelHostname(pod *v1.Pod, name, domain string) (string, error) {
 	return full, nil
 }
 
-// hostsFile is the content of the pod's /etc/hosts. A pod on the host's network
-// gets the node's own, given in nodeHosts.
+// hostsFile returns the content of the pod's /etc/hosts. A pod on the host's network gets the
+// node's own entries, nodeHosts.
 func hostsFile(pod *v1.Pod, ips []string, name, domain string, nodeHosts []byte) []byte {
 	var b bytes.Buffer
 	if pod.Spec.HostNetwork {
@@ -91,21 +94,25 @@ func hostsFile(pod *v1.Pod, ips []string, name, domain string, nodeHosts []byte)
 	return b.Bytes()
 }
 
-// writeHosts writes the pod's hosts file and returns its path. It writes in place,
-// as the file is bind-mounted into running containers. The file is not synced: after power
-// loss no container runs, and the next start of one writes it again.
-func writeHosts(layout Layout, pod *v1.Pod, ips []string, clusterDomain string) (string, error) {
-	name, domain, err := hostname(pod, clusterDomain)
+// WriteHosts writes the pod's hosts file, with the addresses in its status, and returns the
+// file's path. It writes in place, because the file is bind-mounted into running containers. The
+// file is not synced: no container survives power loss, and the next start writes it again.
+func (h Host) WriteHosts(pod *v1.Pod) (string, error) {
+	var ips []string
+	for _, ip := range pod.Status.PodIPs {
+		ips = append(ips, ip.IP)
+	}
+	name, domain, err := hostname(pod, h.DNS.Domain)
 	if err != nil {
 		return "", err
 	}
 	var nodeHosts []byte
 	if pod.Spec.HostNetwork {
-		if nodeHosts, err = os.ReadFile(etcHosts); err != nil {
+		if nodeHosts, err = os.ReadFile(EtcHosts); err != nil {
 			return "", fmt.Errorf("read the node's hosts file: %w", err)
 		}
 	}
-	path := layout.HostsFile(pod.UID)
+	path := h.Layout.HostsFile(pod.UID)
 	content := hostsFile(pod, ips, name, domain, nodeHosts)
 	if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, content) {
 		return path, nil

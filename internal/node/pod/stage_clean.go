@@ -1,0 +1,23 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pod
+
+import (
+	"context"
+	"os"
+)
+
+// clean is the stage of Clean, the last of a pod.
+//
+// Assumes: the API and the runtime no longer have the pod, and it is released.
+// Leaves: no file of the pod on the node. Memory.Cleaned, after which its worker returns.
+// On failure: nothing is reported. What is left below PodDir goes with the next agent's start (see
+// volume.Manager.RemoveOrphans).
+func (w *Worker) clean(_ context.Context, t task) func(*Memory) {
+	layout := w.parts.Host.Layout
+	_ = os.RemoveAll(layout.PodDir(t.pod.UID))
+	_ = os.RemoveAll(layout.PodLogsDir(t.pod.Namespace, t.pod.Name, t.pod.UID))
+	w.parts.Runtime.Forget(t.pod.UID)
+	return func(m *Memory) { m.Cleaned = true }
+}

@@ -1,0 +1,64 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pod
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/kindred-project/kindred/internal/node/criconfig"
+	"github.com/kindred-project/kindred/internal/node/runtime"
+)
+
+// createSandbox is the stage of CreateSandbox.
+//
+// Assumes: volumes are ready, and no other sandbox of the pod is ready or holds its network.
+// Leaves: the pod's cgroup, its log directory and a ready sandbox, numbered Action.Attempt.
+// On failure: an event, and a Failure of OfSandbox. A cgroup or directory that was created stays
+// for the next attempt or for Release and Clean.
+func (w *Worker) createSandbox(ctx context.Context, t task) func(*Memory) {
+	if err := w.runSandbox(context.WithoutCancel(ctx), t); err != nil {
+		message := "Failed to create pod sandbox: " + runtime.Message(err)
+		w.event(t.pod, "", v1.EventTypeWarning, "FailedCreatePodSandBox", message)
+		return w.failed(OfSandbox, "FailedCreatePodSandBox", message)
+	}
+	return func(m *Memory) {
+		delete(m.Failures, OfSandbox)
+		m.Cgroup = new(criconfig.PodSize(t.pod))
+	}
+}
+
+func (w *Worker) runSandbox(ctx context.Context, t task) error {
+	parent, err := w.parts.Cgroups.Ensure(t.pod)
+	if err != nil {
+		return err
+	}
+	dns, fellBack, err := w.parts.Host.DNS.For(t.pod)
+	if err != nil {
+		return err
+	}
+	if fellBack {
+		w.event(t.pod, "", v1.EventTypeWarning, "MissingClusterDNS", fmt.Sprintf(
+			"pod: %q. kubelet does not have ClusterDNS IP configured and cannot create Pod using %q policy. Falling back to %q policy.",
+			criconfig.FullName(t.pod), v1.DNSClusterFirst, v1.DNSDefault))
+	}
+	config, err := w.parts.Host.Sandbox(t.pod, t.Attempt, parent, dns)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(config.LogDirectory, 0o755); err != nil {
+		return fmt.Errorf("make the pod's log directory: %w", err)
+	}
+	handler := ""
+	if class := t.pod.Spec.RuntimeClassName; class != nil && *class != "" {
+		if handler, err = w.parts.RuntimeHandler(ctx, *class); err != nil {
+			return err
+		}
+	}
+	_, err = w.parts.Runtime.Service().RunPodSandbox(ctx, config, handler)
+	return err
+}

@@ -1,0 +1,65 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pod
+
+import (
+	"errors"
+	"os"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/kindred-project/kindred/internal/node/criconfig"
+)
+
+func TestCreateSandbox(t *testing.T) {
+	pod := testPod()
+	pod.Spec.RuntimeClassName = new("sandboxed")
+	s := newStageTest(t, pod)
+	s.memory.Failures[OfSandbox] = Failure{Reason: "FailedCreatePodSandBox"}
+	s.do(Action{Kind: CreateSandbox, Attempt: 2})
+	if diff := cmp.Diff([]string{"Ensure", "RunPodSandbox sandbox-2 handler of sandboxed"}, s.cri.took()); diff != "" {
+		t.Errorf("calls (-want +got):\n%s", diff)
+	}
+	if sandbox, ready := s.seen.ReadySandbox(); !ready || sandbox.Attempt != 2 {
+		t.Errorf("sandbox %+v, ready %t", sandbox, ready)
+	}
+	if parent := s.cri.configs["sandbox-2"]; parent != "/pods/u" {
+		t.Errorf("cgroup parent %q", parent)
+	}
+	if _, err := os.Stat(s.parts.Host.Layout.PodLogsDir("ns", "p", "u")); err != nil {
+		t.Error(err)
+	}
+	if len(s.memory.Failures) > 0 || s.memory.Cgroup == nil || *s.memory.Cgroup != criconfig.PodSize(pod) {
+		t.Errorf("failures %v, cgroup %v", s.memory.Failures, s.memory.Cgroup)
+	}
+}
+
+func TestCreateSandboxFails(t *testing.T) {
+	const message = "Failed to create pod sandbox: no network"
+	for _, call := range []string{"Ensure", "RunPodSandbox"} {
+		s := newStageTest(t, testPod())
+		s.cri.fail[call] = errors.New("no network")
+		s.do(Action{Kind: CreateSandbox})
+		if got := s.memory.Failures[OfSandbox]; got.Reason != "FailedCreatePodSandBox" || got.Message != message || s.memory.Cgroup != nil {
+			t.Errorf("%s: failure %+v, cgroup %v", call, got, s.memory.Cgroup)
+		}
+		if diff := cmp.Diff([]string{"Warning FailedCreatePodSandBox " + message}, s.told()); diff != "" {
+			t.Errorf("%s: events (-want +got):\n%s", call, diff)
+		}
+	}
+}
+
+func TestCreateSandboxWithoutClusterDNS(t *testing.T) {
+	pod := testPod()
+	pod.Spec.DNSPolicy = v1.DNSClusterFirst
+	s := newStageTest(t, pod)
+	s.parts.Host.DNS.Servers = nil
+	s.do(Action{Kind: CreateSandbox})
+	want := []string{`Warning MissingClusterDNS pod: "p_ns(u)". kubelet does not have ClusterDNS IP configured and cannot create Pod using "ClusterFirst" policy. Falling back to "Default" policy.`}
+	if diff := cmp.Diff(want, s.told()); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+}

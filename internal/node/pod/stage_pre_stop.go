@@ -1,0 +1,41 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pod
+
+import (
+	"context"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// preStop is the stage of PreStop.
+//
+// Assumes: the run Action.ID is running, is to be stopped, and its container has a preStop hook.
+// Leaves: RunMemory.PreStopped, at the end of the hook or at Action.Deadline, when the hook is
+// cancelled. StopContainer follows in either case.
+// On failure: an event. The container is stopped all the same.
+func (w *Worker) preStop(ctx context.Context, t task) func(*Memory) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	done := make(chan error, 1)
+	c := containerOf(t.pod, t.Container)
+	go func() {
+		_, err := w.parts.Handlers.Run(ctx, w.Pod(), c, t.ID, c.Lifecycle.PreStop)
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		if err != nil && ctx.Err() == nil {
+			// The event omits the message, because a hook's output may be secret.
+			w.event(t.pod, t.Container, v1.EventTypeWarning, "FailedPreStopHook", "PreStopHook failed")
+		}
+	case <-ctx.Done():
+	case <-w.parts.Clock.After(t.Deadline.Sub(w.parts.Clock.Now())):
+	}
+	return func(m *Memory) {
+		run := m.Runs[t.ID]
+		run.PreStopped = true
+		m.Runs[t.ID] = run
+	}
+}

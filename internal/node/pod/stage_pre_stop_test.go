@@ -1,0 +1,52 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pod
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestPreStop(t *testing.T) {
+	for _, test := range []struct {
+		err    error
+		events []string
+	}{
+		{nil, nil},
+		{errors.New("exit code 1"), []string{"Warning FailedPreStopHook PreStopHook failed"}},
+	} {
+		s := newStageTest(t, hookedPod())
+		s.running()
+		s.node.hook = func(context.Context) (string, error) { return "secret", test.err }
+		s.do(Action{Kind: PreStop, Container: "c", ID: "c-0", Deadline: caseTime.Add(time.Second)})
+		if !s.memory.Runs["c-0"].PreStopped {
+			t.Errorf("hook that ends with %v: memory %+v", test.err, s.memory.Runs["c-0"])
+		}
+		if diff := cmp.Diff(test.events, s.told()); diff != "" {
+			t.Errorf("hook that ends with %v: events (-want +got):\n%s", test.err, diff)
+		}
+	}
+}
+
+// TestPreStopDeadline cancels a hook that takes longer than the grace period.
+func TestPreStopDeadline(t *testing.T) {
+	s := newStageTest(t, hookedPod())
+	s.running()
+	cancelled := make(chan struct{})
+	s.node.hook = func(ctx context.Context) (string, error) {
+		s.clock.Step(time.Second)
+		<-ctx.Done()
+		close(cancelled)
+		return "", ctx.Err()
+	}
+	s.do(Action{Kind: PreStop, Container: "c", ID: "c-0", Deadline: caseTime.Add(time.Second)})
+	<-cancelled
+	if events := s.told(); !s.memory.Runs["c-0"].PreStopped || len(events) > 0 {
+		t.Errorf("memory %+v, events %v", s.memory.Runs["c-0"], events)
+	}
+}

@@ -1,0 +1,28 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pod
+
+import (
+	"context"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// prepareVolumes is the stage of PrepareVolumes.
+//
+// Assumes: nothing. It runs first, and again after an agent restart or when a volume shows
+// metadata of the pod that changed.
+// Leaves: the volumes that containers mount, with content and ownership. Memory.VolumesReady.
+// On failure: an event, and a Failure of OfVolumes. Volumes that were mounted stay for the next
+// attempt or for Release.
+func (w *Worker) prepareVolumes(ctx context.Context, t task) func(*Memory) {
+	err := w.parts.Volumes.Prepare(ctx, w.Pod())
+	if err == nil {
+		return func(m *Memory) { m.Prepared(t.pod) }
+	}
+	if ctx.Err() == nil {
+		w.event(t.pod, "", v1.EventTypeWarning, "FailedMount", err.Error())
+	}
+	return w.failed(OfVolumes, "FailedMount", err.Error())
+}

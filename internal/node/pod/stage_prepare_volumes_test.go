@@ -1,0 +1,44 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pod
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestPrepareVolumes(t *testing.T) {
+	s := newStageTest(t, testPod())
+	s.cri.fail["Prepare"] = errors.New(`MountVolume.SetUp failed for volume "v" : configmap "c" not found`)
+	s.do(Action{Kind: PrepareVolumes})
+	failure := s.memory.Failures[OfVolumes]
+	if s.memory.VolumesReady || failure.Count != 1 || !failure.RetryAt.Equal(caseTime.Add(retryFirst)) {
+		t.Errorf("after a failure: ready %t, failure %+v", s.memory.VolumesReady, failure)
+	}
+	want := []string{`Warning FailedMount MountVolume.SetUp failed for volume "v" : configmap "c" not found`}
+	if diff := cmp.Diff(want, s.told()); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+
+	delete(s.cri.fail, "Prepare")
+	s.do(Action{Kind: PrepareVolumes})
+	if _, failed := s.memory.Failures[OfVolumes]; !s.memory.VolumesReady || failed {
+		t.Errorf("after a success: ready %t, failures %v", s.memory.VolumesReady, s.memory.Failures)
+	}
+}
+
+// TestPrepareVolumesOfPodThatStops: a cancelled attempt records no event.
+func TestPrepareVolumesOfPodThatStops(t *testing.T) {
+	s := newStageTest(t, testPod())
+	s.cri.fail["Prepare"] = context.Canceled
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	s.doIn(ctx, Action{Kind: PrepareVolumes})
+	if events := s.told(); len(events) > 0 || s.memory.VolumesReady {
+		t.Errorf("events %v, ready %t", events, s.memory.VolumesReady)
+	}
+}

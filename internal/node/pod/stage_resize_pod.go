@@ -1,0 +1,124 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pod
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kindred-project/kindred/internal/node/criconfig"
+	"github.com/kindred-project/kindred/internal/node/runtime"
+)
+
+// resizePod is the stage of ResizePod. The pod's cgroup grows before its containers do and shrinks
+// after them, so that it is never smaller than their sum; containers that release memory come first.
+//
+// Assumes: the pod's spec has the allocated resources, and no running container must restart for
+// them.
+// Leaves: running containers and the pod's cgroup with the allocated size: RunMemory.Size and
+// Memory.Cgroup; no Failure of OfResize.
+// On failure: a Failure of OfResize, and an event unless the last failure had the same message.
+// Containers that were resized before the failure keep their new size.
+func (w *Worker) resizePod(ctx context.Context, t task) func(*Memory) {
+	ctx = context.WithoutCancel(ctx)
+	done, err := w.resizeContainers(ctx, t.pod, resizeTargets(t))
+	failed := func(*Memory) {}
+	if err != nil {
+		message := runtime.Message(err)
+		if message != t.memory.Failures[OfResize].Message {
+			w.event(t.pod, "", v1.EventTypeWarning, "ResizeError", ResizeMessage("error", t.pod, t.pod.Generation, message))
+		}
+		failed = w.failed(OfResize, v1.PodReasonError, message)
+	}
+	return func(m *Memory) {
+		for _, target := range done {
+			run := m.Runs[target.id]
+			run.Size = &target.want
+			m.Runs[target.id] = run
+		}
+		if err == nil {
+			delete(m.Failures, OfResize)
+			m.Cgroup = new(criconfig.PodSize(t.pod))
+		}
+		failed(m)
+	}
+}
+
+// resizeTarget is a running container whose size is to change.
+type resizeTarget struct {
+	id         string
+	container  *v1.Container
+	have, want criconfig.Size
+}
+
+// resizeTargets returns the running containers that do not have their allocated size. Those that
+// release memory come first.
+func resizeTargets(t task) []resizeTarget {
+	d := &decision{Input: Input{Pod: t.pod, Memory: t.memory}}
+	var targets []resizeTarget
+	for _, run := range t.seen.Containers {
+		c := resizable(t.pod, run.Name)
+		if c == nil || run.State != runtime.Running || changed(c, run) {
+			continue
+		}
+		if have, want := d.applied(c, run), criconfig.ContainerSize(t.pod, c); have != want {
+			targets = append(targets, resizeTarget{id: run.ID, container: c, have: have, want: want})
+		}
+	}
+	slices.SortStableFunc(targets, func(a, b resizeTarget) int {
+		return int(min(max((a.want.MemoryLimit-a.have.MemoryLimit)-(b.want.MemoryLimit-b.have.MemoryLimit), -1), 1))
+	})
+	return targets
+}
+
+// resizeContainers returns the targets that it resized, also if it fails.
+func (w *Worker) resizeContainers(ctx context.Context, pod *v1.Pod, targets []resizeTarget) (done []resizeTarget, err error) {
+	if err := w.checkUsage(ctx, targets); err != nil {
+		return nil, err
+	}
+	if _, err := w.parts.Cgroups.Grow(pod); err != nil {
+		return nil, err
+	}
+	for _, t := range targets {
+		resources := &runtimeapi.ContainerResources{Linux: criconfig.ContainerResources(pod, t.container, w.parts.Host.Memory)}
+		if err := w.parts.Runtime.Service().UpdateContainerResources(ctx, t.id, resources); err != nil {
+			return done, err
+		}
+		done = append(done, t)
+	}
+	_, err = w.parts.Cgroups.Ensure(pod)
+	return done, err
+}
+
+// checkUsage fails if a container uses more memory than its new limit allows. Setting that limit
+// would have the kernel kill it.
+func (w *Worker) checkUsage(ctx context.Context, targets []resizeTarget) error {
+	var errs []error
+	for _, t := range targets {
+		if t.want.MemoryLimit == 0 || t.have.MemoryLimit != 0 && t.want.MemoryLimit >= t.have.MemoryLimit {
+			continue
+		}
+		stats, err := w.parts.Runtime.Service().ContainerStats(ctx, t.id)
+		if err != nil {
+			return fmt.Errorf("unable to read memory usage for container %q: %w", t.container.Name, err)
+		}
+		usage := stats.GetMemory().GetUsageBytes()
+		if usage == nil {
+			usage = stats.GetMemory().GetWorkingSetBytes()
+		}
+		if usage.GetValue() >= uint64(t.want.MemoryLimit) {
+			errs = append(errs, fmt.Errorf("attempting to set container %q memory limit (%d) below current usage (%d)",
+				t.container.Name, t.want.MemoryLimit, usage.GetValue()))
+		}
+	}
+	if len(errs) > 0 {
+		return fmt.Errorf("cannot decrease memory limits: %w", errors.Join(errs...))
+	}
+	return nil
+}

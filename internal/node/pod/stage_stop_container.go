@@ -1,0 +1,23 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pod
+
+import (
+	"context"
+	"time"
+)
+
+// stopContainer is the stage of StopContainer.
+//
+// Assumes: the preStop hook of the run Action.ID is over, or its deadline has passed.
+// Leaves: the run exited: after the stop signal, or after SIGKILL at Action.Deadline. The run gets
+// at least minGrace between the two. If the deadline moves forward, the stage runs a second time
+// beside itself; see Worker.hasten.
+// On failure: an event and a pause. Decide repeats the action while the run is running.
+func (w *Worker) stopContainer(ctx context.Context, t task) func(*Memory) {
+	grace := max(t.Deadline.Sub(w.parts.Clock.Now()), minGrace)
+	err := w.parts.Runtime.Service().StopContainer(context.WithoutCancel(ctx), t.ID, int64((grace+time.Second-1)/time.Second))
+	w.reportTeardown(ctx, t, err)
+	return nil
+}

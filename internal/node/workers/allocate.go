@@ -1,0 +1,165 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package workers
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	resourcehelper "k8s.io/component-helpers/resource"
+	"k8s.io/klog/v2"
+	"k8s.io/kubectl/pkg/util/qos"
+
+	"github.com/kindred-project/kindred/internal/node/pod"
+	"github.com/kindred-project/kindred/internal/node/rootdir"
+)
+
+// grant is what one pod requests and what it is allocated (KEP-1287).
+type grant struct {
+	desired   *v1.Pod // as the API has it
+	allocated pod.Allocation
+	resize    pod.Resize
+	// pending is set while allocated is not what the pod requests.
+	pending bool
+	// deferred is the generation for which the ResizeDeferred event was recorded.
+	deferred int64
+}
+
+// newGrant returns the grant of a pod that the agent sees for the first time: what an earlier agent
+// allocated or, for a new pod, what it requests.
+func newGrant(layout rootdir.Layout, p *v1.Pod) (g *grant, isNew bool) {
+	allocated, found := pod.LoadAllocation(layout, p.UID)
+	if !found {
+		allocated = pod.AllocationOf(p)
+	}
+	g = &grant{allocated: allocated}
+	for _, c := range p.Status.Conditions {
+		if c.Type == v1.PodResizePending {
+			g.deferred = c.ObservedGeneration
+		}
+	}
+	return g, !found
+}
+
+// allocatedPod returns the pod with the allocated resources in its spec.
+func (g *grant) allocatedPod() *v1.Pod { return g.allocated.ApplyTo(g.desired) }
+
+// want takes the newest pod of the API.
+func (g *grant) want(p *v1.Pod) {
+	g.desired = p
+	g.pending = p.DeletionTimestamp == nil && !pod.IsOver(p.Status.Phase) && !g.allocated.Equal(pod.AllocationOf(p))
+	if !g.pending {
+		g.resize.Pending = nil
+	}
+}
+
+// grows reports whether the pod requests more CPU or memory than it is allocated.
+func (g *grant) grows() bool {
+	have := resourcehelper.PodRequests(g.allocatedPod(), resourcehelper.PodResourcesOptions{})
+	want := resourcehelper.PodRequests(g.desired, resourcehelper.PodResourcesOptions{})
+	return want.Cpu().Cmp(*have.Cpu()) > 0 || want.Memory().Cmp(*have.Memory()) > 0
+}
+
+// allocateResizes allocates the pending resizes that fit. Before all pods of the node have been
+// seen, it does nothing, because it cannot know what fits.
+func (t *table) allocateResizes() {
+	if !t.hasSynced || t.ctx.Err() != nil {
+		return
+	}
+	var pending []*grant
+	for _, g := range t.grants {
+		if g.pending {
+			pending = append(pending, g)
+		}
+	}
+	slices.SortFunc(pending, compareResizes)
+	for _, g := range pending {
+		t.tryResize(g)
+	}
+}
+
+// compareResizes orders pending resizes as the kubelet does: those that release resources first,
+// then by priority, QoS class and age.
+func compareResizes(a, b *grant) int {
+	return cmp.Or(
+		compareBool(a.grows(), b.grows()),
+		cmp.Compare(priority(b.desired), priority(a.desired)),
+		compareBool(qos.GetPodQOS(a.desired) != v1.PodQOSGuaranteed, qos.GetPodQOS(b.desired) != v1.PodQOSGuaranteed),
+		pendingSince(a.desired).Compare(pendingSince(b.desired)),
+		cmp.Compare(a.desired.UID, b.desired.UID),
+	)
+}
+
+// compareBool orders false before true.
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	}
+	return 1
+}
+
+func priority(p *v1.Pod) int32 {
+	if p.Spec.Priority == nil {
+		return 0
+	}
+	return *p.Spec.Priority
+}
+
+// pendingSince returns when the pod's resize began to wait.
+func pendingSince(p *v1.Pod) time.Time {
+	for _, c := range p.Status.Conditions {
+		if c.Type == v1.PodResizePending {
+			return c.LastTransitionTime.Time
+		}
+	}
+	return p.CreationTimestamp.Time
+}
+
+// tryResize allocates what the pod requests if it fits, else defers the resize. An allocation is
+// stored before it takes effect.
+func (t *table) tryResize(g *grant) {
+	p := g.desired
+	others := slices.DeleteFunc(t.active(), func(other *v1.Pod) bool { return other.UID == p.UID })
+	refused := t.admit(t.ctx, p, others)
+	if refused != nil {
+		if g.deferred != p.Generation {
+			g.deferred = p.Generation
+			t.parts.Recorder.Event(pod.Reference(p), v1.EventTypeWarning, "ResizeDeferred",
+				pod.ResizeMessage(refused.Reason, p, p.Generation, refused.Message))
+		}
+		g.resize.Pending = refused
+		t.updateWorker(g)
+		return
+	}
+	allocated := pod.AllocationOf(p)
+	if err := allocated.Save(t.parts.Host.Layout, p.UID); err != nil {
+		klog.FromContext(t.ctx).Error(err, "Cannot resize the pod, will retry", "pod", klog.KObj(p))
+		t.updateWorker(g) // with whatever else changed
+		return
+	}
+	g.allocated, g.pending = allocated, false
+	g.resize = pod.Resize{Allocated: p.Generation}
+	t.parts.Recorder.Event(pod.Reference(p), v1.EventTypeNormal, "ResizeStarted", pod.ResizeMessage("started", p, p.Generation, ""))
+	t.updateWorker(g)
+}
+
+// updateWorker gives the pod's worker the pod with its allocated resources.
+func (t *table) updateWorker(g *grant) {
+	if w := t.workers[g.desired.UID]; w != nil {
+		w.Update(g.allocatedPod(), g.resize)
+	}
+}
+
+// save stores what a new pod was admitted with. Otherwise the next agent would take the spec it
+// finds for what is allocated.
+func (t *table) save(g *grant) {
+	if err := g.allocated.Save(t.parts.Host.Layout, g.desired.UID); err != nil {
+		klog.FromContext(t.ctx).Error(err, "Cannot store a pod's allocated resources", "pod", klog.KObj(g.desired))
+	}
+}

@@ -1,0 +1,147 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package workers
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kindred-project/kindred/internal/node/pod"
+	"github.com/kindred-project/kindred/internal/node/runtime"
+)
+
+// Admit checks whether the node has room for a pod beside others. It returns nil if it does.
+type Admit func(ctx context.Context, p *v1.Pod, others []*v1.Pod) *pod.Refusal
+
+// Set holds the workers of all pods that the API binds to the node or that the runtime has. All
+// methods are safe for concurrent use.
+type Set struct {
+	mu      sync.Mutex
+	table   table
+	running sync.WaitGroup
+}
+
+// New returns a set without workers.
+func New(admit Admit) *Set {
+	return &Set{table: table{admit: admit, workers: map[types.UID]*pod.Worker{}, grants: map[types.UID]*grant{}}}
+}
+
+// Start lets workers run, with these parts, until ctx ends. Before Start, no other method but Pods
+// and Has may be called.
+func (s *Set) Start(ctx context.Context, parts *pod.Parts) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.table.ctx, s.table.parts = ctx, parts
+	s.table.spawn = func(w *pod.Worker, uid types.UID) {
+		s.running.Go(func() {
+			w.Run(ctx)
+			s.forget(uid)
+		})
+	}
+}
+
+// Wait returns when all workers have returned or when limit fires.
+func (s *Set) Wait(limit <-chan time.Time) {
+	done := make(chan struct{})
+	go func() {
+		s.running.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-limit:
+	}
+}
+
+// Update takes the newest pod of the API. If the pod is new, it is admitted or refused; inRuntime
+// is set if the runtime had it when the agent started, so that it was admitted before.
+func (s *Set) Update(p *v1.Pod, inRuntime bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.table.update(p, inRuntime)
+}
+
+// Deleted takes that the API no longer has the pod.
+func (s *Set) Deleted(p *v1.Pod) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.table.deleted(p)
+}
+
+// RuntimeChanged wakes the pod's worker, if it has one, to read the pod from the runtime.
+func (s *Set) RuntimeChanged(uid types.UID) {
+	if w := s.worker(uid); w != nil {
+		w.RuntimeChanged()
+	}
+}
+
+// Has reports whether the pod has a worker.
+func (s *Set) Has(uid types.UID) bool { return s.worker(uid) != nil }
+
+// Pods returns all pods with their newest statuses.
+func (s *Set) Pods() []*v1.Pod {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	pods := make([]*v1.Pod, 0, len(s.table.workers))
+	for _, w := range s.table.workers {
+		pods = append(pods, w.Pod())
+	}
+	return pods
+}
+
+// Relist compares the pods of the runtime with what their workers last saw, and wakes the workers
+// of those that differ. A pod that neither has a worker nor is inAPI is an orphan and gets a worker
+// that removes it. The caller has passed all pods of the API to Update, so that from now on resizes
+// can be allocated.
+func (s *Set) Relist(ctx context.Context, view *runtime.Runtime, inAPI func(types.UID) bool) error {
+	listed, err := view.List(ctx)
+	if err != nil {
+		return err
+	}
+	s.synced()
+	for uid, seen := range listed {
+		last := view.Last(uid)
+		switch {
+		case !s.Has(uid) && !inAPI(uid):
+			s.removeOrphan(seen)
+		case last == nil || !seen.Same(last):
+			s.RuntimeChanged(uid)
+		}
+	}
+	for _, p := range s.Pods() {
+		if last := view.Last(p.UID); listed[p.UID] == nil && last != nil && len(last.Sandboxes)+len(last.Containers) > 0 {
+			s.RuntimeChanged(p.UID)
+		}
+	}
+	return nil
+}
+
+func (s *Set) worker(uid types.UID) *pod.Worker {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.table.workers[uid]
+}
+
+func (s *Set) synced() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.table.hasSynced = true
+	s.table.allocateResizes()
+}
+
+func (s *Set) removeOrphan(seen *runtime.Pod) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.table.removeOrphan(seen)
+}
+
+func (s *Set) forget(uid types.UID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.table.forget(uid)
+}

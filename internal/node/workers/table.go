@@ -1,0 +1,118 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package workers
+
+import (
+	"context"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"github.com/kindred-project/kindred/internal/node/pod"
+	"github.com/kindred-project/kindred/internal/node/runtime"
+)
+
+// table is the state of a Set, which holds its lock while it calls any of these methods.
+type table struct {
+	parts *pod.Parts
+	admit Admit
+	ctx   context.Context // of the workers; nil before Start
+	spawn func(w *pod.Worker, uid types.UID)
+
+	workers   map[types.UID]*pod.Worker
+	grants    map[types.UID]*grant
+	hasSynced bool // all pods of the node have been seen
+}
+
+func (t *table) update(p *v1.Pod, inRuntime bool) {
+	defer t.allocateResizes()
+	g, isNew := t.grants[p.UID], false
+	if g == nil {
+		g, isNew = newGrant(t.parts.Host.Layout, p)
+	}
+	g.want(p)
+	if t.workers[p.UID] != nil {
+		t.grants[p.UID] = g
+		// If the pod waits for a resize, allocateResizes updates its worker with the answer: a
+		// status that has observed the new generation says what became of the resize.
+		if !g.pending || !t.hasSynced {
+			t.updateWorker(g)
+		}
+		return
+	}
+	allocated := g.allocatedPod()
+	var refused *pod.Refusal
+	if !inRuntime && p.Status.StartTime == nil && p.DeletionTimestamp == nil {
+		refused = t.admit(t.ctx, allocated, t.active())
+	}
+	switch {
+	case refused != nil:
+		t.parts.Recorder.Event(pod.Reference(p), v1.EventTypeWarning, refused.Reason, refused.Message)
+	case isNew:
+		t.save(g)
+	}
+	if t.run(allocated, refused, false) {
+		t.grants[p.UID] = g
+	}
+}
+
+func (t *table) deleted(p *v1.Pod) {
+	w := t.workers[p.UID]
+	if w == nil {
+		return
+	}
+	if g := t.grants[p.UID]; g != nil {
+		g.want(p)
+		p = g.allocatedPod()
+	}
+	w.Deleted(p)
+}
+
+// removeOrphan starts a worker that removes a pod that only the runtime has.
+func (t *table) removeOrphan(seen *runtime.Pod) {
+	if t.workers[seen.UID] != nil {
+		return
+	}
+	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: seen.Namespace, Name: seen.Name, UID: seen.UID}}
+	for _, run := range seen.Containers {
+		if !slices.ContainsFunc(p.Spec.Containers, func(c v1.Container) bool { return c.Name == run.Name }) {
+			p.Spec.Containers = append(p.Spec.Containers, v1.Container{Name: run.Name})
+		}
+	}
+	klog.FromContext(t.ctx).Info("Removing a pod that the API no longer has", "pod", klog.KObj(p), "uid", p.UID)
+	t.run(p, nil, true)
+}
+
+// run starts a worker, unless the agent is stopping.
+func (t *table) run(p *v1.Pod, refused *pod.Refusal, gone bool) (started bool) {
+	if t.ctx == nil || t.ctx.Err() != nil {
+		return false
+	}
+	w := pod.NewWorker(t.parts, p, refused, gone)
+	t.workers[p.UID] = w
+	t.spawn(w, p.UID)
+	return true
+}
+
+// active returns the pods that count against the node's resources.
+func (t *table) active() []*v1.Pod {
+	var active []*v1.Pod
+	for _, w := range t.workers {
+		p := w.Pod()
+		if !w.Rejected() && !pod.IsOver(p.Status.Phase) {
+			active = append(active, p)
+		}
+	}
+	return active
+}
+
+// forget drops a worker that has returned. Pending resizes may fit now.
+func (t *table) forget(uid types.UID) {
+	delete(t.workers, uid)
+	delete(t.grants, uid)
+	t.allocateResizes()
+}
