@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// binaryVariable names the binary to whoever runs the tests.
+// binaryVariable is the environment variable that names the binary.
 const binaryVariable = "KINDRED_BIN"
 
 // repositoryModule is the module whose directory holds bin/kindred.
@@ -22,7 +22,7 @@ const repositoryModule = "github.com/kindred-project/kindred"
 var errNoBinary = errors.New("found no kindred binary: set " + binaryVariable +
 	" to its path, put it on PATH, or run \"make build\" in the Kindred repository")
 
-// findBinary is where the kindred binary is. A path that somebody named must
+// findBinary returns the path of the kindred binary. A path from the environment must
 // be right; it is not replaced by another.
 func findBinary(named, dir string) (string, error) {
 	if named != "" {
@@ -31,7 +31,7 @@ func findBinary(named, dir string) (string, error) {
 	if fromEnv := os.Getenv(binaryVariable); fromEnv != "" {
 		return checkBinary(fromEnv, binaryVariable)
 	}
-	// Whoever works in the repository wants what was built there.
+	// Within the repository, use the binary that was built there.
 	if root := repository(dir); root != "" {
 		if built, err := exec.LookPath(filepath.Join(root, "bin", "kindred")); err == nil {
 			return built, nil

@@ -98,7 +98,7 @@ func (p *process) stop(limit time.Duration) error {
 	}
 }
 
-// output keeps what the process prints, and tells when it printed that the
+// output keeps the output of the process, and signals when it has printed that the
 // cluster is ready.
 type output struct {
 	mu         sync.Mutex

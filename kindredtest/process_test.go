@@ -52,7 +52,7 @@ func TestNotReadyForever(t *testing.T) {
 }
 
 func TestStop(t *testing.T) {
-	// Everything is in place before it says that it is ready, for TERM comes then.
+	// Everything is set up before it prints that it is ready, because TERM follows.
 	const obeys = `sleep 60 >/dev/null 2>&1 & trap 'kill $!; exit 0' TERM; echo "ready in 1 ms"; echo "export KUBECONFIG=/k"; wait`
 	p := shell(t, obeys)
 	if _, err := p.ready(time.Minute); err != nil {
@@ -102,7 +102,7 @@ func TestDiesWithParent(t *testing.T) {
 	}
 }
 
-// alive is whether a process runs; one that nobody has waited for yet does not.
+// alive reports whether a process runs; a zombie does not.
 func alive(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err == nil && !strings.Contains(string(stat), ") Z ")

@@ -18,21 +18,21 @@ import (
 	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
 )
 
-// deletion is a deletion that was carried out, and what there was before.
+// deletion is a deletion that was carried out, and the graph before it.
 type deletion struct {
 	targets []node
 	before  map[int]seen
-	// crashed is whether the server was killed amid it: it may have lost who collected what.
+	// crashed reports whether the server was killed meanwhile; it may have lost collection records.
 	crashed bool
 }
 
-// fate is what a preview says of a node.
+// fate is the outcome of a node in a preview.
 type fate struct {
 	ownership.DeletionOutcome
 	heldUp bool
 }
 
-// delete previews a deletion, carries it out, and compares what went with what was foretold.
+// delete previews a deletion, carries it out, and compares the result with the preview.
 func (w *world) delete(ctx context.Context, s step) error {
 	before, err := w.look(ctx)
 	if err != nil {
@@ -75,7 +75,8 @@ func (w *world) delete(ctx context.Context, s step) error {
 	return w.why(ctx, fates)
 }
 
-// deletable are the targets that one command can name: in one namespace, or in none.
+// deletable returns the targets that one command can name: those in one namespace and cluster-scoped
+// ones.
 func (w *world) deletable(s step, found map[int]seen) (targets []node) {
 	namespace := ""
 	for _, n := range w.targets(s, found) {
@@ -87,7 +88,7 @@ func (w *world) deletable(s step, found map[int]seen) (targets []node) {
 	return targets
 }
 
-// widest is a target in a namespace, if there is one.
+// widest returns a namespaced target if there is one.
 func (w *world) widest(targets []node) node {
 	return slices.MaxFunc(targets, func(a, b node) int { return strings.Compare(a.namespace, b.namespace) })
 }
@@ -116,7 +117,7 @@ func (w *world) preview(ctx context.Context, args []string) (map[int]fate, error
 	}
 }
 
-// complete deletes the targets that an interrupted deletion has left.
+// complete deletes the targets that an interrupted deletion did not reach.
 func (w *world) complete(ctx context.Context, s step, targets []node) error {
 	found, err := w.look(ctx)
 	if err != nil {
@@ -139,8 +140,8 @@ func (w *world) complete(ctx context.Context, s step, targets []node) error {
 	return nil
 }
 
-// awaitFates waits until what was foretold is so: first with what holds a deletion up in place,
-// then without.
+// awaitFates waits until the preview has come true: first while finalizers block deletions, then
+// without them.
 func (w *world) awaitFates(ctx context.Context, before map[int]seen, fates map[int]fate, undisturbed bool) error {
 	_, err := w.await(ctx, "after the deletion", func(found map[int]seen) error {
 		for id := range before {
@@ -179,14 +180,14 @@ func (w *world) awaitFates(ctx context.Context, before map[int]seen, fates map[i
 	return err
 }
 
-// dangles reports whether a node refers to one that is gone, though the collector could tell.
+// dangles reports whether a node has a dangling reference that the collector should have removed.
 func (w *world) dangles(id int, s seen) bool {
 	n, _ := w.graph.find(id)
 	_, known := standing(w.graph, settle(w.graph), n, n.owners)
 	return known && slices.ContainsFunc(s.owners, func(o string) bool { return strings.HasSuffix(o, "gone") })
 }
 
-// release takes the finalizers of the graph from what is being deleted.
+// release removes the finalizers of the graph from terminating objects.
 func (w *world) release(ctx context.Context, found map[int]seen) error {
 	for id, s := range found {
 		n, _ := w.graph.find(id)
@@ -205,7 +206,7 @@ func (w *world) release(ctx context.Context, found map[int]seen) error {
 	return nil
 }
 
-// why asks why each object is gone: who deleted it, and what that goes back to.
+// why checks the explanation of each object that is gone.
 func (w *world) why(ctx context.Context, fates map[int]fate) error {
 	for id, f := range fates {
 		if f.DeletionOutcome != ownership.OutcomeDeleted {

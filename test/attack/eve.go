@@ -10,9 +10,9 @@ import (
 	"strings"
 )
 
-// eve asks and writes as a user who has all rights in namespace a and none elsewhere. No answer
-// may name what she may not read, but for owners that an object of hers names itself; and nothing
-// that she may not write may change.
+// eve sends requests as a user who has all rights in namespace a and none elsewhere. No response may
+// name an object that she may not read, except for owners in the references of objects that she
+// may read, and no object that she may not write may change.
 func (w *world) eve(ctx context.Context, _ step) error {
 	before, err := w.look(ctx)
 	if err != nil {
@@ -40,7 +40,7 @@ func (w *world) eve(ctx context.Context, _ step) error {
 	return w.sameGraph(before, after)
 }
 
-// questions are all that may be asked about a node, and writes to those that are not eve's.
+// questions returns all read requests about a node, and writes if the node is not in namespace a.
 func (w *world) questions(n node, exists bool) (questions [][]string) {
 	verbs := [][]string{{"why"}, {"why", "-o", "json"}, {"undelete", "--dry-run"}, {"undelete", "--dry-run", "-o", "json"}}
 	if exists {
@@ -55,7 +55,7 @@ func (w *world) questions(n node, exists bool) (questions [][]string) {
 	return questions
 }
 
-// leaked is the name of an object that an answer about asked should not have had.
+// leaked returns the name of an object that a response about asked must not contain.
 func (w *world) leaked(r result, asked node, gone bool) string {
 	for _, n := range w.graph {
 		if n.namespace == "a" || n.id == asked.id || !gone && w.namedInA(n) {

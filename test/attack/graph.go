@@ -30,7 +30,7 @@ var (
 	kinds = []kind{configMaps, secrets, tools, racks}
 )
 
-// Owners that are no node of the graph.
+// Owners that are not nodes of the graph.
 const (
 	absent   = -1 // a served kind, and a UID that no object has
 	unserved = -2 // a kind that no server knows
@@ -83,7 +83,7 @@ func (n node) String() string {
 	return text
 }
 
-// graph is what a round is about.
+// graph has the objects of a round.
 type graph []node
 
 func (g graph) String() string {
@@ -107,7 +107,7 @@ func (g graph) has(id int) bool {
 	return found
 }
 
-// Finalizers of controllers that are not Kubernetes': with and without a path, as both are used.
+// Finalizers that Kubernetes itself does not use, with and without a path.
 var finalizers = []string{"attack.kindred.dev/hold", "hold.attack.kindred.dev"}
 
 // randomGraph makes a graph of at most size nodes.
@@ -128,7 +128,7 @@ func randomGraph(rng *rand.Rand, size int) graph {
 	return g.lasting()
 }
 
-// randomFinalizer chooses a finalizer that the API takes: built-in kinds need one with a path.
+// randomFinalizer chooses a finalizer that the API accepts: built-in kinds need one with a path.
 func randomFinalizer(rng *rand.Rand, k kind) string {
 	if k.Group != customGroup {
 		return finalizers[0]
@@ -136,7 +136,7 @@ func randomFinalizer(rng *rand.Rand, k kind) string {
 	return finalizers[rng.IntN(len(finalizers))]
 }
 
-// randomOwners chooses owners that n may have, mostly; a few are of every other sort.
+// randomOwners chooses mostly valid owners for n, and a few of each invalid sort.
 func randomOwners(rng *rand.Rand, g graph, n node) (owners []owner) {
 	for range []int{0, 1, 1, 1, 2, 2, 3}[rng.IntN(7)] {
 		o := owner{to: g[rng.IntN(len(g))].id, block: rng.IntN(2) == 0}
@@ -166,8 +166,8 @@ func mayOwn(g graph, to int, n node) bool {
 	return ok && (o.namespace == "" || o.namespace == n.namespace)
 }
 
-// lasting takes the finalizers from nodes that are collected as soon as they are created: they
-// would be terminating from the start.
+// lasting removes finalizers from nodes that are collected as soon as they are created: these would
+// be terminating from the start.
 func (g graph) lasting() graph {
 	g = slices.Clone(g)
 	left := settle(g)

@@ -13,7 +13,7 @@ import (
 	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
 )
 
-// inNamespace is the flag for a node's namespace.
+// inNamespace returns the flag for a node's namespace.
 func (w *world) inNamespace(n node) []string {
 	if n.namespace == "" {
 		return nil
@@ -37,7 +37,7 @@ func (w *world) ask(ctx context.Context, into any, codes []int, args ...string) 
 	return nil
 }
 
-// tree compares the trees of nodes with the model, and checks that none is printed without end.
+// tree compares the trees of nodes with the model, and bounds their size.
 func (w *world) tree(ctx context.Context, s step) error {
 	found, err := w.look(ctx)
 	if err != nil {
@@ -77,7 +77,7 @@ func (w *world) tree(ctx context.Context, s step) error {
 	return nil
 }
 
-// short checks that a tree shows every object in few lines: at most some for each object and edge.
+// short checks that the number of lines of a tree is linear in its objects and edges.
 func (w *world) short(ctx context.Context, args, names []string, edges int) error {
 	v := verb{config: w.adminConfig(), args: args}
 	r, err := w.server.run(ctx, v)
@@ -96,7 +96,7 @@ func (w *world) short(ctx context.Context, args, names []string, edges int) erro
 	return nil
 }
 
-// owners are those of the nodes that exist, as the model has them.
+// owners returns the owners of existing nodes by the model.
 func (w *world) owners(found map[int]seen) map[int][]owner {
 	left := map[int][]owner{}
 	for _, n := range w.graph {
@@ -109,8 +109,8 @@ func (w *world) owners(found map[int]seen) map[int][]owner {
 	return left
 }
 
-// lint checks that the sorts of owners which no collector can act on are found, and that nothing
-// is said of an object that has none.
+// lint checks that references which the collector cannot resolve are found, and that objects without
+// such references have no findings.
 func (w *world) lint(ctx context.Context, _ step) error {
 	found, err := w.look(ctx)
 	if err != nil {
@@ -139,7 +139,7 @@ func (w *world) lint(ctx context.Context, _ step) error {
 	return nil
 }
 
-// expected says of some rules whether a node breaks them.
+// expected reports for some rules whether a node violates them.
 func (w *world) expected(n node, left map[int][]owner) map[ownership.LintRule]bool {
 	want := map[ownership.LintRule]bool{
 		ownership.RuleUnservedKind: false, ownership.RuleCrossNamespace: false, ownership.RuleClusterToNamespaced: false,
@@ -161,8 +161,7 @@ func (w *world) expected(n node, left map[int][]owner) map[ownership.LintRule]bo
 	return want
 }
 
-// fix repairs what is safe, and checks that it was: nothing goes because of it, and no further
-// repair is left.
+// fix makes the safe repairs, and checks that they delete nothing and leave no repair to make.
 func (w *world) fix(ctx context.Context, _ step) error {
 	before, err := w.look(ctx)
 	if err != nil {

@@ -21,16 +21,16 @@ import (
 	"github.com/kindred-project/kindred/test/servers"
 )
 
-// attack is what all rounds are made with.
+// attack has the state that all rounds share.
 type attack struct {
 	server *server
-	// second is where objects are moved to; it is started when it is first needed.
+	// second is the target of moves, started on first use.
 	second  *server
 	binary  string
 	scratch string
 	seed    uint64
 	size    int
-	// runs counts worlds, which all have names of their own.
+	// runs counts worlds, to name them uniquely.
 	runs int
 }
 
@@ -132,7 +132,7 @@ func (r round) String() string {
 	return r.graph.String() + "\n\n" + strings.Join(steps, "\n")
 }
 
-// attack creates the graph of a round in a world of its own, and takes the steps.
+// attack creates the graph of a round in a new world, and carries out the steps.
 func (a *attack) attack(ctx context.Context, r round) (err error) {
 	a.runs++
 	w := &world{server: a.server, run: fmt.Sprintf("r%d", a.runs), graph: r.graph, uids: map[types.UID]int{}, other: a.other}
@@ -164,7 +164,7 @@ type stepError struct {
 func (e *stepError) Error() string { return e.step.String() + ": " + e.err.Error() }
 func (e *stepError) Unwrap() error { return e.err }
 
-// verbOf returns the verb that failed, so that a round is not reduced to one with another fault.
+// verbOf returns the verb that failed, so that the reduction keeps the same failure.
 func verbOf(err error) string {
 	if e := (*stepError)(nil); errors.As(err, &e) {
 		return e.step.verb

@@ -5,8 +5,8 @@ package main
 
 import "slices"
 
-// settle is the model of garbage collection: it returns the nodes that remain once the collector
-// has nothing left to do, with the owners that they still have. Finalizers are left out.
+// settle is the model of garbage collection: it returns the nodes that remain when the collector is
+// idle, with their remaining owners. It ignores finalizers.
 func settle(g graph) map[int][]owner {
 	left := map[int][]owner{}
 	for _, n := range g {
@@ -34,8 +34,8 @@ func settle(g graph) map[int][]owner {
 	return left
 }
 
-// standing returns the owners that exist. It is not known of a node with an owner of an unserved
-// kind, or with one in a namespace though it has none itself: such a node is left alone.
+// standing returns the owners that exist. known is false for a node with an owner of an unserved
+// kind, and for a cluster-scoped node with a namespaced owner: the collector ignores such nodes.
 func standing(g graph, left map[int][]owner, n node, owners []owner) (solid []owner, known bool) {
 	for _, o := range owners {
 		to, ok := g.find(o.to)
@@ -49,8 +49,7 @@ func standing(g graph, left map[int][]owner, n node, owners []owner) (solid []ow
 	return solid, true
 }
 
-// relatives returns the IDs of a node, of all that it owns and of all that own it, directly or
-// not, sorted.
+// relatives returns the sorted IDs of a node and of its direct and indirect owners and dependents.
 func relatives(g graph, left map[int][]owner, id int) []int {
 	found := map[int]bool{id: true}
 	walk(id, found, func(of int) []int { return dependents(g, left, of) })

@@ -11,9 +11,9 @@ import (
 	"strings"
 )
 
-// move moves what is in namespace a, and all racks, to a second server, and goes on as often as it
-// is interrupted. No object may be lost at any time, and none be in both clusters in the end. It
-// is the last step of a round.
+// move moves namespace a and all racks to a second server, and resumes after each interruption. At no
+// time may an object be lost, and at the end none may be in both clusters. It is the last step of
+// a round.
 func (w *world) move(ctx context.Context, s step) (err error) {
 	before, err := w.look(ctx)
 	if err != nil {
@@ -58,7 +58,7 @@ func (w *world) move(ctx context.Context, s step) (err error) {
 	return nil
 }
 
-// movable are the roots: all that is in namespace a or in none.
+// movable returns the roots of a move: nodes in namespace a and cluster-scoped ones.
 func (w *world) movable(found map[int]seen) (roots []node) {
 	for _, n := range w.graph {
 		if s, exists := found[n.id]; exists && !s.terminating && n.namespace != "b" {
@@ -68,9 +68,9 @@ func (w *world) movable(found map[int]seen) (roots []node) {
 	return roots
 }
 
-// nothingLost looks at both clusters, and returns what the target has.
+// nothingLost checks that every object is in one of the clusters, and returns those at the target.
 func (w *world) nothingLost(ctx context.Context, target *world, before map[int]seen) (map[int]seen, error) {
-	// In this order an object that moves meanwhile is seen twice, and not missed.
+	// In this order an object that moves meanwhile is seen twice rather than missed.
 	source, err := w.look(ctx)
 	if err != nil {
 		return nil, err
@@ -88,7 +88,7 @@ func (w *world) nothingLost(ctx context.Context, target *world, before map[int]s
 	return moved, nil
 }
 
-// moved checks the end of a move.
+// moved checks the result of a move.
 func (w *world) moved(ctx context.Context, target *world, before map[int]seen, roots []node, moved map[int]seen) error {
 	source, err := w.look(ctx)
 	if err != nil {

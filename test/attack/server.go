@@ -56,7 +56,7 @@ func (s *server) start(ctx context.Context) error {
 	return s.writeEve()
 }
 
-// crash ends the server as SIGKILL does and starts it again.
+// crash kills the server and starts it again.
 func (s *server) crash(ctx context.Context) error {
 	s.running.Kill()
 	return s.start(ctx)
@@ -110,7 +110,7 @@ func (s *server) awaitServed(ctx context.Context, k kind) error {
 	return nil
 }
 
-// eve is a user whose rights end with a namespace.
+// eve is a user with rights in one namespace only.
 const eve = "eve"
 
 func (s *server) adminConfig() string { return s.running.Kubeconfig }
@@ -128,17 +128,17 @@ func (s *server) writeEve() error {
 	return clientcmd.WriteToFile(*config, s.eveConfig())
 }
 
-// verb is a run of kindred's command line.
+// verb is a command line of kindred.
 type verb struct {
 	config string
 	args   []string
-	// killed is when the client is killed, if it is not zero.
+	// killed is the delay before the client is killed; 0 for never.
 	killed time.Duration
 }
 
 func (v verb) String() string { return "kindred " + fmt.Sprint(v.args) }
 
-// result is what a verb printed, and its exit status; -1 if it was killed.
+// result is the output and the exit status of a verb; -1 if it was killed.
 type result struct {
 	out, err string
 	code     int
@@ -149,13 +149,13 @@ func (r result) String() string {
 }
 
 const (
-	// patience is how long anything may take that should come soon, on a busy machine.
+	// patience is the timeout of every wait, long enough for a busy machine.
 	patience = time.Minute
-	// most is what a verb may print, in bytes: the graphs are small.
+	// most is the limit of a verb's output in bytes: the graphs are small.
 	most = 1 << 20
 )
 
-// limited is a buffer that refuses more than it should be given.
+// limited is a buffer with a maximum size.
 type limited struct{ bytes.Buffer }
 
 func (l *limited) Write(p []byte) (int, error) {
@@ -165,7 +165,7 @@ func (l *limited) Write(p []byte) (int, error) {
 	return l.Buffer.Write(p)
 }
 
-// run runs a verb. It is an error if that does not end, or prints without end.
+// run runs a verb. It fails if the verb exceeds patience or its output exceeds most.
 func (s *server) run(ctx context.Context, v verb) (result, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -192,7 +192,7 @@ func (s *server) run(ctx context.Context, v verb) (result, error) {
 	return r, nil
 }
 
-// head is the beginning of a text, as much as a person reads.
+// head truncates a text to what a person reads.
 func head(text string) string {
 	if len(text) > 2000 {
 		return text[:2000] + "..."

@@ -5,7 +5,7 @@ package main
 
 import "slices"
 
-// round is a graph, and what is done to it in order.
+// round is a graph and the steps that are applied to it.
 type round struct {
 	graph graph
 	steps []step
@@ -36,7 +36,7 @@ func firstOf(rounds []round, limit *int, fails func(round) bool) (round, bool) {
 	return round{}, false
 }
 
-// smallerRounds are those with one thing less, the largest things first.
+// smallerRounds returns rounds with one part removed, the largest parts first.
 func smallerRounds(r round) (smaller []round) {
 	for i := range r.steps {
 		smaller = append(smaller, round{r.graph, slices.Delete(slices.Clone(r.steps), i, i+1)})
@@ -65,7 +65,7 @@ func smallerRounds(r round) (smaller []round) {
 	return slices.DeleteFunc(smaller, func(r round) bool { return len(r.steps) == 0 || len(r.graph) == 0 })
 }
 
-// without is the graph without a node and without the references to it.
+// without returns the graph without a node and without references to it.
 func (g graph) without(id int) graph {
 	var rest graph
 	for _, n := range g {

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestShrink reduces random rounds that fail because of one reference between two objects and one
-// kind of step, and wants nothing else left.
+// TestShrink reduces random rounds that fail because of one reference and one kind of step, and
+// expects that nothing else is left.
 func TestShrink(t *testing.T) {
 	for seed := range uint64(50) {
 		rng := rand.New(rand.NewPCG(seed, 1))

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// victim is what is killed amid a step.
+// victim is the process that is killed during a step.
 type victim string
 
 const (
@@ -22,16 +22,16 @@ const (
 	theClient victim = "client"
 )
 
-// step is one thing that is done to a graph.
+// step is one operation on a graph.
 type step struct {
 	verb string
-	// targets are the IDs of nodes. Those that do not exist when the step comes are left out.
+	// targets are the IDs of nodes. Nodes that do not exist at the time of the step are skipped.
 	targets []int
 	// cascade is the policy of a deletion.
 	cascade string
 	// together has two clients undelete the targets at the same time, in opposite orders.
 	together bool
-	// kill is what is killed, and after how long.
+	// kill is killed after a delay.
 	kill  victim
 	after time.Duration
 }
@@ -54,7 +54,7 @@ func (s step) String() string {
 	return text
 }
 
-// simpler are steps like s with one thing less.
+// simpler returns variants of s with one part removed.
 func (s step) simpler() (steps []step) {
 	for i := range s.targets {
 		if less := s; len(s.targets) > 1 {
@@ -73,10 +73,10 @@ func (s step) simpler() (steps []step) {
 	return steps
 }
 
-// errEnd ends a round in which nothing more can be done to the graph.
-var errEnd = errors.New("the graph is stuck, as foretold")
+// errEnd ends a round whose graph is blocked.
+var errEnd = errors.New("the graph is blocked, as previewed")
 
-// verbs are what a round is made of.
+// verbs has the operations of the steps.
 var verbs = map[string]func(*world, context.Context, step) error{
 	"tree":     (*world).tree,
 	"lint":     (*world).lint,
@@ -87,7 +87,7 @@ var verbs = map[string]func(*world, context.Context, step) error{
 	"move":     (*world).move,
 }
 
-// randomSteps makes the steps of a round. Deletions are mostly taken back.
+// randomSteps returns the steps of a round. Most deletions are undone.
 func randomSteps(rng *rand.Rand, g graph) (steps []step) {
 	steps = append(steps, step{verb: "tree", targets: randomTargets(rng, g, len(g))}, step{verb: "lint"})
 	if rng.IntN(2) == 0 {
@@ -123,7 +123,7 @@ func randomTargets(rng *rand.Rand, g graph, limit int) (ids []int) {
 	return ids
 }
 
-// randomKill chooses a moment: a verb on a small graph takes some tenths of a second.
+// randomKill chooses a victim and a moment: a verb on a small graph takes some tenths of a second.
 func randomKill(rng *rand.Rand) (victim, time.Duration) {
 	after := time.Duration(20+rng.IntN(500)) * time.Millisecond
 	switch rng.IntN(6) {
@@ -135,7 +135,7 @@ func randomKill(rng *rand.Rand) (victim, time.Duration) {
 	return nobody, 0
 }
 
-// targets are the nodes that a step is about and that exist.
+// targets returns the existing nodes of a step.
 func (w *world) targets(s step, found map[int]seen) (nodes []node) {
 	for _, id := range s.targets {
 		n, ok := w.graph.find(id)
@@ -146,7 +146,7 @@ func (w *world) targets(s step, found map[int]seen) (nodes []node) {
 	return nodes
 }
 
-// attempt runs a verb while something may be killed. A server that was killed runs again after.
+// attempt runs a verb and kills the victim of the step. It restarts a killed server.
 func (w *world) attempt(ctx context.Context, s step, v verb) (result, error) {
 	if s.kill == theClient {
 		v.killed = s.after

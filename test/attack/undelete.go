@@ -13,8 +13,8 @@ import (
 	"sync"
 )
 
-// undelete takes the last deletion back, target by target in the order of the step, and compares
-// the graph with that before.
+// undelete undoes the last deletion, target by target in the order of the step, and compares the
+// graph with the one before the deletion.
 func (w *world) undelete(ctx context.Context, s step) error {
 	if w.deleted == nil {
 		return nil
@@ -27,8 +27,8 @@ func (w *world) undelete(ctx context.Context, s step) error {
 	if err != nil {
 		return err
 	}
-	// A target that could not live without another one may have waited for that, and what was
-	// interrupted goes on with the same command.
+	// A target that needs another one may have been refused, and an interrupted undeletion is
+	// resumed by the same command.
 	for range 2 {
 		if w.restored(ctx, deleted.before) == nil {
 			break
@@ -45,8 +45,8 @@ func (w *world) undelete(ctx context.Context, s step) error {
 	return nil
 }
 
-// undeleteAll runs the verb for each target in order, and returns what was said. If the step says
-// so, a second client does the same in the opposite order at the same time.
+// undeleteAll runs the verb for each target in order, and returns its output. In a step by two
+// clients, a second one does the same in the opposite order at the same time.
 func (w *world) undeleteAll(ctx context.Context, s step, targets []node) ([]string, error) {
 	if !s.together {
 		return w.undeleteInOrder(ctx, s, targets)
@@ -67,7 +67,7 @@ func (w *world) undeleteAll(ctx context.Context, s step, targets []node) ([]stri
 	return said, errors.Join(err, failed)
 }
 
-// undeleteInOrder runs the verb for each target. What the step kills is killed amid the first.
+// undeleteInOrder runs the verb for each target, and kills the victim of the step during the first.
 func (w *world) undeleteInOrder(ctx context.Context, s step, targets []node) (said []string, err error) {
 	for _, n := range targets {
 		r, err := w.attempt(ctx, s, verb{config: w.adminConfig(), args: append([]string{"undelete", w.argument(n)}, w.inNamespace(n)...)})
@@ -88,7 +88,7 @@ func (w *world) restored(ctx context.Context, before map[int]seen) error {
 	return w.sameGraph(before, found)
 }
 
-// sameGraph compares two looks at a graph, whatever the UIDs are.
+// sameGraph compares two states of a graph, except for UIDs.
 func (w *world) sameGraph(before, after map[int]seen) error {
 	for _, id := range slices.Sorted(maps.Keys(before)) {
 		found, exists := after[id]
@@ -108,16 +108,19 @@ func (w *world) sameGraph(before, after map[int]seen) error {
 	return nil
 }
 
-// comparable returns what a node must look like after it was restored: without its UID, and
-// without owner references that the collector does not follow. An object that was not deleted
-// keeps those as they are, with the former UIDs.
+// comparable returns the part of a node's state that an undeletion restores: without its UID,
+// without references to owners that did not exist, which it leaves out and reports, and without
+// invalid references, which keep former UIDs in objects that were not deleted.
 func (w *world) comparable(id int, s seen) seen {
 	n, _ := w.graph.find(id)
 	s.uid = ""
 	s.owners = slices.DeleteFunc(slices.Clone(s.owners), func(o string) bool {
-		var owner int
-		_, err := fmt.Sscanf(o, "n%d", &owner)
-		return err == nil && !mayOwn(w.graph, owner, n)
+		if strings.HasPrefix(o, owner{to: absent}.String()) {
+			return true
+		}
+		var to int
+		_, err := fmt.Sscanf(o, "n%d", &to)
+		return err == nil && (o == gone(to) || !mayOwn(w.graph, to, n))
 	})
 	return s
 }

@@ -23,22 +23,22 @@ import (
 	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
 )
 
-// The labels that say of which run an object is, and which node.
+// Labels for the run and the node of an object.
 const (
 	runLabel  = "attack.kindred.dev/run"
 	nodeLabel = "attack.kindred.dev/node"
 )
 
-// world is one graph on a server, under names of its own.
+// world is one graph on a server, with unique names.
 type world struct {
 	*server
 	run   string
 	graph graph
-	// uids are those that the nodes have or had.
+	// uids maps current and former UIDs to nodes.
 	uids map[types.UID]int
-	// deleted is the last deletion, which an undeletion takes back.
+	// deleted is the last deletion, which an undeletion undoes.
 	deleted *deletion
-	// other returns the server that objects are moved to.
+	// other returns the target server of moves.
 	other func(context.Context) (*server, error)
 }
 
@@ -51,7 +51,7 @@ func (w *world) namespace(n node) string {
 	return w.run + "-" + n.namespace
 }
 
-// argument is how a verb is given a node.
+// argument returns the argument that names a node.
 func (w *world) argument(n node) string {
 	return strings.TrimSuffix(n.kind.Resource+"."+n.kind.Group, ".") + "/" + w.name(n)
 }
@@ -66,7 +66,8 @@ var (
 	bindings   = schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "rolebindings"}
 )
 
-// create creates the graph: first the objects, then who owns whom, as cycles allow no order.
+// create creates the objects first and then their owner references, because the graph may have
+// cycles.
 func (w *world) create(ctx context.Context) error {
 	for _, namespace := range []string{"a", "b"} {
 		object := manifest("v1", "Namespace", w.run+"-"+namespace)
@@ -153,7 +154,7 @@ func (w *world) grantEve(ctx context.Context) error {
 	return err
 }
 
-// seen is what is known of a node from outside.
+// seen is the observed state of a node.
 type seen struct {
 	uid         types.UID
 	owners      []string
@@ -176,7 +177,7 @@ func (s seen) String() string {
 	return text
 }
 
-// look returns the nodes that exist.
+// look returns the state of the existing nodes.
 func (w *world) look(ctx context.Context) (map[int]seen, error) {
 	found := map[int]seen{}
 	references := map[int][]metav1.OwnerReference{}
@@ -206,7 +207,7 @@ func (w *world) look(ctx context.Context) (map[int]seen, error) {
 	return found, nil
 }
 
-// called is an owner reference in the words of the graph.
+// called returns an owner reference in the notation of the graph.
 func (w *world) called(ref metav1.OwnerReference, found map[int]seen) string {
 	o := owner{controller: ref.Controller != nil && *ref.Controller, block: ref.BlockOwnerDeletion != nil && *ref.BlockOwnerDeletion}
 	id, known := w.uids[ref.UID]
@@ -226,10 +227,10 @@ func (w *world) called(ref metav1.OwnerReference, found map[int]seen) string {
 	return o.String()
 }
 
-// gone names a node that an owner reference names and that does not exist.
+// gone returns the notation of a reference to a node that does not exist.
 func gone(id int) string { return fmt.Sprintf("n%02d that is gone", id) }
 
-// await looks until check has nothing to say.
+// await waits until check returns no error.
 func (w *world) await(ctx context.Context, what string, check func(map[int]seen) error) (map[int]seen, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -262,7 +263,7 @@ func described(found map[int]seen) string {
 	return strings.Join(lines, "\n")
 }
 
-// settled compares what exists with the model.
+// settled compares the state with the model.
 func (w *world) settled(found map[int]seen) error {
 	left := settle(w.graph)
 	for _, n := range w.graph {
@@ -274,7 +275,7 @@ func (w *world) settled(found map[int]seen) error {
 		var want []string
 		for _, o := range owners {
 			if _, lives := left[o.to]; w.graph.has(o.to) && !lives {
-				want = append(want, gone(o.to)) // Beside an owner of which nothing is known.
+				want = append(want, gone(o.to)) // The collector leaves it beside an owner that it cannot resolve.
 				continue
 			}
 			want = append(want, o.String())
@@ -287,7 +288,7 @@ func (w *world) settled(found map[int]seen) error {
 	return nil
 }
 
-// remove removes everything and does not wait for it.
+// remove deletes everything without waiting.
 func (w *world) remove(ctx context.Context) error {
 	for _, k := range kinds {
 		list, err := w.client.Resource(k.GroupVersionResource).List(ctx, metav1.ListOptions{LabelSelector: runLabel + "=" + w.run})

@@ -31,7 +31,7 @@ type cluster struct {
 	cmd     *exec.Cmd
 	dataDir string
 	config  *rest.Config
-	// startTook is from the start of the process to the line that says ready.
+	// startTook is the time from the start of the process to its "ready" line.
 	startTook time.Duration
 	pprof     string
 	printed   chan struct{}

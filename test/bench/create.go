@@ -32,7 +32,7 @@ func createConfigMaps(ctx context.Context, b *bench) (float64, error) {
 	})
 }
 
-// createPods measures the API alone: nobody schedules these pods, as if they
+// createPods measures the API alone: no scheduler handles these pods, as if they
 // waited for a scheduler of the user's.
 func createPods(ctx context.Context, b *bench) (float64, error) {
 	return createRate(ctx, b, func(ctx context.Context, client kubernetes.Interface, name string) error {

@@ -14,7 +14,7 @@ const (
 )
 
 // startTime is the median of several starts. Each is on a directory of its own,
-// so certificates, store and bootstrap objects are made anew.
+// so certificates, store and bootstrap objects are created each time.
 func startTime(ctx context.Context, b *bench) (float64, error) {
 	var took []time.Duration
 	for range starts {

@@ -13,7 +13,7 @@ import (
 )
 
 // undelete measures how long "kindred undelete" takes to bring an owner back with so many
-// dependents, and tells what a dry run takes, which only plans, and what it costs the server.
+// dependents, and prints the time of a dry run, which only plans, and the cost for the server.
 func undelete(dependents int) func(context.Context, *bench) (float64, error) {
 	return func(ctx context.Context, b *bench) (float64, error) {
 		c, client, err := b.startWithClient(ctx, simulatedNode...)
@@ -72,7 +72,7 @@ func undeleteList(ctx context.Context, b *bench) (float64, error) {
 	return took.Seconds(), err
 }
 
-// costly runs a verb, and tells what that costs the server: of the processors, and of memory at
+// costly runs a verb, and returns its cost for the server: CPU time, and memory at
 // its peak.
 func (c *cluster) costly(objects int, args ...string) (time.Duration, error) {
 	before, err := c.peak()

@@ -15,7 +15,7 @@ import (
 )
 
 // build compiles a client with the module file of its folder. The result stays there,
-// and is made anew only when something changed.
+// and is built again only when something changed.
 func build(t *testing.T, folder, program string) string {
 	t.Helper()
 	binary, err := filepath.Abs(filepath.Join("bin", folder))
@@ -74,7 +74,7 @@ func (u *user) input(stdin string, args ...string) string {
 	return string(out)
 }
 
-// prints runs a command and checks that it says this, among other things.
+// prints runs a command and checks that its output contains a text.
 func (u *user) prints(want string, args ...string) {
 	u.Helper()
 	if got := u.types(args...); !strings.Contains(got, want) {

@@ -68,7 +68,7 @@ func TestClientGoLoops(t *testing.T) {
 	}
 }
 
-// runUntil runs a program until it says something, half a minute at most.
+// runUntil runs a program until it prints a text, for half a minute at most.
 func runUntil(t *testing.T, says *regexp.Regexp, program string, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -82,7 +82,7 @@ func runUntil(t *testing.T, says *regexp.Regexp, program string, args ...string)
 	return out.String()
 }
 
-// watched tells when what was written contains something.
+// watched signals when its content contains a text.
 type watched struct {
 	mu   sync.Mutex
 	text bytes.Buffer

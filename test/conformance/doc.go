@@ -3,7 +3,7 @@
 
 // Command conformance runs upstream's own conformance specs, unmodified, on a fresh
 // cluster on this machine, and records what became of each. "make conformance" is how it
-// is called; README.md says what it needs and what its images are.
+// is called; README.md describes its requirements and its images.
 //
 // Everything is built from published modules and Debian's packages: the suite and
 // ginkgo from k8s.io/kubernetes (programs.go), the container runtime (the module in

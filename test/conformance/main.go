@@ -65,7 +65,7 @@ func parse() (*run, error) {
 	flag.IntVar(&r.simulated, "simulated-nodes", 0, "test so many simulated nodes instead of a real one")
 	flag.IntVar(&r.processes, "nodes", 4, "how many specs run at a time")
 	flag.IntVar(&r.repeat, "repeat", 1, "run the specs so many times")
-	flag.BoolVar(&r.record, "record", true, "write the results down for docs/conformance.md, and that page anew; of the system's runtime or another binary, nothing is")
+	flag.BoolVar(&r.record, "record", true, "record the results and rewrite docs/conformance.md; nothing is recorded for the system's runtime or another binary")
 	flag.StringVar(&r.out, "out", "", "the folder for reports and logs (default a new one in out/)")
 	flag.Parse()
 	switch {
@@ -80,7 +80,7 @@ func parse() (*run, error) {
 	case r.simulated > 0 && r.against != "kindred":
 		return nil, errors.New("only Kindred has simulated nodes")
 	}
-	// The page says what became of the commit, on the runtime that it names.
+	// The page has the results of a commit on the runtime that it names.
 	r.record = r.record && r.runtime == "built" && r.binary == defaultBinary
 	return r, nil
 }

@@ -32,7 +32,7 @@ type result struct {
 	Message string `json:"message,omitempty"`
 	// Commit is the one that was tested; with "-dirty" if more than that was.
 	Commit string `json:"commit,omitempty"`
-	// Nodes says what the cluster's nodes were, if not one real one.
+	// Nodes describes the nodes of the cluster, if not one real node.
 	Nodes string `json:"nodes,omitempty"`
 }
 

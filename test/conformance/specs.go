@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// conformanceSpecs are the names of all specs that upstream says make up conformance:
+// conformanceSpecs are the names of all specs in upstream's list of conformance tests:
 // conformance.yaml of the module that the suite is built from.
 func conformanceSpecs(kubernetes string) ([]string, error) {
 	content, err := os.ReadFile(filepath.Join(kubernetes, "test/conformance/testdata/conformance.yaml"))
@@ -37,7 +37,7 @@ func conformanceSpecs(kubernetes string) ([]string, error) {
 	return slices.Compact(names), nil
 }
 
-// selection says which specs a run is about.
+// selection chooses the specs of a run.
 type selection struct {
 	focus, skip string
 	// file, if set, lists specs by name, one a line; "#" begins a comment.
@@ -73,7 +73,7 @@ func (s selection) of(all []string) ([]string, error) {
 }
 
 // listed reads a list of specs. A name that upstream does not have is an error: it would
-// never run, and nobody would notice.
+// never run, unnoticed.
 func listed(file string, all []string) ([]string, error) {
 	content, err := os.Open(file)
 	if err != nil {

@@ -16,10 +16,11 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// leastWrites are acknowledged in each round before it may end.
+// leastWrites is the number of writes that must be acknowledged in each round.
 const leastWrites = 20
 
-// attack is a cluster that is ended again and again while clients write, and what they were told.
+// attack is a cluster that is killed repeatedly while clients write, and the writes that were
+// acknowledged.
 type attack struct {
 	dir      string
 	random   *rand.Rand
@@ -47,7 +48,7 @@ func begin(t *testing.T, dir string, random *rand.Rand) (*attack, *server) {
 	return a, s
 }
 
-// round writes until the cluster is ended by end, starts it again and checks it.
+// round writes until end kills the cluster, restarts it and checks it.
 func (a *attack) round(t *testing.T, s *server, number int, end func(*server)) *server {
 	t.Helper()
 	client := s.client(t)
@@ -72,7 +73,7 @@ func (a *attack) round(t *testing.T, s *server, number int, end func(*server)) *
 	return s
 }
 
-// check is what must be true as soon as the cluster is ready again, and a moment later.
+// check verifies the cluster as soon as it is ready again, and a moment later.
 func (a *attack) check(ctx context.Context, client kubernetes.Interface) error {
 	if err := a.ledger.check(ctx, client); err != nil {
 		return err
@@ -93,7 +94,7 @@ func (a *attack) check(ctx context.Context, client kubernetes.Interface) error {
 	return nil
 }
 
-// done checks that the attack was one.
+// done checks that the attack interrupted enough writes.
 func (a *attack) done(t *testing.T, ends int) {
 	t.Helper()
 	if a.ledger.writes < leastWrites*ends {
@@ -102,8 +103,8 @@ func (a *attack) done(t *testing.T, ends int) {
 	t.Logf("%d rounds, %d acknowledged writes, slowest start %v", ends, a.ledger.writes, a.slowest.Round(time.Millisecond))
 }
 
-// TestKilled ends the process by SIGKILL at random moments under load. Every acknowledged write is
-// there after the next start, which takes bounded time, and no pod is disturbed or doubled.
+// TestKilled sends SIGKILL at random moments under load. After a restart in bounded time every
+// acknowledged write is present, and no pod was restarted or duplicated.
 func TestKilled(t *testing.T) {
 	ends := 1
 	if long() {
@@ -116,8 +117,8 @@ func TestKilled(t *testing.T) {
 	a.done(t, ends)
 }
 
-// TestPowerLoss cuts the power under load: the disk drops what was not synced, and sometimes keeps
-// half of the pages of what was being written.
+// TestPowerLoss cuts the power under load: the disk loses unsynced data, and sometimes keeps half of
+// the pages of a write in progress.
 func TestPowerLoss(t *testing.T) {
 	if !long() {
 		t.Skip("KINDRED_CRASH is not set")

@@ -28,9 +28,9 @@ import (
 )
 
 const (
-	// endLimit is how long a start may take to refuse a damaged store, and a SIGTERM to work.
+	// endLimit is the timeout for refusing a damaged store and for stopping on SIGTERM.
 	endLimit = 10 * time.Second
-	// readyLimit is how long a start may take to get ready on a machine that is busy.
+	// readyLimit is the timeout of a start on a busy machine.
 	readyLimit = 90 * time.Second
 )
 
@@ -44,7 +44,7 @@ func damageBinary(t *testing.T) string {
 	return path
 }
 
-// start is a "kindred up" that a test has started.
+// start is a process of "kindred up".
 type start struct {
 	cmd    *exec.Cmd
 	dir    string
@@ -122,14 +122,14 @@ func (s *start) client(t *testing.T) kubernetes.Interface {
 	return client
 }
 
-// contents is what the API acknowledged: the state of each object by its name.
+// contents has the acknowledged state of each object by its name.
 type contents map[string]string
 
 func stateOf(c *corev1.ConfigMap) string {
 	return fmt.Sprintf("%s %s %v", c.UID, c.ResourceVersion, c.Data)
 }
 
-// write creates, changes and deletes objects, and notes what was acknowledged.
+// write creates, updates and deletes objects, and records acknowledged writes.
 func (c contents) write(ctx context.Context, client kubernetes.Interface, random *rand.Rand, prefix string, objects int) error {
 	configMaps := client.CoreV1().ConfigMaps("default")
 	for i := range objects {
@@ -165,7 +165,7 @@ func text(random *rand.Rand) string {
 	return string(letters)
 }
 
-// compare returns how what is served differs from what was acknowledged.
+// compare returns the differences between the served and the acknowledged objects.
 func (c contents) compare(ctx context.Context, client kubernetes.Interface) error {
 	list, err := client.CoreV1().ConfigMaps("default").List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -195,11 +195,11 @@ func (c contents) compare(ctx context.Context, client kubernetes.Interface) erro
 	return errors.Join(wrong...)
 }
 
-// stores are the stopped stores that are damaged: copies of one at three moments.
+// stores has copies of a store at three moments, which the tests damage.
 type stores struct {
 	// older is the store as it was at its first stop.
 	older string
-	// stopped had a clean stop, killed ended by SIGKILL.
+	// stopped was stopped cleanly, killed by SIGKILL.
 	stopped, killed             string
 	stoppedContent, killedWrite contents
 }

@@ -24,12 +24,12 @@ import (
 // damage is one way to damage a store.
 type damage struct {
 	name string
-	// killed damages the store that ended by SIGKILL instead of the one that was stopped.
+	// killed selects the store whose process was killed instead of the stopped one.
 	killed bool
-	// quick cases are always tried; the others if KINDRED_CRASH is set.
+	// quick cases always run; the others if KINDRED_CRASH is set.
 	quick bool
 	do    func(d *damaged) error
-	// refused cases must not be survived.
+	// refused cases must prevent the start.
 	refused bool
 }
 
@@ -49,7 +49,7 @@ func (d *damaged) segment() string {
 	return names[len(names)-1]
 }
 
-// written is how much of a file is used: what follows are zeros.
+// written returns how much of a file is used, before its trailing zeros.
 func written(path string) (int64, error) {
 	content, err := os.ReadFile(path)
 	return int64(len(bytes.TrimRight(content, "\x00"))), err
@@ -77,7 +77,7 @@ func zeroed(b []byte)  { clear(b) }
 // page is the size of bbolt's pages.
 const page = 4096
 
-// pagesOf are the pages of a type in the database, as far as they are in use.
+// pagesOf returns the used pages of a type in the database.
 func (d *damaged) pagesOf(flag uint16) []int64 {
 	content, err := os.ReadFile(d.db())
 	if err != nil {
@@ -108,7 +108,7 @@ func onPages(flag uint16, offset int64, change func([]byte), n int) func(*damage
 	}
 }
 
-// inDB changes bytes of the database at a place that is given as a part of its size.
+// inDB changes bytes of the database at an offset given as a fraction of its size.
 func inDB(part float64, change func([]byte), n int) func(*damaged) error {
 	return func(d *damaged) error {
 		size, err := written(d.db())
@@ -119,7 +119,7 @@ func inDB(part float64, change func([]byte), n int) func(*damaged) error {
 	}
 }
 
-// inLog is the same of the last file of the log.
+// inLog does the same in the last file of the write-ahead log.
 func inLog(part float64, change func([]byte), n int) func(*damaged) error {
 	return func(d *damaged) error {
 		size, err := written(d.segment())
@@ -188,7 +188,7 @@ func without(names ...string) func(*damaged) error {
 	}
 }
 
-// older replaces a part of the store by what it was at an earlier stop.
+// older replaces a part of the store by its state at an earlier stop.
 func older(names ...string) func(*damaged) error {
 	return func(d *damaged) error {
 		for _, name := range names {
@@ -293,8 +293,8 @@ func damages() []damage {
 	return all
 }
 
-// TestDamage damages copies of a store. Each start must either serve all that was acknowledged,
-// or end in one line that says what is damaged and what to do.
+// TestDamage damages copies of a store. Each start must either serve all acknowledged objects or fail
+// with one line that says what is damaged and what to do.
 func TestDamage(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	if given := os.Getenv("KINDRED_CRASH_SEED"); given != "" {
@@ -327,7 +327,7 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// TestTerminatedDuringStart sends SIGTERM at moments of a start.
+// TestTerminatedDuringStart sends SIGTERM at several moments of a start.
 func TestTerminatedDuringStart(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "cluster")
 	for _, after := range []time.Duration{50 * time.Millisecond, 200 * time.Millisecond, 500 * time.Millisecond, time.Second} {
@@ -392,7 +392,7 @@ func judge(t *testing.T, c damage, dir string, content contents) {
 	}
 }
 
-// refusal checks the words with which a start ended.
+// refusal checks the error of a start.
 func refusal(t *testing.T, s *start) {
 	t.Helper()
 	text := s.stderr.String()

@@ -26,11 +26,11 @@ type disk struct {
 // diskSize is large enough that the cluster's reserve of free disk is not touched.
 const diskSize = 2 << 30
 
-// commitInterval, in seconds, is how long ext4 may hold back what nobody synced: longer than a
-// round, so that only what was synced is on the disk.
+// commitInterval is ext4's commit interval in seconds. It is longer than a round, so that only
+// synced data is on the disk.
 const commitInterval = 600
 
-// newDisk makes a disk, or skips the test on a machine that cannot.
+// newDisk makes a disk, or skips the test if the machine cannot.
 func newDisk(t *testing.T) *disk {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -81,13 +81,13 @@ func (d *disk) unplug(t *testing.T) {
 	t.Fatalf("unmount %s: %v", d.mount, err)
 }
 
-// EXT4_IOC_SHUTDOWN and its flag that drops the journal's memory too (linux/ext4.h).
+// EXT4_IOC_SHUTDOWN and the flag that discards the journal in memory (linux/ext4.h).
 const (
 	ext4Shutdown   = 0x8004587d
 	ext4NoLogFlush = 2
 )
 
-// cut is the loss of power: what was not synced is gone, and all further requests fail.
+// cut simulates power loss: unsynced data is lost, and all later requests fail.
 func (d *disk) cut(t *testing.T) {
 	t.Helper()
 	root, err := os.Open(d.mount)
@@ -101,8 +101,8 @@ func (d *disk) cut(t *testing.T) {
 	}
 }
 
-// tear brings random pages to the disk that nobody synced, as a disk does that writes in an order
-// of its own: of a write that was under way some pages are there, and others are not.
+// tear writes random unsynced pages, as a disk does that reorders writes: some pages of a write in
+// progress are on the disk, and others are not.
 func (d *disk) tear(t *testing.T, random *rand.Rand) {
 	t.Helper()
 	logs, err := filepath.Glob(filepath.Join(d.data(), "etcd/member/wal/*"))

@@ -20,14 +20,14 @@ import (
 // namespace is where the tests write.
 const namespace = metav1.NamespaceDefault
 
-// state is what a client knows of an object; the zero value is that there is none.
+// state is the state of an object as a client knows it; the zero value means that it does not exist.
 type state struct {
 	uid   types.UID
 	value string
 }
 
-// ledger is what clients were told: the state of every object after its last acknowledged write,
-// and what a write that was not acknowledged may have made of it.
+// ledger records the state of every object after its last acknowledged write, and the states that
+// unacknowledged writes may have produced.
 type ledger struct {
 	mu           sync.Mutex
 	acknowledged map[string]state
@@ -39,7 +39,7 @@ func newLedger() *ledger {
 	return &ledger{acknowledged: map[string]state{}, unsure: map[string]state{}}
 }
 
-// note records a write and its answer. It reports whether the writer can go on.
+// note records a write and its result. It reports whether the writer can continue.
 func (l *ledger) note(name string, wrote state, err error) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -52,20 +52,20 @@ func (l *ledger) note(name string, wrote state, err error) bool {
 	return true
 }
 
-// count is how many writes were acknowledged.
+// count returns the number of acknowledged writes.
 func (l *ledger) count() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.writes
 }
 
-// load is clients that write without pause until they are stopped or refused.
+// load is a set of clients that write continuously until they are stopped or a request fails.
 type load struct {
 	cancel context.CancelFunc
 	wait   sync.WaitGroup
 }
 
-// writers is how many clients write at a time.
+// writers is the number of concurrent clients.
 const writers = 6
 
 // write starts the clients of one round. Each has objects of its own.
@@ -123,7 +123,7 @@ func (l *ledger) writeOwn(ctx context.Context, client kubernetes.Interface, rand
 	}
 }
 
-// check compares what is stored with what was acknowledged. What was unsure is known after it.
+// check compares stored with acknowledged objects, and resolves unacknowledged writes.
 func (l *ledger) check(ctx context.Context, client kubernetes.Interface) error {
 	list, err := client.CoreV1().ConfigMaps(namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {

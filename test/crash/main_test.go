@@ -30,10 +30,10 @@ func TestMain(m *testing.M) {
 // long reports whether the tests run in their long form.
 func long() bool { return os.Getenv("KINDRED_CRASH") != "" }
 
-// drawn is a source of random numbers of one test: the same for the same seed.
+// drawn returns the random number generator of a test, which depends on the seed only.
 func drawn(stream uint64) *rand.Rand { return rand.New(rand.NewPCG(*seed, stream)) }
 
-// moment is a random duration between two.
+// moment returns a random duration between two.
 func moment(random *rand.Rand, least, most time.Duration) time.Duration {
 	return least + time.Duration(random.Int64N(int64(most-least)))
 }

@@ -18,7 +18,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// Deployments of the tests: nobody touches the pods of the first, the second is scaled under load.
+// Deployments of the tests: the first is not changed, the second is scaled under load.
 const (
 	steady = "steady"
 	scaled = "scaled"
@@ -49,7 +49,7 @@ func deploy(ctx context.Context, client kubernetes.Interface) error {
 	return errors.Join(settled(ctx, client, steady, 3), settled(ctx, client, scaled, 3))
 }
 
-// scale asks for another number of pods. It returns the number that was acknowledged last.
+// scale changes the number of replicas. It returns the number that was acknowledged last.
 func scale(ctx context.Context, client kubernetes.Interface, before, replicas int32) int32 {
 	_, err := client.AppsV1().Deployments(namespace).UpdateScale(ctx, scaled, &autoscalingv1.Scale{
 		ObjectMeta: metav1.ObjectMeta{Name: scaled, Namespace: namespace},
@@ -61,7 +61,7 @@ func scale(ctx context.Context, client kubernetes.Interface, before, replicas in
 	return replicas
 }
 
-// settled waits until a Deployment has as many pods as it asks for, all running, and none besides.
+// settled waits until a Deployment has exactly the desired number of pods, all running.
 func settled(ctx context.Context, client kubernetes.Interface, name string, replicas int32) error {
 	var last error
 	for deadline := time.Now().Add(*within); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
@@ -74,7 +74,7 @@ func settled(ctx context.Context, client kubernetes.Interface, name string, repl
 	return last
 }
 
-// running are the UIDs of a Deployment's pods. It is an error that one is not running, or on its way out.
+// running returns the UIDs of a Deployment's pods. It fails if one is not running or is terminating.
 func running(ctx context.Context, client kubernetes.Interface, name string) ([]string, error) {
 	list, err := client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=" + name})
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// boundedEnd is how long a process may live on when its disk is gone.
+// boundedEnd is how long a process may run without its disk.
 const boundedEnd = 10 * time.Second
 
 // server is a process of "kindred up" with simulated nodes.
@@ -32,7 +32,7 @@ type server struct {
 	ended chan struct{}
 }
 
-// lines is what a process has written.
+// lines has the output of a process.
 type lines struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -69,17 +69,17 @@ func serve(t *testing.T, dir string) *server {
 	return s
 }
 
-// kill ends the process by SIGKILL.
+// kill sends SIGKILL.
 func (s *server) kill() {
 	_ = s.cmd.Process.Kill()
 	<-s.ended
 }
 
-// syncing is longer than an fsync that is under way takes to return.
+// syncing is longer than an fsync in progress takes.
 const syncing = 200 * time.Millisecond
 
-// pause stops the process where it is, with no fsync under way: one that ext4's shutdown overtakes
-// may return success without having written, which no loss of power makes a disk do.
+// pause stops the process while no fsync is in progress: an fsync that is overtaken by ext4's shutdown
+// may return success without having written, which real power loss cannot cause.
 func (s *server) pause(t *testing.T) {
 	t.Helper()
 	if err := s.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
@@ -88,7 +88,7 @@ func (s *server) pause(t *testing.T) {
 	time.Sleep(syncing)
 }
 
-// proceed lets a paused process go on.
+// proceed resumes a paused process.
 func (s *server) proceed(t *testing.T) {
 	t.Helper()
 	if err := s.cmd.Process.Signal(syscall.SIGCONT); err != nil {
@@ -96,8 +96,8 @@ func (s *server) proceed(t *testing.T) {
 	}
 }
 
-// ready waits until the cluster is ready and returns how long that took. A process that is late
-// ends with the stacks of its goroutines in the error.
+// ready waits until the cluster is ready and returns how long that took. A process that exceeds the
+// limit is ended, with its goroutine stacks in the error.
 func (s *server) ready() (time.Duration, error) {
 	ticker := time.NewTicker(5 * time.Millisecond)
 	defer ticker.Stop()
@@ -127,7 +127,7 @@ func (s *server) mustBeReady(t *testing.T) time.Duration {
 	return took
 }
 
-// endsByItself checks that a process without a disk ends in time, and how.
+// endsByItself checks that a process without a disk ends in time, and with which message.
 func (s *server) endsByItself() error {
 	select {
 	case <-s.ended:
@@ -143,7 +143,7 @@ func (s *server) endsByItself() error {
 	return nil
 }
 
-// client is an administrator's, for one server: its requests wait no longer than the test does.
+// client returns an administrator's client whose requests time out before the test does.
 func (s *server) client(t *testing.T) kubernetes.Interface {
 	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(s.dir, "kubeconfig"))

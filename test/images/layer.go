@@ -24,7 +24,7 @@ import (
 // Layer is a layer in the making, a tar file. Names are paths from the root, without the
 // slash in front; modes are chmod's, so that 0o4755 is a setuid program. All belongs to
 // root and nothing has a time stamp, but what Tar takes over keeps its owner. The first
-// error sticks, and is that of whoever asked for the layer.
+// error is kept and returned with the layer.
 type Layer struct {
 	tar  *tar.Writer
 	dirs map[string]bool

@@ -6,7 +6,7 @@ package images
 import "embed"
 
 // Source is this package's own source: who keeps images for the next time has to make
-// them anew when the way in which they are laid out has changed.
+// them again when their layout has changed.
 //
 //go:embed *.go
 var Source embed.FS

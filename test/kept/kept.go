@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// stamp says beside a kept file what it was made of and how it was then. Size and time
+// stamp records beside a kept file its inputs and its state. Size and time
 // are looked at each time, as git does with its index; the content's digest only when
 // they differ, as after a copy.
 type stamp struct {
@@ -25,7 +25,7 @@ type stamp struct {
 
 func stampName(file string) string { return file + ".json" }
 
-// File makes a file unless it is there, made of the same and as it was made. key tells what
+// File makes a file unless it exists unchanged, made from the same inputs. key identifies what
 // it is made of; see [Key].
 func File(file, key string, build func() error) error {
 	kept, err := isKept(file, key)

@@ -162,7 +162,7 @@ func (c *catalog) beside(other *catalog) []string {
 	return names
 }
 
-// description is what discovery says of a resource, in lines that can be compared.
+// description returns the discovery of a resource, in lines that can be compared.
 func description(r *resource) []string {
 	lines := []string{describe(r.api)}
 	for name, api := range r.subresources {

@@ -26,7 +26,7 @@ const (
 	aspectMessages aspect = "messages"
 	aspectWarnings aspect = "warnings"
 	aspectTable    aspect = "table"
-	// aspectDiscovery is not about answers, but about what discovery says of a kind.
+	// aspectDiscovery compares the discovery of a kind rather than responses.
 	aspectDiscovery aspect = "discovery"
 )
 
@@ -71,7 +71,7 @@ func generatedFrom(body []byte) string {
 	return object.GenerateName
 }
 
-// codeDifferences says what the one refuses that the other does not: by upstream's
+// codeDifferences describes what one server refuses and the other does not: by upstream's
 // causes if it is upstream that refuses, because each is a rule that is missing.
 func codeDifferences(o outcome) []difference {
 	kindred := verdict(o.Kindred)
@@ -239,7 +239,7 @@ func compareObjects(o outcome, up, kin mask) []difference {
 	return diff(kind, nil, maskedUp, maskedKin)
 }
 
-// withoutAges leaves what a table says of ages, and the object in each row, out of it.
+// withoutAges removes ages, and the object in each row, from a table.
 func withoutAges(table any) {
 	found, _ := lookup(table, path{"rows"})
 	rows, _ := found.([]any)

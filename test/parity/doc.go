@@ -3,7 +3,7 @@
 
 // Command parity proves by difference that Kindred serves Kubernetes' API: it sends
 // upstream's kube-apiserver and the built kindred binary the same few thousand requests
-// and compares what they answer. docs/parity.md says how to read what it prints.
+// and compares their responses. docs/parity.md explains its output.
 //
 //	go run ./test/parity                          # every kind
 //	go run ./test/parity -kinds pods,batch -n 500 # some, at length

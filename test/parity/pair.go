@@ -13,7 +13,7 @@ import (
 // pair is a request that goes to both servers. The two differ only where the stored
 // objects do that they were made from: in UIDs, versions, addresses.
 type pair struct {
-	// ID names the pair in a run ("pods#17"), What says what is tried.
+	// ID names the pair in a run ("pods#17"), What describes it.
 	ID   string `json:"id"`
 	What string `json:"what"`
 	// Both is what upstream is sent; Kindred is sent Ours.

@@ -27,7 +27,7 @@ func object(t *testing.T, text string) map[string]any {
 	return parseJSON(t, text).(map[string]any)
 }
 
-// TestManifests: every manifest can be read, says what it is, and no two of a kind in a
+// TestManifests: every manifest can be parsed, has a kind, and no two of a kind in a
 // namespace have one name.
 func TestManifests(t *testing.T) {
 	all, err := readManifests(manifestFiles)
@@ -114,7 +114,7 @@ func TestMutations(t *testing.T) {
 			found = found || text == want
 		}
 		if !found {
-			t.Errorf("nobody tries %s", want)
+			t.Errorf("no manifest for %s", want)
 		}
 	}
 	for _, text := range texts {

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// schemaNode is what OpenAPI v3 says of a value, as far as mutations care.
+// schemaNode is the part of a value's OpenAPI v3 schema that mutations use.
 type schemaNode struct {
 	Ref                  string                 `json:"$ref"`
 	AllOf                []schemaNode           `json:"allOf"`
@@ -44,7 +44,7 @@ func newSchemas(s *server) *schemas {
 	return &schemas{server: s, loaded: map[schema.GroupVersion]bool{}, byName: map[string]*schemaNode{}, byKind: map[groupVersionKind]*schemaNode{}}
 }
 
-// of is the schema of a kind, nil if OpenAPI says nothing of it.
+// of returns the schema of a kind, or nil if OpenAPI has none.
 func (s *schemas) of(ctx context.Context, served schema.GroupVersion, gvk schema.GroupVersionKind) (*schemaNode, error) {
 	if !s.loaded[served] {
 		if err := s.load(ctx, served); err != nil {

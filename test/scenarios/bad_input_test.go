@@ -193,10 +193,10 @@ func TestRefusals(t *testing.T) {
 	s.refused([]string{`error: the server doesn't have a resource type "nothings"`}, "get", "nothings")
 	s.refused([]string{`namespaces "nowhere" not found`}, "create", "configmap", "x", "-n", "nowhere")
 
-	// What may not change says so.
+	// Immutable fields are named.
 	s.kubectl("create", "deployment", "web", "--image=any:v1")
 	s.refused([]string{`spec.selector: Invalid value`, `field is immutable`}, "patch", "deployment", "web", "-p", `{"spec":{"selector":{"matchLabels":{"app":"web","more":"x"}},"template":{"metadata":{"labels":{"more":"x"}}}}}`)
-	// And what somebody else changed meanwhile.
+	// And conflicts.
 	old := s.kubectl("get", "configmap", "here", "-o", "yaml")
 	s.kubectl("label", "configmap", "here", "a=b")
 	s.refusedInput(old, []string{"Error from server (Conflict)", "the object has been modified; please apply your changes to the latest version and try again"}, "replace", "-f", "-")

@@ -99,7 +99,7 @@ spec:
 	if got := s.jsonpath(`{.status.conditions[?(@.type=="Failed")].message}`, "csr", "server"); got != "invalid usage for client certificate: server auth" {
 		t.Errorf("failed with %q", got)
 	}
-	// An administrator may ask for a node's identity, and then needs nobody's approval.
+	// An administrator may request a node's certificate, without further approval.
 	request("node", "kube-apiserver-client-kubelet", "client auth", pkix.Name{CommonName: "system:node:n9", Organization: []string{"system:nodes"}})
 	state("node", "Approved,Issued")
 	// Pods find the API server's authority in a bundle.

@@ -112,7 +112,7 @@ func (c *cluster) run(verb ...string) result {
 	return runCommand(c.command(append(verb, "--data-dir", c.dir)...), "")
 }
 
-// start runs "kindred up" and waits until it says that it is ready.
+// start runs "kindred up" and waits until it prints that it is ready.
 func (c *cluster) start(args ...string) error {
 	c.args = args
 	p, err := startProcess(c.command(append([]string{"up", "--data-dir", c.dir, "--secure-port", "0"}, args...)...))

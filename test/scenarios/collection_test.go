@@ -91,7 +91,7 @@ func (f *family) add(name string, finalizers []string, owners ...*corev1.ConfigM
 	return created
 }
 
-// now tells what there is, and the names of its owners.
+// now returns the existing objects and the names of their owners.
 func (f *family) now() map[string]string {
 	f.t.Helper()
 	list, err := f.List(f.t.Context(), metav1.ListOptions{LabelSelector: "family"})

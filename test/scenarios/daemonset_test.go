@@ -63,7 +63,7 @@ spec:
 	s.kubectl("taint", "node", nodes[2], "example.com/no-more-")
 	s.kubectl("cordon", nodes[0])
 	s.kubectl("delete", "pods", "-l", "app=agent", "--wait=false")
-	s.eventually("nobody is in the wrong place", func() error {
+	s.eventually("no pod is on the wrong node", func() error {
 		return s.daemonStatus("{.desiredNumberScheduled} {.currentNumberScheduled} {.numberMisscheduled} {.numberReady}", "3 3 0 3")
 	})
 	s.daemonsOn(nodes...)

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestHoldsAreShown: every verb tells of an object on hold, and how the hold ends.
+// TestHoldsAreShown: every command shows that an object is on hold, and how to end the hold.
 func TestHoldsAreShown(t *testing.T) {
 	s := newSession(t, ownCluster(t, "--no-node"))
 	s.kubectl("create", "deployment", "web", "--image", image, "--replicas", "0")

@@ -79,7 +79,7 @@ spec:
 		t.Errorf("a failed pod was replaced after %v seconds", apart)
 	}
 
-	// Each index fails as often as it may, and tells who it is.
+	// Each index fails as often as it may, and prints its index.
 	s.apply(`
 apiVersion: batch/v1
 kind: Job
@@ -188,7 +188,7 @@ spec:
 	s.jobEnds("short", "complete")
 	s.prints("0-5 6", "get", "job", "short", "-o", "jsonpath={.status.completedIndexes} {.status.succeeded}")
 
-	// Left behind by its Job, a pod can be deleted: nobody counts it any more.
+	// Left behind by its Job, a pod can be deleted: it is not counted any more.
 	s.kubectl("delete", "job", "short", "--cascade=orphan")
 	s.kubectl("delete", "pods", "-l", "job-name=short", "--timeout", patience.String())
 }

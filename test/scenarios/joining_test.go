@@ -21,7 +21,7 @@ import (
 )
 
 // TestANodeGetsItsCertificates: a machine that has but a bootstrap token gets the identity of
-// a node, renews it by itself, and gets a serving certificate when somebody approves.
+// a node, renews it by itself, and gets a serving certificate once it is approved.
 func TestANodeGetsItsCertificates(t *testing.T) {
 	s := withoutNode(t)
 	s.input(`

@@ -143,7 +143,7 @@ func TestLintAndRepair(t *testing.T) {
 	f.finds(found[2:3], 1, "--rule", "unserved-version", "--fail-on", "error")
 	f.finds(found[1:2], 0, "--rule", "stale-version", "--fail-on", "error")
 
-	// What is shown, and what a dry run does, change nothing.
+	// Neither the findings nor a dry run change anything.
 	before := f.versions()
 	r := f.cluster.run("lint", "-n", f.namespace, "--fix", "--dry-run")
 	f.contains(r.out, "Machine/m-0 in "+f.namespace, "would be repaired: restore the reference to MachineSet set",

@@ -34,7 +34,7 @@ const (
 	nextImage = "busybox:v2"
 )
 
-// archive is the file of those images; the error says why there is none.
+// archive is the file of those images; the error explains why there is none.
 var archive = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "kindred-scenarios-")
 	if err != nil {
@@ -156,7 +156,7 @@ func canRunContainers() error {
 	return err
 }
 
-// enoughDisk says what else would only show as pods that stay Pending: a node under
+// enoughDisk reports a cause that would otherwise only show as Pending pods: a node under
 // disk pressure takes none.
 func enoughDisk(dir string) error {
 	var disk unix.Statfs_t

@@ -83,7 +83,7 @@ func (s *session) stored(want string) error {
 	return nil
 }
 
-// TestPolicyIsTypeChecked: what an expression says that no object can have is told.
+// TestPolicyIsTypeChecked: fields in an expression that no object can have are reported.
 func TestPolicyIsTypeChecked(t *testing.T) {
 	s := withoutNode(t)
 	policy := func(expression string) {

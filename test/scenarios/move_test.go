@@ -108,7 +108,7 @@ func (m *migration) refusesMove(parts []string, args ...string) {
 	}
 }
 
-// teardown is a finalizer of somebody's own. It has no slash, like most of Cluster API's.
+// teardown is a finalizer that Kubernetes does not use. It has no slash, like most of Cluster API's.
 const teardown = "stack.move.example.com"
 
 // stack makes a tree of custom resources, three deep, with UIDs all over, and a status that lags
@@ -139,7 +139,7 @@ kind: Secret
 metadata: {name: key, ownerReferences: OWNERS}
 stringData: {key: secret}
 `)
-	// What a controller makes anew is not copied; its owner has other dependents, which are.
+	// Objects that controllers recreate are not copied; other dependents are.
 	m.owned("stack/top", `
 apiVersion: v1
 kind: Pod
@@ -181,7 +181,7 @@ func (m *migration) checkStack() {
 	m.unmarked()
 }
 
-// unmarked: nothing at the target tells of the move any more.
+// unmarked checks that no marks of the move are left at the target.
 func (m *migration) unmarked() {
 	m.Helper()
 	all := m.there.kubectl("get", "stacks,deployments,replicasets,configmaps,secrets,pods,services", "-o", "yaml")
@@ -292,7 +292,7 @@ func TestMoveIsRefusedByTheTarget(t *testing.T) {
 	m.kubectl("create", "configmap", "taken")
 	m.stack()
 	to := m.there.cluster.kubeconfig()
-	// What is refused in a namespace that the move creates, takes that away again.
+	// A move that is refused removes the namespace that it created.
 	m.kubectl("run", "plain", "--image=any:v1")
 	m.kubectl("label", "namespace", m.namespace, "pod-security.kubernetes.io/enforce=restricted")
 	m.refusesMove([]string{"violates PodSecurity", "nothing was changed but for namespaces that were created and removed again"}, "pod/plain", "--to", to, "--yes")
@@ -476,7 +476,7 @@ spec: {volumeName: ` + name + `, storageClassName: "", accessModes: [ReadWriteOn
 	}
 }
 
-// TestMoveWithoutPermission says what a role has to allow, on either side.
+// TestMoveWithoutPermission names the permissions that are missing on either side.
 func TestMoveWithoutPermission(t *testing.T) {
 	m := newMigration(t)
 	m.kubectl("create", "configmap", "plain")

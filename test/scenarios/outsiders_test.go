@@ -37,7 +37,7 @@ resources:
 `, key))
 }
 
-// onDisk tells whether a text stands anywhere in the store's files.
+// onDisk reports whether a text is anywhere in the store's files.
 func (c *cluster) onDisk(t *testing.T, text string) bool {
 	t.Helper()
 	found := false
@@ -195,7 +195,7 @@ restored: 1`, "secret/one")
 }
 
 // TestWhoAmI: kubectl asks who one is and what one may do, by the certificate of the
-// kubeconfig, as somebody else, and by a bootstrap token.
+// kubeconfig, as another user, and by a bootstrap token.
 func TestWhoAmI(t *testing.T) {
 	s := withoutNode(t)
 	s.prints("kubernetes-admin", "auth", "whoami", "-o", "jsonpath={.status.userInfo.username}")

@@ -70,7 +70,7 @@ func (s *session) leaveTheMachine(pods []corev1.Pod, deletion func()) {
 	})
 }
 
-// agent is a pod as an operator makes it, ready once somebody says so.
+// agent is a pod as an operator creates it, with a readiness gate.
 func agent(name, owners string) string {
 	return fmt.Sprintf(`
 apiVersion: v1

@@ -103,7 +103,7 @@ func TestTreeAndPreviewSimulated(t *testing.T) { withoutNode(t).treeAndPreview()
 
 func TestTreeAndPreview(t *testing.T) { withNode(t).treeAndPreview() }
 
-// TestDeletionThatIsHeldUp: what a preview says of finalizers and of other owners, kubectl
+// TestDeletionThatIsHeldUp: what a preview shows of finalizers and of other owners, kubectl
 // that creates the same review, and the plugin.
 func TestDeletionThatIsHeldUp(t *testing.T) {
 	s := withoutNode(t)

@@ -87,7 +87,7 @@ spec:
 		return nil
 	})
 
-	// What is missing is waited for, and said.
+	// The pod waits for missing objects, and an event names them.
 	s.apply(`
 apiVersion: v1
 kind: Pod

@@ -299,7 +299,7 @@ spec:
 	if status := s.pod("huge").Status; status.Reason != "OutOfmemory" || !strings.Contains(status.Message, "Node didn't have enough resource: memory") {
 		t.Errorf("huge: %s: %s", status.Reason, status.Message)
 	}
-	// What the scheduler finds no node for says why.
+	// The condition explains why the scheduler finds no node.
 	s.apply(`
 apiVersion: v1
 kind: Pod
@@ -316,7 +316,7 @@ spec:
 	})
 }
 
-// TestReadinessGates: a pod is ready when its containers are and whoever it waits for says so.
+// TestReadinessGates: a pod is ready when its containers and its readiness gates are.
 func TestReadinessGates(t *testing.T) {
 	s := withNode(t)
 	s.apply(`
@@ -335,7 +335,7 @@ spec:
 	s.ready("gated")
 }
 
-// TestSchedulingGates: nobody schedules a pod before its gates are gone.
+// TestSchedulingGates: a pod is not scheduled before its gates are removed.
 func TestSchedulingGates(t *testing.T) {
 	s := withNode(t)
 	s.apply(`

@@ -28,7 +28,7 @@ spec:
 	s.uses("secrets", "0")
 	s.kubectl("create", "secret", "generic", "two")
 
-	// What pods ask for counts until they are gone, whoever makes them.
+	// Requests of pods count until the pods are gone, whoever creates them.
 	s.refused([]string{"failed quota: q: must specify requests.cpu for: idle"}, "run", "idle", "--image=registry.example/any:v1")
 	s.kubectl("create", "deployment", "web", "--image=registry.example/any:v1", "--replicas=0")
 	s.kubectl("set", "resources", "deployment/web", "--requests=cpu=200m")
@@ -83,7 +83,7 @@ spec:
 	s.input(widget("two"), "create", "-f", "-")
 }
 
-// uses waits until the quota q says how much is used.
+// uses waits until the quota q reports a usage.
 func (s *session) uses(name, want string) {
 	s.Helper()
 	s.eventually(name+" is "+want, func() error {

@@ -177,7 +177,7 @@ func TestListsAndWatches(t *testing.T) {
 		t.Errorf("what no longer matches is gone for the watcher; came %v", event)
 	}
 
-	// A watch can begin with what is there; a bookmark says where that ends.
+	// A watch can begin with the existing objects; a bookmark marks their end.
 	yes := true
 	initial, err := objects.Watch(t.Context(), metav1.ListOptions{SendInitialEvents: &yes, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan, AllowWatchBookmarks: true, LabelSelector: "odd=true"})
 	if err != nil {
@@ -303,7 +303,7 @@ spec:
 	s.refused([]string{"the server could not find the requested resource"}, "get", "cron")
 }
 
-// TestNamespaceDeletion: a namespace takes all with it that was in it, and says on what it waits.
+// TestNamespaceDeletion: a namespace is deleted with its content, and reports what it waits for.
 func TestNamespaceDeletion(t *testing.T) {
 	s := withoutNode(t)
 	s.createNamespaceWith("doomed-" + s.namespace)

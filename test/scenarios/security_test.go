@@ -21,7 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// TestAnonymous: nothing but health and version answers a caller who says not who it is.
+// TestAnonymous: anonymous callers may only read health and version.
 func TestAnonymous(t *testing.T) {
 	s := withoutNode(t)
 	config := rest.AnonymousClientConfig(s.cluster.config(t))
@@ -107,7 +107,7 @@ func TestServiceAccounts(t *testing.T) {
 	s.refused([]string{`Error from server (Forbidden): secrets is forbidden: User "` + robot + `" cannot list resource "secrets" in API group "" in the namespace "` + s.namespace + `"`},
 		"get", "secrets", "--as="+robot)
 
-	// Nobody gives away what they do not have (RBAC's escalation rule).
+	// RBAC's escalation rule: a user may only grant permissions that the user has.
 	s.kubectl("create", "clusterrole", s.namespace+"-roles", "--verb=create,update,patch,get", "--resource=roles.rbac.authorization.k8s.io")
 	s.kubectl("create", "rolebinding", "robot-roles", "--clusterrole="+s.namespace+"-roles", "--serviceaccount="+s.namespace+":robot")
 	s.eventually("the second role counts", func() error {

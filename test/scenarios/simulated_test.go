@@ -97,7 +97,7 @@ spec:
 	}
 }
 
-// TestTaintEviction: a NoExecute taint evicts whoever does not tolerate it, and whoever
+// TestTaintEviction: a NoExecute taint evicts pods that do not tolerate it, and those that
 // does for a while when that is over.
 func TestTaintEviction(t *testing.T) {
 	s := newSession(t, ownCluster(t, "--no-node", "--simulated-nodes", "1"))

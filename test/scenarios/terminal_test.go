@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminal is a command that runs on a pseudo terminal, as if somebody sat there.
+// terminal is a command that runs on a pseudo terminal.
 type terminal struct {
 	*process
 	keyboard io.Writer

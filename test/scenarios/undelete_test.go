@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// undelete runs "kindred undelete", which says first what is undone, and then checks the
+// undelete runs "kindred undelete", which first prints what it undoes, and then checks the
 // table; "*" and "..." as in shows.
 func (s *session) undelete(want string, args ...string) {
 	s.Helper()
@@ -135,7 +135,7 @@ spec: {containers: [{name: c, image: any}]}
 	// The namespace's events went with it: there is none of a controller that made a pod anew.
 	time.Sleep(time.Second)
 	if made := s.kubectl("get", "events", "-o", `jsonpath={range .items[?(@.reason=="SuccessfulCreate")]}{.message}{"\n"}{end}`); made != "" {
-		t.Errorf("made anew:\n%s", made)
+		t.Errorf("recreated:\n%s", made)
 	}
 	if pods := s.running(); !slices.Equal(before, pods) {
 		t.Errorf("a second later:\n%s", cmp.Diff(before, pods))

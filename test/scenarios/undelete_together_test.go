@@ -67,7 +67,7 @@ func (s *session) isGone(name string) {
 }
 
 // TestUndeleteSeveralOwners: an object that several owners share is restored with the first of
-// them, and owned by each that follows; a dry run says the same.
+// them, and owned by each that follows; a dry run shows the same.
 func TestUndeleteSeveralOwners(t *testing.T) {
 	s := withoutNode(t)
 	s.kubectl("create", "configmap", "one")

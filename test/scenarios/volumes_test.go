@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestVolumesInUse: what is deleted while somebody uses it goes when nobody does.
+// TestVolumesInUse: volumes and claims that are deleted while in use are removed after their last use.
 func TestVolumesInUse(t *testing.T) {
 	s := withoutNode(t)
 	s.apply(`

@@ -14,7 +14,7 @@ import (
 	"github.com/kindred-project/kindred/test/kept"
 )
 
-// upstreamVersion is what upstream's server tells its clients it is. It belongs to the
+// upstreamVersion is the version that upstream's server reports. It belongs to the
 // version that upstream/go.mod requires.
 const upstreamVersion = "v1.37.1"
 
@@ -86,7 +86,7 @@ func BuildCluster(ctx context.Context, dir, runtime string) (c UpstreamCluster, 
 }
 
 // Build makes the program in bin from the versions that the module requires, and returns
-// its path. It is made anew when the module, the compiler or the way to build have changed;
+// its path. It is rebuilt when the module, the compiler or the way to build have changed;
 // asking the compiler itself whether anything has takes seconds.
 func (p Program) Build(ctx context.Context, module, bin string) (string, error) {
 	binary, err := filepath.Abs(filepath.Join(bin, p.Name))
@@ -100,7 +100,7 @@ func (p Program) Build(ctx context.Context, module, bin string) (string, error) 
 	return binary, kept.File(binary, key, func() error { return p.build(ctx, module, binary) })
 }
 
-// key tells what the program is made of.
+// key identifies the inputs of the program.
 func (p Program) key(ctx context.Context, module string) (string, error) {
 	compiler, err := run(ctx, module, "go", "env", "GOVERSION", "GOOS", "GOARCH", "GOFLAGS")
 	if err != nil {

@@ -144,7 +144,7 @@ func (c *Cluster) makeDir() error {
 	if len(entries) > 0 {
 		return fmt.Errorf("%s is not empty", c.node.dir)
 	}
-	// The kernel tells where mounts are without links.
+	// The kernel reports mount points without symbolic links.
 	c.node.dir, err = filepath.EvalSymlinks(c.node.dir)
 	return err
 }
@@ -164,7 +164,7 @@ func (c *Cluster) prepareMachine(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// Whoever has the bridge has the machine: nothing is touched before.
+	// The bridge is the lock on the machine: change nothing before it is held.
 	if err := addBridge(c.node.pods); err != nil {
 		return err
 	}
@@ -367,7 +367,7 @@ func (c *Cluster) runtimeService(ctx context.Context) (internalapi.RuntimeServic
 		Build(ctx)
 }
 
-// removePods removes all pods from the node, without grace: nobody waits for them. CRI's
+// removePods removes all pods from the node, without grace period. CRI's
 // removal ends what still runs.
 func (c *Cluster) removePods(ctx context.Context) error {
 	service, err := c.runtimeService(ctx)

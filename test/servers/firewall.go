@@ -17,7 +17,7 @@ import (
 type remnant struct {
 	command, table string
 	chains         []string
-	// used, if it is not empty, is the chain in which rules say that somebody else uses them.
+	// used, if not empty, is the chain whose rules show that other programs use them.
 	used string
 }
 
@@ -46,7 +46,7 @@ func firewall(ctx context.Context) ([][]byte, error) {
 	return tables, nil
 }
 
-// removeRemnants removes what was not there before and serves nobody else.
+// removeRemnants removes chains that did not exist before and that no other program uses.
 func removeRemnants(ctx context.Context, before [][]byte) error {
 	now, err := firewall(ctx)
 	if err != nil {

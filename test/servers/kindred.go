@@ -17,7 +17,7 @@ import (
 
 // Kindred is one that can be started.
 type Kindred struct {
-	// Binary is copied before it is run: it may be built anew meanwhile.
+	// Binary is copied before it is run: it may be rebuilt meanwhile.
 	Binary string
 	// Args follow "up", after those that say where it is.
 	Args []string
@@ -57,7 +57,7 @@ func (k Kindred) Start(ctx context.Context, dir string) (_ *Server, err error) {
 	})
 }
 
-// CopyBinary copies a program, which may be built anew while the copy is run.
+// CopyBinary copies a program, so that it can be rebuilt while the copy runs.
 func CopyBinary(to, from string) error {
 	in, err := os.Open(from)
 	if err != nil {

@@ -64,7 +64,7 @@ func takenRanges() ([]netip.Prefix, error) {
 }
 
 // addBridge makes the bridge of the pods, with the range's first address: the node's own,
-// which its pods reach and nobody beyond the machine does.
+// which its pods reach and other machines do not.
 func addBridge(pods netip.Prefix) error {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name = bridgeName
@@ -101,7 +101,7 @@ func removeBridge() error {
 }
 
 // sysctls are settings of the machine that kubelet (protectKernelDefaults) and kube-proxy
-// change. Those that [forward] changes are not restored: whoever else runs pods here needs
+// change. Those that [forward] changes are not restored: other programs that run pods here need
 // them too.
 var sysctls = []string{
 	"vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops",
@@ -267,7 +267,7 @@ func restrictOOMScores() (bool, error) {
 	return !may, err
 }
 
-// hasCapability is whether a process's status says that it has a capability.
+// hasCapability reports whether a process has a capability, by its status file.
 func hasCapability(status []byte, capability int) (bool, error) {
 	lines := bufio.NewScanner(bytes.NewReader(status))
 	for lines.Scan() {

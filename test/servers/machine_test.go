@@ -114,7 +114,7 @@ func TestTheDirectoryIsTheClustersAlone(t *testing.T) {
 	}
 	write(t, filepath.Join(dir, "etcd.log"), "another's")
 	if err := c.makeDir(); err == nil {
-		t.Error("a directory that somebody uses was taken")
+		t.Error("a directory in use was taken")
 	}
 }
 
@@ -133,7 +133,7 @@ func TestKubeletsOwnDirectoriesGoUnlessTheyWereThere(t *testing.T) {
 	}
 	write(t, filepath.Join(inner, "unknown/file"), "")
 	if err := removeFixedDirs([]string{inner}); err == nil {
-		t.Error("a directory of which nobody knows was removed")
+		t.Error("an unknown directory was removed")
 	}
 }
 

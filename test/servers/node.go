@@ -139,7 +139,7 @@ func (n node) kubeletConfig(c certificates) ([]byte, error) {
 		"kind":       "KubeletConfiguration",
 		"address":    n.address.String(),
 		"port":       kubeletPort,
-		// Nobody asks there, and the ports are the machine's.
+		// The ports are not used, and would be the machine's.
 		"readOnlyPort": 0,
 		"healthzPort":  0,
 
@@ -162,7 +162,7 @@ func (n node) kubeletConfig(c certificates) ([]byte, error) {
 		"volumePluginDir": n.volumePlugins(),
 		"clusterDomain":   "cluster.local",
 		"resolvConf":      "/etc/resolv.conf",
-		// A hint to others in the machine's firewall, which nobody would remove.
+		// A hint to other programs in the machine's firewall, which would not be removed.
 		"makeIPTablesUtilChains": false,
 		// The disk is shared with builds: neither pods nor images may go because it is full.
 		"evictionHard": map[string]string{

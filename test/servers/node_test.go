@@ -88,7 +88,7 @@ func TestKubeletTrustsOnlyWhomUpstreamsDoes(t *testing.T) {
 	case config.Address != "10.200.0.1":
 		t.Errorf("kubelet listens at %q", config.Address)
 	case config.ReadOnlyPort == nil || *config.ReadOnlyPort != 0:
-		t.Error("kubelet has a port that asks nobody who he is")
+		t.Error("kubelet has a port without authentication")
 	case config.Authentication.Anonymous.Enabled == nil || *config.Authentication.Anonymous.Enabled:
 		t.Error("kubelet lets anybody in")
 	case config.Authentication.X509.ClientCAFile != "/cluster/ca.crt" || config.Authorization.Mode != "Webhook":

@@ -112,7 +112,7 @@ func (p *process) kill() {
 	<-p.ended
 }
 
-// FreeAddress is an address on loopback that nobody listens on.
+// FreeAddress returns an unused loopback address.
 func FreeAddress() (string, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -71,7 +71,7 @@ func (u Upstream) Start(ctx context.Context, dir string, fsync bool) (_ *Server,
 	flags := append(apiserverFlags(etcd, authority, key, admission...),
 		"--bind-address=127.0.0.1",
 		"--secure-port="+port,
-		// It refuses to advertise loopback. Nobody is meant to come this way (RFC 5737).
+		// It refuses to advertise loopback. This address is not reachable (RFC 5737).
 		"--advertise-address=192.0.2.1",
 		"--cert-dir="+filepath.Join(dir, "certs"),
 	)

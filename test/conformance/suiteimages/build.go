@@ -38,7 +38,7 @@ type Archive struct {
 	File string
 }
 
-// own is this package's source: an image is made anew when it changes.
+// own is the source of this package: images are rebuilt when it changes.
 //
 //go:embed *.go
 var own embed.FS

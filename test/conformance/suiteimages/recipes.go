@@ -106,7 +106,7 @@ var recipes = []recipe{
 		Config: v1.Config{User: "65535:65535", Entrypoint: []string{"/pause"}, Env: []string{images.SystemPath}, Labels: versioned("3.10.2")},
 	},
 	// A stand-in: agnhost's web server. The specs want the image to stay running, and
-	// whoever asks on port 80 gets an answer.
+	// requests to port 80 are answered.
 	{
 		Name: suite + "nginx:1.27.0-2",
 		Layers: []layer{{"nginx", []source{

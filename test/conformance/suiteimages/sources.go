@@ -93,7 +93,7 @@ func (u upstream) add(ctx context.Context, b *Builder, l *images.Layer) error {
 	return copyFile(l, u.Path, 0o644, filepath.Join(folder, u.File))
 }
 
-// output runs a command. Its error says what the command said.
+// output runs a command. Its error includes the command's standard error.
 func output(cmd *exec.Cmd) (string, error) {
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
