@@ -1,8 +1,8 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package house holds those rules of the house (docs/architecture.md) that a test can
-// hold: who may use whom, one clock, a header and a package comment everywhere, files
-// that can be read in one go. It reads the source of every package of the repository,
-// whatever its build tags, and needs nothing but the parser.
+// Package house checks rules that hold for the whole repository, whatever a file's build tags:
+// the import rules and the source tree of docs/architecture.md, the files and names that the
+// documents mention, one clock, headers, package comments, and the length of files. It parses
+// the source of every package, and needs neither a build nor the network.
 package house

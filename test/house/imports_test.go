@@ -10,71 +10,13 @@ import (
 	"testing"
 )
 
-// floors says who may use whom: for each part of the house, the other parts that it may
-// import. A part is a directory with all below it; "." is the root package. A part may
-// always use itself and apis, and everything outside of this repository but
-// k8s.io/kubernetes.
-var floors = map[string][]string{
-	"cmd": {"internal/cli"},
-	// Verbs about a cluster that need not run (reset) and about its images know its
-	// directory and its container runtime, which are below the cluster. A move is a client of
-	// two clusters, and needs none of its own.
-	"internal/cli":     {".", "internal/cluster", "internal/containerd", "internal/datadir", "internal/ownership/move", "internal/storage"},
-	".":                {"internal/auth", "internal/cluster", "internal/datadir", "internal/storage"},
-	"internal/cluster": {"internal/apiserver", "internal/auth", "internal/containerd", "internal/controllers", "internal/datadir", "internal/deletion", "internal/mounts", "internal/network", "internal/node", "internal/ownership", "internal/scheduler", "internal/storage"},
-
-	"internal/apiserver": {"internal/registry", "internal/auth", "internal/admission", "internal/deletion", "internal/storage", "internal/ownership"},
-	"internal/registry":  {"internal/auth"},
-	"internal/admission": {"internal/auth", "internal/quota"},
-
-	// These know the API alone, never each other.
-	"internal/controllers": {"internal/quota", "internal/roles"},
-	"internal/scheduler":   {},
-	"internal/node":        {"internal/durable", "internal/mounts"},
-	"internal/network":     {},
-	"internal/containerd":  {"internal/durable", "internal/mounts"}, // the node that runs on it knows only its CRI socket
-	"internal/ownership":   {"internal/deletion", "internal/durable"},
-
-	// These know nobody.
-	"internal/auth":     {"internal/durable", "internal/roles"},
-	"internal/datadir":  {"internal/durable", "internal/mounts"},
-	"internal/storage":  {"internal/deletion", "internal/durable"},
-	"internal/durable":  {}, // how files survive power loss: six parts write such files (rule 9)
-	"internal/deletion": {}, // what is remembered of a deletion: the store writes it with the deletion, ownership tells it (rule 9)
-	"internal/mounts":   {}, // a rule of Linux, needed by whoever removes directories (rule 9)
-	"internal/quota":    {}, // what quotas count: admission charges it, a controller keeps it true (rule 9)
-	"internal/roles":    {}, // what a role gathers: the first policy is written by it, a controller keeps it true (rule 9)
-	"apis":              {},
-
-	// Modules and programs beside the product use it from outside: through its binary.
-	"kindredtest":  {},
-	"console":      {},
-	"test/images":  {},
-	"test/crash":   {},
-	"test/house":   {},
-	"test/kept":    {},
-	"test/servers": {"test/kept"},
-	"test/attack":  {"apis", "test/servers"},
-	"test/bench":   {"test/images", "test/servers"},
-	"test/parity":  {"test/servers"},
-	"test/clients": {"kindredtest"},
-	// The suite is upstream's; what runs it and its images are ours.
-	"test/conformance": {"test/images", "test/kept", "test/servers", "internal/containerd/pause"},
-	"test/scenarios":   {"test/images", "test/servers"},
-}
-
-// testFloors lists what the tests of a part may import besides: the node's run on a real runtime.
-var testFloors = map[string][]string{
-	"internal/node": {"internal/containerd"},
-}
-
-// partOf is the part that a directory belongs to: the longest that matches.
-func partOf(dir string) (string, bool) {
+// partOf returns the part that a directory belongs to: the longest that matches.
+func (r rules) partOf(dir string) (string, bool) {
 	if dir == "." {
 		return ".", true
 	}
 	for part := dir; part != "."; part = parent(part) {
-		if _, found := floors[part]; found {
+		if _, found := r.allowed[part]; found {
 			return part, true
 		}
 	}
@@ -88,28 +30,28 @@ func parent(dir string) string {
 	return "."
 }
 
-// within reports whether a directory belongs to a part or to a smaller piece of it, such as
-// internal/containerd/pause.
+// within reports whether a directory is a part's or below it.
 func within(dir, part string) bool {
 	return dir == part || part != "." && strings.HasPrefix(dir, part+"/")
 }
 
-func TestWhoMayUseWhom(t *testing.T) {
+func TestImports(t *testing.T) {
+	r := readRules(t)
 	for _, f := range source(t) {
-		part, found := partOf(f.dir())
+		part, found := r.partOf(f.dir())
 		if !found {
-			t.Errorf("%s belongs to no part of the house: give its directory a line in floors", f.path)
+			t.Errorf("%s belongs to no part: add a row for its directory to the import rules of %s", f.path, architecture)
 			continue
 		}
 		for _, imported := range f.imports() {
-			if !mayUse(part, imported, f.isTest()) {
-				t.Errorf("%s imports %s: %s may use %v only", f.path, imported, part, floors[part])
+			if !r.mayImport(part, imported, f.isTest()) {
+				t.Errorf("%s imports %s, but %s may only import %q", f.path, imported, part, r.allowed[part])
 			}
 		}
 	}
 }
 
-func mayUse(part, imported string, inTest bool) bool {
+func (r rules) mayImport(part, imported string, inTest bool) bool {
 	if imported == "k8s.io/kubernetes" || strings.HasPrefix(imported, "k8s.io/kubernetes/") {
 		return false
 	}
@@ -126,15 +68,16 @@ func mayUse(part, imported string, inTest bool) bool {
 	if inTest && dir == "test/images" {
 		return true
 	}
-	allowed := floors[part]
+	allowed := r.allowed[part]
 	if inTest {
-		allowed = slices.Concat(allowed, testFloors[part])
+		allowed = slices.Concat(allowed, r.inTests[part])
 	}
-	return slices.ContainsFunc(allowed, func(room string) bool { return within(dir, room) })
+	return slices.ContainsFunc(allowed, func(other string) bool { return within(dir, other) })
 }
 
-// TestMayUse holds the judge itself, which would otherwise be free to allow everything.
-func TestMayUse(t *testing.T) {
+// TestMayImport checks the checker, which could otherwise allow everything.
+func TestMayImport(t *testing.T) {
+	r := readRules(t)
 	for _, tt := range []struct {
 		part, imported string
 		inTest, want   bool
@@ -166,14 +109,14 @@ func TestMayUse(t *testing.T) {
 		{"internal/node", "k8s.io/kubernetes-like/x", false, true},
 		{".", module + "/internal/apiserver", false, false},
 	} {
-		if got := mayUse(tt.part, tt.imported, tt.inTest); got != tt.want {
-			t.Errorf("%s may use %s (test: %v): %v, want %v", tt.part, tt.imported, tt.inTest, got, tt.want)
+		if got := r.mayImport(tt.part, tt.imported, tt.inTest); got != tt.want {
+			t.Errorf("%s may import %s (test: %v): %v, want %v", tt.part, tt.imported, tt.inTest, got, tt.want)
 		}
 	}
 }
 
-// TestModules: k8s.io/kubernetes is no library, not even by way of another module, and all
-// of Kubernetes' libraries are of one version.
+// TestModules: k8s.io/kubernetes is not a dependency, not even of another module, and all of
+// Kubernetes' libraries have one version.
 func TestModules(t *testing.T) {
 	const version = "v0.37.1"
 	published := []string{"api", "apiextensions-apiserver", "apimachinery", "apiserver", "client-go", "component-base", "kube-aggregator", "kubectl"}

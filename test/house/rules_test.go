@@ -12,23 +12,33 @@ import (
 
 const (
 	header = "// Copyright The Kindred Authors.\n// SPDX-License-Identifier: Apache-2.0\n"
-	// longest is how many lines a file may have that people wrote.
-	longest = 800
+	// longest is how many lines a file may have that is not generated.
+	longest = 500
 )
 
-// TestFiles: what each file must have and must not.
+// overlong are files from before the limit. Split them by subject; do not add any.
+var overlong = map[string]bool{
+	"internal/node/pod/model_test.go":                    true,
+	"internal/node/agent_test.go":                        true,
+	"internal/node/serve/serve_test.go":                  true,
+	"internal/controllers/deployment/controller_test.go": true,
+	"internal/node/volume/manager_test.go":               true,
+	"internal/ownership/review/review_test.go":           true,
+}
+
+// TestFiles: each file has a licence header, a limited length, and no unfinished parts.
 func TestFiles(t *testing.T) {
 	open := []string{"TO" + "DO", "FIX" + "ME", "not " + "implemented"}
 	for _, f := range source(t) {
 		// Build constraints come first in generated files.
 		if head, _, _ := strings.Cut(f.content, "\npackage "); !strings.Contains(head, header) {
-			t.Errorf("%s does not begin with the two lines of the license", f.path)
+			t.Errorf("%s does not begin with the two lines of copyright and licence", f.path)
 		}
 		if f.generated() {
 			continue
 		}
-		if n := strings.Count(f.content, "\n"); n > longest {
-			t.Errorf("%s has %d lines, more than %d: it is more than one room", f.path, n, longest)
+		if n := strings.Count(f.content, "\n"); n > longest && !overlong[f.path] {
+			t.Errorf("%s has %d lines, more than %d: split it by subject", f.path, n, longest)
 		}
 		for _, word := range open {
 			if strings.Contains(f.content, word) {
@@ -38,7 +48,7 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// TestPackages: each package says what it is, and none is called for what it is not.
+// TestPackages: each package has a package comment and a name that says what is in it.
 func TestPackages(t *testing.T) {
 	type pkg struct {
 		name       string
@@ -61,13 +71,13 @@ func TestPackages(t *testing.T) {
 			t.Errorf("%s has no package comment", dir)
 		}
 		if slices.Contains([]string{"util", "utils", "common", "helpers", "misc"}, p.name) {
-			t.Errorf("%s: %s says nothing of what is in it", dir, p.name)
+			t.Errorf("%s: the name %s does not say what is in the package", dir, p.name)
 		}
 	}
 }
 
-// TestOneClock: logic takes its time from a k8s.io/utils/clock that it is given, so that a
-// test, or a user of the test kit, can move it.
+// TestOneClock: packages get the time from an injected k8s.io/utils/clock, so that tests, and
+// users of the test kit, can move it.
 func TestOneClock(t *testing.T) {
 	forbidden := []string{"Now", "Sleep", "After", "AfterFunc", "Tick", "NewTimer", "NewTicker", "Since", "Until"}
 	for _, f := range source(t) {
@@ -80,7 +90,7 @@ func TestOneClock(t *testing.T) {
 				return true
 			}
 			if x, ok := selector.X.(*ast.Ident); ok && x.Name == "time" {
-				t.Errorf("%v uses time.%s: take a clock", positions.Position(selector.Pos()), selector.Sel.Name)
+				t.Errorf("%v uses time.%s: use an injected clock", positions.Position(selector.Pos()), selector.Sel.Name)
 			}
 			return true
 		})
