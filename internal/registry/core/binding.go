@@ -90,7 +90,7 @@ func (s *bindingStore) assign(ctx context.Context, binding *corev1.Binding, dryR
 	return apierrors.NewConflict(podBinding, binding.Name, err)
 }
 
-// bind assigns the pod, unless it may not be.
+// bind assigns the pod to the node, or refuses.
 func bind(p *corev1.Pod, binding *corev1.Binding, now time.Time) (runtime.Object, error) {
 	switch {
 	case p.DeletionTimestamp != nil:
@@ -116,7 +116,7 @@ func merge(into, from map[string]string) map[string]string {
 	return into
 }
 
-// setScheduled says that the pod is scheduled, since now unless it was before.
+// setScheduled sets the condition PodScheduled to true, and its time if it was not true before.
 func setScheduled(status *corev1.PodStatus, now time.Time) {
 	scheduled := corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(now)}
 	for i := range status.Conditions {
@@ -133,8 +133,7 @@ func setScheduled(status *corev1.PodStatus, now time.Time) {
 	status.Conditions = append(status.Conditions, scheduled)
 }
 
-// legacyBindingStore serves the older way to the same: POST to the collection
-// of bindings.
+// legacyBindingStore serves the older form of the request: POST to the collection of bindings.
 type legacyBindingStore struct{ *bindingStore }
 
 var _ rest.Creater = legacyBindingStore{}

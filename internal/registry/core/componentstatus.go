@@ -18,16 +18,16 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
-// Component is a part of the control plane, under the name by which it has
-// always been asked for: controller-manager, scheduler, etcd-0.
+// Component is a part of the control plane under its traditional name: controller-manager,
+// scheduler, etcd-0.
 type Component struct {
 	Name string
-	// Check says what is wrong with it, if anything.
+	// Check returns an error if the component is not healthy.
 	Check func(ctx context.Context) error
 }
 
-// componentStatus serves the health of the components. Nothing is stored: each
-// request asks them.
+// componentStatus serves the health of the components. It stores nothing and checks them at each
+// request.
 type componentStatus struct {
 	rest.TableConvertor
 	components []Component

@@ -15,8 +15,8 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
-// ConfigMap holds configuration for pods. One marked immutable keeps its data
-// for ever (KEP-1412).
+// ConfigMap holds configuration for pods. The data of an immutable ConfigMap cannot change
+// (KEP-1412).
 var ConfigMap = generic.Kind[*corev1.ConfigMap]{
 	Name: "ConfigMap", Plural: "configmaps", ShortNames: []string{"cm"},
 	Metadata:       generic.Metadata{ValidateAsNew: true},
@@ -50,7 +50,7 @@ func validateConfigMap(_ context.Context, c *corev1.ConfigMap) field.ErrorList {
 	return errs
 }
 
-// validateDataKey checks a key of a ConfigMap or Secret, which is to be a file name.
+// validateDataKey checks a key of a ConfigMap or Secret, which must be a valid file name.
 func validateDataKey(path *field.Path, key string) field.ErrorList {
 	var errs field.ErrorList
 	for _, message := range validation.IsConfigMapKey(key) {

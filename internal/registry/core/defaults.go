@@ -28,8 +28,8 @@ func SetDefaults_NamespaceStatus(obj *v1.NamespaceStatus) {
 	obj.Phase = cmp.Or(obj.Phase, v1.NamespaceActive)
 }
 
-// SetDefaults_NodeSpec makes podCIDR the first of podCIDRs, as older clients know it
-// alone (KEP-563). Where the two differ, the older field is right.
+// SetDefaults_NodeSpec makes podCIDR the first of podCIDRs, because older clients only know
+// podCIDR (KEP-563). If the two differ, podCIDR wins.
 func SetDefaults_NodeSpec(obj *v1.NodeSpec) {
 	switch {
 	case len(obj.PodCIDRs) == 0 && obj.PodCIDR == "":
@@ -40,16 +40,15 @@ func SetDefaults_NodeSpec(obj *v1.NodeSpec) {
 	}
 }
 
-// SetDefaults_NodeStatus says that a node that reserves nothing can allocate
-// all it has.
+// SetDefaults_NodeStatus sets allocatable to capacity if the node reserves nothing.
 func SetDefaults_NodeStatus(obj *v1.NodeStatus) {
 	if obj.Allocatable == nil {
 		obj.Allocatable = obj.Capacity.DeepCopy()
 	}
 }
 
-// SetDefaults_Secret also folds stringData into data, which nobody reads back:
-// admission, field managers and the store know data alone.
+// SetDefaults_Secret also moves stringData into data: admission, field managers and the store
+// only see data.
 func SetDefaults_Secret(obj *v1.Secret) {
 	obj.Type = cmp.Or(obj.Type, v1.SecretTypeOpaque)
 	for key, value := range obj.StringData {
@@ -76,8 +75,8 @@ func SetDefaults_Endpoints(obj *v1.Endpoints) {
 	}
 }
 
-// SetDefaults_ReplicationController selects what the template labels. The
-// number of replicas is a +default of the type.
+// SetDefaults_ReplicationController takes the selector from the labels of the template. The number
+// of replicas is a +default of the type.
 func SetDefaults_ReplicationController(obj *v1.ReplicationController) {
 	if obj.Spec.Template == nil || obj.Spec.Template.Labels == nil {
 		return
@@ -122,7 +121,7 @@ func SetDefaults_LimitRangeItem(obj *v1.LimitRangeItem) {
 	addMissing(&obj.DefaultRequest, obj.Min)
 }
 
-// addMissing copies to list what only source has.
+// addMissing copies the resources to list that only source has.
 func addMissing(list *v1.ResourceList, source v1.ResourceList) {
 	if *list == nil && len(source) > 0 {
 		*list = v1.ResourceList{}

@@ -11,9 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// SetDefaults_Pod defaults what a pod has and a pod template has not: a field
-// that is defaulted here appears in pods alone, and no controller takes it for
-// a change of its template.
+// SetDefaults_Pod defaults fields of pods, but not of pod templates: a controller does not see these
+// defaults as a change of its template.
 func SetDefaults_Pod(obj *v1.Pod) {
 	spec := &obj.Spec
 	if grace := spec.TerminationGracePeriodSeconds; grace != nil && *grace < 0 {
@@ -30,7 +29,7 @@ func SetDefaults_Pod(obj *v1.Pod) {
 	}
 }
 
-// requestLimits asks for as much as is allowed, where nothing else is asked for.
+// requestLimits sets missing requests to the limits.
 func requestLimits(resources *v1.ResourceRequirements) {
 	if resources.Limits != nil && resources.Requests == nil {
 		resources.Requests = v1.ResourceList{}
@@ -38,7 +37,7 @@ func requestLimits(resources *v1.ResourceRequirements) {
 	addMissing(&resources.Requests, resources.Limits)
 }
 
-// publishOnHost gives a port of the host's network its number on the host.
+// publishOnHost sets hostPort of pods in the host network.
 func publishOnHost(ports []v1.ContainerPort) {
 	for i := range ports {
 		ports[i].HostPort = cmp.Or(ports[i].HostPort, ports[i].ContainerPort)
@@ -78,9 +77,8 @@ func SetDefaults_EphemeralContainer(obj *v1.EphemeralContainer) {
 	SetDefaults_Container((*v1.Container)(&obj.EphemeralContainerCommon))
 }
 
-// pullPolicyOf is Always for an image whose tag is latest, spelt out or implied,
-// for that is what a later push moves. An image that cannot be parsed is for
-// validation or the runtime to refuse.
+// pullPolicyOf returns Always for an image with the tag latest, explicit or implied, because a later
+// push moves that tag. Validation or the runtime refuses an image that cannot be parsed.
 func pullPolicyOf(image string) v1.PullPolicy {
 	named, err := reference.ParseNormalizedNamed(image)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 
 // DefaultPodResources completes spec.resources, the resources of a pod as a
 // whole, from those of its containers (KEP-2837). It belongs to
-// PrepareForCreate, not to the scheme's defaults: only after admission are all
-// containers there, a webhook's sidecars among them.
+// PrepareForCreate, not to the scheme's defaults: the list of containers is only
+// complete after admission, which may add sidecars.
 //
 // The order matters: limits of huge pages become requests, and limits are made
 // from requests that are complete.
@@ -28,8 +28,8 @@ func DefaultPodResources(pod *v1.Pod) {
 	defaultPodLimits(pod)
 }
 
-// defaultHugePageLimits limits the pod to the huge pages of its containers,
-// which cannot be overcommitted, unless the pod requests some itself.
+// defaultHugePageLimits limits the pod to the huge pages of its containers, which cannot be
+// overcommitted, unless the pod itself requests huge pages.
 func defaultHugePageLimits(pod *v1.Pod) {
 	resources := pod.Spec.Resources
 	pages := v1.ResourceList{}
@@ -41,8 +41,8 @@ func defaultHugePageLimits(pod *v1.Pod) {
 	addMissing(&resources.Limits, pages)
 }
 
-// defaultPodRequests requests what the containers request together; of what
-// none of them requests, as much as the pod's limit.
+// defaultPodRequests sets the pod's requests to the sum of its containers' requests, and of resources
+// that no container requests to the pod's limit.
 func defaultPodRequests(pod *v1.Pod) {
 	resources := pod.Spec.Resources
 	requests := v1.ResourceList{}
@@ -59,8 +59,8 @@ func defaultPodRequests(pod *v1.Pod) {
 	addMissing(&resources.Requests, requests)
 }
 
-// defaultPodLimits limits the pod to what its containers are limited to
-// together, once each of them is, but never to less than the pod requests.
+// defaultPodLimits sets the pod's limits to the sum of its containers' limits if each of them has
+// one, and at least to the pod's requests.
 func defaultPodLimits(pod *v1.Pod) {
 	resources := pod.Spec.Resources
 	together := resourcehelper.AggregateContainerLimits(pod, resourcehelper.PodResourcesOptions{})

@@ -4,11 +4,10 @@
 // Package core holds the built-in kinds of the legacy API group "" (v1): a kind
 // is one value in one file, and Kinds lists them.
 //
-// What the API server fills in for a caller stands in the defaults*.go files, as
-// one small SetDefaults function a type. What k8s.io/api declares about its own
-// fields, +default values and +k8s: validations, is generated: the generators
-// walk every type of the group and call those functions, and the validations,
-// wherever the type occurs.
+// The defaults*.go files hold the defaults, as one SetDefaults function for each type. Code for the
+// +default values and +k8s: validations that k8s.io/api declares is generated: the generators
+// walk every type of the group and call those functions, and the validations, wherever the
+// type occurs.
 //
 // +k8s:defaulter-gen=TypeMeta
 // +k8s:defaulter-gen-input=k8s.io/api/core/v1

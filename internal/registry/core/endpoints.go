@@ -30,7 +30,7 @@ var Endpoints = generic.Kind[*corev1.Endpoints]{
 	Validate: func(_ context.Context, e *corev1.Endpoints) field.ErrorList {
 		return validateSubsets(e.Subsets, field.NewPath("subsets"))
 	},
-	// What an older version stored may stay as it is.
+	// Values that an older version stored stay valid.
 	ValidateUpdate: func(_ context.Context, e, old *corev1.Endpoints) field.ErrorList {
 		errs := validateSubsets(e.Subsets, field.NewPath("subsets"))
 		if len(errs) > 0 && equality.Semantic.DeepEqual(e.Subsets, old.Subsets) {
@@ -46,14 +46,14 @@ var Endpoints = generic.Kind[*corev1.Endpoints]{
 	}},
 }
 
-// The endpoints controller signs its objects with this label. It copies what it
-// finds, and there is nobody to read a warning.
+// The endpoints controller marks its objects with this label. It copies addresses, and no person reads
+// its warnings.
 const (
 	endpointsManager    = "endpoints.kubernetes.io/managed-by"
 	endpointsController = "endpoint-controller"
 )
 
-// warnEndpoints tells of addresses that are accepted and not canonical.
+// warnEndpoints warns of addresses that are valid but not canonical.
 func warnEndpoints(_ context.Context, e, _ *corev1.Endpoints) []string {
 	if e.Labels[endpointsManager] == endpointsController {
 		return nil
@@ -71,7 +71,7 @@ func warnEndpoints(_ context.Context, e, _ *corev1.Endpoints) []string {
 	return warnings
 }
 
-// shownEndpoints is how many addresses a cell shows.
+// shownEndpoints is the number of addresses in a cell.
 const shownEndpoints = 3
 
 func formatSubsets(subsets []corev1.EndpointSubset) string {
@@ -136,8 +136,8 @@ func invalid(path *field.Path, value any, problems []string) field.ErrorList {
 	return errs
 }
 
-// ValidateEndpointIP refuses addresses that are not another host's: a Service
-// must not lead to the node's own loopback or metadata services.
+// ValidateEndpointIP refuses loopback and link-local addresses: a Service must not lead to the node's
+// own loopback or metadata services.
 func ValidateEndpointIP(address string, path *field.Path) field.ErrorList {
 	ip := netutils.ParseIPSloppy(address)
 	if ip == nil {

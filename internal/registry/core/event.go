@@ -26,8 +26,8 @@ import (
 // eventTTL is how long events are kept, in seconds: upstream's --event-ttl.
 const eventTTL = 3600
 
-// Event tells what happened to an object. The same events are served in the
-// group events.k8s.io, whose newer form has stricter rules.
+// Event reports something that happened to an object. The same events are served in the group
+// events.k8s.io, whose newer form has stricter rules.
 var Event = generic.Kind[*corev1.Event]{
 	Name: "Event", Plural: "events", ShortNames: []string{"ev"},
 	New:            func() *corev1.Event { return &corev1.Event{} },
@@ -118,7 +118,7 @@ const (
 	maxEventMessage  = 1024
 )
 
-// strictEvents says whether the request came through events.k8s.io.
+// strictEvents reports whether the request came through events.k8s.io.
 func strictEvents(ctx context.Context) bool {
 	info, ok := request.RequestInfoFrom(ctx)
 	return ok && info.APIGroup == "events.k8s.io"
@@ -148,8 +148,7 @@ func validateEvent(ctx context.Context, e *corev1.Event) field.ErrorList {
 	return errs
 }
 
-// validateEventForm is what holds for every event. The one that has an
-// eventTime is of the newer form.
+// validateEventForm checks the rules for all events. An event with an eventTime has the newer form.
 func validateEventForm(e *corev1.Event, strict bool) field.ErrorList {
 	namespace := field.NewPath("involvedObject", "namespace")
 	mismatch := field.Invalid(namespace, e.InvolvedObject.Namespace, "does not match event.namespace")
@@ -208,7 +207,7 @@ func validateSeries(e *corev1.Event) field.ErrorList {
 	return errs
 }
 
-// validateEventUpdate lets an event of the newer form change its series alone.
+// validateEventUpdate allows changes of the series only, in events of the newer form.
 func validateEventUpdate(ctx context.Context, e, old *corev1.Event) field.ErrorList {
 	strict := strictEvents(ctx)
 	errs := validateEventForm(e, strict)
@@ -229,7 +228,7 @@ func validateEventUpdate(ctx context.Context, e, old *corev1.Event) field.ErrorL
 	immutable("lastTimestamp", e.LastTimestamp, old.LastTimestamp)
 	immutable("count", e.Count, old.Count)
 	immutable("type", e.Type, old.Type)
-	// Clients write times with a precision of microseconds, whatever they read.
+	// Clients write times with microsecond precision.
 	if !e.EventTime.Truncate(time.Microsecond).Equal(old.EventTime.Truncate(time.Microsecond)) {
 		immutable("eventTime", e.EventTime, old.EventTime)
 	}

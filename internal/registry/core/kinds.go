@@ -18,9 +18,9 @@ type Dependencies struct {
 	Nodes    NodeConnections
 	Tokens   TokenIssuer
 	Services ServiceDependencies
-	// Components are the parts of the control plane whose health is shown.
+	// Components are the parts of the control plane that componentstatuses shows.
 	Components []Component
-	// Budgets are asked before a pod is evicted.
+	// Budgets are checked before a pod is evicted.
 	Budgets policyclient.PodDisruptionBudgetsGetter
 }
 

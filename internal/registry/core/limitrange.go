@@ -20,7 +20,7 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
-// LimitRange says what each pod, container or claim of a namespace may ask for.
+// LimitRange limits what each pod, container or claim of a namespace may request.
 var LimitRange = generic.Kind[*corev1.LimitRange]{
 	Name: "LimitRange", Plural: "limitranges", ShortNames: []string{"limits"},
 	New:     func() *corev1.LimitRange { return &corev1.LimitRange{} },
@@ -68,7 +68,7 @@ func validateLimitType(kind corev1.LimitType, path *field.Path) field.ErrorList 
 	return field.ErrorList{field.Invalid(path, kind, "must be a standard limit type or fully qualified")}
 }
 
-// validateLimitNames checks which resources are limited in which way.
+// validateLimitNames checks the resources of each limit.
 func validateLimitNames(item *corev1.LimitRangeItem, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	ofContainers := item.Type == corev1.LimitTypePod || item.Type == corev1.LimitTypeContainer
@@ -95,7 +95,7 @@ func validateLimitNames(item *corev1.LimitRangeItem, path *field.Path) field.Err
 	return errs
 }
 
-// notOfPods: a pod as a whole has no defaults, its containers have.
+// notOfPods refuses defaults for pods: only containers have defaults.
 func notOfPods(child string, list corev1.ResourceList, path *field.Path) field.ErrorList {
 	if len(list) == 0 {
 		return nil
@@ -103,7 +103,7 @@ func notOfPods(child string, list corev1.ResourceList, path *field.Path) field.E
 	return field.ErrorList{field.Forbidden(path.Child(child), "may not be specified when `type` is 'Pod'")}
 }
 
-// limited are all resources that an item names anywhere.
+// limited returns all resources that an item names anywhere.
 func limited(item *corev1.LimitRangeItem) []corev1.ResourceName {
 	names := sets.New[corev1.ResourceName]()
 	lists := []corev1.ResourceList{item.Max, item.Min, item.MaxLimitRequestRatio}
@@ -129,8 +129,8 @@ func amountIn(list corev1.ResourceList, name corev1.ResourceName) amount {
 
 func (a amount) above(b amount) bool { return a.set && b.set && a.Cmp(b.Quantity) > 0 }
 
-// validateLimits wants min <= defaultRequest <= default <= max for a resource,
-// and a ratio that these leave possible.
+// validateLimits requires min <= defaultRequest <= default <= max for a resource, and a ratio that
+// is compatible with these.
 func validateLimits(name corev1.ResourceName, item *corev1.LimitRangeItem, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	low, high := amountIn(item.Min, name), amountIn(item.Max, name)

@@ -25,7 +25,7 @@ import (
 
 // Namespace is a scope for names. It is deleted in two steps: a DELETE marks it
 // as terminating, the namespace controller empties it and removes itself from
-// spec.finalizers, and with the last finalizer the namespace goes.
+// spec.finalizers, and the namespace is removed with its last finalizer.
 var Namespace = generic.Kind[*corev1.Namespace]{
 	Name: "Namespace", Plural: "namespaces", ShortNames: []string{"ns"}, ClusterScoped: true,
 	Metadata:     generic.Metadata{ValidateAsNew: true, ValidName: validation.ValidateNamespaceName},
@@ -52,8 +52,8 @@ var Namespace = generic.Kind[*corev1.Namespace]{
 	}},
 }
 
-// prepareNamespace starts a namespace as active and held by the namespace
-// controller, and keeps spec.finalizers to the finalize subresource.
+// prepareNamespace creates a namespace as active and with the finalizer of the namespace controller,
+// and ignores changes of spec.finalizers outside the finalize subresource.
 func prepareNamespace(_ context.Context, n, old *corev1.Namespace) {
 	if old != nil {
 		n.Spec.Finalizers = old.Spec.Finalizers
@@ -63,7 +63,7 @@ func prepareNamespace(_ context.Context, n, old *corev1.Namespace) {
 	if !slices.Contains(n.Spec.Finalizers, corev1.FinalizerKubernetes) {
 		n.Spec.Finalizers = append(n.Spec.Finalizers, corev1.FinalizerKubernetes)
 	}
-	// A generated name was not known yet when defaults were set.
+	// A generated name is not known when defaults are set.
 	SetDefaults_Namespace(n)
 }
 
@@ -94,8 +94,7 @@ func validateFinalizer(name string, path *field.Path) field.ErrorList {
 	return errs
 }
 
-// validateNamespaceStatus allows Active for the living and Terminating for the
-// dying alone.
+// validateNamespaceStatus allows the phase Active before and Terminating after the deletion only.
 func validateNamespaceStatus(_ context.Context, n, _ *corev1.Namespace) field.ErrorList {
 	phase := field.NewPath("status", "Phase") // as upstream spells it
 	if n.DeletionTimestamp.IsZero() && n.Status.Phase != corev1.NamespaceActive {
@@ -109,20 +108,20 @@ func validateNamespaceStatus(_ context.Context, n, _ *corev1.Namespace) field.Er
 
 var namespaces = corev1.Resource("namespaces")
 
-// namespaceStore is the generic store with the two-step deletion. It serves no
-// collection deletes: nobody deletes all namespaces by mistake.
+// namespaceStore is the generic store with the two-step deletion. It does not serve deletecollection,
+// which could delete all namespaces by mistake.
 type namespaceStore struct {
 	*generic.Store
 }
 
-// DeleteCollection hides the store's own: the generic server serves what has
-// the method of rest.CollectionDeleter, and this is not it.
+// DeleteCollection hides the store's method, so that the type does not implement
+// rest.CollectionDeleter and the server does not serve deletecollection.
 func (*namespaceStore) DeleteCollection() {}
 
 var _ rest.GracefulDeleter = &namespaceStore{}
 
-// Delete marks the namespace as terminating, or removes it when nothing holds
-// it any more.
+// Delete marks the namespace as terminating, or removes it if it has no
+// finalizers.
 func (s *namespaceStore) Delete(ctx context.Context, name string, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions) (runtime.Object, bool, error) {
 	found, err := s.Get(ctx, name, &metav1.GetOptions{})
 	if err != nil {
@@ -144,7 +143,7 @@ func (s *namespaceStore) Delete(ctx context.Context, name string, validate rest.
 	return s.Store.Delete(ctx, name, validate, options)
 }
 
-// precondition binds the options to the namespace that was looked at.
+// precondition limits the deletion to the namespace that was read.
 func (s *namespaceStore) precondition(n *corev1.Namespace, options *metav1.DeleteOptions) error {
 	if options.Preconditions == nil {
 		options.Preconditions = &metav1.Preconditions{}
@@ -172,7 +171,7 @@ func (e *preconditionError) Error() string {
 	return "Precondition failed: " + e.what + " in precondition: " + e.want + ", " + e.what + " in object meta: " + e.have
 }
 
-// terminate is the first step of a deletion.
+// terminate performs the first step of a deletion.
 func (s *namespaceStore) terminate(ctx context.Context, n *corev1.Namespace, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions) (runtime.Object, bool, error) {
 	key, err := s.KeyFunc(ctx, n.Name)
 	if err != nil {
@@ -205,8 +204,8 @@ func (s *namespaceStore) terminate(ctx context.Context, n *corev1.Namespace, val
 	return out, false, nil
 }
 
-// setPropagation turns the policy of the request into finalizers for the
-// garbage collector. Without a policy those that are there stay.
+// setPropagation turns the policy of the request into finalizers for the garbage collector. Without a
+// policy existing finalizers stay.
 func setPropagation(n *corev1.Namespace, options *metav1.DeleteOptions) {
 	set := func(finalizer string, wanted bool) {
 		n.Finalizers = slices.DeleteFunc(n.Finalizers, func(f string) bool { return f == finalizer })

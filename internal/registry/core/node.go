@@ -17,8 +17,8 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
-// Node is a machine, or the likeness of one. Its agent registers it with a
-// status, which is why a status is taken on create.
+// Node is a machine or a simulated one. Its agent registers it with a status, so a create may set
+// the status.
 var Node = generic.Kind[*corev1.Node]{
 	Name: "Node", Plural: "nodes", ShortNames: []string{"no"}, ClusterScoped: true,
 	Metadata:          generic.Metadata{ValidateAsNew: true},
@@ -65,7 +65,7 @@ func nodeStatus(n *corev1.Node) any {
 	return status
 }
 
-// Labels that tell the roles of a node: node-role.kubernetes.io/<role>, or
+// Labels for the roles of a node: node-role.kubernetes.io/<role>, or
 // kubernetes.io/role=<role>.
 const (
 	rolePrefix = "node-role.kubernetes.io/"
@@ -110,8 +110,8 @@ func orUnknown(s string) string {
 	return s
 }
 
-// prepareNode drops what belongs to features that are gone (a kubelet configured
-// by the API) or alpha and off.
+// prepareNode drops fields of removed features (dynamic kubelet configuration) and of disabled alpha
+// features.
 func prepareNode(_ context.Context, n, old *corev1.Node) {
 	n.Spec.ConfigSource = nil
 	n.Spec.PodPreemptionPolicy = nil

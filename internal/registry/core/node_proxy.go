@@ -57,9 +57,9 @@ func (x *nodeProxy) Connect(ctx context.Context, id string, obj runtime.Object, 
 	return proxy.NewUpgradeAwareHandler(location, transport, true, false, proxy.NewErrorResponder(responder)), nil
 }
 
-// location is what id names: "name" is the agent, "name:port" and
-// "scheme:name:port" any port of the node. The agent proves who it is, so it may
-// be anywhere; other ports must not lead to the API server's own loopback.
+// location resolves id: "name" is the agent, "name:port" and "scheme:name:port" are any port of the
+// node. The agent authenticates itself, so it may have any address; other ports must not lead
+// to the API server's loopback.
 func (x *nodeProxy) location(ctx context.Context, id string) (*url.URL, http.RoundTripper, error) {
 	scheme, name, port, valid := utilnet.SplitSchemeNamePort(id)
 	if !valid {

@@ -23,7 +23,7 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
-// persistentVolume is a piece of storage, which one claim may have.
+// persistentVolume is a piece of storage that can be bound to one claim.
 func persistentVolume(c clock.PassiveClock) generic.Kind[*corev1.PersistentVolume] {
 	return generic.Kind[*corev1.PersistentVolume]{
 		Name: "PersistentVolume", Plural: "persistentvolumes", ShortNames: []string{"pv"}, ClusterScoped: true,
@@ -41,7 +41,7 @@ func persistentVolume(c clock.PassiveClock) generic.Kind[*corev1.PersistentVolum
 		},
 		StatusUpdate: generic.Update[*corev1.PersistentVolume]{Prepare: func(_ context.Context, v, old *corev1.PersistentVolume) { notePhase(c, &v.Status, &old.Status) }},
 		Validate:     validatePersistentVolume,
-		// A change of the status breaks no rule.
+		// Updates of the status need no validation of the spec.
 		ValidateUpdate: validatePersistentVolumeUpdate,
 		Warnings:       warnPersistentVolume,
 		Columns: []generic.Column[*corev1.PersistentVolume]{
@@ -62,8 +62,7 @@ func persistentVolume(c clock.PassiveClock) generic.Kind[*corev1.PersistentVolum
 
 func now(c clock.PassiveClock) *metav1.Time { return new(metav1.NewTime(c.Now())) }
 
-// notePhase notes when a volume came into its phase (KEP-3762), unless the
-// writer knows better.
+// notePhase sets the time of a phase transition (KEP-3762), unless the client has set it.
 func notePhase(c clock.PassiveClock, status, old *corev1.PersistentVolumeStatus) {
 	given := status.LastPhaseTransitionTime
 	switch {
@@ -103,7 +102,7 @@ func phaseOrTerminating(obj metav1.Object, phase string) string {
 	return phase
 }
 
-// classOf is the storage class, which was an annotation once.
+// classOf returns the storage class, which may be in the old annotation.
 func classOf(annotations map[string]string, name *string) string {
 	if class, found := annotations[corev1.BetaStorageClassAnnotation]; found {
 		return class
@@ -129,8 +128,8 @@ func validatePersistentVolume(_ context.Context, v *corev1.PersistentVolume) fie
 	return errs
 }
 
-// takesMountOptions says whether the volume is mounted by the kind of driver
-// that the old annotation of mount options was for.
+// takesMountOptions reports whether the type of the volume supports the old annotation for mount
+// options.
 func takesMountOptions(s *corev1.PersistentVolumeSource) bool {
 	return s.GCEPersistentDisk != nil || s.AWSElasticBlockStore != nil || s.Glusterfs != nil || s.NFS != nil || s.RBD != nil ||
 		s.Quobyte != nil || s.ISCSI != nil || s.Cinder != nil || s.CephFS != nil || s.AzureFile != nil || s.VsphereVolume != nil ||
@@ -168,7 +167,7 @@ func changedSource(v, old *corev1.PersistentVolume) corev1.PersistentVolumeSourc
 	return source
 }
 
-// stableLabel is what older labels of nodes are called now.
+// stableLabel maps older node labels to their stable names.
 var stableLabel = map[string]string{
 	corev1.LabelFailureDomainBetaZone:   corev1.LabelTopologyZone,
 	corev1.LabelFailureDomainBetaRegion: corev1.LabelTopologyRegion,
@@ -199,7 +198,7 @@ func renameStable(requirements, now []corev1.NodeSelectorRequirement) {
 	}
 }
 
-// mountOptionsMoved and classMoved are said of annotations that became fields.
+// mountOptionsMoved and classMoved are warnings about annotations that became fields.
 const (
 	mountOptionsMoved = `deprecated since v1.31; use "mountOptions" attribute instead`
 	classMoved        = `deprecated since v1.8; use "storageClassName" attribute instead`
@@ -240,7 +239,7 @@ func warnPersistentVolume(_ context.Context, v, _ *corev1.PersistentVolume) []st
 	return out
 }
 
-// affinityKeys are the labels that a volume wants of nodes, and where it does.
+// affinityKeys returns the node labels in a volume's node affinity, with their field paths.
 func affinityKeys(spec *corev1.PersistentVolumeSpec) func(yield func(*field.Path, string) bool) {
 	return func(yield func(*field.Path, string) bool) {
 		affinity := cmp.Or(spec.NodeAffinity, &corev1.VolumeNodeAffinity{})

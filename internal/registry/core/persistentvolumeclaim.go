@@ -15,7 +15,7 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
-// PersistentVolumeClaim asks for a volume.
+// PersistentVolumeClaim requests a volume.
 var PersistentVolumeClaim = generic.Kind[*corev1.PersistentVolumeClaim]{
 	Name: "PersistentVolumeClaim", Plural: "persistentvolumeclaims", ShortNames: []string{"pvc"},
 	New:        func() *corev1.PersistentVolumeClaim { return &corev1.PersistentVolumeClaim{} },
@@ -61,7 +61,7 @@ var PersistentVolumeClaim = generic.Kind[*corev1.PersistentVolumeClaim]{
 	},
 }
 
-// ofBound is a cell that is empty until the claim has a volume.
+// ofBound returns a cell that is empty until the claim is bound.
 func ofBound(cell func(*corev1.PersistentVolumeClaimStatus) string) func(*corev1.PersistentVolumeClaim) any {
 	return func(c *corev1.PersistentVolumeClaim) any {
 		if c.Spec.VolumeName == "" {
@@ -71,8 +71,7 @@ func ofBound(cell func(*corev1.PersistentVolumeClaimStatus) string) func(*corev1
 	}
 }
 
-// prepareClaim fills the two fields for the source of the data from each other
-// (KEP-1495).
+// prepareClaim completes dataSource and dataSourceRef from each other (KEP-1495).
 func prepareClaim(_ context.Context, c, old *corev1.PersistentVolumeClaim) {
 	dropForeignSource(&c.Spec, old)
 	dropUnknownSource(&c.Spec, old)
@@ -82,7 +81,7 @@ func prepareClaim(_ context.Context, c, old *corev1.PersistentVolumeClaim) {
 	}
 }
 
-// dropForeignSource drops a source in another namespace, which is alpha.
+// dropForeignSource drops a data source in another namespace, an alpha feature.
 func dropForeignSource(spec *corev1.PersistentVolumeClaimSpec, old *corev1.PersistentVolumeClaim) {
 	ref := spec.DataSourceRef
 	if ref != nil && ptr.Deref(ref.Namespace, "") != "" && (old == nil || old.Spec.DataSourceRef == nil) {
@@ -90,8 +89,8 @@ func dropForeignSource(spec *corev1.PersistentVolumeClaimSpec, old *corev1.Persi
 	}
 }
 
-// dropUnknownSource drops what the old field never took: anything but a claim or
-// a snapshot, unless the new field is there too, or there was a source before.
+// dropUnknownSource drops a dataSource that is neither a claim nor a snapshot, unless dataSourceRef is
+// set too, or the old object had a source.
 func dropUnknownSource(spec *corev1.PersistentVolumeClaimSpec, old *corev1.PersistentVolumeClaim) {
 	if old != nil && (old.Spec.DataSource != nil || old.Spec.DataSourceRef != nil) {
 		return
@@ -114,8 +113,7 @@ func isClaimOrSnapshot(source *corev1.TypedLocalObjectReference) bool {
 	return false
 }
 
-// joinDataSources fills the one of the two fields that is empty. A source in
-// another namespace fits into the new one alone.
+// joinDataSources sets the empty one of the two fields. Only dataSourceRef can name another namespace.
 func joinDataSources(spec *corev1.PersistentVolumeClaimSpec) {
 	source, ref := spec.DataSource, spec.DataSourceRef
 	switch {
@@ -133,8 +131,8 @@ func clone(s *string) *string {
 	return new(*s)
 }
 
-// ClaimSpecWarnings tells of sizes that are no whole number of bytes, in a claim
-// or in the template of one.
+// ClaimSpecWarnings warns of sizes that are not a whole number of bytes, in a claim or a claim
+// template.
 func ClaimSpecWarnings(spec *corev1.PersistentVolumeClaimSpec, path *field.Path) []string {
 	resources := path.Child("resources")
 	return append(fractionOfByte(spec.Resources.Requests, resources.Child("requests")),

@@ -23,8 +23,8 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
-// pod is what a node runs. Nodes is how the API server reaches the node's agent,
-// for logs and everything interactive; budgets are asked before a pod is evicted.
+// pod returns the kind Pod. Through nodes the API server reaches node agents, for logs and streams;
+// budgets are checked before a pod is evicted.
 func pod(nodes NodeConnections, budgets policyclient.PodDisruptionBudgetsGetter) generic.Kind[*corev1.Pod] {
 	return generic.Kind[*corev1.Pod]{
 		Name: "Pod", Plural: "pods", ShortNames: []string{"po"}, Categories: []string{"all"},
@@ -82,13 +82,12 @@ func pod(nodes NodeConnections, budgets policyclient.PodDisruptionBudgetsGetter)
 	}
 }
 
-// preparePod starts a pod as pending. The quality-of-service class follows from
-// the resources and never changes.
+// preparePod sets the phase of a new pod to Pending. The quality-of-service class follows from the
+// resources and never changes.
 func preparePod(ctx context.Context, p, old *corev1.Pod) {
 	podspec.DropAlphaFields(p)
 	if old != nil {
-		// A client that knows nothing of pod-level resources does not mean to
-		// remove them.
+		// A client that does not know pod-level resources must not remove them.
 		if p.Spec.Resources == nil {
 			p.Spec.Resources = old.Spec.Resources.DeepCopy()
 		}
@@ -108,8 +107,8 @@ func preparePod(ctx context.Context, p, old *corev1.Pod) {
 	}
 }
 
-// preparePodStatus keeps from a node what it must not change, and what an older
-// one would drop.
+// preparePodStatus reverts changes that a node must not make, and fields that an older node would
+// drop.
 func preparePodStatus(_ context.Context, p, old *corev1.Pod) {
 	podspec.DropAlphaFields(p)
 	p.DeletionTimestamp = nil
@@ -129,8 +128,7 @@ func preparePodStatus(_ context.Context, p, old *corev1.Pod) {
 	keepObservedGenerations(p.Status.Conditions, old.Status.Conditions)
 }
 
-// keepObservedGenerations fills in the generation where a condition names none,
-// from the old condition of the same type.
+// keepObservedGenerations sets a missing observedGeneration from the old condition of the same type.
 func keepObservedGenerations(conditions, old []corev1.PodCondition) {
 	known := map[corev1.PodConditionType][]int64{}
 	for _, c := range old {
@@ -172,8 +170,8 @@ func podStatusWarnings(_ context.Context, p, _ *corev1.Pod) []string {
 	return warnings
 }
 
-// podGrace gives a pod the time it asks for, but no time to one that runs
-// nowhere or no longer.
+// podGrace sets the grace period of a deletion from the pod's spec, and to 0 for a pod that is not
+// scheduled or has ended.
 func podGrace(_ context.Context, p *corev1.Pod, options *metav1.DeleteOptions) bool {
 	if options == nil {
 		return false
@@ -200,9 +198,8 @@ func firstPodIP(p *corev1.Pod) string {
 	return p.Status.PodIPs[0].IP
 }
 
-// ephemeralContainers adds containers for debugging to a pod that runs. Here and
-// in resize, field managers own what they send, though most of it is put back:
-// kube-apiserver does not filter it either.
+// ephemeralContainers adds debugging containers to a running pod. Here and in resize, field managers own
+// all fields that they send, although most are reverted, as in kube-apiserver.
 var ephemeralContainers = generic.Update[*corev1.Pod]{
 	Prepare: func(_ context.Context, p, old *corev1.Pod) {
 		wanted := p.Spec.EphemeralContainers
@@ -241,8 +238,7 @@ func prepareResize(_ context.Context, p, old *corev1.Pod) {
 	countPodGeneration(p, old)
 }
 
-// resized is old with the resources of containers. Containers that were renamed
-// stay as they are, for validation to refuse them.
+// resized returns old with the new resources of containers. Validation refuses renamed containers.
 func resized(containers, old []corev1.Container) []corev1.Container {
 	out := make([]corev1.Container, len(old))
 	for i := range old {
@@ -256,14 +252,13 @@ func resized(containers, old []corev1.Container) []corev1.Container {
 	return out
 }
 
-// keepAllBut puts the old pod back; the caller then sets what may change.
+// keepAllBut restores the old pod; the caller then sets the fields that may change.
 func keepAllBut(p, old *corev1.Pod) {
 	p.Spec, p.Status = *old.Spec.DeepCopy(), old.Status
 	metav1.ResetObjectMetaForStatus(&p.ObjectMeta, &old.ObjectMeta)
 }
 
-// countPodGeneration grows the generation with a change of the spec through a
-// subresource.
+// countPodGeneration increments the generation if a subresource changes the spec.
 func countPodGeneration(p, old *corev1.Pod) {
 	if !equality.Semantic.DeepEqual(p.Spec, old.Spec) {
 		p.Generation = old.Generation + 1

@@ -24,7 +24,7 @@ var podColumns = []generic.Column[*corev1.Pod]{
 	{Name: "Readiness Gates", Wide: true, Description: corev1.PodSpec{}.SwaggerDoc()["readinessGates"], Cell: readinessGates},
 }
 
-// podRowConditions let kubectl tell finished pods from the others.
+// podRowConditions let kubectl distinguish finished pods.
 func podRowConditions(p *corev1.Pod) []metav1.TableRowCondition {
 	switch p.Status.Phase {
 	case corev1.PodSucceeded:
@@ -57,7 +57,7 @@ func podConditionTrue(p *corev1.Pod, kind corev1.PodConditionType) bool {
 	return false
 }
 
-// summary is a pod in one line.
+// summary is the content of a pod's row.
 type summary struct {
 	status       string
 	ready, total int
@@ -76,9 +76,8 @@ func (s summary) restartsAgo() any {
 	})
 }
 
-// summarize tells of a pod what kubectl's users expect in STATUS: what it waits
-// for while it initialises, what its containers do afterwards, and before all
-// that it is terminating.
+// summarize computes the STATUS of a pod as kubectl shows it: the progress of init containers, then
+// the state of the app containers; Terminating overrides both.
 func summarize(p *corev1.Pod) summary {
 	sidecars := map[string]bool{}
 	for _, c := range p.Spec.InitContainers {
@@ -106,7 +105,7 @@ func summarize(p *corev1.Pod) summary {
 	return s
 }
 
-// nodeLost is the reason of pods on a node that does not answer any more.
+// nodeLost is the reason of pods on an unreachable node.
 const nodeLost = "NodeLost"
 
 func (s *summary) addDeletion(p *corev1.Pod) {
@@ -127,7 +126,7 @@ func (s *summary) addRestarts(c corev1.ContainerStatus) {
 	}
 }
 
-// addInitContainers looks for the init container that the pod is at.
+// addInitContainers finds the init container that the pod is waiting for.
 func (s *summary) addInitContainers(p *corev1.Pod, sidecars map[string]bool) (initializing bool) {
 	for i, c := range p.Status.InitContainerStatuses {
 		s.addRestarts(c)
@@ -162,7 +161,7 @@ func terminationReason(t *corev1.ContainerStateTerminated) string {
 	return fmt.Sprintf("ExitCode:%d", t.ExitCode)
 }
 
-// addContainers lets the first container with something to say speak for all.
+// addContainers takes the status from the first container with a reason.
 func (s *summary) addContainers(p *corev1.Pod) {
 	running, failure := false, ""
 	for i := len(p.Status.ContainerStatuses) - 1; i >= 0; i-- {
@@ -184,7 +183,7 @@ func (s *summary) addContainers(p *corev1.Pod) {
 	if s.status != "Completed" {
 		return
 	}
-	// One container that has completed does not speak for those that run on.
+	// A completed container does not hide those that are running.
 	switch {
 	case running && podConditionTrue(p, corev1.PodReady):
 		s.status = "Running"

@@ -28,19 +28,19 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
-// NodeConnections is how the API server reaches the agents of nodes, and pods.
+// NodeConnections connects the API server to node agents and to pods.
 type NodeConnections interface {
 	// Agent returns the base URL of a node's agent and a transport that
 	// authenticates to it. An unverified transport accepts any certificate.
 	Agent(ctx context.Context, nodeName string, unverified bool) (*url.URL, http.RoundTripper, error)
 	// Proxy is the transport to pods, services and ports of nodes.
 	Proxy() http.RoundTripper
-	// MayStream refuses a caller who may not create the subresource, however
-	// it came: a websocket is opened with a GET.
+	// MayStream refuses a caller who may not create the subresource: a websocket is opened
+	// with a GET, for which authorization checks another verb.
 	MayStream(ctx context.Context) error
 }
 
-// podConnections are the subresources that lead to where the pod runs.
+// podConnections returns the subresources that connect to the pod's node.
 func podConnections(pods *generic.Store, nodes NodeConnections) map[string]rest.Storage {
 	c := podConnector{pods, nodes}
 	return map[string]rest.Storage{
@@ -67,7 +67,7 @@ func (c podConnector) pod(ctx context.Context, name string) (*corev1.Pod, error)
 	return obj.(*corev1.Pod), nil
 }
 
-// container is the container meant: the one named, or the only one.
+// container returns the named container, or the only one.
 func container(p *corev1.Pod, name string) (string, error) {
 	names := allContainerNames(p)
 	if name != "" {
@@ -104,7 +104,7 @@ func allContainerNames(p *corev1.Pod) []string {
 // podLog serves pods/log: it streams from the node.
 type podLog struct{ podConnector }
 
-// logStream is what a node answers with.
+// logStream is the response of a node.
 type logStream struct{ *genericrest.LocationStreamer }
 
 // InputStream implements rest.ResourceStreamer. A websocket's copier drops what it reads
@@ -254,8 +254,8 @@ func (s *podStream) Connect(ctx context.Context, name string, options runtime.Ob
 	return translator.NewTranslatingHandler(direct, translated, wsstream.IsWebSocketRequestWithStreamCloseProtocol), nil
 }
 
-// streamTarget is where on the agent the streams of a pod are, and which;
-// port-forwarding has none of its own.
+// streamTarget returns the path of a pod's streams at the agent, the streams, which are nil for
+// port-forwarding, and the query.
 func streamTarget(p *corev1.Pod, options runtime.Object) (path string, streams *translator.Options, query url.Values, err error) {
 	query = url.Values{}
 	base := "/" + p.Namespace + "/" + p.Name

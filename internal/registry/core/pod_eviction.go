@@ -31,9 +31,8 @@ import (
 )
 
 // evictionStore serves pods/eviction: it deletes a pod if its PodDisruptionBudget
-// allows, and counts the disruption there first. That write to the budget is what
-// makes two evictions at the same time safe: the second meets a conflict, and
-// looks again.
+// allows, and counts the disruption there first. That write to the budget makes
+// concurrent evictions safe: the second one gets a conflict and checks again.
 type evictionStore struct {
 	pods    *generic.Store
 	budgets policyclient.PodDisruptionBudgetsGetter
@@ -47,8 +46,7 @@ var (
 
 var (
 	evictionKind = policyv1.SchemeGroupVersion.WithKind("Eviction")
-	// What an eviction meets a conflict with is written to a few times a second
-	// at most.
+	// Conflicting objects are written a few times a second at most.
 	evictionRetry = wait.Backoff{Steps: 20, Duration: 500 * time.Millisecond, Factor: 1, Jitter: 0.1}
 )
 
@@ -60,7 +58,7 @@ func (s *evictionStore) GroupVersionKind(schema.GroupVersion) schema.GroupVersio
 	return evictionKind
 }
 
-// AcceptsGroupVersion also accepts what older clients post.
+// AcceptsGroupVersion also accepts the version of older clients.
 func (s *evictionStore) AcceptsGroupVersion(gv schema.GroupVersion) bool {
 	return gv == policyv1.SchemeGroupVersion || gv == policyv1beta1.SchemeGroupVersion
 }
@@ -104,8 +102,7 @@ func (s *evictionStore) Create(ctx context.Context, name string, obj runtime.Obj
 	return s.deleteGuarded(ctx, pod, how)
 }
 
-// deletionOf is how the pod is to be deleted. A dry run may be asked for in the
-// request or in its body.
+// deletionOf returns the options of the deletion. The request or its body may request a dry run.
 func deletionOf(eviction *policyv1.Eviction, options *metav1.CreateOptions) (*metav1.DeleteOptions, error) {
 	how := eviction.DeleteOptions
 	if how == nil {
@@ -125,8 +122,8 @@ func deletionOf(eviction *policyv1.Eviction, options *metav1.CreateOptions) (*me
 	return how, nil
 }
 
-// deleteUnguarded deletes a pod which no budget guards, because it does no work:
-// it has ended, has not begun, or is being deleted. Otherwise it returns the pod.
+// deleteUnguarded deletes a pod to which no budget applies, because it has ended, has not started, or
+// is terminating. Otherwise it returns the pod.
 func (s *evictionStore) deleteUnguarded(ctx context.Context, name string, how *metav1.DeleteOptions) (pod *corev1.Pod, gone bool, err error) {
 	mayRetry := apierrors.IsConflict
 	if namesVersion(how) {
@@ -155,7 +152,7 @@ func (s *evictionStore) deleteUnguarded(ctx context.Context, name string, how *m
 	return pod, gone, err
 }
 
-// deleteGuarded deletes a pod that does its work, if its budget allows.
+// deleteGuarded deletes a running pod if its budget allows.
 func (s *evictionStore) deleteGuarded(ctx context.Context, pod *corev1.Pod, how *metav1.DeleteOptions) (runtime.Object, error) {
 	budgets, err := s.budgetsOf(ctx, pod)
 	if err != nil {
@@ -185,7 +182,7 @@ func (s *evictionStore) deleteGuarded(ctx context.Context, pod *corev1.Pod, how 
 	return &metav1.Status{Status: metav1.StatusSuccess}, nil
 }
 
-// delete says in the pod's status why it goes, and deletes it.
+// delete records the reason in the pod's status, and deletes the pod.
 func (s *evictionStore) delete(ctx context.Context, name string, options *metav1.DeleteOptions) error {
 	if !dryrun.IsDryRun(options.DryRun) {
 		pod, err := s.mark(ctx, name, options.Preconditions)
@@ -222,7 +219,7 @@ func (s *evictionStore) mark(ctx context.Context, name string, preconditions *me
 	return out, storeerrors.InterpretUpdateError(storeerrors.InterpretGetError(err, podResource, name), podResource, name)
 }
 
-// meets compares the pod with what the caller wants to evict.
+// meets checks the caller's preconditions.
 func meets(pod *corev1.Pod, p *metav1.Preconditions) error {
 	if p == nil {
 		return nil
@@ -239,7 +236,7 @@ func meets(pod *corev1.Pod, p *metav1.Preconditions) error {
 	return nil
 }
 
-// setCondition sets a condition, whose time is that of its last transition.
+// setCondition sets a condition and the time of its transition.
 func setCondition(status *corev1.PodStatus, condition corev1.PodCondition) {
 	i := slices.IndexFunc(status.Conditions, func(c corev1.PodCondition) bool { return c.Type == condition.Type })
 	if i < 0 {

@@ -22,9 +22,9 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// What a PodDisruptionBudget says to an eviction.
+// The decision of a PodDisruptionBudget about an eviction.
 
-// budgetsOf are the budgets that guard the pod.
+// budgetsOf returns the budgets that apply to the pod.
 func (s *evictionStore) budgetsOf(ctx context.Context, pod *corev1.Pod) ([]policyv1.PodDisruptionBudget, error) {
 	list, err := s.budgets.PodDisruptionBudgets(pod.Namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -36,9 +36,8 @@ func (s *evictionStore) budgetsOf(ctx context.Context, pod *corev1.Pod) ([]polic
 	}), nil
 }
 
-// uncounted tells whether a pod may go without being counted as a disruption: one
-// that is not ready is none of the healthy pods which the budget keeps
-// (KEP-3017).
+// uncounted reports whether an eviction is not a disruption: a pod that is not ready is not one of
+// the healthy pods that the budget protects (KEP-3017).
 func uncounted(pod *corev1.Pod, budget *policyv1.PodDisruptionBudget) bool {
 	if podutils.IsPodReady(pod) {
 		return false
@@ -68,8 +67,8 @@ func (s *evictionStore) count(ctx context.Context, pod *corev1.Pod, budget polic
 	})
 }
 
-// disrupted is the budget after the eviction of the pod. The pod is remembered
-// until the budget's controller sees that it is gone.
+// disrupted returns the budget after the eviction of the pod. It records the pod until the budget's
+// controller has observed the deletion.
 func disrupted(budget *policyv1.PodDisruptionBudget, pod string, now metav1.Time) *policyv1.PodDisruptionBudget {
 	out := budget.DeepCopy()
 	out.Status.DisruptionsAllowed--
@@ -83,13 +82,13 @@ func disrupted(budget *policyv1.PodDisruptionBudget, pod string, now metav1.Time
 	return out
 }
 
-// maxDisruptedPods are evictions that the budget's controller has not seen yet.
-// There are more only if it does not work.
+// maxDisruptedPods limits the evictions that the budget's controller has not observed. There are
+// more only if the controller does not work.
 const maxDisruptedPods = 2000
 
 var budgetResource = schema.GroupResource{Group: policyv1.GroupName, Resource: "poddisruptionbudget"}
 
-// allows refuses an eviction for which there is no room.
+// allows refuses an eviction if the budget is exhausted.
 func allows(budget *policyv1.PodDisruptionBudget) error {
 	status := &budget.Status
 	switch {
@@ -109,7 +108,7 @@ func allows(budget *policyv1.PodDisruptionBudget) error {
 
 const wouldViolate = "Cannot evict pod as it would violate the pod's disruption budget."
 
-// tooManyRequests tells the client to ask again soon.
+// tooManyRequests returns the error that makes the client retry.
 func tooManyRequests(budget string) error {
 	return because(apierrors.NewTooManyRequests(wouldViolate, 10), "The disruption budget %s is still being processed by the server.", budget)
 }
@@ -121,8 +120,8 @@ func because(err *apierrors.StatusError, format string, args ...any) error {
 	return err
 }
 
-// whyNone says why the budget has no disruption left. If it could not be worked
-// out, the numbers of healthy pods mean nothing.
+// whyNone explains why the budget allows no disruption. If the controller could not compute it, the
+// numbers of healthy pods are meaningless.
 func whyNone(budget *policyv1.PodDisruptionBudget) string {
 	name, status := budget.Name, &budget.Status
 	condition := meta.FindStatusCondition(status.Conditions, policyv1.DisruptionAllowedCondition)

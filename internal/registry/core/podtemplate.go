@@ -16,7 +16,7 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
-// PodTemplate keeps a template under a name, for tools.
+// PodTemplate stores a template for tools.
 var PodTemplate = generic.Kind[*corev1.PodTemplate]{
 	Name: "PodTemplate", Plural: "podtemplates",
 	New:      func() *corev1.PodTemplate { return &corev1.PodTemplate{} },
