@@ -1,12 +1,12 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package admission is a node's own say about a pod that is assigned to it. The
-// scheduler has asked most of this already; but a pod may also name its node itself,
-// nodes change, and two schedulers may fill one node at once.
+// Package admission checks whether a node can run a pod that is assigned to it. The scheduler has
+// checked most of this. But a pod may name its node itself, nodes change, and two schedulers may fill
+// a node at the same time.
 //
-// Real and simulated nodes ask the same questions in the same order, which is the
-// kubelet's: the first one that is answered with no is the reason in the pod's status.
+// Real and simulated nodes make the same checks in the kubelet's order. The first one that fails is
+// the reason in the pod's status.
 package admission
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/kindred-project/kindred/internal/node/pod"
 )
 
-// Check says why the node, whose other pods hold load, refuses a pod; nil if it does not.
+// Check returns why a node with this load refuses a pod, or nil if it admits the pod.
 func Check(logger klog.Logger, node *v1.Node, p *v1.Pod, load *Load) *pod.Refusal {
 	share := ShareOf(p)
 	for _, check := range []func() *pod.Refusal{
@@ -39,7 +39,7 @@ func Check(logger klog.Logger, node *v1.Node, p *v1.Pod, load *Load) *pod.Refusa
 	return nil
 }
 
-// checkOS refuses what is not for Linux, which all nodes of Kindred run or simulate.
+// checkOS refuses pods for other operating systems than Linux.
 func checkOS(p *v1.Pod) *pod.Refusal {
 	if label, ok := p.Labels[v1.LabelOSStable]; ok && label != string(v1.Linux) {
 		return &pod.Refusal{
@@ -56,7 +56,7 @@ func checkOS(p *v1.Pod) *pod.Refusal {
 	return nil
 }
 
-// hostProcess says whether the pod asks for Windows' HostProcess containers.
+// hostProcess reports whether the pod requests Windows HostProcess containers.
 func hostProcess(p *v1.Pod) bool {
 	asks := func(o *v1.WindowsSecurityContextOptions) bool {
 		return o != nil && o.HostProcess != nil && *o.HostProcess
@@ -74,8 +74,8 @@ func hostProcess(p *v1.Pod) bool {
 	return false
 }
 
-// checkGroupsPolicy refuses a pod whose containers must not get groups of their image
-// when the node's runtime adds them all the same (KEP-3619).
+// checkGroupsPolicy refuses a pod with the policy Strict if the node's runtime does not implement it
+// and would add the groups of images (KEP-3619).
 func checkGroupsPolicy(node *v1.Node, p *v1.Pod) *pod.Refusal {
 	sc, features := p.Spec.SecurityContext, node.Status.Features
 	if sc == nil || sc.SupplementalGroupsPolicy == nil || *sc.SupplementalGroupsPolicy != v1.SupplementalGroupsPolicyStrict {
@@ -97,7 +97,7 @@ func checkAffinity(node *v1.Node, p *v1.Pod) *pod.Refusal {
 	return predicate("NodeAffinity", "node(s) didn't match Pod's node affinity/selector")
 }
 
-// checkTaints refuses only for NoExecute: other taints keep the scheduler away, not the kubelet.
+// checkTaints refuses a pod only because of a NoExecute taint: others concern the scheduler alone.
 func checkTaints(logger klog.Logger, node *v1.Node, p *v1.Pod) *pod.Refusal {
 	_, untolerated := corehelpers.FindMatchingUntoleratedTaint(logger, node.Spec.Taints, p.Spec.Tolerations, func(t *v1.Taint) bool {
 		return t.Effect == v1.TaintEffectNoExecute

@@ -16,7 +16,7 @@ import (
 	"github.com/kindred-project/kindred/internal/node/pod"
 )
 
-// Share is what one pod takes of its node.
+// Share is the resources and host ports that one pod takes of its node.
 type Share struct {
 	requests v1.ResourceList
 	ports    []hostPort
@@ -32,12 +32,12 @@ const allAddresses = "0.0.0.0"
 
 var onePod = resource.MustParse("1")
 
-// ShareOf is what the pod takes of any node.
+// ShareOf returns the pod's share.
 func ShareOf(p *v1.Pod) Share {
 	s := Share{requests: resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{})}
 	s.requests[v1.ResourcePods] = onePod
 	for i := range p.Spec.InitContainers {
-		// Init containers that end occupy no port for long; sidecars do.
+		// An init container that exits does not keep its ports; a sidecar does.
 		if c := &p.Spec.InitContainers[i]; pod.IsSidecar(c) {
 			s.addPorts(c)
 		}
@@ -58,13 +58,13 @@ func (s *Share) addPorts(c *v1.Container) {
 	}
 }
 
-// Load is what all pods of a node take together. The zero value is an idle node's.
+// Load is the sum of the shares of a node's pods. The zero value is that of an idle node.
 type Load struct {
 	requests v1.ResourceList
 	ports    []hostPort
 }
 
-// LoadOf is the load of these pods.
+// LoadOf returns the load of these pods.
 func LoadOf(pods []*v1.Pod) *Load {
 	load := &Load{}
 	for _, p := range pods {
@@ -86,7 +86,7 @@ func (l *Load) Add(s Share) {
 	l.ports = append(l.ports, s.ports...)
 }
 
-// Remove takes back a share that was added.
+// Remove removes a share that was added.
 func (l *Load) Remove(s Share) {
 	for name, quantity := range s.requests {
 		rest := l.requests[name]
@@ -100,13 +100,13 @@ func (l *Load) Remove(s Share) {
 	}
 }
 
-// The resources every node has, in the order in which the kubelet looks at them.
+// The resources that every node has, in the order of the kubelet's checks.
 var common = []v1.ResourceName{v1.ResourcePods, v1.ResourceCPU, v1.ResourceMemory, v1.ResourceEphemeralStorage}
 
 func (l *Load) checkResources(s Share, allocatable v1.ResourceList) *pod.Refusal {
 	names := slices.Clone(common)
 	for _, name := range slices.Sorted(maps.Keys(s.requests)) {
-		// A resource that the node doesn't know is the cluster's to account for.
+		// Resources that the node does not have are not accounted for by the node.
 		if _, known := allocatable[name]; known && !slices.Contains(common, name) {
 			names = append(names, name)
 		}
@@ -122,8 +122,7 @@ func (l *Load) checkResources(s Share, allocatable v1.ResourceList) *pod.Refusal
 	return nil
 }
 
-// amount is a quantity in the unit that is compared and told: thousandths of a CPU,
-// else whole units.
+// amount returns a quantity in the unit of messages: CPU in millicores, everything else in units.
 func amount(name v1.ResourceName, list v1.ResourceList) int64 {
 	quantity := list[name]
 	if name == v1.ResourceCPU {
@@ -141,7 +140,7 @@ func (l *Load) checkPorts(s Share) *pod.Refusal {
 	return nil
 }
 
-// conflicts says whether two pods cannot have these ports on one node.
+// conflicts reports whether two pods on one node cannot have these ports.
 func (p hostPort) conflicts(other hostPort) bool {
 	sameAddress := p.address == other.address || p.address == allAddresses || other.address == allAddresses
 	return sameAddress && p.protocol == other.protocol && p.number == other.number

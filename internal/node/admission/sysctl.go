@@ -13,9 +13,8 @@ import (
 	"github.com/kindred-project/kindred/internal/node/pod"
 )
 
-// safeSysctls are the sysctls a pod may set, as the API documents them: those which are
-// namespaced and affect no other pod. The value is the kernel that first keeps them apart by
-// namespace; empty where all do.
+// safeSysctls are the documented sysctls that a pod may set: they are namespaced and affect no other
+// pod. The value is the first kernel version that namespaces the sysctl; empty for all.
 var safeSysctls = map[string]string{
 	"kernel.shm_rmid_forced":              "",
 	"net.ipv4.ip_local_port_range":        "",
@@ -33,8 +32,8 @@ var safeSysctls = map[string]string{
 	"net.ipv4.tcp_slow_start_after_idle":  "4.15",
 }
 
-// checkSysctls refuses sysctls which could harm other pods or, in a namespace that the pod
-// shares with it, the node.
+// checkSysctls refuses sysctls that could affect other pods or, in a namespace that the pod shares with
+// the node, the node.
 func checkSysctls(node *v1.Node, p *v1.Pod) *pod.Refusal {
 	if p.Spec.SecurityContext == nil {
 		return nil
@@ -50,7 +49,7 @@ func checkSysctls(node *v1.Node, p *v1.Pod) *pod.Refusal {
 
 func problemOfSysctl(node *v1.Node, p *v1.Pod, name string) string {
 	since, safe := safeSysctls[name]
-	if !safe || !kernelHas(node.Status.NodeInfo.KernelVersion, since) {
+	if !safe || !kernelAtLeast(node.Status.NodeInfo.KernelVersion, since) {
 		return "not allowlisted"
 	}
 	namespace, _, _ := sysctl.GetNamespace(name)
@@ -60,9 +59,9 @@ func problemOfSysctl(node *v1.Node, p *v1.Pod, name string) string {
 	return ""
 }
 
-// kernelHas says whether a kernel is at least of a version. One that has no version, a simulated
-// node's, has everything.
-func kernelHas(kernel, since string) bool {
+// kernelAtLeast reports whether a kernel has at least a version. A kernel without a version, that of a
+// simulated node, counts as new enough.
+func kernelAtLeast(kernel, since string) bool {
 	if since == "" {
 		return true
 	}

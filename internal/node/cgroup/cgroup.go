@@ -1,18 +1,17 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cgroup keeps the cgroups above pods' containers.
+// Package cgroup manages the pod-level cgroups and those of the QoS classes above them.
 //
-// Below one parent there is a level for each quality-of-service class but
-// Guaranteed, whose pods stand beside the levels, and below those one cgroup a pod:
+// The layout is the kubelet's. Guaranteed pods are directly below the parent:
 //
 //	<parent>/pod<uid>                guaranteed
 //	<parent>/burstable/pod<uid>
 //	<parent>/besteffort/pod<uid>
 //
-// A pod's cgroup holds the pod's own limits, so that containers share what is left of
-// them; the levels' CPU shares make besteffort yield. Both cgroup versions
-// work; the driver is cgroupfs, that is, plain directories.
+// A pod's cgroup has the limits of the pod, which its containers share. The CPU shares of the
+// class levels give burstable pods precedence over best-effort pods. Both cgroup versions are
+// supported. The driver is cgroupfs: the manager creates directories.
 package cgroup
 
 import (
@@ -40,29 +39,29 @@ const (
 	bestEffort = "besteffort"
 )
 
-// hierarchy is one cgroup file system: the single one of version 2, or all the
-// controllers of version 1.
+// hierarchy is a cgroup file system: the unified hierarchy of version 2, or all controllers of
+// version 1.
 type hierarchy interface {
-	// create makes the cgroup, and what is missing above it, with the limits.
+	// create creates the cgroup and its missing parents, and sets the limits.
 	create(path string, limits *runtimeapi.LinuxContainerResources) error
-	// limits reads the cgroup's limits: -1 where there is none, 0 if there is no such cgroup.
+	// limits reads the cgroup's limits: -1 for no limit, 0 if the cgroup does not exist.
 	limits(path string) (quota, memory int64)
-	// remove removes the cgroup and all below it.
+	// remove removes the cgroup and its children.
 	remove(path string) error
 }
 
-// Manager makes and removes pods' cgroups. It implements pod.Cgroups.
+// Manager creates and removes the cgroups of pods. It implements pod.Cgroups.
 type Manager struct {
 	parent string
 	tree   hierarchy
 
 	mu       sync.Mutex
-	requests map[types.UID]int64 // CPU of burstable pods, in thousandths
+	requests map[types.UID]int64 // CPU of burstable pods, in millicores
 }
 
-// New returns the manager of the cgroups below parent, an absolute cgroup path
-// ("/kindred-0123"). Without a parent, or where cgroups cannot be written, it keeps none, and pods'
-// containers end up where the runtime puts them.
+// New returns the manager of the cgroups below parent, an absolute cgroup path ("/kindred-0123").
+// Without a parent, or if cgroups cannot be written, there are no pod-level cgroups, and the runtime
+// chooses the parent of containers.
 func New(parent string) *Manager {
 	if parent == "" {
 		return &Manager{}
@@ -96,7 +95,7 @@ func (m *Manager) Grow(p *v1.Pod) (string, error) {
 	return m.set(p, func(path string, limits *runtimeapi.LinuxContainerResources) *runtimeapi.LinuxContainerResources {
 		quota, memory := m.tree.limits(path)
 		if quota < 0 || quota > limits.CpuQuota {
-			limits.CpuQuota = 0 // which leaves it as it is
+			limits.CpuQuota = 0 // create leaves it unchanged
 		}
 		if memory < 0 || memory > limits.MemoryLimitInBytes {
 			limits.MemoryLimitInBytes = 0
@@ -105,7 +104,7 @@ func (m *Manager) Grow(p *v1.Pod) (string, error) {
 	})
 }
 
-// set makes the pod's cgroup with what is chosen of its limits.
+// set creates the pod's cgroup and sets the limits that choose returns.
 func (m *Manager) set(p *v1.Pod, choose func(string, *runtimeapi.LinuxContainerResources) *runtimeapi.LinuxContainerResources) (string, error) {
 	if m.tree == nil {
 		return "", nil
@@ -119,7 +118,7 @@ func (m *Manager) set(p *v1.Pod, choose func(string, *runtimeapi.LinuxContainerR
 		return path, nil
 	}
 	request := resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{})
-	return path, m.share(p.UID, request.Cpu().MilliValue())
+	return path, m.shareBurstable(p.UID, request.Cpu().MilliValue())
 }
 
 // Remove implements pod.Cgroups.
@@ -131,7 +130,7 @@ func (m *Manager) Remove(uid types.UID) error {
 	for _, class := range []v1.PodQOSClass{v1.PodQOSGuaranteed, v1.PodQOSBurstable, v1.PodQOSBestEffort} {
 		errs = append(errs, m.tree.remove(m.path(class, uid)))
 	}
-	errs = append(errs, m.share(uid, 0))
+	errs = append(errs, m.shareBurstable(uid, 0))
 	return errors.Join(errs...)
 }
 
@@ -149,8 +148,9 @@ func (m *Manager) level(class v1.PodQOSClass) string {
 	return m.parent
 }
 
-// share gives the burstable level as many CPU shares as its pods request together.
-func (m *Manager) share(uid types.UID, request int64) error {
+// shareBurstable records a pod's CPU request and gives the burstable level the CPU shares of the sum
+// of all requests.
+func (m *Manager) shareBurstable(uid types.UID, request int64) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.requests[uid] == request {
@@ -167,8 +167,8 @@ func (m *Manager) share(uid types.UID, request int64) error {
 	return m.tree.create(m.level(v1.PodQOSBurstable), &runtimeapi.LinuxContainerResources{CpuShares: criconfig.CPUShares(sum)})
 }
 
-// limitsOf are a pod's limits: only those that every container has count for a
-// burstable pod, as the others may take what they find.
+// limitsOf returns the limits of a pod's cgroup. A resource is limited only if the pod or every one
+// of its containers limits it.
 func limitsOf(p *v1.Pod, class v1.PodQOSClass) *runtimeapi.LinuxContainerResources {
 	requests := resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{})
 	limits := resourcehelper.PodLimits(p, resourcehelper.PodResourcesOptions{})
@@ -176,14 +176,14 @@ func limitsOf(p *v1.Pod, class v1.PodQOSClass) *runtimeapi.LinuxContainerResourc
 		return &runtimeapi.LinuxContainerResources{CpuShares: criconfig.CPUShares(0)}
 	}
 	for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
-		if !declared(p, name) {
+		if !isLimited(p, name) {
 			delete(limits, name)
 		}
 	}
 	return criconfig.LinuxResources(requests, limits)
 }
 
-func declared(p *v1.Pod, name v1.ResourceName) bool {
+func isLimited(p *v1.Pod, name v1.ResourceName) bool {
 	if p.Spec.Resources != nil {
 		if limit, ok := p.Spec.Resources.Limits[name]; ok && !limit.IsZero() {
 			return true
@@ -199,7 +199,7 @@ func declared(p *v1.Pod, name v1.ResourceName) bool {
 	return true
 }
 
-// removeTree removes a directory of cgroups from the leaves up. Their files go with them.
+// removeTree removes a cgroup and its children, leaves first. The kernel removes their files.
 func removeTree(dir string) error {
 	var dirs []string
 	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
@@ -222,8 +222,9 @@ func removeTree(dir string) error {
 	return nil
 }
 
-// number reads a limit; 0 if there is no such file, -1 if it is no number.
-func number(text string, err error) int64 {
+// parseLimit parses the content of a limit's file: 0 if the file could not be read, -1 if the content
+// is not a number ("max").
+func parseLimit(text string, err error) int64 {
 	if err != nil {
 		return 0
 	}

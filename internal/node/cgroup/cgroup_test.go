@@ -34,7 +34,7 @@ func list(cpu, memory string) v1.ResourceList {
 	return out
 }
 
-// files reads all values below a directory.
+// files returns the content of all files below a directory.
 func files(t *testing.T, root string) map[string]string {
 	t.Helper()
 	found := map[string]string{}
@@ -123,7 +123,7 @@ func TestVersion2(t *testing.T) {
 	}
 }
 
-// TestWeights checks the ends of the two scales.
+// TestWeights checks the limits of both scales.
 func TestWeights(t *testing.T) {
 	for shares, want := range map[int64]int64{2: 1, 1024: 39, 262144: 10000} {
 		if got := weight(shares); got != want {
@@ -132,7 +132,7 @@ func TestWeights(t *testing.T) {
 	}
 }
 
-// TestGrow: a limit gets larger, never smaller, and one where there was none waits for Ensure.
+// TestGrow: a limit can grow, but neither shrink nor appear where none was set. Ensure does both.
 func TestGrow(t *testing.T) {
 	root := t.TempDir()
 	for _, controller := range []string{"cpu", "memory"} {

@@ -12,8 +12,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// version1 is a set of hierarchies, one a controller. Limits concern two of them; runc
-// makes directories in all, so that all are looked at to remove a pod's.
+// version1 is one hierarchy for each controller. The manager sets limits in two of them. runc creates
+// directories in all, so that a pod's cgroups are removed from all.
 type version1 struct {
 	cpu, memory string
 	all         []string
@@ -61,15 +61,15 @@ func (t version1) create(path string, limits *runtimeapi.LinuxContainerResources
 	return errors.Join(errs...)
 }
 
-// noLimit is what the kernel shows for memory without a limit, or more: it rounds to pages.
+// noLimit is the least value that the kernel shows for unlimited memory, which it rounds to pages.
 const noLimit = 1 << 62
 
 func (t version1) limits(path string) (quota, memory int64) {
-	memory = number(read(filepath.Join(t.memory, path), "memory.limit_in_bytes"))
+	memory = parseLimit(read(filepath.Join(t.memory, path), "memory.limit_in_bytes"))
 	if memory >= noLimit {
 		memory = -1
 	}
-	return number(read(filepath.Join(t.cpu, path), "cpu.cfs_quota_us")), memory
+	return parseLimit(read(filepath.Join(t.cpu, path), "cpu.cfs_quota_us")), memory
 }
 
 func (t version1) remove(path string) error {

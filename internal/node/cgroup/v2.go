@@ -14,15 +14,15 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// version2 is the unified hierarchy. A cgroup has the controllers which the one above it
-// passes on in cgroup.subtree_control.
+// version2 is the unified hierarchy. A cgroup has the controllers that its parent enables in
+// cgroup.subtree_control.
 type version2 struct {
 	root        string
 	controllers []string
 }
 
-// detectV2 finds a unified hierarchy that has controllers to give; beside a version 1 set-up
-// it often exists without any.
+// detectV2 returns the unified hierarchy if it has the controllers for CPU and memory. Beside version
+// 1 it often exists without controllers.
 func detectV2(root string) hierarchy {
 	data, err := os.ReadFile(filepath.Join(root, "cgroup.controllers"))
 	if err != nil {
@@ -39,7 +39,7 @@ func detectV2(root string) hierarchy {
 func (t version2) create(path string, limits *runtimeapi.LinuxContainerResources) error {
 	dir := t.root
 	for _, name := range strings.Split(strings.Trim(path, "/"), "/") {
-		if err := t.passOn(dir); err != nil {
+		if err := t.enable(dir); err != nil {
 			return err
 		}
 		dir = filepath.Join(dir, name)
@@ -63,9 +63,9 @@ func (t version2) create(path string, limits *runtimeapi.LinuxContainerResources
 	return errors.Join(errs...)
 }
 
-// passOn enables the controllers for the children of dir. Each is written alone: one the
-// kernel refuses there must not keep the others away.
-func (t version2) passOn(dir string) error {
+// enable enables the controllers for the children of dir. It writes them one by one, because a write
+// fails as a whole if the kernel refuses one of them.
+func (t version2) enable(dir string) error {
 	enabled, err := os.ReadFile(filepath.Join(dir, "cgroup.subtree_control"))
 	if err != nil {
 		return err
@@ -87,7 +87,7 @@ func (t version2) limits(path string) (quota, memory int64) {
 	dir := filepath.Join(t.root, path)
 	text, err := read(dir, "cpu.max")
 	text, _, _ = strings.Cut(text, " ")
-	return number(text, err), number(read(dir, "memory.max"))
+	return parseLimit(text, err), parseLimit(read(dir, "memory.max"))
 }
 
 // weight converts shares (2 to 262144) to weight (1 to 10000) as runc does (KEP-2254).

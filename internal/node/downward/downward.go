@@ -1,8 +1,8 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package downward tells a container about its own pod: the downward API, which
-// environment variables and volumes share.
+// Package downward resolves field and resource references of the downward API, for environment
+// variables and volumes.
 package downward
 
 import (
@@ -16,8 +16,8 @@ import (
 	extract "k8s.io/kubectl/pkg/util/resource"
 )
 
-// Field returns the value of a field of the pod. What lives in status is read from
-// pod.Status, which the caller fills with what the node knows.
+// Field returns the value of a field of the pod. pod.Status must have the addresses that the node
+// knows.
 func Field(pod *v1.Pod, path string) (string, error) {
 	switch path {
 	case "spec.nodeName":
@@ -44,9 +44,9 @@ func Field(pod *v1.Pod, path string) (string, error) {
 	return fieldpath.ExtractFieldPathAsString(pod, path)
 }
 
-// Resource returns a request or limit of a container in units of the divisor,
-// rounded up. Without a name in the selector the container is own. A limit that is
-// not set is the pod's, and failing that what the node can allocate.
+// Resource returns a request or limit of a container in units of the divisor, rounded up. If the
+// selector names no container, it is own. A missing limit defaults to the pod's, then to the node's
+// allocatable amount.
 func Resource(pod *v1.Pod, own *v1.Container, selector *v1.ResourceFieldSelector, allocatable v1.ResourceList) (string, error) {
 	container := own
 	if selector.ContainerName != "" {
@@ -71,7 +71,7 @@ func find(pod *v1.Pod, name string) *v1.Container {
 	return nil
 }
 
-// withLimits returns a copy of the container in which no limit is missing.
+// withLimits returns a copy of the container with defaults for missing limits.
 func withLimits(pod *v1.Pod, container *v1.Container, allocatable v1.ResourceList) *v1.Container {
 	filled := container.DeepCopy()
 	if filled.Resources.Limits == nil {

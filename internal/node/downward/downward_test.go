@@ -67,7 +67,7 @@ func TestResource(t *testing.T) {
 		{name: "in units", container: "sized", resource: "limits.cpu", divisor: "1m", want: "1250"},
 		{name: "request", container: "sized", resource: "requests.memory", divisor: "1Mi", want: "32"},
 		{name: "missing limit is the node's", container: "bare", resource: "limits.cpu", want: "8"},
-		{name: "missing limit is the pod's first", container: "bare", resource: "limits.memory", divisor: "1Mi", podLimit: "128Mi", want: "128"},
+		{name: "missing limit is the pod's before the node's", container: "bare", resource: "limits.memory", divisor: "1Mi", podLimit: "128Mi", want: "128"},
 		{name: "missing request is zero", container: "bare", resource: "requests.cpu", want: "0"},
 		{name: "own container", resource: "limits.memory", divisor: "1Mi", want: "1024"},
 	} {

@@ -3,11 +3,10 @@
 
 // Package environment computes the environment variables of a container.
 //
-// Three layers make it up, a later one hiding names of an earlier: variables about
-// Services, envFrom, and env. $(VAR) in a value of env refers to what stands
-// before it in any layer. Everything is resolved anew at each start of a
-// container, and in a stable order, so that two starts differ only when their
-// sources do.
+// It has three layers, of which a later one overrides the earlier ones: variables of Services, envFrom
+// and env. $(VAR) in a value of env refers to a variable before it, in any layer. The environment is
+// computed at each start of a container, in a stable order, so that two starts differ only if their
+// sources differ.
 package environment
 
 import (
@@ -31,23 +30,22 @@ import (
 	"github.com/kindred-project/kindred/internal/node/downward"
 )
 
-// Objects reads what a pod refers to; package objects implements it.
+// Objects reads the objects that a pod refers to. Package objects implements it.
 type Objects interface {
 	ConfigMap(ctx context.Context, pod *v1.Pod, name string) (*v1.ConfigMap, error)
 	Secret(ctx context.Context, pod *v1.Pod, name string) (*v1.Secret, error)
 }
 
-// Options says where values come from.
+// Options are the sources of values.
 type Options struct {
 	Objects Objects
-	// Services lists all Services; ServicesSynced says that the lister was filled once.
+	// Services lists all Services. ServicesSynced reports whether it has synced.
 	Services       corelisters.ServiceLister
 	ServicesSynced func() bool
-	// API is where pods of this node reach the API server. It stands in for the
-	// address of the Service default/kubernetes while nothing routes ClusterIPs;
-	// the zero value leaves that address alone.
+	// API is where pods of this node reach the API server. It replaces the address of the Service
+	// default/kubernetes if nothing routes ClusterIPs. The zero value leaves that address alone.
 	API netip.AddrPort
-	// Allocatable is what the node can allocate: the value of limits that are not set.
+	// Allocatable returns the node's allocatable resources, the default of missing limits.
 	Allocatable func() v1.ResourceList
 	// OpenFile opens a file of a prepared volume, for fileKeyRef.
 	OpenFile func(pod types.UID, volume, path string) (io.ReadCloser, error)
@@ -61,8 +59,7 @@ type Builder struct {
 // New returns a Builder.
 func New(options Options) *Builder { return &Builder{options: options} }
 
-// For returns the container's environment. pod.Status carries the addresses of pod and node.
-// An error is what kubectl shows for CreateContainerConfigError.
+// For implements pod.Environment.
 func (b *Builder) For(ctx context.Context, pod *v1.Pod, container *v1.Container) ([]*runtimeapi.KeyValue, error) {
 	services, err := b.services(pod)
 	if err != nil {
@@ -70,12 +67,12 @@ func (b *Builder) For(ctx context.Context, pod *v1.Pod, container *v1.Container)
 	}
 	r := &resolver{options: b.options, pod: pod, container: container, services: services, declared: newVariables()}
 	for i := range container.EnvFrom {
-		if err := r.from(ctx, &container.EnvFrom[i]); err != nil {
+		if err := r.addAll(ctx, &container.EnvFrom[i]); err != nil {
 			return nil, err
 		}
 	}
 	for i := range container.Env {
-		if err := r.variable(ctx, &container.Env[i]); err != nil {
+		if err := r.add(ctx, &container.Env[i]); err != nil {
 			return nil, err
 		}
 	}
@@ -83,7 +80,7 @@ func (b *Builder) For(ctx context.Context, pod *v1.Pod, container *v1.Container)
 }
 
 func (b *Builder) services(pod *v1.Pod) (map[string]string, error) {
-	// Without this, a pod that starts with the agent may never learn where the API is.
+	// A pod that starts together with the agent must get the variables of the API server's Service.
 	if !b.options.ServicesSynced() {
 		return nil, fmt.Errorf("services have not yet been read at least once, cannot construct envvars")
 	}
@@ -92,7 +89,7 @@ func (b *Builder) services(pod *v1.Pod) (map[string]string, error) {
 		return nil, fmt.Errorf("failed to list services when setting up env vars")
 	}
 	links := pod.Spec.EnableServiceLinks == nil || *pod.Spec.EnableServiceLinks
-	return serviceVariables(reachable(visible(all, pod.Namespace, links), b.options.API)), nil
+	return serviceVariables(redirectAPI(servicesFor(all, pod.Namespace, links), b.options.API)), nil
 }
 
 // resolver builds one container's environment.
@@ -104,8 +101,8 @@ type resolver struct {
 	declared  *variables
 }
 
-// from adds all keys of a ConfigMap or Secret.
-func (r *resolver) from(ctx context.Context, source *v1.EnvFromSource) error {
+// addAll adds all keys of a ConfigMap or Secret.
+func (r *resolver) addAll(ctx context.Context, source *v1.EnvFromSource) error {
 	data, err := r.bulk(ctx, source)
 	if err != nil {
 		return err
@@ -121,21 +118,21 @@ func (r *resolver) bulk(ctx context.Context, source *v1.EnvFromSource) (map[stri
 	case source.ConfigMapRef != nil:
 		configMap, err := r.options.Objects.ConfigMap(ctx, r.pod, source.ConfigMapRef.Name)
 		if err != nil {
-			return nil, tolerate(err, source.ConfigMapRef.Optional)
+			return nil, ignoreOptional(err, source.ConfigMapRef.Optional)
 		}
 		return configMap.Data, nil
 	case source.SecretRef != nil:
 		secret, err := r.options.Objects.Secret(ctx, r.pod, source.SecretRef.Name)
 		if err != nil {
-			return nil, tolerate(err, source.SecretRef.Optional)
+			return nil, ignoreOptional(err, source.SecretRef.Optional)
 		}
 		return text(secret.Data), nil
 	}
 	return nil, nil
 }
 
-// variable adds one declared variable, unless it is optional and has no source.
-func (r *resolver) variable(ctx context.Context, declared *v1.EnvVar) error {
+// add adds one declared variable, unless its source is optional and missing.
+func (r *resolver) add(ctx context.Context, declared *v1.EnvVar) error {
 	if declared.Value != "" || declared.ValueFrom == nil {
 		r.declared.set(declared.Name, Expand(declared.Value, r.lookup))
 		return nil
@@ -169,7 +166,7 @@ func (r *resolver) value(ctx context.Context, source *v1.EnvVarSource) (value st
 func (r *resolver) configMapKey(ctx context.Context, ref *v1.ConfigMapKeySelector) (string, bool, error) {
 	configMap, err := r.options.Objects.ConfigMap(ctx, r.pod, ref.Name)
 	if err != nil {
-		return "", false, tolerate(err, ref.Optional)
+		return "", false, ignoreOptional(err, ref.Optional)
 	}
 	value, ok := configMap.Data[ref.Key]
 	if !ok && !ptr.Deref(ref.Optional, false) {
@@ -181,7 +178,7 @@ func (r *resolver) configMapKey(ctx context.Context, ref *v1.ConfigMapKeySelecto
 func (r *resolver) secretKey(ctx context.Context, ref *v1.SecretKeySelector) (string, bool, error) {
 	secret, err := r.options.Objects.Secret(ctx, r.pod, ref.Name)
 	if err != nil {
-		return "", false, tolerate(err, ref.Optional)
+		return "", false, ignoreOptional(err, ref.Optional)
 	}
 	value, ok := secret.Data[ref.Key]
 	if !ok && !ptr.Deref(ref.Optional, false) {
@@ -196,7 +193,7 @@ func (r *resolver) fileKey(ref *v1.FileKeySelector) (string, bool, error) {
 		return "", false, nil
 	}
 	if err != nil {
-		// The error would tell about paths of the node.
+		// The error would disclose paths of the node.
 		return "", false, fmt.Errorf("couldn't parse env file")
 	}
 	defer file.Close()
@@ -210,7 +207,7 @@ func (r *resolver) fileKey(ref *v1.FileKeySelector) (string, bool, error) {
 	return value, ok, nil
 }
 
-// lookup serves $(VAR): what the container declares hides what Services give.
+// lookup resolves $(VAR). The container's own variables override those of Services.
 func (r *resolver) lookup(name string) (string, bool) {
 	if value, ok := r.declared.values[name]; ok {
 		return value, true
@@ -232,7 +229,7 @@ func (r *resolver) result() []*runtimeapi.KeyValue {
 	return out
 }
 
-// variables is a map that remembers the order in which names first came.
+// variables is a map that keeps its names in the order of their first appearance.
 type variables struct {
 	names  []string
 	values map[string]string
@@ -247,8 +244,8 @@ func (v *variables) set(name, value string) {
 	v.values[name] = value
 }
 
-// tolerate forgives a missing object to an optional reference.
-func tolerate(err error, optional *bool) error {
+// ignoreOptional returns nil for a missing object with an optional reference, else err.
+func ignoreOptional(err error, optional *bool) error {
 	if apierrors.IsNotFound(err) && ptr.Deref(optional, false) {
 		return nil
 	}

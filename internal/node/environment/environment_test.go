@@ -21,7 +21,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// known is the API as one namespace sees it.
+// known has the objects of one namespace.
 type known struct {
 	configMaps map[string]map[string]string
 	secrets    map[string]map[string][]byte
@@ -121,16 +121,16 @@ func TestFor(t *testing.T) {
 		want    []string
 		err     string
 	}{
-		{name: "values in order, the last of a name wins in the first's place",
+		{name: "a duplicate name has the last value in the first position",
 			env:  []v1.EnvVar{{Name: "B", Value: "1"}, {Name: "A", Value: "2"}, {Name: "B", Value: "3"}},
 			want: []string{"B=3", "A=2"}},
-		{name: "references to what stands before",
+		{name: "references to earlier variables",
 			env:  []v1.EnvVar{{Name: "A", Value: "1"}, {Name: "B", Value: "$(A)-$(C)-$$(A)"}, {Name: "C", Value: "late"}},
 			want: []string{"A=1", "B=1-$(C)-$(A)", "C=late"}},
 		{name: "envFrom with prefix, sorted",
 			envFrom: []v1.EnvFromSource{fromConfigMap("c", "p_", false), fromSecret("s", "", false)},
 			want:    []string{"p_one=1", "p_two=2", "pass=word"}},
-		{name: "env hides envFrom, and may refer to it",
+		{name: "env overrides envFrom, and can refer to it",
 			envFrom: []v1.EnvFromSource{fromConfigMap("c", "", false)},
 			env:     []v1.EnvVar{{Name: "one", Value: "[$(one)$(two)]"}},
 			want:    []string{"one=[12]", "two=2"}},
@@ -274,7 +274,7 @@ func TestExpand(t *testing.T) {
 func FuzzExpand(f *testing.F) {
 	f.Add("$(A)$$(B)$")
 	f.Fuzz(func(t *testing.T, s string) {
-		// Doubling each $ escapes the text, whatever it is.
+		// Doubling each $ escapes any text.
 		escaped := strings.ReplaceAll(s, "$", "$$")
 		if got := Expand(escaped, func(string) (string, bool) { return "bad", true }); got != s {
 			t.Errorf("%q escaped came back as %q", s, got)
@@ -335,7 +335,7 @@ func TestAPIServerIsWherePodsReachIt(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "kubernetes"},
 		Spec:       v1.ServiceSpec{ClusterIP: "10.96.0.1", Ports: []v1.ServicePort{{Name: "https", Port: 443}}},
 	}
-	got := serviceVariables(reachable([]*v1.Service{api}, netip.MustParseAddrPort("10.244.7.1:6443")))
+	got := serviceVariables(redirectAPI([]*v1.Service{api}, netip.MustParseAddrPort("10.244.7.1:6443")))
 	for name, want := range map[string]string{
 		"KUBERNETES_SERVICE_HOST": "10.244.7.1", "KUBERNETES_SERVICE_PORT": "6443", "KUBERNETES_SERVICE_PORT_HTTPS": "6443",
 	} {

@@ -5,9 +5,9 @@ package environment
 
 import "strings"
 
-// Expand replaces each $(NAME) in s by what lookup returns for NAME; a name it does
-// not know stays as it stands. $$ is a $, so that $$(NAME) is the text $(NAME).
-// This is the syntax of command, args, env and subPathExpr (core/v1 Container).
+// Expand replaces each $(NAME) in s by the value of NAME. A name that lookup does not find is left as
+// it is. $$ is an escaped $: $$(NAME) becomes the text $(NAME). This is the syntax of command, args,
+// env and subPathExpr (core/v1 Container).
 func Expand(s string, lookup func(name string) (value string, ok bool)) string {
 	var out strings.Builder
 	for {

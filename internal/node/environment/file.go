@@ -9,14 +9,13 @@ import (
 	"strings"
 )
 
-// maxFile bounds what is read of a file that a container wrote; one variable
-// cannot be longer than 128 KiB on Linux.
+// maxFile limits the size of a file that a container wrote. On Linux, one variable is at most 128 KiB
+// long.
 const maxFile = 1 << 20
 
-// parseFile finds the value of key in a file of NAME='value' assignments (KEP-3721).
-// The quotes are required and may span lines; what is between them is taken as it
-// is. Blank lines and those that begin with # say nothing. An assignment with
-// blanks after the = is empty, as in a shell.
+// parseFile returns the value of key in a file of NAME='value' assignments (KEP-3721). The quotes are
+// required and may span lines. The text between them is taken literally. Blank lines and lines that
+// begin with # are ignored. As in a shell, a blank after the = makes the value empty.
 func parseFile(r io.Reader, key string) (value string, found bool, err error) {
 	content, err := io.ReadAll(io.LimitReader(r, maxFile+1))
 	if err != nil {

@@ -14,12 +14,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// apiService is the Service of the API server, which every pod sees.
+// apiService is the Service of the API server, whose variables every pod gets.
 const apiService = "kubernetes"
 
-// visible picks the Services a pod gets variables for: those of its namespace if it
-// wants links, and always the API server's unless its own namespace hides that name.
-func visible(all []*v1.Service, namespace string, links bool) []*v1.Service {
+// servicesFor returns the Services whose variables a pod gets: those of its namespace if links is set,
+// and that of the API server unless the pod's namespace has a Service with the same name.
+func servicesFor(all []*v1.Service, namespace string, links bool) []*v1.Service {
 	byName := map[string]*v1.Service{}
 	for _, service := range all {
 		if service.Spec.ClusterIP == "" || service.Spec.ClusterIP == v1.ClusterIPNone || len(service.Spec.Ports) == 0 {
@@ -41,8 +41,8 @@ func visible(all []*v1.Service, namespace string, links bool) []*v1.Service {
 	return out
 }
 
-// reachable gives the API server's Service the address where pods find it.
-func reachable(services []*v1.Service, api netip.AddrPort) []*v1.Service {
+// redirectAPI sets the address of the API server's Service to api, if that is valid.
+func redirectAPI(services []*v1.Service, api netip.AddrPort) []*v1.Service {
 	if !api.IsValid() {
 		return services
 	}
@@ -59,8 +59,8 @@ func reachable(services []*v1.Service, api netip.AddrPort) []*v1.Service {
 	return services
 }
 
-// serviceVariables returns the variables of both schemes: Kubernetes' own
-// ({NAME}_SERVICE_HOST ...) and the one of Docker links ({NAME}_PORT_80_TCP ...).
+// serviceVariables returns the variables of both schemes: Kubernetes' ({NAME}_SERVICE_HOST ...) and
+// that of Docker links ({NAME}_PORT_80_TCP ...).
 func serviceVariables(services []*v1.Service) map[string]string {
 	out := map[string]string{}
 	for _, service := range services {

@@ -1,9 +1,7 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package httpget makes the HTTP requests that a pod's author asks the node to send to a
-// container: by a probe or by a lifecycle hook, which differ only in what they make of
-// the answer.
+// Package httpget builds the HTTP requests of probes and lifecycle hooks.
 package httpget
 
 import (
@@ -19,9 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// NewRequest makes the request of an action, to the pod's address unless the action
-// names a host. agent tells servers, and those who read their logs, who asks; the
-// action's headers may say otherwise.
+// NewRequest returns the request of an action, to the pod's address unless the action names a host.
+// The action's headers take precedence over agent, the default User-Agent.
 func NewRequest(ctx context.Context, action *v1.HTTPGetAction, container *v1.Container, podIP, agent string) (*http.Request, error) {
 	port, err := Port(action.Port, container)
 	if err != nil {
@@ -31,7 +28,7 @@ func NewRequest(ctx context.Context, action *v1.HTTPGetAction, container *v1.Con
 	if host == "" {
 		host = podIP
 	}
-	// A path that is no URL is passed on as it is.
+	// A path that is not a valid URL is used as it is.
 	target, err := url.Parse(action.Path)
 	if err != nil {
 		target = &url.URL{Path: action.Path}
@@ -61,11 +58,11 @@ func setHeaders(request *http.Request, headers []v1.HTTPHeader, agent string) {
 	case !ok:
 		request.Header.Set("Accept", "*/*")
 	case values[0] == "":
-		request.Header.Del("Accept") // asked to send none
+		request.Header.Del("Accept") // an empty value means no header
 	}
 }
 
-// Port resolves a port by number or by the name the container gives it.
+// Port resolves a port number, or the name of one of the container's ports.
 func Port(port intstr.IntOrString, container *v1.Container) (int, error) {
 	number := port.IntValue()
 	if port.Type == intstr.String {

@@ -7,10 +7,10 @@
 //
 //	2016-10-06T00:17:09.669794202Z stdout F the text
 //
-// with tag P instead of F when the text goes on in the next line of that stream.
-// A file too large is renamed (0.log becomes 0.log.20161006-001709), the runtime
-// reopens 0.log, and old files are compressed and in the end deleted. A reader that
-// follows survives that: it finishes the file it has open before it takes the next.
+// with tag P instead of F if the text continues in the next line of that stream. A file that is too
+// large is renamed (0.log becomes 0.log.20161006-001709), the runtime reopens 0.log, and old files
+// are compressed and finally deleted. A reader that follows a log reads its open file to the end
+// before it opens the next.
 package logs
 
 import (
@@ -19,7 +19,7 @@ import (
 	"time"
 )
 
-// Stream is the output stream a line came from.
+// Stream is the output stream of a line.
 type Stream string
 
 // The two streams of a process.
@@ -32,12 +32,11 @@ const (
 type Line struct {
 	Time    time.Time
 	Stream  Stream
-	Partial bool   // the text goes on in the stream's next line
+	Partial bool   // the text continues in the stream's next line
 	Text    []byte // with its newline unless Partial
 }
 
-// ParseLine parses one line of a log file, with or without its newline. Text points
-// into raw.
+// ParseLine parses one line of a log file, with or without its newline. Text shares raw's memory.
 func ParseLine(raw []byte) (Line, error) {
 	stamp, rest, ok1 := bytes.Cut(raw, []byte(" "))
 	stream, rest, ok2 := bytes.Cut(rest, []byte(" "))
@@ -53,7 +52,7 @@ func ParseLine(raw []byte) (Line, error) {
 	if line.Stream != Stdout && line.Stream != Stderr {
 		return Line{}, fmt.Errorf("log line is of unknown stream %q", stream)
 	}
-	// Only the first of the tags, which colons separate, is defined.
+	// Tags are separated by colons. Only the first is defined.
 	first, _, _ := bytes.Cut(tags, []byte(":"))
 	switch string(first) {
 	case "F":

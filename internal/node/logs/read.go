@@ -18,36 +18,36 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Options says what of a log is wanted.
+// Options select the lines of a log.
 type Options struct {
-	// Tail is the number of lines at the end to begin with; negative for all.
+	// Tail is the number of lines to read, counted from the end; negative for all.
 	Tail int64
-	// Since leaves out lines from before.
+	// Since omits earlier lines.
 	Since time.Time
-	// Limit is the number of bytes after which to stop; negative for none.
+	// Limit is the maximum number of bytes; negative for no limit.
 	Limit int64
-	// Timestamps puts its time before each line.
+	// Timestamps prefixes each line with its time.
 	Timestamps bool
-	// Follow goes on until Running says that the container ended, or ctx is done.
+	// Follow continues until Running reports that the container has exited, or ctx ends.
 	Follow  bool
 	Running func() bool
 	Clock   clock.WithTicker
-	// Flush is called whenever a follower has nothing to write for now. Nil: never.
+	// Flush is called, if set, whenever a follower has to wait.
 	Flush func() error
 }
 
-// stampFormat has all nine digits, so that columns line up and texts sort by time.
+// stampFormat always has nine digits, so that columns line up and lines sort by time.
 const stampFormat = "2006-01-02T15:04:05.000000000Z07:00"
 
-// checkPeriod is how long after the end of a container its follower may notice,
-// when nothing is written to the log any more.
+// checkPeriod is how often a follower checks whether the container runs while its log does not
+// change.
 const checkPeriod = time.Second
 
-// errLimit ends reading at Options.Limit.
+// errLimit stops reading at Options.Limit.
 var errLimit = errors.New("limit reached")
 
-// Read writes the log at path to stdout and stderr, of which one may be nil.
-// It returns nil at the end of the log, or when ctx is done while following.
+// Read writes the log at path to stdout and stderr, one of which may be nil. It returns nil at the end
+// of the log or, while it follows, when ctx ends.
 func Read(ctx context.Context, path string, options Options, stdout, stderr io.Writer) error {
 	r := &reader{
 		path: filepath.Clean(path), options: options, remaining: options.Limit,
@@ -76,7 +76,7 @@ type reader struct {
 	remaining int64
 	file      *os.File
 	buffered  *bufio.Reader
-	partial   []byte // a line the runtime has not finished writing
+	partial   []byte // a line that the runtime has not finished
 	changes   *fsnotify.Watcher
 }
 
@@ -105,9 +105,9 @@ func (r *reader) read(ctx context.Context) error {
 	return nil
 }
 
-// more waits until there may be more to read. Before it gives up on a file,
-// because of rotation or the container's end, it reads that to the end once more:
-// what was written between the last read and the finding would be lost.
+// more waits until there may be more to read. If the file was rotated or the container has exited, it
+// first reads the file to the end again, because the runtime may have written to it since the last
+// read.
 func (r *reader) more(ctx context.Context) (bool, error) {
 	if r.rotated() {
 		if err := r.drain(ctx); err != nil {
@@ -128,7 +128,7 @@ func (r *reader) more(ctx context.Context) (bool, error) {
 	return r.wait(ctx)
 }
 
-// wait sleeps until the log file changes, or a while.
+// wait waits until the log file changes, at most checkPeriod.
 func (r *reader) wait(ctx context.Context) (bool, error) {
 	if r.options.Flush != nil {
 		if err := r.options.Flush(); err != nil {
@@ -154,7 +154,7 @@ func (r *reader) wait(ctx context.Context) (bool, error) {
 			}
 			return false, fmt.Errorf("watch of log directory failed: %w", err)
 		case event := <-events:
-			// Old files are compressed in the same directory.
+			// Ignore the rotated files in the same directory.
 			if event.Name == r.path {
 				return true, nil
 			}
@@ -162,7 +162,7 @@ func (r *reader) wait(ctx context.Context) (bool, error) {
 	}
 }
 
-// drain writes all whole lines there are now.
+// drain writes all complete lines.
 func (r *reader) drain(ctx context.Context) error {
 	for {
 		piece, err := r.buffered.ReadBytes('\n')
@@ -184,15 +184,15 @@ func (r *reader) drain(ctx context.Context) error {
 	}
 }
 
-// emit writes one line, if it is wanted.
+// emit writes one line if the options select it.
 func (r *reader) emit(ctx context.Context, raw []byte) error {
 	if len(raw) == 0 {
 		return nil
 	}
 	line, err := ParseLine(raw)
 	if err != nil {
-		// A crash of the machine can leave garbage; the rest is still of use.
-		klog.FromContext(ctx).V(2).Info("Log line skipped", "path", r.path, "err", err)
+		// A machine crash can leave garbage in a log. Continue with the next line.
+		klog.FromContext(ctx).V(2).Info("Skipping malformed log line", "path", r.path, "err", err)
 		return nil
 	}
 	begins := !r.midLine[line.Stream]
@@ -224,7 +224,7 @@ func (r *reader) write(out io.Writer, text []byte) error {
 	return nil
 }
 
-// open opens the file that path names now, in place of the one before.
+// open opens the current file, in place of the previous one.
 func (r *reader) open() error {
 	file, err := os.Open(r.path)
 	if err != nil {
@@ -246,7 +246,7 @@ func (r *reader) close() {
 	}
 }
 
-// seek moves to the first line that is wanted.
+// seek moves to the first line of the tail.
 func (r *reader) seek() error {
 	start, err := tailStart(r.file, r.options.Tail)
 	if err != nil {
@@ -256,23 +256,22 @@ func (r *reader) seek() error {
 	return err
 }
 
-// watch asks to be woken by changes. The kernel has few watches to give; without
-// one, the timer has to do.
+// watch starts an inotify watch. They are limited: without one, the file is polled.
 func (r *reader) watch(ctx context.Context) {
 	changes, err := fsnotify.NewWatcher()
 	if err == nil {
-		// The directory, since the file is replaced on rotation.
+		// Watch the directory, because rotation replaces the file.
 		if err = changes.Add(filepath.Dir(r.path)); err == nil {
 			r.changes = changes
 			return
 		}
 		_ = changes.Close()
 	}
-	klog.FromContext(ctx).Error(err, "Log file is polled instead of watched", "path", r.path)
+	klog.FromContext(ctx).Error(err, "Cannot watch the log file, will poll it", "path", r.path)
 }
 
-// rotated says that path names another file than the open one. While it names none,
-// the runtime is still writing to the old.
+// rotated reports whether path names another file than the open one. If it names none, the runtime
+// still writes to the open one.
 func (r *reader) rotated() bool {
 	now, err := os.Stat(r.path)
 	if err != nil {
@@ -282,7 +281,7 @@ func (r *reader) rotated() bool {
 	return err == nil && !os.SameFile(now, opened)
 }
 
-// tailStart returns where the last n lines begin; for negative n that is 0.
+// tailStart returns the offset of the last n lines; 0 for negative n.
 func tailStart(file io.ReadSeeker, n int64) (int64, error) {
 	if n < 0 {
 		return 0, nil
@@ -292,7 +291,7 @@ func tailStart(file io.ReadSeeker, n int64) (int64, error) {
 		return end, err
 	}
 	block := make([]byte, 16<<10)
-	// The newline at the very end closes the last line and begins none.
+	// The newline at the end of the file starts no line.
 	for at, first := end, true; at > 0; {
 		size := min(at, int64(len(block)))
 		at -= size

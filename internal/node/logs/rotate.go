@@ -35,21 +35,21 @@ const (
 	unfinishedSuffix = ".tmp"
 )
 
-// RotatorOptions says how much of a log is kept.
+// RotatorOptions are the limits of logs.
 type RotatorOptions struct {
-	// Reopen makes the runtime open the container's log file anew (CRI ReopenContainerLog).
+	// Reopen makes the runtime reopen the container's log file (CRI ReopenContainerLog).
 	Reopen func(ctx context.Context, containerID string) error
 	Clock  clock.WithTicker
-	// MaxSize is the size in bytes at which a file is put aside, 10 MiB if zero.
+	// MaxSize is the size in bytes at which a file is rotated, 10 MiB if zero.
 	MaxSize int64
-	// MaxFiles is the number of files kept of a log, the current one included, 5 if
-	// zero. At least 2.
+	// MaxFiles is the number of files of a log, including the current one, 5 if zero. The
+	// minimum is 2.
 	MaxFiles int
-	// Period is the time between two looks at the sizes, 10 s if zero.
+	// Period is the time between two checks of the sizes, 10 s if zero.
 	Period time.Duration
 }
 
-// Rotator keeps the logs of running containers within their size. It implements pod.Logs.
+// Rotator rotates the logs of running containers. It implements pod.Logs.
 type Rotator struct {
 	options RotatorOptions
 
@@ -57,7 +57,7 @@ type Rotator struct {
 	paths map[string]string // by container ID
 }
 
-// NewRotator returns a Rotator; Run does its work.
+// NewRotator returns a Rotator, which does nothing before Run.
 func NewRotator(options RotatorOptions) *Rotator {
 	if options.MaxSize == 0 {
 		options.MaxSize = defaultMaxSize
@@ -86,7 +86,7 @@ func (r *Rotator) Stop(containerID string) {
 	delete(r.paths, containerID)
 }
 
-// Run rotates until ctx is done.
+// Run rotates logs until ctx ends.
 func (r *Rotator) Run(ctx context.Context) {
 	ticker := r.options.Clock.NewTicker(r.options.Period)
 	defer ticker.Stop()
@@ -113,27 +113,26 @@ func (r *Rotator) rotateAll(ctx context.Context) {
 			continue
 		}
 		if err := r.rotate(ctx, id, path); err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "Log was not rotated", "containerID", id, "path", path)
+			klog.FromContext(ctx).Error(err, "Cannot rotate the log, will retry", "containerID", id, "path", path)
 		}
 	}
 }
 
-// rotate puts the log file aside. Each step can be the last before a crash: the
-// next rotation finds what it left.
+// rotate rotates a log. The agent may crash after any step: the next rotation continues from what it
+// left.
 func (r *Rotator) rotate(ctx context.Context, id, path string) error {
 	old, err := cleanUp(path)
 	if err != nil {
 		return err
 	}
-	// One place is for the current file, one for what it becomes now.
+	// Leave room for the current file and for the one that it is renamed to.
 	for excess := len(old) - (r.options.MaxFiles - 2); excess > 0; excess-- {
 		if err := os.Remove(old[0]); err != nil {
 			return err
 		}
 		old = old[1:]
 	}
-	// The newest of the old was still open in the runtime when it was renamed; by
-	// now it is complete.
+	// The runtime still had the newest old file open when it was renamed. It is complete now.
 	for _, file := range old {
 		if strings.HasSuffix(file, compressedSuffix) {
 			continue
@@ -142,20 +141,21 @@ func (r *Rotator) rotate(ctx context.Context, id, path string) error {
 			return err
 		}
 	}
-	return r.putAside(ctx, id, path)
+	return r.rename(ctx, id, path)
 }
 
-func (r *Rotator) putAside(ctx context.Context, id, path string) error {
+// rename renames the log file and has the runtime open a new one.
+func (r *Rotator) rename(ctx context.Context, id, path string) error {
 	aside := path + "." + r.options.Clock.Now().Format(stampSuffix)
 	err := os.Rename(path, aside)
 	missing := errors.Is(err, fs.ErrNotExist)
 	if err != nil && !missing {
 		return err
 	}
-	// A missing file is one that an earlier rotation put aside before it died.
+	// If the file is missing, an earlier rotation ended between rename and reopen.
 	if err := r.options.Reopen(ctx, id); err != nil {
 		if !missing {
-			// The runtime writes to the old file still: give it its name back.
+			// The runtime still writes to the old file: undo the rename.
 			err = errors.Join(err, os.Rename(aside, path))
 		}
 		return fmt.Errorf("failed to reopen log of container %s: %w", id, err)
@@ -163,8 +163,8 @@ func (r *Rotator) putAside(ctx context.Context, id, path string) error {
 	return nil
 }
 
-// cleanUp removes what an interrupted compression left, and returns the old files
-// of the log, the oldest first.
+// cleanUp removes the leftovers of interrupted compressions, and returns the old files of the log,
+// oldest first.
 func cleanUp(path string) ([]string, error) {
 	all, err := oldFiles(path)
 	if err != nil {
@@ -186,7 +186,7 @@ func cleanUp(path string) ([]string, error) {
 	return kept, nil
 }
 
-// oldFiles returns all files that rotation made of the log, sorted by time.
+// oldFiles returns all rotated files of the log, sorted by time.
 func oldFiles(path string) ([]string, error) {
 	entries, err := os.ReadDir(filepath.Dir(path))
 	if err != nil {
@@ -199,11 +199,11 @@ func oldFiles(path string) ([]string, error) {
 			files = append(files, filepath.Join(filepath.Dir(path), entry.Name()))
 		}
 	}
-	return files, nil // ReadDir sorts by name, and names are times
+	return files, nil // ReadDir sorts by name, and the names contain times
 }
 
-// compress replaces a file by its compressed form, in one step. It does not sync: like the
-// runtime's log files, rotated ones may lose their end when the power fails.
+// compress replaces a file by its compressed form atomically. It does not sync: like the runtime's log
+// files, rotated ones may lose their end when the power fails.
 func compress(path string) error {
 	unfinished := path + unfinishedSuffix
 	if err := writeCompressed(path, unfinished); err != nil {
@@ -231,7 +231,7 @@ func writeCompressed(from, to string) (err error) {
 	return errors.Join(err, packer.Close(), out.Close())
 }
 
-// Remove removes a container's log and all that rotation made of it.
+// Remove removes a container's log and its rotated files.
 func Remove(path string) error {
 	files, err := oldFiles(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -14,16 +14,16 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// entry is one object with its watch. It is the store that its reflector fills.
+// entry is one object and its watch. Its reflector uses it as its store.
 type entry struct {
 	pods    sets.Set[types.UID] // guarded by Store.mu
 	changed func()
 	stop    context.CancelFunc
 
 	mu      sync.Mutex
-	current object // nil while there is none
-	known   bool   // current is what the API holds, as far as the watch tells
-	wanted  bool   // a pod has read it, so that pods want to hear of changes
+	current object // nil if it does not exist
+	synced  bool   // the watch keeps current up to date
+	read    bool   // a pod has read current, so that pods are notified of changes
 }
 
 func newEntry(changed func()) *entry {
@@ -38,62 +38,62 @@ func (e *entry) watch(ctx context.Context, client kubernetes.Interface, k key) {
 	go reflector.RunWithContext(ctx)
 }
 
-// read returns the object and whether that is known to be the API's state.
-func (e *entry) read() (object, bool) {
+// get returns the object, and whether the watch keeps it up to date.
+func (e *entry) get() (o object, synced bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.known {
-		e.wanted = true
+	if e.synced {
+		e.read = true
 	}
-	return e.current, e.known
+	return e.current, e.synced
 }
 
-// fetched takes what a direct request returned, and returns the newest known state.
+// fetched takes the object that a GET returned, or nil, and returns the newest known state.
 func (e *entry) fetched(o object) object {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.wanted = true
-	if !e.known && o != nil {
-		e.keep(o)
+	e.read = true
+	if !e.synced && o != nil {
+		e.store(o)
 	}
 	return e.current
 }
 
-// set takes the state the watch saw and tells the pods if it is news to them.
+// set takes the state from the watch, and notifies pods if it differs from what they have read.
 func (e *entry) set(o object) {
 	e.mu.Lock()
-	e.known = true
-	if same(e.current, o) || older(o, e.current) {
+	e.synced = true
+	if isSame(e.current, o) || isOlder(o, e.current) {
 		e.mu.Unlock()
 		return
 	}
-	e.keep(o)
-	wanted := e.wanted
+	e.store(o)
+	notify := e.read
 	e.mu.Unlock()
-	if wanted {
+	if notify {
 		e.changed()
 	}
 }
 
-// keep stores the object; an immutable one needs no watch any more.
-func (e *entry) keep(o object) {
+// store stores the object, and stops the watch of an immutable one.
+func (e *entry) store(o object) {
 	e.current = o
-	if o != nil && immutable(o) {
-		e.known = true
+	if o != nil && isImmutable(o) {
+		e.synced = true
 		e.stop()
 	}
 }
 
-func same(a, b object) bool {
+func isSame(a, b object) bool {
 	if a == nil || b == nil {
 		return a == nil && b == nil
 	}
 	return a.GetUID() == b.GetUID() && a.GetResourceVersion() == b.GetResourceVersion()
 }
 
-// older says that a watch which is still catching up delivers less than a
-// direct request has already shown.
-func older(a, b object) bool {
+// isOlder reports whether a is older than b. A watch that is still catching up can deliver an older
+// object than an earlier GET.
+func isOlder(a, b object) bool {
 	if a == nil || b == nil {
 		return false
 	}
@@ -101,18 +101,16 @@ func older(a, b object) bool {
 	return err == nil && order < 0
 }
 
-// The methods of cache.ReflectorStore.
-
-// Add takes an object that came to be.
+// Add implements cache.ReflectorStore.
 func (e *entry) Add(o any) error { e.set(o.(object)); return nil }
 
-// Update takes an object that changed.
+// Update implements cache.ReflectorStore.
 func (e *entry) Update(o any) error { e.set(o.(object)); return nil }
 
-// Delete takes an object that went.
+// Delete implements cache.ReflectorStore.
 func (e *entry) Delete(any) error { e.set(nil); return nil }
 
-// Replace takes the result of a list, which has one item or none.
+// Replace implements cache.ReflectorStore. The list has one object or none.
 func (e *entry) Replace(list []any, _ string) error {
 	if len(list) == 0 {
 		e.set(nil)
@@ -122,5 +120,5 @@ func (e *entry) Replace(list []any, _ string) error {
 	return nil
 }
 
-// Resync has nothing to do: state is level-triggered.
+// Resync implements cache.ReflectorStore. It does nothing.
 func (e *entry) Resync() error { return nil }

@@ -15,8 +15,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// kind is a kind of object that pods refer to, by the singular name under which
-// the kubelet's messages call it.
+// kind is a kind of object that pods refer to, by its singular name in the kubelet's messages.
 type kind string
 
 const (
@@ -24,7 +23,7 @@ const (
 	secrets    kind = "secret"
 )
 
-// object is what both kinds are.
+// object is a ConfigMap or a Secret.
 type object interface {
 	metav1.Object
 	runtime.Object
@@ -44,7 +43,7 @@ func (k kind) example() object {
 	return &v1.ConfigMap{}
 }
 
-// listWatch follows the single object of that name.
+// listWatch lists and watches the single object with this name.
 func (k kind) listWatch(client kubernetes.Interface, namespace, name string) cache.ListerWatcher {
 	selector := fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
 	only := func(options metav1.ListOptions) metav1.ListOptions {
@@ -68,7 +67,7 @@ func (k kind) listWatch(client kubernetes.Interface, namespace, name string) cac
 	return cache.ToListWatcherWithWatchListSemantics(lw, client)
 }
 
-func immutable(o object) bool {
+func isImmutable(o object) bool {
 	switch o := o.(type) {
 	case *v1.ConfigMap:
 		return o.Immutable != nil && *o.Immutable

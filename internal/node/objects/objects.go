@@ -1,16 +1,15 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package objects gives the pods of one node the ConfigMaps and Secrets they name.
+// Package objects caches the ConfigMaps and Secrets that the pods of one node refer to.
 //
-// The node may read only what its pods refer to (the node authorizer's rule), so
-// there is no informer on all of them but one watch an object, each with a field
-// selector on the name. A watch begins when the first pod asks for the object and
-// ends when the last pod that asked is released. An object marked immutable is
-// read once and not watched at all.
+// The node authorizer lets a node read only the objects that its pods refer to. Therefore no informer
+// watches all of them: each object has a watch of its own, with a field selector on its name. The
+// watch starts when the first pod reads the object and stops when the last of its pods is released.
+// An immutable object is read once and no longer watched.
 //
-// A reader never waits for a watch: until it has caught up, Get asks the API
-// server, so that a refusal arrives with the server's own words.
+// A reader never waits for a watch. Until the watch has synced, the object is read with a GET, whose
+// error has the API server's message.
 package objects
 
 import (
@@ -24,7 +23,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// Store holds the objects that the pods of one node refer to.
+// Store caches the objects that the pods of one node refer to.
 type Store struct {
 	ctx     context.Context
 	client  kubernetes.Interface
@@ -40,16 +39,16 @@ type key struct {
 	name      string
 }
 
-// New returns an empty Store whose watches live until ctx is done. changed is
-// called, from a watch and without locks held, for each pod that refers to an
-// object when that object changes after a pod has read it; it must not block.
+// New returns an empty Store, whose watches stop when ctx ends. When an object that a pod has read
+// changes, changed is called for each pod that refers to it. It is called without locks held, and
+// must not block.
 func New(ctx context.Context, client kubernetes.Interface, changed func(pod types.UID)) *Store {
 	return &Store{ctx: ctx, client: client, changed: changed, entries: map[key]*entry{}}
 }
 
-// ConfigMap returns the ConfigMap in the pod's namespace, and watches it on behalf
-// of the pod until Release. The caller must not change it.
-// A missing one is an IsNotFound error that reads `configmap "name" not found`.
+// ConfigMap returns a ConfigMap in the pod's namespace, and watches it for the pod until Release. The
+// caller must not modify it. If it does not exist, the error is NotFound and reads
+// `configmap "name" not found`.
 func (s *Store) ConfigMap(ctx context.Context, pod *v1.Pod, name string) (*v1.ConfigMap, error) {
 	object, err := s.get(ctx, pod, configMaps, name)
 	if err != nil {
@@ -67,7 +66,7 @@ func (s *Store) Secret(ctx context.Context, pod *v1.Pod, name string) (*v1.Secre
 	return object.(*v1.Secret), nil
 }
 
-// Release drops all references of the pod, and ends the watches that no other pod needs.
+// Release drops all references of the pod, and stops the watches that no other pod needs.
 func (s *Store) Release(pod types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -84,8 +83,8 @@ func (s *Store) get(ctx context.Context, pod *v1.Pod, kind kind, name string) (o
 	k := key{kind: kind, namespace: pod.Namespace, name: name}
 	e := s.refer(k, pod.UID)
 
-	cached, known := e.read()
-	if !known {
+	cached, synced := e.get()
+	if !synced {
 		fetched, err := kind.get(ctx, s.client, k.namespace, k.name)
 		switch {
 		case apierrors.IsNotFound(err):
@@ -101,7 +100,7 @@ func (s *Store) get(ctx context.Context, pod *v1.Pod, kind kind, name string) (o
 	return cached, nil
 }
 
-// refer notes that the pod needs the object, and begins to watch it if nobody did.
+// refer records that the pod refers to the object, and starts the watch if there is none.
 func (s *Store) refer(k key, pod types.UID) *entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -32,7 +32,7 @@ func configMap(name, version, value string) *v1.ConfigMap {
 	}
 }
 
-// newStore returns a store and the pods it says have something new.
+// newStore returns a store and the pods that it notifies.
 func newStore(t *testing.T, client *fake.Clientset) (*Store, chan types.UID) {
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
@@ -48,7 +48,7 @@ func expect(t *testing.T, changed chan types.UID, want types.UID) {
 			t.Fatalf("changed(%s), want %s", got, want)
 		}
 	case <-time.After(patience):
-		t.Fatalf("changed(%s) never came", want)
+		t.Fatalf("no changed(%s)", want)
 	}
 }
 
@@ -144,7 +144,7 @@ func TestImmutableIsNotWatched(t *testing.T) {
 		}
 	}
 	if len(changed) != 0 {
-		t.Error("an unchanged object was announced")
+		t.Error("pods were notified of an unchanged object")
 	}
 }
 
@@ -154,16 +154,16 @@ func TestAWatchThatLagsTakesNothingBack(t *testing.T) {
 	e.stop = func() {}
 	e.fetched(configMap("c", "7", "new"))
 	e.set(configMap("c", "5", "old"))
-	if got, _ := e.read(); got.GetResourceVersion() != "7" {
+	if got, _ := e.get(); got.GetResourceVersion() != "7" {
 		t.Errorf("went back to %s", got.GetResourceVersion())
 	}
 	if announced != 0 {
-		t.Error("old news was announced")
+		t.Error("pods were notified of an old version")
 	}
 }
 
-// watched makes the fake API server deliver these events to the first watch; its
-// own watches lose what happens between a list and the watch.
+// watched makes the fake API server send these events to the first watch. The fake's own watches
+// lose events between a list and its watch.
 func watched(client *fake.Clientset) *watch.RaceFreeFakeWatcher {
 	events := watch.NewRaceFreeFake()
 	client.PrependWatchReactor("configmaps", clienttesting.DefaultWatchReactor(events, nil))

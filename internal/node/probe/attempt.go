@@ -21,7 +21,7 @@ import (
 	nodepod "github.com/kindred-project/kindred/internal/node/pod"
 )
 
-// maxOutput is how many bytes of a command's output or a server's answer are kept.
+// maxOutput is how many bytes of a command's output or a server's response are kept.
 const maxOutput = 10 << 10
 
 // once makes one attempt of a probe.
@@ -30,19 +30,19 @@ func (m *Manager) once(ctx context.Context, t *nodepod.ProbeTarget, probe *v1.Pr
 	ip := t.Pod.Status.PodIP
 	switch {
 	case probe.Exec != nil:
-		return m.exec(ctx, t, probe.Exec.Command, timeout)
+		return m.probeExec(ctx, t, probe.Exec.Command, timeout)
 	case probe.HTTPGet != nil:
-		return m.http(ctx, t.Container, probe.HTTPGet, ip, timeout)
+		return m.probeHTTP(ctx, t.Container, probe.HTTPGet, ip, timeout)
 	case probe.TCPSocket != nil:
-		return tcp(ctx, t.Container, probe.TCPSocket, ip, timeout)
+		return probeTCP(ctx, t.Container, probe.TCPSocket, ip, timeout)
 	case probe.GRPC != nil:
-		return grpc(ctx, probe.GRPC, ip, timeout)
+		return probeGRPC(ctx, probe.GRPC, ip, timeout)
 	}
 	return unknown, "", fmt.Errorf("missing probe handler for %s:%s", t.Pod.Name, t.Container.Name)
 }
 
-// exec succeeds when the command exits with 0.
-func (m *Manager) exec(ctx context.Context, t *nodepod.ProbeTarget, command []string, timeout time.Duration) (outcome, string, error) {
+// probeExec succeeds if the command exits with 0.
+func (m *Manager) probeExec(ctx context.Context, t *nodepod.ProbeTarget, command []string, timeout time.Duration) (outcome, string, error) {
 	stdout, stderr, err := m.options.Runtime.ExecSync(ctx, t.ContainerID, expand(command, t.Container.Env), timeout)
 	output := truncate(append(stdout, stderr...))
 	var exit utilexec.ExitError
@@ -57,7 +57,7 @@ func (m *Manager) exec(ctx context.Context, t *nodepod.ProbeTarget, command []st
 	return unknown, "", err
 }
 
-// expand replaces $(VAR) by what the container declares as plain values.
+// expand expands $(VAR) with the container's variables that have plain values.
 func expand(command []string, env []v1.EnvVar) []string {
 	values := make(map[string]string, len(env))
 	for _, variable := range env {
@@ -73,8 +73,8 @@ func expand(command []string, env []v1.EnvVar) []string {
 	return out
 }
 
-// tcp succeeds when a connection can be opened.
-func tcp(ctx context.Context, container *v1.Container, action *v1.TCPSocketAction, podIP string, timeout time.Duration) (outcome, string, error) {
+// probeTCP succeeds if a connection can be opened.
+func probeTCP(ctx context.Context, container *v1.Container, action *v1.TCPSocketAction, podIP string, timeout time.Duration) (outcome, string, error) {
 	port, err := httpget.Port(action.Port, container)
 	if err != nil {
 		return unknown, "", err
@@ -93,15 +93,15 @@ func tcp(ctx context.Context, container *v1.Container, action *v1.TCPSocketActio
 	return success, "", nil
 }
 
-// dialer opens connections whose closing keeps the kernel busy for a second
-// instead of a minute: probes are many. With 0, data not yet sent would be lost.
+// dialer returns a dialer with a linger time of a second: probes are frequent, and a closed connection
+// would otherwise stay in TIME_WAIT for a minute. With 0, unsent data would be lost.
 func dialer() *net.Dialer {
 	return &net.Dialer{Control: func(_, _ string, raw syscall.RawConn) error {
 		var err error
-		bad := raw.Control(func(fd uintptr) {
+		failed := raw.Control(func(fd uintptr) {
 			err = syscall.SetsockoptLinger(int(fd), syscall.SOL_SOCKET, syscall.SO_LINGER, &syscall.Linger{Onoff: 1, Linger: 1})
 		})
-		return errors.Join(bad, err)
+		return errors.Join(failed, err)
 	}}
 }
 

@@ -132,7 +132,7 @@ func TestHTTP(t *testing.T) {
 	for _, scheme := range []v1.URIScheme{v1.URISchemeHTTP, v1.URISchemeHTTPS} {
 		server := httptest.NewUnstartedServer(mux)
 		if scheme == v1.URISchemeHTTPS {
-			server.StartTLS() // with a certificate nobody knows
+			server.StartTLS() // with a self-signed certificate
 		} else {
 			server.Start()
 		}

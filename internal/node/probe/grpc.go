@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"time"
 
-	google "google.golang.org/grpc"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials/insecure"
@@ -19,9 +19,9 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// grpc succeeds when the server's health service says SERVING (grpc.health.v1). Whatever
-// else happens is a failure, as with the grpc_health_probe tool.
-func grpc(ctx context.Context, action *v1.GRPCAction, podIP string, timeout time.Duration) (outcome, string, error) {
+// probeGRPC succeeds if the server's health service (grpc.health.v1) responds with SERVING. Everything
+// else is a failure, as in the grpc_health_probe tool.
+func probeGRPC(ctx context.Context, action *v1.GRPCAction, podIP string, timeout time.Duration) (outcome, string, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	service := ""
@@ -44,12 +44,13 @@ func grpc(ctx context.Context, action *v1.GRPCAction, podIP string, timeout time
 	return success, "service healthy", nil
 }
 
-func connect(ctx context.Context, address string) (*google.ClientConn, error) {
-	connection, err := google.NewClient("passthrough:///"+address,
-		google.WithUserAgent(userAgent),
-		google.WithTransportCredentials(insecure.NewCredentials()),
-		google.WithNoProxy(),
-		google.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
+// connect returns a connection that is ready.
+func connect(ctx context.Context, address string) (*grpc.ClientConn, error) {
+	connection, err := grpc.NewClient("passthrough:///"+address,
+		grpc.WithUserAgent(userAgent),
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithNoProxy(),
+		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
 			return dialer().DialContext(ctx, "tcp", address)
 		}))
 	if err != nil {
@@ -61,11 +62,12 @@ func connect(ctx context.Context, address string) (*google.ClientConn, error) {
 			_ = connection.Close()
 			return nil, ctx.Err()
 		}
-		connection.Connect() // out of idle, where a lost connection leaves it
+		connection.Connect() // a lost connection becomes idle
 	}
 	return connection, nil
 }
 
+// healthError returns grpc_health_probe's message for an error.
 func healthError(err error, timeout time.Duration) string {
 	switch answer := status.Convert(err); answer.Code() {
 	case codes.Unimplemented:

@@ -17,27 +17,26 @@ import (
 	"github.com/kindred-project/kindred/internal/node/httpget"
 )
 
-// userAgent tells servers, and those who read their logs, who asks: the kubelet of
-// the version this node behaves as.
+// userAgent is that of the kubelet whose version this node implements.
 const userAgent = "kube-probe/1.37"
 
 const maxRedirects = 10
 
 func newTransport() *http.Transport {
 	return &http.Transport{
-		// A probe asks whether somebody answers, not who.
+		// A probe checks that the server responds. It does not authenticate the server.
 		TLSClientConfig:     &tls.Config{InsecureSkipVerify: true},
 		TLSHandshakeTimeout: 10 * time.Second,
 		ForceAttemptHTTP2:   true,
 		DialContext:         dialer().DialContext,
 		DisableKeepAlives:   true,
 		DisableCompression:  true, // no Accept-Encoding
-		Proxy:               nil,  // the node's proxy knows no pods
+		Proxy:               nil,  // the node's proxy cannot reach pods
 	}
 }
 
-// http succeeds when the server answers with a status from 200 to 399.
-func (m *Manager) http(ctx context.Context, container *v1.Container, action *v1.HTTPGetAction, podIP string, timeout time.Duration) (outcome, string, error) {
+// probeHTTP succeeds if the server responds with a status from 200 to 399.
+func (m *Manager) probeHTTP(ctx context.Context, container *v1.Container, action *v1.HTTPGetAction, podIP string, timeout time.Duration) (outcome, string, error) {
 	request, err := httpget.NewRequest(ctx, action, container, podIP, userAgent)
 	if err != nil {
 		return unknown, "", err
@@ -58,13 +57,13 @@ func (m *Manager) http(ctx context.Context, container *v1.Container, action *v1.
 	case code >= http.StatusMultipleChoices && code < http.StatusBadRequest:
 		return warning, fmt.Sprintf("Probe terminated redirects, Response body: %s", body), nil
 	default:
-		// The body may hold what is not for all who may read events.
+		// The event omits the body, which may be secret.
 		return failure, fmt.Sprintf("HTTP probe failed with statuscode: %d", code), nil
 	}
 }
 
-// sameHost follows redirects only within the host: a container must not send the
-// node elsewhere.
+// sameHost follows redirects only to the same host: a container must not make the node send requests
+// to others.
 func sameHost(request *http.Request, via []*http.Request) error {
 	if request.URL.Hostname() != via[0].URL.Hostname() {
 		return http.ErrUseLastResponse

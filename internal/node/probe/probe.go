@@ -1,13 +1,13 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package probe finds out whether containers have started, live and are ready.
+// Package probe runs the startup, liveness and readiness probes of containers.
 //
-// Each probe of a running container is one goroutine: it waits for the startup
-// probe to succeed and for its initial delay, then probes each period, the first time
-// right away. Single attempts are counted (worker.go); only when enough of them in a row
-// agree is there a result, and only a new result is reported. How one attempt
-// goes is in a file for each way: exec, http, tcp and grpc.
+// Each probe of a running container is one goroutine. It waits until the startup probe has succeeded
+// and the initial delay is over, then makes an attempt in each period. worker.go counts attempts:
+// enough consecutive ones with the same outcome are a result, and a result is reported if it differs
+// from the last. Attempts of exec and TCP are in attempt.go, those of HTTP and gRPC in http.go and
+// grpc.go.
 package probe
 
 import (
@@ -24,12 +24,12 @@ import (
 	nodepod "github.com/kindred-project/kindred/internal/node/pod"
 )
 
-// Runtime runs a command in a container; k8s.io/cri-api's RuntimeService does.
+// Runtime runs a command in a container. k8s.io/cri-api's RuntimeService implements it.
 type Runtime interface {
 	ExecSync(ctx context.Context, containerID string, command []string, timeout time.Duration) (stdout, stderr []byte, err error)
 }
 
-// Options says what probes are made with.
+// Options are what probes depend on.
 type Options struct {
 	Runtime  Runtime
 	Recorder record.EventRecorder
@@ -42,7 +42,7 @@ type Manager struct {
 	options Options
 	client  *http.Transport
 	since   time.Time
-	// attempt is how one attempt is made; tests replace it.
+	// attempt makes one attempt; tests replace it.
 	attempt func(ctx context.Context, target *nodepod.ProbeTarget, probe *v1.Probe) (outcome, string, error)
 
 	mu      sync.Mutex
@@ -50,17 +50,17 @@ type Manager struct {
 	workers sync.WaitGroup
 }
 
-// target is a container with its probes under way.
+// target is a container that is probed.
 type target struct {
 	nodepod.ProbeTarget
 	report  func(nodepod.ProbeResult)
-	started chan struct{} // closed once the startup probe succeeded
+	started chan struct{} // closed once the startup probe has succeeded
 
 	stop         context.CancelFunc
 	stopLiveness context.CancelFunc // and startup
 }
 
-// New returns a Manager whose probes end with ctx.
+// New returns a Manager whose probes stop when ctx ends.
 func New(ctx context.Context, options Options) *Manager {
 	m := &Manager{
 		ctx: ctx, options: options, client: newTransport(), since: options.Clock.Now(),
@@ -88,13 +88,14 @@ func (m *Manager) Start(probed nodepod.ProbeTarget, report func(nodepod.ProbeRes
 	m.targets[probed.ContainerID] = t
 
 	if !probed.Started {
-		m.begin(liveness, t, nodepod.Startup, container.StartupProbe)
+		m.startOne(liveness, t, nodepod.Startup, container.StartupProbe)
 	}
-	m.begin(liveness, t, nodepod.Liveness, container.LivenessProbe)
-	m.begin(all, t, nodepod.Readiness, container.ReadinessProbe)
+	m.startOne(liveness, t, nodepod.Liveness, container.LivenessProbe)
+	m.startOne(all, t, nodepod.Readiness, container.ReadinessProbe)
 }
 
-func (m *Manager) begin(ctx context.Context, t *target, kind nodepod.ProbeKind, spec *v1.Probe) {
+// startOne starts one probe, if the container declares it.
+func (m *Manager) startOne(ctx context.Context, t *target, kind nodepod.ProbeKind, spec *v1.Probe) {
 	if spec == nil {
 		return
 	}
@@ -121,12 +122,12 @@ func (m *Manager) StopLiveness(containerID string) {
 	}
 }
 
-// Wait returns when no probe runs any more: after the context of New is done.
+// Wait returns when no probe runs any more. The context of New must have ended.
 func (m *Manager) Wait() { m.workers.Wait() }
 
-// spread is how long the first attempt on a container that ran before this agent
-// waits at random, so that a restart does not probe all containers at once.
-func (m *Manager) spread(t *target, period time.Duration) time.Duration {
+// jitter returns a random delay for the first attempt on a container that ran before this agent, so
+// that an agent restart does not probe all containers at once.
+func (m *Manager) jitter(t *target, period time.Duration) time.Duration {
 	if !t.StartedAt.Time.Before(m.since) || m.options.Clock.Since(m.since) >= period {
 		return 0
 	}

@@ -14,14 +14,14 @@ import (
 	nodepod "github.com/kindred-project/kindred/internal/node/pod"
 )
 
-// outcome is what one attempt found.
+// outcome is the outcome of one attempt.
 type outcome string
 
 const (
 	success outcome = "success"
-	warning outcome = "warning" // a success that is worth an event
+	warning outcome = "warning" // a success with an event
 	failure outcome = "failure"
-	unknown outcome = "unknown" // the attempt itself went wrong, and tells nothing
+	unknown outcome = "unknown" // the attempt itself failed
 )
 
 // The reasons of events.
@@ -30,7 +30,7 @@ const (
 	eventWarning   = "ProbeWarning"
 )
 
-// maxTries is how often an attempt that tells nothing is repeated at once.
+// maxTries is how often an attempt is made that itself fails.
 const maxTries = 3
 
 // worker is one probe of one container.
@@ -40,12 +40,12 @@ type worker struct {
 	kind    nodepod.ProbeKind
 	spec    *v1.Probe
 
-	inRow    int32 // attempts since the outcome last changed
+	inRow    int32 // consecutive attempts with outcome last
 	last     bool
-	reported *bool // nil until there was a result
+	reported *bool // the last result; nil before the first
 }
 
-// run probes until ctx is done or the probe rests.
+// run probes until ctx ends or the probe is over.
 func (w *worker) run(ctx context.Context) {
 	if w.kind != nodepod.Startup {
 		select {
@@ -57,7 +57,7 @@ func (w *worker) run(ctx context.Context) {
 	period := seconds(w.spec.PeriodSeconds, 10)
 	begin := w.target.StartedAt.Add(seconds(w.spec.InitialDelaySeconds, 0))
 	delay := begin.Sub(w.manager.options.Clock.Now())
-	if !w.wait(ctx, max(delay, w.manager.spread(w.target, period))) {
+	if !w.wait(ctx, max(delay, w.manager.jitter(w.target, period))) {
 		return
 	}
 	ticker := w.manager.options.Clock.NewTicker(period)
@@ -85,7 +85,7 @@ func (w *worker) wait(ctx context.Context, delay time.Duration) bool {
 	}
 }
 
-// probe makes one attempt and says whether there are to be more.
+// probe makes one attempt and reports whether to continue.
 func (w *worker) probe(ctx context.Context) bool {
 	found, output, err := w.try(ctx)
 	if ctx.Err() != nil {
@@ -105,7 +105,7 @@ func (w *worker) probe(ctx context.Context) bool {
 	return w.count(found != failure, output)
 }
 
-// try makes an attempt, and again if it told nothing.
+// try makes an attempt, and repeats it if the attempt itself fails.
 func (w *worker) try(ctx context.Context) (found outcome, output string, err error) {
 	for range maxTries {
 		found, output, err = w.manager.attempt(ctx, &w.target.ProbeTarget, w.spec)
@@ -116,7 +116,7 @@ func (w *worker) try(ctx context.Context) (found outcome, output string, err err
 	return found, output, err
 }
 
-// count adds an attempt to those before it, and says whether to go on.
+// count counts an attempt, reports a new result, and reports whether to continue.
 func (w *worker) count(ok bool, output string) bool {
 	if w.inRow == 0 || w.last != ok {
 		w.last, w.inRow = ok, 0
@@ -137,22 +137,22 @@ func (w *worker) count(ok bool, output string) bool {
 	}
 	switch w.kind {
 	case nodepod.Startup:
-		// A container starts once, or is replaced.
+		// A container starts once. If it fails to, it is restarted, and the new run is probed.
 		if ok {
 			close(w.target.started)
 		}
 		return false
 	case nodepod.Liveness:
-		// A container that is about to be killed is left in peace.
+		// After a failure the container is killed: do not probe it any more.
 		return ok
 	}
 	return true
 }
 
-// seconds turns a field of a probe into a duration, with the API's default for zero.
-func seconds(n, otherwise int32) time.Duration {
+// seconds converts a field of a probe to a duration. Zero means the API's default.
+func seconds(n, defaultValue int32) time.Duration {
 	if n == 0 {
-		n = otherwise
+		n = defaultValue
 	}
 	return time.Duration(n) * time.Second
 }

@@ -23,7 +23,7 @@ import (
 
 var _ nodepod.Probes = &Manager{}
 
-// script answers attempts: by probe, the outcomes in order; the last one stays.
+// script has the outcomes of attempts, in order, by probe. The last one repeats.
 type script struct {
 	*Manager
 	begin    time.Time
@@ -86,7 +86,7 @@ func (s *script) start(container *v1.Container, change ...func(*nodepod.ProbeTar
 	})
 }
 
-// pass lets time pass, and then the workers do what was due.
+// pass advances time and waits until the workers have done what was due.
 func pass(seconds int) {
 	time.Sleep(time.Duration(seconds) * time.Second)
 	synctest.Wait()
@@ -121,7 +121,7 @@ func testInitialDelayCountsFromTheStart(t *testing.T) {
 	s := newScript(t)
 	probe := s.probe("r", 10, 3, 1, success)
 	probe.InitialDelaySeconds = 7
-	time.Sleep(5 * time.Second) // the container is older than the probing
+	time.Sleep(5 * time.Second) // the container started before its probes
 	s.start(&v1.Container{ReadinessProbe: probe})
 	pass(15)
 	s.expect(t, []string{"r 7", "r 17"}, []string{"7 Readiness true"})
@@ -145,7 +145,7 @@ func testAFailedLivenessProbeRests(t *testing.T) {
 	pass(20)
 	s.expect(t, []string{"l 0", "l 2", "l 4"}, []string{"0 Liveness true", "4 Liveness false"})
 
-	// The container that takes its place is probed again.
+	// Its next run is probed again.
 	s.Stop("id")
 	s.start(&v1.Container{LivenessProbe: s.probe("l", 2, 2, 1, success)}, func(target *nodepod.ProbeTarget) { target.ContainerID = "id2" })
 	pass(1)
@@ -218,7 +218,7 @@ func testAfterARestartProbesAreSpread(t *testing.T) {
 	fresh := &target{ProbeTarget: nodepod.ProbeTarget{StartedAt: metav1.NewTime(s.begin)}}
 	spread := false
 	for range 100 {
-		d := s.spread(old, 10*time.Second)
+		d := s.jitter(old, 10*time.Second)
 		if d < 0 || d >= 10*time.Second {
 			t.Fatalf("waits %v of 10 s", d)
 		}
@@ -227,11 +227,11 @@ func testAfterARestartProbesAreSpread(t *testing.T) {
 	if !spread {
 		t.Error("all at once")
 	}
-	if d := s.spread(fresh, 10*time.Second); d != 0 {
+	if d := s.jitter(fresh, 10*time.Second); d != 0 {
 		t.Errorf("a new container waits %v", d)
 	}
 	time.Sleep(10 * time.Second)
-	if d := s.spread(old, 10*time.Second); d != 0 {
+	if d := s.jitter(old, 10*time.Second); d != 0 {
 		t.Errorf("long after the restart, a container waits %v", d)
 	}
 }
@@ -267,7 +267,7 @@ func testStopping(t *testing.T) {
 	s := newScript(t)
 	container := &v1.Container{LivenessProbe: s.probe("l", 1, 1, 1, success), ReadinessProbe: s.probe("r", 1, 1, 1, success, failure)}
 	s.start(container)
-	s.start(container) // a second time is none
+	s.start(container) // a second call does nothing
 	synctest.Wait()
 	s.StopLiveness("id")
 	pass(2)

@@ -3,10 +3,9 @@
 
 // Package runtime is the agent's view of a CRI v1 container runtime.
 //
-// It turns the runtime's answers into plain values (Pod, Sandbox, Container),
-// asks only for what can have changed, and says when something did: from the
-// runtime's own event stream where it has one, else from the processes
-// themselves, through pidfds. It keeps nothing that the runtime does not hold.
-// Everything it lists carries the owner label of this node, so that
-// other users of the same runtime are never touched.
+// It converts CRI's responses into plain values (Pod, Sandbox, Container), requests details only of
+// what may have changed, and reports changes: from the runtime's event stream or, if the runtime has
+// none, from pidfds of the processes. This is the PLEG of the kubelet. The package stores nothing
+// that the runtime does not have. It lists only what has the owner label of this node, so that
+// other users of the same runtime are not affected.
 package runtime

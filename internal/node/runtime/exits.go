@@ -20,19 +20,20 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// How long a runtime may take to notice what the kernel already told us.
+// The pauses until the runtime has noticed an exit that the kernel reported: the first, and the limit
+// of their sum.
 const (
 	settleFirst = 2 * time.Millisecond
 	settleLimit = 5 * time.Second
 )
 
-// reconnect is the pause before a broken event stream is opened again.
+// reconnect is the pause before a failed event stream is opened again.
 const reconnect = time.Second
 
-// Watch calls changed for each pod in which something happened, until ctx ends.
-// It uses the runtime's event stream; a runtime without one (containerd before
-// 1.7) answers Unimplemented, and then the exit of each first process
-// is learnt from its pidfd. Either can miss something, so callers list now and then.
+// Watch calls changed for each pod that may have changed, until ctx ends. It uses the runtime's event
+// stream. A runtime without one (containerd before 1.7) returns Unimplemented: Watch then waits for
+// the exit of each container's first process on a pidfd. Both are best effort, so callers must list
+// periodically.
 func (r *Runtime) Watch(ctx context.Context, changed func(types.UID)) {
 	for ctx.Err() == nil {
 		err := r.watchEvents(ctx, changed)
@@ -76,12 +77,12 @@ func (r *Runtime) watchProcesses(ctx context.Context, changed func(types.UID)) {
 		changed(p.pod)
 	}
 	if err := r.exits.start(settled); err != nil {
-		// Without pidfds the slow relist alone finds exits.
-		klog.FromContext(ctx).Error(err, "Cannot watch processes, exits are found by listing")
+		// Without pidfds, only the periodic relist finds exits.
+		klog.FromContext(ctx).Error(err, "Cannot watch processes, exits are found by relisting only")
 		<-ctx.Done()
 		return
 	}
-	// What was seen before now was asked for without its process.
+	// Pods that were read before now have no process IDs: read them again.
 	r.mu.Lock()
 	uids := make([]types.UID, 0, len(r.seen))
 	for uid := range r.seen {
@@ -96,12 +97,12 @@ func (r *Runtime) watchProcesses(ctx context.Context, changed func(types.UID)) {
 	r.exits.stop()
 }
 
-// settle waits until the runtime agrees that a process is gone: the kernel tells us a few
-// milliseconds before the shim tells it.
+// settle waits until the runtime reports that a process has exited. The kernel reports it a few
+// milliseconds before the shim tells the runtime.
 func (r *Runtime) settle(ctx context.Context, p process) {
 	deadline := r.clock.Now().Add(settleLimit)
 	for pause := settleFirst; r.clock.Now().Before(deadline); pause *= 2 {
-		if !r.alive(ctx, p) {
+		if !r.isAlive(ctx, p) {
 			return
 		}
 		select {
@@ -112,7 +113,7 @@ func (r *Runtime) settle(ctx context.Context, p process) {
 	}
 }
 
-func (r *Runtime) alive(ctx context.Context, p process) bool {
+func (r *Runtime) isAlive(ctx context.Context, p process) bool {
 	ctx = quiet(ctx)
 	if p.sandbox {
 		response, err := r.cri.PodSandboxStatus(ctx, p.id, false)
@@ -122,11 +123,11 @@ func (r *Runtime) alive(ctx context.Context, p process) bool {
 	return err == nil && response.GetStatus().GetState() == runtimeapi.ContainerState_CONTAINER_RUNNING
 }
 
-// quiet keeps the CRI client from logging errors that are answers.
+// quiet keeps the CRI client from logging errors that are expected.
 func quiet(ctx context.Context) context.Context { return klog.NewContext(ctx, logr.Discard()) }
 
-// processID reads the first process of a container or sandbox from the verbose
-// part of its status, which containerd and CRI-O both fill; 0 when it is not there.
+// processID returns the first process of a container or sandbox, or 0. It is in the verbose part of
+// the status, in the format of both containerd and CRI-O.
 func processID(info map[string]string) int {
 	var detail struct {
 		PID int `json:"pid"`
@@ -137,11 +138,11 @@ func processID(info map[string]string) int {
 	return detail.PID
 }
 
-// exits waits for the end of processes with one epoll over their pidfds.
+// exits waits for processes to exit, with one epoll over their pidfds.
 type exits struct {
 	mu    sync.Mutex
-	epoll int // 0 while not started
-	wake  int // an eventfd in the epoll, written to stop
+	epoll int // 0 unless started
+	wake  int // an eventfd in the epoll; a write stops wait
 	gone  func(process)
 	fds   map[int32]process
 	ids   map[string]bool
@@ -152,7 +153,7 @@ type process struct {
 	pod     types.UID
 	id      string // of the container or sandbox
 	sandbox bool
-	pid     int // 0 if not known
+	pid     int // 0 if unknown
 }
 
 func (e *exits) wantsPIDs() bool {
@@ -198,7 +199,7 @@ func (e *exits) stop() {
 	e.epoll = 0
 }
 
-// watch begins to wait for the end of a process.
+// watch starts to wait for the exit of a process.
 func (e *exits) watch(p process) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -207,7 +208,7 @@ func (e *exits) watch(p process) {
 	}
 	fd, err := unix.PidfdOpen(p.pid, 0)
 	if err != nil {
-		go e.gone(p) // it is gone already
+		go e.gone(p) // it has exited already
 		return
 	}
 	if err := add(e.epoll, fd); err != nil {
@@ -226,7 +227,7 @@ func add(epoll, fd int) error {
 	return nil
 }
 
-// wait reports processes as they end, until woken to stop.
+// wait reports exited processes until it is stopped.
 func (e *exits) wait(epoll, wake int) {
 	defer unix.Close(epoll)
 	defer unix.Close(wake)
@@ -254,6 +255,6 @@ func (e *exits) report(fd int32) {
 	}
 	delete(e.fds, fd)
 	delete(e.ids, p.id)
-	_ = unix.Close(int(fd)) // also leaves the epoll
+	_ = unix.Close(int(fd)) // this also removes it from the epoll
 	go e.gone(p)
 }

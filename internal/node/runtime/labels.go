@@ -8,30 +8,31 @@ import (
 	"time"
 )
 
-// The labels by which sandboxes and containers are found again. The
-// io.kubernetes names are the kubelet's, which crictl and log collectors know.
+// The labels that identify sandboxes and containers. The io.kubernetes ones are the kubelet's, which
+// crictl and log collectors read.
 const (
 	LabelPodName       = "io.kubernetes.pod.name"
 	LabelPodNamespace  = "io.kubernetes.pod.namespace"
 	LabelPodUID        = "io.kubernetes.pod.uid"
 	LabelContainerName = "io.kubernetes.container.name"
-	// LabelOwner says which node's agent a sandbox or container belongs to, so that
-	// several can share one runtime.
+	// LabelOwner names the node of a sandbox or container, so that several nodes can share one
+	// runtime.
 	LabelOwner = "kindred.dev/cluster"
 )
 
-// The annotations a container carries, so that an agent which never saw the
-// container's pod can still describe and stop it.
+// The annotations of a container. They let an agent describe and stop a container whose pod it never
+// saw.
 const (
 	AnnotationHash             = "io.kubernetes.container.hash"
 	AnnotationRestartCount     = "io.kubernetes.container.restartCount"
 	AnnotationTerminationPath  = "io.kubernetes.container.terminationMessagePath"
 	AnnotationTerminationRule  = "io.kubernetes.container.terminationMessagePolicy"
 	AnnotationTerminationGrace = "io.kubernetes.pod.terminationGracePeriod"
-	// AnnotationBackOff is how long to wait, after this run of the container ends, before
-	// the next begins. Kept with the container, it outlives the agent.
+	// AnnotationBackOff is the delay between the end of this run and the next run. Stored with
+	// the container, it survives the agent.
 	AnnotationBackOff = "kindred.dev/back-off"
-	// AnnotationSize is the CPU and memory the run was created with.
+	// AnnotationSize is the CPU and memory that the run was created with, as criconfig.Size
+	// formats them.
 	AnnotationSize = "kindred.dev/size"
 	// AnnotationMessageFile is the file on the node that holds the termination message.
 	AnnotationMessageFile = "kindred.dev/termination-message-file"

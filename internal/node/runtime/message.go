@@ -25,9 +25,9 @@ const (
 // 16 KiB, CRI's logging format) and more.
 const logEnd = 20 << 10
 
-// terminationMessage reads what an exited container left as its message: the file
-// at terminationMessagePath or, if that is empty, the container failed and its policy
-// is FallbackToLogsOnError, the end of its log.
+// terminationMessage returns an exited container's message: the content of the file at
+// terminationMessagePath or, if that is empty, the container failed and its policy is
+// FallbackToLogsOnError, the end of its log.
 func terminationMessage(c *Container) string {
 	if message := tail(c.MessageFile, maxMessageBytes); len(message) > 0 {
 		return string(message)
@@ -38,8 +38,8 @@ func terminationMessage(c *Container) string {
 	return logTail(tail(c.LogPath, logEnd))
 }
 
-// logTail keeps the last lines of a log within the limits. A line whose beginning was cut
-// off is none.
+// logTail returns the text of a log's last lines, within the limits. It skips a line whose beginning
+// was cut off.
 func logTail(log []byte) string {
 	lines := bytes.SplitAfter(log, []byte("\n"))
 	lines = lines[max(0, len(lines)-maxMessageLogLines-1):]
@@ -52,7 +52,7 @@ func logTail(log []byte) string {
 	return string(text[max(0, len(text)-maxMessageLogBytes):])
 }
 
-// tail returns at most the last n bytes of a file, nothing if it cannot be read.
+// tail returns at most the last n bytes of a file, or nil if it cannot be read.
 func tail(path string, n int64) []byte {
 	if path == "" {
 		return nil

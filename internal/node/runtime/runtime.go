@@ -17,7 +17,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Runtime is a CRI v1 runtime as one node's agent uses it.
+// Runtime is the CRI v1 runtime of one node.
 type Runtime struct {
 	cri   cri.RuntimeService
 	owner string
@@ -28,22 +28,22 @@ type Runtime struct {
 	seen map[types.UID]*Pod // full details, from the last Get
 }
 
-// New wraps a CRI client. owner is the value of LabelOwner on all that is ours.
+// New wraps a CRI client. owner is the value of LabelOwner on the node's sandboxes and containers.
 func New(service cri.RuntimeService, owner string, clock clock.Clock) *Runtime {
 	return &Runtime{cri: service, owner: owner, clock: clock, seen: map[types.UID]*Pod{}}
 }
 
-// Service is the CRI client itself, for calls that need no translation.
+// Service returns the CRI client, for calls that need no conversion.
 func (r *Runtime) Service() cri.RuntimeService { return r.cri }
 
-// List returns all pods of this node by UID in two calls, with states but
-// without addresses, times and exit codes: enough to see what changed.
+// List returns all pods of this node by UID, with two calls. They have states, but no addresses,
+// times or exit codes: Same can tell what changed.
 func (r *Runtime) List(ctx context.Context) (map[types.UID]*Pod, error) {
 	return r.list(ctx, map[string]string{LabelOwner: r.owner})
 }
 
-// Get returns all that the runtime knows of one pod. It asks in detail only for
-// sandboxes and containers whose state is not the one it last saw.
+// Get returns all details of one pod. It requests the status only of sandboxes and containers whose
+// state has changed since the last Get.
 func (r *Runtime) Get(ctx context.Context, uid types.UID) (*Pod, error) {
 	pods, err := r.list(ctx, map[string]string{LabelOwner: r.owner, LabelPodUID: string(uid)})
 	if err != nil {
@@ -53,7 +53,7 @@ func (r *Runtime) Get(ctx context.Context, uid types.UID) (*Pod, error) {
 	if pod == nil {
 		pod = &Pod{UID: uid}
 	}
-	before := r.remembered(uid)
+	before := r.Last(uid)
 	for i := range pod.Sandboxes {
 		if err := r.detailSandbox(ctx, uid, &pod.Sandboxes[i], before); err != nil {
 			return nil, err
@@ -70,20 +70,18 @@ func (r *Runtime) Get(ctx context.Context, uid types.UID) (*Pod, error) {
 	return pod, nil
 }
 
-// Last returns what Get returned last, or nil.
-func (r *Runtime) Last(uid types.UID) *Pod { return r.remembered(uid) }
+// Last returns what the last Get returned, or nil.
+func (r *Runtime) Last(uid types.UID) *Pod {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.seen[uid]
+}
 
-// Forget drops what is remembered of a pod that is gone.
+// Forget drops what Last returns for a pod.
 func (r *Runtime) Forget(uid types.UID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.seen, uid)
-}
-
-func (r *Runtime) remembered(uid types.UID) *Pod {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.seen[uid]
 }
 
 func (r *Runtime) list(ctx context.Context, labels map[string]string) (map[types.UID]*Pod, error) {
@@ -227,10 +225,10 @@ func stateOf(s runtimeapi.ContainerState) State {
 	return Unknown
 }
 
-// IsNotFound says whether a CRI call failed since the object is gone.
+// IsNotFound reports whether a CRI call failed because the object does not exist.
 func IsNotFound(err error) bool { return status.Code(err) == codes.NotFound }
 
-// Message is a CRI error's text without gRPC's wrapping.
+// Message returns the text of a CRI error without gRPC's prefix.
 func Message(err error) string {
 	s, _ := status.FromError(err)
 	return s.Message()

@@ -26,7 +26,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// fakeCRI holds sandboxes and containers, and counts questions.
+// fakeCRI is a runtime in memory that records status requests.
 type fakeCRI struct {
 	cri.RuntimeService
 
@@ -163,7 +163,7 @@ func (f *fakeCRI) fill(owner, uid string) {
 func TestGet(t *testing.T) {
 	fake := newFakeCRI()
 	fake.fill("me", "u")
-	fake.fill("somebody else", "v")
+	fake.fill("other", "v")
 	r := New(fake, "me", clock.RealClock{})
 	got, err := r.Get(t.Context(), "u")
 	if err != nil {
@@ -237,7 +237,7 @@ func TestTerminationMessages(t *testing.T) {
 	if got := terminationMessage(failed); got != strings.Repeat("a line of the log\n", 80) {
 		t.Errorf("message from the log: %d bytes, %q", len(got), got)
 	}
-	// What the container wrote without a newline has none; a long line is cut at its end.
+	// Text without a newline stays without one. Of a long line, the end is kept.
 	for text, want := range map[string]string{
 		"2016-10-06T00:17:09.669794202Z stderr P DONE\n":                                           "DONE",
 		"2016-10-06T00:17:09.669794202Z stdout P DO\n2016-10-06T00:17:09.669794202Z stdout F NE\n": "DONE\n",
@@ -279,8 +279,8 @@ func TestEventsWakePods(t *testing.T) {
 	<-done
 }
 
-// TestExitsWakePods has a runtime without events, and a real process that ends. The
-// runtime learns of it later than the kernel.
+// TestExitsWakePods: in a runtime without events, the exit of a real process is noticed, once the
+// runtime has noticed it as well.
 func TestExitsWakePods(t *testing.T) {
 	process := exec.Command("sleep", "1000")
 	if err := process.Start(); err != nil {
@@ -309,7 +309,7 @@ func TestExitsWakePods(t *testing.T) {
 	_ = process.Wait()
 	select {
 	case <-changed:
-		t.Fatal("woken before the runtime knows")
+		t.Fatal("reported before the runtime noticed the exit")
 	case <-time.After(20 * time.Millisecond):
 	}
 	fake.change(func() { fake.containers["u-c1"].State = runtimeapi.ContainerState_CONTAINER_EXITED })

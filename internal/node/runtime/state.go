@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Pod is what the runtime holds of one pod. Both lists are newest first.
+// Pod is one pod as the runtime has it. Both lists have the newest first.
 type Pod struct {
 	UID        types.UID
 	Namespace  string
@@ -49,14 +49,14 @@ type Container struct {
 	ID        string
 	Name      string
 	SandboxID string
-	// Attempt is the restart count: the how-many-eth run this is, from 0.
+	// Attempt numbers the runs of the container from 0, and is its restart count.
 	Attempt uint32
 	State   State
-	// Hash identifies the part of the container's spec whose change asks for a restart.
+	// Hash identifies the part of the container's spec whose change requires a restart.
 	Hash string
-	// BackOff is how long to wait after the end of this run before the next.
+	// BackOff is the delay between the end of this run and the next run.
 	BackOff time.Duration
-	// Size is the CPU and memory the run was created with, as whoever created it wrote it down.
+	// Size is the value of AnnotationSize.
 	Size string
 
 	CreatedAt  time.Time
@@ -69,10 +69,10 @@ type Container struct {
 	Image   string
 	ImageID string
 	LogPath string
-	// TerminationPolicy and MessageFile say where an exited container's message is.
+	// TerminationPolicy and MessageFile are where an exited container's message comes from.
 	TerminationPolicy string
 	MessageFile       string
-	// User is the identity the first process got, where the runtime tells.
+	// User is the identity of the first process; nil if the runtime does not report it.
 	User *User
 }
 
@@ -111,7 +111,7 @@ func (p *Pod) Latest(name string) (Container, bool) {
 	return Container{}, false
 }
 
-// Same says whether two sightings differ in nothing that a worker acts on.
+// Same reports whether a pod has the same sandboxes and containers, in the same states, as other.
 func (p *Pod) Same(other *Pod) bool {
 	if len(p.Sandboxes) != len(other.Sandboxes) || len(p.Containers) != len(other.Containers) {
 		return false
