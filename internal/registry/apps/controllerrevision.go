@@ -19,8 +19,7 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
-// ControllerRevision is a state that a controller can go back to. Its data
-// never changes.
+// ControllerRevision is a state to which a controller can roll back. Its data is immutable.
 var ControllerRevision = generic.Kind[*appsv1.ControllerRevision]{
 	Name: "ControllerRevision", Plural: "controllerrevisions",
 	Metadata:       generic.Metadata{ValidateAsNew: true},
@@ -34,7 +33,7 @@ var ControllerRevision = generic.Kind[*appsv1.ControllerRevision]{
 	},
 }
 
-// revisionController is the owner as kubectl names things: deployment.apps/web.
+// revisionController returns the controller in kubectl's notation: deployment.apps/web.
 func revisionController(c *appsv1.ControllerRevision) any {
 	ref := metav1.GetControllerOf(c)
 	if ref == nil {

@@ -25,7 +25,7 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
-// DaemonSet keeps a pod on each node.
+// DaemonSet runs a pod on each node.
 var DaemonSet = generic.Kind[*appsv1.DaemonSet]{
 	Name: "DaemonSet", Plural: "daemonsets", ShortNames: []string{"ds"}, Categories: []string{"all"},
 	New:     func() *appsv1.DaemonSet { return &appsv1.DaemonSet{} },
@@ -61,8 +61,8 @@ var DaemonSet = generic.Kind[*appsv1.DaemonSet]{
 		appsv1.DaemonSetSpec{}.SwaggerDoc()["selector"])...),
 }
 
-// prepareDaemonSet counts the changes of the template, in an annotation since
-// apps/v1 has no field for it any more. Clients cannot set the count back.
+// prepareDaemonSet counts changes of the template in an annotation, because apps/v1 no longer has a
+// field for it. Clients cannot decrease the count.
 func prepareDaemonSet(_ context.Context, d, old *appsv1.DaemonSet) {
 	podspec.DropAlphaSpecFields(&d.Spec.Template.Spec)
 	setTemplateGeneration(d, old)
@@ -88,8 +88,8 @@ func templateGeneration(d *appsv1.DaemonSet) (int64, error) {
 	return strconv.ParseInt(value, 10, 64)
 }
 
-// checkTemplateGeneration refuses an annotation that is no number as if the object
-// could not be decoded: upstream has a field for it in its internal type.
+// checkTemplateGeneration refuses an annotation that is not a number with a decoding error: upstream
+// decodes it into a field of its internal type.
 func checkTemplateGeneration(ctx context.Context, d *appsv1.DaemonSet) error {
 	_, err := templateGeneration(d)
 	if err == nil {

@@ -36,8 +36,7 @@ func SetDefaults_ReplicaSet(obj *appsv1.ReplicaSet) {
 	obj.Spec.Replicas = cmp.Or(obj.Spec.Replicas, new(defaultReplicas))
 }
 
-// SetDefaults_DaemonSet replaces one daemon at a time, the old one first: on
-// its node there is room for one.
+// SetDefaults_DaemonSet replaces one pod at a time, the old one first: a node has room for one.
 func SetDefaults_DaemonSet(obj *appsv1.DaemonSet) {
 	// The strategy counts; whoever writes the object owns the field all the same.
 	if _, found := obj.Annotations[appsv1.DeprecatedTemplateGeneration]; !found {
@@ -65,7 +64,7 @@ func SetDefaults_StatefulSet(obj *appsv1.StatefulSet) {
 	spec.RevisionHistoryLimit = cmp.Or(spec.RevisionHistoryLimit, new(defaultRevisionHistoryLimit))
 	spec.PodManagementPolicy = cmp.Or(spec.PodManagementPolicy, appsv1.OrderedReadyPodManagement)
 	defaultStatefulSetStrategy(&spec.UpdateStrategy)
-	// Old clients expect nested claims to say what they are.
+	// Old clients expect kind and apiVersion in claim templates.
 	for i := range spec.VolumeClaimTemplates {
 		spec.VolumeClaimTemplates[i].TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeClaim"}
 	}
@@ -77,8 +76,8 @@ func SetDefaults_StatefulSet(obj *appsv1.StatefulSet) {
 }
 
 // defaultStatefulSetStrategy adds the parameters of a rolling update only to a
-// strategy that names none of its own or leaves the type to us: whoever wrote
-// "type: RollingUpdate" and no more reads back just that.
+// strategy that names none of its own or leaves the type to us: "type: RollingUpdate"
+// alone stays as it is.
 func defaultStatefulSetStrategy(strategy *appsv1.StatefulSetUpdateStrategy) {
 	if strategy.Type == "" {
 		strategy.Type = appsv1.RollingUpdateStatefulSetStrategyType

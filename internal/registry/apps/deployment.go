@@ -19,7 +19,7 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
-// Deployment rolls changes of its template out through ReplicaSets.
+// Deployment rolls out changes of its template with ReplicaSets.
 var Deployment = generic.Kind[*appsv1.Deployment]{
 	Name: "Deployment", Plural: "deployments", ShortNames: []string{"deploy"}, Categories: []string{"all"},
 	New:     func() *appsv1.Deployment { return &appsv1.Deployment{} },

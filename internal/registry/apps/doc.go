@@ -1,10 +1,9 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package apps holds the built-in kinds of the API group apps (v1), the
-// workloads: a kind is one value in one file, and Kinds lists them. Defaults and
-// declared validations are made as in package core, whose defaults of a pod
-// template it shares.
+// Package apps holds the built-in kinds of the API group apps (v1): a kind is one value in one file,
+// and Kinds lists them. Defaults and declared validations work as in package core, whose
+// defaults of pod templates it uses.
 //
 // +k8s:defaulter-gen=TypeMeta
 // +k8s:defaulter-gen-input=k8s.io/api/apps/v1

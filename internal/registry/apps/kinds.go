@@ -11,7 +11,7 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
-// Group is apps: the workloads.
+// Group is the API group apps.
 func Group() generic.Group {
 	return generic.Group{
 		Name:     appsv1.GroupName,

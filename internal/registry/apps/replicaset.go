@@ -18,7 +18,7 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
-// ReplicaSet keeps a number of equal pods.
+// ReplicaSet runs a number of identical pods.
 var ReplicaSet = generic.Kind[*appsv1.ReplicaSet]{
 	Name: "ReplicaSet", Plural: "replicasets", ShortNames: []string{"rs"}, Categories: []string{"all"},
 	New:            func() *appsv1.ReplicaSet { return &appsv1.ReplicaSet{} },

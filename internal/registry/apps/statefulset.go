@@ -21,12 +21,12 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
-// StatefulSet keeps pods that have a name and a disk of their own each.
+// StatefulSet runs pods with stable names and storage.
 var StatefulSet = generic.Kind[*appsv1.StatefulSet]{
 	Name: "StatefulSet", Plural: "statefulsets", ShortNames: []string{"sts"}, Categories: []string{"all"},
 	New:     func() *appsv1.StatefulSet { return &appsv1.StatefulSet{} },
 	NewList: func() runtime.Object { return &appsv1.StatefulSetList{} },
-	// Its name is a part of its pods' host names.
+	// Its name is part of its pods' hostnames.
 	Metadata:       generic.Metadata{ValidName: validation.NameIsDNSLabel},
 	Spec:           func(s *appsv1.StatefulSet) any { return &s.Spec },
 	Status:         func(s *appsv1.StatefulSet) any { return &s.Status },

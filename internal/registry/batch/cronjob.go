@@ -22,7 +22,7 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
-// CronJob creates jobs at certain times.
+// CronJob creates Jobs on a schedule.
 var CronJob = generic.Kind[*batchv1.CronJob]{
 	Name: "CronJob", Plural: "cronjobs", ShortNames: []string{"cj"}, Categories: []string{"all"},
 	New:     func() *batchv1.CronJob { return &batchv1.CronJob{} },
@@ -64,7 +64,7 @@ func lastScheduleCell(c *batchv1.CronJob) any {
 	return generic.Timed(func(clk clock.PassiveClock) string { return generic.Age(clk, *last) })
 }
 
-// A job's name is that of its CronJob and 11 characters that tell the time.
+// A Job's name is the name of its CronJob and 11 characters for the scheduled time.
 const maxCronJobName = validation.DNS1035LabelMaxLength - 11
 
 func validateCronJob(_ context.Context, cj *batchv1.CronJob) field.ErrorList {
@@ -115,10 +115,10 @@ func (c *checker) schedule(spec, old *batchv1.CronJobSpec, path *field.Path) {
 	}
 }
 
-// namesZone tells whether a schedule begins with a time zone, as cron allows.
+// namesZone reports whether a schedule begins with a time zone, as cron allows.
 func namesZone(schedule string) bool { return strings.Contains(schedule, "TZ") }
 
-// parseSchedule keeps a panic of the parser, as for "TZ=0", from the server.
+// parseSchedule turns panics of the parser, as for "TZ=0", into errors.
 func parseSchedule(schedule string) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -129,8 +129,7 @@ func parseSchedule(schedule string) (err error) {
 	return err
 }
 
-// zonePart is a part of a time zone's name by the rules of the tz database, and
-// what older names have.
+// zonePart matches a part of a time zone's name by the rules of the tz database, and older names.
 var zonePart = regexp.MustCompile(`^[A-Za-z._0-9+][A-Za-z._0-9+-]{0,13}$`)
 
 func (c *checker) timeZone(zone *string, path *field.Path) {

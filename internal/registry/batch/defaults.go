@@ -11,9 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// SetDefaults_Job makes one pod that runs once of a job that says nothing else.
-// Completions stay open where parallelism alone is given: the pods then share a
-// queue of work, and agree among themselves when it is empty.
+// SetDefaults_Job defaults a Job to one pod and one completion. Completions stay unset if only
+// parallelism is set: the pods then share a work queue.
 func SetDefaults_Job(obj *batchv1.Job) {
 	spec := &obj.Spec
 	if spec.Parallelism == nil {
@@ -23,8 +22,8 @@ func SetDefaults_Job(obj *batchv1.Job) {
 	if spec.BackoffLimit == nil {
 		spec.BackoffLimit = new(defaultBackoffLimit(spec))
 	}
-	// Labels are those of the template, the very map: what is generated into the
-	// template later shows on the job too.
+	// The Job shares the label map of the template: labels that are generated later for the
+	// template appear on the Job too.
 	if len(obj.Labels) == 0 && spec.Template.Labels != nil {
 		obj.Labels = spec.Template.Labels
 	}
@@ -34,7 +33,7 @@ func SetDefaults_Job(obj *batchv1.Job) {
 	spec.ManualSelector = cmp.Or(spec.ManualSelector, new(false))
 }
 
-// defaultBackoffLimit sets no limit on the whole where each index has its own.
+// defaultBackoffLimit sets no limit for the Job if it has a limit per index.
 func defaultBackoffLimit(spec *batchv1.JobSpec) int32 {
 	if spec.BackoffLimitPerIndex != nil {
 		return math.MaxInt32
@@ -42,8 +41,7 @@ func defaultBackoffLimit(spec *batchv1.JobSpec) int32 {
 	return 6
 }
 
-// defaultReplacement waits for the end of a pod where a failure policy must see
-// how it ended.
+// defaultReplacement waits for the end of a pod if a failure policy needs its exit code.
 func defaultReplacement(spec *batchv1.JobSpec) batchv1.PodReplacementPolicy {
 	if spec.PodFailurePolicy != nil {
 		return batchv1.Failed

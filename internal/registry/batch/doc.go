@@ -1,10 +1,9 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package batch holds the built-in kinds of the API group batch (v1): work that
-// comes to an end. A kind is one value in one file, and Group lists them. Defaults
-// and declared validations are made as in package core, whose defaults of a pod
-// template it shares.
+// Package batch holds the built-in kinds of the API group batch (v1): a kind is one value in one file,
+// and Group lists them. Defaults and declared validations work as in package core, whose
+// defaults of pod templates it uses.
 //
 // +k8s:defaulter-gen=TypeMeta
 // +k8s:defaulter-gen-input=k8s.io/api/batch/v1

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// interval is a run of indexes of an indexed job, both ends included. Lists of
-// indexes are written as intervals in increasing order: "1,3-5,7".
+// interval is a range of indexes of an indexed Job, inclusive. Lists of indexes are written as
+// intervals in increasing order: "1,3-5,7".
 type interval struct{ first, last int32 }
 
 // parseInterval reads one interval below completions.
@@ -39,7 +39,7 @@ func parseInterval(text string, completions int32) (interval, error) {
 	return interval{ends[0], ends[1]}, nil
 }
 
-// countIndexes checks a list and says how many indexes it names.
+// countIndexes checks a list and returns the number of its indexes.
 func countIndexes(list string, completions int32) (int32, error) {
 	if list == "" {
 		return 0, nil
@@ -60,7 +60,7 @@ func countIndexes(list string, completions int32) (int32, error) {
 	return count, nil
 }
 
-// validIntervals leaves out what countIndexes complains of.
+// validIntervals returns the intervals without those that countIndexes refuses.
 func validIntervals(list string, completions int32) []interval {
 	var out []interval
 	for text := range strings.SplitSeq(list, ",") {
@@ -71,7 +71,7 @@ func validIntervals(list string, completions int32) []interval {
 	return out
 }
 
-// sharedIndex is the first index that is in both lists.
+// sharedIndex returns the first index that is in both lists.
 func sharedIndex(a, b []interval) (int32, bool) {
 	for len(a) > 0 && len(b) > 0 {
 		if a[0].first <= b[0].last && b[0].first <= a[0].last {

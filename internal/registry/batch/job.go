@@ -26,7 +26,7 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
-// Job runs pods until as many of them as it wants have succeeded.
+// Job runs pods until the desired number has succeeded.
 var Job = generic.Kind[*batchv1.Job]{
 	Name: "Job", Plural: "jobs", Categories: []string{"all"},
 	New:     func() *batchv1.Job { return &batchv1.Job{} },
@@ -48,7 +48,7 @@ var Job = generic.Kind[*batchv1.Job]{
 		return specWarnings(&j.Spec, field.NewPath("spec"))
 	},
 
-	// Since before there was garbage collection, deleting a job leaves its pods.
+	// By default the deletion of a Job orphans its pods, for historical reasons.
 	Deletion:  generic.Deletion[*batchv1.Job]{OrphanByDefault: func(context.Context) bool { return true }},
 	Endpoints: generic.Endpoints{Replace: func(store *generic.Store) rest.Storage { return &jobStore{store} }},
 
@@ -69,21 +69,20 @@ func prepareJob(_ context.Context, j, old *batchv1.Job) {
 	}
 }
 
-// dropAlphaFields clears what belongs to features that are off in Kubernetes v1.37.
+// dropAlphaFields clears fields of features that are disabled in Kubernetes v1.37.
 func dropAlphaFields(spec *batchv1.JobSpec) {
 	spec.Scheduling = nil
 	podspec.DropAlphaSpecFields(&spec.Template.Spec)
 }
 
-// The labels of a job's pods, with and without the prefix that is of later date.
+// The labels of a Job's pods, with the newer prefix and without.
 var (
 	uidLabels  = []string{"controller-uid", batchv1.ControllerUidLabel}
 	nameLabels = []string{"job-name", batchv1.JobNameLabel}
 )
 
-// generateSelector labels the template with the job's name and UID and selects
-// by the UID, so that no two jobs ever share a pod. What is there already stays,
-// for validation to refuse it.
+// generateSelector labels the template with the Job's name and UID and selects by the UID, so that
+// two Jobs never share a pod. It keeps existing labels, which validation refuses.
 func generateSelector(j *batchv1.Job) {
 	labels := &j.Spec.Template.Labels
 	for _, key := range nameLabels {
@@ -107,7 +106,7 @@ func addLabel(labels *map[string]string, key, value string) {
 	}
 }
 
-// nameWarnings is about a name that pods will be named after.
+// nameWarnings warns about a name that is unsuitable as a prefix of pod names.
 func nameWarnings(name string) []string {
 	if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
 		return []string{fmt.Sprintf("metadata.name: this is used in Pod names and hostnames, which can result in surprising behavior; a DNS label is recommended: %v", problems)}
@@ -123,8 +122,7 @@ func specWarnings(spec *batchv1.JobSpec, path *field.Path) []string {
 	return append(warnings, podspec.TemplateWarnings(&spec.Template, path.Child("template"))...)
 }
 
-// jobStore warns of the pods that a deletion leaves behind, unless the caller
-// has said what is to become of them.
+// jobStore warns that a deletion orphans pods, unless the request has a propagation policy.
 type jobStore struct{ *generic.Store }
 
 const orphanWarning = "child pods are preserved by default when jobs are deleted; " +
@@ -146,7 +144,7 @@ func warnOfOrphans(ctx context.Context, options *metav1.DeleteOptions) {
 	}
 }
 
-// jobState is the first of the states, final ones first, that the job is in.
+// jobState returns the first state, final ones first, that applies to the Job.
 func jobState(j *batchv1.Job) any {
 	switch {
 	case reports(j, batchv1.JobComplete):
@@ -164,7 +162,7 @@ func jobState(j *batchv1.Job) any {
 	return "Running"
 }
 
-// reports tells whether the first condition of the type is true.
+// reports reports whether the first condition of the type is true.
 func reports(j *batchv1.Job, condition batchv1.JobConditionType) bool {
 	for _, c := range j.Status.Conditions {
 		if c.Type == condition {
@@ -195,7 +193,7 @@ func jobDuration(j *batchv1.Job) any {
 	return duration.HumanDuration(end.Sub(start.Time))
 }
 
-// templateColumns are shown wide.
+// templateColumns are the columns of the template in wide output.
 func templateColumns[T generic.Object](spec func(T) *batchv1.JobSpec) []generic.Column[T] {
 	return []generic.Column[T]{
 		{Name: "Containers", Wide: true, Description: "Names of each container in the template.", Cell: func(obj T) any { return core.ContainerNames(spec(obj).Template.Spec) }},

@@ -10,7 +10,7 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
-// Group is batch: work that comes to an end.
+// Group is the API group batch.
 func Group() generic.Group {
 	return generic.Group{
 		Name:     batchv1.GroupName,

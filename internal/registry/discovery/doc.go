@@ -1,8 +1,8 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package discovery holds the built-in kinds of discovery.k8s.io: what is behind
-// a Service. Defaults and declared validations are made as in package core.
+// Package discovery holds the built-in kinds of discovery.k8s.io. Defaults and declared validations
+// work as in package core.
 //
 // +k8s:defaulter-gen=TypeMeta
 // +k8s:defaulter-gen-input=k8s.io/api/discovery/v1

@@ -33,7 +33,7 @@ func Group() generic.Group {
 
 var sliceDoc = discoveryv1.EndpointSlice{}.SwaggerDoc()
 
-// EndpointSlice is a part of the endpoints of a Service.
+// EndpointSlice holds some of the endpoints of a Service.
 var EndpointSlice = generic.Kind[*discoveryv1.EndpointSlice]{
 	Name: "EndpointSlice", Plural: "endpointslices",
 	Metadata:       generic.Metadata{ValidateAsNew: true},
@@ -84,8 +84,8 @@ func dropTopology(s *discoveryv1.EndpointSlice) {
 	}
 }
 
-// Those who write slices with these values of the managed-by label write
-// canonical addresses: nobody needs to look for others.
+// Controllers with these values of the managed-by label write canonical addresses, so that validation
+// need not check for others.
 var trustedManagers = map[string]bool{
 	"endpointslice-controller.k8s.io":          true,
 	"endpointslicemirroring-controller.k8s.io": true,
@@ -108,7 +108,7 @@ func sliceWarnings(_ context.Context, s, old *discoveryv1.EndpointSlice) []strin
 	return warnings
 }
 
-// shown is how many ports or addresses a cell shows.
+// shown is the number of ports or addresses in a cell.
 const shown = 3
 
 func formatPorts(ports []discoveryv1.EndpointPort) string {

@@ -22,17 +22,17 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
-// mandatoryFlowSchema is the object that the one of this name must equal, or nil.
+// mandatoryFlowSchema returns the mandatory object of this name, or nil.
 func mandatoryFlowSchema(name string) *flowcontrolv1.FlowSchema {
 	return named(bootstrap.MandatoryFlowSchemas, name, SetObjectDefaults_FlowSchema)
 }
 
-// mandatoryLevel is the object that the one of this name must equal, or nil.
+// mandatoryLevel returns the mandatory object of this name, or nil.
 func mandatoryLevel(name string) *flowcontrolv1.PriorityLevelConfiguration {
 	return named(bootstrap.MandatoryPriorityLevelConfigurations, name, SetObjectDefaults_PriorityLevelConfiguration)
 }
 
-// named is a copy, with defaults, of the library's object of this name.
+// named returns a copy, with defaults, of the object of this name in k8s.io/apiserver.
 func named[T generic.Object](objects []T, name string, setDefaults func(T)) T {
 	for _, object := range objects {
 		if object.GetName() == name {
@@ -45,14 +45,12 @@ func named[T generic.Object](objects []T, name string, setDefaults func(T)) T {
 	return none
 }
 
-// manager is who writes the objects, as managed fields tell.
+// manager is the field manager of the objects.
 const manager = "api-priority-and-fairness-config-producer-v1"
 
-// Ensure brings the objects of the server up to date, as upstream's does: what is
-// missing is made; the mandatory ones are put right; the suggested ones follow
-// their release, until somebody has changed one, which the annotation
-// apf.kubernetes.io/autoupdate-spec remembers; and those that no release has any
-// more go.
+// Ensure reconciles the mandatory and suggested objects, as upstream does: it creates missing objects,
+// restores mandatory ones, updates suggested ones unless a user has changed them, which the
+// annotation apf.kubernetes.io/autoupdate-spec records, and deletes those of earlier releases.
 func Ensure(ctx context.Context, to client.FlowcontrolV1Interface, schemas listers.FlowSchemaLister, levels listers.PriorityLevelConfigurationLister) error {
 	levelOps := objects[*flowcontrolv1.PriorityLevelConfiguration]{
 		writer: to.PriorityLevelConfigurations(), list: levels.List, setDefaults: SetObjectDefaults_PriorityLevelConfiguration,
@@ -64,15 +62,15 @@ func Ensure(ctx context.Context, to client.FlowcontrolV1Interface, schemas liste
 		same:   func(a, b *flowcontrolv1.FlowSchema) bool { return equality.Semantic.DeepEqual(a.Spec, b.Spec) },
 		assign: func(to, from *flowcontrolv1.FlowSchema) { to.Spec = from.Spec },
 	}
-	// A schema is of use once its level is there.
+	// A schema takes effect once its level exists.
 	if err := levelOps.ensure(ctx, bootstrap.SuggestedPriorityLevelConfigurations, bootstrap.MandatoryPriorityLevelConfigurations); err != nil {
 		return err
 	}
 	return schemaOps.ensure(ctx, bootstrap.SuggestedFlowSchemas, bootstrap.MandatoryFlowSchemas)
 }
 
-// sameLevel compares what the server decides: how much the exempt level lends is
-// the administrator's.
+// sameLevel compares the fields that the server owns: administrators may change how much the exempt
+// level lends.
 func sameLevel(wanted, current *flowcontrolv1.PriorityLevelConfiguration) bool {
 	spec := wanted.Spec.DeepCopy()
 	if wanted.Name == flowcontrolv1.PriorityLevelConfigurationNameExempt {
@@ -84,14 +82,14 @@ func sameLevel(wanted, current *flowcontrolv1.PriorityLevelConfiguration) bool {
 	return equality.Semantic.DeepEqual(*spec, current.Spec)
 }
 
-// writer is the part of a typed client that is needed.
+// writer is the part of a typed client that bootstrapping needs.
 type writer[T any] interface {
 	Create(ctx context.Context, object T, options metav1.CreateOptions) (T, error)
 	Update(ctx context.Context, object T, options metav1.UpdateOptions) (T, error)
 	Delete(ctx context.Context, name string, options metav1.DeleteOptions) error
 }
 
-// objects are those of one kind.
+// objects reconciles the objects of one kind.
 type objects[T generic.Object] struct {
 	writer      writer[T]
 	list        func(labels.Selector) ([]T, error)
@@ -132,8 +130,7 @@ func (o objects[T]) ensure(ctx context.Context, suggested, mandatory []T) error 
 	return o.remove(ctx, current)
 }
 
-// update puts an object right, and the annotation that says whether the server
-// may do so.
+// update restores an object and its annotation apf.kubernetes.io/autoupdate-spec.
 func (o objects[T]) update(ctx context.Context, wanted, current T, mandatory bool) error {
 	wanted = wanted.DeepCopyObject().(T)
 	o.setDefaults(wanted)
@@ -157,7 +154,7 @@ func (o objects[T]) update(ctx context.Context, wanted, current T, mandatory boo
 	return err
 }
 
-// remove deletes objects that an earlier release made and nobody has changed.
+// remove deletes unchanged objects of earlier releases.
 func (o objects[T]) remove(ctx context.Context, left map[string]T) error {
 	for name, object := range left {
 		if ours, _ := annotated(object); !ours {
@@ -170,8 +167,8 @@ func (o objects[T]) remove(ctx context.Context, left map[string]T) error {
 	return nil
 }
 
-// isOurs tells whether the server keeps a suggested object up to date. Without a
-// word about it, one that nobody has changed is the server's.
+// isOurs reports whether the server updates a suggested object. Without the annotation, it does so if
+// the object is unchanged.
 func isOurs(object metav1.Object) bool {
 	if ours, known := annotated(object); known {
 		return ours

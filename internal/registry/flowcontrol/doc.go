@@ -2,15 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package flowcontrol holds the built-in kinds of flowcontrol.apiserver.k8s.io
-// (KEP-1040): a FlowSchema says to which priority level a request belongs and
-// what flow it is part of, a PriorityLevelConfiguration how many requests of its
-// level are worked on at a time and how the others wait.
+// (KEP-1040): a FlowSchema assigns requests to priority levels and flows; a
+// PriorityLevelConfiguration limits the concurrency of a level and configures its queues.
 //
-// Some objects the server could not do without, and keeps as they are: the
-// mandatory ones. Others it suggests, and keeps up to date until somebody changes
+// Mandatory objects always exist unchanged. Suggested objects are updated until a user changes
 // them. Ensure does both; the objects are those of k8s.io/apiserver.
 //
-// Defaults and declared validations are made as in package core.
+// Defaults and declared validations work as in package core.
 //
 // +k8s:defaulter-gen=TypeMeta
 // +k8s:defaulter-gen-input=k8s.io/api/flowcontrol/v1

@@ -19,7 +19,7 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
-// FlowSchema says which requests belong to which priority level.
+// FlowSchema assigns requests to a priority level.
 var FlowSchema = generic.Kind[*flowcontrolv1.FlowSchema]{
 	Name: "FlowSchema", Plural: "flowschemas", ClusterScoped: true,
 	Metadata: generic.Metadata{ValidateAsNew: true},
@@ -55,7 +55,7 @@ var FlowSchema = generic.Kind[*flowcontrolv1.FlowSchema]{
 	}},
 }
 
-// onlyStatus puts everything in the metadata back but what says who set the status.
+// onlyStatus restores all metadata except managedFields.
 func onlyStatus(meta, old *metav1.ObjectMeta) {
 	managed := meta.ManagedFields
 	*meta = *old

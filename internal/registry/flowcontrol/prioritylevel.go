@@ -19,8 +19,7 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
-// PriorityLevelConfiguration says how many requests of a level are worked on at a
-// time, and what becomes of the others.
+// PriorityLevelConfiguration limits the concurrent requests of a level, and queues or rejects others.
 var PriorityLevelConfiguration = generic.Kind[*flowcontrolv1.PriorityLevelConfiguration]{
 	Name: "PriorityLevelConfiguration", Plural: "prioritylevelconfigurations", ClusterScoped: true,
 	Metadata: generic.Metadata{ValidateAsNew: true},
@@ -72,7 +71,7 @@ func queuing(number func(*flowcontrolv1.QueuingConfiguration) int32) func(*flowc
 	}
 }
 
-// maxQueues is how many queues a level may have.
+// maxQueues is the maximum number of queues of a level.
 const maxQueues = 10 * 1000 * 1000
 
 var (

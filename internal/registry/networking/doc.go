@@ -1,9 +1,8 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package networking holds the built-in kinds of networking.k8s.io: how traffic
-// comes in and whom pods may talk to, and the addresses of Services. Defaults and
-// declared validations are made as in package core.
+// Package networking holds the built-in kinds of networking.k8s.io: Ingresses, NetworkPolicies, and
+// the addresses of Services. Defaults and declared validations work as in package core.
 //
 // +k8s:defaulter-gen=TypeMeta
 // +k8s:defaulter-gen-input=k8s.io/api/networking/v1

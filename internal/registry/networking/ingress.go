@@ -18,10 +18,10 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
-// classAnnotation named an Ingress's class before spec.ingressClassName did.
+// classAnnotation is the predecessor of spec.ingressClassName.
 const classAnnotation = "kubernetes.io/ingress.class"
 
-// Ingress says which requests from outside go to which Service.
+// Ingress routes external requests to Services.
 var Ingress = generic.Kind[*networkingv1.Ingress]{
 	Name: "Ingress", Plural: "ingresses", ShortNames: []string{"ing"},
 	Metadata:       generic.Metadata{ValidateAsNew: true},
@@ -63,7 +63,7 @@ func ingressStatusWarnings(_ context.Context, i, _ *networkingv1.Ingress) []stri
 	return out
 }
 
-// hostsText names the first hosts, of at most three rules with one.
+// hostsText lists the hosts of up to three rules.
 func hostsText(rules []networkingv1.IngressRule) string {
 	const shown = 3
 	var hosts []string
@@ -83,7 +83,7 @@ func hostsText(rules []networkingv1.IngressRule) string {
 	return strings.Join(hosts, ",")
 }
 
-// addressText names each address once.
+// addressText lists the distinct addresses.
 func addressText(points []networkingv1.IngressLoadBalancerIngress) string {
 	addresses := sets.New[string]()
 	for _, point := range points {

@@ -33,8 +33,7 @@ var IngressClass = generic.Kind[*networkingv1.IngressClass]{
 	},
 }
 
-// SetDefaults_IngressClass: parameters are those of a resource without a
-// namespace, unless the class says otherwise.
+// SetDefaults_IngressClass defaults the scope of parameters to Cluster.
 func SetDefaults_IngressClass(c *networkingv1.IngressClass) {
 	if p := c.Spec.Parameters; p != nil && p.Scope == nil {
 		p.Scope = new(networkingv1.IngressClassParametersReferenceScopeCluster)

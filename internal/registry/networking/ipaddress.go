@@ -18,8 +18,8 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
-// IPAddress says to whom an address belongs: its name is the address in
-// canonical form, so that each exists once (KEP-1880).
+// IPAddress records the owner of an address. Its name is the address in canonical form, so that each
+// address is allocated once (KEP-1880).
 var IPAddress = generic.Kind[*networkingv1.IPAddress]{
 	Name: "IPAddress", Plural: "ipaddresses", ShortNames: []string{"ip"}, ClusterScoped: true,
 	Metadata: generic.Metadata{ValidateAsNew: true, ValidName: nameIsAddress},

@@ -23,7 +23,7 @@ import (
 // strict refuses addresses that are written ambiguously (leading zeros).
 const strict = true
 
-// NetworkPolicy says who may talk to the pods it selects, and to whom they may.
+// NetworkPolicy limits the ingress and egress traffic of pods.
 var NetworkPolicy = generic.Kind[*networkingv1.NetworkPolicy]{
 	Name: "NetworkPolicy", Plural: "networkpolicies", ShortNames: []string{"netpol"},
 	New:     func() *networkingv1.NetworkPolicy { return &networkingv1.NetworkPolicy{} },
@@ -40,8 +40,7 @@ var NetworkPolicy = generic.Kind[*networkingv1.NetworkPolicy]{
 	}},
 }
 
-// SetDefaults_NetworkPolicy: a policy always speaks of ingress, and of egress if
-// it has rules for it.
+// SetDefaults_NetworkPolicy defaults policyTypes to Ingress, and Egress if there are egress rules.
 func SetDefaults_NetworkPolicy(p *networkingv1.NetworkPolicy) {
 	if len(p.Spec.PolicyTypes) > 0 {
 		return
@@ -52,7 +51,7 @@ func SetDefaults_NetworkPolicy(p *networkingv1.NetworkPolicy) {
 	}
 }
 
-// SetDefaults_NetworkPolicyPort: a port is one of TCP.
+// SetDefaults_NetworkPolicyPort defaults the protocol to TCP.
 func SetDefaults_NetworkPolicyPort(p *networkingv1.NetworkPolicyPort) {
 	if p.Protocol == nil {
 		p.Protocol = new(corev1.ProtocolTCP)

@@ -18,8 +18,7 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
-// ServiceCIDR is a range that ClusterIPs are taken from while it is Ready
-// (KEP-1880).
+// ServiceCIDR is a range from which ClusterIPs are allocated while it is Ready (KEP-1880).
 var ServiceCIDR = generic.Kind[*networkingv1.ServiceCIDR]{
 	Name: "ServiceCIDR", Plural: "servicecidrs", ClusterScoped: true,
 	New:        func() *networkingv1.ServiceCIDR { return &networkingv1.ServiceCIDR{} },
