@@ -6,16 +6,31 @@ package house
 import (
 	"go/ast"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 )
 
-// documents are those whose files and names are checked.
-var documents = []string{architecture, "CONTRIBUTING.md"}
+// documents returns the documents whose files and names are checked.
+func documents(t *testing.T) []string {
+	t.Helper()
+	var found []string
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/decisions/*.md"} {
+		matches, err := filepath.Glob("../../" + pattern)
+		if err != nil || matches == nil {
+			t.Fatalf("no document matches %s: %v", pattern, err)
+		}
+		for _, match := range matches {
+			found = append(found, strings.TrimPrefix(filepath.ToSlash(match), "../../"))
+		}
+	}
+	return found
+}
 
 var (
 	goFile    = regexp.MustCompile(`^[\w./-]+\.go$`)
+	otherFile = regexp.MustCompile(`\.(json|version)$`)
 	qualified = regexp.MustCompile(`^(\w+)\.(\w+)(?:\.(\w+))?$`)
 )
 
@@ -51,7 +66,7 @@ func TestDocumentsNameCode(t *testing.T) {
 	for document, names := range namesIn(t) {
 		for _, name := range names {
 			parts := qualified.FindStringSubmatch(strings.TrimSuffix(name, "()"))
-			if parts == nil || goFile.MatchString(name) || strings.HasSuffix(name, ".json") {
+			if parts == nil || goFile.MatchString(name) || otherFile.MatchString(name) {
 				continue
 			}
 			owner, member := parts[1], parts[2]
@@ -77,7 +92,7 @@ func TestDocumentsNameCode(t *testing.T) {
 func namesIn(t *testing.T) map[string][]string {
 	t.Helper()
 	names := map[string][]string{}
-	for _, document := range documents {
+	for _, document := range documents(t) {
 		text, err := os.ReadFile("../../" + document)
 		if err != nil {
 			t.Fatal(err)
