@@ -1,7 +1,7 @@
 # Copyright The Kindred Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-# The version of Kubernetes whose API is served: what clients are told.
+# The Kubernetes version that the server reports to clients.
 KUBERNETES_VERSION := v1.37.1
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo v0.0.0-dev)
@@ -14,27 +14,27 @@ LDFLAGS := -s -w \
 	-X k8s.io/component-base/version.gitCommit=$(shell git rev-parse HEAD 2>/dev/null || echo unknown) \
 	-X k8s.io/component-base/version.buildDate=$(shell TZ=UTC git log -1 --date=format-local:%Y-%m-%dT%H:%M:%SZ --format=%cd 2>/dev/null || echo 1970-01-01T00:00:00Z)
 
-# Static programs, a quarter smaller: with cgo, the linker must keep what a plugin might call.
-# The race detector alone needs it.
+# Static binaries are a quarter smaller: with cgo, the linker must keep code that only a plugin could
+# call. Only the race detector needs cgo.
 export CGO_ENABLED := 0
 
-# What a real node needs beside Go, as Debian's packages and the programs in them.
+# What a real node needs besides Go: Debian packages, and the programs in them.
 NODE_PACKAGES := containerd runc containernetworking-plugins iptables iproute2
 NODE_PROGRAMS := containerd runc iptables ip
-# What the tests need beside that: images are made from busybox, which the conformance
-# suite wants compiled from source, and the race detector needs a C compiler too.
+# What the tests need as well: images are built from busybox. The conformance suite compiles its
+# busybox from source, and the race detector needs a C compiler too.
 TEST_PACKAGES := busybox-static bzip2 gcc libc6-dev make
 TEST_PROGRAMS := busybox bzip2 gcc make
 
-# What has goroutines of its own to race: tested under the race detector. That compiles
-# every dependency once more, so packages that pull the whole API server in are left out.
+# Concurrent packages, tested with the race detector. It compiles every dependency again, so packages
+# that import the whole API server are excluded.
 RACE := ./internal/apiserver/inprocess/... ./internal/admission/... ./internal/auth/... ./internal/controllers/... \
 	./internal/containerd/... ./internal/datadir/... ./internal/node/... ./internal/ownership/... ./internal/scheduler/...
 
 .DEFAULT_GOAL := help
 .PHONY: help up deps test-deps build lint unit scenarios kindredtest smoke attack attack-quick test crash bench parity upstream conformance clients fuzz generate clean
 
-help: ## list what can be made
+help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 up: deps build ## install what is missing, build, and run a cluster on this machine
@@ -55,7 +55,7 @@ endef
 deps: ## install the Debian packages that a real node needs
 	$(call install,$(NODE_PACKAGES),$(NODE_PROGRAMS))
 
-test-deps: deps ## install what the tests need beside that
+test-deps: deps ## install the Debian packages that the tests need as well
 	$(call install,$(TEST_PACKAGES),$(TEST_PROGRAMS))
 
 build: ## build bin/kindred
@@ -66,21 +66,21 @@ lint: ## gofmt, go vet and staticcheck
 	@echo "go vet"; go vet ./... && for m in kindredtest test/clients test/conformance; do (cd $$m && go vet ./...) || exit 1; done
 	@echo "staticcheck"; go run $(STATICCHECK) ./... && for m in kindredtest test/conformance; do (cd $$m && go run $(STATICCHECK) ./...) || exit 1; done
 
-unit: test-deps ## run the unit tests, those of what races under the race detector
-	@echo "unit tests under the race detector"; CGO_ENABLED=1 go test -race $(RACE)
+unit: test-deps ## run the unit tests, concurrent packages with the race detector
+	@echo "unit tests with the race detector"; CGO_ENABLED=1 go test -race $(RACE)
 	@echo "unit tests"; go test $$(go list ./... | grep -v /test/scenarios | grep -vxF "$$(go list $(RACE))")
-	@echo "unit tests of what runs the conformance suite"; cd test/conformance && go test ./...
+	@echo "unit tests of the conformance runner"; cd test/conformance && go test ./...
 
-scenarios: test-deps build ## drive the built binary as a user would, with real containers
+scenarios: test-deps build ## run the binary as a user would, with real containers
 	@echo "scenarios"; KINDRED_BIN=$(CURDIR)/bin/kindred go test -count=1 -timeout 20m ./test/scenarios/... ./test/crash
 
-kindredtest: build ## test the test kit, a module of its own
+kindredtest: build ## test the test kit, a separate module
 	@echo "test kit"; cd kindredtest && KINDRED_BIN=$(CURDIR)/bin/kindred go test -count=1 ./...
 
-smoke: test-deps build ## run the conformance specs that are known to pass and are quick
+smoke: test-deps build ## run the quick conformance specs that are known to pass
 	@echo "conformance: smoke list"; cd test/conformance && go run . -specs smoke.txt -record=false $(ARGS)
 
-attack: build ## attack the verbs of ownership with random graphs (ARGS='-seed 7 -rounds 100')
+attack: build ## run the ownership commands on random graphs, with failures (ARGS='-seed 7 -rounds 100')
 	@go run ./test/attack $(ARGS)
 
 attack-quick: build
@@ -88,26 +88,26 @@ attack-quick: build
 
 test: test-deps build lint unit scenarios attack-quick kindredtest smoke ## everything that must pass
 
-crash: build ## end the cluster by SIGKILL and by loss of power, and damage its store, again and again (ARGS='-seed 7 -rounds 20')
+crash: build ## repeat SIGKILL, power loss and damage to the store (ARGS='-seed 7 -rounds 20')
 	@KINDRED_CRASH=1 KINDRED_BIN=$(CURDIR)/bin/kindred go test -count=1 -timeout 60m -v ./test/crash -args $(ARGS)
 
 bench: build ## measure the figures of docs/performance.md
 	@go run ./test/bench $(ARGS)
 
-parity: build ## compare the API with upstream's own server (ARGS='-kinds pods,jobs')
+parity: build ## compare the API with upstream's server (ARGS='-kinds pods,jobs')
 	@go run ./test/parity $(ARGS)
 
 conformance: test-deps build ## run upstream's conformance specs (FOCUS, SKIP, NODES, REPEAT, AGAINST, RUNTIME)
 	@cd test/conformance && go run . -focus "$$FOCUS" -skip "$$SKIP" -nodes $${NODES:-4} -repeat $${REPEAT:-1} \
 		-against $${AGAINST:-kindred} -runtime $${RUNTIME:-built} $(ARGS)
 
-upstream: build ## move objects to upstream's own control plane and back
+upstream: build ## move objects to upstream's control plane and back
 	@KINDRED_UPSTREAM=1 KINDRED_BIN=$(CURDIR)/bin/kindred go test -count=1 -timeout 40m -run Upstream ./test/scenarios
 
-# kubectl of one minor version before the served one and of two are supported too.
+# kubectl of the served minor version and of the two before it.
 KUBECTL_MODULES := v1.35.mod v1.36.mod go.mod
 
-clients: test-deps build ## drive the binary with Helm, Kustomize, controller-runtime's tests, client-go's examples and three kubectl
+clients: test-deps build ## test the binary with Helm, Kustomize, controller-runtime's tests, client-go's examples and three kubectl
 	@cd test/clients && KINDRED_BIN=$(CURDIR)/bin/kindred go test -count=1 -timeout 40m .
 	@for m in $(KUBECTL_MODULES); do \
 		kubectl=$(CURDIR)/test/clients/bin/kubectl-$${m%.mod}; echo "scenarios with kubectl of $$m"; \
@@ -115,12 +115,12 @@ clients: test-deps build ## drive the binary with Helm, Kustomize, controller-ru
 		go build -C test/clients/kubectl -modfile=$$m -ldflags "-X k8s.io/component-base/version.gitVersion=$$version" -o $$kubectl . && \
 		KUBECTL=$$kubectl KINDRED_BIN=$(CURDIR)/bin/kindred go test -count=1 -timeout 20m ./test/scenarios || exit 1; done
 
-fuzz: ## run each fuzz target for a little while (FUZZTIME=10s)
+fuzz: ## run each fuzz target for a short time (FUZZTIME=10s)
 	@for p in $$(git grep -l '^func Fuzz' -- '*_test.go' | xargs -n1 dirname | sort -u); do \
 		for f in $$(grep -ho '^func Fuzz[A-Za-z0-9_]*' $$p/*_test.go | cut -c6-); do \
 			echo "$$p $$f"; go test -run '^$$' -fuzz "^$$f\$$" -fuzztime $${FUZZTIME:-10s} ./$$p || exit 1; done; done
 
-generate: ## write the generated files anew
+generate: ## regenerate the generated files
 	@go generate ./...
 
 clean: ## remove what was built
