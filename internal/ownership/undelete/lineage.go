@@ -187,11 +187,16 @@ func (u *undeletion) reclaim(ctx context.Context) error {
 			item.then = withOwner(item.then, lost.Owner, owner.FormerUID())
 			item.owners = append(item.owners, owner)
 		case owner != nil && dependent != nil:
-			// The state that is brought back says whether one owned the other.
+			// The state that is restored may lack the reference: the orphaning of dependents
+			// removed it when the owner was deleted.
 			dependent.reclaims = append(dependent.reclaims, lost)
+			dependent.then = withOwner(dependent.then, lost.Owner, owner.FormerUID())
+			if owner != dependent && !slices.Contains(dependent.owners, owner) {
+				dependent.owners = append(dependent.owners, owner)
+			}
 		}
 	}
-	if len(added) > 0 {
+	if len(u.lineage.lost) > 0 {
 		u.items = inOrder(u.items)
 	}
 	return nil
@@ -213,9 +218,13 @@ func (u *undeletion) outsideOf(ctx context.Context, lost deletion.LostReference)
 	return nil, nil
 }
 
-// withOwner returns an object with a further owner reference, to a UID.
+// withOwner returns an object with an additional owner reference, to a UID. A second controller is
+// not added, since the API does not allow it.
 func withOwner(object *unstructured.Unstructured, ref metav1.OwnerReference, uid types.UID) *unstructured.Unstructured {
 	refs := object.GetOwnerReferences()
+	if ref.Controller != nil && *ref.Controller && metav1.GetControllerOf(object) != nil {
+		return object
+	}
 	if slices.ContainsFunc(refs, func(other metav1.OwnerReference) bool { return other.UID == uid }) {
 		return object
 	}

@@ -40,6 +40,8 @@ type archive struct {
 	// states are the objects at each revision. What is in them is never changed.
 	states []map[name]*unstructured.Unstructured
 	ends   map[name]*deletion.End
+	// orphaned are objects whose dependents were orphaned, and that are not removed yet.
+	orphaned []name
 }
 
 func newArchive(t *testing.T, random *rand.Rand) *archive {
@@ -131,6 +133,10 @@ func (a *archive) ask(n name, policy metav1.DeletionPropagation) {
 				a.write(n, o)
 			}
 		}
+		if a.rand.IntN(2) == 0 { // Another deletion may be asked for before it is removed.
+			a.orphaned = append(a.orphaned, n)
+			return
+		}
 	} else {
 		a.collect()
 	}
@@ -144,6 +150,10 @@ func without(refs []metav1.OwnerReference, drop func(metav1.OwnerReference) bool
 // collect does what the garbage collector does, until nothing is left to do: it deletes objects
 // none of whose owners is there, and drops references to absent owners beside others.
 func (a *archive) collect() {
+	for _, n := range a.orphaned {
+		a.remove(n)
+	}
+	a.orphaned = nil
 	for a.collectOne() {
 	}
 }

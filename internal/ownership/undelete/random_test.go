@@ -121,7 +121,7 @@ func (a *archive) deleteSome() (asked []name, story []string) {
 	present := slices.SortedFunc(maps.Keys(a.now()), cmpNames)
 	a.rand.Shuffle(len(present), func(i, j int) { present[i], present[j] = present[j], present[i] })
 	for _, n := range present[:1+a.rand.IntN(len(present))] {
-		if a.now()[n] == nil || n.kind == namespaceKind {
+		if a.now()[n] == nil || a.now()[n].GetDeletionTimestamp() != nil || n.kind == namespaceKind {
 			continue
 		}
 		policy := policies[a.rand.IntN(len(policies))]
