@@ -18,15 +18,15 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// The thresholds below which the node reports pressure, and which are kept out of
-// what it offers to pods: the kubelet's documented defaults for hard eviction.
+// The thresholds below which the node reports pressure, which are not allocatable either: the kubelet's
+// documented defaults for hard eviction.
 const (
 	reservedMemory     = 100 << 20
-	reservedDiskShare  = 10 // per cent
-	reservedInodeShare = 5  // per cent
+	reservedDiskShare  = 10 // percent
+	reservedInodeShare = 5  // percent
 )
 
-// machine is what does not change while the machine runs.
+// machine has the facts of the machine that do not change while it runs.
 type machine struct {
 	cpus       int64
 	memory     int64 // bytes
@@ -46,7 +46,7 @@ func readMachine(rootDir string) (machine, error) {
 	}
 	var disk unix.Statfs_t
 	if err := unix.Statfs(rootDir, &disk); err != nil {
-		return machine{}, fmt.Errorf("look at the file system of %s: %w", rootDir, err)
+		return machine{}, fmt.Errorf("read the size of the file system of %s: %w", rootDir, err)
 	}
 	var name unix.Utsname
 	if err := unix.Uname(&name); err != nil {
@@ -65,7 +65,7 @@ func readMachine(rootDir string) (machine, error) {
 	}, nil
 }
 
-// capacity is all that the machine has; allocatable is what it offers to pods.
+// capacity returns the machine's capacity, and what of it is allocatable to pods.
 func (m machine) capacity(maxPods int64) (capacity, allocatable v1.ResourceList) {
 	quantity := func(n int64, format resource.Format) resource.Quantity { return *resource.NewQuantity(n, format) }
 	capacity = v1.ResourceList{
@@ -87,13 +87,14 @@ func (m machine) capacity(maxPods int64) (capacity, allocatable v1.ResourceList)
 	return capacity, allocatable
 }
 
-// memoryPressure says whether hardly any memory is left.
+// memoryPressure reports whether the available memory is below the threshold.
 func memoryPressure() bool {
 	available, err := meminfo("MemAvailable")
 	return err == nil && available < reservedMemory
 }
 
-// diskPressure says whether the file system of the root directory is nearly full.
+// diskPressure reports whether the free space or the free inodes of the root directory's file system are
+// below the threshold.
 func diskPressure(rootDir string) bool {
 	var disk unix.Statfs_t
 	if err := unix.Statfs(rootDir, &disk); err != nil {
@@ -136,6 +137,7 @@ func hugePages() map[string]int64 {
 	return pages
 }
 
+// line returns the content of a file with one line, or "" if it cannot be read.
 func line(path string) string {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -144,6 +146,7 @@ func line(path string) string {
 	return strings.TrimSpace(string(data))
 }
 
+// osRelease returns the name of the operating system.
 func osRelease() string {
 	data, err := os.ReadFile("/etc/os-release")
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 	"github.com/kindred-project/kindred/internal/node/pod"
 )
 
-// The documented limits of a Node's list of images.
+// The documented limits of a Node's image list.
 const (
 	maxImages     = 50
 	maxImageNames = 5
@@ -38,8 +38,8 @@ type reporter struct {
 	version *runtimeapi.VersionResponse
 }
 
-// status computes the status from the machine and the runtime; old gives the times of
-// conditions which have not changed, and what others wrote.
+// status computes the status from the machine and the runtime. The transition times of unchanged
+// conditions and the fields of other clients come from old.
 func (r *reporter) status(ctx context.Context, old *v1.NodeStatus, now time.Time) v1.NodeStatus {
 	s := *old.DeepCopy()
 	s.Capacity, s.Allocatable = r.machine.capacity(r.options.MaxPods)
@@ -55,8 +55,7 @@ func (r *reporter) status(ctx context.Context, old *v1.NodeStatus, now time.Time
 	return s
 }
 
-// keepExtended keeps resources that are not the machine's: extended ones, which
-// others announce on the Node.
+// keepExtended keeps the extended resources of old, which other clients set on the Node.
 func keepExtended(list, old v1.ResourceList) {
 	for name, quantity := range old {
 		if _, own := list[name]; !own && strings.Contains(string(name), "/") {
@@ -87,7 +86,7 @@ func (r *reporter) info() v1.NodeSystemInfo {
 	}
 }
 
-// imageList names the largest images.
+// imageList returns the largest images.
 func (r *reporter) imageList(ctx context.Context) []v1.ContainerImage {
 	images, err := r.images.ListImages(ctx, nil)
 	if err != nil {
@@ -118,7 +117,7 @@ func (r *reporter) features(s *v1.NodeStatus, status *runtimeapi.StatusResponse)
 	}
 }
 
-// readyProblem says why the node cannot run pods, or nil.
+// readyProblem returns why the node cannot run pods, or nil.
 func readyProblem(status *runtimeapi.StatusResponse, err error) error {
 	if err != nil {
 		return fmt.Errorf("container runtime is down: %w", err)
@@ -129,8 +128,8 @@ func readyProblem(status *runtimeapi.StatusResponse, err error) error {
 	)
 }
 
-// required says that a condition of the runtime's, which CRI requires of it, does not hold.
-// Others are the runtime's own: containerd has one that warns of what is deprecated.
+// required returns an error if a condition that CRI requires is not true. Other conditions are specific
+// to the runtime: one of containerd's warns of deprecations.
 func required(status *runtimeapi.StatusResponse, condition, problem string) error {
 	for _, c := range status.GetStatus().GetConditions() {
 		switch {
@@ -144,7 +143,7 @@ func required(status *runtimeapi.StatusResponse, condition, problem string) erro
 	return fmt.Errorf("%s: the runtime does not report %s", problem, condition)
 }
 
-// conditions computes the four conditions the agent owns; Ready is the last, as clients expect.
+// conditions computes the agent's four conditions. Ready is the last, as clients expect.
 func (r *reporter) conditions(old []v1.NodeCondition, problem error, now time.Time) []v1.NodeCondition {
 	own := []v1.NodeCondition{
 		pressure(v1.NodeMemoryPressure, memoryPressure(),
@@ -195,7 +194,7 @@ func conditionIn(list []v1.NodeCondition, t v1.NodeConditionType) *v1.NodeCondit
 	return nil
 }
 
-// eventFor names the event that tells of a condition's new status.
+// eventFor returns the reason of the event about a condition's new status.
 func eventFor(c v1.NodeCondition) string {
 	if c.Type == v1.NodeReady {
 		if c.Status == v1.ConditionTrue {

@@ -15,44 +15,44 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Options say which node the agent is and what it works with.
+// Options are the identity of the node and what its agent depends on.
 type Options struct {
-	// Name is the node's name; it is also its host name label.
+	// Name is the node's name, and the value of its host name label.
 	Name string
-	// Client talks to the API as system:node:<Name>.
+	// Client authenticates as system:node:<Name>.
 	Client kubernetes.Interface
 	// Endpoint is the CRI endpoint of the runtime and its images, as in unix:///run/containerd/containerd.sock.
 	Endpoint string
-	// RootDir holds pods' volumes, logs and files. Its file system must allow mounts.
+	// RootDir has the volumes, logs and files of pods. Its file system must allow mounts.
 	RootDir string
-	// Owner marks the sandboxes and containers of this node in the runtime. No other user of the
-	// runtime may have the same.
+	// Owner is a label of the node's sandboxes and containers in the runtime. It must be unique
+	// among the users of the runtime.
 	Owner string
-	// CgroupParent is the cgroup below which all pods are, an absolute path; empty leaves cgroups
-	// to the runtime.
+	// CgroupParent is the parent of all pods' cgroups, an absolute path. If empty, the runtime
+	// chooses cgroups.
 	CgroupParent string
-	// IPs are the node's addresses, one a family, the first the preferred one.
+	// IPs are the node's addresses, one for each IP family, the preferred one first.
 	IPs []string
-	// ServePort is where the node's HTTP server listens, as the Node object tells it; 0 is none.
+	// ServePort is the port of the node's HTTP server in the Node object; 0 for none.
 	ServePort int32
 	// API is where pods of this node reach the API server, if not by its Service.
 	API netip.AddrPort
-	// ClusterDNS are the cluster's DNS servers, ClusterDomain its domain, by default the
-	// customary cluster.local.
-	ClusterDNS    []string
+	// ClusterDNS are the cluster's DNS servers.
+	ClusterDNS []string
+	// ClusterDomain is the cluster's domain. Defaults to cluster.local.
 	ClusterDomain string
 	// ResolvConf is the node's resolver configuration. Defaults to /etc/resolv.conf.
 	ResolvConf string
-	// PodCIDR is the node's pod range, written to a new Node object; empty leaves it to others.
+	// PodCIDR is the node's pod range, which a new Node object gets. If empty, it gets none.
 	PodCIDR string
-	// Labels and Taints are given to the Node object when it is first registered; labels also later.
+	// Labels are set on the Node object at each start of the agent, Taints only when it is created.
 	Labels map[string]string
 	Taints []v1.Taint
-	// MaxPods is how many pods the node takes. Defaults to 110.
+	// MaxPods is the maximum number of pods. Defaults to 110.
 	MaxPods int64
 	// Version is reported as kubeletVersion. Defaults to the binary's.
 	Version string
-	// Clock defaults to the real one.
+	// Clock defaults to the real clock.
 	Clock clock.WithTicker
 	// Recorder records events. Defaults to one that writes them through Client.
 	Recorder record.EventRecorder
@@ -94,14 +94,14 @@ func (o Options) withDefaults() (Options, error) {
 	return o, nil
 }
 
-// The times of the agent's own rounds.
+// The periods and limits of the agent.
 const (
-	// relistPeriod is how often the runtime is compared with what workers believe,
-	// should an event have been missed.
+	// relistPeriod is how often the pods of the runtime are compared with what workers last saw, in
+	// case an event was missed.
 	relistPeriod = 15 * time.Second
 	relistJitter = 0.5
-	// statusPeriod is how often the Node's status is written though nothing changed;
-	// statusCheck how often it is computed.
+	// statusPeriod is how often an unchanged Node status is written. statusCheck is how often the
+	// status is computed, unreadyCheck the same until the node is ready.
 	statusPeriod = 5 * time.Minute
 	statusCheck  = 10 * time.Second
 	unreadyCheck = 100 * time.Millisecond
@@ -111,6 +111,6 @@ const (
 	// registerRetry is the pause before the Node is registered again.
 	registerRetry = 200 * time.Millisecond
 	connectLimit  = 10 * time.Second
-	// leaveLimit is how long an agent that ends waits for what its workers have begun.
+	// leaveLimit is how long an agent that stops waits for actions that must finish.
 	leaveLimit = 1500 * time.Millisecond
 )

@@ -25,47 +25,46 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// The beta labels which upstream still sets beside the stable ones.
+// The beta labels, which upstream still sets as well.
 const (
 	betaOS   = "beta.kubernetes.io/os"
 	betaArch = "beta.kubernetes.io/arch"
 )
 
-// managedAttach says that the attach-detach controller, not the agent, attaches the node's
-// volumes.
+// managedAttach is the annotation of nodes whose volumes the attach-detach controller attaches.
 const managedAttach = "volumes.kubernetes.io/controller-managed-attach-detach"
 
-// self keeps the Node object and its lease.
+// self maintains the Node object and its lease.
 type self struct {
 	options  Options
 	reporter *reporter
 	record   func(eventType, reason, message string)
 
 	mu   sync.Mutex
-	node *v1.Node // as the API last showed it
-	sent time.Time
+	node *v1.Node  // the newest that the API returned
+	sent time.Time // when the status was last written
 }
 
-// current returns the Node as last seen.
+// current returns the newest Node object.
 func (s *self) current() *v1.Node {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.node
 }
 
-// observe takes the Node as a watch shows it.
+// observe takes the Node object from the watch.
 func (s *self) observe(node *v1.Node) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.node = node
 }
 
-// register makes sure that the Node exists, however often it takes.
+// register makes sure that the Node exists. It retries until it succeeds or ctx ends.
 func (s *self) register(ctx context.Context) {
 	for {
 		err := s.tryRegister(ctx)
 		if err == nil {
-			s.tell(nil, s.current().Status.Conditions)
+			s.recordChanges(nil, s.current().Status.Conditions)
 			return
 		}
 		if ctx.Err() == nil {
@@ -77,7 +76,7 @@ func (s *self) register(ctx context.Context) {
 	}
 }
 
-// keepLease renews the node's lease, by which the API knows that it lives (KEP-589).
+// keepLease renews the node's lease, its heartbeat (KEP-589).
 func (s *self) keepLease(ctx context.Context) {
 	if ctx.Err() != nil {
 		return
@@ -86,6 +85,7 @@ func (s *self) keepLease(ctx context.Context) {
 		leaseRenewal, s.options.Name, v1.NamespaceNodeLease, s.ownLease).Run(ctx)
 }
 
+// pause waits, and reports whether it did so without ctx ending.
 func (s *self) pause(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():
@@ -95,7 +95,7 @@ func (s *self) pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// ownLease makes the lease go with the node.
+// ownLease makes the Node the owner of the lease.
 func (s *self) ownLease(lease *coordinationv1.Lease) error {
 	node := s.current()
 	if len(lease.OwnerReferences) > 0 || node.UID == "" {
@@ -118,7 +118,7 @@ func (s *self) tryRegister(ctx context.Context) error {
 		return fmt.Errorf("get or create node: %w", err)
 	}
 	want := s.initial()
-	if !holds(node.Labels, want.Labels) || !holds(node.Annotations, want.Annotations) {
+	if !containsAll(node.Labels, want.Labels) || !containsAll(node.Annotations, want.Annotations) {
 		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": want.Labels, "annotations": want.Annotations}})
 		if err != nil {
 			return fmt.Errorf("encode labels: %w", err)
@@ -131,8 +131,8 @@ func (s *self) tryRegister(ctx context.Context) error {
 	return nil
 }
 
-// holds says whether a map has all of another.
-func holds(have, want map[string]string) bool {
+// containsAll reports whether have has all entries of want.
+func containsAll(have, want map[string]string) bool {
 	for key, value := range want {
 		if got, ok := have[key]; !ok || got != value {
 			return false
@@ -141,7 +141,7 @@ func holds(have, want map[string]string) bool {
 	return true
 }
 
-// initial is the Node as it is first registered.
+// initial returns the Node object to register.
 func (s *self) initial() *v1.Node {
 	labels := map[string]string{
 		v1.LabelHostname:   s.options.Name,
@@ -161,8 +161,9 @@ func (s *self) initial() *v1.Node {
 	return node
 }
 
-// keepStatus writes the status when it changed, and now and then when not; it calls ready
-// whenever it finds the API's node ready. Until the first time it looks often, as the runtime's network may just be coming up.
+// keepStatus writes the status when it has changed, and otherwise every statusPeriod. It calls ready
+// whenever the API's node is ready. Until the first time it checks often, because the runtime's network
+// may not be ready yet.
 func (s *self) keepStatus(ctx context.Context, ready func()) {
 	pause := unreadyCheck
 	for ctx.Err() == nil {
@@ -178,7 +179,7 @@ func (s *self) keepStatus(ctx context.Context, ready func()) {
 	}
 }
 
-// sync brings the API's status up to date and says whether the API has the node as ready.
+// sync updates the API's status and reports whether the node is ready in the API.
 func (s *self) sync(ctx context.Context) (ready bool, err error) {
 	node, now := s.current(), s.options.Clock.Now()
 	status := s.reporter.status(ctx, &node.Status, now)
@@ -187,7 +188,7 @@ func (s *self) sync(ctx context.Context) (ready bool, err error) {
 	}
 	updated, err := s.patch(ctx, node, status)
 	if apierrors.IsNotFound(err) {
-		err = s.tryRegister(ctx) // somebody deleted the Node
+		err = s.tryRegister(ctx) // the Node was deleted
 	}
 	if err != nil {
 		return false, err
@@ -195,7 +196,7 @@ func (s *self) sync(ctx context.Context) (ready bool, err error) {
 	if updated == nil {
 		return false, nil
 	}
-	s.tell(node.Status.Conditions, status.Conditions)
+	s.recordChanges(node.Status.Conditions, status.Conditions)
 	s.observe(updated)
 	s.sent = now
 	return isReady(updated), nil
@@ -209,9 +210,8 @@ func (s *self) patch(ctx context.Context, node *v1.Node, status v1.NodeStatus) (
 	return s.options.Client.CoreV1().Nodes().Patch(ctx, node.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
 }
 
-// nodeStatusPatch is the strategic merge patch to the new status. Addresses merge by
-// their type, of which there may be several (the API's known mistake), so that they are
-// always replaced as a whole.
+// nodeStatusPatch returns the strategic merge patch to the new status. It replaces addresses as a whole:
+// their merge key is the type, although several may have one type (a known mistake of the API).
 func nodeStatusPatch(node *v1.Node, status v1.NodeStatus) ([]byte, error) {
 	addresses := status.Addresses
 	status.Addresses = node.Status.Addresses
@@ -232,9 +232,10 @@ func nodeStatusPatch(node *v1.Node, status v1.NodeStatus) ([]byte, error) {
 	return json.Marshal(change)
 }
 
-// tell records conditions whose status changed. Of a Node that just registered (old is empty),
-// these are the agent's own; not to be ready yet is no news then.
-func (s *self) tell(old, now []v1.NodeCondition) {
+// recordChanges records an event for each condition whose status changed. For a Node that has just been
+// registered (old is empty), it records only the agent's own conditions, and not that the node is not
+// ready yet.
+func (s *self) recordChanges(old, now []v1.NodeCondition) {
 	for _, c := range now {
 		before := conditionIn(old, c.Type)
 		if before != nil && before.Status == c.Status {
@@ -248,7 +249,7 @@ func (s *self) tell(old, now []v1.NodeCondition) {
 	}
 }
 
-// sameStatus compares all but the times of heartbeats.
+// sameStatus reports whether two statuses differ in nothing but heartbeat times.
 func sameStatus(a, b *v1.NodeStatus) bool {
 	a, b = a.DeepCopy(), b.DeepCopy()
 	for _, s := range []*v1.NodeStatus{a, b} {

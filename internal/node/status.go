@@ -17,13 +17,13 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// podStatus writes pods' statuses through the API. It implements pod.Status.
+// podStatus writes the statuses of pods to the API. It implements pod.Status.
 type podStatus struct {
 	client kubernetes.Interface
 }
 
-// Write patches what differs. The UID in the patch is a precondition: a pod of the
-// same name that came after is never touched.
+// Write patches what differs. The UID in the patch is a precondition, so that a later pod with the same
+// name is not changed.
 func (s podStatus) Write(ctx context.Context, pod *v1.Pod, status v1.PodStatus) (*v1.Pod, error) {
 	patch, err := statusPatch(pod, status)
 	if err != nil {
@@ -33,7 +33,7 @@ func (s podStatus) Write(ctx context.Context, pod *v1.Pod, status v1.PodStatus) 
 		return pod, nil
 	}
 	updated, err := s.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
-	if err != nil && s.gone(ctx, pod, err) {
+	if err != nil && s.isGone(ctx, pod, err) {
 		return nil, nil
 	}
 	if err != nil {
@@ -42,8 +42,8 @@ func (s podStatus) Write(ctx context.Context, pod *v1.Pod, status v1.PodStatus) 
 	return updated, nil
 }
 
-// gone says whether err means that the pod is gone, or another has its name.
-func (s podStatus) gone(ctx context.Context, pod *v1.Pod, err error) bool {
+// isGone reports whether err means that the pod was deleted, possibly with another pod of its name now.
+func (s podStatus) isGone(ctx context.Context, pod *v1.Pod, err error) bool {
 	if apierrors.IsConflict(err) {
 		var current *v1.Pod
 		if current, err = s.client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{}); err == nil {
@@ -53,7 +53,7 @@ func (s podStatus) gone(ctx context.Context, pod *v1.Pod, err error) bool {
 	return apierrors.IsNotFound(err)
 }
 
-// statusPatch is the strategic merge patch to the new status, nil if there is nothing to change.
+// statusPatch returns the strategic merge patch to the new status, or nil if it is unchanged.
 func statusPatch(pod *v1.Pod, status v1.PodStatus) ([]byte, error) {
 	change, err := changeOf(&v1.Pod{Status: pod.Status}, &v1.Pod{Status: status})
 	if err != nil || len(change) == 0 {
@@ -63,7 +63,7 @@ func statusPatch(pod *v1.Pod, status v1.PodStatus) ([]byte, error) {
 	return json.Marshal(change)
 }
 
-// changeOf is the strategic merge patch from one object to another of its type.
+// changeOf returns the strategic merge patch between two objects of one type.
 func changeOf(before, after any) (map[string]any, error) {
 	from, err := runtime.DefaultUnstructuredConverter.ToUnstructured(before)
 	if err != nil {
@@ -86,7 +86,7 @@ func (s podStatus) Delete(ctx context.Context, pod *v1.Pod) error {
 		GracePeriodSeconds: new(int64),
 		Preconditions:      metav1.NewUIDPreconditions(string(pod.UID)),
 	})
-	if err != nil && s.gone(ctx, pod, err) {
+	if err != nil && s.isGone(ctx, pod, err) {
 		return nil
 	}
 	return err

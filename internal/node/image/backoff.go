@@ -10,13 +10,13 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// A failed pull is not tried again for 10 s, then 20 s, and so on up to 5 min.
+// The pause after a failed pull: 10 s, doubling up to 5 minutes.
 const (
 	minBackoff = 10 * time.Second
 	maxBackoff = 300 * time.Second
 )
 
-// backoff remembers failed pulls, each by pod and image.
+// backoff records failed pulls, by pod and image.
 type backoff struct {
 	clock clock.PassiveClock
 
@@ -34,7 +34,7 @@ func newBackoff(c clock.PassiveClock) *backoff {
 	return &backoff{clock: c, failures: map[string]failure{}}
 }
 
-// waiting says whether it is too early to try again, and what went wrong.
+// waiting reports whether the pause after the last failure is not over yet, and that failure's message.
 func (b *backoff) waiting(key string) (message string, waiting bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -59,7 +59,7 @@ func (b *backoff) succeeded(key string) {
 	delete(b.failures, key)
 }
 
-// forgetOld drops what nobody has tried for long: pods that are gone, mostly.
+// forgetOld drops failures without a recent retry. Most of their pods are gone.
 func (b *backoff) forgetOld() {
 	for key, f := range b.failures {
 		if b.clock.Since(f.at) > 2*maxBackoff {

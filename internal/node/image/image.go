@@ -3,10 +3,10 @@
 
 // Package image makes container images present on the node.
 //
-// A request walks four questions: is the name one, is the image there and may
-// this pod use it (records.go), is its pull backing off (backoff.go), and with
-// which credentials can it be pulled (keyring.go). Equal pulls that overlap are one
-// pull. A pull outlives the pod that asked for it, so that the next one finds it done.
+// A request has four steps: parse the name; check whether the image is present and the pod may use it
+// (records.go); check whether its pull is backing off (backoff.go); pull it, with the pod's credentials
+// (keyring.go). Concurrent equal pulls are one pull. A pull continues if its pod is deleted, so that
+// the next pod finds the image.
 package image
 
 import (
@@ -29,24 +29,24 @@ import (
 	nodepod "github.com/kindred-project/kindred/internal/node/pod"
 )
 
-// Service is what is needed of the runtime's image service (k8s.io/cri-api).
+// Service is the used part of CRI's image service.
 type Service interface {
 	ImageStatus(ctx context.Context, image *runtimeapi.ImageSpec, verbose bool) (*runtimeapi.ImageStatusResponse, error)
 	PullImage(ctx context.Context, image *runtimeapi.ImageSpec, auth *runtimeapi.AuthConfig, sandbox *runtimeapi.PodSandboxConfig) (string, error)
 }
 
-// Secrets reads the pull secrets of a pod; package objects implements it.
+// Secrets reads the pull secrets of a pod. Package objects implements it.
 type Secrets interface {
 	Secret(ctx context.Context, pod *v1.Pod, name string) (*v1.Secret, error)
 }
 
-// Options says what images are pulled with.
+// Options are what pulls depend on.
 type Options struct {
 	Service  Service
 	Secrets  Secrets
 	Recorder record.EventRecorder
 	Clock    clock.PassiveClock
-	// RecordsDir keeps which credentials pulled which image, across restarts.
+	// RecordsDir stores which credentials pulled which image.
 	RecordsDir string
 	// RuntimeHandler returns the handler of a pod's runtime class. Nil: always the default.
 	RuntimeHandler func(pod *v1.Pod) string
@@ -61,7 +61,7 @@ type Manager struct {
 	pulls   singleflight.Group
 }
 
-// New returns a Manager whose pulls end with ctx.
+// New returns a Manager whose pulls are cancelled when ctx ends.
 func New(ctx context.Context, options Options) *Manager {
 	return &Manager{
 		ctx:     ctx,
@@ -71,7 +71,7 @@ func New(ctx context.Context, options Options) *Manager {
 	}
 }
 
-// The reasons of a container that waits for its image, as upstream's kubelet gives them.
+// The reasons of a container that waits for its image, as in upstream's kubelet.
 const (
 	errInvalidName = "InvalidImageName"
 	errInspect     = "ImageInspectError"
@@ -91,14 +91,14 @@ const (
 	eventNoSecret  = "FailedToRetrieveImagePullSecret"
 )
 
-// request is one container's wish for its image.
+// request is one container's request for its image.
 type request struct {
 	*Manager
 	pod       *v1.Pod
 	container *v1.Container
 	sandbox   *runtimeapi.PodSandboxConfig
 	spec      *runtimeapi.ImageSpec
-	keys      *keyring // looked up when first needed
+	keys      *keyring // read on first use
 }
 
 // EnsurePresent implements pod.Images.
@@ -134,7 +134,7 @@ func (r *request) ensure(ctx context.Context) (criconfig.Image, *nodepod.ImageEr
 	return r.pull(ctx)
 }
 
-// local returns the image if it is there and the pod may use it.
+// local returns the image if it is present and the pod may use it.
 func (r *request) local(ctx context.Context) (*runtimeapi.Image, *nodepod.ImageError) {
 	status, err := r.options.Service.ImageStatus(ctx, r.spec, false)
 	if err != nil {
@@ -147,15 +147,15 @@ func (r *request) local(ctx context.Context) (*runtimeapi.Image, *nodepod.ImageE
 		return image, nil
 	}
 	if r.container.ImagePullPolicy == v1.PullNever {
-		// An image the pod has no right to is as good as absent, and must not be told from it.
+		// The message is the same for an image that the pod may not use.
 		return nil, r.fail(eventNeverPull, errNeverPull,
 			fmt.Sprintf("Container image %q is not present with pull policy of Never", r.container.Image))
 	}
 	return nil, nil
 }
 
-// mayUse says that the pod has the right to a present image: anybody has to one
-// that was not pulled for somebody's secret (KEP-2535).
+// mayUse reports whether the pod may use a present image. Every pod may use an image that was pulled
+// without a secret (KEP-2535).
 func (r *request) mayUse(ctx context.Context, ref string) bool {
 	allowed, needsKeys := r.records.allows(r.spec.Image, ref, nil)
 	if allowed || !needsKeys {
@@ -165,7 +165,7 @@ func (r *request) mayUse(ctx context.Context, ref string) bool {
 	return allowed
 }
 
-// pull pulls the image unless it failed lately.
+// pull pulls the image unless the pull is backing off.
 func (r *request) pull(ctx context.Context) (criconfig.Image, *nodepod.ImageError) {
 	image := r.container.Image
 	key := string(r.pod.UID) + "_" + image
@@ -178,13 +178,13 @@ func (r *request) pull(ctx context.Context) (criconfig.Image, *nodepod.ImageErro
 	begin := r.options.Clock.Now()
 	pulled, err := r.shared(ctx)
 	if err != nil && ctx.Err() != nil {
-		// Nobody waits any more: no verdict on the image.
+		// The pod is to stop. This is not a failure of the pull.
 		return criconfig.Image{}, &nodepod.ImageError{Reason: errPull, Message: err.Error()}
 	}
 	if err != nil {
 		r.event(v1.EventTypeWarning, eventFailed, fmt.Sprintf("Failed to pull image %q: %v", image, err))
-		r.tellMissingSecrets(ctx)
-		failure := verdict(image, err)
+		r.reportMissingSecrets(ctx)
+		failure := imageError(image, err)
 		r.backoff.failed(key, failure.Reason+": "+failure.Message)
 		return criconfig.Image{}, failure
 	}
@@ -201,11 +201,11 @@ type pulled struct {
 	took  time.Duration
 }
 
-// shared pulls, or waits for an equal pull which is under way.
+// shared pulls, or waits for an equal pull in progress.
 func (r *request) shared(ctx context.Context) (pulled, error) {
 	credentials := r.keyring(ctx).lookup(r.spec.Image)
 	key := strings.Join(append([]string{r.spec.Image, r.spec.RuntimeHandler}, hashes(credentials)...), " ")
-	// The pull belongs to the node: it goes on when this pod goes.
+	// The pull uses the node's context: it continues if this pod is deleted.
 	done := r.pulls.DoChan(key, func() (any, error) {
 		begin := r.options.Clock.Now()
 		ctx := klog.NewContext(r.ctx, klog.FromContext(ctx))
@@ -223,8 +223,7 @@ func (r *request) shared(ctx context.Context) (pulled, error) {
 	}
 }
 
-// pulledMeanwhile returns the image if a pull that ended after this request had
-// looked for it brought it.
+// pulledMeanwhile returns the image if another pull has finished since this request checked for it.
 func (r *request) pulledMeanwhile(ctx context.Context) *runtimeapi.Image {
 	if r.container.ImagePullPolicy == v1.PullAlways {
 		return nil
@@ -236,7 +235,7 @@ func (r *request) pulledMeanwhile(ctx context.Context) *runtimeapi.Image {
 	return status.GetImage()
 }
 
-// pullWith pulls with the first credentials that work, or with none if there are none.
+// pullWith tries the credentials in order. Without any it pulls anonymously.
 func (r *request) pullWith(ctx context.Context, credentials []credential) (*runtimeapi.Image, error) {
 	if len(credentials) == 0 {
 		credentials = []credential{{}}
@@ -263,7 +262,7 @@ func (r *request) pullOnce(ctx context.Context, credential *credential) (*runtim
 		return nil, err
 	}
 	done(ref)
-	// The pull's answer lacks size and user.
+	// The response of the pull has neither size nor user.
 	status, err := r.options.Service.ImageStatus(ctx, &runtimeapi.ImageSpec{Image: ref, RuntimeHandler: r.spec.RuntimeHandler}, false)
 	if err != nil {
 		return nil, err
@@ -281,7 +280,7 @@ func (r *request) keyring(ctx context.Context) *keyring {
 	return r.keys
 }
 
-func (r *request) tellMissingSecrets(ctx context.Context) {
+func (r *request) reportMissingSecrets(ctx context.Context) {
 	missing := r.keyring(ctx).missing
 	if len(missing) == 0 {
 		return
@@ -290,7 +289,7 @@ func (r *request) tellMissingSecrets(ctx context.Context) {
 		fmt.Sprintf("Unable to retrieve some image pull secrets (%s); attempting to pull the image may not succeed.", strings.Join(missing, ", ")))
 }
 
-// fail records a failure with a message of its own.
+// fail records the event of a failure and returns the failure.
 func (r *request) fail(event, reason, message string) *nodepod.ImageError {
 	r.event(v1.EventTypeWarning, event, message)
 	return &nodepod.ImageError{Reason: reason, Message: message}
@@ -300,9 +299,9 @@ func (r *request) event(kind, reason, message string) {
 	r.options.Recorder.Event(nodepod.ContainerReference(r.pod, r.container.Name), kind, reason, message)
 }
 
-// verdict turns a pull's error into the container's state. Errors come over gRPC,
-// so that those with a name of their own are known by how they begin.
-func verdict(image string, err error) *nodepod.ImageError {
+// imageError converts the error of a pull. Errors come over gRPC as text, so that CRI's named errors are
+// recognized by their prefix.
+func imageError(image string, err error) *nodepod.ImageError {
 	text := err.Error()
 	for _, known := range []struct {
 		err  error
@@ -327,7 +326,7 @@ func found(image *runtimeapi.Image) criconfig.Image {
 	case uid != nil:
 		out.UID = &uid.Value
 	default:
-		// A numeric user may come as a name.
+		// Runtimes may return a numeric user as a name.
 		if number, err := strconv.ParseInt(out.Username, 10, 64); err == nil {
 			out.UID = &number
 		}

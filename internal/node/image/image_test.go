@@ -27,14 +27,14 @@ import (
 
 var _ nodepod.Images = &Manager{}
 
-// registry is a runtime with the registry it pulls from.
+// registry is a runtime and the registry that it pulls from.
 type registry struct {
 	mu       sync.Mutex
 	present  map[string]*runtimeapi.Image // by name and ID
-	password string                       // pulls need it, unless empty
+	password string                       // required by pulls, unless empty
 	inspect  error
 	broken   error
-	block    chan struct{} // pulls wait for it, unless nil
+	block    chan struct{} // blocks pulls, unless nil
 	pulls    int
 	statuses int
 }
@@ -71,7 +71,7 @@ func (r *registry) PullImage(ctx context.Context, spec *runtimeapi.ImageSpec, au
 	return "id-of-" + spec.Image, nil
 }
 
-// secrets is the API as one namespace sees it.
+// secrets has the Secrets of one namespace.
 type secrets map[string]*v1.Secret
 
 func (s secrets) Secret(_ context.Context, _ *v1.Pod, name string) (*v1.Secret, error) {
@@ -255,7 +255,7 @@ func TestBackOff(t *testing.T) {
 		want = min(2*want, 300*time.Second)
 	}
 
-	// Another pod is not held back, and success ends it.
+	// Backoff does not affect other pods, and ends with a success.
 	if _, failure := f.ensure(podOf("q", name, v1.PullIfNotPresent)); failure == nil || failure.Reason != "ErrImagePull" {
 		t.Errorf("another pod: %+v", failure)
 	}
@@ -292,7 +292,7 @@ func TestEqualPullsAreOne(t *testing.T) {
 			}
 		}()
 	}
-	// All are on their way once each has said so.
+	// All requests wait once each has recorded its Pulling event.
 	for pulling := 0; pulling < 10; {
 		if strings.Contains(<-f.recorder.Events, "Pulling") {
 			pulling++
@@ -353,7 +353,7 @@ func TestImagesOfASecretAreForThoseWhoKnowIt(t *testing.T) {
 	}
 	pulls := f.registry.pulls
 
-	// A new agent remembers.
+	// A new agent reads the records.
 	f.Manager = New(context.Background(), f.options)
 	for _, tc := range []struct {
 		pod    *v1.Pod
@@ -377,7 +377,7 @@ func TestImagesOfASecretAreForThoseWhoKnowIt(t *testing.T) {
 		pulls = f.registry.pulls
 	}
 
-	// Once nobody's pull works, the image is everybody's.
+	// Once an anonymous pull succeeds, every pod may use the image.
 	f.registry.password = ""
 	if _, failure := f.ensure(podOf("open", name, v1.PullIfNotPresent)); failure != nil {
 		t.Error(failure)
@@ -392,7 +392,7 @@ func TestACutOffPullProvesNothing(t *testing.T) {
 	if _, err := f.records.begin(name, &credential{auth: &runtimeapi.AuthConfig{}}); err != nil {
 		t.Fatal(err)
 	}
-	f.registry.present[name] = &runtimeapi.Image{Id: "id"} // the runtime finished it
+	f.registry.present[name] = &runtimeapi.Image{Id: "id"} // the runtime finished the pull
 	f.registry.broken = errors.New("denied")
 	if _, failure := f.ensure(podOf("p", name, v1.PullIfNotPresent)); failure == nil || failure.Reason != "ErrImagePull" {
 		t.Errorf("got %+v", failure)

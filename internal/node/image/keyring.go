@@ -20,27 +20,27 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// keyring holds the credentials of a pod's pull secrets.
+// keyring has the credentials of a pod's pull secrets.
 type keyring struct {
 	entries []entry // more specific patterns first
 	missing []string
 }
 
-// entry is a registry's line in a Docker configuration.
+// entry is the entry of one registry in a Docker configuration.
 type entry struct {
-	pattern string // host[:port][/path], labels of the host may be globs
+	pattern string // host[:port][/path]; labels of the host may be globs
 	credential
 }
 
-// credential is one way to log in. The zero value is to pull as nobody.
+// credential is one credential of a registry. The zero value is an anonymous pull.
 type credential struct {
 	auth   *runtimeapi.AuthConfig
-	secret string // namespace/name/uid of where it came from
+	secret string // its source: namespace/name/uid
 	hash   string
 }
 
-// newKeyring reads the pod's pull secrets. One that is missing or malformed is
-// no reason not to try.
+// newKeyring reads the pod's pull secrets. It skips missing and malformed ones: the pull may succeed
+// without them.
 func newKeyring(ctx context.Context, secrets Secrets, pod *v1.Pod) *keyring {
 	k := &keyring{}
 	for _, ref := range pod.Spec.ImagePullSecrets {
@@ -63,11 +63,11 @@ func newKeyring(ctx context.Context, secrets Secrets, pod *v1.Pod) *keyring {
 	return k
 }
 
-// login is how Docker configurations spell a credential.
+// login is a credential in a Docker configuration.
 type login struct {
 	Username string `json:"username"`
 	Password string `json:"password"`
-	Auth     string `json:"auth"` // base64 of username:password; wins
+	Auth     string `json:"auth"` // base64 of username:password; takes precedence
 }
 
 func parseSecret(secret *v1.Secret) ([]entry, error) {
@@ -116,10 +116,10 @@ func (l login) config() (*runtimeapi.AuthConfig, error) {
 	return &runtimeapi.AuthConfig{Username: username, Password: password}, nil
 }
 
-// dockerHub is the key of Docker's own registry in configurations.
+// dockerHub is the key of Docker Hub in Docker configurations.
 const dockerHub = "index.docker.io"
 
-// patternOf strips from a registry's key what Docker allows around it.
+// patternOf strips the scheme and the API version from a registry's key.
 func patternOf(registry string) string {
 	for _, scheme := range []string{"https://", "http://"} {
 		registry = strings.TrimPrefix(registry, scheme)
@@ -137,7 +137,7 @@ func patternOf(registry string) string {
 	return host + "/" + rest
 }
 
-// lookup returns the credentials to try for the image, in order.
+// lookup returns the credentials for the image, in the order to try them.
 func (k *keyring) lookup(image string) []credential {
 	repository, err := repository(image)
 	if err != nil {
@@ -160,8 +160,8 @@ func (k *keyring) lookup(image string) []credential {
 	return out
 }
 
-// matches compares label by label, so that a glob never spans a dot, and the port
-// exactly; the pattern's path is a prefix.
+// matches reports whether a pattern matches a repository: the labels of the host one by one, so that a
+// glob never spans a dot, the port exactly, and the pattern's path as a prefix.
 func matches(pattern, repository string) bool {
 	patternHost, patternPath, _ := strings.Cut(pattern, "/")
 	host, rest, _ := strings.Cut(repository, "/")

@@ -9,8 +9,8 @@ import (
 	"github.com/distribution/reference"
 )
 
-// withTag adds the tag "latest" to a name without tag and digest, and leaves the
-// rest as it was written: what a short name means is up to the runtime.
+// withTag adds the tag "latest" to a name without tag and digest. It does not normalize the name: the
+// runtime resolves short names.
 func withTag(image string) (string, error) {
 	named, err := parse(image)
 	if err != nil {
@@ -22,7 +22,7 @@ func withTag(image string) (string, error) {
 	return image, nil
 }
 
-// repository is the image's full name without tag and digest.
+// repository returns the image's full name without tag and digest.
 func repository(image string) (string, error) {
 	named, err := parse(image)
 	if err != nil {

@@ -17,36 +17,35 @@ import (
 	"github.com/kindred-project/kindred/internal/durable"
 )
 
-// records remember with whose credentials images were pulled, so that a pod cannot
-// use by its bare name what another pod's secret brought to the node (KEP-2535,
-// policy NeverVerifyPreloadedImages). An image without a record was put on the
-// node by its owner and is for all.
+// records store which credentials pulled an image, so that a pod without these credentials cannot use
+// the image only because it is present (KEP-2535, policy NeverVerifyPreloadedImages). An image without
+// a record was preloaded, and every pod may use it.
 type records struct {
 	dir string
 
 	mu sync.Mutex
 }
 
-// pullRecord is the file of one image, by the runtime's reference.
+// pullRecord is the file of one image, which is named by the runtime's reference.
 type pullRecord struct {
-	// Repositories has an entry for each name the image was pulled under.
+	// Repositories has an entry for each repository that the image was pulled from.
 	Repositories map[string]access `json:"repositories"`
 }
 
-// access says who may use an image under one name.
+// access is who may use an image by one repository's name.
 type access struct {
 	Everybody bool    `json:"everybody,omitempty"`
 	Secrets   []proof `json:"secrets,omitempty"`
 }
 
-// proof is a credential that pulled the image once.
+// proof is a credential that has pulled the image.
 type proof struct {
 	Secret string `json:"secret"`
 	Hash   string `json:"hash"`
 }
 
-// allows says whether a pod with these credentials may use the present image;
-// needsKeys that it depends on them.
+// allows reports whether a pod with these credentials may use the present image, and whether that
+// depends on the credentials.
 func (r *records) allows(image, ref string, credentials []credential) (allowed, needsKeys bool) {
 	name, err := repository(image)
 	if err != nil {
@@ -57,7 +56,7 @@ func (r *records) allows(image, ref string, credentials []credential) (allowed, 
 	var record pullRecord
 	switch err := r.read(r.pulledFile(ref), &record); {
 	case errors.Is(err, fs.ErrNotExist):
-		// A pull with a secret that was cut off tells nothing of who may use the image.
+		// After an interrupted pull with a secret, it is unknown who may use the image.
 		_, err := os.Stat(r.intentFile(image))
 		return errors.Is(err, fs.ErrNotExist), false
 	case err != nil:
@@ -75,8 +74,8 @@ func (r *records) allows(image, ref string, credentials []credential) (allowed, 
 	return false, ok
 }
 
-// begin notes that a pull starts, and returns what notes its end with the
-// runtime's reference to the image, or "" when it failed.
+// begin records the start of a pull. The function it returns records the end, with the runtime's
+// reference of the image, or "" if the pull failed.
 func (r *records) begin(image string, c *credential) (done func(ref string), err error) {
 	if err := os.MkdirAll(r.dir, 0o700); err != nil {
 		return nil, err
@@ -88,7 +87,8 @@ func (r *records) begin(image string, c *credential) (done func(ref string), err
 		}
 	}
 	return func(ref string) {
-		// An intent that stays makes the next pod prove its right: safe.
+		// If the grant cannot be stored, the intent stays, and the next pod must pull with its own
+		// credentials.
 		if ref != "" && r.grant(image, ref, c) != nil {
 			return
 		}
@@ -98,7 +98,7 @@ func (r *records) begin(image string, c *credential) (done func(ref string), err
 	}, nil
 }
 
-// grant adds to the image's record that these credentials pulled it.
+// grant adds these credentials to the image's record.
 func (r *records) grant(image, ref string, c *credential) error {
 	name, err := repository(image)
 	if err != nil {

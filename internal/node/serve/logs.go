@@ -19,7 +19,7 @@ import (
 	nodepod "github.com/kindred-project/kindred/internal/node/pod"
 )
 
-// logBuffer is how much of a log is gathered before it is sent.
+// logBuffer is how much of a log is buffered before it is sent.
 const logBuffer = 32 << 10
 
 // logs serves GET /containerLogs/{namespace}/{pod}/{container}.
@@ -47,7 +47,7 @@ func (s *Server) logs(w http.ResponseWriter, r *http.Request) {
 	s.copyLog(w, r, pod.UID, name, instance, query)
 }
 
-// copyLog sends the log. Once the first byte is out, an error can only end it.
+// copyLog sends the log. After the first byte, an error can no longer be reported and ends the response.
 func (s *Server) copyLog(w http.ResponseWriter, r *http.Request, uid types.UID, name string, instance nodepod.ContainerInstance, query logQuery) {
 	body := &response{ResponseWriter: w}
 	buffer := bufio.NewWriterSize(body, logBuffer)
@@ -77,7 +77,7 @@ func (s *Server) copyLog(w http.ResponseWriter, r *http.Request, uid types.UID, 
 	_ = buffer.Flush()
 }
 
-// response remembers whether anything was sent.
+// response records whether the response has begun.
 type response struct {
 	http.ResponseWriter
 	begun bool
@@ -100,7 +100,7 @@ func (r *response) flush() error {
 	return http.NewResponseController(r.ResponseWriter).Flush()
 }
 
-// instance finds the run of the container whose log is wanted, or says why there is none.
+// instance returns the run of the container whose log is requested. The error says why it has none.
 func (s *Server) instance(pod *v1.Pod, name string, previous bool) (nodepod.ContainerInstance, error) {
 	instance, ok := s.options.Lookup.Container(pod.UID, name, previous)
 	if ok {
@@ -109,7 +109,7 @@ func (s *Server) instance(pod *v1.Pod, name string, previous bool) (nodepod.Cont
 	return nodepod.ContainerInstance{}, unavailable(pod, name, previous)
 }
 
-// unavailable explains, in the words of upstream's kubelet, why a container has no log.
+// unavailable returns upstream's error for a container without a log.
 func unavailable(pod *v1.Pod, name string, previous bool) error {
 	status := statusOf(pod, name)
 	switch {
@@ -145,12 +145,13 @@ func statusOf(pod *v1.Pod, name string) *v1.ContainerStatus {
 	return nil
 }
 
-// declares says that the pod has a container of that name, and terminal, that it has a TTY.
+// declares reports whether the pod has a container with this name.
 func declares(pod *v1.Pod, name string) bool {
 	_, ok := terminal(pod, name)
 	return ok
 }
 
+// terminal reports whether a container has a TTY, and whether the pod has the container.
 func terminal(pod *v1.Pod, name string) (tty, found bool) {
 	for _, list := range [][]v1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
 		for i := range list {
@@ -167,7 +168,7 @@ func terminal(pod *v1.Pod, name string) (tty, found bool) {
 	return false, false
 }
 
-// logQuery is a PodLogOptions as the API server spells it in a URL.
+// logQuery is a PodLogOptions, as the API server encodes it in a URL.
 type logQuery struct {
 	options  logs.Options
 	previous bool

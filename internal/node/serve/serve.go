@@ -1,13 +1,12 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package serve is the node's HTTPS side: what the API server asks of it when a
-// user wants logs, exec, attach or port-forward.
+// Package serve is the node's HTTPS server for the API server: logs, exec, attach and port-forward.
 //
-// Only the API server is let in, by its client certificate. Logs are read from
-// files here. For streams, the runtime is asked for a URL and the connection is
-// handed through to it, as upstream's kubelet does; the two WebSocket protocols
-// that runtimes need not know are translated to SPDY on the way (KEP-4006).
+// It authenticates the API server by its client certificate and serves no other client. Logs are read
+// from files. For streams, the runtime returns a URL, and the connection is proxied to it as in
+// upstream's kubelet. The two WebSocket protocols, which runtimes need not support, are translated to
+// SPDY (KEP-4006).
 package serve
 
 import (
@@ -31,26 +30,26 @@ import (
 	nodepod "github.com/kindred-project/kindred/internal/node/pod"
 )
 
-// Runtime is what is needed of the runtime's CRI service.
+// Runtime is the used part of CRI's runtime service.
 type Runtime interface {
 	Exec(ctx context.Context, request *runtimeapi.ExecRequest) (*runtimeapi.ExecResponse, error)
 	Attach(ctx context.Context, request *runtimeapi.AttachRequest) (*runtimeapi.AttachResponse, error)
 	PortForward(ctx context.Context, request *runtimeapi.PortForwardRequest) (*runtimeapi.PortForwardResponse, error)
 }
 
-// Options says who may ask, and what answers are made of.
+// Options are what the server depends on, and the clients that it serves.
 type Options struct {
 	Lookup  nodepod.Lookup
 	Runtime Runtime
 	Clock   clock.WithTicker
-	// ClientCAs issue the certificates of callers; Users and Groups are the names in
-	// them (CN and O) that are let in.
+	// ClientCAs issue the certificates of clients. Users and Groups are the names in them (CN and
+	// O) that are authorized.
 	ClientCAs *x509.CertPool
 	Users     []string
 	Groups    []string
 }
 
-// Server answers the API server.
+// Server serves the API server.
 type Server struct {
 	options Options
 	handler http.Handler
@@ -76,38 +75,38 @@ func New(options Options) *Server {
 	return s
 }
 
-// handle serves GET, which WebSocket clients use, and POST, which SPDY clients do.
+// handle registers a handler for GET, which WebSocket clients use, and for POST, which SPDY clients use.
 func handle(mux *http.ServeMux, pattern string, handler http.HandlerFunc) {
 	mux.HandleFunc("GET "+pattern, handler)
 	mux.HandleFunc("POST "+pattern, handler)
 }
 
-// ServeHTTP answers one request; it must come over TLS with TLSConfig.
+// ServeHTTP serves one request. It must come over TLS with TLSConfig.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
 
-// TLSConfig is how a listener for the Server must be set up.
+// TLSConfig returns the configuration for listeners of a Server.
 func TLSConfig(certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)) *tls.Config {
 	return &tls.Config{
 		MinVersion:     tls.VersionTLS12,
 		GetCertificate: certificate,
-		// Certificates are checked per request, so that a bad one is answered with a
-		// status and not with a broken connection.
+		// Each request verifies the certificate, so that a client with an invalid one gets a status
+		// instead of a failed handshake.
 		ClientAuth: tls.RequestClientCert,
 	}
 }
 
-// headerTimeout bounds how long a connection may keep a goroutine without asking anything.
+// headerTimeout limits how long a connection may stay open without a request.
 const headerTimeout = 30 * time.Second
 
-// Serve answers on the listener until ctx is done; then it closes all connections,
-// since streams have no end of their own.
+// Serve serves the listener until ctx ends. Then it closes all connections, because streams may never
+// end by themselves.
 func (s *Server) Serve(ctx context.Context, listener net.Listener, config *tls.Config) error {
 	server := &http.Server{
 		Handler:           s,
 		TLSConfig:         config,
 		ReadHeaderTimeout: headerTimeout,
 		BaseContext:       func(net.Listener) context.Context { return ctx },
-		// Who breaks off a handshake has not asked anything.
+		// Do not log failed handshakes.
 		ErrorLog: log.New(io.Discard, "", 0),
 	}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
@@ -119,7 +118,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener, config *tls.C
 	return err
 }
 
-// authenticated lets only the API server through.
+// authenticated authenticates and authorizes clients.
 func (s *Server) authenticated(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		user, groups, ok := s.identify(r)
@@ -136,7 +135,7 @@ func (s *Server) authenticated(next http.Handler) http.Handler {
 	})
 }
 
-// identify returns whom the client's certificate names.
+// identify returns the user and the groups in the client's certificate.
 func (s *Server) identify(r *http.Request) (user string, groups []string, ok bool) {
 	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
 		return "", nil, false
@@ -159,7 +158,7 @@ func (s *Server) allowed(user string, groups []string) bool {
 		slices.ContainsFunc(groups, func(group string) bool { return slices.Contains(s.options.Groups, group) })
 }
 
-// verb is the API's word for the method.
+// verb returns the API's verb for the method.
 func verb(method string) string {
 	switch method {
 	case http.MethodPost:
@@ -172,7 +171,7 @@ func verb(method string) string {
 	return method
 }
 
-// fail answers with an error whose text the API server shows to its user as it is.
+// fail responds with an error. The API server passes its text on to the user.
 func fail(w http.ResponseWriter, code int, message string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(code)

@@ -96,7 +96,7 @@ func sign(t *testing.T, template, parent *x509.Certificate, parentKey *ecdsa.Pri
 	return key, der
 }
 
-// node is what the agent knows: one pod with one container.
+// node is a Lookup with one pod that has one container.
 type node struct {
 	mu       sync.Mutex
 	pod      *v1.Pod
@@ -134,7 +134,7 @@ func (n *node) stop() {
 	n.current.Running = false
 }
 
-// process is a runtime whose containers run one command: it repeats its input.
+// process is a runtime whose containers run one command, which repeats its input.
 type process struct{ streaming.Server }
 
 func (p process) Exec(_ context.Context, r *runtimeapi.ExecRequest) (*runtimeapi.ExecResponse, error) {
@@ -382,7 +382,7 @@ func TestFollowLogs(t *testing.T) {
 	f := newFixture(t)
 	response, err := f.client.Get(f.server + "/containerLogs/ns/p/c?follow=true&tailLines=0")
 	if err != nil {
-		t.Fatal(err) // the answer begins before there is anything to say
+		t.Fatal(err) // the response begins before the log has a line
 	}
 	defer response.Body.Close()
 	f.log(t, "2030-01-01T00:00:03Z stdout F three\n")
@@ -408,7 +408,7 @@ func TestExecAndAttach(t *testing.T) {
 				{"attach", "output=1&input=1", "id [attached] tty=false\nhello", ""},
 			} {
 				if protocol == "WebSocket v4" && tc.verb == "exec" {
-					continue // before v5 input has no end (KEP-4006)
+					continue // before v5, stdin cannot be closed (KEP-4006)
 				}
 				t.Run(protocol+" "+tc.verb+" "+path, func(t *testing.T) {
 					got, err := f.stream(t, protocol, f.server+"/"+tc.verb+"/"+path+"?"+tc.query)
@@ -450,7 +450,7 @@ func (f *fixture) stream(t *testing.T, protocol, target string) (string, error) 
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	if protocol == "WebSocket v4" {
-		// Its input never ends: see the output come, then leave.
+		// Stdin is never closed: read the output, then disconnect.
 		go func() {
 			for !strings.HasSuffix(out.String(), "hello") && ctx.Err() == nil {
 				time.Sleep(time.Millisecond)

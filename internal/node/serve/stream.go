@@ -29,15 +29,15 @@ func (s *Server) exec(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	_, id, ok := s.running(w, r)
+	_, id, ok := s.runningContainer(w, r)
 	if !ok {
 		return
 	}
-	answer, err := s.options.Runtime.Exec(r.Context(), &runtimeapi.ExecRequest{
+	response, err := s.options.Runtime.Exec(r.Context(), &runtimeapi.ExecRequest{
 		ContainerId: id, Cmd: r.URL.Query()["command"],
 		Tty: streams.TTY, Stdin: streams.Stdin, Stdout: streams.Stdout, Stderr: streams.Stderr,
 	})
-	forward(w, r, streams, answer.GetUrl(), err)
+	forward(w, r, streams, response.GetUrl(), err)
 }
 
 // attach serves /attach/{namespace}/{pod}[/{uid}]/{container}.
@@ -47,17 +47,17 @@ func (s *Server) attach(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	pod, id, ok := s.running(w, r)
+	pod, id, ok := s.runningContainer(w, r)
 	if !ok {
 		return
 	}
-	// Whether a process has a terminal was settled when it started.
+	// Whether a process has a TTY was decided at its start.
 	tty, _ := terminal(pod, r.PathValue("container"))
-	answer, err := s.options.Runtime.Attach(r.Context(), &runtimeapi.AttachRequest{
+	response, err := s.options.Runtime.Attach(r.Context(), &runtimeapi.AttachRequest{
 		ContainerId: id,
 		Tty:         tty, Stdin: streams.Stdin, Stdout: streams.Stdout, Stderr: streams.Stderr && !tty,
 	})
-	forward(w, r, streams, answer.GetUrl(), err)
+	forward(w, r, streams, response.GetUrl(), err)
 }
 
 // portForward serves /portForward/{namespace}/{pod}[/{uid}].
@@ -80,19 +80,19 @@ func (s *Server) portForward(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusInternalServerError, fmt.Sprintf("failed to find sandboxID for pod %s_%s(%s)", pod.Name, pod.Namespace, pod.UID))
 		return
 	}
-	answer, err := s.options.Runtime.PortForward(r.Context(), &runtimeapi.PortForwardRequest{PodSandboxId: sandbox, Port: options.Ports})
-	location, ok := locationOf(w, answer.GetUrl(), err)
+	response, err := s.options.Runtime.PortForward(r.Context(), &runtimeapi.PortForwardRequest{PodSandboxId: sandbox, Port: options.Ports})
+	location, ok := locationOf(w, response.GetUrl(), err)
 	if !ok {
 		return
 	}
-	handler := handThrough(location)
+	handler := proxyTo(location)
 	if tunnel {
 		handler = translator.NewTunnelingHandler(handler)
 	}
 	handler.ServeHTTP(w, r)
 }
 
-// pod finds the pod the path names, or answers that there is none.
+// pod returns the pod in the path, or responds that it does not exist.
 func (s *Server) pod(w http.ResponseWriter, r *http.Request) (*v1.Pod, bool) {
 	uid := types.UID(r.PathValue("uid"))
 	pod, ok := s.options.Lookup.Pod(r.PathValue("namespace"), r.PathValue("pod"), uid)
@@ -103,8 +103,8 @@ func (s *Server) pod(w http.ResponseWriter, r *http.Request) (*v1.Pod, bool) {
 	return pod, true
 }
 
-// running finds the running container the path names, or answers that there is none.
-func (s *Server) running(w http.ResponseWriter, r *http.Request) (*v1.Pod, string, bool) {
+// runningContainer returns the running container in the path, or responds that it does not exist.
+func (s *Server) runningContainer(w http.ResponseWriter, r *http.Request) (*v1.Pod, string, bool) {
 	pod, ok := s.pod(w, r)
 	if !ok {
 		return nil, "", false
@@ -118,13 +118,13 @@ func (s *Server) running(w http.ResponseWriter, r *http.Request) (*v1.Pod, strin
 	return pod, instance.ID, true
 }
 
-// forward hands the connection through to where the runtime serves the stream.
+// forward proxies the connection to the URL where the runtime serves the stream.
 func forward(w http.ResponseWriter, r *http.Request, streams *remotecommand.Options, location string, err error) {
 	target, ok := locationOf(w, location, err)
 	if !ok {
 		return
 	}
-	handler := handThrough(target)
+	handler := proxyTo(target)
 	if wsstream.IsWebSocketRequestWithStreamCloseProtocol(r) {
 		handler = translator.NewStreamTranslatorHandler(target, nil, 0, translator.Options{
 			Stdin: streams.Stdin, Stdout: streams.Stdout, Stderr: streams.Stderr, Tty: streams.TTY,
@@ -146,11 +146,11 @@ func locationOf(w http.ResponseWriter, location string, err error) (*url.URL, bo
 	return target, true
 }
 
-func handThrough(target *url.URL) http.Handler {
+func proxyTo(target *url.URL) http.Handler {
 	return proxy.NewUpgradeAwareHandler(target, nil, false, true, responder{})
 }
 
-// responder answers when the runtime cannot be reached, or the client asks for no stream.
+// responder responds if the runtime cannot be reached or the client does not upgrade the connection.
 type responder struct{}
 
 func (responder) Error(w http.ResponseWriter, r *http.Request, err error) {

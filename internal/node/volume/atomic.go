@@ -18,14 +18,14 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// file is one file that the API describes.
+// file is one file of a volume.
 type file struct {
 	data  []byte
 	mode  os.FileMode
 	owner *int64 // nil: root
 }
 
-// payload is the content of a volume, by relative path.
+// payload is the content of a volume: files by relative path.
 type payload map[string]file
 
 // The names that make an update atomic. Containers see
@@ -34,23 +34,23 @@ type payload map[string]file
 //	<volume>/..data     -> ..2006_01_02_15_04_05.123
 //	<volume>/..2006_01_02_15_04_05.123/key
 //
-// so that one rename of ..data switches all files at once.
+// so that one rename of ..data replaces all files at once.
 const (
 	dataLink    = "..data"
 	newDataLink = "..data_tmp"
 	stampLayout = "..2006_01_02_15_04_05."
 )
 
-// atomicWriter keeps a directory equal to a payload.
+// atomicWriter makes a directory show a payload.
 type atomicWriter struct {
 	dir   string
 	clock clock.PassiveClock
-	own   func(dir string) error // gives a new tree its group before anyone sees it
+	own   func(dir string) error // sets the group of a new tree before containers see it
 }
 
-// write makes the directory show the payload. Readers see all of the old files or
-// all of the new. A crash at any point leaves one of the two and, at worst, a
-// directory that the next write removes. Nothing is synced: after power loss the next write
+// write makes the directory show the payload. Readers see either all old files or all new ones. A crash
+// at any point leaves one of the two, and at worst a directory that the next write removes. Nothing is
+// synced: after power loss the next write
 // compares the files with the payload, and writes those that differ again.
 func (w atomicWriter) write(content payload) error {
 	content, err := cleaned(content)
@@ -61,11 +61,11 @@ func (w atomicWriter) write(content payload) error {
 	if err != nil {
 		return err
 	}
-	if current == "" || !holds(filepath.Join(w.dir, current), content) {
+	if current == "" || !hasContent(filepath.Join(w.dir, current), content) {
 		if current, err = w.writeStamped(content); err != nil {
 			return err
 		}
-		if err := w.point(current); err != nil {
+		if err := w.switchTo(current); err != nil {
 			return err
 		}
 	}
@@ -75,7 +75,7 @@ func (w atomicWriter) write(content payload) error {
 	return w.sweep(current, content)
 }
 
-// current returns the directory ..data points at, or "" if there is none.
+// current returns the target of ..data, or "" if it does not exist.
 func (w atomicWriter) current() (string, error) {
 	target, err := os.Readlink(filepath.Join(w.dir, dataLink))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -100,7 +100,7 @@ func (w atomicWriter) writeStamped(content payload) (string, error) {
 }
 
 func fill(dir string, content payload) error {
-	// A container that runs as another user must be able to enter.
+	// Containers that run as other users must be able to enter.
 	if err := os.Chmod(dir, 0o755); err != nil {
 		return err
 	}
@@ -112,7 +112,7 @@ func fill(dir string, content payload) error {
 		if err := os.WriteFile(full, f.data, f.mode); err != nil {
 			return err
 		}
-		// The umask may have taken bits away.
+		// The umask may have cleared bits.
 		if err := os.Chmod(full, f.mode); err != nil {
 			return err
 		}
@@ -126,8 +126,8 @@ func fill(dir string, content payload) error {
 	return nil
 }
 
-// point makes ..data point at the stamped directory, in one rename.
-func (w atomicWriter) point(stamped string) error {
+// switchTo atomically makes ..data point to the stamped directory.
+func (w atomicWriter) switchTo(stamped string) error {
 	temporary := filepath.Join(w.dir, newDataLink)
 	if err := os.Remove(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -138,7 +138,7 @@ func (w atomicWriter) point(stamped string) error {
 	return os.Rename(temporary, filepath.Join(w.dir, dataLink))
 }
 
-// link makes each first path element visible in the volume.
+// link links the first element of each path to ..data.
 func (w atomicWriter) link(content payload) error {
 	for name := range visibleNames(content) {
 		at, target := filepath.Join(w.dir, name), filepath.Join(dataLink, name)
@@ -152,7 +152,7 @@ func (w atomicWriter) link(content payload) error {
 	return nil
 }
 
-// sweep removes links to files that are gone and directories of older writes.
+// sweep removes links to files that no longer exist, and directories of older writes.
 func (w atomicWriter) sweep(current string, content payload) error {
 	entries, err := os.ReadDir(w.dir)
 	if err != nil {
@@ -169,7 +169,7 @@ func (w atomicWriter) sweep(current string, content payload) error {
 				return err
 			}
 		case entry.Type()&fs.ModeSymlink != 0:
-			// Only our own links: a directory here is the mount point of another volume.
+			// Only links to ..data. Directories are mount points of other volumes.
 			if target, err := os.Readlink(path); err != nil || !strings.HasPrefix(target, dataLink+"/") {
 				continue
 			}
@@ -189,8 +189,8 @@ func isStamped(name string) bool {
 	return err == nil
 }
 
-// holds says that the directory has exactly these files with this content.
-func holds(dir string, content payload) bool {
+// hasContent reports whether the directory has exactly these files with this content.
+func hasContent(dir string, content payload) bool {
 	found := 0
 	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
@@ -217,7 +217,7 @@ func holds(dir string, content payload) bool {
 	return err == nil && found == len(content)
 }
 
-// visibleNames are the first elements of all paths.
+// visibleNames returns the first elements of all paths.
 func visibleNames(content payload) map[string]bool {
 	names := make(map[string]bool, len(content))
 	for path := range content {
@@ -227,7 +227,7 @@ func visibleNames(content payload) map[string]bool {
 	return names
 }
 
-// cleaned normalizes paths and refuses those which would leave the volume.
+// cleaned normalizes paths, and fails if one would leave the volume.
 func cleaned(content payload) (payload, error) {
 	out := make(payload, len(content))
 	for _, path := range slices.Sorted(maps.Keys(content)) {

@@ -25,7 +25,7 @@ func files(pairs ...string) payload {
 	return out
 }
 
-// shown is what a container sees: all paths that do not begin with "..".
+// shown returns what a container sees: all paths that do not begin with "..".
 func shown(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -102,7 +102,7 @@ func TestUnchangedContentIsLeftAlone(t *testing.T) {
 	}
 }
 
-// Whatever a crash leaves behind, the next write ends in the right state.
+// After a crash at any point, the next write shows its payload.
 func TestWriteAfterCrash(t *testing.T) {
 	for name, crash := range map[string]func(t *testing.T, dir string){
 		"before the switch": func(t *testing.T, dir string) {

@@ -20,8 +20,7 @@ func (m *Manager) configMap(pod *v1.Pod, source *v1.ConfigMapVolumeSource) colle
 	}
 }
 
-// configMapFiles returns the files of a ConfigMap. An optional one may be missing, as
-// a whole or in part.
+// configMapFiles returns the files of a ConfigMap. If optional, the ConfigMap or its keys may be missing.
 func (m *Manager) configMapFiles(ctx context.Context, pod *v1.Pod, name string, items []v1.KeyToPath, mode *int32, optional bool) (payload, error) {
 	configMap, err := m.options.Objects.ConfigMap(ctx, pod, name)
 	switch {
@@ -37,7 +36,7 @@ func (m *Manager) configMapFiles(ctx context.Context, pod *v1.Pod, name string, 
 	for key, value := range configMap.Data {
 		data[key] = []byte(value)
 	}
-	return pick(data, items, mode, optional, func(key string) error {
+	return project(data, items, mode, optional, func(key string) error {
 		return fmt.Errorf("configmap references non-existent config key: %s", key)
 	})
 }

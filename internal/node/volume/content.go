@@ -14,21 +14,21 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// contentVolume is a volume whose files the API describes. Containers can only read it.
+// contentVolume is a volume whose content comes from the API. It is read-only for containers.
 type contentVolume struct {
 	manager *Manager
 	pod     *v1.Pod
 	name    string
 	dir     string
-	memory  bool // keep it off the disk
+	memory  bool // on tmpfs
 	collect collector
 }
 
-// collector returns what the volume holds now, and when that must be asked anew
-// at the latest (zero: when an object changes).
+// collector returns the current content of a volume, and the latest time for the next refresh (zero: only
+// after a change of an object).
 type collector func(ctx context.Context) (content payload, again time.Time, err error)
 
-// inMemory keeps the volume's content off the disk, as a secret must be.
+// inMemory keeps the volume's content in memory, because secrets must not be on disk.
 func inMemory(v volume) volume {
 	v.(*contentVolume).memory = true
 	return v
@@ -60,12 +60,12 @@ func (v *contentVolume) make() error {
 			return err
 		}
 	}
-	if group := fsGroup(v.pod); group != nil && !belongsTo(v.dir, *group) {
-		if err := give(v.dir, *group, true); err != nil {
+	if group := fsGroup(v.pod); group != nil && !hasGroup(v.dir, *group) {
+		if err := setGroup(v.dir, *group, true); err != nil {
 			return err
 		}
 	}
-	// The volume is read-only in the container, so that the runtime could not make these there.
+	// The volume is read-only in the container, so that the runtime could not create these itself.
 	for _, point := range nestedMountPoints(v.pod, v.name) {
 		if err := os.MkdirAll(filepath.Join(v.dir, point), 0o755); err != nil {
 			return err
@@ -79,12 +79,12 @@ func (v *contentVolume) own(dir string) error {
 	if group == nil {
 		return nil
 	}
-	return giveTree(dir, *group, true)
+	return setGroupTree(dir, *group, true)
 }
 
-// nestedMountPoints returns the directories, relative to the volume, on which
-// containers mount other volumes inside this one. One that lies inside
-// another of them belongs to that one's volume.
+// nestedMountPoints returns the directories, relative to the volume, where containers mount other
+// volumes inside this one. It omits mount points inside another nested mount, because they are in
+// that mount's volume.
 func nestedMountPoints(pod *v1.Pod, name string) []string {
 	var out []string
 	for _, container := range containers(pod) {
@@ -103,8 +103,8 @@ func nestedMountPoints(pod *v1.Pod, name string) []string {
 	return out
 }
 
-// directlyBelow returns those of the sorted paths, all with a final slash, that
-// are inside base and not inside another one of them, relative to base.
+// directlyBelow returns, relative to base, the sorted paths that are inside base and not inside another
+// of them. All paths end with a slash.
 func directlyBelow(base string, sorted []string) []string {
 	var out []string
 	last := ""
@@ -118,7 +118,7 @@ func directlyBelow(base string, sorted []string) []string {
 	return out
 }
 
-// defaultMode is the API's default for files of these volumes.
+// defaultMode is the API's default mode of files.
 const defaultMode = 0o644
 
 func modeOf(own, volumes *int32) os.FileMode {
@@ -131,8 +131,8 @@ func modeOf(own, volumes *int32) os.FileMode {
 	return defaultMode
 }
 
-// pick makes files of keys: all of them, or those that items name.
-func pick(data map[string][]byte, items []v1.KeyToPath, mode *int32, optional bool, missing func(key string) error) (payload, error) {
+// project returns the files of a ConfigMap or Secret: one for each key, or those in items.
+func project(data map[string][]byte, items []v1.KeyToPath, mode *int32, optional bool, missingKey func(key string) error) (payload, error) {
 	out := payload{}
 	if len(items) == 0 {
 		for key, value := range data {
@@ -146,7 +146,7 @@ func pick(data map[string][]byte, items []v1.KeyToPath, mode *int32, optional bo
 		case ok:
 			out[item.Path] = file{data: value, mode: modeOf(item.Mode, mode)}
 		case !optional:
-			return nil, missing(item.Key)
+			return nil, missingKey(item.Key)
 		}
 	}
 	return out, nil

@@ -1,21 +1,20 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package volume makes the volumes of a node's pods exist: emptyDir, configMap,
-// secret, downwardAPI, projected and hostPath.
+// Package volume prepares the volumes of a node's pods: emptyDir, configMap, secret, downwardAPI,
+// projected, image and hostPath.
 //
-// Each kind of volume is one file and answers three questions: where it is, whether
-// containers may write to it, and how to make it present. The kinds whose content
-// comes from the API share one shape (content.go): collect what the files hold now,
-// then let the atomic writer (atomic.go) put it on disk. Preparing and refreshing
-// them is the same act, done again whenever an object they were made of changes or
-// a token ages.
+// Each kind of volume is one file, which knows the path of the volume, whether containers may write
+// to it, and how to prepare it. Kinds whose content comes from the API share one implementation
+// (content.go): collect the current content, then have the atomic writer (atomic.go) write it to disk.
+// A refresh prepares them again. It runs when one of their objects changes or when a token must be
+// renewed.
 //
-// Teardown needs no kind: everything of a pod is below its directory, and what is
-// mounted there is found in the kernel's mount table. So it also cleans up after an
-// agent that died at any point, and for pods nobody remembers.
+// Teardown does not depend on the kind: all files of a pod are below its directory, and the kernel's
+// mount table has the mounts. Therefore it also cleans up after an agent that ended at any point, and
+// for pods that the API no longer has.
 //
-// On disk, as with upstream's kubelet:
+// The layout is that of upstream's kubelet:
 //
 //	pods/<uid>/volumes/kubernetes.io~<kind>/<volume>/
 //	pods/<uid>/volume-subpaths/<volume>/<container>/<index>

@@ -20,7 +20,7 @@ func (m *Manager) downwardAPI(pod *v1.Pod, source *v1.DownwardAPIVolumeSource) c
 	}
 }
 
-// downwardFiles returns files that tell about the pod itself.
+// downwardFiles returns the files of downward API items.
 func (m *Manager) downwardFiles(pod *v1.Pod, items []v1.DownwardAPIVolumeFile, mode *int32) (payload, error) {
 	out := payload{}
 	var errs []error

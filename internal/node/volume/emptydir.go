@@ -16,11 +16,11 @@ import (
 	resourcehelper "k8s.io/component-helpers/resource"
 )
 
-// emptyDir is scratch space that lives as long as the pod, on disk or in memory.
+// emptyDir is scratch space with the lifetime of the pod, on disk or in memory.
 type emptyDir struct {
 	dir    string
 	medium v1.StorageMedium
-	size   int64 // of memory, in bytes; 0 for no limit of its own
+	size   int64 // of the tmpfs, in bytes; 0 for the kernel's default
 	group  *int64
 }
 
@@ -44,11 +44,11 @@ func (v *emptyDir) prepare(context.Context) (time.Time, error) {
 			return time.Time{}, err
 		}
 	}
-	// What a container wrote since is its own affair: only a new volume is given.
-	if v.group == nil || belongsTo(v.dir, *v.group) {
+	// Only a new volume gets the group. Files that containers have written keep theirs.
+	if v.group == nil || hasGroup(v.dir, *v.group) {
 		return time.Time{}, nil
 	}
-	return time.Time{}, give(v.dir, *v.group, false)
+	return time.Time{}, setGroup(v.dir, *v.group, false)
 }
 
 func (v *emptyDir) make() error {
@@ -64,8 +64,8 @@ func (v *emptyDir) make() error {
 	return mountTmpfs(v.dir, v.size)
 }
 
-// memorySize is the smallest of what the node has, what the pod may use and what
-// the volume asks for (KEP-1967).
+// memorySize returns the smallest of the node's allocatable memory, the pod's memory limit and the
+// volume's size limit (KEP-1967).
 func memorySize(allocatable int64, pod *v1.Pod, limit *resource.Quantity) int64 {
 	size := allocatable
 	smaller := func(q *resource.Quantity) {
@@ -81,8 +81,8 @@ func memorySize(allocatable int64, pod *v1.Pod, limit *resource.Quantity) int64 
 	return size
 }
 
-// limitsMemory says that the pod as a whole is limited: by itself or because each
-// of its containers is.
+// limitsMemory reports whether the pod's memory is limited: by its own limit or by those of all its
+// containers.
 func limitsMemory(pod *v1.Pod) bool {
 	if pod.Spec.Resources != nil && !pod.Spec.Resources.Limits.Memory().IsZero() {
 		return true
@@ -95,7 +95,7 @@ func limitsMemory(pod *v1.Pod) bool {
 	return true
 }
 
-// nodeMemory is what pods of the node may use of its memory, in bytes.
+// nodeMemory returns the node's allocatable memory in bytes.
 func (m *Manager) nodeMemory() int64 {
 	allocatable := m.options.Allocatable()
 	return allocatable.Memory().Value()

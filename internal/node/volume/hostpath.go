@@ -16,7 +16,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// hostPath is a path of the node itself. Nothing of it belongs to the pod.
+// hostPath is a path of the node. Teardown leaves it alone.
 type hostPath struct {
 	source *v1.HostPathVolumeSource
 }
@@ -34,7 +34,7 @@ func (v *hostPath) prepare(context.Context) (time.Time, error) {
 	return time.Time{}, checkType(v.source.Path, *v.source.Type)
 }
 
-// words are how messages call the types.
+// words are the types' names in upstream's messages.
 var words = map[v1.HostPathType]string{
 	v1.HostPathDirectory: "directory",
 	v1.HostPathFile:      "file",
@@ -43,18 +43,18 @@ var words = map[v1.HostPathType]string{
 	v1.HostPathBlockDev:  "block device",
 }
 
-// checkType holds the path to the declared type, after creating it where that is asked for.
+// checkType checks the path against the declared type, and creates it for the OrCreate types.
 func checkType(path string, want v1.HostPathType) error {
 	switch want {
 	case v1.HostPathUnset:
 		return nil
 	case v1.HostPathDirectoryOrCreate:
-		if missing(path) {
+		if isMissing(path) {
 			return os.MkdirAll(path, 0o755)
 		}
 		want = v1.HostPathDirectory
 	case v1.HostPathFileOrCreate:
-		if missing(path) {
+		if isMissing(path) {
 			return makeFile(path)
 		}
 		want = v1.HostPathFile
@@ -73,12 +73,12 @@ func checkType(path string, want v1.HostPathType) error {
 	return nil
 }
 
-func missing(path string) bool {
+func isMissing(path string) bool {
 	_, err := os.Stat(path)
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// makeFile makes an empty file, but not its directory: that is for DirectoryOrCreate.
+// makeFile creates an empty file. Its directory must exist, as documented for FileOrCreate.
 func makeFile(path string) error {
 	file, err := os.OpenFile(path, os.O_CREATE, 0o644)
 	if err != nil {

@@ -11,15 +11,15 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// image is a volume whose content is an OCI image (KEP-4639). The runtime mounts it, and
-// the worker makes the image present, so there is nothing here on the node's disk.
+// image is a volume whose content is an OCI image (KEP-4639). The pod's worker makes the image present
+// and the runtime mounts it: there is nothing to prepare.
 type image struct{}
 
 func (image) path() string                               { return "" }
 func (image) readOnly() bool                             { return true }
 func (image) prepare(context.Context) (time.Time, error) { return time.Time{}, nil }
 
-// imageSpec names the image as the pod does; nil if the volume is of another kind.
+// imageSpec returns the image with the pod's reference, or nil if the volume is of another kind.
 func (m *Manager) imageSpec(pod *v1.Pod, source *v1.ImageVolumeSource) *runtimeapi.ImageSpec {
 	if source == nil {
 		return nil

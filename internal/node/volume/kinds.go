@@ -15,13 +15,12 @@ import (
 
 // volume is one volume of one pod.
 type volume interface {
-	// path is what is mounted into containers.
+	// path returns the path that is mounted into containers.
 	path() string
-	// readOnly says that containers may not write, whatever they ask for.
+	// readOnly reports whether all mounts of the volume are read-only.
 	readOnly() bool
-	// prepare makes the volume present. It is idempotent; for kinds whose
-	// content comes from the API, doing it again is the refresh. again is when that
-	// is due at the latest, or zero when only a change calls for it.
+	// prepare makes the volume present. It is idempotent: a second call refreshes content from the
+	// API. again is the latest time for the next refresh, or zero if only a change requires one.
 	prepare(ctx context.Context) (again time.Time, err error)
 }
 
@@ -34,7 +33,7 @@ const (
 	projectedDir   = "kubernetes.io~projected"
 )
 
-// open returns the volume that a pod declares. It touches nothing.
+// open returns the volume that a pod declares, without any change on disk.
 func (m *Manager) open(pod *v1.Pod, spec *v1.Volume) (volume, error) {
 	dir := func(kind string) string {
 		return filepath.Join(m.options.Layout.VolumesDir(pod.UID), kind, spec.Name)
@@ -62,7 +61,7 @@ func (m *Manager) open(pod *v1.Pod, spec *v1.Volume) (volume, error) {
 	return nil, fmt.Errorf("no volume plugin matched")
 }
 
-// find returns the volume of that name which the pod declares, or nil.
+// find returns the pod's volume with this name, or nil.
 func find(pod *v1.Pod, name string) *v1.Volume {
 	for i := range pod.Spec.Volumes {
 		if pod.Spec.Volumes[i].Name == name {
@@ -72,7 +71,7 @@ func find(pod *v1.Pod, name string) *v1.Volume {
 	return nil
 }
 
-// used returns the names of the volumes that a container of the pod needs.
+// used returns the names of the volumes that the pod's containers use.
 func used(pod *v1.Pod) map[string]bool {
 	names := map[string]bool{}
 	for _, container := range containers(pod) {
@@ -88,8 +87,8 @@ func used(pod *v1.Pod) map[string]bool {
 	return names
 }
 
-// makeDir makes a volume's directory, which every user may use, below parents
-// which only the node may enter.
+// makeDir creates a volume's directory, which every user may use, below parents that only the agent may
+// enter.
 func makeDir(dir string) error {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o750); err != nil {
 		return err
@@ -101,5 +100,5 @@ func makeDir(dir string) error {
 	if err != nil || info.Mode().Perm() == 0o777 {
 		return err
 	}
-	return os.Chmod(dir, 0o777) // the umask took bits away
+	return os.Chmod(dir, 0o777) // the umask cleared bits
 }

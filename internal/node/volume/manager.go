@@ -25,38 +25,37 @@ import (
 	"github.com/kindred-project/kindred/internal/node/rootdir"
 )
 
-// Objects reads what a pod refers to, and drops what it read with the pod; package
-// objects implements it.
+// Objects reads the objects that a pod refers to, until Release. Package objects implements it.
 type Objects interface {
 	ConfigMap(ctx context.Context, pod *v1.Pod, name string) (*v1.ConfigMap, error)
 	Secret(ctx context.Context, pod *v1.Pod, name string) (*v1.Secret, error)
 	Release(pod types.UID)
 }
 
-// Options says what the volumes are made of.
+// Options are what volumes depend on.
 type Options struct {
-	// Layout says where pods' files are. The file system must allow mounts.
+	// Layout has the directories of pods. Their file system must allow mounts.
 	Layout rootdir.Layout
 	// Client issues service account tokens and reads trust bundles.
 	Client  kubernetes.Interface
 	Objects Objects
 	Clock   clock.WithTicker
-	// Allocatable is what the node can allocate: it bounds memory volumes, and is the
-	// value of limits that are not set.
+	// Allocatable returns the node's allocatable resources: the limit of memory volumes, and the
+	// default of missing limits.
 	Allocatable func() v1.ResourceList
-	// RecursiveReadOnly says that containers of the runtime handler ("" is the default
-	// one) can have recursively read-only mounts. Nil: none can.
+	// RecursiveReadOnly reports whether a runtime handler ("" is the default one) supports
+	// recursively read-only mounts. Nil: none does.
 	RecursiveReadOnly func(runtimeHandler string) bool
 	// RuntimeHandler returns the handler of a pod's runtime class. Nil: always the default.
 	RuntimeHandler func(pod *v1.Pod) string
-	// NoImages says why the runtime cannot mount images. Nil: it can.
+	// NoImages is why the runtime cannot mount images; nil if it can.
 	NoImages error
-	// Failed hears of a refresh that failed, in the words of Prepare's errors;
-	// it is tried again. Nil: nobody does.
+	// Failed is called, if set, after a failed refresh, with an error as from Prepare. The refresh
+	// is retried.
 	Failed func(pod *v1.Pod, err error)
 }
 
-// Manager makes volumes and keeps their content fresh. It implements pod.Volumes.
+// Manager prepares volumes and refreshes their content. It implements pod.Volumes.
 type Manager struct {
 	options Options
 	queue   workqueue.TypedRateLimitingInterface[types.UID]
@@ -65,12 +64,12 @@ type Manager struct {
 	pods map[types.UID]*podState
 }
 
-// podState is what is remembered of a pod between Prepare and Teardown.
+// podState is the state of a pod between Prepare and Teardown.
 type podState struct {
-	mu     sync.Mutex // held while the pod's volumes are worked on
-	pod    *v1.Pod    // as last prepared; nil until that succeeded
+	mu     sync.Mutex // held during Prepare, refresh and Teardown
+	pod    *v1.Pod    // as last prepared; nil until Prepare has succeeded
 	tokens map[tokenKey]token
-	// certificates are made when first asked for, and change in place.
+	// certificates are created on first use and renewed in place.
 	certificates map[certificateKey]*podCertificate
 }
 
@@ -79,7 +78,7 @@ const (
 	retryMax = 2 * time.Minute
 )
 
-// New returns a Manager; Run keeps its volumes fresh.
+// New returns a Manager. Run refreshes its volumes.
 func New(options Options) *Manager {
 	return &Manager{
 		options: options,
@@ -90,7 +89,7 @@ func New(options Options) *Manager {
 	}
 }
 
-// Run refreshes volumes until ctx is done: when Changed says so, and when a token ages.
+// Run refreshes volumes until ctx ends: after Changed, and before a token or certificate expires.
 func (m *Manager) Run(ctx context.Context) {
 	stop := context.AfterFunc(ctx, m.queue.ShutDown)
 	defer stop()
@@ -104,11 +103,11 @@ func (m *Manager) Run(ctx context.Context) {
 	}
 }
 
-// Changed says that an object which the pod refers to is not what it was.
+// Changed requests a refresh, because an object that the pod refers to has changed.
 func (m *Manager) Changed(uid types.UID) { m.queue.Add(uid) }
 
-// Prepare implements pod.Volumes. Called again, it refreshes: a change of the pod's
-// own labels and annotations reaches its downwardAPI volumes so.
+// Prepare implements pod.Volumes. A second call refreshes, which updates downwardAPI volumes after a
+// change of the pod's labels and annotations.
 func (m *Manager) Prepare(ctx context.Context, pod *v1.Pod) error {
 	state := m.state(pod.UID)
 	state.mu.Lock()
@@ -120,8 +119,7 @@ func (m *Manager) Prepare(ctx context.Context, pod *v1.Pod) error {
 	return nil
 }
 
-// prepare makes all volumes present that containers use. Its caller holds the
-// pod's lock.
+// prepare makes all volumes present that containers use. The caller holds the pod's lock.
 func (m *Manager) prepare(ctx context.Context, pod *v1.Pod) error {
 	needed := used(pod)
 	var again time.Time
@@ -155,7 +153,7 @@ func (m *Manager) prepareOne(ctx context.Context, pod *v1.Pod, spec *v1.Volume) 
 	return v.prepare(ctx)
 }
 
-// refresh prepares a pod's volumes anew. When that fails they keep what they hold.
+// refresh prepares a pod's volumes again. If that fails, they keep their content.
 func (m *Manager) refresh(ctx context.Context, uid types.UID) {
 	m.mu.Lock()
 	state := m.pods[uid]
@@ -167,7 +165,7 @@ func (m *Manager) refresh(ctx context.Context, uid types.UID) {
 	state.mu.Lock()
 	defer state.mu.Unlock()
 	if state.pod == nil {
-		return // not prepared yet, or torn down since
+		return // not prepared yet, or torn down
 	}
 	err := m.prepare(ctx, state.pod)
 	if err == nil {
@@ -196,8 +194,8 @@ func (m *Manager) Teardown(_ context.Context, uid types.UID) error {
 	return nil
 }
 
-// remove deletes a pod's volumes from disk. Nothing is deleted while anything is
-// mounted, so that what a mount leads to is never deleted with it.
+// remove deletes a pod's volumes from disk. It first detaches all mounts, so that mounted files are
+// never deleted.
 func (m *Manager) remove(uid types.UID) error {
 	dir := m.options.Layout.PodDir(uid)
 	if err := mounts.DetachAt(dir); err != nil {
@@ -209,8 +207,8 @@ func (m *Manager) remove(uid types.UID) error {
 	return os.RemoveAll(m.options.Layout.VolumesDir(uid))
 }
 
-// RemoveOrphans removes the volumes and directories of all pods on disk but those to keep. It
-// is for the start of an agent, when pods may have gone while none was there.
+// RemoveOrphans removes the volumes and directories of all pods on disk but those to keep. An agent
+// calls it at its start, for pods that were deleted while no agent ran.
 func (m *Manager) RemoveOrphans(ctx context.Context, keep func(types.UID) bool) error {
 	entries, err := os.ReadDir(m.options.Layout.PodsDir())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -236,8 +234,7 @@ func (m *Manager) RemoveOrphans(ctx context.Context, keep func(types.UID) bool) 
 	return utilerrors.NewAggregate(errs)
 }
 
-// OpenFile opens a file of a prepared volume for the agent to read, never one
-// outside of it.
+// OpenFile opens a file of a prepared volume for reading. The path cannot leave the volume.
 func (m *Manager) OpenFile(uid types.UID, name, path string) (io.ReadCloser, error) {
 	m.mu.Lock()
 	state := m.pods[uid]

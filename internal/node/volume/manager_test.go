@@ -40,7 +40,7 @@ var (
 	_ nodepod.Volumes = &Manager{}
 )
 
-// known is the API as one namespace sees it.
+// known has the objects of one namespace.
 type known struct {
 	mu         sync.Mutex
 	configMaps map[string]map[string]string
@@ -82,7 +82,7 @@ type fixture struct {
 	clock  *clocktesting.FakeClock
 	client *fake.Clientset
 	tokens int
-	refuse error // what a request for a token gets
+	refuse error // the error of token requests
 	failed chan error
 }
 
@@ -110,7 +110,7 @@ func newFixture(t *testing.T) *fixture {
 	return f
 }
 
-// issue plays the token subresource: an hour's life, a number as the token.
+// issue implements the token subresource: tokens are numbers and expire after an hour.
 func (f *fixture) issue(action clienttesting.Action) (bool, runtime.Object, error) {
 	if f.refuse != nil {
 		return true, nil, f.refuse
@@ -129,7 +129,7 @@ func (f *fixture) issue(action clienttesting.Action) (bool, runtime.Object, erro
 	return true, request, nil
 }
 
-// podWith returns a pod whose one container mounts all the volumes at /<name>.
+// podWith returns a pod with one container, which mounts all volumes at /<name>.
 func podWith(volumes ...v1.Volume) *v1.Pod {
 	pod := &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "uid", Labels: map[string]string{"a": "1"}},
@@ -286,7 +286,7 @@ func TestRefresh(t *testing.T) {
 		return string(data) == "new" && os.IsNotExist(err)
 	})
 
-	// When the ConfigMap goes, the files stay and somebody hears of it.
+	// When the ConfigMap is deleted, the files stay and Failed is called.
 	f.api.mu.Lock()
 	delete(f.api.configMaps, "c")
 	f.api.mu.Unlock()
@@ -303,7 +303,7 @@ func TestRefresh(t *testing.T) {
 		t.Errorf("content is gone: %q", data)
 	}
 
-	// It is tried again, in time.
+	// The refresh is retried with backoff.
 	f.api.set("c", map[string]string{"one": "back"})
 	eventually(t, func() bool {
 		f.clock.Step(retryMax)
@@ -405,7 +405,7 @@ func TestOwnership(t *testing.T) {
 		}
 	}
 
-	// What containers made of it is not undone.
+	// Changes by containers are kept.
 	if err := os.Chmod(f.at(t, pod, "scratch"), 0o700|os.ModeSetgid); err != nil {
 		t.Fatal(err)
 	}
@@ -507,7 +507,7 @@ func TestTeardown(t *testing.T) {
 		t.Fatalf("mounted: %v, %v; want three", points, err)
 	}
 
-	// A new agent remembers nothing.
+	// A new agent has no state.
 	again := New(f.options)
 	for range 2 {
 		if err := again.Teardown(context.Background(), pod.UID); err != nil {

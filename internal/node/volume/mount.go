@@ -70,8 +70,8 @@ func (m *Manager) mount(ctx context.Context, pod *v1.Pod, container *v1.Containe
 			target: m.subpathTarget(pod.UID, want.Name, container.Name, index),
 		}
 		if mount.HostPath, err = s.bind(); err != nil {
-			// The cause may tell about the node's file system, which is not the pod's to know.
-			klog.FromContext(ctx).Error(err, "subPath cannot be mounted", "pod", klog.KObj(pod), "container", container.Name, "volume", want.Name)
+			// The error would disclose paths of the node.
+			klog.FromContext(ctx).Error(err, "Cannot mount subPath", "pod", klog.KObj(pod), "container", container.Name, "volume", want.Name)
 			return nil, fmt.Errorf("failed to prepare subPath for volumeMount %q of container %q", want.Name, container.Name)
 		}
 	}
@@ -85,7 +85,7 @@ func absolute(containerPath string) string {
 	return "/" + containerPath
 }
 
-// subPathOf returns the path inside the volume that is to be mounted, or "" for all of it.
+// subPathOf returns the path inside the volume to mount, or "" for the whole volume.
 func subPathOf(mount *v1.VolumeMount, env []*runtimeapi.KeyValue) (string, error) {
 	subPath := mount.SubPath
 	if mount.SubPathExpr != "" {
@@ -103,7 +103,7 @@ func subPathOf(mount *v1.VolumeMount, env []*runtimeapi.KeyValue) (string, error
 	return subPath, nil
 }
 
-// expandAll expands an expression whose variables must all have a value.
+// expandAll expands an expression. It fails if a variable has no value.
 func expandAll(expression string, env []*runtimeapi.KeyValue) (string, error) {
 	values := make(map[string]string, len(env))
 	for _, pair := range env {
@@ -148,7 +148,7 @@ func (m *Manager) canRecursiveReadOnly(pod *v1.Pod) bool {
 	return m.options.RecursiveReadOnly(handler)
 }
 
-// recursiveReadOnly decides whether mounts inside the mount are read-only too (KEP-3857).
+// recursiveReadOnly reports whether mounts below the mount are read-only as well (KEP-3857).
 func recursiveReadOnly(mount *v1.VolumeMount, supported bool) (bool, error) {
 	if mount.RecursiveReadOnly == nil || *mount.RecursiveReadOnly == v1.RecursiveReadOnlyDisabled {
 		return false, nil

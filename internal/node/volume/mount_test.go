@@ -103,8 +103,7 @@ func TestRecursiveReadOnly(t *testing.T) {
 	}
 }
 
-// subPathMount prepares a pod whose one volume is scratch space, and returns what
-// mounting the subPath gives.
+// subPathMount prepares a pod with one emptyDir volume, and returns the mount of the subPath.
 func subPathMount(t *testing.T, f *fixture, subPath string, fill func(dir string)) (string, error) {
 	t.Helper()
 	pod := podWith(volumeOf("v", v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}))
@@ -135,7 +134,7 @@ func TestSubPath(t *testing.T) {
 	if data, err := os.ReadFile(filepath.Join(at, "f")); err != nil || string(data) != "x" {
 		t.Errorf("%q, %v", data, err)
 	}
-	// The next start of the container finds it there.
+	// The next start of the container finds the mount.
 	again, err := subPathMount(t, f, "a/b", nil)
 	if err != nil || again != at {
 		t.Errorf("%s, %v", again, err)
@@ -143,7 +142,7 @@ func TestSubPath(t *testing.T) {
 	if points, err := mounts.At(at); err != nil || len(points) != 1 {
 		t.Errorf("mounted %d times, %v", len(points), err)
 	}
-	// Another file under the same name is mounted in its place.
+	// A new file with the same name is mounted instead.
 	file, err := subPathMount(t, f, "a/b/f", nil)
 	if err != nil || file != at {
 		t.Fatalf("%s, %v", file, err)
@@ -220,7 +219,7 @@ func TestSubPathFollowsLinksInside(t *testing.T) {
 	if got := read(); got != "1" {
 		t.Errorf("got %q", got)
 	}
-	// A subPath is of the volume as it was at the container's start.
+	// A subPath shows the volume as it was at the start of the container.
 	f.api.set("c", map[string]string{"one": "new"})
 	f.prepared(t, pod)
 	if got := read(); got != "new" {

@@ -12,7 +12,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// fsGroup returns the group that is to own the pod's volumes, or nil.
+// fsGroup returns the pod's fsGroup, or nil.
 func fsGroup(pod *v1.Pod) *int64 {
 	if pod.Spec.SecurityContext == nil {
 		return nil
@@ -20,8 +20,8 @@ func fsGroup(pod *v1.Pod) *int64 {
 	return pod.Spec.SecurityContext.FSGroup
 }
 
-// fsUser returns the one user that all containers of the pod run as, or nil. A
-// service account token belongs to that user, so that it can be mode 0600.
+// fsUser returns the user that all containers of the pod run as, or nil if they differ. Service account
+// tokens belong to that user, so that their mode can be 0600.
 func fsUser(pod *v1.Pod) *int64 {
 	var pods *int64
 	if pod.Spec.SecurityContext != nil {
@@ -41,7 +41,7 @@ func fsUser(pod *v1.Pod) *int64 {
 	return common
 }
 
-// containers returns all containers of the pod, of every kind.
+// containers returns all init, app and ephemeral containers of the pod.
 func containers(pod *v1.Pod) []*v1.Container {
 	var out []*v1.Container
 	for i := range pod.Spec.InitContainers {
@@ -51,15 +51,14 @@ func containers(pod *v1.Pod) []*v1.Container {
 		out = append(out, &pod.Spec.Containers[i])
 	}
 	for i := range pod.Spec.EphemeralContainers {
-		// The types share their fields so that one converts to the other.
 		out = append(out, (*v1.Container)(&pod.Spec.EphemeralContainers[i].EphemeralContainerCommon))
 	}
 	return out
 }
 
-// give lets the group read, and write unless readOnly, the file or directory.
-// New files in a directory inherit its group.
-func give(path string, group int64, readOnly bool) error {
+// setGroup changes the group of a file or directory, and lets the group read and, unless readOnly, write
+// it. New files in a directory inherit its group.
+func setGroup(path string, group int64, readOnly bool) error {
 	info, err := os.Lstat(path)
 	if err != nil {
 		return err
@@ -67,7 +66,7 @@ func give(path string, group int64, readOnly bool) error {
 	if err := os.Lchown(path, -1, int(group)); err != nil {
 		return err
 	}
-	// A symlink has no mode of its own: chmod would change what it points at.
+	// chmod would follow a symlink, which has no mode of its own.
 	if info.Mode()&fs.ModeSymlink != 0 {
 		return nil
 	}
@@ -81,8 +80,8 @@ func give(path string, group int64, readOnly bool) error {
 	return os.Chmod(path, info.Mode()|grant)
 }
 
-// giveTree gives a whole tree to the group, the root last.
-func giveTree(root string, group int64, readOnly bool) error {
+// setGroupTree changes the group of a tree, the root last.
+func setGroupTree(root string, group int64, readOnly bool) error {
 	entries, err := os.ReadDir(root)
 	if err != nil {
 		return err
@@ -90,19 +89,19 @@ func giveTree(root string, group int64, readOnly bool) error {
 	for _, entry := range entries {
 		path := filepath.Join(root, entry.Name())
 		if entry.IsDir() {
-			err = giveTree(path, group, readOnly)
+			err = setGroupTree(path, group, readOnly)
 		} else {
-			err = give(path, group, readOnly)
+			err = setGroup(path, group, readOnly)
 		}
 		if err != nil {
 			return err
 		}
 	}
-	return give(root, group, readOnly)
+	return setGroup(root, group, readOnly)
 }
 
-// belongsTo says that the directory was given to the group before.
-func belongsTo(dir string, group int64) bool {
+// hasGroup reports whether setGroup has changed the directory to the group.
+func hasGroup(dir string, group int64) bool {
 	info, err := os.Stat(dir)
 	if err != nil {
 		return false

@@ -24,32 +24,32 @@ import (
 )
 
 const (
-	// issueWait is how long a pod's first certificate is waited for at a time, and
-	// refreshCheck how often one is looked for that replaces another.
+	// issueWait is how long one attempt waits for a pod's first certificate. refreshCheck is how
+	// often a pending renewal is checked.
 	issueWait    = 30 * time.Second
 	refreshCheck = 10 * time.Second
-	// refreshSpread keeps certificates issued together from being renewed together.
-	refreshSpread = 5 * time.Minute
+	// refreshJitter keeps certificates that were issued together from being renewed together.
+	refreshJitter = 5 * time.Minute
 )
 
 var errNotIssued = errors.New("credential bundle is not issued yet")
 
-// certificateKey tells the certificates of one pod apart.
+// certificateKey identifies a certificate of a pod.
 type certificateKey struct {
 	volume string
 	source int
 }
 
-// podCertificate is a key with the certificates for it, and the request under way for
-// the next ones (KEP-4317). Keys live in memory only: a new agent asks anew.
+// podCertificate is a key with its certificate chain, and the pending request for the next one (KEP-4317).
+// Keys are in memory only: a new agent requests new certificates.
 type podCertificate struct {
 	key     []byte // PEM, PKCS #8
 	chain   []byte // PEM; nil until the first is issued
 	refresh time.Time
 
-	request    string // name of the open request, or ""
+	request    string // name of the pending request, or ""
 	requestKey []byte // the key it is for
-	refused    error  // the signer's last word
+	refused    error  // the signer denied or failed the request
 }
 
 func (m *Manager) certificateFiles(ctx context.Context, pod *v1.Pod, key certificateKey, source *v1.PodCertificateProjection, mode *int32) (payload, time.Time, error) {
@@ -80,8 +80,8 @@ func (m *Manager) certificateFiles(ctx context.Context, pod *v1.Pod, key certifi
 	return files, again, nil
 }
 
-// advance asks for what is missing and takes what has been issued. Its error means
-// that there is nothing to show.
+// advance requests a certificate if one is due, and takes one that was issued. It fails if there is no
+// certificate to show.
 func (m *Manager) advance(ctx context.Context, pod *v1.Pod, source *v1.PodCertificateProjection, c *podCertificate) error {
 	if c.refused != nil {
 		return c.refused
@@ -94,9 +94,9 @@ func (m *Manager) advance(ctx context.Context, pod *v1.Pod, source *v1.PodCertif
 			return c.unlessServing(err)
 		}
 	}
-	answered, err := m.answer(ctx, pod.Namespace, c)
+	answered, err := m.awaitAnswer(ctx, pod.Namespace, c)
 	if apierrors.IsNotFound(err) {
-		c.request = "" // somebody deleted it: ask again
+		c.request = "" // it was deleted: create a new one
 	}
 	if err != nil {
 		return c.unlessServing(err)
@@ -104,7 +104,7 @@ func (m *Manager) advance(ctx context.Context, pod *v1.Pod, source *v1.PodCertif
 	return c.take(answered)
 }
 
-// unlessServing forgives what hinders a renewal: the old certificate stays, and it is tried again.
+// unlessServing ignores the error of a renewal: the old certificate stays, and the renewal is retried.
 func (c *podCertificate) unlessServing(err error) error {
 	if c.chain != nil {
 		return nil
@@ -112,7 +112,7 @@ func (c *podCertificate) unlessServing(err error) error {
 	return err
 }
 
-// take stores what a request led to, if it led anywhere yet.
+// take stores the result of a request, if it has one.
 func (c *podCertificate) take(request *certificatesv1.PodCertificateRequest) error {
 	for _, condition := range request.Status.Conditions {
 		switch condition.Type {
@@ -126,7 +126,7 @@ func (c *podCertificate) take(request *certificatesv1.PodCertificateRequest) err
 			c.key, c.chain = c.requestKey, blocksOnly(request.Status.CertificateChain)
 			c.refresh = time.Time{}
 			if at := request.Status.BeginRefreshAt; at != nil {
-				c.refresh = at.Add(rand.N(refreshSpread))
+				c.refresh = at.Add(rand.N(refreshJitter))
 			}
 			c.request, c.requestKey = "", nil
 			return nil
@@ -135,9 +135,9 @@ func (c *podCertificate) take(request *certificatesv1.PodCertificateRequest) err
 	return c.unlessServing(errNotIssued)
 }
 
-// answer returns the open request. The first certificate of a pod is waited for,
-// since the pod cannot start without; for a renewal there is time.
-func (m *Manager) answer(ctx context.Context, namespace string, c *podCertificate) (*certificatesv1.PodCertificateRequest, error) {
+// awaitAnswer returns the pending request. It waits for the first certificate of a pod, without which the
+// pod cannot start. It does not wait for a renewal.
+func (m *Manager) awaitAnswer(ctx context.Context, namespace string, c *podCertificate) (*certificatesv1.PodCertificateRequest, error) {
 	client := m.options.Client.CertificatesV1().PodCertificateRequests(namespace)
 	request, err := client.Get(ctx, c.request, metav1.GetOptions{})
 	if err != nil || c.chain != nil || len(request.Status.Conditions) > 0 {
@@ -163,7 +163,7 @@ func (m *Manager) answer(ctx context.Context, namespace string, c *podCertificat
 	return last.Object.(*certificatesv1.PodCertificateRequest), nil
 }
 
-// requestCertificate makes a key and asks the signer to certify it.
+// requestCertificate generates a key and requests a certificate for it.
 func (m *Manager) requestCertificate(ctx context.Context, pod *v1.Pod, source *v1.PodCertificateProjection, c *podCertificate) error {
 	core := m.options.Client.CoreV1()
 	account, err := core.ServiceAccounts(pod.Namespace).Get(ctx, pod.Spec.ServiceAccountName, metav1.GetOptions{})
@@ -200,7 +200,7 @@ func (m *Manager) requestCertificate(ctx context.Context, pod *v1.Pod, source *v
 	return nil
 }
 
-// blocksOnly drops what stands between PEM blocks, and their headers.
+// blocksOnly drops the headers of PEM blocks and the text between them.
 func blocksOnly(chain string) []byte {
 	var out bytes.Buffer
 	for block, rest := pem.Decode([]byte(chain)); block != nil; block, rest = pem.Decode(rest) {

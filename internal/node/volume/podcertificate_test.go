@@ -26,7 +26,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// signer plays the API's side of certificate requests.
+// signer answers certificate requests.
 type signer struct {
 	mu       sync.Mutex
 	requests map[string]*certificatesv1.PodCertificateRequest
@@ -132,13 +132,13 @@ func TestPodCertificate(t *testing.T) {
 		t.Errorf("request %s", spec)
 	}
 
-	// It is kept until it is due, and renewed then.
+	// It is renewed when BeginRefreshAt has passed.
 	f.clock.Step(time.Hour - time.Second)
 	f.prepared(t, pod)
 	if s.created != 1 {
 		t.Errorf("%d requests before it was due", s.created)
 	}
-	f.clock.Step(refreshSpread + time.Second)
+	f.clock.Step(refreshJitter + time.Second)
 	f.prepared(t, pod)
 	if got := shown(t, f.at(t, pod, "v")); !strings.Contains(got["chain"], "AAA2") || got["bundle"] != got["key"]+got["chain"] {
 		t.Errorf("after renewal: %v", got)
@@ -169,7 +169,7 @@ func TestPodCertificateRenewalTakesItsTime(t *testing.T) {
 	s.answer = f.issued
 	pod := certificatePod()
 	f.prepared(t, pod)
-	s.answer = nil // the signer is slow now
+	s.answer = nil // the signer no longer answers
 	f.clock.Step(2 * time.Hour)
 	stop := running(t, f.Manager)
 	defer stop()

@@ -15,8 +15,8 @@ import (
 	"fmt"
 )
 
-// newKey makes a private key of a type of PodCertificateProjection. It returns the
-// key as PEM and, as proof of its possession, an otherwise empty PKCS #10 request.
+// newKey generates a private key of a keyType of PodCertificateProjection. It returns the key as PEM, and
+// an otherwise empty PKCS #10 request that proves its possession.
 func newKey(keyType string) (key, proof []byte, err error) {
 	signer, err := generate(keyType)
 	if err != nil {

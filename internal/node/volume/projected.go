@@ -14,8 +14,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// projected gathers several sources in one directory; of two files at one
-// path the later source wins.
+// projected collects several sources in one directory. If two have a file at one path, the later one
+// wins.
 func (m *Manager) projected(pod *v1.Pod, name string, source *v1.ProjectedVolumeSource) collector {
 	return func(ctx context.Context) (payload, time.Time, error) {
 		all := payload{}
@@ -54,7 +54,8 @@ func (m *Manager) projection(ctx context.Context, pod *v1.Pod, key certificateKe
 	return content, again, err
 }
 
-// credential makes a file that the containers' user alone may read, when it is known who that is.
+// credential returns a file that only the user of the pod's containers may read, if they all run as the
+// same user.
 func credential(pod *v1.Pod, path string, data []byte, mode *int32) payload {
 	owner := fsUser(pod)
 	f := file{data: data, mode: modeOf(nil, mode), owner: owner}
@@ -64,7 +65,7 @@ func credential(pod *v1.Pod, path string, data []byte, mode *int32) payload {
 	return payload{path: f}
 }
 
-// earliest returns the earlier of two times, of which zero means never.
+// earliest returns the earlier of two times. Zero means never.
 func earliest(a, b time.Time) time.Time {
 	if a.IsZero() || (!b.IsZero() && b.Before(a)) {
 		return b

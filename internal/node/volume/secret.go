@@ -20,8 +20,7 @@ func (m *Manager) secret(pod *v1.Pod, source *v1.SecretVolumeSource) collector {
 	}
 }
 
-// secretFiles returns the files of a Secret. An optional one may be missing, as a
-// whole or in part.
+// secretFiles returns the files of a Secret. If optional, the Secret or its keys may be missing.
 func (m *Manager) secretFiles(ctx context.Context, pod *v1.Pod, name string, items []v1.KeyToPath, mode *int32, optional bool) (payload, error) {
 	secret, err := m.options.Objects.Secret(ctx, pod, name)
 	switch {
@@ -30,7 +29,7 @@ func (m *Manager) secretFiles(ctx context.Context, pod *v1.Pod, name string, ite
 	case err != nil:
 		return nil, err
 	}
-	return pick(secret.Data, items, mode, optional, func(key string) error {
+	return project(secret.Data, items, mode, optional, func(key string) error {
 		return fmt.Errorf("references non-existent secret key: %s", key)
 	})
 }

@@ -21,10 +21,9 @@ const subpathsDir = "volume-subpaths"
 
 // subpath is a file or directory of a volume that is mounted by itself.
 //
-// The volume's content belongs to containers, which may replace any part of the
-// path by a symlink at any time. So the kernel resolves it (openat2(2) with
-// RESOLVE_BENEATH), and what it found is bind-mounted by descriptor to a place only
-// the node may enter; the runtime mounts that place.
+// Containers own the volume's content and may replace any part of the path by a symlink at any time.
+// Therefore the kernel resolves the path (openat2(2) with RESOLVE_BENEATH), and the result is
+// bind-mounted by descriptor to a target that only the agent may enter. The runtime mounts the target.
 type subpath struct {
 	root   string // of the volume
 	path   string // relative to root
@@ -35,8 +34,8 @@ func (m *Manager) subpathTarget(uid types.UID, volume, container string, index i
 	return filepath.Join(m.options.Layout.PodDir(uid), subpathsDir, volume, container, strconv.Itoa(index))
 }
 
-// bind makes the subpath appear at its target and returns that. A missing one
-// becomes a directory with the volume's mode.
+// bind bind-mounts the subpath at its target and returns the target. If the subpath does not exist, it
+// is created as a directory with the volume's mode.
 func (s subpath) bind() (string, error) {
 	root, err := unix.Open(s.root, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -58,13 +57,13 @@ func (s subpath) bind() (string, error) {
 	return s.target, s.mount(source)
 }
 
-// mount bind-mounts what the descriptor refers to, unless it is there already.
+// mount bind-mounts the descriptor's file at the target, unless that is done already.
 func (s subpath) mount(source int) error {
 	var want unix.Stat_t
 	if err := unix.Fstat(source, &want); err != nil {
 		return err
 	}
-	if mounted, err := isBound(s.target, &want); err != nil || mounted {
+	if mounted, err := detachOther(s.target, &want); err != nil || mounted {
 		return err
 	}
 	if err := makeTarget(s.target, want.Mode&unix.S_IFMT == unix.S_IFDIR); err != nil {
@@ -77,9 +76,9 @@ func (s subpath) mount(source int) error {
 	return nil
 }
 
-// isBound says that the wanted file is mounted at target. Whatever else is mounted
-// there, of an earlier start of the container, is unmounted.
-func isBound(target string, want *unix.Stat_t) (bool, error) {
+// detachOther reports whether the wanted file is mounted at target. If another one is, from an earlier
+// start of the container, it is unmounted.
+func detachOther(target string, want *unix.Stat_t) (bool, error) {
 	var have unix.Stat_t
 	err := unix.Lstat(target, &have)
 	if errors.Is(err, unix.ENOENT) {
@@ -94,8 +93,7 @@ func isBound(target string, want *unix.Stat_t) (bool, error) {
 	return false, mounts.DetachAt(target)
 }
 
-// makeTarget makes the empty directory or file to mount on; one of the other
-// type is replaced.
+// makeTarget creates the empty directory or file to mount on. It replaces one of the other type.
 func makeTarget(target string, directory bool) error {
 	if err := os.Remove(target); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
@@ -113,14 +111,14 @@ func makeTarget(target string, directory bool) error {
 	return file.Close()
 }
 
-// resolve opens a path that must not leave root, by symlinks or otherwise.
+// resolve opens a path below root. It fails if the path leaves root, for example by a symlink.
 func resolve(root int, path string, flags uint64) (int, error) {
 	how := &unix.OpenHow{
 		Flags:   flags | unix.O_CLOEXEC,
 		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS,
 	}
 	for {
-		// EAGAIN: something was renamed meanwhile and the kernel could not be sure.
+		// EAGAIN: a concurrent rename kept the kernel from verifying the path.
 		fd, err := unix.Openat2(root, path, how)
 		if !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR) {
 			return fd, err
@@ -128,7 +126,7 @@ func resolve(root int, path string, flags uint64) (int, error) {
 	}
 }
 
-// makeBelow makes the missing directories of a path that must not leave root.
+// makeBelow creates the missing directories of a path that must not leave root.
 func makeBelow(root int, path string) error {
 	var base unix.Stat_t
 	if err := unix.Fstat(root, &base); err != nil {
@@ -160,7 +158,7 @@ func makeOne(root int, parent, name string, mode uint32) error {
 	if err != nil {
 		return &os.PathError{Op: "mkdir", Path: name, Err: err}
 	}
-	// The umask took bits away; the group bit came from the parent and stays.
+	// The umask cleared bits. The setgid bit is inherited from the parent and stays.
 	made, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return &os.PathError{Op: "open", Path: name, Err: err}

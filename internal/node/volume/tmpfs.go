@@ -13,8 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mountTmpfs mounts memory of at most size bytes (0: what the kernel deems right)
-// at dir, unless that was done before.
+// mountTmpfs mounts a tmpfs of at most size bytes (0: the kernel's default) at dir, unless one is mounted.
 func mountTmpfs(dir string, size int64) error {
 	mounted, err := mountinfo.Mounted(dir)
 	if err != nil || mounted {
@@ -24,7 +23,7 @@ func mountTmpfs(dir string, size int64) error {
 	if size > 0 {
 		options = append(options, "size="+strconv.FormatInt(size, 10))
 	}
-	// Secrets must not reach a swap device; kernels before 6.4 don't know the option.
+	// Secrets must not be swapped out. Kernels before 6.4 lack the option.
 	err = unix.Mount("tmpfs", dir, "tmpfs", 0, strings.Join(append(options, "noswap"), ","))
 	if errors.Is(err, unix.EINVAL) {
 		err = unix.Mount("tmpfs", dir, "tmpfs", 0, strings.Join(options, ","))

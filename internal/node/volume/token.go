@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// maxTokenAge is the age at which a token is replaced however long it is
-	// valid, and tokenRetry how long a failed replacement waits.
+	// maxTokenAge is the age at which every token is replaced. tokenRetry is the pause after a
+	// failed replacement.
 	maxTokenAge = 24 * time.Hour
 	tokenRetry  = 10 * time.Second
 )
@@ -29,7 +29,7 @@ type token struct {
 	refresh time.Time
 }
 
-// tokenKey tells the tokens of one pod apart.
+// tokenKey identifies a token of a pod.
 type tokenKey struct {
 	audience   string
 	expiration int64
@@ -43,8 +43,8 @@ func (m *Manager) tokenFile(ctx context.Context, pod *v1.Pod, source *v1.Service
 	return credential(pod, source.Path, []byte(t.value), mode), t.refresh, nil
 }
 
-// token returns the pod's token for the audience, a new one when the old has lived
-// 80 % of its life or a day. When a new one is refused, the old serves until it expires.
+// token returns the pod's token for the audience. It requests a new one after 80 % of the lifetime of the
+// old one, or after a day. If that fails, the old one is used until it expires.
 func (m *Manager) token(ctx context.Context, pod *v1.Pod, source *v1.ServiceAccountTokenProjection) (token, error) {
 	key := tokenKey{audience: source.Audience, expiration: ptr.Deref(source.ExpirationSeconds, 0)}
 	state := m.state(pod.UID)
@@ -63,7 +63,7 @@ func (m *Manager) token(ctx context.Context, pod *v1.Pod, source *v1.ServiceAcco
 	case now.After(old.expires):
 		return token{}, fmt.Errorf("token expired and refresh failed: %w", err)
 	}
-	klog.FromContext(ctx).Error(err, "Service account token could not be replaced yet", "pod", klog.KObj(pod))
+	klog.FromContext(ctx).Error(err, "Cannot replace the service account token, will retry", "pod", klog.KObj(pod))
 	old.refresh = now.Add(tokenRetry)
 	return old, nil
 }

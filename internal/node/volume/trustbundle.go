@@ -20,8 +20,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// trustPeriod is how often trust bundles are read anew: roots change over months,
-// and are published long before they are needed, so that a watch would be idle.
+// trustPeriod is how often trust bundles are read. They are not watched, because roots change rarely and
+// are published long before they are needed.
 const trustPeriod = time.Minute
 
 func (m *Manager) trustFile(ctx context.Context, pod *v1.Pod, source *v1.ClusterTrustBundleProjection, mode *int32) (payload, time.Time, error) {
@@ -46,7 +46,7 @@ func (m *Manager) trustBundles(ctx context.Context, source *v1.ClusterTrustBundl
 		}
 		return []certificatesv1.ClusterTrustBundle{*bundle}, nil
 	case source.SignerName != nil:
-		// No selector matches nothing here (core/v1 ClusterTrustBundleProjection).
+		// A missing selector matches nothing (core/v1 ClusterTrustBundleProjection).
 		selector, err := metav1.LabelSelectorAsSelector(source.LabelSelector)
 		if err != nil {
 			return nil, fmt.Errorf("while parsing label selector: %w", err)
