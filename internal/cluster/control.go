@@ -28,7 +28,7 @@ import (
 	"github.com/kindred-project/kindred/internal/apiserver"
 	"github.com/kindred-project/kindred/internal/auth/serviceaccount"
 	"github.com/kindred-project/kindred/internal/controllers"
-	"github.com/kindred-project/kindred/internal/controllers/control"
+	"github.com/kindred-project/kindred/internal/controllers/framework/control"
 	"github.com/kindred-project/kindred/internal/ownership/collector"
 	"github.com/kindred-project/kindred/internal/ownership/review"
 )

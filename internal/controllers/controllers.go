@@ -1,47 +1,43 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package controllers lists the controllers of a cluster. Each lives in a
-// package of its own and knows only what package control hands it; to add one,
-// add its package and a line here.
+// Package controllers lists the controllers of a cluster. Each controller gets all it needs
+// from a control.Env; controllers of one subject share a package. The packages below
+// framework are no controllers: they hold what several controllers are built from. To add
+// a controller, add its package and a line in All.
 package controllers
 
 import (
-	"github.com/kindred-project/kindred/internal/controllers/accounttoken"
 	"github.com/kindred-project/kindred/internal/controllers/bootstraptoken"
+	"github.com/kindred-project/kindred/internal/controllers/capublisher"
 	"github.com/kindred-project/kindred/internal/controllers/certificates"
-	"github.com/kindred-project/kindred/internal/controllers/control"
 	"github.com/kindred-project/kindred/internal/controllers/daemonset"
 	"github.com/kindred-project/kindred/internal/controllers/deployment"
 	"github.com/kindred-project/kindred/internal/controllers/endpoints"
 	"github.com/kindred-project/kindred/internal/controllers/endpointslice"
+	"github.com/kindred-project/kindred/internal/controllers/framework/control"
 	"github.com/kindred-project/kindred/internal/controllers/job"
 	"github.com/kindred-project/kindred/internal/controllers/namespace"
 	"github.com/kindred-project/kindred/internal/controllers/nodelifecycle"
-	"github.com/kindred-project/kindred/internal/controllers/podcertificates"
 	"github.com/kindred-project/kindred/internal/controllers/podgc"
 	"github.com/kindred-project/kindred/internal/controllers/policystatus"
-	"github.com/kindred-project/kindred/internal/controllers/pvcprotection"
-	"github.com/kindred-project/kindred/internal/controllers/pvprotection"
-	"github.com/kindred-project/kindred/internal/controllers/replicas"
+	"github.com/kindred-project/kindred/internal/controllers/replicaset"
 	"github.com/kindred-project/kindred/internal/controllers/resourcequota"
 	"github.com/kindred-project/kindred/internal/controllers/roleaggregation"
-	"github.com/kindred-project/kindred/internal/controllers/rootca"
 	"github.com/kindred-project/kindred/internal/controllers/serviceaccount"
 	"github.com/kindred-project/kindred/internal/controllers/servicecidr"
 	"github.com/kindred-project/kindred/internal/controllers/storagemigration"
-	"github.com/kindred-project/kindred/internal/controllers/trustbundle"
-	"github.com/kindred-project/kindred/internal/controllers/vacprotection"
+	"github.com/kindred-project/kindred/internal/controllers/volumeprotection"
 )
 
-// Options are what some controllers need to know of the cluster.
+// Options hold what some controllers need to know about the cluster.
 type Options struct {
-	// CA is the bundle of PEM certificates by which pods verify the API server.
+	// CA holds the PEM certificates by which pods verify the API server.
 	CA []byte
-	// Sign is the authority that answers requests for certificates.
+	// Sign signs certificates for CertificateSigningRequests.
 	Sign certificates.Signer
-	// Token issues the tokens of service accounts that are kept in Secrets.
-	Token accounttoken.Issue
+	// Token issues tokens of service accounts that are stored in Secrets.
+	Token serviceaccount.IssueToken
 }
 
 // All returns the controllers, in the order in which they are added.
@@ -49,10 +45,10 @@ func All(options Options) []control.Controller {
 	return []control.Controller{
 		{Name: namespace.Name, Add: namespace.Add},
 		{Name: resourcequota.Name, Add: resourcequota.Add},
-		{Name: serviceaccount.Name, Add: serviceaccount.Add},
-		{Name: rootca.Name, Add: rootca.Add(options.CA)},
-		{Name: replicas.ReplicaSetName, Add: replicas.AddReplicaSets},
-		{Name: replicas.ReplicationControllerName, Add: replicas.AddReplicationControllers},
+		{Name: serviceaccount.AccountsName, Add: serviceaccount.AddAccounts},
+		{Name: capublisher.ConfigMapName, Add: capublisher.AddConfigMaps(options.CA)},
+		{Name: replicaset.ReplicaSetName, Add: replicaset.AddReplicaSets},
+		{Name: replicaset.ReplicationControllerName, Add: replicaset.AddReplicationControllers},
 		{Name: deployment.Name, Add: deployment.Add},
 		{Name: daemonset.Name, Source: daemonset.Source, Add: daemonset.Add},
 		{Name: job.Name, Add: job.Add},
@@ -62,18 +58,18 @@ func All(options Options) []control.Controller {
 		{Name: servicecidr.Name, Add: servicecidr.Add},
 		{Name: roleaggregation.Name, Add: roleaggregation.Add},
 		{Name: certificates.Name, Add: certificates.Add(options.Sign)},
-		{Name: trustbundle.Name, Add: trustbundle.Add(options.CA)},
-		{Name: podcertificates.Name, Add: podcertificates.Add},
+		{Name: capublisher.TrustBundleName, Add: capublisher.AddTrustBundle(options.CA)},
+		{Name: certificates.PodRequestCleanerName, Add: certificates.AddPodRequestCleaner},
 		{Name: policystatus.Name, Add: policystatus.Add},
 		{Name: storagemigration.Name, Add: storagemigration.Add},
-		{Name: accounttoken.FillerName, Root: true, Add: accounttoken.AddFiller(options.Token, options.CA)},
-		{Name: accounttoken.RetirerName, Add: accounttoken.AddRetirer},
+		{Name: serviceaccount.TokensName, Root: true, Add: serviceaccount.AddTokens(options.Token, options.CA)},
+		{Name: serviceaccount.RetirerName, Add: serviceaccount.AddRetirer},
 		{Name: bootstraptoken.SignerName, Add: bootstraptoken.AddSigner},
 		{Name: bootstraptoken.CleanerName, Add: bootstraptoken.AddCleaner},
 		{Name: nodelifecycle.Name, Add: nodelifecycle.Add},
 		{Name: podgc.Name, Add: podgc.Add},
-		{Name: pvcprotection.Name, Add: pvcprotection.Add},
-		{Name: pvprotection.Name, Add: pvprotection.Add},
-		{Name: vacprotection.Name, Add: vacprotection.Add},
+		{Name: volumeprotection.ClaimName, Add: volumeprotection.AddClaims},
+		{Name: volumeprotection.VolumeName, Add: volumeprotection.AddVolumes},
+		{Name: volumeprotection.ClassName, Add: volumeprotection.AddClasses},
 	}
 }

@@ -17,13 +17,13 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kindred-project/kindred/internal/controllers/control"
-	"github.com/kindred-project/kindred/internal/controllers/controltest"
+	"github.com/kindred-project/kindred/internal/controllers/capublisher"
 	"github.com/kindred-project/kindred/internal/controllers/deployment"
 	"github.com/kindred-project/kindred/internal/controllers/endpointslice"
+	"github.com/kindred-project/kindred/internal/controllers/framework/control"
+	"github.com/kindred-project/kindred/internal/controllers/framework/controltest"
 	"github.com/kindred-project/kindred/internal/controllers/podgc"
-	"github.com/kindred-project/kindred/internal/controllers/replicas"
-	"github.com/kindred-project/kindred/internal/controllers/rootca"
+	"github.com/kindred-project/kindred/internal/controllers/replicaset"
 	"github.com/kindred-project/kindred/internal/controllers/serviceaccount"
 )
 
@@ -126,7 +126,7 @@ func TestADeploymentLivesThroughItsControllers(t *testing.T) {
 			w := controltest.New(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}})
 			w.Run(t,
 				control.Controller{Name: deployment.Name, Add: deployment.Add},
-				control.Controller{Name: replicas.ReplicaSetName, Add: replicas.AddReplicaSets},
+				control.Controller{Name: replicaset.ReplicaSetName, Add: replicaset.AddReplicaSets},
 				control.Controller{Name: podgc.Name, Add: podgc.Add})
 			created := runPods(t, w)
 
@@ -207,8 +207,8 @@ func TestAServiceFindsItsPods(t *testing.T) {
 func TestNamespacesAreFurnished(t *testing.T) {
 	w := controltest.New(t)
 	w.Run(t,
-		control.Controller{Name: serviceaccount.Name, Add: serviceaccount.Add},
-		control.Controller{Name: rootca.Name, Add: rootca.Add([]byte("PEM"))})
+		control.Controller{Name: serviceaccount.AccountsName, Add: serviceaccount.AddAccounts},
+		control.Controller{Name: capublisher.ConfigMapName, Add: capublisher.AddConfigMaps([]byte("PEM"))})
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns"}, Status: corev1.NamespaceStatus{Phase: corev1.NamespaceActive}}
 	w.Must(w.API.Create(ctx, ns))
 	account, config := &corev1.ServiceAccount{}, &corev1.ConfigMap{}

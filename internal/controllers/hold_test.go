@@ -17,14 +17,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
-	"github.com/kindred-project/kindred/internal/controllers/control"
-	"github.com/kindred-project/kindred/internal/controllers/controltest"
 	"github.com/kindred-project/kindred/internal/controllers/daemonset"
 	"github.com/kindred-project/kindred/internal/controllers/deployment"
 	"github.com/kindred-project/kindred/internal/controllers/endpoints"
 	"github.com/kindred-project/kindred/internal/controllers/endpointslice"
+	"github.com/kindred-project/kindred/internal/controllers/framework/control"
+	"github.com/kindred-project/kindred/internal/controllers/framework/controltest"
 	"github.com/kindred-project/kindred/internal/controllers/job"
-	"github.com/kindred-project/kindred/internal/controllers/replicas"
+	"github.com/kindred-project/kindred/internal/controllers/replicaset"
 )
 
 // heeding is a controller, or a part of one, that leaves alone what is held.
@@ -47,12 +47,12 @@ var heedingHolds = []heeding{{
 		return d
 	},
 }, {
-	name: "ReplicaSet", add: replicas.AddReplicaSets, handled: owns(&corev1.PodList{}),
+	name: "ReplicaSet", add: replicaset.AddReplicaSets, handled: owns(&corev1.PodList{}),
 	object: func(meta metav1.ObjectMeta) client.Object {
 		return &appsv1.ReplicaSet{ObjectMeta: meta, Spec: appsv1.ReplicaSetSpec{Replicas: new(int32(1)), Selector: selecting(meta), Template: templateOf(meta)}}
 	},
 }, {
-	name: "ReplicationController", add: replicas.AddReplicationControllers, handled: owns(&corev1.PodList{}),
+	name: "ReplicationController", add: replicaset.AddReplicationControllers, handled: owns(&corev1.PodList{}),
 	object: func(meta metav1.ObjectMeta) client.Object {
 		template := templateOf(meta)
 		return &corev1.ReplicationController{ObjectMeta: meta, Spec: corev1.ReplicationControllerSpec{Replicas: new(int32(1)), Selector: template.Labels, Template: &template}}

@@ -88,7 +88,7 @@ func TestMayImport(t *testing.T) {
 		{"internal/cli", module + "/internal/node", false, false},
 		{"internal/cluster", module, false, false},
 		{"internal/cluster", module + "/internal/node/simulated", false, true},
-		{"internal/controllers", module + "/internal/controllers/owned", false, true},
+		{"internal/controllers", module + "/internal/controllers/framework/owned", false, true},
 		{"internal/controllers", module + "/internal/ownership/graph", false, false},
 		{"internal/controllers", module + "/internal/storage", false, false},
 		{"internal/controllers", module + "/internal/quota", false, true},

@@ -15,7 +15,7 @@ import (
 	bootstrapapi "k8s.io/cluster-bootstrap/token/api"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
-	"github.com/kindred-project/kindred/internal/controllers/control"
+	"github.com/kindred-project/kindred/internal/controllers/framework/control"
 )
 
 // tokens returns a cache of bootstrap tokens, and of no other Secrets.

@@ -26,8 +26,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
-	"github.com/kindred-project/kindred/internal/controllers/control"
-	"github.com/kindred-project/kindred/internal/controllers/owned"
+	"github.com/kindred-project/kindred/internal/controllers/framework/control"
+	"github.com/kindred-project/kindred/internal/controllers/framework/owned"
 )
 
 // SignerName is the signer's identity.

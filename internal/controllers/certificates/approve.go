@@ -12,7 +12,7 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/kindred-project/kindred/internal/controllers/owned"
+	"github.com/kindred-project/kindred/internal/controllers/framework/owned"
 )
 
 // Who may not approve now may be allowed to a moment later: the question is asked

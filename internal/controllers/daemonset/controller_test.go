@@ -21,7 +21,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kindred-project/kindred/internal/controllers/controltest"
+	"github.com/kindred-project/kindred/internal/controllers/framework/controltest"
 )
 
 var (

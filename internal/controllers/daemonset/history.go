@@ -16,7 +16,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kindred-project/kindred/internal/controllers/revisions"
+	"github.com/kindred-project/kindred/internal/controllers/framework/revisions"
 )
 
 // history is a DaemonSet's revisions: the one of its template, and the others from the

@@ -11,7 +11,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/kindred-project/kindred/internal/controllers/pods"
+	"github.com/kindred-project/kindred/internal/controllers/framework/pods"
 )
 
 // view is all that a plan is made from: a DaemonSet, and node by node its pods.

@@ -19,8 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"github.com/kindred-project/kindred/internal/controllers/controltest"
-	"github.com/kindred-project/kindred/internal/controllers/pods"
+	"github.com/kindred-project/kindred/internal/controllers/framework/controltest"
+	"github.com/kindred-project/kindred/internal/controllers/framework/pods"
 )
 
 func strategy(unavailable, surge string) appsv1.DaemonSetUpdateStrategy {

@@ -6,7 +6,7 @@ package daemonset
 import (
 	appsv1 "k8s.io/api/apps/v1"
 
-	"github.com/kindred-project/kindred/internal/controllers/pods"
+	"github.com/kindred-project/kindred/internal/controllers/framework/pods"
 )
 
 // status counts nodes, not pods: a node with several pods counts once, by the oldest.

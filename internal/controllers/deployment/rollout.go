@@ -17,8 +17,8 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kindred-project/kindred/internal/controllers/owned"
-	"github.com/kindred-project/kindred/internal/controllers/pods"
+	"github.com/kindred-project/kindred/internal/controllers/framework/owned"
+	"github.com/kindred-project/kindred/internal/controllers/framework/pods"
 )
 
 // pass is one Reconcile of one Deployment: d is a copy whose status and

@@ -17,7 +17,7 @@ import (
 	netutils "k8s.io/utils/net"
 	"k8s.io/utils/ptr"
 
-	"github.com/kindred-project/kindred/internal/controllers/pods"
+	"github.com/kindred-project/kindred/internal/controllers/framework/pods"
 )
 
 // capacity is how many addresses an Endpoints object may have.

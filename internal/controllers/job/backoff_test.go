@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/kindred-project/kindred/internal/controllers/controltest"
+	"github.com/kindred-project/kindred/internal/controllers/framework/controltest"
 )
 
 func endedAfter(seconds int) *corev1.Pod {

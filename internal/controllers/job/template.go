@@ -12,7 +12,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/kindred-project/kindred/internal/controllers/pods"
+	"github.com/kindred-project/kindred/internal/controllers/framework/pods"
 )
 
 const (

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 
-	"github.com/kindred-project/kindred/internal/controllers/controltest"
+	"github.com/kindred-project/kindred/internal/controllers/framework/controltest"
 )
 
 func prefixes(s ...string) []netip.Prefix {

@@ -24,8 +24,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	"github.com/kindred-project/kindred/internal/controllers/control"
-	"github.com/kindred-project/kindred/internal/controllers/pods"
+	"github.com/kindred-project/kindred/internal/controllers/framework/control"
+	"github.com/kindred-project/kindred/internal/controllers/framework/pods"
 )
 
 // world is an API without lag, and the two reconcilers on it.

@@ -9,8 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/kindred-project/kindred/internal/controllers/owned"
-	"github.com/kindred-project/kindred/internal/controllers/pods"
+	"github.com/kindred-project/kindred/internal/controllers/framework/owned"
+	"github.com/kindred-project/kindred/internal/controllers/framework/pods"
 )
 
 // why is the reason for which a pod goes.

@@ -17,8 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
-	"github.com/kindred-project/kindred/internal/controllers/controltest"
-	"github.com/kindred-project/kindred/internal/controllers/pods"
+	"github.com/kindred-project/kindred/internal/controllers/framework/controltest"
+	"github.com/kindred-project/kindred/internal/controllers/framework/pods"
 )
 
 var ctx = context.Background()

@@ -32,8 +32,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
-	"github.com/kindred-project/kindred/internal/controllers/control"
-	"github.com/kindred-project/kindred/internal/controllers/owned"
+	"github.com/kindred-project/kindred/internal/controllers/framework/control"
+	"github.com/kindred-project/kindred/internal/controllers/framework/owned"
 	"github.com/kindred-project/kindred/internal/quota"
 )
 

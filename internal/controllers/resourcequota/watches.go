@@ -22,7 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kindred-project/kindred/internal/controllers/served"
+	"github.com/kindred-project/kindred/internal/controllers/framework/served"
 )
 
 // informers is what the manager's cache can do for the controller.

@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kindred-project/kindred/internal/controllers/served"
+	"github.com/kindred-project/kindred/internal/controllers/framework/served"
 )
 
 const (

@@ -1,0 +1,137 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pods
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kindred-project/kindred/internal/controllers/framework/owned"
+)
+
+// IsTerminal reports whether all containers of the pod have stopped for good.
+func IsTerminal(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+// IsActive reports whether the pod counts as a replica: it runs or may still
+// run, and nobody has asked it to stop.
+func IsActive(pod *corev1.Pod) bool {
+	return !IsTerminal(pod) && pod.DeletionTimestamp == nil
+}
+
+// IsTerminating reports whether the pod was asked to stop and has not stopped.
+func IsTerminating(pod *corev1.Pod) bool {
+	return !IsTerminal(pod) && pod.DeletionTimestamp != nil
+}
+
+// Condition returns the pod's condition of the given type, or nil.
+func Condition(pod *corev1.Pod, of corev1.PodConditionType) *corev1.PodCondition {
+	for i := range pod.Status.Conditions {
+		if pod.Status.Conditions[i].Type == of {
+			return &pod.Status.Conditions[i]
+		}
+	}
+	return nil
+}
+
+// SetDisruptionTarget sets the condition by which a Job tells a pod that was taken from
+// it from one that failed by itself (KEP-3329).
+func SetDisruptionTarget(pod *corev1.Pod, reason, message string, now time.Time) {
+	target := corev1.PodCondition{
+		Type:               corev1.DisruptionTarget,
+		ObservedGeneration: pod.Generation,
+		Status:             corev1.ConditionTrue,
+		Reason:             reason,
+		Message:            message,
+		LastTransitionTime: metav1.NewTime(now),
+	}
+	current := Condition(pod, corev1.DisruptionTarget)
+	if current == nil {
+		pod.Status.Conditions = append(pod.Status.Conditions, target)
+		return
+	}
+	if current.Status == target.Status {
+		target.LastTransitionTime = current.LastTransitionTime
+	}
+	*current = target
+}
+
+// IsReady reports whether the pod's Ready condition is true.
+func IsReady(pod *corev1.Pod) bool {
+	ready := Condition(pod, corev1.PodReady)
+	return ready != nil && ready.Status == corev1.ConditionTrue
+}
+
+// IsAvailable reports whether the pod has been ready for minReadySeconds.
+func IsAvailable(pod *corev1.Pod, minReadySeconds int32, now time.Time) bool {
+	if !IsReady(pod) {
+		return false
+	}
+	if minReadySeconds == 0 {
+		return true
+	}
+	since := readySince(pod)
+	return !since.IsZero() && !since.Add(seconds(minReadySeconds)).After(now)
+}
+
+// NextAvailable returns how long it takes until the next of the ready pods
+// becomes available, and false if none is on its way.
+func NextAvailable(pods []*corev1.Pod, minReadySeconds int32, now time.Time) (wait time.Duration, coming bool) {
+	for _, pod := range pods {
+		if !IsReady(pod) || readySince(pod).IsZero() {
+			continue
+		}
+		left := readySince(pod).Add(seconds(minReadySeconds)).Sub(now)
+		if left > 0 && (!coming || left < wait) {
+			wait, coming = left, true
+		}
+	}
+	return wait, coming
+}
+
+// List returns the pods that a reader lists.
+func List(ctx context.Context, from client.Reader, opts ...client.ListOption) ([]*corev1.Pod, error) {
+	found := &corev1.PodList{}
+	if err := from.List(ctx, found, opts...); err != nil {
+		return nil, err
+	}
+	return owned.Pointers(found.Items), nil
+}
+
+// Filter returns the pods for which keep is true.
+func Filter(pods []*corev1.Pod, keep func(*corev1.Pod) bool) []*corev1.Pod {
+	var out []*corev1.Pod
+	for _, pod := range pods {
+		if keep(pod) {
+			out = append(out, pod)
+		}
+	}
+	return out
+}
+
+// OwnedBy returns a filter for pods that the controller with this UID owns and
+// selects.
+func OwnedBy(uid types.UID, selector labels.Selector) func(*corev1.Pod) bool {
+	return func(pod *corev1.Pod) bool {
+		ref := metav1.GetControllerOfNoCopy(pod)
+		return ref != nil && ref.UID == uid && selector.Matches(labels.Set(pod.Labels))
+	}
+}
+
+// readySince returns since when the pod is ready; the zero time if it is not.
+func readySince(pod *corev1.Pod) time.Time {
+	if !IsReady(pod) {
+		return time.Time{}
+	}
+	return Condition(pod, corev1.PodReady).LastTransitionTime.Time
+}
+
+func seconds(n int32) time.Duration { return time.Duration(n) * time.Second }
