@@ -332,7 +332,7 @@ func TestUndeleteRefuses(t *testing.T) {
 	g.eventually("all is gone", func() bool { return len(g.names()) == 0 })
 	g.make("b-child")
 	s := g.undelete("a-root", ownership.UndeletionRefused, "a-root Pending", "b-child Taken", "c-own Pending")
-	if len(s.Problems) != 1 || !strings.HasPrefix(s.Problems[0], "ConfigMap shop/b-child cannot be brought back: another object has its name, created at ") {
+	if len(s.Problems) != 1 || !strings.HasPrefix(s.Problems[0], "ConfigMap shop/b-child cannot be restored: another object has its name, created at ") {
 		t.Errorf("problems %q", s.Problems)
 	}
 	g.delete("b-child", metav1.DeletePropagationBackground)

@@ -81,11 +81,11 @@ Set/top                        Ready        60m
 // TestTreeShowsHolds: a note says why an object is on hold, and how to go on.
 func TestTreeShowsHolds(t *testing.T) {
 	held := treeOf("Set", "web")
-	held.Hold = &ownership.Hold{Message: "the undeletion of set/web is not finished", Remedy: `go on with "kindred undelete -n shop set/web"`}
+	held.Hold = &ownership.Hold{Message: "the undeletion of set/web is not finished", Remedy: `continue with "kindred undelete -n shop set/web"`}
 	tree := &ownership.OwnershipTree{}
 	tree.Status.Object, tree.Status.Objects = held.ObjectReference, []ownership.TreeObject{held}
 	got := printed(func(cmd *cobra.Command) { treePrinter{clock: clocktesting.NewFakePassiveClock(noon)}.print(cmd, tree) })
-	if text := strings.Join(strings.Fields(got), " "); !strings.Contains(text, `on hold: go on with "kindred undelete -n shop set/web"`) {
+	if text := strings.Join(strings.Fields(got), " "); !strings.Contains(text, `on hold: continue with "kindred undelete -n shop set/web"`) {
 		t.Error(got)
 	}
 }

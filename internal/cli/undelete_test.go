@@ -42,7 +42,7 @@ func TestPrintUndeletion(t *testing.T) {
 	review := &ownership.Undeletion{}
 	review.Spec.Object = refTo("Deployment", "web")
 	deletion := ago(5*time.Minute, refTo("Deployment", "web"), ownership.AgentUser, "jane", "kubectl/v1.37.1")
-	elsewhere := became(ownership.UndeletionTaken, "Pod", "web-3", "an object of this name was made meanwhile", "set")
+	elsewhere := became(ownership.UndeletionTaken, "Pod", "web-3", "an object of this name was created in the meantime", "set")
 	elsewhere.Object.Namespace = "other"
 	review.Status = ownership.UndeletionStatus{
 		Phase: ownership.UndeletionIncomplete, Deletion: &deletion,
@@ -57,7 +57,7 @@ func TestPrintUndeletion(t *testing.T) {
 		},
 		Restored: 2, Adopted: 1, Left: 2, Pending: 1,
 		Problems: []string{"Pod shop/web-2: " + strings.Repeat("refused ", 15)},
-		Warnings: []string{"the status of something is not what it was"},
+		Warnings: []string{"the status of something could not be restored"},
 	}
 	want := `Deployment shop/web was deleted 5m ago by jane (kubectl) with policy Background.
 
@@ -66,14 +66,14 @@ Deployment/web            restored
 ├─ ConfigMap/own          left       it was deleted on its own, by jane at 2026-01-01T12:00:00Z
 ├─ ConfigMap/there        unchanged
 └─ ReplicaSet/set         restored
-   ├─ Pod/web-3 in other  taken      an object of this name was made meanwhile
+   ├─ Pod/web-3 in other  taken      an object of this name was created in the meantime
    ├─ Pod/web-1           adopted
    └─ Pod/web-2           pending
 
 problem: Pod shop/web-2: refused refused refused refused refused refused refused refused refused
          refused refused refused refused refused refused
 restored: 2, adopted: 1, left: 2, pending: 1
-the status of something is not what it was
+the status of something could not be restored
 `
 	if diff := cmp.Diff(want, undeletionPrinted(review, false)); diff != "" {
 		t.Error(diff)
@@ -185,8 +185,8 @@ func TestTally(t *testing.T) {
 // TestWarningsOfEachRequest: an undeletion that takes several requests shows the warnings of all.
 func TestWarningsOfEachRequest(t *testing.T) {
 	answers := []ownership.UndeletionStatus{
-		{Phase: ownership.UndeletionIncomplete, Pending: 2, Warnings: []string{"the status of one is not what it was"}},
-		{Phase: ownership.UndeletionIncomplete, Pending: 1, Warnings: []string{"the status of one is not what it was", "the status of two is not what it was"}},
+		{Phase: ownership.UndeletionIncomplete, Pending: 2, Warnings: []string{"the status of one could not be restored"}},
+		{Phase: ownership.UndeletionIncomplete, Pending: 1, Warnings: []string{"the status of one could not be restored", "the status of two could not be restored"}},
 		{Phase: ownership.UndeletionComplete, Restored: 3},
 	}
 	scheme := runtime.NewScheme()
@@ -211,7 +211,7 @@ func TestWarningsOfEachRequest(t *testing.T) {
 	if err := (&undeletion{}).undelete(cmd, r, &ownership.Undeletion{}); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"the status of one is not what it was", "the status of two is not what it was"} {
+	for _, want := range []string{"the status of one could not be restored", "the status of two could not be restored"} {
 		if strings.Count(out.String(), want) != 1 {
 			t.Errorf("it does not say once that %s:\n%s", want, &out)
 		}

@@ -93,10 +93,10 @@ ReplicaSet shop/web-abc was deleted (user not recorded), because its owners Depl
 It is not known how Deployment shop/web was deleted.
 Before, Pod shop/web-1 was deleted 120m ago by jane with policy Background (--uid web-1).`},
 		"on hold": {ownership.OwnershipExplanationStatus{Object: one, State: ownership.StateLiving, Hold: &ownership.Hold{
-			Message: "the undeletion of deployment.apps/web is not finished", Remedy: `go on with "kindred undelete -n shop deployment.apps/web"`,
+			Message: "the undeletion of deployment.apps/web is not finished", Remedy: `continue with "kindred undelete -n shop deployment.apps/web"`,
 		}}, `
 Pod shop/web-1 exists and has no owner: it stays until it is deleted.
-Pod shop/web-1 is on hold: the undeletion of deployment.apps/web is not finished; go on with "kindred undelete -n shop deployment.apps/web".`},
+Pod shop/web-1 is on hold: the undeletion of deployment.apps/web is not finished; continue with "kindred undelete -n shop deployment.apps/web".`},
 		"by an operator": {ownership.OwnershipExplanationStatus{Object: one, State: ownership.StateGone, Deletions: []ownership.ExplainedDeletion{
 			ago(time.Minute, one, ownership.AgentServiceAccount, "system:serviceaccount:capi-system:manager", "manager/v1", set),
 			ago(2*time.Minute, set, ownership.AgentUser, "jane", "manager/v1", web, one),

@@ -18,10 +18,10 @@ func TestHoldsAreShown(t *testing.T) {
 		t.Fatalf("before: %s", out)
 	}
 	s.kubectl("annotate", "deployment", "web", "ownership.kindred.dev/hold=")
-	const why = "controllers leave it alone because of its annotation ownership.kindred.dev/hold; release it with"
+	const why = "controllers are paused for it by its annotation ownership.kindred.dev/hold; release it with"
 	release := `"kubectl annotate -n ` + s.namespace + ` deployment.apps/web ownership.kindred.dev/hold-"`
 	s.contains(unwrapped(s.kindred("why", "deployment/web").out), "Deployment "+s.namespace+"/web is on hold: "+why+" "+release+".")
-	s.contains(s.kindred("tree", "deployment/web", "-o", "yaml").out, "controllers leave it alone")
+	s.contains(s.kindred("tree", "deployment/web", "-o", "yaml").out, "controllers are paused for it")
 	s.contains(s.kindred("tree", "deployment/web").out, "on hold: ")
 	s.contains(s.kindred("lint").out, "info", "on-hold")
 	s.eventually("status counts it", func() error {

@@ -110,7 +110,7 @@ spec: {containers: [{name: c, image: any}]}
 	if r.code != 0 {
 		t.Fatalf("exit %d, %s\n%s", r.code, r.err, r.out)
 	}
-	s.contains(r.out, "Namespace shop was deleted ", "│  ├─ Pod/done-", "left      its controller makes it anew", "restored: ")
+	s.contains(r.out, "Namespace shop was deleted ", "│  ├─ Pod/done-", "left      its controller recreates it", "restored: ")
 	var after []string
 	s.eventually("the pods run again", func() error {
 		if after = s.running(); !slices.Equal(before, after) {
@@ -315,9 +315,9 @@ func TestUndeleteIsRefused(t *testing.T) {
 		}
 	}
 	s.kubectl("create", "configmap", "there")
-	refused(`"there": it is there, with the UID`, "configmap/there")
-	refused(`configmaps "never" not found, and nothing is known of one that was deleted`, "configmap/never")
-	refused("is not retained any more, or Kindred did not run then", "configmap/there2", "--at", "9999h")
+	refused(`"there": it exists, with the UID`, "configmap/there")
+	refused(`configmaps "never" not found, and no deleted object of this name is known`, "configmap/never")
+	refused("is no longer retained, or Kindred did not run then", "configmap/there2", "--at", "9999h")
 	refused("name what is to be undeleted")
 	refused("neither a duration", "configmap/there", "--at", "yesterday")
 	s.kubectl("patch", "configmap", "there", "-p", `{"metadata":{"finalizers":["example.com/wait"]}}`)
@@ -397,7 +397,7 @@ spec:
 	if r.code != 0 {
 		t.Fatalf("exit %d, %s\n%s", r.code, r.err, r.out)
 	}
-	s.contains(r.out, "its volume kept is bound to it again", "its volume lost does not exist any more")
+	s.contains(r.out, "its volume kept is bound to it again", "its volume lost no longer exists")
 	again := s.jsonpath("{.metadata.uid} {.spec.volumeName}", "persistentvolumeclaim", "kept")
 	if bound := s.jsonpath("{.spec.claimRef.uid}", "persistentvolume", "kept"); again != bound+" kept" || bound == uid {
 		t.Errorf("the claim is %q, and its volume is bound to %q, after %q", again, bound, uid)
@@ -425,7 +425,7 @@ spec:
 		if r = s.kindred(args...); r.code == 0 {
 			t.Errorf("%q: exit %d\n%s", args, r.code, r.out)
 		}
-		s.contains(r.out, "its controller ReplicaSet web has all pods that it wants (2 of 2), and would delete one more", `"outcome": "Left"`)
+		s.contains(r.out, "its controller ReplicaSet web has all its pods (2 of 2) and would delete another one", `"outcome": "Left"`)
 	}
 	if now := s.running(); !slices.Equal(now, pods) {
 		t.Errorf("%v became %v", pods, now)

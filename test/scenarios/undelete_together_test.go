@@ -164,7 +164,7 @@ func TestUndeleteTwice(t *testing.T) {
 		wait.Wait()
 		for _, r := range results {
 			all := strings.Contains(r.out, fmt.Sprintf("\nrestored: %d\n", dependents+1))
-			already := strings.Contains(r.out, "unchanged  it was restored already")
+			already := strings.Contains(r.out, "unchanged  it was already restored")
 			if r.code != 0 || !all && !already {
 				t.Errorf("round %d: exit %d, %s\n%s", round, r.code, r.err, r.out)
 			}

@@ -132,7 +132,7 @@ spec:
 			"CustomResourceDefinition tools.example.com was deleted * ago by kubernetes-admin (* with policy Background.")
 	}
 	for object, want := range map[string]string{
-		"tool/t2":   `tools.example.com "t2" not found, and nothing is known of one that was deleted`,
+		"tool/t2":   `tools.example.com "t2" not found, and no deleted object of this name is known`,
 		"hammer/t1": `the cluster has no resource type "hammer", and nothing is known of a definition of that name that was deleted`,
 	} {
 		if r := s.kindred("why", object); r.code == 0 || !strings.Contains(r.err, want) {

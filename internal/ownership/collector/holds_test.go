@@ -44,7 +44,7 @@ func TestHoldsAreTold(t *testing.T) {
 		}
 		return known
 	}
-	const byHand = `Normal OwnershipHold on hold: controllers leave it alone because of its annotation ownership.kindred.dev/hold; release it with "kubectl annotate -n default configmap/held ownership.kindred.dev/hold-"`
+	const byHand = `Normal OwnershipHold on hold: controllers are paused for it by its annotation ownership.kindred.dev/hold; release it with "kubectl annotate -n default configmap/held ownership.kindred.dev/hold-"`
 	annotate(map[string]string{ownership.HoldAnnotation: "by hand"})
 	heldIs(1)
 	known := told("", holds{})
@@ -56,7 +56,7 @@ func TestHoldsAreTold(t *testing.T) {
 	annotate(map[string]string{ownership.HoldAnnotation: `{"root":"r","from":"f","for":"ConfigMap/held","of":"Stack.example.com/root"}`})
 	heldIs(1)
 	known = told("", known)
-	known = told(`Warning OwnershipHold on hold: the undeletion of stack.example.com/root is not finished; go on with "kindred undelete -n default stack.example.com/root"`, known)
+	known = told(`Warning OwnershipHold on hold: the undeletion of stack.example.com/root is not finished; continue with "kindred undelete -n default stack.example.com/root"`, known)
 	remove(t, a, object, metav1.DeletePropagationBackground)
 	heldIs(0)
 	if known = told("", known); len(known) > 0 {

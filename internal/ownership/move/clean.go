@@ -22,7 +22,7 @@ type has func(kind schema.GroupKind, namespace, name string) bool
 // Clean is an object of the source without what only its own cluster could say of it.
 // Owners stay.
 func Clean(source *unstructured.Unstructured, moves has) *unstructured.Unstructured {
-	return transplant.Clean(source, transplant.Soil{Elsewhere: true, Has: moves, Ours: isMark})
+	return transplant.Clean(source, transplant.Destination{OtherCluster: true, Has: moves, IsTemporary: isMark})
 }
 
 // carryOver copies, into the replacement of an object of the target, those fields that the target

@@ -155,7 +155,7 @@ func TestStatus(t *testing.T) {
 				}
 				return
 			}
-			transplant.Observe(got, source.GetGeneration(), 2)
+			transplant.ShiftGenerations(got, source.GetGeneration(), 2)
 			if diff := cmp.Diff(parse(t, "{apiVersion: v1, kind: K, status: "+tt.want+"}").Object["status"], any(got)); diff != "" {
 				t.Error(diff)
 			}

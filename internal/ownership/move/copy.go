@@ -169,7 +169,7 @@ func (m *Mover) putStatus(ctx context.Context, item *Item, k kind, stored *unstr
 		return nil
 	}
 	status, _ = transplant.Remap(status, m.uids).(map[string]any)
-	transplant.Observe(status, item.Object.GetGeneration(), stored.GetGeneration())
+	transplant.ShiftGenerations(status, item.Object.GetGeneration(), stored.GetGeneration())
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		if missing(status, stored.Object["status"], "status") == "" {
 			return nil

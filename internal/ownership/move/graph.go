@@ -194,7 +194,7 @@ func (g *Graph) decideFates(items []*Item) {
 }
 
 func (g *Graph) isRemade(item *Item) bool {
-	if g.byUID[item.controller()] != nil && madeByController(item.Object) {
+	if g.byUID[item.controller()] != nil && isRecreatable(item.Object) {
 		return true
 	}
 	owners := ownerUIDs(item.Object)
@@ -204,19 +204,10 @@ func (g *Graph) isRemade(item *Item) bool {
 	})
 }
 
-// madeByController are the objects that are made from their controller, and mean nothing in
-// another cluster: pods, which run where they run, and the slices that list their addresses.
-func madeByController(object *unstructured.Unstructured) bool {
-	kind := object.GroupVersionKind().GroupKind()
-	switch kind {
-	case schema.GroupKind{Kind: "Pod"}:
-		return true
-	case schema.GroupKind{Group: "discovery.k8s.io", Kind: "EndpointSlice"}:
-		return slices.Contains([]string{"endpointslice-controller.k8s.io", "endpointslicemirroring-controller.k8s.io"},
-			object.GetLabels()["endpointslice.kubernetes.io/managed-by"])
-	default:
-		return false
-	}
+// isRecreatable reports whether an object's controller will recreate it in another cluster: pods,
+// which cannot move, and objects that are derived from others.
+func isRecreatable(object *unstructured.Unstructured) bool {
+	return object.GroupVersionKind().GroupKind() == schema.GroupKind{Kind: "Pod"} || transplant.IsDerived(object)
 }
 
 // order fills g.Items. An owner comes before its dependents, always, but where they own each

@@ -300,7 +300,7 @@ func (m *Mover) delete(ctx context.Context, c *Cluster, object *unstructured.Uns
 	}
 	uid, version := object.GetUID(), object.GetResourceVersion()
 	conditions := &metav1.Preconditions{UID: &uid}
-	if !madeByController(object) {
+	if !isRecreatable(object) {
 		conditions.ResourceVersion = &version
 	}
 	err = c.objects(k, object.GetNamespace()).Delete(ctx, object.GetName(), metav1.DeleteOptions{Preconditions: conditions, PropagationPolicy: &policy})

@@ -120,7 +120,7 @@ func readGraph(ctx context.Context, c *Cluster, refs map[types.UID]Ref, namespac
 		}
 		// One object may be listed under two groups.
 		delete(members, object.GetUID())
-		if controller := metav1.GetControllerOfNoCopy(object); controller != nil && madeByController(known) {
+		if controller := metav1.GetControllerOfNoCopy(object); controller != nil && isRecreatable(known) {
 			objects = append(objects, known)
 			continue
 		}

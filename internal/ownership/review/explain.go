@@ -134,7 +134,7 @@ func (e *explanation) gone(ctx context.Context) (ownership.OwnershipExplanationS
 	}
 	if len(endings) == 0 {
 		unknown := apierrors.NewNotFound(e.resource.GroupResource(), e.ref.Name)
-		unknown.ErrStatus.Message += ", and nothing is known of one that was deleted"
+		unknown.ErrStatus.Message += ", and no deleted object of this name is known"
 		return e.status, unknown
 	}
 	for _, earlier := range endings[1:] {

@@ -339,7 +339,7 @@ func TestExplanationsHide(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := w.explain(m, pod("never")); !apierrors.IsNotFound(err) || !strings.Contains(err.Error(), "nothing is known of one that was deleted") {
+	if _, err := w.explain(m, pod("never")); !apierrors.IsNotFound(err) || !strings.Contains(err.Error(), "no deleted object of this name is known") {
 		t.Errorf("what never was: %v", err)
 	}
 	if _, err := w.explain(m, ownership.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: "a"}); !apierrors.IsInvalid(err) {

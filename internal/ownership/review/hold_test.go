@@ -42,7 +42,7 @@ func TestHoldsAreShown(t *testing.T) {
 	})
 	for name, want := range map[string]string{
 		"by-hand": `release it with "kubectl annotate -n a configmap/by-hand ownership.kindred.dev/hold-"`,
-		"back":    `go on with "kindred undelete -n a widget.example.com/root"`,
+		"back":    `continue with "kindred undelete -n a widget.example.com/root"`,
 		"free":    "",
 		"going":   "",
 	} {

@@ -13,19 +13,20 @@ import (
 	"github.com/kindred-project/kindred/internal/ownership/finalizer"
 )
 
-// Soil is where an object is to live.
-type Soil struct {
-	// Elsewhere is another cluster, which allocates addresses and ports itself.
-	Elsewhere bool
-	// Has is whether an object comes along.
+// Destination describes where an object will be created.
+type Destination struct {
+	// OtherCluster is true for another cluster, which allocates addresses and ports itself.
+	OtherCluster bool
+	// Has reports whether another object is created there too.
 	Has func(kind schema.GroupKind, namespace, name string) bool
-	// Ours are the annotations that whoever transplants puts on objects for a time.
-	Ours func(annotation string) bool
+	// IsTemporary reports whether an annotation is one that the caller sets on objects only
+	// until it has finished.
+	IsTemporary func(annotation string) bool
 }
 
-// Clean is an object without what only the server that it lived on could say of it, and per
-// kind without what was allocated or bound for that one life. Owners stay.
-func Clean(source *unstructured.Unstructured, soil Soil) *unstructured.Unstructured {
+// Clean returns a copy of an object without the fields that the API server sets and, by kind,
+// without what was allocated or bound for the old object. Owner references stay.
+func Clean(source *unstructured.Unstructured, to Destination) *unstructured.Unstructured {
 	object := source.DeepCopy()
 	delete(object.Object, "status")
 	metadata, _, _ := unstructured.NestedMap(object.Object, "metadata")
@@ -36,17 +37,17 @@ func Clean(source *unstructured.Unstructured, soil Soil) *unstructured.Unstructu
 		}
 	}
 	object.Object["metadata"] = kept
-	DropAnnotations(object, soil.Ours)
+	DropAnnotations(object, to.IsTemporary)
 	if finalizers := finalizer.Foreign(source); len(finalizers) > 0 {
 		object.SetFinalizers(finalizers)
 	}
 	if clean, found := cleaners[object.GroupVersionKind().GroupKind()]; found {
-		clean(object, soil)
+		clean(object, to)
 	}
 	return object
 }
 
-// DropAnnotations removes annotations.
+// DropAnnotations removes the annotations for which drop returns true.
 func DropAnnotations(object *unstructured.Unstructured, drop func(string) bool) {
 	annotations := object.GetAnnotations()
 	if len(annotations) == 0 {
@@ -63,53 +64,53 @@ func DropAnnotations(object *unstructured.Unstructured, drop func(string) bool) 
 	}
 }
 
-// Drop removes fields, which are given as paths.
+// Drop removes the fields with the given paths.
 func Drop(object *unstructured.Unstructured, paths ...string) {
 	for _, path := range paths {
 		unstructured.RemoveNestedField(object.Object, strings.Split(path, ".")...)
 	}
 }
 
-// cleaners say what of a kind is not kept.
-var cleaners = map[schema.GroupKind]func(*unstructured.Unstructured, Soil){
-	{Kind: "Service"}: func(o *unstructured.Unstructured, soil Soil) {
-		if !soil.Elsewhere {
+// cleaners remove the fields of a kind that are not valid for the new object.
+var cleaners = map[schema.GroupKind]func(*unstructured.Unstructured, Destination){
+	{Kind: "Service"}: func(o *unstructured.Unstructured, to Destination) {
+		if !to.OtherCluster {
 			return
 		}
-		// The addresses are those of the source's range. A headless Service keeps None,
-		// for that is a choice.
+		// The addresses are from the source's range. A headless Service keeps None, which is
+		// the user's choice.
 		if ip, _, _ := unstructured.NestedString(o.Object, "spec", "clusterIP"); ip != "None" {
 			Drop(o, "spec.clusterIP", "spec.clusterIPs")
 		}
 		Drop(o, "spec.healthCheckNodePort")
 		eachPort(o, func(port map[string]any) { delete(port, "nodePort") })
 	},
-	{Kind: "Pod"}: func(o *unstructured.Unstructured, _ Soil) {
-		// Admission computes the priority from the class, and refuses one that differs.
+	{Kind: "Pod"}: func(o *unstructured.Unstructured, _ Destination) {
+		// Admission computes the priority from the class, and rejects any other value.
 		// Ephemeral containers cannot be created with a pod.
 		Drop(o, "spec.nodeName", "spec.priority", "spec.ephemeralContainers")
 	},
-	{Kind: "PersistentVolumeClaim"}: func(o *unstructured.Unstructured, soil Soil) {
-		DropAnnotations(o, ofBinding)
+	{Kind: "PersistentVolumeClaim"}: func(o *unstructured.Unstructured, to Destination) {
+		DropAnnotations(o, isBindingAnnotation)
 		volume, _, _ := unstructured.NestedString(o.Object, "spec", "volumeName")
-		if !soil.Has(schema.GroupKind{Kind: "PersistentVolume"}, "", volume) {
+		if !to.Has(schema.GroupKind{Kind: "PersistentVolume"}, "", volume) {
 			Drop(o, "spec.volumeName")
 		}
 	},
-	{Kind: "PersistentVolume"}: func(o *unstructured.Unstructured, soil Soil) {
-		DropAnnotations(o, ofBinding)
+	{Kind: "PersistentVolume"}: func(o *unstructured.Unstructured, to Destination) {
+		DropAnnotations(o, isBindingAnnotation)
 		namespace, _, _ := unstructured.NestedString(o.Object, "spec", "claimRef", "namespace")
 		name, _, _ := unstructured.NestedString(o.Object, "spec", "claimRef", "name")
-		// In its own cluster a volume without the reference would be available to any claim, with
-		// the data of the one that it was bound to.
-		if soil.Elsewhere && !soil.Has(schema.GroupKind{Kind: "PersistentVolumeClaim"}, namespace, name) {
+		// In its own cluster, a volume without the reference would be available to any claim, with
+		// the data of the former claim.
+		if to.OtherCluster && !to.Has(schema.GroupKind{Kind: "PersistentVolumeClaim"}, namespace, name) {
 			Drop(o, "spec.claimRef")
 		}
 		Drop(o, "spec.claimRef.resourceVersion")
 	},
-	{Group: "batch", Kind: "Job"}: func(o *unstructured.Unstructured, _ Soil) {
-		// Selector and labels are made from the Job's own UID, by the API server, unless
-		// the selector was written by hand.
+	{Group: "batch", Kind: "Job"}: func(o *unstructured.Unstructured, _ Destination) {
+		// Unless manualSelector is set, the API server generates the selector and labels from
+		// the Job's UID.
 		if manual, _, _ := unstructured.NestedBool(o.Object, "spec", "manualSelector"); manual {
 			return
 		}
@@ -120,15 +121,16 @@ var cleaners = map[schema.GroupKind]func(*unstructured.Unstructured, Soil){
 			}
 		}
 	},
-	{Kind: "ServiceAccount"}: func(o *unstructured.Unstructured, soil Soil) {
-		// Where mountable Secrets are enforced (kubernetes.io/enforce-mountable-secrets), the list
-		// is what pods may use.
-		if soil.Elsewhere {
+	{Kind: "ServiceAccount"}: func(o *unstructured.Unstructured, to Destination) {
+		// In the same cluster the list stays: with kubernetes.io/enforce-mountable-secrets it
+		// limits which Secrets pods may use.
+		if to.OtherCluster {
 			Drop(o, "secrets")
 		}
 	},
-	{Kind: "Secret"}: func(o *unstructured.Unstructured, _ Soil) {
-		// A token is worth something for the account that it was signed for only; a new one is filled in.
+	{Kind: "Secret"}: func(o *unstructured.Unstructured, _ Destination) {
+		// A token is valid only for the account that it was signed for. The token controller
+		// fills in a new one.
 		if kind, _, _ := unstructured.NestedString(o.Object, "type"); kind == "kubernetes.io/service-account-token" {
 			Drop(o, "data")
 			DropAnnotations(o, func(key string) bool { return key == "kubernetes.io/service-account.uid" })
@@ -136,9 +138,9 @@ var cleaners = map[schema.GroupKind]func(*unstructured.Unstructured, Soil){
 	},
 }
 
-// ofBinding are the annotations by which the volume binder remembers what it did. A claim
-// that says it is bound, and whose volume is not there, is Lost for good.
-func ofBinding(annotation string) bool {
+// isBindingAnnotation reports whether the volume binder uses an annotation to record its progress.
+// A claim that is marked as bound and whose volume does not exist becomes Lost permanently.
+func isBindingAnnotation(annotation string) bool {
 	return slices.Contains([]string{
 		"pv.kubernetes.io/bind-completed", "pv.kubernetes.io/bound-by-controller",
 		"volume.kubernetes.io/selected-node", "volume.kubernetes.io/storage-provisioner",
@@ -159,11 +161,11 @@ func eachPort(o *unstructured.Unstructured, do func(map[string]any)) {
 	_ = unstructured.SetNestedSlice(o.Object, ports, "spec", "ports")
 }
 
-// Observe shifts the generations in a status to those of the copy, whose count starts again:
-// what the controller has observed stays observed, and a change that it has not observed stays
-// unobserved. A controller that had not observed even the copy's first generation has observed
-// none: the field goes, because 0 violates the minimum of 1 that many schemas give it.
-func Observe(status map[string]any, source, target int64) {
+// ShiftGenerations shifts the observedGenerations in a status from the source's generation to the
+// copy's, which starts again at 1, so that observed changes stay observed and others do not. If
+// the controller had not observed even the copy's first generation, the field is removed, because
+// many schemas require a minimum of 1.
+func ShiftGenerations(status map[string]any, source, target int64) {
 	shift := func(fields map[string]any) {
 		observed, ok := fields["observedGeneration"].(int64)
 		if !ok {
@@ -179,8 +181,8 @@ func Observe(status map[string]any, source, target int64) {
 	eachCondition(status, shift)
 }
 
-// eachCondition visits the conditions of a status, which are the items of lists named conditions,
-// at any depth (KEP-1623; the Gateway API has one such list for each parent).
+// eachCondition visits the conditions of a status: the items of all lists named conditions, at any
+// depth (KEP-1623; the Gateway API has one such list for each parent).
 func eachCondition(value any, visit func(map[string]any)) {
 	switch v := value.(type) {
 	case map[string]any:

@@ -9,14 +9,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Cluster API has one convention for all its groups, and its provider contract obliges
-// controllers to it: what has this annotation is left alone.
+// ClusterAPIPause is the annotation that pauses the controllers of Cluster API and its providers
+// for an object. Cluster API's provider contract requires them to honor it.
 const (
 	ClusterAPIPause = clusterAPI + "/paused"
 	clusterAPI      = "cluster.x-k8s.io"
 )
 
-// IsClusterAPI is whether a kind is one of Cluster API's or of its providers'.
+// IsClusterAPI reports whether a kind belongs to Cluster API or one of its providers.
 func IsClusterAPI(kind schema.GroupKind) bool {
 	return kind.Group == clusterAPI || strings.HasSuffix(kind.Group, "."+clusterAPI)
 }

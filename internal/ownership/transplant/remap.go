@@ -9,13 +9,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Remap replaces UIDs wherever they stand in a JSON value, as values or as keys. What a UID
-// has no counterpart for, stays.
+// Remap replaces UIDs anywhere in a JSON value, in values and in keys, by their counterparts in
+// uids. Other UIDs stay.
 //
-// A UID counts where it is a word of its own: all of a string, or parted from the rest by
-// what no name may contain. So owner references, claimRef.uid, targetRef.uid, the labels of
-// Jobs and a UID in JSON within an annotation are found, while a name made from a UID
-// ("pvc-<uid>") stays what it is: the object of that name keeps it.
+// A UID is replaced only as a whole word: delimited by characters that names cannot contain. So
+// owner references, claimRef.uid, targetRef.uid, the labels of Jobs and UIDs in JSON within an
+// annotation are replaced, while a name that contains a UID ("pvc-<uid>") stays, because the
+// object with that name keeps it.
 func Remap(value any, uids map[types.UID]types.UID) any {
 	switch v := value.(type) {
 	case map[string]any:
@@ -53,13 +53,13 @@ func remapWords(text string, uids map[types.UID]types.UID) string {
 	return mapped.String()
 }
 
-// splitWord takes the first word off a text.
+// splitWord splits a text after its first word.
 func splitWord(text string) (word, rest string) {
 	n := runOf(text, true)
 	return text[:n], text[n:]
 }
 
-// runOf is how many bytes at the start of a text are of names, or are not.
+// runOf returns the number of bytes at the start of a text that can, or cannot, be in names.
 func runOf(text string, ofNames bool) int {
 	for i := range len(text) {
 		if inNames(text[i]) != ofNames {
@@ -69,12 +69,13 @@ func runOf(text string, ofNames bool) int {
 	return len(text)
 }
 
-// inNames is whether a byte may stand in a name or in a UID.
+// inNames reports whether a name or UID may contain a byte.
 func inNames(b byte) bool {
 	return b >= 'a' && b <= 'z' || b >= 'A' && b <= 'Z' || b >= '0' && b <= '9' || b == '-' || b == '.' || b == '_'
 }
 
-// Mentions adds those UIDs of a set that stand in a JSON value to those found.
+// Mentions adds to found the UIDs in a JSON value for which of returns true. It recognizes the
+// same words as Remap.
 func Mentions(value any, of func(types.UID) bool, found map[types.UID]bool) {
 	switch v := value.(type) {
 	case map[string]any:

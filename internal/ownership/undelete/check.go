@@ -19,18 +19,18 @@ import (
 	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
 )
 
-// check looks for what the API would refuse, before anything is changed.
+// check finds what the API would reject, before anything is changed.
 func (u *undeletion) check(ctx context.Context) error {
 	if err := u.checkNamespace(ctx); err != nil {
 		return err
 	}
 	if u.DryRun && u.root.kind() == definitionKind && !u.isServed(ctx) {
-		u.warn("the objects of the kind come back too; which they are can be told when it is served again")
+		u.warn("the custom resources are restored too; they are listed once the kind is served again")
 	}
 	if len(u.report.Problems) > 0 {
 		return nil
 	}
-	return u.rehearse(ctx)
+	return u.dryRun(ctx)
 }
 
 func (u *undeletion) problem(format string, args ...any) {
@@ -53,27 +53,27 @@ func (u *undeletion) checkNamespace(ctx context.Context) error {
 	}
 	switch {
 	case namespace == nil:
-		u.problem("namespace %s is not there: undelete it, which brings back what was in it, or create it", u.Namespace)
+		u.problem("namespace %s does not exist: undelete it, which restores its content, or create it", u.Namespace)
 	case namespace.GetDeletionTimestamp() != nil:
 		u.problem("namespace %s is being deleted: undelete it once it is gone", u.Namespace)
 	}
 	return nil
 }
 
-// isWritten is whether something is done to an item.
-func isWritten(item *Item) bool {
+// willBeWritten reports whether the undeletion writes an item.
+func willBeWritten(item *Item) bool {
 	switch item.Outcome {
 	case ownership.UndeletionPending, ownership.UndeletionAdopted:
 		return true
 	case ownership.UndeletionRestored:
-		return isRestored(item) // What is released already is not.
+		return isRestored(item) // A released item is not written again.
 	}
 	return false
 }
 
-// rehearse has the API create everything as a dry run; of very many objects as many as there is
-// time for, for some has to be left to create them in.
-func (u *undeletion) rehearse(ctx context.Context) error {
+// dryRun creates all pending items as a dry run. It stops when half of the time is left, which is
+// needed to create the items.
+func (u *undeletion) dryRun(ctx context.Context) error {
 	var mu sync.Mutex
 	uids := u.uids()
 	group, ctx := errgroup.WithContext(ctx)
@@ -83,7 +83,7 @@ func (u *undeletion) rehearse(ctx context.Context) error {
 			continue
 		}
 		if u.lateFor(limit / 2) {
-			u.warn("not every object could be tried beforehand, as there are so many")
+			u.warn("there are too many objects to try them all beforehand")
 			break
 		}
 		group.Go(func() error {
@@ -92,19 +92,19 @@ func (u *undeletion) rehearse(ctx context.Context) error {
 				return ctx.Err()
 			}
 			if apierrors.IsAlreadyExists(err) {
-				return nil // It was made meanwhile, perhaps by a concurrent request. Its creation finds out.
+				return nil // Another request has created it. The real create handles that.
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			if isReplaced(item) && isFinal(err) {
+			if willBeReplaced(item) && isFinal(err) {
 				item.Outcome, item.Reason = ownership.UndeletionLeft, cannotBeCreated(err)
 				return nil
 			}
-			if isPassing(err) {
-				return nil // Nothing is known about it. It is tried again when it is created.
+			if isRetryable(err) {
+				return nil // The real create tries again.
 			}
 			u.problem("%s cannot be created: %v", item, err)
-			item.Outcome, item.Reason = ownership.UndeletionDenied, denied
+			item.Outcome, item.Reason = ownership.UndeletionDenied, rejected
 			return nil
 		})
 	}
@@ -118,8 +118,8 @@ func (u *undeletion) rehearse(ctx context.Context) error {
 	return err
 }
 
-// needsAnother is whether an item cannot be created, even as a dry run, before another one
-// of the graph: the namespace it is in, the definition of its kind, a pod's service account.
+// needsAnother reports whether an item cannot be created, even as a dry run, before another item:
+// its namespace, the definition of its kind, or a pod's service account.
 func (u *undeletion) needsAnother(item *Item) bool {
 	if item != u.root && u.isContent(item) {
 		return true

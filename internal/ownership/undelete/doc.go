@@ -1,27 +1,28 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package undelete brings a deleted object back, with all that went because of it.
+// Package undelete restores a deleted object and the objects that were deleted because of it.
 //
-// What there was is read from the store's history: the graph of owners and dependents as it
-// was just before the deletion of its root. What of it is still there is given its owner back,
-// what is gone is created anew.
+// It reads the graph of owners and dependents from the store's history, as it was just before the
+// deletion of its root. Objects of the graph that still exist get their owner references back;
+// the others are created again.
 //
 // # Phases
 //
-//  1. Read. The root's deletion is looked up (find.go), the graph at the revision before it is
-//     read (graph.go), and of each object what there is today.
-//  2. Judge. What becomes of each object is decided from that alone (judge.go). What cannot be
-//     undone safely is a problem, and so is what the API would refuse (check.go): with problems
+//  1. Read. Look up the deletion of the root (find.go), and read the graph at the revision before
+//     it and the current objects with the same names (graph.go).
+//  2. Judge. Decide the outcome of each object from that alone (judge.go). What cannot be undone
+//     safely, or would be rejected by the API (check.go), is a problem. If there are problems,
 //     nothing is changed.
-//  3. Restore. Owners before dependents (graph.go). Each object gets a new UID, every UID of
-//     the graph that it mentions is replaced, and it is put on hold (restore.go, mark.go).
-//  4. Release. Once the controllers have seen all of it, the holds are taken off, dependents
-//     before owners (release.go).
+//  3. Restore. Create the objects, owners before dependents, on hold (restore.go, mark.go). Each
+//     gets a new UID, and every old UID of the graph in its fields is replaced.
+//  4. Release. When the controllers' caches have all objects, remove the holds, dependents before
+//     owners (release.go).
 //
 // # Interruption
 //
-// All that is remembered is in the marks, which are the values of the holds. Whoever asks again
-// goes on where the marks say. What exists under the name of a member and has neither its UID
-// nor its mark was made by somebody else who was faster: it stays, and takes the member's place.
+// All progress is stored in the marks, which are the values of the holds. A repeated request
+// continues from the marks. If an object has the name of a member of the graph, but neither its
+// UID nor its mark, another client has created it in the meantime: it stays and takes the
+// member's place.
 package undelete

@@ -13,7 +13,7 @@ import (
 
 const managedFields = "managedFields"
 
-// withoutFields is an object without its managedFields.
+// withoutFields returns an object without its managedFields.
 func withoutFields(object *unstructured.Unstructured) *unstructured.Unstructured {
 	metadata, _ := object.Object["metadata"].(map[string]any)
 	if _, found := metadata[managedFields]; !found {
@@ -26,21 +26,21 @@ func withoutFields(object *unstructured.Unstructured) *unstructured.Unstructured
 	return object
 }
 
-// fieldsOf are an object's managedFields as JSON; nil if it has none.
+// fieldsOf returns an object's managedFields as JSON; nil if it has none.
 func fieldsOf(object *unstructured.Unstructured) []byte {
 	metadata, _ := object.Object["metadata"].(map[string]any)
 	tree, found := metadata[managedFields]
 	if !found {
 		return nil
 	}
-	fields, _ := json.Marshal(tree) // Cannot fail: it was JSON.
+	fields, _ := json.Marshal(tree) // Cannot fail: the tree was decoded from JSON.
 	return fields
 }
 
-// managedFields are who applied which field of the item, as it was; nil if that is not known. Who
-// wrote a status is left out if the status does not come back.
+// managedFields returns the former object's managedFields; nil if they are not known. It omits
+// those of the status if the status is not restored.
 func (i *Item) managedFields() (tree []any) {
-	_ = json.Unmarshal(i.fields, &tree) // It was made from such a tree, or is empty.
+	_ = json.Unmarshal(i.fields, &tree) // Cannot fail: fieldsOf encoded it, or it is empty.
 	if statusOf(i.then) != nil {
 		return tree
 	}
@@ -50,7 +50,7 @@ func (i *Item) managedFields() (tree []any) {
 	})
 }
 
-// putFields has an object say who applied which field.
+// putFields sets an object's managedFields.
 func putFields(object *unstructured.Unstructured, tree []any) {
 	metadata, ok := object.Object["metadata"].(map[string]any)
 	if ok && tree != nil {

@@ -35,14 +35,14 @@ func TestFieldsTakeLittle(t *testing.T) {
 	for uid, kept := range map[string]bool{"a": true, "new": false} {
 		now := object("ConfigMap", "a", applied)
 		now.SetUID(types.UID(uid))
-		if item.find(now); item.now.GetManagedFields() != nil != kept || now.GetManagedFields() == nil {
+		if item.setNow(now); item.now.GetManagedFields() != nil != kept || now.GetManagedFields() == nil {
 			t.Errorf("of the one with the UID %s the fields are kept: %v", uid, !kept)
 		}
 	}
 	if item := newItem(resourceOf("ConfigMap"), object("ConfigMap", "b")); item.managedFields() != nil {
 		t.Errorf("of nothing: %v", item.managedFields())
 	}
-	if item.find(nil); item.now != nil {
+	if item.setNow(nil); item.now != nil {
 		t.Error("what is gone is there")
 	}
 }

@@ -63,25 +63,25 @@ func TestFind(t *testing.T) {
 		"asked for, broken, of the UID":   {memory: memory{records: []deletion.Record{asked("a", 20)}, endErr: errBroken}, uid: "a", want: "a", revision: 19, by: "jane"},
 		"no record":                       {memory: memory{end: ended("a", 22)}, want: "a", revision: 21},
 		"no record, of the UID":           {memory: memory{end: ended("a", 22)}, uid: "a", want: "a", revision: 21},
-		"no record, of another UID":       {memory: memory{end: ended("a", 22)}, uid: "b", err: apierrors.IsNotFound, says: "nothing is known of one that was deleted"},
-		"nothing":                         {err: apierrors.IsNotFound, says: "nothing is known of one that was deleted"},
+		"no record, of another UID":       {memory: memory{end: ended("a", 22)}, uid: "b", err: apierrors.IsNotFound, says: "no deleted object of this name is known"},
+		"nothing":                         {err: apierrors.IsNotFound, says: "no deleted object of this name is known"},
 		"expired":                         {memory: memory{endErr: expired}, err: apierrors.IsResourceExpired, says: "not retained any more"},
 		"broken":                          {memory: memory{endErr: errBroken}, err: func(err error) bool { return err == errBroken }},
 
 		"at a time":                 {memory: memory{known: 8, objects: map[int64][]*unstructured.Unstructured{8: {root(withUID("a"))}}, records: []deletion.Record{asked("b", 30), asked("a", 20)}}, at: noon.Add(-time.Hour), want: "a", revision: 8, by: "jane"},
 		"at a time, of the UID":     {memory: memory{known: 8, objects: map[int64][]*unstructured.Unstructured{8: {root(withUID("a"))}}}, uid: "a", at: noon.Add(-time.Hour), want: "a", revision: 8},
-		"at a time, of another UID": {memory: memory{known: 8, objects: map[int64][]*unstructured.Unstructured{8: {root(withUID("a"))}}}, uid: "b", at: noon.Add(-time.Hour), err: apierrors.IsNotFound, says: "it was not there at 12:00:00 on 2026-01-01"},
-		"before it was there":       {memory: memory{known: 8}, at: noon.Add(-time.Hour), err: apierrors.IsNotFound, says: "it was not there at"},
-		"before the history":        {at: noon.Add(-time.Hour), err: apierrors.IsResourceExpired, says: "what there was at 2026-01-01T11:00:00Z is not retained any more, or Kindred did not run then"},
-		"in the future":             {at: noon.Add(time.Hour), err: apierrors.IsBadRequest, says: "not come yet"},
+		"at a time, of another UID": {memory: memory{known: 8, objects: map[int64][]*unstructured.Unstructured{8: {root(withUID("a"))}}}, uid: "b", at: noon.Add(-time.Hour), err: apierrors.IsNotFound, says: "it did not exist at 12:00:00 on 2026-01-01"},
+		"before it was there":       {memory: memory{known: 8}, at: noon.Add(-time.Hour), err: apierrors.IsNotFound, says: "it did not exist at"},
+		"before the history":        {at: noon.Add(-time.Hour), err: apierrors.IsResourceExpired, says: "the state at 2026-01-01T11:00:00Z is no longer retained, or Kindred did not run then"},
+		"in the future":             {at: noon.Add(time.Hour), err: apierrors.IsBadRequest, says: "at is in the future"},
 
-		"it is there":                      {now: root(), err: apierrors.IsConflict, says: "it is there, with the UID root"},
+		"it is there":                      {now: root(), err: apierrors.IsConflict, says: "it exists, with the UID root"},
 		"it is still being deleted":        {now: root(deleting, onHold("a", false)), err: apierrors.IsConflict, says: "it is still being deleted"},
 		"a part of another undeletion":     {now: root(onHold("a", false)), err: apierrors.IsConflict, says: "a part of the undeletion of the object that had the UID root"},
 		"under way":                        {now: root(withUID("new"), onHold("root", false)), memory: memory{records: []deletion.Record{asked("root", 11)}}, want: "root", revision: 10, stage: restoring, by: "jane"},
 		"under way, its release has begun": {now: root(withUID("new"), onHold("root", true)), want: "root", revision: 10, stage: releasing},
 		"under way, of the UID":            {now: root(withUID("new"), onHold("root", false)), uid: "root", want: "root", revision: 10, stage: restoring},
-		"under way, of another UID":        {now: root(withUID("new"), onHold("root", false)), uid: "b", err: apierrors.IsConflict, says: "the undeletion of the one that had the UID root is under way"},
+		"under way, of another UID":        {now: root(withUID("new"), onHold("root", false)), uid: "b", err: apierrors.IsConflict, says: "the undeletion of the object that had the UID root is in progress"},
 		"under way, at the same time":      {now: root(withUID("new"), onHold("root", false)), memory: memory{known: 10}, at: noon.Add(-time.Hour), want: "root", revision: 10, stage: restoring},
 		"under way, at another time":       {now: root(withUID("new"), onHold("root", false)), memory: memory{known: 8}, at: noon.Add(-time.Hour), want: "root", revision: 10, stage: restoring, warned: true},
 	} {
@@ -93,7 +93,7 @@ func TestFind(t *testing.T) {
 			w := newWorld(t, &tt.memory, there...)
 			u := &undeletion{Cluster: w.cluster, Request: request("ConfigMap", "root"), report: &Report{}, lineage: &lineage{}}
 			u.UID, u.At = tt.uid, tt.at
-			err := u.find(t.Context())
+			err := u.findDeletion(t.Context())
 			if tt.err != nil {
 				if err == nil || !tt.err(err) || !strings.Contains(err.Error(), tt.says) {
 					t.Errorf("%v", err)

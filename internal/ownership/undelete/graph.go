@@ -28,21 +28,21 @@ var (
 	definitionKind = schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}
 )
 
-// passing are resources that tell of a moment: what they told is over.
-var passing = map[schema.GroupResource]bool{
+// ephemeral are resources whose objects describe a moment that is over: they are not restored.
+var ephemeral = map[schema.GroupResource]bool{
 	{Resource: "events"}: true, {Group: "events.k8s.io", Resource: "events"}: true,
 	{Group: "coordination.k8s.io", Resource: "leases"}: true,
 }
 
-// read reads the graph as it was: the root and its content, if it is a namespace or the
-// definition of a kind, and all that they own.
+// read reads the graph at the revision: the root, its content if it is a namespace or a
+// definition, and all their direct and indirect dependents.
 func (u *undeletion) read(ctx context.Context) error {
 	then, err := u.History.At(ctx, u.Resource.GroupResource(), u.Namespace, u.Name, u.revision)
 	if err != nil {
 		return err
 	}
 	if then.GetUID() != u.uid {
-		return apierrors.NewConflict(u.Resource.GroupResource(), u.Name, fmt.Errorf("its hold says that it had the UID %s, and the history knows another by its name", u.uid))
+		return apierrors.NewConflict(u.Resource.GroupResource(), u.Name, fmt.Errorf("its hold says that it had the UID %s, but the history has another object of that name", u.uid))
 	}
 	u.root = newItem(u.Resource, then)
 	var all []*Item
@@ -71,10 +71,10 @@ func (u *undeletion) read(ctx context.Context) error {
 	return nil
 }
 
-// mayBelong is whether objects of a resource can be in the graph: those in a namespace own
+// mayBelong reports whether objects of a resource can be in the graph. Objects in a namespace own
 // nothing outside of it.
 func (u *undeletion) mayBelong(r graph.Resource) bool {
-	if passing[r.GroupResource()] {
+	if ephemeral[r.GroupResource()] {
 		return false
 	}
 	inNamespace := u.Namespace != "" || u.root.kind() == namespaceKind
@@ -89,7 +89,7 @@ func (u *undeletion) readAll(ctx context.Context, r graph.Resource) ([]*Item, er
 	var items []*Item
 	for then, err := range u.History.List(ctx, r.GroupResource(), namespace, u.revision) {
 		if apierrors.IsBadRequest(err) {
-			return nil, nil // Not stored here: an aggregated server has it.
+			return nil, nil // An aggregated API server stores the resource.
 		}
 		if err != nil {
 			return nil, err
@@ -102,7 +102,8 @@ func (u *undeletion) readAll(ctx context.Context, r graph.Resource) ([]*Item, er
 	return items, nil
 }
 
-// isContent is whether an object goes with the root without being owned by it.
+// isContent reports whether an object is content of the root: it is in the namespace, or is a
+// custom resource of the definition.
 func (u *undeletion) isContent(item *Item) bool {
 	switch u.root.kind() {
 	case namespaceKind:
@@ -113,7 +114,8 @@ func (u *undeletion) isContent(item *Item) bool {
 	return false
 }
 
-// members are the root, its content, and what they own; each knows its owners among them.
+// members returns the root, its content, and their direct and indirect dependents, and sets the
+// owners of each.
 func members(root *Item, all []*Item, isContent func(*Item) bool) []*Item {
 	dependents := map[types.UID][]*Item{}
 	for _, item := range all {
@@ -154,27 +156,29 @@ func members(root *Item, all []*Item, isContent func(*Item) bool) []*Item {
 	return found
 }
 
-// canOwn is whether a reference between two objects is followed: never out of a namespace.
+// canOwn reports whether a reference between two objects is valid: the owner must be
+// cluster-scoped or in the dependent's namespace.
 func canOwn(owner, dependent *Item) bool {
 	return owner.Namespace() == "" || owner.Namespace() == dependent.Namespace()
 }
 
-// ranks are the kinds that others need without being owned by them; pods come last, since
-// they need most.
+// ranks orders kinds that other objects need without owning them before those that need them. Pods
+// come last, because they need most.
 var ranks = map[schema.GroupKind]int{
 	namespaceKind: -3, definitionKind: -3,
 	{Kind: "ServiceAccount"}: -2, {Kind: "Secret"}: -2, {Kind: "ConfigMap"}: -2, {Kind: "PersistentVolumeClaim"}: -2,
 	{Kind: "Pod"}: 1,
 }
 
-// step is when an item has its turn.
+// step is the position of an item in the order of restoration. Items with the same step are
+// restored concurrently.
 type step struct{ depth, rank int }
 
 func (s step) compare(t step) int {
 	return cmp.Or(cmp.Compare(s.depth, t.depth), cmp.Compare(s.rank, t.rank))
 }
 
-// steps are the runs of items that have their turn together.
+// steps returns the runs of items with the same step.
 func steps(items []*Item) iter.Seq[[]*Item] {
 	return func(yield func([]*Item) bool) {
 		for rest := items; len(rest) > 0; {
@@ -190,13 +194,13 @@ func steps(items []*Item) iter.Seq[[]*Item] {
 	}
 }
 
-// inOrder sorts the root before all, owners before dependents, objects that others need before the
-// others, and the rest as siblings in a tree.
+// inOrder sorts the root first, owners before dependents, needed objects before those that need
+// them, and the rest like siblings in a tree.
 func inOrder(items []*Item) []*Item {
 	depths := map[*Item]int{items[0]: 0}
 	references := map[*Item]ownership.ObjectReference{}
 	for _, item := range items {
-		item.step = step{deepen(item, depths), ranks[item.kind()]}
+		item.step = step{depthOf(item, depths), ranks[item.kind()]}
 		references[item] = ownership.ObjectReference{
 			APIVersion: item.then.GetAPIVersion(), Kind: item.then.GetKind(), Namespace: item.Namespace(), Name: item.Name(),
 		}
@@ -210,43 +214,45 @@ func inOrder(items []*Item) []*Item {
 	return items
 }
 
-// placing is the depth of an item whose owners are being placed: where they go round in
-// a circle, nothing of it comes before the root. An owner and its dependent never have the same.
-const placing = 0
+// inProgress is the depth of an item while depthOf computes the depths of its owners. In a cycle it
+// makes sure that no item comes before the root, and that no owner has the same depth as its
+// dependent.
+const inProgress = 0
 
-func deepen(item *Item, depths map[*Item]int) int {
+func depthOf(item *Item, depths map[*Item]int) int {
 	if depth, placed := depths[item]; placed {
 		return depth
 	}
-	depths[item] = placing
+	depths[item] = inProgress
 	depth := 0
 	for _, owner := range item.owners {
-		depth = max(depth, deepen(owner, depths)+1)
+		depth = max(depth, depthOf(owner, depths)+1)
 	}
 	if item.needs != nil {
-		depth = max(depth, deepen(item.needs, depths)+1)
+		depth = max(depth, depthOf(item.needs, depths)+1)
 	}
 	depths[item] = depth
 	return depth
 }
 
-// workers is how many objects are read or written at a time.
+// workers is the number of objects that are read or written concurrently.
 const workers = 16
 
-// place is where objects of a resource are.
+// place is a resource in a namespace.
 type place struct {
 	schema.GroupVersionResource
 	namespace string
 }
 
 const (
-	// few objects of a place are read one by one, more by a list.
+	// few is the number of objects in a place up to which they are read one by one rather than
+	// listed.
 	few  = 20
 	page = 500
 )
 
-// look reads what there is today under the names of the graph.
-func (u *undeletion) look(ctx context.Context) error {
+// readCurrent reads the current objects with the names of the graph.
+func (u *undeletion) readCurrent(ctx context.Context) error {
 	places := map[place][]*Item{}
 	for _, item := range u.items {
 		here := place{item.Resource.GroupVersionResource, item.Namespace()}
@@ -256,13 +262,13 @@ func (u *undeletion) look(ctx context.Context) error {
 	group.SetLimit(workers)
 	for here, items := range places {
 		if len(items) > few {
-			group.Go(func() error { return u.lookThrough(ctx, here, items) })
+			group.Go(func() error { return u.listCurrent(ctx, here, items) })
 			continue
 		}
 		for _, item := range items {
 			group.Go(func() error {
 				now, err := u.get(ctx, here.GroupVersionResource, here.namespace, item.Name())
-				item.find(now)
+				item.setNow(now)
 				return err
 			})
 		}
@@ -270,8 +276,8 @@ func (u *undeletion) look(ctx context.Context) error {
 	return group.Wait()
 }
 
-// lookThrough reads all that there is in a place, and keeps what is asked for.
-func (u *undeletion) lookThrough(ctx context.Context, here place, items []*Item) error {
+// listCurrent lists a place and keeps the objects with the names of items.
+func (u *undeletion) listCurrent(ctx context.Context, here place, items []*Item) error {
 	named := map[string]*Item{}
 	for _, item := range items {
 		named[item.Name()] = item
@@ -286,7 +292,7 @@ func (u *undeletion) lookThrough(ctx context.Context, here place, items []*Item)
 		}
 		for i := range list.Items {
 			if item := named[list.Items[i].GetName()]; item != nil {
-				item.find(&list.Items[i])
+				item.setNow(&list.Items[i])
 			}
 		}
 		if options.Continue = list.GetContinue(); options.Continue == "" {
@@ -295,7 +301,7 @@ func (u *undeletion) lookThrough(ctx context.Context, here place, items []*Item)
 	}
 }
 
-// get reads an object; nil if there is none.
+// get reads an object. It returns nil if there is none.
 func (u *undeletion) get(ctx context.Context, r schema.GroupVersionResource, namespace, name string) (*unstructured.Unstructured, error) {
 	now, err := at(u.Objects, r, namespace).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -304,7 +310,7 @@ func (u *undeletion) get(ctx context.Context, r schema.GroupVersionResource, nam
 	return now, err
 }
 
-// at is the client of a resource in a namespace, "" for what has none.
+// at returns the client of a resource in a namespace, which is "" for cluster-scoped resources.
 func at(client dynamic.Interface, r schema.GroupVersionResource, namespace string) dynamic.ResourceInterface {
 	if namespace == "" {
 		return client.Resource(r)

@@ -112,7 +112,7 @@ func TestRead(t *testing.T) {
 	if err := u.read(t.Context()); err != nil || len(u.items) != 2 || u.items[1].Name() != "child" {
 		t.Errorf("%v: %v", err, u.items)
 	}
-	if !u.comes(u.items[1].kind(), "shop", "child") || u.comes(u.items[1].kind(), "shop", "lone") {
+	if !u.isInGraph(u.items[1].kind(), "shop", "child") || u.isInGraph(u.items[1].kind(), "shop", "lone") {
 		t.Error("what comes is not the graph")
 	}
 	u.uid = "another"
@@ -142,7 +142,7 @@ func TestLook(t *testing.T) {
 	there = append(there, object("Secret", "s"), object("ConfigMap", "stranger"))
 	w := newWorld(t, &memory{}, there...)
 	u.Cluster = w.cluster
-	if err := u.look(t.Context()); err != nil {
+	if err := u.readCurrent(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	for i, item := range u.items[:few+5] {

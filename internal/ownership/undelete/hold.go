@@ -14,8 +14,8 @@ import (
 	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
 )
 
-// HoldOf tells of the hold that an object is on: whether an undeletion put it there or a person,
-// and how to take it off. It returns nil for an object that is not held.
+// HoldOf explains the hold that an object is on: whether it comes from an undeletion or was set by
+// hand, and how to remove it. It returns nil for an object that is not on hold.
 func HoldOf(object metav1.Object, kind schema.GroupKind) *ownership.Hold {
 	value, annotated := object.GetAnnotations()[ownership.HoldAnnotation]
 	if !annotated || object.GetDeletionTimestamp() != nil {
@@ -24,21 +24,21 @@ func HoldOf(object metav1.Object, kind schema.GroupKind) *ownership.Hold {
 	self := typeName(kind.String(), object.GetName())
 	annotate := fmt.Sprintf("kubectl annotate%s %s %s-", inNamespace(object), self, ownership.HoldAnnotation)
 	marked := &unstructured.Unstructured{}
-	marked.SetGroupVersionKind(kind.WithVersion("any")) // A mark names a kind without its version.
+	marked.SetGroupVersionKind(kind.WithVersion("any")) // Marks have no version.
 	marked.SetName(object.GetName())
 	marked.SetAnnotations(map[string]string{ownership.HoldAnnotation: value})
-	m, is := markOf(marked)
+	m, byUndeletion := markOf(marked)
 	switch {
-	case !is:
+	case !byUndeletion:
 		return &ownership.Hold{
-			Message: "controllers leave it alone because of its annotation " + ownership.HoldAnnotation,
+			Message: "controllers are paused for it by its annotation " + ownership.HoldAnnotation,
 			Remedy:  fmt.Sprintf("release it with %q", annotate),
 		}
 	case m.Of == "":
 		return &ownership.Hold{
 			Undeletion: string(m.Root),
 			Message:    fmt.Sprintf("the undeletion of the object that had the UID %s is not finished", m.Root),
-			Remedy:     "undelete that object again, which goes on",
+			Remedy:     "undelete that object again to continue",
 		}
 	}
 	group, name, _ := strings.Cut(m.Of, "/")
@@ -46,11 +46,11 @@ func HoldOf(object metav1.Object, kind schema.GroupKind) *ownership.Hold {
 	return &ownership.Hold{
 		Undeletion: root,
 		Message:    fmt.Sprintf("the undeletion of %s is not finished", root),
-		Remedy:     fmt.Sprintf("go on with %q", "kindred undelete"+inNamespace(object)+" "+root),
+		Remedy:     fmt.Sprintf("continue with %q", "kindred undelete"+inNamespace(object)+" "+root),
 	}
 }
 
-// typeName names an object as kubectl takes it.
+// typeName returns an object's type and name as kubectl takes them.
 func typeName(kind, name string) string { return strings.ToLower(kind) + "/" + name }
 
 func inNamespace(object metav1.Object) string {

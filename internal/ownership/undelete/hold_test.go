@@ -17,7 +17,7 @@ import (
 func TestHoldOf(t *testing.T) {
 	deployments := schema.GroupKind{Group: "apps", Kind: "Deployment"}
 	byHand := &ownership.Hold{
-		Message: "controllers leave it alone because of its annotation ownership.kindred.dev/hold",
+		Message: "controllers are paused for it by its annotation ownership.kindred.dev/hold",
 		Remedy:  `release it with "kubectl annotate -n shop deployment.apps/web ownership.kindred.dev/hold-"`,
 	}
 	of := func(m mark) map[string]string { return map[string]string{ownership.HoldAnnotation: m.text()} }
@@ -40,10 +40,10 @@ func TestHoldOf(t *testing.T) {
 		"an undeletion": {kind: deployments, namespace: "shop", want: &ownership.Hold{
 			Undeletion: "stack.example.com/root",
 			Message:    "the undeletion of stack.example.com/root is not finished",
-			Remedy:     `go on with "kindred undelete -n shop stack.example.com/root"`,
+			Remedy:     `continue with "kindred undelete -n shop stack.example.com/root"`,
 		}, annotations: of(mark{Root: "r", From: "f", For: "Deployment.apps/web", Of: "Stack.example.com/root"})},
 		"an undeletion by an older version": {kind: deployments, namespace: "shop", want: &ownership.Hold{
-			Undeletion: "r", Message: "the undeletion of the object that had the UID r is not finished", Remedy: "undelete that object again, which goes on",
+			Undeletion: "r", Message: "the undeletion of the object that had the UID r is not finished", Remedy: "undelete that object again to continue",
 		}, annotations: of(mark{Root: "r", From: "f", For: "Deployment.apps/web"})},
 	} {
 		t.Run(name, func(t *testing.T) {

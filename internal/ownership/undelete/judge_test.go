@@ -40,27 +40,27 @@ func TestFate(t *testing.T) {
 	}
 	unowned := func(o *unstructured.Unstructured) { o.SetOwnerReferences(nil) }
 	own := map[types.UID]deletion.Record{"child": {UID: "child", By: deletion.Caller{User: "jane"}, Time: metav1.NewMicroTime(noon)}}
-	const again = "it was deleted again meanwhile"
+	const again = "it was deleted again in the meantime"
 	for name, tt := range map[string]struct {
 		item            *Item
 		own             map[types.UID]deletion.Record
-		how             stage
+		stage           stage
 		want            ownership.UndeletionOutcome
 		reason, problem string
 	}{
 		"gone":                                  {item: itemOf(then, nil, pending), want: ownership.UndeletionPending},
-		"gone, amid the restoring":              {item: itemOf(then, nil, restored), how: restoring, want: ownership.UndeletionPending},
-		"gone, amid the releasing":              {item: itemOf(then, nil, restored), how: releasing, want: ownership.UndeletionLeft, reason: again},
+		"gone, amid the restoring":              {item: itemOf(then, nil, restored), stage: restoring, want: ownership.UndeletionPending},
+		"gone, amid the releasing":              {item: itemOf(then, nil, restored), stage: releasing, want: ownership.UndeletionLeft, reason: again},
 		"the root, though it was being deleted": {item: itemOf(object("ReplicaSet", "root", deleting), nil), want: ownership.UndeletionPending},
 		"deleted on its own":                    {item: itemOf(then, nil, pending), own: own, want: ownership.UndeletionLeft, reason: "it was deleted on its own, by jane at 2026-01-01T12:00:00Z"},
-		"on its own, amid the releasing":        {item: itemOf(then, nil, pending), own: own, how: releasing, want: ownership.UndeletionLeft, reason: "it was deleted on its own, by jane at 2026-01-01T12:00:00Z"},
+		"on its own, amid the releasing":        {item: itemOf(then, nil, pending), own: own, stage: releasing, want: ownership.UndeletionLeft, reason: "it was deleted on its own, by jane at 2026-01-01T12:00:00Z"},
 		"already being deleted":                 {item: itemOf(child("ConfigMap", deleting), nil, pending), want: ownership.UndeletionLeft, reason: "it was already being deleted"},
-		"endpoints of the controller":           {item: itemOf(child("Endpoints", labelled("endpoints.kubernetes.io/managed-by", "endpoint-controller")), nil, pending), want: ownership.UndeletionLeft, reason: "its controller makes it anew"},
+		"endpoints of the controller":           {item: itemOf(child("Endpoints", labelled("endpoints.kubernetes.io/managed-by", "endpoint-controller")), nil, pending), want: ownership.UndeletionLeft, reason: "its controller recreates it"},
 		"endpoints by hand":                     {item: itemOf(child("Endpoints"), nil, pending), want: ownership.UndeletionPending},
-		"slices of the controller":              {item: itemOf(child("EndpointSlice", labelled("endpointslice.kubernetes.io/managed-by", "endpointslice-controller.k8s.io")), nil, pending), want: ownership.UndeletionLeft, reason: "its controller makes it anew"},
-		"mirrored slices":                       {item: itemOf(child("EndpointSlice", labelled("endpointslice.kubernetes.io/managed-by", "endpointslicemirroring-controller.k8s.io")), nil, pending), want: ownership.UndeletionLeft, reason: "its controller makes it anew"},
+		"slices of the controller":              {item: itemOf(child("EndpointSlice", labelled("endpointslice.kubernetes.io/managed-by", "endpointslice-controller.k8s.io")), nil, pending), want: ownership.UndeletionLeft, reason: "its controller recreates it"},
+		"mirrored slices":                       {item: itemOf(child("EndpointSlice", labelled("endpointslice.kubernetes.io/managed-by", "endpointslicemirroring-controller.k8s.io")), nil, pending), want: ownership.UndeletionLeft, reason: "its controller recreates it"},
 		"slices by somebody":                    {item: itemOf(child("EndpointSlice", labelled("endpointslice.kubernetes.io/managed-by", "mesh.example.com")), nil, pending), want: ownership.UndeletionPending},
-		"its owner is left":                     {item: itemOf(then, nil, left), want: ownership.UndeletionLeft, reason: "its owner ReplicaSet shop/root is not brought back"},
+		"its owner is left":                     {item: itemOf(then, nil, left), want: ownership.UndeletionLeft, reason: "its owner ReplicaSet shop/root is not restored"},
 		"one of its owners is left":             {item: itemOf(then, nil, left, pending), want: ownership.UndeletionPending},
 
 		"living, and let go":                 {item: itemOf(then, child("ConfigMap", unowned), pending), want: ownership.UndeletionAdopted},
@@ -69,31 +69,31 @@ func TestFate(t *testing.T) {
 		"living, and its owner is left":      {item: itemOf(then, child("ConfigMap", unowned), left), want: ownership.UndeletionUnchanged},
 		"living, and its owner never went":   {item: itemOf(then, then, root(ownership.UndeletionUnchanged, object("ReplicaSet", "root"))), want: ownership.UndeletionUnchanged},
 		"living content":                     {item: itemOf(object("ConfigMap", "child"), object("ConfigMap", "child"), pending), want: ownership.UndeletionUnchanged},
-		"living, and another controls it":    {item: itemOf(then, child("ConfigMap", other), pending), want: ownership.UndeletionLeft, reason: "it is there, and Set other controls it now"},
+		"living, and another controls it":    {item: itemOf(then, child("ConfigMap", other), pending), want: ownership.UndeletionLeft, reason: "it exists, and Set other controls it now"},
 		"still being deleted":                {item: itemOf(then, child("ConfigMap", deleting), pending), want: ownership.UndeletionLeft, problem: "is still being deleted; wait until it is gone"},
-		"still being deleted, when restored": {item: itemOf(then, child("ConfigMap", deleting), restored), how: restoring, want: ownership.UndeletionLeft, problem: "is still being deleted; wait until it is gone"},
-		"being deleted, when released":       {item: itemOf(then, child("ConfigMap", deleting), restored), how: releasing, want: ownership.UndeletionLeft, reason: again},
-		"a pod that is still being deleted":  {item: itemOf(child("Pod"), child("Pod", deleting), pending), want: ownership.UndeletionLeft, reason: "it is still being deleted, and its controller makes another"},
+		"still being deleted, when restored": {item: itemOf(then, child("ConfigMap", deleting), restored), stage: restoring, want: ownership.UndeletionLeft, problem: "is still being deleted; wait until it is gone"},
+		"being deleted, when released":       {item: itemOf(then, child("ConfigMap", deleting), restored), stage: releasing, want: ownership.UndeletionLeft, reason: again},
+		"a pod that is still being deleted":  {item: itemOf(child("Pod"), child("Pod", deleting), pending), want: ownership.UndeletionLeft, reason: "it is still being deleted, and its controller creates a replacement"},
 		"a pod without its controller":       {item: itemOf(child("Pod"), child("Pod", deleting), left), want: ownership.UndeletionLeft, problem: "is still being deleted; wait until it is gone"},
 
-		"taken before":          {item: itemOf(then, child("ConfigMap", withUID("else")), pending), want: ownership.UndeletionTaken, problem: "cannot be brought back: another object has its name, created at "},
-		"taken meanwhile":       {item: itemOf(then, child("ConfigMap", withUID("else")), restored), how: restoring, want: ownership.UndeletionTaken, reason: "an object of this name was made meanwhile"},
-		"restored before":       {item: itemOf(then, child("ConfigMap", withUID("else"), onHold("child", false)), restored), how: restoring, want: ownership.UndeletionRestored},
-		"another one's mark":    {item: itemOf(then, child("ConfigMap", withUID("else"), onHold("third", false)), restored), how: restoring, want: ownership.UndeletionTaken, reason: "an object of this name was made meanwhile"},
-		"another undeletion's":  {item: itemOf(then, child("ConfigMap", withUID("else"), func(o *unstructured.Unstructured) { hold(o, mark{Root: "other", From: "child", For: called(o)}) }), restored), how: restoring, want: ownership.UndeletionAdopted},
-		"released":              {item: releasedAs(itemOf(then, child("ConfigMap", withUID("else")), restored), "root"), how: releasing, want: ownership.UndeletionRestored},
-		"released meanwhile":    {item: releasedAs(itemOf(then, child("ConfigMap", withUID("else")), restored), "root"), how: restoring, want: ownership.UndeletionRestored},
+		"taken before":          {item: itemOf(then, child("ConfigMap", withUID("else")), pending), want: ownership.UndeletionTaken, problem: "cannot be restored: another object has its name, created at "},
+		"taken meanwhile":       {item: itemOf(then, child("ConfigMap", withUID("else")), restored), stage: restoring, want: ownership.UndeletionTaken, reason: "an object of this name was created in the meantime"},
+		"restored before":       {item: itemOf(then, child("ConfigMap", withUID("else"), onHold("child", false)), restored), stage: restoring, want: ownership.UndeletionRestored},
+		"another one's mark":    {item: itemOf(then, child("ConfigMap", withUID("else"), onHold("third", false)), restored), stage: restoring, want: ownership.UndeletionTaken, reason: "an object of this name was created in the meantime"},
+		"another undeletion's":  {item: itemOf(then, child("ConfigMap", withUID("else"), func(o *unstructured.Unstructured) { hold(o, mark{Root: "other", From: "child", For: typeAndName(o)}) }), restored), stage: restoring, want: ownership.UndeletionAdopted},
+		"released":              {item: releasedAs(itemOf(then, child("ConfigMap", withUID("else")), restored), "root"), stage: releasing, want: ownership.UndeletionRestored},
+		"released meanwhile":    {item: releasedAs(itemOf(then, child("ConfigMap", withUID("else")), restored), "root"), stage: restoring, want: ownership.UndeletionRestored},
 		"released before":       {item: releasedAs(itemOf(then, child("ConfigMap", withUID("else")), restored), "other"), want: ownership.UndeletionAdopted},
-		"replaced, releasing":   {item: itemOf(then, child("ConfigMap", withUID("else")), restored), how: releasing, want: ownership.UndeletionTaken, reason: "an object of this name was made meanwhile"},
-		"not released yet":      {item: itemOf(then, child("ConfigMap", withUID("else"), onHold("child", false)), restored), how: releasing, want: ownership.UndeletionRestored},
-		"living when releasing": {item: itemOf(then, object("ConfigMap", "child", ownedBy("new")), restored), how: releasing, want: ownership.UndeletionUnchanged},
+		"replaced, releasing":   {item: itemOf(then, child("ConfigMap", withUID("else")), restored), stage: releasing, want: ownership.UndeletionTaken, reason: "an object of this name was created in the meantime"},
+		"not released yet":      {item: itemOf(then, child("ConfigMap", withUID("else"), onHold("child", false)), restored), stage: releasing, want: ownership.UndeletionRestored},
+		"living when releasing": {item: itemOf(then, object("ConfigMap", "child", ownedBy("new")), restored), stage: releasing, want: ownership.UndeletionUnchanged},
 	} {
 		t.Run(name, func(t *testing.T) {
 			judged := pending
 			if tt.item.Name() == "root" {
 				judged = tt.item
 			}
-			outcome, reason, problem := fate(tt.item, judged, tt.own, tt.how)
+			outcome, reason, problem := fate(tt.item, judged, tt.own, tt.stage)
 			if outcome != tt.want || reason != tt.reason || !strings.HasPrefix(problem, tt.problem) || (problem == "") != (tt.problem == "") {
 				t.Errorf("%s, reason %q, problem %q", outcome, reason, problem)
 			}
@@ -122,7 +122,7 @@ func TestReasonsHide(t *testing.T) {
 	root := itemOf(object("ReplicaSet", "root"), nil)
 	item := itemOf(object("ConfigMap", "child", ownedBy("root")), nil, root)
 	item.Reason = abandoned(item)
-	for may, want := range map[bool]string{true: "its owner ReplicaSet shop/root is not brought back", false: "its owner is not brought back"} {
+	for may, want := range map[bool]string{true: "its owner ReplicaSet shop/root is not restored", false: "its owner is not restored"} {
 		if got := item.ReasonFor(func(owner *Item) bool { return may && owner == root }); got != want {
 			t.Errorf("%v: %q", may, got)
 		}

@@ -20,9 +20,9 @@ import (
 	"github.com/kindred-project/kindred/internal/ownership/graph"
 )
 
-// leaveDoomed leaves those items that the API would accept and a controller would delete at
-// once. A root of that sort is a problem: nothing else is left to bring back.
-func (u *undeletion) leaveDoomed(ctx context.Context) error {
+// leaveUnviable leaves items that the API would accept, but a controller would delete at once. If
+// the root is such an item, that is a problem.
+func (u *undeletion) leaveUnviable(ctx context.Context) error {
 	if u.stage == releasing {
 		return nil
 	}
@@ -48,15 +48,15 @@ func (u *undeletion) leaveDoomed(ctx context.Context) error {
 		}
 		item.Outcome, item.Reason = ownership.UndeletionLeft, reason
 		if item == u.root {
-			u.problem("%s would not live: %s", item, reason)
+			u.problem("%s would be deleted again at once: %s", item, reason)
 		}
 	}
 	return nil
 }
 
-// collected returns the pending items that the garbage collector would delete, and why. The
-// collector's own rules decide, on a graph of the items as they would be created. In it every
-// object has its former UID, as that is what owner references name.
+// collected returns the pending items that the garbage collector would delete, and why. It runs the
+// collector's own state machine on a graph of the items as they would be created. In that graph
+// every object has its former UID, because owner references name former UIDs.
 func (u *undeletion) collected() map[*Item]string {
 	g := graph.New()
 	for _, r := range u.Resources() {
@@ -70,22 +70,22 @@ func (u *undeletion) collected() map[*Item]string {
 		case item.Outcome == ownership.UndeletionPending:
 			pending[item.FormerUID()] = item
 			meta.OwnerReferences = u.rehearsedOwners(g, item)
-		case item.now != nil: // It lives without owners here: whether it goes is not the question.
+		case item.now != nil: // Observe it without owners: its own fate does not matter here.
 			meta.DeletionTimestamp, meta.Finalizers = item.now.GetDeletionTimestamp(), item.now.GetFinalizers()
 		default:
 			continue
 		}
 		g.Observe(item.Resource.GroupResource(), &meta)
 	}
-	doomed := map[*Item]string{}
+	reasons := map[*Item]string{}
 	for action, more := g.Next(); more; action, more = g.Next() {
 		switch action.Verb {
 		case graph.Lookup:
-			// All objects that the references name are known here, under their right names.
+			// All existing owners are observed: a reference to be looked up names none of them.
 			g.Done(action, graph.Outcome{Result: graph.Absent})
 		case graph.Delete:
 			if item := pending[action.UID]; item != nil {
-				doomed[item] = u.whyCollected(item, action.Because)
+				reasons[item] = u.whyCollected(item, action.Because)
 			}
 			g.Forget(action.Resource.GroupResource(), &metav1.ObjectMeta{UID: action.UID, ResourceVersion: "2"})
 			g.Done(action, graph.Outcome{Result: graph.Applied})
@@ -93,11 +93,11 @@ func (u *undeletion) collected() map[*Item]string {
 			g.Done(action, graph.Outcome{Result: graph.Applied})
 		}
 	}
-	return doomed
+	return reasons
 }
 
-// rehearsedOwners are the owner references that an item would be created with. It shows the graph
-// those of the owners that are outside of the undeletion.
+// rehearsedOwners returns the owner references that an item would be created with. It adds the
+// owners outside of the undeletion to g.
 func (u *undeletion) rehearsedOwners(g *graph.Graph, item *Item) []metav1.OwnerReference {
 	return slices.DeleteFunc(item.then.GetOwnerReferences(), func(ref metav1.OwnerReference) bool {
 		if owner := ownerOf(item, ref.UID); owner != nil {
@@ -111,7 +111,7 @@ func (u *undeletion) rehearsedOwners(g *graph.Graph, item *Item) []metav1.OwnerR
 				meta.DeletionTimestamp = &metav1.Time{}
 			}
 			g.Observe(outside.GroupResource(), &meta)
-		case u.outside[ref.UID] != "": // The collector may not have seen it yet.
+		case u.outside[ref.UID] != "": // The collector may not have observed it yet.
 			if r, served := u.Served(groupKindOf(ref)); served {
 				meta := metav1.ObjectMeta{Name: ref.Name, UID: ref.UID, ResourceVersion: "1"}
 				if r.Namespaced {
@@ -124,7 +124,7 @@ func (u *undeletion) rehearsedOwners(g *graph.Graph, item *Item) []metav1.OwnerR
 	})
 }
 
-// ownerOf returns the owner of an item that had a UID; nil if that is outside of the graph.
+// ownerOf returns the owner of an item with a former UID; nil if it is outside of the graph.
 func ownerOf(item *Item, former types.UID) *Item {
 	for _, owner := range item.owners {
 		if owner.FormerUID() == former {
@@ -134,8 +134,8 @@ func ownerOf(item *Item, former types.UID) *Item {
 	return nil
 }
 
-// whyCollected says what is wrong with the owner references that the collector would delete an
-// item for.
+// whyCollected explains what is wrong with the owner references because of which the collector
+// would delete an item.
 func (u *undeletion) whyCollected(item *Item, because []metav1.OwnerReference) string {
 	for _, ref := range because {
 		owner, there := u.Owner(ref.UID)
@@ -146,35 +146,35 @@ func (u *undeletion) whyCollected(item *Item, because []metav1.OwnerReference) s
 		case owner.Namespace != "" && owner.Namespace != item.Namespace():
 			return fmt.Sprintf("its owner %s is in another namespace, which is not valid: the garbage collector would delete it", called)
 		case owner.Deleting:
-			return fmt.Sprintf("its owner %s is being deleted, and waits for its dependents to go first", called)
+			return fmt.Sprintf("its owner %s is being deleted in the foreground and waits for its dependents", called)
 		}
-		return fmt.Sprintf("its owner reference to %s does not name that object rightly: the garbage collector would delete it", called)
+		return fmt.Sprintf("its owner reference to %s does not match that object: the garbage collector would delete it", called)
 	}
-	return "none of its owners is there: the garbage collector would delete it"
+	return "none of its owners exists: the garbage collector would delete it"
 }
 
-// surplus returns the pending pods whose controller was never gone, has its pods, and would delete
-// one that is more, and why.
+// surplus returns the pending pods that their controller would delete, and why: it was not deleted
+// itself and has replaced them.
 func (u *undeletion) surplus(ctx context.Context) (map[*Item]string, error) {
-	crews := map[types.UID]*crew{}
+	podSets := map[types.UID]*podSet{}
 	found := map[*Item]string{}
 	for _, item := range u.items {
 		ref := metav1.GetControllerOfNoCopy(item.then)
 		if item.Outcome != ownership.UndeletionPending || item.kind() != podKind || ref == nil || hasEnded(item.then) {
 			continue
 		}
-		c, known := crews[ref.UID]
+		c, known := podSets[ref.UID]
 		if !known {
 			var err error
-			if c, err = u.crewOf(ctx, item, ref.UID); err != nil {
+			if c, err = u.readPodSet(ctx, item, ref.UID); err != nil {
 				return nil, err
 			}
-			crews[ref.UID] = c
+			podSets[ref.UID] = c
 		}
 		if c == nil {
 			continue
 		}
-		if reason := c.refuses(item.then); reason != "" {
+		if reason := c.surplusReason(item.then); reason != "" {
 			found[item] = reason
 			continue
 		}
@@ -183,15 +183,15 @@ func (u *undeletion) surplus(ctx context.Context) (map[*Item]string, error) {
 	return found, nil
 }
 
-// crew is a controller of pods and those of its pods that have not ended.
-type crew struct {
+// podSet is a controller and those of its pods that have not terminated.
+type podSet struct {
 	controller *unstructured.Unstructured
 	pods       []*unstructured.Unstructured
 }
 
-// crewOf reads the controller of an item and its pods; nil if the controller is gone or comes
-// back itself.
-func (u *undeletion) crewOf(ctx context.Context, item *Item, uid types.UID) (*crew, error) {
+// readPodSet reads the controller of an item and its pods. It returns nil if the controller does
+// not exist or is restored itself.
+func (u *undeletion) readPodSet(ctx context.Context, item *Item, uid types.UID) (*podSet, error) {
 	var controller *unstructured.Unstructured
 	if owner := ownerOf(item, uid); owner != nil {
 		if !owner.isItself() || isRestored(owner) {
@@ -207,7 +207,7 @@ func (u *undeletion) crewOf(ctx context.Context, item *Item, uid types.UID) (*cr
 	if controller == nil || controller.GetUID() != uid || controller.GetNamespace() != item.Namespace() {
 		return nil, nil
 	}
-	c := &crew{controller: controller}
+	c := &podSet{controller: controller}
 	for options := (metav1.ListOptions{Limit: page}); ; {
 		list, err := at(u.Objects, item.Resource.GroupVersionResource, item.Namespace()).List(ctx, options)
 		if err != nil {
@@ -232,35 +232,35 @@ var (
 	rcKind         = schema.GroupKind{Kind: "ReplicationController"}
 )
 
-// refuses returns why the controller would delete one more pod; "" if it would keep it.
-func (c *crew) refuses(pod *unstructured.Unstructured) string {
+// surplusReason returns why the controller would delete an additional pod; "" if it would keep it.
+func (c *podSet) surplusReason(pod *unstructured.Unstructured) string {
 	spec, _ := c.controller.Object["spec"].(map[string]any)
 	called := c.controller.GetKind() + " " + c.controller.GetName()
 	switch c.controller.GroupVersionKind().GroupKind() {
 	case replicaSetKind, rcKind:
-		return c.refusesBeyond(called, numberIn(spec, "replicas", 1))
+		return c.surplusBeyond(called, numberIn(spec, "replicas", 1))
 	case jobKind:
 		if hasFinished(c.controller) {
 			return fmt.Sprintf("its controller %s has finished, and would delete it", called)
 		}
-		return c.refusesBeyond(called, numberIn(spec, "parallelism", 1))
+		return c.surplusBeyond(called, numberIn(spec, "parallelism", 1))
 	case daemonSetKind:
 		node := nodeOf(pod)
 		if node != "" && slices.ContainsFunc(c.pods, func(other *unstructured.Unstructured) bool { return nodeOf(other) == node }) {
-			return fmt.Sprintf("its controller %s has another pod in its place, on node %s", called, node)
+			return fmt.Sprintf("its controller %s already has a pod on node %s", called, node)
 		}
 	}
 	return ""
 }
 
-func (c *crew) refusesBeyond(called string, wanted int64) string {
+func (c *podSet) surplusBeyond(called string, wanted int64) string {
 	if int64(len(c.pods)) < wanted {
 		return ""
 	}
-	return fmt.Sprintf("its controller %s has all pods that it wants (%d of %d), and would delete one more", called, len(c.pods), wanted)
+	return fmt.Sprintf("its controller %s has all its pods (%d of %d) and would delete another one", called, len(c.pods), wanted)
 }
 
-// numberIn returns a number of a spec, or its default.
+// numberIn returns a number in a spec, or unset if the field is missing.
 func numberIn(spec map[string]any, field string, unset int64) int64 {
 	if n, found, err := unstructured.NestedInt64(spec, field); found && err == nil {
 		return n

@@ -67,13 +67,13 @@ func TestCollectedAtOnce(t *testing.T) {
 			ownership.UndeletionComplete, []string{"root Restored"}, ""},
 		"a root that names its owner wrongly": {
 			[]*unstructured.Unstructured{object("ConfigMap", "root", referring("ConfigMap", "hone", "home"))}, []*unstructured.Unstructured{home},
-			ownership.UndeletionRefused, []string{"root Left"}, "its owner reference to ConfigMap hone does not name that object rightly"},
+			ownership.UndeletionRefused, []string{"root Left"}, "its owner reference to ConfigMap hone does not match that object"},
 		"a root whose owner waits for it to go": {
 			[]*unstructured.Unstructured{object("ConfigMap", "root", referring("ConfigMap", "going", "going"))}, []*unstructured.Unstructured{object("ConfigMap", "going", foreground)},
 			ownership.UndeletionRefused, []string{"root Left"}, "its owner ConfigMap going is being deleted"},
 		"a dependent that names the root wrongly": {
 			[]*unstructured.Unstructured{object("ConfigMap", "root"), object("ConfigMap", "astray", referring("Secret", "root", "root")), object("ConfigMap", "below", referring("ConfigMap", "astray", "astray"))}, nil,
-			ownership.UndeletionComplete, []string{"root Restored", "astray Left", "below Left"}, "its owner ConfigMap shop/astray is not brought back"},
+			ownership.UndeletionComplete, []string{"root Restored", "astray Left", "below Left"}, "its owner ConfigMap shop/astray is not restored"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := deleted(t, tt.graph, tt.there...)
@@ -117,15 +117,15 @@ func TestPodsThatWereReplaced(t *testing.T) {
 		reason     string
 	}{
 		"as many as there shall be": {object("ReplicaSet", "set", set(int64(2), "spec", "replicas")), pods(2), nil,
-			"its controller ReplicaSet set has all pods that it wants (2 of 2), and would delete one more"},
+			"its controller ReplicaSet set has all its pods (2 of 2) and would delete another one"},
 		"fewer":               {object("ReplicaSet", "set", set(int64(2), "spec", "replicas")), pods(1), nil, ""},
 		"those that end soon": {object("ReplicaSet", "set", set(int64(1), "spec", "replicas")), pods(1, deleting), nil, ""},
 		"those that ended":    {object("ReplicaSet", "set"), pods(1, set("Failed", "status", "phase")), nil, ""},
-		"one by default":      {object("ReplicaSet", "set"), pods(1), nil, "its controller ReplicaSet set has all pods"},
-		"a Job":               {object("Job", "set", set(int64(3), "spec", "parallelism")), pods(3), nil, "its controller Job set has all pods that it wants (3 of 3), "},
+		"one by default":      {object("ReplicaSet", "set"), pods(1), nil, "its controller ReplicaSet set has all its pods"},
+		"a Job":               {object("Job", "set", set(int64(3), "spec", "parallelism")), pods(3), nil, "its controller Job set has all its pods (3 of 3) "},
 		"a Job that is over":  {object("Job", "set", finished), nil, nil, "its controller Job set has finished"},
 		"an ended pod of it":  {object("Job", "set", finished), nil, set("Succeeded", "status", "phase"), ""},
-		"the node's":          {object("DaemonSet", "set"), pods(1, onNode("a")), onNode("a"), "its controller DaemonSet set has another pod in its place, on node a"},
+		"the node's":          {object("DaemonSet", "set"), pods(1, onNode("a")), onNode("a"), "its controller DaemonSet set already has a pod on node a"},
 		"another node's":      {object("DaemonSet", "set"), pods(1, onNode("b")), onNode("a"), ""},
 		"of another kind":     {object("Thing", "set"), pods(1), nil, ""},
 	} {
@@ -143,7 +143,7 @@ func TestPodsThatWereReplaced(t *testing.T) {
 				return
 			}
 			report := w.ends(t, "Pod", "pod", ownership.UndeletionRefused, "pod Left")
-			if !strings.HasPrefix(report.Items[0].Reason, tt.reason) || len(report.Problems) != 1 || !strings.HasPrefix(report.Problems[0], "Pod shop/pod would not live: its controller ") {
+			if !strings.HasPrefix(report.Items[0].Reason, tt.reason) || len(report.Problems) != 1 || !strings.HasPrefix(report.Problems[0], "Pod shop/pod would be deleted again at once: its controller ") {
 				t.Errorf("reason %q, problems %q", report.Items[0].Reason, report.Problems)
 			}
 		})
@@ -202,7 +202,7 @@ func TestTokensNeedTheirAccount(t *testing.T) {
 	w = deleted(t, []*unstructured.Unstructured{root, secret, account})
 	w.records = append(w.records, ownDeletion("ServiceAccount", "robot", "jane"))
 	report := w.ends(t, "ConfigMap", "root", ownership.UndeletionComplete, "root Restored", "robot Left", "a-token Left")
-	if want := "its ServiceAccount shop/robot is not brought back, and without it the token controller deletes it"; report.Items[2].Reason != want {
+	if want := "its ServiceAccount shop/robot is not restored, and without it the token controller deletes it"; report.Items[2].Reason != want {
 		t.Errorf("reason %q", report.Items[2].Reason)
 	}
 

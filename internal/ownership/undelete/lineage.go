@@ -19,20 +19,20 @@ import (
 	"github.com/kindred-project/kindred/internal/ownership/transplant"
 )
 
-// lineage is what the items of an undeletion share: which undeletion it is, and which objects
-// earlier and concurrent ones created in place of which others. An object and its successors
-// count as one: they have one origin. The zero value and nil know of no successors.
+// lineage identifies an undeletion, and knows which objects earlier and concurrent undeletions
+// created in place of deleted ones: their successors. An object and its successors have the same
+// origin and count as one object. The zero value and nil know no successors.
 type lineage struct {
 	// root and state identify the undeletion, as in its marks.
 	root  types.UID
 	state int64
-	// restored has the objects that an undeletion created, by UID, and latest the last one of
-	// each origin.
+	// restored has the objects that undeletions created, by UID; latest has the last one of each
+	// origin.
 	restored, latest map[types.UID]deletion.Restoration
 	lost             []deletion.LostReference
 }
 
-// learn replaces what is known of successors.
+// learn replaces the known successors.
 func (l *lineage) learn(restored []deletion.Restoration, lost []deletion.LostReference) {
 	l.restored, l.latest, l.lost = map[types.UID]deletion.Restoration{}, map[types.UID]deletion.Restoration{}, lost
 	for _, r := range restored {
@@ -43,7 +43,7 @@ func (l *lineage) learn(restored []deletion.Restoration, lost []deletion.LostRef
 	}
 }
 
-// origin returns the UID of the first object in the chain that an object belongs to.
+// origin returns the UID of the first object in an object's chain of successors.
 func (l *lineage) origin(uid types.UID) types.UID {
 	if l == nil {
 		return uid
@@ -54,10 +54,10 @@ func (l *lineage) origin(uid types.UID) types.UID {
 	return uid
 }
 
-// same reports whether two UIDs are of one object and its successor.
+// same reports whether two UIDs have the same origin.
 func (l *lineage) same(a, b types.UID) bool { return l.origin(a) == l.origin(b) }
 
-// last returns the UID of the latest successor of an object; its own if it has none.
+// last returns the UID of an object's latest successor, or its own if it has none.
 func (l *lineage) last(uid types.UID) types.UID {
 	if l != nil {
 		if r, found := l.latest[l.origin(uid)]; found {
@@ -79,8 +79,8 @@ func (l *lineage) created(uid types.UID) bool {
 	return found
 }
 
-// is reports whether an object is the one that had a UID, or a successor. The successor that an
-// undeletion still holds is known by its mark alone.
+// is reports whether an object is the one that had a UID, or its successor. A successor that is
+// still on hold is not recorded yet and has only its mark.
 func (l *lineage) is(object *unstructured.Unstructured, uid types.UID) bool {
 	if l.same(object.GetUID(), uid) {
 		return true
@@ -89,14 +89,14 @@ func (l *lineage) is(object *unstructured.Unstructured, uid types.UID) bool {
 	return marked && l.same(m.From, uid)
 }
 
-// isBy reports whether an object was restored by this undeletion, though perhaps by another request.
+// isBy reports whether this undeletion restored an object, in this or another request.
 func (l *lineage) isBy(r deletion.Restoration) bool { return r.Root == l.root && r.State == l.state }
 
-// isItself reports whether the object that has the item's name is the item or its successor.
+// isItself reports whether the current object of the item's name is the item or its successor.
 func (i *Item) isItself() bool { return i.now != nil && i.lineage.is(i.now, i.FormerUID()) }
 
-// wasReleased reports whether the object that has the item's name was restored by the same
-// undeletion, and is released: by an earlier or a concurrent request.
+// wasReleased reports whether an earlier or concurrent request of the same undeletion has restored
+// and released the item.
 func (i *Item) wasReleased() bool {
 	if i.now == nil || i.lineage == nil {
 		return false
@@ -105,9 +105,9 @@ func (i *Item) wasReleased() bool {
 	return found && i.lineage.isBy(r) && i.lineage.same(i.UID(), i.FormerUID())
 }
 
-// recognise reads which objects are successors. It is called after the objects were read: what
-// is released was recorded before.
-func (u *undeletion) recognise(ctx context.Context) error {
+// loadLineage reads the recorded successors. It must be called after the objects are read, because
+// objects are recorded before they are released.
+func (u *undeletion) loadLineage(ctx context.Context) error {
 	restored, lost, err := u.Records.Restored(ctx, u.Namespace)
 	if err != nil {
 		return err
@@ -116,8 +116,9 @@ func (u *undeletion) recognise(ctx context.Context) error {
 	return nil
 }
 
-// foundOthers reports whether other undeletions have recorded successors since this one was planned.
-func (u *undeletion) foundOthers(ctx context.Context) (bool, error) {
+// hasConcurrent reports whether other undeletions have recorded successors since this one was
+// planned.
+func (u *undeletion) hasConcurrent(ctx context.Context) (bool, error) {
 	restored, _, err := u.Records.Restored(ctx, u.Namespace)
 	return err == nil && slices.ContainsFunc(restored, func(r deletion.Restoration) bool {
 		_, known := u.known[r.UID]
@@ -125,14 +126,14 @@ func (u *undeletion) foundOthers(ctx context.Context) (bool, error) {
 	}), err
 }
 
-// recogniseTaken looks again at items whose name was taken while they were to be created: the
-// other object may come from a concurrent undeletion, which has released it already.
-func (u *undeletion) recogniseTaken(ctx context.Context, items []*Item) error {
+// recheckTaken checks the items whose name was taken when they were created: a concurrent
+// undeletion may have restored and already released the other object.
+func (u *undeletion) recheckTaken(ctx context.Context, items []*Item) error {
 	isTaken := func(item *Item) bool { return item.Outcome == ownership.UndeletionTaken }
 	if !slices.ContainsFunc(items, isTaken) {
 		return nil
 	}
-	if err := u.recognise(ctx); err != nil {
+	if err := u.loadLineage(ctx); err != nil {
 		return err
 	}
 	for _, item := range items {
@@ -147,10 +148,10 @@ func (u *undeletion) recogniseTaken(ctx context.Context, items []*Item) error {
 	return nil
 }
 
-// member returns the item of an object or of one of its successors; nil if there is none.
+// member returns the item of an object or of one of its successors, or nil.
 func (u *undeletion) member(uid types.UID) *Item { return u.members[u.lineage.origin(uid)] }
 
-// index notes the members of the graph, without what is added to it later.
+// index records the members of the graph, before reclaim adds other items.
 func (u *undeletion) index() {
 	u.members = map[types.UID]*Item{}
 	for _, item := range u.items {
@@ -158,8 +159,8 @@ func (u *undeletion) index() {
 	}
 }
 
-// reclaim adds owner references that earlier undeletions could not restore: those to members of
-// the graph, and those of members to objects that exist again.
+// reclaim adds owner references that earlier undeletions could not restore: those to members of the
+// graph, and those of members to objects that exist again.
 func (u *undeletion) reclaim(ctx context.Context) error {
 	added := map[types.UID]*Item{}
 	for _, lost := range u.lineage.lost {
@@ -202,8 +203,8 @@ func (u *undeletion) reclaim(ctx context.Context) error {
 	return nil
 }
 
-// outsideOf returns an item of the object that lost a reference, as it is now; nil if it does
-// not exist.
+// outsideOf returns an item for an object outside of the graph that lost a reference; nil if the
+// object does not exist.
 func (u *undeletion) outsideOf(ctx context.Context, lost deletion.LostReference) (*Item, error) {
 	for _, r := range u.Resources() {
 		if r.GroupResource() != lost.Resource {
@@ -234,8 +235,8 @@ func withOwner(object *unstructured.Unstructured, ref metav1.OwnerReference, uid
 	return object
 }
 
-// resolve replaces, in what is to be created, UIDs of deleted objects outside of the graph by
-// those of their successors.
+// resolve replaces UIDs of deleted objects outside of the graph by those of their successors, in
+// the objects to be created.
 func (u *undeletion) resolve(ctx context.Context) error {
 	if len(u.lineage.restored) == 0 {
 		return nil
@@ -271,8 +272,8 @@ func (u *undeletion) resolve(ctx context.Context) error {
 	return nil
 }
 
-// successor returns the UID of the object that has taken the place of a deleted one; "" if it
-// does not exist. It is read from the API: the collector may not have seen it yet.
+// successor returns the UID of a deleted object's latest successor; "" if that does not exist. It
+// reads the API, because the collector may not have observed the successor yet.
 func (u *undeletion) successor(ctx context.Context, uid types.UID) (types.UID, error) {
 	last := u.lineage.latest[u.lineage.origin(uid)]
 	for _, r := range u.Resources() {
@@ -288,9 +289,9 @@ func (u *undeletion) successor(ctx context.Context, uid types.UID) (types.UID, e
 	return "", nil
 }
 
-// keeps reports whether an item comes back with a reference to an owner outside of the graph:
-// to one that exists, and to one of which the garbage collector cannot know whether it does. The
-// latter keeps the object from being collected, so it stays.
+// keeps reports whether an item is restored with its reference to an owner outside of the graph: if
+// the owner exists, or if the garbage collector cannot look it up. In the latter case the reference
+// keeps the object from being collected, so it must stay.
 func (u *undeletion) keeps(item *Item, ref metav1.OwnerReference) bool {
 	if _, there := u.Owner(ref.UID); there || u.outside[ref.UID] != "" {
 		return true
@@ -299,7 +300,7 @@ func (u *undeletion) keeps(item *Item, ref metav1.OwnerReference) bool {
 	return !served || r.Namespaced && item.Namespace() == ""
 }
 
-// lostOf returns the references that an item had and does not come back with.
+// lostOf returns the references that an item had and is restored without.
 func (u *undeletion) lostOf(item *Item) (lost []metav1.OwnerReference) {
 	for _, ref := range item.then.GetOwnerReferences() {
 		at := slices.IndexFunc(item.owners, func(owner *Item) bool { return owner.FormerUID() == ref.UID })
@@ -314,8 +315,8 @@ func (u *undeletion) lostOf(item *Item) (lost []metav1.OwnerReference) {
 	return lost
 }
 
-// tellLost says of each item which owners it comes back without.
-func (u *undeletion) tellLost() {
+// reportLost explains which owners each item is restored without.
+func (u *undeletion) reportLost() {
 	for _, item := range u.items {
 		if item.Outcome != ownership.UndeletionPending && item.Outcome != ownership.UndeletionRestored {
 			continue
@@ -324,25 +325,25 @@ func (u *undeletion) tellLost() {
 		for _, ref := range u.lostOf(item) {
 			owners = append(owners, ref.Kind+" "+ref.Name)
 		}
-		var told string
+		var reason string
 		switch len(owners) {
 		case 0:
 			continue
 		case 1:
-			told = fmt.Sprintf("its owner %s does not exist: undelete that as well, and it owns this object again", owners[0])
+			reason = fmt.Sprintf("its owner %s does not exist: undelete the owner as well to restore the reference", owners[0])
 		default:
-			told = fmt.Sprintf("its owners %s do not exist: undelete them as well, and they own this object again", strings.Join(owners, ", "))
+			reason = fmt.Sprintf("its owners %s do not exist: undelete them as well to restore the references", strings.Join(owners, ", "))
 		}
-		if item.Reason != "" { // It is also told what becomes of its volume.
-			told = item.Reason + "; " + told
+		if item.Reason != "" { // bind has explained what happens to its volume.
+			reason = item.Reason + "; " + reason
 		}
-		item.Reason = told
+		item.Reason = reason
 	}
 }
 
-// remember records the successors, and the references that could not be restored. It is done
-// before the first object is released: what is on hold is known by its mark.
-func (u *undeletion) remember(ctx context.Context) error {
+// recordRestored records the successors and the references that could not be restored. It must be
+// called before the first object is released, because until then marks identify the successors.
+func (u *undeletion) recordRestored(ctx context.Context) error {
 	var restored []deletion.Restoration
 	var lost, found []deletion.LostReference
 	now := metav1.NewMicroTime(u.Clock.Now())
@@ -384,8 +385,8 @@ func (u *undeletion) remember(ctx context.Context) error {
 	return nil
 }
 
-// ownersThere returns the references of an item that is left to members of the graph that were
-// restored: it gets them back once it is undeleted itself.
+// ownersThere returns the references of a left item to restored members of the graph. The item gets
+// them back if it is undeleted later.
 func (u *undeletion) ownersThere(item *Item) (refs []metav1.OwnerReference) {
 	for _, ref := range item.then.GetOwnerReferences() {
 		if slices.ContainsFunc(item.owners, func(owner *Item) bool {
@@ -397,8 +398,7 @@ func (u *undeletion) ownersThere(item *Item) (refs []metav1.OwnerReference) {
 	return refs
 }
 
-// isReclaimed reports whether a reference that an item had lost is settled: both objects exist
-// again.
+// isReclaimed reports whether a lost reference of an item is restored: both objects exist again.
 func (u *undeletion) isReclaimed(item *Item, lost deletion.LostReference) bool {
 	if owner := u.member(lost.Owner.UID); owner != nil {
 		return item.now != nil && owner.now != nil

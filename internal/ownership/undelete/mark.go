@@ -14,45 +14,45 @@ import (
 	"github.com/kindred-project/kindred/internal/ownership/transplant"
 )
 
-// mark is what a restored object says of itself until it is released: the value of its hold.
+// mark is the value of the hold of a restored object: it identifies the undeletion and the object.
 type mark struct {
-	// Root is the former UID of the object that was asked for, Of its kind and name, and Revision
-	// that of the state which is brought back.
+	// Root is the former UID of the root, Of the root's kind and name, and Revision the revision
+	// whose state is restored.
 	Root     types.UID `json:"root"`
 	Of       string    `json:"of,omitempty"`
 	Revision int64     `json:"revision"`
-	// From is the former UID of the object itself, and For its kind and name: controllers
-	// hand annotations on, and what is handed on says nothing of who has it then.
+	// From is the former UID of the object itself, and For its kind and name. Controllers copy
+	// annotations to dependents; For shows that a copied mark is not the dependent's own.
 	From types.UID `json:"from"`
 	For  string    `json:"for"`
-	// Releasing is said by the root, when all objects are there.
+	// Releasing is set in the root's mark when all objects are restored.
 	Releasing bool `json:"releasing,omitempty"`
 }
 
 func (m mark) text() string {
-	// Cannot fail: it is made of strings and numbers.
+	// Cannot fail: all fields are strings, numbers and booleans.
 	text, _ := json.Marshal(m)
 	return string(text)
 }
 
-// markOf is an object's own mark.
+// markOf returns an object's own mark, and whether it has one.
 func markOf(object *unstructured.Unstructured) (mark, bool) {
 	var m mark
 	text, found := object.GetAnnotations()[ownership.HoldAnnotation]
 	if !found || json.Unmarshal([]byte(text), &m) != nil || m.From == "" {
 		return mark{}, false
 	}
-	return m, m.For == called(object)
+	return m, m.For == typeAndName(object)
 }
 
-// called names an object among those of its namespace.
-func called(object *unstructured.Unstructured) string {
+// typeAndName identifies an object within its namespace.
+func typeAndName(object *unstructured.Unstructured) string {
 	return object.GroupVersionKind().GroupKind().String() + "/" + object.GetName()
 }
 
-// unheld is an object as it was without the hold that an earlier undeletion had it on, when it
-// was deleted again.
-func unheld(object *unstructured.Unstructured) *unstructured.Unstructured {
+// withoutHold returns an object without the hold of an earlier undeletion. An object that was
+// deleted again while on hold has one.
+func withoutHold(object *unstructured.Unstructured) *unstructured.Unstructured {
 	if _, marked := markOf(object); !marked {
 		return object
 	}
@@ -76,5 +76,5 @@ func unheld(object *unstructured.Unstructured) *unstructured.Unstructured {
 	return object
 }
 
-// isMark is whether an annotation is a mark's.
+// isMark reports whether an annotation holds a mark.
 func isMark(annotation string) bool { return annotation == ownership.HoldAnnotation }

@@ -19,14 +19,14 @@ import (
 	"github.com/kindred-project/kindred/internal/deletion"
 )
 
-// need is an object that another one names, not as its owner, and whose end has a controller
-// delete the other.
+// need is an object that another object refers to, other than as its owner, and without which a
+// controller deletes the other object.
 type need struct {
 	name
 	// remover is the user name of that controller.
 	remover string
-	// vital reports whether the controller deletes the other object whenever the needed one is
-	// absent, and not only when it sees it go.
+	// vital is true if the controller deletes the other object whenever the needed one is absent,
+	// and not only when it observes the deletion of the needed one.
 	vital bool
 }
 
@@ -37,9 +37,8 @@ var (
 	endpointsKind = schema.GroupKind{Kind: "Endpoints"}
 )
 
-// needOf returns what an object needs. Other references that controllers act on need no order:
-// owner references have theirs, and EndpointSlices, ControllerRevisions and ResourceClaims have
-// owner references.
+// needOf returns what an object needs, and whether it needs anything. EndpointSlices,
+// ControllerRevisions and ResourceClaims are not listed here, because they have owner references.
 func needOf(object *unstructured.Unstructured) (need, bool) {
 	switch object.GroupVersionKind().GroupKind() {
 	case secretKind:
@@ -54,21 +53,21 @@ func needOf(object *unstructured.Unstructured) (need, bool) {
 	return need{}, false
 }
 
-// isAccountToken reports whether an object is a Secret with the token of a ServiceAccount.
+// isAccountToken reports whether an object is a ServiceAccount token Secret.
 func isAccountToken(object *unstructured.Unstructured) bool {
 	kind, _, _ := unstructured.NestedString(object.Object, "type")
 	return object.GroupVersionKind().GroupKind() == secretKind && kind == string(corev1.SecretTypeServiceAccountToken)
 }
 
-// followsNeed reports whether an item was deleted by its controller because the item that it
-// needs had gone: then it went with the root, and not on its own.
+// followsNeed reports whether a controller deleted an item because the item that it needs was
+// deleted. Such a deletion is part of the root's cascade.
 func followsNeed(item *Item, record deletion.Record) bool {
 	need, _ := needOf(item.then)
 	return item.needs != nil && item.needs.UID() != item.needs.FormerUID() && record.By.User == need.remover
 }
 
-// lacksNeed returns why an item would be deleted again for want of the object that it needs;
-// "" if it would not. The object is outside of the graph if the item of it is nil.
+// lacksNeed returns why a controller would delete an item again, because the object that it needs is
+// absent; "" if it would not. If item.needs is nil, the needed object is outside of the graph.
 func lacksNeed(item *Item, outside map[name]*unstructured.Unstructured) string {
 	need, needs := needOf(item.then)
 	switch {
@@ -77,7 +76,7 @@ func lacksNeed(item *Item, outside map[name]*unstructured.Unstructured) string {
 	case item.needs == nil && outside[need.name] == nil:
 		return fmt.Sprintf("its %s %s does not exist, and without it the token controller deletes it", need.kind.Kind, need.name.name)
 	case item.needs != nil && item.needs.now == nil && isLeft(item.needs):
-		return fmt.Sprintf("its %s is not brought back, and without it the token controller deletes it", item.needs)
+		return fmt.Sprintf("its %s is not restored, and without it the token controller deletes it", item.needs)
 	}
 	return ""
 }
@@ -102,8 +101,9 @@ func (u *undeletion) accounts(ctx context.Context) (map[name]*unstructured.Unstr
 	return found, nil
 }
 
-// keepAccount makes a token Secret that is to be created name the UID of its ServiceAccount, if
-// that is the one that it had. Otherwise the token controller fills in whichever has the name.
+// keepAccount sets the ServiceAccount's UID in a token Secret to be created, if the restored
+// ServiceAccount is the one that the token belonged to. Otherwise the token controller fills in the
+// UID of the ServiceAccount of that name.
 func (u *undeletion) keepAccount(item *Item, object *unstructured.Unstructured) {
 	former := item.then.GetAnnotations()[corev1.ServiceAccountUIDKey]
 	if item.needs == nil || former == "" || types.UID(former) != item.needs.FormerUID() || item.needs.now == nil {

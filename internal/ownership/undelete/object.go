@@ -17,10 +17,10 @@ import (
 	"github.com/kindred-project/kindred/internal/ownership/transplant"
 )
 
-// desired is what is created of an item: what it was, as far as that can live again, under the
-// UIDs that are known, and on hold.
+// desired returns the object to create for an item: the former object without the fields that are
+// no longer valid, with new UIDs as far as they are known, and on hold.
 func (u *undeletion) desired(item *Item, uids map[types.UID]types.UID) *unstructured.Unstructured {
-	object := transplant.Clean(item.then, transplant.Soil{Has: u.comes, Ours: isMark})
+	object := transplant.Clean(item.then, transplant.Destination{Has: u.isInGraph, IsTemporary: isMark})
 	if item.binding != nil {
 		item.binding.keepVolume(object)
 	}
@@ -28,28 +28,28 @@ func (u *undeletion) desired(item *Item, uids map[types.UID]types.UID) *unstruct
 		u.keepAccount(item, object)
 	}
 	if slices.Contains(item.then.GetFinalizers(), batchv1.JobTrackingFinalizer) {
-		// Its Job has still to count it.
+		// The Job controller has not counted the pod yet.
 		object.SetFinalizers(append(object.GetFinalizers(), batchv1.JobTrackingFinalizer))
 	}
 	if status := statusOf(item.then); status != nil {
-		object.Object["status"] = status // Where it is a subresource, it is written later.
+		object.Object["status"] = status // If status is a subresource, putStatus writes it later.
 	}
-	// Who applied which field stays known: an apply that follows must not conflict.
+	// Keep field ownership, so that a later server-side apply does not conflict.
 	putFields(object, item.managedFields())
 	object.SetOwnerReferences(u.ownersOf(item))
 	object = &unstructured.Unstructured{Object: transplant.Remap(object.Object, uids).(map[string]any)}
 	object.SetName(item.Name())
 	object.SetNamespace(item.Namespace())
-	hold(object, mark{Root: u.root.FormerUID(), Of: called(u.root.then), Revision: u.revision, From: item.FormerUID(), For: called(item.then)})
+	hold(object, mark{Root: u.root.FormerUID(), Of: typeAndName(u.root.then), Revision: u.revision, From: item.FormerUID(), For: typeAndName(item.then)})
 	return object
 }
 
-// comes is whether an object is in the graph.
-func (u *undeletion) comes(kind schema.GroupKind, namespace, called string) bool {
+// isInGraph reports whether an object is in the graph.
+func (u *undeletion) isInGraph(kind schema.GroupKind, namespace, called string) bool {
 	return u.named[name{kind, namespace, called}] != nil
 }
 
-// ownersOf are those owner references of an item, as it was, whose owners are there.
+// ownersOf returns those of an item's former owner references whose owners exist.
 func (u *undeletion) ownersOf(item *Item) []metav1.OwnerReference {
 	return slices.DeleteFunc(item.then.GetOwnerReferences(), func(ref metav1.OwnerReference) bool {
 		if at := slices.IndexFunc(item.owners, func(owner *Item) bool { return owner.FormerUID() == ref.UID }); at >= 0 {
@@ -59,18 +59,20 @@ func (u *undeletion) ownersOf(item *Item) []metav1.OwnerReference {
 	})
 }
 
-// statusOf is what of a status cannot be had again: of most kinds all, of some nothing, for it
-// tells of what one object was bound or granted, and of pods what has ended.
+// statusOf returns the status to restore. For most kinds it is the former status, because no
+// controller can compute all of it again. It is nil for kinds whose status says what the former
+// object was bound to or granted, and for pods that have not terminated.
 func statusOf(then *unstructured.Unstructured) map[string]any {
 	kind := then.GroupVersionKind().GroupKind()
 	status, _, _ := unstructured.NestedMap(then.Object, "status")
-	if len(status) == 0 || granted[kind] || kind == podKind && !hasEnded(then) {
+	if len(status) == 0 || volatileStatus[kind] || kind == podKind && !hasEnded(then) {
 		return nil
 	}
 	return status
 }
 
-var granted = map[schema.GroupKind]bool{
+// volatileStatus has the kinds whose status is not restored.
+var volatileStatus = map[schema.GroupKind]bool{
 	namespaceKind: true, definitionKind: true,
 	{Group: "apiregistration.k8s.io", Kind: "APIService"}:             true,
 	{Group: "certificates.k8s.io", Kind: "CertificateSigningRequest"}: true,
@@ -81,17 +83,17 @@ var granted = map[schema.GroupKind]bool{
 	{Kind: "PersistentVolumeClaim"}:                                   true,
 }
 
-// hasEnded is whether a pod has run for good. Without its status it would run again.
+// hasEnded reports whether a pod has terminated. Without its status it would run again.
 func hasEnded(pod *unstructured.Unstructured) bool {
 	phase, _, _ := unstructured.NestedString(pod.Object, "status", "phase")
 	return pod.GroupVersionKind().GroupKind() == podKind && (phase == string(corev1.PodSucceeded) || phase == string(corev1.PodFailed))
 }
 
-// gate keeps a pod from being scheduled (KEP-3521).
+// gate is the scheduling gate that keeps a pod from being scheduled (KEP-3521).
 const gate = ownership.HoldAnnotation
 
-// hold puts an object on hold: the cluster's own controllers by the mark, the scheduler by a
-// gate, and those of Cluster API by their own convention.
+// hold puts an object on hold: for Kindred's controllers by the mark, for the scheduler by a
+// scheduling gate, and for Cluster API's controllers by their own annotation.
 func hold(object *unstructured.Unstructured, m mark) {
 	_ = unstructured.SetNestedField(object.Object, m.text(), "metadata", "annotations", ownership.HoldAnnotation)
 	kind := object.GroupVersionKind().GroupKind()
@@ -104,9 +106,9 @@ func hold(object *unstructured.Unstructured, m mark) {
 	}
 }
 
-// free is the merge patch (RFC 7386) that ends the hold of an item as it is now, and puts back
-// what was there in its stead.
-func free(item *Item, now *unstructured.Unstructured, uids map[types.UID]types.UID) map[string]any {
+// releasePatch returns the merge patch (RFC 7386) that removes the hold of an item and restores the
+// fields that the hold replaced.
+func releasePatch(item *Item, now *unstructured.Unstructured, uids map[types.UID]types.UID) map[string]any {
 	annotations := map[string]any{ownership.HoldAnnotation: former(item, ownership.HoldAnnotation)}
 	metadata := map[string]any{"uid": string(now.GetUID()), "resourceVersion": now.GetResourceVersion(), "annotations": annotations}
 	patch := map[string]any{"metadata": metadata}
@@ -123,7 +125,7 @@ func free(item *Item, now *unstructured.Unstructured, uids map[types.UID]types.U
 	return patch
 }
 
-// former is an annotation that an item had, nil if it had none.
+// former returns the former value of an item's annotation; nil if it had none.
 func former(item *Item, annotation string) any {
 	if value, found := item.then.GetAnnotations()[annotation]; found {
 		return value
@@ -131,9 +133,9 @@ func former(item *Item, annotation string) any {
 	return nil
 }
 
-// tied is an object in which every UID of the graph is the one of today, and which has its
-// owners. Of an object that no undeletion created only the metadata is tied: the rest is not ours.
-func (u *undeletion) tied(item *Item, now *unstructured.Unstructured, uids map[types.UID]types.UID) *unstructured.Unstructured {
+// linked returns an object with the current UIDs of the graph and with its owners. If no undeletion
+// created the object, only its metadata is changed: the rest is not ours.
+func (u *undeletion) linked(item *Item, now *unstructured.Unstructured, uids map[types.UID]types.UID) *unstructured.Unstructured {
 	object := now.DeepCopy()
 	if item.UID() != item.FormerUID() || item.lineage.created(item.UID()) {
 		object = &unstructured.Unstructured{Object: transplant.Remap(object.Object, uids).(map[string]any)}
@@ -149,8 +151,8 @@ func (u *undeletion) tied(item *Item, now *unstructured.Unstructured, uids map[t
 		at := slices.IndexFunc(item.owners, func(owner *Item) bool { return owner.FormerUID() == ref.UID })
 		switch {
 		case ref.UID == item.FormerUID() && isRestored(item):
-			ref.UID = item.UID() // It owned itself.
-		case at < 0 && isRestored(item) && u.keeps(item, ref): // It may have come back since.
+			ref.UID = item.UID() // The object owned itself.
+		case at < 0 && isRestored(item) && u.keeps(item, ref): // The owner may have been restored since.
 		case at < 0 || item.owners[at].now == nil:
 			continue
 		default:
@@ -169,7 +171,8 @@ func (u *undeletion) tied(item *Item, now *unstructured.Unstructured, uids map[t
 	return object
 }
 
-// insertOwner inserts a reference where it was: before the first of those that came after it.
+// insertOwner inserts a reference at its former position: before the first of the references that
+// followed it.
 func insertOwner(owners []metav1.OwnerReference, ref metav1.OwnerReference, item *Item, uids map[types.UID]types.UID) []metav1.OwnerReference {
 	after := map[types.UID]bool{}
 	seen := false
@@ -190,8 +193,8 @@ func insertOwner(owners []metav1.OwnerReference, ref metav1.OwnerReference, item
 	return slices.Insert(owners, at, ref)
 }
 
-// restoreLabels gives an object the labels that could not be created with it, as they have its
-// own UID as their value: those of Jobs.
+// restoreLabels sets the labels of a Job whose value is the object's own UID, which was not known
+// when the object was created.
 func restoreLabels(object *unstructured.Unstructured, item *Item, uids map[types.UID]types.UID) {
 	labels := object.GetLabels()
 	for key, value := range item.then.GetLabels() {

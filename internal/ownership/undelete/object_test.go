@@ -139,7 +139,7 @@ func TestHoldAndFree(t *testing.T) {
 			now := u.desired(item, nil)
 			now.SetUID(childIs)
 			now.SetResourceVersion("7")
-			if !stands(item, now) {
+			if !isRestorationOf(item, now) {
 				t.Errorf("no mark in %v", now.GetAnnotations())
 			}
 			gates, _, _ := unstructured.NestedSlice(now.Object, "spec", "schedulingGates")
@@ -151,7 +151,7 @@ func TestHoldAndFree(t *testing.T) {
 				t.Errorf("paused: %q", paused)
 			}
 			item.now = now
-			patch := free(item, now, map[types.UID]types.UID{rootWas: rootIs})
+			patch := releasePatch(item, now, map[types.UID]types.UID{rootWas: rootIs})
 			metadata := patch["metadata"].(map[string]any)
 			if metadata["uid"] != string(childIs) || metadata["resourceVersion"] != "7" {
 				t.Errorf("of any object: %v", metadata)
@@ -214,18 +214,18 @@ func TestUnheld(t *testing.T) {
 		held := was.DeepCopy()
 		onHold("former", false)(held)
 		before := held.DeepCopy()
-		if diff := cmp.Diff(was.Object, unheld(held).Object); diff != "" {
+		if diff := cmp.Diff(was.Object, withoutHold(held).Object); diff != "" {
 			t.Errorf("%s:\n%s", name, diff)
 		}
 		if diff := cmp.Diff(before.Object, held.Object); diff != "" {
 			t.Errorf("%s: the past has changed:\n%s", name, diff)
 		}
-		if unheld(was) != was {
+		if withoutHold(was) != was {
 			t.Errorf("%s: changed without a hold", name)
 		}
 	}
 	handedOn := object("ConfigMap", "a", annotated(ownership.HoldAnnotation, mark{From: "b", For: "ConfigMap/b"}.text()))
-	if unheld(handedOn) != handedOn {
+	if withoutHold(handedOn) != handedOn {
 		t.Error("what is not its own hold is taken away")
 	}
 }
@@ -244,9 +244,9 @@ func TestTied(t *testing.T) {
 	}
 
 	created := object("ConfigMap", "child", withUID(childIs), ownedBy(rootIs), set(string(lateWas), "data", "late"))
-	hold(created, mark{Root: rootWas, From: rootWas, For: called(created)})
+	hold(created, mark{Root: rootWas, From: rootWas, For: typeAndName(created)})
 	item.now = created
-	got := u.tied(item, created, uids)
+	got := u.linked(item, created, uids)
 	if diff := cmp.Diff([]types.UID{rootIs, lateIs}, owners(got)); diff != "" {
 		t.Errorf("restored, owners:\n%s", diff)
 	}
@@ -256,13 +256,13 @@ func TestTied(t *testing.T) {
 	if got.GetAnnotations()[ownership.HoldAnnotation] != created.GetAnnotations()[ownership.HoldAnnotation] {
 		t.Errorf("the mark has changed: %v", got.GetAnnotations())
 	}
-	if again := u.tied(item, got, uids); cmp.Diff(got.Object, again.Object) != "" {
+	if again := u.linked(item, got, uids); cmp.Diff(got.Object, again.Object) != "" {
 		t.Errorf("tied twice:\n%s", cmp.Diff(got.Object, again.Object))
 	}
 
 	living := object("ConfigMap", "child", set(string(lateWas), "data", "late"), labelled("root", string(rootWas)))
 	item.now = living
-	got = u.tied(item, living, uids)
+	got = u.linked(item, living, uids)
 	if diff := cmp.Diff([]types.UID{rootIs, lateIs}, owners(got)); diff != "" {
 		t.Errorf("adopted, owners:\n%s", diff)
 	}
@@ -271,7 +271,7 @@ func TestTied(t *testing.T) {
 	}
 
 	u.items[1].now = nil
-	got = u.tied(item, object("ConfigMap", "child"), map[types.UID]types.UID{rootWas: rootIs})
+	got = u.linked(item, object("ConfigMap", "child"), map[types.UID]types.UID{rootWas: rootIs})
 	if diff := cmp.Diff([]types.UID{rootIs}, owners(got)); diff != "" {
 		t.Errorf("while an owner is missing:\n%s", diff)
 	}

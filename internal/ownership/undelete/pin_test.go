@@ -54,8 +54,8 @@ func TestNothingStaysPinned(t *testing.T) {
 // nothing.
 func TestTooLate(t *testing.T) {
 	graph := []*unstructured.Unstructured{object("ConfigMap", "root"), object("Secret", "child", ownedBy("root"))}
-	const left = "the undeletion cannot go on, as what there was is not known any more: not retained any more; " +
-		"what is back stays on hold until its annotation ownership.kindred.dev/hold is taken off, and of pods the scheduling gate of that name"
+	const left = "the undeletion cannot continue, because the former state is no longer known: not retained any more; " +
+		"restored objects stay on hold until their annotation ownership.kindred.dev/hold is removed, and from pods the scheduling gate of that name"
 	for name, tt := range map[string]struct {
 		there []*unstructured.Unstructured
 		says  string

@@ -49,7 +49,7 @@ func TestBusyServer(t *testing.T) {
 					return failing && said == write && !dry, nil, err
 				})
 				report, failed := w.cluster.Run(t.Context(), request("ConfigMap", "root"))
-				if failed != nil || report.Phase != ownership.UndeletionIncomplete || len(report.Problems) > 0 || len(report.Warnings) > 0 || !strings.HasPrefix(report.Waiting, "the server was busy, and the next request tries again: ") {
+				if failed != nil || report.Phase != ownership.UndeletionIncomplete || len(report.Problems) > 0 || len(report.Warnings) > 0 || !strings.HasPrefix(report.Waiting, "the server was busy; the next request retries: ") {
 					t.Fatalf("%v, %s, problems %q, warnings %q, waiting for %q", failed, report.Phase, report.Problems, report.Warnings, report.Waiting)
 				}
 				if isFree(w.get(t, "ConfigMap", "root")) {

@@ -22,13 +22,13 @@ import (
 )
 
 const (
-	lookEvery = 10 * time.Millisecond
-	lookLimit = 10 * time.Second
+	pollInterval = 10 * time.Millisecond
+	pollLimit    = 10 * time.Second
 )
 
-// settle waits until the controllers have seen all that was written: they must not make anew
-// what they have not seen. False if they have not in time.
-func (u *undeletion) settle(ctx context.Context) (bool, error) {
+// awaitCaches waits until the controllers' caches have all written objects, since a controller
+// recreates what its cache lacks. It returns false if they do not in time.
+func (u *undeletion) awaitCaches(ctx context.Context) (bool, error) {
 	newest := map[schema.GroupKind]string{}
 	for _, item := range u.items {
 		if item.Outcome != ownership.UndeletionRestored && item.Outcome != ownership.UndeletionAdopted {
@@ -49,11 +49,12 @@ func (u *undeletion) settle(ctx context.Context) (bool, error) {
 	})
 }
 
-// await looks until something is so, for a while, and no longer than the request may take.
-func (u *undeletion) await(ctx context.Context, is func() bool) (bool, error) {
-	ticker := u.Clock.NewTicker(lookEvery)
+// await polls until done returns true. It returns false after pollLimit, or when the time of the
+// request is over.
+func (u *undeletion) await(ctx context.Context, done func() bool) (bool, error) {
+	ticker := u.Clock.NewTicker(pollInterval)
 	defer ticker.Stop()
-	for end := u.Clock.Now().Add(lookLimit); !is(); {
+	for end := u.Clock.Now().Add(pollLimit); !done(); {
 		if !u.Clock.Now().Before(end) || u.late() {
 			return false, nil
 		}
@@ -66,14 +67,15 @@ func (u *undeletion) await(ctx context.Context, is func() bool) (bool, error) {
 	return true, nil
 }
 
-// release takes the holds off, dependents first, so that an owner finds them as they were.
+// release removes the holds, dependents first, so that the controller of an owner finds all its
+// dependents released.
 func (u *undeletion) release(ctx context.Context) (bool, error) {
 	if u.stage != releasing {
-		now, err := u.write(ctx, u.root, u.root.now, beginning, func(wanted *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+		now, err := u.write(ctx, u.root, u.root.now, markReleasing, func(wanted *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 			return u.client(wanted, u.root).Update(ctx, wanted, metav1.UpdateOptions{FieldManager: manager})
 		})
 		switch {
-		case err != nil && isPassing(err):
+		case err != nil && isRetryable(err):
 			u.postpone("%s: %v", u.root, err)
 			return false, ctx.Err()
 		case err != nil:
@@ -82,25 +84,25 @@ func (u *undeletion) release(ctx context.Context) (bool, error) {
 		u.root.now = now
 	}
 	uids := u.uids()
-	freeing := func(ctx context.Context, item *Item) done {
+	release := func(ctx context.Context, item *Item) attempt {
 		if !isRestored(item) {
-			return done{item.now, item.Outcome, nil}
+			return attempt{item.now, item.Outcome, nil}
 		}
-		now, err := u.letGo(ctx, item, uids)
-		return done{now, item.Outcome, err}
+		now, err := u.releaseItem(ctx, item, uids)
+		return attempt{now, item.Outcome, err}
 	}
 	rest := slices.Clone(u.items)
 	slices.Reverse(rest)
 	for items := range steps(rest) {
-		if err := u.each(ctx, items, freeing); err != nil || u.late() || !u.goesOn() {
+		if err := u.each(ctx, items, release); err != nil || u.late() || !u.isProceeding() {
 			return false, err
 		}
 	}
 	return true, nil
 }
 
-// beginning is the root when its release begins, if it is on hold still.
-func beginning(now *unstructured.Unstructured) *unstructured.Unstructured {
+// markReleasing returns the root with the mark that the release has started, if it is on hold.
+func markReleasing(now *unstructured.Unstructured) *unstructured.Unstructured {
 	m, marked := markOf(now)
 	if !marked {
 		return now
@@ -111,11 +113,12 @@ func beginning(now *unstructured.Unstructured) *unstructured.Unstructured {
 	return object
 }
 
-// letGo ends the hold of an item, if it is there still and on hold, and returns what is there.
-func (u *undeletion) letGo(ctx context.Context, item *Item, uids map[types.UID]types.UID) (*unstructured.Unstructured, error) {
+// releaseItem removes the hold of an item, if the item still exists and is on hold. It returns the
+// current object of the item's name.
+func (u *undeletion) releaseItem(ctx context.Context, item *Item, uids map[types.UID]types.UID) (*unstructured.Unstructured, error) {
 	now := item.now
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		body, err := json.Marshal(free(item, now, uids))
+		body, err := json.Marshal(releasePatch(item, now, uids))
 		if err != nil {
 			return err
 		}
@@ -132,13 +135,13 @@ func (u *undeletion) letGo(ctx context.Context, item *Item, uids map[types.UID]t
 			return failed
 		}
 		now = again
-		if again == nil || !stands(item, again) {
-			return nil // Somebody has deleted it, put another in its place, or released it.
+		if again == nil || !isRestorationOf(item, again) {
+			return nil // Another client has deleted, replaced or released it.
 		}
 		return err
 	})
 	if apierrors.IsNotFound(err) {
-		return nil, nil // Somebody has deleted it.
+		return nil, nil // Another client has deleted it.
 	}
 	return now, err
 }

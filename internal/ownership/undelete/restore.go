@@ -24,55 +24,55 @@ import (
 	"github.com/kindred-project/kindred/internal/ownership/transplant"
 )
 
-// manager is the name under which objects are written, until their release.
+// manager is the field manager of all writes until the release.
 const manager = "kindred-undelete"
 
-// restore creates what is gone, owners first, and then ties together what is there; false if
-// something is not there yet.
+// restore creates the missing objects, owners first, and then adds missing owner references. It
+// reports whether all objects are restored.
 func (u *undeletion) restore(ctx context.Context) (bool, error) {
 	uids := u.uids()
-	put := u.putter(uids)
+	restore := u.restorer(uids)
 	for items := range steps(u.items) {
-		if err := u.each(ctx, items, put); err != nil || u.late() {
+		if err := u.each(ctx, items, restore); err != nil || u.late() {
 			return false, err
 		}
-		if err := u.recogniseTaken(ctx, items); err != nil {
+		if err := u.recheckTaken(ctx, items); err != nil {
 			return false, err
 		}
 		addUIDs(uids, items)
 		switch u.root.Outcome {
 		case ownership.UndeletionPending, ownership.UndeletionDenied:
-			return false, nil // There is nothing to go on with.
+			return false, nil // Nothing else can be restored without the root.
 		case ownership.UndeletionTaken:
-			// Nothing else was written. The mark, which another's object has not, is what
-			// an undeletion goes on from.
-			u.problem("%s cannot be brought back: %s", u.root, madeMeanwhile)
+			// Nothing else was written, and without the root's mark the undeletion could not be
+			// continued.
+			u.problem("%s cannot be restored: %s", u.root, madeMeanwhile)
 			return false, nil
 		}
 	}
-	tie := u.tier()
-	for items := range steps(u.items) { // What is read of owners is not written meanwhile.
-		if err := u.each(ctx, items, tie); err != nil {
+	link := u.linker()
+	for items := range steps(u.items) { // Step by step, so that owners are not written while they are read.
+		if err := u.each(ctx, items, link); err != nil {
 			return false, err
 		}
 	}
 	if err := u.rebind(ctx); err != nil {
 		return false, err
 	}
-	return u.goesOn() && !u.late() && !slices.ContainsFunc(u.items, isPending), nil
+	return u.isProceeding() && !u.late() && !slices.ContainsFunc(u.items, isPending), nil
 }
 
 func isPending(item *Item) bool { return item.Outcome == ownership.UndeletionPending }
 
-// done is what became of an item.
-type done struct {
+// attempt is the result of an attempt to restore, link or release an item.
+type attempt struct {
 	now     *unstructured.Unstructured
 	outcome ownership.UndeletionOutcome
 	err     error
 }
 
-// each has something done with items, several at a time, and keeps what became of them.
-func (u *undeletion) each(ctx context.Context, items []*Item, do func(context.Context, *Item) done) error {
+// each calls do for items, several at a time, and applies the results.
+func (u *undeletion) each(ctx context.Context, items []*Item, do func(context.Context, *Item) attempt) error {
 	var mu sync.Mutex
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(workers)
@@ -81,56 +81,57 @@ func (u *undeletion) each(ctx context.Context, items []*Item, do func(context.Co
 			break
 		}
 		group.Go(func() error {
-			became := do(ctx, item)
+			result := do(ctx, item)
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			u.keep(item, became)
+			u.apply(item, result)
 			return nil
 		})
 	}
 	return group.Wait()
 }
 
-func (u *undeletion) keep(item *Item, became done) {
-	item.Outcome = became.outcome
-	item.find(became.now)
+// apply updates an item and the report from the result of an attempt.
+func (u *undeletion) apply(item *Item, result attempt) {
+	item.Outcome = result.outcome
+	item.setNow(result.now)
 	switch {
-	case became.err != nil && isPassing(became.err):
-		u.postpone("%s: %v", item, became.err)
-	case errors.As(became.err, new(statusError)) && !hasEnded(item.then):
-		u.warn("the status of %s is not what it was: %v", item, became.err)
-	case became.err != nil && became.now == nil && isReplaced(item) && isFinal(became.err):
-		item.Outcome, item.Reason = ownership.UndeletionLeft, cannotBeCreated(became.err)
-	case became.err != nil:
-		u.problem("%s: %v", item, became.err)
+	case result.err != nil && isRetryable(result.err):
+		u.postpone("%s: %v", item, result.err)
+	case errors.As(result.err, new(statusError)) && !hasEnded(item.then):
+		u.warn("the status of %s could not be restored: %v", item, result.err)
+	case result.err != nil && result.now == nil && willBeReplaced(item) && isFinal(result.err):
+		item.Outcome, item.Reason = ownership.UndeletionLeft, cannotBeCreated(result.err)
+	case result.err != nil:
+		u.problem("%s: %v", item, result.err)
 		if isPending(item) {
-			item.Outcome, item.Reason = ownership.UndeletionDenied, denied
+			item.Outcome, item.Reason = ownership.UndeletionDenied, rejected
 		}
-	case became.outcome == ownership.UndeletionTaken && item.Reason == "":
+	case result.outcome == ownership.UndeletionTaken && item.Reason == "":
 		item.Reason = madeMeanwhile
-	case became.outcome == ownership.UndeletionLeft && item.Reason == "":
+	case result.outcome == ownership.UndeletionLeft && item.Reason == "":
 		item.Reason = abandoned(item)
 	}
 }
 
-// isFinal is whether an error says that an object does not exist, and will not.
+// isFinal reports whether an error means that an object cannot be created, now or later.
 func isFinal(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsNotFound(err)
 }
 
 const (
-	denied        = "the API refuses it"
-	madeMeanwhile = "an object of this name was made meanwhile"
+	rejected      = "the API rejects it"
+	madeMeanwhile = "an object of this name was created in the meantime"
 )
 
 func cannotBeCreated(err error) string {
-	return fmt.Sprintf("it cannot be created (%v), and its controller makes another", err)
+	return fmt.Sprintf("it cannot be created (%v), and its controller creates a replacement", err)
 }
 
-// uids are the UIDs that objects had and have another one for now.
+// uids maps former UIDs to current UIDs.
 func (u *undeletion) uids() map[types.UID]types.UID {
 	uids := maps.Clone(u.outside)
 	if uids == nil {
@@ -140,7 +141,7 @@ func (u *undeletion) uids() map[types.UID]types.UID {
 	return uids
 }
 
-// addUIDs adds the UIDs of items that have another one now.
+// addUIDs adds the UIDs of items whose UID has changed.
 func addUIDs(uids map[types.UID]types.UID, items []*Item) {
 	for _, item := range items {
 		if item.now != nil && item.UID() != item.FormerUID() {
@@ -149,58 +150,58 @@ func addUIDs(uids map[types.UID]types.UID, items []*Item) {
 	}
 }
 
-// putter brings items back, as far as that is not done yet. It reads uids, which must not change
-// while items have their turn.
-func (u *undeletion) putter(uids map[types.UID]types.UID) func(context.Context, *Item) done {
-	return func(ctx context.Context, item *Item) done {
+// restorer returns a function that restores an item, unless that is done. The function reads uids,
+// which must not change while it runs.
+func (u *undeletion) restorer(uids map[types.UID]types.UID) func(context.Context, *Item) attempt {
+	return func(ctx context.Context, item *Item) attempt {
 		now := item.now
 		if item.Outcome == ownership.UndeletionPending && item != u.root && isAbandoned(item) {
-			return done{nil, ownership.UndeletionLeft, nil}
+			return attempt{nil, ownership.UndeletionLeft, nil}
 		}
 		if item.Outcome == ownership.UndeletionPending {
 			created, err := u.client(item.then, item).Create(ctx, u.desired(item, uids), metav1.CreateOptions{FieldManager: manager})
 			if apierrors.IsAlreadyExists(err) {
-				return u.found(ctx, item)
+				return u.existing(ctx, item)
 			}
 			if err != nil {
-				return done{nil, item.Outcome, err}
+				return attempt{nil, item.Outcome, err}
 			}
 			now = created
 		} else if item.Outcome != ownership.UndeletionRestored || !isRestored(item) {
-			return done{now, item.Outcome, nil}
+			return attempt{now, item.Outcome, nil}
 		}
 		now, err := u.putStatus(ctx, item, now, uids)
-		return done{now, ownership.UndeletionRestored, err}
+		return attempt{now, ownership.UndeletionRestored, err}
 	}
 }
 
-// found is what has the name of an item that was to be created.
-func (u *undeletion) found(ctx context.Context, item *Item) done {
+// existing handles an item whose creation failed because an object of its name exists.
+func (u *undeletion) existing(ctx context.Context, item *Item) attempt {
 	now, err := u.get(ctx, item.Resource.GroupVersionResource, item.Namespace(), item.Name())
 	if err != nil || now == nil {
-		return done{nil, item.Outcome, err}
+		return attempt{nil, item.Outcome, err}
 	}
-	if stands(item, now) {
-		return done{now, ownership.UndeletionRestored, nil}
+	if isRestorationOf(item, now) {
+		return attempt{now, ownership.UndeletionRestored, nil}
 	}
-	return done{now, ownership.UndeletionTaken, nil}
+	return attempt{now, ownership.UndeletionTaken, nil}
 }
 
-// statusError is that a status could not be written. The object is there all the same.
+// statusError is a failed write of a status. The object itself is restored.
 type statusError struct{ error }
 
 func (e statusError) Unwrap() error { return e.error }
 
-// putStatus writes the status that an item had, where the kind's own memory is in it.
+// putStatus writes an item's former status, if the status is restored for its kind.
 func (u *undeletion) putStatus(ctx context.Context, item *Item, now *unstructured.Unstructured, uids map[types.UID]types.UID) (*unstructured.Unstructured, error) {
 	status := statusOf(item.then)
 	if status == nil {
 		return now, nil
 	}
 	status, _ = transplant.Remap(status, uids).(map[string]any)
-	transplant.Observe(status, item.then.GetGeneration(), now.GetGeneration())
+	transplant.ShiftGenerations(status, item.then.GetGeneration(), now.GetGeneration())
 	now, err := u.write(ctx, item, now, func(now *unstructured.Unstructured) *unstructured.Unstructured {
-		if !stands(item, now) {
+		if !isRestorationOf(item, now) {
 			return now // A concurrent request has released it.
 		}
 		wanted := now.DeepCopy()
@@ -215,8 +216,8 @@ func (u *undeletion) putStatus(ctx context.Context, item *Item, now *unstructure
 	return now, nil
 }
 
-// write makes of an object what is wanted, and again if somebody else has written to it
-// meanwhile. It returns the object as it is then.
+// write updates an object to what want returns, and retries with the current object on a conflict.
+// It returns the updated object.
 func (u *undeletion) write(ctx context.Context, item *Item, now *unstructured.Unstructured, want func(now *unstructured.Unstructured) *unstructured.Unstructured, put func(wanted *unstructured.Unstructured) (*unstructured.Unstructured, error)) (*unstructured.Unstructured, error) {
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		wanted := want(now)
@@ -244,31 +245,31 @@ func (u *undeletion) write(ctx context.Context, item *Item, now *unstructured.Un
 	return now, err
 }
 
-// tier gives objects the owners that they lack, and replaces UIDs that were not known yet
-// when they were created.
-func (u *undeletion) tier() func(context.Context, *Item) done {
+// linker returns a function that adds missing owner references to an item and replaces UIDs that were
+// not known when the item was created.
+func (u *undeletion) linker() func(context.Context, *Item) attempt {
 	uids := u.uids()
-	return func(ctx context.Context, item *Item) done {
+	return func(ctx context.Context, item *Item) attempt {
 		if item.Outcome != ownership.UndeletionAdopted && !isRestored(item) {
-			return done{item.now, item.Outcome, nil}
+			return attempt{item.now, item.Outcome, nil}
 		}
 		now, err := u.write(ctx, item, item.now, func(now *unstructured.Unstructured) *unstructured.Unstructured {
-			if isRestored(item) && !stands(item, now) {
+			if isRestored(item) && !isRestorationOf(item, now) {
 				return now // A concurrent request has released it.
 			}
-			return u.tied(item, now, uids)
+			return u.linked(item, now, uids)
 		}, func(wanted *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 			return u.client(wanted, item).Update(ctx, wanted, metav1.UpdateOptions{FieldManager: manager})
 		})
 		if apierrors.IsNotFound(err) {
-			// The cascade was faster. It is brought back next.
-			return done{nil, ownership.UndeletionPending, nil}
+			// A cascade has deleted it in the meantime. The next request restores it.
+			return attempt{nil, ownership.UndeletionPending, nil}
 		}
-		return done{now, item.Outcome, err}
+		return attempt{now, item.Outcome, err}
 	}
 }
 
-// client writes to a resource in the version of an object.
+// client returns the caller's client for an item's resource, in the version of an object.
 func (u *undeletion) client(object *unstructured.Unstructured, item *Item) dynamic.ResourceInterface {
 	r := object.GroupVersionKind().GroupVersion().WithResource(item.Resource.GroupVersionResource.Resource)
 	return at(u.Caller, r, item.Namespace())

@@ -11,16 +11,16 @@ import (
 	"github.com/kindred-project/kindred/internal/ownership/graph"
 )
 
-// namedLimit is of how many objects it is asked what the caller may do with each: the answer
-// may have to come from a webhook.
+// namedLimit is the maximum number of objects for which access is checked by name. Each check may
+// be a request to a webhook.
 const namedLimit = 300
 
-// rights are what the caller may do, as far as it was asked for.
+// rights checks and caches what the caller may do.
 type rights struct {
 	*undeletion
 	known map[access]error
 	named map[*Item]bool
-	// overrun is whether there were more objects to ask for than namedLimit.
+	// overrun is true if more objects than namedLimit need a check by name.
 	overrun bool
 }
 
@@ -32,8 +32,9 @@ type access struct {
 	namespace   string
 }
 
-// to is why the caller may not use a verb on any object like an item.
-func (r *rights) to(ctx context.Context, verb string, item *Item, subresource string) error {
+// denied returns why the caller may not use a verb on all objects of an item's resource and
+// namespace, or nil.
+func (r *rights) denied(ctx context.Context, verb string, item *Item, subresource string) error {
 	a := access{verb, item.Resource, subresource, item.Namespace()}
 	if _, asked := r.known[a]; !asked {
 		r.known[a] = r.May(ctx, verb, item.Resource, subresource, item.Namespace(), "")
@@ -41,10 +42,10 @@ func (r *rights) to(ctx context.Context, verb string, item *Item, subresource st
 	return r.known[a]
 }
 
-// toNamed is whether the caller may use a verb on an item by its name: RBAC's resourceNames
-// limit rights to some objects. What is created has no name when it is authorized
+// allowedByName reports whether the caller may use a verb on an item by its name, as RBAC's
+// resourceNames allow. It does not apply to create, which is authorized without a name
 // (https://kubernetes.io/docs/reference/access-authn-authz/rbac/#referring-to-resources).
-func (r *rights) toNamed(ctx context.Context, verb string, item *Item, subresource string) bool {
+func (r *rights) allowedByName(ctx context.Context, verb string, item *Item, subresource string) bool {
 	if verb == "create" {
 		return false
 	}
@@ -56,55 +57,55 @@ func (r *rights) toNamed(ctx context.Context, verb string, item *Item, subresour
 	return r.May(ctx, verb, item.Resource, subresource, item.Namespace(), item.Name()) == nil
 }
 
-// may is whether the caller may use a verb on an item.
-func (r *rights) may(ctx context.Context, verb string, item *Item, subresource string) bool {
-	return r.to(ctx, verb, item, subresource) == nil || r.toNamed(ctx, verb, item, subresource)
+// allowed reports whether the caller may use a verb on an item.
+func (r *rights) allowed(ctx context.Context, verb string, item *Item, subresource string) bool {
+	return r.denied(ctx, verb, item, subresource) == nil || r.allowedByName(ctx, verb, item, subresource)
 }
 
-// checkAccess looks for what the caller may not do. Of objects that the caller may not read
-// only the number is told.
+// checkAccess reports what the caller may not do. For objects that the caller may not read it
+// reports only their number.
 func (u *undeletion) checkAccess(ctx context.Context) {
 	r := &rights{undeletion: u, known: map[access]error{}, named: map[*Item]bool{}}
 	hidden := 0
 	var refusals []string
 	for _, item := range u.items {
 		if r.overrun {
-			break // It is refused, whatever else there is.
+			break // The undeletion is refused in any case.
 		}
-		if !isWritten(item) {
+		if !willBeWritten(item) {
 			continue
 		}
-		if !r.may(ctx, "get", item, "") {
+		if !r.allowed(ctx, "get", item, "") {
 			hidden++
 			continue
 		}
 		for _, verb := range verbsFor(item) {
-			err := r.to(ctx, verb, item, "")
+			err := r.denied(ctx, verb, item, "")
 			if err == nil {
 				continue
 			}
-			told := slices.Contains(refusals, err.Error())
-			if told && verb != "create" || r.toNamed(ctx, verb, item, "") {
-				continue // Of some objects it is not known, as it takes a question for each.
+			reported := slices.Contains(refusals, err.Error())
+			if reported && verb != "create" || r.allowedByName(ctx, verb, item, "") {
+				continue // Do not check further objects by name: the undeletion is refused anyway.
 			}
 			if isPending(item) {
 				item.Outcome, item.Reason = ownership.UndeletionDenied, "you may not "+verb+" it"
 			}
-			if !told {
+			if !reported {
 				refusals = append(refusals, err.Error())
 			}
 		}
-		if hasEnded(item.then) && item.Outcome == ownership.UndeletionPending && !r.may(ctx, "update", item, "status") {
-			item.Outcome, item.Reason = ownership.UndeletionLeft, "it had ended, and would run again: you may not write its status"
+		if hasEnded(item.then) && item.Outcome == ownership.UndeletionPending && !r.allowed(ctx, "update", item, "status") {
+			item.Outcome, item.Reason = ownership.UndeletionLeft, "it had terminated and would run again, because you may not update its status"
 		}
 	}
 	if r.overrun {
-		u.problem("your rights are not to all objects of a kind, and of more than %d it would have to be asked for each by its name: it has to be undone by somebody who may write all", namedLimit)
+		u.problem("you may not write all objects of a kind, and there are more than %d to check by name: ask a user who may write all of them", namedLimit)
 		return
 	}
 	u.report.Problems = append(u.report.Problems, refusals...)
 	if hidden > 0 {
-		u.problem("what it took along has objects that you may not read (%d): it has to be undone by somebody who may", hidden)
+		u.problem("the objects to restore include some that you may not read (%d): ask a user who may read them", hidden)
 	}
 }
 

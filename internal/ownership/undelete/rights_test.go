@@ -16,7 +16,7 @@ import (
 // TestRightsToSomeObjects: whoever may do to each object by its name what is done to it may
 // undo the deletion. What is created has no name yet.
 func TestRightsToSomeObjects(t *testing.T) {
-	const tooMany = "your rights are not to all objects of a kind, and of more than 300 it would have to be asked for each by its name: it has to be undone by somebody who may write all"
+	const tooMany = "you may not write all objects of a kind, and there are more than 300 to check by name: ask a user who may write all of them"
 	everySecret := func(string, string, string) bool { return true }
 	for name, tt := range map[string]struct {
 		secrets   int
@@ -29,7 +29,7 @@ func TestRightsToSomeObjects(t *testing.T) {
 		"all but one": {3, []string{"update Secret"}, func(_, _, name string) bool { return name != "s1" },
 			[]string{"you may not update Secret"}, 2},
 		"nothing":                       {3, []string{"update Secret", "patch Secret"}, func(string, string, string) bool { return false }, []string{"you may not update Secret", "you may not patch Secret"}, 2},
-		"all but one may be read":       {3, []string{"get Secret"}, func(_, _, name string) bool { return name != "s1" }, []string{"what it took along has objects that you may not read (1): it has to be undone by somebody who may"}, 3},
+		"all but one may be read":       {3, []string{"get Secret"}, func(_, _, name string) bool { return name != "s1" }, []string{"the objects to restore include some that you may not read (1): ask a user who may read them"}, 3},
 		"to create goes without a name": {3, []string{"create Secret"}, everySecret, []string{"you may not create Secret"}, 0},
 		"as many as are asked for":      {namedLimit, []string{"update Secret", "patch Secret"}, everySecret, nil, 2 * namedLimit},
 		"more than are asked for":       {namedLimit + 1, []string{"update Secret", "patch Secret"}, everySecret, []string{tooMany}, 2 * namedLimit},

@@ -110,7 +110,7 @@ func isFree(o *unstructured.Unstructured) bool {
 func TestGoingOnNeedsAccess(t *testing.T) {
 	graph := []*unstructured.Unstructured{object("ConfigMap", "root"), object("Secret", "child", ownedBy("root"))}
 	for name, tt := range map[string]struct{ forbidden, problem, child string }{
-		"may not read":   {"get Secret", "what it took along has objects that you may not read (1): it has to be undone by somebody who may", "Pending"},
+		"may not read":   {"get Secret", "the objects to restore include some that you may not read (1): ask a user who may read them", "Pending"},
 		"may not create": {"create Secret", "you may not create Secret", "Denied"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -135,7 +135,7 @@ func TestHiddenInTheWay(t *testing.T) {
 	w := deleted(t, graph, object("Secret", "a", withUID("other")), object("Secret", "b", deleting))
 	w.forbidden = []string{"get Secret"}
 	report := w.ends(t, "ConfigMap", "root", ownership.UndeletionRefused, "root Pending", "a Taken", "b Left")
-	if !slices.Equal(report.Problems, []string{"an object that you may not read stands in the way"}) {
+	if !slices.Equal(report.Problems, []string{"an object that you may not read prevents it"}) {
 		t.Errorf("problems %q", report.Problems)
 	}
 	w.forbidden = nil
@@ -165,7 +165,7 @@ func TestRootIsTaken(t *testing.T) {
 		return false, nil, nil
 	})
 	report := w.ends(t, "ConfigMap", "root", ownership.UndeletionIncomplete, "root Taken", "child Pending")
-	if !slices.Equal(report.Problems, []string{"ConfigMap shop/root cannot be brought back: an object of this name was made meanwhile"}) {
+	if !slices.Equal(report.Problems, []string{"ConfigMap shop/root cannot be restored: an object of this name was created in the meantime"}) {
 		t.Errorf("problems %q", report.Problems)
 	}
 	if diff := cmp.Diff(foreign.Object, w.get(t, "ConfigMap", "root").Object); diff != "" {
@@ -255,7 +255,7 @@ func TestAbandoned(t *testing.T) {
 			}
 		}
 		report := w.ends(t, "ReplicaSet", "root", ownership.UndeletionComplete, "root Restored", "pod Left", "claim Left")
-		if !strings.HasPrefix(report.Items[1].Reason, "it cannot be created (") || report.Items[2].Reason != "its owner Pod shop/pod is not brought back" {
+		if !strings.HasPrefix(report.Items[1].Reason, "it cannot be created (") || report.Items[2].Reason != "its owner Pod shop/pod is not restored" {
 			t.Errorf("reasons %q, %q", report.Items[1].Reason, report.Items[2].Reason)
 		}
 	}

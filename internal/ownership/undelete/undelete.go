@@ -21,76 +21,79 @@ import (
 	"github.com/kindred-project/kindred/internal/ownership/graph"
 )
 
-// Cluster is what an undeletion works on.
+// Cluster is the cluster that an undeletion works on.
 type Cluster struct {
 	History deletion.History
 	Records deletion.Records
-	// Resources are those that are served now and whose objects have owners.
+	// Resources returns the served resources whose objects can have owners.
 	Resources func() []graph.Resource
-	// Owner is an object as the garbage collector knows it.
+	// Owner returns an object from the garbage collector's graph.
 	Owner func(uid types.UID) (graph.Object, bool)
-	// Served returns the resource that a kind is served as.
+	// Served returns the resource that serves a kind.
 	Served func(kind schema.GroupKind) (graph.Resource, bool)
-	// Objects reads as one who may read everything; Caller writes as who asks.
+	// Objects reads with permission to read everything; Caller writes as the caller.
 	Objects, Caller dynamic.Interface
-	// May is why who asks may not use a verb on an object; without a name, on any.
+	// May returns nil if the caller may use a verb on an object, or, without a name, on all
+	// objects. Otherwise it returns the reason.
 	May func(ctx context.Context, verb string, r graph.Resource, subresource, namespace, name string) error
-	// Seen is whether the controllers have seen the objects of a kind as of a resourceVersion,
-	// and whether they look at any. Those that they do not look at count as seen.
+	// Seen reports whether the controllers' caches have reached a resourceVersion of a kind, and
+	// whether they cache the kind at all. Kinds that they do not cache count as seen.
 	Seen  func(kind schema.GroupKind, resourceVersion string) (seen, known bool)
 	Clock clock.WithTicker
 }
 
-// Request says what is to be brought back.
+// Request names the object to restore.
 type Request struct {
 	Resource        graph.Resource
 	Namespace, Name string
-	// UID is which one of those that had the name, if not the last.
+	// UID selects one of the deleted objects of that name; by default the last one.
 	UID types.UID
-	// At is when it was as it shall be again; zero for just before the deletion.
+	// At is the time whose state is restored; by default just before the deletion.
 	At time.Time
-	// DryRun has nothing written.
+	// DryRun prevents all writes.
 	DryRun bool
-	// Work is how long to write, once the graph is read and tried; zero for as long as a request
-	// may take. An undeletion writes for at least four times as long as it read, so that most of
-	// the time goes into that.
+	// Work limits the time for writes, after the graph is read and checked. Zero means as long as
+	// the request may take. An undeletion may always write for four times as long as it read, so
+	// that most of the time goes into progress.
 	Work time.Duration
 }
 
-// Report is what was done.
+// Report is the result of an undeletion.
 type Report struct {
 	Phase ownership.UndeletionPhase
-	// Deletion is the one that is undone, and Revision that of the state that is brought back.
+	// Deletion is the deletion that is undone, and Revision the revision whose state is restored.
 	Deletion deletion.Record
 	Revision int64
-	// Items are the graph, owners first.
+	// Items are the objects of the graph, owners first.
 	Items              []*Item
 	Problems, Warnings []string
-	// Waiting is what an undeletion that is incomplete without a problem waits for, if it is not
-	// only for time.
+	// Waiting says what an incomplete undeletion without problems waits for, if it is more than
+	// the next request.
 	Waiting string
 }
 
 // Item is an object of the graph.
 type Item struct {
 	Resource graph.Resource
-	// then is the object as it was, now the one of its name as it is; nil if there is none.
+	// then is the object before the deletion, now the current object of that name; nil if there
+	// is none.
 	then, now *unstructured.Unstructured
-	// fields are who applied which field of then, its managedFields as JSON: as a tree they take
-	// more memory than all the rest, and a graph may be large.
+	// fields are then's managedFields as JSON. As a tree they would take more memory than the
+	// rest of the object, and a graph may be large.
 	fields []byte
-	// owners are those of its owners that are in the graph, and what it was the content of.
+	// owners are the item's owners in the graph, and the namespace or definition that it was
+	// content of.
 	owners []*Item
 	// lineage is shared by all items.
 	lineage *lineage
 	// reclaims are references that an earlier undeletion could not restore, and this one does.
 	reclaims []deletion.LostReference
-	// deletedOnItsOwn reports that a deletion after that of the root asked for it.
+	// deletedOnItsOwn is true if a client requested its deletion after that of the root.
 	deletedOnItsOwn bool
-	// needs is the item that this one does not outlive, though it is not its owner; nil if there
-	// is none.
+	// needs is an item that is not an owner, but without which a controller would delete this
+	// one; nil if there is none.
 	needs *Item
-	// binding is that of a claim which was bound to a volume.
+	// binding is set for a claim that was bound to a volume.
 	binding *binding
 	step    step
 
@@ -98,27 +101,32 @@ type Item struct {
 	Reason  string
 }
 
-// newItem is an item of an object as it was.
+// newItem returns an item for a former object.
 func newItem(r graph.Resource, then *unstructured.Unstructured) *Item {
-	then = unheld(then)
+	then = withoutHold(then)
 	return &Item{Resource: r, then: withoutFields(then), fields: fieldsOf(then)}
 }
 
-// find notes what has the item's name now. Who applied which field is not asked for of what was
-// restored: its release says that again.
-func (i *Item) find(now *unstructured.Unstructured) {
+// setNow sets the current object of the item's name. It drops the managedFields of a restored
+// object, because its release sets them again.
+func (i *Item) setNow(now *unstructured.Unstructured) {
 	if now != nil && now.GetUID() != i.FormerUID() {
 		now = withoutFields(now)
 	}
 	i.now = now
 }
 
-// Namespace, Name and FormerUID say which object it was.
-func (i *Item) Namespace() string    { return i.then.GetNamespace() }
-func (i *Item) Name() string         { return i.then.GetName() }
+// Namespace returns the object's namespace.
+func (i *Item) Namespace() string { return i.then.GetNamespace() }
+
+// Name returns the object's name.
+func (i *Item) Name() string { return i.then.GetName() }
+
+// FormerUID returns the object's UID before the deletion.
 func (i *Item) FormerUID() types.UID { return i.then.GetUID() }
 
-// Owners are the former UIDs of its owners in the graph, and of what it was the content of.
+// Owners returns the former UIDs of the item's owners in the graph, and of the namespace or
+// definition that it was content of.
 func (i *Item) Owners() (uids []types.UID) {
 	for _, owner := range i.owners {
 		uids = append(uids, owner.FormerUID())
@@ -126,7 +134,7 @@ func (i *Item) Owners() (uids []types.UID) {
 	return uids
 }
 
-// UID is that of the object which has its place now; "" if none has.
+// UID returns the UID of the current object of the item's name; "" if there is none.
 func (i *Item) UID() types.UID {
 	if i.now == nil {
 		return ""
@@ -134,7 +142,7 @@ func (i *Item) UID() types.UID {
 	return i.now.GetUID()
 }
 
-// IsHeld is whether the object was created and is still on hold.
+// IsHeld reports whether the object is restored and still on hold.
 func (i *Item) IsHeld() bool { return isRestored(i) }
 
 func (i *Item) kind() schema.GroupKind { return i.then.GroupVersionKind().GroupKind() }
@@ -147,11 +155,11 @@ func (i *Item) String() string {
 	return name
 }
 
-// limit is how long one request works: the library gives up on a create after 34 s
+// limit is the time that one request works: k8s.io/apiserver gives up on a create after 34 s
 // (endpoints/handlers.requestTimeoutUpperBound).
 const limit = 30 * time.Second
 
-// undeletion is one that is under way.
+// undeletion is an undeletion in progress.
 type undeletion struct {
 	*Cluster
 	Request
@@ -159,36 +167,36 @@ type undeletion struct {
 	report *Report
 	items  []*Item
 	root   *Item
-	// named are the items by what they are called.
+	// named has the items by kind, namespace and name.
 	named map[name]*Item
-	// members are the items by the origins of their UIDs.
+	// members has the items by the origins of their UIDs.
 	members map[types.UID]*Item
 	lineage *lineage
 	// known are the successors that were known when the undeletion was planned.
 	known map[types.UID]deletion.Restoration
-	// outside are the UIDs that deleted objects outside of the graph had, and those that their
-	// successors have now.
+	// outside maps the UIDs of deleted objects outside the graph, and of their successors, to the
+	// current UIDs.
 	outside map[types.UID]types.UID
-	// before is the earlier restoration of a root that is there; nil if there was none.
+	// before is the earlier restoration of a root that exists; nil if there was none.
 	before       *deletion.Restoration
 	began, until time.Time
-	// reading is how long the graph took to read.
+	// reading is the time that it took to read the graph.
 	reading   time.Duration
 	postponed postponed
 }
 
-// name is what an object is called.
+// name identifies an object by kind, namespace and name.
 type name struct {
 	kind            schema.GroupKind
 	namespace, name string
 }
 
-// Run undoes a deletion, as far as it gets in the time of a request.
+// Run undoes a deletion, as far as the time of one request allows.
 func (c *Cluster) Run(ctx context.Context, request Request) (*Report, error) {
 	now := c.Clock.Now()
 	u := &undeletion{Cluster: c, Request: request, report: &Report{}, began: now, until: now.Add(limit)}
 	u.lineage, u.outside = &lineage{}, map[types.UID]types.UID{}
-	if err := u.find(ctx); err != nil {
+	if err := u.findDeletion(ctx); err != nil {
 		return nil, err
 	}
 	u.lineage.root, u.lineage.state = u.uid, u.revision
@@ -205,13 +213,13 @@ func (c *Cluster) Run(ctx context.Context, request Request) (*Report, error) {
 	if err := u.run(ctx); err != nil {
 		return u.report, u.tooLate(err)
 	}
-	if u.report.Phase != ownership.UndeletionIncomplete { // The next request goes on at that revision.
+	if u.report.Phase != ownership.UndeletionIncomplete { // The next request needs that revision.
 		unpin()
 	}
 	return u.report, nil
 }
 
-// run does what is to be done, and says how far it came.
+// run plans and executes the undeletion, and sets the phase of the report.
 func (u *undeletion) run(ctx context.Context) error {
 	if err := u.plan(ctx); err != nil {
 		return err
@@ -228,8 +236,8 @@ func (u *undeletion) run(ctx context.Context) error {
 		return nil
 	}
 	u.budget()
-	done, err := u.carryOut(ctx)
-	u.tellPostponed()
+	done, err := u.execute(ctx)
+	u.reportPostponed()
 	u.report.Phase = ownership.UndeletionIncomplete
 	if done {
 		u.report.Phase = ownership.UndeletionComplete
@@ -237,7 +245,7 @@ func (u *undeletion) run(ctx context.Context) error {
 	return err
 }
 
-// budget ends the work earlier than the request, if that was asked for.
+// budget limits the time for writes to what the request asks for.
 func (u *undeletion) budget() {
 	if u.Work == 0 {
 		return
@@ -248,25 +256,25 @@ func (u *undeletion) budget() {
 	}
 }
 
-// tooLate says of an undeletion that has begun, and whose state is not retained any more, what
-// is left to be done.
+// tooLate explains what is left to do by hand if an undeletion has started and its revision was
+// compacted since. It returns other errors unchanged.
 func (u *undeletion) tooLate(err error) error {
 	if u.stage == fresh || !apierrors.IsResourceExpired(err) {
 		return err
 	}
-	return apierrors.NewResourceExpired(fmt.Sprintf("the undeletion cannot go on, as what there was is not known any more: %v; "+
-		"what is back stays on hold until its annotation %s is taken off, and of pods the scheduling gate of that name", err, ownership.HoldAnnotation))
+	return apierrors.NewResourceExpired(fmt.Sprintf("the undeletion cannot continue, because the former state is no longer known: %v; "+
+		"restored objects stay on hold until their annotation %s is removed, and from pods the scheduling gate of that name", err, ownership.HoldAnnotation))
 }
 
-// plan reads the graph and decides what becomes of it. Nothing is written.
+// plan reads the graph and decides the outcome of each item. It writes nothing.
 func (u *undeletion) plan(ctx context.Context) error {
 	if err := u.read(ctx); err != nil {
 		return err
 	}
-	if err := u.look(ctx); err != nil {
+	if err := u.readCurrent(ctx); err != nil {
 		return err
 	}
-	if err := u.recognise(ctx); err != nil {
+	if err := u.loadLineage(ctx); err != nil {
 		return err
 	}
 	u.known = u.lineage.restored
@@ -286,20 +294,21 @@ func (u *undeletion) plan(ctx context.Context) error {
 	problems := judge(u.items, u.root, own, u.stage)
 	for _, item := range u.items {
 		if problem, found := problems[item]; found {
-			u.standsInTheWay(ctx, item, problem)
+			u.reportBlocker(ctx, item, problem)
 		}
 	}
 	if len(u.report.Problems) > 0 {
 		return nil
 	}
-	if err := u.leaveDoomed(ctx); err != nil {
+	if err := u.leaveUnviable(ctx); err != nil {
 		return err
 	}
 	if err := u.bind(ctx); err != nil || len(u.report.Problems) > 0 {
 		return err
 	}
-	u.tellLost()
-	// Who goes on may be another than who began, and marks are written by anybody.
+	u.reportLost()
+	// Check access even when resuming: the caller may be another user than the one who started the
+	// undeletion, and any user can write marks.
 	u.checkAccess(ctx)
 	if u.stage != fresh {
 		return nil
@@ -307,33 +316,33 @@ func (u *undeletion) plan(ctx context.Context) error {
 	return u.check(ctx)
 }
 
-// carryOut restores the graph and releases it; false if that is not done yet.
-func (u *undeletion) carryOut(ctx context.Context) (bool, error) {
+// execute restores the graph and releases it. It reports whether that is complete.
+func (u *undeletion) execute(ctx context.Context) (bool, error) {
 	if u.stage != releasing {
 		if whole, err := u.restoreWithOthers(ctx); !whole || err != nil {
 			return false, err
 		}
-		if seen, err := u.settle(ctx); !seen || err != nil {
-			u.report.Waiting = "everything is there; it is released once the controllers have seen it"
+		if seen, err := u.awaitCaches(ctx); !seen || err != nil {
+			u.report.Waiting = "all objects are restored; they are released once the controllers have observed them"
 			return false, err
 		}
 	}
 	return u.release(ctx)
 }
 
-// restoreWithOthers restores the graph and records that, and does so again if it was not the only
-// one: another undeletion may have restored an owner or a dependent of the graph after this one
-// had looked for it. Each undeletion records what it restored and then reads what others did, so
-// that of two at the same time one finds the other.
+// restoreWithOthers restores the graph and records it, and repeats that if other undeletions ran
+// at the same time: another one may have restored an owner or a dependent of the graph after this
+// one had looked it up. Each undeletion first records what it restored and then reads the records
+// of others, so that of two concurrent ones at least one finds the other.
 func (u *undeletion) restoreWithOthers(ctx context.Context) (bool, error) {
 	for {
 		if whole, err := u.restoreAll(ctx); !whole || err != nil {
 			return false, err
 		}
-		if err := u.remember(ctx); err != nil {
+		if err := u.recordRestored(ctx); err != nil {
 			return false, err
 		}
-		others, err := u.foundOthers(ctx)
+		others, err := u.hasConcurrent(ctx)
 		if !others || err != nil {
 			return err == nil, err
 		}
@@ -344,8 +353,8 @@ func (u *undeletion) restoreWithOthers(ctx context.Context) (bool, error) {
 	}
 }
 
-// restoreAll restores the graph. The objects of a kind can be read and created once its
-// definition is there again.
+// restoreAll restores the graph. If the root is a definition, its custom resources can be read and
+// created only when the API serves the kind again.
 func (u *undeletion) restoreAll(ctx context.Context) (bool, error) {
 	if u.root.kind() != definitionKind || u.isServed(ctx) {
 		return u.restore(ctx)
@@ -355,7 +364,7 @@ func (u *undeletion) restoreAll(ctx context.Context) (bool, error) {
 	}
 	served, err := u.await(ctx, func() bool { return u.isServed(ctx) })
 	if !served || err != nil {
-		u.report.Waiting = "the definition is there; its objects follow once the API serves them"
+		u.report.Waiting = "the definition is restored; its objects follow once the API serves the kind"
 		return false, err
 	}
 	u.stage = restoring
@@ -365,7 +374,7 @@ func (u *undeletion) restoreAll(ctx context.Context) (bool, error) {
 	return u.restore(ctx)
 }
 
-// isServed is whether the kind that the root defines is served, and its past can be read.
+// isServed reports whether the kind that the root defines is served and its history can be read.
 func (u *undeletion) isServed(ctx context.Context) bool {
 	for _, r := range u.Resources() {
 		if r.GroupResource().String() != u.Name {
@@ -379,20 +388,23 @@ func (u *undeletion) isServed(ctx context.Context) bool {
 	return false
 }
 
-// standsInTheWay tells of a problem with an item, and nothing of what it is to who may not read it.
-func (u *undeletion) standsInTheWay(ctx context.Context, item *Item, problem string) {
+// reportBlocker reports a problem with an item. It does not name the item if the caller may not
+// read it.
+func (u *undeletion) reportBlocker(ctx context.Context, item *Item, problem string) {
 	if u.May(ctx, "get", item.Resource, "", item.Namespace(), item.Name()) == nil {
 		u.problem("%s %s", item, problem)
 		return
 	}
-	if hidden := "an object that you may not read stands in the way"; !slices.Contains(u.report.Problems, hidden) {
+	if hidden := "an object that you may not read prevents it"; !slices.Contains(u.report.Problems, hidden) {
 		u.problem("%s", hidden)
 	}
 }
 
+// late reports whether the time of the request is over.
+// late reports whether the time of the request is over.
 func (u *undeletion) late() bool { return u.lateFor(0) }
 
-// lateFor is whether less than a time is left.
+// lateFor reports whether less time than rest is left.
 func (u *undeletion) lateFor(rest time.Duration) bool {
 	return !u.Clock.Now().Add(rest).Before(u.until)
 }

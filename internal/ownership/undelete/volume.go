@@ -27,24 +27,23 @@ var (
 	volumes = graph.Resource{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "persistentvolumes"}, Kind: volumeKind.Kind, Watched: true}
 )
 
-// binding is the tie between a claim that comes back and the volume that it was bound to. The
-// claim names the volume (spec.volumeName), and the volume the claim, with its UID
-// (spec.claimRef): a volume whose claimRef has the UID of a deleted claim is bound to no other one
-// until that UID is replaced.
+// binding is the binding between a restored claim and its former volume. The claim names the volume
+// (spec.volumeName), and the volume names the claim with its UID (spec.claimRef). A volume whose
+// claimRef has the UID of a deleted claim cannot be bound until that UID is replaced.
 // See https://kubernetes.io/docs/concepts/storage/persistent-volumes/#binding.
 type binding struct {
 	volume string
-	// lost is why the claim comes back without its volume; "" if it keeps it.
+	// lost says why the claim is restored without its volume; "" if it keeps the volume.
 	lost string
-	// available reports whether the volume names no claim.
+	// available is true if the volume names no claim.
 	available bool
-	// stale reports whether the volume still has the UID of the deleted claim.
+	// stale is true if the volume still has the UID of the deleted claim.
 	stale bool
-	// refused is why it cannot be replaced; "" if it can.
+	// refused says why that UID cannot be replaced; "" if it can.
 	refused string
 }
 
-// bind decides what becomes of the volumes of the claims that come back.
+// bind decides about the volumes of the claims to restore.
 func (u *undeletion) bind(ctx context.Context) error {
 	for _, claim := range u.items {
 		comes := claim.Outcome == ownership.UndeletionPending || claim.Outcome == ownership.UndeletionRestored && isRestored(claim)
@@ -54,7 +53,7 @@ func (u *undeletion) bind(ctx context.Context) error {
 		}
 		volume := u.named[name{volumeKind, "", called}]
 		if volume != nil && (volume.Outcome == ownership.UndeletionPending || isRestored(volume)) {
-			claim.binding = &binding{volume: called} // The volume comes back with its new UID in it.
+			claim.binding = &binding{volume: called} // The volume is restored too, with the new UID.
 			continue
 		}
 		now, err := u.get(ctx, volumes.GroupVersionResource, "", called)
@@ -72,11 +71,11 @@ func (u *undeletion) bind(ctx context.Context) error {
 	return nil
 }
 
-// bindingOf decides whether a claim can have its volume again, from the volume as it is now.
+// bindingOf decides from the current volume whether a claim can be bound to it again.
 func bindingOf(claim *Item, volume *unstructured.Unstructured) *binding {
 	b := &binding{volume: volumeOf(claim.then)}
 	if volume == nil || volume.GetDeletionTimestamp() != nil {
-		b.lost = "does not exist any more"
+		b.lost = "no longer exists"
 		if volume != nil {
 			b.lost = "is being deleted"
 		}
@@ -98,11 +97,11 @@ func bindingOf(claim *Item, volume *unstructured.Unstructured) *binding {
 	return b
 }
 
-// reason is what there is to know about the binding.
+// reason explains the binding to the user.
 func (b *binding) reason() string {
 	switch {
 	case b.lost != "":
-		return fmt.Sprintf("its volume %s %s: it comes back unbound, without its data", b.volume, b.lost)
+		return fmt.Sprintf("its volume %s %s: the claim is restored unbound, without its data", b.volume, b.lost)
 	case b.refused != "":
 		return fmt.Sprintf("its volume %s still names the deleted claim, and %s: the claim stays unbound until the volume's spec.claimRef.uid is the UID of this claim", b.volume, b.refused)
 	}
@@ -118,7 +117,7 @@ func volumeOf(claim *unstructured.Unstructured) string {
 	return called
 }
 
-// keepVolume makes a claim that is to be created name its volume, or not.
+// keepVolume sets or removes the volume's name in a claim to be created.
 func (b *binding) keepVolume(claim *unstructured.Unstructured) {
 	if b.lost != "" {
 		unstructured.RemoveNestedField(claim.Object, "spec", "volumeName")
@@ -127,32 +126,32 @@ func (b *binding) keepVolume(claim *unstructured.Unstructured) {
 	_ = unstructured.SetNestedField(claim.Object, b.volume, "spec", "volumeName")
 }
 
-// rebind gives volumes the new UIDs of their claims.
+// rebind sets the new UIDs of claims in their volumes.
 func (u *undeletion) rebind(ctx context.Context) error {
 	for _, claim := range u.items {
 		b := claim.binding
 		if b == nil || !b.stale || b.refused != "" || !isRestored(claim) {
 			continue
 		}
-		told := b.reason()
+		before := b.reason()
 		err := u.claimVolume(ctx, claim)
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case err == nil:
 			b.stale = false
-		case isPassing(err):
+		case isRetryable(err):
 			u.postpone("%s: its volume %s: %v", claim, b.volume, err)
 			continue
 		default:
 			b.refused = fmt.Sprintf("it cannot be patched (%v)", err)
 		}
-		claim.Reason = strings.Replace(claim.Reason, told, b.reason(), 1)
+		claim.Reason = strings.Replace(claim.Reason, before, b.reason(), 1)
 	}
 	return nil
 }
 
-// claimVolume replaces the UID in a volume's claimRef, if it still is that of the deleted claim.
+// claimVolume replaces the UID in a volume's claimRef, if it is still that of the deleted claim.
 func (u *undeletion) claimVolume(ctx context.Context, claim *Item) error {
 	b := claim.binding
 	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
@@ -162,7 +161,7 @@ func (u *undeletion) claimVolume(ctx context.Context, claim *Item) error {
 		}
 		current := bindingOf(claim, now)
 		if b.lost = current.lost; !current.stale {
-			return nil // Somebody else has bound it, or deleted it.
+			return nil // Another client has bound or deleted the volume.
 		}
 		patch, err := json.Marshal(map[string]any{
 			"metadata": map[string]any{"uid": now.GetUID(), "resourceVersion": now.GetResourceVersion()},
@@ -173,7 +172,7 @@ func (u *undeletion) claimVolume(ctx context.Context, claim *Item) error {
 		}
 		_, err = at(u.Caller, volumes.GroupVersionResource, "").Patch(ctx, b.volume, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: manager})
 		if apierrors.IsNotFound(err) {
-			b.lost = "does not exist any more"
+			b.lost = "no longer exists"
 			return nil
 		}
 		return err

@@ -121,7 +121,7 @@ func set(value any, path ...string) change {
 // onHold marks an object as one that was restored.
 func onHold(from types.UID, releasing bool) change {
 	return func(o *unstructured.Unstructured) {
-		hold(o, mark{Root: "root", Revision: 10, From: from, For: called(o), Releasing: releasing})
+		hold(o, mark{Root: "root", Revision: 10, From: from, For: typeAndName(o), Releasing: releasing})
 	}
 }
 
@@ -181,7 +181,7 @@ func (m *memory) Pin(_ context.Context, revision int64) (func(), error) {
 	}, nil
 }
 
-// expired is whether a revision was compacted before it is read.
+// expired reports whether a revision was compacted before it is read.
 func (m *memory) expired(revision int64) error {
 	if revision < m.oldest || m.forgetful && !slices.Contains(m.pins, revision) {
 		return errExpired
