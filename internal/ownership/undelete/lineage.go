@@ -116,13 +116,23 @@ func (u *undeletion) loadLineage(ctx context.Context) error {
 	return nil
 }
 
+// loadKnown reads which successors are recorded already. It must be called before the objects are
+// read: an object that is restored later may be missing among those.
+func (u *undeletion) loadKnown(ctx context.Context) error {
+	restored, _, err := u.Records.Restored(ctx, u.Namespace)
+	u.known = map[types.UID]bool{}
+	for _, r := range restored {
+		u.known[r.UID] = true
+	}
+	return err
+}
+
 // hasConcurrent reports whether other undeletions have recorded successors since this one was
 // planned.
 func (u *undeletion) hasConcurrent(ctx context.Context) (bool, error) {
 	restored, _, err := u.Records.Restored(ctx, u.Namespace)
 	return err == nil && slices.ContainsFunc(restored, func(r deletion.Restoration) bool {
-		_, known := u.known[r.UID]
-		return !known && !u.lineage.isBy(r)
+		return !u.known[r.UID] && !u.lineage.isBy(r)
 	}), err
 }
 

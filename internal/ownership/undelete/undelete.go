@@ -172,8 +172,8 @@ type undeletion struct {
 	// members has the items by the origins of their UIDs.
 	members map[types.UID]*Item
 	lineage *lineage
-	// known are the successors that were known when the undeletion was planned.
-	known map[types.UID]deletion.Restoration
+	// known has the successors that were recorded before the plan read the current objects.
+	known map[types.UID]bool
 	// outside maps the UIDs of deleted objects outside the graph, and of their successors, to the
 	// current UIDs.
 	outside map[types.UID]types.UID
@@ -271,13 +271,15 @@ func (u *undeletion) plan(ctx context.Context) error {
 	if err := u.read(ctx); err != nil {
 		return err
 	}
+	if err := u.loadKnown(ctx); err != nil {
+		return err
+	}
 	if err := u.readCurrent(ctx); err != nil {
 		return err
 	}
 	if err := u.loadLineage(ctx); err != nil {
 		return err
 	}
-	u.known = u.lineage.restored
 	u.index()
 	if err := u.reclaim(ctx); err != nil {
 		return err
