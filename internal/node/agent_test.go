@@ -31,7 +31,7 @@ import (
 
 const nodeName = "test-node"
 
-// bed is a real containerd with the API as a fake clientset.
+// bed has a real containerd and a fake clientset as the API.
 type bed struct {
 	*testing.T
 	client  *fake.Clientset
@@ -159,7 +159,7 @@ func podOf(name string, containers ...v1.Container) *v1.Pod {
 	}
 }
 
-// until waits for the pod to be as wanted.
+// until waits for a state of the pod.
 func (b *bed) until(name, what string, wanted func(*v1.Pod) bool) *v1.Pod {
 	b.Helper()
 	var p *v1.Pod
@@ -185,7 +185,7 @@ func podReady(p *v1.Pod) bool {
 	return false
 }
 
-// delete does what the API does on a graceful deletion, and waits until the agent lets go.
+// delete deletes a pod gracefully, as the API does, and waits until the agent deletes it finally.
 func (b *bed) delete(name string) {
 	b.Helper()
 	b.beginDelete(name)
@@ -220,7 +220,7 @@ func (b *bed) untilGone(name string) {
 	b.Fatalf("pod %s was not let go", name)
 }
 
-// TestRealRuntime walks pods through their lives on a real containerd.
+// TestRealRuntime runs pods on a real containerd.
 func TestRealRuntime(t *testing.T) {
 	b := newBed(t)
 	b.start()
@@ -287,7 +287,7 @@ func conditionNamed(p *v1.Pod, t v1.PodConditionType) v1.PodCondition {
 	return v1.PodCondition{}
 }
 
-// stages is a pod that has everything: init container, sidecar, hooks, probes, volumes, environment.
+// stages runs a pod with init container, sidecar, hooks, probes, volumes and environment.
 func stages(b *bed) {
 	_, err := b.client.CoreV1().ConfigMaps("default").Create(b.Context(), &v1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: "settings", Namespace: "default"}, Data: map[string]string{"greeting": "hello"},
@@ -406,7 +406,7 @@ func deadline(b *bed) {
 	b.delete("brief")
 }
 
-// stubborn does not obey TERM and gets KILL after its grace period, at least 2 s.
+// stubborn ignores SIGTERM and gets SIGKILL after its grace period, which is at least 2 s.
 func stubborn(b *bed) {
 	p := podOf("stubborn", busybox("c", "trap '' TERM; while :; do sleep 0.1; done"))
 	p.Spec.TerminationGracePeriodSeconds = ptr(int64(1))
@@ -419,7 +419,7 @@ func stubborn(b *bed) {
 	}
 }
 
-// force deletes a pod as kubectl delete --force does: the API lets go of it first.
+// force deletes a pod as kubectl delete --force does: it is removed from the API first.
 func force(b *bed) {
 	p := b.create(podOf("forced", busybox("c", obedient)))
 	b.until("forced", "ready", podReady)
@@ -429,7 +429,7 @@ func force(b *bed) {
 	b.nothingLeft(p)
 }
 
-// nothingLeft waits until runtime and disk have nothing of the pod any more.
+// nothingLeft waits until runtime and disk have nothing left of the pod.
 func (b *bed) nothingLeft(p *v1.Pod) {
 	b.Helper()
 	layout := rootdir.Layout{Root: b.options.RootDir}
@@ -456,7 +456,7 @@ func (b *bed) nothingLeft(p *v1.Pod) {
 	b.Errorf("left of pod %s: %v", p.Name, left)
 }
 
-// brokenSandbox kills the process which holds a pod's namespaces: the pod moves to a new sandbox.
+// brokenSandbox kills the pause process of a pod: the pod gets a new sandbox.
 func brokenSandbox(b *bed) {
 	p := b.create(podOf("fragile", busybox("c", obedient)))
 	b.until("fragile", "ready", podReady)
@@ -507,7 +507,7 @@ func refusal(b *bed) {
 	b.delete("windows")
 }
 
-// many is a crowd that comes and goes at once.
+// many starts and deletes many pods at the same time.
 func many(b *bed) {
 	const crowd = 8
 	begin := time.Now()
@@ -532,8 +532,8 @@ func many(b *bed) {
 	}
 }
 
-// takeOver replaces the agent: what should run is not disturbed, what left the API
-// meanwhile is removed.
+// takeOver replaces the agent: running pods are not restarted, and pods that were deleted from the API
+// meanwhile are removed.
 func takeOver(b *bed) {
 	b.create(podOf("stays", busybox("c", obedient)))
 	leaves := b.create(podOf("leaves", busybox("c", obedient)))

@@ -13,8 +13,8 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// The test with a real runtime makes a bridge and firewall rules. It does so in a
-// network namespace of its own: the test binary runs itself anew in one.
+// The test with a real runtime creates a bridge and firewall rules, in a network namespace of its own: the
+// test binary runs itself again in a new one.
 const inNamespaceEnv = "KINDRED_TEST_IN_NETNS"
 
 func TestMain(m *testing.M) {

@@ -10,7 +10,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// TestReadyProblem: only what CRI requires of a runtime decides whether the node is ready.
+// TestReadyProblem: only the conditions that CRI requires decide whether the node is ready.
 func TestReadyProblem(t *testing.T) {
 	runtime := &runtimeapi.RuntimeCondition{Type: "RuntimeReady", Status: true}
 	network := &runtimeapi.RuntimeCondition{Type: "NetworkReady", Status: true}

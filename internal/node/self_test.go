@@ -22,7 +22,7 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 )
 
-// fakeRuntime answers what a reporter asks.
+// fakeRuntime has what a reporter reads.
 type fakeRuntime struct {
 	cri.RuntimeService
 	cri.ImageManagerService
@@ -103,7 +103,7 @@ func TestNodeComesUp(t *testing.T) {
 	}
 }
 
-// TestNodeComesBack has a second agent find a Node that was registered by another.
+// TestNodeComesBack: a second agent finds the Node that an earlier one registered.
 func TestNodeComesBack(t *testing.T) {
 	old := &v1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: nodeName, Labels: map[string]string{"theirs": "kept"}, Annotations: map[string]string{"theirs": "kept"}},
@@ -133,8 +133,7 @@ func TestNodeComesBack(t *testing.T) {
 	}
 }
 
-// TestNodeStatusIsWrittenOnlyWhenItMatters counts writes: none while nothing changes, but one
-// every five minutes.
+// TestNodeStatusIsWrittenOnlyWhenItMatters: an unchanged status is written only every five minutes.
 func TestNodeStatusIsWrittenOnlyWhenItMatters(t *testing.T) {
 	ctx := t.Context()
 	client := fake.NewClientset()
@@ -172,7 +171,7 @@ func TestNodeStatusIsWrittenOnlyWhenItMatters(t *testing.T) {
 	}
 }
 
-// TestNodeMovesToOtherAddresses has a second agent find other addresses, several of a type.
+// TestNodeMovesToOtherAddresses: a second agent has other addresses, several of one type.
 func TestNodeMovesToOtherAddresses(t *testing.T) {
 	ctx := t.Context()
 	client := fake.NewClientset()
@@ -255,7 +254,7 @@ func TestStatusPatch(t *testing.T) {
 	}
 }
 
-// TestStatusConflict tells a pod that was replaced from one that changed meanwhile.
+// TestStatusConflict distinguishes a pod that was recreated from one that was changed.
 func TestStatusConflict(t *testing.T) {
 	old := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "old"}}
 	for uid, gone := range map[string]bool{"old": false, "new": true} {

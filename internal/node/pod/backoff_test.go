@@ -14,8 +14,8 @@ import (
 	"github.com/kindred-project/kindred/internal/node/runtime"
 )
 
-// TestRestartDelays walks the documented back-off: at once, 10 s, doubling to 5
-// minutes, and from the start again after a run of more than 10 minutes.
+// TestRestartDelays checks the documented backoff: at once, 10 s, doubling to 5 minutes, and reset after a
+// run of more than 10 minutes.
 func TestRestartDelays(t *testing.T) {
 	c := &v1.Container{Name: "c", Image: "i"}
 	start := time.Unix(1_800_000_000, 0)
@@ -41,7 +41,7 @@ func TestChangedImageRestartsAtOnce(t *testing.T) {
 	}
 }
 
-func TestFailuresAreRetriedMoreAndMoreSlowly(t *testing.T) {
+func TestFailuresAreRetriedWithBackoff(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	var f Failure
 	var pauses []time.Duration

@@ -18,8 +18,7 @@ import (
 
 var caseTime = time.Unix(1_800_000_000, 0)
 
-// scene is an Input for one decision, of a pod whose volumes are ready and whose
-// sandbox is up.
+// scene returns an Input for a pod whose volumes and sandbox are ready.
 func scene(containers ...v1.Container) Input {
 	grace := int64(30)
 	return Input{
@@ -33,7 +32,7 @@ func scene(containers ...v1.Container) Input {
 	}
 }
 
-// with adds a run of a container to a scene.
+// with returns the input with one more run of a container.
 func (in Input) with(run runtime.Container) Input {
 	run.SandboxID = "s"
 	if run.ID == "" {
@@ -106,19 +105,19 @@ func TestDecisions(t *testing.T) {
 		actions []string
 		events  []string
 	}{
-		{name: "volumes come first", in: fresh, actions: []string{"PrepareVolumes/"}},
-		{name: "no sandbox without them", in: unmounted},
+		{name: "volumes first", in: fresh, actions: []string{"PrepareVolumes/"}},
+		{name: "no sandbox without volumes", in: unmounted},
 		{name: "then the sandbox", in: mounted, actions: []string{"CreateSandbox/"}},
 		{name: "app containers start together", in: scene(app, second), actions: []string{"StartContainer/app", "StartContainer/second"}},
-		{name: "but not behind a postStart hook", in: scene(hooked, second), actions: []string{"StartContainer/app"}},
-		{name: "which runs first", in: scene(hooked, second).with(runningRun("app")), actions: []string{"PostStart/app-0"}},
+		{name: "but not after a container with a postStart hook", in: scene(hooked, second), actions: []string{"StartContainer/app"}},
+		{name: "the hook runs first", in: scene(hooked, second).with(runningRun("app")), actions: []string{"PostStart/app-0"}},
 		{
-			name:    "and lets them go on",
+			name:    "after the hook, the others start",
 			in:      scene(hooked, second).with(runningRun("app")).remembering("app-0", RunMemory{Hooked: true}),
 			actions: []string{"StartContainer/second"},
 		},
 		{
-			name:    "a failed postStart hook ends its container",
+			name:    "a failed postStart hook stops its container",
 			in:      scene(hooked).with(runningRun("app")).remembering("app-0", RunMemory{HookFailed: true, PreStopped: true}),
 			actions: []string{"StopContainer/app-0 in 30s"},
 			events:  []string{"Normal Killing FailedPostStartHook"},
@@ -141,14 +140,14 @@ func TestDecisions(t *testing.T) {
 			actions: []string{"StopContainer/app-0 in 30s"},
 			events:  []string{"Normal Killing Container app definition changed, will be restarted"},
 		},
-		{name: "a container that nobody started", in: scene(app).with(runtime.Container{Name: "app", State: runtime.Created}), actions: []string{"RemoveContainer/app-0"}},
+		{name: "a container that was created and not started", in: scene(app).with(runtime.Container{Name: "app", State: runtime.Created}), actions: []string{"RemoveContainer/app-0"}},
 		{
-			name:    "a start that was cut short counts as none",
+			name:    "an interrupted start does not count as a run",
 			in:      never(scene(app)).with(runtime.Container{Name: "app", State: runtime.Exited, ExitCode: 128, FinishedAt: caseTime}),
 			actions: []string{"RemoveContainer/app-0"},
 		},
 		{
-			name:    "one that failed counts",
+			name:    "a failed start counts as a run",
 			in:      never(scene(app)).with(runtime.Container{Name: "app", State: runtime.Exited, ExitCode: 128, FinishedAt: caseTime}).remembering("app-0", RunMemory{StartFailed: true}),
 			actions: []string{"StopSandbox/s"},
 		},
@@ -159,7 +158,7 @@ func TestDecisions(t *testing.T) {
 			events:  []string{"Normal Killing Stopping container app"},
 		},
 		{
-			name:    "then the stop signal, told once",
+			name:    "then the stop signal, with no second event",
 			in:      deleted(scene(hooked).with(runningRun("app")).remembering("app-0", RunMemory{PreStopped: true, Deadline: caseTime.Add(10 * time.Second)}), 10),
 			actions: []string{"StopContainer/app-0 in 10s"},
 		},
@@ -169,23 +168,23 @@ func TestDecisions(t *testing.T) {
 			actions: []string{"StopContainer/app-0 in 1s"},
 		},
 		{
-			name:    "a longer one does not",
+			name:    "a longer grace period does not",
 			in:      deleted(scene(app).with(runningRun("app")).remembering("app-0", RunMemory{Deadline: caseTime.Add(time.Second)}), 20),
 			actions: []string{"StopContainer/app-0 in 1s"},
 		},
 		{
-			name:    "a back-off is told",
+			name:    "backoff is reported",
 			in:      scene(app).with(runtime.Container{Name: "app", State: runtime.Exited, ExitCode: 1, CreatedAt: caseTime.Add(-time.Minute), StartedAt: caseTime.Add(-time.Minute), FinishedAt: caseTime.Add(-time.Second), BackOff: 10 * time.Second}),
 			actions: nil,
 			events:  []string{"Warning BackOff Back-off restarting failed container app in pod p_ns(u)"},
 		},
 		{
-			name:    "and ends",
+			name:    "and a restart follows",
 			in:      scene(app).with(runtime.Container{Name: "app", State: runtime.Exited, ExitCode: 1, CreatedAt: caseTime.Add(-time.Minute), StartedAt: caseTime.Add(-time.Minute), FinishedAt: caseTime.Add(-10 * time.Second), BackOff: 10 * time.Second}),
 			actions: []string{"StartContainer/app"},
 		},
 		{
-			name:    "a pod that is done lets go of its sandbox",
+			name:    "a completed pod stops its sandbox",
 			in:      never(scene(app)).with(runtime.Container{Name: "app", State: runtime.Exited, StartedAt: caseTime}),
 			actions: []string{"StopSandbox/s"},
 		},
@@ -202,7 +201,7 @@ func TestDecisions(t *testing.T) {
 	}
 }
 
-func TestDecideLeavesItsInputAlone(t *testing.T) {
+func TestDecideDoesNotChangeItsInput(t *testing.T) {
 	in := scene(v1.Container{Name: "app", Image: "i"}).with(runningRun("app")).remembering("app-0", RunMemory{Liveness: new(false)})
 	Decide(in)
 	if !in.Memory.Runs["app-0"].Deadline.IsZero() {
@@ -220,9 +219,9 @@ func TestRememberedRunsStayStartedAndReady(t *testing.T) {
 	in.Memory.VolumesReady = true
 	out := Decide(in)
 	if len(out.Actions) > 0 {
-		t.Errorf("a new agent does %v to a container that runs", actionsOf(out))
+		t.Errorf("a new agent does %v although the container runs", actionsOf(out))
 	}
 	if c := conditionOf(out.Status.Conditions, v1.PodReady); c.Status != v1.ConditionTrue {
-		t.Errorf("the pod is not ready any more: %+v", c)
+		t.Errorf("the pod is no longer ready: %+v", c)
 	}
 }

@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// randomPod makes up a pod and what its containers do.
+// randomPod returns a random pod, and the programs of its containers.
 func randomPod(r *rand.Rand) (*v1.Pod, map[string][]program, time.Duration) {
 	policies := []v1.RestartPolicy{v1.RestartPolicyAlways, v1.RestartPolicyOnFailure, v1.RestartPolicyNever}
 	grace := int64(r.IntN(30))
@@ -54,22 +54,21 @@ func randomPod(r *rand.Rand) (*v1.Pod, map[string][]program, time.Duration) {
 	return pod, programs, deleteAt
 }
 
-// randomPrograms ends in one that runs for ever if it may, else in a success.
-func randomPrograms(r *rand.Rand, forEver bool) []program {
+// randomPrograms returns programs of which the last never exits, if endless allows it, or succeeds.
+func randomPrograms(r *rand.Rand, endless bool) []program {
 	var list []program
 	for range r.IntN(3) {
 		list = append(list, program{runs: time.Duration(1+r.IntN(100)) * time.Second, code: int32(r.IntN(2))})
 	}
-	if forEver && r.IntN(2) == 0 {
+	if endless && r.IntN(2) == 0 {
 		return append(list, program{})
 	}
 	return append(list, program{runs: time.Second})
 }
 
-// TestCrashAnywhere lives through made-up pods twice: undisturbed, and with actions that
-// overtake each other and an agent that is killed, often or now and then, between any two
-// of their steps and before and after each write. Both end alike, the same containers ran the same number of times, and
-// none was stopped that the undisturbed agent did not stop.
+// TestCrashAnywhere runs random pods twice: undisturbed, and with actions that interleave and an agent that
+// is killed, often or rarely, between any two of their steps and before and after each write. Both runs
+// must end in the same state, with the same number of runs of each container and the same number of stops.
 func TestCrashAnywhere(t *testing.T) {
 	seeds, crashes := 300, 0
 	if testing.Short() {
@@ -87,8 +86,8 @@ func TestCrashAnywhere(t *testing.T) {
 				t.Errorf("seed %d after %d crashes: %s", seed, w.crashes, p)
 			}
 		}
-		if diff := cmp.Diff(calm.verdict(), rough.verdict()); diff != "" {
-			t.Errorf("seed %d: crashes made a difference:\n%s", seed, diff)
+		if diff := cmp.Diff(calm.outcome(), rough.outcome()); diff != "" {
+			t.Errorf("seed %d: crashes changed the outcome:\n%s", seed, diff)
 		}
 		if diff := cmp.Diff(calm.started, rough.started); diff != "" {
 			t.Errorf("seed %d: crashes changed which containers ran:\n%s", seed, diff)
@@ -97,7 +96,7 @@ func TestCrashAnywhere(t *testing.T) {
 			t.Errorf("seed %d: stopped %v, undisturbed %v", seed, rough.stopped, calm.stopped)
 		}
 		if deleteAt > 0 && (!rough.finished || !rough.removed || len(rough.runtime.Containers)+len(rough.runtime.Sandboxes) > 0) {
-			t.Errorf("seed %d: the deleted pod left something behind", seed)
+			t.Errorf("seed %d: something is left of the deleted pod", seed)
 		}
 		crashes += rough.crashes
 		if t.Failed() {
@@ -105,12 +104,12 @@ func TestCrashAnywhere(t *testing.T) {
 		}
 	}
 	if crashes < seeds {
-		t.Errorf("only %d crashes in %d lives: the test tests nothing", crashes, seeds)
+		t.Errorf("only %d crashes in %d pods: the test is too weak", crashes, seeds)
 	}
 }
 
-// TestDeleteAnywhere deletes made-up pods at any moment, gracefully or by force, with
-// and without crashes: nothing is ever left, and no rule of the model is broken.
+// TestDeleteAnywhere deletes random pods at any moment, gracefully or by force, with and without crashes:
+// nothing is left, and no rule of the model is violated.
 func TestDeleteAnywhere(t *testing.T) {
 	for seed := range uint64(400) {
 		pod, programs, _ := randomPod(rand.New(rand.NewPCG(seed, 3)))
@@ -122,7 +121,7 @@ func TestDeleteAnywhere(t *testing.T) {
 			t.Errorf("seed %d after %d crashes: %s", seed, w.crashes, p)
 		}
 		if !w.removed || len(w.runtime.Containers)+len(w.runtime.Sandboxes) > 0 {
-			t.Errorf("seed %d: the deleted pod left something behind", seed)
+			t.Errorf("seed %d: something is left of the deleted pod", seed)
 		}
 		if t.Failed() {
 			t.Fatalf("pod of seed %d: %s, programs %v", seed, describe(pod), programs)

@@ -38,7 +38,7 @@ func TestHTTPHook(t *testing.T) {
 			var got string
 			server := test.server(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				got = fmt.Sprintf("%s %s %s %s", r.Host, r.URL, r.Header.Get("X-Mine"), r.UserAgent())
-				w.WriteHeader(http.StatusTeapot) // any answer will do
+				w.WriteHeader(http.StatusTeapot) // any response is a success
 			}))
 			defer server.Close()
 			address, err := url.Parse(server.URL)
@@ -80,12 +80,12 @@ func TestSleepHook(t *testing.T) {
 	}
 	clock.Step(5 * time.Second)
 	if err := <-done; err != nil {
-		t.Errorf("slept, and got %v", err)
+		t.Errorf("after the sleep: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	go sleep(ctx)
 	cancel()
 	if err := <-done; err == nil {
-		t.Error("a sleep that was cut short is no error")
+		t.Error("a cancelled sleep is no error")
 	}
 }

@@ -16,24 +16,23 @@ import (
 	"github.com/kindred-project/kindred/internal/node/runtime"
 )
 
-// program is what a container does when it runs: it ends after a time with a code, or
-// never.
+// program is what a run of a container does: it exits after a time with a code, or never.
 type program struct {
-	runs time.Duration // 0: for ever
+	runs time.Duration // 0: until it is stopped
 	code int32
 }
 
-// world is a model of everything around Decide: the runtime, the API and time. It
-// checks that each action is allowed. Undisturbed, it carries actions out at once. With
-// a source of accidents they are under way for a while, overtake each other, take
-// effect before the agent hears of it, and the agent may be lost at any moment.
+// world is a model of everything around Decide: the runtime, the API and time. It checks that each action
+// is allowed. Undisturbed, it carries out actions at once. With a random source, actions take several
+// steps, interleave and take effect before the agent has their result, and the agent may crash at any
+// moment.
 type world struct {
 	pod      *v1.Pod
 	programs map[string][]program // by attempt; the last repeats
 	deleteAt time.Duration        // 0: never
-	rand     *rand.Rand           // nil: no accidents
-	odds     int                  // one in so many chances to crash is taken; 0: none
-	unplug   int                  // likewise, to delete the pod at any moment, by force or not
+	rand     *rand.Rand           // nil: undisturbed
+	odds     int                  // the agent crashes at one in odds chances; 0: never
+	unplug   int                  // likewise, the pod is deleted, half of the time by force
 
 	now     time.Time
 	start   time.Time
@@ -41,13 +40,13 @@ type world struct {
 	serial  int
 	gone    bool
 
-	// What the agent remembers, and loses when it crashes.
-	memory Memory
-	old    v1.PodStatus
-	busy   []*flying
+	// The state of the agent, which a crash loses.
+	memory  Memory
+	old     v1.PodStatus
+	flights []*flying
 
 	crashes  int
-	started  map[string]int // runs that began, by container
+	started  map[string]int // number of starts, by container
 	stopped  []string       // containers that got a stop signal while running
 	hooks    map[string]int // postStart and preStop calls, by kind and container
 	finished bool
@@ -55,7 +54,7 @@ type world struct {
 	problems []string
 }
 
-// flying is an action under way: first it takes effect, step by step, then the agent hears of it.
+// flying is an action in flight: it takes effect step by step, then the agent gets its result.
 type flying struct {
 	action Action
 	steps  []func()
@@ -73,15 +72,15 @@ func newWorld(pod *v1.Pod, programs map[string][]program, crash *rand.Rand) *wor
 	return w
 }
 
-// restart is a new agent: it knows what API and runtime know.
+// restart replaces the agent by a new one, which has only the state of the API and the runtime.
 func (w *world) restart() {
 	w.memory = Remember(&w.pod.Status)
 	w.old = *w.pod.Status.DeepCopy()
-	w.busy = nil
+	w.flights = nil
 	if w.rand == nil {
 		return
 	}
-	// The runtime may give up on the starts of an agent that died.
+	// The runtime may give up on the starts of an agent that crashed.
 	for i := range w.runtime.Containers {
 		if c := &w.runtime.Containers[i]; c.State == runtime.Created && w.rand.IntN(2) == 0 {
 			w.exit(c, 128)
@@ -93,7 +92,7 @@ func (w *world) problem(format string, args ...any) {
 	w.problems = append(w.problems, fmt.Sprintf(format, args...))
 }
 
-// maybeCrash loses the agent now and then.
+// maybeCrash crashes the agent, at random.
 func (w *world) maybeCrash() bool {
 	if w.rand == nil || w.odds == 0 || w.rand.IntN(w.odds) > 0 {
 		return false
@@ -103,11 +102,11 @@ func (w *world) maybeCrash() bool {
 	return true
 }
 
-// run lives through the pod's life until nothing happens any more, or for a while.
+// run runs the pod until nothing happens any more, or until the limit.
 func (w *world) run(limit time.Duration) {
 	for steps := 0; w.now.Sub(w.start) < limit && !w.removed; steps++ {
 		if steps > 20000 {
-			w.problem("no end in sight: the same decisions over and over")
+			w.problem("the decisions do not converge")
 			return
 		}
 		w.tick()
@@ -120,14 +119,14 @@ func (w *world) run(limit time.Duration) {
 		if w.write(out); w.maybeCrash() {
 			continue
 		}
-		if w.removed = out.Removed && len(w.busy) == 0; w.removed {
+		if w.removed = out.Removed && len(w.flights) == 0; w.removed {
 			return
 		}
 		if w.act(out.Actions) {
 			continue
 		}
 		if w.gone && !out.Removed && out.Finished {
-			continue // the API let go of it just now
+			continue // the pod was just deleted from the API
 		}
 		if !w.wait(out) {
 			return
@@ -139,7 +138,7 @@ func (w *world) input() Input {
 	seen := w.runtime
 	seen.Sandboxes, seen.Containers = slices.Clone(w.runtime.Sandboxes), slices.Clone(w.runtime.Containers)
 	inFlight := map[ActionKey]bool{}
-	for _, f := range w.busy {
+	for _, f := range w.flights {
 		inFlight[f.action.Key()] = true
 	}
 	return Input{
@@ -148,7 +147,7 @@ func (w *world) input() Input {
 	}
 }
 
-// write is the API's side of a status write, and of the final deletion.
+// write writes the status to the API, and finally deletes a finished pod.
 func (w *world) write(out Output) {
 	if w.gone {
 		return
@@ -164,7 +163,7 @@ func (w *world) write(out Output) {
 	}
 }
 
-// check looks at a decision as such.
+// check checks the rules that a single decision must obey.
 func (w *world) check(out Output) {
 	if IsOver(out.Status.Phase) && w.anyRunning() && !w.gone && !IsOver(w.pod.Status.Phase) {
 		w.problem("phase %s while a container runs", out.Status.Phase)
@@ -182,7 +181,7 @@ func (w *world) anyRunning() bool {
 	return slices.ContainsFunc(w.runtime.Containers, func(c runtime.Container) bool { return c.State == runtime.Running })
 }
 
-// tick ends the containers whose time has come, and deletes the pod at its time.
+// tick exits the containers that are due, and deletes the pod if that is due.
 func (w *world) tick() {
 	for i := range w.runtime.Containers {
 		c := &w.runtime.Containers[i]
@@ -195,7 +194,7 @@ func (w *world) tick() {
 	}
 }
 
-// delete is a deletion with the pod's own grace period.
+// delete deletes the pod with its own grace period.
 func (w *world) delete() {
 	w.pod = w.pod.DeepCopy()
 	at := metav1.NewTime(w.now)
@@ -219,7 +218,7 @@ func (w *world) exit(c *runtime.Container, code int32) {
 	}
 }
 
-// wait moves time to whatever comes next; false when nothing does.
+// wait advances time to the next event. It returns false if there is none.
 func (w *world) wait(out Output) bool {
 	next := out.Wake
 	consider := func(t time.Time) {
@@ -246,23 +245,23 @@ func (w *world) wait(out Output) bool {
 	return true
 }
 
-// act launches actions and moves those under way on; false when there are none.
+// act launches actions and advances those in flight. It returns false if there are none.
 func (w *world) act(actions []Action) bool {
 	for _, a := range actions {
-		if !slices.ContainsFunc(w.busy, func(f *flying) bool { return f.action.Key() == a.Key() }) {
-			w.busy = append(w.busy, w.launch(a))
+		if !slices.ContainsFunc(w.flights, func(f *flying) bool { return f.action.Key() == a.Key() }) {
+			w.flights = append(w.flights, w.launch(a))
 		}
 	}
-	if len(w.busy) == 0 {
+	if len(w.flights) == 0 {
 		return false
 	}
 	if w.rand == nil {
-		for len(w.busy) > 0 {
+		for len(w.flights) > 0 {
 			w.advance(0)
 		}
 		return true
 	}
-	w.advance(w.rand.IntN(len(w.busy)))
+	w.advance(w.rand.IntN(len(w.flights)))
 	w.maybeCrash()
 	if w.unplug > 0 && w.pod.DeletionTimestamp == nil && w.rand.IntN(w.unplug) == 0 {
 		w.delete()
@@ -271,23 +270,23 @@ func (w *world) act(actions []Action) bool {
 	return true
 }
 
-// advance moves one action under way a step on.
+// advance carries out one step of an action in flight.
 func (w *world) advance(i int) {
-	f := w.busy[i]
+	f := w.flights[i]
 	if len(f.steps) > 0 {
 		step := f.steps[0]
 		f.steps = f.steps[1:]
 		step()
 		return
 	}
-	w.busy = slices.Delete(w.busy, i, i+1)
+	w.flights = slices.Delete(w.flights, i, i+1)
 	if f.apply != nil {
 		w.memory = w.memory.clone()
 		f.apply(&w.memory)
 	}
 }
 
-// launch says what an action does, in steps, and what the agent then remembers.
+// launch returns the steps of an action, and its result for the agent.
 func (w *world) launch(a Action) *flying {
 	f := &flying{action: a}
 	remember := func(change func(*RunMemory)) func(*Memory) {
@@ -355,7 +354,7 @@ func (w *world) checkRelease() {
 	}
 }
 
-// breakSandbox is the first half of stopping one: its process is gone, its network not yet.
+// breakSandbox is the first step of stopping a sandbox: its process has exited, its network remains.
 func (w *world) breakSandbox(a Action) {
 	for i := range w.runtime.Sandboxes {
 		if w.runtime.Sandboxes[i].ID == a.ID {
@@ -369,7 +368,7 @@ func (w *world) breakSandbox(a Action) {
 	}
 }
 
-// checkSandbox is the second half: the sandbox must still be there.
+// checkSandbox is the second step: the sandbox must still exist.
 func (w *world) checkSandbox(a Action) {
 	if !slices.ContainsFunc(w.runtime.Sandboxes, func(s runtime.Sandbox) bool { return s.ID == a.ID }) {
 		w.problem("sandbox removed while it was being stopped")
@@ -382,7 +381,7 @@ func (w *world) removeSandbox(a Action) {
 }
 
 func (w *world) createContainer(a Action) (id string) {
-	if w.over() {
+	if w.isStopping() {
 		return "" // the stage was cancelled
 	}
 	w.checkStart(a)
@@ -409,11 +408,11 @@ func (w *world) startContainer(id string) {
 	}
 }
 
-// over says whether the pod is, as its worker has noticed.
-func (w *world) over() bool { return !w.memory.StoppingSince.IsZero() }
+// isStopping reports whether the pod is to stop, according to its worker.
+func (w *world) isStopping() bool { return !w.memory.StoppingSince.IsZero() }
 
-// checkStart holds the rules of starting: one run of a container at a time, init
-// containers in order and before app containers, nothing in a pod that is over.
+// checkStart checks the rules of starting: one run of a container at a time, init containers in order and
+// before app containers, no start in a pod that is over.
 func (w *world) checkStart(a Action) {
 	for _, c := range w.runtime.Containers {
 		if c.Name == a.Container && c.State != runtime.Exited {
@@ -441,7 +440,7 @@ func (w *world) checkStart(a Action) {
 	}
 }
 
-// stopContainer ends a container, which obeys at once.
+// stopContainer stops a container, which exits at once.
 func (w *world) stopContainer(a Action) {
 	for i := range w.runtime.Containers {
 		c := &w.runtime.Containers[i]
@@ -457,7 +456,7 @@ func (w *world) stopContainer(a Action) {
 	}
 }
 
-// checkTurn holds the order of stopping: sidecars after app containers, in reverse.
+// checkTurn checks the order of stopping: sidecars after app containers, in reverse order.
 func (w *world) checkTurn(c runtime.Container, a Action) {
 	index, sidecar := sidecarNamed(w.pod, c.Name)
 	if !sidecar || !w.now.Before(a.Deadline) {
@@ -480,8 +479,8 @@ func (w *world) removeContainer(a Action) {
 	})
 }
 
-// verdict is what must not depend on crashes.
-func (w *world) verdict() string {
+// outcome returns the state that must not depend on crashes.
+func (w *world) outcome() string {
 	s := w.pod.Status
 	text := fmt.Sprintf("phase %s %q, finished %t\n", s.Phase, s.Reason, w.finished)
 	for _, list := range [][]v1.ContainerStatus{s.InitContainerStatuses, s.ContainerStatuses} {

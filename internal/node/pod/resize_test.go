@@ -25,8 +25,7 @@ func sized(name, cpu, memory string) v1.Container {
 	return v1.Container{Name: name, Image: "i", Resources: requirements(cpu, memory)}
 }
 
-// grown is a scene of a running container that was created with half the CPU which is allocated
-// since generation 3.
+// grown returns a scene with a running container whose allocated CPU was doubled in generation 3.
 func grown(policy ...v1.ContainerResizePolicy) Input {
 	created := sized("app", "100m", "64Mi")
 	created.ResizePolicy = policy
@@ -60,12 +59,12 @@ func TestResizeInPlace(t *testing.T) {
 		t.Errorf("actions (-want +got):\n%s", diff)
 	}
 	if got, want := cpuOf(out.Status), "200m allocated, 100m/100m"; got != want {
-		t.Errorf("while it is under way: %s, want %s", got, want)
+		t.Errorf("in progress: %s, want %s", got, want)
 	}
 	if c := resizeCondition(out.Status, v1.PodResizeInProgress); c.Status != v1.ConditionTrue || c.Reason != "" || c.ObservedGeneration != 3 {
 		t.Errorf("condition %+v", c)
 	}
-	// A later generation changes nothing of what is under way.
+	// A later generation does not change the resize in progress.
 	in.Pod.Generation, in.Old, in.Memory = 4, out.Status, out.Memory
 	if c := resizeCondition(Decide(in).Status, v1.PodResizeInProgress); c.ObservedGeneration != 3 {
 		t.Errorf("condition %+v", c)
@@ -89,8 +88,8 @@ func TestResizeInPlace(t *testing.T) {
 	}
 }
 
-// TestResizeOutlivesTheAgent kills it while the runtime is being told, and afterwards.
-func TestResizeOutlivesTheAgent(t *testing.T) {
+// TestResizeSurvivesTheAgent replaces the agent during a resize and after it.
+func TestResizeSurvivesTheAgent(t *testing.T) {
 	in := grown()
 	in.Pod.Status = Decide(in).Status
 	next := in
@@ -119,19 +118,19 @@ func TestResizeByRestart(t *testing.T) {
 	if diff := cmp.Diff([]string{"Normal Killing Container app resize requires restart"}, messagesOf(out)); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
-	in.Runtime.Containers[0].State = runtime.Exited // with code 0, which alone would end the pod
+	in.Runtime.Containers[0].State = runtime.Exited // with code 0, after which the pod would be over
 	in.Memory = out.Memory
 	if diff := cmp.Diff([]string{"ResizePod/", "StartContainer/app"}, actionsOf(Decide(in))); diff != "" {
 		t.Errorf("actions after its end (-want +got):\n%s", diff)
 	}
-	// A policy for memory has nothing to say about CPU.
+	// A resize policy for memory does not affect CPU.
 	other := grown(v1.ContainerResizePolicy{ResourceName: v1.ResourceMemory, RestartPolicy: v1.RestartContainer})
 	if diff := cmp.Diff([]string{"ResizePod/"}, actionsOf(Decide(other))); diff != "" {
 		t.Errorf("actions for another resource (-want +got):\n%s", diff)
 	}
 }
 
-func TestResizeThatWaits(t *testing.T) {
+func TestPendingResize(t *testing.T) {
 	in := scene(sized("app", "100m", "64Mi")).with(runningRun("app"))
 	in.Resize.Pending = &Refusal{Reason: "OutOfcpu", Message: "no room"}
 	out := Decide(in)
@@ -145,7 +144,7 @@ func TestResizeThatWaits(t *testing.T) {
 	}
 }
 
-// TestFailedResize is told in the condition, and tried again later.
+// TestFailedResize: the condition has the failure, and the resize is retried.
 func TestFailedResize(t *testing.T) {
 	in := grown()
 	in.Memory = Decide(in).Memory
@@ -164,7 +163,7 @@ func TestFailedResize(t *testing.T) {
 	}
 }
 
-func TestAllocationIsKept(t *testing.T) {
+func TestAllocationIsStored(t *testing.T) {
 	layout := rootdir.Layout{Root: t.TempDir()}
 	if _, ok := LoadAllocation(layout, "u"); ok {
 		t.Error("an allocation of a pod that has none")

@@ -15,7 +15,7 @@ import (
 	"github.com/kindred-project/kindred/internal/node/runtime"
 )
 
-// summary is a status as a person would tell it.
+// summary returns a short text of a status.
 func summary(s v1.PodStatus) []string {
 	lines := []string{string(s.Phase) + reason(s.Reason, s.Message)}
 	for _, c := range s.Conditions {
@@ -23,9 +23,9 @@ func summary(s v1.PodStatus) []string {
 	}
 	for _, list := range [][]v1.ContainerStatus{s.InitContainerStatuses, s.ContainerStatuses} {
 		for _, c := range list {
-			line := fmt.Sprintf("%s: %s", c.Name, tellState(c.State))
+			line := fmt.Sprintf("%s: %s", c.Name, stateSummary(c.State))
 			if c.LastTerminationState.Terminated != nil {
-				line += ", before " + tellState(c.LastTerminationState)
+				line += ", before " + stateSummary(c.LastTerminationState)
 			}
 			if c.RestartCount > 0 {
 				line += fmt.Sprintf(", restarts %d", c.RestartCount)
@@ -49,7 +49,7 @@ func reason(reason, message string) string {
 	return fmt.Sprintf(" (%s: %s)", reason, message)
 }
 
-func tellState(s v1.ContainerState) string {
+func stateSummary(s v1.ContainerState) string {
 	switch {
 	case s.Waiting != nil:
 		return "waiting" + reason(s.Waiting.Reason, s.Waiting.Message)
@@ -217,8 +217,7 @@ func TestExpiry(t *testing.T) {
 	}
 }
 
-// TestFinalStatusStays has an agent that never saw the pod before: one that was refused, and one whose
-// containers are gone.
+// TestFinalStatusStays: a new agent does not change the status of a refused pod whose containers are gone.
 func TestFinalStatusStays(t *testing.T) {
 	in := scene(v1.Container{Name: "app", Image: "i"})
 	in.Runtime = &runtime.Pod{}

@@ -11,26 +11,26 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// Annotations which tell the containers of a simulated pod what to do. They mean its app
-// containers; durations read like 1.5s or 2m.
+// Annotations that control the app containers of a simulated pod. Durations have Go's format, such as
+// 1.5s or 2m.
 const (
-	// ExitAfter is how long after its start a container ends by itself. Without it
-	// containers run for ever.
+	// ExitAfter is the time between the start of a container and its exit. Without it, containers
+	// run until they are stopped.
 	ExitAfter = "kindred.dev/simulated-exit-after"
-	// ExitCode is the code it ends with then; 0 by default.
+	// ExitCode is the code of that exit; 0 by default.
 	ExitCode = "kindred.dev/simulated-exit-code"
-	// StopAfter is how long a container takes to end once it got TERM. Without it
-	// containers obey at once. The grace period bounds it.
+	// StopAfter is the time between SIGTERM and the exit of a container. Without it, containers
+	// exit at once. It ends with the grace period.
 	StopAfter = "kindred.dev/simulated-stop-after"
 )
 
-// What containers end with when they get TERM or KILL: 128 and the signal's number.
+// The exit codes after SIGTERM and SIGKILL: 128 plus the signal's number.
 const (
 	codeTerminated = 143
 	codeKilled     = 137
 )
 
-// behaviour is what a pod's annotations ask for.
+// behaviour is what a pod's annotations request.
 type behaviour struct {
 	exits     bool
 	exitAfter time.Duration

@@ -15,18 +15,17 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// A lease holds for 40 s, as a kubelet's. It is renewed twice in that time, not four times:
-// the renewals of a thousand nodes are all their idle load.
+// A lease expires after 40 s, as that of a kubelet. It is renewed twice in that time instead of four
+// times, because renewals are the whole idle load of a thousand nodes.
 const (
 	leaseDuration = 40 * time.Second
 	renewInterval = leaseDuration / 2
 )
 
-// shortestTick bounds how finely renewals are spread.
+// shortestTick is the shortest time between two renewals.
 const shortestTick = 10 * time.Millisecond
 
-// heartbeats renews the leases of all nodes, one after another, evenly over the
-// interval: there is never a burst.
+// heartbeats renews the leases of all nodes, one after the other and evenly spread over the interval.
 func (n *Nodes) heartbeats(ctx context.Context) {
 	count := n.options.Count
 	if count == 0 {
@@ -55,8 +54,8 @@ func (n *Nodes) heartbeats(ctx context.Context) {
 			return
 		case <-ticker.C():
 		}
-		// How many should be out by now, whatever ticks were missed; a long pause is not
-		// made up for.
+		// The number of renewals due since the start, also after missed ticks. After a long pause,
+		// each lease is renewed once.
 		target := int(n.options.Clock.Since(began) * time.Duration(count) / renewInterval)
 		for sent = max(sent, target-count); sent < target; sent++ {
 			select {
@@ -68,20 +67,20 @@ func (n *Nodes) heartbeats(ctx context.Context) {
 	}
 }
 
-// heartbeat renews a node's lease and sees to its status. A node which a user deleted
-// stays away until the next start, as a kubelet's does.
+// heartbeat renews a node's lease and repairs its status. A node that a user deletes is created again
+// only at the next start, as by a kubelet.
 func (n *Nodes) heartbeat(ctx context.Context, i int) {
 	name := n.options.nodeName(i)
 	if n.node(name) == nil {
 		return
 	}
 	if err := n.beat(ctx, i); err != nil && ctx.Err() == nil {
-		klog.FromContext(ctx).Error(err, "Cannot renew the lease of a simulated node", "node", name)
+		klog.FromContext(ctx).Error(err, "Cannot renew the lease of a simulated node, will retry", "node", name)
 	}
 	n.repair(ctx, name)
 }
 
-// beat renews or creates a lease. The one known from last time spares a read.
+// beat renews or creates a lease. It saves a read by updating the lease that the last write returned.
 func (n *Nodes) beat(ctx context.Context, i int) error {
 	name := n.options.nodeName(i)
 	leases := n.options.Client.CoordinationV1().Leases(v1.NamespaceNodeLease)
@@ -99,8 +98,8 @@ func (n *Nodes) beat(ctx context.Context, i int) error {
 	return n.keepLease(i, updated, err)
 }
 
-// keepLease remembers a lease for next time. After an error it is read anew: somebody
-// may have touched it.
+// keepLease stores a lease for the next renewal. After an error the lease is read again, because another
+// client may have changed it.
 func (n *Nodes) keepLease(i int, lease *coordinationv1.Lease, err error) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -111,7 +110,7 @@ func (n *Nodes) keepLease(i int, lease *coordinationv1.Lease, err error) error {
 	return err
 }
 
-// renewed fills in a lease. Its owner is the node, with which it goes.
+// renewed sets the fields of a lease. Its owner is the Node.
 func (n *Nodes) renewed(name string, lease *coordinationv1.Lease) *coordinationv1.Lease {
 	lease.Name, lease.Namespace = name, v1.NamespaceNodeLease
 	if node := n.node(name); node != nil {

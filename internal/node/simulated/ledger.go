@@ -16,57 +16,55 @@ import (
 	"github.com/kindred-project/kindred/internal/node/pod"
 )
 
-// addresses are what pods and nodes get: 198.18.0.0/15 is set aside for benchmarks
-// (RFC 2544, RFC 6890), so that no network a machine can reach uses it. The lower quarter
-// is the nodes'.
+// The addresses of nodes and pods. 198.18.0.0/15 is reserved for benchmarks (RFC 2544, RFC 6890), so that
+// no reachable network uses it. Nodes have the lower quarter.
 var (
 	nodeAddresses = netip.MustParsePrefix("198.18.0.0/17")
 	podAddresses  = []netip.Prefix{netip.MustParsePrefix("198.18.128.0/17"), netip.MustParsePrefix("198.19.0.0/16")}
 )
 
-// ledger knows what pods hold: addresses, which are unique among all nodes, and
-// their share of a node.
+// ledger accounts for what each pod has: an address, unique among all nodes, and its share of a node.
 type ledger struct {
 	mu    sync.Mutex
-	pods  map[types.UID]*holding
+	pods  map[types.UID]*entry
 	taken map[netip.Addr]types.UID
 	next  netip.Addr
 	loads map[string]*admission.Load
 }
 
-// holding is what one pod has.
-type holding struct {
+// entry is what one pod has.
+type entry struct {
 	address netip.Addr
-	// node and share are set while the pod counts against a node.
+	// node and share are set while the pod counts against the node's resources.
 	node  string
 	share admission.Share
-	// written is the resource version of our last word about the pod; settled says
-	// that there is nothing to add to it.
+	// written is the resource version of the last status that was written. settled is set if that
+	// status does not change before something happens.
 	written string
 	settled bool
 }
 
 func newLedger() *ledger {
 	return &ledger{
-		pods: map[types.UID]*holding{}, taken: map[netip.Addr]types.UID{},
+		pods: map[types.UID]*entry{}, taken: map[netip.Addr]types.UID{},
 		loads: map[string]*admission.Load{}, next: podAddresses[0].Addr(),
 	}
 }
 
-func (l *ledger) holding(uid types.UID) *holding {
+func (l *ledger) entry(uid types.UID) *entry {
 	h := l.pods[uid]
 	if h == nil {
-		h = &holding{}
+		h = &entry{}
 		l.pods[uid] = h
 	}
 	return h
 }
 
-// observe enters what the API shows that a pod has.
+// observe records what a pod has according to the API.
 func (l *ledger) observe(p *v1.Pod) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	h := l.holding(p.UID)
+	h := l.entry(p.UID)
 	if ip, err := netip.ParseAddr(p.Status.PodIP); err == nil && usesAddress(p) && !h.address.IsValid() {
 		if _, taken := l.taken[ip]; !taken {
 			l.taken[ip] = p.UID
@@ -81,7 +79,7 @@ func (l *ledger) observe(p *v1.Pod) {
 	}
 }
 
-// release gives back all that a pod had.
+// release frees everything that a pod has.
 func (l *ledger) release(uid types.UID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -94,16 +92,16 @@ func (l *ledger) release(uid types.UID) {
 	delete(l.pods, uid)
 }
 
-// address is the pod's, chosen when it's asked for first.
+// address returns the pod's address, which is allocated on first use.
 func (l *ledger) address(uid types.UID) (string, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	h := l.holding(uid)
+	h := l.entry(uid)
 	if h.address.IsValid() {
 		return h.address.String(), nil
 	}
 	for range addressCount() {
-		l.next = following(l.next)
+		l.next = nextAddress(l.next)
 		if _, taken := l.taken[l.next]; !taken {
 			l.taken[l.next] = uid
 			h.address = l.next
@@ -113,8 +111,8 @@ func (l *ledger) address(uid types.UID) (string, error) {
 	return "", fmt.Errorf("no IP address is left for simulated pods: %d have one", len(l.taken))
 }
 
-// following is the next pod address, from the last to the first.
-func following(a netip.Addr) netip.Addr {
+// nextAddress returns the pod address after a. It wraps around.
+func nextAddress(a netip.Addr) netip.Addr {
 	a = a.Next()
 	for i, p := range podAddresses {
 		if p.Contains(a) {
@@ -135,12 +133,12 @@ func addressCount() int {
 	return n
 }
 
-// reserve counts a new pod against its node unless check, which gets what the node's
-// other pods hold, refuses it.
+// reserve counts a new pod against its node unless check, which gets the load of the node's other pods,
+// refuses it.
 func (l *ledger) reserve(p *v1.Pod, check func(*admission.Load) *pod.Refusal) *pod.Refusal {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	h := l.holding(p.UID)
+	h := l.entry(p.UID)
 	if h.node != "" {
 		return nil
 	}
@@ -160,12 +158,12 @@ func (l *ledger) load(node string) *admission.Load {
 	return load
 }
 
-func (l *ledger) count(h *holding, p *v1.Pod) {
+func (l *ledger) count(h *entry, p *v1.Pod) {
 	h.node, h.share = p.Spec.NodeName, admission.ShareOf(p)
 	l.load(h.node).Add(h.share)
 }
 
-func (l *ledger) uncount(h *holding) {
+func (l *ledger) uncount(h *entry) {
 	if h.node == "" {
 		return
 	}
@@ -173,7 +171,7 @@ func (l *ledger) uncount(h *holding) {
 	h.node, h.share = "", admission.Share{}
 }
 
-// wrote notes our last word about a pod, and whether there's nothing to add to it.
+// wrote records a status write.
 func (l *ledger) wrote(p *v1.Pod, settled bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -182,8 +180,8 @@ func (l *ledger) wrote(p *v1.Pod, settled bool) {
 	}
 }
 
-// upToDate says whether a sighting of a pod asks for nothing: it is older than our last
-// word, so that a newer one is on its way, or that word was the last.
+// upToDate reports whether a version of a pod from the informer needs no walk: it is older than the last
+// status write, so that the informer will deliver a newer one, or it is that write and the pod is settled.
 func (l *ledger) upToDate(p *v1.Pod) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -191,7 +189,7 @@ func (l *ledger) upToDate(p *v1.Pod) bool {
 	if h == nil || h.written == "" {
 		return false
 	}
-	// Versions of one resource compare as numbers (KEP-5504); those that don't are news.
+	// Resource versions are comparable (KEP-5504). If they are not, walk the pod.
 	order, err := resourceversion.CompareResourceVersion(p.ResourceVersion, h.written)
 	return err == nil && (order < 0 || order == 0 && h.settled)
 }

@@ -50,7 +50,7 @@ func TestAddressesRunOutAndComeBack(t *testing.T) {
 	for i := 0; ; i++ {
 		ip, err := l.address(types.UID(fmt.Sprint(i)))
 		if err != nil {
-			if i != addressCount()-1 { // the very first address names the range
+			if i != addressCount()-1 { // the first address is that of the network
 				t.Fatalf("%v after %d addresses, want %d", err, i, addressCount()-1)
 			}
 			break

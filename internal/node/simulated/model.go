@@ -18,48 +18,48 @@ import (
 // runtimeName is the scheme of container IDs.
 const runtimeName = "simulated"
 
-// model is one pod's imagined runtime, and what the state machine remembers.
+// model is the runtime of one pod, and the memory of its state machine.
 type model struct {
 	uid     types.UID
 	runtime runtime.Pod
 	memory  pod.Memory
-	// status is the one decided last.
+	// status is the last decided status.
 	status v1.PodStatus
-	// terms says when a container got TERM, stops when and how it will end of it.
+	// terms has the time of SIGTERM of containers, stops the exit that follows.
 	terms map[string]time.Time
 	stops map[string]ending
 }
 
-// ending is a container's end to come.
+// ending is the future exit of a container.
 type ending struct {
 	at   time.Time
 	code int32
 }
 
-// world is what a step depends on besides the pod.
+// world is what a walk depends on besides the pod.
 type world struct {
 	now     time.Time
 	hostIPs []string
-	// address gives the pod's IP, the same each time.
+	// address returns the pod's IP, always the same.
 	address func() (string, error)
 }
 
-// step is the outcome of walking a pod as far as it goes now.
+// step is the outcome of a walk.
 type step struct {
 	status   v1.PodStatus
 	events   []pod.Event
 	finished bool
-	// wake is when to walk on though nothing happens; zero for never.
+	// wake is when to walk the pod again if nothing happens; zero for never.
 	wake time.Time
 }
 
-// maxRounds bounds the walk. A round starts or ends something, and what ends at
-// once is restarted with a back-off, so that a pod needs a few rounds a container.
+// maxRounds limits a walk. Each round starts or stops something, and a container that exits at once is
+// restarted with backoff, so that a pod needs a few rounds for each container.
 const maxRounds = 200
 
-// walk decides and acts until there is nothing left to do now.
+// walk decides and acts until no action is left.
 func (m *model) walk(p *v1.Pod, w world) step {
-	b, _ := behaviourOf(p) // a pod with an error in it was refused
+	b, _ := behaviourOf(p) // a pod with an invalid annotation is refused
 	var s step
 	for range maxRounds {
 		next := m.advance(p, b, w.now)
@@ -70,16 +70,16 @@ func (m *model) walk(p *v1.Pod, w world) step {
 		m.memory, m.status = out.Memory, out.Status
 		s.status, s.finished = out.Status, out.Finished
 		s.events = append(s.events, out.Events...)
-		s.wake = sooner(next, out.Wake)
+		s.wake = earliest(next, out.Wake)
 		acted := false
 		for _, a := range out.Actions {
 			acted = m.act(p, b, w, a) || acted
 		}
 		probed, at := m.probe(p, out, w.now)
-		s.wake = sooner(s.wake, at)
+		s.wake = earliest(s.wake, at)
 		if !acted && !probed {
 			for _, e := range m.stops {
-				s.wake = sooner(s.wake, e.at)
+				s.wake = earliest(s.wake, e.at)
 			}
 			return s
 		}
@@ -88,19 +88,19 @@ func (m *model) walk(p *v1.Pod, w world) step {
 	return s
 }
 
-// sooner is the earlier of two times, where zero means never.
-func sooner(a, b time.Time) time.Time {
+// earliest returns the earlier of two times. Zero means never.
+func earliest(a, b time.Time) time.Time {
 	if a.IsZero() || (!b.IsZero() && b.Before(a)) {
 		return b
 	}
 	return a
 }
 
-// changedHash is no container's hash: the state machine restarts a container whose run
+// changedHash differs from the hash of every container. The state machine restarts a container whose run
 // has it, as it does on a real node when the hash of the spec changes.
 const changedHash = "changed"
 
-// advance ends the containers whose time has come, and says when the next one's will.
+// advance exits the containers that are due, and returns when the next one is.
 func (m *model) advance(p *v1.Pod, b behaviour, now time.Time) (next time.Time) {
 	for i := range m.runtime.Containers {
 		run := &m.runtime.Containers[i]
@@ -112,7 +112,7 @@ func (m *model) advance(p *v1.Pod, b behaviour, now time.Time) (next time.Time) 
 			continue
 		}
 		if end.at.After(now) {
-			next = sooner(next, end.at)
+			next = earliest(next, end.at)
 			continue
 		}
 		finish(run, end)
@@ -122,7 +122,7 @@ func (m *model) advance(p *v1.Pod, b behaviour, now time.Time) (next time.Time) 
 	return next
 }
 
-// endOf says when and how a running container ends, as far as is known.
+// endOf returns the exit of a running container, if one is known.
 func (m *model) endOf(p *v1.Pod, b behaviour, run *runtime.Container) (ending, bool) {
 	if run.State != runtime.Running {
 		return ending{}, false
@@ -144,7 +144,7 @@ func finish(run *runtime.Container, end ending) {
 	}
 }
 
-// act carries an action out and says whether that changed anything.
+// act carries out an action and reports whether that changed anything.
 func (m *model) act(p *v1.Pod, b behaviour, w world, a pod.Action) bool {
 	switch a.Kind {
 	case pod.PrepareVolumes:
@@ -222,8 +222,8 @@ func (m *model) startContainer(p *v1.Pod, w world, a pod.Action) {
 	m.runtime.Containers = slices.Insert(m.runtime.Containers, 0, run)
 }
 
-// stopContainer is TERM: the container ends when it likes, at the latest by KILL. Asked
-// again, it changes something only if KILL comes sooner now.
+// stopContainer sends SIGTERM: the container exits after its StopAfter, at the latest at the deadline. A
+// second call changes something only if the deadline is earlier.
 func (m *model) stopContainer(b behaviour, w world, a pod.Action) bool {
 	if _, ok := m.terms[a.ID]; !ok {
 		m.terms[a.ID] = w.now
@@ -240,7 +240,7 @@ func (m *model) stopContainer(b behaviour, w world, a pod.Action) bool {
 	return !known || old != end
 }
 
-// probe lets the probes of running containers succeed when their initial delay is over.
+// probe makes the probes of running containers succeed once their initial delay is over.
 func (m *model) probe(p *v1.Pod, out pod.Output, now time.Time) (changed bool, wake time.Time) {
 	for _, run := range m.runtime.Containers {
 		c := specOf(p, run.Name)
@@ -256,7 +256,7 @@ func (m *model) probe(p *v1.Pod, out pod.Output, now time.Time) (changed bool, w
 			continue
 		}
 		if at := run.StartedAt.Add(time.Duration(probe.InitialDelaySeconds) * time.Second); now.Before(at) {
-			wake = sooner(wake, at)
+			wake = earliest(wake, at)
 			continue
 		}
 		success := true
@@ -277,7 +277,7 @@ func containerID(uid types.UID, name string, attempt uint32) string {
 
 func imageID(image string) string { return runtimeName + "://" + image }
 
-// specOf finds the spec of any kind of container.
+// specOf returns the spec of any kind of container, or nil.
 func specOf(p *v1.Pod, name string) *v1.Container {
 	for _, list := range [][]v1.Container{p.Spec.Containers, p.Spec.InitContainers} {
 		for i := range list {
@@ -298,7 +298,7 @@ func isApp(p *v1.Pod, name string) bool {
 	return slices.ContainsFunc(p.Spec.Containers, func(c v1.Container) bool { return c.Name == name })
 }
 
-// isInit says whether a container is an init container that ends, not a sidecar (KEP-753).
+// isInit reports whether a container is an init container that exits, not a sidecar (KEP-753).
 func isInit(p *v1.Pod, name string) bool {
 	return slices.ContainsFunc(p.Spec.InitContainers, func(c v1.Container) bool {
 		return c.Name == name && !pod.IsSidecar(&c)

@@ -20,14 +20,14 @@ import (
 
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// lab walks one pod as Nodes does, with the status kept as an API would.
+// lab walks one pod as Nodes does, and stores its status.
 type lab struct {
 	t     *testing.T
 	pod   *v1.Pod
 	model *model
 	now   time.Time
 	last  step
-	// forget drops the model after every walk, as a new process would have to.
+	// forget drops the model after every walk, as if the process were new.
 	forget bool
 }
 
@@ -41,7 +41,7 @@ func newLab(t *testing.T, p *v1.Pod) *lab {
 func (l *lab) walk() {
 	l.t.Helper()
 	if l.model == nil {
-		l.model = imagine(l.pod)
+		l.model = modelFrom(l.pod)
 	}
 	l.last = l.model.walk(l.pod, world{
 		now: l.now, hostIPs: []string{"198.18.0.1"},
@@ -54,7 +54,7 @@ func (l *lab) walk() {
 	}
 }
 
-// pass lets time go by, with a walk whenever one was asked for.
+// pass advances time, and walks the pod whenever the last walk requested it.
 func (l *lab) pass(d time.Duration) {
 	l.t.Helper()
 	for end := l.now.Add(d); ; l.walk() {
@@ -66,14 +66,14 @@ func (l *lab) pass(d time.Duration) {
 	}
 }
 
-// remove is a delete request with a grace period.
+// remove deletes the pod with a grace period.
 func (l *lab) remove(grace int64) {
 	at := metav1.NewTime(l.now.Add(time.Duration(grace) * time.Second))
 	l.pod.DeletionTimestamp, l.pod.DeletionGracePeriodSeconds = &at, &grace
 	l.walk()
 }
 
-// summary is what people look at first: phase, readiness, and each container's state.
+// summary returns phase, readiness, and each container's state.
 func (l *lab) summary() string {
 	s := l.pod.Status
 	words := []string{string(s.Phase)}
@@ -109,7 +109,7 @@ func (l *lab) want(summary string) {
 	}
 }
 
-// newPod is an assigned pod with containers of the given names.
+// newPod returns an assigned pod with containers of these names.
 func newPod(names ...string) *v1.Pod {
 	grace := int64(30)
 	p := &v1.Pod{
@@ -158,7 +158,7 @@ func TestStart(t *testing.T) {
 	}
 }
 
-// The volume that admission gives to nearly every pod shows the pod's metadata.
+// The token volume, which admission adds to nearly every pod, shows metadata of the pod.
 func TestWalkEndsOncePodRuns(t *testing.T) {
 	p := newPod("a")
 	p.Spec.Volumes = []v1.Volume{{Name: "kube-api-access", VolumeSource: v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{
@@ -329,7 +329,7 @@ func TestNewImageRestartsTheContainer(t *testing.T) {
 
 func TestNoAddressLeft(t *testing.T) {
 	p := newPod("a")
-	m := imagine(p)
+	m := modelFrom(p)
 	failing := world{now: start, address: func() (string, error) { return "", errors.New("none left") }}
 	s := m.walk(p, failing)
 	if s.status.Phase != v1.PodPending || s.wake.IsZero() {
@@ -341,9 +341,8 @@ func TestNoAddressLeft(t *testing.T) {
 	}
 }
 
-// TestTakenOver drives random pods through random lives. Wherever one rests, a new process
-// must see in the API what the old one knew: nothing to write, nothing to do, and the same
-// future from there.
+// TestTakenOver runs random pods. Whenever one is settled, a new process must find all state in the API:
+// it has nothing to write and nothing to do, and continues in the same way.
 func TestTakenOver(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -361,7 +360,7 @@ func TestTakenOver(t *testing.T) {
 			if !l.last.wake.IsZero() {
 				continue
 			}
-			again := imagine(l.pod).walk(l.pod, world{now: l.now.Add(time.Hour), hostIPs: []string{"198.18.0.1"}, address: noAddress})
+			again := modelFrom(l.pod).walk(l.pod, world{now: l.now.Add(time.Hour), hostIPs: []string{"198.18.0.1"}, address: noAddress})
 			if !equality.Semantic.DeepEqual(again.status, l.pod.Status) || !again.wake.IsZero() || again.finished != l.last.finished {
 				t.Fatalf("seed %d: a new process would write (-old +new), wake %v, finished %v instead of %v:\n%s",
 					seed, again.wake, again.finished, l.last.finished, cmp.Diff(l.pod.Status, again.status))
@@ -400,13 +399,13 @@ func randomPod(r *rand.Rand) *v1.Pod {
 	return p
 }
 
-// BenchmarkStart is what a simulated pod costs from Pending to Running, the API apart.
+// BenchmarkStart measures a simulated pod from Pending to Running, without the API.
 func BenchmarkStart(b *testing.B) {
 	p := newPod("a")
 	w := world{now: start, hostIPs: []string{"198.18.0.1"}, address: func() (string, error) { return "198.18.128.1", nil }}
 	b.ReportAllocs()
 	for b.Loop() {
-		if s := imagine(p).walk(p, w); s.status.Phase != v1.PodRunning {
+		if s := modelFrom(p).walk(p, w); s.status.Phase != v1.PodRunning {
 			b.Fatal(s.status.Phase)
 		}
 	}

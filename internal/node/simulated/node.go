@@ -15,7 +15,7 @@ import (
 	"github.com/kindred-project/kindred/internal/node/pod"
 )
 
-// newNode is the i-th node's object, as a kubelet would register it.
+// newNode returns the i-th Node object, as a kubelet would register it.
 func (o Options) newNode(i int) *v1.Node {
 	name := o.nodeName(i)
 	node := &v1.Node{
@@ -69,7 +69,7 @@ func uuidOf(hex string) string {
 	return fmt.Sprintf("%s-%s-%s-%s-%s", hex[:8], hex[8:12], hex[12:16], hex[16:20], hex[20:32])
 }
 
-// healthy are the conditions of a node that has nothing to complain of.
+// healthy returns the conditions of a healthy node.
 func healthy(now metav1.Time) []v1.NodeCondition {
 	fine := []v1.NodeCondition{
 		{Type: v1.NodeMemoryPressure, Status: v1.ConditionFalse, Reason: "KubeletHasSufficientMemory", Message: "kubelet has sufficient memory available"},
@@ -83,8 +83,8 @@ func healthy(now metav1.Time) []v1.NodeCondition {
 	return fine
 }
 
-// isHealthy says whether the API shows the node as we want it shown. The node lifecycle
-// controller sets conditions to Unknown when a node was silent for too long.
+// isHealthy reports whether the node has all conditions of a healthy node. The node lifecycle controller
+// sets conditions to Unknown if a node has not sent heartbeats for too long.
 func isHealthy(node *v1.Node) bool {
 	want := healthy(metav1.Time{})
 	found := 0
@@ -98,8 +98,8 @@ func isHealthy(node *v1.Node) bool {
 	return found == len(want)
 }
 
-// refreshed is a registered node with our status: conditions keep the time of their
-// last transition, and those of others stay.
+// refreshed returns a registered node with a new status. Conditions keep their last transition times, and
+// conditions of other clients stay.
 func refreshed(node *v1.Node, status v1.NodeStatus) *v1.Node {
 	fresh := node.DeepCopy()
 	conditions := fresh.Status.Conditions
@@ -125,8 +125,8 @@ func refreshed(node *v1.Node, status v1.NodeStatus) *v1.Node {
 	return fresh
 }
 
-// adopted is a node which an earlier process registered, with the labels and the taint
-// of this one; nil if it has them. What users added stays.
+// adopted returns a node of an earlier process with the labels and the taint of this one, or nil if it has
+// them. Labels and taints that users added stay.
 func (o Options) adopted(node *v1.Node, want *v1.Node) *v1.Node {
 	mine := node.DeepCopy()
 	if mine.Labels == nil {
@@ -150,7 +150,7 @@ func (o Options) adopted(node *v1.Node, want *v1.Node) *v1.Node {
 	return mine
 }
 
-// sameTaints compares without regard to order.
+// sameTaints reports whether two lists have the same taints, in any order.
 func sameTaints(a, b []v1.Taint) bool {
 	if len(a) != len(b) {
 		return false

@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-// Nodes are a number of simulated nodes.
+// Nodes runs simulated nodes.
 type Nodes struct {
 	options    Options
 	ledger     *ledger
@@ -38,7 +38,7 @@ const (
 	retryMax   = 10 * time.Second
 )
 
-// New prepares the nodes; nothing happens before Run.
+// New returns Nodes, which do nothing before Run.
 func New(o Options) (*Nodes, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -61,11 +61,11 @@ func New(o Options) (*Nodes, error) {
 	return n, nil
 }
 
-// Registered is closed once the API has all the nodes, Ready.
+// Registered is closed once all nodes are registered and Ready.
 func (n *Nodes) Registered() <-chan struct{} { return n.registered }
 
-// Run registers the nodes and runs their pods until ctx is done. Nodes and pods stay
-// in the API as they are then; another Run takes them over.
+// Run registers the nodes and runs their pods until ctx ends. Nodes and pods stay in the API. The next Run
+// takes them over.
 func (n *Nodes) Run(ctx context.Context) error {
 	n.queue = workqueue.NewTypedRateLimitingQueueWithConfig(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](retryFirst, retryMax),
@@ -80,16 +80,16 @@ func (n *Nodes) Run(ctx context.Context) error {
 		return err
 	}
 	close(n.registered)
-	synced, unhook, err := n.watch(ctx)
+	synced, unregister, err := n.watch(ctx)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return nil // the informers have stopped as well
 	case err != nil:
 		return err
 	}
-	defer unhook()
+	defer unregister()
 	running.Go(func() { n.heartbeats(ctx) })
-	// Not before all pods were seen: their addresses must not be given out again.
+	// Wait until all pods have been seen, so that their addresses are not allocated again.
 	if !cache.WaitFor(ctx, "", synced...) {
 		return nil
 	}
@@ -105,8 +105,8 @@ func (n *Nodes) Run(ctx context.Context) error {
 	return nil
 }
 
-// watch lets the informers tell us of pods and of our nodes, until unhook is called.
-func (n *Nodes) watch(ctx context.Context) (synced []cache.DoneChecker, unhook func(), err error) {
+// watch registers event handlers for pods and nodes, until unregister is called.
+func (n *Nodes) watch(ctx context.Context) (synced []cache.DoneChecker, unregister func(), err error) {
 	pods, err := n.pods.AddEventHandler(n.podHandler())
 	if err != nil {
 		return nil, nil, fmt.Errorf("watching pods: %w", err)
@@ -116,12 +116,12 @@ func (n *Nodes) watch(ctx context.Context) (synced []cache.DoneChecker, unhook f
 		_ = n.pods.RemoveEventHandler(pods)
 		return nil, nil, fmt.Errorf("watching nodes: %w", err)
 	}
-	unhook = func() {
+	unregister = func() {
 		// An informer that has stopped has no handlers to remove.
 		_ = n.pods.RemoveEventHandler(pods)
 		_ = n.members.RemoveEventHandler(members)
 	}
-	return []cache.DoneChecker{pods.HasSyncedChecker(), members.HasSyncedChecker()}, unhook, nil
+	return []cache.DoneChecker{pods.HasSyncedChecker(), members.HasSyncedChecker()}, unregister, nil
 }
 
 func (n *Nodes) nodeHandler(ctx context.Context) cache.ResourceEventHandler {
@@ -172,8 +172,8 @@ func (n *Nodes) forget(node *v1.Node) {
 	}
 }
 
-// forgetMissing drops nodes that were deleted after they had been registered and before
-// anybody listened. Should the cache only be late, it will tell of them.
+// forgetMissing drops nodes that were deleted between their registration and the start of the watch. If
+// the cache is only late, its event adds them again.
 func (n *Nodes) forgetMissing() {
 	n.mu.Lock()
 	defer n.mu.Unlock()

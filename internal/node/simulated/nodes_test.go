@@ -22,14 +22,14 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-// world of the tests with an API: the fake clientset and a clock that stands still.
+// The world of tests with an API: a fake clientset and a fake clock.
 type cluster struct {
 	t      *testing.T
 	client *fake.Clientset
 	clock  *clocktesting.FakeClock
 	nodes  *Nodes
 	stop   func()
-	// watching gets the name of each resource of which a watch was opened.
+	// watching gets the name of each resource that is watched.
 	watching chan string
 }
 
@@ -43,7 +43,7 @@ func newCluster(t *testing.T, o Options, objects ...runtime.Object) *cluster {
 	return c
 }
 
-// watch tells when a watch is open: the fake API shows what happens before to nobody.
+// watch reports when a watch is open. The fake API loses events before that.
 func (c *cluster) watch(action clienttesting.Action) (bool, watch.Interface, error) {
 	var options metav1.ListOptions
 	if a, ok := action.(clienttesting.WatchActionImpl); ok {
@@ -54,7 +54,7 @@ func (c *cluster) watch(action clienttesting.Action) (bool, watch.Interface, err
 	return true, w, err
 }
 
-// run starts the nodes and waits until they are registered and see what happens.
+// run starts the nodes and waits until they are registered and their watches are open.
 func (c *cluster) run(o Options) {
 	c.t.Helper()
 	o.Informers = informers.NewSharedInformerFactory(c.client, 0)
@@ -239,7 +239,7 @@ func TestPodLife(t *testing.T) {
 	}
 }
 
-// writes counts the updates of a resource.
+// writes returns the number of updates of a resource.
 func (c *cluster) writes(resource string) int {
 	n := 0
 	for _, a := range c.client.Actions() {
@@ -391,8 +391,8 @@ func TestAHostPortIsOnePods(t *testing.T) {
 	c.awaitPhase("elsewhere", v1.PodRunning)
 }
 
-// TestHeartbeatsAreSpread moves the clock over one interval: each tick renews one lease,
-// and in the end each was renewed.
+// TestHeartbeatsAreSpread advances the clock by one interval: each tick renews one lease, and all are
+// renewed once.
 func TestHeartbeatsAreSpread(t *testing.T) {
 	const count = 50
 	c := newCluster(t, Options{Count: count})

@@ -16,18 +16,19 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Key is the label of simulated nodes and the key of their taint.
+// Key is the label of simulated nodes, and the key of their taint.
 const Key = "kindred.dev/simulated"
 
-// Options say which nodes to simulate.
+// Options are the nodes to simulate and what they depend on.
 type Options struct {
-	// Client acts for all the nodes.
+	// Client is used for all nodes.
 	Client kubernetes.Interface
-	// Informers tell of the pods and nodes. Whoever gives them starts them, after New.
+	// Informers are those for pods and nodes. The caller starts them after New.
 	Informers informers.SharedInformerFactory
-	// Recorder tells of what goes wrong on a node; nil tells nobody.
+	// Recorder records warnings. If nil, they are dropped.
 	Recorder record.EventRecorder
-	// Count nodes are named NamePrefix ("sim-" by default) and a number from 0.
+	// Count is the number of nodes. Their names are NamePrefix, "sim-" by default, and a number
+	// from 0.
 	Count      int
 	NamePrefix string
 	// Taint gives the nodes the taint kindred.dev/simulated:NoSchedule.
@@ -35,11 +36,11 @@ type Options struct {
 	// Capacity overrides single resources of a node: by default 32 CPUs, 256Gi of
 	// memory, 1Ti of ephemeral storage, 110 pods.
 	Capacity v1.ResourceList
-	// Version is the kubelet version the nodes claim, such as v1.37.1.
+	// Version is the kubelet version of the nodes, such as v1.37.1.
 	Version string
-	// Workers walk pods at once; 32 by default. Their work is waiting for the API.
+	// Workers is how many pods are walked concurrently, 32 by default. They mostly wait for the API.
 	Workers int
-	// Clock defaults to the real one.
+	// Clock defaults to the real clock.
 	Clock clock.WithTicker
 }
 
@@ -66,7 +67,7 @@ func (o Options) withDefaults() (Options, error) {
 		o.Clock = clock.RealClock{}
 	}
 	if o.Recorder == nil {
-		o.Recorder = &record.FakeRecorder{} // without a channel it drops events
+		o.Recorder = &record.FakeRecorder{} // drops events, because it has no channel
 	}
 	capacity := defaultCapacity()
 	maps.Copy(capacity, o.Capacity)
@@ -76,7 +77,7 @@ func (o Options) withDefaults() (Options, error) {
 
 func (o Options) nodeName(i int) string { return o.NamePrefix + strconv.Itoa(i) }
 
-// nodeAddress is the i-th node's.
+// nodeAddress returns the address of the i-th node.
 func nodeAddress(i int) string {
 	base := nodeAddresses.Addr().As4()
 	n := i + 1

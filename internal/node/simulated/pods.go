@@ -31,12 +31,12 @@ func (n *Nodes) ours(p *v1.Pod) bool {
 	return ours
 }
 
-// podHandler keeps the ledger and queues pods of our nodes.
+// podHandler updates the ledger and queues the pods of simulated nodes.
 func (n *Nodes) podHandler() cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc: func(obj any) { n.sawPod(obj.(*v1.Pod)) },
 		UpdateFunc: func(before, obj any) {
-			// A watch that was interrupted may show a pod's successor as a change of it.
+			// After an interrupted watch, a recreated pod can appear as an update.
 			if old := before.(*v1.Pod); old.UID != obj.(*v1.Pod).UID {
 				n.ledger.release(old.UID)
 			}
@@ -61,7 +61,7 @@ func (n *Nodes) sawPod(p *v1.Pod) {
 	}
 }
 
-// next handles one pod of the queue.
+// next processes one pod of the queue. It returns false once the queue is shut down.
 func (n *Nodes) next(ctx context.Context) bool {
 	key, shutdown := n.queue.Get()
 	if shutdown {
@@ -71,9 +71,9 @@ func (n *Nodes) next(ctx context.Context) bool {
 	again, err := n.sync(ctx, key)
 	switch {
 	case err != nil && ctx.Err() == nil:
-		// A conflict is no trouble: the pod has changed, and that change is on its way.
+		// After a conflict, the informer will deliver the newer pod.
 		if !apierrors.IsConflict(err) {
-			klog.FromContext(ctx).Error(err, "Cannot run simulated pod, will retry", "pod", key)
+			klog.FromContext(ctx).Error(err, "Cannot run the simulated pod, will retry", "pod", key)
 		}
 		n.queue.AddRateLimited(key)
 	case again > 0:
@@ -85,7 +85,7 @@ func (n *Nodes) next(ctx context.Context) bool {
 	return true
 }
 
-// sync walks one pod and writes what came of it. again is when to look at it next.
+// sync walks one pod and writes its status. again is the time until the next walk; 0 for none.
 func (n *Nodes) sync(ctx context.Context, key types.NamespacedName) (again time.Duration, err error) {
 	p, node, err := n.lookUp(key)
 	if err != nil || p == nil || node == nil {
@@ -104,8 +104,8 @@ func (n *Nodes) sync(ctx context.Context, key types.NamespacedName) (again time.
 		now: now, hostIPs: internalIPs(node),
 		address: func() (string, error) { return n.ledger.address(p.UID) },
 	})
-	n.tell(p, s.events)
-	// Until the write succeeded the model stays: it knows what was decided.
+	n.recordWarnings(p, s.events)
+	// Keep the model until the write succeeds, because it has the memory of the decisions.
 	n.setModel(key, m)
 	written, err := n.write(ctx, p, s)
 	if err != nil {
@@ -119,7 +119,7 @@ func (n *Nodes) sync(ctx context.Context, key types.NamespacedName) (again time.
 	return max(s.wake.Sub(now), time.Millisecond), nil
 }
 
-// admit says why the node refuses a pod, or nil; then the pod counts against it.
+// admit returns why the node refuses a pod, or nil. An admitted pod counts against the node.
 func (n *Nodes) admit(logger klog.Logger, node *v1.Node, p *v1.Pod) *pod.Refusal {
 	if _, err := behaviourOf(p); err != nil {
 		return &pod.Refusal{Reason: "InvalidSimulation", Message: err.Error()}
@@ -129,12 +129,12 @@ func (n *Nodes) admit(logger klog.Logger, node *v1.Node, p *v1.Pod) *pod.Refusal
 	})
 }
 
-// isNew says whether no node has looked at the pod yet.
+// isNew reports whether the pod has not been admitted or refused yet.
 func isNew(p *v1.Pod) bool {
 	return p.Status.StartTime == nil && !pod.IsOver(p.Status.Phase) && p.DeletionTimestamp == nil
 }
 
-// lookUp finds a pod that is to be run, and its node; nil when there is none.
+// lookUp returns a pod of a simulated node, and the node; nil for what does not exist.
 func (n *Nodes) lookUp(key types.NamespacedName) (*v1.Pod, *v1.Node, error) {
 	obj, exists, err := n.pods.GetStore().GetByKey(key.String())
 	if err != nil || !exists {
@@ -156,7 +156,7 @@ func (n *Nodes) modelOf(key types.NamespacedName, p *v1.Pod) *model {
 	if m := n.models[key]; m != nil && m.uid == p.UID {
 		return m
 	}
-	return imagine(p)
+	return modelFrom(p)
 }
 
 func (n *Nodes) setModel(key types.NamespacedName, m *model) {
@@ -169,9 +169,9 @@ func (n *Nodes) setModel(key types.NamespacedName, m *model) {
 	n.models[key] = m
 }
 
-// write brings a status to the API if it is news there, and lets go of a deleted pod
-// that is over. The status goes as a whole, which costs a server less than a patch, with
-// the resource version it was decided from.
+// write writes a status if it differs from the API's, and then deletes a terminating pod that is finished.
+// It updates the whole status, which costs the server less than a patch, with the resource version that
+// it was decided from.
 func (n *Nodes) write(ctx context.Context, p *v1.Pod, s step) (*v1.Pod, error) {
 	pods := n.options.Client.CoreV1().Pods(p.Namespace)
 	if !equality.Semantic.DeepEqual(p.Status, s.status) {
@@ -193,13 +193,13 @@ func (n *Nodes) write(ctx context.Context, p *v1.Pod, s step) (*v1.Pod, error) {
 		GracePeriodSeconds: new(int64), Preconditions: &metav1.Preconditions{UID: &p.UID},
 	})
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		err = nil // it is gone, or another pod has its name
+		err = nil // the pod was deleted, or recreated under its name
 	}
 	return p, err
 }
 
-// tell records the events that warn.
-func (n *Nodes) tell(p *v1.Pod, events []pod.Event) {
+// recordWarnings records the warnings among the events.
+func (n *Nodes) recordWarnings(p *v1.Pod, events []pod.Event) {
 	for _, e := range events {
 		if e.Type != v1.EventTypeWarning {
 			continue

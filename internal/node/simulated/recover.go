@@ -13,9 +13,9 @@ import (
 	"github.com/kindred-project/kindred/internal/node/runtime"
 )
 
-// imagine makes the model of a pod out of its status in the API, which is all that
-// is known of it: containers it shows as running run since then.
-func imagine(p *v1.Pod) *model {
+// modelFrom rebuilds the model of a pod from its status in the API. Containers that it shows as running
+// have run since then.
+func modelFrom(p *v1.Pod) *model {
 	m := &model{
 		uid:    p.UID,
 		status: *p.Status.DeepCopy(),
@@ -30,12 +30,12 @@ func imagine(p *v1.Pod) *model {
 		}
 	}
 	if len(m.runtime.Containers) > 0 || p.Status.PodIP != "" {
-		m.runtime.Sandboxes = []runtime.Sandbox{imagineSandbox(p)}
+		m.runtime.Sandboxes = []runtime.Sandbox{sandboxFrom(p)}
 	}
 	return m
 }
 
-func imagineSandbox(p *v1.Pod) runtime.Sandbox {
+func sandboxFrom(p *v1.Pod) runtime.Sandbox {
 	s := runtime.Sandbox{ID: sandboxID(p.UID, 0), CreatedAt: p.CreationTimestamp.Time}
 	for _, c := range p.Status.Conditions {
 		if c.Type == v1.PodReadyToStartContainers {
@@ -50,8 +50,7 @@ func imagineSandbox(p *v1.Pod) runtime.Sandbox {
 	return s
 }
 
-// runsOf are the runs of a container that its status tells of, newest first: the last
-// and the one before.
+// runsOf returns the runs in a container's status, newest first: the last and the one before it.
 func runsOf(p *v1.Pod, s *v1.ContainerStatus) []runtime.Container {
 	var runs []runtime.Container
 	add := func(id string, attempt uint32, state v1.ContainerState) {
@@ -97,5 +96,5 @@ func runOf(p *v1.Pod, s *v1.ContainerStatus, id string, attempt uint32, state v1
 	return run, true
 }
 
-// usesAddress says whether the pod has an address of its own.
+// usesAddress reports whether the pod has an address of its own.
 func usesAddress(p *v1.Pod) bool { return p.Status.PodIP != "" && !p.Spec.HostNetwork }

@@ -15,13 +15,13 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// The pauses between attempts to register a node with an API that is not there yet.
+// The pauses between attempts to register a node while the API is not available.
 const (
 	registerRetryFirst = 100 * time.Millisecond
-	registerRetryMax   = 7 * time.Second // as the kubelet's
+	registerRetryMax   = 7 * time.Second // as in the kubelet
 )
 
-// register makes the API have every node, and a lease for each.
+// register creates all nodes and their leases, or takes over existing ones.
 func (n *Nodes) register(ctx context.Context) error {
 	var group errgroup.Group
 	group.SetLimit(n.options.Workers)
@@ -31,7 +31,7 @@ func (n *Nodes) register(ctx context.Context) error {
 	return group.Wait()
 }
 
-// registerNode tries until it succeeds or ctx is done.
+// registerNode retries until it succeeds or ctx ends.
 func (n *Nodes) registerNode(ctx context.Context, i int) error {
 	for pause := registerRetryFirst; ; pause = min(2*pause, registerRetryMax) {
 		err := n.tryRegister(ctx, i)
@@ -79,7 +79,7 @@ func (n *Nodes) adopt(ctx context.Context, want *v1.Node) (*v1.Node, error) {
 	return nodes.UpdateStatus(ctx, refreshed(node, want.Status), metav1.UpdateOptions{})
 }
 
-// repair posts the status of a node anew which the API no longer shows as healthy.
+// repair writes the status of a node that is not healthy in the API.
 func (n *Nodes) repair(ctx context.Context, name string) {
 	n.mu.Lock()
 	i, ours := n.index[name]
@@ -91,7 +91,7 @@ func (n *Nodes) repair(ctx context.Context, name string) {
 	status := n.options.nodeStatus(i)
 	_, err := n.options.Client.CoreV1().Nodes().UpdateStatus(ctx, refreshed(node, status), metav1.UpdateOptions{})
 	if err != nil && ctx.Err() == nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-		// The next heartbeat tries again.
-		klog.FromContext(ctx).Error(err, "Cannot post the status of a simulated node", "node", name)
+		// The next heartbeat retries.
+		klog.FromContext(ctx).Error(err, "Cannot write the status of a simulated node, will retry", "node", name)
 	}
 }
