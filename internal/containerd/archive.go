@@ -14,28 +14,27 @@ import (
 	"path"
 )
 
-// archive is an image archive: a tar file whose entries can be read in any order.
+// archive is an image archive: a tar file with random access to its entries.
 type archive struct {
 	name    string
 	file    *os.File
 	entries map[string]span
 }
 
-// span is where an entry's content stands in the file.
+// span is the position of an entry's content in the file.
 type span struct{ offset, size int64 }
 
-// maxJSON bounds what is read into memory of an archive; containerd's own limit for
-// the same documents is 20 MiB.
+// maxJSON is the size limit of the JSON documents of an archive, which are read into memory. containerd's limit
+// for them is 20 MiB.
 const maxJSON = 20 << 20
 
-// compressions are those an archive may come in which we don't undo, by their
-// first bytes.
+// compressions are the unsupported compressions of archives, by their magic bytes.
 var compressions = []struct{ name, magic string }{
 	{"zstd", "\x28\xb5\x2f\xfd"}, {"xz", "\xfd7zXZ\x00"}, {"bzip2", "BZh"},
 }
 
-// openArchive opens an image archive, plain or gzipped. Nothing is unpacked, but a
-// gzipped one is decompressed to a temporary file without a name.
+// openArchive opens an image archive, plain or gzipped. A gzipped one is decompressed to an unlinked temporary
+// file.
 func openArchive(name string) (*archive, error) {
 	file, err := os.Open(name)
 	if err != nil {
@@ -58,7 +57,7 @@ func openArchive(name string) (*archive, error) {
 
 func (a *archive) close() { a.file.Close() }
 
-// decompressed is the file itself or a temporary one with its decompressed content.
+// decompressed returns the file itself, or a temporary file with its decompressed content.
 func decompressed(file *os.File) (*os.File, error) {
 	head := make([]byte, 6)
 	n, err := io.ReadFull(file, head)
@@ -88,7 +87,7 @@ func gunzip(file *os.File) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The file lives as long as it is open.
+	// The unlinked file exists until it is closed.
 	if err := os.Remove(plain.Name()); err != nil {
 		plain.Close()
 		return nil, err
@@ -100,8 +99,8 @@ func gunzip(file *os.File) (*os.File, error) {
 	return plain, nil
 }
 
-// readEntries notes where each entry's content is. The tar reader reads headers
-// only, and leaves the file at the content's start.
+// readEntries records the position of each entry's content: after the tar reader has read a header, the file
+// is at the start of the content.
 func (a *archive) readEntries() error {
 	if _, err := a.file.Seek(0, io.SeekStart); err != nil {
 		return err
@@ -131,7 +130,7 @@ func (a *archive) readEntries() error {
 				return fmt.Errorf("it ends in the middle of %s", name)
 			}
 			a.entries[name] = span{offset: offset, size: header.Size}
-		case tar.TypeSymlink: // docker save links a layer that occurs twice
+		case tar.TypeSymlink: // docker save links repeated layers
 			links[name] = path.Join(path.Dir(name), header.Linkname)
 		case tar.TypeLink:
 			links[name] = path.Clean(header.Linkname)
@@ -153,7 +152,7 @@ func (a *archive) has(name string) bool {
 	return ok
 }
 
-// open reads an entry from its start.
+// open returns a reader of an entry.
 func (a *archive) open(name string) (*io.SectionReader, error) {
 	s, ok := a.entries[name]
 	if !ok {
@@ -162,7 +161,7 @@ func (a *archive) open(name string) (*io.SectionReader, error) {
 	return io.NewSectionReader(a.file, s.offset, s.size), nil
 }
 
-// read returns an entry that is a JSON document.
+// read returns the content of an entry that is a JSON document.
 func (a *archive) read(name string) ([]byte, error) {
 	r, err := a.open(name)
 	if err != nil {

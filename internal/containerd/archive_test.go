@@ -22,7 +22,7 @@ import (
 	"github.com/kindred-project/kindred/test/images"
 )
 
-// write puts content in a new file.
+// write writes content to a new file.
 func write(t *testing.T, content []byte) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "image.tar")
@@ -163,8 +163,8 @@ func TestArchivesAreRead(t *testing.T) {
 	}
 }
 
-// assertWhole checks that each blob is what its descriptor says, stands before those
-// that refer to it, and that nothing is referred to which is not there.
+// assertWhole checks that each blob matches its descriptor and comes before the blobs that refer to it, and that
+// no referenced blob is missing.
 func assertWhole(t *testing.T, c imageContent) {
 	t.Helper()
 	seen := map[v1.Hash]bool{}
@@ -208,7 +208,7 @@ func TestForeignFilesAreRefused(t *testing.T) {
 		"cut short":      {cutAt(ociArchive(t, image, "app:v1"), `"/pause"`), "is not an image archive: it ends in the middle of"},
 		"zstd":           {[]byte("\x28\xb5\x2f\xfd\x00\x00\x00"), "is compressed with zstd; decompress it first"},
 		"broken gzip":    {[]byte("\x1f\x8b\x08\x00\x00\x00\x00\x00"), "unexpected EOF"},
-		"other tar":      {tarOf(t, map[string]string{"a.txt": "a"}), "neither an OCI nor a docker image archive: it holds no index.json and no manifest.json"},
+		"other tar":      {tarOf(t, map[string]string{"a.txt": "a"}), "neither an OCI nor a docker image archive: it has no index.json and no manifest.json"},
 		"no name":        {ociArchive(t, image, "latest"), "an image has no name"},
 		"bad name":       {ociArchive(t, image, "App:v1"), "is not an image reference"},
 		"empty index":    {tarOf(t, map[string]string{"index.json": "{}"}), "holds no image"},
@@ -222,7 +222,7 @@ func TestForeignFilesAreRefused(t *testing.T) {
 	for what, tt := range tests {
 		t.Run(what, func(t *testing.T) {
 			file := write(t, tt.content)
-			// The files are read before anything is asked of the endpoint.
+			// The files are read before the endpoint is used.
 			_, err := ImportImages(t.Context(), "unix:///nowhere", file)
 			if err == nil || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), file) {
 				t.Errorf("got %v, want an error with the file's name and %q", err, tt.want)

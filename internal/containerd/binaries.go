@@ -11,8 +11,7 @@ import (
 	"strings"
 )
 
-// binaries are the programs a private containerd needs, and the Debian package
-// each comes with.
+// binaries are the programs that a private containerd needs, each with its Debian package.
 var binaries = []struct{ name, pkg string }{
 	{"containerd", "containerd"},
 	{"containerd-shim-runc-v2", "containerd"},
@@ -21,19 +20,18 @@ var binaries = []struct{ name, pkg string }{
 	{"iptables-restore", "iptables"},
 }
 
-// cniPlugins are the network plugins the pod network is made of.
+// cniPlugins are the network plugins of the pod network.
 var cniPlugins = []string{"bridge", "host-local", "loopback", "portmap"}
 
-// cniDirs are where distributions put network plugins.
+// cniDirs are the directories where distributions install network plugins.
 var cniDirs = []string{"/opt/cni/bin", "/usr/lib/cni", "/usr/libexec/cni"}
 
-// systemDirs are searched after PATH: an unprivileged user's PATH, which sudo may
-// keep, often lacks the sbin directories.
+// systemDirs are searched after PATH, because the PATH of an unprivileged user, which sudo may keep, often lacks
+// the sbin directories.
 var systemDirs = []string{"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"}
 
-// Missing lists what this machine lacks to run a private containerd: programs
-// by name, network plugins as "CNI plugin NAME", and "root" when the process is not
-// run by root. It is empty when [Start] can work. [HowToGet] says what to do.
+// Missing returns what [Start] needs and this machine lacks: programs by name, network plugins as "CNI plugin
+// NAME", and "root" if the process does not run as root. [HowToGet] says how to install it.
 func Missing() []string {
 	var missing []string
 	if os.Geteuid() != 0 {
@@ -54,7 +52,7 @@ func Missing() []string {
 
 const cniPrefix = "CNI plugin "
 
-// HowToGet is a line that says how to get what [Missing] found.
+// HowToGet returns one line that says how to install what [Missing] returned.
 func HowToGet(missing []string) string {
 	var packages []string
 	seen := map[string]bool{}
@@ -94,7 +92,7 @@ func packageOf(binary string) string {
 	return binary
 }
 
-// missingError is what Start refuses with. Nothing was done before.
+// missingError returns the error of Start if something is missing.
 func missingError(missing []string) error {
 	return fmt.Errorf("no private containerd: %s missing; %s",
 		strings.Join(missing, ", "), HowToGet(missing))
@@ -112,8 +110,8 @@ func lookPath(name string) (string, error) {
 	return "", fmt.Errorf("%s: not found on PATH", name)
 }
 
-// findCNI is the first directory that has all plugins. When there's none, it
-// names the plugins which the best candidate lacks.
+// findCNI returns the first directory that has all plugins. If none does, it returns the plugins that the best
+// candidate lacks.
 func findCNI() (dir string, absent []string) {
 	absent = cniPlugins
 	for _, candidate := range cniDirs {

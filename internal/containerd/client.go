@@ -22,8 +22,8 @@ import (
 // maxMessage is containerd's own default limit for a message.
 const maxMessage = 16 << 20
 
-// dial makes a connection that serves both CRI's and containerd's API: containerd
-// has them on one socket. Nothing is sent yet.
+// dial returns a connection for the APIs of CRI and of containerd, which share a socket. It connects with the
+// first call.
 func dial(endpoint string) (*grpc.ClientConn, error) {
 	conn, err := grpc.NewClient(endpoint,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
@@ -38,19 +38,19 @@ func dial(endpoint string) (*grpc.ClientConn, error) {
 	return conn, nil
 }
 
-// inNamespace says which containerd namespace a call is about.
+// inNamespace sets the containerd namespace of a call.
 func inNamespace(ctx context.Context) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, "containerd-namespace", Namespace)
 }
 
-// inLease makes what a call creates belong to a lease, which keeps it from
-// containerd's garbage collector until something refers to it.
+// inLease adds what a call creates to a lease, which protects it from containerd's garbage collector until
+// something refers to it.
 func inLease(ctx context.Context, id string) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, "containerd-lease", id)
 }
 
-// ready tells whether CRI answers and has all its conditions true.
-func ready(ctx context.Context, conn grpc.ClientConnInterface) error {
+// checkReady returns an error unless CRI responds with all required conditions true.
+func checkReady(ctx context.Context, conn grpc.ClientConnInterface) error {
 	answer, err := runtimeapi.NewRuntimeServiceClient(conn).Status(ctx, &runtimeapi.StatusRequest{})
 	if status.Code(err) == codes.Unimplemented {
 		return final{errors.New("its CRI plugin did not load")}
@@ -67,7 +67,7 @@ func ready(ctx context.Context, conn grpc.ClientConnInterface) error {
 	return nil
 }
 
-// hasImage tells whether CRI knows an image.
+// hasImage reports whether CRI has an image.
 func hasImage(ctx context.Context, conn grpc.ClientConnInterface, ref string) (bool, error) {
 	answer, err := runtimeapi.NewImageServiceClient(conn).ImageStatus(ctx,
 		&runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: ref}})
@@ -77,7 +77,7 @@ func hasImage(ctx context.Context, conn grpc.ClientConnInterface, ref string) (b
 	return answer.GetImage() != nil, nil
 }
 
-// awaitImage waits until CRI, which learns of images by events, knows one.
+// awaitImage waits until CRI has an image. It learns of imports from events.
 func awaitImage(ctx context.Context, c clock.Clock, conn grpc.ClientConnInterface, ref string) error {
 	return poll(ctx, c, 10*time.Second, func() error {
 		present, err := hasImage(ctx, conn, ref)
@@ -88,7 +88,7 @@ func awaitImage(ctx context.Context, c clock.Clock, conn grpc.ClientConnInterfac
 	})
 }
 
-// plain strips what gRPC puts around a message.
+// plain returns an error with the message only, without gRPC's prefix.
 func plain(err error) error {
 	s, ok := status.FromError(err)
 	if !ok || s.Code() == codes.OK {

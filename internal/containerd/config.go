@@ -14,7 +14,7 @@ import (
 	"text/template"
 )
 
-// version is containerd's own, as far as the configuration depends on it.
+// version is the part of containerd's version that the configuration depends on.
 type version struct {
 	major, minor int
 	text         string
@@ -22,7 +22,7 @@ type version struct {
 
 var versionPattern = regexp.MustCompile(`\bv?(\d+)\.(\d+)\.\S+`)
 
-// detectVersion asks the binary. Debian's says "containerd
+// detectVersion returns the version that the binary prints. Debian's prints "containerd
 // github.com/containerd/containerd 1.6.20~ds1 1.6.20~ds1-1+deb12u3".
 func detectVersion(ctx context.Context, binary string) (version, error) {
 	out, err := exec.CommandContext(ctx, binary, "--version").Output()
@@ -35,10 +35,10 @@ func detectVersion(ctx context.Context, binary string) (version, error) {
 func parseVersion(out string) (version, error) {
 	m := versionPattern.FindStringSubmatch(out)
 	if m == nil {
-		return version{}, fmt.Errorf("containerd does not tell its version: %q", strings.TrimSpace(out))
+		return version{}, fmt.Errorf("containerd prints no version: %q", strings.TrimSpace(out))
 	}
-	// The pattern admits digits only; an overflow leaves a number that is too
-	// large, which is as good as any other unknown new version.
+	// The pattern matches digits only. After an overflow the number is too large, like an unknown
+	// newer version's.
 	major, _ := strconv.Atoi(m[1])
 	minor, _ := strconv.Atoi(m[2])
 	v := version{major: major, minor: minor, text: strings.TrimPrefix(m[0], "v")}
@@ -48,10 +48,10 @@ func parseVersion(out string) (version, error) {
 	return v, nil
 }
 
-// settings are what a generated configuration depends on.
+// settings are the parameters of the configuration template.
 type settings struct {
 	Root, State, Socket string
-	Hosts               string // registry host configuration, one directory a registry
+	Hosts               string // registry host configuration, one directory for each registry
 	NetworkConf         string // directory of the CNI configuration
 	NetworkBin          string // directory of the CNI plugins
 	Runc                string
@@ -62,9 +62,8 @@ type settings struct {
 	Disabled            []string
 }
 
-// disabledPlugins are plugins a pod never needs; each would cost memory, leave
-// files outside of our directories, or log that it can't work here.
-// Snapshotters other than the chosen one follow in disabledFor.
+// disabledPlugins are plugins that pods do not need. Each would use memory, create files outside of the data
+// directory, or log that it does not work. disabledFor adds the snapshotters that are not used.
 var disabledPlugins = []string{
 	"io.containerd.internal.v1.restart",
 	"io.containerd.internal.v1.tracing",
@@ -84,8 +83,8 @@ func disabledFor(snapshotter string) []string {
 	return disabled
 }
 
-// render writes the configuration in the format of the version: 1.x reads
-// version 2, 2.x reads version 3, where the CRI plugin was split in three.
+// render returns the configuration in the format of the version: 1.x reads version 2, 2.x reads version 3, in
+// which the CRI plugin is split into three.
 func (s settings) render(v version) ([]byte, error) {
 	t := configV2
 	if v.major >= 2 {
@@ -94,7 +93,7 @@ func (s settings) render(v version) ([]byte, error) {
 	var b bytes.Buffer
 	data := struct {
 		settings
-		// containerd 2.1 looks for network plugins in several directories.
+		// containerd 2.1 supports several directories for network plugins.
 		SeveralBinDirs bool
 	}{s, v.major > 2 || (v.major == 2 && v.minor >= 1)}
 	if err := t.Execute(&b, data); err != nil {

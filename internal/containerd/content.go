@@ -19,14 +19,13 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// imageContent is an image as containerd keeps it: blobs, of which one is the root,
-// under some names.
+// imageContent is an image as containerd stores it: blobs, one of which is the root, and names.
 type imageContent struct {
 	names []string
 	root  v1.Descriptor
-	// blobs stand before those that refer to them.
+	// blobs are ordered: each one comes before the blobs that refer to it.
 	blobs []blob
-	// manifest is the one for this machine's platform: what has to be unpacked.
+	// manifest is the manifest for this machine's platform, which is unpacked.
 	manifest *v1.Manifest
 	config   *v1.ConfigFile
 }
@@ -34,18 +33,18 @@ type imageContent struct {
 type blob struct {
 	v1.Descriptor
 	open func() (io.Reader, error)
-	// refs are the digests that must live as long as this blob, by a name for each.
+	// refs are the digests of the blobs that this one refers to, each with a name.
 	refs map[string]v1.Hash
 }
 
-// Annotations that name an image in an index.json: containerd's (docker save and nerdctl
-// write it) is a full reference; OCI's may be one or a mere tag.
+// The annotations with an image's name in an index.json. containerd's, which docker save and nerdctl write as
+// well, is a full reference. OCI's may be only a tag.
 const (
 	containerdName = "io.containerd.image.name"
 	ociName        = "org.opencontainers.image.ref.name"
 )
 
-// images are the images an archive holds.
+// images returns the images in an archive.
 func (a *archive) images() ([]imageContent, error) {
 	switch {
 	case a.has("index.json"):
@@ -53,7 +52,7 @@ func (a *archive) images() ([]imageContent, error) {
 	case a.has("manifest.json"):
 		return a.dockerImages()
 	}
-	return nil, fmt.Errorf("%s is neither an OCI nor a docker image archive: it holds no index.json and no manifest.json", a.name)
+	return nil, fmt.Errorf("%s is neither an OCI nor a docker image archive: it has no index.json and no manifest.json", a.name)
 }
 
 // ociImages reads an OCI image layout (image-spec, image-layout.md).
@@ -98,8 +97,7 @@ func imageName(annotations map[string]string) (string, error) {
 	return normalize(name)
 }
 
-// normalize makes "busybox" the reference that CRI looks for:
-// docker.io/library/busybox:latest.
+// normalize returns the full reference that CRI uses: docker.io/library/busybox:latest for "busybox".
 func normalize(name string) (string, error) {
 	ref, err := reference.ParseDockerRef(name)
 	if err != nil {
@@ -110,8 +108,8 @@ func normalize(name string) (string, error) {
 
 func blobPath(h v1.Hash) string { return "blobs/" + h.Algorithm + "/" + h.Hex }
 
-// collect adds the blob of a descriptor and, before it, all it refers to which the
-// archive holds. Of an image for several platforms, an archive often has but one.
+// collect adds the blob of a descriptor and, before it, the blobs that it refers to. It skips blobs that the
+// archive lacks: of a multi-platform image, an archive often has only one platform.
 func (a *archive) collect(c *imageContent, d v1.Descriptor) error {
 	raw, err := a.read(blobPath(d.Digest))
 	if err != nil {
@@ -177,8 +175,8 @@ func (a *archive) collectImage(c *imageContent, raw []byte) (map[string]v1.Hash,
 	return manifestRefs(manifest), nil
 }
 
-// readConfig is empty when what a manifest describes is no container image, but
-// a signature or an attestation.
+// readConfig returns an empty config if the manifest is not that of a container image but of a signature or an
+// attestation.
 func (a *archive) readConfig(manifest *v1.Manifest) (*v1.ConfigFile, error) {
 	raw, err := a.read(blobPath(manifest.Config.Digest))
 	if err != nil {
@@ -202,8 +200,8 @@ func readerOf(raw []byte) func() (io.Reader, error) {
 	return func() (io.Reader, error) { return bytes.NewReader(raw), nil }
 }
 
-// dockerImages reads what docker save writes: a list of images, each with a config and
-// layers that are tar files, plain or gzipped. A manifest is made of them.
+// dockerImages reads the format of docker save: a list of images, each with a config and layers, which are tar
+// files, plain or gzipped. It builds a manifest for each.
 func (a *archive) dockerImages() ([]imageContent, error) {
 	raw, err := a.read("manifest.json")
 	if err != nil {
@@ -272,7 +270,7 @@ func (a *archive) dockerImage(config string, tags, layers []string) (imageConten
 	return c, c.addManifest()
 }
 
-// addBlob adds an entry of the archive, whose digest has to be computed.
+// addBlob adds an entry of the archive and computes its digest.
 func (a *archive) addBlob(c *imageContent, name string, mediaType types.MediaType) (v1.Descriptor, error) {
 	r, err := a.open(name)
 	if err != nil {
@@ -299,7 +297,7 @@ func (a *archive) layerType(name string) (types.MediaType, error) {
 	return types.DockerUncompressedLayer, nil
 }
 
-// addManifest makes c.manifest the root.
+// addManifest adds c.manifest as the root.
 func (c *imageContent) addManifest() error {
 	raw, err := json.Marshal(c.manifest)
 	if err != nil {
@@ -314,7 +312,7 @@ func (c *imageContent) addManifest() error {
 	return nil
 }
 
-// contentOf is the content of an image made in memory.
+// contentOf returns the content of an image that was built in memory.
 func contentOf(name string, image v1.Image) (imageContent, error) {
 	c := imageContent{names: []string{name}}
 	var err error

@@ -45,7 +45,7 @@ func TestNamesAreUsable(t *testing.T) {
 func chains1(n Names) string { m, _ := chains(n); return m }
 func chains2(n Names) string { _, f := chains(n); return f }
 
-// TestResetRefusesNamesThatMeanTooMuch: with an empty name, what is below it is everything.
+// TestResetRefusesNamesThatMeanTooMuch: an empty name would select everything.
 func TestResetRefusesNamesThatMeanTooMuch(t *testing.T) {
 	names, err := NamesFor("0a1b2c3d")
 	if err != nil {

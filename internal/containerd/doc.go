@@ -1,21 +1,18 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package containerd runs the private containerd of one data directory, for
-// nodes whose user named no container runtime of his own.
+// Package containerd runs the private containerd of a data directory, for nodes whose user configured no
+// container runtime.
 //
-// Private means that nothing is shared with a containerd the machine may already
-// run: root, state, socket and configuration are its own, and whatever the kernel
-// names machine-wide (bridge, pod range, cgroups, firewall chains) is named
-// after the data directory ([Names]), so that two clusters never meet.
+// Private means that it shares nothing with another containerd of the machine: its root, state, socket and
+// configuration are its own, and machine-wide names (bridge, pod range, cgroups, firewall chains) are
+// derived from the data directory ([Names]), so that two clusters do not conflict.
 //
-// The process is no child in spirit: it runs in a session and a cgroup of its own,
-// outlives the program that started it and keeps pods running meanwhile. The next
-// [Start] finds it again by its command line, which names the data directory's
-// configuration file; there is no pid file that could be stale. [Reset] ends it
-// together with everything it ran.
+// The process is a daemon: it runs in a session and a cgroup of its own, outlives the program that started
+// it and keeps pods running meanwhile. The next [Start] finds it by its command line, which has the path of
+// the data directory's configuration file. A pid file, which could be stale, is not needed. [Reset] stops it
+// together with everything that it runs.
 //
-// Nothing here needs a registry: the sandbox's pause image is made by package
-// pause and imported through containerd's own API, as [ImportImages] does with
-// archives a user brings.
+// It needs no registry: package pause builds the program of the sandbox's pause image, which is imported
+// through containerd's API, as [ImportImages] does with a user's archives.
 package containerd

@@ -12,8 +12,8 @@ import (
 	"github.com/kindred-project/kindred/internal/durable"
 )
 
-// writeIfChanged leaves a file alone whose content is right: containerd watches
-// its network configuration.
+// writeIfChanged writes a file unless it has this content, because containerd watches its network
+// configuration.
 func writeIfChanged(path string, content []byte) error {
 	if same, err := hasContent(path, content); err != nil || same {
 		return err

@@ -12,18 +12,16 @@ import (
 	"strings"
 )
 
-// The firewall rules of a pod network stand in two chains of its own, so that they
-// can be replaced and removed as a whole. They are written with iptables, not
-// nft, because that is where other software of a machine (Docker sets the policy
-// of FORWARD to DROP) must let pods through.
+// The firewall rules of a pod network are in two chains of its own, so that they can be replaced and removed as a
+// whole. They are iptables rules, not nft, because other software of the machine filters there: Docker sets
+// the policy of FORWARD to DROP.
 
-// chains are the names of the two chains of a data directory. A name has at most
-// 28 bytes.
+// chains returns the names of the two chains of a data directory. Chain names have at most 28 bytes.
 func chains(n Names) (masquerade, forward string) {
 	return "KINDRED-" + n.ID + "-MASQ", "KINDRED-" + n.ID + "-FWD"
 }
 
-// jump is a rule of a built-in chain that leads to one of ours.
+// jump is a rule in a built-in chain that jumps to a chain of the data directory.
 type jump struct{ table, from, to string }
 
 func jumps(n Names) []jump {
@@ -31,11 +29,11 @@ func jumps(n Names) []jump {
 	return []jump{{"nat", "POSTROUTING", masquerade}, {"filter", "FORWARD", forward}}
 }
 
-// ensureFirewall lets pods' packets through the host, and gives those that leave the
-// pod range the host's address. Multicast keeps its source.
+// ensureFirewall accepts forwarded packets of pods, and masquerades those that leave the pod range, except
+// multicast.
 func ensureFirewall(ctx context.Context, n Names, pods netip.Prefix) error {
 	masquerade, forward := chains(n)
-	// Naming a chain with --noflush creates or empties it; all is one transaction.
+	// With --noflush, declaring a chain creates or flushes it. The input is one transaction.
 	rules := fmt.Sprintf(`*nat
 :%[1]s - [0:0]
 -A %[1]s ! -s %[4]s -j RETURN
@@ -63,8 +61,8 @@ COMMIT
 	return nil
 }
 
-// removeFirewall takes back what ensureFirewall did. Each command fails when its
-// rule or chain is gone already, which is what is wanted.
+// removeFirewall removes the rules and chains of ensureFirewall. It ignores errors, because each command fails if
+// its rule or chain does not exist.
 func removeFirewall(ctx context.Context, n Names) {
 	for _, j := range jumps(n) {
 		_ = run(ctx, "", "iptables", "--wait", "-t", j.table, "-D", j.from, "-j", j.to)
@@ -73,7 +71,7 @@ func removeFirewall(ctx context.Context, n Names) {
 	}
 }
 
-// run runs a program and makes its last words part of the error.
+// run runs a program. The error has the program's output.
 func run(ctx context.Context, stdin, program string, args ...string) error {
 	path, err := lookPath(program)
 	if err != nil {

@@ -11,11 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file asks what the machine can do, instead of assuming it.
-
-// mayLowerOOMScore tells whether the process has CAP_SYS_RESOURCE, without which the
-// kernel refuses an oom_score_adj below the process' own (proc_pid_oom_score_adj(5));
-// containers in a virtual machine or in another container often lack it.
+// mayLowerOOMScore reports whether the process has CAP_SYS_RESOURCE. Without it, the kernel refuses an
+// oom_score_adj below the process's own (proc_pid_oom_score_adj(5)). A process in a container often lacks it.
 func mayLowerOOMScore() (bool, error) {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
@@ -25,9 +22,9 @@ func mayLowerOOMScore() (bool, error) {
 	return data[0].Effective&(1<<unix.CAP_SYS_RESOURCE) != 0, nil
 }
 
-// chooseSnapshotter is overlayfs where a mount below dir works, else native, which
-// copies: overlayfs does not work on every filesystem (not on itself before Linux
-// 5.11 in user namespaces, not on NFS or exFAT as upper directory).
+// chooseSnapshotter returns overlayfs if an overlay mount below dir succeeds, else native, which copies files.
+// overlayfs does not work on every file system: not on NFS or exFAT as upper directory, and not in user
+// namespaces before Linux 5.11.
 func chooseSnapshotter(dir string) (string, error) {
 	probe, err := os.MkdirTemp(dir, "overlay-probe-")
 	if err != nil {

@@ -26,9 +26,8 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// ImportImages imports OCI and docker image archives, plain or gzipped, into the
-// containerd at a CRI endpoint, and returns the imported images' references. All
-// files are read through before the first is imported.
+// ImportImages imports OCI and docker image archives, plain or gzipped, into the containerd at a CRI endpoint, and
+// returns the references of the imported images. It reads all files before it imports the first.
 func ImportImages(ctx context.Context, endpoint string, files ...string) ([]string, error) {
 	var contents []imageContent
 	for _, file := range files {
@@ -66,9 +65,9 @@ func ImportImages(ctx context.Context, endpoint string, files ...string) ([]stri
 	return names, nil
 }
 
-// importContent writes blobs, unpacks layers and names the image, in this order:
-// what is named is whole. A lease keeps the parts until then, and lets containerd
-// collect them should we die on the way.
+// importContent writes the blobs, unpacks the layers and then names the image, so that a named image is always
+// complete. Until then a lease protects the blobs. It expires, so that containerd collects the blobs of an
+// import that was interrupted.
 func importContent(ctx context.Context, c clock.Clock, conn grpc.ClientConnInterface, content imageContent) error {
 	ctx = inNamespace(ctx)
 	leases := leasesapi.NewLeasesClient(conn)
@@ -92,7 +91,7 @@ func importContent(ctx context.Context, c clock.Clock, conn grpc.ClientConnInter
 	for _, b := range content.blobs {
 		labels := b.labels()
 		if b.Digest == content.manifest.Config.Digest && len(chain) > 0 {
-			// The image's file system lives as long as its config.
+			// The config refers to the image's snapshot, which protects it.
 			labels["containerd.io/gc.ref.snapshot."+snapshotter] = chain[len(chain)-1]
 		}
 		if err := writeBlob(leased, conn, b, labels); err != nil {
@@ -110,7 +109,7 @@ func importContent(ctx context.Context, c clock.Clock, conn grpc.ClientConnInter
 	return nil
 }
 
-// labels make containerd's garbage collector keep what the blob refers to.
+// labels returns the labels by which containerd's garbage collector knows what the blob refers to.
 func (b blob) labels() map[string]string {
 	labels := map[string]string{}
 	for name, digest := range b.refs {
@@ -119,11 +118,10 @@ func (b blob) labels() map[string]string {
 	return labels
 }
 
-// chunk is how much is sent in one message; see maxMessage.
+// chunk is the size of one message; see maxMessage.
 const chunk = 1 << 20
 
-// writeBlob sends a blob, of which containerd checks size and digest. One that is there
-// already gets the labels.
+// writeBlob sends a blob, whose size and digest containerd verifies. A blob that exists only gets the labels.
 func writeBlob(ctx context.Context, conn grpc.ClientConnInterface, b blob, labels map[string]string) error {
 	client := contentapi.NewContentClient(conn)
 	err := sendBlob(ctx, client, b, labels)
@@ -175,8 +173,7 @@ func sendBlob(ctx context.Context, client contentapi.ContentClient, b blob, labe
 	return nil
 }
 
-// exchange sends a request and waits for its answer. When sending fails, the answer
-// says why.
+// exchange sends a request and waits for the response. If the send fails, the error is in the response.
 func exchange(stream contentapi.Content_WriteClient, request *contentapi.WriteContentRequest) error {
 	if err := stream.Send(request); err != nil && !errors.Is(err, io.EOF) {
 		return err
@@ -185,7 +182,7 @@ func exchange(stream contentapi.Content_WriteClient, request *contentapi.WriteCo
 	return err
 }
 
-// nameImage creates the image or lets an existing name mean this one.
+// nameImage creates the image, or updates the image of this name.
 func nameImage(ctx context.Context, conn grpc.ClientConnInterface, name string, root v1.Descriptor) error {
 	client := imagesapi.NewImagesClient(conn)
 	image := &imagesapi.Image{Name: name, Target: descriptor(root)}
@@ -203,8 +200,7 @@ func descriptor(d v1.Descriptor) *types.Descriptor {
 	return &types.Descriptor{MediaType: string(d.MediaType), Digest: d.Digest.String(), Size: d.Size}
 }
 
-// chainIDs name the file systems which layers add up to (OCI image-spec, config.md,
-// "Layer ChainID").
+// chainIDs returns the IDs of the layers' stacked file systems (OCI image-spec, config.md, "Layer ChainID").
 func chainIDs(diffs []v1.Hash) []string {
 	var chain []string
 	for i, d := range diffs {

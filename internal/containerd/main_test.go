@@ -13,8 +13,8 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// The tests with a real containerd make bridges and firewall rules. They do so in a
-// network namespace of their own: the test binary runs itself anew in one.
+// The tests with a real containerd create bridges and firewall rules, in a network namespace of their own: the
+// test binary runs itself again in a new one.
 const inNamespaceEnv = "KINDRED_TEST_IN_NETNS"
 
 func TestMain(m *testing.M) {
@@ -44,7 +44,7 @@ func loopbackUp() {
 	}
 }
 
-// needContainerd skips a test where there is no containerd, but never in CI.
+// needContainerd skips a test if containerd is missing, but not in CI.
 func needContainerd(t *testing.T) {
 	t.Helper()
 	missing := Missing()

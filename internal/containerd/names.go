@@ -8,12 +8,11 @@ import (
 	"regexp"
 )
 
-// Namespace is the containerd namespace in which the CRI plugin keeps its images
-// and containers. The plugin has it built in.
+// Namespace is the containerd namespace of the CRI plugin's images and containers. It is fixed in the plugin.
 const Namespace = "k8s.io"
 
-// ClusterLabel marks the sandboxes and containers of a cluster with its
-// [Names.ID], so that two clusters can share a runtime which a user provides.
+// ClusterLabel is the label of a cluster's sandboxes and containers, with its [Names.ID] as the value. With it,
+// two clusters can share a runtime that a user provides.
 const ClusterLabel = "kindred.dev/cluster"
 
 // Names are the machine-wide names that belong to one data directory.
@@ -28,8 +27,8 @@ type Names struct {
 	Cgroup string
 	// PodCgroup is the parent of the cgroups of pods.
 	PodCgroup string
-	// RuntimeCgroup is where containerd and its shims run: outside of the
-	// cgroup of the caller, which may be a service that is stopped as a whole.
+	// RuntimeCgroup is the cgroup of containerd and its shims. It is outside of the caller's cgroup,
+	// because that may be a service that is stopped as a whole.
 	RuntimeCgroup string
 }
 

@@ -19,30 +19,29 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// Network is the pod network of one node: a bridge, whose address is every pod's
-// gateway and where the API server can listen for pods.
+// Network is the pod network of one node: a bridge, whose address is the gateway of all pods and an address of the
+// API server for pods.
 type Network struct {
 	Bridge  string
 	PodCIDR netip.Prefix
 	Gateway net.IP
 }
 
-// NetworkOptions say which network [EnsureNetwork] makes.
+// NetworkOptions configure the network that [EnsureNetwork] creates.
 type NetworkOptions struct {
 	Names Names
-	// Dir holds the CNI configuration and the addresses given out.
+	// Dir has the CNI configuration and the allocated addresses.
 	Dir string
-	// PodCIDR is the node's pod range. Empty: the range used before, else a free /24
-	// of 10.244.0.0/16.
+	// PodCIDR is the node's pod range. If empty, it is the range that was used before, else a free
+	// /24 of 10.244.0.0/16.
 	PodCIDR string
 }
 
-// podRanges is where a node's /24 comes from when the user names none.
+// podRanges has the default pod ranges of nodes.
 var podRanges = netip.MustParsePrefix("10.244.0.0/16")
 
-// EnsureNetwork makes the bridge with its address, lets packets of pods
-// through the host, and writes the CNI configuration. It changes nothing that is
-// right already, and needs no container runtime.
+// EnsureNetwork creates the bridge with its address, the firewall rules and the CNI configuration, and enables
+// forwarding. It is idempotent and needs no container runtime.
 func EnsureNetwork(ctx context.Context, o NetworkOptions) (Network, error) {
 	podCIDR, err := o.podCIDR()
 	if err != nil {
@@ -61,8 +60,7 @@ func EnsureNetwork(ctx context.Context, o NetworkOptions) (Network, error) {
 	return n, o.writeConflist(n)
 }
 
-// podCIDR settles the pod range. A range once used stays, because pods have
-// addresses of it.
+// podCIDR returns the pod range. A range that was used before stays, because pods have addresses of it.
 func (o NetworkOptions) podCIDR() (netip.Prefix, error) {
 	if o.PodCIDR != "" {
 		p, err := netip.ParsePrefix(o.PodCIDR)
@@ -81,9 +79,9 @@ func (o NetworkOptions) podCIDR() (netip.Prefix, error) {
 	return freeRange(o.Names.ID, taken)
 }
 
-// freeRange is the first /24 of podRanges that meets none of the taken ranges.
-// The search starts at a place derived from the ID, so that two data directories
-// rarely want the same, even when neither has a bridge yet.
+// freeRange returns a /24 of podRanges that overlaps none of the taken ranges. The search starts at an offset
+// derived from the ID, so that two data directories rarely choose the same range, even if neither has a
+// bridge yet.
 func freeRange(id string, taken []netip.Prefix) (netip.Prefix, error) {
 	seed, err := strconv.ParseUint(id, 16, 32)
 	if err != nil {
@@ -97,7 +95,7 @@ func freeRange(id string, taken []netip.Prefix) (netip.Prefix, error) {
 			return candidate, nil
 		}
 	}
-	return netip.Prefix{}, fmt.Errorf("no free /24 in %s: every one meets a route of this machine; name a range with --pod-cidr", podRanges)
+	return netip.Prefix{}, fmt.Errorf("no free /24 in %s: each one overlaps a route of this machine; name a range with --pod-cidr", podRanges)
 }
 
 func overlapsAny(p netip.Prefix, others []netip.Prefix) bool {
@@ -109,8 +107,8 @@ func overlapsAny(p netip.Prefix, others []netip.Prefix) bool {
 	return false
 }
 
-// routedRanges are the destinations of the machine's IPv4 routes, without default
-// routes and those of our own bridge.
+// routedRanges returns the destinations of the machine's IPv4 routes, without default routes and those of the
+// data directory's bridge.
 func routedRanges(bridge string) ([]netip.Prefix, error) {
 	routes, err := netlink.RouteList(nil, netlink.FAMILY_V4)
 	if err != nil {
@@ -134,8 +132,8 @@ func routedRanges(bridge string) ([]netip.Prefix, error) {
 	return ranges, nil
 }
 
-// EnsureBridge makes the bridge exist, up and with the range's first address, which
-// it returns. The CNI bridge plugin finds it as it would have made it.
+// EnsureBridge creates the bridge as the CNI bridge plugin would, up and with the range's first address, which it
+// returns.
 func EnsureBridge(name string, podCIDR netip.Prefix) (net.IP, error) {
 	link, err := netlink.LinkByName(name)
 	var absent netlink.LinkNotFoundError
@@ -159,9 +157,9 @@ func EnsureBridge(name string, podCIDR netip.Prefix) (net.IP, error) {
 	return gateway, nil
 }
 
-// addBridge gives the bridge a hardware address of its own. Without one it takes
-// the lowest among its ports' and changes it as pods come and go, which pods with
-// the old one in their neighbour table would pay for with lost packets.
+// addBridge creates the bridge with a hardware address of its own. Otherwise the bridge would have the lowest
+// address of its ports, which changes as pods start and stop: pods with the old address in their neighbour
+// table would lose packets.
 func addBridge(name string) (netlink.Link, error) {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name = name
@@ -172,7 +170,7 @@ func addBridge(name string) (netlink.Link, error) {
 	return netlink.LinkByName(name)
 }
 
-// setAddress makes address the link's only IPv4 address.
+// setAddress sets the link's only IPv4 address.
 func setAddress(link netlink.Link, address *net.IPNet) error {
 	present, err := netlink.AddrList(link, netlink.FAMILY_V4)
 	if err != nil {
@@ -189,9 +187,8 @@ func setAddress(link netlink.Link, address *net.IPNet) error {
 	return netlink.AddrReplace(link, &netlink.Addr{IPNet: address})
 }
 
-// enableForwarding makes the host route between pods and the world. Packets
-// between two pods on the bridge must pass the firewall too, or the answer to a
-// packet sent to a Service would not find its way back through address translation.
+// enableForwarding makes the host forward packets of pods. Packets between two pods on the bridge must traverse
+// the firewall as well: otherwise the addresses in the responses of Services would not be translated back.
 func enableForwarding(ctx context.Context) error {
 	if err := os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0o644); err != nil {
 		return fmt.Errorf("switching IP forwarding on: %w", err)
@@ -199,20 +196,20 @@ func enableForwarding(ctx context.Context) error {
 	const bridged = "/proc/sys/net/bridge/bridge-nf-call-iptables"
 	if _, err := os.Stat(bridged); errors.Is(err, fs.ErrNotExist) {
 		if modprobe, err := lookPath("modprobe"); err == nil {
-			// Its failure shows in the write below.
+			// If it fails, so does the write below.
 			_ = exec.CommandContext(ctx, modprobe, "br_netfilter").Run()
 		}
 	}
 	err := os.WriteFile(bridged, []byte("1"), 0o644)
 	if errors.Is(err, fs.ErrNotExist) {
-		// A kernel without br_netfilter: pods work, but a pod does not reach a Service
-		// whose endpoint is on its own node. Nothing can be done about it here.
+		// The kernel has no br_netfilter. Pods work, but cannot reach a Service whose endpoint is on
+		// their own node.
 		return nil
 	}
 	return err
 }
 
-// conflist is the part of a CNI network configuration list we write and read.
+// conflist is the used part of a CNI network configuration list.
 type conflist struct {
 	CNIVersion string           `json:"cniVersion"`
 	Name       string           `json:"name"`
@@ -224,7 +221,7 @@ func (o NetworkOptions) conflist() string {
 	return filepath.Join(confDir(o.Dir), "10-kindred.conflist")
 }
 
-// podRangeFile remembers the range beside the configuration that was made of it.
+// podRangeFile has the pod range of the configuration.
 func (o NetworkOptions) podRangeFile() string { return filepath.Join(o.Dir, "pod-cidr") }
 
 func (o NetworkOptions) readPodRange() (netip.Prefix, error) {
@@ -242,12 +239,11 @@ func (o NetworkOptions) readPodRange() (netip.Prefix, error) {
 	return p, nil
 }
 
-// writeConflist writes the network's configuration. Masquerading is not the
-// plugin's business here: it would add a chain for every pod, where one rule for the
-// whole range does (ensureFirewall).
+// writeConflist writes the CNI configuration. The plugin does not masquerade, because it would add a chain for
+// every pod. ensureFirewall has one rule for the whole range.
 func (o NetworkOptions) writeConflist(n Network) error {
 	list := conflist{
-		CNIVersion: "0.4.0", // what the oldest supported containerd and plugins share
+		CNIVersion: "0.4.0", // supported by the oldest containerd and plugins
 		Name:       o.Names.Network,
 		Plugins: []map[string]any{
 			{

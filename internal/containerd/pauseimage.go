@@ -22,11 +22,11 @@ import (
 	"github.com/kindred-project/kindred/internal/containerd/pause"
 )
 
-// PauseImage is the reference of the sandbox image. Its tag changes with its content, so
-// that a newer Kindred imports its own.
+// PauseImage is the reference of the sandbox image. Its tag changes with its content, so that a new version of
+// Kindred imports its own.
 const PauseImage = "kindred.dev/pause:1"
 
-// ensurePause imports the pause image unless it is there.
+// ensurePause imports the pause image unless it is present.
 func ensurePause(ctx context.Context, c clock.Clock, conn grpc.ClientConnInterface) (imported bool, err error) {
 	present, err := hasImage(ctx, conn, PauseImage)
 	if err != nil || present {
@@ -46,8 +46,8 @@ func ensurePause(ctx context.Context, c clock.Clock, conn grpc.ClientConnInterfa
 	return true, awaitImage(ctx, c, conn, PauseImage)
 }
 
-// pauseImage is an OCI image which holds nothing but the pause program. It has no
-// time stamps, so that the same program gives the same digest.
+// pauseImage returns an OCI image that has only the pause program. It has no timestamps, so that its digest
+// depends only on the program.
 func pauseImage(arch string) (v1.Image, error) {
 	program, err := pause.Binary(arch)
 	if err != nil {
@@ -79,12 +79,12 @@ func pauseImage(arch string) (v1.Image, error) {
 }
 
 func pauseConfig(image v1.Image, arch string) *v1.ConfigFile {
-	// The image was just made in memory; reading its config back does not fail.
+	// The image was built in memory, so that reading its config cannot fail.
 	config, _ := image.ConfigFile()
 	config = config.DeepCopy()
 	config.OS, config.Architecture = "linux", arch
 	config.Config.Entrypoint = []string{"/pause"}
-	// nobody, as upstream's pause: the sandbox's user is the pod's where it names one.
+	// The user nobody, as in upstream's image. A pod's runAsUser overrides it.
 	config.Config.User = "65535:65535"
 	return config
 }

@@ -20,15 +20,14 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// process is a running process that was found by its command line. The pidfd
-// keeps meaning that very process, even when its number is given out anew.
+// process is a running process that was found by its command line. The pidfd refers to that process even
+// if its PID is reused.
 type process struct {
 	pid   int
 	pidfd int
 }
 
-// findProcesses returns the processes whose command line match accepts. The caller
-// closes them.
+// findProcesses returns the processes whose command line matches. The caller must close them.
 func findProcesses(match func(args []string) bool) ([]*process, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -42,10 +41,10 @@ func findProcesses(match func(args []string) bool) ([]*process, error) {
 		}
 		pidfd, err := unix.PidfdOpen(pid, 0)
 		if err != nil {
-			continue // it ended meanwhile
+			continue // it has exited
 		}
 		if !match(commandLine(pid)) {
-			unix.Close(pidfd) // another process got the number meanwhile
+			unix.Close(pidfd) // the PID was reused
 			continue
 		}
 		found = append(found, &process{pid: pid, pidfd: pidfd})
@@ -59,7 +58,7 @@ func closeAll(processes []*process) {
 	}
 }
 
-// commandLine is empty for a process which is gone, a zombie or a kernel thread.
+// commandLine returns a process's arguments; none for a zombie, a kernel thread or a process that has exited.
 func commandLine(pid int) []string {
 	b, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cmdline"))
 	if err != nil || len(b) == 0 {
@@ -68,12 +67,12 @@ func commandLine(pid int) []string {
 	return strings.Split(string(bytes.TrimRight(b, "\x00")), "\x00")
 }
 
-// isContainerd matches the containerd that was started with a configuration file.
+// isContainerd matches the containerd with this configuration file.
 func isContainerd(config string) func([]string) bool {
 	return func(args []string) bool { return isProgramWith(args, "containerd", "--config", config) }
 }
 
-// isShim matches the shims of the containerd that listens on a socket.
+// isShim matches the shims of the containerd with this socket.
 func isShim(socket string) func([]string) bool {
 	return func(args []string) bool {
 		return isProgramWith(args, "containerd-shim-runc-v2", "-address", socket)
@@ -92,49 +91,48 @@ func isProgramWith(args []string, program, flag, value string) bool {
 	return false
 }
 
-// gone tells whether the process has ended: a pidfd is readable then (pidfd_open(2)).
-func (p *process) gone() bool {
+// hasExited reports whether the process has exited: its pidfd is readable then (pidfd_open(2)).
+func (p *process) hasExited() bool {
 	fds := []unix.PollFd{{Fd: int32(p.pidfd), Events: unix.POLLIN}}
 	n, err := unix.Poll(fds, 0)
 	return err == nil && n > 0
 }
 
-// end asks the processes to end, waits, and kills those that did not within grace.
-func end(ctx context.Context, c clock.Clock, processes []*process, grace time.Duration) error {
+// terminate sends SIGTERM to the processes, and SIGKILL to those that have not exited after grace.
+func terminate(ctx context.Context, c clock.Clock, processes []*process, grace time.Duration) error {
 	signalAll(processes, unix.SIGTERM)
-	if err := waitGone(ctx, c, processes, grace); err == nil || ctx.Err() != nil {
+	if err := waitExited(ctx, c, processes, grace); err == nil || ctx.Err() != nil {
 		return err
 	}
 	signalAll(processes, unix.SIGKILL)
-	return waitGone(ctx, c, processes, grace)
+	return waitExited(ctx, c, processes, grace)
 }
 
 func signalAll(processes []*process, signal unix.Signal) {
 	for _, p := range processes {
-		// ESRCH: it ended by itself, which is what is wanted.
+		// ESRCH means that the process has exited already.
 		_ = unix.PidfdSendSignal(p.pidfd, signal, nil, 0)
 	}
 }
 
-func waitGone(ctx context.Context, c clock.Clock, processes []*process, limit time.Duration) error {
+func waitExited(ctx context.Context, c clock.Clock, processes []*process, limit time.Duration) error {
 	return poll(ctx, c, limit, func() error {
 		for _, p := range processes {
-			if !p.gone() {
-				return fmt.Errorf("process %d (%s) does not end", p.pid, strings.Join(commandLine(p.pid), " "))
+			if !p.hasExited() {
+				return fmt.Errorf("process %d (%s) does not exit", p.pid, strings.Join(commandLine(p.pid), " "))
 			}
 		}
 		return nil
 	})
 }
 
-// final marks an error which waiting does not mend.
+// final is an error that ends poll.
 type final struct{ error }
 
 func (f final) Unwrap() error { return f.error }
 
-// poll calls check until it succeeds or its error is final; when limit has passed, its
-// last error is the answer. It starts quickly, because what we wait for takes
-// milliseconds when all is well.
+// poll calls check until it succeeds, its error is final or limit has passed, and returns the last error. Its
+// pauses are short at first, because the usual wait is a few milliseconds.
 func poll(ctx context.Context, c clock.Clock, limit time.Duration, check func() error) error {
 	const shortest, longest = 2 * time.Millisecond, 100 * time.Millisecond
 	deadline := c.Now().Add(limit)
@@ -152,9 +150,8 @@ func poll(ctx context.Context, c clock.Clock, limit time.Duration, check func() 
 	}
 }
 
-// spawn starts a program that outlives us: in a session of its own, where no
-// signal of our terminal reaches it, with its output in a file. The channel is closed
-// when it ends while we live.
+// spawn starts a daemon: a program in a session of its own, which signals of the caller's terminal do not
+// reach, with its output in a file. The channel is closed when the program exits, if the caller still runs.
 func spawn(binary, logFile string, args ...string) (<-chan struct{}, error) {
 	log, err := os.OpenFile(logFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -172,14 +169,13 @@ func spawn(binary, logFile string, args ...string) (<-chan struct{}, error) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = cmd.Wait() // how it ended is in its log
+		_ = cmd.Wait() // its log has the reason
 	}()
 	return ended, nil
 }
 
-// environment is ours without what ties a process to the service manager that
-// started us (sd_notify(3), sd_listen_fds(3)), and with a PATH that has the shim, runc
-// and iptables on it.
+// environment returns the caller's environment for containerd: without the variables of the caller's service
+// manager (sd_notify(3), sd_listen_fds(3)), and with a PATH that has the shim, runc and iptables.
 func environment(ours []string, binDir string) []string {
 	var env []string
 	path := ""
@@ -198,7 +194,7 @@ func environment(ours []string, binDir string) []string {
 	return append(env, "PATH="+strings.Join(dirs, string(filepath.ListSeparator)))
 }
 
-// limitLog moves a log that grew beyond limit aside, so that two limits' worth is kept.
+// limitLog renames a log that is larger than limit, so that at most about twice the limit is kept.
 func limitLog(file string, limit int64) error {
 	info, err := os.Stat(file)
 	if err != nil || info.Size() <= limit {
@@ -207,7 +203,7 @@ func limitLog(file string, limit int64) error {
 	return os.Rename(file, file+".1")
 }
 
-// lastLines is the end of a log, for an error message that says why.
+// lastLines returns the end of a log, for error messages.
 func lastLines(file string, n int) string {
 	b, err := os.ReadFile(file)
 	if err != nil {

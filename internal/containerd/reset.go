@@ -23,13 +23,12 @@ import (
 	"github.com/kindred-project/kindred/internal/mounts"
 )
 
-// Reset ends every container, shim and containerd of the data directory and
-// removes all traces: mounts, cgroups, bridge, firewall rules, files. It may be
-// called again after it failed or when there is nothing, also when the programs
-// are no longer installed.
+// Reset stops every container, shim and containerd of the data directory and removes their mounts, cgroups,
+// bridge, firewall rules and files. It is idempotent and can be repeated after a failure. It does not need the
+// programs to be installed.
 //
-// Pods go the orderly way while there is a containerd to ask, so that network
-// plugins take back what they did. What then remains is removed by force.
+// If containerd runs or can be started, Reset first removes pods through CRI, so that network plugins clean
+// up. It removes the rest by force.
 func Reset(ctx context.Context, o Options) error {
 	o = o.withDefaults()
 	if err := o.check(); err != nil {
@@ -48,7 +47,7 @@ func Reset(ctx context.Context, o Options) error {
 		removeNetwork(ctx, o.Names),
 	)
 	if err != nil {
-		// The files are what a second Reset works from.
+		// Keep the files: the next Reset needs them.
 		return errors.Join(orderly, err)
 	}
 	for _, path := range append(sockets, o.Root, o.RunDir, o.LogFile, o.LogFile+".1") {
@@ -57,8 +56,8 @@ func Reset(ctx context.Context, o Options) error {
 	return err
 }
 
-// removePods asks the containerd of the data directory to remove all pods. One that
-// died while its shims live on is started for that.
+// removePods removes all pods through CRI. If containerd has exited while shims still run, it is started for
+// that.
 func (o Options) removePods(ctx context.Context) error {
 	containerds, err := findProcesses(isContainerd(o.config()))
 	closeAll(containerds)
@@ -81,11 +80,11 @@ func (o Options) removePods(ctx context.Context) error {
 	return RemovePods(ctx, endpoint, nil)
 }
 
-// removeLimit bounds the orderly removal of one pod.
+// removeLimit is the timeout for the removal of one pod through CRI.
 const removeLimit = 30 * time.Second
 
-// RemovePods stops and removes the sandboxes that have the labels, with all their
-// containers. [ClusterLabel] tells those of one cluster on a shared runtime.
+// RemovePods stops and removes the sandboxes with these labels and all their containers. On a shared runtime,
+// [ClusterLabel] selects those of one cluster.
 func RemovePods(ctx context.Context, endpoint string, labels map[string]string) error {
 	conn, err := dial(endpoint)
 	if err != nil {
@@ -125,12 +124,11 @@ func (o Options) killShims(ctx context.Context) error {
 	}
 	defer closeAll(shims)
 	signalAll(shims, unix.SIGKILL)
-	return waitGone(ctx, o.Clock, shims, stopGrace)
+	return waitExited(ctx, o.Clock, shims, stopGrace)
 }
 
-// shimSockets are the sockets of shims, which containerd puts in a directory that
-// all containerds of a machine share. containerd 1.x notes a shim's address in a file
-// of that name, 2.x in bootstrap.json.
+// shimSockets returns the sockets of shims. They are in a directory that all containerds of a machine share.
+// containerd 1.x stores a shim's address in the file address, 2.x in bootstrap.json.
 func (o Options) shimSockets() []string {
 	bundles := filepath.Join(o.state(), "io.containerd.runtime.v2.task", "*", "*")
 	var sockets []string
@@ -152,7 +150,7 @@ func (o Options) shimSockets() []string {
 	return sockets
 }
 
-// readAll reads the files that match a pattern and can be read.
+// readAll returns the content of the readable files that match a pattern.
 func readAll(pattern string) [][]byte {
 	files, _ := filepath.Glob(pattern)
 	var contents [][]byte
@@ -164,8 +162,7 @@ func readAll(pattern string) [][]byte {
 	return contents
 }
 
-// removeCgroups kills what still runs in the cgroups of the data directory and
-// removes them, in every hierarchy there is.
+// removeCgroups kills the processes in the data directory's cgroups and removes the cgroups, in all hierarchies.
 func removeCgroups(ctx context.Context, o Options) error {
 	hierarchies, err := mountinfo.GetMounts(mountinfo.FSTypeFilter("cgroup", "cgroup2"))
 	if err != nil {
@@ -181,8 +178,8 @@ func removeCgroups(ctx context.Context, o Options) error {
 	return nil
 }
 
-// removeCgroup tries once to empty and remove a tree of cgroups, children first. A
-// killed process stays in its cgroup until it is reaped.
+// removeCgroup makes one attempt to kill the processes in a tree of cgroups and to remove it, children first.
+// A killed process stays in its cgroup until it is reaped.
 func removeCgroup(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -220,12 +217,11 @@ func processesOf(cgroup string) []int {
 	return pids
 }
 
-// cniResults is where the CNI library keeps the results of attachments; containerd can't
-// be told another place.
+// cniResults is where the CNI library stores the results of attachments. containerd cannot configure it.
 const cniResults = "/var/lib/cni/results"
 
-// removeResults removes the results of our sandboxes in every network: in ours and in
-// the loopback network, whose results have the sandbox's ID but not our name.
+// removeResults removes the results of the data directory's sandboxes in every network. Those in the loopback
+// network have the sandbox's ID, but not the name of the data directory's network.
 func removeResults(n Names) error {
 	ours, _ := filepath.Glob(filepath.Join(cniResults, n.Network+"-*-*"))
 	for _, file := range ours {

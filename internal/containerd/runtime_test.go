@@ -28,7 +28,7 @@ import (
 	"github.com/kindred-project/kindred/test/images"
 )
 
-// testOptions are those of a data directory of the test's own, which is reset at its end.
+// testOptions returns options for a temporary data directory, which is reset at the end of the test.
 func testOptions(t *testing.T) Options {
 	t.Helper()
 	needContainerd(t)
@@ -119,7 +119,7 @@ func importBusybox(t *testing.T, endpoint string) {
 	}
 }
 
-// TestLife walks a data directory's whole life: start, pods, taking over, reset.
+// TestLife starts containerd and pods, takes over both, and resets the data directory.
 func TestLife(t *testing.T) {
 	o := testOptions(t)
 	ctx := t.Context()
@@ -179,7 +179,7 @@ func TestLife(t *testing.T) {
 	assertNothingLeft(t, o, false)
 }
 
-// TestResetWithoutContainerd kills containerd and its pods' shims in the middle of life.
+// TestResetWithoutContainerd kills containerd and the shims of running pods before the reset.
 func TestResetWithoutContainerd(t *testing.T) {
 	o := testOptions(t)
 	r, err := Start(t.Context(), o)
@@ -236,8 +236,8 @@ func containerState(t *testing.T, conn *grpc.ClientConn, id string) runtimeapi.C
 	return status.GetStatus().GetState()
 }
 
-// assertNothingLeft looks for whatever a data directory leaves on a machine, and
-// expects it either all there or all gone.
+// assertNothingLeft checks for everything that a data directory creates on a machine, and expects either all or
+// none of it.
 func assertNothingLeft(t *testing.T, o Options, present bool) {
 	t.Helper()
 	o = o.withDefaults()
@@ -294,9 +294,8 @@ func mustAddr(t *testing.T, s string) netip.Addr {
 	return a
 }
 
-// TestPodsReachEachOtherAndTheHost has a pod talk to the host on the bridge, as to an API
-// server, and to another pod, on a machine whose firewall forwards nothing by default, as
-// Docker leaves it.
+// TestPodsReachEachOtherAndTheHost connects a pod to the host on the bridge, as to an API server, and to another
+// pod, on a machine with Docker's default firewall policy, which forwards nothing.
 func TestPodsReachEachOtherAndTheHost(t *testing.T) {
 	o := testOptions(t)
 	if err := run(t.Context(), "", "iptables", "-P", "FORWARD", "DROP"); err != nil {
@@ -343,8 +342,8 @@ func TestPodsReachEachOtherAndTheHost(t *testing.T) {
 	}
 }
 
-// TestTwoDataDirectories runs two side by side: neither sees the other's pods, and what
-// one's reset removes is its own.
+// TestTwoDataDirectories runs two side by side: neither has the other's pods, and a reset of one does not affect
+// the other.
 func TestTwoDataDirectories(t *testing.T) {
 	one, two := testOptions(t), testOptions(t)
 	first, err := Start(t.Context(), one)
@@ -374,8 +373,8 @@ func TestTwoDataDirectories(t *testing.T) {
 	get(t, "http://"+ip+":8080/passwd")
 }
 
-// TestImport imports every kind of archive into the real containerd, and the same image
-// twice, and refuses one whose content is not what it says.
+// TestImport imports every kind of archive into a real containerd, imports one image twice, and refuses one with
+// a wrong digest.
 func TestImport(t *testing.T) {
 	o := testOptions(t)
 	r, err := Start(t.Context(), o)
@@ -405,7 +404,7 @@ func TestImport(t *testing.T) {
 			t.Errorf("CRI knows %s: %v, %v", ref, present, err)
 		}
 	}
-	// A blob that is not what its name says: containerd refuses it, and no name is left.
+	// containerd refuses a blob with a wrong digest, and no name is left.
 	image = withConfig(t, testImage(t), func(c *v1.ConfigFile) { c.Author = "somebody" })
 	other := bytes.Replace(ociArchive(t, image, "example.com/broken:v1"), []byte("somebody"), []byte("someone!"), 1)
 	if _, err := r.ImportImages(t.Context(), write(t, other)); err == nil {
@@ -416,7 +415,7 @@ func TestImport(t *testing.T) {
 	}
 }
 
-// TestSupervise kills containerd: it comes back, and the pod does not notice.
+// TestSupervise kills containerd: it is restarted, and the pod keeps running.
 func TestSupervise(t *testing.T) {
 	o := testOptions(t)
 	r, err := Start(t.Context(), o)
@@ -438,7 +437,7 @@ func TestSupervise(t *testing.T) {
 		if pid := containerdPID(t, o); pid == 0 || pid == first {
 			return fmt.Errorf("containerd is not back: process %d", pid)
 		}
-		return ready(t.Context(), conn)
+		return checkReady(t.Context(), conn)
 	})
 	if err != nil {
 		t.Fatal(err)

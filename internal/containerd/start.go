@@ -16,34 +16,34 @@ import (
 	"github.com/kindred-project/kindred/internal/durable"
 )
 
-// Options say which containerd [Start] runs.
+// Options configure the containerd that [Start] runs.
 type Options struct {
-	// Names are those of the data directory.
+	// Names are the machine-wide names of the data directory.
 	Names Names
-	// Root keeps content, snapshots, configuration and network state.
+	// Root has content, snapshots, configuration and network state.
 	Root string
-	// RunDir keeps the socket and what does not survive a reboot. Its path must be
-	// short: that of a unix socket has at most 107 bytes (unix(7)).
+	// RunDir has the socket and the state that does not survive a reboot. Its path must be short,
+	// because the path of a unix socket has at most 107 bytes (unix(7)).
 	RunDir string
-	// LogFile gets containerd's output.
+	// LogFile is where containerd's output goes.
 	LogFile string
 	// PodCIDR is the node's pod range; see NetworkOptions.
 	PodCIDR string
-	// Clock defaults to the real one.
+	// Clock defaults to the real clock.
 	Clock clock.Clock
-	// Progress, if set, is told of each step which is done.
+	// Progress is called, if set, after each step.
 	Progress func(step string)
 }
 
-// Runtime is a containerd that runs and answers CRI calls.
+// Runtime is a running containerd.
 type Runtime struct {
 	// Endpoint is the CRI endpoint, a unix:// address.
 	Endpoint string
-	// Version is containerd's.
+	// Version is containerd's version.
 	Version string
-	// Network is the pod network it connects sandboxes to.
+	// Network is the pod network of its sandboxes.
 	Network Network
-	// Adopted tells that it was running already.
+	// Adopted is set if it was already running.
 	Adopted bool
 
 	options Options
@@ -56,9 +56,9 @@ const (
 	maxSocket  = 107
 )
 
-// Start makes the data directory's containerd run and waits until it answers CRI
-// calls and has the pause image. One that runs already is used as it is; if its
-// configuration would be another now, it is started anew, which disturbs no container.
+// Start starts the containerd of the data directory, and waits until it serves CRI and has the pause image.
+// It uses one that is already running, but restarts it if its configuration has changed. A restart does not
+// affect containers.
 func Start(ctx context.Context, o Options) (*Runtime, error) {
 	o = o.withDefaults()
 	if err := o.check(); err != nil {
@@ -82,8 +82,8 @@ func Start(ctx context.Context, o Options) (*Runtime, error) {
 	return r, nil
 }
 
-// NetworkOptions are those of the network which Start makes, for a caller who needs
-// the bridge before.
+// NetworkOptions returns the options of the network that Start creates, for callers that need the bridge
+// earlier.
 func (o Options) NetworkOptions() NetworkOptions {
 	return NetworkOptions{Names: o.Names, Dir: o.networkDir(), PodCIDR: o.PodCIDR}
 }
@@ -98,7 +98,8 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// check guards above all Reset, which removes and kills whatever is below these names.
+// check validates the options. Above all, it protects Reset, which kills and removes everything below these
+// names and directories.
 func (o Options) check() error {
 	names, err := NamesFor(o.Names.ID)
 	if err != nil {
@@ -120,11 +121,12 @@ func (o Options) state() string      { return filepath.Join(o.RunDir, "state") }
 func (o Options) config() string     { return filepath.Join(o.Root, "config.toml") }
 func (o Options) networkDir() string { return filepath.Join(o.Root, "cni") }
 
-// HostsDir holds one directory a registry with its hosts.toml (containerd's
-// docs/hosts.md): mirrors, certificates. containerd reads them at each pull. The name is
-// that of /etc/containerd/certs.d, the place for a machine's own containerd.
+// HostsDir has one directory for each registry, with its hosts.toml: mirrors and certificates (containerd's
+// docs/hosts.md). containerd reads them at each pull. It is named like /etc/containerd/certs.d, the directory
+// of a machine's own containerd.
 func (o Options) HostsDir() string { return filepath.Join(o.Root, "certs.d") }
 
+// prepare creates the directories.
 func (o Options) prepare() error {
 	if n := len(o.socket()); n > maxSocket {
 		return fmt.Errorf("socket path %s has %d bytes, a unix socket's has at most %d; use a shorter directory", o.socket(), n, maxSocket)
@@ -142,7 +144,7 @@ func (o Options) prepare() error {
 	return nil
 }
 
-// ensureRunning finds or starts the process and waits for its CRI.
+// ensureRunning finds or starts the process and waits until it is ready.
 func (r *Runtime) ensureRunning(ctx context.Context) error {
 	o := r.options
 	binary, err := lookPath("containerd")
@@ -170,7 +172,7 @@ func (r *Runtime) ensureRunning(ctx context.Context) error {
 	return r.awaitReady(ctx, ended)
 }
 
-// configFor is the configuration that the machine, the version and the options ask for.
+// configFor returns the configuration file for the machine, the version and the options.
 func (o Options) configFor(v version) ([]byte, error) {
 	runc, err := lookPath("runc")
 	if err != nil {
@@ -193,7 +195,7 @@ func (o Options) configFor(v version) ([]byte, error) {
 	}.render(v)
 }
 
-// runsWith tells whether our containerd runs, with this very configuration.
+// runsWith reports whether the data directory's containerd runs with this configuration.
 func (o Options) runsWith(config []byte) (bool, error) {
 	same, err := hasContent(o.config(), config)
 	if err != nil || !same {
@@ -204,7 +206,8 @@ func (o Options) runsWith(config []byte) (bool, error) {
 	return len(running) > 0, err
 }
 
-// launch ends a containerd with another configuration and starts one with this.
+// launch stops a containerd with another configuration and starts one with this. The channel is closed when
+// it exits.
 func (r *Runtime) launch(ctx context.Context, binary string, config []byte) (<-chan struct{}, error) {
 	o := r.options
 	if err := r.Stop(ctx); err != nil {
@@ -226,8 +229,8 @@ func (r *Runtime) launch(ctx context.Context, binary string, config []byte) (<-c
 	return ended, nil
 }
 
-// awaitReady waits for CRI's own word that it can start sandboxes, then sees to
-// the image that each of them needs.
+// awaitReady waits until CRI reports that it can start sandboxes, then imports the pause image if it is
+// missing. ended is nil if the process was adopted.
 func (r *Runtime) awaitReady(ctx context.Context, ended <-chan struct{}) error {
 	o := r.options
 	conn, err := dial(r.Endpoint)
@@ -237,10 +240,10 @@ func (r *Runtime) awaitReady(ctx context.Context, ended <-chan struct{}) error {
 	defer conn.Close()
 	err = poll(ctx, o.Clock, startLimit, func() error {
 		select {
-		case <-ended: // never, when it is nil: the process was adopted
-			return final{errors.New("it ended")}
+		case <-ended:
+			return final{errors.New("it exited")}
 		default:
-			return ready(ctx, conn)
+			return checkReady(ctx, conn)
 		}
 	})
 	if err != nil {
@@ -258,7 +261,7 @@ func (r *Runtime) awaitReady(ctx context.Context, ended <-chan struct{}) error {
 	return nil
 }
 
-// Stop ends containerd and leaves containers running; the next Start takes them over.
+// Stop stops containerd and leaves containers running. The next Start takes them over.
 func (r *Runtime) Stop(ctx context.Context) error {
 	return r.options.stop(ctx)
 }
@@ -269,10 +272,10 @@ func (o Options) stop(ctx context.Context) error {
 		return err
 	}
 	defer closeAll(running)
-	return end(ctx, o.Clock, running, stopGrace)
+	return terminate(ctx, o.Clock, running, stopGrace)
 }
 
-// ImportImages imports image archives; see the function of the same name.
+// ImportImages imports image archives. See the function of the same name.
 func (r *Runtime) ImportImages(ctx context.Context, files ...string) ([]string, error) {
 	return ImportImages(ctx, r.Endpoint, files...)
 }

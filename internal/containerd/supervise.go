@@ -13,22 +13,22 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Pauses between attempts to start a containerd which does not stay up.
+// The backoff of restarts of a containerd that does not stay up.
 const (
 	firstPause = time.Second
 	maxPause   = 30 * time.Second
 )
 
-// Supervise starts containerd anew whenever it ends, as a service manager would, until
-// ctx is done. It leaves containerd running then. Containers live on without
-// containerd, but nobody could start, stop or see them.
+// Supervise restarts containerd whenever it exits, as a service manager does, until ctx ends. It leaves
+// containerd running then. Containers keep running without containerd, but cannot be started, stopped or
+// listed.
 func (r *Runtime) Supervise(ctx context.Context) {
 	logger := klog.FromContext(ctx)
 	pause := firstPause
 	for ctx.Err() == nil {
-		err := r.awaitEnd(ctx)
+		err := r.awaitExit(ctx)
 		if err == nil {
-			logger.Info("containerd ended, starting it anew", "log", r.options.LogFile)
+			logger.Info("containerd has exited, restarting it", "log", r.options.LogFile)
 			err = r.ensureRunning(ctx)
 		}
 		if ctx.Err() != nil {
@@ -47,8 +47,8 @@ func (r *Runtime) Supervise(ctx context.Context) {
 	}
 }
 
-// awaitEnd returns nil when no containerd of the data directory runs any more.
-func (r *Runtime) awaitEnd(ctx context.Context) error {
+// awaitExit returns nil when no containerd of the data directory runs any more.
+func (r *Runtime) awaitExit(ctx context.Context) error {
 	running, err := findProcesses(isContainerd(r.options.config()))
 	if err != nil {
 		return err
@@ -62,7 +62,7 @@ func (r *Runtime) awaitEnd(ctx context.Context) error {
 	return nil
 }
 
-// wait sleeps in the kernel until the process ends or ctx is done.
+// wait waits until the process exits or ctx ends.
 func (p *process) wait(ctx context.Context) error {
 	wake, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
 	if err != nil {
@@ -72,12 +72,12 @@ func (p *process) wait(ctx context.Context) error {
 	woken := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(woken)
-		// Any eight bytes but zeros make an eventfd readable.
+		// A write of eight bytes that are not all zero makes an eventfd readable.
 		_, _ = unix.Write(wake, []byte{1, 0, 0, 0, 0, 0, 0, 0})
 	})
 	defer func() {
 		if !stop() {
-			<-woken // the descriptor must not be closed under its writer
+			<-woken // do not close the descriptor during the write
 		}
 	}()
 	for {

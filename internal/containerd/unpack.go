@@ -18,11 +18,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 )
 
-// CRI unpacks an image when the first container asks for it, each of several
-// containers that start at once by itself. Unpacking at import spares them that.
+// CRI unpacks an image when the first container uses it, and once for each container if several start
+// concurrently. Unpacking at import avoids that.
 
-// usedSnapshotter is overlayfs, CRI's default, where it works; a containerd started by
-// us has exactly one.
+// usedSnapshotter returns overlayfs, CRI's default, if it works, else native. A private containerd has exactly
+// one of them.
 func usedSnapshotter(ctx context.Context, conn grpc.ClientConnInterface) (string, error) {
 	answer, err := introspectionapi.NewIntrospectionClient(conn).Plugins(ctx,
 		&introspectionapi.PluginsRequest{Filters: []string{"type==io.containerd.snapshotter.v1"}})
@@ -41,7 +41,7 @@ func usedSnapshotter(ctx context.Context, conn grpc.ClientConnInterface) (string
 	return "", errors.New("containerd has neither an overlayfs nor a native snapshotter")
 }
 
-// unpack applies layers to snapshots which are named by the chain.
+// unpack applies layers to snapshots, which are named by the chain IDs.
 func unpack(ctx context.Context, conn grpc.ClientConnInterface, snapshotter string, layers []v1.Descriptor, chain []string) error {
 	if len(layers) != len(chain) {
 		return fmt.Errorf("the image's manifest has %d layers, its config %d", len(layers), len(chain))
@@ -74,10 +74,10 @@ func unpackLayer(ctx context.Context, conn grpc.ClientConnInterface, snapshotter
 	if err == nil {
 		return nil
 	}
-	// If this fails, the snapshot goes with the lease.
+	// If this fails, the snapshot expires with the lease.
 	_, _ = snapshots.Remove(context.WithoutCancel(ctx), &snapshotsapi.RemoveSnapshotRequest{Snapshotter: snapshotter, Key: key})
 	if status.Code(err) == codes.AlreadyExists {
-		return nil // someone else was faster
+		return nil // it was unpacked concurrently
 	}
 	return err
 }

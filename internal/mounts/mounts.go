@@ -1,14 +1,14 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package mounts lets go of what is mounted in a directory before the directory is removed.
+// Package mounts detaches the mounts in a directory before the directory is removed.
 //
-// A removal that walks into a mount deletes what the mount leads to: a user's own
-// files, for a hostPath volume. So these functions succeed only when the kernel's table
-// shows no mount there any more, whatever the calls that unmount said.
+// A removal that follows a mount deletes the mounted files: with a hostPath volume, the user's. Therefore
+// these functions succeed only if the kernel's mount table has no mount there any more, whatever the
+// unmount calls returned.
 //
-// Mounts are detached, not just unmounted: one that is busy vanishes from the
-// directory at once and ends with its last user.
+// Mounts are detached lazily (MNT_DETACH): a busy mount disappears from the directory at once and is
+// released with its last user.
 package mounts
 
 import (
@@ -23,18 +23,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// At returns the mount points at or below a directory, each after the one that it is
-// on top of or below; none if there is no such directory.
+// At returns the mount points at or below a directory, each after the mounts that it is on top of or
+// below. It returns none if the directory does not exist.
 func At(dir string) ([]string, error) { return find(dir, mountinfo.PrefixFilter) }
 
-// DetachAt detaches everything mounted at or below a directory.
+// DetachAt detaches all mounts at or below a directory.
 func DetachAt(dir string) error { return detach(dir, mountinfo.PrefixFilter) }
 
-// DetachBelow detaches everything mounted below a directory, which may be a mount
-// point itself and stays one.
+// DetachBelow detaches all mounts below a directory, but not one at the directory itself.
 func DetachBelow(dir string) error { return detach(dir, below) }
 
-// filter chooses mounts by a directory.
+// filter selects mounts by a directory.
 type filter func(dir string) mountinfo.FilterFunc
 
 func below(dir string) mountinfo.FilterFunc {
@@ -44,7 +43,7 @@ func below(dir string) mountinfo.FilterFunc {
 }
 
 func find(dir string, by filter) ([]string, error) {
-	// The kernel shows paths without symlinks.
+	// The mount table has paths without symlinks.
 	real, err := filepath.EvalSymlinks(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -70,7 +69,7 @@ func detach(dir string, by filter) error {
 	}
 	for _, point := range slices.Backward(points) {
 		err := unix.Unmount(point, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
-		// It may have gone with another.
+		// It may have been detached together with another mount.
 		if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
 			return fmt.Errorf("cannot unmount %s: %w", point, err)
 		}

@@ -47,8 +47,7 @@ func (e *amd64) branchIfNegative(offset int) {
 	e.relative(offset)
 }
 
-// relative appends a distance that counts from the end of the instruction, which is the
-// end of these four bytes.
+// relative appends the distance from the end of the instruction, which is the end of these four bytes.
 func (e *amd64) relative(offset int) {
 	e.b = binary.LittleEndian.AppendUint32(e.b, uint32(int32(offset-len(e.b)-4)))
 }

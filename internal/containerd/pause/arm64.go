@@ -27,8 +27,7 @@ func (e *arm64) constant(n, value int) {
 	e.word(0xd2800000 | uint32(value&0xffff)<<5 | uint32(n))
 }
 
-// pointer is "adr xN, distance": the two low bits of the distance stand in bits 29
-// and 30, the others from bit 5 on.
+// pointer is "adr xN, distance": the two low bits of the distance are in bits 29 and 30, the others start at bit 5.
 func (e *arm64) pointer(n, offset int) {
 	distance := uint32(int32(offset - len(e.b)))
 	e.word(0x10000000 | (distance&3)<<29 | (distance>>2&0x7ffff)<<5 | uint32(n))

@@ -9,13 +9,12 @@ import (
 	"encoding/binary"
 )
 
-// loadAddress is where the program is mapped; any page above the kernel's
-// vm.mmap_min_addr will do.
+// loadAddress is the address of the program: any page above the kernel's vm.mmap_min_addr.
 const loadAddress = 0x400000
 
-// executable wraps machine code, which starts at its first byte, in the smallest
-// static ELF file: header, two program headers, code. One segment maps the whole file
-// for reading and executing; the other asks for a stack that can't be executed.
+// executable returns a minimal static ELF file for machine code, whose entry point is its first byte: header, two
+// program headers, code. One segment maps the whole file readable and executable. The other requests a
+// stack that is not executable.
 func executable(machine uint16, image []byte) []byte {
 	const headers = 64 + 2*56
 	size := uint64(headers + len(image))
@@ -35,7 +34,7 @@ func executable(machine uint16, image []byte) []byte {
 
 	var b bytes.Buffer
 	for _, part := range []any{header, load, stack, image} {
-		// Writing fixed-size values to a buffer does not fail.
+		// Writing fixed-size values to a buffer cannot fail.
 		_ = binary.Write(&b, binary.LittleEndian, part)
 	}
 	return b.Bytes()

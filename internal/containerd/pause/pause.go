@@ -1,16 +1,14 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pause makes the program that holds a pod's sandbox: the first process
-// of its namespaces, which waits until the pod is over.
+// Package pause assembles the pause program: the first process of a pod's namespaces, which waits until the pod's
+// sandbox is stopped.
 //
-// The program is made here, from a table of four system calls, and not compiled
-// from C or Go: so it needs no C compiler, no binary in the repository and no build
-// step, is the same for whoever imports Kindred as a library, and costs a pod one
-// page of memory instead of a language's runtime. See
-// docs/decisions/0001-pause-image.md.
+// The program is assembled from a table of four system calls instead of compiled from C or Go. It needs no C
+// compiler, no binary in the repository and no build step, also for users who import Kindred as a library, and
+// it uses one page of memory. See docs/decisions/0001-pause-image.md.
 //
-// What it does, as a C program would say it:
+// In C it would be:
 //
 //	sigaction(SIGCHLD, {SIG_IGN});
 //	sigprocmask(SIG_BLOCK, {SIGINT, SIGTERM});
@@ -18,16 +16,15 @@
 //		;
 //	exit(0);
 //
-// Ignoring SIGCHLD makes the kernel reap children at once, adopted ones too
-// (sigaction(2), POSIX.1-2001), which is the duty of a PID namespace's first process.
-// Blocking is what lets the two signals arrive: the kernel drops a signal to
-// the first process of a PID namespace whose action is the default one, unless it is
-// blocked (pid_namespaces(7)). An interrupted wait (SIGSTOP and SIGCONT) starts again.
+// Because SIGCHLD is ignored, the kernel reaps children at once, also adopted ones (sigaction(2), POSIX.1-2001).
+// The first process of a PID namespace has to do that. The two signals are blocked because the kernel drops
+// a signal with the default action to the first process of a PID namespace unless it is blocked
+// (pid_namespaces(7)). An interrupted wait (SIGSTOP and SIGCONT) is repeated.
 package pause
 
 import "fmt"
 
-// What the kernel's ABI says alike on both architectures.
+// The constants of the kernel's ABI that are the same on both architectures.
 const (
 	sigInt   = 2
 	sigTerm  = 15
@@ -37,7 +34,7 @@ const (
 	sigSize  = 8 // bytes of a kernel signal set
 )
 
-// address is an argument that points into the program's data.
+// address is an argument that is an address in the program's data.
 type address int
 
 // The program's data: a struct sigaction of four words (handler, flags, restorer,
@@ -57,12 +54,12 @@ func data() []byte {
 	return d
 }
 
-// call is a system call: the number is looked up by name for each architecture, an
-// argument is a small constant (int) or an address.
+// call is a system call. Its number is looked up by name for each architecture. An argument is a small constant
+// (int) or an address.
 type call struct {
 	name string
 	args []any
-	// again repeats the call while it fails.
+	// again is set to repeat the call while it fails.
 	again bool
 }
 
@@ -73,36 +70,36 @@ var program = []call{
 	{name: "exit_group", args: []any{0}},
 }
 
-// encoder writes machine code of one architecture.
+// encoder writes the machine code of one architecture.
 type encoder interface {
 	// machine is the architecture's number in an ELF header.
 	machine() uint16
-	// constant loads a small number in the register of the n-th argument.
+	// constant loads a small number into the register of the n-th argument.
 	constant(n int, value int)
-	// pointer loads the address of a place which is at offset from the code's start.
+	// pointer loads the address at an offset from the start of the code.
 	pointer(n int, offset int)
 	// syscall loads the call's number and traps.
 	syscall(name string)
-	// branchIfNegative jumps to an offset when the result is negative.
+	// branchIfNegative jumps to an offset if the result is negative.
 	branchIfNegative(offset int)
-	// code is what was written so far.
+	// code returns the code so far.
 	code() []byte
 }
 
-// encoders holds an architecture's encoder under its Go name.
+// encoders has the encoders by the Go name of the architecture.
 var encoders = map[string]func() encoder{
 	"amd64": func() encoder { return &amd64{} },
 	"arm64": func() encoder { return &arm64{} },
 }
 
-// Binary is the program as an ELF executable for a Go architecture name.
+// Binary returns the program as an ELF executable, for the Go name of an architecture.
 func Binary(arch string) ([]byte, error) {
 	newEncoder, ok := encoders[arch]
 	if !ok {
 		return nil, fmt.Errorf("no pause program for architecture %s, only for amd64 and arm64", arch)
 	}
-	// Data stands after the code, whose length does not depend on where that is:
-	// assemble once to learn it.
+	// The data follows the code, whose length does not depend on the data's address: assemble once to
+	// get it.
 	draft := newEncoder()
 	assemble(draft, 0)
 	dataStart := (len(draft.code()) + 7) &^ 7

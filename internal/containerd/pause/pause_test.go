@@ -21,9 +21,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The machine code as GNU as writes it for the same instructions (but for the jump on
-// amd64, for which it takes the short form), so that a mistake in an encoder shows
-// even on a machine of another architecture.
+// The machine code from GNU as for the same instructions, except the jump on amd64, for which it uses the short
+// form. It reveals a mistake in an encoder also on a machine of another architecture.
 var want = map[string]string{
 	"amd64": "bf11000000" + "488d3564000000" + "ba00000000" + "41ba08000000" + "b80d000000" + "0f05" + // rt_sigaction
 		"bf00000000" + "488d3566000000" + "ba00000000" + "41ba08000000" + "b80e000000" + "0f05" + // rt_sigprocmask
@@ -124,8 +123,8 @@ func TestOtherSignalsAndStopsDoNotEndIt(t *testing.T) {
 	})
 }
 
-// TestReaps makes an orphan in the namespace: its parent enters the namespace, leaves a
-// child behind and ends. The kernel gives the child to the namespace's first process.
+// TestReaps orphans a process in the namespace: its parent enters the namespace, starts it and exits. The kernel
+// makes the namespace's first process its parent.
 func TestReaps(t *testing.T) {
 	cmd := start(t)
 	pidfd, err := unix.PidfdOpen(cmd.Process.Pid, 0)
@@ -158,7 +157,7 @@ func TestReaps(t *testing.T) {
 	eventually(t, "the child is reaped", func() bool { return len(children(t, cmd.Process.Pid)) == 0 })
 }
 
-// children are the processes, zombies too, whose parent is pid.
+// children returns the processes, including zombies, whose parent is pid.
 func children(t *testing.T, pid int) []int {
 	t.Helper()
 	entries, err := os.ReadDir("/proc")
@@ -178,7 +177,7 @@ func children(t *testing.T, pid int) []int {
 	return found
 }
 
-// stat returns a process' parent and state, or zeros when it's gone (proc_pid_stat(5)).
+// stat returns a process's parent and state, or zeros if it does not exist (proc_pid_stat(5)).
 func stat(t *testing.T, pid int) (parent int, state byte) {
 	t.Helper()
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
