@@ -87,6 +87,13 @@ func (e *explanation) absent(namespace string, owners []metav1.OwnerReference) (
 func (e *explanation) because(ctx context.Context, d *ownership.ExplainedDeletion, namespace string, owners []metav1.OwnerReference, elsewhere []types.UID) {
 	for _, owner := range owners {
 		ref := ownership.ObjectReference{APIVersion: owner.APIVersion, Kind: owner.Kind, Namespace: namespace, Name: owner.Name, UID: owner.UID}
+		isElsewhere := slices.Contains(elsewhere, owner.UID)
+		if isElsewhere {
+			// Once the owner is gone its namespace is not known, and only a caller who may read
+			// all namespaces may read it.
+			known, _ := e.object(owner.UID)
+			ref.Namespace = known.Namespace
+		}
 		r, err := e.servedOrFormer(ctx, owner.APIVersion, owner.Kind)
 		if err == nil && !r.Namespaced {
 			ref.Namespace = ""
@@ -95,7 +102,7 @@ func (e *explanation) because(ctx context.Context, d *ownership.ExplainedDeletio
 		case err == nil && !e.access.mayGet(ctx, r, ref.Namespace, ref.Name):
 			d.Hidden++
 			e.hide(ref)
-		case slices.Contains(elsewhere, owner.UID):
+		case isElsewhere:
 			d.InvalidOwners = append(d.InvalidOwners, ref)
 		default:
 			d.Because = append(d.Because, ref)

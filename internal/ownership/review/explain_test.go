@@ -347,6 +347,29 @@ func TestExplanationsHide(t *testing.T) {
 	}
 }
 
+// TestExplanationsHideOwnersElsewhere: a caller who may read everything in namespace a is not told
+// the name of an owner in another namespace, whether or not it still exists.
+func TestExplanationsHideOwnersElsewhere(t *testing.T) {
+	for name, exists := range map[string]bool{"existing": true, "gone": false} {
+		t.Run(name, func(t *testing.T) {
+			w, m := newWorld(t), &memory{}
+			m.deleted(pods, "a", "one", 3, collecting, ownedBy(configMaps, "astray"))
+			m.records[0].Elsewhere = []types.UID{"astray"}
+			if exists {
+				w.add(configMaps, "b", "astray", nil)
+			}
+			w.allowed = func(a authorizer.Attributes) bool { return a.GetNamespace() == "a" }
+			s, err := w.explain(m, pod("one"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if text := fmt.Sprint(s); strings.Contains(text, "astray") || s.Deletions[0].Hidden != 1 {
+				t.Errorf("hidden %d: %s", s.Deletions[0].Hidden, text)
+			}
+		})
+	}
+}
+
 // TestExplanationsAreInTurn: the history knows a time to a minute; no effect is told to be older
 // than its cause.
 func TestExplanationsAreInTurn(t *testing.T) {
