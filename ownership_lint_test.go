@@ -187,7 +187,7 @@ func TestLintAndRepair(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Whether or not the collector has seen the change yet, the object is not as it was.
-	if r := y.repair(y.asJane, ownership.OwnershipRepairSpec{Preconditions: []ownership.RepairPrecondition{seen}}); r.Outcome != ownership.RepairSkipped || r.Reason != "the object has changed since it was looked at" {
+	if r := y.repair(y.asJane, ownership.OwnershipRepairSpec{Preconditions: []ownership.RepairPrecondition{seen}}); r.Outcome != ownership.RepairSkipped || r.Reason != "the object has changed since it was checked" {
 		t.Errorf("of what has changed: %+v", r)
 	}
 	eventually(t, "the change is seen", func(context.Context) (bool, error) {

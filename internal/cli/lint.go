@@ -191,7 +191,7 @@ func (l *linting) askForRepair(ctx context.Context, r *reviewer, lint *ownership
 	for _, f := range lint.Status.Findings {
 		repair.Status.Skipped++
 		repair.Status.Results = append(repair.Status.Results, ownership.RepairResult{
-			LintFinding: f, Outcome: ownership.RepairSkipped, Reason: "no change is safe: a person has to decide",
+			LintFinding: f, Outcome: ownership.RepairSkipped, Reason: "no change is safe; decide by hand",
 		})
 	}
 	return nil

@@ -147,7 +147,7 @@ func TestLintAndRepair(t *testing.T) {
 	before := f.versions()
 	r := f.cluster.run("lint", "-n", f.namespace, "--fix", "--dry-run")
 	f.contains(r.out, "Machine/m-0 in "+f.namespace, "would be repaired: restore the reference to MachineSet set",
-		"skipped: no change is safe: a person has to decide", "3 would be repaired, 1 skipped")
+		"skipped: no change is safe; decide by hand", "3 would be repaired, 1 skipped")
 	if after := f.versions(); r.code != 1 || after != before {
 		t.Errorf("exit status %d; a dry run has changed %s to %s", r.code, before, after)
 	}
@@ -162,7 +162,7 @@ func TestLintAndRepair(t *testing.T) {
 	answer := f.input(`{"apiVersion": "ownership.kindred.dev/v1alpha1", "kind": "OwnershipRepair", "spec": {"namespace": "`+f.namespace+`",
 		"rules": ["lost-reference"], "preconditions": [{"uid": "`+uid+`", "resourceVersion": "1"}]}}`,
 		"create", "-f", "-", "-o", "jsonpath={.status.results[*].outcome}: {.status.results[*].reason}")
-	if want := "Skipped: the object has changed since it was looked at"; answer != want {
+	if want := "Skipped: the object has changed since it was checked"; answer != want {
 		t.Errorf("got %q, want %q", answer, want)
 	}
 

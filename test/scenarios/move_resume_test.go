@@ -106,7 +106,7 @@ func TestMoveOfWhatGoesMeanwhile(t *testing.T) {
 		}
 	})
 	args := []string{"stack/top", "--to", to, "--yes", "--drop-finalizers"}
-	m.refusesMove([]string{"configmap/settings in namespace " + m.namespace + " went at the source while it was being copied", "it has removed nothing", "only copy"}, args...)
+	m.refusesMove([]string{"configmap/settings in namespace " + m.namespace + " was deleted at the source while it was being copied", "it has removed nothing", "only copy"}, args...)
 	// The same command does not leave the copy behind, on hold and marked.
 	m.refusesMove([]string{"configmap/settings in namespace " + m.namespace, "only copy"}, args...)
 	if have := m.copied(m.there); !slices.Contains(have, "configmap/settings") {
@@ -114,7 +114,7 @@ func TestMoveOfWhatGoesMeanwhile(t *testing.T) {
 	}
 	// A copy that is removed takes along what it owns, as anywhere.
 	m.there.kubectl("delete", "configmap", "settings", "--cascade=orphan")
-	m.refusesMove([]string{"secret/key in namespace " + m.namespace, "not owned by what moves any more"}, args...)
+	m.refusesMove([]string{"secret/key in namespace " + m.namespace, "no longer owned by an object that moves"}, args...)
 	m.there.kubectl("delete", "secret", "key")
 	m.moves(args...)
 	m.there.prints("stack.move.example.com/middle\nstack.move.example.com/top\n", "get", "stacks", "-o", "name")

@@ -96,7 +96,7 @@ func TestMoveIsRefusedByTheTarget(t *testing.T) {
 	// A move that is refused removes the namespace that it created.
 	m.kubectl("run", "plain", "--image=any:v1")
 	m.kubectl("label", "namespace", m.namespace, "pod-security.kubernetes.io/enforce=restricted")
-	m.refusesMove([]string{"violates PodSecurity", "nothing was changed but for namespaces that were created and removed again"}, "pod/plain", "--to", to, "--yes")
+	m.refusesMove([]string{"violates PodSecurity", "nothing was changed except for namespaces that were created and removed again"}, "pod/plain", "--to", to, "--yes")
 	m.there.gone("namespace", m.namespace)
 
 	m.there.kubectl("create", "namespace", m.namespace)

@@ -133,7 +133,7 @@ spec:
 	}
 	for object, want := range map[string]string{
 		"tool/t2":   `tools.example.com "t2" not found, and no deleted object of this name is known`,
-		"hammer/t1": `the cluster has no resource type "hammer", and nothing is known of a definition of that name that was deleted`,
+		"hammer/t1": `the cluster has no resource type "hammer", and no deleted definition of that name is known`,
 	} {
 		if r := s.kindred("why", object); r.code == 0 || !strings.Contains(r.err, want) {
 			t.Errorf("%s: exit %d, %s", object, r.code, r.err)
@@ -160,7 +160,7 @@ spec:
 	s.why("pod/stubborn",
 		pod+" is being deleted.",
 		pod+": deletion requested * ago by kubernetes-admin (* with policy Background.",
-		"Node "+node+" has to stop its containers first; they are killed at * at the latest.")
+		"Node "+node+" has to stop its containers first; they are killed by * at the latest.")
 	s.gone("pod", "stubborn")
 	s.why("pod/stubborn", pod+" was deleted * ago by kubernetes-admin (* with policy Background.")
 }

@@ -70,7 +70,7 @@ func (c *Collector) get(ctx context.Context, client metadata.ResourceInterface, 
 	return graph.Outcome{Result: graph.Found, Object: object}
 }
 
-// isObjectNotFound tells whether err says that a served resource has no such
+// isObjectNotFound reports whether err says that a served resource has no such
 // object. A path that is not served is answered with 404 as well, but proves nothing.
 func isObjectNotFound(err error) bool {
 	return apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)

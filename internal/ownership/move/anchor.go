@@ -79,7 +79,7 @@ func (m *Mover) findAnchor(ctx context.Context, roots, missing []Ref) (anchor, e
 		other := readAnchor(&list.Items[i])
 		for _, ref := range missing {
 			if slices.Contains(other.roots, ref.String()) {
-				return anchor{}, fmt.Errorf("%s was moved together with others, and that move is not finished: run it again with all of its roots: %s", ref, strings.Join(other.roots, ", "))
+				return anchor{}, fmt.Errorf("%s was moved together with other roots, and that move is not finished: run it again with all its roots: %s", ref, strings.Join(other.roots, ", "))
 			}
 		}
 	}
@@ -113,7 +113,7 @@ func (m *Mover) setStage(ctx context.Context, stage Stage) error {
 			return err
 		}
 		if len(left.copies) > 0 {
-			return fmt.Errorf("%s: %s tells of another move, %s, of objects of the same names, which is not finished: %d objects there came with it, %s for one, and may be the only ones left; nothing was removed at the source", m.Target.Name, describe(stored), old.move, len(left.copies), describe(left.copies[0]))
+			return fmt.Errorf("%s: %s belongs to another, unfinished move, %s, of objects with the same names: %d objects there are its copies, for example %s, and may be the only ones left; nothing was removed at the source", m.Target.Name, describe(stored), old.move, len(left.copies), describe(left.copies[0]))
 		}
 		// The other move has released its copies, and was interrupted before it removed its anchor.
 	}

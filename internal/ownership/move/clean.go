@@ -16,7 +16,7 @@ import (
 	"github.com/kindred-project/kindred/internal/ownership/transplant"
 )
 
-// has is whether an object is part of what moves.
+// has reports whether an object is part of what moves.
 type has func(kind schema.GroupKind, namespace, name string) bool
 
 // Clean is an object of the source without what only its own cluster could say of it.

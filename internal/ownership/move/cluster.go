@@ -102,10 +102,10 @@ func (c *Cluster) knownKinds(ctx context.Context) (*kinds, error) {
 			names = append(names, gv.String())
 		}
 		slices.Sort(names)
-		return nil, fmt.Errorf("%s: the servers of %s do not answer, so what they have of the graph is not known; mend or remove their APIServices", c.Name, strings.Join(names, ", "))
+		return nil, fmt.Errorf("%s: the API servers of %s do not respond, so their objects of the graph are not known; repair or remove their APIServices", c.Name, strings.Join(names, ", "))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: cannot read what it serves: %w", c.Name, err)
+		return nil, fmt.Errorf("%s: cannot discover the served resources: %w", c.Name, err)
 	}
 	c.kinds = kindsOf(groups, lists)
 	return c.kinds, nil
@@ -226,7 +226,7 @@ func (c *Cluster) list(ctx context.Context, namespaces []string) ([]*metav1.Part
 		}
 	}
 	if len(forbidden) > 0 {
-		failed = append(failed, fmt.Errorf("%s does not allow you to list %s: what is owned among them would be left behind; a role there has to allow get, list and delete", c.Name, some(forbidden)))
+		failed = append(failed, fmt.Errorf("%s does not allow you to list %s: dependents among them would be left behind; grant get, list and delete there", c.Name, some(forbidden)))
 	}
 	return found, errors.Join(failed...)
 }
@@ -267,7 +267,7 @@ func (c *Cluster) listKind(ctx context.Context, k kind, namespace string) ([]*me
 	}
 }
 
-// allows is whether the caller may do something, as far as the cluster says: no answer is
+// allows reports whether the caller may do something, as far as the cluster says: no answer is
 // no objection, the request itself will tell.
 func (c *Cluster) allows(ctx context.Context, verb string, k kind, subresource, namespace string) bool {
 	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{

@@ -18,7 +18,7 @@ import (
 	"github.com/kindred-project/kindred/internal/ownership/transplant"
 )
 
-// asStatus is whether an error is an API server's answer.
+// asStatus reports whether an error is an API server's answer.
 func asStatus(err error, status *apierrors.APIStatus) bool { return errors.As(err, status) }
 
 // copy brings the target up to what is known of the source.
@@ -79,7 +79,7 @@ func (m *Mover) store(ctx context.Context, item *Item, k kind) (*unstructured.Un
 	return stored, err
 }
 
-// knowsAll is whether each UID of the graph that stands in an item has its counterpart.
+// knowsAll reports whether each UID of the graph that stands in an item has its counterpart.
 func (m *Mover) knowsAll(item *Item) bool {
 	unknown := map[types.UID]bool{}
 	isUnknown := func(uid types.UID) bool { return m.graph.copied(uid) && m.uids[uid] == "" }
@@ -139,10 +139,10 @@ func (m *Mover) mend(ctx context.Context, item *Item, k kind) (stored *unstructu
 			return err
 		}
 		if stored == nil {
-			return fmt.Errorf("%s: %s went while it was being copied; run the same command again", m.Target.Name, item)
+			return fmt.Errorf("%s: %s was deleted while it was being copied; run the same command again", m.Target.Name, item)
 		}
 		if !m.isCopy(markOf(stored), item) && !m.madeByCopy(stored) {
-			return fmt.Errorf("%s: %s has come to exist and is not a copy", m.Target.Name, item)
+			return fmt.Errorf("%s: %s was created in the meantime and is not a copy", m.Target.Name, item)
 		}
 		m.uids[item.UID()] = stored.GetUID()
 		desired := m.desired(item, k)
@@ -210,7 +210,7 @@ func (m *Mover) verify(ctx context.Context) error {
 			return err
 		}
 		if stored == nil || stored.GetUID() != m.uids[item.UID()] {
-			wrong = append(wrong, item.String()+" is not there")
+			wrong = append(wrong, item.String()+" does not exist")
 			continue
 		}
 		if at := lacks(m.desired(item, k), stored); at != "" {
@@ -220,7 +220,7 @@ func (m *Mover) verify(ctx context.Context) error {
 		m.copies = append(m.copies, stored)
 	}
 	if len(wrong) > 0 {
-		return fmt.Errorf("%s does not have what was copied, so nothing was removed: %s; somebody there changes it", m.Target.Name, strings.Join(wrong, "; "))
+		return fmt.Errorf("%s does not have the copies as they were written, so nothing was removed: %s; another client there changes them", m.Target.Name, strings.Join(wrong, "; "))
 	}
 	return nil
 }

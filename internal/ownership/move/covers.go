@@ -106,7 +106,7 @@ func lacks(sent, stored *unstructured.Unstructured) string {
 	return ""
 }
 
-// byControllers is whether an annotation is Kubernetes' own, in which controllers keep what
+// byControllers reports whether an annotation is Kubernetes' own, in which controllers keep what
 // they know: how many replicas a ReplicaSet's Deployment wants, which revision it is.
 func byControllers(annotation string) bool {
 	domain, _, qualified := strings.Cut(annotation, "/")

@@ -57,7 +57,7 @@ func (d *directory) read(context.Context) (*Graph, []Ref, error) { return d.grap
 func readDirectory(path string) (*directory, error) {
 	text, err := os.ReadFile(filepath.Join(path, indexFile))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%s has no %s: it is no directory of a move, or was written in part; write it again with --to-directory", path, indexFile)
+		return nil, fmt.Errorf("%s has no %s: it is not the directory of a move, or is incomplete; write it again with --to-directory", path, indexFile)
 	}
 	if err != nil {
 		return nil, err
@@ -98,7 +98,7 @@ func readEntry(path string, entry indexEntry) (*unstructured.Unstructured, error
 		return nil, fmt.Errorf("%s is incomplete: %w", path, err)
 	}
 	if sumOf(text) != entry.SHA256 {
-		return nil, fmt.Errorf("%s is not what was written: its sum differs from that in %s", name, indexFile)
+		return nil, fmt.Errorf("%s is not what was written: its checksum differs from the one in %s", name, indexFile)
 	}
 	// By way of JSON, where whole numbers stay whole.
 	text, err = yaml.YAMLToJSON(text)
@@ -110,7 +110,7 @@ func readEntry(path string, entry indexEntry) (*unstructured.Unstructured, error
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	if object.GetUID() != entry.UID || object.GetName() == "" || object.GetKind() == "" {
-		return nil, fmt.Errorf("%s is not the object that %s says", name, indexFile)
+		return nil, fmt.Errorf("%s is not the object that %s names", name, indexFile)
 	}
 	return object, nil
 }

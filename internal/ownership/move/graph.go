@@ -110,12 +110,12 @@ func nameKey(kind schema.GroupKind, namespace, name string) string {
 	return kind.String() + " " + namespace + "/" + name
 }
 
-// moves is whether an object of this name is copied.
+// moves reports whether an object of this name is copied.
 func (g *Graph) moves(kind schema.GroupKind, namespace, name string) bool {
 	return g.names[nameKey(kind, namespace, name)]
 }
 
-// copied is whether an object with this UID is copied.
+// copied reports whether an object with this UID is copied.
 func (g *Graph) copied(uid types.UID) bool {
 	item, found := g.byUID[uid]
 	return found && item.Fate == Moved
@@ -292,5 +292,5 @@ func (g *Graph) circle(item *Item) string {
 	for _, uid := range item.Late {
 		owners = append(owners, g.byUID[uid].String())
 	}
-	return fmt.Sprintf("%s is owned by %s, in a circle", item, strings.Join(owners, " and "))
+	return fmt.Sprintf("%s is owned by %s, in a cycle", item, strings.Join(owners, " and "))
 }

@@ -145,7 +145,7 @@ func TestOrderOfRandomGraphs(t *testing.T) {
 	}
 }
 
-// owns is whether an object owns another, over others.
+// owns reports whether an object owns another, over others.
 func owns(g *Graph, owner, uid types.UID) bool {
 	seen := map[types.UID]bool{}
 	var up func(types.UID) bool

@@ -42,7 +42,7 @@ func holdOf(kind schema.GroupKind) (hold, bool) {
 	return h, found
 }
 
-// isUnheld is whether a controller may act on an object of this kind at once.
+// isUnheld reports whether a controller may act on an object of this kind at once.
 func isUnheld(kind schema.GroupKind) bool {
 	if _, held := holdOf(kind); held {
 		return false
@@ -85,7 +85,7 @@ func Hold(object *unstructured.Unstructured, sized bool) string {
 	return string(patch)
 }
 
-// isSized is whether the controller of an object decides how many replicas it has.
+// isSized reports whether the controller of an object decides how many replicas it has.
 func isSized(kind schema.GroupKind) bool {
 	return kind == schema.GroupKind{Group: "apps", Kind: "ReplicaSet"} || kind == schema.GroupKind{Kind: "ReplicationController"}
 }

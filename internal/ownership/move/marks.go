@@ -65,7 +65,7 @@ func markOf(object *unstructured.Unstructured) mark {
 	return mark{}
 }
 
-// handedOn is whether an object has a mark of a move that is another object's.
+// handedOn reports whether an object has a mark of a move that is another object's.
 func handedOn(object *unstructured.Unstructured, move string) bool {
 	for key, text := range object.GetAnnotations() {
 		var m mark
@@ -76,7 +76,7 @@ func handedOn(object *unstructured.Unstructured, move string) bool {
 	return false
 }
 
-// isMark is whether an annotation is ours, of this object or handed on.
+// isMark reports whether an annotation is ours, of this object or handed on.
 func isMark(annotation string) bool {
 	return strings.HasPrefix(annotation, markDomain) || annotation == namespaceMark || annotation == leavingMark
 }

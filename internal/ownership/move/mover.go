@@ -150,10 +150,10 @@ func (m *Mover) absent(ctx context.Context, missing []Ref) error {
 			return err
 		}
 		if own := markOf(stored); own.Move != "" {
-			return fmt.Errorf("%w; %s has a copy of it, on hold, which came with move %s: that move was interrupted before it removed anything, so that somebody else has deleted it, and the copy may be the only one left", err, m.Target.Name, own.Move)
+			return fmt.Errorf("%w; %s has a copy of it, on hold, which came with move %s: that move was interrupted before it removed anything, so another client has deleted the object, and the copy may be the only one left", err, m.Target.Name, own.Move)
 		}
 	}
-	return fmt.Errorf("%w; %s has what is named so, and no move of it is under way: it may have been moved already", err, m.Target.Name)
+	return fmt.Errorf("%w; %s has an object of that name, and no move of it is in progress: it may have been moved already", err, m.Target.Name)
 }
 
 func notFound(where string, missing []Ref) error {
@@ -228,7 +228,7 @@ func (m *Mover) copyUntilStill(ctx context.Context) error {
 		}
 		return m.setStage(ctx, Removing)
 	}
-	return fmt.Errorf("%s keeps changing what is to move; stop the controllers that do it, and run the same command again", m.source)
+	return fmt.Errorf("%s keeps changing the objects to move; stop the controllers that change them, and run the same command again", m.source)
 }
 
 // readAgain reads the source, and says whether there is anything new to copy.
@@ -242,11 +242,11 @@ func (m *Mover) readAgain(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	if len(missing) > 0 {
-		return false, m.stale(notFound(m.source.String(), missing).Error() + ": it went while it was being copied")
+		return false, m.stale(notFound(m.source.String(), missing).Error() + ": it was deleted while it was being copied")
 	}
 	plan := planOf(g, m.Consent)
 	if len(plan.Problems) > 0 {
-		return false, fmt.Errorf("%s has changed, and what changed does not move: %s", m.source, strings.Join(plan.Problems, "; "))
+		return false, fmt.Errorf("%s has changed, and the changed graph cannot move: %s", m.source, strings.Join(plan.Problems, "; "))
 	}
 	for _, item := range m.graph.moved() {
 		if g.copied(item.UID()) {
@@ -281,7 +281,7 @@ func (m *Mover) hasBegunToRemove(ctx context.Context, g *Graph, missing []Ref) (
 // stale is the error for an object that went before all copies were verified. This move removes
 // nothing until then, so that the copy may be all that is left.
 func (m *Mover) stale(what string) error {
-	return fmt.Errorf("%s, and not by this move: it has removed nothing. %s has a copy, on hold, with an annotation %s... that names move %s; it may be the only copy: remove it only if the object was deleted on purpose, and run the same command again", what, m.Target.Name, markDomain, m.plan.ID)
+	return fmt.Errorf("%s, and not by this move, which has removed nothing yet. %s has a copy, on hold, with an annotation %s... that names move %s; it may be the only copy: remove it only if the object was deleted on purpose, and run the same command again", what, m.Target.Name, markDomain, m.plan.ID)
 }
 
 // whyNotMoved says why an object that was copied is not part of the graph any more.
@@ -291,9 +291,9 @@ func (m *Mover) whyNotMoved(ctx context.Context, like *unstructured.Unstructured
 		return "", err
 	}
 	if now == nil || now.GetUID() != uid {
-		return m.stale(describe(like) + " went at the source while it was being copied").Error(), nil
+		return m.stale(describe(like) + " was deleted at the source while it was being copied").Error(), nil
 	}
-	return fmt.Sprintf("%s is not owned by what moves any more, and the source still has it: remove its copy in %s, which is on hold, and run the same command again", describe(like), m.Target.Name), nil
+	return fmt.Sprintf("%s is no longer owned by an object that moves, and the source still has it: remove its copy in %s, which is on hold, and run the same command again", describe(like), m.Target.Name), nil
 }
 
 // digestOf also knows the owners, which decide what is sent, unlike digest.

@@ -70,11 +70,11 @@ func (p *Plan) note(format string, args ...any) {
 
 // refused are the kinds that are never part of a graph that moves, and why.
 var refused = map[schema.GroupKind]string{
-	{Kind: "Namespace"}: "a namespace owns nothing; name the objects in it",
+	{Kind: "Namespace"}: "a namespace owns nothing; name the objects in it instead",
 	{Kind: "Node"}:      "a node is a machine of its cluster",
-	{Kind: "Event"}:     "an event tells what happened in its cluster",
-	{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}: "its removal would take along every object of its kind; apply it at the target instead",
-	{Group: "apiregistration.k8s.io", Kind: "APIService"}:             "it says who serves a part of its own cluster's API",
+	{Kind: "Event"}:     "an event describes what happened in its cluster",
+	{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}: "its removal would delete every object of its kind; apply it at the target instead",
+	{Group: "apiregistration.k8s.io", Kind: "APIService"}:             "it says which server serves a part of its own cluster's API",
 }
 
 // Consent is what a move does only when it is asked to.
@@ -114,7 +114,7 @@ func planOf(g *Graph, consent Consent) *Plan {
 		p.Objects = append(p.Objects, planned)
 	}
 	for _, kind := range unheld {
-		p.note("%s has no hold that is known: a controller at the target acts on the copies as soon as they are there; stop it, or the one at the source, if two must not", strings.ToLower(kind.String()))
+		p.note("%s cannot be paused: a controller at the target acts on the copies as soon as they exist; stop it or the one at the source if both must not run at the same time", strings.ToLower(kind.String()))
 	}
 	return p
 }
@@ -133,7 +133,7 @@ func plannedOf(item *Item) Planned {
 
 func (p *Plan) judgeOwners(g *Graph, item *Item, consent Consent) {
 	if len(item.Late) > 0 {
-		p.note("%s; that reference is added when both are there", g.circle(item))
+		p.note("%s; that reference is added when both exist", g.circle(item))
 	}
 	for _, ref := range item.Outside {
 		owner := short(schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).GroupKind(), ref.Name)
@@ -141,7 +141,7 @@ func (p *Plan) judgeOwners(g *Graph, item *Item, consent Consent) {
 			p.note("%s loses its owner %s, which does not move", item, owner)
 			continue
 		}
-		p.problem("%s is owned by %s as well, which does not move: name that too, or give --drop-outside-owners to move it without this reference", item, owner)
+		p.problem("%s is also owned by %s, which does not move: name that too, or use --drop-outside-owners to move it without this reference", item, owner)
 	}
 }
 
@@ -155,7 +155,7 @@ func (p *Plan) judgeFinalizers(item *Item, consent Consent) {
 		p.note("%s loses its finalizers at the source before it is removed: %s", item, list)
 		return
 	}
-	p.problem("%s has the finalizer %s: when it is removed at the source, the controller there would clean up what has moved; stop that controller and give --drop-finalizers, or --keep-source", item, list)
+	p.problem("%s has the finalizer %s: when it is removed at the source, the controller there would clean up what has moved; stop that controller and use --drop-finalizers, or use --keep-source", item, list)
 }
 
 // judgeContent notes what of an object stays behind.
@@ -164,10 +164,10 @@ func (p *Plan) judgeContent(g *Graph, item *Item) {
 	case schema.GroupKind{Kind: "PersistentVolumeClaim"}:
 		volume, _, _ := unstructured.NestedString(item.Object.Object, "spec", "volumeName")
 		if volume != "" && !g.moves(schema.GroupKind{Kind: "PersistentVolume"}, "", volume) {
-			p.note("the data of %s does not move: the target makes a new volume, which is empty; to take the volume along name persistentvolume/%s as well, if the target can reach its storage", item, volume)
+			p.note("the data of %s does not move: the target provisions a new, empty volume; to move the volume, name persistentvolume/%s as well, if the target can reach its storage", item, volume)
 		}
 	case schema.GroupKind{Kind: "Service"}:
-		p.note("%s gets the addresses and node ports that the target gives it", item)
+		p.note("%s gets new addresses and node ports from the target", item)
 	}
 }
 

@@ -30,7 +30,7 @@ func TestPlanOf(t *testing.T) {
 		note    string
 	}{
 		{"nothing", object("v1", "ConfigMap", "a"), Consent{}, "", ""},
-		{"owned from outside", object("v1", "ConfigMap", "a", "x"), Consent{}, "is owned by any/x as well", ""},
+		{"owned from outside", object("v1", "ConfigMap", "a", "x"), Consent{}, "is also owned by any/x", ""},
 		{"owned from outside, consented", object("v1", "ConfigMap", "a", "x"), Consent{DropOutsideOwners: true}, "", "loses its owner any/x"},
 		{"finalizer", finalized("e.com/f"), Consent{}, "has the finalizer e.com/f", ""},
 		{"finalizer, consented", finalized("e.com/f"), Consent{DropFinalizers: true}, "", "loses its finalizers at the source"},
@@ -44,9 +44,9 @@ func TestPlanOf(t *testing.T) {
 		{"being deleted", with(object("v1", "ConfigMap", "a"), func(o *unstructured.Unstructured) {
 			_ = unstructured.SetNestedField(o.Object, "2026-01-01T00:00:00Z", "metadata", "deletionTimestamp")
 		}), Consent{}, "is being deleted", ""},
-		{"CRD", object("apiextensions.k8s.io/v1", "CustomResourceDefinition", "a"), Consent{}, "would take along every object of its kind", ""},
+		{"CRD", object("apiextensions.k8s.io/v1", "CustomResourceDefinition", "a"), Consent{}, "would delete every object of its kind", ""},
 		{"namespace", object("v1", "Namespace", "a"), Consent{}, "owns nothing", ""},
-		{"no hold", object("e.com/v1", "K", "a"), Consent{}, "", "k.e.com has no hold"},
+		{"no hold", object("e.com/v1", "K", "a"), Consent{}, "", "k.e.com cannot be paused"},
 		{"held", object("cluster.x-k8s.io/v1", "Cluster", "a"), Consent{}, "", ""},
 		{"data stays", with(object("v1", "PersistentVolumeClaim", "a"), func(o *unstructured.Unstructured) {
 			_ = unstructured.SetNestedField(o.Object, "v", "spec", "volumeName")
@@ -140,7 +140,7 @@ func TestBrokenDirectory(t *testing.T) {
 		do   func(path string) error
 		want string
 	}{
-		{"no index", func(path string) error { return os.Remove(filepath.Join(path, indexFile)) }, "was written in part"},
+		{"no index", func(path string) error { return os.Remove(filepath.Join(path, indexFile)) }, "or is incomplete"},
 		{"a file is gone", func(path string) error { return os.Remove(filepath.Join(path, "0001-ConfigMap-a.yaml")) }, "is incomplete"},
 		{"a file is cut", func(path string) error { return os.Truncate(filepath.Join(path, "0002-Secret-b.yaml"), 20) }, "is not what was written"},
 		{"the index is cut", func(path string) error { return os.Truncate(filepath.Join(path, indexFile), 30) }, indexFile},

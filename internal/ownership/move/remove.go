@@ -133,7 +133,7 @@ func (r *removal) removeItem(ctx context.Context, item *Item) error {
 		return nil // it goes with its owner
 	}
 	if object == nil {
-		r.keep(item, "it came after the copy was made")
+		r.keep(item, "it was created after the copy")
 		return nil
 	}
 	var reason string
@@ -158,14 +158,14 @@ func (r *removal) removeCopied(ctx context.Context, item *Item, object *unstruct
 		return "", err
 	}
 	if digest(now, r.wasCopied) != own.Digest {
-		return "it changed after it was copied: compare the two", nil
+		return "it changed after it was copied: compare it with the copy", nil
 	}
 	if reason, err := keepAtSource(ctx, r.Source, now); err != nil || reason != "" {
 		return reason, err
 	}
 	foreign := finalizer.Foreign(now)
 	if len(foreign) > 0 && !r.DropFinalizers {
-		return "it has got the finalizer " + strings.Join(foreign, ", "), nil
+		return "it now has the finalizer " + strings.Join(foreign, ", "), nil
 	}
 	policy, err := r.propagation(ctx, item)
 	if err != nil {
@@ -266,18 +266,18 @@ func (r *removal) present(ctx context.Context, objects []*unstructured.Unstructu
 // lingering says what the deletion of an object waits for.
 func lingering(object *unstructured.Unstructured) string {
 	if object.GetDeletionTimestamp() == nil {
-		return "it is there again, or the source has not begun to delete it"
+		return "it exists again, or the source has not started to delete it"
 	}
-	said := fmt.Sprintf("it is being deleted, and has not gone in %s: ", goneLimit)
+	said := fmt.Sprintf("it is being deleted, but still exists after %s: ", goneLimit)
 	var waits []string
 	for _, name := range object.GetFinalizers() {
 		switch remover, manager := finalizer.Remover(name), finalizer.SetBy(object, name); {
 		case remover != "":
 			waits = append(waits, fmt.Sprintf("finalizer %s: %s", name, remover))
 		case manager != "":
-			waits = append(waits, fmt.Sprintf("finalizer %s, which %s set: the controller that has to remove it does not, or does not run", name, manager))
+			waits = append(waits, fmt.Sprintf("finalizer %s, which %s set: the controller that must remove it does not, or does not run", name, manager))
 		default:
-			waits = append(waits, fmt.Sprintf("finalizer %s, which its controller has to remove", name))
+			waits = append(waits, fmt.Sprintf("finalizer %s, which its controller must remove", name))
 		}
 	}
 	node, _, _ := unstructured.NestedString(object.Object, "spec", "nodeName")
@@ -285,9 +285,9 @@ func lingering(object *unstructured.Unstructured) string {
 	case len(waits) > 0:
 		return said + "it waits for " + strings.Join(waits, "; and for ")
 	case object.GroupVersionKind().GroupKind() == schema.GroupKind{Kind: "Pod"} && node != "":
-		return said + "node " + node + " has to stop its containers"
+		return said + "node " + node + " must stop its containers"
 	default:
-		return said + "it has no finalizer, so that the source itself has to remove it"
+		return said + "it has no finalizer, so the source's API server must remove it"
 	}
 }
 

@@ -86,7 +86,7 @@ func (m *Mover) ask(ctx context.Context, c *Cluster, k kind, namespace string, a
 		if namespace != "" {
 			where = "in namespace " + namespace
 		}
-		m.plan.problem("%s does not allow you to %s %s %s: a role there has to", c.Name, verb, resource, where)
+		m.plan.problem("%s does not allow you to %s %s %s: grant that there", c.Name, verb, resource, where)
 	}
 }
 
@@ -133,7 +133,7 @@ func (m *Mover) planTarget(ctx context.Context) error {
 	}
 	m.Progress("dry run at the target")
 	if len(m.plan.Namespaces) > 0 {
-		m.plan.note("what goes to a namespace that is yet to be created is tried right after its creation, before anything else is written")
+		m.plan.note("objects in a namespace that does not exist yet are tried after its creation, before anything else is written")
 	}
 	return m.dryRun(ctx, func(namespace string) bool { return !slices.Contains(m.plan.Namespaces, namespace) })
 }
@@ -145,7 +145,7 @@ func remedy(gvk schema.GroupVersionKind) string {
 	return ""
 }
 
-// judgeStored is whether what the target has under an item's name is a copy of it; what is
+// judgeStored reports whether what the target has under an item's name is a copy of it; what is
 // not, is a problem.
 func (m *Mover) judgeStored(item *Item, stored *unstructured.Unstructured) bool {
 	own := markOf(stored)
@@ -160,7 +160,7 @@ func (m *Mover) judgeStored(item *Item, stored *unstructured.Unstructured) bool 
 	case own.Move != "":
 		m.plan.problem("%s exists at the target, where it came with another move, %s", item, own.Move)
 	default:
-		m.plan.problem("%s exists at the target and is not a copy of this move: compare the two, for an earlier move may have left either behind, and rename one or remove the one that is not needed", item)
+		m.plan.problem("%s exists at the target and is not a copy of this move: compare the two, since an earlier move may have left either behind, and rename one or remove the one that is not needed", item)
 	}
 	return false
 }
@@ -169,7 +169,7 @@ func (m *Mover) isCopy(own mark, item *Item) bool {
 	return own.Move == m.plan.ID && own.from == item.UID()
 }
 
-// madeByCopy is whether a controller of the target made an object for one of the copies,
+// madeByCopy reports whether a controller of the target made an object for one of the copies,
 // before its copy came: a ControllerRevision has the same name wherever it is made.
 func (m *Mover) madeByCopy(stored *unstructured.Unstructured) bool {
 	controller := metav1.GetControllerOfNoCopy(stored)
@@ -235,7 +235,7 @@ func (m *Mover) makeNamespaces(ctx context.Context) error {
 	}
 	err := m.dryRun(ctx, func(namespace string) bool { return slices.Contains(m.plan.Namespaces, namespace) })
 	if err == nil && len(m.plan.Problems) > 0 {
-		err = fmt.Errorf("%w but for namespaces that were created and removed again: %s", ErrRefused, strings.Join(m.plan.Problems, "; "))
+		err = fmt.Errorf("%w except for namespaces that were created and removed again: %s", ErrRefused, strings.Join(m.plan.Problems, "; "))
 	}
 	if err == nil {
 		return nil
@@ -269,7 +269,7 @@ func (m *Mover) dryRun(ctx context.Context, in func(namespace string) bool) erro
 		case apierrors.IsBadRequest(err) && strings.Contains(err.Error(), "dry run"):
 			m.plan.note("%s could not be tried: %v", item, err)
 		case asStatus(err, &status):
-			m.plan.problem("%s refuses %s: %v", m.Target.Name, item, err)
+			m.plan.problem("%s rejects %s: %v", m.Target.Name, item, err)
 		default:
 			return m.Target.said(err)
 		}

@@ -13,7 +13,8 @@ import (
 	"github.com/kindred-project/kindred/internal/ownership/graph"
 )
 
-// access is what the caller may read. It remembers what may be read as a whole.
+// access checks what the caller may do. It caches access to all objects of a resource in a
+// namespace.
 type access struct {
 	authorizer authorizer.Authorizer
 	caller     user.Info
@@ -25,7 +26,7 @@ type placeVerb struct {
 	verb string
 }
 
-// place is where objects of a resource are.
+// place is a resource in a namespace.
 type place struct {
 	graph.Resource
 	namespace string
@@ -55,12 +56,12 @@ func (a *access) may(ctx context.Context, verb string, r graph.Resource, namespa
 	return all || a.require(ctx, verb, r, namespace, name) == nil
 }
 
-// require returns the API's own refusal unless the caller may use a verb.
+// require returns the API server's Forbidden error unless the caller may use a verb.
 func (a *access) require(ctx context.Context, verb string, r graph.Resource, namespace, name string) error {
 	return a.requireOf(ctx, verb, r, "", namespace, name)
 }
 
-// requireOf is require for a subresource.
+// requireOf is like require, for a subresource.
 func (a *access) requireOf(ctx context.Context, verb string, r graph.Resource, subresource, namespace, name string) error {
 	attributes := authorizer.AttributesRecord{
 		User: a.caller, Verb: verb, ResourceRequest: true,

@@ -13,22 +13,22 @@ import (
 	"github.com/kindred-project/kindred/internal/deletion"
 )
 
-// generations is how far up a cascade is looked for. The owner next to the object is being
-// deleted as a rule, because operators go from owner to dependent.
+// generations is the number of levels of owners in which cascade searches. Usually the direct owner
+// is being deleted, because operators proceed from owners to dependents.
 const generations = 4
 
-// cascade returns the nearest owners that were being deleted when a program deleted an object of
-// its own accord: the object went because of them.
+// cascade returns the nearest owners that were being deleted when a client, rather than the garbage
+// collector, deleted an object: the client deleted it because of them.
 func (e *explanation) cascade(ctx context.Context, record deletion.Record) []metav1.OwnerReference {
-	met := map[types.UID]bool{}
+	seen := map[types.UID]bool{}
 	owners := record.References
 	for range generations {
 		var begun, above []metav1.OwnerReference
 		for _, ref := range owners {
-			if met[ref.UID] {
+			if seen[ref.UID] {
 				continue
 			}
-			met[ref.UID] = true
+			seen[ref.UID] = true
 			was := e.before(ctx, ref, record)
 			if was.begun && record.Follows(was.policy) {
 				begun = append(begun, ref)
@@ -43,15 +43,15 @@ func (e *explanation) cascade(ctx context.Context, record deletion.Record) []met
 	return nil
 }
 
-// formerOwner is an owner as it was when a dependent was deleted.
+// formerOwner is the state of an owner when a dependent was deleted.
 type formerOwner struct {
-	// begun is whether its deletion had begun, and policy what was to become of its dependents.
+	// begun is true if the owner was deleted or being deleted, with the given policy.
 	begun  bool
 	policy metav1.DeletionPropagation
 	owners []metav1.OwnerReference
 }
 
-// before tells how an owner was when a deletion was recorded.
+// before returns the state of an owner just before a recorded deletion.
 func (e *explanation) before(ctx context.Context, ref metav1.OwnerReference, record deletion.Record) formerOwner {
 	r, err := e.servedOrFormer(ctx, ref.APIVersion, ref.Kind)
 	if err != nil {
@@ -68,7 +68,7 @@ func (e *explanation) before(ctx context.Context, ref metav1.OwnerReference, rec
 	was, err := e.History.At(ctx, at.Resource, at.Namespace, at.Name, record.Revision-1)
 	switch {
 	case apierrors.IsNotFound(err) || err == nil && was.GetUID() != ref.UID:
-		return formerOwner{begun: true} // It was gone before the collector could come for the object.
+		return formerOwner{begun: true} // The owner was deleted before the collector handled the object.
 	case err != nil:
 		return formerOwner{}
 	}

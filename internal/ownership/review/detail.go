@@ -20,15 +20,16 @@ import (
 	"github.com/kindred-project/kindred/internal/ownership/undelete"
 )
 
-// sortObjects puts siblings in order.
+// sortObjects sorts siblings.
 func sortObjects(objects []graph.Object) {
 	slices.SortFunc(objects, func(a, b graph.Object) int { return referenceOf(a).Compare(referenceOf(b)) })
 }
 
-// few is how many objects in one place are read one by one; of more a list is cheaper.
+// few is the number of objects in one place up to which they are read one by one. For more, a list
+// is cheaper.
 const few = 16
 
-// read reads the chosen objects in full, those that are still there.
+// read reads the chosen objects in full. It omits those that no longer exist.
 func (q *question) read(ctx context.Context, objects map[types.UID]graph.Object, chosen map[types.UID]bool) (map[types.UID]detail, error) {
 	places := map[place][]graph.Object{}
 	for id, o := range objects {
@@ -86,9 +87,9 @@ func detailOf(o *unstructured.Unstructured) detail {
 	return d
 }
 
-// readinessOf reads the status by the rules of kstatus
-// (https://github.com/fluxcd/cli-utils/tree/main/pkg/kstatus), on which "helm install --wait" and
-// Flux rely, and by one more: see unavailable.
+// readinessOf computes the readiness by the rules of kstatus
+// (https://github.com/fluxcd/cli-utils/tree/main/pkg/kstatus), which "helm install --wait" and
+// Flux use, and by one additional rule: see unavailable.
 func readinessOf(o *unstructured.Unstructured) (ownership.Readiness, string) {
 	result, err := status.Compute(o)
 	if err != nil {
@@ -110,10 +111,11 @@ func readinessOf(o *unstructured.Unstructured) (ownership.Readiness, string) {
 	return ownership.ReadinessUnknown, result.Message
 }
 
-// unavailable reports whether a condition Available is there and not True, and says why. kstatus
-// knows of generic conditions Ready, Reconciling and Stalled only, but many kinds summarize their
-// state in Available: APIServices, and Clusters, Machines and control planes of Cluster API (its
-// v1beta2 conditions). A condition Paused changes nothing, because the others still hold.
+// unavailable reports whether a condition Available exists and is not True, and returns its message.
+// kstatus handles only the generic conditions Ready, Reconciling and Stalled, but many kinds
+// summarize their state in Available: APIServices, and Clusters, Machines and control planes of
+// Cluster API (its v1beta2 conditions). A condition Paused is ignored, because the other conditions
+// remain valid.
 func unavailable(o *unstructured.Unstructured) (message string, found bool) {
 	object, err := status.GetObjectWithConditions(o.Object)
 	if err != nil {

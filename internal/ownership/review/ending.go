@@ -23,7 +23,7 @@ import (
 	"github.com/kindred-project/kindred/internal/ownership/graph"
 )
 
-// ended tells what is known of a deletion.
+// ended explains a deletion, from its record or from the history.
 func (e *explanation) ended(ctx context.Context, r graph.Resource, ending deletion.Ending) ownership.ExplainedDeletion {
 	if !ending.Recorded {
 		return e.unrecorded(ctx, r, ending)
@@ -35,7 +35,7 @@ func (e *explanation) ended(ctx context.Context, r graph.Resource, ending deleti
 	return d
 }
 
-// deletion tells what a record says.
+// deletion explains a recorded deletion.
 func (e *explanation) deletion(ctx context.Context, r graph.Resource, record deletion.Record) ownership.ExplainedDeletion {
 	d := ownership.ExplainedDeletion{
 		Object: ownership.ObjectReference{
@@ -59,8 +59,8 @@ func (e *explanation) deletion(ctx context.Context, r graph.Resource, record del
 	return d
 }
 
-// unrecorded tells what the history shows of a deletion without a record: what an
-// update ended, or what the collector did just before it was killed.
+// unrecorded explains a deletion that has no record, from the history: an update removed the last
+// finalizer, or the collector was killed before it wrote the record.
 func (e *explanation) unrecorded(ctx context.Context, r graph.Resource, ending deletion.Ending) ownership.ExplainedDeletion {
 	d := e.deletion(ctx, r, ending.Record)
 	absent, elsewhere := e.absent(ending.Record.Namespace, ending.End.Object.GetOwnerReferences())
@@ -68,8 +68,8 @@ func (e *explanation) unrecorded(ctx context.Context, r graph.Resource, ending d
 	return d
 }
 
-// absent are the owners of an object that was in a namespace, unless one of them exists; elsewhere
-// are those in another namespace, which never count.
+// absent returns the owners of a deleted object, unless one of them exists. elsewhere are the owners
+// in another namespace, which never count.
 func (e *explanation) absent(namespace string, owners []metav1.OwnerReference) (absent []metav1.OwnerReference, elsewhere []types.UID) {
 	for _, ref := range owners {
 		owner, known := e.object(ref.UID)
@@ -83,7 +83,7 @@ func (e *explanation) absent(namespace string, owners []metav1.OwnerReference) (
 	return owners, elsewhere
 }
 
-// because names the owners that led to a deletion, those that the caller may read.
+// because adds the owners that caused a deletion, and hides those that the caller may not read.
 func (e *explanation) because(ctx context.Context, d *ownership.ExplainedDeletion, namespace string, owners []metav1.OwnerReference, elsewhere []types.UID) {
 	for _, owner := range owners {
 		ref := ownership.ObjectReference{APIVersion: owner.APIVersion, Kind: owner.Kind, Namespace: namespace, Name: owner.Name, UID: owner.UID}
@@ -110,7 +110,7 @@ func (e *explanation) because(ctx context.Context, d *ownership.ExplainedDeletio
 	}
 }
 
-// The cluster's own parts, by the names that they act under.
+// The user names of the cluster's own components.
 var (
 	collectorUser       = serviceaccount.MakeUsername(metav1.NamespaceSystem, "generic-garbage-collector")
 	namespaceController = serviceaccount.MakeUsername(metav1.NamespaceSystem, "namespace-controller")
@@ -120,11 +120,11 @@ var (
 const (
 	nodeUsers      = "system:node:"
 	simulatedNodes = "kindred:simulated-nodes"
-	// controllerAgent is what the cluster's controllers call themselves.
+	// controllerAgent is the start of the user agent of the cluster's controllers.
 	controllerAgent = "kube-controller-manager/"
 )
 
-// agentOf tells what kind of client a caller is.
+// agentOf converts a caller to the API's type, with its kind.
 func agentOf(c deletion.Caller) ownership.DeletionAgent {
 	return ownership.DeletionAgent{Kind: kindOf(c), User: c.User, UserAgent: c.Agent, AuditID: c.AuditID}
 }
@@ -148,7 +148,7 @@ func kindOf(c deletion.Caller) ownership.AgentKind {
 	return ownership.AgentUser
 }
 
-// waits says what the deletion of an object waits for, and who sees to it.
+// waits explains what the deletion of an object waits for.
 func (e *explanation) waits(ctx context.Context, object graph.Object) error {
 	known := map[types.UID]graph.Object{}
 	var blocks []graph.Block
@@ -174,7 +174,7 @@ func (e *explanation) waits(ctx context.Context, object graph.Object) error {
 	return nil
 }
 
-// progress is what the object itself tells of its deletion.
+// progress returns messages about the deletion from the object's own spec and status.
 func progress(r graph.Resource, o *unstructured.Unstructured) []string {
 	switch r.GroupResource().String() {
 	case "pods":
@@ -182,14 +182,14 @@ func progress(r graph.Resource, o *unstructured.Unstructured) []string {
 		if node == "" || o.GetDeletionTimestamp() == nil {
 			return nil
 		}
-		return []string{fmt.Sprintf("node %s has to stop its containers first; they are killed at %s at the latest", node, o.GetDeletionTimestamp().UTC().Format(time.RFC3339))}
+		return []string{fmt.Sprintf("node %s has to stop its containers first; they are killed by %s at the latest", node, o.GetDeletionTimestamp().UTC().Format(time.RFC3339))}
 	case "namespaces":
 		return contentConditions(o)
 	}
 	return nil
 }
 
-// contentConditions are the conditions by which a namespace tells what is left in it.
+// contentConditions returns the messages of a namespace's conditions about its remaining content.
 func contentConditions(o *unstructured.Unstructured) []string {
 	var messages []string
 	conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")

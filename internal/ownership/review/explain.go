@@ -25,10 +25,10 @@ func validateExplanation(review *ownership.OwnershipExplanation) field.ErrorList
 	}
 	var errs field.ErrorList
 	if object.APIVersion != "" {
-		errs = append(errs, field.Forbidden(path.Child("apiVersion"), "may not be given beside type"))
+		errs = append(errs, field.Forbidden(path.Child("apiVersion"), "must not be set together with type"))
 	}
 	if object.Kind != "" {
-		errs = append(errs, field.Forbidden(path.Child("kind"), "may not be given beside type"))
+		errs = append(errs, field.Forbidden(path.Child("kind"), "must not be set together with type"))
 	}
 	if object.Name == "" {
 		errs = append(errs, field.Required(path.Child("name"), ""))
@@ -36,7 +36,7 @@ func validateExplanation(review *ownership.OwnershipExplanation) field.ErrorList
 	return errs
 }
 
-// explain tells why an object is there, or gone.
+// explain explains why an object exists or was deleted.
 func (q *question) explain(ctx context.Context, spec *ownership.OwnershipExplanationSpec) (ownership.OwnershipExplanationStatus, error) {
 	r, err := q.explained(ctx, spec)
 	if err != nil {
@@ -52,8 +52,8 @@ func (q *question) explain(ctx context.Context, spec *ownership.OwnershipExplana
 	if !r.Watched {
 		return q.unserved(ctx, r, ref)
 	}
-	// Refusals come before anything is looked for: whether an object ever was is told to
-	// those alone who may get it.
+	// Check access before reading: only callers who may get an object may learn whether it ever
+	// existed.
 	object, err := q.find(ctx, ref)
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return ownership.OwnershipExplanationStatus{}, err
@@ -65,7 +65,7 @@ func (q *question) explain(ctx context.Context, spec *ownership.OwnershipExplana
 	return e.living(ctx, object)
 }
 
-// unserved explains an object of a kind whose definition was deleted, and all objects with it.
+// unserved explains an object of a kind whose definition was deleted.
 func (q *question) unserved(ctx context.Context, r graph.Resource, ref ownership.ObjectReference) (ownership.OwnershipExplanationStatus, error) {
 	if err := inPlace(r, ref.Namespace, true); err != nil {
 		return ownership.OwnershipExplanationStatus{}, err
@@ -77,7 +77,7 @@ func (q *question) unserved(ctx context.Context, r graph.Resource, ref ownership
 	return e.gone(ctx)
 }
 
-// explanation is one that is being given.
+// explanation is an explanation in progress.
 type explanation struct {
 	*question
 	resource graph.Resource
@@ -95,7 +95,7 @@ func (e *explanation) hide(ref ownership.ObjectReference) {
 	e.status.Hidden = int32(len(e.hidden))
 }
 
-// living explains an object that is there.
+// living explains an object that exists.
 func (e *explanation) living(ctx context.Context, object graph.Object) (ownership.OwnershipExplanationStatus, error) {
 	e.status.Object, e.status.State = referenceOf(object), ownership.StateLiving
 	e.status.Owners = e.owners(ctx, object.Namespace, object.Owners)
@@ -126,7 +126,7 @@ func (e *explanation) living(ctx context.Context, object graph.Object) (ownershi
 	return e.status, e.follow(ctx, begun)
 }
 
-// gone explains an object that is not there any more.
+// gone explains an object that was deleted.
 func (e *explanation) gone(ctx context.Context) (ownership.OwnershipExplanationStatus, error) {
 	endings, err := e.endings(ctx, e.resource, e.ref.Namespace, e.ref.Name, e.ref.UID)
 	if err != nil {
@@ -145,34 +145,34 @@ func (e *explanation) gone(ctx context.Context) (ownership.OwnershipExplanationS
 	return e.status, e.follow(ctx, last)
 }
 
-// endings are the deletions of the objects that had a name, the latest first. If the history
-// cannot be read, what is recorded is told, with a message that there may be more.
+// endings returns the deletions of the objects that had a name, the latest first. If the history
+// cannot be read, it returns the recorded ones, and adds a message that there may be more.
 func (e *explanation) endings(ctx context.Context, r graph.Resource, namespace, name string, uid types.UID) ([]deletion.Ending, error) {
 	at := deletion.Place{Resource: r.GroupResource(), Namespace: namespace, Name: name}
 	endings, err := deletion.Endings(ctx, e.Records, e.History, at, uid)
 	switch {
-	case apierrors.IsBadRequest(err): // Another server stores it, or it is not served any more.
+	case apierrors.IsBadRequest(err): // Another API server stores the kind, or it is no longer served.
 		return endings, nil
 	case err != nil && len(endings) > 0 && ctx.Err() == nil:
-		e.status.Messages = append(e.status.Messages, fmt.Sprintf("whether another %s %s was deleted later is not known: %v", r.Kind, name, err))
+		e.status.Messages = append(e.status.Messages, fmt.Sprintf("it is not known whether another %s %s was deleted later: %v", r.Kind, name, err))
 		return endings, nil
 	}
 	return endings, err
 }
 
-// chainLimit is how many deletions are told of at most.
+// chainLimit is the maximum number of deletions in an explanation.
 const chainLimit = 100
 
-// follow tells of a deletion, and of those that led to it.
+// follow adds a deletion and the chain of deletions that caused it.
 func (e *explanation) follow(ctx context.Context, first ownership.ExplainedDeletion) error {
 	e.status.Deletions = []ownership.ExplainedDeletion{first}
-	met := map[ownership.ObjectReference]bool{first.Object: true}
+	seen := map[ownership.ObjectReference]bool{first.Object: true}
 	for i := 0; i < len(e.status.Deletions) && i < chainLimit; i++ {
 		for _, cause := range e.status.Deletions[i].Because {
-			if met[cause] {
+			if seen[cause] {
 				continue
 			}
-			met[cause] = true
+			seen[cause] = true
 			if err := e.followTo(ctx, cause); err != nil {
 				return err
 			}
@@ -182,9 +182,8 @@ func (e *explanation) follow(ctx context.Context, first ownership.ExplainedDelet
 	return nil
 }
 
-// inTurn corrects the times of deletions that are not recorded. The history knows only the last
-// minute that had begun before; but none was before the deletion that it followed from. Causes
-// stand behind their effects.
+// inTurn corrects the times of unrecorded deletions, which are known only to the minute: a deletion
+// cannot be earlier than its cause. Causes come after their effects in deletions.
 func inTurn(deletions []ownership.ExplainedDeletion) {
 	times := map[ownership.ObjectReference]*metav1.MicroTime{}
 	for i := range slices.Backward(deletions) {
@@ -198,12 +197,12 @@ func inTurn(deletions []ownership.ExplainedDeletion) {
 	}
 }
 
-// followTo tells of the deletion of a cause, if the caller may read it.
+// followTo adds the deletion of a cause, if the caller may read the object.
 func (e *explanation) followTo(ctx context.Context, cause ownership.ObjectReference) error {
-	told := ownership.ExplainedDeletion{Object: cause, By: ownership.DeletionAgent{Kind: ownership.AgentUnknown}}
+	explained := ownership.ExplainedDeletion{Object: cause, By: ownership.DeletionAgent{Kind: ownership.AgentUnknown}}
 	r, err := e.servedOrFormer(ctx, cause.APIVersion, cause.Kind)
 	if err != nil {
-		e.status.Deletions = append(e.status.Deletions, told)
+		e.status.Deletions = append(e.status.Deletions, explained)
 		return nil
 	}
 	if !e.access.mayGet(ctx, r, cause.Namespace, cause.Name) {
@@ -215,8 +214,8 @@ func (e *explanation) followTo(ctx context.Context, cause ownership.ObjectRefere
 		return err
 	}
 	if len(endings) > 0 {
-		told = e.ended(ctx, r, endings[0])
+		explained = e.ended(ctx, r, endings[0])
 	}
-	e.status.Deletions = append(e.status.Deletions, told)
+	e.status.Deletions = append(e.status.Deletions, explained)
 	return nil
 }

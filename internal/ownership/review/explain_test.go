@@ -192,7 +192,7 @@ func TestExplanations(t *testing.T) {
 				o.SetDeletionTimestamp(&deletionTime)
 				_ = unstructured.SetNestedField(o.Object, "n1", "spec", "nodeName")
 			})
-		}, pod("one"), []string{"Terminating", "Pod/one by Unknown", "node n1 has to stop its containers first; they are killed at 1970-01-01T00:16:40Z at the latest"}},
+		}, pod("one"), []string{"Terminating", "Pod/one by Unknown", "node n1 has to stop its containers first; they are killed by 1970-01-01T00:16:40Z at the latest"}},
 		"a namespace with content": {func(w *world, m *memory) {
 			w.add(spaces, "", "a", func(o *unstructured.Unstructured) {
 				o.SetDeletionTimestamp(&deletionTime)
@@ -400,7 +400,7 @@ func TestExplanationsWithoutHistory(t *testing.T) {
 	}
 	m.deleted(pods, "a", "one", 1, kubectl, nil)
 	s, err := w.explain(m, pod("one"))
-	if err != nil || len(s.Deletions) != 1 || len(s.Messages) != 1 || !strings.Contains(s.Messages[0], "whether another Pod one was deleted later is not known") {
+	if err != nil || len(s.Deletions) != 1 || len(s.Messages) != 1 || !strings.Contains(s.Messages[0], "it is not known whether another Pod one was deleted later") {
 		t.Errorf("%v, %+v", err, s)
 	}
 }

@@ -21,12 +21,12 @@ import (
 // formerKind is a kind whose definition was deleted.
 type formerKind struct {
 	graph.Resource
-	// names are those that kubectl takes for it, without the group.
+	// names are the names that kubectl accepts for it, without the group.
 	names []string
 }
 
-// formerKinds are the kinds whose definitions were deleted, as far as that is recorded, the latest
-// first. What the history does not have any more of a definition is guessed from its name.
+// formerKinds returns the kinds whose definitions were deleted, as far as that is recorded, the
+// latest first. If the history no longer has a definition, its kind is guessed from its name.
 func (q *question) formerKinds(ctx context.Context) ([]formerKind, error) {
 	asked, err := q.Records.Asked(ctx, 0)
 	if err != nil {
@@ -55,7 +55,7 @@ func (q *question) formerKinds(ctx context.Context) ([]formerKind, error) {
 	return kinds, nil
 }
 
-// definedKind is the kind that a definition defines.
+// definedKind returns the kind that a definition defines.
 func definedKind(resource schema.GroupResource, definition *unstructured.Unstructured) formerKind {
 	text := func(path ...string) string {
 		value, _, _ := unstructured.NestedString(definition.Object, path...)
@@ -70,7 +70,7 @@ func definedKind(resource schema.GroupResource, definition *unstructured.Unstruc
 	return k
 }
 
-// storedVersion is the version that the objects of a definition are stored in.
+// storedVersion returns the storage version of a definition.
 func storedVersion(definition *unstructured.Unstructured) string {
 	versions, _, _ := unstructured.NestedSlice(definition.Object, "spec", "versions")
 	for _, v := range versions {
@@ -82,7 +82,7 @@ func storedVersion(definition *unstructured.Unstructured) string {
 	return ""
 }
 
-// guessedKind is a kind of which only the resource is known.
+// guessedKind guesses a kind from its resource.
 func guessedKind(resource schema.GroupResource, namespaced bool) formerKind {
 	singular := singularOf(resource.Resource)
 	return formerKind{
@@ -94,7 +94,7 @@ func guessedKind(resource schema.GroupResource, namespaced bool) formerKind {
 	}
 }
 
-// singularOf undoes the usual ways to make a plural.
+// singularOf guesses the singular of a plural.
 func singularOf(plural string) string {
 	if stem, ok := strings.CutSuffix(plural, "ies"); ok {
 		return stem + "y"
@@ -107,14 +107,14 @@ func singularOf(plural string) string {
 	return strings.TrimSuffix(plural, "s")
 }
 
-// isCalled reports whether a type names the kind: by any of its names, with its group, or with
-// its group and any version.
+// isCalled reports whether a resource type as kubectl takes it matches the kind: by any of its names,
+// alone, with its group, or with any version and its group.
 func (k *formerKind) isCalled(text string) bool {
 	name, group, qualified := strings.Cut(strings.ToLower(text), ".")
 	return slices.Contains(k.names, name) && (!qualified || group == k.Group || strings.HasSuffix(group, "."+k.Group))
 }
 
-// formerly finds a kind whose definition was deleted.
+// formerly finds a kind whose definition was deleted, and for which is returns true.
 func (q *question) formerly(ctx context.Context, is func(*formerKind) bool) (r graph.Resource, known bool, err error) {
 	if !q.former.read {
 		if q.former.kinds, err = q.formerKinds(ctx); err != nil {
@@ -129,8 +129,8 @@ func (q *question) formerly(ctx context.Context, is func(*formerKind) bool) (r g
 	return q.former.kinds[i].Resource, true, nil
 }
 
-// servedOrFormer returns the resource of a kind that is served, or was until its definition was
-// deleted.
+// servedOrFormer returns the resource of a kind that is served, or was served until its definition
+// was deleted.
 func (q *question) servedOrFormer(ctx context.Context, apiVersion, kind string) (graph.Resource, error) {
 	r, refusal := q.served(apiVersion, kind)
 	if refusal == nil {
@@ -147,7 +147,7 @@ func (q *question) servedOrFormer(ctx context.Context, apiVersion, kind string) 
 	return r, nil
 }
 
-// explained finds the resource of the object to explain.
+// explained returns the resource of the object to explain.
 func (q *question) explained(ctx context.Context, spec *ownership.OwnershipExplanationSpec) (graph.Resource, error) {
 	if spec.Type == "" {
 		return q.servedOrFormer(ctx, spec.Object.APIVersion, spec.Object.Kind)
@@ -157,9 +157,9 @@ func (q *question) explained(ctx context.Context, spec *ownership.OwnershipExpla
 	case err != nil:
 		return r, err
 	case !known:
-		return r, apierrors.NewBadRequest(fmt.Sprintf("the cluster has no resource type %q, and nothing is known of a definition of that name that was deleted", spec.Type))
+		return r, apierrors.NewBadRequest(fmt.Sprintf("the cluster has no resource type %q, and no deleted definition of that name is known", spec.Type))
 	}
-	// It may have been defined again, since then or under another name.
+	// The kind may have been defined again, perhaps under another name.
 	if now, served := q.resource(schema.GroupKind{Group: r.Group, Kind: r.Kind}); served && now.GroupResource() == r.GroupResource() {
 		return now, nil
 	}

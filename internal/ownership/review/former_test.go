@@ -62,7 +62,7 @@ func TestExplanationsWithoutTheDefinition(t *testing.T) {
 		}
 	}
 	for _, typed := range []string{"too", "tool.other.com", "hammers", "tool.", "."} {
-		if _, err := ask(typed); !apierrors.IsBadRequest(err) || !strings.Contains(err.Error(), "nothing is known of a definition of that name that was deleted") {
+		if _, err := ask(typed); !apierrors.IsBadRequest(err) || !strings.Contains(err.Error(), "no deleted definition of that name is known") {
 			t.Errorf("%s: %v", typed, err)
 		}
 	}

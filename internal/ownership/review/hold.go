@@ -18,8 +18,8 @@ import (
 	"github.com/kindred-project/kindred/internal/ownership/undelete"
 )
 
-// holdOf tells of the hold that an object is on, nil if there is none. The graph knows that there
-// is one, the annotation says why.
+// holdOf returns the hold that an object is on, or nil. The graph knows which objects are on hold;
+// the annotation, which says why, is read from the API.
 func (q *question) holdOf(ctx context.Context, o graph.Object) (*ownership.Hold, error) {
 	if !o.Held || o.Deleting {
 		return nil, nil
@@ -38,12 +38,12 @@ func kindOfObject(o graph.Object) schema.GroupKind {
 	return schema.GroupKind{Group: o.Group, Kind: o.Kind}
 }
 
-// isOnlyOf reports whether objects are checked by one rule alone.
+// isOnlyOf reports whether objects are checked only by one rule.
 func (in *inspection) isOnlyOf(rule ownership.LintRule) bool {
 	return len(in.spec.Rules) > 0 && !slices.ContainsFunc(in.spec.Rules, func(r ownership.LintRule) bool { return r != rule })
 }
 
-// hold reads why objects are on hold, one by one or, where there are many, by a list.
+// hold reads why objects are on hold: one by one or, for many objects in one place, by a list.
 func (in *inspection) hold(ctx context.Context, objects []*lint.Object) {
 	if len(in.spec.Rules) > 0 && !slices.Contains(in.spec.Rules, ownership.RuleOnHold) {
 		return
@@ -67,7 +67,7 @@ func (in *inspection) hold(ctx context.Context, objects []*lint.Object) {
 		for _, o := range held {
 			var err error
 			if o.Hold, err = in.holdOf(ctx, o.Object); err != nil {
-				in.warn("why %s %s is on hold cannot be read: %v", o.Kind, o.Name, err)
+				in.warn("cannot read why %s %s is on hold: %v", o.Kind, o.Name, err)
 			}
 		}
 	}
@@ -79,7 +79,7 @@ func (in *inspection) holdAll(ctx context.Context, here place, held map[types.UI
 	for options := (metav1.ListOptions{Limit: thereLimit}); ; {
 		list, err := client.List(ctx, options)
 		if err != nil {
-			in.warn("why %s are on hold cannot be read: %v", here.GroupResource(), err)
+			in.warn("cannot read why %s are on hold: %v", here.GroupResource(), err)
 			return
 		}
 		for i := range list.Items {

@@ -17,8 +17,7 @@ import (
 	"github.com/kindred-project/kindred/internal/ownership/lint"
 )
 
-// kinds are the kinds that are served. The graph knows each in one version; what others there
-// are is asked for.
+// kinds returns the served kinds. The graph knows one version of each; discovery has the others.
 func (in *inspection) kinds(ctx context.Context) map[schema.GroupKind]lint.Kind {
 	versions := in.versions(ctx)
 	kinds := map[schema.GroupKind]lint.Kind{}
@@ -37,17 +36,17 @@ func (in *inspection) versions(ctx context.Context) map[schema.GroupKind][]strin
 	groups, lists, err := discovery.ToServerResourcesInterfaceWithContext(in.Discovery).ServerGroupsAndResourcesWithContext(ctx)
 	failed, partial := discovery.GroupDiscoveryFailedErrorGroups(err)
 	if err != nil && !partial {
-		in.warn("it is not known which versions are served, and those of references are not checked: %v", err)
+		in.warn("the served versions are not known, so versions in references are not checked: %v", err)
 		return nil
 	}
 	for gv := range failed {
-		in.warn("%s does not answer: versions of references into its group are not checked", gv)
+		in.warn("%s does not respond: versions in references to its group are not checked", gv)
 	}
 	return versionsOf(groups, lists, failed)
 }
 
-// versionsOf returns the versions of each kind, in the order of preference that discovery has
-// them in. Of a group that answers in part only it is not known which versions a kind has.
+// versionsOf returns the versions of each kind in discovery's order of preference. It omits groups
+// of which a version failed discovery, because the versions of their kinds are not known.
 func versionsOf(groups []*metav1.APIGroup, lists []*metav1.APIResourceList, failed map[schema.GroupVersion]error) map[schema.GroupKind][]string {
 	silent := map[string]bool{}
 	for gv := range failed {
@@ -78,7 +77,8 @@ func preferredFirst(group *metav1.APIGroup) []metav1.GroupVersionForDiscovery {
 	return append([]metav1.GroupVersionForDiscovery{group.PreferredVersion}, group.Versions...)
 }
 
-// label reads the labels of objects that are compared with their siblings. The graph has none.
+// label reads the labels of the objects to compare with their siblings, which the graph does not
+// have.
 func (in *inspection) label(ctx context.Context, objects []*lint.Object) {
 	if len(in.spec.Rules) > 0 && !slices.Contains(in.spec.Rules, ownership.RuleNoOwner) {
 		return
@@ -107,7 +107,7 @@ func (in *inspection) label(ctx context.Context, objects []*lint.Object) {
 func (in *inspection) labelAt(ctx context.Context, here place, objects map[types.UID]*lint.Object) {
 	list, err := in.Metadata.Resource(here.GroupVersionResource).Namespace(here.namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
-		in.warn("the labels of %s cannot be read, and siblings among them are not compared: %v", here.GroupResource(), err)
+		in.warn("the labels of %s cannot be read, so siblings among them are not compared: %v", here.GroupResource(), err)
 		return
 	}
 	for i := range list.Items {

@@ -34,7 +34,7 @@ func validateLintSpec(spec *ownership.OwnershipLintSpec) field.ErrorList {
 	if object := spec.Object; object != nil {
 		errs = append(errs, validateObject(*object, path.Child("object"))...)
 		if spec.Namespace != "" {
-			errs = append(errs, field.Forbidden(path.Child("namespace"), "may not be given beside object, which has its own"))
+			errs = append(errs, field.Forbidden(path.Child("namespace"), "must not be set together with object, which has a namespace"))
 		}
 	}
 	for i, rule := range spec.Rules {
@@ -88,12 +88,12 @@ func referencesOf(o *lint.Object) []metav1.OwnerReference {
 	return refs
 }
 
-// inspection is a check of owner references: what is looked at, and what was found.
+// inspection is a check of owner references: its input and its findings.
 type inspection struct {
 	*question
 	spec *ownership.OwnershipLintSpec
 
-	// Of the graph: all objects that matter, those of them that are asked about, and what is served.
+	// From the graph: all relevant objects, the UIDs of those to check, and the served resources.
 	objects  []graph.Object
 	asked    map[types.UID]bool
 	served   map[schema.GroupKind]graph.Resource
@@ -119,7 +119,7 @@ func (q *question) inspect(ctx context.Context, spec *ownership.OwnershipLintSpe
 	in.choose(root)
 	for _, r := range in.unlisted {
 		if q.access.require(ctx, "list", r, spec.Namespace, "") == nil {
-			in.warn("the objects of %s are not known yet, and are not checked", r.GroupResource())
+			in.warn("the objects of %s are not listed yet and are not checked", r.GroupResource())
 		}
 	}
 	objects := in.readable(ctx)
@@ -137,8 +137,8 @@ func (in *inspection) warn(format string, args ...any) {
 	in.warnings = append(in.warnings, fmt.Sprintf(format, args...))
 }
 
-// take takes what matters out of the graph: the objects of the namespaces in question, those
-// without a namespace, as they may be owners, and all other owners.
+// take copies the relevant objects from the graph: those of the namespaces to check, cluster-scoped
+// ones, which may be owners, and all other owners.
 func (in *inspection) take(root *graph.Object) {
 	namespace := in.spec.Namespace
 	if root != nil {
@@ -162,17 +162,17 @@ func (in *inspection) take(root *graph.Object) {
 	})
 }
 
-// ownersElsewhere are owners, direct and not, of objects that are not among them.
+// ownersElsewhere returns the direct and indirect owners of objects that are not among objects.
 func ownersElsewhere(g *graph.Graph, objects []graph.Object) []graph.Object {
-	met := map[types.UID]bool{}
+	known := map[types.UID]bool{}
 	for i := range objects {
-		met[objects[i].UID] = true
+		known[objects[i].UID] = true
 	}
 	var found []graph.Object
 	look := func(o *graph.Object) {
 		for _, ref := range o.Owners {
-			if owner, ok := g.Object(ref.UID); ok && !met[ref.UID] {
-				met[ref.UID] = true
+			if owner, ok := g.Object(ref.UID); ok && !known[ref.UID] {
+				known[ref.UID] = true
 				found = append(found, owner)
 			}
 		}
@@ -186,8 +186,8 @@ func ownersElsewhere(g *graph.Graph, objects []graph.Object) []graph.Object {
 	return found
 }
 
-// choose decides which objects are asked about: those of a namespace, all, or an object with
-// what it owns or, before a reference was lost, owned.
+// choose selects the objects to check: those of a namespace, all, or one object and its dependents,
+// including those that have lost their reference.
 func (in *inspection) choose(root *graph.Object) {
 	if root == nil {
 		for i := range in.objects {
@@ -219,8 +219,8 @@ func (in *inspection) choose(root *graph.Object) {
 	}
 }
 
-// concerns tells whether a finding is about an object that is asked about, or about one that
-// ought to be owned by it.
+// concerns reports whether a finding is about a selected object, or about one that such an object
+// should own.
 func (in *inspection) concerns(f *lint.Finding) bool {
 	if in.asked[f.Object.UID] {
 		return true
@@ -228,8 +228,8 @@ func (in *inspection) concerns(f *lint.Finding) bool {
 	return in.spec.Object != nil && slices.ContainsFunc(f.Owners, func(owner types.UID) bool { return in.asked[owner] })
 }
 
-// readable are the objects that the caller may read, with the standing of those owners alone
-// that they may read too.
+// readable returns the objects that the caller may read. The standing of owners that the caller may
+// not read is hidden.
 func (in *inspection) readable(ctx context.Context) []*lint.Object {
 	var readable []*lint.Object
 	for i := range in.objects {
@@ -253,7 +253,7 @@ func (in *inspection) readable(ctx context.Context) []*lint.Object {
 	return readable
 }
 
-// hides tells whether the caller may not get the object that a reference names.
+// hides reports whether the caller may not get the object that a reference names.
 func (in *inspection) hides(ctx context.Context, o *graph.Object, ref *graph.Owner) bool {
 	r, served := in.served[schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).GroupKind()]
 	if !served {

@@ -265,7 +265,7 @@ func TestSilentVersionsAreNotTakenForUnserved(t *testing.T) {
 	if diff := cmp.Diff([]string{"a/lost: lost-reference", "a/bare: no-owner"}, found(review.Status)); diff != "" {
 		t.Errorf("findings (-want +got):\n%s", diff)
 	}
-	if len(review.Status.Warnings) != 1 || !strings.Contains(review.Status.Warnings[0], "example.com/v1 does not answer") {
+	if len(review.Status.Warnings) != 1 || !strings.Contains(review.Status.Warnings[0], "example.com/v1 does not respond") {
 		t.Errorf("warnings %q", review.Status.Warnings)
 	}
 }
@@ -296,21 +296,21 @@ func TestRepair(t *testing.T) {
 		"a request that is a dry run": {spec: lost, dryRun: true,
 			requests: []string{"PATCH /api/v1/namespaces/a/configmaps/lost?dryRun=All " + lostPatch}, want: []string{"lost WouldApply "}},
 		"changed in between": {spec: lost, answer: apierrors.NewConflict(configMaps.GroupResource(), "lost", errors.New("modified")),
-			requests: []string{"PATCH /api/v1/namespaces/a/configmaps/lost " + lostPatch}, want: []string{"lost Skipped the object has changed since it was looked at"}},
+			requests: []string{"PATCH /api/v1/namespaces/a/configmaps/lost " + lostPatch}, want: []string{"lost Skipped the object has changed since it was checked"}},
 		"gone in between": {spec: lost, answer: apierrors.NewNotFound(configMaps.GroupResource(), "lost"),
-			requests: []string{"PATCH /api/v1/namespaces/a/configmaps/lost " + lostPatch}, want: []string{"lost Skipped the object is gone"}},
+			requests: []string{"PATCH /api/v1/namespaces/a/configmaps/lost " + lostPatch}, want: []string{"lost Skipped the object was deleted"}},
 		"not allowed": {spec: lost, answer: apierrors.NewForbidden(configMaps.GroupResource(), "lost", errors.New("jane may not")),
 			requests: []string{"PATCH /api/v1/namespaces/a/configmaps/lost " + lostPatch}, want: []string{`lost Skipped configmaps "lost" is forbidden: jane may not`}},
-		"nothing is safe": {spec: only(ownership.RuleNoOwner), want: []string{"bare Skipped no change is safe: a person has to decide"}},
+		"nothing is safe": {spec: only(ownership.RuleNoOwner), want: []string{"bare Skipped no change is safe; decide by hand"}},
 		"seen before": {spec: with(lost, func(s *ownership.OwnershipRepairSpec) {
 			s.Preconditions = []ownership.RepairPrecondition{{UID: "lost", ResourceVersion: "7"}}
 		}), requests: []string{"PATCH /api/v1/namespaces/a/configmaps/lost " + lostPatch}, want: []string{"lost Applied "}},
 		"changed since it was seen": {spec: with(lost, func(s *ownership.OwnershipRepairSpec) {
 			s.Preconditions = []ownership.RepairPrecondition{{UID: "lost", ResourceVersion: "6"}}
-		}), want: []string{"lost Skipped the object has changed since it was looked at"}},
+		}), want: []string{"lost Skipped the object has changed since it was checked"}},
 		"not meant": {spec: with(lost, func(s *ownership.OwnershipRepairSpec) {
 			s.Preconditions = []ownership.RepairPrecondition{{UID: "other", ResourceVersion: "7"}}
-		}), want: []string{"lost Skipped the object was not among the preconditions"}},
+		}), want: []string{"lost Skipped the object is not listed in the preconditions"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := faulty(t)

@@ -27,7 +27,7 @@ func (q *question) resource(kind schema.GroupKind) (r graph.Resource, served boo
 	return r, served
 }
 
-// validateObject checks a reference that has to name an object.
+// validateObject validates a reference that must name an object.
 func validateObject(object ownership.ObjectReference, path *field.Path) field.ErrorList {
 	errs := validateKind(object.APIVersion, object.Kind, path)
 	if object.Name == "" {
@@ -36,29 +36,29 @@ func validateObject(object ownership.ObjectReference, path *field.Path) field.Er
 	return errs
 }
 
-// served returns the resource of a kind, and refuses kinds whose objects nobody owns.
+// served returns the resource of a kind. It refuses kinds that the collector does not watch.
 func (q *question) served(apiVersion, kind string) (graph.Resource, error) {
 	wanted := schema.FromAPIVersionAndKind(apiVersion, kind)
 	resource, known := q.resource(wanted.GroupKind())
 	if !known || !resource.Watched {
 		return graph.Resource{}, apierrors.NewBadRequest(fmt.Sprintf(
-			"no kind %s in group %q is served whose objects the garbage collector watches", wanted.Kind, wanted.Group))
+			"kind %s in group %q is not served, or not watched by the garbage collector", wanted.Kind, wanted.Group))
 	}
 	return resource, nil
 }
 
-// inPlace checks that a namespace is given where one is needed, and only there.
+// inPlace checks that a namespace is given if and only if the kind is namespaced.
 func inPlace(r graph.Resource, namespace string, required bool) error {
 	switch {
 	case !r.Namespaced && namespace != "":
-		return apierrors.NewBadRequest(fmt.Sprintf("objects of kind %s are in no namespace, and %q is given", r.Kind, namespace))
+		return apierrors.NewBadRequest(fmt.Sprintf("kind %s is cluster-scoped, but namespace %q is given", r.Kind, namespace))
 	case r.Namespaced && namespace == "" && required:
-		return apierrors.NewBadRequest(fmt.Sprintf("objects of kind %s are in a namespace, and none is given", r.Kind))
+		return apierrors.NewBadRequest(fmt.Sprintf("kind %s is namespaced, but no namespace is given", r.Kind))
 	}
 	return nil
 }
 
-// find returns the object that ref names, once the collector knows it as it is now.
+// find returns the object that ref names, once the collector has observed its current state.
 func (q *question) find(ctx context.Context, ref ownership.ObjectReference) (graph.Object, error) {
 	return q.findBy(ctx, q.getMetadata, ref)
 }
@@ -67,7 +67,7 @@ func (q *question) getMetadata(ctx context.Context, r graph.Resource, namespace,
 	return q.Metadata.Resource(r.GroupVersionResource).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
 }
 
-// findBy is find for an object that read reads.
+// findBy is like find, but reads the object with read.
 func (q *question) findBy(ctx context.Context, read reader, ref ownership.ObjectReference) (graph.Object, error) {
 	r, err := q.served(ref.APIVersion, ref.Kind)
 	if err != nil {
@@ -85,12 +85,12 @@ func (q *question) findBy(ctx context.Context, read reader, ref ownership.Object
 	}
 	if ref.UID != "" && ref.UID != object.UID {
 		return graph.Object{}, apierrors.NewConflict(r.GroupResource(), ref.Name, fmt.Errorf(
-			"the object that is meant has the UID %s, and the one of this name has %s", ref.UID, object.UID))
+			"the requested UID is %s, but the object of this name has %s", ref.UID, object.UID))
 	}
 	return q.await(ctx, r, object)
 }
 
-// choose returns the objects that a selector chooses.
+// choose returns the objects that a selector matches.
 func (q *question) choose(ctx context.Context, r graph.Resource, namespace string, selector *metav1.LabelSelector) ([]graph.Object, error) {
 	if err := inPlace(r, namespace, false); err != nil {
 		return nil, err
@@ -118,16 +118,16 @@ func (q *question) choose(ctx context.Context, r graph.Resource, namespace strin
 	return objects, nil
 }
 
-// The collector observes a write some milliseconds after it was made.
+// The collector observes a write some milliseconds later.
 const (
 	observeEvery = 5 * time.Millisecond
 	observeLimit = 5 * time.Second
-	// readAgain is after how many looks at the graph an object is read again.
+	// readAgain is the number of polls of the graph after which an object is read again.
 	readAgain = 20
 )
 
-// await waits until the collector has observed an object in this state, or a later one. An object
-// that was deleted before the collector observed it is not found.
+// await waits until the collector has observed this or a later state of an object. It returns a
+// NotFound error if the object was deleted before the collector observed it.
 func (q *question) await(ctx context.Context, r graph.Resource, object *metav1.PartialObjectMetadata) (seen graph.Object, err error) {
 	var gone error
 	looks := 0
@@ -139,7 +139,7 @@ func (q *question) await(ctx context.Context, r graph.Resource, object *metav1.P
 			gone = q.gone(ctx, r, object)
 		}
 		return gone != nil
-	}, fmt.Sprintf("the garbage collector has not yet seen %s %q as it is now; try again", r.Kind, object.Name))
+	}, fmt.Sprintf("the garbage collector has not yet observed the current state of %s %q; try again", r.Kind, object.Name))
 	return seen, cmp.Or(err, gone)
 }
 
@@ -152,7 +152,7 @@ func (q *question) gone(ctx context.Context, r graph.Resource, object *metav1.Pa
 	return nil
 }
 
-// awaitGone waits until the collector has observed that an object is gone.
+// awaitGone waits until the collector has observed the deletion of an object.
 func (q *question) awaitGone(ctx context.Context, id types.UID) error {
 	return q.until(ctx, func() (gone bool) {
 		q.Collector.View(func(g *graph.Graph) {
@@ -160,12 +160,13 @@ func (q *question) awaitGone(ctx context.Context, id types.UID) error {
 			gone = !there
 		})
 		return gone
-	}, fmt.Sprintf("the garbage collector has not yet seen that the object with the UID %s is gone; try again", id))
+	}, fmt.Sprintf("the garbage collector has not yet observed the deletion of the object with the UID %s; try again", id))
 }
 
-// until waits until the collector has made an observation.
-func (q *question) until(ctx context.Context, made func() bool, otherwise string) error {
-	if made() {
+// until polls until done returns true. After observeLimit it returns an error with the message
+// otherwise.
+func (q *question) until(ctx context.Context, done func() bool, otherwise string) error {
+	if done() {
 		return nil
 	}
 	ticker := q.Clock.NewTicker(observeEvery)
@@ -176,7 +177,7 @@ func (q *question) until(ctx context.Context, made func() bool, otherwise string
 			return ctx.Err()
 		case <-ticker.C():
 		}
-		if made() {
+		if done() {
 			return nil
 		}
 	}
@@ -192,15 +193,15 @@ func (q *question) observed(object *metav1.PartialObjectMetadata) (seen graph.Ob
 	return seen, err == nil && order >= 0
 }
 
-// referenceOf names an object.
+// referenceOf returns a reference to an object.
 func referenceOf(o graph.Object) ownership.ObjectReference {
 	return ownership.ObjectReference{
 		APIVersion: o.GroupVersion().String(), Kind: o.Kind, Namespace: o.Namespace, Name: o.Name, UID: o.UID,
 	}
 }
 
-// owners are references of a dependent in namespace. How the owner stands is for those alone
-// who may get it.
+// owners converts the references of a dependent in namespace. The standing of a reference is Hidden
+// unless the caller may get the owner.
 func (q *question) owners(ctx context.Context, namespace string, owners []graph.Owner) []ownership.OwnerReference {
 	var out []ownership.OwnerReference
 	for _, o := range owners {
@@ -212,7 +213,7 @@ func (q *question) owners(ctx context.Context, namespace string, owners []graph.
 func (q *question) standing(ctx context.Context, namespace string, o graph.Owner) ownership.Standing {
 	r, served := q.resource(schema.FromAPIVersionAndKind(o.APIVersion, o.Kind).GroupKind())
 	if !served {
-		return titled(o.Standing) // There is nothing that could be read, or hidden.
+		return apiStanding(o.Standing) // No object of the kind can be read, so nothing is to hide.
 	}
 	if !r.Namespaced {
 		namespace = ""
@@ -220,15 +221,15 @@ func (q *question) standing(ctx context.Context, namespace string, o graph.Owner
 	if !q.access.mayGet(ctx, r, namespace, o.Name) {
 		return ownership.StandingHidden
 	}
-	return titled(o.Standing)
+	return apiStanding(o.Standing)
 }
 
-// titled spells a standing of the graph's as the API spells values.
-func titled(standing string) ownership.Standing {
+// apiStanding converts a standing of the graph to the API's.
+func apiStanding(standing string) ownership.Standing {
 	return ownership.Standing(strings.ToUpper(standing[:1]) + standing[1:])
 }
 
-// blocks says what a deletion waits for.
+// blocks converts what a deletion waits for. It hides objects that the caller may not get.
 func (q *question) blocks(ctx context.Context, objects map[types.UID]graph.Object, blocks []graph.Block) []ownership.DeletionBlock {
 	var out []ownership.DeletionBlock
 	for _, b := range blocks {
@@ -243,7 +244,7 @@ func (q *question) blocks(ctx context.Context, objects map[types.UID]graph.Objec
 	return out
 }
 
-// refer names an object if the caller may get it.
+// refer sets reference to an object if the caller may get it, and hidden otherwise.
 func (q *question) refer(ctx context.Context, o graph.Object, reference **ownership.ObjectReference, hidden *bool) {
 	if !q.access.mayGet(ctx, o.Resource, o.Namespace, o.Name) {
 		*hidden = true

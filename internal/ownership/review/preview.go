@@ -26,11 +26,11 @@ func validatePreview(review *ownership.DeletionPreview) field.ErrorList {
 	spec, path := &review.Spec, field.NewPath("spec")
 	switch {
 	case spec.Target != nil && len(spec.Targets) > 0:
-		errs = append(errs, field.Forbidden(path.Child("targets"), "may not be given beside target"))
+		errs = append(errs, field.Forbidden(path.Child("targets"), "must not be set together with target"))
 	case spec.Target != nil:
 		errs = validateTarget(spec.Target, path.Child("target"))
 	case len(spec.Targets) == 0:
-		errs = append(errs, field.Required(path.Child("target"), "either target or targets is needed"))
+		errs = append(errs, field.Required(path.Child("target"), "either target or targets is required"))
 	}
 	for i := range spec.Targets {
 		errs = append(errs, validateTarget(&spec.Targets[i], path.Child("targets").Index(i))...)
@@ -47,15 +47,15 @@ func validateTarget(target *ownership.DeletionTarget, path *field.Path) field.Er
 	errs := validateKind(target.APIVersion, target.Kind, path)
 	if target.Selector == nil {
 		if target.Name == "" {
-			errs = append(errs, field.Required(path.Child("name"), "either name or selector is needed"))
+			errs = append(errs, field.Required(path.Child("name"), "either name or selector is required"))
 		}
 		return errs
 	}
 	if target.Name != "" {
-		errs = append(errs, field.Forbidden(path.Child("selector"), "may not be given beside name"))
+		errs = append(errs, field.Forbidden(path.Child("selector"), "must not be set together with name"))
 	}
 	if target.UID != "" {
-		errs = append(errs, field.Forbidden(path.Child("uid"), "may not be given beside selector"))
+		errs = append(errs, field.Forbidden(path.Child("uid"), "must not be set together with selector"))
 	}
 	return append(errs, metav1validation.ValidateLabelSelector(target.Selector, metav1validation.LabelSelectorValidationOptions{}, path.Child("selector"))...)
 }
@@ -74,7 +74,7 @@ func validateKind(apiVersion, kind string, path *field.Path) field.ErrorList {
 	return errs
 }
 
-// preview rehearses a deletion.
+// preview rehearses a deletion on a copy of the graph.
 func (q *question) preview(ctx context.Context, spec *ownership.DeletionPreviewSpec) (ownership.DeletionPreviewStatus, error) {
 	asked := spec.Targets
 	if spec.Target != nil {
@@ -94,10 +94,10 @@ func (q *question) preview(ctx context.Context, spec *ownership.DeletionPreviewS
 	return p.status(ctx), nil
 }
 
-// targets are the objects that are asked about, each once.
+// targets returns the target objects, each once.
 func (q *question) targets(ctx context.Context, asked []ownership.DeletionTarget) ([]graph.Object, error) {
 	read := q.reader(asked)
-	met := map[types.UID]bool{}
+	seen := map[types.UID]bool{}
 	var targets []graph.Object
 	for i := range asked {
 		objects, err := q.target(ctx, &asked[i], read)
@@ -105,8 +105,8 @@ func (q *question) targets(ctx context.Context, asked []ownership.DeletionTarget
 			return nil, err
 		}
 		for _, o := range objects {
-			if !met[o.UID] {
-				met[o.UID] = true
+			if !seen[o.UID] {
+				seen[o.UID] = true
 				targets = append(targets, o)
 			}
 		}
@@ -123,7 +123,7 @@ func (q *question) target(ctx context.Context, asked *ownership.DeletionTarget, 
 		return q.choose(ctx, r, asked.Namespace, asked.Selector)
 	}
 	if _, served := q.resource(schema.FromAPIVersionAndKind(asked.APIVersion, asked.Kind).GroupKind()); asked.UID != "" && !served {
-		return nil, nil // It went with its definition.
+		return nil, nil // It was deleted with its definition.
 	}
 	object, err := q.findBy(ctx, read, ownership.ObjectReference{
 		APIVersion: asked.APIVersion, Kind: asked.Kind, Namespace: asked.Namespace, Name: asked.Name, UID: asked.UID,
@@ -137,7 +137,8 @@ func (q *question) target(ctx context.Context, asked *ownership.DeletionTarget, 
 // reader reads the metadata of one object.
 type reader func(ctx context.Context, r graph.Resource, namespace, name string) (*metav1.PartialObjectMetadata, error)
 
-// reader lists where many objects are asked about, and gets them one by one elsewhere.
+// reader returns a reader that lists a kind and namespace if many targets are in it, and otherwise
+// gets objects one by one.
 func (q *question) reader(asked []ownership.DeletionTarget) reader {
 	type where struct {
 		kind      schema.GroupKind
@@ -171,7 +172,7 @@ func (q *question) reader(asked []ownership.DeletionTarget) reader {
 	}
 }
 
-// propagation is the policy of a deletion: the one that is asked for, or the kind's.
+// propagation returns the propagation policy of a deletion: the requested one, or the kind's default.
 func (q *question) propagation(ctx context.Context, r graph.Resource, asked *metav1.DeletionPropagation) metav1.DeletionPropagation {
 	switch {
 	case asked != nil:
@@ -182,17 +183,17 @@ func (q *question) propagation(ctx context.Context, r graph.Resource, asked *met
 	return metav1.DeletePropagationBackground
 }
 
-// prediction is what is foreseen of a deletion.
+// prediction is the result of a rehearsal.
 type prediction struct {
 	*question
 	targets   map[types.UID]bool
 	deletions []graph.Deletion
-	// containers are the namespace and the definition that an object goes with.
+	// containers are, by UID, the namespace and the definition that an object is deleted with.
 	containers map[types.UID][]types.UID
 
-	foreseen []graph.Forecast
-	objects  map[types.UID]graph.Object
-	unlisted []graph.Resource
+	forecasts []graph.Forecast
+	objects   map[types.UID]graph.Object
+	unlisted  []graph.Resource
 	// undecided are objects whose fate depends on which target is deleted first.
 	undecided []undecided
 }
@@ -208,9 +209,9 @@ var (
 	definitions = schema.GroupResource{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}
 )
 
-// inOrder sorts targets as they are best deleted: first those that nothing can be created in
-// once they are being deleted, then owners before their dependents, so that no controller
-// replaces a dependent that goes before it.
+// inOrder sorts targets in the best order to delete them: first namespaces and definitions, since
+// nothing can be created in them while they are being deleted, then owners before their dependents,
+// so that no controller replaces a dependent that is deleted before it.
 func (p *prediction) inOrder(targets []graph.Object) []graph.Object {
 	byUID := make(map[types.UID]graph.Object, len(targets))
 	var first, others []types.UID
@@ -230,8 +231,8 @@ func (p *prediction) inOrder(targets []graph.Object) []graph.Object {
 	return sorted
 }
 
-// empty has the objects deleted that go with a target though it does not own them: those in a
-// namespace, and those of a custom resource. Their controllers delete them in the background.
+// empty adds deletions for the content of targets: the objects in a namespace and the custom
+// resources of a definition. Controllers delete them in the background.
 func (p *prediction) empty(targets []graph.Object) {
 	inside, defined := map[string]types.UID{}, map[schema.GroupResource]types.UID{}
 	for _, o := range targets {
@@ -262,8 +263,7 @@ func (p *prediction) empty(targets []graph.Object) {
 	}
 }
 
-// rehearse finds out what becomes of everything. The graph is locked while the part of it
-// that matters is copied, and not while that is played through.
+// rehearse rehearses the deletions. The graph is locked only while the affected part is copied.
 func (p *prediction) rehearse(ctx context.Context) {
 	roots := make([]types.UID, len(p.deletions))
 	for i := range p.deletions {
@@ -278,8 +278,8 @@ func (p *prediction) rehearse(ctx context.Context) {
 		p.unlisted = g.Unlisted()
 	})
 	lookup := func(a graph.Action) graph.Outcome { return p.Collector.Lookup(ctx, a) }
-	p.foreseen = atOnce.Delete(lookup, p.deletions...)
-	for _, f := range p.foreseen {
+	p.forecasts = atOnce.Delete(lookup, p.deletions...)
+	for _, f := range p.forecasts {
 		p.objects[f.UID] = f.Object
 	}
 	p.sort()
@@ -288,13 +288,13 @@ func (p *prediction) rehearse(ctx context.Context) {
 	}
 }
 
-// sort puts what was foreseen into the order of a tree: the targets as they are deleted, then
-// their dependents level by level, and the objects of a level as siblings.
+// sort sorts the forecasts as in a tree: the targets in the order of their deletion, then their
+// dependents level by level, and siblings within a level.
 func (p *prediction) sort() {
 	levels := map[types.UID]int{}
 	// The rehearsal reaches the nearest owner of an object before the object.
-	for _, f := range p.foreseen {
-		levels[f.UID] = len(p.foreseen)
+	for _, f := range p.forecasts {
+		levels[f.UID] = len(p.forecasts)
 		for _, owner := range f.Owners {
 			if level, reached := levels[owner.UID]; reached && owner.UID != f.UID {
 				levels[f.UID] = min(levels[f.UID], level+1)
@@ -307,7 +307,7 @@ func (p *prediction) sort() {
 			levels[f.UID] = 0
 		}
 	}
-	slices.SortStableFunc(p.foreseen, func(a, b graph.Forecast) int {
+	slices.SortStableFunc(p.forecasts, func(a, b graph.Forecast) int {
 		level := levels[a.UID]
 		if order := cmp.Compare(level, levels[b.UID]); order != 0 || level == 0 {
 			return order
@@ -316,13 +316,13 @@ func (p *prediction) sort() {
 	})
 }
 
-// compare finds the objects of which something else becomes when the targets are deleted slowly.
+// compare finds the objects whose fate differs if the targets are deleted slowly.
 func (p *prediction) compare(inTurn []graph.Forecast) {
 	slow := make(map[types.UID]graph.Forecast, len(inTurn))
 	for _, f := range inTurn {
 		slow[f.UID] = f
 	}
-	for _, f := range p.foreseen {
+	for _, f := range p.forecasts {
 		if other := slow[f.UID]; other.Fate != f.Fate {
 			p.undecided = append(p.undecided, undecided{f.Object, [2]graph.Fate{f.Fate, other.Fate}})
 		}
@@ -336,8 +336,8 @@ func (p *prediction) compare(inTurn []graph.Forecast) {
 func (p *prediction) status(ctx context.Context) ownership.DeletionPreviewStatus {
 	s := ownership.DeletionPreviewStatus{Warnings: p.warnings(ctx)}
 	blocked := p.blockedContents(ctx)
-	for i := range p.foreseen {
-		f := &p.foreseen[i]
+	for i := range p.forecasts {
+		f := &p.forecasts[i]
 		if !p.access.mayGet(ctx, f.Resource, f.Namespace, f.Name) {
 			s.Hidden++
 			continue
@@ -372,19 +372,18 @@ func (p *prediction) object(ctx context.Context, f *graph.Forecast) ownership.Pr
 	}
 }
 
-// cleanup is the finalizer of definitions. It is taken away when no custom resource is left,
-// and so is not what blocks.
+// cleanup is the finalizer of definitions. It is removed when no custom resource is left, so the
+// custom resources are reported as blocking instead.
 const cleanup = "customresourcecleanup.apiextensions.k8s.io"
 
 func ownBlocks(f *graph.Forecast) []graph.Block {
 	return slices.DeleteFunc(slices.Clone(f.Blocks), func(b graph.Block) bool { return b.Finalizer == cleanup })
 }
 
-// blockedContents are, by container, the objects that have to go before it and are blocked
-// themselves.
+// blockedContents returns, by container, the content whose own deletion is blocked.
 func (p *prediction) blockedContents(ctx context.Context) map[types.UID][]ownership.DeletionBlock {
 	blocked := map[types.UID][]ownership.DeletionBlock{}
-	for _, f := range p.foreseen {
+	for _, f := range p.forecasts {
 		if len(f.Blocks) == 0 {
 			continue
 		}
@@ -397,31 +396,31 @@ func (p *prediction) blockedContents(ctx context.Context) map[types.UID][]owners
 	return blocked
 }
 
-// warnings say what a rehearsal cannot know.
+// warnings returns what a rehearsal cannot predict.
 func (p *prediction) warnings(ctx context.Context) []string {
 	var warnings []string
-	goes := map[types.UID]bool{}
-	for _, f := range p.foreseen {
-		goes[f.UID] = f.Fate == graph.Deleted
+	deleted := map[types.UID]bool{}
+	for _, f := range p.forecasts {
+		deleted[f.UID] = f.Fate == graph.Deleted
 	}
-	for _, f := range p.foreseen {
+	for _, f := range p.forecasts {
 		if p.targets[f.UID] && !p.access.mayDelete(ctx, f.Resource, f.Namespace, f.Name) {
 			warnings = append(warnings, fmt.Sprintf("you may not delete %s %s", f.Kind, f.Name))
 		}
-		if owner := controllerOf(f.Object); p.targets[f.UID] && owner != nil && !goes[owner.UID] {
-			warnings = append(warnings, fmt.Sprintf("%s %s is controlled by %s %s, which stays and may create another in its place",
+		if owner := controllerOf(f.Object); p.targets[f.UID] && owner != nil && !deleted[owner.UID] {
+			warnings = append(warnings, fmt.Sprintf("%s %s is controlled by %s %s, which stays and may recreate it",
 				f.Kind, f.Name, owner.Kind, owner.Name))
 		}
 	}
 	for _, u := range p.undecided {
 		if p.access.mayGet(ctx, u.Resource, u.Namespace, u.Name) {
-			warnings = append(warnings, fmt.Sprintf("what becomes of %s %s depends on the order: %s if all targets are deleted at once, %s if the garbage collector finishes one before the next",
+			warnings = append(warnings, fmt.Sprintf("the outcome for %s %s depends on the order: %s if all targets are deleted at once, %s if the garbage collector finishes one before the next",
 				u.Kind, u.Name, fateText(u.fates[0]), fateText(u.fates[1])))
 		}
 	}
 	for _, r := range p.unlisted {
 		if p.access.require(ctx, "list", r, "", "") == nil {
-			warnings = append(warnings, fmt.Sprintf("the objects of %s are not known yet, and are left out", r.GroupResource()))
+			warnings = append(warnings, fmt.Sprintf("the objects of %s are not listed yet and are missing here", r.GroupResource()))
 		}
 	}
 	slices.SortFunc(warnings, strings.Compare)
@@ -435,7 +434,7 @@ func fateText(f graph.Fate) string {
 	return strings.ToLower(string(f))
 }
 
-// controllerOf is the owner that controls an object and exists.
+// controllerOf returns the existing controller of an object, or nil.
 func controllerOf(o graph.Object) *graph.Owner {
 	i := slices.IndexFunc(o.Owners, func(owner graph.Owner) bool {
 		return owner.Controller != nil && *owner.Controller && owner.Standing == "solid"

@@ -119,7 +119,7 @@ func TestPreviewOfSeveral(t *testing.T) {
 				})
 			}, targets{target(configMaps, "a", "one"), target(jobs, "a", "job")}, nil,
 			[]string{"one Deleted target", "job Deleted target", "both Deleted"},
-			"what becomes of Pod both depends on the order: deleted if all targets are deleted at once, orphaned if the garbage collector finishes one before the next",
+			"the outcome for Pod both depends on the order: deleted if all targets are deleted at once, orphaned if the garbage collector finishes one before the next",
 		},
 		{
 			"a namespace, and an object in it", func(w *world) {

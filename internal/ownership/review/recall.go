@@ -15,9 +15,8 @@ import (
 	"github.com/kindred-project/kindred/internal/ownership/graph"
 )
 
-// recall asks the store's history for references that objects without an owner had when they
-// were created: the graph knows of those alone that were lost before its eyes, since the
-// process was started.
+// recall reads from the store's history the references that objects without an owner had when they
+// were created. The graph knows only references that were lost since the process started.
 func (in *inspection) recall(ctx context.Context) {
 	if len(in.spec.Rules) > 0 && !slices.Contains(in.spec.Rules, ownership.RuleLostReference) {
 		return
@@ -41,15 +40,15 @@ func (in *inspection) recall(ctx context.Context) {
 	}
 }
 
-// recallAt fills in what objects at a place have lost to owners that are there.
+// recallAt sets the lost references to live owners for objects in one place.
 func (in *inspection) recallAt(ctx context.Context, here place, objects map[string]*graph.Object, there map[types.UID]*graph.Object) {
 	wanted := func(_, name string) bool { return objects[name] != nil }
 	for first, err := range in.History.First(ctx, here.GroupResource(), here.namespace, wanted) {
 		switch {
 		case apierrors.IsBadRequest(err):
-			return // An aggregated server has it.
+			return // An aggregated API server stores the resource.
 		case err != nil:
-			in.warn("references that %s had before are not known: %v", here.GroupResource(), err)
+			in.warn("former references of %s are not known: %v", here.GroupResource(), err)
 			return
 		}
 		o := objects[first.GetName()]

@@ -17,34 +17,34 @@ import (
 	"github.com/kindred-project/kindred/internal/ownership/lint"
 )
 
-// Why a finding is not repaired.
+// The reasons why a finding is skipped.
 const (
-	notSafe    = "no change is safe: a person has to decide"
-	notMeant   = "the object was not among the preconditions"
-	hasChanged = "the object has changed since it was looked at"
-	isGone     = "the object is gone"
+	notSafe    = "no change is safe; decide by hand"
+	notListed  = "the object is not listed in the preconditions"
+	hasChanged = "the object has changed since it was checked"
+	isGone     = "the object was deleted"
 )
 
 func validateRepair(review *ownership.OwnershipRepair) field.ErrorList {
 	errs := validateLintSpec(&review.Spec.OwnershipLintSpec)
 	path := field.NewPath("spec", "preconditions")
-	met := map[types.UID]bool{}
+	seen := map[types.UID]bool{}
 	for i, p := range review.Spec.Preconditions {
 		switch {
 		case p.UID == "":
 			errs = append(errs, field.Required(path.Index(i).Child("uid"), ""))
-		case met[p.UID]:
+		case seen[p.UID]:
 			errs = append(errs, field.Duplicate(path.Index(i).Child("uid"), p.UID))
 		}
 		if p.ResourceVersion == "" {
 			errs = append(errs, field.Required(path.Index(i).Child("resourceVersion"), ""))
 		}
-		met[p.UID] = true
+		seen[p.UID] = true
 	}
 	return errs
 }
 
-// repair makes the safe changes, each object's in one write.
+// repair applies the fixes, with one write for each object.
 func (q *question) repair(ctx context.Context, spec *ownership.OwnershipRepairSpec) (ownership.OwnershipRepairStatus, error) {
 	found, err := q.inspect(ctx, &spec.OwnershipLintSpec)
 	if err != nil {
@@ -84,13 +84,13 @@ type repairer struct {
 	written []written
 }
 
-// written is an object that was repaired, as the API answered it.
+// written is a repaired object and the API's response.
 type written struct {
 	object *lint.Object
 	answer *metav1.PartialObjectMetadata
 }
 
-// mend repairs one object, whose findings these are.
+// mend applies the fixes of one object's findings.
 func (r *repairer) mend(ctx context.Context, findings []lint.Finding) []ownership.RepairResult {
 	object := findings[0].Object
 	refs, fixes := referencesOf(object), 0
@@ -113,7 +113,7 @@ func (r *repairer) mend(ctx context.Context, findings []lint.Finding) []ownershi
 	return results
 }
 
-// refusal is why an object is not touched, by what was asked for.
+// refusal returns why the preconditions exclude an object, or "".
 func (r *repairer) refusal(o *lint.Object) string {
 	if len(r.spec.Preconditions) == 0 {
 		return ""
@@ -127,11 +127,11 @@ func (r *repairer) refusal(o *lint.Object) string {
 			return ""
 		}
 	}
-	return notMeant
+	return notListed
 }
 
-// write writes owner references, as the caller, to the object in the state that they were
-// decided from.
+// write writes owner references as the caller, with the resourceVersion that they were computed from
+// as a precondition.
 func (r *repairer) write(ctx context.Context, o *lint.Object, refs []metav1.OwnerReference) (ownership.RepairOutcome, string) {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"uid": o.UID, "resourceVersion": o.ResourceVersion, "ownerReferences": refs,
@@ -158,8 +158,8 @@ func (r *repairer) write(ctx context.Context, o *lint.Object, refs []metav1.Owne
 	return outcome, ""
 }
 
-// settle waits until the collector has seen what was written, so that a lint that follows
-// does not find again what was repaired. What it does not see in time, it will later.
+// settle waits until the collector has observed the writes, so that a later lint does not report
+// repaired findings again. It is best effort.
 func (r *repairer) settle(ctx context.Context) {
 	for _, w := range r.written {
 		if _, err := r.await(ctx, w.object.Resource, w.answer); err != nil {

@@ -1,17 +1,16 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package review answers the reviews of ownership.kindred.dev: what a deletion would do, who
-// owns whom, which owner references are wrong, and why an object is there, or gone; repairs
-// what a review found; and brings back what was deleted.
+// Package review implements the reviews of ownership.kindred.dev: previews of deletions, trees,
+// explanations, lint and repair, undeletions and the history of deletions.
 //
-// What is known comes from the garbage collector's graph: a review says what the collector
-// would do, because it asks the same rules about the same observations. Objects that an
-// answer needs more of than metadata (their status) are read from the API.
+// Reviews are answered from the garbage collector's graph. A preview predicts what the collector
+// will do, because it applies the same rules to the same observations. If a review needs more
+// than metadata, such as a status, it reads the objects from the API.
 //
-// The collector sees everything; the caller may not. So each object is shown only to those
-// who may get it themselves, and an object that a question names is answered as the API would
-// answer its GET.
+// The collector can read everything; the caller cannot. So a review shows an object only if the
+// caller may get it, and an error about an object that the spec names is the error that a GET of
+// the object would return.
 package review
 
 import (
@@ -39,47 +38,46 @@ import (
 	"github.com/kindred-project/kindred/internal/ownership/graph"
 )
 
-// Collector is what the garbage collector knows.
+// Collector gives access to the garbage collector's graph.
 type Collector interface {
-	// View calls f with the graph, which is locked meanwhile.
+	// View calls f with the graph, which is locked during the call.
 	View(f func(*graph.Graph))
-	// Lookup performs a Lookup of the graph's.
+	// Lookup performs a Lookup action of the graph.
 	Lookup(ctx context.Context, action graph.Action) graph.Outcome
 }
 
-// The user agents of what is written on behalf of callers.
+// The user agents of writes on behalf of callers.
 const (
 	repairAgent   = "ownership-repair"
 	undeleteAgent = "ownership-undelete"
 )
 
-// Sources are what answers are made from. Metadata, Objects and Discovery read as one who may
-// read everything.
+// Sources are the data sources of reviews. Metadata, Objects and Discovery may read everything.
 type Sources struct {
 	Collector Collector
 	Metadata  metadata.Interface
 	Objects   dynamic.Interface
 	Discovery discovery.ServerResourcesInterface
-	// Records and History tell of what is gone.
+	// Records and History have the deletions and the past states of objects.
 	Records deletion.Records
 	History deletion.History
-	// ConfigFor is how a caller reaches the API by an agent: what is written is written as who
-	// asked for it, and an audit tells by the user agent what was asked for.
+	// ConfigFor returns a client configuration that acts as the caller, with a user agent that
+	// identifies the review in the audit log.
 	ConfigFor func(caller user.Info, agent string) *clientrest.Config
-	// Seen tells whether the controllers' caches show what was written of a kind up to a
-	// resource version: from then on, no controller makes anew what it has not seen yet.
-	// Known is false of a kind that no controller keeps; such a kind counts as seen.
+	// Seen reports whether the controllers' caches have reached a resource version of a kind.
+	// From then on, no controller recreates an object only because its cache lacks it. known is
+	// false for a kind that no controller caches; such a kind counts as seen.
 	Seen  func(kind schema.GroupKind, resourceVersion string) (seen, known bool)
 	Clock clock.WithTicker
 }
 
-// Reviews answers reviews, once it was given what answers are made from. Nil refuses all.
+// Reviews answers reviews once it is connected to its sources. A nil Reviews refuses all.
 type Reviews struct {
 	sources atomic.Pointer[Sources]
 }
 
-// Connect gives the Reviews what answers are made from. The API is served before, and
-// reviews are refused until then.
+// Connect sets the sources. The API is served before the sources exist; until then, reviews are
+// refused.
 func (r *Reviews) Connect(s Sources) { r.sources.Store(&s) }
 
 func (r *Reviews) connected() *Sources {
@@ -89,11 +87,10 @@ func (r *Reviews) connected() *Sources {
 	return r.sources.Load()
 }
 
-// Policy decides what the caller may see, and what a deletion does that names no policy.
+// Policy decides what the caller may read, and the default propagation policy of deletions.
 type Policy struct {
 	Authorizer authorizer.Authorizer
-	// Orphans tells whether a deletion lets the dependents of a resource's objects go unless
-	// it asks for something else.
+	// Orphans reports whether deletions of a resource's objects orphan dependents by default.
 	Orphans func(ctx context.Context, resource schema.GroupResource) bool
 }
 
@@ -225,21 +222,21 @@ func (e *endpoint[T]) Create(ctx context.Context, obj runtime.Object, validate r
 	}
 	sources := e.reviews.connected()
 	if sources == nil {
-		return nil, apierrors.NewServiceUnavailable("the garbage collector has not started yet, and nothing is known of owners")
+		return nil, apierrors.NewServiceUnavailable("the garbage collector has not started yet; try again")
 	}
 	q := &question{Sources: *sources, policy: e.policy, access: newAccess(e.policy.Authorizer, caller)}
 	q.dryRun = options != nil && len(options.DryRun) > 0
 	return review, e.answer(ctx, q, review)
 }
 
-// question is a review that is being answered.
+// question is a review in progress.
 type question struct {
 	Sources
 	policy Policy
 	access *access
-	// dryRun tells that the request itself is one: it must change nothing.
+	// dryRun is true if the request itself is a dry run.
 	dryRun bool
-	// former are the kinds that were served once; they are read when they are asked for.
+	// former caches the kinds whose definitions were deleted; it is read on first use.
 	former struct {
 		read  bool
 		kinds []formerKind

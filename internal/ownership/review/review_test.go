@@ -389,9 +389,9 @@ func TestPreviewRefusals(t *testing.T) {
 		{"bad selector", ownership.DeletionPreviewSpec{Target: &ownership.DeletionTarget{APIVersion: "v1", Kind: "Pod", Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a b": ""}}}}, "spec.target.selector", apierrors.IsInvalid},
 		{"bad policy", ownership.DeletionPreviewSpec{Target: new(target(pods, "a", "x")), PropagationPolicy: &policy}, "spec.propagationPolicy", apierrors.IsInvalid},
 		{"bad version", ownership.DeletionPreviewSpec{Target: &ownership.DeletionTarget{APIVersion: "a/b/c", Kind: "Pod", Name: "x"}}, "spec.target.apiVersion", apierrors.IsInvalid},
-		{"no such kind", ownership.DeletionPreviewSpec{Target: &ownership.DeletionTarget{APIVersion: "v1", Kind: "Unicorn", Name: "x"}}, "no kind Unicorn", apierrors.IsBadRequest},
-		{"no namespace", ownership.DeletionPreviewSpec{Target: new(target(pods, "", "x"))}, "none is given", apierrors.IsBadRequest},
-		{"a namespace too many", ownership.DeletionPreviewSpec{Target: new(target(spaces, "a", "x"))}, "in no namespace", apierrors.IsBadRequest},
+		{"no such kind", ownership.DeletionPreviewSpec{Target: &ownership.DeletionTarget{APIVersion: "v1", Kind: "Unicorn", Name: "x"}}, "kind Unicorn in group", apierrors.IsBadRequest},
+		{"no namespace", ownership.DeletionPreviewSpec{Target: new(target(pods, "", "x"))}, "no namespace is given", apierrors.IsBadRequest},
+		{"a namespace too many", ownership.DeletionPreviewSpec{Target: new(target(spaces, "a", "x"))}, "is cluster-scoped", apierrors.IsBadRequest},
 		{"no such object", ownership.DeletionPreviewSpec{Target: new(target(pods, "a", "x"))}, `pods "x" not found`, apierrors.IsNotFound},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -22,22 +22,21 @@ func (e ending) name() objectName {
 	return objectName{e.resource, e.record.Namespace, e.record.Name}
 }
 
-// objectName is what an object is called.
+// objectName identifies an object by resource, namespace and name.
 type objectName struct {
 	resource        graph.Resource
 	namespace, name string
 }
 
 const (
-	// fewNames of a resource are looked for one by one, more by a list of what there is.
+	// fewNames is the number of names of a resource up to which they are looked up one by one.
 	fewNames = 20
-	// thereLimit is how many objects are read of a list at a time: a cluster may have very many.
+	// thereLimit is the page size of lists.
 	thereLimit = 500
 )
 
-// there are those names of what was deleted that objects have today. Of a resource that cannot
-// be read (the conversion of its versions fails, for instance) none is known: who undeletes such
-// an object is told why that cannot be done.
+// there returns the names of deleted objects that existing objects have. It ignores resources that
+// cannot be read, for example because a conversion fails: an undeletion will report the error.
 func (q *question) there(ctx context.Context, ended []ending) (map[objectName]bool, error) {
 	there := map[objectName]bool{}
 	names := map[graph.Resource]map[objectName]bool{}
@@ -48,26 +47,26 @@ func (q *question) there(ctx context.Context, ended []ending) (map[objectName]bo
 		names[e.resource][e.name()] = true
 	}
 	for r, wanted := range names {
-		look := q.lookFor
+		look := q.getEach
 		if len(wanted) > fewNames {
-			look = q.lookThrough
+			look = q.listAll
 		}
 		look(ctx, r, wanted, there)
 	}
 	return there, ctx.Err()
 }
 
-// lookFor reads objects one by one.
-func (q *question) lookFor(ctx context.Context, r graph.Resource, wanted, there map[objectName]bool) {
+// getEach looks objects up one by one.
+func (q *question) getEach(ctx context.Context, r graph.Resource, wanted, there map[objectName]bool) {
 	for name := range wanted {
 		_, err := q.Metadata.Resource(r.GroupVersionResource).Namespace(name.namespace).Get(ctx, name.name, metav1.GetOptions{})
 		there[name] = err == nil
 	}
 }
 
-// lookThrough reads the objects of a resource page by page, those of one namespace if all that
-// are wanted are in it.
-func (q *question) lookThrough(ctx context.Context, r graph.Resource, wanted, there map[objectName]bool) {
+// listAll lists the objects of a resource page by page, in one namespace if all wanted names are in
+// it.
+func (q *question) listAll(ctx context.Context, r graph.Resource, wanted, there map[objectName]bool) {
 	client := q.Metadata.Resource(r.GroupVersionResource).Namespace(commonNamespace(wanted))
 	for options := (metav1.ListOptions{Limit: thereLimit}); ; {
 		list, err := client.List(ctx, options)
@@ -85,7 +84,7 @@ func (q *question) lookThrough(ctx context.Context, r graph.Resource, wanted, th
 	}
 }
 
-// commonNamespace is the namespace that all names are in, "" if they are in several.
+// commonNamespace returns the namespace that all names are in, or "" if they are in several.
 func commonNamespace(names map[objectName]bool) string {
 	var common *string
 	for name := range names {

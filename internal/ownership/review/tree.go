@@ -51,7 +51,7 @@ func (q *question) tree(ctx context.Context, spec *ownership.OwnershipTreeSpec) 
 	show := func(objects []graph.Object) []ownership.TreeObject {
 		var out []ownership.TreeObject
 		for _, o := range objects {
-			// What has gone since it was found in the graph is not shown.
+			// Do not show objects that were deleted since they were found in the graph.
 			if detail, there := details[o.UID]; there {
 				out = append(out, q.treeObject(ctx, o, detail, f))
 			}
@@ -62,7 +62,7 @@ func (q *question) tree(ctx context.Context, spec *ownership.OwnershipTreeSpec) 
 	return s, nil
 }
 
-// family takes a tree out of the graph: owners upwards, then dependents downwards.
+// family copies a tree from the graph: the owners of an object, and the object with its dependents.
 func (q *question) family(object graph.Object, depth *int32) family {
 	f := family{waits: map[types.UID][]graph.Block{}, known: map[types.UID]graph.Object{}}
 	q.Collector.View(func(g *graph.Graph) {
@@ -92,8 +92,8 @@ func (q *question) family(object graph.Object, depth *int32) family {
 	return f
 }
 
-// owned returns the UIDs of the objects that an object owns. A reference that the collector never
-// follows, into another namespace for example, makes no owner.
+// owned returns the UIDs of the objects that an object owns. It ignores references that the collector
+// does not follow, for example those to another namespace.
 func owned(g *graph.Graph, id types.UID) []types.UID {
 	return slices.DeleteFunc(g.Dependents(id), func(dependent types.UID) bool {
 		o, _ := g.Object(dependent)
@@ -101,16 +101,16 @@ func owned(g *graph.Graph, id types.UID) []types.UID {
 	})
 }
 
-// walk returns from and what next leads to, level by level, at most depth levels.
+// walk returns from and the objects reachable by next, level by level, up to depth levels.
 func walk(g *graph.Graph, from graph.Object, depth *int32, next func(graph.Object) []types.UID) []graph.Object {
-	met := map[types.UID]bool{from.UID: true}
+	seen := map[types.UID]bool{from.UID: true}
 	all := []graph.Object{from}
 	for level := all; len(level) > 0 && (depth == nil || *depth > 0); {
 		var below []graph.Object
 		for _, o := range level {
 			for _, id := range next(o) {
-				if found, ok := g.Object(id); ok && !met[id] {
-					met[id] = true
+				if found, ok := g.Object(id); ok && !seen[id] {
+					seen[id] = true
 					below = append(below, found)
 				}
 			}
@@ -142,7 +142,7 @@ func (q *question) treeObject(ctx context.Context, o graph.Object, d detail, f f
 	return t
 }
 
-// detail is what a tree tells of an object beyond its owners.
+// detail is what a tree shows of an object besides its metadata.
 type detail struct {
 	created   metav1.Time
 	deleted   *metav1.Time

@@ -30,7 +30,7 @@ func validateUndeletion(review *ownership.Undeletion) field.ErrorList {
 	return errs
 }
 
-// undelete brings a deleted object back.
+// undelete restores a deleted object.
 func (q *question) undelete(ctx context.Context, spec *ownership.UndeletionSpec) (ownership.UndeletionStatus, error) {
 	r, err := q.served(spec.Object.APIVersion, spec.Object.Kind)
 	if err != nil {
@@ -64,7 +64,7 @@ func (q *question) undelete(ctx context.Context, spec *ownership.UndeletionSpec)
 	return q.reported(ctx, r, report), nil
 }
 
-// reported tells what was done, as far as the caller may know.
+// reported converts a report to a status. It omits objects that the caller may not read.
 func (q *question) reported(ctx context.Context, r graph.Resource, report *undelete.Report) ownership.UndeletionStatus {
 	e := explanation{question: q}
 	undone := e.deletion(ctx, r, report.Deletion)
@@ -109,7 +109,7 @@ func (q *question) reported(ctx context.Context, r graph.Resource, report *undel
 	return s
 }
 
-// watched are the resources whose objects have owners.
+// watched returns the resources that the collector watches.
 func (q *question) watched() (resources []graph.Resource) {
 	q.Collector.View(func(g *graph.Graph) {
 		for _, r := range g.Resources() {
@@ -126,7 +126,7 @@ func (q *question) object(uid types.UID) (object graph.Object, known bool) {
 	return object, known
 }
 
-// servedAs returns the resource that a kind is served as.
+// servedAs returns the resource that serves a kind.
 func (q *question) servedAs(kind schema.GroupKind) (r graph.Resource, served bool) {
 	q.Collector.View(func(g *graph.Graph) { r, served = g.Served(kind) })
 	return r, served
@@ -174,9 +174,9 @@ func (q *question) history(ctx context.Context, spec *ownership.DeletionHistoryS
 	for _, record := range asked {
 		r, known := served[record.Resource.String()]
 		switch {
-		case !known || !isMeant(spec, r, record):
+		case !known || !isSelected(spec, r, record):
 		case followed(record), kindOf(record.By) == ownership.AgentController, kindOf(record.By) == ownership.AgentNode, kindOf(record.By) == ownership.AgentServer:
-			// It followed from something else, and would again.
+			// It was a consequence of another deletion or state, and would happen again.
 		case !q.access.mayGet(ctx, r, record.Namespace, record.Name):
 			s.Hidden++
 		default:
@@ -189,15 +189,15 @@ func (q *question) history(ctx context.Context, spec *ownership.DeletionHistoryS
 	}
 	e := explanation{question: q}
 	for _, one := range ended {
-		if !there[one.name()] { // Otherwise it was brought back, or something else has its name.
+		if !there[one.name()] { // Otherwise it was restored, or another object has its name.
 			s.Deletions = append(s.Deletions, e.deletion(ctx, one.resource, one.record))
 		}
 	}
 	return s, nil
 }
 
-// mayAskFor refuses questions about an object of a name to those who may not get it: that
-// there is something hidden would tell that it was.
+// mayAskFor returns an error if the spec names an object that the caller may not get: the number of
+// hidden objects would disclose that it existed.
 func (q *question) mayAskFor(ctx context.Context, spec *ownership.DeletionHistorySpec) error {
 	o := spec.Object
 	if o == nil || o.Name == "" && o.UID == "" {
@@ -210,8 +210,8 @@ func (q *question) mayAskFor(ctx context.Context, spec *ownership.DeletionHistor
 	return q.access.require(ctx, "get", r, cmp.Or(o.Namespace, spec.Namespace), o.Name)
 }
 
-// isMeant is whether a deletion is of one of the objects that are asked for.
-func isMeant(spec *ownership.DeletionHistorySpec, r graph.Resource, record deletion.Record) bool {
+// isSelected reports whether the spec selects a deletion.
+func isSelected(spec *ownership.DeletionHistorySpec, r graph.Resource, record deletion.Record) bool {
 	if spec.Namespace != "" && record.Namespace != spec.Namespace {
 		return false
 	}
