@@ -197,7 +197,7 @@ func cutAt(content []byte, mark string) []byte {
 	return before
 }
 
-func TestForeignFilesAreRefused(t *testing.T) {
+func TestOtherFilesAreRefused(t *testing.T) {
 	image := testImage(t)
 	tests := map[string]struct {
 		content []byte

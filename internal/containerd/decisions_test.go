@@ -45,8 +45,8 @@ func TestNamesAreUsable(t *testing.T) {
 func chains1(n Names) string { m, _ := chains(n); return m }
 func chains2(n Names) string { _, f := chains(n); return f }
 
-// TestResetRefusesNamesThatMeanTooMuch: an empty name would select everything.
-func TestResetRefusesNamesThatMeanTooMuch(t *testing.T) {
+// TestResetRefusesInvalidNames: an empty name would select everything.
+func TestResetRefusesInvalidNames(t *testing.T) {
 	names, err := NamesFor("0a1b2c3d")
 	if err != nil {
 		t.Fatal(err)
@@ -149,7 +149,7 @@ func TestFreeRange(t *testing.T) {
 	}
 }
 
-func TestPodCIDRGivenByTheUser(t *testing.T) {
+func TestPodCIDROfUser(t *testing.T) {
 	for given, want := range map[string]string{
 		"10.1.2.0/24": "10.1.2.0/24", "10.1.2.3/16": "10.1.0.0/16",
 		"10.1.2.0": "", "10.1.2.0/31": "", "fd00::/64": "", "pods": "",

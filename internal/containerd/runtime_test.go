@@ -119,8 +119,8 @@ func importBusybox(t *testing.T, endpoint string) {
 	}
 }
 
-// TestLife starts containerd and pods, takes over both, and resets the data directory.
-func TestLife(t *testing.T) {
+// TestStartAdoptReset starts containerd and pods, takes over both, and resets the data directory.
+func TestStartAdoptReset(t *testing.T) {
 	o := testOptions(t)
 	ctx := t.Context()
 	begin := time.Now()

@@ -56,7 +56,7 @@ func newSelf(client *fake.Clientset, runtime *fakeRuntime, clock *testingclock.F
 	}}
 }
 
-func TestNodeComesUp(t *testing.T) {
+func TestNodeRegisters(t *testing.T) {
 	ctx := t.Context()
 	client := fake.NewClientset()
 	runtime := &fakeRuntime{}
@@ -103,8 +103,8 @@ func TestNodeComesUp(t *testing.T) {
 	}
 }
 
-// TestNodeComesBack: a second agent finds the Node that an earlier one registered.
-func TestNodeComesBack(t *testing.T) {
+// TestNodeRegistersAgain: a second agent finds the Node that an earlier one registered.
+func TestNodeRegistersAgain(t *testing.T) {
 	old := &v1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: nodeName, Labels: map[string]string{"theirs": "kept"}, Annotations: map[string]string{"theirs": "kept"}},
 		Status: v1.NodeStatus{Conditions: []v1.NodeCondition{

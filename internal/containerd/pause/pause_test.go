@@ -89,7 +89,7 @@ func start(t *testing.T) *exec.Cmd {
 	return cmd
 }
 
-func TestEndsOnSignal(t *testing.T) {
+func TestExitsOnSignal(t *testing.T) {
 	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
 		t.Run(signal.String(), func(t *testing.T) {
 			cmd := start(t)
@@ -103,7 +103,7 @@ func TestEndsOnSignal(t *testing.T) {
 	}
 }
 
-func TestOtherSignalsAndStopsDoNotEndIt(t *testing.T) {
+func TestOtherSignalsAreIgnored(t *testing.T) {
 	cmd := start(t)
 	for _, signal := range []syscall.Signal{syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGCHLD, syscall.SIGSTOP} {
 		if err := cmd.Process.Signal(signal); err != nil {

@@ -94,7 +94,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-func TestStrictGroupsPolicyOnANodeThatKnowsIt(t *testing.T) {
+func TestStrictGroupsPolicyOnSupportingNode(t *testing.T) {
 	node := &v1.Node{Status: v1.NodeStatus{Features: &v1.NodeFeatures{SupplementalGroupsPolicy: new(true)}}}
 	p := &v1.Pod{Spec: v1.PodSpec{SecurityContext: &v1.PodSecurityContext{SupplementalGroupsPolicy: new(v1.SupplementalGroupsPolicyStrict)}}}
 	if refusal := checkGroupsPolicy(node, p); refusal != nil {
@@ -102,7 +102,7 @@ func TestStrictGroupsPolicyOnANodeThatKnowsIt(t *testing.T) {
 	}
 }
 
-func TestLoadForgetsWhatIsRemoved(t *testing.T) {
+func TestLoadRemove(t *testing.T) {
 	node := &v1.Node{Status: v1.NodeStatus{Allocatable: v1.ResourceList{v1.ResourcePods: resource.MustParse("2")}}}
 	onPort := func(port int32) *v1.Pod {
 		return &v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{{Name: "c", Ports: []v1.ContainerPort{{HostPort: port}}}}}}

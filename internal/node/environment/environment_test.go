@@ -213,7 +213,7 @@ func TestServiceVariables(t *testing.T) {
 	}
 }
 
-func TestDeclaredVariablesHideServices(t *testing.T) {
+func TestDeclaredVariablesOverrideServices(t *testing.T) {
 	b := builder(t, service("default", "kubernetes", "10.0.0.1", v1.ServicePort{Port: 443}))
 	got, err := environ(t, b, &v1.Pod{}, v1.Container{Env: []v1.EnvVar{
 		{Name: "A", Value: "$(KUBERNETES_SERVICE_HOST)"}, {Name: "KUBERNETES_SERVICE_HOST", Value: "mine"}}})
@@ -231,7 +231,7 @@ func TestDeclaredVariablesHideServices(t *testing.T) {
 	}
 }
 
-func TestNoEnvironmentBeforeServicesAreKnown(t *testing.T) {
+func TestNoEnvironmentBeforeServicesSync(t *testing.T) {
 	b := builder(t)
 	b.options.ServicesSynced = func() bool { return false }
 	if _, err := environ(t, b, &v1.Pod{}, v1.Container{}); err == nil {
@@ -330,7 +330,7 @@ func FuzzParseFile(f *testing.F) {
 	})
 }
 
-func TestAPIServerIsWherePodsReachIt(t *testing.T) {
+func TestAPIServerAddressIsReplaced(t *testing.T) {
 	api := &v1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "kubernetes"},
 		Spec:       v1.ServiceSpec{ClusterIP: "10.96.0.1", Ports: []v1.ServicePort{{Name: "https", Port: 443}}},

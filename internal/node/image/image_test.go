@@ -224,7 +224,7 @@ func TestPolicies(t *testing.T) {
 	}
 }
 
-func TestAPresentImageCostsOneCall(t *testing.T) {
+func TestPresentImageCostsOneCall(t *testing.T) {
 	f := newFixture(t)
 	f.registry.present[name] = &runtimeapi.Image{Id: "id"}
 	if _, failure := f.ensure(podOf("p", name, v1.PullIfNotPresent)); failure != nil || f.registry.statuses != 1 {
@@ -268,7 +268,7 @@ func TestBackOff(t *testing.T) {
 	}
 }
 
-func TestBackOffForgetsPodsThatAreGone(t *testing.T) {
+func TestBackOffForgetsDeletedPods(t *testing.T) {
 	clock := clocktesting.NewFakeClock(time.Unix(1e9, 0))
 	b := newBackoff(clock)
 	b.failed("old", "x")
@@ -279,7 +279,7 @@ func TestBackOffForgetsPodsThatAreGone(t *testing.T) {
 	}
 }
 
-func TestEqualPullsAreOne(t *testing.T) {
+func TestConcurrentEqualPullsAreOne(t *testing.T) {
 	f := newFixture(t)
 	f.registry.block = make(chan struct{})
 	var wg sync.WaitGroup
@@ -305,7 +305,7 @@ func TestEqualPullsAreOne(t *testing.T) {
 	}
 }
 
-func TestAPullOutlivesItsPod(t *testing.T) {
+func TestPullContinuesAfterItsPod(t *testing.T) {
 	f := newFixture(t)
 	f.registry.block = make(chan struct{})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -342,7 +342,7 @@ func (r *registry) pullCount() int {
 	return r.pulls
 }
 
-func TestImagesOfASecretAreForThoseWhoKnowIt(t *testing.T) {
+func TestImagePulledWithSecretNeedsSecret(t *testing.T) {
 	f := newFixture(t)
 	f.registry.password = "right"
 	f.secrets["good"] = pullSecret("good", "1", "right")
@@ -363,7 +363,7 @@ func TestImagesOfASecretAreForThoseWhoKnowIt(t *testing.T) {
 		{podOf("same", name, v1.PullIfNotPresent, "good"), "", 0},
 		{podOf("equal", name, v1.PullIfNotPresent, "twin"), "", 0},
 		{podOf("never", name, v1.PullNever, "good"), "", 0},
-		{podOf("nobody", name, v1.PullIfNotPresent), "ErrImagePull", 1},
+		{podOf("without", name, v1.PullIfNotPresent), "ErrImagePull", 1},
 		{podOf("stranger", name, v1.PullIfNotPresent, "bad"), "ErrImagePull", 1},
 		{podOf("peeping", name, v1.PullNever), "ErrImageNeverPull", 0},
 	} {
@@ -387,7 +387,7 @@ func TestImagesOfASecretAreForThoseWhoKnowIt(t *testing.T) {
 	}
 }
 
-func TestACutOffPullProvesNothing(t *testing.T) {
+func TestInterruptedPullGrantsNoAccess(t *testing.T) {
 	f := newFixture(t)
 	if _, err := f.records.begin(name, &credential{auth: &runtimeapi.AuthConfig{}}); err != nil {
 		t.Fatal(err)
@@ -399,7 +399,7 @@ func TestACutOffPullProvesNothing(t *testing.T) {
 	}
 }
 
-func TestMissingPullSecretIsToldWhenThePullFails(t *testing.T) {
+func TestMissingPullSecretIsReportedWhenPullFails(t *testing.T) {
 	f := newFixture(t)
 	f.registry.broken = errors.New("denied")
 	f.ensure(podOf("p", name, v1.PullAlways, "none", "", "nil"))

@@ -127,7 +127,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-func TestReadOfNoFile(t *testing.T) {
+func TestReadMissingFile(t *testing.T) {
 	if err := Read(context.Background(), "/none/0.log", Options{Tail: -1, Limit: -1}, &bytes.Buffer{}, nil); err == nil {
 		t.Error("no error")
 	}
@@ -261,7 +261,7 @@ func TestFollowSurvivesRotation(t *testing.T) {
 	f.ends(t)
 }
 
-func TestFollowEndsWithItsReader(t *testing.T) {
+func TestFollowEndsWithItsClient(t *testing.T) {
 	f := follow(t, "")
 	f.cancel()
 	f.ends(t)

@@ -142,7 +142,7 @@ func TestRotationAfterCrash(t *testing.T) {
 	}
 }
 
-func TestRunLooksEachPeriod(t *testing.T) {
+func TestRunChecksEachPeriod(t *testing.T) {
 	r := newRotation(t)
 	if err := os.WriteFile(r.path, []byte("0123456789"), 0o600); err != nil {
 		t.Fatal(err)

@@ -52,7 +52,7 @@ func expect(t *testing.T, changed chan types.UID, want types.UID) {
 	}
 }
 
-func TestMissingObjectReadsAsUpstream(t *testing.T) {
+func TestMissingObjectHasUpstreamMessage(t *testing.T) {
 	store, _ := newStore(t, fake.NewClientset())
 	_, err := store.ConfigMap(context.Background(), pod("a"), "gone")
 	if !apierrors.IsNotFound(err) || err.Error() != `configmap "gone" not found` {
@@ -64,7 +64,7 @@ func TestMissingObjectReadsAsUpstream(t *testing.T) {
 	}
 }
 
-func TestRefusalKeepsTheServersWords(t *testing.T) {
+func TestRefusalHasServerMessage(t *testing.T) {
 	client := fake.NewClientset()
 	client.PrependReactor("*", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, errors.New("no way")
@@ -75,7 +75,7 @@ func TestRefusalKeepsTheServersWords(t *testing.T) {
 	}
 }
 
-func TestChangesReachThePodsThatRead(t *testing.T) {
+func TestChangesNotifyPodsThatRead(t *testing.T) {
 	ctx := context.Background()
 	client := fake.NewClientset(configMap("c", "1", "old"))
 	events := watched(client)
@@ -98,7 +98,7 @@ func TestChangesReachThePodsThatRead(t *testing.T) {
 	}
 }
 
-func TestAppearanceWakesThePodThatMissedIt(t *testing.T) {
+func TestCreationNotifiesPodThatMissedObject(t *testing.T) {
 	client := fake.NewClientset()
 	events := watched(client)
 	store, changed := newStore(t, client)
@@ -107,7 +107,7 @@ func TestAppearanceWakesThePodThatMissedIt(t *testing.T) {
 	expect(t, changed, "a")
 }
 
-func TestReleaseEndsTheWatchWithTheLastPod(t *testing.T) {
+func TestReleaseOfLastPodStopsWatch(t *testing.T) {
 	ctx := context.Background()
 	store, _ := newStore(t, fake.NewClientset(configMap("c", "1", "x")))
 	for _, uid := range []types.UID{"a", "b"} {
@@ -148,7 +148,7 @@ func TestImmutableIsNotWatched(t *testing.T) {
 	}
 }
 
-func TestAWatchThatLagsTakesNothingBack(t *testing.T) {
+func TestLaggingWatchDoesNotRevert(t *testing.T) {
 	announced := 0
 	e := newEntry(func() { announced++ })
 	e.stop = func() {}

@@ -52,7 +52,7 @@ type Action struct {
 	Deadline time.Time
 }
 
-// ActionKey identifies an action. Of the actions with one key, at most one runs at a time.
+// ActionKey identifies an action. At most one action with a key runs at a time.
 type ActionKey struct {
 	Kind Kind
 	// Subject is the ID of the sandbox or container to act on, or the name of the container to

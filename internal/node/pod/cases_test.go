@@ -209,7 +209,7 @@ func TestDecideDoesNotChangeItsInput(t *testing.T) {
 	}
 }
 
-func TestRememberedRunsStayStartedAndReady(t *testing.T) {
+func TestRememberedRunsStayReady(t *testing.T) {
 	c := v1.Container{Name: "app", Image: "i", StartupProbe: &v1.Probe{}, ReadinessProbe: &v1.Probe{}, Lifecycle: &v1.Lifecycle{PostStart: &v1.LifecycleHandler{}}}
 	in := scene(c).with(runningRun("app"))
 	in.Memory = Remember(&v1.PodStatus{ContainerStatuses: []v1.ContainerStatus{{

@@ -12,7 +12,7 @@ import (
 //
 // Assumes: the API and the runtime no longer have the pod, and it is released.
 // Leaves: no file of the pod on the node. Memory.Cleaned, after which its worker returns.
-// On failure: nothing is reported. What is left below PodDir goes with the next agent's start (see
+// On failure: nothing is reported. The next agent removes what is left below PodDir (see
 // volume.Manager.RemoveOrphans).
 func (w *Worker) clean(_ context.Context, t task) func(*Memory) {
 	layout := w.parts.Host.Layout

@@ -178,7 +178,7 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-func TestTransitionTimesMoveOnlyWithTheStatus(t *testing.T) {
+func TestTransitionTimesChangeOnlyWithTheStatus(t *testing.T) {
 	in := scene(v1.Container{Name: "app", Image: "i"}).with(runningRun("app"))
 	in.Old = Decide(in).Status
 	in.Now = caseTime.Add(time.Hour)
@@ -187,7 +187,7 @@ func TestTransitionTimesMoveOnlyWithTheStatus(t *testing.T) {
 	}
 }
 
-func TestTerminationMessagesShareTheirRoom(t *testing.T) {
+func TestTerminationMessagesShareTheirLimit(t *testing.T) {
 	long := runtime.Container{Name: "a", State: runtime.Exited, StartedAt: caseTime, ExitCode: 1, Message: string(make([]byte, 9000))}
 	in := scene(v1.Container{Name: "a"}, v1.Container{Name: "b"}, v1.Container{Name: "c"}).with(long)
 	in.Pod.Spec.RestartPolicy = v1.RestartPolicyNever
@@ -196,7 +196,7 @@ func TestTerminationMessagesShareTheirRoom(t *testing.T) {
 	}
 }
 
-func TestExpiry(t *testing.T) {
+func TestActiveDeadline(t *testing.T) {
 	in := scene(v1.Container{Name: "app", Image: "i"}).with(runningRun("app"))
 	in.Pod.Spec.ActiveDeadlineSeconds = new(int64(60))
 	in.Old.StartTime = &metav1.Time{Time: caseTime.Add(-59 * time.Second)}

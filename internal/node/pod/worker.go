@@ -327,7 +327,7 @@ func (w *Worker) taskOf(pod *v1.Pod, action Action) task {
 	return task{Action: action, pod: pod, memory: w.memory, seen: w.seen}
 }
 
-// finished hands a result to the loop. What the action did shows in the runtime.
+// finished hands a result to the loop, which must read the runtime again.
 func (w *Worker) finished(r result) {
 	w.mu.Lock()
 	w.results = append(w.results, r)

@@ -104,7 +104,7 @@ func (s *script) expect(t *testing.T, attempts, results []string) {
 	}
 }
 
-func TestFirstAttemptIsRightAway(t *testing.T) { synctest.Test(t, testFirstAttemptIsRightAway) }
+func TestFirstAttemptIsImmediate(t *testing.T) { synctest.Test(t, testFirstAttemptIsRightAway) }
 
 func testFirstAttemptIsRightAway(t *testing.T) {
 	s := newScript(t)
@@ -137,7 +137,7 @@ func testThresholds(t *testing.T) {
 	s.expect(t, nil, []string{"5 Readiness false", "9 Readiness true"})
 }
 
-func TestAFailedLivenessProbeRests(t *testing.T) { synctest.Test(t, testAFailedLivenessProbeRests) }
+func TestFailedLivenessProbeStops(t *testing.T) { synctest.Test(t, testAFailedLivenessProbeRests) }
 
 func testAFailedLivenessProbeRests(t *testing.T) {
 	s := newScript(t)
@@ -185,7 +185,7 @@ func firstOf(s *script, name string) *v1.Probe {
 	return nil
 }
 
-func TestAFailedStartupProbeRestsAndHoldsTheOthers(t *testing.T) {
+func TestFailedStartupProbeBlocksOtherProbes(t *testing.T) {
 	synctest.Test(t, testAFailedStartupProbeRestsAndHoldsTheOthers)
 }
 
@@ -208,7 +208,7 @@ func testStartedBeforeTheAgentNeedsNoStartupProbe(t *testing.T) {
 	s.expect(t, []string{"r 0"}, []string{"0 Readiness true"})
 }
 
-func TestAfterARestartProbesAreSpread(t *testing.T) {
+func TestProbesAreSpreadAfterAgentRestart(t *testing.T) {
 	synctest.Test(t, testAfterARestartProbesAreSpread)
 }
 
@@ -236,7 +236,7 @@ func testAfterARestartProbesAreSpread(t *testing.T) {
 	}
 }
 
-func TestErrorsTellNothing(t *testing.T) { synctest.Test(t, testErrorsTellNothing) }
+func TestErrorsAreNoResult(t *testing.T) { synctest.Test(t, testErrorsTellNothing) }
 
 func testErrorsTellNothing(t *testing.T) {
 	s := newScript(t)

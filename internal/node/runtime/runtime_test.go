@@ -237,7 +237,7 @@ func TestTerminationMessages(t *testing.T) {
 	if got := terminationMessage(failed); got != strings.Repeat("a line of the log\n", 80) {
 		t.Errorf("message from the log: %d bytes, %q", len(got), got)
 	}
-	// Text without a newline stays without one. Of a long line, the end is kept.
+	// Text without a newline stays without one. A long line keeps its end.
 	for text, want := range map[string]string{
 		"2016-10-06T00:17:09.669794202Z stderr P DONE\n":                                           "DONE",
 		"2016-10-06T00:17:09.669794202Z stdout P DO\n2016-10-06T00:17:09.669794202Z stdout F NE\n": "DONE\n",

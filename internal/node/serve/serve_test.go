@@ -283,7 +283,7 @@ func get(t *testing.T, client *http.Client, url string) (int, string) {
 	return response.StatusCode, string(body)
 }
 
-func TestOnlyTheAPIServerIsLetIn(t *testing.T) {
+func TestOnlyTheAPIServerIsAuthorized(t *testing.T) {
 	f := newFixture(t)
 	client := func(certificates ...tls.Certificate) *http.Client {
 		return &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: f.ca.pool(), Certificates: certificates}}}
@@ -295,10 +295,10 @@ func TestOnlyTheAPIServerIsLetIn(t *testing.T) {
 		code   int
 		body   string
 	}{
-		{"nobody", client(), 401, "Unauthorized"},
+		{"no certificate", client(), 401, "Unauthorized"},
 		{"of another authority", client(newAuthority(t).issue(t, pkix.Name{CommonName: "apiserver"}, clientAuth)), 401, "Unauthorized"},
 		{"with a server's certificate", client(f.ca.issue(t, pkix.Name{CommonName: "apiserver"}, x509.ExtKeyUsageServerAuth)), 401, "Unauthorized"},
-		{"somebody else", client(f.ca.issue(t, pkix.Name{CommonName: "bob", Organization: []string{"devs"}}, clientAuth)), 403,
+		{"other user", client(f.ca.issue(t, pkix.Name{CommonName: "bob", Organization: []string{"devs"}}, clientAuth)), 403,
 			"Forbidden (user=bob, verb=get, resource=nodes, subresource(s)=[proxy])"},
 		{"the API server", client(f.ca.issue(t, pkix.Name{CommonName: "apiserver"}, clientAuth)), 200, ""},
 		{"a master", client(f.ca.issue(t, pkix.Name{CommonName: "root", Organization: []string{"system:masters"}}, clientAuth)), 200, ""},
@@ -349,7 +349,7 @@ func TestLogs(t *testing.T) {
 	}
 }
 
-func TestWhyThereIsNoLog(t *testing.T) {
+func TestUnavailableLogs(t *testing.T) {
 	waiting := func(reason string) v1.ContainerState {
 		return v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: reason}}
 	}

@@ -44,7 +44,7 @@ func TestAddressesAreUnique(t *testing.T) {
 	}
 }
 
-func TestAddressesRunOutAndComeBack(t *testing.T) {
+func TestAddressesAreExhaustedAndReused(t *testing.T) {
 	l := newLedger()
 	last := ""
 	for i := 0; ; i++ {
@@ -68,7 +68,7 @@ func TestAddressesRunOutAndComeBack(t *testing.T) {
 	}
 }
 
-func TestOverPodsHoldNothing(t *testing.T) {
+func TestFinishedPodsHaveNoShare(t *testing.T) {
 	l := newLedger()
 	node := &v1.Node{Status: v1.NodeStatus{Allocatable: defaultCapacity()}}
 	node.Status.Allocatable[v1.ResourcePods] = quantity("1")

@@ -213,7 +213,7 @@ func TestProbesWaitForTheirDelay(t *testing.T) {
 	l.want("Running Ready a:running*0")
 }
 
-func TestReadinessGateIsObeyed(t *testing.T) {
+func TestReadinessGate(t *testing.T) {
 	p := newPod("a")
 	p.Spec.ReadinessGates = []v1.PodReadinessGate{{ConditionType: "example.com/ok"}}
 	l := newLab(t, p)
@@ -284,7 +284,7 @@ func TestDeletion(t *testing.T) {
 	}
 }
 
-func TestShorterGraceBringsKillForward(t *testing.T) {
+func TestShorterGraceMakesKillEarlier(t *testing.T) {
 	l := newLab(t, with(newPod("a"), v1.RestartPolicyAlways, StopAfter, "1h"))
 	l.remove(600)
 	l.pass(10 * time.Second)

@@ -182,7 +182,7 @@ func TestNodesAreAdopted(t *testing.T) {
 	}
 }
 
-func TestARealNodesNameIsNotTaken(t *testing.T) {
+func TestRealNodeIsNotAdopted(t *testing.T) {
 	real := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "sim-0"}}
 	client := fake.NewClientset(real)
 	nodes, err := New(Options{Client: client, Informers: informers.NewSharedInformerFactory(client, 0), Count: 1})
@@ -254,7 +254,7 @@ func (c *cluster) writes(resource string) int {
 	return n
 }
 
-func TestPodEndsWhenItsTimeHasCome(t *testing.T) {
+func TestPodExitsWhenDue(t *testing.T) {
 	c := newCluster(t, Options{Count: 1})
 	c.create(with(named("job", "sim-0"), v1.RestartPolicyNever, ExitAfter, "1m", ExitCode, "7"))
 	c.awaitPhase("job", v1.PodRunning)
@@ -352,7 +352,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-func TestAFullNodeRefusesAndMakesRoom(t *testing.T) {
+func TestFullNodeRefusesUntilPodsFinish(t *testing.T) {
 	c := newCluster(t, Options{Count: 2, Capacity: v1.ResourceList{v1.ResourcePods: quantity("1")}})
 	c.create(named("first", "sim-0"))
 	c.awaitPhase("first", v1.PodRunning)
@@ -374,7 +374,7 @@ func TestAFullNodeRefusesAndMakesRoom(t *testing.T) {
 	c.awaitPhase("third", v1.PodRunning)
 }
 
-func TestAHostPortIsOnePods(t *testing.T) {
+func TestHostPortConflict(t *testing.T) {
 	onPort := func(name, node string) *v1.Pod {
 		p := named(name, node)
 		p.Spec.Containers[0].Ports = []v1.ContainerPort{{ContainerPort: 80, HostPort: 80, Protocol: v1.ProtocolTCP}}
@@ -425,7 +425,7 @@ func TestHeartbeatsAreSpread(t *testing.T) {
 	}
 }
 
-func TestASilencedNodeReportsAnew(t *testing.T) {
+func TestUnknownConditionsAreRepaired(t *testing.T) {
 	c := newCluster(t, Options{Count: 1})
 	node := c.node("sim-0")
 	for i := range node.Status.Conditions {
@@ -437,7 +437,7 @@ func TestASilencedNodeReportsAnew(t *testing.T) {
 	c.eventually("it is healthy again", func() bool { return isHealthy(c.node("sim-0")) })
 }
 
-func TestADeletedNodeStaysAway(t *testing.T) {
+func TestDeletedNodeIsNotRecreated(t *testing.T) {
 	c := newCluster(t, Options{Count: 1})
 	if err := c.client.CoreV1().Nodes().Delete(t.Context(), "sim-0", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)

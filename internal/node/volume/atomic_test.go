@@ -56,7 +56,7 @@ func shown(t *testing.T, dir string) map[string]string {
 	return out
 }
 
-func TestWriteReplacesEverything(t *testing.T) {
+func TestWriteReplacesAllFiles(t *testing.T) {
 	dir := t.TempDir()
 	w := writerAt(dir)
 	for _, step := range []payload{
@@ -174,7 +174,7 @@ func TestModes(t *testing.T) {
 	}
 }
 
-func TestPathsThatLeaveAreRefused(t *testing.T) {
+func TestPathsOutsideAreRefused(t *testing.T) {
 	for _, path := range []string{"", ".", "/abs", "..", "../x", "a/../../x", "a/..", "..data", "..x/y"} {
 		if err := writerAt(t.TempDir()).write(payload{path: {}}); err == nil {
 			t.Errorf("%q was written", path)

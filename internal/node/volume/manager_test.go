@@ -230,7 +230,7 @@ func TestEveryKindOfContent(t *testing.T) {
 	}
 }
 
-func TestErrorsReadAsUpstream(t *testing.T) {
+func TestErrorsHaveUpstreamMessages(t *testing.T) {
 	f := newFixture(t)
 	for _, tc := range []struct {
 		name    string
@@ -263,7 +263,7 @@ func TestErrorsReadAsUpstream(t *testing.T) {
 	}
 }
 
-func TestVolumesNobodyMountsAreNotMade(t *testing.T) {
+func TestUnusedVolumesAreNotPrepared(t *testing.T) {
 	f := newFixture(t)
 	pod := podWith(configMapVolume("v", "none"))
 	pod.Spec.Containers[0].VolumeMounts = nil
@@ -297,7 +297,7 @@ func TestRefresh(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	case <-time.After(10 * time.Second):
-		t.Fatal("nobody heard of the failed refresh")
+		t.Fatal("Failed was not called")
 	}
 	if data, _ := os.ReadFile(filepath.Join(dir, "one")); string(data) != "new" {
 		t.Errorf("content is gone: %q", data)
@@ -312,7 +312,7 @@ func TestRefresh(t *testing.T) {
 	})
 }
 
-func TestPreparingAgainShowsNewLabels(t *testing.T) {
+func TestPrepareAgainUpdatesLabels(t *testing.T) {
 	f := newFixture(t)
 	pod := podWith(volumeOf("v", v1.VolumeSource{DownwardAPI: &v1.DownwardAPIVolumeSource{
 		Items: []v1.DownwardAPIVolumeFile{{Path: "labels", FieldRef: &v1.ObjectFieldSelector{FieldPath: "metadata.labels"}}}}}))
@@ -325,7 +325,7 @@ func TestPreparingAgainShowsNewLabels(t *testing.T) {
 	}
 }
 
-func TestTokenLife(t *testing.T) {
+func TestTokenRenewal(t *testing.T) {
 	asRoot(t)
 	for _, tc := range []struct {
 		name    string
@@ -353,7 +353,7 @@ func TestTokenLife(t *testing.T) {
 	}
 }
 
-func TestAnOldTokenServesUntilItExpires(t *testing.T) {
+func TestOldTokenIsUsedUntilItExpires(t *testing.T) {
 	asRoot(t)
 	f := newFixture(t)
 	pod := podWith(tokenVolume("v", v1.ServiceAccountTokenProjection{Path: "token", ExpirationSeconds: new(int64(1000))}))
@@ -367,7 +367,7 @@ func TestAnOldTokenServesUntilItExpires(t *testing.T) {
 	}
 }
 
-func TestTokensAgeByThemselves(t *testing.T) {
+func TestTokensAreRenewedWithoutEvents(t *testing.T) {
 	asRoot(t)
 	f := newFixture(t)
 	pod := podWith(tokenVolume("v", v1.ServiceAccountTokenProjection{Path: "token", ExpirationSeconds: new(int64(1000))}))
@@ -415,7 +415,7 @@ func TestOwnership(t *testing.T) {
 	}
 }
 
-func TestTokenWithoutOneUserIsForAll(t *testing.T) {
+func TestTokenModeWithoutCommonUser(t *testing.T) {
 	asRoot(t)
 	f := newFixture(t)
 	pod := podWith(tokenVolume("v", v1.ServiceAccountTokenProjection{Path: "token"}))
@@ -471,7 +471,7 @@ func TestMemorySize(t *testing.T) {
 	}
 }
 
-func TestMemoryVolumeHasItsSize(t *testing.T) {
+func TestMemoryVolumeSize(t *testing.T) {
 	asRoot(t)
 	f := newFixture(t)
 	pod := podWith(volumeOf("v", v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{

@@ -152,7 +152,7 @@ func TestSubPath(t *testing.T) {
 	}
 }
 
-func TestMissingSubPathIsMadeWithTheVolumesMode(t *testing.T) {
+func TestMissingSubPathHasTheVolumesMode(t *testing.T) {
 	asRoot(t)
 	f := newFixture(t)
 	old := syscall.Umask(0o077)

@@ -145,7 +145,7 @@ func TestPodCertificate(t *testing.T) {
 	}
 }
 
-func TestPodCertificateIsWaitedFor(t *testing.T) {
+func TestFirstPodCertificateBlocks(t *testing.T) {
 	asRoot(t)
 	f := newFixture(t)
 	s := newSigner(t, f)
@@ -162,7 +162,7 @@ func TestPodCertificateIsWaitedFor(t *testing.T) {
 	}
 }
 
-func TestPodCertificateRenewalTakesItsTime(t *testing.T) {
+func TestPodCertificateRenewalDoesNotBlock(t *testing.T) {
 	asRoot(t)
 	f := newFixture(t)
 	s := newSigner(t, f)
@@ -227,7 +227,7 @@ func TestPodCertificateRequestDeleted(t *testing.T) {
 	s.answer = f.issued
 	s.mu.Unlock()
 	if err := f.Prepare(context.Background(), pod); err == nil {
-		t.Fatal("no error though the request is gone")
+		t.Fatal("no error although the request was deleted")
 	}
 	f.prepared(t, pod)
 }
@@ -244,6 +244,6 @@ func TestKeyTypes(t *testing.T) {
 		}
 	}
 	if _, _, err := newKey("DSA"); err == nil {
-		t.Error("made a key of a type nobody knows")
+		t.Error("generated a key of an unknown type")
 	}
 }
