@@ -19,6 +19,7 @@ import (
 	"k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions"
 	"k8s.io/apiserver/pkg/cel/environment"
 
+	"github.com/kindred-project/kindred/internal/registry/check"
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
@@ -57,75 +58,70 @@ func (e expressions) declared() plugincel.OptionalVariableDeclarations {
 }
 
 // compile reports why the expression cannot run.
-func (e expressions) compile(accessor plugincel.ExpressionAccessor, declared plugincel.OptionalVariableDeclarations, original string, path *field.Path) field.ErrorList {
+func (e expressions) compile(c *check.Checker, accessor plugincel.ExpressionAccessor, declared plugincel.OptionalVariableDeclarations, original string, path *field.Path) {
 	result := e.compiler.CompileCELExpression(accessor, declared, e.environment(original))
-	return generic.InvalidExpression(path, accessor.GetExpression(), result.Error)
+	c.Add(generic.InvalidExpression(path, accessor.GetExpression(), result.Error)...)
 }
 
 // validateMatchConditions checks what narrows down which requests are meant.
 // They know nothing of a policy's variables.
-func (e expressions) validateMatchConditions(conditions []admissionv1.MatchCondition, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	if len(conditions) > maxMatchConditions {
-		errs = append(errs, field.TooMany(path, len(conditions), maxMatchConditions))
-	}
+func (e expressions) validateMatchConditions(c *check.Checker, conditions []admissionv1.MatchCondition, path *field.Path) {
+	c.MaxItems(path, len(conditions), maxMatchConditions)
 	e.compiler = plainCompiler()
 	seen := sets.New[string]()
 	for i := range conditions {
 		name, at := conditions[i].Name, path.Index(i)
-		errs = append(errs, e.validateMatchCondition(&conditions[i], at)...)
+		e.validateMatchCondition(c, &conditions[i], at)
 		if name != "" && seen.Has(name) {
-			errs = append(errs, field.Duplicate(at.Child("name"), name))
+			c.Duplicate(at.Child("name"), name)
 		}
 		seen.Insert(name)
 	}
-	return errs
 }
 
-func (e expressions) validateMatchCondition(c *admissionv1.MatchCondition, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	if expression := strings.TrimSpace(c.Expression); expression == "" {
-		errs = append(errs, field.Required(path.Child("expression"), ""))
+func (e expressions) validateMatchCondition(c *check.Checker, condition *admissionv1.MatchCondition, path *field.Path) {
+	if expression := strings.TrimSpace(condition.Expression); expression == "" {
+		c.Required(path.Child("expression"), "")
 	} else {
-		errs = append(errs, e.compile(&matchconditions.MatchCondition{Expression: expression}, e.declared(), c.Expression, path.Child("expression"))...)
+		e.compile(c, &matchconditions.MatchCondition{Expression: expression}, e.declared(), condition.Expression, path.Child("expression"))
 	}
-	if c.Name == "" {
-		return append(errs, field.Required(path.Child("name"), ""))
+	if condition.Name == "" {
+		c.Required(path.Child("name"), "")
+		return
 	}
-	return append(errs, qualified(c.Name, path.Child("name"))...)
+	qualified(c, condition.Name, path.Child("name"))
 }
 
-func qualified(name string, path *field.Path) field.ErrorList {
-	return invalid(path, name, utilvalidation.IsQualifiedName(name)).WithOrigin("format=qualified-name")
+func qualified(c *check.Checker, name string, path *field.Path) {
+	c.Add(invalid(path, name, utilvalidation.IsQualifiedName(name)).WithOrigin("format=qualified-name")...)
 }
 
 // validateVariables checks variables in their order: each may use those before.
-func (e expressions) validateVariables(variables []admissionv1.Variable, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
+func (e expressions) validateVariables(c *check.Checker, variables []admissionv1.Variable, path *field.Path) {
 	for i := range variables {
-		errs = append(errs, e.validateVariable(&variables[i], path.Index(i))...)
+		e.validateVariable(c, &variables[i], path.Index(i))
 	}
-	return errs
 }
 
-func (e expressions) validateVariable(v *admissionv1.Variable, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
+func (e expressions) validateVariable(c *check.Checker, v *admissionv1.Variable, path *field.Path) {
 	switch {
 	case strings.TrimSpace(v.Name) == "":
-		errs = append(errs, field.Required(path.Child("name"), "name is not specified"))
+		c.Required(path.Child("name"), "name is not specified")
 	case !isIdentifier(v.Name):
-		errs = append(errs, field.Invalid(path.Child("name"), v.Name, "must be a valid CEL identifier"))
+		c.Invalid(path.Child("name"), v.Name, "must be a valid CEL identifier")
 	}
 	if strings.TrimSpace(v.Expression) == "" {
-		return append(errs, field.Required(path.Child("expression"), "expression is not specified"))
+		c.Required(path.Child("expression"), "expression is not specified")
+		return
 	}
 	composed, ok := e.compiler.(*plugincel.CompositedCompiler)
 	if !ok {
-		return append(errs, field.InternalError(path, errors.New("variable composition is not allowed")))
+		c.Add(field.InternalError(path, errors.New("variable composition is not allowed")))
+		return
 	}
 	variable := &validating.Variable{Name: v.Name, Expression: v.Expression}
 	result := composed.CompileAndStoreVariable(variable, e.declared(), e.environment(v.Expression))
-	return append(errs, generic.InvalidExpression(path.Child("expression"), v.Expression, result.Error)...)
+	c.Add(generic.InvalidExpression(path.Child("expression"), v.Expression, result.Error)...)
 }
 
 // reserved are the words that CEL keeps for itself.
@@ -138,6 +134,6 @@ var identifier = regexp.MustCompile(`^[_a-zA-Z][_a-zA-Z0-9]*$`)
 func isIdentifier(name string) bool { return identifier.MatchString(name) && !reserved.Has(name) }
 
 // compilerFailed is what cannot happen unless the library is broken.
-func compilerFailed(path *field.Path, err error) field.ErrorList {
-	return field.ErrorList{field.InternalError(path, fmt.Errorf("make a compiler of expressions: %w", err))}
+func compilerFailed(c *check.Checker, path *field.Path, err error) {
+	c.Add(field.InternalError(path, fmt.Errorf("make a compiler of expressions: %w", err)))
 }

@@ -9,13 +9,13 @@ import (
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
 	"k8s.io/apiserver/pkg/admission/plugin/policy/mutating/patch"
 
+	"github.com/kindred-project/kindred/internal/registry/check"
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
@@ -84,30 +84,34 @@ func mutatingPolicyBinding(p params) generic.Kind[*admissionv1.MutatingAdmission
 
 // validateMutatingPolicy checks a policy; old is nil for a new one.
 func validateMutatingPolicy(p, old *admissionv1.MutatingAdmissionPolicy) field.ErrorList {
+	c := &check.Checker{}
 	spec, path := &p.Spec, field.NewPath("spec")
 	composed, err := composing()
 	if err != nil {
-		return compilerFailed(path, err)
+		compilerFailed(c, path, err)
+		return c.Errors()
 	}
 	e := expressions{hasParams: spec.ParamKind != nil, stored: storedInMutating(old), compiler: composed}
-	errs := requiredOneOf(spec.FailurePolicy, path.Child("failurePolicy"), failurePolicies)
-	errs = append(errs, validateParamKind(spec.ParamKind, path.Child("paramKind"))...)
-	errs = append(errs, validateConstraints(spec.MatchConstraints, path.Child("matchConstraints"))...)
-	errs = append(errs, validateMutable(spec.MatchConstraints, path.Child("matchConstraints"))...)
+	requiredOneOf(c, spec.FailurePolicy, path.Child("failurePolicy"), failurePolicies)
+	validateParamKind(c, spec.ParamKind, path.Child("paramKind"))
+	validateConstraints(c, spec.MatchConstraints, path.Child("matchConstraints"))
+	validateMutable(c, spec.MatchConstraints, path.Child("matchConstraints"))
 	if old == nil || !equality.Semantic.DeepEqual(spec.ParamKind, old.Spec.ParamKind) || !equality.Semantic.DeepEqual(spec.MatchConditions, old.Spec.MatchConditions) {
-		errs = append(errs, e.validateMatchConditions(spec.MatchConditions, path.Child("matchConditions"))...)
+		e.validateMatchConditions(c, spec.MatchConditions, path.Child("matchConditions"))
 	}
-	errs = append(errs, e.validateVariables(spec.Variables, path.Child("variables"))...)
+	e.validateVariables(c, spec.Variables, path.Child("variables"))
 	if len(spec.Mutations) == 0 {
-		errs = append(errs, field.Required(path.Child("mutations"), "mutations must contain at least one item"))
+		c.Required(path.Child("mutations"), "mutations must contain at least one item")
 	}
 	for i := range spec.Mutations {
-		errs = append(errs, e.validateMutation(&spec.Mutations[i], path.Child("mutations").Index(i))...)
+		e.validateMutation(c, &spec.Mutations[i], path.Child("mutations").Index(i))
 	}
 	if spec.ReinvocationPolicy == "" {
-		return append(errs, field.Required(path.Child("reinvocationPolicy"), ""))
+		c.Required(path.Child("reinvocationPolicy"), "")
+		return c.Errors()
 	}
-	return append(errs, oneOf(&spec.ReinvocationPolicy, path.Child("reinvocationPolicy"), reinvocationPolicies)...)
+	oneOf(c, &spec.ReinvocationPolicy, path.Child("reinvocationPolicy"), reinvocationPolicies)
+	return c.Errors()
 }
 
 // storedInMutating are the expressions of a policy that was accepted before.
@@ -130,55 +134,55 @@ func storedInMutating(p *admissionv1.MutatingAdmissionPolicy) sets.Set[string] {
 var patchTypes = []admissionv1.PatchType{admissionv1.PatchTypeApplyConfiguration, admissionv1.PatchTypeJSONPatch}
 
 // validateMutation wants the patch that its type names, and not the other.
-func (e expressions) validateMutation(m *admissionv1.Mutation, path *field.Path) field.ErrorList {
+func (e expressions) validateMutation(c *check.Checker, m *admissionv1.Mutation, path *field.Path) {
 	apply, jsonPatch := path.Child("applyConfiguration"), path.Child("jsonPatch")
-	var errs field.ErrorList
 	switch m.PatchType {
 	case "":
-		return field.ErrorList{field.Required(path.Child("patchType"), "")}
+		c.Required(path.Child("patchType"), "")
 	case admissionv1.PatchTypeJSONPatch:
 		if m.JSONPatch == nil {
-			errs = append(errs, field.Required(jsonPatch, "must be specified when patchType is JSONPatch"))
+			c.Required(jsonPatch, "must be specified when patchType is JSONPatch")
 		} else {
 			expression := strings.TrimSpace(m.JSONPatch.Expression)
-			errs = append(errs, e.validatePatch(&patch.JSONPatchCondition{Expression: expression}, m.JSONPatch.Expression, jsonPatch.Child("expression"))...)
+			e.validatePatch(c, &patch.JSONPatchCondition{Expression: expression}, m.JSONPatch.Expression, jsonPatch.Child("expression"))
 		}
 		if m.ApplyConfiguration != nil {
-			errs = append(errs, field.Invalid(apply, "{applyConfiguration}", "must not be specified when patchType is JSONPatch"))
+			c.Invalid(apply, "{applyConfiguration}", "must not be specified when patchType is JSONPatch")
 		}
 	case admissionv1.PatchTypeApplyConfiguration:
 		if m.ApplyConfiguration == nil {
-			errs = append(errs, field.Required(apply, "must be specified when patchType is ApplyConfiguration"))
+			c.Required(apply, "must be specified when patchType is ApplyConfiguration")
 		} else {
 			expression := strings.TrimSpace(m.ApplyConfiguration.Expression)
-			errs = append(errs, e.validatePatch(&patch.ApplyConfigurationCondition{Expression: expression}, m.ApplyConfiguration.Expression, apply.Child("expression"))...)
+			e.validatePatch(c, &patch.ApplyConfigurationCondition{Expression: expression}, m.ApplyConfiguration.Expression, apply.Child("expression"))
 		}
 		if m.JSONPatch != nil {
-			errs = append(errs, field.Invalid(jsonPatch, "{jsonPatch}", "must not be specified when patchType is ApplyConfiguration"))
+			c.Invalid(jsonPatch, "{jsonPatch}", "must not be specified when patchType is ApplyConfiguration")
 		}
 	default:
-		errs = append(errs, field.NotSupported(path.Child("patchType"), m.PatchType, patchTypes))
+		c.Add(field.NotSupported(path.Child("patchType"), m.PatchType, patchTypes))
 	}
-	return errs
 }
 
-func (e expressions) validatePatch(accessor plugincel.ExpressionAccessor, original string, path *field.Path) field.ErrorList {
+func (e expressions) validatePatch(c *check.Checker, accessor plugincel.ExpressionAccessor, original string, path *field.Path) {
 	if accessor.GetExpression() == "" {
-		return field.ErrorList{field.Required(path, "")}
+		c.Required(path, "")
+		return
 	}
 	declared := e.declared()
 	declared.HasPatchTypes = true
-	return e.compile(accessor, declared, original, path)
+	e.compile(c, accessor, declared, original, path)
 }
 
 func validateMutatingBinding(spec *admissionv1.MutatingAdmissionPolicyBindingSpec, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
+	c := &check.Checker{}
 	if spec.PolicyName == "" {
-		errs = append(errs, field.Required(path.Child("policyName"), ""))
+		c.Required(path.Child("policyName"), "")
 	} else {
-		errs = append(errs, invalid(path.Child("policyName"), spec.PolicyName, apivalidation.NameIsDNSSubdomain(spec.PolicyName, false))...)
+		c.DNSSubdomain(path.Child("policyName"), spec.PolicyName)
 	}
-	errs = append(errs, validateParamRef(spec.ParamRef, path.Child("paramRef"))...)
-	errs = append(errs, validateMatchResources(spec.MatchResources, path.Child("matchResources"))...)
-	return append(errs, validateMutable(spec.MatchResources, path.Child("matchResources"))...)
+	validateParamRef(c, spec.ParamRef, path.Child("paramRef"))
+	validateMatchResources(c, spec.MatchResources, path.Child("matchResources"))
+	validateMutable(c, spec.MatchResources, path.Child("matchResources"))
+	return c.Errors()
 }

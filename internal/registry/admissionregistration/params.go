@@ -13,7 +13,6 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -21,6 +20,8 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
 // params guards the objects that policies take parameters from. The server reads
@@ -31,70 +32,71 @@ type params struct {
 	client     kubernetes.Interface
 }
 
-func validateParamKind(k *admissionv1.ParamKind, path *field.Path) field.ErrorList {
+func validateParamKind(c *check.Checker, k *admissionv1.ParamKind, path *field.Path) {
 	if k == nil {
-		return nil
+		return
 	}
-	errs := validateAPIVersion(k.APIVersion, path.Child("apiVersion"))
+	validateAPIVersion(c, k.APIVersion, path.Child("apiVersion"))
 	if k.Kind == "" {
-		return append(errs, field.Required(path.Child("kind"), ""))
+		c.Required(path.Child("kind"), "")
+		return
 	}
 	if problems := utilvalidation.IsDNS1035Label(strings.ToLower(k.Kind)); len(problems) > 0 {
-		errs = append(errs, field.Invalid(path.Child("kind"), k.Kind, "may have mixed case, but should otherwise match: "+strings.Join(problems, ",")))
+		c.Invalid(path.Child("kind"), k.Kind, "may have mixed case, but should otherwise match: "+strings.Join(problems, ","))
 	}
-	return errs
 }
 
-func validateAPIVersion(version string, path *field.Path) field.ErrorList {
+func validateAPIVersion(c *check.Checker, version string, path *field.Path) {
 	if version == "" {
-		return field.ErrorList{field.Required(path, "")}
+		c.Required(path, "")
+		return
 	}
 	gv, err := schema.ParseGroupVersion(version)
 	if err != nil {
-		return field.ErrorList{field.Invalid(path, version, err.Error())}
+		c.Invalid(path, version, err.Error())
+		return
 	}
-	var errs field.ErrorList
 	if problems := utilvalidation.IsDNS1123Subdomain(gv.Group); gv.Group != "" && len(problems) > 0 {
-		errs = append(errs, field.Invalid(path, gv.Group, strings.Join(problems, ",")))
+		c.Invalid(path, gv.Group, strings.Join(problems, ","))
 	}
 	if gv.Version == "" {
-		return append(errs, field.Invalid(path, version, "version must be specified"))
+		c.Invalid(path, version, "version must be specified")
+		return
 	}
 	if problems := utilvalidation.IsDNS1035Label(gv.Version); len(problems) > 0 {
-		errs = append(errs, field.Invalid(path, gv.Version, strings.Join(problems, ",")))
+		c.Invalid(path, gv.Version, strings.Join(problems, ","))
 	}
-	return errs
 }
 
 var notFoundActions = []admissionv1.ParameterNotFoundActionType{admissionv1.DenyAction, admissionv1.AllowAction}
 
 // validateParamRef wants parameters named, or selected.
-func validateParamRef(ref *admissionv1.ParamRef, path *field.Path) field.ErrorList {
+func validateParamRef(c *check.Checker, ref *admissionv1.ParamRef, path *field.Path) {
 	if ref == nil {
-		return nil
+		return
 	}
 	const both = "name and selector are mutually exclusive"
-	var errs field.ErrorList
 	if ref.Name != "" {
-		errs = append(errs, invalid(path.Child("name"), ref.Name, content.IsPathSegmentName(ref.Name))...)
+		c.Invalid(path.Child("name"), ref.Name, content.IsPathSegmentName(ref.Name)...)
 	}
 	if ref.Name != "" && ref.Selector != nil {
-		errs = append(errs, field.Forbidden(path.Child("name"), both))
+		c.Forbidden(path.Child("name"), both)
 	}
 	if ref.Selector != nil {
-		errs = append(errs, metav1validation.ValidateLabelSelector(ref.Selector, metav1validation.LabelSelectorValidationOptions{}, path.Child("selector"))...)
+		c.LabelSelector(path.Child("selector"), ref.Selector)
 	}
 	if ref.Name != "" && ref.Selector != nil {
-		errs = append(errs, field.Forbidden(path.Child("selector"), both))
+		c.Forbidden(path.Child("selector"), both)
 	}
 	if ref.Name == "" && ref.Selector == nil {
-		errs = append(errs, field.Required(path, "one of name or selector must be specified"))
+		c.Required(path, "one of name or selector must be specified")
 	}
 	action := path.Child("parameterNotFoundAction")
 	if ref.ParameterNotFoundAction == nil || *ref.ParameterNotFoundAction == "" {
-		return append(errs, field.Required(action, ""))
+		c.Required(action, "")
+		return
 	}
-	return append(errs, oneOf(ref.ParameterNotFoundAction, action, notFoundActions)...)
+	oneOf(c, ref.ParameterNotFoundAction, action, notFoundActions)
 }
 
 // thenMayRead checks a policy that is valid: its author must be allowed to read all

@@ -12,9 +12,10 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
 // This file is which requests webhooks and policies are asked about.
@@ -33,72 +34,73 @@ var (
 const wildcard = "*"
 
 // oneOf checks an enumeration that may be left out.
-func oneOf[T ~string](value *T, path *field.Path, allowed []T) field.ErrorList {
+func oneOf[T ~string](c *check.Checker, value *T, path *field.Path, allowed []T) {
 	if value == nil || slices.Contains(allowed, *value) {
-		return nil
+		return
 	}
-	return field.ErrorList{field.NotSupported(path, *value, allowed)}
+	c.Add(field.NotSupported(path, *value, allowed))
 }
 
 // requiredOneOf checks an enumeration that defaults have filled in.
-func requiredOneOf[T ~string](value *T, path *field.Path, allowed []T) field.ErrorList {
+func requiredOneOf[T ~string](c *check.Checker, value *T, path *field.Path, allowed []T) {
 	if value == nil {
-		return field.ErrorList{field.Required(path, "")}
+		c.Required(path, "")
+		return
 	}
-	return oneOf(value, path, allowed)
+	oneOf(c, value, path, allowed)
 }
 
 func validateRuleWithOperations(r *admissionv1.RuleWithOperations, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
+	c := &check.Checker{}
 	ops := path.Child("operations")
 	if len(r.Operations) == 0 {
-		errs = append(errs, field.Required(ops, ""))
+		c.Required(ops, "")
 	}
 	if len(r.Operations) > 1 && slices.Contains(r.Operations, admissionv1.OperationAll) {
-		errs = append(errs, field.Invalid(ops, r.Operations, "if '*' is present, must not specify other operations"))
+		c.Invalid(ops, r.Operations, "if '*' is present, must not specify other operations")
 	}
 	for i := range r.Operations {
-		errs = append(errs, oneOf(&r.Operations[i], ops.Index(i), operations)...)
+		oneOf(c, &r.Operations[i], ops.Index(i), operations)
 	}
-	return append(errs, validateRule(&r.Rule, path)...)
+	validateRule(c, &r.Rule, path)
+	return c.Errors()
 }
 
-func validateRule(r *admissionv1.Rule, path *field.Path) field.ErrorList {
+func validateRule(c *check.Checker, r *admissionv1.Rule, path *field.Path) {
 	groups, versions := path.Child("apiGroups"), path.Child("apiVersions")
-	var errs field.ErrorList
 	if len(r.APIGroups) == 0 { // "" is the core group
-		errs = append(errs, field.Required(groups, ""))
+		c.Required(groups, "")
 	}
 	if len(r.APIGroups) > 1 && slices.Contains(r.APIGroups, wildcard) {
-		errs = append(errs, field.Invalid(groups, r.APIGroups, "if '*' is present, must not specify other API groups"))
+		c.Invalid(groups, r.APIGroups, "if '*' is present, must not specify other API groups")
 	}
 	if len(r.APIVersions) == 0 {
-		errs = append(errs, field.Required(versions, ""))
+		c.Required(versions, "")
 	}
 	if len(r.APIVersions) > 1 && slices.Contains(r.APIVersions, wildcard) {
-		errs = append(errs, field.Invalid(versions, r.APIVersions, "if '*' is present, must not specify other API versions"))
+		c.Invalid(versions, r.APIVersions, "if '*' is present, must not specify other API versions")
 	}
 	for i, version := range r.APIVersions {
 		if version == "" {
-			errs = append(errs, field.Required(versions.Index(i), ""))
+			c.Required(versions.Index(i), "")
 		}
 	}
-	errs = append(errs, validateResources(r.Resources, path.Child("resources"))...)
-	return append(errs, oneOf(r.Scope, path.Child("scope"), scopes)...)
+	validateResources(c, r.Resources, path.Child("resources"))
+	oneOf(c, r.Scope, path.Child("scope"), scopes)
 }
 
 // validateResources wants nothing said twice: "pods/*" leaves nothing for
 // "pods/status" to add.
-func validateResources(resources []string, path *field.Path) field.ErrorList {
+func validateResources(c *check.Checker, resources []string, path *field.Path) {
 	if len(resources) == 0 {
-		return field.ErrorList{field.Required(path, "")}
+		c.Required(path, "")
+		return
 	}
-	var errs field.ErrorList
 	allSubresources, allResources := sets.New[string](), sets.New[string]()
 	lastIsPlain := false
 	for i, name := range resources {
 		if name == "" {
-			errs = append(errs, field.Required(path.Index(i), ""))
+			c.Required(path.Index(i), "")
 			continue
 		}
 		resource, sub, isSub := strings.Cut(name, "/")
@@ -107,10 +109,10 @@ func validateResources(resources []string, path *field.Path) field.ErrorList {
 			continue
 		}
 		if allSubresources.Has(resource) {
-			errs = append(errs, field.Invalid(path.Index(i), name, fmt.Sprintf("if '%s/*' is present, must not specify %s", resource, name)))
+			c.Invalid(path.Index(i), name, fmt.Sprintf("if '%s/*' is present, must not specify %s", resource, name))
 		}
 		if allResources.Has(sub) {
-			errs = append(errs, field.Invalid(path.Index(i), name, fmt.Sprintf("if '*/%s' is present, must not specify %s", sub, name)))
+			c.Invalid(path.Index(i), name, fmt.Sprintf("if '*/%s' is present, must not specify %s", sub, name))
 		}
 		if sub == wildcard {
 			allSubresources.Insert(resource)
@@ -120,86 +122,77 @@ func validateResources(resources []string, path *field.Path) field.ErrorList {
 		}
 	}
 	if len(resources) > 1 && slices.Contains(resources, "*/*") {
-		errs = append(errs, field.Invalid(path, resources, "if '*/*' is present, must not specify other resources"))
+		c.Invalid(path, resources, "if '*/*' is present, must not specify other resources")
 	}
 	// Upstream looks at the last of those without subresource alone.
 	if lastIsPlain && slices.Contains(resources, wildcard) {
-		errs = append(errs, field.Invalid(path, resources, "if '*' is present, must not specify other resources without subresources"))
+		c.Invalid(path, resources, "if '*' is present, must not specify other resources without subresources")
 	}
-	return errs
 }
 
 // validateMatchResources checks what a policy or a binding applies to.
-func validateMatchResources(m *admissionv1.MatchResources, path *field.Path) field.ErrorList {
+func validateMatchResources(c *check.Checker, m *admissionv1.MatchResources, path *field.Path) {
 	if m == nil {
-		return nil
+		return
 	}
-	errs := requiredOneOf(m.MatchPolicy, path.Child("matchPolicy"), matchPolicies)
-	errs = append(errs, requiredSelector(m.NamespaceSelector, path.Child("namespaceSelector"))...)
-	errs = append(errs, requiredSelector(m.ObjectSelector, path.Child("objectSelector"))...)
+	requiredOneOf(c, m.MatchPolicy, path.Child("matchPolicy"), matchPolicies)
+	requiredSelector(c, m.NamespaceSelector, path.Child("namespaceSelector"))
+	requiredSelector(c, m.ObjectSelector, path.Child("objectSelector"))
 	for i := range m.ResourceRules {
-		errs = append(errs, validateNamedRule(&m.ResourceRules[i], path.Child("resourceRules").Index(i))...)
+		validateNamedRule(c, &m.ResourceRules[i], path.Child("resourceRules").Index(i))
 	}
 	for i := range m.ExcludeResourceRules {
-		errs = append(errs, validateNamedRule(&m.ExcludeResourceRules[i], path.Child("excludeResourceRules").Index(i))...)
+		validateNamedRule(c, &m.ExcludeResourceRules[i], path.Child("excludeResourceRules").Index(i))
 	}
-	return errs
 }
 
 // validateConstraints are those of a policy: without rules nobody could know the
 // types that its expressions are about.
-func validateConstraints(m *admissionv1.MatchResources, path *field.Path) field.ErrorList {
+func validateConstraints(c *check.Checker, m *admissionv1.MatchResources, path *field.Path) {
 	if m == nil {
-		return field.ErrorList{field.Required(path, "")}
+		c.Required(path, "")
+		return
 	}
-	errs := validateMatchResources(m, path)
+	validateMatchResources(c, m, path)
 	if len(m.ResourceRules) == 0 {
-		errs = append(errs, field.Required(path.Child("resourceRules"), ""))
+		c.Required(path.Child("resourceRules"), "")
 	}
-	return errs
 }
 
 // validateMutable refuses operations by which nothing can be mutated.
-func validateMutable(m *admissionv1.MatchResources, path *field.Path) field.ErrorList {
+func validateMutable(c *check.Checker, m *admissionv1.MatchResources, path *field.Path) {
 	if m == nil {
-		return nil
+		return
 	}
-	var errs field.ErrorList
 	for _, rule := range m.ResourceRules {
 		for i := range rule.Operations {
-			errs = append(errs, oneOf(&rule.Operations[i], path.Child("resourceRules", "operations"), mutatingOperations)...)
+			oneOf(c, &rule.Operations[i], path.Child("resourceRules", "operations"), mutatingOperations)
 		}
 	}
-	return errs
 }
 
-func requiredSelector(s *metav1.LabelSelector, path *field.Path) field.ErrorList {
+func requiredSelector(c *check.Checker, s *metav1.LabelSelector, path *field.Path) {
 	if s == nil {
-		return field.ErrorList{field.Required(path, "")}
+		c.Required(path, "")
+		return
 	}
-	return metav1validation.ValidateLabelSelector(s, metav1validation.LabelSelectorValidationOptions{}, path)
+	c.LabelSelector(path, s)
 }
 
-func validateNamedRule(r *admissionv1.NamedRuleWithOperations, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
+func validateNamedRule(c *check.Checker, r *admissionv1.NamedRuleWithOperations, path *field.Path) {
 	seen := sets.New[string]()
 	for i, name := range r.ResourceNames {
 		at := path.Child("resourceNames").Index(i)
-		errs = append(errs, invalid(at, name, content.IsPathSegmentName(name))...)
-		if seen.Has(name) {
-			errs = append(errs, field.Duplicate(at, name))
-		}
-		seen.Insert(name)
+		c.Invalid(at, name, content.IsPathSegmentName(name)...)
+		check.Unique(c, at, seen, name)
 	}
-	return append(errs, validateRuleWithOperations(&r.RuleWithOperations, path)...)
+	c.Add(validateRuleWithOperations(&r.RuleWithOperations, path)...)
 }
 
 func invalid(path *field.Path, value any, problems []string) field.ErrorList {
-	var errs field.ErrorList
-	for _, problem := range problems {
-		errs = append(errs, field.Invalid(path, value, problem))
-	}
-	return errs
+	c := &check.Checker{}
+	c.Invalid(path, value, problems...)
+	return c.Errors()
 }
 
 // staticSuffix ends the names of configurations that a server loads from files.

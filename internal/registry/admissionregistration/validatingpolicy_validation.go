@@ -10,7 +10,6 @@ import (
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -18,6 +17,7 @@ import (
 	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
 	"k8s.io/client-go/util/jsonpath"
 
+	"github.com/kindred-project/kindred/internal/registry/check"
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
@@ -33,30 +33,35 @@ var refusalReasons = []metav1.StatusReason{metav1.StatusReasonForbidden, metav1.
 
 // validateValidatingPolicy checks a policy; old is nil for a new one.
 func validateValidatingPolicy(p, old *admissionv1.ValidatingAdmissionPolicy) field.ErrorList {
+	c := &check.Checker{}
 	spec, path := &p.Spec, field.NewPath("spec")
 	e := expressions{hasParams: spec.ParamKind != nil, stored: storedInValidating(old), compiler: plainCompiler()}
 	if len(spec.Variables) > 0 {
 		composed, err := composing()
 		if err != nil {
-			return compilerFailed(path, err)
+			compilerFailed(c, path, err)
+			return c.Errors()
 		}
 		e.compiler = composed
 	}
-	errs := requiredOneOf(spec.FailurePolicy, path.Child("failurePolicy"), failurePolicies)
-	errs = append(errs, validateParamKind(spec.ParamKind, path.Child("paramKind"))...)
-	errs = append(errs, validateConstraints(spec.MatchConstraints, path.Child("matchConstraints"))...)
+	requiredOneOf(c, spec.FailurePolicy, path.Child("failurePolicy"), failurePolicies)
+	validateParamKind(c, spec.ParamKind, path.Child("paramKind"))
+	validateConstraints(c, spec.MatchConstraints, path.Child("matchConstraints"))
 	if old == nil || !equality.Semantic.DeepEqual(spec.ParamKind, old.Spec.ParamKind) || !equality.Semantic.DeepEqual(spec.MatchConditions, old.Spec.MatchConditions) {
-		errs = append(errs, e.validateMatchConditions(spec.MatchConditions, path.Child("matchConditions"))...)
+		e.validateMatchConditions(c, spec.MatchConditions, path.Child("matchConditions"))
 	}
-	errs = append(errs, e.validateVariables(spec.Variables, path.Child("variables"))...)
+	e.validateVariables(c, spec.Variables, path.Child("variables"))
 	if len(spec.Validations) == 0 && len(spec.AuditAnnotations) == 0 {
 		const missing = "validations or auditAnnotations must contain at least one item"
-		return append(errs, field.Required(path.Child("validations"), missing), field.Required(path.Child("auditAnnotations"), missing))
+		c.Required(path.Child("validations"), missing)
+		c.Required(path.Child("auditAnnotations"), missing)
+		return c.Errors()
 	}
 	for i := range spec.Validations {
-		errs = append(errs, e.validateValidation(&spec.Validations[i], path.Child("validations").Index(i))...)
+		e.validateValidation(c, &spec.Validations[i], path.Child("validations").Index(i))
 	}
-	return append(errs, e.validateAuditAnnotations(p.Name, spec.AuditAnnotations, path.Child("auditAnnotations"))...)
+	e.validateAuditAnnotations(c, p.Name, spec.AuditAnnotations, path.Child("auditAnnotations"))
+	return c.Errors()
 }
 
 // expressionsOf are those of the parts that both kinds of policies have.
@@ -86,130 +91,129 @@ func storedInValidating(p *admissionv1.ValidatingAdmissionPolicy) sets.Set[strin
 	return stored
 }
 
-func (e expressions) validateValidation(v *admissionv1.Validation, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
+func (e expressions) validateValidation(c *check.Checker, v *admissionv1.Validation, path *field.Path) {
 	if at := path.Child("expression"); strings.TrimSpace(v.Expression) == "" {
-		errs = append(errs, field.Required(at, "expression is not specified"))
+		c.Required(at, "expression is not specified")
 	} else {
-		errs = append(errs, e.compile(&validating.ValidationCondition{Expression: v.Expression}, e.declared(), v.Expression, at)...)
+		e.compile(c, &validating.ValidationCondition{Expression: v.Expression}, e.declared(), v.Expression, at)
 	}
-	errs = append(errs, e.validateMessageExpression(v.MessageExpression, path.Child("messageExpression"))...)
+	e.validateMessageExpression(c, v.MessageExpression, path.Child("messageExpression"))
 	message := strings.TrimSpace(v.Message)
 	switch at := path.Child("message"); {
 	case v.Message != "" && message == "":
-		errs = append(errs, field.Invalid(at, v.Message, "must be non-empty if specified"))
+		c.Invalid(at, v.Message, "must be non-empty if specified")
 	case strings.ContainsAny(message, "\n\r"):
-		errs = append(errs, field.Invalid(at, v.Message, "must not contain line breaks"))
+		c.Invalid(at, v.Message, "must not contain line breaks")
 	}
-	return append(errs, oneOf(v.Reason, path.Child("reason"), refusalReasons)...)
+	oneOf(c, v.Reason, path.Child("reason"), refusalReasons)
 }
 
 // validateMessageExpression checks what makes the message. It cannot ask the
 // authorizer, as the validation itself can.
-func (e expressions) validateMessageExpression(expression string, path *field.Path) field.ErrorList {
+func (e expressions) validateMessageExpression(c *check.Checker, expression string, path *field.Path) {
 	if expression == "" {
-		return nil
+		return
 	}
 	if strings.TrimSpace(expression) == "" {
-		return field.ErrorList{field.Invalid(path, expression, "must be non-empty if specified")}
+		c.Invalid(path, expression, "must be non-empty if specified")
+		return
 	}
 	declared := e.declared()
 	declared.HasAuthorizer = false
-	return e.compile(&validating.MessageExpressionCondition{MessageExpression: expression}, declared, expression, path)
+	e.compile(c, &validating.MessageExpressionCondition{MessageExpression: expression}, declared, expression, path)
 }
 
-func (e expressions) validateAuditAnnotations(policy string, annotations []admissionv1.AuditAnnotation, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
+func (e expressions) validateAuditAnnotations(c *check.Checker, policy string, annotations []admissionv1.AuditAnnotation, path *field.Path) {
 	if len(annotations) > maxAuditAnnotations {
-		errs = append(errs, field.Invalid(path, annotations, fmt.Sprintf("must not have more than %d auditAnnotations", maxAuditAnnotations)))
+		c.Invalid(path, annotations, fmt.Sprintf("must not have more than %d auditAnnotations", maxAuditAnnotations))
 	}
 	keys := sets.New[string]()
 	for i, a := range annotations {
 		at := path.Index(i)
-		errs = append(errs, validateAuditKey(policy, a.Key, at.Child("key"))...)
-		errs = append(errs, e.validateAuditValue(a.ValueExpression, at.Child("valueExpression"))...)
-		if keys.Has(a.Key) {
-			errs = append(errs, field.Duplicate(at.Child("key"), a.Key))
-		}
-		keys.Insert(a.Key)
+		validateAuditKey(c, policy, a.Key, at.Child("key"))
+		e.validateAuditValue(c, a.ValueExpression, at.Child("valueExpression"))
+		check.Unique(c, at.Child("key"), keys, a.Key)
 	}
-	return errs
 }
 
 // validateAuditKey wants a key that, behind the policy's name, is qualified.
-func validateAuditKey(policy, key string, path *field.Path) field.ErrorList {
+func validateAuditKey(c *check.Checker, policy, key string, path *field.Path) {
 	if policy == "" {
-		return field.ErrorList{field.Invalid(path, key, "requires metadata.name be non-empty")}
+		c.Invalid(path, key, "requires metadata.name be non-empty")
+		return
 	}
-	return qualified(policy+"/"+key, path)
+	qualified(c, policy+"/"+key, path)
 }
 
-func (e expressions) validateAuditValue(expression string, path *field.Path) field.ErrorList {
+func (e expressions) validateAuditValue(c *check.Checker, expression string, path *field.Path) {
 	trimmed := strings.TrimSpace(expression)
 	switch {
 	case trimmed == "":
-		return field.ErrorList{field.Required(path, "valueExpression is not specified")}
+		c.Required(path, "valueExpression is not specified")
+		return
 	case len(trimmed) > maxAuditExpressionLength:
-		return field.ErrorList{field.Required(path, fmt.Sprintf("must not exceed %d bytes in length", maxAuditExpressionLength))}
+		c.Required(path, fmt.Sprintf("must not exceed %d bytes in length", maxAuditExpressionLength))
+		return
 	}
 	result := e.compiler.CompileCELExpression(&validating.AuditAnnotationCondition{ValueExpression: trimmed}, e.declared(), e.environment(expression))
-	return generic.InvalidExpression(path, expression, result.Error)
+	c.Add(generic.InvalidExpression(path, expression, result.Error)...)
 }
 
 // validatePolicyStatus checks what the controller found out about the types in a
 // policy's expressions.
 func validatePolicyStatus(status *admissionv1.ValidatingAdmissionPolicyStatus, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
+	c := &check.Checker{}
 	if status.TypeChecking != nil {
 		warnings := path.Child("typeChecking", "expressionWarnings")
 		for i, w := range status.TypeChecking.ExpressionWarnings {
 			if w.Warning == "" {
-				errs = append(errs, field.Required(warnings.Index(i).Child("warning"), ""))
+				c.Required(warnings.Index(i).Child("warning"), "")
 			}
-			errs = append(errs, validateFieldRef(w.FieldRef, warnings.Index(i).Child("fieldRef"))...)
+			validateFieldRef(c, w.FieldRef, warnings.Index(i).Child("fieldRef"))
 		}
 	}
-	return append(errs, metav1validation.ValidateConditions(status.Conditions, path.Child("conditions"))...)
+	c.Add(metav1validation.ValidateConditions(status.Conditions, path.Child("conditions"))...)
+	return c.Errors()
 }
 
-func validateFieldRef(ref string, path *field.Path) field.ErrorList {
+func validateFieldRef(c *check.Checker, ref string, path *field.Path) {
 	ref = strings.TrimSpace(ref)
 	if ref == "" {
-		return field.ErrorList{field.Required(path, "")}
+		c.Required(path, "")
+		return
 	}
 	if err := jsonpath.New("spec").Parse("{" + ref + "}"); err != nil {
-		return field.ErrorList{field.Invalid(path, ref, fmt.Sprintf("invalid JSONPath: %v", err))}
+		c.Invalid(path, ref, fmt.Sprintf("invalid JSONPath: %v", err))
 	}
-	return nil
 }
 
 var validationActions = []admissionv1.ValidationAction{admissionv1.Audit, admissionv1.Deny, admissionv1.Warn}
 
 func validateValidatingBinding(spec *admissionv1.ValidatingAdmissionPolicyBindingSpec, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
+	c := &check.Checker{}
 	if spec.PolicyName == "" {
-		errs = append(errs, field.Required(path.Child("policyName"), "").MarkCoveredByDeclarative())
+		c.Declared().Required(path.Child("policyName"), "")
 	} else {
-		errs = append(errs, invalid(path.Child("policyName"), spec.PolicyName, apivalidation.NameIsDNSSubdomain(spec.PolicyName, false))...)
+		c.DNSSubdomain(path.Child("policyName"), spec.PolicyName)
 	}
-	errs = append(errs, validateParamRef(spec.ParamRef, path.Child("paramRef"))...)
-	errs = append(errs, validateMatchResources(spec.MatchResources, path.Child("matchResources"))...)
-	return append(errs, validateActions(spec.ValidationActions, path.Child("validationActions"))...)
+	validateParamRef(c, spec.ParamRef, path.Child("paramRef"))
+	validateMatchResources(c, spec.MatchResources, path.Child("matchResources"))
+	validateActions(c, spec.ValidationActions, path.Child("validationActions"))
+	return c.Errors()
 }
 
-func validateActions(actions []admissionv1.ValidationAction, path *field.Path) field.ErrorList {
+func validateActions(c *check.Checker, actions []admissionv1.ValidationAction, path *field.Path) {
 	if len(actions) == 0 {
-		return field.ErrorList{field.Required(path, "at least one validation action is required").MarkCoveredByDeclarative()}
+		c.Declared().Required(path, "at least one validation action is required")
+		return
 	}
-	var errs field.ErrorList
 	for i := range actions {
-		errs = append(errs, oneOf(&actions[i], path.Index(i), validationActions)...)
+		oneOf(c, &actions[i], path.Index(i), validationActions)
 		if slices.Contains(actions[:i], actions[i]) {
-			errs = append(errs, field.Duplicate(path.Index(i), actions[i]))
+			c.Duplicate(path.Index(i), actions[i])
 		}
 	}
 	if slices.Contains(actions, admissionv1.Deny) && slices.Contains(actions, admissionv1.Warn) {
-		errs = append(errs, field.Invalid(path, actions, "must not contain both Deny and Warn (repeating the same validation failure information in the API response and headers serves no purpose)"))
+		c.Invalid(path, actions, "must not contain both Deny and Warn (repeating the same validation failure information in the API response and headers serves no purpose)")
 	}
-	return errs
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kindred-project/kindred/internal/registry/check"
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
@@ -31,12 +32,17 @@ var ValidatingWebhookConfiguration = generic.Kind[*admissionv1.ValidatingWebhook
 	Prepare: func(_ context.Context, c, old *admissionv1.ValidatingWebhookConfiguration) {
 		countWebhooks(&c.ObjectMeta, old == nil, func() bool { return reflect.DeepEqual(c.Webhooks, old.Webhooks) })
 	},
-	Validate: func(_ context.Context, c *admissionv1.ValidatingWebhookConfiguration) field.ErrorList {
-		return append(validateHooks(validatingHooks(c), strict()), validateName(c.Name)...)
+	Validate: func(_ context.Context, configuration *admissionv1.ValidatingWebhookConfiguration) field.ErrorList {
+		c := &check.Checker{}
+		validateHooks(c, validatingHooks(configuration), strict())
+		c.Add(validateName(configuration.Name)...)
+		return c.Errors()
 	},
-	ValidateUpdate: func(_ context.Context, c, old *admissionv1.ValidatingWebhookConfiguration) field.ErrorList {
-		hooks, before := validatingHooks(c), validatingHooks(old)
-		return validateHooks(hooks, concessions(hooks, before))
+	ValidateUpdate: func(_ context.Context, configuration, old *admissionv1.ValidatingWebhookConfiguration) field.ErrorList {
+		c := &check.Checker{}
+		hooks, before := validatingHooks(configuration), validatingHooks(old)
+		validateHooks(c, hooks, concessions(hooks, before))
+		return c.Errors()
 	},
 	Warnings: func(_ context.Context, c, old *admissionv1.ValidatingWebhookConfiguration) []string {
 		return warnOfHooks(c.Name, old == nil, validatingHooks(c))
@@ -56,11 +62,16 @@ var MutatingWebhookConfiguration = generic.Kind[*admissionv1.MutatingWebhookConf
 	Prepare: func(_ context.Context, c, old *admissionv1.MutatingWebhookConfiguration) {
 		countWebhooks(&c.ObjectMeta, old == nil, func() bool { return reflect.DeepEqual(c.Webhooks, old.Webhooks) })
 	},
-	Validate: func(_ context.Context, c *admissionv1.MutatingWebhookConfiguration) field.ErrorList {
-		return append(validateHooks(c.Webhooks, strict()), validateName(c.Name)...)
+	Validate: func(_ context.Context, configuration *admissionv1.MutatingWebhookConfiguration) field.ErrorList {
+		c := &check.Checker{}
+		validateHooks(c, configuration.Webhooks, strict())
+		c.Add(validateName(configuration.Name)...)
+		return c.Errors()
 	},
-	ValidateUpdate: func(_ context.Context, c, old *admissionv1.MutatingWebhookConfiguration) field.ErrorList {
-		return validateHooks(c.Webhooks, concessions(c.Webhooks, old.Webhooks))
+	ValidateUpdate: func(_ context.Context, configuration, old *admissionv1.MutatingWebhookConfiguration) field.ErrorList {
+		c := &check.Checker{}
+		validateHooks(c, configuration.Webhooks, concessions(configuration.Webhooks, old.Webhooks))
+		return c.Errors()
 	},
 	Warnings: func(_ context.Context, c, old *admissionv1.MutatingWebhookConfiguration) []string {
 		return warnOfHooks(c.Name, old == nil, c.Webhooks)

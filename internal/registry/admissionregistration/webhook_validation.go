@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/util/webhook"
 	"k8s.io/utils/ptr"
+
+	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
 // leniency is what a webhook may get wrong because it, or one beside it, was wrong
@@ -88,51 +90,50 @@ func storedConditions(hooks []admissionv1.MutatingWebhook) sets.Set[string] {
 	return stored
 }
 
-func validateHooks(hooks []admissionv1.MutatingWebhook, may leniency) field.ErrorList {
-	var errs field.ErrorList
+func validateHooks(c *check.Checker, hooks []admissionv1.MutatingWebhook, may leniency) {
 	names := sets.New[string]()
 	for i := range hooks {
 		h, path := &hooks[i], field.NewPath("webhooks").Index(i)
-		errs = append(errs, validateHook(h, may, path)...)
-		errs = append(errs, validateReviewVersions(h.AdmissionReviewVersions, may, path.Child("admissionReviewVersions"))...)
+		validateHook(c, h, may, path)
+		validateReviewVersions(c, h.AdmissionReviewVersions, may, path.Child("admissionReviewVersions"))
 		if h.Name != "" && names.Has(h.Name) && !may.sameNames {
-			errs = append(errs, field.Duplicate(path.Child("name"), h.Name))
+			c.Duplicate(path.Child("name"), h.Name)
 		}
 		names.Insert(h.Name)
 	}
-	return errs
 }
 
-func validateHook(h *admissionv1.MutatingWebhook, may leniency, path *field.Path) field.ErrorList {
-	errs := utilvalidation.IsFullyQualifiedName(path.Child("name"), h.Name)
+func validateHook(c *check.Checker, h *admissionv1.MutatingWebhook, may leniency, path *field.Path) {
+	c.Add(utilvalidation.IsFullyQualifiedName(path.Child("name"), h.Name)...)
 	for i := range h.Rules {
-		errs = append(errs, validateRuleWithOperations(&h.Rules[i], path.Child("rules").Index(i))...)
+		c.Add(validateRuleWithOperations(&h.Rules[i], path.Child("rules").Index(i))...)
 	}
-	errs = append(errs, oneOf(h.FailurePolicy, path.Child("failurePolicy"), failurePolicies)...)
-	errs = append(errs, oneOf(h.MatchPolicy, path.Child("matchPolicy"), matchPolicies)...)
-	errs = append(errs, validateSideEffects(h.SideEffects, may, path.Child("sideEffects"))...)
+	oneOf(c, h.FailurePolicy, path.Child("failurePolicy"), failurePolicies)
+	oneOf(c, h.MatchPolicy, path.Child("matchPolicy"), matchPolicies)
+	validateSideEffects(c, h.SideEffects, may, path.Child("sideEffects"))
 	if s := h.TimeoutSeconds; s != nil && (*s < 1 || *s > 30) {
-		errs = append(errs, field.Invalid(path.Child("timeoutSeconds"), *s, "the timeout value must be between 1 and 30 seconds"))
+		c.Invalid(path.Child("timeoutSeconds"), *s, "the timeout value must be between 1 and 30 seconds")
 	}
-	errs = append(errs, validateSelector(h.NamespaceSelector, may, path.Child("namespaceSelector"))...)
-	errs = append(errs, validateSelector(h.ObjectSelector, may, path.Child("objectSelector"))...)
-	errs = append(errs, oneOf(h.ReinvocationPolicy, path.Child("reinvocationPolicy"), reinvocationPolicies)...)
-	errs = append(errs, validateClient(&h.ClientConfig, path.Child("clientConfig"))...)
+	c.Add(validateSelector(h.NamespaceSelector, may, path.Child("namespaceSelector"))...)
+	c.Add(validateSelector(h.ObjectSelector, may, path.Child("objectSelector"))...)
+	oneOf(c, h.ReinvocationPolicy, path.Child("reinvocationPolicy"), reinvocationPolicies)
+	validateClient(c, &h.ClientConfig, path.Child("clientConfig"))
 	if may.conditions {
-		return errs
+		return
 	}
-	return append(errs, expressions{stored: may.stored}.validateMatchConditions(h.MatchConditions, path.Child("matchConditions"))...)
+	expressions{stored: may.stored}.validateMatchConditions(c, h.MatchConditions, path.Child("matchConditions"))
 }
 
-func validateSideEffects(class *admissionv1.SideEffectClass, may leniency, path *field.Path) field.ErrorList {
+func validateSideEffects(c *check.Checker, class *admissionv1.SideEffectClass, may leniency, path *field.Path) {
 	allowed := harmless
 	if may.sideEffects {
 		allowed = allSideEffects
 	}
 	if class == nil {
-		return field.ErrorList{field.Required(path, "must specify one of "+joined(allowed))}
+		c.Required(path, "must specify one of "+joined(allowed))
+		return
 	}
-	return oneOf(class, path, allowed)
+	oneOf(c, class, path, allowed)
 }
 
 func joined[T ~string](values []T) string {
@@ -147,35 +148,36 @@ func validateSelector(s *metav1.LabelSelector, may leniency, path *field.Path) f
 	return metav1validation.ValidateLabelSelector(s, metav1validation.LabelSelectorValidationOptions{AllowInvalidLabelValueInSelector: may.selectors}, path)
 }
 
-func validateClient(c *admissionv1.WebhookClientConfig, path *field.Path) field.ErrorList {
+func validateClient(c *check.Checker, config *admissionv1.WebhookClientConfig, path *field.Path) {
 	switch {
-	case (c.URL == nil) == (c.Service == nil):
-		return field.ErrorList{field.Required(path, "exactly one of url or service is required")}
-	case c.URL != nil:
-		return webhook.ValidateWebhookURL(path.Child("url"), *c.URL, true)
+	case (config.URL == nil) == (config.Service == nil):
+		c.Required(path, "exactly one of url or service is required")
+		return
+	case config.URL != nil:
+		c.Add(webhook.ValidateWebhookURL(path.Child("url"), *config.URL, true)...)
+		return
 	}
 	// Upstream mistakes the one for the other too: a missing name is reported as a
 	// missing namespace.
-	s := c.Service
-	return webhook.ValidateWebhookService(path.Child("service"), s.Name, s.Namespace, s.Path, ptr.Deref(s.Port, 0))
+	s := config.Service
+	c.Add(webhook.ValidateWebhookService(path.Child("service"), s.Name, s.Namespace, s.Path, ptr.Deref(s.Port, 0))...)
 }
 
-func validateReviewVersions(versions []string, may leniency, path *field.Path) field.ErrorList {
+func validateReviewVersions(c *check.Checker, versions []string, may leniency, path *field.Path) {
 	if len(versions) == 0 {
-		return field.ErrorList{field.Required(path, "must specify one of "+joined(reviewVersions))}
+		c.Required(path, "must specify one of "+joined(reviewVersions))
+		return
 	}
-	var errs field.ErrorList
 	seen := sets.New[string]()
 	for i, version := range versions {
 		if seen.Has(version) {
-			errs = append(errs, field.Invalid(path.Index(i), version, "duplicate version"))
+			c.Invalid(path.Index(i), version, "duplicate version")
 			continue
 		}
 		seen.Insert(version)
-		errs = append(errs, invalid(path.Index(i), version, utilvalidation.IsDNS1035Label(version))...)
+		c.Invalid(path.Index(i), version, utilvalidation.IsDNS1035Label(version)...)
 	}
 	if !may.reviewVersions && !slices.ContainsFunc(versions, isReviewVersion) {
-		errs = append(errs, field.Invalid(path, versions, "must include at least one of "+joined(reviewVersions)))
+		c.Invalid(path, versions, "must include at least one of "+joined(reviewVersions))
 	}
-	return errs
 }

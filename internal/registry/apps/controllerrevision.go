@@ -10,12 +10,12 @@ import (
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
-	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kindred-project/kindred/internal/registry/check"
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
@@ -43,29 +43,36 @@ func revisionController(c *appsv1.ControllerRevision) any {
 	return strings.ToLower(kind.String()) + "/" + ref.Name
 }
 
-func validateControllerRevision(_ context.Context, c *appsv1.ControllerRevision) field.ErrorList {
-	return append(nonNegative(field.NewPath("revision"), c.Revision), validateRevisionData(c.Data.Raw)...)
+func validateControllerRevision(_ context.Context, revision *appsv1.ControllerRevision) field.ErrorList {
+	c := &check.Checker{}
+	c.NonNegative(field.NewPath("revision"), int64(revision.Revision))
+	validateRevisionData(c, revision.Data.Raw)
+	return c.Errors()
 }
 
-func validateRevisionData(raw []byte) field.ErrorList {
+func validateRevisionData(c *check.Checker, raw []byte) {
 	path := field.NewPath("data")
 	if raw == nil {
-		return field.ErrorList{field.Required(path, "data is mandatory")}
+		c.Required(path, "data is mandatory")
+		return
 	}
 	var value any
 	if err := json.Unmarshal(raw, &value); err != nil {
-		return field.ErrorList{field.Invalid(path, "<value omitted>", fmt.Sprintf("error parsing data: %v", err))}
+		c.Invalid(path, "<value omitted>", fmt.Sprintf("error parsing data: %v", err))
+		return
 	}
 	if value == nil {
-		return field.ErrorList{field.Required(path, "data is mandatory")}
+		c.Required(path, "data is mandatory")
+		return
 	}
 	if _, ok := value.(map[string]any); !ok {
-		return field.ErrorList{field.Required(path, "data must be a valid JSON object")}
+		c.Required(path, "data must be a valid JSON object")
 	}
-	return nil
 }
 
-func validateControllerRevisionUpdate(_ context.Context, c, old *appsv1.ControllerRevision) field.ErrorList {
-	return append(nonNegative(field.NewPath("revision"), c.Revision),
-		validation.ValidateImmutableField(c.Data, old.Data, field.NewPath("data"))...)
+func validateControllerRevisionUpdate(_ context.Context, revision, old *appsv1.ControllerRevision) field.ErrorList {
+	c := &check.Checker{}
+	c.NonNegative(field.NewPath("revision"), int64(revision.Revision))
+	c.Immutable(field.NewPath("data"), revision.Data, old.Data)
+	return c.Errors()
 }

@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/labels"
@@ -21,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
+	"github.com/kindred-project/kindred/internal/registry/check"
 	"github.com/kindred-project/kindred/internal/registry/core/podspec"
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
@@ -102,68 +102,74 @@ func checkTemplateGeneration(ctx context.Context, d *appsv1.DaemonSet) error {
 }
 
 func validateDaemonSet(_ context.Context, d *appsv1.DaemonSet) field.ErrorList {
-	return validateDaemonSetSpec(&d.Spec, metav1validation.LabelSelectorValidationOptions{})
+	c := &check.Checker{}
+	validateDaemonSetSpec(c, &d.Spec, metav1validation.LabelSelectorValidationOptions{})
+	return c.Errors()
 }
 
-func validateDaemonSetSpec(spec *appsv1.DaemonSetSpec, options metav1validation.LabelSelectorValidationOptions) field.ErrorList {
+func validateDaemonSetSpec(c *check.Checker, spec *appsv1.DaemonSetSpec, options metav1validation.LabelSelectorValidationOptions) {
 	path := field.NewPath("spec")
 	template, at := &spec.Template, path.Child("selector")
-	errs := metav1validation.ValidateLabelSelector(spec.Selector, options, at)
+	c.Add(metav1validation.ValidateLabelSelector(spec.Selector, options, at)...)
 	if selector, err := metav1.LabelSelectorAsSelector(spec.Selector); err == nil && !selector.Matches(labels.Set(template.Labels)) {
-		errs = append(errs, field.Invalid(path.Child("template", "metadata", "labels"), template.Labels, podspec.Unselected))
+		c.Invalid(path.Child("template", "metadata", "labels"), template.Labels, podspec.Unselected)
 	}
 	if isEmpty(spec.Selector) {
-		errs = append(errs, field.Invalid(at, spec.Selector, "empty selector is invalid for daemonset"))
+		c.Invalid(at, spec.Selector, "empty selector is invalid for daemonset")
 	}
-	errs = append(errs, podspec.ValidatePodTemplateSpec(template, path.Child("template"))...)
-	errs = append(errs, podspec.ValidateRunsForEver(&template.Spec, "DaemonSet", path.Child("template", "spec"))...)
-	errs = append(errs, nonNegative(path.Child("minReadySeconds"), spec.MinReadySeconds)...)
-	errs = append(errs, validateDaemonSetStrategy(&spec.UpdateStrategy, path.Child("updateStrategy"))...)
-	return append(errs, nonNegativePtr(path.Child("revisionHistoryLimit"), spec.RevisionHistoryLimit)...)
+	c.Add(podspec.ValidatePodTemplateSpec(template, path.Child("template"))...)
+	c.Add(podspec.ValidateRunsForEver(&template.Spec, "DaemonSet", path.Child("template", "spec"))...)
+	c.NonNegative(path.Child("minReadySeconds"), int64(spec.MinReadySeconds))
+	validateDaemonSetStrategy(c, &spec.UpdateStrategy, path.Child("updateStrategy"))
+	check.NonNegativePtr(c, path.Child("revisionHistoryLimit"), spec.RevisionHistoryLimit)
 }
 
-func validateDaemonSetStrategy(strategy *appsv1.DaemonSetUpdateStrategy, path *field.Path) field.ErrorList {
+func validateDaemonSetStrategy(c *check.Checker, strategy *appsv1.DaemonSetUpdateStrategy, path *field.Path) {
 	switch strategy.Type {
 	case appsv1.OnDeleteDaemonSetStrategyType:
-		return nil
+		return
 	case appsv1.RollingUpdateDaemonSetStrategyType:
 		rolling := path.Child("rollingUpdate")
 		if strategy.RollingUpdate == nil {
-			return field.ErrorList{field.Required(rolling, "")}
+			c.Required(rolling, "")
+			return
 		}
-		return validateDaemonSetRolling(strategy.RollingUpdate, rolling)
+		validateDaemonSetRolling(c, strategy.RollingUpdate, rolling)
+		return
 	}
-	return field.ErrorList{field.NotSupported(path, *strategy, []appsv1.DaemonSetUpdateStrategyType{
-		appsv1.RollingUpdateDaemonSetStrategyType, appsv1.OnDeleteDaemonSetStrategyType})}
+	c.Add(field.NotSupported(path, *strategy, []appsv1.DaemonSetUpdateStrategyType{
+		appsv1.RollingUpdateDaemonSetStrategyType, appsv1.OnDeleteDaemonSetStrategyType}))
 }
 
 // validateDaemonSetRolling: a node's old pod goes before the new one comes, or
 // after, and one of the two for all nodes.
-func validateDaemonSetRolling(rolling *appsv1.RollingUpdateDaemonSet, path *field.Path) field.ErrorList {
+func validateDaemonSetRolling(c *check.Checker, rolling *appsv1.RollingUpdateDaemonSet, path *field.Path) {
 	unavailable, surge := path.Child("maxUnavailable"), path.Child("maxSurge")
-	errs := countOrPercent(rolling.MaxUnavailable, unavailable)
-	errs = append(errs, countOrPercent(rolling.MaxSurge, surge)...)
-	errs = append(errs, atMost100Percent(rolling.MaxUnavailable, unavailable)...)
-	errs = append(errs, atMost100Percent(rolling.MaxSurge, surge)...)
+	countOrPercent(c, rolling.MaxUnavailable, unavailable)
+	countOrPercent(c, rolling.MaxSurge, surge)
+	atMost100Percent(c, rolling.MaxUnavailable, unavailable)
+	atMost100Percent(c, rolling.MaxSurge, surge)
 	switch before, after := !isZero(rolling.MaxUnavailable), !isZero(rolling.MaxSurge); {
 	case before && after:
-		errs = append(errs, field.Invalid(surge, *rolling.MaxSurge, "may not be set when maxUnavailable is non-zero"))
+		c.Invalid(surge, *rolling.MaxSurge, "may not be set when maxUnavailable is non-zero")
 	case !before && !after:
-		errs = append(errs, field.Required(unavailable, "cannot be 0 when maxSurge is 0"))
+		c.Required(unavailable, "cannot be 0 when maxSurge is 0")
 	}
-	return errs
 }
 
 func validateDaemonSetUpdate(_ context.Context, d, old *appsv1.DaemonSet) field.ErrorList {
+	c := &check.Checker{}
 	options := metav1validation.LabelSelectorValidationOptions{AllowInvalidLabelValueInSelector: metav1validation.LabelSelectorHasInvalidLabelValue(old.Spec.Selector)}
-	return append(validateDaemonSetSpec(&d.Spec, options),
-		validation.ValidateImmutableField(d.Spec.Selector, old.Spec.Selector, field.NewPath("spec", "selector"))...)
+	validateDaemonSetSpec(c, &d.Spec, options)
+	c.Immutable(field.NewPath("spec", "selector"), d.Spec.Selector, old.Spec.Selector)
+	return c.Errors()
 }
 
 func validateDaemonSetStatus(_ context.Context, d, old *appsv1.DaemonSet) field.ErrorList {
+	c := &check.Checker{}
 	status, s := field.NewPath("status"), &d.Status
-	errs := nonNegative(status.Child("observedGeneration"), s.ObservedGeneration)
-	for _, c := range []podspec.Count{
+	c.NonNegative(status.Child("observedGeneration"), int64(s.ObservedGeneration))
+	for _, count := range []podspec.Count{
 		{Name: "currentNumberScheduled", Value: s.CurrentNumberScheduled},
 		{Name: "numberMisscheduled", Value: s.NumberMisscheduled},
 		{Name: "desiredNumberScheduled", Value: s.DesiredNumberScheduled},
@@ -172,9 +178,10 @@ func validateDaemonSetStatus(_ context.Context, d, old *appsv1.DaemonSet) field.
 		{Name: "numberAvailable", Value: s.NumberAvailable},
 		{Name: "numberUnavailable", Value: s.NumberUnavailable},
 	} {
-		errs = append(errs, nonNegative(status.Child(c.Name), c.Value)...)
+		c.NonNegative(status.Child(count.Name), int64(count.Value))
 	}
-	return append(errs, validateCollisions(status, s.CollisionCount, old.Status.CollisionCount)...)
+	validateCollisions(c, status, s.CollisionCount, old.Status.CollisionCount)
+	return c.Errors()
 }
 
 func warnDaemonSet(_ context.Context, d, old *appsv1.DaemonSet) []string {

@@ -9,12 +9,12 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
+	"github.com/kindred-project/kindred/internal/registry/check"
 	"github.com/kindred-project/kindred/internal/registry/core/podspec"
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
@@ -55,63 +55,70 @@ var Deployment = generic.Kind[*appsv1.Deployment]{
 }
 
 func validateDeployment(_ context.Context, d *appsv1.Deployment) field.ErrorList {
+	c := &check.Checker{}
 	spec := field.NewPath("spec")
-	errs := validateReplicated(d.Spec.Replicas, d.Spec.Selector, &d.Spec.Template, spec)
-	errs = append(errs, validateDeploymentStrategy(&d.Spec.Strategy, spec.Child("strategy"))...)
-	errs = append(errs, nonNegative(spec.Child("minReadySeconds"), d.Spec.MinReadySeconds)...)
-	errs = append(errs, nonNegativePtr(spec.Child("revisionHistoryLimit"), d.Spec.RevisionHistoryLimit)...)
-	return append(errs, validateProgressDeadline(d, spec.Child("progressDeadlineSeconds"))...)
+	validateReplicated(c, d.Spec.Replicas, d.Spec.Selector, &d.Spec.Template, spec)
+	validateDeploymentStrategy(c, &d.Spec.Strategy, spec.Child("strategy"))
+	c.NonNegative(spec.Child("minReadySeconds"), int64(d.Spec.MinReadySeconds))
+	check.NonNegativePtr(c, spec.Child("revisionHistoryLimit"), d.Spec.RevisionHistoryLimit)
+	validateProgressDeadline(c, d, spec.Child("progressDeadlineSeconds"))
+	return c.Errors()
 }
 
-func validateProgressDeadline(d *appsv1.Deployment, path *field.Path) field.ErrorList {
+func validateProgressDeadline(c *check.Checker, d *appsv1.Deployment, path *field.Path) {
 	deadline := d.Spec.ProgressDeadlineSeconds
-	errs := nonNegativePtr(path, deadline)
+	check.NonNegativePtr(c, path, deadline)
 	if deadline != nil && *deadline <= d.Spec.MinReadySeconds {
-		errs = append(errs, field.Invalid(path, *deadline, "must be greater than minReadySeconds"))
+		c.Invalid(path, *deadline, "must be greater than minReadySeconds")
 	}
-	return errs
 }
 
-func validateDeploymentStrategy(strategy *appsv1.DeploymentStrategy, path *field.Path) field.ErrorList {
+func validateDeploymentStrategy(c *check.Checker, strategy *appsv1.DeploymentStrategy, path *field.Path) {
 	rolling := path.Child("rollingUpdate")
 	switch strategy.Type {
 	case appsv1.RecreateDeploymentStrategyType:
 		if strategy.RollingUpdate != nil {
-			return field.ErrorList{field.Forbidden(rolling, "may not be specified when strategy `type` is 'Recreate'")}
+			c.Forbidden(rolling, "may not be specified when strategy `type` is 'Recreate'")
 		}
-		return nil
+		return
 	case appsv1.RollingUpdateDeploymentStrategyType:
 		if strategy.RollingUpdate == nil {
-			return field.ErrorList{field.Required(rolling, "this should be defaulted and never be nil")}
+			c.Required(rolling, "this should be defaulted and never be nil")
+			return
 		}
-		return validateRollingUpdate(strategy.RollingUpdate, rolling)
+		validateRollingUpdate(c, strategy.RollingUpdate, rolling)
+		return
 	}
-	return field.ErrorList{field.NotSupported(path, *strategy, []appsv1.DeploymentStrategyType{
-		appsv1.RecreateDeploymentStrategyType, appsv1.RollingUpdateDeploymentStrategyType})}
+	c.Add(field.NotSupported(path, *strategy, []appsv1.DeploymentStrategyType{
+		appsv1.RecreateDeploymentStrategyType, appsv1.RollingUpdateDeploymentStrategyType}))
 }
 
-func validateRollingUpdate(rolling *appsv1.RollingUpdateDeployment, path *field.Path) field.ErrorList {
+func validateRollingUpdate(c *check.Checker, rolling *appsv1.RollingUpdateDeployment, path *field.Path) {
 	unavailable := path.Child("maxUnavailable")
-	errs := countOrPercent(rolling.MaxUnavailable, unavailable)
-	errs = append(errs, countOrPercent(rolling.MaxSurge, path.Child("maxSurge"))...)
+	countOrPercent(c, rolling.MaxUnavailable, unavailable)
+	countOrPercent(c, rolling.MaxSurge, path.Child("maxSurge"))
 	if isZero(rolling.MaxUnavailable) && isZero(rolling.MaxSurge) {
-		errs = append(errs, field.Invalid(unavailable, rolling.MaxUnavailable, "may not be 0 when `maxSurge` is 0"))
+		c.Invalid(unavailable, rolling.MaxUnavailable, "may not be 0 when `maxSurge` is 0")
 	}
-	return append(errs, atMost100Percent(rolling.MaxUnavailable, unavailable)...)
+	atMost100Percent(c, rolling.MaxUnavailable, unavailable)
 }
 
 func validateDeploymentUpdate(ctx context.Context, d, old *appsv1.Deployment) field.ErrorList {
-	return append(validateDeployment(ctx, d),
-		validation.ValidateImmutableField(d.Spec.Selector, old.Spec.Selector, field.NewPath("spec", "selector"))...)
+	c := &check.Checker{}
+	c.Add(validateDeployment(ctx, d)...)
+	c.Immutable(field.NewPath("spec", "selector"), d.Spec.Selector, old.Spec.Selector)
+	return c.Errors()
 }
 
 func validateDeploymentStatus(_ context.Context, d, old *appsv1.Deployment) field.ErrorList {
+	c := &check.Checker{}
 	status, s := field.NewPath("status"), &d.Status
-	errs := nonNegative(status.Child("observedGeneration"), s.ObservedGeneration)
-	errs = append(errs, podspec.ValidateCounts(status, s.Replicas,
+	c.NonNegative(status.Child("observedGeneration"), int64(s.ObservedGeneration))
+	c.Add(podspec.ValidateCounts(status, s.Replicas,
 		podspec.Count{Name: "updatedReplicas", Value: s.UpdatedReplicas}, podspec.Count{Name: "readyReplicas", Value: s.ReadyReplicas}, podspec.Count{Name: "availableReplicas", Value: s.AvailableReplicas})...)
-	errs = append(errs, nonNegative(status.Child("unavailableReplicas"), s.UnavailableReplicas)...)
-	errs = append(errs, nonNegativePtr(status.Child("terminatingReplicas"), s.TerminatingReplicas)...)
-	errs = append(errs, podspec.ValidateAvailable(status, s.AvailableReplicas, s.ReadyReplicas)...)
-	return append(errs, validateCollisions(status, s.CollisionCount, old.Status.CollisionCount)...)
+	c.NonNegative(status.Child("unavailableReplicas"), int64(s.UnavailableReplicas))
+	check.NonNegativePtr(c, status.Child("terminatingReplicas"), s.TerminatingReplicas)
+	c.Add(podspec.ValidateAvailable(status, s.AvailableReplicas, s.ReadyReplicas)...)
+	validateCollisions(c, status, s.CollisionCount, old.Status.CollisionCount)
+	return c.Errors()
 }

@@ -8,12 +8,12 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
+	"github.com/kindred-project/kindred/internal/registry/check"
 	"github.com/kindred-project/kindred/internal/registry/core/podspec"
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
@@ -46,21 +46,27 @@ var ReplicaSet = generic.Kind[*appsv1.ReplicaSet]{
 }
 
 func validateReplicaSet(_ context.Context, r *appsv1.ReplicaSet) field.ErrorList {
+	c := &check.Checker{}
 	spec := field.NewPath("spec")
-	errs := validateReplicated(r.Spec.Replicas, r.Spec.Selector, &r.Spec.Template, spec)
-	return append(errs, nonNegative(spec.Child("minReadySeconds"), r.Spec.MinReadySeconds)...)
+	validateReplicated(c, r.Spec.Replicas, r.Spec.Selector, &r.Spec.Template, spec)
+	c.NonNegative(spec.Child("minReadySeconds"), int64(r.Spec.MinReadySeconds))
+	return c.Errors()
 }
 
 func validateReplicaSetUpdate(ctx context.Context, r, old *appsv1.ReplicaSet) field.ErrorList {
-	return append(validateReplicaSet(ctx, r),
-		validation.ValidateImmutableField(r.Spec.Selector, old.Spec.Selector, field.NewPath("spec", "selector"))...)
+	c := &check.Checker{}
+	c.Add(validateReplicaSet(ctx, r)...)
+	c.Immutable(field.NewPath("spec", "selector"), r.Spec.Selector, old.Spec.Selector)
+	return c.Errors()
 }
 
 func validateReplicaSetStatus(_ context.Context, r, _ *appsv1.ReplicaSet) field.ErrorList {
+	c := &check.Checker{}
 	status, s := field.NewPath("status"), &r.Status
-	errs := podspec.ValidateCounts(status, s.Replicas,
-		podspec.Count{Name: "fullyLabeledReplicas", Value: s.FullyLabeledReplicas}, podspec.Count{Name: "readyReplicas", Value: s.ReadyReplicas}, podspec.Count{Name: "availableReplicas", Value: s.AvailableReplicas})
-	errs = append(errs, nonNegative(status.Child("observedGeneration"), s.ObservedGeneration)...)
-	errs = append(errs, nonNegativePtr(status.Child("terminatingReplicas"), s.TerminatingReplicas)...)
-	return append(errs, podspec.ValidateAvailable(status, s.AvailableReplicas, s.ReadyReplicas)...)
+	c.Add(podspec.ValidateCounts(status, s.Replicas,
+		podspec.Count{Name: "fullyLabeledReplicas", Value: s.FullyLabeledReplicas}, podspec.Count{Name: "readyReplicas", Value: s.ReadyReplicas}, podspec.Count{Name: "availableReplicas", Value: s.AvailableReplicas})...)
+	c.NonNegative(status.Child("observedGeneration"), int64(s.ObservedGeneration))
+	check.NonNegativePtr(c, status.Child("terminatingReplicas"), s.TerminatingReplicas)
+	c.Add(podspec.ValidateAvailable(status, s.AvailableReplicas, s.ReadyReplicas)...)
+	return c.Errors()
 }

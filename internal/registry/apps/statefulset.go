@@ -12,10 +12,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
+	"github.com/kindred-project/kindred/internal/registry/check"
 	"github.com/kindred-project/kindred/internal/registry/core"
 	"github.com/kindred-project/kindred/internal/registry/core/podspec"
 	"github.com/kindred-project/kindred/internal/registry/generic"
@@ -59,123 +59,130 @@ type statefulSetRules struct {
 	templates func(*corev1.PodTemplateSpec, *field.Path) field.ErrorList
 }
 
-func validateClaimTemplates(templates []corev1.PersistentVolumeClaim, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
+func validateClaimTemplates(c *check.Checker, templates []corev1.PersistentVolumeClaim, path *field.Path) {
 	for i := range templates {
-		errs = append(errs, podspec.ValidatePersistentVolumeClaimSpec(&templates[i].Spec, path.Index(i).Child("spec"))...)
+		c.Add(podspec.ValidatePersistentVolumeClaimSpec(&templates[i].Spec, path.Index(i).Child("spec"))...)
 	}
-	return errs
 }
 
 // validateStatefulSetUpdate lets sets live that older rules let in: what cannot
 // change any more is not judged again, nor is the template if the old one would
 // not pass today.
 func validateStatefulSetUpdate(_ context.Context, s, old *appsv1.StatefulSet) field.ErrorList {
+	c := &check.Checker{}
 	rules := statefulSetRules{templates: podspec.ValidatePodTemplateSpec}
 	if len(validateStatefulSetSpec(&old.Spec, rules, nil)) > 0 {
 		rules.templates = func(*corev1.PodTemplateSpec, *field.Path) field.ErrorList { return nil }
 	}
 	spec := field.NewPath("spec")
-	errs := validateStatefulSetSpec(&s.Spec, rules, spec)
-	errs = append(errs, immutable(s.Spec.Selector, old.Spec.Selector, spec.Child("selector"))...)
-	errs = append(errs, immutable(s.Spec.VolumeClaimTemplates, old.Spec.VolumeClaimTemplates, spec.Child("volumeClaimTemplates"))...)
-	errs = append(errs, immutable(s.Spec.ServiceName, old.Spec.ServiceName, spec.Child("serviceName"))...)
-	return append(errs, immutable(s.Spec.PodManagementPolicy, old.Spec.PodManagementPolicy, spec.Child("podManagementPolicy"))...)
+	c.Add(validateStatefulSetSpec(&s.Spec, rules, spec)...)
+	c.Declared().Immutable(spec.Child("selector"), s.Spec.Selector, old.Spec.Selector)
+	c.Declared().Immutable(spec.Child("volumeClaimTemplates"), s.Spec.VolumeClaimTemplates, old.Spec.VolumeClaimTemplates)
+	c.Declared().Immutable(spec.Child("serviceName"), s.Spec.ServiceName, old.Spec.ServiceName)
+	c.Declared().Immutable(spec.Child("podManagementPolicy"), s.Spec.PodManagementPolicy, old.Spec.PodManagementPolicy)
+	return c.Errors()
 }
 
 // immutable is a rule that k8s.io/api declares too.
-func immutable(value, old any, path *field.Path) field.ErrorList {
-	return validation.ValidateImmutableField(value, old, path).WithOrigin("immutable").MarkCoveredByDeclarative()
+func immutable(c *check.Checker, value, old any, path *field.Path) {
+	c.Declared().Immutable(path, value, old)
 }
 
 func validateStatefulSetSpec(spec *appsv1.StatefulSetSpec, rules statefulSetRules, path *field.Path) field.ErrorList {
-	errs := validatePodManagement(spec.PodManagementPolicy, path.Child("podManagementPolicy"))
-	errs = append(errs, validateStatefulSetStrategy(&spec.UpdateStrategy, path.Child("updateStrategy"))...)
+	c := &check.Checker{}
+	validatePodManagement(c, spec.PodManagementPolicy, path.Child("podManagementPolicy"))
+	validateStatefulSetStrategy(c, &spec.UpdateStrategy, path.Child("updateStrategy"))
 	if retention := spec.PersistentVolumeClaimRetentionPolicy; retention != nil {
 		at := path.Child("persistentVolumeClaimRetentionPolicy")
-		errs = append(errs, validateRetention(retention.WhenDeleted, at.Child("whenDeleted"))...)
-		errs = append(errs, validateRetention(retention.WhenScaled, at.Child("whenScaled"))...)
+		validateRetention(c, retention.WhenDeleted, at.Child("whenDeleted"))
+		validateRetention(c, retention.WhenScaled, at.Child("whenScaled"))
 	}
 	if rules.new {
-		errs = append(errs, validateClaimTemplates(spec.VolumeClaimTemplates, path.Child("volumeClaimTemplates"))...)
+		validateClaimTemplates(c, spec.VolumeClaimTemplates, path.Child("volumeClaimTemplates"))
 	}
-	errs = append(errs, nonNegativePtr(path.Child("replicas"), spec.Replicas)...)
-	errs = append(errs, nonNegative(path.Child("minReadySeconds"), spec.MinReadySeconds)...)
+	check.NonNegativePtr(c, path.Child("replicas"), spec.Replicas)
+	c.NonNegative(path.Child("minReadySeconds"), int64(spec.MinReadySeconds))
 	if spec.Ordinals != nil {
-		errs = append(errs, nonNegative(path.Child("ordinals.start"), spec.Ordinals.Start)...)
+		c.NonNegative(path.Child("ordinals.start"), int64(spec.Ordinals.Start))
 	}
 	if rules.new && spec.ServiceName != "" {
-		errs = append(errs, generic.Invalid(path.Child("serviceName"), spec.ServiceName, utilvalidation.IsDNS1123Label(spec.ServiceName))...)
+		c.DNSLabel(path.Child("serviceName"), spec.ServiceName)
 	}
 	if spec.Selector == nil {
-		errs = append(errs, field.Required(path.Child("selector"), "").MarkCoveredByDeclarative())
+		c.Declared().Required(path.Child("selector"), "")
 	}
-	errs = append(errs, validateSelector(spec.Selector, "statefulset", path.Child("selector"))...)
-	errs = append(errs, validateStatefulSetTemplate(spec, rules, path)...)
-	return append(errs, podspec.ValidateRunsForEver(&spec.Template.Spec, "StatefulSet", path.Child("template", "spec"))...)
+	validateSelector(c, spec.Selector, "statefulset", path.Child("selector"))
+	validateStatefulSetTemplate(c, spec, rules, path)
+	c.Add(podspec.ValidateRunsForEver(&spec.Template.Spec, "StatefulSet", path.Child("template", "spec"))...)
+	return c.Errors()
 }
 
-func validatePodManagement(policy appsv1.PodManagementPolicyType, path *field.Path) field.ErrorList {
+func validatePodManagement(c *check.Checker, policy appsv1.PodManagementPolicyType, path *field.Path) {
 	switch policy {
 	case appsv1.OrderedReadyPodManagement, appsv1.ParallelPodManagement:
-		return nil
+		return
 	case "":
-		return field.ErrorList{field.Required(path, "")}
+		c.Required(path, "")
+		return
 	}
-	return field.ErrorList{field.Invalid(path, policy, fmt.Sprintf("must be '%s' or '%s'", appsv1.OrderedReadyPodManagement, appsv1.ParallelPodManagement))}
+	c.Invalid(path, policy, fmt.Sprintf("must be '%s' or '%s'", appsv1.OrderedReadyPodManagement, appsv1.ParallelPodManagement))
 }
 
-func validateStatefulSetStrategy(strategy *appsv1.StatefulSetUpdateStrategy, path *field.Path) field.ErrorList {
+func validateStatefulSetStrategy(c *check.Checker, strategy *appsv1.StatefulSetUpdateStrategy, path *field.Path) {
 	rolling := path.Child("rollingUpdate")
 	switch strategy.Type {
 	case appsv1.RollingUpdateStatefulSetStrategyType:
-		return validateStatefulSetRolling(strategy.RollingUpdate, rolling)
+		validateStatefulSetRolling(c, strategy.RollingUpdate, rolling)
+		return
 	case appsv1.OnDeleteStatefulSetStrategyType:
 		if strategy.RollingUpdate == nil {
-			return nil
+			return
 		}
-		return field.ErrorList{field.Invalid(rolling, strategy.RollingUpdate, fmt.Sprintf("only allowed for updateStrategy '%s'", appsv1.RollingUpdateStatefulSetStrategyType))}
+		c.Invalid(rolling, strategy.RollingUpdate, fmt.Sprintf("only allowed for updateStrategy '%s'", appsv1.RollingUpdateStatefulSetStrategyType))
+		return
 	case "":
-		return field.ErrorList{field.Required(path, "")}
+		c.Required(path, "")
+		return
 	}
-	return field.ErrorList{field.Invalid(path, *strategy, fmt.Sprintf("must be '%s' or '%s'", appsv1.RollingUpdateStatefulSetStrategyType, appsv1.OnDeleteStatefulSetStrategyType))}
+	c.Invalid(path, *strategy, fmt.Sprintf("must be '%s' or '%s'", appsv1.RollingUpdateStatefulSetStrategyType, appsv1.OnDeleteStatefulSetStrategyType))
 }
 
-func validateStatefulSetRolling(rolling *appsv1.RollingUpdateStatefulSetStrategy, path *field.Path) field.ErrorList {
+func validateStatefulSetRolling(c *check.Checker, rolling *appsv1.RollingUpdateStatefulSetStrategy, path *field.Path) {
 	if rolling == nil {
-		return nil
+		return
 	}
-	errs := nonNegativePtr(path.Child("partition"), rolling.Partition)
+	check.NonNegativePtr(c, path.Child("partition"), rolling.Partition)
 	if rolling.MaxUnavailable == nil {
-		return errs
+		return
 	}
 	unavailable := path.Child("maxUnavailable")
-	errs = append(errs, countOrPercent(rolling.MaxUnavailable, unavailable)...)
+	countOrPercent(c, rolling.MaxUnavailable, unavailable)
 	if isZero(rolling.MaxUnavailable) {
-		errs = append(errs, field.Invalid(unavailable, *rolling.MaxUnavailable, "cannot be 0"))
+		c.Invalid(unavailable, *rolling.MaxUnavailable, "cannot be 0")
 	}
-	return append(errs, atMost100Percent(rolling.MaxUnavailable, unavailable)...)
+	atMost100Percent(c, rolling.MaxUnavailable, unavailable)
 }
 
-func validateRetention(policy appsv1.PersistentVolumeClaimRetentionPolicyType, path *field.Path) field.ErrorList {
+func validateRetention(c *check.Checker, policy appsv1.PersistentVolumeClaimRetentionPolicyType, path *field.Path) {
 	switch policy {
 	case appsv1.RetainPersistentVolumeClaimRetentionPolicyType, appsv1.DeletePersistentVolumeClaimRetentionPolicyType:
-		return nil
+		return
 	}
-	return field.ErrorList{field.NotSupported(path, policy, []appsv1.PersistentVolumeClaimRetentionPolicyType{
-		appsv1.RetainPersistentVolumeClaimRetentionPolicyType, appsv1.DeletePersistentVolumeClaimRetentionPolicyType})}
+	c.Add(field.NotSupported(path, policy, []appsv1.PersistentVolumeClaimRetentionPolicyType{
+		appsv1.RetainPersistentVolumeClaimRetentionPolicyType, appsv1.DeletePersistentVolumeClaimRetentionPolicyType}))
 }
 
 // validateStatefulSetTemplate checks the template as the controller will use it.
-func validateStatefulSetTemplate(spec *appsv1.StatefulSetSpec, rules statefulSetRules, path *field.Path) field.ErrorList {
+func validateStatefulSetTemplate(c *check.Checker, spec *appsv1.StatefulSetSpec, rules statefulSetRules, path *field.Path) {
 	selector, err := metav1.LabelSelectorAsSelector(spec.Selector)
 	if err != nil {
-		return field.ErrorList{field.Invalid(path.Child("selector"), spec.Selector, "")}
+		c.Invalid(path.Child("selector"), spec.Selector, "")
+		return
 	}
 	at, template := path.Child("template"), identified(spec)
-	errs := podspec.ValidateSelected(template, selector, at)
-	errs = append(errs, rules.templates(template, at)...)
-	return append(errs, podspec.ValidatePodTemplateMeta(template, at)...)
+	c.Add(podspec.ValidateSelected(template, selector, at)...)
+	c.Add(rules.templates(template, at)...)
+	c.Add(podspec.ValidatePodTemplateMeta(template, at)...)
 }
 
 // identified is the template without what the controller overwrites for each
@@ -206,14 +213,16 @@ func identified(spec *appsv1.StatefulSetSpec) *corev1.PodTemplateSpec {
 }
 
 func validateStatefulSetStatus(_ context.Context, set, old *appsv1.StatefulSet) field.ErrorList {
+	c := &check.Checker{}
 	status, s := field.NewPath("status"), &set.Status
-	errs := podspec.ValidateCounts(status, s.Replicas, podspec.Count{Name: "readyReplicas", Value: s.ReadyReplicas}, podspec.Count{Name: "currentReplicas", Value: s.CurrentReplicas},
-		podspec.Count{Name: "updatedReplicas", Value: s.UpdatedReplicas}, podspec.Count{Name: "availableReplicas", Value: s.AvailableReplicas})
-	errs = append(errs, nonNegative(status.Child("observedGeneration"), s.ObservedGeneration)...)
+	c.Add(podspec.ValidateCounts(status, s.Replicas, podspec.Count{Name: "readyReplicas", Value: s.ReadyReplicas}, podspec.Count{Name: "currentReplicas", Value: s.CurrentReplicas},
+		podspec.Count{Name: "updatedReplicas", Value: s.UpdatedReplicas}, podspec.Count{Name: "availableReplicas", Value: s.AvailableReplicas})...)
+	c.NonNegative(status.Child("observedGeneration"), int64(s.ObservedGeneration))
 	if s.AvailableReplicas > s.ReadyReplicas {
-		errs = append(errs, field.Invalid(status.Child("availableReplicas"), s.AvailableReplicas, "cannot be greater than status.readyReplicas"))
+		c.Invalid(status.Child("availableReplicas"), s.AvailableReplicas, "cannot be greater than status.readyReplicas")
 	}
-	return append(errs, validateCollisions(status, s.CollisionCount, old.Status.CollisionCount)...)
+	validateCollisions(c, status, s.CollisionCount, old.Status.CollisionCount)
+	return c.Errors()
 }
 
 func warnStatefulSet(_ context.Context, s, old *appsv1.StatefulSet) []string {

@@ -9,15 +9,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
+	"github.com/kindred-project/kindred/internal/registry/check"
 	"github.com/kindred-project/kindred/internal/registry/core"
 	"github.com/kindred-project/kindred/internal/registry/core/podspec"
 	"github.com/kindred-project/kindred/internal/registry/generic"
@@ -26,44 +25,44 @@ import (
 // This file is what the workloads share: a number of pods, a selector and a
 // template.
 
-func nonNegative[N int32 | int64](path *field.Path, n N) field.ErrorList {
-	return validation.ValidateNonnegativeField(int64(n), path)
+func nonNegative[N int32 | int64](c *check.Checker, path *field.Path, n N) {
+	c.NonNegative(path, int64(n))
 }
 
-func nonNegativePtr(path *field.Path, n *int32) field.ErrorList {
+func nonNegativePtr(c *check.Checker, path *field.Path, n *int32) {
 	if n == nil {
-		return nil
+		return
 	}
-	return nonNegative(path, *n)
+	c.NonNegative(path, int64(*n))
 }
 
 // validateReplicated checks replicas, selector and template of a workload whose
 // pods are interchangeable, or nearly so.
-func validateReplicated(replicas *int32, selector *metav1.LabelSelector, template *corev1.PodTemplateSpec, spec *field.Path) field.ErrorList {
-	errs := nonNegativePtr(spec.Child("replicas"), replicas)
+func validateReplicated(c *check.Checker, replicas *int32, selector *metav1.LabelSelector, template *corev1.PodTemplateSpec, spec *field.Path) {
+	check.NonNegativePtr(c, spec.Child("replicas"), replicas)
 	path := spec.Child("selector")
 	if selector == nil {
-		errs = append(errs, field.Required(path, ""))
+		c.Required(path, "")
 	}
-	errs = append(errs, validateSelector(selector, "deployment", path)...)
+	validateSelector(c, selector, "deployment", path)
 	matches, err := metav1.LabelSelectorAsSelector(selector)
 	if err != nil {
-		return append(errs, field.Invalid(path, selector, "invalid label selector"))
+		c.Invalid(path, selector, "invalid label selector")
+		return
 	}
-	return append(errs, validateTemplate(template, matches, spec.Child("template"))...)
+	validateTemplate(c, template, matches, spec.Child("template"))
 }
 
 // validateSelector checks a selector that is there: all of it, and that it
 // does not select everything.
-func validateSelector(selector *metav1.LabelSelector, kind string, path *field.Path) field.ErrorList {
+func validateSelector(c *check.Checker, selector *metav1.LabelSelector, kind string, path *field.Path) {
 	if selector == nil {
-		return nil
+		return
 	}
-	errs := metav1validation.ValidateLabelSelector(selector, metav1validation.LabelSelectorValidationOptions{}, path)
+	c.LabelSelector(path, selector)
 	if isEmpty(selector) {
-		errs = append(errs, field.Invalid(path, selector, "empty selector is invalid for "+kind))
+		c.Invalid(path, selector, "empty selector is invalid for "+kind)
 	}
-	return errs
 }
 
 func isEmpty(selector *metav1.LabelSelector) bool {
@@ -72,35 +71,31 @@ func isEmpty(selector *metav1.LabelSelector) bool {
 
 // validateTemplate wants a template that the selector matches and whose pods
 // run for ever.
-func validateTemplate(template *corev1.PodTemplateSpec, selector labels.Selector, path *field.Path) field.ErrorList {
-	errs := podspec.ValidateSelected(template, selector, path)
-	errs = append(errs, podspec.ValidatePodTemplateSpec(template, path)...)
-	return append(errs, podspec.ValidateRunsForEver(&template.Spec, "ReplicaSet", path.Child("spec"))...)
+func validateTemplate(c *check.Checker, template *corev1.PodTemplateSpec, selector labels.Selector, path *field.Path) {
+	c.Add(podspec.ValidateSelected(template, selector, path)...)
+	c.Add(podspec.ValidatePodTemplateSpec(template, path)...)
+	c.Add(podspec.ValidateRunsForEver(&template.Spec, "ReplicaSet", path.Child("spec"))...)
 }
 
 // validateCollisions: the count is a part of names in use, and never goes back.
-func validateCollisions(status *field.Path, count, before *int32) field.ErrorList {
+func validateCollisions(c *check.Checker, status *field.Path, count, before *int32) {
 	path := status.Child("collisionCount")
-	errs := nonNegativePtr(path, count)
+	check.NonNegativePtr(c, path, count)
 	if before != nil && (count == nil || *count < *before) {
-		errs = append(errs, field.Invalid(path, ptr.Deref(count, 0), "cannot be decremented"))
+		c.Invalid(path, ptr.Deref(count, 0), "cannot be decremented")
 	}
-	return errs
 }
 
 // countOrPercent checks a number of pods or a share of them.
-func countOrPercent(value *intstr.IntOrString, path *field.Path) field.ErrorList {
+func countOrPercent(c *check.Checker, value *intstr.IntOrString, path *field.Path) {
 	if value == nil {
-		return nil
+		return
 	}
 	if value.Type == intstr.Int {
-		return nonNegative(path, value.IntVal)
+		c.NonNegative(path, int64(value.IntVal))
+		return
 	}
-	var errs field.ErrorList
-	for _, problem := range utilvalidation.IsValidPercent(value.StrVal) {
-		errs = append(errs, field.Invalid(path, *value, problem))
-	}
-	return errs
+	c.Invalid(path, *value, utilvalidation.IsValidPercent(value.StrVal)...)
 }
 
 // percent is the share that value stands for, if it is one.
@@ -120,11 +115,10 @@ func isZero(value *intstr.IntOrString) bool {
 	return value == nil || value.IntValue() == 0
 }
 
-func atMost100Percent(value *intstr.IntOrString, path *field.Path) field.ErrorList {
+func atMost100Percent(c *check.Checker, value *intstr.IntOrString, path *field.Path) {
 	if n, ok := percent(value); ok && n > 100 {
-		return field.ErrorList{field.Invalid(path, *value, "must not be greater than 100%")}
+		c.Invalid(path, *value, "must not be greater than 100%")
 	}
-	return nil
 }
 
 // dropAlphaFields clears in a template what belongs to features that are off.

@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
 const (
@@ -21,23 +23,15 @@ const (
 	maxPeriodSeconds = 1800
 )
 
-// checker collects what is wrong with an autoscaler.
+// checker walks an autoscaler; each of its methods is the rules of one field.
 type checker struct {
-	errs field.ErrorList
+	check.Checker
 	// targetVersion and objectVersion are the rules for the apiVersion of what is
 	// scaled and of what is measured.
 	targetVersion, objectVersion versionRule
 }
 
-func (c *checker) add(errs ...*field.Error) { c.errs = append(c.errs, errs...) }
-
-func (c *checker) invalid(path *field.Path, value any, details ...string) {
-	for _, detail := range details {
-		c.add(field.Invalid(path, value, detail))
-	}
-}
-
-// versionRule says what is wrong with an apiVersion.
+// versionRule returns what is wrong with an apiVersion.
 type versionRule func(apiVersion string) error
 
 func anyVersion(string) error { return nil }
@@ -58,11 +52,11 @@ func groupRequired(apiVersion string) error {
 func validateAutoscaler(_ context.Context, h *autoscalingv2.HorizontalPodAutoscaler) field.ErrorList {
 	c := &checker{targetVersion: versionRuleFor(h), objectVersion: groupOptional}
 	c.spec(&h.Spec, field.NewPath("spec"))
-	return c.errs
+	return c.Errors()
 }
 
-// versionRuleFor: of what can be scaled, a ReplicationController alone is in the
-// legacy group.
+// versionRuleFor requires a group in the apiVersion of the target, unless it is a
+// ReplicationController, which is in the legacy group.
 func versionRuleFor(h *autoscalingv2.HorizontalPodAutoscaler) versionRule {
 	if h.Spec.ScaleTargetRef.Kind == "ReplicationController" {
 		return groupOptional
@@ -70,7 +64,7 @@ func versionRuleFor(h *autoscalingv2.HorizontalPodAutoscaler) versionRule {
 	return groupRequired
 }
 
-// validateAutoscalerUpdate lets an apiVersion that was accepted once stay.
+// validateAutoscalerUpdate accepts an invalid apiVersion that was stored before.
 func validateAutoscalerUpdate(_ context.Context, h, old *autoscalingv2.HorizontalPodAutoscaler) field.ErrorList {
 	c := &checker{targetVersion: versionRuleFor(h), objectVersion: groupOptional}
 	if ref, was := h.Spec.ScaleTargetRef, old.Spec.ScaleTargetRef; ref.APIVersion == was.APIVersion && ref.Kind == was.Kind {
@@ -82,35 +76,33 @@ func validateAutoscalerUpdate(_ context.Context, h, old *autoscalingv2.Horizonta
 		c.objectVersion = anyVersion
 	}
 	c.spec(&h.Spec, field.NewPath("spec"))
-	return c.errs
+	return c.Errors()
 }
 
 func validateAutoscalerStatus(_ context.Context, h, _ *autoscalingv2.HorizontalPodAutoscaler) field.ErrorList {
 	c, path := &checker{}, field.NewPath("status")
 	for i, condition := range h.Status.Conditions {
-		if condition.ObservedGeneration != nil {
-			c.add(validation.ValidateNonnegativeField(*condition.ObservedGeneration, path.Child("conditions").Index(i).Child("observedGeneration"))...)
-		}
+		check.NonNegativePtr(c, path.Child("conditions").Index(i).Child("observedGeneration"), condition.ObservedGeneration)
 	}
-	c.add(validation.ValidateNonnegativeField(int64(h.Status.CurrentReplicas), path.Child("currentReplicas"))...)
-	c.add(validation.ValidateNonnegativeField(int64(h.Status.DesiredReplicas), path.Child("desiredReplicas"))...)
-	return c.errs
+	c.NonNegative(path.Child("currentReplicas"), int64(h.Status.CurrentReplicas))
+	c.NonNegative(path.Child("desiredReplicas"), int64(h.Status.DesiredReplicas))
+	return c.Errors()
 }
 
 func (c *checker) spec(spec *autoscalingv2.HorizontalPodAutoscalerSpec, path *field.Path) {
 	least, most := spec.MinReplicas, spec.MaxReplicas
 	maxPath := path.Child("maxReplicas")
 	if least != nil && *least < 0 {
-		c.add(field.Invalid(path.Child("minReplicas"), *least, "must be greater than or equal to 0").WithOrigin("minimum").MarkCoveredByDeclarative())
+		c.Declared().Add(field.Invalid(path.Child("minReplicas"), *least, "must be greater than or equal to 0").WithOrigin("minimum"))
 	}
 	switch {
 	case most == 0:
-		c.add(field.Required(maxPath, "must be set and greater than 0").MarkCoveredByDeclarative())
+		c.Declared().Required(maxPath, "must be set and greater than 0")
 	case most < 0:
-		c.add(field.Invalid(maxPath, most, "must be greater than or equal to 1").WithOrigin("minimum").MarkCoveredByDeclarative())
+		c.Declared().Add(field.Invalid(maxPath, most, "must be greater than or equal to 1").WithOrigin("minimum"))
 	}
 	if least != nil && most < *least {
-		c.invalid(maxPath, most, "must be greater than or equal to `minReplicas`")
+		c.Invalid(maxPath, most, "must be greater than or equal to `minReplicas`")
 	}
 	c.scaleTarget(spec.ScaleTargetRef, path.Child("scaleTargetRef"))
 	c.metrics(spec.Metrics, least != nil && *least == 0, path.Child("metrics"))
@@ -120,15 +112,15 @@ func (c *checker) spec(spec *autoscalingv2.HorizontalPodAutoscalerSpec, path *fi
 	}
 }
 
-// scaleTarget is a reference whose missing parts the declared validations find too.
+// scaleTarget checks a reference. That kind and name are required is declared as well.
 func (c *checker) scaleTarget(ref autoscalingv2.CrossVersionObjectReference, path *field.Path) {
 	target := &checker{}
 	target.reference(ref, c.targetVersion, path)
-	for _, err := range target.errs {
+	for _, err := range target.Errors() {
 		if err.Type == field.ErrorTypeRequired {
 			err = err.MarkCoveredByDeclarative()
 		}
-		c.add(err)
+		c.Add(err)
 	}
 }
 
@@ -136,17 +128,17 @@ func (c *checker) reference(ref autoscalingv2.CrossVersionObjectReference, rule 
 	c.segment(ref.Kind, "", path.Child("kind"))
 	c.segment(ref.Name, "", path.Child("name"))
 	if err := rule(ref.APIVersion); err != nil {
-		c.invalid(path.Child("apiVersion"), ref.APIVersion, err.Error())
+		c.Invalid(path.Child("apiVersion"), ref.APIVersion, err.Error())
 	}
 }
 
-// segment wants a name that fits into a path.
+// segment requires a name that can be a segment of a URL path.
 func (c *checker) segment(name, missing string, path *field.Path) {
 	if name == "" {
-		c.add(field.Required(path, missing))
+		c.Required(path, missing)
 		return
 	}
-	c.invalid(path, name, content.IsPathSegmentName(name)...)
+	c.Invalid(path, name, content.IsPathSegmentName(name)...)
 }
 
 var (
@@ -162,36 +154,32 @@ func (c *checker) rules(rules *autoscalingv2.HPAScalingRules, path *field.Path) 
 		at := path.Child("stabilizationWindowSeconds")
 		switch {
 		case *window < 0:
-			c.invalid(at, *window, "must be greater than or equal to zero")
+			c.Invalid(at, *window, "must be greater than or equal to zero")
 		case *window > maxWindowSeconds:
-			c.invalid(at, *window, fmt.Sprintf("must be less than or equal to %d", maxWindowSeconds))
+			c.Invalid(at, *window, fmt.Sprintf("must be less than or equal to %d", maxWindowSeconds))
 		}
 	}
-	if chosen := rules.SelectPolicy; chosen != nil && !slices.Contains(selects, *chosen) {
-		c.add(field.NotSupported(path.Child("selectPolicy"), *chosen, selects))
-	}
+	check.OptionalOneOf(c, path.Child("selectPolicy"), rules.SelectPolicy, selects...)
 	if len(rules.Policies) == 0 {
-		c.add(field.Required(path.Child("policies"), "must specify at least one Policy"))
+		c.Required(path.Child("policies"), "must specify at least one Policy")
 	}
 	for i := range rules.Policies {
 		c.policy(&rules.Policies[i], path.Child("policies").Index(i))
 	}
 	if rules.Tolerance != nil && rules.Tolerance.Sign() < 0 {
-		c.add(field.Invalid(path.Child("tolerance"), rules.Tolerance.String(), validation.IsNegativeErrorMsg).WithOrigin("minimum"))
+		c.Add(field.Invalid(path.Child("tolerance"), rules.Tolerance.String(), validation.IsNegativeErrorMsg).WithOrigin("minimum"))
 	}
 }
 
 func (c *checker) policy(policy *autoscalingv2.HPAScalingPolicy, path *field.Path) {
-	if !slices.Contains(policyTypes, policy.Type) {
-		c.add(field.NotSupported(path.Child("type"), policy.Type, policyTypes))
-	}
+	check.OneOf(c, path.Child("type"), policy.Type, policyTypes...)
 	if policy.Value <= 0 {
-		c.invalid(path.Child("value"), policy.Value, "must be greater than zero")
+		c.Invalid(path.Child("value"), policy.Value, "must be greater than zero")
 	}
 	switch period := policy.PeriodSeconds; {
 	case period <= 0:
-		c.invalid(path.Child("periodSeconds"), period, "must be greater than zero")
+		c.Invalid(path.Child("periodSeconds"), period, "must be greater than zero")
 	case period > maxPeriodSeconds:
-		c.invalid(path.Child("periodSeconds"), period, fmt.Sprintf("must be less than or equal to %d", maxPeriodSeconds))
+		c.Invalid(path.Child("periodSeconds"), period, fmt.Sprintf("must be less than or equal to %d", maxPeriodSeconds))
 	}
 }

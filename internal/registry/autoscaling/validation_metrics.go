@@ -7,9 +7,9 @@ import (
 	"slices"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kindred-project/kindred/internal/registry/check"
 	"github.com/kindred-project/kindred/internal/registry/core/podspec"
 )
 
@@ -22,11 +22,11 @@ func (c *checker) metrics(metrics []autoscalingv2.MetricSpec, fromZero bool, pat
 		elsewhere = elsewhere || metrics[i].Type == autoscalingv2.ObjectMetricSourceType || metrics[i].Type == autoscalingv2.ExternalMetricSourceType
 	}
 	if fromZero && !elsewhere {
-		c.add(field.Forbidden(path, "must specify at least one Object or External metric to support scaling to zero replicas"))
+		c.Forbidden(path, "must specify at least one Object or External metric to support scaling to zero replicas")
 	}
 }
 
-// source is one of the fields of a metric, of which the type names the one to be set.
+// source is a field of a metric. The metric's type names the one that must be set.
 type source struct {
 	field string
 	check func(path *field.Path)
@@ -45,27 +45,23 @@ var sourceFields = map[autoscalingv2.MetricSourceType]string{
 func (c *checker) metric(metric *autoscalingv2.MetricSpec, path *field.Path) {
 	expected, known := sourceFields[metric.Type]
 	if metric.Type == "" {
-		c.add(field.Required(path.Child("type"), "must specify a metric source type"))
+		c.Required(path.Child("type"), "must specify a metric source type")
 	}
-	if !known {
-		c.add(field.NotSupported(path.Child("type"), metric.Type, sourceTypes))
-	}
+	check.OneOf(c, path.Child("type"), metric.Type, sourceTypes...)
 	sources := c.sources(metric)
 	if len(sources) > 0 {
 		sources[0].check(path.Child(sources[0].field))
 	}
 	if known && !slices.ContainsFunc(sources, func(s source) bool { return s.field == expected }) {
-		c.add(field.Required(path.Child(expected), "must populate information for the given metric source"))
+		c.Required(path.Child(expected), "must populate information for the given metric source")
 	}
-	if !known {
-		c.add(field.NotSupported(path.Child("type"), metric.Type, sourceTypes)) // upstream says so twice
-	}
+	check.OneOf(c, path.Child("type"), metric.Type, sourceTypes...) // upstream reports it twice
 	if len(sources) == 1 {
 		return
 	}
 	for _, s := range sources {
 		if s.field != expected {
-			c.add(field.Forbidden(path.Child(s.field), "must populate the given metric source only"))
+			c.Forbidden(path.Child(s.field), "must populate the given metric source only")
 		}
 	}
 }
@@ -96,7 +92,7 @@ func (c *checker) sources(metric *autoscalingv2.MetricSpec) []source {
 
 func (c *checker) named(name, missing string, path *field.Path) bool {
 	if name == "" {
-		c.add(field.Required(path, missing))
+		c.Required(path, missing)
 	}
 	return name != ""
 }
@@ -106,7 +102,7 @@ func (c *checker) object(m *autoscalingv2.ObjectMetricSource, path *field.Path) 
 	c.segment(m.Metric.Name, "must specify a metric name", path.Child("metric", "name"))
 	c.target(&m.Target, path.Child("target"))
 	if m.Target.Value == nil && m.Target.AverageValue == nil {
-		c.add(field.Required(path.Child("target", "averageValue"), "must set either a target value or averageValue"))
+		c.Required(path.Child("target", "averageValue"), "must set either a target value or averageValue")
 	}
 }
 
@@ -115,9 +111,9 @@ func (c *checker) external(m *autoscalingv2.ExternalMetricSource, path *field.Pa
 	c.target(&m.Target, path.Child("target"))
 	switch value, average := m.Target.Value != nil, m.Target.AverageValue != nil; {
 	case !value && !average:
-		c.add(field.Required(path.Child("target", "averageValue"), "must set either a target value for metric or a per-pod target"))
+		c.Required(path.Child("target", "averageValue"), "must set either a target value for metric or a per-pod target")
 	case value && average:
-		c.add(field.Forbidden(path.Child("target", "value"), "may not set both a target value for metric and a per-pod target"))
+		c.Forbidden(path.Child("target", "value"), "may not set both a target value for metric and a per-pod target")
 	}
 }
 
@@ -125,29 +121,29 @@ func (c *checker) pods(m *autoscalingv2.PodsMetricSource, path *field.Path) {
 	c.segment(m.Metric.Name, "must specify a metric name", path.Child("metric", "name"))
 	c.target(&m.Target, path.Child("target"))
 	if m.Target.AverageValue == nil {
-		c.add(field.Required(path.Child("target", "averageValue"), "must specify a positive target averageValue"))
+		c.Required(path.Child("target", "averageValue"), "must specify a positive target averageValue")
 	}
 }
 
 func (c *checker) containerResource(m *autoscalingv2.ContainerResourceMetricSource, path *field.Path) {
 	if c.named(string(m.Name), "must specify a resource name", path.Child("name")) {
-		c.add(podspec.ValidateContainerResourceName(m.Name, path.Child("name"))...)
+		c.Add(podspec.ValidateContainerResourceName(m.Name, path.Child("name"))...)
 	}
 	if c.named(m.Container, "must specify a container", path.Child("container")) {
-		c.invalid(path.Child("container"), m.Container, validation.IsDNS1123Label(m.Container)...)
+		c.DNSLabel(path.Child("container"), m.Container)
 	}
 	c.usage(&m.Target, path.Child("target"))
 }
 
-// usage is a target for what pods use of a resource: an amount, or a share of
-// what they ask for.
+// usage checks a target for the resource usage of pods: an amount, or a percentage of
+// their requests.
 func (c *checker) usage(target *autoscalingv2.MetricTarget, path *field.Path) {
 	c.target(target, path)
 	switch share, amount := target.AverageUtilization != nil, target.AverageValue != nil; {
 	case !share && !amount:
-		c.add(field.Required(path.Child("averageUtilization"), "must set either a target raw value or a target utilization"))
+		c.Required(path.Child("averageUtilization"), "must set either a target raw value or a target utilization")
 	case share && amount:
-		c.add(field.Forbidden(path.Child("averageValue"), "may not set both a target raw value and a target utilization"))
+		c.Forbidden(path.Child("averageValue"), "may not set both a target raw value and a target utilization")
 	}
 }
 
@@ -155,15 +151,15 @@ func (c *checker) target(target *autoscalingv2.MetricTarget, path *field.Path) {
 	types := []autoscalingv2.MetricTargetType{autoscalingv2.UtilizationMetricType, autoscalingv2.ValueMetricType, autoscalingv2.AverageValueMetricType}
 	c.named(string(target.Type), "must specify a metric target type", path.Child("type"))
 	if !slices.Contains(types, target.Type) {
-		c.invalid(path.Child("type"), target.Type, "must be either Utilization, Value, or AverageValue")
+		c.Invalid(path.Child("type"), target.Type, "must be either Utilization, Value, or AverageValue")
 	}
 	if target.Value != nil && target.Value.Sign() != 1 {
-		c.invalid(path.Child("value"), target.Value, "must be positive")
+		c.Invalid(path.Child("value"), target.Value, "must be positive")
 	}
 	if target.AverageValue != nil && target.AverageValue.Sign() != 1 {
-		c.invalid(path.Child("averageValue"), target.AverageValue, "must be positive")
+		c.Invalid(path.Child("averageValue"), target.AverageValue, "must be positive")
 	}
 	if target.AverageUtilization != nil && *target.AverageUtilization < 1 {
-		c.invalid(path.Child("averageUtilization"), *target.AverageUtilization, "must be greater than 0")
+		c.Invalid(path.Child("averageUtilization"), *target.AverageUtilization, "must be greater than 0")
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 
+	"github.com/kindred-project/kindred/internal/registry/check"
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
@@ -71,47 +72,47 @@ func validateCronJob(_ context.Context, cj *batchv1.CronJob) field.ErrorList {
 	c := &checker{}
 	c.cronJobSpec(&cj.Spec, nil, field.NewPath("spec"))
 	if len(cj.Name) > maxCronJobName {
-		c.invalid(field.NewPath("metadata", "name"), cj.Name, fmt.Sprintf("must be no more than %d characters", maxCronJobName))
+		c.Invalid(field.NewPath("metadata", "name"), cj.Name, fmt.Sprintf("must be no more than %d characters", maxCronJobName))
 	}
-	return c.errs
+	return c.Errors()
 }
 
 func validateCronJobUpdate(_ context.Context, cj, old *batchv1.CronJob) field.ErrorList {
 	c := &checker{}
 	c.cronJobSpec(&cj.Spec, &old.Spec, field.NewPath("spec"))
-	return c.errs
+	return c.Errors()
 }
 
 // cronJobSpec takes the old spec too, where there is one: what it was allowed it
 // may keep.
 func (c *checker) cronJobSpec(spec, old *batchv1.CronJobSpec, path *field.Path) {
 	c.schedule(spec, old, path.Child("schedule"))
-	nonNegative(c, path.Child("startingDeadlineSeconds"), spec.StartingDeadlineSeconds)
+	check.NonNegativePtr(c, path.Child("startingDeadlineSeconds"), spec.StartingDeadlineSeconds)
 	if old == nil || unlike(spec.TimeZone, old.TimeZone) {
 		c.timeZone(spec.TimeZone, path.Child("timeZone"))
 	}
 	c.concurrency(spec.ConcurrencyPolicy, path.Child("concurrencyPolicy"))
 	c.jobTemplate(&spec.JobTemplate.Spec, path.Child("jobTemplate", "spec"))
-	nonNegative(c, path.Child("successfulJobsHistoryLimit"), spec.SuccessfulJobsHistoryLimit)
-	nonNegative(c, path.Child("failedJobsHistoryLimit"), spec.FailedJobsHistoryLimit)
+	check.NonNegativePtr(c, path.Child("successfulJobsHistoryLimit"), spec.SuccessfulJobsHistoryLimit)
+	check.NonNegativePtr(c, path.Child("failedJobsHistoryLimit"), spec.FailedJobsHistoryLimit)
 }
 
 func (c *checker) schedule(spec, old *batchv1.CronJobSpec, path *field.Path) {
 	if spec.Schedule == "" {
-		c.add(field.Required(path, "").MarkCoveredByDeclarative())
+		c.Declared().Required(path, "")
 		return
 	}
 	if err := parseSchedule(spec.Schedule); err != nil {
-		c.invalid(path, spec.Schedule, err.Error())
+		c.Invalid(path, spec.Schedule, err.Error())
 	}
 	if !namesZone(spec.Schedule) {
 		return
 	}
 	switch zoneAllowed := old != nil && namesZone(old.Schedule); {
 	case !zoneAllowed:
-		c.invalid(path, spec.Schedule, "cannot use TZ or CRON_TZ in schedule, use timeZone field instead")
+		c.Invalid(path, spec.Schedule, "cannot use TZ or CRON_TZ in schedule, use timeZone field instead")
 	case spec.TimeZone != nil:
-		c.invalid(path, spec.Schedule, "cannot use both timeZone field and TZ or CRON_TZ in schedule")
+		c.Invalid(path, spec.Schedule, "cannot use both timeZone field and TZ or CRON_TZ in schedule")
 	}
 }
 
@@ -137,20 +138,20 @@ func (c *checker) timeZone(zone *string, path *field.Path) {
 		return
 	}
 	if *zone == "" {
-		c.invalid(path, *zone, "timeZone must be nil or non-empty string")
+		c.Invalid(path, *zone, "timeZone must be nil or non-empty string")
 		return
 	}
 	for part := range strings.SplitSeq(*zone, "/") {
 		if part == "." || part == ".." || !zonePart.MatchString(part) {
-			c.invalid(path, *zone, "unknown time zone "+*zone)
+			c.Invalid(path, *zone, "unknown time zone "+*zone)
 			return
 		}
 	}
 	if strings.EqualFold(*zone, "Local") {
-		c.invalid(path, *zone, "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones")
+		c.Invalid(path, *zone, "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones")
 	}
 	if _, err := time.LoadLocation(*zone); err != nil {
-		c.invalid(path, *zone, err.Error())
+		c.Invalid(path, *zone, err.Error())
 	}
 }
 
@@ -158,9 +159,9 @@ func (c *checker) concurrency(policy batchv1.ConcurrencyPolicy, path *field.Path
 	switch policy {
 	case batchv1.AllowConcurrent, batchv1.ForbidConcurrent, batchv1.ReplaceConcurrent:
 	case "":
-		c.required(path, "")
+		c.Required(path, "")
 	default:
-		c.add(field.NotSupported(path, policy, []batchv1.ConcurrencyPolicy{batchv1.AllowConcurrent, batchv1.ForbidConcurrent, batchv1.ReplaceConcurrent}))
+		c.Add(field.NotSupported(path, policy, []batchv1.ConcurrencyPolicy{batchv1.AllowConcurrent, batchv1.ForbidConcurrent, batchv1.ReplaceConcurrent}))
 	}
 }
 
@@ -168,10 +169,10 @@ func (c *checker) concurrency(policy batchv1.ConcurrencyPolicy, path *field.Path
 func (c *checker) jobTemplate(spec *batchv1.JobSpec, path *field.Path) {
 	c.jobSpec(spec, path)
 	if spec.Selector != nil {
-		c.invalid(path.Child("selector"), spec.Selector, "`selector` will be auto-generated")
+		c.Invalid(path.Child("selector"), spec.Selector, "`selector` will be auto-generated")
 	}
 	if ptr.Deref(spec.ManualSelector, false) {
-		c.add(field.NotSupported(path.Child("manualSelector"), true, []string{"nil", "false"}))
+		c.Add(field.NotSupported(path.Child("manualSelector"), true, []string{"nil", "false"}))
 	}
 }
 

@@ -9,10 +9,11 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
 const (
@@ -39,15 +40,15 @@ var (
 func oneOf[V ~string](c *checker, path *field.Path, value V, supported []V) {
 	switch {
 	case value == "":
-		c.required(path, fmt.Sprintf("valid values: %q", supported))
+		c.Required(path, fmt.Sprintf("valid values: %q", supported))
 	case !slices.Contains(supported, value):
-		c.add(field.NotSupported(path, value, supported))
+		c.Add(field.NotSupported(path, value, supported))
 	}
 }
 
 func (c *checker) atMostItems(path *field.Path, n, limit int) {
 	if n > limit {
-		c.add(field.TooMany(path, n, limit))
+		c.TooMany(path, n, limit)
 	}
 }
 
@@ -72,7 +73,7 @@ func (c *checker) failurePolicy(spec *batchv1.JobSpec, path *field.Path) {
 func (c *checker) failureRule(rule *batchv1.PodFailurePolicyRule, limitPerIndex bool, containers sets.Set[string], path *field.Path) {
 	oneOf(c, path.Child("action"), rule.Action, failureActions)
 	if rule.Action == batchv1.PodFailurePolicyActionFailIndex && !limitPerIndex {
-		c.invalid(path.Child("action"), rule.Action, "requires the backoffLimitPerIndex to be set")
+		c.Invalid(path.Child("action"), rule.Action, "requires the backoffLimitPerIndex to be set")
 	}
 	if rule.OnExitCodes != nil {
 		c.exitCodes(rule.OnExitCodes, containers, path.Child("onExitCodes"))
@@ -80,9 +81,9 @@ func (c *checker) failureRule(rule *batchv1.PodFailurePolicyRule, limitPerIndex 
 	c.podConditions(rule.OnPodConditions, path.Child("onPodConditions"))
 	switch codes, conditions := rule.OnExitCodes != nil, len(rule.OnPodConditions) > 0; {
 	case codes && conditions:
-		c.invalid(path, field.OmitValueType{}, bothConditions)
+		c.Invalid(path, field.OmitValueType{}, bothConditions)
 	case !codes && !conditions:
-		c.invalid(path, field.OmitValueType{}, oneConditionRequired)
+		c.Invalid(path, field.OmitValueType{}, oneConditionRequired)
 	}
 }
 
@@ -90,7 +91,7 @@ func (c *checker) podConditions(patterns []batchv1.PodFailurePolicyOnPodConditio
 	c.atMostItems(path, len(patterns), maxPodConditions)
 	for i, pattern := range patterns {
 		for _, problem := range validation.IsQualifiedName(string(pattern.Type)) {
-			c.invalid(path.Index(i).Child("type"), string(pattern.Type), problem)
+			c.Invalid(path.Index(i).Child("type"), string(pattern.Type), problem)
 		}
 		oneOf(c, path.Index(i).Child("status"), pattern.Status, conditionStatuses)
 	}
@@ -99,25 +100,22 @@ func (c *checker) podConditions(patterns []batchv1.PodFailurePolicyOnPodConditio
 func (c *checker) exitCodes(codes *batchv1.PodFailurePolicyOnExitCodesRequirement, containers sets.Set[string], path *field.Path) {
 	oneOf(c, path.Child("operator"), codes.Operator, exitCodeOperators)
 	if name := codes.ContainerName; name != nil && !containers.Has(*name) {
-		c.invalid(path.Child("containerName"), *name, "must be one of the container or initContainer names in the pod template")
+		c.Invalid(path.Child("containerName"), *name, "must be one of the container or initContainer names in the pod template")
 	}
 	values := path.Child("values")
 	if len(codes.Values) == 0 {
-		c.invalid(values, codes.Values, "at least one value is required")
+		c.Invalid(values, codes.Values, "at least one value is required")
 	}
 	c.atMostItems(values, len(codes.Values), maxExitCodes)
 	seen := sets.Set[int32]{}
 	for i, code := range codes.Values {
 		if code == 0 && codes.Operator == batchv1.PodFailurePolicyOnExitCodesOpIn {
-			c.invalid(values.Index(i), code, "must not be 0 for the In operator")
+			c.Invalid(values.Index(i), code, "must not be 0 for the In operator")
 		}
-		if seen.Has(code) {
-			c.add(field.Duplicate(values.Index(i), code))
-		}
-		seen.Insert(code)
+		check.Unique(c, values.Index(i), seen, code)
 	}
 	if !slices.IsSorted(codes.Values) {
-		c.invalid(values, codes.Values, "must be ordered")
+		c.Invalid(values, codes.Values, "must be ordered")
 	}
 }
 
@@ -128,7 +126,7 @@ func (c *checker) successPolicy(spec *batchv1.JobSpec, path *field.Path) {
 		return
 	}
 	if !isIndexed(spec) {
-		c.invalid(path, *spec.SuccessPolicy, "requires indexed completion mode")
+		c.Invalid(path, *spec.SuccessPolicy, "requires indexed completion mode")
 		return
 	}
 	if spec.Completions == nil {
@@ -136,7 +134,7 @@ func (c *checker) successPolicy(spec *batchv1.JobSpec, path *field.Path) {
 	}
 	rules := spec.SuccessPolicy.Rules
 	if len(rules) == 0 {
-		c.required(path.Child("rules"), "at least one rules must be specified when the successPolicy is specified")
+		c.Required(path.Child("rules"), "at least one rules must be specified when the successPolicy is specified")
 	}
 	c.atMostItems(path.Child("rules"), len(rules), maxPolicyRules)
 	for i := range rules {
@@ -147,24 +145,22 @@ func (c *checker) successPolicy(spec *batchv1.JobSpec, path *field.Path) {
 func (c *checker) successRule(rule *batchv1.SuccessPolicyRule, completions int32, path *field.Path) {
 	count, indexes := rule.SucceededCount, rule.SucceededIndexes
 	if count == nil && indexes == nil {
-		c.required(path, "at least one of succeededCount or succeededIndexes must be specified")
+		c.Required(path, "at least one of succeededCount or succeededIndexes must be specified")
 	}
 	var listed int32
 	if indexes != nil {
 		at := path.Child("succeededIndexes")
-		if len(*indexes) > maxSucceededIndexes {
-			c.add(field.TooLong(at, "", maxSucceededIndexes))
-		}
+		c.MaxBytes(at, *indexes, maxSucceededIndexes)
 		var err error
 		if listed, err = countIndexes(*indexes, completions); err != nil {
-			c.invalid(at, *indexes, "error parsing succeededIndexes: "+err.Error())
+			c.Invalid(at, *indexes, "error parsing succeededIndexes: "+err.Error())
 		}
 	}
 	if count == nil {
 		return
 	}
 	at := path.Child("succeededCount")
-	c.add(apivalidation.ValidateNonnegativeField(int64(*count), at)...)
+	c.NonNegative(at, int64(*count))
 	c.atMost(at, count, completions, fmt.Sprintf("must be less than or equal to %d (the number of specified completions)", completions))
 	if indexes != nil {
 		c.atMost(at, count, listed, fmt.Sprintf("must be less than or equal to %d (the number of indexes in the specified succeededIndexes field)", listed))

@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
+
+	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
 // A job's status may be written by controllers that are not Kubernetes' own
@@ -87,18 +89,18 @@ func validateJobStatus(_ context.Context, j, old *batchv1.Job) field.ErrorList {
 	c.finishedPods()
 	c.indexes()
 	c.neverBack()
-	return c.errs
+	return c.Errors()
 }
 
 func (c *statusChecker) counts() {
-	nonNegative(&c.checker, c.path.Child("active"), &c.status.Active)
-	nonNegative(&c.checker, c.path.Child("succeeded"), &c.status.Succeeded)
-	nonNegative(&c.checker, c.path.Child("failed"), &c.status.Failed)
-	nonNegative(&c.checker, c.path.Child("ready"), c.status.Ready)
-	nonNegative(&c.checker, c.path.Child("terminating"), c.status.Terminating)
+	check.NonNegativePtr(c, c.path.Child("active"), &c.status.Active)
+	check.NonNegativePtr(c, c.path.Child("succeeded"), &c.status.Succeeded)
+	check.NonNegativePtr(c, c.path.Child("failed"), &c.status.Failed)
+	check.NonNegativePtr(c, c.path.Child("ready"), c.status.Ready)
+	check.NonNegativePtr(c, c.path.Child("terminating"), c.status.Terminating)
 	ready := c.status.Ready
 	if (c.readyChanged || c.activeChanged) && ready != nil && *ready > c.status.Active {
-		c.invalid(c.path.Child("ready"), *ready, "cannot set more ready pods than active")
+		c.Invalid(c.path.Child("ready"), *ready, "cannot set more ready pods than active")
 	}
 }
 
@@ -112,9 +114,9 @@ func (c *statusChecker) uncounted() {
 		for i, uid := range uids {
 			switch {
 			case uid == "":
-				c.invalid(path.Index(i), uid, "must not be empty")
+				c.Invalid(path.Index(i), uid, "must not be empty")
 			case seen.Has(uid):
-				c.add(field.Duplicate(path.Index(i), uid))
+				c.Duplicate(path.Index(i), uid)
 			}
 			seen.Insert(uid)
 		}
@@ -127,7 +129,7 @@ func (c *statusChecker) uncounted() {
 // condition refuses a combination of conditions.
 func (c *statusChecker) condition(wrong bool, detail string) {
 	if wrong {
-		c.invalid(c.path.Child("conditions"), field.OmitValueType{}, detail)
+		c.Invalid(c.path.Child("conditions"), field.OmitValueType{}, detail)
 	}
 }
 
@@ -154,18 +156,18 @@ func (c *statusChecker) times() {
 	if c.completeChanged || c.completionChanged {
 		switch {
 		case completion != nil && !c.is.complete:
-			c.invalid(completionPath, completion, "cannot set completionTime when there is no Complete=True condition")
+			c.Invalid(completionPath, completion, "cannot set completionTime when there is no Complete=True condition")
 		case completion == nil && c.is.complete:
-			c.required(completionPath, "completionTime is required for Complete jobs")
+			c.Required(completionPath, "completionTime is required for Complete jobs")
 		}
 	}
 	if (c.startChanged || c.completionChanged) && start != nil && completion != nil && completion.Before(start) {
-		c.invalid(completionPath, completion, "must be equal to or after `startTime`")
+		c.Invalid(completionPath, completion, "must be equal to or after `startTime`")
 	}
 	// A job without work is complete without ever having been resumed.
 	neverStarts := ptr.Deref(c.spec.Suspend, false) && ptr.Deref(c.spec.Completions, 1) == 0
 	if (c.finishedChanged || c.startChanged) && c.is.finished() && start == nil && !neverStarts {
-		c.required(c.path.Child("startTime"), "startTime is required for finished job")
+		c.Required(c.path.Child("startTime"), "startTime is required for finished job")
 	}
 }
 
@@ -175,14 +177,14 @@ func (c *statusChecker) finishedPods() {
 		return
 	}
 	if (c.finishedChanged || c.activeChanged) && c.status.Active > 0 {
-		c.invalid(c.path.Child("active"), c.status.Active, "active>0 is invalid for finished job")
+		c.Invalid(c.path.Child("active"), c.status.Active, "active>0 is invalid for finished job")
 	}
 	if (c.finishedChanged || c.terminatingChanged) && ptr.Deref(c.status.Terminating, 0) > 0 {
-		c.invalid(c.path.Child("terminating"), *c.status.Terminating, "terminating>0 is invalid for finished job")
+		c.Invalid(c.path.Child("terminating"), *c.status.Terminating, "terminating>0 is invalid for finished job")
 	}
 	pods := c.status.UncountedTerminatedPods
 	if (c.finishedChanged || c.uncountedChanged) && pods != nil && len(pods.Failed)+len(pods.Succeeded) > 0 {
-		c.invalid(c.path.Child("uncountedTerminatedPods"), pods, "must be empty for finished job")
+		c.Invalid(c.path.Child("uncountedTerminatedPods"), pods, "must be empty for finished job")
 	}
 }
 
@@ -193,7 +195,7 @@ func (c *statusChecker) indexes() {
 	if c.completedIndexesChanged {
 		c.list(completedPath, "completedIndexes", &completed)
 		if completed != "" && !isIndexed(c.spec) {
-			c.invalid(completedPath, completed, "cannot set non-empty completedIndexes when non-indexed completion mode")
+			c.Invalid(completedPath, completed, "cannot set non-empty completedIndexes when non-indexed completion mode")
 		}
 	}
 	if failed == nil {
@@ -203,13 +205,13 @@ func (c *statusChecker) indexes() {
 		c.list(failedPath, "failedIndexes", failed)
 	}
 	if c.failedIndexesChanged && !limitPerIndex {
-		c.invalid(failedPath, *failed, "cannot set non-null failedIndexes when backoffLimitPerIndex is null")
+		c.Invalid(failedPath, *failed, "cannot set non-null failedIndexes when backoffLimitPerIndex is null")
 	}
 	if completions == nil || !c.failedIndexesChanged && !c.completedIndexesChanged {
 		return
 	}
 	if index, shared := sharedIndex(validIntervals(completed, *completions), validIntervals(*failed, *completions)); shared {
-		c.invalid(failedPath, *failed, fmt.Sprintf("failedIndexes and completedIndexes overlap at index: %d", index))
+		c.Invalid(failedPath, *failed, fmt.Sprintf("failedIndexes and completedIndexes overlap at index: %d", index))
 	}
 }
 
@@ -218,7 +220,7 @@ func (c *statusChecker) list(path *field.Path, name string, list *string) {
 		return
 	}
 	if _, err := countIndexes(*list, *c.spec.Completions); err != nil {
-		c.invalid(path, *list, fmt.Sprintf("error parsing %s: %s", name, err))
+		c.Invalid(path, *list, fmt.Sprintf("error parsing %s: %s", name, err))
 	}
 }
 
@@ -232,17 +234,17 @@ func (c *statusChecker) neverBack() {
 	c.condition(was.complete && !was.criteriaMet && is.criteriaMet,
 		"cannot set SuccessCriteriaMet=True for Job already has Complete=true conditions")
 	if c.status.Failed < c.old.Failed {
-		c.invalid(c.path.Child("failed"), c.status.Failed, "cannot decrease the failed counter")
+		c.Invalid(c.path.Child("failed"), c.status.Failed, "cannot decrease the failed counter")
 	}
 	// An indexed job whose pods all run at once may be scaled down.
 	scalable := isIndexed(c.spec) && !unlike(c.spec.Completions, c.spec.Parallelism)
 	if c.status.Succeeded < c.old.Succeeded && !scalable {
-		c.invalid(c.path.Child("succeeded"), c.status.Succeeded, "cannot decrease the succeeded counter")
+		c.Invalid(c.path.Child("succeeded"), c.status.Succeeded, "cannot decrease the succeeded counter")
 	}
 	if c.completionChanged && c.status.CompletionTime != nil && c.old.CompletionTime != nil {
-		c.invalid(c.path.Child("completionTime"), c.status.CompletionTime, "field is immutable")
+		c.Invalid(c.path.Child("completionTime"), c.status.CompletionTime, "field is immutable")
 	}
 	if c.startChanged && c.old.StartTime != nil && !c.resumesThereby && !ptr.Deref(c.spec.Suspend, false) {
-		c.invalid(c.path.Child("startTime"), c.status.StartTime, "field is immutable for unsuspended job once set")
+		c.Invalid(c.path.Child("startTime"), c.status.StartTime, "field is immutable for unsuspended job once set")
 	}
 }

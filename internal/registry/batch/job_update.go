@@ -17,29 +17,29 @@ func validateJobUpdate(_ context.Context, j, old *batchv1.Job) field.ErrorList {
 	spec, before := &j.Spec, &old.Spec
 	c.jobSpecWithSelector(spec, path)
 	c.completionsUpdate(spec, before, path.Child("completions"))
-	c.immutable(path.Child("selector"), spec.Selector, before.Selector)
+	c.Immutable(path.Child("selector"), spec.Selector, before.Selector)
 	c.templateUpdate(j, old, path.Child("template"))
-	c.immutable(path.Child("completionMode"), spec.CompletionMode, before.CompletionMode)
-	c.immutable(path.Child("podFailurePolicy"), spec.PodFailurePolicy, before.PodFailurePolicy)
-	c.immutable(path.Child("backoffLimitPerIndex"), spec.BackoffLimitPerIndex, before.BackoffLimitPerIndex)
-	c.immutable(path.Child("managedBy"), spec.ManagedBy, before.ManagedBy)
-	c.immutable(path.Child("successPolicy"), spec.SuccessPolicy, before.SuccessPolicy)
+	c.Immutable(path.Child("completionMode"), spec.CompletionMode, before.CompletionMode)
+	c.Immutable(path.Child("podFailurePolicy"), spec.PodFailurePolicy, before.PodFailurePolicy)
+	c.Immutable(path.Child("backoffLimitPerIndex"), spec.BackoffLimitPerIndex, before.BackoffLimitPerIndex)
+	c.Immutable(path.Child("managedBy"), spec.ManagedBy, before.ManagedBy)
+	c.Immutable(path.Child("successPolicy"), spec.SuccessPolicy, before.SuccessPolicy)
 	c.nameOfIndexedPods(j)
-	return c.errs
+	return c.Errors()
 }
 
 // completionsUpdate lets an indexed job grow and shrink, if all of its pods run
 // at the same time (KEP-3715).
 func (c *checker) completionsUpdate(spec, old *batchv1.JobSpec, path *field.Path) {
 	if !isIndexed(spec) {
-		c.immutable(path, spec.Completions, old.Completions)
+		c.Immutable(path, spec.Completions, old.Completions)
 		return
 	}
 	if spec.Completions == nil || !unlike(spec.Completions, old.Completions) {
 		return
 	}
 	if unlike(spec.Completions, spec.Parallelism) {
-		c.invalid(path, *spec.Completions, "can only be modified in tandem with spec.parallelism")
+		c.Invalid(path, *spec.Completions, "can only be modified in tandem with spec.parallelism")
 	}
 }
 
@@ -48,7 +48,7 @@ func (c *checker) completionsUpdate(spec, old *batchv1.JobSpec, path *field.Path
 func (c *checker) templateUpdate(j, old *batchv1.Job, path *field.Path) {
 	template, before := &j.Spec.Template, old.Spec.Template.DeepCopy()
 	if !mayChangeTemplate(old) {
-		c.immutable(path, template, before)
+		c.Immutable(path, template, before)
 		return
 	}
 	spec := &before.Spec
@@ -58,7 +58,7 @@ func (c *checker) templateUpdate(j, old *batchv1.Job, path *field.Path) {
 	spec.SchedulingGates = template.Spec.SchedulingGates
 	takeResources(spec.Containers, template.Spec.Containers)
 	takeResources(spec.InitContainers, template.Spec.InitContainers)
-	c.immutable(path.Child("spec"), template.Spec, *spec)
+	c.Immutable(path.Child("spec"), template.Spec, *spec)
 }
 
 // mayChangeTemplate wants a suspended job that has no pods: either it never

@@ -6,17 +6,16 @@ package batch
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
+	"github.com/kindred-project/kindred/internal/registry/check"
 	"github.com/kindred-project/kindred/internal/registry/core/podspec"
 )
 
@@ -39,7 +38,7 @@ func validateJob(_ context.Context, j *batchv1.Job) field.ErrorList {
 	c.generatedSelector(j)
 	c.jobSpecWithSelector(&j.Spec, field.NewPath("spec"))
 	c.nameOfIndexedPods(j)
-	return c.errs
+	return c.Errors()
 }
 
 // generatedSelector wants the labels and the selector which generateSelector
@@ -49,7 +48,7 @@ func (c *checker) generatedSelector(j *batchv1.Job) {
 		return
 	}
 	if j.UID == "" {
-		c.required(field.NewPath("metadata", "uid"), "")
+		c.Required(field.NewPath("metadata", "uid"), "")
 	}
 	generated := labels.Set{}
 	path := field.NewPath("spec", "template", "metadata", "labels")
@@ -59,7 +58,7 @@ func (c *checker) generatedSelector(j *batchv1.Job) {
 		generated[uidLabels[i]], generated[nameLabels[i]] = string(j.UID), j.Name
 	}
 	if selector, err := metav1.LabelSelectorAsSelector(j.Spec.Selector); err == nil && !selector.Matches(generated) {
-		c.invalid(field.NewPath("spec", "selector"), j.Spec.Selector, "`selector` not auto-generated")
+		c.Invalid(field.NewPath("spec", "selector"), j.Spec.Selector, "`selector` not auto-generated")
 	}
 }
 
@@ -67,9 +66,9 @@ func (c *checker) label(path *field.Path, labels map[string]string, key, want st
 	value, found := labels[key]
 	switch message := fmt.Sprintf("must be '%s'", want); {
 	case !found:
-		c.required(path.Key(key), message)
+		c.Required(path.Key(key), message)
 	case value != want:
-		c.invalid(path.Key(key), labels, message)
+		c.Invalid(path.Key(key), labels, message)
 	}
 }
 
@@ -81,43 +80,42 @@ func (c *checker) nameOfIndexedPods(j *batchv1.Job) {
 	}
 	hostname := fmt.Sprintf("%s-%d", j.Name, *j.Spec.Completions-1)
 	if len(validation.IsDNS1123Label(hostname)) > 0 {
-		c.invalid(field.NewPath("metadata", "name"), j.Name, "will not able to create pod with invalid DNS label: "+hostname)
+		c.Invalid(field.NewPath("metadata", "name"), j.Name, "will not able to create pod with invalid DNS label: "+hostname)
 	}
 }
 
 func (c *checker) jobSpecWithSelector(spec *batchv1.JobSpec, path *field.Path) {
 	c.jobSpec(spec, path)
 	if spec.Selector == nil {
-		c.required(path.Child("selector"), "")
+		c.Required(path.Child("selector"), "")
 	} else {
-		c.add(metavalidation.ValidateLabelSelector(spec.Selector, metavalidation.LabelSelectorValidationOptions{}, path.Child("selector"))...)
+		c.LabelSelector(path.Child("selector"), spec.Selector)
 	}
 	selector, err := metav1.LabelSelectorAsSelector(spec.Selector)
 	if err == nil && !selector.Matches(labels.Set(spec.Template.Labels)) {
-		c.invalid(path.Child("template", "metadata", "labels"), spec.Template.Labels, "`selector` does not match template `labels`")
+		c.Invalid(path.Child("template", "metadata", "labels"), spec.Template.Labels, "`selector` does not match template `labels`")
 	}
 }
 
 // jobSpec checks what holds for jobs and for templates of jobs, which have no
 // selector yet.
 func (c *checker) jobSpec(spec *batchv1.JobSpec, path *field.Path) {
-	nonNegative(c, path.Child("parallelism"), spec.Parallelism)
-	nonNegative(c, path.Child("completions"), spec.Completions)
-	nonNegative(c, path.Child("activeDeadlineSeconds"), spec.ActiveDeadlineSeconds)
-	nonNegative(c, path.Child("backoffLimit"), spec.BackoffLimit)
-	nonNegative(c, path.Child("ttlSecondsAfterFinished"), spec.TTLSecondsAfterFinished)
-	nonNegative(c, path.Child("backoffLimitPerIndex"), spec.BackoffLimitPerIndex)
-	nonNegative(c, path.Child("maxFailedIndexes"), spec.MaxFailedIndexes)
+	check.NonNegativePtr(c, path.Child("parallelism"), spec.Parallelism)
+	check.NonNegativePtr(c, path.Child("completions"), spec.Completions)
+	check.NonNegativePtr(c, path.Child("activeDeadlineSeconds"), spec.ActiveDeadlineSeconds)
+	check.NonNegativePtr(c, path.Child("backoffLimit"), spec.BackoffLimit)
+	check.NonNegativePtr(c, path.Child("ttlSecondsAfterFinished"), spec.TTLSecondsAfterFinished)
+	check.NonNegativePtr(c, path.Child("backoffLimitPerIndex"), spec.BackoffLimitPerIndex)
+	check.NonNegativePtr(c, path.Child("maxFailedIndexes"), spec.MaxFailedIndexes)
 	if spec.MaxFailedIndexes != nil && spec.BackoffLimitPerIndex == nil {
-		c.add(field.Required(path.Child("backoffLimitPerIndex"), "when maxFailedIndexes is specified").
-			WithOrigin("dependentRequired").MarkCoveredByDeclarative())
+		c.Declared().Add(field.Required(path.Child("backoffLimitPerIndex"), "when maxFailedIndexes is specified").WithOrigin("dependentRequired"))
 	}
 	c.managedBy(spec.ManagedBy, path.Child("managedBy"))
 	c.completionMode(spec, path)
 	c.failurePolicy(spec, path.Child("podFailurePolicy"))
 	c.successPolicy(spec, path.Child("successPolicy"))
 	c.replacementPolicy(spec, path.Child("podReplacementPolicy"))
-	c.add(podspec.ValidatePodTemplateSpec(&spec.Template, path.Child("template"))...)
+	c.Add(podspec.ValidatePodTemplateSpec(&spec.Template, path.Child("template"))...)
 	c.restartPolicy(spec, path.Child("template", "spec", "restartPolicy"))
 }
 
@@ -125,10 +123,8 @@ func (c *checker) managedBy(name *string, path *field.Path) {
 	if name == nil {
 		return
 	}
-	c.add(validation.IsDomainPrefixedPath(path, *name)...)
-	if len(*name) > maxManagedByLength {
-		c.add(field.TooLong(path, "", maxManagedByLength))
-	}
+	c.Add(validation.IsDomainPrefixedPath(path, *name)...)
+	c.MaxBytes(path, *name, maxManagedByLength)
 }
 
 func (c *checker) completionMode(spec *batchv1.JobSpec, path *field.Path) {
@@ -139,13 +135,13 @@ func (c *checker) completionMode(spec *batchv1.JobSpec, path *field.Path) {
 		c.onlyIndexed(path.Child("backoffLimitPerIndex"), spec.BackoffLimitPerIndex)
 		c.onlyIndexed(path.Child("maxFailedIndexes"), spec.MaxFailedIndexes)
 	default:
-		c.add(field.NotSupported(path.Child("completionMode"), mode, []batchv1.CompletionMode{batchv1.NonIndexedCompletion, batchv1.IndexedCompletion}))
+		c.Add(field.NotSupported(path.Child("completionMode"), mode, []batchv1.CompletionMode{batchv1.NonIndexedCompletion, batchv1.IndexedCompletion}))
 	}
 }
 
 func (c *checker) onlyIndexed(path *field.Path, n *int32) {
 	if n != nil {
-		c.invalid(path, *n, "requires indexed completion mode")
+		c.Invalid(path, *n, "requires indexed completion mode")
 	}
 }
 
@@ -155,7 +151,7 @@ func (c *checker) indexedLimits(spec *batchv1.JobSpec, path *field.Path) {
 		fmt.Sprintf("must be less than or equal to %d when completion mode is %s", maxIndexedParallelism, batchv1.IndexedCompletion))
 	c.atMost(failed, spec.MaxFailedIndexes, maxFailedIndexes, fmt.Sprintf("must be less than or equal to %d", maxFailedIndexes))
 	if spec.Completions == nil {
-		c.required(path.Child("completions"), fmt.Sprintf("when completion mode is %s", batchv1.IndexedCompletion))
+		c.Required(path.Child("completions"), fmt.Sprintf("when completion mode is %s", batchv1.IndexedCompletion))
 		return
 	}
 	c.atMost(failed, spec.MaxFailedIndexes, *spec.Completions, "must be less than or equal to completions")
@@ -164,7 +160,7 @@ func (c *checker) indexedLimits(spec *batchv1.JobSpec, path *field.Path) {
 	}
 	const whenMany = "must be less than or equal to %d when completions are above %d and used with backoff limit per index"
 	if spec.MaxFailedIndexes == nil {
-		c.required(failed, fmt.Sprintf("must be specified when completions is above %d", manyCompletions))
+		c.Required(failed, fmt.Sprintf("must be specified when completions is above %d", manyCompletions))
 	}
 	c.atMost(path.Child("parallelism"), spec.Parallelism, maxParallelismOfMany, fmt.Sprintf(whenMany, maxParallelismOfMany, manyCompletions))
 	c.atMost(failed, spec.MaxFailedIndexes, maxFailedIndexesOfMany, fmt.Sprintf(whenMany, maxFailedIndexesOfMany, manyCompletions))
@@ -172,7 +168,7 @@ func (c *checker) indexedLimits(spec *batchv1.JobSpec, path *field.Path) {
 
 func (c *checker) atMost(path *field.Path, n *int32, limit int32, message string) {
 	if n != nil && *n > limit {
-		c.invalid(path, *n, message)
+		c.Invalid(path, *n, message)
 	}
 }
 
@@ -185,9 +181,7 @@ func (c *checker) replacementPolicy(spec *batchv1.JobSpec, path *field.Path) {
 	if spec.PodFailurePolicy == nil {
 		supported = append(supported, batchv1.TerminatingOrFailed)
 	}
-	if !slices.Contains(supported, *spec.PodReplacementPolicy) {
-		c.add(field.NotSupported(path, *spec.PodReplacementPolicy, supported))
-	}
+	check.OneOf(c, path, *spec.PodReplacementPolicy, supported...)
 }
 
 // restartPolicy refuses Always, also where it is the default of a template that
@@ -195,13 +189,13 @@ func (c *checker) replacementPolicy(spec *batchv1.JobSpec, path *field.Path) {
 func (c *checker) restartPolicy(spec *batchv1.JobSpec, path *field.Path) {
 	switch policy := spec.Template.Spec.RestartPolicy; policy {
 	case corev1.RestartPolicyAlways, "":
-		c.required(path, fmt.Sprintf("valid values: %q, %q", corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever))
+		c.Required(path, fmt.Sprintf("valid values: %q, %q", corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever))
 	case corev1.RestartPolicyOnFailure:
 		if spec.PodFailurePolicy != nil {
-			c.invalid(path, policy, fmt.Sprintf("only %q is supported when podFailurePolicy is specified", corev1.RestartPolicyNever))
+			c.Invalid(path, policy, fmt.Sprintf("only %q is supported when podFailurePolicy is specified", corev1.RestartPolicyNever))
 		}
 	case corev1.RestartPolicyNever:
 	default:
-		c.add(field.NotSupported(path, policy, []corev1.RestartPolicy{corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever}))
+		c.Add(field.NotSupported(path, policy, []corev1.RestartPolicy{corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever}))
 	}
 }

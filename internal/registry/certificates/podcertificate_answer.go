@@ -18,6 +18,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
 // This file is what a signer may answer to a PodCertificateRequest.
@@ -69,25 +71,26 @@ func sameStatus(status, want certificatesv1.PodCertificateRequestStatus, detail 
 }
 
 func validateAnswerConditions(conditions []metav1.Condition) field.ErrorList {
-	var errs field.ErrorList
+	c := &check.Checker{}
 	known := 0
-	for i, c := range conditions {
+	for i, condition := range conditions {
 		// Clients know these paths with a dot before the index.
 		path := statusPath.Child("conditions", fmt.Sprintf("[%d]", i))
-		switch c.Type {
+		switch condition.Type {
 		case issued, denied, failed:
 		default:
-			errs = append(errs, field.NotSupported(path.Child("type"), c.Type, []string{issued, denied, failed}))
+			c.Add(field.NotSupported(path.Child("type"), condition.Type, []string{issued, denied, failed}))
 			continue
 		}
 		if known++; known > 1 {
-			errs = append(errs, field.Invalid(path.Child("type"), c.Type, "There may be at most one condition with type \"Issued\", \"Denied\", or \"Failed\""))
+			c.Invalid(path.Child("type"), condition.Type, "There may be at most one condition with type \"Issued\", \"Denied\", or \"Failed\"")
 		}
-		if c.Status != metav1.ConditionTrue {
-			errs = append(errs, field.NotSupported(path.Child("status"), c.Status, []metav1.ConditionStatus{metav1.ConditionTrue}))
+		if condition.Status != metav1.ConditionTrue {
+			c.Add(field.NotSupported(path.Child("status"), condition.Status, []metav1.ConditionStatus{metav1.ConditionTrue}))
 		}
 	}
-	return append(errs, metav1validation.ValidateConditions(conditions, statusPath.Child("conditions"))...)
+	c.Add(metav1validation.ValidateConditions(conditions, statusPath.Child("conditions"))...)
+	return c.Errors()
 }
 
 // validateIssued reports the first thing that is wrong with a certificate: what
@@ -130,39 +133,39 @@ func validateIssued(r, old *podRequest, now time.Time) field.ErrorList {
 }
 
 func validateNames(leaf *x509.Certificate) field.ErrorList {
-	var errs field.ErrorList
+	c := &check.Checker{}
 	for _, name := range leaf.DNSNames {
 		if name == "" {
-			errs = append(errs, field.Invalid(chainPath, name, "leaf certificate should not contain empty DNSName"))
+			c.Invalid(chainPath, name, "leaf certificate should not contain empty DNSName")
 		}
 		if strings.Contains(name, "..") {
-			errs = append(errs, field.Invalid(chainPath, name, "leaf certificate's DNSName should not contain '..'"))
+			c.Invalid(chainPath, name, "leaf certificate's DNSName should not contain '..'")
 		}
 		if strings.HasPrefix(name, ".") || strings.HasSuffix(name, ".") {
-			errs = append(errs, field.Invalid(chainPath, name, "leaf certificate's DNSName should not start or end with '.'"))
+			c.Invalid(chainPath, name, "leaf certificate's DNSName should not start or end with '.'")
 		}
 	}
 	for _, address := range leaf.EmailAddresses {
 		if _, err := mail.ParseAddress(address); err != nil {
-			errs = append(errs, field.Invalid(chainPath, address, "leaf certificate should not contain invalid EmailAddress"))
+			c.Invalid(chainPath, address, "leaf certificate should not contain invalid EmailAddress")
 		}
 	}
-	return errs
+	return c.Errors()
 }
 
 func validateTimesSet(status *certificatesv1.PodCertificateRequestStatus) field.ErrorList {
+	c := &check.Checker{}
 	const consistent = "must be present and consistent with the issued certificate"
-	var errs field.ErrorList
 	if status.NotBefore == nil {
-		errs = append(errs, field.Required(notBeforePath, consistent))
+		c.Required(notBeforePath, consistent)
 	}
 	if status.NotAfter == nil {
-		errs = append(errs, field.Required(notAfterPath, consistent))
+		c.Required(notAfterPath, consistent)
 	}
 	if status.BeginRefreshAt == nil {
-		errs = append(errs, field.Required(refreshPath, "must be present and in the range [notbefore+10min, notafter-10min]"))
+		c.Required(refreshPath, "must be present and in the range [notbefore+10min, notafter-10min]")
 	}
-	return errs
+	return c.Errors()
 }
 
 // validateTimes compares what the status says with the certificate and with what

@@ -20,8 +20,8 @@ import (
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kindred-project/kindred/internal/registry/check"
 	"github.com/kindred-project/kindred/internal/registry/core/podspec"
-	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
 // Limits of what a request may hold and ask for. Kubernetes' own signers sign for
@@ -37,59 +37,60 @@ const (
 var stubPath = specPath.Child("stubPKCS10Request")
 
 func validatePodRequest(_ context.Context, r *podRequest) field.ErrorList {
+	c := &check.Checker{}
 	s := &r.Spec
-	errs := podspec.ValidateSignerName(specPath.Child("signerName"), s.SignerName)
-	errs = append(errs, validateUserAnnotations(s.UnverifiedUserAnnotations, specPath.Child("unverifiedUserAnnotations"))...)
+	c.Add(podspec.ValidateSignerName(specPath.Child("signerName"), s.SignerName)...)
+	validateUserAnnotations(c, s.UnverifiedUserAnnotations, specPath.Child("unverifiedUserAnnotations"))
 	for _, party := range []struct {
 		kind, name string
 		uid        types.UID
 	}{{"pod", s.PodName, s.PodUID}, {"serviceAccount", s.ServiceAccountName, s.ServiceAccountUID}, {"node", string(s.NodeName), s.NodeUID}} {
-		errs = append(errs, generic.Invalid(specPath.Child(party.kind+"Name"), party.name, apivalidation.NameIsDNSSubdomain(party.name, false))...)
-		errs = append(errs, validateUID(party.uid, specPath.Child(party.kind+"UID"))...)
+		c.DNSSubdomain(specPath.Child(party.kind+"Name"), party.name)
+		validateUID(c, party.uid, specPath.Child(party.kind+"UID"))
 	}
-	errs = append(errs, validateLife(s.MaxExpirationSeconds, s.SignerName, specPath.Child("maxExpirationSeconds"))...)
+	validateLife(c, s.MaxExpirationSeconds, s.SignerName, specPath.Child("maxExpirationSeconds"))
 	switch {
 	case s.MaxExpirationSeconds == nil:
-		return errs
+		return c.Errors()
 	case len(s.StubPKCS10Request) == 0:
-		return append(errs, field.Invalid(specPath, field.OmitValueType{}, "exactly one of (stubPKCS10Request) or (pkixPublicKey, proofOfPossession) must be set"))
+		c.Invalid(specPath, field.OmitValueType{}, "exactly one of (stubPKCS10Request) or (pkixPublicKey, proofOfPossession) must be set")
+		return c.Errors()
 	}
-	return append(errs, validateStub(s.StubPKCS10Request)...)
+	validateStub(c, s.StubPKCS10Request)
+	return c.Errors()
 }
 
-func validateUserAnnotations(annotations map[string]string, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
+func validateUserAnnotations(c *check.Checker, annotations map[string]string, path *field.Path) {
 	for _, key := range slices.Sorted(maps.Keys(annotations)) {
-		errs = append(errs, utilvalidation.IsDomainPrefixedKey(path, strings.ToLower(key))...)
+		c.Add(utilvalidation.IsDomainPrefixedKey(path, strings.ToLower(key))...)
 	}
 	if apivalidation.ValidateAnnotationsSize(annotations) != nil {
-		errs = append(errs, field.TooLong(path, "", apivalidation.TotalAnnotationSizeLimitB))
+		c.TooLong(path, apivalidation.TotalAnnotationSizeLimitB)
 	}
-	return errs
 }
 
-func validateUID(uid types.UID, path *field.Path) field.ErrorList {
+func validateUID(c *check.Checker, uid types.UID, path *field.Path) {
 	switch {
 	case uid == "":
-		return field.ErrorList{field.Invalid(path, uid, "must not be empty")}
+		c.Invalid(path, uid, "must not be empty")
 	case len(uid) > longestUID:
-		return field.ErrorList{field.TooLong(path, uid, longestUID)}
+		c.Add(field.TooLong(path, uid, longestUID))
 	}
-	return nil
 }
 
-func validateLife(seconds *int32, signer string, path *field.Path) field.ErrorList {
+func validateLife(c *check.Checker, seconds *int32, signer string, path *field.Path) {
 	if seconds == nil {
-		return field.ErrorList{field.Required(path, "must be set")}
+		c.Required(path, "must be set")
+		return
 	}
 	longest := int32(longestLife)
 	if isKubernetes(signer) {
 		longest = longestKubernetes
 	}
 	if *seconds >= shortestLife && *seconds <= longest {
-		return nil
+		return
 	}
-	return field.ErrorList{field.Invalid(path, *seconds, fmt.Sprintf("must be in the range [%d, %d]", shortestLife, longest))}
+	c.Invalid(path, *seconds, fmt.Sprintf("must be in the range [%d, %d]", shortestLife, longest))
 }
 
 func isKubernetes(signer string) bool {
@@ -98,32 +99,36 @@ func isKubernetes(signer string) bool {
 }
 
 // validateStub wants a request whose only purpose is to prove who has the key.
-func validateStub(data []byte) field.ErrorList {
+func validateStub(c *check.Checker, data []byte) {
 	refuse := func(value any, detail string) field.ErrorList {
 		return field.ErrorList{field.Invalid(stubPath, value, detail)}
 	}
 	if len(data) > largestStub {
-		return field.ErrorList{field.TooLong(stubPath, data, largestStub)}
+		c.Add(field.TooLong(stubPath, data, largestStub))
+		return
 	}
 	stub, err := x509.ParseCertificateRequest(data)
 	if err != nil {
-		return refuse(field.OmitValueType{}, "must be a valid PKCS#10 CSR")
+		c.Add(refuse(field.OmitValueType{}, "must be a valid PKCS#10 CSR")...)
+		return
 	}
 	switch key := stub.PublicKey.(type) {
 	case ed25519.PublicKey:
 	case *ecdsa.PublicKey:
 		if key.Curve != elliptic.P256() && key.Curve != elliptic.P384() && key.Curve != elliptic.P521() {
-			return refuse("curve "+key.Curve.Params().Name, "elliptic public keys must use curve P256, P384, or P521")
+			c.Add(refuse("curve "+key.Curve.Params().Name, "elliptic public keys must use curve P256, P384, or P521")...)
+			return
 		}
 	case *rsa.PublicKey:
 		if bits := key.Size() * 8; bits != 3072 && bits != 4096 {
-			return refuse(fmt.Sprintf("%d-bit modulus", bits), "RSA keys must have modulus size 3072 or 4096")
+			c.Add(refuse(fmt.Sprintf("%d-bit modulus", bits), "RSA keys must have modulus size 3072 or 4096")...)
+			return
 		}
 	default:
-		return refuse(field.OmitValueType{}, "unknown public key type; supported types are Ed25519, ECDSA, and RSA")
+		c.Add(refuse(field.OmitValueType{}, "unknown public key type; supported types are Ed25519, ECDSA, and RSA")...)
+		return
 	}
 	if stub.CheckSignature() != nil {
-		return refuse(field.OmitValueType{}, "invalid signature")
+		c.Add(refuse(field.OmitValueType{}, "invalid signature")...)
 	}
-	return nil
 }

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kindred-project/kindred/internal/registry/check"
 	"github.com/kindred-project/kindred/internal/registry/core/podspec"
 )
 
@@ -47,21 +48,21 @@ var (
 
 // validateRequest checks a new request, whose status is empty.
 func validateRequest(_ context.Context, r *csr) field.ErrorList {
-	var errs field.ErrorList
+	c := &check.Checker{}
 	if err := checkRequest(r.Spec.Request); err != nil {
-		errs = append(errs, field.Invalid(specPath.Child("request"), r.Spec.Request, err.Error()))
+		c.Invalid(specPath.Child("request"), r.Spec.Request, err.Error())
 	}
-	errs = append(errs, validateUsages(r.Spec.Usages, specPath.Child("usages"))...)
+	validateUsages(c, r.Spec.Usages, specPath.Child("usages"))
 	signer := specPath.Child("signerName")
 	if r.Spec.SignerName == legacySigner {
-		errs = append(errs, field.Invalid(signer, r.Spec.SignerName, "the legacy signerName is not allowed via this API version"))
+		c.Invalid(signer, r.Spec.SignerName, "the legacy signerName is not allowed via this API version")
 	} else {
-		errs = append(errs, podspec.ValidateSignerName(signer, r.Spec.SignerName)...)
+		c.Add(podspec.ValidateSignerName(signer, r.Spec.SignerName)...)
 	}
 	if seconds := r.Spec.ExpirationSeconds; seconds != nil && *seconds < 600 {
-		errs = append(errs, field.Invalid(specPath.Child("expirationSeconds"), *seconds, "may not specify a duration less than 600 seconds (10 minutes)"))
+		c.Invalid(specPath.Child("expirationSeconds"), *seconds, "may not specify a duration less than 600 seconds (10 minutes)")
 	}
-	return errs
+	return c.Errors()
 }
 
 // checkRequest wants a PKCS #10 request in PEM, signed with its own key.
@@ -77,24 +78,20 @@ func checkRequest(data []byte) error {
 	return parsed.CheckSignature()
 }
 
-func validateUsages(wanted []certificatesv1.KeyUsage, path *field.Path) field.ErrorList {
+func validateUsages(c *check.Checker, wanted []certificatesv1.KeyUsage, path *field.Path) {
 	if len(wanted) == 0 {
-		return field.ErrorList{field.Required(path, "")}
+		c.Required(path, "")
+		return
 	}
-	var errs field.ErrorList
 	for i, usage := range wanted {
 		if !usages.Has(usage) {
-			errs = append(errs, field.NotSupported(path.Index(i), usage, sets.List(usages)))
+			c.Add(field.NotSupported(path.Index(i), usage, sets.List(usages)))
 		}
 	}
 	seen := sets.New[certificatesv1.KeyUsage]()
 	for i, usage := range wanted {
-		if seen.Has(usage) {
-			errs = append(errs, field.Duplicate(path.Index(i), usage))
-		}
-		seen.Insert(usage)
+		check.Unique(c, path.Index(i), seen, usage)
 	}
-	return errs
 }
 
 // csrUpdate is a change of a request's status, by an approver or a signer. The
@@ -104,51 +101,47 @@ type csrUpdate struct {
 }
 
 func (u csrUpdate) validate(_ context.Context, r, old *csr) field.ErrorList {
-	errs := validateConditions(r.Status.Conditions)
-	errs = append(errs, u.certificate(r.Status.Certificate, old.Status.Certificate)...)
+	c := &check.Checker{}
+	validateConditions(c, r.Status.Conditions)
+	u.certificate(c, r.Status.Certificate, old.Status.Certificate)
 	for _, t := range final {
 		if len(ofType(r.Status.Conditions, t)) < len(ofType(old.Status.Conditions, t)) {
-			errs = append(errs, field.Forbidden(conditionsPath, fmt.Sprintf("updates may not remove a condition of type %q", t)))
+			c.Forbidden(conditionsPath, fmt.Sprintf("updates may not remove a condition of type %q", t))
 		}
 	}
 	if u.approves {
-		return errs
+		return c.Errors()
 	}
-	errs = append(errs, sameConditions(r, old, certificatesv1.CertificateApproved)...)
-	return append(errs, sameConditions(r, old, certificatesv1.CertificateDenied)...)
+	sameConditions(c, r, old, certificatesv1.CertificateApproved)
+	sameConditions(c, r, old, certificatesv1.CertificateDenied)
+	return c.Errors()
 }
 
 // sameConditions is for those who are no approvers.
-func sameConditions(r, old *csr, t certificatesv1.RequestConditionType) field.ErrorList {
+func sameConditions(c *check.Checker, r, old *csr, t certificatesv1.RequestConditionType) {
 	now, before := ofType(r.Status.Conditions, t), ofType(old.Status.Conditions, t)
 	switch {
 	case len(now) > len(before):
-		return field.ErrorList{field.Forbidden(conditionsPath, fmt.Sprintf("updates may not add a condition of type %q", t))}
+		c.Forbidden(conditionsPath, fmt.Sprintf("updates may not add a condition of type %q", t))
 	case len(now) == len(before) && !equality.Semantic.DeepEqual(now, before):
-		return field.ErrorList{field.Forbidden(conditionsPath, fmt.Sprintf("updates may not modify a condition of type %q\n%v", t, diff.Diff(before, now)))}
+		c.Forbidden(conditionsPath, fmt.Sprintf("updates may not modify a condition of type %q\n%v", t, diff.Diff(before, now)))
 	}
-	return nil
 }
 
-func validateConditions(conditions []condition) field.ErrorList {
-	var errs field.ErrorList
+func validateConditions(c *check.Checker, conditions []condition) {
 	seen := sets.New[certificatesv1.RequestConditionType]()
-	for i, c := range conditions {
+	for i, condition := range conditions {
 		path := conditionsPath.Index(i)
-		if c.Type == "" {
-			errs = append(errs, field.Required(path.Child("type"), ""))
+		if condition.Type == "" {
+			c.Required(path.Child("type"), "")
 		}
-		errs = append(errs, validateConditionStatus(c, path.Child("status"))...)
-		if contradicts(c.Type, seen) {
-			errs = append(errs, field.Invalid(conditionsPath, c.Type, "Approved and Denied conditions are mutually exclusive").
-				WithOrigin("zeroOrOneOf").MarkCoveredByDeclarative())
+		validateConditionStatus(c, condition, path.Child("status"))
+		if contradicts(condition.Type, seen) {
+			c.Declared().Add(field.Invalid(conditionsPath, condition.Type, "Approved and Denied conditions are mutually exclusive").
+				WithOrigin("zeroOrOneOf"))
 		}
-		if seen.Has(c.Type) {
-			errs = append(errs, field.Duplicate(path.Child("type"), c.Type))
-		}
-		seen.Insert(c.Type)
+		check.Unique(c, path.Child("type"), seen, condition.Type)
 	}
-	return errs
 }
 
 func contradicts(t certificatesv1.RequestConditionType, seen sets.Set[certificatesv1.RequestConditionType]) bool {
@@ -156,36 +149,28 @@ func contradicts(t certificatesv1.RequestConditionType, seen sets.Set[certificat
 		t == certificatesv1.CertificateDenied && seen.Has(certificatesv1.CertificateApproved)
 }
 
-func validateConditionStatus(c condition, path *field.Path) field.ErrorList {
+func validateConditionStatus(c *check.Checker, condition condition, path *field.Path) {
 	allowed := []corev1.ConditionStatus{corev1.ConditionFalse, corev1.ConditionTrue, corev1.ConditionUnknown}
-	if slices.Contains(final, c.Type) {
+	if slices.Contains(final, condition.Type) {
 		allowed = []corev1.ConditionStatus{corev1.ConditionTrue}
 	}
-	switch {
-	case c.Status == "":
-		return field.ErrorList{field.Required(path, "")}
-	case !slices.Contains(allowed, c.Status):
-		return field.ErrorList{field.NotSupported(path, c.Status, allowed)}
-	}
-	return nil
+	check.RequiredOneOf(c, path, condition.Status, allowed...)
 }
 
 // certificate lets a signer answer, once.
-func (u csrUpdate) certificate(now, before []byte) field.ErrorList {
+func (u csrUpdate) certificate(c *check.Checker, now, before []byte) {
 	if bytes.Equal(now, before) {
-		return nil
+		return
 	}
-	var errs field.ErrorList
 	if err := checkCertificates(now); err != nil {
-		errs = append(errs, field.Invalid(certificatePath, "<certificate data>", err.Error()))
+		c.Invalid(certificatePath, "<certificate data>", err.Error())
 	}
 	switch {
 	case !u.signs:
-		errs = append(errs, field.Forbidden(certificatePath, "updates may not set certificate content"))
+		c.Forbidden(certificatePath, "updates may not set certificate content")
 	case len(before) > 0:
-		errs = append(errs, field.Forbidden(certificatePath, "updates may not modify existing certificate content"))
+		c.Forbidden(certificatePath, "updates may not modify existing certificate content")
 	}
-	return errs
 }
 
 // checkCertificates wants certificates in PEM and nothing else; no data at all is

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kindred-project/kindred/internal/registry/check"
 	"github.com/kindred-project/kindred/internal/registry/core/podspec"
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
@@ -27,7 +28,10 @@ var ClusterTrustBundle = generic.Kind[*certificatesv1.ClusterTrustBundle]{
 	NewList:  func() runtime.Object { return &certificatesv1.ClusterTrustBundleList{} },
 	Metadata: generic.Metadata{ValidName: anyName}, // it depends on the signer
 	Validate: func(_ context.Context, b *certificatesv1.ClusterTrustBundle) field.ErrorList {
-		return append(validateBundleMeta(b), validateAnchors(b.Spec.TrustBundle, bundlePath)...)
+		c := &check.Checker{}
+		validateBundleMeta(c, b)
+		c.Add(validateAnchors(b.Spec.TrustBundle, bundlePath)...)
+		return c.Errors()
 	},
 	ValidateUpdate:         validateBundleUpdate,
 	RequireResourceVersion: true,
@@ -46,27 +50,27 @@ var bundlePath, bundleSignerPath = specPath.Child("trustBundle"), specPath.Child
 // validateBundleUpdate does not parse roots that stay, so that a change in how
 // they are parsed breaks nobody.
 func validateBundleUpdate(_ context.Context, b, old *certificatesv1.ClusterTrustBundle) field.ErrorList {
-	errs := validateBundleMeta(b)
+	c := &check.Checker{}
+	validateBundleMeta(c, b)
 	if b.Spec.TrustBundle != old.Spec.TrustBundle {
-		errs = append(errs, validateAnchors(b.Spec.TrustBundle, bundlePath)...)
+		c.Add(validateAnchors(b.Spec.TrustBundle, bundlePath)...)
 	}
-	return append(errs, apivalidation.ValidateImmutableField(b.Spec.SignerName, old.Spec.SignerName, bundleSignerPath).
-		WithOrigin("immutable").MarkAlpha().MarkCoveredByDeclarative()...)
+	c.Declared().Add(apivalidation.ValidateImmutableField(b.Spec.SignerName, old.Spec.SignerName, bundleSignerPath).
+		WithOrigin("immutable").MarkAlpha()...)
+	return c.Errors()
 }
 
-func validateBundleMeta(b *certificatesv1.ClusterTrustBundle) field.ErrorList {
+func validateBundleMeta(c *check.Checker, b *certificatesv1.ClusterTrustBundle) {
 	metadata, signer := field.NewPath("metadata"), b.Spec.SignerName
-	var errs field.ErrorList
 	if b.GenerateName != "" {
-		errs = append(errs, generic.Invalid(metadata.Child("generateName"), b.GenerateName, bundleNameProblems(signer, b.GenerateName, true))...)
+		c.Invalid(metadata.Child("generateName"), b.GenerateName, bundleNameProblems(signer, b.GenerateName, true)...)
 	}
 	if b.Name != "" {
-		errs = append(errs, generic.Invalid(metadata.Child("name"), b.Name, bundleNameProblems(signer, b.Name, false))...)
+		c.Invalid(metadata.Child("name"), b.Name, bundleNameProblems(signer, b.Name, false)...)
 	}
 	if signer != "" {
-		errs = append(errs, podspec.ValidateSignerName(bundleSignerPath, signer)...)
+		c.Add(podspec.ValidateSignerName(bundleSignerPath, signer)...)
 	}
-	return errs
 }
 
 // bundleNameProblems: the bundles of a signer are named after it, with colons in

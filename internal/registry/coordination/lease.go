@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
+	"github.com/kindred-project/kindred/internal/registry/check"
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
@@ -48,13 +49,13 @@ func prepareLease(_ context.Context, l, _ *coordinationv1.Lease) {
 }
 
 func validateLease(_ context.Context, l *coordinationv1.Lease) field.ErrorList {
-	var errs field.ErrorList
+	c := &check.Checker{}
 	spec, path := &l.Spec, field.NewPath("spec")
 	if spec.LeaseDurationSeconds != nil && *spec.LeaseDurationSeconds <= 0 {
-		errs = append(errs, field.Invalid(path.Child("leaseDurationSeconds"), *spec.LeaseDurationSeconds, "must be greater than 0"))
+		c.Invalid(path.Child("leaseDurationSeconds"), *spec.LeaseDurationSeconds, "must be greater than 0")
 	}
 	if spec.LeaseTransitions != nil && *spec.LeaseTransitions < 0 {
-		errs = append(errs, field.Invalid(path.Child("leaseTransitions"), *spec.LeaseTransitions, "must be greater than or equal to 0"))
+		c.Invalid(path.Child("leaseTransitions"), *spec.LeaseTransitions, "must be greater than or equal to 0")
 	}
-	return errs
+	return c.Errors()
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kindred-project/kindred/internal/registry/check"
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
@@ -30,55 +31,52 @@ var ConfigMap = generic.Kind[*corev1.ConfigMap]{
 	}},
 }
 
-func validateConfigMap(_ context.Context, c *corev1.ConfigMap) field.ErrorList {
-	var errs field.ErrorList
+func validateConfigMap(_ context.Context, configMap *corev1.ConfigMap) field.ErrorList {
+	c := &check.Checker{}
 	size := 0
-	for key, value := range c.Data {
-		errs = append(errs, validateDataKey(field.NewPath("data").Key(key), key)...)
-		if _, twice := c.BinaryData[key]; twice {
-			errs = append(errs, field.Invalid(field.NewPath("data").Key(key), key, "duplicate of key present in binaryData"))
+	for key, value := range configMap.Data {
+		validateDataKey(c, field.NewPath("data").Key(key), key)
+		if _, twice := configMap.BinaryData[key]; twice {
+			c.Invalid(field.NewPath("data").Key(key), key, "duplicate of key present in binaryData")
 		}
 		size += len(value)
 	}
-	for key, value := range c.BinaryData {
-		errs = append(errs, validateDataKey(field.NewPath("binaryData").Key(key), key)...)
+	for key, value := range configMap.BinaryData {
+		validateDataKey(c, field.NewPath("binaryData").Key(key), key)
 		size += len(value)
 	}
 	if size > corev1.MaxSecretSize {
-		errs = append(errs, field.TooLong(field.NewPath(""), "" /*unused*/, corev1.MaxSecretSize))
+		c.TooLong(field.NewPath(""), corev1.MaxSecretSize)
 	}
-	return errs
+	return c.Errors()
 }
 
 // validateDataKey checks a key of a ConfigMap or Secret, which must be a valid file name.
-func validateDataKey(path *field.Path, key string) field.ErrorList {
-	var errs field.ErrorList
-	for _, message := range validation.IsConfigMapKey(key) {
-		errs = append(errs, field.Invalid(path, key, message))
-	}
-	return errs
+func validateDataKey(c *check.Checker, path *field.Path, key string) {
+	c.Invalid(path, key, validation.IsConfigMapKey(key)...)
 }
 
-func validateConfigMapUpdate(ctx context.Context, c, old *corev1.ConfigMap) field.ErrorList {
-	var errs field.ErrorList
+func validateConfigMapUpdate(ctx context.Context, configMap, old *corev1.ConfigMap) field.ErrorList {
+	c := &check.Checker{}
 	if old.Immutable != nil && *old.Immutable {
-		errs = append(errs, stillImmutable(c.Immutable)...)
-		errs = append(errs, unchanged(field.NewPath("data"), c.Data, old.Data)...)
-		errs = append(errs, unchanged(field.NewPath("binaryData"), c.BinaryData, old.BinaryData)...)
+		stillImmutable(c, configMap.Immutable)
+		unchanged(c, field.NewPath("data"), configMap.Data, old.Data)
+		unchanged(c, field.NewPath("binaryData"), configMap.BinaryData, old.BinaryData)
 	}
-	return append(errs, validateConfigMap(ctx, c)...)
+	c.Add(validateConfigMap(ctx, configMap)...)
+	return c.Errors()
 }
 
-func stillImmutable(immutable *bool) field.ErrorList {
+func stillImmutable(c *check.Checker, immutable *bool) {
 	if immutable != nil && *immutable {
-		return nil
+		return
 	}
-	return field.ErrorList{field.Forbidden(field.NewPath("immutable"), "field is immutable when `immutable` is set")}
+	c.Forbidden(field.NewPath("immutable"), "field is immutable when `immutable` is set")
 }
 
-func unchanged(path *field.Path, value, old any) field.ErrorList {
+func unchanged(c *check.Checker, path *field.Path, value, old any) {
 	if equality.Semantic.DeepEqual(value, old) {
-		return nil
+		return
 	}
-	return field.ErrorList{field.Forbidden(path, "field is immutable when `immutable` is set")}
+	c.Forbidden(path, "field is immutable when `immutable` is set")
 }

@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -18,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	netutils "k8s.io/utils/net"
 
+	"github.com/kindred-project/kindred/internal/registry/check"
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
@@ -98,83 +98,73 @@ func formatSubsets(subsets []corev1.EndpointSubset) string {
 }
 
 func validateSubsets(subsets []corev1.EndpointSubset, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
+	c := &check.Checker{}
 	for i, subset := range subsets {
 		item := path.Index(i)
 		if len(subset.Addresses) == 0 && len(subset.NotReadyAddresses) == 0 {
-			errs = append(errs, field.Required(item, "must specify `addresses` or `notReadyAddresses`"))
+			c.Required(item, "must specify `addresses` or `notReadyAddresses`")
 		}
 		for j, address := range subset.Addresses {
-			errs = append(errs, validateEndpointAddress(address, item.Child("addresses").Index(j))...)
+			validateEndpointAddress(c, address, item.Child("addresses").Index(j))
 		}
 		for j, address := range subset.NotReadyAddresses {
-			errs = append(errs, validateEndpointAddress(address, item.Child("notReadyAddresses").Index(j))...)
+			validateEndpointAddress(c, address, item.Child("notReadyAddresses").Index(j))
 		}
 		for j, port := range subset.Ports {
-			errs = append(errs, validateEndpointPort(port, len(subset.Ports) > 1, item.Child("ports").Index(j))...)
+			validateEndpointPort(c, port, len(subset.Ports) > 1, item.Child("ports").Index(j))
 		}
 	}
-	return errs
+	return c.Errors()
 }
 
-func validateEndpointAddress(address corev1.EndpointAddress, path *field.Path) field.ErrorList {
-	errs := utilvalidation.IsValidIPForLegacyField(path.Child("ip"), address.IP, true, nil)
+func validateEndpointAddress(c *check.Checker, address corev1.EndpointAddress, path *field.Path) {
+	c.IP(path.Child("ip"), address.IP, nil)
 	if address.Hostname != "" {
-		errs = append(errs, invalid(path.Child("hostname"), address.Hostname, utilvalidation.IsDNS1123Label(address.Hostname))...)
+		c.DNSLabel(path.Child("hostname"), address.Hostname)
 	}
 	if address.NodeName != nil {
-		errs = append(errs, invalid(path.Child("nodeName"), *address.NodeName, utilvalidation.IsDNS1123Subdomain(*address.NodeName))...)
+		c.DNSSubdomain(path.Child("nodeName"), *address.NodeName)
 	}
-	return append(errs, ValidateEndpointIP(address.IP, path.Child("ip"))...)
+	c.Add(ValidateEndpointIP(address.IP, path.Child("ip"))...)
 }
 
-func invalid(path *field.Path, value any, problems []string) field.ErrorList {
-	var errs field.ErrorList
-	for _, problem := range problems {
-		errs = append(errs, field.Invalid(path, value, problem))
-	}
-	return errs
+func invalid(c *check.Checker, path *field.Path, value any, problems []string) {
+	c.Invalid(path, value, problems...)
 }
 
 // ValidateEndpointIP refuses loopback and link-local addresses: a Service must not lead to the node's
 // own loopback or metadata services.
 func ValidateEndpointIP(address string, path *field.Path) field.ErrorList {
+	c := &check.Checker{}
 	ip := netutils.ParseIPSloppy(address)
 	if ip == nil {
-		return field.ErrorList{field.Invalid(path, address, "must be a valid IP address").WithOrigin("format=ip-sloppy")}
+		c.Add(field.Invalid(path, address, "must be a valid IP address").WithOrigin("format=ip-sloppy"))
+		return c.Errors()
 	}
-	var errs field.ErrorList
 	refuse := func(is bool, message string) {
 		if is {
-			errs = append(errs, field.Invalid(path, address, message).WithOrigin("format=endpoint-ip"))
+			c.Add(field.Invalid(path, address, message).WithOrigin("format=endpoint-ip"))
 		}
 	}
 	refuse(ip.IsUnspecified(), fmt.Sprintf("may not be unspecified (%v)", address))
 	refuse(ip.IsLoopback(), "may not be in the loopback range (127.0.0.0/8, ::1/128)")
 	refuse(ip.IsLinkLocalUnicast(), "may not be in the link-local range (169.254.0.0/16, fe80::/10)")
 	refuse(ip.IsLinkLocalMulticast(), "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)")
-	return errs
+	return c.Errors()
 }
 
 var portProtocols = []corev1.Protocol{corev1.ProtocolSCTP, corev1.ProtocolTCP, corev1.ProtocolUDP}
 
-func validateEndpointPort(port corev1.EndpointPort, named bool, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
+func validateEndpointPort(c *check.Checker, port corev1.EndpointPort, named bool, path *field.Path) {
 	switch {
 	case port.Name != "":
-		errs = invalid(path.Child("name"), port.Name, utilvalidation.IsDNS1123Label(port.Name))
+		c.DNSLabel(path.Child("name"), port.Name)
 	case named:
-		errs = append(errs, field.Required(path.Child("name"), ""))
+		c.Required(path.Child("name"), "")
 	}
-	errs = append(errs, invalid(path.Child("port"), port.Port, utilvalidation.IsValidPortNum(int(port.Port)))...)
-	switch {
-	case port.Protocol == "":
-		errs = append(errs, field.Required(path.Child("protocol"), ""))
-	case !slices.Contains(portProtocols, port.Protocol):
-		errs = append(errs, field.NotSupported(path.Child("protocol"), port.Protocol, portProtocols))
-	}
+	c.PortNumber(path.Child("port"), port.Port)
+	check.RequiredOneOf(c, path.Child("protocol"), port.Protocol, portProtocols...)
 	if port.AppProtocol != nil {
-		errs = append(errs, invalid(path.Child("appProtocol"), *port.AppProtocol, utilvalidation.IsQualifiedName(*port.AppProtocol))...)
+		c.QualifiedName(path.Child("appProtocol"), *port.AppProtocol)
 	}
-	return errs
 }

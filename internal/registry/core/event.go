@@ -12,14 +12,13 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/utils/clock"
 
+	"github.com/kindred-project/kindred/internal/registry/check"
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
@@ -125,100 +124,98 @@ func strictEvents(ctx context.Context) bool {
 }
 
 func validateEvent(ctx context.Context, e *corev1.Event) field.ErrorList {
+	c := &check.Checker{}
 	strict := strictEvents(ctx)
-	errs := validateEventForm(e, strict)
+	validateEventForm(c, e, strict)
 	if !strict {
-		return errs
+		return c.Errors()
 	}
-	errs = append(errs, validateSeries(e)...)
+	validateSeries(c, e)
 	if e.EventTime.IsZero() {
-		errs = append(errs, field.Required(field.NewPath("eventTime"), ""))
+		c.Required(field.NewPath("eventTime"), "")
 	}
 	if e.Type != corev1.EventTypeNormal && e.Type != corev1.EventTypeWarning {
-		errs = append(errs, field.Invalid(field.NewPath("type"), "", fmt.Sprintf("has invalid value: %v", e.Type)))
+		c.Invalid(field.NewPath("type"), "", fmt.Sprintf("has invalid value: %v", e.Type))
 	}
 	for name, set := range map[string]bool{
 		"firstTimestamp": !e.FirstTimestamp.IsZero(), "lastTimestamp": !e.LastTimestamp.IsZero(),
 		"count": e.Count != 0, "source": e.Source != corev1.EventSource{},
 	} {
 		if set {
-			errs = append(errs, field.Invalid(field.NewPath(name), "", "needs to be unset"))
+			c.Invalid(field.NewPath(name), "", "needs to be unset")
 		}
 	}
-	return errs
+	return c.Errors()
 }
 
 // validateEventForm checks the rules for all events. An event with an eventTime has the newer form.
-func validateEventForm(e *corev1.Event, strict bool) field.ErrorList {
+func validateEventForm(c *check.Checker, e *corev1.Event, strict bool) {
 	namespace := field.NewPath("involvedObject", "namespace")
 	mismatch := field.Invalid(namespace, e.InvolvedObject.Namespace, "does not match event.namespace")
-	var errs field.ErrorList
 	if e.EventTime.IsZero() {
 		clusterScoped := e.InvolvedObject.Namespace == "" && e.Namespace == metav1.NamespaceDefault
 		if e.Namespace != e.InvolvedObject.Namespace && !clusterScoped {
-			errs = append(errs, mismatch)
+			c.Add(mismatch)
 		}
-		return errs
+		return
 	}
 	if e.InvolvedObject.Namespace == "" && e.Namespace != metav1.NamespaceDefault && e.Namespace != metav1.NamespaceSystem {
-		errs = append(errs, mismatch)
+		c.Add(mismatch)
 	}
 	reporter := field.NewPath("reportingComponent")
 	if strict {
 		reporter = field.NewPath("reportingController")
 	}
 	if e.ReportingController == "" {
-		errs = append(errs, field.Required(reporter, ""))
+		c.Required(reporter, "")
 	}
-	for _, message := range utilvalidation.IsQualifiedName(e.ReportingController) {
-		errs = append(errs, field.Invalid(reporter, e.ReportingController, message))
-	}
-	errs = append(errs, requiredText("reportingInstance", e.ReportingInstance, maxEventInstance)...)
-	errs = append(errs, requiredText("action", e.Action, maxEventAction)...)
-	errs = append(errs, requiredText("reason", e.Reason, maxEventReason)...)
-	return append(errs, shortText("message", e.Message, maxEventMessage)...)
+	c.QualifiedName(reporter, e.ReportingController)
+	requiredText(c, "reportingInstance", e.ReportingInstance, maxEventInstance)
+	requiredText(c, "action", e.Action, maxEventAction)
+	requiredText(c, "reason", e.Reason, maxEventReason)
+	shortText(c, "message", e.Message, maxEventMessage)
 }
 
-func requiredText(name, text string, limit int) field.ErrorList {
+func requiredText(c *check.Checker, name, text string, limit int) {
 	if text == "" {
-		return field.ErrorList{field.Required(field.NewPath(name), "")}
+		c.Required(field.NewPath(name), "")
+		return
 	}
-	return shortText(name, text, limit)
+	shortText(c, name, text, limit)
 }
 
-func shortText(name, text string, limit int) field.ErrorList {
+func shortText(c *check.Checker, name, text string, limit int) {
 	if len(text) <= limit {
-		return nil
+		return
 	}
-	return field.ErrorList{field.Invalid(field.NewPath(name), "", fmt.Sprintf("can have at most %v characters", limit))}
+	c.Invalid(field.NewPath(name), "", fmt.Sprintf("can have at most %v characters", limit))
 }
 
-func validateSeries(e *corev1.Event) field.ErrorList {
+func validateSeries(c *check.Checker, e *corev1.Event) {
 	if e.Series == nil {
-		return nil
+		return
 	}
-	var errs field.ErrorList
 	if e.Series.Count < 2 {
-		errs = append(errs, field.Invalid(field.NewPath("series.count"), "", "should be at least 2"))
+		c.Invalid(field.NewPath("series.count"), "", "should be at least 2")
 	}
 	if e.Series.LastObservedTime.IsZero() {
-		errs = append(errs, field.Required(field.NewPath("series.lastObservedTime"), ""))
+		c.Required(field.NewPath("series.lastObservedTime"), "")
 	}
-	return errs
 }
 
 // validateEventUpdate allows changes of the series only, in events of the newer form.
 func validateEventUpdate(ctx context.Context, e, old *corev1.Event) field.ErrorList {
+	c := &check.Checker{}
 	strict := strictEvents(ctx)
-	errs := validateEventForm(e, strict)
+	validateEventForm(c, e, strict)
 	if !strict {
-		return errs
+		return c.Errors()
 	}
 	if !reflect.DeepEqual(e.Series, old.Series) {
-		errs = append(errs, validateSeries(e)...)
+		validateSeries(c, e)
 	}
 	immutable := func(name string, value, was any) {
-		errs = append(errs, validation.ValidateImmutableField(value, was, field.NewPath(name))...)
+		c.Immutable(field.NewPath(name), value, was)
 	}
 	immutable("involvedObject", e.InvolvedObject, old.InvolvedObject)
 	immutable("reason", e.Reason, old.Reason)
@@ -236,5 +233,5 @@ func validateEventUpdate(ctx context.Context, e, old *corev1.Event) field.ErrorL
 	immutable("related", e.Related, old.Related)
 	immutable("reportingController", e.ReportingController, old.ReportingController)
 	immutable("reportingInstance", e.ReportingInstance, old.ReportingInstance)
-	return errs
+	return c.Errors()
 }

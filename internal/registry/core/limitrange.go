@@ -16,6 +16,7 @@ import (
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kindred-project/kindred/internal/registry/check"
 	"github.com/kindred-project/kindred/internal/registry/core/podspec"
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
@@ -37,44 +38,41 @@ var LimitRange = generic.Kind[*corev1.LimitRange]{
 }
 
 func validateLimitRange(_ context.Context, r *corev1.LimitRange) field.ErrorList {
-	var errs field.ErrorList
+	c := &check.Checker{}
 	seen := sets.New[corev1.LimitType]()
 	for i := range r.Spec.Limits {
 		item, path := &r.Spec.Limits[i], field.NewPath("spec", "limits").Index(i)
-		errs = append(errs, validateLimitType(item.Type, path.Child("type"))...)
-		if seen.Has(item.Type) {
-			errs = append(errs, field.Duplicate(path.Child("type"), item.Type))
-		}
-		seen.Insert(item.Type)
-		errs = append(errs, validateLimitNames(item, path)...)
+		validateLimitType(c, item.Type, path.Child("type"))
+		check.Unique(c, path.Child("type"), seen, item.Type)
+		validateLimitNames(c, item, path)
 		for _, name := range limited(item) {
-			errs = append(errs, validateLimits(name, item, path)...)
+			validateLimits(c, name, item, path)
 		}
 	}
-	return errs
+	return c.Errors()
 }
 
-func validateLimitType(kind corev1.LimitType, path *field.Path) field.ErrorList {
+func validateLimitType(c *check.Checker, kind corev1.LimitType, path *field.Path) {
 	if problems := utilvalidation.IsQualifiedName(string(kind)); len(problems) > 0 {
-		return generic.Invalid(path, kind, problems)
+		c.Invalid(path, kind, problems...)
+		return
 	}
 	switch kind {
 	case corev1.LimitTypePod, corev1.LimitTypeContainer, corev1.LimitTypePersistentVolumeClaim:
-		return nil
+		return
 	}
 	if strings.Contains(string(kind), "/") {
-		return nil
+		return
 	}
-	return field.ErrorList{field.Invalid(path, kind, "must be a standard limit type or fully qualified")}
+	c.Invalid(path, kind, "must be a standard limit type or fully qualified")
 }
 
 // validateLimitNames checks the resources of each limit.
-func validateLimitNames(item *corev1.LimitRangeItem, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
+func validateLimitNames(c *check.Checker, item *corev1.LimitRangeItem, path *field.Path) {
 	ofContainers := item.Type == corev1.LimitTypePod || item.Type == corev1.LimitTypeContainer
 	check := func(child string, list corev1.ResourceList) {
 		for _, name := range sortedKeys(list) {
-			errs = append(errs, podspec.ValidateLimitedResourceName(name, ofContainers, path.Child(child).Key(string(name)))...)
+			c.Add(podspec.ValidateLimitedResourceName(name, ofContainers, path.Child(child).Key(string(name)))...)
 		}
 	}
 	check("max", item.Max)
@@ -84,23 +82,22 @@ func validateLimitNames(item *corev1.LimitRangeItem, path *field.Path) field.Err
 		check("default", item.Default)
 		check("defaultRequest", item.DefaultRequest)
 	} else {
-		errs = append(errs, notOfPods("default", item.Default, path)...)
-		errs = append(errs, notOfPods("defaultRequest", item.DefaultRequest, path)...)
+		notOfPods(c, "default", item.Default, path)
+		notOfPods(c, "defaultRequest", item.DefaultRequest, path)
 	}
 	_, minimum := item.Min[corev1.ResourceStorage]
 	_, maximum := item.Max[corev1.ResourceStorage]
 	if item.Type == corev1.LimitTypePersistentVolumeClaim && !minimum && !maximum {
-		errs = append(errs, field.Required(path.Child("limits"), "either minimum or maximum storage value is required, but neither was provided"))
+		c.Required(path.Child("limits"), "either minimum or maximum storage value is required, but neither was provided")
 	}
-	return errs
 }
 
 // notOfPods refuses defaults for pods: only containers have defaults.
-func notOfPods(child string, list corev1.ResourceList, path *field.Path) field.ErrorList {
+func notOfPods(c *check.Checker, child string, list corev1.ResourceList, path *field.Path) {
 	if len(list) == 0 {
-		return nil
+		return
 	}
-	return field.ErrorList{field.Forbidden(path.Child(child), "may not be specified when `type` is 'Pod'")}
+	c.Forbidden(path.Child(child), "may not be specified when `type` is 'Pod'")
 }
 
 // limited returns all resources that an item names anywhere.
@@ -131,15 +128,14 @@ func (a amount) above(b amount) bool { return a.set && b.set && a.Cmp(b.Quantity
 
 // validateLimits requires min <= defaultRequest <= default <= max for a resource, and a ratio that
 // is compatible with these.
-func validateLimits(name corev1.ResourceName, item *corev1.LimitRangeItem, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
+func validateLimits(c *check.Checker, name corev1.ResourceName, item *corev1.LimitRangeItem, path *field.Path) {
 	low, high := amountIn(item.Min, name), amountIn(item.Max, name)
 	limit, request := amountIn(item.Default, name), amountIn(item.DefaultRequest, name)
 	if item.Type == corev1.LimitTypePod {
 		limit, request = amount{}, amount{}
 	}
 	invalid := func(child string, value amount, format string, args ...any) {
-		errs = append(errs, field.Invalid(path.Child(child).Key(string(name)), value.Quantity, fmt.Sprintf(format, args...)))
+		c.Invalid(path.Child(child).Key(string(name)), value.Quantity, fmt.Sprintf(format, args...))
 	}
 	if low.above(high) {
 		invalid("min", low, "min value %s is greater than max value %s", low.String(), high.String())
@@ -162,26 +158,24 @@ func validateLimits(name corev1.ResourceName, item *corev1.LimitRangeItem, path 
 	if !podspec.Overcommits(name) && limit.set && request.set && limit.Cmp(request.Quantity) != 0 {
 		invalid("defaultRequest", request, "default value %s must equal to defaultRequest value %s in %s", limit.String(), request.String(), name)
 	}
-	return append(errs, validateRatio(amountIn(item.MaxLimitRequestRatio, name), low, high, path.Child("maxLimitRequestRatio").Key(string(name)))...)
+	validateRatio(c, amountIn(item.MaxLimitRequestRatio, name), low, high, path.Child("maxLimitRequestRatio").Key(string(name)))
 }
 
-func validateRatio(ratio, low, high amount, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
+func validateRatio(c *check.Checker, ratio, low, high amount, path *field.Path) {
 	if !ratio.set {
-		return nil
+		return
 	}
 	if ratio.Cmp(*resource.NewQuantity(1, resource.DecimalSI)) < 0 {
-		errs = append(errs, field.Invalid(path, ratio.Quantity, fmt.Sprintf("ratio %s is less than 1", ratio.String())))
+		c.Invalid(path, ratio.Quantity, fmt.Sprintf("ratio %s is less than 1", ratio.String()))
 	}
 	if !low.set || !high.set {
-		return errs
+		return
 	}
 	value, possible := float64(ratio.Value()), float64(high.Value())/float64(low.Value())
 	if ratio.Value() < resource.MaxMilliValue && low.Value() < resource.MaxMilliValue && high.Value() < resource.MaxMilliValue {
 		value, possible = float64(ratio.MilliValue())/1000, float64(high.MilliValue())/float64(low.MilliValue())
 	}
 	if value > possible {
-		errs = append(errs, field.Invalid(path, ratio.Quantity, fmt.Sprintf("ratio %s is greater than max/min = %f", ratio.String(), possible)))
+		c.Invalid(path, ratio.Quantity, fmt.Sprintf("ratio %s is greater than max/min = %f", ratio.String(), possible))
 	}
-	return errs
 }

@@ -20,6 +20,7 @@ import (
 	storeerrors "k8s.io/apiserver/pkg/storage/errors"
 	"k8s.io/apiserver/pkg/util/dryrun"
 
+	"github.com/kindred-project/kindred/internal/registry/check"
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
@@ -68,30 +69,29 @@ func prepareNamespace(_ context.Context, n, old *corev1.Namespace) {
 }
 
 func validateNamespace(_ context.Context, n *corev1.Namespace) field.ErrorList {
-	var errs field.ErrorList
+	c := &check.Checker{}
 	for _, name := range n.Spec.Finalizers {
-		errs = append(errs, validateFinalizer(string(name), field.NewPath("spec", "finalizers"))...)
+		validateFinalizer(c, string(name), field.NewPath("spec", "finalizers"))
 	}
-	return errs
+	return c.Errors()
 }
 
 func validateFinalize(_ context.Context, n, _ *corev1.Namespace) field.ErrorList {
-	var errs field.ErrorList
+	c := &check.Checker{}
 	for i, name := range n.Spec.Finalizers {
-		errs = append(errs, validateFinalizer(string(name), field.NewPath("spec", "finalizers").Index(i))...)
+		validateFinalizer(c, string(name), field.NewPath("spec", "finalizers").Index(i))
 	}
-	return errs
+	return c.Errors()
 }
 
 // ownFinalizers are the only ones without a domain.
 var ownFinalizers = []string{string(corev1.FinalizerKubernetes), metav1.FinalizerOrphanDependents, metav1.FinalizerDeleteDependents}
 
-func validateFinalizer(name string, path *field.Path) field.ErrorList {
-	errs := validation.ValidateFinalizerName(name, path)
+func validateFinalizer(c *check.Checker, name string, path *field.Path) {
+	c.Add(validation.ValidateFinalizerName(name, path)...)
 	if !strings.Contains(name, "/") && !slices.Contains(ownFinalizers, name) {
-		errs = append(errs, field.Invalid(path, name, "name is neither a standard finalizer name nor is it fully qualified"))
+		c.Invalid(path, name, "name is neither a standard finalizer name nor is it fully qualified")
 	}
-	return errs
 }
 
 // validateNamespaceStatus allows the phase Active before and Terminating after the deletion only.

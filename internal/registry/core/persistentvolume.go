@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/clock"
 
+	"github.com/kindred-project/kindred/internal/registry/check"
 	"github.com/kindred-project/kindred/internal/registry/core/podspec"
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
@@ -121,11 +122,12 @@ func orUnset[S ~string](s *S) string {
 }
 
 func validatePersistentVolume(_ context.Context, v *corev1.PersistentVolume) field.ErrorList {
-	errs := podspec.ValidatePersistentVolumeSpec(&v.Spec, v.Name, field.NewPath("spec"))
+	c := &check.Checker{}
+	c.Add(podspec.ValidatePersistentVolumeSpec(&v.Spec, v.Name, field.NewPath("spec"))...)
 	if _, found := v.Annotations[corev1.MountOptionAnnotation]; found && !takesMountOptions(&v.Spec.PersistentVolumeSource) {
-		errs = append(errs, field.Forbidden(field.NewPath("metadata", "annotations", corev1.MountOptionAnnotation), "may not specify mount options for this volume type"))
+		c.Forbidden(field.NewPath("metadata", "annotations", corev1.MountOptionAnnotation), "may not specify mount options for this volume type")
 	}
-	return errs
+	return c.Errors()
 }
 
 // takesMountOptions reports whether the type of the volume supports the old annotation for mount
@@ -139,19 +141,20 @@ func takesMountOptions(s *corev1.PersistentVolumeSource) bool {
 // validatePersistentVolumeUpdate: a volume is what it was; what is done with it
 // may change.
 func validatePersistentVolumeUpdate(ctx context.Context, v, old *corev1.PersistentVolume) field.ErrorList {
-	errs := validatePersistentVolume(ctx, v)
+	c := &check.Checker{}
+	c.Add(validatePersistentVolume(ctx, v)...)
 	if source, was := changedSource(v, old), old.Spec.PersistentVolumeSource; !equality.Semantic.DeepEqual(source, was) {
-		errs = append(errs, field.Forbidden(field.NewPath("spec", "persistentvolumesource"),
-			fmt.Sprintf("spec.persistentvolumesource is immutable after creation\n%v", diff.Diff(was, source))))
+		c.Forbidden(field.NewPath("spec", "persistentvolumesource"),
+			fmt.Sprintf("spec.persistentvolumesource is immutable after creation\n%v", diff.Diff(was, source)))
 	}
-	errs = append(errs, validation.ValidateImmutableField(v.Spec.VolumeMode, old.Spec.VolumeMode, field.NewPath("volumeMode"))...)
+	c.Immutable(field.NewPath("volumeMode"), v.Spec.VolumeMode, old.Spec.VolumeMode)
 	if was := old.Spec.NodeAffinity; was != nil && !equality.Semantic.DeepEqual(v.Spec.NodeAffinity, stableLabels(was, v.Spec.NodeAffinity)) {
-		errs = append(errs, field.Invalid(field.NewPath("nodeAffinity"), v.Spec.NodeAffinity, validation.FieldImmutableErrorMsg+", except for updating from beta label to GA"))
+		c.Invalid(field.NewPath("nodeAffinity"), v.Spec.NodeAffinity, validation.FieldImmutableErrorMsg+", except for updating from beta label to GA")
 	}
 	if old.Spec.VolumeAttributesClassName != nil && v.Spec.VolumeAttributesClassName == nil {
-		errs = append(errs, field.Forbidden(field.NewPath("spec", "volumeAttributesClassName"), "update from non-nil value to nil is forbidden"))
+		c.Forbidden(field.NewPath("spec", "volumeAttributesClassName"), "update from non-nil value to nil is forbidden")
 	}
-	return errs
+	return c.Errors()
 }
 
 // changedSource is the source without a secret for growing the volume, which

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
+	"github.com/kindred-project/kindred/internal/registry/check"
 	"github.com/kindred-project/kindred/internal/registry/core/podspec"
 )
 
@@ -27,18 +28,20 @@ func validateClaim(_ context.Context, c *corev1.PersistentVolumeClaim) field.Err
 // validateClaimUpdate: a claim is answered by a volume that fits it, so it stays
 // what it was. It gets its volume once, may get a class later, and when it is
 // bound, size and attributes of its volume may change.
-func validateClaimUpdate(_ context.Context, c, old *corev1.PersistentVolumeClaim) field.ErrorList {
-	errs := podspec.ValidatePersistentVolumeClaimSpecUpdate(&c.Spec, &old.Spec, field.NewPath("spec"))
-	if !classFromAnnotation(c, old) {
-		errs = append(errs, validateClassAnnotation(c.Annotations, old.Annotations)...)
+func validateClaimUpdate(_ context.Context, claim, old *corev1.PersistentVolumeClaim) field.ErrorList {
+	c := &check.Checker{}
+	c.Add(podspec.ValidatePersistentVolumeClaimSpecUpdate(&claim.Spec, &old.Spec, field.NewPath("spec"))...)
+	if !classFromAnnotation(claim, old) {
+		validateClassAnnotation(c, claim.Annotations, old.Annotations)
 	}
-	if allowed := allowedChanges(c, old); !equality.Semantic.DeepEqual(*allowed, old.Spec) {
-		errs = append(errs, field.Forbidden(field.NewPath("spec"),
-			fmt.Sprintf("spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims\n%v", diff.Diff(old.Spec, *allowed))))
+	if allowed := allowedChanges(claim, old); !equality.Semantic.DeepEqual(*allowed, old.Spec) {
+		c.Forbidden(field.NewPath("spec"),
+			fmt.Sprintf("spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims\n%v", diff.Diff(old.Spec, *allowed)))
 	}
-	errs = append(errs, validateShrinking(c, old)...)
-	errs = append(errs, validation.ValidateImmutableField(c.Spec.VolumeMode, old.Spec.VolumeMode, field.NewPath("volumeMode"))...)
-	return append(errs, validateClaimAttributes(c, old)...)
+	validateShrinking(c, claim, old)
+	c.Immutable(field.NewPath("volumeMode"), claim.Spec.VolumeMode, old.Spec.VolumeMode)
+	validateClaimAttributes(c, claim, old)
+	return c.Errors()
 }
 
 // allowedChanges is the new spec with all put back that may change: whatever
@@ -75,36 +78,35 @@ func classFromNothing(c, old *corev1.PersistentVolumeClaim) bool {
 	return old.Spec.StorageClassName == nil && c.Spec.StorageClassName != nil && (!found || *c.Spec.StorageClassName == was)
 }
 
-func validateClassAnnotation(annotations, old map[string]string) field.ErrorList {
+func validateClassAnnotation(c *check.Checker, annotations, old map[string]string) {
 	const key = corev1.BetaStorageClassAnnotation
 	if annotations[key] == old[key] {
-		return nil
+		return
 	}
-	return field.ErrorList{field.Invalid(field.NewPath("metadata", "annotations", key), annotations[key], validation.FieldImmutableErrorMsg)}
+	c.Invalid(field.NewPath("metadata", "annotations", key), annotations[key], validation.FieldImmutableErrorMsg)
 }
 
 // validateShrinking lets a claim take back a growth that failed, down to more
 // than it has (KEP-1790).
-func validateShrinking(c, old *corev1.PersistentVolumeClaim) field.ErrorList {
-	size, was, has := c.Spec.Resources.Requests[corev1.ResourceStorage], old.Spec.Resources.Requests[corev1.ResourceStorage], old.Status.Capacity[corev1.ResourceStorage]
+func validateShrinking(c *check.Checker, claim, old *corev1.PersistentVolumeClaim) {
+	size, was, has := claim.Spec.Resources.Requests[corev1.ResourceStorage], old.Spec.Resources.Requests[corev1.ResourceStorage], old.Status.Capacity[corev1.ResourceStorage]
 	if size.Cmp(was) >= 0 || size.Cmp(has) > 0 {
-		return nil
+		return
 	}
-	return field.ErrorList{field.Forbidden(field.NewPath("spec", "resources", "requests", "storage"), "field can not be less than status.capacity")}
+	c.Forbidden(field.NewPath("spec", "resources", "requests", "storage"), "field can not be less than status.capacity")
 }
 
 // validateClaimAttributes: attributes that a volume was given cannot be taken
 // away, only changed (KEP-3751).
-func validateClaimAttributes(c, old *corev1.PersistentVolumeClaim) field.ErrorList {
-	path, class := field.NewPath("spec", "volumeAttributesClassName"), c.Spec.VolumeAttributesClassName
+func validateClaimAttributes(c *check.Checker, claim, old *corev1.PersistentVolumeClaim) {
+	path, class := field.NewPath("spec", "volumeAttributesClassName"), claim.Spec.VolumeAttributesClassName
 	switch {
 	case old.Status.CurrentVolumeAttributesClassName == nil || ptr.Equal(class, old.Spec.VolumeAttributesClassName):
 	case class == nil:
-		return field.ErrorList{field.Forbidden(path, "update to nil is forbidden when status.currentVolumeAttributesClassName is not nil")}
+		c.Forbidden(path, "update to nil is forbidden when status.currentVolumeAttributesClassName is not nil")
 	case *class == "":
-		return field.ErrorList{field.Forbidden(path, "update to empty string is forbidden when status.currentVolumeAttributesClassName is not nil")}
+		c.Forbidden(path, "update to empty string is forbidden when status.currentVolumeAttributesClassName is not nil")
 	}
-	return nil
 }
 
 var resizeStatuses = []corev1.ClaimResourceStatus{
@@ -112,24 +114,24 @@ var resizeStatuses = []corev1.ClaimResourceStatus{
 	corev1.PersistentVolumeClaimNodeResizeInProgress, corev1.PersistentVolumeClaimNodeResizeInfeasible, corev1.PersistentVolumeClaimNodeResizePending,
 }
 
-func validateClaimStatus(_ context.Context, c, _ *corev1.PersistentVolumeClaim) field.ErrorList {
-	var errs field.ErrorList
+func validateClaimStatus(_ context.Context, claim, _ *corev1.PersistentVolumeClaim) field.ErrorList {
+	c := &check.Checker{}
 	status := field.NewPath("status")
-	for _, name := range sortedKeys(c.Status.Capacity) {
-		errs = append(errs, podspec.ValidateAmount(c.Status.Capacity[name], status.Child("capacity").Key(string(name)))...)
+	for _, name := range sortedKeys(claim.Status.Capacity) {
+		c.Add(podspec.ValidateAmount(claim.Status.Capacity[name], status.Child("capacity").Key(string(name)))...)
 	}
 	statuses := status.Child("allocatedResourceStatuses")
-	for _, name := range sortedKeys(c.Status.AllocatedResourceStatuses) {
-		errs = append(errs, validateClaimedResource(name, statuses)...)
-		if !slices.Contains(resizeStatuses, c.Status.AllocatedResourceStatuses[name]) {
-			errs = append(errs, field.NotSupported(statuses, name, slices.Sorted(slices.Values(resizeStatuses))))
+	for _, name := range sortedKeys(claim.Status.AllocatedResourceStatuses) {
+		c.Add(validateClaimedResource(name, statuses)...)
+		if !slices.Contains(resizeStatuses, claim.Status.AllocatedResourceStatuses[name]) {
+			c.Add(field.NotSupported(statuses, name, slices.Sorted(slices.Values(resizeStatuses))))
 		}
 	}
 	allocated := status.Child("allocatedResources")
-	for _, name := range sortedKeys(c.Status.AllocatedResources) {
-		errs = append(errs, validateAllocated(name, c.Status.AllocatedResources, allocated)...)
+	for _, name := range sortedKeys(claim.Status.AllocatedResources) {
+		c.Add(validateAllocated(name, claim.Status.AllocatedResources, allocated)...)
 	}
-	return errs
+	return c.Errors()
 }
 
 func validateAllocated(name corev1.ResourceName, list corev1.ResourceList, path *field.Path) field.ErrorList {

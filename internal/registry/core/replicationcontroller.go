@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
+	"github.com/kindred-project/kindred/internal/registry/check"
 	"github.com/kindred-project/kindred/internal/registry/core/podspec"
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
@@ -97,35 +98,39 @@ func validateReplicationController(_ context.Context, r *corev1.ReplicationContr
 }
 
 func validateReplicationControllerUpdate(ctx context.Context, r, old *corev1.ReplicationController) field.ErrorList {
-	errs := validateReplicationController(ctx, r)
+	c := &check.Checker{}
+	c.Add(validateReplicationController(ctx, r)...)
 	for _, key := range slices.Sorted(maps.Keys(old.Annotations)) {
-		errs = append(errs, validateNonConvertible(key, r, old)...)
+		validateNonConvertible(c, key, r, old)
 	}
-	return errs
+	return c.Errors()
 }
 
 // validateNonConvertible keeps what an annotation says that other versions of
 // the API could not express.
-func validateNonConvertible(key string, r, old *corev1.ReplicationController) field.ErrorList {
+func validateNonConvertible(c *check.Checker, key string, r, old *corev1.ReplicationController) {
 	parts := strings.Split(key, "/")
 	if !strings.HasPrefix(key, corev1.NonConvertibleAnnotationPrefix) || len(parts) != 2 {
-		return nil
+		return
 	}
 	if !strings.Contains(parts[1], "selector") {
-		return field.ErrorList{{Type: field.ErrorTypeNotFound, BadValue: old.Annotations[key], Field: parts[1], Detail: "unknown non-convertible field"}}
+		c.Add(&field.Error{Type: field.ErrorTypeNotFound, BadValue: old.Annotations[key], Field: parts[1], Detail: "unknown non-convertible field"})
+		return
 	}
 	if equality.Semantic.DeepEqual(r.Spec.Selector, old.Spec.Selector) {
-		return nil
+		return
 	}
-	return field.ErrorList{field.Invalid(field.NewPath("spec", "selector"), r.Spec.Selector, "cannot update non-convertible selector")}
+	c.Invalid(field.NewPath("spec", "selector"), r.Spec.Selector, "cannot update non-convertible selector")
 }
 
 func validateReplicationControllerStatus(_ context.Context, r, _ *corev1.ReplicationController) field.ErrorList {
+	c := &check.Checker{}
 	status, s := field.NewPath("status"), &r.Status
-	errs := podspec.ValidateCounts(status, s.Replicas, podspec.Count{Name: "fullyLabeledReplicas", Value: s.FullyLabeledReplicas},
-		podspec.Count{Name: "readyReplicas", Value: s.ReadyReplicas}, podspec.Count{Name: "availableReplicas", Value: s.AvailableReplicas})
-	errs = append(errs, validation.ValidateNonnegativeField(s.ObservedGeneration, status.Child("observedGeneration"))...)
-	return append(errs, podspec.ValidateAvailable(status, s.AvailableReplicas, s.ReadyReplicas)...)
+	c.Add(podspec.ValidateCounts(status, s.Replicas, podspec.Count{Name: "fullyLabeledReplicas", Value: s.FullyLabeledReplicas},
+		podspec.Count{Name: "readyReplicas", Value: s.ReadyReplicas}, podspec.Count{Name: "availableReplicas", Value: s.AvailableReplicas})...)
+	c.NonNegative(status.Child("observedGeneration"), s.ObservedGeneration)
+	c.Add(podspec.ValidateAvailable(status, s.AvailableReplicas, s.ReadyReplicas)...)
+	return c.Errors()
 }
 
 // warnReplicationController warns on an update of what the template was before,

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kindred-project/kindred/internal/registry/check"
 	"github.com/kindred-project/kindred/internal/registry/core/podspec"
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
@@ -29,7 +30,9 @@ var ResourceQuota = generic.Kind[*corev1.ResourceQuota]{
 	Spec:       func(q *corev1.ResourceQuota) any { return &q.Spec },
 	Status:     func(q *corev1.ResourceQuota) any { return &q.Status },
 	Validate: func(_ context.Context, q *corev1.ResourceQuota) field.ErrorList {
-		return validateQuotaSpec(&q.Spec)
+		c := &check.Checker{}
+		validateQuotaSpec(c, &q.Spec)
+		return c.Errors()
 	},
 	ValidateUpdate: validateQuotaUpdate,
 	StatusUpdate:   generic.Update[*corev1.ResourceQuota]{Validate: validateQuotaStatus},
@@ -53,107 +56,103 @@ func used(q *corev1.ResourceQuota, limits bool) string {
 }
 
 func validateQuotaUpdate(_ context.Context, q, old *corev1.ResourceQuota) field.ErrorList {
-	errs := validateQuotaSpec(&q.Spec)
+	c := &check.Checker{}
+	validateQuotaSpec(c, &q.Spec)
 	if !sets.New(q.Spec.Scopes...).Equal(sets.New(old.Spec.Scopes...)) {
-		errs = append(errs, field.Invalid(field.NewPath("spec", "scopes"), q.Spec.Scopes, validation.FieldImmutableErrorMsg))
+		c.Invalid(field.NewPath("spec", "scopes"), q.Spec.Scopes, validation.FieldImmutableErrorMsg)
 	}
-	return errs
+	return c.Errors()
 }
 
 func validateQuotaStatus(_ context.Context, q, _ *corev1.ResourceQuota) field.ErrorList {
+	c := &check.Checker{}
 	status := field.NewPath("status")
-	return append(validateQuotaAmounts(q.Status.Hard, status.Child("hard")), validateQuotaAmounts(q.Status.Used, status.Child("used"))...)
+	validateQuotaAmounts(c, q.Status.Hard, status.Child("hard"))
+	validateQuotaAmounts(c, q.Status.Used, status.Child("used"))
+	return c.Errors()
 }
 
-func validateQuotaAmounts(list corev1.ResourceList, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
+func validateQuotaAmounts(c *check.Checker, list corev1.ResourceList, path *field.Path) {
 	for _, name := range sortedKeys(list) {
 		at := path.Key(string(name))
-		errs = append(errs, podspec.ValidateQuotaResourceName(name, at)...)
-		errs = append(errs, podspec.ValidateResourceQuantity(name, list[name], at)...)
+		c.Add(podspec.ValidateQuotaResourceName(name, at)...)
+		c.Add(podspec.ValidateResourceQuantity(name, list[name], at)...)
 	}
-	return errs
 }
 
-func validateQuotaSpec(spec *corev1.ResourceQuotaSpec) field.ErrorList {
+func validateQuotaSpec(c *check.Checker, spec *corev1.ResourceQuotaSpec) {
 	path := field.NewPath("spec")
-	errs := validateQuotaAmounts(spec.Hard, path.Child("hard"))
-	errs = append(errs, validateScopes(spec, path.Child("scopes"))...)
-	return append(errs, validateScopeSelector(spec, path.Child("scopeSelector", "matchExpressions"))...)
+	validateQuotaAmounts(c, spec.Hard, path.Child("hard"))
+	validateScopes(c, spec, path.Child("scopes"))
+	validateScopeSelector(c, spec, path.Child("scopeSelector", "matchExpressions"))
 }
 
-func validateScopes(spec *corev1.ResourceQuotaSpec, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
+func validateScopes(c *check.Checker, spec *corev1.ResourceQuotaSpec, path *field.Path) {
 	for _, scope := range spec.Scopes {
 		if !isScope(scope) {
-			errs = append(errs, field.Invalid(path, spec.Scopes, "unsupported scope"))
+			c.Invalid(path, spec.Scopes, "unsupported scope")
 		}
 		for range outOfScope(scope, spec.Hard) {
-			errs = append(errs, field.Invalid(path, spec.Scopes, "unsupported scope applied to resource"))
+			c.Invalid(path, spec.Scopes, "unsupported scope applied to resource")
 		}
 	}
-	return append(errs, validateScopePairs(sets.New(spec.Scopes...), spec, path)...)
+	validateScopePairs(c, sets.New(spec.Scopes...), spec, path)
 }
 
-func validateScopeSelector(spec *corev1.ResourceQuotaSpec, path *field.Path) field.ErrorList {
+func validateScopeSelector(c *check.Checker, spec *corev1.ResourceQuotaSpec, path *field.Path) {
 	if spec.ScopeSelector == nil {
-		return nil
+		return
 	}
-	var errs field.ErrorList
 	scopes := sets.New[corev1.ResourceQuotaScope]()
 	for _, requirement := range spec.ScopeSelector.MatchExpressions {
 		scopes.Insert(requirement.ScopeName)
 		if !isScope(requirement.ScopeName) {
-			errs = append(errs, field.Invalid(path.Child("scopeName"), requirement.ScopeName, "unsupported scope"))
+			c.Invalid(path.Child("scopeName"), requirement.ScopeName, "unsupported scope")
 		}
 		for range outOfScope(requirement.ScopeName, spec.Hard) {
-			errs = append(errs, field.Invalid(path, spec.ScopeSelector, "unsupported scope applied to resource"))
+			c.Invalid(path, spec.ScopeSelector, "unsupported scope applied to resource")
 		}
-		errs = append(errs, validateScopeRequirement(requirement, path)...)
+		validateScopeRequirement(c, requirement, path)
 	}
-	return append(errs, validateScopePairs(scopes, spec, path)...)
+	validateScopePairs(c, scopes, spec, path)
 }
 
 // validateScopeRequirement: of the classes a pod can have, only those with names
 // can be selected by name.
-func validateScopeRequirement(requirement corev1.ScopedResourceSelectorRequirement, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
+func validateScopeRequirement(c *check.Checker, requirement corev1.ScopedResourceSelectorRequirement, path *field.Path) {
 	operator := path.Child("operator")
 	switch requirement.ScopeName {
 	case corev1.ResourceQuotaScopeBestEffort, corev1.ResourceQuotaScopeNotBestEffort, corev1.ResourceQuotaScopeTerminating,
 		corev1.ResourceQuotaScopeNotTerminating, corev1.ResourceQuotaScopeCrossNamespacePodAffinity:
 		if requirement.Operator != corev1.ScopeSelectorOpExists {
-			errs = append(errs, field.Invalid(operator, requirement.Operator,
-				"must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity"))
+			c.Invalid(operator, requirement.Operator,
+				"must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity")
 		}
 	}
 	switch requirement.Operator {
 	case corev1.ScopeSelectorOpIn, corev1.ScopeSelectorOpNotIn:
 		if len(requirement.Values) == 0 {
-			errs = append(errs, field.Required(path.Child("values"), "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector"))
+			c.Required(path.Child("values"), "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector")
 		}
 	case corev1.ScopeSelectorOpExists, corev1.ScopeSelectorOpDoesNotExist:
 		if len(requirement.Values) != 0 {
-			errs = append(errs, field.Invalid(path.Child("values"), requirement.Values, "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector"))
+			c.Invalid(path.Child("values"), requirement.Values, "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector")
 		}
 	default:
-		errs = append(errs, field.Invalid(operator, requirement.Operator, "not a valid selector operator"))
+		c.Invalid(operator, requirement.Operator, "not a valid selector operator")
 	}
-	return errs
 }
 
 // validateScopePairs refuses two scopes of which nothing can have both.
-func validateScopePairs(scopes sets.Set[corev1.ResourceQuotaScope], spec *corev1.ResourceQuotaSpec, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
+func validateScopePairs(c *check.Checker, scopes sets.Set[corev1.ResourceQuotaScope], spec *corev1.ResourceQuotaSpec, path *field.Path) {
 	for _, pair := range [][]corev1.ResourceQuotaScope{
 		{corev1.ResourceQuotaScopeBestEffort, corev1.ResourceQuotaScopeNotBestEffort},
 		{corev1.ResourceQuotaScopeTerminating, corev1.ResourceQuotaScopeNotTerminating},
 	} {
 		if scopes.HasAll(pair...) {
-			errs = append(errs, field.Invalid(path, spec.Scopes, "conflicting scopes"))
+			c.Invalid(path, spec.Scopes, "conflicting scopes")
 		}
 	}
-	return errs
 }
 
 var (

@@ -9,10 +9,10 @@ import (
 	"encoding/json"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kindred-project/kindred/internal/registry/check"
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
@@ -53,73 +53,74 @@ func warnSecret(_ context.Context, s, _ *corev1.Secret) []string {
 }
 
 func validateSecret(_ context.Context, s *corev1.Secret) field.ErrorList {
-	var errs field.ErrorList
+	c := &check.Checker{}
 	data := field.NewPath("data")
 	size := 0
 	for key, value := range s.Data {
-		errs = append(errs, validateDataKey(data.Key(key), key)...)
+		validateDataKey(c, data.Key(key), key)
 		size += len(value)
 	}
 	if size > corev1.MaxSecretSize {
-		errs = append(errs, field.TooLong(data, "" /*unused*/, corev1.MaxSecretSize))
+		c.TooLong(data, corev1.MaxSecretSize)
 	}
-	return append(errs, validateSecretType(s)...)
+	validateSecretType(c, s)
+	return c.Errors()
 }
 
 // validateSecretType checks the keys that a type promises.
-func validateSecretType(s *corev1.Secret) field.ErrorList {
+func validateSecretType(c *check.Checker, s *corev1.Secret) {
 	switch s.Type {
 	case corev1.SecretTypeServiceAccountToken:
 		if s.Annotations[corev1.ServiceAccountNameKey] == "" {
-			return field.ErrorList{field.Required(field.NewPath("metadata", "annotations").Key(corev1.ServiceAccountNameKey), "")}
+			c.Required(field.NewPath("metadata", "annotations").Key(corev1.ServiceAccountNameKey), "")
 		}
 	case corev1.SecretTypeDockercfg:
-		return requireJSON(s, corev1.DockerConfigKey)
+		requireJSON(c, s, corev1.DockerConfigKey)
 	case corev1.SecretTypeDockerConfigJson:
-		return requireJSON(s, corev1.DockerConfigJsonKey)
+		requireJSON(c, s, corev1.DockerConfigJsonKey)
 	case corev1.SecretTypeBasicAuth:
 		_, user := s.Data[corev1.BasicAuthUsernameKey]
 		_, password := s.Data[corev1.BasicAuthPasswordKey]
 		if !user && !password {
-			return append(requireKeys(s, corev1.BasicAuthUsernameKey), requireKeys(s, corev1.BasicAuthPasswordKey)...)
+			requireKeys(c, s, corev1.BasicAuthUsernameKey)
+			requireKeys(c, s, corev1.BasicAuthPasswordKey)
 		}
 	case corev1.SecretTypeSSHAuth:
 		if len(s.Data[corev1.SSHAuthPrivateKey]) == 0 {
-			return field.ErrorList{field.Required(field.NewPath("data").Key(corev1.SSHAuthPrivateKey), "")}
+			c.Required(field.NewPath("data").Key(corev1.SSHAuthPrivateKey), "")
 		}
 	case corev1.SecretTypeTLS:
-		return requireKeys(s, corev1.TLSCertKey, corev1.TLSPrivateKeyKey)
+		requireKeys(c, s, corev1.TLSCertKey, corev1.TLSPrivateKeyKey)
 	}
-	return nil
 }
 
-func requireKeys(s *corev1.Secret, keys ...string) field.ErrorList {
-	var errs field.ErrorList
+func requireKeys(c *check.Checker, s *corev1.Secret, keys ...string) {
 	for _, key := range keys {
 		if _, ok := s.Data[key]; !ok {
-			errs = append(errs, field.Required(field.NewPath("data").Key(key), ""))
+			c.Required(field.NewPath("data").Key(key), "")
 		}
 	}
-	return errs
 }
 
-func requireJSON(s *corev1.Secret, key string) field.ErrorList {
+func requireJSON(c *check.Checker, s *corev1.Secret, key string) {
 	path := field.NewPath("data").Key(key)
 	value, ok := s.Data[key]
 	if !ok {
-		return field.ErrorList{field.Required(path, "")}
+		c.Required(path, "")
+		return
 	}
 	if err := json.Unmarshal(value, &map[string]any{}); err != nil {
-		return field.ErrorList{field.Invalid(path, "<secret contents redacted>", err.Error())}
+		c.Invalid(path, "<secret contents redacted>", err.Error())
 	}
-	return nil
 }
 
 func validateSecretUpdate(ctx context.Context, s, old *corev1.Secret) field.ErrorList {
-	errs := validation.ValidateImmutableField(s.Type, old.Type, field.NewPath("type")).WithOrigin("immutable").MarkCoveredByDeclarative()
+	c := &check.Checker{}
+	c.Declared().Immutable(field.NewPath("type"), s.Type, old.Type)
 	if old.Immutable != nil && *old.Immutable {
-		errs = append(errs, stillImmutable(s.Immutable)...)
-		errs = append(errs, unchanged(field.NewPath("data"), s.Data, old.Data)...)
+		stillImmutable(c, s.Immutable)
+		unchanged(c, field.NewPath("data"), s.Data, old.Data)
 	}
-	return append(errs, validateSecret(ctx, s)...)
+	c.Add(validateSecret(ctx, s)...)
+	return c.Errors()
 }

@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	netutils "k8s.io/utils/net"
 	"k8s.io/utils/ptr"
+
+	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
 // families completes what a Service says of IP families (KEP-563), given those
@@ -82,10 +84,10 @@ func familyPolicy(s, old *corev1.Service) corev1.IPFamilyPolicy {
 // followPolicy lets go of the second address and family of a Service that
 // becomes single-stack; it lets nobody do one without the other.
 func followPolicy(s, old *corev1.Service) field.ErrorList {
-	var errs field.ErrorList
+	c := &check.Checker{}
 	refuse := func(is bool, message string) {
 		if is {
-			errs = append(errs, field.Invalid(field.NewPath("spec", "ipFamilyPolicy"), s.Spec.IPFamilyPolicy, message))
+			c.Invalid(field.NewPath("spec", "ipFamilyPolicy"), s.Spec.IPFamilyPolicy, message)
 		}
 	}
 	spec := &s.Spec
@@ -94,7 +96,7 @@ func followPolicy(s, old *corev1.Service) field.ErrorList {
 			refuse(fewer(spec.ClusterIPs, old.Spec.ClusterIPs), "must be 'SingleStack' to release the secondary cluster IP")
 			refuse(fewer(spec.IPFamilies, old.Spec.IPFamilies), "must be 'SingleStack' to release the secondary IP family")
 		}
-		return errs
+		return c.Errors()
 	}
 	if old != nil {
 		spec.ClusterIPs = firstOfSame(spec.ClusterIPs, old.Spec.ClusterIPs)
@@ -102,7 +104,7 @@ func followPolicy(s, old *corev1.Service) field.ErrorList {
 	}
 	refuse(len(spec.ClusterIPs) == 2, "must be 'RequireDualStack' or 'PreferDualStack' when multiple cluster IPs are specified")
 	refuse(len(spec.IPFamilies) == 2, "must be 'RequireDualStack' or 'PreferDualStack' when multiple IP families are specified")
-	return errs
+	return c.Errors()
 }
 
 // fewer is so where some were named, and not as many as before.
@@ -119,7 +121,7 @@ func firstOfSame[E comparable](now, before []E) []E {
 
 // inferFromAddresses names the families of the addresses asked for.
 func (f families) inferFromAddresses(s *corev1.Service) field.ErrorList {
-	var errs field.ErrorList
+	c := &check.Checker{}
 	for i, ip := range s.Spec.ClusterIPs {
 		if ip == corev1.ClusterIPNone {
 			break
@@ -129,26 +131,26 @@ func (f families) inferFromAddresses(s *corev1.Service) field.ErrorList {
 		}
 		family := familyOf(ip)
 		if !f.has(family) {
-			errs = append(errs, field.Invalid(field.NewPath("spec", "clusterIPs").Index(i), s.Spec.ClusterIPs, fmt.Sprintf("%s is not configured on this cluster", family)))
+			c.Invalid(field.NewPath("spec", "clusterIPs").Index(i), s.Spec.ClusterIPs, fmt.Sprintf("%s is not configured on this cluster", family))
 			continue
 		}
 		s.Spec.IPFamilies = append(slices.Clip(s.Spec.IPFamilies), family)
 	}
-	return errs
+	return c.Errors()
 }
 
 // offered refuses families that the cluster does not have.
 func (f families) offered(s *corev1.Service) field.ErrorList {
-	var errs field.ErrorList
+	c := &check.Checker{}
 	if *s.Spec.IPFamilyPolicy == corev1.IPFamilyPolicyRequireDualStack && len(f.configured) < 2 {
-		errs = append(errs, field.Invalid(field.NewPath("spec", "ipFamilyPolicy"), s.Spec.IPFamilyPolicy, "this cluster is not configured for dual-stack services"))
+		c.Invalid(field.NewPath("spec", "ipFamilyPolicy"), s.Spec.IPFamilyPolicy, "this cluster is not configured for dual-stack services")
 	}
 	for i, family := range s.Spec.IPFamilies {
 		if !f.has(family) {
-			errs = append(errs, field.Invalid(field.NewPath("spec", "ipFamilies").Index(i), family, "not configured on this cluster"))
+			c.Invalid(field.NewPath("spec", "ipFamilies").Index(i), family, "not configured on this cluster")
 		}
 	}
-	return errs
+	return c.Errors()
 }
 
 // completeRead shows what older versions did not store yet, and hides what they

@@ -11,13 +11,13 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
-	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/sets"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	netutils "k8s.io/utils/net"
 	"k8s.io/utils/ptr"
 
+	"github.com/kindred-project/kindred/internal/registry/check"
 	"github.com/kindred-project/kindred/internal/registry/core"
 )
 
@@ -36,99 +36,93 @@ var (
 )
 
 func validateSliceUpdate(_ context.Context, s, old *discoveryv1.EndpointSlice) field.ErrorList {
-	errs := validateSlice(s, old)
-	return append(errs, apivalidation.ValidateImmutableField(s.AddressType, old.AddressType, field.NewPath("addressType")).WithOrigin("immutable").MarkCoveredByDeclarative()...)
+	c := &check.Checker{}
+	c.Add(validateSlice(s, old)...)
+	c.Declared().Immutable(field.NewPath("addressType"), s.AddressType, old.AddressType)
+	return c.Errors()
 }
 
 // validateSlice checks all but the metadata. Endpoints that old, nil on create,
 // had already may stay as an older version let them be.
 func validateSlice(s, old *discoveryv1.EndpointSlice) field.ErrorList {
-	errs := validateAddressType(s.AddressType, field.NewPath("addressType"))
-	errs = append(errs, validatePorts(s.Ports, field.NewPath("ports"))...)
+	c := &check.Checker{}
+	validateAddressType(c, s.AddressType, field.NewPath("addressType"))
+	validatePorts(c, s.Ports, field.NewPath("ports"))
 	problems := validateEndpoints(s, field.NewPath("endpoints"))
 	if len(problems) > 0 && old != nil && equality.Semantic.DeepEqual(s.Endpoints, old.Endpoints) {
-		return errs
+		return c.Errors()
 	}
-	return append(errs, problems...)
+	c.Add(problems...)
+	return c.Errors()
 }
 
-func validateAddressType(kind discoveryv1.AddressType, path *field.Path) field.ErrorList {
-	switch {
-	case kind == "":
-		return field.ErrorList{field.Required(path, "").MarkCoveredByDeclarative()}
-	case !slices.Contains(addressTypes, kind):
-		return field.ErrorList{field.NotSupported(path, kind, addressTypes).MarkCoveredByDeclarative()}
-	}
-	return nil
+func validateAddressType(c *check.Checker, kind discoveryv1.AddressType, path *field.Path) {
+	check.RequiredOneOf(c.Declared(), path, kind, addressTypes...)
 }
 
-func validatePorts(ports []discoveryv1.EndpointPort, path *field.Path) field.ErrorList {
+func validatePorts(c *check.Checker, ports []discoveryv1.EndpointPort, path *field.Path) {
 	if len(ports) > maxPorts {
-		return field.ErrorList{field.TooMany(path, len(ports), maxPorts)}
+		c.TooMany(path, len(ports), maxPorts)
+		return
 	}
-	var errs field.ErrorList
 	names := sets.New[string]()
 	for i, p := range ports {
 		item := path.Index(i)
 		name := ptr.Deref(p.Name, "")
 		if name != "" {
-			errs = append(errs, invalid(item.Child("name"), name, utilvalidation.IsDNS1123Label(name))...)
+			c.DNSLabel(item.Child("name"), name)
 		}
 		if names.Has(name) {
-			errs = append(errs, field.Duplicate(item.Child("name"), p.Name))
+			c.Duplicate(item.Child("name"), p.Name)
 		}
 		names.Insert(name)
 		switch {
 		case p.Protocol == nil:
-			errs = append(errs, field.Required(item.Child("protocol"), ""))
+			c.Required(item.Child("protocol"), "")
 		case !slices.Contains(protocols, *p.Protocol):
-			errs = append(errs, field.NotSupported(item.Child("protocol"), *p.Protocol, protocols))
+			c.Add(field.NotSupported(item.Child("protocol"), *p.Protocol, protocols))
 		}
 		if p.AppProtocol != nil {
-			errs = append(errs, invalid(item.Child("appProtocol"), *p.AppProtocol, utilvalidation.IsQualifiedName(*p.AppProtocol))...)
+			c.QualifiedName(item.Child("appProtocol"), *p.AppProtocol)
 		}
 	}
-	return errs
 }
 
 func validateEndpoints(s *discoveryv1.EndpointSlice, path *field.Path) field.ErrorList {
+	c := &check.Checker{}
 	if len(s.Endpoints) > maxEndpoints {
-		return field.ErrorList{field.TooMany(path, len(s.Endpoints), maxEndpoints)}
+		c.TooMany(path, len(s.Endpoints), maxEndpoints)
+		return c.Errors()
 	}
-	var errs field.ErrorList
 	for i := range s.Endpoints {
 		e, item := &s.Endpoints[i], path.Index(i)
-		errs = append(errs, validateAddresses(e.Addresses, s.AddressType, item.Child("addresses"))...)
+		validateAddresses(c, e.Addresses, s.AddressType, item.Child("addresses"))
 		if e.NodeName != nil {
-			errs = append(errs, invalid(item.Child("nodeName"), *e.NodeName, apivalidation.NameIsDNSSubdomain(*e.NodeName, false))...)
+			c.DNSSubdomain(item.Child("nodeName"), *e.NodeName)
 		}
 		topology := item.Child("deprecatedTopology")
-		if len(e.DeprecatedTopology) > maxTopologyLabels {
-			errs = append(errs, field.TooMany(topology, len(e.DeprecatedTopology), maxTopologyLabels))
-		}
-		errs = append(errs, metav1validation.ValidateLabels(e.DeprecatedTopology, topology)...)
+		c.MaxItems(topology, len(e.DeprecatedTopology), maxTopologyLabels)
+		c.Labels(topology, e.DeprecatedTopology)
 		if e.Hostname != nil {
-			errs = append(errs, invalid(item.Child("hostname"), *e.Hostname, utilvalidation.IsDNS1123Label(*e.Hostname))...)
+			c.DNSLabel(item.Child("hostname"), *e.Hostname)
 		}
 		if e.Hints != nil {
-			errs = append(errs, validateHints(e.Hints, item.Child("hints"))...)
+			validateHints(c, e.Hints, item.Child("hints"))
 		}
 	}
-	return errs
+	return c.Errors()
 }
 
-func validateAddresses(addresses []string, kind discoveryv1.AddressType, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
+func validateAddresses(c *check.Checker, addresses []string, kind discoveryv1.AddressType, path *field.Path) {
 	switch n := len(addresses); {
 	case n == 0:
-		errs = append(errs, field.Required(path, "must contain at least 1 address").MarkCoveredByDeclarative())
+		c.Declared().Required(path, "must contain at least 1 address")
 	case n > maxAddresses:
-		errs = append(errs, field.TooMany(path, n, maxAddresses).WithOrigin("maxItems").MarkCoveredByDeclarative())
+		c.Declared().Add(field.TooMany(path, n, maxAddresses).WithOrigin("maxItems"))
 	}
 	for i, address := range addresses {
-		errs = append(errs, validateAddress(address, kind, path, path.Index(i))...)
+		c.Add(validateAddress(address, kind, path, path.Index(i))...)
 	}
-	return errs
 }
 
 // validateAddress checks an address by its type; nothing is known of unknown ones.
@@ -156,7 +150,7 @@ func validateAddress(address string, kind discoveryv1.AddressType, list, path *f
 	return append(errs, core.ValidateEndpointIP(address, path)...)
 }
 
-func validateHints(hints *discoveryv1.EndpointHints, path *field.Path) field.ErrorList {
+func validateHints(c *check.Checker, hints *discoveryv1.EndpointHints, path *field.Path) {
 	var zones, nodes []string
 	for _, zone := range hints.ForZones {
 		zones = append(zones, zone.Name)
@@ -165,33 +159,29 @@ func validateHints(hints *discoveryv1.EndpointHints, path *field.Path) field.Err
 		nodes = append(nodes, node.Name)
 	}
 	if len(zones) > maxHints {
-		return field.ErrorList{field.TooMany(path.Child("forZones"), len(zones), maxHints)}
+		c.TooMany(path.Child("forZones"), len(zones), maxHints)
+		return
 	}
-	errs := validateHintNames(zones, path.Child("forZones"), utilvalidation.IsValidLabelValue)
+	validateHintNames(c, zones, path.Child("forZones"), utilvalidation.IsValidLabelValue)
 	if len(nodes) > maxHints {
-		return append(errs, field.TooMany(path.Child("forNodes"), len(nodes), maxHints))
+		c.TooMany(path.Child("forNodes"), len(nodes), maxHints)
+		return
 	}
-	return append(errs, validateHintNames(nodes, path.Child("forNodes"), func(name string) []string {
+	validateHintNames(c, nodes, path.Child("forNodes"), func(name string) []string {
 		return apivalidation.NameIsDNSSubdomain(name, false)
-	})...)
+	})
 }
 
-func validateHintNames(names []string, path *field.Path, check func(string) []string) field.ErrorList {
-	var errs field.ErrorList
+func validateHintNames(c *check.Checker, names []string, path *field.Path, check func(string) []string) {
 	for i, name := range names {
 		item := path.Index(i).Child("name")
 		if slices.Contains(names[:i], name) {
-			errs = append(errs, field.Duplicate(item, name))
+			c.Duplicate(item, name)
 		}
-		errs = append(errs, invalid(item, name, check(name))...)
+		c.Invalid(item, name, check(name)...)
 	}
-	return errs
 }
 
-func invalid(path *field.Path, value any, problems []string) field.ErrorList {
-	var errs field.ErrorList
-	for _, problem := range problems {
-		errs = append(errs, field.Invalid(path, value, problem))
-	}
-	return errs
+func invalid(c *check.Checker, path *field.Path, value any, problems []string) {
+	c.Invalid(path, value, problems...)
 }

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kindred-project/kindred/internal/registry/check"
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
@@ -33,7 +34,9 @@ var FlowSchema = generic.Kind[*flowcontrolv1.FlowSchema]{
 		},
 		Resets: []string{"metadata"},
 		Validate: func(_ context.Context, f, _ *flowcontrolv1.FlowSchema) field.ErrorList {
-			return validateConditions(f.Status.Conditions, flowCondition)
+			c := &check.Checker{}
+			validateConditions(c, f.Status.Conditions, flowCondition)
+			return c.Errors()
 		},
 	},
 	Validate: validateFlowSchema,
@@ -81,75 +84,74 @@ var (
 )
 
 func validateFlowSchema(_ context.Context, f *flowcontrolv1.FlowSchema) field.ErrorList {
+	c := &check.Checker{}
 	spec, path := &f.Spec, field.NewPath("spec")
-	errs := validatePrecedence(f.Name, spec.MatchingPrecedence, path.Child("matchingPrecedence"))
+	validatePrecedence(c, f.Name, spec.MatchingPrecedence, path.Child("matchingPrecedence"))
 	if d := spec.DistinguisherMethod; d != nil && !slices.Contains(distinguishers, d.Type) {
 		// Upstream shows its internal type, whose fields have no JSON names.
 		shown := struct {
 			Type flowcontrolv1.FlowDistinguisherMethodType
 		}{d.Type}
-		errs = append(errs, field.NotSupported(path.Child("distinguisherMethod", "type"), shown, distinguishers))
+		c.Add(field.NotSupported(path.Child("distinguisherMethod", "type"), shown, distinguishers))
 	}
 	level := path.Child("priorityLevelConfiguration", "name")
 	if name := spec.PriorityLevelConfiguration.Name; name == "" {
-		errs = append(errs, field.Required(level, "must reference a priority level"))
+		c.Required(level, "must reference a priority level")
 	} else {
-		errs = append(errs, generic.Invalid(level, name, apivalidation.NameIsDNSSubdomain(name, false))...)
+		c.DNSSubdomain(level, name)
 	}
 	for i := range spec.Rules {
-		errs = append(errs, validateRule(&spec.Rules[i], path.Child("rules").Index(i))...)
+		validateRule(c, &spec.Rules[i], path.Child("rules").Index(i))
 	}
 	if mandatory := mandatoryFlowSchema(f.Name); mandatory != nil && !equality.Semantic.DeepEqual(f.Spec, mandatory.Spec) {
-		errs = append(errs, field.Invalid(path, f.Spec, fmt.Sprintf("spec of '%s' must equal the fixed value", f.Name)))
+		c.Invalid(path, f.Spec, fmt.Sprintf("spec of '%s' must equal the fixed value", f.Name))
 	}
-	return append(errs, validateConditions(f.Status.Conditions, flowCondition)...)
+	validateConditions(c, f.Status.Conditions, flowCondition)
+	return c.Errors()
 }
 
-func validatePrecedence(name string, precedence int32, path *field.Path) field.ErrorList {
+func validatePrecedence(c *check.Checker, name string, precedence int32, path *field.Path) {
 	switch {
 	case precedence <= 0:
-		return field.ErrorList{field.Invalid(path, precedence, "must be a positive value")}
+		c.Invalid(path, precedence, "must be a positive value")
 	case precedence > flowcontrolv1.FlowSchemaMaxMatchingPrecedence:
-		return field.ErrorList{field.Invalid(path, precedence, fmt.Sprintf("must not be greater than %v", flowcontrolv1.FlowSchemaMaxMatchingPrecedence))}
+		c.Invalid(path, precedence, fmt.Sprintf("must not be greater than %v", flowcontrolv1.FlowSchemaMaxMatchingPrecedence))
 	case precedence == 1 && name != flowcontrolv1.FlowSchemaNameExempt:
-		return field.ErrorList{field.Invalid(path, precedence, "only the schema named 'exempt' may have matchingPrecedence 1")}
+		c.Invalid(path, precedence, "only the schema named 'exempt' may have matchingPrecedence 1")
 	}
-	return nil
 }
 
-func validateRule(r *flowcontrolv1.PolicyRulesWithSubjects, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
+func validateRule(c *check.Checker, r *flowcontrolv1.PolicyRulesWithSubjects, path *field.Path) {
 	if len(r.Subjects) == 0 {
-		errs = append(errs, field.Required(path.Child("subjects"), "subjects must contain at least one value"))
+		c.Required(path.Child("subjects"), "subjects must contain at least one value")
 	}
 	for i := range r.Subjects {
-		errs = append(errs, validateSubject(&r.Subjects[i], path.Child("subjects").Index(i))...)
+		validateSubject(c, &r.Subjects[i], path.Child("subjects").Index(i))
 	}
 	if len(r.ResourceRules)+len(r.NonResourceRules) == 0 {
-		errs = append(errs, field.Required(path, "at least one of resourceRules and nonResourceRules has to be non-empty"))
+		c.Required(path, "at least one of resourceRules and nonResourceRules has to be non-empty")
 	}
 	for i := range r.ResourceRules {
-		errs = append(errs, validateResourceRule(&r.ResourceRules[i], path.Child("resourceRules").Index(i))...)
+		validateResourceRule(c, &r.ResourceRules[i], path.Child("resourceRules").Index(i))
 	}
 	for i := range r.NonResourceRules {
-		errs = append(errs, validateURLRule(&r.NonResourceRules[i], path.Child("nonResourceRules").Index(i))...)
+		validateURLRule(c, &r.NonResourceRules[i], path.Child("nonResourceRules").Index(i))
 	}
-	return errs
 }
 
 // validateSubject wants the member that the kind names, and no other.
-func validateSubject(s *flowcontrolv1.Subject, path *field.Path) field.ErrorList {
+func validateSubject(c *check.Checker, s *flowcontrolv1.Subject, path *field.Path) {
 	if !slices.Contains(subjectKinds, s.Kind) {
-		return field.ErrorList{field.NotSupported(path.Child("kind"), s.Kind, subjectKinds)}
+		c.Add(field.NotSupported(path.Child("kind"), s.Kind, subjectKinds))
+		return
 	}
-	var errs field.ErrorList
 	switch s.Kind {
 	case flowcontrolv1.SubjectKindServiceAccount:
-		errs = validateAccount(s.ServiceAccount, path.Child("serviceAccount"))
+		validateAccount(c, s.ServiceAccount, path.Child("serviceAccount"))
 	case flowcontrolv1.SubjectKindUser:
-		errs = validateNamed(s.User != nil, func() string { return s.User.Name }, path.Child("user"), s.Kind)
+		validateNamed(c, s.User != nil, func() string { return s.User.Name }, path.Child("user"), s.Kind)
 	case flowcontrolv1.SubjectKindGroup:
-		errs = validateNamed(s.Group != nil, func() string { return s.Group.Name }, path.Child("group"), s.Kind)
+		validateNamed(c, s.Group != nil, func() string { return s.Group.Name }, path.Child("group"), s.Kind)
 	}
 	for _, member := range []struct {
 		name string
@@ -161,38 +163,37 @@ func validateSubject(s *flowcontrolv1.Subject, path *field.Path) field.ErrorList
 		{"group", flowcontrolv1.SubjectKindGroup, s.Group != nil},
 	} {
 		if member.set && member.kind != s.Kind {
-			errs = append(errs, field.Forbidden(path.Child(member.name), fmt.Sprintf("%s is forbidden when subject kind is not '%s'", member.name, member.kind)))
+			c.Forbidden(path.Child(member.name), fmt.Sprintf("%s is forbidden when subject kind is not '%s'", member.name, member.kind))
 		}
 	}
-	return errs
 }
 
-func validateNamed(set bool, name func() string, path *field.Path, kind flowcontrolv1.SubjectKind) field.ErrorList {
+func validateNamed(c *check.Checker, set bool, name func() string, path *field.Path, kind flowcontrolv1.SubjectKind) {
 	switch {
 	case !set:
-		return field.ErrorList{field.Required(path, fmt.Sprintf("%s is required when subject kind is '%s'", strings.ToLower(string(kind)), kind))}
+		c.Required(path, fmt.Sprintf("%s is required when subject kind is '%s'", strings.ToLower(string(kind)), kind))
 	case name() == "":
-		return field.ErrorList{field.Required(path.Child("name"), "")}
+		c.Required(path.Child("name"), "")
 	}
-	return nil
 }
 
-func validateAccount(s *flowcontrolv1.ServiceAccountSubject, path *field.Path) field.ErrorList {
+func validateAccount(c *check.Checker, s *flowcontrolv1.ServiceAccountSubject, path *field.Path) {
 	if s == nil {
-		return field.ErrorList{field.Required(path, "serviceAccount is required when subject kind is 'ServiceAccount'")}
+		c.Required(path, "serviceAccount is required when subject kind is 'ServiceAccount'")
+		return
 	}
-	var errs field.ErrorList
 	switch s.Name {
 	case "":
-		errs = append(errs, field.Required(path.Child("name"), ""))
+		c.Required(path.Child("name"), "")
 	case flowcontrolv1.NameAll:
 	default:
-		errs = append(errs, generic.Invalid(path.Child("name"), s.Name, apivalidation.ValidateServiceAccountName(s.Name, false))...)
+		c.Invalid(path.Child("name"), s.Name, apivalidation.ValidateServiceAccountName(s.Name, false)...)
 	}
 	if s.Namespace == "" {
-		return append(errs, field.Required(path.Child("namespace"), "must specify namespace for service account"))
+		c.Required(path.Child("namespace"), "must specify namespace for service account")
+		return
 	}
-	return append(errs, generic.Invalid(path.Child("namespace"), s.Namespace, apivalidation.ValidateNamespaceName(s.Namespace, false))...)
+	c.Invalid(path.Child("namespace"), s.Namespace, apivalidation.ValidateNamespaceName(s.Namespace, false)...)
 }
 
 const wildcard = "*"
@@ -207,58 +208,56 @@ type list struct {
 
 func (l list) hasWildcard() bool { return slices.Contains(l.values, wildcard) }
 
-func (l list) validate() field.ErrorList {
+func (l list) validate(c *check.Checker) {
 	switch {
 	case len(l.values) == 0:
-		return field.ErrorList{field.Required(l.path, l.missing)}
+		c.Required(l.path, l.missing)
 	case len(l.values) > 1 && l.hasWildcard():
-		return field.ErrorList{field.Invalid(l.path, l.values, "if '*' is present, must not specify other "+l.others)}
+		c.Invalid(l.path, l.values, "if '*' is present, must not specify other "+l.others)
 	}
-	return nil
 }
 
-func validateVerbs(given []string, path *field.Path) field.ErrorList {
+func validateVerbs(c *check.Checker, given []string, path *field.Path) {
 	l := list{given, path, "verbs must contain at least one value", "verbs"}
 	isUnknown := func(verb string) bool { return !slices.Contains(verbs, verb) }
 	if !l.hasWildcard() && slices.ContainsFunc(given, isUnknown) {
-		return field.ErrorList{field.NotSupported(path, given, verbs)}
+		c.Add(field.NotSupported(path, given, verbs))
+		return
 	}
-	return l.validate()
+	l.validate(c)
 }
 
-func validateResourceRule(r *flowcontrolv1.ResourcePolicyRule, path *field.Path) field.ErrorList {
-	errs := validateVerbs(r.Verbs, path.Child("verbs"))
-	errs = append(errs, list{r.APIGroups, path.Child("apiGroups"), "resource rules must supply at least one api group", "api groups"}.validate()...)
-	errs = append(errs, list{r.Resources, path.Child("resources"), "resource rules must supply at least one resource", "resources"}.validate()...)
+func validateResourceRule(c *check.Checker, r *flowcontrolv1.ResourcePolicyRule, path *field.Path) {
+	validateVerbs(c, r.Verbs, path.Child("verbs"))
+	list{r.APIGroups, path.Child("apiGroups"), "resource rules must supply at least one api group", "api groups"}.validate(c)
+	list{r.Resources, path.Child("resources"), "resource rules must supply at least one resource", "resources"}.validate(c)
 	namespaces := list{r.Namespaces, path.Child("namespaces"), "resource rules that are not cluster scoped must supply at least one namespace", "namespaces"}
 	if len(r.Namespaces) == 0 && r.ClusterScope {
-		return errs
+		return
 	}
-	errs = append(errs, namespaces.validate()...)
+	namespaces.validate(c)
 	if namespaces.hasWildcard() {
-		return errs
+		return
 	}
 	for i, name := range r.Namespaces {
 		for _, problem := range apivalidation.ValidateNamespaceName(name, false) {
-			errs = append(errs, field.Invalid(namespaces.path.Index(i), name, "each member of this list must be '*' or a DNS-1123 label; "+problem))
+			c.Invalid(namespaces.path.Index(i), name, "each member of this list must be '*' or a DNS-1123 label; "+problem)
 		}
 	}
-	return errs
 }
 
-func validateURLRule(r *flowcontrolv1.NonResourcePolicyRule, path *field.Path) field.ErrorList {
-	errs := validateVerbs(r.Verbs, path.Child("verbs"))
+func validateURLRule(c *check.Checker, r *flowcontrolv1.NonResourcePolicyRule, path *field.Path) {
+	validateVerbs(c, r.Verbs, path.Child("verbs"))
 	urls := list{r.NonResourceURLs, path.Child("nonResourceURLs"), "nonResourceURLs must contain at least one value", "non-resource URLs"}
-	errs = append(errs, urls.validate()...)
+	urls.validate(c)
 	if urls.hasWildcard() {
-		return errs
+		return
 	}
 	for i, url := range r.NonResourceURLs {
 		if problem := urlProblem(url); problem != "" {
-			errs = append(errs, field.Invalid(urls.path.Index(i), url, problem))
+			c.Invalid(urls.path.Index(i), url, problem)
 		}
 	}
-	return errs
 }
 
 // urlProblem says what is wrong with a path, whose end may be a wildcard.

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kindred-project/kindred/internal/registry/check"
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
@@ -23,18 +24,13 @@ func Group() generic.Group {
 }
 
 // validateConditions wants each condition named, and once.
-func validateConditions[C any](conditions []C, typeOf func(C) string) field.ErrorList {
-	var errs field.ErrorList
+func validateConditions[C any](c *check.Checker, conditions []C, typeOf func(C) string) {
 	seen := sets.New[string]()
 	for i, condition := range conditions {
 		path, name := field.NewPath("status", "conditions").Index(i).Child("type"), typeOf(condition)
-		if seen.Has(name) {
-			errs = append(errs, field.Duplicate(path, name))
-		}
-		seen.Insert(name)
+		check.Unique(c, path, seen, name)
 		if name == "" {
-			errs = append(errs, field.Required(path, ""))
+			c.Required(path, "")
 		}
 	}
-	return errs
 }

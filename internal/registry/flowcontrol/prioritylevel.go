@@ -16,6 +16,7 @@ import (
 	"k8s.io/apiserver/pkg/util/shufflesharding"
 	"k8s.io/utils/ptr"
 
+	"github.com/kindred-project/kindred/internal/registry/check"
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
@@ -33,7 +34,9 @@ var PriorityLevelConfiguration = generic.Kind[*flowcontrolv1.PriorityLevelConfig
 		},
 		Resets: []string{"metadata"},
 		Validate: func(_ context.Context, p, _ *flowcontrolv1.PriorityLevelConfiguration) field.ErrorList {
-			return validateConditions(p.Status.Conditions, levelCondition)
+			c := &check.Checker{}
+			validateConditions(c, p.Status.Conditions, levelCondition)
+			return c.Errors()
 		},
 	},
 	Validate: validatePriorityLevel,
@@ -80,119 +83,118 @@ var (
 )
 
 func validatePriorityLevel(_ context.Context, p *flowcontrolv1.PriorityLevelConfiguration) field.ErrorList {
-	var errs field.ErrorList
+	c := &check.Checker{}
 	// It carried a zero through v1beta3, and means nothing here.
 	if _, ok := p.Annotations[flowcontrolv1beta3.PriorityLevelPreserveZeroConcurrencySharesKey]; ok {
-		errs = append(errs, field.Forbidden(field.NewPath("metadata", "annotations"), fmt.Sprintf("annotation '%s' is forbidden", flowcontrolv1beta3.PriorityLevelPreserveZeroConcurrencySharesKey)))
+		c.Forbidden(field.NewPath("metadata", "annotations"), fmt.Sprintf("annotation '%s' is forbidden", flowcontrolv1beta3.PriorityLevelPreserveZeroConcurrencySharesKey))
 	}
 	path := field.NewPath("spec")
-	errs = append(errs, validateLevelSpec(p.Name, &p.Spec, path)...)
-	errs = append(errs, validateMandatoryLevel(p, path)...)
-	return append(errs, validateConditions(p.Status.Conditions, levelCondition)...)
+	validateLevelSpec(c, p.Name, &p.Spec, path)
+	validateMandatoryLevel(c, p, path)
+	validateConditions(c, p.Status.Conditions, levelCondition)
+	return c.Errors()
 }
 
-func validateLevelSpec(name string, spec *flowcontrolv1.PriorityLevelConfigurationSpec, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
+func validateLevelSpec(c *check.Checker, name string, spec *flowcontrolv1.PriorityLevelConfigurationSpec, path *field.Path) {
 	exempt, limited := path.Child("exempt"), path.Child("limited")
 	if (name == flowcontrolv1.PriorityLevelConfigurationNameExempt) != (spec.Type == flowcontrolv1.PriorityLevelEnablementExempt) {
-		errs = append(errs, field.Invalid(path.Child("type"), spec.Type, "must be 'Exempt' if and only if `name` is 'exempt'"))
+		c.Invalid(path.Child("type"), spec.Type, "must be 'Exempt' if and only if `name` is 'exempt'")
 	}
 	switch spec.Type {
 	case flowcontrolv1.PriorityLevelEnablementExempt:
 		if spec.Limited != nil {
-			errs = append(errs, field.Forbidden(limited, "must be nil if the type is not Limited").MarkCoveredByDeclarative())
+			c.Declared().Forbidden(limited, "must be nil if the type is not Limited")
 		}
 		if e := spec.Exempt; e != nil {
-			errs = append(errs, nonNegative(e.NominalConcurrencyShares, exempt.Child("nominalConcurrencyShares"), "must be a non-negative integer")...)
-			errs = append(errs, percentage(e.LendablePercent, exempt.Child("lendablePercent"))...)
+			nonNegative(c, e.NominalConcurrencyShares, exempt.Child("nominalConcurrencyShares"), "must be a non-negative integer")
+			percentage(c, e.LendablePercent, exempt.Child("lendablePercent"))
 		}
 	case flowcontrolv1.PriorityLevelEnablementLimited:
 		if spec.Exempt != nil {
-			errs = append(errs, field.Forbidden(exempt, "must be nil if the type is Limited").MarkCoveredByDeclarative())
+			c.Declared().Forbidden(exempt, "must be nil if the type is Limited")
 		}
 		if spec.Limited == nil {
-			return append(errs, field.Required(limited, "must not be empty when type is Limited").MarkCoveredByDeclarative())
+			c.Declared().Required(limited, "must not be empty when type is Limited")
+			return
 		}
-		errs = append(errs, validateLimited(spec.Limited, limited)...)
+		validateLimited(c, spec.Limited, limited)
 	case "":
-		errs = append(errs, field.Required(path.Child("type"), "").MarkCoveredByDeclarative())
+		c.Declared().Required(path.Child("type"), "")
 	default:
-		errs = append(errs, field.NotSupported(path.Child("type"), spec.Type, enablements))
+		c.Add(field.NotSupported(path.Child("type"), spec.Type, enablements))
 	}
-	return errs
 }
 
-func validateLimited(l *flowcontrolv1.LimitedPriorityLevelConfiguration, path *field.Path) field.ErrorList {
-	errs := nonNegative(l.NominalConcurrencyShares, path.Child("nominalConcurrencyShares"), "must be a non-negative integer")
-	errs = append(errs, validateResponse(&l.LimitResponse, path.Child("limitResponse"))...)
-	errs = append(errs, percentage(l.LendablePercent, path.Child("lendablePercent"))...)
-	return append(errs, nonNegative(l.BorrowingLimitPercent, path.Child("borrowingLimitPercent"), "if specified, must be a non-negative integer")...)
+func validateLimited(c *check.Checker, l *flowcontrolv1.LimitedPriorityLevelConfiguration, path *field.Path) {
+	nonNegative(c, l.NominalConcurrencyShares, path.Child("nominalConcurrencyShares"), "must be a non-negative integer")
+	validateResponse(c, &l.LimitResponse, path.Child("limitResponse"))
+	percentage(c, l.LendablePercent, path.Child("lendablePercent"))
+	nonNegative(c, l.BorrowingLimitPercent, path.Child("borrowingLimitPercent"), "if specified, must be a non-negative integer")
 }
 
-func nonNegative(n *int32, path *field.Path, problem string) field.ErrorList {
+func nonNegative(c *check.Checker, n *int32, path *field.Path, problem string) {
 	if n == nil || *n >= 0 {
-		return nil
+		return
 	}
-	return field.ErrorList{field.Invalid(path, *n, problem)}
+	c.Invalid(path, *n, problem)
 }
 
-func percentage(n *int32, path *field.Path) field.ErrorList {
+func percentage(c *check.Checker, n *int32, path *field.Path) {
 	if n == nil || *n >= 0 && *n <= 100 {
-		return nil
+		return
 	}
-	return field.ErrorList{field.Invalid(path, *n, "must be between 0 and 100, inclusive")}
+	c.Invalid(path, *n, "must be between 0 and 100, inclusive")
 }
 
-func validateResponse(r *flowcontrolv1.LimitResponse, path *field.Path) field.ErrorList {
+func validateResponse(c *check.Checker, r *flowcontrolv1.LimitResponse, path *field.Path) {
 	queues := path.Child("queuing")
 	switch {
 	case r.Type == "":
-		return field.ErrorList{field.Required(path.Child("type"), "").MarkCoveredByDeclarative()}
+		c.Declared().Required(path.Child("type"), "")
 	case !slices.Contains(responses, r.Type):
-		return field.ErrorList{field.NotSupported(path.Child("type"), r.Type, responses)}
+		c.Add(field.NotSupported(path.Child("type"), r.Type, responses))
 	case r.Type == flowcontrolv1.LimitResponseTypeQueue && r.Queuing == nil:
-		return field.ErrorList{field.Required(queues, "must not be empty if limited.limitResponse.type is Limited").MarkCoveredByDeclarative()}
+		c.Declared().Required(queues, "must not be empty if limited.limitResponse.type is Limited")
 	case r.Type == flowcontrolv1.LimitResponseTypeQueue:
-		return validateQueuing(r.Queuing, queues)
+		validateQueuing(c, r.Queuing, queues)
 	case r.Queuing != nil:
-		return field.ErrorList{field.Forbidden(queues, "must be nil if limited.limitResponse.type is not Limited").MarkCoveredByDeclarative()}
+		c.Declared().Forbidden(queues, "must be nil if limited.limitResponse.type is not Limited")
 	}
-	return nil
 }
 
 // validateQueuing wants a deck of queues from which a hash can deal a hand to each
 // flow (shuffle sharding).
-func validateQueuing(q *flowcontrolv1.QueuingConfiguration, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
+func validateQueuing(c *check.Checker, q *flowcontrolv1.QueuingConfiguration, path *field.Path) {
 	if q.QueueLengthLimit <= 0 {
-		errs = append(errs, field.Invalid(path.Child("queueLengthLimit"), q.QueueLengthLimit, "must be positive"))
+		c.Invalid(path.Child("queueLengthLimit"), q.QueueLengthLimit, "must be positive")
 	}
 	switch queues := path.Child("queues"); {
 	case q.Queues <= 0:
-		errs = append(errs, field.Invalid(queues, q.Queues, "must be positive"))
+		c.Invalid(queues, q.Queues, "must be positive")
 	case q.Queues > maxQueues:
-		errs = append(errs, field.Invalid(queues, q.Queues, fmt.Sprintf("must not be greater than %d", maxQueues)))
+		c.Invalid(queues, q.Queues, fmt.Sprintf("must not be greater than %d", maxQueues))
 	}
 	hand := path.Child("handSize")
 	switch {
 	case q.HandSize <= 0:
-		return append(errs, field.Invalid(hand, q.HandSize, "must be positive"))
+		c.Invalid(hand, q.HandSize, "must be positive")
+		return
 	case q.HandSize > q.Queues:
-		return append(errs, field.Invalid(hand, q.HandSize, fmt.Sprintf("should not be greater than queues (%d)", q.Queues)))
+		c.Invalid(hand, q.HandSize, fmt.Sprintf("should not be greater than queues (%d)", q.Queues))
+		return
 	}
 	if shufflesharding.RequiredEntropyBits(int(q.Queues), int(q.HandSize)) > shufflesharding.MaxHashBits {
-		errs = append(errs, field.Invalid(hand, q.HandSize,
-			fmt.Sprintf("required entropy bits of deckSize %d and handSize %d should not be greater than %d", q.Queues, q.HandSize, shufflesharding.MaxHashBits)))
+		c.Invalid(hand, q.HandSize,
+			fmt.Sprintf("required entropy bits of deckSize %d and handSize %d should not be greater than %d", q.Queues, q.HandSize, shufflesharding.MaxHashBits))
 	}
-	return errs
 }
 
 // validateMandatoryLevel lets nothing in a mandatory level change, but how much
 // the exempt one lends.
-func validateMandatoryLevel(p *flowcontrolv1.PriorityLevelConfiguration, path *field.Path) field.ErrorList {
+func validateMandatoryLevel(c *check.Checker, p *flowcontrolv1.PriorityLevelConfiguration, path *field.Path) {
 	mandatory := mandatoryLevel(p.Name)
 	if mandatory == nil {
-		return nil
+		return
 	}
 	except := ""
 	if p.Name == flowcontrolv1.PriorityLevelConfigurationNameExempt {
@@ -200,7 +202,7 @@ func validateMandatoryLevel(p *flowcontrolv1.PriorityLevelConfiguration, path *f
 		mandatory.Spec.Exempt = p.Spec.Exempt
 	}
 	if equality.Semantic.DeepEqual(p.Spec, mandatory.Spec) {
-		return nil
+		return
 	}
-	return field.ErrorList{field.Invalid(path, p.Spec, fmt.Sprintf("spec of '%s'%s must equal the fixed value", p.Name, except))}
+	c.Invalid(path, p.Spec, fmt.Sprintf("spec of '%s'%s must equal the fixed value", p.Name, except))
 }

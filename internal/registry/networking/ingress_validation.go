@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	netutils "k8s.io/utils/net"
 
+	"github.com/kindred-project/kindred/internal/registry/check"
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
@@ -35,15 +36,17 @@ type ingressRules struct {
 }
 
 func validateIngress(_ context.Context, i *networkingv1.Ingress) field.ErrorList {
-	errs := ingressRules{}.spec(&i.Spec, field.NewPath("spec"))
+	c := &check.Checker{}
+	ingressRules{}.spec(c, &i.Spec, field.NewPath("spec"))
 	class, annotated := i.Annotations[classAnnotation]
 	if annotated && i.Spec.IngressClassName != nil && class != *i.Spec.IngressClassName {
-		errs = append(errs, field.Invalid(field.NewPath("annotations").Child(classAnnotation), class, "must match `ingressClassName` when both are specified"))
+		c.Invalid(field.NewPath("annotations").Child(classAnnotation), class, "must match `ingressClassName` when both are specified")
 	}
-	return errs
+	return c.Errors()
 }
 
 func validateIngressUpdate(_ context.Context, i, old *networkingv1.Ingress) field.ErrorList {
+	c := &check.Checker{}
 	var rules ingressRules
 	for _, tls := range old.Spec.TLS {
 		rules.anySecretName = rules.anySecretName || len(secretNameProblems(tls.SecretName)) > 0
@@ -51,52 +54,51 @@ func validateIngressUpdate(_ context.Context, i, old *networkingv1.Ingress) fiel
 	for _, rule := range old.Spec.Rules {
 		rules.anyWildcardPaths = rules.anyWildcardPaths || isWildcard(rule.Host) && len(validateHTTP(rule.HTTP, nil)) > 0
 	}
-	return rules.spec(&i.Spec, field.NewPath("spec"))
+	rules.spec(c, &i.Spec, field.NewPath("spec"))
+	return c.Errors()
 }
 
-func (r ingressRules) spec(spec *networkingv1.IngressSpec, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
+func (r ingressRules) spec(c *check.Checker, spec *networkingv1.IngressSpec, path *field.Path) {
 	if len(spec.Rules) == 0 && spec.DefaultBackend == nil {
-		errs = append(errs, field.Invalid(path, spec.Rules, "either `defaultBackend` or `rules` must be specified"))
+		c.Invalid(path, spec.Rules, "either `defaultBackend` or `rules` must be specified")
 	}
 	if spec.DefaultBackend != nil {
-		errs = append(errs, validateBackend(spec.DefaultBackend, path.Child("defaultBackend"))...)
+		validateBackend(c, spec.DefaultBackend, path.Child("defaultBackend"))
 	}
 	for i := range spec.Rules {
-		errs = append(errs, r.rule(&spec.Rules[i], path.Child("rules").Index(i))...)
+		r.rule(c, &spec.Rules[i], path.Child("rules").Index(i))
 	}
 	for i := range spec.TLS {
-		errs = append(errs, r.tls(&spec.TLS[i], path.Child("tls").Index(i))...)
+		c.Add(r.tls(&spec.TLS[i], path.Child("tls").Index(i))...)
 	}
 	if name := spec.IngressClassName; name != nil {
-		errs = append(errs, generic.Invalid(path.Child("ingressClassName"), *name, apivalidation.NameIsDNSSubdomain(*name, false))...)
+		c.DNSSubdomain(path.Child("ingressClassName"), *name)
 	}
-	return errs
 }
 
-func (r ingressRules) rule(rule *networkingv1.IngressRule, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
+func (r ingressRules) rule(c *check.Checker, rule *networkingv1.IngressRule, path *field.Path) {
 	if rule.Host != "" {
 		if netutils.ParseIPSloppy(rule.Host) != nil {
-			errs = append(errs, notAnAddress(path.Child("host"), rule.Host))
+			c.Add(notAnAddress(path.Child("host"), rule.Host))
 		}
-		errs = append(errs, generic.Invalid(path.Child("host"), rule.Host, hostProblems(rule.Host))...)
+		c.Invalid(path.Child("host"), rule.Host, hostProblems(rule.Host)...)
 	}
 	if r.anyWildcardPaths && isWildcard(rule.Host) {
-		return errs
+		return
 	}
-	return append(errs, validateHTTP(rule.HTTP, path.Child("http"))...)
+	c.Add(validateHTTP(rule.HTTP, path.Child("http"))...)
 }
 
 func (r ingressRules) tls(tls *networkingv1.IngressTLS, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
+	c := &check.Checker{}
 	for i, host := range tls.Hosts {
-		errs = append(errs, generic.Invalid(path.Child("hosts").Index(i), host, hostProblems(host))...)
+		c.Invalid(path.Child("hosts").Index(i), host, hostProblems(host)...)
 	}
 	if r.anySecretName {
-		return errs
+		return c.Errors()
 	}
-	return append(errs, generic.Invalid(path.Child("secretName"), tls.SecretName, secretNameProblems(tls.SecretName))...)
+	c.Invalid(path.Child("secretName"), tls.SecretName, secretNameProblems(tls.SecretName)...)
+	return c.Errors()
 }
 
 func secretNameProblems(name string) []string {
@@ -120,35 +122,35 @@ func notAnAddress(path *field.Path, host string) *field.Error {
 }
 
 func validateHTTP(http *networkingv1.HTTPIngressRuleValue, path *field.Path) field.ErrorList {
+	c := &check.Checker{}
 	if http == nil {
 		return nil
 	}
-	var errs field.ErrorList
 	if len(http.Paths) == 0 {
-		errs = append(errs, field.Required(path.Child("paths"), ""))
+		c.Required(path.Child("paths"), "")
 	}
 	for i := range http.Paths {
-		errs = append(errs, validateIngressPath(&http.Paths[i], path.Child("paths").Index(i))...)
+		validateIngressPath(c, &http.Paths[i], path.Child("paths").Index(i))
 	}
-	return errs
+	return c.Errors()
 }
 
-func validateIngressPath(p *networkingv1.HTTPIngressPath, path *field.Path) field.ErrorList {
+func validateIngressPath(c *check.Checker, p *networkingv1.HTTPIngressPath, path *field.Path) {
 	if p.PathType == nil {
-		return field.ErrorList{field.Required(path.Child("pathType"), "pathType must be specified")}
+		c.Required(path.Child("pathType"), "pathType must be specified")
+		return
 	}
-	var errs field.ErrorList
 	switch *p.PathType {
 	case networkingv1.PathTypeExact, networkingv1.PathTypePrefix:
-		errs = generic.Invalid(path.Child("path"), p.Path, strictPathProblems(p.Path))
+		c.Invalid(path.Child("path"), p.Path, strictPathProblems(p.Path)...)
 	case networkingv1.PathTypeImplementationSpecific:
 		if p.Path != "" {
-			errs = generic.Invalid(path.Child("path"), p.Path, absolutePathProblems(p.Path))
+			c.Invalid(path.Child("path"), p.Path, absolutePathProblems(p.Path)...)
 		}
 	default:
-		errs = append(errs, field.NotSupported(path.Child("pathType"), *p.PathType, pathTypes))
+		c.Add(field.NotSupported(path.Child("pathType"), *p.PathType, pathTypes))
 	}
-	return append(errs, validateBackend(&p.Backend, path.Child("backend"))...)
+	validateBackend(c, &p.Backend, path.Child("backend"))
 }
 
 func absolutePathProblems(path string) []string {
@@ -174,29 +176,32 @@ func strictPathProblems(path string) []string {
 	return problems
 }
 
-func validateBackend(backend *networkingv1.IngressBackend, path *field.Path) field.ErrorList {
+func validateBackend(c *check.Checker, backend *networkingv1.IngressBackend, path *field.Path) {
 	switch {
 	case backend.Resource != nil && backend.Service != nil:
-		return field.ErrorList{field.Invalid(path, "", "cannot set both resource and service backends")}
+		c.Invalid(path, "", "cannot set both resource and service backends")
+		return
 	case backend.Resource != nil:
-		return validateResourceBackend(backend.Resource, path.Child("resource"))
+		validateResourceBackend(c, backend.Resource, path.Child("resource"))
+		return
 	case backend.Service != nil:
-		return validateServiceBackend(backend.Service, path)
+		validateServiceBackend(c, backend.Service, path)
+		return
 	}
-	return field.ErrorList{field.Invalid(path, "", "resource or service backend is required")}
+	c.Invalid(path, "", "resource or service backend is required")
 }
 
-func validateResourceBackend(ref *corev1.TypedLocalObjectReference, path *field.Path) field.ErrorList {
-	errs := validateAPIGroup(ref.APIGroup, path)
-	errs = append(errs, segment(path.Child("kind"), ref.Kind)...)
-	return append(errs, segment(path.Child("name"), ref.Name)...)
+func validateResourceBackend(c *check.Checker, ref *corev1.TypedLocalObjectReference, path *field.Path) {
+	validateAPIGroup(c, ref.APIGroup, path)
+	c.Add(segment(path.Child("kind"), ref.Kind)...)
+	c.Add(segment(path.Child("name"), ref.Name)...)
 }
 
-func validateAPIGroup(group *string, path *field.Path) field.ErrorList {
+func validateAPIGroup(c *check.Checker, group *string, path *field.Path) {
 	if group == nil {
-		return nil
+		return
 	}
-	return generic.Invalid(path.Child("apiGroup"), *group, utilvalidation.IsDNS1123Subdomain(*group))
+	c.DNSSubdomain(path.Child("apiGroup"), *group)
 }
 
 // segment is a required name that stands between two slashes of a path.
@@ -209,45 +214,47 @@ func segment(path *field.Path, name string) field.ErrorList {
 
 // validateServiceBackend reports the lack of a port, or two of them, at the
 // backend itself.
-func validateServiceBackend(service *networkingv1.IngressServiceBackend, backend *field.Path) field.ErrorList {
+func validateServiceBackend(c *check.Checker, service *networkingv1.IngressServiceBackend, backend *field.Path) {
 	path := backend.Child("service")
-	var errs field.ErrorList
 	if service.Name == "" {
-		errs = append(errs, field.Required(path.Child("name"), ""))
+		c.Required(path.Child("name"), "")
 	} else {
-		errs = append(errs, generic.Invalid(path.Child("name"), service.Name, apivalidation.NameIsDNSLabel(service.Name, false))...)
+		c.Invalid(path.Child("name"), service.Name, apivalidation.NameIsDNSLabel(service.Name, false)...)
 	}
 	name, number := service.Port.Name, service.Port.Number
 	switch {
 	case name != "" && number != 0:
-		return append(errs, field.Invalid(backend, "", "cannot set both port name & port number"))
+		c.Invalid(backend, "", "cannot set both port name & port number")
+		return
 	case name != "":
-		return append(errs, generic.Invalid(path.Child("port", "name"), name, utilvalidation.IsValidPortName(name))...)
+		c.Invalid(path.Child("port", "name"), name, utilvalidation.IsValidPortName(name)...)
+		return
 	case number != 0:
-		return append(errs, generic.Invalid(path.Child("port", "number"), number, utilvalidation.IsValidPortNum(int(number)))...)
+		c.PortNumber(path.Child("port", "number"), number)
+		return
 	}
-	return append(errs, field.Required(backend, "port name or number is required"))
+	c.Required(backend, "port name or number is required")
 }
 
 func validateIngressStatus(_ context.Context, i, old *networkingv1.Ingress) field.ErrorList {
+	c := &check.Checker{}
 	var known []string
 	for _, point := range old.Status.LoadBalancer.Ingress {
 		if point.IP != "" {
 			known = append(known, point.IP)
 		}
 	}
-	var errs field.ErrorList
 	for n, point := range i.Status.LoadBalancer.Ingress {
 		path := loadBalancerPath.Child("ingress").Index(n)
 		if point.IP != "" {
-			errs = append(errs, utilvalidation.IsValidIPForLegacyField(path.Child("ip"), point.IP, strict, known)...)
+			c.Add(utilvalidation.IsValidIPForLegacyField(path.Child("ip"), point.IP, strict, known)...)
 		}
 		if host := point.Hostname; host != "" {
-			errs = append(errs, generic.Invalid(path.Child("hostname"), host, utilvalidation.IsDNS1123Subdomain(host))...)
+			c.DNSSubdomain(path.Child("hostname"), host)
 			if netutils.ParseIPSloppy(host) != nil {
-				errs = append(errs, notAnAddress(path.Child("hostname"), host))
+				c.Add(notAnAddress(path.Child("hostname"), host))
 			}
 		}
 	}
-	return errs
+	return c.Errors()
 }

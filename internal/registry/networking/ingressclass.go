@@ -12,6 +12,7 @@ import (
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kindred-project/kindred/internal/registry/check"
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
@@ -22,8 +23,10 @@ var IngressClass = generic.Kind[*networkingv1.IngressClass]{
 	New:      func() *networkingv1.IngressClass { return &networkingv1.IngressClass{} },
 	NewList:  func() runtime.Object { return &networkingv1.IngressClassList{} },
 	Spec:     func(c *networkingv1.IngressClass) any { return &c.Spec },
-	Validate: func(_ context.Context, c *networkingv1.IngressClass) field.ErrorList {
-		return validateIngressClassSpec(&c.Spec, field.NewPath("spec"))
+	Validate: func(_ context.Context, class *networkingv1.IngressClass) field.ErrorList {
+		c := &check.Checker{}
+		validateIngressClassSpec(c, &class.Spec, field.NewPath("spec"))
+		return c.Errors()
 	},
 	ValidateUpdate: validateIngressClassUpdate,
 	Table:          generic.Table[*networkingv1.IngressClass]{NameCell: ingressClassName},
@@ -59,49 +62,49 @@ func parametersText(c *networkingv1.IngressClass) any {
 	return kind + "/" + p.Name
 }
 
-func validateIngressClassUpdate(_ context.Context, c, old *networkingv1.IngressClass) field.ErrorList {
+func validateIngressClassUpdate(_ context.Context, class, old *networkingv1.IngressClass) field.ErrorList {
+	c := &check.Checker{}
 	path := field.NewPath("spec")
-	errs := apivalidation.ValidateImmutableField(c.Spec.Controller, old.Spec.Controller, path.Child("controller"))
-	return append(errs, validateIngressClassSpec(&c.Spec, path)...)
+	c.Immutable(path.Child("controller"), class.Spec.Controller, old.Spec.Controller)
+	validateIngressClassSpec(c, &class.Spec, path)
+	return c.Errors()
 }
 
-func validateIngressClassSpec(spec *networkingv1.IngressClassSpec, path *field.Path) field.ErrorList {
+func validateIngressClassSpec(c *check.Checker, spec *networkingv1.IngressClassSpec, path *field.Path) {
 	const longest = 250
 	controller := path.Child("controller")
-	var errs field.ErrorList
-	if len(spec.Controller) > longest {
-		errs = append(errs, field.TooLong(controller, "", longest))
-	}
-	errs = append(errs, utilvalidation.IsDomainPrefixedPath(controller, spec.Controller)...)
+	c.MaxBytes(controller, spec.Controller, longest)
+	c.Add(utilvalidation.IsDomainPrefixedPath(controller, spec.Controller)...)
 	if spec.Parameters == nil {
-		return errs
+		return
 	}
-	return append(errs, validateParameters(spec.Parameters, path.Child("parameters"))...)
+	validateParameters(c, spec.Parameters, path.Child("parameters"))
 }
 
-func validateParameters(p *networkingv1.IngressClassParametersReference, path *field.Path) field.ErrorList {
-	errs := validateAPIGroup(p.APIGroup, path)
-	errs = append(errs, declaredSegment(path.Child("kind"), p.Kind)...)
-	errs = append(errs, declaredSegment(path.Child("name"), p.Name)...)
+func validateParameters(c *check.Checker, p *networkingv1.IngressClassParametersReference, path *field.Path) {
+	validateAPIGroup(c, p.APIGroup, path)
+	c.Add(declaredSegment(path.Child("kind"), p.Kind)...)
+	c.Add(declaredSegment(path.Child("name"), p.Name)...)
 	if p.Scope == nil {
-		return append(errs, field.Required(path.Child("scope"), ""))
+		c.Required(path.Child("scope"), "")
+		return
 	}
 	namespace := path.Child("namespace")
 	switch *p.Scope {
 	case networkingv1.IngressClassParametersReferenceScopeCluster:
 		if p.Namespace != nil {
-			errs = append(errs, field.Forbidden(namespace, "`parameters.scope` is set to 'Cluster'"))
+			c.Forbidden(namespace, "`parameters.scope` is set to 'Cluster'")
 		}
 	case networkingv1.IngressClassParametersReferenceScopeNamespace:
 		if p.Namespace == nil {
-			return append(errs, field.Required(namespace, "`parameters.scope` is set to 'Namespace'"))
+			c.Required(namespace, "`parameters.scope` is set to 'Namespace'")
+			return
 		}
-		errs = append(errs, generic.Invalid(namespace, *p.Namespace, apivalidation.ValidateNamespaceName(*p.Namespace, false))...)
+		c.Invalid(namespace, *p.Namespace, apivalidation.ValidateNamespaceName(*p.Namespace, false)...)
 	default:
-		errs = append(errs, field.NotSupported(path.Child("scope"), *p.Scope, []string{
+		c.Add(field.NotSupported(path.Child("scope"), *p.Scope, []string{
 			networkingv1.IngressClassParametersReferenceScopeCluster, networkingv1.IngressClassParametersReferenceScopeNamespace}))
 	}
-	return errs
 }
 
 // declaredSegment is segment for a field that k8s.io/api declares as required.

@@ -9,12 +9,12 @@ import (
 
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/validate/content"
-	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kindred-project/kindred/internal/registry/check"
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
@@ -26,11 +26,15 @@ var IPAddress = generic.Kind[*networkingv1.IPAddress]{
 	New:      func() *networkingv1.IPAddress { return &networkingv1.IPAddress{} },
 	NewList:  func() runtime.Object { return &networkingv1.IPAddressList{} },
 	Validate: func(_ context.Context, a *networkingv1.IPAddress) field.ErrorList {
-		return validateParent(a.Spec.ParentRef, parentPath)
+		c := &check.Checker{}
+		validateParent(c, a.Spec.ParentRef, parentPath)
+		return c.Errors()
 	},
 	ValidateUpdate: func(_ context.Context, a, old *networkingv1.IPAddress) field.ErrorList {
-		errs := validateParent(a.Spec.ParentRef, parentPath)
-		return append(errs, apivalidation.ValidateImmutableField(a.Spec.ParentRef, old.Spec.ParentRef, parentPath).WithOrigin("immutable").MarkCoveredByDeclarative()...)
+		c := &check.Checker{}
+		validateParent(c, a.Spec.ParentRef, parentPath)
+		c.Declared().Immutable(parentPath, a.Spec.ParentRef, old.Spec.ParentRef)
+		return c.Errors()
 	},
 	Table: generic.Table[*networkingv1.IPAddress]{ColumnsOnly: true}, // upstream's has no age
 	Columns: []generic.Column[*networkingv1.IPAddress]{
@@ -62,13 +66,13 @@ func parentText(a *networkingv1.IPAddress) any {
 }
 
 // validateParent wants a resource and a name. The group of Services is "".
-func validateParent(ref *networkingv1.ParentReference, path *field.Path) field.ErrorList {
+func validateParent(c *check.Checker, ref *networkingv1.ParentReference, path *field.Path) {
 	if ref == nil {
-		return field.ErrorList{field.Required(path, "").MarkCoveredByDeclarative()}
+		c.Declared().Required(path, "")
+		return
 	}
-	var errs field.ErrorList
 	if ref.Group != "" {
-		errs = append(errs, generic.Invalid(path.Child("group"), ref.Group, utilvalidation.IsDNS1123Subdomain(ref.Group))...)
+		c.DNSSubdomain(path.Child("group"), ref.Group)
 	}
 	for _, part := range []struct {
 		name, value string
@@ -76,10 +80,9 @@ func validateParent(ref *networkingv1.ParentReference, path *field.Path) field.E
 	}{{"resource", ref.Resource, false}, {"name", ref.Name, false}, {"namespace", ref.Namespace, true}} {
 		switch {
 		case part.value != "":
-			errs = append(errs, generic.Invalid(path.Child(part.name), part.value, content.IsPathSegmentName(part.value))...)
+			c.Invalid(path.Child(part.name), part.value, content.IsPathSegmentName(part.value)...)
 		case !part.optional:
-			errs = append(errs, field.Required(path.Child(part.name), "").MarkCoveredByDeclarative())
+			c.Declared().Required(path.Child(part.name), "")
 		}
 	}
-	return errs
 }

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	netutils "k8s.io/utils/net"
 
+	"github.com/kindred-project/kindred/internal/registry/check"
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
@@ -30,7 +31,9 @@ var NetworkPolicy = generic.Kind[*networkingv1.NetworkPolicy]{
 	NewList: func() runtime.Object { return &networkingv1.NetworkPolicyList{} },
 	Spec:    func(p *networkingv1.NetworkPolicy) any { return &p.Spec },
 	Validate: func(_ context.Context, p *networkingv1.NetworkPolicy) field.ErrorList {
-		return policyRules{}.spec(&p.Spec, field.NewPath("spec"))
+		c := &check.Checker{}
+		policyRules{}.spec(c, &p.Spec, field.NewPath("spec"))
+		return c.Errors()
 	},
 	ValidateUpdate: validateNetworkPolicyUpdate,
 	Warnings:       networkPolicyWarnings,
@@ -66,12 +69,14 @@ type policyRules struct {
 }
 
 func validateNetworkPolicyUpdate(_ context.Context, p, old *networkingv1.NetworkPolicy) field.ErrorList {
+	c := &check.Checker{}
 	var rules policyRules
 	eachBlock(&old.Spec, func(block *networkingv1.IPBlock, _ *field.Path) {
 		rules.knownCIDRs = append(append(rules.knownCIDRs, block.CIDR), block.Except...)
 	})
 	rules.selectors.AllowInvalidLabelValueInSelector = len(metav1validation.ValidateLabelSelector(&old.Spec.PodSelector, rules.selectors, nil)) > 0
-	return rules.spec(&p.Spec, field.NewPath("spec"))
+	rules.spec(c, &p.Spec, field.NewPath("spec"))
+	return c.Errors()
 }
 
 // eachBlock visits the address ranges of all rules.
@@ -103,123 +108,114 @@ func networkPolicyWarnings(_ context.Context, p, _ *networkingv1.NetworkPolicy) 
 	return out
 }
 
-func (r policyRules) spec(spec *networkingv1.NetworkPolicySpec, path *field.Path) field.ErrorList {
-	errs := metav1validation.ValidateLabelSelector(&spec.PodSelector, r.selectors, path.Child("podSelector"))
+func (r policyRules) spec(c *check.Checker, spec *networkingv1.NetworkPolicySpec, path *field.Path) {
+	c.Add(metav1validation.ValidateLabelSelector(&spec.PodSelector, r.selectors, path.Child("podSelector"))...)
 	for i, rule := range spec.Ingress {
 		at := path.Child("ingress").Index(i)
-		errs = append(errs, validatePolicyPorts(rule.Ports, at.Child("ports"))...)
-		errs = append(errs, r.peers(rule.From, at.Child("from"))...)
+		validatePolicyPorts(c, rule.Ports, at.Child("ports"))
+		r.peers(c, rule.From, at.Child("from"))
 	}
 	for i, rule := range spec.Egress {
 		at := path.Child("egress").Index(i)
-		errs = append(errs, validatePolicyPorts(rule.Ports, at.Child("ports"))...)
-		errs = append(errs, r.peers(rule.To, at.Child("to"))...)
+		validatePolicyPorts(c, rule.Ports, at.Child("ports"))
+		r.peers(c, rule.To, at.Child("to"))
 	}
-	return append(errs, validatePolicyTypes(spec.PolicyTypes, path.Child("policyTypes"))...)
+	validatePolicyTypes(c, spec.PolicyTypes, path.Child("policyTypes"))
 }
 
-func validatePolicyTypes(types []networkingv1.PolicyType, path *field.Path) field.ErrorList {
+func validatePolicyTypes(c *check.Checker, types []networkingv1.PolicyType, path *field.Path) {
 	if len(types) > 2 {
-		return field.ErrorList{field.Invalid(path, &types, "may not specify more than two policyTypes")}
+		c.Invalid(path, &types, "may not specify more than two policyTypes")
+		return
 	}
-	var errs field.ErrorList
 	for i, t := range types {
 		if t != networkingv1.PolicyTypeIngress && t != networkingv1.PolicyTypeEgress {
-			errs = append(errs, field.NotSupported(path.Index(i), t, []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress}))
+			c.Add(field.NotSupported(path.Index(i), t, []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress}))
 		}
 	}
-	return errs
 }
 
-func validatePolicyPorts(ports []networkingv1.NetworkPolicyPort, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
+func validatePolicyPorts(c *check.Checker, ports []networkingv1.NetworkPolicyPort, path *field.Path) {
 	for i := range ports {
-		errs = append(errs, validatePolicyPort(&ports[i], path.Index(i))...)
+		validatePolicyPort(c, &ports[i], path.Index(i))
 	}
-	return errs
 }
 
-func validatePolicyPort(p *networkingv1.NetworkPolicyPort, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
+func validatePolicyPort(c *check.Checker, p *networkingv1.NetworkPolicyPort, path *field.Path) {
 	if p.Protocol != nil {
 		switch *p.Protocol {
 		case corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP:
 		default:
-			errs = append(errs, field.NotSupported(path.Child("protocol"), *p.Protocol, []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP}))
+			c.Add(field.NotSupported(path.Child("protocol"), *p.Protocol, []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP}))
 		}
 	}
 	port, end := path.Child("port"), path.Child("endPort")
 	switch {
 	case p.Port == nil:
 		if p.EndPort != nil {
-			errs = append(errs, field.Invalid(end, *p.EndPort, "may not be specified when `port` is not specified"))
+			c.Invalid(end, *p.EndPort, "may not be specified when `port` is not specified")
 		}
 	case p.Port.Type == intstr.Int:
-		errs = append(errs, generic.Invalid(port, p.Port.IntVal, utilvalidation.IsValidPortNum(int(p.Port.IntVal)))...)
+		c.PortNumber(port, p.Port.IntVal)
 		if p.EndPort == nil {
 			break
 		}
 		if *p.EndPort < p.Port.IntVal {
-			errs = append(errs, field.Invalid(end, *p.EndPort, "must be greater than or equal to `port`"))
+			c.Invalid(end, *p.EndPort, "must be greater than or equal to `port`")
 		}
-		errs = append(errs, generic.Invalid(end, *p.EndPort, utilvalidation.IsValidPortNum(int(*p.EndPort)))...)
+		c.PortNumber(end, *p.EndPort)
 	default:
 		if p.EndPort != nil {
-			errs = append(errs, field.Invalid(end, *p.EndPort, "may not be specified when `port` is non-numeric"))
+			c.Invalid(end, *p.EndPort, "may not be specified when `port` is non-numeric")
 		}
-		errs = append(errs, generic.Invalid(port, p.Port.StrVal, utilvalidation.IsValidPortName(p.Port.StrVal))...)
+		c.Invalid(port, p.Port.StrVal, utilvalidation.IsValidPortName(p.Port.StrVal)...)
 	}
-	return errs
 }
 
-func (r policyRules) peers(peers []networkingv1.NetworkPolicyPeer, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
+func (r policyRules) peers(c *check.Checker, peers []networkingv1.NetworkPolicyPeer, path *field.Path) {
 	for i := range peers {
-		errs = append(errs, r.peer(&peers[i], path.Index(i))...)
+		r.peer(c, &peers[i], path.Index(i))
 	}
-	return errs
 }
 
-func (r policyRules) peer(peer *networkingv1.NetworkPolicyPeer, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
+func (r policyRules) peer(c *check.Checker, peer *networkingv1.NetworkPolicyPeer, path *field.Path) {
 	if peer.PodSelector != nil {
-		errs = append(errs, metav1validation.ValidateLabelSelector(peer.PodSelector, r.selectors, path.Child("podSelector"))...)
+		c.Add(metav1validation.ValidateLabelSelector(peer.PodSelector, r.selectors, path.Child("podSelector"))...)
 	}
 	if peer.NamespaceSelector != nil {
-		errs = append(errs, metav1validation.ValidateLabelSelector(peer.NamespaceSelector, r.selectors, path.Child("namespaceSelector"))...)
+		c.Add(metav1validation.ValidateLabelSelector(peer.NamespaceSelector, r.selectors, path.Child("namespaceSelector"))...)
 	}
 	selected := peer.PodSelector != nil || peer.NamespaceSelector != nil
 	if peer.IPBlock != nil {
-		errs = append(errs, r.block(peer.IPBlock, path.Child("ipBlock"))...)
+		r.block(c, peer.IPBlock, path.Child("ipBlock"))
 		if selected {
-			errs = append(errs, field.Forbidden(path, "may not specify both ipBlock and another peer"))
+			c.Forbidden(path, "may not specify both ipBlock and another peer")
 		}
-		return errs
+		return
 	}
 	if !selected {
-		errs = append(errs, field.Required(path, "must specify a peer"))
+		c.Required(path, "must specify a peer")
 	}
-	return errs
 }
 
-func (r policyRules) block(block *networkingv1.IPBlock, path *field.Path) field.ErrorList {
+func (r policyRules) block(c *check.Checker, block *networkingv1.IPBlock, path *field.Path) {
 	if block.CIDR == "" {
-		return field.ErrorList{field.Required(path.Child("cidr"), "").MarkCoveredByDeclarative()}
+		c.Declared().Required(path.Child("cidr"), "")
+		return
 	}
-	errs := utilvalidation.IsValidCIDRForLegacyField(path.Child("cidr"), block.CIDR, strict, r.knownCIDRs)
+	c.Add(utilvalidation.IsValidCIDRForLegacyField(path.Child("cidr"), block.CIDR, strict, r.knownCIDRs)...)
 	_, whole, err := netutils.ParseCIDRSloppy(block.CIDR)
 	if err != nil {
-		return errs
+		return
 	}
 	for i, except := range block.Except {
 		at := path.Child("except").Index(i)
-		errs = append(errs, utilvalidation.IsValidCIDRForLegacyField(at, except, strict, r.knownCIDRs)...)
+		c.Add(utilvalidation.IsValidCIDRForLegacyField(at, except, strict, r.knownCIDRs)...)
 		_, part, err := netutils.ParseCIDRSloppy(except)
 		if err == nil && !strictSubset(part, whole) {
-			errs = append(errs, field.Invalid(at, except, "must be a strict subset of `cidr`"))
+			c.Invalid(at, except, "must be a strict subset of `cidr`")
 		}
 	}
-	return errs
 }
 
 func strictSubset(part, whole *net.IPNet) bool {

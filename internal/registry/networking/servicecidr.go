@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	netutils "k8s.io/utils/net"
 
+	"github.com/kindred-project/kindred/internal/registry/check"
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
@@ -32,8 +33,10 @@ var ServiceCIDR = generic.Kind[*networkingv1.ServiceCIDR]{
 		},
 		Resets: []string{"metadata"},
 	},
-	Validate: func(_ context.Context, c *networkingv1.ServiceCIDR) field.ErrorList {
-		return validateCIDRs(&c.Spec)
+	Validate: func(_ context.Context, cidr *networkingv1.ServiceCIDR) field.ErrorList {
+		c := &check.Checker{}
+		validateCIDRs(c, &cidr.Spec)
+		return c.Errors()
 	},
 	ValidateUpdate: validateServiceCIDRUpdate,
 	Columns: []generic.Column[*networkingv1.ServiceCIDR]{{
@@ -45,41 +48,42 @@ var ServiceCIDR = generic.Kind[*networkingv1.ServiceCIDR]{
 var cidrsPath = field.NewPath("spec", "cidrs")
 
 // validateCIDRs wants one range, or one of each family.
-func validateCIDRs(spec *networkingv1.ServiceCIDRSpec) field.ErrorList {
+func validateCIDRs(c *check.Checker, spec *networkingv1.ServiceCIDRSpec) {
 	switch {
 	case len(spec.CIDRs) == 0:
-		return field.ErrorList{field.Required(cidrsPath, "at least one CIDR required")}
+		c.Required(cidrsPath, "at least one CIDR required")
+		return
 	case len(spec.CIDRs) > 2:
-		return field.ErrorList{field.Invalid(cidrsPath, spec, "may only hold up to 2 values")}
+		c.Invalid(cidrsPath, spec, "may only hold up to 2 values")
+		return
 	}
-	var errs field.ErrorList
 	families := map[netutils.IPFamily]int{}
 	for i, cidr := range spec.CIDRs {
-		errs = append(errs, utilvalidation.IsValidCIDR(cidrsPath.Index(i), cidr)...)
+		c.Add(utilvalidation.IsValidCIDR(cidrsPath.Index(i), cidr)...)
 		families[netutils.IPFamilyOfCIDRString(cidr)]++
 	}
 	if families[netutils.IPv4] > 1 || families[netutils.IPv6] > 1 {
-		errs = append(errs, field.Invalid(cidrsPath, spec.CIDRs, "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64"))
+		c.Invalid(cidrsPath, spec.CIDRs, "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64")
 	}
-	return errs
 }
 
 // validateServiceCIDRUpdate lets a range of the other family be added, and
 // nothing else change.
-func validateServiceCIDRUpdate(_ context.Context, c, old *networkingv1.ServiceCIDR) field.ErrorList {
-	now, before := c.Spec.CIDRs, old.Spec.CIDRs
+func validateServiceCIDRUpdate(_ context.Context, cidr, old *networkingv1.ServiceCIDR) field.ErrorList {
+	c := &check.Checker{}
+	now, before := cidr.Spec.CIDRs, old.Spec.CIDRs
 	added := len(before) == 1 && len(now) == 2
 	if len(now) != len(before) && !added {
-		return field.ErrorList{field.Invalid(cidrsPath, now, apivalidation.FieldImmutableErrorMsg)}
+		c.Invalid(cidrsPath, now, apivalidation.FieldImmutableErrorMsg)
+		return c.Errors()
 	}
-	var errs field.ErrorList
 	for i := range before {
 		if now[i] != before[i] {
-			errs = append(errs, field.Invalid(cidrsPath.Index(i), now[i], apivalidation.FieldImmutableErrorMsg))
+			c.Invalid(cidrsPath.Index(i), now[i], apivalidation.FieldImmutableErrorMsg)
 		}
 	}
 	if added {
-		errs = append(errs, validateCIDRs(&c.Spec)...)
+		validateCIDRs(c, &cidr.Spec)
 	}
-	return errs
+	return c.Errors()
 }

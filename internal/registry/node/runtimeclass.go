@@ -12,11 +12,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
-	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kindred-project/kindred/internal/registry/check"
 	"github.com/kindred-project/kindred/internal/registry/core/podspec"
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
@@ -63,45 +63,49 @@ func runtimeClassWarnings(_ context.Context, c, _ *nodev1.RuntimeClass) []string
 	return out
 }
 
-func validateRuntimeClass(_ context.Context, c *nodev1.RuntimeClass) field.ErrorList {
-	errs := validateHandler(c.Handler)
-	if c.Overhead != nil {
+func validateRuntimeClass(_ context.Context, class *nodev1.RuntimeClass) field.ErrorList {
+	c := &check.Checker{}
+	validateHandler(c, class.Handler)
+	if class.Overhead != nil {
 		// As if a container could ask for it.
-		limits := &corev1.ResourceRequirements{Limits: c.Overhead.PodFixed}
-		errs = append(errs, podspec.ValidateResourceRequirements(limits, nil, field.NewPath("overhead"))...)
+		limits := &corev1.ResourceRequirements{Limits: class.Overhead.PodFixed}
+		c.Add(podspec.ValidateResourceRequirements(limits, nil, field.NewPath("overhead"))...)
 	}
-	if c.Scheduling == nil {
-		return errs
+	if class.Scheduling == nil {
+		return c.Errors()
 	}
 	path := field.NewPath("scheduling")
-	errs = append(errs, metav1validation.ValidateLabels(c.Scheduling.NodeSelector, path.Child("nodeSelector"))...)
-	return append(errs, validateTolerations(c.Scheduling.Tolerations, path.Child("tolerations"))...)
+	c.Labels(path.Child("nodeSelector"), class.Scheduling.NodeSelector)
+	validateTolerations(c, class.Scheduling.Tolerations, path.Child("tolerations"))
+	return c.Errors()
 }
 
-func validateRuntimeClassUpdate(ctx context.Context, c, old *nodev1.RuntimeClass) field.ErrorList {
-	return append(validateRuntimeClass(ctx, c),
-		apivalidation.ValidateImmutableField(c.Handler, old.Handler, handlerPath).WithOrigin("immutable").MarkCoveredByDeclarative()...)
+func validateRuntimeClassUpdate(ctx context.Context, class, old *nodev1.RuntimeClass) field.ErrorList {
+	c := &check.Checker{}
+	c.Add(validateRuntimeClass(ctx, class)...)
+	c.Declared().Immutable(handlerPath, class.Handler, old.Handler)
+	return c.Errors()
 }
 
-func validateHandler(handler string) field.ErrorList {
+func validateHandler(c *check.Checker, handler string) {
 	if handler == "" {
-		return field.ErrorList{field.Required(handlerPath, "").MarkCoveredByDeclarative()}
+		c.Declared().Required(handlerPath, "")
+		return
 	}
-	return generic.Invalid(handlerPath, handler, apivalidation.NameIsDNSLabel(handler, false)).
-		WithOrigin("format=k8s-short-name").MarkCoveredByDeclarative()
+	c.Declared().Add(generic.Invalid(handlerPath, handler, apivalidation.NameIsDNSLabel(handler, false)).
+		WithOrigin("format=k8s-short-name")...)
 }
 
 // validateTolerations wants each toleration once, however long it tolerates.
-func validateTolerations(tolerations []corev1.Toleration, path *field.Path) field.ErrorList {
-	errs := podspec.ValidateTolerations(tolerations, path)
+func validateTolerations(c *check.Checker, tolerations []corev1.Toleration, path *field.Path) {
+	c.Add(podspec.ValidateTolerations(tolerations, path)...)
 	seen := sets.New[corev1.Toleration]()
 	for i, toleration := range tolerations {
 		key := toleration
 		key.TolerationSeconds = nil
 		if seen.Has(key) {
-			errs = append(errs, field.Duplicate(path.Index(i), toleration))
+			c.Duplicate(path.Index(i), toleration)
 		}
 		seen.Insert(key)
 	}
-	return errs
 }

@@ -19,6 +19,7 @@ import (
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kindred-project/kindred/internal/registry/check"
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
@@ -43,7 +44,11 @@ var PodDisruptionBudget = generic.Kind[*policyv1.PodDisruptionBudget]{
 	// An eviction that has been counted must not be overwritten.
 	RequireResourceVersion: true,
 
-	Validate:     func(_ context.Context, b *policyv1.PodDisruptionBudget) field.ErrorList { return validateSpec(&b.Spec) },
+	Validate: func(_ context.Context, b *policyv1.PodDisruptionBudget) field.ErrorList {
+		c := &check.Checker{}
+		validateSpec(c, &b.Spec)
+		return c.Errors()
+	},
 	StatusUpdate: generic.Update[*policyv1.PodDisruptionBudget]{Validate: validateStatus},
 	Metadata: generic.Metadata{
 		// Budgets were first served without a rule for their names, and some may have odd ones.
@@ -81,20 +86,18 @@ func dropReservedLabel(b, old *policyv1.PodDisruptionBudget) {
 	selector.MatchExpressions = slices.DeleteFunc(selector.MatchExpressions, func(r metav1.LabelSelectorRequirement) bool { return r.Key == matchNothingLabel })
 }
 
-func validateSpec(spec *policyv1.PodDisruptionBudgetSpec) field.ErrorList {
+func validateSpec(c *check.Checker, spec *policyv1.PodDisruptionBudgetSpec) {
 	path := field.NewPath("spec")
-	var errs field.ErrorList
 	if spec.MinAvailable != nil && spec.MaxUnavailable != nil {
-		errs = append(errs, field.Invalid(path, *spec, "minAvailable and maxUnavailable cannot be both set"))
+		c.Invalid(path, *spec, "minAvailable and maxUnavailable cannot be both set")
 	}
-	errs = append(errs, countOrPercent(spec.MinAvailable, path.Child("minAvailable"))...)
-	errs = append(errs, countOrPercent(spec.MaxUnavailable, path.Child("maxUnavailable"))...)
-	errs = append(errs, metavalidation.ValidateLabelSelector(spec.Selector, metavalidation.LabelSelectorValidationOptions{}, path.Child("selector"))...)
+	c.Add(countOrPercent(spec.MinAvailable, path.Child("minAvailable"))...)
+	c.Add(countOrPercent(spec.MaxUnavailable, path.Child("maxUnavailable"))...)
+	c.LabelSelector(path.Child("selector"), spec.Selector)
 	policies := []policyv1.UnhealthyPodEvictionPolicyType{policyv1.AlwaysAllow, policyv1.IfHealthyBudget}
 	if p := spec.UnhealthyPodEvictionPolicy; p != nil && !slices.Contains(policies, *p) {
-		errs = append(errs, field.NotSupported(path.Child("unhealthyPodEvictionPolicy"), *p, policies))
+		c.Add(field.NotSupported(path.Child("unhealthyPodEvictionPolicy"), *p, policies))
 	}
-	return errs
 }
 
 // countOrPercent checks a number of pods, or a share of them.
@@ -119,10 +122,12 @@ func countOrPercent(value *intstr.IntOrString, path *field.Path) field.ErrorList
 }
 
 func validateStatus(_ context.Context, b, _ *policyv1.PodDisruptionBudget) field.ErrorList {
+	c := &check.Checker{}
 	path, s := field.NewPath("status"), &b.Status
-	errs := metavalidation.ValidateConditions(s.Conditions, path.Child("conditions"))
-	errs = append(errs, validation.ValidateNonnegativeField(int64(s.DisruptionsAllowed), path.Child("disruptionsAllowed"))...)
-	errs = append(errs, validation.ValidateNonnegativeField(int64(s.CurrentHealthy), path.Child("currentHealthy"))...)
-	errs = append(errs, validation.ValidateNonnegativeField(int64(s.DesiredHealthy), path.Child("desiredHealthy"))...)
-	return append(errs, validation.ValidateNonnegativeField(int64(s.ExpectedPods), path.Child("expectedPods"))...)
+	c.Add(metavalidation.ValidateConditions(s.Conditions, path.Child("conditions"))...)
+	c.NonNegative(path.Child("disruptionsAllowed"), int64(s.DisruptionsAllowed))
+	c.NonNegative(path.Child("currentHealthy"), int64(s.CurrentHealthy))
+	c.NonNegative(path.Child("desiredHealthy"), int64(s.DesiredHealthy))
+	c.NonNegative(path.Child("expectedPods"), int64(s.ExpectedPods))
+	return c.Errors()
 }

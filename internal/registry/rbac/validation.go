@@ -10,142 +10,145 @@ import (
 	"k8s.io/apimachinery/pkg/api/validation"
 	pathvalidation "k8s.io/apimachinery/pkg/api/validation/path"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
 func validateRole(_ context.Context, r *rbacv1.Role) field.ErrorList {
-	return validateRules(r.Rules, true)
+	c := &check.Checker{}
+	validateRules(c, r.Rules, true)
+	return c.Errors()
 }
 
 func validateClusterRole(_ context.Context, r *rbacv1.ClusterRole) field.ErrorList {
-	errs := validateRules(r.Rules, false)
+	c := &check.Checker{}
+	validateRules(c, r.Rules, false)
 	if r.AggregationRule == nil {
-		return errs
+		return c.Errors()
 	}
 	path := field.NewPath("aggregationRule", "clusterRoleSelectors")
 	if len(r.AggregationRule.ClusterRoleSelectors) == 0 {
-		errs = append(errs, field.Required(path, "at least one clusterRoleSelector required if aggregationRule is non-nil"))
+		c.Required(path, "at least one clusterRoleSelector required if aggregationRule is non-nil")
 	}
 	for i := range r.AggregationRule.ClusterRoleSelectors {
 		selector := &r.AggregationRule.ClusterRoleSelectors[i]
-		errs = append(errs, metav1validation.ValidateLabelSelector(selector, metav1validation.LabelSelectorValidationOptions{}, path.Index(i))...)
+		c.LabelSelector(path.Index(i), selector)
 		if parsed, err := metav1.LabelSelectorAsSelector(selector); err != nil {
-			errs = append(errs, field.Invalid(path.Index(i), parsed, "invalid label selector."))
+			c.Invalid(path.Index(i), parsed, "invalid label selector.")
 		}
 	}
-	return errs
+	return c.Errors()
 }
 
-func validateRules(rules []rbacv1.PolicyRule, namespaced bool) field.ErrorList {
-	var errs field.ErrorList
+func validateRules(c *check.Checker, rules []rbacv1.PolicyRule, namespaced bool) {
 	for i, rule := range rules {
-		errs = append(errs, validateRule(rule, namespaced, field.NewPath("rules").Index(i))...)
+		validateRule(c, rule, namespaced, field.NewPath("rules").Index(i))
 	}
-	return errs
 }
 
 // validateRule wants verbs, and either resources or URLs.
-func validateRule(rule rbacv1.PolicyRule, namespaced bool, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
+func validateRule(c *check.Checker, rule rbacv1.PolicyRule, namespaced bool, path *field.Path) {
 	if len(rule.Verbs) == 0 {
-		errs = append(errs, field.Required(path.Child("verbs"), "verbs must contain at least one value").MarkCoveredByDeclarative())
+		c.Declared().Required(path.Child("verbs"), "verbs must contain at least one value")
 	}
 	if len(rule.NonResourceURLs) > 0 {
 		urls := path.Child("nonResourceURLs")
 		if namespaced {
-			errs = append(errs, field.Invalid(urls, rule.NonResourceURLs, "namespaced rules cannot apply to non-resource URLs"))
+			c.Invalid(urls, rule.NonResourceURLs, "namespaced rules cannot apply to non-resource URLs")
 		}
 		if len(rule.APIGroups) > 0 || len(rule.Resources) > 0 || len(rule.ResourceNames) > 0 {
-			errs = append(errs, field.Invalid(urls, rule.NonResourceURLs, "rules cannot apply to both regular resources and non-resource URLs"))
+			c.Invalid(urls, rule.NonResourceURLs, "rules cannot apply to both regular resources and non-resource URLs")
 		}
-		return errs
+		return
 	}
 	if len(rule.APIGroups) == 0 {
-		errs = append(errs, field.Required(path.Child("apiGroups"), "resource rules must supply at least one api group"))
+		c.Required(path.Child("apiGroups"), "resource rules must supply at least one api group")
 	}
 	if len(rule.Resources) == 0 {
-		errs = append(errs, field.Required(path.Child("resources"), "resource rules must supply at least one resource"))
+		c.Required(path.Child("resources"), "resource rules must supply at least one resource")
 	}
-	return errs
 }
 
 func validateRoleBinding(_ context.Context, b *rbacv1.RoleBinding) field.ErrorList {
-	return append(validateRoleRef(b.RoleRef, "Role", "ClusterRole"), validateSubjects(b.Subjects, true)...)
+	c := &check.Checker{}
+	validateRoleRef(c, b.RoleRef, "Role", "ClusterRole")
+	validateSubjects(c, b.Subjects, true)
+	return c.Errors()
 }
 
 func validateClusterRoleBinding(_ context.Context, b *rbacv1.ClusterRoleBinding) field.ErrorList {
-	return append(validateRoleRef(b.RoleRef, "ClusterRole"), validateSubjects(b.Subjects, false)...)
+	c := &check.Checker{}
+	validateRoleRef(c, b.RoleRef, "ClusterRole")
+	validateSubjects(c, b.Subjects, false)
+	return c.Errors()
 }
 
 // A binding's role never changes: who may edit subjects must not be able to
 // give another role.
 func validateRoleBindingUpdate(ctx context.Context, b, old *rbacv1.RoleBinding) field.ErrorList {
-	return append(validateRoleBinding(ctx, b), sameRoleRef(b.RoleRef, old.RoleRef).MarkAlpha()...)
+	c := &check.Checker{}
+	c.Add(validateRoleBinding(ctx, b)...)
+	c.Add(sameRoleRef(b.RoleRef, old.RoleRef).MarkAlpha()...)
+	return c.Errors()
 }
 
 func validateClusterRoleBindingUpdate(ctx context.Context, b, old *rbacv1.ClusterRoleBinding) field.ErrorList {
-	return append(validateClusterRoleBinding(ctx, b), sameRoleRef(b.RoleRef, old.RoleRef)...)
+	c := &check.Checker{}
+	c.Add(validateClusterRoleBinding(ctx, b)...)
+	c.Add(sameRoleRef(b.RoleRef, old.RoleRef)...)
+	return c.Errors()
 }
 
 func sameRoleRef(ref, old rbacv1.RoleRef) field.ErrorList {
 	return validation.ValidateImmutableField(ref, old, field.NewPath("roleRef")).WithOrigin("immutable").MarkCoveredByDeclarative()
 }
 
-func validateRoleRef(ref rbacv1.RoleRef, kinds ...string) field.ErrorList {
-	var errs field.ErrorList
+func validateRoleRef(c *check.Checker, ref rbacv1.RoleRef, kinds ...string) {
 	path := field.NewPath("roleRef")
 	if ref.APIGroup != rbacv1.GroupName {
-		errs = append(errs, field.NotSupported(path.Child("apiGroup"), ref.APIGroup, []string{rbacv1.GroupName}))
+		c.Add(field.NotSupported(path.Child("apiGroup"), ref.APIGroup, []string{rbacv1.GroupName}))
 	}
 	known := false
 	for _, kind := range kinds {
 		known = known || ref.Kind == kind
 	}
 	if !known {
-		errs = append(errs, field.NotSupported(path.Child("kind"), ref.Kind, kinds))
+		c.Add(field.NotSupported(path.Child("kind"), ref.Kind, kinds))
 	}
 	if ref.Name == "" {
-		return append(errs, field.Required(path.Child("name"), "").MarkCoveredByDeclarative())
+		c.Declared().Required(path.Child("name"), "")
+		return
 	}
-	for _, problem := range pathvalidation.ValidatePathSegmentName(ref.Name, false) {
-		errs = append(errs, field.Invalid(path.Child("name"), ref.Name, problem))
-	}
-	return errs
+	c.Invalid(path.Child("name"), ref.Name, pathvalidation.ValidatePathSegmentName(ref.Name, false)...)
 }
 
-func validateSubjects(subjects []rbacv1.Subject, namespaced bool) field.ErrorList {
-	var errs field.ErrorList
+func validateSubjects(c *check.Checker, subjects []rbacv1.Subject, namespaced bool) {
 	for i, subject := range subjects {
-		errs = append(errs, validateSubject(subject, namespaced, field.NewPath("subjects").Index(i))...)
+		validateSubject(c, subject, namespaced, field.NewPath("subjects").Index(i))
 	}
-	return errs
 }
 
-func validateSubject(s rbacv1.Subject, namespaced bool, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
+func validateSubject(c *check.Checker, s rbacv1.Subject, namespaced bool, path *field.Path) {
 	if s.Name == "" {
-		errs = append(errs, field.Required(path.Child("name"), "").MarkCoveredByDeclarative())
+		c.Declared().Required(path.Child("name"), "")
 	}
 	switch s.Kind {
 	case rbacv1.ServiceAccountKind:
 		if s.Name != "" {
-			for _, problem := range validation.ValidateServiceAccountName(s.Name, false) {
-				errs = append(errs, field.Invalid(path.Child("name"), s.Name, problem))
-			}
+			c.Invalid(path.Child("name"), s.Name, validation.ValidateServiceAccountName(s.Name, false)...)
 		}
 		if s.APIGroup != "" {
-			errs = append(errs, field.NotSupported(path.Child("apiGroup"), s.APIGroup, []string{""}))
+			c.Add(field.NotSupported(path.Child("apiGroup"), s.APIGroup, []string{""}))
 		}
 		if !namespaced && s.Namespace == "" {
-			errs = append(errs, field.Required(path.Child("namespace"), ""))
+			c.Required(path.Child("namespace"), "")
 		}
 	case rbacv1.UserKind, rbacv1.GroupKind:
 		if s.APIGroup != rbacv1.GroupName {
-			errs = append(errs, field.NotSupported(path.Child("apiGroup"), s.APIGroup, []string{rbacv1.GroupName}))
+			c.Add(field.NotSupported(path.Child("apiGroup"), s.APIGroup, []string{rbacv1.GroupName}))
 		}
 	default:
-		errs = append(errs, field.NotSupported(path.Child("kind"), s.Kind, []string{rbacv1.ServiceAccountKind, rbacv1.UserKind, rbacv1.GroupKind}))
+		c.Add(field.NotSupported(path.Child("kind"), s.Kind, []string{rbacv1.ServiceAccountKind, rbacv1.UserKind, rbacv1.GroupKind}))
 	}
-	return errs
 }

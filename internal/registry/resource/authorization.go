@@ -20,6 +20,8 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/utils/ptr"
+
+	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
 // admins are those who may use devices that others have: whoever may write claims
@@ -28,9 +30,11 @@ type admins struct{ namespaces corev1client.NamespacesGetter }
 
 // mayRequest checks the first request for such access, of a claim or a template.
 func (a admins) mayRequest(ctx context.Context, requests []resourcev1.DeviceRequest, namespace string) field.ErrorList {
+	c := &check.Checker{}
 	for i := range requests {
 		if r := requests[i].Exactly; r != nil && ptr.Deref(r.AdminAccess, false) {
-			return a.check(ctx, namespace, specPath.Child("devices", "requests").Index(i).Child("adminAccess"))
+			a.check(ctx, c, namespace, specPath.Child("devices", "requests").Index(i).Child("adminAccess"))
+			return c.Errors()
 		}
 	}
 	return nil
@@ -38,6 +42,7 @@ func (a admins) mayRequest(ctx context.Context, requests []resourcev1.DeviceRequ
 
 // mayAllocate checks an allocation with such access that was not there before.
 func (a admins) mayAllocate(ctx context.Context, allocation, old *resourcev1.AllocationResult, namespace string) field.ErrorList {
+	c := &check.Checker{}
 	if firstAdmin(old) >= 0 {
 		return nil // nothing can be added to it
 	}
@@ -45,7 +50,8 @@ func (a admins) mayAllocate(ctx context.Context, allocation, old *resourcev1.All
 	if i < 0 {
 		return nil
 	}
-	return a.check(ctx, namespace, statusPath.Child("allocation", "devices", "results").Index(i).Child("adminAccess"))
+	a.check(ctx, c, namespace, statusPath.Child("allocation", "devices", "results").Index(i).Child("adminAccess"))
+	return c.Errors()
 }
 
 func firstAdmin(a *resourcev1.AllocationResult) int {
@@ -60,16 +66,16 @@ func firstAdmin(a *resourcev1.AllocationResult) int {
 	return -1
 }
 
-func (a admins) check(ctx context.Context, name string, path *field.Path) field.ErrorList {
+func (a admins) check(ctx context.Context, c *check.Checker, name string, path *field.Path) {
 	const label = resourcev1.DRAAdminNamespaceLabelKey
 	namespace, err := a.namespaces.Namespaces().Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
-		return field.ErrorList{field.InternalError(path, fmt.Errorf("could not retrieve namespace to verify admin access: %w", err))}
+		c.Add(field.InternalError(path, fmt.Errorf("could not retrieve namespace to verify admin access: %w", err)))
+		return
 	}
 	if namespace.Labels[label] != "true" {
-		return field.ErrorList{field.Forbidden(path, fmt.Sprintf("admin access to devices requires the `%s: true` label on the containing namespace", label))}
+		c.Forbidden(path, fmt.Sprintf("admin access to devices requires the `%s: true` label on the containing namespace", label))
 	}
-	return nil
 }
 
 // writers are those who may write a claim's status, each a part of it: to update
@@ -81,16 +87,19 @@ type writers struct {
 // mayBind: who allocates and reserves (the scheduler) may update
 // resourceclaims/binding, everywhere.
 func (w writers) mayBind(ctx context.Context, status, old *resourcev1.ResourceClaimStatus) field.ErrorList {
+	c := &check.Checker{}
 	if equality.Semantic.DeepEqual(status.Allocation, old.Allocation) && equality.Semantic.DeepEqual(status.ReservedFor, old.ReservedFor) {
 		return nil
 	}
 	path := statusPath.Child("allocation")
 	request, err := filters.GetAuthorizerAttributes(ctx)
 	if err != nil {
-		return unknownRequest(path, err)
+		unknownRequest(c, path, err)
+		return c.Errors()
 	}
 	if err := w.ask(ctx, asked(request, request.GetVerb(), resourcev1.SubresourceBinding, "", "")); err != nil {
-		return field.ErrorList{field.Forbidden(path, fmt.Sprintf(`changing status.allocation or status.reservedFor requires resource="resourceclaims/binding", verb="%s" permission: %s`, request.GetVerb(), err))}
+		c.Forbidden(path, fmt.Sprintf(`changing status.allocation or status.reservedFor requires resource="resourceclaims/binding", verb="%s" permission: %s`, request.GetVerb(), err))
+		return c.Errors()
 	}
 	return nil
 }
@@ -99,6 +108,7 @@ func (w writers) mayBind(ctx context.Context, status, old *resourcev1.ResourceCl
 // service account whose token is bound to the node of the claim may be allowed less
 // than others.
 func (w writers) mayReport(ctx context.Context, status, old *resourcev1.ResourceClaimStatus) field.ErrorList {
+	c := &check.Checker{}
 	drivers := changedDrivers(status.Devices, old.Devices)
 	if status.Allocation == nil || len(drivers) == 0 {
 		return nil
@@ -106,23 +116,23 @@ func (w writers) mayReport(ctx context.Context, status, old *resourcev1.Resource
 	path := statusPath.Child("devices")
 	request, err := filters.GetAuthorizerAttributes(ctx)
 	if err != nil {
-		return unknownRequest(path, err)
+		unknownRequest(c, path, err)
+		return c.Errors()
 	}
 	verbs := []string{resourcev1.VerbPrefixArbitraryNode + request.GetVerb()}
 	if node := nodeOf(status.Allocation); node != "" && node == nodeOfCaller(request.GetUser()) {
 		verbs = []string{resourcev1.VerbPrefixAssociatedNode + request.GetVerb(), verbs[0]}
 	}
-	var errs field.ErrorList
 	for _, driver := range sets.List(drivers) {
 		if err := w.askAny(ctx, request, verbs, driver); err != nil {
-			errs = append(errs, field.Forbidden(path, fmt.Sprintf(`changing status.devices requires resource="resourceclaims/driver", verb="%s" permission: %s`, verbs, err)))
+			c.Forbidden(path, fmt.Sprintf(`changing status.devices requires resource="resourceclaims/driver", verb="%s" permission: %s`, verbs, err))
 		}
 	}
-	return errs
+	return c.Errors()
 }
 
-func unknownRequest(path *field.Path, err error) field.ErrorList {
-	return field.ErrorList{field.InternalError(path, fmt.Errorf("cannot build authorizer attributes: %w", err))}
+func unknownRequest(c *check.Checker, path *field.Path, err error) {
+	c.Add(field.InternalError(path, fmt.Errorf("cannot build authorizer attributes: %w", err)))
 }
 
 // changedDrivers are those whose devices were added, changed or removed.

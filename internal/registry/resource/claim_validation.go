@@ -10,26 +10,28 @@ import (
 
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/validate"
-	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/kindred-project/kindred/internal/registry/generic"
+	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
 // validateClaim checks what a claim, or the template of one, asks for.
 func validateClaim(claim *resourcev1.DeviceClaim, path *field.Path) field.ErrorList {
+	c := &check.Checker{}
 	known := requestsOf(claim)
-	errs := set(claim.Requests, declared(resourcev1.DeviceRequestsMaxSize),
+	set(c, claim.Requests, declared(resourcev1.DeviceRequestsMaxSize),
 		func(r resourcev1.DeviceRequest) string { return r.Name },
 		path.Child("requests"), validateRequest)
-	errs = append(errs, list(claim.Constraints, declared(resourcev1.DeviceConstraintsMaxSize), path.Child("constraints"),
-		func(c resourcev1.DeviceConstraint, path *field.Path) field.ErrorList {
-			return validateConstraint(&c, known, path)
-		})...)
-	return append(errs, list(claim.Config, declared(resourcev1.DeviceConfigMaxSize), path.Child("config"),
-		func(c resourcev1.DeviceClaimConfiguration, path *field.Path) field.ErrorList {
-			return append(known.validateAll(c.Requests, path.Child("requests")), validateConfiguration(&c.DeviceConfiguration, false, path)...)
-		})...)
+	list(c, claim.Constraints, declared(resourcev1.DeviceConstraintsMaxSize), path.Child("constraints"),
+		func(c *check.Checker, constraint resourcev1.DeviceConstraint, path *field.Path) {
+			validateConstraint(c, &constraint, known, path)
+		})
+	list(c, claim.Config, declared(resourcev1.DeviceConfigMaxSize), path.Child("config"),
+		func(c *check.Checker, configuration resourcev1.DeviceClaimConfiguration, path *field.Path) {
+			known.validateAll(c, configuration.Requests, path.Child("requests"))
+			validateConfiguration(c, &configuration.DeviceConfiguration, false, path)
+		})
+	return c.Errors()
 }
 
 // requests are the names of a claim's requests, and those of the alternatives in
@@ -48,26 +50,25 @@ func requestsOf(claim *resourcev1.DeviceClaim) requests {
 	return known
 }
 
-func (r requests) validateAll(names []string, path *field.Path) field.ErrorList {
-	return set(names, declared(resourcev1.DeviceRequestsMaxSize), itself, path, r.validate)
+func (r requests) validateAll(c *check.Checker, names []string, path *field.Path) {
+	set(c, names, declared(resourcev1.DeviceRequestsMaxSize), itself, path, r.validate)
 }
 
 // validate checks a reference to a request, "gpu", or to an alternative in one,
 // "gpu/small".
-func (r requests) validate(name string, path *field.Path) field.ErrorList {
-	unknown := field.ErrorList{field.Invalid(path, name, "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'")}
+func (r requests) validate(c *check.Checker, name string, path *field.Path) {
+	const unknown = "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'"
 	parts := strings.Split(name, "/")
 	if len(parts) > 2 {
-		return unknown
+		c.Invalid(path, name, unknown)
+		return
 	}
-	var errs field.ErrorList
 	for _, part := range parts {
-		errs = append(errs, validateLabel(part, path)...)
+		validateLabel(c, part, path)
 	}
 	if !r.has(parts) {
-		errs = append(errs, unknown...)
+		c.Invalid(path, name, unknown)
 	}
-	return errs
 }
 
 func (r requests) has(parts []string) bool {
@@ -75,72 +76,77 @@ func (r requests) has(parts []string) bool {
 	return found && (len(parts) == 1 || slices.Contains(alternatives, parts[1]))
 }
 
-func validateRequest(r resourcev1.DeviceRequest, path *field.Path) field.ErrorList {
+func validateRequest(c *check.Checker, r resourcev1.DeviceRequest, path *field.Path) {
 	const wanted = "exactly one of `exactly` or `firstAvailable` is required"
-	errs := validateLabel(r.Name, path.Child("name"))
+	validateLabel(c, r.Name, path.Child("name"))
 	switch {
 	case r.Exactly == nil && len(r.FirstAvailable) == 0:
-		return append(errs, field.Required(path, wanted))
+		c.Required(path, wanted)
+		return
 	case r.Exactly != nil && len(r.FirstAvailable) > 0:
-		return append(errs, field.Invalid(path, nil, wanted+", but multiple fields are set"))
+		c.Invalid(path, nil, wanted+", but multiple fields are set")
+		return
 	case r.Exactly != nil:
-		return append(errs, validateExactly(r.Exactly, path.Child("exactly"))...)
+		validateExactly(c, r.Exactly, path.Child("exactly"))
+		return
 	}
-	return append(errs, set(r.FirstAvailable, declared(resourcev1.FirstAvailableDeviceRequestMaxSize),
+	set(c, r.FirstAvailable, declared(resourcev1.FirstAvailableDeviceRequestMaxSize),
 		func(a resourcev1.DeviceSubRequest) string { return a.Name },
-		path.Child("firstAvailable"), validateAlternative)...)
+		path.Child("firstAvailable"), validateAlternative)
 }
 
-func validateExactly(r *resourcev1.ExactDeviceRequest, path *field.Path) field.ErrorList {
-	errs := validateClassName(r.DeviceClassName, path.Child("deviceClassName"))
-	errs = append(errs, validateSelectors(r.Selectors, false, path.Child("selectors"))...)
-	errs = append(errs, validateAmount(r.AllocationMode, r.Count, path)...)
-	return append(errs, validateTolerations(r.Tolerations, path.Child("tolerations"))...)
+func validateExactly(c *check.Checker, r *resourcev1.ExactDeviceRequest, path *field.Path) {
+	validateClassName(c, r.DeviceClassName, path.Child("deviceClassName"))
+	validateSelectors(c, r.Selectors, false, path.Child("selectors"))
+	validateAmount(c, r.AllocationMode, r.Count, path)
+	validateTolerations(c, r.Tolerations, path.Child("tolerations"))
 }
 
-func validateAlternative(r resourcev1.DeviceSubRequest, path *field.Path) field.ErrorList {
-	errs := validateLabel(r.Name, path.Child("name"))
-	errs = append(errs, needsFormat(validate.LongName, r.DeviceClassName, path.Child("deviceClassName"))...)
-	errs = append(errs, validateSelectors(r.Selectors, false, path.Child("selectors"))...)
-	errs = append(errs, validateAmount(r.AllocationMode, r.Count, path)...)
-	return append(errs, validateTolerations(r.Tolerations, path.Child("tolerations"))...)
+func validateAlternative(c *check.Checker, r resourcev1.DeviceSubRequest, path *field.Path) {
+	validateLabel(c, r.Name, path.Child("name"))
+	needsFormat(c, validate.LongName, r.DeviceClassName, path.Child("deviceClassName"))
+	validateSelectors(c, r.Selectors, false, path.Child("selectors"))
+	validateAmount(c, r.AllocationMode, r.Count, path)
+	validateTolerations(c, r.Tolerations, path.Child("tolerations"))
 }
 
-func validateClassName(name string, path *field.Path) field.ErrorList {
+func validateClassName(c *check.Checker, name string, path *field.Path) {
 	if name == "" {
-		return field.ErrorList{field.Required(path, "")}
+		c.Required(path, "")
+		return
 	}
-	return generic.Invalid(path, name, utilvalidation.IsDNS1123Subdomain(name))
+	c.DNSSubdomain(path, name)
 }
 
 var allocationModes = []resourcev1.DeviceAllocationMode{resourcev1.DeviceAllocationModeAll, resourcev1.DeviceAllocationModeExactCount}
 
-func validateAmount(mode resourcev1.DeviceAllocationMode, count int64, path *field.Path) field.ErrorList {
+func validateAmount(c *check.Checker, mode resourcev1.DeviceAllocationMode, count int64, path *field.Path) {
 	at := path.Child("count")
 	switch mode {
 	case resourcev1.DeviceAllocationModeAll:
 		if count != 0 {
-			return field.ErrorList{field.Invalid(at, count, fmt.Sprintf("must not be specified when allocationMode is '%s'", mode))}
+			c.Invalid(at, count, fmt.Sprintf("must not be specified when allocationMode is '%s'", mode))
 		}
 	case resourcev1.DeviceAllocationModeExactCount:
 		if count <= 0 {
-			return field.ErrorList{field.Invalid(at, count, "must be greater than zero")}
+			c.Invalid(at, count, "must be greater than zero")
 		}
 	default:
-		return field.ErrorList{field.NotSupported(path.Child("allocationMode"), mode, allocationModes).MarkCoveredByDeclarative()}
+		c.Declared().Add(field.NotSupported(path.Child("allocationMode"), mode, allocationModes))
 	}
-	return nil
 }
 
 // validateConstraint wants an attribute that the devices share, or one in which
 // they differ; the first is looked at if there are both.
-func validateConstraint(c *resourcev1.DeviceConstraint, known requests, path *field.Path) field.ErrorList {
-	errs := known.validateAll(c.Requests, path.Child("requests"))
+func validateConstraint(c *check.Checker, constraint *resourcev1.DeviceConstraint, known requests, path *field.Path) {
+	known.validateAll(c, constraint.Requests, path.Child("requests"))
 	switch {
-	case c.MatchAttribute != nil:
-		return append(errs, hasFullName(*c.MatchAttribute, path.Child("matchAttribute"))...)
-	case c.DistinctAttribute != nil:
-		return append(errs, hasFullName(*c.DistinctAttribute, path.Child("distinctAttribute"))...)
+	case constraint.MatchAttribute != nil:
+		hasFullName(c, *constraint.MatchAttribute, path.Child("matchAttribute"))
+		return
+	case constraint.DistinctAttribute != nil:
+		hasFullName(c, *constraint.DistinctAttribute, path.Child("distinctAttribute"))
+		return
 	}
-	return append(errs, field.Required(path, `exactly one of "matchAttribute" or "distinctAttribute" is required, but multiple fields are set`))
+	c.Required(path, `exactly one of "matchAttribute" or "distinctAttribute" is required, but multiple fields are set`)
 }

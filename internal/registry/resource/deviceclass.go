@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kindred-project/kindred/internal/registry/check"
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
@@ -22,27 +23,29 @@ var DeviceClass = generic.Kind[*resourcev1.DeviceClass]{
 	NewList:  func() runtime.Object { return &resourcev1.DeviceClassList{} },
 	Metadata: generic.Metadata{ValidName: anyName, ValidateAsNew: true},
 	Spec:     func(c *resourcev1.DeviceClass) any { return &c.Spec },
-	Validate: func(_ context.Context, c *resourcev1.DeviceClass) field.ErrorList {
-		return validateClass(c, false, false)
+	Validate: func(_ context.Context, class *resourcev1.DeviceClass) field.ErrorList {
+		c := &check.Checker{}
+		validateClass(c, class, false, false)
+		return c.Errors()
 	},
-	ValidateUpdate: func(_ context.Context, c, old *resourcev1.DeviceClass) field.ErrorList {
-		return validateClass(c, equality.Semantic.DeepEqual(c.Spec.Selectors, old.Spec.Selectors), equality.Semantic.DeepEqual(c.Spec.Config, old.Spec.Config))
+	ValidateUpdate: func(_ context.Context, class, old *resourcev1.DeviceClass) field.ErrorList {
+		c := &check.Checker{}
+		validateClass(c, class, equality.Semantic.DeepEqual(class.Spec.Selectors, old.Spec.Selectors), equality.Semantic.DeepEqual(class.Spec.Config, old.Spec.Config))
+		return c.Errors()
 	},
 	Deletion: generic.Deletion[*resourcev1.DeviceClass]{ReturnObject: true},
 }
 
-func validateClass(c *resourcev1.DeviceClass, storedSelectors, storedConfig bool) field.ErrorList {
-	var errs field.ErrorList
-	if c.Name != "" {
-		errs = hasFormat(validate.LongName, c.Name, field.NewPath("metadata", "name"))
+func validateClass(c *check.Checker, class *resourcev1.DeviceClass, storedSelectors, storedConfig bool) {
+	if class.Name != "" {
+		hasFormat(c, validate.LongName, class.Name, field.NewPath("metadata", "name"))
 	}
-	errs = append(errs, validateSelectors(c.Spec.Selectors, storedSelectors, specPath.Child("selectors"))...)
-	errs = append(errs, list(c.Spec.Config, declared(resourcev1.DeviceConfigMaxSize), specPath.Child("config"),
-		func(config resourcev1.DeviceClassConfiguration, path *field.Path) field.ErrorList {
-			return validateConfiguration(&config.DeviceConfiguration, storedConfig, path)
-		})...)
-	if name := c.Spec.ExtendedResourceName; name != nil {
-		errs = append(errs, hasFormat(validate.ExtendedResourceName, *name, specPath.Child("extendedResourceName"))...)
+	validateSelectors(c, class.Spec.Selectors, storedSelectors, specPath.Child("selectors"))
+	list(c, class.Spec.Config, declared(resourcev1.DeviceConfigMaxSize), specPath.Child("config"),
+		func(c *check.Checker, config resourcev1.DeviceClassConfiguration, path *field.Path) {
+			validateConfiguration(c, &config.DeviceConfiguration, storedConfig, path)
+		})
+	if name := class.Spec.ExtendedResourceName; name != nil {
+		hasFormat(c, validate.ExtendedResourceName, *name, specPath.Child("extendedResourceName"))
 	}
-	return errs
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/clock"
 
+	"github.com/kindred-project/kindred/internal/registry/check"
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
@@ -33,14 +34,20 @@ func deviceTaintRule(c clock.PassiveClock) generic.Resource {
 			},
 			Resets: []string{"metadata"},
 			Validate: func(_ context.Context, r, _ *taintRule) field.ErrorList {
-				return validateConditions(r.Status.Conditions, resourcev1.DeviceTaintRuleStatusMaxConditions, statusPath.Child("conditions"))
+				c := &check.Checker{}
+				validateConditions(c, r.Status.Conditions, resourcev1.DeviceTaintRuleStatusMaxConditions, statusPath.Child("conditions"))
+				return c.Errors()
 			},
 		},
 		Validate: func(_ context.Context, r *taintRule) field.ErrorList {
-			return validateTaintRule(r, nil)
+			c := &check.Checker{}
+			validateTaintRule(c, r, nil)
+			return c.Errors()
 		},
 		ValidateUpdate: func(_ context.Context, r, old *taintRule) field.ErrorList {
-			return validateTaintRule(r, old)
+			c := &check.Checker{}
+			validateTaintRule(c, r, old)
+			return c.Errors()
 		},
 		RequireResourceVersion: true,
 		Columns: []generic.Column[*taintRule]{
@@ -75,37 +82,31 @@ func noteEffectChange(r, old *taintRule, c clock.PassiveClock) {
 }
 
 // validateTaintRule looks at the effect where it is new.
-func validateTaintRule(r, old *taintRule) field.ErrorList {
-	errs := validateTaintSelector(r.Spec.DeviceSelector, specPath.Child("deviceSelector"))
+func validateTaintRule(c *check.Checker, r, old *taintRule) {
+	validateTaintSelector(c, r.Spec.DeviceSelector, specPath.Child("deviceSelector"))
 	taint := specPath.Child("taint")
-	errs = append(errs, validateTaintName(&r.Spec.Taint, taint)...)
+	validateTaintName(c, &r.Spec.Taint, taint)
 	if old == nil || old.Spec.Taint.Effect != r.Spec.Taint.Effect {
-		errs = append(errs, validateTaintEffect(r.Spec.Taint.Effect, taint.Child("effect"))...)
+		validateTaintEffect(c, r.Spec.Taint.Effect, taint.Child("effect"))
 	}
-	return errs
 }
 
-func validateTaintSelector(s *resourcev1.DeviceTaintSelector, path *field.Path) field.ErrorList {
+func validateTaintSelector(c *check.Checker, s *resourcev1.DeviceTaintSelector, path *field.Path) {
 	if s == nil {
-		return nil
+		return
 	}
-	var errs field.ErrorList
 	if s.Driver != nil {
-		errs = append(errs, validateDriver(*s.Driver, path.Child("driver"))...)
+		c.DriverName(path.Child("driver"), *s.Driver)
 	}
 	if s.Pool != nil {
-		errs = append(errs, validatePool(*s.Pool, path.Child("pool"))...)
+		validatePool(c, *s.Pool, path.Child("pool"))
 	}
 	if s.Device != nil {
-		errs = append(errs, validateLabel(*s.Device, path.Child("device"))...)
+		validateLabel(c, *s.Device, path.Child("device"))
 	}
-	return errs
 }
 
-func validateConditions(conditions []metav1.Condition, most int, path *field.Path) field.ErrorList {
-	errs := metav1validation.ValidateConditions(conditions, path)
-	if len(conditions) > most {
-		errs = append(errs, field.TooMany(path, len(conditions), most))
-	}
-	return errs
+func validateConditions(c *check.Checker, conditions []metav1.Condition, most int, path *field.Path) {
+	c.Add(metav1validation.ValidateConditions(conditions, path)...)
+	c.MaxItems(path, len(conditions), most)
 }

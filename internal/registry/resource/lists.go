@@ -10,14 +10,15 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
 // rule checks a value at a path.
-type rule[T any] func(value T, path *field.Path) field.ErrorList
+type rule[T any] func(c *check.Checker, value T, path *field.Path)
 
-// limit is how many items a list may have. A declared one is declared by
-// k8s.io/api too, as is that the items of a set differ: the strategy reports such
-// an error once.
+// limit is how many items a list may have. If it is declared, k8s.io/api declares it
+// too, as well as that the keys of a set are unique.
 type limit struct {
 	most     int
 	declared bool
@@ -28,65 +29,51 @@ const unlimited = math.MaxInt
 func declared(most int) limit { return limit{most, true} }
 func own(most int) limit      { return limit{most, false} }
 
-func (l limit) mark(err *field.Error) *field.Error {
+// checker returns the checker to which errors about the list itself go.
+func (l limit) checker(c *check.Checker) *check.Checker {
 	if l.declared {
-		return err.MarkCoveredByDeclarative()
+		return c.Declared()
 	}
-	return err
+	return c
 }
 
-// tooMany says that a list is too long; its items are not looked at then, so that
-// long lists cost nothing.
-func (l limit) tooMany(size int, path *field.Path) field.ErrorList {
-	if size <= l.most {
-		return nil
-	}
-	return field.ErrorList{l.mark(field.TooMany(path, size, l.most).WithOrigin("maxItems"))}
-}
-
-// list checks each item.
-func list[T any](items []T, limit limit, path *field.Path, check rule[T]) field.ErrorList {
-	errs := limit.tooMany(len(items), path)
-	if len(errs) > 0 {
-		return errs
+// list checks each item, and reports whether it did: the items of a list that is too
+// long are skipped, so that long lists cost nothing.
+func list[T any](c *check.Checker, items []T, limit limit, path *field.Path, validate rule[T]) bool {
+	if len(items) > limit.most {
+		limit.checker(c).Add(field.TooMany(path, len(items), limit.most).WithOrigin("maxItems"))
+		return false
 	}
 	for i, item := range items {
-		errs = append(errs, check(item, path.Index(i))...)
+		validate(c, item, path.Index(i))
 	}
-	return errs
+	return true
 }
 
-// set is a list whose items have keys that differ.
-func set[T any, K comparable](items []T, limit limit, key func(T) K, path *field.Path, check rule[T]) field.ErrorList {
-	if errs := limit.tooMany(len(items), path); len(errs) > 0 {
-		return errs
+// set is list for items with unique keys.
+func set[T any, K comparable](c *check.Checker, items []T, limit limit, key func(T) K, path *field.Path, validate rule[T]) {
+	if !list(c, items, limit, path, validate) {
+		return
 	}
-	errs := list(items, limit, path, check)
-	seen := sets.New[K]()
+	seen := sets.Set[K]{}
 	for i, item := range items {
-		if seen.Has(key(item)) {
-			errs = append(errs, limit.mark(field.Duplicate(path.Index(i), key(item))))
-		}
-		seen.Insert(key(item))
+		check.Unique(limit.checker(c), path.Index(i), seen, key(item))
 	}
-	return errs
 }
 
-// itself is the key of what has no other.
+// itself is the key of a string.
 func itself(s string) string { return s }
 
-// dictionary checks keys, which are reported at the map itself, and what they stand
-// for. They come in order, so that errors do too.
-func dictionary[K ~string, T any](m map[K]T, longest int, path *field.Path, checkKey rule[K], check rule[T]) field.ErrorList {
-	var errs field.ErrorList
+// dictionary checks the keys of a map, which are reported at the map itself, and its
+// values, in the order of the keys.
+func dictionary[K ~string, T any](c *check.Checker, m map[K]T, longest int, path *field.Path, validateKey rule[K], validate rule[T]) {
 	for _, key := range slices.Sorted(maps.Keys(m)) {
-		errs = append(errs, checkKey(key, path)...)
-		errs = append(errs, check(m[key], path.Key(shortened(string(key), longest)))...)
+		validateKey(c, key, path)
+		validate(c, m[key], path.Key(shortened(string(key), longest)))
 	}
-	return errs
 }
 
-// shortened leaves out the middle of what is too long for a message.
+// shortened cuts the middle out of a string that is too long for a message.
 func shortened(s string, longest int) string {
 	const dots = "..."
 	if len(s) <= longest {

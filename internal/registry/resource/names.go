@@ -15,7 +15,7 @@ import (
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/kindred-project/kindred/internal/registry/core/podspec"
+	"github.com/kindred-project/kindred/internal/registry/check"
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
@@ -27,16 +27,16 @@ const longestName = resourcev1.DeviceMaxDomainLength + len("/") + resourcev1.Dev
 type format[T any] func(ctx context.Context, op operation.Operation, path *field.Path, value, old *T) field.ErrorList
 
 // hasFormat applies a declared format by hand: the strategy reports it once.
-func hasFormat[T any](format format[T], value T, path *field.Path) field.ErrorList {
-	return format(context.Background(), operation.Operation{}, path, &value, nil).MarkCoveredByDeclarative()
+func hasFormat[T any](c *check.Checker, format format[T], value T, path *field.Path) {
+	c.Declared().Add(format(context.Background(), operation.Operation{}, path, &value, nil)...)
 }
 
-func hasFullName(name resourcev1.FullyQualifiedName, path *field.Path) field.ErrorList {
-	return hasFormat(validate.ResourceFullyQualifiedName, name, path)
+func hasFullName(c *check.Checker, name resourcev1.FullyQualifiedName, path *field.Path) {
+	hasFormat(c, validate.ResourceFullyQualifiedName, name, path)
 }
 
-func hasUUID(uid string, path *field.Path) field.ErrorList {
-	return hasFormat(validate.UUID, uid, path)
+func hasUUID(c *check.Checker, uid string, path *field.Path) {
+	hasFormat(c, validate.UUID, uid, path)
 }
 
 func maxBytes(most int) format[string] {
@@ -46,86 +46,69 @@ func maxBytes(most int) format[string] {
 }
 
 // needsFormat is hasFormat for a field that must be set.
-func needsFormat(format format[string], value string, path *field.Path) field.ErrorList {
+func needsFormat(c *check.Checker, format format[string], value string, path *field.Path) {
 	if value == "" {
-		return field.ErrorList{field.Required(path, "").MarkCoveredByDeclarative()}
+		c.Declared().Required(path, "")
+		return
 	}
-	return hasFormat(format, value, path)
+	hasFormat(c, format, value, path)
 }
 
-// validateDriver checks the name of a driver; that of a CSI driver may be the same.
-func validateDriver(name string, path *field.Path) field.ErrorList {
-	return podspec.ValidateCSIDriverName(name, path)
-}
-
-// declaredDriver is validateDriver for fields where it is declared too.
-func declaredDriver(name string, path *field.Path) field.ErrorList {
-	errs := validateDriver(name, path)
-	for _, err := range errs {
-		switch err.Type {
-		case field.ErrorTypeTooLong:
-			_ = err.WithOrigin("maxLength")
-		case field.ErrorTypeInvalid:
-			_ = err.WithOrigin("format=k8s-long-name-caseless")
-		}
-	}
-	return errs.MarkCoveredByDeclarative()
-}
-
-// validatePool checks the name of a pool: that of a node, or several such parts.
-func validatePool(name string, path *field.Path) field.ErrorList {
+// validatePool checks the name of a pool: DNS subdomains with slashes in between.
+func validatePool(c *check.Checker, name string, path *field.Path) {
+	const format = "format=k8s-resource-pool-name"
 	if name == "" {
-		return field.ErrorList{field.Required(path, "")}
+		c.Required(path, "")
+		return
 	}
-	var errs field.ErrorList
 	if len(name) > resourcev1.PoolNameMaxLength {
-		errs = append(errs, field.TooLong(path, "", resourcev1.PoolNameMaxLength))
+		c.Add(field.TooLong(path, "", resourcev1.PoolNameMaxLength).WithOrigin(format))
 	}
 	for part := range strings.SplitSeq(name, "/") {
-		errs = append(errs, generic.Invalid(path, part, utilvalidation.IsDNS1123Subdomain(part))...)
+		for _, problem := range utilvalidation.IsDNS1123Subdomain(part) {
+			c.Add(field.Invalid(path, part, problem).WithOrigin(format))
+		}
 	}
-	return errs.WithOrigin("format=k8s-resource-pool-name")
 }
 
 // validateLabel checks the name of a device or of a request.
-func validateLabel(name string, path *field.Path) field.ErrorList {
-	return generic.Invalid(path, name, utilvalidation.IsDNS1123Label(name))
+func validateLabel(c *check.Checker, name string, path *field.Path) {
+	c.DNSLabel(path, name)
 }
 
 // validateQualifiedName checks the name of an attribute or a capacity: an
 // identifier, after a domain or in that of the driver. Names of more than two
 // parts were never refused.
-func validateQualifiedName(name resourcev1.QualifiedName, path *field.Path) field.ErrorList {
+func validateQualifiedName(c *check.Checker, name resourcev1.QualifiedName, path *field.Path) {
 	parts := strings.Split(string(name), "/")
 	switch len(parts) {
 	case 1:
-		return validateIdentifier(parts[0], path)
+		validateIdentifier(c, parts[0], path)
 	case 2:
-		return append(validateDomain(parts[0], path), validateNameInDomain(parts[1], path)...)
+		validateDomain(c, parts[0], path)
+		validateNameInDomain(c, parts[1], path)
 	}
-	return nil
 }
 
-func validateDomain(domain string, path *field.Path) field.ErrorList {
+func validateDomain(c *check.Checker, domain string, path *field.Path) {
 	if domain == "" {
-		return field.ErrorList{field.Invalid(path, "", "the domain must not be empty")}
+		c.Invalid(path, "", "the domain must not be empty")
+		return
 	}
-	return validateDriver(domain, path)
+	c.DriverName(path, domain)
 }
 
-func validateNameInDomain(name string, path *field.Path) field.ErrorList {
+func validateNameInDomain(c *check.Checker, name string, path *field.Path) {
 	if name == "" {
-		return field.ErrorList{field.Invalid(path, "", "the name must not be empty")}
+		c.Invalid(path, "", "the name must not be empty")
+		return
 	}
-	return validateIdentifier(name, path)
+	validateIdentifier(c, name, path)
 }
 
-func validateIdentifier(name string, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	if len(name) > resourcev1.DeviceMaxIDLength {
-		errs = append(errs, field.TooLong(path, "", resourcev1.DeviceMaxIDLength))
-	}
-	return append(errs, generic.Invalid(path, name, content.IsCIdentifier(name))...)
+func validateIdentifier(c *check.Checker, name string, path *field.Path) {
+	c.MaxBytes(path, name, resourcev1.DeviceMaxIDLength)
+	c.Invalid(path, name, content.IsCIdentifier(name)...)
 }
 
 func validateNodeName(name string, path *field.Path) field.ErrorList {

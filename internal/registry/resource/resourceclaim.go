@@ -15,6 +15,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
+	"github.com/kindred-project/kindred/internal/registry/check"
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
@@ -41,8 +42,11 @@ func resourceClaim(a authorizer.UnconditionalAuthorizer, namespaces corev1client
 			Resets:   []string{"metadata"},
 			Validate: status.validate,
 		},
-		Validate: func(ctx context.Context, c *resourcev1.ResourceClaim) field.ErrorList {
-			return append(admins.mayRequest(ctx, c.Spec.Devices.Requests, c.Namespace), validateClaim(&c.Spec.Devices, specPath.Child("devices"))...)
+		Validate: func(ctx context.Context, claim *resourcev1.ResourceClaim) field.ErrorList {
+			c := &check.Checker{}
+			c.Add(admins.mayRequest(ctx, claim.Spec.Devices.Requests, claim.Namespace)...)
+			c.Add(validateClaim(&claim.Spec.Devices, specPath.Child("devices"))...)
+			return c.Errors()
 		},
 		ValidateUpdate: func(_ context.Context, c, old *resourcev1.ResourceClaim) field.ErrorList {
 			return apivalidation.ValidateImmutableField(c.Spec, old.Spec, specPath).WithOrigin("immutable").MarkCoveredByDeclarative()

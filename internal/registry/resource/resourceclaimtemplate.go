@@ -7,11 +7,11 @@ import (
 	"context"
 
 	resourcev1 "k8s.io/api/resource/v1"
-	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
+	"github.com/kindred-project/kindred/internal/registry/check"
 	"github.com/kindred-project/kindred/internal/registry/core/podspec"
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
@@ -26,16 +26,22 @@ func resourceClaimTemplate(namespaces corev1client.NamespacesGetter) generic.Res
 		Metadata: generic.Metadata{ValidateAsNew: true},
 		Prepare:  func(_ context.Context, t, _ *resourcev1.ResourceClaimTemplate) { dropAlphaClaim(&t.Spec.Spec) },
 		Validate: func(ctx context.Context, t *resourcev1.ResourceClaimTemplate) field.ErrorList {
-			return append(admins.mayRequest(ctx, t.Spec.Spec.Devices.Requests, t.Namespace), validateTemplate(t)...)
+			c := &check.Checker{}
+			c.Add(admins.mayRequest(ctx, t.Spec.Spec.Devices.Requests, t.Namespace)...)
+			validateTemplate(c, t)
+			return c.Errors()
 		},
 		ValidateUpdate: func(_ context.Context, t, old *resourcev1.ResourceClaimTemplate) field.ErrorList {
-			return append(validateTemplate(t), apivalidation.ValidateImmutableField(t.Spec, old.Spec, specPath)...)
+			c := &check.Checker{}
+			validateTemplate(c, t)
+			c.Immutable(specPath, t.Spec, old.Spec)
+			return c.Errors()
 		},
 		Deletion: generic.Deletion[*resourcev1.ResourceClaimTemplate]{ReturnObject: true},
 	}
 }
 
-func validateTemplate(t *resourcev1.ResourceClaimTemplate) field.ErrorList {
-	errs := podspec.ValidateTemplateMeta(&t.Spec.ObjectMeta, specPath.Child("metadata"))
-	return append(errs, validateClaim(&t.Spec.Spec.Devices, specPath.Child("spec", "devices"))...)
+func validateTemplate(c *check.Checker, t *resourcev1.ResourceClaimTemplate) {
+	c.Add(podspec.ValidateTemplateMeta(&t.Spec.ObjectMeta, specPath.Child("metadata"))...)
+	c.Add(validateClaim(&t.Spec.Spec.Devices, specPath.Child("spec", "devices"))...)
 }

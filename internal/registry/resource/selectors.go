@@ -13,6 +13,7 @@ import (
 	"k8s.io/apiserver/pkg/cel/environment"
 	devicecel "k8s.io/dynamic-resource-allocation/cel"
 
+	"github.com/kindred-project/kindred/internal/registry/check"
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
@@ -20,32 +21,34 @@ import (
 // selected, and how they are configured. What is stored was valid once and is not
 // held to new rules.
 
-func validateSelectors(selectors []resourcev1.DeviceSelector, stored bool, path *field.Path) field.ErrorList {
-	return list(selectors, declared(resourcev1.DeviceSelectorsMaxSize), path, func(s resourcev1.DeviceSelector, path *field.Path) field.ErrorList {
+func validateSelectors(c *check.Checker, selectors []resourcev1.DeviceSelector, stored bool, path *field.Path) {
+	list(c, selectors, declared(resourcev1.DeviceSelectorsMaxSize), path, func(c *check.Checker, s resourcev1.DeviceSelector, path *field.Path) {
 		cel := path.Child("cel")
 		switch {
 		case s.CEL == nil:
-			return field.ErrorList{field.Required(cel, "")}
+			c.Required(cel, "")
+			return
 		case stored:
-			return nil
+			return
 		}
-		return validateExpression(s.CEL.Expression, cel.Child("expression"))
+		validateExpression(c, s.CEL.Expression, cel.Child("expression"))
 	})
 }
 
-func validateExpression(expression string, path *field.Path) field.ErrorList {
+func validateExpression(c *check.Checker, expression string, path *field.Path) {
 	if len(expression) > resourcev1.CELSelectorExpressionMaxLength {
-		return field.ErrorList{field.TooLong(path, "", resourcev1.CELSelectorExpressionMaxLength)}
+		c.TooLong(path, resourcev1.CELSelectorExpressionMaxLength)
+		return
 	}
 	environment := environment.NewExpressions
 	result := deviceCompiler().CompileCELExpression(expression, devicecel.Options{EnvType: &environment})
 	if result.Error != nil {
-		return generic.InvalidExpression(path, expression, result.Error)
+		c.Add(generic.InvalidExpression(path, expression, result.Error)...)
+		return
 	}
 	if result.MaxCost > resourcev1.CELSelectorExpressionMaxCost {
-		return field.ErrorList{field.Forbidden(path, "too complex, exceeds cost limit")}
+		c.Forbidden(path, "too complex, exceeds cost limit")
 	}
-	return nil
 }
 
 // compiler is that of the library, whose type has no name.
@@ -58,38 +61,43 @@ func deviceCompiler() compiler {
 	return devicecel.GetCompiler(devicecel.Features{EnableConsumableCapacity: true})
 }
 
-func validateConfiguration(c *resourcev1.DeviceConfiguration, stored bool, path *field.Path) field.ErrorList {
+func validateConfiguration(c *check.Checker, configuration *resourcev1.DeviceConfiguration, stored bool, path *field.Path) {
 	opaque := path.Child("opaque")
-	if c.Opaque == nil {
-		return field.ErrorList{field.Required(opaque, "")}
+	if configuration.Opaque == nil {
+		c.Required(opaque, "")
+		return
 	}
 	longest := resourcev1.OpaqueParametersMaxLength
 	if stored {
-		longest = len(c.Opaque.Parameters.Raw)
+		longest = len(configuration.Opaque.Parameters.Raw)
 	}
-	return append(declaredDriver(c.Opaque.Driver, opaque.Child("driver")),
-		validateJSON(c.Opaque.Parameters, longest, opaque.Child("parameters"))...)
+	c.Declared().DriverName(opaque.Child("driver"), configuration.Opaque.Driver)
+	validateJSON(c, configuration.Opaque.Parameters, longest, opaque.Child("parameters"))
 }
 
 // validateJSON wants a JSON object, and says nothing of what is in it, which may
 // be secret.
-func validateJSON(data runtime.RawExtension, longest int, path *field.Path) field.ErrorList {
+func validateJSON(c *check.Checker, data runtime.RawExtension, longest int, path *field.Path) {
 	const omitted = "<value omitted>"
 	if len(data.Raw) == 0 {
-		return field.ErrorList{field.Required(path, "")}
+		c.Required(path, "")
+		return
 	}
 	if len(data.Raw) > longest {
-		return field.ErrorList{field.TooLong(path, "", longest)}
+		c.TooLong(path, longest)
+		return
 	}
 	var value any
 	if err := json.Unmarshal(data.Raw, &value); err != nil {
-		return field.ErrorList{field.Invalid(path, omitted, fmt.Sprintf("error parsing data as JSON: %v", err))}
+		c.Invalid(path, omitted, fmt.Sprintf("error parsing data as JSON: %v", err))
+		return
 	}
 	switch value.(type) {
 	case nil:
-		return field.ErrorList{field.Required(path, "")}
+		c.Required(path, "")
+		return
 	case map[string]any:
-		return nil
+		return
 	}
-	return field.ErrorList{field.Invalid(path, omitted, "must be a valid JSON object")}
+	c.Invalid(path, omitted, "must be a valid JSON object")
 }

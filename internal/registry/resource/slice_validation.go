@@ -8,145 +8,148 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/validate"
-	apivalidation "k8s.io/apimachinery/pkg/api/validation"
-	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
+	"github.com/kindred-project/kindred/internal/registry/check"
 	"github.com/kindred-project/kindred/internal/registry/core/podspec"
 )
 
 // validateSlice checks a slice; old is nil for a new one.
 func validateSlice(spec, old *resourcev1.ResourceSliceSpec) field.ErrorList {
-	errs := validateDriver(spec.Driver, specPath.Child("driver"))
-	errs = append(errs, validateResourcePool(&spec.Pool, specPath.Child("pool"))...)
+	c := &check.Checker{}
+	c.DriverName(specPath.Child("driver"), spec.Driver)
+	validateResourcePool(c, &spec.Pool, specPath.Child("pool"))
 	if old != nil {
-		errs = append(errs, apivalidation.ValidateImmutableField(spec.Pool.Name, old.Pool.Name, specPath.Child("pool", "name"))...)
-		errs = append(errs, apivalidation.ValidateImmutableField(spec.Driver, old.Driver, specPath.Child("driver"))...)
-		errs = append(errs, apivalidation.ValidateImmutableField(spec.NodeName, old.NodeName, specPath.Child("nodeName"))...)
+		c.Immutable(specPath.Child("pool", "name"), spec.Pool.Name, old.Pool.Name)
+		c.Immutable(specPath.Child("driver"), spec.Driver, old.Driver)
+		c.Immutable(specPath.Child("nodeName"), spec.NodeName, old.NodeName)
 	}
-	errs = append(errs, validateSliceNodes(spec)...)
+	validateSliceNodes(c, spec)
 	if spec.SharedCounters != nil && spec.Devices != nil {
-		errs = append(errs, field.Invalid(specPath, "", "only one of `sharedCounters` or `devices` is allowed"))
+		c.Invalid(specPath, "", "only one of `sharedCounters` or `devices` is allowed")
 	}
-	errs = append(errs, validateDevices(spec, old)...)
-	return append(errs, set(spec.SharedCounters, declared(resourcev1.ResourceSliceMaxCounterSets),
+	validateDevices(c, spec, old)
+	set(c, spec.SharedCounters, declared(resourcev1.ResourceSliceMaxCounterSets),
 		func(c resourcev1.CounterSet) string { return c.Name },
 		specPath.Child("sharedCounters"),
-		func(c resourcev1.CounterSet, path *field.Path) field.ErrorList {
-			return append(needsFormat(validate.ShortName, c.Name, path.Child("name")),
-				validateCounters(c.Counters, resourcev1.ResourceSliceMaxCountersPerCounterSet, path.Child("counters"))...)
-		})...)
+		func(c *check.Checker, set resourcev1.CounterSet, path *field.Path) {
+			needsFormat(c, validate.ShortName, set.Name, path.Child("name"))
+			validateCounters(c, set.Counters, resourcev1.ResourceSliceMaxCountersPerCounterSet, path.Child("counters"))
+		})
+	return c.Errors()
 }
 
-func validateResourcePool(p *resourcev1.ResourcePool, path *field.Path) field.ErrorList {
-	errs := validatePool(p.Name, path.Child("name"))
+func validateResourcePool(c *check.Checker, p *resourcev1.ResourcePool, path *field.Path) {
+	validatePool(c, p.Name, path.Child("name"))
 	if p.ResourceSliceCount <= 0 {
-		errs = append(errs, field.Invalid(path.Child("resourceSliceCount"), p.ResourceSliceCount, "must be greater than zero"))
+		c.Invalid(path.Child("resourceSliceCount"), p.ResourceSliceCount, "must be greater than zero")
 	}
 	if p.Generation < 0 {
-		errs = append(errs, field.Invalid(path.Child("generation"), p.Generation, "must be greater than or equal to zero"))
+		c.Invalid(path.Child("generation"), p.Generation, "must be greater than or equal to zero")
 	}
-	return errs
 }
 
-func validateCounters(counters map[string]resourcev1.Counter, most int, path *field.Path) field.ErrorList {
+func validateCounters(c *check.Checker, counters map[string]resourcev1.Counter, most int, path *field.Path) {
 	switch {
 	case len(counters) == 0:
-		return field.ErrorList{field.Required(path, "").MarkCoveredByDeclarative()}
+		c.Declared().Required(path, "")
+		return
 	case len(counters) > most:
-		return field.ErrorList{field.TooMany(path, len(counters), most)}
+		c.TooMany(path, len(counters), most)
+		return
 	}
-	var errs field.ErrorList
 	for name := range counters {
-		errs = append(errs, hasFormat(validate.ShortName, name, path)...)
+		hasFormat(c, validate.ShortName, name, path)
 	}
-	return errs
 }
 
-// reach collects from where devices can be used. Exactly one way to say it may be
-// chosen.
+// reach checks the fields that say from which nodes devices can be used. Exactly one
+// of them must be set.
 type reach struct {
+	*check.Checker
 	chosen []string
-	errs   field.ErrorList
 }
 
-func (r *reach) choose(field string, errs field.ErrorList) {
+func (r *reach) choose(field string) {
 	r.chosen = append(r.chosen, "`"+field+"`")
-	r.errs = append(r.errs, errs...)
 }
 
 func (r *reach) node(name *string, empty string, path *field.Path) {
 	switch {
 	case name == nil:
 	case *name == "":
-		r.errs = append(r.errs, field.Invalid(path, *name, empty))
+		r.Invalid(path, *name, empty)
 	default:
-		r.choose("nodeName", validateNodeName(*name, path))
+		r.choose("nodeName")
+		r.Add(validateNodeName(*name, path)...)
 	}
 }
 
-// flag is a choice by being true.
+func (r *reach) selector(selector *corev1.NodeSelector, path *field.Path) {
+	if selector != nil {
+		r.choose("nodeSelector")
+		r.Add(podspec.ValidateNodeSelector(selector, path)...)
+	}
+}
+
+// flag checks a field that must be true if it is set.
 func (r *reach) flag(name string, value *bool, path *field.Path) {
 	switch {
 	case value == nil:
 	case !*value:
-		r.errs = append(r.errs, field.Invalid(path, *value, "must be either unset or set to true"))
+		r.Invalid(path, *value, "must be either unset or set to true")
 	default:
-		r.choose(name, nil)
+		r.choose(name)
 	}
 }
 
-// result adds what is wrong with the choice.
-func (r *reach) result(path *field.Path, wanted, several string) field.ErrorList {
+// exactlyOne reports none or several fields that are set.
+func (r *reach) exactlyOne(path *field.Path, none, several string) {
 	switch len(r.chosen) {
 	case 0:
-		return append(r.errs, field.Required(path, wanted))
+		r.Required(path, none)
 	case 1:
-		return r.errs
+	default:
+		r.Invalid(path, "{"+strings.Join(r.chosen, ", ")+"}", several)
 	}
-	return append(r.errs, field.Invalid(path, "{"+strings.Join(r.chosen, ", ")+"}", several))
 }
 
-func validateSliceNodes(spec *resourcev1.ResourceSliceSpec) field.ErrorList {
+func validateSliceNodes(c *check.Checker, spec *resourcev1.ResourceSliceSpec) {
 	const wanted = "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required"
-	var r reach
+	r := reach{Checker: c}
 	r.node(spec.NodeName, "must be either unset or set to a non-empty string", specPath.Child("nodeName"))
-	if selector := spec.NodeSelector; selector != nil {
-		path := specPath.Child("nodeSelector")
-		r.choose("nodeSelector", podspec.ValidateNodeSelector(selector, path))
-		// One term can be merged with those of other slices.
-		if len(selector.NodeSelectorTerms) != 1 {
-			r.errs = append(r.errs, field.Invalid(path.Child("nodeSelectorTerms"), selector.NodeSelectorTerms, "must have exactly one node selector term"))
-		}
+	r.selector(spec.NodeSelector, specPath.Child("nodeSelector"))
+	// A single term can be merged with those of other slices.
+	if selector := spec.NodeSelector; selector != nil && len(selector.NodeSelectorTerms) != 1 {
+		c.Invalid(specPath.Child("nodeSelector", "nodeSelectorTerms"), selector.NodeSelectorTerms, "must have exactly one node selector term")
 	}
 	r.flag("allNodes", spec.AllNodes, specPath.Child("allNodes"))
 	r.flag("perDeviceNodeSelection", spec.PerDeviceNodeSelection, specPath.Child("perDeviceNodeSelection"))
-	return r.result(specPath, wanted, wanted+", but multiple fields are set")
+	r.exactlyOne(specPath, wanted, wanted+", but multiple fields are set")
 }
 
-func validateDeviceNodes(d *resourcev1.Device, perDevice bool, path *field.Path) field.ErrorList {
+func validateDeviceNodes(c *check.Checker, d *resourcev1.Device, perDevice bool, path *field.Path) {
 	const wanted = "exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required when `perDeviceNodeSelection` is set to true in the ResourceSlice spec"
 	if !perDevice {
 		if d.NodeName != nil || d.NodeSelector != nil || d.AllNodes != nil {
-			return field.ErrorList{field.Invalid(path, nil, "`nodeName`, `nodeSelector` and `allNodes` can only be set if `perDeviceNodeSelection` is set to true in the ResourceSlice spec")}
+			c.Invalid(path, nil, "`nodeName`, `nodeSelector` and `allNodes` can only be set if `perDeviceNodeSelection` is set to true in the ResourceSlice spec")
 		}
-		return nil
+		return
 	}
-	var r reach
+	r := reach{Checker: c}
 	r.node(d.NodeName, "must not be empty", path.Child("nodeName"))
-	if d.NodeSelector != nil {
-		r.choose("nodeSelector", podspec.ValidateNodeSelector(d.NodeSelector, path.Child("nodeSelector")))
-	}
+	r.selector(d.NodeSelector, path.Child("nodeSelector"))
 	r.flag("allNodes", d.AllNodes, path.Child("allNodes"))
-	return r.result(path, wanted, wanted)
+	r.exactlyOne(path, wanted, wanted)
 }
 
-func validateDevices(spec, old *resourcev1.ResourceSliceSpec) field.ErrorList {
+func validateDevices(c *check.Checker, spec, old *resourcev1.ResourceSliceSpec) {
 	most := resourcev1.ResourceSliceMaxDevices
 	if slices.ContainsFunc(spec.Devices, isAdvanced) {
 		most = resourcev1.ResourceSliceMaxDevicesWithAdvancedFeatures
@@ -158,11 +161,11 @@ func validateDevices(spec, old *resourcev1.ResourceSliceSpec) field.ErrorList {
 		}
 	}
 	perDevice := ptr.Deref(spec.PerDeviceNodeSelection, false)
-	return set(spec.Devices, own(most), func(d resourcev1.Device) string { return d.Name }, specPath.Child("devices"),
-		func(d resourcev1.Device, path *field.Path) field.ErrorList {
-			errs := validateDevice(&d, before[d.Name], path)
-			errs = append(errs, validateDeviceNodes(&d, perDevice, path)...)
-			return append(errs, validateBinding(d.BindingConditions, d.BindingFailureConditions, path)...)
+	set(c, spec.Devices, own(most), func(d resourcev1.Device) string { return d.Name }, specPath.Child("devices"),
+		func(c *check.Checker, d resourcev1.Device, path *field.Path) {
+			validateDevice(c, &d, before[d.Name], path)
+			validateDeviceNodes(c, &d, perDevice, path)
+			validateBinding(c, d.BindingConditions, d.BindingFailureConditions, path)
 		})
 }
 
@@ -171,62 +174,57 @@ func isAdvanced(d resourcev1.Device) bool { return len(d.Taints) > 0 || len(d.Co
 
 // validateDevice checks a device; old is nil for a new one. Capacities and taints
 // that stay as they were are not held to new rules.
-func validateDevice(d, old *resourcev1.Device, path *field.Path) field.ErrorList {
-	errs := validateLabel(d.Name, path.Child("name"))
+func validateDevice(c *check.Checker, d, old *resourcev1.Device, path *field.Path) {
+	validateLabel(c, d.Name, path.Child("name"))
 	if n := len(d.Attributes) + len(d.Capacity); n > resourcev1.ResourceSliceMaxAttributesAndCapacitiesPerDevice {
-		errs = append(errs, field.Invalid(path, n, fmt.Sprintf("the total number of attributes and capacities must not exceed %d", resourcev1.ResourceSliceMaxAttributesAndCapacitiesPerDevice)))
+		c.Invalid(path, n, fmt.Sprintf("the total number of attributes and capacities must not exceed %d", resourcev1.ResourceSliceMaxAttributesAndCapacitiesPerDevice))
 	}
 	if n := len(d.Attributes); n > resourcev1.ResourceSliceMaxAttributeValuesPerDevice {
-		errs = append(errs, field.Invalid(path, n, fmt.Sprintf("the total number of attribute values must not exceed %d", resourcev1.ResourceSliceMaxAttributeValuesPerDevice)))
+		c.Invalid(path, n, fmt.Sprintf("the total number of attribute values must not exceed %d", resourcev1.ResourceSliceMaxAttributeValuesPerDevice))
 	}
-	errs = append(errs, dictionary(d.Attributes, longestName, path.Child("attributes"), validateQualifiedName, validateAttribute)...)
+	dictionary(c, d.Attributes, longestName, path.Child("attributes"), validateQualifiedName, validateAttribute)
 	if old == nil || !equality.Semantic.DeepEqual(old.Capacity, d.Capacity) {
-		check := validateWholeCapacity
 		if ptr.Deref(d.AllowMultipleAllocations, false) {
-			check = validateSharedCapacity
+			dictionary(c, d.Capacity, longestName, path.Child("capacity"), validateQualifiedName, validateSharedCapacity)
+		} else {
+			dictionary(c, d.Capacity, longestName, path.Child("capacity"), validateQualifiedName, validateWholeCapacity)
 		}
-		errs = append(errs, dictionary(d.Capacity, longestName, path.Child("capacity"), validateQualifiedName, check)...)
 	}
 	if old == nil || !equality.Semantic.DeepEqual(old.Taints, d.Taints) {
-		errs = append(errs, list(d.Taints, own(resourcev1.DeviceTaintsMaxLength), path.Child("taints"), validateTaint)...)
+		list(c, d.Taints, own(resourcev1.DeviceTaintsMaxLength), path.Child("taints"), validateTaint)
 	}
-	return append(errs, set(d.ConsumesCounters, declared(resourcev1.ResourceSliceMaxDeviceCounterConsumptionsPerDevice),
+	set(c, d.ConsumesCounters, declared(resourcev1.ResourceSliceMaxDeviceCounterConsumptionsPerDevice),
 		func(c resourcev1.DeviceCounterConsumption) string { return c.CounterSet },
 		path.Child("consumesCounters"),
-		func(c resourcev1.DeviceCounterConsumption, path *field.Path) field.ErrorList {
-			return append(needsFormat(validate.ShortName, c.CounterSet, path.Child("counterSet")),
-				validateCounters(c.Counters, resourcev1.ResourceSliceMaxCountersPerDeviceCounterConsumption, path.Child("counters"))...)
-		})...)
+		func(c *check.Checker, consumption resourcev1.DeviceCounterConsumption, path *field.Path) {
+			needsFormat(c, validate.ShortName, consumption.CounterSet, path.Child("counterSet"))
+			validateCounters(c, consumption.Counters, resourcev1.ResourceSliceMaxCountersPerDeviceCounterConsumption, path.Child("counters"))
+		})
 }
 
 // validateBinding checks the conditions of which the scheduler waits for some, and
 // gives up on others (KEP-5007). Who has one kind needs the other.
-func validateBinding(success, failure []string, path *field.Path) field.ErrorList {
+func validateBinding(c *check.Checker, success, failure []string, path *field.Path) {
 	succeeded, failed := path.Child("bindingConditions"), path.Child("bindingFailureConditions")
-	errs := validateConditionTypes(success, declared(resourcev1.BindingConditionsMaxSize), succeeded)
-	errs = append(errs, validateConditionTypes(failure, declared(resourcev1.BindingFailureConditionsMaxSize), failed)...)
+	validateConditionTypes(c, success, declared(resourcev1.BindingConditionsMaxSize), succeeded)
+	validateConditionTypes(c, failure, declared(resourcev1.BindingFailureConditionsMaxSize), failed)
 	for i, name := range failure {
 		if slices.Contains(success, name) {
-			errs = append(errs, field.Invalid(failed.Index(i), name, "bindingFailureConditions must not overlap with bindingConditions"))
+			c.Invalid(failed.Index(i), name, "bindingFailureConditions must not overlap with bindingConditions")
 		}
 	}
 	if len(success) == 0 && len(failure) > 0 {
-		errs = append(errs, field.Invalid(succeeded, success, "bindingConditions are required to use bindingFailureConditions"))
+		c.Invalid(succeeded, success, "bindingConditions are required to use bindingFailureConditions")
 	}
 	if len(failure) == 0 && len(success) > 0 {
-		errs = append(errs, field.Invalid(failed, failure, "bindingFailureConditions are required to use bindingConditions"))
+		c.Invalid(failed, failure, "bindingFailureConditions are required to use bindingConditions")
 	}
-	return errs
 }
 
-func validateConditionTypes(types []string, limit limit, path *field.Path) field.ErrorList {
-	errs := list(types, limit, path, metav1validation.ValidateLabelName)
-	seen := sets.New[string]()
+func validateConditionTypes(c *check.Checker, types []string, limit limit, path *field.Path) {
+	list(c, types, limit, path, func(c *check.Checker, name string, path *field.Path) { c.LabelName(path, name) })
+	seen := sets.Set[string]{}
 	for i, name := range types {
-		if seen.Has(name) {
-			errs = append(errs, field.Duplicate(path.Index(i), name))
-		}
-		seen.Insert(name)
+		check.Unique(c, path.Index(i), seen, name)
 	}
-	return errs
 }

@@ -7,11 +7,9 @@ import (
 	"slices"
 
 	resourcev1 "k8s.io/api/resource/v1"
-	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
-	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/kindred-project/kindred/internal/registry/generic"
+	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
 // Taints keep those away who do not tolerate them, as with nodes.
@@ -21,61 +19,59 @@ var (
 	operators = []resourcev1.DeviceTolerationOperator{resourcev1.DeviceTolerationOpEqual, resourcev1.DeviceTolerationOpExists}
 )
 
-func validateTaint(t resourcev1.DeviceTaint, path *field.Path) field.ErrorList {
-	return append(validateTaintName(&t, path), validateTaintEffect(t.Effect, path.Child("effect"))...)
+func validateTaint(c *check.Checker, t resourcev1.DeviceTaint, path *field.Path) {
+	validateTaintName(c, &t, path)
+	validateTaintEffect(c, t.Effect, path.Child("effect"))
 }
 
-func validateTaintName(t *resourcev1.DeviceTaint, path *field.Path) field.ErrorList {
-	errs := metav1validation.ValidateLabelName(t.Key, path.Child("key"))
-	return append(errs, validateLabelValue(t.Value, path.Child("value"))...)
+func validateTaintName(c *check.Checker, t *resourcev1.DeviceTaint, path *field.Path) {
+	c.LabelName(path.Child("key"), t.Key)
+	validateLabelValue(c, t.Value, path.Child("value"))
 }
 
-func validateTaintEffect(effect resourcev1.DeviceTaintEffect, path *field.Path) field.ErrorList {
+func validateTaintEffect(c *check.Checker, effect resourcev1.DeviceTaintEffect, path *field.Path) {
 	if effect == "" {
-		return field.ErrorList{field.Required(path, "").MarkCoveredByDeclarative()}
+		c.Declared().Required(path, "")
+		return
 	}
-	return validateEffect(effect, path)
+	validateEffect(c, effect, path)
 }
 
-func validateEffect(effect resourcev1.DeviceTaintEffect, path *field.Path) field.ErrorList {
+func validateEffect(c *check.Checker, effect resourcev1.DeviceTaintEffect, path *field.Path) {
 	if slices.Contains(effects, effect) {
-		return nil
+		return
 	}
-	return field.ErrorList{field.NotSupported(path, effect, effects).MarkCoveredByDeclarative()}
+	c.Declared().Add(field.NotSupported(path, effect, effects))
 }
 
-func validateTolerations(tolerations []resourcev1.DeviceToleration, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
+func validateTolerations(c *check.Checker, tolerations []resourcev1.DeviceToleration, path *field.Path) {
 	for i := range tolerations {
-		errs = append(errs, validateToleration(&tolerations[i], path.Index(i))...)
+		validateToleration(c, &tolerations[i], path.Index(i))
 	}
-	return errs
 }
 
-func validateToleration(t *resourcev1.DeviceToleration, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
+func validateToleration(c *check.Checker, t *resourcev1.DeviceToleration, path *field.Path) {
 	if t.Key != "" {
-		errs = append(errs, metav1validation.ValidateLabelName(t.Key, path.Child("key")).MarkCoveredByDeclarative()...)
+		c.Declared().LabelName(path.Child("key"), t.Key)
 	}
 	value, operator := path.Child("value"), path.Child("operator")
 	switch t.Operator {
 	case resourcev1.DeviceTolerationOpExists:
 		if t.Value != "" {
-			errs = append(errs, field.Invalid(value, t.Value, "must be empty for operator `Exists`"))
+			c.Invalid(value, t.Value, "must be empty for operator `Exists`")
 		}
 	case resourcev1.DeviceTolerationOpEqual:
-		errs = append(errs, validateLabelValue(t.Value, value)...)
+		validateLabelValue(c, t.Value, value)
 	case "":
-		errs = append(errs, field.Required(operator, "").MarkCoveredByDeclarative())
+		c.Declared().Required(operator, "")
 	default:
-		errs = append(errs, field.NotSupported(operator, t.Operator, operators).MarkCoveredByDeclarative())
+		c.Declared().Add(field.NotSupported(operator, t.Operator, operators))
 	}
 	if t.Effect != "" {
-		errs = append(errs, validateEffect(t.Effect, path.Child("effect"))...)
+		validateEffect(c, t.Effect, path.Child("effect"))
 	}
-	return errs
 }
 
-func validateLabelValue(value string, path *field.Path) field.ErrorList {
-	return generic.Invalid(path, value, utilvalidation.IsValidLabelValue(value))
+func validateLabelValue(c *check.Checker, value string, path *field.Path) {
+	c.LabelValue(path, value)
 }

@@ -11,12 +11,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
-	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
+	"github.com/kindred-project/kindred/internal/registry/check"
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
@@ -83,17 +83,18 @@ func registerDefaults(scheme *runtime.Scheme) error {
 }
 
 func validatePriorityClass(_ context.Context, p *schedulingv1.PriorityClass) field.ErrorList {
-	var errs field.ErrorList
+	c := &check.Checker{}
 	switch {
 	case strings.HasPrefix(p.Name, systemPrefix):
 		if err := isSystemClass(p); err != nil {
-			errs = append(errs, field.Forbidden(field.NewPath("metadata", "name"),
-				"priority class names with '"+systemPrefix+"' prefix are reserved for system use only. error: "+err.Error()))
+			c.Forbidden(field.NewPath("metadata", "name"),
+				"priority class names with '"+systemPrefix+"' prefix are reserved for system use only. error: "+err.Error())
 		}
 	case p.Value > highestUserPriority:
-		errs = append(errs, field.Forbidden(field.NewPath("value"), fmt.Sprintf("maximum allowed value of a user defined priority is %v", highestUserPriority)))
+		c.Forbidden(field.NewPath("value"), fmt.Sprintf("maximum allowed value of a user defined priority is %v", highestUserPriority))
 	}
-	return append(errs, validatePreemption(p.PreemptionPolicy)...)
+	validatePreemption(c, p.PreemptionPolicy)
+	return c.Errors()
 }
 
 func isSystemClass(p *schedulingv1.PriorityClass) error {
@@ -114,22 +115,24 @@ func isSystemClass(p *schedulingv1.PriorityClass) error {
 
 var preemptionPolicies = []corev1.PreemptionPolicy{corev1.PreemptLowerPriority, corev1.PreemptNever}
 
-func validatePreemption(policy *corev1.PreemptionPolicy) field.ErrorList {
+func validatePreemption(c *check.Checker, policy *corev1.PreemptionPolicy) {
 	path := field.NewPath("preemptionPolicy")
 	switch {
 	case policy == nil, slices.Contains(preemptionPolicies, *policy):
-		return nil
+		return
 	case *policy == "":
-		return field.ErrorList{field.Required(path, "")}
+		c.Required(path, "")
+		return
 	}
-	return field.ErrorList{field.NotSupported(path, *policy, preemptionPolicies)}
+	c.Add(field.NotSupported(path, *policy, preemptionPolicies))
 }
 
 // validatePriorityClassUpdate keeps what pods were admitted with.
 func validatePriorityClassUpdate(_ context.Context, p, old *schedulingv1.PriorityClass) field.ErrorList {
-	var errs field.ErrorList
+	c := &check.Checker{}
 	if p.Value != old.Value {
-		errs = append(errs, field.Forbidden(field.NewPath("value"), "may not be changed in an update."))
+		c.Forbidden(field.NewPath("value"), "may not be changed in an update.")
 	}
-	return append(errs, validation.ValidateImmutableField(p.PreemptionPolicy, old.PreemptionPolicy, field.NewPath("preemptionPolicy"))...)
+	c.Immutable(field.NewPath("preemptionPolicy"), p.PreemptionPolicy, old.PreemptionPolicy)
+	return c.Errors()
 }

@@ -6,38 +6,37 @@ package storage
 import (
 	"strings"
 
-	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/kindred-project/kindred/internal/registry/generic"
+	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
 // This file is what StorageClasses and VolumeAttributesClasses share: a driver,
 // and parameters for it.
 
-func validateProvisioner(name string, path *field.Path) field.ErrorList {
+func validateProvisioner(c *check.Checker, name string, path *field.Path) {
 	if name == "" {
-		return field.ErrorList{field.Required(path, "").MarkCoveredByDeclarative()}
+		c.Declared().Required(path, "")
+		return
 	}
 	lower := strings.ToLower(name)
-	return generic.Invalid(path, lower, utilvalidation.IsQualifiedName(lower))
+	c.QualifiedName(path, lower)
 }
 
-func validateParameters(parameters map[string]string, path *field.Path) field.ErrorList {
+func validateParameters(c *check.Checker, parameters map[string]string, path *field.Path) {
 	const most, mostBytes = 512, 256 * 1024
 	if len(parameters) > most {
-		return field.ErrorList{field.TooLong(path, "", most)}
+		c.TooLong(path, most)
+		return
 	}
-	var errs field.ErrorList
 	size := 0
 	for key, value := range parameters {
 		if key == "" {
-			errs = append(errs, field.Invalid(path, key, "field can not be empty."))
+			c.Invalid(path, key, "field can not be empty.")
 		}
 		size += len(key) + len(value)
 	}
 	if size > mostBytes {
-		errs = append(errs, field.TooLong(path, "", mostBytes))
+		c.TooLong(path, mostBytes)
 	}
-	return errs
 }

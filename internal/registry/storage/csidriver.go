@@ -9,12 +9,12 @@ import (
 
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
+	"github.com/kindred-project/kindred/internal/registry/check"
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
@@ -105,82 +105,78 @@ var specPath = field.NewPath("spec")
 var attachPath = specPath.Child("attachedRequired")
 
 func validateCSIDriver(_ context.Context, d *storagev1.CSIDriver) field.ErrorList {
+	c := &check.Checker{}
 	s := &d.Spec
-	errs := requireSet(s.AttachRequired, attachPath)
-	errs = append(errs, requireSet(s.PodInfoOnMount, specPath.Child("podInfoOnMount"))...)
-	errs = append(errs, requireSet(s.StorageCapacity, specPath.Child("storageCapacity"))...)
-	errs = append(errs, validateFSGroupPolicy(s.FSGroupPolicy, specPath.Child("fsGroupPolicy"))...)
-	errs = append(errs, validateTokenRequests(s.TokenRequests, specPath.Child("tokenRequests"))...)
-	errs = append(errs, validateModes(s.VolumeLifecycleModes, specPath.Child("volumeLifecycleModes"))...)
-	errs = append(errs, requireSet(s.SELinuxMount, specPath.Child("seLinuxMount"))...)
+	requireSet(c, s.AttachRequired, attachPath)
+	requireSet(c, s.PodInfoOnMount, specPath.Child("podInfoOnMount"))
+	requireSet(c, s.StorageCapacity, specPath.Child("storageCapacity"))
+	validateFSGroupPolicy(c, s.FSGroupPolicy, specPath.Child("fsGroupPolicy"))
+	validateTokenRequests(c, s.TokenRequests, specPath.Child("tokenRequests"))
+	validateModes(c, s.VolumeLifecycleModes, specPath.Child("volumeLifecycleModes"))
+	requireSet(c, s.SELinuxMount, specPath.Child("seLinuxMount"))
 	if period := s.NodeAllocatableUpdatePeriodSeconds; period != nil && *period < 10 {
-		errs = append(errs, field.Invalid(specPath.Child("nodeAllocatableUpdatePeriodSeconds"), *period, "must be greater than or equal to 10 seconds"))
+		c.Invalid(specPath.Child("nodeAllocatableUpdatePeriodSeconds"), *period, "must be greater than or equal to 10 seconds")
 	}
 	if s.ServiceAccountTokenInSecrets != nil && len(s.TokenRequests) == 0 {
-		errs = append(errs, field.Invalid(specPath.Child("serviceAccountTokenInSecrets"), *s.ServiceAccountTokenInSecrets, "serviceAccountTokenInSecrets is set but no tokenRequests are specified"))
+		c.Invalid(specPath.Child("serviceAccountTokenInSecrets"), *s.ServiceAccountTokenInSecrets, "serviceAccountTokenInSecrets is set but no tokenRequests are specified")
 	}
-	return append(errs, requireSet(s.PreventPodSchedulingIfMissing, specPath.Child("preventPodSchedulingIfMissing"))...)
+	requireSet(c, s.PreventPodSchedulingIfMissing, specPath.Child("preventPodSchedulingIfMissing"))
+	return c.Errors()
 }
 
 func validateCSIDriverUpdate(ctx context.Context, d, old *storagev1.CSIDriver) field.ErrorList {
-	errs := validateCSIDriver(ctx, d)
-	errs = append(errs, apivalidation.ValidateImmutableField(d.Spec.AttachRequired, old.Spec.AttachRequired, attachPath)...)
-	return append(errs, apivalidation.ValidateImmutableField(d.Spec.VolumeLifecycleModes, old.Spec.VolumeLifecycleModes, specPath.Child("volumeLifecycleModes")).
-		WithOrigin("immutable").MarkCoveredByDeclarative()...)
+	c := &check.Checker{}
+	c.Add(validateCSIDriver(ctx, d)...)
+	c.Immutable(attachPath, d.Spec.AttachRequired, old.Spec.AttachRequired)
+	c.Declared().Immutable(specPath.Child("volumeLifecycleModes"), d.Spec.VolumeLifecycleModes, old.Spec.VolumeLifecycleModes)
+	return c.Errors()
 }
 
-func requireSet(value *bool, path *field.Path) field.ErrorList {
+func requireSet(c *check.Checker, value *bool, path *field.Path) {
 	if value == nil {
-		return field.ErrorList{field.Required(path, "")}
+		c.Required(path, "")
 	}
-	return nil
 }
 
-func validateFSGroupPolicy(policy *storagev1.FSGroupPolicy, path *field.Path) field.ErrorList {
+func validateFSGroupPolicy(c *check.Checker, policy *storagev1.FSGroupPolicy, path *field.Path) {
 	if policy == nil {
-		return nil
+		return
 	}
 	switch *policy {
 	case storagev1.FileFSGroupPolicy, storagev1.NoneFSGroupPolicy, storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy:
-		return nil
+		return
 	}
-	return field.ErrorList{field.NotSupported(path, *policy, []storagev1.FSGroupPolicy{
-		storagev1.FileFSGroupPolicy, storagev1.NoneFSGroupPolicy, storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy})}
+	c.Add(field.NotSupported(path, *policy, []storagev1.FSGroupPolicy{
+		storagev1.FileFSGroupPolicy, storagev1.NoneFSGroupPolicy, storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy}))
 }
 
-func validateTokenRequests(requests []storagev1.TokenRequest, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
+func validateTokenRequests(c *check.Checker, requests []storagev1.TokenRequest, path *field.Path) {
 	seen := sets.New[string]()
 	for i, request := range requests {
 		if seen.Has(request.Audience) {
-			errs = append(errs, field.Duplicate(path.Index(i).Child("audience"), request.Audience))
+			c.Duplicate(path.Index(i).Child("audience"), request.Audience)
 			continue
 		}
 		seen.Insert(request.Audience)
-		errs = append(errs, validateExpiration(request.ExpirationSeconds, path.Index(i).Child("expirationSeconds"))...)
+		validateExpiration(c, request.ExpirationSeconds, path.Index(i).Child("expirationSeconds"))
 	}
-	return errs
 }
 
-func validateExpiration(seconds *int64, path *field.Path) field.ErrorList {
+func validateExpiration(c *check.Checker, seconds *int64, path *field.Path) {
 	switch {
 	case seconds == nil:
-		return nil
 	case *seconds < 600:
-		return field.ErrorList{field.Invalid(path, *seconds, "may not specify a duration less than 10 minutes")}
+		c.Invalid(path, *seconds, "may not specify a duration less than 10 minutes")
 	case *seconds > 1<<32:
-		return field.ErrorList{field.Invalid(path, *seconds, "may not specify a duration larger than 2^32 seconds")}
+		c.Invalid(path, *seconds, "may not specify a duration larger than 2^32 seconds")
 	}
-	return nil
 }
 
-func validateModes(modes []storagev1.VolumeLifecycleMode, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
+func validateModes(c *check.Checker, modes []storagev1.VolumeLifecycleMode, path *field.Path) {
 	for _, mode := range modes {
 		if mode != storagev1.VolumeLifecyclePersistent && mode != storagev1.VolumeLifecycleEphemeral {
-			errs = append(errs, field.NotSupported(path, mode, []storagev1.VolumeLifecycleMode{
+			c.Add(field.NotSupported(path, mode, []storagev1.VolumeLifecycleMode{
 				storagev1.VolumeLifecyclePersistent, storagev1.VolumeLifecycleEphemeral}))
 		}
 	}
-	return errs
 }

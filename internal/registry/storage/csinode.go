@@ -8,13 +8,12 @@ import (
 	"fmt"
 
 	storagev1 "k8s.io/api/storage/v1"
-	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
-	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kindred-project/kindred/internal/registry/check"
 	"github.com/kindred-project/kindred/internal/registry/core/podspec"
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
@@ -49,65 +48,57 @@ var CSINode = generic.Kind[*storagev1.CSINode]{
 var driversPath = specPath.Child("drivers")
 
 func validateCSINode(_ context.Context, n *storagev1.CSINode) field.ErrorList {
-	var errs field.ErrorList
+	c := &check.Checker{}
 	seen := sets.New[string]()
 	for i := range n.Spec.Drivers {
 		driver, path := &n.Spec.Drivers[i], driversPath.Index(i)
-		errs = append(errs, validateNodeDriver(driver, path)...)
-		if seen.Has(driver.Name) {
-			errs = append(errs, field.Duplicate(path.Child("name"), driver.Name))
-		}
-		seen.Insert(driver.Name)
-		errs = append(errs, validateTopologyKeys(driver.TopologyKeys, path)...)
+		validateNodeDriver(c, driver, path)
+		check.Unique(c, path.Child("name"), seen, driver.Name)
+		validateTopologyKeys(c, driver.TopologyKeys, path)
 	}
-	return errs
+	return c.Errors()
 }
 
-func validateNodeDriver(driver *storagev1.CSINodeDriver, path *field.Path) field.ErrorList {
+func validateNodeDriver(c *check.Checker, driver *storagev1.CSINodeDriver, path *field.Path) {
 	const longest = 256
-	errs := podspec.ValidateCSIDriverName(driver.Name, path.Child("name"))
+	c.Add(podspec.ValidateCSIDriverName(driver.Name, path.Child("name"))...)
 	id := path.Child("nodeID")
 	if driver.NodeID == "" {
-		errs = append(errs, field.Required(id, ""))
+		c.Required(id, "")
 	}
 	if len(driver.NodeID) > longest {
-		errs = append(errs, field.Invalid(id, driver.NodeID, fmt.Sprintf("must be %d characters or less", longest)))
+		c.Invalid(id, driver.NodeID, fmt.Sprintf("must be %d characters or less", longest))
 	}
 	if a := driver.Allocatable; a != nil && a.Count != nil {
-		errs = append(errs, apivalidation.ValidateNonnegativeField(int64(*a.Count), path.Child("allocatable", "count"))...)
+		c.NonNegative(path.Child("allocatable", "count"), int64(*a.Count))
 	}
-	return errs
 }
 
 // validateTopologyKeys reports what is wrong with a key at its driver.
-func validateTopologyKeys(keys []string, driver *field.Path) field.ErrorList {
-	var errs field.ErrorList
+func validateTopologyKeys(c *check.Checker, keys []string, driver *field.Path) {
 	seen := sets.New[string]()
 	for _, key := range keys {
 		if key == "" {
-			errs = append(errs, field.Required(driver, key))
+			c.Required(driver, key)
 		}
-		if seen.Has(key) {
-			errs = append(errs, field.Duplicate(driver, key))
-		}
-		seen.Insert(key)
-		errs = append(errs, generic.Invalid(driver, key, utilvalidation.IsQualifiedName(key))...)
+		check.Unique(c, driver, seen, key)
+		c.QualifiedName(driver, key)
 	}
-	return errs
 }
 
 // validateCSINodeUpdate: drivers come and go; of one that stays, only how many
 // volumes it can hold may change.
 func validateCSINodeUpdate(ctx context.Context, n, old *storagev1.CSINode) field.ErrorList {
-	errs := validateCSINode(ctx, n)
+	c := &check.Checker{}
+	c.Add(validateCSINode(ctx, n)...)
 	for _, before := range old.Spec.Drivers {
 		for _, driver := range n.Spec.Drivers {
 			if driver.Name != before.Name {
 				continue
 			}
 			driver.Allocatable, before.Allocatable = nil, nil
-			errs = append(errs, apivalidation.ValidateImmutableField(driver, before, driversPath)...)
+			c.Immutable(driversPath, driver, before)
 		}
 	}
-	return errs
+	return c.Errors()
 }

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kindred-project/kindred/internal/registry/check"
 	"github.com/kindred-project/kindred/internal/registry/core/podspec"
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
@@ -27,8 +28,10 @@ var CSIStorageCapacity = generic.Kind[*storagev1.CSIStorageCapacity]{
 	Metadata: generic.Metadata{ValidateAsNew: true},
 	New:      func() *storagev1.CSIStorageCapacity { return &storagev1.CSIStorageCapacity{} },
 	NewList:  func() runtime.Object { return &storagev1.CSIStorageCapacityList{} },
-	Validate: func(_ context.Context, c *storagev1.CSIStorageCapacity) field.ErrorList {
-		return validateCapacity(c, metav1validation.LabelSelectorValidationOptions{})
+	Validate: func(_ context.Context, capacity *storagev1.CSIStorageCapacity) field.ErrorList {
+		c := &check.Checker{}
+		validateCapacity(c, capacity, metav1validation.LabelSelectorValidationOptions{})
+		return c.Errors()
 	},
 	ValidateUpdate:         validateCapacityUpdate,
 	Warnings:               capacityWarnings,
@@ -56,26 +59,26 @@ func capacityWarnings(_ context.Context, c, _ *storagev1.CSIStorageCapacity) []s
 	return out
 }
 
-func validateCapacity(c *storagev1.CSIStorageCapacity, selectors metav1validation.LabelSelectorValidationOptions) field.ErrorList {
-	errs := metav1validation.ValidateLabelSelector(c.NodeTopology, selectors, nodeTopologyPath)
-	errs = append(errs, generic.Invalid(classNamePath, c.StorageClassName, apivalidation.NameIsDNSSubdomain(c.StorageClassName, false))...)
-	if c.Capacity != nil && c.Capacity.Sign() < 0 {
-		errs = append(errs, field.Invalid(field.NewPath("capacity"), c.Capacity.String(), apivalidation.IsNegativeErrorMsg).WithOrigin("minimum"))
+func validateCapacity(c *check.Checker, capacity *storagev1.CSIStorageCapacity, selectors metav1validation.LabelSelectorValidationOptions) {
+	c.Add(metav1validation.ValidateLabelSelector(capacity.NodeTopology, selectors, nodeTopologyPath)...)
+	c.DNSSubdomain(classNamePath, capacity.StorageClassName)
+	if capacity.Capacity != nil && capacity.Capacity.Sign() < 0 {
+		c.Add(field.Invalid(field.NewPath("capacity"), capacity.Capacity.String(), apivalidation.IsNegativeErrorMsg).WithOrigin("minimum"))
 	}
-	return errs
 }
 
 // validateCapacityUpdate: what the driver was asked must not change, its answer
 // may.
-func validateCapacityUpdate(_ context.Context, c, old *storagev1.CSIStorageCapacity) field.ErrorList {
+func validateCapacityUpdate(_ context.Context, capacity, old *storagev1.CSIStorageCapacity) field.ErrorList {
+	c := &check.Checker{}
 	var selectors metav1validation.LabelSelectorValidationOptions
 	selectors.AllowInvalidLabelValueInSelector = len(metav1validation.ValidateLabelSelector(old.NodeTopology, selectors, nil)) > 0
-	errs := validateCapacity(c, selectors)
-	if !equality.Semantic.DeepEqual(c.NodeTopology, old.NodeTopology) {
-		errs = append(errs, field.Invalid(nodeTopologyPath, c.NodeTopology, apivalidation.FieldImmutableErrorMsg))
+	validateCapacity(c, capacity, selectors)
+	if !equality.Semantic.DeepEqual(capacity.NodeTopology, old.NodeTopology) {
+		c.Invalid(nodeTopologyPath, capacity.NodeTopology, apivalidation.FieldImmutableErrorMsg)
 	}
-	if c.StorageClassName != old.StorageClassName {
-		errs = append(errs, field.Invalid(classNamePath, c.StorageClassName, apivalidation.FieldImmutableErrorMsg))
+	if capacity.StorageClassName != old.StorageClassName {
+		c.Invalid(classNamePath, capacity.StorageClassName, apivalidation.FieldImmutableErrorMsg)
 	}
-	return errs
+	return c.Errors()
 }

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/utils/ptr"
 
+	"github.com/kindred-project/kindred/internal/registry/check"
 	"github.com/kindred-project/kindred/internal/registry/core/podspec"
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
@@ -117,65 +118,68 @@ func storageClassWarnings(_ context.Context, c, _ *storagev1.StorageClass) []str
 	return out
 }
 
-func validateStorageClass(_ context.Context, c *storagev1.StorageClass) field.ErrorList {
-	errs := validateProvisioner(c.Provisioner, field.NewPath("provisioner"))
-	errs = append(errs, validateParameters(c.Parameters, field.NewPath("parameters"))...)
-	errs = append(errs, validateReclaimPolicy(c.ReclaimPolicy, field.NewPath("reclaimPolicy"))...)
-	errs = append(errs, validateBindingMode(c.VolumeBindingMode, field.NewPath("volumeBindingMode"))...)
-	return append(errs, validateTopologies(c.AllowedTopologies, field.NewPath("allowedTopologies"))...)
+func validateStorageClass(_ context.Context, class *storagev1.StorageClass) field.ErrorList {
+	c := &check.Checker{}
+	validateProvisioner(c, class.Provisioner, field.NewPath("provisioner"))
+	validateParameters(c, class.Parameters, field.NewPath("parameters"))
+	validateReclaimPolicy(c, class.ReclaimPolicy, field.NewPath("reclaimPolicy"))
+	validateBindingMode(c, class.VolumeBindingMode, field.NewPath("volumeBindingMode"))
+	validateTopologies(c, class.AllowedTopologies, field.NewPath("allowedTopologies"))
+	return c.Errors()
 }
 
 // validateStorageClassUpdate: what volumes were made from must not change.
-func validateStorageClassUpdate(ctx context.Context, c, old *storagev1.StorageClass) field.ErrorList {
+func validateStorageClassUpdate(ctx context.Context, class, old *storagev1.StorageClass) field.ErrorList {
+	c := &check.Checker{}
 	fixed := func(value, before any, name string) field.ErrorList {
 		return apivalidation.ValidateImmutableField(value, before, field.NewPath(name)).WithOrigin("immutable").MarkCoveredByDeclarative()
 	}
-	errs := validateStorageClass(ctx, c)
-	errs = append(errs, fixed(c.Parameters, old.Parameters, "parameters")...)
-	errs = append(errs, fixed(c.Provisioner, old.Provisioner, "provisioner")...)
-	errs = append(errs, fixed(c.ReclaimPolicy, old.ReclaimPolicy, "reclaimPolicy")...)
-	return append(errs, fixed(c.VolumeBindingMode, old.VolumeBindingMode, "volumeBindingMode")...)
+	c.Add(validateStorageClass(ctx, class)...)
+	c.Add(fixed(class.Parameters, old.Parameters, "parameters")...)
+	c.Add(fixed(class.Provisioner, old.Provisioner, "provisioner")...)
+	c.Add(fixed(class.ReclaimPolicy, old.ReclaimPolicy, "reclaimPolicy")...)
+	c.Add(fixed(class.VolumeBindingMode, old.VolumeBindingMode, "volumeBindingMode")...)
+	return c.Errors()
 }
 
-func validateReclaimPolicy(policy *corev1.PersistentVolumeReclaimPolicy, path *field.Path) field.ErrorList {
+func validateReclaimPolicy(c *check.Checker, policy *corev1.PersistentVolumeReclaimPolicy, path *field.Path) {
 	switch ptr.Deref(policy, "") {
 	case "", corev1.PersistentVolumeReclaimDelete, corev1.PersistentVolumeReclaimRetain:
-		return nil
+		return
 	}
-	return field.ErrorList{field.NotSupported(path, *policy, []corev1.PersistentVolumeReclaimPolicy{
-		corev1.PersistentVolumeReclaimDelete, corev1.PersistentVolumeReclaimRetain})}
+	c.Add(field.NotSupported(path, *policy, []corev1.PersistentVolumeReclaimPolicy{
+		corev1.PersistentVolumeReclaimDelete, corev1.PersistentVolumeReclaimRetain}))
 }
 
-func validateBindingMode(mode *storagev1.VolumeBindingMode, path *field.Path) field.ErrorList {
+func validateBindingMode(c *check.Checker, mode *storagev1.VolumeBindingMode, path *field.Path) {
 	if mode == nil {
-		return field.ErrorList{field.Required(path, "")}
+		c.Required(path, "")
+		return
 	}
 	switch *mode {
 	case storagev1.VolumeBindingImmediate, storagev1.VolumeBindingWaitForFirstConsumer:
-		return nil
+		return
 	}
-	return field.ErrorList{field.NotSupported(path, *mode, []storagev1.VolumeBindingMode{
-		storagev1.VolumeBindingImmediate, storagev1.VolumeBindingWaitForFirstConsumer})}
+	c.Add(field.NotSupported(path, *mode, []storagev1.VolumeBindingMode{
+		storagev1.VolumeBindingImmediate, storagev1.VolumeBindingWaitForFirstConsumer}))
 }
 
 // topology is a term as what it means: for each label the set of its values.
 type topology map[string]sets.Set[string]
 
-func validateTopologies(terms []corev1.TopologySelectorTerm, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
+func validateTopologies(c *check.Checker, terms []corev1.TopologySelectorTerm, path *field.Path) {
 	var seen []topology
 	for i, term := range terms {
 		at := path.Index(i).Child("matchLabelExpressions")
 		means, problems := validateTopology(term, at)
-		errs = append(errs, problems...)
+		c.Add(problems...)
 		repeats := func(other topology) bool { return equality.Semantic.DeepEqual(means, other) }
 		// A term without labels counts as a repetition too.
 		if len(means) == 0 || slices.ContainsFunc(seen, repeats) {
-			errs = append(errs, field.Duplicate(at, ""))
+			c.Duplicate(at, "")
 		}
 		seen = append(seen, means)
 	}
-	return errs
 }
 
 func validateTopology(term corev1.TopologySelectorTerm, path *field.Path) (topology, field.ErrorList) {

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
+	"github.com/kindred-project/kindred/internal/registry/check"
 	"github.com/kindred-project/kindred/internal/registry/core/podspec"
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
@@ -53,26 +54,31 @@ var VolumeAttachment = generic.Kind[*storagev1.VolumeAttachment]{
 var attachmentDoc = storagev1.VolumeAttachmentSpec{}.SwaggerDoc()
 
 func validateVolumeAttachment(_ context.Context, a *storagev1.VolumeAttachment) field.ErrorList {
-	errs := validateAttacher(a.Spec.Attacher, specPath.Child("attacher"))
-	errs = append(errs, validateSource(&a.Spec.Source, specPath.Child("source"))...)
-	errs = append(errs, generic.Invalid(specPath.Child("nodeName"), a.Spec.NodeName, apivalidation.NameIsDNSSubdomain(a.Spec.NodeName, false))...)
-	errs = append(errs, validateAttachmentStatus(&a.Status, field.NewPath("status"))...)
+	c := &check.Checker{}
+	c.Add(validateAttacher(a.Spec.Attacher, specPath.Child("attacher"))...)
+	validateSource(c, &a.Spec.Source, specPath.Child("source"))
+	c.DNSSubdomain(specPath.Child("nodeName"), a.Spec.NodeName)
+	validateAttachmentStatus(c, &a.Status, field.NewPath("status"))
 	if name := a.Spec.Source.PersistentVolumeName; name != nil {
-		errs = append(errs, generic.Invalid(field.NewPath("spec.source.persistentVolumeName"), *name, apivalidation.NameIsDNSSubdomain(*name, false))...)
+		c.DNSSubdomain(field.NewPath("spec.source.persistentVolumeName"), *name)
 	}
-	return errs
+	return c.Errors()
 }
 
 func validateVolumeAttachmentUpdate(ctx context.Context, a, old *storagev1.VolumeAttachment) field.ErrorList {
-	return append(validateVolumeAttachment(ctx, a),
-		apivalidation.ValidateImmutableField(a.Spec, old.Spec, specPath).WithOrigin("immutable").MarkCoveredByDeclarative()...)
+	c := &check.Checker{}
+	c.Add(validateVolumeAttachment(ctx, a)...)
+	c.Declared().Immutable(specPath, a.Spec, old.Spec)
+	return c.Errors()
 }
 
 // validateVolumeAttachmentStatus holds a write of the status to all that holds for
 // the object, its metadata with it.
 func validateVolumeAttachmentStatus(ctx context.Context, a, old *storagev1.VolumeAttachment) field.ErrorList {
-	return append(validateVolumeAttachmentUpdate(ctx, a, old),
-		apivalidation.ValidateObjectMetaAccessor(a, false, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))...)
+	c := &check.Checker{}
+	c.Add(validateVolumeAttachmentUpdate(ctx, a, old)...)
+	c.Add(apivalidation.ValidateObjectMetaAccessor(a, false, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))...)
+	return c.Errors()
 }
 
 // validateAttacher: k8s.io/api declares all rules of this name.
@@ -89,47 +95,41 @@ func validateAttacher(name string, path *field.Path) field.ErrorList {
 	return errs.MarkCoveredByDeclarative()
 }
 
-func validateSource(source *storagev1.VolumeAttachmentSource, path *field.Path) field.ErrorList {
+func validateSource(c *check.Checker, source *storagev1.VolumeAttachmentSource, path *field.Path) {
 	const exactlyOne = "must specify exactly one of inlineVolumeSpec and persistentVolumeName"
 	inline, name := source.InlineVolumeSpec, source.PersistentVolumeName
 	switch {
 	case inline == nil && name == nil:
-		return field.ErrorList{field.Required(path, exactlyOne)}
+		c.Required(path, exactlyOne)
 	case inline != nil && name != nil:
-		return field.ErrorList{field.Forbidden(path, exactlyOne)}
+		c.Forbidden(path, exactlyOne)
 	case inline != nil:
-		return podspec.ValidateInlineVolumeSpec(inline, path.Child("inlineVolumeSpec"))
+		c.Add(podspec.ValidateInlineVolumeSpec(inline, path.Child("inlineVolumeSpec"))...)
 	case *name == "":
-		return field.ErrorList{field.Required(path.Child("persistentVolumeName"), "must specify non empty persistentVolumeName")}
+		c.Required(path.Child("persistentVolumeName"), "must specify non empty persistentVolumeName")
 	}
-	return nil
 }
 
-func validateAttachmentStatus(status *storagev1.VolumeAttachmentStatus, path *field.Path) field.ErrorList {
+func validateAttachmentStatus(c *check.Checker, status *storagev1.VolumeAttachmentStatus, path *field.Path) {
 	const mostBytes = 256 * 1024
 	size := 0
 	for key, value := range status.AttachmentMetadata {
 		size += len(key) + len(value)
 	}
-	var errs field.ErrorList
 	if size > mostBytes {
-		errs = append(errs, field.TooLong(path.Child("attachmentMetadata"), "", mostBytes))
+		c.TooLong(path.Child("attachmentMetadata"), mostBytes)
 	}
-	errs = append(errs, validateVolumeError(status.AttachError, path.Child("attachError"))...)
-	return append(errs, validateVolumeError(status.DetachError, path.Child("detachError"))...)
+	validateVolumeError(c, status.AttachError, path.Child("attachError"))
+	validateVolumeError(c, status.DetachError, path.Child("detachError"))
 }
 
-func validateVolumeError(e *storagev1.VolumeError, path *field.Path) field.ErrorList {
+func validateVolumeError(c *check.Checker, e *storagev1.VolumeError, path *field.Path) {
 	const longest = 1024
 	if e == nil {
-		return nil
+		return
 	}
-	var errs field.ErrorList
-	if len(e.Message) > longest {
-		errs = append(errs, field.TooLong(path.Child("message"), "", longest))
-	}
+	c.MaxBytes(path.Child("message"), e.Message, longest)
 	if e.ErrorCode != nil && *e.ErrorCode < 0 {
-		errs = append(errs, field.Invalid(path.Child("errorCode"), *e.ErrorCode, utilvalidation.InclusiveRangeError(0, math.MaxInt32)))
+		c.Invalid(path.Child("errorCode"), *e.ErrorCode, utilvalidation.InclusiveRangeError(0, math.MaxInt32))
 	}
-	return errs
 }

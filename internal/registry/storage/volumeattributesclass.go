@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kindred-project/kindred/internal/registry/check"
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
@@ -30,23 +31,25 @@ var VolumeAttributesClass = generic.Kind[*storagev1.VolumeAttributesClass]{
 	}},
 }
 
-func validateVolumeAttributesClass(_ context.Context, c *storagev1.VolumeAttributesClass) field.ErrorList {
+func validateVolumeAttributesClass(_ context.Context, class *storagev1.VolumeAttributesClass) field.ErrorList {
+	c := &check.Checker{}
 	path := field.NewPath("parameters")
-	errs := validateProvisioner(c.DriverName, field.NewPath("driverName"))
-	errs = append(errs, validateParameters(c.Parameters, path)...)
-	if len(c.Parameters) == 0 {
-		errs = append(errs, field.Required(path, "must contain at least one key/value pair"))
+	validateProvisioner(c, class.DriverName, field.NewPath("driverName"))
+	validateParameters(c, class.Parameters, path)
+	if len(class.Parameters) == 0 {
+		c.Required(path, "must contain at least one key/value pair")
 	}
-	return errs
+	return c.Errors()
 }
 
-func validateVolumeAttributesClassUpdate(ctx context.Context, c, old *storagev1.VolumeAttributesClass) field.ErrorList {
-	var errs field.ErrorList
-	if c.DriverName != old.DriverName {
-		errs = append(errs, field.Forbidden(field.NewPath("driverName"), "updates to driverName are forbidden."))
+func validateVolumeAttributesClassUpdate(ctx context.Context, class, old *storagev1.VolumeAttributesClass) field.ErrorList {
+	c := &check.Checker{}
+	if class.DriverName != old.DriverName {
+		c.Forbidden(field.NewPath("driverName"), "updates to driverName are forbidden.")
 	}
-	if !maps.Equal(c.Parameters, old.Parameters) {
-		errs = append(errs, field.Forbidden(field.NewPath("parameters"), "updates to parameters are forbidden."))
+	if !maps.Equal(class.Parameters, old.Parameters) {
+		c.Forbidden(field.NewPath("parameters"), "updates to parameters are forbidden.")
 	}
-	return append(errs, validateVolumeAttributesClass(ctx, c)...)
+	c.Add(validateVolumeAttributesClass(ctx, class)...)
+	return c.Errors()
 }

@@ -9,7 +9,6 @@ import (
 
 	migrationv1 "k8s.io/api/storagemigration/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -17,6 +16,7 @@ import (
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kindred-project/kindred/internal/registry/check"
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
@@ -55,11 +55,15 @@ var StorageVersionMigration = generic.Kind[*migrationv1.StorageVersionMigration]
 	},
 	RequireResourceVersion: true,
 	Validate: func(_ context.Context, m *migrationv1.StorageVersionMigration) field.ErrorList {
-		return validateResource(m.Spec.Resource, field.NewPath("spec", "resource"))
+		c := &check.Checker{}
+		validateResource(c, m.Spec.Resource, field.NewPath("spec", "resource"))
+		return c.Errors()
 	},
 	ValidateUpdate: func(_ context.Context, m, old *migrationv1.StorageVersionMigration) field.ErrorList {
-		errs := validateResource(m.Spec.Resource, field.NewPath("spec", "resource"))
-		return append(errs, apivalidation.ValidateImmutableField(m.Spec, old.Spec, field.NewPath("spec"))...)
+		c := &check.Checker{}
+		validateResource(c, m.Spec.Resource, field.NewPath("spec", "resource"))
+		c.Immutable(field.NewPath("spec"), m.Spec, old.Spec)
+		return c.Errors()
 	},
 	Table: generic.Table[*migrationv1.StorageVersionMigration]{ColumnsOnly: true}, // upstream's has no age
 	Columns: []generic.Column[*migrationv1.StorageVersionMigration]{
@@ -85,43 +89,41 @@ func progress(m *migrationv1.StorageVersionMigration) any {
 	return out
 }
 
-func validateResource(r metav1.GroupResource, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
+func validateResource(c *check.Checker, r metav1.GroupResource, path *field.Path) {
 	if r.Resource == "" {
-		errs = append(errs, field.Required(path.Child("resource"), "resource is required to be set"))
+		c.Required(path.Child("resource"), "resource is required to be set")
 	} else if problems := utilvalidation.IsDNS1035Label(r.Resource); len(problems) > 0 {
-		errs = append(errs, field.Invalid(path.Child("resource"), r.Resource, strings.Join(problems, ",")))
+		c.Invalid(path.Child("resource"), r.Resource, strings.Join(problems, ","))
 	}
 	if problems := utilvalidation.IsDNS1123Subdomain(r.Group); r.Group != "" && len(problems) > 0 {
-		errs = append(errs, field.Invalid(path.Child("group"), r.Group, strings.Join(problems, ",")))
+		c.Invalid(path.Child("group"), r.Group, strings.Join(problems, ","))
 	}
-	return errs
 }
 
 // validateStatus keeps what is final as it is.
 func validateStatus(_ context.Context, m, old *migrationv1.StorageVersionMigration) field.ErrorList {
+	c := &check.Checker{}
 	now, before := &m.Status, &old.Status
 	version, conditions := field.NewPath("status", "resourceVersion"), field.NewPath("status", "conditions")
-	var errs field.ErrorList
 	if now.ResourceVersion != "" {
 		if _, err := resourceversion.CompareResourceVersion(now.ResourceVersion, now.ResourceVersion); err != nil {
-			errs = append(errs, field.Invalid(version, now.ResourceVersion, err.Error()))
+			c.Invalid(version, now.ResourceVersion, err.Error())
 		}
 	}
-	errs = append(errs, metav1validation.ValidateConditions(now.Conditions, conditions)...)
+	c.Add(metav1validation.ValidateConditions(now.Conditions, conditions)...)
 	if before.ResourceVersion != "" && before.ResourceVersion != now.ResourceVersion {
-		errs = append(errs, field.Invalid(version, now.ResourceVersion, "field is immutable"))
+		c.Invalid(version, now.ResourceVersion, "field is immutable")
 	}
 	if is(now, migrationv1.MigrationSucceeded) && is(now, migrationv1.MigrationFailed) {
-		errs = append(errs, field.Invalid(conditions, now.Conditions, "Both success and failed conditions cannot be true at the same time"))
+		c.Invalid(conditions, now.Conditions, "Both success and failed conditions cannot be true at the same time")
 	}
 	if is(before, migrationv1.MigrationSucceeded) && !is(now, migrationv1.MigrationSucceeded) {
-		errs = append(errs, field.Invalid(conditions, now.Conditions, "Success condition cannot be set to false once it is true"))
+		c.Invalid(conditions, now.Conditions, "Success condition cannot be set to false once it is true")
 	}
 	if is(before, migrationv1.MigrationFailed) && !is(now, migrationv1.MigrationFailed) {
-		errs = append(errs, field.Invalid(conditions, now.Conditions, "Failed condition cannot be set to false once it is true"))
+		c.Invalid(conditions, now.Conditions, "Failed condition cannot be set to false once it is true")
 	}
-	return errs
+	return c.Errors()
 }
 
 func is(status *migrationv1.StorageVersionMigrationStatus, condition migrationv1.MigrationConditionType) bool {

@@ -25,20 +25,18 @@ func isMirror(meta *metav1.ObjectMeta) bool {
 	return found
 }
 
-// checkAnnotations checks the annotations of a pod or a template at path.
-func checkAnnotations(annotations map[string]string, spec *v1.PodSpec, path *field.Path) field.ErrorList {
-	return check(func(c *checker) {
-		if value, mirror := annotations[v1.MirrorPodAnnotationKey]; mirror && spec.NodeName == "" {
-			c.invalid(path.Key(v1.MirrorPodAnnotationKey), value, "must set spec.nodeName if mirror pod annotation is set")
-		}
-		c.annotatedTolerations(annotations[v1.TolerationsAnnotationKey], path)
-		if cost, found := annotations[v1.PodDeletionCost]; found && !isDeletionCost(cost) {
-			c.invalid(path.Key(v1.PodDeletionCost), cost, "must be a 32bit integer")
-		}
-		for _, key := range slices.Sorted(maps.Keys(annotations)) {
-			c.annotatedProfile(key, annotations[key], spec, path)
-		}
-	})
+// annotations checks the annotations of a pod or a template.
+func (c *checker) annotations(annotations map[string]string, spec *v1.PodSpec, path *field.Path) {
+	if value, mirror := annotations[v1.MirrorPodAnnotationKey]; mirror && spec.NodeName == "" {
+		c.Invalid(path.Key(v1.MirrorPodAnnotationKey), value, "must set spec.nodeName if mirror pod annotation is set")
+	}
+	c.annotatedTolerations(annotations[v1.TolerationsAnnotationKey], path)
+	if cost, found := annotations[v1.PodDeletionCost]; found && !isDeletionCost(cost) {
+		c.Invalid(path.Key(v1.PodDeletionCost), cost, "must be a 32bit integer")
+	}
+	for _, key := range slices.Sorted(maps.Keys(annotations)) {
+		c.annotatedProfile(key, annotations[key], spec, path)
+	}
 }
 
 func (c *checker) annotatedTolerations(value string, path *field.Path) {
@@ -47,7 +45,7 @@ func (c *checker) annotatedTolerations(value string, path *field.Path) {
 	}
 	var tolerations []v1.Toleration
 	if err := json.Unmarshal([]byte(value), &tolerations); err != nil {
-		c.invalid(path, v1.TolerationsAnnotationKey, err.Error())
+		c.Invalid(path, v1.TolerationsAnnotationKey, err.Error())
 		return
 	}
 	c.tolerations(tolerations, path.Child(v1.TolerationsAnnotationKey), undeclared)
@@ -69,13 +67,13 @@ func (c *checker) annotatedProfile(key, profile string, spec *v1.PodSpec, path *
 		return
 	}
 	if !hasContainer(spec, name) {
-		c.invalid(path.Key(key), name, "container not found")
+		c.Invalid(path.Key(key), name, "container not found")
 	}
 	switch {
 	case profile == "", profile == v1.DeprecatedAppArmorBetaProfileRuntimeDefault, profile == v1.DeprecatedAppArmorBetaProfileNameUnconfined:
 	case strings.HasPrefix(profile, v1.DeprecatedAppArmorBetaProfileNamePrefix):
 	default:
-		c.invalid(path.Key(key), profile, fmt.Sprintf("invalid AppArmor profile name: %q", profile))
+		c.Invalid(path.Key(key), profile, fmt.Sprintf("invalid AppArmor profile name: %q", profile))
 	}
 }
 
@@ -86,7 +84,7 @@ func (c *checker) annotatedSeccomp(profile string, path *field.Path) {
 	}
 	file, isLocal := strings.CutPrefix(profile, v1.SeccompLocalhostProfileNamePrefix)
 	if !isLocal {
-		c.invalid(path, profile, "must be a valid seccomp profile")
+		c.Invalid(path, profile, "must be a valid seccomp profile")
 		return
 	}
 	c.localPath(path, file)
@@ -102,30 +100,28 @@ func hasContainer(spec *v1.PodSpec, name string) bool {
 }
 
 // profilesMatch: an annotation and the field that replaced it say the same.
-func profilesMatch(annotations map[string]string, spec *v1.PodSpec, path *field.Path) field.ErrorList {
-	return check(func(c *checker) {
-		podSecurity := spec.SecurityContext
-		if podSecurity != nil {
-			c.seccompMatches(annotations, v1.SeccompPodAnnotationKey, podSecurity.SeccompProfile, path.Child("securityContext", "seccompProfile"))
+func (c *checker) profilesMatch(annotations map[string]string, spec *v1.PodSpec, path *field.Path) {
+	podSecurity := spec.SecurityContext
+	if podSecurity != nil {
+		c.seccompMatches(annotations, v1.SeccompPodAnnotationKey, podSecurity.SeccompProfile, path.Child("securityContext", "seccompProfile"))
+	}
+	for at, container := range allContainers(spec, path) {
+		security := container.SecurityContext
+		if security != nil {
+			c.seccompMatches(annotations, v1.SeccompContainerAnnotationKeyPrefix+container.Name, security.SeccompProfile, at.Child("securityContext", "seccompProfile"))
 		}
-		for at, container := range allContainers(spec, path) {
-			security := container.SecurityContext
-			if security != nil {
-				c.seccompMatches(annotations, v1.SeccompContainerAnnotationKeyPrefix+container.Name, security.SeccompProfile, at.Child("securityContext", "seccompProfile"))
-			}
-			if isWindows(spec) {
-				continue
-			}
-			var profile *v1.AppArmorProfile
-			switch {
-			case security != nil && security.AppArmorProfile != nil:
-				profile = security.AppArmorProfile
-			case podSecurity != nil:
-				profile = podSecurity.AppArmorProfile
-			}
-			c.appArmorMatches(annotations, container.Name, profile, at.Child("securityContext", "appArmorProfile"))
+		if isWindows(spec) {
+			continue
 		}
-	})
+		var profile *v1.AppArmorProfile
+		switch {
+		case security != nil && security.AppArmorProfile != nil:
+			profile = security.AppArmorProfile
+		case podSecurity != nil:
+			profile = podSecurity.AppArmorProfile
+		}
+		c.appArmorMatches(annotations, container.Name, profile, at.Child("securityContext", "appArmorProfile"))
+	}
 }
 
 func (c *checker) seccompMatches(annotations map[string]string, key string, profile *v1.SeccompProfile, path *field.Path) {
@@ -143,7 +139,7 @@ func (c *checker) seccompMatches(annotations map[string]string, key string, prof
 		c.localhostMatches(value, v1.SeccompLocalhostProfileNamePrefix, profile.LocalhostProfile, "seccomp", path)
 	}
 	if !matches {
-		c.forbidden(path.Child("type"), "seccomp type in annotation and field must match")
+		c.Forbidden(path.Child("type"), "seccomp type in annotation and field must match")
 	}
 }
 
@@ -162,7 +158,7 @@ func (c *checker) appArmorMatches(annotations map[string]string, container strin
 		c.localhostMatches(value, v1.DeprecatedAppArmorBetaProfileNamePrefix, profile.LocalhostProfile, "apparmor", path)
 	}
 	if !matches {
-		c.forbidden(path.Child("type"), "apparmor type in annotation and field must match")
+		c.Forbidden(path.Child("type"), "apparmor type in annotation and field must match")
 	}
 }
 
@@ -170,8 +166,8 @@ func (c *checker) localhostMatches(value, prefix string, profile *string, what s
 	name, isLocal := strings.CutPrefix(value, prefix)
 	switch {
 	case !isLocal:
-		c.forbidden(path.Child("type"), what+" type in annotation and field must match")
+		c.Forbidden(path.Child("type"), what+" type in annotation and field must match")
 	case profile == nil || name != *profile:
-		c.forbidden(path.Child("localhostProfile"), what+" profile in annotation and field must match")
+		c.Forbidden(path.Child("localhostProfile"), what+" profile in annotation and field must match")
 	}
 }

@@ -9,20 +9,21 @@ import (
 	v1 "k8s.io/api/core/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
+
+	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
 func (c *checker) claim(claim *v1.PersistentVolumeClaimVolumeSource, path *field.Path) {
-	c.need(path, "claimName", claim.ClaimName)
+	c.NonEmpty(path.Child("claimName"), claim.ClaimName)
 }
 
 func (c *checker) ephemeral(volume *v1.EphemeralVolumeSource, path *field.Path) {
 	at := path.Child("volumeClaimTemplate")
 	if volume.VolumeClaimTemplate == nil {
-		c.required(at, "")
+		c.Required(at, "")
 		return
 	}
 	c.templateMeta(&volume.VolumeClaimTemplate.ObjectMeta, at.Child("metadata"))
@@ -31,7 +32,9 @@ func (c *checker) ephemeral(volume *v1.EphemeralVolumeSource, path *field.Path) 
 
 // ValidateTemplateMeta checks the metadata of the template of a claim.
 func ValidateTemplateMeta(meta *metav1.ObjectMeta, path *field.Path) field.ErrorList {
-	return check(func(c *checker) { c.templateMeta(meta, path) })
+	c := &checker{}
+	c.templateMeta(meta, path)
+	return c.Errors()
 }
 
 var allowedInTemplateMeta = sets.New("Annotations", "Labels")
@@ -39,53 +42,57 @@ var allowedInTemplateMeta = sets.New("Annotations", "Labels")
 // templateMeta: of the metadata of a claim to be made, only labels and
 // annotations are the template's to choose.
 func (c *checker) templateMeta(meta *metav1.ObjectMeta, path *field.Path) {
-	c.add(apivalidation.ValidateAnnotations(meta.Annotations, path.Child("annotations"))...)
-	c.add(metavalidation.ValidateLabels(meta.Labels, path.Child("labels"))...)
+	c.Add(apivalidation.ValidateAnnotations(meta.Annotations, path.Child("annotations"))...)
+	c.Labels(path.Child("labels"), meta.Labels)
 	c.onlyFields(reflect.ValueOf(*meta), allowedInTemplateMeta, "cannot be set", path)
 }
 
 // ValidatePersistentVolumeClaimSpec checks the spec of a claim, or of the
 // template of one.
 func ValidatePersistentVolumeClaimSpec(spec *v1.PersistentVolumeClaimSpec, path *field.Path) field.ErrorList {
-	return check(func(c *checker) { c.claimSpec(spec, false, path) })
+	c := &checker{}
+	c.claimSpec(spec, false, path)
+	return c.Errors()
 }
 
 // ValidatePersistentVolumeClaimSpecUpdate checks a changed spec. A claim that
 // has named an API group before may go on to name any.
 func ValidatePersistentVolumeClaimSpecUpdate(spec, old *v1.PersistentVolumeClaimSpec, path *field.Path) field.ErrorList {
 	anyGroup := old.DataSource != nil && old.DataSource.APIGroup != nil || old.DataSourceRef != nil && old.DataSourceRef.APIGroup != nil
-	return check(func(c *checker) { c.claimSpec(spec, anyGroup, path) })
+	c := &checker{}
+	c.claimSpec(spec, anyGroup, path)
+	return c.Errors()
 }
 
 func (c *checker) claimSpec(spec *v1.PersistentVolumeClaimSpec, anyGroup bool, path *field.Path) {
 	c.accessModes(spec.AccessModes, path.Child("accessModes"))
 	if spec.Selector != nil {
-		c.add(metavalidation.ValidateLabelSelector(spec.Selector, metavalidation.LabelSelectorValidationOptions{}, path.Child("selector"))...)
+		c.LabelSelector(path.Child("selector"), spec.Selector)
 	}
 	storagePath := path.Child("resources").Key(string(v1.ResourceStorage))
 	switch storage, found := spec.Resources.Requests[v1.ResourceStorage]; {
 	case !found:
-		c.required(storagePath, "")
+		c.Required(storagePath, "")
 	case storage.Sign() <= 0:
-		c.invalid(storagePath, storage.String(), "must be greater than zero")
+		c.Invalid(storagePath, storage.String(), "must be greater than zero")
 	default:
 		c.quantity(v1.ResourceStorage, storage, storagePath)
 	}
 	c.className(spec.StorageClassName, path.Child("storageClassName"))
-	optionalOneOf(c, path.Child("volumeMode"), spec.VolumeMode, v1.PersistentVolumeBlock, v1.PersistentVolumeFilesystem)
+	check.OptionalOneOf(c, path.Child("volumeMode"), spec.VolumeMode, v1.PersistentVolumeBlock, v1.PersistentVolumeFilesystem)
 	c.dataSources(spec, anyGroup, path)
 	c.className(spec.VolumeAttributesClassName, path.Child("volumeAttributesClassName"))
 }
 
 func (c *checker) className(name *string, path *field.Path) {
 	if name != nil && *name != "" {
-		c.dnsSubdomain(path, *name)
+		c.DNSSubdomain(path, *name)
 	}
 }
 
 func (c *checker) accessModes(modes []v1.PersistentVolumeAccessMode, path *field.Path) {
 	if len(modes) == 0 {
-		c.required(path, "at least 1 access mode is required")
+		c.Required(path, "at least 1 access mode is required")
 	}
 	c.modes(modes, path)
 }
@@ -93,7 +100,7 @@ func (c *checker) accessModes(modes []v1.PersistentVolumeAccessMode, path *field
 func (c *checker) modes(modes []v1.PersistentVolumeAccessMode, path *field.Path) {
 	alone, shared := false, false
 	for _, mode := range modes {
-		oneOf(c, path, mode, v1.ReadOnlyMany, v1.ReadWriteMany, v1.ReadWriteOnce, v1.ReadWriteOncePod)
+		check.OneOf(c, path, mode, v1.ReadOnlyMany, v1.ReadWriteMany, v1.ReadWriteOnce, v1.ReadWriteOncePod)
 		switch mode {
 		case v1.ReadWriteOncePod:
 			alone = true
@@ -102,7 +109,7 @@ func (c *checker) modes(modes []v1.PersistentVolumeAccessMode, path *field.Path)
 		}
 	}
 	if alone && shared {
-		c.forbidden(path, "may not use ReadWriteOncePod with other access modes")
+		c.Forbidden(path, "may not use ReadWriteOncePod with other access modes")
 	}
 }
 
@@ -118,14 +125,14 @@ func (c *checker) dataSources(spec *v1.PersistentVolumeClaimSpec, anyGroup bool,
 	c.dataSource(ref.APIGroup, ref.Kind, ref.Name, anyGroup, path.Child("dataSourceRef"))
 	namespace := ptr.Deref(ref.Namespace, "")
 	if namespace != "" {
-		c.invalid(path.Child("dataSourceRef", "namespace"), namespace, apivalidation.ValidateNamespaceName(namespace, false)...)
+		c.Invalid(path.Child("dataSourceRef", "namespace"), namespace, apivalidation.ValidateNamespaceName(namespace, false)...)
 	}
 	switch {
 	case source == nil:
 	case namespace != "":
-		c.invalid(path, path.Child("dataSource"), "may not be specified when dataSourceRef.namespace is specified")
+		c.Invalid(path, path.Child("dataSource"), "may not be specified when dataSourceRef.namespace is specified")
 	case !ptr.Equal(source.APIGroup, ref.APIGroup) || source.Kind != ref.Kind || source.Name != ref.Name:
-		c.invalid(path, path.Child("dataSource"), "must match dataSourceRef")
+		c.Invalid(path, path.Child("dataSource"), "must match dataSourceRef")
 	}
 }
 
@@ -133,9 +140,9 @@ func (c *checker) dataSource(group *string, kind, name string, anyGroup bool, pa
 	c.needAll(path, "name", name, "kind", kind)
 	switch domain := ptr.Deref(group, ""); {
 	case domain == "" && kind != "PersistentVolumeClaim":
-		c.invalid(path, kind, "must be 'PersistentVolumeClaim' when referencing the default apiGroup")
+		c.Invalid(path, kind, "must be 'PersistentVolumeClaim' when referencing the default apiGroup")
 	case domain != "" && !anyGroup:
-		c.dnsSubdomain(path.Child("apiGroup"), domain)
+		c.DNSSubdomain(path.Child("apiGroup"), domain)
 	}
 }
 
@@ -150,29 +157,29 @@ func (c *specChecker) resourceClaims(path *field.Path) {
 	names := sets.Set[string]{}
 	for i := range c.spec.ResourceClaims {
 		if c.meta != nil && isMirror(c.meta) {
-			c.forbidden(field.NewPath(""), "static pods do not support resource claims")
+			c.Forbidden(field.NewPath(""), "static pods do not support resource claims")
 			continue
 		}
 		claim, at := &c.spec.ResourceClaims[i], path.Index(i)
 		switch {
-		case !c.need(at, "name", claim.Name):
+		case !c.NonEmpty(at.Child("name"), claim.Name):
 		case names.Has(claim.Name):
-			c.add(field.Duplicate(at.Child("name"), claim.Name))
+			c.Duplicate(at.Child("name"), claim.Name)
 		default:
-			c.dnsLabel(at.Child("name"), claim.Name)
+			c.DNSLabel(at.Child("name"), claim.Name)
 			names.Insert(claim.Name)
 		}
 		switch {
 		case claim.ResourceClaimName != nil && claim.ResourceClaimTemplateName != nil:
-			c.invalid(at, claim, "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified")
+			c.Invalid(at, claim, "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified")
 		case claim.ResourceClaimName == nil && claim.ResourceClaimTemplateName == nil:
-			c.invalid(at, claim, "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`")
+			c.Invalid(at, claim, "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`")
 		}
 		if name := claim.ResourceClaimName; name != nil {
-			c.dnsSubdomain(at.Child("resourceClaimName"), *name)
+			c.DNSSubdomain(at.Child("resourceClaimName"), *name)
 		}
 		if name := claim.ResourceClaimTemplateName; name != nil {
-			c.dnsSubdomain(at.Child("resourceClaimTemplateName"), *name)
+			c.DNSSubdomain(at.Child("resourceClaimTemplateName"), *name)
 		}
 	}
 }

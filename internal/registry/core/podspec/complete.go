@@ -111,7 +111,8 @@ func annotatedAppArmor(annotation string) *v1.AppArmorProfile {
 		return nil
 	}
 	profile := &v1.AppArmorProfile{Type: v1.AppArmorProfileTypeLocalhost, LocalhostProfile: &name}
-	if len(check(func(c *checker) { c.appArmor(profile, nil) })) > 0 {
+	c := &checker{}
+	if c.appArmor(profile, nil); len(c.Errors()) > 0 {
 		return nil
 	}
 	return profile

@@ -11,19 +11,21 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
 func (c *specChecker) containers(path *field.Path) {
 	if len(c.spec.Containers) == 0 {
-		c.required(path, "")
+		c.Required(path, "")
 		return
 	}
-	names := map[string]bool{}
-	hostPorts := map[string]bool{}
+	names := sets.Set[string]{}
+	hostPorts := sets.Set[string]{}
 	for i := range c.spec.Containers {
 		container, at := &c.spec.Containers[i], path.Index(i)
 		c.container(container, at)
-		unique(&c.checker, at.Child("name"), names, container.Name)
+		check.Unique(c, at.Child("name"), names, container.Name)
 		c.lifecycle(container.Lifecycle, at.Child("lifecycle"))
 		c.probes(container, at)
 		c.restartPolicy(container, at)
@@ -34,9 +36,9 @@ func (c *specChecker) containers(path *field.Path) {
 // initContainers run one after the other before the others start, unless they
 // restart always: then they are sidecars (KEP-753) and live like the others.
 func (c *specChecker) initContainers(path *field.Path) {
-	names := map[string]bool{}
+	names := sets.Set[string]{}
 	for _, container := range c.spec.Containers {
-		names[container.Name] = true
+		names.Insert(container.Name)
 	}
 	for i := range c.spec.InitContainers {
 		container, at := &c.spec.InitContainers[i], path.Index(i)
@@ -44,13 +46,13 @@ func (c *specChecker) initContainers(path *field.Path) {
 		if container.RestartPolicy != nil {
 			c.restartPolicy(container, at)
 		} else if len(container.RestartPolicyRules) > 0 {
-			c.required(at.Child("restartPolicy"), "must specify restartPolicy when restart rules are used")
+			c.Required(at.Child("restartPolicy"), "must specify restartPolicy when restart rules are used")
 		}
-		if container.Name != "" || names[""] {
-			unique(&c.checker, at.Child("name"), names, container.Name)
+		if container.Name != "" || names.Has("") {
+			check.Unique(c, at.Child("name"), names, container.Name)
 		}
 		// Each has the ports to itself, so it conflicts with itself only.
-		c.hostPorts(container.Ports, path.Index(0).Child("ports"), map[string]bool{})
+		c.hostPorts(container.Ports, path.Index(0).Child("ports"), sets.Set[string]{})
 		if isSidecar(container) {
 			c.lifecycle(container.Lifecycle, at.Child("lifecycle"))
 			c.probes(container, at)
@@ -76,12 +78,12 @@ func (c *specChecker) onlyForSidecars(container *v1.Container, path *field.Path)
 		{"startupProbe", container.StartupProbe != nil},
 	} {
 		if f.set {
-			c.forbidden(path.Child(f.name), detail)
+			c.Forbidden(path.Child(f.name), detail)
 		}
 	}
 	for i, policy := range container.ResizePolicy {
 		if policy.RestartPolicy == v1.RestartContainer {
-			c.invalid(path.Child("resizePolicy").Index(i).Child("restartPolicy"), policy.RestartPolicy,
+			c.Invalid(path.Child("resizePolicy").Index(i).Child("restartPolicy"), policy.RestartPolicy,
 				"must not be set to 'RestartContainer' for non-sidecar initContainers")
 		}
 	}
@@ -102,10 +104,11 @@ func (c *specChecker) ephemeralContainers(path *field.Path) {
 		return
 	}
 	const detail = "cannot be set for an Ephemeral Container"
-	names, targets := map[string]bool{}, map[string]bool{}
+	names, targets := sets.Set[string]{}, sets.Set[string]{}
 	for _, containers := range [][]v1.Container{c.spec.Containers, c.spec.InitContainers} {
 		for _, container := range containers {
-			names[container.Name], targets[container.Name] = true, true
+			names.Insert(container.Name)
+			targets.Insert(container.Name)
 		}
 	}
 	for i := range c.spec.EphemeralContainers {
@@ -113,19 +116,19 @@ func (c *specChecker) ephemeralContainers(path *field.Path) {
 		container := asContainer(ephemeral)
 		c.container(container, at)
 		c.trimmedImage(container, at)
-		unique(&c.checker, at.Child("name"), names, ephemeral.Name)
-		if target := ephemeral.TargetContainerName; target != "" && !targets[target] {
-			c.add(field.NotFound(at.Child("targetContainerName"), target))
+		check.Unique(c, at.Child("name"), names, ephemeral.Name)
+		if target := ephemeral.TargetContainerName; target != "" && !targets.Has(target) {
+			c.Add(field.NotFound(at.Child("targetContainerName"), target))
 		}
 		c.onlyFields(reflect.ValueOf(ephemeral.EphemeralContainerCommon), allowedInEphemeral, detail, at)
 		// The bind mount of a subpath would stay until the pod ends.
 		for j, mount := range ephemeral.VolumeMounts {
 			mountPath := at.Child("volumeMounts").Index(j)
 			if mount.SubPath != "" {
-				c.forbidden(mountPath.Child("subPath"), detail)
+				c.Forbidden(mountPath.Child("subPath"), detail)
 			}
 			if mount.SubPathExpr != "" {
-				c.forbidden(mountPath.Child("subPathExpr"), detail)
+				c.Forbidden(mountPath.Child("subPathExpr"), detail)
 			}
 		}
 	}
@@ -140,17 +143,17 @@ func (c *checker) onlyFields(value reflect.Value, allowed sets.Set[string], deta
 		}
 		lower := []rune(name)
 		lower[0] = unicode.ToLower(lower[0])
-		c.forbidden(path.Child(string(lower)), detail)
+		c.Forbidden(path.Child(string(lower)), detail)
 	}
 }
 
 // container checks what containers of all three lists have in common.
 func (c *specChecker) container(container *v1.Container, path *field.Path) {
-	if c.need(path, "name", container.Name) {
-		c.dnsLabel(path.Child("name"), container.Name)
+	if c.NonEmpty(path.Child("name"), container.Name) {
+		c.DNSLabel(path.Child("name"), container.Name)
 	}
-	c.need(path, "image", container.Image)
-	requiredOneOf(&c.checker, path.Child("terminationMessagePolicy"), container.TerminationMessagePolicy,
+	c.NonEmpty(path.Child("image"), container.Image)
+	check.RequiredOneOf(c, path.Child("terminationMessagePolicy"), container.TerminationMessagePolicy,
 		v1.TerminationMessageReadFile, v1.TerminationMessageFallbackToLogsOnError)
 	c.ports(container.Ports, path.Child("ports"))
 	c.env(container.Env, path.Child("env"))
@@ -164,25 +167,25 @@ func (c *specChecker) container(container *v1.Container, path *field.Path) {
 }
 
 func (c *checker) pullPolicy(policy v1.PullPolicy, path *field.Path) {
-	requiredOneOf(c, path, policy, v1.PullAlways, v1.PullIfNotPresent, v1.PullNever)
+	check.RequiredOneOf(c, path, policy, v1.PullAlways, v1.PullIfNotPresent, v1.PullNever)
 }
 
 // trimmedImage is a rule for pods alone: templates may hold a blank image for
 // somebody to fill in.
 func (c *checker) trimmedImage(container *v1.Container, path *field.Path) {
 	if strings.TrimSpace(container.Image) != container.Image {
-		c.invalid(path.Child("image"), container.Image, "must not have leading or trailing whitespace")
+		c.Invalid(path.Child("image"), container.Image, "must not have leading or trailing whitespace")
 	}
 }
 
 func (c *specChecker) resizePolicy(policies []v1.ContainerResizePolicy, path *field.Path) {
-	seen := map[v1.ResourceName]bool{}
+	seen := sets.Set[v1.ResourceName]{}
 	for i, policy := range policies {
-		unique(&c.checker, path.Index(i), seen, policy.ResourceName)
-		requiredOneOf(&c.checker, path, policy.ResourceName, v1.ResourceCPU, v1.ResourceMemory)
-		requiredOneOf(&c.checker, path, policy.RestartPolicy, v1.NotRequired, v1.RestartContainer)
+		check.Unique(c, path.Index(i), seen, policy.ResourceName)
+		check.RequiredOneOf(c, path, policy.ResourceName, v1.ResourceCPU, v1.ResourceMemory)
+		check.RequiredOneOf(c, path, policy.RestartPolicy, v1.NotRequired, v1.RestartContainer)
 		if c.spec.RestartPolicy == v1.RestartPolicyNever && policy.RestartPolicy != v1.NotRequired {
-			c.invalid(path, policy.RestartPolicy, "must be 'NotRequired' when pod `restartPolicy` is 'Never'")
+			c.Invalid(path, policy.RestartPolicy, "must be 'NotRequired' when pod `restartPolicy` is 'Never'")
 		}
 	}
 }
@@ -193,27 +196,23 @@ func (c *checker) restartPolicy(container *v1.Container, path *field.Path) {
 	const maxRules, maxCodes = 20, 255
 	rules := container.RestartPolicyRules
 	if container.RestartPolicy == nil && len(rules) > 0 {
-		c.required(path.Child("restartPolicy"), "must specify restartPolicy when restart rules are used")
+		c.Required(path.Child("restartPolicy"), "must specify restartPolicy when restart rules are used")
 	}
-	optionalOneOf(c, path.Child("restartPolicy"), container.RestartPolicy,
+	check.OptionalOneOf(c, path.Child("restartPolicy"), container.RestartPolicy,
 		v1.ContainerRestartPolicyAlways, v1.ContainerRestartPolicyNever, v1.ContainerRestartPolicyOnFailure)
 	rulesPath := path.Child("restartPolicyRules")
-	if len(rules) > maxRules {
-		c.add(field.TooMany(rulesPath, len(rules), maxRules))
-	}
+	c.MaxItems(rulesPath, len(rules), maxRules)
 	for i, rule := range rules {
 		at := rulesPath.Index(i)
-		oneOf(c, at.Child("action"), rule.Action,
+		check.OneOf(c, at.Child("action"), rule.Action,
 			v1.ContainerRestartRuleActionRestart, v1.ContainerRestartRuleActionRestartAllContainers)
 		codes := rule.ExitCodes
 		if codes == nil {
-			c.required(at.Child("exitCodes"), "must be specified")
+			c.Required(at.Child("exitCodes"), "must be specified")
 			continue
 		}
-		oneOf(c, at.Child("exitCodes", "operator"), codes.Operator,
+		check.OneOf(c, at.Child("exitCodes", "operator"), codes.Operator,
 			v1.ContainerRestartRuleOnExitCodesOpIn, v1.ContainerRestartRuleOnExitCodesOpNotIn)
-		if len(codes.Values) > maxCodes {
-			c.add(field.TooMany(at.Child("exitCodes", "values"), len(codes.Values), maxCodes))
-		}
+		c.MaxItems(at.Child("exitCodes", "values"), len(codes.Values), maxCodes)
 	}
 }

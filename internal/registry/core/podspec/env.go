@@ -12,18 +12,22 @@ import (
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
 // ValidateEnv checks the environment variables at path.
 func ValidateEnv(vars []v1.EnvVar, path *field.Path) field.ErrorList {
-	return check(func(c *checker) { c.env(vars, path) })
+	c := &checker{}
+	c.env(vars, path)
+	return c.Errors()
 }
 
 func (c *checker) env(vars []v1.EnvVar, path *field.Path) {
 	for i := range vars {
 		at := path.Index(i)
-		if c.need(at, "name", vars[i].Name) {
-			c.invalid(at.Child("name"), vars[i].Name, validation.IsRelaxedEnvVarName(vars[i].Name)...)
+		if c.NonEmpty(at.Child("name"), vars[i].Name) {
+			c.Invalid(at.Child("name"), vars[i].Name, validation.IsRelaxedEnvVarName(vars[i].Name)...)
 		}
 		if vars[i].ValueFrom != nil {
 			c.valueFrom(&vars[i], at.Child("valueFrom"))
@@ -55,29 +59,29 @@ func (c *checker) valueFrom(env *v1.EnvVar, path *field.Path) {
 	}
 	switch {
 	case sources == 0:
-		c.invalid(path, "", "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`")
+		c.Invalid(path, "", "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`")
 	case env.Value != "":
-		c.invalid(path, "", "may not be specified when `value` is not empty")
+		c.Invalid(path, "", "may not be specified when `value` is not empty")
 	case sources > 1:
-		c.invalid(path, "", "may not have more than one field specified at a time")
+		c.Invalid(path, "", "may not have more than one field specified at a time")
 	}
 }
 
 func (c *checker) keyRef(name, key string, path *field.Path) {
-	c.dnsSubdomain(path.Child("name"), name)
-	if c.need(path, "key", key) {
-		c.invalid(path.Child("key"), key, validation.IsConfigMapKey(key)...)
+	c.DNSSubdomain(path.Child("name"), name)
+	if c.NonEmpty(path.Child("key"), key) {
+		c.Invalid(path.Child("key"), key, validation.IsConfigMapKey(key)...)
 	}
 }
 
 func (c *checker) fileKeyRef(ref *v1.FileKeySelector, path *field.Path) {
-	if c.need(path, "key", ref.Key) {
-		c.invalid(path.Child("key"), ref.Key, validation.IsRelaxedEnvVarName(ref.Key)...)
+	if c.NonEmpty(path.Child("key"), ref.Key) {
+		c.Invalid(path.Child("key"), ref.Key, validation.IsRelaxedEnvVarName(ref.Key)...)
 	}
-	if c.need(path, "volumeName", ref.VolumeName) {
-		c.dnsLabel(path.Child("volumeName"), ref.VolumeName)
+	if c.NonEmpty(path.Child("volumeName"), ref.VolumeName) {
+		c.DNSLabel(path.Child("volumeName"), ref.VolumeName)
 	}
-	if c.need(path, "path", ref.Path) {
+	if c.NonEmpty(path.Child("path"), ref.Path) {
 		c.noBacksteps(path.Child("path"), ref.Path)
 	}
 }
@@ -95,9 +99,9 @@ func (c *specChecker) fileKeyVolumes(path *field.Path) {
 			// A later volume of the same name, itself an error, hides the first.
 			switch volume := lastVolume(c.spec.Volumes, name); {
 			case volume == nil:
-				c.add(field.NotFound(namePath, name))
+				c.Add(field.NotFound(namePath, name))
 			case volume.EmptyDir == nil:
-				c.invalid(namePath, name, "referenced volume must be of type emptyDir")
+				c.Invalid(namePath, name, "referenced volume must be of type emptyDir")
 			}
 		}
 	}
@@ -116,7 +120,7 @@ func (c *checker) envFrom(sources []v1.EnvFromSource, path *field.Path) {
 	for i, source := range sources {
 		at := path.Index(i)
 		if source.Prefix != "" {
-			c.invalid(at.Child("prefix"), source.Prefix, validation.IsRelaxedEnvVarName(source.Prefix)...)
+			c.Invalid(at.Child("prefix"), source.Prefix, validation.IsRelaxedEnvVarName(source.Prefix)...)
 		}
 		if source.ConfigMapRef != nil {
 			c.envFromName(source.ConfigMapRef.Name, at.Child("configMapRef"))
@@ -126,16 +130,16 @@ func (c *checker) envFrom(sources []v1.EnvFromSource, path *field.Path) {
 		}
 		switch {
 		case source.ConfigMapRef == nil && source.SecretRef == nil:
-			c.invalid(path, "", "must specify one of: `configMapRef` or `secretRef`")
+			c.Invalid(path, "", "must specify one of: `configMapRef` or `secretRef`")
 		case source.ConfigMapRef != nil && source.SecretRef != nil:
-			c.invalid(path, "", "may not have more than one field specified at a time")
+			c.Invalid(path, "", "may not have more than one field specified at a time")
 		}
 	}
 }
 
 func (c *checker) envFromName(name string, path *field.Path) {
-	if c.need(path, "name", name) {
-		c.invalid(path.Child("name"), name, apivalidation.NameIsDNSSubdomain(name, true)...)
+	if c.NonEmpty(path.Child("name"), name) {
+		c.Invalid(path.Child("name"), name, apivalidation.NameIsDNSSubdomain(name, true)...)
 	}
 }
 
@@ -157,11 +161,11 @@ var (
 // fieldRef checks a reference to one of the fields, or to a single label or
 // annotation: metadata.labels['app'].
 func (c *checker) fieldRef(ref *v1.ObjectFieldSelector, fields []string, path *field.Path) {
-	if !c.need(path, "apiVersion", ref.APIVersion) || !c.need(path, "fieldPath", ref.FieldPath) {
+	if !c.NonEmpty(path.Child("apiVersion"), ref.APIVersion) || !c.NonEmpty(path.Child("fieldPath"), ref.FieldPath) {
 		return
 	}
 	wrong := func(format, value string) {
-		c.invalid(path.Child("fieldPath"), ref.FieldPath, fmt.Sprintf("error converting fieldPath: "+format, value))
+		c.Invalid(path.Child("fieldPath"), ref.FieldPath, fmt.Sprintf("error converting fieldPath: "+format, value))
 	}
 	if ref.APIVersion != "v1" {
 		wrong("unsupported pod version: %s", ref.APIVersion)
@@ -170,9 +174,9 @@ func (c *checker) fieldRef(ref *v1.ObjectFieldSelector, fields []string, path *f
 	if name, key, found := subscripted(ref.FieldPath); found {
 		switch name {
 		case "metadata.annotations":
-			c.qualifiedName(path, strings.ToLower(key))
+			c.QualifiedName(path, strings.ToLower(key))
 		case "metadata.labels":
-			c.qualifiedName(path, key)
+			c.QualifiedName(path, key)
 		default:
 			wrong("field label does not support subscript: %s", ref.FieldPath)
 		}
@@ -186,7 +190,7 @@ func (c *checker) fieldRef(ref *v1.ObjectFieldSelector, fields []string, path *f
 		wrong("field label not supported: %s", name)
 		return
 	}
-	oneOf(c, path.Child("fieldPath"), name, fields...)
+	check.OneOf(c, path.Child("fieldPath"), name, fields...)
 }
 
 // subscripted splits name['key'].
@@ -212,8 +216,8 @@ func isHugePageField(resource string) bool {
 
 // resourceFieldRef checks a reference to a resource of the container itself.
 func (c *checker) resourceFieldRef(ref *v1.ResourceFieldSelector, path *field.Path) {
-	if c.need(path, "resource", ref.Resource) && !isHugePageField(ref.Resource) {
-		oneOf(c, path.Child("resource"), ref.Resource, containerFields...)
+	if c.NonEmpty(path.Child("resource"), ref.Resource) && !isHugePageField(ref.Resource) {
+		check.OneOf(c, path.Child("resource"), ref.Resource, containerFields...)
 	}
 	c.divisor(ref, path.Child("divisor"))
 }
@@ -243,5 +247,5 @@ func (c *checker) divisor(ref *v1.ResourceFieldSelector, path *field.Path) {
 	if kind == "cpu" {
 		supported = "1m and 1"
 	}
-	c.invalid(path, ref.Resource, fmt.Sprintf("only divisor's values %s are supported with the %s resource", supported, kind))
+	c.Invalid(path, ref.Resource, fmt.Sprintf("only divisor's values %s are supported with the %s resource", supported, kind))
 }

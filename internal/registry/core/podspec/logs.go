@@ -10,23 +10,23 @@ import (
 
 // ValidatePodLogOptions checks which part of a container's log is asked for.
 func ValidatePodLogOptions(options *v1.PodLogOptions) field.ErrorList {
-	return check(func(c *checker) {
-		const notPositive = "must be greater than 0"
-		if lines := options.TailLines; lines != nil && *lines < 0 {
-			c.invalid(field.NewPath("tailLines"), *lines, "must be greater than or equal to 0")
-		}
-		if bytes := options.LimitBytes; bytes != nil && *bytes < 1 {
-			c.invalid(field.NewPath("limitBytes"), *bytes, notPositive)
-		}
-		switch seconds := options.SinceSeconds; {
-		case seconds == nil:
-		case options.SinceTime != nil:
-			c.forbidden(field.NewPath(""), "at most one of `sinceTime` or `sinceSeconds` may be specified")
-		case *seconds < 1:
-			c.invalid(field.NewPath("sinceSeconds"), *seconds, notPositive)
-		}
-		if options.Stream != nil {
-			c.forbidden(field.NewPath("stream"), "may not be specified")
-		}
-	})
+	c := &checker{}
+	const notPositive = "must be greater than 0"
+	if lines := options.TailLines; lines != nil && *lines < 0 {
+		c.Invalid(field.NewPath("tailLines"), *lines, "must be greater than or equal to 0")
+	}
+	if bytes := options.LimitBytes; bytes != nil && *bytes < 1 {
+		c.Invalid(field.NewPath("limitBytes"), *bytes, notPositive)
+	}
+	switch seconds := options.SinceSeconds; {
+	case seconds == nil:
+	case options.SinceTime != nil:
+		c.Forbidden(field.NewPath(""), "at most one of `sinceTime` or `sinceSeconds` may be specified")
+	case *seconds < 1:
+		c.Invalid(field.NewPath("sinceSeconds"), *seconds, notPositive)
+	}
+	if options.Stream != nil {
+		c.Forbidden(field.NewPath("stream"), "may not be specified")
+	}
+	return c.Errors()
 }

@@ -5,18 +5,21 @@ package podspec
 
 import (
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
 func (c *specChecker) volumeMounts(container *v1.Container, path *field.Path) {
-	paths := map[string]bool{}
+	paths := sets.Set[string]{}
 	for i := range container.VolumeMounts {
 		mount, at := &container.VolumeMounts[i], path.Index(i)
-		c.need(at, "name", mount.Name)
+		c.NonEmpty(at.Child("name"), mount.Name)
 		if c.volumes[mount.Name] == nil {
-			c.add(field.NotFound(at.Child("name"), mount.Name))
+			c.Add(field.NotFound(at.Child("name"), mount.Name))
 		}
-		c.need(at, "mountPath", mount.MountPath)
+		c.NonEmpty(at.Child("mountPath"), mount.MountPath)
 		c.onlyOnce(at.Child("mountPath"), paths, mount.MountPath)
 		c.notDevice(mount, container.VolumeDevices, at)
 		c.subPath(mount, path, at)
@@ -33,10 +36,10 @@ func (c *checker) notDevice(mount *v1.VolumeMount, devices []v1.VolumeDevice, pa
 		samePath = samePath || devicePath == mount.MountPath
 	}
 	if sameName {
-		c.invalid(path.Child("name"), mount.Name, "must not already exist in volumeDevices")
+		c.Invalid(path.Child("name"), mount.Name, "must not already exist in volumeDevices")
 	}
 	if samePath {
-		c.invalid(path.Child("mountPath"), mount.MountPath, "must not already exist as a path in volumeDevices")
+		c.Invalid(path.Child("mountPath"), mount.MountPath, "must not already exist as a path in volumeDevices")
 	}
 }
 
@@ -58,7 +61,7 @@ func (c *checker) subPath(mount *v1.VolumeMount, path, at *field.Path) {
 		return
 	}
 	if mount.SubPath != "" {
-		c.invalid(at.Child("subPathExpr"), mount.SubPathExpr, "subPathExpr and subPath are mutually exclusive")
+		c.Invalid(at.Child("subPathExpr"), mount.SubPathExpr, "subPathExpr and subPath are mutually exclusive")
 	}
 	c.localPath(path.Child("subPathExpr"), mount.SubPathExpr)
 }
@@ -67,10 +70,10 @@ func (c *checker) mountPropagation(mount *v1.VolumeMount, container *v1.Containe
 	if mount.MountPropagation == nil {
 		return
 	}
-	oneOf(c, path, *mount.MountPropagation,
+	check.OneOf(c, path, *mount.MountPropagation,
 		v1.MountPropagationBidirectional, v1.MountPropagationHostToContainer, v1.MountPropagationNone)
 	if *mount.MountPropagation == v1.MountPropagationBidirectional && !isPrivileged(container.SecurityContext) {
-		c.forbidden(path, "Bidirectional mount propagation is available only to privileged containers")
+		c.Forbidden(path, "Bidirectional mount propagation is available only to privileged containers")
 	}
 }
 
@@ -86,54 +89,54 @@ func (c *checker) recursiveReadOnly(mount *v1.VolumeMount, path *field.Path) {
 	case v1.RecursiveReadOnlyDisabled:
 	case v1.RecursiveReadOnlyEnabled, v1.RecursiveReadOnlyIfPossible:
 		if !mount.ReadOnly {
-			c.forbidden(path, "may only be specified when readOnly is true")
+			c.Forbidden(path, "may only be specified when readOnly is true")
 		}
 		if mount.MountPropagation != nil && *mount.MountPropagation != v1.MountPropagationNone {
-			c.forbidden(path, "may only be specified when mountPropagation is None or not specified")
+			c.Forbidden(path, "may only be specified when mountPropagation is None or not specified")
 		}
 	default:
-		oneOf(c, path, *mount.RecursiveReadOnly, v1.RecursiveReadOnlyDisabled, v1.RecursiveReadOnlyEnabled, v1.RecursiveReadOnlyIfPossible)
+		check.OneOf(c, path, *mount.RecursiveReadOnly, v1.RecursiveReadOnlyDisabled, v1.RecursiveReadOnlyEnabled, v1.RecursiveReadOnlyIfPossible)
 	}
 }
 
 // volumeDevices are volumes as raw block devices, which only claims can be.
 func (c *specChecker) volumeDevices(container *v1.Container, path *field.Path) {
 	mounts := lastPaths(container.VolumeMounts, func(m v1.VolumeMount) (string, string) { return m.Name, m.MountPath })
-	mountPaths := map[string]bool{}
+	mountPaths := sets.Set[string]{}
 	for _, mountPath := range mounts {
-		mountPaths[mountPath] = true
+		mountPaths.Insert(mountPath)
 	}
-	names, paths := map[string]bool{}, map[string]bool{}
+	names, paths := sets.Set[string]{}, sets.Set[string]{}
 	for i, device := range container.VolumeDevices {
 		at := path.Index(i)
-		if c.need(at, "name", device.Name) {
+		if c.NonEmpty(at.Child("name"), device.Name) {
 			c.onlyOnce(at.Child("name"), names, device.Name)
 		}
 		switch volume := c.volumes[device.Name]; {
 		case volume == nil:
-			c.add(field.NotFound(at.Child("name"), device.Name))
+			c.Add(field.NotFound(at.Child("name"), device.Name))
 		case volume.PersistentVolumeClaim == nil && volume.Ephemeral == nil:
-			c.invalid(at.Child("name"), device.Name, "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode")
+			c.Invalid(at.Child("name"), device.Name, "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode")
 		}
-		c.need(at, "devicePath", device.DevicePath)
+		c.NonEmpty(at.Child("devicePath"), device.DevicePath)
 		if hasBacksteps(device.DevicePath) {
-			c.invalid(at.Child("devicePath"), device.DevicePath, "can not contain backsteps ('..')")
+			c.Invalid(at.Child("devicePath"), device.DevicePath, "can not contain backsteps ('..')")
 		} else {
 			c.onlyOnce(at.Child("devicePath"), paths, device.DevicePath)
 		}
 		if _, found := mounts[device.Name]; found {
-			c.invalid(at.Child("name"), device.Name, "must not already exist in volumeMounts")
+			c.Invalid(at.Child("name"), device.Name, "must not already exist in volumeMounts")
 		}
-		if mountPaths[device.DevicePath] {
-			c.invalid(at.Child("devicePath"), device.DevicePath, "must not already exist as a path in volumeMounts")
+		if mountPaths.Has(device.DevicePath) {
+			c.Invalid(at.Child("devicePath"), device.DevicePath, "must not already exist as a path in volumeMounts")
 		}
 	}
 }
 
 // onlyOnce is unique, told as an invalid value.
-func (c *checker) onlyOnce(path *field.Path, seen map[string]bool, value string) {
-	if seen[value] {
-		c.invalid(path, value, "must be unique")
+func (c *checker) onlyOnce(path *field.Path, seen sets.Set[string], value string) {
+	if seen.Has(value) {
+		c.Invalid(path, value, "must be unique")
 	}
-	seen[value] = true
+	seen.Insert(value)
 }

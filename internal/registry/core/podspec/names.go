@@ -20,17 +20,19 @@ import (
 // signers have it. The limits leave room for a namespace and a resource's name
 // in the path.
 func ValidateSignerName(path *field.Path, name string) field.ErrorList {
-	return check(func(c *checker) { c.signerName(path, name) })
+	c := &checker{}
+	c.signerName(path, name)
+	return c.Errors()
 }
 
 func (c *checker) signerName(path *field.Path, name string) {
 	if name == "" {
-		c.required(path, "")
+		c.Required(path, "")
 		return
 	}
 	domain, rest, found := strings.Cut(name, "/")
 	if !found || strings.Contains(rest, "/") {
-		c.invalid(path, name, "must be a fully qualified domain and path of the form 'example.com/signer-name'")
+		c.Invalid(path, name, "must be a fully qualified domain and path of the form 'example.com/signer-name'")
 		return
 	}
 	const (
@@ -38,17 +40,13 @@ func (c *checker) signerName(path *field.Path, name string) {
 		maxPath   = validation.DNS1123SubdomainMaxLength + validation.DNS1123LabelMaxLength + 1
 		maxName   = maxDomain + maxPath + 1
 	)
-	if len(domain) > maxDomain {
-		c.add(field.TooLong(path, "", maxDomain))
-	}
+	c.MaxBytes(path, domain, maxDomain)
 	c.dotted(path, domain, validation.IsDNS1123Label)
 	if !strings.Contains(domain, ".") {
-		c.invalid(path, domain, "should be a domain with at least two segments separated by dots")
+		c.Invalid(path, domain, "should be a domain with at least two segments separated by dots")
 	}
 	c.dotted(path, rest, validation.IsDNS1123Subdomain)
-	if len(name) > maxName {
-		c.add(field.TooLong(path, "", maxName))
-	}
+	c.MaxBytes(path, name, maxName)
 }
 
 // dotted reports the first part between dots that breaks the rule.
@@ -56,7 +54,7 @@ func (c *checker) dotted(path *field.Path, value string, rule func(string) []str
 	for part := range strings.SplitSeq(value, ".") {
 		problems := rule(part)
 		for _, problem := range problems {
-			c.invalid(path, value, fmt.Sprintf("validating label %q: %s", part, problem))
+			c.Invalid(path, value, fmt.Sprintf("validating label %q: %s", part, problem))
 		}
 		if len(problems) > 0 {
 			return
@@ -80,19 +78,19 @@ func (c *checker) trustBundleName(path *field.Path, name string) {
 	}
 	if strings.Contains(prefix, "/") {
 		signer := strings.ReplaceAll(prefix, ":", "/")
-		c.invalid(path, name, fmt.Sprintf("%sClusterTrustBundle for signerName %s must be named with prefix %s:",
+		c.Invalid(path, name, fmt.Sprintf("%sClusterTrustBundle for signerName %s must be named with prefix %s:",
 			wrong, signer, strings.ReplaceAll(signer, "/", ":")))
 		return
 	}
 	for _, problem := range apivalidation.NameIsDNSSubdomain(own, false) {
-		c.invalid(path, name, wrong+problem)
+		c.Invalid(path, name, wrong+problem)
 	}
 }
 
 // localPath checks a path below some directory, which it must not leave.
 func (c *checker) localPath(fieldPath *field.Path, value string) {
 	if path.IsAbs(value) {
-		c.invalid(fieldPath, value, "must be a relative path")
+		c.Invalid(fieldPath, value, "must be a relative path")
 	}
 	c.noBacksteps(fieldPath, value)
 }
@@ -102,13 +100,13 @@ func (c *checker) localPath(fieldPath *field.Path, value string) {
 func (c *checker) ownPath(fieldPath *field.Path, value string) {
 	c.localPath(fieldPath, value)
 	if strings.HasPrefix(value, "..") && !strings.HasPrefix(value, "../") {
-		c.invalid(fieldPath, value, "must not start with '..'")
+		c.Invalid(fieldPath, value, "must not start with '..'")
 	}
 }
 
 func (c *checker) noBacksteps(fieldPath *field.Path, value string) {
 	if hasBacksteps(value) {
-		c.invalid(fieldPath, value, "must not contain '..'")
+		c.Invalid(fieldPath, value, "must not contain '..'")
 	}
 }
 
@@ -121,15 +119,13 @@ func hasBacksteps(value string) bool {
 	return false
 }
 
-// checkFinalizers: a finalizer without a domain must be one of Kubernetes' own.
-func checkFinalizers(finalizers []string, path *field.Path) field.ErrorList {
-	return check(func(c *checker) {
-		for i, name := range finalizers {
-			if !strings.Contains(name, "/") && !ownFinalizers.Has(name) {
-				c.invalid(path.Index(i), name, "name is neither a standard finalizer name nor is it fully qualified")
-			}
+// finalizers requires a domain in the name of each finalizer that is not Kubernetes' own.
+func (c *checker) finalizers(finalizers []string, path *field.Path) {
+	for i, name := range finalizers {
+		if !strings.Contains(name, "/") && !ownFinalizers.Has(name) {
+			c.Invalid(path.Index(i), name, "name is neither a standard finalizer name nor is it fully qualified")
 		}
-	})
+	}
 }
 
 var ownFinalizers = sets.New(string(v1.FinalizerKubernetes), metav1.FinalizerOrphanDependents, metav1.FinalizerDeleteDependents)

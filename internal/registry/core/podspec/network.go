@@ -25,10 +25,10 @@ func (c *specChecker) dns(path *field.Path) {
 	if c.spec.DNSPolicy == v1.DNSNone {
 		switch {
 		case config == nil:
-			c.required(path, "must provide `dnsConfig` when `dnsPolicy` is None")
+			c.Required(path, "must provide `dnsConfig` when `dnsPolicy` is None")
 			return
 		case len(config.Nameservers) == 0:
-			c.required(path.Child("nameservers"), "must provide at least one DNS nameserver when `dnsPolicy` is None")
+			c.Required(path.Child("nameservers"), "must provide at least one DNS nameserver when `dnsPolicy` is None")
 			return
 		}
 	}
@@ -37,40 +37,40 @@ func (c *specChecker) dns(path *field.Path) {
 	}
 	at := path.Child("nameservers")
 	if len(config.Nameservers) > maxNameservers {
-		c.invalid(at, config.Nameservers, fmt.Sprintf("must not have more than %v nameservers", maxNameservers))
+		c.Invalid(at, config.Nameservers, fmt.Sprintf("must not have more than %v nameservers", maxNameservers))
 	}
 	for i, server := range config.Nameservers {
-		c.ip(at.Index(i), server, nil)
+		c.IP(at.Index(i), server, nil)
 	}
 	c.dnsSearches(config.Searches, path.Child("searches"))
 	for i, option := range config.Options {
 		if option.Name == "" {
-			c.required(path.Child("options").Index(i), "must not be empty")
+			c.Required(path.Child("options").Index(i), "must not be empty")
 		}
 	}
 }
 
 func (c *checker) dnsSearches(searches []string, path *field.Path) {
 	if len(searches) > maxSearchPaths {
-		c.invalid(path, searches, fmt.Sprintf("must not have more than %v search paths", maxSearchPaths))
+		c.Invalid(path, searches, fmt.Sprintf("must not have more than %v search paths", maxSearchPaths))
 	}
 	if len(strings.Join(searches, " ")) > maxSearchLength {
-		c.invalid(path, searches, fmt.Sprintf("must not have more than %v characters (including spaces) in the search list", maxSearchLength))
+		c.Invalid(path, searches, fmt.Sprintf("must not have more than %v characters (including spaces) in the search list", maxSearchLength))
 	}
 	for i, search := range searches {
 		if search == "." {
 			continue
 		}
 		search = strings.TrimSuffix(search, ".")
-		c.invalid(path.Index(i), search, validation.IsDNS1123SubdomainWithUnderscore(search)...)
+		c.Invalid(path.Index(i), search, validation.IsDNS1123SubdomainWithUnderscore(search)...)
 	}
 }
 
 func (c *specChecker) hostAliases(path *field.Path) {
 	for i, alias := range c.spec.HostAliases {
-		c.ip(path.Index(i).Child("ip"), alias.IP, nil)
+		c.IP(path.Index(i).Child("ip"), alias.IP, nil)
 		for j, name := range alias.Hostnames {
-			c.dnsSubdomain(path.Index(i).Child("hostnames").Index(j), name)
+			c.DNSSubdomain(path.Index(i).Child("hostnames").Index(j), name)
 		}
 	}
 }
@@ -78,23 +78,21 @@ func (c *specChecker) hostAliases(path *field.Path) {
 func (c *specChecker) hostname(path *field.Path) {
 	spec := c.spec
 	if spec.Hostname != "" {
-		c.dnsLabel(path.Child("hostname"), spec.Hostname)
+		c.DNSLabel(path.Child("hostname"), spec.Hostname)
 	}
 	if spec.Subdomain != "" {
-		c.dnsLabel(path.Child("subdomain"), spec.Subdomain)
+		c.DNSLabel(path.Child("subdomain"), spec.Subdomain)
 	}
 	if spec.HostnameOverride == nil {
 		return
 	}
 	at := path.Child("hostnameOverride")
 	if spec.SetHostnameAsFQDN != nil && *spec.SetHostnameAsFQDN {
-		c.forbidden(at, "may not be specified when setHostnameAsFQDN is true")
+		c.Forbidden(at, "may not be specified when setHostnameAsFQDN is true")
 	}
 	if spec.HostNetwork {
-		c.forbidden(at, "may not be specified when hostNetwork is true")
+		c.Forbidden(at, "may not be specified when hostNetwork is true")
 	}
-	if len(*spec.HostnameOverride) > maxHostnameLength {
-		c.add(field.TooLong(at, "", maxHostnameLength))
-	}
-	c.dnsSubdomain(at, *spec.HostnameOverride)
+	c.MaxBytes(at, *spec.HostnameOverride, maxHostnameLength)
+	c.DNSSubdomain(at, *spec.HostnameOverride)
 }

@@ -9,71 +9,73 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
 // ValidatePersistentVolumeSpec checks the spec of a volume of that name.
 func ValidatePersistentVolumeSpec(spec *v1.PersistentVolumeSpec, name string, path *field.Path) field.ErrorList {
-	return check(func(c *checker) {
-		c.capacity(spec.Capacity, path.Child("capacity"))
-		if spec.PersistentVolumeReclaimPolicy != "" {
-			oneOf(c, path.Child("persistentVolumeReclaimPolicy"), spec.PersistentVolumeReclaimPolicy,
-				v1.PersistentVolumeReclaimDelete, v1.PersistentVolumeReclaimRecycle, v1.PersistentVolumeReclaimRetain)
-		}
-		c.volumeAffinity(spec.NodeAffinity, path.Child("nodeAffinity"))
-		if spec.StorageClassName != "" {
-			c.dnsSubdomain(path.Child("storageClassName"), spec.StorageClassName)
-		}
-		optionalOneOf(c, path.Child("volumeMode"), spec.VolumeMode, v1.PersistentVolumeBlock, v1.PersistentVolumeFilesystem)
-		c.anyVolume(spec, name, path)
-		c.attributesClass(spec, path)
-	})
+	c := &checker{}
+	c.capacity(spec.Capacity, path.Child("capacity"))
+	if spec.PersistentVolumeReclaimPolicy != "" {
+		check.OneOf(c, path.Child("persistentVolumeReclaimPolicy"), spec.PersistentVolumeReclaimPolicy,
+			v1.PersistentVolumeReclaimDelete, v1.PersistentVolumeReclaimRecycle, v1.PersistentVolumeReclaimRetain)
+	}
+	c.volumeAffinity(spec.NodeAffinity, path.Child("nodeAffinity"))
+	if spec.StorageClassName != "" {
+		c.DNSSubdomain(path.Child("storageClassName"), spec.StorageClassName)
+	}
+	check.OptionalOneOf(c, path.Child("volumeMode"), spec.VolumeMode, v1.PersistentVolumeBlock, v1.PersistentVolumeFilesystem)
+	c.anyVolume(spec, name, path)
+	c.attributesClass(spec, path)
+	return c.Errors()
 }
 
 // ValidateInlineVolumeSpec checks a volume that is described where it is
 // attached, without being an object of its own: it belongs to no claim.
 func ValidateInlineVolumeSpec(spec *v1.PersistentVolumeSpec, path *field.Path) field.ErrorList {
-	return check(func(c *checker) {
-		const inline = "may not be specified in the context of inline volumes"
-		if spec.ClaimRef != nil {
-			c.forbidden(path.Child("claimRef"), inline)
-		}
-		if len(spec.Capacity) > 0 {
-			c.forbidden(path.Child("capacity"), inline)
-		}
-		if spec.CSI == nil {
-			c.required(path.Child("csi"), "has to be specified in the context of inline volumes")
-		}
-		if policy := spec.PersistentVolumeReclaimPolicy; policy != "" && policy != v1.PersistentVolumeReclaimRetain {
-			c.forbidden(path.Child("persistentVolumeReclaimPolicy"), fmt.Sprintf("may only be %s in the context of inline volumes", v1.PersistentVolumeReclaimRetain))
-		}
-		if spec.NodeAffinity != nil {
-			c.forbidden(path.Child("nodeAffinity"), inline)
-		}
-		if spec.StorageClassName != "" {
-			c.forbidden(path.Child("storageClassName"), inline)
-		}
-		if mode := spec.VolumeMode; mode != nil && *mode != v1.PersistentVolumeFilesystem {
-			c.forbidden(path.Child("volumeMode"), fmt.Sprintf("may not specify volumeMode other than %s in the context of inline volumes", v1.PersistentVolumeFilesystem))
-		}
-		c.anyVolume(spec, "", path)
-	})
+	c := &checker{}
+	const inline = "may not be specified in the context of inline volumes"
+	if spec.ClaimRef != nil {
+		c.Forbidden(path.Child("claimRef"), inline)
+	}
+	if len(spec.Capacity) > 0 {
+		c.Forbidden(path.Child("capacity"), inline)
+	}
+	if spec.CSI == nil {
+		c.Required(path.Child("csi"), "has to be specified in the context of inline volumes")
+	}
+	if policy := spec.PersistentVolumeReclaimPolicy; policy != "" && policy != v1.PersistentVolumeReclaimRetain {
+		c.Forbidden(path.Child("persistentVolumeReclaimPolicy"), fmt.Sprintf("may only be %s in the context of inline volumes", v1.PersistentVolumeReclaimRetain))
+	}
+	if spec.NodeAffinity != nil {
+		c.Forbidden(path.Child("nodeAffinity"), inline)
+	}
+	if spec.StorageClassName != "" {
+		c.Forbidden(path.Child("storageClassName"), inline)
+	}
+	if mode := spec.VolumeMode; mode != nil && *mode != v1.PersistentVolumeFilesystem {
+		c.Forbidden(path.Child("volumeMode"), fmt.Sprintf("may not specify volumeMode other than %s in the context of inline volumes", v1.PersistentVolumeFilesystem))
+	}
+	c.anyVolume(spec, "", path)
+	return c.Errors()
 }
 
 // anyVolume is what holds for all volumes.
 func (c *checker) anyVolume(spec *v1.PersistentVolumeSpec, name string, fieldPath *field.Path) {
 	modes := fieldPath.Child("accessModes")
 	if len(spec.AccessModes) == 0 {
-		c.required(modes, "")
+		c.Required(modes, "")
 	}
 	c.modes(spec.AccessModes, modes)
 	if oneSource(c, persistentTypes, &spec.PersistentVolumeSource, fieldPath) == "local" && spec.NodeAffinity == nil {
-		c.required(fieldPath.Child("nodeAffinity"), "Local volume requires node affinity")
+		c.Required(fieldPath.Child("nodeAffinity"), "Local volume requires node affinity")
 	}
 	if iscsi := spec.ISCSI; iscsi != nil && iscsi.InitiatorName != nil && len(name+":"+iscsi.TargetPortal) > maxISCSIName {
-		c.invalid(fieldPath.Child("iscsi", "targetportal"), iscsi.TargetPortal, longISCSIName)
+		c.Invalid(fieldPath.Child("iscsi", "targetportal"), iscsi.TargetPortal, longISCSIName)
 	}
 	if host := spec.HostPath; host != nil && path.Clean(host.Path) == "/" && spec.PersistentVolumeReclaimPolicy == v1.PersistentVolumeReclaimRecycle {
-		c.forbidden(fieldPath.Child("persistentVolumeReclaimPolicy"), "may not be 'recycle' for a hostPath mount of '/'")
+		c.Forbidden(fieldPath.Child("persistentVolumeReclaimPolicy"), "may not be 'recycle' for a hostPath mount of '/'")
 	}
 }
 
@@ -85,28 +87,28 @@ func (c *checker) attributesClass(spec *v1.PersistentVolumeSpec, path *field.Pat
 	}
 	at := path.Child("volumeAttributesClassName")
 	if *class == "" {
-		c.required(at, "an empty string is disallowed")
+		c.Required(at, "an empty string is disallowed")
 	} else {
-		c.dnsSubdomain(at, *class)
+		c.DNSSubdomain(at, *class)
 	}
 	if spec.CSI == nil {
-		c.required(path.Child("csi"), "has to be specified when using volumeAttributesClassName")
+		c.Required(path.Child("csi"), "has to be specified when using volumeAttributesClassName")
 	}
 }
 
 // capacity is an amount of storage, and of nothing else.
 func (c *checker) capacity(capacity v1.ResourceList, path *field.Path) {
 	if len(capacity) == 0 {
-		c.required(path, "")
+		c.Required(path, "")
 	}
 	if _, found := capacity[v1.ResourceStorage]; !found || len(capacity) > 1 {
-		c.add(field.NotSupported(path, capacity, []v1.ResourceName{v1.ResourceStorage}))
+		c.Add(field.NotSupported(path, capacity, []v1.ResourceName{v1.ResourceStorage}))
 	}
 	for _, name := range names(capacity) {
 		at, quantity := path.Key(string(name)), capacity[name]
-		c.add(ValidateAmount(quantity, at)...)
+		c.Add(ValidateAmount(quantity, at)...)
 		if quantity.Sign() <= 0 {
-			c.invalid(at, quantity.String(), "must be greater than zero")
+			c.Invalid(at, quantity.String(), "must be greater than zero")
 		}
 	}
 }
@@ -115,9 +117,9 @@ func (c *checker) volumeAffinity(affinity *v1.VolumeNodeAffinity, path *field.Pa
 	switch at := path.Child("required"); {
 	case affinity == nil:
 	case affinity.Required == nil:
-		c.required(at, "must specify required node constraints")
+		c.Required(at, "must specify required node constraints")
 	default:
-		c.add(ValidateNodeSelector(affinity.Required, at)...)
+		c.Add(ValidateNodeSelector(affinity.Required, at)...)
 	}
 }
 
@@ -153,7 +155,7 @@ func besideOthers[S any](t sourceType[S]) sourceType[S] {
 }
 
 func (c *checker) local(local *v1.LocalVolumeSource, path *field.Path) {
-	if c.need(path, "path", local.Path) {
+	if c.NonEmpty(path.Child("path"), local.Path) {
 		c.noBacksteps(path.Child("path"), local.Path)
 	}
 }

@@ -22,15 +22,15 @@ func (c *checker) persistentGlusterfs(gluster *v1.GlusterfsPersistentVolumeSourc
 	switch {
 	case namespace == nil:
 	case *namespace == "":
-		c.invalid(at, *namespace, "if the endpointnamespace is set, it must be a valid namespace name")
+		c.Invalid(at, *namespace, "if the endpointnamespace is set, it must be a valid namespace name")
 	default:
-		c.invalid(at, *namespace, apivalidation.ValidateNamespaceName(*namespace, false)...)
+		c.Invalid(at, *namespace, apivalidation.ValidateNamespaceName(*namespace, false)...)
 	}
 }
 
 func (c *checker) persistentRBD(rbd *v1.RBDPersistentVolumeSource, path *field.Path) {
 	c.monitors(rbd.CephMonitors, path)
-	c.need(path, "image", rbd.RBDImage)
+	c.NonEmpty(path.Child("image"), rbd.RBDImage)
 }
 
 func (c *checker) persistentCephFS(ceph *v1.CephFSPersistentVolumeSource, path *field.Path) {
@@ -38,16 +38,16 @@ func (c *checker) persistentCephFS(ceph *v1.CephFSPersistentVolumeSource, path *
 }
 
 func (c *checker) persistentISCSI(iscsi *v1.ISCSIPersistentVolumeSource, path *field.Path) {
-	c.need(path, "targetPortal", iscsi.TargetPortal)
-	if c.need(path, "iqn", iscsi.IQN) {
+	c.NonEmpty(path.Child("targetPortal"), iscsi.TargetPortal)
+	if c.NonEmpty(path.Child("iqn"), iscsi.IQN) {
 		c.persistentInitiator(iscsi.IQN, path.Child("iqn"))
 	}
 	c.lun(iscsi.Lun, path)
 	switch {
 	case iscsi.SecretRef != nil:
-		c.need(path.Child("secretRef"), "name", iscsi.SecretRef.Name)
+		c.NonEmpty(path.Child("secretRef").Child("name"), iscsi.SecretRef.Name)
 	case iscsi.DiscoveryCHAPAuth || iscsi.SessionCHAPAuth:
-		c.required(path.Child("secretRef"), "")
+		c.Required(path.Child("secretRef"), "")
 	}
 	if iscsi.InitiatorName != nil {
 		c.persistentInitiator(*iscsi.InitiatorName, path.Child("initiatorname"))
@@ -56,12 +56,12 @@ func (c *checker) persistentISCSI(iscsi *v1.ISCSIPersistentVolumeSource, path *f
 
 func (c *checker) persistentInitiator(name string, path *field.Path) {
 	if format, known := initiatorNames[name[:min(3, len(name))]]; !known || !format.MatchString(name) {
-		c.invalid(path, name, "must be valid format")
+		c.Invalid(path, name, "must be valid format")
 	}
 }
 
 func (c *checker) persistentCinder(cinder *v1.CinderPersistentVolumeSource, path *field.Path) {
-	c.need(path, "volumeID", cinder.VolumeID)
+	c.NonEmpty(path.Child("volumeID"), cinder.VolumeID)
 	if ref := cinder.SecretRef; ref != nil {
 		c.secretIn(ref.Name, ref.Namespace, path)
 	}
@@ -74,7 +74,7 @@ func (c *checker) persistentFlex(flex *v1.FlexPersistentVolumeSource, path *fiel
 func (c *checker) persistentAzureFile(azure *v1.AzureFilePersistentVolumeSource, path *field.Path) {
 	c.needAll(path, "secretName", azure.SecretName, "shareName", azure.ShareName)
 	if azure.SecretNamespace != nil {
-		c.need(path, "secretNamespace", *azure.SecretNamespace)
+		c.NonEmpty(path.Child("secretNamespace"), *azure.SecretNamespace)
 	}
 }
 
@@ -91,7 +91,7 @@ func (c *checker) persistentStorageOS(storageOS *v1.StorageOSPersistentVolumeSou
 
 func (c *checker) persistentCSI(csi *v1.CSIPersistentVolumeSource, path *field.Path) {
 	c.csiDriver(csi.Driver, path.Child("driver"))
-	c.need(path, "volumeHandle", csi.VolumeHandle)
+	c.NonEmpty(path.Child("volumeHandle"), csi.VolumeHandle)
 	c.csiSecret(csi.ControllerPublishSecretRef, path.Child("controllerPublishSecretRef"))
 	c.csiSecret(csi.ControllerExpandSecretRef, path.Child("controllerExpandSecretRef"))
 	c.csiSecret(csi.NodePublishSecretRef, path.Child("nodePublishSecretRef"))
@@ -102,10 +102,10 @@ func (c *checker) csiSecret(ref *v1.SecretReference, path *field.Path) {
 	if ref == nil {
 		return
 	}
-	if c.need(path, "name", ref.Name) {
-		c.dnsSubdomain(path.Child("name"), ref.Name)
+	if c.NonEmpty(path.Child("name"), ref.Name) {
+		c.DNSSubdomain(path.Child("name"), ref.Name)
 	}
-	if c.need(path, "namespace", ref.Namespace) {
-		c.dnsLabel(path.Child("namespace"), ref.Namespace)
+	if c.NonEmpty(path.Child("namespace"), ref.Namespace) {
+		c.DNSLabel(path.Child("namespace"), ref.Namespace)
 	}
 }

@@ -5,45 +5,48 @@ package podspec
 
 import (
 	"fmt"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
 func (c *checker) ports(ports []v1.ContainerPort, path *field.Path) {
-	names := map[string]bool{}
+	names := sets.Set[string]{}
 	for i := range ports {
 		port, at := &ports[i], path.Index(i)
 		if port.Name != "" {
 			problems := validation.IsValidPortName(port.Name)
-			c.invalid(at.Child("name"), port.Name, problems...)
+			c.Invalid(at.Child("name"), port.Name, problems...)
 			if len(problems) == 0 {
-				unique(c, at.Child("name"), names, port.Name)
+				check.Unique(c, at.Child("name"), names, port.Name)
 			}
 		}
 		if port.ContainerPort == 0 {
-			c.required(at.Child("containerPort"), "")
+			c.Required(at.Child("containerPort"), "")
 		} else {
-			c.invalid(at.Child("containerPort"), port.ContainerPort, validation.IsValidPortNum(int(port.ContainerPort))...)
+			c.Invalid(at.Child("containerPort"), port.ContainerPort, validation.IsValidPortNum(int(port.ContainerPort))...)
 		}
 		if port.HostPort != 0 {
-			c.invalid(at.Child("hostPort"), port.HostPort, validation.IsValidPortNum(int(port.HostPort))...)
+			c.Invalid(at.Child("hostPort"), port.HostPort, validation.IsValidPortNum(int(port.HostPort))...)
 		}
-		requiredOneOf(c, at.Child("protocol"), port.Protocol, v1.ProtocolSCTP, v1.ProtocolTCP, v1.ProtocolUDP)
+		check.RequiredOneOf(c, at.Child("protocol"), port.Protocol, v1.ProtocolSCTP, v1.ProtocolTCP, v1.ProtocolUDP)
 	}
 }
 
 // hostPorts reports the ports that another container, one in taken, has.
-func (c *checker) hostPorts(ports []v1.ContainerPort, path *field.Path, taken map[string]bool) {
+func (c *checker) hostPorts(ports []v1.ContainerPort, path *field.Path, taken sets.Set[string]) {
 	for i := range ports {
 		port := &ports[i]
 		if port.HostPort == 0 {
 			continue
 		}
 		key := fmt.Sprintf("%s/%s/%d", port.Protocol, port.HostIP, port.HostPort)
-		unique(c, path.Index(i).Child("hostPort"), taken, key)
+		check.Unique(c, path.Index(i).Child("hostPort"), taken, key)
 	}
 }
 
@@ -59,7 +62,7 @@ func (c *specChecker) hostNetworkPorts(path *field.Path) {
 			if port.HostPort == port.ContainerPort || isTemplate && port.HostPort == 0 {
 				continue
 			}
-			c.invalid(path.Index(i).Child("ports").Index(j).Child("hostPort"), port.HostPort,
+			c.Invalid(path.Index(i).Child("ports").Index(j).Child("hostPort"), port.HostPort,
 				"must match `containerPort` when `hostNetwork` is true")
 		}
 	}
@@ -68,8 +71,8 @@ func (c *specChecker) hostNetworkPorts(path *field.Path) {
 // portNumberOrName checks a port that may be named.
 func (c *checker) portNumberOrName(port intstr.IntOrString, path *field.Path) {
 	if port.Type == intstr.String {
-		c.invalid(path, port.StrVal, validation.IsValidPortName(port.StrVal)...)
+		c.Invalid(path, port.StrVal, validation.IsValidPortName(port.StrVal)...)
 		return
 	}
-	c.invalid(path, port.IntValue(), validation.IsValidPortNum(port.IntValue())...)
+	c.Invalid(path, port.IntValue(), validation.IsValidPortNum(port.IntValue())...)
 }

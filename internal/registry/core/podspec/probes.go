@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
 func (c *specChecker) probes(container *v1.Container, path *field.Path) {
@@ -18,7 +20,7 @@ func (c *specChecker) probes(container *v1.Container, path *field.Path) {
 		at := path.Child("readinessProbe")
 		c.probe(probe, at)
 		if probe.TerminationGracePeriodSeconds != nil {
-			c.invalid(at.Child("terminationGracePeriodSeconds"), *probe.TerminationGracePeriodSeconds, "must not be set for readinessProbes")
+			c.Invalid(at.Child("terminationGracePeriodSeconds"), *probe.TerminationGracePeriodSeconds, "must not be set for readinessProbes")
 		}
 	}
 	c.killingProbe(container.StartupProbe, path.Child("startupProbe"))
@@ -32,19 +34,19 @@ func (c *checker) killingProbe(probe *v1.Probe, path *field.Path) {
 	}
 	c.probe(probe, path)
 	if probe.SuccessThreshold != 1 {
-		c.invalid(path.Child("successThreshold"), probe.SuccessThreshold, "must be 1")
+		c.Invalid(path.Child("successThreshold"), probe.SuccessThreshold, "must be 1")
 	}
 }
 
 func (c *checker) probe(probe *v1.Probe, path *field.Path) {
 	c.handler(handler{exec: probe.Exec, httpGet: probe.HTTPGet, tcpSocket: probe.TCPSocket, grpc: probe.GRPC}, nil, path)
-	c.nonNegative(path.Child("initialDelaySeconds"), int64(probe.InitialDelaySeconds))
-	c.nonNegative(path.Child("timeoutSeconds"), int64(probe.TimeoutSeconds))
-	c.nonNegative(path.Child("periodSeconds"), int64(probe.PeriodSeconds))
-	c.nonNegative(path.Child("successThreshold"), int64(probe.SuccessThreshold))
-	c.nonNegative(path.Child("failureThreshold"), int64(probe.FailureThreshold))
+	c.NonNegative(path.Child("initialDelaySeconds"), int64(probe.InitialDelaySeconds))
+	c.NonNegative(path.Child("timeoutSeconds"), int64(probe.TimeoutSeconds))
+	c.NonNegative(path.Child("periodSeconds"), int64(probe.PeriodSeconds))
+	c.NonNegative(path.Child("successThreshold"), int64(probe.SuccessThreshold))
+	c.NonNegative(path.Child("failureThreshold"), int64(probe.FailureThreshold))
 	if grace := probe.TerminationGracePeriodSeconds; grace != nil && *grace <= 0 {
-		c.invalid(path.Child("terminationGracePeriodSeconds"), *grace, "must be greater than 0")
+		c.Invalid(path.Child("terminationGracePeriodSeconds"), *grace, "must be greater than 0")
 	}
 }
 
@@ -82,36 +84,36 @@ func (c *checker) handler(h handler, gracePeriod *int64, path *field.Path) {
 	}{
 		{"exec", h.exec != nil, func(path *field.Path) { c.exec(h.exec, path) }},
 		{"httpGet", h.httpGet != nil, func(path *field.Path) { c.httpGet(h.httpGet, path) }},
-		{"tcpSocket", h.tcpSocket != nil, func(path *field.Path) { c.portNumberOrName(h.tcpSocket.Port, path.Child("port")) }},
-		{"grpc", h.grpc != nil, func(path *field.Path) { c.portNumberOrName(intstr.FromInt32(h.grpc.Port), path.Child("port")) }},
+		{"tcpSocket", h.tcpSocket != nil, func(path *field.Path) { c.PortNumberOrName(path.Child("port"), h.tcpSocket.Port) }},
+		{"grpc", h.grpc != nil, func(path *field.Path) { c.PortNumberOrName(path.Child("port"), intstr.FromInt32(h.grpc.Port)) }},
 		{"sleep", h.sleep != nil, func(path *field.Path) { c.sleep(h.sleep, gracePeriod, path) }},
 	} {
 		switch {
 		case !action.set:
 		case found:
-			c.forbidden(path.Child(action.name), "may not specify more than 1 handler type")
+			c.Forbidden(path.Child(action.name), "may not specify more than 1 handler type")
 		default:
 			found = true
 			action.check(path.Child(action.name))
 		}
 	}
 	if !found {
-		c.required(path, "must specify a handler type")
+		c.Required(path, "must specify a handler type")
 	}
 }
 
 func (c *checker) exec(exec *v1.ExecAction, path *field.Path) {
 	if len(exec.Command) == 0 {
-		c.required(path.Child("command"), "")
+		c.Required(path.Child("command"), "")
 	}
 }
 
 func (c *checker) httpGet(get *v1.HTTPGetAction, path *field.Path) {
-	c.need(path, "path", get.Path)
-	c.portNumberOrName(get.Port, path.Child("port"))
-	oneOf(c, path.Child("scheme"), get.Scheme, v1.URISchemeHTTP, v1.URISchemeHTTPS)
+	c.NonEmpty(path.Child("path"), get.Path)
+	c.PortNumberOrName(path.Child("port"), get.Port)
+	check.OneOf(c, path.Child("scheme"), get.Scheme, v1.URISchemeHTTP, v1.URISchemeHTTPS)
 	for _, header := range get.HTTPHeaders {
-		c.invalid(path.Child("httpHeaders"), header.Name, validation.IsHTTPHeaderName(header.Name)...)
+		c.Invalid(path.Child("httpHeaders"), header.Name, validation.IsHTTPHeaderName(header.Name)...)
 	}
 }
 
@@ -119,6 +121,6 @@ func (c *checker) httpGet(get *v1.HTTPGetAction, path *field.Path) {
 // reported elsewhere, there is nothing to compare with.
 func (c *checker) sleep(sleep *v1.SleepAction, gracePeriod *int64, path *field.Path) {
 	if gracePeriod != nil && (sleep.Seconds < 0 || sleep.Seconds > *gracePeriod) {
-		c.invalid(path, sleep.Seconds, fmt.Sprintf("must be non-negative and less than terminationGracePeriodSeconds (%d)", *gracePeriod))
+		c.Invalid(path, sleep.Seconds, fmt.Sprintf("must be non-negative and less than terminationGracePeriodSeconds (%d)", *gracePeriod))
 	}
 }

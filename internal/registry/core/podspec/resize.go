@@ -22,19 +22,21 @@ func ValidatePodResize(pod, old *v1.Pod) field.ErrorList {
 	case isWindows(&old.Spec):
 		return field.ErrorList{field.Forbidden(field.NewPath(""), "windows pods cannot be resized")}
 	}
-	errs := checkMetaUpdate(&pod.ObjectMeta, &old.ObjectMeta, field.NewPath("metadata"))
-	errs = append(errs, checkPod(pod)...)
-	return append(errs, check(func(c *checker) { c.resize(pod, old, len(errs) == 0) })...)
+	c := &checker{}
+	c.metadataUpdate(&pod.ObjectMeta, &old.ObjectMeta, field.NewPath("metadata"))
+	c.pod(pod)
+	c.resize(pod, old)
+	return c.Errors()
 }
 
-func (c *checker) resize(pod, old *v1.Pod, valid bool) {
+func (c *checker) resize(pod, old *v1.Pod) {
 	const onlyResources = "only cpu and memory resources are mutable"
 	path := field.NewPath("spec")
 	if qos.GetPodQOS(old) != qos.ComputePodQOS(pod) {
-		c.invalid(path, pod.Status.QOSClass, "Pod QOS Class may not change as a result of resizing")
+		c.Invalid(path, pod.Status.QOSClass, "Pod QOS Class may not change as a result of resizing")
 	}
 	if !nodeResizes(old) {
-		c.forbidden(path, "Pod running on node without support for resize")
+		c.Forbidden(path, "Pod running on node without support for resize")
 	}
 	// With the changes undone that are allowed, nothing may differ any more.
 	rest := pod.Spec.DeepCopy()
@@ -49,19 +51,19 @@ func (c *checker) resize(pod, old *v1.Pod, valid bool) {
 	for i := range rest.InitContainers {
 		at := path.Child("initContainers").Index(i)
 		if !c.containerResize(&rest.InitContainers[i], &old.Spec.InitContainers[i], at) {
-			c.forbidden(at, "only cpu and memory resources for init or sidecar containers are mutable")
+			c.Forbidden(at, "only cpu and memory resources for init or sidecar containers are mutable")
 		}
 	}
 	for i := range rest.Containers {
 		if !c.containerResize(&rest.Containers[i], &old.Spec.Containers[i], path.Child("containers").Index(i)) {
-			c.forbidden(path, onlyResources)
+			c.Forbidden(path, onlyResources)
 		}
 	}
 	if !equality.Semantic.DeepEqual(pod.Spec.Volumes, old.Spec.Volumes) {
-		c.forbidden(path.Child("volumes"), "volumes are immutable on resize when InPlacePodVerticalScalingMemoryBackedVolumes feature gate is disabled")
+		c.Forbidden(path.Child("volumes"), "volumes are immutable on resize when InPlacePodVerticalScalingMemoryBackedVolumes feature gate is disabled")
 	}
-	if valid && len(c.errs) == 0 && !equality.Semantic.DeepEqual(rest, &old.Spec) {
-		c.forbidden(path, onlyResources)
+	if len(c.Errors()) == 0 && !equality.Semantic.DeepEqual(rest, &old.Spec) {
+		c.Forbidden(path, onlyResources)
 	}
 }
 
@@ -82,13 +84,13 @@ func hasResources(resources *v1.ResourceRequirements) bool {
 
 func (c *checker) sameContainers(now, old []v1.Container, list string, path *field.Path) bool {
 	if len(now) != len(old) {
-		c.forbidden(path.Child(list), list+" may not be added or removed on resize")
+		c.Forbidden(path.Child(list), list+" may not be added or removed on resize")
 		return false
 	}
 	same := true
 	for i := range now {
 		if now[i].Name != old[i].Name {
-			c.forbidden(path.Child(list).Index(i).Child("name"), list+" may not be renamed or reordered on resize")
+			c.Forbidden(path.Child(list).Index(i).Child("name"), list+" may not be renamed or reordered on resize")
 			same = false
 		}
 	}
@@ -100,10 +102,10 @@ func (c *checker) sameContainers(now, old []v1.Container, list string, path *fie
 func (c *checker) containerResize(container, old *v1.Container, path *field.Path) bool {
 	at := path.Child("resources")
 	if isRemoved(container.Resources.Requests, old.Resources.Requests) {
-		c.forbidden(at.Child("requests"), "resource requests cannot be removed")
+		c.Forbidden(at.Child("requests"), "resource requests cannot be removed")
 	}
 	if isRemoved(container.Resources.Limits, old.Resources.Limits) {
-		c.forbidden(at.Child("limits"), "resource limits cannot be removed")
+		c.Forbidden(at.Child("limits"), "resource limits cannot be removed")
 	}
 	undoResize(&container.Resources, &old.Resources)
 	return equality.Semantic.DeepEqual(container, old)
@@ -117,14 +119,14 @@ func (c *checker) podResize(rest, old *v1.PodSpec, path *field.Path) {
 	case before == nil:
 		before = &v1.ResourceRequirements{}
 	case rest.Resources == nil:
-		c.forbidden(at, "pod-level resources cannot be removed")
+		c.Forbidden(at, "pod-level resources cannot be removed")
 		return
 	default:
 		if isRemoved(rest.Resources.Requests, before.Requests) {
-			c.forbidden(at.Child("requests"), "pod-level resource requests cannot be removed")
+			c.Forbidden(at.Child("requests"), "pod-level resource requests cannot be removed")
 		}
 		if isRemoved(rest.Resources.Limits, before.Limits) {
-			c.forbidden(at.Child("limits"), "pod-level resource limits cannot be removed")
+			c.Forbidden(at.Child("limits"), "pod-level resource limits cannot be removed")
 		}
 	}
 	undoResize(rest.Resources, before)
@@ -132,7 +134,7 @@ func (c *checker) podResize(rest, old *v1.PodSpec, path *field.Path) {
 		rest.Resources = nil
 	}
 	if !equality.Semantic.DeepEqual(rest.Resources, old.Resources) {
-		c.forbidden(path, "only cpu and memory resources are mutable at pod-level")
+		c.Forbidden(path, "only cpu and memory resources are mutable at pod-level")
 	}
 }
 

@@ -20,12 +20,16 @@ import (
 // ValidateResourceRequirements checks what a container asks for; claims are the
 // names in spec.resourceClaims that it may refer to.
 func ValidateResourceRequirements(requirements *v1.ResourceRequirements, claims sets.Set[string], path *field.Path) field.ErrorList {
-	return check(func(c *checker) { c.containerResources(requirements, claims, path) })
+	c := &checker{}
+	c.containerResources(requirements, claims, path)
+	return c.Errors()
 }
 
 // ValidateResourceQuantity checks an amount of one resource.
 func ValidateResourceQuantity(name v1.ResourceName, quantity resource.Quantity, path *field.Path) field.ErrorList {
-	return check(func(c *checker) { c.quantity(name, quantity, path) })
+	c := &checker{}
+	c.quantity(name, quantity, path)
+	return c.Errors()
 }
 
 // ValidateAmount checks an amount of anything.
@@ -43,7 +47,9 @@ func (c *checker) containerResources(requirements *v1.ResourceRequirements, clai
 
 // ValidateContainerResourceName checks the name of a resource that a container has.
 func ValidateContainerResourceName(name v1.ResourceName, path *field.Path) field.ErrorList {
-	return check(func(c *checker) { c.containerResourceName(name, path) })
+	c := &checker{}
+	c.containerResourceName(name, path)
+	return c.Errors()
 }
 
 // nameRule checks which resources may be asked for.
@@ -57,7 +63,7 @@ func (c *checker) requirements(requirements *v1.ResourceRequirements, rule nameR
 	}
 	all := append(names(requirements.Limits), names(requirements.Requests)...)
 	if slices.ContainsFunc(all, isHugePages) && !slices.ContainsFunc(all, isCPUOrMemory) {
-		c.forbidden(path, "HugePages require cpu or memory")
+		c.Forbidden(path, "HugePages require cpu or memory")
 	}
 }
 
@@ -67,7 +73,7 @@ func (c *checker) amounts(list v1.ResourceList, rule nameRule, path *field.Path)
 		rule(name, at)
 		c.quantity(name, quantity, at)
 		if isHugePages(name) && !isMultipleOfPage(name, quantity) {
-			c.invalid(at, quantity.String(), fmt.Sprintf("%s is not positive integer multiple of %s", quantity.String(), name))
+			c.Invalid(at, quantity.String(), fmt.Sprintf("%s is not positive integer multiple of %s", quantity.String(), name))
 		}
 	}
 }
@@ -80,21 +86,21 @@ func (c *checker) withinLimit(name v1.ResourceName, requirements *v1.ResourceReq
 	overcommits := Overcommits(name)
 	switch {
 	case !limited && !overcommits:
-		c.required(path.Child("limits"), "Limit must be set for non overcommitable resources")
+		c.Required(path.Child("limits"), "Limit must be set for non overcommitable resources")
 	case !limited:
 	case !overcommits && request.Cmp(limit) != 0:
-		c.invalid(path.Child("requests"), request.String(), fmt.Sprintf("must be equal to %s limit of %s", name, limit.String()))
+		c.Invalid(path.Child("requests"), request.String(), fmt.Sprintf("must be equal to %s limit of %s", name, limit.String()))
 	case request.Cmp(limit) > 0:
-		c.invalid(path.Child("requests"), request.String(), fmt.Sprintf("must be less than or equal to %s limit of %s", name, limit.String()))
+		c.Invalid(path.Child("requests"), request.String(), fmt.Sprintf("must be less than or equal to %s limit of %s", name, limit.String()))
 	}
 }
 
 func (c *checker) quantity(name v1.ResourceName, quantity resource.Quantity, path *field.Path) {
 	if quantity.Sign() < 0 {
-		c.invalid(path, quantity.String(), "must be greater than or equal to 0")
+		c.Invalid(path, quantity.String(), "must be greater than or equal to 0")
 	}
 	if isInteger(name) && quantity.MilliValue()%1000 != 0 {
-		c.invalid(path, quantity, "must be an integer")
+		c.Invalid(path, quantity, "must be an integer")
 	}
 }
 
@@ -162,24 +168,24 @@ func isStandard(name v1.ResourceName) bool {
 
 // ValidateQuotaResourceName checks the name of what a quota counts.
 func ValidateQuotaResourceName(name v1.ResourceName, path *field.Path) field.ErrorList {
-	return check(func(c *checker) {
-		c.resourceName(name, path)
-		if !strings.Contains(string(name), "/") && !IsQuotaResource(name) {
-			c.invalid(path, name, "must be a standard resource for quota")
-		}
-	})
+	c := &checker{}
+	c.resourceName(name, path)
+	if !strings.Contains(string(name), "/") && !IsQuotaResource(name) {
+		c.Invalid(path, name, "must be a standard resource for quota")
+	}
+	return c.Errors()
 }
 
 // ValidateLimitedResourceName checks the name of what a LimitRange limits, of
 // containers and pods or of anything else.
 func ValidateLimitedResourceName(name v1.ResourceName, ofContainers bool, path *field.Path) field.ErrorList {
-	return check(func(c *checker) {
-		if ofContainers {
-			c.containerResourceName(name, path)
-		} else {
-			c.resourceName(name, path)
-		}
-	})
+	c := &checker{}
+	if ofContainers {
+		c.containerResourceName(name, path)
+	} else {
+		c.resourceName(name, path)
+	}
+	return c.Errors()
 }
 
 // Overcommits says whether more of a resource may be promised than there is.
@@ -188,11 +194,11 @@ func Overcommits(name v1.ResourceName) bool { return IsNativeResource(name) && !
 // resourceName checks a name of any resource, and says whether it is one.
 func (c *checker) resourceName(name v1.ResourceName, path *field.Path) bool {
 	if problems := validation.IsQualifiedName(string(name)); len(problems) > 0 {
-		c.invalid(path, name, problems...)
+		c.Invalid(path, name, problems...)
 		return false
 	}
 	if !strings.Contains(string(name), "/") && !isStandard(name) {
-		c.invalid(path, name, "must be a standard resource type or fully qualified")
+		c.Invalid(path, name, "must be a standard resource type or fully qualified")
 		return false
 	}
 	return true
@@ -203,10 +209,10 @@ func (c *checker) containerResourceName(name v1.ResourceName, path *field.Path) 
 	switch {
 	case !strings.Contains(string(name), "/"):
 		if !isCPUOrMemory(name) && name != v1.ResourceEphemeralStorage && !isHugePages(name) {
-			c.invalid(path, name, "must be a standard resource for containers")
+			c.Invalid(path, name, "must be a standard resource for containers")
 		}
 	case !IsNativeResource(name) && !isExtended(name):
-		c.invalid(path, name, "doesn't follow extended resource name standard")
+		c.Invalid(path, name, "doesn't follow extended resource name standard")
 	}
 }
 
@@ -216,7 +222,7 @@ func (c *checker) claimRefs(refs []v1.ResourceClaim, claims sets.Set[string], pa
 	for i, ref := range refs {
 		at := path.Index(i)
 		if ref.Name == "" {
-			c.required(at, "")
+			c.Required(at, "")
 			continue
 		}
 		c.claimUse(ref, used, at)
@@ -226,7 +232,7 @@ func (c *checker) claimRefs(refs []v1.ResourceClaim, claims sets.Set[string], pa
 			if len(claims) > 0 {
 				missing.Detail = "must be one of the names in pod.spec.resourceClaims: " + strings.Join(sets.List(claims), ", ")
 			}
-			c.add(missing)
+			c.Add(missing)
 		}
 	}
 }
@@ -235,20 +241,20 @@ func (c *checker) claimRefs(refs []v1.ResourceClaim, claims sets.Set[string], pa
 // the whole claim.
 func (c *checker) claimUse(ref v1.ResourceClaim, used sets.Set[string], path *field.Path) {
 	if used.Has(ref.Name) {
-		c.add(field.Duplicate(path, ref.Name))
+		c.Duplicate(path, ref.Name)
 		return
 	}
 	key := ref.Name
 	if ref.Request != "" {
-		c.dnsLabel(path.Child("request"), ref.Request)
+		c.DNSLabel(path.Child("request"), ref.Request)
 		key += "/" + ref.Request
 	}
 	if used.Has(key) {
-		c.add(field.Duplicate(path, key))
+		c.Duplicate(path, key)
 	} else if ref.Request == "" {
 		for other := range used {
 			if strings.HasPrefix(other, ref.Name+"/") {
-				c.add(field.Duplicate(path, ref.Name))
+				c.Duplicate(path, ref.Name)
 			}
 		}
 	}
@@ -262,11 +268,11 @@ func (c *specChecker) podResources(path *field.Path) {
 		return
 	}
 	if isWindows(c.spec) {
-		c.forbidden(at, "may not be set for a windows pod")
+		c.Forbidden(at, "may not be set for a windows pod")
 		return
 	}
 	if resources.Claims != nil {
-		c.forbidden(at.Child("claims"), "claims may not be set for Resources at pod-level")
+		c.Forbidden(at.Child("claims"), "claims may not be set for Resources at pod-level")
 	}
 	c.requirements(resources, c.podResourceName, at)
 	c.claimRefs(resources.Claims, c.claims, at.Child("claims"))
@@ -275,7 +281,7 @@ func (c *specChecker) podResources(path *field.Path) {
 
 func (c *checker) podResourceName(name v1.ResourceName, path *field.Path) {
 	if c.resourceName(name, path) && !resourcehelper.IsSupportedPodLevelResource(name) {
-		c.add(field.NotSupported(path, name, sets.List(resourcehelper.SupportedPodLevelResources())))
+		c.Add(field.NotSupported(path, name, sets.List(resourcehelper.SupportedPodLevelResources())))
 	}
 }
 
@@ -287,7 +293,7 @@ func (c *specChecker) containersFit(resources *v1.ResourceRequirements, path *fi
 	for _, name := range names(together) {
 		sum := together[name]
 		if request, found := resources.Requests[name]; found && sum.Cmp(request) > 0 {
-			c.invalid(path.Child("requests").Key(string(name)), request.String(),
+			c.Invalid(path.Child("requests").Key(string(name)), request.String(),
 				fmt.Sprintf("must be greater than or equal to aggregate container requests of %s", sum.String()))
 		}
 	}
@@ -296,7 +302,7 @@ func (c *specChecker) containersFit(resources *v1.ResourceRequirements, path *fi
 	for _, name := range names(together) {
 		sum := together[name]
 		if limit, found := resources.Limits[name]; found && isHugePages(name) && sum.Cmp(limit) > 0 {
-			c.invalid(path.Child("limits").Key(string(name)), limit.String(),
+			c.Invalid(path.Child("limits").Key(string(name)), limit.String(),
 				fmt.Sprintf("must be greater than or equal to aggregate container limits of %s", sum.String()))
 		}
 	}
@@ -304,7 +310,7 @@ func (c *specChecker) containersFit(resources *v1.ResourceRequirements, path *fi
 		for _, name := range names(container.Resources.Limits) {
 			own := container.Resources.Limits[name]
 			if limit, found := resources.Limits[name]; found && own.Cmp(limit) > 0 {
-				c.invalid(path.Child("containers").Index(i).Key(string(name)).Child("limits"), own.String(),
+				c.Invalid(path.Child("containers").Index(i).Key(string(name)).Child("limits"), own.String(),
 					fmt.Sprintf("must be less than or equal to pod limits of %s", limit.String()))
 			}
 		}

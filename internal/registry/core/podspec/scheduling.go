@@ -4,6 +4,7 @@
 package podspec
 
 import (
+	"k8s.io/apimachinery/pkg/util/sets"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -12,11 +13,15 @@ import (
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
 // ValidateTolerations checks the tolerations at path.
 func ValidateTolerations(tolerations []v1.Toleration, path *field.Path) field.ErrorList {
-	return check(func(c *checker) { c.tolerations(tolerations, path, declared) })
+	c := &checker{}
+	c.tolerations(tolerations, path, declared)
+	return c.Errors()
 }
 
 // Whether a generated validation covers the same field, and may report it too.
@@ -37,48 +42,50 @@ func (c *checker) toleration(toleration *v1.Toleration, path *field.Path, covere
 		if covered {
 			problems = problems.MarkCoveredByDeclarative()
 		}
-		c.add(problems...)
+		c.Add(problems...)
 	}
 	at := path.Child("operator")
 	if toleration.Key == "" && toleration.Operator != v1.TolerationOpExists {
-		c.invalid(at, toleration.Operator, "operator must be Exists when `key` is empty, which means \"match all values and all keys\"")
+		c.Invalid(at, toleration.Operator, "operator must be Exists when `key` is empty, which means \"match all values and all keys\"")
 	}
 	if toleration.TolerationSeconds != nil && toleration.Effect != v1.TaintEffectNoExecute {
-		c.invalid(path.Child("effect"), toleration.Effect, "effect must be 'NoExecute' when `tolerationSeconds` is set")
+		c.Invalid(path.Child("effect"), toleration.Effect, "effect must be 'NoExecute' when `tolerationSeconds` is set")
 	}
 	switch toleration.Operator {
 	case v1.TolerationOpEqual, "":
 		if problems := validation.IsValidLabelValue(toleration.Value); len(problems) > 0 {
-			c.invalid(at, toleration.Value, strings.Join(problems, ";"))
+			c.Invalid(at, toleration.Value, strings.Join(problems, ";"))
 		}
 	case v1.TolerationOpExists:
 		if toleration.Value != "" {
-			c.invalid(at, toleration.Value, "value must be empty when `operator` is 'Exists'")
+			c.Invalid(at, toleration.Value, "value must be empty when `operator` is 'Exists'")
 		}
 	case v1.TolerationOpLt, v1.TolerationOpGt:
 		// An alpha feature, off like every other.
-		c.add(field.NotSupported(at, toleration.Operator,
+		c.Add(field.NotSupported(at, toleration.Operator,
 			[]v1.TolerationOperator{v1.TolerationOpEqual, v1.TolerationOpExists, v1.TolerationOpLt, v1.TolerationOpGt}))
 	default:
-		oneOf(c, at, toleration.Operator, v1.TolerationOpEqual, v1.TolerationOpExists)
+		check.OneOf(c, at, toleration.Operator, v1.TolerationOpEqual, v1.TolerationOpExists)
 	}
 	if toleration.Effect != "" {
-		oneOf(c, path.Child("effect"), toleration.Effect,
+		check.OneOf(c, path.Child("effect"), toleration.Effect,
 			v1.TaintEffectNoSchedule, v1.TaintEffectPreferNoSchedule, v1.TaintEffectNoExecute)
 	}
 }
 
 func (c *specChecker) schedulingGates(path *field.Path) {
-	seen := map[string]bool{}
+	seen := sets.Set[string]{}
 	for i, gate := range c.spec.SchedulingGates {
-		c.qualifiedName(path.Index(i), gate.Name)
-		unique(&c.checker, path.Index(i), seen, gate.Name)
+		c.QualifiedName(path.Index(i), gate.Name)
+		check.Unique(c, path.Index(i), seen, gate.Name)
 	}
 }
 
 // ValidateAffinity checks the affinity at path, which may be nil.
 func ValidateAffinity(affinity *v1.Affinity, path *field.Path) field.ErrorList {
-	return check(func(c *checker) { c.affinity(affinity, path) })
+	c := &checker{}
+	c.affinity(affinity, path)
+	return c.Errors()
 }
 
 const (
@@ -117,18 +124,22 @@ func (c *checker) nodeAffinity(affinity *v1.NodeAffinity, path *field.Path) {
 
 func (c *checker) weight(weight int32, path *field.Path) {
 	if weight < 1 || weight > 100 {
-		c.invalid(path.Child("weight"), weight, "must be in the range 1-100")
+		c.Invalid(path.Child("weight"), weight, "must be in the range 1-100")
 	}
 }
 
 // ValidateNodeSelector checks the node selector at path.
 func ValidateNodeSelector(selector *v1.NodeSelector, path *field.Path) field.ErrorList {
-	return check(func(c *checker) { c.nodeSelector(selector, path) })
+	c := &checker{}
+	c.nodeSelector(selector, path)
+	return c.Errors()
 }
 
 // ValidateNodeSelectorTerm checks one term of a node selector.
 func ValidateNodeSelectorTerm(term *v1.NodeSelectorTerm, path *field.Path) field.ErrorList {
-	return check(func(c *checker) { c.nodeSelectorTerm(term, labelValues, path) })
+	c := &checker{}
+	c.nodeSelectorTerm(term, labelValues, path)
+	return c.Errors()
 }
 
 // What the values of a requirement may be.
@@ -140,7 +151,7 @@ const (
 func (c *checker) nodeSelector(selector *v1.NodeSelector, path *field.Path) {
 	at := path.Child("nodeSelectorTerms")
 	if len(selector.NodeSelectorTerms) == 0 {
-		c.required(at, "must have at least one node selector term")
+		c.Required(at, "must have at least one node selector term")
 	}
 	for i := range selector.NodeSelectorTerms {
 		c.nodeSelectorTerm(&selector.NodeSelectorTerms[i], labelValues, at.Index(i))
@@ -161,25 +172,25 @@ func (c *checker) nodeLabels(requirement *v1.NodeSelectorRequirement, mustBeLabe
 	switch requirement.Operator {
 	case v1.NodeSelectorOpIn, v1.NodeSelectorOpNotIn:
 		if len(requirement.Values) == 0 {
-			c.required(at, "must be specified when `operator` is 'In' or 'NotIn'")
+			c.Required(at, "must be specified when `operator` is 'In' or 'NotIn'")
 		}
 	case v1.NodeSelectorOpExists, v1.NodeSelectorOpDoesNotExist:
 		if len(requirement.Values) > 0 {
-			c.forbidden(at, "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
+			c.Forbidden(at, "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
 		}
 	case v1.NodeSelectorOpGt, v1.NodeSelectorOpLt:
 		if len(requirement.Values) != 1 {
-			c.required(at, "must be specified single value when `operator` is 'Lt' or 'Gt'")
+			c.Required(at, "must be specified single value when `operator` is 'Lt' or 'Gt'")
 		}
 	default:
-		c.invalid(path.Child("operator"), requirement.Operator, "not a valid selector operator")
+		c.Invalid(path.Child("operator"), requirement.Operator, "not a valid selector operator")
 	}
-	c.labelName(path.Child("key"), requirement.Key)
+	c.LabelName(path.Child("key"), requirement.Key)
 	if !mustBeLabels {
 		return
 	}
 	for i, value := range requirement.Values {
-		c.invalid(at.Index(i), value, validation.IsValidLabelValue(value)...)
+		c.LabelValue(at.Index(i), value)
 	}
 }
 
@@ -188,17 +199,17 @@ func (c *checker) nodeField(requirement *v1.NodeSelectorRequirement, path *field
 	switch requirement.Operator {
 	case v1.NodeSelectorOpIn, v1.NodeSelectorOpNotIn:
 		if len(requirement.Values) != 1 {
-			c.required(path.Child("values"), "must be only one value when `operator` is 'In' or 'NotIn' for node field selector")
+			c.Required(path.Child("values"), "must be only one value when `operator` is 'In' or 'NotIn' for node field selector")
 		}
 	default:
-		c.invalid(path.Child("operator"), requirement.Operator, "not a valid selector operator")
+		c.Invalid(path.Child("operator"), requirement.Operator, "not a valid selector operator")
 	}
 	if requirement.Key != metav1.ObjectNameField {
-		c.invalid(path.Child("key"), requirement.Key, "not a valid field selector key")
+		c.Invalid(path.Child("key"), requirement.Key, "not a valid field selector key")
 		return
 	}
 	for i, value := range requirement.Values {
-		c.dnsSubdomain(path.Child("values").Index(i), value)
+		c.DNSSubdomain(path.Child("values").Index(i), value)
 	}
 }
 
@@ -215,16 +226,16 @@ func (c *checker) podTerms(required []v1.PodAffinityTerm, preferred []v1.Weighte
 
 func (c *checker) podTerm(term *v1.PodAffinityTerm, path *field.Path) {
 	options := metavalidation.LabelSelectorValidationOptions{}
-	c.add(metavalidation.ValidateLabelSelector(term.LabelSelector, options, path.Child("labelSelector"))...)
-	c.add(metavalidation.ValidateLabelSelector(term.NamespaceSelector, options, path.Child("namespaceSelector"))...)
+	c.Add(metavalidation.ValidateLabelSelector(term.LabelSelector, options, path.Child("labelSelector"))...)
+	c.Add(metavalidation.ValidateLabelSelector(term.NamespaceSelector, options, path.Child("namespaceSelector"))...)
 	for _, name := range term.Namespaces {
-		c.invalid(path.Child("namespace"), name, apivalidation.ValidateNamespaceName(name, false)...)
+		c.Invalid(path.Child("namespace"), name, apivalidation.ValidateNamespaceName(name, false)...)
 	}
 	c.matchLabelKeys(term.MatchLabelKeys, term.MismatchLabelKeys, term.LabelSelector, path)
 	if term.TopologyKey == "" {
-		c.required(path.Child("topologyKey"), "can not be empty")
+		c.Required(path.Child("topologyKey"), "can not be empty")
 	}
-	c.labelName(path.Child("topologyKey"), term.TopologyKey)
+	c.LabelName(path.Child("topologyKey"), term.TopologyKey)
 }
 
 // matchLabelKeys checks the labels whose values are taken from the incoming pod
@@ -238,35 +249,35 @@ func (c *checker) matchLabelKeys(match, mismatch []string, selector *metav1.Labe
 		index[key] = i
 	}
 	if selector != nil {
-		seen := map[string]bool{}
+		seen := sets.Set[string]{}
 		for key := range selector.MatchLabels {
-			seen[key] = true
+			seen.Insert(key)
 		}
 		for _, requirement := range selector.MatchExpressions {
-			if i, found := index[requirement.Key]; found && seen[requirement.Key] {
-				c.invalid(path.Index(i), requirement.Key, "exists in both matchLabelKeys and labelSelector")
+			if i, found := index[requirement.Key]; found && seen.Has(requirement.Key) {
+				c.Invalid(path.Index(i), requirement.Key, "exists in both matchLabelKeys and labelSelector")
 			}
-			seen[requirement.Key] = true
+			seen.Insert(requirement.Key)
 		}
 	}
-	excluded := map[string]bool{}
+	excluded := sets.Set[string]{}
 	for _, key := range mismatch {
-		excluded[key] = true
+		excluded.Insert(key)
 	}
 	for i, key := range match {
-		if excluded[key] {
-			c.invalid(path.Child("matchLabelKeys").Index(i), key, "exists in both matchLabelKeys and mismatchLabelKeys")
+		if excluded.Has(key) {
+			c.Invalid(path.Child("matchLabelKeys").Index(i), key, "exists in both matchLabelKeys and mismatchLabelKeys")
 		}
 	}
 }
 
 func (c *checker) labelKeys(keys []string, selector *metav1.LabelSelector, path *field.Path) {
 	if len(keys) > 0 && selector == nil {
-		c.forbidden(path, "must not be specified when labelSelector is not set")
+		c.Forbidden(path, "must not be specified when labelSelector is not set")
 		return
 	}
 	for i, key := range keys {
-		c.labelName(path.Index(i), key)
+		c.LabelName(path.Index(i), key)
 	}
 }
 
@@ -275,16 +286,15 @@ func (c *checker) topologySpread(constraints []v1.TopologySpreadConstraint, path
 		constraint, at := &constraints[i], path.Index(i)
 		c.positive(at.Child("maxSkew"), int64(constraint.MaxSkew))
 		if constraint.TopologyKey == "" {
-			c.required(at.Child("topologyKey"), "can not be empty")
+			c.Required(at.Child("topologyKey"), "can not be empty")
 		}
-		oneOf(c, at.Child("whenUnsatisfiable"), constraint.WhenUnsatisfiable, v1.DoNotSchedule, v1.ScheduleAnyway)
+		check.OneOf(c, at.Child("whenUnsatisfiable"), constraint.WhenUnsatisfiable, v1.DoNotSchedule, v1.ScheduleAnyway)
 		c.spreadOnce(constraint, constraints[i+1:], at)
 		c.minDomains(constraint, at.Child("minDomains"))
-		optionalOneOf(c, at.Child("nodeAffinityPolicy"), constraint.NodeAffinityPolicy, v1.NodeInclusionPolicyHonor, v1.NodeInclusionPolicyIgnore)
-		optionalOneOf(c, at.Child("nodeTaintsPolicy"), constraint.NodeTaintsPolicy, v1.NodeInclusionPolicyHonor, v1.NodeInclusionPolicyIgnore)
+		check.OptionalOneOf(c, at.Child("nodeAffinityPolicy"), constraint.NodeAffinityPolicy, v1.NodeInclusionPolicyHonor, v1.NodeInclusionPolicyIgnore)
+		check.OptionalOneOf(c, at.Child("nodeTaintsPolicy"), constraint.NodeTaintsPolicy, v1.NodeInclusionPolicyHonor, v1.NodeInclusionPolicyIgnore)
 		c.matchLabelKeys(constraint.MatchLabelKeys, nil, constraint.LabelSelector, at)
-		c.add(metavalidation.ValidateLabelSelector(constraint.LabelSelector,
-			metavalidation.LabelSelectorValidationOptions{}, at.Child("labelSelector"))...)
+		c.LabelSelector(at.Child("labelSelector"), constraint.LabelSelector)
 	}
 }
 
@@ -292,8 +302,8 @@ func (c *checker) topologySpread(constraints []v1.TopologySpreadConstraint, path
 func (c *checker) spreadOnce(constraint *v1.TopologySpreadConstraint, others []v1.TopologySpreadConstraint, path *field.Path) {
 	for _, other := range others {
 		if constraint.TopologyKey == other.TopologyKey && constraint.WhenUnsatisfiable == other.WhenUnsatisfiable {
-			c.add(field.Duplicate(path.Child("{topologyKey, whenUnsatisfiable}"),
-				"{"+constraint.TopologyKey+", "+string(constraint.WhenUnsatisfiable)+"}"))
+			c.Duplicate(path.Child("{topologyKey, whenUnsatisfiable}"),
+				"{"+constraint.TopologyKey+", "+string(constraint.WhenUnsatisfiable)+"}")
 			return
 		}
 	}
@@ -305,7 +315,7 @@ func (c *checker) minDomains(constraint *v1.TopologySpreadConstraint, path *fiel
 	}
 	c.positive(path, int64(*constraint.MinDomains))
 	if constraint.WhenUnsatisfiable != v1.DoNotSchedule {
-		c.add(field.Invalid(path, *constraint.MinDomains,
+		c.Add(field.Invalid(path, *constraint.MinDomains,
 			"can only use minDomains if whenUnsatisfiable=DoNotSchedule, not "+string(constraint.WhenUnsatisfiable)).WithOrigin("dependsOn"))
 	}
 }

@@ -5,12 +5,15 @@ package podspec
 
 import (
 	"fmt"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"regexp"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/component-helpers/node/util/sysctl"
+
+	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
 func (c *specChecker) podSecurity(path *field.Path) {
@@ -25,14 +28,14 @@ func (c *specChecker) podSecurity(path *field.Path) {
 		c.groupID(path.Child("supplementalGroups").Index(i), &group)
 	}
 	c.sysctls(security.Sysctls, path.Child("sysctls"))
-	optionalOneOf(&c.checker, path.Child("fsGroupChangePolicy"), security.FSGroupChangePolicy,
+	check.OptionalOneOf(c, path.Child("fsGroupChangePolicy"), security.FSGroupChangePolicy,
 		v1.FSGroupChangeAlways, v1.FSGroupChangeOnRootMismatch)
 	c.seccomp(security.SeccompProfile, path.Child("seccompProfile"))
 	c.windowsOptions(security.WindowsOptions, path.Child("windowsOptions"))
 	c.appArmor(security.AppArmorProfile, path.Child("appArmorProfile"))
-	optionalOneOf(&c.checker, path.Child("supplementalGroupsPolicy"), security.SupplementalGroupsPolicy,
+	check.OptionalOneOf(c, path.Child("supplementalGroupsPolicy"), security.SupplementalGroupsPolicy,
 		v1.SupplementalGroupsPolicyMerge, v1.SupplementalGroupsPolicyStrict)
-	optionalOneOf(&c.checker, path.Child("seLinuxChangePolicy"), security.SELinuxChangePolicy,
+	check.OptionalOneOf(c, path.Child("seLinuxChangePolicy"), security.SELinuxChangePolicy,
 		v1.SELinuxChangePolicyMountOption, v1.SELinuxChangePolicyRecursive)
 }
 
@@ -43,18 +46,18 @@ const maxSysctlLength = 253
 var sysctlName = regexp.MustCompile(`^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$`)
 
 func (c *specChecker) sysctls(sysctls []v1.Sysctl, path *field.Path) {
-	seen := map[string]bool{}
+	seen := sets.Set[string]{}
 	for i, s := range sysctls {
 		at := path.Index(i).Child("name")
 		switch {
 		case s.Name == "":
-			c.required(at, "")
+			c.Required(at, "")
 		case len(s.Name) > maxSysctlLength || !sysctlName.MatchString(s.Name):
-			c.invalid(at, s.Name, fmt.Sprintf("must have at most %d characters and match regex %s", maxSysctlLength, sysctlName))
-		case seen[s.Name]:
-			c.add(field.Duplicate(at, s.Name))
+			c.Invalid(at, s.Name, fmt.Sprintf("must have at most %d characters and match regex %s", maxSysctlLength, sysctlName))
+		case seen.Has(s.Name):
+			c.Duplicate(at, s.Name)
 		}
-		seen[s.Name] = true
+		seen.Insert(s.Name)
 		c.hostSysctl(s.Name, at)
 	}
 }
@@ -64,9 +67,9 @@ func (c *specChecker) sysctls(sysctls []v1.Sysctl, path *field.Path) {
 func (c *specChecker) hostSysctl(name string, path *field.Path) {
 	switch namespace, _, _ := sysctl.GetNamespace(name); {
 	case c.spec.HostNetwork && namespace == sysctl.NetNamespace:
-		c.invalid(path, name, "may not be specified when 'hostNetwork' is true")
+		c.Invalid(path, name, "may not be specified when 'hostNetwork' is true")
 	case c.spec.HostIPC && namespace == sysctl.IPCNamespace:
-		c.invalid(path, name, "may not be specified when 'hostIPC' is true")
+		c.Invalid(path, name, "may not be specified when 'hostIPC' is true")
 	}
 }
 
@@ -77,9 +80,9 @@ func (c *specChecker) containerSecurity(security *v1.SecurityContext, path *fiel
 	c.userID(path.Child("runAsUser"), security.RunAsUser)
 	c.groupID(path.Child("runAsGroup"), security.RunAsGroup)
 	if mount := security.ProcMount; mount != nil {
-		oneOf(&c.checker, path.Child("procMount"), *mount, v1.DefaultProcMount, v1.UnmaskedProcMount)
+		check.OneOf(c, path.Child("procMount"), *mount, v1.DefaultProcMount, v1.UnmaskedProcMount)
 		if *mount == v1.UnmaskedProcMount && usesHostUsers(c.spec) {
-			c.invalid(path.Child("procMount"), *mount, "`hostUsers` must be false to use `Unmasked`")
+			c.Invalid(path.Child("procMount"), *mount, "`hostUsers` must be false to use `Unmasked`")
 		}
 	}
 	c.seccomp(security.SeccompProfile, path.Child("seccompProfile"))
@@ -94,14 +97,14 @@ func (c *checker) privilegeEscalation(security *v1.SecurityContext, path *field.
 		return
 	}
 	if isPrivileged(security) {
-		c.invalid(path, security, "cannot set `allowPrivilegeEscalation` to false and `privileged` to true")
+		c.Invalid(path, security, "cannot set `allowPrivilegeEscalation` to false and `privileged` to true")
 	}
 	if security.Capabilities == nil {
 		return
 	}
 	for _, capability := range security.Capabilities.Add {
 		if capability == "CAP_SYS_ADMIN" {
-			c.invalid(path, security, "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN")
+			c.Invalid(path, security, "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN")
 		}
 	}
 }
@@ -118,17 +121,17 @@ func (c *specChecker) hostUsers(path *field.Path) {
 		return
 	}
 	if c.spec.HostNetwork {
-		c.forbidden(path.Child("hostNetwork"), detail)
+		c.Forbidden(path.Child("hostNetwork"), detail)
 	}
 	if c.spec.HostPID {
-		c.forbidden(path.Child("HostPID"), detail)
+		c.Forbidden(path.Child("HostPID"), detail)
 	}
 	if c.spec.HostIPC {
-		c.forbidden(path.Child("HostIPC"), detail)
+		c.Forbidden(path.Child("HostIPC"), detail)
 	}
 	for at, container := range allContainers(c.spec, path) {
 		if len(container.VolumeDevices) > 0 {
-			c.forbidden(at.Child("volumeDevices"), detail)
+			c.Forbidden(at.Child("volumeDevices"), detail)
 		}
 	}
 }
@@ -138,20 +141,20 @@ func (c *checker) seccomp(profile *v1.SeccompProfile, path *field.Path) {
 		return
 	}
 	if profile.Type == "" {
-		c.required(path.Child("type"), "type is required when seccompProfile is set")
+		c.Required(path.Child("type"), "type is required when seccompProfile is set")
 	} else {
-		oneOf(c, path.Child("type"), profile.Type,
+		check.OneOf(c, path.Child("type"), profile.Type,
 			v1.SeccompProfileTypeLocalhost, v1.SeccompProfileTypeRuntimeDefault, v1.SeccompProfileTypeUnconfined)
 	}
 	at := path.Child("localhostProfile")
 	isLocal := profile.Type == v1.SeccompProfileTypeLocalhost
 	switch {
 	case isLocal && profile.LocalhostProfile == nil:
-		c.required(at, "must be set when seccomp type is Localhost")
+		c.Required(at, "must be set when seccomp type is Localhost")
 	case isLocal:
 		c.localPath(at, *profile.LocalhostProfile)
 	case profile.LocalhostProfile != nil:
-		c.invalid(at, profile, "can only be set when seccomp type is Localhost")
+		c.Invalid(at, profile, "can only be set when seccomp type is Localhost")
 	}
 }
 
@@ -168,24 +171,22 @@ func (c *checker) appArmor(profile *v1.AppArmorProfile, path *field.Path) {
 	case v1.AppArmorProfileTypeLocalhost:
 		switch {
 		case name == nil:
-			c.required(at, required)
+			c.Required(at, required)
 			return
 		case strings.TrimSpace(*name) != *name:
-			c.invalid(at, *name, "must not be padded with whitespace")
+			c.Invalid(at, *name, "must not be padded with whitespace")
 		case *name == "":
-			c.required(at, required)
+			c.Required(at, required)
 		}
-		if len(*name) > maxLength {
-			c.add(field.TooLong(at, "", maxLength))
-		}
+		c.MaxBytes(at, *name, maxLength)
 	case v1.AppArmorProfileTypeRuntimeDefault, v1.AppArmorProfileTypeUnconfined:
 		if name != nil {
-			c.invalid(at, *name, "can only be set when AppArmor type is Localhost")
+			c.Invalid(at, *name, "can only be set when AppArmor type is Localhost")
 		}
 	case "":
-		c.required(path.Child("type"), "type is required when appArmorProfile is set")
+		c.Required(path.Child("type"), "type is required when appArmorProfile is set")
 	default:
-		oneOf(c, path.Child("type"), profile.Type,
+		check.OneOf(c, path.Child("type"), profile.Type,
 			v1.AppArmorProfileTypeLocalhost, v1.AppArmorProfileTypeRuntimeDefault, v1.AppArmorProfileTypeUnconfined)
 	}
 }

@@ -11,10 +11,11 @@ import (
 	v1 "k8s.io/api/core/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
 // specChecker checks one pod spec. It carries what the rules of one field must
@@ -34,13 +35,13 @@ type specChecker struct {
 func checkSpec(spec *v1.PodSpec, meta *metav1.ObjectMeta, path *field.Path) field.ErrorList {
 	c := &specChecker{spec: spec, meta: meta, volumes: map[string]*v1.VolumeSource{}, claims: sets.Set[string]{}}
 	c.podSpec(path)
-	return c.errs
+	return c.Errors()
 }
 
 func (c *specChecker) podSpec(path *field.Path) {
 	spec := c.spec
 	if spec.TerminationGracePeriodSeconds == nil {
-		c.required(path.Child("terminationGracePeriodSeconds"), "")
+		c.Required(path.Child("terminationGracePeriodSeconds"), "")
 	}
 	c.allVolumes(path.Child("volumes"))
 	c.resourceClaims(path.Child("resourceClaims"))
@@ -50,19 +51,19 @@ func (c *specChecker) podSpec(path *field.Path) {
 	c.podResources(path)
 
 	c.hostNetworkPorts(path.Child("containers"))
-	requiredOneOf(&c.checker, path.Child("restartPolicy"), spec.RestartPolicy,
+	check.RequiredOneOf(c, path.Child("restartPolicy"), spec.RestartPolicy,
 		v1.RestartPolicyAlways, v1.RestartPolicyOnFailure, v1.RestartPolicyNever)
-	requiredOneOf(&c.checker, path.Child("dnsPolicy"), spec.DNSPolicy,
+	check.RequiredOneOf(c, path.Child("dnsPolicy"), spec.DNSPolicy,
 		v1.DNSClusterFirstWithHostNet, v1.DNSClusterFirst, v1.DNSDefault, v1.DNSNone)
-	c.add(metavalidation.ValidateLabels(spec.NodeSelector, path.Child("nodeSelector"))...)
+	c.Labels(path.Child("nodeSelector"), spec.NodeSelector)
 	c.podSecurity(path.Child("securityContext"))
 	if spec.ShareProcessNamespace != nil && *spec.ShareProcessNamespace && spec.HostPID {
-		c.invalid(path.Child("shareProcessNamespace"), true, "ShareProcessNamespace and HostPID cannot both be enabled")
+		c.Invalid(path.Child("shareProcessNamespace"), true, "ShareProcessNamespace and HostPID cannot both be enabled")
 	}
 	c.affinity(spec.Affinity, path.Child("affinity"))
 	c.dns(path.Child("dnsConfig"))
 	for i, gate := range spec.ReadinessGates {
-		c.qualifiedName(path.Child("readinessGates").Index(i).Child("conditionType"), string(gate.ConditionType))
+		c.QualifiedName(path.Child("readinessGates").Index(i).Child("conditionType"), string(gate.ConditionType))
 	}
 	c.schedulingGates(path.Child("schedulingGates"))
 	c.topologySpread(spec.TopologySpreadConstraints, path.Child("topologySpreadConstraints"))
@@ -83,27 +84,27 @@ func (c *specChecker) podSpec(path *field.Path) {
 func (c *specChecker) references(path *field.Path) {
 	spec := c.spec
 	if spec.ServiceAccountName != "" {
-		c.invalid(path.Child("serviceAccountName"), spec.ServiceAccountName,
+		c.Invalid(path.Child("serviceAccountName"), spec.ServiceAccountName,
 			apivalidation.ValidateServiceAccountName(spec.ServiceAccountName, false)...)
 	}
 	if spec.DeprecatedServiceAccount != spec.ServiceAccountName {
-		c.invalid(path.Child("deprecatedServiceAccount"), spec.DeprecatedServiceAccount,
+		c.Invalid(path.Child("deprecatedServiceAccount"), spec.DeprecatedServiceAccount,
 			fmt.Sprintf("must be the same as serviceAccountName: %q", spec.ServiceAccountName))
 	}
 	if spec.NodeName != "" {
-		c.dnsSubdomain(path.Child("nodeName"), spec.NodeName)
+		c.DNSSubdomain(path.Child("nodeName"), spec.NodeName)
 	}
 	if spec.PriorityClassName != "" {
-		c.dnsSubdomain(path.Child("priorityClassName"), spec.PriorityClassName)
+		c.DNSSubdomain(path.Child("priorityClassName"), spec.PriorityClassName)
 	}
 	if spec.RuntimeClassName != nil {
-		c.dnsSubdomain(path.Child("runtimeClassName"), *spec.RuntimeClassName)
+		c.DNSSubdomain(path.Child("runtimeClassName"), *spec.RuntimeClassName)
 	}
 	if spec.PreemptionPolicy != nil {
-		requiredOneOf(&c.checker, path.Child("preemptionPolicy"), *spec.PreemptionPolicy, v1.PreemptLowerPriority, v1.PreemptNever)
+		check.RequiredOneOf(c, path.Child("preemptionPolicy"), *spec.PreemptionPolicy, v1.PreemptLowerPriority, v1.PreemptNever)
 	}
 	if deadline := spec.ActiveDeadlineSeconds; deadline != nil && (*deadline < 1 || *deadline > math.MaxInt32) {
-		c.invalid(path.Child("activeDeadlineSeconds"), *deadline, validation.InclusiveRangeError(1, math.MaxInt32))
+		c.Invalid(path.Child("activeDeadlineSeconds"), *deadline, validation.InclusiveRangeError(1, math.MaxInt32))
 	}
 }
 

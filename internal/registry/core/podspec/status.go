@@ -5,67 +5,69 @@ package podspec
 
 import (
 	"fmt"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"math"
 	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
-	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	netutils "k8s.io/utils/net"
+
+	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
 // ValidatePodStatusUpdate checks what a node, or the scheduler, says about a
 // pod; the spec is the old one's.
 func ValidatePodStatusUpdate(pod, old *v1.Pod) field.ErrorList {
 	metaPath, path := field.NewPath("metadata"), field.NewPath("status")
-	errs := checkMetaUpdate(&pod.ObjectMeta, &old.ObjectMeta, metaPath)
-	errs = append(errs, checkAnnotations(pod.Annotations, &pod.Spec, metaPath.Child("annotations"))...)
-	errs = append(errs, checkAnnotationUpdate(pod.Annotations, old.Annotations)...)
-	return append(errs, check(func(c *checker) {
-		c.conditions(pod.Status.Conditions, path.Child("conditions"))
-		c.nodeNames(pod, old, path)
-		if pod.Status.ObservedGeneration < 0 {
-			c.invalid(path.Child("observedGeneration"), pod.Status.ObservedGeneration, "must be a non-negative integer")
+	c := &checker{}
+	c.metadataUpdate(&pod.ObjectMeta, &old.ObjectMeta, metaPath)
+	c.annotations(pod.Annotations, &pod.Spec, metaPath.Child("annotations"))
+	c.annotationUpdate(pod.Annotations, old.Annotations)
+	c.conditions(pod.Status.Conditions, path.Child("conditions"))
+	c.nodeNames(pod, old, path)
+	if pod.Status.ObservedGeneration < 0 {
+		c.Invalid(path.Child("observedGeneration"), pod.Status.ObservedGeneration, "must be a non-negative integer")
+	}
+	c.Immutable(path.Child("qosClass"), pod.Status.QOSClass, old.Status.QOSClass)
+	c.restarts(&pod.Status, &old.Status, &old.Spec, path)
+	c.claimStatuses(pod, path.Child("resourceClaimStatuses"))
+	c.extendedClaim(pod, path.Child("extendedResourceClaimStatus"))
+	c.podIPs(&pod.Status, &old.Status, path.Child("podIPs"))
+	c.hostIPs(&pod.Status, &old.Status, path.Child("hostIPs"))
+	c.containerUsers(pod, path)
+	c.deviceHealth(pod.Status.ContainerStatuses, pod.Spec.Containers, &pod.Status, path.Child("containerStatuses"))
+	c.deviceHealth(pod.Status.InitContainerStatuses, pod.Spec.InitContainers, &pod.Status, path.Child("initContainerStatuses"))
+	for i, status := range pod.Status.EphemeralContainerStatuses {
+		if len(status.AllocatedResourcesStatus) > 0 {
+			c.Forbidden(path.Child("ephemeralContainerStatuses").Index(i).Child("allocatedResourcesStatus"), "must not be specified in container status")
 		}
-		c.add(apivalidation.ValidateImmutableField(pod.Status.QOSClass, old.Status.QOSClass, path.Child("qosClass"))...)
-		c.restarts(&pod.Status, &old.Status, &old.Spec, path)
-		c.claimStatuses(pod, path.Child("resourceClaimStatuses"))
-		c.extendedClaim(pod, path.Child("extendedResourceClaimStatus"))
-		c.podIPs(&pod.Status, &old.Status, path.Child("podIPs"))
-		c.hostIPs(&pod.Status, &old.Status, path.Child("hostIPs"))
-		c.containerUsers(pod, path)
-		c.deviceHealth(pod.Status.ContainerStatuses, pod.Spec.Containers, &pod.Status, path.Child("containerStatuses"))
-		c.deviceHealth(pod.Status.InitContainerStatuses, pod.Spec.InitContainers, &pod.Status, path.Child("initContainerStatuses"))
-		for i, status := range pod.Status.EphemeralContainerStatuses {
-			if len(status.AllocatedResourcesStatus) > 0 {
-				c.forbidden(path.Child("ephemeralContainerStatuses").Index(i).Child("allocatedResourcesStatus"), "must not be specified in container status")
-			}
-		}
-	})...)
+	}
+	return c.Errors()
 }
 
 func (c *checker) conditions(conditions []v1.PodCondition, path *field.Path) {
 	for i, condition := range conditions {
 		if condition.ObservedGeneration < 0 {
-			c.invalid(path.Index(i).Child("observedGeneration"), condition.ObservedGeneration, "must be a non-negative integer")
+			c.Invalid(path.Index(i).Child("observedGeneration"), condition.ObservedGeneration, "must be a non-negative integer")
 		}
-		c.qualifiedName(path.Index(i).Child("Type"), string(condition.Type))
+		c.QualifiedName(path.Index(i).Child("Type"), string(condition.Type))
 	}
 }
 
 func (c *checker) nodeNames(pod, old *v1.Pod, path *field.Path) {
 	if pod.Spec.NodeName != old.Spec.NodeName {
-		c.forbidden(path.Child("nodeName"), "may not be changed directly")
+		c.Forbidden(path.Child("nodeName"), "may not be changed directly")
 	}
 	nominated, at := pod.Status.NominatedNodeName, path.Child("nominatedNodeName")
 	if nominated == "" || nominated == old.Status.NominatedNodeName {
 		return
 	}
-	c.dnsSubdomain(at, nominated)
+	c.DNSSubdomain(at, nominated)
 	if old.Spec.NodeName != "" {
-		c.forbidden(at, "may not be set on pods that are already bound to a node")
+		c.Forbidden(at, "may not be set on pods that are already bound to a node")
 	}
 }
 
@@ -99,7 +101,7 @@ func (c *checker) stayEnded(now, old []v1.ContainerStatus, path *field.Path, may
 		}
 		for _, status := range now {
 			if status.Name == before.Name && status.State.Terminated == nil {
-				c.forbidden(path.Index(i).Child("state"), "may not be transitioned to non-terminated state")
+				c.Forbidden(path.Index(i).Child("state"), "may not be transitioned to non-terminated state")
 				break
 			}
 		}
@@ -154,9 +156,9 @@ func (c *checker) podIPs(status, old *v1.PodStatus, path *field.Path) {
 	c.ipPair(ips, known, status.PodIPs, path)
 	switch {
 	case (status.PodIP == "") != (len(ips) == 0):
-		c.invalid(path, status.PodIPs, "podIP and podIPs must either both be set or both be unset")
+		c.Invalid(path, status.PodIPs, "podIP and podIPs must either both be set or both be unset")
 	case len(ips) > 0 && ips[0] != status.PodIP:
-		c.invalid(path.Index(0).Child("ip"), ips[0], "must be equal to `podIP`")
+		c.Invalid(path.Index(0).Child("ip"), ips[0], "must be equal to `podIP`")
 	}
 }
 
@@ -173,7 +175,7 @@ func (c *checker) hostIPs(status, old *v1.PodStatus, path *field.Path) {
 		return
 	}
 	if status.HostIPs[0].IP != status.HostIP {
-		c.invalid(path.Index(0).Child("ip"), status.HostIPs[0].IP, "must be equal to `hostIP`")
+		c.Invalid(path.Index(0).Child("ip"), status.HostIPs[0].IP, "must be equal to `hostIP`")
 	}
 	ips, known := make([]string, len(status.HostIPs)), make([]string, len(old.HostIPs))
 	for i := range ips {
@@ -188,17 +190,17 @@ func (c *checker) hostIPs(status, old *v1.PodStatus, path *field.Path) {
 // ipPair checks addresses: one, or one of each family. Known ones may stay.
 func (c *checker) ipPair(ips, known []string, value any, path *field.Path) {
 	for i, ip := range ips {
-		c.ip(path.Index(i), ip, known)
+		c.IP(path.Index(i), ip, known)
 	}
 	if len(ips) < 2 {
 		return
 	}
 	dualStack, err := netutils.IsDualStackIPStrings(ips)
 	if err != nil {
-		c.add(field.InternalError(path, fmt.Errorf("failed to check for dual stack with error:%v", err)))
+		c.Add(field.InternalError(path, fmt.Errorf("failed to check for dual stack with error:%v", err)))
 	}
 	if !dualStack || len(ips) > 2 {
-		c.invalid(path, value, "may specify no more than one IP for each IP family")
+		c.Invalid(path, value, "may specify no more than one IP for each IP family")
 	}
 }
 
@@ -226,30 +228,30 @@ func (c *checker) linuxUser(user *v1.LinuxContainerUser, os *v1.PodOS, path *fie
 	switch {
 	case os == nil, os.Name == v1.Linux:
 	case os.Name == v1.Windows:
-		c.forbidden(path, "cannot be set for a windows pod")
+		c.Forbidden(path, "cannot be set for a windows pod")
 		return
 	default:
 		return
 	}
 	if user.UID < 0 || user.UID > math.MaxUint32 {
-		c.invalid(path.Child("uid"), user.UID, fmt.Sprintf("must be between 0 and %d, inclusive", int64(math.MaxUint32)))
+		c.Invalid(path.Child("uid"), user.UID, fmt.Sprintf("must be between 0 and %d, inclusive", int64(math.MaxUint32)))
 	}
-	c.invalid(path.Child("gid"), user.GID, validation.IsValidGroupID(user.GID)...)
+	c.Invalid(path.Child("gid"), user.GID, validation.IsValidGroupID(user.GID)...)
 	for i, group := range user.SupplementalGroups {
-		c.invalid(path.Child("supplementalGroups").Index(i), group, validation.IsValidGroupID(group)...)
+		c.Invalid(path.Child("supplementalGroups").Index(i), group, validation.IsValidGroupID(group)...)
 	}
 }
 
 func (c *checker) claimStatuses(pod *v1.Pod, path *field.Path) {
-	seen := map[string]bool{}
+	seen := sets.Set[string]{}
 	for i, status := range pod.Status.ResourceClaimStatuses {
 		at := path.Index(i)
 		if !slices.ContainsFunc(pod.Spec.ResourceClaims, func(claim v1.PodResourceClaim) bool { return claim.Name == status.Name }) {
-			c.invalid(at.Child("name"), status.Name, "must match the name of an entry in `spec.resourceClaims`")
+			c.Invalid(at.Child("name"), status.Name, "must match the name of an entry in `spec.resourceClaims`")
 		}
-		unique(c, at.Child("name"), seen, status.Name)
+		check.Unique(c, at.Child("name"), seen, status.Name)
 		if status.ResourceClaimName != nil {
-			c.dnsSubdomain(at.Child("resourceClaimName"), *status.ResourceClaimName)
+			c.DNSSubdomain(at.Child("resourceClaimName"), *status.ResourceClaimName)
 		}
 	}
 }
@@ -262,27 +264,27 @@ func (c *checker) extendedClaim(pod *v1.Pod, path *field.Path) {
 		return
 	}
 	if len(status.RequestMappings) == 0 {
-		c.required(path.Child("requestMappings"), "at least one request mapping is required")
+		c.Required(path.Child("requestMappings"), "at least one request mapping is required")
 	}
-	seen := map[v1.ContainerExtendedResourceRequest]bool{}
+	seen := sets.Set[v1.ContainerExtendedResourceRequest]{}
 	for i, mapping := range status.RequestMappings {
 		at := path.Child("requestMappings").Index(i)
 		switch container := containerNamed(&pod.Spec, mapping.ContainerName); {
 		case container == nil:
-			c.invalid(at.Child("containerName"), mapping.ContainerName, "must match the name of an entry in spec.initContainers.name or spec.containers.name")
+			c.Invalid(at.Child("containerName"), mapping.ContainerName, "must match the name of an entry in spec.initContainers.name or spec.containers.name")
 		case !requests(container, mapping.ResourceName):
-			c.invalid(at.Child("resourceName"), mapping.ResourceName, "must match the extended resource name of an entry in spec.initContainers.resources.requests or spec.containers.resources.requests")
+			c.Invalid(at.Child("resourceName"), mapping.ResourceName, "must match the extended resource name of an entry in spec.initContainers.resources.requests or spec.containers.resources.requests")
 		}
-		c.dnsLabel(path.Child("requestName"), mapping.RequestName)
-		if seen[mapping] {
-			c.add(field.Duplicate(at.Child("containerName"), mapping.ContainerName),
+		c.DNSLabel(path.Child("requestName"), mapping.RequestName)
+		if seen.Has(mapping) {
+			c.Add(field.Duplicate(at.Child("containerName"), mapping.ContainerName),
 				field.Duplicate(at.Child("resourceName"), mapping.ResourceName),
 				field.Duplicate(at.Child("requestName"), mapping.RequestName))
 		}
-		seen[mapping] = true
+		seen.Insert(mapping)
 	}
-	if c.need(path, "resourceClaimName", status.ResourceClaimName) {
-		c.dnsSubdomain(path.Child("resourceClaimName"), status.ResourceClaimName)
+	if c.NonEmpty(path.Child("resourceClaimName"), status.ResourceClaimName) {
+		c.DNSSubdomain(path.Child("resourceClaimName"), status.ResourceClaimName)
 	}
 }
 
@@ -312,13 +314,13 @@ func (c *checker) deviceHealth(statuses []v1.ContainerStatus, containers []v1.Co
 			if index >= 0 {
 				c.allocatedName(allocated.Name, &containers[index], pod.ExtendedResourceClaimStatus, at.Child("name"))
 			}
-			seen := map[v1.ResourceID]bool{}
+			seen := sets.Set[v1.ResourceID]{}
 			for k, device := range allocated.Resources {
 				devicePath := at.Child("resources").Index(k)
-				oneOf(c, devicePath.Child("health"), device.Health,
+				check.OneOf(c, devicePath.Child("health"), device.Health,
 					v1.ResourceHealthStatusHealthy, v1.ResourceHealthStatusUnhealthy, v1.ResourceHealthStatusUnknown)
 				c.healthMessage(device.Message, devicePath.Child("message"))
-				unique(c, devicePath.Child("resourceID"), seen, device.ResourceID)
+				check.Unique(c, devicePath.Child("resourceID"), seen, device.ResourceID)
 			}
 		}
 	}
@@ -328,9 +330,9 @@ func (c *checker) healthMessage(message *string, path *field.Path) {
 	switch {
 	case message == nil:
 	case *message == "":
-		c.required(path, "must be non-empty if specified")
+		c.Required(path, "must be non-empty if specified")
 	case len(*message) > v1.ResourceHealthMessageMaxLength:
-		c.add(field.TooLong(path, "", v1.ResourceHealthMessageMaxLength))
+		c.TooLong(path, v1.ResourceHealthMessageMaxLength)
 	}
 }
 
@@ -340,7 +342,7 @@ func (c *checker) allocatedName(name v1.ResourceName, container *v1.Container, e
 	ref, isClaim := strings.CutPrefix(string(name), "claim:")
 	if !isClaim {
 		if !requests(container, string(name)) {
-			c.invalid(path, name, "must match one of the container's resource requests")
+			c.Invalid(path, name, "must match one of the container's resource requests")
 		}
 		return
 	}
@@ -358,5 +360,5 @@ func (c *checker) allocatedName(name v1.ResourceName, container *v1.Container, e
 			}
 		}
 	}
-	c.invalid(path, name, "must match one of the container's resource claims as 'claim:<claimName>/<requestName>' when container.resources.claims[*].request is set or 'claim:<claimName>' when it is empty")
+	c.Invalid(path, name, "must match one of the container's resource claims as 'claim:<claimName>/<requestName>' when container.resources.claims[*].request is set or 'claim:<claimName>' when it is empty")
 }

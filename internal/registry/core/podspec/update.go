@@ -25,10 +25,16 @@ const updatable = "`spec.containers[*].image`,`spec.initContainers[*].image`,`sp
 
 // ValidatePodUpdate checks what a user makes of an existing pod.
 func ValidatePodUpdate(pod, old *v1.Pod) field.ErrorList {
-	errs := checkMetaUpdate(&pod.ObjectMeta, &old.ObjectMeta, field.NewPath("metadata"))
-	errs = append(errs, checkPod(pod)...)
-	errs = append(errs, checkAnnotationUpdate(pod.Annotations, old.Annotations)...)
-	return append(errs, check(func(c *checker) { c.specUpdate(&pod.Spec, &old.Spec, field.NewPath("spec")) })...)
+	c := &checker{}
+	c.podUpdate(pod, old)
+	c.specUpdate(&pod.Spec, &old.Spec, field.NewPath("spec"))
+	return c.Errors()
+}
+
+func (c *checker) podUpdate(pod, old *v1.Pod) {
+	c.metadataUpdate(&pod.ObjectMeta, &old.ObjectMeta, field.NewPath("metadata"))
+	c.pod(pod)
+	c.annotationUpdate(pod.Annotations, old.Annotations)
 }
 
 func (c *checker) specUpdate(spec, old *v1.PodSpec, path *field.Path) {
@@ -40,7 +46,7 @@ func (c *checker) specUpdate(spec, old *v1.PodSpec, path *field.Path) {
 		{"initContainers", len(spec.InitContainers), len(old.InitContainers)},
 	} {
 		if list.now != list.old {
-			c.forbidden(path.Child(list.name), "pod updates may not add or remove containers")
+			c.Forbidden(path.Child(list.name), "pod updates may not add or remove containers")
 			return
 		}
 	}
@@ -68,7 +74,7 @@ func (c *checker) specUpdate(spec, old *v1.PodSpec, path *field.Path) {
 		c.gatedUpdate(rest, old, path)
 	}
 	if !equality.Semantic.DeepEqual(rest, old) {
-		c.forbidden(path, fmt.Sprintf("pod updates may not change fields other than %s\n%v", updatable, diff.Diff(*old, *rest)))
+		c.Forbidden(path, fmt.Sprintf("pod updates may not change fields other than %s\n%v", updatable, diff.Diff(*old, *rest)))
 	}
 }
 
@@ -80,13 +86,13 @@ func isOne(seconds *int64) bool      { return seconds != nil && *seconds == 1 }
 func (c *checker) deadlineUpdate(seconds, old *int64, path *field.Path) bool {
 	switch {
 	case seconds == nil && old != nil:
-		c.invalid(path, seconds, "must not update from a positive integer to nil value")
+		c.Invalid(path, seconds, "must not update from a positive integer to nil value")
 	case seconds == nil:
 	case *seconds < 0 || *seconds > math.MaxInt32:
-		c.invalid(path, *seconds, validation.InclusiveRangeError(0, math.MaxInt32))
+		c.Invalid(path, *seconds, validation.InclusiveRangeError(0, math.MaxInt32))
 		return false
 	case old != nil && *old < *seconds:
-		c.invalid(path, *seconds, "must be less than or equal to previous value")
+		c.Invalid(path, *seconds, "must be less than or equal to previous value")
 		return false
 	}
 	return true
@@ -99,7 +105,7 @@ func (c *checker) tolerationUpdate(tolerations, old []v1.Toleration, path *field
 			return t.Key == o.Key && t.Operator == o.Operator && t.Value == o.Value && t.Effect == o.Effect
 		})
 		if !kept {
-			c.forbidden(path, "existing toleration can not be modified except its tolerationSeconds")
+			c.Forbidden(path, "existing toleration can not be modified except its tolerationSeconds")
 			return
 		}
 	}
@@ -109,7 +115,7 @@ func (c *checker) tolerationUpdate(tolerations, old []v1.Toleration, path *field
 func (c *checker) gateUpdate(gates, old []v1.PodSchedulingGate, path *field.Path) {
 	for i, gate := range gates {
 		if !slices.Contains(old, gate) && !slices.Contains(gates[i+1:], gate) {
-			c.forbidden(path.Index(i).Child("name"), fmt.Sprintf("only deletion is allowed, but found new scheduling gate '%s'", gate.Name))
+			c.Forbidden(path.Index(i).Child("name"), fmt.Sprintf("only deletion is allowed, but found new scheduling gate '%s'", gate.Name))
 		}
 	}
 }
@@ -118,7 +124,7 @@ func (c *checker) gateUpdate(gates, old []v1.PodSchedulingGate, path *field.Path
 func (c *checker) gatedUpdate(rest, old *v1.PodSpec, path *field.Path) {
 	for key, value := range old.NodeSelector {
 		if now, found := rest.NodeSelector[key]; !found || now != value {
-			c.invalid(path.Child("nodeSelector"), rest.NodeSelector, "only additions to spec.nodeSelector are allowed (no mutations or deletions)")
+			c.Invalid(path.Child("nodeSelector"), rest.NodeSelector, "only additions to spec.nodeSelector are allowed (no mutations or deletions)")
 			break
 		}
 	}
@@ -153,12 +159,12 @@ func (c *checker) nodeAffinityUpdate(affinity, old *v1.NodeAffinity, path *field
 		return
 	}
 	if len(terms) != len(oldTerms) {
-		c.invalid(path, terms, "no additions/deletions to non-empty NodeSelectorTerms list are allowed")
+		c.Invalid(path, terms, "no additions/deletions to non-empty NodeSelectorTerms list are allowed")
 		return
 	}
 	for i := range terms {
 		if !isNarrower(&terms[i], &oldTerms[i]) {
-			c.invalid(path.Index(i), terms[i], "only additions are allowed (no mutations or deletions)")
+			c.Invalid(path.Index(i), terms[i], "only additions are allowed (no mutations or deletions)")
 		}
 	}
 }
@@ -183,30 +189,28 @@ func startsWith(requirements, old []v1.NodeSelectorRequirement) bool {
 	return len(requirements) >= len(old) && equality.Semantic.DeepEqual(requirements[:len(old)], old)
 }
 
-// checkAnnotationUpdate: what a node's agent reads once may not change later.
-func checkAnnotationUpdate(annotations, old map[string]string) field.ErrorList {
+// annotationUpdate rejects changes of annotations that the node agent reads only once.
+func (c *checker) annotationUpdate(annotations, old map[string]string) {
 	path := field.NewPath("metadata", "annotations")
-	return check(func(c *checker) {
-		fixed := func(key string) string {
-			switch {
-			case strings.HasPrefix(key, v1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix):
-				return "AppArmor annotations"
-			case key == v1.MirrorPodAnnotationKey:
-				return "mirror pod annotation"
-			}
-			return ""
+	fixed := func(key string) string {
+		switch {
+		case strings.HasPrefix(key, v1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix):
+			return "AppArmor annotations"
+		case key == v1.MirrorPodAnnotationKey:
+			return "mirror pod annotation"
 		}
-		for _, key := range slices.Sorted(maps.Keys(old)) {
-			if value, found := annotations[key]; fixed(key) != "" && (!found || value != old[key]) {
-				c.forbidden(path.Key(key), "may not remove or update "+fixed(key))
-			}
+		return ""
+	}
+	for _, key := range slices.Sorted(maps.Keys(old)) {
+		if value, found := annotations[key]; fixed(key) != "" && (!found || value != old[key]) {
+			c.Forbidden(path.Key(key), "may not remove or update "+fixed(key))
 		}
-		for _, key := range slices.Sorted(maps.Keys(annotations)) {
-			if _, found := old[key]; fixed(key) != "" && !found {
-				c.forbidden(path.Key(key), "may not add "+fixed(key))
-			}
+	}
+	for _, key := range slices.Sorted(maps.Keys(annotations)) {
+		if _, found := old[key]; fixed(key) != "" && !found {
+			c.Forbidden(path.Key(key), "may not add "+fixed(key))
 		}
-	})
+	}
 }
 
 // ValidatePodEphemeralContainersUpdate checks an update that adds ephemeral
@@ -215,22 +219,19 @@ func ValidatePodEphemeralContainersUpdate(pod, old *v1.Pod) field.ErrorList {
 	if isMirror(&old.ObjectMeta) {
 		return field.ErrorList{field.Forbidden(field.NewPath(""), "static pods do not support ephemeral containers")}
 	}
-	errs := checkMetaUpdate(&pod.ObjectMeta, &old.ObjectMeta, field.NewPath("metadata"))
-	errs = append(errs, checkPod(pod)...)
-	errs = append(errs, checkAnnotationUpdate(pod.Annotations, old.Annotations)...)
-	return append(errs, check(func(c *checker) {
-		path := field.NewPath("spec", "ephemeralContainers")
-		now := map[string]*v1.EphemeralContainer{}
-		for i := range pod.Spec.EphemeralContainers {
-			now[pod.Spec.EphemeralContainers[i].Name] = &pod.Spec.EphemeralContainers[i]
+	c, path := &checker{}, field.NewPath("spec", "ephemeralContainers")
+	c.podUpdate(pod, old)
+	now := map[string]*v1.EphemeralContainer{}
+	for i := range pod.Spec.EphemeralContainers {
+		now[pod.Spec.EphemeralContainers[i].Name] = &pod.Spec.EphemeralContainers[i]
+	}
+	for _, container := range old.Spec.EphemeralContainers {
+		switch kept := now[container.Name]; {
+		case kept == nil:
+			c.Forbidden(path, fmt.Sprintf("existing ephemeral containers %q may not be removed\n", container.Name))
+		case !equality.Semantic.DeepEqual(container, *kept):
+			c.Forbidden(path, fmt.Sprintf("existing ephemeral containers %q may not be changed\n%v", container.Name, diff.Diff(container, *kept)))
 		}
-		for _, container := range old.Spec.EphemeralContainers {
-			switch kept := now[container.Name]; {
-			case kept == nil:
-				c.forbidden(path, fmt.Sprintf("existing ephemeral containers %q may not be removed\n", container.Name))
-			case !equality.Semantic.DeepEqual(container, *kept):
-				c.forbidden(path, fmt.Sprintf("existing ephemeral containers %q may not be changed\n%v", container.Name, diff.Diff(container, *kept)))
-			}
-		}
-	})...)
+	}
+	return c.Errors()
 }

@@ -9,20 +9,22 @@ import (
 	v1 "k8s.io/api/core/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
 func (c *specChecker) allVolumes(path *field.Path) {
 	for i := range c.spec.Volumes {
 		volume, at := &c.spec.Volumes[i], path.Index(i)
-		before := len(c.errs)
+		before := len(c.Errors())
 		c.volume(volume, at)
-		if c.need(at, "name", volume.Name) {
-			c.dnsLabel(at.Child("name"), volume.Name)
+		if c.NonEmpty(at.Child("name"), volume.Name) {
+			c.DNSLabel(at.Child("name"), volume.Name)
 		}
 		if c.volumes[volume.Name] != nil {
-			c.add(field.Duplicate(at.Child("name"), volume.Name))
+			c.Duplicate(at.Child("name"), volume.Name)
 		}
-		if len(c.errs) == before {
+		if len(c.Errors()) == before {
 			c.volumes[volume.Name] = &volume.VolumeSource
 		}
 		c.notOwnClaim(volume, at)
@@ -38,7 +40,7 @@ func (c *specChecker) notOwnClaim(volume *v1.Volume, path *field.Path) {
 	name := volume.PersistentVolumeClaim.ClaimName
 	for _, other := range c.spec.Volumes {
 		if other.Ephemeral != nil && name == c.meta.Name+"-"+other.Name {
-			c.invalid(path.Child("persistentVolumeClaim", "claimName"), name, "must not reference a PVC that gets created for an ephemeral volume")
+			c.Invalid(path.Child("persistentVolumeClaim", "claimName"), name, "must not reference a PVC that gets created for an ephemeral volume")
 			return
 		}
 	}
@@ -79,14 +81,14 @@ func oneSource[S any](c *checker, types []sourceType[S], source *S, path *field.
 			continue
 		}
 		if found != "" && !t.beside {
-			c.forbidden(path.Child(t.name), "may not specify more than 1 volume type")
+			c.Forbidden(path.Child(t.name), "may not specify more than 1 volume type")
 			continue
 		}
 		found = t.name
 		t.check(c, source, path.Child(t.path))
 	}
 	if found == "" {
-		c.required(path, "must specify a volume type")
+		c.Required(path, "must specify a volume type")
 	}
 	return found
 }
@@ -132,7 +134,7 @@ func (c *specChecker) volume(volume *v1.Volume, path *field.Path) {
 		c.ephemeralName(volume, path)
 	}
 	if iscsi := volume.ISCSI; iscsi != nil && iscsi.InitiatorName != nil && len(volume.Name+":"+iscsi.TargetPortal) > maxISCSIName {
-		c.invalid(path.Child("name"), volume.Name, longISCSIName)
+		c.Invalid(path.Child("name"), volume.Name, longISCSIName)
 	}
 }
 
@@ -148,7 +150,7 @@ func (c *specChecker) ephemeralName(volume *v1.Volume, path *field.Path) {
 	}
 	claim := c.meta.Name + "-" + volume.Name
 	for _, problem := range apivalidation.NameIsDNSSubdomain(claim, false) {
-		c.invalid(path.Child("name"), volume.Name, fmt.Sprintf("PVC name %q: %v", claim, problem))
+		c.Invalid(path.Child("name"), volume.Name, fmt.Sprintf("PVC name %q: %v", claim, problem))
 	}
 }
 
@@ -156,35 +158,35 @@ func (c *specChecker) ephemeralName(volume *v1.Volume, path *field.Path) {
 
 func (c *checker) emptyDir(dir *v1.EmptyDirVolumeSource, path *field.Path) {
 	if dir.SizeLimit != nil && dir.SizeLimit.Sign() < 0 {
-		c.forbidden(path.Child("sizeLimit"), "SizeLimit field must be a valid resource quantity")
+		c.Forbidden(path.Child("sizeLimit"), "SizeLimit field must be a valid resource quantity")
 	}
 }
 
 func (c *checker) hostPath(host *v1.HostPathVolumeSource, path *field.Path) {
-	if !c.need(path, "path", host.Path) {
+	if !c.NonEmpty(path.Child("path"), host.Path) {
 		return
 	}
 	c.noBacksteps(path.Child("path"), host.Path)
-	optionalOneOf(c, path.Child("type"), host.Type,
+	check.OptionalOneOf(c, path.Child("type"), host.Type,
 		v1.HostPathUnset, v1.HostPathBlockDev, v1.HostPathCharDev, v1.HostPathDirectory,
 		v1.HostPathDirectoryOrCreate, v1.HostPathFile, v1.HostPathFileOrCreate, v1.HostPathSocket)
 }
 
 func (c *checker) image(image *v1.ImageVolumeSource, path *field.Path) {
-	c.need(path, "reference", image.Reference)
+	c.NonEmpty(path.Child("reference"), image.Reference)
 	c.pullPolicy(image.PullPolicy, path.Child("pullPolicy"))
 }
 
 // The volumes of files that the API holds.
 
 func (c *checker) secret(secret *v1.SecretVolumeSource, path *field.Path) {
-	c.need(path, "secretName", secret.SecretName)
+	c.NonEmpty(path.Child("secretName"), secret.SecretName)
 	c.fileMode(secret.DefaultMode, path.Child("defaultMode"))
 	c.items(secret.Items, path.Child("items"))
 }
 
 func (c *checker) configMap(configMap *v1.ConfigMapVolumeSource, path *field.Path) {
-	c.need(path, "name", configMap.Name)
+	c.NonEmpty(path.Child("name"), configMap.Name)
 	c.fileMode(configMap.DefaultMode, path.Child("defaultMode"))
 	c.items(configMap.Items, path.Child("items"))
 }
@@ -192,8 +194,8 @@ func (c *checker) configMap(configMap *v1.ConfigMapVolumeSource, path *field.Pat
 func (c *checker) items(items []v1.KeyToPath, path *field.Path) {
 	for i, item := range items {
 		at := path.Index(i)
-		c.need(at, "key", item.Key)
-		c.need(at, "path", item.Path)
+		c.NonEmpty(at.Child("key"), item.Key)
+		c.NonEmpty(at.Child("path"), item.Path)
 		c.ownPath(at.Child("path"), item.Path)
 		c.fileMode(item.Mode, at.Child("mode"))
 	}
@@ -207,19 +209,19 @@ func (c *checker) downwardAPI(source *v1.DownwardAPIVolumeSource, path *field.Pa
 }
 
 func (c *checker) downwardFile(file *v1.DownwardAPIVolumeFile, path *field.Path) {
-	c.need(path, "path", file.Path)
+	c.NonEmpty(path.Child("path"), file.Path)
 	c.ownPath(path.Child("path"), file.Path)
 	switch ref := file.ResourceFieldRef; {
 	case file.FieldRef != nil:
 		c.fieldRef(file.FieldRef, fileFields, path.Child("fieldRef"))
 		if ref != nil {
-			c.invalid(path, "resource", "fieldRef and resourceFieldRef can not be specified simultaneously")
+			c.Invalid(path, "resource", "fieldRef and resourceFieldRef can not be specified simultaneously")
 		}
 	case ref == nil:
-		c.required(path, "one of fieldRef and resourceFieldRef is required")
+		c.Required(path, "one of fieldRef and resourceFieldRef is required")
 	case ref.ContainerName == "":
 		// A volume belongs to no container, so it must say whose resources.
-		c.required(path.Child("resourceFieldRef", "containerName"), "")
+		c.Required(path.Child("resourceFieldRef", "containerName"), "")
 		c.divisor(ref, path.Child("resourceFieldRef", "divisor"))
 	default:
 		c.resourceFieldRef(ref, path.Child("resourceFieldRef"))
@@ -229,6 +231,6 @@ func (c *checker) downwardFile(file *v1.DownwardAPIVolumeFile, path *field.Path)
 
 func (c *checker) fileMode(mode *int32, path *field.Path) {
 	if mode != nil && (*mode < 0 || *mode > 0o777) {
-		c.invalid(path, *mode, "must be a number between 0 and 0777 (octal), both inclusive")
+		c.Invalid(path, *mode, "must be a number between 0 and 0777 (octal), both inclusive")
 	}
 }

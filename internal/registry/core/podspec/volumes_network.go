@@ -13,6 +13,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
 // The volumes of storage systems elsewhere. Most of these have no driver in the
@@ -21,58 +23,58 @@ import (
 // needAll requires several children of path: names and values in turn.
 func (c *checker) needAll(path *field.Path, namesAndValues ...string) {
 	for pair := range slices.Chunk(namesAndValues, 2) {
-		c.need(path, pair[0], pair[1])
+		c.NonEmpty(path.Child(pair[0]), pair[1])
 	}
 }
 
 func (c *checker) secretRef(ref *v1.LocalObjectReference, path *field.Path) {
 	if ref != nil {
-		c.need(path.Child("secretRef"), "name", ref.Name)
+		c.NonEmpty(path.Child("secretRef").Child("name"), ref.Name)
 	}
 }
 
 func (c *checker) partition(number int32, path *field.Path) {
 	if number < 0 || number > 255 {
-		c.invalid(path.Child("partition"), number, validation.InclusiveRangeError(1, 255))
+		c.Invalid(path.Child("partition"), number, validation.InclusiveRangeError(1, 255))
 	}
 }
 
 func (c *checker) lun(number int32, path *field.Path) {
 	if number < 0 || number > 255 {
-		c.invalid(path.Child("lun"), number, validation.InclusiveRangeError(0, 255))
+		c.Invalid(path.Child("lun"), number, validation.InclusiveRangeError(0, 255))
 	}
 }
 
 func (c *checker) gitRepo(repo *v1.GitRepoVolumeSource, path *field.Path) {
-	c.need(path, "repository", repo.Repository)
+	c.NonEmpty(path.Child("repository"), repo.Repository)
 	c.localPath(path.Child("directory"), repo.Directory)
 }
 
 func (c *checker) gceDisk(disk *v1.GCEPersistentDiskVolumeSource, path *field.Path) {
-	c.need(path, "pdName", disk.PDName)
+	c.NonEmpty(path.Child("pdName"), disk.PDName)
 	c.partition(disk.Partition, path)
 }
 
 func (c *checker) awsDisk(disk *v1.AWSElasticBlockStoreVolumeSource, path *field.Path) {
-	c.need(path, "volumeID", disk.VolumeID)
+	c.NonEmpty(path.Child("volumeID"), disk.VolumeID)
 	c.partition(disk.Partition, path)
 }
 
 func (c *checker) nfs(nfs *v1.NFSVolumeSource, fieldPath *field.Path) {
 	c.needAll(fieldPath, "server", nfs.Server, "path", nfs.Path)
 	if !path.IsAbs(nfs.Path) {
-		c.invalid(fieldPath.Child("path"), nfs.Path, "must be an absolute path")
+		c.Invalid(fieldPath.Child("path"), nfs.Path, "must be an absolute path")
 	}
 }
 
 func (c *checker) iscsi(iscsi *v1.ISCSIVolumeSource, path *field.Path) {
-	c.need(path, "targetPortal", iscsi.TargetPortal)
-	if c.need(path, "iqn", iscsi.IQN) {
+	c.NonEmpty(path.Child("targetPortal"), iscsi.TargetPortal)
+	if c.NonEmpty(path.Child("iqn"), iscsi.IQN) {
 		c.initiator(iscsi.IQN, path.Child("iqn"))
 	}
 	c.lun(iscsi.Lun, path)
 	if (iscsi.DiscoveryCHAPAuth || iscsi.SessionCHAPAuth) && iscsi.SecretRef == nil {
-		c.required(path.Child("secretRef"), "")
+		c.Required(path.Child("secretRef"), "")
 	}
 	if iscsi.InitiatorName != nil {
 		c.initiator(*iscsi.InitiatorName, path.Child("initiatorname"))
@@ -90,9 +92,9 @@ func (c *checker) initiator(name string, path *field.Path) {
 	format, known := initiatorNames[name[:min(3, len(name))]]
 	switch {
 	case !known:
-		c.invalid(path, name, "must be valid format starting with iqn, eui, or naa")
+		c.Invalid(path, name, "must be valid format starting with iqn, eui, or naa")
 	case !format.MatchString(name):
-		c.invalid(path, name, "must be valid format")
+		c.Invalid(path, name, "must be valid format")
 	}
 }
 
@@ -103,22 +105,22 @@ func (c *checker) glusterfs(gluster *v1.GlusterfsVolumeSource, path *field.Path)
 func (c *checker) flocker(flocker *v1.FlockerVolumeSource, path *field.Path) {
 	switch {
 	case flocker.DatasetName == "" && flocker.DatasetUUID == "":
-		c.required(path, "one of datasetName and datasetUUID is required")
+		c.Required(path, "one of datasetName and datasetUUID is required")
 	case flocker.DatasetName != "" && flocker.DatasetUUID != "":
-		c.invalid(path, "resource", "datasetName and datasetUUID can not be specified simultaneously")
+		c.Invalid(path, "resource", "datasetName and datasetUUID can not be specified simultaneously")
 	}
 	if strings.Contains(flocker.DatasetName, "/") {
-		c.invalid(path.Child("datasetName"), flocker.DatasetName, "must not contain '/'")
+		c.Invalid(path.Child("datasetName"), flocker.DatasetName, "must not contain '/'")
 	}
 }
 
 func (c *checker) rbd(rbd *v1.RBDVolumeSource, path *field.Path) {
 	c.monitors(rbd.CephMonitors, path)
-	c.need(path, "image", rbd.RBDImage)
+	c.NonEmpty(path.Child("image"), rbd.RBDImage)
 }
 
 func (c *checker) cinder(cinder *v1.CinderVolumeSource, path *field.Path) {
-	c.need(path, "volumeID", cinder.VolumeID)
+	c.NonEmpty(path.Child("volumeID"), cinder.VolumeID)
 	c.secretRef(cinder.SecretRef, path)
 }
 
@@ -128,7 +130,7 @@ func (c *checker) cephFS(ceph *v1.CephFSVolumeSource, path *field.Path) {
 
 func (c *checker) monitors(monitors []string, path *field.Path) {
 	if len(monitors) == 0 {
-		c.required(path.Child("monitors"), "")
+		c.Required(path.Child("monitors"), "")
 	}
 }
 
@@ -136,30 +138,30 @@ func (c *checker) quobyte(quobyte *v1.QuobyteVolumeSource, path *field.Path) {
 	const registry = "must be a host:port pair or multiple pairs separated by commas"
 	switch {
 	case quobyte.Registry == "":
-		c.required(path.Child("registry"), registry)
+		c.Required(path.Child("registry"), registry)
 	case len(quobyte.Tenant) > 64:
-		c.required(path.Child("tenant"), "must be a UUID and may not exceed a length of 64 characters")
+		c.Required(path.Child("tenant"), "must be a UUID and may not exceed a length of 64 characters")
 	default:
 		for pair := range strings.SplitSeq(quobyte.Registry, ",") {
 			if _, _, err := net.SplitHostPort(pair); err != nil {
-				c.invalid(path.Child("registry"), quobyte.Registry, registry)
+				c.Invalid(path.Child("registry"), quobyte.Registry, registry)
 			}
 		}
 	}
-	c.need(path, "volume", quobyte.Volume)
+	c.NonEmpty(path.Child("volume"), quobyte.Volume)
 }
 
 func (c *checker) fibreChannel(fc *v1.FCVolumeSource, path *field.Path) {
 	switch {
 	case len(fc.TargetWWNs) == 0 && len(fc.WWIDs) == 0:
-		c.required(path.Child("targetWWNs"), "must specify either targetWWNs or wwids, but not both")
+		c.Required(path.Child("targetWWNs"), "must specify either targetWWNs or wwids, but not both")
 	case len(fc.TargetWWNs) > 0 && len(fc.WWIDs) > 0:
-		c.invalid(path.Child("targetWWNs"), fc.TargetWWNs, "targetWWNs and wwids can not be specified simultaneously")
+		c.Invalid(path.Child("targetWWNs"), fc.TargetWWNs, "targetWWNs and wwids can not be specified simultaneously")
 	}
 	switch {
 	case len(fc.TargetWWNs) == 0:
 	case fc.Lun == nil:
-		c.required(path.Child("lun"), "lun is required if targetWWNs is specified")
+		c.Required(path.Child("lun"), "lun is required if targetWWNs is specified")
 	default:
 		c.lun(*fc.Lun, path)
 	}
@@ -170,11 +172,11 @@ func (c *checker) flexVolume(flex *v1.FlexVolumeSource, path *field.Path) {
 }
 
 func (c *checker) flexDriver(driver string, options map[string]string, path *field.Path) {
-	c.need(path, "driver", driver)
+	c.NonEmpty(path.Child("driver"), driver)
 	for option := range options {
 		domain, _, _ := strings.Cut(option, "/")
 		if isReservedDomain(strings.ToLower(domain)) {
-			c.invalid(path.Child("options").Key(option), option, "kubernetes.io and k8s.io namespaces are reserved")
+			c.Invalid(path.Child("options").Key(option), option, "kubernetes.io and k8s.io namespaces are reserved")
 		}
 	}
 }
@@ -189,9 +191,9 @@ func (c *checker) azureFile(azure *v1.AzureFileVolumeSource, path *field.Path) {
 
 func (c *checker) azureDisk(azure *v1.AzureDiskVolumeSource, path *field.Path) {
 	c.needAll(path, "diskName", azure.DiskName, "diskURI", azure.DataDiskURI)
-	optionalOneOf(c, path.Child("cachingMode"), azure.CachingMode,
+	check.OptionalOneOf(c, path.Child("cachingMode"), azure.CachingMode,
 		v1.AzureDataDiskCachingNone, v1.AzureDataDiskCachingReadOnly, v1.AzureDataDiskCachingReadWrite)
-	optionalOneOf(c, path.Child("kind"), azure.Kind, v1.AzureDedicatedBlobDisk, v1.AzureManagedDisk, v1.AzureSharedBlobDisk)
+	check.OptionalOneOf(c, path.Child("kind"), azure.Kind, v1.AzureDedicatedBlobDisk, v1.AzureManagedDisk, v1.AzureSharedBlobDisk)
 	if azure.Kind == nil {
 		return
 	}
@@ -200,20 +202,20 @@ func (c *checker) azureDisk(azure *v1.AzureDiskVolumeSource, path *field.Path) {
 		prefix, format = "/subscriptions/", "/subscriptions/{sub-id}/resourcegroups/{group-name}/providers/microsoft.compute/disks/{disk-id}"
 	}
 	if !strings.HasPrefix(azure.DataDiskURI, prefix) {
-		c.add(field.NotSupported(path.Child("diskURI"), azure.DataDiskURI, []string{format}))
+		c.Add(field.NotSupported(path.Child("diskURI"), azure.DataDiskURI, []string{format}))
 	}
 }
 
 func (c *checker) vsphereVolume(vsphere *v1.VsphereVirtualDiskVolumeSource, path *field.Path) {
-	c.need(path, "volumePath", vsphere.VolumePath)
+	c.NonEmpty(path.Child("volumePath"), vsphere.VolumePath)
 }
 
 func (c *checker) photonDisk(photon *v1.PhotonPersistentDiskVolumeSource, path *field.Path) {
-	c.need(path, "pdID", photon.PdID)
+	c.NonEmpty(path.Child("pdID"), photon.PdID)
 }
 
 func (c *checker) portworxVolume(portworx *v1.PortworxVolumeSource, path *field.Path) {
-	c.need(path, "volumeID", portworx.VolumeID)
+	c.NonEmpty(path.Child("volumeID"), portworx.VolumeID)
 }
 
 func (c *checker) storageOS(storageOS *v1.StorageOSVolumeSource, path *field.Path) {
@@ -222,11 +224,11 @@ func (c *checker) storageOS(storageOS *v1.StorageOSVolumeSource, path *field.Pat
 }
 
 func (c *checker) storageOSNames(volume, namespace string, path *field.Path) {
-	if c.need(path, "volumeName", volume) {
-		c.dnsLabel(path.Child("volumeName"), volume)
+	if c.NonEmpty(path.Child("volumeName"), volume) {
+		c.DNSLabel(path.Child("volumeName"), volume)
 	}
 	if namespace != "" {
-		c.dnsLabel(path.Child("volumeNamespace"), namespace)
+		c.DNSLabel(path.Child("volumeNamespace"), namespace)
 	}
 }
 
@@ -236,24 +238,24 @@ func (c *checker) scaleIO(scaleIO *v1.ScaleIOVolumeSource, path *field.Path) {
 
 func (c *checker) csi(csi *v1.CSIVolumeSource, path *field.Path) {
 	c.csiDriver(csi.Driver, path.Child("driver"))
-	if ref := csi.NodePublishSecretRef; ref != nil && c.need(path.Child("nodePublishSecretRef"), "name", ref.Name) {
-		c.dnsSubdomain(path.Child("name"), ref.Name)
+	if ref := csi.NodePublishSecretRef; ref != nil && c.NonEmpty(path.Child("nodePublishSecretRef").Child("name"), ref.Name) {
+		c.DNSSubdomain(path.Child("name"), ref.Name)
 	}
 }
 
 // ValidateCSIDriverName checks the name by which a driver is called elsewhere.
 func ValidateCSIDriverName(name string, path *field.Path) field.ErrorList {
-	return check(func(c *checker) { c.csiDriver(name, path) })
+	c := &checker{}
+	c.csiDriver(name, path)
+	return c.Errors()
 }
 
 func (c *checker) csiDriver(name string, path *field.Path) {
 	const maxLength = 63
 	if name == "" {
-		c.required(path, "")
+		c.Required(path, "")
 		return
 	}
-	if len(name) > maxLength {
-		c.add(field.TooLong(path, "", maxLength))
-	}
-	c.invalid(path, name, validation.IsDNS1123Subdomain(strings.ToLower(name))...)
+	c.MaxBytes(path, name, maxLength)
+	c.Invalid(path, name, validation.IsDNS1123Subdomain(strings.ToLower(name))...)
 }

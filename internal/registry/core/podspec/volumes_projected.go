@@ -5,13 +5,15 @@ package podspec
 
 import (
 	"fmt"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
-	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
 // projection checks a projected volume: several sources in one directory.
@@ -20,12 +22,12 @@ type projection struct {
 	// path is the volume's, where conflicts between its sources are reported.
 	path *field.Path
 	// files are the paths that a source takes.
-	files map[string]bool
+	files sets.Set[string]
 }
 
 func (c *checker) projected(volume *v1.ProjectedVolumeSource, path *field.Path) {
 	c.fileMode(volume.DefaultMode, path.Child("defaultMode"))
-	p := projection{checker: c, path: path, files: map[string]bool{}}
+	p := projection{checker: c, path: path, files: sets.Set[string]{}}
 	for i := range volume.Sources {
 		p.source(&volume.Sources[i], path.Child("sources").Index(i))
 	}
@@ -61,16 +63,16 @@ func (p projection) source(source *v1.VolumeProjection, path *field.Path) {
 		p.certificate(source.PodCertificate, path.Child("podCertificate"))
 	}
 	if sources > 1 {
-		p.forbidden(path, "may not specify more than 1 volume type per source")
+		p.Forbidden(path, "may not specify more than 1 volume type per source")
 	}
 }
 
 // take reports a file that another source takes; the error shows value.
 func (p projection) take(file, value string) {
-	if p.files[file] {
-		p.invalid(p.path, value, "conflicting duplicate paths")
+	if p.files.Has(file) {
+		p.Invalid(p.path, value, "conflicting duplicate paths")
 	}
-	p.files[file] = true
+	p.files.Insert(file)
 }
 
 // takeNamed is take for a file whose missing name was reported already.
@@ -81,7 +83,7 @@ func (p projection) takeNamed(file, value string) {
 }
 
 func (p projection) keys(name string, items []v1.KeyToPath, path *field.Path) {
-	p.need(path, "name", name)
+	p.NonEmpty(path.Child("name"), name)
 	p.items(items, path.Child("items"))
 	for _, item := range items {
 		p.takeNamed(item.Path, name)
@@ -92,13 +94,13 @@ func (p projection) token(token *v1.ServiceAccountTokenProjection, path *field.P
 	at := path.Child("expirationSeconds")
 	switch seconds := token.ExpirationSeconds; {
 	case seconds == nil:
-		p.required(at, "")
+		p.Required(at, "")
 	case *seconds < 10*60:
-		p.invalid(at, *seconds, "may not specify a duration less than 10 minutes")
+		p.Invalid(at, *seconds, "may not specify a duration less than 10 minutes")
 	case *seconds > 1<<32:
-		p.invalid(at, *seconds, "may not specify a duration larger than 2^32 seconds")
+		p.Invalid(at, *seconds, "may not specify a duration larger than 2^32 seconds")
 	}
-	if p.need(p.path, "path", token.Path) {
+	if p.NonEmpty(p.path.Child("path"), token.Path) {
 		p.ownPath(p.path.Child("path"), token.Path)
 	}
 }
@@ -106,26 +108,25 @@ func (p projection) token(token *v1.ServiceAccountTokenProjection, path *field.P
 func (p projection) trustBundle(bundle *v1.ClusterTrustBundleProjection, path *field.Path) {
 	switch {
 	case bundle.Name != nil && bundle.SignerName != nil:
-		p.invalid(path, bundle, "only one of name and signerName may be used")
+		p.Invalid(path, bundle, "only one of name and signerName may be used")
 	case bundle.Name != nil:
 		if *bundle.Name == "" {
-			p.required(path.Child("name"), "must be a valid object name")
+			p.Required(path.Child("name"), "must be a valid object name")
 		}
 		p.trustBundleName(path.Child("name"), *bundle.Name)
 		if bundle.LabelSelector != nil {
-			p.invalid(path.Child("labelSelector"), bundle.LabelSelector, "labelSelector must be unset if name is specified")
+			p.Invalid(path.Child("labelSelector"), bundle.LabelSelector, "labelSelector must be unset if name is specified")
 		}
 	case bundle.SignerName != nil:
 		if *bundle.SignerName == "" {
-			p.required(path.Child("signerName"), "must be a valid signer name")
+			p.Required(path.Child("signerName"), "must be a valid signer name")
 		}
 		p.signerName(path.Child("signerName"), *bundle.SignerName)
-		p.add(metavalidation.ValidateLabelSelector(bundle.LabelSelector,
-			metavalidation.LabelSelectorValidationOptions{}, path.Child("labelSelector"))...)
+		p.LabelSelector(path.Child("labelSelector"), bundle.LabelSelector)
 	default:
-		p.required(path, "either name or signerName must be specified")
+		p.Required(path, "either name or signerName must be specified")
 	}
-	p.need(path, "path", bundle.Path)
+	p.NonEmpty(path.Child("path"), bundle.Path)
 	p.ownPath(path.Child("path"), bundle.Path)
 	p.take(bundle.Path, bundle.Path)
 }
@@ -140,7 +141,7 @@ const (
 func (p projection) certificate(certificate *v1.PodCertificateProjection, path *field.Path) {
 	p.signerName(path.Child("signerName"), certificate.SignerName)
 	p.userAnnotations(certificate.UserAnnotations, path.Child("userAnnotations"))
-	oneOf(p.checker, path.Child("keyType"), certificate.KeyType,
+	check.OneOf(p, path.Child("keyType"), certificate.KeyType,
 		"RSA3072", "RSA4096", "ECDSAP256", "ECDSAP384", "ECDSAP521", "ED25519")
 	if seconds := certificate.MaxExpirationSeconds; seconds != nil {
 		limit := int32(maxCertificateSeconds)
@@ -149,10 +150,10 @@ func (p projection) certificate(certificate *v1.PodCertificateProjection, path *
 		}
 		at := path.Child("maxExpirationSeconds")
 		if *seconds < minCertificateSeconds {
-			p.invalid(at, *seconds, "if provided, maxExpirationSeconds must be >= 3600")
+			p.Invalid(at, *seconds, "if provided, maxExpirationSeconds must be >= 3600")
 		}
 		if *seconds > limit {
-			p.invalid(at, *seconds, fmt.Sprintf("if provided, maxExpirationSeconds must be <= %d", limit))
+			p.Invalid(at, *seconds, fmt.Sprintf("if provided, maxExpirationSeconds must be <= %d", limit))
 		}
 	}
 	files := 0
@@ -169,7 +170,7 @@ func (p projection) certificate(certificate *v1.PodCertificateProjection, path *
 		p.take(file.path, file.path)
 	}
 	if files == 0 {
-		p.required(path, "specify at least one of credentialBundlePath, keyPath, and certificateChainPath")
+		p.Required(path, "specify at least one of credentialBundlePath, keyPath, and certificateChainPath")
 	}
 }
 
@@ -177,9 +178,9 @@ func (p projection) certificate(certificate *v1.PodCertificateProjection, path *
 // their case.
 func (p projection) userAnnotations(annotations map[string]string, path *field.Path) {
 	for key := range annotations {
-		p.add(validation.IsDomainPrefixedKey(path, strings.ToLower(key))...)
+		p.Add(validation.IsDomainPrefixedKey(path, strings.ToLower(key))...)
 	}
 	if apivalidation.ValidateAnnotationsSize(annotations) != nil {
-		p.add(field.TooLong(path, "", apivalidation.TotalAnnotationSizeLimitB))
+		p.TooLong(path, apivalidation.TotalAnnotationSizeLimitB)
 	}
 }

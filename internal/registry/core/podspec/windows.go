@@ -10,6 +10,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
 func isWindows(spec *v1.PodSpec) bool {
@@ -27,20 +29,20 @@ func (c *specChecker) os(path *field.Path) {
 	case v1.Windows:
 		c.nothingOfLinux(path)
 	case "":
-		c.required(path.Child("os", "name"), "")
+		c.Required(path.Child("os", "name"), "")
 	default:
-		oneOf(&c.checker, path.Child("os"), c.spec.OS.Name, v1.Linux, v1.Windows)
+		check.OneOf(c, path.Child("os"), c.spec.OS.Name, v1.Linux, v1.Windows)
 	}
 }
 
 func (c *specChecker) nothingOfWindows(path *field.Path) {
 	const detail = "windows options cannot be set for a linux pod"
 	if security := c.spec.SecurityContext; security != nil && security.WindowsOptions != nil {
-		c.forbidden(path.Child("securityContext", "windowsOptions"), detail)
+		c.Forbidden(path.Child("securityContext", "windowsOptions"), detail)
 	}
 	for at, container := range allContainers(c.spec, path) {
 		if security := container.SecurityContext; security != nil && security.WindowsOptions != nil {
-			c.forbidden(at.Child("securityContext", "windowsOptions"), detail)
+			c.Forbidden(at.Child("securityContext", "windowsOptions"), detail)
 		}
 	}
 }
@@ -54,7 +56,7 @@ type ofLinux struct {
 func (c *checker) noneOf(fields []ofLinux, path *field.Path) {
 	for _, f := range fields {
 		if f.set {
-			c.forbidden(path.Child(f.name), "cannot be set for a windows pod")
+			c.Forbidden(path.Child(f.name), "cannot be set for a windows pod")
 		}
 	}
 }
@@ -111,7 +113,7 @@ func (c *specChecker) hostProcess(path *field.Path) {
 		containers++
 		own := containerHostProcess(container)
 		if ofPod != nil && own != nil && *ofPod != *own {
-			c.invalid(at.Child("securityContext", "windowsOptions", "hostProcess"), *own,
+			c.Invalid(at.Child("securityContext", "windowsOptions", "hostProcess"), *own,
 				fmt.Sprintf("pod hostProcess value must be identical if both are specified, was %v", *ofPod))
 		}
 		if own == nil {
@@ -125,10 +127,10 @@ func (c *specChecker) hostProcess(path *field.Path) {
 		return
 	}
 	if hostProcesses != containers {
-		c.invalid(path, "", "If pod contains any hostProcess containers then all containers must be HostProcess containers")
+		c.Invalid(path, "", "If pod contains any hostProcess containers then all containers must be HostProcess containers")
 	}
 	if !c.spec.HostNetwork {
-		c.invalid(path.Child("hostNetwork"), false, "hostNetwork must be true if pod contains any hostProcess containers")
+		c.Invalid(path.Child("hostNetwork"), false, "hostNetwork must be true if pod contains any hostProcess containers")
 	}
 }
 
@@ -153,18 +155,18 @@ func (c *checker) windowsOptions(options *v1.WindowsSecurityContextOptions, path
 		return
 	}
 	if name := options.GMSACredentialSpecName; name != nil {
-		c.dnsSubdomain(path.Child("gmsaCredentialSpecName"), *name)
+		c.DNSSubdomain(path.Child("gmsaCredentialSpecName"), *name)
 	}
 	if spec, at := options.GMSACredentialSpec, path.Child("gmsaCredentialSpec"); spec != nil {
 		switch {
 		case *spec == "":
-			c.invalid(at, *spec, "gmsaCredentialSpec cannot be an empty string")
+			c.Invalid(at, *spec, "gmsaCredentialSpec cannot be an empty string")
 		case len(*spec) > maxCredentialKiB*1024:
-			c.invalid(at, *spec, fmt.Sprintf("gmsaCredentialSpec size must be under %d KiB", maxCredentialKiB))
+			c.Invalid(at, *spec, fmt.Sprintf("gmsaCredentialSpec size must be under %d KiB", maxCredentialKiB))
 		}
 	}
 	if name := options.RunAsUserName; name != nil {
-		c.invalid(path.Child("runAsUserName"), *name, userNameProblems(*name)...)
+		c.Invalid(path.Child("runAsUserName"), *name, userNameProblems(*name)...)
 	}
 }
 
