@@ -142,7 +142,7 @@ func (a *archive) readEntries() error {
 		}
 	}
 	if len(a.entries) == 0 {
-		return errors.New("it holds no files")
+		return errors.New("it has no files")
 	}
 	return nil
 }

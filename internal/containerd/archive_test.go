@@ -203,7 +203,7 @@ func TestOtherFilesAreRefused(t *testing.T) {
 		content []byte
 		want    string
 	}{
-		"empty":          {nil, "it holds no files"},
+		"empty":          {nil, "it has no files"},
 		"text":           {[]byte(strings.Repeat("no image\n", 100)), "not an image archive"},
 		"cut short":      {cutAt(ociArchive(t, image, "app:v1"), `"/pause"`), "is not an image archive: it ends in the middle of"},
 		"zstd":           {[]byte("\x28\xb5\x2f\xfd\x00\x00\x00"), "is compressed with zstd; decompress it first"},
@@ -211,9 +211,9 @@ func TestOtherFilesAreRefused(t *testing.T) {
 		"other tar":      {tarOf(t, map[string]string{"a.txt": "a"}), "neither an OCI nor a docker image archive: it has no index.json and no manifest.json"},
 		"no name":        {ociArchive(t, image, "latest"), "an image has no name"},
 		"bad name":       {ociArchive(t, image, "App:v1"), "is not an image reference"},
-		"empty index":    {tarOf(t, map[string]string{"index.json": "{}"}), "holds no image"},
+		"empty index":    {tarOf(t, map[string]string{"index.json": "{}"}), "has no image"},
 		"no JSON":        {tarOf(t, map[string]string{"index.json": "{"}), "index.json"},
-		"empty list":     {tarOf(t, map[string]string{"manifest.json": "[]"}), "holds no image"},
+		"empty list":     {tarOf(t, map[string]string{"manifest.json": "[]"}), "has no image"},
 		"lacks config":   {tarOf(t, map[string]string{"manifest.json": `[{"Config":"c.json","RepoTags":["a"],"Layers":[]}]`}), "lacks c.json"},
 		"by ID":          {tarOf(t, map[string]string{"manifest.json": `[{"Config":"c.json"}]`}), "save it by its name"},
 		"other platform": {ociArchive(t, foreign(t, image), "app:v1"), "is not for this machine's platform"},

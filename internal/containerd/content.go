@@ -81,7 +81,7 @@ func (a *archive) ociImages() ([]imageContent, error) {
 		images = append(images, c)
 	}
 	if len(images) == 0 {
-		return nil, fmt.Errorf("%s holds no image: its index is empty", a.name)
+		return nil, fmt.Errorf("%s has no image: its index is empty", a.name)
 	}
 	return images, nil
 }
@@ -224,7 +224,7 @@ func (a *archive) dockerImages() ([]imageContent, error) {
 		images = append(images, c)
 	}
 	if len(images) == 0 {
-		return nil, fmt.Errorf("%s holds no image: its manifest.json is empty", a.name)
+		return nil, fmt.Errorf("%s has no image: its manifest.json is empty", a.name)
 	}
 	return images, nil
 }

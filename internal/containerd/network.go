@@ -234,7 +234,7 @@ func (o NetworkOptions) readPodRange() (netip.Prefix, error) {
 	}
 	p, err := netip.ParsePrefix(string(b))
 	if err != nil {
-		return netip.Prefix{}, fmt.Errorf("%s does not hold a pod range: %w", o.podRangeFile(), err)
+		return netip.Prefix{}, fmt.Errorf("%s has no valid pod range: %w", o.podRangeFile(), err)
 	}
 	return p, nil
 }

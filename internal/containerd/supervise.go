@@ -38,7 +38,7 @@ func (r *Runtime) Supervise(ctx context.Context) {
 			pause = firstPause
 			continue
 		}
-		logger.Error(err, "containerd does not run", "retry", pause)
+		logger.Error(err, "Cannot restart containerd, will retry", "after", pause)
 		select {
 		case <-ctx.Done():
 		case <-r.options.Clock.After(pause):

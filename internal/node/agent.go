@@ -50,7 +50,7 @@ func New(options Options) (*Agent, error) {
 		return nil, err
 	}
 	if err := os.MkdirAll(options.RootDir, 0o755); err != nil {
-		return nil, fmt.Errorf("make the node's root directory: %w", err)
+		return nil, fmt.Errorf("create the node's root directory: %w", err)
 	}
 	machine, err := readMachine(options.RootDir)
 	if err != nil {
@@ -60,15 +60,15 @@ func New(options Options) (*Agent, error) {
 	defer cancel()
 	service, err := criclient.NewRemoteRuntimeServiceBuilder().WithEndpoint(options.Endpoint).WithConnectionTimeout(connectLimit).WithTracerProvider(nil).Build(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("the container runtime at %s does not answer: %w", options.Endpoint, err)
+		return nil, fmt.Errorf("the container runtime at %s does not respond: %w", options.Endpoint, err)
 	}
 	images, err := criclient.NewRemoteImageServiceBuilder().WithEndpoint(options.Endpoint).WithConnectionTimeout(connectLimit).WithTracerProvider(nil).Build(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("the image service at %s does not answer: %w", options.Endpoint, err)
+		return nil, fmt.Errorf("the image service at %s does not respond: %w", options.Endpoint, err)
 	}
 	version, err := service.Version(ctx, "")
 	if err != nil {
-		return nil, fmt.Errorf("the container runtime at %s does not say its version: %w", options.Endpoint, err)
+		return nil, fmt.Errorf("cannot read the version of the container runtime at %s: %w", options.Endpoint, err)
 	}
 	a := &Agent{
 		options: options, runtime: service, images: images, ready: make(chan struct{}),

@@ -90,7 +90,7 @@ func noImageVolumes(runtime *runtimeapi.VersionResponse) error {
 	if err != nil || v.AtLeast(version.MajorMinor(2, 1)) {
 		return nil
 	}
-	return fmt.Errorf("containerd %s cannot mount images as volumes: it takes containerd 2.1", runtime.RuntimeVersion)
+	return fmt.Errorf("containerd %s cannot mount images as volumes: containerd 2.1 is required", runtime.RuntimeVersion)
 }
 
 // runtimeHandler returns the runtime handler of a RuntimeClass. It reads the RuntimeClass when needed

@@ -118,7 +118,7 @@ func (h Host) WriteHosts(pod *v1.Pod) (string, error) {
 		return path, nil
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
-		return "", fmt.Errorf("make the pod's directory: %w", err)
+		return "", fmt.Errorf("create the pod's directory: %w", err)
 	}
 	if err := os.WriteFile(path, content, 0o644); err != nil {
 		return "", fmt.Errorf("write the pod's hosts file: %w", err)

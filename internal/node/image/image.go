@@ -268,7 +268,7 @@ func (r *request) pullOnce(ctx context.Context, credential *credential) (*runtim
 		return nil, err
 	}
 	if status.GetImage() == nil {
-		return nil, fmt.Errorf("image %s is gone right after its pull", ref)
+		return nil, fmt.Errorf("image %s was removed right after its pull", ref)
 	}
 	return status.Image, nil
 }

@@ -70,7 +70,7 @@ func (a Allocation) Save(l rootdir.Layout, uid types.UID) error {
 	}
 	path := l.AllocationFile(uid)
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
-		return fmt.Errorf("make the pod's directory: %w", err)
+		return fmt.Errorf("create the pod's directory: %w", err)
 	}
 	if err := durable.WriteFile(path, data, 0o600); err != nil {
 		return fmt.Errorf("save the pod's resources: %w", err)

@@ -42,22 +42,22 @@ type Input struct {
 //  1. Memory replaces the memory of the input before anything else happens. The next decision
 //     must start from it.
 //  2. Status is visible to readers on the node at once, and is queued for the API. The caller does
-//     not wait for the write. It need not: Remember and the runtime restore what matters, so that
-//     an agent that ends before the write decides alike. Writes of one pod keep their order; a
-//     status that a newer one overtakes is skipped.
+//     not wait for the write, because an agent that ends before it makes the same decisions: it
+//     reads the runtime, and Remember restores the rest. Writes of one pod keep their order. A
+//     status that is still queued is replaced by a newer one.
 //  3. Events are recorded, once.
 //  4. If Stopping is set, running actions that only serve to start the pod are cancelled.
 //  5. Probe and Running are compared with what is probed and rotated, and the difference is
 //     applied. This comes before the actions, so that the liveness probes of a pod that stops do
 //     not fail because of a StopContainer of the same decision.
-//  6. Actions are launched together and run beside each other and beside the write of the status.
-//     Decide names in one output only actions that may overlap: what must come later is decided
-//     once the result of what comes first is in the input. The API may thus show the status from
-//     before an action while the action takes effect, never the one from after it.
+//  6. Actions are launched together and run concurrently with each other and with the write of the
+//     status. All actions of one output may overlap. An action that must follow another one is
+//     decided only once the other's result is in the input. Therefore the API can show an older
+//     state than the runtime has, never a newer one.
 //
-// Two steps wait for others: the API object of a deleted pod is deleted only after the write of
-// a status with Finished succeeded, so that a final status is never lost; and a worker whose pod
-// is Removed returns only when no action runs.
+// Two steps wait for earlier ones. A deleted pod that is Finished is deleted from the API only after
+// its status was written, so that a final status is never lost. A worker whose pod is Removed returns
+// only when no action runs.
 type Output struct {
 	// Memory is the worker's next memory.
 	Memory Memory
@@ -70,9 +70,9 @@ type Output struct {
 	Events []Event
 	// Stopping reports whether the pod is to stop. It never becomes false again.
 	Stopping bool
-	// Probe holds the IDs of the containers to probe; while Stopping, only for readiness.
+	// Probe holds the IDs of the containers to probe. While Stopping, only readiness is probed.
 	Probe map[string]bool
-	// Running holds the IDs of the containers that run and whose logs therefore grow.
+	// Running holds the IDs of the running containers, whose logs are rotated.
 	Running map[string]bool
 	// Actions are the actions that should run now, also those that already do: the caller launches
 	// an action only if none with its key runs.

@@ -81,23 +81,23 @@ func (d *decision) ensureSandbox() (runtime.Sandbox, bool) {
 
 // clearBrokenSandboxes stops the containers and sandboxes that a new sandbox would replace, and
 // reports whether all are stopped.
-func (d *decision) clearBrokenSandboxes() (clear bool) {
-	clear = true
+func (d *decision) clearBrokenSandboxes() (cleared bool) {
+	cleared = true
 	for _, c := range d.Runtime.Containers {
 		switch c.State {
 		case runtime.Running, runtime.Unknown:
 			d.kill(c, d.killDeadline(c, "", d.specGrace()), "")
-			clear = false
+			cleared = false
 		case runtime.Created:
 			d.do(Action{Kind: RemoveContainer, Container: c.Name, ID: c.ID})
-			clear = false
+			cleared = false
 		}
 	}
-	clear = clear && d.stopSandboxes(d.Runtime.Sandboxes)
-	if clear && len(d.Runtime.Sandboxes) > 0 && d.Memory.Failures[OfSandbox].Reason == "" {
+	cleared = cleared && d.stopSandboxes(d.Runtime.Sandboxes)
+	if cleared && len(d.Runtime.Sandboxes) > 0 && d.Memory.Failures[OfSandbox].Reason == "" {
 		d.event("", v1.EventTypeNormal, "SandboxChanged", "Pod sandbox changed, it will be killed and re-created.")
 	}
-	return clear
+	return cleared
 }
 
 // initContainers decides the next step of initialization and reports whether it is complete. It

@@ -51,7 +51,7 @@ func (w *Worker) runSandbox(ctx context.Context, t task) error {
 		return err
 	}
 	if err := os.MkdirAll(config.LogDirectory, 0o755); err != nil {
-		return fmt.Errorf("make the pod's log directory: %w", err)
+		return fmt.Errorf("create the pod's log directory: %w", err)
 	}
 	handler := ""
 	if class := t.pod.Spec.RuntimeClassName; class != nil && *class != "" {

@@ -184,7 +184,7 @@ func (w *Worker) configure(ctx context.Context, r criconfig.Run, images map[stri
 	layout := w.parts.Host.Layout
 	logs := filepath.Join(layout.PodLogsDir(r.Pod.Namespace, r.Pod.Name, r.Pod.UID), r.Container.Name)
 	if err := os.MkdirAll(logs, 0o755); err != nil {
-		return nil, fmt.Errorf("make the container's log directory: %w", err)
+		return nil, fmt.Errorf("create the container's log directory: %w", err)
 	}
 	return w.parts.Host.Container(r)
 }
@@ -212,15 +212,15 @@ func (w *Worker) mountTerminationLog(r *criconfig.Run) error {
 	}
 	path := w.parts.Host.Layout.TerminationLog(r.Pod.UID, r.Container.Name, r.Attempt)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return fmt.Errorf("make the termination log's directory: %w", err)
+		return fmt.Errorf("create the termination log's directory: %w", err)
 	}
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o666)
 	if err != nil {
-		return fmt.Errorf("make the termination log: %w", err)
+		return fmt.Errorf("create the termination log: %w", err)
 	}
 	defer file.Close()
 	if err := file.Chmod(0o666); err != nil { // whatever the umask
-		return fmt.Errorf("make the termination log: %w", err)
+		return fmt.Errorf("create the termination log: %w", err)
 	}
 	r.Mounts = append(r.Mounts, &runtimeapi.Mount{
 		ContainerPath: r.Container.TerminationMessagePath, HostPath: path, SelinuxRelabel: true,

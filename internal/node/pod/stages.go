@@ -13,7 +13,7 @@ import (
 )
 
 // stages is the life of a pod on its node, in order. Each stage is a file with a test of its own.
-// Decide says which of them run now; several may run at once, for different containers.
+// Decide chooses the stages that run now. Several may run concurrently, for different containers.
 var stages = []stage{
 	// Start.
 	{kind: PrepareVolumes, run: (*Worker).prepareVolumes, starts: true},
@@ -44,15 +44,17 @@ type stage struct {
 	// not cancelled (context.WithoutCancel): a call that is cut short leaves the runtime in a
 	// state that counts as a failure.
 	run func(*Worker, context.Context, task) func(*Memory)
-	// starts is set if the stage is pointless once the pod is to stop. It is cancelled then.
+	// starts is set if the stage only serves to start the pod. It is cancelled when the pod is to
+	// stop.
 	starts bool
-	// finish is set if a worker that stops waits for the stage, which takes only a moment: a
-	// container whose start is interrupted would count as failed.
+	// finish is set if a worker whose agent stops waits for the stage. Such a stage takes only a
+	// moment, and an interrupted one would have to be repeated: an interrupted start of a container
+	// would count as failed.
 	finish bool
 }
 
-// task is what a stage acts on. Stages run beside the worker's loop, so that they get what the
-// loop owns as values.
+// task is what a stage acts on. Stages run concurrently with the worker's loop, so that they get
+// copies of what the loop owns.
 type task struct {
 	Action
 	pod    *v1.Pod      // as it was when the action was decided; Worker.Pod has the newest status

@@ -154,7 +154,7 @@ func proxyTo(target *url.URL) http.Handler {
 type responder struct{}
 
 func (responder) Error(w http.ResponseWriter, r *http.Request, err error) {
-	klog.FromContext(r.Context()).Error(err, "Stream failed", "path", r.URL.Path)
+	klog.FromContext(r.Context()).Error(err, "Cannot proxy the stream to the runtime", "path", r.URL.Path)
 	code := http.StatusInternalServerError
 	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
 		code = int(status.Status().Code)

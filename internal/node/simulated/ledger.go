@@ -108,7 +108,7 @@ func (l *ledger) address(uid types.UID) (string, error) {
 			return h.address.String(), nil
 		}
 	}
-	return "", fmt.Errorf("no IP address is left for simulated pods: %d have one", len(l.taken))
+	return "", fmt.Errorf("no IP address left for simulated pods: %d are in use", len(l.taken))
 }
 
 // nextAddress returns the pod address after a. It wraps around.

@@ -55,7 +55,7 @@ func defaultCapacity() v1.ResourceList {
 
 func (o Options) withDefaults() (Options, error) {
 	if o.Count < 0 || o.Count >= 1<<(32-nodeAddresses.Bits())-1 {
-		return o, fmt.Errorf("%d simulated nodes asked for; there can be 0 to %d", o.Count, 1<<(32-nodeAddresses.Bits())-2)
+		return o, fmt.Errorf("%d simulated nodes requested; between 0 and %d are possible", o.Count, 1<<(32-nodeAddresses.Bits())-2)
 	}
 	if o.NamePrefix == "" {
 		o.NamePrefix = "sim-"
