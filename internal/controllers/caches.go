@@ -15,24 +15,24 @@ import (
 	"github.com/kindred-project/kindred/internal/controllers/framework/owned"
 )
 
-// NewInformer makes the informer of one kind for the controllers' shared cache.
+// NewInformer returns the informer of a kind for the controllers' shared cache.
 type NewInformer = func(toolscache.ListerWatcher, runtime.Object, time.Duration, toolscache.Indexers) toolscache.SharedIndexInformer
 
-// Caches knows how far the controllers' shared cache has come, kind by kind. The cache itself
-// would begin to keep a kind that it is asked about; Caches knows those alone that some
-// controller asked for.
+// Caches tracks the resource version that the controllers' shared cache has reached, by
+// kind. Asking the cache itself would start an informer; Caches has only the kinds that a
+// controller uses.
 type Caches struct {
 	mu sync.Mutex
-	// informers has more than one of a kind that is kept whole and as metadata alone.
+	// informers has two informers of a kind that is cached both whole and as metadata.
 	informers map[schema.GroupKind][]toolscache.SharedIndexInformer
 }
 
-// Watch returns a NewInformer, for the options of the shared cache, whose informers are made
-// by another one and then known to the Caches.
-func (c *Caches) Watch(scheme *runtime.Scheme, made NewInformer) NewInformer {
+// Watch wraps a NewInformer, for the options of the shared cache, and records the informers
+// that it returns.
+func (c *Caches) Watch(scheme *runtime.Scheme, newInformer NewInformer) NewInformer {
 	return func(source toolscache.ListerWatcher, object runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
-		informer := made(source, object, resync, indexers)
-		// The cache has told the kind in the same manner before it asks for an informer.
+		informer := newInformer(source, object, resync, indexers)
+		// The cache determines the kind in the same way before it creates an informer.
 		if kind, err := apiutil.GVKForObject(object, scheme); err == nil {
 			c.add(kind.GroupKind(), informer)
 		}
@@ -49,9 +49,8 @@ func (c *Caches) add(kind schema.GroupKind, informer toolscache.SharedIndexInfor
 	c.informers[kind] = append(c.informers[kind], informer)
 }
 
-// Seen tells whether controllers see what was written of a kind up to a resource version.
-// Known is false of a kind that is not in the shared cache: no controller waits for it, so
-// that it counts as seen.
+// Seen reports whether the cache has a kind up to a resource version. If the kind is not
+// cached, no controller depends on it: seen is true and known is false.
 func (c *Caches) Seen(kind schema.GroupKind, resourceVersion string) (seen, known bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

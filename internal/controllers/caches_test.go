@@ -21,7 +21,7 @@ import (
 
 var podKind = schema.GroupKind{Kind: "Pod"}
 
-// informed is an API of pods and an informer that follows it once it runs.
+// informed is an API of pods and an informer of it.
 type informed struct {
 	t      *testing.T
 	caches *controllers.Caches
@@ -70,17 +70,17 @@ func TestSeenFollowsTheInformer(t *testing.T) {
 			t.Fatal(err)
 		}
 		eventually(t, "see a new pod", i.seen(version))
-		// Seen means that who lists from here on finds it.
+		// A list after Seen must have the pod.
 		if _, exists, _ := i.pods.GetIndexer().GetByKey(fmt.Sprint("ns/pod-", n)); !exists {
-			t.Error("it is seen and not in the cache")
+			t.Error("seen, but not in the cache")
 		}
 		if i.seen(strconv.Itoa(number + 1))() {
-			t.Error("it has seen what was not written yet")
+			t.Error("seen before it was written")
 		}
 	}
 }
 
-// A kind that is kept in two ways is seen when both show it.
+// A kind with two informers is seen when both have it.
 func TestSeenAsksAllInformersOfAKind(t *testing.T) {
 	caches := &controllers.Caches{}
 	whole := newInformed(t, caches, &corev1.Pod{})
@@ -90,14 +90,14 @@ func TestSeenAsksAllInformersOfAKind(t *testing.T) {
 	whole.run()
 	eventually(t, "fill the store", func() bool { return whole.pods.GetIndexer().LastStoreSyncResourceVersion() == version })
 	if whole.seen(version)() {
-		t.Error("one of two informers does for both")
+		t.Error("seen although one of two informers does not have it")
 	}
 	partial.create("pod")
 	partial.run()
 	eventually(t, "see it in both", whole.seen(version))
 }
 
-func TestSeenOfWhatNobodyCaches(t *testing.T) {
+func TestSeenOfAnUncachedKind(t *testing.T) {
 	for name, caches := range map[string]*controllers.Caches{
 		"nothing is cached":       {},
 		"another kind is cached":  newInformed(t, &controllers.Caches{}, &corev1.Node{}).caches,

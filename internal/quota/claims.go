@@ -16,8 +16,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// classSuffix is what follows a storage class in the name of what is counted of
-// it alone: gold.storageclass.storage.k8s.io/requests.storage.
+// classSuffix follows the storage class in the names of its own quantities:
+// gold.storageclass.storage.k8s.io/requests.storage.
 const classSuffix = ".storageclass.storage.k8s.io/"
 
 var ofClaims = []corev1.ResourceName{corev1.ResourcePersistentVolumeClaims, corev1.ResourceRequestsStorage}
@@ -26,7 +26,7 @@ func claims(list generic.ListFuncByNamespace) quota.Evaluator {
 	return &evaluator[*corev1.PersistentVolumeClaim]{
 		counted: corev1.Resource("persistentvolumeclaims"), list: list,
 		handles: func(a admission.Attributes) bool {
-			// The status tells of sizes and attributes that were granted.
+			// The status has the granted size and attributes.
 			return createdOrUpdated(a) || a.GetSubresource() == "status"
 		},
 		counts: func(name corev1.ResourceName) bool {
@@ -58,7 +58,7 @@ func claimUsage(c *corev1.PersistentVolumeClaim) corev1.ResourceList {
 	return used
 }
 
-// claimedStorage is what the claim asks for, or more if more was granted already
+// claimedStorage returns the requested storage, or the granted storage if that is larger
 // (KEP-1790), in whole bytes.
 func claimedStorage(c *corev1.PersistentVolumeClaim) *resource.Quantity {
 	storage, found := c.Spec.Resources.Requests[corev1.ResourceStorage]
@@ -73,7 +73,7 @@ func claimedStorage(c *corev1.PersistentVolumeClaim) *resource.Quantity {
 	return &storage
 }
 
-// claimInScope knows of classes of volume attributes alone.
+// claimInScope supports only the scope VolumeAttributesClass.
 func claimInScope(c *corev1.PersistentVolumeClaim, selector corev1.ScopedResourceSelectorRequirement) (bool, error) {
 	if selector.ScopeName != corev1.ResourceQuotaScopeVolumeAttributesClass {
 		return false, nil
@@ -81,7 +81,7 @@ func claimInScope(c *corev1.PersistentVolumeClaim, selector corev1.ScopedResourc
 	return selects(selector, attributesClasses(c)...)
 }
 
-// attributesClasses are those that the claim has, wants or is on its way to.
+// attributesClasses returns the classes that the claim has, requests or is being modified to.
 func attributesClasses(c *corev1.PersistentVolumeClaim) []string {
 	classes := []string{ptr.Deref(c.Spec.VolumeAttributesClassName, ""), ptr.Deref(c.Status.CurrentVolumeAttributesClassName, "")}
 	if modify := c.Status.ModifyVolumeStatus; modify != nil {

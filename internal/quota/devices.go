@@ -18,10 +18,9 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// deviceClaims counts devices by class, under each name that a quota may have for
-// them: gpu.deviceclass.resource.k8s.io/devices, and those of extended resources
-// that stand for the class (KEP-5004), requests.deviceclass.resource.kubernetes.io/gpu
-// and requests.example.com/gpu.
+// deviceClaims counts devices by class, under each name that a quota may use:
+// gpu.deviceclass.resource.k8s.io/devices, and the names of the class's extended resources
+// (KEP-5004), requests.deviceclass.resource.kubernetes.io/gpu and requests.example.com/gpu.
 func deviceClaims(list generic.ListFuncByNamespace, d devices) quota.Evaluator {
 	return &evaluator[*resourcev1.ResourceClaim]{
 		counted: resourcev1.Resource("resourceclaims"), list: list,
@@ -31,15 +30,15 @@ func deviceClaims(list generic.ListFuncByNamespace, d devices) quota.Evaluator {
 	}
 }
 
-// Reader looks up what is rarely there, and only when a quota speaks of it, in the
-// server's own caches: an informer would be there for ever.
+// Reader reads rare kinds from the server's watch caches, and only if a quota names them, so
+// that no informer is needed.
 type Reader interface {
 	DeviceClasses() ([]resourcev1.DeviceClass, error)
 	ResourceClaims(namespace string) ([]resourcev1.ResourceClaim, error)
 	Pod(namespace, name string) (*corev1.Pod, error)
 }
 
-// FromCache reads what the server's watch cache has.
+// FromCache is the resource version for reading from the server's watch cache.
 const FromCache = "0"
 
 type devices struct {
@@ -55,8 +54,8 @@ func (d devices) classes() ([]resourcev1.DeviceClass, error) {
 	return classes, nil
 }
 
-// counts says whether a name in a quota means a class. If that cannot be found out
-// it does: the usage will tell the error.
+// counts reports whether a name in a quota means a class. On an error it returns true, since the
+// usage will return the error.
 func (d devices) counts(name corev1.ResourceName) bool {
 	if strings.HasSuffix(string(name), corev1.ResourceClaimsPerClass) {
 		return true
@@ -70,7 +69,7 @@ func (d devices) counts(name corev1.ResourceName) bool {
 	})
 }
 
-// requestNames are those of the extended resources that a class stands for.
+// requestNames returns the names of the extended resources of a class.
 func requestNames(class string, classes []resourcev1.DeviceClass) []corev1.ResourceName {
 	names := []corev1.ResourceName{corev1.ResourceName(corev1.ResourceImplicitExtendedClaimsPerClass + class)}
 	for i := range classes {
@@ -114,14 +113,14 @@ func (d devices) usage(c *resourcev1.ResourceClaim) (corev1.ResourceList, error)
 	return used, nil
 }
 
-// devicesByClass is the most that a claim may get of each class.
+// devicesByClass returns the most devices that a claim may get of each class.
 func devicesByClass(claim *resourcev1.DeviceClaim) map[string]int64 {
 	most := map[string]int64{}
 	for _, request := range claim.Requests {
 		if request.Exactly != nil && len(request.FirstAvailable) == 0 {
 			most[request.Exactly.DeviceClassName] += mostDevices(request.Exactly.AllocationMode, request.Exactly.Count)
 		}
-		// Of the alternatives it gets one.
+		// A claim gets one of the alternatives.
 		ofOne := map[string]int64{}
 		for _, a := range request.FirstAvailable {
 			ofOne[a.DeviceClassName] = max(ofOne[a.DeviceClassName], mostDevices(a.AllocationMode, a.Count))
@@ -140,8 +139,8 @@ func mostDevices(mode resourcev1.DeviceAllocationMode, count int64) int64 {
 	return count
 }
 
-// countedWithPod is what a pod uses, if the scheduler made the claim for its
-// extended resources: what is counted with the pod is not counted again.
+// countedWithPod returns the usage of the pod for whose extended resources the scheduler created
+// the claim. It must not be counted twice.
 func (d devices) countedWithPod(c *resourcev1.ResourceClaim) (corev1.ResourceList, error) {
 	owner := podOwner(c)
 	if owner == nil {
@@ -161,7 +160,7 @@ func (d devices) countedWithPod(c *resourcev1.ResourceClaim) (corev1.ResourceLis
 	return podUsage(pod, d.clock), nil
 }
 
-// podOwner is the pod for whose extended resources a claim says that it was made.
+// podOwner returns the pod for whose extended resources a claim was created, as it states.
 func podOwner(c *resourcev1.ResourceClaim) *metav1.OwnerReference {
 	owner := metav1.GetControllerOfNoCopy(c)
 	if c.Annotations[resourcev1.ExtendedResourceClaimAnnotation] != "true" || owner == nil || owner.Kind != "Pod" || owner.APIVersion != "v1" {
@@ -170,7 +169,8 @@ func podOwner(c *resourcev1.ResourceClaim) *metav1.OwnerReference {
 	return owner
 }
 
-// isMadeFor: the pod's status names its claim. Until then it is the oldest.
+// isMadeFor reports whether a claim was created for the pod. The pod's status names the claim;
+// before that, it is the oldest one.
 func (d devices) isMadeFor(c *resourcev1.ResourceClaim, pod *corev1.Pod) (bool, error) {
 	if status := pod.Status.ExtendedResourceClaimStatus; status != nil {
 		return status.ResourceClaimName == c.Name, nil

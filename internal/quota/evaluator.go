@@ -1,13 +1,12 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package quota says what ResourceQuotas count: of which kinds, and how much of it
-// an object uses. The evaluator that counts objects of any kind is the library's
-// (k8s.io/apiserver/pkg/quota/v1/generic). Here are those that know more of their
-// kind: pods, services, and claims for volumes and for devices.
+// Package quota evaluates what ResourceQuotas count: the kinds, and the usage of an object.
+// k8s.io/apiserver/pkg/quota/v1/generic has the evaluator that counts objects of any kind;
+// this package has those of pods, services, and claims for volumes and devices.
 //
-// Admission charges a request with them before the object is stored; the controller
-// counts with them what is there.
+// Admission charges requests with them before an object is stored, and the controller counts
+// existing objects with them.
 package quota
 
 import (
@@ -28,7 +27,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// ignored are never counted: what is answered and not stored, and events.
+// ignored holds the resources that are never counted: those that are not stored, and events.
 var ignored = map[schema.GroupResource]struct{}{
 	{Resource: "bindings"}:                                                 {},
 	{Resource: "componentstatuses"}:                                        {},
@@ -42,8 +41,8 @@ var ignored = map[schema.GroupResource]struct{}{
 	{Group: "authorization.k8s.io", Resource: "selfsubjectrulesreviews"}:   {},
 }
 
-// olderNames are those by which quotas could count some kinds before they could
-// count all (count/secrets).
+// olderNames holds the names by which quotas counted some kinds before the generic form
+// (count/secrets).
 var olderNames = map[string]corev1.ResourceName{
 	"configmaps":             corev1.ResourceConfigMaps,
 	"resourcequotas":         corev1.ResourceQuotas,
@@ -51,22 +50,21 @@ var olderNames = map[string]corev1.ResourceName{
 	"secrets":                corev1.ResourceSecrets,
 }
 
-// Configuration is what the library's admission plugin asks for. It counts only what
-// changes, and so lists nothing.
+// Configuration returns the configuration of the admission plugin, which evaluates only the
+// objects of requests and lists nothing.
 func Configuration(c clock.PassiveClock, reader Reader) quota.Configuration {
 	return generic.NewConfiguration(Evaluators(nil, c, reader), ignored)
 }
 
-// Lister returns what is there of a kind in a namespace.
+// Lister returns the objects of a kind in a namespace.
 type Lister func(resource schema.GroupResource, namespace string) ([]runtime.Object, error)
 
 func (l Lister) of(resource schema.GroupResource) generic.ListFuncByNamespace {
 	return func(namespace string) ([]runtime.Object, error) { return l(resource, namespace) }
 }
 
-// Evaluators are those of the kinds of which a quota knows more than their
-// number, and of those that have an older name. The reader is asked for classes of
-// devices, where a quota speaks of them.
+// Evaluators returns the evaluators of the kinds of which quotas count more than the number, and
+// of those with an older name. It reads device classes if a quota names them.
 func Evaluators(list Lister, c clock.PassiveClock, reader Reader) []quota.Evaluator {
 	out := []quota.Evaluator{
 		pods(list.of(corev1.Resource("pods")), c),
@@ -80,7 +78,7 @@ func Evaluators(list Lister, c clock.PassiveClock, reader Reader) []quota.Evalua
 	return out
 }
 
-// Count is the evaluator of a kind of which a quota knows the number alone.
+// Count returns the evaluator that counts the objects of a kind.
 func Count(resource schema.GroupResource, list Lister) quota.Evaluator {
 	return generic.NewObjectCountEvaluator(resource, list.of(resource), "")
 }
@@ -93,8 +91,7 @@ func Counted(name corev1.ResourceName) (schema.GroupResource, bool) {
 	return resource, found && !never
 }
 
-// Changed says whether a change of an object changes what quotas count of it: what it
-// uses, or which scopes it is in.
+// Changed reports whether an update of an object changes its usage or its scopes.
 func Changed(e quota.Evaluator, now, old runtime.Object) bool {
 	kind, ok := e.(interface {
 		changed(now, old runtime.Object) bool
@@ -102,20 +99,19 @@ func Changed(e quota.Evaluator, now, old runtime.Object) bool {
 	return ok && kind.changed(now, old)
 }
 
-// evaluator is what quotas must know of a kind.
+// evaluator evaluates objects of one kind.
 type evaluator[T runtime.Object] struct {
 	counted schema.GroupResource
 	list    generic.ListFuncByNamespace
 	handles func(admission.Attributes) bool
-	// counts says whether a name in a quota is one that this evaluator counts.
+	// counts reports whether the evaluator counts a name in a quota.
 	counts func(corev1.ResourceName) bool
 	usage  func(T) (corev1.ResourceList, error)
-	// inScope says whether the object is what a scope selects. Without it no
-	// scope fits.
+	// inScope reports whether a scope selects the object. If nil, no scope does.
 	inScope func(T, corev1.ScopedResourceSelectorRequirement) (bool, error)
-	// moved says whether a change takes the object into other scopes.
+	// moved reports whether an update changes the object's scopes.
 	moved func(now, old T) bool
-	// require refuses objects that do not say enough to be counted.
+	// require refuses objects that lack required quantities.
 	require func(T, []corev1.ResourceName) error
 }
 
@@ -199,7 +195,7 @@ func (e *evaluator[T]) MatchingResources(names []corev1.ResourceName) []corev1.R
 	return out
 }
 
-// Usage implements quota.Evaluator. The object itself counts whatever else does.
+// Usage implements quota.Evaluator. It always includes the object count.
 func (e *evaluator[T]) Usage(item runtime.Object) (corev1.ResourceList, error) {
 	obj, err := e.object(item)
 	if err != nil {
@@ -230,18 +226,18 @@ func (e *evaluator[T]) changed(now, old runtime.Object) bool {
 	}
 	used, err := e.usage(obj)
 	usedBefore, errBefore := e.usage(before)
-	// What cannot be told is counted again.
+	// After an error, the object is counted again.
 	return err != nil || errBefore != nil || !quota.Equals(used, usedBefore)
 }
 
-// always is a usage that needs nothing but the object.
+// always converts a usage function that cannot fail.
 func always[T any](usage func(T) corev1.ResourceList) func(T) (corev1.ResourceList, error) {
 	return func(obj T) (corev1.ResourceList, error) { return usage(obj), nil }
 }
 
 func number(n int) resource.Quantity { return *resource.NewQuantity(int64(n), resource.DecimalSI) }
 
-// createdOrUpdated is what changes the use of kinds that can be changed in place.
+// createdOrUpdated reports whether a request may change the usage of a mutable kind.
 func createdOrUpdated(a admission.Attributes) bool {
 	return a.GetSubresource() == "" && (a.GetOperation() == admission.Create || a.GetOperation() == admission.Update)
 }
@@ -253,8 +249,8 @@ var operators = map[corev1.ScopeSelectorOperator]selection.Operator{
 	corev1.ScopeSelectorOpDoesNotExist: selection.DoesNotExist,
 }
 
-// selects says whether the selector of a class takes any of those that an object
-// has; an object without a class is one of a kind too (NotIn, DoesNotExist).
+// selects reports whether a scope selector matches one of an object's classes. An object without
+// a class may match too (NotIn, DoesNotExist).
 func selects(selector corev1.ScopedResourceSelectorRequirement, classes ...string) (bool, error) {
 	operator, found := operators[selector.Operator]
 	if !found {

@@ -23,7 +23,7 @@ import (
 
 const requests = corev1.DefaultResourceRequestsPrefix
 
-// ofPods are the names without a domain that count what pods ask for.
+// ofPods holds the names without a domain that pods use.
 var ofPods = []corev1.ResourceName{
 	corev1.ResourcePods,
 	corev1.ResourceCPU, corev1.ResourceRequestsCPU, corev1.ResourceLimitsCPU,
@@ -31,8 +31,8 @@ var ofPods = []corev1.ResourceName{
 	corev1.ResourceEphemeralStorage, corev1.ResourceRequestsEphemeralStorage, corev1.ResourceLimitsEphemeralStorage,
 }
 
-// mustBeSet are those that each container must name if a quota counts them. It
-// was a mistake, and is not made again for others.
+// mustBeSet holds the resources that each container must set if a quota counts them. Upstream
+// regards this as a mistake and adds none.
 var mustBeSet = []corev1.ResourceName{
 	corev1.ResourceCPU, corev1.ResourceRequestsCPU, corev1.ResourceLimitsCPU,
 	corev1.ResourceMemory, corev1.ResourceRequestsMemory, corev1.ResourceLimitsMemory,
@@ -52,8 +52,8 @@ func pods(list generic.ListFuncByNamespace, c clock.PassiveClock) quota.Evaluato
 	}
 }
 
-// changesPodUsage: a pod asks for something when it is created or resized, and
-// moves between scopes when it gets a deadline.
+// changesPodUsage reports whether a request may change the usage or the scopes of a pod: it creates
+// or resizes the pod, or sets its deadline.
 func changesPodUsage(a admission.Attributes) bool {
 	switch a.GetSubresource() {
 	case "":
@@ -73,8 +73,8 @@ func isHugePages(name corev1.ResourceName) bool {
 	return strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
 }
 
-// isRequestOfExtended says whether a quota counts requests of somebody's own
-// resource: requests.example.com/gpu.
+// isRequestOfExtended reports whether a name counts requests of an extended resource:
+// requests.example.com/gpu.
 func isRequestOfExtended(name corev1.ResourceName) bool {
 	resource, found := strings.CutPrefix(string(name), requests)
 	return found && (!isNative(resource) || strings.HasPrefix(resource, resourcev1.ResourceDeviceClassPrefix))
@@ -84,8 +84,8 @@ func isNative(name string) bool {
 	return !strings.Contains(name, "/") || strings.Contains(name, corev1.ResourceDefaultNamespacePrefix)
 }
 
-// isExtended says whether a container may ask for the resource as for a device,
-// by its name or that of its class (KEP-5004).
+// isExtended reports whether a resource is an extended resource, by its own name or that of a
+// device class (KEP-5004).
 func isExtended(name corev1.ResourceName) bool {
 	if strings.HasPrefix(string(name), resourcev1.ResourceDeviceClassPrefix) {
 		return true
@@ -93,8 +93,8 @@ func isExtended(name corev1.ResourceName) bool {
 	return !isNative(string(name)) && !strings.HasPrefix(string(name), requests) && len(validation.IsQualifiedName(requests+string(name))) == 0
 }
 
-// requireResources wants every container to say how much it asks for of what is
-// counted, unless the pod says it for all.
+// requireResources requires every container to set the counted resources, unless they are set at
+// pod level.
 func requireResources(p *corev1.Pod, counted []corev1.ResourceName) error {
 	if resourcehelper.IsPodLevelResourcesSet(p) {
 		return nil
@@ -119,7 +119,7 @@ func requireResources(p *corev1.Pod, counted []corev1.ResourceName) error {
 	return fmt.Errorf("must specify %s", strings.Join(messages, "; "))
 }
 
-// podUsage is nothing but the object itself once the pod needs nothing more.
+// podUsage returns the usage of a pod. A pod that is over uses only its object count.
 func podUsage(p *corev1.Pod, c clock.PassiveClock) corev1.ResourceList {
 	if isOver(p, c) {
 		return nil
@@ -128,8 +128,8 @@ func podUsage(p *corev1.Pod, c clock.PassiveClock) corev1.ResourceList {
 	return computeUsage(resourcehelper.PodRequests(p, options), resourcehelper.PodLimits(p, options))
 }
 
-// isOver says whether a pod has ended, or should have: one whose node is lost
-// must not keep others from taking its place.
+// isOver reports whether a pod has ended or its grace period is over: a pod on a lost node must not
+// block its replacement.
 func isOver(p *corev1.Pod, c clock.PassiveClock) bool {
 	if p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded {
 		return true
@@ -141,7 +141,7 @@ func isOver(p *corev1.Pod, c clock.PassiveClock) bool {
 	return c.Now().After(p.DeletionTimestamp.Add(grace))
 }
 
-// computeUsage names requests and limits as quotas do.
+// computeUsage returns requests and limits under the names of quotas.
 func computeUsage(requested, limits corev1.ResourceList) corev1.ResourceList {
 	used := corev1.ResourceList{corev1.ResourcePods: number(1)}
 	for name, quantity := range requested {
@@ -177,21 +177,21 @@ func podInScope(p *corev1.Pod, selector corev1.ScopedResourceSelectorRequirement
 		}
 		return selects(selector, p.Spec.PriorityClassName)
 	case corev1.ResourceQuotaScopeCrossNamespacePodAffinity:
-		return looksElsewhere(p.Spec.Affinity), nil
+		return hasCrossNamespaceAffinity(p.Spec.Affinity), nil
 	}
 	return false, nil
 }
 
 func isBestEffort(p *corev1.Pod) bool { return qos.GetPodQOS(p) == corev1.PodQOSBestEffort }
 
-// isTerminating says whether a pod runs for a limited time.
+// isTerminating reports whether a pod has a deadline.
 func isTerminating(p *corev1.Pod) bool {
 	return p.Spec.ActiveDeadlineSeconds != nil && *p.Spec.ActiveDeadlineSeconds >= 0
 }
 
-// looksElsewhere says whether the pod wants to be near to, or far from, pods of
+// hasCrossNamespaceAffinity reports whether the pod has an affinity or anti-affinity to pods of
 // other namespaces.
-func looksElsewhere(affinity *corev1.Affinity) bool {
+func hasCrossNamespaceAffinity(affinity *corev1.Affinity) bool {
 	if affinity == nil {
 		return false
 	}

@@ -35,7 +35,7 @@ func serviceUsage(s *corev1.Service) corev1.ResourceList {
 	}
 }
 
-// nodePorts is how many the Service will have: they are not allocated yet when
+// nodePorts returns how many node ports the Service will have. They are not allocated before
 // it is created.
 func nodePorts(s *corev1.Service) int {
 	switch {

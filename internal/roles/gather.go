@@ -1,9 +1,9 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package roles says what a ClusterRole with an aggregationRule comes to. The policy that
-// a cluster starts with is written with it, and a controller keeps it true, so that the
-// controller finds nothing to do in a new cluster.
+// Package roles computes the rules of a ClusterRole with an aggregationRule. The bootstrap
+// policy is written with it, and a controller keeps it up to date, so that the controller has
+// nothing to do in a new cluster.
 package roles
 
 import (
@@ -16,8 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// Gather returns the rules of all roles that an aggregating role selects, in the order of
-// its selectors and of their names, each rule once.
+// Gather returns the rules of all roles that an aggregating role selects, without duplicates,
+// ordered by selector and role name.
 func Gather(role *rbacv1.ClusterRole, all []rbacv1.ClusterRole) ([]rbacv1.PolicyRule, error) {
 	byName := slices.SortedFunc(slices.Values(all), func(a, b rbacv1.ClusterRole) int { return cmp.Compare(a.Name, b.Name) })
 	var rules []rbacv1.PolicyRule

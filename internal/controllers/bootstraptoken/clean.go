@@ -21,7 +21,7 @@ import (
 // CleanerName is the cleaner's identity.
 const CleanerName = "token-cleaner"
 
-// AddCleaner registers the cleaner: woken by tokens, and when one's time is over.
+// AddCleaner registers the cleaner. It watches tokens, and requeues them for their expiry.
 func AddCleaner(env control.Env) error {
 	secrets, err := tokens(env)
 	if err != nil {
@@ -40,7 +40,7 @@ type cleaner struct {
 	clock   clock.PassiveClock
 }
 
-// Reconcile deletes one token, or waits until it may.
+// Reconcile deletes one expired token, or requeues it for its expiry.
 func (c *cleaner) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	secret := &corev1.Secret{}
 	if err := c.secrets.Get(ctx, req.NamespacedName, secret); err != nil {
@@ -48,7 +48,7 @@ func (c *cleaner) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 	}
 	left, expired := bootstrapsecrets.GetExpiration(secret, c.clock.Now())
 	if !expired {
-		return ctrl.Result{RequeueAfter: left}, nil // 0, which is never, for one without an end
+		return ctrl.Result{RequeueAfter: left}, nil // 0, which means never, for a token without expiry
 	}
 	return ctrl.Result{}, owned.IgnoreStale(c.client.Delete(ctx, secret, client.Preconditions{UID: &secret.UID}))
 }

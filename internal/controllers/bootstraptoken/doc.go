@@ -1,11 +1,10 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package bootstraptoken looks after bootstrap tokens: Secrets in kube-system with
-// which a machine that knows nothing of a cluster joins it. With each token the
-// signer signs the ConfigMap cluster-info, wherever somebody made one, so that who
-// has the token can trust what is written there; the cleaner deletes tokens whose
-// time is over.
+// Package bootstraptoken holds the controllers of bootstrap tokens: Secrets in kube-system by
+// which a new machine joins a cluster. The signer signs the ConfigMap cluster-info in
+// kube-public, if it exists, with each token, so that a machine with the token can verify
+// its content. The cleaner deletes expired tokens.
 package bootstraptoken
 
 import (
@@ -18,7 +17,7 @@ import (
 	"github.com/kindred-project/kindred/internal/controllers/framework/control"
 )
 
-// tokens returns a cache of bootstrap tokens, and of no other Secrets.
+// tokens returns a cache of only the Secrets with bootstrap tokens.
 func tokens(env control.Env) (cache.Cache, error) {
 	return env.Select(&corev1.Secret{}, metav1.NamespaceSystem, fields.OneTermEqualSelector("type", string(bootstrapapi.SecretTypeBootstrapToken)))
 }

@@ -35,7 +35,7 @@ const SignerName = "bootstrap-signer"
 
 var clusterInfo = client.ObjectKey{Namespace: metav1.NamespacePublic, Name: bootstrapapi.ConfigMapClusterInfo}
 
-// AddSigner registers the signer: woken by the ConfigMap and by tokens.
+// AddSigner registers the signer. It watches the ConfigMap and tokens.
 func AddSigner(env control.Env) error {
 	secrets, err := tokens(env)
 	if err != nil {
@@ -59,7 +59,7 @@ type signer struct {
 	clock   clock.PassiveClock
 }
 
-// Reconcile makes the ConfigMap's signatures those of the tokens that there are.
+// Reconcile updates the signatures of the ConfigMap for the existing tokens.
 func (s *signer) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	found := &corev1.ConfigMap{}
 	if err := s.client.Get(ctx, req.NamespacedName, found); err != nil {
@@ -81,7 +81,7 @@ func (s *signer) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, 
 	return ctrl.Result{}, owned.IgnoreStale(s.client.Update(ctx, found))
 }
 
-// signed is the ConfigMap's data with a signature for each token and no others.
+// signed returns the ConfigMap's data with exactly one signature for each token.
 func signed(data map[string]string, secrets []corev1.Secret, now time.Time) map[string]string {
 	out := maps.Clone(data)
 	maps.DeleteFunc(out, func(key, _ string) bool { return strings.HasPrefix(key, bootstrapapi.JWSSignatureKeyPrefix) })
@@ -93,7 +93,7 @@ func signed(data map[string]string, secrets []corev1.Secret, now time.Time) map[
 	return out
 }
 
-// forSigning returns the two halves of a token that is good for signing.
+// forSigning returns the ID and the secret of a token that is valid for signing.
 func forSigning(secret *corev1.Secret, now time.Time) (id, key string, ok bool) {
 	name, wellNamed := bootstrapsecrets.ParseName(secret.Name)
 	id = bootstrapsecrets.GetData(secret, bootstrapapi.BootstrapTokenIDKey)
@@ -103,10 +103,10 @@ func forSigning(secret *corev1.Secret, now time.Time) (id, key string, ok bool) 
 	return id, key, ok
 }
 
-// signature is a JSON Web Signature with HMAC and SHA-256 (RFC 7515, RFC 7518 section
-// 3.2) whose content is left out (RFC 7515 appendix F): the verifier has it.
+// signature returns a JSON Web Signature with HMAC SHA-256 (RFC 7515, RFC 7518 section 3.2) and
+// detached content (RFC 7515 appendix F).
 func signature(content, id, key string) string {
-	// A struct of two strings is always encoded.
+	// A struct of two strings can always be encoded.
 	header, _ := json.Marshal(struct {
 		Algorithm string `json:"alg"`
 		KeyID     string `json:"kid"`

@@ -15,38 +15,40 @@ import (
 	"github.com/kindred-project/kindred/internal/controllers/framework/owned"
 )
 
-// Who may not approve now may be allowed to a moment later: the question is asked
-// again after as long as the request is old, within these bounds.
+// The permissions of the requester may change, so an undecided request is checked again after a
+// time that grows with its age, within these limits.
 const (
 	soonest = time.Second
 	latest  = 1000 * time.Second
 )
 
-// approval is one reason to approve without a person: who sends such a request must
-// be permitted to create the made-up subresource.
+// approval is a rule for automatic approval: the requester must be authorized to create the
+// virtual subresource.
 type approval struct {
 	applies     func(*request, *x509.CertificateRequest) bool
 	subresource string
 	message     string
 }
 
-// approvals are tried in this order.
+// approvals holds the rules in the order in which they are tried.
 var approvals = []approval{
 	{ownClientCertificate, "selfnodeclient", "Auto approving self kubelet client certificate after SubjectAccessReview."},
 	{nodeClientCertificate, "nodeclient", "Auto approving kubelet client certificate after SubjectAccessReview."},
 }
 
-// nodeClientCertificate: somebody asks for the identity of a node.
+// nodeClientCertificate reports whether the request is for a client certificate of a node.
 func nodeClientCertificate(r *request, wanted *x509.CertificateRequest) bool {
 	return r.Spec.SignerName == certificatesv1.KubeAPIServerClientKubeletSignerName && checkNodeClient(wanted, r.Spec.Usages) == nil
 }
 
-// ownClientCertificate: a node asks for its own, to renew it.
+// ownClientCertificate reports whether a node requests a client certificate of its own, to renew
+// it.
 func ownClientCertificate(r *request, wanted *x509.CertificateRequest) bool {
 	return r.Spec.Username == wanted.Subject.CommonName && nodeClientCertificate(r, wanted)
 }
 
-// decide approves what may be approved. It returns when to ask again, if ever.
+// decide approves a request if a rule permits it. Otherwise it returns when to check again, or 0
+// for never.
 func (r *reconciler) decide(ctx context.Context, found *request, now time.Time) (time.Duration, error) {
 	wanted, err := parse(found)
 	if err != nil {
@@ -72,7 +74,7 @@ func (r *reconciler) decide(ctx context.Context, found *request, now time.Time) 
 	return again, nil
 }
 
-// permitted asks whether who sent the request may create a subresource of requests.
+// permitted reports whether the requester may create the subresource.
 func (r *reconciler) permitted(ctx context.Context, found *request, subresource string) (bool, error) {
 	extra := map[string]authorizationv1.ExtraValue{}
 	for key, values := range found.Spec.Extra {

@@ -174,10 +174,10 @@ func TestANodeGetsItsOwnIdentity(t *testing.T) {
 		t.Errorf("good from %v to %v", signed.NotBefore, signed.NotAfter)
 	}
 
-	if again := b.reconcile().RequeueAfter; again != answeredLife+time.Second {
+	if again := b.reconcile().RequeueAfter; again != answeredTTL+time.Second {
 		t.Errorf("looks again after %v", again)
 	}
-	b.clock.Step(answeredLife + time.Second)
+	b.clock.Step(answeredTTL + time.Second)
 	if b.reconcile(); !b.gone() {
 		t.Error("stays for ever")
 	}
@@ -192,10 +192,10 @@ func TestWhatCannotBeRead(t *testing.T) {
 		approved.approve()
 		for _, b := range []*bench{pending, approved} {
 			again := b.reconcile().RequeueAfter
-			if again != pendingLife+time.Second {
+			if again != pendingTTL+time.Second {
 				t.Errorf("%s: looks again after %v", name, again)
 			}
-			b.clock.Step(pendingLife + time.Second)
+			b.clock.Step(pendingTTL + time.Second)
 			if b.reconcile(); !b.gone() {
 				t.Errorf("%s: stays for ever", name)
 			}
@@ -212,7 +212,7 @@ func TestNobodyElseIsApproved(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, request{Spec: r})
 			b.allowed["selfnodeclient"], b.allowed["nodeclient"] = true, true
-			if again := b.reconcile().RequeueAfter; again != pendingLife+time.Second {
+			if again := b.reconcile().RequeueAfter; again != pendingTTL+time.Second {
 				t.Errorf("looks again after %v", again)
 			}
 			if len(b.asked) > 0 || len(b.get().Status.Conditions) > 0 {

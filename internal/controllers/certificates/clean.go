@@ -15,13 +15,13 @@ import (
 )
 
 const (
-	// answeredLife is how long a request stays that was denied, given up or
-	// answered with a certificate; pendingLife how long it may wait for that.
-	answeredLife = time.Hour
-	pendingLife  = 24 * time.Hour
+	// answeredTTL is how long a request is kept after it was denied, failed or issued;
+	// pendingTTL is how long it may be pending.
+	answeredTTL = time.Hour
+	pendingTTL  = 24 * time.Hour
 )
 
-// deadline is when a request has no use any more, if that can be said.
+// deadline returns when a request is deleted, if ever.
 func deadline(r *request) (at time.Time, ends bool) {
 	atLatest := func(t time.Time) {
 		if !ends || t.Before(at) {
@@ -29,7 +29,7 @@ func deadline(r *request) (at time.Time, ends bool) {
 		}
 	}
 	if len(r.Status.Conditions) == 0 {
-		atLatest(r.CreationTimestamp.Add(pendingLife))
+		atLatest(r.CreationTimestamp.Add(pendingTTL))
 	}
 	for _, c := range r.Status.Conditions {
 		issued := len(r.Status.Certificate) > 0
@@ -39,15 +39,15 @@ func deadline(r *request) (at time.Time, ends bool) {
 		switch {
 		case c.LastUpdateTime.IsZero():
 		case c.Type == certificatesv1.CertificateApproved && !issued:
-			atLatest(c.LastUpdateTime.Add(pendingLife))
+			atLatest(c.LastUpdateTime.Add(pendingTTL))
 		case c.Type == certificatesv1.CertificateApproved, c.Type == certificatesv1.CertificateDenied, c.Type == certificatesv1.CertificateFailed:
-			atLatest(c.LastUpdateTime.Add(answeredLife))
+			atLatest(c.LastUpdateTime.Add(answeredTTL))
 		}
 	}
 	return at, ends
 }
 
-// expiry is when the certificate that was issued ends.
+// expiry returns when the issued certificate expires.
 func expiry(r *request) (time.Time, bool) {
 	issued, err := cert.ParseCertsPEM(r.Status.Certificate)
 	if err != nil {

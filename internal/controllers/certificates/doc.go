@@ -1,12 +1,11 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package certificates answers CertificateSigningRequests of the signers that are
-// Kubernetes' own. A request goes through three states, and one Reconcile brings it
-// to the next: undecided, where only requests of node agents for their own
-// identity are approved without a person (approve.go); approved, where the
-// cluster's authority signs what the signer permits (sign.go); and done with,
-// where nobody looks at it any more and it is deleted (clean.go).
+// Package certificates handles CertificateSigningRequests for Kubernetes' own signers. A
+// Reconcile takes a request to its next state: requests of node agents for their own identity
+// are approved automatically (approve.go), approved requests are signed by the cluster's CA if
+// the signer permits them (sign.go), and old requests are deleted (clean.go). A second
+// controller deletes old PodCertificateRequests (podcertificates.go).
 package certificates
 
 import (
@@ -34,8 +33,7 @@ const workers = 5
 
 type request = certificatesv1.CertificateSigningRequest
 
-// Add returns the function that registers the controller, for the authority that
-// signs.
+// Add returns the function that registers the controller with the given signer.
 func Add(sign Signer) func(control.Env) error {
 	return func(env control.Env) error {
 		r := &reconciler{client: env.Client, clock: env.Clock, sign: sign}
@@ -53,7 +51,7 @@ type reconciler struct {
 	sign   Signer
 }
 
-// Reconcile brings one request a state further. Its own writes wake it again.
+// Reconcile takes one request to its next state. Its writes wake it again.
 func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	found := &request{}
 	if err := r.client.Get(ctx, req.NamespacedName, found); err != nil {
@@ -74,8 +72,8 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		err = r.issue(ctx, found, now)
 	}
 	if errors.Is(err, errUnreadable) {
-		// It is nobody's any more, but it is deleted in its time all the same.
-		klog.FromContext(ctx).Error(err, "Cannot answer a request", "request", found.Name)
+		// The request cannot be answered, but is still deleted after its TTL.
+		klog.FromContext(ctx).Error(err, "Cannot handle a CertificateSigningRequest", "request", found.Name)
 		err = nil
 	}
 	if err != nil {
@@ -87,8 +85,8 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{RequeueAfter: again}, nil
 }
 
-// has reports whether a request has a condition, whatever its status: approval and
-// denial can only be true.
+// has reports whether a request has a condition, whatever its status: approval and denial are
+// always true.
 func has(r *request, t certificatesv1.RequestConditionType) bool {
 	for i := range r.Status.Conditions {
 		if r.Status.Conditions[i].Type == t {
@@ -98,8 +96,7 @@ func has(r *request, t certificatesv1.RequestConditionType) bool {
 	return false
 }
 
-// failed reports whether a signer has given the request up. A condition without a
-// status is from before they had one.
+// failed reports whether the request has the condition Failed. An old condition has no status.
 func failed(r *request) bool {
 	for _, c := range r.Status.Conditions {
 		if c.Type == certificatesv1.CertificateFailed && (c.Status == "" || c.Status == corev1.ConditionTrue) {
@@ -109,11 +106,11 @@ func failed(r *request) bool {
 	return false
 }
 
-// errUnreadable: what is to be signed cannot be read, and never will be.
+// errUnreadable is returned for a request that cannot be parsed. It is not retried.
 var errUnreadable = errors.New("no certificate request")
 
-// parse reads what is to be signed. The API has checked it, but not what
-// somebody else has put into the store.
+// parse parses the PKCS #10 request. The API validates it, but other programs may write to
+// the store.
 func parse(r *request) (*x509.CertificateRequest, error) {
 	block, _ := pem.Decode(r.Spec.Request)
 	if block == nil || block.Type != "CERTIFICATE REQUEST" {

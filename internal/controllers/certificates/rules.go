@@ -16,13 +16,13 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 )
 
-// rules are what each signer permits (the certificates API's reference, "Kubernetes
-// signers"). A signer that is not here is somebody else's.
+// rules holds what each signer permits (certificates API reference, "Kubernetes signers"). Other
+// signers are not handled.
 var rules = map[string]func(*x509.CertificateRequest, []certificatesv1.KeyUsage) error{
 	certificatesv1.KubeAPIServerClientSignerName:        checkClient,
 	certificatesv1.KubeAPIServerClientKubeletSignerName: checkNodeClient,
 	certificatesv1.KubeletServingSignerName:             checkNodeServing,
-	// The signer of requests from before signers had names: anything goes.
+	// Requests from before signers had names: everything is permitted.
 	certificatesv1beta1.LegacyUnknownSignerName: func(*x509.CertificateRequest, []certificatesv1.KeyUsage) error { return nil },
 }
 
@@ -80,7 +80,7 @@ func checkNodeServing(wanted *x509.CertificateRequest, usages []certificatesv1.K
 	return nil
 }
 
-// nodePrefix begins the name of a node as a user.
+// nodePrefix is the prefix of the user name of a node.
 const nodePrefix = "system:node:"
 
 var (
@@ -100,8 +100,8 @@ func namesNode(wanted *x509.CertificateRequest) bool {
 	return strings.HasPrefix(wanted.Subject.CommonName, nodePrefix)
 }
 
-// checkUsages: all of what a node's certificate is for and nothing else. Only RSA
-// keys can encipher other keys, so that this usage may be left out.
+// checkUsages requires exactly the usages of a node's certificate. Key encipherment is optional,
+// since only RSA keys support it.
 func checkUsages(usages []certificatesv1.KeyUsage, purpose certificatesv1.KeyUsage) error {
 	allowed := sets.New(certificatesv1.UsageDigitalSignature, certificatesv1.UsageKeyEncipherment, purpose)
 	got := sets.New(usages...).Insert(certificatesv1.UsageKeyEncipherment)

@@ -20,22 +20,21 @@ import (
 	"github.com/kindred-project/kindred/internal/controllers/framework/owned"
 )
 
-// Signer is the cluster's authority: it returns a certificate for a public key that
-// says what the template does, with a serial number of its own, and ends no later
-// than the authority's. It refuses when that has ended.
+// Signer signs with the cluster's CA. It returns a certificate for the public key with the
+// content of the template and a new serial number, which expires no later than the CA. It
+// returns an error if the CA has expired.
 type Signer func(template *x509.Certificate, public crypto.PublicKey) (*x509.Certificate, error)
 
 const (
 	longest  = 365 * 24 * time.Hour
 	shortest = 10 * time.Minute
-	// backdate is how far another clock may be behind; for certificates that are
-	// not short it is taken off the end, so that they live as long as was asked for.
+	// backdate is the tolerated clock skew. It is subtracted from the end of certificates
+	// that are not short-lived, so that they are valid as long as requested.
 	backdate = 5 * time.Minute
 	short    = 8 * time.Hour
 )
 
-// issue signs an approved request, or gives it up where its signer does not permit
-// what it asks for.
+// issue signs an approved request, or marks it as failed if its signer does not permit it.
 func (r *reconciler) issue(ctx context.Context, found *request, now time.Time) error {
 	permits, ours := rules[found.Spec.SignerName]
 	if !ours {
@@ -64,8 +63,8 @@ func (r *reconciler) issue(ctx context.Context, found *request, now time.Time) e
 	return owned.IgnoreStale(r.client.Status().Update(ctx, found))
 }
 
-// templateFor takes the names from what is to be signed, and the usages from the
-// request: extensions that somebody put in himself are dropped.
+// templateFor takes the names from the PKCS #10 request and the usages from the API object. It
+// drops extensions of the PKCS #10 request.
 func templateFor(wanted *x509.CertificateRequest, found *request, now time.Time) (*x509.Certificate, error) {
 	template := &x509.Certificate{
 		Subject:  wanted.Subject,
@@ -90,7 +89,7 @@ func templateFor(wanted *x509.CertificateRequest, found *request, now time.Time)
 	return template, nil
 }
 
-// lifeOf is how long a certificate is asked to be good for, within bounds.
+// lifeOf returns the requested duration of a certificate, within limits.
 func lifeOf(seconds *int32) time.Duration {
 	if seconds == nil {
 		return longest

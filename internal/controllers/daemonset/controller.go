@@ -35,25 +35,24 @@ import (
 const (
 	// Name is the controller's identity.
 	Name = "daemon-set-controller"
-	// Source is what its events name as theirs; upstream spells the two in different ways.
+	// Source is the source of its events, which upstream spells differently.
 	Source = "daemonset-controller"
 
-	// workers is how many DaemonSets are reconciled at a time.
+	// workers limits the DaemonSets that are reconciled at a time.
 	workers = 8
-	// burst bounds the pods that one pass creates and deletes.
+	// burst limits the pods that one pass creates and deletes.
 	burst = 250
-	// A node's failed pods are replaced after 1 s, 2 s, 4 s ... up to a quarter of an
-	// hour: a node that rejects a pod will often do so again.
-	firstBackoff, longestBackoff = time.Second, 15 * time.Minute
-	// backoffRound is how often nodes are forgotten whose pods no longer fail.
-	backoffRound = time.Minute
+	// Failed pods of a node are replaced after 1 s, 2 s, 4 s ... up to 15 minutes: a node
+	// that rejects a pod often rejects the next one.
+	initialBackoff, maxBackoff = time.Second, 15 * time.Minute
+	// backoffGCInterval is how often the backoff of nodes without failures is dropped.
+	backoffGCInterval = time.Minute
 )
 
 var kind = appsv1.SchemeGroupVersion.WithKind("DaemonSet")
 
-// Add registers the controller: woken by its DaemonSets, by pods and revisions they
-// own, by orphans of both kinds that one of them might adopt, and by nodes that become
-// fit or unfit.
+// Add registers the controller. It watches DaemonSets, pods and revisions that they own,
+// orphans of both kinds that they may adopt, and nodes that start or stop to fit.
 func Add(env control.Env) error {
 	ctx := context.Background()
 	podsSeen, err := owned.Index(ctx, env.Manager.GetCache(), &corev1.Pod{})
@@ -65,11 +64,10 @@ func Add(env control.Env) error {
 		return err
 	}
 	r := newReconciler(env, podsSeen, revisionsSeen)
-	if err := env.Every(backoffRound, func(context.Context) error { r.backoff.GC(); return nil }); err != nil {
+	if err := env.Every(backoffGCInterval, func(context.Context) error { r.backoff.GC(); return nil }); err != nil {
 		return err
 	}
-	// A revision that appears is mostly the controller's own work, and changes nothing
-	// for the pods whoever made it.
+	// New revisions do not affect pods, and the controller has created most of them.
 	notCreated := predicate.Funcs{CreateFunc: func(event.CreateEvent) bool { return false }}
 	adopters := handler.EnqueueRequestsFromMapFunc(r.adopters)
 	return ctrl.NewControllerManagedBy(env.Manager).
@@ -96,7 +94,7 @@ type reconciler struct {
 }
 
 func newReconciler(env control.Env, podsSeen, revisionsSeen func() string) *reconciler {
-	backoff := flowcontrol.NewBackOff(firstBackoff, longestBackoff)
+	backoff := flowcontrol.NewBackOff(initialBackoff, maxBackoff)
 	backoff.Clock = env.Clock
 	return &reconciler{
 		client: env.Client,
@@ -116,7 +114,7 @@ func newReconciler(env control.Env, podsSeen, revisionsSeen func() string) *reco
 	}
 }
 
-// Reconcile takes one DaemonSet one step further.
+// Reconcile takes the next step for one DaemonSet.
 func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	ds := &appsv1.DaemonSet{}
 	if err := r.client.Get(ctx, req.NamespacedName, ds); err != nil {
@@ -126,8 +124,8 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	// Of a DaemonSet that goes, the collector may have taken the revisions before the
-	// pods: nothing can be said about it any more.
+	// The collector may delete the revisions of a DaemonSet before its pods, so that
+	// nothing can be decided while it is being deleted.
 	if ds.DeletionTimestamp != nil || owned.Held(ds) {
 		return ctrl.Result{}, nil
 	}
@@ -139,8 +137,8 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{RequeueAfter: after}, owned.IgnoreStale(err)
 }
 
-// step decides from one view of the DaemonSet, acts, and reports what it saw. It returns
-// when to look again if nothing happens before, 0 for never.
+// step decides from one view of the DaemonSet, acts, and writes the status. It returns when
+// to requeue, or 0 for never.
 func (r *reconciler) step(ctx context.Context, ds *appsv1.DaemonSet) (time.Duration, error) {
 	selector, err := metav1.LabelSelectorAsSelector(ds.Spec.Selector)
 	if err != nil {
@@ -170,7 +168,7 @@ func (r *reconciler) step(ctx context.Context, ds *appsv1.DaemonSet) (time.Durat
 	return soonest(backoff, nextAvailable(v, status, mine)), nil
 }
 
-// errFirst returns the first error that is one.
+// errFirst returns the first error that is not nil.
 func errFirst(errs ...error) error {
 	for _, err := range errs {
 		if err != nil {
@@ -191,7 +189,7 @@ func (r *reconciler) podsOf(ctx context.Context, ds *appsv1.DaemonSet, selector 
 	}.Of(ctx, ds, selector)
 }
 
-// act carries a plan out. It returns when a failed pod may be replaced that had to wait.
+// act carries out a plan. It returns when the backoff of the next failed pod ends.
 func (r *reconciler) act(ctx context.Context, v view, p plan) (backoff time.Duration, err error) {
 	ended, backoff := r.ended(v.ds, p)
 	p.remove = slices.Concat(ended, p.remove)
@@ -214,7 +212,7 @@ func (r *reconciler) create(ctx context.Context, v view, node string) error {
 	return nil
 }
 
-// delete asks a pod to stop. Its node is not free before it has.
+// delete deletes a pod, which occupies its node until it has stopped.
 func (r *reconciler) delete(ctx context.Context, ds *appsv1.DaemonSet, pod *corev1.Pod) error {
 	if err := r.pods.Delete(ctx, ds, pod); err != nil {
 		return err
@@ -223,13 +221,13 @@ func (r *reconciler) delete(ctx context.Context, ds *appsv1.DaemonSet, pod *core
 	return nil
 }
 
-// ended returns the pods that have ended and may go now, and says so in events; and when
-// the next of the others may.
+// ended returns the ended pods to delete now, with events, and when the backoff of the next
+// one ends.
 func (r *reconciler) ended(ds *appsv1.DaemonSet, p plan) (gone []*corev1.Pod, wait time.Duration) {
 	now := r.clock.Now()
 	for _, pod := range p.failed {
 		node := nodeOf(pod)
-		// Another template is another chance.
+		// A new template starts without backoff.
 		key := fmt.Sprintf("%s/%d/%s", ds.UID, ds.Status.ObservedGeneration, node)
 		if r.backoff.IsInBackOffSinceUpdate(key, now) {
 			wait = soonest(wait, r.backoff.Get(key))
@@ -246,7 +244,7 @@ func (r *reconciler) ended(ds *appsv1.DaemonSet, p plan) (gone []*corev1.Pod, wa
 	return gone, wait
 }
 
-// report writes the status if it says something new.
+// report writes the status if it has changed.
 func (r *reconciler) report(ctx context.Context, ds *appsv1.DaemonSet, status appsv1.DaemonSetStatus) error {
 	if apiequality.Semantic.DeepEqual(ds.Status, status) {
 		return nil
@@ -256,8 +254,8 @@ func (r *reconciler) report(ctx context.Context, ds *appsv1.DaemonSet, status ap
 	return owned.IgnoreStale(r.client.Status().Update(ctx, updated))
 }
 
-// nextAvailable returns when a ready pod will have been ready for long enough: no event
-// says so.
+// nextAvailable returns the time until a ready pod becomes available, for which there is no
+// event.
 func nextAvailable(v view, status appsv1.DaemonSetStatus, mine []*corev1.Pod) time.Duration {
 	wait, coming := pods.NextAvailable(mine, v.ds.Spec.MinReadySeconds, v.now)
 	if !coming && status.NumberReady != status.NumberAvailable {
@@ -266,7 +264,7 @@ func nextAvailable(v view, status appsv1.DaemonSetStatus, mine []*corev1.Pod) ti
 	return wait
 }
 
-// soonest returns the shorter of two waits, of which 0 is none.
+// soonest returns the shorter of two waits; 0 is no wait.
 func soonest(a, b time.Duration) time.Duration {
 	if a == 0 || b == 0 {
 		return a + b

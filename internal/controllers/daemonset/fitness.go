@@ -13,36 +13,35 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// fitness says what a DaemonSet may do on a node: start a pod there, and let one that
-// is there stay. A node that may start one may keep it.
+// fitness says whether a DaemonSet may start a pod on a node, and whether an existing pod may
+// stay. Where a pod may start, it may stay.
 type fitness struct {
 	start, stay bool
 }
 
-// judge knows a DaemonSet's demands on nodes. They are read from the template once, for
-// many nodes.
-type judge struct {
+// fitter checks nodes against a DaemonSet's template, which it parses once for all nodes.
+type fitter struct {
 	nodeName    string
 	affinity    nodeaffinity.RequiredNodeAffinity
 	tolerations []corev1.Toleration
 }
 
-func judgeOf(ds *appsv1.DaemonSet) judge {
+func newFitter(ds *appsv1.DaemonSet) fitter {
 	spec := &ds.Spec.Template.Spec
-	return judge{
+	return fitter{
 		nodeName:    spec.NodeName,
 		affinity:    nodeaffinity.NewRequiredNodeAffinity(spec.NodeSelector, spec.Affinity),
 		tolerations: withDaemonTolerations(spec),
 	}
 }
 
-// fit judges one node. A pod may start where the scheduler would let it; it may stay
-// until a NoExecute taint, or a label that the node has lost, drives it away.
-func (j judge) fit(node *corev1.Node) fitness {
+// fit returns the fitness of a node. A pod may start where the scheduler would place it. It may
+// stay until the node gets a NoExecute taint or loses a label.
+func (j fitter) fit(node *corev1.Node) fitness {
 	if j.nodeName != "" && j.nodeName != node.Name {
 		return fitness{}
 	}
-	// An affinity that cannot be read matches what the readable part of it matches.
+	// Invalid terms of an affinity are ignored.
 	if matches, _ := j.affinity.Match(node); !matches {
 		return fitness{}
 	}
@@ -50,15 +49,14 @@ func (j judge) fit(node *corev1.Node) fitness {
 	return fitness{start: stay && j.tolerates(node, corev1.TaintEffectNoSchedule), stay: stay}
 }
 
-func (j judge) tolerates(node *corev1.Node, effect corev1.TaintEffect) bool {
+func (j fitter) tolerates(node *corev1.Node, effect corev1.TaintEffect) bool {
 	_, untolerated := corehelpers.FindMatchingUntoleratedTaint(klog.Logger{}, node.Spec.Taints, j.tolerations,
 		func(t *corev1.Taint) bool { return t.Effect == effect }, false)
 	return !untolerated
 }
 
-// daemonTaints are tolerated by every daemon pod (DaemonSet, "Taints and tolerations"):
-// what a node's agents do is wanted most when something is amiss with the node, and
-// needed before a node is ready.
+// daemonTaints are tolerated by every daemon pod (DaemonSet, "Taints and tolerations"): a
+// node's agents are needed before the node is ready, and when it has a problem.
 var daemonTaints = []corev1.Taint{
 	{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoExecute},
 	{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoExecute},
@@ -68,9 +66,9 @@ var daemonTaints = []corev1.Taint{
 	{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule},
 }
 
-// withDaemonTolerations returns the tolerations of the pods of a template: its own, and
-// for each of daemonTaints one that never ends. A pod on the node's network can work
-// before there is a pod network.
+// withDaemonTolerations returns the tolerations of a template's pods: its own, and one without
+// time limit for each of daemonTaints. A pod on the host network also tolerates a missing pod
+// network.
 func withDaemonTolerations(spec *corev1.PodSpec) []corev1.Toleration {
 	out := slices.Clone(spec.Tolerations)
 	taints := daemonTaints

@@ -19,16 +19,15 @@ import (
 	"github.com/kindred-project/kindred/internal/controllers/framework/revisions"
 )
 
-// history is a DaemonSet's revisions: the one of its template, and the others from the
-// oldest to the newest.
+// history holds a DaemonSet's revisions: the current one, and the others from oldest to
+// newest.
 type history struct {
 	current *appsv1.ControllerRevision
 	others  []*appsv1.ControllerRevision
 }
 
-// patchTo returns the strategic merge patch that takes a DaemonSet back to a template.
-// It is what revisions hold and what they are known by, so it must stay as it is, key
-// by key.
+// patchTo returns the strategic merge patch that restores a template. Revisions hold this patch
+// and are identified by it, so its encoding must not change.
 func patchTo(template *corev1.PodTemplateSpec) ([]byte, error) {
 	encoded, err := json.Marshal(template)
 	if err != nil {
@@ -42,8 +41,8 @@ func patchTo(template *corev1.PodTemplateSpec) ([]byte, error) {
 	return json.Marshal(map[string]any{"spec": map[string]any{"template": fields}})
 }
 
-// historyOf reads the DaemonSet's revisions and makes sure that its template has one,
-// the newest, and no more than one. It returns the pods as they are afterwards.
+// historyOf reads the DaemonSet's revisions and ensures that exactly one of them, the newest,
+// has its template. It returns the updated pods.
 func (r *reconciler) historyOf(ctx context.Context, ds *appsv1.DaemonSet, selector labels.Selector, mine []*corev1.Pod) (history, []*corev1.Pod, error) {
 	all, err := r.revisions.List(ctx, ds, selector)
 	if err != nil {
@@ -68,17 +67,17 @@ func (r *reconciler) historyOf(ctx context.Context, ds *appsv1.DaemonSet, select
 	return history{current: current, others: others}, mine, err
 }
 
-// countCollision gives the template another hash from the next pass on.
+// countCollision gives the template another hash in the next pass.
 func (r *reconciler) countCollision(ctx context.Context, ds *appsv1.DaemonSet) error {
 	updated := ds.DeepCopy()
 	updated.Status.CollisionCount = ptr.To(ptr.Deref(ds.Status.CollisionCount, 0) + 1)
-	klog.FromContext(ctx).Info("A hash is taken, trying another", "daemonSet", klog.KObj(ds), "collisionCount", *updated.Status.CollisionCount)
+	klog.FromContext(ctx).Info("Hash collision of a ControllerRevision, trying another name", "daemonSet", klog.KObj(ds), "collisionCount", *updated.Status.CollisionCount)
 	return r.client.Status().Update(ctx, updated)
 }
 
-// unite makes one revision of several that hold the same template. Their pods are
-// labelled anew first: a pod whose revision is gone would count as outdated and be
-// replaced, though its template is the present one.
+// unite merges revisions with the same template into one. It relabels their pods first: a pod
+// whose revision is missing would count as outdated and be replaced, although it has the
+// current template.
 func (r *reconciler) unite(ctx context.Context, ds *appsv1.DaemonSet, current *appsv1.ControllerRevision, duplicates []*appsv1.ControllerRevision, mine []*corev1.Pod) ([]*corev1.Pod, error) {
 	hash := r.revisions.Hash(current)
 	obsolete := map[string]bool{}
@@ -108,8 +107,7 @@ func (r *reconciler) unite(ctx context.Context, ds *appsv1.DaemonSet, current *a
 	return united, nil
 }
 
-// trim deletes the oldest revisions beyond revisionHistoryLimit, but none that a pod
-// is of.
+// trim deletes the oldest revisions without pods beyond revisionHistoryLimit.
 func (r *reconciler) trim(ctx context.Context, ds *appsv1.DaemonSet, h history, mine []*corev1.Pod) error {
 	if ds.Spec.RevisionHistoryLimit == nil {
 		return nil

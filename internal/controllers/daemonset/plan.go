@@ -14,7 +14,7 @@ import (
 	"github.com/kindred-project/kindred/internal/controllers/framework/pods"
 )
 
-// view is all that a plan is made from: a DaemonSet, and node by node its pods.
+// view is the input of a plan: a DaemonSet, and its pods by node.
 type view struct {
 	ds     *appsv1.DaemonSet
 	stamp  stamp
@@ -22,23 +22,22 @@ type view struct {
 	places []place
 }
 
-// place is a node, or the name of one that is gone, and the DaemonSet's pods on it.
+// place is a node, or the name of a deleted node, with the DaemonSet's pods on it.
 type place struct {
 	node   string
 	exists bool
 	fitness
-	// pods are on the node or bound for it, in order of byAge. Those that are being
-	// deleted are among them until they have stopped: what they hold of the node, such
-	// as ports, is not free before.
+	// pods are on the node or created for it, ordered by byAge. They include pods that
+	// are being deleted, which occupy the node's ports until they have stopped.
 	pods []*corev1.Pod
 }
 
-// newView sorts the pods by node.
+// newView groups the pods by node.
 func newView(ds *appsv1.DaemonSet, s stamp, nodes []corev1.Node, mine []*corev1.Pod, now time.Time) view {
 	places := make(map[string]*place, len(nodes))
-	judge := judgeOf(ds)
+	fitter := newFitter(ds)
 	for i := range nodes {
-		places[nodes[i].Name] = &place{node: nodes[i].Name, exists: true, fitness: judge.fit(&nodes[i])}
+		places[nodes[i].Name] = &place{node: nodes[i].Name, exists: true, fitness: fitter.fit(&nodes[i])}
 	}
 	for _, pod := range mine {
 		name := nodeOf(pod)
@@ -58,8 +57,7 @@ func newView(ds *appsv1.DaemonSet, s stamp, nodes []corev1.Node, mine []*corev1.
 	return v
 }
 
-// alive are the pods that nobody has asked to stop, whether or not they have ended by
-// themselves.
+// alive returns the pods that are not being deleted, including those that have ended.
 func (p *place) alive() []*corev1.Pod {
 	return pods.Filter(p.pods, func(pod *corev1.Pod) bool { return pod.DeletionTimestamp == nil })
 }
@@ -68,15 +66,15 @@ func (p *place) alive() []*corev1.Pod {
 type plan struct {
 	// create names the nodes that get a pod.
 	create []string
-	// remove are pods that are one too many, of a former revision or in the wrong place.
+	// remove holds surplus and outdated pods, and those on nodes that do not fit.
 	remove []*corev1.Pod
-	// failed and succeeded have ended and make room for another one. Failed ones do so
-	// no faster than a backoff allows: the next may fail as well.
+	// failed and succeeded pods have ended and are replaced. Failed ones wait for a
+	// backoff, since the next pod may fail as well.
 	failed, succeeded []*corev1.Pod
 }
 
-// plan decides: upkeep first, place by place; then the rollout, for which a place that
-// upkeep changes counts as busy.
+// plan decides what to do: first upkeep, place by place, and then the rollout, for which a
+// place that upkeep changes is busy.
 func (v view) plan() plan {
 	var p plan
 	busy := make([]bool, len(v.places))
@@ -89,15 +87,15 @@ func (v view) plan() plan {
 	return p
 }
 
-// upkeep sees to it that a place has one pod if it is fit for one, and none otherwise.
-// During a surge it may have two. It reports whether it changes the place.
+// upkeep plans one pod for a place that fits, or two during a surge, and none for others. It
+// reports whether it changes the place.
 func (v view) upkeep(p *plan, at *place) (busy bool) {
 	before := len(p.create) + len(p.remove) + len(p.succeeded)
 	alive := at.alive()
 	switch {
 	case !at.exists:
-		// A pod that is on the node is garbage, for the collector of such pods; one
-		// that only waits for the node would wait for ever.
+		// Bound pods are left to the pod garbage collector; unbound ones would
+		// wait for the node forever.
 		p.remove = append(p.remove, pods.Filter(alive, func(pod *corev1.Pod) bool { return pod.Spec.NodeName == "" })...)
 	case at.start && len(at.pods) == 0:
 		p.create = append(p.create, at.node)
@@ -109,7 +107,7 @@ func (v view) upkeep(p *plan, at *place) (busy bool) {
 	return len(p.create)+len(p.remove)+len(p.succeeded) > before
 }
 
-// clearEnded plans the end of the pods that have ended, and returns the others.
+// clearEnded plans the deletion of ended pods, and returns the others.
 func (v view) clearEnded(p *plan, alive []*corev1.Pod) (running []*corev1.Pod) {
 	for _, pod := range alive {
 		switch {
@@ -118,8 +116,7 @@ func (v view) clearEnded(p *plan, alive []*corev1.Pod) (running []*corev1.Pod) {
 		case pod.Status.Phase != corev1.PodFailed:
 			running = append(running, pod)
 		case v.ds.Spec.UpdateStrategy.Type == appsv1.RollingUpdateDaemonSetStrategyType && !v.stamp.isOn(pod):
-			// What comes in its place is another template, which the failure says
-			// nothing about.
+			// Its replacement has another template, so it needs no backoff.
 			p.remove = append(p.remove, pod)
 		default:
 			p.failed = append(p.failed, pod)
@@ -128,14 +125,14 @@ func (v view) clearEnded(p *plan, alive []*corev1.Pod) (running []*corev1.Pod) {
 	return running
 }
 
-// thin plans the end of the running pods that are too many in a place.
+// thin plans the deletion of surplus running pods in a place.
 func (v view) thin(p *plan, at *place, running []*corev1.Pod) {
 	if !v.surges() {
 		p.remove = append(p.remove, running[min(1, len(running)):]...)
 		return
 	}
 	if len(running) == 0 {
-		// While surging, the pod that stops need not be waited for.
+		// A surge does not wait for the stopping pod.
 		if at.start {
 			p.create = append(p.create, at.node)
 		}
@@ -144,8 +141,7 @@ func (v view) thin(p *plan, at *place, running []*corev1.Pod) {
 	if len(running) == 1 {
 		return
 	}
-	// Two may stay: an old one which is ready, and the new one that is to take over
-	// from it but is not available yet.
+	// Two may stay: a ready old pod, and the new one until it is available.
 	updated, outdated := v.sides(running)
 	p.remove = append(p.remove, updated[min(1, len(updated)):]...)
 	p.remove = append(p.remove, outdated[min(1, len(outdated)):]...)
@@ -154,7 +150,7 @@ func (v view) thin(p *plan, at *place, running []*corev1.Pod) {
 	}
 }
 
-// sides tells the pods of the present revision from those of former ones.
+// sides separates pods of the current revision from outdated ones.
 func (v view) sides(of []*corev1.Pod) (updated, outdated []*corev1.Pod) {
 	for _, pod := range of {
 		if v.stamp.isOn(pod) {
@@ -170,7 +166,7 @@ func (v view) available(pod *corev1.Pod) bool {
 	return pods.IsAvailable(pod, v.ds.Spec.MinReadySeconds, v.now)
 }
 
-// desired is how many places should have a pod.
+// desired returns how many places should have a pod.
 func (v view) desired() (n int) {
 	for i := range v.places {
 		if v.places[i].start {
@@ -180,8 +176,8 @@ func (v view) desired() (n int) {
 	return n
 }
 
-// bound cuts a plan to what one pass may do, so that a huge cluster leaves room for
-// others and reports progress.
+// bound limits a plan to what one pass may do, so that a large DaemonSet reports its progress
+// and leaves room for others.
 func (p plan) bound(n int) plan {
 	p.create = p.create[:min(n, len(p.create))]
 	p.remove = p.remove[:min(n, len(p.remove))]

@@ -16,13 +16,14 @@ import (
 )
 
 const (
-	// hashLabel tells pods which revision they are of.
+	// hashLabel holds the hash of a pod's revision.
 	hashLabel = appsv1.DefaultDaemonSetUniqueLabelKey
-	// generationLabel did so before there were revisions, and is still set and believed.
+	// generationLabel identified the template before revisions existed. It is still set
+	// and accepted.
 	generationLabel = extensionsv1beta1.DaemonSetTemplateGenerationKey
 )
 
-// stamp is what the pods of a template are labelled with.
+// stamp holds the labels that identify the pods of a template.
 type stamp struct {
 	hash string
 	// generation is empty if the DaemonSet has none.
@@ -37,12 +38,12 @@ func stampOf(ds *appsv1.DaemonSet, hash string) stamp {
 	return s
 }
 
-// isOn reports whether the pod carries the stamp: either label will do.
+// isOn reports whether the pod has one of the labels.
 func (s stamp) isOn(pod *corev1.Pod) bool {
 	return pod.Labels[hashLabel] == s.hash || s.generation != "" && pod.Labels[generationLabel] == s.generation
 }
 
-// newPod returns the pod that the DaemonSet wants on a node.
+// newPod returns a pod of the DaemonSet for a node.
 func newPod(ds *appsv1.DaemonSet, node string, s stamp) *corev1.Pod {
 	pod := pods.FromTemplate(&ds.Spec.Template, ds, kind)
 	if pod.Labels == nil {
@@ -57,8 +58,8 @@ func newPod(ds *appsv1.DaemonSet, node string, s stamp) *corev1.Pod {
 	return pod
 }
 
-// bindTo lets the scheduler choose no other node. What the template requires of nodes
-// gives way: this node was judged by it already.
+// bindTo restricts the pod to the node by affinity. It replaces the template's required terms,
+// which the node matches already.
 func bindTo(spec *corev1.PodSpec, node string) {
 	if spec.Affinity == nil {
 		spec.Affinity = &corev1.Affinity{}
@@ -73,8 +74,8 @@ func bindTo(spec *corev1.PodSpec, node string) {
 	}
 }
 
-// nodeOf returns the node that the pod is on or bound for; "" if it is bound for none,
-// as an adopted pod may be.
+// nodeOf returns the node that the pod is on or created for. It is "" for an adopted pod without
+// a node.
 func nodeOf(pod *corev1.Pod) string {
 	if pod.Spec.NodeName != "" {
 		return pod.Spec.NodeName
@@ -93,7 +94,7 @@ func nodeOf(pod *corev1.Pod) string {
 	return ""
 }
 
-// byAge puts pods that are on their node first, then the older ones.
+// byAge orders bound pods first, then older ones.
 func byAge(a, b *corev1.Pod) int {
 	return cmp.Or(
 		boundFirst(a, b),

@@ -9,14 +9,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// limits are the bounds of a rolling update, in nodes: unavailable is how many may be
-// without an available pod because of it, surge how many may have a second pod.
+// limits holds the limits of a rolling update, in nodes: unavailable is how many may lose their
+// available pod, surge is how many may have a second pod.
 type limits struct {
 	unavailable, surge int
 }
 
-// limitsFor resolves maxUnavailable and maxSurge, percentages of them rounded up. If
-// both come out as zero, one node may be without a pod, or the rollout could never move.
+// limitsFor resolves maxUnavailable and maxSurge, and rounds percentages up. If both are zero,
+// one node may be unavailable, or the rollout could not progress.
 func (v view) limitsFor(desired int) limits {
 	strategy := v.ds.Spec.UpdateStrategy.RollingUpdate
 	if strategy == nil {
@@ -29,7 +29,7 @@ func (v view) limitsFor(desired int) limits {
 	return l
 }
 
-// resolve returns the value, which validation has checked, as a number of nodes.
+// resolve returns a validated value as a number of nodes.
 func resolve(value *intstr.IntOrString, of int) int {
 	n, err := intstr.GetScaledValueFromIntOrPercent(intstr.ValueOrDefault(value, intstr.FromInt32(0)), of, true)
 	if err != nil {
@@ -43,7 +43,7 @@ func (v view) surges() bool {
 	return v.ds.Spec.UpdateStrategy.Type == appsv1.RollingUpdateDaemonSetStrategyType && v.limitsFor(1).surge > 0
 }
 
-// roll adds the next step of a rolling update. busy says which places upkeep changes.
+// roll adds the next step of a rolling update. busy marks the places that upkeep changes.
 func (v view) roll(p *plan, busy []bool) {
 	desired := v.desired()
 	l := v.limitsFor(desired)
@@ -54,7 +54,7 @@ func (v view) roll(p *plan, busy []bool) {
 	v.rollByReplacement(p, busy, l.unavailable)
 }
 
-// pair is what a place has for a rolling update: at most one pod of each side.
+// pair is a place in a rolling update: at most one updated and one outdated pod.
 type pair struct {
 	updated, outdated *corev1.Pod
 }
@@ -75,8 +75,8 @@ func first(of []*corev1.Pod) *corev1.Pod {
 	return of[0]
 }
 
-// rollByReplacement deletes outdated pods, so that upkeep puts updated ones in their
-// place: those which are not available at once, others as far as the limit allows.
+// rollByReplacement deletes outdated pods, which upkeep then replaces: unavailable ones
+// immediately, available ones up to the limit.
 func (v view) rollByReplacement(p *plan, busy []bool, limit int) {
 	unavailable := 0
 	var candidates []*corev1.Pod
@@ -90,7 +90,7 @@ func (v view) rollByReplacement(p *plan, busy []bool, limit int) {
 		case !settled:
 			unavailable++
 		case pods.updated == nil && pods.outdated == nil:
-			// Where one is stopping, the next is still to come.
+			// A place whose pod is stopping has no updated pod yet.
 			if at.start {
 				unavailable++
 			}
@@ -108,12 +108,12 @@ func (v view) rollByReplacement(p *plan, busy []bool, limit int) {
 	p.remove = append(p.remove, candidates[:min(len(candidates), max(0, limit-unavailable))]...)
 }
 
-// rollBySurge puts updated pods beside outdated ones: where the old one is not
-// available at once, elsewhere as far as the limit allows. Upkeep ends the old pod when
-// the new one is available.
+// rollBySurge creates updated pods beside outdated ones: immediately if the old one is
+// unavailable, otherwise up to the limit. Upkeep deletes the old pod when the new one is
+// available.
 //
-// A pod on a node that is no longer fit for a new one goes only when so many are
-// available elsewhere that it is not missed: who surges wants to lose nothing.
+// An outdated pod on a node that does not fit a new one is deleted only if enough pods are
+// available elsewhere, since a surge must not reduce availability.
 func (v view) rollBySurge(p *plan, busy []bool, limit, desired int) {
 	surging, available := 0, 0
 	var candidates []string
@@ -149,8 +149,8 @@ func (v view) rollBySurge(p *plan, busy []bool, limit, desired int) {
 	p.create = append(p.create, candidates[:min(len(candidates), max(0, limit-surging))]...)
 }
 
-// serves reports whether the place of the pods has an available one: the outdated one
-// as long as it is there.
+// serves reports whether the place has an available pod: the outdated one as long as it
+// exists.
 func (v view) serves(p pair) bool {
 	if p.outdated != nil {
 		return v.available(p.outdated)

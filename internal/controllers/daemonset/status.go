@@ -9,7 +9,8 @@ import (
 	"github.com/kindred-project/kindred/internal/controllers/framework/pods"
 )
 
-// status counts nodes, not pods: a node with several pods counts once, by the oldest.
+// status returns the status. It counts nodes, not pods: a node with several pods counts once,
+// by the oldest.
 func (v view) status() appsv1.DaemonSetStatus {
 	status := *v.ds.Status.DeepCopy()
 	status.ObservedGeneration = v.ds.Generation

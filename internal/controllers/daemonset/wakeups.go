@@ -20,11 +20,11 @@ import (
 	"github.com/kindred-project/kindred/internal/controllers/framework/owned"
 )
 
-// adopters names the DaemonSets that select an orphaned pod or revision.
+// adopters returns a request for each DaemonSet that selects an orphaned pod or revision.
 func (r *reconciler) adopters(ctx context.Context, orphan client.Object) []reconcile.Request {
 	found := &appsv1.DaemonSetList{}
 	if err := r.client.List(ctx, found, client.InNamespace(orphan.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
-		klog.FromContext(ctx).Error(err, "Cannot list the DaemonSets that might adopt an object", "object", klog.KObj(orphan))
+		klog.FromContext(ctx).Error(err, "Cannot list the DaemonSets that may adopt an object", "object", klog.KObj(orphan))
 		return nil
 	}
 	return owned.Selecting(orphan, found.Items, func(ds *appsv1.DaemonSet) *metav1.LabelSelector { return ds.Spec.Selector })
@@ -32,45 +32,45 @@ func (r *reconciler) adopters(ctx context.Context, orphan client.Object) []recon
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// nodeHandler wakes the DaemonSets for which a change of a node makes a difference.
-// Nodes report often, and seldom anything that matters here.
+// nodeHandler requeues the DaemonSets that are affected by a change of a node. Most status
+// reports of nodes affect none.
 func (r *reconciler) nodeHandler() handler.Funcs {
 	return handler.Funcs{
-		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { r.judgeAgain(ctx, q, nil, e.Object) },
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { r.requeueAffected(ctx, q, nil, e.Object) },
 		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
-			r.judgeAgain(ctx, q, e.ObjectOld, e.ObjectNew)
+			r.requeueAffected(ctx, q, e.ObjectOld, e.ObjectNew)
 		},
-		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { r.judgeAgain(ctx, q, e.Object, nil) },
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { r.requeueAffected(ctx, q, e.Object, nil) },
 	}
 }
 
-// judgeAgain queues the DaemonSets whose judgement of a node changes. Nil stands for a
-// node that does not exist.
-func (r *reconciler) judgeAgain(ctx context.Context, q queue, before, after client.Object) {
+// requeueAffected requeues the DaemonSets for which the fitness of a node changes. Nil is a node
+// that does not exist.
+func (r *reconciler) requeueAffected(ctx context.Context, q queue, before, after client.Object) {
 	old, _ := before.(*corev1.Node)
 	current, _ := after.(*corev1.Node)
-	if old != nil && current != nil && alike(old, current) {
+	if old != nil && current != nil && isSameFit(old, current) {
 		return
 	}
 	found := &appsv1.DaemonSetList{}
 	if err := r.client.List(ctx, found, client.UnsafeDisableDeepCopy); err != nil {
-		klog.FromContext(ctx).Error(err, "Cannot list the DaemonSets that a node might matter to")
+		klog.FromContext(ctx).Error(err, "Cannot list the DaemonSets that a node may affect")
 		return
 	}
 	for i := range found.Items {
-		judge := judgeOf(&found.Items[i])
-		if judge.fitIfAny(old) != judge.fitIfAny(current) {
+		fitter := newFitter(&found.Items[i])
+		if fitter.fitIfAny(old) != fitter.fitIfAny(current) {
 			q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&found.Items[i])})
 		}
 	}
 }
 
-// alike reports whether two states of a node are the same to every judge.
-func alike(a, b *corev1.Node) bool {
+// isSameFit reports whether two states of a node have the same fitness for all DaemonSets.
+func isSameFit(a, b *corev1.Node) bool {
 	return apiequality.Semantic.DeepEqual(a.Labels, b.Labels) && apiequality.Semantic.DeepEqual(a.Spec.Taints, b.Spec.Taints)
 }
 
-func (j judge) fitIfAny(node *corev1.Node) fitness {
+func (j fitter) fitIfAny(node *corev1.Node) fitness {
 	if node == nil {
 		return fitness{}
 	}

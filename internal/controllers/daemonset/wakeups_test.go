@@ -52,7 +52,7 @@ func TestFitness(t *testing.T) {
 	} {
 		ds := &appsv1.DaemonSet{}
 		ds.Spec.Template.Spec = tc.spec
-		if got := judgeOf(ds).fit(&tc.node); got != tc.want {
+		if got := newFitter(ds).fit(&tc.node); got != tc.want {
 			t.Errorf("%s: %+v, want %+v", tc.name, got, tc.want)
 		}
 	}

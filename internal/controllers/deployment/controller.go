@@ -31,7 +31,7 @@ import (
 // Name is the controller's identity.
 const Name = "deployment-controller"
 
-// workers is how many Deployments are reconciled at a time.
+// workers limits the Deployments that are reconciled at a time.
 const workers = 8
 
 var (
@@ -39,9 +39,9 @@ var (
 	replicaSetKind = appsv1.SchemeGroupVersion.WithKind("ReplicaSet")
 )
 
-// Add registers the controller: woken by its Deployments, by ReplicaSets they
-// own, by orphaned ReplicaSets that one of them might adopt, and by the end of
-// pods, for which a Recreate Deployment waits.
+// Add registers the controller. It watches Deployments, ReplicaSets that they own, orphaned
+// ReplicaSets that they may adopt, and the end of pods, for which a Recreate Deployment
+// waits.
 func Add(env control.Env) error {
 	ctx := context.Background()
 	seen, err := owned.Index(ctx, env.Manager.GetCache(), &appsv1.ReplicaSet{})
@@ -106,7 +106,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	p := &pass{reconciler: r, d: d, limits: limitsOf(d)}
-	p.newest, p.old = sortOut(d, sets)
+	p.newest, p.old = splitNewest(d, sets)
 	stepErr := owned.IgnoreStale(p.step(ctx))
 	status := p.status(stepErr)
 	if err := r.report(ctx, cached, p.d, status); err != nil {
@@ -141,9 +141,9 @@ func listReplicaSets(ctx context.Context, from client.Reader, opts ...client.Lis
 	return owned.Pointers(found.Items), nil
 }
 
-// report writes what the pass changed on d's status and revision annotation.
-// Both go in one request: the status strategy of Deployments keeps annotations,
-// and unlike a change of the annotations alone it leaves the generation as it is.
+// report writes the changed status and revision annotation of d. Both go in one status
+// update: the status strategy of Deployments accepts annotations, and unlike an update of
+// the annotations it does not increment the generation.
 func (r *reconciler) report(ctx context.Context, cached, d *appsv1.Deployment, status appsv1.DeploymentStatus) error {
 	d.Status = status
 	if apiequality.Semantic.DeepEqual(cached.Status, d.Status) && apiequality.Semantic.DeepEqual(cached.Annotations, d.Annotations) {
@@ -152,7 +152,7 @@ func (r *reconciler) report(ctx context.Context, cached, d *appsv1.Deployment, s
 	return owned.IgnoreStale(r.client.Status().Update(ctx, d))
 }
 
-// refuseAll says why a Deployment that selects everything does nothing.
+// refuseAll records an event for a Deployment that selects all pods, and does nothing else.
 func (r *reconciler) refuseAll(ctx context.Context, cached, d *appsv1.Deployment) error {
 	r.events.Event(d, corev1.EventTypeWarning, "SelectingAll", "This deployment is selecting all pods. A non-empty selector is required.")
 	status := *d.Status.DeepCopy()
@@ -160,17 +160,18 @@ func (r *reconciler) refuseAll(ctx context.Context, cached, d *appsv1.Deployment
 	return r.report(ctx, cached, d, status)
 }
 
-// adopters names the Deployments that select an orphaned ReplicaSet.
+// adopters returns a request for each Deployment that selects an orphaned ReplicaSet.
 func (r *reconciler) adopters(ctx context.Context, rs client.Object) []reconcile.Request {
 	found := &appsv1.DeploymentList{}
 	if err := r.client.List(ctx, found, client.InNamespace(rs.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
-		klog.FromContext(ctx).Error(err, "Cannot list the Deployments that might adopt a ReplicaSet", "replicaSet", klog.KObj(rs))
+		klog.FromContext(ctx).Error(err, "Cannot list the Deployments that may adopt a ReplicaSet", "replicaSet", klog.KObj(rs))
 		return nil
 	}
 	return owned.Selecting(rs, found.Items, func(d *appsv1.Deployment) *metav1.LabelSelector { return d.Spec.Selector })
 }
 
-// recreating names the Recreate Deployment that owns the ReplicaSet of a pod.
+// recreating returns a request for the Recreate Deployment that owns the ReplicaSet of a
+// pod.
 func (r *reconciler) recreating(ctx context.Context, pod client.Object) []reconcile.Request {
 	rs, d := &appsv1.ReplicaSet{}, &appsv1.Deployment{}
 	if !r.ownerOf(ctx, pod, replicaSetKind.Kind, rs) || !r.ownerOf(ctx, rs, kind.Kind, d) ||

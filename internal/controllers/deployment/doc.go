@@ -1,13 +1,12 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package deployment rolls a Deployment's pod template out through ReplicaSets.
+// Package deployment rolls out a Deployment's pod template through ReplicaSets.
 //
-// A Deployment never touches pods. It has one ReplicaSet for each template it
-// ever had: the newest carries the template of now, the old ones are its
-// history. A Reconcile decides how large each of them should be and writes
-// that; ReplicaSets report back through their status, which wakes it again, and
-// so a rollout advances step by step with nothing kept in memory between steps.
+// A Deployment never touches pods. It has one ReplicaSet for each template that it had:
+// the newest has the current template, the old ones are its history. A Reconcile decides
+// and writes the size of each ReplicaSet. Their status wakes the controller again, so that
+// a rollout advances step by step, with no state in memory between the steps.
 //
 //	read       ReplicaSets by owner, claimed; which is newest   (package owned, template.go)
 //	decide     sizes: a step of a rollout, or of scaling        (plan.go, pure)

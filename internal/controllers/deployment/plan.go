@@ -13,28 +13,28 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// limits are the bounds of a rollout, in pods: want is spec.replicas, surge is
-// how many more may exist, unavailable how many of want may be missing.
+// limits holds the limits of a rollout, in pods: want is spec.replicas, surge is how many
+// more pods may exist, and unavailable is how many of want may be unavailable.
 type limits struct {
 	want, surge, unavailable int32
 }
 
-// set is what a plan needs to know of a ReplicaSet.
+// set is a ReplicaSet as the plan sees it.
 type set struct {
 	// size is its spec.replicas, available its status.availableReplicas.
 	size, available int32
-	// ceiling is want+surge of the Deployment when the set was last sized, 0 if
-	// that is not known.
+	// ceiling is want+surge of the Deployment when the set was last resized, or 0 if
+	// unknown.
 	ceiling int32
 }
 
-// steady is how many of the set's pods are available and will stay: pods beyond
-// its size are about to be deleted, even while its status still counts them.
+// steady returns how many of the set's pods are available and will stay: pods beyond its
+// size are about to be deleted, even if its status still counts them.
 func (s set) steady() int32 { return min(s.size, s.available) }
 
-// limitsOf resolves maxSurge and maxUnavailable. Percentages of maxSurge are
-// rounded up, of maxUnavailable down; if both come out as zero, one pod may be
-// unavailable, or the rollout could never move.
+// limitsOf resolves maxSurge and maxUnavailable. It rounds percentages of maxSurge up and
+// those of maxUnavailable down. If both are zero, one pod may be unavailable, or the
+// rollout could not progress.
 func limitsOf(d *appsv1.Deployment) limits {
 	l := limits{want: desired(d)}
 	if d.Spec.Strategy.Type != appsv1.RollingUpdateDeploymentStrategyType {
@@ -50,7 +50,7 @@ func limitsOf(d *appsv1.Deployment) limits {
 	return l
 }
 
-// resolve returns the value, which validation has checked, as a number of pods.
+// resolve returns a validated value as a number of pods.
 func resolve(value *intstr.IntOrString, of int32, roundUp bool) int32 {
 	n, err := intstr.GetScaledValueFromIntOrPercent(intstr.ValueOrDefault(value, intstr.FromInt32(0)), int(of), roundUp)
 	if err != nil {
@@ -62,14 +62,14 @@ func resolve(value *intstr.IntOrString, of int32, roundUp bool) int32 {
 func (l limits) ceiling() int32      { return l.want + l.surge }
 func (l limits) minAvailable() int32 { return l.want - l.unavailable }
 
-// nextSizes returns the sizes after the next step of a rolling update: the newest
-// set as large as the surge allows, and the old ones, given from the oldest to
-// the youngest, as small as availability allows.
+// nextSizes returns the sizes after the next step of a rolling update: the newest set is as
+// large as the surge allows, and the old ones, ordered from oldest to youngest, are as small
+// as availability allows.
 func (l limits) nextSizes(newest set, old []set) (newestSize int32, oldSizes []int32) {
 	newest.size = l.grow(newest.size, newest.size+total(old))
 	old = slices.Clone(old)
-	// What may go: everything above the minimum, less the pods of the newest
-	// set which do not count yet, so that a broken template stops the rollout.
+	// All pods above the minimum are spare, except for the unavailable ones of the
+	// newest set: a broken template stops the rollout.
 	spare := newest.size + total(old) - l.minAvailable() - (newest.size - newest.available)
 	if spare > 0 {
 		shrink(old, spare, func(s set) int32 { return s.size - s.steady() })
@@ -82,8 +82,7 @@ func (l limits) nextSizes(newest set, old []set) (newestSize int32, oldSizes []i
 	return newest.size, sizes(old)
 }
 
-// grow returns how large the newest set may be when all sets together have
-// total pods.
+// grow returns how large the newest set may be if all sets have total pods.
 func (l limits) grow(size, total int32) int32 {
 	if size > l.want {
 		return l.want
@@ -91,8 +90,8 @@ func (l limits) grow(size, total int32) int32 {
 	return size + max(0, min(l.want-size, l.ceiling()-total))
 }
 
-// shrink takes up to count pods from the sets, the oldest first, and from each
-// at most as many as it may lose.
+// shrink removes up to count pods from the sets, the oldest set first, and from each set at
+// most as many as it may lose.
 func shrink(sets []set, count int32, mayLose func(set) int32) {
 	for i := range sets {
 		cut := max(0, min(count, mayLose(sets[i])))
@@ -101,13 +100,12 @@ func shrink(sets []set, count int32, mayLose func(set) int32) {
 	}
 }
 
-// spread returns the sizes after the Deployment was resized in the middle of a
-// rollout: each set, given from the oldest to the youngest, keeps its share of
-// the whole, so that scaling neither hastens nor holds up the rollout. Empty
-// sets stay empty; what rounding leaves goes to the largest.
+// spread returns the sizes after the Deployment was resized during a rollout. Each set,
+// ordered from oldest to youngest, keeps its share of the total, so that scaling does not
+// advance or delay the rollout. Empty sets stay empty; the remainder of the rounding goes
+// to the largest set.
 //
-// formerly is the Deployment's number of pods, for sets whose former ceiling is
-// not known.
+// formerly is the Deployment's former number of pods, for sets with an unknown ceiling.
 func (l limits) spread(sets []set, formerly int32) []int32 {
 	out := sizes(sets)
 	allowed := l.ceiling()
@@ -138,7 +136,7 @@ func (l limits) spread(sets []set, formerly int32) []int32 {
 	return out
 }
 
-// share returns by how much a set should change to keep its part of the whole.
+// share returns by how much a set must change to keep its share of the total.
 func (l limits) share(s set, formerly int32) int32 {
 	if l.want == 0 {
 		return -s.size
@@ -150,8 +148,8 @@ func (l limits) share(s set, formerly int32) int32 {
 	return int32(math.Round(float64(s.size)*float64(l.ceiling())/float64(before))) - s.size
 }
 
-// bySize returns the indexes of the sets that are not empty, the largest first.
-// Of equal sets the younger grows first, and the older shrinks first.
+// bySize returns the indexes of the sets that are not empty, the largest first. Of equal
+// sets, the younger grows first and the older shrinks first.
 func bySize(sets []set, up bool) []int {
 	var order []int
 	for i, s := range sets {

@@ -15,25 +15,24 @@ import (
 	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
 )
 
-// Annotations of a Deployment's ReplicaSets; kubectl rollout reads them.
+// Annotations of a Deployment's ReplicaSets, which kubectl rollout reads.
 const (
 	// revisionAnnotation numbers the templates in the order of their use. The
-	// Deployment carries the number of the newest.
+	// Deployment has the number of the newest.
 	revisionAnnotation = "deployment.kubernetes.io/revision"
-	// historyAnnotation lists the numbers that a template had before it was
-	// used again.
+	// historyAnnotation lists the former numbers of a template that was used
+	// several times.
 	historyAnnotation = "deployment.kubernetes.io/revision-history"
-	// desiredAnnotation and maxAnnotation are the Deployment's size and ceiling
-	// when the ReplicaSet was last sized. They tell scaling from rolling out.
+	// desiredAnnotation and maxAnnotation are the Deployment's size and ceiling when
+	// the ReplicaSet was last resized. They distinguish scaling from a rollout.
 	desiredAnnotation = "deployment.kubernetes.io/desired-replicas"
 	maxAnnotation     = "deployment.kubernetes.io/max-replicas"
 )
 
-// maxHistory bounds historyAnnotation, in characters.
+// maxHistory limits historyAnnotation, in characters.
 const maxHistory = 2000
 
-// ownAnnotations belong to either the Deployment or the ReplicaSet and are not
-// copied between them.
+// ownAnnotations are not copied between a Deployment and its ReplicaSets.
 var ownAnnotations = []string{
 	corev1.LastAppliedConfigAnnotation,
 	revisionAnnotation,
@@ -44,7 +43,7 @@ var ownAnnotations = []string{
 	ownership.HoldAnnotation,
 }
 
-// revision returns the number of a ReplicaSet's template, 0 if it has none.
+// revision returns the number of a ReplicaSet's template, or 0 if it has none.
 func revision(rs *appsv1.ReplicaSet) int64 {
 	n, err := strconv.ParseInt(rs.Annotations[revisionAnnotation], 10, 64)
 	if err != nil {
@@ -64,16 +63,16 @@ func byRevision(a, b *appsv1.ReplicaSet) int {
 	return cmp.Or(cmp.Compare(revision(a), revision(b)), byAge(a, b))
 }
 
-// annotateNewest makes rs the newest revision after those of old, and copies
-// the Deployment's annotations to it (kubernetes.io/change-cause above all, for
-// the history). It reports whether anything changed.
+// annotateNewest gives rs a higher number than those of old, and copies the Deployment's
+// annotations to it (kubernetes.io/change-cause for the history). It reports whether
+// anything changed.
 func annotateNewest(rs *appsv1.ReplicaSet, d *appsv1.Deployment, old []*appsv1.ReplicaSet) (changed bool) {
 	for key, value := range d.Annotations {
 		if !slices.Contains(ownAnnotations, key) {
 			changed = annotate(rs, key, value) || changed
 		}
 	}
-	// If old sets were cleaned up, the number may be higher than it need be.
+	// If old sets were cleaned up, the number may be higher than necessary.
 	number := maxRevision(old) + 1
 	before, numbered := rs.Annotations[revisionAnnotation]
 	if numbered && before != "" {
@@ -85,14 +84,13 @@ func annotateNewest(rs *appsv1.ReplicaSet, d *appsv1.Deployment, old []*appsv1.R
 		return changed
 	}
 	if numbered {
-		annotate(rs, historyAnnotation, remember(rs.Annotations[historyAnnotation], before))
+		annotate(rs, historyAnnotation, appendHistory(rs.Annotations[historyAnnotation], before))
 	}
 	return annotate(rs, revisionAnnotation, strconv.FormatInt(number, 10)) || changed
 }
 
-// remember appends a number to the history and drops the oldest that no longer
-// fit.
-func remember(history, number string) string {
+// appendHistory appends a number to the history, and drops the oldest ones that do not fit.
+func appendHistory(history, number string) string {
 	if history == "" {
 		return number
 	}
@@ -107,15 +105,14 @@ func remember(history, number string) string {
 	return history
 }
 
-// annotateSize records the Deployment's size and ceiling, and reports whether
-// they were other ones before.
+// annotateSize records the Deployment's size and ceiling. It reports whether they changed.
 func annotateSize(rs *appsv1.ReplicaSet, l limits) (changed bool) {
 	changed = annotate(rs, desiredAnnotation, strconv.Itoa(int(l.want)))
 	return annotate(rs, maxAnnotation, strconv.Itoa(int(l.ceiling()))) || changed
 }
 
-// sizeAnnotation returns the number that annotateSize wrote, and whether there
-// is a valid one.
+// sizeAnnotation returns the number in an annotation of annotateSize, and whether it is
+// valid.
 func sizeAnnotation(rs *appsv1.ReplicaSet, key string) (int32, bool) {
 	n, err := strconv.ParseUint(rs.Annotations[key], 10, 31)
 	return int32(n), err == nil

@@ -21,10 +21,9 @@ const (
 	rollbackDone      = "DeploymentRollback"
 )
 
-// rollBack serves the annotation that stands for spec.rollbackTo of
-// extensions/v1beta1: it puts the template of an old revision into the
-// Deployment, and removes the annotation in any case. (kubectl rollout undo
-// does the same from outside.)
+// rollBack serves the annotation for spec.rollbackTo of extensions/v1beta1: it restores the
+// template of an old revision, and always removes the annotation. kubectl rollout undo
+// restores templates as a client.
 func (p *pass) rollBack(ctx context.Context) error {
 	wanted, err := strconv.ParseInt(p.d.Annotations[appsv1.DeprecatedRollbackTo], 10, 64)
 	restored := p.d.DeepCopy()
@@ -33,7 +32,7 @@ func (p *pass) rollBack(ctx context.Context) error {
 	eventType := corev1.EventTypeWarning
 	switch rs := p.revisionNumbered(wanted); {
 	case err != nil:
-		// Not a number: nobody asked for anything.
+		// The annotation is not a number.
 	case rs == nil && wanted == 0:
 		reason, message = rollbackNotFound, "Unable to find last revision."
 	case rs == nil:
@@ -51,15 +50,15 @@ func (p *pass) rollBack(ctx context.Context) error {
 	if reason != "" {
 		p.events.Event(p.d, eventType, reason, message)
 	}
-	// The rest of the pass reports on what was written.
+	// The rest of the pass uses the written object.
 	restored.Status = p.d.Status
 	p.d = restored
-	p.newest, p.old = sortOut(p.d, all(p.newest, p.old))
+	p.newest, p.old = splitNewest(p.d, all(p.newest, p.old))
 	return nil
 }
 
-// revisionNumbered returns the ReplicaSet with this revision; with 0, the one
-// before the newest.
+// revisionNumbered returns the ReplicaSet with this revision, or for 0 the one before the
+// newest.
 func (p *pass) revisionNumbered(wanted int64) *appsv1.ReplicaSet {
 	sets := slices.Clone(all(p.newest, p.old))
 	slices.SortFunc(sets, byRevision)
@@ -76,8 +75,8 @@ func (p *pass) revisionNumbered(wanted int64) *appsv1.ReplicaSet {
 	return sets[i]
 }
 
-// restore puts the template of rs into d, and its annotations: the change-cause
-// belongs to the template.
+// restore copies the template and the annotations of rs to d: the change-cause belongs to
+// the template.
 func restore(d *appsv1.Deployment, rs *appsv1.ReplicaSet) {
 	d.Spec.Template = *withoutHash(rs.Spec.Template.DeepCopy())
 	maps.DeleteFunc(d.Annotations, func(key, _ string) bool { return !slices.Contains(ownAnnotations, key) })

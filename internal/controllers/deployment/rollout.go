@@ -21,22 +21,22 @@ import (
 	"github.com/kindred-project/kindred/internal/controllers/framework/pods"
 )
 
-// pass is one Reconcile of one Deployment: d is a copy whose status and
-// annotations it may change, newest (which may be nil) and old are its
-// ReplicaSets as this pass found or wrote them.
+// pass is one Reconcile of one Deployment: d is a copy whose status and annotations it may
+// modify; newest, which may be nil, and old are its ReplicaSets as this pass read or wrote
+// them.
 type pass struct {
 	*reconciler
 	limits
 	d      *appsv1.Deployment
 	newest *appsv1.ReplicaSet
 	old    []*appsv1.ReplicaSet
-	// rolling says that this pass worked on a rollout, so that its progress
-	// can be judged. A paused or resized Deployment is not expected to move.
+	// rolling is set if this pass worked on a rollout, so that its progress is checked.
+	// A paused or resized Deployment does not have to progress.
 	rolling bool
 }
 
-// step does whatever is next: nothing in a Deployment that is being deleted;
-// scaling in one that is paused or was resized; else a step of the rollout.
+// step does nothing for a Deployment that is being deleted, scales one that is paused or
+// was resized, and otherwise takes the next step of the rollout.
 func (p *pass) step(ctx context.Context) error {
 	if p.d.DeletionTimestamp != nil {
 		return nil
@@ -45,7 +45,7 @@ func (p *pass) step(ctx context.Context) error {
 	if !p.d.Spec.Paused && p.d.Annotations[appsv1.DeprecatedRollbackTo] != "" {
 		return p.rollBack(ctx)
 	}
-	if err := p.tendNewest(ctx); err != nil {
+	if err := p.syncNewest(ctx); err != nil {
 		return err
 	}
 	if p.d.Spec.Paused {
@@ -63,19 +63,19 @@ func (p *pass) step(ctx context.Context) error {
 	return p.roll(ctx)
 }
 
-// status returns the status after the pass, which ended with err.
+// status returns the status after a pass that returned err.
 func (p *pass) status(err error) appsv1.DeploymentStatus {
 	now := p.clock.Now()
 	status := statusOf(p.d, p.newest, p.old, now)
 	if p.rolling && err == nil {
-		judge(p.d, &status, p.newest, p.old, now)
+		addConditions(p.d, &status, p.newest, p.old, now)
 	}
 	return status
 }
 
-// tendNewest keeps the annotations and minReadySeconds of the newest ReplicaSet
-// in step with the Deployment's.
-func (p *pass) tendNewest(ctx context.Context) error {
+// syncNewest copies the Deployment's annotations and minReadySeconds to the newest
+// ReplicaSet.
+func (p *pass) syncNewest(ctx context.Context) error {
 	if p.newest == nil {
 		return nil
 	}
@@ -109,8 +109,8 @@ func (p *pass) note(status corev1.ConditionStatus, reason, message string) {
 	setCondition(&p.d.Status, condition(appsv1.DeploymentProgressing, status, reason, message, p.clock.Now()))
 }
 
-// resized reports whether the Deployment was scaled since its ReplicaSets were
-// last sized.
+// resized reports whether the Deployment was scaled since its ReplicaSets were last
+// resized.
 func (p *pass) resized() bool {
 	return slices.ContainsFunc(all(p.newest, p.old), func(rs *appsv1.ReplicaSet) bool {
 		former, known := sizeAnnotation(rs, desiredAnnotation)
@@ -118,9 +118,8 @@ func (p *pass) resized() bool {
 	})
 }
 
-// scale brings the ReplicaSets to the Deployment's size without going on with a
-// rollout. If one of them is active, it takes it all, if several are, each
-// keeps its share.
+// scale resizes the ReplicaSets to the Deployment's size without advancing a rollout. A
+// single active ReplicaSet gets all replicas; several keep their shares.
 func (p *pass) scale(ctx context.Context) error {
 	sets := p.byAge()
 	active := slices.DeleteFunc(slices.Clone(sets), func(rs *appsv1.ReplicaSet) bool { return size(rs) == 0 })
@@ -149,8 +148,8 @@ func (p *pass) scale(ctx context.Context) error {
 	return nil
 }
 
-// saturated reports whether the newest ReplicaSet has all replicas, available,
-// and knows that this is all.
+// saturated reports whether the newest ReplicaSet has all replicas, available, with the
+// Deployment's size in its annotation.
 func (p *pass) saturated() bool {
 	if p.newest == nil {
 		return false
@@ -181,8 +180,8 @@ func (p *pass) roll(ctx context.Context) error {
 	return p.cleanUpIfComplete(ctx)
 }
 
-// recreate stops all old pods, waits until they have ended, and only then lets
-// the newest ReplicaSet start.
+// recreate stops all old pods, waits until they have ended, and then starts the newest
+// ReplicaSet.
 func (p *pass) recreate(ctx context.Context) error {
 	p.rolling = true
 	if err := p.emptyOld(ctx); err != nil {
@@ -203,8 +202,8 @@ func (p *pass) recreate(ctx context.Context) error {
 	return p.cleanUpIfComplete(ctx)
 }
 
-// oldPodsRun reports whether a pod of an old ReplicaSet may still run. The
-// ReplicaSets' word is not enough: they do not count pods that terminate.
+// oldPodsRun reports whether a pod of an old ReplicaSet may still run. The status of the
+// ReplicaSets is not enough: it does not count terminating pods.
 func (p *pass) oldPodsRun(ctx context.Context) (bool, error) {
 	for _, rs := range p.old {
 		if rs.Status.Replicas > 0 || size(rs) > 0 {
@@ -230,8 +229,8 @@ func (p *pass) emptyOld(ctx context.Context) error {
 	return nil
 }
 
-// create makes the newest ReplicaSet with n replicas. It leaves newest nil if
-// its name is taken by a stranger; the next pass tries another.
+// create creates the newest ReplicaSet with n replicas. If its name is taken by another
+// object, newest stays nil and the next pass tries another name.
 func (p *pass) create(ctx context.Context, n int32) error {
 	rs := newReplicaSet(p.d)
 	rs.Spec.Replicas = ptr.To(n)
@@ -241,7 +240,7 @@ func (p *pass) create(ctx context.Context, n int32) error {
 	err := p.client.Create(ctx, rs)
 	switch {
 	case apierrors.IsAlreadyExists(err):
-		return p.takeOrAvoid(ctx, name)
+		return p.resolveCollision(ctx, name)
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return err
 	case err != nil:
@@ -264,10 +263,10 @@ func (p *pass) create(ctx context.Context, n int32) error {
 	return nil
 }
 
-// takeOrAvoid deals with a ReplicaSet that has the newest one's name: it is the
-// newest one, which the cache has not shown yet, or something else with the
-// same hash, which the collision count avoids from now on.
-func (p *pass) takeOrAvoid(ctx context.Context, name string) error {
+// resolveCollision handles an existing ReplicaSet with the newest one's name: it is the newest
+// one, which is not cached yet, or another one with the same hash, which a higher
+// collision count avoids.
+func (p *pass) resolveCollision(ctx context.Context, name string) error {
 	rs := &appsv1.ReplicaSet{}
 	if err := p.live.Get(ctx, client.ObjectKey{Namespace: p.d.Namespace, Name: name}, rs); err != nil {
 		return err
@@ -279,12 +278,12 @@ func (p *pass) takeOrAvoid(ctx context.Context, name string) error {
 		return nil
 	}
 	p.d.Status.CollisionCount = ptr.To(ptr.Deref(p.d.Status.CollisionCount, 0) + 1)
-	klog.FromContext(ctx).Info("The name of the new ReplicaSet is taken, trying another", "replicaSet", klog.KObj(rs), "collisionCount", *p.d.Status.CollisionCount)
+	klog.FromContext(ctx).Info("Hash collision of the new ReplicaSet, trying another name", "replicaSet", klog.KObj(rs), "collisionCount", *p.d.Status.CollisionCount)
 	return nil
 }
 
-// resize writes a ReplicaSet's size, and with it the Deployment's size and
-// ceiling as annotations. The annotations alone are written only if always.
+// resize writes a ReplicaSet's size, with the Deployment's size and ceiling as annotations.
+// If only the annotations differ, it writes them only if always is set.
 func (p *pass) resize(ctx context.Context, rs *appsv1.ReplicaSet, n int32, always bool) error {
 	before := size(rs)
 	resized := rs.DeepCopy()
@@ -311,7 +310,7 @@ func (p *pass) resize(ctx context.Context, rs *appsv1.ReplicaSet, n int32, alway
 	return nil
 }
 
-// update writes rs, which then holds what the API answered.
+// update writes rs and updates it with the API's answer.
 func (p *pass) update(ctx context.Context, rs *appsv1.ReplicaSet) error {
 	if err := p.client.Update(ctx, rs); err != nil {
 		return err
@@ -327,8 +326,8 @@ func (p *pass) cleanUpIfComplete(ctx context.Context) error {
 	return p.cleanUp(ctx)
 }
 
-// cleanUp deletes the oldest revisions beyond revisionHistoryLimit, but none
-// that has pods or was not reported on since its last change.
+// cleanUp deletes the oldest revisions beyond revisionHistoryLimit, except for those with
+// pods or with an outdated status.
 func (p *pass) cleanUp(ctx context.Context) error {
 	limit := p.d.Spec.RevisionHistoryLimit
 	if limit == nil || *limit == math.MaxInt32 {

@@ -35,7 +35,7 @@ func desired(d *appsv1.Deployment) int32 { return ptr.Deref(d.Spec.Replicas, 1) 
 // size returns spec.replicas of a ReplicaSet, which the API defaults to 1.
 func size(rs *appsv1.ReplicaSet) int32 { return ptr.Deref(rs.Spec.Replicas, 1) }
 
-// statusOf sums up the ReplicaSets. newest may be nil.
+// statusOf returns the sum of the ReplicaSets. newest may be nil.
 func statusOf(d *appsv1.Deployment, newest *appsv1.ReplicaSet, old []*appsv1.ReplicaSet, now time.Time) appsv1.DeploymentStatus {
 	status := appsv1.DeploymentStatus{
 		ObservedGeneration:  d.Generation,
@@ -54,7 +54,7 @@ func statusOf(d *appsv1.Deployment, newest *appsv1.ReplicaSet, old []*appsv1.Rep
 	if newest != nil {
 		status.UpdatedReplicas = newest.Status.Replicas
 	}
-	// While scaling down there may be more available pods than planned ones.
+	// While scaling down, more pods may be available than planned.
 	status.UnavailableReplicas = max(0, planned-status.AvailableReplicas)
 
 	available := condition(appsv1.DeploymentAvailable, corev1.ConditionFalse, reasonUnavailable, "Deployment does not have minimum availability.", now)
@@ -65,8 +65,8 @@ func statusOf(d *appsv1.Deployment, newest *appsv1.ReplicaSet, old []*appsv1.Rep
 	return status
 }
 
-// addTerminating adds a ReplicaSet's terminating pods. A sum that lacks the
-// count of a set that was reported on would be wrong: it is unknown (nil).
+// addTerminating adds a ReplicaSet's terminating pods. If the ReplicaSet does not count
+// them, the sum is unknown (nil).
 func addTerminating(sum *int32, rs *appsv1.ReplicaSet) *int32 {
 	switch {
 	case sum == nil:
@@ -80,13 +80,13 @@ func addTerminating(sum *int32, rs *appsv1.ReplicaSet) *int32 {
 	}
 }
 
-// judge adds to status what can be said of a rollout: whether it is complete,
-// moves or is stuck, and why pods cannot be made. d has the status before.
-func judge(d *appsv1.Deployment, status *appsv1.DeploymentStatus, newest *appsv1.ReplicaSet, old []*appsv1.ReplicaSet, now time.Time) {
+// addConditions adds the conditions of a rollout to status: whether it is complete,
+// progresses or is stuck, and why pods cannot be created. d has the old status.
+func addConditions(d *appsv1.Deployment, status *appsv1.DeploymentStatus, newest *appsv1.ReplicaSet, old []*appsv1.ReplicaSet, now time.Time) {
 	if !hasDeadline(d) {
 		removeCondition(status, appsv1.DeploymentProgressing)
 	} else {
-		judgeProgress(d, status, newest, now)
+		setProgressing(d, status, newest, now)
 	}
 	removeFailure := true
 	for _, rs := range all(newest, old) {
@@ -107,7 +107,7 @@ func judge(d *appsv1.Deployment, status *appsv1.DeploymentStatus, newest *appsv1
 	}
 }
 
-func judgeProgress(d *appsv1.Deployment, status *appsv1.DeploymentStatus, newest *appsv1.ReplicaSet, now time.Time) {
+func setProgressing(d *appsv1.Deployment, status *appsv1.DeploymentStatus, newest *appsv1.ReplicaSet, now time.Time) {
 	subject := fmt.Sprintf("Deployment %q", d.Name)
 	if newest != nil {
 		subject = fmt.Sprintf("ReplicaSet %q", newest.Name)
@@ -124,7 +124,7 @@ func judgeProgress(d *appsv1.Deployment, status *appsv1.DeploymentStatus, newest
 		if current != nil && current.Status == corev1.ConditionTrue {
 			c.LastTransitionTime = current.LastTransitionTime
 		}
-		// Each progress sets lastUpdateTime, although nothing else changes.
+		// Progress sets lastUpdateTime even if nothing else changes.
 		removeCondition(status, appsv1.DeploymentProgressing)
 		setCondition(status, c)
 	case timedOut(d, current, now):
@@ -132,15 +132,14 @@ func judgeProgress(d *appsv1.Deployment, status *appsv1.DeploymentStatus, newest
 	}
 }
 
-// complete reports whether all replicas are updated and available and no old
-// one is left.
+// complete reports whether all replicas are updated and available, and no old one is left.
 func complete(d *appsv1.Deployment, status *appsv1.DeploymentStatus) bool {
 	want := desired(d)
 	return status.UpdatedReplicas == want && status.Replicas == want && status.AvailableReplicas == want &&
 		status.ObservedGeneration >= d.Generation
 }
 
-// progressed reports whether a rollout has moved between two statuses.
+// progressed reports whether a rollout has advanced between two statuses.
 func progressed(before, after *appsv1.DeploymentStatus) bool {
 	return after.UpdatedReplicas > before.UpdatedReplicas ||
 		after.Replicas-after.UpdatedReplicas < before.Replicas-before.UpdatedReplicas ||
@@ -155,22 +154,22 @@ func timedOut(d *appsv1.Deployment, current *appsv1.DeploymentCondition, now tim
 	case current.Reason == reasonTimedOut:
 		return true
 	case current.Reason == reasonComplete:
-		// The next rollout has not made its mark yet; its time starts then.
+		// The deadline of the next rollout starts with its first progress.
 		return false
 	default:
 		return deadline(d, current).Before(now)
 	}
 }
 
-// progressCheck returns when to look again whether a rollout is stuck: no event
-// tells that nothing happens. 0 means that there is no need.
+// progressCheck returns when to check the progress deadline, for which there is no event. 0
+// means never.
 func progressCheck(d *appsv1.Deployment, status *appsv1.DeploymentStatus, now time.Time) time.Duration {
 	current := getCondition(status, appsv1.DeploymentProgressing)
 	if !hasDeadline(d) || d.Spec.Paused || current == nil || complete(d, status) ||
 		current.Reason == reasonTimedOut || current.Reason == reasonComplete {
 		return 0
 	}
-	// One second more, as the condition's times are cut off to seconds.
+	// One more second, since the condition's times are truncated to seconds.
 	return max(0, deadline(d, current).Sub(now)) + time.Second
 }
 
@@ -178,13 +177,13 @@ func deadline(d *appsv1.Deployment, current *appsv1.DeploymentCondition) time.Ti
 	return current.LastUpdateTime.Add(time.Duration(*d.Spec.ProgressDeadlineSeconds) * time.Second)
 }
 
-// hasDeadline: MaxInt32 stands for "none" in the API.
+// hasDeadline reports whether the Deployment has a progress deadline. MaxInt32 means none.
 func hasDeadline(d *appsv1.Deployment) bool {
 	return d.Spec.ProgressDeadlineSeconds != nil && *d.Spec.ProgressDeadlineSeconds != math.MaxInt32
 }
 
-// notePause says in the Progressing condition that the Deployment was paused or
-// resumed, so that the pause does not count against its deadline.
+// notePause records a pause or resumption in the Progressing condition, so that the pause
+// does not count against the deadline.
 func notePause(d *appsv1.Deployment, now time.Time) {
 	current := getCondition(&d.Status, appsv1.DeploymentProgressing)
 	if !hasDeadline(d) || (current != nil && current.Reason == reasonTimedOut) {
@@ -212,8 +211,7 @@ func getCondition(status *appsv1.DeploymentStatus, of appsv1.DeploymentCondition
 	return &status.Conditions[i]
 }
 
-// setCondition replaces the condition of c's type, unless that says the same
-// already.
+// setCondition replaces the condition of c's type, unless it is the same.
 func setCondition(status *appsv1.DeploymentStatus, c appsv1.DeploymentCondition) {
 	if current := getCondition(status, c.Type); current != nil {
 		if current.Status == c.Status && current.Reason == c.Reason {
@@ -231,7 +229,7 @@ func removeCondition(status *appsv1.DeploymentStatus, of appsv1.DeploymentCondit
 	status.Conditions = slices.DeleteFunc(slices.Clone(status.Conditions), func(c appsv1.DeploymentCondition) bool { return c.Type == of })
 }
 
-// all returns the newest set, if there is one, and the old ones.
+// all returns the newest set, if it exists, and the old ones.
 func all(newest *appsv1.ReplicaSet, old []*appsv1.ReplicaSet) []*appsv1.ReplicaSet {
 	if newest == nil {
 		return old

@@ -20,13 +20,13 @@ import (
 	"k8s.io/utils/dump"
 )
 
-// hashLabel sets the pods of one template apart from those of all others.
+// hashLabel distinguishes the pods of one template from those of all others.
 const hashLabel = appsv1.DefaultDeploymentUniqueLabelKey
 
-// sortOut returns the ReplicaSet that carries the Deployment's template, or
-// nil, and the others, from the oldest to the youngest. If several carry it
-// (their defaults may have been told apart once), the oldest is it.
-func sortOut(d *appsv1.Deployment, all []*appsv1.ReplicaSet) (newest *appsv1.ReplicaSet, old []*appsv1.ReplicaSet) {
+// splitNewest returns the ReplicaSet with the Deployment's template, or nil, and the others
+// from oldest to youngest. If several have it (older defaults may have differed), the oldest
+// is the newest revision.
+func splitNewest(d *appsv1.Deployment, all []*appsv1.ReplicaSet) (newest *appsv1.ReplicaSet, old []*appsv1.ReplicaSet) {
 	all = slices.Clone(all)
 	slices.SortFunc(all, byAge)
 	for _, rs := range all {
@@ -43,8 +43,8 @@ func byAge(a, b *appsv1.ReplicaSet) int {
 	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 }
 
-// sameTemplate compares templates but for the hash label. The hash itself says
-// nothing: it changes whenever the API gains a field.
+// sameTemplate reports whether two templates are equal without their hash label. Hashes
+// cannot be compared: they change whenever the API gains a field.
 func sameTemplate(a, b *corev1.PodTemplateSpec) bool {
 	return apiequality.Semantic.DeepEqual(withoutHash(a), withoutHash(b))
 }
@@ -59,8 +59,8 @@ func withoutHash(t *corev1.PodTemplateSpec) *corev1.PodTemplateSpec {
 	return &out
 }
 
-// templateHash names a template. The collision count makes the same template
-// give another hash, after a hash was found taken.
+// templateHash returns the hash of a template. A collision count changes the hash after a
+// collision.
 func templateHash(template *corev1.PodTemplateSpec, collisions *int32) string {
 	h := fnv.New32a()
 	fmt.Fprint(h, dump.ForHash(*template))
@@ -72,8 +72,8 @@ func templateHash(template *corev1.PodTemplateSpec, collisions *int32) string {
 	return rand.SafeEncodeString(fmt.Sprint(h.Sum32()))
 }
 
-// newReplicaSet returns an empty ReplicaSet for the Deployment's template. Its
-// name follows from the template, so that to create it twice fails.
+// newReplicaSet returns an empty ReplicaSet for the Deployment's template. Its name is derived
+// from the template, so that creating it twice fails.
 func newReplicaSet(d *appsv1.Deployment) *appsv1.ReplicaSet {
 	hash := templateHash(&d.Spec.Template, d.Status.CollisionCount)
 	template := *d.Spec.Template.DeepCopy()

@@ -41,8 +41,8 @@ const (
 	overCapacity = "truncated"
 )
 
-// Add registers the controller: woken by Services, by pods that matter to them,
-// and when Endpoints are lost or those it made are changed.
+// Add registers the controller. It watches Services, the pods that they select, deletions of
+// Endpoints, and changes of Endpoints that it has created.
 func Add(env control.Env) error {
 	r := newReconciler(env)
 	return ctrl.NewControllerManagedBy(env.Manager).
@@ -54,8 +54,8 @@ func Add(env control.Env) error {
 		Complete(r)
 }
 
-// ours passes the loss of any Endpoints, and other events of those that this
-// controller made.
+// ours passes deletions of any Endpoints, and all events of those that this controller has
+// created.
 func ours() predicate.Predicate {
 	managed := func(obj client.Object) bool { return obj.GetLabels()[managedByLabel] == Name }
 	return predicate.Funcs{
@@ -96,8 +96,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{}, r.write(ctx, service, current, wanted(service, behind, current, changed))
 }
 
-// wanted returns what the Endpoints should be; current has what they are, and
-// is empty if there are none.
+// wanted returns the desired Endpoints. current holds the existing ones, or is empty.
 func wanted(service *corev1.Service, behind []*corev1.Pod, current *corev1.Endpoints, changed time.Time) *corev1.Endpoints {
 	out := current.DeepCopy()
 	out.Namespace, out.Name = service.Namespace, service.Name
@@ -117,7 +116,7 @@ func wanted(service *corev1.Service, behind []*corev1.Pod, current *corev1.Endpo
 	if apiequality.Semantic.DeepEqual(out, current) {
 		return out
 	}
-	// The time of the trigger is news only together with other news.
+	// The trigger time is updated only together with other changes.
 	delete(out.Annotations, corev1.EndpointsLastChangeTriggerTime)
 	if !changed.IsZero() {
 		metav1.SetMetaDataAnnotation(&out.ObjectMeta, corev1.EndpointsLastChangeTriggerTime, changed.UTC().Format(time.RFC3339Nano))
@@ -125,8 +124,8 @@ func wanted(service *corev1.Service, behind []*corev1.Pod, current *corev1.Endpo
 	return out
 }
 
-// write creates or updates the Endpoints, if they say something new. A conflict
-// is an error here: changes of Endpoints that others made wake nobody.
+// write creates or updates the Endpoints if they have changed. A conflict is an error and so is
+// retried: changes of Endpoints by other clients do not wake the controller.
 func (r *reconciler) write(ctx context.Context, service *corev1.Service, current, wanted *corev1.Endpoints) error {
 	if current.ResourceVersion == "" {
 		err := r.client.Create(ctx, wanted)
@@ -148,8 +147,8 @@ func (r *reconciler) write(ctx context.Context, service *corev1.Service, current
 	return err
 }
 
-// remove deletes the Endpoints of a Service that is gone: they have no owner
-// reference, so the collector does not.
+// remove deletes the Endpoints of a deleted Service. They have no owner reference, so the garbage
+// collector does not.
 func (r *reconciler) remove(ctx context.Context, service types.NamespacedName) error {
 	r.triggers.DeleteService(service.Namespace, service.Name)
 	current := &corev1.Endpoints{}

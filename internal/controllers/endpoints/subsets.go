@@ -20,20 +20,19 @@ import (
 	"github.com/kindred-project/kindred/internal/controllers/framework/pods"
 )
 
-// capacity is how many addresses an Endpoints object may have.
+// capacity is the maximum number of addresses in an Endpoints object.
 const capacity = 1000
 
-// backend is a pod behind a Service.
+// backend is a selected pod with its address.
 type backend struct {
 	address corev1.EndpointAddress
 	ready   bool
 	pod     *corev1.Pod
 }
 
-// subsetsOf returns the subsets of a Service's Endpoints in canonical form:
-// ports that the same pods offer stand together, and all is sorted, so that the
-// same state always gives the same value. truncated says that there were more
-// addresses than fit; ready ones are kept before others.
+// subsetsOf returns the subsets of a Service's Endpoints in canonical form: ports of the same
+// pods are in one subset, and everything is sorted. truncated is true if there are more than
+// capacity addresses; ready ones are kept first.
 func subsetsOf(service *corev1.Service, all []*corev1.Pod) (subsets []corev1.EndpointSubset, truncated bool) {
 	backends := backendsOf(service, all)
 	type group struct {
@@ -92,14 +91,14 @@ func subsetsOf(service *corev1.Service, all []*corev1.Pod) (subsets []corev1.End
 	return subsets, truncated
 }
 
-// offer is a port and the pods that offer it.
+// offer is a port and the pods that serve it.
 type offer struct {
 	port    corev1.EndpointPort
 	members []backend
 }
 
-// offers returns the ports of the Service as the pods have them: a named target
-// port may be another number in each pod.
+// offers returns the Service's ports with the pods that serve them. A named target port may have
+// a different number in each pod.
 func offers(service *corev1.Service, backends []backend) []offer {
 	var out []offer
 	for i := range service.Spec.Ports {
@@ -126,8 +125,7 @@ func offers(service *corev1.Service, backends []backend) []offer {
 	return out
 }
 
-// backendsOf returns the pods that have an address of the Service's family,
-// sorted by it.
+// backendsOf returns the pods with an address of the Service's family, ordered by address.
 func backendsOf(service *corev1.Service, all []*corev1.Pod) []backend {
 	var out []backend
 	for _, pod := range all {
@@ -154,8 +152,7 @@ func backendsOf(service *corev1.Service, all []*corev1.Pod) []backend {
 	return out
 }
 
-// addressOf returns the pod's IP of the Service's first family, "" if it has
-// none.
+// addressOf returns the pod's IP of the Service's first family, or "".
 func addressOf(service *corev1.Service, pod *corev1.Pod) string {
 	v6 := netutils.IsIPv6String(pod.Status.PodIP)
 	switch ip := service.Spec.ClusterIP; {

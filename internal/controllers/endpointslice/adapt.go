@@ -18,12 +18,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// The published reconciler asks for a whole clientset and a lister. The types
-// below give it the three calls that it makes of one and the two of the other;
-// the embedded interfaces are nil and stand for what it never calls.
+// The reconciler of k8s.io/endpointslice takes a clientset and a lister. The types below
+// implement the methods that it calls; the embedded interfaces are nil, since it calls no
+// others.
 
-// clientset writes EndpointSlices with the controller's client and enters them
-// in its ledger.
+// clientset writes EndpointSlices with the controller's client, and records them in its ledger.
 type clientset struct {
 	kubernetes.Interface
 	r *reconciler
@@ -66,7 +65,7 @@ func (s sliceWriter) Update(ctx context.Context, slice *discoveryv1.EndpointSlic
 }
 
 func (s sliceWriter) Delete(ctx context.Context, name string, _ metav1.DeleteOptions) error {
-	// Past the cache, which need not show a slice that was just created.
+	// The cache may lack a slice that was just created.
 	slice := &discoveryv1.EndpointSlice{}
 	if err := s.r.live.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: name}, slice); err != nil {
 		return client.IgnoreNotFound(err)
@@ -78,7 +77,7 @@ func (s sliceWriter) Delete(ctx context.Context, name string, _ metav1.DeleteOpt
 	return nil
 }
 
-// ownerOf returns the Service of a slice, as far as the ledger needs it.
+// ownerOf returns the Service of a slice with the fields that the ledger needs.
 func ownerOf(slice *discoveryv1.EndpointSlice) client.Object {
 	return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: slice.Namespace, Name: slice.Labels[discoveryv1.LabelServiceName]}}
 }
@@ -107,7 +106,7 @@ func (l nodeLister) all(ctx context.Context, opts ...client.ListOption) ([]*core
 	return out, err
 }
 
-// parseKey takes "namespace/name" apart.
+// parseKey parses "namespace/name".
 func parseKey(key string) (types.NamespacedName, bool) {
 	namespace, name, found := strings.Cut(key, "/")
 	return types.NamespacedName{Namespace: namespace, Name: name}, found

@@ -34,9 +34,9 @@ const Name = "endpointslice-controller"
 
 const (
 	workers = 5
-	// managedBy is the value of the label by which slices tell who made them.
+	// managedBy is the value of the managed-by label of slices.
 	managedBy = "endpointslice-controller.k8s.io"
-	// maxEndpoints is how many endpoints a slice may have.
+	// maxEndpoints is the maximum number of endpoints in a slice.
 	maxEndpoints = 100
 )
 
@@ -92,8 +92,8 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	// Without a selector somebody else provides the endpoints; an ExternalName
-	// has none. The slices of a Service that goes are for the collector.
+	// The endpoints of a Service without selector are managed by users; an ExternalName
+	// has none. The garbage collector deletes the slices of a deleted Service.
 	if !backends.Selects(service) || service.DeletionTimestamp != nil || owned.Held(service) {
 		return ctrl.Result{}, nil
 	}
@@ -114,7 +114,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{}, err
 }
 
-// list returns the slices of a Service that this controller made.
+// list returns the slices of a Service that this controller has created.
 func (r *reconciler) list(ctx context.Context, service *corev1.Service) ([]*discoveryv1.EndpointSlice, error) {
 	found := &discoveryv1.EndpointSliceList{}
 	err := r.client.List(ctx, found, client.InNamespace(service.Namespace), client.MatchingLabels{
@@ -141,7 +141,7 @@ func (r *reconciler) servicesOf(ctx context.Context, pod client.Object) []reconc
 	return backends.ServicesOf(ctx, r.client, pod)
 }
 
-// serviceOf names the Service of a slice that this controller made.
+// serviceOf returns a request for the Service of a slice that this controller has created.
 func serviceOf(_ context.Context, slice client.Object) []reconcile.Request {
 	labels := slice.GetLabels()
 	if labels[discoveryv1.LabelManagedBy] != managedBy || labels[discoveryv1.LabelServiceName] == "" {
@@ -150,8 +150,8 @@ func serviceOf(_ context.Context, slice client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: slice.GetNamespace(), Name: labels[discoveryv1.LabelServiceName]}}}
 }
 
-// nodeChanged tells the topology of the nodes there are now, and names the
-// Services whose hints no longer fit it.
+// nodeChanged updates the topology cache with the nodes, and returns a request for each Service
+// whose hints are outdated.
 func (r *reconciler) nodeChanged(ctx context.Context, _ client.Object) []reconcile.Request {
 	nodes, err := nodeLister{r.client}.all(ctx)
 	if err != nil {
@@ -168,7 +168,7 @@ func (r *reconciler) nodeChanged(ctx context.Context, _ client.Object) []reconci
 	return out
 }
 
-// zoneChanges passes the events that change which nodes are ready in which zone.
+// zoneChanges passes the events that change the ready nodes of a zone.
 func zoneChanges() predicate.Predicate {
 	zone := func(obj client.Object) string { return obj.GetLabels()[corev1.LabelTopologyZone] }
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {

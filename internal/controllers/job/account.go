@@ -14,27 +14,27 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// outcome is what has become of a plan.
+// outcome is the result of a plan.
 type outcome struct {
 	created        int
 	ended, dropped []*corev1.Pod
 }
 
-// account is the first half of the books of one pass.
+// account is what one pass writes before it removes finalizers.
 type account struct {
-	// status is to be written before the finalizers are released.
+	// status is written before the finalizers are removed.
 	status batchv1.JobStatus
-	// release are the pods whose finalizers go then.
+	// release holds the pods whose finalizers are removed then.
 	release []*corev1.Pod
-	// verdict is how the Job ends, if it is decided and nothing is in the way.
+	// verdict is how the Job ends, if that is decided and nothing delays it.
 	verdict *batchv1.JobCondition
-	// tracked are the pods that have the finalizer still.
+	// tracked holds the pods that still have the finalizer.
 	tracked sets.Set[types.UID]
-	// full says that there is more to count than one pass does.
+	// full is set if more pods must be counted than one pass does.
 	full bool
 }
 
-// account notes what has ended, and chooses whose finalizer is of no more use.
+// account notes ended pods, and selects the pods whose finalizer can be removed.
 func (o *observed) account(p plan, done outcome) *account {
 	a := &account{status: *o.job.Status.DeepCopy(), verdict: p.verdict, tracked: sets.Set[types.UID]{}}
 	a.status.StartTime = o.start
@@ -62,11 +62,11 @@ func (o *observed) account(p plan, done outcome) *account {
 	return a
 }
 
-// conclude completes or postpones the verdict, and says whether the Job is suspended.
+// conclude completes or postpones the verdict, and sets the condition Suspended.
 func (o *observed) conclude(a *account, p plan, done outcome, active int) {
 	if p.verdict != nil {
 		if len(done.ended) < len(p.end) {
-			a.verdict = nil // Pods are left that may yet end otherwise.
+			a.verdict = nil // The remaining pods may change the verdict.
 		}
 		return
 	}
@@ -79,13 +79,13 @@ func (o *observed) conclude(a *account, p plan, done outcome, active int) {
 		}
 		return
 	}
-	// The deadline is about the time since the Job was last resumed.
+	// The deadline counts from the last resumption of the Job.
 	if setCondition(&a.status, newCondition(batchv1.JobSuspended, corev1.ConditionFalse, "JobResumed", "Job resumed", o.now)) {
 		a.status.StartTime = ptr.To(metav1.NewTime(o.now))
 	}
 }
 
-// note lists the UIDs of what has ended, and whom to release.
+// note adds the UIDs of ended pods to the status, and selects pods to release.
 func (o *observed) note(a *account, dropped []*corev1.Pod) {
 	gone := sets.Set[types.UID]{}
 	for _, pod := range dropped {
@@ -100,14 +100,14 @@ func (o *observed) note(a *account, dropped []*corev1.Pod) {
 	listed := a.status.UncountedTerminatedPods
 	newIndexes := 0
 	for _, pod := range o.pods {
-		if !a.tracked.Has(pod.UID) || !o.releasable(pod, a.verdict) {
+		if !a.tracked.Has(pod.UID) || !o.isReleasable(pod, a.verdict) {
 			continue
 		}
 		a.release = append(a.release, pod)
 		switch o.countsAs(pod, a.verdict) {
 		case batchv1.JobComplete:
 			if isIndexed(o.job) {
-				newIndexes++ // The index in the status does what the UID does elsewhere.
+				newIndexes++ // The index in the status replaces the UID.
 			} else {
 				listed.Succeeded = append(listed.Succeeded, pod.UID)
 			}
@@ -121,8 +121,8 @@ func (o *observed) note(a *account, dropped []*corev1.Pod) {
 	}
 }
 
-// releasable reports whether nothing more is to be learned from the pod.
-func (o *observed) releasable(pod *corev1.Pod, verdict *batchv1.JobCondition) bool {
+// isReleasable reports whether the Job needs nothing more from the pod.
+func (o *observed) isReleasable(pod *corev1.Pod, verdict *batchv1.JobCondition) bool {
 	switch {
 	case o.job.DeletionTimestamp != nil, verdict != nil, pod.Status.Phase == corev1.PodSucceeded:
 		return true
@@ -134,12 +134,11 @@ func (o *observed) releasable(pod *corev1.Pod, verdict *batchv1.JobCondition) bo
 	return awaiting == nil || awaiting.UID != pod.UID
 }
 
-// countsAs says to which counter a pod is to be added that the status does not name
-// yet: that of JobComplete, that of JobFailed, or "" for none. When a Job fails, so does
-// each pod that it has left.
+// countsAs returns the counter of a pod that the status does not name yet: JobComplete,
+// JobFailed, or "" for none. If a Job fails, all of its remaining pods count as failed.
 func (o *observed) countsAs(pod *corev1.Pod, verdict *batchv1.JobCondition) batchv1.JobConditionType {
 	switch {
-	case !o.isOfUse(pod), o.uncounted.failed.Has(pod.UID), o.uncounted.succeeded.Has(pod.UID):
+	case !o.isRelevant(pod), o.uncounted.failed.Has(pod.UID), o.uncounted.succeeded.Has(pod.UID):
 		return ""
 	case pod.Status.Phase == corev1.PodSucceeded:
 		if index, _ := indexOf(pod, o.completions); isIndexed(o.job) && o.before.has(index) {
@@ -152,7 +151,7 @@ func (o *observed) countsAs(pod *corev1.Pod, verdict *batchv1.JobCondition) batc
 	return batchv1.JobFailed
 }
 
-// settle moves the UIDs of pods that are not tracked any more to the counters.
+// settle counts the pods that have lost the finalizer, and removes their UIDs.
 func settle(status *batchv1.JobStatus, tracked sets.Set[types.UID]) {
 	count := func(uids []types.UID, counter *int32) []types.UID {
 		var left []types.UID
@@ -170,9 +169,8 @@ func settle(status *batchv1.JobStatus, tracked sets.Set[types.UID]) {
 	listed.Failed = count(listed.Failed, &status.Failed)
 }
 
-// closing is the second half of the books: the status after the finalizers were
-// released from all but those that are tracked still. A decided Job is finished when
-// no pod terminates and all are counted.
+// closing returns the status after the finalizers of all but the tracked pods were removed. A
+// decided Job is finished when no pod is terminating and all are counted.
 func (a *account) closing(written *batchv1.JobStatus, o *observed) batchv1.JobStatus {
 	status := *written.DeepCopy()
 	settle(&status, a.tracked)

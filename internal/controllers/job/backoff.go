@@ -11,21 +11,20 @@ import (
 )
 
 const (
-	// firstDelay is how long a failed pod is not replaced; it doubles with each
-	// failure in a row, up to maxDelay.
-	firstDelay = 10 * time.Second
-	maxDelay   = 10 * time.Minute
+	// minDelay is how long a failed pod is not replaced. It doubles with each
+	// consecutive failure, up to maxDelay.
+	minDelay = 10 * time.Second
+	maxDelay = 10 * time.Minute
 )
 
-// backoff is what delays the next pod of a Job: how many have failed since one
-// succeeded, and when the last did.
+// backoff delays the next pod of a Job: it counts the failures since the last success, and has
+// the time of the last one.
 type backoff struct {
 	failures int
 	last     time.Time
 }
 
-// after returns the backoff once these pods have ended too. A success forgives the
-// failures before it.
+// after returns the backoff after more pods have ended. A success resets the failures.
 func (b backoff) after(succeeded, failed []*corev1.Pod) backoff {
 	var forgiven time.Time
 	if len(succeeded) > 0 {
@@ -42,20 +41,19 @@ func (b backoff) after(succeeded, failed []*corev1.Pod) backoff {
 	return b
 }
 
-// remaining is how long to wait before the next pod.
+// remaining returns how long to wait before the next pod.
 func (b backoff) remaining(now time.Time) time.Duration {
 	if b.failures == 0 {
 		return 0
 	}
-	delay := firstDelay
+	delay := minDelay
 	for i := 1; i < b.failures && delay < maxDelay; i++ {
 		delay *= 2
 	}
 	return max(0, min(delay, maxDelay)-now.Sub(b.last))
 }
 
-// indexBackoff is the backoff of one index, whose last pod is given: it is kept in
-// annotations, so that it outlives the controller.
+// indexBackoff returns the backoff of an index from the annotations of its last pod.
 func indexBackoff(last *corev1.Pod) backoff {
 	if last == nil {
 		return backoff{}
@@ -64,9 +62,9 @@ func indexBackoff(last *corev1.Pod) backoff {
 	return backoff{before + 1, endedAt(last)}
 }
 
-// endedAt is when the pod ended: when its last container did; else since when it is
-// not ready (a node agent says so of a pod that has ended); else when it was asked to
-// stop, for a pod without a node; else when it was made.
+// endedAt returns when the pod ended: when its last container did; else when it became unready
+// (a node agent sets that for an ended pod); else when it was deleted, for a pod without a
+// node; else when it was created.
 func endedAt(pod *corev1.Pod) time.Time {
 	if at := containersEndedAt(pod); !at.IsZero() {
 		return at
@@ -83,8 +81,8 @@ func endedAt(pod *corev1.Pod) time.Time {
 	return pod.CreationTimestamp.Time
 }
 
-// containersEndedAt is when the last container ended, sidecars included: they outlive
-// the others. It is zero if one has not.
+// containersEndedAt returns when the last container ended, including sidecars, which end last. It
+// is zero if a container has not ended.
 func containersEndedAt(pod *corev1.Pod) time.Time {
 	sidecar := map[string]bool{}
 	for i := range pod.Spec.InitContainers {

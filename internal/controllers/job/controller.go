@@ -32,21 +32,21 @@ import (
 	"github.com/kindred-project/kindred/internal/controllers/framework/pods"
 )
 
-// Name is the identity under which pods of Jobs are run.
+// Name is the identity of the controller of Jobs.
 const Name = "job-controller"
 
 const (
-	// workers is how many Jobs are reconciled at a time.
+	// workers limits the Jobs that are reconciled at a time.
 	workers = 5
-	// gather is how long the changes of pods are gathered: each pass writes the status,
-	// and a Job's pods tend to end together.
-	gather = 200 * time.Millisecond
+	// batchPeriod delays requests for changes of pods, so that one pass, with one status
+	// update, handles several of them.
+	batchPeriod = 200 * time.Millisecond
 )
 
 var kind = batchv1.SchemeGroupVersion.WithKind("Job")
 
-// Add registers the controller: woken by Jobs, by pods they own, and by orphaned pods
-// that one of them might adopt.
+// Add registers the controller. It watches Jobs, pods that they own, and orphaned pods that
+// they may adopt.
 func Add(env control.Env) error {
 	ctx := context.Background()
 	seenPods, err := owned.Index(ctx, env.Manager.GetCache(), &corev1.Pod{})
@@ -63,7 +63,7 @@ func Add(env control.Env) error {
 		Named(Name).
 		WithOptions(env.Options(workers)).
 		For(&batchv1.Job{}).
-		Watches(&corev1.Pod{}, gathered{ofPods}).
+		Watches(&corev1.Pod{}, batched{ofPods}).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.adopters), builder.WithPredicates(owned.NewOrphans())).
 		Complete(r)
 	if err != nil {
@@ -78,8 +78,8 @@ type reconciler struct {
 	pods   pods.Control
 	events record.EventRecorder
 	clock  clock.PassiveClock
-	// written are the pods, jobs the Jobs as this process wrote them last: what is
-	// counted in one and released in the other must be seen together.
+	// written and jobs record the pods and the Jobs that this process wrote: a pass must
+	// see the counts of a Job together with the released finalizers of its pods.
 	written *owned.Ledger[*corev1.Pod]
 	jobs    *owned.Ledger[*batchv1.Job]
 
@@ -87,7 +87,7 @@ type reconciler struct {
 	backoffs map[types.NamespacedName]ofJob
 }
 
-// ofJob is the backoff of the Job with this UID; a namesake starts anew.
+// ofJob is the backoff of the Job with this UID. A new Job of the name has none.
 type ofJob struct {
 	uid types.UID
 	backoff
@@ -103,7 +103,7 @@ func newReconciler(env control.Env, seenJobs, seenPods func() string) *reconcile
 	}
 }
 
-// Reconcile brings one Job further.
+// Reconcile makes one pass over one Job.
 func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	job, err := r.read(ctx, req.NamespacedName)
 	if apierrors.IsNotFound(err) {
@@ -128,7 +128,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	o := observe(job, mine, r.backoffOf(job), r.clock.Now())
 	p := o.plan()
 	done, failure := r.act(ctx, job, p)
-	if err := r.book(ctx, o, o.account(p, done)); err != nil {
+	if err := r.writeAccount(ctx, o, o.account(p, done)); err != nil {
 		return ctrl.Result{}, owned.IgnoreStale(err)
 	}
 	if failure != nil {
@@ -137,7 +137,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{RequeueAfter: p.wait}, nil
 }
 
-// read returns the Job as the cache has it, or as this process wrote it since.
+// read returns the Job from the cache, or as this process wrote it since.
 func (r *reconciler) read(ctx context.Context, key client.ObjectKey) (*batchv1.Job, error) {
 	job := &batchv1.Job{}
 	if err := r.client.Get(ctx, key, job); err != nil {
@@ -150,7 +150,7 @@ func (r *reconciler) read(ctx context.Context, key client.ObjectKey) (*batchv1.J
 	return newest[0], nil
 }
 
-// isForeign reports whether somebody else runs the Job (KEP-4368).
+// isForeign reports whether another controller manages the Job (KEP-4368).
 func isForeign(job *batchv1.Job) bool {
 	return ptr.Deref(job.Spec.ManagedBy, batchv1.JobControllerName) != batchv1.JobControllerName
 }
@@ -167,7 +167,7 @@ func (r *reconciler) podsOf(ctx context.Context, job *batchv1.Job) ([]*corev1.Po
 	}.Of(ctx, job, selector)
 }
 
-// act does what is planned, as far as it goes.
+// act carries out the plan and returns what succeeded.
 func (r *reconciler) act(ctx context.Context, job *batchv1.Job, p plan) (outcome, error) {
 	var done outcome
 	var err error
@@ -182,7 +182,7 @@ func (r *reconciler) act(ctx context.Context, job *batchv1.Job, p plan) (outcome
 	return done, err
 }
 
-// each calls do for all pods and returns those for which it succeeded.
+// each calls do for all pods, and returns those for which it succeeded.
 func each(of []*corev1.Pod, do func(*corev1.Pod) error) ([]*corev1.Pod, error) {
 	ok := make([]bool, len(of))
 	_, err := pods.Parallel(len(of), func(i int) error {
@@ -214,7 +214,7 @@ func (r *reconciler) create(ctx context.Context, job *batchv1.Job, slots []slot)
 	return created, err
 }
 
-// delete asks a pod to stop. It is there until its finalizer is released.
+// delete deletes a pod, which remains until its finalizer is removed.
 func (r *reconciler) delete(ctx context.Context, job *batchv1.Job, pod *corev1.Pod) error {
 	if err := r.pods.Delete(ctx, job, pod); err != nil {
 		return err
@@ -223,8 +223,8 @@ func (r *reconciler) delete(ctx context.Context, job *batchv1.Job, pod *corev1.P
 	return nil
 }
 
-// drop deletes a pod that shall not count. If it has changed since it was chosen it may
-// have ended, and must count: then nothing is done.
+// drop deletes a pod without counting it. It does nothing if the pod was changed since it was
+// selected: the pod may have ended, and then must be counted.
 func (r *reconciler) drop(ctx context.Context, job *batchv1.Job, pod *corev1.Pod) error {
 	dropped, err := r.release(ctx, job, pod, pod.ResourceVersion)
 	if err != nil {
@@ -233,7 +233,7 @@ func (r *reconciler) drop(ctx context.Context, job *batchv1.Job, pod *corev1.Pod
 	return r.delete(ctx, job, dropped)
 }
 
-// release takes the finalizer from a pod, if given only from this version of it.
+// release removes the finalizer from a pod; with a version, only from that version of the pod.
 func (r *reconciler) release(ctx context.Context, job *batchv1.Job, pod *corev1.Pod, version string) (*corev1.Pod, error) {
 	if !isTracked(pod) {
 		return pod, nil
@@ -246,7 +246,7 @@ func (r *reconciler) release(ctx context.Context, job *batchv1.Job, pod *corev1.
 	return released, nil
 }
 
-// untrack is the patch that takes the finalizer from the pod with this UID.
+// untrack returns the patch that removes the finalizer from the pod with this UID.
 func untrack(uid types.UID, version string) client.Patch {
 	metadata := map[string]any{"uid": uid, "$deleteFromPrimitiveList/finalizers": []string{batchv1.JobTrackingFinalizer}}
 	if version != "" {
@@ -254,13 +254,13 @@ func untrack(uid types.UID, version string) client.Patch {
 	}
 	body, err := json.Marshal(map[string]any{"metadata": metadata})
 	if err != nil {
-		panic(err) // Strings can be written.
+		panic(err) // Strings can always be encoded.
 	}
 	return client.RawPatch(types.StrategicMergePatchType, body)
 }
 
-// book writes the account, in the order that makes counting safe.
-func (r *reconciler) book(ctx context.Context, o *observed, a *account) error {
+// writeAccount writes the account in the order that makes counting crash-safe.
+func (r *reconciler) writeAccount(ctx context.Context, o *observed, a *account) error {
 	job, err := r.report(ctx, o.job, a.status)
 	if err != nil {
 		return err
@@ -279,7 +279,7 @@ func (r *reconciler) book(ctx context.Context, o *observed, a *account) error {
 	return failure
 }
 
-// report writes the status if it says something new, and tells of it.
+// report writes the status if it has changed, and records events.
 func (r *reconciler) report(ctx context.Context, job *batchv1.Job, status batchv1.JobStatus) (*batchv1.Job, error) {
 	if apiequality.Semantic.DeepEqual(job.Status, status) {
 		return job, nil
@@ -290,36 +290,36 @@ func (r *reconciler) report(ctx context.Context, job *batchv1.Job, status batchv
 		return nil, err
 	}
 	r.jobs.Wrote(updated, updated)
-	for _, told := range eventsOf(job, updated) {
-		r.events.Event(updated, told.kind, told.reason, told.message)
+	for _, e := range eventsOf(job, updated) {
+		r.events.Event(updated, e.kind, e.reason, e.message)
 	}
 	return updated, nil
 }
 
-type told struct{ kind, reason, message string }
+type jobEvent struct{ kind, reason, message string }
 
-// eventsOf tells what the status says for the first time.
-func eventsOf(before, after *batchv1.Job) []told {
-	var out []told
+// eventsOf returns the events for a changed status.
+func eventsOf(before, after *batchv1.Job) []jobEvent {
+	var out []jobEvent
 	was, is := conditionOf(&before.Status, batchv1.JobSuspended), conditionOf(&after.Status, batchv1.JobSuspended)
 	switch {
 	case is == nil || was != nil && was.Status == is.Status:
 	case is.Status == corev1.ConditionTrue:
-		out = append(out, told{corev1.EventTypeNormal, "Suspended", is.Message})
+		out = append(out, jobEvent{corev1.EventTypeNormal, "Suspended", is.Message})
 	default:
-		out = append(out, told{corev1.EventTypeNormal, "Resumed", is.Message})
+		out = append(out, jobEvent{corev1.EventTypeNormal, "Resumed", is.Message})
 	}
 	end := finished(after)
 	if end == nil || finished(before) != nil {
 		return out
 	}
 	if end.Type == batchv1.JobFailed {
-		return append(out, told{corev1.EventTypeWarning, end.Reason, end.Message})
+		return append(out, jobEvent{corev1.EventTypeWarning, end.Reason, end.Message})
 	}
 	if asked := after.Spec.Completions; asked != nil && after.Status.Succeeded > *asked {
-		out = append(out, told{corev1.EventTypeWarning, "TooManySucceededPods", "Too many succeeded pods running after completion count reached"})
+		out = append(out, jobEvent{corev1.EventTypeWarning, "TooManySucceededPods", "Too many succeeded pods running after completion count reached"})
 	}
-	return append(out, told{corev1.EventTypeNormal, "Completed", "Job completed"})
+	return append(out, jobEvent{corev1.EventTypeNormal, "Completed", "Job completed"})
 }
 
 func (r *reconciler) backoffOf(job *batchv1.Job) backoff {
@@ -343,33 +343,33 @@ func (r *reconciler) forgetBackoff(key types.NamespacedName) {
 	delete(r.backoffs, key)
 }
 
-// adopters names the Jobs that select an orphaned pod.
+// adopters returns a request for each Job that selects an orphaned pod.
 func (r *reconciler) adopters(ctx context.Context, pod client.Object) []reconcile.Request {
 	found := &batchv1.JobList{}
 	if err := r.client.List(ctx, found, client.InNamespace(pod.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
-		klog.FromContext(ctx).Error(err, "Cannot list who might adopt a pod", "kind", kind.Kind, "pod", klog.KObj(pod))
+		klog.FromContext(ctx).Error(err, "Cannot list the Jobs that may adopt a pod", "kind", kind.Kind, "pod", klog.KObj(pod))
 		return nil
 	}
 	return owned.Selecting(pod, found.Items, func(job *batchv1.Job) *metav1.LabelSelector { return job.Spec.Selector })
 }
 
-// gathered lets a handler's requests wait, so that several make one pass.
-type gathered struct{ handler.EventHandler }
+// batched delays the requests of a handler, so that several cause one pass.
+type batched struct{ handler.EventHandler }
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-func (g gathered) Create(ctx context.Context, e event.CreateEvent, q queue) {
+func (g batched) Create(ctx context.Context, e event.CreateEvent, q queue) {
 	g.EventHandler.Create(ctx, e, gathering{q})
 }
 
-func (g gathered) Update(ctx context.Context, e event.UpdateEvent, q queue) {
+func (g batched) Update(ctx context.Context, e event.UpdateEvent, q queue) {
 	g.EventHandler.Update(ctx, e, gathering{q})
 }
 
-func (g gathered) Delete(ctx context.Context, e event.DeleteEvent, q queue) {
+func (g batched) Delete(ctx context.Context, e event.DeleteEvent, q queue) {
 	g.EventHandler.Delete(ctx, e, gathering{q})
 }
 
 type gathering struct{ queue }
 
-func (g gathering) Add(req reconcile.Request) { g.AddAfter(req, gather) }
+func (g gathering) Add(req reconcile.Request) { g.AddAfter(req, batchPeriod) }

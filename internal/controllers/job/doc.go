@@ -1,26 +1,25 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package job runs the pods of Jobs to their end, and deletes finished Jobs whose time
-// to live is over.
+// Package job runs the pods of Jobs to completion, and deletes finished Jobs after
+// ttlSecondsAfterFinished.
 //
-// Each pod that ends is counted exactly once, whatever crashes in between (KEP-2307).
-// The pod carries the finalizer batch.kubernetes.io/job-tracking until it is counted,
-// and the Job's status names it while the two writes differ:
+// Each ended pod is counted exactly once, even if the process crashes (KEP-2307). The pod
+// has the finalizer batch.kubernetes.io/job-tracking until it is counted, in three writes:
 //
-//	note    its UID joins status.uncountedTerminatedPods   (or its index status.completedIndexes)
-//	release the finalizer leaves the pod
-//	count   the UID leaves the list, the counter goes up
+//	note    add its UID to status.uncountedTerminatedPods  (or its index to status.completedIndexes)
+//	release remove the finalizer from the pod
+//	count   remove the UID from the list and increment the counter
 //
-// A pass that finds a UID in the list knows by the finalizer which of the writes is
-// next. All decisions are functions of what one pass has read:
+// If a pass finds a UID in the list, the finalizer shows which write is next. All decisions
+// are functions of what one pass has read:
 //
 //	read    the Job and its pods: owner, adoption, release  (package owned)
-//	observe what is active, new among the ended, counted    (observe.go)
-//	judge   whether the Job has succeeded or failed, and why (verdict.go, policies.go)
+//	observe active, newly ended and counted pods            (observe.go)
+//	verdict whether the Job has succeeded or failed, and why (verdict.go, policies.go)
 //	plan    which pods to create, delete or wait for        (plan.go, backoff.go)
-//	account the status before and after finalizers go       (account.go)
+//	account the status before and after finalizers are removed (account.go)
 //
-// Pods whose Job is finished or gone lose the finalizer to a queue of its own
-// (release.go), or nobody could ever delete them.
+// A second queue (release.go) removes the finalizer from pods whose Job is finished or
+// deleted, which would otherwise block their deletion.
 package job

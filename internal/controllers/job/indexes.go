@@ -14,15 +14,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// interval is a run of completion indexes, both ends included.
+// interval is a range of completion indexes, including both ends.
 type interval struct{ first, last int }
 
-// indexes is a set of completion indexes: intervals in increasing order that neither
-// touch nor overlap. A Job may have a billion of them.
+// indexes is a set of completion indexes, of which a Job may have a billion: intervals in
+// increasing order that neither touch nor overlap.
 type indexes []interval
 
-// parseIndexes reads what a status or a rule says, as far as it is below completions.
-// What cannot be read is left out: validation refuses to store it.
+// parseIndexes parses the indexes below completions in a status or a rule. It ignores invalid
+// parts, which validation refuses to store.
 func parseIndexes(text string, completions int) indexes {
 	var out indexes
 	for part := range strings.SplitSeq(text, ",") {
@@ -39,7 +39,7 @@ func parseIndexes(text string, completions int) indexes {
 	return union(out)
 }
 
-// union returns what is in any of the sets, which need not be in order.
+// union returns the union of sets.
 func union(sets ...indexes) indexes {
 	all := slices.Concat(sets...)
 	slices.SortFunc(all, func(a, b interval) int { return cmp.Compare(a.first, b.first) })
@@ -54,7 +54,7 @@ func union(sets ...indexes) indexes {
 	return out
 }
 
-// of returns the set of single indexes.
+// of returns the set of the given indexes.
 func of(singles ...int) indexes {
 	out := make(indexes, len(singles))
 	for i, index := range singles {
@@ -128,8 +128,7 @@ func (x indexes) String() string {
 	return strings.Join(parts, ",")
 }
 
-// indexOf returns the completion index of a pod, and whether it has one that the Job
-// still asks for.
+// indexOf returns the completion index of a pod, and whether it is valid and below completions.
 func indexOf(pod *corev1.Pod, completions int) (int, bool) {
 	index, err := strconv.Atoi(pod.Annotations[batchv1.JobCompletionIndexAnnotation])
 	return index, err == nil && index >= 0 && index < completions
@@ -146,8 +145,7 @@ func indexesOf(pods []*corev1.Pod, completions int) indexes {
 	return of(singles...)
 }
 
-// annotatedCount reads a counter from an annotation that a user may have spoilt: then
-// it is 0.
+// annotatedCount returns the counter in an annotation. It is 0 if a user has made it invalid.
 func annotatedCount(pod *corev1.Pod, annotation string) int {
 	n, err := strconv.Atoi(pod.Annotations[annotation])
 	if err != nil || n < 0 || n > math.MaxInt32 {
@@ -156,8 +154,8 @@ func annotatedCount(pod *corev1.Pod, annotation string) int {
 	return n
 }
 
-// indexFailures is how often the index of this pod had failed before: by failures that
-// count towards backoffLimitPerIndex, and in all.
+// indexFailures returns how often the index of this pod had failed before: the failures that
+// count towards backoffLimitPerIndex, and all failures.
 func indexFailures(pod *corev1.Pod) (counted, all int) {
 	counted = annotatedCount(pod, batchv1.JobIndexFailureCountAnnotation)
 	return counted, counted + annotatedCount(pod, batchv1.JobIndexIgnoredFailureCountAnnotation)

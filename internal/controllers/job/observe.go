@@ -18,31 +18,31 @@ import (
 	"github.com/kindred-project/kindred/internal/controllers/framework/pods"
 )
 
-// observed is a Job and its pods as one pass sees them. Nothing in it is written.
+// observed is a Job and its pods as one pass sees them. It is read-only.
 type observed struct {
 	job         *batchv1.Job
 	completions int
 	now         time.Time
-	// start is since when the Job may run; nil while it is suspended.
+	// start is when the Job was started or resumed; nil while it is suspended.
 	start *metav1.Time
 
 	pods, active []*corev1.Pod
 	terminating  int
-	// uncounted are the UIDs that the status names.
+	// uncounted holds the UIDs in status.uncountedTerminatedPods.
 	uncounted struct{ succeeded, failed sets.Set[types.UID] }
-	// succeeded and failed are the Job's counters with all that has ended since.
+	// succeeded and failed are the Job's counters, including the newly ended pods.
 	succeeded, failed int
 	backoff           backoff
 
-	// Of an Indexed Job: the indexes that the status had as completed, those that are
-	// now, and with backoffLimitPerIndex those that failed for good.
+	// For an Indexed Job: the completed indexes in the status, all completed indexes, and
+	// with backoffLimitPerIndex the failed indexes.
 	before, completed, lost indexes
-	// awaiting is, by index, the failed pod that stays until its replacement is made,
-	// to hand it the number of failures.
+	// awaiting holds, by index, the failed pod that stays until its replacement is created,
+	// which inherits its number of failures.
 	awaiting map[int]*corev1.Pod
 }
 
-// observe sorts out what the pods of a Job mean. The backoff is that of the last pass.
+// observe classifies the pods of a Job. past is the backoff of the last pass.
 func observe(job *batchv1.Job, mine []*corev1.Pod, past backoff, now time.Time) *observed {
 	o := &observed{
 		job: job, completions: int(ptr.Deref(job.Spec.Completions, 0)), now: now, start: job.Status.StartTime,
@@ -51,7 +51,7 @@ func observe(job *batchv1.Job, mine []*corev1.Pod, past backoff, now time.Time) 
 	if o.start == nil && !suspended(job) {
 		o.start = ptr.To(metav1.NewTime(now))
 	}
-	// So that indexes are reported in order, however many pods one pass can count.
+	// Indexes are reported in order, even if one pass cannot count all pods.
 	slices.SortStableFunc(o.pods, func(a, b *corev1.Pod) int {
 		return cmp.Compare(annotatedCount(a, batchv1.JobCompletionIndexAnnotation), annotatedCount(b, batchv1.JobCompletionIndexAnnotation))
 	})
@@ -69,8 +69,8 @@ func observe(job *batchv1.Job, mine []*corev1.Pod, past backoff, now time.Time) 
 	return o
 }
 
-// observeIndexes sorts out the indexes. What the status says of one stands, and a success
-// goes before a failure: an index that were both is refused by the API, for ever.
+// observeIndexes classifies the indexes. The status has precedence, and success over failure:
+// the API refuses an index that is both.
 func (o *observed) observeIndexes() {
 	limited := o.job.Spec.BackoffLimitPerIndex != nil
 	if limited {
@@ -88,8 +88,8 @@ func (o *observed) observeIndexes() {
 	}
 }
 
-// trackedOutside returns the tracked pods for which is holds and whose index is not in
-// the set.
+// trackedOutside returns the tracked pods for which is returns true and whose index is not in the
+// set.
 func (o *observed) trackedOutside(set indexes, is func(*corev1.Pod) bool) []*corev1.Pod {
 	return pods.Filter(o.pods, func(pod *corev1.Pod) bool {
 		index, _ := indexOf(pod, o.completions)
@@ -97,7 +97,7 @@ func (o *observed) trackedOutside(set indexes, is func(*corev1.Pod) bool) []*cor
 	})
 }
 
-// losesIndex reports whether with this pod its index has failed for good.
+// losesIndex reports whether the failure of this pod fails its index.
 func (o *observed) losesIndex(pod *corev1.Pod) bool {
 	if !o.isFailed(pod) {
 		return false
@@ -107,8 +107,7 @@ func (o *observed) losesIndex(pod *corev1.Pod) bool {
 	return h.action == batchv1.PodFailurePolicyActionFailIndex || h.counts() && before >= int(*o.job.Spec.BackoffLimitPerIndex)
 }
 
-// awaitingReplacement finds the last failed pod of each index that goes on and has no
-// pod.
+// awaitingReplacement returns the last failed pod of each unfinished index without a pod.
 func (o *observed) awaitingReplacement() map[int]*corev1.Pod {
 	last := map[int]*corev1.Pod{}
 	busy := union(o.completed, o.lost, indexesOf(o.active, o.completions))
@@ -127,21 +126,23 @@ func supersedes(pod, other *corev1.Pod) bool {
 	return failures >= others && !endedAt(pod).Before(endedAt(other))
 }
 
-// news are the pods for which is holds, that the status does not name yet and that it
-// must: they are tracked and, of an Indexed Job, have an index.
+// news returns the pods for which is returns true and that must be added to the status: they are
+// tracked, not named yet, and in an Indexed Job have an index.
 func (o *observed) news(named sets.Set[types.UID], is func(*corev1.Pod) bool) []*corev1.Pod {
-	return pods.Filter(o.pods, func(pod *corev1.Pod) bool { return isTracked(pod) && !named.Has(pod.UID) && o.isOfUse(pod) && is(pod) })
+	return pods.Filter(o.pods, func(pod *corev1.Pod) bool {
+		return isTracked(pod) && !named.Has(pod.UID) && o.isRelevant(pod) && is(pod)
+	})
 }
 
-// isOfUse reports whether what becomes of the pod matters to the Job: a pod of an
-// Indexed Job without an index, or with one beyond the completions, does nothing for it.
-func (o *observed) isOfUse(pod *corev1.Pod) bool {
+// isRelevant reports whether the pod counts for the Job. In an Indexed Job, a pod without an
+// index, or with one beyond the completions, does not.
+func (o *observed) isRelevant(pod *corev1.Pod) bool {
 	_, ok := indexOf(pod, o.completions)
 	return ok || !isIndexed(o.job)
 }
 
-// isFailed reports whether the pod counts as failed. By default that includes one
-// which is asked to stop, so that it is replaced at once (KEP-3939).
+// isFailed reports whether the pod counts as failed. By default a terminating pod does, and is
+// replaced immediately (KEP-3939).
 func (o *observed) isFailed(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodFailed || !replacesOnlyFailed(o.job) && pods.IsTerminating(pod)
 }
@@ -160,7 +161,7 @@ func replacesOnlyFailed(job *batchv1.Job) bool {
 	return ptr.Deref(job.Spec.PodReplacementPolicy, batchv1.TerminatingOrFailed) == batchv1.Failed
 }
 
-// isTracked reports whether the pod has not been counted yet, or not for certain.
+// isTracked reports whether the pod has the finalizer, so that it may not be counted yet.
 func isTracked(pod *corev1.Pod) bool {
 	return slices.Contains(pod.Finalizers, batchv1.JobTrackingFinalizer)
 }

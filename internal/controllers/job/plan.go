@@ -12,35 +12,34 @@ import (
 	"github.com/kindred-project/kindred/internal/controllers/framework/pods"
 )
 
-// burst bounds the pods that one pass creates or deletes, and counts: so that a huge Job
-// reports progress, leaves room for others, and its status stays below some 20 KB.
+// burst limits the pods that one pass creates, deletes or counts, so that a large Job reports its
+// progress, leaves room for others, and has a status of at most some 20 KB.
 const burst = 500
 
-// plan is what one pass does to the pods.
+// plan is what one pass does.
 type plan struct {
-	// verdict is how the Job ends, if it is decided.
+	// verdict is how the Job ends, if that is decided.
 	verdict *batchv1.JobCondition
-	// end are pods of a Job that is decided: they are deleted, and counted if it failed.
+	// end holds the pods of a decided Job. They are deleted, and counted if the Job failed.
 	end []*corev1.Pod
-	// drop are pods that are too many: they are deleted, and never counted.
+	// drop holds surplus pods. They are deleted, and never counted.
 	drop []*corev1.Pod
-	// create are the pods to make.
+	// create holds the places of the pods to create.
 	create []slot
-	// wait is when to look again though nothing happens; 0 for never.
+	// wait is when to requeue; 0 for never.
 	wait time.Duration
 }
 
 // slot is the place of one pod in a Job.
 type slot struct {
-	// index is the completion index; -1 if the Job has none.
+	// index is the completion index, or -1 if the Job is not indexed.
 	index int
-	// replaces is the failed pod of the same index whose failures are to be
-	// remembered, if they are counted by index.
+	// replaces is the failed pod of the index whose number of failures is inherited, if
+	// failures are counted by index.
 	replaces *corev1.Pod
 }
 
-// plan decides what to do. Deletions go before creations, which are left to the next
-// pass.
+// plan decides what to do. If there are deletions, creations are left to the next pass.
 func (o *observed) plan() plan {
 	p := plan{verdict: o.verdict()}
 	if p.verdict != nil {
@@ -70,7 +69,7 @@ func (o *observed) plan() plan {
 	return p
 }
 
-// wanted is how many pods should be active.
+// wanted returns how many pods should be active.
 func (o *observed) wanted() int {
 	parallelism := 1
 	if p := o.job.Spec.Parallelism; p != nil {
@@ -82,15 +81,15 @@ func (o *observed) wanted() int {
 	case o.job.Spec.Completions != nil:
 		return max(0, min(parallelism, o.completions-o.succeeded))
 	case o.succeeded > 0:
-		// A work queue: one pod has seen its end, the others finish what they do.
+		// A work queue: one pod has succeeded, and the others finish their work.
 		return len(o.active)
 	default:
 		return parallelism
 	}
 }
 
-// surplus chooses the pods to drop: all of an Indexed Job that share an index with
-// another or have none, and as many others as are too many.
+// surplus selects the pods to drop: in an Indexed Job those without an index or with a duplicate
+// one, and as many others as exceed the wanted number.
 func (o *observed) surplus(n int) []*corev1.Pod {
 	if suspended(o.job) {
 		return o.active
@@ -105,7 +104,7 @@ func (o *observed) surplus(n int) []*corev1.Pod {
 	return drop[:min(len(drop), burst)]
 }
 
-// onePerIndex keeps of each index the pod that has come furthest.
+// onePerIndex keeps the most advanced pod of each index.
 func (o *observed) onePerIndex() (keep, drop []*corev1.Pod) {
 	sharing := map[int][]*corev1.Pod{}
 	for _, pod := range o.active {
@@ -137,8 +136,8 @@ func (o *observed) onePerIndex() (keep, drop []*corev1.Pod) {
 	return keep, drop
 }
 
-// slots returns the places of up to n pods that may be made now, and how long to wait
-// for the next of those that may not.
+// slots returns the places of up to n pods to create now, and how long the backoff delays the
+// next one.
 func (o *observed) slots(n int) (now []slot, wait time.Duration) {
 	perIndex := o.job.Spec.BackoffLimitPerIndex != nil
 	if left := o.backoff.remaining(o.now); left > 0 && !perIndex {
@@ -166,7 +165,7 @@ func (o *observed) slots(n int) (now []slot, wait time.Duration) {
 	return now, wait
 }
 
-// sooner returns the shorter of two waits, of which 0 is none.
+// sooner returns the shorter of two waits; 0 is no wait.
 func sooner(a, b time.Duration) time.Duration {
 	if a == 0 || b > 0 && b < a {
 		return b

@@ -11,19 +11,18 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// handling is what the pod failure policy (KEP-3329) says of one failed pod.
+// handling is the result of the pod failure policy (KEP-3329) for one failed pod.
 type handling struct {
-	// action is that of the first rule which matches; "" if none does.
+	// action is the action of the first matching rule, or "".
 	action batchv1.PodFailurePolicyAction
-	// message says why, for FailJob.
+	// message is the reason for FailJob.
 	message string
 }
 
 // counts reports whether the failure counts towards the limits.
 func (h handling) counts() bool { return h.action != batchv1.PodFailurePolicyActionIgnore }
 
-// handle finds the first rule that matches. A rule with an action from the future is
-// passed over.
+// handle applies the first matching rule. It ignores rules with unknown actions.
 func handle(policy *batchv1.PodFailurePolicy, pod *corev1.Pod) handling {
 	if policy == nil {
 		return handling{}
@@ -46,7 +45,7 @@ func known(action batchv1.PodFailurePolicyAction) bool {
 	return false
 }
 
-// matched says what in the pod matches the rule; "" if nothing does.
+// matched describes what in the pod matches the rule. It returns "" if nothing does.
 func matched(rule *batchv1.PodFailurePolicyRule, pod *corev1.Pod) string {
 	if rule.OnExitCodes != nil {
 		for _, status := range slices.Concat(pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses) {
@@ -67,7 +66,7 @@ func matched(rule *batchv1.PodFailurePolicyRule, pod *corev1.Pod) string {
 	return ""
 }
 
-// exitMatches: exit code 0 is no failure, whatever a rule says.
+// exitMatches reports whether an exit code matches. Exit code 0 never does.
 func exitMatches(rule *batchv1.PodFailurePolicyOnExitCodesRequirement, status *corev1.ContainerStatus) bool {
 	ended := status.State.Terminated
 	if ended == nil || ended.ExitCode == 0 || rule.ContainerName != nil && *rule.ContainerName != status.Name {

@@ -23,8 +23,8 @@ import (
 	"github.com/kindred-project/kindred/internal/controllers/framework/pods"
 )
 
-// addReleaser registers a second queue of the controller, of pods: it is woken by pods
-// with the finalizer, and by Jobs that end.
+// addReleaser registers a second queue of the controller, of pods. It watches pods with the
+// finalizer, and Jobs that end.
 func addReleaser(env control.Env) error {
 	r := &releaser{client: env.Client, live: env.Live}
 	return ctrl.NewControllerManagedBy(env.Manager).
@@ -35,14 +35,14 @@ func addReleaser(env control.Env) error {
 		Complete(r)
 }
 
-// ending passes Jobs that are finished, and not held any more, or gone.
+// ending passes Jobs that are deleted, or finished and not on hold.
 func ending() predicate.Predicate {
 	isFinished := func(obj client.Object) bool {
 		job, ok := obj.(*batchv1.Job)
 		return ok && finished(job) != nil && !owned.Held(job)
 	}
 	return predicate.Funcs{
-		CreateFunc: func(event.CreateEvent) bool { return false }, // The pods come by themselves.
+		CreateFunc: func(event.CreateEvent) bool { return false }, // Pods have events of their own.
 		UpdateFunc: func(e event.UpdateEvent) bool { return isFinished(e.ObjectNew) && !isFinished(e.ObjectOld) },
 	}
 }
@@ -52,7 +52,7 @@ func isTrackedObject(obj client.Object) bool {
 	return ok && isTracked(pod)
 }
 
-// releaser takes the finalizer from pods that no Job counts any more.
+// releaser removes the finalizer from pods that no Job will count.
 type releaser struct {
 	client client.Client
 	live   client.Reader
@@ -69,13 +69,13 @@ func (r *releaser) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	if counted, err := r.counts(ctx, pod); counted || err != nil {
 		return ctrl.Result{}, err
 	}
-	// Only this version of it: an orphan may have been adopted since, and counts then.
+	// The patch names the version, since an adopted orphan must be counted.
 	return ctrl.Result{}, owned.IgnoreStale(r.client.Patch(ctx, pod.DeepCopy(), untrack(pod.UID, pod.ResourceVersion)))
 }
 
-// counts reports whether somebody still has to count the pod: a Job that is not
-// finished, that is held or that somebody else runs, or an owner of another kind, whose
-// business the finalizer is then.
+// counts reports whether the pod must still be counted, by a Job that is unfinished, on hold or
+// managed by another controller, or by an owner of another kind, which is responsible for the
+// finalizer.
 func (r *releaser) counts(ctx context.Context, pod *corev1.Pod) (bool, error) {
 	ref := metav1.GetControllerOfNoCopy(pod)
 	if ref == nil {
@@ -91,8 +91,8 @@ func (r *releaser) counts(ctx context.Context, pod *corev1.Pod) (bool, error) {
 	return isForeign(job) || finished(job) == nil || owned.Held(job), nil
 }
 
-// jobOf returns the Job that a pod is controlled by, nil if it is gone. Not all pods are
-// created after their Job was in the cache: who brings both back creates them at once.
+// jobOf returns the Job that controls a pod, or nil if it does not exist. It asks the API if the
+// Job is not cached: an undeletion restores Jobs and pods together.
 func (r *releaser) jobOf(ctx context.Context, namespace string, ref *metav1.OwnerReference) (*batchv1.Job, error) {
 	for _, from := range []client.Reader{r.client, r.live} {
 		job := &batchv1.Job{}
@@ -107,7 +107,7 @@ func (r *releaser) jobOf(ctx context.Context, namespace string, ref *metav1.Owne
 	return nil, nil
 }
 
-// podsOf names the pods of a Job that have the finalizer.
+// podsOf returns a request for each pod of a Job that has the finalizer.
 func (r *releaser) podsOf(ctx context.Context, job client.Object) []reconcile.Request {
 	mine, err := pods.List(ctx, r.client, owned.By(job.GetNamespace(), string(job.GetUID()))...)
 	if err != nil {

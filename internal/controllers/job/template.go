@@ -17,11 +17,11 @@ import (
 
 const (
 	indexVariable = "JOB_COMPLETION_INDEX"
-	// maxPrefix is what of a generated name is left by the API server's random suffix.
+	// maxPrefix is the maximum length of a name before the API server's random suffix.
 	maxPrefix = 63 - 5
 )
 
-// newPod returns the pod for one place in the Job.
+// newPod returns the pod for a place in the Job.
 func newPod(job *batchv1.Job, at slot) *corev1.Pod {
 	pod := pods.FromTemplate(&job.Spec.Template, job, kind)
 	if !isTracked(pod) {
@@ -46,7 +46,7 @@ func newPod(job *batchv1.Job, at slot) *corev1.Pod {
 	return pod
 }
 
-// rememberFailures hands the failures of the index on to its next pod.
+// rememberFailures copies the failures of the index to its next pod.
 func rememberFailures(pod *corev1.Pod, job *batchv1.Job, replaced *corev1.Pod) {
 	counted, ignored := 0, 0
 	if replaced != nil {
@@ -65,8 +65,7 @@ func rememberFailures(pod *corev1.Pod, job *batchv1.Job, replaced *corev1.Pod) {
 	}
 }
 
-// addIndexVariable tells the container its index, unless it has such a variable of its
-// own.
+// addIndexVariable adds the variable with the index to a container that does not define it.
 func addIndexVariable(container *corev1.Container) {
 	if slices.ContainsFunc(container.Env, func(v corev1.EnvVar) bool { return v.Name == indexVariable }) {
 		return
@@ -78,7 +77,7 @@ func addIndexVariable(container *corev1.Container) {
 	})
 }
 
-// prefix shortens the Job's name rather than the index.
+// prefix returns the prefix of generated names. It truncates the Job's name, not the index.
 func prefix(name, index string) string {
 	suffix := "-" + index + "-"
 	return name[:min(len(name), maxPrefix-len(suffix))] + suffix

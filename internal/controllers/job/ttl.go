@@ -17,7 +17,7 @@ import (
 	"github.com/kindred-project/kindred/internal/controllers/framework/owned"
 )
 
-// TTLName is the identity under which finished Jobs are deleted.
+// TTLName is the identity of the controller that deletes finished Jobs.
 const TTLName = "ttl-after-finished-controller"
 
 // AddTTL registers the controller that deletes Jobs ttlSecondsAfterFinished seconds
@@ -36,8 +36,7 @@ type expirer struct {
 	clock  clock.PassiveClock
 }
 
-// Reconcile deletes one Job, with what it owns, if its time is over; else it comes back
-// when that is so.
+// Reconcile deletes one expired Job with its dependents, or requeues it for its expiry.
 func (x *expirer) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	job := &batchv1.Job{}
 	if err := x.client.Get(ctx, req.NamespacedName, job); err != nil {
@@ -46,7 +45,7 @@ func (x *expirer) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 	if left, expires := timeToLive(job, x.clock.Now()); !expires || left > 0 {
 		return ctrl.Result{RequeueAfter: left}, nil
 	}
-	// The cache may not have seen that somebody prolonged its life.
+	// The TTL may have been extended since the cached version.
 	fresh := &batchv1.Job{}
 	if err := x.live.Get(ctx, req.NamespacedName, fresh); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
@@ -58,8 +57,8 @@ func (x *expirer) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 	return ctrl.Result{}, client.IgnoreNotFound(err)
 }
 
-// timeToLive returns how long a finished Job is still kept, and whether it is ever
-// deleted: one that is held is not, until its hold ends.
+// timeToLive returns how long a finished Job is kept, and whether it expires. A Job on hold does
+// not expire.
 func timeToLive(job *batchv1.Job, now time.Time) (left time.Duration, expires bool) {
 	end, ttl := finished(job), job.Spec.TTLSecondsAfterFinished
 	if end == nil || ttl == nil || job.DeletionTimestamp != nil || owned.Held(job) || end.LastTransitionTime.IsZero() {

@@ -13,10 +13,9 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// verdict returns the condition SuccessCriteriaMet or FailureTarget if it is decided how
-// the Job ends, nil if not. What an earlier pass has decided stands; a failure goes
-// before a success. That all completions are reached is not decided here: it must be
-// known first that no pod is left (account.go).
+// verdict returns the condition SuccessCriteriaMet or FailureTarget if the end of the Job is
+// decided, or nil. The decision of an earlier pass stands, and failure has precedence over
+// success. Reaching all completions is decided in account.go, when no pod remains.
 func (o *observed) verdict() *batchv1.JobCondition {
 	for _, decided := range []batchv1.JobConditionType{batchv1.JobSuccessCriteriaMet, batchv1.JobFailureTarget} {
 		if c := conditionOf(&o.job.Status, decided); c != nil && c.Status == corev1.ConditionTrue {
@@ -43,7 +42,7 @@ func (o *observed) verdict() *batchv1.JobCondition {
 	return nil
 }
 
-// failJob says why a failed pod fails the Job at once; "" if none does.
+// failJob returns why a failed pod fails the Job immediately, or "".
 func (o *observed) failJob() string {
 	for _, pod := range o.pods {
 		if !o.isFailed(pod) {
@@ -56,8 +55,7 @@ func (o *observed) failJob() string {
 	return ""
 }
 
-// restartsTooOften reports whether the containers were restarted in place as often as
-// the limit allows pods to fail.
+// restartsTooOften reports whether container restarts have reached backoffLimit.
 func (o *observed) restartsTooOften() bool {
 	if o.job.Spec.Template.Spec.RestartPolicy != corev1.RestartPolicyOnFailure {
 		return false
@@ -77,8 +75,7 @@ func (o *observed) restartsTooOften() bool {
 	return restarts >= max(1, ptr.Deref(o.job.Spec.BackoffLimit, 6))
 }
 
-// deadline returns how much of activeDeadlineSeconds is left. It does not run while the
-// Job is suspended.
+// deadline returns how much of activeDeadlineSeconds remains. A suspended Job has no deadline.
 func (o *observed) deadline() (left time.Duration, limited bool) {
 	seconds := o.job.Spec.ActiveDeadlineSeconds
 	if seconds == nil || o.start == nil || suspended(o.job) {
@@ -87,8 +84,8 @@ func (o *observed) deadline() (left time.Duration, limited bool) {
 	return time.Duration(*seconds)*time.Second - o.now.Sub(o.start.Time), true
 }
 
-// completedBy returns the success of a Job that has what it asked for, and of which no
-// pod is left. Without a number of completions any success will do.
+// completedBy returns the success of a Job that has reached its completions and has no active
+// pod. Without spec.completions, one success is enough.
 func (o *observed) completedBy(active int) *batchv1.JobCondition {
 	want := 1
 	if o.job.Spec.Completions != nil {
@@ -108,7 +105,7 @@ func (o *observed) failure(reason, message string) *batchv1.JobCondition {
 	return newCondition(batchv1.JobFailureTarget, corev1.ConditionTrue, reason, message, o.now)
 }
 
-// finalOf returns the condition by which a Job with this verdict is finished.
+// finalOf returns the condition of a finished Job for a verdict.
 func finalOf(verdict *batchv1.JobCondition, now time.Time) *batchv1.JobCondition {
 	kind := batchv1.JobFailed
 	if isSuccess(verdict) {
@@ -121,7 +118,7 @@ func isSuccess(verdict *batchv1.JobCondition) bool {
 	return verdict.Type == batchv1.JobSuccessCriteriaMet
 }
 
-// finished returns the condition that says that the Job has ended, or nil.
+// finished returns the condition of a finished Job, or nil.
 func finished(job *batchv1.Job) *batchv1.JobCondition {
 	for _, kind := range []batchv1.JobConditionType{batchv1.JobComplete, batchv1.JobFailed} {
 		if c := conditionOf(&job.Status, kind); c != nil && c.Status == corev1.ConditionTrue {
@@ -145,8 +142,8 @@ func newCondition(kind batchv1.JobConditionType, status corev1.ConditionStatus, 
 	return &batchv1.JobCondition{Type: kind, Status: status, LastProbeTime: at, LastTransitionTime: at, Reason: reason, Message: message}
 }
 
-// setCondition returns whether it changed something. A condition that never was true
-// is not added to say that it is false.
+// setCondition sets a condition and reports whether it changed. It does not add a condition with
+// status False.
 func setCondition(status *batchv1.JobStatus, condition *batchv1.JobCondition) bool {
 	old := conditionOf(status, condition.Type)
 	switch {

@@ -15,16 +15,16 @@ import (
 	"k8s.io/client-go/discovery"
 )
 
-// verdict is a condition without its times.
+// verdict is a condition without times.
 type verdict struct {
 	of              corev1.NamespaceConditionType
 	bad             bool
 	reason, message string
 }
 
-// judge returns what the findings say, in the order in which the conditions
-// are listed. Each condition is always there, so that it can be seen to be fine.
-func judge(f *findings) []verdict {
+// verdicts returns the conditions for the findings, in order. A condition without problem is
+// listed as well.
+func verdicts(f *findings) []verdict {
 	out := []verdict{
 		{corev1.NamespaceDeletionDiscoveryFailure, false, "ResourcesDiscovered", "All resources successfully discovered"},
 		{corev1.NamespaceDeletionGVParsingFailure, false, "ParsedGroupVersions", "All legacy kube types successfully parsed"},
@@ -71,14 +71,14 @@ func discoveryMessage(err error) string {
 	return err.Error()
 }
 
-// sorted joins the parts so that the same set always reads the same.
+// sorted joins the parts in a stable order.
 func sorted(parts []string) string {
 	slices.Sort(parts)
 	return strings.Join(parts, ", ")
 }
 
-// apply brings the conditions in line with the verdicts and reports whether
-// that changed anything. The slice is changed, as is what it points to.
+// apply updates the conditions and reports whether anything changed. It modifies the slice and
+// its elements.
 func apply(conditions *[]corev1.NamespaceCondition, verdicts []verdict, now time.Time) (changed bool) {
 	for _, v := range verdicts {
 		c := corev1.NamespaceCondition{

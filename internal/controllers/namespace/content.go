@@ -21,12 +21,12 @@ import (
 	"github.com/kindred-project/kindred/internal/controllers/framework/pods"
 )
 
-// findings is what a pass over a namespace has found.
+// findings is the result of a pass over a namespace.
 type findings struct {
 	discovery, parsing error
 	content            []error
-	// remaining counts the objects left, finalizers those that each finalizer
-	// holds.
+	// remaining counts the remaining objects by resource, finalizers counts them by
+	// finalizer.
 	remaining  map[schema.GroupVersionResource]int
 	finalizers map[string]int
 }
@@ -37,9 +37,9 @@ func (f *findings) failed() bool {
 
 func (f *findings) empty() bool { return len(f.remaining) == 0 }
 
-// clear deletes what is in the namespace and returns what is left: pods alone
-// as long as there are any, then everything else. endsBy is when the last of
-// the pods should have ended.
+// clear deletes the content of the namespace and returns what remains. It deletes only pods as
+// long as there are any, and then everything else. endsBy is when the last pod should have
+// ended.
 func (r *reconciler) clear(ctx context.Context, namespace string, endsBy time.Time) *findings {
 	found := &findings{remaining: map[schema.GroupVersionResource]int{}, finalizers: map[string]int{}}
 	var known []resource
@@ -57,8 +57,8 @@ func (r *reconciler) clear(ctx context.Context, namespace string, endsBy time.Ti
 	return found
 }
 
-// clearAll deletes all objects of the given kinds. mayLinger tells for which
-// kinds it is no surprise that objects without finalizers are still there.
+// clearAll deletes all objects of the given kinds. mayLinger reports whether objects of a kind
+// may remain for a while without finalizers.
 func (r *reconciler) clearAll(ctx context.Context, namespace string, kinds []resource, found *findings, mayLinger func(resource) bool) {
 	var mu sync.Mutex
 	_, _ = pods.Parallel(len(kinds), func(i int) error {
@@ -85,9 +85,8 @@ func (r *reconciler) clearAll(ctx context.Context, namespace string, kinds []res
 	})
 }
 
-// clearKind deletes all objects of one kind and returns those that are still
-// there. It looks first: most kinds have none, and what is being deleted
-// already need not be told again.
+// clearKind deletes all objects of one kind and returns those that remain. It lists first: most
+// kinds have no objects, and objects that are being deleted need no second request.
 func (r *reconciler) clearKind(ctx context.Context, namespace string, kind resource) ([]metav1.PartialObjectMetadata, error) {
 	left, err := r.listKind(ctx, namespace, kind)
 	if err != nil || (kind.list && !slices.ContainsFunc(left, alive)) {
@@ -113,7 +112,7 @@ func (r *reconciler) listKind(ctx context.Context, namespace string, kind resour
 	return list.Items, nil
 }
 
-// leftovers returns all objects in the namespace.
+// leftovers returns all objects in a namespace.
 func (r *reconciler) leftovers(ctx context.Context, namespace string) ([]metav1.PartialObjectMetadata, error) {
 	kinds, discoverErr, parseErr := r.catalog.resources()
 	if err := errors.Join(discoverErr, parseErr); err != nil {
@@ -133,8 +132,8 @@ func (r *reconciler) leftovers(ctx context.Context, namespace string) ([]metav1.
 	return all, nil
 }
 
-// deleteKind deletes in the background: an orphaned dependent would only be
-// deleted a moment later, and its finalizer would hold up the namespace.
+// deleteKind deletes with background propagation: an orphaned dependent would be deleted soon
+// after, and its finalizer would delay the namespace.
 func (r *reconciler) deleteKind(ctx context.Context, namespace string, kind resource, objects []metav1.PartialObjectMetadata) error {
 	any := &metav1.PartialObjectMetadata{}
 	any.SetGroupVersionKind(kind.gvk())
@@ -150,8 +149,8 @@ func (r *reconciler) deleteKind(ctx context.Context, namespace string, kind reso
 	return nil
 }
 
-// ignoreUnserved drops the errors that mean that there is nothing to delete:
-// the kind is gone since it was discovered, or cannot be asked for.
+// ignoreUnserved drops the errors of kinds without objects to delete: the kind was removed since
+// the discovery, or does not support the verb.
 func ignoreUnserved(err error) error {
 	if apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) || meta.IsNoMatchError(err) {
 		return nil
@@ -159,8 +158,8 @@ func ignoreUnserved(err error) error {
 	return err
 }
 
-// endOfPods returns when the longest grace period of the namespace's pods is
-// over, counted from the namespace's deletion.
+// endOfPods returns when the longest grace period of the namespace's pods ends, counted from the
+// deletion of the namespace.
 func endOfPods(ns *corev1.Namespace, list *corev1.PodList) time.Time {
 	longest := int64(0)
 	for i := range list.Items {

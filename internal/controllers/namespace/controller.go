@@ -32,20 +32,20 @@ import (
 const Name = "namespace-controller"
 
 const (
-	// workers is how many namespaces are emptied at a time.
+	// workers limits the namespaces that are emptied at a time.
 	workers = 8
-	// firstDelay and lastDelay bound the time between two passes.
-	firstDelay = 20 * time.Millisecond
-	lastDelay  = 10 * time.Second
-	// lastLook is how long after a namespace has gone it is looked at again:
-	// by then every request that was admitted before has been stored.
-	lastLook = 5 * time.Second
+	// minDelay and maxDelay limit the time between two passes.
+	minDelay = 20 * time.Millisecond
+	maxDelay = 10 * time.Second
+	// finalCheckDelay is how long after its removal a namespace is checked again: by then
+	// every request that was admitted before has been stored.
+	finalCheckDelay = 5 * time.Second
 )
 
 var crdKind = schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
 
-// Add registers the controller: woken by namespaces that are being deleted and
-// by the end of pods in them. It follows CRDs to know when to discover anew.
+// Add registers the controller. It watches terminating namespaces, the end of their pods, and
+// CRDs, whose changes invalidate the cached discovery.
 func Add(env control.Env) error {
 	api, err := discovery.NewDiscoveryClientForConfigAndClient(env.Manager.GetConfig(), env.Manager.GetHTTPClient())
 	if err != nil {
@@ -58,7 +58,7 @@ func Add(env control.Env) error {
 		Named(Name).
 		WithOptions(env.Options(workers)).
 		For(&corev1.Namespace{}, builder.WithPredicates(predicate.NewPredicateFuncs(dying))).
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.waiting), builder.WithPredicates(ends())).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.waiting), builder.WithPredicates(deletions())).
 		WatchesMetadata(crd, handler.EnqueueRequestsFromMapFunc(r.crdChanged)).
 		Complete(r)
 }
@@ -70,15 +70,15 @@ type reconciler struct {
 	catalog *catalog
 
 	mu sync.Mutex
-	// waits has the namespaces that still have content.
+	// waits holds the namespaces with remaining content.
 	waits map[string]wait
-	// released has when the finalizer of a namespace was removed.
+	// released holds when the finalizer of a namespace was removed.
 	released map[string]time.Time
 }
 
-// wait is how a namespace came along so far.
+// wait is the progress of a namespace.
 type wait struct {
-	remaining int // objects that the last pass left
+	remaining int // objects after the last pass
 	passes    int // without progress
 }
 
@@ -98,26 +98,25 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	cached := &corev1.Namespace{}
 	if err := r.client.Get(ctx, req.NamespacedName, cached); err != nil {
 		if client.IgnoreNotFound(err) == nil {
-			return r.lookAgain(ctx, req.Name)
+			return r.finalCheck(ctx, req.Name)
 		}
 		return ctrl.Result{}, err
 	}
-	if cached.DeletionTimestamp == nil || !ours(cached) {
+	if cached.DeletionTimestamp == nil || !hasFinalizer(cached) {
 		return ctrl.Result{}, nil
 	}
-	// To release a namespace that was changed would only give a conflict, but
-	// to empty one that was recreated would be a disaster.
+	// A stale read must not empty a namespace that was recreated.
 	ns := &corev1.Namespace{}
 	if err := r.live.Get(ctx, req.NamespacedName, ns); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if ns.UID != cached.UID || ns.DeletionTimestamp == nil || !ours(ns) {
+	if ns.UID != cached.UID || ns.DeletionTimestamp == nil || !hasFinalizer(ns) {
 		return ctrl.Result{}, nil
 	}
 	return r.empty(ctx, ns)
 }
 
-// empty deletes the content of a namespace and, when there is none, releases it.
+// empty deletes the content of a namespace, and releases the namespace when it is empty.
 func (r *reconciler) empty(ctx context.Context, ns *corev1.Namespace) (ctrl.Result, error) {
 	running := &corev1.PodList{}
 	if err := r.client.List(ctx, running, client.InNamespace(ns.Name), client.UnsafeDisableDeepCopy); err != nil {
@@ -138,13 +137,13 @@ func (r *reconciler) empty(ctx context.Context, ns *corev1.Namespace) (ctrl.Resu
 	return ctrl.Result{}, owned.IgnoreStale(r.release(ctx, ns))
 }
 
-// report writes phase and conditions. A namespace that is about to go for good
-// needs none: nobody could read them.
+// report writes phase and conditions. It skips the conditions of a namespace that is about to
+// be removed.
 func (r *reconciler) report(ctx context.Context, ns *corev1.Namespace, found *findings, done bool) error {
 	if done && len(ns.Spec.Finalizers) == 1 && len(ns.Finalizers) == 0 {
 		return nil
 	}
-	changed := apply(&ns.Status.Conditions, judge(found), r.clock.Now())
+	changed := apply(&ns.Status.Conditions, verdicts(found), r.clock.Now())
 	if ns.Status.Phase != corev1.NamespaceTerminating {
 		ns.Status.Phase, changed = corev1.NamespaceTerminating, true
 	}
@@ -154,30 +153,29 @@ func (r *reconciler) report(ctx context.Context, ns *corev1.Namespace, found *fi
 	return r.client.Status().Update(ctx, ns)
 }
 
-// release removes our finalizer; with the last one, the API deletes the
-// namespace.
+// release removes the finalizer. After the last one, the API removes the namespace.
 func (r *reconciler) release(ctx context.Context, ns *corev1.Namespace) error {
 	ns.Spec.Finalizers = slices.DeleteFunc(ns.Spec.Finalizers, func(f corev1.FinalizerName) bool { return f == corev1.FinalizerKubernetes })
 	return r.client.SubResource("finalize").Update(ctx, ns)
 }
 
-// lookAgain deletes what was stored in a namespace after we let it go.
-func (r *reconciler) lookAgain(ctx context.Context, name string) (ctrl.Result, error) {
+// finalCheck deletes objects that were stored after the namespace was released.
+func (r *reconciler) finalCheck(ctx context.Context, name string) (ctrl.Result, error) {
 	r.mu.Lock()
 	released, ours := r.released[name]
 	r.mu.Unlock()
 	if !ours {
 		return ctrl.Result{}, nil
 	}
-	if wait := released.Add(lastLook).Sub(r.clock.Now()); wait > 0 {
+	if wait := released.Add(finalCheckDelay).Sub(r.clock.Now()); wait > 0 {
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
 	left, err := r.leftovers(ctx, name)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	// Only now: if the namespace does not exist after the list was made, then
-	// nothing in the list belongs to a namesake, and by UID nothing else goes.
+	// The namespace is read after the list: if it does not exist, no listed object belongs
+	// to a new namespace of that name. Deletion by UID protects later objects.
 	if err := r.live.Get(ctx, client.ObjectKey{Name: name}, &corev1.Namespace{}); client.IgnoreNotFound(err) != nil {
 		return ctrl.Result{}, err
 	} else if err == nil {
@@ -195,7 +193,7 @@ func (r *reconciler) lookAgain(ctx context.Context, name string) (ctrl.Result, e
 	return ctrl.Result{}, nil
 }
 
-// begin makes pods that end from now on wake the namespace.
+// begin lets the end of pods wake the namespace from now on.
 func (r *reconciler) begin(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -204,8 +202,7 @@ func (r *reconciler) begin(name string) {
 	}
 }
 
-// delay returns how long to wait for the next pass: the longer, the more passes
-// have made no progress.
+// delay returns the delay until the next pass, which grows with each pass without progress.
 func (r *reconciler) delay(name string, found *findings) time.Duration {
 	remaining := 0
 	for _, n := range found.remaining {
@@ -219,7 +216,7 @@ func (r *reconciler) delay(name string, found *findings) time.Duration {
 		next.passes = 0
 	}
 	r.waits[name] = next
-	return min(lastDelay, firstDelay<<min(next.passes, 16))
+	return min(maxDelay, minDelay<<min(next.passes, 16))
 }
 
 func (r *reconciler) settle(name string) {
@@ -236,8 +233,8 @@ func (r *reconciler) forget(name string) {
 	delete(r.released, name)
 }
 
-// waiting names the namespace of a pod that has ended, if it was the last one
-// for which the namespace waits.
+// waiting returns a request for the namespace of an ended pod, if the namespace waits for pods
+// and this was the last one.
 func (r *reconciler) waiting(ctx context.Context, pod client.Object) []reconcile.Request {
 	name := pod.GetNamespace()
 	r.mu.Lock()
@@ -253,21 +250,22 @@ func (r *reconciler) waiting(ctx context.Context, pod client.Object) []reconcile
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: name}}}
 }
 
-// crdChanged wakes nobody: no namespace waits for a kind to appear.
+// crdChanged invalidates the discovery. It returns no requests, since no namespace waits for a
+// new kind.
 func (r *reconciler) crdChanged(context.Context, client.Object) []reconcile.Request {
 	r.catalog.invalidate()
 	return nil
 }
 
-// ours reports whether the namespace waits for this controller.
-func ours(ns *corev1.Namespace) bool {
+// hasFinalizer reports whether the namespace waits for this controller.
+func hasFinalizer(ns *corev1.Namespace) bool {
 	return slices.Contains(ns.Spec.Finalizers, corev1.FinalizerKubernetes)
 }
 
 func dying(obj client.Object) bool { return obj.GetDeletionTimestamp() != nil }
 
-// ends passes the deletion of objects.
-func ends() predicate.Predicate {
+// deletions passes deletions of objects.
+func deletions() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc:  func(event.CreateEvent) bool { return false },
 		UpdateFunc:  func(event.UpdateEvent) bool { return false },

@@ -16,11 +16,11 @@ import (
 )
 
 const (
-	// discoveryLife bounds the use of one discovery: aggregated APIs come and
-	// go without a change of CRDs.
-	discoveryLife = 10 * time.Second
-	// discoveryLag is how long after a change of CRDs the discovery document
-	// may not show it yet. What was discovered before is not kept.
+	// discoveryTTL limits the use of a cached discovery: aggregated APIs change without
+	// a change of CRDs.
+	discoveryTTL = 10 * time.Second
+	// discoveryLag is how long the discovery document may lag behind a change of CRDs.
+	// A discovery within that time is not cached.
 	discoveryLag = 5 * time.Second
 )
 
@@ -29,14 +29,14 @@ type resource struct {
 	gvr        schema.GroupVersionResource
 	kind       string
 	list       bool // objects can be listed
-	collection bool // and deleted all at once
+	collection bool // the resource supports deletecollection
 }
 
 func (r resource) isPods() bool { return r.gvr.Group == "" && r.gvr.Resource == "pods" }
 
 func (r resource) gvk() schema.GroupVersionKind { return r.gvr.GroupVersion().WithKind(r.kind) }
 
-// catalog knows the deletable namespaced resources of the API.
+// catalog caches the deletable namespaced resources of the API.
 type catalog struct {
 	discover func() ([]*metav1.APIResourceList, error)
 	clock    clock.PassiveClock
@@ -47,21 +47,20 @@ type catalog struct {
 	changed time.Time // the last change of CRDs
 }
 
-// invalidate is called when a CRD has changed.
+// invalidate drops the cache after a change of a CRD.
 func (c *catalog) invalidate() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.known, c.changed = nil, c.clock.Now()
 }
 
-// resources returns what is known, or discovers it. With an error, what could
-// be discovered is returned too: a broken aggregated API must not keep the
-// rest of a namespace alive.
+// resources returns the cached or discovered resources. With an error it returns those that could
+// be discovered: a broken aggregated API must not block the deletion of other objects.
 func (c *catalog) resources() (found []resource, discoverErr, parseErr error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.clock.Now()
-	if c.known != nil && now.Sub(c.since) < discoveryLife {
+	if c.known != nil && now.Sub(c.since) < discoveryTTL {
 		return c.known, nil, nil
 	}
 	lists, discoverErr := c.discover()

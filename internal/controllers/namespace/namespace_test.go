@@ -71,7 +71,7 @@ func TestTheCatalogFollowsCRDs(t *testing.T) {
 	}
 	want(1, "first")
 	want(1, "kept")
-	fake.Step(discoveryLife)
+	fake.Step(discoveryTTL)
 	want(2, "too old")
 	c.invalidate()
 	want(3, "a CRD has changed")
@@ -79,7 +79,7 @@ func TestTheCatalogFollowsCRDs(t *testing.T) {
 	fake.Step(discoveryLag + time.Second)
 	want(5, "settled")
 	want(5, "kept")
-	fake.Step(discoveryLife)
+	fake.Step(discoveryTTL)
 	fail = errors.New("metrics.k8s.io is down")
 	want(6, "partial")
 	want(7, "a partial discovery is not kept")
@@ -88,14 +88,14 @@ func TestTheCatalogFollowsCRDs(t *testing.T) {
 func TestConditions(t *testing.T) {
 	now := controltest.Start
 	var conditions []corev1.NamespaceCondition
-	if !apply(&conditions, judge(&findings{}), now) || apply(&conditions, judge(&findings{}), now.Add(time.Hour)) {
+	if !apply(&conditions, verdicts(&findings{}), now) || apply(&conditions, verdicts(&findings{}), now.Add(time.Hour)) {
 		t.Error("it should change once")
 	}
 	if len(conditions) != 5 || slices.ContainsFunc(conditions, func(c corev1.NamespaceCondition) bool { return c.Status != corev1.ConditionFalse }) {
 		t.Errorf("conditions %+v", conditions)
 	}
 	later := now.Add(time.Minute)
-	apply(&conditions, judge(&findings{
+	apply(&conditions, verdicts(&findings{
 		discovery: &discovery.ErrGroupDiscoveryFailed{Groups: map[schema.GroupVersion]error{{Group: "x", Version: "v1"}: errors.New("down")}},
 		parsing:   errors.New("bad version"),
 		content:   []error{errors.New("b"), errors.New("a")},
@@ -257,7 +257,7 @@ func TestAFinalizerHoldsTheNamespace(t *testing.T) {
 		}
 		last = result.RequeueAfter
 	}
-	if last != lastDelay {
+	if last != maxDelay {
 		t.Errorf("the delay has grown to %v", last)
 	}
 	if got := b.condition(corev1.NamespaceFinalizersRemaining); got != "Some content in the namespace has finalizers remaining: test/hold in 1 resource instances" {
@@ -291,10 +291,10 @@ func TestWhatWasStoredLateIsDeletedToo(t *testing.T) {
 	b.pass()
 	late := &corev1.ConfigMap{ObjectMeta: in("ns", "late")}
 	b.Must(b.API.Create(ctx, late))
-	if result := b.pass(); result.RequeueAfter != lastLook {
+	if result := b.pass(); result.RequeueAfter != finalCheckDelay {
 		t.Errorf("it looks again after %v", result.RequeueAfter)
 	}
-	b.Clock.Step(lastLook)
+	b.Clock.Step(finalCheckDelay)
 	if b.pass(); !b.gone(late) {
 		t.Error("an object has outlived its namespace")
 	}
@@ -310,7 +310,7 @@ func TestANamesakeKeepsWhatItHas(t *testing.T) {
 	b.Must(b.API.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns"}}))
 	kept := &corev1.ConfigMap{ObjectMeta: in("ns", "kept")}
 	b.Must(b.API.Create(ctx, kept))
-	b.Clock.Step(lastLook)
+	b.Clock.Step(finalCheckDelay)
 	_, err := b.Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKey{Name: "ns"}})
 	b.Must(err)
 	if b.gone(kept) {

@@ -1,9 +1,9 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nodeipam gives every node that came without one a pod range: the next
-// free subnet of the cluster's range. A range that a node has, whoever gave it, is
-// never changed, and counts as taken until the node is deleted.
+// Package nodeipam allocates a pod CIDR to every node without one: the next free subnet of the
+// cluster's range. An existing pod CIDR is never changed, and is taken until its node is
+// deleted.
 package nodeipam
 
 import (
@@ -20,31 +20,31 @@ import (
 	"github.com/kindred-project/kindred/internal/controllers/framework/owned"
 )
 
-// Name is the controller's identity: the node controller's, as upstream's.
+// Name is the controller's identity: that of the node controller, as upstream's.
 const Name = "node-controller"
 
-// retryPeriod is how long a node waits for a range when all are taken.
+// retryPeriod is the delay of a retry if all subnets are taken.
 const retryPeriod = time.Minute
 
-// Range is a range of the cluster's pods that is cut into subnets for nodes.
+// Range is a pod range of the cluster, which is divided into subnets for nodes.
 type Range struct {
 	// CIDR is the whole range, such as 10.244.0.0/16.
 	CIDR netip.Prefix
-	// NodeBits is the prefix length of a node's part; 0 stands for 24 with IPv4
-	// and 64 with IPv6, upstream's defaults.
+	// NodeBits is the prefix length of a node's subnet. 0 means upstream's defaults, 24
+	// for IPv4 and 64 for IPv6.
 	NodeBits int
 }
 
-// Options say what is there to give away.
+// Options holds the ranges of the cluster.
 type Options struct {
 	// Ranges are the cluster's pod ranges: one, or one for each IP family. A node
 	// gets a subnet of each.
 	Ranges []Range
-	// Services are the ranges of Services, which no node gets.
+	// Services are the Service ranges, which no node gets.
 	Services []netip.Prefix
 }
 
-// Add returns the function that registers the controller, woken by nodes.
+// Add returns the function that registers the controller. It watches nodes.
 func Add(options Options) func(control.Env) error {
 	return func(env control.Env) error {
 		return ctrl.NewControllerManagedBy(env.Manager).
@@ -58,8 +58,8 @@ func Add(options Options) func(control.Env) error {
 type reconciler struct {
 	control.Env
 	Options
-	// given are ranges that were written to nodes and which the cache may not show
-	// yet, by the node's name.
+	// given holds, by node name, the subnets that were allocated but may not be cached
+	// yet.
 	given map[string]gift
 }
 
@@ -72,7 +72,7 @@ func newReconciler(env control.Env, options Options) *reconciler {
 	return &reconciler{Env: env, Options: options, given: map[string]gift{}}
 }
 
-// Reconcile gives one node its ranges.
+// Reconcile allocates the subnets of one node.
 func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	node := &corev1.Node{}
 	if err := r.Client.Get(ctx, req.NamespacedName, node); err != nil {
@@ -84,7 +84,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, nil
 	}
 	if given, ok := r.given[req.Name]; ok && given.node == node.UID {
-		return ctrl.Result{}, nil // the cache will show it, and that wakes us
+		return ctrl.Result{}, nil // the pending event requeues the node
 	}
 	taken, err := r.taken(ctx)
 	if err != nil {
@@ -103,7 +103,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{}, owned.IgnoreStale(r.give(ctx, node, ranges))
 }
 
-// give writes the ranges to the node.
+// give writes the subnets to the node.
 func (r *reconciler) give(ctx context.Context, node *corev1.Node, ranges []netip.Prefix) error {
 	before := node
 	node = node.DeepCopy()
@@ -118,7 +118,7 @@ func (r *reconciler) give(ctx context.Context, node *corev1.Node, ranges []netip
 	return err
 }
 
-// taken returns the ranges that no node may get any more.
+// taken returns the ranges that are not available.
 func (r *reconciler) taken(ctx context.Context) ([]netip.Prefix, error) {
 	taken := append([]netip.Prefix(nil), r.Services...)
 	for _, given := range r.given {
@@ -138,7 +138,7 @@ func (r *reconciler) taken(ctx context.Context) ([]netip.Prefix, error) {
 	return taken, nil
 }
 
-// next returns the first subnet of the range that meets none of the taken ones.
+// next returns the first subnet that overlaps none of the taken ones.
 func (f Range) next(taken []netip.Prefix) (netip.Prefix, bool) {
 	bits := f.NodeBits
 	if bits == 0 {
@@ -154,7 +154,7 @@ func (f Range) next(taken []netip.Prefix) (netip.Prefix, bool) {
 		if !met {
 			return candidate, true
 		}
-		// Go on after the larger of the two: a taken range may span many subnets.
+		// Continue after the larger of the two: a taken range may span many subnets.
 		if obstacle.Bits() > bits {
 			obstacle = candidate
 		}

@@ -28,12 +28,12 @@ const (
 	nodeWorkers = 8
 	podWorkers  = 8
 
-	// nodeIndex finds the pods of a node. It is this controller's alone.
+	// nodeIndex finds the pods of a node. Only this controller uses it.
 	nodeIndex = "nodelifecycle:spec.nodeName"
 )
 
-// Add registers the two halves of the controller: one woken by nodes and their
-// Leases, one by pods and by what befalls their nodes.
+// Add registers the two halves of the controller: one watches nodes and their Leases, the other
+// watches pods and changes of their nodes.
 func Add(env control.Env) error {
 	err := env.Manager.GetFieldIndexer().IndexField(context.Background(), &corev1.Pod{}, nodeIndex, nodeOf)
 	if err != nil {
@@ -52,8 +52,8 @@ func Add(env control.Env) error {
 	return ctrl.NewControllerManagedBy(env.Manager).
 		Named(Name+"-pods").
 		WithOptions(env.Options(podWorkers)).
-		For(&corev1.Pod{}, builder.WithPredicates(podMoves())).
-		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.podsOf), builder.WithPredicates(nodeTurns())).
+		For(&corev1.Pod{}, builder.WithPredicates(podChanges())).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.podsOf), builder.WithPredicates(nodeChanges())).
 		Complete(r)
 }
 
@@ -64,7 +64,7 @@ func nodeOf(obj client.Object) []string {
 	return nil
 }
 
-// nodeOfLease names the node that a Lease in kube-node-lease is about.
+// nodeOfLease returns a request for the node of a Lease in kube-node-lease.
 func nodeOfLease(_ context.Context, lease client.Object) []reconcile.Request {
 	if lease.GetNamespace() != corev1.NamespaceNodeLease {
 		return nil
@@ -72,7 +72,7 @@ func nodeOfLease(_ context.Context, lease client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: lease.GetName()}}}
 }
 
-// podsOf names the pods on a node.
+// podsOf returns a request for each pod on a node.
 func (r *podReconciler) podsOf(ctx context.Context, node client.Object) []reconcile.Request {
 	var list corev1.PodList
 	if err := r.Client.List(ctx, &list, client.MatchingFields{nodeIndex: node.GetName()}); err != nil {
@@ -86,10 +86,10 @@ func (r *podReconciler) podsOf(ctx context.Context, node client.Object) []reconc
 	return requests
 }
 
-// podMoves passes what changes the relation of a pod to its node. It does not
-// pass a pod's status: the agent of a node that is back may say that its pods are
-// ready before the cache shows the node to be.
-func podMoves() predicate.Predicate {
+// podChanges passes events that change the relation of a pod to its node, but not changes of its
+// status: the agent of a recovered node may report its pods as ready before the cache has the
+// node as ready.
+func podChanges() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(e event.CreateEvent) bool { return len(nodeOf(e.Object)) > 0 },
 		UpdateFunc: func(e event.UpdateEvent) bool {
@@ -102,9 +102,9 @@ func podMoves() predicate.Predicate {
 	}
 }
 
-// nodeTurns passes what changes a node for its pods: its readiness and its taints.
-// A new node may have been created with taints, and have pods already.
-func nodeTurns() predicate.Predicate {
+// nodeChanges passes events that change a node's readiness or taints. A new node may have taints
+// and pods already.
+func nodeChanges() predicate.Predicate {
 	return predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			before, ok := e.ObjectOld.(*corev1.Node)

@@ -11,8 +11,8 @@ import (
 	"k8s.io/component-helpers/node/topology"
 )
 
-// Upstream's defaults of --node-eviction-rate, --secondary-node-eviction-rate (nodes
-// a second), --large-cluster-size-threshold and --unhealthy-zone-threshold.
+// Upstream's defaults of --node-eviction-rate and --secondary-node-eviction-rate (nodes per
+// second), --large-cluster-size-threshold and --unhealthy-zone-threshold.
 const (
 	evictionRate           = 0.1
 	secondaryEvictionRate  = 0.01
@@ -20,14 +20,13 @@ const (
 	unhealthyZoneThreshold = 0.55
 )
 
-// excludeFromDisruption is the label of nodes that do not count when the health
-// of their zone is judged.
+// excludeFromDisruption is the label of nodes that do not count for the health of their zone.
 const excludeFromDisruption = "node.kubernetes.io/exclude-disruption"
 
 // zone counts the nodes of a failure domain.
 type zone struct{ ready, notReady int }
 
-// countZones counts the nodes of each zone, and tells whether any node is ready.
+// countZones counts the nodes of each zone, and reports whether any node is ready.
 func countZones(nodes []corev1.Node) (zones map[string]zone, anyReady bool) {
 	zones = map[string]zone{}
 	for i := range nodes {
@@ -47,9 +46,9 @@ func countZones(nodes []corev1.Node) (zones map[string]zone, anyReady bool) {
 	return zones, anyReady
 }
 
-// rate is how many nodes a second may get a NoExecute taint in the zone. A zone
-// without any ready node has the full rate: as other zones have ready nodes, it
-// is the zone that is lost and not the control plane that is cut off.
+// rate returns how many nodes per second may get a NoExecute taint in the zone. A zone without
+// ready nodes has the full rate: other zones have ready nodes, so the zone is lost and the
+// control plane is not disconnected.
 func (z zone) rate() float64 {
 	size := z.ready + z.notReady
 	switch {
@@ -61,13 +60,13 @@ func (z zone) rate() float64 {
 	return 0
 }
 
-// limiter admits events at a rate that may change with each question.
+// limiter is a rate limiter whose rate may change with each call.
 type limiter struct {
 	mu   sync.Mutex
 	last map[string]time.Time // by zone
 }
 
-// admit tells whether another event of the zone may happen now.
+// admit reports whether the zone may have another event now.
 func (l *limiter) admit(zone string, rate float64, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

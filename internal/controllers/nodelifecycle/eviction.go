@@ -11,18 +11,18 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// verdict is what NoExecute taints mean for a pod.
+// verdict is the effect of NoExecute taints on a pod.
 type verdict int
 
 const (
-	stay      verdict = iota // it tolerates them, or there are none
-	leaveNow                 // it does not tolerate one of them
-	leaveSoon                // it tolerates them for a time
+	stay      verdict = iota // the pod tolerates all taints
+	leaveNow                 // the pod does not tolerate a taint
+	leaveSoon                // the pod tolerates the taints for a time
 )
 
-// judge says what the taints of its node mean for a pod with these tolerations,
-// and how long it is tolerated. For each taint the first toleration that matches
-// counts, as in upstream's taint manager.
+// judge returns the effect of a node's taints on a pod with these tolerations, and how long the pod
+// tolerates them. The first matching toleration of each taint counts, as in upstream's taint
+// manager.
 func judge(log logr.Logger, taints []corev1.Taint, tolerations []corev1.Toleration) (v verdict, tolerated time.Duration) {
 	for i := range taints {
 		if taints[i].Effect != corev1.TaintEffectNoExecute {
@@ -47,10 +47,9 @@ func judge(log logr.Logger, taints []corev1.Taint, tolerations []corev1.Tolerati
 	return v, tolerated
 }
 
-// taintedSince is when a pod's time on its node began to run: when the newest of
-// the taints was added, as far as that is known, but not before the pod was there.
-// It is asked for once a pod, so that one taint in the place of another does not
-// set the time back.
+// taintedSince returns when the tolerationSeconds of a pod began: when the newest taint was added, if
+// known, but not before the pod was bound. It is called once for each pod, so that replacing
+// a taint does not restart the time.
 func taintedSince(node *corev1.Node, pod *corev1.Pod, now time.Time) time.Time {
 	since := pod.CreationTimestamp.Time
 	for i := range node.Spec.Taints {

@@ -12,22 +12,22 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Upstream's defaults of --node-monitor-grace-period and --node-startup-grace-period:
-// how long a node may be silent, and how long until its first status.
+// Upstream's defaults of --node-monitor-grace-period and --node-startup-grace-period: how long a
+// node may be without heartbeat, and how long until its first status.
 const (
 	monitorGracePeriod = 50 * time.Second
 	startupGracePeriod = 60 * time.Second
 )
 
-// health is what was last seen of a node's signs of life, and when. The first
-// look counts as a sign.
+// health holds the last heartbeats of a node, and when they were seen. The first observation
+// counts as a heartbeat.
 type health struct {
-	seen      time.Time // when a sign changed last
+	seen      time.Time // when a heartbeat last changed
 	heartbeat time.Time // lastHeartbeatTime of the condition Ready
 	renewed   time.Time // renewTime of the Lease
 }
 
-// observe takes in how the node and its Lease, which may be nil, look now.
+// observe returns the health after an observation of the node and its Lease, which may be nil.
 func (h health) observe(node *corev1.Node, lease *coordinationv1.Lease, now time.Time) health {
 	next := h
 	if ready := condition(node.Status.Conditions, corev1.NodeReady); ready != nil {
@@ -42,7 +42,7 @@ func (h health) observe(node *corev1.Node, lease *coordinationv1.Lease, now time
 	return next
 }
 
-// deadline is when the node is lost if no sign of life comes.
+// deadline returns when the node is lost without another heartbeat.
 func (h health) deadline(node *corev1.Node) time.Time {
 	if condition(node.Status.Conditions, corev1.NodeReady) == nil {
 		return h.seen.Add(startupGracePeriod)
@@ -50,13 +50,13 @@ func (h health) deadline(node *corev1.Node) time.Time {
 	return h.seen.Add(monitorGracePeriod)
 }
 
-// agentConditions are the conditions that the node's agent keeps. The condition
-// NetworkUnavailable is not among them: the network's control plane keeps it.
+// agentConditions holds the conditions that the node's agent reports. NetworkUnavailable is
+// reported by the network's control plane.
 var agentConditions = []corev1.NodeConditionType{
 	corev1.NodeReady, corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure,
 }
 
-// lost returns the conditions of a node whose agent is silent.
+// lost returns the conditions of a node without heartbeats.
 func lost(node *corev1.Node, now time.Time) []corev1.NodeCondition {
 	conditions := slices.Clone(node.Status.Conditions)
 	for _, of := range agentConditions {
@@ -90,7 +90,7 @@ func condition(conditions []corev1.NodeCondition, of corev1.NodeConditionType) *
 	return nil
 }
 
-// readiness is the status of the condition Ready; empty when there is none yet.
+// readiness returns the status of the condition Ready, or "".
 func readiness(node *corev1.Node) corev1.ConditionStatus {
 	if ready := condition(node.Status.Conditions, corev1.NodeReady); ready != nil {
 		return ready.Status

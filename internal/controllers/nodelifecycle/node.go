@@ -22,8 +22,8 @@ import (
 	"github.com/kindred-project/kindred/internal/controllers/framework/owned"
 )
 
-// monitorPeriod is how often a node that is not ready is looked at though nothing
-// happened to it (upstream's --node-monitor-period): its zone may have changed.
+// monitorPeriod is how often a node that is not ready is checked without an event (upstream's
+// --node-monitor-period), since its zone may have changed.
 const monitorPeriod = 5 * time.Second
 
 // nodeReconciler keeps the status, taints and labels of nodes.
@@ -35,8 +35,8 @@ type nodeReconciler struct {
 	known map[string]knownNode
 }
 
-// knownNode is what is remembered of a node between reconciles. All of it can be
-// lost: a new process gives each node a grace period from when it sees it first.
+// knownNode is the state of a node between reconciles. It is not persistent: after a restart, each
+// node has a full grace period.
 type knownNode struct {
 	uid types.UID
 	health
@@ -61,7 +61,7 @@ func (r *nodeReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 	seen := r.observe(node, lease, now)
 	deadline := seen.deadline(node)
 	if !now.Before(deadline) {
-		alive, err := r.lookAgain(ctx, node, seen, now)
+		alive, err := r.hasRenewed(ctx, node, seen, now)
 		if err != nil {
 			return ctrl.Result{}, err
 		}
@@ -94,7 +94,7 @@ func (r *nodeReconciler) lease(ctx context.Context, reader client.Reader, name s
 	return lease, nil
 }
 
-// observe remembers the signs of life of a node.
+// observe records the heartbeats of a node.
 func (r *nodeReconciler) observe(node *corev1.Node, lease *coordinationv1.Lease, now time.Time) health {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -128,11 +128,11 @@ func nodeReference(name string, uid types.UID) *corev1.ObjectReference {
 	return &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: name, UID: uid}
 }
 
-// lookAgain tells whether the node's Lease was renewed and only the cache has not
-// heard of it. If so nobody is to be blamed before the cache has caught up.
-func (r *nodeReconciler) lookAgain(ctx context.Context, node *corev1.Node, before health, now time.Time) (alive bool, err error) {
+// hasRenewed reports whether the node's Lease in the API is newer than in the cache. If so, the node
+// is not lost.
+func (r *nodeReconciler) hasRenewed(ctx context.Context, node *corev1.Node, before health, now time.Time) (alive bool, err error) {
 	if readiness(node) == corev1.ConditionUnknown {
-		return false, nil // it was found lost before
+		return false, nil // already lost
 	}
 	live, err := r.lease(ctx, r.Live, node.Name)
 	if err != nil {
@@ -159,7 +159,7 @@ func (r *nodeReconciler) markLost(ctx context.Context, node *corev1.Node, now ti
 	return nil
 }
 
-// mark brings the node's taints and labels in line with its conditions.
+// mark updates the node's taints and labels from its conditions.
 func (r *nodeReconciler) mark(ctx context.Context, node *corev1.Node, now time.Time) error {
 	evictions, rate, err := r.disruption(ctx, node)
 	if err != nil {
@@ -179,12 +179,12 @@ func (r *nodeReconciler) mark(ctx context.Context, node *corev1.Node, now time.T
 		node.Labels = maps.Clone(node.Labels)
 		maps.Copy(node.Labels, labels)
 	}
-	// Taints are a list that others write too; a merge patch replaces all of it.
+	// A merge patch replaces the whole list of taints, which other clients write as well.
 	return r.Client.Patch(ctx, node, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 }
 
-// disruption tells whether pods may be evicted from lost nodes at all, and how
-// fast in the zone of node.
+// disruption reports whether pods may be evicted from lost nodes, and at which rate in the zone of
+// the node.
 func (r *nodeReconciler) disruption(ctx context.Context, node *corev1.Node) (evictions bool, rate float64, err error) {
 	switch readiness(node) {
 	case corev1.ConditionTrue, "":
@@ -196,7 +196,7 @@ func (r *nodeReconciler) disruption(ctx context.Context, node *corev1.Node) (evi
 	}
 	for i := range nodes.Items {
 		if nodes.Items[i].Name == node.Name {
-			nodes.Items[i] = *node // the cache does not know yet what was just written
+			nodes.Items[i] = *node // the cache may not have the latest write
 		}
 	}
 	zones, anyReady := countZones(nodes.Items)

@@ -19,15 +19,15 @@ import (
 	"github.com/kindred-project/kindred/internal/controllers/framework/pods"
 )
 
-// staleDelay is how long the cache is given to catch up.
+// staleDelay is the delay before a retry with a stale cache.
 const staleDelay = 100 * time.Millisecond
 
-// podReconciler deals with pods on nodes that are lost or tainted.
+// podReconciler handles pods on lost or tainted nodes.
 type podReconciler struct {
 	control.Env
 
 	mu sync.Mutex
-	// leaving are the pods whose time on their node runs, and since when.
+	// leaving holds the pods that tolerate the taints for a time, and since when.
 	leaving map[types.NamespacedName]departure
 }
 
@@ -36,7 +36,7 @@ type departure struct {
 	since time.Time
 }
 
-// Reconcile marks a pod not ready whose node is lost, and evicts it in its time.
+// Reconcile marks a pod on a lost node as not ready, and evicts it when it is due.
 func (r *podReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	pod, node := &corev1.Pod{}, &corev1.Node{}
 	err := r.Client.Get(ctx, req.NamespacedName, pod)
@@ -74,8 +74,8 @@ func (r *podReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 	return ctrl.Result{}, nil
 }
 
-// again tries once more when the cache was behind: changes of a pod's status do
-// not wake this controller.
+// again requeues after an error of a stale cache, since changes of a pod's status do not wake this
+// controller.
 func again(err error) (ctrl.Result, error) {
 	if apierrors.IsConflict(err) {
 		return ctrl.Result{RequeueAfter: staleDelay}, nil
@@ -83,7 +83,7 @@ func again(err error) (ctrl.Result, error) {
 	return ctrl.Result{}, client.IgnoreNotFound(err)
 }
 
-// since returns when the pod's time began to run, which is now if it did not run yet.
+// since returns when the pod's tolerated time began, which is now for a new pod.
 func (r *podReconciler) since(pod *corev1.Pod, node *corev1.Node, now time.Time) time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -99,7 +99,7 @@ func (r *podReconciler) since(pod *corev1.Pod, node *corev1.Node, now time.Time)
 	return d.since
 }
 
-// settle forgets that a pod's time runs.
+// settle removes a pod from leaving, and reports whether it was there.
 func (r *podReconciler) settle(key types.NamespacedName) (ran bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -108,7 +108,7 @@ func (r *podReconciler) settle(key types.NamespacedName) (ran bool) {
 	return ran
 }
 
-// cancel says so when a pod whose time ran need not leave any more.
+// cancel records an event if the pod was in leaving.
 func (r *podReconciler) cancel(key types.NamespacedName) {
 	if r.settle(key) {
 		r.Events.Eventf(podReference(key), corev1.EventTypeNormal, "TaintManagerEviction", "Cancelling deletion of Pod %s", key)
@@ -119,8 +119,7 @@ func podReference(key types.NamespacedName) *corev1.ObjectReference {
 	return &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: key.Namespace, Name: key.Name}
 }
 
-// markNotReady sets the pod's condition Ready to False if it is something else,
-// and returns the pod as it is then.
+// markNotReady sets the pod's condition Ready to False, and returns the updated pod.
 func (r *podReconciler) markNotReady(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error) {
 	if ready := pods.Condition(pod, corev1.PodReady); ready == nil || ready.Status == corev1.ConditionFalse {
 		return pod, nil
@@ -136,7 +135,7 @@ func (r *podReconciler) markNotReady(ctx context.Context, pod *corev1.Pod) (*cor
 	return pod, nil
 }
 
-// evict deletes a pod because of its node's taints, and says so in its status.
+// evict deletes a pod because of its node's taints, and sets its condition DisruptionTarget.
 func (r *podReconciler) evict(ctx context.Context, pod *corev1.Pod) error {
 	key := client.ObjectKeyFromObject(pod)
 	r.Events.Eventf(podReference(key), corev1.EventTypeNormal, "TaintManagerEviction", "Marking for deletion Pod %s", key)

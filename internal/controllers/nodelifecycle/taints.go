@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// conditionTaint says which condition, in which status, taints a node with which key.
+// conditionTaint maps a condition and its status to the key of a taint.
 type conditionTaint struct {
 	condition corev1.NodeConditionType
 	status    corev1.ConditionStatus
@@ -27,8 +27,7 @@ var conditionTaints = []conditionTaint{
 	{corev1.NodeNetworkUnavailable, corev1.ConditionTrue, corev1.TaintNodeNetworkUnavailable},
 }
 
-// noSchedule returns the keys of the NoSchedule taints that the node should have,
-// of those that are the controller's to set.
+// noSchedule returns the keys of the managed NoSchedule taints that the node should have.
 func noSchedule(node *corev1.Node) []string {
 	var keys []string
 	for _, t := range conditionTaints {
@@ -42,9 +41,9 @@ func noSchedule(node *corev1.Node) []string {
 	return keys
 }
 
-// noExecute returns the key of the NoExecute taint that the node should have, or
-// "". A node that has neither gets one only if admit says so; one that has the
-// other has been admitted before. When evictions are off, none is wanted.
+// noExecute returns the key of the NoExecute taint that the node should have, or "". A new taint
+// must be admitted by the rate limiter; replacing one by the other need not. Without evictions
+// there is no taint.
 func noExecute(node *corev1.Node, evictions bool, admit func() bool) string {
 	has := func(key string) bool { return hasTaint(node, key, corev1.TaintEffectNoExecute) }
 	notReady, unreachable := has(corev1.TaintNodeNotReady), has(corev1.TaintNodeUnreachable)
@@ -56,7 +55,7 @@ func noExecute(node *corev1.Node, evictions bool, admit func() bool) string {
 		key = corev1.TaintNodeNotReady
 	case corev1.ConditionUnknown:
 		key = corev1.TaintNodeUnreachable
-	default: // nothing was said about it yet
+	default: // the condition is not set yet
 		switch {
 		case notReady:
 			return corev1.TaintNodeNotReady
@@ -77,8 +76,8 @@ func hasTaint(node *corev1.Node, key string, effect corev1.TaintEffect) bool {
 	})
 }
 
-// ours tells whether the controller alone decides about a taint.
-func ours(t *corev1.Taint) bool {
+// isManaged reports whether only this controller sets the taint.
+func isManaged(t *corev1.Taint) bool {
 	switch t.Effect {
 	case corev1.TaintEffectNoExecute:
 		return t.Key == corev1.TaintNodeNotReady || t.Key == corev1.TaintNodeUnreachable
@@ -89,8 +88,8 @@ func ours(t *corev1.Taint) bool {
 	return false
 }
 
-// retaint returns the node's taints with ours replaced by the given ones. Taints
-// that stay keep their place and their time.
+// retaint returns the node's taints with the managed ones replaced by the given ones. Unchanged
+// taints keep their position and time.
 func retaint(taints []corev1.Taint, noSchedule []string, noExecute string, now time.Time) []corev1.Taint {
 	wanted := make([]corev1.Taint, 0, len(noSchedule)+1)
 	for _, key := range noSchedule {
@@ -105,7 +104,7 @@ func retaint(taints []corev1.Taint, noSchedule []string, noExecute string, now t
 		if at >= 0 {
 			wanted = slices.Delete(wanted, at, at+1)
 		}
-		if at >= 0 || !ours(&taints[i]) {
+		if at >= 0 || !isManaged(&taints[i]) {
 			result = append(result, taints[i])
 		}
 	}
@@ -116,14 +115,14 @@ func retaint(taints []corev1.Taint, noSchedule []string, noExecute string, now t
 	return result
 }
 
-// betaLabels are the deprecated labels that repeat stable ones. Whoever still
-// selects by them must find the same nodes.
+// betaLabels maps deprecated labels to the stable ones with the same value, for selectors that still
+// use them.
 var betaLabels = map[string]string{
 	corev1.LabelOSStable:   "beta.kubernetes.io/os",
 	corev1.LabelArchStable: "beta.kubernetes.io/arch",
 }
 
-// relabel returns the labels that the node lacks.
+// relabel returns the labels to add to the node.
 func relabel(node *corev1.Node) map[string]string {
 	missing := map[string]string{}
 	for stable, beta := range betaLabels {

@@ -31,20 +31,20 @@ import (
 const Name = "pod-garbage-collector"
 
 const (
-	// period is the time between two looks.
+	// period is the time between two checks.
 	period = 20 * time.Second
-	// quarantine is how long a node must have been missing before its pods are
-	// taken for lost: it may only be late in the cache.
+	// quarantine is how long a node must be missing before its pods are deleted: the
+	// cache may not have the node yet.
 	quarantine = 40 * time.Second
-	// threshold is how many pods that have ended are kept.
+	// threshold is how many ended pods are kept.
 	threshold = 12500
 )
 
 // everything is the one request of this controller.
 var everything = reconcile.Request{NamespacedName: types.NamespacedName{Name: "all"}}
 
-// Add registers the controller: woken at start, by its own period, and by nodes
-// that go or are declared out of service.
+// Add registers the controller. It runs at the start and periodically, and watches nodes for
+// deletion and for the out-of-service taint.
 func Add(env control.Env) error {
 	wake := func(context.Context, client.Object) []reconcile.Request { return []reconcile.Request{everything} }
 	atStart := source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
@@ -59,7 +59,7 @@ func Add(env control.Env) error {
 		Complete(newReconciler(env))
 }
 
-// nodeTrouble passes nodes that go, and changes of those out of service.
+// nodeTrouble passes deletions of nodes, and updates of nodes that are out of service.
 func nodeTrouble() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(event.CreateEvent) bool { return false },
@@ -76,8 +76,8 @@ type reconciler struct {
 	client client.Client
 	live   client.Reader
 	clock  clock.PassiveClock
-	// missing has since when a node that pods name is not in the cache. There
-	// is one worker, so it needs no lock.
+	// missing holds since when a node of pods is not in the cache. There is one worker,
+	// so it needs no lock.
 	missing map[string]time.Time
 }
 
@@ -85,7 +85,7 @@ func newReconciler(env control.Env) *reconciler {
 	return &reconciler{client: env.Client, live: env.Live, clock: env.Clock, missing: map[string]time.Time{}}
 }
 
-// Reconcile looks at all pods and deletes those that must go.
+// Reconcile checks all pods and deletes the garbage.
 func (r *reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
 	all, err := pods.List(ctx, r.client, client.UnsafeDisableDeepCopy)
 	if err != nil {
@@ -107,8 +107,7 @@ func (r *reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 	return ctrl.Result{RequeueAfter: period}, nil
 }
 
-// lost returns the nodes that have been missing for long enough and that the
-// API does not know either.
+// lost returns the nodes that have been missing for the quarantine and do not exist in the API.
 func (r *reconciler) lost(ctx context.Context, all []*corev1.Pod, nodes map[string]*corev1.Node) map[string]bool {
 	now, missing, lost := r.clock.Now(), map[string]time.Time{}, map[string]bool{}
 	for _, pod := range all {
@@ -127,18 +126,17 @@ func (r *reconciler) lost(ctx context.Context, all []*corev1.Pod, nodes map[stri
 		case apierrors.IsNotFound(err):
 			lost[name] = true
 		case err != nil:
-			klog.FromContext(ctx).Error(err, "Cannot tell whether a node exists, leaving its pods alone", "node", name)
+			klog.FromContext(ctx).Error(err, "Cannot check whether a node exists, keeping its pods", "node", name)
 		}
 	}
 	r.missing = missing
 	return lost
 }
 
-// remove deletes a pod without grace. Before, it is marked as failed: there may
-// be no node agent to say that it has ended, and its controllers must see that
-// before it vanishes.
+// remove marks a pod as failed and deletes it with grace period 0. There may be no node agent to
+// report its end, which its controllers must see before the pod is removed.
 func (r *reconciler) remove(ctx context.Context, v victim) error {
-	klog.FromContext(ctx).Info("Deleting a pod that nobody else would", "pod", klog.KObj(v.pod), "because", string(v.why))
+	klog.FromContext(ctx).Info("Deleting an abandoned pod", "pod", klog.KObj(v.pod), "because", string(v.why))
 	if !pods.IsTerminal(v.pod) {
 		failed := v.pod.DeepCopy()
 		failed.Status.Phase = corev1.PodFailed
@@ -146,7 +144,7 @@ func (r *reconciler) remove(ctx context.Context, v victim) error {
 		if v.why == orphaned {
 			pods.SetDisruptionTarget(failed, "DeletionByPodGC", "PodGC: node no longer exists", r.clock.Now())
 		}
-		// With its resource version: a new pod of the same name is another pod.
+		// The resource version protects a new pod of the same name.
 		patch := client.StrategicMergeFrom(v.pod, client.MergeFromWithOptimisticLock{})
 		if err := r.client.Status().Patch(ctx, failed, patch); err != nil {
 			return owned.IgnoreStale(err)

@@ -13,7 +13,7 @@ import (
 	"github.com/kindred-project/kindred/internal/controllers/framework/pods"
 )
 
-// why is the reason for which a pod goes.
+// why is the reason to delete a pod.
 type why string
 
 const (
@@ -23,15 +23,14 @@ const (
 	neverRan     why = "it was deleted before it had a node"
 )
 
-// victim is a pod that must go.
+// victim is a pod to delete.
 type victim struct {
 	pod *corev1.Pod
 	why why
 }
 
-// garbage returns the pods to delete. lost has the names of nodes that are
-// known not to exist; at most keep pods that have ended are kept. Held pods are
-// neither deleted nor counted.
+// garbage returns the pods to delete. lost holds the names of nodes that do not exist. At most keep
+// ended pods are kept. Pods on hold are neither deleted nor counted.
 func garbage(all []*corev1.Pod, nodes map[string]*corev1.Node, lost map[string]bool, keep int) []victim {
 	var out []victim
 	var ended []*corev1.Pod
@@ -58,8 +57,7 @@ func garbage(all []*corev1.Pod, nodes map[string]*corev1.Node, lost map[string]b
 	return out
 }
 
-// evictedThenOldest: an evicted pod has been replaced and says little; the rest
-// goes from the oldest.
+// evictedThenOldest orders evicted pods first, which have been replaced, and then older pods.
 func evictedThenOldest(a, b *corev1.Pod) int {
 	evicted := func(pod *corev1.Pod) int {
 		if pod.Status.Phase == corev1.PodFailed && pod.Status.Reason == "Evicted" {
@@ -75,8 +73,8 @@ func evictedThenOldest(a, b *corev1.Pod) int {
 	)
 }
 
-// isOutOfService reports whether an administrator has declared, by its taint,
-// that a node which is not ready will not come back with its pods.
+// isOutOfService reports whether the node is not ready and has the out-of-service taint, by which an
+// administrator declares that its pods will not run again.
 func isOutOfService(node *corev1.Node) bool {
 	return isTaintedOutOfService(node) && !slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue

@@ -1,10 +1,10 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package policystatus checks the expressions of ValidatingAdmissionPolicies against the
-// schemas of the kinds that they match, and writes what does not fit into the policy's
-// status (KEP-3488). Admission does not wait for it, nor care: an expression that is
-// wrong for one kind may be right for another.
+// Package policystatus type-checks the expressions of ValidatingAdmissionPolicies against the
+// schemas of the kinds that they match, and writes warnings to the policy's status (KEP-3488).
+// Admission ignores the result: an expression that is wrong for one kind may be right for
+// another.
 package policystatus
 
 import (
@@ -26,12 +26,12 @@ const Name = "validatingadmissionpolicy-status-controller"
 
 const (
 	workers = 5
-	// manager is under whose name the status is written.
+	// manager is the field manager of the status.
 	manager = "validatingadmissionpolicy-status"
 )
 
-// Add registers the controller: woken by policies. Schemas are those that the server
-// publishes, read when a policy is checked.
+// Add registers the controller. It watches policies, and reads the published schemas when it checks
+// one.
 func Add(env control.Env) error {
 	published, err := discovery.NewDiscoveryClientForConfigAndClient(env.Manager.GetConfig(), env.Manager.GetHTTPClient())
 	if err != nil {
@@ -53,7 +53,7 @@ type reconciler struct {
 	check  func(*admissionv1.ValidatingAdmissionPolicy) []admissionv1.ExpressionWarning
 }
 
-// Reconcile checks one policy, once for each state of its spec.
+// Reconcile checks one policy, once for each generation.
 func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	policy := &admissionv1.ValidatingAdmissionPolicy{}
 	if err := r.client.Get(ctx, req.NamespacedName, policy); err != nil {

@@ -28,15 +28,15 @@ import (
 )
 
 const (
-	// workers is how many objects of a kind are reconciled at a time.
+	// workers limits the objects of a kind that are reconciled at a time.
 	workers = 8
-	// burst bounds the pods that one pass creates or deletes, so that a huge
-	// number reports progress and leaves room for others.
+	// burst limits the pods that one pass creates or deletes, so that a large object
+	// reports its progress and leaves room for others.
 	burst = 500
 )
 
-// add registers the controller for one kind: woken by its objects, by pods they own,
-// and by orphaned pods that one of them might adopt.
+// add registers the controller for one kind. It watches objects of the kind, pods that
+// they own, and orphaned pods that they may adopt.
 func add[O any, P object[O]](env control.Env, of kind[O, P]) error {
 	ctx := context.Background()
 	seen, err := owned.Index(ctx, env.Manager.GetCache(), &corev1.Pod{})
@@ -76,8 +76,8 @@ func newReconciler[O any, P object[O]](env control.Env, of kind[O, P], seen func
 	}
 }
 
-// Reconcile brings the pods of one object to the number it asks for. What is read and
-// written is the object, what is decided from is its view.
+// Reconcile scales the pods of one object to spec.replicas. It reads and writes the
+// object, and decides from its view.
 func (r *reconciler[O, P]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	obj := P(new(O))
 	if err := r.client.Get(ctx, req.NamespacedName, obj); err != nil {
@@ -92,7 +92,7 @@ func (r *reconciler[O, P]) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 	rs := r.kind.view(obj)
 	selector, err := metav1.LabelSelectorAsSelector(rs.Spec.Selector)
 	if err != nil {
-		// Validation refuses such a selector; to try again would not mend it.
+		// Validation refuses such a selector; a retry would not help.
 		klog.FromContext(ctx).Error(err, "Invalid selector", "kind", r.kind.gvk.Kind, "object", klog.KObj(obj))
 		return ctrl.Result{}, nil
 	}
@@ -118,8 +118,8 @@ func (r *reconciler[O, P]) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 	return ctrl.Result{RequeueAfter: nextCheck(rs, active, status, now)}, nil
 }
 
-// podsOf returns the object's active pods, after adoption and release, and those
-// of its pods that are terminating.
+// podsOf returns the object's active pods, after adoption and release, and its terminating
+// pods.
 func (r *reconciler[O, P]) podsOf(ctx context.Context, obj P, selector labels.Selector) (active, terminating []*corev1.Pod, err error) {
 	children := owned.Children[*corev1.Pod]{
 		Kind:   r.kind.gvk,
@@ -141,7 +141,7 @@ func (r *reconciler[O, P]) podsOf(ctx context.Context, obj P, selector labels.Se
 	return active, terminating, nil
 }
 
-// scale creates what is missing or deletes what is too much.
+// scale creates missing pods or deletes surplus ones.
 func (r *reconciler[O, P]) scale(ctx context.Context, obj P, active []*corev1.Pod) error {
 	switch missing := desired(r.kind.view(obj)) - len(active); {
 	case missing > 0:
@@ -185,8 +185,8 @@ func (r *reconciler[O, P]) delete(ctx context.Context, obj P, active []*corev1.P
 	return err
 }
 
-// related returns the pods of all objects of the kind that have the same controller
-// as obj, itself included: during a rollout they are replicas of one application.
+// related returns the pods of all objects of the kind with the same controller as obj,
+// including its own: during a rollout they are replicas of one application.
 func (r *reconciler[O, P]) related(ctx context.Context, obj P) ([]*corev1.Pod, error) {
 	siblings := []O{*obj}
 	if owner := metav1.GetControllerOfNoCopy(obj); owner != nil {
@@ -206,7 +206,7 @@ func (r *reconciler[O, P]) related(ctx context.Context, obj P) ([]*corev1.Pod, e
 	return related, nil
 }
 
-// report writes the status if it says something new.
+// report writes the status if it has changed.
 func (r *reconciler[O, P]) report(ctx context.Context, obj P, status appsv1.ReplicaSetStatus) error {
 	if apiequality.Semantic.DeepEqual(r.kind.view(obj).Status, status) {
 		return nil
@@ -216,8 +216,8 @@ func (r *reconciler[O, P]) report(ctx context.Context, obj P, status appsv1.Repl
 	return owned.IgnoreStale(r.client.Status().Update(ctx, updated))
 }
 
-// nextCheck returns when a ready pod will have been ready for long enough: no
-// event says so.
+// nextCheck returns the time until a ready pod becomes available, for which there is no
+// event.
 func nextCheck(rs *appsv1.ReplicaSet, active []*corev1.Pod, status appsv1.ReplicaSetStatus, now time.Time) time.Duration {
 	if status.ReadyReplicas == status.AvailableReplicas {
 		return 0
@@ -229,11 +229,11 @@ func nextCheck(rs *appsv1.ReplicaSet, active []*corev1.Pod, status appsv1.Replic
 	return wait
 }
 
-// adopters names the objects that select an orphaned pod.
+// adopters returns a request for each object that selects an orphaned pod.
 func (r *reconciler[O, P]) adopters(ctx context.Context, pod client.Object) []reconcile.Request {
 	found, err := r.kind.list(ctx, r.client, client.InNamespace(pod.GetNamespace()), client.UnsafeDisableDeepCopy)
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "Cannot list who might adopt a pod", "kind", r.kind.gvk.Kind, "pod", klog.KObj(pod))
+		klog.FromContext(ctx).Error(err, "Cannot list the objects that may adopt a pod", "kind", r.kind.gvk.Kind, "pod", klog.KObj(pod))
 		return nil
 	}
 	return owned.Selecting(pod, found, func(obj P) *metav1.LabelSelector { return r.kind.view(obj).Spec.Selector })

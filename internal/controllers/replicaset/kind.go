@@ -11,26 +11,25 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// object is a pointer to a type of the API.
+// object is a pointer to an API type.
 type object[O any] interface {
 	*O
 	client.Object
 }
 
-// kind is what the controller must know of a kind whose objects keep pods.
+// kind describes a kind of objects with replicas.
 type kind[O any, P object[O]] struct {
-	// name is the identity under which its pods are kept.
+	// name is the identity of the controller.
 	name string
-	// gvk is what controller references name.
+	// gvk is the kind that controller references name.
 	gvk schema.GroupVersionKind
-	// list reads objects of the kind.
+	// list lists objects of the kind.
 	list func(context.Context, client.Reader, ...client.ListOption) ([]O, error)
-	// view is the object as a ReplicaSet, from which everything is decided. It shares
-	// memory with the object and is never written.
+	// view returns the object as a ReplicaSet, from which all decisions are made. It
+	// shares memory with the object and is never written.
 	view func(P) *appsv1.ReplicaSet
-	// setStatus writes a decided status into an object.
+	// setStatus sets the status of an object.
 	setStatus func(P, appsv1.ReplicaSetStatus)
-	// countsTerminating says that the status has a field for pods which terminate
-	// (KEP-3973).
+	// countsTerminating is set if the status counts terminating pods (KEP-3973).
 	countsTerminating bool
 }

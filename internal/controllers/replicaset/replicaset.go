@@ -12,7 +12,7 @@ import (
 	"github.com/kindred-project/kindred/internal/controllers/framework/control"
 )
 
-// ReplicaSetName is the identity under which the pods of ReplicaSets are kept.
+// ReplicaSetName is the identity of the controller of ReplicaSets.
 const ReplicaSetName = "replicaset-controller"
 
 var replicaSets = kind[appsv1.ReplicaSet, *appsv1.ReplicaSet]{

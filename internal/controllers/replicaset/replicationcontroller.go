@@ -15,8 +15,7 @@ import (
 	"github.com/kindred-project/kindred/internal/controllers/framework/control"
 )
 
-// ReplicationControllerName is the identity under which the pods of
-// ReplicationControllers are kept.
+// ReplicationControllerName is the identity of the controller of ReplicationControllers.
 const ReplicationControllerName = "replication-controller"
 
 var replicationControllers = kind[corev1.ReplicationController, *corev1.ReplicationController]{
@@ -36,8 +35,7 @@ func listReplicationControllers(ctx context.Context, from client.Reader, opts ..
 	return found.Items, err
 }
 
-// asReplicaSet reads a ReplicationController as the ReplicaSet that would ask for the
-// same: the newer kind says all that the older one can.
+// asReplicaSet converts a ReplicationController to the equivalent ReplicaSet.
 func asReplicaSet(rc *corev1.ReplicationController) *appsv1.ReplicaSet {
 	return &appsv1.ReplicaSet{
 		ObjectMeta: rc.ObjectMeta,
@@ -76,7 +74,7 @@ func setReplicationControllerStatus(rc *corev1.ReplicationController, status app
 	}
 }
 
-// each returns what convert makes of each element; nothing of nothing.
+// each converts the elements of a slice. It returns nil for an empty one.
 func each[A, B any](in []A, convert func(A) B) []B {
 	var out []B
 	for _, a := range in {

@@ -13,14 +13,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// charges keep a quota from being given back what admission has just charged: it charges
-// before the object is stored, and the object is seen later still.
+// charges protects what admission has just charged: it charges a quota before the object is stored,
+// and the cache has the object even later.
 type charges struct {
 	clock clock.PassiveClock
 
 	mu sync.Mutex
-	// seen has the state of a quota that said more than was counted, and since when it
-	// is known.
+	// seen holds the state of a quota with a higher usage than was counted, and when it was
+	// first seen.
 	seen map[client.ObjectKey]charged
 }
 
@@ -33,8 +33,8 @@ func newCharges(clock clock.PassiveClock) *charges {
 	return &charges{clock: clock, seen: map[client.ObjectKey]charged{}}
 }
 
-// settle is how long to wait until what was counted may be believed: as long as a figure
-// would become lower that may have been charged a moment ago.
+// settle returns how long to wait before the count may be written: a usage must not become lower
+// if it may just have been charged.
 func (c *charges) settle(q *corev1.ResourceQuota, counted corev1.ResourceList) time.Duration {
 	key := client.ObjectKeyFromObject(q)
 	known := library.Mask(q.Status.Used, library.ResourceNames(counted))

@@ -1,14 +1,12 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package resourcequota keeps the status of ResourceQuotas true. Admission adds to
-// what is used when it lets a request in; what was let in and never stored, has ended
-// or was deleted, this controller finds out, by counting what is there.
+// Package resourcequota keeps the status of ResourceQuotas up to date. Admission adds the usage
+// of a request that it admits; the controller counts existing objects, and so removes the
+// usage of objects that were never stored, have ended or were deleted.
 //
-// It watches a kind from the first quota on that counts it: while there are no quotas,
-// there is nothing to do and nothing to watch. Of pods, Services and claims
-// for volumes and devices it reads the objects that the whole process shares; of all
-// other kinds, the metadata is enough.
+// It watches a kind only if a quota counts it. It reads pods, Services and claims for volumes
+// and devices from the shared cache, and only the metadata of all other kinds.
 package resourcequota
 
 import (
@@ -42,22 +40,22 @@ const Name = "resourcequota-controller"
 
 const (
 	workers = 5
-	// resync is how often each quota is counted anew, whatever happens: a pod whose
-	// grace period is over stops counting without an event. It is upstream's.
+	// resync is how often each quota is counted without an event, as upstream does: a pod
+	// stops counting at the end of its grace period without an event.
 	resync = 5 * time.Minute
-	// unserved is how often a kind that nobody serves is looked for. Those of CRDs
-	// announce themselves; this is for aggregated APIs.
+	// unserved is how often discovery is checked for a kind that is not served. It is for
+	// aggregated APIs; those of CRDs have events.
 	unserved = 30 * time.Second
-	// beginning is how long a watch may take to see what is there, before its kind is
-	// done without. Admission refuses everything while figures are missing.
+	// beginning is how long a new watch may take to list the objects, before the quota is
+	// counted without that kind. Admission refuses everything while usage is missing.
 	beginning = 5 * time.Second
-	// soon is when to look again at what takes but a moment: a watch that begins, a
-	// kind whose CRD has just changed, a quota that somebody else wrote.
+	// soon is the delay of a retry after a short wait: for a new watch, for a kind whose CRD
+	// has just changed, or after a conflict.
 	soon = 100 * time.Millisecond
 )
 
-// Add registers the controller: woken by quotas whose limits change, by objects of the
-// kinds they count, and by CRDs that bring such kinds.
+// Add registers the controller. It watches quotas for changed limits, objects of the counted kinds,
+// and CRDs of such kinds.
 func Add(env control.Env) error {
 	r := newReconciler(env, env.Manager.GetCache())
 	crd := &metav1.PartialObjectMetadata{}
@@ -71,8 +69,8 @@ func Add(env control.Env) error {
 		Complete(r)
 }
 
-// limits passes new quotas and those that limit other amounts: the status is written by
-// admission with each request, and needs no look.
+// limits passes new quotas and changes of their limits, but not changes of their status, which
+// admission writes with each request.
 func limits() predicate.Predicate {
 	return predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool {
@@ -101,8 +99,8 @@ func newReconciler(env control.Env, cache informers) *reconciler {
 	}
 }
 
-// Reconcile counts what one quota counts, and writes it down if it has changed. What
-// cannot be counted keeps its figure.
+// Reconcile counts the usage of one quota, and writes it if it has changed. Resources that cannot be
+// counted keep their usage.
 func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	q := &corev1.ResourceQuota{}
 	if err := r.client.Get(ctx, req.NamespacedName, q); err != nil {
@@ -120,7 +118,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	err := r.report(ctx, q, used)
 	if apierrors.IsConflict(err) {
-		again = soon // admission was faster: there is more by now
+		again = soon // a conflict: admission has charged the quota
 	}
 	if err := errors.Join(unwatched, uncounted, owned.IgnoreStale(err)); err != nil {
 		return ctrl.Result{}, err
@@ -128,9 +126,8 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{RequeueAfter: again}, nil
 }
 
-// evaluators are those of the kinds that the quota counts and that are watched, and
-// when to look again at it: 0 if watches have just begun, so that nothing is counted
-// yet.
+// evaluators returns the evaluators of the watched kinds that the quota counts, and when to requeue
+// the quota.
 func (r *reconciler) evaluators(ctx context.Context, q *corev1.ResourceQuota) (ready []library.Evaluator, again time.Duration, err error) {
 	again = resync
 	for _, e := range counting(q, quota.Evaluators(r.lister(ctx), r.clock, r.reader), r.lister(ctx)) {
@@ -147,15 +144,15 @@ func (r *reconciler) evaluators(ctx context.Context, q *corev1.ResourceQuota) (r
 			ready = append(ready, e)
 		case r.clock.Since(w.begun) < beginning:
 			again = 0
-		default: // What cannot be listed now may take long: the others are counted meanwhile.
+		default: // The watch may take long to start: count the other kinds.
 			again = min(again, beginning)
 		}
 	}
 	return ready, again, err
 }
 
-// counting are the evaluators of all kinds that a quota counts: the known ones, and
-// those of the kinds of which it counts the number.
+// counting returns the evaluators of all kinds that a quota counts: the known ones, and those that
+// count objects.
 func counting(q *corev1.ResourceQuota, known []library.Evaluator, list quota.Lister) []library.Evaluator {
 	var out []library.Evaluator
 	found := map[schema.GroupResource]bool{}
@@ -179,15 +176,15 @@ func counting(q *corev1.ResourceQuota, known []library.Evaluator, list quota.Lis
 	return out
 }
 
-// lister reads what is watched.
+// lister lists objects of the watched kinds.
 func (r *reconciler) lister(ctx context.Context) quota.Lister {
 	return func(resource schema.GroupResource, namespace string) ([]runtime.Object, error) {
 		return r.watches.list(ctx, r.client, resource, namespace)
 	}
 }
 
-// report writes the limits and what is used of each. What was not counted keeps its
-// figure, if it is limited still.
+// report writes the limits and their usage. A limited resource that was not counted keeps its
+// usage.
 func (r *reconciler) report(ctx context.Context, q *corev1.ResourceQuota, counted corev1.ResourceList) error {
 	used := library.Add(corev1.ResourceList{}, q.Status.Used)
 	for name, quantity := range counted {

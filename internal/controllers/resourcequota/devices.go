@@ -14,8 +14,8 @@ import (
 	"github.com/kindred-project/kindred/internal/quota"
 )
 
-// reader reads what quotas of devices speak of as the controller, and from the server's
-// caches.
+// reader reads objects for device quotas, with the controller's identity and from the server's
+// watch caches.
 type reader struct{ live client.Reader }
 
 var fromCache = &metav1.ListOptions{ResourceVersion: quota.FromCache}

@@ -25,32 +25,31 @@ import (
 )
 
 const (
-	// settling is how long after a creation a quota is counted: admission has charged
-	// the object already, and many more may follow.
+	// settling delays the count after a creation, which admission has charged already, so
+	// that one count covers many creations.
 	settling = time.Second
-	// announced is how long after a change of its CRD a kind may take to be served as
-	// the CRD says.
+	// announced is how long the server may take to serve a changed CRD.
 	announced = 10 * time.Second
 )
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// wakeups put the quotas into the controller's queue that count what has changed.
+// wakeups requeues the quotas that count a changed object.
 type wakeups struct {
 	client client.Reader
 	clock  clock.PassiveClock
-	// known are the evaluators of the kinds of which quotas count more than the number.
+	// known holds the evaluators of kinds of which quotas count more than the number.
 	known []library.Evaluator
 
 	mu    sync.Mutex
 	queue queue
-	// changes has when the CRD of a kind changed last.
+	// changes holds when the CRD of a kind last changed.
 	changes map[schema.GroupResource]time.Time
-	// freed are the quotas that count something which has gone or needs less.
+	// freed holds the quotas whose usage was reduced.
 	freed map[client.ObjectKey]bool
 }
 
-// start implements source.Func: the controller shows its queue.
+// start implements source.Func. It receives the controller's queue.
 func (w *wakeups) start(_ context.Context, q queue) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -64,7 +63,7 @@ func (w *wakeups) created(resource schema.GroupResource, namespace string) {
 	}
 }
 
-// released wakes at once: what is free again is wanted.
+// released requeues without delay, since freed resources may be in demand.
 func (w *wakeups) released(resource schema.GroupResource, namespace string) {
 	for _, key := range w.counting(resource, namespace) {
 		w.free(key)
@@ -88,7 +87,7 @@ func (w *wakeups) free(key client.ObjectKey) {
 	w.freed[key] = true
 }
 
-// takeFreed says once whether a quota counts something that has gone.
+// takeFreed reports whether the usage of a quota was reduced since the last call.
 func (w *wakeups) takeFreed(key client.ObjectKey) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -106,14 +105,14 @@ func (w *wakeups) add(request reconcile.Request, delay time.Duration) {
 	}
 }
 
-// counting are the quotas of a namespace, or of all, that count a kind.
+// counting returns the quotas that count a kind, in a namespace or in all.
 func (w *wakeups) counting(resource schema.GroupResource, namespace string) []client.ObjectKey {
 	all := &corev1.ResourceQuotaList{}
 	if err := w.client.List(context.Background(), all, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
 		klog.Background().Error(err, "Cannot read quotas from the cache", "namespace", namespace)
 		return nil
 	}
-	// Nobody else is asked: for some names the evaluator of devices reads from the API.
+	// Only the kind's evaluators are asked, since that of devices may read from the API.
 	ofKind := slices.DeleteFunc(slices.Clone(w.known), func(e library.Evaluator) bool { return e.GroupResource() != resource })
 	var keys []client.ObjectKey
 	for i := range all.Items {
@@ -125,7 +124,7 @@ func (w *wakeups) counting(resource schema.GroupResource, namespace string) []cl
 	return keys
 }
 
-// patience is how long to wait before looking again for a kind that is not served.
+// patience returns when to check again for a kind that is not served.
 func (w *wakeups) patience(resource schema.GroupResource) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -135,7 +134,7 @@ func (w *wakeups) patience(resource schema.GroupResource) time.Duration {
 	return unserved
 }
 
-// settled is when a kind is served as its CRD says since its last change.
+// settled returns when the last change of a kind's CRD is certainly served.
 func (w *wakeups) settled(resource schema.GroupResource) time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -146,8 +145,7 @@ func (w *wakeups) settled(resource schema.GroupResource) time.Time {
 	return last.Add(announced)
 }
 
-// announcements wake the quotas that count the kind of a CRD, whose name is that of
-// the kind's resource.
+// announcements requeues the quotas that count the resource of a changed CRD.
 func (r *reconciler) announcements() handler.EventHandler {
 	wake := func(crd client.Object) {
 		r.wakeups.announce(schema.ParseGroupResource(crd.GetName()))
@@ -157,9 +155,9 @@ func (r *reconciler) announcements() handler.EventHandler {
 		UpdateFunc: func(_ context.Context, e event.UpdateEvent, _ queue) { wake(e.ObjectNew) },
 		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, _ queue) {
 			resource := schema.ParseGroupResource(e.Object.GetName())
-			r.wakeups.note(resource) // discovery may tell of it a moment longer
+			r.wakeups.note(resource) // discovery may still have it for a moment
 			if err := r.watches.end(ctx, resource); err != nil {
-				klog.FromContext(ctx).Error(err, "Cannot stop watching a kind that is gone", "crd", e.Object.GetName())
+				klog.FromContext(ctx).Error(err, "Cannot stop the watch of a deleted CRD", "crd", e.Object.GetName())
 			}
 		},
 	}
@@ -176,7 +174,7 @@ func (w *wakeups) announce(resource schema.GroupResource) {
 	}
 }
 
-// note remembers that the CRD of a kind has just changed.
+// note records that the CRD of a kind has just changed.
 func (w *wakeups) note(resource schema.GroupResource) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -25,45 +25,45 @@ import (
 	"github.com/kindred-project/kindred/internal/controllers/framework/served"
 )
 
-// informers is what the manager's cache can do for the controller.
+// informers is the part of the manager's cache that the controller uses.
 type informers interface {
 	GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error)
 	RemoveInformer(ctx context.Context, obj client.Object) error
 }
 
-// errUnserved: nobody serves the kind, or it has no namespaced objects to count.
+// errUnserved is returned for a kind that is not served, or cannot be counted.
 var errUnserved = errors.New("not served")
 
-// verbs are what a kind must be able to do for its objects to be counted.
+// verbs holds the verbs that a kind must support to be counted.
 var verbs = []string{"create", "list", "watch", "delete"}
 
-// watches are those of the kinds that some quota counts.
+// watches holds the watches of the kinds that quotas count.
 type watches struct {
 	cache  informers
 	served discovery.DiscoveryInterface
 	clock  clock.PassiveClock
 	wake   *wakeups
 
-	// mu is held to read what is watched as well: a cache that is asked for a kind
-	// which was just given up would begin to watch it again, and wait for ever.
+	// mu is also held while watched objects are read: a read of a kind that is not watched
+	// any more would start a new watch, and may wait forever.
 	mu   sync.RWMutex
 	open map[schema.GroupResource]*watch
 }
 
 type watch struct {
-	// begun is when the watch was, looked when the server was last asked for the kind.
+	// begun is when the watch was started, looked when discovery was last checked.
 	begun, looked time.Time
 	object        client.Object
 	list          func() client.ObjectList
 	synced        func() bool
 }
 
-// kind is that of a watch for metadata; those of whole objects have none.
+// kind returns the kind of a metadata watch. It is empty for a watch of whole objects.
 func (w *watch) kind() schema.GroupVersionKind {
 	return w.object.GetObjectKind().GroupVersionKind()
 }
 
-// whole are the kinds of which quotas count more than the number.
+// whole returns the types of a kind of which quotas count more than the number.
 func whole(resource schema.GroupResource) (client.Object, func() client.ObjectList) {
 	switch resource {
 	case corev1.Resource("pods"):
@@ -78,8 +78,8 @@ func whole(resource schema.GroupResource) (client.Object, func() client.ObjectLi
 	return nil, nil
 }
 
-// watch begins to watch a kind, unless that was done before. A kind whose version was
-// withdrawn is watched by another.
+// watch starts to watch a kind, unless it is watched. If the watched version was removed, it switches
+// to another one.
 func (w *watches) watch(ctx context.Context, resource schema.GroupResource) (*watch, error) {
 	known := w.known(resource)
 	if known != nil && !w.due(resource, known) {
@@ -92,14 +92,14 @@ func (w *watches) watch(ctx context.Context, resource schema.GroupResource) (*wa
 		return w.follow(ctx, resource, found, looked)
 	case errors.Is(err, errUnserved):
 		return nil, errors.Join(err, w.end(ctx, resource))
-	case known != nil: // Who cannot be asked now is asked again; what was seen is true still.
+	case known != nil: // Discovery failed and is retried; the watch continues.
 		return known, nil
 	default:
 		return nil, err
 	}
 }
 
-// follow has a kind watched as it was found; another watch of it ends.
+// follow watches a kind as discovery found it, and ends a different watch of the kind.
 func (w *watches) follow(ctx context.Context, resource schema.GroupResource, found *watch, looked time.Time) (*watch, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -120,8 +120,8 @@ func (w *watches) known(resource schema.GroupResource) *watch {
 	return w.open[resource]
 }
 
-// due is whether to ask the server again for a kind that is watched: now and then, and
-// until what it serves has settled after a change.
+// due reports whether to check discovery again for a watched kind: periodically, and until a change of
+// its CRD has settled.
 func (w *watches) due(resource schema.GroupResource, known *watch) bool {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
@@ -129,7 +129,7 @@ func (w *watches) due(resource schema.GroupResource, known *watch) bool {
 	return age >= resync || age >= settling && known.looked.Before(w.wake.settled(resource))
 }
 
-// unsettled is whether a kind may be served otherwise in a moment.
+// unsettled reports whether a change of the kind's CRD may not be served yet.
 func (w *watches) unsettled(resource schema.GroupResource) bool {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
@@ -151,7 +151,7 @@ func (w *watches) begin(ctx context.Context, resource schema.GroupResource, begu
 	return nil
 }
 
-// find says how to watch a kind.
+// find returns how to watch a kind.
 func (w *watches) find(resource schema.GroupResource) (*watch, error) {
 	if object, list := whole(resource); object != nil {
 		return &watch{object: object, list: list}, nil
@@ -173,7 +173,7 @@ func (w *watches) find(resource schema.GroupResource) (*watch, error) {
 	return &watch{object: object, list: list}, nil
 }
 
-// end stops watching a kind whose CRD is gone: its informer would be refused for ever.
+// end stops watching a kind whose CRD was deleted. Its informer would fail forever.
 func (w *watches) end(ctx context.Context, resource schema.GroupResource) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -189,7 +189,7 @@ func (w *watches) close(ctx context.Context, resource schema.GroupResource) erro
 	return w.cache.RemoveInformer(ctx, known.object)
 }
 
-// list reads what is there of a watched kind in a namespace.
+// list returns the objects of a watched kind in a namespace.
 func (w *watches) list(ctx context.Context, reader client.Reader, resource schema.GroupResource, namespace string) ([]runtime.Object, error) {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
@@ -204,11 +204,11 @@ func (w *watches) list(ctx context.Context, reader client.Reader, resource schem
 	return meta.ExtractList(list)
 }
 
-// handler wakes the quotas that count a kind in the namespace of what has happened.
+// handler requeues the quotas in an object's namespace that count its kind.
 func (w *wakeups) handler(resource schema.GroupResource) toolscache.ResourceEventHandler {
 	return toolscache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(obj any, initially bool) {
-			// What is there when the watch begins is counted then.
+			// Existing objects are counted when the watch has started.
 			if o, ok := obj.(client.Object); ok && !initially {
 				w.created(resource, o.GetNamespace())
 			}

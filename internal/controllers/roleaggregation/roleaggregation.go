@@ -1,10 +1,9 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package roleaggregation fills in ClusterRoles with an aggregationRule: their
-// rules are those of all ClusterRoles that the rule's selectors choose. Any
-// ClusterRole may have been chosen by any other, and there are not many, so that a
-// change of one looks at all of them.
+// Package roleaggregation sets the rules of ClusterRoles with an aggregationRule to those of all
+// ClusterRoles that it selects. Any role may select any other and there are few, so a change
+// of one reconciles all of them.
 package roleaggregation
 
 import (
@@ -25,10 +24,10 @@ import (
 	"github.com/kindred-project/kindred/internal/roles"
 )
 
-// Name is the controller's identity, and the manager of the rules that it writes.
+// Name is the controller's identity and field manager.
 const Name = "clusterrole-aggregation-controller"
 
-// Add registers the controller: woken by any ClusterRole, for all of them.
+// Add registers the controller. Any ClusterRole requeues all of them.
 func Add(env control.Env) error {
 	all := func(context.Context, client.Object) []reconcile.Request { return []reconcile.Request{{}} }
 	return ctrl.NewControllerManagedBy(env.Manager).
@@ -42,8 +41,8 @@ type reconciler struct {
 	client client.Client
 }
 
-// Reconcile brings every aggregating role up to date. What is written wakes it
-// again, so that roles which aggregate aggregating ones follow.
+// Reconcile updates all aggregated roles. Its writes wake it again, for roles that aggregate aggregated
+// ones.
 func (r *reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
 	known := &rbacv1.ClusterRoleList{}
 	if err := r.client.List(ctx, known); err != nil {
@@ -65,7 +64,7 @@ func (r *reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 	return ctrl.Result{}, errors.Join(errs...)
 }
 
-// apply takes the rules over from whoever wrote them, and leaves all else alone.
+// apply takes over the field rules by server-side apply, and leaves other fields alone.
 func (r *reconciler) apply(ctx context.Context, name string, rules []rbacv1.PolicyRule) error {
 	role := applyrbacv1.ClusterRole(name)
 	for _, rule := range rules {

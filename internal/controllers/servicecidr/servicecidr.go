@@ -1,9 +1,8 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package servicecidr looks after the ranges of ClusterIPs (KEP-1880): it says
-// that a ServiceCIDR is Ready, and keeps one that is deleted until no address in
-// use would be left without a range.
+// Package servicecidr sets the condition Ready of ServiceCIDRs, and delays the deletion of a
+// ServiceCIDR until every address in use is covered by another one (KEP-1880).
 package servicecidr
 
 import (
@@ -35,15 +34,15 @@ const Name = "service-cidrs-controller"
 
 const (
 	finalizer = "networking.k8s.io/service-cidr-finalizer"
-	// gracePeriod is how long a range that is deleted and free is kept, so that
-	// every API server has heard of it and hands out no more of it.
+	// gracePeriod is how long an unused range is kept after its deletion, so that all API
+	// servers stop allocating from it.
 	gracePeriod = 10 * time.Second
-	// managedBy is the value of the label of addresses that API servers claimed.
+	// managedBy is the value of the managed-by label of addresses claimed by API servers.
 	managedBy = "ipallocator.k8s.io"
 )
 
-// Add registers the controller: woken by ranges, and for those being deleted by
-// any range that comes and any address that goes.
+// Add registers the controller. It watches ServiceCIDRs; any ServiceCIDR, and the deletion of any
+// IPAddress, requeues those that are being deleted.
 func Add(env control.Env) error {
 	r := &reconciler{client: env.Client, events: env.Events, clock: env.Clock}
 	addressesGone := predicate.Funcs{
@@ -65,11 +64,11 @@ type reconciler struct {
 	clock  clock.PassiveClock
 }
 
-// terminating are the ranges that are being deleted.
+// terminating returns a request for each range that is being deleted.
 func (r *reconciler) terminating(ctx context.Context, _ client.Object) []reconcile.Request {
 	ranges := &networkingv1.ServiceCIDRList{}
 	if err := r.client.List(ctx, ranges); err != nil {
-		return nil // only a cache that has not started has an error
+		return nil // a cache fails only before it is started
 	}
 	var requests []reconcile.Request
 	for i := range ranges.Items {
@@ -80,7 +79,7 @@ func (r *reconciler) terminating(ctx context.Context, _ client.Object) []reconci
 	return requests
 }
 
-// Reconcile brings one range's finalizer and condition up to date.
+// Reconcile updates the finalizer and the condition of one range.
 func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	found := &networkingv1.ServiceCIDR{}
 	if err := r.client.Get(ctx, req.NamespacedName, found); err != nil {
@@ -95,7 +94,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 			return ctrl.Result{}, client.IgnoreNotFound(err)
 		}
 	}
-	err := r.say(ctx, found, metav1.Condition{Status: metav1.ConditionTrue, Message: "Kubernetes Service CIDR is ready"})
+	err := r.setReady(ctx, found, metav1.Condition{Status: metav1.ConditionTrue, Message: "Kubernetes Service CIDR is ready"})
 	if err != nil && !apierrors.IsConflict(err) {
 		r.events.Event(found, corev1.EventTypeWarning, "KubernetesServiceCIDRError", "The ServiceCIDR Status can not be set to Ready=True")
 	}
@@ -108,7 +107,7 @@ func (r *reconciler) remove(ctx context.Context, going *networkingv1.ServiceCIDR
 		return ctrl.Result{}, err
 	}
 	if needed {
-		return ctrl.Result{}, r.say(ctx, going, metav1.Condition{
+		return ctrl.Result{}, r.setReady(ctx, going, metav1.Condition{
 			Status: metav1.ConditionFalse, Reason: networkingv1.ServiceCIDRReasonTerminating,
 			Message: "There are still IPAddresses referencing the ServiceCIDR, please remove them or create a new ServiceCIDR",
 		})
@@ -122,8 +121,7 @@ func (r *reconciler) remove(ctx context.Context, going *networkingv1.ServiceCIDR
 	return ctrl.Result{}, client.IgnoreNotFound(r.client.Update(ctx, going))
 }
 
-// isNeeded reports whether an address is in use that is of this range and of no
-// other.
+// isNeeded reports whether an address in use is covered by this range and by no other.
 func (r *reconciler) isNeeded(ctx context.Context, going *networkingv1.ServiceCIDR) (bool, error) {
 	ranges := &networkingv1.ServiceCIDRList{}
 	if err := r.client.List(ctx, ranges); err != nil {
@@ -138,14 +136,15 @@ func (r *reconciler) isNeeded(ctx context.Context, going *networkingv1.ServiceCI
 		if err != nil || !contains(going, address) {
 			continue
 		}
-		if !elsewhere(ranges.Items, going.Name, address) {
+		if !inOtherRange(ranges.Items, going.Name, address) {
 			return true, nil
 		}
 	}
 	return false, nil
 }
 
-func elsewhere(ranges []networkingv1.ServiceCIDR, than string, address netip.Addr) bool {
+// inOtherRange reports whether a range of another name contains the address.
+func inOtherRange(ranges []networkingv1.ServiceCIDR, than string, address netip.Addr) bool {
 	for i := range ranges {
 		if ranges[i].Name != than && contains(&ranges[i], address) {
 			return true
@@ -163,9 +162,9 @@ func contains(r *networkingv1.ServiceCIDR, address netip.Addr) bool {
 	return false
 }
 
-// say sets the Ready condition, if it says something else. The message with which
-// the API server made the default range ready may stay.
-func (r *reconciler) say(ctx context.Context, about *networkingv1.ServiceCIDR, ready metav1.Condition) error {
+// setReady sets the condition Ready if its status or reason changes. A different message, such as that of
+// the API server for the default range, stays.
+func (r *reconciler) setReady(ctx context.Context, about *networkingv1.ServiceCIDR, ready metav1.Condition) error {
 	ready.Type = networkingv1.ServiceCIDRConditionReady
 	if now := meta.FindStatusCondition(about.Status.Conditions, ready.Type); now != nil && now.Status == ready.Status && now.Reason == ready.Reason {
 		return nil

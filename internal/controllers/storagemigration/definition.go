@@ -16,22 +16,21 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// definitionManager is under whose name CustomResourceDefinitions are told, as upstream's
-// part for it is called.
+// definitionManager is the field manager for CustomResourceDefinitions, with upstream's name.
 const definitionManager = "migration-runner-controller"
 
-// change is what a definition is told: a condition, and which versions are stored.
+// change returns the condition and the stored versions of a definition.
 type change func(*apiextensionsv1.CustomResourceDefinition) (reason, message string, running bool, stored []string)
 
-// beginning tells that a migration runs. Which versions are stored stays as it is.
+// beginning reports a running migration, and keeps the stored versions.
 func beginning(migration string) change {
 	return func(crd *apiextensionsv1.CustomResourceDefinition) (string, string, bool, []string) {
 		return reasonRunning, fmt.Sprintf("Migration %s is running", migration), true, crd.Status.StoredVersions
 	}
 }
 
-// ending tells how a migration ended. After a good one, nothing is stored in a former
-// version, unless the definition has changed meanwhile.
+// ending reports the result of a migration. After success, only the current version is stored, unless
+// the definition was changed during the migration.
 func ending(succeeded bool) change {
 	return func(crd *apiextensionsv1.CustomResourceDefinition) (string, string, bool, []string) {
 		switch {
@@ -45,7 +44,7 @@ func ending(succeeded bool) change {
 	}
 }
 
-// sinceBeginning reports whether a definition is the same as when its migration began.
+// sinceBeginning reports whether a definition is unchanged since its migration started.
 func sinceBeginning(crd *apiextensionsv1.CustomResourceDefinition) bool {
 	for _, c := range crd.Status.Conditions {
 		if c.Type == apiextensionsv1.StorageMigrating {
@@ -64,10 +63,9 @@ func storageVersion(crd *apiextensionsv1.CustomResourceDefinition) string {
 	return ""
 }
 
-// tellDefinition changes the status of the definition of a custom resource; other
-// resources have none. It fails where somebody changes it at the same time, and is then
-// tried again.
-func (r *reconciler) tellDefinition(ctx context.Context, m *migration, tell change) error {
+// updateDefinition updates the status of a custom resource's definition. A conflict is returned, and
+// retried.
+func (r *reconciler) updateDefinition(ctx context.Context, m *migration, tell change) error {
 	found := &unstructured.Unstructured{}
 	found.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
 	name := m.Spec.Resource.Resource + "." + m.Spec.Resource.Group
@@ -78,15 +76,15 @@ func (r *reconciler) tellDefinition(ctx context.Context, m *migration, tell chan
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(found.Object, crd); err != nil {
 		return err
 	}
-	status, err := told(crd, tell, r.clock.Now())
+	status, err := statusOf(crd, tell, r.clock.Now())
 	if err != nil {
 		return err
 	}
 	return r.client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(status), client.ForceOwnership, client.FieldOwner(definitionManager))
 }
 
-// told is the status to apply.
-func told(crd *apiextensionsv1.CustomResourceDefinition, tell change, now time.Time) (*unstructured.Unstructured, error) {
+// statusOf returns the status to apply.
+func statusOf(crd *apiextensionsv1.CustomResourceDefinition, tell change, now time.Time) (*unstructured.Unstructured, error) {
 	reason, message, running, stored := tell(crd)
 	holds := apiextensionsv1.ConditionFalse
 	if running {

@@ -1,16 +1,15 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package storagemigration writes all objects of a resource anew, unchanged, so that the
-// store holds each as the API server writes it today: in the present storage version, or
-// encrypted with the present key (KEP-4192).
+// Package storagemigration rewrites all objects of a resource without changes, so that the store
+// has them in the current storage version, or encrypted with the current key (KEP-4192).
 //
-// A StorageVersionMigration goes through its life in steps, each ended by one write of
-// its status, which wakes the next: it begins when no other of its resource runs; it
-// notes the newest resourceVersion; it writes every object that is not newer; it
-// finishes. A CustomResourceDefinition is told when a migration begins and ends, and then
-// has one stored version only. The steps of one resource follow each other; migrations
-// of different ones run beside each other.
+// A StorageVersionMigration runs in steps. Each step ends with an update of its status, which
+// triggers the next one: it starts when no other migration of its resource runs, records the
+// newest resourceVersion, rewrites all objects that are not newer, and finishes. The start and
+// the end are recorded in the status of a CustomResourceDefinition, which then has a single
+// stored version. Migrations of one resource run one after the other, those of different
+// resources run concurrently.
 package storagemigration
 
 import (
@@ -31,14 +30,14 @@ import (
 	"github.com/kindred-project/kindred/internal/controllers/framework/owned"
 )
 
-// Name is the controller's identity, and the manager of what it writes.
+// Name is the controller's identity and field manager.
 const Name = "storage-version-migrator-controller"
 
 const workers = 5
 
 type migration = migrationv1.StorageVersionMigration
 
-// Add registers the controller: woken, for a resource, by all migrations of it.
+// Add registers the controller. Each migration requeues its resource.
 func Add(env control.Env) error {
 	r := &reconciler{client: env.Client, live: env.Live, discovery: env.Discovery, clock: env.Clock}
 	resourceOf := func(_ context.Context, o client.Object) []reconcile.Request {
@@ -51,8 +50,8 @@ func Add(env control.Env) error {
 		Complete(r)
 }
 
-// requestFor puts a resource where requests have an object's name, and its group where
-// they have the namespace.
+// requestFor returns the request of a resource: the resource is in place of the name, and its group in
+// place of the namespace.
 func requestFor(resource metav1.GroupResource) reconcile.Request {
 	return reconcile.Request{NamespacedName: client.ObjectKey{Namespace: resource.Group, Name: resource.Resource}}
 }
@@ -64,7 +63,7 @@ type reconciler struct {
 	clock     clock.PassiveClock
 }
 
-// Reconcile takes one step in the migrations of one resource.
+// Reconcile takes the next step of the migrations of one resource.
 func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	all := &migrationv1.StorageVersionMigrationList{}
 	if err := r.client.List(ctx, all); err != nil {
@@ -85,7 +84,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 }
 
-// step is what a resource's migrations need next.
+// step is the next step of a resource's migrations.
 type step int
 
 const (
@@ -95,7 +94,7 @@ const (
 	finish
 )
 
-// next chooses the migration to go on with. One at a time runs, the oldest first.
+// next selects the migration to continue. One runs at a time, the oldest first.
 func next(all []migration, resource metav1.GroupResource) (*migration, step) {
 	var chosen *migration
 	does := nothing
@@ -112,7 +111,7 @@ func next(all []migration, resource metav1.GroupResource) (*migration, step) {
 	return chosen, does
 }
 
-// state is what one migration needs next, for itself.
+// state returns the next step of a single migration.
 func state(m *migration) step {
 	running, ended := is(m, migrationv1.MigrationRunning), is(m, migrationv1.MigrationSucceeded) || is(m, migrationv1.MigrationFailed)
 	switch {
@@ -154,7 +153,7 @@ func (r *reconciler) set(m *migration, t migrationv1.MigrationConditionType, sta
 }
 
 func (r *reconciler) begin(ctx context.Context, m *migration) error {
-	if err := r.tellDefinition(ctx, m, beginning(m.Name)); err != nil {
+	if err := r.updateDefinition(ctx, m, beginning(m.Name)); err != nil {
 		return err
 	}
 	r.set(m, migrationv1.MigrationRunning, metav1.ConditionTrue, reasonRunning, progress{}.message())
@@ -162,7 +161,7 @@ func (r *reconciler) begin(ctx context.Context, m *migration) error {
 }
 
 func (r *reconciler) finish(ctx context.Context, m *migration) error {
-	if err := r.tellDefinition(ctx, m, ending(is(m, migrationv1.MigrationSucceeded))); err != nil {
+	if err := r.updateDefinition(ctx, m, ending(is(m, migrationv1.MigrationSucceeded))); err != nil {
 		return err
 	}
 	r.set(m, migrationv1.MigrationRunning, metav1.ConditionFalse, reasonCompleted, "Migration completed")

@@ -22,17 +22,17 @@ import (
 )
 
 const (
-	// patience is how long a resource may take to be known after its migration was
-	// created: a new CRD is served a moment later.
+	// patience is how long after the creation of a migration its resource may take to be
+	// served: a new CRD is not served immediately.
 	patience = time.Minute
-	// page is how many objects are listed at a time.
+	// page is the number of objects in one list.
 	page = 500
 )
 
-// verbs are what a resource must be able to do.
+// verbs holds the verbs that a resource must support.
 var verbs = []string{"update", "patch", "list"}
 
-// run notes from where to migrate, or migrates.
+// run records the newest resourceVersion, or migrates.
 func (r *reconciler) run(ctx context.Context, m *migration) error {
 	resource, err := served.LookUp(r.discovery, schema.GroupResource(m.Spec.Resource))
 	switch {
@@ -49,7 +49,7 @@ func (r *reconciler) run(ctx context.Context, m *migration) error {
 	}
 }
 
-// mark notes the newest resourceVersion: what is written from now on needs no migration.
+// mark records the newest resourceVersion. Objects that are written later need no migration.
 func (r *reconciler) mark(ctx context.Context, m *migration, resource *served.Resource) error {
 	if !resource.Can(verbs...) {
 		return r.fail(ctx, m, fmt.Sprintf("resource %q does not support discovery operations: %v", resource.String(), verbs))
@@ -65,15 +65,15 @@ func (r *reconciler) mark(ctx context.Context, m *migration, resource *served.Re
 	return r.write(ctx, m)
 }
 
-// listOf is a list of a resource's objects, without what is in them.
+// listOf returns a metadata list for a resource.
 func listOf(resource *served.Resource) *metav1.PartialObjectMetadataList {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(resource.Kind.GroupVersion().WithKind(resource.Kind.Kind + "List"))
 	return list
 }
 
-// migrate writes all objects that were not written since the mark. It may be repeated:
-// what was written is newer then.
+// migrate rewrites all objects that were not written since the mark. It can be repeated, since rewritten
+// objects are newer.
 func (r *reconciler) migrate(ctx context.Context, m *migration, resource *served.Resource) error {
 	waiting, total, err := r.waiting(ctx, m, resource)
 	if err != nil {
@@ -83,12 +83,12 @@ func (r *reconciler) migrate(ctx context.Context, m *migration, resource *served
 		p := progress{left: len(waiting) - i, total: total}
 		err := r.touch(ctx, resource, &waiting[i])
 		switch {
-		// Somebody else has written it, or it is gone: it needs nothing any more.
+		// The object was written by another client, or deleted: it is done.
 		case err == nil, apierrors.IsConflict(err), apierrors.IsNotFound(err):
-		case passes(err):
+		case isTransient(err):
 			p.err = err
 			if r.set(m, migrationv1.MigrationRunning, metav1.ConditionTrue, reasonRunning, p.message()) {
-				_ = r.write(ctx, m) // it only tells; the migration is tried again for the error
+				_ = r.write(ctx, m) // best effort: the error below is retried
 			}
 			return err
 		default:
@@ -101,7 +101,7 @@ func (r *reconciler) migrate(ctx context.Context, m *migration, resource *served
 	return r.write(ctx, m)
 }
 
-// waiting returns the objects that are not newer than the mark, and how many there are in all.
+// waiting returns the objects that are not newer than the mark, and the number of all objects.
 func (r *reconciler) waiting(ctx context.Context, m *migration, resource *served.Resource) (waiting []metav1.PartialObjectMetadata, total int, err error) {
 	for list := listOf(resource); ; {
 		if err := r.live.List(ctx, list, client.Limit(page), client.Continue(list.Continue)); err != nil {
@@ -113,7 +113,7 @@ func (r *reconciler) waiting(ctx context.Context, m *migration, resource *served
 				return nil, 0, err
 			}
 			if order <= 0 {
-				// No more than its name is needed, and there may be many.
+				// Only the name is kept, since there may be many objects.
 				o := &list.Items[i]
 				waiting = append(waiting, metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name, ResourceVersion: o.ResourceVersion}})
 			}
@@ -125,8 +125,7 @@ func (r *reconciler) waiting(ctx context.Context, m *migration, resource *served
 	}
 }
 
-// touch writes an object as it is: a patch that changes nothing makes the server read it and
-// store it, if it would store it otherwise today.
+// touch rewrites an object with an empty patch: the server stores it if its encoding has changed.
 func (r *reconciler) touch(ctx context.Context, resource *served.Resource, object *metav1.PartialObjectMetadata) error {
 	apiVersion, kind := resource.Kind.ToAPIVersionAndKind()
 	patch, err := json.Marshal(map[string]any{
@@ -139,8 +138,8 @@ func (r *reconciler) touch(ctx context.Context, resource *served.Resource, objec
 	return r.client.Patch(ctx, object, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(Name))
 }
 
-// passes reports whether an error may be gone the next time.
-func passes(err error) bool {
+// isTransient reports whether a retry may succeed.
+func isTransient(err error) bool {
 	return utilnet.IsConnectionReset(err) || utilnet.IsHTTP2ConnectionLost(err) || utilnet.IsProbableEOF(err) ||
 		apierrors.IsServerTimeout(err) || apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err) ||
 		apierrors.IsInternalError(err) || apierrors.IsTimeout(err)

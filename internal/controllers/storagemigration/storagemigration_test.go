@@ -287,7 +287,7 @@ func TestWhatADefinitionIsTold(t *testing.T) {
 		"succeeded for nothing": {ending(true), 2, "False", "MigrationSucceeded", "The migration has succeeded but the stored versions have not been updated due to a generation mismatch", both},
 		"failed":                {ending(false), 3, "False", "MigrationFailed", "The migration has failed", both},
 	} {
-		got, err := told(crd(tt.observed), tt.tell, start)
+		got, err := statusOf(crd(tt.observed), tt.tell, start)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -5,9 +5,8 @@ package generic
 
 import "reflect"
 
-// assign copies what src points to into what dst points to. A Kind's Spec and
-// Status accessors return pointers of one type, so that spec and status of any
-// kind can be kept apart here.
+// assign copies *src to *dst. Both are pointers of the same type, as a Kind's Spec or Status
+// accessor returns them.
 func assign(dst, src any) {
 	reflect.ValueOf(dst).Elem().Set(reflect.ValueOf(src).Elem())
 }

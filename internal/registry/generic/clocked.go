@@ -10,8 +10,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Clocked is a kind that asks what time it is, for its rules or for what it
-// writes.
+// Clocked is a kind that needs a clock, for its validation or for the times that it sets.
 type Clocked[T Object] func(clock.PassiveClock) Kind[T]
 
 // Storage implements Resource.

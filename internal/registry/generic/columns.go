@@ -22,20 +22,20 @@ type Column[T Object] struct {
 	// Type is the OpenAPI type of a cell: string (if empty), integer, number
 	// or boolean.
 	Type string
-	// Format says more of the type; that of the column Name is always "name".
+	// Format is the OpenAPI format of a cell. That of the column Name is always "name".
 	Format string
-	// Wide columns are shown by `-o wide` only.
+	// Wide columns are shown only by `-o wide`.
 	Wide bool
-	// Priority overrides that of Wide, 1, for columns never shown by kubectl.
+	// Priority is a higher priority than that of Wide, which is 1.
 	Priority    int32
 	Description string
-	// PlainName says that a column called Name is not marked as the object's name.
+	// PlainName leaves the format of a column called Name as it is.
 	PlainName bool
-	// Cell is the value for one object; a Timed one depends on the time too.
+	// Cell returns the value for an object, or a Timed value.
 	Cell func(obj T) any
 }
 
-// Age is how long ago t was, as kubectl writes it ("3m46s"), or <unknown>.
+// Age returns how long ago t was, as kubectl formats it ("3m46s"), or <unknown>.
 func Age(c clock.PassiveClock, t metav1.Time) string {
 	if t.IsZero() {
 		return "<unknown>"
@@ -43,10 +43,10 @@ func Age(c clock.PassiveClock, t metav1.Time) string {
 	return duration.HumanDuration(c.Since(t.Time))
 }
 
-// Timed is a cell that tells how long ago something was.
+// Timed is the value of a cell that depends on the time.
 type Timed func(c clock.PassiveClock) string
 
-// OrNone is a cell's text, or <none> for an empty one.
+// OrNone returns the text of a cell, or <none> if it is empty.
 func OrNone(s string) string { return cmp.Or(s, "<none>") }
 
 // tableConvertor converts objects of one kind to the Table that kubectl prints.
@@ -58,8 +58,8 @@ type tableConvertor[T Object] struct {
 
 var objectMetaDoc = metav1.ObjectMeta{}.SwaggerDoc()
 
-// newTableConvertor puts NAME before and AGE behind the kind's own columns. Wide columns
-// go last, as kubectl users know them.
+// newTableConvertor adds NAME before and AGE after the kind's columns, and moves wide columns
+// to the end.
 func newTableConvertor[T Object](kind *Kind[T], c clock.PassiveClock) tableConvertor[T] {
 	if kind.Table.ColumnsOnly {
 		return tableConvertor[T]{c, kind.Columns, kind.Table.RowConditions}
@@ -87,7 +87,7 @@ func newTableConvertor[T Object](kind *Kind[T], c clock.PassiveClock) tableConve
 	return tableConvertor[T]{c, append(columns, wide...), kind.Table.RowConditions}
 }
 
-// NameColumn is the column that every table of named objects has.
+// NameColumn returns the column NAME.
 func NameColumn[T Object]() Column[T] {
 	return Column[T]{
 		Name: "Name", Description: objectMetaDoc["name"],
@@ -160,7 +160,7 @@ func (t tableConvertor[T]) row(object runtime.Object) metav1.TableRow {
 	return row
 }
 
-// cell makes a value fit for a Table, whose cells are JSON: integers are int64.
+// cell converts a value to one that a Table can encode: integers are int64.
 func (t tableConvertor[T]) cell(value any) any {
 	switch v := value.(type) {
 	case int:

@@ -13,21 +13,21 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 )
 
-// Resource is anything a version of a group serves: a Kind, or a value of
-// another type for what is not stored (reviews, bindings).
+// Resource is what a version of a group serves: a Kind, or another type for resources that
+// are not stored (reviews, bindings).
 type Resource interface {
-	// Storage builds the endpoints, by resource and subresource name.
+	// Storage returns the endpoints, by resource and subresource name.
 	Storage(env Environment, gv schema.GroupVersion) (map[string]rest.Storage, error)
-	// Register adds to the scheme what the resource needs beyond its types:
-	// defaults, field labels.
+	// Register adds to the scheme what the resource needs besides its types: defaults,
+	// field labels.
 	Register(scheme *runtime.Scheme, gv schema.GroupVersion) error
 }
 
-// Group is an API group: what it serves, by version, preferred version first.
+// Group is an API group and its versions, the preferred one first.
 type Group struct {
 	Name     string
 	Versions []Version
-	// Priority orders groups in discovery: the higher wins a short name.
+	// Priority orders groups in discovery. The highest one wins a short name.
 	Priority int32
 	// Scheme adds the group's types and defaults.
 	Scheme []func(*runtime.Scheme) error
@@ -37,14 +37,14 @@ type Group struct {
 type Version struct {
 	Name      string
 	Resources []Resource
-	// As names the version whose endpoints, and storage, serve this one too. The
-	// scheme converts between the types of the two.
+	// As names the version that serves and stores the resources of this one. The scheme
+	// converts between the two.
 	As string
 }
 
-// Register adds the group to the scheme twice: under its versions, and under
-// the internal version that the generic API server asks for in two places. The
-// Go types are the same, so converting between the two is a relabelling.
+// Register adds the group to the scheme under its versions, and under the internal version,
+// which k8s.io/apiserver requires in two places. The Go types are the same, so that
+// conversion between them only changes the version.
 func (g Group) Register(scheme *runtime.Scheme) error {
 	for _, add := range g.Scheme {
 		if err := add(scheme); err != nil {
@@ -64,18 +64,18 @@ func (g Group) Register(scheme *runtime.Scheme) error {
 	return scheme.SetVersionPriority(versions...)
 }
 
-// Register makes the kind's type internal too, and its fields selectable.
+// Register adds the kind's internal version and its selectable fields to the scheme.
 func (k Kind[T]) Register(scheme *runtime.Scheme, gv schema.GroupVersion) error {
 	internal := schema.GroupVersion{Group: gv.Group, Version: runtime.APIVersionInternal}
 	scheme.AddKnownTypeWithName(internal.WithKind(k.Name), k.New())
 	scheme.AddKnownTypeWithName(internal.WithKind(k.Name+"List"), k.NewList())
 	if len(k.Fields) == 0 {
-		return nil // the scheme itself knows what every object has
+		return nil // the scheme has the fields of every kind
 	}
 	return scheme.AddFieldLabelConversionFunc(gv.WithKind(k.Name), k.FieldLabel)
 }
 
-// FieldLabel accepts the fields that selectors may name.
+// FieldLabel accepts the selectable fields.
 func (k Kind[T]) FieldLabel(label, value string) (string, string, error) {
 	if name, ok := k.FieldSelection.Renamed[label]; ok {
 		label = name
@@ -87,7 +87,7 @@ func (k Kind[T]) FieldLabel(label, value string) (string, string, error) {
 	return "", "", fmt.Errorf("field label not supported: %s", label)
 }
 
-// Storage builds the endpoints of all versions, by version.
+// Storage returns the endpoints of all versions, by version.
 func (g Group) Storage(env Environment) (map[string]map[string]rest.Storage, error) {
 	out := map[string]map[string]rest.Storage{}
 	for _, version := range g.Versions {
@@ -108,8 +108,8 @@ func (g Group) Storage(env Environment) (map[string]map[string]rest.Storage, err
 	return out, nil
 }
 
-// Orphans tells whether the objects of a resource let their dependents go unless their
-// deletion asks for something else.
+// Orphans reports whether a deletion without propagation policy orphans the dependents of a
+// resource's objects.
 func (g Group) Orphans(ctx context.Context, plural string) bool {
 	for _, version := range g.Versions {
 		for _, resource := range version.Resources {
@@ -131,7 +131,7 @@ func (k *Kind[T]) orphansByDefault(ctx context.Context) bool {
 	return k.Deletion.OrphanByDefault != nil && k.Deletion.OrphanByDefault(ctx)
 }
 
-// storage builds the endpoints of all the version's resources.
+// storage returns the endpoints of all resources of the version.
 func (v Version) storage(env Environment, group string) (map[string]rest.Storage, error) {
 	out := map[string]rest.Storage{}
 	gv := schema.GroupVersion{Group: group, Version: v.Name}

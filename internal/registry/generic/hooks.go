@@ -17,40 +17,39 @@ import (
 	"k8s.io/apiserver/pkg/util/dryrun"
 )
 
-// Hooks are called around a write, for what must be claimed elsewhere first and
-// given back after. A Begin hook runs before the object is validated and returns
-// what is to be done once the outcome of the write is known; nil is nothing.
+// Hooks are called around a write, for resources that are allocated before a write and
+// released after it. A Begin hook runs before the object is validated. It returns a function
+// to call with the outcome of the write, or nil.
 //
-// The library's own hooks say that an update stood when it has only been
-// validated. Here a Finish hears what the store said: a write that was tried
-// again after a conflict is begun again, after the earlier attempt was finished
-// as Refused.
+// The hooks of k8s.io/apiserver report success of an update that has only been validated. A
+// Finish gets the answer of the store instead. A write that is retried after a conflict
+// finishes the first attempt as Refused and begins again.
 type Hooks[T Object] struct {
 	BeginCreate func(ctx context.Context, obj T, dryRun bool) (Finish, error)
 	BeginUpdate func(ctx context.Context, obj, old T, dryRun bool) (Finish, error)
 	AfterDelete func(obj T, dryRun bool)
-	// Decorate completes an object that is read, beyond what is stored.
+	// Decorate adds fields that are not stored to an object that is read.
 	Decorate func(obj T)
 }
 
 // Finish ends what a Begin hook began.
 type Finish func(ctx context.Context, outcome Outcome)
 
-// Outcome is what became of a write.
+// Outcome is the outcome of a write.
 type Outcome int
 
 const (
-	// Refused writes changed nothing.
+	// Refused: nothing was written.
 	Refused Outcome = iota
-	// Written is stored.
+	// Written: the object was stored.
 	Written
-	// Unknown is a write to which the store gave no answer, as after a timeout:
-	// it may stand. What was claimed for it must be kept.
+	// Unknown: the store gave no answer, as after a timeout. The object may have been
+	// stored, so what was allocated for it must be kept.
 	Unknown
 )
 
-// outcomeOf reads the error of a write: a client's mistake, or a conflict, was
-// refused; what is wrong with the server may have happened after the write.
+// outcomeOf returns the outcome for the error of a write. A client error or a conflict means
+// Refused; a server error may have occurred after the write.
 func outcomeOf(err error) Outcome {
 	if err == nil {
 		return Written
@@ -65,7 +64,7 @@ func outcomeOf(err error) Outcome {
 	return Unknown
 }
 
-// begun is what the latest attempt of a write has begun.
+// begun holds the Finish of the latest attempt of a write.
 type begun struct{ finish Finish }
 
 type begunKey struct{}
@@ -90,7 +89,7 @@ func begin(ctx context.Context, hook func() (Finish, error)) (registry.FinishFun
 	return nothing, err
 }
 
-// Create creates and settles what the hooks have begun.
+// Create creates an object and finishes its hooks.
 func (s *Store) Create(ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
 	attempt := &begun{}
 	ctx = context.WithValue(ctx, begunKey{}, attempt)
@@ -99,7 +98,7 @@ func (s *Store) Create(ctx context.Context, obj runtime.Object, validate rest.Va
 	return out, err
 }
 
-// Update updates and settles what the hooks have begun.
+// Update updates an object and finishes its hooks.
 func (s *Store) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, createValidation rest.ValidateObjectFunc, updateValidation rest.ValidateObjectUpdateFunc, forceAllowCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
 	attempt := &begun{}
 	ctx = context.WithValue(ctx, begunKey{}, attempt)
@@ -131,7 +130,7 @@ func (h Hooks[T]) install(store *registry.Store) {
 	}
 }
 
-// decorate completes an object, or each object of a list.
+// decorate calls complete for an object, or for each object of a list.
 func decorate[T Object](object runtime.Object, complete func(T)) {
 	if obj, ok := object.(T); ok {
 		complete(obj)

@@ -21,20 +21,20 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
-// Scale says where a kind keeps what the scale subresource shows.
+// Scale maps a kind to the scale subresource.
 type Scale[T Object] struct {
-	// Replicas points to spec.replicas; a nil value there counts as 1.
+	// Replicas returns a pointer to spec.replicas. A nil value there counts as 1.
 	Replicas func(obj T) **int32
-	// Current is status.replicas.
+	// Current returns status.replicas.
 	Current func(obj T) int32
-	// Selector is spec.selector.
+	// Selector returns spec.selector.
 	Selector func(obj T) *metav1.LabelSelector
 }
 
 var scaleKind = autoscalingv1.SchemeGroupVersion.WithKind("Scale")
 
-// scaleStore serves autoscaling/v1 Scale on top of a kind's own endpoint, so
-// that a change of replicas passes through the kind's strategy and admission.
+// scaleStore serves autoscaling/v1 Scale through the kind's main endpoint, so that a change of
+// replicas passes the kind's strategy and admission.
 type scaleStore[T Object] struct {
 	main   *Store
 	kind   *Kind[T]
@@ -42,7 +42,7 @@ type scaleStore[T Object] struct {
 	rest.TableConvertor
 }
 
-// scaleTable is what `kubectl get --subresource=scale` prints.
+// scaleTable returns the table of `kubectl get --subresource=scale`.
 func scaleTable(c clock.PassiveClock) rest.TableConvertor {
 	return newTableConvertor(&Kind[*autoscalingv1.Scale]{Columns: []Column[*autoscalingv1.Scale]{
 		{Name: "Desired", Type: "integer", Description: autoscalingv1.ScaleSpec{}.SwaggerDoc()["replicas"], Cell: func(s *autoscalingv1.Scale) any { return int64(s.Spec.Replicas) }},
@@ -116,7 +116,7 @@ func (s *scaleStore[T]) scaleOf(obj T) (*autoscalingv1.Scale, error) {
 	}, nil
 }
 
-// scaleUpdate turns a change of a Scale into a change of the object behind it.
+// scaleUpdate applies an update of a Scale to the scaled object.
 type scaleUpdate[T Object] struct {
 	store *scaleStore[T]
 	info  rest.UpdatedObjectInfo
@@ -147,7 +147,7 @@ func (u scaleUpdate[T]) UpdatedObject(ctx context.Context, old runtime.Object) (
 	}
 	if scale.UID != "" && scale.UID != obj.GetUID() {
 		return nil, apierrors.NewConflict(u.store.resource(), obj.GetName(),
-			//lint:ignore ST1005 the words of the storage layer, which users of preconditions know
+			//lint:ignore ST1005 the message of the storage layer
 			fmt.Errorf("Precondition failed: UID in precondition: %v, UID in object meta: %v", scale.UID, obj.GetUID()))
 	}
 	*u.store.kind.Scale.Replicas(obj) = &scale.Spec.Replicas
@@ -162,7 +162,7 @@ func (u scaleUpdate[T]) UpdatedObject(ctx context.Context, old runtime.Object) (
 	return obj, nil
 }
 
-// validateScale leaves the rest of the metadata alone: nothing comes of it.
+// validateScale ignores other metadata, which has no effect.
 func validateScale(scale *autoscalingv1.Scale) field.ErrorList {
 	errs := metav1validation.ValidateManagedFields(scale.ManagedFields, field.NewPath("metadata", "managedFields"))
 	if scale.Spec.Replicas < 0 {

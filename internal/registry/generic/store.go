@@ -23,16 +23,16 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Environment is what kinds are served with.
+// Environment is what the storage of kinds needs.
 type Environment struct {
 	Scheme  *runtime.Scheme
 	Options generic.RESTOptionsGetter
 	Clock   clock.PassiveClock
-	// Declared are the features that declared validations ask for, on or off.
+	// Declared holds the features that declared validations depend on.
 	Declared map[string]bool
 }
 
-// Store serves one kind: the standard verbs on the generic registry.
+// Store serves the standard verbs of one kind, on the generic registry.
 type Store struct {
 	*registry.Store
 	Clock                  clock.PassiveClock
@@ -45,13 +45,13 @@ var (
 	_ rest.CategoriesProvider = &Store{}
 )
 
-// ShortNames are the abbreviations that kubectl accepts ("deploy").
+// ShortNames returns the abbreviations that kubectl accepts ("deploy").
 func (s *Store) ShortNames() []string { return s.shortNames }
 
-// Categories are the groups of resources the kind belongs to ("all").
+// Categories returns the categories of the kind ("all").
 func (s *Store) Categories() []string { return s.categories }
 
-// Storage builds the endpoints of a kind, by resource and subresource name.
+// Storage returns the endpoints of a kind, by resource and subresource name.
 func (k Kind[T]) Storage(env Environment, gv schema.GroupVersion) (map[string]rest.Storage, error) {
 	main, err := k.newStore(env, gv)
 	if err != nil {
@@ -91,7 +91,7 @@ func (k *Kind[T]) newStrategy(env Environment, gv schema.GroupVersion) strategy[
 	}
 }
 
-// versions are those that the scheme knows of the kind, and where it is served.
+// versions returns the versions of the kind in the scheme, and the served one.
 func (k *Kind[T]) versions(scheme *runtime.Scheme, gv schema.GroupVersion) []schema.GroupVersion {
 	out := scheme.VersionsForGroupKind(gv.WithKind(k.Name).GroupKind())
 	if !slices.Contains(out, gv) {
@@ -151,7 +151,7 @@ func (k *Kind[T]) singular() string {
 	return strings.ToLower(k.Name)
 }
 
-// attributes are what selectors can match: labels, metadata and the kind's fields.
+// attributes returns what selectors can match: labels, metadata and the kind's fields.
 func (k *Kind[T]) attributes(object runtime.Object) (labels.Set, fields.Set, error) {
 	obj, ok := object.(T)
 	if !ok {
@@ -168,8 +168,7 @@ func (k *Kind[T]) attributes(object runtime.Object) (labels.Set, fields.Set, err
 	return obj.GetLabels(), set, nil
 }
 
-// predicate matches objects by selector; indexed fields let the watch cache
-// skip the others.
+// predicate returns the predicate of a selector. The watch cache uses its indexed fields.
 func (k *Kind[T]) predicate(label labels.Selector, field fields.Selector) apiserverstorage.SelectionPredicate {
 	return apiserverstorage.SelectionPredicate{
 		Label: label, Field: field, GetAttrs: k.attributes, IndexFields: k.FieldSelection.Indexed,
@@ -180,7 +179,7 @@ func (k *Kind[T]) triggers() apiserverstorage.IndexerFuncs {
 	if len(k.FieldSelection.Indexed) == 0 {
 		return nil
 	}
-	// The watch cache dispatches by one trigger only; list by all indexes.
+	// The watch cache dispatches by one trigger only. Lists use all indexes.
 	name := k.FieldSelection.Indexed[0]
 	return apiserverstorage.IndexerFuncs{
 		name: func(obj runtime.Object) string { return k.Fields[name](obj.(T)) },

@@ -20,15 +20,15 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
-// strategy is how objects of any kind are created, updated and deleted: what
-// the kind says, and the API conventions for the rest.
+// strategy implements creation, update and deletion of objects of any kind, by the kind's
+// declaration and the API conventions.
 type strategy[T Object] struct {
 	rest.DeclarativeValidation
 	names.NameGenerator
 	kind *Kind[T]
-	// declared are the features that declared validations ask for.
+	// declared holds the features that declared validations depend on.
 	declared map[string]bool
-	// versions are those that the kind has, for the fields that are reset.
+	// versions holds the versions of the kind, for GetResetFields.
 	versions []schema.GroupVersion
 }
 
@@ -101,7 +101,7 @@ func (s strategy[T]) looseMetadata(ctx context.Context) bool {
 
 func (s strategy[T]) validateMeta(ctx context.Context, obj T) field.ErrorList {
 	if s.looseMetadata(ctx) {
-		return nil // rest.BeforeCreate has looked at the name already
+		return nil // rest.BeforeCreate has checked the name
 	}
 	validName := s.kind.Metadata.ValidName
 	if validName == nil {
@@ -111,8 +111,8 @@ func (s strategy[T]) validateMeta(ctx context.Context, obj T) field.ErrorList {
 	return append(errs, s.validateFinalizers(ctx, obj)...)
 }
 
-// validateMetaUpdate leaves what may change in metadata to rest.BeforeUpdate,
-// which looks at every kind.
+// validateMetaUpdate leaves the immutable fields of metadata to rest.BeforeUpdate, which checks
+// them for every kind.
 func (s strategy[T]) validateMetaUpdate(ctx context.Context, obj T) field.ErrorList {
 	if s.kind.Metadata.ValidateAsNew {
 		return s.validateMeta(ctx, obj)
@@ -122,7 +122,7 @@ func (s strategy[T]) validateMetaUpdate(ctx context.Context, obj T) field.ErrorL
 
 var ownFinalizers = []string{string(corev1.FinalizerKubernetes), metav1.FinalizerOrphanDependents, metav1.FinalizerDeleteDependents}
 
-// validateFinalizers: whoever sets a finalizer puts their domain into its name.
+// validateFinalizers requires a domain in the names of finalizers.
 func (s strategy[T]) validateFinalizers(ctx context.Context, obj T) field.ErrorList {
 	if s.kind.Metadata.AnyFinalizer || s.looseMetadata(ctx) {
 		return nil
@@ -189,8 +189,7 @@ func (s strategy[T]) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
 	return resetFields(s.versions, names...)
 }
 
-// updateStrategy is the strategy of a subresource that changes a part of the
-// object and nothing else.
+// updateStrategy is the strategy of a subresource that changes a part of the object.
 type updateStrategy[T Object] struct {
 	strategy[T]
 	update Update[T]
@@ -217,12 +216,12 @@ func (s updateStrategy[T]) WarningsOnUpdate(ctx context.Context, obj, old runtim
 	return s.update.Warnings(ctx, obj.(T), old.(T))
 }
 
-// fields is what server-side apply may own through the subresource.
+// fields returns the fields that server-side apply may own through the subresource.
 func (s updateStrategy[T]) fields() map[fieldpath.APIVersion]fieldpath.Filter {
 	return fieldpath.NewExcludeFilterSetMap(resetFields(s.versions, s.update.Resets...))
 }
 
-// statusUpdate adds to the declared StatusUpdate that the spec stays as it is.
+// statusUpdate returns the declared StatusUpdate, extended to restore the spec.
 func (k *Kind[T]) statusUpdate() Update[T] {
 	update := k.StatusUpdate
 	if k.Spec != nil {

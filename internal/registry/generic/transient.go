@@ -17,7 +17,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 )
 
-// Transient is a resource that is answered and not stored: a review.
+// Transient is a resource that is not stored, such as a review.
 type Transient struct {
 	Plural   string
 	Endpoint rest.Storage
@@ -33,8 +33,8 @@ func (t Transient) Register(scheme *runtime.Scheme, gv schema.GroupVersion) erro
 	return Internal(gv.Group, t.Endpoint.New())(scheme)
 }
 
-// Internal registers types under a group's internal version too, for what is
-// served at subresources (Scale, TokenRequest, options).
+// Internal registers types under a group's internal version, for subresources (Scale,
+// TokenRequest, options).
 func Internal(group string, types ...runtime.Object) func(*runtime.Scheme) error {
 	return func(scheme *runtime.Scheme) error {
 		scheme.AddKnownTypes(schema.GroupVersion{Group: group, Version: runtime.APIVersionInternal}, types...)
@@ -42,8 +42,8 @@ func Internal(group string, types ...runtime.Object) func(*runtime.Scheme) error
 	}
 }
 
-// QueryOptions lets the type be read from the query of a URL, as the options of
-// logs and exec are.
+// QueryOptions registers the conversion of URL queries to the type, for options such as those
+// of logs and exec.
 func QueryOptions[T any]() func(*runtime.Scheme) error {
 	return func(scheme *runtime.Scheme) error {
 		return scheme.AddConversionFunc((*url.Values)(nil), (*T)(nil), func(from, to any, _ conversion.Scope) error {
@@ -54,8 +54,8 @@ func QueryOptions[T any]() func(*runtime.Scheme) error {
 
 var timeType = reflect.TypeFor[metav1.Time]()
 
-// decodeQuery sets the fields of a struct from the parameters named like their
-// JSON fields, as apimachinery's generated conversions from url.Values do.
+// decodeQuery sets the fields of a struct from the parameters with their JSON names, like
+// apimachinery's generated conversions from url.Values.
 func decodeQuery(values url.Values, into reflect.Value) error {
 	for i := range into.NumField() {
 		field := into.Type().Field(i)
@@ -104,7 +104,7 @@ func decodeParameter(given []string, into reflect.Value) error {
 	return nil
 }
 
-// isTrue reads a boolean parameter: its mere presence means yes.
+// isTrue parses a boolean parameter. Any value but false and 0 is true.
 func isTrue(s string) bool {
 	switch strings.ToLower(s) {
 	case "false", "0":

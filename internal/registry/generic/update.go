@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
-// updateStore serves a subresource that is declared as an Update. It shares the
-// storage of the kind and differs in strategy alone.
+// updateStore serves a subresource that is declared as an Update. It shares the kind's storage
+// and has its own strategy.
 type updateStore struct {
 	store  *Store
 	fields map[fieldpath.APIVersion]fieldpath.Filter
@@ -41,10 +41,10 @@ func (k *Kind[T]) updateStore(main *Store, env Environment, gv schema.GroupVersi
 
 func (s updateStore) New() runtime.Object { return s.store.New() }
 
-// Destroy leaves the storage to the kind, which owns it.
+// Destroy does nothing: the kind owns the storage.
 func (s updateStore) Destroy() {}
 
-// Update never creates: a subresource belongs to an object that is there.
+// Update never creates the object.
 func (s updateStore) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, createValidation rest.ValidateObjectFunc, updateValidation rest.ValidateObjectUpdateFunc, _ bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
 	return s.store.Update(ctx, name, info, createValidation, updateValidation, false, options)
 }
@@ -53,7 +53,7 @@ func (s updateStore) GetResetFieldsFilter() map[fieldpath.APIVersion]fieldpath.F
 	return s.fields
 }
 
-// readableUpdateStore serves GET and PATCH too.
+// readableUpdateStore also serves GET and PATCH.
 type readableUpdateStore struct{ updateStore }
 
 func (s readableUpdateStore) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {

@@ -22,12 +22,12 @@ import (
 	listers "k8s.io/client-go/listers/networking/v1"
 )
 
-// callTimeout bounds each call to the API. Claims and releases do not end with
-// the request that asked for them: half-done ones would leak.
+// callTimeout limits each call to the API. Claims and releases are not cancelled with their
+// request, since partial ones would leak.
 const callTimeout = 10 * time.Second
 
-// Addresses claims and releases ClusterIPs. What its listers know is a hint,
-// which spares it asking; what the API answers counts.
+// Addresses claims and releases ClusterIPs. Its listers are only hints that save requests; the
+// API decides.
 type Addresses struct {
 	client networkingclient.NetworkingV1Interface
 	known  listers.IPAddressLister
@@ -35,7 +35,7 @@ type Addresses struct {
 	random func(n uint64) uint64
 }
 
-// NewAddresses reads with the informers and writes with the client.
+// NewAddresses returns Addresses that read from the informers and write with the client.
 func NewAddresses(client networkingclient.NetworkingV1Interface, shared informers.Interface) *Addresses {
 	return &Addresses{
 		client: client,
@@ -45,8 +45,8 @@ func NewAddresses(client networkingclient.NetworkingV1Interface, shared informer
 	}
 }
 
-// Claim claims a certain address for a Service. A dry run claims nothing and
-// fails where it is likely that a claim would.
+// Claim claims a specific address for a Service. A dry run claims nothing, and fails if a
+// claim would probably fail.
 func (a *Addresses) Claim(owner *corev1.Service, address netip.Addr, dryRun bool) error {
 	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
 	defer cancel()
@@ -67,8 +67,7 @@ func (a *Addresses) Claim(owner *corev1.Service, address netip.Addr, dryRun bool
 	return nil
 }
 
-// ClaimAny claims an address of the family. A dry run answers with one that is
-// likely free.
+// ClaimAny claims any address of the family. A dry run returns one that is probably free.
 func (a *Addresses) ClaimAny(owner *corev1.Service, family corev1.IPFamily, dryRun bool) (netip.Addr, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
 	defer cancel()
@@ -86,7 +85,7 @@ func (a *Addresses) ClaimAny(owner *corev1.Service, family corev1.IPFamily, dryR
 			}
 			err := a.create(ctx, owner, address)
 			if errors.Is(err, ErrAddressClaimed) {
-				continue // the lister did not know of it yet
+				continue // claimed since the lister was updated
 			}
 			return address, err
 		}
@@ -94,8 +93,8 @@ func (a *Addresses) ClaimAny(owner *corev1.Service, family corev1.IPFamily, dryR
 	return netip.Addr{}, ErrFull
 }
 
-// Release gives an address back that the Service held. One that it does not
-// hold stays.
+// Release releases an address of the Service. It ignores an address that is claimed for another
+// Service.
 func (a *Addresses) Release(owner *corev1.Service, address netip.Addr) error {
 	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
 	defer cancel()
@@ -112,7 +111,7 @@ func (a *Addresses) Release(owner *corev1.Service, address netip.Addr) error {
 	return a.remove(ctx, claim)
 }
 
-// remove deletes this very claim, and not a later one of the same address.
+// remove deletes the claim, but not a later claim of the same address.
 func (a *Addresses) remove(ctx context.Context, claim *networkingv1.IPAddress) error {
 	err := a.client.IPAddresses().Delete(ctx, claim.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(claim.UID))})
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
@@ -141,7 +140,7 @@ func claimOf(owner *corev1.Service, address netip.Addr) *networkingv1.IPAddress 
 	}
 }
 
-// refersTo tells whether the claim is of that Service.
+// refersTo reports whether the claim is for the Service.
 func refersTo(claim *networkingv1.IPAddress, owner *corev1.Service) bool {
 	ref := claim.Spec.ParentRef
 	return ref != nil && ref.Group == "" && ref.Resource == "services" && ref.Namespace == owner.Namespace && ref.Name == owner.Name
@@ -152,8 +151,8 @@ func (a *Addresses) isKnown(address netip.Addr) bool {
 	return err == nil
 }
 
-// spans are the ready ranges that match. If the lister knows of none, which may
-// be because it is behind, the API is asked.
+// spans returns the ready ranges that match. If the lister, which may be stale, has none, it
+// asks the API.
 func (a *Addresses) spans(ctx context.Context, match func(span) bool) ([]span, error) {
 	known, err := a.ranges.List(labels.Everything())
 	if err != nil {
@@ -181,7 +180,7 @@ func readySpans(ranges []*networkingv1.ServiceCIDR, match func(span) bool) []spa
 		for _, cidr := range r.Spec.CIDRs {
 			prefix, err := netip.ParsePrefix(cidr)
 			if err != nil {
-				continue // validated; an older version's leftover
+				continue // stored by an older version; validation refuses it
 			}
 			if s := spanOf(prefix); match(s) && !slices.Contains(spans, s) {
 				spans = append(spans, s)
@@ -191,7 +190,7 @@ func readySpans(ranges []*networkingv1.ServiceCIDR, match func(span) bool) []spa
 	return spans
 }
 
-// Family is the IP family of an address.
+// Family returns the IP family of an address.
 func Family(address netip.Addr) corev1.IPFamily {
 	if address.Is4() {
 		return corev1.IPv4Protocol

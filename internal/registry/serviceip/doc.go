@@ -1,25 +1,23 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package serviceip hands out what Services need and no two may share:
-// ClusterIPs and node ports.
+// Package serviceip allocates ClusterIPs and node ports to Services.
 //
-// A claim is made in the store before the Service that wants it is written, and
-// given back after the Service has let go of it. At any moment, then, every
-// address and port in use is claimed; a crash in between leaves a claim that
-// nobody uses, never an address that two use. Repair finds the former.
+// A claim is stored before the Service that needs it is written, and released after the
+// Service has given it up. So every address and port in use is claimed at all times. A
+// crash in between leaves an unused claim, which Repair releases, but never an address
+// with two users.
 //
-//   - A ClusterIP is claimed by creating an IPAddress of that name, whose
-//     parentRef is the Service (KEP-1880). That the store creates a name once is
-//     the lock, across any number of API servers. What may be claimed, the
-//     ready ServiceCIDRs say.
-//   - Node ports are the bits of one RangeAllocation, in upstream's place and
-//     form. All ports of a Service are claimed in one compare-and-swap: there
-//     are no 2,768 objects to create and watch for, nothing is kept in memory
-//     that could differ from the store, and a Service gets all its ports or none.
+//   - A ClusterIP is claimed by creating an IPAddress of that name, whose parentRef is the
+//     Service (KEP-1880). The store creates a name only once, which makes it a lock across
+//     all API servers. The ready ServiceCIDRs define the addresses.
+//   - Node ports are the bits of one RangeAllocation, stored under upstream's key and in
+//     upstream's form. All ports of a Service are claimed in one compare-and-swap, so that
+//     a Service gets all of its ports or none, without 2,768 objects and without state in
+//     memory that may differ from the store.
 //
-// Both hand out at random from the upper part of their range first; the lower
-// part is for those who ask for a certain one (KEP-3070, KEP-3668).
+// Both allocate random members from the upper part of their range first. The lower part is
+// reserved for Services that request a specific one (KEP-3070, KEP-3668).
 package serviceip
 
 import (
@@ -36,12 +34,11 @@ var (
 	ErrPortOutsideRange = errors.New("provided port is not in the valid range. The range of valid ports is " + portRange)
 )
 
-// manager is who manages the claims of Services, as their label says.
+// manager is the value of the managed-by label of the claims of Services.
 const manager = "ipallocator.k8s.io"
 
-// staticBand is how many of a range's first members are kept for those who ask
-// for a certain one: one of each step, at least 16, at most most. Small ranges
-// keep none.
+// staticBand returns how many of a range's first members are reserved for specific requests:
+// one for each step, at least 16 and at most most. Small ranges reserve none.
 func staticBand(size, step, most uint64) uint64 {
 	const least = 16
 	if size <= least {
@@ -50,15 +47,15 @@ func staticBand(size, step, most uint64) uint64 {
 	return min(max(size/step, least), most)
 }
 
-// offers are the offsets below size in the order in which they are tried: the
-// dynamic band from a random place on and around, then the static one.
+// offers yields the offsets below size in the order in which they are tried: first the dynamic
+// band, from a random offset and wrapping around, then the static band.
 func offers(size, static uint64, random func(n uint64) uint64) iter.Seq[uint64] {
 	return func(yield func(uint64) bool) {
 		_ = around(static, size-static, random, yield) && around(0, static, random, yield)
 	}
 }
 
-// around yields each offset of a band once; it reports whether to go on.
+// around yields each offset of a band once. It reports whether to continue.
 func around(first, count uint64, random func(n uint64) uint64, yield func(uint64) bool) bool {
 	if count == 0 {
 		return true

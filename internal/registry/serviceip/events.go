@@ -13,14 +13,13 @@ import (
 	"k8s.io/client-go/tools/events"
 )
 
-// Who reports what Repair finds; the names are upstream's.
+// Reporting controllers of the events of Repair, with upstream's names.
 const (
 	AddressReporter = "ipallocator-repair-controller"
 	PortReporter    = "portallocator-repair-controller"
 )
 
-// Recorders tell the owners of Services what was found, in upstream's words. One is for
-// addresses, the other for ports.
+// Recorders record events of Services about addresses and ports, with upstream's messages.
 type Recorders struct{ Addresses, Ports events.EventRecorder }
 
 func (r Recorders) address(about runtime.Object, reason, action, note string, args ...any) {
@@ -35,7 +34,7 @@ func (r Recorders) unclaimed(owner *corev1.Service, address netip.Addr) {
 	r.address(owner, "ClusterIPNotAllocated", "ClusterIPAllocation", "Cluster IP [%v]: %s is not allocated; repairing", Family(address), address)
 }
 
-// strayed: the claim names a Service that does not have the address.
+// strayed records that a claim names a Service which does not use the address.
 func (r Recorders) strayed(owner *corev1.Service, address netip.Addr) {
 	r.address(owner, "ClusterIPNotAllocated", "ClusterIPAllocation", "the ClusterIP [%v]: %s for Service %s/%s has a wrong reference; repairing", Family(address), address, owner.Namespace, owner.Name)
 }

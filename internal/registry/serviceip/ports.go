@@ -28,7 +28,7 @@ const (
 	portRange = "30000-32767"
 )
 
-// portClaims is where the claims of ports are stored, as upstream stores them.
+// portClaims is the resource under which claims of ports are stored, as upstream does.
 var portClaims = schema.GroupResource{Resource: "servicenodeportallocations"}
 
 const (
@@ -43,13 +43,13 @@ type Ports struct {
 	random  func(n uint64) uint64
 }
 
-// OpenPorts finds the claims in the store.
+// OpenPorts returns the Ports of a store.
 func OpenPorts(options generic.RESTOptionsGetter) (*Ports, error) {
 	where, err := options.GetRESTOptions(portClaims, &corev1.RangeAllocation{})
 	if err != nil {
 		return nil, err
 	}
-	// Nobody lists or watches a single object: no keys, selectors or indexes.
+	// A single object is never listed or watched: it needs no keys, selectors or indexes.
 	store, _, err := where.Decorator(where.StorageConfig, portPrefix, nil,
 		func() runtime.Object { return &corev1.RangeAllocation{} }, nil, nil, nil, nil)
 	if err != nil {
@@ -58,9 +58,9 @@ func OpenPorts(options generic.RESTOptionsGetter) (*Ports, error) {
 	return &Ports{storage: store, static: staticBand(portCount, 32, 128), random: rand.Uint64N}, nil
 }
 
-// PortError says which of the wanted ports cannot be had.
+// PortError names the requested port that is not available.
 type PortError struct {
-	// Index is its place among those wanted.
+	// Index is its index among the requested ports.
 	Index int
 	Err   error
 }
@@ -68,9 +68,8 @@ type PortError struct {
 func (e *PortError) Error() string { return e.Err.Error() }
 func (e *PortError) Unwrap() error { return e.Err }
 
-// Claim claims all the wanted ports or none; a wanted 0 stands for any, and is
-// answered with one. A dry run claims nothing, and takes ports outside
-// of the range for free, as upstream's does.
+// Claim claims all requested ports or none, and returns them. A 0 requests any port. A dry run
+// claims nothing, and accepts ports outside of the range, as upstream's does.
 func (p *Ports) Claim(wanted []int32, dryRun bool) ([]int32, error) {
 	if len(wanted) == 0 {
 		return nil, nil
@@ -92,9 +91,9 @@ func (p *Ports) Claim(wanted []int32, dryRun bool) ([]int32, error) {
 	return got, err
 }
 
-// take sets the bits of the wanted ports: those asked for by number first, so
-// that none of them is handed out as any. A dry run asks of a port outside of the
-// range only that it is not wanted twice.
+// take sets the bits of the requested ports: specific ports first, so that none of them is
+// allocated for a 0. A dry run only checks that a port outside of the range is not requested
+// twice.
 func (p *Ports) take(claimed *big.Int, wanted []int32, dryRun bool) ([]int32, error) {
 	got := make([]int32, len(wanted))
 	for i, port := range wanted {
@@ -125,7 +124,7 @@ func (p *Ports) take(claimed *big.Int, wanted []int32, dryRun bool) ([]int32, er
 	return got, nil
 }
 
-// free is a port that is not claimed, or 0.
+// free returns a port that is not claimed, or 0.
 func (p *Ports) free(claimed *big.Int) int32 {
 	for offset := range offers(portCount, p.static, p.random) {
 		if claimed.Bit(int(offset)) == 0 {
@@ -135,7 +134,7 @@ func (p *Ports) free(claimed *big.Int) int32 {
 	return 0
 }
 
-// Release gives ports back. Others than node ports are passed over.
+// Release releases ports. It ignores those outside of the range.
 func (p *Ports) Release(ports ...int32) error {
 	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
 	defer cancel()
@@ -152,8 +151,7 @@ func (p *Ports) Release(ports ...int32) error {
 func isNodePort(port int32) bool { return firstPort <= port && port <= lastPort }
 func bit(port int32) int         { return int(port - firstPort) }
 
-// claimed reads the claims, and the revision of the store at which they were
-// written.
+// claimed returns the claims, and the store revision at which they were written.
 func (p *Ports) claimed(ctx context.Context) (*big.Int, uint64, error) {
 	stored := &corev1.RangeAllocation{}
 	if err := p.storage.Get(ctx, portKey, storage.GetOptions{IgnoreNotFound: true}, stored); err != nil {
@@ -167,7 +165,7 @@ func (p *Ports) claimed(ctx context.Context) (*big.Int, uint64, error) {
 	return claimed, revision, err
 }
 
-// bitsOf reads stored claims. Those of another range would mean other ports.
+// bitsOf decodes stored claims. It refuses another range, whose bits are other ports.
 func bitsOf(stored *corev1.RangeAllocation) (*big.Int, error) {
 	if stored.Range != "" && stored.Range != portRange {
 		return nil, apierrors.NewInternalError(fmt.Errorf("the store has node ports of the range %s, and this server hands out %s", stored.Range, portRange))
@@ -175,8 +173,8 @@ func bitsOf(stored *corev1.RangeAllocation) (*big.Int, error) {
 	return new(big.Int).SetBytes(stored.Data), nil
 }
 
-// update changes the claims by compare-and-swap: change is called again if
-// another server was faster. What does not change is not written.
+// update changes the claims by compare-and-swap: it calls change again after a conflict with
+// another server. It does not write unchanged claims.
 func (p *Ports) update(ctx context.Context, change func(claimed *big.Int) error) error {
 	var refused error
 	err := p.storage.GuaranteedUpdate(ctx, portKey, &corev1.RangeAllocation{}, true, nil,

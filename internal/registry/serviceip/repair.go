@@ -28,14 +28,13 @@ import (
 // repairInterval is upstream's.
 const repairInterval = 3 * time.Minute
 
-// Repair brings claims and Services together again, after a crash or a store
-// that did not answer. What a Service uses and has not claimed, it claims at
-// once. What is claimed and not used may belong to a Service that is just being
-// written, on whichever server: it is given back when it is still so at the
-// next look, minutes later.
+// Repair reconciles claims and Services, after a crash or a timeout of the store. It claims
+// what a Service uses without a claim. An unused claim may belong to a Service that another
+// server is about to write: Repair releases it if it is still unused at the next check,
+// minutes later.
 //
-// It looks at the claims before the Services: a Service that is there has had
-// its claims before, and what is missing then is really missing.
+// Repair reads the claims before the Services. A Service is stored after its claims, so a
+// claim that is missing for it is really missing.
 type Repair struct {
 	services  coreclient.ServicesGetter
 	addresses *Addresses
@@ -47,12 +46,12 @@ type Repair struct {
 	unusedPorts  sets.Set[int32]
 }
 
-// NewRepair returns a Repair that has not looked yet.
+// NewRepair returns a Repair.
 func NewRepair(services coreclient.ServicesGetter, addresses *Addresses, ports *Ports, recorders Recorders) *Repair {
 	return &Repair{services: services, addresses: addresses, ports: ports, events: recorders}
 }
 
-// Run looks at every interval, until ctx is done, and not before the first.
+// Run checks after every interval, until ctx is done.
 func (r *Repair) Run(ctx context.Context, c clock.WithTicker) {
 	ticker := c.NewTicker(repairInterval)
 	defer ticker.Stop()
@@ -63,21 +62,21 @@ func (r *Repair) Run(ctx context.Context, c clock.WithTicker) {
 		case <-ticker.C():
 		}
 		if err := r.Once(ctx); err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "Cannot compare the addresses and ports of Services with their claims; will try again")
+			klog.FromContext(ctx).Error(err, "Cannot compare the addresses and ports of Services with their claims, retrying")
 		}
 	}
 }
 
-// Start looks for the first time. Whoever made the writes up to the settled
-// revision of the store is known to be gone: what is unused of those is released
-// at once. 0 is for stores that other servers write to.
+// Start makes the first check. No server that made writes up to the store revision settled is
+// still running, so unused claims up to that revision are released immediately. settled is 0
+// for a store that other servers write to.
 func (r *Repair) Start(ctx context.Context, settled uint64) error {
 	r.settled = settled
 	defer func() { r.settled = 0 }()
 	return r.Once(ctx)
 }
 
-// Once looks once.
+// Once makes one check.
 func (r *Repair) Once(ctx context.Context) error {
 	managed := labels.Set{networkingv1.LabelManagedBy: manager}.AsSelector().String()
 	claims, err := r.addresses.client.IPAddresses().List(ctx, metav1.ListOptions{LabelSelector: managed})
@@ -142,17 +141,17 @@ func (r *Repair) isSettled(claim *networkingv1.IPAddress) bool {
 	return err == nil && revision <= r.settled
 }
 
-// isOutOfRange is whether no range has an address; where that cannot be found out, it is not.
+// isOutOfRange reports whether no range contains the address. It returns false on an error.
 func (r *Repair) isOutOfRange(ctx context.Context, address netip.Addr) bool {
 	with, err := r.addresses.spans(ctx, func(s span) bool { return s.contains(address) })
 	return err == nil && len(with) == 0
 }
 
-// claimForOwner claims an address for the Service that uses it. A claim of
-// another's is left alone until it proves unused: then this comes by again.
+// claimForOwner claims an address for the Service that uses it. A claim for another Service
+// stays until a later check releases it as unused.
 func (r *Repair) claimForOwner(ctx context.Context, owner *corev1.Service, address netip.Addr, other *networkingv1.IPAddress, services []corev1.Service) error {
 	if other != nil {
-		if isHeld(other, services) {
+		if isUsed(other, services) {
 			r.events.shared(owner, address)
 		} else {
 			r.events.strayed(owner, address)
@@ -160,7 +159,7 @@ func (r *Repair) claimForOwner(ctx context.Context, owner *corev1.Service, addre
 		return fmt.Errorf("the ClusterIP %s of Service %s is claimed for %s; recreate one of the two", address, klog.KObj(owner), refText(other))
 	}
 	r.events.unclaimed(owner, address)
-	klog.FromContext(ctx).Info("Claimed a ClusterIP that a Service used without", "ip", address, "service", klog.KObj(owner))
+	klog.FromContext(ctx).Info("Claimed a ClusterIP that a Service used without a claim", "ip", address, "service", klog.KObj(owner))
 	err := r.addresses.create(ctx, owner, address)
 	if errors.Is(err, ErrAddressClaimed) {
 		return nil // since the list
@@ -168,8 +167,8 @@ func (r *Repair) claimForOwner(ctx context.Context, owner *corev1.Service, addre
 	return err
 }
 
-// isHeld is whether the Service that a claim names has the address.
-func isHeld(claim *networkingv1.IPAddress, services []corev1.Service) bool {
+// isUsed reports whether the Service that a claim names uses the address.
+func isUsed(claim *networkingv1.IPAddress, services []corev1.Service) bool {
 	return slices.ContainsFunc(services, func(s corev1.Service) bool {
 		return refersTo(claim, &s) && slices.ContainsFunc(HeldAddresses(&s), func(a netip.Addr) bool { return a.String() == claim.Name })
 	})

@@ -1,9 +1,9 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package backends is what the controllers share that tell which pods are
-// behind a Service: which Services select pods at all, which of them a pod
-// concerns, and which changes of a pod matter to them.
+// Package backends holds what the controllers of EndpointSlices and Endpoints share: which
+// Services select pods, which Services select a given pod, and which changes of a pod
+// may change endpoints.
 package backends
 
 import (
@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// Selects reports whether the endpoints of the Service are found by selector.
+// Selects reports whether the Service selects its endpoints.
 func Selects(service *corev1.Service) bool {
 	return service.Spec.Selector != nil && service.Spec.Type != corev1.ServiceTypeExternalName
 }
@@ -50,7 +50,7 @@ func PodChanges() predicate.Predicate {
 	}}
 }
 
-// NodeReady reports whether obj is a node that is ready.
+// NodeReady reports whether obj is a ready node.
 func NodeReady(obj client.Object) bool {
 	node, ok := obj.(*corev1.Node)
 	return ok && slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {

@@ -1,10 +1,10 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package control is what every controller is handed: one shared cache to read
-// from, a client that writes under the controller's own identity, a recorder
-// and a clock. A controller package exports a Name and an Add(Env) error that
-// registers its Reconcile and the watches that wake it; it knows nothing else.
+// Package control defines the environment that every controller gets: a shared cache
+// to read from, a client that writes under the controller's own identity, an event
+// recorder and a clock. A controller exports a name and an Add(Env) error that
+// registers its Reconcile and its watches.
 package control
 
 import (
@@ -30,27 +30,27 @@ type Controller struct {
 	// system:serviceaccount:kube-system:<Name>, as upstream's controllers do
 	// with --use-service-account-credentials.
 	Name string
-	// Source is what its events name as theirs, if that is not Name.
+	// Source is the source of its events, if it differs from Name.
 	Source string
-	// Root says that it acts as the controller manager itself: who makes the tokens
-	// of service accounts does not live by one.
+	// Root controllers act as the controller manager itself: the controller that issues
+	// the tokens of service accounts cannot depend on one.
 	Root bool
 	// Add registers the controller with the manager of env.
 	Add func(env Env) error
 }
 
-// Env is the world as one controller sees it.
+// Env is the environment of one controller.
 type Env struct {
 	// Manager owns the shared informer cache and runs the controllers. Use it
 	// for watches, field indexes and runnables; write with Client.
 	Manager manager.Manager
-	// Client reads from the shared cache and writes as the controller. What it
-	// returns from the cache must not be changed without a DeepCopy.
+	// Client reads from the shared cache and writes as the controller. Objects listed
+	// with client.UnsafeDisableDeepCopy must not be modified.
 	Client client.Client
-	// Live reads from the API itself, for the few decisions which must not be
-	// made from a stale cache (ControllerRef's recheck before adoption).
+	// Live reads from the API, for the few decisions that must not use a stale cache
+	// (the recheck of the ControllerRef rules before adoption).
 	Live client.Reader
-	// Discovery says what the API serves today.
+	// Discovery lists the resources that the API serves now.
 	Discovery discovery.DiscoveryInterface
 	// Events records core/v1 events whose source is the controller.
 	Events record.EventRecorder
@@ -58,9 +58,9 @@ type Env struct {
 	Clock clock.WithTicker
 }
 
-// Options are the options that every reconciling controller starts from: the
-// given number of workers and a queue whose delays follow the Env's clock, so
-// that a test which moves the clock also moves RequeueAfter.
+// Options returns the options of a controller with the given number of workers. The
+// delays of its queue follow the Env's clock, so that tests which move the clock also
+// move RequeueAfter.
 func (e Env) Options(workers int) controller.Options {
 	return controller.Options{
 		MaxConcurrentReconciles: workers,
@@ -71,9 +71,8 @@ func (e Env) Options(workers int) controller.Options {
 	}
 }
 
-// Every lets something be done as soon as the cache is there and then at each
-// interval: for what is looked for rather than waited for. A failure is logged, and
-// the next round is the next try.
+// Every runs a function when the cache has synced and then at each interval, for work
+// that does not need a watch. Errors are logged and retried at the next interval.
 func (e Env) Every(interval time.Duration, do func(context.Context) error) error {
 	return e.Manager.Add(manager.RunnableFunc(func(ctx context.Context) error {
 		if !e.Manager.GetCache().WaitForCacheSync(ctx) {
@@ -83,7 +82,7 @@ func (e Env) Every(interval time.Duration, do func(context.Context) error) error
 		defer ticker.Stop()
 		for {
 			if err := do(ctx); err != nil && ctx.Err() == nil {
-				klog.FromContext(ctx).Error(err, "A regular look failed; the next one tries again", "after", interval)
+				klog.FromContext(ctx).Error(err, "Periodic work failed, retrying", "after", interval)
 			}
 			select {
 			case <-ticker.C():
@@ -94,11 +93,11 @@ func (e Env) Every(interval time.Duration, do func(context.Context) error) error
 	}))
 }
 
-// Select returns a cache of its own for those objects of a kind, in one namespace or in
-// all (""), that a field selector chooses: for controllers that need few of a kind of
-// which all would be too many to keep in memory.
-func (e Env) Select(kind client.Object, namespace string, chosen fields.Selector) (cache.Cache, error) {
-	by := cache.ByObject{Field: chosen}
+// Select returns a separate cache of the objects of a kind, in one namespace or in all
+// (""), that match a field selector. It is for controllers that need only a few objects
+// of a kind that is too numerous to cache, such as Secrets.
+func (e Env) Select(kind client.Object, namespace string, selector fields.Selector) (cache.Cache, error) {
+	by := cache.ByObject{Field: selector}
 	if namespace != "" {
 		by.Namespaces = map[string]cache.Config{namespace: {}}
 	}

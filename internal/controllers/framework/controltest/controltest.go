@@ -1,10 +1,10 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package controltest is a world for tests of controllers: an API (in memory,
-// with the manners of the real one that controllers rely on: UIDs, generations,
-// preconditions, status apart from spec) and a cache that shows it only as far
-// as the last Sync, so that a test decides how stale a Reconcile's view is.
+// Package controltest provides an API and a cache for tests of controllers. The API is in
+// memory and implements what controllers rely on: UIDs, generations, preconditions, the
+// status subresource. The cache has the state of the last Sync, so that a test decides how
+// stale the view of a Reconcile is.
 package controltest
 
 import (
@@ -50,14 +50,14 @@ var Start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 // World is one API with one cache.
 type World struct {
-	// API reads and writes without lag; tests use it as "somebody else".
+	// API reads and writes directly, as other clients would.
 	API client.WithWatch
 	// Clock is the only source of time.
 	Clock *testingclock.FakeClock
-	// Served is what the API says it serves: at first all kinds of the scheme.
+	// Served holds the discovery of the API, initially all kinds of the scheme.
 	Served *clienttesting.Fake
-	// Refuse, if set, is asked before each write of the controller under test,
-	// one at a time; an error it returns is the API's answer.
+	// Refuse, if set, is called before each write of the controller under test, one at a
+	// time. The API answers with the error that it returns.
 	Refuse func(verb string, obj client.Object) error
 
 	t        testing.TB
@@ -71,7 +71,7 @@ type World struct {
 	events []string
 }
 
-// lists are the kinds that the cache holds.
+// lists returns a list of each kind that the cache holds.
 func lists() []client.ObjectList {
 	return []client.ObjectList{
 		&corev1.PodList{}, &corev1.NodeList{}, &corev1.NamespaceList{}, &corev1.ServiceAccountList{}, &corev1.ConfigMapList{},
@@ -82,7 +82,7 @@ func lists() []client.ObjectList {
 	}
 }
 
-// New returns a world that holds the given objects, with a cache that shows them.
+// New returns a World with the given objects in its API and its cache.
 func New(t testing.TB, objs ...client.Object) *World {
 	w := &World{t: t, Clock: testingclock.NewFakeClock(Start), Served: &clienttesting.Fake{}}
 	store := builder().WithGlobalResourceVersionCounter().WithStatusSubresource(
@@ -106,15 +106,15 @@ func New(t testing.TB, objs ...client.Object) *World {
 var crds = schema.GroupVersion{Group: "apiextensions.k8s.io", Version: "v1"}
 
 func builder() *fake.ClientBuilder {
-	// The fake client walks its scheme at each write, so keep it small; and
-	// managed fields are not looked at, so the cheap converter will do.
+	// The fake client walks its scheme at each write, so the scheme is small. No test
+	// reads managed fields, so the cheap converter is enough.
 	scheme := runtime.NewScheme()
 	utilruntime.Must(corev1.AddToScheme(scheme))
 	utilruntime.Must(appsv1.AddToScheme(scheme))
 	utilruntime.Must(batchv1.AddToScheme(scheme))
 	utilruntime.Must(discoveryv1.AddToScheme(scheme))
 	utilruntime.Must(storagev1.AddToScheme(scheme))
-	// Of CRDs, controllers watch the metadata.
+	// Controllers watch the metadata of CRDs.
 	scheme.AddKnownTypeWithName(crds.WithKind("CustomResourceDefinition"), &metav1.PartialObjectMetadata{})
 	scheme.AddKnownTypeWithName(crds.WithKind("CustomResourceDefinitionList"), &metav1.PartialObjectMetadataList{})
 	b := fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(testrestmapper.TestOnlyStaticRESTMapper(scheme)).WithTypeConverters(managedfields.NewDeducedTypeConverter())
@@ -124,7 +124,7 @@ func builder() *fake.ClientBuilder {
 	return b.WithIndex(&corev1.Pod{}, pods.ClaimIndex, pods.Claims)
 }
 
-// resources are all kinds of a scheme, as discovery tells them.
+// resources returns all kinds of a scheme, as discovery lists them.
 func resources(scheme *runtime.Scheme, mapper meta.RESTMapper) []*metav1.APIResourceList {
 	lists := map[schema.GroupVersion]*metav1.APIResourceList{}
 	for kind := range scheme.AllKnownTypes() {
@@ -152,8 +152,8 @@ func (w *World) Must(err error) {
 	}
 }
 
-// Env returns what the controller under test is handed. Its Manager is nil:
-// tests call Reconcile themselves.
+// Env returns the environment of the controller under test. Its Manager is nil: tests call
+// Reconcile themselves.
 func (w *World) Env() control.Env {
 	return control.Env{
 		Client:    controllerClient{Client: w.API, world: w},
@@ -164,7 +164,7 @@ func (w *World) Env() control.Env {
 	}
 }
 
-// Sync lets the cache catch up with the API.
+// Sync brings the cache up to date with the API.
 func (w *World) Sync() {
 	w.t.Helper()
 	w.mu.Lock()
@@ -241,8 +241,8 @@ func (w *World) delete(ctx context.Context, c client.WithWatch, obj client.Objec
 	return c.Delete(ctx, obj, opts...)
 }
 
-// updateStatus keeps metadata.annotations of a status update, as the strategies
-// of Deployment and ReplicaSet do.
+// updateStatus also updates annotations, as the strategies of Deployments and ReplicaSets
+// do.
 func (w *World) updateStatus(ctx context.Context, c client.Client, sub string, obj client.Object, opts ...client.SubResourceUpdateOption) error {
 	annotations := obj.GetAnnotations()
 	if err := c.SubResource(sub).Update(ctx, obj, opts...); err != nil {
@@ -274,7 +274,8 @@ func spec(obj client.Object) any {
 	return u["spec"]
 }
 
-// controllerClient reads from the cache and writes to the API, if not refused.
+// controllerClient reads from the cache and writes to the API, unless Refuse returns an
+// error.
 type controllerClient struct {
 	client.Client
 	world *World
@@ -349,7 +350,7 @@ func (s statusClient) Update(ctx context.Context, obj client.Object, opts ...cli
 	return s.SubResourceClient.Update(ctx, obj, opts...)
 }
 
-// recorder keeps events as lines of text.
+// recorder records events as lines of text.
 type recorder struct{ world *World }
 
 var _ record.EventRecorder = recorder{}

@@ -30,9 +30,9 @@ import (
 	"github.com/kindred-project/kindred/internal/controllers/framework/control"
 )
 
-// Run runs the controllers under a real manager, whose informers follow the
-// world's API, on the real clock, until the test ends. What it adds to calling
-// Reconcile is all that Add does: watches, predicates and indexes.
+// Run runs the controllers under a real manager, whose informers watch the World's API, on
+// the real clock, until the test ends. Unlike calls of Reconcile, it covers what Add
+// registers: watches, predicates and indexes.
 func (w *World) Run(t testing.TB, controllers ...control.Controller) {
 	t.Helper()
 	// The in-memory API panics when a watcher falls further behind than this.
@@ -75,8 +75,7 @@ func (w *World) Run(t testing.TB, controllers ...control.Controller) {
 	}
 }
 
-// newInformer returns an informer of the world's API, whatever the given
-// ListerWatcher would ask.
+// newInformer returns an informer of the World's API and ignores the given ListerWatcher.
 func (w *World) newInformer(_ toolscache.ListerWatcher, obj runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
 	newList := func() client.ObjectList {
 		gvk, err := apiutil.GVKForObject(obj, w.API.Scheme())
@@ -87,8 +86,8 @@ func (w *World) newInformer(_ toolscache.ListerWatcher, obj runtime.Object, resy
 		list.GetObjectKind().SetGroupVersionKind(gvk)
 		return list.(client.ObjectList)
 	}
-	// The in-memory API has no history to resume from: each watch begins before its
-	// list, or what is written between the two would never be seen.
+	// The in-memory API has no history: a watch begins before its list, or it would miss
+	// the writes between the two.
 	var begun watch.Interface
 	return toolscache.NewSharedIndexInformer(toolscache.ToListWatcherWithWatchListSemantics(&toolscache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
@@ -116,7 +115,7 @@ func (w *World) newInformer(_ toolscache.ListerWatcher, obj runtime.Object, resy
 	}, noWatchList{}), obj, resync, indexers)
 }
 
-// metadataOf is what a server answers who is asked for the metadata of a list.
+// metadataOf returns a list as a server answers a request for metadata.
 func metadataOf(list client.ObjectList) (runtime.Object, error) {
 	objects, err := meta.ExtractList(list)
 	out := &metav1.PartialObjectMetadataList{ListMeta: metav1.ListMeta{ResourceVersion: list.GetResourceVersion()}}
@@ -134,7 +133,7 @@ func onlyMetadata(e watch.Event) (watch.Event, bool) {
 	return e, true
 }
 
-// noWatchList says that the in-memory API cannot stream lists.
+// noWatchList disables streaming lists, which the in-memory API does not support.
 type noWatchList struct{}
 
 func (noWatchList) IsWatchListSemanticsUnSupported() bool { return true }

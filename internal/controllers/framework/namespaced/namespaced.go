@@ -1,8 +1,8 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package namespaced is what controllers share that keep one object of a fixed
-// name in every namespace: their requests name the namespace.
+// Package namespaced holds the watches of controllers that keep one object of a fixed
+// name in every namespace. Their requests name the namespace.
 package namespaced
 
 import (
@@ -17,8 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// Active reports whether the namespace exists and is not being deleted. In
-// another one, the API would refuse to create anything.
+// Active reports whether the namespace exists and is not being deleted. In any other
+// namespace the API would refuse to create objects.
 func Active(ctx context.Context, c client.Reader, name string) (bool, error) {
 	ns := &corev1.Namespace{}
 	if err := c.Get(ctx, client.ObjectKey{Name: name}, ns); err != nil {
@@ -34,8 +34,8 @@ func Wake() handler.EventHandler {
 	})
 }
 
-// Arrivals passes the events after which a namespace may lack its object: it is
-// new, or has become active.
+// Arrivals passes the events after which a namespace may lack its object: it was
+// created, or has become active.
 func Arrivals() predicate.Predicate {
 	active := func(obj client.Object) bool {
 		ns, ok := obj.(*corev1.Namespace)
@@ -47,7 +47,7 @@ func Arrivals() predicate.Predicate {
 	}
 }
 
-// Losses passes the deletion of objects of the given name.
+// Losses passes deletions of objects of the given name.
 func Losses(name string) predicate.Predicate {
 	return predicate.And(named(name), predicate.Funcs{
 		CreateFunc: func(event.CreateEvent) bool { return false },
@@ -55,7 +55,7 @@ func Losses(name string) predicate.Predicate {
 	})
 }
 
-// Changes passes the deletion and the change of objects of the given name.
+// Changes passes deletions and updates of objects of the given name.
 func Changes(name string) predicate.Predicate {
 	return predicate.And(named(name), predicate.Funcs{
 		CreateFunc: func(event.CreateEvent) bool { return false },

@@ -11,22 +11,23 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Children is how a controller finds the children of one kind: list, overlay, claim.
+// Children finds the children of one kind: list, overlay, claim.
 type Children[T client.Object] struct {
-	// Kind is what controller references name.
+	// Kind is the owner's kind, as controller references name it.
 	Kind schema.GroupVersionKind
-	// Finalizer, if there is one, is what the children carry.
+	// Finalizer, if set, is a finalizer of all children.
 	Finalizer string
-	// Client writes; Live reads past the cache.
+	// Client writes; Live reads from the API.
 	Client client.Client
 	Live   client.Reader
-	// Ledger is what was written and is laid over what the cache lists.
+	// Ledger holds the writes that are laid over the cached list.
 	Ledger *Ledger[T]
 	// List lists objects of the children's kind, whose cache has ControllerIndex.
 	List func(context.Context, client.Reader, ...client.ListOption) ([]T, error)
 }
 
-// Of returns the children of an owner after adoption and release. They must not be changed.
+// Of returns the children of an owner after adoption and release. They must not be
+// modified.
 func (c Children[T]) Of(ctx context.Context, owner client.Object, selector labels.Selector) ([]T, error) {
 	found, err := c.Candidates(ctx, owner, selector)
 	if err != nil {
@@ -35,8 +36,8 @@ func (c Children[T]) Of(ctx context.Context, owner client.Object, selector label
 	return c.Claim(ctx, owner, selector, found)
 }
 
-// Candidates returns what the owner controls and the orphans that it selects, as fresh as its
-// last write.
+// Candidates returns the objects that the owner controls and the orphans that it selects,
+// as fresh as the controller's last write.
 func (c Children[T]) Candidates(ctx context.Context, owner client.Object, selector labels.Selector) ([]T, error) {
 	return c.Ledger.Read(owner, func() ([]T, error) {
 		mine, err := c.List(ctx, c.Client, By(owner.GetNamespace(), string(owner.GetUID()))...)
@@ -48,7 +49,7 @@ func (c Children[T]) Candidates(ctx context.Context, owner client.Object, select
 	})
 }
 
-// Claim adopts and releases among the candidates, and returns those that are the owner's.
+// Claim adopts and releases candidates, and returns those that belong to the owner.
 func (c Children[T]) Claim(ctx context.Context, owner client.Object, selector labels.Selector, candidates []T) ([]T, error) {
 	return Claim[T]{
 		Controller: owner, Kind: c.Kind, Selector: selector, Finalizer: c.Finalizer,

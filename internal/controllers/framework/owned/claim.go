@@ -20,35 +20,35 @@ import (
 
 // Claim decides which of the listed children belong to one controller, by the
 // ControllerRef rules (controller-ref design, garbage collection API):
-//   - controlled by someone else: never touched, whatever the selectors say;
-//   - controlled by Controller and matching: its own;
-//   - controlled by Controller, no longer matching: released;
-//   - an orphan that matches and lives: adopted.
+//   - controlled by another object: ignored, whatever the selectors match;
+//   - controlled by Controller and matching: kept;
+//   - controlled by Controller and not matching: released;
+//   - an orphan that matches and is not being deleted: adopted.
 //
 // A controller that is itself being deleted neither adopts nor releases.
 type Claim[T client.Object] struct {
 	Controller client.Object
 	Kind       schema.GroupVersionKind
 	Selector   labels.Selector
-	// Finalizer, if there is one, is what the controller's children carry: it comes
-	// with adoption and goes with release.
+	// Finalizer, if set, is added to a child when it is adopted and removed when it is
+	// released.
 	Finalizer string
-	// Client writes; Live reads past the cache.
+	// Client writes; Live reads from the API.
 	Client client.Client
 	Live   client.Reader
-	// Ledger remembers the patches.
+	// Ledger records the patches.
 	Ledger *Ledger[T]
-	// Copy returns a deep copy, to patch without touching the cache.
+	// Copy returns a deep copy, so that a patch does not modify the cache.
 	Copy func(T) T
 }
 
-// Filter returns the children that the controller owns when it returns, in the
-// order given. An error means that an adoption or a release failed; the caller
-// must not act on a partial view and should try again.
+// Filter adopts and releases children, and returns those that the controller owns then,
+// in the order given. On an error, an adoption or a release has failed: the caller must
+// not act on the partial list and should retry.
 func (c Claim[T]) Filter(ctx context.Context, children []T) ([]T, error) {
 	var mine []T
 	var errs []error
-	mayAdopt := c.recheck()
+	canAdopt := c.recheck()
 	for _, child := range children {
 		ref := metav1.GetControllerOfNoCopy(child)
 		matches := c.Selector.Matches(labels.Set(child.GetLabels()))
@@ -60,7 +60,7 @@ func (c Claim[T]) Filter(ctx context.Context, children []T) ([]T, error) {
 		case ref != nil:
 			errs = append(errs, c.release(ctx, child))
 		case matches && child.GetDeletionTimestamp() == nil:
-			adopted, err := c.adopt(ctx, child, mayAdopt)
+			adopted, err := c.adopt(ctx, child, canAdopt)
 			if err == nil {
 				mine = append(mine, adopted)
 			}
@@ -70,21 +70,21 @@ func (c Claim[T]) Filter(ctx context.Context, children []T) ([]T, error) {
 	return mine, errors.Join(errs...)
 }
 
-// recheck returns a function that asks the API, once, whether the controller
-// still exists and lives. Without it a controller that was deleted a moment
-// ago, but is still in the cache, could adopt what the collector just orphaned.
+// recheck returns a function that checks in the API, once, that the controller exists
+// and is not being deleted. Without it, a controller that was just deleted, but is still
+// cached, could adopt objects that the garbage collector has just orphaned.
 func (c Claim[T]) recheck() func(context.Context) error {
-	var asked bool
-	var answer error
+	var checked bool
+	var result error
 	return func(ctx context.Context) error {
-		if !asked {
-			asked, answer = true, c.live(ctx)
+		if !checked {
+			checked, result = true, c.checkLive(ctx)
 		}
-		return answer
+		return result
 	}
 }
 
-func (c Claim[T]) live(ctx context.Context) error {
+func (c Claim[T]) checkLive(ctx context.Context) error {
 	fresh := c.Controller.DeepCopyObject().(client.Object)
 	if err := c.Live.Get(ctx, client.ObjectKeyFromObject(c.Controller), fresh); err != nil {
 		return err
@@ -99,18 +99,18 @@ func (c Claim[T]) live(ctx context.Context) error {
 	return nil
 }
 
-func (c Claim[T]) adopt(ctx context.Context, child T, mayAdopt func(context.Context) error) (T, error) {
-	if err := mayAdopt(ctx); err != nil {
+func (c Claim[T]) adopt(ctx context.Context, child T, canAdopt func(context.Context) error) (T, error) {
+	if err := canAdopt(ctx); err != nil {
 		return child, fmt.Errorf("can't adopt %s/%s (%s): %w", child.GetNamespace(), child.GetName(), child.GetUID(), err)
 	}
-	// The API refuses the patch if another controller was faster.
+	// The API refuses the patch if another controller has adopted the child.
 	return c.patchOwners(ctx, child, metav1.NewControllerRef(c.Controller, c.Kind), "finalizers")
 }
 
 func (c Claim[T]) release(ctx context.Context, child T) error {
 	_, err := c.patchOwners(ctx, child, map[string]any{"$patch": "delete", "uid": c.Controller.GetUID()},
 		"$deleteFromPrimitiveList/finalizers")
-	// Invalid: the child has a new uid, or has lost the reference already.
+	// Invalid: the child was replaced, or does not have the reference any more.
 	if apierrors.IsInvalid(err) {
 		return nil
 	}
@@ -118,8 +118,8 @@ func (c Claim[T]) release(ctx context.Context, child T) error {
 }
 
 // patchOwners merges one entry into the child's ownerReferences, and in the same write
-// the finalizer under the given directive; the uid makes sure that a new object of the
-// same name is left alone.
+// the finalizer under the given directive. The UID in the patch protects a new object of
+// the same name.
 func (c Claim[T]) patchOwners(ctx context.Context, child T, entry any, finalizers string) (T, error) {
 	metadata := map[string]any{"uid": child.GetUID(), "ownerReferences": []any{entry}}
 	if c.Finalizer != "" {
@@ -137,10 +137,9 @@ func (c Claim[T]) patchOwners(ctx context.Context, child T, entry any, finalizer
 	return patched, nil
 }
 
-// IgnoreStale drops the errors that only say that the cache is behind: the
-// object was changed or deleted by someone, or its namespace is going. The
-// event that tells so is on its way and wakes the controller, which then
-// decides afresh; to try again before it comes would be of no use.
+// IgnoreStale drops the errors of a write that was based on a stale cache: the object was
+// changed or deleted, or its namespace is terminating. The pending event wakes the
+// controller, so a retry before it would be of no use.
 func IgnoreStale(err error) error {
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		return nil

@@ -1,19 +1,18 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package owned is what every controller of children needs, whatever the kind
-// of child: to find its children, to decide which are its own, and to see its
-// own writes before the informer cache does.
+// Package owned finds the children of an owner, whatever their kind: it lists them,
+// decides which of them belong to the owner, and shows a controller its own writes
+// before the informer cache does.
 //
-// The three parts are used together, in this order, at the top of a Reconcile, which is
-// what Children does (children.go):
+// A Reconcile uses the three parts in this order, by way of Children (children.go):
 //
-//	list     by controller UID, from an index on the shared cache     (index.go)
-//	overlay  what this process wrote and the cache has not shown yet  (ledger.go)
-//	claim    adopt matching orphans, release what no longer matches   (claim.go)
+//	list     by controller UID, from an index of the shared cache       (index.go)
+//	overlay  what this process wrote and the cache does not have yet    (ledger.go)
+//	claim    adopt matching orphans, release children that don't match  (claim.go)
 //
-// What is left belongs to the controller and is as fresh as its last write, so
+// The result belongs to the owner and is as fresh as the controller's last write, so
 // the rest of the Reconcile needs no expectations and never waits.
 //
-// An owner that is held (hold.go) is left alone before any of that.
+// Controllers skip an owner that is on hold (hold.go).
 package owned

@@ -9,10 +9,10 @@ import (
 	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
 )
 
-// Held reports whether a controller must leave the object, and what it owns, as they are.
-// Whoever took the hold away has changed the object, so that its controller is woken. An
-// object whose deletion has begun is not held: nothing is made for it any more, and some of
-// what is still to do for it, such as the release of a finalizer, lets it go.
+// Held reports whether an object is on hold: its controller must leave it and its children
+// alone. Removing the hold updates the object and so wakes the controller. An object that
+// is being deleted is not on hold: nothing is created for it any more, and it may need its
+// controller to remove a finalizer.
 func Held(obj client.Object) bool {
 	_, held := obj.GetAnnotations()[ownership.HoldAnnotation]
 	return held && obj.GetDeletionTimestamp() == nil

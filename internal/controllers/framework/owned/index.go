@@ -17,11 +17,11 @@ const (
 	// ControllerIndex finds objects by the UID of the controller in their
 	// ownerReferences, or by Orphan.
 	ControllerIndex = ".metadata.controller"
-	// Orphan is the index value of objects that no controller owns.
+	// Orphan is the index value of objects without a controller.
 	Orphan = "orphan"
 )
 
-// ControllerOf is the function behind ControllerIndex.
+// ControllerOf is the index function of ControllerIndex.
 func ControllerOf(obj client.Object) []string {
 	if ref := metav1.GetControllerOfNoCopy(obj); ref != nil {
 		return []string{string(ref.UID)}
@@ -29,9 +29,9 @@ func ControllerOf(obj client.Object) []string {
 	return []string{Orphan}
 }
 
-// Index makes sure that the shared cache keeps ControllerIndex for the kind of
-// obj, and returns how far that cache has come (see Ledger). Several
-// controllers may ask for the same kind.
+// Index adds ControllerIndex to the shared cache for the kind of obj, and returns a
+// function for the resource version that the cache has reached (see Ledger). Several
+// controllers may index the same kind.
 func Index(ctx context.Context, shared cache.Cache, obj client.Object) (seen func() string, err error) {
 	informer, err := shared.GetInformer(ctx, obj, cache.BlockUntilSynced(false))
 	if err != nil {
@@ -41,7 +41,7 @@ func Index(ctx context.Context, shared cache.Cache, obj client.Object) (seen fun
 	if !ok {
 		return nil, fmt.Errorf("the cache of %T has no store to index", obj)
 	}
-	// controller-runtime names the index of a field so; adding it twice is an error.
+	// controller-runtime prefixes index names with "field:"; adding one twice is an error.
 	if _, exists := indexed.GetIndexer().GetIndexers()["field:"+ControllerIndex]; !exists {
 		if err := shared.IndexField(ctx, obj, ControllerIndex, ControllerOf); err != nil {
 			return nil, err
@@ -50,9 +50,9 @@ func Index(ctx context.Context, shared cache.Cache, obj client.Object) (seen fun
 	return indexed.GetIndexer().LastStoreSyncResourceVersion, nil
 }
 
-// By selects, in one namespace, what the controller with the given UID owns;
-// with Orphan, what nobody owns. What is listed shares memory with the cache
-// and must not be changed: an owner of a thousand pods lists them often.
+// By selects the objects in a namespace that the controller with the given UID owns, or
+// with Orphan those without a controller. The objects are not copied, since an owner of a
+// thousand pods lists them often; they must not be modified.
 func By(namespace, uid string) []client.ListOption {
 	return []client.ListOption{client.InNamespace(namespace), client.MatchingFields{ControllerIndex: uid}, client.UnsafeDisableDeepCopy}
 }

@@ -14,19 +14,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Ledger gives a controller read-your-writes over an informer cache that lags
-// behind the API: it remembers what was written for each owner until the cache
-// shows it, and lays that over what the cache lists.
+// Ledger gives a controller read-your-writes consistency over an informer cache that lags
+// behind the API: it records the writes for each owner until the cache has them, and lays
+// them over what the cache lists.
 //
-// It replaces the counted expectations of a classic controller: a Reconcile
-// never has to wait for its own events, cannot create a child twice because the
-// cache has not shown the first one, and cannot pick a second victim because
-// the first one still looks alive.
+// It replaces the expectations of upstream's controllers (ControllerExpectations): a
+// Reconcile never waits for its own events, does not create a child twice because the
+// first is not cached yet, and does not delete a second pod because the first still looks
+// active.
 //
-// An entry leaves when the cache has caught up with it. Resource versions of
-// one kind are ordered (KEP-5504), so a child which the cache does not list is
-// still to come if it was written after the version the cache has reached, and
-// gone if before. The ledger needs no events and no time-outs.
+// An entry is dropped when the cache has caught up with it. Resource versions of a kind
+// are ordered (KEP-5504): a child that is not cached was written after the version that
+// the cache has reached, or else it was deleted. So the ledger needs no events and no
+// timeouts.
 type Ledger[T client.Object] struct {
 	seen func() string
 
@@ -37,12 +37,12 @@ type Ledger[T client.Object] struct {
 type write[T client.Object] struct {
 	obj     T
 	deleted bool
-	// ending says that obj was deleted and counts until it has gone.
+	// ending is set if obj is being deleted and listed until it is removed.
 	ending bool
 }
 
-// NewLedger returns a ledger over the cache that has reached the resource
-// version which seen returns ("" while it has none).
+// NewLedger returns a ledger over a cache. The function seen returns the resource version
+// that the cache has reached, or "" before it has one.
 func NewLedger[T client.Object](seen func() string) *Ledger[T] {
 	return &Ledger[T]{seen: seen, owners: map[types.NamespacedName]map[types.UID]write[T]{}}
 }
@@ -52,14 +52,14 @@ func (l *Ledger[T]) Wrote(owner client.Object, obj T) {
 	l.record(owner, write[T]{obj: obj})
 }
 
-// Deleted records that the API accepted to delete obj, which may be the
-// version that the cache holds.
+// Deleted records that the API has accepted the deletion of obj, which may be the cached
+// version.
 func (l *Ledger[T]) Deleted(owner client.Object, obj T) {
 	l.record(owner, write[T]{obj: obj, deleted: true})
 }
 
-// Ending is Deleted for an owner that counts a child which terminates: instead of being
-// left out, it is listed as being deleted since now.
+// Ending is like Deleted, for an owner that counts terminating children: the child is
+// listed as being deleted since now, and not left out.
 func (l *Ledger[T]) Ending(owner client.Object, obj T, now time.Time) {
 	ending := obj.DeepCopyObject().(T)
 	since := metav1.NewTime(now)
@@ -77,18 +77,18 @@ func (l *Ledger[T]) record(owner client.Object, w write[T]) {
 	l.owners[key][w.obj.GetUID()] = w
 }
 
-// Forget drops what is remembered for an owner that no longer exists.
+// Forget drops the records of an owner that does not exist any more.
 func (l *Ledger[T]) Forget(owner types.NamespacedName) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.owners, owner)
 }
 
-// Read lists children from the cache and lays the owner's own writes over
-// them: written ones in the newer version, created ones added, deleted ones
-// left out, or listed as terminating, until the cache shows them so.
+// Read lists children from the cache and lays the writes for the owner over them: updated
+// children are returned in the newer version, created ones are added, and deleted ones are
+// left out or listed as terminating, until the cache has caught up.
 func (l *Ledger[T]) Read(owner client.Object, list func() ([]T, error)) ([]T, error) {
-	// First the version, then the list: the list is at least as new.
+	// The version is read first, so that the list is at least as new.
 	seen := l.seen()
 	cached, err := list()
 	if err != nil {
@@ -111,7 +111,7 @@ func (l *Ledger[T]) Read(owner client.Object, list func() ([]T, error)) ([]T, er
 		case !pending:
 			out = append(out, obj)
 		case w.deleted && obj.GetDeletionTimestamp() == nil:
-			// The cache does not know yet that it dies.
+			// The cache does not have the deletion yet.
 		case w.ending && obj.GetDeletionTimestamp() == nil:
 			out = append(out, w.obj)
 		case !w.deleted && newer(w.obj, obj):
@@ -141,10 +141,9 @@ func newer(a, b client.Object) bool {
 	return err == nil && c > 0
 }
 
-// Reached reports whether a cache at version seen ("" while it has none) contains all of
-// version rv.
-// A version that cannot be compared counts as reached: better to believe the
-// cache than to hold a ghost for ever.
+// Reached reports whether a cache at version seen ("" before it has one) has reached
+// version rv. A version that cannot be compared counts as reached: trusting the cache is
+// better than keeping an entry forever.
 func Reached(seen, rv string) bool {
 	if seen == "" {
 		return false

@@ -14,14 +14,14 @@ import (
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 )
 
-// NewOrphans passes the events after which an object without a controller may
-// find one: it appeared, it lost its controller, or its labels changed.
+// NewOrphans passes the events after which an orphan may be adopted: it was created, lost
+// its controller, or changed its labels.
 func NewOrphans() predicate.Predicate {
-	orphan := func(obj client.Object) bool { return metav1.GetControllerOfNoCopy(obj) == nil }
+	isOrphan := func(obj client.Object) bool { return metav1.GetControllerOfNoCopy(obj) == nil }
 	return predicate.Funcs{
-		CreateFunc: func(e event.CreateEvent) bool { return orphan(e.Object) && e.Object.GetDeletionTimestamp() == nil },
+		CreateFunc: func(e event.CreateEvent) bool { return isOrphan(e.Object) && e.Object.GetDeletionTimestamp() == nil },
 		UpdateFunc: func(e event.UpdateEvent) bool {
-			return orphan(e.ObjectNew) && (!orphan(e.ObjectOld) ||
+			return isOrphan(e.ObjectNew) && (!isOrphan(e.ObjectOld) ||
 				!apiequality.Semantic.DeepEqual(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels()))
 		},
 		DeleteFunc:  func(event.DeleteEvent) bool { return false },
@@ -29,8 +29,8 @@ func NewOrphans() predicate.Predicate {
 	}
 }
 
-// Selecting returns a request for each of the controllers whose selector
-// matches child. An empty selector matches nothing.
+// Selecting returns a request for each controller whose selector matches child. An empty
+// selector matches nothing.
 func Selecting[C any, P interface {
 	*C
 	client.Object

@@ -8,15 +8,13 @@ import (
 	"sync/atomic"
 )
 
-// parallelism bounds the API calls that one reconcile has in flight: enough to
-// keep an in-process API server busy, few enough that one owner does not crowd
-// out the others.
+// parallelism limits the API calls that one reconcile has in flight: enough to keep an
+// in-process API server busy, few enough to leave room for other owners.
 const parallelism = 32
 
-// SlowStart calls fn(0) up to fn(n-1) in batches of 1, 2, 4 ..., and stops after
-// the first batch in which a call failed: when every call is bound to fail (a
-// quota, a webhook), only a few are wasted, with their events. It returns how
-// many calls succeeded and one of the errors.
+// SlowStart calls fn(0) to fn(n-1) in batches of 1, 2, 4 ..., and stops after the first
+// batch with a failed call. If all calls must fail (a quota, a webhook), it wastes only a
+// few calls and events. It returns the number of calls that succeeded, and one error.
 func SlowStart(n int, fn func(i int) error) (succeeded int, err error) {
 	for done, batch := 0, 1; done < n; batch *= 2 {
 		size := min(batch, n-done)
@@ -30,8 +28,8 @@ func SlowStart(n int, fn func(i int) error) (succeeded int, err error) {
 	return succeeded, nil
 }
 
-// Parallel calls fn(0) ... fn(n-1), a bounded number at a time, and waits for
-// all. It returns how many succeeded and the first error that occurred.
+// Parallel calls fn(0) to fn(n-1), at most parallelism at a time, and waits for all. It
+// returns the number of calls that succeeded, and the first error.
 func Parallel(n int, fn func(i int) error) (succeeded int, err error) {
 	var next, ok atomic.Int64
 	var first atomic.Pointer[error]

@@ -9,12 +9,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// ClaimIndex finds pods by the names of the claims in their volumes, in the pods'
-// namespace.
+// ClaimIndex finds pods by the names of the PersistentVolumeClaims of their volumes.
 const ClaimIndex = ".spec.volumes.claim"
 
-// Claims are the names of the claims that a pod's volumes are of: those it names, and
-// those that are made for it. It is the function behind ClaimIndex.
+// Claims returns the names of the claims of a pod's volumes: those that the pod names, and
+// those of its ephemeral volumes. It is the index function of ClaimIndex.
 func Claims(obj client.Object) []string {
 	pod, ok := obj.(*corev1.Pod)
 	if !ok {

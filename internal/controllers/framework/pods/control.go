@@ -18,8 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Reasons of the events that Control records at the owner; FailedCreate and
-// FailedDelete are also reasons of a ReplicaFailure condition.
+// Reasons of the events that Control records for the owner. FailedCreate and FailedDelete
+// are also reasons of the ReplicaFailure condition.
 const (
 	FailedCreate     = "FailedCreate"
 	SuccessfulCreate = "SuccessfulCreate"
@@ -27,8 +27,8 @@ const (
 	SuccessfulDelete = "SuccessfulDelete"
 )
 
-// FromTemplate returns the pod that a controller makes from a template: named
-// after its owner, controlled by it, otherwise as the template says.
+// FromTemplate returns a pod with the content of a template, named after its owner and
+// controlled by it.
 func FromTemplate(template *corev1.PodTemplateSpec, owner client.Object, kind schema.GroupVersionKind) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -43,20 +43,20 @@ func FromTemplate(template *corev1.PodTemplateSpec, owner client.Object, kind sc
 	}
 }
 
-// Control creates and deletes pods for an owner and tells so in events at it.
+// Control creates and deletes pods for an owner, and records events for it.
 type Control struct {
 	Client client.Client
 	Events record.EventRecorder
 }
 
-// Create creates the pod and fills in what the API answered.
+// Create creates the pod and updates it with the API's answer.
 func (c Control) Create(ctx context.Context, owner client.Object, pod *corev1.Pod) error {
-	// No selector could find it, so its owner would create it again for ever.
+	// No selector would match the pod, so its owner would create pods without end.
 	if len(pod.Labels) == 0 {
 		return errors.New("unable to create pods, no labels")
 	}
 	if err := c.Client.Create(ctx, pod); err != nil {
-		// In a namespace that goes, failure is the normal course.
+		// Creation always fails in a terminating namespace.
 		if !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 			c.Events.Eventf(owner, corev1.EventTypeWarning, FailedCreate, "Error creating: %v", err)
 		}
@@ -66,8 +66,8 @@ func (c Control) Create(ctx context.Context, owner client.Object, pod *corev1.Po
 	return nil
 }
 
-// Delete deletes this very pod, not a namesake. A pod that is already gone is
-// no error.
+// Delete deletes the pod, but not another pod of its name. It returns no error if the pod
+// does not exist.
 func (c Control) Delete(ctx context.Context, owner client.Object, pod *corev1.Pod) error {
 	err := c.Client.Delete(ctx, pod, client.Preconditions{UID: &pod.UID})
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {

@@ -1,9 +1,9 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pods is what controllers of pods share: what makes a pod active,
-// ready and available, which pods to give up first, how a pod is made from a
-// template, and how many API calls to try at once.
+// Package pods holds what controllers of pods share: when a pod is active, ready and
+// available, which pods to delete first, how to create a pod from a template, and how to
+// batch API calls.
 //
-// Everything but Control is a pure function of its arguments.
+// All functions but those of Control are pure.
 package pods

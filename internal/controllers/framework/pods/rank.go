@@ -13,9 +13,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Victims returns the n pods to delete first when replicas must go. The order
-// is the documented one (ReplicaSet, "Scaling down"), each rule deciding only
-// between pods that are equal by all rules before it:
+// Victims returns the n pods to delete first when scaling down. The order is the documented
+// one (ReplicaSet, "Scaling down"); each rule decides between pods that are equal by all
+// rules before it:
 //
 //  1. not yet on a node before on a node
 //  2. pending before unknown before running
@@ -26,12 +26,11 @@ import (
 //  7. more container restarts first, then more sidecar restarts
 //  8. younger before older
 //
-// Times are compared by the logarithm of the age, so that a set of pods of
-// about the same age is not always thinned from its young end. Where no rule
-// decides, the UID does, which is as good as chance but stable.
+// Ages are compared by their logarithm, so that among pods of about the same age the
+// youngest is not always deleted first. UIDs break ties: they are random, but stable.
 //
-// Related pods are those whose company on a node counts: the siblings of all
-// ReplicaSets of the same owner. Neither slice is changed.
+// Related are the pods that count for rule 5: those of all ReplicaSets of the same owner.
+// Neither slice is modified.
 func Victims(candidates, related []*corev1.Pod, n int, now time.Time) []*corev1.Pod {
 	if n >= len(candidates) {
 		return candidates
@@ -61,8 +60,8 @@ func compareVictims(a, b *corev1.Pod, onNode map[string]int, now time.Time) int 
 	)
 }
 
-// DeletionCost returns the value of controller.kubernetes.io/pod-deletion-cost;
-// 0 if it is missing or no int32 in canonical form ("+1" and "01" are not).
+// DeletionCost returns the value of controller.kubernetes.io/pod-deletion-cost, or 0 if it
+// is missing or not an int32 in canonical form ("+1" and "01" are not).
 func DeletionCost(pod *corev1.Pod) int32 {
 	value := pod.Annotations[corev1.PodDeletionCost]
 	cost, err := strconv.ParseInt(value, 10, 32)
@@ -94,7 +93,7 @@ func phaseOrder(pod *corev1.Pod) int {
 	}
 }
 
-// compareAges puts an unknown time first, then the one in the younger bucket.
+// compareAges orders an unknown time first, then the younger bucket.
 func compareAges(a, b, now time.Time) int {
 	if a.IsZero() || b.IsZero() {
 		return falseFirst(!a.IsZero(), !b.IsZero())
@@ -116,8 +115,8 @@ func compareRestarts(a, b *corev1.Pod) int {
 	return cmp.Or(cmp.Compare(appsB, appsA), cmp.Compare(sidecarsB, sidecarsA))
 }
 
-// maxRestarts returns the restart counts of the app container and of the
-// sidecar (an init container that always restarts) that restarted most.
+// maxRestarts returns the highest restart counts of an app container and of a sidecar (an
+// init container that always restarts).
 func maxRestarts(pod *corev1.Pod) (apps, sidecars int32) {
 	for i := range pod.Status.ContainerStatuses {
 		apps = max(apps, pod.Status.ContainerStatuses[i].RestartCount)

@@ -21,13 +21,13 @@ func IsTerminal(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-// IsActive reports whether the pod counts as a replica: it runs or may still
-// run, and nobody has asked it to stop.
+// IsActive reports whether the pod counts as a replica: it has not ended and is not being
+// deleted.
 func IsActive(pod *corev1.Pod) bool {
 	return !IsTerminal(pod) && pod.DeletionTimestamp == nil
 }
 
-// IsTerminating reports whether the pod was asked to stop and has not stopped.
+// IsTerminating reports whether the pod is being deleted and has not ended.
 func IsTerminating(pod *corev1.Pod) bool {
 	return !IsTerminal(pod) && pod.DeletionTimestamp != nil
 }
@@ -42,8 +42,8 @@ func Condition(pod *corev1.Pod, of corev1.PodConditionType) *corev1.PodCondition
 	return nil
 }
 
-// SetDisruptionTarget sets the condition by which a Job tells a pod that was taken from
-// it from one that failed by itself (KEP-3329).
+// SetDisruptionTarget sets the condition DisruptionTarget, by which a Job distinguishes a
+// disrupted pod from one that failed (KEP-3329).
 func SetDisruptionTarget(pod *corev1.Pod, reason, message string, now time.Time) {
 	target := corev1.PodCondition{
 		Type:               corev1.DisruptionTarget,
@@ -82,8 +82,8 @@ func IsAvailable(pod *corev1.Pod, minReadySeconds int32, now time.Time) bool {
 	return !since.IsZero() && !since.Add(seconds(minReadySeconds)).After(now)
 }
 
-// NextAvailable returns how long it takes until the next of the ready pods
-// becomes available, and false if none is on its way.
+// NextAvailable returns how long it takes until the next ready pod becomes available, and
+// false if there is no such pod.
 func NextAvailable(pods []*corev1.Pod, minReadySeconds int32, now time.Time) (wait time.Duration, coming bool) {
 	for _, pod := range pods {
 		if !IsReady(pod) || readySince(pod).IsZero() {
@@ -97,7 +97,7 @@ func NextAvailable(pods []*corev1.Pod, minReadySeconds int32, now time.Time) (wa
 	return wait, coming
 }
 
-// List returns the pods that a reader lists.
+// List returns the pods that the reader lists.
 func List(ctx context.Context, from client.Reader, opts ...client.ListOption) ([]*corev1.Pod, error) {
 	found := &corev1.PodList{}
 	if err := from.List(ctx, found, opts...); err != nil {
@@ -126,7 +126,7 @@ func OwnedBy(uid types.UID, selector labels.Selector) func(*corev1.Pod) bool {
 	}
 }
 
-// readySince returns since when the pod is ready; the zero time if it is not.
+// readySince returns when the pod became ready, or the zero time if it is not ready.
 func readySince(pod *corev1.Pod) time.Time {
 	if !IsReady(pod) {
 		return time.Time{}

@@ -1,17 +1,16 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package revisions keeps the history of an object whose pods a controller replaces
-// when their template changes: one ControllerRevision for each state the template ever
-// had, numbered in the order of their use.
+// Package revisions keeps the history of a pod template as ControllerRevisions: one for
+// each state that the template had, numbered in the order of their use.
 //
-// What a revision holds is a patch that takes its owner back to that state; kubectl
-// rollout history and undo read it. A state is known by its data alone, so that to go
-// back to an earlier one makes no new revision: the old one gets the highest number
-// (Current). Each revision has a hash, in its name and in a label, with which the
-// controller labels the pods that it makes (Keeper.Hash).
+// A revision holds a patch that restores its owner's template; kubectl rollout history and
+// undo read it. A state is identified by this data, so that a rollback creates no new
+// revision: the old one gets the highest number (Current). Each revision has a hash, in
+// its name and in a label; the controller labels the pods of the revision with it
+// (Keeper.Hash).
 //
 //	read      an owner's revisions, claimed by the ControllerRef rules   (Keeper.List)
-//	decide    which of them is the present state, and its number         (Split, Keeper.Current)
-//	trim      the oldest that nobody needs any more                      (Keeper.Trim)
+//	decide    which of them is the current state, and its number         (Split, Keeper.Current)
+//	trim      delete the oldest unused revisions                         (Keeper.Trim)
 package revisions

@@ -28,25 +28,24 @@ import (
 	"github.com/kindred-project/kindred/internal/controllers/framework/owned"
 )
 
-// ErrNameTaken says that something else has the name that follows from a state's hash.
-// The owner's collisionCount, raised by one, gives the state another name.
+// ErrNameTaken is returned if another object has the name derived from a state's hash. A
+// higher collisionCount of the owner gives the state another name.
 var ErrNameTaken = errors.New("the name of the new ControllerRevision is taken")
 
 // Keeper keeps the revisions of the objects of one kind.
 type Keeper struct {
-	// Kind is what controller references name.
+	// Kind is the owner's kind, as controller references name it.
 	Kind schema.GroupVersionKind
-	// Label is the label of revisions that holds their hash.
+	// Label is the key of the label with a revision's hash.
 	Label string
-	// Client writes; Live reads past the cache.
+	// Client writes; Live reads from the API.
 	Client client.Client
 	Live   client.Reader
-	// Ledger remembers what was written.
+	// Ledger records the writes.
 	Ledger *owned.Ledger[*appsv1.ControllerRevision]
 }
 
-// List returns the owner's revisions after adoption and release, the lowest number
-// first.
+// List returns the owner's revisions after adoption and release, ordered by number.
 func (k Keeper) List(ctx context.Context, owner client.Object, selector labels.Selector) ([]*appsv1.ControllerRevision, error) {
 	mine, err := owned.Children[*appsv1.ControllerRevision]{
 		Kind:   k.Kind,
@@ -67,14 +66,14 @@ func list(ctx context.Context, from client.Reader, opts ...client.ListOption) ([
 	return owned.Pointers(found.Items), nil
 }
 
-// byNumber makes the order total, so that of two with one number the same is chosen
-// each time.
+// byNumber is a total order, so that revisions of equal number are always in the same
+// order.
 func byNumber(a, b *appsv1.ControllerRevision) int {
 	return cmp.Or(cmp.Compare(a.Revision, b.Revision), a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 }
 
-// Split tells the revisions that hold the given state from all others, and leaves both
-// in order.
+// Split separates the revisions that hold the given state from the others. Both keep their
+// order.
 func Split(all []*appsv1.ControllerRevision, data []byte) (same, others []*appsv1.ControllerRevision) {
 	for _, revision := range all {
 		if holds(revision, data) {
@@ -90,10 +89,9 @@ func holds(revision *appsv1.ControllerRevision, data []byte) bool {
 	return bytes.Equal(revision.Data.Raw, data)
 }
 
-// New returns a revision of the owner that holds data. Its name follows from the data,
-// so that to create it twice fails; its labels are those given and its hash. It carries
-// the owner's annotations, kubernetes.io/change-cause above all, for the history, but for a
-// hold.
+// New returns a revision of the owner that holds data. Its name is derived from the data,
+// so that creating it twice fails. It has the given labels and its hash, and the owner's
+// annotations (kubernetes.io/change-cause for the history) without a hold.
 func (k Keeper) New(owner client.Object, templateLabels map[string]string, data []byte, collisions *int32) *appsv1.ControllerRevision {
 	hash := hashOf(data, collisions)
 	marked := map[string]string{}
@@ -113,8 +111,8 @@ func (k Keeper) New(owner client.Object, templateLabels map[string]string, data 
 	}
 }
 
-// hashOf names a state. The collision count makes the same state give another hash,
-// after a name was found taken.
+// hashOf returns the hash of a state. A collision count changes the hash after its name was
+// found taken.
 func hashOf(data []byte, collisions *int32) string {
 	h := fnv.New32()
 	h.Write(data)
@@ -129,15 +127,15 @@ func nameOf(owner, hash string) string {
 	return owner[:min(len(owner), room)] + "-" + hash
 }
 
-// Hash returns what the pods of a revision are labelled with. A revision that lost its
-// label, or never had one, is known by its name.
+// Hash returns the hash with which the pods of a revision are labelled. It is taken from the
+// name of a revision without the label.
 func (k Keeper) Hash(revision *appsv1.ControllerRevision) string {
 	return cmp.Or(revision.Labels[k.Label], revision.Name)
 }
 
-// Current makes sure that the state which wanted holds has a revision, and that it is
-// the newest. same and others are what Split made of all the owner's revisions. Of
-// several that hold the state, the one with the highest number is it.
+// Current makes the revision with the state of wanted the newest one, and creates it if
+// there is none. same and others are the result of Split. If several revisions hold the
+// state, the one with the highest number is used.
 func (k Keeper) Current(ctx context.Context, owner client.Object, wanted *appsv1.ControllerRevision, same, others []*appsv1.ControllerRevision) (*appsv1.ControllerRevision, error) {
 	next := int64(1)
 	if n := len(others); n > 0 {
@@ -147,7 +145,7 @@ func (k Keeper) Current(ctx context.Context, owner client.Object, wanted *appsv1
 		wanted.Revision = next
 		return k.create(ctx, owner, wanted)
 	}
-	// If others were trimmed, the number may be higher than it need be.
+	// If others were trimmed, the number may be higher than necessary.
 	current := same[len(same)-1]
 	if current.Revision >= next {
 		return current, nil
@@ -173,8 +171,8 @@ func (k Keeper) create(ctx context.Context, owner client.Object, wanted *appsv1.
 	return wanted, nil
 }
 
-// take deals with a revision that has the wanted one's name: it is the wanted one, made
-// before a restart and not in the cache yet, or something else.
+// take resolves a name collision: the existing revision is the wanted one, created before a
+// restart and not cached yet, or it is another one.
 func (k Keeper) take(ctx context.Context, owner client.Object, wanted *appsv1.ControllerRevision) (*appsv1.ControllerRevision, error) {
 	found := &appsv1.ControllerRevision{}
 	if err := k.Live.Get(ctx, client.ObjectKeyFromObject(wanted), found); err != nil {
@@ -187,8 +185,7 @@ func (k Keeper) take(ctx context.Context, owner client.Object, wanted *appsv1.Co
 	return found, nil
 }
 
-// Trim deletes up to surplus of the revisions, the lowest numbers first, but none that
-// is in use.
+// Trim deletes up to surplus revisions that are not in use, the lowest numbers first.
 func (k Keeper) Trim(ctx context.Context, owner client.Object, revisions []*appsv1.ControllerRevision, surplus int, inUse func(*appsv1.ControllerRevision) bool) error {
 	for _, revision := range revisions {
 		if surplus <= 0 {
@@ -205,8 +202,8 @@ func (k Keeper) Trim(ctx context.Context, owner client.Object, revisions []*apps
 	return nil
 }
 
-// Delete deletes this very revision, not a namesake. One that is already gone is no
-// error.
+// Delete deletes the revision, but not another one of its name. It returns no error if the
+// revision does not exist.
 func (k Keeper) Delete(ctx context.Context, owner client.Object, revision *appsv1.ControllerRevision) error {
 	err := k.Client.Delete(ctx, revision.DeepCopy(), client.Preconditions{UID: &revision.UID})
 	if client.IgnoreNotFound(err) != nil {

@@ -1,8 +1,8 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package served says what the API server serves today. A RESTMapper remembers versions
-// that were withdrawn, and kinds whose CRD is gone; discovery does not.
+// Package served looks up resources by discovery. A RESTMapper would also return removed
+// versions, and kinds whose CRD was deleted.
 package served
 
 import (
@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/discovery"
 )
 
-// Resource is a resource in the version that the server prefers.
+// Resource is a served resource, in the version that the server prefers.
 type Resource struct {
 	schema.GroupVersionResource
 	Kind       schema.GroupVersionKind
@@ -21,24 +21,24 @@ type Resource struct {
 	Verbs      []string
 }
 
-// Can says whether the resource can do all of what is wanted.
+// Can reports whether the resource supports all of the verbs.
 func (r Resource) Can(verbs ...string) bool {
 	return !slices.ContainsFunc(verbs, func(verb string) bool { return !slices.Contains(r.Verbs, verb) })
 }
 
-// LookUp asks the server for a resource; nil if it does not serve it, by its plural name
-// and in any version.
-func LookUp(server discovery.DiscoveryInterface, wanted schema.GroupResource) (*Resource, error) {
+// LookUp returns a resource by its plural name, or nil if the server serves it in no
+// version.
+func LookUp(server discovery.DiscoveryInterface, resource schema.GroupResource) (*Resource, error) {
 	groups, err := server.ServerGroups()
 	if err != nil {
 		return nil, err
 	}
 	for _, group := range groups.Groups {
-		if group.Name != wanted.Group {
+		if group.Name != resource.Group {
 			continue
 		}
 		for _, version := range group.Versions {
-			found, err := find(server, wanted.WithVersion(version.Version))
+			found, err := find(server, resource.WithVersion(version.Version))
 			if err != nil || found != nil {
 				return found, err
 			}
@@ -47,19 +47,19 @@ func LookUp(server discovery.DiscoveryInterface, wanted schema.GroupResource) (*
 	return nil, nil
 }
 
-// find is nil if the version does not have the resource.
-func find(server discovery.DiscoveryInterface, wanted schema.GroupVersionResource) (*Resource, error) {
-	version := wanted.GroupVersion()
+// find returns nil if the version does not have the resource.
+func find(server discovery.DiscoveryInterface, resource schema.GroupVersionResource) (*Resource, error) {
+	version := resource.GroupVersion()
 	list, err := server.ServerResourcesForGroupVersion(version.String())
 	if apierrors.IsNotFound(err) {
-		return nil, nil // withdrawn since the group was asked for
+		return nil, nil // removed since the group was read
 	}
 	if err != nil {
 		return nil, err
 	}
-	for _, known := range list.APIResources {
-		if known.Name == wanted.Resource {
-			return &Resource{wanted, version.WithKind(known.Kind), known.Namespaced, known.Verbs}, nil
+	for _, r := range list.APIResources {
+		if r.Name == resource.Resource {
+			return &Resource{resource, version.WithKind(r.Kind), r.Namespaced, r.Verbs}, nil
 		}
 	}
 	return nil, nil

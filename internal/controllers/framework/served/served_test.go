@@ -12,7 +12,6 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// TestLookUp: what a resource is served as today counts, in the order of preference.
 func TestLookUp(t *testing.T) {
 	things := func(version string, names ...string) *metav1.APIResourceList {
 		list := &metav1.APIResourceList{GroupVersion: version}
@@ -26,16 +25,16 @@ func TestLookUp(t *testing.T) {
 		name   string
 		served []*metav1.APIResourceList
 		wanted schema.GroupResource
-		want   string // the kind; empty if there is none
+		want   string // the kind, or "" if not served
 	}{
-		{"the version that is preferred", []*metav1.APIResourceList{things("example.com/v2", "things"), things("example.com/v1", "things")},
+		{"the preferred version", []*metav1.APIResourceList{things("example.com/v2", "things"), things("example.com/v1", "things")},
 			schema.GroupResource{Group: "example.com", Resource: "things"}, "example.com/v2, Kind=Thing"},
-		{"the only version that has it", []*metav1.APIResourceList{things("example.com/v2", "others"), things("example.com/v1", "things")},
+		{"the only version with the resource", []*metav1.APIResourceList{things("example.com/v2", "others"), things("example.com/v1", "things")},
 			schema.GroupResource{Group: "example.com", Resource: "things"}, "example.com/v1, Kind=Thing"},
-		{"withdrawn", []*metav1.APIResourceList{things("example.com/v2", "others")}, schema.GroupResource{Group: "example.com", Resource: "things"}, ""},
-		{"of another group", []*metav1.APIResourceList{things("example.org/v1", "things")}, schema.GroupResource{Group: "example.com", Resource: "things"}, ""},
+		{"removed", []*metav1.APIResourceList{things("example.com/v2", "others")}, schema.GroupResource{Group: "example.com", Resource: "things"}, ""},
+		{"another group", []*metav1.APIResourceList{things("example.org/v1", "things")}, schema.GroupResource{Group: "example.com", Resource: "things"}, ""},
 		{"the singular", []*metav1.APIResourceList{things("example.com/v1", "things")}, schema.GroupResource{Group: "example.com", Resource: "thing"}, ""},
-		{"of no group", []*metav1.APIResourceList{things("v1", "things")}, schema.GroupResource{Resource: "things"}, "/v1, Kind=Thing"},
+		{"the core group", []*metav1.APIResourceList{things("v1", "things")}, schema.GroupResource{Resource: "things"}, "/v1, Kind=Thing"},
 	} {
 		server.Resources = test.served
 		found, err := LookUp(server, test.wanted)
