@@ -1,9 +1,10 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package deletion is what is remembered of a deletion. The API says who asks for one, the
-// store writes the record along with it, the garbage collector adds what followed, and
-// reviews read it.
+// Package deletion has the records of deletions and undeletions, and the interfaces to them. The
+// API server provides the caller of a deletion, the store writes the record in the same
+// transaction, the garbage collector adds the objects that it deletes, and reviews read the
+// records.
 package deletion
 
 import (
@@ -17,104 +18,105 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Record is what is remembered of the deletion of one object: of the moment when it was
-// asked for, whether the object went then or had to wait for something.
+// Record is the record of the deletion of one object. It describes the request, whether the object
+// was deleted at once or had to wait for finalizers.
 type Record struct {
-	// Resource, Namespace, Name and UID say which object it was.
+	// Resource, Namespace, Name and UID identify the object.
 	Resource        schema.GroupResource
 	Namespace, Name string
 	UID             types.UID
-	// ResourceVersion is that of the object's last state before the deletion: the revision
-	// to read it at.
+	// ResourceVersion is the resourceVersion of the object's last state before the deletion.
 	ResourceVersion string
 	Time            metav1.MicroTime
-	// By is who asked for the deletion.
+	// By is the client that requested the deletion.
 	By Caller
-	// Policy is what happens to dependents.
+	// Policy is the propagation policy.
 	Policy metav1.DeletionPropagation
-	// Owners are, of an object that the garbage collector deleted, those that were absent or
-	// waited for it.
+	// Owners is set for an object that the garbage collector deleted: its owners, which were
+	// absent or waited for it.
 	Owners []metav1.OwnerReference
-	// Elsewhere are those of the Owners that are in another namespace: references to them are
-	// never followed.
+	// Elsewhere has the UIDs of those Owners that are in another namespace. References to them
+	// are not followed.
 	Elsewhere []types.UID
-	// References are, of an object whose deletion was asked for by a request, the owner
-	// references that it had then.
+	// References is set for an object that another client deleted: its owner references at that
+	// time.
 	References []metav1.OwnerReference
-	// Revision is that of the record itself. If the object's deletion was asked for by a
-	// request, it is the revision of the deletion, or of its beginning.
+	// Revision is the revision of the record. For a request it is also the revision of the
+	// deletion, or of the deletion timestamp.
 	Revision int64
 }
 
-// Caller is who sent a request.
+// Caller is the sender of a request.
 type Caller struct {
 	User    string    `json:"user"`
 	Agent   string    `json:"agent,omitempty"`
 	AuditID types.UID `json:"auditID,omitempty"`
-	// Collector is whether it is the garbage collector, which keeps records of its own.
+	// Collector is true for the garbage collector, which writes its own records.
 	Collector bool `json:"-"`
 }
 
-// Records are what is remembered of deletions, and of undeletions.
+// Records stores the records of deletions and undeletions.
 type Records interface {
 	Restorations
-	// Of returns those of the objects that had a name, the latest first.
+	// Of returns the records of the objects that had a name, the latest first.
 	Of(ctx context.Context, resource schema.GroupResource, namespace, name string) ([]Record, error)
-	// Asked returns those that were written at or after a revision, without what the garbage
-	// collector did, the latest first.
+	// Asked returns the records that were written at or after a revision, except those of the
+	// garbage collector, the latest first.
 	Asked(ctx context.Context, since int64) ([]Record, error)
-	// Collected adds what the garbage collector has deleted, BatchLimit objects at most.
+	// Collected adds records of the garbage collector, at most BatchLimit.
 	Collected(ctx context.Context, records []Record) error
 }
 
-// History is what the store still knows of the past. What was asked for and is not
-// retained any more is refused with the reason Expired.
+// History reads past states from the store. It returns an error with the reason Expired for
+// revisions that are no longer retained.
 type History interface {
-	// Newest is the revision of the latest write, Oldest the oldest that can be read.
+	// Newest returns the revision of the latest write.
 	Newest(ctx context.Context) (int64, error)
+	// Oldest returns the oldest revision that can be read.
 	Oldest(ctx context.Context) (int64, error)
-	// Time is when a revision was written, to a minute: then, or in the minute after.
+	// Time returns when a revision was written, to the minute: the write was at that time or in
+	// the minute after.
 	Time(revision int64) time.Time
-	// RevisionAt is the last revision that was certainly written by then; 0 if none is known.
+	// RevisionAt returns the last revision that was certainly written by a time; 0 if none is
+	// known.
 	RevisionAt(then time.Time) int64
-	// Pin keeps a revision from being compacted until unpin is called, as long as there is room
-	// for it; who does not call it holds it for two minutes.
+	// Pin protects a revision from compaction until unpin is called, as long as there is disk
+	// space for it. Without a call of unpin, the pin expires after two minutes.
 	Pin(ctx context.Context, revision int64) (unpin func(), err error)
-	// At is an object as it was at a revision, and List the objects of a resource, those of
-	// one namespace if it is given.
+	// At returns the state of an object at a revision.
 	At(ctx context.Context, resource schema.GroupResource, namespace, name string, revision int64) (*unstructured.Unstructured, error)
+	// List returns the objects of a resource at a revision, in one namespace if it is given.
 	List(ctx context.Context, resource schema.GroupResource, namespace string, revision int64) iter.Seq2[*unstructured.Unstructured, error]
-	// First goes through those of a resource's objects that are there and have changed since
-	// they were created, as they were first: as they were created, or as far back as is
-	// retained. wanted chooses them by namespace and name.
+	// First returns the earliest retained state of each existing object of a resource that has
+	// changed since its creation. wanted selects objects by namespace and name.
 	First(ctx context.Context, resource schema.GroupResource, namespace string, wanted func(namespace, name string) bool) iter.Seq2[*unstructured.Unstructured, error]
-	// LastDeletion finds how an object of a name ended that is not there any more, with
-	// or without a record. It sees those that were there at the turn of a minute, or when the
-	// deletion of another was asked for.
+	// LastDeletion finds the end of the last deleted object of a name, with or without a record.
+	// It finds objects that existed at the turn of a minute, or when the deletion of another
+	// object was requested.
 	LastDeletion(ctx context.Context, resource schema.GroupResource, namespace, name string) (*End, error)
 }
 
-// End is the end of an object.
+// End is the end of an object in the history.
 type End struct {
-	// Object is its last state.
+	// Object is the object's last state.
 	Object *unstructured.Unstructured
-	// Revision is that of the deletion: one before, the object was still there.
+	// Revision is the revision of the deletion. At the revision before, the object still existed.
 	Revision int64
-	// Time is when it was deleted, to a minute.
+	// Time is when the object was deleted, to the minute.
 	Time time.Time
 }
 
-// BatchLimit is how many objects one call of Collected may be given.
+// BatchLimit is the maximum number of records in one call of Collected.
 const BatchLimit = 1000
 
 type callerKey struct{}
 
-// WithCaller says on whose behalf objects are deleted.
+// WithCaller returns a context that carries the caller on whose behalf objects are deleted.
 func WithCaller(ctx context.Context, c Caller) context.Context {
 	return context.WithValue(ctx, callerKey{}, c)
 }
 
-// CallerFrom returns who was given to WithCaller.
+// CallerFrom returns the caller that WithCaller set.
 func CallerFrom(ctx context.Context) (Caller, bool) {
 	c, ok := ctx.Value(callerKey{}).(Caller)
 	return c, ok

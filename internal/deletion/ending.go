@@ -16,33 +16,33 @@ import (
 
 // Ending is the deletion of one object.
 type Ending struct {
-	// Record is the first record of the object, which names whoever began the deletion. If there
-	// is none, it holds what the history knows: UID, revision and time.
+	// Record is the first record of the object, by the client that started the deletion. If there
+	// is none, it has what the history shows: UID, revision and time.
 	Record   Record
 	Recorded bool
-	// End is the end of the object in the history. It is nil if it is not known, or if the record
-	// says all that it would.
+	// End is the end of the object in the history. It is nil if it is not known or not needed,
+	// because the record is complete.
 	End *End
 }
 
-// Place is where the objects of a name are.
+// Place is a resource, namespace and name.
 type Place struct {
 	Resource        schema.GroupResource
 	Namespace, Name string
 }
 
-// Recorded returns the recorded deletions of the objects that had a name, the latest first; that
-// of one object if a UID is given.
+// Recorded returns the recorded deletions of the objects that had a name, the latest first. With a
+// UID it returns only that object's.
 func Recorded(ctx context.Context, records Records, at Place, uid types.UID) ([]Ending, error) {
 	all, err := records.Of(ctx, at.Resource, at.Namespace, at.Name)
 	if err != nil {
 		return nil, err
 	}
-	met := map[types.UID]bool{}
+	seen := map[types.UID]bool{}
 	var endings []Ending
 	for _, record := range slices.Backward(all) {
-		if !met[record.UID] && (uid == "" || record.UID == uid) {
-			met[record.UID] = true
+		if !seen[record.UID] && (uid == "" || record.UID == uid) {
+			seen[record.UID] = true
 			endings = append(endings, Ending{Record: record, Recorded: true})
 		}
 	}
@@ -50,10 +50,11 @@ func Recorded(ctx context.Context, records Records, at Place, uid types.UID) ([]
 	return endings, nil
 }
 
-// Endings returns the deletions of the objects that had a name, the latest first; that of one
-// object if a UID is given. The last one is known even if it has no record: a crash loses the
-// last records of the garbage collector, and an update that takes the last finalizer writes none.
-// If the history fails, the recorded deletions are returned along with the error.
+// Endings returns the deletions of the objects that had a name, the latest first. With a UID it
+// returns only that object's. It finds the last deletion in the history even if it has no record: a
+// crash loses the last records of the garbage collector, and an update that removes the last
+// finalizer writes none. If the history fails, Endings returns the recorded deletions and the
+// error.
 func Endings(ctx context.Context, records Records, history History, at Place, uid types.UID) ([]Ending, error) {
 	endings, err := Recorded(ctx, records, at, uid)
 	if err != nil || uid != "" && len(endings) > 0 && !endings[0].Record.IsCollected() {
@@ -78,8 +79,7 @@ func Endings(ctx context.Context, records Records, history History, at Place, ui
 	}
 }
 
-// insert puts the ending that the history found in front of those that came before it. Those that
-// the history did not find are known by their records alone.
+// insert inserts the ending that the history found before the earlier ones.
 func insert(endings []Ending, found Ending) []Ending {
 	i := slices.IndexFunc(endings, func(e Ending) bool { return e.Record.revision() <= found.End.Revision })
 	if i < 0 {
@@ -88,7 +88,7 @@ func insert(endings []Ending, found Ending) []Ending {
 	return slices.Insert(endings, i, found)
 }
 
-// unrecorded is what the history knows of a deletion.
+// unrecorded returns a record with what the history shows of a deletion.
 func (at Place) unrecorded(end *End) Record {
 	record := Record{
 		Resource: at.Resource, Namespace: at.Namespace, Name: at.Name, UID: end.Object.GetUID(),
@@ -103,9 +103,8 @@ func (at Place) unrecorded(end *End) Record {
 // IsCollected reports whether the garbage collector deleted the object.
 func (r *Record) IsCollected() bool { return len(r.Owners) > 0 }
 
-// revision is the last revision at which the object is known to have been there, or the revision
-// of its deletion. Records of the collector are written after the fact, so their own revision
-// says nothing about the deletion.
+// revision returns the revision of the deletion. For the collector's records, which are written
+// later, it returns the last revision at which the object is known to have existed.
 func (r *Record) revision() int64 {
 	if !r.IsCollected() {
 		return r.Revision

@@ -11,43 +11,43 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Restoration is what is remembered of an object that an undeletion created: which deleted
-// object it is the successor of. References of other deleted objects still name the
-// predecessor.
+// Restoration records that an object that an undeletion created is the successor of a deleted
+// object. References in other deleted objects still name the predecessor.
 type Restoration struct {
-	// Resource, Namespace and Name are those of both objects.
+	// Resource, Namespace and Name are the same for both objects.
 	Resource        schema.GroupResource
 	Namespace, Name string
-	// UID is that of the successor, From that of the deleted object, and Origin that of the
-	// first object in the chain: the one that no undeletion created.
+	// UID is the successor's, From the deleted object's, and Origin the UID of the first object in
+	// the chain, which no undeletion created.
 	UID, From, Origin types.UID
-	// Root is the UID that the root of the undeletion had, and State the revision of the
-	// state that it restored.
+	// Root is the former UID of the undeletion's root, and State the revision whose state it
+	// restored.
 	Root  types.UID
 	State int64
 	Time  metav1.MicroTime
-	// Revision is that of the record itself.
+	// Revision is the revision of the record.
 	Revision int64
 }
 
-// LostReference is an owner reference that an undeletion could not restore, because the owner
-// or the dependent did not exist. It is restored with whichever comes back later.
+// LostReference is an owner reference that an undeletion could not restore, because the owner or
+// the dependent did not exist. The undeletion that restores the other object restores the reference
+// too.
 type LostReference struct {
-	// Resource, Namespace, Name and UID say which object had the reference.
+	// Resource, Namespace, Name and UID identify the dependent.
 	Resource        schema.GroupResource
 	Namespace, Name string
 	UID             types.UID
-	// Owner is the reference as it was.
+	// Owner is the former reference.
 	Owner metav1.OwnerReference
 }
 
-// Restorations are what is remembered of undeletions.
+// Restorations stores the records of undeletions.
 type Restorations interface {
-	// Restored returns what is remembered of objects in a namespace and of cluster-scoped
-	// ones; without a namespace, of all.
+	// Restored returns the records about cluster-scoped objects and objects in a namespace, or
+	// about all objects without a namespace.
 	Restored(ctx context.Context, namespace string) ([]Restoration, []LostReference, error)
-	// AddRestored adds to it. To add what was added before changes nothing that matters.
+	// AddRestored adds records. It is idempotent.
 	AddRestored(ctx context.Context, restored []Restoration, lost []LostReference) error
-	// ForgetLost drops references that are not lost any more.
+	// ForgetLost removes references that are restored.
 	ForgetLost(ctx context.Context, found []LostReference) error
 }

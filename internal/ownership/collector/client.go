@@ -22,9 +22,9 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// NewClient makes what Options.Metadata needs. It says in protobuf how an object is to be
-// deleted, and of the answer reads no more than whether it is: the library's client writes
-// JSON, and what it prepares for retries, limits and answers was a tenth of a deletion.
+// NewClient returns a client for Options.Metadata. It sends DeleteOptions as protobuf and ignores
+// the body of a successful response. k8s.io/client-go's metadata client sends JSON, and its
+// preparations for retries, rate limits and responses took a tenth of the CPU time of a deletion.
 func NewClient(config *rest.Config) (metadata.Interface, error) {
 	config = metadata.ConfigFor(config)
 	library, err := rest.HTTPClientFor(config)
@@ -53,7 +53,7 @@ func (c *client) Resource(gvr schema.GroupVersionResource) metadata.Getter {
 	return &resourceClient{ResourceInterface: objects, client: c, objects: objects, gvr: gvr}
 }
 
-// resourceClient is a resource in one namespace, or a cluster-scoped one.
+// resourceClient is the client of a resource, in one namespace or cluster-scoped.
 type resourceClient struct {
 	metadata.ResourceInterface
 	client    *client
@@ -92,13 +92,13 @@ func (c *resourceClient) Delete(ctx context.Context, name string, options metav1
 	case response.StatusCode < http.StatusMultipleChoices:
 		return nil
 	case response.StatusCode == http.StatusUnsupportedMediaType, response.StatusCode == http.StatusBadRequest:
-		// An aggregated server may read nothing but JSON, and not even know that there is anything else.
+		// An aggregated API server may accept only JSON.
 		return c.ResourceInterface.Delete(ctx, name, options, subresources...)
 	}
 	return c.refusal(name, response)
 }
 
-// refusal is the error that an answer tells of.
+// refusal returns the error in a response.
 func (c *resourceClient) refusal(name string, response *http.Response) error {
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxRefusal))
 	if err != nil {
@@ -111,7 +111,7 @@ func (c *resourceClient) refusal(name string, response *http.Response) error {
 	return &apierrors.StatusError{ErrStatus: status}
 }
 
-// maxRefusal is how many bytes of a refusal are read.
+// maxRefusal is the maximum size of an error response.
 const maxRefusal = 1 << 20
 
 func (c *resourceClient) url(name string, subresources []string) *url.URL {
@@ -130,8 +130,8 @@ func (c *resourceClient) url(name string, subresources []string) *url.URL {
 
 var deleteOptions = deleteOptionsEncoder()
 
-// deleteOptionsEncoder writes DeleteOptions as those of the version v1 without a group, which
-// every server knows.
+// deleteOptionsEncoder encodes DeleteOptions in the version v1 without a group, which every API
+// server accepts.
 func deleteOptionsEncoder() runtime.Encoder {
 	v1, scheme := schema.GroupVersion{Version: "v1"}, runtime.NewScheme()
 	metav1.AddToGroupVersion(scheme, v1)

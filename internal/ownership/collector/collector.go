@@ -1,24 +1,24 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package collector is the garbage collector: it shows the API's objects to the
-// state machine of package graph and does what that asks for.
+// Package collector is the garbage collector: it feeds the API's objects to the state
+// machine of package graph and performs its actions.
 //
-// One reflector for each resource that can be listed, watched and deleted reads
-// metadata straight into the graph; there is no other cache. A pool of workers
-// takes one action at a time from the graph and performs it under the graph's
-// preconditions: a dependent goes with a single DELETE. Only when a write is
-// refused does the collector get the object, to show the graph what is there now.
+// One reflector for each resource that can be listed, watched and deleted reads metadata
+// directly into the graph; there is no other cache. Workers take actions from the graph
+// and perform them with the graph's preconditions. The deletion of a dependent takes a
+// single DELETE; only if a write fails its preconditions does the collector get the
+// object, to observe its current state.
 //
-// What is served comes from discovery. The objects that announce new resources,
-// CustomResourceDefinitions and APIServices, are watched like everything else,
-// and a change to one has discovery read again at once. Every resource stands
-// for itself: one that cannot be listed is given up on after a while, and one that
-// is gone is forgotten; no other waits for it.
+// Discovery says which resources are served. CustomResourceDefinitions and APIServices,
+// which announce new resources, are watched like other objects, and a change of one
+// triggers discovery at once. Resources are independent: the collector gives up on one
+// that cannot be listed, and forgets one that is no longer served, without delaying
+// others.
 //
-// Nothing is kept but what was observed. A collector that is killed between any
-// two writes and started again ends in the same state, because what it had begun
-// is in the store, as a deletion timestamp and a finalizer.
+// The collector stores nothing itself. If it is killed between two writes and restarted,
+// it reaches the same final state, because deletions in progress are visible in the store
+// as deletion timestamps and finalizers.
 package collector
 
 import (
@@ -41,43 +41,42 @@ import (
 	"github.com/kindred-project/kindred/internal/ownership/graph"
 )
 
-// Name is the collector's identity: the service account in kube-system that it
-// acts as.
+// Name is the name of the collector's service account in kube-system.
 const Name = "generic-garbage-collector"
 
-// EventSource is the component that the collector's events name, as upstream's do.
+// EventSource is the source component of the collector's events, as upstream's.
 const EventSource = "garbage-collector-controller"
 
-// Options are what a Collector needs. Metadata, Discovery, Events and Clock are required.
+// Options are the options of a Collector. Metadata, Discovery, Events and Clock are required.
 type Options struct {
-	// Metadata reads and writes as the collector. Rate limits are up to the server.
+	// Metadata reads and writes as the collector. It should have no client-side rate limit.
 	Metadata metadata.Interface
-	// Discovery tells what is served. It must not cache.
+	// Discovery returns the served resources. It must not cache.
 	Discovery discovery.ServerResourcesInterface
 	// Events records events whose source is EventSource.
 	Events record.EventRecorder
 	// Clock times retries and refreshes.
 	Clock clock.WithTicker
 
-	// Others tells whether others make requests, whom the collector then gives way to. Nil
-	// stands for never.
+	// Others reports whether other clients are making requests, to which the collector
+	// then yields. If it is nil, the collector never yields.
 	Others func() bool
 
-	// Records remembers what was collected, and why; nil forgets it.
+	// Records stores records of collected objects. It may be nil.
 	Records deletion.Records
 
-	// Workers is the number of requests under way at a time; 0 stands for 48.
+	// Workers is the number of concurrent requests; the default is 48.
 	Workers int
-	// Ignore are resources that are neither watched nor collected: as owners, their
-	// objects are looked up. Nil stands for the two kinds of events, which have no
-	// owners and are many.
+	// Ignore lists resources that are neither watched nor collected. Their objects are
+	// looked up if they are owners. The default is the two resources of events, which have
+	// no owners and are numerous.
 	Ignore []schema.GroupResource
-	// Patience is how long a resource may take to be listed before nothing waits
-	// for it any more, and ten times as long as it may answer with errors before
-	// that. 0 stands for 30 s. Only foreground and orphaning deletions wait at all.
+	// Patience is the time after which decisions no longer wait for a resource that has not
+	// been listed; a tenth of it if its lists return errors. The default is 30 s. Only
+	// foreground and orphaning deletions wait at all.
 	Patience time.Duration
-	// RefreshPeriod is how often discovery is read though nothing announced a
-	// change; 0 stands for 30 s.
+	// RefreshPeriod is the period of discovery without announced changes; the default is
+	// 30 s.
 	RefreshPeriod time.Duration
 }
 
@@ -88,11 +87,11 @@ type Collector struct {
 
 	mu    sync.Mutex // guards graph
 	graph *graph.Graph
-	// work is signalled when the graph may have an action. Whoever takes one
-	// passes the signal on, so one signal wakes as many workers as there is work.
+	// work is signalled when the graph may have an action. A worker that takes one
+	// signals again, so that one signal wakes as many workers as there are actions.
 	work *sync.Cond
 
-	monitors map[schema.GroupResource]*monitor // of the refreshing goroutine alone
+	monitors map[schema.GroupResource]*monitor // only for the discovery goroutine
 	running  sync.WaitGroup
 	refresh  chan struct{}
 
@@ -107,7 +106,7 @@ type Collector struct {
 	syncedOnce sync.Once
 }
 
-// New returns a collector that does nothing before Run.
+// New returns a collector. It does nothing before Run.
 func New(options Options) *Collector {
 	if options.Workers == 0 {
 		options.Workers = 48
@@ -132,7 +131,7 @@ func New(options Options) *Collector {
 		refresh:  make(chan struct{}, 1),
 		synced:   make(chan struct{}),
 		journal:  journal{full: make(chan struct{}, 1)},
-		// What the machine is busy with is a matter of real time, whatever the cluster is told.
+		// The load of the machine is measured in real time, even under a fake clock.
 		turns: newTurns(clock.RealClock{}, options.Others),
 		rest: workqueue.NewTypedDelayingQueueWithConfig(
 			workqueue.TypedDelayingQueueConfig[types.UID]{Clock: options.Clock}),
@@ -145,8 +144,8 @@ func New(options Options) *Collector {
 	return c
 }
 
-// Run collects until ctx ends, and returns when everything it started has
-// stopped. A Collector runs once.
+// Run collects until ctx ends. It returns when all its goroutines have stopped, and may be
+// called only once.
 func (c *Collector) Run(ctx context.Context) error {
 	ctx = klog.NewContext(ctx, klog.FromContext(ctx).WithName(Name))
 	stop := context.AfterFunc(ctx, func() {
@@ -175,18 +174,17 @@ func (c *Collector) Run(ctx context.Context) error {
 	return nil
 }
 
-// Synced returns a channel that is closed once every resource was listed, or
-// was given up on.
+// Synced returns a channel that is closed when every resource was listed or given up on.
 func (c *Collector) Synced() <-chan struct{} { return c.synced }
 
-// View calls f with the graph as it is now. The graph is locked meanwhile.
+// View calls f with the graph, which is locked during the call.
 func (c *Collector) View(f func(*graph.Graph)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	f(c.graph)
 }
 
-// tell changes the graph and has a worker look for what follows.
+// tell changes the graph and wakes a worker for the actions that follow.
 func (c *Collector) tell(f func(*graph.Graph)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -222,7 +220,7 @@ func (c *Collector) collect(ctx context.Context) {
 	}
 }
 
-// next waits for an action.
+// next waits for the next action. It returns false when ctx ends.
 func (c *Collector) next(ctx context.Context) (graph.Action, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -236,7 +234,7 @@ func (c *Collector) next(ctx context.Context) (graph.Action, bool) {
 	return graph.Action{}, false
 }
 
-// wakeRested brings what failed, or has to be looked up again, back after its delay.
+// wakeRested wakes objects after their backoff.
 func (c *Collector) wakeRested() {
 	for {
 		id, shutdown := c.rest.Get()
@@ -252,7 +250,7 @@ func (c *Collector) wakeRested() {
 	}
 }
 
-// objectsOf returns a list's items as the graph takes them.
+// objectsOf converts the items of a list.
 func objectsOf(items []any) []metav1.Object {
 	objects := make([]metav1.Object, 0, len(items))
 	for _, item := range items {

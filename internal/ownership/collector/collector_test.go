@@ -249,7 +249,7 @@ func TestGivingUpIsToldOnce(t *testing.T) {
 	klog.Flush()
 	var told []string
 	for line := range strings.Lines(warnings.String()) {
-		if strings.HasPrefix(line, "W") && strings.Contains(line, "waits for it no longer") {
+		if strings.HasPrefix(line, "W") && strings.Contains(line, "no longer waits for it") {
 			told = append(told, line)
 		}
 	}

@@ -18,21 +18,21 @@ import (
 	"github.com/kindred-project/kindred/internal/ownership/graph"
 )
 
-// announcers are the resources whose objects announce what is served next.
+// announcers are the resources whose objects announce new resources.
 var announcers = map[schema.GroupResource]bool{
 	{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}: true,
 	{Group: "apiregistration.k8s.io", Resource: "apiservices"}:             true,
 }
 
-// refreshDelays are the waits before discovery is read again after a change was
-// announced: the announcement comes before the resource is served, and discovery
-// follows a little later. The first lets announcements that come together do so.
+// refreshDelays are the delays before discovery is read again after an announcement, because
+// the resource is served, and discovered, only some time later. The first delay batches
+// announcements.
 var refreshDelays = []time.Duration{
 	10 * time.Millisecond, 50 * time.Millisecond, 100 * time.Millisecond, 200 * time.Millisecond,
 	400 * time.Millisecond, 800 * time.Millisecond, 1600 * time.Millisecond, 3200 * time.Millisecond,
 }
 
-// refreshSoon has discovery read now, and a few times more.
+// refreshSoon triggers discovery now and after each of refreshDelays.
 func (c *Collector) refreshSoon() {
 	select {
 	case c.refresh <- struct{}{}:
@@ -40,7 +40,7 @@ func (c *Collector) refreshSoon() {
 	}
 }
 
-// keepDiscovering keeps the monitors in step with discovery until ctx ends.
+// keepDiscovering starts and stops monitors according to discovery until ctx ends.
 func (c *Collector) keepDiscovering(ctx context.Context) {
 	for attempt := 0; ; {
 		c.discover(ctx)
@@ -48,7 +48,7 @@ func (c *Collector) keepDiscovering(ctx context.Context) {
 		if attempt < len(refreshDelays) {
 			delay = min(delay, refreshDelays[attempt])
 		}
-		// The first delay is not cut short: a burst of announcements is one.
+		// Do not cut the first delay short: it batches announcements.
 		refresh := c.refresh
 		if attempt == 0 {
 			refresh = nil
@@ -87,7 +87,7 @@ func (c *Collector) discover(ctx context.Context) {
 			continue
 		}
 		if _, unknown := failed[m.resource.GroupVersion()]; unknown {
-			continue // its server does not answer; that does not make it gone
+			continue // Its API server does not respond, so it may still be served.
 		}
 		m.stop()
 		delete(c.monitors, gr)
@@ -104,8 +104,8 @@ func (c *Collector) discover(ctx context.Context) {
 		}
 		changed = append(changed, r)
 	}
-	// All at once, and before the first is listed: what is listed when others are yet to
-	// be announced would be taken for everything, and an owner for one without dependents.
+	// Serve all resources together, before the first is listed. Otherwise the graph could be
+	// complete without some of them, and release an owner whose dependents are not listed yet.
 	c.tell(func(g *graph.Graph) {
 		for _, r := range changed {
 			g.Serve(r)

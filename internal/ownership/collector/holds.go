@@ -18,21 +18,21 @@ import (
 	"github.com/kindred-project/kindred/internal/ownership/undelete"
 )
 
-// ReasonHold is the reason of the event about an object that controllers leave alone.
+// ReasonHold is the reason of the event about an object on hold.
 const ReasonHold = "OwnershipHold"
 
 const (
-	// holdPeriod is how often objects on hold are looked for. An undeletion that is not interrupted
+	// holdPeriod is the period of checks for objects on hold. An undeletion that is not interrupted
 	// releases its objects sooner, so that there are no events about them.
 	holdPeriod = 30 * time.Second
-	// holdEvents is how many events are sent in a period.
+	// holdEvents is the maximum number of events in a period.
 	holdEvents = 100
 )
 
-// holds are the objects on hold, by whether an event has told of the hold.
+// holds has the UIDs of the objects on hold, and whether an event about each was recorded.
 type holds map[types.UID]bool
 
-// keepTellingOfHolds sends one event about each object that stays on hold.
+// keepTellingOfHolds records one event about each object that stays on hold.
 func (c *Collector) keepTellingOfHolds(ctx context.Context) {
 	ticker := c.Clock.NewTicker(holdPeriod)
 	defer ticker.Stop()
@@ -46,8 +46,8 @@ func (c *Collector) keepTellingOfHolds(ctx context.Context) {
 	}
 }
 
-// tellOfHolds sends an event about each object that was on hold a period ago and still is, and
-// returns those that are on hold now.
+// tellOfHolds records an event about each object that is on hold for at least a period, and returns
+// the objects that are on hold now.
 func (c *Collector) tellOfHolds(ctx context.Context, known holds) holds {
 	var held []graph.Object
 	c.View(func(g *graph.Graph) { held = g.Held() })
@@ -66,7 +66,8 @@ func (c *Collector) tellOfHolds(ctx context.Context, known holds) holds {
 	return now
 }
 
-// tellOfHold reports whether nothing more is to be told of the hold of an object.
+// tellOfHold records the event about an object on hold. It reports whether no further attempt is
+// needed.
 func (c *Collector) tellOfHold(ctx context.Context, o graph.Object) bool {
 	object, err := c.Metadata.Resource(o.GroupVersionResource).Namespace(o.Namespace).Get(ctx, o.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) || err == nil && object.UID != o.UID {

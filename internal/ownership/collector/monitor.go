@@ -21,34 +21,33 @@ import (
 	"github.com/kindred-project/kindred/internal/ownership/graph"
 )
 
-// monitor shows one resource's objects to the graph. It is the store that a
-// reflector fills; the graph is what it stores them in.
+// monitor feeds one resource's objects to the graph. It implements the store of a reflector.
 type monitor struct {
 	collector *Collector
 	resource  graph.Resource
 	stop      context.CancelFunc
 	ctx       context.Context
-	// listed is closed when the resource was listed for the first time.
+	// listed is closed after the first list of the resource.
 	listed     chan struct{}
 	listedOnce sync.Once
-	// failing tells whether the last attempt to list or watch was refused.
+	// failing is true if the last list or watch returned an error.
 	failing atomic.Bool
 }
 
-// relistBackoff spaces the attempts to list or watch a resource. It starts low,
-// because discovery may show a new resource before its storage is up.
+// relistBackoff is the backoff between attempts to list or watch a resource. It starts low,
+// because discovery may show a new resource before its storage is ready.
 var relistBackoff = wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 10, Cap: 30 * time.Second}
 
-// pageSize is how many objects a page of a list has. There must be pages: while the API still
-// fills its cache of a new resource, it reads from the store what has a limit, and has others
-// come back after a second.
+// pageSize is the page size of lists. Lists must be paged: while the watch cache of a new resource
+// is not ready, the API server serves lists with a limit from the store, and asks other requests to
+// retry after a second.
 const pageSize = 10_000
 
-// plainLists has a reflector list with a LIST: a WATCH that begins with the objects would be
-// one of those others.
+// plainLists makes a reflector use LIST instead of a streaming list (KEP-3157), which the API
+// server would also ask to retry.
 type plainLists struct{}
 
-// IsWatchListSemanticsUnSupported is how a reflector asks.
+// IsWatchListSemanticsUnSupported tells reflectors not to use streaming lists.
 func (plainLists) IsWatchListSemanticsUnSupported() bool { return true }
 
 // monitor starts to watch r if it can be watched.
@@ -62,8 +61,8 @@ func (c *Collector) monitor(ctx context.Context, r graph.Resource) *monitor {
 	source := cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			if options.ResourceVersion == "0" {
-				// Not what some cache has, but all that was written before: who has no
-				// dependents in the first list may go for that.
+				// Do not accept a stale cache: an owner without dependents in the first
+				// list may be released because of it.
 				options.ResourceVersion = ""
 			}
 			if options.Limit > 0 {
@@ -92,19 +91,18 @@ func (c *Collector) monitor(ctx context.Context, r graph.Resource) *monitor {
 	return m
 }
 
-// beImpatient gives up on the resource when it is not listed in time: soon if the
-// API answers with errors, late if it does not answer. A list that succeeds
-// afterwards is welcome nevertheless.
+// beImpatient gives up on the resource if it is not listed in time: after a tenth of Patience if
+// lists return errors, after all of it if they do not return. A later list still takes effect.
 func (m *monitor) beImpatient() {
 	soon := m.collector.Patience / 10
 	if m.wait(soon) && (m.failing.Load() || m.wait(m.collector.Patience-soon)) {
-		klog.Warningf("The garbage collector cannot list %s, and waits for it no longer: until it is listed, "+
-			"a foreground deletion does not wait for dependents of that resource, and an orphaning one does not let them go, so that they are collected later", m.gr())
+		klog.Warningf("The garbage collector cannot list %s and no longer waits for it: until it is listed, "+
+			"foreground deletions do not wait for dependents of that resource, and orphaning deletions do not orphan them, so that they are collected later", m.gr())
 		m.tell(func(g *graph.Graph) { g.GiveUp(m.gr()) })
 	}
 }
 
-// wait returns false when the resource was listed, or need not be any more.
+// wait waits for d. It returns false at once when the resource is listed or the monitor is stopped.
 func (m *monitor) wait(d time.Duration) bool {
 	timer := m.collector.Clock.NewTimer(d)
 	defer timer.Stop()
@@ -118,7 +116,7 @@ func (m *monitor) wait(d time.Duration) bool {
 	}
 }
 
-// tried takes note of what the API said to a list or watch.
+// tried records the result of a list or watch.
 func (m *monitor) tried(err error) {
 	m.failing.Store(err != nil)
 	if apierrors.IsNotFound(err) {

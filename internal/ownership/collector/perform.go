@@ -17,7 +17,7 @@ import (
 	"github.com/kindred-project/kindred/internal/ownership/graph"
 )
 
-// perform does what a asks for, and says what came of it.
+// perform performs an action and returns its outcome.
 func (c *Collector) perform(ctx context.Context, a graph.Action) graph.Outcome {
 	if a.Verb == graph.Lookup {
 		return c.Lookup(ctx, a)
@@ -44,19 +44,19 @@ func (c *Collector) perform(ctx context.Context, a graph.Action) graph.Outcome {
 	case err == nil:
 		return graph.Outcome{Result: graph.Applied}
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
-		// The object changed or went. The answer need not be about the object,
-		// an admission webhook may have given it, so see what is there.
+		// The object has changed or was deleted. Get it, because the error may also come from
+		// an admission webhook and be about something else.
 		return c.get(ctx, client, a)
 	}
 	return c.failed(ctx, a, err)
 }
 
-// Lookup performs a Lookup.
+// Lookup performs a Lookup action.
 func (c *Collector) Lookup(ctx context.Context, a graph.Action) graph.Outcome {
 	return c.get(ctx, c.Metadata.Resource(a.Resource).Namespace(a.Namespace), a)
 }
 
-// get looks a's object up live.
+// get looks up the object of an action.
 func (c *Collector) get(ctx context.Context, client metadata.ResourceInterface, a graph.Action) graph.Outcome {
 	object, err := client.Get(ctx, a.Name, metav1.GetOptions{})
 	switch {
@@ -70,15 +70,15 @@ func (c *Collector) get(ctx context.Context, client metadata.ResourceInterface, 
 	return graph.Outcome{Result: graph.Found, Object: object}
 }
 
-// isObjectNotFound reports whether err says that a served resource has no such
-// object. A path that is not served is answered with 404 as well, but proves nothing.
+// isObjectNotFound reports whether err means that a served resource has no such object. A 404 for a
+// path that is not served does not prove that.
 func isObjectNotFound(err error) bool {
 	return apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
 
 func (c *Collector) failed(ctx context.Context, a graph.Action, err error) graph.Outcome {
 	if apierrors.IsNotFound(err) {
-		c.refreshSoon() // the resource is not served any more
+		c.refreshSoon() // The resource is no longer served.
 	}
 	if ctx.Err() == nil {
 		klog.FromContext(ctx).V(2).Info("Action failed, will be tried again", "verb", a.Verb,
@@ -87,9 +87,8 @@ func (c *Collector) failed(ctx context.Context, a graph.Action, err error) graph
 	return graph.Outcome{Result: graph.Failed}
 }
 
-// patch sets one field of the metadata to value, if the object still is what the
-// action was decided from. A JSON merge patch replaces lists as a whole and is
-// understood for every resource, custom ones too.
+// patch sets one field of the metadata, with the preconditions of the action. A JSON merge patch
+// replaces whole lists and works for every resource, including custom resources.
 func (c *Collector) patch(ctx context.Context, client metadata.ResourceInterface, a graph.Action, field string, value any) (*metav1.PartialObjectMetadata, error) {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"uid":             a.UID,

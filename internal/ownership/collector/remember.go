@@ -18,26 +18,26 @@ import (
 )
 
 const (
-	// rememberEvery is how long what was deleted is gathered before it is recorded: what
-	// a crash may lose of the records.
+	// rememberEvery is the period in which records are written. A crash loses the records of
+	// one period.
 	rememberEvery = time.Second
-	// rememberLimit is how much is gathered while the store takes no records.
+	// rememberLimit is the maximum number of records that wait for the store.
 	rememberLimit = 100 * deletion.BatchLimit
-	// rememberLast is how long the last records may take at the end.
+	// rememberLast is the timeout for the last records at shutdown.
 	rememberLast = 500 * time.Millisecond
 )
 
 var self = deletion.Caller{User: serviceaccount.MakeUsername(metav1.NamespaceSystem, Name)}
 
-// journal is what was deleted and is not recorded yet. One record each would cost as much as
-// the deletion itself; so the record of one moment is written for all that it covers.
+// journal holds the records that are not written yet. Records are written in batches, because one
+// write for each would cost as much as the deletion itself.
 type journal struct {
 	mu      sync.Mutex
 	records []deletion.Record
 	full    chan struct{}
 }
 
-// remember notes what came of an action.
+// remember adds a record if an action deleted an object.
 func (c *Collector) remember(a graph.Action, o graph.Outcome) {
 	if c.Records == nil || a.Verb != graph.Delete || o.Result != graph.Applied {
 		return
@@ -60,7 +60,7 @@ func (c *Collector) remember(a graph.Action, o graph.Outcome) {
 	}
 }
 
-// keepRecords records what was deleted, every second or once there is enough of it.
+// keepRecords writes records every second, or when a batch is full.
 func (c *Collector) keepRecords(ctx context.Context) {
 	ticker := c.Clock.NewTicker(rememberEvery)
 	defer ticker.Stop()
@@ -75,7 +75,7 @@ func (c *Collector) keepRecords(ctx context.Context) {
 	}
 }
 
-// record writes what was gathered. What fails is tried again with the next.
+// record writes the waiting records. It keeps those that it fails to write for the next call.
 func (c *Collector) record(ctx context.Context) {
 	c.journal.mu.Lock()
 	records := c.journal.records
@@ -91,7 +91,7 @@ func (c *Collector) record(ctx context.Context) {
 	}
 }
 
-// recordLast records what is left when nothing is deleted any more.
+// recordLast writes the last records when all workers have stopped.
 func (c *Collector) recordLast(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rememberLast)
 	defer cancel()

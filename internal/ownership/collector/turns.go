@@ -10,31 +10,30 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// turns let few of the collector's actions go at a time, with rests between them, while
-// others make requests. Nobody waits for a dependent as for an answer, and the others'
-// requests would otherwise stand behind as many as there are workers, at the processors, at
-// the store's log and in the garbage that Go has to collect.
+// turns limits the collector's concurrency, with rests between actions, while other clients make
+// requests. Collection is background work: otherwise client requests would compete with one request
+// of each worker for CPU time, for the store's log and for memory.
 //
-// Without others every action goes at once.
+// While no other client makes requests, actions are not limited.
 type turns struct {
 	clock clock.Clock
-	// others tells whether others make requests now.
+	// others reports whether other clients are making requests.
 	others func() bool
-	// turn holds what has to be taken before an action and is given back after it.
+	// turn holds tokens: an action takes one and returns it.
 	turn chan struct{}
 }
 
 const (
-	// width is how many actions go at a time. The store gathers what comes together into one
-	// write of its log: one action alone would wait for the disk most of its time.
+	// width is the number of concurrent actions. The store batches concurrent writes into one
+	// write of its log; a single action would wait for the disk most of the time.
 	width = 2
-	// restShare is how long a turn rests, in times of what its action took. What is slow,
-	// because there is much to do, is asked for less.
+	// restShare is the rest after an action as a multiple of the action's duration, so that the
+	// collector slows down on a busy machine.
 	restShare = 2
-	// restLimit is the longest rest: what takes long need not be work.
+	// restLimit is the longest rest: a long action may have been waiting rather than working.
 	restLimit = 50 * time.Millisecond
-	// turnPatience is how long an action waits for its turn. One that hangs, in an admission
-	// webhook say, holds the others up for so long and no longer.
+	// turnPatience is the time after which an action no longer waits for its turn, so that an
+	// action that hangs, for example in an admission webhook, does not block the others.
 	turnPatience = 2 * time.Second
 )
 
@@ -46,12 +45,12 @@ func newTurns(c clock.Clock, others func() bool) *turns {
 	return t
 }
 
-// restAfter is how long a turn rests that took so long to act.
+// restAfter returns the rest after an action that took a given time.
 func restAfter(took time.Duration) time.Duration {
 	return min(restShare*took, restLimit)
 }
 
-// take waits until an action may begin, and returns what is to be called when it has ended.
+// take waits until an action may start. It returns a function to call when the action has ended.
 func (t *turns) take(ctx context.Context) (end func()) {
 	if !t.others() || !t.wait(ctx) {
 		return func() {}
@@ -67,7 +66,7 @@ func (t *turns) take(ctx context.Context) (end func()) {
 	}
 }
 
-// wait waits for the turn, and tells whether it came.
+// wait waits for a turn. It returns false after turnPatience or when ctx ends.
 func (t *turns) wait(ctx context.Context) bool {
 	patience := t.clock.NewTimer(turnPatience)
 	defer patience.Stop()

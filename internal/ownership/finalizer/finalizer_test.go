@@ -36,8 +36,8 @@ func TestForeign(t *testing.T) {
 
 func TestRemover(t *testing.T) {
 	for finalizer, want := range map[string]string{
-		"kubernetes.io/pvc-protection":      "the claim protection controller takes it away when no pod uses the claim",
-		"external-attacher/ebs.csi.aws.com": "the attacher of the CSI driver takes it away when the volume is detached",
+		"kubernetes.io/pvc-protection":      "the claim protection controller removes it when no pod uses the claim",
+		"external-attacher/ebs.csi.aws.com": "the attacher of the CSI driver removes it when the volume is detached",
 		"example.com/hold":                  "",
 		"":                                  "",
 	} {

@@ -16,9 +16,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// An anchor is a ConfigMap at the target, from the moment when all copies were found complete
-// until the last mark is gone. It is how the next run knows what to do when the source has no
-// roots any more. It goes by the roots' names, for then nothing else is known of them.
+// An anchor is a ConfigMap at the target that exists from the verification of all copies until the
+// last mark is removed. It tells the next run how to continue when the source no longer has the
+// roots. Its name is derived from the roots' names, because nothing else is known of them then.
 const (
 	anchorLabel  = "ownership.kindred.dev/move"
 	anchorPrefix = "kindred-move-"
@@ -26,7 +26,7 @@ const (
 
 var configMapKind = schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
 
-// anchorRef is where the anchor of some roots is, or would be.
+// anchorRef returns the reference to the anchor of some roots, whether it exists or not.
 func anchorRef(roots []Ref) Ref {
 	var texts []string
 	namespace := ""
@@ -44,11 +44,11 @@ func anchorRef(roots []Ref) Ref {
 	return Ref{configMapKind, namespace, anchorPrefix + hex.EncodeToString(sum[:])[:16]}
 }
 
-// anchor is what an anchor says; the zero anchor if there is none.
+// anchor is the content of an anchor; zero if there is none.
 type anchor struct {
 	move  string
 	stage Stage
-	// roots are those of the move, as describe names them.
+	// roots are the roots of the move, as describe formats them.
 	roots []string
 }
 
@@ -60,8 +60,8 @@ func readAnchor(object *unstructured.Unstructured) anchor {
 	return anchor{object.GetLabels()[anchorLabel], Stage(data["stage"]), strings.Split(data["roots"], "\n")}
 }
 
-// findAnchor reads the anchor of the roots of this move. Where a root is missing at the source
-// and there is none, one of another set of roots may tell why.
+// findAnchor reads the anchor of this move. If there is none and roots are missing at the source,
+// it checks whether they belong to the anchor of another set of roots.
 func (m *Mover) findAnchor(ctx context.Context, roots, missing []Ref) (anchor, error) {
 	object, err := m.Target.get(ctx, anchorRef(roots).object())
 	if err != nil || object != nil || len(missing) == 0 {
@@ -86,7 +86,7 @@ func (m *Mover) findAnchor(ctx context.Context, roots, missing []Ref) (anchor, e
 	return anchor{}, nil
 }
 
-// setStage writes the anchor: from now on, the next run begins at this stage.
+// setStage writes the stage to the anchor. The next run starts at this stage.
 func (m *Mover) setStage(ctx context.Context, stage Stage) error {
 	object := anchorRef(m.roots).object()
 	stored, err := m.Target.get(ctx, object)
@@ -124,7 +124,7 @@ func (m *Mover) setStage(ctx context.Context, stage Stage) error {
 	return err
 }
 
-// liftAnchor ends the move.
+// liftAnchor deletes the anchor, which ends the move.
 func (m *Mover) liftAnchor(ctx context.Context) error {
 	stored, err := m.Target.get(ctx, anchorRef(m.roots).object())
 	if err != nil || stored == nil {
@@ -133,8 +133,8 @@ func (m *Mover) liftAnchor(ctx context.Context) error {
 	return m.delete(ctx, m.Target, stored, metav1.DeletePropagationBackground)
 }
 
-// resumes returns the stage at which a move goes on. Until a root has gone from the source or is
-// being deleted there, or copies are being released, everything is copied and verified again.
+// resumes returns the stage at which a move continues. Until a root is deleted or being deleted at
+// the source, or copies are being released, everything is copied and verified again.
 func (a anchor) resumes(g *Graph, missing []Ref) Stage {
 	begun := len(missing) > 0 || a.move == g.ID() && len(g.leavingRoots()) > 0
 	if a.stage == "" || a.stage == Removing && !begun {

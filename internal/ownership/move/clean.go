@@ -16,18 +16,18 @@ import (
 	"github.com/kindred-project/kindred/internal/ownership/transplant"
 )
 
-// has reports whether an object is part of what moves.
+// has reports whether an object is part of the move.
 type has func(kind schema.GroupKind, namespace, name string) bool
 
-// Clean is an object of the source without what only its own cluster could say of it.
-// Owners stay.
+// Clean returns a copy of an object of the source without the fields that are valid only in its own
+// cluster. Owner references stay.
 func Clean(source *unstructured.Unstructured, moves has) *unstructured.Unstructured {
 	return transplant.Clean(source, transplant.Destination{OtherCluster: true, Has: moves, IsTemporary: isMark})
 }
 
-// carryOver copies, into the replacement of an object of the target, those fields that the target
-// has set and that may not change. Finalizers are only ever added: the target has set its own,
-// and the source has lost those that a removal took off before it was interrupted.
+// carryOver copies the immutable fields that the target has set from the stored object to its
+// replacement. It never removes finalizers: the target has set its own, and an interrupted removal
+// may have removed some at the source.
 func carryOver(desired, stored *unstructured.Unstructured) {
 	desired.SetResourceVersion(stored.GetResourceVersion())
 	desired.SetUID(stored.GetUID())
@@ -64,9 +64,9 @@ var carried = map[schema.GroupKind][]string{
 	{Kind: "Secret"}:                {"data"},
 }
 
-// recomputed are the kinds whose status says what one cluster has of them, and which that
-// cluster's controllers write from what they see. Of any other kind it is copied: of a Job
-// or of a custom resource it is memory that cannot be had again.
+// recomputed are the kinds whose status describes one cluster and is computed by its controllers.
+// For all other kinds the status is copied, because controllers cannot compute all of it again, for
+// example for Jobs and custom resources.
 var recomputed = map[schema.GroupKind]bool{
 	{Kind: "Pod"}: true, {Kind: "Service"}: true, {Kind: "PersistentVolume"}: true,
 	{Kind: "PersistentVolumeClaim"}: true, {Kind: "ReplicationController"}: true,
@@ -84,14 +84,14 @@ var recomputed = map[schema.GroupKind]bool{
 	{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}: true,
 }
 
-// statusOf is the status that is copied, or nil.
+// statusOf returns the status to copy, or nil.
 func statusOf(source *unstructured.Unstructured) map[string]any {
 	status, _, _ := unstructured.NestedMap(source.Object, "status")
 	if len(status) == 0 || recomputed[source.GroupVersionKind().GroupKind()] {
 		return nil
 	}
 	if source.GroupVersionKind().GroupKind() == (schema.GroupKind{Group: "batch", Kind: "Job"}) {
-		// They count pods that are not taken along.
+		// These fields count pods, which do not move.
 		for _, field := range []string{"active", "ready", "terminating", "uncountedTerminatedPods"} {
 			delete(status, field)
 		}
@@ -99,15 +99,15 @@ func statusOf(source *unstructured.Unstructured) map[string]any {
 	return status
 }
 
-// digest is the content of an object that a copy is made from. It has neither owners nor
-// finalizers, for those change while the object is taken away.
+// digest returns a hash of the content that a copy is made from. It excludes owner references and
+// finalizers, which change during the removal.
 func digest(source *unstructured.Unstructured, moves has) string {
 	content := Clean(source, moves)
 	transplant.Drop(content, "metadata.ownerReferences", "metadata.finalizers")
 	if status := statusOf(source); status != nil {
 		content.Object["status"] = status
 	}
-	// Cannot fail: it was decoded from JSON.
+	// Cannot fail: all values were decoded from JSON.
 	text, _ := json.Marshal(content.Object)
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:])[:32]

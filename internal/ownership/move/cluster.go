@@ -24,7 +24,7 @@ import (
 
 // Cluster is one end of a move.
 type Cluster struct {
-	// Name is what the plan calls it.
+	// Name is the cluster's name in plans and errors.
 	Name string
 
 	dynamic   dynamic.Interface
@@ -35,10 +35,10 @@ type Cluster struct {
 	kinds *kinds
 }
 
-// NewCluster is the cluster that a configuration leads to. Its name stands in errors too.
+// NewCluster returns the cluster of a client configuration.
 func NewCluster(name string, config *rest.Config) (*Cluster, error) {
 	config = rest.CopyConfig(config)
-	// The server has priority and fairness to protect itself.
+	// The server protects itself by priority and fairness.
 	config.QPS = -1
 	config.UserAgent = manager
 	dynamicClient, err := dynamic.NewForConfig(config)
@@ -78,12 +78,12 @@ func (k kind) can(verbs ...string) bool {
 
 type kinds struct {
 	served map[schema.GroupVersionKind]kind
-	// preferred is each resource once, in the version that its group prefers.
+	// preferred has each resource once, in the preferred version of its group.
 	preferred []kind
 }
 
-// skipped are resources whose objects nobody moves: they tell of what happened, or of what
-// lives in this cluster.
+// skipped are resources whose objects are never moved: they describe events or components of their
+// own cluster.
 var skipped = map[schema.GroupResource]bool{
 	{Resource: "events"}: true, {Group: "events.k8s.io", Resource: "events"}: true,
 	{Group: "coordination.k8s.io", Resource: "leases"}: true,
@@ -147,7 +147,7 @@ func kindsOf(groups []*metav1.APIGroup, lists []*metav1.APIResourceList) *kinds 
 	return all
 }
 
-// objects is the client of a kind in a namespace, "" for what has none.
+// objects returns the client of a kind in a namespace, which is ignored for cluster-scoped kinds.
 func (c *Cluster) objects(k kind, namespace string) dynamic.ResourceInterface {
 	if !k.namespaced {
 		return c.dynamic.Resource(k.GroupVersionResource)
@@ -155,7 +155,7 @@ func (c *Cluster) objects(k kind, namespace string) dynamic.ResourceInterface {
 	return c.dynamic.Resource(k.GroupVersionResource).Namespace(namespace)
 }
 
-// served is the kind of an object.
+// served returns the served kind of an object.
 func (c *Cluster) served(ctx context.Context, object *unstructured.Unstructured) (kind, error) {
 	kinds, err := c.knownKinds(ctx)
 	if err != nil {
@@ -168,7 +168,7 @@ func (c *Cluster) served(ctx context.Context, object *unstructured.Unstructured)
 	return k, nil
 }
 
-// get reads the object of the same kind and name; nil if there is none.
+// get reads the object of the same kind and name as like. It returns nil if there is none.
 func (c *Cluster) get(ctx context.Context, like *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	k, err := c.served(ctx, like)
 	if err != nil {
@@ -181,7 +181,7 @@ func (c *Cluster) get(ctx context.Context, like *unstructured.Unstructured) (*un
 	return object, c.said(err)
 }
 
-// said names the cluster that refused something.
+// said adds the cluster's name to an error.
 func (c *Cluster) said(err error) error {
 	if err == nil {
 		return nil
@@ -191,9 +191,9 @@ func (c *Cluster) said(err error) error {
 
 const page = 500
 
-// list reads the metadata of all that a cluster has in some namespaces, or everywhere and of
-// every scope if none is named. What cannot be listed fails it, with all of what cannot: a
-// dependent that is not seen would be left behind, and collected there.
+// list lists the metadata of all objects in some namespaces, or of all objects in the cluster if
+// none is given. It fails if any kind cannot be listed, and names all of those kinds: a dependent
+// that is not listed would be left behind and garbage collected.
 func (c *Cluster) list(ctx context.Context, namespaces []string) ([]*metav1.PartialObjectMetadata, error) {
 	kinds, err := c.knownKinds(ctx)
 	if err != nil {
@@ -217,7 +217,7 @@ func (c *Cluster) list(ctx context.Context, namespaces []string) ([]*metav1.Part
 			case ctx.Err() != nil:
 				return nil, ctx.Err()
 			case apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err):
-				// Gone since discovery was read, or listed by nobody.
+				// The kind is no longer served, or cannot be listed.
 			case apierrors.IsForbidden(err):
 				forbidden = append(forbidden, strings.TrimSuffix(k.GroupResource().String()+" in "+namespace, " in "))
 			case err != nil:
@@ -231,7 +231,7 @@ func (c *Cluster) list(ctx context.Context, namespaces []string) ([]*metav1.Part
 	return found, errors.Join(failed...)
 }
 
-// some names the first of many.
+// some joins the first of many names.
 func some(names []string) string {
 	const most = 5
 	if len(names) <= most {
@@ -247,7 +247,7 @@ func (c *Cluster) listKind(ctx context.Context, k kind, namespace string) ([]*me
 	for {
 		list, err := getter.Namespace(namespace).List(ctx, options)
 		if apierrors.IsResourceExpired(err) && options.Continue != "" {
-			// The page has gone from history: begin anew, with all in one answer.
+			// The continue token has expired: start again, without pages.
 			found, options = nil, metav1.ListOptions{}
 			continue
 		}
@@ -256,7 +256,7 @@ func (c *Cluster) listKind(ctx context.Context, k kind, namespace string) ([]*me
 		}
 		for i := range list.Items {
 			object := &list.Items[i]
-			// Within lists the server says what each is only sometimes.
+			// API servers do not always set the kind of list items.
 			object.SetGroupVersionKind(k.GroupVersionKind)
 			found = append(found, object)
 		}
@@ -267,8 +267,8 @@ func (c *Cluster) listKind(ctx context.Context, k kind, namespace string) ([]*me
 	}
 }
 
-// allows reports whether the caller may do something, as far as the cluster says: no answer is
-// no objection, the request itself will tell.
+// allows reports whether the caller may use a verb. It returns true if the access review fails: the
+// request itself will show.
 func (c *Cluster) allows(ctx context.Context, verb string, k kind, subresource, namespace string) bool {
 	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
 		ResourceAttributes: &authorizationv1.ResourceAttributes{

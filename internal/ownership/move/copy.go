@@ -18,10 +18,10 @@ import (
 	"github.com/kindred-project/kindred/internal/ownership/transplant"
 )
 
-// asStatus reports whether an error is an API server's answer.
+// asStatus reports whether an error is an API server's Status, and sets status to it.
 func asStatus(err error, status *apierrors.APIStatus) bool { return errors.As(err, status) }
 
-// copy brings the target up to what is known of the source.
+// copy creates or updates the copies of all items that have changed since they were copied.
 func (m *Mover) copy(ctx context.Context) error {
 	items := m.graph.moved()
 	var unfinished []*Item
@@ -40,7 +40,7 @@ func (m *Mover) copy(ctx context.Context) error {
 		}
 		m.copied[item.UID()] = m.digestOf(item)
 	}
-	// By now every UID is known.
+	// Now every new UID is known.
 	for _, item := range unfinished {
 		if _, err := m.put(ctx, item); err != nil {
 			return err
@@ -51,8 +51,8 @@ func (m *Mover) copy(ctx context.Context) error {
 	return nil
 }
 
-// put creates or mends the copy of an item. It is complete if all UIDs that the item mentions
-// were known.
+// put creates or updates the copy of an item. The copy is complete if all new UIDs that the item
+// needs were known.
 func (m *Mover) put(ctx context.Context, item *Item) (complete bool, err error) {
 	k, err := m.Target.served(ctx, item.Object)
 	if err != nil {
@@ -67,7 +67,8 @@ func (m *Mover) put(ctx context.Context, item *Item) (complete bool, err error) 
 	return complete, m.putStatus(ctx, item, k, stored)
 }
 
-// store creates what is not known to be there. Creating again what is, a quota may refuse.
+// store creates a copy, or updates it if it is known to exist. A create of an existing object could
+// be rejected by a quota.
 func (m *Mover) store(ctx context.Context, item *Item, k kind) (*unstructured.Unstructured, error) {
 	if m.uids[item.UID()] != "" {
 		return m.mend(ctx, item, k)
@@ -79,7 +80,7 @@ func (m *Mover) store(ctx context.Context, item *Item, k kind) (*unstructured.Un
 	return stored, err
 }
 
-// knowsAll reports whether each UID of the graph that stands in an item has its counterpart.
+// knowsAll reports whether the new UID of every UID of the graph that an item contains is known.
 func (m *Mover) knowsAll(item *Item) bool {
 	unknown := map[types.UID]bool{}
 	isUnknown := func(uid types.UID) bool { return m.graph.copied(uid) && m.uids[uid] == "" }
@@ -88,13 +89,14 @@ func (m *Mover) knowsAll(item *Item) bool {
 	return len(unknown) == 0
 }
 
-// desired is what the target is to have of an item, as far as UIDs are known: clean, on
-// hold, marked.
+// desired returns the copy to create for an item: cleaned, on hold, marked, and with the new UIDs
+// as far as they are known.
 func (m *Mover) desired(item *Item, k kind) *unstructured.Unstructured {
 	object := Clean(item.Object, m.graph.moves)
 	var owners []metav1.OwnerReference
 	for _, ref := range object.GetOwnerReferences() {
-		// An owner that is not there yet would have the collector take the object.
+		// A reference to an owner that does not exist yet would let the garbage collector delete
+		// the copy.
 		if uid, found := m.uids[ref.UID]; found {
 			ref.UID = uid
 			owners = append(owners, ref)
@@ -102,7 +104,7 @@ func (m *Mover) desired(item *Item, k kind) *unstructured.Unstructured {
 	}
 	namespace, name := item.name()
 	object = &unstructured.Unstructured{Object: transplant.Remap(object.Object, m.uids).(map[string]any)}
-	// Names stay, even one that is a UID.
+	// Names stay, even a name that is a UID.
 	object.SetName(name)
 	object.SetNamespace(namespace)
 	object.SetOwnerReferences(owners)
@@ -132,7 +134,7 @@ func (m *Mover) create(ctx context.Context, object *unstructured.Unstructured) (
 	return stored, err
 }
 
-// mend makes what is there under an item's name complete, if it is a copy of it.
+// mend updates the existing object of an item's name, if it is a copy of the item.
 func (m *Mover) mend(ctx context.Context, item *Item, k kind) (stored *unstructured.Unstructured, err error) {
 	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		if stored, err = m.Target.get(ctx, item.Object); err != nil {
@@ -162,7 +164,7 @@ func (m *Mover) mend(ctx context.Context, item *Item, k kind) (stored *unstructu
 	return stored, nil
 }
 
-// putStatus copies the status, which no creation takes where it is a subresource.
+// putStatus copies the status if it is a subresource, which a create ignores.
 func (m *Mover) putStatus(ctx context.Context, item *Item, k kind, stored *unstructured.Unstructured) error {
 	status := statusOf(item.Object)
 	if status == nil || !k.status {
@@ -180,7 +182,7 @@ func (m *Mover) putStatus(ctx context.Context, item *Item, k kind, stored *unstr
 		if !apierrors.IsConflict(err) {
 			return err
 		}
-		// Read anew for the next attempt.
+		// Read the current object for the next attempt.
 		latest, failed := m.Target.get(ctx, item.Object)
 		if failed != nil || latest == nil {
 			return errors.Join(err, failed)
@@ -194,7 +196,7 @@ func (m *Mover) putStatus(ctx context.Context, item *Item, k kind, stored *unstr
 	return nil
 }
 
-// verify reads back every copy, and keeps them.
+// verify reads back and compares every copy, and keeps the copies for the later phases.
 func (m *Mover) verify(ctx context.Context) error {
 	m.copies = nil
 	items := m.graph.moved()

@@ -14,9 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// missing is the path of the first thing that was sent and is not stored, or "". What a
-// server adds to it (defaults, what admission injects) does not count, and neither
-// does a field that was sent empty and is not there.
+// missing returns the path of the first value that was sent and is not stored, or "". It ignores
+// what the server adds, such as defaults and changes of admission, and empty fields that are not
+// stored.
 func missing(sent, stored any, path string) string {
 	switch want := sent.(type) {
 	case nil:
@@ -51,8 +51,8 @@ func missing(sent, stored any, path string) string {
 	}
 }
 
-// missingItem: the items have to be there in their order, with others between them, for
-// admission adds to lists too (volumes, tolerations).
+// missingItem is missing for lists. The items must be stored in the same order, possibly with
+// others between them, because admission adds items to lists too (volumes, tolerations).
 func missingItem(want, have []any, path string) string {
 	next := 0
 	for i := range want {
@@ -72,15 +72,16 @@ func isEmpty(scalar any) bool {
 	return err == nil && slices.Contains([]string{"\"\"", "0", "false"}, string(text))
 }
 
-// sameScalar: 1 is read as an integer by one decoder and as a float by the other.
+// sameScalar reports whether two scalars are the same in JSON: decoders differ in whether they
+// decode 1 as an integer or a float.
 func sameScalar(a, b any) bool {
 	textA, errA := json.Marshal(a)
 	textB, errB := json.Marshal(b)
 	return errA == nil && errB == nil && string(textA) == string(textB)
 }
 
-// lacks is what an object of the target lacks of what was sent, or "". Owners are compared
-// as a set, because one too many keeps alive or kills as well.
+// lacks returns the path of the first difference between an object as sent and as stored, or "".
+// Owners must be equal as sets, because an additional owner changes when the object is deleted.
 func lacks(sent, stored *unstructured.Unstructured) string {
 	for key, value := range sent.Object {
 		if key == "metadata" || key == "status" {
@@ -106,14 +107,14 @@ func lacks(sent, stored *unstructured.Unstructured) string {
 	return ""
 }
 
-// byControllers reports whether an annotation is Kubernetes' own, in which controllers keep what
-// they know: how many replicas a ReplicaSet's Deployment wants, which revision it is.
+// byControllers reports whether an annotation is in a domain of Kubernetes. Controllers keep state
+// in these, for example the desired replicas and the revision of a ReplicaSet.
 func byControllers(annotation string) bool {
 	domain, _, qualified := strings.Cut(annotation, "/")
 	return qualified && (domain == "kubernetes.io" || strings.HasSuffix(domain, ".kubernetes.io"))
 }
 
-// ownersOf are an object's owners in a form that can be compared.
+// ownersOf returns an object's owners in a comparable form.
 func ownersOf(object *unstructured.Unstructured) []string {
 	var owners []string
 	for _, ref := range object.GetOwnerReferences() {

@@ -20,15 +20,15 @@ import (
 	"github.com/kindred-project/kindred/internal/durable"
 )
 
-// A directory has one file an object, as it was at the source, and an index that names them
-// with their sums. It is written beside its place and then renamed, so that what has this
-// name is whole; a directory that was copied in part is found out by the index.
+// A directory has one file for each object, in its state at the source, and an index with the
+// files' checksums. It is written under a temporary name and then renamed, so that it is complete
+// once it has its name. The index reveals directories that were copied only in part.
 const (
 	indexFile = "index.yaml"
 	indexKind = "MovedGraph"
 )
 
-// index is what is in a directory.
+// index is the content of the index file.
 type index struct {
 	Kind  string       `json:"kind"`
 	ID    string       `json:"id"`
@@ -42,7 +42,7 @@ type indexEntry struct {
 	SHA256 string    `json:"sha256"`
 }
 
-// directory is a graph in files.
+// directory is a graph that is stored in files.
 type directory struct {
 	path  string
 	graph *Graph
@@ -50,10 +50,10 @@ type directory struct {
 
 func (d *directory) String() string { return d.path }
 
-// read gives the graph as it was when the directory was opened.
+// read returns the graph that was read when the directory was opened.
 func (d *directory) read(context.Context) (*Graph, []Ref, error) { return d.graph, nil, nil }
 
-// readDirectory reads a directory, which has to be what its index says.
+// readDirectory reads a directory and verifies it by its index.
 func readDirectory(path string) (*directory, error) {
 	text, err := os.ReadFile(filepath.Join(path, indexFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -100,7 +100,7 @@ func readEntry(path string, entry indexEntry) (*unstructured.Unstructured, error
 	if sumOf(text) != entry.SHA256 {
 		return nil, fmt.Errorf("%s is not what was written: its checksum differs from the one in %s", name, indexFile)
 	}
-	// By way of JSON, where whole numbers stay whole.
+	// Decode as JSON, so that integers stay integers.
 	text, err = yaml.YAMLToJSON(text)
 	object := &unstructured.Unstructured{}
 	if err == nil {
@@ -120,7 +120,7 @@ func sumOf(text []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// mayWriteDirectory: nothing that exists is written over.
+// mayWriteDirectory returns an error if a directory exists and is not empty.
 func mayWriteDirectory(path string) error {
 	entries, err := os.ReadDir(path)
 	switch {
@@ -135,14 +135,14 @@ func mayWriteDirectory(path string) error {
 	}
 }
 
-// writeDirectory writes the graph. What an interrupted run left beside is written anew.
+// writeDirectory writes the graph. It replaces the temporary directory of an interrupted run.
 func (m *Mover) writeDirectory() error {
 	path := filepath.Clean(m.ToDirectory)
 	partial := fmt.Sprintf("%s.partial-%s", path, m.plan.ID)
 	if err := os.RemoveAll(partial); err != nil {
 		return err
 	}
-	// Secrets are among the objects.
+	// The objects may include Secrets.
 	if err := os.MkdirAll(partial, 0o700); err != nil {
 		return err
 	}
@@ -165,11 +165,11 @@ func (m *Mover) writeDirectory() error {
 	if err := os.WriteFile(filepath.Join(partial, indexFile), text, 0o600); err != nil {
 		return err
 	}
-	// What cannot be read back is not a copy.
+	// Verify that the directory can be read.
 	if _, err := readDirectory(partial); err != nil {
 		return err
 	}
-	// It may be there, and empty; of anything else this takes nothing away.
+	// An empty directory may exist; os.Remove fails for any other.
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -187,7 +187,7 @@ func writeEntry(path string, number int, item *Item) (indexEntry, error) {
 	if err != nil {
 		return indexEntry{}, err
 	}
-	// Numbered, for names need not be good or short enough for a file.
+	// Number the files, because object names may be too long or invalid as file names.
 	name := fmt.Sprintf("%04d-%s-%.100s.yaml", number+1, item.kind().String(), filepath.Base(item.Object.GetName()))
 	return indexEntry{name, item.UID(), sumOf(text)}, os.WriteFile(filepath.Join(path, name), text, 0o600)
 }

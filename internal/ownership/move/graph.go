@@ -18,26 +18,26 @@ import (
 	"github.com/kindred-project/kindred/internal/ownership/transplant"
 )
 
-// Fate is what becomes of an object of the graph.
+// Fate is what a move does with an object of the graph.
 type Fate string
 
 const (
-	// Moved: copied to the target, and then removed at the source.
+	// Moved: the object is copied to the target and removed at the source.
 	Moved Fate = "Move"
-	// Remade: not copied, because its controller moves and makes it anew at the target;
-	// removed at the source.
+	// Remade: the object is not copied, because its controller moves and recreates it at the
+	// target. It is removed at the source.
 	Remade Fate = "Remake"
 )
 
 // Item is an object of the graph.
 type Item struct {
-	// Object is as it is at the source; of what is remade, its metadata only.
+	// Object is the object at the source; only its metadata if it is Remade.
 	Object *unstructured.Unstructured
 	Root   bool
 	Fate   Fate
-	// Outside are its owners that are not part of the graph, or are remade.
+	// Outside are the owners that are not part of the graph, or are Remade.
 	Outside []metav1.OwnerReference
-	// Late are its owners that come after it, for the ownership is a circle.
+	// Late are the UIDs of owners that come after the item, because they are in a cycle.
 	Late []types.UID
 }
 
@@ -52,7 +52,7 @@ func (i *Item) controller() (uid types.UID) {
 	return ""
 }
 
-// short is an object as kubectl names it: deployment.apps/web.
+// short names an object as kubectl does: deployment.apps/web.
 func short(kind schema.GroupKind, name string) string {
 	return strings.ToLower(kind.String()) + "/" + name
 }
@@ -65,16 +65,16 @@ func describe(object *unstructured.Unstructured) string {
 	return text + " in namespace " + object.GetNamespace()
 }
 
-// Graph is what a move is about: roots and all that they own.
+// Graph is the graph of objects that moves: the roots and all their dependents.
 type Graph struct {
-	// Items in the order in which they are copied: owners before dependents, and what a UID
-	// is mentioned of before who mentions it, as far as there is such an order.
+	// Items are in the order in which they are copied: owners before dependents and, as far as
+	// possible, objects before others that contain their UIDs.
 	Items []*Item
 	byUID map[types.UID]*Item
 	names map[string]bool
 }
 
-// ID is the move's.
+// ID returns the ID of the move.
 func (g *Graph) ID() string {
 	var roots []types.UID
 	for _, item := range g.Items {
@@ -85,17 +85,17 @@ func (g *Graph) ID() string {
 	return ID(roots)
 }
 
-// leavingRoots are the roots that are being deleted.
+// leavingRoots returns the roots that are being deleted.
 func (g *Graph) leavingRoots() []*Item {
 	return slices.DeleteFunc(slices.Clone(g.Items), func(i *Item) bool { return !i.Root || i.Object.GetDeletionTimestamp() == nil })
 }
 
-// moved are the items that are copied, in order.
+// moved returns the items to copy, in order.
 func (g *Graph) moved() []*Item {
 	return slices.DeleteFunc(slices.Clone(g.Items), func(i *Item) bool { return i.Fate != Moved })
 }
 
-// dependents are the items by their owners.
+// dependents returns the items by the UIDs of their owners.
 func (g *Graph) dependents() map[types.UID][]*Item {
 	of := map[types.UID][]*Item{}
 	for _, item := range g.Items {
@@ -110,19 +110,19 @@ func nameKey(kind schema.GroupKind, namespace, name string) string {
 	return kind.String() + " " + namespace + "/" + name
 }
 
-// moves reports whether an object of this name is copied.
+// moves reports whether the object of a kind and name is copied.
 func (g *Graph) moves(kind schema.GroupKind, namespace, name string) bool {
 	return g.names[nameKey(kind, namespace, name)]
 }
 
-// copied reports whether an object with this UID is copied.
+// copied reports whether the object with a UID is copied.
 func (g *Graph) copied(uid types.UID) bool {
 	item, found := g.byUID[uid]
 	return found && item.Fate == Moved
 }
 
-// Members are those of some objects that the roots own, directly or not, and the roots. A
-// reference counts by its UID.
+// Members returns the UIDs of the roots and their direct and indirect dependents among objects. It
+// follows references by UID only.
 func Members(objects []metav1.Object, roots map[types.UID]bool) map[types.UID]bool {
 	dependents := map[types.UID][]types.UID{}
 	present := map[types.UID]bool{}
@@ -150,7 +150,7 @@ func Members(objects []metav1.Object, roots map[types.UID]bool) map[types.UID]bo
 	return members
 }
 
-// Assemble makes a graph of its members.
+// Assemble returns the graph of its members.
 func Assemble(objects []*unstructured.Unstructured, roots map[types.UID]bool) *Graph {
 	g := &Graph{byUID: map[types.UID]*Item{}, names: map[string]bool{}}
 	items := make([]*Item, 0, len(objects))
@@ -180,8 +180,8 @@ func sortKey(i *Item) string {
 	return strings.Join([]string{namespace, i.kind().String(), name}, " ")
 }
 
-// decideFates: what a controller of the graph makes anew is not copied, and neither is what
-// only such objects own.
+// decideFates marks as Remade the objects that a controller of the graph recreates, and the objects
+// that only such objects own.
 func (g *Graph) decideFates(items []*Item) {
 	for changed := true; changed; {
 		changed = false
@@ -210,12 +210,12 @@ func isRecreatable(object *unstructured.Unstructured) bool {
 	return object.GroupVersionKind().GroupKind() == schema.GroupKind{Kind: "Pod"} || transplant.IsDerived(object)
 }
 
-// order fills g.Items. An owner comes before its dependents, always, but where they own each
-// other in a circle. What merely mentions a UID comes after the object of that UID, where
-// that is possible; where not, the mention is put right when both are there.
+// order fills g.Items. Owners come before their dependents, except in a cycle. An object that
+// contains another one's UID comes after it where possible; otherwise the UID is replaced when both
+// exist.
 func (g *Graph) order(items []*Item) {
 	owners, others := map[*Item]map[types.UID]bool{}, map[*Item]map[types.UID]bool{}
-	waiting := map[types.UID][]*Item{} // who waits for an object
+	waiting := map[types.UID][]*Item{} // the items that wait for an object
 	for _, item := range items {
 		owners[item], others[item] = map[types.UID]bool{}, map[types.UID]bool{}
 		for _, uid := range ownerUIDs(item.Object) {
@@ -265,7 +265,7 @@ func (g *Graph) order(items []*Item) {
 	}
 }
 
-// next breaks a circle: of mentions if it can, of owners if it must.
+// next breaks a cycle: one of contained UIDs if possible, otherwise one of owners.
 func (g *Graph) next(items []*Item, placed map[*Item]bool, owners map[*Item]map[types.UID]bool) *Item {
 	var item *Item
 	for _, candidate := range items {
@@ -277,7 +277,7 @@ func (g *Graph) next(items []*Item, placed map[*Item]bool, owners map[*Item]map[
 			item = candidate
 		}
 	}
-	// Who waits may only stand behind a circle. Going up from there leads into one.
+	// The item may only depend on a cycle. Following its owners leads into one.
 	for seen := map[*Item]bool{}; !seen[item]; {
 		seen[item] = true
 		item = g.byUID[slices.Min(slices.Collect(maps.Keys(owners[item])))]
@@ -286,8 +286,8 @@ func (g *Graph) next(items []*Item, placed map[*Item]bool, owners map[*Item]map[
 	return item
 }
 
-// circle says who owns whom where an item's owner comes after it.
-func (g *Graph) circle(item *Item) string {
+// cycle describes the ownership of an item whose owners come after it.
+func (g *Graph) cycle(item *Item) string {
 	var owners []string
 	for _, uid := range item.Late {
 		owners = append(owners, g.byUID[uid].String())

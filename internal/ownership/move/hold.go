@@ -13,17 +13,18 @@ import (
 	"github.com/kindred-project/kindred/internal/ownership/transplant"
 )
 
-// A hold is how a kind's controller is kept from acting on an object: fields, and what they
-// are until the end. Which are put back as they were is what the object is released by.
+// hold is how a kind's controller is paused for an object: fields with the values that they have
+// until the release, which restores their former values.
 type hold struct {
 	fields map[string]any
-	// says is what the plan says of it.
+	// says is the description in the plan.
 	says string
 }
 
 const gate = "ownership.kindred.dev/moving"
 
-// holds by kind. A Deployment that is merely paused still resizes its ReplicaSets.
+// holds has the holds by kind. A Deployment needs both fields, because a paused Deployment still
+// scales its ReplicaSets.
 var holds = map[schema.GroupKind]hold{
 	{Group: "apps", Kind: "Deployment"}:  {map[string]any{"spec.paused": true, "spec.replicas": int64(0)}, "paused, no replicas"},
 	{Group: "apps", Kind: "ReplicaSet"}:  {map[string]any{"spec.replicas": int64(0)}, "no replicas"},
@@ -42,7 +43,8 @@ func holdOf(kind schema.GroupKind) (hold, bool) {
 	return h, found
 }
 
-// isUnheld reports whether a controller may act on an object of this kind at once.
+// isUnheld reports whether a controller may act on a copy of this kind at once, because the kind
+// has no hold.
 func isUnheld(kind schema.GroupKind) bool {
 	if _, held := holdOf(kind); held {
 		return false
@@ -51,7 +53,7 @@ func isUnheld(kind schema.GroupKind) bool {
 	return custom || kind == schema.GroupKind{Group: "apps", Kind: "DaemonSet"}
 }
 
-// fieldsOf splits a path. What follows metadata.annotations is one key.
+// fieldsOf splits a path. The part after "metadata.annotations." is one key.
 func fieldsOf(path string) []string {
 	if key, found := strings.CutPrefix(path, "metadata.annotations."); found {
 		return []string{"metadata", "annotations", key}
@@ -59,9 +61,9 @@ func fieldsOf(path string) []string {
 	return strings.Split(path, ".")
 }
 
-// Hold puts a clean object on hold, and returns the merge patch (RFC 7386) that ends it, or
-// "" for an object that has no hold. What its controller sizes, when that moves too, is not
-// put back: the controller does it, once it is released itself.
+// Hold puts a cleaned object on hold and returns the merge patch (RFC 7386) that releases it, or ""
+// if its kind has no hold. If the object's controller scales it and moves too, the patch does not
+// restore the replicas: the controller does, once it is released itself.
 func Hold(object *unstructured.Unstructured, sized bool) string {
 	h, found := holdOf(object.GroupVersionKind().GroupKind())
 	if !found {
@@ -80,12 +82,12 @@ func Hold(object *unstructured.Unstructured, sized bool) string {
 			_ = unstructured.SetNestedField(release, former, fields...)
 		}
 	}
-	// Cannot fail: it was decoded from JSON.
+	// Cannot fail: all values were decoded from JSON.
 	patch, _ := json.Marshal(release)
 	return string(patch)
 }
 
-// isSized reports whether the controller of an object decides how many replicas it has.
+// isSized reports whether the controller of an object of this kind decides its number of replicas.
 func isSized(kind schema.GroupKind) bool {
 	return kind == schema.GroupKind{Group: "apps", Kind: "ReplicaSet"} || kind == schema.GroupKind{Kind: "ReplicationController"}
 }

@@ -15,45 +15,44 @@ import (
 )
 
 const (
-	// markDomain and the UID of the object at the source make the annotation that is an
-	// object's [mark] at the target. The UID is in the name because controllers hand on
-	// annotations (a Deployment's are on its ReplicaSets as well): what is handed on must
-	// not take the place of the receiver's own.
+	// markDomain and the UID of the original form the key of the annotation that holds a copy's
+	// [mark]. The key contains the UID because controllers copy annotations to dependents (a
+	// Deployment's to its ReplicaSets): a copied mark must not replace the dependent's own.
 	markDomain = "move.ownership.kindred.dev/"
-	// namespaceMark is on namespaces that were created for a move, leavingMark on objects of
-	// the source that go without having been copied, while their owner goes without them.
+	// namespaceMark is set on namespaces that were created for a move. leavingMark is set at the
+	// source on dependents that were not copied and are to be deleted after their owner, which is
+	// deleted with the policy Orphan.
 	namespaceMark = "ownership.kindred.dev/created-by-move"
 	leavingMark   = "ownership.kindred.dev/leaves-with-move"
 )
 
-// manager is the name under which objects are written.
+// manager is the field manager and user agent of a move.
 const manager = "kindred-move"
 
-// mark is what an object at the target says of itself, from its creation until the move is
-// over.
+// mark identifies a copy at the target until the move is complete.
 type mark struct {
-	// Move is the move that the object belongs to: see [ID].
+	// Move is the ID of the move; see [ID].
 	Move string `json:"move"`
-	// For is the object whose mark this is: see markOf.
+	// For names the copy that the mark belongs to; see markOf.
 	For string `json:"for"`
-	// from is the UID of the object that it was made from, of this APIVersion and content:
-	// see digest.
+	// from is the UID of the original, APIVersion its version, and Digest the digest of its
+	// content; see digest.
 	from       types.UID
 	APIVersion string `json:"apiVersion"`
 	Digest     string `json:"digest"`
-	// Held is the merge patch that ends its hold.
+	// Held is the merge patch that releases the copy.
 	Held string `json:"held,omitempty"`
 }
 
 func (m mark) key() string { return markDomain + string(m.from) }
 
 func (m mark) text() string {
-	// Cannot fail: it is made of strings.
+	// Cannot fail: all fields are strings.
 	text, _ := json.Marshal(m)
 	return string(text)
 }
 
-// markOf is an object's own mark. Without one it is the zero mark.
+// markOf returns an object's own mark, or the zero mark.
 func markOf(object *unstructured.Unstructured) mark {
 	for key, text := range object.GetAnnotations() {
 		uid, found := strings.CutPrefix(key, markDomain)
@@ -65,7 +64,8 @@ func markOf(object *unstructured.Unstructured) mark {
 	return mark{}
 }
 
-// handedOn reports whether an object has a mark of a move that is another object's.
+// handedOn reports whether an object has a mark of a move that a controller copied from another
+// object.
 func handedOn(object *unstructured.Unstructured, move string) bool {
 	for key, text := range object.GetAnnotations() {
 		var m mark
@@ -76,13 +76,13 @@ func handedOn(object *unstructured.Unstructured, move string) bool {
 	return false
 }
 
-// isMark reports whether an annotation is ours, of this object or handed on.
+// isMark reports whether an annotation belongs to a move.
 func isMark(annotation string) bool {
 	return strings.HasPrefix(annotation, markDomain) || annotation == namespaceMark || annotation == leavingMark
 }
 
-// ID names a move by its roots, so that who types the same command goes on with the same
-// move.
+// ID returns the ID of a move, which depends only on its roots, so that the same command continues
+// the same move.
 func ID(roots []types.UID) string {
 	sorted := slices.Clone(roots)
 	slices.Sort(sorted)

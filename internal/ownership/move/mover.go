@@ -14,18 +14,18 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Options say what moves from where to where.
+// Options are the options of a move.
 type Options struct {
-	// Source and Roots, or FromDirectory.
+	// Either Source and Roots, or FromDirectory.
 	Source        *Cluster
 	Roots         []Ref
 	FromDirectory string
-	// Target, or ToDirectory, which leaves the source as it is.
+	// Either Target, or ToDirectory, which does not change the source.
 	Target      *Cluster
 	ToDirectory string
 
 	Consent
-	// Progress hears what is being done. It may be nil.
+	// Progress is called with a description of each step. It may be nil.
 	Progress func(doing string)
 }
 
@@ -36,23 +36,23 @@ type Mover struct {
 
 	plan  *Plan
 	graph *Graph
-	// uids is what became of the UIDs of the graph at the target, copied the digests of
-	// what this process has copied.
+	// uids maps UIDs of the source to UIDs at the target; copied has the digests of what this
+	// process has copied.
 	uids   map[types.UID]types.UID
 	copied map[types.UID]string
-	// roots are those of the graph, whether the source still has them or not.
+	// roots are the roots of the graph, whether the source still has them or not.
 	roots []Ref
-	// copies are the objects at the target, once they are verified, owners first.
+	// copies are the verified copies at the target, owners first.
 	copies []*unstructured.Unstructured
-	// touched are objects at the target to which marks of copies were handed on, when an
-	// interrupted run is gone on with.
+	// touched are other objects at the target that have copied marks, found when an interrupted
+	// move is continued.
 	touched []*unstructured.Unstructured
-	// namespaces are those found to have been created for the move.
+	// namespaces are the namespaces that were created for the move.
 	namespaces []string
 	report     Report
 }
 
-// Report is what was done.
+// Report is the result of a move.
 type Report struct {
 	Copied  int    `json:"copied"`
 	Removed int    `json:"removed"`
@@ -65,7 +65,7 @@ type Kept struct {
 	Reason string `json:"reason"`
 }
 
-// New is a move that has not begun.
+// New returns a Mover for a move that has not started.
 func New(options Options) (*Mover, error) {
 	m := &Mover{Options: options, uids: map[types.UID]types.UID{}, copied: map[types.UID]string{}}
 	if m.Progress == nil {
@@ -93,8 +93,8 @@ func dedupe(refs []Ref) []Ref {
 	return unique
 }
 
-// Plan reads both sides and writes nothing; what the target is asked to create, it creates
-// as a dry run.
+// Plan reads both clusters and returns the plan. It writes nothing, but creates the copies at the
+// target as a dry run.
 func (m *Mover) Plan(ctx context.Context) (*Plan, error) {
 	m.Progress("reading the graph")
 	g, missing, err := m.source.read(ctx)
@@ -126,7 +126,7 @@ func (m *Mover) Plan(ctx context.Context) (*Plan, error) {
 	return m.plan, m.planStale(ctx)
 }
 
-// rootsOf are the roots that were found, and those that were not.
+// rootsOf returns the roots that were found, and the missing ones.
 func rootsOf(g *Graph, missing []Ref) []Ref {
 	roots := slices.Clone(missing)
 	if g == nil {
@@ -140,8 +140,8 @@ func rootsOf(g *Graph, missing []Ref) []Ref {
 	return roots
 }
 
-// absent says of roots that the source has not whether a move that was interrupted in its
-// very last moment may be why.
+// absent returns the error for missing roots. It checks whether an earlier, interrupted move
+// explains why they are missing.
 func (m *Mover) absent(ctx context.Context, missing []Ref) error {
 	err := notFound(m.source.String(), missing)
 	for _, ref := range missing {
@@ -174,11 +174,11 @@ func (m *Mover) planForDirectory(g *Graph, missing []Ref) (*Plan, error) {
 	return m.plan, nil
 }
 
-// ErrRefused is a plan with problems.
+// ErrRefused is returned for a plan with problems.
 var ErrRefused = errors.New("the move is refused, and nothing was changed")
 
-// Run carries out the plan. What it did before an error, it says as well. Run again, with
-// the same roots, it goes on.
+// Run carries out the plan. If it fails, the report says what was done; the same command continues
+// the move.
 func (m *Mover) Run(ctx context.Context) (*Report, error) {
 	if len(m.plan.Problems) > 0 {
 		return &m.report, ErrRefused
@@ -203,11 +203,12 @@ func (m *Mover) Run(ctx context.Context) (*Report, error) {
 	return &m.report, m.release(ctx)
 }
 
-// rounds is how often a graph that changes is copied again.
+// rounds is the maximum number of times that a changing graph is copied.
 const rounds = 8
 
-// copyUntilStill copies, reads the source again until it has nothing that is not copied, and
-// verifies the copies. If it finds that the removal has begun, the plan goes on at that stage.
+// copyUntilStill copies until a reading of the source finds nothing that is not copied, and
+// verifies the copies. If it finds that the removal has started, it sets the stage of the plan
+// accordingly.
 func (m *Mover) copyUntilStill(ctx context.Context) error {
 	if err := m.makeNamespaces(ctx); err != nil {
 		return err
@@ -231,7 +232,7 @@ func (m *Mover) copyUntilStill(ctx context.Context) error {
 	return fmt.Errorf("%s keeps changing the objects to move; stop the controllers that change them, and run the same command again", m.source)
 }
 
-// readAgain reads the source, and says whether there is anything new to copy.
+// readAgain reads the source again and reports whether anything has to be copied.
 func (m *Mover) readAgain(ctx context.Context) (bool, error) {
 	m.Progress("reading the graph again")
 	g, missing, err := m.source.read(ctx)
@@ -262,9 +263,9 @@ func (m *Mover) readAgain(ctx context.Context) (bool, error) {
 	return slices.ContainsFunc(g.moved(), func(item *Item) bool { return m.copied[item.UID()] != m.digestOf(item) }), nil
 }
 
-// hasBegunToRemove reports whether roots go because this move removes them: a request of a run
-// that was interrupted takes effect, or the command runs twice. The copies were verified before,
-// so that the plan goes on from there.
+// hasBegunToRemove reports whether this move is already removing roots: a request of an interrupted
+// run took effect, or the command runs twice. The copies were verified before, so the plan
+// continues from there.
 func (m *Mover) hasBegunToRemove(ctx context.Context, g *Graph, missing []Ref) (bool, error) {
 	if len(missing) == 0 && len(g.leavingRoots()) == 0 {
 		return false, nil
@@ -278,13 +279,13 @@ func (m *Mover) hasBegunToRemove(ctx context.Context, g *Graph, missing []Ref) (
 	return true, m.findCopies(ctx, namespacesOf(m.roots))
 }
 
-// stale is the error for an object that went before all copies were verified. This move removes
-// nothing until then, so that the copy may be all that is left.
+// stale returns the error for an object that was deleted before all copies were verified. This move
+// has removed nothing until then, so the copy may be the only one left.
 func (m *Mover) stale(what string) error {
 	return fmt.Errorf("%s, and not by this move, which has removed nothing yet. %s has a copy, on hold, with an annotation %s... that names move %s; it may be the only copy: remove it only if the object was deleted on purpose, and run the same command again", what, m.Target.Name, markDomain, m.plan.ID)
 }
 
-// whyNotMoved says why an object that was copied is not part of the graph any more.
+// whyNotMoved explains why an object that was copied is no longer part of the graph.
 func (m *Mover) whyNotMoved(ctx context.Context, like *unstructured.Unstructured, uid types.UID) (string, error) {
 	now, err := m.Source.get(ctx, like)
 	if err != nil {
@@ -296,7 +297,7 @@ func (m *Mover) whyNotMoved(ctx context.Context, like *unstructured.Unstructured
 	return fmt.Sprintf("%s is no longer owned by an object that moves, and the source still has it: remove its copy in %s, which is on hold, and run the same command again", describe(like), m.Target.Name), nil
 }
 
-// digestOf also knows the owners, which decide what is sent, unlike digest.
+// digestOf is like digest, but includes the owners, which are sent too.
 func (m *Mover) digestOf(item *Item) string {
 	return strings.Join(append(ownersOf(item.Object), digest(item.Object, m.graph.moves)), "\n")
 }

@@ -16,31 +16,31 @@ import (
 	"github.com/kindred-project/kindred/internal/ownership/finalizer"
 )
 
-// Plan is what a move would do. It is printed, and nothing of it is changed by hand.
+// Plan is what a move would do.
 type Plan struct {
-	// ID is the same for the same roots.
+	// ID is the ID of the move; it depends only on the roots.
 	ID   string `json:"id"`
 	From string `json:"from"`
 	To   string `json:"to"`
-	// Stage is where an interrupted move is gone on with.
+	// Stage is the stage at which the move starts or continues.
 	Stage Stage `json:"stage"`
-	// Namespaces are those that the target lacks; they are created.
+	// Namespaces are the namespaces to create at the target.
 	Namespaces []string  `json:"namespaces,omitempty"`
 	Objects    []Planned `json:"objects"`
-	// Problems are why the move is refused. Notes are what to know before it is begun.
+	// Problems say why the move is refused. Notes are remarks to read before the move.
 	Problems []string `json:"problems,omitempty"`
 	Notes    []string `json:"notes,omitempty"`
 }
 
-// Stage is how far a move has come.
+// Stage is the progress of a move.
 type Stage string
 
 const (
 	// Copying: nothing was written at the source.
 	Copying Stage = "Copy"
-	// Removing: all copies are verified, and what the source still has of them is removed.
+	// Removing: all copies are verified, and the originals are being removed.
 	Removing Stage = "Remove"
-	// Releasing: nothing is left to be removed; holds and marks are taken off.
+	// Releasing: the originals are removed; holds and marks are being removed.
 	Releasing Stage = "Release"
 )
 
@@ -53,9 +53,10 @@ type Planned struct {
 	UID        types.UID `json:"uid"`
 	Root       bool      `json:"root,omitempty"`
 	Action     Fate      `json:"action"`
-	// Copied is whether the target has it already, from a run that was interrupted.
+	// Copied is true if the target already has the copy, from an interrupted run.
 	Copied bool `json:"copied,omitempty"`
-	// Hold is how it is kept still until the end; Keep is why the source keeps it.
+	// Hold says how the copy is paused until the release; Keep says why the source keeps the
+	// original.
 	Hold string `json:"hold,omitempty"`
 	Keep string `json:"keep,omitempty"`
 }
@@ -68,7 +69,7 @@ func (p *Plan) note(format string, args ...any) {
 	p.Notes = append(p.Notes, fmt.Sprintf(format, args...))
 }
 
-// refused are the kinds that are never part of a graph that moves, and why.
+// refused has the kinds that never move, and why.
 var refused = map[schema.GroupKind]string{
 	{Kind: "Namespace"}: "a namespace owns nothing; name the objects in it instead",
 	{Kind: "Node"}:      "a node is a machine of its cluster",
@@ -77,18 +78,18 @@ var refused = map[schema.GroupKind]string{
 	{Group: "apiregistration.k8s.io", Kind: "APIService"}:             "it says which server serves a part of its own cluster's API",
 }
 
-// Consent is what a move does only when it is asked to.
+// Consent has the options for what a move does only on request.
 type Consent struct {
-	// DropOutsideOwners drops references to owners that do not move.
+	// DropOutsideOwners removes references to owners that do not move.
 	DropOutsideOwners bool
-	// DropFinalizers takes the finalizers of others off what is removed at the source, so
-	// that their controllers there do not clean up what has moved.
+	// DropFinalizers removes finalizers that are not Kubernetes' own from the originals before
+	// their removal, so that controllers at the source do not clean up what has moved.
 	DropFinalizers bool
-	// KeepSource removes nothing at the source.
+	// KeepSource keeps the originals.
 	KeepSource bool
 }
 
-// planOf says of a graph alone what would happen to it, and what stands in the way.
+// planOf plans from the graph alone.
 func planOf(g *Graph, consent Consent) *Plan {
 	p := &Plan{ID: g.ID(), Stage: Copying, Objects: []Planned{}}
 	var unheld []schema.GroupKind
@@ -133,7 +134,7 @@ func plannedOf(item *Item) Planned {
 
 func (p *Plan) judgeOwners(g *Graph, item *Item, consent Consent) {
 	if len(item.Late) > 0 {
-		p.note("%s; that reference is added when both exist", g.circle(item))
+		p.note("%s; that reference is added when both exist", g.cycle(item))
 	}
 	for _, ref := range item.Outside {
 		owner := short(schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).GroupKind(), ref.Name)
@@ -158,7 +159,7 @@ func (p *Plan) judgeFinalizers(item *Item, consent Consent) {
 	p.problem("%s has the finalizer %s: when it is removed at the source, the controller there would clean up what has moved; stop that controller and use --drop-finalizers, or use --keep-source", item, list)
 }
 
-// judgeContent notes what of an object stays behind.
+// judgeContent notes what does not move with an object.
 func (p *Plan) judgeContent(g *Graph, item *Item) {
 	switch item.kind() {
 	case schema.GroupKind{Kind: "PersistentVolumeClaim"}:
@@ -171,8 +172,8 @@ func (p *Plan) judgeContent(g *Graph, item *Item) {
 	}
 }
 
-// keepAtSource is why an object of the source is not removed there, or "": a claim or a
-// volume whose removal would remove data, which an API does not move.
+// keepAtSource returns why an original is not removed, or "". Claims and volumes stay if their
+// removal would delete data, which a move does not copy.
 func keepAtSource(ctx context.Context, c *Cluster, object *unstructured.Unstructured) (string, error) {
 	volume := object
 	switch object.GroupVersionKind().GroupKind() {

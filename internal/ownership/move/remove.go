@@ -24,32 +24,30 @@ import (
 )
 
 const (
-	// goneLimit is how long what was deleted may take to go: a pod's grace period, a
-	// collector's attendance.
+	// goneLimit limits the wait for deletions, which may take a pod's grace period or the garbage
+	// collector's time.
 	goneLimit = 2 * time.Minute
 	gonePoll  = 200 * time.Millisecond
 )
 
-// removal is the removal of a graph at the source, decided from what the marks at the target
-// say was copied.
+// removal is the removal of the originals at the source, according to the marks of the copies.
 type removal struct {
 	*Mover
 	graph *Graph
-	// dependents are the items by their owners.
+	// dependents has the items by the UIDs of their owners.
 	dependents map[types.UID][]*Item
-	// copies are what was copied, by the UID at the source.
+	// copies has the copies by the UIDs of the originals.
 	copies map[types.UID]*unstructured.Unstructured
 	names  map[string]bool
-	// leaving are objects that were not copied and whose owner went without them.
+	// leaving are objects that were not copied and whose owner is deleted with the policy Orphan.
 	leaving []*unstructured.Unstructured
-	// kept have a reason to stay, and so has all that they own.
+	// kept has the UIDs of originals that stay, with all their dependents.
 	kept map[types.UID]bool
-	// gone were deleted.
+	// gone are the deleted originals.
 	gone []*unstructured.Unstructured
 }
 
-// remove takes away what the source still has of what was copied. An object that is not what
-// was copied any more stays.
+// remove removes the remaining originals. An original that has changed since it was copied stays.
 func (m *Mover) remove(ctx context.Context) error {
 	r := &removal{Mover: m, copies: map[types.UID]*unstructured.Unstructured{}, names: map[string]bool{}, kept: map[types.UID]bool{}}
 	var refs []Ref
@@ -82,8 +80,8 @@ func (m *Mover) remove(ctx context.Context) error {
 	return err
 }
 
-// read finds what is left of the graph at the source: what was copied, what it owns, and what
-// an interrupted run had said is leaving.
+// read finds the rest of the graph at the source: the originals, their dependents, and the objects
+// that an interrupted run had marked as leaving.
 func (r *removal) read(ctx context.Context, namespaces []string) error {
 	listed, err := r.Source.list(ctx, namespaces)
 	if err != nil {
@@ -130,7 +128,7 @@ func (r *removal) removeItem(ctx context.Context, item *Item) error {
 		}
 	}
 	if object == nil && item.Fate == Remade {
-		return nil // it goes with its owner
+		return nil // It is deleted with its owner.
 	}
 	if object == nil {
 		r.keep(item, "it was created after the copy")
@@ -147,8 +145,8 @@ func (r *removal) removeItem(ctx context.Context, item *Item) error {
 	return err
 }
 
-// removeCopied removes an object whose content is that of its copy, in the very state in
-// which that was found; or says why it stays.
+// removeCopied removes an original whose content is the copied one, with the state that it has
+// compared as a precondition. Otherwise it returns why the original stays.
 func (r *removal) removeCopied(ctx context.Context, item *Item, object *unstructured.Unstructured) (string, error) {
 	own := markOf(object)
 	like := item.Object.DeepCopy()
@@ -189,10 +187,10 @@ func (r *removal) wasCopied(kind schema.GroupKind, namespace, name string) bool 
 	return r.names[nameKey(kind, namespace, name)]
 }
 
-// propagation: in the background where the object owns only what is made anew anyway, so that
-// the collector takes also what its controller makes in this moment. Else without its
-// dependents, of which those that were not copied are marked first: when the owner has gone,
-// nothing else would tell that they were part of it.
+// propagation returns the policy to delete an owner with. It is Background if all dependents are
+// Remade, so that the garbage collector also deletes those that the controller is just creating.
+// Otherwise it is Orphan, and propagation first marks the dependents that were not copied: after
+// the owner's deletion, nothing else would show that they belong to the graph.
 func (r *removal) propagation(ctx context.Context, owner *Item) (metav1.DeletionPropagation, error) {
 	var remade []*unstructured.Unstructured
 	others := false
@@ -222,8 +220,8 @@ func (r *removal) propagation(ctx context.Context, owner *Item) (metav1.Deletion
 	return metav1.DeletePropagationOrphan, nil
 }
 
-// awaitGone waits until what was deleted has gone. It reports what stays after goneLimit, and why,
-// and returns how many objects that is.
+// awaitGone waits until all deleted objects are gone. After goneLimit it reports which objects
+// still exist, and why, and returns their number.
 func (r *removal) awaitGone(ctx context.Context) (int, error) {
 	waiting := r.gone
 	err := wait.PollUntilContextTimeout(ctx, gonePoll, goneLimit, true, func(limited context.Context) (_ bool, err error) {
@@ -237,7 +235,7 @@ func (r *removal) awaitGone(ctx context.Context) (int, error) {
 	if err == nil {
 		return 0, nil
 	}
-	// The limit may have ended a reading half-way.
+	// The timeout may have interrupted the last reading.
 	if waiting, err = r.present(ctx, waiting); err != nil {
 		return 0, err
 	}
@@ -247,8 +245,8 @@ func (r *removal) awaitGone(ctx context.Context) (int, error) {
 	return len(waiting), nil
 }
 
-// present returns those objects that the source still has, as they are now. On an error it returns
-// all that it was given, but for those that it found gone.
+// present returns the current state of the objects that the source still has. On an error it
+// returns all given objects except those that it found deleted.
 func (r *removal) present(ctx context.Context, objects []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
 	var found []*unstructured.Unstructured
 	for i, object := range objects {
@@ -263,7 +261,7 @@ func (r *removal) present(ctx context.Context, objects []*unstructured.Unstructu
 	return found, nil
 }
 
-// lingering says what the deletion of an object waits for.
+// lingering explains what the deletion of an object waits for.
 func lingering(object *unstructured.Unstructured) string {
 	if object.GetDeletionTimestamp() == nil {
 		return "it exists again, or the source has not started to delete it"
@@ -291,8 +289,8 @@ func lingering(object *unstructured.Unstructured) string {
 	}
 }
 
-// delete deletes an object in the very state it is given in, or of the same UID if it has
-// no known state.
+// delete deletes an object with its UID and resourceVersion as preconditions. Objects that change
+// all the time, because their controller will recreate them, are deleted with the UID only.
 func (m *Mover) delete(ctx context.Context, c *Cluster, object *unstructured.Unstructured, policy metav1.DeletionPropagation) error {
 	k, err := c.served(ctx, object)
 	if err != nil {
@@ -310,7 +308,7 @@ func (m *Mover) delete(ctx context.Context, c *Cluster, object *unstructured.Uns
 	return c.said(err)
 }
 
-// patch is a merge patch of the object of this UID; nil if that has gone.
+// patch applies a merge patch to the object with the same UID. It returns nil if that was deleted.
 func (m *Mover) patch(ctx context.Context, c *Cluster, object *unstructured.Unstructured, changes map[string]any) (*unstructured.Unstructured, error) {
 	k, err := c.served(ctx, object)
 	if err != nil {
@@ -335,8 +333,8 @@ func (m *Mover) annotate(ctx context.Context, c *Cluster, object *unstructured.U
 	return m.patch(ctx, c, object, map[string]any{"metadata": map[string]any{"annotations": changes}})
 }
 
-// release ends holds and takes marks away, owners first, for a Deployment sizes its
-// ReplicaSets and hands its marks on to them. The anchor goes last.
+// release removes holds and marks, owners first, because a Deployment scales its ReplicaSets and
+// copies its marks to them. It removes the anchor last.
 func (m *Mover) release(ctx context.Context) error {
 	for i, object := range m.copies {
 		m.Progress(fmt.Sprintf("releasing %d of %d: %s", i+1, len(m.copies), describe(object)))
@@ -360,8 +358,8 @@ func (m *Mover) release(ctx context.Context) error {
 	return m.liftAnchor(ctx)
 }
 
-// sweep takes away marks that controllers handed on to what their object owns. Now that the
-// owner has none, no more come.
+// sweep removes marks that controllers copied to dependents. The owners no longer have marks, so no
+// more are copied.
 func (m *Mover) sweep(ctx context.Context) error {
 	for _, object := range append(slices.Clone(m.copies), m.touched...) {
 		if len(object.GetOwnerReferences()) == 0 {
@@ -390,7 +388,7 @@ func (m *Mover) sweep(ctx context.Context) error {
 	return nil
 }
 
-// releaseNamespaces takes the mark off those that were created for the move.
+// releaseNamespaces removes the marks of the namespaces that were created for the move.
 func (m *Mover) releaseNamespaces(ctx context.Context) error {
 	names := slices.Clone(m.namespaces)
 	for _, object := range m.copies {
@@ -406,7 +404,7 @@ func (m *Mover) releaseNamespaces(ctx context.Context) error {
 		}
 		namespace, err := m.Target.get(ctx, namespaceRef(name).object())
 		if apierrors.IsForbidden(err) {
-			continue // who may not read it has not created it
+			continue // A caller who may not read it has not created it.
 		}
 		if err != nil {
 			return err

@@ -89,7 +89,7 @@ func TestAwaitGone(t *testing.T) {
 	deleted := []*unstructured.Unstructured{mine, leaving("unknown"), leaving("gone"), pod, leaving("replaced"), leaving("stays")}
 	const begins = "it is being deleted, but still exists after 2m0s: "
 	want := []Kept{
-		{"configmap/mine in namespace ns", begins + "it waits for finalizer mine.example.com, which operator set: the controller that must remove it does not, or does not run; and for finalizer kubernetes.io/pvc-protection: the claim protection controller takes it away when no pod uses the claim"},
+		{"configmap/mine in namespace ns", begins + "it waits for finalizer mine.example.com, which operator set: the controller that must remove it does not, or does not run; and for finalizer kubernetes.io/pvc-protection: the claim protection controller removes it when no pod uses the claim"},
 		{"configmap/unknown in namespace ns", begins + "it waits for finalizer example.com/f, which its controller must remove"},
 		{"pod/pod in namespace ns", begins + "node node-1 must stop its containers"},
 		{"configmap/stays in namespace ns", begins + "it has no finalizer, so the source's API server must remove it"},

@@ -25,7 +25,7 @@ type Ref struct {
 
 func (r Ref) String() string { return describe(r.object()) }
 
-// object is an object of that kind and name, and nothing else.
+// object returns an object with only that kind and name.
 func (r Ref) object() *unstructured.Unstructured {
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(r.GroupVersionKind)
@@ -34,9 +34,9 @@ func (r Ref) object() *unstructured.Unstructured {
 	return object
 }
 
-// source is where a graph is read.
+// source is the source of a graph: a cluster or a directory.
 type source interface {
-	// read reads the graph as it is now. Roots that are not there are missing.
+	// read reads the current graph, and returns the roots that do not exist.
 	read(ctx context.Context) (g *Graph, missing []Ref, err error)
 	String() string
 }
@@ -70,7 +70,7 @@ func (l *live) read(ctx context.Context) (*Graph, []Ref, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	// A root may go between the two readings.
+	// A root may be deleted between the two reads.
 	for uid, ref := range roots {
 		if g.byUID[uid] == nil {
 			missing = append(missing, ref)
@@ -79,8 +79,8 @@ func (l *live) read(ctx context.Context) (*Graph, []Ref, error) {
 	return g, missing, nil
 }
 
-// namespacesOf are the namespaces in which dependents of some objects can be: an object with
-// a namespace owns only within it. None is anywhere.
+// namespacesOf returns the namespaces in which dependents of some objects can be: those of
+// namespaced objects are in the same namespace. It returns nil if they can be anywhere.
 func namespacesOf(refs []Ref) []string {
 	var namespaces []string
 	for _, ref := range refs {
@@ -93,8 +93,8 @@ func namespacesOf(refs []Ref) []string {
 	return slices.Compact(namespaces)
 }
 
-// readGraph reads what some roots own. Whole objects are read only of what is in the graph
-// and not made anew by its controller.
+// readGraph reads the graph of some roots. It reads only metadata of objects outside of the graph,
+// and of those that their controller recreates.
 func readGraph(ctx context.Context, c *Cluster, refs map[types.UID]Ref, namespaces []string) (*Graph, error) {
 	roots := map[types.UID]bool{}
 	for uid := range refs {
@@ -118,7 +118,7 @@ func readGraph(ctx context.Context, c *Cluster, refs map[types.UID]Ref, namespac
 		if err != nil {
 			return nil, err
 		}
-		// One object may be listed under two groups.
+		// The same object may be listed under two groups.
 		delete(members, object.GetUID())
 		if controller := metav1.GetControllerOfNoCopy(object); controller != nil && isRecreatable(known) {
 			objects = append(objects, known)
@@ -128,7 +128,7 @@ func readGraph(ctx context.Context, c *Cluster, refs map[types.UID]Ref, namespac
 		if err != nil {
 			return nil, err
 		}
-		// One that went in the meantime is of no interest any more.
+		// Ignore an object that was deleted in the meantime.
 		if whole != nil && whole.GetUID() == object.GetUID() {
 			objects = append(objects, whole)
 		}

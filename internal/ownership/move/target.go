@@ -18,8 +18,8 @@ import (
 	"github.com/kindred-project/kindred/internal/ownership/finalizer"
 )
 
-// planSource adds to a plan what the source alone can say: what it would keep, and what it
-// does not allow.
+// planSource adds to the plan what depends on the source: the originals that stay, and missing
+// permissions.
 func (m *Mover) planSource(ctx context.Context) error {
 	if m.KeepSource {
 		return nil
@@ -49,8 +49,8 @@ func (m *Mover) planSource(ctx context.Context) error {
 	return nil
 }
 
-// verbsAtSource are what the removal of an item takes. What is remade goes with its owner,
-// unless that goes alone because it has other dependents.
+// verbsAtSource returns the verbs that the removal of an item needs. A Remade item is deleted with
+// its owner, unless the owner has other dependents and is deleted with the policy Orphan.
 func verbsAtSource(item *Item, dependents map[types.UID][]*Item) []string {
 	if item.Fate == Remade {
 		for _, uid := range ownerUIDs(item.Object) {
@@ -66,7 +66,7 @@ func verbsAtSource(item *Item, dependents map[types.UID][]*Item) []string {
 	return []string{"delete"}
 }
 
-// ask makes a problem of what a cluster does not allow the caller, each thing once.
+// ask adds a problem for each verb that a cluster does not allow the caller, once.
 func (m *Mover) ask(ctx context.Context, c *Cluster, k kind, namespace string, asked map[string]bool, verbs ...string) {
 	for _, verb := range verbs {
 		verb, sub, _ := strings.Cut(verb, "/")
@@ -90,8 +90,8 @@ func (m *Mover) ask(ctx context.Context, c *Cluster, k kind, namespace string, a
 	}
 }
 
-// planTarget adds to a plan what the target says: what it does not serve, has already,
-// lacks, and refuses.
+// planTarget adds to the plan what depends on the target: kinds that it does not serve, objects
+// that it already has, missing namespaces and permissions, and objects that it rejects.
 func (m *Mover) planTarget(ctx context.Context) error {
 	known, err := m.Target.knownKinds(ctx)
 	if err != nil {
@@ -145,8 +145,8 @@ func remedy(gvk schema.GroupVersionKind) string {
 	return ""
 }
 
-// judgeStored reports whether what the target has under an item's name is a copy of it; what is
-// not, is a problem.
+// judgeStored reports whether the target's object of an item's name is a copy of the item. If it is
+// not, it adds a problem.
 func (m *Mover) judgeStored(item *Item, stored *unstructured.Unstructured) bool {
 	own := markOf(stored)
 	switch {
@@ -169,8 +169,9 @@ func (m *Mover) isCopy(own mark, item *Item) bool {
 	return own.Move == m.plan.ID && own.from == item.UID()
 }
 
-// madeByCopy reports whether a controller of the target made an object for one of the copies,
-// before its copy came: a ControllerRevision has the same name wherever it is made.
+// madeByCopy reports whether a controller at the target created an object for one of the copies
+// before the object was copied. That happens to ControllerRevisions, whose names depend only on
+// their content.
 func (m *Mover) madeByCopy(stored *unstructured.Unstructured) bool {
 	controller := metav1.GetControllerOfNoCopy(stored)
 	if controller == nil {
@@ -210,9 +211,9 @@ func (m *Mover) planNamespaces(ctx context.Context) error {
 	return nil
 }
 
-// makeNamespaces creates what the target lacks, with the labels that the namespaces have at
-// the source (Pod Security admission goes by them), tries there what could not be tried
-// before, and takes the namespaces away again if that is refused.
+// makeNamespaces creates the missing namespaces with their labels at the source, which Pod Security
+// admission uses. It then dry-runs the objects in them, which was not possible before, and deletes
+// the namespaces again if that fails.
 func (m *Mover) makeNamespaces(ctx context.Context) error {
 	if len(m.plan.Namespaces) == 0 {
 		return nil
@@ -221,7 +222,7 @@ func (m *Mover) makeNamespaces(ctx context.Context) error {
 	for _, name := range m.plan.Namespaces {
 		namespace := namespaceRef(name).object()
 		if m.Source != nil {
-			// Who may not read namespaces gets one without labels.
+			// A caller who may not read namespaces at the source gets one without labels.
 			if there, err := m.Source.get(ctx, namespace); err == nil && there != nil {
 				namespace.SetLabels(there.GetLabels())
 			}
@@ -248,9 +249,9 @@ func (m *Mover) makeNamespaces(ctx context.Context) error {
 	return err
 }
 
-// dryRun has the target create what is not there yet, in some namespaces, without keeping
-// it. What it refuses is a problem. Owners are those of the source there, for no API server
-// checks that they exist.
+// dryRun creates the missing copies in some namespaces as a dry run, and adds a problem for each
+// that the target rejects. The copies have the owners' UIDs at the source, because API servers do
+// not check that owners exist.
 func (m *Mover) dryRun(ctx context.Context, in func(namespace string) bool) error {
 	for _, item := range m.graph.moved() {
 		if m.uids[item.UID()] != "" || !in(item.Object.GetNamespace()) {
@@ -277,7 +278,7 @@ func (m *Mover) dryRun(ctx context.Context, in func(namespace string) bool) erro
 	return nil
 }
 
-// planToEnd plans the rest of a move whose copies are verified: from the marks at the target.
+// planToEnd plans the rest of a move whose copies are verified, from the marks at the target.
 func (m *Mover) planToEnd(ctx context.Context, begun anchor, stage Stage) (*Plan, error) {
 	m.plan = &Plan{ID: begun.move, From: m.source.String(), To: m.Target.Name, Stage: stage, Objects: []Planned{}}
 	if err := m.findCopies(ctx, namespacesOf(m.roots)); err != nil {
@@ -292,8 +293,8 @@ func (m *Mover) planToEnd(ctx context.Context, begun anchor, stage Stage) (*Plan
 	return m.plan, nil
 }
 
-// planStale makes problems of the copies that an interrupted run has made of objects which are
-// not part of the graph any more: nothing would release them.
+// planStale adds problems for copies of an interrupted run whose originals are no longer part of
+// the graph: nothing would release them.
 func (m *Mover) planStale(ctx context.Context) error {
 	if m.Source == nil || !slices.ContainsFunc(m.plan.Objects, func(o Planned) bool { return o.Copied }) {
 		return nil
@@ -318,15 +319,15 @@ func (m *Mover) planStale(ctx context.Context) error {
 	return nil
 }
 
-// marked is what of the target is marked with a move.
+// marked has the objects at the target with marks of a move.
 type marked struct {
 	copies []*unstructured.Unstructured
-	// touched are the objects to which marks were handed on.
+	// touched are other objects, to which controllers copied marks.
 	touched    []*unstructured.Unstructured
 	namespaces []string
 }
 
-// marked lists what is marked with a move at the target.
+// marked lists the objects at the target with marks of a move.
 func (m *Mover) marked(ctx context.Context, move string, namespaces []string) (found marked, err error) {
 	listed, err := m.Target.list(ctx, namespaces)
 	if err != nil {
@@ -339,7 +340,7 @@ func (m *Mover) marked(ctx context.Context, move string, namespaces []string) (f
 			return found, err
 		}
 		switch {
-		case seen[object.GetUID()]: // listed under two groups
+		case seen[object.GetUID()]: // It is listed under two groups.
 		case markOf(known).Move == move:
 			found.copies = append(found.copies, known)
 		case object.Annotations[namespaceMark] == move:

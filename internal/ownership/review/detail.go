@@ -111,11 +111,11 @@ func readinessOf(o *unstructured.Unstructured) (ownership.Readiness, string) {
 	return ownership.ReadinessUnknown, result.Message
 }
 
-// unavailable reports whether a condition Available exists and is not True, and returns its message.
-// kstatus handles only the generic conditions Ready, Reconciling and Stalled, but many kinds
-// summarize their state in Available: APIServices, and Clusters, Machines and control planes of
-// Cluster API (its v1beta2 conditions). A condition Paused is ignored, because the other conditions
-// remain valid.
+// unavailable reports whether a condition Available exists and is not True, and returns its
+// message. kstatus handles only the generic conditions Ready, Reconciling and Stalled, but many
+// kinds summarize their state in Available: APIServices, and Clusters, Machines and control planes
+// of Cluster API (its v1beta2 conditions). A condition Paused is ignored, because the other
+// conditions remain valid.
 func unavailable(o *unstructured.Unstructured) (message string, found bool) {
 	object, err := status.GetObjectWithConditions(o.Object)
 	if err != nil {

@@ -68,8 +68,8 @@ func (e *explanation) unrecorded(ctx context.Context, r graph.Resource, ending d
 	return d
 }
 
-// absent returns the owners of a deleted object, unless one of them exists. elsewhere are the owners
-// in another namespace, which never count.
+// absent returns the owners of a deleted object, unless one of them exists. elsewhere are the
+// owners in another namespace, which never count.
 func (e *explanation) absent(namespace string, owners []metav1.OwnerReference) (absent []metav1.OwnerReference, elsewhere []types.UID) {
 	for _, ref := range owners {
 		owner, known := e.object(ref.UID)

@@ -186,7 +186,7 @@ func TestExplanations(t *testing.T) {
 		"held": {func(w *world, m *memory) {
 			w.add(pods, "a", "one", held(func(o *unstructured.Unstructured) { o.SetDeletionTimestamp(&deletionTime) }, "batch.kubernetes.io/job-tracking"))
 			m.deleted(pods, "a", "one", 1, kubectl, nil)
-		}, pod("one"), []string{"Terminating", "waits: batch.kubernetes.io/job-tracking: the Job controller takes it away when it has counted the pod", "Pod/one by User"}},
+		}, pod("one"), []string{"Terminating", "waits: batch.kubernetes.io/job-tracking: the Job controller removes it when it has counted the pod", "Pod/one by User"}},
 		"stopping": {func(w *world, _ *memory) {
 			w.add(pods, "a", "one", func(o *unstructured.Unstructured) {
 				o.SetDeletionTimestamp(&deletionTime)

@@ -107,8 +107,8 @@ func singularOf(plural string) string {
 	return strings.TrimSuffix(plural, "s")
 }
 
-// isCalled reports whether a resource type as kubectl takes it matches the kind: by any of its names,
-// alone, with its group, or with any version and its group.
+// isCalled reports whether a resource type as kubectl takes it matches the kind: by any of its
+// names, alone, with its group, or with any version and its group.
 func (k *formerKind) isCalled(text string) bool {
 	name, group, qualified := strings.Cut(strings.ToLower(text), ".")
 	return slices.Contains(k.names, name) && (!qualified || group == k.Group || strings.HasSuffix(group, "."+k.Group))

@@ -172,7 +172,8 @@ func (q *question) reader(asked []ownership.DeletionTarget) reader {
 	}
 }
 
-// propagation returns the propagation policy of a deletion: the requested one, or the kind's default.
+// propagation returns the propagation policy of a deletion: the requested one, or the kind's
+// default.
 func (q *question) propagation(ctx context.Context, r graph.Resource, asked *metav1.DeletionPropagation) metav1.DeletionPropagation {
 	switch {
 	case asked != nil:

@@ -130,8 +130,8 @@ func (r *repairer) refusal(o *lint.Object) string {
 	return notListed
 }
 
-// write writes owner references as the caller, with the resourceVersion that they were computed from
-// as a precondition.
+// write writes owner references as the caller, with the resourceVersion that they were computed
+// from as a precondition.
 func (r *repairer) write(ctx context.Context, o *lint.Object, refs []metav1.OwnerReference) (ownership.RepairOutcome, string) {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"uid": o.UID, "resourceVersion": o.ResourceVersion, "ownerReferences": refs,

@@ -92,8 +92,8 @@ func (q *question) family(object graph.Object, depth *int32) family {
 	return f
 }
 
-// owned returns the UIDs of the objects that an object owns. It ignores references that the collector
-// does not follow, for example those to another namespace.
+// owned returns the UIDs of the objects that an object owns. It ignores references that the
+// collector does not follow, for example those to another namespace.
 func owned(g *graph.Graph, id types.UID) []types.UID {
 	return slices.DeleteFunc(g.Dependents(id), func(dependent types.UID) bool {
 		o, _ := g.Object(dependent)

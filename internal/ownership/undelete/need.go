@@ -66,8 +66,8 @@ func followsNeed(item *Item, record deletion.Record) bool {
 	return item.needs != nil && item.needs.UID() != item.needs.FormerUID() && record.By.User == need.remover
 }
 
-// lacksNeed returns why a controller would delete an item again, because the object that it needs is
-// absent; "" if it would not. If item.needs is nil, the needed object is outside of the graph.
+// lacksNeed returns why a controller would delete an item again, because the object that it needs
+// is absent; "" if it would not. If item.needs is nil, the needed object is outside of the graph.
 func lacksNeed(item *Item, outside map[name]*unstructured.Unstructured) string {
 	need, needs := needOf(item.then)
 	switch {

@@ -245,8 +245,8 @@ func (u *undeletion) write(ctx context.Context, item *Item, now *unstructured.Un
 	return now, err
 }
 
-// linker returns a function that adds missing owner references to an item and replaces UIDs that were
-// not known when the item was created.
+// linker returns a function that adds missing owner references to an item and replaces UIDs that
+// were not known when the item was created.
 func (u *undeletion) linker() func(context.Context, *Item) attempt {
 	uids := u.uids()
 	return func(ctx context.Context, item *Item) attempt {
