@@ -1,8 +1,8 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kindred runs a Kubernetes cluster inside a Go program: API,
-// controllers, garbage collector, scheduler and node, in this process.
+// Package kindred runs a Kubernetes cluster in a Go program: API server, controllers,
+// garbage collector, scheduler and node agent share the process.
 //
 //	cluster, err := kindred.Start(ctx, kindred.Options{DataDir: dir, SimulatedNodes: 3, NoNode: true})
 //	if err != nil {
@@ -12,8 +12,8 @@
 //	client, err := kubernetes.NewForConfig(cluster.Config())
 //
 // Several clusters can run in one process, each with its own data directory.
-// Tests that should not depend on Kindred's own dependencies use the module
-// kindredtest, which runs the kindred binary instead.
+// Tests that should not depend on Kindred's dependencies use the module kindredtest, which
+// runs the kindred binary instead.
 package kindred
 
 import (
@@ -27,93 +27,89 @@ import (
 	"github.com/kindred-project/kindred/internal/storage"
 )
 
-// Defaults of Options. The address and ranges are upstream's customary ones.
+// Defaults of Options. The address and ranges are those that upstream's tools use.
 const (
 	DefaultBindAddress = "127.0.0.1"
 	DefaultServiceCIDR = "10.96.0.0/16"
-	// DefaultReserveDisk is how many bytes must stay free on the disk of the data
-	// directory: below it, writes are refused and /readyz fails.
+	// DefaultReserveDisk is how many bytes must stay free on the disk of the data directory.
+	// With less, writes are refused and /readyz fails.
 	DefaultReserveDisk = 256 << 20
 )
 
-// Defaults of what is remembered.
+// Defaults of the history that the store keeps.
 var (
 	DefaultHistoryRetention = storage.DefaultRetention.Age
 	DefaultHistorySize      = storage.DefaultRetention.Size
 	DefaultDeletionRecords  = storage.DefaultRetention.Deletions
 )
 
-// Options say which cluster to start. Only DataDir is required.
+// Options configure a cluster. Only DataDir is required.
 type Options struct {
-	// DataDir holds everything the cluster keeps. It is created, or taken over
-	// from an earlier cluster; a directory with anything else in it is refused.
+	// DataDir holds all persistent state of the cluster. It is created, or reused if an earlier
+	// cluster left it. A directory with other files is refused.
 	DataDir string
-	// BindAddress is the IP address the API listens on; 127.0.0.1 if empty.
+	// BindAddress is the IP address that the API listens on; 127.0.0.1 if empty.
 	BindAddress string
 	// SecurePort is the port of the API; 0 picks a free one.
 	SecurePort int
-	// EtcdServers are the URLs of an external etcd, used instead of the embedded
-	// one, with the files of its CA and of a client certificate and key.
+	// EtcdServers are the URLs of an external etcd, which replaces the embedded one. The files
+	// have its CA and a client certificate and key.
 	EtcdServers                           []string
 	EtcdCAFile, EtcdCertFile, EtcdKeyFile string
 	// EncryptionProviderConfig is a file with an EncryptionConfiguration of
-	// apiserver.config.k8s.io: what is encrypted before it reaches etcd, and by
-	// which keys. With EncryptionProviderConfigAutomaticReload it is read again
-	// when it changes.
+	// apiserver.config.k8s.io: which resources are encrypted in etcd, and with which keys. With
+	// EncryptionProviderConfigAutomaticReload it is reloaded when it changes.
 	EncryptionProviderConfig                string
 	EncryptionProviderConfigAutomaticReload bool
-	// HistoryRetention is how long past states of objects can be read, those of deleted
-	// ones too; DefaultHistoryRetention if 0. Less than 5 minutes is refused.
+	// HistoryRetention is how long past states of objects, deleted ones included, can be read;
+	// DefaultHistoryRetention if 0, at least 5 minutes.
 	HistoryRetention time.Duration
-	// HistorySize is how many bytes of etcd's database may be in use before older history
-	// goes early, though none that is younger than 5 minutes; DefaultHistorySize if 0.
+	// HistorySize is how many bytes of etcd's database may be in use before history is removed
+	// early, except that of the last 5 minutes; DefaultHistorySize if 0.
 	HistorySize int64
-	// DeletionRecords is how long it is remembered who deleted what; DefaultDeletionRecords
-	// if 0. Less than a minute is refused.
+	// DeletionRecords is how long records of deletions are kept; DefaultDeletionRecords if 0, at
+	// least a minute.
 	DeletionRecords time.Duration
 	// ContainerRuntimeEndpoint is the CRI v1 endpoint of a container runtime
-	// (unix:///run/containerd/containerd.sock). If it is empty, Kindred starts a
-	// containerd of its own.
+	// (unix:///run/containerd/containerd.sock). If it is empty, Kindred starts a private
+	// containerd.
 	ContainerRuntimeEndpoint string
-	// SimulatedNodes is how many nodes to simulate, beside or without a real one.
+	// SimulatedNodes is how many nodes to simulate, with or without a real one.
 	SimulatedNodes int
-	// NoNode keeps this machine from being a node.
+	// NoNode is set if this machine is not to be a node.
 	NoNode bool
 	// NodeName is the name of this machine's node; the host name if empty.
 	NodeName string
 	// PodCIDR is the range of this node's pods; a free /24 of 10.244.0.0/16 if
 	// empty. ServiceCIDR is the range of ClusterIPs; 10.96.0.0/16 if empty.
 	PodCIDR, ServiceCIDR string
-	// RuntimeConfig turns versions and resources of the built-in API groups on and off, as
-	// the --runtime-config of upstream's API server: {"autoscaling/v1": "false"}.
+	// RuntimeConfig enables and disables versions and resources of the built-in API groups, as
+	// --runtime-config of upstream's API server: {"autoscaling/v1": "false"}.
 	RuntimeConfig map[string]string
-	// ReserveDisk is in bytes; DefaultReserveDisk if 0.
+	// ReserveDisk is how many bytes must stay free on the disk; DefaultReserveDisk if 0.
 	ReserveDisk uint64
-	// Authentication and Authorization trust services outside of the cluster.
+	// Authentication and Authorization configure services outside of the cluster.
 	Authentication AuthenticationOptions
 	Authorization  AuthorizationOptions
-	// Audit, if set, is the record that is kept of requests. It begins with
-	// NewAuditOptions.
+	// Audit, if set, configures the audit log. Create it with NewAuditOptions.
 	Audit *AuditOptions
-	// Version is the program's own, for those who ask what runs here.
+	// Version is the version of the program; "kindred status" prints it.
 	Version string
-	// Clock is where the cluster's logic takes its time from; the real one if nil.
-	// What the libraries stamp themselves (deletion timestamps, certificates,
-	// leases of etcd) stays real.
+	// Clock is the source of time of the cluster's logic; the real clock if nil. Times that
+	// libraries stamp (deletion timestamps, certificates, etcd's leases) are always real.
 	Clock clock.WithTicker
-	// Progress, if set, is told of each step of the start and of the time it took.
+	// Progress, if set, is called after each step of the start with the time that it took.
 	Progress func(step string, took time.Duration)
-	// Notice, if set, is told what a user should know, a line at a time.
+	// Notice, if set, is called with each line that a user should read.
 	Notice func(line string)
 }
 
-// Cluster is a cluster that runs in this process.
+// Cluster is a cluster running in this process.
 type Cluster struct{ running *cluster.Cluster }
 
-// Start starts a cluster and returns when it is ready: when the API,
-// controllers and scheduler work and a node is ready, if one was asked for. When
-// ctx is done before that, Start stops what it started and returns an error; the
-// context has no effect on a cluster that is ready.
+// Start starts a cluster and returns when it is ready: API, controllers and scheduler work,
+// and the requested nodes are ready. If ctx is done before that, Start stops what it started
+// and returns an error. The context has no effect on a cluster that is ready.
 func Start(ctx context.Context, options Options) (*Cluster, error) {
 	config, err := options.resolve(ctx)
 	if err != nil {
@@ -126,20 +122,20 @@ func Start(ctx context.Context, options Options) (*Cluster, error) {
 	return &Cluster{running}, nil
 }
 
-// Config is a client configuration with all rights. It works in this process
-// alone, by function calls; for others there is Kubeconfig.
+// Config returns a client configuration with all permissions. It works only in this process,
+// by function calls; other programs use Kubeconfig.
 func (c *Cluster) Config() *rest.Config { return c.running.RESTConfig() }
 
-// Kubeconfig is the path of a kubeconfig with all rights.
+// Kubeconfig returns the path of a kubeconfig with all permissions.
 func (c *Cluster) Kubeconfig() string { return c.running.Kubeconfig() }
 
-// Server is the URL of the API.
+// Server returns the URL of the API.
 func (c *Cluster) Server() string { return c.running.Server() }
 
-// Failed tells, at most once, why the cluster cannot go on: its store failed,
-// or a part ended. The caller should Stop it.
+// Failed returns a channel that gets at most one error: why the cluster cannot continue,
+// because its store failed or a part ended. The caller should then call Stop.
 func (c *Cluster) Failed() <-chan error { return c.running.Failed() }
 
-// Stop stops the cluster. Containers run on; the next cluster on the same data
-// directory takes them over.
+// Stop stops the cluster. Containers keep running; the next cluster on the same data directory
+// adopts them.
 func (c *Cluster) Stop() { c.running.Stop() }

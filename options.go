@@ -25,14 +25,14 @@ import (
 	"github.com/kindred-project/kindred/internal/storage"
 )
 
-// ErrInvalid is wrapped by all errors about the options themselves.
+// ErrInvalid is wrapped by all errors about invalid options.
 var ErrInvalid = errors.New("invalid option")
 
 func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrInvalid, fmt.Sprintf(format, args...))
 }
 
-// resolve turns options into what the cluster is made from.
+// resolve applies defaults and validates the options.
 func (o Options) resolve(ctx context.Context) (cluster.Config, error) {
 	config := cluster.Config{
 		Etcd:            storage.External{Servers: o.EtcdServers, CA: o.EtcdCAFile, Cert: o.EtcdCertFile, Key: o.EtcdKeyFile},
@@ -102,7 +102,7 @@ func (o Options) resolve(ctx context.Context) (cluster.Config, error) {
 	return config, err
 }
 
-// loadAccess reads the files that say who may come in, and what is recorded of it.
+// loadAccess reads the configuration files of authentication, authorization and audit.
 func (o Options) loadAccess(config *cluster.Config) (err error) {
 	if config.Authentication, err = authentication.Load(authentication.Options(o.Authentication)); err != nil {
 		return err
@@ -114,7 +114,7 @@ func (o Options) loadAccess(config *cluster.Config) (err error) {
 	return err
 }
 
-// checkEndpoints finds what could only fail later, and what would be ignored.
+// checkEndpoints refuses endpoints that would fail later, and options that would be ignored.
 func (o Options) checkEndpoints() error {
 	for _, server := range o.EtcdServers {
 		if !isEtcdServer(server) {
@@ -134,7 +134,7 @@ func (o Options) checkEndpoints() error {
 	return nil
 }
 
-// isEtcdServer accepts what etcd's client does: URLs, and host and port alone.
+// isEtcdServer reports whether etcd's client accepts a server: as a URL, or as host and port.
 func isEtcdServer(server string) bool {
 	if host, port, err := net.SplitHostPort(server); err == nil && host != "" && port != "" && !strings.Contains(server, "/") {
 		return true

@@ -22,8 +22,8 @@ const repositoryModule = "github.com/kindred-project/kindred"
 var errNoBinary = errors.New("found no kindred binary: set " + binaryVariable +
 	" to its path, put it on PATH, or run \"make build\" in the Kindred repository")
 
-// findBinary returns the path of the kindred binary. A path from the environment must
-// be right; it is not replaced by another.
+// findBinary returns the path of the kindred binary. If the option or the environment names a
+// path that does not exist, it fails.
 func findBinary(named, dir string) (string, error) {
 	if named != "" {
 		return checkBinary(named, "the option Binary")
@@ -31,7 +31,7 @@ func findBinary(named, dir string) (string, error) {
 	if fromEnv := os.Getenv(binaryVariable); fromEnv != "" {
 		return checkBinary(fromEnv, binaryVariable)
 	}
-	// Within the repository, use the binary that was built there.
+	// In the repository, use the binary that was built there.
 	if root := repository(dir); root != "" {
 		if built, err := exec.LookPath(filepath.Join(root, "bin", "kindred")); err == nil {
 			return built, nil
@@ -51,8 +51,8 @@ func checkBinary(path, source string) (string, error) {
 	return found, nil
 }
 
-// repository is the directory at or above dir that holds Kindred's go.mod; empty
-// where there is none.
+// repository returns the directory at or above dir that has Kindred's go.mod; empty if there
+// is none.
 func repository(dir string) string {
 	for {
 		if moduleOf(filepath.Join(dir, "go.mod")) == repositoryModule {
@@ -66,7 +66,7 @@ func repository(dir string) string {
 	}
 }
 
-// moduleOf reads the module's path from a go.mod; empty if there is none.
+// moduleOf returns the module path in a go.mod; empty if there is none.
 func moduleOf(file string) string {
 	f, err := os.Open(file)
 	if err != nil {

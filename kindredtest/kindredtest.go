@@ -23,23 +23,22 @@ const (
 	logTail = 16 << 10
 )
 
-// Cluster is a cluster that runs until the test ends.
+// Cluster is a cluster that is stopped at the end of the test.
 type Cluster struct {
 	config     *rest.Config
 	kubeconfig string
 }
 
-// Config is a client configuration with all rights and no limit of queries per
-// second. The caller may change it.
+// Config returns a client configuration with all permissions and no QPS limit. The caller may
+// change it.
 func (c *Cluster) Config() *rest.Config { return rest.CopyConfig(c.config) }
 
-// Kubeconfig is the path of a kubeconfig with all rights, for kubectl and other
+// Kubeconfig returns the path of a kubeconfig with all permissions, for kubectl and other
 // programs.
 func (c *Cluster) Kubeconfig() string { return c.kubeconfig }
 
-// Start runs a cluster until t and its subtests end, and returns when it is
-// ready: when API, controllers, scheduler and a node work. It fails the test
-// when it cannot.
+// Start runs a cluster until t and its subtests are complete. It returns when API, controllers,
+// scheduler and a node are ready, and fails the test if they do not become ready.
 func Start(t testing.TB, options ...Option) *Cluster {
 	t.Helper()
 	dir, err := os.Getwd()
@@ -56,7 +55,7 @@ func Start(t testing.TB, options ...Option) *Cluster {
 	if err != nil {
 		t.Fatalf("kindredtest: start %s: %v", binary, err)
 	}
-	// It runs before the cleanup of TempDir, which was registered earlier.
+	// Runs before the cleanup of TempDir, which was registered earlier.
 	t.Cleanup(func() { end(t, p, dataDir) })
 	kubeconfig, err := p.ready(startLimit)
 	if err != nil {
@@ -74,12 +73,12 @@ func clientConfig(kubeconfig string) (*rest.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	// What protects the server is its own priority and fairness.
+	// Priority and fairness protect the server.
 	config.QPS = -1
 	return config, nil
 }
 
-// end stops the cluster and, if the test failed, shows what the cluster had to say.
+// end stops the cluster and, if the test failed, logs its output.
 func end(t testing.TB, p *process, dataDir string) {
 	if p.exited() {
 		t.Errorf("kindredtest: the cluster ended before the test: %v", p.err)
@@ -93,7 +92,7 @@ func end(t testing.TB, p *process, dataDir string) {
 	t.Logf("kindredtest: the cluster logged:\n%s", tail(filepath.Join(dataDir, "logs", "kindred.log")))
 }
 
-// tail is the end of a file.
+// tail returns the end of a file.
 func tail(path string) string {
 	content, err := os.ReadFile(path)
 	if err != nil {

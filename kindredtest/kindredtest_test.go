@@ -80,7 +80,7 @@ func TestDeletingAnOwnerCollectsItsDependents(t *testing.T) {
 	await(t, events, "the dependent's deletion", func(e watch.Event) bool { return e.Type == watch.Deleted })
 }
 
-func TestClustersAreApart(t *testing.T) {
+func TestClustersAreIsolated(t *testing.T) {
 	t.Parallel()
 	one, other := kindredtest.Start(t), kindredtest.Start(t, kindredtest.SimulatedNodes(0))
 	if one.Config().Host == other.Config().Host {
@@ -95,7 +95,7 @@ func TestClustersAreApart(t *testing.T) {
 	}
 }
 
-func TestKubeconfigIsForOtherPrograms(t *testing.T) {
+func TestKubeconfigWorksForOtherPrograms(t *testing.T) {
 	t.Parallel()
 	var kubeconfig string
 	t.Run("while the test runs", func(t *testing.T) {

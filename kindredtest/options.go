@@ -22,7 +22,7 @@ func newSettings(options []Option) settings {
 	return s
 }
 
-// command is the command line after the program's name.
+// command returns the arguments of the program.
 func (s settings) command(dataDir string) []string {
 	args := []string{
 		"up", "--data-dir", dataDir, "--secure-port", "0",
@@ -31,19 +31,18 @@ func (s settings) command(dataDir string) []string {
 	return append(args, s.args...)
 }
 
-// SimulatedNodes is how many nodes the cluster has; without it, one. With 0 pods
-// are never scheduled.
+// SimulatedNodes sets the number of nodes; the default is 1. With 0, pods stay pending.
 func SimulatedNodes(n int) Option {
 	return func(s *settings) { s.simulatedNodes = n }
 }
 
-// Args are added to the command line of "kindred up"; a flag here wins over the
-// same flag set by Start. "kindred up --help" lists them.
+// Args adds arguments to the command line of "kindred up", which override the flags set by
+// Start. "kindred up --help" lists them.
 func Args(args ...string) Option {
 	return func(s *settings) { s.args = append(s.args, args...) }
 }
 
-// Binary is the path of the kindred binary to run.
+// Binary sets the path of the kindred binary.
 func Binary(path string) Option {
 	return func(s *settings) { s.binary = path }
 }

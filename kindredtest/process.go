@@ -25,7 +25,7 @@ type process struct {
 	cmd    *exec.Cmd
 	output output
 	done   chan struct{}
-	// err is how the process ended, once done is closed.
+	// err is the result of the process; valid once done is closed.
 	err error
 }
 
@@ -40,9 +40,8 @@ func startProcess(binary string, args []string) (*process, error) {
 	return p, <-started
 }
 
-// run starts the process and waits for its end on one thread: to Linux, the
-// parent whose death is signalled is the thread that forked, and Go ends
-// threads when it likes, but not one that is locked.
+// run starts the process and waits for it on one locked thread. On Linux the parent-death signal
+// is bound to the thread that forked, and Go may end any thread that is not locked.
 func (p *process) run(started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -55,7 +54,7 @@ func (p *process) run(started chan<- error) {
 	close(p.done)
 }
 
-// ready waits until the cluster is, and returns the path of its kubeconfig.
+// ready waits until the cluster is ready, and returns the path of its kubeconfig.
 func (p *process) ready(limit time.Duration) (string, error) {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
@@ -63,7 +62,7 @@ func (p *process) ready(limit time.Duration) (string, error) {
 	case kubeconfig := <-p.output.kubeconfig:
 		return kubeconfig, nil
 	case <-p.done:
-		return "", fmt.Errorf("it ended: %v", p.err)
+		return "", fmt.Errorf("the process exited: %v", p.err)
 	case <-timer.C:
 		return "", fmt.Errorf("it was not ready after %v", limit)
 	}
@@ -78,7 +77,7 @@ func (p *process) exited() bool {
 	}
 }
 
-// stop asks the cluster to end, and makes it when it does not.
+// stop stops the cluster, and kills the process if that takes longer than the limit.
 func (p *process) stop(limit time.Duration) error {
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		return fmt.Errorf("stop the cluster: %w", err)
@@ -98,7 +97,7 @@ func (p *process) stop(limit time.Duration) error {
 	}
 }
 
-// output keeps the output of the process, and signals when it has printed that the
+// output stores the output of the process, and signals when the process has printed that the
 // cluster is ready.
 type output struct {
 	mu         sync.Mutex
@@ -130,7 +129,7 @@ func (o *output) parse(line string) {
 	if path, ok := strings.CutPrefix(line, kubeconfigPrefix); ok && o.ready {
 		select {
 		case o.kubeconfig <- path:
-		default: // said already
+		default: // signalled already
 		}
 	}
 }

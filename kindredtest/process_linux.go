@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// dieWithParent has the kernel kill the process when this one ends, however it
-// ends: a test that runs into its timeout runs no cleanup.
+// dieWithParent makes the kernel kill the process when this one ends: a test that exceeds its
+// timeout runs no cleanup.
 func dieWithParent(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 }

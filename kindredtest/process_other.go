@@ -7,5 +7,5 @@ package kindredtest
 
 import "os/exec"
 
-// dieWithParent does nothing here: only Linux can signal the death of a parent.
+// dieWithParent does nothing: only Linux can signal the death of a parent.
 func dieWithParent(*exec.Cmd) {}

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// A shell stands in for the binary where only the process matters.
+// shell starts a shell instead of the binary, for tests of the process alone.
 func shell(t *testing.T, script string) *process {
 	t.Helper()
 	p, err := startProcess("/bin/sh", []string{"-c", script})
@@ -27,7 +27,7 @@ func shell(t *testing.T, script string) *process {
 	return p
 }
 
-func TestReadyIsWhatTheOutputSays(t *testing.T) {
+func TestReadyReadsTheOutput(t *testing.T) {
 	p := shell(t, `echo "  store 1 ms"; printf "ready in 7"; sleep 0.1; printf " ms\nexport KUBECONFIG=/d/kubeconfig\n"; exec sleep 60`)
 	kubeconfig, err := p.ready(time.Minute)
 	if err != nil || kubeconfig != "/d/kubeconfig" {
@@ -35,24 +35,24 @@ func TestReadyIsWhatTheOutputSays(t *testing.T) {
 	}
 }
 
-func TestNotReadyWhenTheProcessEnds(t *testing.T) {
+func TestReadyFailsWhenTheProcessExits(t *testing.T) {
 	p := shell(t, `echo "kindred: port 6443 is taken" >&2; exit 1`)
 	if _, err := p.ready(time.Minute); err == nil {
-		t.Error("a process that ended was ready")
+		t.Error("ready() succeeded after the process exited")
 	}
 	if !strings.Contains(p.output.String(), "port 6443 is taken") {
-		t.Errorf("its last words are lost: %q", p.output.String())
+		t.Errorf("its last output is missing: %q", p.output.String())
 	}
 }
 
-func TestNotReadyForever(t *testing.T) {
+func TestReadyTimesOut(t *testing.T) {
 	if _, err := shell(t, "exec sleep 60").ready(10 * time.Millisecond); err == nil {
-		t.Error("a silent process was ready")
+		t.Error("ready() succeeded without output")
 	}
 }
 
 func TestStop(t *testing.T) {
-	// Everything is set up before it prints that it is ready, because TERM follows.
+	// The trap is set before the output says ready, because TERM follows.
 	const obeys = `sleep 60 >/dev/null 2>&1 & trap 'kill $!; exit 0' TERM; echo "ready in 1 ms"; echo "export KUBECONFIG=/k"; wait`
 	p := shell(t, obeys)
 	if _, err := p.ready(time.Minute); err != nil {
@@ -71,8 +71,8 @@ func TestStop(t *testing.T) {
 	}
 }
 
-// TestDiesWithParent lets a process of its own start a child, kills it, and
-// waits for the child's end.
+// TestDiesWithParent starts a process that starts a child, kills the process, and waits until the
+// child has ended.
 func TestDiesWithParent(t *testing.T) {
 	if os.Getenv("KINDREDTEST_PARENT") != "" {
 		p, err := startProcess("/bin/sleep", []string{"60"})
@@ -119,7 +119,7 @@ func childOf(t *testing.T, lines *bufio.Scanner) int {
 			return pid
 		}
 	}
-	t.Fatal("the parent told no child")
+	t.Fatal("the parent printed no child process")
 	return 0
 }
 
@@ -168,7 +168,7 @@ func TestFindBinary(t *testing.T) {
 	}
 }
 
-func TestArgumentsOfTheUserComeLast(t *testing.T) {
+func TestUserArgumentsComeLast(t *testing.T) {
 	s := newSettings([]Option{SimulatedNodes(3), Args("--secure-port", "7443")})
 	got := strings.Join(s.command("/d"), " ")
 	const want = "up --data-dir /d --secure-port 0 --no-node --simulated-nodes 3 --secure-port 7443"
