@@ -22,9 +22,9 @@ import (
 	"github.com/kindred-project/kindred/internal/datadir"
 )
 
-// The caches that a running cluster tells of are those that its controllers read: they see
-// each new object of the kinds that controllers keep, and nothing is known of others.
-func TestTheCachesOfAClusterSeeWhatIsWritten(t *testing.T) {
+// The caches that a cluster reports on are those that its controllers read. They see each new
+// object of the kinds that controllers watch, and report nothing about other kinds.
+func TestCachesSeeNewObjects(t *testing.T) {
 	dir, err := datadir.New(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -67,10 +67,10 @@ func TestTheCachesOfAClusterSeeWhatIsWritten(t *testing.T) {
 			}
 		}
 		if seen, known := c.caches.Seen(kind, "9000000000000"); seen || !known {
-			t.Errorf("%v that nobody has written: seen %v, known %v", kind, seen, known)
+			t.Errorf("%v that was never written: seen %v, known %v", kind, seen, known)
 		}
 	}
 	if seen, known := c.caches.Seen(schema.GroupKind{Group: "networking.k8s.io", Kind: "NetworkPolicy"}, "9000000000000"); !seen || known {
-		t.Errorf("of network policies, which no controller keeps: seen %v, known %v", seen, known)
+		t.Errorf("network policies, which no controller watches: seen %v, known %v", seen, known)
 	}
 }

@@ -27,7 +27,7 @@ import (
 	"github.com/kindred-project/kindred/internal/storage"
 )
 
-// Cluster is a cluster that runs.
+// Cluster is a running cluster.
 type Cluster struct {
 	config  Config
 	lock    *datadir.Lock
@@ -39,26 +39,27 @@ type Cluster struct {
 	serving serving
 	machine *machine
 
-	// parts run on the API and stop before it.
+	// parts are clients of the API: they stop before it.
 	parts group
-	// api is the server itself.
+	// api is the API server.
 	api group
 
 	checks  readiness
 	failure chan error
-	// abort ends a start that waits for what can't come any more.
+	// abort ends a start that waits for a part that has failed.
 	abort context.CancelCauseFunc
 	stop  sync.Once
 }
 
-// Stopping takes stopLimit at most, of which the parts have partsLimit, in real time even where a
-// test moves the clock. What has not stopped by then is left behind, as it would be by SIGKILL.
+// Stopping takes at most stopLimit, of which the parts have partsLimit, in real time even under a
+// fake clock. Whatever still runs then is abandoned, as by SIGKILL.
 const (
 	stopLimit  = 1500 * time.Millisecond
 	partsLimit = time.Second
 )
 
-// Start runs a cluster and returns once it is ready, or ctx is done.
+// Start starts a cluster and returns when it is ready. If ctx is done before, it stops the cluster
+// and returns an error.
 func Start(ctx context.Context, config Config) (_ *Cluster, err error) {
 	config.decideNode()
 	c := &Cluster{config: config, failure: make(chan error, 1)}
@@ -69,7 +70,7 @@ func Start(ctx context.Context, config Config) (_ *Cluster, err error) {
 			return
 		}
 		if given.Err() == nil && ctx.Err() != nil {
-			err = context.Cause(ctx) // what failed, rather than who waited for it
+			err = context.Cause(ctx) // the failure, not the error of the step that waited
 		}
 		c.Stop()
 	}()
@@ -77,7 +78,7 @@ func Start(ctx context.Context, config Config) (_ *Cluster, err error) {
 	if c.lock, err = config.Dir.Lock(); err != nil {
 		return nil, err
 	}
-	// A node's runtime takes longest and needs nothing of the rest.
+	// The container runtime takes longest and depends on no other step.
 	c.machine = startMachine(ctx, config)
 	if err := c.openStore(ctx, steps); err != nil {
 		return nil, err
@@ -99,7 +100,7 @@ func Start(ctx context.Context, config Config) (_ *Cluster, err error) {
 	return c, c.writeInstance()
 }
 
-// openStore opens keys and etcd.
+// openStore opens the keys and etcd.
 func (c *Cluster) openStore(ctx context.Context, steps *steps) (err error) {
 	if c.keys, err = pki.Open(c.config.Dir.PKI(), c.config.Clock); err != nil {
 		return err
@@ -107,7 +108,7 @@ func (c *Cluster) openStore(ctx context.Context, steps *steps) (err error) {
 	steps.done("certificates")
 	if len(c.config.Etcd.Servers) > 0 {
 		c.backend, err = c.config.Etcd.Connect(ctx, c.config.Clock, c.config.History)
-	} else if err = storeThere(c.config.Dir); err == nil {
+	} else if err = checkStoreExists(c.config.Dir); err == nil {
 		c.backend, err = storage.Embedded(ctx, c.config.Dir.Etcd(), c.config.Clock, c.config.History)
 	}
 	if err != nil {
@@ -118,7 +119,7 @@ func (c *Cluster) openStore(ctx context.Context, steps *steps) (err error) {
 	return nil
 }
 
-// watchStore ends the cluster when the embedded store cannot go on.
+// watchStore fails the cluster when the embedded store fails.
 func (c *Cluster) watchStore() {
 	failed := c.backend.Failed()
 	if failed == nil {
@@ -131,7 +132,7 @@ func (c *Cluster) watchStore() {
 	}()
 }
 
-// startServer brings the API up, with what every cluster has in it.
+// startServer starts the API server and creates the objects that every cluster has.
 func (c *Cluster) startServer(ctx context.Context, steps *steps) (err error) {
 	if c.serving, err = listen(ctx, c.config, c.machine); err != nil {
 		return err
@@ -163,18 +164,17 @@ func (c *Cluster) startServer(ctx context.Context, steps *steps) (err error) {
 	}
 	steps.done("API")
 	c.parts.start("certificates", c.fail, c.renewCertificates)
-	return c.giveAccess()
+	return c.writeAdminKubeconfig()
 }
 
-// runServer makes the server, has it run, and returns once it is made. Making it takes up to half a
-// second of work that cannot be interrupted: the part does that too, as a stop leaves behind what
-// takes too long.
+// runServer creates and runs the server, and returns once it is created. Creating it takes up to
+// half a second and cannot be interrupted, so the part does that too: a stop can abandon it.
 func (c *Cluster) runServer(ctx context.Context, config apiserver.Config) error {
 	made := make(chan error, 1)
 	c.api.start("API server", c.fail, func(ctx context.Context) (err error) {
 		c.server, err = apiserver.New(config)
 		if made <- err; err != nil {
-			<-ctx.Done() // It is the start that fails.
+			<-ctx.Done() // the start reports the error, not the part
 			return nil
 		}
 		return c.server.Run(ctx)
@@ -191,7 +191,7 @@ func (c *Cluster) storeCheck() healthz.HealthChecker {
 	return healthz.NamedCheck("etcd", func(req *http.Request) error { return c.backend.Check(req.Context()) })
 }
 
-// startParts starts what works on the API: controllers, collector, scheduler.
+// startParts starts the clients of the API: controllers, garbage collector, scheduler.
 func (c *Cluster) startParts(ctx context.Context, steps *steps) error {
 	manager, err := newManager(c.server, &c.caches)
 	if err != nil {
@@ -204,7 +204,7 @@ func (c *Cluster) startParts(ctx context.Context, steps *steps) error {
 	if err != nil {
 		return err
 	}
-	if err := c.answerReviews(collector); err != nil {
+	if err := c.connectReviews(collector); err != nil {
 		return err
 	}
 	client, err := kubernetes.NewForConfig(configFor(c.server, schedulerUser))
@@ -234,7 +234,7 @@ func (c *Cluster) startParts(ctx context.Context, steps *steps) error {
 	return nil
 }
 
-// awaitReady asks the server itself: what /readyz says is what ready means.
+// awaitReady waits until the server's own /readyz succeeds.
 func (c *Cluster) awaitReady(ctx context.Context) error {
 	ctx, done := context.WithCancel(ctx)
 	defer done()
@@ -267,7 +267,7 @@ func (c *Cluster) awaitReady(ctx context.Context) error {
 	}
 }
 
-// fail reports that a part ended by itself, and ends a start that is under way.
+// fail reports the failure of a part, and aborts a start in progress.
 func (c *Cluster) fail(err error) {
 	select {
 	case c.failure <- err:
@@ -276,33 +276,33 @@ func (c *Cluster) fail(err error) {
 	c.abort(err)
 }
 
-// Failed tells, at most once, why the cluster cannot go on.
+// Failed returns a channel that gets at most one error: why the cluster cannot continue.
 func (c *Cluster) Failed() <-chan error { return c.failure }
 
-// RESTConfig is an administrator's configuration, for clients in this process:
-// it needs no connection.
+// RESTConfig returns an administrator's configuration for clients in this process. It needs no
+// connection.
 func (c *Cluster) RESTConfig() *rest.Config {
 	config := c.server.Config(adminUser)
-	config.UserAgent = "" // its user's, not the server's
+	config.UserAgent = "" // the caller's, not the server's
 	return config
 }
 
-// Server is the URL of the API.
+// Server returns the URL of the API.
 func (c *Cluster) Server() string {
 	return "https://" + net.JoinHostPort(c.serving.host, strconv.Itoa(c.serving.port))
 }
 
-// Kubeconfig is the path of the administrator's kubeconfig.
+// Kubeconfig returns the path of the administrator's kubeconfig.
 func (c *Cluster) Kubeconfig() string { return c.config.Dir.Kubeconfig() }
 
-// Stop ends the cluster: first what works on the API, then the API, then the
-// store. Containers run on. It returns when everything has stopped.
+// Stop stops the parts, then the API server, then the store, and waits for each. Containers keep
+// running.
 func (c *Cluster) Stop() {
 	c.stop.Do(func() {
 		began := clock.RealClock{}.Now()
 		c.parts.stop(clock.RealClock{}, partsLimit)
-		// A server that still stops closes its listener itself: to lose it before would end
-		// the whole process (genericapiserver.RunServer).
+		// A server that is still stopping closes its listener itself. If it lost its listener
+		// first, it would end the process (genericapiserver.RunServer).
 		if c.api.stop(clock.RealClock{}, stopLimit-clock.RealClock{}.Since(began)) {
 			c.serving.close()
 		}

@@ -33,7 +33,8 @@ import (
 	"github.com/kindred-project/kindred/internal/ownership/review"
 )
 
-// newManager makes the manager that runs all controllers on one cache, which caches knows.
+// newManager returns the manager that runs all controllers on one cache, whose informers are
+// registered in caches.
 func newManager(server *apiserver.Server, caches *controllers.Caches) (manager.Manager, error) {
 	return manager.New(configFor(server, controllerUser), manager.Options{
 		Scheme:         scheme.Scheme,
@@ -42,7 +43,7 @@ func newManager(server *apiserver.Server, caches *controllers.Caches) (manager.M
 		// Several clusters in one process have controllers of the same names.
 		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
 		Cache: cache.Options{
-			// Nobody in here asks who wrote a field.
+			// No controller needs managed fields.
 			DefaultTransform: cache.TransformStripManagedFields(),
 			NewInformer:      caches.Watch(scheme.Scheme, newInformer(server)),
 		},
@@ -97,8 +98,8 @@ func (c *Cluster) environment(mgr manager.Manager, as identity, source string) (
 	return control.Env{Manager: mgr, Client: writer, Live: live, Discovery: served, Events: events, Clock: c.config.Clock}, nil
 }
 
-// jsonApply asks for the answers to server-side apply in JSON: controller-runtime reads
-// no others, though the in-process server speaks protobuf first.
+// jsonApply requests JSON responses to server-side apply, because controller-runtime decodes only
+// those and the in-process server prefers protobuf.
 type jsonApply struct{ http.RoundTripper }
 
 func (j jsonApply) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -109,8 +110,8 @@ func (j jsonApply) RoundTrip(req *http.Request) (*http.Response, error) {
 	return j.RoundTripper.RoundTrip(req)
 }
 
-// recorder writes events as the given user, for as long as the parts run; component is
-// their source.
+// recorder returns a recorder that writes events as the given user, with component as their
+// source, as long as the parts run.
 func (c *Cluster) recorder(as identity, component string) (record.EventRecorder, error) {
 	core, err := typedcorev1.NewForConfig(configFor(c.server, as))
 	if err != nil {
@@ -121,7 +122,7 @@ func (c *Cluster) recorder(as identity, component string) (record.EventRecorder,
 	return broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: component}), nil
 }
 
-// newCollector makes the garbage collector.
+// newCollector returns the garbage collector.
 func (c *Cluster) newCollector() (*collector.Collector, error) {
 	as := serviceAccountUser(collector.Name)
 	objects, err := collector.NewClient(configFor(c.server, as))
@@ -142,9 +143,9 @@ func (c *Cluster) newCollector() (*collector.Collector, error) {
 	}), nil
 }
 
-// answerReviews has the reviews of ownership answered from what the collector knows. It
-// sees everything; what a caller sees of it is decided by the reviews.
-func (c *Cluster) answerReviews(known *collector.Collector) error {
+// connectReviews connects the ownership reviews to the collector's graph. The collector sees
+// everything; the reviews decide what a caller sees.
+func (c *Cluster) connectReviews(known *collector.Collector) error {
 	config := configFor(c.server, serviceAccountUser(collector.Name))
 	objects, err := dynamic.NewForConfig(config)
 	if err != nil {

@@ -17,14 +17,15 @@ import (
 	"github.com/kindred-project/kindred/internal/storage/check"
 )
 
-// adminUser is the cluster's owner.
+// adminUser is the user of the administrator's kubeconfig.
 var adminUser = &user.DefaultInfo{Name: "kubernetes-admin", Groups: []string{user.SystemPrivilegedGroup, user.AllAuthenticated}}
 
-// contextName is what the cluster is called in kubeconfigs.
+// contextName is the name of the cluster in kubeconfigs.
 const contextName = "kindred"
 
-// giveAccess gives the administrator a way in.
-func (c *Cluster) giveAccess() error {
+// writeAdminKubeconfig writes the administrator's kubeconfig, again whenever its certificate is
+// renewed.
+func (c *Cluster) writeAdminKubeconfig() error {
 	admin, err := c.keys.Keep(c.keys.Admin, c.writeKubeconfig)
 	if err != nil {
 		return err
@@ -38,11 +39,11 @@ func (c *Cluster) writeKubeconfig(admin *pki.Pair) error {
 	}.Write(c.config.Dir.Kubeconfig())
 }
 
-// renewalInterval is how often certificates in use are looked at. They are renewed when a
-// third of their life is left, which is months.
+// renewalInterval is how often certificates in use are checked. They are renewed when a third of
+// their validity is left, which is months.
 const renewalInterval = time.Hour
 
-// renewCertificates replaces the certificates in use before they end.
+// renewCertificates renews the certificates in use before they expire.
 func (c *Cluster) renewCertificates(ctx context.Context) error {
 	ticker := c.config.Clock.NewTicker(renewalInterval)
 	defer ticker.Stop()
@@ -50,7 +51,7 @@ func (c *Cluster) renewCertificates(ctx context.Context) error {
 		select {
 		case <-ticker.C():
 			if err := c.keys.Renew(); err != nil {
-				klog.FromContext(ctx).Error(err, "Cannot renew certificates; the present ones stay in use")
+				klog.FromContext(ctx).Error(err, "Cannot renew certificates; the current ones stay in use")
 			}
 		case <-ctx.Done():
 			return nil
@@ -58,7 +59,7 @@ func (c *Cluster) renewCertificates(ctx context.Context) error {
 	}
 }
 
-// writeInstance tells other commands what runs here.
+// writeInstance writes what runs here, for other commands.
 func (c *Cluster) writeInstance() error {
 	instance := datadir.Instance{
 		PID: os.Getpid(), Version: c.config.Version, StartedAt: c.config.Clock.Now(),
@@ -70,9 +71,9 @@ func (c *Cluster) writeInstance() error {
 	return c.config.Dir.WriteInstance(instance)
 }
 
-// storeThere returns an error if a cluster with an embedded store was ready in a directory,
-// and the store is gone: an empty one must not take its place unnoticed.
-func storeThere(dir datadir.Layout) error {
+// checkStoreExists returns an error if a cluster with an embedded store was ready in a directory
+// and the store is missing. Starting with an empty store would hide the loss.
+func checkStoreExists(dir datadir.Layout) error {
 	there, err := check.Exists(dir.Etcd())
 	if there || err != nil {
 		return err
@@ -84,8 +85,7 @@ func storeThere(dir datadir.Layout) error {
 	return &check.MissingError{Dir: dir.Etcd(), Seen: instance.StartedAt}
 }
 
-// RuntimeOptions say where the private containerd of a data directory lives, to
-// those who start it and those who remove it.
+// RuntimeOptions returns the options of the private containerd of a data directory.
 func RuntimeOptions(dir datadir.Layout, names containerd.Names) containerd.Options {
 	return containerd.Options{Names: names, Root: dir.Containerd(), RunDir: dir.Run(), LogFile: dir.RuntimeLog()}
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/kindred-project/kindred/internal/datadir"
 )
 
-func TestTheKubeconfigIsRenewedWhileTheClusterRuns(t *testing.T) {
+func TestKubeconfigRenewal(t *testing.T) {
 	dir := datadir.Layout{Root: filepath.Join(t.TempDir(), "data")}
 	if err := os.Mkdir(dir.Root, 0o700); err != nil {
 		t.Fatal(err)
@@ -30,7 +30,7 @@ func TestTheKubeconfigIsRenewedWhileTheClusterRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := &Cluster{config: Config{Dir: dir, Clock: clock}, keys: keys}
-	if err := c.giveAccess(); err != nil {
+	if err := c.writeAdminKubeconfig(); err != nil {
 		t.Fatal(err)
 	}
 	first := clientCertificate(t, c.Kubeconfig())
@@ -50,7 +50,7 @@ func TestTheKubeconfigIsRenewedWhileTheClusterRuns(t *testing.T) {
 	clock.Step(300 * 24 * time.Hour)
 	for end := time.Now().Add(30 * time.Second); bytes.Equal(clientCertificate(t, c.Kubeconfig()), first); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatal("still the former certificate, with two months left")
+			t.Fatal("the certificate was not renewed with two months left")
 		}
 	}
 	renewed, err := cert.ParseCertsPEM(clientCertificate(t, c.Kubeconfig()))

@@ -12,8 +12,8 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// group runs parts until it is stopped as a whole. A part that ends earlier is
-// a failure of the cluster.
+// group runs parts until the group is stopped. A part that ends earlier is a failure of the
+// cluster.
 type group struct {
 	once    sync.Once
 	ctx     context.Context
@@ -25,7 +25,7 @@ func (g *group) init() {
 	g.once.Do(func() { g.ctx, g.cancel = context.WithCancel(context.Background()) })
 }
 
-// context ends when the parts are to stop.
+// context returns a context that is done when the parts are to stop.
 func (g *group) context() context.Context {
 	g.init()
 	return g.ctx
@@ -46,7 +46,7 @@ func (g *group) start(name string, failed func(error), run func(context.Context)
 	})
 }
 
-// stop ends the parts and waits for them, up to the limit. It tells whether all have stopped.
+// stop stops the parts, waits for them up to the limit, and reports whether all have stopped.
 func (g *group) stop(c clock.Clock, limit time.Duration) bool {
 	g.init()
 	g.cancel()

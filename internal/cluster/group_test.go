@@ -11,8 +11,8 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-// TestStopTells: what still stops when the limit is over is not taken for stopped.
-func TestStopTells(t *testing.T) {
+// TestStopReports: a part that is still stopping at the limit does not count as stopped.
+func TestStopReports(t *testing.T) {
 	obedient := func(ctx context.Context) error { <-ctx.Done(); return nil }
 	for name, test := range map[string]struct {
 		hangs bool

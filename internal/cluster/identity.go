@@ -12,15 +12,14 @@ import (
 	"github.com/kindred-project/kindred/internal/apiserver"
 )
 
-// The parts act under upstream's names, so that its bootstrap roles fit them
-// and audit logs read as they do there.
+// The parts have upstream's user names, so that the bootstrap roles apply to them and audit logs
+// read the same.
 var (
 	schedulerUser  = identity{named(user.KubeScheduler), "kube-scheduler"}
 	controllerUser = identity{named(user.KubeControllerManager), controllerAgent}
 )
 
-// identity is who a part is, and the name under which it writes: field managers are
-// called after the user agent.
+// identity is the user that a part acts as, and its user agent, which names its field manager.
 type identity struct {
 	user.Info
 	agent string
@@ -31,21 +30,21 @@ const (
 	nodeAgent       = "kubelet"
 )
 
-// configFor is how a part reaches the server.
+// configFor returns a part's client configuration.
 func configFor(server *apiserver.Server, as identity) *rest.Config {
 	config := server.Config(as.Info)
 	config.UserAgent = as.agent + "/" + kubernetesVersion()
 	return config
 }
 
-// kubeletClientUser is who the API server is to nodes; see pki.KubeletClient.
+// kubeletClientUser is the API server's user at nodes; see pki.KubeletClient.
 const kubeletClientUser = "kube-apiserver-kubelet-client"
 
 func named(name string) user.Info {
 	return &user.DefaultInfo{Name: name, Groups: []string{user.AllAuthenticated}}
 }
 
-// serviceAccountUser is a controller's own identity in kube-system.
+// serviceAccountUser returns the identity of a controller: a service account in kube-system.
 func serviceAccountUser(name string) identity {
 	return identity{&user.DefaultInfo{
 		Name:   serviceaccount.MakeUsername(metav1.NamespaceSystem, name),
@@ -53,13 +52,13 @@ func serviceAccountUser(name string) identity {
 	}, controllerAgent}
 }
 
-// nodeUser is a node's agent.
+// nodeUser returns the identity of a node's agent.
 func nodeUser(name string) identity {
 	return identity{&user.DefaultInfo{Name: "system:node:" + name, Groups: []string{user.NodesGroup, user.AllAuthenticated}}, nodeAgent}
 }
 
-// simulatorUser acts for all simulated nodes at once, which the node authorizer
-// knows no single node for.
+// simulatorUser acts for all simulated nodes. The node authorizer does not apply to it, because it
+// is not one node.
 var simulatorUser = identity{
 	&user.DefaultInfo{Name: "kindred:simulated-nodes", Groups: []string{user.SystemPrivilegedGroup, user.AllAuthenticated}}, nodeAgent,
 }

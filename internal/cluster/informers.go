@@ -15,21 +15,21 @@ import (
 	"github.com/kindred-project/kindred/internal/apiserver"
 )
 
-// newInformer lets the controllers' cache read the server's own informers: each
-// object is received, decoded and kept once for all parts of the process.
-// Controllers get copies, as from any cache. Only what the server's factory cannot
-// have, metadata alone or kinds that are not built in, is watched apart.
+// newInformer makes the controllers' cache use the server's informers: the process receives,
+// decodes and stores each object once. Controllers get copies unless they ask for none, as from
+// any cache. Kinds that the server's factory does not have, metadata alone and kinds that are not
+// built in, get informers of their own.
 func newInformer(server *apiserver.Server) func(toolscache.ListerWatcher, runtime.Object, time.Duration, toolscache.Indexers) toolscache.SharedIndexInformer {
 	return func(source toolscache.ListerWatcher, object runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
-		if informer := shared(server, object); informer != nil {
-			return borrowed{informer, server.StartInformers}
+		if informer := informerOf(server, object); informer != nil {
+			return serverInformer{informer, server.StartInformers}
 		}
 		return toolscache.NewSharedIndexInformer(source, object, resync, indexers)
 	}
 }
 
-// shared is the server's informer of a built-in kind; nil if the object is of another.
-func shared(server *apiserver.Server, object runtime.Object) toolscache.SharedIndexInformer {
+// informerOf returns the server's informer of a built-in kind; nil for other kinds.
+func informerOf(server *apiserver.Server, object runtime.Object) toolscache.SharedIndexInformer {
 	gvks, _, err := scheme.Scheme.ObjectKinds(object)
 	if err != nil {
 		return nil
@@ -42,19 +42,19 @@ func shared(server *apiserver.Server, object runtime.Object) toolscache.SharedIn
 	return informer.Informer()
 }
 
-// borrowed is an informer that the server sets up, runs and stops.
-type borrowed struct {
+// serverInformer is an informer that the server configures, runs and stops.
+type serverInformer struct {
 	toolscache.SharedIndexInformer
 	start func()
 }
 
-// SetTransform does nothing: the server's informers drop the same as the
-// controllers' cache would, the managed fields.
-func (borrowed) SetTransform(toolscache.TransformFunc) error { return nil }
+// SetTransform does nothing: the server's informers drop the managed fields already, as the
+// controllers' cache would.
+func (serverInformer) SetTransform(toolscache.TransformFunc) error { return nil }
 
-func (b borrowed) Run(stop <-chan struct{}) {
-	b.start()
+func (i serverInformer) Run(stop <-chan struct{}) {
+	i.start()
 	<-stop
 }
 
-func (b borrowed) RunWithContext(ctx context.Context) { b.Run(ctx.Done()) }
+func (i serverInformer) RunWithContext(ctx context.Context) { i.Run(ctx.Done()) }

@@ -24,12 +24,12 @@ import (
 	"github.com/kindred-project/kindred/internal/node/simulated"
 )
 
-// machine is this machine as a node: its pod network and container runtime.
-// They are made ready while the API starts.
+// machine is the pod network and container runtime of this machine as a node. They start while
+// the API server starts.
 type machine struct {
 	names   containerd.Names
 	options containerd.Options
-	// endpoint is the runtime's; network is set where it is ours.
+	// endpoint is that of the runtime. network is set if the runtime is private.
 	endpoint string
 	network  chan struct{}
 	runtime  chan struct{}
@@ -42,8 +42,8 @@ type machine struct {
 	supervise func(context.Context)
 }
 
-// decideNode falls back to a simulated node where this machine cannot be a real
-// one, and says why.
+// decideNode falls back to a simulated node if this machine cannot be a node, and notifies the
+// user of the reason.
 func (config *Config) decideNode() {
 	if !config.Node || config.RuntimeEndpoint != "" {
 		return
@@ -60,8 +60,8 @@ func (config *Config) decideNode() {
 	}
 }
 
-// startMachine begins to make the runtime ready, where a real node is wanted.
-// It is nil where there is none.
+// startMachine starts the container runtime in the background. It returns nil if this machine is
+// not to be a node.
 func startMachine(ctx context.Context, config Config) *machine {
 	if !config.Node {
 		return nil
@@ -69,7 +69,7 @@ func startMachine(ctx context.Context, config Config) *machine {
 	m := &machine{endpoint: config.RuntimeEndpoint, network: make(chan struct{}), runtime: make(chan struct{})}
 	m.names, m.networkErr = containerd.NamesFor(config.Dir.ID())
 	if m.networkErr != nil || m.endpoint != "" {
-		// A runtime of the user's has its own pod network.
+		// The user's runtime has its own pod network.
 		close(m.network)
 		close(m.runtime)
 		return m
@@ -96,8 +96,8 @@ func startMachine(ctx context.Context, config Config) *machine {
 	return m
 }
 
-// bridgeAddress is where pods reach this machine; nil without a pod network of
-// our own.
+// bridgeAddress returns the address at which pods reach this machine; nil if the pod network is
+// not Kindred's.
 func (m *machine) bridgeAddress(ctx context.Context) (net.IP, error) {
 	if m == nil {
 		return nil, nil
@@ -111,8 +111,7 @@ func (m *machine) bridgeAddress(ctx context.Context) (net.IP, error) {
 	return m.bridge.Gateway, nil
 }
 
-// startNodes starts the real node and the simulated ones, and waits until one
-// of each kind that was asked for is ready.
+// startNodes starts the real node and the simulated ones, and waits until one of each is ready.
 func (c *Cluster) startNodes(ctx context.Context, steps *steps) error {
 	if c.config.SimulatedNodes > 0 {
 		registered, err := c.startSimulated()
@@ -141,7 +140,7 @@ func (c *Cluster) startSimulated() (<-chan struct{}, error) {
 	nodes, err := simulated.New(simulated.Options{
 		Client: client, Informers: c.server.Informers(),
 		Count: c.config.SimulatedNodes, Clock: c.config.Clock, Version: kubernetesVersion(),
-		// Beside a real node nothing must land on a simulated one by accident.
+		// With a real node, pods must not be scheduled to a simulated one by accident.
 		Taint: c.config.Node,
 	})
 	if err != nil {
@@ -205,8 +204,8 @@ func (c *Cluster) startAgent(ctx context.Context, steps *steps) error {
 	return nil
 }
 
-// awaitNode waits until the API has the node as ready. Who waits long is told why: a
-// runtime that has no network, for one, does not mend itself.
+// awaitNode waits until the Node object is ready. After a while it tells the user why it is not:
+// a runtime without network, for example, does not recover by itself.
 func (c *Cluster) awaitNode(ctx context.Context, client kubernetes.Interface, ready <-chan struct{}) error {
 	const patience = 10 * time.Second
 	ticker := c.config.Clock.NewTicker(patience)
@@ -225,7 +224,7 @@ func (c *Cluster) awaitNode(ctx context.Context, client kubernetes.Interface, re
 	}
 }
 
-// whyNotReady is a line on what a node waits for.
+// whyNotReady returns a line that says what a node waits for.
 func whyNotReady(ctx context.Context, client kubernetes.Interface, name string) string {
 	waiting := fmt.Sprintf("waiting for node %s: ", name)
 	n, err := client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
@@ -240,11 +239,11 @@ func whyNotReady(ctx context.Context, client kubernetes.Interface, name string) 
 	return waiting + "it has not reported yet"
 }
 
-// kubernetesVersion is what nodes report: the version of Kubernetes that the
-// binary was stamped with.
+// kubernetesVersion returns the Kubernetes version that nodes report, which is stamped into the
+// binary.
 func kubernetesVersion() string { return version.Get().GitVersion }
 
-// address is the node's own: the gateway of its pods, or the machine's.
+// address returns the node's address: the gateway of its pods, or the machine's.
 func (m *machine) address() net.IP {
 	if m.bridge.Gateway != nil {
 		return m.bridge.Gateway
@@ -259,7 +258,7 @@ func (m *machine) podCIDR() string {
 	return ""
 }
 
-// serveAgent answers the API server on the agent's port.
+// serveAgent serves the agent's port for the API server.
 func (c *Cluster) serveAgent(agent *node.Agent, listener net.Listener, address net.IP) error {
 	names := pki.Names{DNS: []string{c.config.NodeName}, IPs: []net.IP{address}}
 	serving, err := c.keys.Keep(func() (*pki.Pair, error) { return c.keys.NodeServing(c.config.NodeName, names) }, nil)

@@ -13,8 +13,8 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 )
 
-// TestWhoWaitsForANodeIsToldWhy: nothing for a while, then the node's own words.
-func TestWhoWaitsForANodeIsToldWhy(t *testing.T) {
+// TestNoticeOfANodeThatIsNotReady: after a while the user gets the node's own message.
+func TestNoticeOfANodeThatIsNotReady(t *testing.T) {
 	clock := testingclock.NewFakeClock(time.Now())
 	told := make(chan string, 1)
 	c := &Cluster{config: Config{Clock: clock, NodeName: "a", Notice: func(line string) { told <- line }}}
@@ -29,12 +29,12 @@ func TestWhoWaitsForANodeIsToldWhy(t *testing.T) {
 	clock.Step(9 * time.Second)
 	select {
 	case line := <-told:
-		t.Errorf("told after nine seconds: %s", line)
+		t.Errorf("notice after nine seconds: %s", line)
 	default:
 	}
 	clock.Step(time.Second)
 	if line := <-told; line != "waiting for node a: container runtime network not ready" {
-		t.Errorf("told: %q", line)
+		t.Errorf("notice %q", line)
 	}
 	close(ready)
 	if err := <-done; err != nil {

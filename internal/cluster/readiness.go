@@ -12,8 +12,7 @@ import (
 	"k8s.io/apiserver/pkg/server/healthz"
 )
 
-// readiness is what /readyz knows of the parts: each is not ready until it says
-// so.
+// readiness has the checks of /readyz for the parts. Each fails until the part is ready.
 type readiness struct {
 	names []string
 	ready map[string]*atomic.Bool
@@ -44,7 +43,7 @@ func (r *readiness) checkers() []healthz.HealthChecker {
 	return out
 }
 
-// steps tells the user what is done.
+// steps reports completed steps to the user.
 type steps struct {
 	config Config
 	last   time.Time

@@ -18,23 +18,23 @@ import (
 	"github.com/kindred-project/kindred/internal/auth/pki"
 )
 
-// serving is where the API can be reached.
+// serving is the listener and the addresses of the API.
 type serving struct {
 	listener net.Listener
 	names    pki.Names
-	// host is how users reach it, advertised how pods do.
+	// host is the address for users, advertised the one for pods.
 	host       string
 	advertised net.IP
 	port       int
 }
 
-// apiserverNames are the DNS names by which pods know the API server.
+// apiserverNames are the DNS names of the API server for pods.
 var apiserverNames = []string{
 	"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local", "localhost",
 }
 
-// listen opens the API's port on the bind address and, where this machine is a
-// node with a pod network of its own, on the bridge, so that pods reach it.
+// listen opens the API's port on the bind address and, if this machine is a node with Kindred's
+// pod network, on the bridge, for pods.
 func listen(ctx context.Context, config Config, machine *machine) (serving, error) {
 	first, err := listenFirst(ctx, config)
 	if err != nil {
@@ -69,8 +69,8 @@ func listen(ctx context.Context, config Config, machine *machine) (serving, erro
 	return s, nil
 }
 
-// listenFirst opens the port that users are told of. Where any will do it is the one of
-// last time, if that is free: containers that still run were told of it as well.
+// listenFirst opens the API's port. If any port will do, it prefers the last one, because
+// containers that still run use it.
 func listenFirst(ctx context.Context, config Config) (net.Listener, error) {
 	if last := lastPort(config); config.Port == 0 && last != 0 {
 		if listener, err := listenOn(ctx, config.BindAddress, last); err == nil {
@@ -89,7 +89,7 @@ func listenFirst(ctx context.Context, config Config) (net.Listener, error) {
 	return listener, nil
 }
 
-// lastPort is where the cluster in this directory served before; 0 if it never did.
+// lastPort returns the port of the last cluster in this directory; 0 if there was none.
 func lastPort(config Config) int {
 	last, found, err := config.Dir.ReadInstance()
 	if err != nil || !found {
@@ -113,7 +113,7 @@ func listenOn(ctx context.Context, ip net.IP, port int) (net.Listener, error) {
 	return listener, nil
 }
 
-// forPods is where pods reach the API.
+// forPods returns the address of the API for pods.
 func (s serving) forPods() netip.AddrPort {
 	address, ok := netip.AddrFromSlice(s.advertised)
 	if !ok || address.IsLoopback() {
@@ -128,11 +128,10 @@ func (s serving) close() {
 	}
 }
 
-// firstServiceIP is the address of the Service default/kubernetes.
+// firstServiceIP returns the address of the Service default/kubernetes.
 func firstServiceIP(cidr netip.Prefix) net.IP { return net.IP(cidr.Addr().Next().AsSlice()) }
 
-// hostIP is an address by which others reach this machine, or loopback where it
-// is on no network.
+// hostIP returns an address of this machine in its network, or loopback if it has no network.
 func hostIP() net.IP {
 	addresses, err := net.InterfaceAddrs()
 	if err != nil {
@@ -146,7 +145,7 @@ func hostIP() net.IP {
 	return net.IPv4(127, 0, 0, 1)
 }
 
-// joined accepts from several listeners as from one.
+// joined accepts from several listeners.
 type joined struct {
 	net.Listener
 	others   []net.Listener

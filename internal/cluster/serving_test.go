@@ -13,7 +13,7 @@ import (
 	"github.com/kindred-project/kindred/internal/datadir"
 )
 
-// TestListenFirst: any free port is that of last time, if it is free.
+// TestListenFirst: without a port, the last one is used again if it is free.
 func TestListenFirst(t *testing.T) {
 	dir, err := datadir.New(filepath.Join(t.TempDir(), "data"))
 	if err != nil {
@@ -50,7 +50,7 @@ func TestListenFirst(t *testing.T) {
 
 	config.Port = port(second)
 	if _, err := listenFirst(t.Context(), config); err == nil || !strings.Contains(err.Error(), "--secure-port") {
-		t.Errorf("a port that is taken: %v", err)
+		t.Errorf("a port in use: %v", err)
 	}
 	config.BindAddress, config.Port = net.IPv4(203, 0, 113, 9), 0
 	if _, err := listenFirst(t.Context(), config); err == nil || !strings.Contains(err.Error(), "--bind-address") {

@@ -14,37 +14,36 @@ import (
 	"github.com/kindred-project/kindred/internal/durable"
 )
 
-// format is the version of the layout this program reads and writes. It goes up
-// when an older program could no longer make sense of the directory.
+// format is the version of the layout that this program reads and writes. It increases when an
+// older program could not read the directory.
 const format = 1
 
-// ErrEmpty is what [Layout.Check] answers for a directory that is absent or has
-// nothing in it yet: free to take, but there is no cluster in it.
+// ErrEmpty is returned by [Layout.Check] if the directory is missing or empty: it may be used, but
+// has no cluster.
 var ErrEmpty = errors.New("no cluster has run there yet")
 
-// Check tells whether the directory is ours: nil if it is, [ErrEmpty] if it could
-// become ours, and otherwise an error which says why it is refused. It touches
-// nothing.
+// Check returns nil if the directory is a data directory, [ErrEmpty] if it could become one, and
+// otherwise an error that says why not. It changes nothing.
 func (l Layout) Check() error {
 	entries, err := os.ReadDir(l.Root)
 	if errors.Is(err, fs.ErrNotExist) {
-		return l.refuse(ErrEmpty)
+		return l.wrap(ErrEmpty)
 	}
 	if err != nil {
-		return l.refuse(unreadable(err))
+		return l.wrap(unreadable(err))
 	}
 	text, err := os.ReadFile(l.versionFile())
 	if errors.Is(err, fs.ErrNotExist) {
-		return l.refuse(withoutVersion(entries))
+		return l.wrap(withoutVersion(entries))
 	}
 	if err != nil {
-		return l.refuse(unreadable(err))
+		return l.wrap(unreadable(err))
 	}
-	return l.refuse(checkFormat(string(text)))
+	return l.wrap(checkFormat(string(text)))
 }
 
-// refuse puts the directory's name before a refusal.
-func (l Layout) refuse(err error) error {
+// wrap adds the directory's name to an error.
+func (l Layout) wrap(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -55,7 +54,7 @@ func unreadable(err error) error {
 	return fmt.Errorf("cannot be read: %w; fix it or use another --data-dir", bare(err))
 }
 
-// bare takes the path out of an error that will name the directory anyway.
+// bare removes the path from an error; wrap adds the directory's.
 func bare(err error) error {
 	var pathErr *fs.PathError
 	if errors.As(err, &pathErr) {
@@ -64,9 +63,9 @@ func bare(err error) error {
 	return err
 }
 
-// withoutVersion judges a directory which has no version file. Our own lock file
-// alone is a cluster that is being set up this moment, or died doing so;
-// lost+found alone is an empty file system.
+// withoutVersion checks a directory that has no version file. If only Kindred's lock file is in it,
+// a cluster is being created, or its creation was interrupted; if only lost+found, the file system
+// is empty.
 func withoutVersion(entries []fs.DirEntry) error {
 	for _, entry := range entries {
 		switch name := entry.Name(); name {
@@ -89,7 +88,7 @@ func checkFormat(text string) error {
 	return nil
 }
 
-// mark makes the directory ours.
+// mark writes the version file, which makes the directory a data directory.
 func (l Layout) mark() error {
 	return durable.WriteFile(l.versionFile(), []byte(strconv.Itoa(format)+"\n"), 0o644)
 }

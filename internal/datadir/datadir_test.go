@@ -37,7 +37,7 @@ func write(t *testing.T, path, content string) {
 	}
 }
 
-// tree is every path below root with its size and mode: what "untouched" means.
+// tree returns every path below root with its mode, size and time, to compare directories.
 func tree(t *testing.T, root string) []string {
 	t.Helper()
 	var paths []string
@@ -62,8 +62,8 @@ func TestCheckAndLock(t *testing.T) {
 	tests := []struct {
 		name    string
 		files   map[string]string
-		empty   bool   // Check answers ErrEmpty
-		refused string // part of the refusal
+		empty   bool   // Check returns ErrEmpty
+		refused string // part of the error
 	}{
 		{name: "absent", empty: true},
 		{name: "ours", files: map[string]string{"kindred.version": "1\n", "etcd/member/wal": "x"}},
@@ -88,13 +88,13 @@ func TestCheckAndLock(t *testing.T) {
 				before := tree(t, l.Root)
 				lock, err := l.Lock()
 				if err == nil {
-					t.Fatal("Lock() took a directory it must refuse", lock)
+					t.Fatal("Lock() accepted a directory that it must refuse", lock)
 				}
 				if !strings.Contains(err.Error(), tt.refused) || !strings.Contains(err.Error(), l.Root) {
 					t.Errorf("Lock() = %q, want it to name the directory and say %q", err, tt.refused)
 				}
 				if diff := cmp.Diff(before, tree(t, l.Root)); diff != "" {
-					t.Errorf("a refused directory was touched (-before +after):\n%s", diff)
+					t.Errorf("a refused directory was changed (-before +after):\n%s", diff)
 				}
 				return
 			}
@@ -150,7 +150,8 @@ func TestSecondLockNamesTheHolder(t *testing.T) {
 	second.Release()
 }
 
-// A pid which by chance is somebody else's does not make a directory look used.
+// TestStalePIDIsNoHolder: the PID of another process in the lock file does not make a directory
+// look used.
 func TestStalePIDIsNoHolder(t *testing.T) {
 	l := layoutAt(t, t.TempDir())
 	write(t, l.lockFile(), fmt.Sprintln(os.Getpid()))
@@ -159,7 +160,7 @@ func TestStalePIDIsNoHolder(t *testing.T) {
 	}
 }
 
-// The lock of a process that was killed is free at once.
+// TestLockOfAKilledProcess: the lock of a killed process is free at once.
 func TestLockOfAKilledProcess(t *testing.T) {
 	if root := os.Getenv("DATADIR_TEST_HOLD"); root != "" {
 		if _, err := layoutAt(t, root).Lock(); err != nil {
@@ -180,7 +181,7 @@ func TestLockOfAKilledProcess(t *testing.T) {
 	}
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil || line != "locked\n" {
-		t.Fatalf("child said %q, %v", line, err)
+		t.Fatalf("child printed %q, %v", line, err)
 	}
 	_, err = l.Lock()
 	if want := fmt.Sprintf("in use by process %d", child.Process.Pid); err == nil || !strings.Contains(err.Error(), want) {
@@ -243,12 +244,12 @@ func TestRemove(t *testing.T) {
 	if err := l.Check(); !errors.Is(err, ErrEmpty) {
 		t.Errorf("afterwards, Check() = %v", err)
 	}
-	// What belongs to the file system and not to us stays.
+	// lost+found belongs to the file system, and stays.
 	if diff := cmp.Diff([]string{root, filepath.Join(root, "lost+found"), filepath.Join(root, "lost+found/x")}, paths(t, root)); diff != "" {
 		t.Errorf("left behind (-want +got):\n%s", diff)
 	}
 	if lock, err = l.Lock(); err != nil {
-		t.Fatal("a removed directory cannot be taken again:", err)
+		t.Fatal("a removed directory cannot be locked again:", err)
 	}
 	if err := os.RemoveAll(l.path("lost+found")); err != nil {
 		t.Fatal(err)
@@ -274,7 +275,7 @@ func paths(t *testing.T, root string) []string {
 	return all
 }
 
-// A lock on a file that was removed meanwhile protects nothing.
+// TestLockSeesARemovedFile: a lock on a file that was removed meanwhile protects nothing.
 func TestLockSeesARemovedFile(t *testing.T) {
 	l := layoutAt(t, t.TempDir())
 	write(t, l.lockFile(), "")
@@ -283,15 +284,15 @@ func TestLockSeesARemovedFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	if same, err := stillThere(file, l.lockFile()); err != nil || !same {
-		t.Errorf("a file that is there: %v, %v", same, err)
+	if same, err := isAt(file, l.lockFile()); err != nil || !same {
+		t.Errorf("a present file: %v, %v", same, err)
 	}
 	os.Remove(l.lockFile())
-	if same, err := stillThere(file, l.lockFile()); err != nil || same {
+	if same, err := isAt(file, l.lockFile()); err != nil || same {
 		t.Errorf("a file that was removed: %v, %v", same, err)
 	}
 	write(t, l.lockFile(), "")
-	if same, err := stillThere(file, l.lockFile()); err != nil || same {
+	if same, err := isAt(file, l.lockFile()); err != nil || same {
 		t.Errorf("a file that was replaced: %v, %v", same, err)
 	}
 }

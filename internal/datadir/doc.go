@@ -1,23 +1,20 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package datadir knows the layout of a cluster's data directory: where each
-// part keeps its files, who may use the directory, and how to tell that it is
-// ours.
+// Package datadir manages a cluster's data directory: where each part has its files, which process
+// may use the directory, and whether it is a data directory at all.
 //
-// A data directory belongs to one cluster, and the cluster to it: everything
-// that could meet another cluster on the same machine (sockets, bridge, cgroup
-// parent, labels) is named after [Layout.ID], which derives from its path.
+// A data directory belongs to one cluster, and a cluster has one. Everything that could conflict
+// with another cluster on the same machine (sockets, bridge, cgroup parent, labels) is named after
+// [Layout.ID], which derives from the path.
 //
 // Three files in the root describe the directory itself:
 //
-//	kindred.version  the format of the directory. What has no such file and is
-//	                 not empty is somebody else's, and is never touched.
-//	kindred.lock     flock(2)ed by the process that runs the cluster, with its
-//	                 pid inside, so that a second one can say who is in the way.
-//	kindred.json     what runs there, or ran there last, for `kindred status` and
-//	                 other tools.
+//	kindred.version  the format of the directory. A directory that has no such file and is
+//	                 not empty is not Kindred's, and is never changed.
+//	kindred.lock     locked with flock(2) by the process that runs the cluster. Its content is the
+//	                 PID, for the error message of a second process.
+//	kindred.json     what runs there, or ran there last, for "kindred status" and other tools.
 //
-// The kernel drops the lock when the process ends, however it ends, so there is
-// never a stale lock to clean up; the pid inside is for people.
+// The kernel releases the lock when the process ends, so a lock is never stale.
 package datadir

@@ -14,11 +14,10 @@ import (
 	"github.com/kindred-project/kindred/internal/durable"
 )
 
-// Instance is what runs in a data directory, written when the cluster is ready. It
-// stays when the cluster stops: what it left behind, such as containers that still
-// run, can be found by it.
+// Instance describes what runs in a data directory. It is written when the cluster is ready, and
+// stays when the cluster stops, because it helps to find what still runs, such as containers.
 type Instance struct {
-	// PID is the process which runs the cluster.
+	// PID is the process that runs the cluster.
 	PID int `json:"pid"`
 	// Version is that process's version.
 	Version string `json:"version"`
@@ -36,28 +35,28 @@ type Instance struct {
 	SimulatedNodes int `json:"simulatedNodes,omitempty"`
 }
 
-// WriteInstance says what runs here. Only the holder of the lock may call it.
+// WriteInstance stores what runs here. Only the holder of the lock may call it.
 func (l Layout) WriteInstance(instance Instance) error {
 	text, err := json.MarshalIndent(instance, "", "  ")
 	if err != nil {
 		return err
 	}
-	return l.refuse(durable.WriteFile(l.instanceFile(), append(text, '\n'), 0o644))
+	return l.wrap(durable.WriteFile(l.instanceFile(), append(text, '\n'), 0o644))
 }
 
-// ReadInstance is what runs here or ran here last, and whether anything ever did:
-// [Layout.Holder] tells the one from the other.
+// ReadInstance returns what runs here or ran here last, and whether anything ever did.
+// [Layout.Holder] tells which of the two it is.
 func (l Layout) ReadInstance() (Instance, bool, error) {
 	text, err := os.ReadFile(l.instanceFile())
 	if errors.Is(err, fs.ErrNotExist) {
 		return Instance{}, false, nil
 	}
 	if err != nil {
-		return Instance{}, false, l.refuse(unreadable(err))
+		return Instance{}, false, l.wrap(unreadable(err))
 	}
 	var instance Instance
 	if err := json.Unmarshal(text, &instance); err != nil {
-		return Instance{}, false, l.refuse(fmt.Errorf("kindred.json: %w", err))
+		return Instance{}, false, l.wrap(fmt.Errorf("kindred.json: %w", err))
 	}
 	return instance, true, nil
 }

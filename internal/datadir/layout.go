@@ -11,14 +11,14 @@ import (
 	"path/filepath"
 )
 
-// Layout names every path of a data directory. Make one with [New].
+// Layout has the paths of a data directory. Create it with [New].
 type Layout struct {
 	// Root is the absolute path of the data directory.
 	Root string
 }
 
-// New is the layout of the data directory at root. The directory need not exist;
-// nothing is created.
+// New returns the layout of the data directory at root. The directory need not exist, and is not
+// created.
 func New(root string) (Layout, error) {
 	if root == "" {
 		return Layout{}, fmt.Errorf("no data directory given: use --data-dir")
@@ -30,10 +30,9 @@ func New(root string) (Layout, error) {
 	return Layout{Root: abs}, nil
 }
 
-// Default is where a cluster's data lives when nobody says otherwise:
-// /var/lib/kindred for root, the XDG data directory for everyone else
-// (XDG Base Directory Specification: $XDG_DATA_HOME, else ~/.local/share; a
-// relative $XDG_DATA_HOME is to be ignored).
+// Default returns the default data directory: /var/lib/kindred for root, and for other users a
+// directory in $XDG_DATA_HOME, by default ~/.local/share (XDG Base Directory Specification, which
+// requires that a relative $XDG_DATA_HOME is ignored).
 func Default() (string, error) {
 	if os.Geteuid() == 0 {
 		return "/var/lib/kindred", nil
@@ -52,32 +51,30 @@ func (l Layout) path(elem ...string) string {
 	return filepath.Join(append([]string{l.Root}, elem...)...)
 }
 
-// Kubeconfig is the administrator's kubeconfig, mode 0600.
+// Kubeconfig is the administrator's kubeconfig, with mode 0600.
 func (l Layout) Kubeconfig() string { return l.path("kubeconfig") }
 
-// PKI holds the certificate authorities, the certificates and the keys which
-// sign service-account tokens.
+// PKI holds the certificate authorities, the certificates and the key that signs service account
+// tokens.
 func (l Layout) PKI() string { return l.path("pki") }
 
-// Etcd is the embedded etcd's own data directory.
+// Etcd is the data directory of the embedded etcd.
 func (l Layout) Etcd() string { return l.path("etcd") }
 
-// Node is the node agent's root: pod volumes, checkpoints, plugins.
+// Node is the root of the node agent: pod volumes, checkpoints, plugins.
 func (l Layout) Node() string { return l.path("node") }
 
-// Containerd is the root of the private containerd: content, snapshots, its
-// generated configuration.
+// Containerd is the root of the private containerd: content, snapshots, generated configuration.
 func (l Layout) Containerd() string { return l.path("containerd") }
 
-// Logs holds pod logs and the logs of the processes started on the side.
+// Logs holds pod logs and the logs of processes that Kindred starts.
 func (l Layout) Logs() string { return l.path("logs") }
 
 // RuntimeLog is the log of the private containerd.
 func (l Layout) RuntimeLog() string { return l.path("logs", "containerd.log") }
 
-// Run holds sockets and state which do not survive a reboot. It is outside the
-// root because the path of a unix socket is limited to 107 bytes (unix(7)), and
-// a data directory may be anywhere.
+// Run holds sockets and state that does not survive a reboot. It is outside of the root, because
+// the path of a unix socket is limited to 107 bytes (unix(7)) and a data directory may be anywhere.
 func (l Layout) Run() string {
 	if os.Geteuid() == 0 {
 		return filepath.Join("/run/kindred", l.ID())
@@ -93,15 +90,15 @@ func (l Layout) RuntimeEndpoint() string {
 	return "unix://" + filepath.Join(l.Run(), "containerd.sock")
 }
 
-// ID is eight hexadecimal digits which name this directory among all on the
-// machine: the same for the same path, whatever symbolic links lead to it.
+// ID returns eight hexadecimal digits that identify this directory on the machine. They are the
+// same for the same path, whatever symbolic links lead to it.
 func (l Layout) ID() string {
 	sum := sha256.Sum256([]byte(resolve(l.Root)))
 	return hex.EncodeToString(sum[:4])
 }
 
-// resolve follows the symbolic links of the part of a path that exists, so that
-// the answer does not change when the rest is created.
+// resolve follows the symbolic links in the part of a path that exists, so that the result does not
+// change when the rest is created.
 func resolve(path string) string {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		return real

@@ -20,10 +20,10 @@ type Lock struct {
 	file   *os.File
 }
 
-// HeldError says that another process runs the cluster.
+// HeldError is the error if another process runs the cluster.
 type HeldError struct {
 	Root string
-	// PID is the process, or 0 if it has not yet said who it is.
+	// PID is the process, or 0 if it has not written its PID yet.
 	PID int
 }
 
@@ -34,9 +34,9 @@ func (e *HeldError) Error() string {
 	return fmt.Sprintf("data directory %s: in use by process %d; stop it first or use another --data-dir", e.Root, e.PID)
 }
 
-// Lock takes the directory: checks that it is ours or empty, creates it if it is
-// absent, locks it and marks it. It never waits: while another process (or another
-// cluster in this one) has it, the answer is a [*HeldError].
+// Lock checks that the directory is a data directory or empty, creates it if it is missing, locks
+// and marks it. It does not wait: if another process, or another cluster in this one, has the lock,
+// it returns a [*HeldError].
 func (l Layout) Lock() (*Lock, error) {
 	if err := l.Check(); err != nil && !errors.Is(err, ErrEmpty) {
 		return nil, err
@@ -51,31 +51,30 @@ func (l Layout) Lock() (*Lock, error) {
 	return lock, nil
 }
 
-// acquire locks the lock file. Should [Lock.Remove] take it away at that moment, it
-// starts again.
+// acquire locks the lock file. It retries if [Lock.Remove] removes the file at that moment.
 func (l Layout) acquire() (*Lock, error) {
 	for {
-		// Passable, but not listable: a container in a user namespace of its own has to
-		// get through to its files. What is secret has a mode of its own.
+		// Other users may traverse the directory but not list it: a container in its own user
+		// namespace must reach its files. Secret files have stricter modes.
 		if err := os.MkdirAll(l.Root, 0o711); err != nil {
-			return nil, l.refuse(fmt.Errorf("cannot be created: %w", bare(err)))
+			return nil, l.wrap(fmt.Errorf("cannot be created: %w", bare(err)))
 		}
 		file, err := os.OpenFile(l.lockFile(), os.O_RDWR|os.O_CREATE, 0o644)
 		if errors.Is(err, os.ErrNotExist) {
 			continue
 		}
 		if err != nil {
-			return nil, l.refuse(fmt.Errorf("cannot be locked: %w", bare(err)))
+			return nil, l.wrap(fmt.Errorf("cannot be locked: %w", bare(err)))
 		}
 		if err := l.flock(file); err != nil {
 			return nil, errors.Join(err, file.Close())
 		}
-		there, err := stillThere(file, l.lockFile())
+		there, err := isAt(file, l.lockFile())
 		if err == nil && there {
 			return &Lock{layout: l, file: file}, nil
 		}
 		if err := errors.Join(err, file.Close()); err != nil {
-			return nil, l.refuse(err)
+			return nil, l.wrap(err)
 		}
 	}
 }
@@ -86,13 +85,13 @@ func (l Layout) flock(file *os.File) error {
 		return &HeldError{Root: l.Root, PID: readPID(file)}
 	}
 	if err != nil {
-		return l.refuse(fmt.Errorf("cannot be locked: %w", err))
+		return l.wrap(fmt.Errorf("cannot be locked: %w", err))
 	}
 	return nil
 }
 
-// stillThere tells whether an open file is the one that a path leads to.
-func stillThere(file *os.File, path string) (bool, error) {
+// isAt reports whether an open file is the one at a path.
+func isAt(file *os.File, path string) (bool, error) {
 	open, err := file.Stat()
 	if err != nil {
 		return false, err
@@ -104,15 +103,15 @@ func stillThere(file *os.File, path string) (bool, error) {
 	return err == nil && os.SameFile(open, named), err
 }
 
-// prepare is what the new holder does first: say who it is and make the directory
-// its own. The check is repeated, for now nobody else can change the answer.
+// prepare writes the PID of the new holder and marks the directory. It repeats the check, because
+// from now on no other process can change the result.
 func (l Layout) prepare(lock *Lock) error {
 	if err := lock.write(strconv.Itoa(os.Getpid()) + "\n"); err != nil {
-		return l.refuse(err)
+		return l.wrap(err)
 	}
 	err := l.Check()
 	if errors.Is(err, ErrEmpty) {
-		err = l.refuse(l.mark())
+		err = l.wrap(l.mark())
 	}
 	return err
 }
@@ -125,8 +124,8 @@ func (k *Lock) write(text string) error {
 	return err
 }
 
-// Release gives the directory up. The lock file stays: if it were removed, a
-// process which has just opened it would lock a file that nobody else sees.
+// Release releases the lock. The lock file stays: if it were removed, a process that has just
+// opened it would lock a file that no other process sees.
 func (k *Lock) Release() error {
 	if k == nil || k.file == nil {
 		return nil
@@ -136,31 +135,30 @@ func (k *Lock) Release() error {
 	return err
 }
 
-// Holder is the process which runs the cluster now, or 0. It needs no right to
-// write. The lock is the truth and not the pid, which may by now be another's.
+// Holder returns the process that runs the cluster now, or 0. It needs no write permission. It
+// relies on the lock, not on the PID, which may belong to another process by now.
 func (l Layout) Holder() (int, error) {
 	file, err := os.Open(l.lockFile())
 	if errors.Is(err, os.ErrNotExist) {
 		return 0, nil
 	}
 	if err != nil {
-		return 0, l.refuse(unreadable(err))
+		return 0, l.wrap(unreadable(err))
 	}
 	defer file.Close()
 	pid := readPID(file)
 	if pid == 0 || !alive(pid) {
 		return 0, nil
 	}
-	// A shared lock is free exactly when nobody holds the exclusive one; closing the
-	// file drops it at once.
+	// A shared lock is available exactly if no process has the exclusive one. Closing the file
+	// releases it at once.
 	if syscall.Flock(int(file.Fd()), syscall.LOCK_SH|syscall.LOCK_NB) == nil {
 		return 0, nil
 	}
 	return pid, nil
 }
 
-// alive asks whether a process exists. EPERM is a yes: it exists and is another
-// user's.
+// alive reports whether a process exists. EPERM means that it does, and belongs to another user.
 func alive(pid int) bool {
 	err := syscall.Kill(pid, 0)
 	return err == nil || errors.Is(err, syscall.EPERM)

@@ -12,20 +12,20 @@ import (
 	"github.com/kindred-project/kindred/internal/mounts"
 )
 
-// Remove removes all that is in the directory and then the directory itself, if it
-// can be (it may be a mount point), and gives it up. Nothing may run there any more.
+// Remove removes the content of the directory, then the directory itself, if possible (it may be a
+// mount point), and releases the lock. Nothing may run there.
 //
-// The files that make it ours go last, so that a removal which was interrupted can
-// be done again.
+// The files that mark the directory are removed last, so that an interrupted removal can be
+// repeated.
 func (k *Lock) Remove() error {
 	l := k.layout
-	// Volumes of pods may be mounted still: of pods that are gone, or whose agent is.
+	// Volumes may still be mounted, of pods that were deleted or whose agent does not run.
 	if err := mounts.DetachBelow(l.Root); err != nil {
-		return l.refuse(err)
+		return l.wrap(err)
 	}
 	entries, err := os.ReadDir(l.Root)
 	if err != nil {
-		return l.refuse(err)
+		return l.wrap(err)
 	}
 	last := []string{l.instanceFile(), l.versionFile(), l.lockFile()}
 	for _, entry := range entries {
@@ -36,11 +36,11 @@ func (k *Lock) Remove() error {
 		err = errors.Join(err, os.RemoveAll(path))
 	}
 	if err != nil {
-		return l.refuse(err)
+		return l.wrap(err)
 	}
 	for _, path := range last {
 		if err := os.RemoveAll(path); err != nil {
-			return l.refuse(err)
+			return l.wrap(err)
 		}
 	}
 	err = os.Remove(l.Root)
