@@ -1,9 +1,8 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package audit is the record of who asked the API for what. The generic server
-// keeps it, by upstream's options; this package holds them to more than upstream
-// does, before anything has started: what would record nothing is a mistake.
+// Package audit configures the audit log of k8s.io/apiserver by upstream's options. Before the
+// start it checks them more strictly than upstream: options that would log nothing are an error.
 package audit
 
 import (
@@ -17,7 +16,7 @@ import (
 	"k8s.io/apiserver/pkg/util/webhook"
 )
 
-// Config is what options come to. The zero value records nothing.
+// Config is the result of Load. The zero value logs nothing.
 type Config struct{ options *options.AuditOptions }
 
 // Load checks options, which may be nil, and the files that they name.
@@ -30,9 +29,9 @@ func Load(o *options.AuditOptions) (Config, error) {
 	case o.PolicyFile == "" && log == "" && hook == "":
 		return Config{}, nil
 	case o.PolicyFile == "":
-		return Config{}, errors.New("audit events have a place to go, but without --audit-policy-file there are none")
+		return Config{}, errors.New("an audit backend is given, but without --audit-policy-file there are no audit events")
 	case log == "" && hook == "":
-		return Config{}, errors.New("--audit-policy-file is given, but neither --audit-log-path nor --audit-webhook-config-file: the events have no place to go")
+		return Config{}, errors.New("--audit-policy-file is given, but neither --audit-log-path nor --audit-webhook-config-file: the audit events have no backend")
 	}
 	if err := errors.Join(o.Validate()...); err != nil {
 		return Config{}, err
@@ -48,7 +47,7 @@ func Load(o *options.AuditOptions) (Config, error) {
 	return Config{options: o}, nil
 }
 
-// Apply makes a server keep the record.
+// Apply configures the audit log of a server.
 func (c Config) Apply(g *server.Config) error {
 	if c.options == nil {
 		return nil
@@ -59,7 +58,7 @@ func (c Config) Apply(g *server.Config) error {
 	return nil
 }
 
-// apply leaves to the library what needs no file.
+// apply lets k8s.io/apiserver configure everything but the log file.
 func (c Config) apply(g *server.Config) error {
 	others := *c.options
 	if others.LogOptions.Path == "-" {

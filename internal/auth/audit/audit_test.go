@@ -32,9 +32,9 @@ func TestLoad(t *testing.T) {
 	}{
 		"nothing":                {func(*options.AuditOptions) {}, ""},
 		"a log":                  {func(o *options.AuditOptions) { o.PolicyFile, o.LogOptions.Path = good, "-" }, ""},
-		"a policy alone":         {func(o *options.AuditOptions) { o.PolicyFile = good }, "the events have no place to go"},
-		"a log alone":            {func(o *options.AuditOptions) { o.LogOptions.Path = "-" }, "without --audit-policy-file there are none"},
-		"a webhook alone":        {func(o *options.AuditOptions) { o.WebhookOptions.ConfigFile = good }, "without --audit-policy-file there are none"},
+		"a policy alone":         {func(o *options.AuditOptions) { o.PolicyFile = good }, "the audit events have no backend"},
+		"a log alone":            {func(o *options.AuditOptions) { o.LogOptions.Path = "-" }, "without --audit-policy-file there are no audit events"},
+		"a webhook alone":        {func(o *options.AuditOptions) { o.WebhookOptions.ConfigFile = good }, "without --audit-policy-file there are no audit events"},
 		"no policy":              {func(o *options.AuditOptions) { o.PolicyFile, o.LogOptions.Path = missing, "-" }, "--audit-policy-file: "},
 		"a policy without rules": {func(o *options.AuditOptions) { o.PolicyFile, o.LogOptions.Path = write(t, header), "-" }, "--audit-policy-file: "},
 		"an unknown level": {func(o *options.AuditOptions) {

@@ -21,17 +21,17 @@ import (
 	"k8s.io/apiserver/plugin/pkg/audit/truncate"
 )
 
-// endless is a size in megabytes that no file reaches.
+// endless is a file size in megabytes that is never reached.
 const endless = math.MaxInt64 >> 20
 
-// log is the backend of a log file. The library's own never closes its file: of each
-// cluster that ends in a longer-lived process, a descriptor would stay.
+// log is the backend of a log file. That of k8s.io/apiserver never closes its file, so that a
+// process that outlives its clusters would leak descriptors.
 type log struct {
 	library.Backend
 	file *file
 }
 
-// openLog makes the file that options name and a backend that writes to it as they say.
+// openLog opens the log file and returns a backend that writes to it as configured.
 func openLog(o options.AuditLogOptions) (library.Backend, error) {
 	if err := os.MkdirAll(filepath.Dir(o.Path), 0o700); err != nil {
 		return nil, err
@@ -49,17 +49,17 @@ func openLog(o options.AuditLogOptions) (library.Backend, error) {
 	}
 	f := &file{rotated: lumberjack.Logger{
 		Filename: o.Path, MaxAge: o.MaxAge, MaxBackups: o.MaxBackups, Compress: o.Compress,
-		MaxSize: cmp.Or(o.MaxSize, endless), // 0 turns rotation off
+		MaxSize: cmp.Or(o.MaxSize, endless), // 0 disables rotation
 	}}
-	backend := waiting(pluginlog.NewBackend(f, o.Format, version), o.BatchOptions)
+	backend := withMode(pluginlog.NewBackend(f, o.Format, version), o.BatchOptions)
 	if o.TruncateOptions.Enabled {
 		backend = truncate.NewBackend(backend, o.TruncateOptions.TruncateConfig, version)
 	}
 	return log{backend, f}, nil
 }
 
-// waiting lets requests wait for their events to be written, or not, by the mode.
-func waiting(backend library.Backend, o options.AuditBatchOptions) library.Backend {
+// withMode makes requests wait for their events to be written, or not, depending on the mode.
+func withMode(backend library.Backend, o options.AuditBatchOptions) library.Backend {
 	switch o.Mode {
 	case options.ModeBlockingStrict:
 		return backend
@@ -70,13 +70,13 @@ func waiting(backend library.Backend, o options.AuditBatchOptions) library.Backe
 	}
 }
 
-// Shutdown writes what waits and closes the file.
+// Shutdown writes pending events and closes the file.
 func (l log) Shutdown() {
 	l.Backend.Shutdown()
 	l.file.close()
 }
 
-// lenient lets requests pass whose events could not be written.
+// lenient ignores errors: requests succeed even if their events cannot be written.
 type lenient struct{ library.Backend }
 
 func (l lenient) ProcessEvents(events ...*auditinternal.Event) bool {
@@ -84,7 +84,7 @@ func (l lenient) ProcessEvents(events ...*auditinternal.Event) bool {
 	return true
 }
 
-// file is a log file that stays closed: the logger would open it anew for a late event.
+// file is a log file that stays closed. The logger would reopen it for a late event.
 type file struct {
 	mu      sync.Mutex
 	closed  bool
@@ -104,5 +104,5 @@ func (f *file) close() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.closed = true
-	_ = f.rotated.Close() // all is written
+	_ = f.rotated.Close() // every event was written before
 }

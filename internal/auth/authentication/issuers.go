@@ -30,14 +30,14 @@ import (
 )
 
 const (
-	// patience is how long the issuers of a changed configuration may take to
-	// answer, and how long the old ones go on for requests that run.
+	// patience is how long the issuers of a changed configuration may take to answer, and how
+	// long the old ones stay for requests in progress.
 	patience = time.Minute
-	// look is how often they are asked whether they do.
+	// look is how often new issuers are polled.
 	look = 100 * time.Millisecond
 )
 
-// issuers is a configuration of trusted issuers, and the file it is from, if any.
+// issuers is a configuration of trusted issuers, with its file, if it has one.
 type issuers struct {
 	configuration *apiserver.AuthenticationConfiguration
 	algorithms    []string
@@ -54,7 +54,7 @@ func loadIssuers(file string) (*issuers, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--authentication-config %s: %w", file, err)
 	}
-	// Which algorithms are good is for the keys that an issuer publishes to say.
+	// The keys that an issuer publishes determine the accepted algorithms.
 	return &issuers{configuration: configuration, algorithms: oidc.AllValidSigningAlgorithms(), file: file, content: content}, nil
 }
 
@@ -80,9 +80,9 @@ func parse(content []byte) (*apiserver.AuthenticationConfiguration, error) {
 	return configuration, check(configuration)
 }
 
-// Tokens authenticates bearer tokens: first as the issuers', then by the
-// webhook. It has no opinion on others. What it needs in the background lives as
-// long as ctx; now is the cluster's clock.
+// Tokens returns an authenticator of bearer tokens: first tokens of the issuers, then by the
+// webhook. It has no opinion on other tokens. Its background work ends with ctx; now is the
+// cluster's clock.
 func (c Config) Tokens(ctx context.Context, audiences authenticator.Audiences, now clock.Clock) (authenticator.Token, error) {
 	var all []authenticator.Token
 	if c.issuers != nil {
@@ -102,7 +102,7 @@ func (c Config) Tokens(ctx context.Context, audiences authenticator.Audiences, n
 	return union.New(all...), nil
 }
 
-// generation is the authenticators of one configuration.
+// generation has the authenticators of one configuration.
 type generation struct {
 	authenticator.Token
 	each []oidc.AuthenticatorTokenWithHealthCheck
@@ -134,7 +134,7 @@ func (i *issuers) generation(ctx context.Context, configuration *apiserver.Authe
 	return g, nil
 }
 
-// unready is what keeps the authenticators from working, if anything does.
+// unready returns the error that keeps the authenticators from working, if there is one.
 func (g *generation) unready() error {
 	var problems []error
 	for _, one := range g.each {
@@ -143,7 +143,7 @@ func (g *generation) unready() error {
 	return errors.Join(problems...)
 }
 
-// await waits until the issuers have said what their keys are.
+// await waits until the keys of all issuers are known.
 func (g *generation) await(ctx context.Context, now clock.Clock) error {
 	for deadline := now.Now().Add(patience); ; {
 		err := g.unready()
@@ -158,7 +158,7 @@ func (g *generation) await(ctx context.Context, now clock.Clock) error {
 	}
 }
 
-// follow authenticates with the latest configuration that was good.
+// follow returns an authenticator that always uses the latest valid configuration.
 func (i *issuers) follow(ctx context.Context, now clock.Clock) (authenticator.Token, error) {
 	first, err := i.generation(ctx, i.configuration)
 	if err != nil {
@@ -182,15 +182,15 @@ func (i *issuers) follow(ctx context.Context, now clock.Clock) (authenticator.To
 	}), nil
 }
 
-// next is what a changed file comes to, once its issuers answer: until then the
-// old ones are better.
+// next returns the authenticators of a changed file, once its issuers answer. Until then the old
+// ones stay in use.
 func (i *issuers) next(ctx context.Context, content []byte, now clock.Clock) (*generation, error) {
 	configuration, err := parse(content)
 	if err != nil {
 		return nil, err
 	}
 	if !reflect.DeepEqual(configuration.Anonymous, i.configuration.Anonymous) {
-		return nil, errors.New("what it says of anonymous callers can change with a restart only")
+		return nil, errors.New("the settings of anonymous authentication can only be changed by a restart")
 	}
 	next, err := i.generation(ctx, configuration)
 	if err != nil {
@@ -203,7 +203,7 @@ func (i *issuers) next(ctx context.Context, content []byte, now clock.Clock) (*g
 	return next, nil
 }
 
-// retire ends the authenticators when no request uses them any more.
+// retire stops the authenticators when no request uses them any more.
 func retire(ctx context.Context, old *generation, now clock.Clock) {
 	select {
 	case <-ctx.Done():

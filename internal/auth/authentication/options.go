@@ -1,13 +1,12 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package authentication is about callers whom somebody outside of the cluster
-// vouches for: the issuers of JSON web tokens (OIDC), and a webhook.
+// Package authentication configures authentication by services outside of the cluster: issuers
+// of JSON web tokens (OIDC), and a webhook.
 //
-// Options are upstream's flags. Load reads and checks all that they name, so
-// that a mistake ends a start before anything has started, and what it returns
-// makes the authenticators. The flags for one issuer are another way to write
-// an AuthenticationConfiguration, and become one.
+// Options are upstream's flags. Load reads and checks the files that they name, so that a mistake
+// is found before anything is started. Its result creates the authenticators. The flags for one
+// issuer are converted to an AuthenticationConfiguration.
 package authentication
 
 import (
@@ -47,7 +46,7 @@ type Options struct {
 	WebhookCacheTTL   time.Duration
 }
 
-// Defaults of the options, upstream's but for the version.
+// Defaults of the options: upstream's, except the version.
 const (
 	DefaultUsernameClaim   = "sub"
 	DefaultSigningAlg      = "RS256"
@@ -55,9 +54,9 @@ const (
 	DefaultWebhookCacheTTL = 2 * time.Minute
 )
 
-// Config is what options come to. The zero value trusts nobody.
+// Config is the result of Load. The zero value has no authenticators.
 type Config struct {
-	// issuers is nil if there are none, and none can come.
+	// issuers is nil if there are none and no file that could add some.
 	issuers *issuers
 	webhook *webhookConfig
 }
@@ -68,7 +67,7 @@ type webhookConfig struct {
 	ttl     time.Duration
 }
 
-// Load reads what the options name.
+// Load reads and checks the files that the options name.
 func Load(o Options) (Config, error) {
 	var config Config
 	var err error
@@ -89,8 +88,7 @@ func Load(o Options) (Config, error) {
 	return config, nil
 }
 
-// Anonymous is what the configuration says of callers without credentials; nil
-// if it says nothing.
+// Anonymous returns the settings of anonymous authentication; nil if the configuration has none.
 func (c Config) Anonymous() *apiserver.AnonymousAuthConfig {
 	if c.issuers == nil {
 		return nil
@@ -111,10 +109,10 @@ func (o Options) anyOIDC() bool {
 		len(o.OIDCSigningAlgs) > 0 && !slices.Equal(o.OIDCSigningAlgs, []string{DefaultSigningAlg})
 }
 
-// issuer is the configuration that the flags stand for.
+// issuer converts the flags for one issuer to a configuration.
 func (o Options) issuer() (*issuers, error) {
 	if o.OIDCIssuerURL == "" || o.OIDCClientID == "" {
-		return nil, errors.New("an OIDC issuer takes both --oidc-issuer-url and --oidc-client-id")
+		return nil, errors.New("an OIDC issuer requires both --oidc-issuer-url and --oidc-client-id")
 	}
 	algorithms := o.OIDCSigningAlgs
 	if len(algorithms) == 0 {
@@ -152,8 +150,8 @@ func (o Options) issuer() (*issuers, error) {
 	return &issuers{configuration: configuration, algorithms: algorithms}, nil
 }
 
-// username prefixes names with the issuer, so that they are nobody else's: but
-// not e-mail addresses, and not if "-" is to be the prefix.
+// username prefixes names with the issuer, so that they cannot be those of other users. It does
+// not prefix e-mail addresses, nor any name if the prefix is "-".
 func (o Options) username() apiserver.PrefixedClaimOrExpression {
 	claim, prefix := o.OIDCUsernameClaim, o.OIDCUsernamePrefix
 	if claim == "" {
@@ -189,8 +187,8 @@ func (o Options) webhook() (*webhookConfig, error) {
 	return config, nil
 }
 
-// check holds a configuration to the published rules. Nobody else may issue what
-// looks like this cluster's own tokens.
+// check validates a configuration with the published rules. It refuses this cluster's own issuer
+// of service account tokens.
 func check(configuration *apiserver.AuthenticationConfiguration) error {
 	return validation.ValidateAuthenticationConfiguration(cel.NewDefaultCompiler(), configuration, []string{serviceaccount.DefaultIssuerURL}).ToAggregate()
 }

@@ -100,10 +100,10 @@ func TestMistakes(t *testing.T) {
 		options Options
 		want    string
 	}{
-		"no client":           {Options{OIDCIssuerURL: issuer}, "an OIDC issuer takes both --oidc-issuer-url and --oidc-client-id"},
-		"no issuer":           {Options{OIDCGroupsClaim: "groups"}, "an OIDC issuer takes both --oidc-issuer-url and --oidc-client-id"},
-		"a claim alone":       {Options{OIDCUsernameClaim: "email"}, "takes both"},
-		"an algorithm alone":  {Options{OIDCSigningAlgs: []string{"ES256"}}, "takes both"},
+		"no client":           {Options{OIDCIssuerURL: issuer}, "an OIDC issuer requires both --oidc-issuer-url and --oidc-client-id"},
+		"no issuer":           {Options{OIDCGroupsClaim: "groups"}, "an OIDC issuer requires both --oidc-issuer-url and --oidc-client-id"},
+		"a claim alone":       {Options{OIDCUsernameClaim: "email"}, "requires both"},
+		"an algorithm alone":  {Options{OIDCSigningAlgs: []string{"ES256"}}, "requires both"},
 		"plain HTTP":          {with(func(o *Options) { o.OIDCIssuerURL = "http://issuer.example" }), "the --oidc flags: jwt[0].issuer.url: Invalid value"},
 		"the cluster's own":   {with(func(o *Options) { o.OIDCIssuerURL = serviceaccount.DefaultIssuerURL }), "URL must not overlap with disallowed issuers"},
 		"an algorithm":        {with(func(o *Options) { o.OIDCSigningAlgs = []string{"RS256", "HS256"} }), `--oidc-signing-algs: "HS256" is none of [ES256 `},

@@ -22,28 +22,28 @@ import (
 	"github.com/kindred-project/kindred/internal/auth/configfile"
 )
 
-// Link decides, and says what it would allow.
+// Link is an authorizer that can also list what it allows.
 type Link interface {
 	authorizer.Authorizer
 	authorizer.RuleResolver
 }
 
-// Chain is the whole of it: the first who has an opinion decides.
+// Chain is an authorizer that asks its links in order. The first one with an opinion decides.
 type Chain struct{ current atomic.Pointer[links] }
 
 var _ Link = &Chain{}
 
-// links are a Chain at one time.
+// links is the current state of a Chain.
 type links struct {
 	authorizer.Authorizer
 	authorizer.RuleResolver
 }
 
-// builtIn are the links that the cluster itself provides.
+// builtIn are the links that the cluster provides.
 type builtIn map[apiserver.AuthorizerType]Link
 
-// Chain puts the links together and, if they are from a file, follows it until
-// ctx is done.
+// Chain returns the chain. If it is configured by a file, the chain follows the file until ctx is
+// done.
 func (c Config) Chain(ctx context.Context, nodes, roles Link) (*Chain, error) {
 	provided := builtIn{typeNode: nodes, typeRBAC: roles}
 	if c.configuration == nil {
@@ -73,7 +73,7 @@ func (c Config) Chain(ctx context.Context, nodes, roles Link) (*Chain, error) {
 	return chain, nil
 }
 
-// link makes a configuration's chain. Administrators come first whatever it says.
+// link creates the chain of a configuration. Administrators are always first.
 func (b builtIn) link(configuration *apiserver.AuthorizationConfiguration) (*links, error) {
 	all := []union.NamedAuthorizer{{
 		AuthorizerName: "kubernetes.io/system-privileged-group", // upstream's name for it
@@ -103,7 +103,7 @@ func (b builtIn) one(configuration apiserver.AuthorizerConfiguration) (Link, err
 	case typeAlwaysDeny:
 		return authorizerfactory.NewAlwaysDenyAuthorizer(), nil
 	}
-	return b[configuration.Type], nil // parse knows the types
+	return b[configuration.Type], nil // parse has checked the types
 }
 
 func newWebhook(name string, c *apiserver.WebhookConfiguration) (Link, error) {
@@ -127,8 +127,8 @@ func newWebhook(name string, c *apiserver.WebhookConfiguration) (Link, error) {
 		onError, c.MatchConditions, name, webhookMetrics{WebhookMetrics: metrics.NewWebhookMetrics(), MatcherMetrics: cel.NewMatcherMetrics()}, cel.NewDefaultCompiler())
 }
 
-// webhookMetrics are those that upstream's API server reports. Their registry is
-// the process's: clusters that share a process share the series.
+// webhookMetrics are the metrics that upstream's API server reports. Their registry is global:
+// clusters in one process share the series.
 type webhookMetrics struct {
 	metrics.NoopRequestMetrics
 	metrics.WebhookMetrics

@@ -1,13 +1,13 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package authorization is the chain of those who say what a caller may do. An
-// administrator may do anything; else the first of the chain who has an opinion
-// decides, and if none has, the answer is no. The chain is Node, RBAC and, if
-// there is one, a webhook, or whatever an AuthorizationConfiguration says.
+// Package authorization is the chain of authorizers. Members of system:masters may do anything. For
+// other users the first authorizer with an opinion decides; without an opinion the request is
+// denied. The chain is Node, RBAC and an optional webhook, or that of an
+// AuthorizationConfiguration.
 //
-// Options are upstream's flags. Load reads and checks all that they name, so
-// that a mistake ends a start before anything has started.
+// Options are upstream's flags. Load reads and checks the files that they name, so that a mistake
+// is found before anything is started.
 package authorization
 
 import (
@@ -37,15 +37,14 @@ type Options struct {
 	WebhookUnauthorizedTTL time.Duration
 }
 
-// Defaults of the options, upstream's but for the version.
+// Defaults of the options: upstream's, except the version.
 const (
 	DefaultWebhookVersion         = "v1"
 	DefaultWebhookAuthorizedTTL   = 5 * time.Minute
 	DefaultWebhookUnauthorizedTTL = 30 * time.Second
 )
 
-// Types of authorizers beside webhooks. ABAC is none of them: its code is not
-// published.
+// Types of authorizers, beside webhooks. ABAC is not supported, because its code is not published.
 const (
 	typeNode        = "Node"
 	typeRBAC        = "RBAC"
@@ -53,14 +52,14 @@ const (
 	typeAlwaysDeny  = "AlwaysDeny"
 )
 
-// Config is what options come to. The zero value is Node and RBAC.
+// Config is the result of Load. The zero value is Node and RBAC.
 type Config struct {
 	configuration *apiserver.AuthorizationConfiguration
 	file          string
 	content       []byte
 }
 
-// Load reads what the options name.
+// Load reads and checks the files that the options name.
 func Load(o Options) (Config, error) {
 	if o.ConfigFile == "" {
 		return o.expand()
@@ -86,14 +85,14 @@ func (o Options) anyWebhook() bool {
 		o.WebhookUnauthorizedTTL != 0 && o.WebhookUnauthorizedTTL != DefaultWebhookUnauthorizedTTL
 }
 
-// standard is the chain without a configuration.
+// standard returns the chain without a configuration.
 func standard() *apiserver.AuthorizationConfiguration {
 	return &apiserver.AuthorizationConfiguration{Authorizers: []apiserver.AuthorizerConfiguration{
 		{Type: typeNode, Name: "node"}, {Type: typeRBAC, Name: "rbac"},
 	}}
 }
 
-// expand is the configuration that the flags stand for.
+// expand converts the flags to a configuration.
 func (o Options) expand() (Config, error) {
 	version := o.WebhookVersion
 	if version == "" {
@@ -132,8 +131,8 @@ func orDefault(ttl, otherwise time.Duration) time.Duration {
 	return ttl
 }
 
-// parse reads a configuration and holds it to the published rules, and to two of
-// the house: without Node and RBAC the cluster's own parts could do nothing.
+// parse reads a configuration and validates it with the published rules, and with a rule of ours:
+// it must have Node and RBAC, which authorize the cluster's own parts.
 func parse(content []byte) (*apiserver.AuthorizationConfiguration, error) {
 	configuration, err := load.LoadFromData(content)
 	if err != nil {
@@ -151,7 +150,7 @@ func parse(content []byte) (*apiserver.AuthorizationConfiguration, error) {
 	}
 	for _, needed := range []apiserver.AuthorizerType{typeNode, typeRBAC} {
 		if !slices.ContainsFunc(configuration.Authorizers, func(one apiserver.AuthorizerConfiguration) bool { return one.Type == needed }) {
-			return nil, fmt.Errorf("authorizer %s is missing: the cluster's own parts act by it", needed)
+			return nil, fmt.Errorf("authorizer %s is missing: it authorizes the cluster's own parts", needed)
 		}
 	}
 	return configuration, nil

@@ -1,12 +1,12 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package bootstraptoken authenticates those who have nothing yet but a token of
-// the form abcdef.0123456789abcdef, whose Secret bootstrap-token-abcdef of type
-// bootstrap.kubernetes.io/token is in kube-system.
+// Package bootstraptoken authenticates clients by bootstrap tokens: abcdef.0123456789abcdef is
+// valid if kube-system has its Secret bootstrap-token-abcdef of type
+// bootstrap.kubernetes.io/token.
 //
-// No informer keeps these Secrets: a Get for a token of exactly that form, and
-// no other, is cheaper than all Secrets of kube-system in memory once more.
+// There is no informer of these Secrets. A Get for each token of exactly that form is cheaper than
+// another copy of all Secrets of kube-system in memory.
 package bootstraptoken
 
 import (
@@ -40,14 +40,14 @@ func NewAuthenticator(client kubernetes.Interface, clock clock.PassiveClock) *Au
 	return &Authenticator{client: client, clock: clock}
 }
 
-// AuthenticateToken implements authenticator.Token. Whoever has a token that is
-// not good learns nothing of the reason: the log has it.
+// AuthenticateToken implements authenticator.Token. The reason why a token is refused is only
+// logged, because the client must not learn it.
 func (a *Authenticator) AuthenticateToken(ctx context.Context, token string) (*authenticator.Response, bool, error) {
 	id, password, err := tokens.ParseToken(token)
 	if err != nil {
-		return nil, false, nil // somebody else's
+		return nil, false, nil // another authenticator's token
 	}
-	// What the watch cache has is as fresh as an informer.
+	// The watch cache is as fresh as an informer.
 	secret, err := a.client.CoreV1().Secrets(metav1.NamespaceSystem).Get(ctx, bootstrap.BootstrapTokenSecretPrefix+id, metav1.GetOptions{ResourceVersion: "0"})
 	if apierrors.IsNotFound(err) {
 		return nil, false, nil
@@ -57,13 +57,13 @@ func (a *Authenticator) AuthenticateToken(ctx context.Context, token string) (*a
 	}
 	groups, err := a.check(secret, id, password)
 	if err != nil {
-		klog.FromContext(ctx).V(3).Info("A bootstrap token is refused", "secret", klog.KObj(secret), "reason", err.Error())
+		klog.FromContext(ctx).V(3).Info("Refused a bootstrap token", "secret", klog.KObj(secret), "reason", err.Error())
 		return nil, false, nil
 	}
 	return &authenticator.Response{User: &user.DefaultInfo{Name: bootstrap.BootstrapUserPrefix + id, Groups: groups}}, true, nil
 }
 
-// check returns the groups of a token's holder.
+// check returns the groups of the token's user.
 func (a *Authenticator) check(secret *corev1.Secret, id, password string) ([]string, error) {
 	switch {
 	case secret.DeletionTimestamp != nil:
@@ -71,9 +71,9 @@ func (a *Authenticator) check(secret *corev1.Secret, id, password string) ([]str
 	case secret.Type != bootstrap.SecretTypeBootstrapToken:
 		return nil, fmt.Errorf("the secret's type is %q", secret.Type)
 	case subtle.ConstantTimeCompare([]byte(secrets.GetData(secret, bootstrap.BootstrapTokenSecretKey)), []byte(password)) != 1:
-		return nil, fmt.Errorf("%s is another", bootstrap.BootstrapTokenSecretKey)
+		return nil, fmt.Errorf("%s does not match", bootstrap.BootstrapTokenSecretKey)
 	case secrets.GetData(secret, bootstrap.BootstrapTokenIDKey) != id:
-		return nil, fmt.Errorf("%s is another", bootstrap.BootstrapTokenIDKey)
+		return nil, fmt.Errorf("%s does not match", bootstrap.BootstrapTokenIDKey)
 	case secrets.HasExpired(secret, a.clock.Now()):
 		return nil, fmt.Errorf("it has expired")
 	case secrets.GetData(secret, bootstrap.BootstrapTokenUsageAuthentication) != "true":

@@ -1,16 +1,15 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package node authorizes what runs on a node to reach just what its pods need.
+// Package node authorizes nodes to access only what their pods need.
 //
-// A node's agent is the user system:node:<name> in the group system:nodes. It
-// has the rules of the ClusterRole system:node, but of secrets, configmaps,
-// volumes and the like it may read only those that a pod on this very node
-// refers to (KEP-279). Whoever takes over a node therefore takes over its pods,
-// and no secret beyond theirs.
+// A node's agent is the user system:node:<name> in the group system:nodes. It has the rules of the
+// ClusterRole system:node, but may read only the Secrets, ConfigMaps, volumes and similar objects
+// that a pod on this node refers to (KEP-279). An attacker who controls a node therefore gets its
+// pods, and no secrets of other pods.
 //
-// What depends on the content of a request, which an authorizer does not see,
-// is for the NodeRestriction admission plugin to refuse.
+// An authorizer does not see the content of a request. The NodeRestriction admission plugin
+// enforces the rules that depend on it.
 package node
 
 import (
@@ -37,8 +36,7 @@ import (
 
 const userPrefix = "system:node:"
 
-// Identity returns the name of the node as which a user acts, and whether the
-// user is a node at all.
+// Identity returns the name of the node that a user acts as, and whether the user is a node.
 func Identity(u user.Info) (name string, ok bool) {
 	if u == nil || !slices.Contains(u.GetGroups(), user.NodesGroup) {
 		return "", false
@@ -46,7 +44,7 @@ func Identity(u user.Info) (name string, ok bool) {
 	return strings.CutPrefix(u.GetName(), userPrefix)
 }
 
-// Authorizer decides the requests of nodes and has no opinion on others'.
+// Authorizer decides about the requests of nodes, and has no opinion on requests of other users.
 type Authorizer struct {
 	graph *graph
 	rules []rbacv1.PolicyRule
@@ -57,8 +55,8 @@ var (
 	_ authorizer.RuleResolver = &Authorizer{}
 )
 
-// NewAuthorizer returns an authorizer over the given informers, to which it
-// adds indexes. Call it before they are started.
+// NewAuthorizer returns an authorizer that reads from the given informers. It adds indexes to them,
+// so call it before they are started.
 func NewAuthorizer(sources Sources) (*Authorizer, error) {
 	g, err := newGraph(sources)
 	if err != nil {
@@ -67,8 +65,7 @@ func NewAuthorizer(sources Sources) (*Authorizer, error) {
 	return &Authorizer{graph: g, rules: bootstrap.NodeRules()}, nil
 }
 
-// Authorize implements authorizer.Authorizer. It never denies: RBAC may allow a
-// node more.
+// Authorize implements authorizer.Authorizer. It never denies, because RBAC may allow a node more.
 func (a *Authorizer) Authorize(_ context.Context, request authorizer.Attributes) (authorizer.Decision, string, error) {
 	node, ok := Identity(request.GetUser())
 	if !ok {
@@ -94,8 +91,8 @@ func (*Authorizer) EvaluateConditions(context.Context, authorizer.ConditionsAwar
 	return authorizer.DecisionDeny, "", authorizer.ErrorConditionEvaluationNotSupported
 }
 
-// RulesFor implements authorizer.RuleResolver: what a node may do cannot be
-// listed, since it depends on its pods.
+// RulesFor implements authorizer.RuleResolver. A node's permissions cannot be listed, because they
+// depend on its pods.
 func (a *Authorizer) RulesFor(_ context.Context, u user.Info, _ string) ([]authorizer.ResourceRuleInfo, []authorizer.NonResourceRuleInfo, bool, error) {
 	if _, ok := Identity(u); ok {
 		return nil, nil, true, errors.New("node authorizer does not support user rule resolution")
@@ -103,7 +100,7 @@ func (a *Authorizer) RulesFor(_ context.Context, u user.Info, _ string) ([]autho
 	return nil, nil, false, nil
 }
 
-// decide judges a node's request; the reason is for a refusal.
+// decide reports whether a node's request is allowed, and the reason if it is not.
 func (a *Authorizer) decide(node string, request authorizer.Attributes) (bool, string) {
 	if !request.IsResourceRequest() {
 		return a.byRules(request)
@@ -144,12 +141,12 @@ func (a *Authorizer) decide(node string, request authorizer.Attributes) (bool, s
 	}
 }
 
-// byRules judges what is the same for all nodes.
+// byRules decides by the rules that are the same for all nodes.
 func (a *Authorizer) byRules(request authorizer.Attributes) (bool, string) {
 	return slices.ContainsFunc(a.rules, func(rule rbacv1.PolicyRule) bool { return rbac.Allows(&rule, request) }), ""
 }
 
-// related judges by the graph.
+// related decides by the graph.
 func related(node string, request authorizer.Attributes, reached func() bool) (bool, string) {
 	if request.GetName() == "" {
 		return false, "No Object name found"
@@ -160,7 +157,7 @@ func related(node string, request authorizer.Attributes, reached func() bool) (b
 	return true, ""
 }
 
-// selects says whether a list or watch asks only for the node's own objects.
+// selects reports whether a list or watch selects only the node's own objects.
 func selects(request authorizer.Attributes, field, node string) bool {
 	requirements, err := request.GetFieldSelector()
 	if err != nil {

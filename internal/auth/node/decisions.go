@@ -12,10 +12,10 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 )
 
-// Each function here judges the requests for one kind of object; the reason is
-// for a refusal. What "reached" says is looked up last.
+// Each function in this file decides about requests for one kind of object, and returns the reason
+// of a refusal. It calls reached last, because that is a lookup.
 
-// get judges what a node may only get, one by one.
+// get decides about objects that a node may only get by name.
 func get(node string, request authorizer.Attributes, reached func() bool) (bool, string) {
 	if request.GetVerb() != "get" {
 		return false, "can only get individual resources of this type"
@@ -26,7 +26,7 @@ func get(node string, request authorizer.Attributes, reached func() bool) (bool,
 	return related(node, request, reached)
 }
 
-// read judges what a node may get or watch, one by one.
+// read decides about objects that a node may get or watch by name.
 func read(node string, request authorizer.Attributes, reached func() bool) (bool, string) {
 	switch {
 	case !verb(request, "get", "list", "watch"):
@@ -40,8 +40,8 @@ func read(node string, request authorizer.Attributes, reached func() bool) (bool
 	}
 }
 
-// claim judges requests for PersistentVolumeClaims, whose status reports the
-// progress of a resize on the node.
+// claim decides about PersistentVolumeClaims, whose status reports the progress of a resize on the
+// node.
 func claim(node string, request authorizer.Attributes, reached func() bool) (bool, string) {
 	if request.GetSubresource() != "status" {
 		return get(node, request, reached)
@@ -52,8 +52,7 @@ func claim(node string, request authorizer.Attributes, reached func() bool) (boo
 	return related(node, request, reached)
 }
 
-// serviceAccount judges requests for the accounts that pods run as, and for
-// their tokens.
+// serviceAccount decides about the service accounts of pods, and their tokens.
 func serviceAccount(node string, request authorizer.Attributes, reached func() bool) (bool, string) {
 	if request.GetVerb() == "get" && request.GetSubresource() == "" {
 		return read(node, request, reached)
@@ -67,8 +66,8 @@ func serviceAccount(node string, request authorizer.Attributes, reached func() b
 	return related(node, request, reached)
 }
 
-// lease judges requests for the node's heartbeat. A create does not show its
-// name here; NodeRestriction checks it.
+// lease decides about the node's heartbeat. The name of a create is not known here; NodeRestriction
+// checks it.
 func lease(node string, request authorizer.Attributes) (bool, string) {
 	switch {
 	case !verb(request, "get", "create", "update", "patch", "delete"):
@@ -133,8 +132,8 @@ func certificateRequest(node string, request authorizer.Attributes, reached func
 	}
 }
 
-// nodeObject judges requests for Nodes. The name is compared, not looked up, so
-// that a node can look for its own object before there is one.
+// nodeObject decides about Nodes. It compares the name without a lookup, so that a node can get its
+// own object before it exists.
 func nodeObject(node string, request authorizer.Attributes) (bool, string) {
 	switch request.GetSubresource() {
 	case "":
@@ -174,7 +173,7 @@ func pod(node string, request authorizer.Attributes, reached func() bool) (bool,
 			}
 			return false, "can only list/watch pods with spec.nodeName field selector"
 		default:
-			// Mirror pods; NodeRestriction sees to it that they are no others.
+			// Mirror pods; NodeRestriction refuses other pods.
 			return verb(request, "create", "delete"), ""
 		}
 	case "status":

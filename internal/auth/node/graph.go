@@ -14,41 +14,40 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Sources are the informers that the graph is made of. Each but Pods may be
-// nil, where the cluster does not serve that kind; a node then reaches nothing
-// of it.
+// Sources are the informers that the graph reads. Each except Pods may be nil if the cluster does
+// not serve its kind; nodes then access no objects of it.
 type Sources struct {
 	Pods                   core.PodInformer
 	PersistentVolumes      core.PersistentVolumeInformer
 	VolumeAttachments      storage.VolumeAttachmentInformer
 	PodCertificateRequests certificates.PodCertificateRequestInformer
-	// ResourceSlice finds a slice by its name. Nodes ask rarely, and there may be
-	// many, so that they are looked up where they are.
+	// ResourceSlice gets a slice by its name from the API: there may be many, and nodes request
+	// them rarely.
 	ResourceSlice func(name string) (*resourcev1.ResourceSlice, error)
 }
 
-// graph says what leads to a node:
+// graph knows which objects a node may access through its pods:
 //
 //	node <- pod <- secret, configmap, serviceaccount, resourceclaim
 //	node <- pod <- pvc <- pv <- secret
 //	node <- volumeattachment, resourceslice, podcertificaterequest
 //
-// It is no structure of its own but two indexes in the informers' stores: pods
-// by everything that they let their node see, and volumes by their secrets. So
-// it needs no events, and cannot disagree with the cache.
+// It consists of two indexes in the informers' stores: pods by every object that they let their
+// node access, and volumes by their secrets. So it handles no events, and is always consistent with
+// the cache.
 type graph struct {
 	pods, volumes cache.Indexer
 	sources       Sources
 }
 
 const (
-	// reachIndex finds pods by what they let a node see.
+	// reachIndex finds pods by the objects that they let a node access.
 	reachIndex = "node.reach"
 	// secretIndex finds persistent volumes by their secrets.
 	secretIndex = "node.secret"
 )
 
-// The kinds of objects that pods lead to.
+// The kinds of objects that pods refer to.
 type kind string
 
 const (
@@ -60,7 +59,8 @@ const (
 	resourceClaimKind  kind = "resourceclaim"
 )
 
-// reachKey says that a node may see an object. None of its parts has a slash.
+// reachKey returns the index key of a node and an object that it may access. None of its parts has
+// a slash.
 func reachKey(node string, k kind, namespace, name string) string {
 	return node + "/" + string(k) + "/" + namespace + "/" + name
 }
@@ -72,7 +72,7 @@ func newGraph(sources Sources) (*graph, error) {
 		return nil, fmt.Errorf("index pods: %w", err)
 	}
 	g.pods = pods.GetIndexer()
-	// A factory starts only the informers that were asked for before.
+	// A factory starts only the informers that were requested before.
 	if sources.VolumeAttachments != nil {
 		sources.VolumeAttachments.Informer()
 	}
@@ -97,12 +97,12 @@ func addIndex(informer cache.SharedIndexInformer, name string, index cache.Index
 	return informer.AddIndexers(cache.Indexers{name: index})
 }
 
-// indexPod lists what a pod lets its node see. A mirror pod, which the node
-// itself writes, leads to nothing else: no node may give itself access.
+// indexPod returns the objects that a pod lets its node access. A mirror pod gives no access,
+// because the node itself writes it.
 func indexPod(obj any) ([]string, error) {
 	pod, ok := obj.(*corev1.Pod)
 	if !ok {
-		return nil, fmt.Errorf("%T is no pod", obj)
+		return nil, fmt.Errorf("%T is not a pod", obj)
 	}
 	node := pod.Spec.NodeName
 	if node == "" {
@@ -135,7 +135,7 @@ func indexPod(obj any) ([]string, error) {
 func indexVolume(obj any) ([]string, error) {
 	pv, ok := obj.(*corev1.PersistentVolume)
 	if !ok {
-		return nil, fmt.Errorf("%T is no persistent volume", obj)
+		return nil, fmt.Errorf("%T is not a persistent volume", obj)
 	}
 	var keys []string
 	for _, secret := range volumeSecrets(pv) {
@@ -144,15 +144,14 @@ func indexVolume(obj any) ([]string, error) {
 	return keys, nil
 }
 
-// byPod says whether a pod on the node leads to an object.
+// byPod reports whether a pod on the node refers to an object.
 func (g *graph) byPod(node string, k kind, namespace, name string) bool {
 	// IndexKeys fails only for an index that does not exist.
 	pods, _ := g.pods.IndexKeys(reachIndex, reachKey(node, k, namespace, name))
 	return len(pods) > 0
 }
 
-// secret says whether a node may see a secret: by a pod, or by a volume that a
-// pod claims.
+// secret reports whether a node may access a secret: through a pod, or a volume that a pod claims.
 func (g *graph) secret(node, namespace, name string) bool {
 	if g.byPod(node, secretKind, namespace, name) {
 		return true
@@ -169,7 +168,7 @@ func (g *graph) secret(node, namespace, name string) bool {
 	return false
 }
 
-// volume says whether a pod on the node claims a persistent volume.
+// volume reports whether a pod on the node claims a persistent volume.
 func (g *graph) volume(node, name string) bool {
 	if g.volumes == nil {
 		return false

@@ -91,7 +91,7 @@ func (r *References) volume(pod *corev1.Pod, v *corev1.Volume) {
 	}
 }
 
-// driverSecret returns the secret that a volume's driver logs in with.
+// driverSecret returns the secret with the credentials of a volume's driver.
 func driverSecret(v *corev1.Volume) string {
 	var ref *corev1.LocalObjectReference
 	switch {
@@ -115,8 +115,8 @@ func driverSecret(v *corev1.Volume) string {
 	return ptr.Deref(ref, corev1.LocalObjectReference{}).Name
 }
 
-// resourceClaims adds the claims that exist for a pod's devices: named in its
-// spec, or made from a template and named in its status.
+// resourceClaims adds the claims for a pod's devices: named in its spec, or created from a template
+// and named in its status.
 func (r *References) resourceClaims(pod *corev1.Pod) {
 	for _, claim := range pod.Spec.ResourceClaims {
 		if claim.ResourceClaimName != nil {
@@ -142,11 +142,11 @@ func (r References) unique() References {
 // volumeSecret is a secret by namespace and name.
 type volumeSecret struct{ namespace, name string }
 
-// volumeSecrets returns the secrets that a node needs to mount a persistent
-// volume. Those for the controller's half of a CSI driver are not the node's.
+// volumeSecrets returns the secrets that a node needs to mount a persistent volume, without those
+// for the controller part of a CSI driver.
 func volumeSecrets(pv *corev1.PersistentVolume) []volumeSecret {
 	source := &pv.Spec.PersistentVolumeSource
-	// Volumes from before the secret had a namespace mean that of the claim.
+	// In volumes from before the secret had a namespace, it is in the claim's.
 	claimNamespace := ptr.Deref(pv.Spec.ClaimRef, corev1.ObjectReference{}).Namespace
 	if source.AzureFile != nil {
 		return secretIn(claimNamespace, ptr.Deref(source.AzureFile.SecretNamespace, ""), source.AzureFile.SecretName)

@@ -29,11 +29,10 @@ import (
 const (
 	authorityLife = 10 * 365 * 24 * time.Hour
 	leafLife      = 365 * 24 * time.Hour
-	// clockSkew is how far a peer's clock may be behind ours when it is shown
-	// a certificate that was issued a moment ago.
+	// clockSkew is how far the clock of a peer may be behind when it verifies a new certificate.
 	clockSkew = 5 * time.Minute
 
-	// private is the mode of every file here: its owner alone may read it.
+	// private is the mode of every file: only its owner may read it.
 	private = 0o600
 )
 
@@ -41,18 +40,18 @@ const (
 type Authority struct {
 	// Certificate is the authority's own, self-signed certificate.
 	Certificate *x509.Certificate
-	// CertPEM is Certificate in PEM, the bundle to hand to those who verify.
+	// CertPEM is Certificate in PEM: the CA bundle for clients.
 	CertPEM []byte
-	// CertFile and KeyFile are where it is kept.
+	// CertFile and KeyFile are the paths of the certificate and the key.
 	CertFile, KeyFile string
 
 	key   crypto.Signer
 	clock clock.PassiveClock
 }
 
-// Sign issues a certificate for a public key. The template says who and what
-// for; its serial number is chosen here, and its validity, where it is unset,
-// starts now and ends after a year. It never outlives the authority.
+// Sign issues a certificate for a public key. The template has the subject and the usages. Sign
+// chooses the serial number, and if the validity is unset, it starts now and ends after a year. The
+// certificate never outlives the authority.
 func (a *Authority) Sign(template *x509.Certificate, public crypto.PublicKey) (*x509.Certificate, error) {
 	if a.clock.Now().After(a.Certificate.NotAfter) {
 		return nil, fmt.Errorf("the signer has expired: NotAfter=%v", a.Certificate.NotAfter)
@@ -87,8 +86,8 @@ func openAuthority(dir, name, commonName string, clock clock.PassiveClock) (*Aut
 		KeyFile:  filepath.Join(dir, name+".key"),
 		clock:    clock,
 	}
-	// The key is written before the certificate. A key alone is what a crash
-	// between the two leaves: it has signed nothing yet, so it is used.
+	// The key is written before the certificate. A crash between the two leaves a key alone. It has
+	// signed nothing yet, so it is used.
 	key, err := openKey(a.KeyFile, a.CertFile)
 	if err != nil {
 		return nil, err
@@ -131,8 +130,8 @@ func (a *Authority) create(commonName string) error {
 	return durable.WriteFile(a.CertFile, a.CertPEM, private)
 }
 
-// adopt takes an authority's certificate from disk. What cannot be used is
-// refused and left alone: replacing an authority would cut off every client.
+// adopt uses an authority's certificate from disk. It refuses an unusable one and does not replace
+// it, because replacing an authority would disconnect every client.
 func (a *Authority) adopt(certificate *x509.Certificate) error {
 	if !samePublicKey(certificate.PublicKey, a.key.Public()) {
 		return fmt.Errorf("%s does not belong to the key in %s: restore both from the same backup", a.CertFile, a.KeyFile)
@@ -149,14 +148,13 @@ func (a *Authority) adopt(certificate *x509.Certificate) error {
 	return nil
 }
 
-// openKey reads the private key in file. A missing key is created, unless the
-// file that depends on it is there: then it was lost, and a new key would only
-// hide that.
+// openKey reads the private key in file. It creates a missing key, unless the file that depends on
+// it exists: then the key was lost, and a new key would hide that.
 func openKey(file, dependent string) (*ecdsa.PrivateKey, error) {
 	data, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		if _, err := os.Stat(dependent); err == nil {
-			return nil, fmt.Errorf("%s is there but its key %s is missing: restore it from a backup", dependent, file)
+			return nil, fmt.Errorf("%s exists but its key %s is missing: restore it from a backup", dependent, file)
 		}
 		key, encoded, err := newKey()
 		if err != nil {
@@ -173,7 +171,7 @@ func openKey(file, dependent string) (*ecdsa.PrivateKey, error) {
 	}
 	key, ok := parsed.(*ecdsa.PrivateKey)
 	if !ok {
-		return nil, fmt.Errorf("private key %s is a %T: only ECDSA keys are used here", file, parsed)
+		return nil, fmt.Errorf("private key %s is a %T: only ECDSA keys are supported", file, parsed)
 	}
 	return key, nil
 }

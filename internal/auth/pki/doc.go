@@ -1,20 +1,17 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pki keeps the keys and certificates of one cluster in one directory.
+// Package pki manages the keys and certificates of one cluster in one directory.
 //
-// There are two authorities, as Kubernetes asks for: the cluster's own, which
-// signs the API server's serving certificate and everybody's client and serving
-// certificates, and the front proxy's, whose certificates alone may assert
-// another user's identity in X-Remote-* headers (the aggregation layer). A third
-// secret is the key that signs service account tokens. All keys are ECDSA P-256:
-// they cost microseconds where RSA costs a tenth of a second of start-up time.
+// There are two authorities, as Kubernetes requires. The cluster's signs all serving and client
+// certificates. The front proxy's signs the certificate that may assert another user's identity in
+// X-Remote-* headers (the aggregation layer). A third secret is the key that signs service account
+// tokens. All keys are ECDSA P-256, because generating RSA keys would add a tenth of a second each
+// to the start.
 //
-// Authorities and the token key are durable: they are written once, synced to
-// disk, and never replaced, because every kubeconfig and every token in use
-// depends on them. Leaf certificates are a cache: whoever asks for one gets the
-// one on disk when it still says what was asked for and has a third of its life
-// left, and a new one otherwise. Those in use by this process are kept (Keep), and
-// renewed while it runs (Renew). A crash at any moment therefore leaves either a
-// complete file or one that will be replaced.
+// Authorities and the token key are durable: they are written once, synced to disk, and never
+// replaced, because every kubeconfig and every token depends on them. Leaf certificates are cached
+// on disk: a stored one is used if it matches the request and has a third of its validity left, and
+// is replaced otherwise. Certificates that the process uses are renewed while it runs (Keep,
+// Renew). So a crash at any moment leaves complete files, or files that are replaced.
 package pki

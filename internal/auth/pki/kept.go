@@ -11,13 +11,12 @@ import (
 	"sync/atomic"
 )
 
-// Kept is a leaf certificate in use by a process that may run for longer than the
-// certificate is good: Renew replaces it in time.
+// Kept is a leaf certificate in use by a process that may outlive it. Renew replaces it in time.
 type Kept struct {
 	obtain  func() (*Pair, error)
 	renewed func(*Pair) error
-	// untold is whether renewed has still to hear of the present one.
-	untold  bool
+	// pending is whether renewed has not succeeded for the current certificate yet.
+	pending bool
 	current atomic.Pointer[loaded]
 }
 
@@ -26,8 +25,8 @@ type loaded struct {
 	certificate tls.Certificate
 }
 
-// Keep obtains a certificate and remembers to renew it. The function renewed, if any,
-// is told of each one that takes the place of another.
+// Keep obtains a certificate, which Renew renews. The function renewed, if it is not nil, is called
+// with each certificate that replaces another.
 func (p *PKI) Keep(obtain func() (*Pair, error), renewed func(*Pair) error) (*Kept, error) {
 	k := &Kept{obtain: obtain, renewed: renewed}
 	if _, err := k.load(); err != nil {
@@ -39,8 +38,8 @@ func (p *PKI) Keep(obtain func() (*Pair, error), renewed func(*Pair) error) (*Ke
 	return k, nil
 }
 
-// Renew asks anew for each certificate that is kept, which gives another one when the
-// present one has aged. Where that fails, the present one stays in use.
+// Renew obtains each kept certificate again, which returns a new one if the current one is old. On
+// error the current one stays in use.
 func (p *PKI) Renew() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -51,10 +50,10 @@ func (p *PKI) Renew() error {
 	return errors.Join(errs...)
 }
 
-// Pair is the certificate as it is now.
+// Pair returns the current certificate.
 func (k *Kept) Pair() *Pair { return k.current.Load().pair }
 
-// TLS is the same in the form that crypto/tls wants.
+// TLS returns the current certificate for crypto/tls.
 func (k *Kept) TLS() *tls.Certificate { return &k.current.Load().certificate }
 
 func (k *Kept) renew() error {
@@ -62,18 +61,18 @@ func (k *Kept) renew() error {
 	if err != nil {
 		return fmt.Errorf("renew certificate: %w", err)
 	}
-	k.untold = k.untold || changed
-	if !k.untold || k.renewed == nil {
+	k.pending = k.pending || changed
+	if !k.pending || k.renewed == nil {
 		return nil
 	}
 	if err := k.renewed(k.Pair()); err != nil {
 		return err
 	}
-	k.untold = false
+	k.pending = false
 	return nil
 }
 
-// load takes what obtain gives into use, and reports whether it is another one.
+// load uses the certificate that obtain returns, and reports whether it is a new one.
 func (k *Kept) load() (changed bool, err error) {
 	pair, err := k.obtain()
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/kindred-project/kindred/internal/durable"
 )
 
-// Kubeconfig says how to reach a cluster as one user.
+// Kubeconfig is a client configuration for one cluster and one user.
 type Kubeconfig struct {
 	// Name names the cluster and the context; the user is User@Name.
 	Name string
@@ -28,8 +28,8 @@ type Kubeconfig struct {
 	Credentials *Pair
 }
 
-// Write stores the kubeconfig at path, readable by its owner alone, in one
-// step. It contains everything it needs and may be copied elsewhere.
+// Write replaces the kubeconfig at path, readable only by its owner. The file is self-contained and
+// may be copied.
 func (k Kubeconfig) Write(path string) error {
 	data, err := clientcmd.Write(k.config())
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/kindred-project/kindred/internal/durable"
 )
 
-// Names are what a serving certificate is good for.
+// Names are the names and addresses in a serving certificate.
 type Names struct {
 	DNS []string
 	IPs []net.IP
@@ -29,13 +29,12 @@ type Pair struct {
 	CertFile, KeyFile string
 }
 
-// TLS returns the pair in the form that crypto/tls wants.
+// TLS returns the pair for crypto/tls.
 func (p *Pair) TLS() (tls.Certificate, error) {
 	return tls.X509KeyPair(p.CertPEM, p.KeyPEM)
 }
 
-// leaf is a description of a certificate: what a stored one must say to be
-// used again, and what a new one will say.
+// leaf describes a certificate. A stored one is used again only if it matches.
 type leaf struct {
 	file    string
 	subject pkix.Name
@@ -43,22 +42,22 @@ type leaf struct {
 	names   Names
 }
 
-// obtain returns the stored certificate for l when it is still good, or a new one.
+// obtain returns the stored certificate for l if it is usable, or a new one.
 func (a *Authority) obtain(dir string, l leaf) (*Pair, error) {
 	pair := &Pair{
 		CertFile: filepath.Join(dir, l.file+".crt"),
 		KeyFile:  filepath.Join(dir, l.file+".key"),
 	}
 	l.names = l.names.normalized()
-	if a.stillGood(pair, l) {
+	if a.loadUsable(pair, l) {
 		return pair, nil
 	}
 	return pair, a.issue(pair, l)
 }
 
-// stillGood reads a stored pair and says whether it may be used again. Whatever
-// is wrong with it, unreadable files included, the answer is a new certificate.
-func (a *Authority) stillGood(pair *Pair, l leaf) bool {
+// loadUsable reads a stored pair and reports whether it may be used again. An unreadable or damaged
+// pair is not an error: it is replaced.
+func (a *Authority) loadUsable(pair *Pair, l leaf) bool {
 	stored, err := tls.LoadX509KeyPair(pair.CertFile, pair.KeyFile)
 	if err != nil || stored.Leaf == nil {
 		return false
@@ -101,7 +100,7 @@ func (a *Authority) issue(pair *Pair, l leaf) error {
 	}
 	pair.CertPEM, pair.KeyPEM = encodeCertificate(certificate), encoded
 	// A crash between the two writes leaves a pair that does not match, and power loss may
-	// leave either file empty: stillGood refuses both, and a new pair is issued.
+	// leave either file empty: loadUsable refuses both, and a new pair is issued.
 	if err := durable.WriteCache(pair.KeyFile, pair.KeyPEM, private); err != nil {
 		return fmt.Errorf("store key of %q: %w", l.subject.CommonName, err)
 	}

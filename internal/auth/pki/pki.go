@@ -19,15 +19,15 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// FrontProxyClientName is the only common name that may speak for other users:
-// the value of requestheader-allowed-names.
+// FrontProxyClientName is the only common name that may assert other users' identities: the value
+// of requestheader-allowed-names.
 const FrontProxyClientName = "front-proxy-client"
 
 // PKI is the secret material of one cluster.
 type PKI struct {
-	// Cluster signs all serving and client certificates but the front proxy's.
+	// Cluster signs all serving and client certificates, except the front proxy's.
 	Cluster *Authority
-	// FrontProxy signs the certificate with which the aggregator speaks for users.
+	// FrontProxy signs the certificate with which the aggregator asserts users' identities.
 	FrontProxy *Authority
 	// ServiceAccountKey signs service account tokens.
 	ServiceAccountKey *ecdsa.PrivateKey
@@ -38,8 +38,8 @@ type PKI struct {
 	kept []*Kept
 }
 
-// Open reads the authorities and keys in dir and creates what is not there yet.
-// An existing authority that cannot be used is an error; nothing is overwritten.
+// Open reads the authorities and keys in dir and creates those that are missing. An existing
+// authority that cannot be used is an error; nothing is overwritten.
 func Open(dir string, clock clock.PassiveClock) (*PKI, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("create certificate directory: %w", err)
@@ -70,8 +70,8 @@ func (p *PKI) APIServer(names Names) (*Pair, error) {
 	})
 }
 
-// Admin returns the client certificate of the cluster's owner, a member of
-// system:masters, whom no authorizer refuses.
+// Admin returns the administrator's client certificate. The user is in system:masters, which every
+// authorizer allows.
 func (p *PKI) Admin() (*Pair, error) {
 	return p.client("admin", pkix.Name{CommonName: "kubernetes-admin", Organization: []string{user.SystemPrivilegedGroup}})
 }
@@ -96,7 +96,7 @@ func (p *PKI) Node(name string) (*Pair, error) {
 	return p.client("node-"+fileName(name), nodeSubject(name))
 }
 
-// NodeServing returns the certificate with which a node's agent serves.
+// NodeServing returns the serving certificate of a node's agent.
 func (p *PKI) NodeServing(name string, names Names) (*Pair, error) {
 	return p.Cluster.obtain(p.dir, leaf{
 		file:    "kubelet-serving-" + fileName(name),
@@ -124,9 +124,9 @@ func nodeSubject(name string) pkix.Name {
 	return pkix.Name{CommonName: "system:node:" + name, Organization: []string{user.NodesGroup}}
 }
 
-// fileName turns any user or node name into the name of a file: itself where it
-// is a DNS subdomain (as node names are), else a digest behind an underscore,
-// which no subdomain has: no name leaves the directory or meets another one.
+// fileName returns the file name for a user or node name: the name itself if it is a DNS subdomain
+// (as node names are), else an underscore and a digest. No subdomain has an underscore, so file
+// names do not leave the directory and do not collide.
 func fileName(name string) string {
 	if len(validation.IsDNS1123Subdomain(name)) == 0 {
 		return name

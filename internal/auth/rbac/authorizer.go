@@ -21,7 +21,7 @@ var (
 	_ authorizer.RuleResolver = &Authorizer{}
 )
 
-// NewAuthorizer returns an authorizer that asks the given resolver.
+// NewAuthorizer returns an authorizer with the rules of a resolver.
 func NewAuthorizer(rules *Resolver) *Authorizer {
 	return &Authorizer{rules: rules}
 }

@@ -1,15 +1,14 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rbac decides requests by Roles and their bindings, and keeps users
-// from granting what they do not hold.
+// Package rbac authorizes requests by Roles and their bindings, and prevents users from granting
+// permissions that they do not have.
 //
-// Permissions are purely additive: a request is allowed as soon as one rule of
-// one role that is bound to the user allows it, and nobody is ever denied, only
-// not allowed (another authorizer may still have an opinion).
+// Permissions are additive: a request is allowed if one rule of one role that is bound to the user
+// allows it. RBAC never denies a request: without an allowing rule it has no opinion, and another
+// authorizer may allow the request.
 //
-// Most users are named by few bindings, and a cluster has many, so bindings are
-// indexed by subject in the informers' own stores: a decision looks up the
-// user's name and each of their groups, first cluster-wide, then in the
-// namespace of the request, and never walks through the bindings of others.
+// A cluster has many bindings, of which few name a given user. Bindings are therefore indexed by
+// subject in the informers' stores: a decision looks up the user's name and each group, first in
+// ClusterRoleBindings, then in the namespace of the request.
 package rbac

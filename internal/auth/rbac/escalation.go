@@ -19,25 +19,25 @@ import (
 	"k8s.io/component-helpers/auth/rbac/validation"
 )
 
-// Escalation guards the RBAC kinds: nobody may write a role with permissions
-// that they do not hold, nor bind one, unless the verbs "escalate" or "bind"
-// say that they may. The registries call it before they store.
+// Escalation prevents privilege escalation through the RBAC kinds: a user may not write or bind a
+// role with permissions that the user does not have, unless the verbs "escalate" or "bind" allow
+// it. The registries call it before they store an object.
 //
-// Whether an update changes more than metadata that garbage collection needs
-// (owner references and finalizers) is for the caller to see; such updates are
-// not checked, so that collection works without permissions.
+// Updates that change only metadata for garbage collection (owner references and finalizers) must
+// not be checked, so that collection works without permissions. The caller finds out which those
+// are.
 type Escalation struct {
 	rules      *Resolver
 	authorizer authorizer.UnconditionalAuthorizer
 }
 
-// NewEscalation returns a guard. The authorizer is the server's whole chain: it
-// is asked for the verbs escalate and bind.
+// NewEscalation returns an Escalation. The authorizer, which decides about the verbs escalate and
+// bind, is the server's chain.
 func NewEscalation(rules *Resolver, a authorizer.UnconditionalAuthorizer) *Escalation {
 	return &Escalation{rules: rules, authorizer: a}
 }
 
-// everything is what an aggregation rule may come to gather.
+// everything are the rules that an aggregation rule may come to contain.
 var everything = []rbacv1.PolicyRule{
 	{APIGroups: []string{rbacv1.APIGroupAll}, Resources: []string{rbacv1.ResourceAll}, Verbs: []string{rbacv1.VerbAll}},
 	{NonResourceURLs: []string{rbacv1.NonResourceAll}, Verbs: []string{rbacv1.VerbAll}},
@@ -54,9 +54,9 @@ func (e *Escalation) CheckRole(ctx context.Context, role *rbacv1.Role) error {
 	return nil
 }
 
-// CheckClusterRole returns a Forbidden error unless the request's user may write
-// the role. The old one is nil for a create: whoever takes away an aggregation
-// rule needs the same powers as whoever adds one.
+// CheckClusterRole returns a Forbidden error unless the request's user may write the role. The old
+// role is nil for a create. Removing an aggregation rule requires the same permissions as adding
+// one.
 func (e *Escalation) CheckClusterRole(ctx context.Context, role, old *rbacv1.ClusterRole) error {
 	if privileged(ctx) || e.mayEscalate(ctx) {
 		return nil
@@ -89,8 +89,8 @@ func (e *Escalation) checkBinding(ctx context.Context, resource schema.GroupReso
 	if privileged(ctx) || e.mayBind(ctx, ref, namespace) {
 		return nil
 	}
-	// A role that does not exist is NotFound here: an unprivileged user must
-	// not prepare a binding for a role that is created later.
+	// If the role does not exist, this is a NotFound error: an unprivileged user must not prepare a
+	// binding for a role that is created later.
 	rules, err := e.rules.RulesOf(ref, namespace)
 	if err != nil {
 		return err
@@ -101,8 +101,8 @@ func (e *Escalation) checkBinding(ctx context.Context, resource schema.GroupReso
 	return nil
 }
 
-// ConfirmNoEscalation returns an error which lists the permissions in rules that
-// the request's user does not hold in the request's namespace.
+// ConfirmNoEscalation returns an error that lists the permissions in rules that the request's user
+// does not have in the request's namespace.
 func (e *Escalation) ConfirmNoEscalation(ctx context.Context, rules []rbacv1.PolicyRule) error {
 	u, ok := request.UserFrom(ctx)
 	if !ok {
@@ -122,14 +122,13 @@ func (e *Escalation) ConfirmNoEscalation(ctx context.Context, rules []rbacv1.Pol
 	return errors.New(message)
 }
 
-// privileged says whether the user is above all checks.
+// privileged reports whether the user is exempt from all checks.
 func privileged(ctx context.Context) bool {
 	u, ok := request.UserFrom(ctx)
 	return ok && slices.Contains(u.GetGroups(), user.SystemPrivilegedGroup)
 }
 
-// mayEscalate says whether the user holds the verb "escalate" on the role that
-// the request is about.
+// mayEscalate reports whether the user may "escalate" the role of the request.
 func (e *Escalation) mayEscalate(ctx context.Context) bool {
 	u, ok := request.UserFrom(ctx)
 	if !ok {
@@ -154,8 +153,8 @@ func (e *Escalation) mayEscalate(ctx context.Context) bool {
 	})
 }
 
-// mayBind says whether the user holds the verb "bind" on a role, in the
-// namespace of the binding: a ClusterRole may be given for one namespace alone.
+// mayBind reports whether the user may "bind" a role in the namespace of the binding: a ClusterRole
+// can be bound in one namespace.
 func (e *Escalation) mayBind(ctx context.Context, ref rbacv1.RoleRef, namespace string) bool {
 	u, ok := request.UserFrom(ctx)
 	if !ok {
@@ -177,7 +176,7 @@ func (e *Escalation) mayBind(ctx context.Context, ref rbacv1.RoleRef, namespace 
 	})
 }
 
-// allowed asks the authorizer. One that fails has not allowed anything.
+// allowed reports whether the authorizer allows a request. It does not if it fails.
 func (e *Escalation) allowed(ctx context.Context, attributes authorizer.Attributes) bool {
 	decision, _, _ := e.authorizer.Authorize(ctx, attributes)
 	return decision == authorizer.DecisionAllow
@@ -187,8 +186,8 @@ func aggregates(role *rbacv1.ClusterRole) bool {
 	return role != nil && role.AggregationRule != nil && len(role.AggregationRule.ClusterRoleSelectors) > 0
 }
 
-// describeMissing writes rules of one verb each, as validation.Covers returns
-// them, one line for each resource.
+// describeMissing formats rules of one verb each, as validation.Covers returns them, with a line
+// for each resource.
 func describeMissing(rules []rbacv1.PolicyRule) string {
 	lines := make([]string, 0, len(rules))
 	for _, rule := range mergeVerbs(rules) {
@@ -198,8 +197,8 @@ func describeMissing(rules []rbacv1.PolicyRule) string {
 	return strings.Join(slices.Compact(lines), "\n")
 }
 
-// mergeVerbs joins rules which differ only in their verb. Those for paths stay
-// apart, as in upstream's message.
+// mergeVerbs merges rules that differ only in their verb. Rules for paths stay separate, as in
+// upstream's message.
 func mergeVerbs(rules []rbacv1.PolicyRule) []rbacv1.PolicyRule {
 	type target struct{ group, resource, name string }
 	var merged []rbacv1.PolicyRule

@@ -26,8 +26,8 @@ type Resolver struct {
 	clusterRoleBindings cache.Indexer
 }
 
-// NewResolver reads from the given informers and adds its index to those of the
-// bindings. Call it before they are started.
+// NewResolver returns a Resolver that reads from the given informers. It adds indexes to those of
+// the bindings, so call it before they are started.
 func NewResolver(rbac informers.Interface) (*Resolver, error) {
 	roleBindings := rbac.RoleBindings().Informer()
 	if err := addIndex(roleBindings, indexRoleBinding); err != nil {
@@ -45,8 +45,7 @@ func NewResolver(rbac informers.Interface) (*Resolver, error) {
 	}, nil
 }
 
-// addIndex adds the index of subjects to an informer; several resolvers may
-// share one.
+// addIndex adds the index of subjects to an informer, which several resolvers may share.
 func addIndex(informer cache.SharedIndexInformer, index cache.IndexFunc) error {
 	if _, ok := informer.GetIndexer().GetIndexers()[subjectIndex]; ok {
 		return nil
@@ -63,8 +62,7 @@ type grant struct {
 	subjects  []rbacv1.Subject
 }
 
-// describe says which grant it was, in upstream's words, which audit logs and
-// `kubectl auth can-i` show.
+// describe describes the grant in upstream's words, for audit logs and "kubectl auth can-i".
 func (g grant) describe(keys []string) string {
 	name := g.name
 	if g.namespace != "" {
@@ -86,9 +84,8 @@ func describeSubject(subject rbacv1.Subject, bindingNamespace string) string {
 	return fmt.Sprintf("%s %q", subject.Kind, name)
 }
 
-// grants yields the bindings that apply to a user who is known by keys, the
-// cluster's first, then the namespace's. One that several of the user's groups
-// share is yielded for each of them.
+// grants yields the bindings that apply to a user with these keys: ClusterRoleBindings, then those
+// of the namespace. A binding of several of the user's groups is yielded for each group.
 func (r *Resolver) grants(keys []string, namespace string) iter.Seq[grant] {
 	return func(yield func(grant) bool) {
 		for _, key := range keys {
@@ -137,9 +134,8 @@ func (r *Resolver) RulesOf(ref rbacv1.RoleRef, bindingNamespace string) ([]rbacv
 	}
 }
 
-// PolicyRules returns all rules that apply to a user, cluster-wide and in a
-// namespace. With an error, what could be resolved is returned all the same:
-// rules only ever add permissions.
+// PolicyRules returns all rules that apply to a user, cluster-wide and in a namespace. Along with
+// an error it returns the rules that could be resolved, because rules only add permissions.
 func (r *Resolver) PolicyRules(u user.Info, namespace string) ([]rbacv1.PolicyRule, error) {
 	// A ClusterRoleBinding has no namespace, so these two identify a binding.
 	type id struct{ namespace, name string }

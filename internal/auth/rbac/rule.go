@@ -11,7 +11,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 )
 
-// anyAllows says whether one of the rules allows a request.
+// anyAllows reports whether one of the rules allows a request.
 func anyAllows(rules []rbacv1.PolicyRule, request authorizer.Attributes) bool {
 	for i := range rules {
 		if Allows(&rules[i], request) {
@@ -21,7 +21,7 @@ func anyAllows(rules []rbacv1.PolicyRule, request authorizer.Attributes) bool {
 	return false
 }
 
-// Allows says whether one rule allows a request.
+// Allows reports whether a rule allows a request.
 func Allows(rule *rbacv1.PolicyRule, request authorizer.Attributes) bool {
 	if !contains(rule.Verbs, request.GetVerb(), rbacv1.VerbAll) {
 		return false
@@ -43,8 +43,8 @@ func contains(list []string, value, wildcard string) bool {
 	return false
 }
 
-// coversResource matches "pods", "pods/log", "*" (everything, subresources too)
-// and "*/scale" (that subresource of everything).
+// coversResource reports whether a list covers a resource: by "pods", "pods/log", "*" (all
+// resources and subresources) or "*/scale" (that subresource of all resources).
 func coversResource(resources []string, resource, subresource string) bool {
 	for _, covered := range resources {
 		if covered == rbacv1.ResourceAll {
@@ -64,7 +64,7 @@ func coversResource(resources []string, resource, subresource string) bool {
 	return false
 }
 
-// coversPath matches a path of no resource. A trailing * matches any rest.
+// coversPath reports whether a list covers a non-resource path. A trailing * matches any suffix.
 func coversPath(urls []string, path string) bool {
 	for _, url := range urls {
 		if url == rbacv1.NonResourceAll || url == path {

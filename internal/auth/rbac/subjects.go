@@ -12,17 +12,17 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 )
 
-// A subject key is how a binding's subject is found in the index: a user is
-// "u" and its name, a group "g" and its name. A service account is the user it
-// authenticates as. The namespace of a RoleBinding stands in front.
+// A subject key is the index key of a binding's subject: "u" and the name of a user, "g" and the
+// name of a group. A service account is the user that it authenticates as. For a RoleBinding, the
+// namespace is the prefix.
 const (
 	userKey  = "u:"
 	groupKey = "g:"
 )
 
-// subjectKey returns the key of a binding's subject. A service account without
-// a namespace belongs to that of its RoleBinding; in a ClusterRoleBinding it
-// means nobody.
+// subjectKey returns the key of a binding's subject, and whether there is one. A service account
+// without namespace is in the namespace of its RoleBinding; in a ClusterRoleBinding it matches no
+// user.
 func subjectKey(subject rbacv1.Subject, bindingNamespace string) (string, bool) {
 	switch subject.Kind {
 	case rbacv1.UserKind:
@@ -40,7 +40,7 @@ func subjectKey(subject rbacv1.Subject, bindingNamespace string) (string, bool) 
 	}
 }
 
-// keysOf returns the keys of everything that a user is: its name and its groups.
+// keysOf returns the keys of a user's name and groups.
 func keysOf(u user.Info) []string {
 	groups := u.GetGroups()
 	keys := make([]string, 0, 1+len(groups))
@@ -51,8 +51,8 @@ func keysOf(u user.Info) []string {
 	return keys
 }
 
-// namespaced is the index key of a subject in the bindings of one namespace.
-// No namespace has a slash in its name.
+// namespaced returns the index key of a subject in the bindings of a namespace. Names of namespaces
+// have no slash.
 func namespaced(namespace, key string) string {
 	return namespace + "/" + key
 }
@@ -60,7 +60,7 @@ func namespaced(namespace, key string) string {
 func indexClusterRoleBinding(obj any) ([]string, error) {
 	binding, ok := obj.(*rbacv1.ClusterRoleBinding)
 	if !ok {
-		return nil, fmt.Errorf("index subjects: %T is no ClusterRoleBinding", obj)
+		return nil, fmt.Errorf("index subjects: %T is not a ClusterRoleBinding", obj)
 	}
 	return indexSubjects(binding.Subjects, ""), nil
 }
@@ -68,7 +68,7 @@ func indexClusterRoleBinding(obj any) ([]string, error) {
 func indexRoleBinding(obj any) ([]string, error) {
 	binding, ok := obj.(*rbacv1.RoleBinding)
 	if !ok {
-		return nil, fmt.Errorf("index subjects: %T is no RoleBinding", obj)
+		return nil, fmt.Errorf("index subjects: %T is not a RoleBinding", obj)
 	}
 	keys := indexSubjects(binding.Subjects, binding.Namespace)
 	for i := range keys {
@@ -87,7 +87,7 @@ func indexSubjects(subjects []rbacv1.Subject, bindingNamespace string) []string 
 	return keys
 }
 
-// firstSubject returns the first of a binding's subjects that the user is.
+// firstSubject returns the first subject of a binding that matches the user.
 func firstSubject(subjects []rbacv1.Subject, keys []string, bindingNamespace string) rbacv1.Subject {
 	for _, subject := range subjects {
 		if key, ok := subjectKey(subject, bindingNamespace); ok && slices.Contains(keys, key) {

@@ -21,9 +21,8 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Authenticator turns a service account's token into a user. A token of another
-// issuer is left to other authenticators; one of ours that is not valid is an
-// error.
+// Authenticator authenticates service account tokens. It has no opinion on tokens of other issuers;
+// an invalid token of its own issuer is an error.
 type Authenticator struct {
 	issuer    string
 	keys      *Keys
@@ -34,8 +33,8 @@ type Authenticator struct {
 
 var _ authenticator.Token = &Authenticator{}
 
-// NewAuthenticator accepts tokens of one issuer for the API server's audiences,
-// or, within a TokenReview, for those that the review names.
+// NewAuthenticator returns an Authenticator for tokens of one issuer. The audiences are the API
+// server's; a TokenReview may name others.
 func NewAuthenticator(issuer string, keys *Keys, objects *Objects, audiences []string, clock clock.PassiveClock) *Authenticator {
 	return &Authenticator{issuer: issuer, keys: keys, objects: objects, audiences: audiences, clock: clock}
 }
@@ -71,7 +70,7 @@ func (a *Authenticator) AuthenticateToken(ctx context.Context, token string) (*a
 	return &authenticator.Response{User: userOf(c).UserInfo(), Audiences: audiences}, true, nil
 }
 
-// unverifiedIssuer returns what a token claims its issuer to be, or "".
+// unverifiedIssuer returns the issuer that a token claims, or "".
 func unverifiedIssuer(token string) string {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
@@ -90,8 +89,8 @@ func unverifiedIssuer(token string) string {
 	return claimed.Issuer
 }
 
-// intended returns the audiences for which a token is meant and that were asked for; own
-// are those of who asks for none.
+// intended returns the audiences of a token that the request accepts; own is what a request without
+// audiences accepts.
 func intended(ctx context.Context, meant, own authenticator.Audiences) (authenticator.Audiences, error) {
 	if len(meant) == 0 {
 		meant = own
@@ -107,8 +106,8 @@ func intended(ctx context.Context, meant, own authenticator.Audiences) (authenti
 	return both, nil
 }
 
-// checkObjects returns an error unless the service account, and whatever the
-// token is bound to, still exist.
+// checkObjects returns an error unless the service account and the object that the token is bound
+// to still exist.
 func (a *Authenticator) checkObjects(ctx context.Context, k *kubernetesClaims, now time.Time) error {
 	account, err := a.objects.serviceAccount(ctx, k.Namespace, k.ServiceAccount.Name, types.UID(k.ServiceAccount.UID))
 	if err != nil {
@@ -135,7 +134,7 @@ func (a *Authenticator) checkObjects(ctx context.Context, k *kubernetesClaims, n
 	}
 }
 
-// stillBound judges the object that was found for a reference.
+// stillBound returns an error unless the object found for a reference is the referenced one.
 func stillBound(kind string, ref *reference, obj metav1.Object, err error, now time.Time) error {
 	if err != nil {
 		return errors.New("service account token has been invalidated")
@@ -149,14 +148,14 @@ func stillBound(kind string, ref *reference, obj metav1.Object, err error, now t
 	return nil
 }
 
-// deleted says whether an object's time to end is over. A pod's deletion
-// timestamp lies ahead by its grace period, for which its tokens stay valid.
+// deleted reports whether an object's deletion timestamp has passed. A pod's is in the future by
+// its grace period, during which its tokens stay valid.
 func deleted(obj metav1.Object, now time.Time) bool {
 	t := obj.GetDeletionTimestamp()
 	return t != nil && t.Time.Before(now.Add(-leeway))
 }
 
-// warnStale notes the use of an extended token after the time that was asked for.
+// warnStale reports the use of an extended token after its requested expiration.
 func warnStale(ctx context.Context, c *claims, now time.Time) {
 	after := c.Kubernetes.WarnAfter
 	if after == nil || !now.After(after.Time) {

@@ -10,20 +10,19 @@ import (
 	"net/http"
 )
 
-// Where OpenID Connect looks for an issuer's description, and where it finds
-// the keys by which others verify tokens.
+// The paths of the issuer's OpenID Connect configuration and of its keys.
 const (
 	ConfigurationPath = "/.well-known/openid-configuration"
 	KeySetPath        = "/openid/v1/jwks"
 )
 
-// Discovery serves the two documents; it never changes while the server runs.
+// Discovery serves the two documents, which do not change while the server runs.
 type Discovery struct {
 	configuration, keySet []byte
 }
 
-// provider is the part of OpenID provider metadata (OpenID Connect Discovery
-// 1.0, section 3) that those who verify tokens need.
+// provider is the part of the OpenID provider metadata (OpenID Connect Discovery 1.0, section 3)
+// that verifiers of tokens need.
 type provider struct {
 	Issuer        string   `json:"issuer"`
 	JWKSURI       string   `json:"jwks_uri"`
@@ -43,7 +42,7 @@ type jsonWebKey struct {
 	Y         string `json:"y"`
 }
 
-// NewDiscovery describes an issuer to those who reach this server at the given
+// NewDiscovery returns the documents of an issuer, for clients that reach this server at the given
 // address ("host:port").
 func NewDiscovery(issuer, address string, keys *Keys) (*Discovery, error) {
 	configuration, err := json.Marshal(provider{
@@ -97,6 +96,6 @@ func serve(w http.ResponseWriter, r *http.Request, mediaType string, body []byte
 	}
 	w.Header().Set("Content-Type", mediaType)
 	w.Header().Set("Cache-Control", "public, max-age=3600")
-	// A client that went away needs no answer.
+	// An error means that the client has disconnected.
 	_, _ = w.Write(body)
 }

@@ -33,9 +33,9 @@ const (
 	minExpiration     = int64(10 * 60)
 	maxExpiration     = int64(1 << 32)
 
-	// A pod's own token asks for this odd expiration. Because old clients read
-	// it from the file only once, it is good for a year, and its use after the
-	// hour is reported (KEP-1205, safe rollout).
+	// warnOnlyExpiration is the unusual expiration that requests for a pod's own token have.
+	// Because old clients read the file only once, such a token is valid for a year, and its use
+	// after the hour is reported (KEP-1205, safe rollout).
 	warnOnlyExpiration = int64(60*60 + 7)
 	extendedExpiration = int64(365 * 24 * 60 * 60)
 )
@@ -51,15 +51,14 @@ type Issuer struct {
 	clock     clock.PassiveClock
 }
 
-// NewIssuer returns an issuer with the given URL. Audiences are those of the API
-// server: what a request without audiences gets.
+// NewIssuer returns an issuer with the given URL. A request without audiences gets the given ones,
+// which are the API server's.
 func NewIssuer(url string, keys *Keys, objects *Objects, audiences []string, clock clock.PassiveClock) *Issuer {
 	return &Issuer{url: url, keys: keys, objects: objects, audiences: audiences, clock: clock}
 }
 
-// Request answers a TokenRequest for a service account: it completes, validates
-// and admits the request and returns it with the token in its status. Errors are
-// API errors.
+// Request processes a TokenRequest for a service account: it completes, validates and admits the
+// request and returns it with the token in its status. Errors are API errors.
 func (i *Issuer) Request(ctx context.Context, namespace, name string, request *authenticationv1.TokenRequest, admit rest.ValidateObjectFunc) (*authenticationv1.TokenRequest, error) {
 	if err := matchURL(request, namespace, name); err != nil {
 		return nil, err
@@ -99,7 +98,7 @@ func (i *Issuer) Request(ctx context.Context, namespace, name string, request *a
 	return request, nil
 }
 
-// matchURL refuses a body which names another service account than the URL.
+// matchURL returns an error if the body and the URL name different service accounts.
 func matchURL(request *authenticationv1.TokenRequest, namespace, name string) error {
 	meta := field.NewPath("metadata")
 	var errs field.ErrorList
@@ -114,7 +113,7 @@ func matchURL(request *authenticationv1.TokenRequest, namespace, name string) er
 	return apierrors.NewInvalid(tokenRequestKind.GroupKind(), name, errs)
 }
 
-// complete fills in what a request may leave open.
+// complete sets the optional fields of a request.
 func (i *Issuer) complete(request *authenticationv1.TokenRequest, account *corev1.ServiceAccount, now time.Time) error {
 	if request.UID != "" && request.UID != account.UID {
 		return apierrors.NewConflict(schema.GroupResource{Group: tokenRequestKind.Group, Resource: tokenRequestKind.Kind}, account.Name,
@@ -130,7 +129,7 @@ func (i *Issuer) complete(request *authenticationv1.TokenRequest, account *corev
 	return nil
 }
 
-// SetDefaults is what a request says that does not say how long its token is good.
+// SetDefaults sets the default expiration of a request.
 func SetDefaults(request *authenticationv1.TokenRequest) {
 	if request.Spec.ExpirationSeconds == nil {
 		request.Spec.ExpirationSeconds = ptr.To(defaultExpiration)
@@ -172,8 +171,7 @@ func (i *Issuer) claims(account *corev1.ServiceAccount, request *authenticationv
 	}
 }
 
-// bind adds the object that a request wants its token bound to. It returns the
-// pod, if it was one.
+// bind adds the object that the token is to be bound to. If it is a pod, bind returns it.
 func (i *Issuer) bind(ctx context.Context, c *claims, namespace, account string, ref *authenticationv1.BoundObjectReference) (*corev1.Pod, error) {
 	if ref == nil {
 		return nil, nil
@@ -204,7 +202,7 @@ func (i *Issuer) bind(ctx context.Context, c *claims, namespace, account string,
 	}
 }
 
-// checkName refuses a name by which nothing can be looked up.
+// checkName returns an error if a name is invalid.
 func checkName(name string) error {
 	if name == "" {
 		return apierrors.NewBadRequest("Name parameter required.")
@@ -215,8 +213,8 @@ func checkName(name string) error {
 	return nil
 }
 
-// bindPod binds a token to a pod and notes the pod's node, so that whoever is
-// shown the token may ask whether it comes from there (KEP-4193).
+// bindPod binds a token to a pod and adds the pod's node, so that a recipient of the token can
+// check where it comes from (KEP-4193).
 func (i *Issuer) bindPod(ctx context.Context, c *claims, namespace, account string, ref *authenticationv1.BoundObjectReference) (*corev1.Pod, error) {
 	pod, err := i.objects.client.CoreV1().Pods(namespace).Get(ctx, ref.Name, metav1.GetOptions{})
 	if err != nil {
@@ -248,7 +246,7 @@ func sameUID(kind schema.GroupVersionKind, ref *authenticationv1.BoundObjectRefe
 		fmt.Errorf("the UID in the bound object reference (%s) does not match the UID in record. The object might have been deleted and then recreated", ref.UID))
 }
 
-// extend lengthens a pod's own token; see warnOnlyExpiration.
+// extend extends the life of a pod's own token; see warnOnlyExpiration.
 func (i *Issuer) extend(c *claims, request *authenticationv1.TokenRequest, pod *corev1.Pod, now time.Time) {
 	if pod == nil || *request.Spec.ExpirationSeconds != warnOnlyExpiration || !i.own(request.Spec.Audiences) {
 		return
@@ -257,7 +255,7 @@ func (i *Issuer) extend(c *claims, request *authenticationv1.TokenRequest, pod *
 	c.ExpiresAt = jwt.NewNumericDate(now.Add(seconds(extendedExpiration)))
 }
 
-// own says whether all audiences are the API server's.
+// own reports whether all audiences are the API server's.
 func (i *Issuer) own(audiences []string) bool {
 	return !slices.ContainsFunc(audiences, func(a string) bool { return !slices.Contains(i.audiences, a) })
 }

@@ -23,17 +23,17 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// LegacyIssuer is the issuer of tokens that live in a Secret, of every cluster.
+// LegacyIssuer is the issuer of tokens in Secrets, the same in every cluster.
 const LegacyIssuer = "kubernetes/serviceaccount"
 
 const (
-	// lastUsedLabel holds the day on which a token in a Secret was last used, and
-	// invalidSinceLabel the one from which on it is refused (KEP-2799).
+	// lastUsedLabel has the day on which the token in a Secret was last used, invalidSinceLabel the
+	// day since which it is refused (KEP-2799).
 	lastUsedLabel     = "kubernetes.io/legacy-token-last-used"
 	invalidSinceLabel = "kubernetes.io/legacy-token-invalid-since"
 )
 
-// legacyClaims is the content of a token that lives in a Secret: it has no end.
+// legacyClaims is the content of a token in a Secret, which never expires.
 type legacyClaims struct {
 	jwt.RegisteredClaims
 	Namespace  string `json:"kubernetes.io/serviceaccount/namespace"`
@@ -42,8 +42,8 @@ type legacyClaims struct {
 	AccountUID string `json:"kubernetes.io/serviceaccount/service-account.uid"`
 }
 
-// LegacyToken returns the token of an account that is good for as long as it stands in
-// the named Secret.
+// LegacyToken returns the token of an account that is valid as long as the named Secret contains
+// it.
 func (k *Keys) LegacyToken(account *corev1.ServiceAccount, secret string) (string, error) {
 	return k.sign(legacyClaims{
 		RegisteredClaims: jwt.RegisteredClaims{Issuer: LegacyIssuer, Subject: serviceaccount.MakeUsername(account.Namespace, account.Name)},
@@ -54,8 +54,7 @@ func (k *Keys) LegacyToken(account *corev1.ServiceAccount, secret string) (strin
 	})
 }
 
-// Legacy turns tokens that live in Secrets into users, and notes on the Secret when it
-// was last done.
+// Legacy authenticates tokens in Secrets, and records their last use on the Secret.
 type Legacy struct {
 	keys      *Keys
 	objects   *Objects
@@ -65,7 +64,7 @@ type Legacy struct {
 
 var _ authenticator.Token = &Legacy{}
 
-// NewLegacy accepts tokens that are in Secrets which the objects have.
+// NewLegacy returns a Legacy that reads the Secrets from objects.
 func NewLegacy(keys *Keys, objects *Objects, audiences []string, clock clock.PassiveClock) *Legacy {
 	return &Legacy{keys: keys, objects: objects, audiences: audiences, clock: clock}
 }
@@ -97,7 +96,7 @@ func (l *Legacy) AuthenticateToken(ctx context.Context, token string) (*authenti
 	return &authenticator.Response{User: who.UserInfo(), Audiences: audiences}, true, nil
 }
 
-// check returns an error unless the claims are complete and say the same.
+// check returns an error unless the claims are complete and consistent.
 func (c *legacyClaims) check() error {
 	for _, claim := range []struct{ name, value string }{
 		{"sub", c.Subject}, {"namespace", c.Namespace}, {"secretName", c.Secret},
@@ -113,7 +112,7 @@ func (c *legacyClaims) check() error {
 	return nil
 }
 
-// What a TokenReview tells, in upstream's words.
+// Errors that a TokenReview contains, in upstream's words.
 var (
 	//lint:ignore ST1005 upstream's words
 	errInvalidated = errors.New("Token has been invalidated")
@@ -121,8 +120,8 @@ var (
 	errNotTheCopy = errors.New("Token does not match server's copy")
 )
 
-// checkObjects returns an error unless the Secret still holds the token, and its account
-// still exists.
+// checkObjects returns an error unless the Secret still contains the token, and its account still
+// exists.
 func (l *Legacy) checkObjects(ctx context.Context, c *legacyClaims, token string) error {
 	secret, err := l.objects.secret(ctx, c.Namespace, c.Secret)
 	if err != nil || secret.DeletionTimestamp != nil {
@@ -140,19 +139,19 @@ func (l *Legacy) checkObjects(ctx context.Context, c *legacyClaims, token string
 	case string(account.UID) != c.AccountUID:
 		return fmt.Errorf("ServiceAccount UID (%s) does not match claim (%s)", account.UID, c.AccountUID)
 	}
-	l.noteUse(ctx, secret)
+	l.recordUse(ctx, secret)
 	if secret.Labels[invalidSinceLabel] != "" {
 		audit.AddAuditAnnotation(ctx, "authentication.k8s.io/legacy-token-invalidated", secret.Name+"/"+secret.Namespace)
 		return fmt.Errorf("the token in secret %s/%s for service account %s/%s has been marked invalid. Use tokens from the TokenRequest API or manually created secret-based tokens, "+
 			"or remove the '%s' label from the secret to temporarily allow use of this token", c.Namespace, c.Secret, c.Namespace, c.Account, invalidSinceLabel)
 	}
-	tellOrigin(ctx, account, secret.Name)
+	warnIfGenerated(ctx, account, secret.Name)
 	return nil
 }
 
-// tellOrigin advises against tokens that were made for every account, whether or not
-// anybody wanted one: the account lists them.
-func tellOrigin(ctx context.Context, account *corev1.ServiceAccount, secret string) {
+// warnIfGenerated warns about the use of tokens that were generated for every account: the account
+// lists them.
+func warnIfGenerated(ctx context.Context, account *corev1.ServiceAccount, secret string) {
 	for _, ref := range account.Secrets {
 		if ref.Name == secret {
 			warning.AddWarning(ctx, "", "Use tokens from the TokenRequest API or manually created secret-based tokens instead of auto-generated secret-based tokens.")
@@ -163,8 +162,9 @@ func tellOrigin(ctx context.Context, account *corev1.ServiceAccount, secret stri
 	audit.AddAuditAnnotation(ctx, "authentication.k8s.io/legacy-token-manual-secret", secret)
 }
 
-// noteUse writes today on the Secret, once a day. Another server's clock may be ahead.
-func (l *Legacy) noteUse(ctx context.Context, secret *corev1.Secret) {
+// recordUse writes the current day to the Secret, once a day. The clock of another server may be
+// ahead.
+func (l *Legacy) recordUse(ctx context.Context, secret *corev1.Secret) {
 	now := l.clock.Now().UTC()
 	today, tomorrow := now.Format(time.DateOnly), now.AddDate(0, 0, 1).Format(time.DateOnly)
 	if last := secret.Labels[lastUsedLabel]; last == today || last == tomorrow {
@@ -177,6 +177,6 @@ func (l *Legacy) noteUse(ctx context.Context, secret *corev1.Secret) {
 		_, err = l.objects.client.CoreV1().Secrets(secret.Namespace).Patch(ctx, secret.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 	}
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "Cannot note the use of a token", "secret", klog.KObj(secret))
+		klog.FromContext(ctx).Error(err, "Cannot record the use of a token", "secret", klog.KObj(secret))
 	}
 }

@@ -14,11 +14,10 @@ import (
 	listers "k8s.io/client-go/listers/core/v1"
 )
 
-// Objects finds what tokens name. An object that the cache has under the wanted
-// UID is taken from there; every other answer comes from the API, because a
-// cache may not have heard of a pod that was created a moment ago. Secrets are
-// always read from the API: tokens bound to them are rare, and a copy of every
-// secret in memory is too high a price.
+// Objects finds the objects that tokens refer to. If the cache has the object with the right UID,
+// it is taken from there; otherwise it is read from the API, because the cache may not have a new
+// pod yet. Secrets are always read from the API: tokens bound to them are rare, and not worth a
+// copy of every Secret in memory.
 type Objects struct {
 	client          kubernetes.Interface
 	serviceAccounts listers.ServiceAccountLister
@@ -26,8 +25,8 @@ type Objects struct {
 	nodes           listers.NodeLister
 }
 
-// NewObjects reads from the given informers and falls back to the client, which
-// must not itself authenticate with a service account token.
+// NewObjects returns Objects that reads from the given informers and falls back to the client,
+// which must not authenticate with a service account token itself.
 func NewObjects(client kubernetes.Interface, core informers.Interface) *Objects {
 	return &Objects{
 		client:          client,
@@ -58,7 +57,7 @@ func (o *Objects) node(ctx context.Context, name string, uid types.UID) (*corev1
 	return o.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 }
 
-// anyNode returns a node by its name alone.
+// anyNode returns a node by its name, whatever its UID.
 func (o *Objects) anyNode(ctx context.Context, name string) (*corev1.Node, error) {
 	if cached, err := o.nodes.Get(name); err == nil {
 		return cached, nil

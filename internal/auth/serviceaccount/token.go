@@ -3,14 +3,13 @@
 
 // Package serviceaccount issues and verifies the tokens of service accounts.
 //
-// A token is a JWT, signed with ES256, that names a service account and, where
-// it is bound, a pod, secret or node (KEP-1205, KEP-4193). It is good until it
-// expires, and not a moment longer than the service account and the object it
-// is bound to exist under the same UIDs: deleting a pod revokes its tokens.
+// A token is a JWT, signed with ES256, that names a service account and optionally a pod, Secret or
+// node that it is bound to (KEP-1205, KEP-4193). It is valid until it expires, as long as the
+// service account and the bound object exist with the same UIDs: deleting a pod revokes its tokens.
 //
-// The Issuer answers TokenRequests; the Authenticator is an authenticator.Token;
-// Discovery lets others verify tokens by OpenID Connect, without asking the API
-// server about each. All three share one Keys value.
+// Issuer processes TokenRequests, Authenticator is an authenticator.Token, and Discovery lets other
+// programs verify tokens by OpenID Connect without a request to the API server for each. All three
+// share one Keys value.
 package serviceaccount
 
 import (
@@ -26,12 +25,11 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// DefaultIssuerURL is the issuer of clusters that nobody gave another name; it
-// is also the only audience of the API server itself.
+// DefaultIssuerURL is the issuer of tokens, and the only audience of the API server.
 const DefaultIssuerURL = "https://kubernetes.default.svc.cluster.local"
 
-// leeway is how far the clocks of two servers may differ. It is also how long a
-// bound object that is being deleted keeps its tokens valid.
+// leeway is how far the clocks of two servers may differ, and how long the tokens of a bound object
+// stay valid after its deletion timestamp.
 const leeway = time.Minute
 
 // Keys are the keys of a cluster's tokens: one signs, any verifies.
@@ -47,13 +45,12 @@ type publicKey struct {
 	key *ecdsa.PublicKey
 }
 
-// NewKeys returns keys that sign with one key and also accept what former keys
-// have signed.
+// NewKeys returns Keys that sign with one key, and also accept tokens signed by former keys.
 func NewKeys(signing *ecdsa.PrivateKey, former ...*ecdsa.PublicKey) (*Keys, error) {
 	k := &Keys{signing: signing, byID: map[string]*ecdsa.PublicKey{}}
 	for _, key := range append([]*ecdsa.PublicKey{&signing.PublicKey}, former...) {
 		if key.Curve != elliptic.P256() {
-			return nil, fmt.Errorf("service account key is on curve %s: only P-256 (ES256) is used", key.Params().Name)
+			return nil, fmt.Errorf("service account key is on curve %s: only P-256 (ES256) is supported", key.Params().Name)
 		}
 		id, err := keyID(key)
 		if err != nil {
@@ -65,8 +62,8 @@ func NewKeys(signing *ecdsa.PrivateKey, former ...*ecdsa.PublicKey) (*Keys, erro
 	return k, nil
 }
 
-// keyID is the SHA-256 of a public key, as upstream derives it, so that tokens
-// survive a move between the two.
+// keyID returns the SHA-256 of a public key, as upstream derives it, so that tokens stay valid
+// after a move between the two.
 func keyID(key *ecdsa.PublicKey) (string, error) {
 	der, err := x509.MarshalPKIXPublicKey(key)
 	if err != nil {
@@ -91,14 +88,13 @@ type kubernetesClaims struct {
 	WarnAfter      *jwt.NumericDate `json:"warnafter,omitempty"`
 }
 
-// reference names one object through time: another of the same name has
-// another UID.
+// reference names one object. A later object of the same name has another UID.
 type reference struct {
 	Name string `json:"name,omitempty"`
 	UID  string `json:"uid,omitempty"`
 }
 
-// sign returns the token that says c.
+// sign returns a token with the given claims.
 func (k *Keys) sign(c jwt.Claims) (string, error) {
 	token := jwt.NewWithClaims(jwt.SigningMethodES256, c)
 	// The type is optional (RFC 7519 section 5.1), and upstream has none.
@@ -116,8 +112,8 @@ var (
 	errUnknownKey = errors.New("invalid signature, no keys found")
 )
 
-// verify reads what a token says if one of the keys has signed it. Times and
-// audiences are not looked at.
+// verify reads the claims of a token that one of the keys has signed. It does not check times and
+// audiences.
 func (k *Keys) verify(token string, into jwt.Claims) error {
 	parser := jwt.NewParser(jwt.WithValidMethods([]string{jwt.SigningMethodES256.Alg()}), jwt.WithoutClaimsValidation())
 	_, err := parser.ParseWithClaims(token, into, func(t *jwt.Token) (any, error) {
@@ -125,7 +121,7 @@ func (k *Keys) verify(token string, into jwt.Claims) error {
 		if key, ok := k.byID[id]; ok {
 			return key, nil
 		}
-		// A token without a key ID may be signed by any of them.
+		// A token without a key ID may be signed by any of the keys.
 		if id != "" {
 			return nil, errUnknownKey
 		}

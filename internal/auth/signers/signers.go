@@ -1,10 +1,9 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package signers decides who may act on certificate requests of a signer. A
-// signer (example.com/mesh) is no object: rules speak of the made-up resource
-// signers of certificates.k8s.io, by its name or, for all of a domain, by
-// example.com/*.
+// Package signers authorizes actions on the certificate requests of a signer. A signer
+// (example.com/mesh) is not an object: rules name it as a virtual resource, signers of
+// certificates.k8s.io, or all signers of a domain as example.com/*.
 package signers
 
 import (
@@ -17,8 +16,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Allowed says whether somebody may do verb (approve, sign, attest) for a signer,
-// or for its whole domain. Who cannot be judged may not.
+// Allowed reports whether a user may do verb (approve, sign, attest) for a signer, or for its whole
+// domain. It returns false if the authorizer fails.
 func Allowed(ctx context.Context, a authorizer.UnconditionalAuthorizer, who user.Info, verb, signer string) bool {
 	domain, _, _ := strings.Cut(signer, "/")
 	for _, name := range []string{signer, domain + "/*"} {

@@ -1,8 +1,8 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package testissuer is an OpenID issuer for tests: a server on loopback with
-// discovery and keys, and a pen to sign tokens with.
+// Package testissuer is an OpenID issuer for tests: a server on loopback with discovery and keys,
+// which signs tokens.
 package testissuer
 
 import (
@@ -21,11 +21,11 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// Issuer is an issuer that serves until its test ends.
+// Issuer is an issuer that is stopped at the end of its test.
 type Issuer struct {
-	// URL is what tokens name as their issuer.
+	// URL is the issuer in tokens.
 	URL string
-	// CA is the authority of its certificate, as PEM, and CAFile a file with that.
+	// CA is the authority of its certificate, in PEM; CAFile is a file with the same.
 	CA, CAFile string
 
 	key *rsa.PrivateKey
@@ -66,7 +66,7 @@ func answer(w http.ResponseWriter, what any) {
 	_ = json.NewEncoder(w).Encode(what)
 }
 
-// Sign makes a token of these claims; the issuer's URL is added.
+// Sign returns a token with these claims and the issuer's URL.
 func (i *Issuer) Sign(t *testing.T, claims map[string]any) string {
 	t.Helper()
 	all := jwt.MapClaims{"iss": i.URL}

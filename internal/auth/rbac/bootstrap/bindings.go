@@ -9,7 +9,7 @@ import (
 	users "k8s.io/apiserver/pkg/authentication/user"
 )
 
-// addClusterRoleBindings says who has which role from the start.
+// addClusterRoleBindings adds the default bindings.
 func (p *Policy) addClusterRoleBindings() {
 	p.bind("cluster-admin", group(users.SystemPrivilegedGroup))
 	p.bind("system:monitoring", group(users.MonitoringGroup))
@@ -23,12 +23,12 @@ func (p *Policy) addClusterRoleBindings() {
 	p.bind("system:kube-scheduler", user(users.KubeScheduler))
 	p.bind("system:volume-scheduler", user(users.KubeScheduler))
 	p.bind("system:kube-dns", systemAccount("kube-dns"))
-	// Without subjects since nodes have their own authorizer; an administrator
-	// who does without that one adds system:nodes here.
+	// It has no subjects, because nodes have their own authorizer. Administrators who do not
+	// use that one add system:nodes.
 	p.bind("system:node")
 }
 
-// addNamespaced adds roles that reach no further than the system's namespaces.
+// addNamespaced adds the roles that apply only in the system's namespaces.
 func (p *Policy) addNamespaced() {
 	p.role(metav1.NamespacePublic, "system:controller:bootstrap-signer",
 		on(core, "configmaps", read),

@@ -20,17 +20,17 @@ func (p *Policy) addClusterRoles() {
 	p.addApprovers()
 }
 
-// addPeople adds the roles that are meant to be given to people. Admin, edit
-// and view are empty by themselves: they gather what is labelled for them, each
-// the next smaller one too, so that an extension adds its kinds with a label.
+// addPeople adds the roles for people. Admin, edit and view have no rules of their own: each
+// aggregates the roles with its label, and the next smaller one, so that an extension adds its
+// kinds with a label.
 func (p *Policy) addPeople() {
 	p.clusterRole("cluster-admin",
 		on(anyGroup, "*", anyVerb),
 		paths("*", anyVerb),
 	)
-	p.gathering("admin")
-	p.gathering("edit", "admin")
-	p.gathering("view", "edit")
+	p.aggregated("admin")
+	p.aggregated("edit", "admin")
+	p.aggregated("view", "edit")
 	p.clusterRole("system:aggregate-to-admin",
 		on(authorization, "localsubjectaccessreviews", "create"),
 		on(rbac, "rolebindings roles", readWrite),
@@ -78,9 +78,9 @@ func (p *Policy) addPeople() {
 	).Labels[aggregateTo+"view"] = "true"
 }
 
-// gathering adds a ClusterRole whose rules are those of the roles labelled for
-// it, and labels it for others.
-func (p *Policy) gathering(name string, to ...string) {
+// aggregated adds a ClusterRole that aggregates the roles with its label, and labels it for other
+// roles.
+func (p *Policy) aggregated(name string, to ...string) {
 	role := p.clusterRole(name)
 	role.Rules = nil
 	role.AggregationRule = &rbacv1.AggregationRule{
@@ -91,7 +91,7 @@ func (p *Policy) gathering(name string, to ...string) {
 	}
 }
 
-// addEveryone adds the roles for what every user, or everybody, may see.
+// addEveryone adds the roles of all authenticated users, and of all users.
 func (p *Policy) addEveryone() {
 	p.clusterRole("system:discovery",
 		paths("/api /api/* /apis /apis/* /healthz /livez /openapi /openapi/* /readyz /version /version/", "get"),
@@ -116,8 +116,8 @@ func (p *Policy) addEveryone() {
 	)
 }
 
-// addNodes adds the roles of what runs on a node. Nobody is bound to system:node:
-// the node authorizer gives each node these rules, less what is not the node's.
+// addNodes adds the roles of programs on nodes. system:node has no subjects: the node authorizer
+// applies its rules to each node, limited to the node's own objects.
 func (p *Policy) addNodes() {
 	p.clusterRole("system:node", nodeRules()...)
 	p.clusterRole("system:node-bootstrapper",
@@ -143,7 +143,7 @@ func (p *Policy) addNodes() {
 	)
 }
 
-// NodeRules returns the rules of system:node, which are those of every node.
+// NodeRules returns the rules of system:node, which apply to every node.
 func NodeRules() []rbacv1.PolicyRule { return policyRules(nodeRules()) }
 
 func nodeRules() []rule {
@@ -251,7 +251,7 @@ func (p *Policy) addComponents() {
 	)
 }
 
-// addApprovers adds the roles for who may request and approve certificates.
+// addApprovers adds the roles to request and approve certificates.
 func (p *Policy) addApprovers() {
 	p.clusterRole("system:certificates.k8s.io:certificatesigningrequests:nodeclient",
 		on(certificates, "certificatesigningrequests/nodeclient", "create"),

@@ -3,12 +3,10 @@
 
 package bootstrap
 
-// workloads are the groups of the workload kinds: apps, and extensions, where
-// they once were.
+// workloads are the groups of the workload kinds: apps, and extensions, their former group.
 var workloads = []string{apps, extensions}
 
-// addControllers adds a role for each controller and binds it to the service
-// account as which the controller acts.
+// addControllers adds a role for each controller and binds it to the controller's service account.
 func (p *Policy) addControllers() {
 	p.controller("attachdetach-controller",
 		on(core, "persistentvolumeclaims persistentvolumes", "list watch"),

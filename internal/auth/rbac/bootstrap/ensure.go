@@ -18,16 +18,16 @@ import (
 )
 
 const (
-	// writers is how many objects are written at a time: enough to keep the
-	// store's commit pipeline full.
+	// writers is how many objects are written concurrently: enough to fill the commits of the
+	// store.
 	writers = 16
-	// attempts is how often a write is tried when others write the same object.
+	// attempts is how often a write is tried on conflicts.
 	attempts = 5
 )
 
-// Ensure brings the default policy into a cluster. It reads each kind once and
-// writes only what is missing or too small, so that on any start but the first
-// it costs four lists. It may run on several servers at the same time.
+// Ensure creates the default policy in a cluster. It reads each kind once and writes only objects
+// that are missing or lack rules or subjects, so that every start but the first costs four lists.
+// It may run on several servers at the same time.
 func Ensure(ctx context.Context, client kubernetes.Interface) error {
 	return ensure(ctx, client, Default())
 }
@@ -45,7 +45,7 @@ func ensure(ctx context.Context, client kubernetes.Interface, policy Policy) err
 	return group.Wait()
 }
 
-// objects is what a cluster has, by namespace and name.
+// objects are the cluster's objects, by namespace and name.
 type objects struct {
 	rules    map[kindKey]reconciliation.RuleOwner
 	bindings map[kindKey]reconciliation.RoleBinding
@@ -131,7 +131,7 @@ func (s step) run(ctx context.Context) error {
 	}
 }
 
-// steps lists what there is to reconcile, from what exists to the policy.
+// steps returns the steps that reconcile the existing objects with the policy.
 func steps(client kubernetes.Interface, policy Policy, existing objects) []step {
 	var all []step
 	rbac, namespaces := client.RbacV1(), client.CoreV1().Namespaces()
@@ -139,7 +139,7 @@ func steps(client kubernetes.Interface, policy Policy, existing objects) []step 
 		role := &policy.ClusterRoles[i]
 		found := existing.rules[kindKey{"", role.Name}]
 		if found != nil && role.AggregationRule != nil {
-			// What an existing role gathers is for the aggregation controller to say.
+			// The aggregation controller maintains the rules of an existing role.
 			role.Rules = nil
 		}
 		all = append(all, ruleStep("ClusterRole", reconciliation.ClusterRoleRuleOwner{ClusterRole: role},
@@ -188,8 +188,8 @@ func bindingStep(kind string, binding reconciliation.RoleBinding, client reconci
 	}}
 }
 
-// rulesClient answers the first read of a role from the list; a retry, after
-// somebody else wrote it, reads from the server.
+// rulesClient serves the first read of a role from the list. A retry after a conflict reads from
+// the server.
 type rulesClient struct {
 	reconciliation.RuleOwnerModifier
 	listed reconciliation.RuleOwner

@@ -11,11 +11,10 @@ import (
 	"github.com/kindred-project/kindred/internal/roles"
 )
 
-// gather fills in the roles that aggregate others, with just what the
-// aggregation controller would write, so that "edit" means something from the
-// first moment and the controller finds nothing to do.
+// gather sets the rules of the roles that aggregate others to those that the aggregation controller
+// would write, so that "edit" works at once and the controller has nothing to do.
 func (p *Policy) gather() {
-	// View before edit before admin: each gathers the one before.
+	// View before edit before admin: each aggregates the one before.
 	for _, name := range []string{"view", "edit", "admin"} {
 		i := slices.IndexFunc(p.ClusterRoles, func(r rbacv1.ClusterRole) bool { return r.Name == name })
 		// The policy's own selectors are well-formed.

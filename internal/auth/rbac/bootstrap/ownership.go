@@ -9,12 +9,12 @@ import (
 	ownershipv1alpha1 "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
 )
 
-// ownershipReviewer is the one role that upstream does not have.
+// ownershipReviewer is the only role that upstream does not have.
 const ownershipReviewer = "kindred:ownership-reviewer"
 
-// addOwnership lets everybody ask about ownership, as upstream lets everybody ask what they
-// may do: a review shows its caller no more than what they may read, and a repair or
-// an undeletion writes as its caller, who needs permission for each write.
+// addOwnership lets every authenticated user create ownership reviews, as upstream lets them create
+// self subject access reviews. A review shows only objects that its caller may read, and a repair
+// or an undeletion writes as its caller, who needs permission for each write.
 func (p *Policy) addOwnership() {
 	p.clusterRole(ownershipReviewer,
 		on(ownershipv1alpha1.GroupName, "deletionpreviews ownershipexplanations ownershiptrees ownershiplints ownershiprepairs undeletions deletionhistories", "create"),

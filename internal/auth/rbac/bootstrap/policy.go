@@ -1,17 +1,14 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package bootstrap holds the roles and bindings that every cluster starts
-// with, and brings them into a cluster.
+// Package bootstrap has the default roles and bindings of a cluster, and creates them.
 //
-// They are those of Kubernetes v1.37 with its default features, by name and by
-// rule: people bind "edit" and "view", tools look for "system:discovery", and
-// controllers act within "system:controller:<name>". The policy is data, one
-// line a rule, read as "on these resources, these verbs".
+// They have the names and rules of Kubernetes v1.37 with its default features: people bind "edit"
+// and "view", tools expect "system:discovery", and each controller has "system:controller:<name>".
+// The policy is data, one line for each rule: "on these resources, these verbs".
 //
-// At each start Ensure adds what is missing. It never takes away what an
-// administrator has added, and leaves alone whatever is annotated with
-// rbac.authorization.kubernetes.io/autoupdate: "false".
+// At each start Ensure adds what is missing. It never removes what an administrator has added, and
+// ignores objects annotated with rbac.authorization.kubernetes.io/autoupdate: "false".
 package bootstrap
 
 import (
@@ -42,7 +39,7 @@ func Default() Policy {
 	return p
 }
 
-// The API groups that the policy speaks of.
+// The API groups in the policy.
 const (
 	core                  = ""
 	admissionregistration = "admissionregistration.k8s.io"
@@ -79,20 +76,20 @@ const (
 	anyVerb   = rbacv1.VerbAll
 )
 
-// rule is a line of the policy.
+// rule is one rule of the policy.
 type rule rbacv1.PolicyRule
 
-// on allows verbs on resources of one group. Both are lists of words.
+// on allows verbs on resources of one group. Both are lists separated by spaces.
 func on(group, resources, verbs string) rule {
 	return onGroups([]string{group}, resources, verbs)
 }
 
-// onGroups is on for resources that several groups have or had.
+// onGroups is on for resources that are or were in several groups.
 func onGroups(groups []string, resources, verbs string) rule {
 	return rule{APIGroups: groups, Resources: strings.Fields(resources), Verbs: sortedWords(verbs)}
 }
 
-// paths allows verbs on URLs that are no resources.
+// paths allows verbs on non-resource URLs.
 func paths(urls, verbs string) rule {
 	return rule{NonResourceURLs: strings.Fields(urls), Verbs: sortedWords(verbs)}
 }
@@ -103,7 +100,7 @@ func (r rule) named(names string) rule {
 	return r
 }
 
-// recordEvents is what everything that explains itself needs.
+// recordEvents allows writing events.
 func recordEvents() rule {
 	return onGroups([]string{core, events}, "events", "create update patch")
 }
@@ -167,7 +164,7 @@ func user(name string) rbacv1.Subject {
 	return rbacv1.Subject{APIGroup: rbac, Kind: rbacv1.UserKind, Name: name}
 }
 
-// systemAccount is a service account of kube-system.
+// systemAccount returns a service account of kube-system.
 func systemAccount(name string) rbacv1.Subject {
 	return rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: metav1.NamespaceSystem, Name: name}
 }
