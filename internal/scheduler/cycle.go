@@ -14,8 +14,8 @@ import (
 	"github.com/kindred-project/kindred/internal/scheduler/queue"
 )
 
-// next tries the most urgent pod, and says what becomes of it; false if there is
-// nothing to do.
+// next tries to place the pod at the head of the queue and returns the decision; false if no pod is
+// to be tried.
 func (m *machine) next() (decision, bool) {
 	if len(m.reports) > 0 {
 		report := m.reports[0]
@@ -47,7 +47,7 @@ func (m *machine) placed(item *queue.Item, node *model.Node) decision {
 	m.cluster.Nominate(item.Pod, "")
 	m.cluster.Place(item.Pod, node.Name)
 	m.binding[item.Pod.UID] = binding{item, node.Name}
-	m.tell(plugin.Event{Kind: plugin.PodPlaced, Pod: item.Pod})
+	m.wake(plugin.Event{Kind: plugin.PodPlaced, Pod: item.Pod})
 	return decision{pod: item.Pod, node: node.Name}
 }
 
@@ -80,7 +80,7 @@ type cycle struct {
 	why    diagnosis
 }
 
-// checks are what the filters have to say about one pod.
+// checks are the filters' checks of one pod.
 type checks []namedCheck
 
 type namedCheck struct {
@@ -88,7 +88,7 @@ type namedCheck struct {
 	plugin.Check
 }
 
-// judge asks the checks in turn about a node; the first to reject it decides.
+// judge runs the checks on a node in order, and returns the first rejection.
 func (cs checks) judge(node *model.Node) (string, *plugin.Rejection) {
 	for i := range cs {
 		if r := cs[i].Check.Check(node); r != nil {
@@ -98,8 +98,8 @@ func (cs checks) judge(node *model.Node) (string, *plugin.Rejection) {
 	return "", nil
 }
 
-// supposing is a copy of the checks that can be told of pods which come and go.
-func (cs checks) supposing() checks {
+// clone returns a copy of the checks, for preemption to add and remove pods.
+func (cs checks) clone() checks {
 	c := make(checks, len(cs))
 	copy(c, cs)
 	for i := range c {
@@ -110,7 +110,7 @@ func (cs checks) supposing() checks {
 	return c
 }
 
-// move tells the checks that a pod has come to a node (1) or left it (-1).
+// move updates the checks for a pod that is added to a node (1) or removed from it (-1).
 func (cs checks) move(pod *model.Pod, node *model.Node, delta int) {
 	if delta > 0 {
 		node.Add(pod)
@@ -124,7 +124,7 @@ func (cs checks) move(pod *model.Pod, node *model.Node, delta int) {
 	}
 }
 
-// newCycle asks every filter about the pod, and finds the nodes worth a look.
+// newCycle runs every filter for the pod, and finds the candidate nodes.
 func (m *machine) newCycle(pod *model.Pod) *cycle {
 	c := &cycle{machine: m, pod: pod, nodes: m.cluster.Nodes()}
 	c.why.nodes = len(c.nodes)
@@ -153,7 +153,7 @@ func (m *machine) newCycle(pod *model.Pod) *cycle {
 	return c
 }
 
-// narrow leaves the named nodes only, if any are named.
+// narrow limits the candidates to the named nodes, unless the set is nil.
 func (c *cycle) narrow(only sets.Set[string]) {
 	if only == nil {
 		return
@@ -171,9 +171,9 @@ func (c *cycle) narrow(only sets.Set[string]) {
 	c.why.count(fmt.Sprintf("node(s) didn't satisfy plugin(s) %v", c.why.filters), c.why.nodes-len(c.nodes))
 }
 
-// place finds the best node for the pod, nil if there is none.
+// place returns the best node for the pod; nil if there is none.
 func (c *cycle) place() *model.Node {
-	if node := c.promised(); node != nil {
+	if node := c.nominated(); node != nil {
 		return node
 	}
 	feasible := c.feasible()
@@ -187,8 +187,8 @@ func (c *cycle) place() *model.Node {
 	}
 }
 
-// promised is the node on which room was made for the pod, if it fits there now.
-func (c *cycle) promised() *model.Node {
+// nominated returns the node on which pods were preempted for this pod, if it fits there now.
+func (c *cycle) nominated() *model.Node {
 	name := c.cluster.Nomination(c.pod.UID)
 	if name == "" {
 		return nil
@@ -204,9 +204,8 @@ func (c *cycle) promised() *model.Node {
 	return nil
 }
 
-// feasible are nodes on which the pod fits: all of them in a small cluster, enough
-// of them in a large one. The search goes on where the last one ended, so that in
-// the long run all nodes are considered alike.
+// feasible returns nodes on which the pod fits: all in a small cluster, enough in a large one. The
+// search continues where the last one ended, so that all nodes are considered equally often.
 func (c *cycle) feasible() []*model.Node {
 	enough := enoughNodes(len(c.nodes))
 	var feasible []*model.Node
@@ -226,8 +225,8 @@ func (c *cycle) feasible() []*model.Node {
 	return feasible
 }
 
-// enoughNodes is how many feasible nodes are worth comparing: below a hundred all,
-// then half, and a share that sinks to a twentieth as clusters grow.
+// enoughNodes returns how many feasible nodes to compare: all up to a hundred, then half, and a
+// share that falls to 5 % as clusters grow.
 func enoughNodes(nodes int) int {
 	const always = 100
 	if nodes < always {
@@ -237,11 +236,11 @@ func enoughNodes(nodes int) int {
 	return max(nodes*percent/100, always)
 }
 
-// judge tells whether the pod fits on a node, also when the pods for which room is
-// being made there, and which are at least as important, will have come.
+// judge returns why the pod does not fit on a node, also counting the pods nominated there that are
+// at least as important.
 func (c *cycle) judge(node *model.Node) (string, *plugin.Rejection) {
 	if expected := c.expected(node.Name); len(expected) > 0 {
-		supposed, full := c.checks.supposing(), node.Clone()
+		supposed, full := c.checks.clone(), node.Clone()
 		for _, pod := range expected {
 			supposed.move(pod, full, 1)
 		}
@@ -249,7 +248,7 @@ func (c *cycle) judge(node *model.Node) (string, *plugin.Rejection) {
 			return filter, rejection
 		}
 	}
-	// They may never come, so they must not be what the pod depends on.
+	// Nominated pods may never arrive, so the pod must fit without them too.
 	return c.checks.judge(node)
 }
 
@@ -263,7 +262,7 @@ func (c *cycle) expected(node string) []*model.Pod {
 	return expected
 }
 
-// best is the node with the highest score. Equals take turns.
+// best returns the node with the highest score. Nodes with equal scores take turns.
 func (c *cycle) best(nodes []*model.Node) *model.Node {
 	total, part := c.scratch(len(nodes))
 	for _, score := range c.scores {
@@ -287,7 +286,7 @@ func (c *cycle) best(nodes []*model.Node) *model.Node {
 	return equals[c.turn%len(equals)]
 }
 
-// scratch is room for the scores of so many nodes, all nought.
+// scratch returns zeroed buffers for the scores of n nodes.
 func (m *machine) scratch(n int) (total, part []int64) {
 	if cap(m.total) < n {
 		m.total, m.part = make([]int64, n), make([]int64, n)

@@ -12,30 +12,30 @@ import (
 	"github.com/kindred-project/kindred/internal/scheduler/plugin"
 )
 
-// diagnosis is why a pod could not be placed. Its text is an interface: people read
-// it in `kubectl describe pod`, and autoscalers parse it.
+// diagnosis is why a pod could not be placed. Its text is an interface: "kubectl describe pod"
+// shows it, and autoscalers parse it.
 type diagnosis struct {
 	nodes int
-	// whole is a reason which has nothing to do with any one node.
+	// whole is a reason that applies to no particular node.
 	whole string
 	// reasons counts the nodes for each reason.
 	reasons map[string]int
-	// filters are those which rejected something, in alphabetical order.
+	// filters are those that rejected a node, in alphabetical order.
 	filters []string
-	// solvable are the nodes which would do if pods were removed from them.
+	// solvable are the nodes on which preemption might help.
 	solvable []*model.Node
-	// afterwards is what came of the attempt to make room.
+	// afterwards is the result of the preemption attempt.
 	afterwards string
 }
 
-// narrowed notes that a filter has left out nodes without asking.
+// narrowed records that a filter excluded nodes without checking them.
 func (d *diagnosis) narrowed(filter string) {
 	if at, found := slices.BinarySearch(d.filters, filter); !found {
 		d.filters = slices.Insert(d.filters, at, filter)
 	}
 }
 
-// everywhere notes that a filter rejects the pod on all nodes.
+// everywhere records that a filter rejects the pod on all nodes.
 func (d *diagnosis) everywhere(filter string, r *plugin.Rejection) {
 	d.narrowed(filter)
 	d.whole = strings.Join(r.Reasons, ", ")
@@ -61,9 +61,8 @@ func (d *diagnosis) count(reason string, nodes int) {
 	d.reasons[reason] += nodes
 }
 
-// String is kube-scheduler's text: "0/3 nodes are available: 1 Insufficient cpu,
-// 2 node(s) were unschedulable. preemption: ...". The reasons are sorted as text,
-// numbers and all.
+// String returns kube-scheduler's text: "0/3 nodes are available: 1 Insufficient cpu, 2 node(s)
+// were unschedulable. preemption: ...". The reasons are sorted as text, including their numbers.
 func (d *diagnosis) String() string {
 	text := fmt.Sprintf("0/%d nodes are available:", d.nodes)
 	if d.whole != "" {

@@ -17,7 +17,7 @@ import (
 	"github.com/kindred-project/kindred/internal/scheduler/model"
 )
 
-// carryOut does what was decided, without waiting for it.
+// carryOut performs a decision asynchronously.
 func (s *Scheduler) carryOut(ctx context.Context, effects *lanes, d decision) {
 	effects.do(d.pod.UID, func() {
 		if d.node != "" {
@@ -31,7 +31,7 @@ func (s *Scheduler) carryOut(ctx context.Context, effects *lanes, d decision) {
 	})
 }
 
-// bind tells the API where a pod goes.
+// bind creates the pod's binding.
 func (s *Scheduler) bind(ctx context.Context, pod *model.Pod, node string) {
 	binding := &v1.Binding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
@@ -50,8 +50,8 @@ func (s *Scheduler) bind(ctx context.Context, pod *model.Pod, node string) {
 		"Successfully assigned %v/%v to %v", pod.Namespace, pod.Name, node)
 }
 
-// report says why a pod could not be placed: in an event each time, and in its
-// condition when that changes.
+// report writes why a pod could not be placed: an event each time, and the pod's condition when it
+// changes.
 func (s *Scheduler) report(ctx context.Context, d decision) {
 	s.Recorder.Eventf(d.pod.Pod, nil, v1.EventTypeWarning, "FailedScheduling", "Scheduling", "%s", shortened(d.message))
 	patch := s.statusPatch(d.pod.Pod, v1.PodCondition{
@@ -68,7 +68,7 @@ func (s *Scheduler) report(ctx context.Context, d decision) {
 	}
 }
 
-// preempt clears a node: whoever counted on room there is told, and the victims are
+// preempt clears a node: the nominations of less important pods are removed, and the victims are
 // deleted with their grace period, each with the reason in its status.
 func (s *Scheduler) preempt(ctx context.Context, preemptor *model.Pod, p *preemption) {
 	logger := klog.FromContext(ctx).WithValues("pod", klog.KObj(preemptor.Pod), "node", p.node)
@@ -106,7 +106,7 @@ func (s *Scheduler) evict(ctx context.Context, preemptor, victim *model.Pod, nod
 	}
 	uid := victim.UID
 	err := s.Client.CoreV1().Pods(victim.Namespace).Delete(ctx, victim.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
-	if gone(err) {
+	if isGone(err) {
 		return nil
 	}
 	if err != nil {
@@ -117,22 +117,22 @@ func (s *Scheduler) evict(ctx context.Context, preemptor, victim *model.Pod, nod
 	return nil
 }
 
-// patchStatus writes a pod's status. That the pod is gone is fine.
+// patchStatus writes a pod's status. It is not an error if the pod was deleted.
 func (s *Scheduler) patchStatus(ctx context.Context, pod *v1.Pod, patch []byte) error {
 	_, err := s.Client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
-	if gone(err) || ctx.Err() != nil {
+	if isGone(err) || ctx.Err() != nil {
 		return nil
 	}
 	return err
 }
 
-// gone tells whether a write failed because the pod it was meant for is no more: it
-// was not found, or another has its name and so another UID.
-func gone(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsConflict(err) }
+// isGone reports whether a write failed because the pod was deleted: it was not found, or its name
+// has another UID.
+func isGone(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsConflict(err) }
 
-// statusPatch is a patch which sets a condition (unless its type is empty) and the
-// nominated node (unless it is nil), or nil if they are so already. It names the UID,
-// so that it cannot hit another pod of the same name.
+// statusPatch returns a patch that sets a condition (unless its type is empty) and the nominated
+// node (unless it is nil); nil if they are set already. It contains the UID, so that it cannot
+// apply to another pod of the same name.
 func (s *Scheduler) statusPatch(pod *v1.Pod, condition v1.PodCondition, nominate *string) []byte {
 	status := map[string]any{}
 	if condition.Type != "" && s.complete(pod, &condition) {
@@ -146,13 +146,13 @@ func (s *Scheduler) statusPatch(pod *v1.Pod, condition v1.PodCondition, nominate
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID}, "status": status})
 	if err != nil {
-		return nil // Strings and times always marshal.
+		return nil // cannot happen: strings and times always marshal
 	}
 	return patch
 }
 
-// complete fills in a condition's generation and time, and tells whether it differs
-// from what the pod has. The time is that of the last change of status.
+// complete sets a condition's generation and time, and reports whether it differs from the pod's.
+// The time is that of the last change of status.
 func (s *Scheduler) complete(pod *v1.Pod, condition *v1.PodCondition) bool {
 	condition.ObservedGeneration = pod.Generation
 	condition.LastTransitionTime = metav1.NewTime(s.Clock.Now())
@@ -170,7 +170,7 @@ func (s *Scheduler) complete(pod *v1.Pod, condition *v1.PodCondition) bool {
 	return true
 }
 
-// shortened keeps a message within what an event's note may hold.
+// shortened returns a message that fits into an event's note.
 func shortened(message string) string {
 	const limit, suffix = 1024, " ..."
 	if len(message) <= limit {

@@ -5,11 +5,11 @@ package scheduler
 
 import "sync"
 
-// change is something the machine has to be told.
+// change is a change to apply to the machine.
 type change func(*machine)
 
-// inbox carries changes from those who see them to the loop. It has no limit: an
-// informer must not be held up, and what it has to say is in its cache anyway.
+// inbox is a queue of changes from other goroutines to the loop. It is unbounded, because an
+// informer must not be blocked and its objects are in its cache anyway.
 type inbox struct {
 	news chan struct{}
 
@@ -29,7 +29,7 @@ func (b *inbox) post(c change) {
 	}
 }
 
-// take empties the inbox, in the order in which it was filled.
+// take removes and returns all changes, in order.
 func (b *inbox) take() []change {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -11,16 +11,15 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// lanes do work at the same time, but one pod's in the order in which it was given:
-// that a pod could not be placed must not be written after it was bound.
+// lanes perform work concurrently, but that of one pod in order: a failure to place a pod must not
+// be written after its binding.
 type lanes struct {
 	done    sync.WaitGroup
 	ctx     context.Context
 	waiting []chan func()
 }
 
-// How many lanes there are, and how much each may put off before the loop has to
-// wait for it.
+// The number of lanes, and the length of each queue. When a queue is full, the loop waits.
 const (
 	laneCount  = 32
 	laneLength = 128
@@ -47,7 +46,7 @@ func (l *lanes) run(lane chan func()) {
 	}
 }
 
-// do gives work to the lane of a pod.
+// do queues work in the lane of a pod.
 func (l *lanes) do(pod types.UID, work func()) {
 	hash := fnv.New32a()
 	hash.Write([]byte(pod))
@@ -57,6 +56,5 @@ func (l *lanes) do(pod types.UID, work func()) {
 	}
 }
 
-// wait returns when all work under way has ended. It follows the end of the context,
-// which also ends the work.
+// wait returns when all work has ended. Cancel the context first, which also ends the work.
 func (l *lanes) wait() { l.done.Wait() }

@@ -18,7 +18,7 @@ import (
 	"github.com/kindred-project/kindred/internal/scheduler/queue"
 )
 
-// machine decides which pod goes where. See the package's documentation.
+// machine decides which pod runs on which node. See the package documentation.
 type machine struct {
 	cluster *model.Cluster
 	queue   *queue.Queue
@@ -27,36 +27,33 @@ type machine struct {
 	byName  map[string]plugin.Filter
 	budgets func() []*policyv1.PodDisruptionBudget
 
-	// binding are the pods that were given a node, until the watch shows them there.
-	// That the API has accepted it is not enough: what the watch still has to show may
-	// be older, and the pod would look as if it had no node.
+	// binding are the pods that were assigned to a node, until the watch shows the assignment. The
+	// API's response is not enough: an older event may still arrive, in which the pod has no node.
 	binding map[types.UID]binding
 	// victims are the pods being deleted to make room.
 	victims map[types.UID]bool
-	// reports are decisions which a change has forced.
+	// reports are decisions caused by a change.
 	reports []decision
 
-	// start is where the search for nodes goes on, turn whose turn it is among nodes
-	// that are equally good.
+	// start is where the next search for nodes begins. turn selects among nodes with equal scores.
 	start, turn int
 	total, part []int64
 }
 
-// binding is a waiting pod that has been given a node.
+// binding is a pending pod that has been assigned to a node.
 type binding struct {
 	item *queue.Item
 	node string
 }
 
-// decision is what becomes of a pod that was tried.
+// decision is the result of trying to place a pod.
 type decision struct {
 	pod *model.Pod
-	// node is where it goes. If it is empty, the pod goes nowhere, and reason and
-	// message say why.
+	// node is the node of the pod. If it is empty, the pod fits on no node, and reason and message
+	// say why.
 	node            string
 	reason, message string
-	// nominate is the node on which room is being made, "" for none any more; nil
-	// leaves that as it is.
+	// nominate is the nominated node; "" clears it, nil leaves it unchanged.
 	nominate *string
 	preempt  *preemption
 }
@@ -78,13 +75,13 @@ func newMachine(clock clock.PassiveClock, budgets func() []*policyv1.PodDisrupti
 	return m
 }
 
-// tell wakes the parked pods which an event might help.
-func (m *machine) tell(event plugin.Event) {
+// wake requeues the parked pods that an event may make schedulable.
+func (m *machine) wake(event plugin.Event) {
 	m.queue.Wake(func(item *queue.Item) bool { return m.helps(&event, item) })
 }
 
-// helps tells whether an event might help a pod: one that no filter rejected was
-// stopped by something which any event may have changed.
+// helps reports whether an event may make a pod schedulable. If no filter rejected the pod, any
+// event may.
 func (m *machine) helps(event *plugin.Event, item *queue.Item) bool {
 	for _, name := range item.RejectedBy {
 		if m.byName[name].Wakes(m.cluster, event, item.Pod) {
@@ -98,13 +95,14 @@ func (m *machine) setNode(node *v1.Node) {
 	before := m.cluster.SetNode(node)
 	switch {
 	case before == nil:
-		m.tell(plugin.Event{Kind: plugin.NodeAdded, Node: node})
+		m.wake(plugin.Event{Kind: plugin.NodeAdded, Node: node})
 	case schedulesDifferently(before, node):
-		m.tell(plugin.Event{Kind: plugin.NodeChanged, OldNode: before, Node: node})
+		m.wake(plugin.Event{Kind: plugin.NodeChanged, OldNode: before, Node: node})
 	}
 }
 
-// schedulesDifferently tells a change of a node that matters from a heartbeat.
+// schedulesDifferently reports whether a change of a node matters for scheduling, unlike a
+// heartbeat.
 func schedulesDifferently(before, after *v1.Node) bool {
 	return before.Spec.Unschedulable != after.Spec.Unschedulable ||
 		!maps.Equal(before.Labels, after.Labels) ||
@@ -119,18 +117,18 @@ func (m *machine) removeNode(name string) {
 	}
 	object := node.Node
 	m.cluster.RemoveNode(name)
-	m.tell(plugin.Event{Kind: plugin.NodeRemoved, OldNode: object})
+	m.wake(plugin.Event{Kind: plugin.NodeRemoved, OldNode: object})
 }
 
 func (m *machine) setNamespace(name string, set labels.Set) {
 	before := m.cluster.Namespace(name)
 	m.cluster.SetNamespace(name, set)
 	if !maps.Equal(before, set) {
-		m.tell(plugin.Event{Kind: plugin.NamespaceChanged})
+		m.wake(plugin.Event{Kind: plugin.NamespaceChanged})
 	}
 }
 
-// setPod takes in a pod that is new or has changed.
+// setPod adds or updates a pod.
 func (m *machine) setPod(pod *model.Pod) {
 	switch {
 	case pod.Terminal():
@@ -148,30 +146,30 @@ func (m *machine) setAssigned(pod *model.Pod) {
 	delete(m.binding, pod.UID)
 	node := pod.Spec.NodeName
 	if was := m.cluster.Where(pod.UID); was != "" && was != node {
-		// Somebody else has bound it.
+		// Another client has bound it.
 		m.unplace(pod.UID)
 	}
 	before := m.cluster.Place(pod, node)
 	if before == nil {
-		m.tell(plugin.Event{Kind: plugin.PodPlaced, Pod: pod})
+		m.wake(plugin.Event{Kind: plugin.PodPlaced, Pod: pod})
 		return
 	}
-	m.tell(plugin.Event{Kind: plugin.PodChanged, OldPod: before, Pod: pod, On: node})
+	m.wake(plugin.Event{Kind: plugin.PodChanged, OldPod: before, Pod: pod, On: node})
 }
 
-// unplace takes a pod off its node, if it has one.
+// unplace removes a pod from its node, if it has one.
 func (m *machine) unplace(uid types.UID) {
 	node := m.cluster.Where(uid)
 	if pod := m.cluster.Remove(uid); pod != nil {
-		m.tell(plugin.Event{Kind: plugin.PodGone, OldPod: pod, On: node})
+		m.wake(plugin.Event{Kind: plugin.PodGone, OldPod: pod, On: node})
 	}
 }
 
 func (m *machine) setWaiting(pod *model.Pod) {
 	if b, found := m.binding[pod.UID]; found {
-		// It has its node already. Should binding fail, the newest version is tried.
+		// It has a node already. If binding fails, the newest version is tried.
 		b.item.Pod = pod
-		m.tell(plugin.Event{Kind: plugin.PodChanged, OldPod: m.cluster.Place(pod, b.node), Pod: pod, On: b.node})
+		m.wake(plugin.Event{Kind: plugin.PodChanged, OldPod: m.cluster.Place(pod, b.node), Pod: pod, On: b.node})
 		return
 	}
 	if pod.DeletionTimestamp != nil {
@@ -194,13 +192,13 @@ func (m *machine) setWaiting(pod *model.Pod) {
 	}
 }
 
-// asksDifferently tells a change of what a pod asks for from a change of its status,
-// most of which are our own.
+// asksDifferently reports whether a change of a pod matters for scheduling, unlike a change of its
+// status, most of which are the scheduler's own.
 func asksDifferently(before, after *model.Pod) bool {
 	return !maps.Equal(before.Labels, after.Labels) || !equality.Semantic.DeepEqual(&before.Spec, &after.Spec)
 }
 
-// withdraw forgets that a pod is waiting, and gives up the room made for it.
+// withdraw removes a pod from the queue, and clears its nomination.
 func (m *machine) withdraw(uid types.UID) {
 	item := m.queue.Get(uid)
 	if item == nil {
@@ -209,11 +207,11 @@ func (m *machine) withdraw(uid types.UID) {
 	m.queue.Remove(uid)
 	if node := m.cluster.Nomination(uid); node != "" {
 		m.cluster.Nominate(item.Pod, "")
-		m.tell(plugin.Event{Kind: plugin.PodGone, OldPod: item.Pod, On: node})
+		m.wake(plugin.Event{Kind: plugin.PodGone, OldPod: item.Pod, On: node})
 	}
 }
 
-// removePod forgets a pod that is gone or has ended.
+// removePod removes a pod that was deleted or has ended.
 func (m *machine) removePod(uid types.UID) {
 	m.withdraw(uid)
 	delete(m.binding, uid)
@@ -221,8 +219,8 @@ func (m *machine) removePod(uid types.UID) {
 	m.unplace(uid)
 }
 
-// notBound says that the API would not have a pod where it was to go. It is off its
-// node, and tried again after its back-off.
+// notBound handles a failed binding: the pod is removed from its node, and retried after its
+// backoff.
 func (m *machine) notBound(uid types.UID, err error) {
 	b, found := m.binding[uid]
 	if !found {
@@ -240,8 +238,8 @@ func (m *machine) notBound(uid types.UID, err error) {
 	})
 }
 
-// notPreempted says that not all victims of a preemption could be deleted; the pod
-// it was for is tried again.
+// notPreempted handles a preemption whose victims could not all be deleted: the preemptor is
+// retried.
 func (m *machine) notPreempted(preemptor types.UID, p *preemption) {
 	for _, victim := range p.victims {
 		delete(m.victims, victim.UID)

@@ -17,24 +17,23 @@ import (
 	"github.com/kindred-project/kindred/internal/scheduler/model"
 )
 
-// preemption is the removal of less important pods from a node to make room.
+// preemption is the eviction of less important pods from a node.
 type preemption struct {
 	node    string
 	victims []*model.Pod
-	// demoted are less important pods for which room was being made on that node.
+	// demoted are less important pods that were nominated to the node.
 	demoted []*model.Pod
-	// violations is how many victims a disruption budget would have protected.
+	// violations is how many victims a disruption budget protects.
 	violations int
 }
 
-// preempt looks for a node on which the pod would fit if less important pods were
-// removed, and chooses the one where that does the least harm. It returns what to do,
-// if anything, which node to nominate (nil leaves that alone), and a text.
+// preempt finds the node on which the pod would fit with the least harmful preemption. It returns
+// the preemption, if there is one, which node to nominate (nil leaves it unchanged), and a message.
 func (c *cycle) preempt() (*preemption, *string, string) {
 	if policy := c.pod.Spec.PreemptionPolicy; policy != nil && *policy == v1.PreemptNever {
 		return nil, nil, "not eligible due to preemptionPolicy=Never."
 	}
-	if c.roomIsBeingMade() {
+	if c.awaitsVictims() {
 		return nil, nil, "not eligible due to a terminating pod on the nominated node."
 	}
 	budgets := c.budgets()
@@ -70,9 +69,9 @@ func (c *cycle) preempt() (*preemption, *string, string) {
 	return best, &best.node, text
 }
 
-// roomIsBeingMade tells whether pods this one has preempted are still on their way
-// out; then it waits for them and preempts no more.
-func (c *cycle) roomIsBeingMade() bool {
+// awaitsVictims reports whether victims of this pod are still terminating. Then it preempts no
+// others.
+func (c *cycle) awaitsVictims() bool {
 	node := c.cluster.Node(c.cluster.Nomination(c.pod.UID))
 	if node == nil || c.finallyRejected(node) {
 		return false
@@ -87,16 +86,16 @@ func (c *cycle) finallyRejected(node *model.Node) bool {
 	return rejection != nil && rejection.Final
 }
 
-// preempted tells whether a pod is being deleted because of a preemption.
+// preempted reports whether a pod is being deleted because of a preemption.
 func preempted(pod *model.Pod) bool {
 	return pod.DeletionTimestamp != nil && slices.ContainsFunc(pod.Status.Conditions, func(c v1.PodCondition) bool {
 		return c.Type == v1.DisruptionTarget && c.Status == v1.ConditionTrue && c.Reason == v1.PodReasonPreemptionByScheduler
 	})
 }
 
-// preemptOn finds the fewest and least important pods which have to leave a node for
-// the pod to fit: all less important ones leave, then, from the most important down,
-// each stays that can. It returns nil and reasons if that cannot help.
+// preemptOn finds the fewest and least important victims on a node: it removes all less important
+// pods, and then puts each back, from the most important down, with which the pod still fits. It
+// returns nil and reasons if preemption does not help.
 func (c *cycle) preemptOn(original *model.Node, budgets []*policyv1.PodDisruptionBudget) (*preemption, []string) {
 	var lower []*model.Pod
 	for _, pod := range original.Pods {
@@ -108,7 +107,7 @@ func (c *cycle) preemptOn(original *model.Node, budgets []*policyv1.PodDisruptio
 		return nil, []string{"No preemption victims found for incoming pod"}
 	}
 	trial := *c
-	trial.checks = c.checks.supposing()
+	trial.checks = c.checks.clone()
 	node := original.Clone()
 	for _, pod := range lower {
 		trial.checks.move(pod, node, -1)
@@ -137,7 +136,7 @@ func (c *cycle) preemptOn(original *model.Node, budgets []*policyv1.PodDisruptio
 	return p, nil
 }
 
-// spare puts a pod back on a node if the cycle's pod fits all the same.
+// spare puts a pod back on a node if the cycle's pod still fits.
 func (c *cycle) spare(pod *model.Pod, node *model.Node) bool {
 	c.checks.move(pod, node, 1)
 	if _, rejection := c.judge(node); rejection == nil {
@@ -147,8 +146,8 @@ func (c *cycle) spare(pod *model.Pod, node *model.Node) bool {
 	return false
 }
 
-// compareImportance puts the more important pod first: the higher priority, then the
-// one that has run longer.
+// compareImportance orders the more important pod first: by higher priority, then by longer running
+// time.
 func compareImportance(a, b *model.Pod) int {
 	if a.Priority != b.Priority {
 		return cmp.Compare(b.Priority, a.Priority)
@@ -156,7 +155,7 @@ func compareImportance(a, b *model.Pod) int {
 	return startTime(a).Compare(startTime(b))
 }
 
-// startTime is when a pod was started; one that was not yet is the newest of all.
+// startTime returns when a pod was started. A pod that was not started counts as the newest.
 func startTime(pod *model.Pod) time.Time {
 	if pod.Status.StartTime == nil {
 		return time.Unix(math.MaxInt32, 0)
@@ -164,8 +163,8 @@ func startTime(pod *model.Pod) time.Time {
 	return pod.Status.StartTime.Time
 }
 
-// split divides pods into those whose disruption some budget does not allow, and the
-// others. Every pod uses up one of what its budgets allow.
+// split divides pods into those whose disruption a budget does not allow, and the others. Each pod
+// uses one allowed disruption of its budgets.
 func split(pods []*model.Pod, budgets []*policyv1.PodDisruptionBudget) (protected, others []*model.Pod) {
 	allowed := make([]int32, len(budgets))
 	for i, budget := range budgets {
@@ -189,8 +188,8 @@ func split(pods []*model.Pod, budgets []*policyv1.PodDisruptionBudget) (protecte
 	return protected, others
 }
 
-// covers tells whether a budget speaks of a pod whose disruption it does not know of
-// yet. An empty selector selects nothing here.
+// covers reports whether a budget selects a pod whose disruption it has not counted yet. An empty
+// selector selects no pods here.
 func covers(budget *policyv1.PodDisruptionBudget, pod *model.Pod) bool {
 	if budget.Namespace != pod.Namespace || len(pod.Labels) == 0 {
 		return false
@@ -203,22 +202,22 @@ func covers(budget *policyv1.PodDisruptionBudget, pod *model.Pod) bool {
 	return !known
 }
 
-// compareHarm puts the preemption which does less harm first: fewer protected pods,
-// then a less important worst victim, less importance in all, fewer victims, and
-// the one whose most important victims have run for the shortest time.
+// compareHarm orders the less harmful preemption first: by fewer protected victims, a lower highest
+// priority of victims, a lower sum of priorities, fewer victims, and a later start of the most
+// important victims.
 func compareHarm(a, b *preemption) int {
 	return cmp.Or(
 		cmp.Compare(a.violations, b.violations),
 		cmp.Compare(a.victims[0].Priority, b.victims[0].Priority),
 		cmp.Compare(sumOfPriorities(a.victims), sumOfPriorities(b.victims)),
 		cmp.Compare(len(a.victims), len(b.victims)),
-		// Victims are sorted, so the first has run longest of the most important.
+		// Victims are sorted: the first has the earliest start of the most important ones.
 		startTime(b.victims[0]).Compare(startTime(a.victims[0])),
 	)
 }
 
-// sumOfPriorities lifts every priority above nought first, or a node with many
-// victims of negative priority would look better than one with few.
+// sumOfPriorities makes every priority positive first. Otherwise a node with many victims of
+// negative priority would win over one with few.
 func sumOfPriorities(pods []*model.Pod) int64 {
 	var sum int64
 	for _, pod := range pods {

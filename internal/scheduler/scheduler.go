@@ -20,18 +20,17 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Options are what a scheduler is made of.
+// Options configure a scheduler.
 type Options struct {
 	// Client acts as the user system:kube-scheduler. It should have no rate limit.
 	Client kubernetes.Interface
-	// Informers tell of the pods, nodes and namespaces. Whoever gives them starts them,
-	// after New.
+	// Informers have the pods, nodes and namespaces. The caller starts them, after New.
 	Informers informers.SharedInformerFactory
-	// Recorder takes the events. If it is nil, they are written by Client.
+	// Recorder records events. If it is nil, they are written with Client.
 	Recorder events.EventRecorder
-	// DisruptionBudgets are respected when pods are preempted; nil: there are none.
+	// DisruptionBudgets are respected by preemption; nil means that there are none.
 	DisruptionBudgets policylisters.PodDisruptionBudgetLister
-	// Clock tells the time; nil means the real one.
+	// Clock is the source of time; nil means the real clock.
 	Clock clock.Clock
 }
 
@@ -43,7 +42,7 @@ type Scheduler struct {
 	ready   chan struct{}
 }
 
-// New makes a scheduler. It does nothing before Run.
+// New returns a scheduler. It does nothing before Run.
 func New(opts Options) (*Scheduler, error) {
 	if opts.Client == nil || opts.Informers == nil {
 		return nil, errors.New("scheduler: Options.Client or Options.Informers is missing")
@@ -52,7 +51,7 @@ func New(opts Options) (*Scheduler, error) {
 	if s.Clock == nil {
 		s.Clock = clock.RealClock{}
 	}
-	// A factory starts the informers that were asked for by then.
+	// A factory starts only the informers that were requested before.
 	core := s.Informers.Core().V1()
 	core.Nodes().Informer()
 	core.Pods().Informer()
@@ -65,15 +64,15 @@ func (s *Scheduler) budgets() []*policyv1.PodDisruptionBudget {
 	if s.DisruptionBudgets == nil {
 		return nil
 	}
-	// A lister reads a cache, and so never fails.
+	// A lister reads from a cache, and never fails.
 	budgets, _ := s.DisruptionBudgets.List(labels.Everything())
 	return budgets
 }
 
-// Ready is closed when the scheduler knows the cluster and schedules.
+// Ready returns a channel that is closed when the scheduler's caches are synced and it schedules.
 func (s *Scheduler) Ready() <-chan struct{} { return s.ready }
 
-// Run schedules until the context ends, and returns nil then. It is called once.
+// Run schedules until the context is done, and then returns nil. Call it once.
 func (s *Scheduler) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -103,7 +102,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	return nil
 }
 
-// loop feeds the machine and hands on what it decides. It alone touches the machine.
+// loop applies changes to the machine and passes on its decisions. Only it uses the machine.
 func (s *Scheduler) loop(ctx context.Context, effects *lanes) {
 	for first := true; ctx.Err() == nil; first = false {
 		for _, change := range s.inbox.take() {
@@ -120,7 +119,7 @@ func (s *Scheduler) loop(ctx context.Context, effects *lanes) {
 	}
 }
 
-// rest waits until something has changed or is due.
+// rest waits for a change, or until the queue needs attention.
 func (s *Scheduler) rest(ctx context.Context) {
 	var due <-chan time.Time
 	if next, found := s.machine.queue.Next(); found {

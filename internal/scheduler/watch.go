@@ -13,8 +13,8 @@ import (
 	"github.com/kindred-project/kindred/internal/scheduler/model"
 )
 
-// watch posts to the inbox what the informers see, and returns when all that was
-// there at the start has been posted. The function it returns ends it.
+// watch posts the informers' changes to the inbox, and returns when the initial objects have been
+// posted. The returned function stops it.
 func (s *Scheduler) watch(ctx context.Context) (func(), error) {
 	core := s.Informers.Core().V1()
 	var undo []func() error
@@ -38,7 +38,7 @@ func (s *Scheduler) watch(ctx context.Context) (func(), error) {
 	add(core.Pods().Informer(), s.setPod, s.removePod)
 	unwatch := func() {
 		for _, f := range undo {
-			// An informer that has stopped has no handlers to remove.
+			// The informer may have stopped, and has no handlers then.
 			_ = f()
 		}
 	}
@@ -50,8 +50,8 @@ func (s *Scheduler) watch(ctx context.Context) (func(), error) {
 	return unwatch, nil
 }
 
-// update takes an object that has the name of another, but is not the same, for what
-// it is: one gone and one come, of which the informer saw only the outcome.
+// update handles an update whose UID changed as a deletion and a creation, which the informer saw
+// as one.
 func (s *Scheduler) update(old, obj any, set, remove func(any)) {
 	before, isPod := old.(*v1.Pod)
 	if after, _ := obj.(*v1.Pod); isPod && after.UID != before.UID {
@@ -93,7 +93,7 @@ func (s *Scheduler) removePod(obj any) {
 	}
 }
 
-// last is the last known state of a deleted object whose end the watch has missed.
+// last returns the last known state of a deleted object, also if the watch missed its deletion.
 func last(obj any) any {
 	if unknown, missed := obj.(cache.DeletedFinalStateUnknown); missed {
 		return unknown.Obj

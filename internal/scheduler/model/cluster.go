@@ -11,18 +11,18 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Cluster is all nodes and the pods on them, those included which were given a node
-// a moment ago and which the API does not know of yet.
+// Cluster has all nodes and the pods on them, including pods whose binding the API does not have
+// yet.
 type Cluster struct {
-	// nodes also holds nodes that are gone, or not seen yet, but have pods.
+	// nodes also has nodes that were deleted, or not seen yet, but have pods.
 	nodes map[string]*Node
 	list  []*Node
 	pods  map[types.UID]place
-	// imageNodes counts the nodes which have an image.
+	// imageNodes counts the nodes that have an image.
 	imageNodes map[string]int
 	namespaces map[string]labels.Set
-	// withAffinity counts the pods that say something about other pods; most
-	// clusters have none, and then nobody need look for them.
+	// withAffinity counts the pods with pod affinity or anti-affinity. Most clusters have none, and
+	// filters need not search for them.
 	withAffinity int
 
 	nominated map[string][]*Pod
@@ -34,7 +34,7 @@ type place struct {
 	node string
 }
 
-// NewCluster is a cluster without anything in it.
+// NewCluster returns an empty cluster.
 func NewCluster() *Cluster {
 	return &Cluster{
 		nodes:      map[string]*Node{},
@@ -46,11 +46,11 @@ func NewCluster() *Cluster {
 	}
 }
 
-// Nodes are the nodes that exist, in the order in which they came. The slice is the
-// cluster's own.
+// Nodes returns the existing nodes, in the order in which they were added. The caller must not
+// change the slice.
 func (c *Cluster) Nodes() []*Node { return c.list }
 
-// Node is the node of a name, or nil.
+// Node returns the node with a name, or nil.
 func (c *Cluster) Node(name string) *Node {
 	if n := c.nodes[name]; n != nil && n.Node != nil {
 		return n
@@ -58,7 +58,7 @@ func (c *Cluster) Node(name string) *Node {
 	return nil
 }
 
-// node is the node of a name, made if need be.
+// node returns the node with a name, and creates it if it is missing.
 func (c *Cluster) node(name string) *Node {
 	n := c.nodes[name]
 	if n == nil {
@@ -68,7 +68,7 @@ func (c *Cluster) node(name string) *Node {
 	return n
 }
 
-// SetNode adds or changes a node, and returns the object it had before, or nil.
+// SetNode adds or updates a node, and returns its former object, or nil.
 func (c *Cluster) SetNode(object *v1.Node) *v1.Node {
 	n := c.node(object.Name)
 	before := n.Node
@@ -81,8 +81,7 @@ func (c *Cluster) SetNode(object *v1.Node) *v1.Node {
 	return before
 }
 
-// RemoveNode removes a node. Pods on it keep their place, for they may still be
-// running when it comes back.
+// RemoveNode removes a node. Pods stay on it, because they may still run when it is added again.
 func (c *Cluster) RemoveNode(name string) {
 	n := c.Node(name)
 	if n == nil {
@@ -95,7 +94,7 @@ func (c *Cluster) RemoveNode(name string) {
 	c.forget(name, n)
 }
 
-// forget drops a node that is gone and has no pods.
+// forget drops a deleted node without pods.
 func (c *Cluster) forget(name string, n *Node) {
 	if n.Node == nil && len(n.Pods) == 0 {
 		delete(c.nodes, name)
@@ -110,17 +109,17 @@ func (c *Cluster) countImages(n *Node, delta int) {
 	}
 }
 
-// NodesWithImage is on how many nodes an image is, by its normal name.
+// NodesWithImage returns how many nodes have an image, by its normal name.
 func (c *Cluster) NodesWithImage(name string) int { return c.imageNodes[name] }
 
-// Pod is the pod that has a node, or nil.
+// Pod returns a pod that is on a node, or nil.
 func (c *Cluster) Pod(uid types.UID) *Pod { return c.pods[uid].pod }
 
-// Where is the node of a pod, whether it exists or not; "" if the pod has none.
+// Where returns the name of a pod's node, which may not exist; "" if the pod has none.
 func (c *Cluster) Where(uid types.UID) string { return c.pods[uid].node }
 
-// Place puts a pod on a node, whether it is new there, has changed, or was
-// elsewhere. It returns the pod as it was before, or nil.
+// Place puts a pod on a node, or updates it there, and removes it from any other node. It returns
+// the former pod, or nil.
 func (c *Cluster) Place(pod *Pod, node string) *Pod {
 	before := c.Remove(pod.UID)
 	n := c.node(node)
@@ -132,7 +131,7 @@ func (c *Cluster) Place(pod *Pod, node string) *Pod {
 	return before
 }
 
-// Remove takes a pod off its node, and returns it, or nil if it had none.
+// Remove removes a pod from its node and returns it; nil if it had none.
 func (c *Cluster) Remove(uid types.UID) *Pod {
 	p, found := c.pods[uid]
 	if !found {
@@ -148,7 +147,7 @@ func (c *Cluster) Remove(uid types.UID) *Pod {
 	return p.pod
 }
 
-// HasAffinity tells whether any pod on any node says something about other pods.
+// HasAffinity reports whether any pod on any node has pod affinity or anti-affinity.
 func (c *Cluster) HasAffinity() bool { return c.withAffinity > 0 }
 
 // SetNamespace records the labels of a namespace.
@@ -157,11 +156,10 @@ func (c *Cluster) SetNamespace(name string, set labels.Set) { c.namespaces[name]
 // RemoveNamespace forgets a namespace.
 func (c *Cluster) RemoveNamespace(name string) { delete(c.namespaces, name) }
 
-// Namespace are the labels of a namespace.
+// Namespace returns the labels of a namespace.
 func (c *Cluster) Namespace(name string) labels.Set { return c.namespaces[name] }
 
-// Nominate records that room is being made for a waiting pod on a node; an empty
-// node takes that back.
+// Nominate sets the nominated node of a pending pod; an empty node clears it.
 func (c *Cluster) Nominate(pod *Pod, node string) {
 	if old, found := c.nominee[pod.UID]; found {
 		delete(c.nominee, pod.UID)
@@ -178,8 +176,8 @@ func (c *Cluster) Nominate(pod *Pod, node string) {
 	}
 }
 
-// Nomination is the node on which room is being made for a pod, or "".
+// Nomination returns the nominated node of a pod, or "".
 func (c *Cluster) Nomination(uid types.UID) string { return c.nominee[uid] }
 
-// Nominated are the pods for which room is being made on a node.
+// Nominated returns the pods nominated to a node.
 func (c *Cluster) Nominated(node string) []*Pod { return c.nominated[node] }

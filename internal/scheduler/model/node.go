@@ -12,12 +12,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Node is a node, what it has, and what the pods on it take of it.
+// Node is a node, with its resources and those that its pods request.
 type Node struct {
 	*v1.Node
 	Allocatable Resources
 	MaxPods     int64
-	// Images are the sizes of the images the node has, by normal name.
+	// Images are the sizes of the node's images, by normal name.
 	Images map[string]int64
 
 	// Requested is the sum of the pods' requests, Weighed that of their weights.
@@ -25,9 +25,9 @@ type Node struct {
 	Weighed   Resources
 	Ports     Ports
 	Pods      []*Pod
-	// WithAffinity are the pods that say something about other pods.
+	// WithAffinity are the pods with pod affinity or anti-affinity.
 	WithAffinity []*Pod
-	// owned counts the living pods of each controller.
+	// owned counts the pods of each controller that are not being deleted.
 	owned map[types.UID]int
 }
 
@@ -35,10 +35,10 @@ func newNode() *Node {
 	return &Node{Ports: Ports{}, owned: map[types.UID]int{}}
 }
 
-// Owned is how many pods of a controller run here and are not on their way out.
+// Owned returns how many pods of a controller are on the node and not being deleted.
 func (n *Node) Owned(controller types.UID) int { return n.owned[controller] }
 
-// Clone is a copy to try things on.
+// Clone returns a copy, for preemption.
 func (n *Node) Clone() *Node {
 	c := *n
 	c.Requested.Scalar = maps.Clone(n.Requested.Scalar)
@@ -64,7 +64,7 @@ func (n *Node) Add(pod *Pod) {
 	}
 }
 
-// Remove takes a pod off the node.
+// Remove removes a pod from the node.
 func (n *Node) Remove(pod *Pod) {
 	n.Pods = without(n.Pods, pod)
 	n.Requested.add(&pod.Requests, -1)
@@ -80,7 +80,7 @@ func (n *Node) Remove(pod *Pod) {
 	}
 }
 
-// without removes a pod, in no particular order.
+// without removes a pod, and does not keep the order.
 func without(pods []*Pod, pod *Pod) []*Pod {
 	i := slices.Index(pods, pod)
 	if i < 0 {
@@ -92,7 +92,7 @@ func without(pods []*Pod, pod *Pod) []*Pod {
 	return pods[:last]
 }
 
-// set gives the node its object, new or changed.
+// set adds or updates the node's object.
 func (n *Node) set(object *v1.Node) {
 	n.Node = object
 	n.Allocatable = ResourcesOf(object.Status.Allocatable)
@@ -105,7 +105,7 @@ func (n *Node) set(object *v1.Node) {
 	}
 }
 
-// NormalImage is the name by which an image is compared: with a tag, if it has
+// NormalImage returns the name by which images are compared: with the default tag, if it has
 // neither tag nor digest.
 func NormalImage(name string) string {
 	if strings.LastIndex(name, ":") <= strings.LastIndex(name, "/") {

@@ -13,18 +13,17 @@ import (
 	corev1 "k8s.io/component-helpers/scheduling/corev1"
 )
 
-// Pod is a pod with what scheduling asks of it worked out. It never changes.
+// Pod is a pod with its parsed scheduling requirements. It is immutable.
 type Pod struct {
 	*v1.Pod
 	Priority int32
-	// Requests is what the pod needs of a node: the greater of what its init
-	// containers and its containers need at once, or what the pod as a whole asks
-	// for, plus its overhead.
+	// Requests are the pod's effective requests: those of the whole pod if it has any, or else the
+	// greater of the requests of its init containers and its containers; plus its overhead.
 	Requests Resources
-	// Weight is Requests for the purpose of comparing nodes: a container which asks
-	// for nothing is taken to use a little, so that such pods don't pile up.
+	// Weight is Requests for comparing nodes. A container without requests counts a little, so that
+	// such pods do not gather on one node.
 	Weight Resources
-	// Ports are the ports of the host the pod occupies.
+	// Ports are the pod's host ports.
 	Ports []Port
 	// Owner is the UID of the pod's controller, if it has one.
 	Owner types.UID
@@ -35,18 +34,16 @@ type Pod struct {
 	PreferredAntiAffinity []WeightedTerm
 }
 
-// What a container that asks for no CPU or memory is taken to use when nodes are
-// compared (never when it is decided whether a pod fits).
+// assumedRequests are those of a container without requests for CPU or memory, when nodes are
+// compared. They do not count when it is decided whether a pod fits.
 var assumedRequests = v1.ResourceList{
 	v1.ResourceCPU:    *resource.NewMilliQuantity(100, resource.DecimalSI),
 	v1.ResourceMemory: *resource.NewQuantity(200*1024*1024, resource.BinarySI),
 }
 
-// NewPod works out what scheduling asks of a pod. The object is kept and must not
-// be changed by anyone.
+// NewPod parses a pod. It keeps the object, which must not be changed.
 func NewPod(pod *v1.Pod) *Pod {
-	// While a container is being resized, what is allocated counts as well as what
-	// is wanted (KEP-1287).
+	// During a resize, the greater of allocated and desired resources counts (KEP-1287).
 	opts := podresource.PodResourcesOptions{
 		UseStatusResources: true,
 		InPlacePodLevelResourcesVerticalScalingEnabled: true,
@@ -81,21 +78,20 @@ func (p *Pod) parseAffinity() {
 	}
 }
 
-// HasAffinity tells whether the pod says anything about other pods.
+// HasAffinity reports whether the pod has pod affinity or anti-affinity.
 func (p *Pod) HasAffinity() bool {
 	return len(p.Affinity)+len(p.AntiAffinity)+len(p.PreferredAffinity)+len(p.PreferredAntiAffinity) > 0
 }
 
-// Assigned tells whether the API has given the pod a node.
+// Assigned reports whether the pod has a node in the API.
 func (p *Pod) Assigned() bool { return p.Spec.NodeName != "" }
 
-// Terminal tells whether the pod has ended for good and so holds no resources.
+// Terminal reports whether the pod has ended and holds no resources.
 func (p *Pod) Terminal() bool {
 	return p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed
 }
 
-// Term is one term of pod affinity or anti-affinity: a set of pods, and the label
-// of nodes which says what "together" means.
+// Term is one term of pod affinity or anti-affinity: a set of pods, and a topology key of nodes.
 type Term struct {
 	TopologyKey       string
 	namespaces        map[string]bool
@@ -103,14 +99,13 @@ type Term struct {
 	selector          labels.Selector
 }
 
-// WeightedTerm is a term that is a wish.
+// WeightedTerm is a preferred term.
 type WeightedTerm struct {
 	Term
 	Weight int64
 }
 
-// Matches tells whether the term speaks of a pod. The labels are those of the
-// pod's namespace.
+// Matches reports whether the term selects a pod. The labels are those of the pod's namespace.
 func (t *Term) Matches(pod *Pod, namespace labels.Set) bool {
 	if !t.namespaces[pod.Namespace] && !t.namespaceSelector.Matches(namespace) {
 		return false
@@ -118,8 +113,7 @@ func (t *Term) Matches(pod *Pod, namespace labels.Set) bool {
 	return t.selector.Matches(labels.Set(pod.Labels))
 }
 
-// MatchesAll tells whether every one of some terms speaks of a pod; no terms speak
-// of none.
+// MatchesAll reports whether all terms select a pod. Without terms it returns false.
 func MatchesAll(terms []Term, pod *Pod, namespace labels.Set) bool {
 	for i := range terms {
 		if !terms[i].Matches(pod, namespace) {
@@ -129,7 +123,7 @@ func MatchesAll(terms []Term, pod *Pod, namespace labels.Set) bool {
 	return len(terms) > 0
 }
 
-// MatchesAny tells whether one of some terms speaks of a pod.
+// MatchesAny reports whether one of the terms selects a pod.
 func MatchesAny(terms []Term, pod *Pod, namespace labels.Set) bool {
 	for i := range terms {
 		if terms[i].Matches(pod, namespace) {
@@ -155,8 +149,8 @@ func (p *Pod) weightedTerms(terms []v1.WeightedPodAffinityTerm) []WeightedTerm {
 	return parsed
 }
 
-// term parses one term. Namespaces that are neither listed nor selected mean the
-// pod's own.
+// term parses one term. Without namespaces and namespace selector, it selects in the pod's
+// namespace.
 func (p *Pod) term(t *v1.PodAffinityTerm) Term {
 	namespaces := map[string]bool{}
 	for _, name := range t.Namespaces {
@@ -173,8 +167,7 @@ func (p *Pod) term(t *v1.PodAffinityTerm) Term {
 	}
 }
 
-// Selector parses a label selector. One that cannot be parsed, which validation
-// lets nobody write, matches nothing.
+// Selector parses a label selector. An invalid one, which validation refuses, matches nothing.
 func Selector(s *metav1.LabelSelector) labels.Selector {
 	selector, err := metav1.LabelSelectorAsSelector(s)
 	if err != nil {

@@ -5,20 +5,20 @@ package model
 
 import v1 "k8s.io/api/core/v1"
 
-// anyIP is the address that stands for all of a host's addresses.
+// anyIP stands for all addresses of a host.
 const anyIP = "0.0.0.0"
 
-// Port is a port of the host which a pod occupies.
+// Port is a host port of a pod.
 type Port struct {
 	IP       string
 	Protocol v1.Protocol
 	Number   int32
 }
 
-// Ports counts who occupies which ports of a node.
+// Ports counts the pods on each host port of a node.
 type Ports map[Port]int
 
-// Free tells whether a port is free: on its own address, and on all addresses.
+// Free reports whether a port is free, on its own address and on all addresses.
 func (p Ports) Free(port Port) bool {
 	if p[port] > 0 {
 		return false
@@ -49,8 +49,8 @@ func (p Ports) remove(ports []Port) {
 	}
 }
 
-// hostPorts are the ports of the host that a pod occupies for its whole life: those
-// of its containers and of its sidecars, not those of init containers which end.
+// hostPorts returns the host ports that a pod uses as long as it runs: those of its containers and
+// sidecars, but not of other init containers.
 func hostPorts(pod *v1.Pod) []Port {
 	var ports []Port
 	for i := range pod.Spec.InitContainers {

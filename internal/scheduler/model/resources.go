@@ -9,18 +9,16 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// Resources are amounts as plain numbers: milli-CPUs, bytes, and whole units of
-// everything else.
+// Resources are quantities as plain numbers: milli-CPUs, bytes, and whole units of other resources.
 type Resources struct {
 	MilliCPU         int64
 	Memory           int64
 	EphemeralStorage int64
-	// Scalar holds extended resources, huge pages and attachable volumes.
+	// Scalar has extended resources, huge pages and attachable volumes.
 	Scalar map[v1.ResourceName]int64
 }
 
-// ResourcesOf are the amounts of a resource list. Names which nobody schedules by
-// are left out.
+// ResourcesOf returns the quantities of a resource list, without resources that scheduling ignores.
 func ResourcesOf(list v1.ResourceList) Resources {
 	var r Resources
 	for name, quantity := range list {
@@ -40,8 +38,8 @@ func ResourcesOf(list v1.ResourceList) Resources {
 	return r
 }
 
-// isScalar tells the names which are counted in whole units: whatever has a domain
-// (extended resources), huge pages and attachable volumes.
+// isScalar reports whether a resource is counted in whole units: extended resources, whose names
+// have a domain, huge pages and attachable volumes.
 func isScalar(name v1.ResourceName) bool {
 	s := string(name)
 	return strings.Contains(s, "/") ||
@@ -49,12 +47,12 @@ func isScalar(name v1.ResourceName) bool {
 		strings.HasPrefix(s, v1.ResourceAttachableVolumesPrefix)
 }
 
-// IsZero tells whether nothing at all is asked for.
+// IsZero reports whether all quantities are zero.
 func (r *Resources) IsZero() bool {
 	return r.MilliCPU == 0 && r.Memory == 0 && r.EphemeralStorage == 0 && len(r.Scalar) == 0
 }
 
-// Get is the amount of one resource.
+// Get returns the quantity of a resource.
 func (r *Resources) Get(name v1.ResourceName) int64 {
 	switch name {
 	case v1.ResourceCPU:

@@ -9,7 +9,7 @@ import (
 	"github.com/kindred-project/kindred/internal/scheduler/model"
 )
 
-// leastAllocated prefers nodes of which less is taken.
+// leastAllocated prefers nodes with fewer requested resources.
 type leastAllocated struct{}
 
 func (leastAllocated) Name() string { return "NodeResourcesFit" }
@@ -34,9 +34,9 @@ func (leastAllocated) Score(_ *model.Cluster, pod *model.Pod, nodes []*model.Nod
 	}
 }
 
-// balancedAllocation prefers nodes on which the pod brings the shares of CPU and of
-// memory that are taken closer together, so that neither is left over. A pod which
-// asks for neither has no say: it would always choose the same node.
+// balancedAllocation prefers nodes on which the pod brings the requested shares of CPU and memory
+// closer together, so that neither is left over. It does not score pods that request neither, which
+// would all go to the same node.
 type balancedAllocation struct{}
 
 func (balancedAllocation) Name() string { return "NodeResourcesBalancedAllocation" }
@@ -55,9 +55,8 @@ func (balancedAllocation) Score(_ *model.Cluster, pod *model.Pod, nodes []*model
 	}
 }
 
-// balance is how close the shares of CPU and memory taken on a node would be to each
-// other: one minus their standard deviation, which for two values is half their
-// difference.
+// balance returns how close the requested shares of CPU and memory on a node would be: one minus
+// their standard deviation, which for two values is half their difference.
 func balance(node *model.Node, cpu, memory int64) int64 {
 	if node.Allocatable.MilliCPU == 0 || node.Allocatable.Memory == 0 {
 		return MaxScore

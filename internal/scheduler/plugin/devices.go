@@ -5,8 +5,8 @@ package plugin
 
 import "github.com/kindred-project/kindred/internal/scheduler/model"
 
-// devices keeps a pod waiting that claims devices (KEP-4381): nobody here allocates
-// them, and a pod must not run without what it asks for.
+// devices rejects pods with resource claims (KEP-4381): Kindred does not allocate devices, and a
+// pod must not run without them.
 type devices struct{}
 
 func (devices) Name() string { return "DynamicResources" }
@@ -20,5 +20,5 @@ func (devices) For(_ *model.Cluster, pod *model.Pod) (Check, *Rejection) {
 	return nil, unallocated
 }
 
-// Wakes is false: a pod's claims never change.
+// Wakes returns false: a pod's claims never change.
 func (devices) Wakes(*model.Cluster, *Event, *model.Pod) bool { return false }

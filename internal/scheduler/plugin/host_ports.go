@@ -5,7 +5,7 @@ package plugin
 
 import "github.com/kindred-project/kindred/internal/scheduler/model"
 
-// hostPorts keeps two pods from one port of a host.
+// hostPorts keeps pods with the same host port on different nodes.
 type hostPorts struct{}
 
 func (hostPorts) Name() string { return "NodePorts" }

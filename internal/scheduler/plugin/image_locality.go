@@ -5,18 +5,17 @@ package plugin
 
 import "github.com/kindred-project/kindred/internal/scheduler/model"
 
-// imageLocality prefers nodes that already have the pod's images, the more the
-// larger they are. An image which few nodes have counts less, or all pods of a new
-// image would follow the first one.
+// imageLocality prefers nodes that already have the pod's images; large images count more. An image
+// on few nodes counts less, because otherwise all pods with a new image would follow the first one.
 type imageLocality struct{}
 
 func (imageLocality) Name() string { return "ImageLocality" }
 
 const (
 	mebibyte = 1024 * 1024
-	// Below this much there is nothing to gain.
+	// smallImages is the size below which the score is 0.
 	smallImages = 23 * mebibyte
-	// More than this for each image makes no further difference.
+	// largeImage is the size per image above which the score does not increase.
 	largeImage = 1000 * mebibyte
 )
 

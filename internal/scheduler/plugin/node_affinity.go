@@ -12,8 +12,8 @@ import (
 	"github.com/kindred-project/kindred/internal/scheduler/model"
 )
 
-// nodeAffinity holds a pod to its nodeSelector and to its required node affinity,
-// and prefers the nodes it prefers.
+// nodeAffinity applies a pod's nodeSelector and required node affinity as a filter, and its
+// preferred node affinity as a score.
 type nodeAffinity struct{}
 
 func (nodeAffinity) Name() string { return "NodeAffinity" }
@@ -31,7 +31,7 @@ type nodeAffinityCheck struct {
 func (c *nodeAffinityCheck) Nodes() sets.Set[string] { return c.nodes }
 
 func (c *nodeAffinityCheck) Check(node *model.Node) *Rejection {
-	// A term that cannot be parsed matches nothing; validation lets nobody write one.
+	// An invalid term, which validation refuses, matches nothing.
 	if match, _ := c.required.Match(node.Node); !match {
 		return notMatched
 	}
@@ -60,8 +60,8 @@ func requiredTerms(pod *model.Pod) *v1.NodeSelector {
 	return pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
 }
 
-// namedNodes are the nodes which terms name, if every one of the terms, which are
-// alternatives, names its nodes; nil if not. Pods of a DaemonSet do.
+// namedNodes returns the nodes that terms name; nil unless each of the terms, which are
+// alternatives, names its nodes, as in pods of a DaemonSet.
 func namedNodes(terms []v1.NodeSelectorTerm) sets.Set[string] {
 	var all sets.Set[string]
 	for i := range terms {
@@ -95,8 +95,7 @@ func (nodeAffinity) Wakes(_ *model.Cluster, event *Event, pod *model.Pod) bool {
 		after, _ := required.Match(event.Node)
 		return !before && after
 	case SelfChanged:
-		// A gated pod may narrow its affinity, never widen it; but the pod may have
-		// been tried in between.
+		// A gated pod may only narrow its affinity, but it may have been tried in between.
 		return true
 	default:
 		return false

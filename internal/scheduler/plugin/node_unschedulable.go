@@ -9,8 +9,8 @@ import (
 	"github.com/kindred-project/kindred/internal/scheduler/model"
 )
 
-// nodeUnschedulable keeps pods off cordoned nodes, but for those which tolerate the
-// taint that a cordoned node has.
+// nodeUnschedulable keeps pods off cordoned nodes, unless they tolerate the taint of cordoned
+// nodes.
 type nodeUnschedulable struct{}
 
 func (nodeUnschedulable) Name() string { return "NodeUnschedulable" }

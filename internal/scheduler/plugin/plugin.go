@@ -1,18 +1,16 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package plugin holds the rules of scheduling: filters, which say where a pod
-// cannot run, and scores, which say where it would better run. A rule is one file
-// and one line in [Filters] or [Scores]. Their names, weights and reasons are those
-// of kube-scheduler's default profile, for users and tools read them.
+// Package plugin has the rules of scheduling: filters, which exclude nodes, and scores, which rank
+// them. A rule is one file and one line in [Filters] or [Scores]. Names, weights and reasons are
+// those of kube-scheduler's default profile, because users and tools read them.
 //
-// A filter is asked twice. Once for a pod: it looks at the pod and the whole
-// cluster and answers with a [Check], or with nil if it has nothing to say about
-// this pod. Then the check is asked for one node after another. What a filter has
-// worked out for a pod lives in its check and nowhere else.
+// A filter runs in two steps. For each pod it looks at the pod and the whole cluster and returns a
+// [Check], or nil if it does not apply to the pod. Then the check is called for each node. What a
+// filter has computed for a pod is stored only in its check.
 //
-// A filter also says which changes of the cluster could make a pod fit which it
-// has rejected ([Filter.Wakes]); a pod it rejected is not tried again before.
+// A filter also reports which changes of the cluster may make a rejected pod schedulable
+// ([Filter.Wakes]). The pod is not tried again before such a change.
 package plugin
 
 import (
@@ -22,40 +20,39 @@ import (
 	"github.com/kindred-project/kindred/internal/scheduler/model"
 )
 
-// Filter says where a pod cannot run.
+// Filter excludes nodes for a pod.
 type Filter interface {
 	Name() string
-	// For prepares the check of one pod. Nil: nothing to check. A rejection: the pod
-	// fits nowhere, whatever the node.
+	// For returns the check of a pod; nil if the filter does not apply. A rejection means that the
+	// pod fits on no node.
 	For(cluster *model.Cluster, pod *model.Pod) (Check, *Rejection)
-	// Wakes tells whether a change might let a pod in that this filter has rejected.
+	// Wakes reports whether a change may make a pod schedulable that this filter has rejected.
 	Wakes(cluster *model.Cluster, event *Event, pod *model.Pod) bool
 }
 
-// Check judges nodes for one pod. It may be asked about a copy of a node, with
-// other pods on it.
+// Check checks nodes for one pod. The node may be a copy with other pods on it.
 type Check interface {
-	// Check is nil if the pod can run there.
+	// Check returns nil if the pod can run on the node.
 	Check(node *model.Node) *Rejection
 }
 
-// A Narrower is a check which knows beforehand that only a few nodes can do.
+// A Narrower is a check that knows beforehand which few nodes are possible.
 type Narrower interface {
 	Check
-	// Nodes are the only nodes worth a look; nil means all.
+	// Nodes returns the possible nodes; nil means all.
 	Nodes() sets.Set[string]
 }
 
-// A Spanning check judges a node by pods on other nodes too. So that one can ask
-// "what if that pod were not there", it can be copied and told.
+// A Spanning check depends on pods on other nodes too. Preemption clones it, and removes and adds
+// pods.
 type Spanning interface {
 	Check
 	Clone() Spanning
-	// Move says that a pod has come to a node (1) or has left it (-1).
+	// Move updates the check for a pod that is added to a node (1) or removed from it (-1).
 	Move(pod *model.Pod, node *model.Node, delta int)
 }
 
-// CheckFunc is a check that is only a function.
+// CheckFunc is a function that implements Check.
 type CheckFunc func(node *model.Node) *Rejection
 
 // Check calls the function.
@@ -63,7 +60,7 @@ func (f CheckFunc) Check(node *model.Node) *Rejection { return f(node) }
 
 // Rejection is why a pod cannot run on a node.
 type Rejection struct {
-	// Reasons are for people. A node may have several.
+	// Reasons are for users.
 	Reasons []string
 	// Final means that removing pods from the node would not help.
 	Final bool
@@ -73,28 +70,27 @@ func because(reason string) *Rejection { return &Rejection{Reasons: []string{rea
 
 func finally(reason string) *Rejection { return &Rejection{Reasons: []string{reason}, Final: true} }
 
-// MaxScore is the best score a node can have; the worst is 0.
+// MaxScore is the highest score of a node; the lowest is 0.
 const MaxScore = 100
 
-// Score says where a pod would better run.
+// Score ranks nodes for a pod.
 type Score interface {
 	Name() string
-	// Score sets scores[i] for nodes[i], between 0 and MaxScore. All are 0 when it is
-	// called; a score that has nothing to say about a pod leaves them so.
+	// Score sets scores[i] for nodes[i], between 0 and MaxScore. All are 0 when it is called, and
+	// stay so if the score does not apply to the pod.
 	Score(cluster *model.Cluster, pod *model.Pod, nodes []*model.Node, scores []int64)
 }
 
-// Weighted is a score and how much it counts.
+// Weighted is a score with its weight.
 type Weighted struct {
 	Score
 	Weight int64
 }
 
-// Filters are the filters, in the order in which they are asked. The first to
-// reject a node gives the reason, so the cheap and the final ones come first.
+// Filters returns the filters in order. The first one to reject a node gives the reason, so the
+// cheap and the final ones are first.
 //
-// There is none for spec.nodeName: a pod that comes with a node has been scheduled,
-// and never gets here.
+// There is no filter for spec.nodeName: a pod with a node is scheduled already.
 func Filters() []Filter {
 	return []Filter{
 		devices{},
@@ -108,7 +104,7 @@ func Filters() []Filter {
 	}
 }
 
-// Scores are the scores with their weights.
+// Scores returns the scores with their weights.
 func Scores() []Weighted {
 	return []Weighted{
 		{taints{}, 3},
@@ -121,38 +117,36 @@ func Scores() []Weighted {
 	}
 }
 
-// Kind is what kind of change an event is.
+// Kind is the kind of an event.
 type Kind int
 
-// The changes that can let a waiting pod in.
+// The changes that can make a pending pod schedulable.
 const (
 	NodeAdded Kind = iota
 	NodeChanged
 	NodeRemoved
-	// PodPlaced: a pod is on a node which was not.
+	// PodPlaced: a pod was placed on a node.
 	PodPlaced
 	// PodChanged: a pod on a node has changed.
 	PodChanged
-	// PodGone: a pod has left its node, or no longer wants the room made for it.
+	// PodGone: a pod was removed from its node, or lost its nomination.
 	PodGone
-	// SelfChanged: the waiting pod itself has changed.
+	// SelfChanged: the pending pod itself has changed.
 	SelfChanged
 	// NamespaceChanged: the labels of a namespace have changed.
 	NamespaceChanged
 )
 
-// Event is a change of the cluster, which has already been made. Which fields are
-// set depends on its kind.
+// Event is a change that was applied to the cluster. Which fields are set depends on its kind.
 type Event struct {
 	Kind          Kind
 	OldNode, Node *v1.Node
 	OldPod, Pod   *model.Pod
-	// On is the node of a pod that has changed or gone.
+	// On is the node of a pod that was changed or removed.
 	On string
 }
 
-// normalize stretches scores so that the best is MaxScore. With reverse, few is
-// better than many.
+// normalize scales scores so that the best is MaxScore. With reverse, low is better than high.
 func normalize(scores []int64, reverse bool) {
 	var most int64
 	for _, s := range scores {

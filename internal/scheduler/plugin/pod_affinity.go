@@ -10,12 +10,10 @@ import (
 	"github.com/kindred-project/kindred/internal/scheduler/model"
 )
 
-// podAffinity brings pods together or keeps them apart, as they ask. Terms that must
-// hold are a filter, the others a score. "Together" is on nodes which have the same
-// value of a term's topology label.
+// podAffinity applies pod affinity and anti-affinity: required terms as a filter, preferred ones as
+// a score. Nodes with the same value of a term's topology label are in the same domain.
 //
-// Anti-affinity works both ways: a pod on a node keeps away a new pod it does not
-// want near, even if the new one says nothing.
+// Anti-affinity is symmetric: the anti-affinity of a pod on a node also keeps new pods away.
 type podAffinity struct{}
 
 func (podAffinity) Name() string { return "InterPodAffinity" }
@@ -26,7 +24,7 @@ var (
 	unwelcome = because("node(s) didn't satisfy existing pods anti-affinity rules")
 )
 
-// domain is a value of a topology label: the nodes that have it are together.
+// domain is a value of a topology label, and stands for the nodes that have it.
 type domain struct{ key, value string }
 
 // tally counts something in each domain.
@@ -43,7 +41,7 @@ func (t tally) add(node *model.Node, key string, delta int64) {
 	}
 }
 
-// sum is the count of all domains a node is in.
+// sum returns the sum over all domains of a node.
 func (t tally) sum(node *model.Node) int64 {
 	var sum int64
 	if len(t) == 0 {
@@ -58,9 +56,9 @@ func (t tally) sum(node *model.Node) int64 {
 type affinityCheck struct {
 	cluster *model.Cluster
 	pod     *model.Pod
-	// near counts pods which all of the pod's affinity terms speak of, apart those of
-	// which one of its anti-affinity terms does, and hostile the terms of other pods
-	// that speak of it.
+	// near counts pods that all of the pod's affinity terms select, apart those that one of its
+	// anti-affinity terms selects, and hostile the anti-affinity terms of other pods that select
+	// it.
 	near, apart, hostile tally
 }
 
@@ -127,9 +125,8 @@ func (a *affinityCheck) Check(node *model.Node) *Rejection {
 	return nil
 }
 
-// nearEnough tells whether a node is in a domain of the wanted pods, for every term.
-// When no such pod exists anywhere, a pod that would satisfy its own terms may be
-// the first.
+// nearEnough reports whether, for every affinity term, the node's domain has a selected pod. If no
+// such pod exists, a pod that its own terms select may be the first.
 func (a *affinityCheck) nearEnough(node *model.Node) bool {
 	found := true
 	for i := range a.pod.Affinity {
@@ -164,14 +161,14 @@ func (podAffinity) Wakes(cluster *model.Cluster, event *Event, pod *model.Pod) b
 	}
 }
 
-// wanted tells whether a pod must be near another.
+// wanted reports whether a pod requires affinity to another.
 func wanted(cluster *model.Cluster, pod, other *model.Pod) bool {
 	return model.MatchesAll(pod.Affinity, other, cluster.Namespace(other.Namespace))
 }
 
-// matters tells whether it might help a pod that another is no longer as it was: one
-// of them had to be apart from the other, or the other was of the kind this one has
-// to be near, and it may now be the first of that kind.
+// matters reports whether the change or removal of another pod may make a pod schedulable: one of
+// them had anti-affinity to the other, or the pod has affinity to the other, and may now be the
+// first of its kind.
 func matters(cluster *model.Cluster, pod, other *model.Pod) bool {
 	return wanted(cluster, pod, other) ||
 		model.MatchesAny(pod.AntiAffinity, other, cluster.Namespace(other.Namespace)) ||
@@ -210,8 +207,8 @@ func (podAffinity) Score(cluster *model.Cluster, pod *model.Pod, nodes []*model.
 	}
 }
 
-// addWishes adds what two pods wish of each other, one waiting and one on a node. A
-// pod whose required affinity the new one meets would like it near, if only a little.
+// addWishes adds the preferred terms between a pending pod and a pod on a node, in both directions.
+// Required affinity of the pod on the node counts a little too.
 func (t tally) addWishes(cluster *model.Cluster, pod, other *model.Pod, node *model.Node) {
 	t.addTerms(pod.PreferredAffinity, cluster, other, node, 1)
 	t.addTerms(pod.PreferredAntiAffinity, cluster, other, node, -1)

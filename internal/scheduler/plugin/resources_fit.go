@@ -11,8 +11,8 @@ import (
 	"github.com/kindred-project/kindred/internal/scheduler/model"
 )
 
-// resourcesFit keeps the requests of a node's pods within what the node has to
-// give. Limits and actual use do not matter here.
+// resourcesFit keeps the sum of requests on a node within its allocatable resources. It ignores
+// limits and actual usage.
 type resourcesFit struct{}
 
 func (resourcesFit) Name() string { return "NodeResourcesFit" }
@@ -22,14 +22,13 @@ func (resourcesFit) For(_ *model.Cluster, pod *model.Pod) (Check, *Rejection) {
 	return CheckFunc(func(node *model.Node) *Rejection { return shortage(wanted, node) }), nil
 }
 
-// want is one resource a pod asks for.
+// want is a requested resource.
 type want struct {
 	name   v1.ResourceName
 	amount int64
 }
 
-// wants lists what a pod asks for, in an order that does not change from one try to
-// the next.
+// wants returns the resources that a pod requests, in a stable order.
 func wants(pod *model.Pod) []want {
 	var list []want
 	for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory, v1.ResourceEphemeralStorage} {
@@ -52,7 +51,8 @@ func wants(pod *model.Pod) []want {
 	return list
 }
 
-// shortage is what a node has too little of, nil if nothing.
+// shortage returns a rejection with the resources that a node has too little of; nil if there are
+// none.
 func shortage(wanted []want, node *model.Node) *Rejection {
 	var short *Rejection
 	if int64(len(node.Pods))+1 > node.MaxPods {
@@ -91,8 +91,7 @@ func (resourcesFit) Wakes(cluster *model.Cluster, event *Event, pod *model.Pod) 
 	}
 }
 
-// roomFor tells whether a node has room for a pod, counting only the pods which it
-// could not preempt.
+// roomFor reports whether a pod fits on a node, counting only the pods that it cannot preempt.
 func roomFor(pod *model.Pod, node *model.Node) bool {
 	if node == nil {
 		return false
@@ -114,12 +113,12 @@ func roomFor(pod *model.Pod, node *model.Node) bool {
 	})
 }
 
-// shrunk tells whether a pod asks for less of something than before.
+// shrunk reports whether a pod requests less of a resource than before.
 func shrunk(before, after *model.Pod) bool {
 	return slices.ContainsFunc(wants(before), func(w want) bool { return after.Requests.Get(w.name) < w.amount })
 }
 
-// fitsEmpty tells whether a node of this size could take a pod if it were empty.
+// fitsEmpty reports whether a pod would fit on the node if it were empty.
 func fitsEmpty(wanted []want, allocatable v1.ResourceList) bool {
 	has := model.ResourcesOf(allocatable)
 	if allocatable.Pods().Value() < 1 {
@@ -128,7 +127,7 @@ func fitsEmpty(wanted []want, allocatable v1.ResourceList) bool {
 	return !slices.ContainsFunc(wanted, func(w want) bool { return w.amount > has.Get(w.name) })
 }
 
-// grown tells whether a node has got more of something that is wanted.
+// grown reports whether a node has more of a wanted resource than before.
 func grown(wanted []want, before, after v1.ResourceList) bool {
 	if after.Pods().Cmp(*before.Pods()) > 0 {
 		return true

@@ -10,8 +10,8 @@ import (
 	"github.com/kindred-project/kindred/internal/scheduler/model"
 )
 
-// taints keeps pods off nodes whose taints they do not tolerate, and prefers nodes
-// with fewer taints of the kind that only asks (PreferNoSchedule).
+// taints keeps pods off nodes with taints that they do not tolerate, and prefers nodes with fewer
+// PreferNoSchedule taints.
 type taints struct{}
 
 func (taints) Name() string { return "TaintToleration" }
@@ -54,8 +54,7 @@ func (taints) Score(_ *model.Cluster, pod *model.Pod, nodes []*model.Node, score
 	normalize(scores, true)
 }
 
-// repelled tells whether one of a node's taints forbids a pod with these
-// tolerations.
+// repelled reports whether a taint forbids a pod with these tolerations.
 func repelled(taints []v1.Taint, tolerations []v1.Toleration) bool {
 	for i := range taints {
 		effect := taints[i].Effect

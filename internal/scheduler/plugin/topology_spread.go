@@ -16,11 +16,11 @@ import (
 	"github.com/kindred-project/kindred/internal/scheduler/model"
 )
 
-// topologySpread spreads like pods over hosts, zones or whatever label of nodes
-// they name (KEP-895). Constraints that must hold are a filter, the others a score.
+// topologySpread spreads matching pods over hosts, zones or other topology domains (KEP-895).
+// DoNotSchedule constraints are a filter, ScheduleAnyway constraints a score.
 //
-// A pod which has no constraints, but a controller, is spread as if it asked to be
-// apart from the controller's other pods: first by host, then by zone.
+// A pod without constraints that has a controller gets the default constraints: away from the
+// controller's other pods, by host and by zone.
 type topologySpread struct{}
 
 func (topologySpread) Name() string { return "PodTopologySpread" }
@@ -35,18 +35,17 @@ type constraint struct {
 	key        string
 	maxSkew    int
 	minDomains int
-	// Which nodes count: those the pod's node affinity admits, those whose taints it
-	// tolerates (KEP-3094).
+	// Whether only nodes count that the pod's node affinity matches, or whose taints it tolerates
+	// (KEP-3094).
 	honorAffinity bool
 	honorTaints   bool
-	// matches says which pods are alike, and count how many of them, other than
-	// those on their way out, are on a node.
+	// matches reports whether a pod is counted. count returns how many such pods, without those
+	// that are being deleted, are on a node.
 	matches func(pod *model.Pod) bool
 	count   func(node *model.Node) int
 }
 
-// constraintsOf are the constraints of a pod for one way of dealing with what they
-// do not allow.
+// constraintsOf returns the constraints of a pod with this whenUnsatisfiable action.
 func constraintsOf(pod *model.Pod, action v1.UnsatisfiableConstraintAction) []constraint {
 	var list []constraint
 	for i := range pod.Spec.TopologySpreadConstraints {
@@ -67,8 +66,8 @@ func constraintsOf(pod *model.Pod, action v1.UnsatisfiableConstraintAction) []co
 	return list
 }
 
-// alike sets which pods a constraint counts: those in the pod's namespace that its
-// selector selects and that have the pod's values of matchLabelKeys.
+// alike sets which pods a constraint counts: those in the pod's namespace that the selector matches
+// and that have the pod's values of matchLabelKeys.
 func (c *constraint) alike(pod *model.Pod, spec *v1.TopologySpreadConstraint) {
 	selector := model.Selector(spec.LabelSelector)
 	same := labels.Set{}
@@ -98,7 +97,7 @@ func (c *constraint) alike(pod *model.Pod, spec *v1.TopologySpreadConstraint) {
 	}
 }
 
-// byOwner are the wishes of a pod that has none of its own.
+// byOwner returns the default constraints of a pod without constraints.
 func byOwner(pod *model.Pod) []constraint {
 	if pod.Owner == "" {
 		return nil
@@ -110,7 +109,7 @@ func byOwner(pod *model.Pod) []constraint {
 	}
 }
 
-// includes tells whether a constraint counts a node at all.
+// includes reports whether a constraint counts a node.
 func (c *constraint) includes(pod *model.Pod, required nodeaffinity.RequiredNodeAffinity, node *model.Node) bool {
 	if c.honorAffinity {
 		if match, _ := required.Match(node.Node); !match {
@@ -120,7 +119,7 @@ func (c *constraint) includes(pod *model.Pod, required nodeaffinity.RequiredNode
 	return !c.honorTaints || !repelled(node.Spec.Taints, pod.Spec.Tolerations)
 }
 
-// hasKeys tells whether a node has a place in every constraint's topology.
+// hasKeys reports whether a node has the topology key of every constraint.
 func hasKeys(nodeLabels map[string]string, constraints []constraint) bool {
 	return !slices.ContainsFunc(constraints, func(c constraint) bool {
 		_, found := nodeLabels[c.key]
@@ -128,13 +127,13 @@ func hasKeys(nodeLabels map[string]string, constraints []constraint) bool {
 	})
 }
 
-// spreadCheck is how many like pods there are in each domain of each constraint.
+// spreadCheck counts the matching pods in each domain of each constraint.
 type spreadCheck struct {
 	pod         *model.Pod
 	required    nodeaffinity.RequiredNodeAffinity
 	constraints []constraint
 	counts      []map[string]int
-	// least is the lowest count of each constraint, -1 when it has to be found again.
+	// least is the lowest count of each constraint; -1 if it must be recomputed.
 	least []int
 }
 
@@ -189,8 +188,8 @@ func (s *spreadCheck) Check(node *model.Node) *Rejection {
 	return nil
 }
 
-// minimum is the lowest count of a constraint's domains. As long as there are fewer
-// domains than there should be, it is nought.
+// minimum returns the lowest count of a constraint's domains. It is 0 if there are fewer domains
+// than minDomains.
 func (s *spreadCheck) minimum(i int) int {
 	if len(s.counts[i]) < s.constraints[i].minDomains {
 		return 0
@@ -255,8 +254,8 @@ func (topologySpread) Wakes(_ *model.Cluster, event *Event, pod *model.Pod) bool
 
 func (topologySpread) Score(cluster *model.Cluster, pod *model.Pod, nodes []*model.Node, scores []int64) {
 	constraints := constraintsOf(pod, v1.ScheduleAnyway)
-	// Nodes outside of a topology the pod names are no good; but a zone which nobody
-	// asked for may be missing.
+	// Nodes without a topology key of the pod's constraints get no score. For the default
+	// constraints, a node may have no zone.
 	strict := true
 	if len(pod.Spec.TopologySpreadConstraints) == 0 {
 		constraints, strict = byOwner(pod), false
@@ -272,9 +271,9 @@ func (topologySpread) Score(cluster *model.Cluster, pod *model.Pod, nodes []*mod
 	fewestIsBest(nodes, outside, total, scores)
 }
 
-// spreadCost adds to each node's total how many like pods are in its domain of one
-// constraint. Domains of which there are many weigh more, for each holds few pods;
-// a constraint that allows more skew tells nodes apart less.
+// spreadCost adds to each node's total the number of matching pods in its domain of a constraint.
+// It is weighted by the number of domains, because many domains have few pods each; with a larger
+// maxSkew nodes differ less.
 func spreadCost(cluster *model.Cluster, pod *model.Pod, c *constraint, nodes []*model.Node, outside func(*model.Node) bool, total []float64) {
 	domains := map[string]int{}
 	candidates := 0
@@ -308,7 +307,7 @@ func spreadCost(cluster *model.Cluster, pod *model.Pod, c *constraint, nodes []*
 	}
 }
 
-// countDomains counts like pods in the domains a candidate is in, on all nodes.
+// countDomains counts matching pods on all nodes, in the domains of the candidates.
 func (c *constraint) countDomains(cluster *model.Cluster, pod *model.Pod, outside func(*model.Node) bool, domains map[string]int) {
 	if len(domains) == 0 {
 		return
@@ -323,8 +322,8 @@ func (c *constraint) countDomains(cluster *model.Cluster, pod *model.Pod, outsid
 	}
 }
 
-// fewestIsBest turns totals into scores: the lowest total gets the best score, and
-// nodes outside get none.
+// fewestIsBest converts totals to scores: the lowest total gets the highest score, and nodes
+// outside get 0.
 func fewestIsBest(nodes []*model.Node, outside func(*model.Node) bool, total []float64, scores []int64) {
 	least, most := int64(math.MaxInt64), int64(0)
 	for i, node := range nodes {

@@ -5,7 +5,7 @@ package queue
 
 import "container/heap"
 
-// items is a heap of items that knows where each of them is.
+// items is a heap whose items know their position.
 type items struct {
 	list []*Item
 	less func(a, b *Item) bool
@@ -44,7 +44,7 @@ func (h *items) add(item *Item) {
 	heap.Push(h, item)
 }
 
-// leave takes an item out of the heap it is in, if it is in one.
+// leave removes an item from its heap, if it is in one.
 func (item *Item) leave() {
 	if item.in != nil {
 		heap.Remove(item.in, item.index)

@@ -1,25 +1,23 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package queue keeps the pods that wait for a node.
+// Package queue has the pending pods.
 //
-// A waiting pod is in one of five places:
+// A pending pod is in one of five states:
 //
-//	gated     it has scheduling gates, and is not looked at until they are gone;
-//	active    to be tried, by priority, then by arrival;
-//	parked    tried in vain; only a change which could help it brings it back;
-//	backing   woken, but tried so recently that others go first: 1 s after the first
-//	          failure, doubling up to 10 s;
-//	retrying  not placed because of an error and not of the cluster's state, which no
-//	          change will announce: back when its back-off is over.
+//	gated     it has scheduling gates, and is not tried until they are removed;
+//	active    to be tried, ordered by priority, then by arrival;
+//	parked    no node fits; requeued by a change that may help (upstream: unschedulable);
+//	backing   requeued, but tried recently, so other pods go first: 1 s after the first failure,
+//	          doubling up to 10 s;
+//	retrying  not placed because of an error, which no change will fix: requeued after its backoff.
 //
-// When nothing is active, those that are backing off are tried early: back-off is
-// there to let others through, not to keep the scheduler idle. A pod that errors
-// always waits. Should a change have been overlooked, a parked pod is tried again
-// after five minutes.
+// If no pod is active, pods in backoff are tried early: backoff exists to let other pods go first,
+// not to keep the scheduler idle. A pod that failed with an error always waits. In case a change
+// was missed, a parked pod is tried again after five minutes.
 //
-// A queue belongs to one goroutine, as the rest of the scheduler's state does, so a
-// change cannot slip between the decision about a pod and its parking.
+// A queue belongs to one goroutine, like the rest of the scheduler's state, so no change can be
+// missed between the decision about a pod and its parking.
 package queue
 
 import (
@@ -34,26 +32,27 @@ import (
 const (
 	firstBackoff = 1 * time.Second
 	maxBackoff   = 10 * time.Second
-	// patience is how long a parked pod waits for a change at most.
+	// patience is how long a parked pod waits for a change at most (upstream:
+	// podMaxInUnschedulablePodsDuration).
 	patience = 5 * time.Minute
 )
 
-// Item is a waiting pod and what has become of it so far.
+// Item is a pending pod with its scheduling attempts.
 type Item struct {
 	Pod *model.Pod
-	// RejectedBy names the filters that rejected it when it was last tried; none if
-	// something else stood in the way.
+	// RejectedBy names the filters that rejected the pod in the last attempt; none if it failed for
+	// another reason.
 	RejectedBy []string
 
 	attempts int
 	arrival  uint64
-	// ready is when its back-off ends, overdue when it has been parked too long.
+	// ready is when its backoff ends, overdue when it has been parked for too long.
 	ready, overdue time.Time
 	in             *items
 	index          int
 }
 
-// Queue is the waiting pods.
+// Queue has the pending pods.
 type Queue struct {
 	clock    clock.PassiveClock
 	arrivals uint64
@@ -62,7 +61,7 @@ type Queue struct {
 	active, backing, retrying, parked *items
 }
 
-// New is an empty queue.
+// New returns an empty queue.
 func New(clock clock.PassiveClock) *Queue {
 	return &Queue{
 		clock:    clock,
@@ -88,13 +87,13 @@ func readyFirst(a, b *Item) bool {
 	return moreUrgent(a, b)
 }
 
-// Len is how many pods wait.
+// Len returns the number of pending pods.
 func (q *Queue) Len() int { return len(q.waiting) }
 
-// Get is the item of a waiting pod, or nil.
+// Get returns the item of a pending pod, or nil.
 func (q *Queue) Get(uid types.UID) *Item { return q.waiting[uid] }
 
-// Add takes in a new pod.
+// Add adds a new pod.
 func (q *Queue) Add(pod *model.Pod) {
 	q.Remove(pod.UID)
 	item := &Item{Pod: pod}
@@ -104,7 +103,7 @@ func (q *Queue) Add(pod *model.Pod) {
 	}
 }
 
-// Update takes in a change of a waiting pod; when its last gate goes, it is active.
+// Update applies a change of a pending pod. When its last gate is removed, it becomes active.
 func (q *Queue) Update(pod *model.Pod) {
 	item := q.waiting[pod.UID]
 	if item == nil {
@@ -121,7 +120,7 @@ func (q *Queue) Update(pod *model.Pod) {
 	}
 }
 
-// Remove drops a pod.
+// Remove removes a pod.
 func (q *Queue) Remove(uid types.UID) {
 	item := q.waiting[uid]
 	if item == nil {
@@ -131,8 +130,8 @@ func (q *Queue) Remove(uid types.UID) {
 	delete(q.waiting, uid)
 }
 
-// Pop takes out the pod to be tried next, nil if there is none. The caller places
-// it, or gives it back with Park or Retry.
+// Pop removes and returns the next pod to try; nil if there is none. The caller places it, or
+// returns it with Park or Retry.
 func (q *Queue) Pop() *Item {
 	q.promote()
 	item := q.active.first()
@@ -148,7 +147,7 @@ func (q *Queue) Pop() *Item {
 	return item
 }
 
-// promote moves everything whose time has come.
+// promote moves the pods whose waiting time is over.
 func (q *Queue) promote() {
 	now := q.clock.Now()
 	for _, heap := range []*items{q.backing, q.retrying} {
@@ -161,7 +160,7 @@ func (q *Queue) promote() {
 	}
 }
 
-// Park takes back a pod that fits nowhere, until a change might help it.
+// Park returns a pod that fits on no node. It waits for a change that may help.
 func (q *Queue) Park(item *Item, rejectedBy []string) {
 	item.RejectedBy = rejectedBy
 	q.takeBack(item)
@@ -169,7 +168,7 @@ func (q *Queue) Park(item *Item, rejectedBy []string) {
 	q.parked.add(item)
 }
 
-// Retry takes back a pod which an error kept from being placed.
+// Retry returns a pod that was not placed because of an error.
 func (q *Queue) Retry(item *Item) {
 	item.RejectedBy = nil
 	q.takeBack(item)
@@ -181,7 +180,7 @@ func (q *Queue) takeBack(item *Item) {
 	item.ready = q.clock.Now().Add(backoff(item.attempts))
 }
 
-// backoff is how long a pod steps back after so many attempts.
+// backoff returns the backoff after a number of attempts.
 func backoff(attempts int) time.Duration {
 	d := firstBackoff
 	for range attempts - 1 {
@@ -192,7 +191,7 @@ func backoff(attempts int) time.Duration {
 	return d
 }
 
-// Wake brings back the parked pods which a change might help.
+// Wake requeues the parked pods that a change may help.
 func (q *Queue) Wake(helps func(*Item) bool) {
 	var woken []*Item
 	for _, item := range q.parked.list {
@@ -205,7 +204,7 @@ func (q *Queue) Wake(helps func(*Item) bool) {
 	}
 }
 
-// WakeOne brings back one pod if it is parked.
+// WakeOne requeues one pod if it is parked.
 func (q *Queue) WakeOne(uid types.UID) {
 	if item := q.waiting[uid]; item != nil && item.in == q.parked {
 		q.wake(item)
@@ -228,14 +227,13 @@ func (q *Queue) activate(item *Item) {
 	q.active.add(item)
 }
 
-// arrive puts an item behind those of its priority that are there already.
+// arrive adds an item behind those of the same priority.
 func (q *Queue) arrive(item *Item) {
 	q.arrivals++
 	item.arrival = q.arrivals
 }
 
-// Next is when something will have to be done even if nothing changes; false if
-// never.
+// Next returns when the queue needs attention next without any change; false if never.
 func (q *Queue) Next() (time.Time, bool) {
 	var next time.Time
 	if item := q.retrying.first(); item != nil {
