@@ -38,19 +38,18 @@ import (
 	"github.com/kindred-project/kindred/internal/auth/serviceaccount"
 )
 
-// publicPaths are all that a caller without credentials may see, unless a
-// configuration says otherwise.
+// publicPaths are the only paths for callers without credentials, unless configured otherwise.
 var publicPaths = []serverconfig.AnonymousAuthCondition{
 	{Path: "/livez"}, {Path: "/readyz"}, {Path: "/healthz"}, {Path: "/version"},
 }
 
-// tokenCacheTTL is how long a verified token is believed without looking again.
-const tokenCacheTTL = 10 * time.Second // as upstream's
+// tokenCacheTTL is how long the verification of a token is cached.
+const tokenCacheTTL = 10 * time.Second // as upstream
 
-// issuerURL names this cluster in service account tokens, and is their audience.
+// issuerURL is the issuer of service account tokens, and their audience.
 const issuerURL = serviceaccount.DefaultIssuerURL
 
-// access is who may come in and what each may do.
+// access has the authenticators and authorizers.
 type access struct {
 	clientCA, frontProxyCA dynamiccertificates.CAContentProvider
 	frontProxy             *authenticatorfactory.RequestHeaderConfig
@@ -88,7 +87,7 @@ func newAccess(ctx context.Context, c Config, client kubernetes.Interface, share
 	if err != nil {
 		return nil, err
 	}
-	// Who needs nobody outside comes first.
+	// Authenticators that need no external service are first.
 	a.authenticate(tokenunion.New(
 		serviceaccount.NewLegacy(keys, objects, a.audiences, c.Clock),
 		serviceaccount.NewAuthenticator(issuerURL, keys, objects, a.audiences, c.Clock),
@@ -98,8 +97,8 @@ func newAccess(ctx context.Context, c Config, client kubernetes.Interface, share
 	return a, a.authorize(ctx, c, client, shared)
 }
 
-// authenticate tries the process's own identity first, and then, in upstream's
-// order: the front proxy, client certificates, bearer tokens.
+// authenticate sets the authenticator: the identity of in-process clients first, and then, in
+// upstream's order, front proxy, client certificates, bearer tokens.
 func (a *access) authenticate(tokens authenticator.Token, strangers *serverconfig.AnonymousAuthConfig) {
 	a.frontProxy = &authenticatorfactory.RequestHeaderConfig{
 		UsernameHeaders:     headerrequest.StaticStringSlice{"X-Remote-User"},
@@ -122,19 +121,19 @@ func (a *access) authenticate(tokens authenticator.Token, strangers *serverconfi
 		strangers = &serverconfig.AnonymousAuthConfig{Enabled: true, Conditions: publicPaths}
 	}
 	if strangers.Enabled {
-		// Who shows credentials that are no good is refused, on public paths too.
+		// Invalid credentials are refused, on public paths too.
 		a.authenticator = union.NewFailOnError(a.authenticator, anonymous.NewAuthenticator(strangers.Conditions))
 	}
 }
 
-// cachedSlice finds a ResourceSlice in the watch cache.
+// cachedSlice returns a function that gets a ResourceSlice from the watch cache.
 func cachedSlice(client kubernetes.Interface) func(string) (*resourcev1.ResourceSlice, error) {
 	return func(name string) (*resourcev1.ResourceSlice, error) {
 		return client.ResourceV1().ResourceSlices().Get(context.Background(), name, metav1.GetOptions{ResourceVersion: "0"})
 	}
 }
 
-// authorize asks the chain of the configuration.
+// authorize sets the authorizer: the chain of the configuration.
 func (a *access) authorize(ctx context.Context, c Config, client kubernetes.Interface, shared informers.SharedInformerFactory) error {
 	resolver, err := rbac.NewResolver(shared.Rbac().V1())
 	if err != nil {
@@ -167,12 +166,12 @@ func (a *access) apply(g *genericapiserver.Config) {
 	}
 	g.Authorization.Authorizer = a.authorizer
 	g.RuleResolver = a.rules
-	// The certificates that clients show are checked by the authenticators;
-	// TLS only has to ask for them from both authorities.
+	// The authenticators verify client certificates. TLS only requests certificates of both
+	// authorities.
 	g.SecureServing.ClientCA = dynamiccertificates.NewUnionCAContentProvider(a.clientCA, a.frontProxyCA)
 }
 
-// serveIssuer tells those who may ask how to verify service account tokens.
+// serveIssuer serves the OpenID Connect discovery documents of service account tokens.
 func (a *access) serveIssuer(main *genericapiserver.GenericAPIServer) {
 	main.Handler.NonGoRestfulMux.HandleFunc(serviceaccount.ConfigurationPath, a.discovery.Configuration)
 	main.Handler.NonGoRestfulMux.HandleFunc(serviceaccount.KeySetPath, a.discovery.KeySet)

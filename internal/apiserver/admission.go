@@ -37,8 +37,8 @@ import (
 	"github.com/kindred-project/kindred/internal/admission/topologylabels"
 )
 
-// enabledPlugins are those whose kinds are served, and cared for. A plugin that watches
-// a kind nobody serves would keep the server from ever being ready.
+// enabledPlugins are the plugins whose kinds are served. A plugin that watches a kind that is not
+// served would keep the server from becoming ready.
 var enabledPlugins = []string{
 	lifecycle.PluginName,
 	limitranger.Name,
@@ -64,7 +64,7 @@ var enabledPlugins = []string{
 	quota.PluginName,
 }
 
-// newAdmission chains the plugins in upstream's order.
+// newAdmission returns the chain of plugins, in upstream's order.
 func newAdmission(c Config, config *rest.Config, client kubernetes.Interface, shared informers.SharedInformerFactory, a authorizer.Authorizer, g *genericapiserver.Config, extra genericadmission.PluginInitializers) (genericadmission.Interface, error) {
 	plugins := genericadmission.NewPlugins()
 	genericapiserver.RegisterAllAdmissionPlugins(plugins)

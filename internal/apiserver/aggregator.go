@@ -19,8 +19,8 @@ import (
 	"k8s.io/kube-aggregator/pkg/controllers/autoregister"
 )
 
-// Priorities of groups in discovery, which decides what kubectl takes a short
-// name for. Custom groups come behind all built-in ones.
+// Priorities of groups in discovery, by which kubectl resolves short names. Custom groups follow
+// all built-in ones.
 const (
 	extensionsGroupPriority = 16700
 	customGroupPriority     = 1000
@@ -28,14 +28,15 @@ const (
 	builtInVersionPriority  = 15
 )
 
-// newAggregator puts the aggregation layer in front: it serves APIServices,
-// merges discovery and OpenAPI of all servers, and proxies what is aggregated.
+// newAggregator returns the aggregation layer, the first server of the chain: it serves
+// APIServices, merges discovery and OpenAPI of all servers, and proxies requests to extension API
+// servers.
 func (s *Server) newAggregator(g genericapiserver.Config, c Config, next genericapiserver.DelegationTarget, crds crdinformers.SharedInformerFactory) (*aggregatorapiserver.APIAggregator, error) {
 	services := apiregistrationv1.Resource("apiservices")
 	if err := c.Backend.Readable(services, services.Group+"/"+services.Resource); err != nil {
-		return nil, err // the library would panic
+		return nil, err // k8s.io/apiserver would panic
 	}
-	// The library watches the files.
+	// The aggregator reloads the files.
 	kept, err := c.PKI.Keep(c.PKI.FrontProxyClient, nil)
 	if err != nil {
 		return nil, err
@@ -69,8 +70,7 @@ func (s *Server) newAggregator(g genericapiserver.Config, c Config, next generic
 	}
 	err = server.GenericAPIServer.AddPostStartHook("apiservice-registration", func(hook genericapiserver.PostStartHookContext) error {
 		go func() {
-			// Before the existing CRDs are known, their APIServices would look
-			// like leftovers and be removed.
+			// Before the existing CRDs are known, their APIServices would be removed as obsolete.
 			if cache.WaitForCacheSync(hook.Done(), custom.synced) {
 				registration.Run(5, hook.Done())
 			}
@@ -80,7 +80,7 @@ func (s *Server) newAggregator(g genericapiserver.Config, c Config, next generic
 	return server, err
 }
 
-// registerBuiltIn announces the groups that this process serves itself.
+// registerBuiltIn registers APIServices for the groups that this process serves.
 func (s *Server) registerBuiltIn(g genericapiserver.Config, registration autoregister.AutoAPIServiceRegistration) {
 	announce := func(gv schema.GroupVersion, group, version int32) {
 		registration.AddAPIServiceToSyncOnStart(apiService(gv, group, version))
@@ -96,8 +96,7 @@ func (s *Server) registerBuiltIn(g genericapiserver.Config, registration autoreg
 	announce(apiextensionsv1.SchemeGroupVersion, extensionsGroupPriority, builtInVersionPriority)
 }
 
-// isElsewhere tells whether somebody has told the aggregator that another server serves a
-// version of a group which is built in.
+// isElsewhere reports whether an APIService delegates a built-in group version to another server.
 func (s *Server) isElsewhere(gv schema.GroupVersion) bool {
 	service, err := s.aggregator.APIRegistrationInformers.Apiregistration().V1().APIServices().Lister().Get(gv.Version + "." + gv.Group)
 	return err == nil && service.Spec.Service != nil
@@ -112,8 +111,8 @@ func apiService(gv schema.GroupVersion, group, version int32) *apiregistrationv1
 	}
 }
 
-// customGroups keeps one APIService for each version that CRDs serve, so that
-// custom groups stand in discovery and in the merged OpenAPI like any other.
+// customGroups maintains an APIService for each group version that CRDs serve, so that custom
+// groups appear in discovery and in the merged OpenAPI.
 type customGroups struct {
 	crds         crdinformers.SharedInformerFactory
 	registration autoregister.AutoAPIServiceRegistration
@@ -131,8 +130,8 @@ func (c *customGroups) watch() (err error) {
 
 func (c *customGroups) synced() bool { return c.handled.HasSynced() }
 
-// register announces the versions of the CRD's group that some CRD serves, and
-// withdraws those of this CRD that none does.
+// register registers the versions of the CRD's group that any CRD serves, and removes those of this
+// CRD that none serves.
 func (c *customGroups) register(obj any) {
 	if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 		obj = gone.Obj
@@ -156,7 +155,7 @@ func (c *customGroups) register(obj any) {
 func (c *customGroups) served(group string) sets.Set[string] {
 	versions := sets.New[string]()
 	all, err := c.crds.Apiextensions().V1().CustomResourceDefinitions().Lister().List(labels.Everything())
-	if err != nil { // a lister of a cache has none
+	if err != nil { // a lister of a cache returns none
 		return versions
 	}
 	for _, crd := range all {

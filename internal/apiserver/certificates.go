@@ -16,7 +16,7 @@ import (
 	"github.com/kindred-project/kindred/internal/auth/pki"
 )
 
-// servingCertificate is what the server shows: always the one in use now.
+// servingCertificate provides the current serving certificate.
 type servingCertificate struct {
 	kept      *pki.Kept
 	listeners []dynamiccertificates.Listener
@@ -38,7 +38,7 @@ func (s *servingCertificate) renewed(*pki.Pair) error {
 	return nil
 }
 
-// AddListener is called while the server is set up.
+// AddListener implements dynamiccertificates.Notifier. It is called before the server runs.
 func (s *servingCertificate) AddListener(listener dynamiccertificates.Listener) {
 	s.listeners = append(s.listeners, listener)
 }
@@ -51,19 +51,18 @@ func (s *servingCertificate) CurrentCertKeyContent() ([]byte, []byte) {
 }
 
 const (
-	// certificateCacheTTL is how long a verified certificate is believed without
-	// verifying it again, as tokenCacheTTL is for tokens.
+	// certificateCacheTTL is how long the verification of a certificate is cached, as tokenCacheTTL
+	// for tokens.
 	certificateCacheTTL = 10 * time.Second
-	// certificateCacheSize is how many certificates are remembered.
+	// certificateCacheSize is how many certificates are cached.
 	certificateCacheSize = 1024
 )
 
-// rememberCertificates saves verifying the same certificate for each request of
-// a connection, and the signature with it: a tenth of what a small write costs.
-// The handshake has proved that the client holds the key; the authority cannot
-// change while the process runs; and nobody is believed after the certificate's
-// end, by the clock that certificates are verified with. Refusals are not
-// remembered.
+// rememberCertificates caches the verification of client certificates, because verifying the
+// signature for each request of a connection is a tenth of the cost of a small write. This is safe:
+// the handshake has proved that the client has the key, the authority does not change while the
+// process runs, and an expired certificate is refused by the clock that certificates are verified
+// with. Refusals are not cached.
 func rememberCertificates(next authenticator.Request, c clock.Clock) authenticator.Request {
 	known := cache.NewLRUExpireCacheWithClock(certificateCacheSize, c)
 	return authenticator.RequestFunc(func(req *http.Request) (*authenticator.Response, bool, error) {
@@ -83,12 +82,12 @@ func rememberCertificates(next authenticator.Request, c clock.Clock) authenticat
 	})
 }
 
-// chainKey identifies all that a client has shown: a certificate may only be
-// valid thanks to the intermediate ones that came with it.
+// chainKey identifies all certificates that a client has sent: a certificate may be valid only with
+// the intermediate ones.
 func chainKey(req *http.Request) [sha256.Size]byte {
 	h := sha256.New()
 	for _, certificate := range req.TLS.PeerCertificates {
-		h.Write(certificate.Raw) // DER says how long it is
+		h.Write(certificate.Raw) // DER contains its length
 	}
 	return [sha256.Size]byte(h.Sum(nil))
 }

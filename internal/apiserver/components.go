@@ -10,15 +10,15 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/core"
 )
 
-// componentNames are what the checks of readiness are called as components. They
-// run in this process, where kube-apiserver asks ports that they listen on.
+// componentNames are the names of readiness checks as ComponentStatuses. The components run in this
+// process; kube-apiserver queries their ports instead.
 var componentNames = map[string]string{
 	"controllers": "controller-manager",
 	"scheduler":   "scheduler",
 	"etcd":        "etcd-0",
 }
 
-// components are what `kubectl get componentstatuses` shows.
+// components returns the components that "kubectl get componentstatuses" shows.
 func components(c Config) []core.Component {
 	var out []core.Component
 	for _, check := range c.ReadyChecks {

@@ -35,34 +35,33 @@ import (
 	"github.com/kindred-project/kindred/internal/storage"
 )
 
-// Config is what the API server is made from: plain values.
+// Config configures the API server.
 type Config struct {
 	Backend *storage.Backend
 	PKI     *pki.PKI
-	// Listener accepts connections for the API; Names are what its
-	// certificate is for.
+	// Listener accepts connections to the API. Names are in its certificate.
 	Listener net.Listener
 	Names    pki.Names
-	// AdvertiseAddress is where pods find the API: the endpoint of the Service
+	// AdvertiseAddress is the API's address for pods: the endpoint of the Service
 	// default/kubernetes.
 	AdvertiseAddress net.IP
 	AdvertisePort    int
-	// ServiceCIDR is the range that ClusterIPs are taken from.
+	// ServiceCIDR is the range of ClusterIPs.
 	ServiceCIDR netip.Prefix
-	// ReserveDisk is how many bytes must stay free on the disk that holds
-	// DataDir, and with it the embedded etcd, for writes to be accepted.
+	// ReserveDisk is how many bytes must stay free on the disk of DataDir, which has the embedded
+	// etcd. With less, writes are refused.
 	ReserveDisk uint64
 	DataDir     string
-	// Authentication and Authorization are who outside of the cluster has a say in
-	// who may come in. The zero values are nobody.
+	// Authentication and Authorization configure services outside of the cluster. The zero values
+	// configure none.
 	Authentication authentication.Config
 	Authorization  authorization.Config
-	// Audit is the record that is kept of requests.
+	// Audit configures the audit log.
 	Audit audit.Config
-	// Encryption is what encrypts values in etcd.
+	// Encryption configures the encryption of values in etcd.
 	Encryption storage.Encryption
-	// RuntimeConfig turns versions and resources of the built-in groups on and off, as upstream's
-	// --runtime-config.
+	// RuntimeConfig enables and disables versions and resources of the built-in groups, as
+	// upstream's --runtime-config.
 	RuntimeConfig map[string]string
 	// Ownership answers the reviews of ownership.kindred.dev.
 	Ownership *review.Reviews
@@ -71,11 +70,11 @@ type Config struct {
 	Clock       clock.WithTicker
 }
 
-// maxInFlight bounds how many requests are worked on at a time; watches do not
-// count. More than this only queue for the processors.
+// maxInFlight is how many requests, except watches, are processed at a time. More would only wait
+// for processors.
 const maxInFlight = 2000
 
-// genericConfig is what the three servers share.
+// genericConfig returns the configuration that the three servers share.
 func (s *Server) genericConfig(c Config) (*genericapiserver.Config, error) {
 	codecs := serializer.NewCodecFactory(s.scheme)
 	g := genericapiserver.NewConfig(codecs)
@@ -105,7 +104,7 @@ func (s *Server) genericConfig(c Config) (*genericapiserver.Config, error) {
 			}
 			return s.gate.wrap(handler, g.LongRunningFunc)
 		}
-		// In the end the aggregator's, which is built last and stands in front.
+		// Called for each server. The last one is the aggregator, the first of the chain.
 		s.direct = directChain(guarded(s.deletions.wrap(handler, s.isElsewhere)), g)
 		return genericapiserver.DefaultBuildHandlerChain(guarded(handler), g)
 	}
@@ -138,14 +137,14 @@ func (s *Server) genericConfig(c Config) (*genericapiserver.Config, error) {
 	g.SecureServing = &genericapiserver.SecureServingInfo{
 		Listener: c.Listener,
 		Cert:     certificate,
-		// As upstream's kube-apiserver: one connection carries many watches.
+		// As kube-apiserver: one connection has many watches.
 		HTTP2MaxStreamsPerConnection: 1000,
 	}
 	return g, nil
 }
 
-// storageFactory stores every built-in resource as protobuf, under upstream's
-// keys. Both groups that serve Events share one place.
+// storageFactory stores every built-in resource as protobuf, under upstream's keys. The Events of
+// both groups have the same keys.
 func storageFactory(scheme *runtime.Scheme, codecs serializer.CodecFactory) *serverstorage.DefaultStorageFactory {
 	encoding := serverstorage.NewDefaultResourceEncodingConfig(scheme)
 	factory := serverstorage.NewDefaultStorageFactory(
@@ -163,8 +162,8 @@ func storageFactory(scheme *runtime.Scheme, codecs serializer.CodecFactory) *ser
 	return factory
 }
 
-// sharedInformers feed the parts of the server itself: authorizers, admission,
-// authenticators. What they never read is not kept.
+// sharedInformers returns the informers of the process. They drop managed fields, which no part
+// reads.
 func sharedInformers(client kubernetes.Interface) informers.SharedInformerFactory {
 	return informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(dropManagedFields))
 }
@@ -178,5 +177,5 @@ func dropManagedFields(object any) (any, error) {
 
 var allDefinitions = mergeDefinitions(definitions.GetOpenAPIDefinitions)
 
-// shutdownTimeout is how long running requests may take once the server stops.
+// shutdownTimeout is how long requests in progress may take when the server stops.
 const shutdownTimeout = time.Second

@@ -17,9 +17,8 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 )
 
-// customResources is the library's server of CustomResourceDefinitions and of what
-// they define, with one answer mended: a custom resource that comes as protobuf, which
-// has no decoder for it, made it panic and close the connection.
+// customResources is the server of k8s.io/apiextensions-apiserver, with one fix: a custom resource
+// in protobuf, for which there is no decoder, made it panic and close the connection.
 type customResources struct {
 	genericapiserver.DelegationTarget
 	codec runtime.NegotiatedSerializer
@@ -42,7 +41,8 @@ func isCustomResource(info *request.RequestInfo) bool {
 	return info.IsResourceRequest && strings.Contains(info.APIGroup, ".") && info.APIGroup != apiextensionsv1.GroupName
 }
 
-// isWrittenAsProtobuf leaves DELETE alone: its options are no custom resource.
+// isWrittenAsProtobuf reports whether the body is a custom resource in protobuf. The body of a
+// DELETE is not: it has options.
 func isWrittenAsProtobuf(r *http.Request) bool {
 	if r.Method != http.MethodPost && r.Method != http.MethodPut {
 		return false

@@ -18,7 +18,8 @@ import (
 
 var collectorUser = serviceaccount.MakeUsername(metav1.NamespaceSystem, collector.Name)
 
-// nameDeleters tells the store on whose behalf objects are deleted.
+// nameDeleters adds the caller to the context of requests that may delete objects, for the store's
+// records.
 func nameDeleters(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx := r.Context()
@@ -36,7 +37,7 @@ func nameDeleters(next http.Handler) http.Handler {
 	})
 }
 
-// deletes tells whether a request may delete objects, or begin to.
+// deletes reports whether a request may delete objects, or begin their deletion.
 func deletes(info *request.RequestInfo) bool {
 	if !info.IsResourceRequest {
 		return false
@@ -48,7 +49,7 @@ func deletes(info *request.RequestInfo) bool {
 	return info.Verb == "create" && info.Resource == "pods" && info.Subresource == "eviction"
 }
 
-// product is the program that a User-Agent begins with (RFC 9110, 10.1.5).
+// product returns the program at the beginning of a User-Agent (RFC 9110, 10.1.5).
 func product(agent string) string {
 	first, _, _ := strings.Cut(agent, " ")
 	return first

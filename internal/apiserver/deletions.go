@@ -29,14 +29,13 @@ import (
 	"k8s.io/apiserver/pkg/util/dryrun"
 )
 
-// deletions are what the garbage collector's requests to delete an object reach behind the
-// filters, in place of the library's routes and its endpoint. Those look at every route of a
-// group, negotiate what to answer with and hand the deletion to a goroutine whose stack has to
-// grow: a third of what a deletion cost on its caller's side (docs/decisions/0013). Admission, the
-// registry, audit and the metrics of requests are the same.
+// deletions are the endpoints of the garbage collector's DELETE requests, right behind the filters.
+// The generic endpoint matches every route of a group, negotiates the response and starts a
+// goroutine whose stack must grow: a third of the cost of a deletion (docs/decisions/0013).
+// Admission, registry, audit and request metrics are the same.
 type deletions map[schema.GroupVersionResource]*deleteEndpoint
 
-// add adds the resources of a group that is served here.
+// add adds the resources of a group that this server serves.
 func (d deletions) add(main *genericapiserver.GenericAPIServer, admit admission.Interface, info *genericapiserver.APIGroupInfo) error {
 	for version, resources := range info.VersionedResourcesStorageMap {
 		for resource, storage := range resources {
@@ -67,7 +66,7 @@ func (d deletions) add(main *genericapiserver.GenericAPIServer, admit admission.
 	return nil
 }
 
-// wrap lets the collector's deletions of what is served here go the short way.
+// wrap passes the collector's deletions to these endpoints, and all other requests to next.
 func (d deletions) wrap(next http.Handler, elsewhere func(schema.GroupVersion) bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if endpoint, gv := d.of(r); endpoint != nil && !elsewhere(gv) {
@@ -78,8 +77,8 @@ func (d deletions) wrap(next http.Handler, elsewhere func(schema.GroupVersion) b
 	})
 }
 
-// of is the short way of a request, or nil. Who audits bodies wants to see those that the
-// library's endpoint reads and writes.
+// of returns the endpoint of a request; nil if the generic endpoint must process it. If bodies are
+// audited, the generic endpoint does, because audit hooks live there.
 func (d deletions) of(r *http.Request) (http.Handler, schema.GroupVersion) {
 	info, ok := request.RequestInfoFrom(r.Context())
 	if !ok || info.Verb != "delete" || info.Subresource != "" || !isCollector(r.Context()) ||
@@ -90,12 +89,12 @@ func (d deletions) of(r *http.Request) (http.Handler, schema.GroupVersion) {
 	gv := schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}
 	e, ok := d[gv.WithResource(info.Resource)]
 	if !ok || e.namespaced != (info.Namespace != "" && info.Resource != "namespaces") {
-		return nil, schema.GroupVersion{} // No such path, the library says.
+		return nil, schema.GroupVersion{} // the generic endpoint answers 404
 	}
 	return e.handler, gv
 }
 
-// isCollector tells whether the garbage collector makes the request.
+// isCollector reports whether the request comes from the garbage collector.
 func isCollector(ctx context.Context) bool {
 	caller, ok := request.UserFrom(ctx)
 	return ok && caller.GetName() == collectorUser
@@ -107,7 +106,7 @@ type deleteEndpoint struct {
 	deleter    rest.GracefulDeleter
 	admit      admission.Interface
 	namespaced bool
-	// handler is serve, which the metrics of requests see.
+	// handler is serve with request metrics.
 	handler http.Handler
 }
 
@@ -118,7 +117,7 @@ func (e *deleteEndpoint) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	audit.LogResponseObject(r.Context(), result, e.Kind.GroupVersion(), e.Serializer)
-	// The code says all that the caller asks about.
+	// The caller needs only the status code.
 	w.WriteHeader(http.StatusOK)
 }
 
@@ -131,7 +130,7 @@ func (e *deleteEndpoint) delete(r *http.Request) (runtime.Object, error) {
 	info, _ := request.RequestInfoFrom(ctx)
 	caller, _ := request.UserFrom(ctx)
 	namespace := ""
-	if e.namespaced { // Of a namespace, the request says that it is in itself.
+	if e.namespaced { // the RequestInfo of a Namespace has its own name as namespace
 		namespace = info.Namespace
 	}
 	attributes := admission.NewAttributesRecord(nil, nil, e.Kind, namespace, info.Name, e.Resource, "", admission.Delete,
@@ -139,7 +138,7 @@ func (e *deleteEndpoint) delete(r *http.Request) (runtime.Object, error) {
 	validate := rest.AdmissionToValidateObjectDeleteFunc(e.admit, attributes, &e.RequestScope)
 	result, _, err := e.deleter.Delete(request.WithNamespace(ctx, namespace), info.Name, validate, options)
 	if err != nil && ctx.Err() != nil {
-		// As the library says it (handlers/finisher): the gate of a store that is lost knows it by that.
+		// The message of k8s.io/apiserver (handlers/finisher), by which storeGate recognizes it.
 		err = apierrors.NewTimeoutError(fmt.Sprintf("request did not complete within requested timeout - %s", ctx.Err()), 0)
 	}
 	return result, err

@@ -14,13 +14,14 @@ import (
 	flowcontrolrequest "k8s.io/apiserver/pkg/util/flowcontrol/request"
 )
 
-// directChain is what stands before the API for the parts of this process. It is the
-// library's chain (genericapiserver.DefaultBuildHandlerChain) without what is about
-// connections, browsers and traces: there are none. What decides about a request is the same,
-// and so are audit and the metrics of requests.
+// directChain returns the filters for clients in this process: those of k8s.io/apiserver
+// (genericapiserver.DefaultBuildHandlerChain), without the ones for connections, browsers and
+// traces, which such requests do not have. Authentication, authorization, priority, audit and
+// request metrics are the same.
 //
-// The library also gives each request a goroutine of its own, to answer in its place when it
-// takes too long. Here the deadline alone is enough: what a request waits for heeds it.
+// k8s.io/apiserver also runs each request in a goroutine, to respond in its place on a timeout.
+// Here the deadline in the context is enough, because everything that a request waits for respects
+// it.
 func directChain(api http.Handler, g *genericapiserver.Config) http.Handler {
 	estimates := flowcontrolrequest.NewWorkEstimator(g.StorageObjectCountTracker.Get, g.FlowControl.GetInterestedWatchCount,
 		flowcontrolrequest.DefaultWorkEstimatorConfig(), g.FlowControl.GetMaxSeats)
@@ -47,10 +48,9 @@ func directChain(api http.Handler, g *genericapiserver.Config) http.Handler {
 	return filters.WithAuditInit(handler)
 }
 
-// unlessCollector lets all requests but the garbage collector's wait by priority. The collector
-// gives way by itself while others make requests, to more than its priority would
-// (ownership/collector/turns.go), and the books of the queues are a twelfth of what a deletion
-// costs.
+// unlessCollector applies priority and fairness to all requests except the garbage collector's. The
+// collector yields to client requests by itself, more than its priority would make it
+// (ownership/collector/turns.go), and queueing is a twelfth of the cost of a deletion.
 func unlessCollector(decided, queued http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if isCollector(r.Context()) {
@@ -61,8 +61,8 @@ func unlessCollector(decided, queued http.Handler) http.Handler {
 	})
 }
 
-// serveDirectly lets in-process requests take the short way once all paths are there. Until
-// then the library's chain says of a path that it is not served yet, and not that it is none.
+// serveDirectly switches in-process requests to the direct chain once all paths are installed.
+// Until then k8s.io/apiserver's chain answers that a path is not served yet, instead of 404.
 func (s *Server) serveDirectly(front *genericapiserver.GenericAPIServer) error {
 	return front.AddPostStartHook("direct-requests", func(hook genericapiserver.PostStartHookContext) error {
 		go func() {

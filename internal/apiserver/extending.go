@@ -18,8 +18,8 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/admissionregistration"
 )
 
-// extendingPlugins are those by which users extend admission: policies and
-// webhooks, of the kinds of admissionregistration.k8s.io.
+// extendingPlugins are the plugins for policies and webhooks: the kinds of
+// admissionregistration.k8s.io.
 var extendingPlugins = []string{
 	mutatingpolicy.PluginName,
 	mutatingwebhook.PluginName,
@@ -27,14 +27,14 @@ var extendingPlugins = []string{
 	validatingwebhook.PluginName,
 }
 
-// extending gives the plugins what they ask for beyond what all do: how to reach
-// a webhook, and which requests they never see.
+// extending initializes what only these plugins need: how to reach a webhook, and which requests
+// they do not see.
 func extending(g *genericapiserver.Config, services aggregatorapiserver.ServiceResolver) genericadmission.PluginInitializers {
 	callers := webhook.NewDefaultAuthenticationInfoResolverWrapper(nil, nil, g.LoopbackClientConfig, g.TracerProvider)
 	return genericadmission.PluginInitializers{webhookinit.NewPluginInitializer(callers, services), unseen{}}
 }
 
-// unseen keeps the reviews of identity and access away from plugins.
+// unseen excludes reviews of authentication and authorization from these plugins.
 type unseen struct{}
 
 func (unseen) Initialize(plugin genericadmission.Interface) {

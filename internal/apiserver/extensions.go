@@ -18,8 +18,8 @@ import (
 	"github.com/kindred-project/kindred/internal/storage"
 )
 
-// newExtensions serves CustomResourceDefinitions and the kinds they define. It
-// is the last of the chain: behind it, nothing is found.
+// newExtensions returns the server of CustomResourceDefinitions and custom resources, the last of
+// the chain.
 func (s *Server) newExtensions(g genericapiserver.Config, c Config) (*apiextensions.CustomResourceDefinitions, error) {
 	g.PostStartHooks = map[string]genericapiserver.PostStartHookConfigEntry{}
 	g.MergedResourceConfig = apiextensions.DefaultAPIResourceConfigSource()
@@ -42,8 +42,8 @@ func (s *Server) newExtensions(g genericapiserver.Config, c Config) (*apiextensi
 	return server, establishInterrupted(server.GenericAPIServer, s.definitions)
 }
 
-// libraryResources stores the kinds that a library serves with its own codec,
-// under group and resource, as upstream does.
+// libraryResources returns the storage options of kinds that a library serves with its own codec.
+// They are stored under group and resource, as upstream.
 func libraryResources(backend *storage.Backend, g genericapiserver.Config, codec runtime.Codec, version schema.GroupVersion) storage.Resources {
 	config := storagebackend.NewDefaultConfig(storage.Prefix, codec)
 	config.EncodeVersioner = runtime.NewMultiGroupVersioner(version, schema.GroupKind{Group: version.Group})

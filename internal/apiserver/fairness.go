@@ -25,8 +25,8 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/flowcontrol"
 )
 
-// fairness lets requests wait for each other by priority (KEP-1040). The filter is
-// the library's; the objects that it follows are kept up to date here.
+// fairness is API priority and fairness (KEP-1040): the filter of k8s.io/apiserver, and the default
+// objects, which it maintains.
 type fairness struct {
 	utilflowcontrol.Interface
 	client  client.FlowcontrolV1Interface
@@ -38,7 +38,7 @@ type fairness struct {
 func newFairness(c Config, client kubernetes.Interface, shared informers.SharedInformerFactory) *fairness {
 	from := shared.Flowcontrol().V1()
 	return &fairness{
-		// All levels share the places that were there without levels.
+		// All priority levels share maxInFlight seats.
 		Interface: utilflowcontrol.New(shared, client.FlowcontrolV1(), maxInFlight),
 		client:    client.FlowcontrolV1(),
 		schemas:   from.FlowSchemas().Lister(),
@@ -47,9 +47,9 @@ func newFairness(c Config, client kubernetes.Interface, shared informers.SharedI
 	}
 }
 
-// Handle lets the administrators in at once. The mandatory schema "exempt" is the first
-// to match them, and its level never waits (KEP-1040): to reckon such a request's seats
-// and to keep a queue's books of it takes a twentieth of a create, and decides nothing.
+// Handle executes requests of administrators at once. The mandatory schema "exempt" is the first to
+// match them, and its level never queues (KEP-1040): estimating seats and bookkeeping would take a
+// twentieth of a create, without effect.
 func (f *fairness) Handle(ctx context.Context, digest utilflowcontrol.RequestDigest,
 	note func(*flowcontrolv1.FlowSchema, *flowcontrolv1.PriorityLevelConfiguration, string),
 	estimate func() request.WorkEstimate, queueNote fairqueuing.QueueNoteFn, execute func(),
@@ -68,8 +68,8 @@ func (f *fairness) Handle(ctx context.Context, digest utilflowcontrol.RequestDig
 	execute()
 }
 
-// exempt gives the objects by which a caller is let in at once, or nil: for everybody
-// else, and until they are known here.
+// exempt returns the objects that exempt a caller; nil for other callers, and until the objects are
+// cached.
 func (f *fairness) exempt(caller user.Info) (*flowcontrolv1.FlowSchema, *flowcontrolv1.PriorityLevelConfiguration) {
 	if !slices.Contains(caller.GetGroups(), user.SystemPrivilegedGroup) {
 		return nil, nil
@@ -85,16 +85,16 @@ func (f *fairness) exempt(caller user.Info) (*flowcontrolv1.FlowSchema, *flowcon
 	return schema, level
 }
 
-// ensure makes what is missing, and puts right what is the server's. Before that,
-// the filter works with the mandatory objects alone, which it knows.
+// ensure creates missing objects and corrects those that the server owns. Before that, the filter
+// works with its built-in copies of the mandatory objects.
 func (f *fairness) ensure(ctx context.Context) error {
 	return flowcontrol.Ensure(ctx, f.client, f.schemas, f.levels)
 }
 
-// fairnessPeriod is how often the objects are looked at again, as upstream.
+// fairnessPeriod is how often the objects are checked, as upstream.
 const fairnessPeriod = time.Minute
 
-// start looks after the objects for as long as the server runs.
+// start maintains the objects as long as the server runs.
 func (f *fairness) start(main *genericapiserver.GenericAPIServer) error {
 	return main.AddPostStartHook("priority-and-fairness-config-producer", func(hook genericapiserver.PostStartHookContext) error {
 		go f.run(hook)
@@ -112,7 +112,7 @@ func (f *fairness) run(ctx context.Context) {
 		case <-ticker.C():
 		}
 		if err := f.ensure(ctx); err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "Cannot bring the objects of priority and fairness up to date; will try again")
+			klog.FromContext(ctx).Error(err, "Cannot update the objects of priority and fairness, will retry")
 		}
 	}
 }

@@ -1,7 +1,7 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-//lint:file-ignore SA1019 Endpoints are deprecated, but still served to those who read them.
+//lint:file-ignore SA1019 Endpoints are deprecated, but still served.
 
 package apiserver
 
@@ -37,24 +37,23 @@ import (
 const (
 	kubernetesName = "kubernetes"
 	httpsPort      = 443
-	// refreshInterval is how often the endpoints are compared; as upstream's.
+	// refreshInterval is how often the endpoints are reconciled, as upstream.
 	refreshInterval = 10 * time.Second
 )
 
-// kubernetesService keeps the Service default/kubernetes, by which pods find the
-// API: the first address of the range, with the API servers behind it. No
-// selector could find those; each server enters itself.
+// kubernetesService maintains the Service default/kubernetes, the API for pods: the first address
+// of the range, with the API servers as endpoints. It has no selector: each server adds its own
+// endpoint.
 //
-// A server that has its store for itself is the only one. Servers that share one
-// learn of each other by keys that expire: see peers.
+// A server with an embedded store is the only one. Servers that share a store find each other by
+// keys that expire: see peers.
 type kubernetesService struct {
 	client kubernetes.Interface
 	ranges netip.Prefix
-	// address is where this server is reached, or nil where pods cannot (on
-	// loopback).
+	// address is that of this server; nil if pods cannot reach it (on loopback).
 	address net.IP
 	port    int32
-	// peers is nil where there are none.
+	// peers is nil if the store is not shared.
 	peers *peers
 }
 
@@ -71,7 +70,7 @@ func newKubernetesService(c Config, client kubernetes.Interface, resources stora
 	return k, err
 }
 
-// run keeps the Service right until ctx is done.
+// run reconciles the Service until ctx is done.
 func (k *kubernetesService) run(ctx context.Context, c clock.WithTicker) {
 	ticker := c.NewTicker(refreshInterval)
 	defer ticker.Stop()
@@ -82,13 +81,13 @@ func (k *kubernetesService) run(ctx context.Context, c clock.WithTicker) {
 		case <-ticker.C():
 		}
 		if err := k.ensure(ctx); err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "Cannot bring the Service default/kubernetes up to date; will try again")
+			klog.FromContext(ctx).Error(err, "Cannot update the Service default/kubernetes, will retry")
 		}
 	}
 }
 
-// ensureRange creates the ServiceCIDR that the server was started with. One that
-// is there stays as it is: addresses may have been handed out from it.
+// ensureRange creates the ServiceCIDR that the server was started with. It does not change an
+// existing one, because addresses may be allocated from it.
 func (k *kubernetesService) ensureRange(ctx context.Context) error {
 	ranges := k.client.NetworkingV1().ServiceCIDRs()
 	found, err := ranges.Get(ctx, kubernetesName, metav1.GetOptions{})
@@ -118,12 +117,12 @@ func (k *kubernetesService) ensureRange(ctx context.Context) error {
 	})
 	_, err = ranges.UpdateStatus(ctx, found, metav1.UpdateOptions{})
 	if apierrors.IsConflict(err) {
-		return nil // somebody else has said so
+		return nil // another server has set the condition
 	}
 	return err
 }
 
-// ensure makes the Service, and what is behind it, what they should be.
+// ensure reconciles the Service and its endpoints.
 func (k *kubernetesService) ensure(ctx context.Context) error {
 	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		if err := k.ensureService(ctx); err != nil {
@@ -152,7 +151,7 @@ func (k *kubernetesService) ensureService(ctx context.Context) error {
 		}, metav1.CreateOptions{})
 		return ignoreExisting(err)
 	}
-	// Where several servers listen on different ports, none is the right one.
+	// If several servers listen on different ports, no port is right for all.
 	if err != nil || k.peers != nil || equality.Semantic.DeepEqual(found.Spec.Ports, ports) {
 		return err
 	}
@@ -161,7 +160,7 @@ func (k *kubernetesService) ensureService(ctx context.Context) error {
 	return err
 }
 
-// addresses are where the API servers are reached.
+// addresses returns the addresses of the API servers.
 func (k *kubernetesService) addresses(ctx context.Context) ([]string, error) {
 	if k.peers == nil {
 		if k.address == nil {
@@ -177,7 +176,7 @@ func (k *kubernetesService) addresses(ctx context.Context) ([]string, error) {
 	return k.peers.list(ctx)
 }
 
-// leave takes this server out of the endpoints of those who go on.
+// leave removes this server from the endpoints.
 func (k *kubernetesService) leave() error {
 	ctx, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
 	defer cancel()
@@ -194,8 +193,7 @@ func (k *kubernetesService) leave() error {
 	return k.ensureBackends(ctx, others)
 }
 
-// ensureBackends writes both forms of what is behind the Service, if they say
-// something else.
+// ensureBackends writes the Endpoints and the EndpointSlice of the Service, if they differ.
 func (k *kubernetesService) ensureBackends(ctx context.Context, addresses []string) error {
 	slices.Sort(addresses)
 	return errors.Join(k.ensureEndpoints(ctx, addresses), k.ensureSlice(ctx, addresses))
@@ -210,7 +208,7 @@ func (k *kubernetesService) ensureEndpoints(ctx context.Context, addresses []str
 		}
 		subsets = []corev1.EndpointSubset{subset}
 	}
-	// The slice beside them is no mirror of theirs.
+	// The slice is not mirrored from the Endpoints.
 	labels := map[string]string{discoveryv1.LabelSkipMirror: "true"}
 	endpoints := k.client.CoreV1().Endpoints(metav1.NamespaceDefault)
 	found, err := endpoints.Get(ctx, kubernetesName, metav1.GetOptions{})

@@ -18,9 +18,9 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// storeGate answers for an etcd that is gone. The etcd client waits for it as
-// long as a request may take, a minute; callers are told within seconds. An
-// etcd of this process needs no gate: without it the process ends.
+// storeGate refuses requests while an external etcd is unavailable. The etcd client would wait
+// until the request times out, a minute; with the gate, callers get an error within seconds. The
+// embedded etcd needs no gate: if it fails, the process ends.
 type storeGate struct {
 	check func(ctx context.Context) error
 	clock clock.WithTicker
@@ -28,14 +28,14 @@ type storeGate struct {
 
 	mu  sync.Mutex
 	err error
-	// present ends when the etcd is lost, and with it the requests that wait.
+	// present is done when the etcd is lost, which also ends the requests that wait for it.
 	present context.Context
 	lose    context.CancelFunc
 }
 
 const (
 	gateInterval = time.Second
-	// gatePatience is how many checks in a row must fail: one may be a hiccup.
+	// gatePatience is how many consecutive checks must fail.
 	gatePatience = 2
 )
 
@@ -45,7 +45,7 @@ func newStoreGate(check func(context.Context) error, c clock.WithTicker, codec r
 	return g
 }
 
-// run asks the etcd again and again, until ctx is done.
+// run checks the etcd periodically, until ctx is done.
 func (g *storeGate) run(ctx context.Context) {
 	ticker := g.clock.NewTicker(gateInterval)
 	defer ticker.Stop()
@@ -67,7 +67,7 @@ func (g *storeGate) run(ctx context.Context) {
 	}
 }
 
-// set tells whether the etcd is there.
+// set stores the result of a check.
 func (g *storeGate) set(err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -86,8 +86,8 @@ func (g *storeGate) state() (present context.Context, err error) {
 	return g.present, g.err
 }
 
-// wrap refuses requests for resources while the etcd is gone. Watches go on:
-// what is cached is right, and there is nothing to miss.
+// wrap refuses requests for resources while the etcd is unavailable. Watches continue: the watch
+// caches are right, and there are no changes to miss.
 func (g *storeGate) wrap(next http.Handler, longRunning request.LongRunningRequestCheck) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		info, ok := request.RequestInfoFrom(req.Context())
@@ -123,11 +123,12 @@ func (g *storeGate) refuse(w http.ResponseWriter, req *http.Request, info *reque
 	responsewriters.ErrorNegotiated(gone, g.codec, schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}, w, req)
 }
 
-// lostWriter gives a request that waited for the etcd in vain the true reason. Whoever
-// was working on it knows only that its time was cut short.
+// lostWriter replaces the error of a request that was waiting for the etcd by the real reason. The
+// handler knows only that the context ended.
 type lostWriter struct {
 	http.ResponseWriter
-	// refuse answers in place of the handler, if the etcd is gone.
+	// refuse responds in place of the handler if the etcd is unavailable, and reports whether it
+	// did.
 	refuse  func() bool
 	refused bool
 }

@@ -22,20 +22,18 @@ import (
 )
 
 const (
-	// maxNesting is how many levels deep a body may be: ten times what the deepest
-	// known objects are, schemas in CustomResourceDefinitions. The decoders' own limit
-	// is 10,000, and what comes close to it is stored with a few levels more than it
-	// came with, and never read again.
+	// maxNesting is how deep a body may be nested: ten times the depth of the deepest known
+	// objects, schemas in CustomResourceDefinitions. The decoders' own limit is 10,000, but an
+	// object close to it is stored with a few more levels, and cannot be read again.
 	maxNesting = 1000
-	// maxPatchWork is how much of a JSON patch may be read again because it is nested, in
-	// bytes times levels: the library keeps what is below a level as text, and reads that
-	// text at each level anew. This is less than a second, and ten times what the largest
-	// objects need.
+	// maxPatchWork limits the cost of decoding a JSON patch, in bytes times levels: the JSON patch
+	// library stores what is below a level as text, and parses that text again at each level. The
+	// limit is less than a second of work, and ten times what the largest objects need.
 	maxPatchWork = 64 << 20
 )
 
-// limitNesting refuses bodies that are nested so deep that they would cost more than
-// they are worth. Bodies that are streams (exec, proxy) are nobody's business here.
+// limitNesting refuses bodies that are nested too deeply to be processed cheaply. It ignores bodies
+// that are streams (exec, proxy).
 func limitNesting(next http.Handler, maxBytes int64, streams request.LongRunningRequestCheck, codec runtime.NegotiatedSerializer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		depth := depthOf(r.Header.Get("Content-Type"))
@@ -44,7 +42,7 @@ func limitNesting(next http.Handler, maxBytes int64, streams request.LongRunning
 			next.ServeHTTP(w, r)
 			return
 		}
-		// One byte more than allowed is left for whoever refuses what is too large.
+		// Read one byte more than allowed, so that the endpoint refuses a body that is too large.
 		body, err := io.ReadAll(io.LimitReader(r.Body, maxBytes+1))
 		if err == nil {
 			err = checkNesting(depth(body), len(body), r.Method == http.MethodPatch)
@@ -60,7 +58,7 @@ func limitNesting(next http.Handler, maxBytes int64, streams request.LongRunning
 	})
 }
 
-// replay is a body of which a part has been read.
+// replay is a body whose beginning has been read already.
 type replay struct {
 	io.Reader
 	io.Closer
@@ -76,8 +74,8 @@ func checkNesting(depth, size int, patch bool) error {
 	return nil
 }
 
-// depthOf is how to tell the depth of a body of the given type; nil if it is of a type
-// that cannot be nested, or that nobody here decodes. A body of no type is JSON.
+// depthOf returns the function that computes the depth of a body of this content type; nil if the
+// type cannot be nested or is not decoded. A body without a type is JSON.
 func depthOf(contentType string) func([]byte) int {
 	if contentType == "" {
 		return nestingOfJSON
@@ -98,7 +96,7 @@ func depthOf(contentType string) func([]byte) int {
 	return nil
 }
 
-// nestingOfJSON is how many levels deep JSON is. What is not JSON gets a number too.
+// nestingOfJSON returns the depth of JSON. The result for invalid JSON is undefined.
 func nestingOfJSON(text []byte) (deepest int) {
 	depth, quoted := 0, false
 	for i := 0; i < len(text); i++ {
@@ -118,8 +116,8 @@ func nestingOfJSON(text []byte) (deepest int) {
 	return deepest
 }
 
-// nestingOfYAML is how many levels deep YAML is, and 0 for what the decoder will refuse:
-// it makes JSON of it in the same way, and has limits of its own for that.
+// nestingOfYAML returns the depth of YAML; 0 if the decoder refuses it, which converts it to JSON
+// in the same way, with limits of its own.
 func nestingOfYAML(text []byte) int {
 	if json.Valid(text) { // JSON is YAML, and much faster to read
 		return nestingOfJSON(text)
@@ -131,8 +129,8 @@ func nestingOfYAML(text []byte) int {
 	return nestingOfJSON(converted)
 }
 
-// nestingOfProtobuf is how many levels deep an object in Kubernetes' protobuf envelope
-// is, as far as it is of interest: one more than is allowed is all there is to know.
+// nestingOfProtobuf returns the depth of an object in Kubernetes' protobuf envelope, up to one
+// level more than allowed.
 func nestingOfProtobuf(body []byte) int {
 	const magic = "k8s\x00" // runtime/serializer/protobuf
 	message, found := bytes.CutPrefix(body, []byte(magic))
@@ -142,9 +140,9 @@ func nestingOfProtobuf(body []byte) int {
 	return nestingOfMessage(message, maxNesting+1)
 }
 
-// nestingOfMessage counts what could be messages within messages. A text that reads as a
-// message counts as well; it would have to be made for that to be a thousand deep. Each
-// byte is looked at once: a field is skipped at its level and read at the next.
+// nestingOfMessage returns the depth of nested fields that may be messages. A string that parses as
+// a message counts too; only a crafted one could be a thousand levels deep. Each byte is read once:
+// a field is skipped at its level and read at the next.
 func nestingOfMessage(message []byte, most int) (deepest int) {
 	for len(message) > 0 && deepest < most {
 		number, kind, n := protowire.ConsumeTag(message)

@@ -26,13 +26,13 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/core"
 )
 
-// nodeConnections reaches the agents of nodes by their addresses, with the API
-// server's own client certificate. It implements core.NodeConnections.
+// nodeConnections connects to the agents of nodes at their addresses, with the API server's client
+// certificate. It implements core.NodeConnections.
 type nodeConnections struct {
 	client     kubernetes.Interface
 	authorizer authorizer.Authorizer
-	// verified trusts the cluster's authority alone; anyone accepts every
-	// certificate, as a caller may ask for.
+	// verified trusts only the cluster's authority; anyone accepts every certificate, which a
+	// caller may request.
 	verified, anyone *http.Transport
 	proxied          *http.Transport
 }
@@ -43,7 +43,7 @@ func newNodeConnections(keys *pki.PKI, client kubernetes.Interface, a authorizer
 	n := &nodeConnections{
 		client:     client,
 		authorizer: a,
-		// What runs in pods shows certificates of any origin, if at all.
+		// Pods may have certificates of any authority.
 		proxied: agentTransport(&tls.Config{InsecureSkipVerify: true}),
 	}
 	own, err := keys.Keep(keys.KubeletClient, n.reconnect)
@@ -58,14 +58,14 @@ func newNodeConnections(keys *pki.PKI, client kubernetes.Interface, a authorizer
 	return n, nil
 }
 
-// reconnect gives up idle connections, which were made with a former certificate.
+// reconnect closes idle connections, which were authenticated with a former certificate.
 func (n *nodeConnections) reconnect(*pki.Pair) error {
 	n.verified.CloseIdleConnections()
 	n.anyone.CloseIdleConnections()
 	return nil
 }
 
-// agentTransport speaks HTTP/1.1, which alone can be upgraded to SPDY.
+// agentTransport returns a transport for HTTP/1.1, which can be upgraded to SPDY.
 func agentTransport(config *tls.Config) *http.Transport {
 	config.NextProtos = []string{"http/1.1"}
 	return utilnet.SetOldTransportDefaults(&http.Transport{TLSClientConfig: config})
@@ -91,7 +91,8 @@ func (n *nodeConnections) Agent(ctx context.Context, name string, unverified boo
 	return &url.URL{Scheme: "https", Host: net.JoinHostPort(address, strconv.Itoa(int(port)))}, transport, nil
 }
 
-// preferredAddress prefers an IP: names need somebody who resolves them.
+// preferredAddress returns a node's address. It prefers an IP address, because a name may not be
+// resolvable.
 func preferredAddress(node *corev1.Node) (string, error) {
 	for _, kind := range []corev1.NodeAddressType{corev1.NodeInternalIP, corev1.NodeExternalIP, corev1.NodeHostName} {
 		for _, address := range node.Status.Addresses {
@@ -105,8 +106,8 @@ func preferredAddress(node *corev1.Node) (string, error) {
 
 func (n *nodeConnections) Proxy() http.RoundTripper { return n.proxied }
 
-// MayStream asks for the verb create where a GET was authorized: a websocket
-// can be opened with either.
+// MayStream authorizes the verb create where a GET was authorized, because a websocket can be
+// opened with either.
 func (n *nodeConnections) MayStream(ctx context.Context) error {
 	info, ok := request.RequestInfoFrom(ctx)
 	if !ok {

@@ -11,8 +11,8 @@ import (
 	"k8s.io/kube-openapi/pkg/common"
 )
 
-// mergeDefinitions adds to Kindred's own definitions those which the libraries
-// publish for the kinds that they serve. Where both know a type, ours stands.
+// mergeDefinitions adds the definitions of the libraries for the kinds that they serve. If both
+// have a type, Kindred's definition is used.
 func mergeDefinitions(own common.GetOpenAPIDefinitions) common.GetOpenAPIDefinitions {
 	return func(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
 		merged := aggregatoropenapi.GetOpenAPIDefinitions(ref)

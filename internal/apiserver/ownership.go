@@ -15,13 +15,13 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
-// ownershipGroup is ownership.kindred.dev: reviews of what the garbage collector knows,
-// and what is done about it.
+// ownershipGroup returns the API group ownership.kindred.dev: reviews of the garbage collector's
+// graph, repairs and undeletions.
 func (s *Server) ownershipGroup(reviews *review.Reviews, a authorizer.Authorizer) generic.Group {
 	policy := review.Policy{Authorizer: a, Orphans: s.orphans}
 	return generic.Group{
 		Name: ownership.GroupName,
-		// After all of Kubernetes' own: their short names win.
+		// After all groups of Kubernetes, so that their short names have precedence.
 		Priority: 1000,
 		Scheme:   []func(*runtime.Scheme) error{ownership.AddToScheme},
 		Versions: []generic.Version{{Name: ownership.SchemeGroupVersion.Version, Resources: []generic.Resource{
@@ -36,7 +36,7 @@ func (s *Server) ownershipGroup(reviews *review.Reviews, a authorizer.Authorizer
 	}
 }
 
-// orphans tells whether the objects of a resource let their dependents go by default.
+// orphans reports whether deleting objects of a resource orphans their dependents by default.
 func (s *Server) orphans(ctx context.Context, resource schema.GroupResource) bool {
 	for _, group := range s.groups {
 		if group.Name == resource.Group && group.Orphans(ctx, resource.Resource) {

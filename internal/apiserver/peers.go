@@ -17,17 +17,16 @@ import (
 	apistorage "k8s.io/apiserver/pkg/storage"
 )
 
-// peers are the API servers that share a store. Each keeps a key alive that
-// names its address; the store itself forgets those of servers that are gone, by
-// its one clock. Place and form are upstream's (its lease reconciler), so that
-// servers of both kinds see each other.
+// peers are the API servers that share a store. Each renews a key with its address, which expires
+// by the store's clock when the server is gone. Keys and values are those of upstream's lease
+// reconciler, so that Kindred's and upstream's servers see each other.
 type peers struct {
 	storage apistorage.Interface
 }
 
 const (
 	peerPrefix = "/masterleases"
-	// peerTTL is how many seconds a server counts that announces itself no more.
+	// peerTTL is after how many seconds the key of a server expires that does not renew it.
 	peerTTL uint64 = 15
 )
 
@@ -48,13 +47,13 @@ func openPeers(options generic.RESTOptionsGetter) (*peers, error) {
 
 func peerKey(address string) string { return peerPrefix + "/" + address }
 
-// announce keeps the address listed for another while.
+// announce renews the key of an address.
 func (p *peers) announce(ctx context.Context, address string) error {
 	return p.storage.GuaranteedUpdate(ctx, peerKey(address), &corev1.Endpoints{}, true, nil,
 		func(object runtime.Object, _ apistorage.ResponseMeta) (runtime.Object, *uint64, error) {
 			peer := object.(*corev1.Endpoints)
 			peer.Subsets = []corev1.EndpointSubset{{Addresses: []corev1.EndpointAddress{{IP: address}}}}
-			peer.Generation++ // what does not change is not written, nor kept alive
+			peer.Generation++ // an unchanged object would not be written, and its lease not renewed
 			ttl := peerTTL
 			return peer, &ttl, nil
 		}, nil)

@@ -24,19 +24,16 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// reserve keeps a part of the disk free that the store writes to, for a store
-// that finds its disk full cannot even delete. Below the reserve it refuses
-// what takes room, in admission, where every write passes: those to custom
-// resources and those of the process's own clients too. What makes room again
-// goes on:
-//   - deletions, and changes of objects that are being deleted, for these are
-//     how finalizers are removed;
-//   - leases, which are small: without them every node would seem lost.
+// reserve keeps a part of the store's disk free, because a store on a full disk cannot even delete.
+// Below the reserve it refuses writes that need space. It does so in admission, which all writes
+// pass, those to custom resources and of in-process clients included. It allows:
+//   - deletions, and updates of objects that are being deleted, which remove finalizers;
+//   - leases, which are small: without them every node would become NotReady.
 type reserve struct {
 	dir   string
 	bytes uint64
 	clock clock.PassiveClock
-	// statfs tells how many bytes are free for us on the disk of a directory.
+	// statfs returns how many bytes are available on the disk of a directory.
 	statfs func(dir string) (uint64, error)
 
 	mu      sync.Mutex
@@ -45,11 +42,10 @@ type reserve struct {
 	err     error
 }
 
-// reserveCheck is how long the disk is believed to be as it was.
+// reserveCheck is how long the free space is cached.
 const reserveCheck = time.Second
 
-// newReserve is nil where nothing is to be kept free: an etcd of its own cares
-// for its own disk.
+// newReserve returns nil if etcd is external, or no bytes are to stay free.
 func newReserve(c Config) *reserve {
 	if c.ReserveDisk == 0 || c.Backend.Shared() {
 		return nil
@@ -65,7 +61,7 @@ func freeBytes(dir string) (uint64, error) {
 	return stat.Bavail * uint64(stat.Bsize), nil
 }
 
-// look asks the disk, at most once a second.
+// look returns the free space, which it reads at most once a second.
 func (r *reserve) look() (free uint64, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -76,7 +72,7 @@ func (r *reserve) look() (free uint64, err error) {
 	return r.free, r.err
 }
 
-// lack says what is lacking, and nothing while there is room.
+// lack returns a message if the disk is nearly full, or "".
 func (r *reserve) lack() (string, error) {
 	free, err := r.look()
 	if err != nil || free >= r.bytes {
@@ -91,8 +87,8 @@ func humanBytes(n uint64) string {
 	return resource.NewQuantity(int64(n/mebi*mebi), resource.BinarySI).String() + "B"
 }
 
-// readyCheck fails /readyz while writes are refused, and when the disk cannot be
-// asked.
+// readyCheck returns a check of /readyz that fails while writes are refused, and if the free space
+// cannot be read.
 func (r *reserve) readyCheck() healthz.HealthChecker {
 	return healthz.NamedCheck("disk-reserve", func(*http.Request) error {
 		lack, err := r.lack()
@@ -106,8 +102,8 @@ func (r *reserve) readyCheck() healthz.HealthChecker {
 // reasonNoRoom is the reason of refused writes.
 const reasonNoRoom metav1.StatusReason = "InsufficientStorage"
 
-// refuse is the answer to a write for which there is no room. A disk that
-// cannot be asked refuses nothing: should it be broken, the store says so.
+// refuse returns an error if there is no space for a write. If the free space cannot be read, it
+// returns nil: if the disk is broken, the store fails.
 func (r *reserve) refuse() error {
 	lack, err := r.lack()
 	if err != nil || lack == "" {
@@ -119,12 +115,12 @@ func (r *reserve) refuse() error {
 	}}
 }
 
-// unstored are groups whose objects are answered and not stored.
+// unstored are groups whose objects are not stored.
 var unstored = sets.New("authentication.k8s.io", "authorization.k8s.io")
 
 var leases = coordinationv1.Resource("leases")
 
-// takesRoom says whether the request leaves something in the store.
+// takesRoom reports whether the request stores something.
 func takesRoom(a admission.Attributes) bool {
 	of := a.GetResource().GroupResource()
 	switch {
@@ -143,7 +139,7 @@ type target struct {
 	subresource string
 }
 
-// answered are what is created at a subresource and not stored.
+// answered are the subresources whose created objects are not stored.
 var answered = sets.New(
 	target{schema.GroupResource{Resource: "pods"}, "eviction"},
 	target{schema.GroupResource{Resource: "serviceaccounts"}, "token"},
@@ -154,8 +150,7 @@ func beingDeleted(a admission.Attributes) bool {
 	return err == nil && old.GetDeletionTimestamp() != nil
 }
 
-// reserveAdmission asks the reserve before the plugins, which may ask others
-// far away.
+// reserveAdmission checks the reserve before the plugins, which may call webhooks.
 type reserveAdmission struct {
 	admission.Interface
 	reserve *reserve
@@ -166,7 +161,7 @@ var (
 	_ admission.ValidationInterface = reserveAdmission{}
 )
 
-// Handles every operation: what the plugins handle, Admit and Validate ask.
+// Handles returns true: Admit and Validate call the plugins' Handles.
 func (reserveAdmission) Handles(admission.Operation) bool { return true }
 
 func (r reserveAdmission) Admit(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {

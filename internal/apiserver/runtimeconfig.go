@@ -27,11 +27,11 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
-// optionalGroups are those that no part of the process reads: controllers, admission, authorizers
-// and the node work with all others, and would wait for their informers without end.
+// optionalGroups are the groups that no part of the process reads. Controllers, admission,
+// authorizers and the node agent need all others: without them, their informers would never sync.
 var optionalGroups = sets.New("autoscaling", ownership.GroupName)
 
-// CheckRuntimeConfig reports what is wrong with a --runtime-config. Nothing has to run for that.
+// CheckRuntimeConfig validates a --runtime-config, without a server.
 func CheckRuntimeConfig(config map[string]string) error {
 	groups := registry.Groups(registry.Dependencies{Escalation: &rbac.Escalation{}})
 	groups = append(groups, (&Server{}).ownershipGroup(&review.Reviews{}, nil))
@@ -39,12 +39,12 @@ func CheckRuntimeConfig(config map[string]string) error {
 	return err
 }
 
-// enabledResources says which of the groups' versions and resources are served, as upstream's
-// --runtime-config does (k8s.io/apiserver/pkg/server/resourceconfig).
+// enabledResources returns which of the groups' versions and resources are served, as upstream's
+// --runtime-config (k8s.io/apiserver/pkg/server/resourceconfig).
 func enabledResources(groups []generic.Group, config map[string]string) (*serverstorage.ResourceConfig, error) {
 	versions := versionsOf(groups)
 	config = maps.Clone(config)
-	if value, ok := config["v1"]; ok { // the core group, which the parser below takes with a slash alone
+	if value, ok := config["v1"]; ok { // the core group, which the parser below accepts only with a slash
 		delete(config, "v1")
 		config["/v1"] = value
 	}
@@ -67,8 +67,8 @@ func enabledResources(groups []generic.Group, config map[string]string) (*server
 	return enabled, nil
 }
 
-// groupVersions are the versions of the built-in groups, preferred ones first. They are the
-// registry that k8s.io/apiserver checks a configuration against.
+// groupVersions are the versions of the built-in groups, preferred ones first: the registry by
+// which k8s.io/apiserver validates a configuration.
 type groupVersions []schema.GroupVersion
 
 var _ resourceconfig.GroupVersionRegistry = groupVersions{}
@@ -93,10 +93,10 @@ func (v groupVersions) IsVersionRegistered(gv schema.GroupVersion) bool {
 	return slices.Contains(v, gv)
 }
 
-// PrioritizedVersionsAllGroups are all versions.
+// PrioritizedVersionsAllGroups returns all versions.
 func (v groupVersions) PrioritizedVersionsAllGroups() []schema.GroupVersion { return v }
 
-// PrioritizedVersionsForGroup are the versions of one group.
+// PrioritizedVersionsForGroup returns the versions of one group.
 func (v groupVersions) PrioritizedVersionsForGroup(group string) []schema.GroupVersion {
 	var versions []schema.GroupVersion
 	for _, gv := range v {
@@ -107,7 +107,7 @@ func (v groupVersions) PrioritizedVersionsForGroup(group string) []schema.GroupV
 	return versions
 }
 
-// checkVersions refuses versions that are not served, and names those that are.
+// checkVersions returns an error for unknown versions, which names the known ones.
 func (v groupVersions) checkVersions(config map[string]string) error {
 	asked, err := resourceconfig.ParseGroupVersions(config)
 	if err != nil {
@@ -127,7 +127,7 @@ func (v groupVersions) checkVersions(config map[string]string) error {
 	return nil
 }
 
-// neededBut names what is turned off, though parts of the process work with it.
+// neededBut returns the disabled resources that parts of the process need.
 func (v groupVersions) neededBut(enabled *serverstorage.ResourceConfig) []string {
 	var off []string
 	for _, gv := range v {
@@ -144,7 +144,7 @@ func (v groupVersions) neededBut(enabled *serverstorage.ResourceConfig) []string
 	return off
 }
 
-// keepEnabled leaves out of a group what is turned off.
+// keepEnabled removes disabled versions and resources from a group.
 func keepEnabled(enabled *serverstorage.ResourceConfig, group string, info *genericapiserver.APIGroupInfo) {
 	for version, endpoints := range info.VersionedResourcesStorageMap {
 		gv := schema.GroupVersion{Group: group, Version: version}

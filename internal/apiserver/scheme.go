@@ -15,8 +15,8 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
-// newScheme registers the groups; see generic.Group for why each type is in it
-// twice.
+// newScheme returns a scheme with the types of the groups. generic.Group says why each type is
+// registered twice.
 func newScheme(groups []generic.Group) (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	unversioned := schema.GroupVersion{Version: "v1"}
@@ -34,7 +34,8 @@ func newScheme(groups []generic.Group) (*runtime.Scheme, error) {
 func extensionsScheme() *runtime.Scheme { return apiextensions.Scheme }
 func aggregatorScheme() *runtime.Scheme { return aggregator.Scheme }
 
-// ownershipScheme holds the types of our own group, which client-go's scheme lacks.
+// ownershipScheme returns a scheme with the types of Kindred's own group, which client-go's scheme
+// does not have.
 func ownershipScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(ownership.AddToScheme(scheme))

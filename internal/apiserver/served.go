@@ -23,11 +23,11 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// establishLimit is how long a start waits for definitions that are stored and not established
-// yet. To establish one is a write, which a full disk refuses: the cluster must start all the same.
+// establishLimit is how long a start waits until stored definitions are established. Establishing
+// is a write, which is refused if the disk is full: the cluster must start nevertheless.
 const establishLimit = 10 * time.Second
 
-// servedInterval is how often AwaitServed looks again.
+// servedInterval is how often AwaitServed checks.
 const servedInterval = 10 * time.Millisecond
 
 // AwaitServed returns once every resource that this server serves answers and is listed in
@@ -61,9 +61,9 @@ func (s *Server) AwaitServed(ctx context.Context) error {
 	}
 }
 
-// undecidedDefinitions names the definitions whose fate k8s.io/apiextensions-apiserver's
-// controllers have not written yet. Before the informer has synced there are none, and nothing is
-// listed either.
+// undecidedDefinitions returns the names of definitions whose conditions
+// k8s.io/apiextensions-apiserver's controllers have not written yet. It returns none before the
+// informer has synced; then discovery lists no custom resources either.
 func (s *Server) undecidedDefinitions() []string {
 	var names []string
 	for _, definition := range s.allDefinitions() {
@@ -74,8 +74,8 @@ func (s *Server) undecidedDefinitions() []string {
 	return names
 }
 
-// decided reports whether a definition is established, or will not be: its names are taken, or its
-// webhook's CA bundle is invalid.
+// decided reports whether a definition is established, or will not be, because its names are taken
+// or its webhook's CA bundle is invalid.
 func decided(definition *apiextensionsv1.CustomResourceDefinition) bool {
 	established := apihelpers.FindCRDCondition(definition, apiextensionsv1.Established)
 	switch {
@@ -89,9 +89,9 @@ func decided(definition *apiextensionsv1.CustomResourceDefinition) bool {
 	return established != nil && established.Reason == "InvalidCABundle"
 }
 
-// allListed reports whether discovery lists every resource that is served here, both the list of
-// groups and the aggregated document. Group versions that an APIService leaves to another server
-// are not waited for: that server may be down.
+// allListed reports whether discovery lists every resource that this server serves, in the list of
+// groups and in the aggregated document. It ignores group versions that an APIService delegates to
+// another server, which may be down.
 func (s *Server) allListed(ctx context.Context, client discovery.DiscoveryInterface) bool {
 	if !s.definitions.Informer().HasSynced() {
 		return false
@@ -114,7 +114,7 @@ func (s *Server) allListed(ctx context.Context, client discovery.DiscoveryInterf
 			return false
 		}
 	}
-	// An APIService whose server is down makes this an error, and what is listed is returned all the same.
+	// If the server of an APIService is down, this returns an error along with the lists.
 	_, lists, err := client.ServerGroupsAndResources()
 	if err != nil && !discovery.IsGroupDiscoveryFailedError(err) || ctx.Err() != nil {
 		return false
@@ -122,8 +122,8 @@ func (s *Server) allListed(ctx context.Context, client discovery.DiscoveryInterf
 	return listed(want, lists)
 }
 
-// servedVersions are the group versions that are served here, each with the resources that must be
-// listed. All resources of a built-in group are listed as one.
+// servedVersions returns the group versions that this server serves, each with the resources that
+// must be listed.
 func (s *Server) servedVersions() map[schema.GroupVersion]sets.Set[string] {
 	versions := map[schema.GroupVersion]sets.Set[string]{apiextensionsv1.SchemeGroupVersion: nil}
 	for gv := range s.installed {

@@ -35,28 +35,26 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/resource"
 )
 
-// apiserverUser is who the server itself is, as upstream's loopback client.
+// apiserverUser is the user of the server's own client, as upstream's loopback client.
 var apiserverUser = &user.DefaultInfo{Name: user.APIServerUser, Groups: []string{user.SystemPrivilegedGroup, user.AllAuthenticated}}
 
-// Server is the API.
+// Server is the API server.
 type Server struct {
 	inprocess inprocess.Server
-	// direct is the API behind the filters that in-process requests need.
+	// direct is the API behind the filters for in-process requests.
 	direct    http.Handler
 	deletions deletions
 	groups    []generic.Group
-	// enabled says which of the groups' versions and resources are to be served, installed which
-	// versions are.
+	// enabled are the versions and resources to serve, installed the versions that are served.
 	enabled   *serverstorage.ResourceConfig
 	installed sets.Set[schema.GroupVersion]
 	scheme    *runtime.Scheme
-	// external holds the versioned registrations alone, for OpenAPI: its namer
-	// would publish the internal ones too. It is client-go's.
+	// external has only the versioned types, for OpenAPI, whose namer would publish the internal
+	// ones too. It is client-go's scheme.
 	external  *runtime.Scheme
 	informers informers.SharedInformerFactory
-	// started is closed once the informers run. lifetime is for what the server
-	// keeps in the background: it begins with New, when there is no context of
-	// Run yet, and ends with the server.
+	// started is closed once the informers run. lifetime is the context of background work: it
+	// begins with New, before there is the context of Run, and ends with the server.
 	started    chan struct{}
 	lifetime   context.Context
 	end        context.CancelFunc
@@ -65,9 +63,9 @@ type Server struct {
 	clock      clock.WithTicker
 	traffic    traffic
 	aggregator *aggregatorapiserver.APIAggregator
-	// definitions are the CustomResourceDefinitions, as the server of custom resources knows them.
+	// definitions is the informer of CustomResourceDefinitions of the server of custom resources.
 	definitions crdinformers.CustomResourceDefinitionInformer
-	// reserve is nil where no disk is to be kept free, gate where no etcd can be lost.
+	// reserve is nil with an external etcd, gate with the embedded one.
 	reserve *reserve
 	gate    *storeGate
 }
@@ -75,7 +73,7 @@ type Server struct {
 // New builds the chain of servers. Nothing is served before Run.
 func New(c Config) (*Server, error) {
 	s := &Server{external: scheme.Scheme, clock: c.Clock, started: make(chan struct{}), deletions: deletions{}, installed: sets.New[schema.GroupVersion]()}
-	// How busy a server is, is a matter of real time, whatever time the cluster is told.
+	// Traffic is measured in real time, even under a fake clock.
 	s.traffic.clock = clock.RealClock{}
 	s.lifetime, s.end = context.WithCancel(context.Background())
 	if err := s.build(c); err != nil {
@@ -151,29 +149,29 @@ func (s *Server) build(c Config) error {
 	return s.serveDirectly(s.aggregator.GenericAPIServer)
 }
 
-// Config is an in-process client configuration that acts as the given user, and
-// writes under the server's own name unless it is given another UserAgent.
+// Config returns an in-process client configuration that acts as the given user. Its field manager
+// is the server's, unless UserAgent is changed.
 func (s *Server) Config(as user.Info) *clientrest.Config {
 	config := s.inprocess.Config(as)
 	config.UserAgent = "kube-apiserver/" + version.Get().GitVersion
 	return config
 }
 
-// Informers are the server's own. Other parts in the process share them, so that
-// each object is decoded and kept once; what they add runs after StartInformers.
-// Objects from there are everybody's, and have no managed fields.
+// Informers returns the server's informers. Other parts of the process share them, so that each
+// object is decoded and stored once. Informers that they add run after StartInformers. Their
+// objects are shared, must not be changed, and have no managed fields.
 func (s *Server) Informers() informers.SharedInformerFactory { return s.informers }
 
-// StartInformers starts those informers that do not run yet, until the server stops.
+// StartInformers starts the informers that do not run yet. They stop with the server.
 func (s *Server) StartInformers() { s.informers.Start(s.lifetime.Done()) }
 
-// Busy tells whether anybody but the cluster's own parts is making requests.
-func (s *Server) Busy() bool { return s.traffic.flows() }
+// Busy reports whether clients other than the cluster's own parts are making requests.
+func (s *Server) Busy() bool { return s.traffic.isBusy() }
 
-// Scheme knows the versioned types of every built-in group.
+// Scheme returns a scheme with the versioned types of every built-in group.
 func (s *Server) Scheme() *runtime.Scheme { return s.external }
 
-// Run serves until ctx is done and then lets running requests end.
+// Run serves until ctx is done, and then waits for requests in progress.
 func (s *Server) Run(ctx context.Context) error {
 	defer s.end()
 	s.aggregator.GenericAPIServer.ShutdownTimeout = shutdownTimeout
@@ -181,7 +179,7 @@ func (s *Server) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if ctx.Err() != nil { // Both to make a server and to prepare it take long.
+	if ctx.Err() != nil { // creating and preparing a server takes long
 		s.aggregator.GenericAPIServer.Destroy()
 		return nil
 	}
@@ -195,8 +193,8 @@ func (s *Server) Run(ctx context.Context) error {
 	return prepared.Run(running)
 }
 
-// awaitHook lets a server that is stopped while it starts finish starting: the
-// library ends the whole process when it is stopped during this hook.
+// awaitHook makes a stop wait until the start is complete: k8s.io/apiserver ends the process if it
+// is stopped during this hook.
 func (s *Server) awaitHook() {
 	client, err := clientrest.HTTPClientFor(s.Config(apiserverUser))
 	if err != nil {
@@ -216,7 +214,7 @@ func (s *Server) awaitHook() {
 	}
 }
 
-// hookLimit is how long a stop waits for a start to finish.
+// hookLimit is how long a stop waits for a start to complete.
 const hookLimit = 5 * time.Second
 
 // newMain installs the built-in groups.

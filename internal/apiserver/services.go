@@ -24,18 +24,17 @@ import (
 	"github.com/kindred-project/kindred/internal/storage"
 )
 
-// services is what the server needs for Services, and does for them beyond
-// serving the kind.
+// services has what the server does for Services beyond serving the kind.
 type services struct {
 	core.ServiceDependencies
-	// resolver finds an endpoint of what webhooks and APIServices name.
+	// resolver finds an endpoint of the Services in webhooks and APIServices.
 	resolver aggregatorapiserver.ServiceResolver
 
 	repair *serviceip.Repair
-	// settled is the revision of the store up to which nobody is left who might
-	// not be done; 0 where other servers write to it.
+	// settled is the revision of the store up to which all writes are complete; 0 if other servers
+	// write to the store.
 	settled uint64
-	// kubernetes is the Service by which pods find the API.
+	// kubernetes maintains the Service default/kubernetes.
 	kubernetes *kubernetesService
 	clock      clock.WithTicker
 }
@@ -84,7 +83,8 @@ func newServices(ctx context.Context, c Config, client kubernetes.Interface, sha
 	}, nil
 }
 
-// repairEvents records, until ctx is done, what is found wrong with Services.
+// repairEvents returns recorders of the problems that are found with Services. They run until ctx
+// is done.
 func repairEvents(ctx context.Context, client kubernetes.Interface) (serviceip.Recorders, error) {
 	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: client.EventsV1()})
 	context.AfterFunc(ctx, broadcaster.Shutdown)
@@ -97,7 +97,7 @@ func repairEvents(ctx context.Context, client kubernetes.Interface) (serviceip.R
 	}, nil
 }
 
-// coreResources stores objects of the core group that no endpoint serves.
+// coreResources returns the storage options of core objects that no endpoint serves.
 func coreResources(backend *storage.Backend) (storage.Resources, error) {
 	protobuf, ok := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), runtime.ContentTypeProtobuf)
 	if !ok {
@@ -108,22 +108,22 @@ func coreResources(backend *storage.Backend) (storage.Resources, error) {
 	return libraryResources(backend, genericapiserver.Config{}, codec, version), nil
 }
 
-// ensure prepares the store for Services, at the start. What fails here is tried
-// again later, and need not keep the server from serving.
+// ensure prepares the store for Services at the start. Failures are logged and retried later; they
+// do not keep the server from serving.
 func (s *services) ensure(ctx context.Context) error {
 	if err := s.kubernetes.ensureRange(ctx); err != nil {
 		return err
 	}
 	if err := s.repair.Start(ctx, s.settled); err != nil {
-		klog.FromContext(ctx).Error(err, "Cannot compare the addresses and ports of Services with their claims; will try again")
+		klog.FromContext(ctx).Error(err, "Cannot compare the addresses and ports of Services with their allocations, will retry")
 	}
 	if err := s.kubernetes.ensure(ctx); err != nil {
-		klog.FromContext(ctx).Error(err, "Cannot bring the Service default/kubernetes up to date; will try again")
+		klog.FromContext(ctx).Error(err, "Cannot update the Service default/kubernetes, will retry")
 	}
 	return nil
 }
 
-// start looks after Services for as long as the server runs.
+// start runs the background work for Services as long as the server runs.
 func (s *services) start(main *genericapiserver.GenericAPIServer) error {
 	err := main.AddPostStartHook("look-after-services", func(hook genericapiserver.PostStartHookContext) error {
 		go s.repair.Run(hook, s.clock)

@@ -10,12 +10,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer/json"
 )
 
-// statedVersions reads a patched object by the version that it states. What it
-// leaves out, the library completes from the type that it is read into, and for
-// upstream's that is the internal version: types of their own, without JSON names.
-// Of an object without a version nothing is read then, not even its name, and a
-// version without its group is nobody's. Here the internal types are those of a
-// version (see generic.Group), and would be read all the same.
+// statedVersions decodes a patched object by the apiVersion that it states. The decoder completes a
+// missing apiVersion from the type that it decodes into. Upstream, that is the internal version,
+// whose types have no JSON names: of an object without apiVersion nothing is decoded, not even its
+// name, and a version without group is unknown. Here the internal types are versioned types (see
+// generic.Group), which would be decoded.
 type statedVersions struct {
 	serializer.CodecFactory
 	scheme *runtime.Scheme
@@ -28,20 +27,20 @@ func (s statedVersions) DecoderToVersion(decoder runtime.Decoder, gv runtime.Gro
 
 type statedVersionDecoder struct {
 	runtime.Decoder
-	// plain does not convert, and does not know versions.
+	// plain neither converts nor checks versions.
 	plain  runtime.Decoder
 	scheme *runtime.Scheme
 }
 
-// Decode implements runtime.Decoder. A body that is created or put has the
-// version of its URL for a default; only a patched object has none.
+// Decode implements runtime.Decoder. The default version of a created or updated object is that of
+// the URL; only a patched object has no default.
 func (d statedVersionDecoder) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
 	if defaults != nil || into == nil {
 		return d.Decoder.Decode(data, defaults, into)
 	}
 	stated, err := d.stated(data, into)
 	switch {
-	case err != nil: // the decoder says why
+	case err != nil: // the decoder reports it
 	case stated.Version == "", stated.Version == runtime.APIVersionInternal:
 		_, gvk, err := d.plain.Decode(data, nil, &unversioned{})
 		return into, gvk, err
@@ -51,7 +50,7 @@ func (d statedVersionDecoder) Decode(data []byte, defaults *schema.GroupVersionK
 	return d.Decoder.Decode(data, nil, into)
 }
 
-// stated is what data says that it is. The kind may be left out.
+// stated returns the group, version and kind in data. The kind may be missing.
 func (d statedVersionDecoder) stated(data []byte, into runtime.Object) (*schema.GroupVersionKind, error) {
 	stated, err := json.DefaultMetaFactory.Interpret(data)
 	if err != nil || stated.Kind != "" {
@@ -64,8 +63,7 @@ func (d statedVersionDecoder) stated(data []byte, into runtime.Object) (*schema.
 	return stated, err
 }
 
-// unversioned has no fields but those that say what an object is: to a strict
-// decoder, all others are unknown.
+// unversioned has only apiVersion and kind: to a strict decoder, all other fields are unknown.
 type unversioned struct {
 	runtime.TypeMeta `json:",inline"`
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/scheduling"
 )
 
-// systemNamespaces are there before anything else can be.
+// systemNamespaces are created first.
 var systemNamespaces = []string{
 	metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic, corev1.NamespaceNodeLease,
 }
@@ -54,8 +54,8 @@ func (s *Server) EnsureSystem(parent context.Context) error {
 	return s.awaitPolicy(parent)
 }
 
-// awaitInformers waits until the server's own caches are filled. Before that,
-// admission lets a request wait for them, though not for ever.
+// awaitInformers waits until the server's informers are synced. Until then admission makes requests
+// wait, up to a limit.
 func (s *Server) awaitInformers(ctx context.Context) error {
 	select {
 	case <-s.started:
@@ -66,8 +66,8 @@ func (s *Server) awaitInformers(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// awaitPolicy waits until the authorizer knows the bootstrap roles, so that
-// whoever acts next is not refused.
+// awaitPolicy waits until the authorizer has the bootstrap roles in its cache, so that later
+// requests are not refused.
 func (s *Server) awaitPolicy(ctx context.Context) error {
 	ticker := s.clock.NewTicker(time.Millisecond)
 	defer ticker.Stop()
@@ -136,8 +136,8 @@ func ensurePriorityClasses(ctx context.Context, client kubernetes.Interface) err
 	return nil
 }
 
-// trackingName is the ConfigMap that says since when uses of tokens in Secrets are noted
-// (KEP-2799): who was not seen since may be gone.
+// trackingName is the ConfigMap with the day since when uses of tokens in Secrets are recorded
+// (KEP-2799): a token without a recorded use has not been used since.
 const trackingName = "kube-apiserver-legacy-service-account-token-tracking"
 
 func (s *Server) ensureTracking(ctx context.Context, client kubernetes.Interface) error {
@@ -159,12 +159,11 @@ func (s *Server) ensureTracking(ctx context.Context, client kubernetes.Interface
 	return err
 }
 
-// trackingInterval is after how long the ConfigMap is made again at the latest when it is
-// lost; upstream's limit.
+// trackingInterval is how long it takes at most to recreate a lost ConfigMap, as upstream.
 const trackingInterval = 30 * time.Minute
 
-// keepTracking makes the ConfigMap anew when it is lost or spoilt: without it nothing
-// retires.
+// keepTracking recreates the ConfigMap if it is lost or invalid: without it no token is ever
+// invalidated.
 func (s *Server) keepTracking(ctx context.Context, client kubernetes.Interface, ticker clock.Ticker) {
 	defer ticker.Stop()
 	for {
@@ -174,12 +173,12 @@ func (s *Server) keepTracking(ctx context.Context, client kubernetes.Interface, 
 		case <-ticker.C():
 		}
 		if err := s.ensureTracking(ctx, client); err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "Cannot note since when uses of tokens are noted; will try again", "configmap", trackingName)
+			klog.FromContext(ctx).Error(err, "Cannot record since when uses of tokens are recorded, will retry", "configmap", trackingName)
 		}
 	}
 }
 
-// ignoreExisting accepts that another server was faster.
+// ignoreExisting ignores that another server has created the object first.
 func ignoreExisting(err error) error {
 	if apierrors.IsAlreadyExists(err) {
 		return nil

@@ -17,25 +17,26 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// traffic notices whether anybody waits for the server: users and their programs, not what
-// the cluster does by itself.
+// traffic detects requests of users and their programs, as opposed to those of the cluster's own
+// parts.
 type traffic struct {
 	clock clock.PassiveClock
 
 	mu sync.Mutex
-	// arrivals are when the latest requests came, a ring; next is the oldest of them.
+	// arrivals are the times of the latest requests, a ring buffer; next is the index of the
+	// oldest.
 	arrivals [trafficRequests]time.Time
 	next     int
 }
 
-// There is traffic if so many requests came within so much time, 20 a second. One alone, the
-// deletion of an owner say, is none: it is over before what it caused begins.
+// There is traffic if this many requests arrive within this time, 20 a second. A single request,
+// such as the deletion of an owner, is not traffic: it is complete before its cascade begins.
 const (
 	trafficRequests = 4
 	trafficWindow   = 200 * time.Millisecond
 )
 
-// wrap notes the requests that somebody waits for.
+// wrap records the arrival of requests whose client waits for the response.
 func (t *traffic) wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		info, ok := request.RequestInfoFrom(r.Context())
@@ -54,15 +55,15 @@ func (t *traffic) arrived() {
 	t.next = (t.next + 1) % trafficRequests
 }
 
-// flows tells whether there is traffic.
-func (t *traffic) flows() bool {
+// isBusy reports whether there is traffic.
+func (t *traffic) isBusy() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.clock.Since(t.arrivals[t.next]) <= trafficWindow
 }
 
-// isAwaited tells whether somebody waits for the answer. Nobody waits for a watch, and leases
-// are renewed as long as there is anything.
+// isAwaited reports whether a client other than a part of the cluster waits for the response.
+// Watches do not count, and neither do leases, which are renewed all the time.
 func isAwaited(info *request.RequestInfo, caller user.Info) bool {
 	if !info.IsResourceRequest || info.Verb == "watch" || info.APIGroup == coordinationv1.GroupName {
 		return false
@@ -70,7 +71,7 @@ func isAwaited(info *request.RequestInfo, caller user.Info) bool {
 	return !isPart(caller.GetName())
 }
 
-// isPart tells whether the user is a part of the cluster: the server, the scheduler, a
+// isPart reports whether the user is a part of the cluster: the server, the scheduler, a
 // controller, a node. Service accounts outside of kube-system are not.
 func isPart(name string) bool {
 	if strings.HasPrefix(name, serviceaccount.ServiceAccountUsernamePrefix) {
@@ -79,5 +80,5 @@ func isPart(name string) bool {
 	return name != user.Anonymous && strings.HasPrefix(name, "system:") || strings.HasPrefix(name, "kindred:")
 }
 
-// systemAccounts is what the names of kube-system's service accounts begin with.
+// systemAccounts is the prefix of the names of kube-system's service accounts.
 var systemAccounts = serviceaccount.MakeUsername(metav1.NamespaceSystem, "")

@@ -39,7 +39,7 @@ func TestTrafficNeedsRequestsInShortOrder(t *testing.T) {
 				traffic.arrived()
 			}
 			clock.Step(test.rest)
-			if got := traffic.flows(); got != test.want {
+			if got := traffic.isBusy(); got != test.want {
 				t.Errorf("traffic: got %v, want %v", got, test.want)
 			}
 		})
@@ -77,7 +77,7 @@ func TestTrafficIsWhatSomebodyWaitsFor(t *testing.T) {
 			for range trafficRequests {
 				handler.ServeHTTP(httptest.NewRecorder(), r.WithContext(ctx))
 			}
-			if got := traffic.flows(); got != test.want || served != trafficRequests {
+			if got := traffic.isBusy(); got != test.want || served != trafficRequests {
 				t.Errorf("got %v, %d served; want %v, %d", got, served, test.want, trafficRequests)
 			}
 		})

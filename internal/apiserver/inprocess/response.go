@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// maxBuffered is how far the server may write a stream ahead of the reader, in bytes,
-// before it waits, as it would on a full socket.
+// maxBuffered is how many bytes of a stream the server may write ahead of the reader before it
+// blocks, as on a full socket.
 const maxBuffered = 1 << 20
 
 // response is both ends of one response: the http.ResponseWriter that the
@@ -24,9 +24,9 @@ type response struct {
 	cancel  context.CancelFunc
 	header  http.Header
 	started chan struct{}
-	// ahead is how far the server may write ahead of the reader, in bytes.
+	// ahead is how many bytes the server may write ahead of the reader.
 	ahead int
-	// detach lets go of the contexts whose end would end the request.
+	// detach removes the callbacks from contexts whose end would end the request.
 	detach []func() bool
 
 	mu      sync.Mutex
@@ -52,8 +52,8 @@ func newResponse(ctx context.Context, cancel context.CancelFunc) *response {
 	return r
 }
 
-// endWith has the request end with the caller's context. That may last as long as the
-// process, so it is let go of when the request is over.
+// endWith ends the request when the caller's context is done. That context may live as long as the
+// process, so the callback is removed when the request is complete.
 func (r *response) endWith(caller context.Context) {
 	r.detach = append(r.detach, context.AfterFunc(caller, r.cancel))
 }
@@ -67,7 +67,7 @@ func (r *response) WriteHeader(code int) {
 }
 
 func (r *response) writeHeader(code int) {
-	// 1xx codes are informational; the real one is still to come (RFC 9110).
+	// 1xx codes are informational; the final one follows (RFC 9110).
 	if r.code != 0 || code < 200 {
 		return
 	}
@@ -89,19 +89,19 @@ func (r *response) Write(p []byte) (int, error) {
 	return r.buffer.Write(p)
 }
 
-// Flush has nothing to push: what is written can be read at once.
+// Flush implements http.Flusher. Written data can be read at once anyway.
 func (r *response) Flush() { r.WriteHeader(http.StatusOK) }
 
-// CloseNotify is how the library's response writers recognise one that can
-// stream (apiserver/pkg/endpoints/responsewriter).
+// CloseNotify implements http.CloseNotifier, by which k8s.io/apiserver recognizes response writers
+// that can stream (apiserver/pkg/endpoints/responsewriter).
 func (r *response) CloseNotify() <-chan bool {
 	gone := make(chan bool, 1)
 	context.AfterFunc(r.ctx, func() { gone <- true })
 	return gone
 }
 
-// SetReadDeadline and SetWriteDeadline satisfy http.ResponseController; the
-// request's context is what ends an in-process request.
+// SetReadDeadline and SetWriteDeadline satisfy http.ResponseController. The context of the request
+// ends an in-process request.
 func (r *response) SetReadDeadline(time.Time) error  { return nil }
 func (r *response) SetWriteDeadline(time.Time) error { return nil }
 
@@ -112,7 +112,7 @@ func (r *response) abort(err error) {
 	r.writeHeader(http.StatusInternalServerError)
 }
 
-// wake lets reader and writer see that the request is over.
+// wake makes reader and writer notice that the request is complete.
 func (r *response) wake() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -136,7 +136,7 @@ func (r *response) end() {
 	r.changed.Broadcast()
 }
 
-// result is the response as the client sees it. The header must have been written.
+// result returns the response for the client. The header must have been written.
 func (r *response) result(req *http.Request) *http.Response {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -155,7 +155,7 @@ func (r *response) result(req *http.Request) *http.Response {
 	}
 }
 
-// body is the client's end.
+// body is the client's end of a response.
 type body struct{ *response }
 
 func (b body) Read(p []byte) (int, error) {
@@ -177,7 +177,7 @@ func (b body) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// Close tells the server that nobody reads any more.
+// Close tells the server that the client has stopped reading.
 func (b body) Close() error {
 	b.cancel()
 	return nil

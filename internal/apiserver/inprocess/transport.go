@@ -1,11 +1,9 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package inprocess lets the server's own clients reach it by a function call:
-// an http.RoundTripper that runs the server's handler chain, with
-// authentication replaced by an identity that the process vouches for. There
-// is no TCP and no TLS; authorization, admission, audit and priority see an
-// ordinary request.
+// Package inprocess lets clients in the process call the server as a function: an http.RoundTripper
+// that runs the server's handler chain, with a trusted identity instead of credentials. There is no
+// TCP and no TLS. Authorization, admission, audit and priority are the same as for other requests.
 package inprocess
 
 import (
@@ -21,11 +19,11 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// host is what in-process requests name as their server. It is never resolved.
+// host is the server in the URLs of in-process requests. It is never resolved.
 const host = "http://kindred.invalid"
 
-// Server is the handler that in-process clients call; it is set once, when the
-// chain of servers has been built, and the clients may exist before.
+// Server is the handler that in-process clients call. It is set once, when the chain of servers is
+// complete; clients may be created before.
 type Server struct {
 	handler atomic.Pointer[http.Handler]
 }
@@ -33,8 +31,7 @@ type Server struct {
 // Serve sets the handler.
 func (s *Server) Serve(handler http.Handler) { s.handler.Store(&handler) }
 
-// Config is a client configuration which acts as the given user. It has no
-// limit of queries per second.
+// Config returns a client configuration that acts as the given user. It has no QPS limit.
 func (s *Server) Config(as user.Info) *rest.Config {
 	return &rest.Config{
 		Host:      host,
@@ -45,16 +42,16 @@ func (s *Server) Config(as user.Info) *rest.Config {
 			ContentType:        "application/vnd.kubernetes.protobuf",
 		},
 		DisableCompression: true,
-		// Warnings are for people who can change what they ask for; whoever runs in this
-		// process and wants them sets a handler of its own.
+		// Warnings are for users who can change their requests. A client in this process that wants
+		// them sets its own handler.
 		WarningHandlerWithContext: rest.NoWarnings{},
 	}
 }
 
 type identity struct{}
 
-// Authenticator accepts the identity of in-process requests. No request from
-// outside can carry one, for it is not in the request but in its context.
+// Authenticator returns an authenticator that accepts the identity of in-process requests. A
+// request from outside cannot have one, because it is not in the request but in its context.
 func Authenticator() authenticator.Request {
 	return authenticator.RequestFunc(func(req *http.Request) (*authenticator.Response, bool, error) {
 		info, ok := req.Context().Value(identity{}).(user.Info)
@@ -72,17 +69,16 @@ type transport struct {
 
 var errNotServing = errors.New("the API server is not serving yet")
 
-// RoundTrip runs the handler until it has written the header, and leaves it
-// writing the body while the caller reads. What is answered whole is run in place: the
-// stack that the filters and the registry need has grown, and stays with the caller.
+// RoundTrip runs the handler until it has written the header, and lets it write the body while the
+// caller reads. If the response is never a stream, the handler runs in the caller's goroutine,
+// whose stack has grown enough already.
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	handler := t.server.handler.Load()
 	if handler == nil {
 		return nil, errNotServing
 	}
-	// Only the end of the caller's request reaches the server, none of its
-	// values: a caller that is itself serving a request would hand on that
-	// request's user, log and audit.
+	// Only the cancellation of the caller's context is passed on, not its values: a caller that is
+	// itself processing a request would pass on that request's user, logger and audit event.
 	ctx, cancel := context.WithCancel(context.WithValue(context.Background(), identity{}, t.user))
 	r := newResponse(ctx, cancel)
 	r.endWith(req.Context())
@@ -104,13 +100,13 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 }
 
-// isAnsweredWhole tells whether the answer is never a stream. A GET may be for a watch or a
-// log, and a POST for what a pod says.
+// isAnsweredWhole reports whether the response is never a stream. A GET may be a watch or a log,
+// and a POST an exec or a proxied request.
 func isAnsweredWhole(method string) bool {
 	return method == http.MethodDelete || method == http.MethodPut || method == http.MethodPatch
 }
 
-// serverRequest makes of a client's request what a server would have parsed.
+// serverRequest converts a client's request to the one that a server would have parsed.
 func serverRequest(req *http.Request, ctx context.Context) *http.Request {
 	inner := req.WithContext(ctx)
 	inner.Header = req.Header.Clone()

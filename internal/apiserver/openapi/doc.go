@@ -1,10 +1,9 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package openapi holds the OpenAPI definitions of every built-in type, as
-// generated from the comments of k8s.io/api and k8s.io/apimachinery. The
-// servers publish them at /openapi/v2 and /openapi/v3, and server-side apply
-// derives its type models from them.
+// Package openapi has the OpenAPI definitions of every built-in type, generated from k8s.io/api and
+// k8s.io/apimachinery. The servers publish them at /openapi/v2 and /openapi/v3, and server-side
+// apply derives its type models from them.
 package openapi
 
 //go:generate ./generate.sh
