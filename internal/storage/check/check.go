@@ -21,8 +21,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// The buckets of etcd (go.etcd.io/etcd/server/v3/storage/schema), without which it would go on
-// as if nothing had ever been in them.
+// The buckets of etcd (go.etcd.io/etcd/server/v3/storage/schema). If one is missing, etcd creates it
+// empty, without an error.
 const (
 	keyBucket     = "key"
 	metaBucket    = "meta"
@@ -34,8 +34,8 @@ var neededBuckets = []string{keyBucket, metaBucket, membersBucket, "cluster", "l
 func databaseFile(dir string) string { return filepath.Join(dir, "member", "snap", "db") }
 func logDir(dir string) string       { return filepath.Join(dir, "member", "wal") }
 
-// Store checks the store in a directory that nobody uses. The error says that the check itself
-// failed. All objects are decoded if that is asked for, or if there was no clean stop.
+// Store checks the store in a directory that no process uses. Damage is in the report; an error means
+// that the check itself failed. Objects are decoded if decode is set, or after an unclean stop.
 func Store(ctx context.Context, dir string, decode bool) (report *Report, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -81,31 +81,31 @@ type checker struct {
 	record *Record
 	report *Report
 
-	// sums are those of the last clean stop; nil if there are none.
+	// sums are the checksums of the last clean stop; nil if there are none.
 	sums *sums
-	// rest is the checksum of what is no version of a key.
+	// rest is the checksum of all entries that are not versions of keys.
 	rest uint32
-	// consistent is the last log entry that the database has; members are who is in it.
+	// consistent is the last log entry that the database has; members are the members in it.
 	consistent uint64
 	members    map[uint64]bool
 
-	// absent reports whether there is no database. etcd makes it again from a whole log.
+	// absent is set if there is no database. etcd recreates it from a complete log.
 	absent bool
-	// latest is where the latest version of each object is.
+	// latest has the place of the latest version of each object.
 	latest map[string]place
 	decode bool
-	// newest is the revision that was last seen.
+	// newest is the last revision in the database.
 	newest revision
 }
 
-// place is where in the file of the database a version is.
+// place is the place of a version in the database file.
 type place struct {
 	revision revision
 	page, at int64
 	size     int
 }
 
-// found sorts an error into damage and what made the check fail.
+// found adds an error to the report if it is damage, and returns it if the check failed.
 func (c *checker) found(err error, file string) error {
 	var page *broken
 	var spot *misplaced
@@ -123,7 +123,7 @@ func (c *checker) found(err error, file string) error {
 	return nil
 }
 
-// database checks all that the database holds.
+// database checks the database.
 func (c *checker) database(decode bool) error {
 	path := databaseFile(c.dir)
 	db, notes, err := openDatabase(path)
@@ -137,7 +137,7 @@ func (c *checker) database(decode bool) error {
 	}
 	defer db.file.Close()
 	stopped := c.openSums()
-	// As the clean stop left it: what is written now can only be damage.
+	// Unchanged since the clean stop: any difference is damage.
 	asStopped := stopped != nil && stopped.Transaction == db.meta.transaction
 	c.decode = decode || !asStopped
 	c.members = map[uint64]bool{}
@@ -163,7 +163,7 @@ func (c *checker) database(decode bool) error {
 	return nil
 }
 
-// openSums opens the sums of the last clean stop, if there are any that can be used.
+// openSums opens the checksums of the last clean stop, if they can be used.
 func (c *checker) openSums() *Stopped {
 	if c.record == nil || c.record.Stopped == nil {
 		return nil
@@ -176,7 +176,7 @@ func (c *checker) openSums() *Stopped {
 	return c.record.Stopped
 }
 
-// complete checks that everything is there that was there at the clean stop.
+// complete checks that all data of the clean stop is still there.
 func (c *checker) complete(path string, stopped *Stopped) {
 	c.sums.rest()
 	switch {
@@ -199,7 +199,7 @@ func (c *checker) entry(e entry) {
 	case metaBucket:
 		if string(e.key) == "consistent_index" {
 			if len(e.value) != 8 {
-				c.report.add(Damage{File: path, Page: e.page, Problem: "the consistent index is no number"})
+				c.report.add(Damage{File: path, Page: e.page, Problem: "the consistent index is not a number"})
 			} else {
 				c.consistent = binary.BigEndian.Uint64(e.value)
 			}
@@ -257,7 +257,7 @@ func (c *checker) version(e entry) {
 	c.remember(v, e)
 }
 
-// remember notes the latest version of an object, which is decoded later.
+// remember stores the place of the latest version of an object, which is decoded later.
 func (c *checker) remember(v *version, e entry) {
 	key := string(v.kv.GetKey())
 	if !c.decode || !isObject(key) {
@@ -270,7 +270,7 @@ func (c *checker) remember(v *version, e entry) {
 	c.latest[key] = place{revision: v.revision, page: e.page, at: e.at, size: len(e.value)}
 }
 
-// forget notes that a key was deleted.
+// forget removes the place of a deleted object.
 func (c *checker) forget(e entry) {
 	if v, err := readVersion(e); err == nil {
 		delete(c.latest, string(v.kv.GetKey()))
@@ -281,7 +281,7 @@ func (c *checker) forget(e entry) {
 func (c *checker) compare(log *writeAheadLog) error {
 	c.report.Entry = log.last
 	if len(c.report.Damage) > 0 && !c.report.Droppable() {
-		return nil // what could be said of an unreadable database would mislead
+		return nil // results about an unreadable database would mislead
 	}
 	path := databaseFile(c.dir)
 	if c.absent && !log.whole() {
@@ -379,11 +379,11 @@ func (v *version) sum() sum {
 // revisionOf reads the key of a version (go.etcd.io/etcd/server/v3/storage/mvcc.BucketKey).
 func revisionOf(key []byte) (r revision, tombstone bool, err error) {
 	if len(key) != 17 && (len(key) != 18 || key[17] != 't') || key[8] != '_' {
-		return r, false, fmt.Errorf("%q is no revision", bytes.ToValidUTF8(key, []byte("?")))
+		return r, false, fmt.Errorf("%q is not a revision", bytes.ToValidUTF8(key, []byte("?")))
 	}
 	r = revision{binary.BigEndian.Uint64(key), binary.BigEndian.Uint64(key[9:])}
 	if r.main == 0 || r.main > 1<<62 || r.sub > 1<<62 {
-		return r, false, fmt.Errorf("%d_%d is no revision", r.main, r.sub)
+		return r, false, fmt.Errorf("%d_%d is not a revision", r.main, r.sub)
 	}
 	return r, len(key) == 18, nil
 }

@@ -32,11 +32,11 @@ const (
 	depthLimit = 64
 )
 
-// root is a root of the database.
+// root is a meta page of the database.
 type root struct {
 	pageSize    int64
 	root        uint64
-	pages       uint64 // how many pages there are
+	pages       uint64 // number of pages
 	transaction uint64
 }
 
@@ -46,9 +46,9 @@ type database struct {
 	file *os.File
 	size int64
 	meta root
-	// seen are the pages that were visited.
+	// seen marks the visited pages.
 	seen []bool
-	// visit gets each entry that is not a bucket. Its slices are valid during the call.
+	// visit is called with each entry that is not a bucket. Its slices are valid during the call.
 	visit func(e entry)
 }
 
@@ -56,11 +56,11 @@ type database struct {
 type entry struct {
 	bucket, key, value []byte
 	page               int64
-	// at is where in the file the value begins.
+	// at is the offset of the value in the file.
 	at int64
 }
 
-// broken is damage of a page.
+// broken is the error for a damaged page.
 type broken struct {
 	page    int64
 	problem string
@@ -72,7 +72,7 @@ func brokenf(page uint64, format string, args ...any) error {
 	return &broken{int64(page), fmt.Sprintf(format, args...)}
 }
 
-// openDatabase reads the newest valid root.
+// openDatabase opens a database and reads its newest valid meta page.
 func openDatabase(path string) (*database, []string, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -90,7 +90,7 @@ func openDatabase(path string) (*database, []string, error) {
 	return db, notes, nil
 }
 
-// readMeta finds the two roots as bbolt does, and takes the newer one that is valid.
+// readMeta finds the two meta pages as bbolt does, and uses the newer valid one.
 func (db *database) readMeta() (notes []string, err error) {
 	first, firstErr := db.metaAt(0)
 	secondErr := errors.New("it was not found")

@@ -25,13 +25,13 @@ import (
 const objectPrefix = "/registry/"
 
 var (
-	// encrypted is how values begin that k8s.io/apiserver encrypted.
+	// encrypted is the prefix of values that k8s.io/apiserver has encrypted.
 	encrypted = []byte("k8s:enc:")
-	// protobuf is how objects in protobuf begin.
+	// protobuf is the prefix of objects in protobuf.
 	protobuf = []byte("k8s\x00")
 )
 
-// decoder reads the built-in kinds, as any version of them may be stored.
+// decoder decodes the built-in kinds, in any version that may be stored.
 var decoder = sync.OnceValues(func() (runtime.Decoder, error) {
 	known := runtime.NewScheme()
 	if err := errors.Join(scheme.AddToScheme(known), apiextensionsv1.AddToScheme(known), apiregistrationv1.AddToScheme(known)); err != nil {
@@ -40,13 +40,13 @@ var decoder = sync.OnceValues(func() (runtime.Decoder, error) {
 	return serializer.NewCodecFactory(known).UniversalDeserializer(), nil
 })
 
-// errEncrypted is not damage: nothing can be said without the key.
+// errEncrypted is not damage: the object cannot be checked without the key.
 var errEncrypted = errors.New("encrypted")
 
-// decodable returns why the object at a key can't be decoded.
+// decodable returns an error if the object at a key cannot be decoded.
 func decodable(key string, value []byte) (err error) {
 	defer func() {
-		// A decoder that panics can't be what serves the object.
+		// A decoder that panics could not serve the object either.
 		if r := recover(); r != nil {
 			err = fmt.Errorf("%v", r)
 		}
@@ -65,16 +65,16 @@ func decodable(key string, value []byte) (err error) {
 	}
 	object, _, err := d.Decode(value, nil, nil)
 	if runtime.IsNotRegisteredError(err) {
-		return unknown(key, value)
+		return checkCustom(key, value)
 	}
 	if err != nil {
 		return err
 	}
-	return named(key, object)
+	return checkName(key, object)
 }
 
-// unknown checks an object of a kind that is not built in.
-func unknown(key string, value []byte) error {
+// checkCustom checks an object of a kind that is not built in.
+func checkCustom(key string, value []byte) error {
 	if bytes.HasPrefix(value, protobuf) {
 		return nil // its envelope was decoded
 	}
@@ -82,14 +82,14 @@ func unknown(key string, value []byte) error {
 	if err := object.UnmarshalJSON(value); err != nil {
 		return err
 	}
-	return named(key, object)
+	return checkName(key, object)
 }
 
-// named checks that an object is the one that its key names. Some have no name of their own.
-func named(key string, object runtime.Object) error {
+// checkName checks that an object has the name in its key. Some objects have no name.
+func checkName(key string, object runtime.Object) error {
 	accessor, err := meta.Accessor(object)
 	if err != nil {
-		return nil //nolint:nilerr // it is no object with a name
+		return nil //nolint:nilerr // not an object with a name
 	}
 	if name := accessor.GetName(); name != "" && name != path.Base(key) {
 		return fmt.Errorf("it says that its name is %q", name)
@@ -97,5 +97,5 @@ func named(key string, object runtime.Object) error {
 	return nil
 }
 
-// isObject reports whether a key is that of an object of the API.
+// isObject reports whether a key is that of an API object.
 func isObject(key string) bool { return strings.HasPrefix(key, objectPrefix) }

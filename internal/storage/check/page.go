@@ -8,11 +8,11 @@ import (
 	"encoding/binary"
 )
 
-// page is a page of the database with those that continue it.
+// page is a page of the database with its overflow pages.
 type page struct {
 	id      uint64
 	content []byte
-	// offset is where in the file the content begins.
+	// offset is that of the content in the file.
 	offset int64
 
 	flags uint16
@@ -23,7 +23,7 @@ type page struct {
 type element struct {
 	key, value []byte
 	bucket     bool
-	// at is where in the page the value begins.
+	// at is the offset of the value in the page.
 	at int64
 }
 
@@ -57,7 +57,7 @@ func (p *page) check(least, below []byte, root bool) error {
 	return nil
 }
 
-// key is the key of an entry.
+// key returns the key of an entry.
 func (p *page) key(i int) ([]byte, error) {
 	if p.flags == leafFlag {
 		e, err := p.leaf(i)
@@ -71,7 +71,7 @@ func (p *page) key(i int) ([]byte, error) {
 	return p.content[at+int(position):][:size], nil
 }
 
-// leaf is an entry of a leaf.
+// leaf returns an entry of a leaf.
 func (p *page) leaf(i int) (element, error) {
 	at := headerSize + i*elementSize
 	flags, position, keySize, valueSize := p.u32(at), p.u32(at+4), p.u32(at+8), p.u32(at+12)
@@ -84,7 +84,7 @@ func (p *page) leaf(i int) (element, error) {
 	return element{key, p.content[begin:][:valueSize], flags&bucketLeafFlag != 0, int64(begin)}, nil
 }
 
-// branch is an entry of a branch that was checked: a page, and the least key on it.
+// branch returns an entry of a checked branch: a page, and the least key on it.
 func (p *page) branch(i int) (uint64, []byte) {
 	key, _ := p.key(i)
 	return binary.NativeEndian.Uint64(p.content[headerSize+i*elementSize+8:]), key

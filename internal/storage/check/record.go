@@ -18,22 +18,22 @@ import (
 	"github.com/kindred-project/kindred/internal/durable"
 )
 
-// Record is what Kindred notes about a store outside of it. It tells a store that was replaced
-// by an older copy from one that is up to date.
+// Record is stored beside a store. It reveals that the store was replaced by an older copy.
 type Record struct {
 	Time time.Time `json:"time"`
-	// Entry is an entry of the log that was durable at that time.
+	// Entry is a log entry that was durable at that time.
 	Entry uint64 `json:"entry"`
-	// Stopped is how the last clean stop left the database; nil before the first.
+	// Stopped is the state of the database at the last clean stop; nil before the first.
 	Stopped *Stopped `json:"stopped,omitempty"`
 }
 
 // Stopped is the state of the database at a clean stop.
 type Stopped struct {
-	// Transaction is the last of the database: as long as it is, nothing was written since.
+	// Transaction is the last transaction of the database. If it is unchanged, nothing was written
+	// since.
 	Transaction uint64 `json:"transaction"`
-	// Versions is how many versions of keys there are, Sums the checksum of the file of
-	// theirs, and Rest that of all that is beside them.
+	// Versions is the number of versions of keys, Sums the checksum of the file with their
+	// checksums, and Rest that of all other entries.
 	Versions int    `json:"versions"`
 	Sums     uint32 `json:"sums"`
 	Rest     uint32 `json:"rest"`
@@ -58,8 +58,8 @@ func ReadRecord(dir string) (*Record, error) {
 	return &r, nil
 }
 
-// Note records that an entry of the log is durable. What was recorded of the last clean stop
-// remains true of the versions that are still there.
+// Note records that a log entry is durable. The record of the last clean stop stays valid for the
+// versions that still exist.
 func Note(dir string, entry uint64, now time.Time) error {
 	r, err := ReadRecord(dir)
 	if err != nil {
@@ -72,8 +72,8 @@ func Note(dir string, entry uint64, now time.Time) error {
 	return r.write(dir)
 }
 
-// NoteStop records how a clean stop left the store, whose log ends with an entry. It reads the
-// whole database.
+// NoteStop records the state of the store at a clean stop, with the last entry of its log. It reads
+// the whole database.
 func NoteStop(ctx context.Context, dir string, entry uint64, now time.Time) error {
 	var stopped *Stopped
 	err := durable.Write(sumsFile(dir), 0o600, func(w io.Writer) (err error) {
@@ -91,7 +91,7 @@ func NoteStop(ctx context.Context, dir string, entry uint64, now time.Time) erro
 	return r.write(dir)
 }
 
-// takeSums writes the sums of all versions.
+// takeSums writes the checksums of all versions.
 func takeSums(ctx context.Context, dir string, out *sumsWriter) (*Stopped, error) {
 	db, _, err := openDatabase(databaseFile(dir))
 	if err != nil {
@@ -116,7 +116,7 @@ func takeSums(ctx context.Context, dir string, out *sumsWriter) (*Stopped, error
 	return stopped, errors.Join(failed, ctx.Err())
 }
 
-// restSum adds an entry that is no version of a key to a checksum.
+// restSum adds an entry that is not a version of a key to a checksum.
 func restSum(sum uint32, e entry) uint32 {
 	for _, part := range [][]byte{e.bucket, e.key, e.value} {
 		sum = crc32.Update(sum, castagnoli, part)
@@ -133,9 +133,9 @@ func (r *Record) write(dir string) error {
 	return durable.WriteFile(recordFile(dir), append(text, '\n'), 0o600)
 }
 
-// MissingError is the refusal to start without a store where one was.
+// MissingError is the error if a store existed before and is missing.
 type MissingError struct {
-	// Dir is the directory of the store, and Seen when it was last known to be there.
+	// Dir is the directory of the store, and Seen when it last existed.
 	Dir  string
 	Seen time.Time
 }
@@ -145,7 +145,7 @@ func (e *MissingError) Error() string {
 		e.Dir, e.Seen.UTC().Format(time.RFC3339))
 }
 
-// Missing returns a [MissingError] if there is a record of a store, and the store is gone.
+// Missing returns a [MissingError] if there is a record of a store, but no store.
 func Missing(dir string) error {
 	record, err := ReadRecord(dir)
 	if err != nil || record == nil {

@@ -8,17 +8,17 @@ import (
 	"strings"
 )
 
-// Damage is one thing that is wrong with a store.
+// Damage is one damage of a store.
 type Damage struct {
 	File string `json:"file"`
-	// Page is a page of the database, Offset a place in the log: -1 where neither is known.
+	// Page is a page of the database, Offset an offset in the log; 0 if unknown.
 	Page   int64 `json:"page,omitempty"`
 	Offset int64 `json:"offset,omitempty"`
-	// Key and Revision name a version of a key, if the damage is of one alone.
+	// Key and Revision name a version of a key, if only one is damaged.
 	Key      string `json:"key,omitempty"`
 	Revision int64  `json:"revision,omitempty"`
 	Problem  string `json:"problem"`
-	// Droppable reports whether the store can go on without the object at Key.
+	// Droppable is set if the store can be used without the object at Key.
 	Droppable bool `json:"droppable"`
 }
 
@@ -40,25 +40,25 @@ func (d Damage) String() string {
 	return b.String() + ": " + d.Problem
 }
 
-// Report is what a check found.
+// Report is the result of a check.
 type Report struct {
-	// Damage must be mended before the store can be used.
+	// Damage must be repaired before the store can be used.
 	Damage []Damage `json:"damage"`
-	// Notes are about what etcd recovers from by itself.
+	// Notes are about problems that etcd recovers from.
 	Notes []string `json:"notes,omitempty"`
-	// Clean reports whether the store is as its last clean stop left it, by its checksums.
+	// Clean is set if the store is unchanged since its last clean stop, by its checksums.
 	Clean bool `json:"cleanStop"`
-	// Revisions is how many versions of keys there are, Objects how many objects were decoded,
-	// and Encrypted how many were not, for want of a key.
+	// Revisions is the number of versions of keys, Objects that of decoded objects, and Encrypted
+	// that of objects that were not decoded because they are encrypted.
 	Revisions int `json:"revisions"`
 	Objects   int `json:"objects"`
 	Encrypted int `json:"encrypted"`
-	// Newest is the revision of the latest write in the database, Entry the last of the log.
+	// Newest is the latest revision in the database, Entry the last entry of the log.
 	Newest int64  `json:"newestRevision"`
 	Entry  uint64 `json:"lastLogEntry"`
 }
 
-// damageLimit is how many findings are kept: a page that is gone has thousands.
+// damageLimit is how many findings are reported: a lost page has thousands.
 const damageLimit = 1000
 
 func (r *Report) add(d Damage) {
@@ -67,7 +67,7 @@ func (r *Report) add(d Damage) {
 	}
 }
 
-// Droppable reports whether all that is damaged are objects that can be dropped.
+// Droppable reports whether all damage is of objects that can be dropped.
 func (r *Report) Droppable() bool {
 	for _, d := range r.Damage {
 		if !d.Droppable {
@@ -77,7 +77,7 @@ func (r *Report) Droppable() bool {
 	return len(r.Damage) > 0
 }
 
-// Error is the refusal to start on a damaged store.
+// Error is the error for a damaged store.
 type Error struct {
 	// Dir is the directory of the store.
 	Dir    string

@@ -16,23 +16,23 @@ import (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// revision is the place of a version of a key in etcd's history.
+// revision is the etcd revision of a version of a key.
 type revision struct{ main, sub uint64 }
 
 func (r revision) before(o revision) bool {
 	return r.main < o.main || r.main == o.main && r.sub < o.sub
 }
 
-// sum is the checksum of a version: of its revision and key, and of all of it.
+// sum has the checksums of a version: of its revision and key, and of its value.
 type sum struct {
 	revision
 	key, value uint32
 }
 
-// sumsMagic is how a file of sums begins.
+// sumsMagic is the beginning of a file of checksums.
 const sumsMagic = "kindred sums 1\n"
 
-// sumsWriter writes the sums of all versions, in order of their revisions: about 11 bytes each.
+// sumsWriter writes the checksums of all versions, in order of revisions: about 11 bytes each.
 type sumsWriter struct {
 	out  *bufio.Writer
 	hash hash.Hash32
@@ -62,16 +62,16 @@ func (w *sumsWriter) finish() (uint32, error) {
 	return w.hash.Sum32(), err
 }
 
-// sums are those of the last clean stop, read along with the database.
+// sums are the checksums of the last clean stop, read along with the database.
 type sums struct {
 	in   *bytes.Reader
 	last revision
 	next *sum
-	// count is how many were read, matched how many versions had one.
+	// count is how many were read, matched how many belonged to a version.
 	count, matched int
 }
 
-// readSums reads a file of sums whose own checksum is known.
+// readSums reads a file of checksums and verifies it by its own checksum.
 func readSums(path string, want uint32) (*sums, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -104,7 +104,7 @@ func (s *sums) advance() {
 	s.count++
 }
 
-// of is the sum of a version; nil if none is known. Versions are asked for in order.
+// of returns the checksum of a version; nil if there is none. Call it in order of revisions.
 func (s *sums) of(r revision) *sum {
 	for s.next != nil && s.next.before(r) {
 		s.advance()
@@ -118,7 +118,7 @@ func (s *sums) of(r revision) *sum {
 	return found
 }
 
-// rest reads the sums of what was not asked for.
+// rest reads the remaining checksums.
 func (s *sums) rest() {
 	for s.next != nil {
 		s.advance()
