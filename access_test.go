@@ -20,7 +20,8 @@ import (
 	"github.com/kindred-project/kindred"
 )
 
-// Who may come in, what is recorded and what is encrypted is each cluster's own.
+// TestTwoClustersDoNotShareAccess: each cluster has its own authentication, audit log and
+// encryption.
 func TestTwoClustersDoNotShareAccess(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name, kind, content string) string {
@@ -76,7 +77,7 @@ func TestTwoClustersDoNotShareAccess(t *testing.T) {
 	}
 }
 
-// contains tells whether a text stands in any file below a directory.
+// contains reports whether any file below a directory contains a text.
 func contains(t *testing.T, dir, text string) bool {
 	t.Helper()
 	found := false

@@ -29,7 +29,7 @@ import (
 	"github.com/kindred-project/kindred"
 )
 
-// owning is what the tests of ownership need of a cluster that runs.
+// owning is a running cluster with the clients that the tests of ownership need.
 type owning struct {
 	*testing.T
 	kubernetes.Interface
@@ -59,7 +59,7 @@ func (o *owning) must(err error) {
 	}
 }
 
-// serve creates a kind and waits until its CRD says that it is served.
+// serve creates a CRD and waits until it is established.
 func (o *owning) serve(plural, kind string) schema.GroupVersionResource {
 	o.Helper()
 	gvr := schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: plural}
@@ -90,7 +90,7 @@ func (o *owning) serve(plural, kind string) schema.GroupVersionResource {
 	return gvr
 }
 
-// custom creates an object of a custom kind as soon as the API takes it.
+// custom creates a custom resource, and retries until the API accepts it.
 func (o *owning) custom(gvr schema.GroupVersionResource, kind, name string, owners ...metav1.OwnerReference) *unstructured.Unstructured {
 	o.Helper()
 	object := &unstructured.Unstructured{}
@@ -139,11 +139,10 @@ func owner(kind schema.GroupVersionKind, o metav1.Object) metav1.OwnerReference 
 
 var configMapKind = corev1.SchemeGroupVersion.WithKind("ConfigMap")
 
-// TestNewKindsAreCollectedWithinASecond: within a second of a CRD's being served, what refers
-// to an absent owner of the kind is gone, and within a second of the first object's being
-// accepted (the API makes creators wait for two seconds, so that other servers have heard of
-// the kind) an owner was deleted and what it owned is gone. Time and again, while older kinds
-// come and go.
+// TestNewKindsAreCollectedWithinASecond: within a second after a CRD is served, dependents of an
+// absent owner of that kind are collected. Within a second after the first object is accepted (the
+// API delays it by two seconds, so that other servers see the CRD), an owner can be deleted and its
+// dependents are collected. The test repeats this while older kinds are created and deleted.
 func TestNewKindsAreCollectedWithinASecond(t *testing.T) {
 	o := startOwning(t, kindred.Options{})
 	for i := range 10 {
@@ -173,10 +172,10 @@ func TestNewKindsAreCollectedWithinASecond(t *testing.T) {
 	}
 }
 
-// TestARemovedKindStallsNobody removes a kind while an owner waits in the foreground for a
-// dependent that somebody holds, and for one of that kind. Others are collected meanwhile,
-// and the owner goes when it is let go.
-func TestARemovedKindStallsNobody(t *testing.T) {
+// TestARemovedKindBlocksNothing deletes a kind while an owner in foreground deletion waits for a
+// dependent with a finalizer, and for one of that kind. Other objects are collected meanwhile, and
+// the owner is deleted when the finalizer is removed.
+func TestARemovedKindBlocksNothing(t *testing.T) {
 	o := startOwning(t, kindred.Options{})
 	gvr := o.serve("gadgets", "Gadget")
 	waiting := o.configMap("waiting")
@@ -211,8 +210,8 @@ func TestARemovedKindStallsNobody(t *testing.T) {
 	o.gone(configMapsResource, "of-gadget")
 }
 
-// TestOwnersInOtherNamespaces: the dependent is collected, for its namespace has no such
-// owner, a cluster-scoped one stays, and both are told by upstream's event.
+// TestOwnersInOtherNamespaces: the dependent is collected, because its namespace has no such owner;
+// a cluster-scoped dependent stays. Both get upstream's event.
 func TestOwnersInOtherNamespaces(t *testing.T) {
 	o := startOwning(t, kindred.Options{})
 	elsewhere, err := o.CoreV1().ConfigMaps("kube-system").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "elsewhere"}}, metav1.CreateOptions{})
@@ -258,7 +257,7 @@ func TestOwnersInOtherNamespaces(t *testing.T) {
 	}
 }
 
-// TestOneDeleteForEachDependent counts what the server is asked for during a cascade.
+// TestOneDeleteForEachDependent counts the requests during a cascade.
 func TestOneDeleteForEachDependent(t *testing.T) {
 	o := startOwning(t, kindred.Options{})
 	const dependents = 200
@@ -318,9 +317,8 @@ func (o *owning) requests() map[string]int {
 	return counts
 }
 
-// TestReplicaSetsWithOverlappingSelectorsDoNotFight has two of them, whose selectors both
-// match all pods, between bare pods that match too, one that belongs to somebody else and
-// one that is being deleted.
+// TestReplicaSetsWithOverlappingSelectorsDoNotFight has two ReplicaSets whose selectors both match
+// all pods: bare pods too, one of another controller and one that is being deleted.
 func TestReplicaSetsWithOverlappingSelectorsDoNotFight(t *testing.T) {
 	o := startOwning(t, kindred.Options{SimulatedNodes: 1})
 	pods := o.CoreV1().Pods("default")
@@ -377,7 +375,7 @@ func TestReplicaSetsWithOverlappingSelectorsDoNotFight(t *testing.T) {
 	})
 }
 
-// controllers waits until so many pods belong to each controller.
+// controllers waits until each controller has a number of pods.
 func (o *owning) controllers(want map[string]int) {
 	o.Helper()
 	var diff string
@@ -404,8 +402,8 @@ func (o *owning) controllers(want map[string]int) {
 	}
 }
 
-// watchControllers notes which controllers each pod has, from now on. The function that it
-// returns tells each pod with those that it had, in their order.
+// watchControllers records the controllers of each pod from now on. The function that it returns
+// returns each pod's controllers, in order.
 func (o *owning) watchControllers() (each func(func(name string, controllers []string))) {
 	o.Helper()
 	pods, err := o.CoreV1().Pods("default").Watch(o.Context(), metav1.ListOptions{})

@@ -18,8 +18,8 @@ import (
 	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
 )
 
-// TestExplanations asks a real server of objects that are there, held, collected, and gone
-// with their namespace.
+// TestExplanations creates DeletionExplanations of objects that exist, wait for a finalizer, were
+// collected, and were deleted with their namespace.
 func TestExplanations(t *testing.T) {
 	cluster := startWith(t, kindred.Options{DataDir: t.TempDir(), NoNode: true})
 	api := client(t, cluster)
@@ -45,7 +45,8 @@ func TestExplanations(t *testing.T) {
 		})
 		return answer.Status, err
 	}
-	// chain are the kinds of agents that deleted an object, what it was deleted because of, and so on.
+	// chain are the kinds of agents that deleted an object, what it was deleted because of, and so
+	// on.
 	chain := func(name string, state ownership.ObjectState, want ...ownership.AgentKind) ownership.OwnershipExplanationStatus {
 		t.Helper()
 		var s ownership.OwnershipExplanationStatus

@@ -16,9 +16,9 @@ import (
 	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
 )
 
-// TestAGraphIsBroughtBackOnHold creates a Deployment, its ReplicaSet and its pods one by one,
-// with the controllers at work, as who brings back a graph would. Nothing comes up twice.
-func TestAGraphIsBroughtBackOnHold(t *testing.T) {
+// TestAGraphIsRestoredOnHold creates a Deployment, its ReplicaSet and its pods on hold, one by one,
+// as an undeletion does, while the controllers run. No object is duplicated.
+func TestAGraphIsRestoredOnHold(t *testing.T) {
 	ctx, api := t.Context(), client(t, start(t, t.TempDir()))
 	apps, pods := api.AppsV1(), api.CoreV1().Pods("default")
 	must := func(err error) {

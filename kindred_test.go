@@ -75,7 +75,7 @@ func deployment(replicas int32) *appsv1.Deployment {
 	}
 }
 
-// Two clusters in one process work at the same time and see nothing of each other.
+// TestTwoClusters: two clusters in one process work at the same time, isolated from each other.
 func TestTwoClusters(t *testing.T) {
 	first, second := start(t, t.TempDir()), start(t, t.TempDir())
 	if first.Server() == second.Server() {
@@ -103,7 +103,7 @@ func TestTwoClusters(t *testing.T) {
 	})
 }
 
-// What was acknowledged is there after a restart, and so is the way in.
+// TestRestart: acknowledged writes and the kubeconfig survive a restart.
 func TestRestart(t *testing.T) {
 	dir := t.TempDir()
 	cluster := start(t, dir)
@@ -159,7 +159,7 @@ func TestForeignDirectoryIsLeftAlone(t *testing.T) {
 	}
 }
 
-// auditTo lacks a policy.
+// auditTo returns audit options without a policy.
 func auditTo(path string) *kindred.AuditOptions {
 	o := kindred.NewAuditOptions()
 	o.LogOptions.Path = path

@@ -26,8 +26,7 @@ import (
 	"github.com/kindred-project/kindred/internal/auth/authorization"
 )
 
-// house is a service outside of the cluster that knows callers by their tokens,
-// and lets some of them do things.
+// house is an external service that authenticates tokens and authorizes requests.
 type house struct {
 	kubeconfig string
 
@@ -89,7 +88,7 @@ func (h *house) wasAsked(name string) bool {
 	return slices.Contains(h.asked, name)
 }
 
-// whoami is who the server takes the holder of a token for.
+// whoami returns the user that the server authenticates by a token.
 func (s *testServer) whoami(t *testing.T, token string) (authenticationv1.UserInfo, answer) {
 	t.Helper()
 	got := s.do(t, s.anonymous(t), http.MethodPost, "/apis/authentication.k8s.io/v1/selfsubjectreviews",
@@ -103,13 +102,13 @@ func (s *testServer) whoami(t *testing.T, token string) (authenticationv1.UserIn
 	return review.Status.UserInfo, got
 }
 
-// get is what the holder of a token gets.
+// get returns the response to a GET with a token.
 func (s *testServer) get(t *testing.T, path, token string) answer {
 	t.Helper()
 	return s.do(t, s.anonymous(t), http.MethodGet, path, "", "Authorization", "Bearer "+token)
 }
 
-// outsiders is a server that trusts an issuer and a house, by upstream's flags.
+// outsiders is a server with an OIDC issuer and a house, configured by upstream's flags.
 func outsiders(t *testing.T, issuer *testissuer.Issuer, h *house) *testServer {
 	t.Helper()
 	who, err := authentication.Load(authentication.Options{
@@ -126,8 +125,8 @@ func outsiders(t *testing.T, issuer *testissuer.Issuer, h *house) *testServer {
 	return own(t, func(c *Config) { c.Authentication, c.Authorization = who, what })
 }
 
-// TestOutsiders: who is vouched for by an issuer or by a webhook is who they say,
-// and what a webhook allows is allowed where nothing else does.
+// TestOutsiders: an issuer and a webhook authenticate users, and a webhook authorizes requests that
+// no other authorizer allows.
 func TestOutsiders(t *testing.T) {
 	issuer, h := testissuer.New(t), newHouse(t)
 	s := outsiders(t, issuer, h)
@@ -190,7 +189,7 @@ func TestOutsiders(t *testing.T) {
 	})
 }
 
-// TestBootstrapToken: a Secret in kube-system is all that a new machine needs.
+// TestBootstrapToken: a Secret in kube-system authenticates a new machine.
 func TestBootstrapToken(t *testing.T) {
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "bootstrap-token-abcdef"}, Type: corev1.SecretTypeBootstrapToken,
@@ -220,8 +219,8 @@ func TestBootstrapToken(t *testing.T) {
 	}
 }
 
-// TestAnonymousByConfiguration: what a configuration says of callers without
-// credentials takes the place of the four public paths.
+// TestAnonymousByConfiguration: the configuration of anonymous authentication replaces the four
+// public paths.
 func TestAnonymousByConfiguration(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "authentication.yaml")
 	content := "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthenticationConfiguration\nanonymous: {enabled: true, conditions: [{path: /livez}]}\n"

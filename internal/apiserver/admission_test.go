@@ -27,7 +27,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// TestPodSecurity: from the label on, pods of the namespace are held to its level.
+// TestPodSecurity: once a namespace has the label, its level is enforced for pods.
 func TestPodSecurity(t *testing.T) {
 	namespace := server.namespace(t)
 	client := server.client(t).CoreV1()
@@ -51,7 +51,7 @@ func TestPodSecurity(t *testing.T) {
 	})
 }
 
-// TestDefaultClasses: what names no class gets the one that is marked.
+// TestDefaultClasses: objects without a class get the default class.
 func TestDefaultClasses(t *testing.T) {
 	namespace := server.namespace(t)
 	client := server.client(t)
@@ -88,8 +88,8 @@ func TestDefaultClasses(t *testing.T) {
 	})
 }
 
-// TestSignersAreGuarded: the right to update a request's approval or status is not
-// the right to approve or sign for any signer.
+// TestSignersAreGuarded: permission to update a request's approval or status does not include
+// permission to approve or sign for any signer.
 func TestSignersAreGuarded(t *testing.T) {
 	clerk := grant(t, "clerk", rbacv1.PolicyRule{Verbs: []string{"create", "get", "update"}, APIGroups: []string{"certificates.k8s.io"},
 		Resources: []string{"certificatesigningrequests", "certificatesigningrequests/approval", "certificatesigningrequests/status"}},

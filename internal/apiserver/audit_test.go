@@ -23,8 +23,7 @@ import (
 	"github.com/kindred-project/kindred/internal/auth/audit"
 )
 
-// auditPolicy records whole config maps, of secrets who touched them, and
-// nothing else.
+// auditPolicy logs requests for ConfigMaps with bodies, those for Secrets without, and no others.
 const auditPolicy = `
 apiVersion: audit.k8s.io/v1
 kind: Policy
@@ -35,7 +34,7 @@ rules:
 - {level: None}
 `
 
-// collected is what a webhook was sent.
+// collected are the events that a webhook received.
 type collected struct {
 	mu     sync.Mutex
 	events []auditv1.Event
@@ -76,8 +75,8 @@ func recorded(t *testing.T, path string) []auditv1.Event {
 	return events
 }
 
-// TestAudit: what the policy says is recorded, once, of whom it was, in the log
-// and at the webhook, for requests from outside as for those of the process.
+// TestAudit: the requests of the policy are logged once, with their user, in the log and at the
+// webhook, both for requests from outside and of in-process clients.
 func TestAudit(t *testing.T) {
 	dir, hook := t.TempDir(), &collected{}
 	service := httptest.NewServer(hook)

@@ -21,7 +21,7 @@ import (
 	"github.com/kindred-project/kindred/internal/auth/pki"
 )
 
-func TestCertificatesAreRemembered(t *testing.T) {
+func TestCertificatesAreCached(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	certificate := func(raw string) *x509.Certificate {
 		return &x509.Certificate{Raw: []byte(raw), NotAfter: now.Add(15 * time.Second)}
@@ -66,7 +66,7 @@ func TestCertificatesAreRemembered(t *testing.T) {
 	}
 }
 
-func TestNobodyIsBelievedAfterTheCertificatesEnd(t *testing.T) {
+func TestExpiredCertificatesAreRefused(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	clock := testingclock.NewFakeClock(now)
 	end := now.Add(3 * time.Second)
@@ -83,7 +83,7 @@ func TestNobodyIsBelievedAfterTheCertificatesEnd(t *testing.T) {
 	}
 }
 
-func TestARenewedCertificateIsShownAtOnce(t *testing.T) {
+func TestRenewedCertificateIsServedAtOnce(t *testing.T) {
 	shown := func() string {
 		conn, err := tls.Dial("tcp", strings.TrimPrefix(server.url, "https://"), &tls.Config{InsecureSkipVerify: true})
 		if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/kindred-project/kindred/internal/deletion"
 )
 
-// Whatever request deletes an object, the store knows afterwards who sent it.
+// TestDeletionsAreRecorded: the store records the caller of every request that deletes an object.
 func TestDeletionsAreRecorded(t *testing.T) {
 	const configMaps, pods = "/api/v1/namespaces/default/configmaps", "/api/v1/namespaces/default/pods"
 	configMap := schema.GroupResource{Resource: "configmaps"}

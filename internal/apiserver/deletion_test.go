@@ -13,10 +13,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestDefaultPolicies deletes an object of each kind that makes dependents, with and
-// without naming a policy. Without, ReplicationControllers (v1) and Jobs (batch/v1) alone
-// keep what they own, as they did before there was a policy to name. Finalizers that are
-// there already go before the default, and a policy that is named goes before both.
+// TestDefaultPolicies deletes an object of each kind that has dependents, with and without a
+// propagation policy. Without one, only ReplicationControllers (v1) and Jobs (batch/v1) orphan
+// their dependents, as they did before there were policies. Finalizers of the object override the
+// default, and a policy in the request overrides both.
 func TestDefaultPolicies(t *testing.T) {
 	namespace := server.namespace(t)
 	const template = `"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}`
@@ -61,7 +61,7 @@ func TestDefaultPolicies(t *testing.T) {
 	}
 }
 
-// deleted creates an object and deletes it, and returns the finalizer that it is left with.
+// deleted creates and deletes an object, and returns the finalizer that it has then.
 func deleted(t *testing.T, path, spec, finalizer, options string) string {
 	t.Helper()
 	metadata := `"metadata":{"name":"o"}`
@@ -94,8 +94,8 @@ func deleted(t *testing.T, path, spec, finalizer, options string) string {
 	return left.body
 }
 
-// TestAStaleVersionIsNotDeleted changes an object and at once deletes the version before: the
-// watch cache may not have heard of the change.
+// TestAStaleVersionIsNotDeleted updates an object and at once deletes its former version: the watch
+// cache may not have the update yet.
 func TestAStaleVersionIsNotDeleted(t *testing.T) {
 	maps := server.client(t).CoreV1().ConfigMaps(server.namespace(t))
 	made, err := maps.Create(t.Context(), configMap("a", nil), metav1.CreateOptions{})

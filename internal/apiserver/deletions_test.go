@@ -30,7 +30,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// delete sends a request of this process to delete an object.
+// delete sends an in-process DELETE.
 func (s *testServer) delete(t *testing.T, as user.Info, path string, options metav1.DeleteOptions) answer {
 	t.Helper()
 	client, err := clientrest.HTTPClientFor(s.Config(as))
@@ -51,17 +51,17 @@ func inProtobuf(t *testing.T, options metav1.DeleteOptions) []byte {
 	return body
 }
 
-// short and long are who goes the one way and the other.
+// short and long are users whose deletions use the fast path and the generic endpoint.
 var short, long = &user.DefaultInfo{Name: collectorUser, Groups: []string{user.AllAuthenticated}}, apiserverUser
 
-// queueHeader tells by which FlowSchema a request waited.
+// queueHeader is the response header with the FlowSchema of a queued request.
 const queueHeader = flowcontrolv1.ResponseHeaderMatchedFlowSchemaUID
 
-// wentShort tells which way a request went that was not refused: the short one answers with
-// nothing but the code.
+// wentShort reports whether a successful request used the fast path, which responds only with a
+// code.
 func (a answer) wentShort() bool { return a.body == "" }
 
-// TestDeletionsOfTheCollector: the short way and the long one come to the same.
+// TestDeletionsOfTheCollector: the fast path and the generic endpoint have the same results.
 func TestDeletionsOfTheCollector(t *testing.T) {
 	s := server
 	namespace := s.namespace(t)
@@ -157,7 +157,7 @@ func (s *testServer) left(t *testing.T, path string) string {
 	return fmt.Sprint(meta.Finalizers, " ", meta.DeletionTimestamp != nil)
 }
 
-// TestDeletionsAreAllowed: on the short way too, the collector may do what its role says.
+// TestDeletionsAreAllowed: the fast path authorizes requests.
 func TestDeletionsAreAllowed(t *testing.T) {
 	s := own(t, func(*Config) {})
 	if err := s.client(t).RbacV1().ClusterRoleBindings().Delete(t.Context(), "system:controller:generic-garbage-collector", metav1.DeleteOptions{}); err != nil {
@@ -181,7 +181,7 @@ func TestDeletionsAreAllowed(t *testing.T) {
 	}
 }
 
-// slow is a storage whose deletions last until they are given up.
+// slow is a storage whose deletions block until their context is done.
 type slow struct{ rest.GracefulDeleter }
 
 func (slow) Delete(ctx context.Context, _ string, _ rest.ValidateObjectFunc, _ *metav1.DeleteOptions) (runtime.Object, bool, error) {
@@ -189,8 +189,8 @@ func (slow) Delete(ctx context.Context, _ string, _ rest.ValidateObjectFunc, _ *
 	return nil, false, ctx.Err()
 }
 
-// TestDeletionsTimeOut: a deletion that takes too long is answered as the library answers it, by
-// which it is also known that the store was lost meanwhile.
+// TestDeletionsTimeOut: the timeout of a deletion is the error of k8s.io/apiserver, by which
+// storeGate recognizes that the store was lost.
 func TestDeletionsTimeOut(t *testing.T) {
 	ctx, cancel := context.WithCancel(request.WithRequestInfo(t.Context(), &request.RequestInfo{Name: "one"}))
 	cancel()
@@ -201,8 +201,8 @@ func TestDeletionsTimeOut(t *testing.T) {
 	}
 }
 
-// TestDeletionsElsewhere: what this server does not serve itself, or not any more, goes the
-// long way.
+// TestDeletionsElsewhere: resources that this server does not serve, or no longer serves, use the
+// generic endpoint.
 func TestDeletionsElsewhere(t *testing.T) {
 	s := own(t, func(*Config) {})
 	const services = "/apis/apiregistration.k8s.io/v1/apiservices"

@@ -24,7 +24,7 @@ func deviceClaim(class string, count int64) *resourcev1.ResourceClaim {
 			DeviceClassName: class, AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: count}}}}}}
 }
 
-// forbidden wants a refusal for a reason.
+// forbidden checks that an error is Forbidden, for a reason.
 func forbidden(t *testing.T, what string, err error, reason string) {
 	t.Helper()
 	if err == nil || !strings.Contains(err.Error(), reason) || !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) {
@@ -32,7 +32,7 @@ func forbidden(t *testing.T, what string, err error, reason string) {
 	}
 }
 
-// TestClaimStatusWriters: who may update a claim's status may still not allocate.
+// TestClaimStatusWriters: permission to update a claim's status does not include allocation.
 func TestClaimStatusWriters(t *testing.T) {
 	status := rbacv1.PolicyRule{Verbs: []string{"update"}, APIGroups: []string{resourcev1.GroupName}, Resources: []string{"resourceclaims/status"}}
 	binding := status
@@ -57,7 +57,7 @@ func TestClaimStatusWriters(t *testing.T) {
 	forbidden(t, "report", err, `requires resource="resourceclaims/driver", verb="[arbitrary-node:update]" permission`)
 }
 
-// TestAdminAccessNeedsALabel: the namespace says who may have it.
+// TestAdminAccessNeedsALabel: admin access requires a label of the namespace.
 func TestAdminAccessNeedsALabel(t *testing.T) {
 	client, namespace := server.client(t), server.namespace(t)
 	claim := deviceClaim("gpu", 1)
@@ -81,8 +81,7 @@ func TestAdminAccessNeedsALabel(t *testing.T) {
 	}
 }
 
-// TestDeviceQuota: devices are counted by their class, and by the extended resource
-// that stands for it.
+// TestDeviceQuota: devices are counted by class, and by the extended resource of the class.
 func TestDeviceQuota(t *testing.T) {
 	client, namespace := server.client(t), server.namespace(t)
 	for _, name := range []string{"plain-counted", "extended-counted"} {
@@ -131,7 +130,7 @@ func TestDeviceQuota(t *testing.T) {
 	forbidden(t, "one more", create("extended-counted", 1), "exceeded quota: q, requested: requests.example.com/counted=1, used: requests.example.com/counted=3")
 }
 
-// TestNodesOfSlices: a node tells of its own devices alone.
+// TestNodesOfSlices: a node may write only its own ResourceSlices.
 func TestNodesOfSlices(t *testing.T) {
 	admin := server.client(t).ResourceV1().ResourceSlices()
 	node := server.as(t, "system:node:devices-1", user.NodesGroup).ResourceV1().ResourceSlices()

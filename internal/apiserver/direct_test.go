@@ -13,9 +13,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// TestDirectRequests: once all is served, a request of this process passes none of what is for
-// connections, such as the header that tells browsers not to keep an answer, and still has to
-// be allowed.
+// TestDirectRequests: once all paths are served, an in-process request passes none of the filters
+// for connections, such as the one that sets Cache-Control, and is still authorized.
 func TestDirectRequests(t *testing.T) {
 	s := own(t, func(*Config) {})
 	config := s.Config(&user.DefaultInfo{Name: "jane", Groups: []string{user.AllAuthenticated}})

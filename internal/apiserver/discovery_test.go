@@ -19,7 +19,7 @@ import (
 //go:embed testdata/discovery.tsv
 var upstreamDiscovery string
 
-// discovered is one resource as discovery tells of it, one field after the other.
+// discovered is the discovery information of one resource, field by field.
 type discovered [8]string
 
 func upstreamResources() map[string]discovered {
@@ -57,8 +57,8 @@ func describe(gv string, r metav1.APIResource) discovered {
 		orDash(strings.Join(r.ShortNames, ",")), orDash(strings.Join(r.Categories, ","))}
 }
 
-// TestDiscovery holds everything that is served in upstream's groups to what
-// upstream says of it.
+// TestDiscovery compares the discovery information of all resources in upstream's groups with
+// upstream's.
 func TestDiscovery(t *testing.T) {
 	_, lists, err := server.client(t).Discovery().ServerGroupsAndResources()
 	if err != nil {
@@ -90,7 +90,7 @@ func TestDiscovery(t *testing.T) {
 	}
 }
 
-// TestUnaggregatedDiscovery: older clients read one document a group.
+// TestUnaggregatedDiscovery: older clients read one document for each group.
 func TestUnaggregatedDiscovery(t *testing.T) {
 	for _, path := range []string{"/api", "/apis", "/api/v1", "/apis/apps", "/apis/apps/v1", "/version"} {
 		if got := server.do(t, server.admin, http.MethodGet, path, ""); got.code != http.StatusOK || len(got.body) < 50 {

@@ -18,14 +18,14 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// evictions is a namespace with pods and budgets to try evictions on.
+// evictions is a namespace with pods and disruption budgets.
 type evictions struct {
 	*testing.T
 	namespace string
 	client    kubernetes.Interface
 }
 
-// pod runs, by what its status says, and holds on to itself by a finalizer.
+// pod creates a pod that is running by its status and has a finalizer.
 func (e evictions) pod(name, app string, ready bool, phase corev1.PodPhase) *corev1.Pod {
 	e.Helper()
 	pods := e.client.CoreV1().Pods(e.namespace)
@@ -65,7 +65,7 @@ func (e evictions) evict(name string, options *metav1.DeleteOptions) error {
 	return e.client.PolicyV1().Evictions(e.namespace).Evict(e.Context(), &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: e.namespace}, DeleteOptions: options})
 }
 
-// wantEvicted tells whether the pod is being deleted, and says why.
+// wantEvicted checks whether the pod is being deleted, and its DisruptionTarget condition.
 func (e evictions) wantEvicted(name string, want bool) {
 	e.Helper()
 	p, err := e.client.CoreV1().Pods(e.namespace).Get(e.Context(), name, metav1.GetOptions{})

@@ -21,7 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// onConfigMaps is about the ConfigMaps of one namespace.
+// onConfigMaps is a rule for creates and updates of ConfigMaps.
 var onConfigMaps = admissionv1.RuleWithOperations{
 	Operations: []admissionv1.OperationType{admissionv1.Create, admissionv1.Update},
 	Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
@@ -49,7 +49,7 @@ func reviewer(t *testing.T, review func(*admissionreview.AdmissionRequest) *admi
 	return admissionv1.WebhookClientConfig{URL: &served.URL, CABundle: authority}
 }
 
-// eventually tries until what has been installed takes effect.
+// eventually retries until a configuration takes effect.
 func eventually(t *testing.T, try func() error) {
 	t.Helper()
 	if err := within(10*time.Second, try); err != nil {
@@ -118,7 +118,7 @@ func TestValidatingWebhookOnLoopback(t *testing.T) {
 	}
 }
 
-// policed applies to the ConfigMaps of one namespace.
+// policed matches the ConfigMaps of one namespace.
 func policed(namespace string) *admissionv1.MatchResources {
 	return &admissionv1.MatchResources{
 		NamespaceSelector: inNamespace(namespace),
@@ -126,8 +126,7 @@ func policed(namespace string) *admissionv1.MatchResources {
 	}
 }
 
-// TestValidatingPolicyRefuses: with parameters, a variable and a message made by
-// an expression.
+// TestValidatingPolicyRefuses: a policy with parameters, a variable and a message expression.
 func TestValidatingPolicyRefuses(t *testing.T) {
 	client, namespace := server.client(t), server.namespace(t)
 	if _, err := client.CoreV1().ConfigMaps(namespace).Create(t.Context(), configMap("limits", map[string]string{"max": "1"}), metav1.CreateOptions{}); err != nil {
@@ -212,8 +211,8 @@ func TestMutatingPolicyChanges(t *testing.T) {
 	})
 }
 
-// TestParametersMustBeReadable: who may write policies, and not read what they
-// take parameters from, is refused.
+// TestParametersMustBeReadable: a user who may write policies but not read their parameter resource
+// is refused.
 func TestParametersMustBeReadable(t *testing.T) {
 	rules := []rbacv1.PolicyRule{{Verbs: []string{"create"}, APIGroups: []string{admissionv1.GroupName}, Resources: []string{"*"}}}
 	policies := grant(t, "policy-author", rules...).AdmissionregistrationV1().ValidatingAdmissionPolicies()

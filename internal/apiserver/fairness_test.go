@@ -29,7 +29,7 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 )
 
-// TestBootstrapObjectsAreThere: with upstream's names, and none dangling.
+// TestBootstrapObjectsAreThere: the default objects have upstream's names, and none is dangling.
 func TestBootstrapObjectsAreThere(t *testing.T) {
 	client := server.client(t).FlowcontrolV1()
 	for _, level := range append(bootstrap.SuggestedPriorityLevelConfigurations, bootstrap.MandatoryPriorityLevelConfigurations...) {
@@ -51,8 +51,7 @@ func TestBootstrapObjectsAreThere(t *testing.T) {
 	}
 }
 
-// TestRequestsAreClassified: the answer names the objects by which a request was
-// let in (KEP-1040).
+// TestRequestsAreClassified: the response names the objects that classified the request (KEP-1040).
 func TestRequestsAreClassified(t *testing.T) {
 	client := server.client(t).FlowcontrolV1()
 	exempt, err := client.FlowSchemas().Get(t.Context(), "exempt", metav1.GetOptions{})
@@ -68,7 +67,7 @@ func TestRequestsAreClassified(t *testing.T) {
 	})
 }
 
-// refusing is a filter that lets nobody in.
+// refusing is a filter that refuses all requests.
 type refusing struct{ utilflowcontrol.Interface }
 
 func (refusing) Handle(context.Context, utilflowcontrol.RequestDigest,
@@ -76,9 +75,9 @@ func (refusing) Handle(context.Context, utilflowcontrol.RequestDigest,
 	func() request.WorkEstimate, fairqueuing.QueueNoteFn, func()) {
 }
 
-// TestWhoIsLetInAtOnce: administrators are, by the exempt objects, as soon as these
-// are known; all others are the filter's business.
-func TestWhoIsLetInAtOnce(t *testing.T) {
+// TestExemptRequests: administrators are exempt once the exempt objects are cached; the filter
+// decides about all other requests.
+func TestExemptRequests(t *testing.T) {
 	admin := &user.DefaultInfo{Name: "admin", Groups: []string{user.AllAuthenticated, user.SystemPrivilegedGroup}}
 	schemas, levels := cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil), cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)
 	f := &fairness{
@@ -111,7 +110,7 @@ func TestWhoIsLetInAtOnce(t *testing.T) {
 	}
 }
 
-// narrow makes a priority level with one place, and gives it to one user alone.
+// narrow creates a priority level with one seat, for one user.
 func narrow(t *testing.T, user string) {
 	t.Helper()
 	admin := server.client(t).FlowcontrolV1()
@@ -156,8 +155,8 @@ func narrow(t *testing.T, user string) {
 	})
 }
 
-// TestFullLevelRefuses: while its one place is taken, a level turns requests away;
-// other levels go on.
+// TestFullLevelRefuses: while its one seat is occupied, a level rejects requests; other levels do
+// not.
 func TestFullLevelRefuses(t *testing.T) {
 	namespace := server.namespace(t)
 	client := grant(t, "narrowed", rbacv1.PolicyRule{Verbs: []string{"create", "get"}, APIGroups: []string{""}, Resources: []string{"configmaps"}})

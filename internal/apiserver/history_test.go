@@ -20,8 +20,8 @@ import (
 	"github.com/kindred-project/kindred/internal/storage"
 )
 
-// What the store tells of the past is what the API showed then: whatever the key, the
-// encoding and the encryption of a resource are.
+// TestHistoryIsWhatTheAPIShowed: past states in the history are what the API returned then,
+// whatever the keys, the encoding and the encryption of a resource.
 func TestHistoryIsWhatTheAPIShowed(t *testing.T) {
 	e := storage.Encryption{File: filepath.Join(t.TempDir(), "encryption.yaml")}
 	const configuration = `{"apiVersion": "apiserver.config.k8s.io/v1", "kind": "EncryptionConfiguration", "resources": [{"resources": ["*.*"],

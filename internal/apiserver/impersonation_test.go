@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// acting is a client of somebody who acts as somebody else.
+// acting returns a client that impersonates a user.
 func acting(t *testing.T, who string, as rest.ImpersonationConfig) kubernetes.Interface {
 	t.Helper()
 	config := server.Config(&user.DefaultInfo{Name: who, Groups: []string{user.AllAuthenticated}})
@@ -33,7 +33,7 @@ func rule(verb, group, resource string, names ...string) rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{Verbs: []string{verb}, APIGroups: []string{group}, Resources: []string{resource}, ResourceNames: names}
 }
 
-// TestImpersonation: who may act as others may act as those, and as nobody else.
+// TestImpersonation: a user may impersonate only the permitted users.
 func TestImpersonation(t *testing.T) {
 	grant(t, "deputy", rule("list", "", "pods"),
 		rule("impersonate", "", "users", "jane"), rule("impersonate", "", "groups", "developers"), rule("impersonate", "", "serviceaccounts", "robot"),
@@ -69,8 +69,8 @@ func TestImpersonation(t *testing.T) {
 	}
 }
 
-// TestConstrainedImpersonation (KEP-5284, on by default): who may act as somebody for some
-// requests may not for others, whatever that somebody may do.
+// TestConstrainedImpersonation (KEP-5284, on by default): a user who may impersonate another for
+// some requests may not do so for others, whatever the other user may do.
 func TestConstrainedImpersonation(t *testing.T) {
 	namespace := server.namespace(t)
 	grant(t, "principal", rule("list", "", "configmaps"), rule("list", "", "secrets"))

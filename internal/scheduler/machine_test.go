@@ -85,7 +85,7 @@ func (b *bench) set(pods ...*v1.Pod) *bench {
 	return b
 }
 
-// decide is all that is decided now, as text.
+// decide returns all decisions, as text.
 func (b *bench) decide() []string {
 	var all []string
 	for d, found := b.next(); found; d, found = b.next() {
@@ -170,8 +170,8 @@ func TestReplicasSpread(t *testing.T) {
 	}
 }
 
-// A watch that is behind shows a pod without the node it was just given; it must not
-// be scheduled a second time.
+// TestLateUpdateOfABoundPod: a late event shows a bound pod without its node. The pod must not be
+// scheduled a second time.
 func TestLateUpdateOfABoundPod(t *testing.T) {
 	b := newBench(testNode("a", "4")).set(testPod("p", "1"))
 	b.want(t, "p -> a")

@@ -19,8 +19,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// world is what the machine is told, kept in the plainest way, and judged by rules
-// written down a second time, without any of the machine's short cuts.
+// world is a simple model of the cluster, with a second implementation of the rules that has none
+// of the machine's optimizations.
 type world struct {
 	*bench
 	t      *testing.T
@@ -40,7 +40,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 	}
 }
 
-// where is the node of a pod, "" if it has none.
+// where returns the node of a pod; "" if it has none.
 func (w *world) where(p *v1.Pod) string {
 	if p.Spec.NodeName != "" {
 		return p.Spec.NodeName
@@ -48,7 +48,7 @@ func (w *world) where(p *v1.Pod) string {
 	return w.placed[p.Name]
 }
 
-// on are the other pods on a node.
+// on returns the other pods on a node.
 func (w *world) on(node string, but *v1.Pod) []*v1.Pod {
 	var pods []*v1.Pod
 	for _, p := range w.pods {
@@ -64,7 +64,7 @@ func selects(s *metav1.LabelSelector, p *v1.Pod) bool {
 	return err == nil && selector.Matches(labels.Set(p.Labels))
 }
 
-// fits says whether a pod may run on a node.
+// fits reports whether a pod may run on a node.
 func (w *world) fits(p *v1.Pod, n *v1.Node) bool {
 	cpu := p.Spec.Containers[0].Resources.Requests.Cpu().MilliValue()
 	others := w.on(n.Name, p)
@@ -103,7 +103,7 @@ func nearOf(p *v1.Pod) *v1.PodAffinityTerm {
 	return &p.Spec.Affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution[0]
 }
 
-// together tells whether two nodes have the same value of a label, and have it.
+// together reports whether two nodes have a label with the same value.
 func together(key string, a, b *v1.Node) bool {
 	value, found := a.Labels[key]
 	other, foundToo := b.Labels[key]
@@ -242,7 +242,7 @@ func (w *world) randomPod() *v1.Pod {
 	return p
 }
 
-// step changes something, at random.
+// step makes a random change.
 func (w *world) step() {
 	switch w.random.IntN(10) {
 	case 0:
@@ -283,7 +283,7 @@ func (w *world) drop(p *v1.Pod) {
 	w.removePod(p.UID)
 }
 
-// settleBinding lets the API have its say about one placed pod.
+// settleBinding lets the API accept or refuse the binding of a placed pod.
 func (w *world) settleBinding() {
 	for range w.placed {
 		p := w.anyPod()
@@ -304,7 +304,7 @@ func (w *world) settleBinding() {
 	}
 }
 
-// settle lets the machine decide all it can, and checks every decision.
+// settle runs the machine until it has nothing to decide, and checks every decision.
 func (w *world) settle() {
 	for d, found := w.next(); found; d, found = w.next() {
 		if d.node == "" {
@@ -323,7 +323,7 @@ func (w *world) settle() {
 	}
 }
 
-// check finds pods that wait although they would fit.
+// check finds pending pods that would fit.
 func (w *world) check() {
 	for _, p := range w.pods {
 		if w.where(p) != "" {
@@ -337,9 +337,9 @@ func (w *world) check() {
 	}
 }
 
-// Whatever happens: no pod is put where it does not fit, and none waits that fits
-// somewhere. The second is what the filters' hints could break, so the clock moves
-// on far enough for back-off, but not for the queue's patience.
+// TestNeverWrongNeverForgotten: no pod is placed where it does not fit, and no pod stays pending
+// that fits on a node. A wrong Wakes would break the second, so the clock moves far enough for
+// backoff, but not for the queue's patience.
 func TestNeverWrongNeverForgotten(t *testing.T) {
 	for seed := range uint64(100) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -354,7 +354,7 @@ func TestNeverWrongNeverForgotten(t *testing.T) {
 	}
 }
 
-// waitOutBackoff moves the clock on until nothing waits for its back-off.
+// waitOutBackoff moves the clock until no pod is in backoff.
 func (w *world) waitOutBackoff() {
 	for {
 		next, found := w.queue.Next()
@@ -366,7 +366,7 @@ func (w *world) waitOutBackoff() {
 	}
 }
 
-// Pods that all fit are placed by priority, then in the order in which they came.
+// TestOrder: pods that all fit are placed by priority, then in the order of arrival.
 func TestOrder(t *testing.T) {
 	for seed := range uint64(50) {
 		w := newWorld(t, seed)

@@ -26,8 +26,7 @@ import (
 	"github.com/kindred-project/kindred/internal/scheduler/model"
 )
 
-// api is a fake API which carries out bindings, as the real one does, and refuses
-// those it is told to refuse.
+// api is a fake API that performs bindings, as the real one does, and refuses the configured ones.
 type api struct {
 	*fake.Clientset
 	mu     sync.Mutex
@@ -68,7 +67,7 @@ func (a *api) pod(t *testing.T, name string) *v1.Pod {
 	return pod
 }
 
-// eventually waits for something that other goroutines bring about.
+// eventually waits until a condition holds.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	deadline := time.Now().Add(30 * time.Second)

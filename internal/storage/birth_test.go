@@ -12,8 +12,8 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// A start that ends before etcd is ready leaves a log without a member: the next start
-// must not wait for that member's election.
+// TestInterruptedFirstStart: a start that is interrupted before etcd is ready leaves a log without
+// a member. The next start must not wait for an election.
 func TestInterruptedFirstStart(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "etcd")
 	interrupted, cancel := context.WithCancel(t.Context())
@@ -43,7 +43,7 @@ func TestInterruptedFirstStart(t *testing.T) {
 	}
 }
 
-// A store that somebody put there, such as a backup, was never begun here and is used.
+// TestStoreWithoutMarkIsKept: a store from elsewhere, such as a backup, has no mark and is used.
 func TestStoreWithoutMarkIsKept(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "etcd")
 	open(t, dir).Close()

@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// podStorage is the storage of pods as a server has it.
+// podStorage returns the storage of pods, with all layers.
 func podStorage(t *testing.T, b *Backend) storage.Interface {
 	t.Helper()
 	info, _ := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), runtime.ContentTypeProtobuf)
@@ -42,8 +42,8 @@ func podStorage(t *testing.T, b *Backend) storage.Interface {
 
 func podKey(name string) string { return "/pods/default/" + name }
 
-// A burst of writes ends no watch, however many there are and however slow:
-// each gets every event, in order.
+// TestBurstEndsNoWatch: a burst of writes ends no watch, however many and slow they are. Each gets
+// every event, in order.
 func TestBurstEndsNoWatch(t *testing.T) {
 	b := open(t, filepath.Join(t.TempDir(), "etcd"))
 	defer b.Close()
@@ -80,7 +80,7 @@ func TestBurstEndsNoWatch(t *testing.T) {
 	}
 }
 
-// readAll reads a watch until it has shown so many objects created.
+// readAll reads a watch until it has shown a number of created objects.
 func readAll(events watch.Interface, want int) error {
 	var last uint64
 	for n := 0; n < want; n++ {

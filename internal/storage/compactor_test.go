@@ -14,13 +14,13 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-// keeper is a compactor whose rounds a test makes, on a store that nobody else compacts.
+// keeper returns a compactor whose rounds are run by the test, on a store without another one.
 func keeper(t *testing.T, client *clientv3.Client, c *clocktesting.FakeClock, r Retention, inUse *int64) *compactor {
 	t.Helper()
 	return newCompactor(client, c, r, func(context.Context) (int64, error) { return *inUse, nil })
 }
 
-// quietStore is a store whose own compactor has stopped.
+// quietStore returns a client of a store whose own compactor was stopped.
 func quietStore(t *testing.T) *clientv3.Client {
 	t.Helper()
 	b := open(t, filepath.Join(t.TempDir(), "etcd"))
@@ -115,7 +115,7 @@ func TestCompactionBySize(t *testing.T) {
 	}
 }
 
-// Several servers on one etcd mark the time, and compact, as often as one.
+// TestServersDoNotFight: several servers on one etcd write marks and compact as often as one.
 func TestServersDoNotFight(t *testing.T) {
 	client, c := quietStore(t), clocktesting.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
 	var small int64
@@ -137,8 +137,8 @@ func TestServersDoNotFight(t *testing.T) {
 	}
 }
 
-// A compactor goes on where the one before it ended, and an upstream API server on the same
-// etcd finds that somebody else compacts.
+// TestCompactionAfterRestart: a compactor continues where the last one ended, and an upstream API
+// server on the same etcd finds that another server compacts.
 func TestCompactionAfterRestart(t *testing.T) {
 	client, c := quietStore(t), clocktesting.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
 	var small int64
@@ -158,8 +158,8 @@ func TestCompactionAfterRestart(t *testing.T) {
 	}
 }
 
-// The watch caches drop their snapshots as early as ever: longer history is no reason to
-// keep it in memory.
+// TestSnapshotsOfWatchCaches: the watch caches drop their snapshots after the usual time, however
+// long the history is.
 func TestSnapshotsOfWatchCaches(t *testing.T) {
 	client, c := quietStore(t), clocktesting.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
 	var small int64

@@ -35,7 +35,7 @@ import (
 
 const damagePrefix = "/registry/configmaps/default/"
 
-// encodedConfigMap is an object as the API stores it.
+// encodedConfigMap returns an object as the API stores it.
 func encodedConfigMap(t *testing.T, name, text string) string {
 	t.Helper()
 	info, _ := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), runtime.ContentTypeProtobuf)
@@ -47,7 +47,7 @@ func encodedConfigMap(t *testing.T, name, text string) string {
 	return string(value)
 }
 
-// damageable is a stopped store with known content, in several segments of the log.
+// damageable returns a stopped store with known content and several log segments.
 func damageable(t *testing.T) (dir string, content map[string]string) {
 	t.Helper()
 	whole := wal.SegmentSizeBytes
@@ -77,7 +77,7 @@ func damageable(t *testing.T) (dir string, content map[string]string) {
 	return dir, content
 }
 
-// contentOf is what a store has under damagePrefix.
+// contentOf returns the keys under damagePrefix.
 func contentOf(t *testing.T, b *Backend) map[string]string {
 	t.Helper()
 	found, err := b.Client().Get(t.Context(), damagePrefix, clientv3.WithPrefix())
@@ -101,7 +101,7 @@ func copyOf(t *testing.T, dir string) string {
 	return target
 }
 
-// filesOf are the files of a store that damage is done to: those of a fixed order.
+// filesOf returns the files of a store to damage, in a fixed order.
 func filesOf(t *testing.T, dir string) []string {
 	t.Helper()
 	logs, err := filepath.Glob(filepath.Join(dir, "member/wal/*.wal"))
@@ -113,8 +113,8 @@ func filesOf(t *testing.T, dir string) []string {
 	return []string{database, database, database, logs[0], logs[len(logs)-1]}
 }
 
-// TestRandomDamage damages a file somewhere. Either the damage is found, or the store serves
-// all that it had.
+// TestRandomDamage damages a file at a random place. Either the check finds the damage, or the
+// store still has all its content.
 func TestRandomDamage(t *testing.T) {
 	const rounds = 120
 	seed := uint64(time.Now().UnixNano())
@@ -170,8 +170,8 @@ func TestRandomDamage(t *testing.T) {
 	}
 }
 
-// A store that is as it was stopped is checked without decoding anything; one that was not
-// stopped is checked as well.
+// TestCheckOfAGoodStore: after a clean stop a store is checked without decoding objects; after an
+// unclean one it is checked as well.
 func TestCheckOfAGoodStore(t *testing.T) {
 	dir, want := damageable(t)
 	for name, prepare := range map[string]func(dir string) error{
@@ -200,8 +200,8 @@ func TestCheckOfAGoodStore(t *testing.T) {
 	}
 }
 
-// TestNoTimeForChecksums: a stop that has no time to record the checksums leaves those of the stop
-// before, and a store that starts.
+// TestNoTimeForChecksums: a stop without time to record the checksums keeps those of the last stop,
+// and the store starts.
 func TestNoTimeForChecksums(t *testing.T) {
 	dir, want := damageable(t)
 	files := func() string {
@@ -223,11 +223,11 @@ func TestNoTimeForChecksums(t *testing.T) {
 	}
 	defer b.Close()
 	if got := contentOf(t, b); !maps.Equal(got, want) {
-		t.Error("the content is another")
+		t.Error("the content differs")
 	}
 }
 
-// filesState is that of all files: names, times, contents.
+// filesState returns names, times and contents of all files.
 func filesState(t *testing.T, dir string) string {
 	t.Helper()
 	var all strings.Builder
@@ -248,8 +248,8 @@ func filesState(t *testing.T, dir string) string {
 	return all.String()
 }
 
-// An object that etcd keeps well, but which can't be decoded, is found and can be dropped;
-// the others stay. Encrypted ones are not damaged.
+// TestDropDamaged: an object that cannot be decoded is found and can be dropped; others stay.
+// Encrypted objects are not damaged.
 func TestDropDamaged(t *testing.T) {
 	dir, want := damageable(t)
 	b := open(t, dir)
@@ -294,7 +294,7 @@ func TestDropDamaged(t *testing.T) {
 	}
 }
 
-// An object that etcd keeps well, but which can't be decoded, ends the start that lists it: its
+// TestUndecodableObjectEndsTheStart: an object that cannot be decoded fails the start, because its
 // watch cache would never fill.
 func TestUndecodableObjectEndsTheStart(t *testing.T) {
 	b := open(t, filepath.Join(t.TempDir(), "etcd"))
@@ -354,7 +354,7 @@ func changeValue(t *testing.T, dir, key, value string) {
 	}
 }
 
-// Damage that bbolt and etcd would loop, panic or fault on, and older files.
+// TestDamageIsNamed: damage on which bbolt and etcd would loop, panic or fault, and older files.
 func TestDamageIsNamed(t *testing.T) {
 	original, _ := damageable(t)
 	earlier := copyOf(t, original)
@@ -419,7 +419,7 @@ func TestDamageIsNamed(t *testing.T) {
 	}
 }
 
-// A database that is gone is made again as long as the log is whole.
+// TestDatabaseFromLog: a missing database is recreated if the log is complete.
 func TestDatabaseFromLog(t *testing.T) {
 	dir, want := damageable(t)
 	if err := os.RemoveAll(filepath.Join(dir, "member/snap")); err != nil {
@@ -435,8 +435,8 @@ func TestDatabaseFromLog(t *testing.T) {
 	}
 }
 
-// What only etcd finds ends the start as well: by what NewServer answers, and where etcd would
-// wait for ever without a word.
+// TestOpeningNeverHangs: damage that only etcd finds fails the start too: by an error of NewServer,
+// or by a timeout where etcd would wait silently.
 func TestOpeningNeverHangs(t *testing.T) {
 	original, _ := damageable(t)
 	for name, segment := range map[string]int{"the first segment": 3, "the last segment": 4} {

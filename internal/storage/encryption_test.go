@@ -18,12 +18,12 @@ import (
 	"k8s.io/apiserver/pkg/storage/value"
 )
 
-// secret is a key for a provider, told apart by a letter.
+// secret returns a provider's key, which is derived from a letter.
 func secret(letter string) string {
 	return base64.StdEncoding.EncodeToString([]byte(strings.Repeat(letter, 32)))
 }
 
-// encryptionOf writes a configuration of some resources and their providers, in order.
+// encryptionOf writes a configuration of resources and their providers, in order.
 func encryptionOf(t *testing.T, resources string, providers ...string) Encryption {
 	t.Helper()
 	e := Encryption{File: filepath.Join(t.TempDir(), "encryption.yaml")}
@@ -40,7 +40,7 @@ func rewrite(t *testing.T, e Encryption, resources string, providers ...string) 
 	}
 }
 
-// by is a provider with keys, which are told apart by letters.
+// by returns a provider with keys, which are derived from letters.
 func by(kind string, letters ...string) string {
 	var keys []string
 	for _, letter := range letters {
@@ -51,7 +51,7 @@ func by(kind string, letters ...string) string {
 
 const none = "{identity: {}}"
 
-// encrypting is a store that encrypts from now on.
+// encrypting returns a store with encryption.
 func encrypting(t *testing.T, e Encryption) *Backend {
 	t.Helper()
 	b := open(t, filepath.Join(t.TempDir(), "etcd"))
@@ -71,7 +71,7 @@ var (
 	ports      = schema.GroupResource{Resource: "servicenodeportallocations"}
 )
 
-// stored is what etcd gets for a value.
+// stored returns what is stored in etcd for a value.
 func stored(t *testing.T, b *Backend, resource schema.GroupResource) []byte {
 	t.Helper()
 	got, err := b.transformer(resource).TransformToStorage(t.Context(), []byte("plain"), value.DefaultContext("/registry/key"))
@@ -115,7 +115,7 @@ func TestProviders(t *testing.T) {
 	}
 }
 
-// TestReadable: a key that does not fit is told at once, in words.
+// TestReadable: a wrong key is an error at once.
 func TestReadable(t *testing.T) {
 	for name, tt := range map[string]struct {
 		before, after Encryption
@@ -182,8 +182,7 @@ func TestEncryptionMistakes(t *testing.T) {
 	}
 }
 
-// A changed file takes effect without a restart, and what was written before can
-// still be read.
+// TestReload: a changed file takes effect without a restart, and earlier values can still be read.
 func TestReload(t *testing.T) {
 	before := controller.EncryptionConfigFileChangePollDuration
 	controller.EncryptionConfigFileChangePollDuration = 10 * time.Millisecond

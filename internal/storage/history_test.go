@@ -24,7 +24,7 @@ import (
 
 var pods = schema.GroupResource{Resource: "pods"}
 
-// past is a store of pods whose history a test makes.
+// past is a store of pods with history.
 type past struct {
 	*testing.T
 	backend *Backend
@@ -44,7 +44,7 @@ func newPast(t *testing.T, e Encryption) *past {
 	return &past{T: t, backend: b, pods: podStorage(t, b), clock: c}
 }
 
-// owners are those of all pods.
+// owners are the owners of all pods.
 var owners = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "set", UID: "u"}}
 
 func (p *past) create(name, image string) int64 {
@@ -65,7 +65,7 @@ func (p *past) update(name, image string) int64 {
 	}), nil))
 }
 
-// delete leaves no record.
+// delete deletes a pod without a record.
 func (p *past) delete(name string) int64 {
 	p.Helper()
 	pod := &corev1.Pod{}
@@ -84,7 +84,7 @@ func (p *past) written(pod *corev1.Pod, err error) int64 {
 	return revision
 }
 
-// minute passes.
+// minute moves the clock by a minute.
 func (p *past) minute() {
 	p.Helper()
 	rounds(p.T, p.clock, 1, p.backend.compactor)
@@ -157,7 +157,8 @@ func TestListsOfThePastHavePages(t *testing.T) {
 	}
 }
 
-// Of what has changed it is known how it was first, or at the oldest revision that is retained.
+// TestFirstStates: the first state of a changed object is known, or that at the oldest retained
+// revision.
 func TestFirstStates(t *testing.T) {
 	p := newPast(t, Encryption{})
 	first := func() (images []string) {
@@ -250,7 +251,8 @@ func (p *past) revision(version string) int64 {
 	return revision
 }
 
-// What is not retained is refused, with what is; whoever compacted it.
+// TestForgottenPast: a revision that is not retained is refused with an error that names the oldest
+// retained one, whichever server compacted.
 func TestForgottenPast(t *testing.T) {
 	p := newPast(t, Encryption{})
 	created := p.create("a", "one")

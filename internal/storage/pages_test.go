@@ -13,7 +13,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// countingKV counts how many keys etcd goes through: with each page all that are left.
+// countingKV counts how many keys etcd reads: for each page all that are left.
 type countingKV struct {
 	clientv3.KV
 	visited int64
@@ -27,8 +27,8 @@ func (c *countingKV) Get(ctx context.Context, key string, options ...clientv3.Op
 	return answer, err
 }
 
-// TestPagesOfVeryMany: what etcd has to go through for each of very many keys does not grow
-// with how many there are, and none is left out or read twice.
+// TestPagesOfVeryMany: etcd's cost for each key does not grow with the number of keys, and no key
+// is missing or read twice.
 func TestPagesOfVeryMany(t *testing.T) {
 	client := quietStore(t)
 	const keys = 20_000
@@ -57,7 +57,7 @@ func TestPagesOfVeryMany(t *testing.T) {
 	}
 }
 
-// TestLimitAfter: of small keys many are read at a time, of large ones not more than before.
+// TestLimitAfter: pages of small values have many keys, those of large values few.
 func TestLimitAfter(t *testing.T) {
 	page := func(n, bytes int) []*mvccpb.KeyValue {
 		kvs := make([]*mvccpb.KeyValue, n)

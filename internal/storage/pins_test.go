@@ -58,8 +58,8 @@ func TestTarget(t *testing.T) {
 	}
 }
 
-// TestCompactionAmidAList: who has pinned a revision reads it to the end, whatever time has
-// passed; who has not is told that it is gone.
+// TestCompactionAmidAList: a client that has pinned a revision can read it, however long it takes;
+// one that has not gets an error.
 func TestCompactionAmidAList(t *testing.T) {
 	p := newPast(t, Encryption{})
 	rounds(t, p.clock, 1, p.backend.compactor)
@@ -101,8 +101,8 @@ func TestCompactionAmidAList(t *testing.T) {
 	}
 }
 
-// TestPinAndRound: a compaction that was decided before a pin is not carried out, whichever
-// server has decided it; the next one goes as far as the pin.
+// TestPinAndRound: a compaction that was decided before a pin fails, whichever server decided it;
+// the next one compacts up to the pin.
 func TestPinAndRound(t *testing.T) {
 	p := newPast(t, Encryption{})
 	c := p.backend.compactor
@@ -133,7 +133,7 @@ func TestPinAndRound(t *testing.T) {
 	}
 }
 
-// TestPinEnds: who is killed holds nothing for long, and what is no revision holds nothing.
+// TestPinEnds: the pin of a killed process expires, and a malformed pin has no effect.
 func TestPinEnds(t *testing.T) {
 	p := newPast(t, Encryption{})
 	if _, err := p.backend.History().Pin(t.Context(), p.create("a", "1")); err != nil {

@@ -33,7 +33,7 @@ var (
 	forNobody = func(ctx context.Context) context.Context { return ctx }
 )
 
-// mark gives a pod its deletion timestamp, as the registry does.
+// mark sets a pod's deletion timestamp, as the registry does.
 func (p *past) mark(ctx context.Context, name string, finalizers ...string) int64 {
 	p.Helper()
 	pod := &corev1.Pod{}
@@ -110,8 +110,8 @@ func TestRecordsOfDeletions(t *testing.T) {
 	}
 }
 
-// A record is in the transaction of the deletion: a deletion that fails leaves none, and
-// one that is tried again has one.
+// TestRecordsAreOfWhatHappened: a record is in the transaction of the deletion. A failed deletion
+// leaves none, and a retried one leaves one.
 func TestRecordsAreOfWhatHappened(t *testing.T) {
 	p := newPast(t, Encryption{})
 	p.create("a", "one")
@@ -177,7 +177,7 @@ func TestCollectedRecords(t *testing.T) {
 	}
 }
 
-// Of several objects that had a name, the latest is first.
+// TestRecordsOfNamesakes: of several objects with one name, the latest is first.
 func TestRecordsOfNamesakes(t *testing.T) {
 	p := newPast(t, Encryption{})
 	for range 3 {
@@ -206,7 +206,7 @@ func TestRecordsOfNamesakes(t *testing.T) {
 	}
 }
 
-// Records expire, and share their leases.
+// TestRecordsExpire: records expire, and share their leases.
 func TestRecordsExpire(t *testing.T) {
 	p := newPast(t, Encryption{})
 	for i := range 5 {

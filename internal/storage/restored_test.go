@@ -33,8 +33,8 @@ func lostReference(namespace, name string, uid, owner types.UID) deletion.LostRe
 	}
 }
 
-// TestRestored: what is remembered of undeletions is read back by namespace, together with what is
-// remembered of cluster-scoped objects.
+// TestRestored: records of undeletions are read by namespace, together with those of cluster-scoped
+// objects.
 func TestRestored(t *testing.T) {
 	p := newPast(t, Encryption{})
 	r := p.backend.Records()
@@ -86,8 +86,8 @@ func TestRestored(t *testing.T) {
 	}
 }
 
-// TestManyRestored: objects go in batches, batches in transactions that etcd takes, and each key
-// expires.
+// TestManyRestored: objects are written in batches, batches in transactions within etcd's limits,
+// and each key expires.
 func TestManyRestored(t *testing.T) {
 	p := newPast(t, Encryption{})
 	var restored []deletion.Restoration

@@ -46,8 +46,8 @@ func TestEmbeddedKeepsWhatItAcknowledged(t *testing.T) {
 	}
 }
 
-// A fatal error of etcd is reported once, holds the goroutine that met it, and
-// keeps nobody from closing.
+// TestFailureIsReported: a fatal error of etcd is reported once, blocks its goroutine, and does not
+// block Close.
 func TestFailureIsReported(t *testing.T) {
 	b := open(t, filepath.Join(t.TempDir(), "etcd"))
 	logger := newLogger(filepath.Join(t.TempDir(), "log"), b.failed)

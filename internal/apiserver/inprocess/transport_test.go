@@ -170,13 +170,13 @@ func TestValuesOfTheCallerStayOutside(t *testing.T) {
 	}
 }
 
-// longLived is a context that lasts as long as the process, and counts who waits for its end.
+// longLived is a context that lives as long as the process, and counts its callbacks.
 type longLived struct {
 	context.Context
 	waiting atomic.Int64
 }
 
-// AfterFunc is how package context registers what waits.
+// AfterFunc is called by package context to register callbacks.
 func (l *longLived) AfterFunc(func()) (stop func() bool) {
 	l.waiting.Add(1)
 	return func() bool { l.waiting.Add(-1); return true }

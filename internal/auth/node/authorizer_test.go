@@ -278,7 +278,7 @@ func TestAccessEndsWithThePod(t *testing.T) {
 	}
 }
 
-func TestWhoIsANode(t *testing.T) {
+func TestIdentity(t *testing.T) {
 	s := newStores(t, false)
 	tests := []struct {
 		user   user.Info

@@ -74,9 +74,9 @@ func TestKeepingNothingFails(t *testing.T) {
 	}
 }
 
-// TestWhoCouldNotBeToldIsToldAgain: a kubeconfig that could not be written once must not
-// stay as it is until its certificate ends.
-func TestWhoCouldNotBeToldIsToldAgain(t *testing.T) {
+// TestRenewedIsRetried: if a kubeconfig could not be written once, it must not stay unchanged until
+// its certificate expires.
+func TestRenewedIsRetried(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(start)
 	p, err := Open(filepath.Join(t.TempDir(), "pki"), clock)
 	if err != nil {

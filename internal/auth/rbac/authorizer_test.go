@@ -275,8 +275,8 @@ func TestRulesFor(t *testing.T) {
 	}
 }
 
-// TestAgainstModel holds the indexed authorizer against the definition: a
-// request is allowed if any rule of any binding that names the user allows it.
+// TestAgainstModel compares the indexed authorizer with the definition: a request is allowed if any
+// rule of any binding that names the user allows it.
 func TestAgainstModel(t *testing.T) {
 	random := rand.New(rand.NewSource(1))
 	pick := func(from ...string) string { return from[random.Intn(len(from))] }

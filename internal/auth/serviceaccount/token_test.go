@@ -455,8 +455,8 @@ func TestKeyRotation(t *testing.T) {
 	}
 }
 
-// FuzzAuthenticate feeds anything to the authenticator: only what was signed
-// may pass, and nothing may panic.
+// FuzzAuthenticate feeds random tokens to the authenticator: only signed ones may pass, and none
+// may make it panic.
 func FuzzAuthenticate(f *testing.F) {
 	w := newWorld(f)
 	good := w.request(f, boundTo("Pod", "p1"))

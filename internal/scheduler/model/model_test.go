@@ -44,7 +44,8 @@ func somePod(random *rand.Rand, name string) *Pod {
 	return NewPod(pod)
 }
 
-// However pods come, change, move and go: a node's sums are those of the pods on it.
+// TestSumsAreThoseOfThePods: however pods are added, changed, moved and removed, a node's sums are
+// those of its pods.
 func TestSumsAreThoseOfThePods(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	c := NewCluster()

@@ -18,7 +18,7 @@ import (
 	"github.com/kindred-project/kindred/internal/scheduler/model"
 )
 
-// podOption and nodeOption say in what a pod or node differs from the plain one.
+// podOption and nodeOption change a default pod or node.
 type podOption func(*v1.Pod)
 type nodeOption func(*v1.Node)
 
@@ -130,8 +130,8 @@ func clusterOf(places ...on) *model.Cluster {
 	return c
 }
 
-// verdicts are the reasons a filter gives for each node; "" where the pod fits, a
-// "!" before what removing pods would not help.
+// verdicts returns the reasons of a filter for each node: "" if the pod fits, with "!" if removing
+// pods would not help.
 func verdicts(f Filter, c *model.Cluster, p *model.Pod) []string {
 	check, rejection := f.For(c, p)
 	var all []string

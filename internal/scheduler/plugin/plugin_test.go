@@ -262,8 +262,8 @@ func TestPodAffinity(t *testing.T) {
 	}
 }
 
-// What a spanning check is told must change its answers exactly as if the cluster
-// had been so from the start.
+// TestSpanningChecksFollowMoves: after Move, a spanning check returns the same as a new check on
+// the changed cluster.
 func TestSpanningChecksFollowMoves(t *testing.T) {
 	app := &metav1.LabelSelector{MatchLabels: map[string]string{"app": "a"}}
 	term := v1.PodAffinityTerm{TopologyKey: "zone", LabelSelector: app}

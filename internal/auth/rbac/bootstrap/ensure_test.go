@@ -31,8 +31,8 @@ func count(client *fake.Clientset) map[string]int {
 	return verbs
 }
 
-// small is a part of the policy with something of each kind: the fake client is
-// too slow to write all of it in every test.
+// small is a part of the policy with objects of each kind: the fake client is too slow to write all
+// of it in every test.
 func small() Policy {
 	p := Default()
 	other := func(name string) bool {
@@ -141,8 +141,7 @@ func TestEnsureExtendsAndNeverRemoves(t *testing.T) {
 	}
 }
 
-// TestEnsureBesideAnotherServer lets another server write each object between
-// the list and the write.
+// TestEnsureBesideAnotherServer: another server writes each object between the list and the write.
 func TestEnsureBesideAnotherServer(t *testing.T) {
 	ctx := context.Background()
 	client := fake.NewClientset()

@@ -28,8 +28,8 @@ var upstream = flag.String("upstream", "", "k8s.io/kubernetes source to take the
 
 const digestFile = "testdata/upstream-v1.37.1.txt"
 
-// TestSameAsUpstream holds every object of the policy against upstream's, by
-// digest: a line that differs names the object.
+// TestSameAsUpstream compares every object of the policy with upstream's, by digest: a line that
+// differs names the object.
 func TestSameAsUpstream(t *testing.T) {
 	if *upstream != "" {
 		if err := os.WriteFile(digestFile, []byte(strings.Join(upstreamDigests(t, *upstream), "\n")+"\n"), 0o644); err != nil {
@@ -61,8 +61,8 @@ func TestSameAsUpstream(t *testing.T) {
 	}
 }
 
-// digest returns "Kind/namespace/name digest". What an aggregating role gathers
-// is no part of upstream's policy.
+// digest returns "Kind/namespace/name digest". The aggregated rules are not part of upstream's
+// policy.
 func digest(t *testing.T, kind string, obj runtime.Object) string {
 	t.Helper()
 	content := map[string]any{}
