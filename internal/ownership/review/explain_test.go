@@ -178,7 +178,7 @@ func TestExplanations(t *testing.T) {
 		ask   ownership.ObjectReference
 		want  []string
 	}{
-		"nobody's": {func(w *world, _ *memory) { w.add(pods, "a", "one", nil) }, pod("one"), []string{"Living"}},
+		"without an owner": {func(w *world, _ *memory) { w.add(pods, "a", "one", nil) }, pod("one"), []string{"Living"}},
 		"owned": {func(w *world, _ *memory) {
 			w.add(configMaps, "a", "owner", nil)
 			w.add(pods, "a", "one", ownedBy(configMaps, "owner"))
@@ -392,7 +392,8 @@ func TestExplanationsAreInTurn(t *testing.T) {
 	}
 }
 
-// TestExplanationsWithoutHistory: what is recorded is told though the history cannot be read.
+// TestExplanationsWithoutHistory checks that recorded deletions are shown even if the history
+// cannot be read.
 func TestExplanationsWithoutHistory(t *testing.T) {
 	w, m := newWorld(t), &memory{lost: apierrors.NewInternalError(errors.New("decrypt: no key"))}
 	if _, err := w.explain(m, pod("one")); !apierrors.IsInternalError(err) {

@@ -90,7 +90,8 @@ func TestExplanationsWithoutTheDefinition(t *testing.T) {
 	}
 }
 
-// TestGuessedKinds: when the history has forgotten the definition, its name is what is known.
+// TestGuessedKinds checks that a kind is guessed from the name of its definition if the history no
+// longer has the definition.
 func TestGuessedKinds(t *testing.T) {
 	w, m := withoutTools(t)
 	for _, typed := range []string{"tool", "tools", "Tool", "tools.example.com"} {

@@ -28,7 +28,8 @@ func interrupted(name string) string {
 	return `{"root":"r","from":"f","for":"ConfigMap/` + name + `","of":"Widget.example.com/root"}`
 }
 
-// TestHoldsAreShown: a tree, an explanation and a check tell of a hold, whoever put it there.
+// TestHoldsAreShown checks that trees, explanations and lint show holds, whether an undeletion or a
+// person set them.
 func TestHoldsAreShown(t *testing.T) {
 	w := newWorld(t)
 	w.add(configMaps, "a", "by-hand", onHold("wait"))
@@ -91,7 +92,7 @@ func TestHoldsAreShown(t *testing.T) {
 	}
 }
 
-// TestManyHolds: where there are many, they are read by a list.
+// TestManyHolds checks that many objects on hold are read by a list.
 func TestManyHolds(t *testing.T) {
 	w := newWorld(t)
 	for i := range 3 * few {

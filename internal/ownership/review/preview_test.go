@@ -36,7 +36,7 @@ func withUID(t ownership.DeletionTarget, uid types.UID) ownership.DeletionTarget
 	return t
 }
 
-// TestPreviewOfSeveral: several targets are one deletion.
+// TestPreviewOfSeveral checks that several targets are previewed as one deletion.
 func TestPreviewOfSeveral(t *testing.T) {
 	foreground, orphan := metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan
 	labelled := func(change func(*unstructured.Unstructured)) func(*unstructured.Unstructured) {

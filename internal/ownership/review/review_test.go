@@ -308,7 +308,7 @@ func TestPreview(t *testing.T) {
 			[]string{"two Deleted target", "one Deleted"},
 		},
 		{
-			"a dependent that stays blocks for ever", func(w *world) {
+			"a dependent that stays blocks forever", func(w *world) {
 				w.add(configMaps, "a", "root", nil)
 				w.add(pods, "a", "child", func(o *unstructured.Unstructured) {
 					ownedBy(configMaps, "root")(o)
@@ -374,7 +374,8 @@ func TestPreviewWarnsOfControllers(t *testing.T) {
 	}
 }
 
-// TestPreviewRefusals: bad questions are answered as the API answers bad requests.
+// TestPreviewRefusals checks that invalid specs get the errors that the API returns for bad
+// requests.
 func TestPreviewRefusals(t *testing.T) {
 	policy := metav1.DeletionPropagation("Sideways")
 	for _, tt := range []struct {
@@ -413,7 +414,8 @@ func TestBeforeTheCollectorRuns(t *testing.T) {
 	}
 }
 
-// TestHidden: nothing of what the caller may not read is shown, not even by its name.
+// TestHidden checks that nothing about objects that the caller may not read is shown, not even
+// their names.
 func TestHidden(t *testing.T) {
 	w := newWorld(t)
 	foreground := metav1.DeletePropagationForeground
@@ -572,7 +574,7 @@ func TestTreeOfWhatIsBeingDeleted(t *testing.T) {
 	}
 }
 
-// TestTreeOrder: siblings are sorted by kind, group, namespace and name, in every answer.
+// TestTreeOrder checks that siblings are sorted by kind, group, namespace and name in every status.
 func TestTreeOrder(t *testing.T) {
 	w := newWorld(t)
 	w.add(configMaps, "a", "root", nil)

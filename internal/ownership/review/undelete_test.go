@@ -95,8 +95,8 @@ func TestHistoryLeavesOutWhatFollowed(t *testing.T) {
 	}
 }
 
-// TestHistoryReadsAtOnce: what is there of many names is read page by page, of few one by one.
-// What is there again cannot be undone.
+// TestHistoryReadsAtOnce checks that existing objects are listed page by page for many names, and
+// read one by one for few.
 func TestHistoryReadsAtOnce(t *testing.T) {
 	for name, tt := range map[string]struct {
 		names, places int
@@ -136,7 +136,7 @@ func TestHistoryReadsAtOnce(t *testing.T) {
 	}
 }
 
-// TestUndeletionsHaveTheirAgent: an audit tells them from repairs.
+// TestUndeletionsHaveTheirAgent checks that undeletions have their own user agent in the audit log.
 func TestUndeletionsHaveTheirAgent(t *testing.T) {
 	w := newWorld(t)
 	reviews := w.reviews()

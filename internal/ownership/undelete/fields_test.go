@@ -12,9 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// TestFieldsTakeLittle: of a large graph it is not kept as trees who applied which field; of what
-// was always there it is kept as it is, since it is not restored.
-func TestFieldsTakeLittle(t *testing.T) {
+// TestFieldsAreCompact checks that managedFields are kept as JSON rather than as trees, and that
+// they are dropped for restored objects.
+func TestFieldsAreCompact(t *testing.T) {
 	applied := func(o *unstructured.Unstructured) {
 		o.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: "maker", Operation: metav1.ManagedFieldsOperationApply,
 			FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:data":{"f:a":{}}}`)}}})
@@ -47,7 +47,7 @@ func TestFieldsTakeLittle(t *testing.T) {
 	}
 }
 
-// TestFieldsOfAStatus come back with the status only.
+// TestFieldsOfAStatus checks that managedFields of a status are restored only with the status.
 func TestFieldsOfAStatus(t *testing.T) {
 	managed := func(o *unstructured.Unstructured) {
 		fields := &metav1.FieldsV1{Raw: []byte(`{}`)}

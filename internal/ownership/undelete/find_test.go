@@ -16,8 +16,8 @@ import (
 	"github.com/kindred-project/kindred/internal/deletion"
 )
 
-// TestFind: which deletion is undone, and what state is brought back.
-func TestFind(t *testing.T) {
+// TestFindDeletion checks which deletion is undone and which state is restored.
+func TestFindDeletion(t *testing.T) {
 	configMaps := resourceOf("ConfigMap").GroupResource()
 	asked := func(uid types.UID, revision int64) deletion.Record {
 		return deletion.Record{Resource: configMaps, Namespace: "shop", Name: "root", UID: uid, Revision: revision, ResourceVersion: "4", By: deletion.Caller{User: "jane"}}

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// TestMembers: what belongs to a root, in which order it comes back, and who owns it there.
+// TestMembers checks the members of a graph, their order and their owners.
 func TestMembers(t *testing.T) {
 	for name, tt := range map[string]struct {
 		root *unstructured.Unstructured
@@ -23,7 +23,7 @@ func TestMembers(t *testing.T) {
 		want []string
 	}{
 		"a cascade": {object("Deployment", "web"), []*unstructured.Unstructured{
-			object("Pod", "p", ownedBy("rs")), object("ReplicaSet", "rs", ownedBy("web")), object("ConfigMap", "stranger", ownedBy("nobody")),
+			object("Pod", "p", ownedBy("rs")), object("ReplicaSet", "rs", ownedBy("web")), object("ConfigMap", "stranger", ownedBy("unknown")),
 		}, []string{"web", "rs<web", "p<rs"}},
 		"two owners, one of them deeper": {object("Deployment", "web"), []*unstructured.Unstructured{
 			object("ConfigMap", "both", ownedBy("web", "rs")), object("ReplicaSet", "rs", ownedBy("web")),
@@ -85,7 +85,7 @@ func TestMembers(t *testing.T) {
 	}
 }
 
-// TestSteps: each item has its turn once, together with those of its step.
+// TestSteps checks that steps returns each item once, with all items of the same step.
 func TestSteps(t *testing.T) {
 	var items []*Item
 	for i, depth := range []int{0, 1, 1, 2, 2, 2} {
@@ -100,7 +100,8 @@ func TestSteps(t *testing.T) {
 	}
 }
 
-// TestRead: what tells of a moment is not read, nor what no graph of a namespace can have.
+// TestRead checks that ephemeral resources, and resources that cannot be in the graph, are not
+// read.
 func TestRead(t *testing.T) {
 	root := object("ConfigMap", "root")
 	m := &memory{objects: map[int64][]*unstructured.Unstructured{7: {
@@ -127,8 +128,9 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestLook finds what there is today, few objects one by one, and many in a list.
-func TestLook(t *testing.T) {
+// TestReadCurrent checks that current objects are read one by one if they are few, and listed
+// otherwise.
+func TestReadCurrent(t *testing.T) {
 	var there []*unstructured.Unstructured
 	u := &undeletion{Request: Request{}}
 	for i := range few + 5 {

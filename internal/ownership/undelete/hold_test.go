@@ -13,7 +13,8 @@ import (
 	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
 )
 
-// TestHoldOf: an interrupted undeletion is told from a hold by hand, and each says how it ends.
+// TestHoldOf checks the message and the remedy for holds of undeletions and for holds that were set
+// by hand.
 func TestHoldOf(t *testing.T) {
 	deployments := schema.GroupKind{Group: "apps", Kind: "Deployment"}
 	byHand := &ownership.Hold{
@@ -58,7 +59,7 @@ func TestHoldOf(t *testing.T) {
 	}
 }
 
-// TestMarksNameTheRoot: every object on hold says which undeletion it belongs to.
+// TestMarksNameTheRoot checks that every object on hold names the root of its undeletion.
 func TestMarksNameTheRoot(t *testing.T) {
 	root := itemOf(object("ReplicaSet", "root"), nil)
 	child := itemOf(object("ConfigMap", "child", ownedBy("root")), nil, root)

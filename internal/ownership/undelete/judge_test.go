@@ -23,7 +23,7 @@ func releasedAs(item *Item, root types.UID) *Item {
 	return item
 }
 
-// TestFate: what becomes of one object, in every stage of an undeletion.
+// TestFate checks the outcome of one object in every stage of an undeletion.
 func TestFate(t *testing.T) {
 	root := func(outcome ownership.UndeletionOutcome, now *unstructured.Unstructured) *Item {
 		item := itemOf(object("ReplicaSet", "root"), now)
@@ -59,7 +59,7 @@ func TestFate(t *testing.T) {
 		"endpoints by hand":                     {item: itemOf(child("Endpoints"), nil, pending), want: ownership.UndeletionPending},
 		"slices of the controller":              {item: itemOf(child("EndpointSlice", labelled("endpointslice.kubernetes.io/managed-by", "endpointslice-controller.k8s.io")), nil, pending), want: ownership.UndeletionLeft, reason: "its controller recreates it"},
 		"mirrored slices":                       {item: itemOf(child("EndpointSlice", labelled("endpointslice.kubernetes.io/managed-by", "endpointslicemirroring-controller.k8s.io")), nil, pending), want: ownership.UndeletionLeft, reason: "its controller recreates it"},
-		"slices by somebody":                    {item: itemOf(child("EndpointSlice", labelled("endpointslice.kubernetes.io/managed-by", "mesh.example.com")), nil, pending), want: ownership.UndeletionPending},
+		"slices of another manager":             {item: itemOf(child("EndpointSlice", labelled("endpointslice.kubernetes.io/managed-by", "mesh.example.com")), nil, pending), want: ownership.UndeletionPending},
 		"its owner is left":                     {item: itemOf(then, nil, left), want: ownership.UndeletionLeft, reason: "its owner ReplicaSet shop/root is not restored"},
 		"one of its owners is left":             {item: itemOf(then, nil, left, pending), want: ownership.UndeletionPending},
 
@@ -101,8 +101,7 @@ func TestFate(t *testing.T) {
 	}
 }
 
-// TestJudge: what is left takes what it owns with it, and problems are told of those that
-// have them.
+// TestJudge checks that dependents of a left item are left too, and that problems name their items.
 func TestJudge(t *testing.T) {
 	root := itemOf(object("ReplicaSet", "root"), nil)
 	gone := itemOf(object("ConfigMap", "gone", ownedBy("root")), nil, root)
@@ -117,7 +116,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestReasonsHide: an owner is not named to those who may not read it.
+// TestReasonsHide checks that a reason does not name an owner that the caller may not read.
 func TestReasonsHide(t *testing.T) {
 	root := itemOf(object("ReplicaSet", "root"), nil)
 	item := itemOf(object("ConfigMap", "child", ownedBy("root")), nil, root)
@@ -133,8 +132,9 @@ func TestReasonsHide(t *testing.T) {
 	}
 }
 
-// TestOwnDeletions: what an operator deletes because its owner is being deleted belongs to the
-// cascade, and so does what empties a namespace or a kind. What a person deletes does not.
+// TestOwnDeletions checks that deletions by operators whose owner is being deleted, and by
+// controllers that empty a namespace or kind, belong to the cascade, and that deletions by a person
+// do not.
 func TestOwnDeletions(t *testing.T) {
 	operator, jane := deletion.Caller{User: "system:serviceaccount:capi-system:manager", Agent: "manager/v1.14"}, deletion.Caller{User: "jane", Agent: "kubectl/v1.37.1"}
 	record := func(uid types.UID, by deletion.Caller, revision int64, owners ...types.UID) deletion.Record {

@@ -44,8 +44,8 @@ func foreground(o *unstructured.Unstructured) {
 	o.SetFinalizers([]string{metav1.FinalizerDeleteDependents})
 }
 
-// TestCollectedAtOnce: what the garbage collector would delete as soon as it is back is not
-// brought back, and neither is what depends on it. A dry run says the same.
+// TestCollectedAtOnce checks that objects that the garbage collector would delete at once, and
+// their dependents, are not restored, and that a dry run says so.
 func TestCollectedAtOnce(t *testing.T) {
 	abroad := object("ConfigMap", "abroad", in("other"))
 	home := object("ConfigMap", "home")
@@ -99,8 +99,8 @@ func TestCollectedAtOnce(t *testing.T) {
 	}
 }
 
-// TestPodsThatWereReplaced: a controller that never went has another pod in the place of one that
-// was deleted, and would delete one of them.
+// TestPodsThatWereReplaced checks that a pod is not restored if its controller still exists and has
+// replaced it.
 func TestPodsThatWereReplaced(t *testing.T) {
 	pods := func(n int, changes ...change) (pods []*unstructured.Unstructured) {
 		for i := range n {
@@ -150,8 +150,7 @@ func TestPodsThatWereReplaced(t *testing.T) {
 	}
 }
 
-// TestSomeReplaced: of the pods of a ReplicaSet that is still there, as many come back as it has
-// room for.
+// TestSomeReplaced checks that as many pods of an existing ReplicaSet are restored as it lacks.
 func TestSomeReplaced(t *testing.T) {
 	set := object("ReplicaSet", "set", ownedBy("root"), set(int64(3), "spec", "replicas"))
 	graph := []*unstructured.Unstructured{object("Deployment", "root"), set, object("Pod", "a", ownedBy("set")), object("Pod", "b", ownedBy("set")), object("Pod", "c", ownedBy("set"))}
@@ -174,8 +173,9 @@ func token(account, uid string) change {
 	}
 }
 
-// TestTokensNeedTheirAccount: the Secret with the token of a ServiceAccount comes back after that
-// and names it, or not at all: the token controller deletes tokens without an account.
+// TestTokensNeedTheirAccount checks that the token Secret of a ServiceAccount is restored after the
+// account and refers to it, or not at all, because the token controller deletes tokens without an
+// account.
 func TestTokensNeedTheirAccount(t *testing.T) {
 	root, account, secret := object("ConfigMap", "root"), object("ServiceAccount", "robot", ownedBy("root")), object("Secret", "a-token", ownedBy("root"), token("robot", "robot"))
 	w := deleted(t, []*unstructured.Unstructured{root, secret, account})
@@ -219,8 +219,8 @@ func TestTokensNeedTheirAccount(t *testing.T) {
 	}
 }
 
-// TestEndpointsFollowTheirService: those by hand are deleted with their Service, and come back
-// after it.
+// TestEndpointsFollowTheirService checks that manual Endpoints, which are deleted with their
+// Service, are restored after it.
 func TestEndpointsFollowTheirService(t *testing.T) {
 	graph := []*unstructured.Unstructured{object("ConfigMap", "root"), object("Endpoints", "web", ownedBy("root")), object("Service", "web", ownedBy("root"), withUID("service"))}
 	w := deleted(t, graph)

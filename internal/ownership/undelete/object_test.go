@@ -53,7 +53,7 @@ func undeletionOf(then *unstructured.Unstructured) (*undeletion, *Item) {
 	return u, item
 }
 
-// TestDesired: what is created of an object.
+// TestDesired checks the object that is created for an item.
 func TestDesired(t *testing.T) {
 	then := object("ConfigMap", "child", ownedBy(rootWas, lateWas, "outside", "gone"), annotated(ownership.HoldAnnotation, "by hand"),
 		annotated("seen", `{"uid":"`+string(rootWas)+`"}`), finalized("example.com/mine", "cluster.cluster.x-k8s.io", "foregroundDeletion", "kubernetes.io/pvc-protection", "batch.kubernetes.io/job-tracking"),
@@ -92,7 +92,7 @@ func TestDesired(t *testing.T) {
 	}
 }
 
-// TestStatus: what of a status comes back.
+// TestStatus checks which statuses are restored.
 func TestStatus(t *testing.T) {
 	status := func(phase string) change { return set(map[string]any{"phase": phase}, "status") }
 	for name, tt := range map[string]struct {
@@ -120,9 +120,9 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// TestHoldAndFree: a hold is put on with all that keeps controllers off, and the patch that
-// takes it off puts back exactly what was there.
-func TestHoldAndFree(t *testing.T) {
+// TestHoldAndRelease checks that a hold pauses every kind of controller, and that the release
+// restores exactly what was there before.
+func TestHoldAndRelease(t *testing.T) {
 	for name, then := range map[string]*unstructured.Unstructured{
 		"plain":                     object("ConfigMap", "a"),
 		"held by hand before":       object("ConfigMap", "a", annotated(ownership.HoldAnnotation, "by hand")),
@@ -202,8 +202,9 @@ func merged(target, patch any) any {
 	return result
 }
 
-// TestUnheld: what was deleted again while it was on hold does not come back with that hold.
-func TestUnheld(t *testing.T) {
+// TestWithoutHold checks that an object that was deleted while on hold is not restored with that
+// hold.
+func TestWithoutHold(t *testing.T) {
 	for name, was := range map[string]*unstructured.Unstructured{
 		"plain":             object("ConfigMap", "a"),
 		"annotated":         object("ConfigMap", "a", annotated("b", "c")),
@@ -230,8 +231,8 @@ func TestUnheld(t *testing.T) {
 	}
 }
 
-// TestTied: an object has its owners, and knows all by their UIDs of today.
-func TestTied(t *testing.T) {
+// TestLinked checks that linked adds missing owners and replaces all former UIDs.
+func TestLinked(t *testing.T) {
 	uids := map[types.UID]types.UID{rootWas: rootIs, lateWas: lateIs}
 	then := object("ConfigMap", "child", ownedBy(rootWas, lateWas), set(string(lateWas), "data", "late"))
 	u, item := undeletionOf(then)

@@ -14,9 +14,9 @@ import (
 	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
 )
 
-// TestCompactionAmid: a store that compacts whatever is not pinned keeps the state until all
-// is there, over as many requests as that takes, and not longer.
-func TestCompactionAmid(t *testing.T) {
+// TestPinnedUntilComplete checks that the revision is pinned until all objects are restored, over
+// several requests, and not longer.
+func TestPinnedUntilComplete(t *testing.T) {
 	w := slow(t)
 	w.forgetful = true
 	requests := 0
@@ -34,7 +34,7 @@ func TestCompactionAmid(t *testing.T) {
 	}
 }
 
-// TestNothingStaysPinned of what is not carried out.
+// TestNothingStaysPinned checks that dry runs and refused undeletions leave no pin.
 func TestNothingStaysPinned(t *testing.T) {
 	graph := []*unstructured.Unstructured{object("ConfigMap", "root"), object("Secret", "child", ownedBy("root"))}
 	w := deleted(t, graph)
@@ -50,8 +50,8 @@ func TestNothingStaysPinned(t *testing.T) {
 	}
 }
 
-// TestTooLate: what cannot go on says so, and what is left to do; what has not begun has left
-// nothing.
+// TestTooLate checks the error if the state is no longer retained, before and after the undeletion
+// has started.
 func TestTooLate(t *testing.T) {
 	graph := []*unstructured.Unstructured{object("ConfigMap", "root"), object("Secret", "child", ownedBy("root"))}
 	const left = "the undeletion cannot continue, because the former state is no longer known: not retained any more; " +

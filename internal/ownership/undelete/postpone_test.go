@@ -21,8 +21,8 @@ import (
 	"github.com/kindred-project/kindred/internal/ownership/graph"
 )
 
-// TestBusyServer: a write that fails because the server is busy is no problem that somebody has to
-// solve. The next request tries it again, and nothing is released before, or lost.
+// TestBusyServer checks that a write that fails because the server is busy is not reported as a
+// problem. The next request retries it, and nothing is released or lost before.
 func TestBusyServer(t *testing.T) {
 	secrets := schema.GroupResource{Resource: "secrets"}
 	for name, err := range map[string]error{
@@ -72,8 +72,8 @@ func (timeout) Error() string   { return "i/o timeout" }
 func (timeout) Timeout() bool   { return true }
 func (timeout) Temporary() bool { return true }
 
-// TestBriefRequests: a request that shall be brief ends after some of the work, but works for four
-// times as long as it read; together they do all of it.
+// TestBriefRequests checks that a short timeout ends a request early, but not before four times the
+// time that it read, and that several requests complete the work.
 func TestBriefRequests(t *testing.T) {
 	for reading, want := range map[time.Duration][]int{0: {2, 4, 6}, 2 * time.Second: {8, 9}} {
 		chain := []*unstructured.Unstructured{object("ConfigMap", "c0")}

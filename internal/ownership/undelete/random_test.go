@@ -24,8 +24,8 @@ var (
 	graphs = flag.Int("undelete.graphs", 300, "how many random graphs are deleted and undeleted")
 )
 
-// TestRandomGraphs: whatever is deleted in whatever order, by whatever policy, and undeleted in
-// whatever order: in the end every object is there, and owned by the objects that owned it.
+// TestRandomGraphs deletes objects of random graphs with random policies and undeletes them in
+// random order. In the end every object must exist, with its former owners.
 func TestRandomGraphs(t *testing.T) {
 	for n := range uint64(*graphs) {
 		n += *seed

@@ -13,8 +13,8 @@ import (
 	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
 )
 
-// TestRightsToSomeObjects: whoever may do to each object by its name what is done to it may
-// undo the deletion. What is created has no name yet.
+// TestRightsToSomeObjects checks that permissions for single objects by name are sufficient, except
+// for create.
 func TestRightsToSomeObjects(t *testing.T) {
 	const tooMany = "you may not write all objects of a kind, and there are more than 300 to check by name: ask a user who may write all of them"
 	everySecret := func(string, string, string) bool { return true }
@@ -59,7 +59,7 @@ func TestRightsToSomeObjects(t *testing.T) {
 	}
 }
 
-// TestEndedPodByItsName: the right to a status may be to one object's.
+// TestEndedPodByItsName checks that the permission to update a status may be limited to one object.
 func TestEndedPodByItsName(t *testing.T) {
 	for name, want := range map[string]ownership.UndeletionOutcome{"pod": ownership.UndeletionPending, "other": ownership.UndeletionLeft} {
 		ended := object("Pod", "pod", ownedBy("root"), set("Succeeded", "status", "phase"))

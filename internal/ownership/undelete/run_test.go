@@ -65,7 +65,7 @@ func (w *world) on(verb, resource string, react clienttesting.ReactionFunc) {
 	w.client.PrependReactor(verb, resource, react)
 }
 
-// put is what somebody else does to an object.
+// put creates or updates an object as another client.
 func (w *world) put(t *testing.T, o *unstructured.Unstructured) {
 	t.Helper()
 	gvr := resourceOf(o.GetKind()).GroupVersionResource
@@ -105,9 +105,9 @@ func isFree(o *unstructured.Unstructured) bool {
 	return !held
 }
 
-// TestGoingOnNeedsAccess: who goes on with an undeletion sees and writes no more than who
-// begins one. Anybody can write a mark.
-func TestGoingOnNeedsAccess(t *testing.T) {
+// TestResumeNeedsAccess checks that continuing an undeletion requires the same permissions as
+// starting one. Any user can write a mark.
+func TestResumeNeedsAccess(t *testing.T) {
 	graph := []*unstructured.Unstructured{object("ConfigMap", "root"), object("Secret", "child", ownedBy("root"))}
 	for name, tt := range map[string]struct{ forbidden, problem, child string }{
 		"may not read":   {"get Secret", "the objects to restore include some that you may not read (1): ask a user who may read them", "Pending"},
@@ -129,8 +129,8 @@ func TestGoingOnNeedsAccess(t *testing.T) {
 	}
 }
 
-// TestHiddenInTheWay: of objects that who asks may not read, no more is told than that.
-func TestHiddenInTheWay(t *testing.T) {
+// TestHiddenBlocker checks that a problem does not name an object that the caller may not read.
+func TestHiddenBlocker(t *testing.T) {
 	graph := []*unstructured.Unstructured{object("ConfigMap", "root"), object("Secret", "a", ownedBy("root")), object("Secret", "b", ownedBy("root"))}
 	w := deleted(t, graph, object("Secret", "a", withUID("other")), object("Secret", "b", deleting))
 	w.forbidden = []string{"get Secret"}
@@ -144,7 +144,7 @@ func TestHiddenInTheWay(t *testing.T) {
 	}
 }
 
-// TestMarkOfAnother: a mark that names another object than the history knows is refused.
+// TestMarkOfAnother checks that a mark whose object differs from the one in the history is refused.
 func TestMarkOfAnother(t *testing.T) {
 	graph := []*unstructured.Unstructured{object("ConfigMap", "root", withUID("another"))}
 	w := deleted(t, graph, object("ConfigMap", "root", withUID("new"), onHold("root", false)))
@@ -153,8 +153,8 @@ func TestMarkOfAnother(t *testing.T) {
 	}
 }
 
-// TestRootIsTaken: somebody makes an object under the root's name just before it is created.
-// It stays as it is, and nothing else is written.
+// TestRootIsTaken creates another object with the name of the root just before it is restored. That
+// object stays unchanged, and nothing else is written.
 func TestRootIsTaken(t *testing.T) {
 	w := deleted(t, []*unstructured.Unstructured{object("ConfigMap", "root"), object("Secret", "child", ownedBy("root"))})
 	foreign := object("ConfigMap", "root", withUID("foreign"))
@@ -173,8 +173,8 @@ func TestRootIsTaken(t *testing.T) {
 	}
 }
 
-// TestReleasedByAnother: of two requests for the same the first has released all when the
-// second begins to: nothing is put on hold again.
+// TestReleasedByAnother checks that a request does not put objects on hold again that a concurrent
+// request has released.
 func TestReleasedByAnother(t *testing.T) {
 	w := deleted(t, []*unstructured.Unstructured{object("ConfigMap", "root")})
 	released := object("ConfigMap", "root", withUID("new-root"))
@@ -188,8 +188,8 @@ func TestReleasedByAnother(t *testing.T) {
 	}
 }
 
-// TestReleaseIsTriedAgain when somebody else writes to an object at the same time.
-func TestReleaseIsTriedAgain(t *testing.T) {
+// TestReleaseIsRetried checks that a release is retried after a conflict.
+func TestReleaseIsRetried(t *testing.T) {
 	w := deleted(t, []*unstructured.Unstructured{object("ConfigMap", "root")})
 	conflicts := 0
 	w.on("patch", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -200,11 +200,12 @@ func TestReleaseIsTriedAgain(t *testing.T) {
 	})
 	w.ends(t, "ConfigMap", "root", ownership.UndeletionComplete, "root Restored")
 	if !isFree(w.get(t, "ConfigMap", "root")) {
-		t.Error("on hold, and nobody will take that off")
+		t.Error("the hold is not removed")
 	}
 }
 
-// TestEndedPodStaysOnHold until its status is written: it would run again.
+// TestEndedPodStaysOnHold checks that a terminated pod is not released before its status is
+// written, since it would run again.
 func TestEndedPodStaysOnHold(t *testing.T) {
 	ended := object("Pod", "pod", ownedBy("root"), set("Succeeded", "status", "phase"))
 	w := deleted(t, []*unstructured.Unstructured{object("Job", "root"), ended})
@@ -237,7 +238,7 @@ func TestEndedPodStaysOnHold(t *testing.T) {
 	}
 }
 
-// TestAbandoned: what belongs to a pod that cannot be created does not come back without it.
+// TestAbandoned checks that dependents of a pod that cannot be created are not restored.
 func TestAbandoned(t *testing.T) {
 	graph := []*unstructured.Unstructured{object("ReplicaSet", "root"), object("Pod", "pod", ownedBy("root")), object("PersistentVolumeClaim", "claim", ownedBy("pod"))}
 	refused := apierrors.NewForbidden(resourceOf("Pod").GroupResource(), "pod", errBroken)
@@ -283,8 +284,8 @@ func slow(t *testing.T) *world {
 	return w
 }
 
-// TestTimeIsLimited: very many objects are not all tried beforehand, so that each request
-// gets some of them done.
+// TestTimeIsLimited checks that a dry run of very many objects leaves time to create some of them
+// in each request.
 func TestTimeIsLimited(t *testing.T) {
 	w := slow(t)
 	restored := 0
@@ -311,7 +312,7 @@ func TestTimeIsLimited(t *testing.T) {
 	}
 }
 
-// TestDryRun writes nothing, and says what would be.
+// TestDryRun checks that a dry run writes nothing and returns the plan.
 func TestDryRun(t *testing.T) {
 	w := deleted(t, []*unstructured.Unstructured{object("ConfigMap", "root"), object("Secret", "child", ownedBy("root"))})
 	dry := request("ConfigMap", "root")
@@ -328,7 +329,8 @@ func TestDryRun(t *testing.T) {
 	}
 }
 
-// TestDeletedAgain: what is deleted amid the releasing keeps nothing else on hold.
+// TestDeletedAgain checks that an object that is deleted during the release does not keep the
+// others on hold.
 func TestDeletedAgain(t *testing.T) {
 	graph := []*unstructured.Unstructured{object("ConfigMap", "root"), object("Secret", "gone", ownedBy("root")), object("Secret", "going", ownedBy("root")), object("Secret", "held", ownedBy("root"))}
 	w := deleted(t, graph, object("ConfigMap", "root", withUID("new"), onHold("root", true)), object("Secret", "going", deleting), object("Secret", "held", withUID("new-held"), onHold("held", false)))
@@ -338,9 +340,8 @@ func TestDeletedAgain(t *testing.T) {
 	}
 }
 
-// TestNobodyWaitsLongerThanARequestMayTake: who looks for what is to come stops when the request
-// has to end.
-func TestNobodyWaitsLongerThanARequestMayTake(t *testing.T) {
+// TestAwaitEndsWithRequest checks that await stops when the time of the request is over.
+func TestAwaitEndsWithRequest(t *testing.T) {
 	w := newWorld(t, &memory{})
 	u := &undeletion{Cluster: w.cluster, until: w.clock.Now().Add(time.Second)}
 	looks := 0

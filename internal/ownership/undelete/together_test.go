@@ -27,9 +27,9 @@ import (
 	"github.com/kindred-project/kindred/internal/ownership/graph"
 )
 
-// TestAnotherIsFaster: a second undeletion of the same root does all of its work just before some
-// request of the first one, whichever that is. Both end, and count the same objects.
-func TestAnotherIsFaster(t *testing.T) {
+// TestConcurrentUndeletion runs a second undeletion of the same root before each request of the
+// first one. Both must complete and count the same objects.
+func TestConcurrentUndeletion(t *testing.T) {
 	want := []string{"root Restored", "child Restored", "grandchild Restored"}
 	for before := 1; ; before++ {
 		a := newArchive(t, rand.New(rand.NewPCG(1, 0)))
@@ -193,9 +193,9 @@ func (p *player) ForgetLost(ctx context.Context, found []deletion.LostReference)
 	return p.archive.ForgetLost(ctx, found)
 }
 
-// TestTwoAtOnce: of what was deleted, two clients undelete two objects each at the same time, in
-// whatever order their requests come. What both say is complete is as it was, and what one of them
-// left to the other is after asking again.
+// TestTwoAtOnce runs two clients that each undelete two objects at the same time, with their
+// requests in random order. If both report completion, everything is restored; otherwise it is
+// after a retry.
 func TestTwoAtOnce(t *testing.T) {
 	for n := range uint64(*graphs) {
 		n += *seed

@@ -19,8 +19,8 @@ func claimedBy(name, uid string) change {
 	return set(map[string]any{"namespace": "shop", "name": name, "uid": uid, "resourceVersion": "7"}, "spec", "claimRef")
 }
 
-// TestClaimsAndTheirVolumes: a claim keeps a volume that is still its own, which comes to have the
-// claim's new UID. What of that is not so is told.
+// TestClaimsAndTheirVolumes checks that a claim keeps a volume that is still its own, that the
+// volume gets the new UID, and that the reason explains every other case.
 func TestClaimsAndTheirVolumes(t *testing.T) {
 	conflict := apierrors.NewConflict(resourceOf("PersistentVolume").GroupResource(), "v", errBroken)
 	for name, tt := range map[string]struct {
@@ -47,7 +47,7 @@ func TestClaimsAndTheirVolumes(t *testing.T) {
 			reason: "its volume v still names the deleted claim, and you may not patch it: "},
 		"the API surplusReason": {volume: object("PersistentVolume", "v", claimedBy("claim", "claim")), fails: []error{errBroken}, keeps: true, uid: "claim",
 			reason: "its volume v still names the deleted claim, and it cannot be patched (broken): "},
-		"somebody writes at the same time": {volume: object("PersistentVolume", "v", claimedBy("claim", "claim")), fails: []error{conflict}, keeps: true, uid: "new-claim",
+		"another client writes": {volume: object("PersistentVolume", "v", claimedBy("claim", "claim")), fails: []error{conflict}, keeps: true, uid: "new-claim",
 			reason: "its volume v is bound to it again"},
 		"the server is busy": {volume: object("PersistentVolume", "v", claimedBy("claim", "claim")), fails: []error{apierrors.NewTooManyRequests("busy", 1)}, keeps: true, uid: "claim",
 			phase: ownership.UndeletionIncomplete, reason: "its volume v is bound to it again"},
@@ -106,8 +106,8 @@ func (w *world) claimUID(t *testing.T) string {
 	return uid
 }
 
-// TestVolumeComesBack: a volume that was released still belongs to the claim that it was bound to,
-// and is available to no other one.
+// TestVolumeComesBack checks that a restored volume is bound to its former claim and available to
+// no other.
 func TestVolumeComesBack(t *testing.T) {
 	w := newWorld(t, &memory{})
 	u := &undeletion{Cluster: w.cluster}
