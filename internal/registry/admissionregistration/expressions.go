@@ -93,7 +93,9 @@ func (e expressions) validateMatchCondition(c *check.Checker, condition *admissi
 }
 
 func qualified(c *check.Checker, name string, path *field.Path) {
-	c.Add(invalid(path, name, utilvalidation.IsQualifiedName(name)).WithOrigin("format=qualified-name")...)
+	for _, problem := range utilvalidation.IsQualifiedName(name) {
+		c.Add(field.Invalid(path, name, problem).WithOrigin("format=qualified-name"))
+	}
 }
 
 // validateVariables checks variables in their order: each may use those before.

@@ -189,12 +189,6 @@ func validateNamedRule(c *check.Checker, r *admissionv1.NamedRuleWithOperations,
 	c.Add(validateRuleWithOperations(&r.RuleWithOperations, path)...)
 }
 
-func invalid(path *field.Path, value any, problems []string) field.ErrorList {
-	c := &check.Checker{}
-	c.Invalid(path, value, problems...)
-	return c.Errors()
-}
-
 // staticSuffix ends the names of configurations that a server loads from files.
 const staticSuffix = ".static.k8s.io"
 

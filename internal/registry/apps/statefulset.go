@@ -83,11 +83,6 @@ func validateStatefulSetUpdate(_ context.Context, s, old *appsv1.StatefulSet) fi
 	return c.Errors()
 }
 
-// immutable is a rule that k8s.io/api declares too.
-func immutable(c *check.Checker, value, old any, path *field.Path) {
-	c.Declared().Immutable(path, value, old)
-}
-
 func validateStatefulSetSpec(spec *appsv1.StatefulSetSpec, rules statefulSetRules, path *field.Path) field.ErrorList {
 	c := &check.Checker{}
 	validatePodManagement(c, spec.PodManagementPolicy, path.Child("podManagementPolicy"))

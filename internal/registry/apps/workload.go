@@ -25,17 +25,6 @@ import (
 // This file is what the workloads share: a number of pods, a selector and a
 // template.
 
-func nonNegative[N int32 | int64](c *check.Checker, path *field.Path, n N) {
-	c.NonNegative(path, int64(n))
-}
-
-func nonNegativePtr(c *check.Checker, path *field.Path, n *int32) {
-	if n == nil {
-		return
-	}
-	c.NonNegative(path, int64(*n))
-}
-
 // validateReplicated checks replicas, selector and template of a workload whose
 // pods are interchangeable, or nearly so.
 func validateReplicated(c *check.Checker, replicas *int32, selector *metav1.LabelSelector, template *corev1.PodTemplateSpec, spec *field.Path) {

@@ -128,10 +128,6 @@ func validateEndpointAddress(c *check.Checker, address corev1.EndpointAddress, p
 	c.Add(ValidateEndpointIP(address.IP, path.Child("ip"))...)
 }
 
-func invalid(c *check.Checker, path *field.Path, value any, problems []string) {
-	c.Invalid(path, value, problems...)
-}
-
 // ValidateEndpointIP refuses loopback and link-local addresses: a Service must not lead to the node's
 // own loopback or metadata services.
 func ValidateEndpointIP(address string, path *field.Path) field.ErrorList {

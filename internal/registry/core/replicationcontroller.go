@@ -13,7 +13,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -78,23 +77,25 @@ func prepareReplicationController(_ context.Context, r, _ *corev1.ReplicationCon
 
 func validateReplicationController(_ context.Context, r *corev1.ReplicationController) field.ErrorList {
 	spec := field.NewPath("spec")
-	errs := validation.ValidateNonnegativeField(int64(r.Spec.MinReadySeconds), spec.Child("minReadySeconds"))
+	c := &check.Checker{}
+	c.Declared().NonNegative(spec.Child("minReadySeconds"), int64(r.Spec.MinReadySeconds))
 	if r.Spec.Replicas == nil {
-		errs = append(errs, field.Required(spec.Child("replicas"), ""))
+		c.Declared().Required(spec.Child("replicas"), "")
 	} else {
-		errs = append(errs, validation.ValidateNonnegativeField(int64(*r.Spec.Replicas), spec.Child("replicas"))...)
+		c.Declared().NonNegative(spec.Child("replicas"), int64(*r.Spec.Replicas))
 	}
-	errs = errs.MarkCoveredByDeclarative()
 	if len(r.Spec.Selector) == 0 {
-		errs = append(errs, field.Required(spec.Child("selector"), ""))
+		c.Required(spec.Child("selector"), "")
 	}
 	path := spec.Child("template")
 	if r.Spec.Template == nil {
-		return append(errs, field.Required(path, ""))
+		c.Required(path, "")
+		return c.Errors()
 	}
-	errs = append(errs, podspec.ValidateSelected(r.Spec.Template, labels.SelectorFromSet(r.Spec.Selector), path)...)
-	errs = append(errs, podspec.ValidatePodTemplateSpec(r.Spec.Template, path)...)
-	return append(errs, podspec.ValidateRunsForEver(&r.Spec.Template.Spec, "ReplicationController", path.Child("spec"))...)
+	c.Add(podspec.ValidateSelected(r.Spec.Template, labels.SelectorFromSet(r.Spec.Selector), path)...)
+	c.Add(podspec.ValidatePodTemplateSpec(r.Spec.Template, path)...)
+	c.Add(podspec.ValidateRunsForEver(&r.Spec.Template.Spec, "ReplicationController", path.Child("spec"))...)
+	return c.Errors()
 }
 
 func validateReplicationControllerUpdate(ctx context.Context, r, old *corev1.ReplicationController) field.ErrorList {

@@ -181,7 +181,3 @@ func validateHintNames(c *check.Checker, names []string, path *field.Path, check
 		c.Invalid(item, name, check(name)...)
 	}
 }
-
-func invalid(c *check.Checker, path *field.Path, value any, problems []string) {
-	c.Invalid(path, value, problems...)
-}

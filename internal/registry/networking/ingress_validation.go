@@ -17,7 +17,6 @@ import (
 	netutils "k8s.io/utils/net"
 
 	"github.com/kindred-project/kindred/internal/registry/check"
-	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
 var (
@@ -193,8 +192,8 @@ func validateBackend(c *check.Checker, backend *networkingv1.IngressBackend, pat
 
 func validateResourceBackend(c *check.Checker, ref *corev1.TypedLocalObjectReference, path *field.Path) {
 	validateAPIGroup(c, ref.APIGroup, path)
-	c.Add(segment(path.Child("kind"), ref.Kind)...)
-	c.Add(segment(path.Child("name"), ref.Name)...)
+	validateSegment(c, ref.Kind, path.Child("kind"))
+	validateSegment(c, ref.Name, path.Child("name"))
 }
 
 func validateAPIGroup(c *check.Checker, group *string, path *field.Path) {
@@ -204,12 +203,11 @@ func validateAPIGroup(c *check.Checker, group *string, path *field.Path) {
 	c.DNSSubdomain(path.Child("apiGroup"), *group)
 }
 
-// segment is a required name that stands between two slashes of a path.
-func segment(path *field.Path, name string) field.ErrorList {
-	if name == "" {
-		return field.ErrorList{field.Required(path, "")}
+// validateSegment requires a name that can be a segment of a URL path.
+func validateSegment(c *check.Checker, name string, path *field.Path) {
+	if c.NonEmpty(path, name) {
+		c.Invalid(path, name, content.IsPathSegmentName(name)...)
 	}
-	return generic.Invalid(path, name, content.IsPathSegmentName(name))
 }
 
 // validateServiceBackend reports the lack of a port, or two of them, at the

@@ -83,8 +83,8 @@ func validateIngressClassSpec(c *check.Checker, spec *networkingv1.IngressClassS
 
 func validateParameters(c *check.Checker, p *networkingv1.IngressClassParametersReference, path *field.Path) {
 	validateAPIGroup(c, p.APIGroup, path)
-	c.Add(declaredSegment(path.Child("kind"), p.Kind)...)
-	c.Add(declaredSegment(path.Child("name"), p.Name)...)
+	validateDeclaredSegment(c, p.Kind, path.Child("kind"))
+	validateDeclaredSegment(c, p.Name, path.Child("name"))
 	if p.Scope == nil {
 		c.Required(path.Child("scope"), "")
 		return
@@ -107,11 +107,9 @@ func validateParameters(c *check.Checker, p *networkingv1.IngressClassParameters
 	}
 }
 
-// declaredSegment is segment for a field that k8s.io/api declares as required.
-func declaredSegment(path *field.Path, name string) field.ErrorList {
-	errs := segment(path, name)
-	if name == "" {
-		return errs.MarkCoveredByDeclarative()
+// validateDeclaredSegment is validateSegment for a field that k8s.io/api declares as required.
+func validateDeclaredSegment(c *check.Checker, name string, path *field.Path) {
+	if c.Declared().NonEmpty(path, name) {
+		validateSegment(c, name, path)
 	}
-	return errs
 }

@@ -92,8 +92,9 @@ func validateHandler(c *check.Checker, handler string) {
 		c.Declared().Required(handlerPath, "")
 		return
 	}
-	c.Declared().Add(generic.Invalid(handlerPath, handler, apivalidation.NameIsDNSLabel(handler, false)).
-		WithOrigin("format=k8s-short-name")...)
+	for _, problem := range apivalidation.NameIsDNSLabel(handler, false) {
+		c.Declared().Add(field.Invalid(handlerPath, handler, problem).WithOrigin("format=k8s-short-name"))
+	}
 }
 
 // validateTolerations wants each toleration once, however long it tolerates.

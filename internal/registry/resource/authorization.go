@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -177,7 +178,7 @@ func nodeOfCaller(caller user.Info) string {
 		return ""
 	}
 	nodes := caller.GetExtra()[serviceaccount.NodeNameKey]
-	if len(nodes) != 1 || len(validateNodeName(nodes[0], nil)) > 0 {
+	if len(nodes) != 1 || len(validation.IsDNS1123Subdomain(nodes[0])) > 0 {
 		return ""
 	}
 	return nodes[0]

@@ -11,12 +11,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/operation"
 	"k8s.io/apimachinery/pkg/api/validate"
 	"k8s.io/apimachinery/pkg/api/validate/content"
-	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kindred-project/kindred/internal/registry/check"
-	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
 // longestName is how much of the name of an attribute or a capacity, with its
@@ -109,8 +107,4 @@ func validateNameInDomain(c *check.Checker, name string, path *field.Path) {
 func validateIdentifier(c *check.Checker, name string, path *field.Path) {
 	c.MaxBytes(path, name, resourcev1.DeviceMaxIDLength)
 	c.Invalid(path, name, content.IsCIdentifier(name)...)
-}
-
-func validateNodeName(name string, path *field.Path) field.ErrorList {
-	return generic.Invalid(path, name, apivalidation.NameIsDNSSubdomain(name, false))
 }

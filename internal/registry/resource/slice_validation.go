@@ -87,7 +87,7 @@ func (r *reach) node(name *string, empty string, path *field.Path) {
 		r.Invalid(path, *name, empty)
 	default:
 		r.choose("nodeName")
-		r.Add(validateNodeName(*name, path)...)
+		r.DNSSubdomain(path, *name)
 	}
 }
 

@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kindred-project/kindred/internal/registry/check"
-	"github.com/kindred-project/kindred/internal/registry/core/podspec"
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
@@ -61,7 +60,7 @@ func validateCSINode(_ context.Context, n *storagev1.CSINode) field.ErrorList {
 
 func validateNodeDriver(c *check.Checker, driver *storagev1.CSINodeDriver, path *field.Path) {
 	const longest = 256
-	c.Add(podspec.ValidateCSIDriverName(driver.Name, path.Child("name"))...)
+	c.DriverName(path.Child("name"), driver.Name)
 	id := path.Child("nodeID")
 	if driver.NodeID == "" {
 		c.Required(id, "")

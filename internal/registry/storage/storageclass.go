@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -171,8 +170,7 @@ func validateTopologies(c *check.Checker, terms []corev1.TopologySelectorTerm, p
 	var seen []topology
 	for i, term := range terms {
 		at := path.Index(i).Child("matchLabelExpressions")
-		means, problems := validateTopology(term, at)
-		c.Add(problems...)
+		means := validateTopology(c, term, at)
 		repeats := func(other topology) bool { return equality.Semantic.DeepEqual(means, other) }
 		// A term without labels counts as a repetition too.
 		if len(means) == 0 || slices.ContainsFunc(seen, repeats) {
@@ -182,26 +180,22 @@ func validateTopologies(c *check.Checker, terms []corev1.TopologySelectorTerm, p
 	}
 }
 
-func validateTopology(term corev1.TopologySelectorTerm, path *field.Path) (topology, field.ErrorList) {
-	var errs field.ErrorList
+func validateTopology(c *check.Checker, term corev1.TopologySelectorTerm, path *field.Path) topology {
 	means := topology{}
 	for i, expression := range term.MatchLabelExpressions {
 		key, values := path.Index(i).Child("key"), path.Index(i).Child("values")
 		if len(expression.Values) == 0 {
-			errs = append(errs, field.Required(values, ""))
+			c.Required(values, "")
 		}
 		set := sets.New[string]()
 		for j, value := range expression.Values {
-			if set.Has(value) {
-				errs = append(errs, field.Duplicate(values.Index(j), value))
-			}
-			set.Insert(value)
+			check.Unique(c, values.Index(j), set, value)
 		}
-		errs = append(errs, metav1validation.ValidateLabelName(expression.Key, key)...)
+		c.LabelName(key, expression.Key)
 		if _, twice := means[expression.Key]; twice {
-			errs = append(errs, field.Duplicate(key, expression.Key))
+			c.Duplicate(key, expression.Key)
 		}
 		means[expression.Key] = set
 	}
-	return means, errs
+	return means
 }

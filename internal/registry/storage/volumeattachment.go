@@ -55,7 +55,7 @@ var attachmentDoc = storagev1.VolumeAttachmentSpec{}.SwaggerDoc()
 
 func validateVolumeAttachment(_ context.Context, a *storagev1.VolumeAttachment) field.ErrorList {
 	c := &check.Checker{}
-	c.Add(validateAttacher(a.Spec.Attacher, specPath.Child("attacher"))...)
+	c.Declared().DriverName(specPath.Child("attacher"), a.Spec.Attacher)
 	validateSource(c, &a.Spec.Source, specPath.Child("source"))
 	c.DNSSubdomain(specPath.Child("nodeName"), a.Spec.NodeName)
 	validateAttachmentStatus(c, &a.Status, field.NewPath("status"))
@@ -79,20 +79,6 @@ func validateVolumeAttachmentStatus(ctx context.Context, a, old *storagev1.Volum
 	c.Add(validateVolumeAttachmentUpdate(ctx, a, old)...)
 	c.Add(apivalidation.ValidateObjectMetaAccessor(a, false, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))...)
 	return c.Errors()
-}
-
-// validateAttacher: k8s.io/api declares all rules of this name.
-func validateAttacher(name string, path *field.Path) field.ErrorList {
-	errs := podspec.ValidateCSIDriverName(name, path)
-	for _, err := range errs {
-		switch err.Type {
-		case field.ErrorTypeTooLong:
-			err.Origin = "maxLength"
-		case field.ErrorTypeInvalid:
-			err.Origin = "format=k8s-long-name-caseless"
-		}
-	}
-	return errs.MarkCoveredByDeclarative()
 }
 
 func validateSource(c *check.Checker, source *storagev1.VolumeAttachmentSource, path *field.Path) {

@@ -90,7 +90,7 @@ func (c *checker) persistentStorageOS(storageOS *v1.StorageOSPersistentVolumeSou
 }
 
 func (c *checker) persistentCSI(csi *v1.CSIPersistentVolumeSource, path *field.Path) {
-	c.csiDriver(csi.Driver, path.Child("driver"))
+	c.DriverName(path.Child("driver"), csi.Driver)
 	c.NonEmpty(path.Child("volumeHandle"), csi.VolumeHandle)
 	c.csiSecret(csi.ControllerPublishSecretRef, path.Child("controllerPublishSecretRef"))
 	c.csiSecret(csi.ControllerExpandSecretRef, path.Child("controllerExpandSecretRef"))

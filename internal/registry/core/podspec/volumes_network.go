@@ -237,25 +237,8 @@ func (c *checker) scaleIO(scaleIO *v1.ScaleIOVolumeSource, path *field.Path) {
 }
 
 func (c *checker) csi(csi *v1.CSIVolumeSource, path *field.Path) {
-	c.csiDriver(csi.Driver, path.Child("driver"))
+	c.DriverName(path.Child("driver"), csi.Driver)
 	if ref := csi.NodePublishSecretRef; ref != nil && c.NonEmpty(path.Child("nodePublishSecretRef").Child("name"), ref.Name) {
 		c.DNSSubdomain(path.Child("name"), ref.Name)
 	}
-}
-
-// ValidateCSIDriverName checks the name by which a driver is called elsewhere.
-func ValidateCSIDriverName(name string, path *field.Path) field.ErrorList {
-	c := &checker{}
-	c.csiDriver(name, path)
-	return c.Errors()
-}
-
-func (c *checker) csiDriver(name string, path *field.Path) {
-	const maxLength = 63
-	if name == "" {
-		c.Required(path, "")
-		return
-	}
-	c.MaxBytes(path, name, maxLength)
-	c.Invalid(path, name, validation.IsDNS1123Subdomain(strings.ToLower(name))...)
 }

@@ -7,9 +7,10 @@ import (
 	"fmt"
 
 	v1 "k8s.io/api/core/v1"
-	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
 // The rules of templates, and of the counts in a status, that the workloads of
@@ -30,14 +31,12 @@ func ValidateSelected(template *v1.PodTemplateSpec, selector labels.Selector, pa
 // ValidateRunsForEver wants pods that do not end by themselves; path is that of
 // their spec.
 func ValidateRunsForEver(spec *v1.PodSpec, kind string, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	if spec.RestartPolicy != v1.RestartPolicyAlways {
-		errs = append(errs, field.NotSupported(path.Child("restartPolicy"), spec.RestartPolicy, []v1.RestartPolicy{v1.RestartPolicyAlways}))
-	}
+	c := &check.Checker{}
+	check.OneOf(c, path.Child("restartPolicy"), spec.RestartPolicy, v1.RestartPolicyAlways)
 	if spec.ActiveDeadlineSeconds != nil {
-		errs = append(errs, field.Forbidden(path.Child("activeDeadlineSeconds"), fmt.Sprintf("activeDeadlineSeconds in %s is not Supported", kind)))
+		c.Forbidden(path.Child("activeDeadlineSeconds"), fmt.Sprintf("activeDeadlineSeconds in %s is not Supported", kind))
 	}
-	return errs
+	return c.Errors()
 }
 
 // Count is a number in a status that must not exceed another.
@@ -48,14 +47,15 @@ type Count struct {
 
 // ValidateCounts wants all numbers non-negative and none beyond the replicas.
 func ValidateCounts(status *field.Path, replicas int32, counts ...Count) field.ErrorList {
-	errs := apivalidation.ValidateNonnegativeField(int64(replicas), status.Child("replicas"))
-	for _, c := range counts {
-		errs = append(errs, apivalidation.ValidateNonnegativeField(int64(c.Value), status.Child(c.Name))...)
-		if c.Value > replicas {
-			errs = append(errs, field.Invalid(status.Child(c.Name), c.Value, "cannot be greater than status.replicas"))
+	c := &check.Checker{}
+	c.NonNegative(status.Child("replicas"), int64(replicas))
+	for _, count := range counts {
+		c.NonNegative(status.Child(count.Name), int64(count.Value))
+		if count.Value > replicas {
+			c.Invalid(status.Child(count.Name), count.Value, "cannot be greater than status.replicas")
 		}
 	}
-	return errs
+	return c.Errors()
 }
 
 // ValidateAvailable: a pod is ready before it is available.
