@@ -120,7 +120,7 @@ func rolledOut(w *controltest.World, replicas int32) func() bool {
 	}
 }
 
-func TestADeploymentLivesThroughItsControllers(t *testing.T) {
+func TestDeploymentWithItsControllers(t *testing.T) {
 	for _, strategy := range []appsv1.DeploymentStrategyType{appsv1.RollingUpdateDeploymentStrategyType, appsv1.RecreateDeploymentStrategyType} {
 		t.Run(string(strategy), func(t *testing.T) {
 			w := controltest.New(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}})
@@ -173,7 +173,7 @@ func TestADeploymentLivesThroughItsControllers(t *testing.T) {
 	}
 }
 
-func TestAServiceFindsItsPods(t *testing.T) {
+func TestServiceWithItsEndpointSlices(t *testing.T) {
 	w := controltest.New(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}})
 	w.Run(t, control.Controller{Name: endpointslice.Name, Add: endpointslice.Add})
 	w.Must(w.API.Create(ctx, &corev1.Service{
@@ -204,7 +204,7 @@ func TestAServiceFindsItsPods(t *testing.T) {
 	eventually(t, "a new slice for the one that was deleted", has(0))
 }
 
-func TestNamespacesAreFurnished(t *testing.T) {
+func TestNamespaceGetsItsDefaultObjects(t *testing.T) {
 	w := controltest.New(t)
 	w.Run(t,
 		control.Controller{Name: serviceaccount.AccountsName, Add: serviceaccount.AddAccounts},

@@ -27,15 +27,15 @@ import (
 	"github.com/kindred-project/kindred/internal/controllers/replicaset"
 )
 
-// heeding is a controller, or a part of one, that leaves alone what is held.
+// heeding is a controller, or a part of one, that leaves held objects alone.
 type heeding struct {
 	name string
 	add  func(control.Env) error
-	// object is what is held, under the given name.
+	// object returns the held object.
 	object func(meta metav1.ObjectMeta) client.Object
-	// furnish, if there is one, creates what the object needs beside it.
+	// furnish, if set, creates the objects that the object needs.
 	furnish func(w *controltest.World, object client.Object)
-	// handled tells whether the controller has done its work for the object.
+	// handled reports whether the controller has done its work for the object.
 	handled func(w *controltest.World, object client.Object) bool
 }
 
@@ -131,7 +131,7 @@ func newService(meta metav1.ObjectMeta) client.Object {
 		ClusterIP: "10.0.0.1", ClusterIPs: []string{"10.0.0.1"}, IPFamilies: []corev1.IPFamily{corev1.IPv4Protocol}}}
 }
 
-// owns tells whether an object has become the controller of one of the listed kind.
+// owns returns a function that reports whether an object controls one of the listed kind.
 func owns(of client.ObjectList) func(*controltest.World, client.Object) bool {
 	return func(w *controltest.World, owner client.Object) bool {
 		found := of.DeepCopyObject().(client.ObjectList)
@@ -149,16 +149,16 @@ func isGone(w *controltest.World, object client.Object) bool {
 	return apierrors.IsNotFound(w.API.Get(ctx, client.ObjectKeyFromObject(object), object.DeepCopyObject().(client.Object)))
 }
 
-// isReleased tells whether the pod of that name has lost the finalizer of Jobs.
+// isReleased reports whether the pod of that name has lost the finalizer of Jobs.
 func isReleased(w *controltest.World, object client.Object) bool {
 	pod := &corev1.Pod{}
 	w.Must(w.API.Get(ctx, client.ObjectKeyFromObject(object), pod))
 	return len(pod.Finalizers) == 0
 }
 
-// Two objects alike are there when the controller starts, and the one that comes first is
-// held. When the other has been handled, the controller has looked at both.
-func TestWhatIsHeldIsLeftAloneUntilItIsReleased(t *testing.T) {
+// Two similar objects exist when the controller starts, and the first one is held. When the other
+// has been handled, the controller has seen both.
+func TestHeldObjectIsLeftAlone(t *testing.T) {
 	for _, tt := range heedingHolds {
 		t.Run(tt.name, func(t *testing.T) {
 			w := controltest.New(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}})

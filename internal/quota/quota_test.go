@@ -205,7 +205,7 @@ func TestClaimUsage(t *testing.T) {
 	}
 }
 
-func TestWhatIsCounted(t *testing.T) {
+func TestMatchingResources(t *testing.T) {
 	names := []corev1.ResourceName{"cpu", "pods", "count/pods", "hugepages-2Mi", "requests.hugepages-2Mi", "requests.example.com/gpu", "requests.deviceclass.resource.kubernetes.io/x", "example.com/gpu",
 		"services", "services.nodeports", "count/services", "requests.storage", "gold.storageclass.storage.k8s.io/requests.storage", "gold.storageclass.storage.k8s.io/cpu", "count/secrets", "secrets", "count/jobs.batch"}
 	for plural, want := range map[string][]corev1.ResourceName{
@@ -223,7 +223,7 @@ func TestWhatIsCounted(t *testing.T) {
 	}
 }
 
-func TestWhatIsHandled(t *testing.T) {
+func TestHandles(t *testing.T) {
 	limited := pod()
 	limited.Spec.ActiveDeadlineSeconds = new(int64(5))
 	claim := &corev1.PersistentVolumeClaim{}

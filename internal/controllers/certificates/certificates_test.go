@@ -135,7 +135,7 @@ func (b *bench) approve() {
 	must(b.T, b.Status().Update(context.Background(), found))
 }
 
-func TestANodeGetsItsOwnIdentity(t *testing.T) {
+func TestNodeCertificateIsApprovedAndSigned(t *testing.T) {
 	b := newBench(t, request{Spec: certificatesv1.CertificateSigningRequestSpec{
 		Request: wanted(t, nodeSubject()), SignerName: certificatesv1.KubeAPIServerClientKubeletSignerName, Usages: nodeUsages,
 		Username: node, UID: "u", Groups: []string{"system:nodes"}, Extra: map[string]certificatesv1.ExtraValue{"k": {"v"}},
@@ -179,12 +179,12 @@ func TestANodeGetsItsOwnIdentity(t *testing.T) {
 	}
 	b.clock.Step(answeredTTL + time.Second)
 	if b.reconcile(); !b.gone() {
-		t.Error("stays for ever")
+		t.Error("not deleted")
 	}
 }
 
-// TestWhatCannotBeRead is deleted in its time as all others are.
-func TestWhatCannotBeRead(t *testing.T) {
+// TestUnreadableRequest is deleted in its time as all others are.
+func TestUnreadableRequest(t *testing.T) {
 	empty := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST"})
 	for name, content := range map[string][]byte{"nothing": nil, "another block": []byte("text"), "an empty request": empty} {
 		spec := certificatesv1.CertificateSigningRequestSpec{Request: content, SignerName: certificatesv1.KubeAPIServerClientKubeletSignerName, Username: node}
@@ -197,13 +197,13 @@ func TestWhatCannotBeRead(t *testing.T) {
 			}
 			b.clock.Step(pendingTTL + time.Second)
 			if b.reconcile(); !b.gone() {
-				t.Errorf("%s: stays for ever", name)
+				t.Errorf("%s: not deleted", name)
 			}
 		}
 	}
 }
 
-func TestNobodyElseIsApproved(t *testing.T) {
+func TestOtherRequestsAreNotApproved(t *testing.T) {
 	for name, r := range map[string]certificatesv1.CertificateSigningRequestSpec{
 		"another signer":     {SignerName: certificatesv1.KubeAPIServerClientSignerName, Usages: nodeUsages, Username: node, Request: wanted(t, nodeSubject())},
 		"other usages":       {SignerName: certificatesv1.KubeAPIServerClientKubeletSignerName, Usages: []certificatesv1.KeyUsage{certificatesv1.UsageServerAuth}, Username: node, Request: wanted(t, nodeSubject())},
@@ -222,7 +222,7 @@ func TestNobodyElseIsApproved(t *testing.T) {
 	}
 }
 
-func TestAnotherMayAskForANode(t *testing.T) {
+func TestRequestOnBehalfOfANode(t *testing.T) {
 	b := newBench(t, request{Spec: certificatesv1.CertificateSigningRequestSpec{
 		Request: wanted(t, nodeSubject()), SignerName: certificatesv1.KubeAPIServerClientKubeletSignerName, Usages: nodeUsages, Username: admin,
 	}})
@@ -233,7 +233,7 @@ func TestAnotherMayAskForANode(t *testing.T) {
 	}
 }
 
-func TestWhatASignerPermits(t *testing.T) {
+func TestSignerRules(t *testing.T) {
 	with := func(change func(*x509.CertificateRequest)) x509.CertificateRequest {
 		r := nodeSubject()
 		change(&r)
@@ -279,13 +279,13 @@ func TestWhatASignerPermits(t *testing.T) {
 	}
 }
 
-func TestOthersAreLeftAlone(t *testing.T) {
+func TestOtherSignersAreIgnored(t *testing.T) {
 	spec := certificatesv1.CertificateSigningRequestSpec{Request: wanted(t, nodeSubject()), SignerName: "example.com/mine", Usages: nodeUsages}
 	b := newBench(t, request{Spec: spec})
 	b.approve()
 	b.reconcile()
 	if found := b.get(); len(found.Status.Certificate) > 0 || len(found.Status.Conditions) != 1 {
-		t.Errorf("somebody else's signer: %v", found.Status)
+		t.Errorf("another signer: %v", found.Status)
 	}
 	spec.SignerName = certificatesv1.KubeAPIServerClientSignerName
 	for _, t2 := range []certificatesv1.RequestConditionType{certificatesv1.CertificateDenied, certificatesv1.CertificateFailed} {

@@ -156,7 +156,7 @@ func (b bench) restored(revision *appsv1.ControllerRevision) *appsv1.DaemonSet {
 	return out
 }
 
-func TestItRunsAPodOnEachNode(t *testing.T) {
+func TestOnePodOnEachNode(t *testing.T) {
 	b := newBench(t, 2, func(ds *appsv1.DaemonSet) {
 		ds.Annotations[appsv1.DeprecatedTemplateGeneration] = "3"
 		ds.Spec.Template.Spec.Tolerations = []corev1.Toleration{
@@ -222,7 +222,7 @@ func TestItRunsAPodOnEachNode(t *testing.T) {
 
 // However far the cache is behind, no node gets two pods, no pod is deleted twice, and
 // no revision is made twice.
-func TestItNeedsNoFreshCache(t *testing.T) {
+func TestStaleCache(t *testing.T) {
 	b := newBench(t, 5)
 	b.Sync()
 	for range 3 {
@@ -329,7 +329,7 @@ func TestRevisionsOfOneTemplateAreUnited(t *testing.T) {
 }
 
 // Something else has the name of the new revision: the collision count gives it another.
-func TestATakenNameIsAvoided(t *testing.T) {
+func TestHashCollision(t *testing.T) {
 	b := newBench(t, 1)
 	data, err := patchTo(&b.read().Spec.Template)
 	b.Must(err)
@@ -348,7 +348,7 @@ func TestATakenNameIsAvoided(t *testing.T) {
 	}
 }
 
-func TestItAdoptsAndReleases(t *testing.T) {
+func TestAdoptAndRelease(t *testing.T) {
 	b := newBench(t, 2, func(ds *appsv1.DaemonSet) { ds.Spec.UpdateStrategy = onDelete })
 	orphan := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "orphan", Labels: map[string]string{"app": "web"}}, Spec: corev1.PodSpec{NodeName: "a"}}
 	b.Must(b.API.Create(ctx, orphan))
@@ -451,7 +451,7 @@ func TestRefusedPodsAreReported(t *testing.T) {
 	}
 }
 
-func TestADyingDaemonSetDoesNothing(t *testing.T) {
+func TestDeletedDaemonSetIsLeftAlone(t *testing.T) {
 	b := newBench(t, 1)
 	ds := b.read()
 	ds.Finalizers = []string{"foregroundDeletion"}
@@ -463,7 +463,7 @@ func TestADyingDaemonSetDoesNothing(t *testing.T) {
 	}
 }
 
-func TestItDoesNotSelectEverything(t *testing.T) {
+func TestEmptySelectorIsRefused(t *testing.T) {
 	b := newBench(t, 1, func(ds *appsv1.DaemonSet) { ds.Spec.Selector = &metav1.LabelSelector{} })
 	b.pass()
 	want := []string{"Warning SelectingAll This daemon set is selecting all pods. A non-empty selector is required."}

@@ -13,7 +13,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// fitness says whether a DaemonSet may start a pod on a node, and whether an existing pod may
+// fitness is whether a DaemonSet may start a pod on a node, and whether an existing pod may
 // stay. Where a pod may start, it may stay.
 type fitness struct {
 	start, stay bool

@@ -59,7 +59,7 @@ func TestFitness(t *testing.T) {
 }
 
 // What Add registers: every change that matters wakes the controller.
-func TestItIsWoken(t *testing.T) {
+func TestWatches(t *testing.T) {
 	b := newBench(t, 1, func(ds *appsv1.DaemonSet) { ds.Spec.Template.Finalizers = nil })
 	b.Run(t, control.Controller{Name: Name, Add: Add}, control.Controller{Name: podgc.Name, Add: podgc.Add})
 	on := func(want ...string) func() bool {

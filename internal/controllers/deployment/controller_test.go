@@ -177,7 +177,7 @@ func (b bench) wantProgress(status corev1.ConditionStatus, reason, message strin
 	}
 }
 
-func TestARolloutFromNothingToDone(t *testing.T) {
+func TestRollout(t *testing.T) {
 	b := newBench(t, newDeployment(3))
 	b.step()
 	rs := b.sets()[0]
@@ -212,7 +212,7 @@ func TestARolloutFromNothingToDone(t *testing.T) {
 	}
 }
 
-func TestARollingUpdateStepsAndItsEvents(t *testing.T) {
+func TestRollingUpdateSteps(t *testing.T) {
 	b := newBench(t, newDeployment(4))
 	b.run()
 	b.Events()
@@ -403,7 +403,7 @@ func TestReplicaFailureIsPassedOn(t *testing.T) {
 	}
 }
 
-func TestARefusedReplicaSetIsReported(t *testing.T) {
+func TestRefusedReplicaSetIsReported(t *testing.T) {
 	b := newBench(t, newDeployment(2))
 	b.Refuse = func(verb string, _ client.Object) error {
 		if verb == "create" {
@@ -421,7 +421,7 @@ func TestARefusedReplicaSetIsReported(t *testing.T) {
 	}
 }
 
-func TestAHashCollisionGetsAnotherName(t *testing.T) {
+func TestHashCollisionChangesName(t *testing.T) {
 	d := newDeployment(1)
 	squatter := newReplicaSet(d)
 	squatter.OwnerReferences = nil
@@ -437,7 +437,7 @@ func TestAHashCollisionGetsAnotherName(t *testing.T) {
 }
 
 // The ReplicaSet exists, but neither cache nor ledger know: a new leader.
-func TestItTakesItsOwnReplicaSetThatTheCacheDoesNotShow(t *testing.T) {
+func TestUncachedReplicaSetIsReused(t *testing.T) {
 	b := newBench(t, newDeployment(3))
 	b.step()
 	heir := newReconciler(b.Env(), b.Seen) // the cache is as old as before
@@ -451,7 +451,7 @@ func TestItTakesItsOwnReplicaSetThatTheCacheDoesNotShow(t *testing.T) {
 	b.wantShape("v1:3")
 }
 
-func TestASelectorOfEverythingIsRefused(t *testing.T) {
+func TestEmptySelectorIsRefused(t *testing.T) {
 	b := newBench(t, newDeployment(1, func(d *appsv1.Deployment) { d.Spec.Selector = &metav1.LabelSelector{} }))
 	b.step()
 	want := []string{"Warning SelectingAll This deployment is selecting all pods. A non-empty selector is required."}
@@ -463,7 +463,7 @@ func TestASelectorOfEverythingIsRefused(t *testing.T) {
 	}
 }
 
-func TestADyingDeploymentOnlyReports(t *testing.T) {
+func TestDeletedDeploymentUpdatesOnlyStatus(t *testing.T) {
 	b := newBench(t, newDeployment(2, func(d *appsv1.Deployment) { d.Finalizers = []string{"foregroundDeletion"} }))
 	b.run()
 	b.setImage("v2")
@@ -477,7 +477,7 @@ func TestADyingDeploymentOnlyReports(t *testing.T) {
 
 // A hold is the Deployment's, or the ReplicaSet's, own: it goes neither down with a rollout
 // nor up with a rollback.
-func TestAHoldIsNotHandedOn(t *testing.T) {
+func TestHoldIsNotCopied(t *testing.T) {
 	d := newDeployment(1, func(d *appsv1.Deployment) {
 		d.Annotations = map[string]string{"team": "a", ownership.HoldAnnotation: "deployment"}
 	})

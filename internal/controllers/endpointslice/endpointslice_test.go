@@ -83,7 +83,7 @@ func (b bench) addresses() (out []string) {
 	return out
 }
 
-func TestASliceListsThePodsBehindTheService(t *testing.T) {
+func TestSliceListsPodsOfService(t *testing.T) {
 	stranger := newPod(9, corev1.ConditionTrue)
 	stranger.Labels["app"] = "db"
 	b := newBench(t, newPod(0, corev1.ConditionTrue), newPod(1, corev1.ConditionFalse), stranger)
@@ -173,7 +173,7 @@ func TestSlicesOnAStaleCache(t *testing.T) {
 	}
 }
 
-func TestAFailureIsReported(t *testing.T) {
+func TestFailureIsReported(t *testing.T) {
 	b := newBench(t, newPod(0, corev1.ConditionTrue))
 	b.Refuse = func(string, client.Object) error { return errors.New("no") }
 	if _, err := b.Reconcile(ctx, ctrl.Request{NamespacedName: key}); err == nil {

@@ -22,7 +22,7 @@ import (
 	"github.com/kindred-project/kindred/internal/controllers/framework/controltest"
 )
 
-func TestAJobCompletes(t *testing.T) {
+func TestJobCompletes(t *testing.T) {
 	b := newBench(t, newJob(workOf(2, 3)))
 	job := b.settle()
 	want := batchv1.JobStatus{Active: 2, Ready: ptr.To[int32](0), Terminating: ptr.To[int32](0), StartTime: ptr.To(metav1.NewTime(controltest.Start)),
@@ -48,7 +48,7 @@ func TestAJobCompletes(t *testing.T) {
 	}
 }
 
-func TestAJobFailsWithWhatItHasLeft(t *testing.T) {
+func TestFailedJobFailsItsRemainingPods(t *testing.T) {
 	b := newBench(t, newJob(workOf(2, 2), limit(0)))
 	b.settle()
 	b.Events()
@@ -104,7 +104,7 @@ func TestSuspendAndResume(t *testing.T) {
 }
 
 // What it has deleted, it knows to be terminating, however old the cache is.
-func TestItSeesItsOwnDeletions(t *testing.T) {
+func TestOwnDeletionsAreSeen(t *testing.T) {
 	b := newBench(t, newJob(workOf(2, 2), replaceFailed))
 	b.settle()
 	b.Events()
@@ -145,7 +145,7 @@ func TestAdoptionAndReleaseBringAndTakeTheFinalizer(t *testing.T) {
 }
 
 // A pod of a Job that shrinks has just ended: it counts, and is not deleted.
-func TestAPodThatHasJustEndedIsNotDropped(t *testing.T) {
+func TestEndedPodIsNotDropped(t *testing.T) {
 	b := newBench(t, newJob(workOf(2, 5)))
 	b.settle()
 	b.edit(func(spec *batchv1.JobSpec) { spec.Parallelism = ptr.To[int32](0) })
@@ -158,7 +158,7 @@ func TestAPodThatHasJustEndedIsNotDropped(t *testing.T) {
 	}
 }
 
-func TestAnIndexHandsItsFailuresOn(t *testing.T) {
+func TestIndexInheritsFailures(t *testing.T) {
 	b := newBench(t, newJob(indexed, workOf(1, 1), limitPerIndex(2)))
 	for failures := range 3 {
 		b.settle()
@@ -181,7 +181,7 @@ func TestAnIndexHandsItsFailuresOn(t *testing.T) {
 	}
 }
 
-func TestAPodFailurePolicyEndsAJob(t *testing.T) {
+func TestPodFailurePolicyFailsJob(t *testing.T) {
 	b := newBench(t, newJob(func(spec *batchv1.JobSpec) {
 		spec.PodFailurePolicy = &batchv1.PodFailurePolicy{Rules: []batchv1.PodFailurePolicyRule{onCodes("Ignore", nil, "In", 3), onCodes("FailJob", nil, "In", 4)}}
 	}))
@@ -202,7 +202,7 @@ func TestAPodFailurePolicyEndsAJob(t *testing.T) {
 	}
 }
 
-func TestASuccessPolicyEndsAJob(t *testing.T) {
+func TestSuccessPolicyCompletesJob(t *testing.T) {
 	b := newBench(t, newJob(indexed, workOf(3, 3), func(spec *batchv1.JobSpec) {
 		spec.SuccessPolicy = &batchv1.SuccessPolicy{Rules: []batchv1.SuccessPolicyRule{{SucceededIndexes: ptr.To("0-1"), SucceededCount: ptr.To[int32](1)}}}
 	}))
@@ -256,7 +256,7 @@ func TestFailedCreationsAreCountedOut(t *testing.T) {
 	}
 }
 
-func TestPodsNobodyCountsLoseTheFinalizer(t *testing.T) {
+func TestUncountedPodsAreReleased(t *testing.T) {
 	ended := newJob()
 	setCondition(&ended.Status, newCondition(batchv1.JobComplete, corev1.ConditionTrue, "", "", controltest.Start))
 	others := ended.DeepCopy()
@@ -305,7 +305,7 @@ func TestPodsNobodyCountsLoseTheFinalizer(t *testing.T) {
 }
 
 // An orphan is adopted, which the cache has not seen: it counts again.
-func TestAnAdoptedPodKeepsTheFinalizer(t *testing.T) {
+func TestAdoptedPodKeepsFinalizer(t *testing.T) {
 	b := newBench(t, newJob())
 	pod := newPod(b.job(), slot{index: -1})
 	pod.Name, pod.OwnerReferences = "p", nil
@@ -326,7 +326,7 @@ func TestAnAdoptedPodKeepsTheFinalizer(t *testing.T) {
 
 // A Job and its pod are brought back at once, and the cache shows the pod first. There may be
 // a namesake that is gone in it, too.
-func TestAPodOfAJobThatTheCacheDoesNotShowKeepsTheFinalizer(t *testing.T) {
+func TestPodOfUncachedJobKeepsFinalizer(t *testing.T) {
 	for name, namesake := range map[string]bool{"no Job": false, "a namesake": true} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, newJob())

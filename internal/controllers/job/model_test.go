@@ -231,8 +231,8 @@ func TestEachIndexSucceedsOnce(t *testing.T) {
 	}
 }
 
-// TestItNeverMakesMorePodsThanAskedFor: on a cache of any age, without crashes.
-func TestItNeverMakesMorePodsThanAskedFor(t *testing.T) {
+// TestNeverCreatesTooManyPods: on a cache of any age, without crashes.
+func TestNeverCreatesTooManyPods(t *testing.T) {
 	for seed := range int64(10) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			m := newModel(t, seed, newJob(workOf(4, 9), func(spec *batchv1.JobSpec) { spec.BackoffLimit = ptr.To[int32](1000) }))

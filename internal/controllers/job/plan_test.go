@@ -161,7 +161,7 @@ func TestPlan(t *testing.T) {
 }
 
 // The API would refuse a status in which an index has both completed and failed.
-func TestAnIndexEndsOneWay(t *testing.T) {
+func TestIndexSucceedsOrFails(t *testing.T) {
 	for name, test := range map[string]struct {
 		status       func(*batchv1.JobStatus)
 		pods         []state
@@ -211,7 +211,7 @@ func TestRestartsInPlaceCountTowardsTheLimit(t *testing.T) {
 	}
 }
 
-func TestAFailureIsReplacedAfterItsBackoff(t *testing.T) {
+func TestFailedPodIsReplacedAfterBackoff(t *testing.T) {
 	mine := podsOf("Failed")
 	mine[0].CreationTimestamp = metav1.NewTime(now.Add(-4 * time.Second))
 	if p := observe(newJob(), mine, backoff{}, now).plan(); len(p.create) != 0 || p.wait != 6*time.Second {

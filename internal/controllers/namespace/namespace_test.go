@@ -207,7 +207,7 @@ func in(ns, name string, finalizers ...string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: ns, Name: name, Finalizers: finalizers}
 }
 
-func TestAnEmptyNamespaceGoesInOnePass(t *testing.T) {
+func TestEmptyNamespaceIsReleasedInOnePass(t *testing.T) {
 	b := newBench(t)
 	if b.pass(); b.namespace() != nil {
 		t.Errorf("it is still there: %+v", b.namespace())
@@ -246,7 +246,7 @@ func TestPodsGoFirst(t *testing.T) {
 	}
 }
 
-func TestAFinalizerHoldsTheNamespace(t *testing.T) {
+func TestFinalizerBlocksTheNamespace(t *testing.T) {
 	held := &corev1.ConfigMap{ObjectMeta: in("ns", "held", "test/hold")}
 	b := newBench(t, held)
 	var last time.Duration
@@ -274,7 +274,7 @@ func TestAFinalizerHoldsTheNamespace(t *testing.T) {
 	}
 }
 
-func TestAFailedDiscoveryKeepsTheNamespaceButNotItsContent(t *testing.T) {
+func TestFailedDiscoveryDeletesKnownContent(t *testing.T) {
 	config := &corev1.ConfigMap{ObjectMeta: in("ns", "config")}
 	b := newBench(t, config)
 	b.catalog.discover = func() ([]*metav1.APIResourceList, error) { return served(), errors.New("metrics.k8s.io is down") }
@@ -286,7 +286,7 @@ func TestAFailedDiscoveryKeepsTheNamespaceButNotItsContent(t *testing.T) {
 	}
 }
 
-func TestWhatWasStoredLateIsDeletedToo(t *testing.T) {
+func TestLateObjectIsDeleted(t *testing.T) {
 	b := newBench(t)
 	b.pass()
 	late := &corev1.ConfigMap{ObjectMeta: in("ns", "late")}
@@ -303,7 +303,7 @@ func TestWhatWasStoredLateIsDeletedToo(t *testing.T) {
 	}
 }
 
-func TestANamesakeKeepsWhatItHas(t *testing.T) {
+func TestNewNamespaceOfSameNameIsKept(t *testing.T) {
 	b := newBench(t)
 	b.pass()
 	b.Sync() // the cache does not see the namesake

@@ -193,9 +193,9 @@ func TestNodeIsLostAndReturns(t *testing.T) {
 	}
 }
 
-// TestStaleLeaseCondemnsNobody has a cache that does not show a renewal which
+// TestStaleLease has a cache that does not show a renewal which
 // the API has.
-func TestStaleLeaseCondemnsNobody(t *testing.T) {
+func TestStaleLease(t *testing.T) {
 	w := newWorld(t, node("a", corev1.ConditionTrue))
 	w.nodes.Live = fake.NewClientBuilder().WithObjects(&coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: "a"},
@@ -301,7 +301,7 @@ func TestEviction(t *testing.T) {
 		wait time.Duration
 	}{
 		{name: "not tolerated", pod: pod("p", "a")},
-		{name: "tolerated for ever", pod: pod("p", "a", corev1.Toleration{Operator: corev1.TolerationOpExists}), wait: -1},
+		{name: "tolerated without limit", pod: pod("p", "a", corev1.Toleration{Operator: corev1.TolerationOpExists}), wait: -1},
 		{name: "tolerated for 30 s", pod: pod("p", "a", tolerating(30)), wait: 30 * time.Second},
 	}
 	for _, test := range tests {
@@ -390,8 +390,8 @@ func TestTimeRunsOn(t *testing.T) {
 	}
 }
 
-// TestConflictIsTriedAgain has somebody else change the pod's status.
-func TestConflictIsTriedAgain(t *testing.T) {
+// TestConflictIsRetried has somebody else change the pod's status.
+func TestConflictIsRetried(t *testing.T) {
 	w := newWorld(t, node("a", corev1.ConditionTrue, tainted("user", corev1.TaintEffectNoExecute)), pod("p", "a"))
 	w.refuse = func(client.Object) error {
 		return apierrors.NewConflict(schema.GroupResource{Resource: "pods"}, "p", errors.New("modified"))

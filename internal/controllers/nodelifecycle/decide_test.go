@@ -257,7 +257,7 @@ func TestJudge(t *testing.T) {
 		{name: "no taint"},
 		{name: "other effect", taints: []corev1.Taint{{Key: "a", Effect: corev1.TaintEffectNoSchedule}}},
 		{name: "not tolerated", taints: []corev1.Taint{taint("a")}, want: leaveNow},
-		{name: "tolerated for ever", taints: []corev1.Taint{taint("a")}, tolerations: []corev1.Toleration{tolerate("a")}},
+		{name: "tolerated without limit", taints: []corev1.Taint{taint("a")}, tolerations: []corev1.Toleration{tolerate("a")}},
 		{name: "tolerated for a time", taints: []corev1.Taint{taint("a")}, tolerations: []corev1.Toleration{tolerate("a", 300)}, want: leaveSoon, tolerated: 5 * time.Minute},
 		{name: "the shortest counts", taints: []corev1.Taint{taint("a"), taint("b"), taint("c")}, tolerations: []corev1.Toleration{tolerate("a", 300), tolerate("b", 5), tolerate("c")}, want: leaveSoon, tolerated: 5 * time.Second},
 		{name: "one is not tolerated", taints: []corev1.Taint{taint("a"), taint("b")}, tolerations: []corev1.Toleration{tolerate("a", 300)}, want: leaveNow},

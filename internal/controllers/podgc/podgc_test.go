@@ -140,7 +140,7 @@ func TestPodsOfALostNode(t *testing.T) {
 	}
 }
 
-func TestANodeThatIsOnlyLateInTheCache(t *testing.T) {
+func TestUncachedNodeIsNotLost(t *testing.T) {
 	b := newBench(t, newPod("pod", "late", corev1.PodRunning))
 	_, err := b.Reconcile(ctx, ctrl.Request{})
 	b.Must(err)
@@ -153,7 +153,7 @@ func TestANodeThatIsOnlyLateInTheCache(t *testing.T) {
 	}
 }
 
-func TestANodeThatComesBackStartsANewQuarantine(t *testing.T) {
+func TestReturnedNodeRestartsQuarantine(t *testing.T) {
 	b := newBench(t, newPod("pod", "node", corev1.PodRunning))
 	b.run(t)
 	b.Clock.Step(quarantine / 2)
@@ -180,7 +180,7 @@ func TestPodsOfANodeOutOfService(t *testing.T) {
 }
 
 // The name may belong to a new pod by now.
-func TestANamesakeIsLeftAlone(t *testing.T) {
+func TestNewPodOfSameNameIsKept(t *testing.T) {
 	b := newBench(t, newPod("pod", "gone", corev1.PodRunning))
 	b.run(t)
 	b.Must(b.API.Delete(ctx, b.find("pod")))
@@ -193,7 +193,7 @@ func TestANamesakeIsLeftAlone(t *testing.T) {
 	}
 }
 
-func TestAFailureIsTriedAgain(t *testing.T) {
+func TestFailureIsRetried(t *testing.T) {
 	var objs []client.Object
 	for i := range 3 {
 		objs = append(objs, newPod(fmt.Sprint("pod", i), "gone", corev1.PodSucceeded))

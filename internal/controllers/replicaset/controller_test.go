@@ -46,16 +46,16 @@ func (b bench) ready(pod *corev1.Pod) {
 	b.Must(b.API.Status().Update(ctx, pod))
 }
 
-// stop lets a terminating pod end, as its node would.
+// stop ends a terminating pod, as its node would.
 func (b bench) stop(pod *corev1.Pod) {
 	pod.Finalizers = nil
 	b.Must(client.IgnoreNotFound(b.API.Update(ctx, pod)))
 }
 
-func TestItCreatesWhatIsMissingAndDeletesWhatIsTooMuch(t *testing.T) {
+func TestScale(t *testing.T) {
 	forKinds(t, func(t *testing.T, kind tested) {
 		b := newBench(t, kind, newRS("web", 3))
-		// Only ReplicaSets say how many of their pods terminate.
+		// Only ReplicaSets count terminating pods.
 		terminating := func(n int32) *int32 {
 			if !kind.countsTerminating {
 				return nil
@@ -123,9 +123,9 @@ func TestReadyPodsBecomeAvailableAfterMinReadySeconds(t *testing.T) {
 	})
 }
 
-// A pod that has others of its owner for company on its node goes before one that is alone,
-// whatever the rules after this one would say.
-func TestItThinsTheFullerNode(t *testing.T) {
+// A pod on a node with other pods of its owner is deleted before one that is alone, whatever the
+// later rules decide.
+func TestDeletesFromTheFullerNode(t *testing.T) {
 	forKinds(t, func(t *testing.T, kind tested) {
 		for alone := range 3 {
 			b := newBench(t, kind, newRS("web", 3))
@@ -150,7 +150,7 @@ func TestItThinsTheFullerNode(t *testing.T) {
 	})
 }
 
-func TestARefusedCreateIsReportedAndMended(t *testing.T) {
+func TestRefusedCreateIsReported(t *testing.T) {
 	forKinds(t, func(t *testing.T, kind tested) {
 		b := newBench(t, kind, newRS("web", 50))
 		quota := apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", errors.New("exceeded quota: two"))
@@ -183,7 +183,7 @@ func TestARefusedCreateIsReportedAndMended(t *testing.T) {
 	})
 }
 
-func TestATerminatingNamespaceIsNoFailure(t *testing.T) {
+func TestTerminatingNamespaceIsNoFailure(t *testing.T) {
 	forKinds(t, func(t *testing.T, kind tested) {
 		b := newBench(t, kind, newRS("web", 3))
 		b.Refuse = func(verb string, obj client.Object) error {
@@ -203,7 +203,7 @@ func TestATerminatingNamespaceIsNoFailure(t *testing.T) {
 	})
 }
 
-func TestADyingOwnerOnlyReports(t *testing.T) {
+func TestDeletedOwnerUpdatesOnlyStatus(t *testing.T) {
 	forKinds(t, func(t *testing.T, kind tested) {
 		rs := newRS("web", 3)
 		rs.Finalizers = []string{"foregroundDeletion"}
@@ -233,7 +233,7 @@ func TestOverlappingSelectorsDoNotFight(t *testing.T) {
 	})
 }
 
-func TestItReplacesAPodWhoseLabelsNoLongerMatch(t *testing.T) {
+func TestRelabelledPodIsReplaced(t *testing.T) {
 	forKinds(t, func(t *testing.T, kind tested) {
 		b := newBench(t, kind, newRS("web", 2))
 		b.settle(t, "web")
@@ -245,7 +245,7 @@ func TestItReplacesAPodWhoseLabelsNoLongerMatch(t *testing.T) {
 		if len(quarantined.OwnerReferences) != 0 || len(b.active()) != 3 {
 			t.Errorf("owners %v, %d pods", quarantined.OwnerReferences, len(b.active()))
 		}
-		// Back in the fold it is one too many.
+		// With its label back, the pod is surplus.
 		quarantined.Labels["app"] = "web"
 		b.Must(b.API.Update(ctx, quarantined))
 		if rs := b.settle(t, "web"); rs.Status.Replicas != 2 {
@@ -254,12 +254,12 @@ func TestItReplacesAPodWhoseLabelsNoLongerMatch(t *testing.T) {
 	})
 }
 
-// A conflict says that the cache is behind. The event of the newer version
-// wakes the controller; an error would only delay it and fill the log.
-func TestAConflictOnStatusIsNotAnError(t *testing.T) {
+// A conflict means that the cache is stale. The event of the newer version wakes the controller; an
+// error would only add a delay and a log message.
+func TestStatusConflictIsNoError(t *testing.T) {
 	forKinds(t, func(t *testing.T, kind tested) {
 		b := newBench(t, kind, newRS("web", 1))
-		b.edit("web", func(rs *appsv1.ReplicaSet) { rs.Labels = map[string]string{"changed": "by somebody"} })
+		b.edit("web", func(rs *appsv1.ReplicaSet) { rs.Labels = map[string]string{"changed": "by a user"} })
 		if _, err := b.reconcile("web"); err != nil {
 			t.Error(err)
 		}
@@ -269,10 +269,9 @@ func TestAConflictOnStatusIsNotAnError(t *testing.T) {
 	})
 }
 
-// TestRandomWalk lets an owner live with a cache of any age while its size
-// changes, pods start, fail, stop and are deleted by others, and writes fail.
-// At no time may it create more than it should, and in the end it has what it
-// asks for.
+// TestRandomWalk runs an owner with a cache of random age while its size changes, pods start, fail,
+// stop and are deleted by other clients, and writes fail. It must never create too many pods, and
+// must reach its size in the end.
 func TestRandomWalk(t *testing.T) {
 	forKinds(t, func(t *testing.T, kind tested) {
 		for seed := range int64(15) {
@@ -283,7 +282,7 @@ func TestRandomWalk(t *testing.T) {
 				flaky := false
 				b.Refuse = func(verb string, _ client.Object) error {
 					if flaky && rng.Intn(4) == 0 {
-						return errors.New("the API is in a mood")
+						return errors.New("random failure")
 					}
 					return nil
 				}
@@ -330,9 +329,9 @@ func TestRandomWalk(t *testing.T) {
 	})
 }
 
-// With nobody else about, however old the cache is, the number of pods never
-// moves away from the number wanted.
-func TestItNeverOvershootsOnAStaleCache(t *testing.T) {
+// Without other clients, the number of pods never moves away from the wanted number, however old the
+// cache is.
+func TestStaleCacheNeverOvershoots(t *testing.T) {
 	forKinds(t, func(t *testing.T, kind tested) {
 		for seed := range int64(15) {
 			rng := rand.New(rand.NewSource(seed))
@@ -350,7 +349,7 @@ func TestItNeverOvershootsOnAStaleCache(t *testing.T) {
 				case 2:
 					for _, pod := range b.active() {
 						if rng.Intn(2) == 0 {
-							b.ready(pod) // changes who would be the next victim
+							b.ready(pod) // changes the next victim
 						}
 					}
 				default:

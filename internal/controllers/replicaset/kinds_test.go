@@ -17,8 +17,7 @@ import (
 	"github.com/kindred-project/kindred/internal/controllers/framework/controltest"
 )
 
-// tested is a kind as the tests see it. They speak of ReplicaSets; what is in the API is
-// of the kind.
+// tested is a kind under test. Tests use ReplicaSets, which are converted to the kind in the API.
 type tested struct {
 	gvk               schema.GroupVersionKind
 	countsTerminating bool
@@ -51,7 +50,7 @@ func forKinds(t *testing.T, test func(*testing.T, tested)) {
 	}
 }
 
-// asReplicationController asks for what the ReplicaSet asks for.
+// asReplicationController converts a ReplicaSet.
 func asReplicationController(rs *appsv1.ReplicaSet) *corev1.ReplicationController {
 	return &corev1.ReplicationController{
 		ObjectMeta: rs.ObjectMeta,
@@ -64,7 +63,7 @@ func asReplicationController(rs *appsv1.ReplicaSet) *corev1.ReplicationControlle
 	}
 }
 
-// bench is a reconciler of one kind in a world of its own.
+// bench is a reconciler of one kind with a World.
 type bench struct {
 	*controltest.World
 	tested

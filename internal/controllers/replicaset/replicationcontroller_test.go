@@ -17,9 +17,9 @@ import (
 	"github.com/kindred-project/kindred/internal/controllers/framework/controltest"
 )
 
-// TestAReplicationControllerIsReadAsAReplicaSet gives each field a value of its own: none may
+// TestReplicationControllerAsReplicaSet gives each field a value of its own: none may
 // be lost or taken for another, on the way there or back.
-func TestAReplicationControllerIsReadAsAReplicaSet(t *testing.T) {
+func TestReplicationControllerAsReplicaSet(t *testing.T) {
 	since := metav1.NewTime(controltest.Start)
 	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "web", "tier": "front"}}}
 	meta := metav1.ObjectMeta{Namespace: "ns", Name: "web", UID: "uid", Generation: 7}
@@ -45,8 +45,8 @@ func TestAReplicationControllerIsReadAsAReplicaSet(t *testing.T) {
 	}
 }
 
-// TestWithoutATemplateNoPodIsMade: validation requires one; whoever stored none gets an error.
-func TestWithoutATemplateNoPodIsMade(t *testing.T) {
+// Validation requires a template, but the store may have an object without one.
+func TestMissingTemplateIsAnError(t *testing.T) {
 	rc := asReplicationController(newRS("web", 1))
 	rc.Spec.Template = nil
 	w := controltest.New(t, rc)

@@ -241,9 +241,9 @@ func TestFollowsTheServedVersion(t *testing.T) {
 	}
 }
 
-// TestAKindGoesWhileItIsCounted: a cache that is asked for a kind that was just given up
+// TestKindIsRemovedWhileCounted: a cache that is asked for a kind that was just given up
 // would wait for it for ever.
-func TestAKindGoesWhileItIsCounted(t *testing.T) {
+func TestKindIsRemovedWhileCounted(t *testing.T) {
 	w := controltest.New(t, configMap("app", "a"))
 	c, resource := &caches{synced: true}, corev1.Resource("configmaps")
 	r := newReconciler(w.Env(), c)
@@ -290,8 +290,8 @@ func TestWholeObjects(t *testing.T) {
 	}
 }
 
-// TestWhatCannotBeCounted keeps its figure, and is tried again.
-func TestWhatCannotBeCounted(t *testing.T) {
+// TestUncountableKeepsUsage keeps its figure, and is tried again.
+func TestUncountableKeepsUsage(t *testing.T) {
 	q := limit("pods=3 count/foos.example.com=1 count/pod=1 count/nodes=1 count/events=1")
 	q.Status = corev1.ResourceQuotaStatus{Hard: amounts("pods=2"), Used: amounts("pods=2 count/foos.example.com=1 secrets=1")}
 	w := controltest.New(t, q, pod("app", "a", "1"))

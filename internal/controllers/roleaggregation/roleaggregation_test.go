@@ -96,7 +96,7 @@ func TestRolesFollowThoseTheyAggregate(t *testing.T) {
 	holds("view", "get")
 	holds("edit", "update", "get")
 
-	// What somebody else wrote into an aggregating role is replaced.
+	// Rules written by another client are replaced.
 	spoilt := &rbacv1.ClusterRole{}
 	must(t, api.Get(ctx, client.ObjectKey{Name: "view"}, spoilt))
 	spoilt.Rules = append(spoilt.Rules, rule("impersonate"))

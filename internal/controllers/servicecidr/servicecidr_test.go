@@ -81,7 +81,7 @@ func (b bench) must(err error) {
 	}
 }
 
-func TestARangeOutlivesItsAddresses(t *testing.T) {
+func TestRangeWaitsForItsAddresses(t *testing.T) {
 	ctx := context.Background()
 	b := newBench(t, rangeOf("extra", "10.1.0.0/24"), rangeOf("other", "10.2.0.0/24"), address("10.1.0.7"), address("10.2.0.7"))
 	b.reconcile("extra")
@@ -109,7 +109,7 @@ func TestARangeOutlivesItsAddresses(t *testing.T) {
 	}
 }
 
-func TestARangeWithinAnotherMayGo(t *testing.T) {
+func TestCoveredRangeIsDeleted(t *testing.T) {
 	b := newBench(t, rangeOf("small", "10.1.0.0/24"), rangeOf("large", "10.1.0.0/16"), address("10.1.0.7"))
 	b.reconcile("small")
 	b.must(b.Delete(context.Background(), rangeOf("small")))
@@ -120,7 +120,7 @@ func TestARangeWithinAnotherMayGo(t *testing.T) {
 	}
 }
 
-func TestAStatusThatCannotBeWrittenIsTold(t *testing.T) {
+func TestFailedStatusUpdateIsReported(t *testing.T) {
 	refused := errors.New("no")
 	c := newAPI(t).WithObjects(rangeOf("extra", "10.1.0.0/24")).WithInterceptorFuncs(interceptor.Funcs{
 		SubResourceUpdate: func(context.Context, client.Client, string, client.Object, ...client.SubResourceUpdateOption) error {

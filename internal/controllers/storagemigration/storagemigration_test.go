@@ -170,7 +170,7 @@ func (b *bench) conditions(name string) map[string]string {
 	return got
 }
 
-func TestAMigrationWritesWhatIsNotNewer(t *testing.T) {
+func TestMigrationRewritesOldObjects(t *testing.T) {
 	b := newBench(t, newMigration("m", 0, configs), newMigration("later", -time.Hour, configs))
 	for range 2 { // it begins, and marks
 		if err := b.reconcile(configs); err != nil {
@@ -264,7 +264,7 @@ func TestFailures(t *testing.T) {
 	})
 }
 
-func TestWhatADefinitionIsTold(t *testing.T) {
+func TestDefinitionStatus(t *testing.T) {
 	crd := func(observed int64) *apiextensionsv1.CustomResourceDefinition {
 		return &apiextensionsv1.CustomResourceDefinition{
 			ObjectMeta: metav1.ObjectMeta{Name: "things.example.com", Generation: 3, ResourceVersion: "7"},

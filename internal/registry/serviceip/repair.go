@@ -178,7 +178,7 @@ func refText(claim *networkingv1.IPAddress) string {
 	if ref := claim.Spec.ParentRef; ref != nil {
 		return ref.Resource + " " + ref.Namespace + "/" + ref.Name
 	}
-	return "nobody"
+	return "no object"
 }
 
 func (r *Repair) repairPorts(ctx context.Context, claimed *big.Int, settled bool, services []corev1.Service) error {

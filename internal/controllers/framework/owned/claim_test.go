@@ -105,7 +105,7 @@ func TestClaimBringsAndTakesTheFinalizer(t *testing.T) {
 	}
 }
 
-// The cache says that the controller lives; the API knows better.
+// The cached controller is not deleted; the one in the API is.
 func TestClaimAsksTheAPIBeforeItAdopts(t *testing.T) {
 	ctx := context.Background()
 	for name, kill := range map[string]func(*controltest.World, *appsv1.ReplicaSet){

@@ -66,7 +66,7 @@ func (b bench) states() (out []string) {
 	return out
 }
 
-func TestAHoldIsNotHandedOn(t *testing.T) {
+func TestHoldIsNotCopied(t *testing.T) {
 	b := newBench(t)
 	b.owner.Annotations = map[string]string{"kubernetes.io/change-cause": "why not", ownership.HoldAnnotation: "test"}
 	revision := b.New(b.owner, app, []byte(`"a"`), nil)
@@ -138,8 +138,8 @@ func TestNew(t *testing.T) {
 	}
 }
 
-// The revision is there, but neither cache nor ledger know it: the process started anew.
-func TestARevisionMadeBeforeARestartIsTaken(t *testing.T) {
+// After a restart, a revision may exist that neither cache nor ledger have.
+func TestRevisionFromBeforeARestart(t *testing.T) {
 	b := newBench(t)
 	made := b.use(`"a"`)
 	b.Ledger = owned.NewLedger[*appsv1.ControllerRevision](b.Seen)
@@ -148,7 +148,7 @@ func TestARevisionMadeBeforeARestartIsTaken(t *testing.T) {
 	}
 }
 
-func TestATakenName(t *testing.T) {
+func TestNameCollision(t *testing.T) {
 	mine := func(b bench) *appsv1.ControllerRevision { return b.New(b.owner, nil, []byte(`"a"`), nil) }
 	for name, change := range map[string]func(*appsv1.ControllerRevision){
 		"another state":  func(r *appsv1.ControllerRevision) { r.Data.Raw = []byte(`"b"`) },
