@@ -24,7 +24,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
-	"github.com/kindred-project/kindred/internal/controllers/framework/controltest"
 )
 
 var (
@@ -63,118 +62,6 @@ func template(image string) corev1.PodTemplateSpec {
 
 func recreateStrategy(d *appsv1.Deployment) {
 	d.Spec.Strategy = appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}
-}
-
-// bench is a reconciler in a world of its own, and a stand-in for the
-// ReplicaSet controller that only writes status.
-type bench struct {
-	*controltest.World
-	*reconciler
-	t *testing.T
-}
-
-func newBench(t *testing.T, objs ...client.Object) bench {
-	w := controltest.New(t, objs...)
-	return bench{w, newReconciler(w.Env(), w.Seen), t}
-}
-
-func (b bench) step() ctrl.Result {
-	b.t.Helper()
-	b.Sync()
-	result, err := b.Reconcile(ctx, ctrl.Request{NamespacedName: key})
-	b.Must(err)
-	return result
-}
-
-// run steps and lets ReplicaSets follow until nothing changes.
-func (b bench) run() {
-	b.t.Helper()
-	for range 100 {
-		before := b.fingerprint()
-		b.step()
-		for _, rs := range b.sets() {
-			b.follow(rs, size(rs))
-		}
-		if b.fingerprint() == before {
-			return
-		}
-	}
-	b.t.Fatal("it does not settle")
-}
-
-func (b bench) fingerprint() (out string) {
-	for _, rs := range b.sets() {
-		out += rs.Name + rs.ResourceVersion
-	}
-	return out + b.deployment().ResourceVersion
-}
-
-// follow reports that the ReplicaSet has its pods, of which some are available.
-func (b bench) follow(rs *appsv1.ReplicaSet, available int32) {
-	b.t.Helper()
-	status := appsv1.ReplicaSetStatus{
-		Replicas: size(rs), ReadyReplicas: available, AvailableReplicas: available, FullyLabeledReplicas: size(rs),
-		ObservedGeneration: rs.Generation, TerminatingReplicas: ptr.To[int32](0), Conditions: rs.Status.Conditions,
-	}
-	if cmp.Equal(rs.Status, status) {
-		return
-	}
-	rs.Status = status
-	b.Must(b.API.Status().Update(ctx, rs))
-}
-
-func (b bench) deployment() *appsv1.Deployment {
-	d := &appsv1.Deployment{}
-	b.Must(b.API.Get(ctx, key, d))
-	return d
-}
-
-// edit changes the Deployment as a user would.
-func (b bench) edit(change func(*appsv1.Deployment)) {
-	d := b.deployment()
-	change(d)
-	b.Must(b.API.Update(ctx, d))
-}
-
-func (b bench) setImage(image string) {
-	b.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = image })
-}
-
-// sets returns the ReplicaSets by revision.
-func (b bench) sets() []*appsv1.ReplicaSet {
-	list := &appsv1.ReplicaSetList{}
-	b.Must(b.API.List(ctx, list))
-	var out []*appsv1.ReplicaSet
-	for i := range list.Items {
-		out = append(out, &list.Items[i])
-	}
-	slices.SortFunc(out, byRevision)
-	return out
-}
-
-// shape says what there is: "v1:3" for each ReplicaSet, by revision.
-func (b bench) shape() string {
-	var out []string
-	for _, rs := range b.sets() {
-		out = append(out, fmt.Sprintf("%s:%d", rs.Spec.Template.Spec.Containers[0].Image, size(rs)))
-	}
-	return strings.Join(out, " ")
-}
-
-func (b bench) wantShape(want string) {
-	b.t.Helper()
-	if got := b.shape(); got != want {
-		b.t.Errorf("ReplicaSets %q, want %q", got, want)
-	}
-}
-
-func (b bench) wantProgress(status corev1.ConditionStatus, reason, message string) {
-	b.t.Helper()
-	d := b.deployment()
-	c := getCondition(&d.Status, appsv1.DeploymentProgressing)
-	if c == nil || c.Status != status || c.Reason != reason || c.Message != message {
-		b.t.Errorf("Progressing is %+v, want %s %s %q", c, status, reason, message)
-	}
 }
 
 func TestRollout(t *testing.T) {
