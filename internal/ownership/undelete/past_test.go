@@ -12,6 +12,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -33,6 +34,8 @@ import (
 // a test says so. It is the History, the Records and the API of an undeletion.
 type archive struct {
 	memory
+	// mu guards the states against the workers of an undeletion.
+	mu      sync.Mutex
 	t       *testing.T
 	rand    *rand.Rand
 	clock   *clocktesting.FakeClock
@@ -48,7 +51,7 @@ func newArchive(t *testing.T, random *rand.Rand) *archive {
 	a := &archive{t: t, rand: random, clock: clocktesting.NewFakeClock(noon), states: []map[name]*unstructured.Unstructured{{}}, ends: map[name]*deletion.End{}}
 	client := a.client()
 	a.cluster = &Cluster{
-		History: a, Records: a, Resources: func() []graph.Resource { return resources }, Owner: a.owner, Served: served,
+		History: a, Records: a, Resources: func() []graph.Resource { return resources }, Owner: a.ownerNow, Served: served,
 		Objects: client, Caller: client,
 		May:   func(context.Context, string, graph.Resource, string, string, string) error { return nil },
 		Seen:  func(schema.GroupKind, string) (bool, bool) { return true, true },
@@ -205,6 +208,13 @@ func cmpNames(x, y name) int {
 	return 1
 }
 
+// ownerNow is owner for undeletions, which ask while their workers write.
+func (a *archive) ownerNow(uid types.UID) (graph.Object, bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.owner(uid)
+}
+
 func (a *archive) owner(uid types.UID) (graph.Object, bool) {
 	for n, o := range a.now() {
 		if o.GetUID() == uid {
@@ -216,6 +226,8 @@ func (a *archive) owner(uid types.UID) (graph.Object, bool) {
 
 // react is the API.
 func (a *archive) react(action clienttesting.Action) (bool, runtime.Object, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	r := action.GetResource().GroupResource()
 	kind := kindOf(r)
 	place := func(called string) name { return name{kind, action.GetNamespace(), called} }
