@@ -106,7 +106,7 @@ func TestMoveOfWhatGoesMeanwhile(t *testing.T) {
 		}
 	})
 	args := []string{"stack/top", "--to", to, "--yes", "--drop-finalizers"}
-	m.refusesMove([]string{"configmap/settings in namespace " + m.namespace + " was deleted at the source while it was being copied", "it has removed nothing", "only copy"}, args...)
+	m.refusesMove([]string{"configmap/settings in namespace " + m.namespace + " was deleted at the source while it was being copied", "which has removed nothing yet", "only copy"}, args...)
 	// The same command does not leave the copy behind, on hold and marked.
 	m.refusesMove([]string{"configmap/settings in namespace " + m.namespace, "only copy"}, args...)
 	if have := m.copied(m.there); !slices.Contains(have, "configmap/settings") {

@@ -33,7 +33,7 @@ func TestMove(t *testing.T) {
 
 	m.refusesMove([]string{"cannot ask for confirmation"}, roots...)
 	m.refusesMove([]string{"stack.move.example.com/top in namespace move has the finalizer " + teardown, "--drop-finalizers", "nothing was changed"}, with("--yes")...)
-	m.refusesMove([]string{"is owned by stack.move.example.com/middle as well", "--drop-outside-owners"}, "configmap/settings", "--to", to, "--yes")
+	m.refusesMove([]string{"is also owned by stack.move.example.com/middle", "--drop-outside-owners"}, "configmap/settings", "--to", to, "--yes")
 	m.refusesMove([]string{"not found in the source", "deployment.apps/absent"}, "deployment/absent", "--to", to, "--yes")
 	m.refusesMove([]string{"is the same cluster"}, "deployment/web", "--to", m.cluster.kubeconfig(), "--yes")
 	m.refusesMove([]string{"a namespace owns nothing"}, "namespace/"+m.namespace, "--to", to, "--yes")
@@ -110,7 +110,7 @@ func TestMoveIsRefusedByTheTarget(t *testing.T) {
 		}
 		return nil
 	})
-	m.refusesMove([]string{"refuses secret/key", "exceeded quota"}, "stack/top", "--to", to, "--yes", "--drop-finalizers")
+	m.refusesMove([]string{"rejects secret/key", "exceeded quota"}, "stack/top", "--to", to, "--yes", "--drop-finalizers")
 	m.there.kubectl("delete", "quota", "none")
 
 	m.there.kubectl("delete", "crd", "stacks.move.example.com")
@@ -136,7 +136,7 @@ func TestMoveOfWhatChanges(t *testing.T) {
 	m.refusesMove([]string{
 		"stays: configmap/settings in namespace " + m.namespace + ": it changed after it was copied",
 		"stays: secret/key in namespace " + m.namespace + ": its owner stays",
-		"2 objects stay at the source",
+		"2 objects were not removed at the source",
 	}, "stack/top", "--to", to, "--yes", "--drop-finalizers")
 	m.checkStack()
 	m.prints("yes", "get", "configmap", "settings", "-o", "jsonpath={.data.late}")

@@ -318,7 +318,7 @@ func TestUndeleteIsRefused(t *testing.T) {
 	refused(`"there": it exists, with the UID`, "configmap/there")
 	refused(`configmaps "never" not found, and no deleted object of this name is known`, "configmap/never")
 	refused("is no longer retained, or Kindred did not run then", "configmap/there2", "--at", "9999h")
-	refused("name what is to be undeleted")
+	refused("name the objects to undelete")
 	refused("neither a duration", "configmap/there", "--at", "yesterday")
 	s.kubectl("patch", "configmap", "there", "-p", `{"metadata":{"finalizers":["example.com/wait"]}}`)
 	s.kubectl("delete", "configmap", "there", "--wait=false")
