@@ -5,10 +5,9 @@ package podspec
 
 import (
 	"fmt"
-	"k8s.io/apimachinery/pkg/util/sets"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -66,13 +65,4 @@ func (c *specChecker) hostNetworkPorts(path *field.Path) {
 				"must match `containerPort` when `hostNetwork` is true")
 		}
 	}
-}
-
-// portNumberOrName checks a port that may be named.
-func (c *checker) portNumberOrName(port intstr.IntOrString, path *field.Path) {
-	if port.Type == intstr.String {
-		c.Invalid(path, port.StrVal, validation.IsValidPortName(port.StrVal)...)
-		return
-	}
-	c.Invalid(path, port.IntValue(), validation.IsValidPortNum(port.IntValue())...)
 }

@@ -5,11 +5,11 @@ package podspec
 
 import (
 	"fmt"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"regexp"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/component-helpers/node/util/sysctl"
 
