@@ -356,7 +356,7 @@ func TestUndeleteRefuses(t *testing.T) {
 		_, err := g.api.CoreV1().Namespaces().Get(t.Context(), shop, metav1.GetOptions{})
 		return apierrors.IsNotFound(err)
 	})
-	if s, err := g.ask(g.cluster.Config(), of("a-root")); err != nil || len(s.Problems) != 1 || !strings.Contains(s.Problems[0], "namespace shop is not there") {
+	if s, err := g.ask(g.cluster.Config(), of("a-root")); err != nil || len(s.Problems) != 1 || !strings.Contains(s.Problems[0], "namespace shop does not exist") {
 		t.Errorf("without its namespace: %v, %+v", err, s)
 	}
 }
