@@ -143,8 +143,9 @@ func (w *world) lint(ctx context.Context, _ step) error {
 func (w *world) expected(n node, left map[int][]owner) map[ownership.LintRule]bool {
 	want := map[ownership.LintRule]bool{
 		ownership.RuleUnservedKind: false, ownership.RuleCrossNamespace: false, ownership.RuleClusterToNamespaced: false,
-		ownership.RuleNeverExisted: false, ownership.RuleTooManyOwners: len(left[n.id]) > 1, ownership.RuleTwoControllers: false,
+		ownership.RuleNeverExisted: false, ownership.RuleTwoControllers: false,
 	}
+	counted := len(left[n.id]) // without owners that count as absent
 	for _, o := range left[n.id] {
 		to, ok := w.graph.find(o.to)
 		switch {
@@ -152,12 +153,15 @@ func (w *world) expected(n node, left map[int][]owner) map[ownership.LintRule]bo
 			want[ownership.RuleUnservedKind] = true
 		case o.to == absent:
 			want[ownership.RuleNeverExisted] = true
+			counted--
 		case ok && n.namespace == "" && to.namespace != "":
 			want[ownership.RuleClusterToNamespaced] = true
 		case ok && !mayOwn(w.graph, o.to, n):
 			want[ownership.RuleCrossNamespace] = true
+			counted--
 		}
 	}
+	want[ownership.RuleTooManyOwners] = counted > 1
 	return want
 }
 

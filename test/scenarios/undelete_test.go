@@ -298,7 +298,10 @@ func TestUndeleteSurvivesKill(t *testing.T) {
 	if r.code != 0 {
 		t.Fatalf("exit %d, %s\n%s", r.code, r.err, r.out)
 	}
-	s.contains(r.out, "\nrestored: 601\n")
+	// The last kill may have come after the end.
+	if !strings.Contains(r.out, "\nrestored: 601\n") && !strings.Contains(r.out, "it was already restored") {
+		t.Errorf("it says\n%s", r.out)
+	}
 	now := s.jsonpath("{.metadata.uid}", "configmap", "root")
 	s.prints(strings.Repeat(now+" \n", dependents), "get", "configmaps", "-l", "child", "-o",
 		`jsonpath={range .items[*]}{.metadata.ownerReferences[*].uid} {.metadata.annotations}{"\n"}{end}`)
