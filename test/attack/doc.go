@@ -1,7 +1,7 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Attack tries to make the verbs of ownership break their promises (docs/ownership.md): it
+// Attack tries to make the verbs of ownership break the guarantees of docs/ownership.md: it
 // creates random graphs of objects (cycles, finalizers, owners that are absent, of a kind that
 // is not served, or in another namespace), runs every verb on them, kills the server and the
 // client at random moments, sends requests as a user with fewer rights, and compares the result

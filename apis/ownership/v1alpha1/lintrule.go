@@ -37,7 +37,7 @@ type LintRuleDescription struct {
 	Summary string `json:"summary"`
 	// Consequence says what happens because of it. A finding may be more specific.
 	Consequence string `json:"consequence"`
-	// Remedy says how to fix it. A finding may be more specific.
+	// Remedy describes how to fix it. A finding may be more specific.
 	Remedy string `json:"remedy"`
 	// Fix is the safe change that a repair makes, and its condition. It is empty for rules
 	// without a safe change.

@@ -44,7 +44,7 @@ func (r ObjectReference) group() string {
 	return schema.FromAPIVersionAndKind(r.APIVersion, r.Kind).Group
 }
 
-// Standing is how the garbage collector counts an owner reference.
+// Standing is the garbage collector's classification of an owner reference.
 type Standing string
 
 const (
@@ -66,7 +66,7 @@ const (
 // OwnerReference is an owner reference of an object and its standing.
 type OwnerReference struct {
 	metav1.OwnerReference `json:",inline"`
-	// standing is how the garbage collector counts the reference: whether the owner exists.
+	// standing is the garbage collector's classification of the reference, by whether the owner exists.
 	Standing Standing `json:"standing"`
 }
 
@@ -78,7 +78,7 @@ type Hold struct {
 	Undeletion string `json:"undeletion,omitempty"`
 	// message says why the object is on hold.
 	Message string `json:"message"`
-	// remedy says how to remove the annotation.
+	// remedy describes how to remove the annotation.
 	Remedy string `json:"remedy"`
 }
 

@@ -38,7 +38,7 @@ type OwnershipExplanationSpec struct {
 	Type string `json:"type,omitempty"`
 }
 
-// ObjectState says whether an object exists.
+// ObjectState is the state of an object: it exists, is terminating, or is gone.
 type ObjectState string
 
 const (
@@ -129,7 +129,7 @@ type DeletionWait struct {
 type OwnershipExplanationStatus struct {
 	// object is the full reference to the explained object.
 	Object ObjectReference `json:"object,omitempty"`
-	// state says whether the object exists.
+	// state is the state of the object: it exists, is terminating, or is gone.
 	State ObjectState `json:"state,omitempty"`
 	// owners are the owner references of an object that exists, with their standing. The object
 	// is not garbage collected as long as one of them is Solid. An object without owners stays

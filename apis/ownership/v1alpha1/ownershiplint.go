@@ -66,7 +66,7 @@ type LintFinding struct {
 	Message string `json:"message"`
 	// consequence says what happens because of it.
 	Consequence string `json:"consequence"`
-	// remedy says how to fix it.
+	// remedy describes how to fix it.
 	Remedy string `json:"remedy"`
 	// fix is a safe change that fixes it, if there is one. An OwnershipRepair applies it.
 	// +optional

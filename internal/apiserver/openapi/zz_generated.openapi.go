@@ -1405,7 +1405,7 @@ func schema_kindred_apis_ownership_v1alpha1_Hold(ref common.ReferenceCallback) c
 					},
 					"remedy": {
 						SchemaProps: spec.SchemaProps{
-							Description: "remedy says how to remove the annotation.",
+							Description: "remedy describes how to remove the annotation.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -1466,7 +1466,7 @@ func schema_kindred_apis_ownership_v1alpha1_LintFinding(ref common.ReferenceCall
 					},
 					"remedy": {
 						SchemaProps: spec.SchemaProps{
-							Description: "remedy says how to fix it.",
+							Description: "remedy describes how to fix it.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -1644,7 +1644,7 @@ func schema_kindred_apis_ownership_v1alpha1_OwnerReference(ref common.ReferenceC
 					},
 					"standing": {
 						SchemaProps: spec.SchemaProps{
-							Description: "standing is how the garbage collector counts the reference: whether the owner exists.",
+							Description: "standing is the garbage collector's classification of the reference, by whether the owner exists.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -1754,7 +1754,7 @@ func schema_kindred_apis_ownership_v1alpha1_OwnershipExplanationStatus(ref commo
 					},
 					"state": {
 						SchemaProps: spec.SchemaProps{
-							Description: "state says whether the object exists.",
+							Description: "state is the state of the object: it exists, is terminating, or is gone.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -2618,7 +2618,7 @@ func schema_kindred_apis_ownership_v1alpha1_RepairResult(ref common.ReferenceCal
 					},
 					"remedy": {
 						SchemaProps: spec.SchemaProps{
-							Description: "remedy says how to fix it.",
+							Description: "remedy describes how to fix it.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
