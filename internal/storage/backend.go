@@ -111,13 +111,17 @@ func (b *Backend) Close() {
 		if b.failed != nil && b.failed.happened.Load() {
 			return // its goroutines are blocked for good (see failure): do not wait for them
 		}
-		b.status.close()
-		b.compactor.Stop()
-		_ = b.client.Close()
-		if b.stop != nil {
-			b.stop()
-		}
+		b.shutDown()
 	})
+}
+
+func (b *Backend) shutDown() {
+	b.status.close()
+	b.compactor.Stop()
+	_ = b.client.Close()
+	if b.stop != nil {
+		b.stop()
+	}
 }
 
 // namedClient gives an in-process client, which has no endpoints, an endpoint for the feature

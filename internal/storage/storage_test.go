@@ -50,6 +50,8 @@ func TestEmbeddedKeepsWhatItAcknowledged(t *testing.T) {
 // block Close.
 func TestFailureIsReported(t *testing.T) {
 	b := open(t, filepath.Join(t.TempDir(), "etcd"))
+	// Close does not wait for a failed server. This one still runs, and writes to its directory.
+	t.Cleanup(b.shutDown)
 	logger := newLogger(filepath.Join(t.TempDir(), "log"), b.failed)
 	for range 2 {
 		go logger.Fatal("failed to save Raft hard state and entries", zap.Error(errors.New("no space left on device")))
