@@ -114,8 +114,12 @@ func (w *world) moved(ctx context.Context, target *world, before map[int]seen, r
 	return nil
 }
 
-// went reports whether the owner of a reference is among the objects that were moved.
+// went reports whether the owner of a reference is among the objects that were moved. An owner that
+// is gone is not, even if its node exists again.
 func (w *world) went(reference string, moved map[int]seen) bool {
+	if strings.HasSuffix(reference, goneSuffix) {
+		return false
+	}
 	for id := range moved {
 		if strings.HasPrefix(reference, fmt.Sprintf("n%02d", id)) {
 			return true

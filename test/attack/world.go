@@ -228,7 +228,9 @@ func (w *world) called(ref metav1.OwnerReference, found map[int]seen) string {
 }
 
 // gone returns the notation of a reference to a node that does not exist.
-func gone(id int) string { return fmt.Sprintf("n%02d that is gone", id) }
+func gone(id int) string { return fmt.Sprintf("n%02d%s", id, goneSuffix) }
+
+const goneSuffix = " that is gone"
 
 // await waits until check returns no error.
 func (w *world) await(ctx context.Context, what string, check func(map[int]seen) error) (map[int]seen, error) {
