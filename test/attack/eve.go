@@ -28,7 +28,7 @@ func (w *world) eve(ctx context.Context, _ step) error {
 			if n.namespace != "a" && r.code == 0 {
 				return fmt.Errorf("eve may not get n%02d, and kindred %q answers: %s", n.id, args, r)
 			}
-			if name := w.leaked(r, n, args[0] == "why" && !exists); name != "" {
+			if name := w.leaked(r, n, before, args[0] == "why" && !exists); name != "" {
 				return fmt.Errorf("kindred %q tells eve of %s: %s", args, name, r)
 			}
 		}
@@ -55,15 +55,21 @@ func (w *world) questions(n node, exists bool) (questions [][]string) {
 	return questions
 }
 
-// leaked returns the name of an object that a response about asked must not contain.
-func (w *world) leaked(r result, asked node, gone bool) string {
+// leaked returns the name of an object that a response about asked must not contain. If the
+// collector first saw a reference when its owner had been deleted, it cannot know that the owner was
+// in another namespace, and names it as the reference does.
+func (w *world) leaked(r result, asked node, before map[int]seen, gone bool) string {
 	for _, n := range w.graph {
-		if n.namespace == "a" || n.id == asked.id || !gone && w.namedInA(n) {
+		_, exists := before[n.id]
+		if n.namespace == "a" || n.id == asked.id || w.namedInA(n) && (!gone || !exists) {
 			continue
 		}
 		if strings.Contains(r.out+r.err, w.name(n)) {
 			return w.name(n)
 		}
+	}
+	if b := w.run + "-b"; asked.namespace == "a" && strings.Contains(r.out+r.err, b) {
+		return b
 	}
 	return ""
 }

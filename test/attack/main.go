@@ -48,12 +48,12 @@ func run(ctx context.Context) error {
 	binary := flag.String("kindred", "bin/kindred", "the binary to attack; \"make build\" makes it")
 	seed := flag.Uint64("seed", 0, "seed of the graphs and of what is done to them (default a random one)")
 	rounds := flag.Int("rounds", 20, "how many graphs are attacked")
-	only := flag.Int("round", -1, "attack only the graph of this round")
+	first := flag.Int("round", 0, "the first round, to repeat a failure: -round 7 -rounds 1")
 	size := flag.Int("size", 14, "how many objects a graph has at most, 2 or more")
 	reductions := flag.Int("reductions", 60, "how many smaller rounds are tried after one that fails")
 	flag.Parse()
-	if *size < 2 || *rounds < 1 || flag.NArg() > 0 {
-		return errors.New("-size is 2 or more, -rounds 1 or more, and there are no arguments")
+	if *size < 2 || *rounds < 1 || *first < 0 || flag.NArg() > 0 {
+		return errors.New("-size is 2 or more, -rounds 1 or more, -round 0 or more, and there are no arguments")
 	}
 	if *seed == 0 {
 		*seed = rand.Uint64()
@@ -76,10 +76,7 @@ func run(ctx context.Context) error {
 	defer a.stop()
 	began := time.Now()
 	for i := range *rounds {
-		if *only >= 0 && i != *only {
-			continue
-		}
-		if err := a.round(ctx, i, *reductions); err != nil {
+		if err := a.round(ctx, *first+i, *reductions); err != nil {
 			return err
 		}
 	}
