@@ -12,5 +12,5 @@
 // round is printed:
 //
 //	go run ./test/attack -seed 7 -rounds 100
-//	go run ./test/attack -seed 7 -round 31
+//	go run ./test/attack -seed 7 -round 31 -rounds 1
 package main
