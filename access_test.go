@@ -52,7 +52,7 @@ func TestTwoClustersDoNotShareAccess(t *testing.T) {
 		t.Cleanup(func() {
 			cluster.Stop()
 			if got := contains(t, filepath.Join(tt.options.DataDir, "etcd"), "watchword"); got != tt.onDisk {
-				t.Errorf("%s: a secret is on disk as it is: %t", tt.name, got)
+				t.Errorf("%s: a secret is on disk unencrypted: %t", tt.name, got)
 			}
 		})
 		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: tt.name}, StringData: map[string]string{"word": "watchword"}}
@@ -65,7 +65,7 @@ func TestTwoClustersDoNotShareAccess(t *testing.T) {
 		}
 		_, err = kubernetes.NewForConfigOrDie(rest.AnonymousClientConfig(outside)).ServerVersion()
 		if tt.welcome && err != nil || !tt.welcome && !apierrors.IsUnauthorized(err) {
-			t.Errorf("%s: somebody anonymous gets %v", tt.name, err)
+			t.Errorf("%s: an anonymous request gets %v", tt.name, err)
 		}
 	}
 	content, err := os.ReadFile(record.LogOptions.Path)
@@ -73,7 +73,7 @@ func TestTwoClustersDoNotShareAccess(t *testing.T) {
 		t.Fatal(err)
 	}
 	if log := string(content); !strings.Contains(log, `"name":"strict"`) || strings.Contains(log, `"name":"plain"`) {
-		t.Errorf("recorded:\n%s", log)
+		t.Errorf("audit log:\n%s", log)
 	}
 }
 

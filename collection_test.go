@@ -29,7 +29,7 @@ import (
 	"github.com/kindred-project/kindred"
 )
 
-// owning is a running cluster with the clients that the tests of ownership need.
+// owning is a running cluster with the clients that the ownership tests need.
 type owning struct {
 	*testing.T
 	kubernetes.Interface
@@ -172,9 +172,9 @@ func TestNewKindsAreCollectedWithinASecond(t *testing.T) {
 	}
 }
 
-// TestARemovedKindBlocksNothing deletes a kind while an owner in foreground deletion waits for a
-// dependent with a finalizer, and for one of that kind. Other objects are collected meanwhile, and
-// the owner is deleted when the finalizer is removed.
+// TestARemovedKindBlocksNothing deletes a CRD while an owner in foreground deletion waits for a
+// dependent with a finalizer, and for a dependent of that CRD. Other objects are collected
+// meanwhile, and the owner is deleted when the finalizer is removed.
 func TestARemovedKindBlocksNothing(t *testing.T) {
 	o := startOwning(t, kindred.Options{})
 	gvr := o.serve("gadgets", "Gadget")
@@ -198,11 +198,11 @@ func TestARemovedKindBlocksNothing(t *testing.T) {
 		o.gone(configMapsResource, other.Name)
 	}
 	if took := time.Since(removed); took > 5*time.Second {
-		t.Errorf("five more took %v", took)
+		t.Errorf("collecting five more dependents took %v", took)
 	}
 	got, err := o.CoreV1().ConfigMaps("default").Get(t.Context(), waiting.Name, metav1.GetOptions{})
 	if err != nil || got.DeletionTimestamp == nil {
-		t.Errorf("the owner of what is held: %v, deleted %v; want it to wait", err, got.DeletionTimestamp)
+		t.Errorf("the owner of the dependent with a finalizer: %v, deletionTimestamp %v; want it to wait", err, got.DeletionTimestamp)
 	}
 	_, err = o.CoreV1().ConfigMaps("default").Patch(t.Context(), held.Name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 	o.must(err)
@@ -210,8 +210,9 @@ func TestARemovedKindBlocksNothing(t *testing.T) {
 	o.gone(configMapsResource, "of-gadget")
 }
 
-// TestOwnersInOtherNamespaces: the dependent is collected, because its namespace has no such owner;
-// a cluster-scoped dependent stays. Both get upstream's event.
+// TestOwnersInOtherNamespaces: a dependent whose owner is in another namespace is collected,
+// because its own namespace has no such owner. A cluster-scoped dependent stays. Both get
+// upstream's event.
 func TestOwnersInOtherNamespaces(t *testing.T) {
 	o := startOwning(t, kindred.Options{})
 	elsewhere, err := o.CoreV1().ConfigMaps("kube-system").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "elsewhere"}}, metav1.CreateOptions{})
@@ -286,7 +287,7 @@ func TestOneDeleteForEachDependent(t *testing.T) {
 			return got["DELETE"] >= want["DELETE"] && got["PATCH"] >= want["PATCH"]
 		}
 		eventually(t, "the cascade ends", func(context.Context) (bool, error) { return done(), nil })
-		time.Sleep(100 * time.Millisecond) // what comes late counts too
+		time.Sleep(100 * time.Millisecond) // late requests count too
 		done()
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s: requests (-want +got):\n%s", test.policy, diff)
@@ -317,8 +318,8 @@ func (o *owning) requests() map[string]int {
 	return counts
 }
 
-// TestReplicaSetsWithOverlappingSelectorsDoNotFight has two ReplicaSets whose selectors both match
-// all pods: bare pods too, one of another controller and one that is being deleted.
+// TestReplicaSetsWithOverlappingSelectorsDoNotFight creates two ReplicaSets whose selectors match
+// all pods, an orphan, a pod of another controller, and a pod that is being deleted.
 func TestReplicaSetsWithOverlappingSelectorsDoNotFight(t *testing.T) {
 	o := startOwning(t, kindred.Options{SimulatedNodes: 1})
 	pods := o.CoreV1().Pods("default")
@@ -349,12 +350,12 @@ func TestReplicaSetsWithOverlappingSelectorsDoNotFight(t *testing.T) {
 	}
 	o.controllers(map[string]int{"one": 2, "two": 3, "boss": 1, "": 1})
 
-	// A pod whose labels change is released, and replaced; when it matches again, one of the
-	// two takes it, and thins itself. It never has two controllers.
+	// A pod whose labels change is released and replaced. When the labels match again, one of the
+	// two ReplicaSets adopts it and deletes a surplus pod. The pod never has two controllers.
 	mine, err := pods.Get(t.Context(), "orphan", metav1.GetOptions{})
 	o.must(err)
 	if len(mine.OwnerReferences) != 1 || mine.OwnerReferences[0].Kind != "ReplicaSet" {
-		t.Errorf("the orphan belongs to %v", mine.OwnerReferences)
+		t.Errorf("the orphan's owners: %v", mine.OwnerReferences)
 	}
 	label := func(value string) {
 		_, err := pods.Patch(t.Context(), "orphan", types.MergePatchType, []byte(`{"metadata":{"labels":{"app":"`+value+`"}}}`), metav1.PatchOptions{})
@@ -368,14 +369,14 @@ func TestReplicaSetsWithOverlappingSelectorsDoNotFight(t *testing.T) {
 	watched(func(name string, controllers []string) {
 		switch {
 		case name == "dying" && len(controllers) > 0, name == "theirs" && !cmp.Equal(controllers, []string{"boss"}):
-			t.Errorf("%s was touched: controlled by %v", name, controllers)
+			t.Errorf("%s was changed: its controllers were %v", name, controllers)
 		case name != "orphan" && len(controllers) > 1:
-			t.Errorf("%s went from hand to hand: %v", name, controllers)
+			t.Errorf("%s changed controllers: %v", name, controllers)
 		}
 	})
 }
 
-// controllers waits until each controller has a number of pods.
+// controllers waits until each controller has the wanted number of pods.
 func (o *owning) controllers(want map[string]int) {
 	o.Helper()
 	var diff string

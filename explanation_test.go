@@ -45,8 +45,8 @@ func TestExplanations(t *testing.T) {
 		})
 		return answer.Status, err
 	}
-	// chain are the kinds of agents that deleted an object, what it was deleted because of, and so
-	// on.
+	// chain checks which kinds of agents deleted an object, the owner because of which it was
+	// deleted, and so on up.
 	chain := func(name string, state ownership.ObjectState, want ...ownership.AgentKind) ownership.OwnershipExplanationStatus {
 		t.Helper()
 		var s ownership.OwnershipExplanationStatus
@@ -73,7 +73,7 @@ func TestExplanations(t *testing.T) {
 	configMap("leaf", nil, middle)
 	configMap("held", []string{"example.com/hold"})
 	if s, err := explain(cluster.Config(), "leaf"); err != nil || s.State != ownership.StateLiving || len(s.Owners) != 1 || s.Owners[0].Standing != ownership.StandingSolid {
-		t.Errorf("a living one: %+v, %v", s, err)
+		t.Errorf("an existing object: %+v, %v", s, err)
 	}
 	for _, name := range []string{"root", "held"} {
 		if err := api.CoreV1().ConfigMaps("shop").Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
@@ -86,18 +86,18 @@ func TestExplanations(t *testing.T) {
 	}
 	held := chain("held", ownership.StateTerminating, ownership.AgentUser)
 	if len(held.WaitsFor) != 1 || held.WaitsFor[0].Finalizer != "example.com/hold" {
-		t.Errorf("held by %+v", held.WaitsFor)
+		t.Errorf("the deleted object waits for %+v", held.WaitsFor)
 	}
 
 	jane := cluster.Config()
 	jane.Impersonate = rest.ImpersonationConfig{UserName: "jane", Groups: []string{"system:authenticated"}}
 	for _, name := range []string{"leaf", "held", "never"} {
 		if _, err := explain(jane, name); !apierrors.IsForbidden(err) {
-			t.Errorf("%s, to one who may not read it: %v", name, err)
+			t.Errorf("%s, for a user who may not read it: %v", name, err)
 		}
 	}
 	if _, err := explain(cluster.Config(), "never"); !apierrors.IsNotFound(err) {
-		t.Errorf("what never was: %v", err)
+		t.Errorf("an object that never existed: %v", err)
 	}
 
 	configMap("content", nil)
@@ -106,6 +106,6 @@ func TestExplanations(t *testing.T) {
 	}
 	with := chain("content", ownership.StateGone, ownership.AgentController, ownership.AgentUser)
 	if space := with.Deletions[1].Object; space.Kind != "Namespace" || space.Name != "shop" {
-		t.Errorf("because of %+v", space)
+		t.Errorf("deleted because of %+v", space)
 	}
 }

@@ -41,7 +41,8 @@ func TestAGraphIsRestoredOnHold(t *testing.T) {
 		Spec: appsv1.ReplicaSetSpec{Replicas: new(int32(2)), Selector: &metav1.LabelSelector{MatchLabels: template.Labels}, Template: template},
 	}, metav1.CreateOptions{})
 	must(err)
-	// What is made now is not held, and is up when the controllers had time enough for what is.
+	// This Deployment is not on hold. When it is ready, the controllers have had time for the
+	// others.
 	other := deployment(1)
 	other.Name, other.Spec.Selector.MatchLabels, other.Spec.Template.Labels = "other", map[string]string{"app": "other"}, map[string]string{"app": "other"}
 	_, err = apps.Deployments("default").Create(ctx, other, metav1.CreateOptions{})
@@ -83,10 +84,10 @@ func TestAGraphIsRestoredOnHold(t *testing.T) {
 	held, err := apps.ReplicaSets("default").Get(ctx, rs.Name, metav1.GetOptions{})
 	must(err)
 	if held.ResourceVersion != rs.ResourceVersion {
-		t.Errorf("the ReplicaSet was written on hold: %+v", held)
+		t.Errorf("the ReplicaSet was written while on hold: %+v", held)
 	}
 
-	// Owners last: the Deployment finds its ReplicaSet whole.
+	// The owners are released last, so that the Deployment finds a complete ReplicaSet.
 	release := []byte(fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, ownership.HoldAnnotation))
 	_, err = apps.ReplicaSets("default").Patch(ctx, rs.Name, types.MergePatchType, release, metav1.PatchOptions{})
 	must(err)
@@ -101,7 +102,7 @@ func TestAGraphIsRestoredOnHold(t *testing.T) {
 	must(err)
 	for _, pod := range list.Items {
 		if !mine[pod.UID] {
-			t.Errorf("pod %s was made anew", pod.Name)
+			t.Errorf("pod %s was recreated", pod.Name)
 		}
 	}
 	sets, err := apps.ReplicaSets("default").List(ctx, metav1.ListOptions{LabelSelector: "app=web"})

@@ -27,7 +27,7 @@ import (
 	"github.com/kindred-project/kindred/internal/storage"
 )
 
-// Defaults of Options. The address and ranges are those that upstream's tools use.
+// Defaults of Options. The address and ranges are upstream's.
 const (
 	DefaultBindAddress = "127.0.0.1"
 	DefaultServiceCIDR = "10.96.0.0/16"

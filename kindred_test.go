@@ -91,9 +91,9 @@ func TestTwoClusters(t *testing.T) {
 		return err == nil && d.Status.AvailableReplicas == 3, nil
 	})
 	if _, err := client(t, second).AppsV1().Deployments("default").Get(ctx, web.Name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		t.Errorf("the second cluster says %v of the first one's deployment", err)
+		t.Errorf("the second cluster returns %v for the first one's deployment", err)
 	}
-	// A deletion takes along what it owns, through two generations.
+	// The deletion of the Deployment collects its ReplicaSet and pods.
 	if err := client(t, first).AppsV1().Deployments("default").Delete(ctx, web.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +131,7 @@ func TestRestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	if kept.UID != created.UID || kept.Data["a"] != "b" {
-		t.Errorf("got %v, %v back", kept.UID, kept.Data)
+		t.Errorf("after the restart: UID %v, data %v", kept.UID, kept.Data)
 	}
 }
 
@@ -151,7 +151,7 @@ func TestForeignDirectoryIsLeftAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := kindred.Start(t.Context(), kindred.Options{DataDir: dir, NoNode: true}); err == nil {
-		t.Fatal("a foreign directory was taken")
+		t.Fatal("a directory with other files was accepted")
 	}
 	left, err := os.ReadDir(dir)
 	if err != nil || len(left) != 1 {
@@ -168,7 +168,7 @@ func auditTo(path string) *kindred.AuditOptions {
 
 func TestOptionsAreChecked(t *testing.T) {
 	for name, options := range map[string]kindred.Options{
-		"no directory":        {},
+		"no data directory":   {},
 		"bind address":        {DataDir: "x", BindAddress: "localhost"},
 		"port":                {DataDir: "x", SecurePort: 70000},
 		"negative nodes":      {DataDir: "x", SimulatedNodes: -1},
@@ -179,12 +179,12 @@ func TestOptionsAreChecked(t *testing.T) {
 		"etcd server":         {DataDir: "x", EtcdServers: []string{"foo"}},
 		"etcd scheme":         {DataDir: "x", EtcdServers: []string{"ftp://10.0.0.1:2379"}},
 		"no etcd server":      {DataDir: "x", EtcdCAFile: "ca.pem"},
-		"half a certificate":  {DataDir: "x", EtcdServers: []string{"10.0.0.1:2379"}, EtcdCertFile: "cert.pem"},
+		"certificate, no key": {DataDir: "x", EtcdServers: []string{"10.0.0.1:2379"}, EtcdCertFile: "cert.pem"},
 		"runtime endpoint":    {DataDir: "x", ContainerRuntimeEndpoint: "junk"},
-		"half an issuer":      {DataDir: "x", Authentication: kindred.AuthenticationOptions{OIDCIssuerURL: "https://issuer.example"}},
+		"issuer, no client":   {DataDir: "x", Authentication: kindred.AuthenticationOptions{OIDCIssuerURL: "https://issuer.example"}},
 		"no authorizers":      {DataDir: "x", Authorization: kindred.AuthorizationOptions{ConfigFile: "missing.yaml"}},
-		"an audit of nothing": {DataDir: "x", Audit: auditTo("-")},
-		"reload of nothing":   {DataDir: "x", EncryptionProviderConfigAutomaticReload: true},
+		"audit, no policy":    {DataDir: "x", Audit: auditTo("-")},
+		"reload, no file":     {DataDir: "x", EncryptionProviderConfigAutomaticReload: true},
 		"unknown API version": {DataDir: "x", RuntimeConfig: map[string]string{"apps/v1beta1": "true"}},
 		"needed API version":  {DataDir: "x", RuntimeConfig: map[string]string{"apps/v1": "false"}},
 		"runtime, no node":    {DataDir: "x", ContainerRuntimeEndpoint: "unix:///run/cri.sock", NoNode: true},

@@ -20,8 +20,8 @@ import (
 	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
 )
 
-// yard is a namespace with an owner and a dependent whose reference was taken away, and jane,
-// who may do what she is granted.
+// yard is a cluster with the clients of an administrator and of jane, who has only the permissions
+// that a test grants. Its objects are in one namespace.
 type yard struct {
 	t         *testing.T
 	admin     kubernetes.Interface
@@ -46,7 +46,7 @@ func (y *yard) lint(as *rest.Config, spec ownership.OwnershipLintSpec) ownership
 	return answer.Status
 }
 
-// repair has the namespace repaired, and returns what became of the one finding.
+// repair repairs the namespace and returns the result of the only finding.
 func (y *yard) repair(as *rest.Config, spec ownership.OwnershipRepairSpec) ownership.RepairResult {
 	y.t.Helper()
 	spec.Namespace = y.namespace
@@ -78,8 +78,8 @@ func (y *yard) get(name string) *corev1.ConfigMap {
 	return o
 }
 
-// strip takes the references of an object away once the collector has seen them, which it
-// has when a tree shows them.
+// strip removes an object's owner references after the collector has observed them, which an
+// OwnershipTree shows.
 func (y *yard) strip(name string) {
 	y.t.Helper()
 	question := ownership.OwnershipTree{Spec: ownership.OwnershipTreeSpec{Object: ownership.ObjectReference{APIVersion: "v1", Kind: "ConfigMap", Namespace: y.namespace, Name: name}}}
@@ -92,7 +92,7 @@ func (y *yard) strip(name string) {
 	}
 }
 
-// grant lets a user use verbs on the ConfigMaps of a namespace.
+// grant allows a user verbs on the ConfigMaps of a namespace.
 func grant(t *testing.T, api kubernetes.Interface, namespace, user string, verbs ...string) {
 	t.Helper()
 	name := strings.Join(append([]string{user}, verbs...), "-")
@@ -109,7 +109,7 @@ func grant(t *testing.T, api kubernetes.Interface, namespace, user string, verbs
 	}
 }
 
-// TestLintAfterARestart: what was lost before the process was started is known from history.
+// TestLintAfterARestart: the history shows references that were lost before the process started.
 func TestLintAfterARestart(t *testing.T) {
 	options := kindred.Options{DataDir: t.TempDir(), NoNode: true}
 	before := startWith(t, options)
@@ -122,12 +122,12 @@ func TestLintAfterARestart(t *testing.T) {
 	if err := y.admin.CoreV1().ConfigMaps(y.namespace).Delete(t.Context(), "gone", metav1.DeleteOptions{PropagationPolicy: &orphan}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the orphan is let go", func(context.Context) (bool, error) { return len(y.get("let-go").OwnerReferences) == 0, nil })
+	eventually(t, "the dependent is orphaned", func(context.Context) (bool, error) { return len(y.get("let-go").OwnerReferences) == 0, nil })
 	before.Stop()
 	after := startWith(t, options)
 	y.admin, y.asAdmin = client(t, after), after.Config()
 	var s ownership.OwnershipLintStatus
-	eventually(t, "the loss is found", func(context.Context) (bool, error) {
+	eventually(t, "the lost reference is found", func(context.Context) (bool, error) {
 		s = y.lint(y.asAdmin, ownership.OwnershipLintSpec{Namespace: y.namespace})
 		return len(s.Findings) > 0 && len(s.Warnings) == 0, nil
 	})
@@ -136,15 +136,15 @@ func TestLintAfterARestart(t *testing.T) {
 	}
 }
 
-// TestLintAndRepair takes a reference away as backup tools do, and has it found and restored,
-// by those who may.
+// TestLintAndRepair removes an owner reference as backup tools do. The loss is found by users who
+// may read the objects, and repaired by users who may write them.
 func TestLintAndRepair(t *testing.T) {
 	y := newYard(t)
 	if s := y.lint(y.asAdmin, ownership.OwnershipLintSpec{}); len(s.Findings) > 0 || s.Checked == 0 || len(s.Warnings) > 0 {
-		t.Errorf("of a new cluster: %+v", s)
+		t.Errorf("findings in a new cluster: %+v", s)
 	}
 	if s := y.lint(y.asJane, ownership.OwnershipLintSpec{}); len(s.Findings) > 0 || s.Checked > 0 || s.Hidden == 0 {
-		t.Errorf("who may read nothing is told: %+v", s)
+		t.Errorf("findings for a user without permissions: %+v", s)
 	}
 
 	owner := y.create("owner")
@@ -153,7 +153,7 @@ func TestLintAndRepair(t *testing.T) {
 	y.strip("dependent")
 	here := ownership.OwnershipLintSpec{Namespace: y.namespace}
 	var found ownership.LintFinding
-	eventually(t, "the loss is found", func(context.Context) (bool, error) {
+	eventually(t, "the lost reference is found", func(context.Context) (bool, error) {
 		s := y.lint(y.asAdmin, here)
 		if len(s.Findings) != 1 {
 			return false, nil
@@ -167,13 +167,13 @@ func TestLintAndRepair(t *testing.T) {
 	}
 
 	if s := y.lint(y.asJane, here); len(s.Findings) > 0 {
-		t.Errorf("who may read nothing is told: %+v", s)
+		t.Errorf("findings for a user without permissions: %+v", s)
 	}
 	grant(t, y.admin, y.namespace, "jane", "get")
 	eventually(t, "jane may read", func(context.Context) (bool, error) { return len(y.lint(y.asJane, here).Findings) == 1, nil })
-	// A write is the caller's: who may only read repairs nothing.
+	// A repair has the permissions of its caller: jane may only read, so she repairs nothing.
 	if r := y.repair(y.asJane, ownership.OwnershipRepairSpec{}); r.Outcome != ownership.RepairSkipped || !strings.Contains(r.Reason, `User "jane" cannot patch resource "configmaps"`) {
-		t.Errorf("a reader's: %+v", r)
+		t.Errorf("repair by a user who may only read: %+v", r)
 	}
 	grant(t, y.admin, y.namespace, "jane", "patch", "delete")
 	eventually(t, "jane may write", func(context.Context) (bool, error) {
@@ -186,23 +186,23 @@ func TestLintAndRepair(t *testing.T) {
 	if _, err := y.admin.CoreV1().ConfigMaps(y.namespace).Patch(t.Context(), "dependent", types.MergePatchType, []byte(`{"data":{"a":"b"}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	// Whether or not the collector has seen the change yet, the object is not as it was.
+	// Whether or not the collector has observed the change yet, the precondition fails.
 	if r := y.repair(y.asJane, ownership.OwnershipRepairSpec{Preconditions: []ownership.RepairPrecondition{seen}}); r.Outcome != ownership.RepairSkipped || r.Reason != "the object has changed since it was checked" {
-		t.Errorf("of what has changed: %+v", r)
+		t.Errorf("repair of a changed object: %+v", r)
 	}
 	eventually(t, "the change is seen", func(context.Context) (bool, error) {
 		return y.lint(y.asJane, here).Findings[0].Fix.ResourceVersion == y.get("dependent").ResourceVersion, nil
 	})
 	if r := y.repair(y.asJane, ownership.OwnershipRepairSpec{}); r.Outcome != ownership.RepairApplied {
-		t.Fatalf("a writer's: %+v", r)
+		t.Fatalf("repair by a user who may write: %+v", r)
 	}
 	if s := y.lint(y.asAdmin, here); len(s.Findings) > 0 {
-		t.Errorf("after the repair: %+v", s)
+		t.Errorf("findings after the repair: %+v", s)
 	}
 	if o := y.get("dependent"); len(o.OwnerReferences) != 1 || o.OwnerReferences[0].UID != ref.UID || !*o.OwnerReferences[0].Controller || o.Data["a"] != "b" {
-		t.Errorf("repaired: %+v", o)
+		t.Errorf("the repaired object: %+v", o)
 	}
-	// It is an owner again in all respects.
+	// The garbage collector follows the restored reference.
 	if err := y.admin.CoreV1().ConfigMaps(y.namespace).Delete(t.Context(), "owner", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}

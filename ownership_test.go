@@ -25,7 +25,7 @@ import (
 	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
 )
 
-// review has a review answered, as any client of the API would.
+// review creates a review and returns the answer, as any client of the API does.
 func review[T any](t *testing.T, config *rest.Config, resource, kind string, question T) (T, error) {
 	t.Helper()
 	var answer T
@@ -46,8 +46,8 @@ func review[T any](t *testing.T, config *rest.Config, resource, kind string, que
 	return answer, runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &answer)
 }
 
-// TestPreviewsComeTrue makes random graphs on a real server, asks what a deletion of one
-// or more objects would do, deletes them, and looks.
+// TestPreviewsComeTrue creates random graphs on a real server, previews the deletion of one or more
+// objects, deletes them, and compares.
 func TestPreviewsComeTrue(t *testing.T) {
 	cluster := startWith(t, kindred.Options{DataDir: t.TempDir(), NoNode: true})
 	client := client(t, cluster)
@@ -70,7 +70,7 @@ func TestPreviewsComeTrue(t *testing.T) {
 			}
 			for _, target := range targets {
 				err := client.CoreV1().ConfigMaps(g.namespace).Delete(t.Context(), target.Name, metav1.DeleteOptions{PropagationPolicy: &policy})
-				if err != nil && !apierrors.IsNotFound(err) { // the collector may have been faster
+				if err != nil && !apierrors.IsNotFound(err) { // the collector may already have deleted it
 					t.Fatal(err)
 				}
 			}
@@ -79,8 +79,8 @@ func TestPreviewsComeTrue(t *testing.T) {
 	}
 }
 
-// randomGraph is one of ConfigMaps in a namespace of its own. Owners are older than their
-// dependents: there are no cycles.
+// randomGraph is a random graph of ConfigMaps in a namespace of its own. Owners are older than
+// their dependents, so it has no cycles.
 type randomGraph struct {
 	t         *testing.T
 	client    kubernetes.Interface
@@ -104,8 +104,8 @@ func (g *randomGraph) make(size int) {
 	}
 }
 
-// awaitObserved waits until the collector has observed the graph: a review answers when it knows
-// the object that is asked about, and the last one comes last.
+// awaitObserved waits until the collector has observed the graph: a review waits for the object in
+// its spec, and the newest object is observed last.
 func (g *randomGraph) awaitObserved(config *rest.Config) {
 	g.t.Helper()
 	last := g.objects[len(g.objects)-1]
@@ -117,7 +117,7 @@ func (g *randomGraph) awaitObserved(config *rest.Config) {
 	}
 }
 
-// owners are up to two of the objects that are there.
+// owners returns references to at most two existing objects.
 func (g *randomGraph) owners() []metav1.OwnerReference {
 	var refs []metav1.OwnerReference
 	for range g.rng.IntN(3) {
@@ -135,14 +135,14 @@ func (g *randomGraph) owners() []metav1.OwnerReference {
 	return refs
 }
 
-// check waits until what was foreseen has come, and finds that nothing else has.
-func (g *randomGraph) check(foreseen ownership.DeletionPreviewStatus) {
+// check waits until all predicted changes have happened, and fails if any other object changes.
+func (g *randomGraph) check(preview ownership.DeletionPreviewStatus) {
 	g.t.Helper()
 	want := map[string][]types.UID{}
 	for _, o := range g.objects {
 		want[o.Name] = owners(o)
 	}
-	for _, o := range foreseen.Objects {
+	for _, o := range preview.Objects {
 		if o.Outcome == ownership.OutcomeDeleted {
 			delete(want, o.Name)
 			continue
@@ -152,14 +152,14 @@ func (g *randomGraph) check(foreseen ownership.DeletionPreviewStatus) {
 			want[o.Name] = append(want[o.Name], owner.UID)
 		}
 	}
-	eventually(g.t, "what was foreseen", func(ctx context.Context) (bool, error) {
+	eventually(g.t, "the graph is as predicted", func(ctx context.Context) (bool, error) {
 		for _, o := range g.objects {
 			now, err := g.client.CoreV1().ConfigMaps(g.namespace).Get(ctx, o.Name, metav1.GetOptions{})
 			refs, stays := want[o.Name]
 			switch {
 			case apierrors.IsNotFound(err):
 				if stays {
-					return false, fmt.Errorf("%s is gone, and should have stayed", o.Name)
+					return false, fmt.Errorf("%s was deleted, want it to stay", o.Name)
 				}
 			case err != nil:
 				return false, err
@@ -179,8 +179,8 @@ func owners(o *corev1.ConfigMap) []types.UID {
 	return ids
 }
 
-// TestReviewsAreForEverybody: who may read little may ask, and is shown little.
-func TestReviewsAreForEverybody(t *testing.T) {
+// TestReviewsAreForEveryUser: every user may create reviews; they show only what the user may read.
+func TestReviewsAreForEveryUser(t *testing.T) {
 	cluster := startWith(t, kindred.Options{DataDir: t.TempDir(), NoNode: true})
 	g := randomGraph{t: t, client: client(t, cluster), rng: rand.New(rand.NewPCG(1, 0)), namespace: "shop"}
 	g.make(3)
@@ -188,16 +188,16 @@ func TestReviewsAreForEverybody(t *testing.T) {
 	config.Impersonate = rest.ImpersonationConfig{UserName: "jane", Groups: []string{"system:authenticated"}}
 	question := ownership.OwnershipTree{Spec: ownership.OwnershipTreeSpec{Object: ownership.ObjectReference{APIVersion: "v1", Kind: "ConfigMap", Namespace: "shop", Name: "c-00"}}}
 	if _, err := review(t, config, "ownershiptrees", "OwnershipTree", question); !apierrors.IsForbidden(err) {
-		t.Errorf("a tree of what the caller may not read: %v", err)
+		t.Errorf("the tree of an object that the caller may not read: %v", err)
 	}
 	if _, err := review(t, cluster.Config(), "ownershiptrees", "OwnershipTree", question); err != nil {
-		t.Errorf("an administrator's: %v", err)
+		t.Errorf("the tree for an administrator: %v", err)
 	}
 }
 
-// TestReviewsAreAnsweredLikeUpstreams: the generic server tracks who set which field of all
-// that is created, reviews among them, so that a SubjectAccessReview comes back with managed
-// fields. So do ours, and with nothing else in their metadata.
+// TestReviewsAreAnsweredLikeUpstreams: the generic API server tracks managed fields of all created
+// objects, including reviews, so a SubjectAccessReview is returned with managed fields. Kindred's
+// reviews have the same metadata.
 func TestReviewsAreAnsweredLikeUpstreams(t *testing.T) {
 	cluster := startWith(t, kindred.Options{DataDir: t.TempDir(), NoNode: true})
 	client, err := dynamic.NewForConfig(cluster.Config())

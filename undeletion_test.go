@@ -26,7 +26,7 @@ import (
 	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
 )
 
-// grave is a server on which ConfigMaps own each other, and are deleted and brought back.
+// grave is a cluster with ConfigMaps that own each other, for tests that delete and undelete them.
 type grave struct {
 	t       *testing.T
 	cluster *kindred.Cluster
@@ -51,7 +51,7 @@ func (g *grave) makeNamespace() {
 	}
 }
 
-// make creates a ConfigMap with owners, whose data mentions their UIDs.
+// make creates a ConfigMap with owners; its data contains their UIDs.
 func (g *grave) make(name string, owners ...*corev1.ConfigMap) *corev1.ConfigMap {
 	g.t.Helper()
 	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: shop, Labels: map[string]string{"name": name}}, Data: map[string]string{"name": name}}
@@ -75,13 +75,13 @@ func (g *grave) get(name string) *corev1.ConfigMap {
 	return found
 }
 
-// delete deletes a ConfigMap, and waits until only those that are named are left.
+// delete deletes a ConfigMap and waits until only the ConfigMaps in left exist.
 func (g *grave) delete(name string, policy metav1.DeletionPropagation, left ...string) {
 	g.t.Helper()
 	if err := g.api.CoreV1().ConfigMaps(shop).Delete(g.t.Context(), name, metav1.DeleteOptions{PropagationPolicy: &policy}); err != nil {
 		g.t.Fatal(err)
 	}
-	g.eventually("only some are left", func() bool { return slices.Equal(g.names(), left) })
+	g.eventually("exactly the expected ConfigMaps are left", func() bool { return slices.Equal(g.names(), left) })
 }
 
 func (g *grave) names() (names []string) {
@@ -96,11 +96,11 @@ func (g *grave) names() (names []string) {
 	return names
 }
 
-func (g *grave) eventually(what string, is func() bool) {
+func (g *grave) eventually(what string, done func() bool) {
 	g.t.Helper()
-	err := wait.PollUntilContextTimeout(g.t.Context(), 20*time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) { return is(), nil })
+	err := wait.PollUntilContextTimeout(g.t.Context(), 20*time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) { return done(), nil })
 	if err != nil {
-		g.t.Fatalf("in vain: %s; there are %v", what, g.names())
+		g.t.Fatalf("waited in vain until %s; existing: %v", what, g.names())
 	}
 }
 
@@ -114,7 +114,7 @@ func of(name string) ownership.UndeletionSpec {
 	return ownership.UndeletionSpec{Object: ownership.ObjectReference{APIVersion: "v1", Kind: "ConfigMap", Namespace: shop, Name: name}}
 }
 
-// undelete brings a ConfigMap back, and checks what is said of each object.
+// undelete undeletes a ConfigMap and checks the outcome for each object.
 func (g *grave) undelete(name string, phase ownership.UndeletionPhase, want ...string) ownership.UndeletionStatus {
 	g.t.Helper()
 	s, err := g.ask(g.cluster.Config(), of(name))
@@ -127,15 +127,15 @@ func (g *grave) undelete(name string, phase ownership.UndeletionPhase, want ...s
 	return s
 }
 
-func outcomes(s ownership.UndeletionStatus) (said []string) {
+func outcomes(s ownership.UndeletionStatus) (outcomes []string) {
 	for _, r := range s.Results {
-		said = append(said, fmt.Sprintf("%s %s", r.Object.Name, r.Outcome))
+		outcomes = append(outcomes, fmt.Sprintf("%s %s", r.Object.Name, r.Outcome))
 	}
-	return said
+	return outcomes
 }
 
-// comesBack checks that an object is what it was, but for UIDs.
-func (g *grave) comesBack(was *corev1.ConfigMap, owners ...string) {
+// checkRestored checks that an object was recreated with its former content, except for UIDs.
+func (g *grave) checkRestored(was *corev1.ConfigMap, owners ...string) {
 	g.t.Helper()
 	is := g.get(was.Name)
 	want := was.DeepCopy()
@@ -145,13 +145,13 @@ func (g *grave) comesBack(was *corev1.ConfigMap, owners ...string) {
 		want.Data["uid-of-"+owner] = string(uid)
 	}
 	if is.UID == was.UID {
-		g.t.Errorf("%s is the same", was.Name)
+		g.t.Errorf("%s was not recreated", was.Name)
 	}
 	for i, entry := range is.ManagedFields {
 		if entry.Manager == "maker" && entry.FieldsV1 != nil {
 			for _, owner := range is.OwnerReferences {
 				if !strings.Contains(entry.FieldsV1.String(), string(owner.UID)) {
-					g.t.Errorf("%s: who made it does not own its reference to %s: %s", was.Name, owner.Name, entry.FieldsV1)
+					g.t.Errorf("%s: its creator does not manage the reference to %s: %s", was.Name, owner.Name, entry.FieldsV1)
 				}
 			}
 		}
@@ -166,7 +166,7 @@ func (g *grave) comesBack(was *corev1.ConfigMap, owners ...string) {
 	}
 }
 
-// TestUndelete brings a graph back: objects with two owners, who mention each other.
+// TestUndelete deletes and restores a graph with a diamond; the objects contain each other's UIDs.
 func TestUndelete(t *testing.T) {
 	g := newGrave(t)
 	root := g.make("a-root")
@@ -178,47 +178,47 @@ func TestUndelete(t *testing.T) {
 		dry := of("a-root")
 		dry.DryRun = true
 		if s, err := g.ask(g.cluster.Config(), dry); err != nil || s.Phase != ownership.UndeletionPlanned || s.Restored != 4 || len(g.names()) > 0 {
-			t.Fatalf("a dry run: %v, %+v, there are %v", err, s, g.names())
+			t.Fatalf("dry run: %v, %+v, existing: %v", err, s, g.names())
 		}
 		s := g.undelete("a-root", ownership.UndeletionComplete, all...)
 		if s.Deletion.By.User != "kubernetes-admin" || s.Deletion.PropagationPolicy != policy || s.Deletion.Object.UID != root.UID {
-			t.Errorf("the deletion: %+v", s.Deletion)
+			t.Errorf("the deletion of the root: %+v", s.Deletion)
 		}
-		g.comesBack(root)
-		g.comesBack(left, "a-root")
-		g.comesBack(right, "a-root")
-		g.comesBack(leaf, "b-left", "c-right")
+		g.checkRestored(root)
+		g.checkRestored(left, "a-root")
+		g.checkRestored(right, "a-root")
+		g.checkRestored(leaf, "b-left", "c-right")
 		root, left, right, leaf = g.get("a-root"), g.get("b-left"), g.get("c-right"), g.get("d-leaf")
 	}
 	if s, err := g.ask(g.cluster.Config(), of("a-root")); err != nil || s.Phase != ownership.UndeletionComplete || s.Restored > 0 || len(s.Results) != 1 || s.Results[0].Outcome != ownership.UndeletionUnchanged {
-		t.Errorf("what an undeletion restored: %v, %+v", err, s)
+		t.Errorf("undeletion of a restored object: %v, %+v", err, s)
 	}
 	g.make("e-other")
 	if _, err := g.ask(g.cluster.Config(), of("e-other")); !apierrors.IsConflict(err) {
-		t.Errorf("what is there: %v", err)
+		t.Errorf("undeletion of an existing object: %v", err)
 	}
 	if _, err := g.ask(g.cluster.Config(), of("never")); !apierrors.IsNotFound(err) {
-		t.Errorf("what never was: %v", err)
+		t.Errorf("undeletion of an object that never existed: %v", err)
 	}
-	// The collector knows the graph by its new UIDs.
+	// The collector follows the restored references.
 	g.delete("a-root", metav1.DeletePropagationBackground, "e-other")
 }
 
-// TestUndeleteAdopts gives dependents that were let go, or kept, their owner back.
+// TestUndeleteAdopts: dependents that still exist get their reference to the restored owner back.
 func TestUndeleteAdopts(t *testing.T) {
 	g := newGrave(t)
 	root := g.make("a-root")
 	middle := g.make("b-middle", root)
 	g.make("c-leaf", middle)
 	g.delete("a-root", metav1.DeletePropagationOrphan, "b-middle", "c-leaf")
-	g.eventually("the owner is let go", func() bool { return len(g.get("b-middle").OwnerReferences) == 0 })
+	g.eventually("the dependent is orphaned", func() bool { return len(g.get("b-middle").OwnerReferences) == 0 })
 	s := g.undelete("a-root", ownership.UndeletionComplete, "a-root Restored", "b-middle Adopted", "c-leaf Unchanged")
 	is := g.get("b-middle")
 	if is.UID != middle.UID || len(is.OwnerReferences) != 1 || is.OwnerReferences[0].UID != s.Results[0].Object.UID {
-		t.Errorf("adopted: %+v", is.ObjectMeta)
+		t.Errorf("the adopted dependent: %+v", is.ObjectMeta)
 	}
 
-	// Another owner keeps one of two: it stays, and has both again.
+	// A dependent that another owner keeps loses one reference, and then has both again.
 	other := g.make("d-other")
 	g.make("e-shared", g.get("a-root"), other)
 	g.delete("a-root", metav1.DeletePropagationBackground, "d-other", "e-shared")
@@ -229,9 +229,9 @@ func TestUndeleteAdopts(t *testing.T) {
 	}
 }
 
-// TestUndeleteAmidTheCascade undeletes while the collector is still at work: what it has not
-// reached stays, what it has taken comes back.
-func TestUndeleteAmidTheCascade(t *testing.T) {
+// TestUndeleteDuringTheCascade undeletes while the collector still deletes: dependents that it has
+// not reached stay, and deleted dependents are restored.
+func TestUndeleteDuringTheCascade(t *testing.T) {
 	g := newGrave(t)
 	root := g.make("root")
 	const dependents = 300
@@ -243,8 +243,8 @@ func TestUndeleteAmidTheCascade(t *testing.T) {
 	if err := g.api.CoreV1().ConfigMaps(shop).Delete(t.Context(), "root", metav1.DeleteOptions{PropagationPolicy: &background}); err != nil {
 		t.Fatal(err)
 	}
-	g.eventually("some are gone", func() bool { return len(g.names()) < dependents })
-	g.eventually("all is there", func() bool {
+	g.eventually("some dependents are deleted", func() bool { return len(g.names()) < dependents })
+	g.eventually("the undeletion is complete", func() bool {
 		s, err := g.ask(g.cluster.Config(), of("root"))
 		if err != nil || s.Phase == ownership.UndeletionRefused {
 			t.Fatalf("%v, %q", err, s.Problems)
@@ -252,7 +252,7 @@ func TestUndeleteAmidTheCascade(t *testing.T) {
 		return s.Phase == ownership.UndeletionComplete
 	})
 	if got := g.names(); !slices.Equal(got, append(names, "root")) {
-		t.Errorf("%d are there", len(got))
+		t.Errorf("%d objects, want %d", len(got), dependents+1)
 	}
 	uid := g.get("root").UID
 	for _, name := range names {
@@ -262,8 +262,8 @@ func TestUndeleteAmidTheCascade(t *testing.T) {
 	}
 }
 
-// TestUndeleteGoesOn after each write that a quota has stopped it at.
-func TestUndeleteGoesOn(t *testing.T) {
+// TestUndeleteContinues resumes an undeletion that a quota has stopped after each write.
+func TestUndeleteContinues(t *testing.T) {
 	g := newGrave(t)
 	root := g.make("a-root")
 	left := g.make("b-left", root)
@@ -275,10 +275,10 @@ func TestUndeleteGoesOn(t *testing.T) {
 		s, err := g.ask(g.cluster.Config(), of("a-root"))
 		want := ownership.UndeletionIncomplete
 		if room == 0 {
-			want = ownership.UndeletionRefused // The dry run has told.
+			want = ownership.UndeletionRefused // The dry run already found the quota exceeded.
 		}
 		if err != nil || s.Phase != want || len(s.Problems) == 0 || !strings.Contains(s.Problems[0], "exceeded quota") || len(g.names()) != room {
-			t.Fatalf("room for %d: %v, %+v, there are %v", room, err, s, g.names())
+			t.Fatalf("quota of %d: %v, %+v, existing: %v", room, err, s, g.names())
 		}
 		for _, name := range g.names() {
 			if g.get(name).Annotations[ownership.HoldAnnotation] == "" {
@@ -288,17 +288,17 @@ func TestUndeleteGoesOn(t *testing.T) {
 	}
 	other := of("b-left")
 	if _, err := g.ask(g.cluster.Config(), other); !apierrors.IsConflict(err) {
-		t.Errorf("the undeletion of a part of what is being undeleted: %v", err)
+		t.Errorf("undeletion of a dependent whose owner is being undeleted: %v", err)
 	}
 	g.allow(4)
 	g.undelete("a-root", ownership.UndeletionComplete, "a-root Restored", "b-left Restored", "b-right Restored", "c-leaf Restored")
-	g.comesBack(root)
-	g.comesBack(left, "a-root")
-	g.comesBack(right, "a-root")
-	g.comesBack(leaf, "b-left", "b-right")
+	g.checkRestored(root)
+	g.checkRestored(left, "a-root")
+	g.checkRestored(right, "a-root")
+	g.checkRestored(leaf, "b-left", "b-right")
 }
 
-// allow makes room for so many ConfigMaps, beside that of the root certificate.
+// allow sets a quota for the given number of ConfigMaps, in addition to kube-root-ca.crt.
 func (g *grave) allow(room int) {
 	g.t.Helper()
 	quotas := g.api.CoreV1().ResourceQuotas(shop)
@@ -320,7 +320,7 @@ func (g *grave) allow(room int) {
 	})
 }
 
-// TestUndeleteRefuses what it cannot do, and changes nothing then.
+// TestUndeleteRefuses: an undeletion that cannot succeed is refused and changes nothing.
 func TestUndeleteRefuses(t *testing.T) {
 	g := newGrave(t)
 	root := g.make("a-root")
@@ -329,7 +329,7 @@ func TestUndeleteRefuses(t *testing.T) {
 	if err := g.api.CoreV1().ConfigMaps(shop).Delete(t.Context(), "a-root", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	g.eventually("all is gone", func() bool { return len(g.names()) == 0 })
+	g.eventually("all objects are deleted", func() bool { return len(g.names()) == 0 })
 	g.make("b-child")
 	s := g.undelete("a-root", ownership.UndeletionRefused, "a-root Pending", "b-child Taken", "c-own Pending")
 	if len(s.Problems) != 1 || !strings.HasPrefix(s.Problems[0], "ConfigMap shop/b-child cannot be restored: another object has its name, created at ") {
@@ -340,14 +340,14 @@ func TestUndeleteRefuses(t *testing.T) {
 	jane := g.cluster.Config()
 	jane.Impersonate = rest.ImpersonationConfig{UserName: "jane", Groups: []string{"system:authenticated"}}
 	if _, err := g.ask(jane, of("a-root")); !apierrors.IsForbidden(err) {
-		t.Errorf("to one who may not read it: %v", err)
+		t.Errorf("undeletion by a user who may not read the object: %v", err)
 	}
 	g.let("jane", "get")
 	if s, err := g.ask(jane, of("a-root")); err != nil || s.Phase != ownership.UndeletionRefused || !strings.Contains(strings.Join(s.Problems, "\n"), `User "jane" cannot create resource "configmaps"`) {
-		t.Errorf("to one who may only read: %v, %+v", err, s)
+		t.Errorf("undeletion by a user who may only read: %v, %+v", err, s)
 	}
 	if got := g.names(); len(got) > 0 {
-		t.Errorf("refused, and there are %v", got)
+		t.Errorf("refused, but these objects exist: %v", got)
 	}
 	if err := g.api.CoreV1().Namespaces().Delete(t.Context(), shop, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
@@ -357,23 +357,23 @@ func TestUndeleteRefuses(t *testing.T) {
 		return apierrors.IsNotFound(err)
 	})
 	if s, err := g.ask(g.cluster.Config(), of("a-root")); err != nil || len(s.Problems) != 1 || !strings.Contains(s.Problems[0], "namespace shop does not exist") {
-		t.Errorf("without its namespace: %v, %+v", err, s)
+		t.Errorf("undeletion in a deleted namespace: %v, %+v", err, s)
 	}
 }
 
-// TestUndeleteNamespace brings a namespace back with what was in it.
+// TestUndeleteNamespace restores a namespace and the objects that were in it.
 func TestUndeleteNamespace(t *testing.T) {
 	g := newGrave(t)
 	root := g.make("a-root")
 	g.make("b-child", root)
-	g.eventually("its service account is there", func() bool {
+	g.eventually("the default service account exists", func() bool {
 		_, err := g.api.CoreV1().ServiceAccounts(shop).Get(t.Context(), "default", metav1.GetOptions{})
 		return err == nil
 	})
 	if err := g.api.CoreV1().Namespaces().Delete(t.Context(), shop, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	g.eventually("it is gone", func() bool {
+	g.eventually("the namespace is gone", func() bool {
 		_, err := g.api.CoreV1().Namespaces().Get(t.Context(), shop, metav1.GetOptions{})
 		return apierrors.IsNotFound(err)
 	})
@@ -382,14 +382,14 @@ func TestUndeleteNamespace(t *testing.T) {
 		t.Fatalf("%v: %+v", err, s)
 	}
 	if got := g.names(); !slices.Equal(got, []string{"a-root", "b-child"}) {
-		t.Errorf("there are %v", got)
+		t.Errorf("restored objects: %v", got)
 	}
 	if refs := g.get("b-child").OwnerReferences; refs[0].UID != g.get("a-root").UID {
 		t.Errorf("owners %+v", refs)
 	}
 }
 
-// TestDeletionHistory lists what was asked for, and not what followed.
+// TestDeletionHistory: the history lists requested deletions, not those of the garbage collector.
 func TestDeletionHistory(t *testing.T) {
 	g := newGrave(t)
 	g.make("b-child", g.make("a-root"))
@@ -412,11 +412,11 @@ func TestDeletionHistory(t *testing.T) {
 	}
 }
 
-// let lets a user use verbs on the ConfigMaps of the namespace.
+// let allows a user verbs on the ConfigMaps of the namespace.
 func (g *grave) let(user string, verbs ...string) {
 	g.t.Helper()
 	grant(g.t, g.api, shop, user, verbs...)
-	g.eventually("it is allowed", func() bool {
+	g.eventually("the permissions are effective", func() bool {
 		review, err := g.api.AuthorizationV1().SubjectAccessReviews().Create(g.t.Context(), &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 			User: user, ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: verbs[0], Resource: "configmaps", Namespace: shop},
 		}}, metav1.CreateOptions{})

@@ -154,7 +154,7 @@ func TestOutsiders(t *testing.T) {
 			t.Errorf("%d, %+v", got.code, info)
 		}
 		if _, got := s.whoami(t, "joe"); got.code != http.StatusUnauthorized {
-			t.Errorf("a token that nobody knows: %d", got.code)
+			t.Errorf("an unknown token: %d", got.code)
 		}
 	})
 	t.Run("webhook that authorizes", func(t *testing.T) {
@@ -162,10 +162,10 @@ func TestOutsiders(t *testing.T) {
 			name, token, path string
 			want              int
 		}{
-			{"the house allows", jane, "/api/v1/namespaces/default/configmaps", http.StatusOK},
-			{"nobody allows", jane, "/api/v1/namespaces/default/secrets", http.StatusForbidden},
-			{"the house denies", "house-intruder", "/api/v1/namespaces/default/configmaps", http.StatusForbidden},
-			{"RBAC allows before the house denies", "house-intruder", "/apis", http.StatusOK},
+			{"the webhook allows", jane, "/api/v1/namespaces/default/configmaps", http.StatusOK},
+			{"no authorizer allows", jane, "/api/v1/namespaces/default/secrets", http.StatusForbidden},
+			{"the webhook denies", "house-intruder", "/api/v1/namespaces/default/configmaps", http.StatusForbidden},
+			{"RBAC allows before the webhook is called", "house-intruder", "/apis", http.StatusOK},
 		} {
 			if got := s.get(t, tt.path, tt.token); got.code != tt.want {
 				t.Errorf("%s: %d %s", tt.name, got.code, got.body)
@@ -176,10 +176,10 @@ func TestOutsiders(t *testing.T) {
 		}
 		s.do(t, s.admin, http.MethodGet, "/api/v1/secrets", "")
 		if h.wasAsked("kubernetes-admin") || !h.wasAsked("oidc:jane") {
-			t.Errorf("the house was asked for %v", h.asked)
+			t.Errorf("the webhook was called for %v", h.asked)
 		}
 	})
-	t.Run("can-i", func(t *testing.T) {
+	t.Run("SelfSubjectAccessReview", func(t *testing.T) {
 		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
 			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "list", Resource: "configmaps", Namespace: "default"}}}
 		got, err := s.as(t, "somebody", "guests").AuthorizationV1().SelfSubjectAccessReviews().Create(t.Context(), review, metav1.CreateOptions{})
@@ -199,7 +199,7 @@ func TestBootstrapToken(t *testing.T) {
 	}
 	const token = "abcdef.0123456789abcdef"
 	if _, got := server.whoami(t, token); got.code != http.StatusUnauthorized {
-		t.Fatalf("before there is such a token: %d", got.code)
+		t.Fatalf("before the token exists: %d", got.code)
 	}
 	if _, err := server.client(t).CoreV1().Secrets(metav1.NamespaceSystem).Create(t.Context(), secret, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -215,7 +215,7 @@ func TestBootstrapToken(t *testing.T) {
 		t.Error(err)
 	}
 	if _, got := server.whoami(t, "abcdef.0123456789abcdeg"); got.code != http.StatusUnauthorized {
-		t.Errorf("another secret part: %d", got.code)
+		t.Errorf("a wrong token secret: %d", got.code)
 	}
 }
 

@@ -34,7 +34,7 @@ func TestPodSecurity(t *testing.T) {
 	_, err := client.Namespaces().Patch(t.Context(), namespace, types.MergePatchType,
 		[]byte(`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"lax"}}}`), metav1.PatchOptions{})
 	if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "pod-security.kubernetes.io/enforce") {
-		t.Errorf("a level that is none: %v", err)
+		t.Errorf("an unknown level: %v", err)
 	}
 	if _, err := client.Namespaces().Patch(t.Context(), namespace, types.MergePatchType,
 		[]byte(`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"baseline"}}}`), metav1.PatchOptions{}); err != nil {
@@ -118,7 +118,7 @@ func TestSignersAreGuarded(t *testing.T) {
 		}
 		approved.Status.Conditions = append(approved.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{Type: certificatesv1.CertificateFailed, Status: corev1.ConditionTrue, Reason: "Test"})
 		if _, err := clerk.UpdateStatus(t.Context(), approved, metav1.UpdateOptions{}); !apierrors.IsForbidden(err) {
-			t.Errorf("answer for %s: %v", signer, err)
+			t.Errorf("sign for %s: %v", signer, err)
 		}
 	}
 }

@@ -34,7 +34,7 @@ rules:
 - {level: None}
 `
 
-// collected are the events that a webhook received.
+// collected has the events that a webhook received.
 type collected struct {
 	mu     sync.Mutex
 	events []auditv1.Event
@@ -57,7 +57,7 @@ func (c *collected) all() []auditv1.Event {
 	return c.events
 }
 
-// recorded reads a log.
+// recorded returns the events in a log file.
 func recorded(t *testing.T, path string) []auditv1.Event {
 	t.Helper()
 	content, err := os.ReadFile(path)
@@ -76,7 +76,7 @@ func recorded(t *testing.T, path string) []auditv1.Event {
 }
 
 // TestAudit: the requests of the policy are logged once, with their user, in the log and at the
-// webhook, both for requests from outside and of in-process clients.
+// webhook, whether they come over the network or in process.
 func TestAudit(t *testing.T) {
 	dir, hook := t.TempDir(), &collected{}
 	service := httptest.NewServer(hook)
@@ -105,10 +105,10 @@ func TestAudit(t *testing.T) {
 	}
 	_ = s.as(t, "jane").CoreV1().RESTClient().Get().Namespace("default").Resource("secrets").Name("one").Do(t.Context()).Error()
 	if got := s.delete(t, short, "/api/v1/namespaces/default/secrets/one", metav1.DeleteOptions{}); !got.wentShort() {
-		t.Errorf("a deletion of which the body is not recorded: %s", got.body)
+		t.Errorf("a deletion that is logged without body did not use the fast path: %s", got.body)
 	}
 	if got := s.delete(t, short, "/api/v1/namespaces/default/configmaps/one", metav1.DeleteOptions{}); got.wentShort() {
-		t.Error("a deletion of which the body is recorded went the short way")
+		t.Error("a deletion that is logged with body used the fast path")
 	}
 
 	check := func(events []auditv1.Event) error {
@@ -137,7 +137,7 @@ func TestAudit(t *testing.T) {
 		t.Error("webhook:", err)
 	}
 	if got := events[3].ResponseStatus; got.Status != metav1.StatusSuccess || got.Details == nil || got.Details.UID == "" {
-		t.Errorf("the answer to a deletion is recorded as %v", got)
+		t.Errorf("the response to a deletion is logged as %v", got)
 	}
 	if got := events[2].Annotations["authorization.k8s.io/decision"]; got != "forbid" {
 		t.Errorf("the decision is %q", got)

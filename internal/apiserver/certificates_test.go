@@ -38,7 +38,7 @@ func TestCertificatesAreCached(t *testing.T) {
 		{"the same much later", []*x509.Certificate{jane}, certificateCacheTTL + time.Second, []*x509.Certificate{jane}, 2},
 		{"another", []*x509.Certificate{jane}, 0, []*x509.Certificate{intermediate}, 2},
 		{"the same with another chain", []*x509.Certificate{jane, intermediate}, 0, []*x509.Certificate{jane}, 2},
-		{"one that was refused", []*x509.Certificate{bad}, 0, []*x509.Certificate{bad}, 2},
+		{"a refused certificate", []*x509.Certificate{bad}, 0, []*x509.Certificate{bad}, 2},
 		{"none", nil, 0, nil, 2},
 	} {
 		verified := 0
@@ -75,11 +75,11 @@ func TestExpiredCertificatesAreRefused(t *testing.T) {
 	}), clock)
 	req := &http.Request{TLS: &tls.ConnectionState{PeerCertificates: []*x509.Certificate{{Raw: []byte("jane"), NotAfter: end}}}}
 	if _, ok, _ := auth.AuthenticateRequest(req); !ok {
-		t.Fatal("refused before the end")
+		t.Fatal("a certificate was refused before it expired")
 	}
 	clock.Step(3*time.Second + time.Millisecond)
 	if _, ok, _ := auth.AuthenticateRequest(req); ok {
-		t.Error("believed after the end")
+		t.Error("a certificate was accepted after it expired")
 	}
 }
 

@@ -30,7 +30,7 @@ func TestDeletionsAreRecorded(t *testing.T) {
 		resource            schema.GroupResource
 		name, path, body    string
 		method, at, options string
-		want                metav1.DeletionPropagation // none: no record
+		want                metav1.DeletionPropagation // empty: no record
 	}{
 		"one": {configMap, "deleted-one", configMaps, `{"metadata":{"name":"deleted-one"}}`, http.MethodDelete, "/deleted-one", "", "Background"},
 		"foreground": {configMap, "deleted-foreground", configMaps, `{"metadata":{"name":"deleted-foreground"}}`, http.MethodDelete, "/deleted-foreground",

@@ -24,7 +24,7 @@ func TestDefaultPolicies(t *testing.T) {
 	const job = `"template":{"spec":{"restartPolicy":"Never","containers":[{"name":"c","image":"i"}]}}`
 	for _, test := range []struct {
 		path, spec string
-		finalizer  string // that a deletion without options leaves; none: the object goes
+		finalizer  string // the finalizer after a deletion without options; empty if the object is removed
 	}{
 		{"/api/v1/%s/replicationcontrollers", `{"selector":{"a":"b"},` + template + `}`, "orphan"},
 		{"/apis/batch/v1/%s/jobs", `{` + job + `}`, "orphan"},
@@ -61,7 +61,7 @@ func TestDefaultPolicies(t *testing.T) {
 	}
 }
 
-// deleted creates and deletes an object, and returns the finalizer that it has then.
+// deleted creates and deletes an object, and returns the finalizer that it has afterwards.
 func deleted(t *testing.T, path, spec, finalizer, options string) string {
 	t.Helper()
 	metadata := `"metadata":{"name":"o"}`
@@ -118,6 +118,6 @@ func TestAStaleVersionIsNotDeleted(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := maps.Delete(t.Context(), "a", metav1.DeleteOptions{Preconditions: &right}); !apierrors.IsNotFound(err) {
-		t.Errorf("deleting it again: %v, want that it is not found", err)
+		t.Errorf("deleting it again: %v, want NotFound", err)
 	}
 }

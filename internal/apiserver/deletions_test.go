@@ -77,9 +77,9 @@ func TestDeletionsOfTheCollector(t *testing.T) {
 	for name, test := range map[string]struct {
 		path, body string
 		options    metav1.DeleteOptions
-		exact      bool // the object's own UID and version are named
+		exact      bool // the preconditions name the object's UID and version
 		code       int
-		left       string // what is left: finalizers, and whether it is being deleted
+		left       string // what exists afterwards: finalizers, and whether the object is being deleted
 	}{
 		"background":       {configMaps, configMap, policy(metav1.DeletePropagationBackground), true, 200, "nothing"},
 		"no version named": {configMaps, configMap, metav1.DeleteOptions{}, false, 200, "nothing"},
@@ -118,15 +118,15 @@ func TestDeletionsOfTheCollector(t *testing.T) {
 			}
 			if test.code == http.StatusOK {
 				if !answers[0].wentShort() || answers[1].wentShort() {
-					t.Errorf("they went other ways: %q and %q", answers[0].body, answers[1].body)
+					t.Errorf("wrong endpoints: responses %q and %q", answers[0].body, answers[1].body)
 				}
 				if answers[0].header.Get(queueHeader) != "" || answers[1].header.Get(queueHeader) == "" {
-					t.Error("the collector waits by priority, or others do not")
+					t.Error("the collector's request was queued, or another client's was not")
 				}
 				return
 			}
 			if one, other := answers[0].status(t).Reason, answers[1].status(t).Reason; one != other {
-				t.Errorf("refused as %s, and as %s", one, other)
+				t.Errorf("different errors: %s and %s", one, other)
 			}
 		})
 	}
@@ -171,7 +171,7 @@ func TestDeletionsAreAllowed(t *testing.T) {
 		}
 		return nil
 	}
-	// The authorizer hears of it a little later.
+	// The authorizer gets the change a little later.
 	if err := within(10*time.Second, func() error { return refused("absent") }); err != nil {
 		t.Fatal(err)
 	}
@@ -220,7 +220,7 @@ func TestDeletionsElsewhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := s.delete(t, short, "/api/v1/namespaces/default/nodes/one", metav1.DeleteOptions{}); got.code != http.StatusNotFound || strings.Contains(got.body, `"one"`) {
-		t.Errorf("a kind without namespaces in one: %d %s", got.code, got.body)
+		t.Errorf("a cluster-scoped kind with a namespace: %d %s", got.code, got.body)
 	}
 	if got := s.delete(t, short, custom+"/one", metav1.DeleteOptions{}); got.code != http.StatusOK || got.wentShort() {
 		t.Errorf("a custom resource: %d %q", got.code, got.body)
@@ -228,7 +228,7 @@ func TestDeletionsElsewhere(t *testing.T) {
 
 	const claims = "/apis/batch/v1/namespaces/default/jobs"
 	if got := s.delete(t, short, claims+"/one", metav1.DeleteOptions{}); got.code != http.StatusNotFound {
-		t.Errorf("a job that is not there: %d %s", got.code, got.body)
+		t.Errorf("a job that does not exist: %d %s", got.code, got.body)
 	}
 	patch := `{"spec":{"service":{"namespace":"default","name":"other"},"insecureSkipTLSVerify":true}}`
 	if got := s.do(t, s.admin, http.MethodPatch, services+"/v1.batch", patch, "Content-Type", "application/merge-patch+json"); got.code != http.StatusOK {

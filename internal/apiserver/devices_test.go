@@ -112,7 +112,7 @@ func TestDeviceQuota(t *testing.T) {
 		_, err := claims.Create(t.Context(), deviceClaim(class, count), metav1.CreateOptions{})
 		return err
 	}
-	// The quota's informer may be late.
+	// The quota's informer may lag.
 	err = within(5*time.Second, func() error {
 		if err := create("plain-counted", 3); err == nil || !strings.Contains(err.Error(), "exceeded quota: q, requested: plain-counted.deviceclass.resource.k8s.io/devices=3, used: plain-counted.deviceclass.resource.k8s.io/devices=0, limited: plain-counted.deviceclass.resource.k8s.io/devices=2") {
 			return fmt.Errorf("not refused as it should be: %w", err)
@@ -146,7 +146,7 @@ func TestNodesOfSlices(t *testing.T) {
 	if _, err := node.Create(t.Context(), slice("own", "devices-1"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	// The watch cache may be late.
+	// The watch cache may lag.
 	err = within(5*time.Second, func() error {
 		_, err := node.Get(t.Context(), "own", metav1.GetOptions{})
 		return err
@@ -160,7 +160,7 @@ func TestNodesOfSlices(t *testing.T) {
 	forbidden(t, "list all", err, "can only list/watch/deletecollection resourceslices with nodeName field selector")
 	list, err := node.List(t.Context(), metav1.ListOptions{FieldSelector: "spec.nodeName=devices-1"})
 	if err != nil || len(list.Items) != 1 || list.Items[0].Name != "own" {
-		t.Errorf("its own: %v, %v", list, err)
+		t.Errorf("the node's own slices: %v, %v", list, err)
 	}
 	forbidden(t, "delete another's", node.Delete(t.Context(), "other", metav1.DeleteOptions{}), "no relationship found")
 	if err := node.Delete(t.Context(), "own", metav1.DeleteOptions{}); err != nil {

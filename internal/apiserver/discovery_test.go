@@ -51,7 +51,7 @@ func describe(gv string, r metav1.APIResource) discovered {
 	}
 	singular := orDash(r.SingularName)
 	if strings.Contains(r.Name, "/") {
-		singular = "-" // the client fills in that of the resource
+		singular = "-" // the client fills in the resource's own
 	}
 	return discovered{gv, r.Name, singular, kind, scope, strings.Join(r.Verbs, ","),
 		orDash(strings.Join(r.ShortNames, ",")), orDash(strings.Join(r.Categories, ","))}
@@ -68,14 +68,14 @@ func TestDiscovery(t *testing.T) {
 	served := map[string]bool{}
 	for _, list := range lists {
 		if list.GroupVersion == ownership.SchemeGroupVersion.String() {
-			continue // Kindred's own
+			continue // Kindred's own API group
 		}
 		for _, resource := range list.APIResources {
 			key := list.GroupVersion + " " + resource.Name
 			served[key] = true
 			want, known := upstream[key]
 			if !known {
-				t.Errorf("%s is served, and not by upstream", key)
+				t.Errorf("%s is served, but not by upstream", key)
 				continue
 			}
 			if diff := cmp.Diff(want, describe(list.GroupVersion, resource)); diff != "" {

@@ -17,8 +17,8 @@ import (
 	"github.com/kindred-project/kindred/internal/storage"
 )
 
-// TestEncryption: the configured resources are encrypted in etcd, built-in and custom ones, CRDs
-// and APIServices too, and clients of the API read them as before.
+// TestEncryption: the configured resources, built-in and custom, CRDs and APIServices are encrypted
+// in etcd, and clients of the API see no difference.
 func TestEncryption(t *testing.T) {
 	e := storage.Encryption{File: filepath.Join(t.TempDir(), "encryption.yaml")}
 	const configuration = `

@@ -25,7 +25,7 @@ type evictions struct {
 	client    kubernetes.Interface
 }
 
-// pod creates a pod that is running by its status and has a finalizer.
+// pod creates a pod with a finalizer; its status says that it is running.
 func (e evictions) pod(name, app string, ready bool, phase corev1.PodPhase) *corev1.Pod {
 	e.Helper()
 	pods := e.client.CoreV1().Pods(e.namespace)
@@ -104,7 +104,7 @@ func TestEvictions(t *testing.T) {
 	}
 	err = e.evict("web-1", nil)
 	if !apierrors.IsTooManyRequests(err) || !apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause) {
-		t.Errorf("the second: %v", err)
+		t.Errorf("eviction of the second pod: %v", err)
 	}
 	e.wantEvicted("web-1", false)
 
@@ -115,7 +115,7 @@ func TestEvictions(t *testing.T) {
 		}
 		e.wantEvicted(name, true)
 	}
-	e.pod("web-3", "web", false, corev1.PodRunning) // there are as many healthy ones as wanted
+	e.pod("web-3", "web", false, corev1.PodRunning) // as many are healthy as the budget requires
 	if err := e.evict("web-3", nil); err != nil {
 		t.Errorf("not ready: %v", err)
 	}
@@ -131,7 +131,7 @@ func TestEvictions(t *testing.T) {
 	err = e.client.PolicyV1beta1().Evictions(e.namespace).Evict(t.Context(), &policyv1beta1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: "free", Namespace: e.namespace},
 		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &free.UID, ResourceVersion: &free.ResourceVersion}}})
 	if err != nil {
-		t.Errorf("by an older client: %v", err)
+		t.Errorf("an eviction in policy/v1beta1: %v", err)
 	}
 	e.wantEvicted("free", true)
 

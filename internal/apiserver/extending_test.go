@@ -114,7 +114,7 @@ func TestValidatingWebhookOnLoopback(t *testing.T) {
 		return nil
 	})
 	if _, err := client.CoreV1().ConfigMaps(namespace).Create(t.Context(), configMap("mine", nil), metav1.CreateOptions{}); err != nil {
-		t.Errorf("a condition leaves this one out: %v", err)
+		t.Errorf("an object that the match conditions exclude: %v", err)
 	}
 }
 
@@ -150,7 +150,7 @@ func TestValidatingPolicyRefuses(t *testing.T) {
 	}
 	defer registration.ValidatingAdmissionPolicies().Delete(t.Context(), made.Name, metav1.DeleteOptions{})
 	if made.Generation != 1 || *made.Spec.FailurePolicy != admissionv1.Fail || *made.Spec.MatchConstraints.ResourceRules[0].Scope != admissionv1.AllScopes {
-		t.Errorf("not as defaulted: %v", made)
+		t.Errorf("wrong defaults: %v", made)
 	}
 	binding := &admissionv1.ValidatingAdmissionPolicyBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: made.Name},
@@ -172,7 +172,7 @@ func TestValidatingPolicyRefuses(t *testing.T) {
 		return nil
 	})
 	if _, err := client.CoreV1().ConfigMaps(namespace).Create(t.Context(), configMap("small", map[string]string{"a": ""}), metav1.CreateOptions{}); err != nil {
-		t.Errorf("a small one: %v", err)
+		t.Errorf("an object within the limit: %v", err)
 	}
 }
 

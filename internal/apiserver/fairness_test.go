@@ -29,8 +29,8 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 )
 
-// TestBootstrapObjectsAreThere: the default objects have upstream's names, and none is dangling.
-func TestBootstrapObjectsAreThere(t *testing.T) {
+// TestBootstrapObjectsExist: the default objects have upstream's names, and none is dangling.
+func TestBootstrapObjectsExist(t *testing.T) {
 	client := server.client(t).FlowcontrolV1()
 	for _, level := range append(bootstrap.SuggestedPriorityLevelConfigurations, bootstrap.MandatoryPriorityLevelConfigurations...) {
 		if _, err := client.PriorityLevelConfigurations().Get(t.Context(), level.Name, metav1.GetOptions{}); err != nil {
@@ -84,7 +84,7 @@ func TestExemptRequests(t *testing.T) {
 		Interface: refusing{}, clock: testingclock.NewFakeClock(time.Now()),
 		schemas: listers.NewFlowSchemaLister(schemas), levels: listers.NewPriorityLevelConfigurationLister(levels),
 	}
-	// admits tells by which objects a caller is let in, if at all.
+	// admits returns the objects that admit a caller without queueing, or "".
 	admits := func(caller user.Info) (by string) {
 		var noted string
 		note := func(schema *flowcontrolv1.FlowSchema, level *flowcontrolv1.PriorityLevelConfiguration, _ string) {
@@ -95,18 +95,18 @@ func TestExemptRequests(t *testing.T) {
 	}
 
 	if by := admits(admin); by != "" {
-		t.Errorf("the objects are not known, but %q lets in", by)
+		t.Errorf("admitted by %q before the objects are cached", by)
 	}
 	_ = schemas.Add(&flowcontrolv1.FlowSchema{ObjectMeta: metav1.ObjectMeta{Name: "exempt"}})
 	if by := admits(admin); by != "" {
-		t.Errorf("the level is not known, but %q lets in", by)
+		t.Errorf("admitted by %q before the priority level is cached", by)
 	}
 	_ = levels.Add(&flowcontrolv1.PriorityLevelConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "exempt"}})
 	if by := admits(admin); by != "exempt/exempt" {
-		t.Errorf("an administrator is let in by %q", by)
+		t.Errorf("an administrator is admitted by %q", by)
 	}
 	if by := admits(&user.DefaultInfo{Name: "alice", Groups: []string{user.AllAuthenticated}}); by != "" {
-		t.Errorf("alice is let in by %q", by)
+		t.Errorf("alice is admitted by %q", by)
 	}
 }
 
@@ -118,7 +118,7 @@ func narrow(t *testing.T, user string) {
 		ObjectMeta: metav1.ObjectMeta{Name: "narrow"},
 		Spec: flowcontrolv1.PriorityLevelConfigurationSpec{
 			Type: flowcontrolv1.PriorityLevelEnablementLimited,
-			// Without shares, one request at a time is let in.
+			// A level without shares admits one request at a time.
 			Limited: &flowcontrolv1.LimitedPriorityLevelConfiguration{
 				NominalConcurrencyShares: new(int32), BorrowingLimitPercent: new(int32),
 				LimitResponse: flowcontrolv1.LimitResponse{Type: flowcontrolv1.LimitResponseTypeReject},
@@ -189,7 +189,7 @@ func TestFullLevelRefuses(t *testing.T) {
 		select {
 		case <-entered:
 			return nil
-		case <-held: // the webhook is not asked yet
+		case <-held: // the webhook is not called yet
 			return errors.New("nothing holds the request")
 		}
 	})
@@ -198,7 +198,7 @@ func TestFullLevelRefuses(t *testing.T) {
 	}
 	eventually(t, func() error {
 		if err := get("narrowed"); !apierrors.IsTooManyRequests(err) {
-			return fmt.Errorf("not turned away: %w", err)
+			return fmt.Errorf("not rejected: %w", err)
 		}
 		return nil
 	})
@@ -207,9 +207,9 @@ func TestFullLevelRefuses(t *testing.T) {
 	}
 	close(leave)
 	if err := <-held; err != nil {
-		t.Errorf("the request that was let in: %v", err)
+		t.Errorf("the admitted request: %v", err)
 	}
 	if err := get("narrowed"); !apierrors.IsNotFound(err) {
-		t.Errorf("once the place is free: %v", err)
+		t.Errorf("once the seat is free: %v", err)
 	}
 }

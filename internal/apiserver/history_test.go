@@ -87,7 +87,7 @@ func TestHistoryIsWhatTheAPIShowed(t *testing.T) {
 				t.Errorf("at %d it was\n%s\nand the API showed\n%s", revision, got, want)
 			}
 			if before, err := history.At(t.Context(), tt.resource, created.GetNamespace(), name, revision-1); !apierrors.IsNotFound(err) {
-				t.Errorf("before it was created it was %v, %v", before, err)
+				t.Errorf("before its creation: %v, %v", before, err)
 			}
 			n := 0
 			for object, err := range history.List(t.Context(), tt.resource, created.GetNamespace(), revision) {
@@ -99,7 +99,7 @@ func TestHistoryIsWhatTheAPIShowed(t *testing.T) {
 				}
 			}
 			if n != 1 {
-				t.Errorf("it was in the list %d times", n)
+				t.Errorf("it is %d times in the list", n)
 			}
 		})
 	}

@@ -38,13 +38,12 @@ func TestImpersonation(t *testing.T) {
 	grant(t, "deputy", rule("list", "", "pods"),
 		rule("impersonate", "", "users", "jane"), rule("impersonate", "", "groups", "developers"), rule("impersonate", "", "serviceaccounts", "robot"),
 		rule("impersonate", "authentication.k8s.io", "userextras/room", "7"), rule("impersonate", "authentication.k8s.io", "uids", "42"))
-	// Which of its kinds of impersonation the library names, it decides by what it
-	// has seen lately.
+	// Which kind of impersonation k8s.io/apiserver names depends on its recent decisions.
 	const cannot = `User "deputy" cannot impersonate`
 	for name, tt := range map[string]struct {
 		as     rest.ImpersonationConfig
-		want   string // who it is then
-		denied string // or what is said
+		want   string // the resulting user
+		denied string // or the error
 	}{
 		"a user":          {rest.ImpersonationConfig{UserName: "jane"}, "jane", ""},
 		"with a group":    {rest.ImpersonationConfig{UserName: "jane", Groups: []string{"developers"}}, "jane", ""},
@@ -82,10 +81,10 @@ func TestConstrainedImpersonation(t *testing.T) {
 		return err
 	})
 	if err != nil {
-		t.Errorf("what it may do as the principal: %v", err)
+		t.Errorf("a permitted request as the principal: %v", err)
 	}
 	if _, err := core.Secrets(namespace).List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
-		t.Errorf("what only the principal may do: %v", err)
+		t.Errorf("a request that only the principal may send: %v", err)
 	}
 	if _, err := server.as(t, "principal").CoreV1().Secrets(namespace).List(t.Context(), metav1.ListOptions{}); err != nil {
 		t.Errorf("the principal: %v", err)

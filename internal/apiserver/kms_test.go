@@ -27,7 +27,7 @@ import (
 	"github.com/kindred-project/kindred/internal/storage"
 )
 
-// vault is a KMS v2 plugin: it encrypts with a key that nobody else has.
+// vault is a KMS v2 plugin. It encrypts with a key of its own.
 type vault struct {
 	key       cipher.AEAD
 	decrypted atomic.Int32
@@ -68,7 +68,7 @@ func (v *vault) Decrypt(_ context.Context, _ string, r *service.DecryptRequest) 
 	return v.key.Open(nil, nil, r.Ciphertext, nil)
 }
 
-// serve answers on a socket until it is told to stop.
+// serve serves on a socket until stop is called.
 func (v *vault) serve(t *testing.T, socket string) (stop func()) {
 	t.Helper()
 	listener, err := net.Listen("unix", socket)
@@ -87,7 +87,7 @@ func (v *vault) serve(t *testing.T, socket string) (stop func()) {
 	}
 }
 
-// encryptSecrets is a configuration of a KMS plugin for Secrets.
+// encryptSecrets configures a KMS plugin for Secrets.
 func encryptSecrets(t *testing.T, socket string) func(*Config) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "encryption.yaml")
@@ -104,8 +104,8 @@ resources:
 	return func(c *Config) { c.Encryption.File = file }
 }
 
-// TestKMS: a Secret's key comes from a plugin, before and after a restart; what is asked
-// whether the server is healthy asks the plugin too; and without it there is no start.
+// TestKMS: a Secret is encrypted with a key of the plugin, before and after a restart. Health
+// checks include the plugin, and without it the server does not start.
 func TestKMS(t *testing.T) {
 	dir := t.TempDir()
 	backend, err := storage.Embedded(t.Context(), filepath.Join(dir, "etcd"), clock.RealClock{}, storage.DefaultRetention)
@@ -141,12 +141,12 @@ func TestKMS(t *testing.T) {
 			t.Fatalf("%v, %v", found, err)
 		}
 		if stored := string(found.Kvs[0].Value); !strings.HasPrefix(stored, "k8s:enc:kms:v2:vault:") || strings.Contains(stored, "watchword") {
-			t.Errorf("it is stored as %.60q", stored)
+			t.Errorf("the Secret is stored as %.60q", stored)
 		}
 		for path, code := range map[string]int{
 			"/healthz/kms-providers": http.StatusOK,
 			"/readyz/kms-providers":  http.StatusOK,
-			// To restart a server helps no plugin.
+			// Restarting the server does not repair a plugin, so /livez excludes it.
 			"/livez/kms-providers": http.StatusNotFound,
 		} {
 			if got := s.do(t, s.admin, http.MethodGet, path, ""); got.code != code {
@@ -155,7 +155,7 @@ func TestKMS(t *testing.T) {
 		}
 	})
 	if n := v.decrypted.Load(); n != 0 {
-		t.Errorf("the plugin was asked %d times for a key that the server had", n)
+		t.Errorf("the plugin got %d requests for a cached key", n)
 	}
 	during(func(s *testServer) {
 		if got := s.do(t, s.admin, http.MethodGet, path+"/one", ""); got.code != http.StatusOK || !strings.Contains(got.body, "d2F0Y2h3b3Jk") { // watchword

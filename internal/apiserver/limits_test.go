@@ -89,7 +89,7 @@ func TestAnonymousSeesHealthAndVersionAlone(t *testing.T) {
 	}
 	for _, header := range []string{"X-Remote-User", "Impersonate-User"} {
 		if got := server.do(t, client, http.MethodGet, "/api/v1/namespaces", "", header, "system:admin", "X-Remote-Group", "system:masters"); got.code != http.StatusUnauthorized {
-			t.Errorf("%s from nobody: %d", header, got.code)
+			t.Errorf("anonymous request with %s: %d", header, got.code)
 		}
 	}
 }

@@ -24,7 +24,7 @@ import (
 	"github.com/kindred-project/kindred/internal/storage"
 )
 
-// TestGate loses an etcd and gets it back.
+// TestGate: the store gate closes when etcd is lost and opens when it is back.
 func TestGate(t *testing.T) {
 	fake := clocktesting.NewFakeClock(time.Unix(1000, 0))
 	answers := make(chan error)
@@ -66,7 +66,7 @@ func TestGate(t *testing.T) {
 	}
 	tick(broken)
 	if w := <-waiting; w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "etcd does not answer") || strings.Contains(w.Body.String(), "cut short") {
-		t.Errorf("a request that waited: %d %s", w.Code, w.Body)
+		t.Errorf("a request in progress: %d %s", w.Code, w.Body)
 	}
 	w := serve("/", get)
 	if w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "etcd does not answer") || w.Header().Get("Retry-After") != "" {
@@ -76,7 +76,7 @@ func TestGate(t *testing.T) {
 		t.Errorf("a watch: %d", w.Code)
 	}
 	if w := serve("/readyz", request.RequestInfo{Verb: "get"}); w.Code != http.StatusOK {
-		t.Errorf("no resource: %d", w.Code)
+		t.Errorf("a path that is not a resource: %d", w.Code)
 	}
 	tick(nil)
 	err := within(5*time.Second, func() error {
@@ -86,12 +86,12 @@ func TestGate(t *testing.T) {
 		return nil
 	})
 	if err != nil {
-		t.Errorf("after it came back: %v", err)
+		t.Errorf("after etcd is back: %v", err)
 	}
 }
 
-// TestLostEtcd: requests fail soon and say why when the etcd that somebody else
-// runs is gone.
+// TestLostEtcd: when an external etcd is lost, requests fail quickly, with an error that names the
+// cause.
 func TestLostEtcd(t *testing.T) {
 	dir := t.TempDir()
 	etcd := startEtcd(t, dir)

@@ -57,7 +57,7 @@ func TestNestingOfYAML(t *testing.T) {
 	}
 }
 
-// message is a protobuf message in so many others.
+// message returns a protobuf message nested the given number of levels deep.
 func message(levels int) []byte {
 	m := protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), "x")
 	for range levels - 1 {
@@ -79,7 +79,7 @@ func TestNestingOfProtobuf(t *testing.T) {
 		{"flat", append([]byte("k8s\x00"), message(1)...), 1},
 		{"deep", append([]byte("k8s\x00"), message(500)...), 500},
 		{"deeper than counted", append([]byte("k8s\x00"), message(20_000)...), maxNesting + 1},
-		{"behind other fields", slices.Concat([]byte("k8s\x00"), group, number, message(700)), 700},
+		{"after other fields", slices.Concat([]byte("k8s\x00"), group, number, message(700)), 700},
 		{"before garbage", slices.Concat([]byte("k8s\x00"), message(700), []byte{0xff}), 700},
 		{"text", append([]byte("k8s\x00"), strings.Repeat("\n\n", 100_000)...), 1},
 	} {
@@ -89,7 +89,7 @@ func TestNestingOfProtobuf(t *testing.T) {
 	}
 }
 
-// FuzzNesting: whatever the body, its depth is told in time and without a panic.
+// FuzzNesting: the depth of any body is computed quickly and without a panic.
 func FuzzNesting(f *testing.F) {
 	f.Add([]byte(`{"a":["\"[",{}]}`))
 	f.Add([]byte("a:\n- b: {c: d} # x\n"))
@@ -107,7 +107,7 @@ func FuzzNesting(f *testing.F) {
 	})
 }
 
-// depthOfValue is the model: the depth of what was decoded.
+// depthOfValue is the model: it computes the depth of a decoded value.
 func depthOfValue(value any) (deepest int) {
 	switch v := value.(type) {
 	case map[string]any:
@@ -146,16 +146,16 @@ func TestLimitNesting(t *testing.T) {
 		{"large and nested object", "POST", "application/json", costly, false},
 		{"common patch", "PATCH", "application/merge-patch+json", `{"data":{"a":"b"}}`, false},
 		{"large patch", "PATCH", "application/merge-patch+json", long[:limit], false},
-		{"too large, which others refuse", "PATCH", "application/merge-patch+json", long, false},
+		{"too large, refused elsewhere", "PATCH", "application/merge-patch+json", long, false},
 		{"create", "POST", "application/json", deep, true},
-		{"create of no type", "POST", "", deep, true},
+		{"create without content type", "POST", "", deep, true},
 		{"create YAML", "POST", "application/yaml", deep, true},
 		{"create protobuf", "POST", "application/vnd.kubernetes.protobuf", "k8s\x00" + string(message(maxNesting+1)), true},
 		{"update", "PUT", "application/json", deep, true},
 		{"delete options", "DELETE", "application/json", deep, true},
-		{"as deep as may be", "POST", "application/json", allowed, false},
-		{"as deep as may be, YAML", "POST", "application/yaml", allowed, false},
-		{"no object", "POST", "text/plain", deep, false},
+		{"at the limit", "POST", "application/json", allowed, false},
+		{"at the limit, YAML", "POST", "application/yaml", allowed, false},
+		{"plain text", "POST", "text/plain", deep, false},
 		{"a stream", "POST", "stream", deep, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

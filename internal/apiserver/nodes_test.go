@@ -14,8 +14,8 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 )
 
-// TestNodesOfVolumes: a node reads the volumes that its pods have claimed, the secrets of
-// these, and what attaches volumes to it.
+// TestNodesOfVolumes: a node may read the volumes that its pods claim, the Secrets of these
+// volumes, and the VolumeAttachments of the node.
 func TestNodesOfVolumes(t *testing.T) {
 	admin, namespace := server.client(t), server.namespace(t)
 	node := server.as(t, "system:node:volumes-1", user.NodesGroup)
@@ -60,7 +60,7 @@ func TestNodesOfVolumes(t *testing.T) {
 			return err
 		},
 	} {
-		// The informers may be late.
+		// The informers may lag.
 		if err := within(5*time.Second, func() error { return get(own) }); err != nil {
 			t.Errorf("%s: %v", what, err)
 		}

@@ -19,9 +19,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// TestNamespaceGoesInTwoSteps: a DELETE marks, the controller empties and
-// finalizes, and with the last finalizer the namespace goes.
-func TestNamespaceGoesInTwoSteps(t *testing.T) {
+// TestNamespaceDeletion: DELETE sets the deletion timestamp, the controller empties and finalizes
+// the namespace, and the removal of the last finalizer removes it.
+func TestNamespaceDeletion(t *testing.T) {
 	name, client := server.namespace(t), server.client(t)
 	namespaces := client.CoreV1().Namespaces()
 	maps := client.CoreV1().ConfigMaps(name)
@@ -40,7 +40,7 @@ func TestNamespaceGoesInTwoSteps(t *testing.T) {
 	if err != nil || got.Status.Phase != corev1.NamespaceTerminating || got.DeletionTimestamp == nil || !slices.Equal(got.Spec.Finalizers, []corev1.FinalizerName{corev1.FinalizerKubernetes}) {
 		t.Fatalf("%+v, %v", got, err)
 	}
-	// The plugin that refuses creation may hear of the termination a little later.
+	// The admission plugin that refuses creation may see the termination a little later.
 	err = within(5*time.Second, func() error {
 		_, err := maps.Create(t.Context(), configMap("after", nil), metav1.CreateOptions{})
 		if err == nil {
@@ -60,14 +60,14 @@ func TestNamespaceGoesInTwoSteps(t *testing.T) {
 	}
 	got.Spec.Finalizers = append(got.Spec.Finalizers, "bogus")
 	if _, err := namespaces.Finalize(t.Context(), got, metav1.UpdateOptions{}); !apierrors.IsInvalid(err) {
-		t.Errorf("a bogus finalizer: %v", err)
+		t.Errorf("an invalid finalizer: %v", err)
 	}
 	got.Spec.Finalizers = nil
 	if _, err := namespaces.Update(t.Context(), got, metav1.UpdateOptions{}); err != nil {
 		t.Error(err)
 	}
 	if still, err := namespaces.Get(t.Context(), name, metav1.GetOptions{}); err != nil || len(still.Spec.Finalizers) != 1 {
-		t.Fatalf("an ordinary update took the finalizer: %+v, %v", still, err)
+		t.Fatalf("an ordinary update removed the finalizer: %+v, %v", still, err)
 	}
 	got.ResourceVersion = ""
 	if _, err := namespaces.Finalize(t.Context(), got, metav1.UpdateOptions{}); err != nil {
@@ -97,12 +97,12 @@ func TestPreconditionsOfDelete(t *testing.T) {
 	}
 	stale := made.DeepCopy()
 	if _, err := maps.Update(t.Context(), stale, metav1.UpdateOptions{}); !apierrors.IsNotFound(err) {
-		t.Errorf("an update of what is gone: %v", err)
+		t.Errorf("an update of a deleted object: %v", err)
 	}
 }
 
-// TestDeletionPolicies: the policy of a deletion becomes a finalizer, for the
-// collector to do.
+// TestDeletionPolicies: the propagation policy of a deletion is stored as a finalizer for the
+// garbage collector.
 func TestDeletionPolicies(t *testing.T) {
 	namespace := server.namespace(t)
 	maps := server.client(t).CoreV1().ConfigMaps(namespace)
@@ -131,7 +131,7 @@ func TestDeletionPolicies(t *testing.T) {
 			t.Error(err)
 		}
 		if _, err := maps.Get(t.Context(), "a", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-			t.Errorf("%s: still there without finalizers: %v", policy, err)
+			t.Errorf("%s: still exists without finalizers: %v", policy, err)
 		}
 	}
 }
@@ -167,16 +167,16 @@ func TestBinding(t *testing.T) {
 		t.Errorf("bound twice: %v", err)
 	}
 	if err := bind(create("gated", corev1.PodSchedulingGate{Name: "a.b/c"}), ""); !apierrors.IsConflict(err) {
-		t.Errorf("bound though gated: %v", err)
+		t.Errorf("a gated pod was bound: %v", err)
 	}
 	if err := bind(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "none"}}, ""); !apierrors.IsNotFound(err) {
-		t.Errorf("bound though nothing: %v", err)
+		t.Errorf("a pod that does not exist was bound: %v", err)
 	}
 	create("two")
 	legacy := server.do(t, server.admin, http.MethodPost, "/api/v1/namespaces/"+namespace+"/bindings",
 		`{"apiVersion":"v1","kind":"Binding","metadata":{"name":"two"},"target":{"kind":"Node","name":"n2"}}`)
 	if legacy.code != http.StatusCreated {
-		t.Errorf("the older way: %d %s", legacy.code, legacy.body)
+		t.Errorf("the legacy bindings resource: %d %s", legacy.code, legacy.body)
 	}
 	list, err := pods.List(t.Context(), metav1.ListOptions{FieldSelector: "spec.nodeName=n2"})
 	if err != nil || len(list.Items) != 1 || list.Items[0].Name != "two" {
@@ -184,11 +184,11 @@ func TestBinding(t *testing.T) {
 	}
 	list, err = pods.List(t.Context(), metav1.ListOptions{FieldSelector: "spec.host!=n2,status.phase=Pending"})
 	if err != nil || len(list.Items) != 2 {
-		t.Errorf("pods elsewhere: %d, %v", len(list.Items), err)
+		t.Errorf("pods of other nodes: %d, %v", len(list.Items), err)
 	}
 }
 
-// TestPodDeletion: a pod that runs nowhere goes at once, one on a node has time.
+// TestPodDeletion: a pod without a node is removed at once; a pod on a node gets its grace period.
 func TestPodDeletion(t *testing.T) {
 	namespace, client := server.namespace(t), server.client(t)
 	pods := client.CoreV1().Pods(namespace)
@@ -202,11 +202,11 @@ func TestPodDeletion(t *testing.T) {
 		}
 	}
 	if _, err := pods.Get(t.Context(), "nowhere", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		t.Errorf("nowhere: %v", err)
+		t.Errorf("without a node: %v", err)
 	}
 	got, err := pods.Get(t.Context(), "somewhere", metav1.GetOptions{})
 	if err != nil || got.DeletionGracePeriodSeconds == nil || *got.DeletionGracePeriodSeconds != 30 {
-		t.Fatalf("somewhere: %+v, %v", got, err)
+		t.Fatalf("on a node: %+v, %v", got, err)
 	}
 	none := int64(0)
 	if err := pods.Delete(t.Context(), "somewhere", metav1.DeleteOptions{GracePeriodSeconds: &none}); err != nil {
@@ -217,7 +217,7 @@ func TestPodDeletion(t *testing.T) {
 	}
 }
 
-// TestEventsOfBothGroups: both forms are one object, each with its own rules.
+// TestEventsOfBothGroups: an Event is one object in both API groups, each with its own validation.
 func TestEventsOfBothGroups(t *testing.T) {
 	namespace, client := server.namespace(t), server.client(t)
 	about := corev1.ObjectReference{Kind: "ClusterRole", Name: "system:some:role", Namespace: namespace}
@@ -233,7 +233,7 @@ func TestEventsOfBothGroups(t *testing.T) {
 	strict := newer.DeepCopy()
 	strict.Name, strict.DeprecatedCount, strict.Action = "strict", 1, ""
 	if _, err := client.EventsV1().Events(namespace).Create(t.Context(), strict, metav1.CreateOptions{}); !apierrors.IsInvalid(err) {
-		t.Errorf("the newer form is strict: %v", err)
+		t.Errorf("events.k8s.io validates strictly: %v", err)
 	}
 	asCore, err := client.CoreV1().Events(namespace).Get(t.Context(), "newer", metav1.GetOptions{})
 	if err != nil || asCore.Message != "note" || asCore.InvolvedObject.Name != about.Name {
@@ -280,8 +280,8 @@ func TestCreateOnUpdate(t *testing.T) {
 	}
 }
 
-// TestCustomResources: a kind that a CRD defines is served like any other, and
-// refused like any other while the disk is full.
+// TestCustomResources: custom resources are served like built-in kinds, and refused like them while
+// the disk is full.
 func TestCustomResources(t *testing.T) {
 	namespace := server.namespace(t)
 	const crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"

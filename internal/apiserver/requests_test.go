@@ -58,7 +58,7 @@ func TestDryRunLeavesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := maps.Get(t.Context(), "new", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		t.Errorf("after a dry create: %v", err)
+		t.Errorf("after a dry-run create: %v", err)
 	}
 	kept, err := maps.Create(t.Context(), configMap("kept", map[string]string{"a": "1"}), metav1.CreateOptions{})
 	if err != nil {
@@ -67,7 +67,7 @@ func TestDryRunLeavesNothing(t *testing.T) {
 	changed := kept.DeepCopy()
 	changed.Data["a"] = "2"
 	if got, err := maps.Update(t.Context(), changed, metav1.UpdateOptions{DryRun: dry}); err != nil || got.Data["a"] != "2" {
-		t.Errorf("dry update: %v, %v", got, err)
+		t.Errorf("dry-run update: %v, %v", got, err)
 	}
 	if _, err := maps.Patch(t.Context(), "kept", types.MergePatchType, []byte(`{"data":{"a":"3"}}`), metav1.PatchOptions{DryRun: dry}); err != nil {
 		t.Error(err)
@@ -80,14 +80,14 @@ func TestDryRunLeavesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(kept, got); diff != "" {
-		t.Errorf("dry runs left a trace (-before +after):\n%s", diff)
+		t.Errorf("dry runs changed the object (-before +after):\n%s", diff)
 	}
-	// A namespace and a Service have writes of their own.
+	// Deleting a namespace and creating a Service write by code of their own.
 	if err := client.CoreV1().Namespaces().Delete(t.Context(), namespace, metav1.DeleteOptions{DryRun: dry}); err != nil {
 		t.Error(err)
 	}
 	if ns, err := client.CoreV1().Namespaces().Get(t.Context(), namespace, metav1.GetOptions{}); err != nil || ns.DeletionTimestamp != nil {
-		t.Errorf("after a dry delete of the namespace: %v, %v", ns.DeletionTimestamp, err)
+		t.Errorf("after a dry-run delete of the namespace: %v, %v", ns.DeletionTimestamp, err)
 	}
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "dry"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}
 	made, err := client.CoreV1().Services(namespace).Create(t.Context(), service, metav1.CreateOptions{DryRun: dry})
@@ -95,7 +95,7 @@ func TestDryRunLeavesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := client.NetworkingV1().IPAddresses().Get(t.Context(), made.Spec.ClusterIP, metav1.GetOptions{}); err == nil {
-		t.Errorf("a dry run claimed %s", made.Spec.ClusterIP)
+		t.Errorf("a dry run allocated %s", made.Spec.ClusterIP)
 	}
 }
 
@@ -124,9 +124,9 @@ func TestPatches(t *testing.T) {
 			func(p *corev1.Pod) bool {
 				return len(p.Spec.Containers) == 2 && p.Spec.Containers[0].Image == "i:1" && p.Spec.Containers[1].Image == "i:2"
 			}, ""},
-		{"what may not change", `{"spec":{"containers":[{"name":"two","command":["x"]}]}}`, types.StrategicMergePatchType, nil, metav1.StatusReasonInvalid},
+		{"an immutable field", `{"spec":{"containers":[{"name":"two","command":["x"]}]}}`, types.StrategicMergePatchType, nil, metav1.StatusReasonInvalid},
 		{"stale", `{"metadata":{"resourceVersion":"1","labels":{"d":"4"}}}`, types.MergePatchType, nil, metav1.StatusReasonConflict},
-		{"status is another's", `{"status":{"phase":"Running"}}`, types.MergePatchType,
+		{"status is a subresource", `{"status":{"phase":"Running"}}`, types.MergePatchType,
 			func(p *corev1.Pod) bool { return p.Status.Phase == corev1.PodPending }, ""},
 	} {
 		got, err := pods.Patch(t.Context(), "web", test.kind, []byte(test.patch), metav1.PatchOptions{})
@@ -179,8 +179,8 @@ func TestServerSideApply(t *testing.T) {
 	}
 }
 
-// TestScaleOwnsReplicas: who scales through the subresource owns spec.replicas
-// of the object, and the other way round (KEP-555).
+// TestScaleOwnsReplicas: a field manager that uses the scale subresource owns spec.replicas of the
+// object, and the reverse (KEP-555).
 func TestScaleOwnsReplicas(t *testing.T) {
 	namespace := server.namespace(t)
 	deployments := server.client(t).AppsV1().Deployments(namespace)
@@ -253,7 +253,7 @@ func TestChunkedList(t *testing.T) {
 		if options.Continue = list.Continue; options.Continue == "" {
 			break
 		}
-		// What is written meanwhile is not in the list.
+		// Objects that are created meanwhile are not in the list.
 		if _, err := maps.Create(t.Context(), configMap("z-"+names[len(names)-1], nil), metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
@@ -302,7 +302,7 @@ func TestWatch(t *testing.T) {
 		kind, object := next(w)
 		if kind == watch.Bookmark {
 			if object.Annotations[metav1.InitialEventsAnnotationKey] != "true" || object.ResourceVersion == "" {
-				t.Errorf("the bookmark does not end the list: %+v", object.ObjectMeta)
+				t.Errorf("the bookmark does not mark the end of the initial events: %+v", object.ObjectMeta)
 			}
 			break
 		}
@@ -317,7 +317,7 @@ func TestWatch(t *testing.T) {
 	if kind, object := next(w); kind != watch.Deleted || object.Name != "second" {
 		t.Errorf("%s %v, want second deleted", kind, object)
 	}
-	// From a version on, only what came after.
+	// From a resourceVersion on, only later events are sent.
 	since, err := maps.Watch(t.Context(), metav1.ListOptions{ResourceVersion: first.ResourceVersion})
 	if err != nil {
 		t.Fatal(err)
@@ -401,8 +401,8 @@ func TestYAML(t *testing.T) {
 	}
 }
 
-// TestSecretKeepsNoStringData: what a client writes to stringData is data, to
-// readers and to field managers.
+// TestSecretKeepsNoStringData: what a client writes to stringData is stored in data, also in
+// managed fields.
 func TestSecretKeepsNoStringData(t *testing.T) {
 	namespace := server.namespace(t)
 	secrets := server.client(t).CoreV1().Secrets(namespace)

@@ -26,7 +26,7 @@ func TestReserveLooksOnceASecond(t *testing.T) {
 	r := &reserve{dir: "/data", bytes: 256 << 20, clock: clock, statfs: func(dir string) (uint64, error) {
 		looked++
 		if dir != "/data" {
-			t.Errorf("looked at %s", dir)
+			t.Errorf("checked %s", dir)
 		}
 		return free, broken
 	}}
@@ -38,7 +38,7 @@ func TestReserveLooksOnceASecond(t *testing.T) {
 	free = 12<<20 + 5
 	clock.Step(999 * time.Millisecond)
 	if r.refuse() != nil || looked != 1 {
-		t.Errorf("looked again before a second was over")
+		t.Errorf("checked again within a second")
 	}
 	clock.Step(time.Millisecond)
 	err := r.refuse()
@@ -54,7 +54,7 @@ func TestReserveLooksOnceASecond(t *testing.T) {
 	broken = errors.New("no such disk")
 	clock.Step(time.Second)
 	if r.refuse() != nil || !errors.Is(ready(), broken) {
-		t.Errorf("a disk that cannot be asked: refused %v, ready %v", r.refuse(), ready())
+		t.Errorf("a disk whose free space is unknown: refused %v, ready %v", r.refuse(), ready())
 	}
 	broken, free = nil, 256<<20
 	clock.Step(time.Second)
@@ -72,7 +72,7 @@ func TestFreeBytes(t *testing.T) {
 	}
 }
 
-// fill lets the shared server believe that its disk is full, until the test ends.
+// fill makes the shared server take its disk for full until the test ends.
 func fill(t *testing.T) {
 	t.Helper()
 	set := func(statfs func(string) (uint64, error)) {
@@ -84,7 +84,7 @@ func fill(t *testing.T) {
 	t.Cleanup(func() { set(freeBytes) })
 }
 
-// TestFullDisk: what takes room is refused, what makes room goes on.
+// TestFullDisk: requests that need space are refused, and requests that free space are not.
 func TestFullDisk(t *testing.T) {
 	namespace, client := server.namespace(t), server.client(t)
 	maps := client.CoreV1().ConfigMaps(namespace)
@@ -138,7 +138,7 @@ func TestFullDisk(t *testing.T) {
 	_, err = maps.Patch(t.Context(), "going", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 	allowed("let it go", err)
 	if _, err := maps.Get(t.Context(), "going", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		t.Errorf("it is still there: %v", err)
+		t.Errorf("the object still exists: %v", err)
 	}
 	_, err = leases.Update(t.Context(), lease, metav1.UpdateOptions{})
 	allowed("a lease", err)

@@ -11,7 +11,7 @@ import (
 func TestCheckRuntimeConfig(t *testing.T) {
 	for _, test := range []struct {
 		config map[string]string
-		want   string // in the error; none if empty
+		want   string // the error; empty if there is none
 	}{
 		{nil, ""},
 		{map[string]string{"api/all": "true"}, ""},

@@ -19,8 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// grant gives a user some rules in all namespaces, and waits until the
-// authorizer knows.
+// grant gives a user rules in all namespaces, and waits until the authorizer has them.
 func grant(t *testing.T, name string, rules ...rbacv1.PolicyRule) kubernetes.Interface {
 	t.Helper()
 	admin := server.client(t).RbacV1()
@@ -52,8 +51,8 @@ func grant(t *testing.T, name string, rules ...rbacv1.PolicyRule) kubernetes.Int
 
 var everyRBACVerb = rbacv1.PolicyRule{Verbs: []string{"create", "update", "patch", "get"}, APIGroups: []string{rbacv1.GroupName}, Resources: []string{"*"}}
 
-// TestEscalationIsRefused: nobody gives, through roles and bindings, what they
-// have not got.
+// TestEscalationIsRefused: no user can grant permissions, by roles and bindings, that the user does
+// not have.
 func TestEscalationIsRefused(t *testing.T) {
 	namespace := server.namespace(t)
 	client := grant(t, "climber", everyRBACVerb).RbacV1()
@@ -99,7 +98,7 @@ func TestEscalationIsRefused(t *testing.T) {
 	refused("an applied role", err)
 }
 
-// TestEscalateAndBind: those two verbs are how one may.
+// TestEscalateAndBind: the verbs escalate and bind permit it.
 func TestEscalateAndBind(t *testing.T) {
 	namespace := server.namespace(t)
 	client := grant(t, "trusted",
@@ -123,7 +122,8 @@ func TestForbiddenNamesWhoAndWhat(t *testing.T) {
 	}
 }
 
-// TestServiceAccountTokens: a token is its account, to those it is meant for.
+// TestServiceAccountTokens: a token authenticates its service account, for the token's audience
+// only.
 func TestServiceAccountTokens(t *testing.T) {
 	namespace, client := server.namespace(t), server.client(t)
 	accounts := client.CoreV1().ServiceAccounts(namespace)
@@ -173,7 +173,7 @@ func TestServiceAccountTokens(t *testing.T) {
 	}
 	_, err = accounts.CreateToken(t.Context(), "default", request, metav1.CreateOptions{})
 	if !apierrors.IsNotFound(err) {
-		t.Errorf("bound to what is gone: %v", err)
+		t.Errorf("bound to a deleted object: %v", err)
 	}
 	request.Spec.BoundObjectRef = nil
 	tooShort := int64(1)
@@ -182,7 +182,7 @@ func TestServiceAccountTokens(t *testing.T) {
 		t.Errorf("a token for a second: %v", err)
 	}
 	if _, err := accounts.CreateToken(t.Context(), "none", &authenticationv1.TokenRequest{}, metav1.CreateOptions{}); !apierrors.IsNotFound(err) {
-		t.Errorf("a token of nobody: %v", err)
+		t.Errorf("a token of an account that does not exist: %v", err)
 	}
 }
 
@@ -202,9 +202,9 @@ func TestReviews(t *testing.T) {
 		t.Errorf("%+v, %v", local.Status, err)
 	}
 	for name, spec := range map[string]authorizationv1.SubjectAccessReviewSpec{
-		"nothing asked": {User: "a"},
-		"both asked":    {User: "a", ResourceAttributes: spec.ResourceAttributes, NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: "/"}},
-		"nobody asked":  {ResourceAttributes: spec.ResourceAttributes},
+		"no attributes":   {User: "a"},
+		"both attributes": {User: "a", ResourceAttributes: spec.ResourceAttributes, NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: "/"}},
+		"no user":         {ResourceAttributes: spec.ResourceAttributes},
 	} {
 		if _, err := reviews.SubjectAccessReviews().Create(t.Context(), &authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{}); !apierrors.IsInvalid(err) {
 			t.Errorf("%s: %v", name, err)

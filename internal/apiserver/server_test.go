@@ -29,8 +29,8 @@ import (
 	"github.com/kindred-project/kindred/internal/storage"
 )
 
-// server is what the tests of this package share: to start one takes longer
-// than most tests. Each test works in a namespace of its own.
+// server is shared by the tests of this package, because most tests are faster than the start of a
+// server. Each test works in a namespace of its own.
 var server *testServer
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
@@ -58,7 +58,7 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// testServer is a server that is ready, over HTTPS and in process.
+// testServer is a ready server, with clients over HTTPS and in process.
 type testServer struct {
 	*Server
 	url     string
@@ -69,7 +69,7 @@ type testServer struct {
 	stopped chan error
 }
 
-// own starts a server for one test, with a configuration of its own.
+// own starts a server for one test, with its own configuration.
 func own(t *testing.T, change func(*Config)) *testServer {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -141,7 +141,7 @@ func (s *testServer) ready() error {
 	return nil
 }
 
-// httpsClient speaks to the server from outside; without credentials it is anonymous.
+// httpsClient returns a client that connects over HTTPS. Without credentials it is anonymous.
 func (s *testServer) httpsClient(credentials func() (*pki.Pair, error)) (*http.Client, error) {
 	roots := x509.NewCertPool()
 	roots.AddCert(s.keys.Cluster.Certificate)
@@ -160,7 +160,7 @@ func (s *testServer) httpsClient(credentials func() (*pki.Pair, error)) (*http.C
 	return &http.Client{Transport: &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true}, Timeout: 10 * time.Second}, nil
 }
 
-// within tries until it works, or the time is over.
+// within retries until try succeeds or the time is over.
 func within(limit time.Duration, try func() error) error {
 	for deadline := time.Now().Add(limit); ; time.Sleep(10 * time.Millisecond) {
 		err := try()
@@ -170,7 +170,7 @@ func within(limit time.Duration, try func() error) error {
 	}
 }
 
-// as is an in-process client that acts as somebody.
+// as returns an in-process client that acts as a user.
 func (s *testServer) as(t *testing.T, name string, groups ...string) kubernetes.Interface {
 	t.Helper()
 	client, err := kubernetes.NewForConfig(s.Config(&user.DefaultInfo{Name: name, Groups: append(groups, user.AllAuthenticated)}))
@@ -185,7 +185,7 @@ func (s *testServer) client(t *testing.T) kubernetes.Interface {
 	return s.as(t, "admin", user.SystemPrivilegedGroup)
 }
 
-// namespace is a fresh one, with the service account that pods need.
+// namespace creates a namespace and waits for the service account that pods need.
 func (s *testServer) namespace(t *testing.T) string {
 	t.Helper()
 	client := s.client(t)
@@ -200,14 +200,14 @@ func (s *testServer) namespace(t *testing.T) string {
 	return made.Name
 }
 
-// answer is what a raw request gets.
+// answer is the response to a raw request.
 type answer struct {
 	code   int
 	header http.Header
 	body   string
 }
 
-// status reads the answer as a Status.
+// status decodes the body as a Status.
 func (a answer) status(t *testing.T) metav1.Status {
 	t.Helper()
 	var status metav1.Status

@@ -33,7 +33,7 @@ import (
 	"github.com/kindred-project/kindred/internal/storage"
 )
 
-// running is a server with what every cluster has in it.
+// running is a server with the objects that every cluster has.
 type running struct {
 	*testing.T
 	*Server
@@ -42,7 +42,7 @@ type running struct {
 	stop    func()
 }
 
-// startServer starts a server on a directory, which may have been used before.
+// startServer starts a server on a directory, which an earlier server may have used.
 func startServer(t *testing.T, dir string, port int, services string) *running {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -94,7 +94,7 @@ func (r *running) claims() map[string]string {
 	return owners
 }
 
-// isFree tells whether a node port can be claimed, without claiming it.
+// isFree reports whether a node port can be claimed, without claiming it.
 func (r *running) isFree(port int32) bool {
 	_, err := r.services.Ports.Claim([]int32{port}, true)
 	return err == nil
@@ -142,7 +142,7 @@ func TestTheServiceOfTheAPI(t *testing.T) {
 	first := startServer(t, dir, 6443, "10.96.0.0/16")
 	look(first, 6443)
 
-	// What somebody spoilt, or deleted, is put right again.
+	// Objects that a user changed or deleted are restored.
 	r := first
 	r.must(r.CoreV1().Services("default").Delete(ctx, "kubernetes", metav1.DeleteOptions{}))
 	r.must(r.CoreV1().Endpoints("default").Delete(ctx, "kubernetes", metav1.DeleteOptions{}))
@@ -151,7 +151,7 @@ func TestTheServiceOfTheAPI(t *testing.T) {
 	look(first, 6443)
 	first.stop()
 
-	// It follows the server to another port.
+	// The objects follow the server to another port.
 	look(startServer(t, dir, 7443, "10.96.0.0/16"), 7443)
 }
 
@@ -188,10 +188,10 @@ func TestServices(t *testing.T) {
 	ip, port := web.Spec.ClusterIP, web.Spec.Ports[0].NodePort
 	owns("web", ip)
 	if r.isFree(port) || !slices.Equal(web.Spec.ClusterIPs, []string{ip}) || *web.Spec.IPFamilyPolicy != corev1.IPFamilyPolicySingleStack {
-		t.Errorf("given port %d, addresses %v, policy %s", port, web.Spec.ClusterIPs, *web.Spec.IPFamilyPolicy)
+		t.Errorf("allocated port %d, addresses %v, policy %s", port, web.Spec.ClusterIPs, *web.Spec.IPFamilyPolicy)
 	}
 
-	// Neither can be had again, and what was refused claims nothing.
+	// Neither the address nor the port can be claimed again, and a refused Service claims nothing.
 	other := newTestService("other", corev1.ServiceTypeNodePort, corev1.ServicePort{Port: 80, NodePort: port})
 	_, err := services.Create(ctx, other, metav1.CreateOptions{})
 	refused(err, fmt.Sprintf("spec.ports[0].nodePort: Invalid value: %d: provided port is already allocated", port))
@@ -214,7 +214,7 @@ func TestServices(t *testing.T) {
 		t.Errorf("%d addresses are claimed, 30001 is free: %v", n, r.isFree(30001))
 	}
 
-	// A changed type gives up what it does not need, and gets what it does.
+	// A Service whose type changes releases what it no longer needs, and gets what it needs.
 	changed, err := r.patch("web", `{"spec":{"type":"ClusterIP"}}`)
 	r.must(err)
 	if changed.Spec.ClusterIP != ip || changed.Spec.Ports[0].NodePort != 0 || !r.isFree(port) {
@@ -233,30 +233,30 @@ func TestServices(t *testing.T) {
 	if r.isFree(port) || r.isFree(health) || port == health {
 		t.Errorf("as LoadBalancer: ports %d, %d", port, health)
 	}
-	// A manifest put again keeps what was given.
+	// A PUT of the original manifest keeps the allocated values.
 	again := newTestService("web", corev1.ServiceTypeLoadBalancer, corev1.ServicePort{Port: 53})
 	again.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
 	put, err := services.Update(ctx, again, metav1.UpdateOptions{})
 	r.must(err)
 	if put.ResourceVersion != changed.ResourceVersion {
-		t.Errorf("changed by its own manifest: %v", cmp.Diff(changed.Spec, put.Spec))
+		t.Errorf("changed by a PUT of its own manifest: %v", cmp.Diff(changed.Spec, put.Spec))
 	}
 
-	// With a finalizer, all is kept until the last has let go.
+	// With a finalizer, everything stays claimed until the last finalizer is removed.
 	_, err = r.patch("web", `{"metadata":{"finalizers":["example.com/x"]}}`)
 	r.must(err)
 	r.must(services.Delete(ctx, "web", metav1.DeleteOptions{}))
 	if r.isFree(port) {
-		t.Error("released a port of a Service that is still there")
+		t.Error("a port of an existing Service was released")
 	}
 	_, err = r.patch("web", `{"metadata":{"finalizers":null}}`)
 	r.must(err)
 	owns("web")
 	if !r.isFree(port) || !r.isFree(health) {
-		t.Error("ports of a Service that is gone are claimed")
+		t.Error("ports of a deleted Service are still claimed")
 	}
 
-	// Headless Services have no address, and their families of any cluster.
+	// Headless Services have no address, and may have any IP families.
 	head := newTestService("head", corev1.ServiceTypeClusterIP)
 	head.Spec.ClusterIP = corev1.ClusterIPNone
 	if got := create(head); len(got.Spec.IPFamilies) != 2 || *got.Spec.IPFamilyPolicy != corev1.IPFamilyPolicyRequireDualStack {
@@ -272,13 +272,13 @@ func TestServices(t *testing.T) {
 	var gone corev1.Service
 	r.must(r.CoreV1().RESTClient().Delete().Namespace("default").Resource("services").Name("head").Do(ctx).Into(&gone))
 	if gone.Name != "head" {
-		t.Error("a deletion does not answer with the Service")
+		t.Error("a deletion does not return the Service")
 	}
 }
 
-// Many clients create, change and delete Services in a range too small for all,
-// asking for any or the same addresses and ports. At no time do two Services have
-// one; in the end, all are claimed that are used, and no others.
+// TestNoTwoServicesShare: many clients create, change and delete Services in a range that is too
+// small for all of them, with random or equal addresses and ports. At no time do two Services have
+// the same one. At the end exactly the used ones are claimed.
 func TestNoTwoServicesShare(t *testing.T) {
 	ctx := context.Background()
 	r := startServer(t, t.TempDir(), 6443, "10.96.0.0/27")
@@ -291,13 +291,13 @@ func TestNoTwoServicesShare(t *testing.T) {
 		for _, s := range all.Items {
 			if ip := s.Spec.ClusterIP; ip != "" {
 				if other, twice := ips[ip]; twice {
-					t.Errorf("%s is of %s and %s", ip, other, s.Name)
+					t.Errorf("%s is used by %s and %s", ip, other, s.Name)
 				}
 				ips[ip] = s.Name
 			}
 			for _, p := range s.Spec.Ports {
 				if other, twice := ports[p.NodePort]; twice && p.NodePort != 0 {
-					t.Errorf("%d is of %s and %s", p.NodePort, other, s.Name)
+					t.Errorf("%d is used by %s and %s", p.NodePort, other, s.Name)
 				}
 				ports[p.NodePort] = s.Name
 			}
@@ -308,7 +308,7 @@ func TestNoTwoServicesShare(t *testing.T) {
 		random := rand.New(rand.NewPCG(uint64(client), 11))
 		group.Go(func() {
 			for range 25 {
-				// Names are shared too: clients get in each other's way.
+				// Clients also share names, so that they conflict.
 				name := fmt.Sprint("s-", random.IntN(12))
 				var err error
 				switch random.IntN(5) {
@@ -367,12 +367,12 @@ func TestNoTwoServicesShare(t *testing.T) {
 		r.must(services.Delete(ctx, s.Name, metav1.DeleteOptions{}))
 	}
 	if left := r.claims(); len(left) != 0 {
-		t.Errorf("left: %v", left)
+		t.Errorf("remaining claims: %v", left)
 	}
 }
 
-// What a server that died has claimed and not used is free when the next one
-// starts, and what a Service uses is claimed.
+// TestClaimsAreRepairedAtTheStart: the start releases what a crashed server has claimed and not
+// used, and claims what Services use.
 func TestClaimsAreRepairedAtTheStart(t *testing.T) {
 	ctx, dir := context.Background(), t.TempDir()
 	r := startServer(t, dir, 6443, "10.96.0.0/24")
@@ -391,7 +391,7 @@ func TestClaimsAreRepairedAtTheStart(t *testing.T) {
 	if diff := cmp.Diff(map[string]string{"10.96.0.1": "default/kubernetes", web.Spec.ClusterIP: "default/web"}, r.claims()); diff != "" {
 		t.Errorf("%s was lost; claims (-want +got):\n%s", address, diff)
 	}
-	// Their owners hear of it.
+	// The Services get events.
 	want := map[string]string{
 		"ClusterIPNotAllocated": serviceip.AddressReporter + " Service default/web", "PortNotAllocated": serviceip.PortReporter + " Service default/web",
 		"IPAddressNotAllocated": serviceip.AddressReporter + " IPAddress /" + address.String(),
@@ -418,7 +418,7 @@ func TestClaimsAreRepairedAtTheStart(t *testing.T) {
 	}
 }
 
-// Servers on one store enter each other, and leave.
+// TestPeers: servers on one store add themselves to the kubernetes Service, and remove themselves.
 func TestPeers(t *testing.T) {
 	ctx := context.Background()
 	r := startServer(t, t.TempDir(), 6443, "10.96.0.0/24")
@@ -456,14 +456,14 @@ func TestPeers(t *testing.T) {
 	look("192.0.2.8", "192.0.2.9")
 	before, err := r.DiscoveryV1().EndpointSlices("default").Get(ctx, "kubernetes", metav1.GetOptions{})
 	r.must(err)
-	for range 3 { // each is content with what the other wrote
+	for range 3 { // each server accepts what the other one wrote
 		r.must(b.ensure(ctx))
 		r.must(a.ensure(ctx))
 	}
 	after, err := r.DiscoveryV1().EndpointSlices("default").Get(ctx, "kubernetes", metav1.GetOptions{})
 	r.must(err)
 	if before.ResourceVersion != after.ResourceVersion {
-		t.Error("the servers write over each other")
+		t.Error("the servers overwrite each other's changes")
 	}
 	r.must(a.leave())
 	look("192.0.2.9")
@@ -471,8 +471,8 @@ func TestPeers(t *testing.T) {
 	look()
 }
 
-// The range that the server was started with is there and ready before anybody
-// asks, and stays when the next start names another.
+// TestTheDefaultRange: the range that the server was started with exists and is ready before the
+// first request. It stays when the next start has another range.
 func TestTheDefaultRange(t *testing.T) {
 	ctx, dir := context.Background(), t.TempDir()
 	look := func(r *running) {

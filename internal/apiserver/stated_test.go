@@ -16,8 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 )
 
-// TestStatedVersions: what states no version, and has none for a default, is read
-// as an object of which nothing is known.
+// TestStatedVersions: an object without apiVersion, and without a default for it, is decoded
+// without a known type.
 func TestStatedVersions(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := appsv1.AddToScheme(scheme); err != nil {
@@ -34,14 +34,14 @@ func TestStatedVersions(t *testing.T) {
 		read     string
 		strict   string
 	}{
-		"stated":         {`"apiVersion":"apps/v1",`, nil, "web", ""},
-		"default":        {"", &v1, "web", ""},
-		"left out":       {"", nil, "", `strict decoding error: unknown field "metadata", unknown field "spec"`},
-		"empty":          {`"apiVersion":"",`, nil, "", `strict decoding error: unknown field "metadata", unknown field "spec"`},
-		"the internal":   {`"apiVersion":"apps/__internal",`, nil, "", `strict decoding error: unknown field "metadata", unknown field "spec"`},
-		"no group":       {`"apiVersion":"v1",`, nil, "error", `no kind "Deployment" is registered for version "v1"`},
-		"no string":      {`"apiVersion":1,`, nil, "error", "couldn't get version/kind"},
-		"no such object": {`"apiVersion":"apps/v7",`, nil, "error", "no kind"},
+		"stated":               {`"apiVersion":"apps/v1",`, nil, "web", ""},
+		"default":              {"", &v1, "web", ""},
+		"left out":             {"", nil, "", `strict decoding error: unknown field "metadata", unknown field "spec"`},
+		"empty":                {`"apiVersion":"",`, nil, "", `strict decoding error: unknown field "metadata", unknown field "spec"`},
+		"the internal version": {`"apiVersion":"apps/__internal",`, nil, "", `strict decoding error: unknown field "metadata", unknown field "spec"`},
+		"no group":             {`"apiVersion":"v1",`, nil, "error", `no kind "Deployment" is registered for version "v1"`},
+		"not a string":         {`"apiVersion":1,`, nil, "error", "couldn't get version/kind"},
+		"no such object":       {`"apiVersion":"apps/v7",`, nil, "error", "no kind"},
 	} {
 		body := `{` + test.version + `"kind":"Deployment","metadata":{"name":"web"},"spec":{"replicas":2}}`
 		for _, decoder := range []runtime.Decoder{json.Serializer, json.StrictSerializer} {
@@ -59,8 +59,7 @@ func TestStatedVersions(t *testing.T) {
 	}
 }
 
-// TestPatchedVersion: a patch cannot take an object's version away, whatever else
-// it may change.
+// TestPatchedVersion: a patch cannot remove an object's apiVersion.
 func TestPatchedVersion(t *testing.T) {
 	namespace := server.namespace(t)
 	if _, err := server.client(t).CoreV1().ConfigMaps(namespace).Create(t.Context(), configMap("kept", map[string]string{"a": "1"}), metav1.CreateOptions{}); err != nil {

@@ -13,8 +13,7 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 )
 
-// TestTrackingIsKept: the ConfigMap comes back without a start of the server, with the
-// day of its return.
+// TestTrackingIsKept: a running server recreates the ConfigMap, with the current date.
 func TestTrackingIsKept(t *testing.T) {
 	start := time.Date(2026, 1, 2, 23, 45, 0, 0, time.UTC)
 	client, c := fake.NewClientset(), testingclock.NewFakeClock(start)

@@ -17,12 +17,13 @@ import (
 func TestTrafficNeedsRequestsInShortOrder(t *testing.T) {
 	tests := []struct {
 		name string
-		// gaps are the times before each request; then follows the question, after rest.
+		// gaps are the times before each request, rest is the time between the last request and the
+		// check.
 		gaps []time.Duration
 		rest time.Duration
 		want bool
 	}{
-		{name: "nobody", rest: time.Millisecond},
+		{name: "no request", rest: time.Millisecond},
 		{name: "one request", gaps: make([]time.Duration, 1)},
 		{name: "a command of three requests", gaps: make([]time.Duration, trafficRequests-1)},
 		{name: "20 a second", gaps: []time.Duration{0, 50 * time.Millisecond, 50 * time.Millisecond, 50 * time.Millisecond}, rest: 49 * time.Millisecond, want: true},
@@ -56,7 +57,7 @@ func TestTrafficIsWhatSomebodyWaitsFor(t *testing.T) {
 	}{
 		{name: "a user", info: get, user: "kubernetes-admin", want: true},
 		{name: "a program in a pod", info: get, user: "system:serviceaccount:default:operator", want: true},
-		{name: "nobody in particular", info: get, user: user.Anonymous, want: true},
+		{name: "an anonymous user", info: get, user: user.Anonymous, want: true},
 		{name: "the collector", info: get, user: collectorUser},
 		{name: "an add-on", info: get, user: "system:serviceaccount:kube-system:coredns"},
 		{name: "the scheduler", info: get, user: user.KubeScheduler},

@@ -14,8 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestTwoVersionsOfOneKind: what a client of the newer version wrote survives a
-// client of the older one.
+// TestTwoVersionsOfOneKind: fields that a client of the newer version set survive an update by a
+// client of the older version.
 func TestTwoVersionsOfOneKind(t *testing.T) {
 	namespace, client := server.namespace(t), server.client(t)
 	v1, v2 := client.AutoscalingV1().HorizontalPodAutoscalers(namespace), client.AutoscalingV2().HorizontalPodAutoscalers(namespace)

@@ -18,7 +18,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// admitAll sends n events in the background, and counts those that were admitted.
+// admitAll sends n events in the background and counts the admitted ones.
 func admitAll(ctx context.Context, p *backpressure, n int) *int {
 	count := new(int)
 	go func() {
@@ -62,7 +62,7 @@ func TestSlowestWatchLimits(t *testing.T) {
 		expect("one watch is behind", maxInFlight)
 		p.took(slow, 2)
 		expect("the slow one took two", maxInFlight+2)
-		p.took(slow, 1) // of the objects that a watch begins with
+		p.took(slow, 1) // the initial objects of the watch
 		expect("the slow one took an older object", maxInFlight+2)
 		p.leave(slow)
 		expect("the slow one left", maxInFlight+5)

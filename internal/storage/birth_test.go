@@ -20,7 +20,7 @@ func TestInterruptedFirstStart(t *testing.T) {
 	cancel()
 	for range 2 {
 		b, err := Embedded(interrupted, dir, clock.RealClock{}, DefaultRetention)
-		if err == nil { // it was ready before it looked
+		if err == nil { // etcd was ready before it noticed the cancellation
 			b.Close()
 		} else if !errors.Is(err, context.Canceled) {
 			t.Fatal(err)
@@ -32,7 +32,7 @@ func TestInterruptedFirstStart(t *testing.T) {
 	}
 	b.Close()
 
-	// From then on, an interrupted start takes nothing away.
+	// From now on, an interrupted start removes nothing.
 	if b, err := Embedded(interrupted, dir, clock.RealClock{}, DefaultRetention); err == nil {
 		b.Close()
 	}
@@ -43,12 +43,13 @@ func TestInterruptedFirstStart(t *testing.T) {
 	}
 }
 
-// TestStoreWithoutMarkIsKept: a store from elsewhere, such as a backup, has no mark and is used.
+// TestStoreWithoutMarkIsKept: a store from another source, such as a backup, has no mark and is
+// used.
 func TestStoreWithoutMarkIsKept(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "etcd")
 	open(t, dir).Close()
 	if marked, err := exists(birthMark(dir)); marked || err != nil {
-		t.Fatalf("a store that was ready is marked: %v, %v", marked, err)
+		t.Fatalf("a ready store still has the mark: %v, %v", marked, err)
 	}
 	if err := beginBirth(dir); err != nil {
 		t.Fatal(err)

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 )
 
-// withBookmark is a store whose watches get a bookmark and then an object.
+// withBookmark is a store whose watches send a bookmark and then an object.
 type withBookmark struct{ storage.Interface }
 
 func (withBookmark) Watch(context.Context, string, storage.ListOptions) (watch.Interface, error) {
@@ -44,7 +44,7 @@ func TestBookmarksOnlyOnRequest(t *testing.T) {
 	}
 }
 
-// TestFilteredWatchStops: a watch that is stopped need not be drained.
+// TestFilteredWatchStops: a stopped watch need not be drained.
 func TestFilteredWatchStops(t *testing.T) {
 	w, err := bookmarkFilter{withBookmark{}}.Watch(t.Context(), "/events", storage.ListOptions{})
 	if err != nil {
@@ -53,6 +53,6 @@ func TestFilteredWatchStops(t *testing.T) {
 	w.Stop()
 	w.Stop() // the second call does nothing
 	for range w.ResultChan() {
-		// At most the event that was already taken; then the channel is closed.
+		// At most the event that was already read; then the channel is closed.
 	}
 }

@@ -42,8 +42,8 @@ func podStorage(t *testing.T, b *Backend) storage.Interface {
 
 func podKey(name string) string { return "/pods/default/" + name }
 
-// TestBurstEndsNoWatch: a burst of writes ends no watch, however many and slow they are. Each gets
-// every event, in order.
+// TestBurstEndsNoWatch: a burst of writes ends no watch, however many watches there are and however
+// slow they are. Each watch gets every event, in order.
 func TestBurstEndsNoWatch(t *testing.T) {
 	b := open(t, filepath.Join(t.TempDir(), "etcd"))
 	defer b.Close()
@@ -52,7 +52,7 @@ func TestBurstEndsNoWatch(t *testing.T) {
 	all := storage.ListOptions{ResourceVersion: "0", Recursive: true, Predicate: storage.Everything}
 	var readers errgroup.Group
 	for i := range watches {
-		// Half of them are users' who watch their namespace.
+		// Half of the watches select a namespace, as users' do.
 		events, err := pods.Watch(t.Context(), []string{"/pods", "/pods/default/"}[i%2], all)
 		if err != nil {
 			t.Fatal(err)
@@ -80,7 +80,7 @@ func TestBurstEndsNoWatch(t *testing.T) {
 	}
 }
 
-// readAll reads a watch until it has shown a number of created objects.
+// readAll reads a watch until it has seen a number of created objects.
 func readAll(events watch.Interface, want int) error {
 	var last uint64
 	for n := 0; n < want; n++ {

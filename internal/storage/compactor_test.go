@@ -14,7 +14,8 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-// keeper returns a compactor whose rounds are run by the test, on a store without another one.
+// keeper returns a compactor whose rounds are run by the test, on a store without another
+// compactor.
 func keeper(t *testing.T, client *clientv3.Client, c *clocktesting.FakeClock, r Retention, inUse *int64) *compactor {
 	t.Helper()
 	return newCompactor(client, c, r, func(context.Context) (int64, error) { return *inUse, nil })
@@ -71,17 +72,17 @@ func TestCompactionByAge(t *testing.T) {
 	write(t, client, "/registry/a", "2")
 	rounds(t, c, 10, k)
 	if !readable(t, client, first) {
-		t.Fatal("history went before its time")
+		t.Fatal("history was compacted too early")
 	}
 	rounds(t, c, 2, k)
 	if readable(t, client, first) {
-		t.Fatal("history is kept beyond its time")
+		t.Fatal("history was not compacted")
 	}
 	if got, err := client.Get(t.Context(), "/registry/a"); err != nil || string(got.Kvs[0].Value) != "2" {
-		t.Errorf("what is there now is lost: %v, %v", got, err)
+		t.Errorf("the current state is lost: %v, %v", got, err)
 	}
 	if marks := k.marks.all(); len(marks) > 12 {
-		t.Errorf("%d marks are remembered of 10 minutes", len(marks))
+		t.Errorf("%d marks for a retention of 10 minutes", len(marks))
 	}
 }
 
@@ -94,28 +95,29 @@ func TestCompactionBySize(t *testing.T) {
 	write(t, client, "/registry/a", "2")
 	rounds(t, c, 20, k)
 	if !readable(t, client, first) {
-		t.Fatal("history went though there is room")
+		t.Fatal("history was compacted although the database is within its limit")
 	}
 	size = 101
 	rounds(t, c, 1, k)
 	if readable(t, client, first) {
-		t.Fatal("the oldest history is kept though there is no room")
+		t.Fatal("the oldest history is kept although the database exceeds its limit")
 	}
-	// However small the room, the last five minutes stay.
+	// However small the limit, the history of the last five minutes stays.
 	size = 1 << 40
 	last := write(t, client, "/registry/a", "3")
 	write(t, client, "/registry/a", "4")
 	rounds(t, c, 5, k)
 	if !readable(t, client, last) {
-		t.Error("what lists may still ask for is gone")
+		t.Error("history of the last five minutes was compacted")
 	}
 	rounds(t, c, 4, k)
 	if readable(t, client, last) {
-		t.Error("after five minutes size counts, and does not")
+		t.Error("history older than five minutes was not compacted for size")
 	}
 }
 
-// TestServersDoNotFight: several servers on one etcd write marks and compact as often as one.
+// TestServersDoNotFight: several servers on one etcd write marks and compact as often as one
+// server.
 func TestServersDoNotFight(t *testing.T) {
 	client, c := quietStore(t), clocktesting.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
 	var small int64
@@ -127,10 +129,10 @@ func TestServersDoNotFight(t *testing.T) {
 		t.Fatalf("the mark is %v after 5 minutes, %v", got, err)
 	}
 	first := write(t, client, "/registry/a", "1")
-	// The other takes over when the first has gone, with what that one had marked.
+	// When the first server stops, the other one takes over, with the first one's marks.
 	rounds(t, c, 12, other)
 	if readable(t, client, first) {
-		t.Error("who is left does not compact")
+		t.Error("the remaining server does not compact")
 	}
 	if one, other := len(one.marks.all()), len(other.marks.all()); one != 5 || other > 12 {
 		t.Errorf("marks: %d and %d", one, other)
@@ -150,7 +152,7 @@ func TestCompactionAfterRestart(t *testing.T) {
 		rounds(t, c, 1, keeper(t, client, c, r, &small))
 	}
 	if readable(t, client, first) {
-		t.Error("a restart makes history last")
+		t.Error("restarts prevent compaction")
 	}
 	got, err := client.Get(t.Context(), upstreamCompactKey)
 	if err != nil || got.Kvs[0].Version != 12 || string(got.Kvs[0].Value) == "0" {
@@ -180,13 +182,13 @@ func TestRetentionMistakes(t *testing.T) {
 		embedded bool
 		want     string
 	}{
-		"default":              {DefaultRetention, true, ""},
-		"least":                {Retention{5 * time.Minute, 1, time.Minute}, true, ""},
-		"short":                {Retention{5*time.Minute - 1, 1, time.Hour}, true, "must be at least 5m0s"},
-		"no records":           {Retention{time.Hour, 1, 0}, false, "--deletion-records is 0s, and must be at least 1m0s"},
-		"no size":              {Retention{time.Hour, 0, time.Hour}, true, "must be greater than 0"},
-		"above the quota":      {Retention{time.Hour, 7 << 30, time.Hour}, true, "may be at most 6Gi"},
-		"an etcd of one's own": {Retention{time.Hour, 7 << 30, time.Hour}, false, ""},
+		"default":          {DefaultRetention, true, ""},
+		"least":            {Retention{5 * time.Minute, 1, time.Minute}, true, ""},
+		"short":            {Retention{5*time.Minute - 1, 1, time.Hour}, true, "must be at least 5m0s"},
+		"no records":       {Retention{time.Hour, 1, 0}, false, "--deletion-records is 0s, and must be at least 1m0s"},
+		"no size":          {Retention{time.Hour, 0, time.Hour}, true, "must be greater than 0"},
+		"above the quota":  {Retention{time.Hour, 7 << 30, time.Hour}, true, "may be at most 6Gi"},
+		"an external etcd": {Retention{time.Hour, 7 << 30, time.Hour}, false, ""},
 	} {
 		err := tt.r.Check(tt.embedded)
 		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {

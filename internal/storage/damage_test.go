@@ -157,16 +157,16 @@ func TestRandomDamage(t *testing.T) {
 			continue
 		}
 		if err != nil {
-			t.Errorf("%s: it was etcd that found it: %v", what, err)
+			t.Errorf("%s: the damage was found by etcd, not by the check: %v", what, err)
 			continue
 		}
 		if got := contentOf(t, b); !maps.Equal(got, want) {
-			t.Errorf("%s: the damage was not found, and is served", what)
+			t.Errorf("%s: the damage was not found, and damaged objects are served", what)
 		}
 		b.Close()
 	}
 	if found < rounds/2 {
-		t.Errorf("of %d ways to damage the store %d were found", rounds, found)
+		t.Errorf("of %d damaged stores, %d were found", rounds, found)
 	}
 }
 
@@ -205,14 +205,14 @@ func TestCheckOfAGoodStore(t *testing.T) {
 func TestNoTimeForChecksums(t *testing.T) {
 	dir, want := damageable(t)
 	files := func() string {
-		_, files, _ := strings.Cut(filesState(t, dir), "\n") // The directory has another time.
+		_, files, _ := strings.Cut(filesState(t, dir), "\n") // without the directory's own time, which differs
 		return files
 	}
 	before := files()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := check.NoteStop(ctx, dir, 1, time.Now()); !errors.Is(err, context.Canceled) {
-		t.Errorf("it says %v", err)
+		t.Errorf("stop returned %v", err)
 	}
 	if after := files(); after != before {
 		t.Errorf("files were\n%s\nand are\n%s", before, after)
@@ -277,7 +277,7 @@ func TestDropDamaged(t *testing.T) {
 	if bad := []string{damagePrefix + "bad-1", damagePrefix + "bad-2", "/registry/example.com/tools/one/bad"}; !slices.Equal(keys, bad) || report.Encrypted != 1 || !report.Droppable() {
 		t.Fatalf("found %v, %d encrypted", report.Damage, report.Encrypted)
 	}
-	// A byte of another object changes on the disk.
+	// One byte of another object changes on the disk.
 	victim := damagePrefix + "object-1-005"
 	changeValue(t, dir, victim, want[victim])
 	if report, err = check.Store(t.Context(), dir, true); err != nil || len(report.Damage) != 4 {
@@ -321,7 +321,7 @@ func TestUndecodableObjectEndsTheStart(t *testing.T) {
 			t.Errorf("says %q", text)
 		}
 	case <-time.After(20 * time.Second):
-		t.Error("the start would wait for ever")
+		t.Error("the start waits for a watch cache that never fills")
 	}
 }
 
@@ -391,12 +391,12 @@ func TestDamageIsNamed(t *testing.T) {
 		{"a branch that is its own child", "twice", branches(func(page []byte, id uint64) { binary.NativeEndian.PutUint64(page[24:], id) })},
 		{"a branch whose child is far away", "no such page", branches(func(page []byte, id uint64) { page[30] = 9 })},
 		{"a branch without entries", "no entries", branches(func(page []byte, id uint64) { clear(page[10:12]) })},
-		{"a key that is nowhere", "not within it", branches(func(page []byte, id uint64) { page[19] = 0xff })},
-		{"no database, and not all of the log", "missing", func(dir string) error {
+		{"a key outside of the page", "not within it", branches(func(page []byte, id uint64) { page[19] = 0xff })},
+		{"no database, and an incomplete log", "missing", func(dir string) error {
 			return errors.Join(os.Remove(database(dir)), os.Remove(filesOf(t, dir)[3]))
 		}},
 		{"an empty database", "not a database", func(dir string) error { return os.Truncate(database(dir), 0) }},
-		{"half a database", "cut", func(dir string) error { return os.Truncate(database(dir), 40<<10) }},
+		{"a truncated database", "cut", func(dir string) error { return os.Truncate(database(dir), 40<<10) }},
 		{"no log", "missing", func(dir string) error { return os.RemoveAll(filepath.Join(dir, "member/wal")) }},
 		{"an older log", "older than the database", func(dir string) error { return replace(dir, "member/wal") }},
 		{"an older store", "replaced by an older one", func(dir string) error { return replace(dir, "member") }},
@@ -431,7 +431,7 @@ func TestDatabaseFromLog(t *testing.T) {
 	}
 	b.Close()
 	if report, err := check.Store(t.Context(), dir, true); err != nil || len(report.Damage) > 0 {
-		t.Errorf("after that, the check finds %v, %v", report, err)
+		t.Errorf("the check of the recreated store finds %v, %v", report, err)
 	}
 }
 
@@ -464,7 +464,7 @@ func TestOpeningNeverHangs(t *testing.T) {
 				err = awaitServer(ctx, server, failed, 2*time.Second)
 			}
 			if err == nil || ctx.Err() != nil || !strings.Contains(err.Error(), "restore") {
-				t.Errorf("opening a damaged log answered %v", err)
+				t.Errorf("opening a damaged log returned %v", err)
 			}
 		})
 	}

@@ -16,7 +16,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// countedStore counts the deletions that reach it.
+// countedStore counts the deletions that it gets.
 type countedStore struct {
 	storage.Interface
 	deletions int
@@ -30,24 +30,24 @@ func (c *countedStore) Delete(ctx context.Context, key string, out runtime.Objec
 func TestFastPathOfDeletions(t *testing.T) {
 	refusal := errors.New("refused")
 	for name, test := range map[string]struct {
-		before        func(*past)                  // happens after the object was cached
+		before        func(*past)                  // runs after the object was cached
 		cached        func(*corev1.Pod)            // changes the cached object
-		preconditions func(*storage.Preconditions) // changes the preconditions, which name the version
+		preconditions func(*storage.Preconditions) // changes the preconditions, which contain the version
 		validate      error
 		want          func(error) bool
 		left          bool // the object still exists
 		etcd3         int  // deletions that reach etcd3
 	}{
-		"the cached version": {},
-		"changed since": {
+		"current object": {},
+		"updated since it was cached": {
 			before: func(p *past) { p.update("a", "new") },
 			want:   storage.IsInvalidObj, left: true, etcd3: 1,
 		},
-		"deleted since": {
+		"deleted since it was cached": {
 			before: func(p *past) { p.delete("a") },
 			want:   storage.IsNotFound, etcd3: 1,
 		},
-		"deleted and created again": {
+		"recreated since it was cached": {
 			before: func(p *past) { p.delete("a"); p.create("a", "new") },
 			want:   storage.IsInvalidObj, left: true, etcd3: 1,
 		},

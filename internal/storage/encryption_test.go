@@ -23,7 +23,7 @@ func secret(letter string) string {
 	return base64.StdEncoding.EncodeToString([]byte(strings.Repeat(letter, 32)))
 }
 
-// encryptionOf writes a configuration of resources and their providers, in order.
+// encryptionOf writes a configuration with resources and their providers, in order.
 func encryptionOf(t *testing.T, resources string, providers ...string) Encryption {
 	t.Helper()
 	e := Encryption{File: filepath.Join(t.TempDir(), "encryption.yaml")}
@@ -119,18 +119,18 @@ func TestProviders(t *testing.T) {
 func TestReadable(t *testing.T) {
 	for name, tt := range map[string]struct {
 		before, after Encryption
-		want          string // "": readable
+		want          string // the error; "" if the values are readable
 	}{
-		"plain, as ever":          {Encryption{}, Encryption{}, ""},
-		"the same key":            {encryptionOf(t, "secrets", by("aesgcm", "a")), encryptionOf(t, "secrets", by("aesgcm", "a")), ""},
-		"plain before":            {Encryption{}, encryptionOf(t, "secrets", by("aescbc", "a"), none), ""},
-		"plain again":             {encryptionOf(t, "secrets", by("secretbox", "a")), encryptionOf(t, "secrets", none, by("secretbox", "a")), ""},
-		"another key first":       {encryptionOf(t, "secrets", by("aescbc", "a")), encryptionOf(t, "secrets", by("aescbc", "b", "a")), ""},
-		"another provider first":  {encryptionOf(t, "secrets", by("aescbc", "a")), encryptionOf(t, "secrets", by("secretbox", "b"), by("aescbc", "a")), ""},
-		"plain before, forgotten": {Encryption{}, encryptionOf(t, "secrets", by("aescbc", "a")), "no matching prefix found): add the key that they were encrypted with"},
-		"another key":             {encryptionOf(t, "secrets", by("secretbox", "a")), encryptionOf(t, "secrets", by("secretbox", "b"), none), "secrets in etcd cannot be decrypted with "},
-		"the key's name only":     {encryptionOf(t, "secrets", by("aesgcm", "a")), encryptionOf(t, "secrets", strings.ReplaceAll(by("aesgcm", "b"), "key-b", "key-a")), "message authentication failed"},
-		"no key":                  {encryptionOf(t, "secrets", by("aesgcm", "a")), Encryption{}, "secrets in etcd are encrypted (/registry/secrets/ns/one): give the keys with --encryption-provider-config"},
+		"never encrypted":                             {Encryption{}, Encryption{}, ""},
+		"the same key":                                {encryptionOf(t, "secrets", by("aesgcm", "a")), encryptionOf(t, "secrets", by("aesgcm", "a")), ""},
+		"plain before, encrypted now":                 {Encryption{}, encryptionOf(t, "secrets", by("aescbc", "a"), none), ""},
+		"encrypted before, plain now":                 {encryptionOf(t, "secrets", by("secretbox", "a")), encryptionOf(t, "secrets", none, by("secretbox", "a")), ""},
+		"another key first":                           {encryptionOf(t, "secrets", by("aescbc", "a")), encryptionOf(t, "secrets", by("aescbc", "b", "a")), ""},
+		"another provider first":                      {encryptionOf(t, "secrets", by("aescbc", "a")), encryptionOf(t, "secrets", by("secretbox", "b"), by("aescbc", "a")), ""},
+		"plain before, without the provider identity": {Encryption{}, encryptionOf(t, "secrets", by("aescbc", "a")), "no matching prefix found): add the key that they were encrypted with"},
+		"another key":                                 {encryptionOf(t, "secrets", by("secretbox", "a")), encryptionOf(t, "secrets", by("secretbox", "b"), none), "secrets in etcd cannot be decrypted with "},
+		"another key of the same name":                {encryptionOf(t, "secrets", by("aesgcm", "a")), encryptionOf(t, "secrets", strings.ReplaceAll(by("aesgcm", "b"), "key-b", "key-a")), "message authentication failed"},
+		"no key":                                      {encryptionOf(t, "secrets", by("aesgcm", "a")), Encryption{}, "secrets in etcd are encrypted (/registry/secrets/ns/one): give the keys with --encryption-provider-config"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := encrypting(t, tt.before)
@@ -151,7 +151,7 @@ func TestReadable(t *testing.T) {
 				t.Errorf("got %v, want %q", err, tt.want)
 			}
 			if err := b.Readable(configMaps, "/configmaps"); err != nil {
-				t.Errorf("of what is not there: %v", err)
+				t.Errorf("an unencrypted key that does not exist: %v", err)
 			}
 		})
 	}
@@ -163,15 +163,15 @@ func TestEncryptionMistakes(t *testing.T) {
 		encryption Encryption
 		want       string
 	}{
-		"reload of nothing": {Encryption{Reload: true}, "--encryption-provider-config-automatic-reload is given, but no --encryption-provider-config"},
-		"no file":           {Encryption{File: missing}, "--encryption-provider-config " + missing + ": "},
-		"no providers":      {encryptionOf(t, "secrets"), "at least one"},
-		"a short key":       {encryptionOf(t, "secrets", "{aescbc: {keys: [{name: a, secret: YQ==}]}}"), "secret is not of the expected length"},
-		"no base64":         {encryptionOf(t, "secrets", "{aescbc: {keys: [{name: a, secret: '%'}]}}"), "secrets must be base64 encoded"},
-		"an unknown field":  {encryptionOf(t, "secrets", "{rot13: {}}"), `unknown field "resources[0].providers[0].rot13"`},
-		"no KMS plugin":     {encryptionOf(t, "secrets", "{kms: {apiVersion: v2, name: vault, endpoint: 'unix:///nobody/listens', timeout: 100ms}}", none), "a KMS plugin is not healthy, and must be before the cluster starts: kms-provider-0: "},
-		"KMS v1":            {encryptionOf(t, "secrets", "{kms: {name: vault, endpoint: 'unix:///nobody/listens'}}", none), "Use KMSv2 instead"},
-		"a star":            {encryptionOf(t, "'*'", none), "use '*.' to encrypt all the resources from core API group or *.* to encrypt all resources"},
+		"reload, no file":  {Encryption{Reload: true}, "--encryption-provider-config-automatic-reload is given, but no --encryption-provider-config"},
+		"no file":          {Encryption{File: missing}, "--encryption-provider-config " + missing + ": "},
+		"no providers":     {encryptionOf(t, "secrets"), "at least one"},
+		"a short key":      {encryptionOf(t, "secrets", "{aescbc: {keys: [{name: a, secret: YQ==}]}}"), "secret is not of the expected length"},
+		"no base64":        {encryptionOf(t, "secrets", "{aescbc: {keys: [{name: a, secret: '%'}]}}"), "secrets must be base64 encoded"},
+		"an unknown field": {encryptionOf(t, "secrets", "{rot13: {}}"), `unknown field "resources[0].providers[0].rot13"`},
+		"no KMS plugin":    {encryptionOf(t, "secrets", "{kms: {apiVersion: v2, name: vault, endpoint: 'unix:///does/not/exist', timeout: 100ms}}", none), "a KMS plugin is not healthy, and must be before the cluster starts: kms-provider-0: "},
+		"KMS v1":           {encryptionOf(t, "secrets", "{kms: {name: vault, endpoint: 'unix:///does/not/exist'}}", none), "Use KMSv2 instead"},
+		"a star":           {encryptionOf(t, "'*'", none), "use '*.' to encrypt all the resources from core API group or *.* to encrypt all resources"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := tt.encryption.Check(t.Context())

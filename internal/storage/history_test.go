@@ -199,7 +199,7 @@ func TestLastDeletion(t *testing.T) {
 		got, err := p.backend.History().LastDeletion(t.Context(), pods, "default", "a")
 		if want == "" {
 			if !apierrors.IsNotFound(err) {
-				t.Errorf("found %v, %v, where nothing was deleted", got, err)
+				t.Errorf("found %v, %v, although nothing was deleted", got, err)
 			}
 			return
 		}
@@ -210,7 +210,7 @@ func TestLastDeletion(t *testing.T) {
 			t.Errorf("found the deletion of %s at %d, want %s at %d", image, got.Revision, want, at)
 		}
 		if version := got.Object.GetResourceVersion(); p.image("a", p.revision(version)) != want {
-			t.Errorf("the last state is that of %s", version)
+			t.Errorf("the last state has the resourceVersion %s", version)
 		}
 	}
 	p.minute()
@@ -229,17 +229,17 @@ func TestLastDeletion(t *testing.T) {
 	}
 	find("two", first)
 	p.create("a", "three")
-	find("two", first) // the one that lives now is none that was deleted
+	find("two", first) // not the deletion of an earlier object: the current one was not deleted
 	p.minute()
 	p.update("b", "y")
 	second := p.delete("a")
 	p.create("a", "four")
 	find("three", second)
 	p.delete("a")
-	find("three", second) // the last one lived between two marks
+	find("three", second) // the last object existed only between two marks
 	p.create("a", "five")
 	p.remove(forAlice(t.Context()), "b")
-	find("five", p.delete("a")) // so did this one, but it was there when the other was deleted
+	find("five", p.delete("a")) // so did this one, but it existed when the other object was deleted
 }
 
 func (p *past) revision(version string) int64 {
@@ -289,7 +289,7 @@ func TestForgottenPast(t *testing.T) {
 		t.Errorf("the deletion after it: %v, %v", got, err)
 	}
 	if _, err := history.At(t.Context(), databases, "default", "a", boundary); !apierrors.IsBadRequest(err) {
-		t.Errorf("of what is not served: %v", err)
+		t.Errorf("a resource that is not served: %v", err)
 	}
 }
 
@@ -308,6 +308,6 @@ func TestTimesOfRevisions(t *testing.T) {
 		t.Errorf("at %s it was revision %d, want from %d to before %d", began, got, first, second)
 	}
 	if got := history.RevisionAt(began.Add(-time.Hour)); got != 0 {
-		t.Errorf("an hour before everything it was revision %d", got)
+		t.Errorf("the revision an hour before the first one: %d", got)
 	}
 }

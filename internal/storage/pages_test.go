@@ -13,7 +13,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// countingKV counts how many keys etcd reads: for each page all that are left.
+// countingKV counts the keys that etcd visits: for each page, all that remain.
 type countingKV struct {
 	clientv3.KV
 	visited int64

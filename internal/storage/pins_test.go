@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestTarget: how far history is compacted.
+// TestTarget: the revision up to which history is compacted.
 func TestTarget(t *testing.T) {
 	noon := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	const gibibyte = 1 << 30
@@ -27,21 +27,21 @@ func TestTarget(t *testing.T) {
 		size      int64
 		want      int64
 	}{
-		"what is too old":                         {want: 30},
-		"as large as it may be":                   {size: gibibyte, want: 30},
-		"too large: half of the rest too":         {size: gibibyte + 1, want: 58},
-		"half of what was left":                   {size: gibibyte + 1, oldest: 58, want: 72},
-		"nothing is left but what lists need":     {size: gibibyte + 1, oldest: 85, want: 30},
-		"pinned":                                  {pinned: 20, want: 20},
-		"pinned, and younger":                     {pinned: 40, want: 30},
-		"pinned, and too large":                   {pinned: 20, size: gibibyte + 1, want: 20},
-		"pinned, and younger than half":           {pinned: 60, size: gibibyte + 1, want: 58},
-		"pinned, at half as much again":           {pinned: 20, size: gibibyte / 2 * 3, want: 20},
-		"pinned, beyond half as much again":       {pinned: 20, size: gibibyte/2*3 + 1, want: 58},
-		"pinned, the largest":                     {retention: Retention{Age: time.Hour, Size: largestSize}, pinned: 20, size: largestSize + gibibyte, want: 20},
-		"pinned, a gibibyte beyond the largest":   {retention: Retention{Age: time.Hour, Size: largestSize}, pinned: 20, size: largestSize + gibibyte + 1, want: 58},
-		"pinned what is not there any more":       {oldest: 25, pinned: 20, want: 20},
-		"pinned, too large, the half is not more": {oldest: 58, pinned: 60, size: gibibyte + 1, want: 60},
+		"older than the retention":                             {want: 30},
+		"at the size limit":                                    {size: gibibyte, want: 30},
+		"above the size limit: half of the rest too":           {size: gibibyte + 1, want: 58},
+		"above the size limit again: half of the rest":         {size: gibibyte + 1, oldest: 58, want: 72},
+		"only the last five minutes are left":                  {size: gibibyte + 1, oldest: 85, want: 30},
+		"pinned":                                               {pinned: 20, want: 20},
+		"pinned, and younger":                                  {pinned: 40, want: 30},
+		"pinned, and too large":                                {pinned: 20, size: gibibyte + 1, want: 20},
+		"pinned, and younger than half":                        {pinned: 60, size: gibibyte + 1, want: 58},
+		"pinned, at half as much again":                        {pinned: 20, size: gibibyte / 2 * 3, want: 20},
+		"pinned, beyond half as much again":                    {pinned: 20, size: gibibyte/2*3 + 1, want: 58},
+		"pinned, the largest":                                  {retention: Retention{Age: time.Hour, Size: largestSize}, pinned: 20, size: largestSize + gibibyte, want: 20},
+		"pinned, a gibibyte beyond the largest":                {retention: Retention{Age: time.Hour, Size: largestSize}, pinned: 20, size: largestSize + gibibyte + 1, want: 58},
+		"pinned, and already compacted":                        {oldest: 25, pinned: 20, want: 20},
+		"pinned, too large, half of the rest is below the pin": {oldest: 58, pinned: 60, size: gibibyte + 1, want: 60},
 	} {
 		var marks marks
 		for minute := range 91 {
@@ -58,9 +58,9 @@ func TestTarget(t *testing.T) {
 	}
 }
 
-// TestCompactionAmidAList: a client that has pinned a revision can read it, however long it takes;
-// one that has not gets an error.
-func TestCompactionAmidAList(t *testing.T) {
+// TestCompactionDuringAList: a list at a pinned revision can take any time. A list at another
+// revision fails after a compaction.
+func TestCompactionDuringAList(t *testing.T) {
 	p := newPast(t, Encryption{})
 	rounds(t, p.clock, 1, p.backend.compactor)
 	var revision int64
@@ -69,8 +69,8 @@ func TestCompactionAmidAList(t *testing.T) {
 		revision = p.written(pod, p.pods.Create(t.Context(), podKey(pod.Name), pod, pod, 0))
 	}
 	p.delete("pod-0")
-	// amid reads on after two hours.
-	amid := func() (n int, err error) {
+	// rest reads the remaining pages after two hours.
+	rest := func() (n int, err error) {
 		for _, failed := range p.backend.History().List(t.Context(), pods, "", revision) {
 			if n == 0 {
 				rounds(t, p.clock, 120, p.backend.compactor)
@@ -86,23 +86,23 @@ func TestCompactionAmidAList(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n, err := amid(); n != pageSize+1 || err != nil {
+	if n, err := rest(); n != pageSize+1 || err != nil {
 		t.Errorf("pinned: %d objects, %v", n, err)
 	}
 	unpin()
-	if n, err := amid(); n != pageSize || !apierrors.IsResourceExpired(err) {
+	if n, err := rest(); n != pageSize || !apierrors.IsResourceExpired(err) {
 		t.Errorf("not pinned: %d objects, %v", n, err)
 	}
 	if _, err := p.backend.History().Pin(t.Context(), revision); !apierrors.IsResourceExpired(err) || !strings.Contains(err.Error(), fmt.Sprintf("revision %d is no longer retained; the oldest retained revision is ", revision)) {
 		t.Errorf("too late: %v", err)
 	}
 	if left, err := p.backend.Client().Get(t.Context(), pinPrefix, clientv3.WithPrefix()); err != nil || left.Count != 0 {
-		t.Errorf("pins are left: %v, %v", left, err)
+		t.Errorf("remaining pins: %v, %v", left, err)
 	}
 }
 
-// TestPinAndRound: a compaction that was decided before a pin fails, whichever server decided it;
-// the next one compacts up to the pin.
+// TestPinAndRound: a compaction that was decided before a pin was set fails, whichever server
+// decided it. The next one compacts up to the pin.
 func TestPinAndRound(t *testing.T) {
 	p := newPast(t, Encryption{})
 	c := p.backend.compactor
@@ -117,19 +117,19 @@ func TestPinAndRound(t *testing.T) {
 		t.Fatal(err)
 	}
 	if marked, err := c.mark(t.Context(), seen, revision+1); marked || err != nil {
-		t.Errorf("a compaction that knows nothing of the pin is announced: %v, %v", marked, err)
+		t.Errorf("a compaction past the pin is announced: %v, %v", marked, err)
 	}
 	if seen, err = c.follow(t.Context()); err != nil || seen.pinned != revision {
 		t.Fatalf("%d is pinned, not %d: %v", seen.pinned, revision, err)
 	}
 	if marked, err := c.mark(t.Context(), seen, revision); !marked || err != nil {
-		t.Errorf("a compaction that knows of the pin is not announced: %v", err)
+		t.Errorf("a compaction up to the pin is not announced: %v", err)
 	}
 	small := int64(0)
 	other := keeper(t, p.backend.Client(), p.clock, DefaultRetention, &small)
 	rounds(t, p.clock, 120, other)
 	if !readable(t, p.backend.Client(), revision) {
-		t.Error("another server has compacted what is pinned")
+		t.Error("another server has compacted past the pin")
 	}
 }
 
@@ -145,10 +145,10 @@ func TestPinEnds(t *testing.T) {
 	}
 	lease, err := p.backend.Client().TimeToLive(t.Context(), clientv3.LeaseID(pins.Kvs[0].Lease))
 	if err != nil || lease.TTL <= 60 || lease.TTL > int64(pinTime.Seconds()) {
-		t.Errorf("it ends in %d s, %v", lease.TTL, err)
+		t.Errorf("the pin expires in %d s, %v", lease.TTL, err)
 	}
 	write(t, p.backend.Client(), string(pins.Kvs[0].Key), "nonsense")
 	if seen, err := p.backend.compactor.follow(t.Context()); err != nil || seen.pinned != 0 {
-		t.Errorf("nonsense pins %d, %v", seen.pinned, err)
+		t.Errorf("a malformed pin holds %d, %v", seen.pinned, err)
 	}
 }

@@ -61,16 +61,17 @@ func (p *past) records(name string) []deletion.Record {
 
 func TestRecordsOfDeletions(t *testing.T) {
 	for name, tt := range map[string]struct {
-		// what is done to the pod that was created at a revision; it returns that of the deletion.
+		// do deletes the pod that was created at a revision, and returns the revision of the
+		// deletion.
 		do   func(p *past) int64
-		want deletion.Caller // nobody: no record
+		want deletion.Caller // empty: no record
 		as   metav1.DeletionPropagation
 	}{
 		"at once":           {func(p *past) int64 { return p.remove(forAlice(p.Context()), "a") }, alice, "Background"},
 		"gracefully":        {func(p *past) int64 { return p.mark(forAlice(p.Context()), "a") }, alice, "Background"},
 		"in the foreground": {func(p *past) int64 { return p.mark(forAlice(p.Context()), "a", "foregroundDeletion") }, alice, "Foreground"},
 		"orphaning":         {func(p *past) int64 { return p.mark(forAlice(p.Context()), "a", "x", "orphan") }, alice, "Orphan"},
-		"by who marked it": {func(p *past) int64 {
+		"removed later by another client": {func(p *past) int64 {
 			marked := p.mark(forAlice(p.Context()), "a")
 			p.remove(deletion.WithCaller(p.Context(), deletion.Caller{User: "node"}), "a")
 			return marked
@@ -104,23 +105,23 @@ func TestRecordsOfDeletions(t *testing.T) {
 				t.Errorf("got %+v, want by %v as %s at %d of %d", got, tt.want, tt.as, at, created)
 			}
 			if others := p.records("ab"); len(others) > 0 {
-				t.Errorf("what was not deleted has the record %+v", others)
+				t.Errorf("an object that was not deleted has the record %+v", others)
 			}
 		})
 	}
 }
 
-// TestRecordsAreOfWhatHappened: a record is in the transaction of the deletion. A failed deletion
-// leaves none, and a retried one leaves one.
-func TestRecordsAreOfWhatHappened(t *testing.T) {
+// TestRecordsMatchDeletions: a record is written in the transaction of the deletion. A failed
+// deletion leaves none, and a retried one leaves one.
+func TestRecordsMatchDeletions(t *testing.T) {
 	p := newPast(t, Encryption{})
 	p.create("a", "one")
 	refuse := func(context.Context, runtime.Object) error { return fmt.Errorf("no") }
 	if err := p.pods.Delete(forAlice(t.Context()), podKey("a"), &corev1.Pod{}, nil, refuse, nil, storage.DeleteOptions{}); err == nil {
-		t.Fatal("it was deleted")
+		t.Fatal("the object was deleted")
 	}
 	if found := p.records("a"); len(found) > 0 {
-		t.Fatalf("what did not happen is recorded: %+v", found)
+		t.Fatalf("a failed deletion is recorded: %+v", found)
 	}
 	// The first attempt conflicts: the pod changes after it was read.
 	var change sync.Once
@@ -136,7 +137,7 @@ func TestRecordsAreOfWhatHappened(t *testing.T) {
 		t.Fatalf("%d records", len(found))
 	}
 	if image := p.image("a", p.revision(found[0].ResourceVersion)); image != "two" {
-		t.Errorf("the last state is said to be %s", image)
+		t.Errorf("the recorded last state is %s", image)
 	}
 	if before := p.image("a", found[0].Revision-1); before != "two" || p.image("a", found[0].Revision) != "none" {
 		t.Error("the record and the deletion have different revisions")
@@ -177,32 +178,32 @@ func TestCollectedRecords(t *testing.T) {
 	}
 }
 
-// TestRecordsOfNamesakes: of several objects with one name, the latest is first.
-func TestRecordsOfNamesakes(t *testing.T) {
+// TestRecordsWithTheSameName: of several objects with one name, the latest is first.
+func TestRecordsWithTheSameName(t *testing.T) {
 	p := newPast(t, Encryption{})
 	for range 3 {
 		p.create("a", "one")
 		p.minute()
 		p.remove(forAlice(t.Context()), "a")
 	}
-	// All have the same UID here, so the last record stands for all.
+	// All objects have the same UID here, so the last record stands for all of them.
 	found, err := p.backend.Records().Asked(t.Context(), 0)
 	if err != nil || len(found) != 1 {
 		t.Fatalf("%+v, %v", found, err)
 	}
 	later := found[0]
 	earlier := later
-	// The clock of the server that recorded it was fast.
+	// The clock of the server that recorded the earlier deletion was fast.
 	earlier.Time = metav1.NewMicroTime(later.Time.Add(time.Hour))
 	earlier.UID, earlier.ResourceVersion = "another", "3"
 	if err := p.backend.Records().Collected(t.Context(), []deletion.Record{earlier}); err != nil {
 		t.Fatal(err)
 	}
 	if got := p.records("a"); len(got) != 2 || got[0].UID != later.UID || got[1].UID != "another" {
-		t.Errorf("in this order: %+v", got)
+		t.Errorf("order of the records: %+v", got)
 	}
 	if got, err := p.backend.Records().Asked(t.Context(), later.Revision+1); err != nil || len(got) != 0 {
-		t.Errorf("since then: %+v, %v", got, err)
+		t.Errorf("records since then: %+v, %v", got, err)
 	}
 }
 
@@ -225,7 +226,7 @@ func TestRecordsExpire(t *testing.T) {
 	if want := int64(DefaultRetention.Deletions.Seconds()); left.TTL < want || left.TTL > want*106/100 {
 		t.Errorf("records are kept for %d s, want %d", left.TTL, want)
 	}
-	// A lease that is gone costs one deletion, and not all that follow.
+	// If the lease is lost, one deletion fails, and the next one gets a new lease.
 	if _, err := p.backend.Client().Revoke(t.Context(), lease); err != nil {
 		t.Fatal(err)
 	}

@@ -43,7 +43,7 @@ func TestRestored(t *testing.T) {
 		restoration("persistentvolumes", "", "v", "v0", "v1", "v0"), restoration("configmaps", "shopping", "b", "b0", "b1", "b0"),
 	}
 	lost := []deletion.LostReference{lostReference("shop", "d", "d1", "o"), lostReference("shop", "d", "d1", "p"), lostReference("other", "e", "e1", "o")}
-	for range 2 { // To add the same again changes nothing.
+	for range 2 { // the second call changes nothing
 		if err := r.AddRestored(t.Context(), first, lost); err != nil {
 			t.Fatal(err)
 		}
@@ -75,14 +75,14 @@ func TestRestored(t *testing.T) {
 		"":      {"v1<v0", "a1<a0", "d2<d1", "b1<b0", "e1:o of deployments.apps e", "d1:o of deployments.apps d", "d1:p of deployments.apps d"},
 	} {
 		if diff := cmp.Diff(want, read(namespace)); diff != "" {
-			t.Errorf("of namespace %q:\n%s", namespace, diff)
+			t.Errorf("records of namespace %q:\n%s", namespace, diff)
 		}
 	}
 	if err := r.ForgetLost(t.Context(), lost[:1]); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]string{"v1<v0", "a1<a0", "d2<d1", "d1:p of deployments.apps d"}, read("shop")); diff != "" {
-		t.Errorf("after one is forgotten:\n%s", diff)
+		t.Errorf("after a removal:\n%s", diff)
 	}
 }
 
@@ -102,7 +102,7 @@ func TestManyRestored(t *testing.T) {
 		t.Fatal(err)
 	}
 	if found, _, err := p.backend.Records().Restored(t.Context(), "shop"); err != nil || len(found) != 7000 {
-		t.Fatalf("%d are found: %v", len(found), err)
+		t.Fatalf("%d records: %v", len(found), err)
 	}
 	keys, err := p.backend.Client().Get(t.Context(), ownPrefix+"undeletions/", clientv3.WithPrefix())
 	if err != nil || keys.Count != 307 {
@@ -118,12 +118,12 @@ func TestManyRestored(t *testing.T) {
 		}
 	}
 	if objects != 7000 {
-		t.Errorf("the keys say that they have %d objects", objects)
+		t.Errorf("the keys have %d objects", objects)
 	}
 	if err := p.backend.records.pruneUnder(t.Context(), restoredPrefix, 3000, sizeOf); err != nil {
 		t.Fatal(err)
 	}
 	if found, _, err := p.backend.Records().Restored(t.Context(), "shop"); err != nil || len(found) != 3000 {
-		t.Errorf("%d are left: %v", len(found), err)
+		t.Errorf("%d records are left: %v", len(found), err)
 	}
 }

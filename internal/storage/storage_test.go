@@ -37,7 +37,7 @@ func TestEmbeddedKeepsWhatItAcknowledged(t *testing.T) {
 		t.Error(err)
 	}
 	b.Close()
-	b.Close() // twice is once
+	b.Close() // the second call has no effect
 	b = open(t, dir)
 	defer b.Close()
 	got, err := b.Client().Get(t.Context(), "/registry/a")
@@ -50,7 +50,7 @@ func TestEmbeddedKeepsWhatItAcknowledged(t *testing.T) {
 // block Close.
 func TestFailureIsReported(t *testing.T) {
 	b := open(t, filepath.Join(t.TempDir(), "etcd"))
-	// Close does not wait for a failed server. This one still runs, and writes to its directory.
+	// Close does not wait for a failed server. This one still runs and writes to its directory.
 	t.Cleanup(b.shutDown)
 	logger := newLogger(filepath.Join(t.TempDir(), "log"), b.failed)
 	for range 2 {

@@ -21,7 +21,7 @@ func startBuffered(source watch.Interface) *bufferedWatch {
 }
 
 func TestBufferTakesABurstInOrder(t *testing.T) {
-	source := watch.NewFake() // unbuffered: each Action waits until it is taken
+	source := watch.NewFake() // unbuffered: each Action blocks until it is read
 	w := startBuffered(source)
 	const burst = 1000
 	for i := range burst {
@@ -63,7 +63,7 @@ func TestBufferIsBounded(t *testing.T) {
 func TestBufferedWatchStops(t *testing.T) {
 	source := watch.NewFake()
 	w := startBuffered(source)
-	source.Add(&corev1.Pod{}) // is not read
+	source.Add(&corev1.Pod{}) // not read
 	w.Stop()
 	w.Stop()
 	for range w.ResultChan() {

@@ -198,15 +198,15 @@ func TestRequestsLeaveNothingWithTheirCaller(t *testing.T) {
 		if got, err := io.ReadAll(response.Body); string(got) != "done" || err != nil {
 			t.Errorf("read %q, %v", got, err)
 		}
-		<-finished // though nobody closed the body
+		<-finished // although the body is never closed
 	}
 	if n := caller.waiting.Load(); n != 0 {
-		t.Errorf("%d requests still wait for the end of their caller", n)
+		t.Errorf("%d requests are still registered with their caller's context", n)
 	}
 }
 
 func TestWholeAnswers(t *testing.T) {
-	const total = 3 * maxBuffered // nobody reads while it is written
+	const total = 3 * maxBuffered // not read while it is written
 	for _, method := range []string{http.MethodDelete, http.MethodPut, http.MethodPatch} {
 		t.Run(method, func(t *testing.T) {
 			c := client(t, func(w http.ResponseWriter, req *http.Request) {

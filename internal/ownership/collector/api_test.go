@@ -22,20 +22,20 @@ import (
 	"k8s.io/client-go/metadata"
 )
 
-// api is an API server in memory, as far as metadata goes: preconditions,
-// finalizers, propagation policies, versions and watches are like the real one's.
-// It is a metadata.Interface and a discovery.ServerResourcesInterface.
+// api is an in-memory API server for metadata. Preconditions, finalizers, propagation policies,
+// resourceVersions and watches behave as in a real one. It implements metadata.Interface and
+// discovery.ServerResourcesInterface.
 type api struct {
 	mu       sync.Mutex
 	version  int
 	uids     int
 	served   map[schema.GroupVersionResource]metav1.APIResource
-	failing  []schema.GroupVersion // discovery does not answer for these
+	failing  []schema.GroupVersion // discovery fails for these
 	objects  map[schema.GroupResource]map[string]*metav1.PartialObjectMetadata
 	logs     map[schema.GroupResource][]watch.Event
 	watchers map[schema.GroupResource][]*watcher
-	requests map[string]int // verb -> number
-	// refuse may answer a request before the store does.
+	requests map[string]int // number of requests, by verb
+	// refuse, if set, may fail a request before it reaches the store.
 	refuse func(verb string, gvr schema.GroupVersionResource, name string) error
 }
 
@@ -122,7 +122,7 @@ func (a *api) Resource(gvr schema.GroupVersionResource) metadata.Getter {
 	return &endpoint{api: a, gvr: gvr}
 }
 
-// create stores an object; the kind is what gvk says.
+// create stores an object of the given kind.
 func (a *api) create(gvk schema.GroupVersionKind, namespace, name string, owners ...metav1.OwnerReference) *metav1.PartialObjectMetadata {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -139,7 +139,7 @@ func (a *api) create(gvk schema.GroupVersionKind, namespace, name string, owners
 	return o.DeepCopy()
 }
 
-// commit stores o, or takes it out, and tells the watchers.
+// commit stores or removes o and sends the watch event.
 func (a *api) commit(gr schema.GroupResource, change watch.EventType, o *metav1.PartialObjectMetadata) {
 	a.version++
 	o.ResourceVersion = strconv.Itoa(a.version)
@@ -180,16 +180,16 @@ func (a *api) find(gvk schema.GroupVersionKind, namespace, name string) *metav1.
 	return a.objects[gvrOf(gvk).GroupResource()][namespace+"/"+name].DeepCopy()
 }
 
-// requested returns how often a verb was asked for.
+// requested returns the number of requests with a verb.
 func (a *api) requested(verb string) int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.requests[verb]
 }
 
-// endpoint is one resource of the api, in one namespace or all.
+// endpoint is one resource of the api, in one namespace or in all.
 type endpoint struct {
-	metadata.Getter // what the collector does not use
+	metadata.Getter // for the methods that the collector does not use
 	api             *api
 	gvr             schema.GroupVersionResource
 	namespace       string
@@ -199,7 +199,7 @@ func (e *endpoint) Namespace(namespace string) metadata.ResourceInterface {
 	return &endpoint{api: e.api, gvr: e.gvr, namespace: namespace}
 }
 
-// enter begins a request; the api is locked when it succeeds.
+// enter begins a request. If it succeeds, the api is locked.
 func (e *endpoint) enter(verb, name string) (unlock func(), err error) {
 	a := e.api
 	a.mu.Lock()

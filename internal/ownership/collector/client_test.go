@@ -27,8 +27,9 @@ func (a answer) RoundTrip(req *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: code, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body)), Request: req}, nil
 }
 
-// TestHowItDeletes: where, and what a server reads; one that reads only JSON gets that.
-func TestHowItDeletes(t *testing.T) {
+// TestDeleteRequests checks the path and body of DELETE requests, and the fallback to JSON for a
+// server that does not read protobuf.
+func TestDeleteRequests(t *testing.T) {
 	background, version, uid := metav1.DeletePropagationBackground, "7", types.UID("u")
 	want := metav1.DeleteOptions{
 		TypeMeta:      metav1.TypeMeta{APIVersion: "v1", Kind: "DeleteOptions"},
@@ -37,7 +38,7 @@ func TestHowItDeletes(t *testing.T) {
 	for _, test := range []struct {
 		gvr             schema.GroupVersionResource
 		namespace, path string
-		jsonOnly        int // the code by which it refuses all else, if it does
+		jsonOnly        int // the status code for requests that are not JSON, if the server refuses them
 	}{
 		{schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, "default", "/api/v1/namespaces/default/configmaps/a", 0},
 		{schema.GroupVersionResource{Version: "v1", Resource: "nodes"}, "", "/api/v1/nodes/a", 0},
@@ -52,7 +53,7 @@ func TestHowItDeletes(t *testing.T) {
 				return test.jsonOnly, `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"no"}`
 			}
 			body, _ := io.ReadAll(req.Body)
-			// As an API server decodes it.
+			// Decode as an API server does.
 			codecs, v1, got := metainternalversionscheme.Codecs, schema.GroupVersion{Version: "v1"}, metav1.DeleteOptions{}
 			info, _ := runtime.SerializerInfoForMediaType(codecs.SupportedMediaTypes(), kind)
 			into, _, err := codecs.DecoderToVersion(info.Serializer, v1).Decode(body, new(v1.WithKind("DeleteOptions")), &got)
@@ -84,7 +85,8 @@ func TestHowItDeletes(t *testing.T) {
 	}
 }
 
-// TestRefusedDeletions: what a server says, and what answers in its place.
+// TestRefusedDeletions: the client returns the error of an API server, of a server without the
+// resource, and of a proxy.
 func TestRefusedDeletions(t *testing.T) {
 	const status = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":%q,"message":"no","code":%d}`
 	for name, test := range map[string]struct {
@@ -96,7 +98,7 @@ func TestRefusedDeletions(t *testing.T) {
 		"changed":     {http.StatusConflict, fmt.Sprintf(status, metav1.StatusReasonConflict, 409), apierrors.IsConflict},
 		"not allowed": {http.StatusForbidden, fmt.Sprintf(status, metav1.StatusReasonForbidden, 403), apierrors.IsForbidden},
 		"not served":  {http.StatusNotFound, "404 page not found", func(err error) bool { return apierrors.IsNotFound(err) && !isObjectNotFound(err) }},
-		"a proxy's refusal": {http.StatusBadGateway, "<html>", func(err error) bool {
+		"an error page of a proxy": {http.StatusBadGateway, "<html>", func(err error) bool {
 			return apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) && strings.Contains(err.Error(), "<html>")
 		}},
 	} {

@@ -46,8 +46,9 @@ func ownedBy(o *metav1.PartialObjectMetadata) metav1.OwnerReference {
 	}
 }
 
-// start runs a collector on a until the test ends or stop is called. It gives up on nothing:
-// on a busy machine that would let an owner go before its dependents are known.
+// start runs a collector on a until the test ends or stop is called. The collector never gives up
+// on a kind, because on a busy machine it could then delete an owner before its dependents are
+// observed.
 func start(t testing.TB, a *api, change func(*Options)) (c *Collector, stop func()) {
 	t.Helper()
 	options := Options{Metadata: a, Discovery: a, Events: record.NewFakeRecorder(100), Clock: clock.RealClock{}, Patience: time.Hour}
@@ -73,7 +74,7 @@ func start(t testing.TB, a *api, change func(*Options)) (c *Collector, stop func
 	select {
 	case <-c.Synced():
 	case <-time.After(10 * time.Second):
-		t.Fatal("does not sync")
+		t.Fatal("the collector does not sync")
 	}
 	return c, stop
 }
@@ -100,7 +101,7 @@ func TestPolicies(t *testing.T) {
 	tests := []struct {
 		policy metav1.DeletionPropagation
 		left   int
-		// requests are those that a cascade over 50 dependents may take.
+		// The maximum numbers of requests for a cascade over 50 dependents.
 		deletes, gets, patches int
 	}{
 		{policy: metav1.DeletePropagationBackground, deletes: 51},
@@ -131,9 +132,9 @@ func TestPolicies(t *testing.T) {
 	}
 }
 
-// TestAdoptedInTheMeantime changes a dependent after the collector decided to
-// delete it: the precondition fails, and the new owner keeps it.
-func TestAdoptedInTheMeantime(t *testing.T) {
+// TestAdoptedDuringDeletion changes a dependent after the collector has decided to delete it: the
+// precondition fails, and the new owner keeps the dependent.
+func TestAdoptedDuringDeletion(t *testing.T) {
 	a := newAPI(configMaps, secrets)
 	owner := a.create(configMaps, "default", "owner")
 	other := a.create(configMaps, "default", "other")
@@ -156,8 +157,8 @@ func TestAdoptedInTheMeantime(t *testing.T) {
 	})
 }
 
-// TestNewKind serves a kind while the collector runs: its objects are collected
-// within a second, and what referred to it before is judged.
+// TestNewKind adds a kind while the collector runs. Its objects are collected within a second, and
+// earlier references to it are resolved.
 func TestNewKind(t *testing.T) {
 	a := newAPI(configMaps, crds)
 	bogus := metav1.OwnerReference{APIVersion: databasesGV.String(), Kind: "Database", Name: "gone", UID: "00000000-0000-4000-8000-00000000dead"}
@@ -165,11 +166,11 @@ func TestNewKind(t *testing.T) {
 	start(t, a, func(o *Options) { o.RefreshPeriod = time.Hour })
 	time.Sleep(50 * time.Millisecond)
 	if a.count(configMaps) != 1 {
-		t.Fatal("an object went whose owner's kind is not served")
+		t.Fatal("an object was deleted although its owner's kind is not served")
 	}
 
 	a.create(crds, "", "databases.test.joshua.su")
-	time.Sleep(100 * time.Millisecond) // discovery follows later
+	time.Sleep(100 * time.Millisecond) // the collector's discovery runs later
 	a.serve(databases, true)
 	served := time.Now()
 	postgres := a.create(databases, "default", "postgres")
@@ -181,9 +182,9 @@ func TestNewKind(t *testing.T) {
 	}
 }
 
-// TestRemovedKindStallsNobody takes a kind away that dependents and a waiting
-// owner have to do with.
-func TestRemovedKindStallsNobody(t *testing.T) {
+// TestRemovedKindDoesNotBlockOthers removes a kind that has dependents and an owner in foreground
+// deletion.
+func TestRemovedKindDoesNotBlockOthers(t *testing.T) {
 	a := newAPI(configMaps, secrets, databases)
 	owner := a.create(configMaps, "default", "owner")
 	a.create(databases, "default", "postgres", ownedBy(owner))
@@ -196,13 +197,13 @@ func TestRemovedKindStallsNobody(t *testing.T) {
 	remove(t, a, owner, metav1.DeletePropagationForeground)
 	eventually(t, "owner gone", func() bool { return a.count(configMaps) == 0 })
 	if a.count(secrets) != 1 || a.find(secrets, "default", "owned-by-removed-kind") == nil {
-		t.Error("want only the secret left whose owner's kind is gone")
+		t.Error("want only the secret whose owner's kind was removed")
 	}
 }
 
-// TestBrokenKindStallsNobody has a kind that cannot be listed, as a failing
-// conversion webhook makes it. Owners of the kind are looked up instead.
-func TestBrokenKindStallsNobody(t *testing.T) {
+// TestUnlistableKindDoesNotBlockOthers has a kind whose list requests fail, as a broken conversion
+// webhook causes. Owners of this kind are read with GET.
+func TestUnlistableKindDoesNotBlockOthers(t *testing.T) {
 	a := newAPI(configMaps, secrets, databases)
 	a.refuse = func(verb string, gvr schema.GroupVersionResource, _ string) error {
 		if gvr == gvrOf(databases) && (verb == "list" || verb == "watch") {
@@ -217,20 +218,21 @@ func TestBrokenKindStallsNobody(t *testing.T) {
 	dead := ownedBy(alive)
 	dead.UID = "00000000-0000-4000-8000-00000000dead"
 	a.create(secrets, "default", "of-the-dead", dead)
-	// Given up after a tenth of that, as it answers with errors.
+	// Lists fail, so the collector gives up after a tenth of that.
 	start(t, a, func(o *Options) { o.Patience = 5 * time.Second })
 	remove(t, a, owner, metav1.DeletePropagationForeground)
 	eventually(t, "owner gone", func() bool { return a.count(configMaps) == 0 })
 	eventually(t, "one secret left", func() bool { return a.count(secrets) == 1 })
 	if a.find(secrets, "default", "of-the-living") == nil {
-		t.Error("a dependent went whose owner lives")
+		t.Error("a dependent was deleted although its owner exists")
 	}
 	remove(t, a, alive, metav1.DeletePropagationBackground)
 	eventually(t, "no secret left", func() bool { return a.count(secrets) == 0 })
 }
 
-// Who is given up on is named once in the log, and nobody else is.
-func TestGivingUpIsToldOnce(t *testing.T) {
+// TestGivingUpIsLoggedOnce: a kind that the collector gives up on is logged once, and no other kind
+// is.
+func TestGivingUpIsLoggedOnce(t *testing.T) {
 	var warnings bytes.Buffer
 	defer klog.CaptureState().Restore()
 	klog.LogToStderr(false)
@@ -244,22 +246,22 @@ func TestGivingUpIsToldOnce(t *testing.T) {
 		return nil
 	}
 	_, stop := start(t, a, func(o *Options) { o.Patience, o.RefreshPeriod = time.Second, 5*time.Millisecond })
-	time.Sleep(300 * time.Millisecond) // and still it cannot be listed
+	time.Sleep(300 * time.Millisecond) // the kind still cannot be listed
 	stop()
 	klog.Flush()
-	var told []string
+	var logged []string
 	for line := range strings.Lines(warnings.String()) {
 		if strings.HasPrefix(line, "W") && strings.Contains(line, "no longer waits for it") {
-			told = append(told, line)
+			logged = append(logged, line)
 		}
 	}
-	if len(told) != 1 || !strings.Contains(told[0], "cannot list databases.test.joshua.su") {
-		t.Errorf("told %q", told)
+	if len(logged) != 1 || !strings.Contains(logged[0], "cannot list databases.test.joshua.su") {
+		t.Errorf("logged %q", logged)
 	}
 }
 
-// TestEventsAsOwners: events are not watched, but they are served, so that an owner among them
-// is looked up and not taken for one of an unknown kind.
+// TestEventsAsOwners: events are not watched, but the kind is served, so an owner that is an event
+// is looked up.
 func TestEventsAsOwners(t *testing.T) {
 	events := schema.GroupVersionKind{Version: "v1", Kind: "Event"}
 	a := newAPI(configMaps, events)
@@ -270,14 +272,14 @@ func TestEventsAsOwners(t *testing.T) {
 	a.create(configMaps, "default", "of-the-dead", dead)
 	a.refuse = func(verb string, gvr schema.GroupVersionResource, _ string) error {
 		if gvr == gvrOf(events) && verb != "get" {
-			t.Errorf("it asks to %s events", verb)
+			t.Errorf("the collector sent a %s request for events", verb)
 		}
 		return nil
 	}
 	c, _ := start(t, a, nil)
 	eventually(t, "the dependent of an event that is gone goes", func() bool { return a.count(configMaps) == 1 })
 	if a.find(configMaps, "default", "of-the-living") == nil {
-		t.Error("the dependent of an event that exists went")
+		t.Error("the dependent of an existing event was deleted")
 	}
 	c.View(func(g *graph.Graph) {
 		if r, served := g.Served(events.GroupKind()); !served || r.Watched {
@@ -286,8 +288,8 @@ func TestEventsAsOwners(t *testing.T) {
 	})
 }
 
-// TestUnansweredDiscovery has an aggregated server fail: what it serves is not
-// taken for gone.
+// TestUnansweredDiscovery: if discovery of an aggregated server fails, its kinds do not count as
+// removed.
 func TestUnansweredDiscovery(t *testing.T) {
 	a := newAPI(configMaps, databases)
 	postgres := a.create(databases, "default", "postgres")
@@ -302,8 +304,8 @@ func TestUnansweredDiscovery(t *testing.T) {
 	_ = c
 }
 
-// TestRefusedWritesAreTriedAgain fails every request now and then.
-func TestRefusedWritesAreTriedAgain(t *testing.T) {
+// TestFailedWritesAreRetried fails a request from time to time.
+func TestFailedWritesAreRetried(t *testing.T) {
 	a := newAPI(configMaps, secrets)
 	owner := a.create(configMaps, "default", "owner")
 	for i := range 20 {
@@ -326,7 +328,7 @@ func TestRefusedWritesAreTriedAgain(t *testing.T) {
 	eventually(t, "all gone", func() bool { return a.count(configMaps)+a.count(secrets) == 0 })
 }
 
-// TestRestart stops the collector in the middle of cascades, again and again.
+// TestRestart repeatedly stops the collector during cascades.
 func TestRestart(t *testing.T) {
 	for _, policy := range []metav1.DeletionPropagation{metav1.DeletePropagationBackground, metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan} {
 		t.Run(string(policy), func(t *testing.T) {
@@ -351,9 +353,9 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// TestStartsKnowingAllKinds starts again and again in the middle of an orphaning
-// deletion. Whichever kind is listed first, the other's objects are not lost.
-func TestStartsKnowingAllKinds(t *testing.T) {
+// TestStartKnowsAllKinds restarts the collector repeatedly during an orphaning deletion. Whichever
+// kind is listed first, dependents of the other kind are not lost.
+func TestStartKnowsAllKinds(t *testing.T) {
 	for i := range 200 {
 		a := newAPI(configMaps, secrets)
 		owner := a.create(configMaps, "default", "owner")
@@ -363,7 +365,7 @@ func TestStartsKnowingAllKinds(t *testing.T) {
 		eventually(t, "the owner goes", func() bool { return a.count(configMaps) == 0 })
 		stop()
 		if o := a.find(secrets, "default", "dependent"); o == nil || len(o.OwnerReferences) > 0 {
-			t.Fatalf("start %d: %v, want it kept without owner", i, o)
+			t.Fatalf("start %d: %v, want the dependent without the owner", i, o)
 		}
 	}
 }
@@ -386,12 +388,12 @@ func TestInvalidNamespaceIsReported(t *testing.T) {
 	eventually(t, "treated as absent", func() bool { return a.count(secrets) == 0 })
 	eventually(t, "recorded", func() bool { return book.size() == 1 })
 	if r := book.records["dependent"]; !slices.Equal(r.Elsewhere, []types.UID{owner.UID}) {
-		t.Errorf("the record does not say that the owner is in another namespace: %+v", r)
+		t.Errorf("the record does not have the owner in Elsewhere: %+v", r)
 	}
 }
 
-// BenchmarkBackground measures the collector alone: 5,000 dependents a round, on
-// a store that takes no time.
+// BenchmarkBackground measures the collector alone, with 5,000 dependents per round and an
+// in-memory store.
 func BenchmarkBackground(b *testing.B) {
 	benchmark(b, metav1.DeletePropagationBackground)
 }

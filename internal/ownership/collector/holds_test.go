@@ -13,9 +13,9 @@ import (
 	"github.com/kindred-project/kindred/internal/ownership/graph"
 )
 
-// TestHoldsAreTold: an object that stays on hold gets one event, one that is released in time or
-// deleted none, and one that is put on hold again another.
-func TestHoldsAreTold(t *testing.T) {
+// TestEventsForHolds: an object that stays on hold gets one event, and another one if it is put on
+// hold again. An object that is released in time or deleted gets none.
+func TestEventsForHolds(t *testing.T) {
 	a, events := newAPI(configMaps, secrets), record.NewFakeRecorder(10)
 	object := a.create(configMaps, "default", "held")
 	annotate := func(annotations map[string]string) {
@@ -35,11 +35,11 @@ func TestHoldsAreTold(t *testing.T) {
 		select {
 		case got := <-events.Events:
 			if got != want {
-				t.Errorf("told %q, want %q", got, want)
+				t.Errorf("events %q, want %q", got, want)
 			}
 		default:
 			if want != "" {
-				t.Errorf("not told: %q", want)
+				t.Errorf("missing events: %q", want)
 			}
 		}
 		return known

@@ -16,7 +16,7 @@ import (
 	"github.com/kindred-project/kindred/internal/deletion"
 )
 
-// notebook is a store of records that may fail.
+// notebook is a deletion.Records whose writes may fail.
 type notebook struct {
 	deletion.Records
 	mu      sync.Mutex
@@ -73,14 +73,15 @@ func TestCollectedIsRemembered(t *testing.T) {
 		}
 	}
 	if _, recorded := book.records["owner"]; recorded {
-		t.Error("what somebody else deleted is recorded as collected")
+		t.Error("an object that another client deleted is recorded as collected")
 	}
 	if book.batches > 20 {
 		t.Errorf("%d batches for %d objects", book.batches, many)
 	}
 }
 
-// What could not be recorded is recorded later; and what is left, at the end.
+// TestRecordsAreNotLost: records that could not be written are retried, and the remaining ones are
+// written when the collector stops.
 func TestRecordsAreNotLost(t *testing.T) {
 	a, book := newAPI(configMaps, secrets), &notebook{records: map[string]deletion.Record{}, failing: true}
 	owner := a.create(configMaps, "default", "owner")

@@ -28,7 +28,7 @@ func TestRestFollowsTheAction(t *testing.T) {
 	}
 }
 
-// turn is an action that takes its turn in the background.
+// turn returns a channel that is closed when a background action gets its turn.
 func turn(t *turns) (begun chan func()) {
 	begun = make(chan func(), 1)
 	go func() { begun <- t.take(context.Background()) }()
@@ -55,8 +55,8 @@ func waits(t *testing.T, clock *clocktesting.FakeClock, timers int, begun chan f
 	}
 }
 
-// newTestTurns are turns at a time that stands still, beside others for as long as others says
-// so. All but one are taken.
+// newTestTurns returns turns with a fake clock, all but one taken. Other clients have requests in
+// progress while others is true.
 func newTestTurns(others *atomic.Bool) (*turns, *clocktesting.FakeClock) {
 	clock := clocktesting.NewFakeClock(time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC))
 	t := newTurns(clock, others.Load)
@@ -73,7 +73,7 @@ func TestSoManyAtATime(t *testing.T) {
 	}
 	select {
 	case <-turn(turns):
-		t.Fatal("one more begins")
+		t.Fatal("more actions begin than there are turns")
 	case <-time.After(50 * time.Millisecond):
 	}
 }
@@ -82,7 +82,7 @@ func TestAllAtOnceWithoutOthers(t *testing.T) {
 	var others atomic.Bool
 	turns, _ := newTestTurns(&others)
 	for range 48 {
-		begins(t, turn(turns)) // and none ends
+		begins(t, turn(turns)) // and no action ends
 	}
 }
 
@@ -96,25 +96,26 @@ func TestTurnsBesideOthers(t *testing.T) {
 	waits(t, clock, 1, second)
 	clock.Step(time.Millisecond)
 	go endFirst()
-	waits(t, clock, 2, second) // the first rests
+	waits(t, clock, 2, second) // the first action pauses
 	clock.Step(restShare*time.Millisecond - 1)
 	waits(t, clock, 2, second)
 	clock.Step(1)
 	endSecond := begins(t, second)
 
-	// A third waits, the others go, and then nobody waits for anybody.
+	// A third action waits. When the other clients are idle, it begins, and a fourth one does not
+	// wait.
 	third, fourth := turn(turns), turn(turns)
 	waits(t, clock, 2, third)
 	others.Store(false)
 	go endSecond()
 	waits(t, clock, 3, third)
-	clock.Step(0) // the second took no time, and rests as long
+	clock.Step(0) // the second action took no time and pauses as long
 	begins(t, third)
 	begins(t, fourth)
 	begins(t, turn(turns))
 }
 
-// TestHangingAction has an action hold its turn for ever.
+// TestHangingAction: an action that never ends does not block the others.
 func TestHangingAction(t *testing.T) {
 	var others atomic.Bool
 	others.Store(true)
@@ -144,8 +145,8 @@ func TestWaitingEndsWithTheCollector(t *testing.T) {
 	<-done
 }
 
-// TestCollectsBesideOthers collects while others never cease to make requests.
-func TestCollectsBesideOthers(t *testing.T) {
+// TestCollectsUnderLoad collects while other clients send requests all the time.
+func TestCollectsUnderLoad(t *testing.T) {
 	a := newAPI(configMaps, secrets)
 	owner := a.create(configMaps, "default", "owner")
 	for i := range 100 {

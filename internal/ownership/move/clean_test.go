@@ -87,8 +87,8 @@ func TestClean(t *testing.T) {
 	}
 }
 
-// TestHold: what a patch puts back is what was there, and in between the controller has
-// nothing to do.
+// TestHold: a hold leaves the controller nothing to do, and the release patch restores the object
+// exactly.
 func TestHold(t *testing.T) {
 	for _, tt := range []struct {
 		name, source, held string
@@ -104,7 +104,7 @@ func TestHold(t *testing.T) {
 		{"Pod", `{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {schedulingGates: [{name: g}]}}`, `{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {schedulingGates: [{name: g}, {name: ownership.kindred.dev/moving}]}}`, false},
 		{"Machine", `{apiVersion: infrastructure.cluster.x-k8s.io/v1beta1, kind: DockerMachine, metadata: {name: a, annotations: {b: c}}}`,
 			`{apiVersion: infrastructure.cluster.x-k8s.io/v1beta1, kind: DockerMachine, metadata: {name: a, annotations: {b: c, cluster.x-k8s.io/paused: "true"}}}`, false},
-		{"nothing known", `{apiVersion: e.com/v1, kind: Deployment, metadata: {name: a}, spec: {replicas: 2}}`, `{apiVersion: e.com/v1, kind: Deployment, metadata: {name: a}, spec: {replicas: 2}}`, false},
+		{"unknown kind", `{apiVersion: e.com/v1, kind: Deployment, metadata: {name: a}, spec: {replicas: 2}}`, `{apiVersion: e.com/v1, kind: Deployment, metadata: {name: a}, spec: {replicas: 2}}`, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			source, object := parse(t, tt.source), parse(t, tt.source)
@@ -139,8 +139,8 @@ func TestStatus(t *testing.T) {
 		{"custom", `{apiVersion: e.com/v1, kind: K, metadata: {name: a, generation: 7}, status: {observedGeneration: 7, conditions: [{type: T, observedGeneration: 6}, {type: U}]}}`,
 			`{observedGeneration: 2, conditions: [{type: T, observedGeneration: 1}, {type: U}]}`},
 		{"never observed", `{apiVersion: e.com/v1, kind: K, metadata: {name: a, generation: 7}, status: {observedGeneration: 1, phase: P}}`, `{phase: P}`},
-		{"lagging as far as the copy has come", `{apiVersion: e.com/v1, kind: K, metadata: {name: a, generation: 3}, status: {observedGeneration: 1, phase: P}}`, `{phase: P}`},
-		{"conditions below", `{apiVersion: e.com/v1, kind: K, metadata: {name: a, generation: 7}, status: {parents: [{name: p, conditions: [{type: T, observedGeneration: 7}, {type: U, observedGeneration: 1}]}], of: {another: {observedGeneration: 9}}}}`,
+		{"lagging behind by a generation that the copy does not have", `{apiVersion: e.com/v1, kind: K, metadata: {name: a, generation: 3}, status: {observedGeneration: 1, phase: P}}`, `{phase: P}`},
+		{"nested conditions", `{apiVersion: e.com/v1, kind: K, metadata: {name: a, generation: 7}, status: {parents: [{name: p, conditions: [{type: T, observedGeneration: 7}, {type: U, observedGeneration: 1}]}], of: {another: {observedGeneration: 9}}}}`,
 			`{parents: [{name: p, conditions: [{type: T, observedGeneration: 2}, {type: U}]}], of: {another: {observedGeneration: 9}}}`},
 		{"Job", `{apiVersion: batch/v1, kind: Job, metadata: {name: a}, status: {succeeded: 1, active: 2, ready: 1, uncountedTerminatedPods: {}}}`, `{succeeded: 1}`},
 		{"Deployment", `{apiVersion: apps/v1, kind: Deployment, metadata: {name: a}, status: {replicas: 1}}`, ""},
@@ -163,7 +163,7 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// TestDigest: it says whether what is copied has changed, and nothing else.
+// TestDigest: the digest changes if and only if copied content changes.
 func TestDigest(t *testing.T) {
 	base := `{apiVersion: e.com/v1, kind: K, metadata: {name: a, uid: u, resourceVersion: "1", ownerReferences: [{uid: o}], finalizers: [e.com/f]}, spec: {x: 1}, status: {y: 1}}`
 	of := func(old, new string) string {
@@ -176,33 +176,33 @@ func TestDigest(t *testing.T) {
 	same := of("", "")
 	for _, change := range [][2]string{{"x: 1", "x: 2"}, {"y: 1", "y: 2"}, {"uid: u", "labels: {l: v}"}, {"uid: u", "annotations: {l: v}"}} {
 		if of(change[0], change[1]) == same {
-			t.Errorf("%v makes no difference", change)
+			t.Errorf("%v does not change the digest", change)
 		}
 	}
 	for _, change := range [][2]string{{`"1"`, `"2"`}, {"ownerReferences: [{uid: o}], ", ""}, {", finalizers: [e.com/f]", ""}, {"uid: u", "generation: 4"}} {
 		if of(change[0], change[1]) != same {
-			t.Errorf("%v makes a difference", change)
+			t.Errorf("%v changes the digest", change)
 		}
 	}
 	if digest(parse(t, `{apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: a}, status: {replicas: 1}}`), alone) !=
 		digest(parse(t, `{apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: a}, status: {replicas: 2}}`), alone) {
-		t.Error("a status that is not copied makes a difference")
+		t.Error("a status that is not copied changes the digest")
 	}
 }
 
 func TestLacks(t *testing.T) {
 	for _, tt := range []struct{ name, sent, stored, want string }{
 		{"defaults", `{spec: {a: 1}}`, `{spec: {a: 1, b: 2}, status: {x: y}}`, ""},
-		{"another value", `{spec: {a: {b: 1}}}`, `{spec: {a: {b: 2}}}`, "spec.a.b"},
+		{"changed value", `{spec: {a: {b: 1}}}`, `{spec: {a: {b: 2}}}`, "spec.a.b"},
 		{"absent", `{data: {a: x}}`, `{}`, "data"},
 		{"empty", `{spec: {a: {}, b: [], c: "", d: 0, e: false, f: null}}`, `{spec: {}}`, ""},
-		{"injected into a list", `{spec: {v: [{name: a}, {name: c}]}}`, `{spec: {v: [{name: a, x: y}, {name: b}, {name: c}]}}`, ""},
-		{"gone from a list", `{spec: {v: [{name: a}, {name: b}]}}`, `{spec: {v: [{name: b}, {name: a}]}}`, "spec.v[1]"},
+		{"field injected into a list", `{spec: {v: [{name: a}, {name: c}]}}`, `{spec: {v: [{name: a, x: y}, {name: b}, {name: c}]}}`, ""},
+		{"item missing from a list", `{spec: {v: [{name: a}, {name: b}]}}`, `{spec: {v: [{name: b}, {name: a}]}}`, "spec.v[1]"},
 		{"labels", `{metadata: {labels: {a: b}}}`, `{metadata: {labels: {a: c}}}`, "metadata.labels.a"},
 		{"annotations", `{metadata: {annotations: {a: b}}}`, `{metadata: {}}`, "metadata.annotations.a"},
 		{"annotations of controllers", `{metadata: {annotations: {deployment.kubernetes.io/revision: "1"}}}`, `{metadata: {}}`, ""},
-		{"owner gone", `{metadata: {ownerReferences: [{uid: a, kind: K, apiVersion: v1, name: n}]}}`, `{metadata: {}}`, "metadata.ownerReferences"},
-		{"owner too many", `{metadata: {}}`, `{metadata: {ownerReferences: [{uid: a, kind: K, apiVersion: v1, name: n}]}}`, "metadata.ownerReferences"},
+		{"missing owner", `{metadata: {ownerReferences: [{uid: a, kind: K, apiVersion: v1, name: n}]}}`, `{metadata: {}}`, "metadata.ownerReferences"},
+		{"surplus owner", `{metadata: {}}`, `{metadata: {ownerReferences: [{uid: a, kind: K, apiVersion: v1, name: n}]}}`, "metadata.ownerReferences"},
 		{"owner of another version", `{metadata: {ownerReferences: [{uid: a, kind: K, apiVersion: g/v1, name: n}]}}`, `{metadata: {ownerReferences: [{uid: a, kind: K, apiVersion: g/v2, name: n}]}}`, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -210,7 +210,7 @@ func TestLacks(t *testing.T) {
 				return parse(t, "{apiVersion: v1, kind: K, "+strings.TrimPrefix(text, "{"))
 			}
 			if got := lacks(of(tt.sent), of(tt.stored)); got != tt.want {
-				t.Errorf("lacks %q, want %q", got, tt.want)
+				t.Errorf("missing %q, want %q", got, tt.want)
 			}
 		})
 	}

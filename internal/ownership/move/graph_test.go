@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// object is an object whose UID is its name. Of its owners the first is the controller.
+// object returns an object whose UID is its name. Its first owner is its controller.
 func object(apiVersion, kind, name string, owners ...string) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": apiVersion, "kind": kind}}
 	o.SetName(name)
@@ -41,7 +41,7 @@ func TestAssemble(t *testing.T) {
 		name    string
 		objects of
 		roots   []string
-		// want is the order: names, of what is remade in brackets.
+		// want is the order of names; Remade objects are in brackets.
 		want    []string
 		outside map[string][]string
 		late    map[string][]string
@@ -52,17 +52,17 @@ func TestAssemble(t *testing.T) {
 			roots:   []string{"d"}, want: []string{"d", "rs", "[p]"},
 		},
 		{
-			name:    "a pod that nobody of the graph controls moves",
+			name:    "a pod whose controller is outside of the graph is copied",
 			objects: of{object("v1", "Pod", "p", "elsewhere"), object("v1", "Pod", "q")},
 			roots:   []string{"p", "q"}, want: []string{"p", "q"}, outside: map[string][]string{"p": {"elsewhere"}},
 		},
 		{
-			name:    "what only a pod owns goes with it, and what another owns as well does not",
+			name:    "an object that only a Remade pod owns is Remade, and one with another owner is copied",
 			objects: of{object("apps/v1", "StatefulSet", "s"), object("v1", "Pod", "p", "s"), object("v1", "ConfigMap", "c", "p"), object("v1", "Secret", "k", "p", "s")},
 			roots:   []string{"s"}, want: []string{"s", "[p]", "[c]", "k"}, outside: map[string][]string{"k": {"p"}, "c": {"p"}},
 		},
 		{
-			name:    "slices of the controller are remade, others move",
+			name:    "EndpointSlices of the controller are Remade, others are copied",
 			objects: of{object("v1", "Service", "s"), slice("auto", "endpointslice-controller.k8s.io", "s"), slice("own", "example.com", "s")},
 			roots:   []string{"s"}, want: []string{"s", "[auto]", "own"},
 		},
@@ -72,12 +72,12 @@ func TestAssemble(t *testing.T) {
 			roots:   []string{"a"}, want: []string{"a", "b"}, outside: map[string][]string{"b": {"x"}},
 		},
 		{
-			name:    "a circle, and what stands behind it",
+			name:    "a cycle and its dependents",
 			objects: of{object("v1", "ConfigMap", "a", "c"), object("v1", "ConfigMap", "b", "c"), object("v1", "ConfigMap", "c", "b")},
 			roots:   []string{"b"}, want: []string{"c", "a", "b"}, late: map[string][]string{"c": {"b"}},
 		},
 		{
-			name:    "its own owner",
+			name:    "an object that owns itself",
 			objects: of{object("v1", "ConfigMap", "a", "a")},
 			roots:   []string{"a"}, want: []string{"a"},
 		},
@@ -119,7 +119,7 @@ func TestAssemble(t *testing.T) {
 	}
 }
 
-// TestOrderOfRandomGraphs: each member once, owners first but in circles.
+// TestOrderOfRandomGraphs: each member is listed once, after its owners, except in cycles.
 func TestOrderOfRandomGraphs(t *testing.T) {
 	for seed := range uint64(1000) {
 		objects, roots := randomGraph(rand.New(rand.NewPCG(seed, 3)))
@@ -138,14 +138,14 @@ func TestOrderOfRandomGraphs(t *testing.T) {
 					t.Fatalf("seed %d: owner %s comes after %s: %v, late are %v", seed, uid, item, after, item.Late)
 				}
 				if after && !owns(g, item.UID(), uid) {
-					t.Fatalf("seed %d: owner %s comes after %s, and there is no circle", seed, uid, item)
+					t.Fatalf("seed %d: owner %s comes after %s, and they are not in a cycle", seed, uid, item)
 				}
 			}
 		}
 	}
 }
 
-// owns reports whether an object owns another, over others.
+// owns reports whether an object owns another directly or indirectly.
 func owns(g *Graph, owner, uid types.UID) bool {
 	seen := map[types.UID]bool{}
 	var up func(types.UID) bool
@@ -176,15 +176,16 @@ func TestMembers(t *testing.T) {
 
 func TestID(t *testing.T) {
 	if ID([]types.UID{"a", "b"}) != ID([]types.UID{"b", "a", "a"}) {
-		t.Error("the order of roots makes another move")
+		t.Error("the ID of a move depends on the order of its roots")
 	}
 	if ID([]types.UID{"a", "b"}) == ID([]types.UID{"a"}) || ID([]types.UID{"ab"}) == ID([]types.UID{"a", "b"}) {
-		t.Error("other roots make the same move")
+		t.Error("moves with different roots have the same ID")
 	}
 }
 
-// TestMarksThatWereHandedOn: a controller copies annotations to what it owns.
-func TestMarksThatWereHandedOn(t *testing.T) {
+// TestInheritedMarks: a mark that a controller copied with other annotations to a dependent is not
+// the dependent's own.
+func TestInheritedMarks(t *testing.T) {
 	owner, owned := object("apps/v1", "Deployment", "web"), object("apps/v1", "ReplicaSet", "web-1", "web")
 	of := func(o *unstructured.Unstructured, from types.UID) mark {
 		return mark{Move: "m", For: short(o.GroupVersionKind().GroupKind(), o.GetName()), from: from, Digest: "d"}
@@ -196,6 +197,6 @@ func TestMarksThatWereHandedOn(t *testing.T) {
 	}
 	owned.SetAnnotations(map[string]string{a.key(): a.text()})
 	if got := markOf(owned); got != (mark{}) {
-		t.Errorf("a mark that was handed on is taken for its own: %+v", got)
+		t.Errorf("an inherited mark counts as the object's own: %+v", got)
 	}
 }

@@ -26,12 +26,12 @@ func TestPlanOf(t *testing.T) {
 		name    string
 		object  *unstructured.Unstructured
 		consent Consent
-		problem string // a part; "" is none
+		problem string // a substring; "" for no problem
 		note    string
 	}{
 		{"nothing", object("v1", "ConfigMap", "a"), Consent{}, "", ""},
-		{"owned from outside", object("v1", "ConfigMap", "a", "x"), Consent{}, "is also owned by any/x", ""},
-		{"owned from outside, consented", object("v1", "ConfigMap", "a", "x"), Consent{DropOutsideOwners: true}, "", "loses its owner any/x"},
+		{"owner outside", object("v1", "ConfigMap", "a", "x"), Consent{}, "is also owned by any/x", ""},
+		{"owner outside, consented", object("v1", "ConfigMap", "a", "x"), Consent{DropOutsideOwners: true}, "", "loses its owner any/x"},
 		{"finalizer", finalized("e.com/f"), Consent{}, "has the finalizer e.com/f", ""},
 		{"finalizer, consented", finalized("e.com/f"), Consent{DropFinalizers: true}, "", "loses its finalizers at the source"},
 		{"finalizer, nothing removed", finalized("e.com/f"), Consent{KeepSource: true}, "", ""},
@@ -72,7 +72,7 @@ func TestPlanOf(t *testing.T) {
 	}
 }
 
-// TestVerbsAtSource: nobody needs a permission that is not used.
+// TestVerbsAtSource: a move needs no permission that it does not use.
 func TestVerbsAtSource(t *testing.T) {
 	finalized := object("v1", "ConfigMap", "f")
 	finalized.SetFinalizers([]string{"e.com"})
@@ -91,13 +91,13 @@ func TestVerbsAtSource(t *testing.T) {
 	}
 }
 
-// written is a directory with a graph of two.
+// written returns a directory with a graph of two objects, and the graph.
 func written(t *testing.T) (string, *Graph) {
 	t.Helper()
 	g := Assemble([]*unstructured.Unstructured{object("v1", "ConfigMap", "a"), object("v1", "Secret", "b", "a")}, map[types.UID]bool{"a": true})
 	_ = unstructured.SetNestedField(g.Items[0].Object.Object, int64(7), "spec", "whole")
 	m := &Mover{Options: Options{ToDirectory: filepath.Join(t.TempDir(), "graph"), Progress: func(string) {}}, graph: g, plan: &Plan{ID: g.ID()}}
-	// Its place may be there, if it is empty; and so may what was left by an interrupted run.
+	// The directory may exist if it is empty; files of an interrupted run are replaced.
 	if err := os.Mkdir(m.ToDirectory, 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -129,11 +129,11 @@ func TestDirectory(t *testing.T) {
 		}
 	}
 	if err := mayWriteDirectory(path); err == nil {
-		t.Error("it would be written over")
+		t.Error("an existing directory would be overwritten")
 	}
 }
 
-// TestBrokenDirectory: what is not all that was written is refused.
+// TestBrokenDirectory: an incomplete or damaged directory is refused.
 func TestBrokenDirectory(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -141,9 +141,9 @@ func TestBrokenDirectory(t *testing.T) {
 		want string
 	}{
 		{"no index", func(path string) error { return os.Remove(filepath.Join(path, indexFile)) }, "or is incomplete"},
-		{"a file is gone", func(path string) error { return os.Remove(filepath.Join(path, "0001-ConfigMap-a.yaml")) }, "is incomplete"},
-		{"a file is cut", func(path string) error { return os.Truncate(filepath.Join(path, "0002-Secret-b.yaml"), 20) }, "is not what was written"},
-		{"the index is cut", func(path string) error { return os.Truncate(filepath.Join(path, indexFile), 30) }, indexFile},
+		{"a file is missing", func(path string) error { return os.Remove(filepath.Join(path, "0001-ConfigMap-a.yaml")) }, "is incomplete"},
+		{"a file is truncated", func(path string) error { return os.Truncate(filepath.Join(path, "0002-Secret-b.yaml"), 20) }, "is not what was written"},
+		{"the index is truncated", func(path string) error { return os.Truncate(filepath.Join(path, indexFile), 30) }, indexFile},
 		{"the index is empty", func(path string) error { return os.Truncate(filepath.Join(path, indexFile), 0) }, "is not the index"},
 		{"outside", func(path string) error {
 			text, err := os.ReadFile(filepath.Join(path, indexFile))
@@ -152,7 +152,7 @@ func TestBrokenDirectory(t *testing.T) {
 			}
 			return os.WriteFile(filepath.Join(path, indexFile), []byte(strings.Replace(string(text), "0001-", "../../0001-", 1)), 0o600)
 		}, "outside of the directory"},
-		{"roots that are not there", func(path string) error {
+		{"roots that are not in the directory", func(path string) error {
 			text, err := os.ReadFile(filepath.Join(path, indexFile))
 			if err != nil {
 				return err

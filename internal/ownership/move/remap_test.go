@@ -18,7 +18,7 @@ import (
 	"github.com/kindred-project/kindred/internal/ownership/transplant"
 )
 
-// randomGraph is some objects that own and mention each other at random, in circles too.
+// randomGraph returns objects that own and mention each other at random, also in cycles.
 func randomGraph(r *rand.Rand) ([]*unstructured.Unstructured, map[types.UID]bool) {
 	n := 1 + r.IntN(12)
 	uid := func(i int) types.UID { return types.UID(fmt.Sprintf("00000000-0000-0000-0000-%012d", i)) }
@@ -30,7 +30,7 @@ func randomGraph(r *rand.Rand) ([]*unstructured.Unstructured, map[types.UID]bool
 		o.SetUID(uid(i))
 		var owners []metav1.OwnerReference
 		for j := range n {
-			// Mostly upwards, so that circles are there but not everywhere.
+			// Most references are to earlier objects, so that there are some cycles.
 			if (j < i && r.IntN(4) == 0) || r.IntN(6*n) == 0 {
 				owners = append(owners, metav1.OwnerReference{APIVersion: "example.com/v1", Kind: "Thing", Name: fmt.Sprintf("thing-%d", j), UID: uid(j)})
 			}
@@ -57,11 +57,10 @@ func randomGraph(r *rand.Rand) ([]*unstructured.Unstructured, map[types.UID]bool
 	return objects, roots
 }
 
-// TestRemapOfRandomGraphs copies graphs as a move does, but into memory. Nothing is ever
-// created with an owner that is not there; in the end each owner and each mention is the
-// copy's, and nothing speaks of the source any more.
+// TestRemapOfRandomGraphs copies graphs as a move does, but in memory. No copy is created with an
+// owner that does not exist. At the end all owners and mentions refer to copies.
 func TestRemapOfRandomGraphs(t *testing.T) {
-	circles := 0
+	cycles := 0
 	for seed := range uint64(1000) {
 		objects, roots := randomGraph(rand.New(rand.NewPCG(seed, 7)))
 		all := make([]metav1.Object, len(objects))
@@ -77,12 +76,12 @@ func TestRemapOfRandomGraphs(t *testing.T) {
 		var unfinished []*Item
 		exists := map[types.UID]bool{}
 		for i, item := range g.moved() {
-			circles += len(item.Late)
+			cycles += len(item.Late)
 			complete := m.knowsAll(item)
 			copied := m.desired(item, k)
 			for _, uid := range ownerUIDs(copied) {
 				if !exists[uid] {
-					t.Fatalf("seed %d: %s is created with an owner that is not there", seed, item)
+					t.Fatalf("seed %d: %s is created with an owner that does not exist", seed, item)
 				}
 			}
 			uid := types.UID(fmt.Sprintf("ffffffff-0000-0000-0000-%012d", i))
@@ -129,7 +128,7 @@ func TestRemapOfRandomGraphs(t *testing.T) {
 			}
 		}
 	}
-	if circles < 100 {
-		t.Errorf("only %d circles: too few to mean anything", circles)
+	if cycles < 100 {
+		t.Errorf("only %d cycles: too few for a meaningful test", cycles)
 	}
 }

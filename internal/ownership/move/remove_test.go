@@ -20,7 +20,7 @@ import (
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 )
 
-// slow answers each reading after a while, unless the caller gives up first.
+// slow answers each GET after a delay, unless the context ends first.
 type slow struct {
 	dynamic.Interface
 	dynamic.NamespaceableResourceInterface
@@ -54,7 +54,7 @@ func (s slowIn) Get(ctx context.Context, name string, options metav1.GetOptions,
 	return s.ResourceInterface.Get(ctx, name, options, subresources...)
 }
 
-// leaving is an object of the source that is being deleted.
+// leaving returns an object of the source that is being deleted.
 func leaving(name string, finalizers ...string) *unstructured.Unstructured {
 	o := object("v1", "ConfigMap", name)
 	o.SetDeletionTimestamp(&metav1.Time{Time: time.Unix(1, 0)})
@@ -62,7 +62,8 @@ func leaving(name string, finalizers ...string) *unstructured.Unstructured {
 	return o
 }
 
-// awaiting is a removal that has deleted objects, of which the source still has some.
+// awaiting returns a removal that has deleted the objects in gone; the source still has the objects
+// in there.
 func awaiting(source slow, gone []*unstructured.Unstructured, there ...runtime.Object) *removal {
 	source.Interface = dynamicfake.NewSimpleDynamicClient(runtime.NewScheme(), there...)
 	served := map[schema.GroupVersionKind]kind{}
@@ -76,8 +77,8 @@ func awaiting(source slow, gone []*unstructured.Unstructured, there ...runtime.O
 	return &removal{Mover: m, gone: gone}
 }
 
-// TestAwaitGone: what does not go is reported with what it waits for, whether the limit ends
-// between two readings or in one.
+// TestAwaitGone: objects that are not deleted in time are reported with what they wait for, whether
+// the limit is reached between two requests or during one.
 func TestAwaitGone(t *testing.T) {
 	mine := leaving("mine", "mine.example.com", "kubernetes.io/pvc-protection")
 	mine.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: "operator", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:metadata":{"f:finalizers":{"v:\"mine.example.com\"":{}}}}`)}}})
@@ -99,16 +100,16 @@ func TestAwaitGone(t *testing.T) {
 			r := awaiting(slow{takes: takes}, deleted, mine, leaving("unknown", "example.com/f"), pod, another, leaving("stays"))
 			left, err := r.awaitGone(t.Context())
 			if err != nil || left != len(want) {
-				t.Errorf("a reading takes %s: %d stay, %v", takes, left, err)
+				t.Errorf("requests that take %s: %d stay, %v", takes, left, err)
 			}
 			if diff := cmp.Diff(want, r.report.Kept); diff != "" {
-				t.Errorf("a reading takes %s:\n%s", takes, diff)
+				t.Errorf("requests that take %s:\n%s", takes, diff)
 			}
 		})
 	}
 }
 
-// TestAwaitGoneFails: what the source answers, and an interruption, are not taken for the limit.
+// TestAwaitGoneFails: errors of the source and an interruption are not mistaken for the limit.
 func TestAwaitGoneFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		broken := errors.New("broken")

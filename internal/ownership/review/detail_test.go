@@ -36,23 +36,23 @@ func TestReadiness(t *testing.T) {
 			want: ownership.ReadinessReady,
 		},
 		{
-			name: "not available, as Cluster API's v1beta2 conditions say of a cluster", conditions: []any{
+			name: "not available: a Cluster with Cluster API's v1beta2 conditions", conditions: []any{
 				condition("Available", "False", "NotAvailable", "* ControlPlaneAvailable: not yet"), condition("Paused", "False", "NotPaused", ""),
 			},
 			want: ownership.ReadinessInProgress, message: "* ControlPlaneAvailable: not yet",
 		},
 		{
-			name: "available is not known", conditions: []any{condition("Available", "Unknown", "InternalError", "")},
+			name: "available is unknown", conditions: []any{condition("Available", "Unknown", "InternalError", "")},
 			want: ownership.ReadinessInProgress, message: "InternalError",
 		},
 		{
-			name: "ready and not yet available, as a machine of Cluster API's", conditions: []any{
+			name: "ready and not yet available: a Machine of Cluster API", conditions: []any{
 				condition("Available", "False", "WaitingForMinReadySeconds", ""), condition("Ready", "True", "", ""),
 			},
 			want: ownership.ReadinessInProgress, message: "WaitingForMinReadySeconds",
 		},
 		{
-			name: "available without a word", conditions: []any{condition("Available", "False", "", "")},
+			name: "not available, without reason and message", conditions: []any{condition("Available", "False", "", "")},
 			want: ownership.ReadinessInProgress, message: "Available is False",
 		},
 		{
@@ -60,7 +60,7 @@ func TestReadiness(t *testing.T) {
 			want: ownership.ReadinessReady,
 		},
 		{
-			name: "stalled, which says more", conditions: []any{condition("Available", "False", "", "x"), condition("Stalled", "True", "Broken", "cannot go on")},
+			name: "stalled takes precedence over not available", conditions: []any{condition("Available", "False", "", "x"), condition("Stalled", "True", "Broken", "cannot go on")},
 			want: ownership.ReadinessFailed, message: "cannot go on",
 		},
 		{

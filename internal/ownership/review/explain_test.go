@@ -27,15 +27,15 @@ import (
 	"github.com/kindred-project/kindred/internal/ownership/graph"
 )
 
-// memory is what the store remembers.
+// memory is a fake of the store's records and history.
 type memory struct {
 	deletion.Records
 	deletion.History
 	records []deletion.Record
 	ends    []deletion.End
-	// states are objects as they were at any revision.
+	// states are objects that had the same state at all revisions.
 	states []*unstructured.Unstructured
-	// lost is why the history cannot be read.
+	// lost is the error with which reads of the history fail.
 	lost error
 }
 
@@ -56,7 +56,7 @@ func (m *memory) Of(_ context.Context, resource schema.GroupResource, namespace,
 	return found, nil
 }
 
-// First remembers no changes.
+// First returns no changes.
 func (m *memory) First(context.Context, schema.GroupResource, string, func(string, string) bool) iter.Seq2[*unstructured.Unstructured, error] {
 	return func(func(*unstructured.Unstructured, error) bool) {}
 }
@@ -79,7 +79,7 @@ var (
 	collecting = deletion.Caller{User: "system:serviceaccount:kube-system:generic-garbage-collector"}
 )
 
-// deleted remembers a deletion, so many seconds after the beginning; the UID is the name.
+// deleted adds the record of a deletion, a number of seconds after the start. The UID is the name.
 func (m *memory) deleted(r graph.Resource, namespace, name string, at int, by deletion.Caller, owners func(*unstructured.Unstructured)) {
 	record := deletion.Record{
 		Resource: r.GroupResource(), Namespace: namespace, Name: name, UID: types.UID(name), ResourceVersion: "7",
@@ -94,7 +94,7 @@ func (m *memory) deleted(r graph.Resource, namespace, name string, at int, by de
 	m.records = append(m.records, record)
 }
 
-// was remembers how an object was at any time.
+// was adds the state of an object, the same at all times.
 func (m *memory) was(r graph.Resource, namespace, name string, changes ...func(*unstructured.Unstructured)) {
 	o := &unstructured.Unstructured{}
 	o.SetGroupVersionKind(r.GroupVersion().WithKind(r.Kind))
@@ -145,7 +145,8 @@ func pod(name string) ownership.ObjectReference {
 	return ownership.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: "a", Name: name}
 }
 
-// story is an explanation in short: who was deleted by what kind of agent because of whom.
+// story summarizes an explanation: which object was deleted, by what kind of agent and because of
+// which owner.
 func story(s ownership.OwnershipExplanationStatus) []string {
 	said := []string{string(s.State)}
 	for _, o := range s.Owners {
@@ -208,17 +209,17 @@ func TestExplanations(t *testing.T) {
 			m.deleted(jobs, "a", "middle", 2, collecting, ownedBy(configMaps, "root"))
 			m.deleted(pods, "a", "one", 3, collecting, ownedBy(jobs, "middle"))
 		}, pod("one"), []string{"Gone", "Pod/one by GarbageCollector Job/middle", "Job/middle by GarbageCollector ConfigMap/root", "ConfigMap/root by User"}},
-		"two owners that share one": {func(_ *world, m *memory) {
+		"two owners with a common owner": {func(_ *world, m *memory) {
 			m.deleted(configMaps, "a", "root", 1, kubectl, nil)
 			m.deleted(jobs, "a", "left", 2, collecting, ownedBy(configMaps, "root"))
 			m.deleted(jobs, "a", "right", 2, collecting, ownedBy(configMaps, "root"))
 			m.deleted(pods, "a", "one", 3, collecting, ownedBy(jobs, "left", "right"))
 		}, pod("one"), []string{"Gone", "Pod/one by GarbageCollector Job/left,Job/right", "Job/left by GarbageCollector ConfigMap/root", "Job/right by GarbageCollector ConfigMap/root", "ConfigMap/root by User"}},
-		"owners in a circle": {func(_ *world, m *memory) {
+		"owners in a cycle": {func(_ *world, m *memory) {
 			m.deleted(pods, "a", "one", 1, collecting, ownedBy(pods, "two"))
 			m.deleted(pods, "a", "two", 1, collecting, ownedBy(pods, "one"))
 		}, pod("one"), []string{"Gone", "Pod/one by GarbageCollector Pod/two", "Pod/two by GarbageCollector Pod/one"}},
-		"an owner that never was": {func(_ *world, m *memory) {
+		"an owner that never existed": {func(_ *world, m *memory) {
 			m.deleted(pods, "a", "one", 1, collecting, ownedBy(jobs, "never"))
 		}, pod("one"), []string{"Gone", "Pod/one by GarbageCollector Job/never", "Job/never by Unknown"}},
 		"an owner of another UID": {func(_ *world, m *memory) {
@@ -226,7 +227,7 @@ func TestExplanations(t *testing.T) {
 			m.records[0].UID = "later"
 			m.deleted(pods, "a", "one", 1, collecting, ownedBy(jobs, "job"))
 		}, pod("one"), []string{"Gone", "Pod/one by GarbageCollector Job/job", "Job/job by Unknown"}},
-		"begun by one, ended by another": {func(_ *world, m *memory) {
+		"requested by one client, completed by another": {func(_ *world, m *memory) {
 			m.deleted(pods, "a", "one", 1, kubectl, nil)
 			m.deleted(pods, "a", "one", 2, collecting, nil)
 		}, pod("one"), []string{"Gone", "Pod/one by User"}},
@@ -243,7 +244,7 @@ func TestExplanations(t *testing.T) {
 			m.deleted(configMaps, "a", "root", 1, kubectl, nil)
 			m.ended(pods, "a", "one", ownedBy(configMaps, "root"))
 		}, pod("one"), []string{"Gone", "Pod/one by Unknown ConfigMap/root", "ConfigMap/root by User"}},
-		"no record, and an owner that is there": {func(w *world, m *memory) {
+		"no record, and an existing owner": {func(w *world, m *memory) {
 			w.add(configMaps, "a", "root", nil)
 			m.ended(pods, "a", "one", ownedBy(configMaps, "root"))
 		}, pod("one"), []string{"Gone", "Pod/one by Unknown"}},
@@ -266,12 +267,12 @@ func TestExplanations(t *testing.T) {
 			m.deleted(pods, "a", "one", 1, operator, ownedBy(configMaps, "root"))
 			m.deleted(configMaps, "a", "root", 2, kubectl, nil)
 		}, pod("one"), []string{"Gone", "Pod/one by ServiceAccount"}},
-		"by an operator, its owner lets it go": {func(_ *world, m *memory) {
+		"by an operator, while its owner orphans it": {func(_ *world, m *memory) {
 			m.deleted(configMaps, "a", "root", 1, kubectl, nil)
 			m.records[0].Policy = metav1.DeletePropagationOrphan
 			m.deleted(pods, "a", "one", 2, operator, ownedBy(configMaps, "root"))
 		}, pod("one"), []string{"Gone", "Pod/one by ServiceAccount"}},
-		"by a person, while its owner goes": {func(_ *world, m *memory) {
+		"by a person, while its owner is being deleted": {func(_ *world, m *memory) {
 			m.deleted(configMaps, "a", "root", 1, kubectl, nil)
 			m.deleted(pods, "a", "one", 2, kubectl, ownedBy(configMaps, "root"))
 		}, pod("one"), []string{"Gone", "Pod/one by User"}},
@@ -283,7 +284,7 @@ func TestExplanations(t *testing.T) {
 			w.add(configMaps, "b", "astray", nil)
 			m.ended(pods, "a", "one", ownedBy(configMaps, "astray"))
 		}, pod("one"), []string{"Gone", "Pod/one by Unknown invalid ConfigMap/astray"}},
-		"a lost record, and one of a namesake": {func(_ *world, m *memory) {
+		"a lost record, and one of an object with the same name": {func(_ *world, m *memory) {
 			m.deleted(configMaps, "a", "root", 2, kubectl, nil)
 			m.deleted(pods, "a", "one", 1, kubectl, nil)
 			m.records[1].UID = "before"
@@ -294,7 +295,7 @@ func TestExplanations(t *testing.T) {
 			m.deleted(pods, "a", "one", 1, kubectl, nil)
 			m.records[0].UID = "before"
 		}, pod("one"), []string{"Living", "earlier Pod/one by User"}},
-		"a namesake by its UID": {func(w *world, m *memory) {
+		"an object with the same name, by its UID": {func(w *world, m *memory) {
 			w.add(pods, "a", "one", nil)
 			m.deleted(pods, "a", "one", 1, kubectl, nil)
 			m.records[0].UID = "before"
@@ -317,7 +318,8 @@ func TestExplanations(t *testing.T) {
 	}
 }
 
-// Who may not read an object is not told that it was, nor of an owner of another's.
+// TestExplanationsHide: a caller learns nothing about objects that it may not read, not even that
+// they existed.
 func TestExplanationsHide(t *testing.T) {
 	w, m := newWorld(t), &memory{}
 	m.deleted(configMaps, "a", "root", 1, kubectl, nil)
@@ -340,15 +342,15 @@ func TestExplanationsHide(t *testing.T) {
 		}
 	}
 	if _, err := w.explain(m, pod("never")); !apierrors.IsNotFound(err) || !strings.Contains(err.Error(), "no deleted object of this name is known") {
-		t.Errorf("what never was: %v", err)
+		t.Errorf("an object that never existed: %v", err)
 	}
 	if _, err := w.explain(m, ownership.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: "a"}); !apierrors.IsInvalid(err) {
 		t.Errorf("without a name: %v", err)
 	}
 }
 
-// TestExplanationsHideOwnersElsewhere: a caller who may read everything in namespace a is not told
-// the name of an owner in another namespace, whether or not it still exists.
+// TestExplanationsHideOwnersElsewhere: a caller who may read everything in namespace a does not
+// learn the name of an owner in another namespace, whether or not it still exists.
 func TestExplanationsHideOwnersElsewhere(t *testing.T) {
 	for name, exists := range map[string]bool{"existing": true, "gone": false} {
 		t.Run(name, func(t *testing.T) {
@@ -370,12 +372,12 @@ func TestExplanationsHideOwnersElsewhere(t *testing.T) {
 	}
 }
 
-// TestExplanationsAreInTurn: the history knows a time to a minute; no effect is told to be older
-// than its cause.
-func TestExplanationsAreInTurn(t *testing.T) {
+// TestExplanationsAreOrdered: the history has times to the minute, and no effect is reported before
+// its cause.
+func TestExplanationsAreOrdered(t *testing.T) {
 	w, m := newWorld(t), &memory{}
 	m.deleted(configMaps, "a", "root", 72, kubectl, nil)
-	m.ended(jobs, "a", "middle", ownedBy(configMaps, "root")) // at 60, as far as is known
+	m.ended(jobs, "a", "middle", ownedBy(configMaps, "root")) // at 60, according to the history
 	m.ended(pods, "a", "one", ownedBy(jobs, "middle"))
 	s, err := w.explain(m, pod("one"))
 	if err != nil || len(s.Deletions) != 3 {

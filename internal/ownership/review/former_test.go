@@ -19,7 +19,8 @@ import (
 
 var tools = resource("example.com", "v1", "tools", "Tool", true)
 
-// withoutTools is a world whose definition of tools was deleted, with the tool t1 and a pod of it.
+// withoutTools returns a world whose CRD of tools was deleted, with the former tool t1 and a pod
+// that it owned.
 func withoutTools(t *testing.T) (*world, *memory) {
 	w, m := newWorld(t), &memory{}
 	m.deleted(crds, "", "tools.example.com", 1, kubectl, nil)
@@ -28,7 +29,7 @@ func withoutTools(t *testing.T) (*world, *memory) {
 	return w, m
 }
 
-// define lets the history know the definition.
+// define adds the CRD to the history.
 func (m *memory) define() {
 	m.was(crds, "", "tools.example.com", func(o *unstructured.Unstructured) {
 		o.Object["spec"] = map[string]any{
@@ -42,8 +43,8 @@ func (m *memory) define() {
 	})
 }
 
-// TestExplanationsWithoutTheDefinition: an object whose definition was deleted is explained from
-// its record, by all names of its kind.
+// TestExplanationsWithoutTheDefinition: an object whose CRD was deleted is explained from its
+// record, by all names of its kind.
 func TestExplanationsWithoutTheDefinition(t *testing.T) {
 	w, m := withoutTools(t)
 	m.define()
@@ -73,20 +74,20 @@ func TestExplanationsWithoutTheDefinition(t *testing.T) {
 	}
 	s, err = w.explain(m, pod("one"))
 	if diff := gocmp.Diff(append([]string{"Gone", "Pod/one by GarbageCollector Tool/t1"}, story1[1:]...), story(s)); err != nil || diff != "" {
-		t.Errorf("what it owned: %v, %s", err, diff)
+		t.Errorf("its dependent: %v, %s", err, diff)
 	}
 	if _, err := w.explainSpec(m, ownership.OwnershipExplanationSpec{Type: "tool", Object: t1}); !apierrors.IsInvalid(err) {
-		t.Errorf("type beside a kind: %v", err)
+		t.Errorf("type together with kind: %v", err)
 	}
 
-	// Who may not get tools is told nothing of one, nor of a pod's owner.
+	// A caller who may not get tools learns nothing about the tool or about a pod's owner.
 	w.allowed = func(a authorizer.Attributes) bool { return a.GetResource() != "tools" }
 	if _, err := ask("tool"); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "tools.example.com") {
-		t.Errorf("with fewer rights: %v", err)
+		t.Errorf("without permission: %v", err)
 	}
 	s, err = w.explain(m, pod("one"))
 	if err != nil || !slices.Equal(story(s), []string{"Gone", "Pod/one by GarbageCollector"}) || s.Hidden != 1 {
-		t.Errorf("with fewer rights, what it owned: %v, %+v", err, s)
+		t.Errorf("without permission, its dependent: %v, %+v", err, s)
 	}
 }
 

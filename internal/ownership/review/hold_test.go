@@ -23,7 +23,7 @@ func onHold(value string) func(*unstructured.Unstructured) {
 	}
 }
 
-// interrupted is the hold of an undeletion that is not finished.
+// interrupted returns the hold of an unfinished undeletion.
 func interrupted(name string) string {
 	return `{"root":"r","from":"f","for":"ConfigMap/` + name + `","of":"Widget.example.com/root"}`
 }
@@ -88,7 +88,7 @@ func TestHoldsAreShown(t *testing.T) {
 	}
 	w.allowed = func(a authorizer.Attributes) bool { return a.GetNamespace() == "b" }
 	if s, err := w.lint(ownership.OwnershipLintSpec{Rules: only}); err != nil || !slices.Equal(found(s), all[2:]) {
-		t.Errorf("with fewer rights: %v, %v", found(s), err)
+		t.Errorf("without permission: %v, %v", found(s), err)
 	}
 }
 

@@ -30,8 +30,7 @@ import (
 	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
 )
 
-// discovered is what is served: widgets in two versions, of which v1 is preferred, and all
-// else in one.
+// discovered serves widgets in two versions, of which v1 is preferred, and all other kinds in one.
 func discovered() discovery.ServerResourcesInterface {
 	var lists []*metav1.APIResourceList
 	for _, r := range servedKinds {
@@ -50,7 +49,7 @@ func (w *world) lint(spec ownership.OwnershipLintSpec) (ownership.OwnershipLintS
 	return review.Status, err
 }
 
-// found is each finding as "namespace/name: rule".
+// found returns the findings as "namespace/name: rule".
 func found(s ownership.OwnershipLintStatus) []string {
 	var all []string
 	for _, f := range s.Findings {
@@ -59,7 +58,8 @@ func found(s ownership.OwnershipLintStatus) []string {
 	return all
 }
 
-// inVersion names owners in another version than the one they are observed in.
+// inVersion makes an object's references name their owners in another version than the observed
+// one.
 func inVersion(version string, change func(*unstructured.Unstructured)) func(*unstructured.Unstructured) {
 	return func(o *unstructured.Unstructured) {
 		change(o)
@@ -80,7 +80,7 @@ func labelled(change func(*unstructured.Unstructured)) func(*unstructured.Unstru
 	}
 }
 
-// strip takes the references of an object away, as a backup tool does.
+// strip removes the references of an object, as a backup tool does.
 func (w *world) strip(name types.UID) {
 	w.t.Helper()
 	for _, o := range w.objects {
@@ -99,7 +99,7 @@ func (w *world) strip(name types.UID) {
 	}
 }
 
-// faulty is a world with something wrong in two namespaces.
+// faulty returns a world with faults in two namespaces.
 func faulty(t *testing.T) *world {
 	w := newWorld(t)
 	w.add(widgets, "a", "root", nil)
@@ -148,7 +148,7 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// TestLintFixes looks at what a client could write itself.
+// TestLintFixes checks that fixes are complete: a client could apply them itself.
 func TestLintFixes(t *testing.T) {
 	w := faulty(t)
 	s, err := w.lint(ownership.OwnershipLintSpec{Namespace: "a"})
@@ -171,8 +171,8 @@ func TestLintFixes(t *testing.T) {
 	}
 }
 
-// TestLintHidesWhatIsHidden: what the caller may not read is counted, and neither shown nor
-// concluded from.
+// TestLintHidesWhatIsHidden: objects that the caller may not read are counted; they are not shown,
+// and nothing is concluded from them.
 func TestLintHidesWhatIsHidden(t *testing.T) {
 	for name, tt := range map[string]struct {
 		allowed func(authorizer.Attributes) bool
@@ -181,13 +181,13 @@ func TestLintHidesWhatIsHidden(t *testing.T) {
 	}{
 		"nothing may be read": {func(authorizer.Attributes) bool { return false }, nil, 10},
 		"no owners": {func(a authorizer.Attributes) bool { return a.GetResource() != "widgets" },
-			// Which versions there are is known to everybody, as is a kind that is not served.
+			// Every user may know which kinds and versions are served.
 			[]string{"a/old: stale-version", "a/older: unserved-version", "a/bare: no-owner", "b/unknown: unserved-kind", "b/unknown: block-owner-deletion"}, 1},
 		"no siblings": {func(a authorizer.Attributes) bool {
 			return a.GetResource() == "widgets" || a.GetName() == "bare"
 		}, nil, 8},
 		"one namespace": {func(a authorizer.Attributes) bool { return a.GetNamespace() == "b" },
-			// That there is such an owner elsewhere is not said.
+			// The finding does not reveal that the owner exists in another namespace.
 			[]string{"b/astray: never-existed", "b/unknown: unserved-kind", "b/unknown: block-owner-deletion"}, 8},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -233,7 +233,7 @@ func TestLintRefusals(t *testing.T) {
 	}
 }
 
-// silent discovery does not answer for one version.
+// silent is a discovery that fails for one version.
 type silent struct {
 	discovery.ServerResourcesInterface
 	version schema.GroupVersion
@@ -250,9 +250,9 @@ func (s silent) ServerGroupsAndResources() ([]*metav1.APIGroup, []*metav1.APIRes
 	return groups, lists, &discovery.ErrGroupDiscoveryFailed{Groups: map[schema.GroupVersion]error{s.version: errors.New("no answer")}}
 }
 
-// TestSilentVersionsAreNotTakenForUnserved: of a group that answers in part only, versions are
-// not judged.
-func TestSilentVersionsAreNotTakenForUnserved(t *testing.T) {
+// TestSilentVersionsAreNotUnserved: if discovery of a group is incomplete, its versions are not
+// checked.
+func TestSilentVersionsAreNotUnserved(t *testing.T) {
 	w := faulty(t)
 	reviews := w.reviews()
 	sources := *reviews.connected()
@@ -270,8 +270,8 @@ func TestSilentVersionsAreNotTakenForUnserved(t *testing.T) {
 	}
 }
 
-// TestRepair repairs what is faulty through an API that answers as each case has it, and
-// looks at what was written and what became of each finding.
+// TestRepair repairs a faulty world and checks the requests and the result for each finding. The
+// API answers as the case says.
 func TestRepair(t *testing.T) {
 	const lostPatch = `{"metadata":{"ownerReferences":[{"apiVersion":"example.com/v1","kind":"Widget","name":"root","uid":"root","controller":true,"blockOwnerDeletion":true}],"resourceVersion":"7","uid":"lost"}}`
 	only := func(rules ...ownership.LintRule) ownership.OwnershipRepairSpec {
@@ -284,7 +284,7 @@ func TestRepair(t *testing.T) {
 	lost := only(ownership.RuleLostReference)
 	for name, tt := range map[string]struct {
 		spec     ownership.OwnershipRepairSpec
-		dryRun   bool // of the request itself
+		dryRun   bool // the request itself is a dry run
 		answer   error
 		requests []string
 		want     []string
@@ -297,18 +297,18 @@ func TestRepair(t *testing.T) {
 			requests: []string{"PATCH /api/v1/namespaces/a/configmaps/lost?dryRun=All " + lostPatch}, want: []string{"lost WouldApply "}},
 		"changed in between": {spec: lost, answer: apierrors.NewConflict(configMaps.GroupResource(), "lost", errors.New("modified")),
 			requests: []string{"PATCH /api/v1/namespaces/a/configmaps/lost " + lostPatch}, want: []string{"lost Skipped the object has changed since it was checked"}},
-		"gone in between": {spec: lost, answer: apierrors.NewNotFound(configMaps.GroupResource(), "lost"),
+		"deleted in between": {spec: lost, answer: apierrors.NewNotFound(configMaps.GroupResource(), "lost"),
 			requests: []string{"PATCH /api/v1/namespaces/a/configmaps/lost " + lostPatch}, want: []string{"lost Skipped the object was deleted"}},
 		"not allowed": {spec: lost, answer: apierrors.NewForbidden(configMaps.GroupResource(), "lost", errors.New("jane may not")),
 			requests: []string{"PATCH /api/v1/namespaces/a/configmaps/lost " + lostPatch}, want: []string{`lost Skipped configmaps "lost" is forbidden: jane may not`}},
-		"nothing is safe": {spec: only(ownership.RuleNoOwner), want: []string{"bare Skipped no change is safe; decide by hand"}},
-		"seen before": {spec: with(lost, func(s *ownership.OwnershipRepairSpec) {
+		"no safe fix": {spec: only(ownership.RuleNoOwner), want: []string{"bare Skipped no change is safe; decide by hand"}},
+		"unchanged since it was seen": {spec: with(lost, func(s *ownership.OwnershipRepairSpec) {
 			s.Preconditions = []ownership.RepairPrecondition{{UID: "lost", ResourceVersion: "7"}}
 		}), requests: []string{"PATCH /api/v1/namespaces/a/configmaps/lost " + lostPatch}, want: []string{"lost Applied "}},
 		"changed since it was seen": {spec: with(lost, func(s *ownership.OwnershipRepairSpec) {
 			s.Preconditions = []ownership.RepairPrecondition{{UID: "lost", ResourceVersion: "6"}}
 		}), want: []string{"lost Skipped the object has changed since it was checked"}},
-		"not meant": {spec: with(lost, func(s *ownership.OwnershipRepairSpec) {
+		"not selected": {spec: with(lost, func(s *ownership.OwnershipRepairSpec) {
 			s.Preconditions = []ownership.RepairPrecondition{{UID: "other", ResourceVersion: "7"}}
 		}), want: []string{"lost Skipped the object is not listed in the preconditions"}},
 	} {
@@ -348,7 +348,7 @@ func TestRepair(t *testing.T) {
 				t.Errorf("requests (-want +got):\n%s", diff)
 			}
 			if diff := cmp.Diff([]string{"jane by ownership-repair"}, callers); diff != "" {
-				t.Errorf("written as (-want +got):\n%s", diff)
+				t.Errorf("user agents (-want +got):\n%s", diff)
 			}
 			if s := review.Status; s.Checked != 8 || int(s.Applied+s.Skipped) != len(s.Results) {
 				t.Errorf("checked %d, applied %d, skipped %d", s.Checked, s.Applied, s.Skipped)
@@ -357,7 +357,7 @@ func TestRepair(t *testing.T) {
 	}
 }
 
-// answerPatch answers with an object that the collector has seen already, or with a refusal.
+// answerPatch answers with an object whose state the collector has observed, or with an error.
 func answerPatch(out http.ResponseWriter, refusal error) {
 	out.Header().Set("Content-Type", "application/json")
 	var status apierrors.APIStatus

@@ -18,7 +18,7 @@ import (
 	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
 )
 
-// shared fills a world with an object that two others own.
+// shared adds an object with two owners to a world.
 func shared(w *world) {
 	w.add(configMaps, "a", "one", nil)
 	w.add(configMaps, "a", "two", nil)
@@ -147,7 +147,7 @@ func TestPreviewOfSeveral(t *testing.T) {
 				w.add(configMaps, "a", "two", ownedBy(configMaps, "one"))
 				w.add(configMaps, "a", "three", ownedBy(configMaps, "two"))
 			}, targets{target(configMaps, "a", "one"), target(configMaps, "a", "three")}, &foreground,
-			// There is no first or last in a cycle: the collector lets all of it go.
+			// A cycle has no first or last object: the collector deletes all of it.
 			[]string{"one Deleted target", "three Deleted target", "two Deleted"}, "",
 		},
 		{
@@ -180,7 +180,7 @@ func TestPreviewOfSeveral(t *testing.T) {
 	}
 }
 
-// TestPreviewOfMany names more objects than are read one by one.
+// TestPreviewOfMany names so many objects that they are listed rather than read one by one.
 func TestPreviewOfMany(t *testing.T) {
 	w := newWorld(t)
 	var targets []ownership.DeletionTarget
@@ -198,8 +198,8 @@ func TestPreviewOfMany(t *testing.T) {
 	}
 }
 
-// TestPreviewOfSeveralRefusals: an answer about some of the targets would not be one about the
-// deletion.
+// TestPreviewOfSeveralRefusals: if one target is invalid, the preview fails, because an answer
+// about the others would not describe the deletion.
 func TestPreviewOfSeveralRefusals(t *testing.T) {
 	one := target(configMaps, "a", "one")
 	for _, tt := range []struct {
@@ -212,7 +212,7 @@ func TestPreviewOfSeveralRefusals(t *testing.T) {
 		{"both", ownership.DeletionPreviewSpec{Target: &one, Targets: []ownership.DeletionTarget{one}}, "spec.targets: Forbidden", apierrors.IsInvalid},
 		{"one without a name", ownership.DeletionPreviewSpec{Targets: []ownership.DeletionTarget{one, target(pods, "a", "")}}, "spec.targets[1].name: Required", apierrors.IsInvalid},
 		{"a UID beside a selector", ownership.DeletionPreviewSpec{Target: &ownership.DeletionTarget{APIVersion: "v1", Kind: "Pod", UID: "x", Selector: &metav1.LabelSelector{}}}, "spec.target.uid: Forbidden", apierrors.IsInvalid},
-		{"one that is not there", ownership.DeletionPreviewSpec{Targets: []ownership.DeletionTarget{one, target(pods, "a", "none")}}, `pods "none" not found`, apierrors.IsNotFound},
+		{"one that does not exist", ownership.DeletionPreviewSpec{Targets: []ownership.DeletionTarget{one, target(pods, "a", "none")}}, `pods "none" not found`, apierrors.IsNotFound},
 		{"one that may not be read", ownership.DeletionPreviewSpec{Targets: []ownership.DeletionTarget{one, target(configMaps, "a", "secret")}}, `cannot get resource "configmaps"`, apierrors.IsForbidden},
 		{"one that may not be read, by UID", ownership.DeletionPreviewSpec{Targets: []ownership.DeletionTarget{withUID(target(configMaps, "a", "secret"), "x")}}, `cannot get resource "configmaps"`, apierrors.IsForbidden},
 	} {
@@ -228,8 +228,8 @@ func TestPreviewOfSeveralRefusals(t *testing.T) {
 	}
 }
 
-// TestPreviewOfWhatIsBeingDeleted marks what is under way already, and warns of what the caller
-// may look at and not delete.
+// TestPreviewOfWhatIsBeingDeleted: objects that are already being deleted are marked, and a warning
+// names objects that the caller may read but not delete.
 func TestPreviewOfWhatIsBeingDeleted(t *testing.T) {
 	w := newWorld(t)
 	now := metav1.Now()
@@ -247,16 +247,16 @@ func TestPreviewOfWhatIsBeingDeleted(t *testing.T) {
 		t.Error(diff)
 	}
 	if !s.Objects[0].Deleting || s.Objects[1].Deleting {
-		t.Errorf("being deleted already: %v and %v", s.Objects[0].Deleting, s.Objects[1].Deleting)
+		t.Errorf("already being deleted: %v and %v", s.Objects[0].Deleting, s.Objects[1].Deleting)
 	}
 	if diff := cmp.Diff([]string{"you may not delete ConfigMap two"}, s.Warnings); diff != "" {
 		t.Error(diff)
 	}
 }
 
-// TestPreviewOfWhatGoesMeanwhile: a target that was read and is gone before the collector has
-// observed that state is answered as gone, as a deletion of several targets asks about those that
-// it has deleted.
+// TestPreviewOfWhatGoesMeanwhile: a target that was read, and deleted before the collector has
+// observed that state, is reported as deleted. A client that deletes several targets sends such
+// previews.
 func TestPreviewOfWhatGoesMeanwhile(t *testing.T) {
 	for name, c := range map[string]struct {
 		uid   types.UID

@@ -43,7 +43,8 @@ func (w *world) preview(spec ownership.DeletionPreviewSpec) (ownership.DeletionP
 	return review.Status, err
 }
 
-// outcomes are the objects of a preview, one a line: name, outcome, what blocks or keeps it.
+// outcomes returns the objects of a preview, one on a line: name, outcome, and what blocks or keeps
+// it.
 func outcomes(s ownership.DeletionPreviewStatus) []string {
 	var lines []string
 	for _, o := range s.Objects {
@@ -248,7 +249,7 @@ func TestPreviewRefusals(t *testing.T) {
 		{"bad version", ownership.DeletionPreviewSpec{Target: &ownership.DeletionTarget{APIVersion: "a/b/c", Kind: "Pod", Name: "x"}}, "spec.target.apiVersion", apierrors.IsInvalid},
 		{"no such kind", ownership.DeletionPreviewSpec{Target: &ownership.DeletionTarget{APIVersion: "v1", Kind: "Unicorn", Name: "x"}}, "kind Unicorn in group", apierrors.IsBadRequest},
 		{"no namespace", ownership.DeletionPreviewSpec{Target: new(target(pods, "", "x"))}, "no namespace is given", apierrors.IsBadRequest},
-		{"a namespace too many", ownership.DeletionPreviewSpec{Target: new(target(spaces, "a", "x"))}, "is cluster-scoped", apierrors.IsBadRequest},
+		{"namespace for a cluster-scoped kind", ownership.DeletionPreviewSpec{Target: new(target(spaces, "a", "x"))}, "is cluster-scoped", apierrors.IsBadRequest},
 		{"no such object", ownership.DeletionPreviewSpec{Target: new(target(pods, "a", "x"))}, `pods "x" not found`, apierrors.IsNotFound},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -299,8 +300,8 @@ func TestHidden(t *testing.T) {
 	}
 }
 
-// An owner of a kind that the collector does not watch is looked up by it. What it found is
-// for those who may get the owner.
+// TestHiddenOwnerOfAKindThatIsNotWatched: the collector looks up an owner of a kind that it does
+// not watch. The result is shown only to callers who may get the owner.
 func TestHiddenOwnerOfAKindThatIsNotWatched(t *testing.T) {
 	events := resource("", "v1", "events", "Event", true)
 	events.Watched = false

@@ -79,7 +79,8 @@ func TestTreeDepth(t *testing.T) {
 	}
 }
 
-// TestTreeOfMany reads more objects of one place than are read one by one.
+// TestTreeOfMany has so many objects in a namespace that they are listed rather than read one by
+// one.
 func TestTreeOfMany(t *testing.T) {
 	w := newWorld(t)
 	w.add(configMaps, "a", "root", nil)
@@ -134,8 +135,8 @@ func TestTreeOrder(t *testing.T) {
 	}
 }
 
-// TestTreeLeavesInvalidOwnersOut: a reference into another namespace makes no owner, though its
-// UID is that of a living object.
+// TestTreeLeavesInvalidOwnersOut: an object that is referred to from another namespace is not an
+// owner, although it has the UID.
 func TestTreeLeavesInvalidOwnersOut(t *testing.T) {
 	w := newWorld(t)
 	w.add(configMaps, "a", "root", nil)

@@ -47,8 +47,8 @@ func (w *world) historyFrom(reviews *Reviews, m *memory, spec ownership.Deletion
 	return review.Status, err
 }
 
-// TestHistoryHides: what the caller may not read is counted where all are listed; who asks
-// for one of a name that they may not get is refused, whether there was one or not.
+// TestHistoryHides: a list of all deletions counts objects that the caller may not read. A request
+// for the name of such an object is refused, whether or not it existed.
 func TestHistoryHides(t *testing.T) {
 	w := newWorld(t)
 	m := &memory{}
@@ -74,8 +74,8 @@ func TestHistoryHides(t *testing.T) {
 	}
 }
 
-// TestHistoryLeavesOutWhatFollowed: what an operator deleted because its owner was being deleted
-// comes back with the owner.
+// TestHistoryLeavesOutWhatFollowed: the history does not list objects that an operator deleted
+// because their owner was being deleted. They are restored with the owner.
 func TestHistoryLeavesOutWhatFollowed(t *testing.T) {
 	w, m := newWorld(t), &memory{}
 	m.deleted(pods, "a", "before", 1, operator, ownedBy(configMaps, "root"))
@@ -123,14 +123,14 @@ func TestHistoryReadsAtOnce(t *testing.T) {
 			})
 			s, err := w.historyFrom(reviews, m, ownership.DeletionHistorySpec{})
 			if want := tt.names - tt.places; err != nil || len(s.Deletions) != want {
-				t.Errorf("%d can be undone, not %d: %v", len(s.Deletions), want, err)
+				t.Errorf("%d deletions, want %d: %v", len(s.Deletions), want, err)
 			}
 			var asked []string
 			for _, action := range client.Actions() {
 				asked = append(asked, action.GetVerb()+" "+action.GetNamespace())
 			}
 			if diff := cmp.Diff(tt.want, asked); diff != "" {
-				t.Errorf("asked of the API (-want +got):\n%s", diff)
+				t.Errorf("requests (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -153,11 +153,12 @@ func TestUndeletionsHaveTheirAgent(t *testing.T) {
 		t.Error(err)
 	}
 	if diff := cmp.Diff([]string{"jane by ownership-undelete"}, agents); diff != "" {
-		t.Errorf("written as (-want +got):\n%s", diff)
+		t.Errorf("user agents (-want +got):\n%s", diff)
 	}
 }
 
-// TestUndeletionOfWhatIsNotRecorded: of who deleted it and when nothing is made up.
+// TestUndeletionOfWhatIsNotRecorded: without a record, the user and time of the deletion are left
+// empty.
 func TestUndeletionOfWhatIsNotRecorded(t *testing.T) {
 	q := &question{access: newAccess(newWorld(t), nil)}
 	s := q.reported(t.Context(), pods, &undelete.Report{Deletion: deletion.Record{Resource: pods.GroupResource(), Namespace: "a", Name: "b", UID: "c"}})

@@ -26,15 +26,15 @@ import (
 	"github.com/kindred-project/kindred/internal/ownership/graph"
 )
 
-// world is the API, what the collector has seen of it, and who may do what.
+// world is an API server with permissions, and a collector that observes it.
 type world struct {
 	t       *testing.T
 	graph   *graph.Graph
 	objects []runtime.Object
 	version int
-	// allowed says which objects the caller may use, and how.
+	// allowed reports whether the caller may use an object.
 	allowed func(a authorizer.Attributes) bool
-	// gets, if set, is how often an object can be read before it is gone.
+	// gets, if set, is the number of times that an object can be read before it is deleted.
 	gets *int
 }
 
@@ -64,7 +64,7 @@ func (w *world) add(r graph.Resource, namespace, name string, change func(*unstr
 	w.graph.Observe(r.GroupResource(), o)
 }
 
-// ownedBy makes the objects of a kind owners, with blockOwnerDeletion; the first controls.
+// ownedBy adds owners of a kind, with blockOwnerDeletion. The first is the controller.
 func ownedBy(r graph.Resource, names ...string) func(*unstructured.Unstructured) {
 	return func(o *unstructured.Unstructured) {
 		var refs []metav1.OwnerReference
@@ -108,7 +108,7 @@ func (w *world) EvaluateConditions(context.Context, authorizer.ConditionsAwareDe
 	return authorizer.DecisionDeny, "", authorizer.ErrorConditionEvaluationNotSupported
 }
 
-// reviews are connected to the world.
+// reviews returns Reviews for the world.
 func (w *world) reviews() *Reviews {
 	var partial []runtime.Object
 	for _, o := range w.objects {
@@ -146,7 +146,7 @@ func (w *world) reviews() *Reviews {
 	return r
 }
 
-// create sends a review as the API would.
+// create creates a review as the API server does.
 func (w *world) create(endpoint rest.Storage, review runtime.Object) error {
 	w.t.Helper()
 	ctx := request.WithUser(w.t.Context(), &user.DefaultInfo{Name: "jane"})

@@ -36,14 +36,14 @@ func TestFieldsAreCompact(t *testing.T) {
 		now := object("ConfigMap", "a", applied)
 		now.SetUID(types.UID(uid))
 		if item.setNow(now); item.now.GetManagedFields() != nil != kept || now.GetManagedFields() == nil {
-			t.Errorf("of the one with the UID %s the fields are kept: %v", uid, !kept)
+			t.Errorf("object with the UID %s: managedFields kept: %v", uid, !kept)
 		}
 	}
 	if item := newItem(resourceOf("ConfigMap"), object("ConfigMap", "b")); item.managedFields() != nil {
-		t.Errorf("of nothing: %v", item.managedFields())
+		t.Errorf("fields of a missing object: %v", item.managedFields())
 	}
 	if item.setNow(nil); item.now != nil {
-		t.Error("what is gone is there")
+		t.Error("a missing object counts as existing")
 	}
 }
 

@@ -31,13 +31,13 @@ func TestMembers(t *testing.T) {
 		"an owner outside is no member": {object("Deployment", "web"), []*unstructured.Unstructured{
 			object("Deployment", "other"), object("ConfigMap", "both", ownedBy("web", "other")),
 		}, []string{"web", "both<web"}},
-		"what others need comes first, pods last": {object("Deployment", "web"), []*unstructured.Unstructured{
+		"in dependency order, pods last": {object("Deployment", "web"), []*unstructured.Unstructured{
 			object("Pod", "p", ownedBy("web")), object("Job", "j", ownedBy("web")), object("ServiceAccount", "sa", ownedBy("web")),
 		}, []string{"web", "sa<web", "j<web", "p<web"}},
-		"never out of a namespace": {object("Deployment", "web"), []*unstructured.Unstructured{
+		"no dependents in other namespaces": {object("Deployment", "web"), []*unstructured.Unstructured{
 			object("ConfigMap", "elsewhere", ownedBy("web"), in("other")), object("PersistentVolume", "pv", ownedBy("web")),
 		}, []string{"web"}},
-		"from what has no namespace": {object("PersistentVolume", "pv"), []*unstructured.Unstructured{
+		"dependents of a cluster-scoped root": {object("PersistentVolume", "pv"), []*unstructured.Unstructured{
 			object("ConfigMap", "a", ownedBy("pv")), object("ConfigMap", "b", ownedBy("pv"), in("other")), object("PersistentVolume", "c", ownedBy("pv")),
 		}, []string{"pv", "b<pv", "a<pv", "c<pv"}},
 		"the content of a namespace": {object("Namespace", "shop"), []*unstructured.Unstructured{
@@ -47,10 +47,10 @@ func TestMembers(t *testing.T) {
 			object("ConfigMap", "c", ownedBy("t")), object("Thing", "t"), object("Thing", "u", in("other")), object("ConfigMap", "stranger"),
 		}, []string{"things.example.com", "u<things.example.com", "t<things.example.com", "c<t"}},
 		"itself": {object("ConfigMap", "a", ownedBy("a")), nil, []string{"a"}},
-		"a circle with the root in it": {object("Deployment", "a", ownedBy("b")), []*unstructured.Unstructured{
+		"a cycle that contains the root": {object("Deployment", "a", ownedBy("b")), []*unstructured.Unstructured{
 			object("ConfigMap", "b", ownedBy("a")),
 		}, []string{"a<b", "b<a"}},
-		"a circle below the root": {object("Deployment", "a"), []*unstructured.Unstructured{
+		"a cycle below the root": {object("Deployment", "a"), []*unstructured.Unstructured{
 			object("ConfigMap", "b", ownedBy("a", "c")), object("ConfigMap", "c", ownedBy("b")),
 		}, []string{"a", "c<b", "b<a,c"}},
 	} {
@@ -74,7 +74,7 @@ func TestMembers(t *testing.T) {
 				got = append(got, line)
 				for _, owner := range item.owners {
 					if owner.step == item.step {
-						t.Errorf("%s has its turn together with its owner %s", item, owner)
+						t.Errorf("%s is in the same step as its owner %s", item, owner)
 					}
 				}
 			}
@@ -96,7 +96,7 @@ func TestSteps(t *testing.T) {
 		sizes = append(sizes, len(run))
 	}
 	if !slices.Equal(sizes, []int{1, 2, 3}) {
-		t.Errorf("runs of %v", sizes)
+		t.Errorf("sizes of the steps: %v", sizes)
 	}
 }
 
@@ -114,11 +114,11 @@ func TestRead(t *testing.T) {
 		t.Errorf("%v: %v", err, u.items)
 	}
 	if !u.isInGraph(u.items[1].kind(), "shop", "child") || u.isInGraph(u.items[1].kind(), "shop", "lone") {
-		t.Error("what comes is not the graph")
+		t.Error("the order is not that of the graph")
 	}
 	u.uid = "another"
 	if err := u.read(t.Context()); err == nil {
-		t.Error("another object of the name is read")
+		t.Error("another object with the same name is read")
 	}
 	for _, r := range []string{"events", "leases"} {
 		group := map[string]string{"leases": "coordination.k8s.io"}[r]

@@ -32,7 +32,7 @@ func TestHoldOf(t *testing.T) {
 		"none":          {kind: deployments, namespace: "shop", annotations: map[string]string{"other": ""}},
 		"by hand":       {kind: deployments, namespace: "shop", annotations: map[string]string{ownership.HoldAnnotation: ""}, want: byHand},
 		"being deleted": {kind: deployments, namespace: "shop", annotations: map[string]string{ownership.HoldAnnotation: ""}, deleted: true},
-		"handed on by a controller": {kind: deployments, namespace: "shop", want: byHand,
+		"copied by a controller": {kind: deployments, namespace: "shop", want: byHand,
 			annotations: of(mark{Root: "r", From: "f", For: "ReplicaSet.apps/web", Of: "Deployment.apps/web"})},
 		"without a namespace": {kind: schema.GroupKind{Kind: "PersistentVolume"}, annotations: map[string]string{ownership.HoldAnnotation: "me"}, want: &ownership.Hold{
 			Message: byHand.Message,

@@ -17,7 +17,7 @@ import (
 	"github.com/kindred-project/kindred/internal/deletion"
 )
 
-// releasedAs makes an item whose object was restored by the undeletion of a root, and released.
+// releasedAs makes an item whose object was restored and released by the undeletion of root.
 func releasedAs(item *Item, root types.UID) *Item {
 	item.lineage.learn([]deletion.Restoration{{UID: item.UID(), From: item.FormerUID(), Origin: item.FormerUID(), Root: root}}, nil)
 	return item
@@ -48,45 +48,45 @@ func TestFate(t *testing.T) {
 		want            ownership.UndeletionOutcome
 		reason, problem string
 	}{
-		"gone":                                  {item: itemOf(then, nil, pending), want: ownership.UndeletionPending},
-		"gone, amid the restoring":              {item: itemOf(then, nil, restored), stage: restoring, want: ownership.UndeletionPending},
-		"gone, amid the releasing":              {item: itemOf(then, nil, restored), stage: releasing, want: ownership.UndeletionLeft, reason: again},
-		"the root, though it was being deleted": {item: itemOf(object("ReplicaSet", "root", deleting), nil), want: ownership.UndeletionPending},
-		"deleted on its own":                    {item: itemOf(then, nil, pending), own: own, want: ownership.UndeletionLeft, reason: "it was deleted on its own, by jane at 2026-01-01T12:00:00Z"},
-		"on its own, amid the releasing":        {item: itemOf(then, nil, pending), own: own, stage: releasing, want: ownership.UndeletionLeft, reason: "it was deleted on its own, by jane at 2026-01-01T12:00:00Z"},
-		"already being deleted":                 {item: itemOf(child("ConfigMap", deleting), nil, pending), want: ownership.UndeletionLeft, reason: "it was already being deleted"},
-		"endpoints of the controller":           {item: itemOf(child("Endpoints", labelled("endpoints.kubernetes.io/managed-by", "endpoint-controller")), nil, pending), want: ownership.UndeletionLeft, reason: "its controller recreates it"},
-		"endpoints by hand":                     {item: itemOf(child("Endpoints"), nil, pending), want: ownership.UndeletionPending},
-		"slices of the controller":              {item: itemOf(child("EndpointSlice", labelled("endpointslice.kubernetes.io/managed-by", "endpointslice-controller.k8s.io")), nil, pending), want: ownership.UndeletionLeft, reason: "its controller recreates it"},
-		"mirrored slices":                       {item: itemOf(child("EndpointSlice", labelled("endpointslice.kubernetes.io/managed-by", "endpointslicemirroring-controller.k8s.io")), nil, pending), want: ownership.UndeletionLeft, reason: "its controller recreates it"},
-		"slices of another manager":             {item: itemOf(child("EndpointSlice", labelled("endpointslice.kubernetes.io/managed-by", "mesh.example.com")), nil, pending), want: ownership.UndeletionPending},
-		"its owner is left":                     {item: itemOf(then, nil, left), want: ownership.UndeletionLeft, reason: "its owner ReplicaSet shop/root is not restored"},
-		"one of its owners is left":             {item: itemOf(then, nil, left, pending), want: ownership.UndeletionPending},
+		"gone":                                {item: itemOf(then, nil, pending), want: ownership.UndeletionPending},
+		"deleted while restoring":             {item: itemOf(then, nil, restored), stage: restoring, want: ownership.UndeletionPending},
+		"deleted while releasing":             {item: itemOf(then, nil, restored), stage: releasing, want: ownership.UndeletionLeft, reason: again},
+		"the root was being deleted":          {item: itemOf(object("ReplicaSet", "root", deleting), nil), want: ownership.UndeletionPending},
+		"deleted on its own":                  {item: itemOf(then, nil, pending), own: own, want: ownership.UndeletionLeft, reason: "it was deleted on its own, by jane at 2026-01-01T12:00:00Z"},
+		"deleted on its own, while releasing": {item: itemOf(then, nil, pending), own: own, stage: releasing, want: ownership.UndeletionLeft, reason: "it was deleted on its own, by jane at 2026-01-01T12:00:00Z"},
+		"already being deleted":               {item: itemOf(child("ConfigMap", deleting), nil, pending), want: ownership.UndeletionLeft, reason: "it was already being deleted"},
+		"endpoints of the controller":         {item: itemOf(child("Endpoints", labelled("endpoints.kubernetes.io/managed-by", "endpoint-controller")), nil, pending), want: ownership.UndeletionLeft, reason: "its controller recreates it"},
+		"manual endpoints":                    {item: itemOf(child("Endpoints"), nil, pending), want: ownership.UndeletionPending},
+		"slices of the controller":            {item: itemOf(child("EndpointSlice", labelled("endpointslice.kubernetes.io/managed-by", "endpointslice-controller.k8s.io")), nil, pending), want: ownership.UndeletionLeft, reason: "its controller recreates it"},
+		"mirrored slices":                     {item: itemOf(child("EndpointSlice", labelled("endpointslice.kubernetes.io/managed-by", "endpointslicemirroring-controller.k8s.io")), nil, pending), want: ownership.UndeletionLeft, reason: "its controller recreates it"},
+		"slices of another manager":           {item: itemOf(child("EndpointSlice", labelled("endpointslice.kubernetes.io/managed-by", "mesh.example.com")), nil, pending), want: ownership.UndeletionPending},
+		"its owner is Left":                   {item: itemOf(then, nil, left), want: ownership.UndeletionLeft, reason: "its owner ReplicaSet shop/root is not restored"},
+		"one of its owners is Left":           {item: itemOf(then, nil, left, pending), want: ownership.UndeletionPending},
 
-		"living, and let go":                 {item: itemOf(then, child("ConfigMap", unowned), pending), want: ownership.UndeletionAdopted},
-		"living, with the old reference":     {item: itemOf(then, then, pending), want: ownership.UndeletionAdopted},
-		"living, and has its owner already":  {item: itemOf(then, object("ConfigMap", "child", ownedBy("new")), restored), want: ownership.UndeletionUnchanged},
-		"living, and its owner is left":      {item: itemOf(then, child("ConfigMap", unowned), left), want: ownership.UndeletionUnchanged},
-		"living, and its owner never went":   {item: itemOf(then, then, root(ownership.UndeletionUnchanged, object("ReplicaSet", "root"))), want: ownership.UndeletionUnchanged},
-		"living content":                     {item: itemOf(object("ConfigMap", "child"), object("ConfigMap", "child"), pending), want: ownership.UndeletionUnchanged},
-		"living, and another controls it":    {item: itemOf(then, child("ConfigMap", other), pending), want: ownership.UndeletionLeft, reason: "it exists, and Set other controls it now"},
+		"exists, orphaned":                   {item: itemOf(then, child("ConfigMap", unowned), pending), want: ownership.UndeletionAdopted},
+		"exists, with the old reference":     {item: itemOf(then, then, pending), want: ownership.UndeletionAdopted},
+		"exists, with its new owner":         {item: itemOf(then, object("ConfigMap", "child", ownedBy("new")), restored), want: ownership.UndeletionUnchanged},
+		"exists, its owner is Left":          {item: itemOf(then, child("ConfigMap", unowned), left), want: ownership.UndeletionUnchanged},
+		"exists, its owner was not deleted":  {item: itemOf(then, then, root(ownership.UndeletionUnchanged, object("ReplicaSet", "root"))), want: ownership.UndeletionUnchanged},
+		"exists, in the restored namespace":  {item: itemOf(object("ConfigMap", "child"), object("ConfigMap", "child"), pending), want: ownership.UndeletionUnchanged},
+		"exists, with another controller":    {item: itemOf(then, child("ConfigMap", other), pending), want: ownership.UndeletionLeft, reason: "it exists, and Set other controls it now"},
 		"still being deleted":                {item: itemOf(then, child("ConfigMap", deleting), pending), want: ownership.UndeletionLeft, problem: "is still being deleted; wait until it is gone"},
 		"still being deleted, when restored": {item: itemOf(then, child("ConfigMap", deleting), restored), stage: restoring, want: ownership.UndeletionLeft, problem: "is still being deleted; wait until it is gone"},
 		"being deleted, when released":       {item: itemOf(then, child("ConfigMap", deleting), restored), stage: releasing, want: ownership.UndeletionLeft, reason: again},
 		"a pod that is still being deleted":  {item: itemOf(child("Pod"), child("Pod", deleting), pending), want: ownership.UndeletionLeft, reason: "it is still being deleted, and its controller creates a replacement"},
 		"a pod without its controller":       {item: itemOf(child("Pod"), child("Pod", deleting), left), want: ownership.UndeletionLeft, problem: "is still being deleted; wait until it is gone"},
 
-		"taken before":          {item: itemOf(then, child("ConfigMap", withUID("else")), pending), want: ownership.UndeletionTaken, problem: "cannot be restored: another object has its name, created at "},
-		"taken meanwhile":       {item: itemOf(then, child("ConfigMap", withUID("else")), restored), stage: restoring, want: ownership.UndeletionTaken, reason: "an object of this name was created in the meantime"},
-		"restored before":       {item: itemOf(then, child("ConfigMap", withUID("else"), onHold("child", false)), restored), stage: restoring, want: ownership.UndeletionRestored},
-		"another one's mark":    {item: itemOf(then, child("ConfigMap", withUID("else"), onHold("third", false)), restored), stage: restoring, want: ownership.UndeletionTaken, reason: "an object of this name was created in the meantime"},
-		"another undeletion's":  {item: itemOf(then, child("ConfigMap", withUID("else"), func(o *unstructured.Unstructured) { hold(o, mark{Root: "other", From: "child", For: typeAndName(o)}) }), restored), stage: restoring, want: ownership.UndeletionAdopted},
-		"released":              {item: releasedAs(itemOf(then, child("ConfigMap", withUID("else")), restored), "root"), stage: releasing, want: ownership.UndeletionRestored},
-		"released meanwhile":    {item: releasedAs(itemOf(then, child("ConfigMap", withUID("else")), restored), "root"), stage: restoring, want: ownership.UndeletionRestored},
-		"released before":       {item: releasedAs(itemOf(then, child("ConfigMap", withUID("else")), restored), "other"), want: ownership.UndeletionAdopted},
-		"replaced, releasing":   {item: itemOf(then, child("ConfigMap", withUID("else")), restored), stage: releasing, want: ownership.UndeletionTaken, reason: "an object of this name was created in the meantime"},
-		"not released yet":      {item: itemOf(then, child("ConfigMap", withUID("else"), onHold("child", false)), restored), stage: releasing, want: ownership.UndeletionRestored},
-		"living when releasing": {item: itemOf(then, object("ConfigMap", "child", ownedBy("new")), restored), stage: releasing, want: ownership.UndeletionUnchanged},
+		"another object, before the undeletion": {item: itemOf(then, child("ConfigMap", withUID("else")), pending), want: ownership.UndeletionTaken, problem: "cannot be restored: another object has its name, created at "},
+		"another object, created meanwhile":     {item: itemOf(then, child("ConfigMap", withUID("else")), restored), stage: restoring, want: ownership.UndeletionTaken, reason: "an object of this name was created in the meantime"},
+		"restored before":                       {item: itemOf(then, child("ConfigMap", withUID("else"), onHold("child", false)), restored), stage: restoring, want: ownership.UndeletionRestored},
+		"restored from another object":          {item: itemOf(then, child("ConfigMap", withUID("else"), onHold("third", false)), restored), stage: restoring, want: ownership.UndeletionTaken, reason: "an object of this name was created in the meantime"},
+		"restored by another undeletion":        {item: itemOf(then, child("ConfigMap", withUID("else"), func(o *unstructured.Unstructured) { hold(o, mark{Root: "other", From: "child", For: typeAndName(o)}) }), restored), stage: restoring, want: ownership.UndeletionAdopted},
+		"released":                              {item: releasedAs(itemOf(then, child("ConfigMap", withUID("else")), restored), "root"), stage: releasing, want: ownership.UndeletionRestored},
+		"released meanwhile":                    {item: releasedAs(itemOf(then, child("ConfigMap", withUID("else")), restored), "root"), stage: restoring, want: ownership.UndeletionRestored},
+		"released before":                       {item: releasedAs(itemOf(then, child("ConfigMap", withUID("else")), restored), "other"), want: ownership.UndeletionAdopted},
+		"replaced, releasing":                   {item: itemOf(then, child("ConfigMap", withUID("else")), restored), stage: releasing, want: ownership.UndeletionTaken, reason: "an object of this name was created in the meantime"},
+		"not released yet":                      {item: itemOf(then, child("ConfigMap", withUID("else"), onHold("child", false)), restored), stage: releasing, want: ownership.UndeletionRestored},
+		"exists, while releasing":               {item: itemOf(then, object("ConfigMap", "child", ownedBy("new")), restored), stage: releasing, want: ownership.UndeletionUnchanged},
 	} {
 		t.Run(name, func(t *testing.T) {
 			judged := pending
@@ -153,14 +153,14 @@ func TestOwnDeletions(t *testing.T) {
 		records []deletion.Record
 		want    []types.UID
 	}{
-		"an operator's":                   {records: []deletion.Record{record("child", operator, 11, "root"), record("grandchild", operator, 12, "child")}},
-		"one owner of two":                {records: []deletion.Record{record("child", operator, 11, "root", "outside")}},
-		"a person's":                      {records: []deletion.Record{record("child", jane, 11, "root")}, want: []types.UID{"child"}},
-		"an operator's, below a person's": {records: []deletion.Record{record("child", jane, 11, "root"), record("grandchild", operator, 12, "child")}, want: []types.UID{"child"}},
-		"let go before":                   {records: []deletion.Record{record("child", operator, 11, "outside")}, want: []types.UID{"child"}},
-		"let go by the policy":            {policy: metav1.DeletePropagationOrphan, records: []deletion.Record{record("child", operator, 11, "root")}, want: []types.UID{"child"}},
-		"of an object outside":            {records: []deletion.Record{record("outside", jane, 11)}},
-		"the root, later":                 {records: []deletion.Record{record("root", operator, 11)}},
+		"by an operator":                        {records: []deletion.Record{record("child", operator, 11, "root"), record("grandchild", operator, 12, "child")}},
+		"one owner of two":                      {records: []deletion.Record{record("child", operator, 11, "root", "outside")}},
+		"by a person":                           {records: []deletion.Record{record("child", jane, 11, "root")}, want: []types.UID{"child"}},
+		"by an operator, below one by a person": {records: []deletion.Record{record("child", jane, 11, "root"), record("grandchild", operator, 12, "child")}, want: []types.UID{"child"}},
+		"orphaned before":                       {records: []deletion.Record{record("child", operator, 11, "outside")}, want: []types.UID{"child"}},
+		"orphaned by the policy":                {policy: metav1.DeletePropagationOrphan, records: []deletion.Record{record("child", operator, 11, "root")}, want: []types.UID{"child"}},
+		"of an object outside":                  {records: []deletion.Record{record("outside", jane, 11)}},
+		"the root, later":                       {records: []deletion.Record{record("root", operator, 11)}},
 		"a namespace": {root: object("Namespace", "shop"), records: []deletion.Record{
 			record("child", deletion.Caller{User: "system:serviceaccount:kube-system:namespace-controller", Agent: "kube-controller-manager/v1.37"}, 11, "root"),
 			record("content", deletion.Caller{User: "system:serviceaccount:kube-system:namespace-controller", Agent: "kube-controller-manager/v1.37"}, 11),

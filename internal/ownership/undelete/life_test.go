@@ -18,7 +18,7 @@ import (
 	"github.com/kindred-project/kindred/internal/ownership/graph"
 )
 
-// knows makes the collector know objects that are there.
+// knows makes the collector observe existing objects.
 func (w *world) knows(objects ...*unstructured.Unstructured) {
 	known := map[types.UID]graph.Object{}
 	for _, o := range objects {
@@ -30,7 +30,7 @@ func (w *world) knows(objects ...*unstructured.Unstructured) {
 	w.cluster.Owner = func(uid types.UID) (graph.Object, bool) { o, there := known[uid]; return o, there }
 }
 
-// referring adds an owner reference as it is written, right or wrong.
+// referring adds an owner reference exactly as given, valid or not.
 func referring(kind, name string, uid types.UID) change {
 	return func(o *unstructured.Unstructured) {
 		r := resourceOf(kind)
@@ -38,7 +38,7 @@ func referring(kind, name string, uid types.UID) change {
 	}
 }
 
-// foreground marks an object as one that is deleted once its dependents are gone.
+// foreground marks an object as being deleted in the foreground.
 func foreground(o *unstructured.Unstructured) {
 	deleting(o)
 	o.SetFinalizers([]string{metav1.FinalizerDeleteDependents})
@@ -54,7 +54,7 @@ func TestCollectedAtOnce(t *testing.T) {
 		there  []*unstructured.Unstructured
 		phase  ownership.UndeletionPhase
 		want   []string
-		reason string // of the last
+		reason string // of the last object
 	}{
 		"a root whose only owner is in another namespace": {
 			[]*unstructured.Unstructured{object("ConfigMap", "root", referring("ConfigMap", "abroad", "abroad"))}, []*unstructured.Unstructured{abroad},
@@ -62,16 +62,16 @@ func TestCollectedAtOnce(t *testing.T) {
 		"a root that has another owner": {
 			[]*unstructured.Unstructured{object("ConfigMap", "root", referring("ConfigMap", "abroad", "abroad"), referring("ConfigMap", "home", "home"))}, []*unstructured.Unstructured{abroad, home},
 			ownership.UndeletionComplete, []string{"root Restored"}, ""},
-		"a root whose owner is there": {
+		"a root whose owner exists": {
 			[]*unstructured.Unstructured{object("ConfigMap", "root", referring("ConfigMap", "home", "home"))}, []*unstructured.Unstructured{home},
 			ownership.UndeletionComplete, []string{"root Restored"}, ""},
-		"a root that names its owner wrongly": {
+		"a root with a wrong name in its reference": {
 			[]*unstructured.Unstructured{object("ConfigMap", "root", referring("ConfigMap", "hone", "home"))}, []*unstructured.Unstructured{home},
 			ownership.UndeletionRefused, []string{"root Left"}, "its owner reference to ConfigMap hone does not match that object"},
-		"a root whose owner waits for it to go": {
+		"a root whose owner is deleted in the foreground": {
 			[]*unstructured.Unstructured{object("ConfigMap", "root", referring("ConfigMap", "going", "going"))}, []*unstructured.Unstructured{object("ConfigMap", "going", foreground)},
 			ownership.UndeletionRefused, []string{"root Left"}, "its owner ConfigMap going is being deleted"},
-		"a dependent that names the root wrongly": {
+		"a dependent with a wrong name in its reference": {
 			[]*unstructured.Unstructured{object("ConfigMap", "root"), object("ConfigMap", "astray", referring("Secret", "root", "root")), object("ConfigMap", "below", referring("ConfigMap", "astray", "astray"))}, nil,
 			ownership.UndeletionComplete, []string{"root Restored", "astray Left", "below Left"}, "its owner ConfigMap shop/astray is not restored"},
 	} {
@@ -116,18 +116,18 @@ func TestPodsThatWereReplaced(t *testing.T) {
 		change     change
 		reason     string
 	}{
-		"as many as there shall be": {object("ReplicaSet", "set", set(int64(2), "spec", "replicas")), pods(2), nil,
+		"all replicas exist": {object("ReplicaSet", "set", set(int64(2), "spec", "replicas")), pods(2), nil,
 			"its controller ReplicaSet set has all its pods (2 of 2) and would delete another one"},
-		"fewer":               {object("ReplicaSet", "set", set(int64(2), "spec", "replicas")), pods(1), nil, ""},
-		"those that end soon": {object("ReplicaSet", "set", set(int64(1), "spec", "replicas")), pods(1, deleting), nil, ""},
-		"those that ended":    {object("ReplicaSet", "set"), pods(1, set("Failed", "status", "phase")), nil, ""},
-		"one by default":      {object("ReplicaSet", "set"), pods(1), nil, "its controller ReplicaSet set has all its pods"},
-		"a Job":               {object("Job", "set", set(int64(3), "spec", "parallelism")), pods(3), nil, "its controller Job set has all its pods (3 of 3) "},
-		"a Job that is over":  {object("Job", "set", finished), nil, nil, "its controller Job set has finished"},
-		"an ended pod of it":  {object("Job", "set", finished), nil, set("Succeeded", "status", "phase"), ""},
-		"the node's":          {object("DaemonSet", "set"), pods(1, onNode("a")), onNode("a"), "its controller DaemonSet set already has a pod on node a"},
-		"another node's":      {object("DaemonSet", "set"), pods(1, onNode("b")), onNode("a"), ""},
-		"of another kind":     {object("Thing", "set"), pods(1), nil, ""},
+		"fewer":                              {object("ReplicaSet", "set", set(int64(2), "spec", "replicas")), pods(1), nil, ""},
+		"replicas that are being deleted":    {object("ReplicaSet", "set", set(int64(1), "spec", "replicas")), pods(1, deleting), nil, ""},
+		"replicas that have failed":          {object("ReplicaSet", "set"), pods(1, set("Failed", "status", "phase")), nil, ""},
+		"one replica, by default":            {object("ReplicaSet", "set"), pods(1), nil, "its controller ReplicaSet set has all its pods"},
+		"a Job":                              {object("Job", "set", set(int64(3), "spec", "parallelism")), pods(3), nil, "its controller Job set has all its pods (3 of 3) "},
+		"a finished Job":                     {object("Job", "set", finished), nil, nil, "its controller Job set has finished"},
+		"a terminated pod of a finished Job": {object("Job", "set", finished), nil, set("Succeeded", "status", "phase"), ""},
+		"a DaemonSet pod on the same node":   {object("DaemonSet", "set"), pods(1, onNode("a")), onNode("a"), "its controller DaemonSet set already has a pod on node a"},
+		"a DaemonSet pod on another node":    {object("DaemonSet", "set"), pods(1, onNode("b")), onNode("a"), ""},
+		"a controller of an unknown kind":    {object("Thing", "set"), pods(1), nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := object("Pod", "pod", ownedBy("set"))
@@ -161,7 +161,7 @@ func TestSomeReplaced(t *testing.T) {
 	w.ends(t, "Deployment", "root", ownership.UndeletionComplete, "root Restored", "set Adopted", "a Restored", "b Restored", "c Left")
 }
 
-// ownDeletion is the record of a deletion that was asked for after that of the root.
+// ownDeletion returns the record of a deletion that was requested after that of the root.
 func ownDeletion(kind, name, by string) deletion.Record {
 	return deletion.Record{Resource: resourceOf(kind).GroupResource(), Namespace: "shop", Name: name, UID: types.UID(name), Revision: 12, By: deletion.Caller{User: by}}
 }
@@ -193,7 +193,7 @@ func TestTokensNeedTheirAccount(t *testing.T) {
 		t.Errorf("%v", order)
 	}
 
-	// The token controller deleted it because its account had gone with the root.
+	// The token controller deleted the Secret because its account was deleted with the root.
 	w = deleted(t, []*unstructured.Unstructured{root, secret, account})
 	w.records = append(w.records, ownDeletion("Secret", "a-token", "system:kube-controller-manager"))
 	w.ends(t, "ConfigMap", "root", ownership.UndeletionComplete, "root Restored", "robot Restored", "a-token Restored")
@@ -215,7 +215,7 @@ func TestTokensNeedTheirAccount(t *testing.T) {
 	w = deleted(t, []*unstructured.Unstructured{alone}, object("ServiceAccount", "robot", withUID("later")))
 	w.ends(t, "Secret", "alone", ownership.UndeletionComplete, "alone Restored")
 	if uid, found := w.get(t, "Secret", "alone").GetAnnotations()["kubernetes.io/service-account.uid"]; found {
-		t.Errorf("the token names the account %q, which is another by now", uid)
+		t.Errorf("the token names the account %q, want the current one", uid)
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 	"github.com/kindred-project/kindred/internal/ownership/graph"
 )
 
-// UIDs that are words of their own.
+// UIDs that are whole words to transplant.Remap.
 const (
 	rootWas, rootIs = types.UID("11111111-0000-0000-0000-000000000000"), types.UID("11111111-9999-9999-9999-999999999999")
 	lateWas, lateIs = types.UID("22222222-0000-0000-0000-000000000000"), types.UID("22222222-9999-9999-9999-999999999999")
@@ -38,7 +38,7 @@ func managed(o *unstructured.Unstructured) {
 		FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:metadata":{"f:ownerReferences":{"k:{\"uid\":\"` + string(rootWas) + `\"}":{}}}}`)}}})
 }
 
-// an undeletion of a root that is there again, and of what it owned.
+// undeletionOf returns an undeletion of an existing root, and an item that the root owned.
 func undeletionOf(then *unstructured.Unstructured) (*undeletion, *Item) {
 	root := itemOf(object("ReplicaSet", "root", withUID(rootWas)), object("ReplicaSet", "root", withUID(rootIs)))
 	late := itemOf(object("ReplicaSet", "late", withUID(lateWas)), nil)
@@ -88,7 +88,7 @@ func TestDesired(t *testing.T) {
 		t.Errorf("managed fields %s", fields)
 	}
 	if diff := cmp.Diff(was.Object, then.Object); diff != "" {
-		t.Errorf("the past has changed:\n%s", diff)
+		t.Errorf("the former object was changed:\n%s", diff)
 	}
 }
 
@@ -99,16 +99,16 @@ func TestStatus(t *testing.T) {
 		then *unstructured.Unstructured
 		want bool
 	}{
-		"of most kinds":        {object("Job", "a", status("any")), true},
+		"most kinds":           {object("Job", "a", status("any")), true},
 		"none":                 {object("Job", "a"), false},
-		"a pod that runs":      {object("Pod", "a", status("Running")), false},
+		"a running pod":        {object("Pod", "a", status("Running")), false},
 		"a pod that succeeded": {object("Pod", "a", status("Succeeded")), true},
 		"a pod that failed":    {object("Pod", "a", status("Failed")), true},
 		"not a pod":            {object("Job", "a", status("Running")), true},
 		"a namespace":          {object("Namespace", "a", status("Terminating")), false},
 		"a claim":              {object("PersistentVolumeClaim", "a", status("Bound")), false},
 		"a volume":             {object("PersistentVolume", "a", status("Bound")), false},
-		"a definition":         {object("CustomResourceDefinition", "a", status("any")), false},
+		"a CRD":                {object("CustomResourceDefinition", "a", status("any")), false},
 	} {
 		if got := statusOf(tt.then) != nil; got != tt.want {
 			t.Errorf("%s: %v", name, got)
@@ -124,15 +124,15 @@ func TestStatus(t *testing.T) {
 // restores exactly what was there before.
 func TestHoldAndRelease(t *testing.T) {
 	for name, then := range map[string]*unstructured.Unstructured{
-		"plain":                     object("ConfigMap", "a"),
-		"held by hand before":       object("ConfigMap", "a", annotated(ownership.HoldAnnotation, "by hand")),
-		"a pod":                     object("Pod", "a"),
-		"a pod that waited":         object("Pod", "a", set([]any{map[string]any{"name": "example.com/wait"}}, "spec", "schedulingGates")),
-		"of Cluster API":            object("Machine", "a"),
-		"of Cluster API, paused":    object("Machine", "a", annotated("cluster.x-k8s.io/paused", "by hand")),
-		"not of Cluster API":        object("ConfigMap", "a", annotated("cluster.x-k8s.io/paused", "by hand")),
-		"with managed fields":       object("ConfigMap", "a", managed),
-		"with another's hold on it": object("ConfigMap", "a", annotated(ownership.HoldAnnotation, mark{From: "b", For: "ConfigMap/b"}.text())),
+		"plain":                           object("ConfigMap", "a"),
+		"on hold by hand before":          object("ConfigMap", "a", annotated(ownership.HoldAnnotation, "by hand")),
+		"a pod":                           object("Pod", "a"),
+		"a pod with a gate of its own":    object("Pod", "a", set([]any{map[string]any{"name": "example.com/wait"}}, "spec", "schedulingGates")),
+		"of Cluster API":                  object("Machine", "a"),
+		"of Cluster API, paused":          object("Machine", "a", annotated("cluster.x-k8s.io/paused", "by hand")),
+		"not of Cluster API":              object("ConfigMap", "a", annotated("cluster.x-k8s.io/paused", "by hand")),
+		"with managed fields":             object("ConfigMap", "a", managed),
+		"with the hold of another object": object("ConfigMap", "a", annotated(ownership.HoldAnnotation, mark{From: "b", For: "ConfigMap/b"}.text())),
 	} {
 		t.Run(name, func(t *testing.T) {
 			u, item := undeletionOf(then)
@@ -181,7 +181,7 @@ func orNone(annotations map[string]string) map[string]string {
 	return annotations
 }
 
-// merged is RFC 7386.
+// merged applies a JSON merge patch (RFC 7386).
 func merged(target, patch any) any {
 	changes, ok := patch.(map[string]any)
 	if !ok {
@@ -206,11 +206,11 @@ func merged(target, patch any) any {
 // hold.
 func TestWithoutHold(t *testing.T) {
 	for name, was := range map[string]*unstructured.Unstructured{
-		"plain":             object("ConfigMap", "a"),
-		"annotated":         object("ConfigMap", "a", annotated("b", "c")),
-		"a pod":             object("Pod", "a", set("x", "spec", "nodeSelector", "y")),
-		"a pod that waited": object("Pod", "a", set([]any{map[string]any{"name": "example.com/wait"}}, "spec", "schedulingGates")),
-		"of Cluster API":    object("Machine", "a"),
+		"plain":                        object("ConfigMap", "a"),
+		"annotated":                    object("ConfigMap", "a", annotated("b", "c")),
+		"a pod":                        object("Pod", "a", set("x", "spec", "nodeSelector", "y")),
+		"a pod with a gate of its own": object("Pod", "a", set([]any{map[string]any{"name": "example.com/wait"}}, "spec", "schedulingGates")),
+		"of Cluster API":               object("Machine", "a"),
 	} {
 		held := was.DeepCopy()
 		onHold("former", false)(held)
@@ -219,7 +219,7 @@ func TestWithoutHold(t *testing.T) {
 			t.Errorf("%s:\n%s", name, diff)
 		}
 		if diff := cmp.Diff(before.Object, held.Object); diff != "" {
-			t.Errorf("%s: the past has changed:\n%s", name, diff)
+			t.Errorf("%s: the former object was changed:\n%s", name, diff)
 		}
 		if withoutHold(was) != was {
 			t.Errorf("%s: changed without a hold", name)
@@ -227,7 +227,7 @@ func TestWithoutHold(t *testing.T) {
 	}
 	handedOn := object("ConfigMap", "a", annotated(ownership.HoldAnnotation, mark{From: "b", For: "ConfigMap/b"}.text()))
 	if withoutHold(handedOn) != handedOn {
-		t.Error("what is not its own hold is taken away")
+		t.Error("the hold of another object is removed")
 	}
 }
 
@@ -258,7 +258,7 @@ func TestLinked(t *testing.T) {
 		t.Errorf("the mark has changed: %v", got.GetAnnotations())
 	}
 	if again := u.linked(item, got, uids); cmp.Diff(got.Object, again.Object) != "" {
-		t.Errorf("tied twice:\n%s", cmp.Diff(got.Object, again.Object))
+		t.Errorf("linked twice:\n%s", cmp.Diff(got.Object, again.Object))
 	}
 
 	living := object("ConfigMap", "child", set(string(lateWas), "data", "late"), labelled("root", string(rootWas)))

@@ -30,20 +30,20 @@ import (
 	"github.com/kindred-project/kindred/internal/ownership/graph"
 )
 
-// archive is a cluster whose store keeps every revision, with a garbage collector that runs when
-// a test says so. It is the History, the Records and the API of an undeletion.
+// archive is a cluster whose store keeps every revision and whose garbage collector runs only when
+// a test calls collect. It is the History, the Records and the API of an undeletion.
 type archive struct {
 	memory
-	// mu guards the states against the workers of an undeletion.
+	// mu protects states from the workers of an undeletion.
 	mu      sync.Mutex
 	t       *testing.T
 	rand    *rand.Rand
 	clock   *clocktesting.FakeClock
 	cluster *Cluster
-	// states are the objects at each revision. What is in them is never changed.
+	// states are the objects at each revision. They are never changed.
 	states []map[name]*unstructured.Unstructured
 	ends   map[name]*deletion.End
-	// orphaned are objects whose dependents were orphaned, and that are not removed yet.
+	// orphaned are objects whose dependents were orphaned and which are not removed yet.
 	orphaned []name
 }
 
@@ -84,7 +84,7 @@ func kindOf(r schema.GroupResource) schema.GroupKind {
 	return schema.GroupKind{Group: known.Group, Kind: known.Kind}
 }
 
-// write makes a new revision, in which an object is as given, or gone if it is nil.
+// write makes a new revision with an object, or without it if o is nil.
 func (a *archive) write(n name, o *unstructured.Unstructured) {
 	next := maps.Clone(a.now())
 	if delete(next, n); o != nil {
@@ -101,7 +101,7 @@ func (a *archive) create(o *unstructured.Unstructured) types.UID {
 	return o.GetUID()
 }
 
-// remove ends an object.
+// remove deletes an object from the store.
 func (a *archive) remove(n name) {
 	last := a.now()[n]
 	a.write(n, nil)
@@ -117,7 +117,7 @@ func (a *archive) record(n name, revision int64, owners []metav1.OwnerReference)
 	})
 }
 
-// ask deletes an object with a policy, as far as that is not the collector's work.
+// ask handles a DELETE request with a policy; dependents are left to the collector.
 func (a *archive) ask(n name, policy metav1.DeletionPropagation) {
 	a.record(n, a.revision()+1, nil)
 	uid := a.now()[n].GetUID()
@@ -136,7 +136,7 @@ func (a *archive) ask(n name, policy metav1.DeletionPropagation) {
 				a.write(n, o)
 			}
 		}
-		if a.rand.IntN(2) == 0 { // Another deletion may be asked for before it is removed.
+		if a.rand.IntN(2) == 0 { // Sometimes another deletion is requested before the object is removed.
 			a.orphaned = append(a.orphaned, n)
 			return
 		}
@@ -150,8 +150,8 @@ func without(refs []metav1.OwnerReference, drop func(metav1.OwnerReference) bool
 	return slices.DeleteFunc(slices.Clone(refs), drop)
 }
 
-// collect does what the garbage collector does, until nothing is left to do: it deletes objects
-// none of whose owners is there, and drops references to absent owners beside others.
+// collect acts as the garbage collector until nothing is left to do: it deletes objects whose
+// owners are all absent, and removes references to absent owners from the others.
 func (a *archive) collect() {
 	for _, n := range a.orphaned {
 		a.remove(n)
@@ -208,7 +208,7 @@ func cmpNames(x, y name) int {
 	return 1
 }
 
-// ownerNow is owner for undeletions, which ask while their workers write.
+// ownerNow is owner for undeletions, whose workers write concurrently.
 func (a *archive) ownerNow(uid types.UID) (graph.Object, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -224,7 +224,7 @@ func (a *archive) owner(uid types.UID) (graph.Object, bool) {
 	return graph.Object{}, false
 }
 
-// react is the API.
+// react handles a request to the API.
 func (a *archive) react(action clienttesting.Action) (bool, runtime.Object, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -270,7 +270,7 @@ func (a *archive) react(action clienttesting.Action) (bool, runtime.Object, erro
 		}
 		return a.update(&unstructured.Unstructured{Object: merged(o.DeepCopy().Object, patch).(map[string]any)}, r)
 	}
-	return true, nil, fmt.Errorf("%T is not expected", action)
+	return true, nil, fmt.Errorf("unexpected action %T", action)
 }
 
 func (a *archive) update(o *unstructured.Unstructured, r schema.GroupResource) (bool, runtime.Object, error) {

@@ -26,7 +26,7 @@ func TestPinnedUntilComplete(t *testing.T) {
 			t.Fatalf("request %d: %v", requests, err)
 		}
 		if phase = report.Phase; phase == ownership.UndeletionIncomplete && !slices.Contains(w.pins, 10) {
-			t.Error("nothing holds the state between two requests")
+			t.Error("the revision is not pinned between two requests")
 		}
 	}
 	if requests < 2 || len(w.pins) > 0 {
@@ -60,9 +60,9 @@ func TestTooLate(t *testing.T) {
 		there []*unstructured.Unstructured
 		says  string
 	}{
-		"not begun": {nil, "not retained any more"},
-		"begun":     {[]*unstructured.Unstructured{object("ConfigMap", "root", withUID("new"), onHold("root", false))}, left},
-		"releasing": {[]*unstructured.Unstructured{object("ConfigMap", "root", withUID("new"), onHold("root", true))}, left},
+		"not started": {nil, "not retained any more"},
+		"begun":       {[]*unstructured.Unstructured{object("ConfigMap", "root", withUID("new"), onHold("root", false))}, left},
+		"releasing":   {[]*unstructured.Unstructured{object("ConfigMap", "root", withUID("new"), onHold("root", true))}, left},
 	} {
 		w := deleted(t, graph, tt.there...)
 		w.oldest = 11

@@ -37,7 +37,7 @@ func TestBusyServer(t *testing.T) {
 				child := object("Secret", "child", ownedBy("root"), set("kept", "status", "memory"))
 				w := deleted(t, []*unstructured.Unstructured{object("ConfigMap", "root"), child})
 				w.on("create", "secrets", func(action clienttesting.Action) (bool, runtime.Object, error) {
-					// Of a status that is a subresource a create keeps nothing.
+					// A create drops the status if the kind has a status subresource.
 					unstructured.RemoveNestedField(action.(clienttesting.CreateActionImpl).Object.(*unstructured.Unstructured).Object, "status")
 					return false, nil, nil
 				})
@@ -65,7 +65,7 @@ func TestBusyServer(t *testing.T) {
 	}
 }
 
-// timeout is an error of a connection.
+// timeout is a network error.
 type timeout struct{}
 
 func (timeout) Error() string   { return "i/o timeout" }

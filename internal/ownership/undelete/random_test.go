@@ -41,8 +41,8 @@ func TestRandomGraphs(t *testing.T) {
 	}
 }
 
-// populate makes objects with random owners: several, of which one controls, in circles,
-// themselves, and of a kind that is not served.
+// populate creates objects with random owners: several, of which one is the controller, in cycles,
+// the object itself, and owners of a kind that is not served.
 func (a *archive) populate(n int) {
 	var names []name
 	for i := range n {
@@ -57,7 +57,7 @@ func (a *archive) populate(n int) {
 		for range a.rand.IntN(4) {
 			at := a.rand.IntN(len(names))
 			if at >= i && a.rand.IntN(4) > 0 {
-				continue // Circles are rare.
+				continue // Cycles are rare.
 			}
 			owner := a.now()[names[at]]
 			if owner.GetNamespace() != "" && owner.GetNamespace() != o.GetNamespace() || slices.ContainsFunc(refs, func(ref metav1.OwnerReference) bool { return ref.UID == owner.GetUID() }) {
@@ -81,7 +81,8 @@ func (a *archive) populate(n int) {
 	a.collect()
 }
 
-// picture draws the graph without UIDs: each object with its owners, and what they are to it.
+// picture describes the graph without UIDs: each object with its owners and the flags of the
+// references.
 func (a *archive) picture() string {
 	called := map[types.UID]string{}
 	for n, o := range a.now() {
@@ -115,8 +116,8 @@ func (a *archive) picture() string {
 
 var policies = []metav1.DeletionPropagation{metav1.DeletePropagationBackground, metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan}
 
-// deleteSome deletes some objects, and returns which ones are to be undeleted, in random order, and
-// what was done.
+// deleteSome deletes some objects. It returns the objects to undelete, in random order, and a log
+// of the deletions.
 func (a *archive) deleteSome() (asked []name, story []string) {
 	present := slices.SortedFunc(maps.Keys(a.now()), cmpNames)
 	a.rand.Shuffle(len(present), func(i, j int) { present[i], present[j] = present[j], present[i] })
@@ -134,7 +135,7 @@ func (a *archive) deleteSome() (asked []name, story []string) {
 		}
 	}
 	a.collect()
-	for _, n := range present { // Some that were collected are brought back by themselves.
+	for _, n := range present { // Undelete some collected objects separately.
 		if a.now()[n] == nil && a.rand.IntN(6) == 0 {
 			asked = append(asked, n)
 		}
@@ -161,7 +162,7 @@ func (a *archive) deleteAndUndelete() {
 	}
 }
 
-// undelete brings an object back, perhaps after a dry run, and returns what is wrong.
+// undelete undeletes an object, perhaps after a dry run, and returns a description of any problem.
 func (a *archive) undelete(n name) string {
 	request := Request{Resource: resourceOf(n.kind.Kind), Namespace: n.namespace, Name: n.name}
 	var promised []string

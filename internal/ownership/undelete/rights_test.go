@@ -25,15 +25,15 @@ func TestRightsToSomeObjects(t *testing.T) {
 		problems  []string
 		asked     int
 	}{
-		"each by its name": {3, []string{"get Secret", "update Secret", "patch Secret"}, everySecret, nil, 9},
-		"all but one": {3, []string{"update Secret"}, func(_, _, name string) bool { return name != "s1" },
+		"each object by name": {3, []string{"get Secret", "update Secret", "patch Secret"}, everySecret, nil, 9},
+		"all objects but one": {3, []string{"update Secret"}, func(_, _, name string) bool { return name != "s1" },
 			[]string{"you may not update Secret"}, 2},
-		"nothing":                       {3, []string{"update Secret", "patch Secret"}, func(string, string, string) bool { return false }, []string{"you may not update Secret", "you may not patch Secret"}, 2},
-		"all but one may be read":       {3, []string{"get Secret"}, func(_, _, name string) bool { return name != "s1" }, []string{"the objects to restore include some that you may not read (1): ask a user who may read them"}, 3},
-		"to create goes without a name": {3, []string{"create Secret"}, everySecret, []string{"you may not create Secret"}, 0},
-		"as many as are asked for":      {namedLimit, []string{"update Secret", "patch Secret"}, everySecret, nil, 2 * namedLimit},
-		"more than are asked for":       {namedLimit + 1, []string{"update Secret", "patch Secret"}, everySecret, []string{tooMany}, 2 * namedLimit},
-		"more, and none may be read":    {namedLimit + 50, []string{"get Secret"}, func(string, string, string) bool { return false }, []string{tooMany}, namedLimit},
+		"nothing":                                {3, []string{"update Secret", "patch Secret"}, func(string, string, string) bool { return false }, []string{"you may not update Secret", "you may not patch Secret"}, 2},
+		"all objects but one may be read":        {3, []string{"get Secret"}, func(_, _, name string) bool { return name != "s1" }, []string{"the objects to restore include some that you may not read (1): ask a user who may read them"}, 3},
+		"create has no name":                     {3, []string{"create Secret"}, everySecret, []string{"you may not create Secret"}, 0},
+		"as many objects as are checked by name": {namedLimit, []string{"update Secret", "patch Secret"}, everySecret, nil, 2 * namedLimit},
+		"more objects than are checked by name":  {namedLimit + 1, []string{"update Secret", "patch Secret"}, everySecret, []string{tooMany}, 2 * namedLimit},
+		"more objects, and none may be read":     {namedLimit + 50, []string{"get Secret"}, func(string, string, string) bool { return false }, []string{tooMany}, namedLimit},
 	} {
 		t.Run(name, func(t *testing.T) {
 			graph := []*unstructured.Unstructured{object("ConfigMap", "root")}
@@ -70,7 +70,7 @@ func TestEndedPodByItsName(t *testing.T) {
 		dry.DryRun = true
 		report, err := w.cluster.Run(t.Context(), dry)
 		if err != nil || report.Items[1].Outcome != want {
-			t.Errorf("rights to the status of %q: %v, %v", name, err, saidOf(report.Items))
+			t.Errorf("permission for the status of %q: %v, %v", name, err, saidOf(report.Items))
 		}
 	}
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/kindred-project/kindred/internal/deletion"
 )
 
-// deleted is a cluster in which a graph was deleted at revision 11; its root comes first.
+// deleted returns a cluster in which a graph, with its root first, was deleted at revision 11.
 func deleted(t *testing.T, graph []*unstructured.Unstructured, there ...*unstructured.Unstructured) *world {
 	t.Helper()
 	root := graph[0]
@@ -43,8 +43,7 @@ func deleted(t *testing.T, graph []*unstructured.Unstructured, there ...*unstruc
 	return w
 }
 
-// nameOwners completes references to owners among the objects, which ownedBy knows by their UID
-// only.
+// nameOwners completes references between the objects; ownedBy sets only their UID.
 func nameOwners(objects []*unstructured.Unstructured) {
 	for _, object := range objects {
 		refs := object.GetOwnerReferences()
@@ -65,7 +64,7 @@ func (w *world) on(verb, resource string, react clienttesting.ReactionFunc) {
 	w.client.PrependReactor(verb, resource, react)
 }
 
-// put creates or updates an object as another client.
+// put creates or updates an object as another client would.
 func (w *world) put(t *testing.T, o *unstructured.Unstructured) {
 	t.Helper()
 	gvr := resourceOf(o.GetKind()).GroupVersionResource
@@ -87,7 +86,7 @@ func (w *world) get(t *testing.T, kind, name string) *unstructured.Unstructured 
 	return found.(*unstructured.Unstructured)
 }
 
-// ends runs an undeletion, and checks how it ends.
+// ends runs an undeletion and checks its phase and outcomes.
 func (w *world) ends(t *testing.T, kind, name string, phase ownership.UndeletionPhase, want ...string) *Report {
 	t.Helper()
 	report, err := w.cluster.Run(t.Context(), request(kind, name))
@@ -140,7 +139,7 @@ func TestHiddenBlocker(t *testing.T) {
 	}
 	w.forbidden = nil
 	if report := w.ends(t, "ConfigMap", "root", ownership.UndeletionRefused, "root Pending", "a Taken", "b Left"); len(report.Problems) != 2 {
-		t.Errorf("to who may: problems %q", report.Problems)
+		t.Errorf("problems for a caller who may read it: %q", report.Problems)
 	}
 }
 
@@ -184,7 +183,7 @@ func TestReleasedByAnother(t *testing.T) {
 	})
 	w.ends(t, "ConfigMap", "root", ownership.UndeletionComplete, "root Restored")
 	if diff := cmp.Diff(released.Object, w.get(t, "ConfigMap", "root").Object); diff != "" {
-		t.Errorf("what was released:\n%s", diff)
+		t.Errorf("the released object:\n%s", diff)
 	}
 }
 
@@ -211,7 +210,7 @@ func TestEndedPodStaysOnHold(t *testing.T) {
 	w := deleted(t, []*unstructured.Unstructured{object("Job", "root"), ended})
 	broken, conflicts := true, 0
 	w.on("create", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
-		// Of a pod that is created the API drops the status.
+		// The API server drops the status of a pod that is created.
 		unstructured.RemoveNestedField(action.(clienttesting.CreateActionImpl).Object.(*unstructured.Unstructured).Object, "status")
 		return false, nil, nil
 	})
@@ -229,7 +228,7 @@ func TestEndedPodStaysOnHold(t *testing.T) {
 	})
 	w.ends(t, "Job", "root", ownership.UndeletionIncomplete, "root Restored", "pod Restored")
 	if isFree(w.get(t, "Pod", "pod")) {
-		t.Error("it is released without its status")
+		t.Error("the pod is released without its status")
 	}
 	broken = false
 	report := w.ends(t, "Job", "root", ownership.UndeletionComplete, "root Restored", "pod Restored")
@@ -261,7 +260,7 @@ func TestAbandoned(t *testing.T) {
 		}
 	}
 
-	// What may be only for now is no reason to leave it.
+	// An error that may be temporary does not end the undeletion.
 	w := deleted(t, graph)
 	w.on("create", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		return len(action.(clienttesting.CreateActionImpl).CreateOptions.DryRun) == 0, nil, apierrors.NewServerTimeout(resourceOf("Pod").GroupResource(), "create", 1)
@@ -269,7 +268,7 @@ func TestAbandoned(t *testing.T) {
 	w.ends(t, "ReplicaSet", "root", ownership.UndeletionIncomplete, "root Restored", "pod Pending", "claim Restored")
 }
 
-// slow is a cluster in which the undeletion of forty objects takes several requests.
+// slow returns a cluster in which the undeletion of forty objects takes several requests.
 func slow(t *testing.T) *world {
 	t.Helper()
 	graph := []*unstructured.Unstructured{object("ConfigMap", "root")}
@@ -301,14 +300,14 @@ func TestTimeIsLimited(t *testing.T) {
 			}
 		}
 		if done <= restored && report.Phase != ownership.UndeletionComplete {
-			t.Fatalf("%d are there, as before: %s, %q", done, report.Phase, report.Problems)
+			t.Fatalf("no progress: %d objects exist: %s, %q", done, report.Phase, report.Problems)
 		}
 		if restored = done; report.Phase == ownership.UndeletionComplete {
 			break
 		}
 	}
 	if restored != 41 {
-		t.Errorf("%d are there", restored)
+		t.Errorf("%d objects are restored", restored)
 	}
 }
 
@@ -347,6 +346,6 @@ func TestAwaitEndsWithRequest(t *testing.T) {
 	looks := 0
 	is, err := u.await(t.Context(), func() bool { looks++; w.clock.Step(time.Second / 2); return false })
 	if is || err != nil || looks != 2 {
-		t.Errorf("%t, %v after %d looks, half a second apart", is, err, looks)
+		t.Errorf("%t, %v after %d polls, half a second apart", is, err, looks)
 	}
 }

@@ -49,7 +49,7 @@ func TestConcurrentUndeletion(t *testing.T) {
 
 		requests, other := 0, (*Report)(nil)
 		second := *a.cluster
-		second.Caller = a.client() // The first one's is busy with its request.
+		second.Caller = a.client() // The first undeletion's client is busy with its request.
 		second.Objects = second.Caller
 		a.cluster.Caller.(*dynamicfake.FakeDynamicClient).PrependReactor("*", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
 			if requests++; requests != before {
@@ -57,7 +57,7 @@ func TestConcurrentUndeletion(t *testing.T) {
 			}
 			var err error
 			if other, err = second.Run(t.Context(), request("ConfigMap", "root")); err != nil || other.Phase != ownership.UndeletionComplete {
-				t.Errorf("before request %d, the second one: %v, %+v", before, err, other)
+				t.Errorf("before request %d, the second undeletion: %v, %+v", before, err, other)
 			}
 			return false, nil, nil
 		})
@@ -82,7 +82,7 @@ func TestConcurrentUndeletion(t *testing.T) {
 	}
 }
 
-// turns let one of two undeletions at a time use the cluster, and change over at random.
+// turns lets two undeletions use the cluster one at a time, alternating at random.
 type turns struct {
 	mu      sync.Mutex
 	changed *sync.Cond
@@ -97,7 +97,7 @@ func newTurns(random *rand.Rand) *turns {
 	return t
 }
 
-// take waits for the turn of an undeletion and returns what ends it.
+// take waits for an undeletion's turn and returns the function that ends the turn.
 func (t *turns) take(who int) (done func()) {
 	t.mu.Lock()
 	for t.active != who && !t.ended[1-who] {
@@ -119,7 +119,7 @@ func (t *turns) end(who int) {
 	t.changed.Broadcast()
 }
 
-// player is an undeletion that uses an archive when it has its turn.
+// player gives an undeletion access to an archive only in its turns.
 type player struct {
 	*archive
 	turns *turns
@@ -230,8 +230,7 @@ func TestTwoAtOnce(t *testing.T) {
 	}
 }
 
-// undeleteAtOnce brings objects back at the same time, and reports whether all undeletions say
-// that they are complete.
+// undeleteAtOnce undeletes objects concurrently, and reports whether all undeletions are Complete.
 func (a *archive) undeleteAtOnce(names []name, story *[]string) bool {
 	turns := newTurns(a.rand)
 	said := make([]string, len(names))

@@ -26,11 +26,11 @@ func TestClaimsAndTheirVolumes(t *testing.T) {
 	for name, tt := range map[string]struct {
 		volume    *unstructured.Unstructured
 		forbidden string
-		// fails are what the patches of the volume end with, one after another.
+		// fails are the errors of the patches of the volume, in order.
 		fails  []error
 		phase  ownership.UndeletionPhase
 		keeps  bool
-		uid    string // in the claimRef, afterwards
+		uid    string // in the claimRef at the end
 		reason string
 	}{
 		"released": {volume: object("PersistentVolume", "v", claimedBy("claim", "claim")), keeps: true, uid: "new-claim",
@@ -41,13 +41,13 @@ func TestClaimsAndTheirVolumes(t *testing.T) {
 		"gone":          {reason: "its volume v no longer exists: the claim is restored unbound, without its data"},
 		"being deleted": {volume: object("PersistentVolume", "v", claimedBy("claim", "claim"), deleting), uid: "claim", reason: "its volume v is being deleted: "},
 		"another's":     {volume: object("PersistentVolume", "v", claimedBy("other", "other")), uid: "other", reason: "its volume v is bound to another claim: "},
-		"of a namesake": {volume: object("PersistentVolume", "v", claimedBy("claim", "later")), uid: "later",
+		"bound to another claim with the same name": {volume: object("PersistentVolume", "v", claimedBy("claim", "later")), uid: "later",
 			reason: "its volume v is bound to another claim, which had the same name: "},
 		"the caller may not": {volume: object("PersistentVolume", "v", claimedBy("claim", "claim")), forbidden: "patch PersistentVolume", keeps: true, uid: "claim",
 			reason: "its volume v still names the deleted claim, and you may not patch it: "},
-		"the API surplusReason": {volume: object("PersistentVolume", "v", claimedBy("claim", "claim")), fails: []error{errBroken}, keeps: true, uid: "claim",
+		"the API fails": {volume: object("PersistentVolume", "v", claimedBy("claim", "claim")), fails: []error{errBroken}, keeps: true, uid: "claim",
 			reason: "its volume v still names the deleted claim, and it cannot be patched (broken): "},
-		"another client writes": {volume: object("PersistentVolume", "v", claimedBy("claim", "claim")), fails: []error{conflict}, keeps: true, uid: "new-claim",
+		"conflict with another client": {volume: object("PersistentVolume", "v", claimedBy("claim", "claim")), fails: []error{conflict}, keeps: true, uid: "new-claim",
 			reason: "its volume v is bound to it again"},
 		"the server is busy": {volume: object("PersistentVolume", "v", claimedBy("claim", "claim")), fails: []error{apierrors.NewTooManyRequests("busy", 1)}, keeps: true, uid: "claim",
 			phase: ownership.UndeletionIncomplete, reason: "its volume v is bound to it again"},
@@ -80,19 +80,19 @@ func TestClaimsAndTheirVolumes(t *testing.T) {
 				t.Errorf("names its volume: %v", kept)
 			}
 			if got := w.claimUID(t); got != tt.uid {
-				t.Errorf("the volume names the claim %q", got)
+				t.Errorf("the claimRef has the UID %q", got)
 			}
 			if phase == ownership.UndeletionIncomplete {
 				w.ends(t, "PersistentVolumeClaim", "claim", ownership.UndeletionComplete, "claim Restored")
 				if got := w.claimUID(t); got != "new-claim" {
-					t.Errorf("in the end the volume names the claim %q", got)
+					t.Errorf("in the end the claimRef has the UID %q", got)
 				}
 			}
 		})
 	}
 }
 
-// claimUID is the UID in the claimRef of volume v.
+// claimUID returns the UID in the claimRef of volume v.
 func (w *world) claimUID(t *testing.T) string {
 	t.Helper()
 	found, err := w.client.Tracker().Get(volumes.GroupVersionResource, "", "v")

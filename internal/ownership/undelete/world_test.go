@@ -67,7 +67,7 @@ func served(kind schema.GroupKind) (graph.Resource, bool) {
 
 type change = func(*unstructured.Unstructured)
 
-// object makes one whose UID is its name; those with a namespace are in "shop".
+// object returns an object whose UID is its name. Namespaced objects are in "shop".
 func object(kind, name string, changes ...change) *unstructured.Unstructured {
 	r := resourceOf(kind)
 	o := &unstructured.Unstructured{Object: map[string]any{}}
@@ -84,7 +84,7 @@ func object(kind, name string, changes ...change) *unstructured.Unstructured {
 	return o
 }
 
-// ownedBy adds owners, of which the first controls.
+// ownedBy adds owners; the first is the controller.
 func ownedBy(uids ...types.UID) change {
 	return func(o *unstructured.Unstructured) {
 		refs := o.GetOwnerReferences()
@@ -118,7 +118,7 @@ func set(value any, path ...string) change {
 	}
 }
 
-// onHold marks an object as one that was restored.
+// onHold adds the hold of an undeletion that restored the object.
 func onHold(from types.UID, releasing bool) change {
 	return func(o *unstructured.Unstructured) {
 		hold(o, mark{Root: "root", Revision: 10, From: from, For: typeAndName(o), Releasing: releasing})
@@ -131,21 +131,21 @@ func itemOf(then, now *unstructured.Unstructured, owners ...*Item) *Item {
 	return item
 }
 
-// memory is a history of a few states, and what is recorded.
+// memory is a history with a few states, and the records.
 type memory struct {
 	deletion.History
 	objects map[int64][]*unstructured.Unstructured
 	end     *deletion.End
 	endErr  error
 	records []deletion.Record
-	// known is the revision of any time; 0 if none is.
+	// known is the revision at any time, 0 if there is none.
 	known int64
-	// oldest is the oldest revision that is not compacted, and pins are those that stay; of a
-	// forgetful memory only they do.
+	// oldest is the oldest revision that is not compacted; pins are the pinned revisions. If the
+	// memory is forgetful, only pinned revisions can be read.
 	oldest    int64
 	pins      []int64
 	forgetful bool
-	// restored and lost are what is remembered of undeletions.
+	// restored and lost are the records of undeletions.
 	restored []deletion.Restoration
 	lost     []deletion.LostReference
 }
@@ -181,7 +181,7 @@ func (m *memory) Pin(_ context.Context, revision int64) (func(), error) {
 	}, nil
 }
 
-// expired reports whether a revision was compacted before it is read.
+// expired reports whether a revision is compacted before it is read.
 func (m *memory) expired(revision int64) error {
 	if revision < m.oldest || m.forgetful && !slices.Contains(m.pins, revision) {
 		return errExpired
@@ -249,21 +249,21 @@ func (m *memory) Asked(_ context.Context, since int64) (found []deletion.Record,
 
 func (m *memory) Collected(context.Context, []deletion.Record) error { return nil }
 
-// world is a cluster in which something was deleted.
+// world is a cluster in which objects were deleted.
 type world struct {
 	*memory
 	cluster *Cluster
 	client  *dynamicfake.FakeDynamicClient
 	clock   *clocktesting.FakeClock
-	// forbidden are the "verb Kind" or "verb Kind/subresource" that who asks may not.
+	// forbidden lists the "verb Kind" and "verb Kind/subresource" that the caller may not use.
 	forbidden []string
-	// named is whether who asks may nevertheless use an object by its name, and asked how often
-	// that was asked for.
+	// named reports whether the caller may nevertheless use the object with a name; asked counts
+	// its calls.
 	named func(verb, kind, name string) bool
 	asked int
 }
 
-// may is why who asks may not use a verb on an object; without a name, on any.
+// may returns an error if the caller may not use a verb on an object, or on any if name is empty.
 func (w *world) may(_ context.Context, verb string, r graph.Resource, subresource, _, name string) error {
 	if !slices.Contains(w.forbidden, verb+" "+path.Join(r.Kind, subresource)) {
 		return nil
@@ -303,7 +303,7 @@ func request(kind, name string) Request {
 	return Request{Resource: resourceOf(kind), Namespace: "shop", Name: name}
 }
 
-// writes are the verbs of what was written.
+// writes returns the verbs of all writes.
 func (w *world) writes() (verbs []string) {
 	for _, action := range w.client.Actions() {
 		if !slices.Contains([]string{"get", "list"}, action.GetVerb()) {
