@@ -84,7 +84,7 @@ func TestClustersAreIsolated(t *testing.T) {
 	t.Parallel()
 	one, other := kindredtest.Start(t), kindredtest.Start(t, kindredtest.SimulatedNodes(0))
 	if one.Config().Host == other.Config().Host {
-		t.Fatalf("both are at %s", one.Config().Host)
+		t.Fatalf("both serve at %s", one.Config().Host)
 	}
 	if _, err := kubernetes.NewForConfigOrDie(one.Config()).CoreV1().ConfigMaps(namespace).Create(t.Context(), configMap("mine"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)

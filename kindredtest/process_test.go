@@ -52,7 +52,7 @@ func TestReadyTimesOut(t *testing.T) {
 }
 
 func TestStop(t *testing.T) {
-	// The trap is set before the output says ready, because TERM follows.
+	// The trap is set before "ready" is printed, because SIGTERM follows.
 	const obeys = `sleep 60 >/dev/null 2>&1 & trap 'kill $!; exit 0' TERM; echo "ready in 1 ms"; echo "export KUBECONFIG=/k"; wait`
 	p := shell(t, obeys)
 	if _, err := p.ready(time.Minute); err != nil {
@@ -150,8 +150,8 @@ func TestFindBinary(t *testing.T) {
 		{"then the environment", "", fromEnv, filepath.Dir(onPath), inside, fromEnv},
 		{"then the repository", "", "", filepath.Dir(onPath), inside, built},
 		{"then PATH", "", "", filepath.Dir(onPath), elsewhere, onPath},
-		{"what is named must be there", elsewhere + "/none", fromEnv, filepath.Dir(onPath), inside, ""},
-		{"also by the environment", "", elsewhere + "/none", filepath.Dir(onPath), inside, ""},
+		{"the option must exist", elsewhere + "/none", fromEnv, filepath.Dir(onPath), inside, ""},
+		{"the environment's binary must exist", "", elsewhere + "/none", filepath.Dir(onPath), inside, ""},
 		{"nowhere", "", "", "", elsewhere, ""},
 	} {
 		t.Setenv(binaryVariable, test.env)

@@ -32,7 +32,7 @@ import (
 	"github.com/kindred-project/kindred/internal/datadir"
 )
 
-// TestMain makes the test's own binary a kindred, for kubectl ends its process.
+// TestMain lets the test binary act as kindred, because kubectl exits its process.
 func TestMain(m *testing.M) {
 	if os.Getenv("CLI_TEST_MAIN") != "" {
 		os.Exit(Execute(New("v1.2.3")))
@@ -52,7 +52,7 @@ func run(t *testing.T, args ...string) (out, errOut string, code int) {
 	return stdout.String(), stderr.String(), code
 }
 
-// process runs a command line in a process of its own.
+// process runs a command line in a new process.
 func process(t *testing.T, env []string, args ...string) (out, errOut string, code int) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
@@ -105,7 +105,7 @@ func TestOneLine(t *testing.T) {
 	}
 	there := apierrors.NewConflict(schema.GroupResource{Group: "apps", Resource: "deployments"}, "web", errors.New("it is there"))
 	if got := oneLine(fmt.Errorf("undelete: %w", there)); got != `undelete: deployments.apps "web": it is there` {
-		t.Errorf("of a conflict: %q", got)
+		t.Errorf("a conflict: oneLine() = %q", got)
 	}
 }
 
@@ -187,14 +187,14 @@ func TestKubectl(t *testing.T) {
 		hint        bool
 	}{
 		{"no cluster needed", nil, []string{"kubectl", dir, "version", "--client"}, 0, "Client Version:", "", false},
-		{"no cluster there", nil, []string{"kubectl", dir, "get", "pods"}, 1, "", layout.Root, true},
+		{"no cluster", nil, []string{"kubectl", dir, "get", "pods"}, 1, "", layout.Root, true},
 		{"flag before the verb", nil, []string{dir, "kubectl", "get", "pods"}, 1, "", layout.Root, true},
-		{"wrong usage is kubectl's", nil, []string{"kubectl", dir, "get", "--bogus"}, 1, "", "See 'kubectl get --help' for usage.", false},
+		{"usage errors are kubectl's", nil, []string{"kubectl", dir, "get", "--bogus"}, 1, "", "See 'kubectl get --help' for usage.", false},
 		{"unknown command", nil, []string{"kubectl", dir, "bogus"}, 1, "", `unknown command "bogus" for "kubectl"`, false},
 		{"help", nil, []string{"kubectl", dir, "--help"}, 0, "kubectl controls the Kubernetes cluster manager", "", false},
 		{"plugin", []string{withPlugins}, []string{"kubectl", dir, "hello", "--data-dir", "x"}, 7, layout.Kubeconfig() + " --data-dir x\n", "", false},
 		{"plugin, other cluster", []string{withPlugins, "KUBECONFIG=/other"}, []string{"kubectl", "hello"}, 7, "/other \n", "", false},
-		{"plugin, this cluster after all", []string{withPlugins, "KUBECONFIG=/other"}, []string{"kubectl", dir, "hello"}, 7, layout.Kubeconfig() + " \n", "", false},
+		{"plugin, data directory overrides KUBECONFIG", []string{withPlugins, "KUBECONFIG=/other"}, []string{"kubectl", dir, "hello"}, 7, layout.Kubeconfig() + " \n", "", false},
 		{"other cluster", nil, []string{"kubectl", dir, "--kubeconfig=/nowhere", "get", "pods"}, 1, "", "/nowhere", false},
 		{"completion", nil, []string{"__complete", "kubectl", dir, "rollo"}, 0, "rollout\tManage the rollout of a resource\n:4\n", "", false},
 	} {
@@ -210,8 +210,8 @@ func TestKubectl(t *testing.T) {
 	}
 }
 
-// fakeCluster is a data directory whose cluster this process says to be, and an API
-// that answers for it.
+// fakeCluster returns a data directory whose cluster this process claims to be, with an API that
+// answers for it.
 func fakeCluster(t *testing.T, readyz func(http.ResponseWriter)) datadir.Layout {
 	t.Helper()
 	layout, err := datadir.New(filepath.Join(t.TempDir(), "data"))
@@ -335,7 +335,7 @@ func TestReset(t *testing.T) {
 		t.Fatal(err)
 	}
 	if out, errOut, code := run(t, "reset", "--data-dir", layout.Root); code != 0 || !strings.HasPrefix(out, "nothing to remove") {
-		t.Errorf("before there was anything: exit status %d: %s%s", code, out, errOut)
+		t.Errorf("before the first start: exit status %d: %s%s", code, out, errOut)
 	}
 	lock, err := layout.Lock()
 	if err != nil {
@@ -357,7 +357,7 @@ func TestReset(t *testing.T) {
 		t.Errorf("afterwards: exit status %d: %s%s", code, out, errOut)
 	}
 	if _, err := os.Stat(layout.Root); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the directory is still there: %v", err)
+		t.Errorf("the directory still exists: %v", err)
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// recorder is a server that answers nothing and remembers who asked.
+// recorder is a server that records requests and fails them.
 type recorder struct {
 	mu    sync.Mutex
 	asked []http.Header
@@ -48,12 +48,12 @@ func record(t *testing.T, args ...string) []http.Header {
 	}
 	_, errOut, _ := process(t, nil, args...)
 	if len(r.asked) == 0 {
-		t.Fatalf("%v asked nothing: %s", args, errOut)
+		t.Fatalf("%v sent no request: %s", args, errOut)
 	}
 	return r.asked
 }
 
-// TestImpersonation: each verb that asks a cluster asks it as the user who is named, in every
+// TestImpersonation: each verb that connects to a cluster impersonates the given user in every
 // request.
 func TestImpersonation(t *testing.T) {
 	for verb, args := range map[string][]string{
@@ -82,7 +82,8 @@ func TestImpersonationUsage(t *testing.T) {
 	}
 }
 
-// TestUserAgents: audit logs name kubectl as kubectl, and the verbs of kindred as kindred.
+// TestUserAgents: in audit logs, kubectl's requests have kubectl's user agent, and those of
+// kindred's verbs have kindred's.
 func TestUserAgents(t *testing.T) {
 	for want, args := range map[string][]string{
 		"kubectl/v": {"kubectl", "--kubeconfig", "KUBECONFIG", "get", "pods"},

@@ -20,7 +20,7 @@ import (
 	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
 )
 
-// shownAs makes a preview of lines "name Outcome", with a star before each target.
+// shownAs returns a preview with lines "name Outcome"; a star marks a target.
 func shownAs(hidden int32, lines ...string) ownership.DeletionPreviewStatus {
 	s := ownership.DeletionPreviewStatus{Hidden: hidden}
 	for _, line := range lines {
@@ -40,16 +40,16 @@ func TestPreviewChanges(t *testing.T) {
 		now                 ownership.DeletionPreviewStatus
 		before, whileAtWork []string
 	}{
-		{"the same", shown, nil, nil},
-		{"some are gone", shownAs(0, "*two Blocked"), nil, nil},
-		{"one more is kept", shownAs(1, "new Kept"), nil, nil},
-		{"one more goes", shownAs(1, "new Deleted"), []string{"new - deleted"}, []string{"new - deleted"}},
-		{"one more is let go", shownAs(1, "new Orphaned"), []string{"new - orphaned"}, []string{"new - orphaned"}},
-		{"what was kept goes", shownAs(1, "shared Deleted"), []string{"shared kept deleted"}, []string{"shared kept deleted"}},
-		{"what was let go goes", shownAs(1, "loose Deleted"), []string{"loose orphaned deleted"}, []string{"loose orphaned deleted"}},
-		{"what was to go is kept", shownAs(1, "child Kept"), []string{"child deleted kept"}, nil},
-		{"what was blocked goes", shownAs(1, "*two Deleted"), []string{"two blocked deleted"}, nil},
-		{"more that may not be read", shownAs(3), []string{"2 hidden"}, []string{"2 hidden"}},
+		{"no change", shown, nil, nil},
+		{"some objects are already deleted", shownAs(0, "*two Blocked"), nil, nil},
+		{"one more object is kept", shownAs(1, "new Kept"), nil, nil},
+		{"one more object is deleted", shownAs(1, "new Deleted"), []string{"new - deleted"}, []string{"new - deleted"}},
+		{"one more object is orphaned", shownAs(1, "new Orphaned"), []string{"new - orphaned"}, []string{"new - orphaned"}},
+		{"a kept object is deleted", shownAs(1, "shared Deleted"), []string{"shared kept deleted"}, []string{"shared kept deleted"}},
+		{"an orphaned object is deleted", shownAs(1, "loose Deleted"), []string{"loose orphaned deleted"}, []string{"loose orphaned deleted"}},
+		{"a deleted object is kept", shownAs(1, "child Kept"), []string{"child deleted kept"}, nil},
+		{"a blocked object is deleted", shownAs(1, "*two Deleted"), []string{"two blocked deleted"}, nil},
+		{"more objects are hidden", shownAs(3), []string{"2 hidden"}, []string{"2 hidden"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			for begun, want := range map[bool][]string{false: tt.before, true: tt.whileAtWork} {
@@ -66,20 +66,20 @@ func TestPreviewChanges(t *testing.T) {
 					got = append(got, c.object.Name+" "+was+" "+c.now)
 				}
 				if diff := cmp.Diff(want, got); diff != "" {
-					t.Errorf("begun %v: %s", begun, diff)
+					t.Errorf("started: %v: %s", begun, diff)
 				}
 			}
 		})
 	}
 }
 
-// fakeDeletion carries out a deletion whose previews take some time each, as every deletion does.
+// fakeDeletion performs a deletion. Each preview and each deletion takes some time.
 type fakeDeletion struct {
 	deleting
 	clock           *clocktesting.FakePassiveClock
 	preview, remove time.Duration
 	done            []string
-	// change is what the world becomes when so many targets were deleted.
+	// change is the preview after the given number of targets were deleted.
 	change map[int]ownership.DeletionPreviewStatus
 	fail   string
 }
@@ -126,8 +126,8 @@ func (f *fakeDeletion) start(shown ownership.DeletionPreviewStatus) error {
 	return f.run(context.Background())
 }
 
-// TestDeletingAsShown: targets are deleted in the order shown, for as long as nothing more goes
-// than was shown, and what is checked costs no more time than what is done.
+// TestDeletingAsShown: targets are deleted in the order shown, as long as no other object would be
+// deleted too, and checks take at most as long as deletions.
 func TestDeletingAsShown(t *testing.T) {
 	shown := shownAs(0, "*one Deleted", "*two Deleted", "*three Deleted", "child Deleted")
 	more := shownAs(0, "*one Deleted", "new Deleted")
@@ -141,7 +141,7 @@ func TestDeletingAsShown(t *testing.T) {
 	}{
 		{"quick checks", 1, 5, nil, "", []string{"check", "one", "check", "two", "check", "three"}, ""},
 		{"slow checks", 10, 6, nil, "", []string{"check", "one", "two", "check", "three"}, ""},
-		{"changed before it began", 1, 1, map[int]ownership.DeletionPreviewStatus{0: more}, "", []string{"check"}, "nothing was deleted: what the deletion takes along has changed"},
+		{"changed before the first deletion", 1, 1, map[int]ownership.DeletionPreviewStatus{0: more}, "", []string{"check"}, "nothing was deleted: what the deletion takes along has changed"},
 		{"changed meanwhile", 1, 1, map[int]ownership.DeletionPreviewStatus{2: more}, "", []string{"check", "one", "check", "two", "check"}, "only 2 of 3 objects were deleted: what"},
 		{"refused", 1, 1, nil, "two", []string{"check", "one", "check"}, "1 of 3 objects were deleted, then: refused"},
 	} {
@@ -158,7 +158,7 @@ func TestDeletingAsShown(t *testing.T) {
 	}
 }
 
-// TestDeletingMany: however many targets there are, checks take at most as long as deletions.
+// TestDeletingMany: for any number of targets, checks take at most as long as deletions.
 func TestDeletingMany(t *testing.T) {
 	var lines []string
 	for i := range 1000 {
@@ -190,7 +190,7 @@ Set/new in other  -      deleted
 	}
 }
 
-// TestPrintPreviewOfSeveral: one table, with a star at each target, and one summary.
+// TestPrintPreviewOfSeveral: the output is one table, with a star at each target, and one summary.
 func TestPrintPreviewOfSeveral(t *testing.T) {
 	preview := &ownership.DeletionPreview{Status: shownAs(0, "*one Deleted", "*two Deleted", "shared Deleted")}
 	preview.Status.Objects[1].Deleting = true

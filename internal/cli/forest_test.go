@@ -19,10 +19,10 @@ import (
 	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
 )
 
-// graph is who owns whom: the owners of each object, by number.
+// graph lists the owners of each object, by number.
 type graph [][]int
 
-// randomGraph has objects that own each other in any direction, itself included, and twice.
+// randomGraph returns a graph in which any object may own any other, itself included, also twice.
 func randomGraph(rng *rand.Rand) graph {
 	g := make(graph, 1+rng.IntN(30))
 	for i := range g {
@@ -33,7 +33,7 @@ func randomGraph(rng *rand.Rand) graph {
 	return g
 }
 
-// cycleOf has n objects each of which owns the next.
+// cycleOf returns n objects, each of which owns the next.
 func cycleOf(n int) graph {
 	g := make(graph, n)
 	for i := range g {
@@ -60,7 +60,7 @@ func (g graph) object(i int) ownership.TreeObject {
 	return treeOf("Set", nameOf(i), owners...)
 }
 
-// walk returns what next leads to from an object, level by level, as the API does.
+// walk returns the objects that are reachable with next, level by level, as the API does.
 func (g graph) walk(from int, next func(i int) []int) []int {
 	met, all := map[int]bool{from: true}, []int{from}
 	for i := 0; i < len(all); i++ {
@@ -74,7 +74,8 @@ func (g graph) walk(from int, next func(i int) []int) []int {
 	return all
 }
 
-// tree is the API's answer about an object: what is both above and below it is in both lists.
+// tree is the API's response for an object. An object that is both above and below it is in both
+// lists.
 func (g graph) tree(of int) *ownership.OwnershipTree {
 	tree := &ownership.OwnershipTree{}
 	tree.Status.Object = g.object(of).ObjectReference
@@ -96,7 +97,7 @@ func (g graph) dependents(of int) (all []int) {
 	return all
 }
 
-// forests are the tables of the verbs about an object of the graph and all that belongs to it.
+// forests returns the tables that the verbs print for an object and everything related to it.
 func (g graph) forests(of int, all bool) map[string]*forest {
 	clock := clocktesting.NewFakePassiveClock(noon)
 	heads := []string{"OBJECT", "OUTCOME", "NOTES"}
@@ -113,8 +114,8 @@ func (g graph) forests(of int, all bool) map[string]*forest {
 	return map[string]*forest{"tree": treePrinter{all, clock}.table(tree), "preview": preview, "undeletion": undeletion}
 }
 
-// TestForestOfAnyGraph: whatever owns what, each object has one row, below an owner if there is
-// any that is not below the object itself, and what is printed is linear in objects and references.
+// TestForestOfAnyGraph: in any graph, each object has one row, below an owner if it has one that is
+// not below the object itself, and the output is linear in objects and references.
 func TestForestOfAnyGraph(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 12))
 	graphs := []graph{cycleOf(1), cycleOf(2), cycleOf(20), cycleOf(50)}
@@ -150,11 +151,11 @@ func checkForest(t *testing.T, f *forest) {
 	for i, b := range f.branches {
 		at := f.at(i)
 		if at.above != "" && !slices.Contains(b.above, at.above) {
-			t.Errorf("%s is below %s, which does not own it", b.id, at.above)
+			t.Errorf("%s is below %s, which is not its owner", b.id, at.above)
 		}
 		for _, owner := range b.above {
 			if _, shown := f.index[owner]; shown && at.above == "" && owner != b.id && !at.owns(owner) {
-				t.Errorf("%s is a root, and %s owns it", b.id, owner)
+				t.Errorf("%s is a root although %s owns it", b.id, owner)
 			}
 		}
 	}
@@ -163,7 +164,7 @@ func checkForest(t *testing.T, f *forest) {
 	}
 }
 
-// TestTreeOfACycle: the object that was asked for is the root of a cycle that nothing else owns.
+// TestTreeOfACycle: the requested object is the root of a cycle without an outside owner.
 func TestTreeOfACycle(t *testing.T) {
 	f := cycleOf(3).forests(1, false)["tree"]
 	want := `OBJECT                CONTROLLED  READINESS  AGE  NOTES
@@ -194,7 +195,7 @@ func TestDiagramsOfACycle(t *testing.T) {
 	}
 }
 
-// TestManyOwners: of hundreds of owners a note names a few, and all with --all.
+// TestManyOwners: a note names a few of hundreds of owners, and all of them with --all.
 func TestManyOwners(t *testing.T) {
 	const owners, dependents = 80, 160
 	g := make(graph, 1+owners+dependents)
@@ -222,7 +223,8 @@ func TestManyOwners(t *testing.T) {
 	}
 }
 
-// TestDeepTree: rows of any depth have their name, and no table grows with the depth squared.
+// TestDeepTree: rows of any depth show the object's name, and the size of a table is not quadratic
+// in its depth.
 func TestDeepTree(t *testing.T) {
 	const depth = 3000
 	g := make(graph, depth)
@@ -250,7 +252,7 @@ func TestDeepTree(t *testing.T) {
 	}
 }
 
-// TestLevels: rows that are not indented any more stand between the lines of the levels above.
+// TestLevels: rows beyond the maximum indentation are between lines that state their level.
 func TestLevels(t *testing.T) {
 	f := &forest{heads: []string{"OBJECT", "NOTES"}}
 	for _, b := range []struct{ name, owner string }{
@@ -269,7 +271,7 @@ func TestLevels(t *testing.T) {
 	}
 }
 
-// TestSiblings: the order of the answer does not show.
+// TestSiblings: the output does not depend on the order in the response.
 func TestSiblings(t *testing.T) {
 	tree := &ownership.OwnershipTree{}
 	tree.Status.Object = treeOf("Set", "web").ObjectReference

@@ -77,7 +77,7 @@ the objects of widgets are not known yet
 	}
 	got = printed(func(cmd *cobra.Command) { _ = l.print(cmd, &ownership.OwnershipLint{}, "v1") })
 	if got != "nothing found\n0 objects checked\n" {
-		t.Errorf("of nothing: %q", got)
+		t.Errorf("without findings: %q", got)
 	}
 }
 
@@ -133,7 +133,8 @@ func TestListOfRules(t *testing.T) {
 	}
 }
 
-// TestSARIF holds a report against the schema of SARIF 2.1.0, and reads what scanners read.
+// TestSARIF validates a report against the schema of SARIF 2.1.0 and checks the fields that code
+// scanners use.
 func TestSARIF(t *testing.T) {
 	report := sarifReport(someFindings(), "v1.2.3")
 	if err := report.Validate(); err != nil {
@@ -202,8 +203,8 @@ func TestLintVerdict(t *testing.T) {
 	}
 }
 
-// TestLintUsage: what makes no sense is said before a cluster is asked, and a failure is told
-// from what was found by its exit status.
+// TestLintUsage: invalid combinations of flags are refused before the cluster is contacted, and the
+// exit status distinguishes errors from findings.
 func TestLintUsage(t *testing.T) {
 	for want, args := range map[string][]string{
 		`--rule is "nonsense"`:          {"--rule", "nonsense"},

@@ -45,7 +45,7 @@ func TestMoveUsage(t *testing.T) {
 	}
 }
 
-// TestPlanFits: whatever the names are, a table has at most 100 columns.
+// TestPlanFits: a table has at most 100 columns, whatever the names.
 func TestPlanFits(t *testing.T) {
 	t.Setenv("COLUMNS", strconv.Itoa(tableWidth))
 	long := strings.Repeat("long-", 40)

@@ -23,7 +23,7 @@ import (
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// treeOf makes an object of a tree; its UID is its name, the first owner controls.
+// treeOf returns an object of a tree. Its UID is its name, and the first owner is the controller.
 func treeOf(kind, name string, owners ...string) ownership.TreeObject {
 	o := ownership.TreeObject{
 		ObjectReference:   ownership.ObjectReference{APIVersion: "v1", Kind: kind, Namespace: "shop", Name: name, UID: types.UID(name)},
@@ -78,7 +78,7 @@ Set/top                        Ready        60m
 	}
 }
 
-// TestTreeShowsHolds: a note says why an object is on hold, and how to go on.
+// TestTreeShowsHolds: a note says why an object is on hold and how to resume.
 func TestTreeShowsHolds(t *testing.T) {
 	held := treeOf("Set", "web")
 	held.Hold = &ownership.Hold{Message: "the undeletion of set/web is not finished", Remedy: `continue with "kindred undelete -n shop set/web"`}
@@ -90,7 +90,7 @@ func TestTreeShowsHolds(t *testing.T) {
 	}
 }
 
-// TestFold: of many alike a few are shown, and those with something to say always.
+// TestFold: many similar objects are folded to a few; objects with a message are always shown.
 func TestFold(t *testing.T) {
 	tree := &ownership.OwnershipTree{}
 	tree.Status.Object = treeOf("Set", "web").ObjectReference
@@ -119,7 +119,7 @@ func TestFold(t *testing.T) {
 	}
 }
 
-// TestTablesFit: long names give way, and circles of owners end.
+// TestTablesFit: long names are shortened, and cycles of owners end.
 func TestTablesFit(t *testing.T) {
 	long := strings.Repeat("very-long-", 20)
 	tree := &ownership.OwnershipTree{}
@@ -129,11 +129,11 @@ func TestTablesFit(t *testing.T) {
 		return treePrinter{clock: clocktesting.NewFakePassiveClock(noon)}.table(tree).render(painter{width: width})
 	}
 	if all := table(unlimited); strings.Contains(all, "…") || strings.Count(all, "\n") != len(tree.Status.Objects)+1 {
-		t.Errorf("cut or wrapped, though no width is given:\n%s", all)
+		t.Errorf("cut or wrapped without a width:\n%s", all)
 	}
 	got := table(tableWidth)
 	for line := range strings.Lines(got) {
-		// A word that is longer than a line cannot be broken.
+		// A word that is longer than a line is not broken.
 		if utf8.RuneCountInString(strings.TrimRight(line, "\n")) > tableWidth && !strings.Contains(line, long) {
 			t.Errorf("too wide: %s", line)
 		}

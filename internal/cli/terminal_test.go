@@ -27,8 +27,8 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// TestCutProperties: a text that fits stays; another one becomes exactly as wide as it may be,
-// says so with an ellipsis, begins as it began and, unless it is a sentence, ends as it ended.
+// TestCutProperties: a text that fits is unchanged. Any other text is cut to exactly the width,
+// contains an ellipsis, keeps its beginning and, unless it is a sentence, its end.
 func TestCutProperties(t *testing.T) {
 	rng := rand.New(rand.NewPCG(20, 1))
 	const alphabet = "ab-./ é"
@@ -64,11 +64,11 @@ func checkCut(t *testing.T, text string, width int) {
 	last, _ := utf8.DecodeLastRuneInString(text)
 	switch end, _ := utf8.DecodeLastRuneInString(got); {
 	case !strings.Contains(got, "…"):
-		t.Fatalf("%q was cut for %d to %q, which does not say so", text, width, got)
+		t.Fatalf("%q was cut for %d to %q, without an ellipsis", text, width, got)
 	case width > 2 && !strings.HasPrefix(got, string(first)):
-		t.Fatalf("%q was cut for %d to %q, which begins otherwise", text, width, got)
+		t.Fatalf("%q was cut for %d to %q, with another beginning", text, width, got)
 	case width > 2 && !strings.Contains(text, " ") && end != last:
-		t.Fatalf("%q was cut for %d to %q, which ends otherwise", text, width, got)
+		t.Fatalf("%q was cut for %d to %q, with another end", text, width, got)
 	}
 }
 

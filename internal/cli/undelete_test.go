@@ -27,7 +27,7 @@ import (
 	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
 )
 
-// became is an object of an undeletion; its former UID is its name.
+// became returns an object of an undeletion. Its former UID is its name.
 func became(outcome ownership.UndeletionOutcome, kind, name, reason string, owners ...types.UID) ownership.UndeletionResult {
 	object := refTo(kind, name)
 	object.UID = ""
@@ -80,8 +80,8 @@ the status of something could not be restored
 	}
 }
 
-// TestUndeletionFits: nothing is wider than a table may be, whatever names, reasons, problems
-// and users are like, and nothing is coloured that does not go to a terminal.
+// TestUndeletionFits: no line is wider than a table, whatever the names, reasons, problems and
+// users, and output that does not go to a terminal is not coloured.
 func TestUndeletionFits(t *testing.T) {
 	t.Setenv("COLUMNS", strconv.Itoa(tableWidth))
 	long := strings.Repeat("n", 253)
@@ -104,7 +104,7 @@ func TestUndeletionFits(t *testing.T) {
 		t.Errorf("coloured:\n%q", got)
 	}
 	if !strings.Contains(got, "…") {
-		t.Errorf("no name gives way:\n%s", got)
+		t.Errorf("no name is shortened:\n%s", got)
 	}
 	for line := range strings.Lines(got) {
 		if utf8.RuneCountInString(strings.TrimRight(line, "\n")) > tableWidth {
@@ -113,7 +113,8 @@ func TestUndeletionFits(t *testing.T) {
 	}
 }
 
-// TestUndeletionFolds: of many alike a few are shown, and those with a reason always.
+// TestUndeletionFolds: many similar objects are folded to a few; objects with a reason are always
+// shown.
 func TestUndeletionFolds(t *testing.T) {
 	review := &ownership.Undeletion{}
 	review.Spec.Object = refTo("ReplicaSet", "set")
@@ -134,7 +135,7 @@ func TestUndeletionFolds(t *testing.T) {
 	}
 }
 
-// TestUndeletionColours: what came back, and what did not.
+// TestUndeletionColours: restored objects and others have different colours.
 func TestUndeletionColours(t *testing.T) {
 	for outcome, want := range map[ownership.UndeletionOutcome]colour{
 		ownership.UndeletionRestored: green, ownership.UndeletionAdopted: green, ownership.UndeletionUnchanged: plain,
@@ -213,12 +214,12 @@ func TestWarningsOfEachRequest(t *testing.T) {
 	}
 	for _, want := range []string{"the status of one could not be restored", "the status of two could not be restored"} {
 		if strings.Count(out.String(), want) != 1 {
-			t.Errorf("it does not say once that %s:\n%s", want, &out)
+			t.Errorf("not exactly one warning %s:\n%s", want, &out)
 		}
 	}
 }
 
-// TestPrintDeletions: one a line, that fits.
+// TestPrintDeletions: each deletion is on one line that fits the terminal.
 func TestPrintDeletions(t *testing.T) {
 	t.Setenv("COLUMNS", strconv.Itoa(tableWidth))
 	elsewhere := refTo("Deployment", strings.Repeat("n", 200))
@@ -256,11 +257,11 @@ func TestPrintDeletions(t *testing.T) {
 	}
 	s = &ownership.DeletionHistoryStatus{}
 	if got := print(true); got != "0 deletions can be undone\n" {
-		t.Errorf("none: %q", got)
+		t.Errorf("without deletions: %q", got)
 	}
 }
 
-// TestTimeOf reads what --at can be.
+// TestTimeOf: --at accepts times and durations.
 func TestTimeOf(t *testing.T) {
 	for text, want := range map[string]*metav1.Time{
 		"": nil, "10m": {Time: noon.Add(-10 * time.Minute)}, "2026-01-01T11:00:00Z": {Time: noon.Add(-time.Hour)},
@@ -276,21 +277,21 @@ func TestTimeOf(t *testing.T) {
 	}
 }
 
-// TestUndeleteFlags that make no sense together are refused before a cluster is asked.
+// TestUndeleteFlags: invalid combinations of flags are refused before the cluster is contacted.
 func TestUndeleteFlags(t *testing.T) {
 	for name, tt := range map[string]struct {
 		u    undeletion
 		args []string
 		ok   bool
 	}{
-		"an object":           {undeletion{}, []string{"a/b"}, true},
-		"a list":              {undeletion{list: true, allNamespaces: true}, nil, true},
-		"nothing":             {undeletion{}, nil, false},
-		"a form":              {undeletion{output: "table"}, []string{"a/b"}, false},
-		"a list, and dry":     {undeletion{list: true, dryRun: true}, nil, false},
-		"a list, at a time":   {undeletion{list: true, at: "1m"}, nil, false},
-		"a list, of a UID":    {undeletion{list: true, uid: "a"}, nil, false},
-		"everywhere, no list": {undeletion{allNamespaces: true}, []string{"a/b"}, false},
+		"an object":                      {undeletion{}, []string{"a/b"}, true},
+		"a list":                         {undeletion{list: true, allNamespaces: true}, nil, true},
+		"nothing":                        {undeletion{}, nil, false},
+		"an unknown output format":       {undeletion{output: "table"}, []string{"a/b"}, false},
+		"a list, dry run":                {undeletion{list: true, dryRun: true}, nil, false},
+		"a list, with --at":              {undeletion{list: true, at: "1m"}, nil, false},
+		"a list, with --uid":             {undeletion{list: true, uid: "a"}, nil, false},
+		"all namespaces, without a list": {undeletion{allNamespaces: true}, []string{"a/b"}, false},
 	} {
 		if err := tt.u.check(tt.args); (err == nil) != tt.ok {
 			t.Errorf("%s: %v", name, err)

@@ -11,7 +11,7 @@ import (
 	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
 )
 
-// TestForeseen: what one dry run would restore, those after it find restored.
+// TestForeseen: objects that one dry run would restore count as restored in the dry runs after it.
 func TestForeseen(t *testing.T) {
 	f := foreseen{}
 	for _, tt := range []struct {

@@ -20,10 +20,10 @@ import (
 	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
 )
 
-// answers are what the server says to one request after another; the last of them again and again.
+// answers are the server's responses to the requests, in order; the last one is repeated.
 type answers struct {
 	statuses []ownership.UndeletionStatus
-	errs     []error // at the same place, nil for a status
+	errs     []error // errors by request, nil for a status
 	asked    []ownership.UndeletionSpec
 }
 
@@ -41,9 +41,10 @@ func incomplete(restored, pending, held int32) ownership.UndeletionStatus {
 	return ownership.UndeletionStatus{Phase: ownership.UndeletionIncomplete, Restored: restored, Pending: pending, Held: held}
 }
 
-// TestUndeletingGoesOn: an undeletion goes on by itself until it is complete, has a problem, or has
-// made no headway for two minutes. Whatever ends it early says how to go on.
-func TestUndeletingGoesOn(t *testing.T) {
+// TestUndeletingContinues: the client repeats its request until the undeletion is complete, has a
+// problem, or has made no progress for two minutes. If it ends early, the error says how to
+// continue.
+func TestUndeletingContinues(t *testing.T) {
 	complete := ownership.UndeletionStatus{Phase: ownership.UndeletionComplete, Restored: 3}
 	problem := incomplete(1, 2, 1)
 	problem.Problems = []string{"a quota"}
@@ -60,17 +61,17 @@ func TestUndeletingGoesOn(t *testing.T) {
 		takes    time.Duration
 		err      string
 	}{
-		"at once":                     {statuses: []ownership.UndeletionStatus{complete}, phase: ownership.UndeletionComplete, requests: 1},
-		"in steps":                    {statuses: []ownership.UndeletionStatus{incomplete(1, 2, 1), incomplete(3, 0, 3), incomplete(3, 0, 1), complete}, phase: ownership.UndeletionComplete, requests: 4},
-		"controllers are slow":        {statuses: []ownership.UndeletionStatus{incomplete(3, 0, 3), incomplete(3, 0, 3), incomplete(3, 0, 3), complete}, phase: ownership.UndeletionComplete, requests: 4, takes: 2 * time.Second},
-		"a problem":                   {statuses: []ownership.UndeletionStatus{problem}, phase: ownership.UndeletionIncomplete, requests: 1},
-		"no headway":                  {statuses: []ownership.UndeletionStatus{incomplete(1, 2, 1)}, phase: ownership.UndeletionIncomplete, requests: 122, takes: stuckAfter},
-		"the server is busy":          {statuses: []ownership.UndeletionStatus{{}, {}, complete}, errs: []error{late, busy}, phase: ownership.UndeletionComplete, requests: 3, takes: 2 * time.Second},
-		"it stays busy":               {errs: []error{late}, requests: 121, takes: stuckAfter, err: goOn},
-		"refused":                     {errs: []error{refused}, requests: 1, err: "forbidden"},
-		"refused on the way":          {statuses: []ownership.UndeletionStatus{incomplete(1, 2, 1)}, errs: []error{nil, refused}, phase: ownership.UndeletionIncomplete, requests: 2, err: goOn},
-		"nobody answers":              {errs: []error{lost}, requests: 1, err: "connection refused"},
-		"the server is started again": {statuses: []ownership.UndeletionStatus{incomplete(1, 2, 1), {}, {}, complete}, errs: []error{nil, lost, lost}, phase: ownership.UndeletionComplete, requests: 4, takes: 2 * time.Second},
+		"at once":               {statuses: []ownership.UndeletionStatus{complete}, phase: ownership.UndeletionComplete, requests: 1},
+		"in steps":              {statuses: []ownership.UndeletionStatus{incomplete(1, 2, 1), incomplete(3, 0, 3), incomplete(3, 0, 1), complete}, phase: ownership.UndeletionComplete, requests: 4},
+		"controllers are slow":  {statuses: []ownership.UndeletionStatus{incomplete(3, 0, 3), incomplete(3, 0, 3), incomplete(3, 0, 3), complete}, phase: ownership.UndeletionComplete, requests: 4, takes: 2 * time.Second},
+		"a problem":             {statuses: []ownership.UndeletionStatus{problem}, phase: ownership.UndeletionIncomplete, requests: 1},
+		"no progress":           {statuses: []ownership.UndeletionStatus{incomplete(1, 2, 1)}, phase: ownership.UndeletionIncomplete, requests: 122, takes: stuckAfter},
+		"the server is busy":    {statuses: []ownership.UndeletionStatus{{}, {}, complete}, errs: []error{late, busy}, phase: ownership.UndeletionComplete, requests: 3, takes: 2 * time.Second},
+		"the server stays busy": {errs: []error{late}, requests: 121, takes: stuckAfter, err: goOn},
+		"refused":               {errs: []error{refused}, requests: 1, err: "forbidden"},
+		"refused in between":    {statuses: []ownership.UndeletionStatus{incomplete(1, 2, 1)}, errs: []error{nil, refused}, phase: ownership.UndeletionIncomplete, requests: 2, err: goOn},
+		"no server":             {errs: []error{lost}, requests: 1, err: "connection refused"},
+		"the server restarts":   {statuses: []ownership.UndeletionStatus{incomplete(1, 2, 1), {}, {}, complete}, errs: []error{nil, lost, lost}, phase: ownership.UndeletionComplete, requests: 4, takes: 2 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := &answers{statuses: tt.statuses, errs: tt.errs}
@@ -84,7 +85,7 @@ func TestUndeletingGoesOn(t *testing.T) {
 				t.Errorf("ends with %v", err)
 			}
 			if name == "refused" && strings.Contains(err.Error(), goOn) {
-				t.Errorf("nothing is there: %v", err)
+				t.Errorf("no status: %v", err)
 			}
 			if review.Status.Phase != tt.phase || len(server.asked) != tt.requests || now.Since(noon) != tt.takes {
 				t.Errorf("%s after %d requests, %s", review.Status.Phase, len(server.asked), now.Since(noon))
@@ -96,7 +97,7 @@ func TestUndeletingGoesOn(t *testing.T) {
 	}
 }
 
-// TestUndeletingIsInterrupted: an interruption says how to go on.
+// TestUndeletingIsInterrupted: the error after an interruption says how to continue.
 func TestUndeletingIsInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	u := undeleting{show: func(string) {}, clock: skipping{clocktesting.NewFakeClock(noon)}, ask: func(ctx context.Context, _ *ownership.Undeletion) error {
@@ -108,8 +109,8 @@ func TestUndeletingIsInterrupted(t *testing.T) {
 	}
 }
 
-// TestUndeletingTellsProgress of what is restored, of how much.
-func TestUndeletingTellsProgress(t *testing.T) {
+// TestUndeletingShowsProgress: the client prints how many of how many objects are restored.
+func TestUndeletingShowsProgress(t *testing.T) {
 	var told []string
 	server := &answers{statuses: []ownership.UndeletionStatus{incomplete(1, 2, 1), incomplete(3, 0, 2), {Phase: ownership.UndeletionComplete}}}
 	u := undeleting{ask: server.ask, show: func(text string) { told = append(told, text) }, clock: skipping{clocktesting.NewFakeClock(noon)}}
@@ -124,7 +125,7 @@ func TestUndeletingTellsProgress(t *testing.T) {
 	}
 }
 
-// skipping is a clock on which nothing has to be waited for.
+// skipping is a fake clock whose timers fire at once.
 type skipping struct{ *clocktesting.FakeClock }
 
 func (s skipping) After(d time.Duration) <-chan time.Time {
@@ -133,8 +134,8 @@ func (s skipping) After(d time.Duration) <-chan time.Time {
 	return c
 }
 
-// TestProgressOnAPipe: nothing is said of what takes less than two seconds, then a line now and
-// then.
+// TestProgressOnAPipe: nothing is printed in the first two seconds, and then a line from time to
+// time.
 func TestProgressOnAPipe(t *testing.T) {
 	out := &lines{}
 	now := clocktesting.NewFakeClock(noon)
@@ -165,7 +166,7 @@ func TestProgressOnAPipe(t *testing.T) {
 	}
 }
 
-// lines is a buffer that may be read while it is written to.
+// lines is a buffer that can be read while it is written.
 type lines struct {
 	mu sync.Mutex
 	bytes.Buffer

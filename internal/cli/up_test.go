@@ -28,12 +28,12 @@ func TestUpHelpHasSections(t *testing.T) {
 			at += next
 		}
 		if strings.Contains(out, "batch-throttle") {
-			t.Errorf("%v shows what nobody needs", args)
+			t.Errorf("%v shows superfluous lines", args)
 		}
 	}
 }
 
-// Wrong flags are told before anything is made.
+// TestUpRefuses: invalid flags are refused before anything is created.
 func TestUpRefuses(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	for flags, want := range map[string]string{
@@ -60,7 +60,7 @@ func TestUpRefuses(t *testing.T) {
 	}
 }
 
-// TestHold: 0 on the command line is not at all; in Options that is below zero.
+// TestHold: 0 on the command line disables the retention, which is a negative value in Options.
 func TestHold(t *testing.T) {
 	var where time.Duration
 	h := newHold(&where, time.Minute)
@@ -73,6 +73,6 @@ func TestHold(t *testing.T) {
 		}
 	}
 	if err := h.Set("soon"); err == nil {
-		t.Error("nonsense is taken")
+		t.Error("an invalid value is accepted")
 	}
 }

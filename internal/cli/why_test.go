@@ -20,7 +20,7 @@ func refTo(kind, name string) ownership.ObjectReference {
 	return ownership.ObjectReference{APIVersion: "v1", Kind: kind, Namespace: "shop", Name: name, UID: types.UID(name)}
 }
 
-// ago is a deletion so long before noon.
+// ago returns a deletion at a time before noon.
 func ago(d time.Duration, object ownership.ObjectReference, kind ownership.AgentKind, user, agent string, because ...ownership.ObjectReference) ownership.ExplainedDeletion {
 	at := metav1.NewMicroTime(noon.Add(-d))
 	return ownership.ExplainedDeletion{

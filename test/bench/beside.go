@@ -16,9 +16,9 @@ import (
 	"github.com/kindred-project/kindred/test/servers"
 )
 
-// besideUpstream is how many times as fast as upstream's a background collection is. Upstream's
-// controller manager, as it comes, makes 20 requests a second; here it may make as many as it
-// can, and its etcd need not wait for the disk.
+// besideUpstream returns how many times faster background collection is than upstream's. Upstream's
+// controller manager is limited to 20 requests a second by default; here it has no limit, and its
+// etcd does not fsync.
 func besideUpstream(ctx context.Context, b *bench) (float64, error) {
 	theirs, err := b.upstreamCollection(ctx)
 	if err != nil {
@@ -29,7 +29,7 @@ func besideUpstream(ctx context.Context, b *bench) (float64, error) {
 	return ours / theirs, err
 }
 
-// upstreamCollection is how many dependents a second upstream's garbage collector deletes.
+// upstreamCollection returns how many dependents a second upstream's garbage collector deletes.
 func (b *bench) upstreamCollection(ctx context.Context) (float64, error) {
 	programs, err := servers.BuildControlPlane(ctx, "test/servers")
 	if err != nil {

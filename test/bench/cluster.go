@@ -25,7 +25,7 @@ import (
 	"github.com/kindred-project/kindred/test/servers"
 )
 
-// cluster is a running "kindred up" on a fresh directory.
+// cluster is a running "kindred up" on a new directory.
 type cluster struct {
 	bench   *bench
 	cmd     *exec.Cmd
@@ -43,7 +43,7 @@ var (
 	realNode      = []string{"--node-name", "bench"}
 )
 
-// start runs a cluster until it is ready.
+// start starts a cluster and waits until it is ready.
 func (b *bench) start(ctx context.Context, args ...string) (*cluster, error) {
 	dir, err := os.MkdirTemp(b.scratch, "d")
 	if err != nil {
@@ -98,7 +98,7 @@ func (c *cluster) awaitReady(stdout io.Reader, began time.Time) error {
 	return fmt.Errorf("the cluster did not start; it printed:\n%s", printed.String())
 }
 
-// stop ends the cluster and removes all it left, containers too.
+// stop stops the cluster and removes everything that it left, including containers.
 func (c *cluster) stop() {
 	_ = c.cmd.Process.Signal(syscall.SIGTERM)
 	<-c.printed
@@ -115,23 +115,23 @@ func (c *cluster) run(args ...string) (string, error) {
 	return string(out), err
 }
 
-// client is a client with a connection of its own.
+// client returns a client with its own connection.
 func (c *cluster) client() (*kubernetes.Clientset, error) {
 	return kubernetes.NewForConfig(withOwnConnection(c.config))
 }
 
-// withOwnConnection is the configuration of a client that shares no connection.
-// Transports are shared between equal configurations; a dialer makes one unequal.
+// withOwnConnection returns a configuration whose client shares no connection. client-go shares
+// transports between equal configurations, and a dialer makes a configuration unequal.
 func withOwnConnection(config *rest.Config) *rest.Config {
 	config = rest.CopyConfig(config)
 	config.Dial = (&net.Dialer{}).DialContext
 	return config
 }
 
-// rss is the resident memory of the process, in MB.
+// rss returns the resident memory of the process, in MB.
 func (c *cluster) rss() (float64, error) { return c.memory("VmRSS:") }
 
-// memory is a line of the process' status (proc_pid_status(5)), in MB.
+// memory returns a line of the process's status (proc_pid_status(5)), in MB.
 func (c *cluster) memory(line string) (float64, error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", c.cmd.Process.Pid))
 	if err != nil {
@@ -146,7 +146,7 @@ func (c *cluster) memory(line string) (float64, error) {
 	return kib * 1024 / 1e6, err
 }
 
-// processorTime is what the process has used of the processors so far.
+// processorTime returns the CPU time that the process has used so far.
 func (c *cluster) processorTime() time.Duration {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", c.cmd.Process.Pid))
 	if err != nil {

@@ -23,18 +23,18 @@ const (
 	foreground = metav1.DeletePropagationForeground
 
 	dependents = 5000
-	// A tree that is so wide and so deep has as many objects as the flat one beside it.
+	// A tree with this width and depth has as many objects as the flat one.
 	wide, deep = 10, 4
 	inTree     = 10 + 100 + 1000 + 10000
 
-	// settling is how long all watches have to hear of what was planted.
+	// settling is the time for all watches to receive the created objects.
 	settling = 2 * time.Second
 
 	dependentLabel = "bench.kindred.dev/dependent"
 )
 
-// collect measures how many dependents a second go, from the deletion of their owner to the
-// last of them.
+// collect measures how many dependents a second are deleted, from the deletion of their owner to
+// the last of them.
 func collect(policy metav1.DeletionPropagation, dependents, depth int) func(context.Context, *bench) (float64, error) {
 	return func(ctx context.Context, b *bench) (float64, error) {
 		c, client, err := b.startWithClient(ctx, simulatedNode...)
@@ -57,14 +57,14 @@ func collect(policy metav1.DeletionPropagation, dependents, depth int) func(cont
 		if err != nil {
 			return 0, err
 		}
-		// What a busy machine changes less than the rate.
+		// A busy machine affects the CPU time less than the rate.
 		fmt.Printf("  %v of the server's processor time for each dependent\n", (processor / time.Duration(dependents)).Round(time.Microsecond))
 		return float64(dependents) / took.Seconds(), nil
 	}
 }
 
-// plant creates an owner with so many dependents, each of which owns ten in turn when the
-// tree is deep, and lets the server come to rest.
+// plant creates an owner with dependents and waits until the server is idle. In a deep tree each
+// dependent owns ten others.
 func plant(ctx context.Context, configMaps corev1client.ConfigMapInterface, dependents, depth int) (*corev1.ConfigMap, error) {
 	owner, err := configMaps.Create(ctx, configMap("owner"), metav1.CreateOptions{})
 	if err != nil {
@@ -83,7 +83,7 @@ func plant(ctx context.Context, configMaps corev1client.ConfigMapInterface, depe
 	return owner, ctx.Err()
 }
 
-// createDependents creates so many dependents of each owner, and returns them all.
+// createDependents creates a number of dependents for each owner, and returns them all.
 func createDependents(ctx context.Context, configMaps corev1client.ConfigMapInterface, owners []*corev1.ConfigMap, width int) ([]*corev1.ConfigMap, error) {
 	created := make([]*corev1.ConfigMap, len(owners)*width)
 	group, ctx := errgroup.WithContext(ctx)
@@ -103,9 +103,9 @@ func createDependents(ctx context.Context, configMaps corev1client.ConfigMapInte
 	return created, group.Wait()
 }
 
-// fell deletes the owner and returns when a watch has told that all dependents are gone.
+// fell deletes the owner, and returns when a watch has shown the deletion of all dependents.
 func fell(ctx context.Context, configMaps corev1client.ConfigMapInterface, owner *corev1.ConfigMap, policy metav1.DeletionPropagation, dependents int) (time.Duration, error) {
-	// From now on: a watch that begins with a hundred thousand objects would fall behind.
+	// Watch from now on: a watch that starts with 100,000 objects would fall behind.
 	now, err := configMaps.List(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil {
 		return 0, err
@@ -129,14 +129,14 @@ func fell(ctx context.Context, configMaps corev1client.ConfigMapInterface, owner
 
 const (
 	besideDependents = 50_000
-	// ordinaryRate is how many requests a second others make meanwhile, and ordinaryTime for
-	// how long they do so before the collection.
+	// ordinaryRate is the number of requests a second that other clients send during the
+	// collection, and ordinaryTime how long they do so before it.
 	ordinaryRate = 200
 	ordinaryTime = 10 * time.Second
 )
 
-// yielding is what a collection does to others: the 99th percentile of their requests' times
-// during it, divided by that without it.
+// yielding measures how a collection affects other clients: the 99th percentile of their latencies
+// during it, divided by the one without it.
 func yielding(ctx context.Context, b *bench) (float64, error) {
 	c, client, err := b.startWithClient(ctx, simulatedNode...)
 	if err != nil {
@@ -174,8 +174,8 @@ func yielding(ctx context.Context, b *bench) (float64, error) {
 	return float64(busy[1]) / float64(calm[1]), nil
 }
 
-// ordinary makes requests at a steady rate until f returns: creates, updates, reads and
-// deletes of single objects, a quarter each. They do not wait for slow ones before them.
+// ordinary sends requests at a steady rate until f returns: creates, updates, reads and deletes of
+// single objects, a quarter each. It does not wait for slow requests before the next one.
 func ordinary(ctx context.Context, client kubernetes.Interface, f func(context.Context) error) ([]time.Duration, error) {
 	requests, stop := context.WithCancel(ctx)
 	defer stop()
@@ -209,7 +209,7 @@ func ordinary(ctx context.Context, client kubernetes.Interface, f func(context.C
 	return took, err
 }
 
-// fourRequests is the life of one object.
+// fourRequests creates, reads, updates and deletes one object.
 func fourRequests(ctx context.Context, secrets corev1client.SecretInterface, name string) ([]time.Duration, error) {
 	object := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}, StringData: map[string]string{"key": "value"}}
 	var took []time.Duration

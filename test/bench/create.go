@@ -17,7 +17,7 @@ import (
 
 const (
 	clients = 32
-	// warmUp is before the measured time: connections, caches, the heap's size.
+	// warmUp precedes the measured time; it fills connections, caches and the heap.
 	warmUp   = 2 * time.Second
 	measured = 8 * time.Second
 )
@@ -32,8 +32,8 @@ func createConfigMaps(ctx context.Context, b *bench) (float64, error) {
 	})
 }
 
-// createPods measures the API alone: no scheduler handles these pods, as if they
-// waited for a scheduler of the user's.
+// createPods measures the API alone: no scheduler handles these pods, because they name a scheduler
+// that does not exist.
 func createPods(ctx context.Context, b *bench) (float64, error) {
 	return createRate(ctx, b, func(ctx context.Context, client kubernetes.Interface, name string) error {
 		pod := pod(name)
@@ -43,7 +43,7 @@ func createPods(ctx context.Context, b *bench) (float64, error) {
 	})
 }
 
-// createRate is how many objects a second all clients together create, each one
+// createRate returns how many objects a second all clients together create; each client creates one
 // after the other.
 func createRate(ctx context.Context, b *bench, create create) (float64, error) {
 	c, err := b.start(ctx, simulatedNode...)
@@ -62,7 +62,7 @@ func createRate(ctx context.Context, b *bench, create create) (float64, error) {
 		}
 		group.Go(func() error {
 			for n := 0; loading.Err() == nil; n++ {
-				// A create under way ends: only between two is the end looked for.
+				// The end is checked between two creates, so a create in progress is completed.
 				if err := create(ctx, client, fmt.Sprintf("c%d-%d", i, n)); err != nil {
 					stop()
 					return err

@@ -25,8 +25,8 @@ import (
 	"github.com/kindred-project/kindred/test/servers"
 )
 
-// rounds is how often the two servers take turns at an operation, so that what else the
-// machine does meets both.
+// rounds is how often the two servers alternate for an operation, so that the load of the machine
+// affects both.
 const rounds = 5
 
 // Namespaces of the objects that operations find.
@@ -36,23 +36,24 @@ const (
 	manyCount  = 10_000
 )
 
-// caller is one client of one server, which does one thing after the other.
+// caller is a client of one server that sends one request at a time.
 type caller struct {
 	kubernetes.Interface
 	watch watch.Interface
-	// calls counts, so that each finds something to write.
+	// calls counts the calls, so that each one writes new content.
 	calls int
 }
 
 // operation is a request whose duration is measured.
 type operation struct {
 	name string
-	// samples is how often it is done in each round.
+	// samples is the number of calls in each round.
 	samples int
 	do      func(context.Context, *caller) error
 }
 
-// operations are done in this order: each leaves what the next may need.
+// operations returns the operations in the order in which they run: each leaves the objects that
+// the next one needs.
 func operations() []operation {
 	return []operation{
 		{"get", 400, func(ctx context.Context, c *caller) error {
@@ -84,7 +85,7 @@ func (c *caller) in(namespace string) typed.ConfigMapInterface {
 
 func (c *caller) name() string { return fmt.Sprintf("n%d", c.calls) }
 
-// changed is an object of the default namespace with content that it never had.
+// changed returns an object of the default namespace with new content.
 func (c *caller) changed() *corev1.ConfigMap {
 	object := configMap("written")
 	object.Data["key"] = c.name()
@@ -94,7 +95,7 @@ func (c *caller) changed() *corev1.ConfigMap {
 func list(namespace string, count int) func(context.Context, *caller) error {
 	return func(ctx context.Context, c *caller) error {
 		got, err := c.in(namespace).List(ctx, metav1.ListOptions{})
-		// One more may be the cluster's own: kube-root-ca.crt.
+		// The cluster may add one of its own: kube-root-ca.crt.
 		if err == nil && len(got.Items) < count {
 			err = fmt.Errorf("the list of %s has %d items, not %d", namespace, len(got.Items), count)
 		}
@@ -102,7 +103,7 @@ func list(namespace string, count int) func(context.Context, *caller) error {
 	}
 }
 
-// deliver is from the write to the event of it at a watch, over another connection.
+// deliver measures the time from a write to its event on a watch over another connection.
 func deliver(ctx context.Context, c *caller) error {
 	written, err := c.in(metav1.NamespaceDefault).Update(ctx, c.changed(), metav1.UpdateOptions{})
 	if err != nil {
@@ -123,8 +124,8 @@ func deliver(ctx context.Context, c *caller) error {
 	}
 }
 
-// latencies measures how long single requests take, at Kindred and at upstream's API
-// server, and prints both.
+// latencies measures the latencies of single requests to Kindred and to upstream's API server, and
+// prints both.
 func (b *bench) latencies(ctx context.Context) error {
 	both, stop, err := b.startBoth(ctx)
 	defer stop()
@@ -144,8 +145,8 @@ func (b *bench) latencies(ctx context.Context) error {
 	return nil
 }
 
-// startBoth starts Kindred, upstream's server with its etcd, and fills both alike. Both
-// write to disk before they acknowledge.
+// startBoth starts Kindred and upstream's API server with its etcd, and creates the same objects in
+// both. Both fsync before they acknowledge a write.
 func (b *bench) startBoth(ctx context.Context) (both []*caller, stop func(), err error) {
 	var running []*servers.Server
 	stop = func() {
@@ -181,11 +182,11 @@ func (b *bench) startBoth(ctx context.Context) (both []*caller, stop func(), err
 	return both, stop, nil
 }
 
-// newCaller fills a server and connects to it.
+// newCaller creates the objects on a server and connects to it.
 func newCaller(ctx context.Context, config *rest.Config) (*caller, error) {
 	config = rest.CopyConfig(config)
 	config.ContentType = runtime.ContentTypeProtobuf
-	config.Timeout = 0 // A watch lasts.
+	config.Timeout = 0 // a watch has no timeout
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, err
@@ -223,7 +224,7 @@ func (c *caller) fill(ctx context.Context, namespace string, count int) error {
 	return group.Wait()
 }
 
-// takeTurns measures an operation at both, in turns. The first round of each warms up and
+// takeTurns measures an operation on both servers alternately. The first round is a warm-up and
 // does not count.
 func (o operation) takeTurns(ctx context.Context, ours, theirs *caller) (a, b []time.Duration, err error) {
 	for round := range rounds + 1 {
@@ -256,7 +257,7 @@ func (o operation) measure(ctx context.Context, c *caller) ([]time.Duration, err
 	return took, nil
 }
 
-// percentiles are the 50th and the 99th.
+// percentiles returns the 50th and 99th percentile.
 func percentiles(took []time.Duration) [2]time.Duration {
 	slices.Sort(took)
 	return [2]time.Duration{took[len(took)/2], took[len(took)*99/100]}

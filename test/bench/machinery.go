@@ -19,12 +19,12 @@ import (
 
 const (
 	replicas = 300
-	// limit is how long anything measured may take.
+	// limit is the timeout of everything that is measured.
 	limit = 3 * time.Minute
 )
 
-// scaleUp is the time from the creation of a Deployment to the moment when the
-// last of its pods is seen Running.
+// scaleUp measures the time from the creation of a Deployment until the last of its pods is
+// observed Running.
 func scaleUp(ctx context.Context, b *bench) (float64, error) {
 	c, client, err := b.startWithClient(ctx, "--no-node", "--simulated-nodes", "20")
 	if err != nil {
@@ -67,7 +67,7 @@ func deployment(replicas int32) *appsv1.Deployment {
 	}
 }
 
-// startWithClient starts a cluster and makes one client of it.
+// startWithClient starts a cluster and creates a client for it.
 func (b *bench) startWithClient(ctx context.Context, args ...string) (*cluster, *kubernetes.Clientset, error) {
 	c, err := b.start(ctx, args...)
 	if err != nil {
@@ -83,13 +83,13 @@ func (b *bench) startWithClient(ctx context.Context, args ...string) (*cluster, 
 
 var errWatchEnded = errors.New("the watch ended early")
 
-// await reads a watch to the event that ends what is measured, and ends it.
+// await reads a watch until the event that ends the measurement, and stops it.
 func await(ctx context.Context, events watch.Interface, last func(watch.Event) bool) error {
 	defer events.Stop()
 	return until(ctx, events, last)
 }
 
-// until reads a watch to the event that ends what is measured.
+// until reads a watch until the event that ends the measurement.
 func until(ctx context.Context, events watch.Interface, last func(watch.Event) bool) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

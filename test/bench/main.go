@@ -18,13 +18,13 @@ import (
 	"syscall"
 )
 
-// bench is what all figures are measured with.
+// bench has what all figures need.
 type bench struct {
 	binary string
 	// scratch is the directory for data directories and images.
 	scratch string
-	// profiles are the files for the server's profiles, by the name of the profile; an empty
-	// one is not written.
+	// profiles are the files for the server's profiles, by the name of the profile. A profile with
+	// an empty file name is not written.
 	profiles map[string]string
 }
 
@@ -33,12 +33,12 @@ type figure struct {
 	name, what string
 	unit       string
 	target     float64
-	// atLeast is whether more is better.
+	// atLeast is set if a higher result is better.
 	atLeast bool
 	measure func(context.Context, *bench) (float64, error)
 }
 
-// latency is the name of the table that is not a figure.
+// latency is the name of the table of latencies, which is not a figure.
 const latency = "latency"
 
 func figures() []figure {
@@ -114,8 +114,8 @@ func run() error {
 	return err
 }
 
-// table measures and prints line by line, so that a figure which cannot be
-// measured costs none of the others.
+// table measures the figures and prints each at once. A figure that fails does not affect the
+// others.
 func (b *bench) table(ctx context.Context, selected []figure, times int) error {
 	fmt.Printf("%d processors, load %s\n\n", runtime.NumCPU(), load())
 	const row = "%-56s %12s  %s\n"
@@ -156,7 +156,7 @@ func (f figure) format(value float64) string {
 	return strings.TrimSpace(fmt.Sprintf("%.0f %s", value, f.unit))
 }
 
-// load is how busy the machine was in the last minute.
+// load returns the load average of the last minute.
 func load() string {
 	content, err := os.ReadFile("/proc/loadavg")
 	if err != nil {

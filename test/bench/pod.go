@@ -21,13 +21,13 @@ import (
 
 const (
 	image = "docker.io/library/kindred-bench:1"
-	// podRuns is how many pods are started and stopped, one at a time, after one
-	// that is not counted.
+	// podRuns is how many pods are started and stopped one after the other, after a first one that
+	// does not count.
 	podRuns = 20
 )
 
-// obedient is a program that ends at once when it is told to. A shell only hears
-// a signal when the command it waits for in the foreground has ended; wait is none.
+// obedient is a program that ends at once on SIGTERM. A shell handles a signal only after its
+// foreground command has ended, except for wait.
 const obedient = `trap exit TERM; while :; do sleep 0.1 & wait; done`
 
 func podStart(ctx context.Context, b *bench) (float64, error) {
@@ -40,8 +40,8 @@ func podStop(ctx context.Context, b *bench) (float64, error) {
 	return median(stopped).Seconds(), err
 }
 
-// podTimes starts and stops real pods: from the create to Ready, and from the
-// delete to the moment when the API has no such pod any more.
+// podTimes starts and stops real pods, and measures the time from create to Ready and from delete
+// until the API no longer has the pod.
 func podTimes(ctx context.Context, b *bench) (started, stopped []time.Duration, err error) {
 	archive := filepath.Join(b.scratch, "busybox.tar")
 	if err := images.Busybox(archive, image); err != nil {

@@ -13,8 +13,8 @@ const (
 	idleTime = 30 * time.Second
 )
 
-// startTime is the median of several starts. Each is on a directory of its own,
-// so certificates, store and bootstrap objects are created each time.
+// startTime returns the median of several starts. Each has a new directory, so that certificates,
+// store and bootstrap objects are created each time.
 func startTime(ctx context.Context, b *bench) (float64, error) {
 	var took []time.Duration
 	for range starts {
@@ -28,8 +28,8 @@ func startTime(ctx context.Context, b *bench) (float64, error) {
 	return median(took).Seconds(), nil
 }
 
-// idleMemory is what the process holds when nothing happened but the start. The
-// container runtime is a process of its own and not counted.
+// idleMemory returns the memory of an idle process after the start, without the container runtime,
+// which is a separate process.
 func idleMemory(ctx context.Context, b *bench) (float64, error) {
 	c, err := b.start(ctx, realNode...)
 	if err != nil {

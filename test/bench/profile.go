@@ -13,13 +13,12 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// profileSeconds is how long the server profiles itself, from the moment that
-// the measured time begins: about as long as the figures take. What is idle at
-// the end adds nothing to a CPU profile.
+// profileSeconds is the length of a CPU profile from the start of the measurement, about as long as
+// a figure takes. Idle time at the end does not change a CPU profile.
 const profileSeconds = 5
 
-// profiled runs what is measured and, if a profile was asked for, has the server
-// profile itself meanwhile.
+// profiled runs a measurement and, if a profile was requested, lets the server profile itself
+// meanwhile.
 func (c *cluster) profiled(ctx context.Context, measured func() error) error {
 	if c.pprof == "" {
 		return measured()
@@ -39,7 +38,7 @@ func (c *cluster) profiled(ctx context.Context, measured func() error) error {
 	return nil
 }
 
-// profile has the server write the profile of that name, one of net/http/pprof's.
+// profile makes the server write a profile of net/http/pprof.
 func (c *cluster) profile(ctx context.Context, name, path string) error {
 	url := fmt.Sprintf("http://%s/debug/pprof/%s?seconds=%d", c.pprof, name, profileSeconds)
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)

@@ -12,8 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// undelete measures how long "kindred undelete" takes to bring an owner back with so many
-// dependents, and prints the time of a dry run, which only plans, and the cost for the server.
+// undelete measures how long "kindred undelete" takes to restore an owner with its dependents, and
+// prints the time of a dry run and the cost for the server.
 func undelete(dependents int) func(context.Context, *bench) (float64, error) {
 	return func(ctx context.Context, b *bench) (float64, error) {
 		c, client, err := b.startWithClient(ctx, simulatedNode...)
@@ -49,7 +49,7 @@ func undelete(dependents int) func(context.Context, *bench) (float64, error) {
 	}
 }
 
-// undeleteList measures the list of so many deletions, each of which was asked for.
+// undeleteList measures the list of deletions that were requested.
 func undeleteList(ctx context.Context, b *bench) (float64, error) {
 	c, client, err := b.startWithClient(ctx, simulatedNode...)
 	if err != nil {
@@ -72,8 +72,7 @@ func undeleteList(ctx context.Context, b *bench) (float64, error) {
 	return took.Seconds(), err
 }
 
-// costly runs a verb, and returns its cost for the server: CPU time, and memory at
-// its peak.
+// costly runs a verb and returns its cost for the server: CPU time and peak memory.
 func (c *cluster) costly(objects int, args ...string) (time.Duration, error) {
 	before, err := c.peak()
 	if err != nil {
@@ -90,12 +89,12 @@ func (c *cluster) costly(objects int, args ...string) (time.Duration, error) {
 	return took, err
 }
 
-// peak is how much memory the process had resident at most since it was asked last, in MB.
+// peak returns the peak resident memory of the process since the last call, in MB.
 func (c *cluster) peak() (float64, error) {
 	peak, err := c.memory("VmHWM:")
 	if err != nil {
 		return 0, err
 	}
-	// Resets the peak (proc_pid_clear_refs(5)).
+	// Reset the peak (proc_pid_clear_refs(5)).
 	return peak, os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", c.cmd.Process.Pid), []byte("5"), 0o600)
 }

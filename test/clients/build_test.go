@@ -14,8 +14,8 @@ import (
 	"github.com/kindred-project/kindred/kindredtest"
 )
 
-// build compiles a client with the module file of its folder. The result stays there,
-// and is built again only when something changed.
+// build compiles a client with the module file of its directory. The result is kept there, and
+// rebuilt only when something has changed.
 func build(t *testing.T, folder, program string) string {
 	t.Helper()
 	binary, err := filepath.Abs(filepath.Join("bin", folder))
@@ -26,7 +26,7 @@ func build(t *testing.T, folder, program string) string {
 	return binary
 }
 
-// goTool runs the go command in a folder and returns what it prints.
+// goTool runs the go command in a directory and returns its output.
 func goTool(t *testing.T, folder string, environment []string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command("go", args...)
@@ -41,10 +41,10 @@ func goTool(t *testing.T, folder string, environment []string, args ...string) s
 	return strings.TrimSpace(string(out))
 }
 
-// tail is the end of a long output, where the failure is.
+// tail returns the end of a long output, which has the failure.
 func tail(out []byte) []byte { return out[max(0, len(out)-8<<10):] }
 
-// user types commands of one program at one cluster.
+// user runs commands of one program on one cluster.
 type user struct {
 	*testing.T
 	program string
@@ -56,7 +56,7 @@ func newUser(t *testing.T, cluster *kindredtest.Cluster, program string) *user {
 	return &user{t, program, append(os.Environ(), "HOME="+t.TempDir(), "KUBECONFIG="+cluster.Kubeconfig())}
 }
 
-// types runs a command that works, and returns what it prints.
+// types runs a command that must succeed, and returns its output.
 func (u *user) types(args ...string) string {
 	u.Helper()
 	return u.input("", args...)

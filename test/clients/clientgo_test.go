@@ -30,8 +30,8 @@ func example(t *testing.T, name string) string {
 	return binary
 }
 
-// TestClientGoDeployments runs the two examples that create, update, list and delete a
-// Deployment, and that wait for a key between their steps.
+// TestClientGoDeployments runs the two examples that create, update, list and delete a Deployment,
+// and wait for a key between the steps.
 func TestClientGoDeployments(t *testing.T) {
 	cluster := kindredtest.Start(t)
 	for _, name := range []string{"create-update-delete-deployment", "dynamic-create-update-delete-deployment"} {
@@ -47,7 +47,7 @@ func TestClientGoDeployments(t *testing.T) {
 	}
 }
 
-// TestClientGoLoops runs the examples that go on until they are stopped.
+// TestClientGoLoops runs the examples that run until they are stopped.
 func TestClientGoLoops(t *testing.T) {
 	cluster := kindredtest.Start(t)
 	kubeconfig := []string{"--kubeconfig", cluster.Kubeconfig()}
@@ -68,7 +68,7 @@ func TestClientGoLoops(t *testing.T) {
 	}
 }
 
-// runUntil runs a program until it prints a text, for half a minute at most.
+// runUntil runs a program until it prints a text, for at most half a minute.
 func runUntil(t *testing.T, says *regexp.Regexp, program string, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -78,7 +78,7 @@ func runUntil(t *testing.T, says *regexp.Regexp, program string, args ...string)
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 5 * time.Second
-	_ = cmd.Run() // Stopped by us: what it said is what counts.
+	_ = cmd.Run() // stopped by the test: only its output counts
 	return out.String()
 }
 

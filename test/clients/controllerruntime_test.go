@@ -18,8 +18,8 @@ import (
 
 const controllerRuntime = "sigs.k8s.io/controller-runtime@v0.25.2"
 
-// suite is a package of controller-runtime whose tests want an API server, and what is
-// left out of it because it can't hold on a cluster that others share.
+// suite is a package of controller-runtime with tests against an API server. Tests that cannot pass
+// on a cluster with other clients are skipped.
 type suite struct {
 	name string
 	// skip are arguments of go test.
@@ -28,10 +28,10 @@ type suite struct {
 
 var suites = []suite{
 	{name: "builder"},
-	// A cluster gives each namespace an account more than the one that is counted.
+	// A real cluster also creates the default ServiceAccount in each namespace.
 	{name: "cache", skip: []string{"-ginkgo.skip=Should list serviceaccounts and find exactly one"}},
 	{name: "client"},
-	// Turns aggregated discovery off by a flag of the server that it would start itself.
+	// This case disables aggregated discovery by a flag of the server that it would start itself.
 	{name: "client/apiutil", skip: []string{"-skip=/aggregatedDiscovery=false"}},
 	{name: "cluster"},
 	{name: "controller"},
@@ -40,7 +40,8 @@ var suites = []suite{
 	{name: "internal/controller"},
 	{name: "internal/recorder"},
 	{name: "manager"},
-	// Makes its objects once more under the same names, in what it takes for a new cluster.
+	// This case creates its objects a second time with the same names, because it expects a new
+	// cluster.
 	{name: "manager/internal/integration", skip: []string{"-ginkgo.skip=controller warmup not enabled"}},
 	{name: "metrics/filters"},
 	{name: "reconcile"},
@@ -48,9 +49,9 @@ var suites = []suite{
 	{name: "webhook"},
 }
 
-// idle are the bindings without which a cluster does nothing by itself. The suite is
-// written for envtest, where no controller and no scheduler runs: it counts all
-// ConfigMaps and Pods, and updates Deployments and Nodes without a thought of conflicts.
+// idle are the bindings without which the cluster's components do nothing. The suite is written for
+// envtest, where no controller and no scheduler runs: it counts all ConfigMaps and Pods, and
+// updates Deployments and Nodes without retrying conflicts.
 var idle = []string{
 	"system:controller:deployment-controller", "system:controller:replicaset-controller", "system:controller:root-ca-cert-publisher",
 	"system:controller:endpoint-controller", "system:controller:endpointslice-controller",
@@ -58,8 +59,8 @@ var idle = []string{
 	"system:kube-scheduler",
 }
 
-// TestControllerRuntime runs controller-runtime's own suites, unmodified, each against
-// an existing cluster of its own.
+// TestControllerRuntime runs controller-runtime's own suites, unmodified, each against its own
+// existing cluster.
 func TestControllerRuntime(t *testing.T) {
 	source := copyModule(t, controllerRuntime)
 	for _, suite := range suites {
@@ -72,8 +73,7 @@ func TestControllerRuntime(t *testing.T) {
 	}
 }
 
-// copyModule makes a copy of a module's source that can be written to, and returns
-// its folder.
+// copyModule makes a writable copy of a module's source, and returns its directory.
 func copyModule(t *testing.T, module string) string {
 	t.Helper()
 	var downloaded struct{ Dir string }
@@ -93,7 +93,8 @@ func copyModule(t *testing.T, module string) string {
 	return folder
 }
 
-// makeIdle takes the rights of what would act on its own, and what it did so far.
+// makeIdle removes the permissions of controllers and scheduler, and the objects that they have
+// created.
 func makeIdle(t *testing.T, cluster *kindredtest.Cluster) {
 	t.Helper()
 	client := kubernetes.NewForConfigOrDie(cluster.Config())

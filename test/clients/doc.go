@@ -1,8 +1,8 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package clients drives Kindred with programs that others made, as they are: Helm,
-// Kustomize, the test suite of controller-runtime, the examples of client-go, and
-// kubectl of three versions, which run test/scenarios. "make clients" builds each from
-// its published module; their versions are in the module files below this folder.
+// Package clients runs unmodified programs of other projects against Kindred: Helm, Kustomize,
+// controller-runtime's test suite, client-go's examples, and kubectl in three versions, which run
+// test/scenarios. "make clients" builds each from its published module; the module files in the
+// directories below set the versions.
 package clients

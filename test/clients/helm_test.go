@@ -10,8 +10,8 @@ import (
 	"github.com/kindred-project/kindred/kindredtest"
 )
 
-// TestHelm takes a release through its life: CRDs, hooks, waiting, upgrade, rollback,
-// tests, and nothing left at the end.
+// TestHelm installs, upgrades, rolls back, tests and uninstalls a release with CRDs, hooks and
+// waiting. At the end no object is left.
 func TestHelm(t *testing.T) {
 	cluster := kindredtest.Start(t)
 	helm := newUser(t, cluster, build(t, "helm", "helm.sh/helm/v4/cmd/helm"))
@@ -36,7 +36,7 @@ func TestHelm(t *testing.T) {
 	helm.prints("Rollback to 1", "history", "shop")
 	helm.prints("shop", "list", "-A")
 
-	// Someone else's change is found, and taken back by force alone.
+	// Helm detects a change by another client, and overwrites it only with force.
 	kubectl.types("scale", "deployment", "shop", "--replicas=1")
 	helm.types("upgrade", "shop", "chart", "--set", "replicas=4", "--force-conflicts", "--wait", wait)
 	kubectl.prints("4/4", "get", "deployment", "shop")

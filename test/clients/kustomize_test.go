@@ -9,8 +9,8 @@ import (
 	"github.com/kindred-project/kindred/kindredtest"
 )
 
-// TestKustomize applies what Kustomize builds, with upstream's own program and with the
-// one that is part of kubectl.
+// TestKustomize applies the output of Kustomize, both of upstream's own program and of the one in
+// kubectl.
 func TestKustomize(t *testing.T) {
 	cluster := kindredtest.Start(t)
 	kustomize := newUser(t, cluster, build(t, "kustomize", "sigs.k8s.io/kustomize/kustomize/v5"))

@@ -54,7 +54,8 @@ func TestAListNamesNothingUnknown(t *testing.T) {
 	}
 }
 
-// TestThePatternMatchesExactly: ginkgo matches against the suite's description and the name.
+// TestThePatternMatchesExactly: ginkgo matches the pattern against the suite's description and the
+// spec's name.
 func TestThePatternMatchesExactly(t *testing.T) {
 	focus := regexp.MustCompile(pattern([]string{podSpec, otherSpec}))
 	for text, want := range map[string]bool{
@@ -98,7 +99,7 @@ func TestResults(t *testing.T) {
 	}
 }
 
-// TestOneFailureIsAFailure: of repeated runs, the worst counts.
+// TestOneFailureIsAFailure: the worst of repeated runs counts.
 func TestOneFailureIsAFailure(t *testing.T) {
 	good, bad := result{Spec: podSpec, State: passed}, result{Spec: podSpec, State: failed, Message: "no"}
 	for name, c := range map[string]struct {
@@ -116,8 +117,8 @@ func TestOneFailureIsAFailure(t *testing.T) {
 	}
 }
 
-// TestTheRecordKeepsWhatIsKnown: a partial run changes only what it ran.
-func TestTheRecordKeepsWhatIsKnown(t *testing.T) {
+// TestTheRecordIsMerged: a partial run changes only the results of the specs that it ran.
+func TestTheRecordIsMerged(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "results.json")
 	first, err := readRecord(file)
 	if err != nil {

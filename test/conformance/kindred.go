@@ -16,15 +16,15 @@ import (
 	"github.com/kindred-project/kindred/test/servers"
 )
 
-// cluster is one that the suite can be run against.
+// cluster is a cluster for the suite to run against.
 type cluster struct {
 	kubeconfig string
-	// load gives the node images.
+	// load adds images to the node.
 	load func(ctx context.Context, archives []suiteimages.Archive) error
-	// hosts is the directory where its runtime looks for mirrors of registries.
+	// hosts is the directory in which its runtime looks for mirrors of registries.
 	hosts string
-	// stop ends it and removes all that it left on the machine, but for its logs, which
-	// it returns.
+	// stop stops the cluster and removes everything that it left on the machine except its logs,
+	// which it returns.
 	stop func() (logs []string, err error)
 }
 
@@ -36,9 +36,8 @@ func files(archives []suiteimages.Archive) []string {
 	return names
 }
 
-// kindred starts a fresh cluster of the binary in dir. containerd is the directory of the
-// runtime's programs, or empty for those that are installed; with simulated nodes, there
-// is no real one.
+// kindred starts a new cluster of the binary in dir. containerd is the directory of the runtime's
+// programs, or empty to use the installed ones. With simulated nodes there is no real one.
 type kindred struct {
 	binary, containerd string
 	simulated          int
@@ -55,7 +54,7 @@ func (k kindred) start(ctx context.Context, dir string) (cluster, error) {
 		hosts:      filepath.Join(dir, "data", "containerd", "certs.d"),
 		load: func(ctx context.Context, archives []suiteimages.Archive) error {
 			if k.simulated > 0 {
-				return nil // such nodes have every image
+				return nil // simulated nodes accept every image
 			}
 			return k.verb(ctx, dir, append([]string{"image", "load"}, files(archives)...)...)
 		},
@@ -89,7 +88,7 @@ func (k kindred) verb(ctx context.Context, dir string, args ...string) error {
 	return nil
 }
 
-// keepLogs moves the logs out of the data directory, which is about to be removed.
+// keepLogs moves the logs out of the data directory before that is removed.
 func (k kindred) keepLogs(dir string) ([]string, error) {
 	logs := []string{filepath.Join(dir, "kindred.log")}
 	found, err := filepath.Glob(filepath.Join(dir, "data", "logs", "*"))

@@ -21,7 +21,7 @@ import (
 
 const defaultBinary = "../../bin/kindred"
 
-// run is what the flags ask for.
+// run has the settings of the flags.
 type run struct {
 	selection
 	binary, dir string
@@ -48,7 +48,7 @@ func realMain() error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	// A second interrupt ends the process at once.
+	// A second interrupt ends the process immediately.
 	context.AfterFunc(ctx, stop)
 	return r.run(ctx)
 }
@@ -80,7 +80,7 @@ func parse() (*run, error) {
 	case r.simulated > 0 && r.against != "kindred":
 		return nil, errors.New("only Kindred has simulated nodes")
 	}
-	// The page has the results of a commit on the runtime that it names.
+	// The page shows the results of a commit with the runtime that it names.
 	r.record = r.record && r.runtime == "built" && r.binary == defaultBinary
 	return r, nil
 }
@@ -108,7 +108,7 @@ func (r *run) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// What was found counts, whatever happened after.
+	// Results count even if a later step fails.
 	results, err := r.test(ctx, specs)
 	if len(results) == 0 {
 		return fmt.Errorf("%w; what there is of reports and logs is in %s", err, r.out)
@@ -124,8 +124,8 @@ func (r *run) run(ctx context.Context) error {
 	return err
 }
 
-// test starts the cluster, runs the specs as often as it is asked to, and ends the
-// cluster, whatever happened.
+// test starts the cluster, runs the specs the requested number of times, and always stops the
+// cluster.
 func (r *run) test(ctx context.Context, specs []string) (results []result, err error) {
 	bin := filepath.Join(r.dir, "bin")
 	programs, err := buildPrograms(ctx, r.dir, bin)
@@ -144,7 +144,7 @@ func (r *run) test(ctx context.Context, specs []string) (results []result, err e
 	if err := os.MkdirAll(r.out, 0o755); err != nil {
 		return nil, err
 	}
-	// The path of a socket is short, so the cluster is not below the folder of reports.
+	// The path of a socket must be short, so the cluster is not below the directory of reports.
 	dir, err := os.MkdirTemp("", "conformance-")
 	if err != nil {
 		return nil, err
@@ -190,9 +190,9 @@ func (r *run) test(ctx context.Context, specs []string) (results []result, err e
 	return worst(runs), nil
 }
 
-// system is what is tested.
+// system is a system under test.
 type system interface {
-	// start returns a cluster that must be stopped, even with an error.
+	// start returns a cluster that must be stopped, even if it returns an error.
 	start(ctx context.Context, dir string) (cluster, error)
 }
 
@@ -210,7 +210,7 @@ func (r *run) system(ctx context.Context, bin string) (system, error) {
 	return kindred{binary: r.binary, containerd: containerd, simulated: r.simulated}, nil
 }
 
-// keep copies the cluster's logs to the folder of reports.
+// keep copies the cluster's logs to the directory of reports.
 func (r *run) keep(logs []string) error {
 	var failed []error
 	for _, log := range logs {
@@ -253,8 +253,8 @@ func (r *run) writeDown(all []string, kubernetes module, results []result, commi
 		os.WriteFile(filepath.Join(r.dir, "../../docs/conformance.md"), page(kubernetes.Version, all, ours, theirs, why), 0o644))
 }
 
-// commitOf is the commit that is checked out, with "-dirty" if files differ from it other
-// than those that a run writes.
+// commitOf returns the current commit, with "-dirty" if files other than those that a run writes
+// have changed.
 func commitOf(ctx context.Context, dir string) (string, error) {
 	git := func(args ...string) (string, error) {
 		out, err := exec.CommandContext(ctx, "git", append([]string{"-C", filepath.Join(dir, "../..")}, args...)...).Output()

@@ -13,8 +13,8 @@ import (
 	"github.com/kindred-project/kindred/test/conformance/suiteimages"
 )
 
-// mirror serves the images on loopback, for the specs that pull whatever the node has, and
-// lets the runtime that looks for mirrors in hosts know.
+// mirror serves the images on loopback, for specs with the pull policy Always, and configures the
+// runtime to use it.
 func mirror(archives []suiteimages.Archive, hosts string) (stop func(), err error) {
 	m, err := suiteimages.NewMirror(archives)
 	if err != nil {

@@ -11,10 +11,10 @@ import (
 	"github.com/kindred-project/kindred/test/servers"
 )
 
-// module is a published one.
+// module is a published module.
 type module struct{ Dir, Version string }
 
-// findKubernetes finds what the suite is built from.
+// findKubernetes finds the module that the suite is built from.
 func findKubernetes(ctx context.Context, dir string) (m module, err error) {
 	found, err := servers.ListModule(ctx, dir, "{{.Dir}} {{.Version}}", "k8s.io/kubernetes")
 	if err != nil {
@@ -24,12 +24,12 @@ func findKubernetes(ctx context.Context, dir string) (m module, err error) {
 	return m, nil
 }
 
-// programs are what runs the suite.
+// programs are the programs that run the suite.
 type programs struct {
 	ginkgo, suite, kubectl string
 }
 
-// buildPrograms builds them in bin from the versions that the module in dir requires.
+// buildPrograms builds the programs in bin, in the versions that the module in dir requires.
 func buildPrograms(ctx context.Context, dir, bin string) (p programs, err error) {
 	for _, program := range []struct {
 		path *string
@@ -46,9 +46,8 @@ func buildPrograms(ctx context.Context, dir, bin string) (p programs, err error)
 	return p, nil
 }
 
-// buildContainerd builds the container runtime that the node runs, and returns the
-// directory of its programs. Debian 12's containerd 1.6 knows neither image volumes nor
-// container events.
+// buildContainerd builds the node's container runtime and returns the directory of its programs.
+// Debian 12's containerd 1.6 has neither image volumes nor container events.
 func buildContainerd(ctx context.Context, dir, bin string) (string, error) {
 	const module = "github.com/containerd/containerd/v2"
 	source := filepath.Join(dir, "containerd")

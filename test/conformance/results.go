@@ -14,7 +14,7 @@ import (
 	"slices"
 )
 
-// state is what became of a spec.
+// state is the result of a spec.
 type state string
 
 const (
@@ -23,20 +23,20 @@ const (
 	notRun state = "not run"
 )
 
-// result is what became of one spec.
+// result is the recorded result of one spec.
 type result struct {
 	Spec    string  `json:"spec"`
 	State   state   `json:"state"`
 	Seconds float64 `json:"seconds,omitempty"`
 	// Message is the first line of a failure.
 	Message string `json:"message,omitempty"`
-	// Commit is the one that was tested; with "-dirty" if more than that was.
+	// Commit is the tested commit, with "-dirty" if the tree had changes.
 	Commit string `json:"commit,omitempty"`
 	// Nodes describes the nodes of the cluster, if not one real node.
 	Nodes string `json:"nodes,omitempty"`
 }
 
-// worst joins the results of repeated runs: a spec that failed once has failed.
+// worst merges the results of repeated runs: a spec that failed once has failed.
 func worst(runs [][]result) []result {
 	joined := slices.Clone(runs[0])
 	for i := range joined {
@@ -59,10 +59,10 @@ func worst(runs [][]result) []result {
 
 func rank(s state) int { return slices.Index([]state{passed, notRun, failed}, s) }
 
-// record is the latest result of each spec that ever ran, against one of the systems.
+// record has the latest result of each spec against one of the systems.
 type record map[string]result
 
-// readRecord reads a file of results, one a line. There may be none yet.
+// readRecord reads a file with one result on a line. The file may not exist yet.
 func readRecord(file string) (record, error) {
 	r := record{}
 	content, err := os.ReadFile(file)
@@ -83,7 +83,7 @@ func readRecord(file string) (record, error) {
 	return r, nil
 }
 
-// add takes the results of a run over. What did not run leaves what is known of it.
+// add merges the results of a run. Results of specs that did not run are kept.
 func (r record) add(results []result, commit, nodes string) {
 	for _, one := range results {
 		if one.State == notRun {

@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// conformanceSpecs are the names of all specs in upstream's list of conformance tests:
+// conformanceSpecs returns the names of all specs in upstream's list of conformance tests:
 // conformance.yaml of the module that the suite is built from.
 func conformanceSpecs(kubernetes string) ([]string, error) {
 	content, err := os.ReadFile(filepath.Join(kubernetes, "test/conformance/testdata/conformance.yaml"))
@@ -40,12 +40,11 @@ func conformanceSpecs(kubernetes string) ([]string, error) {
 // selection chooses the specs of a run.
 type selection struct {
 	focus, skip string
-	// file, if set, lists specs by name, one a line; "#" begins a comment.
+	// file, if set, lists specs by name, one on a line; "#" begins a comment.
 	file string
 }
 
-// of are those of all that are selected. None at all is an error: who asks for nothing
-// has mistyped.
+// of returns the selected specs. Selecting none is an error, because it is probably a typing error.
 func (s selection) of(all []string) ([]string, error) {
 	focus, err := regexp.Compile(s.focus)
 	if err != nil {
@@ -72,8 +71,8 @@ func (s selection) of(all []string) ([]string, error) {
 	return selected, nil
 }
 
-// listed reads a list of specs. A name that upstream does not have is an error: it would
-// never run, unnoticed.
+// listed reads a list of specs. A name that upstream does not have is an error: otherwise the spec
+// would silently never run.
 func listed(file string, all []string) ([]string, error) {
 	content, err := os.Open(file)
 	if err != nil {
@@ -95,13 +94,13 @@ func listed(file string, all []string) ([]string, error) {
 	return names, lines.Err()
 }
 
-// sigOf is the special interest group in a spec's name: "[sig-node] Pods ...".
+// sigOf returns the special interest group in a spec's name: "[sig-node] Pods ...".
 func sigOf(name string) string {
 	sig, _, _ := strings.Cut(strings.TrimPrefix(name, "["), "]")
 	return sig
 }
 
-// pattern is a regular expression that exactly the given specs match. ginkgo matches it
+// pattern returns a regular expression that matches exactly the given specs. ginkgo matches it
 // against the suite's description, a space and the spec's name.
 func pattern(names []string) string {
 	quoted := make([]string, 0, len(names))

@@ -22,17 +22,17 @@ import (
 	"github.com/onsi/ginkgo/v2/types"
 )
 
-// suite is upstream's, ready to run against a cluster.
+// suite is upstream's suite, ready to run against a cluster.
 type suite struct {
 	programs
 	kubeconfig string
-	// processes are how many specs run at a time. Those marked Serial run alone.
+	// processes is how many specs run in parallel. Specs marked Serial run alone.
 	processes int
-	// out is the folder for reports and logs.
+	// out is the directory for reports and logs.
 	out string
 }
 
-// run runs the specs once and returns what became of each.
+// run runs the specs once and returns their results.
 func (s suite) run(ctx context.Context, specs []string) ([]result, error) {
 	if err := os.MkdirAll(s.out, 0o755); err != nil {
 		return nil, err
@@ -44,8 +44,8 @@ func (s suite) run(ctx context.Context, specs []string) ([]result, error) {
 	defer log.Close()
 	cmd := exec.CommandContext(ctx, s.ginkgo, s.arguments(specs)...)
 	cmd.Stdout, cmd.Stderr = io.MultiWriter(os.Stdout, log), io.MultiWriter(os.Stderr, log)
-	// An interrupt lets ginkgo clean up and write what it knows. Its children are a group,
-	// so that none is left when that takes too long.
+	// On an interrupt ginkgo cleans up and writes its results. Its children are in a process group,
+	// so that all can be killed if that takes too long.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 2 * time.Minute
@@ -63,7 +63,7 @@ func (s suite) run(ctx context.Context, specs []string) ([]result, error) {
 	return resultsOf(report, specs), s.writeFailures(report)
 }
 
-// arguments are ginkgo's, and after "--" the suite's.
+// arguments returns ginkgo's arguments and, after "--", the suite's.
 func (s suite) arguments(specs []string) []string {
 	return []string{
 		"--procs=" + strconv.Itoa(s.processes),
@@ -86,7 +86,7 @@ func (s suite) arguments(specs []string) []string {
 	}
 }
 
-// failedSetup is why the suite ran nothing: what it does before all specs has failed.
+// failedSetup returns why the suite ran nothing: its setup has failed.
 func failedSetup(report types.Report) string {
 	for _, spec := range report.SpecReports {
 		if spec.LeafNodeType.Is(types.NodeTypeBeforeSuite|types.NodeTypeSynchronizedBeforeSuite) && spec.Failed() {
@@ -111,8 +111,8 @@ func readReport(file string) (types.Report, error) {
 	return reports[0], nil
 }
 
-// resultsOf are the results of those specs. One that is missing in the report, or was
-// skipped, did not run.
+// resultsOf returns the results of specs. A spec that is missing in the report, or was skipped, did
+// not run.
 func resultsOf(report types.Report, specs []string) []result {
 	reported := map[string]types.SpecReport{}
 	for _, spec := range report.SpecReports {
@@ -143,7 +143,7 @@ func resultOf(name string, spec types.SpecReport) result {
 	return r
 }
 
-// ownDirs are the directories of this machine below which a run has its files.
+// ownDirs matches the directories of this machine in which a run has its files.
 var ownDirs = sync.OnceValue(func() *regexp.Regexp {
 	dirs := []string{regexp.QuoteMeta(os.TempDir())}
 	for _, find := range []func() (string, error){os.Getwd, os.UserHomeDir} {
@@ -154,15 +154,14 @@ var ownDirs = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`(` + strings.Join(dirs, "|") + `)(/[\w.@+-]+)*/`)
 })
 
-// firstLines is how a message begins, as one line, and without the machine's directories,
-// which say nothing to others.
+// firstLines returns the beginning of a message on one line, without this machine's directories.
 func firstLines(message string) string {
 	const most = 250
 	text := ownDirs().ReplaceAllString(strings.Join(strings.Fields(message), " "), "")
 	return text[:min(len(text), most)]
 }
 
-// writeFailures writes all that each failed spec said into a file of its own.
+// writeFailures writes the full output of each failed spec to a file of its own.
 func (s suite) writeFailures(report types.Report) error {
 	dir := filepath.Join(s.out, "failed")
 	for i, spec := range report.SpecReports {
@@ -181,7 +180,7 @@ func (s suite) writeFailures(report types.Report) error {
 	return nil
 }
 
-// fileName is a spec's text as a part of a file's name.
+// fileName makes a spec's text part of a file name.
 func fileName(text string) string {
 	const most = 60
 	name := strings.Map(func(r rune) rune {

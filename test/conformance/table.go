@@ -23,7 +23,7 @@ func tallyOf(results []result) tally {
 	return t
 }
 
-// bySig sorts results by special interest group, and names the groups in order.
+// bySig groups results by special interest group, and returns the groups in order.
 func bySig(results []result) (groups map[string][]result, sigs []string) {
 	groups = map[string][]result{}
 	for _, r := range results {
@@ -33,8 +33,7 @@ func bySig(results []result) (groups map[string][]result, sigs []string) {
 	return groups, slices.Sorted(maps.Keys(groups))
 }
 
-// printTable prints what became of a run: counts by group, the slowest ten, and the
-// failures.
+// printTable prints the results of a run: counts by group, the ten slowest specs, and the failures.
 func printTable(w io.Writer, results []result) {
 	groups, sigs := bySig(results)
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)

@@ -12,11 +12,11 @@ import (
 	"github.com/kindred-project/kindred/test/servers"
 )
 
-// upstream starts a fresh cluster of upstream's own programs.
+// upstream starts a new cluster of upstream's programs.
 type upstream struct{ servers.UpstreamCluster }
 
-// buildUpstream builds them. containerd is the directory of the runtime's programs, or
-// empty for those that are installed.
+// buildUpstream builds the programs. containerd is the directory of the runtime's programs, or
+// empty to use the installed ones.
 func buildUpstream(ctx context.Context, dir, containerd string) (upstream, error) {
 	if containerd != "" {
 		ctr := servers.Program{Name: "ctr", Package: "github.com/containerd/containerd/v2/cmd/ctr", LDFlags: "-s -w"}
@@ -31,7 +31,7 @@ func buildUpstream(ctx context.Context, dir, containerd string) (upstream, error
 func (u upstream) start(ctx context.Context, dir string) (cluster, error) {
 	c, err := u.Start(ctx, dir)
 	if err != nil {
-		// It has been removed, but for its logs.
+		// Start has removed everything except the logs.
 		return cluster{stop: func() ([]string, error) { return filepath.Glob(filepath.Join(dir, "*.log")) }}, err
 	}
 	return cluster{

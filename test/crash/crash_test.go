@@ -25,9 +25,9 @@ type attack struct {
 	dir      string
 	random   *rand.Rand
 	ledger   *ledger
-	pods     []string // of the Deployment that nobody touches
-	replicas int32    // of the other one, as acknowledged
-	asked    int32    // as asked last: it may have been stored
+	pods     []string // of the Deployment that is not changed
+	replicas int32    // of the scaled Deployment, as acknowledged
+	asked    int32    // as last requested: it may have been stored
 	slowest  time.Duration
 }
 
@@ -89,7 +89,7 @@ func (a *attack) check(ctx context.Context, client kubernetes.Interface) error {
 		return err
 	}
 	if diff := cmp.Diff(a.pods, pods); diff != "" {
-		return fmt.Errorf("pods that nobody touched are others now:\n%s", diff)
+		return fmt.Errorf("pods of the unchanged Deployment were replaced:\n%s", diff)
 	}
 	return nil
 }
@@ -98,7 +98,7 @@ func (a *attack) check(ctx context.Context, client kubernetes.Interface) error {
 func (a *attack) done(t *testing.T, ends int) {
 	t.Helper()
 	if a.ledger.writes < leastWrites*ends {
-		t.Errorf("only %d writes in %d rounds: that is no load", a.ledger.writes, ends)
+		t.Errorf("only %d writes in %d rounds: not enough load", a.ledger.writes, ends)
 	}
 	t.Logf("%d rounds, %d acknowledged writes, slowest start %v", ends, a.ledger.writes, a.slowest.Round(time.Millisecond))
 }
@@ -149,7 +149,7 @@ func TestPowerLoss(t *testing.T) {
 			d.plugIn(t)
 		})
 	}
-	s.kill() // the disk is unplugged next
+	s.kill() // the disk is removed next
 	a.done(t, *rounds)
 }
 

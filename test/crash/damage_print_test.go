@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// fingerprint tells the state of all files in a directory: names, times and contents.
+// fingerprint returns the state of all files in a directory: names, times and contents.
 func fingerprint(t *testing.T, dir string) string {
 	t.Helper()
 	var all strings.Builder

@@ -156,7 +156,7 @@ func (c contents) write(ctx context.Context, client kubernetes.Interface, random
 	return nil
 }
 
-// text is some hundred letters.
+// text returns a few hundred letters.
 func text(random *rand.Rand) string {
 	letters := make([]byte, 200+random.IntN(400))
 	for i := range letters {
@@ -189,7 +189,7 @@ func (c contents) compare(ctx context.Context, client kubernetes.Interface) erro
 	}
 	for name := range served {
 		if c[name] == "" {
-			wrong = append(wrong, fmt.Errorf("%s is there and was deleted, or never was", name))
+			wrong = append(wrong, fmt.Errorf("%s exists, but was deleted or never created", name))
 		}
 	}
 	return errors.Join(wrong...)
@@ -197,7 +197,7 @@ func (c contents) compare(ctx context.Context, client kubernetes.Interface) erro
 
 // stores has copies of a store at three moments, which the tests damage.
 type stores struct {
-	// older is the store as it was at its first stop.
+	// older is the store at its first stop.
 	older string
 	// stopped was stopped cleanly, killed by SIGKILL.
 	stopped, killed             string

@@ -320,7 +320,7 @@ func TestDamage(t *testing.T) {
 				t.Fatal(err)
 			}
 			if c.name == "store/older, with all records" {
-				content = nil // a backup that was restored
+				content = nil // a restored backup
 			}
 			judge(t, c, dir, content)
 		})
@@ -376,7 +376,7 @@ func judge(t *testing.T, c damage, dir string, content contents) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		if err := content.compare(ctx, s.client(t)); content != nil && err != nil {
-			t.Errorf("served what is damaged: %v", err)
+			t.Errorf("damaged objects are served: %v", err)
 		} else if c.refused {
 			t.Error("the damage was not found")
 		}
@@ -406,7 +406,7 @@ func refusal(t *testing.T, s *start) {
 		t.Errorf("names no file: %s", text)
 	}
 	if !strings.Contains(text, "restore") {
-		t.Errorf("says not what to do: %s", text)
+		t.Errorf("does not say what to do: %s", text)
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// namespace is where the tests write.
+// namespace is the namespace in which the tests write.
 const namespace = metav1.NamespaceDefault
 
 // state is the state of an object as a client knows it; the zero value means that it does not exist.
@@ -147,7 +147,7 @@ func (l *ledger) check(ctx context.Context, client kubernetes.Interface) error {
 	for name, got := range stored {
 		_, known := l.acknowledged[name]
 		if maybe, unsure := l.unsure[name]; !known && (!unsure || got.value != maybe.value) {
-			wrong = append(wrong, fmt.Errorf("%s: nobody wrote %v", name, got))
+			wrong = append(wrong, fmt.Errorf("%s: %v was never written", name, got))
 		}
 	}
 	for name := range l.unsure {

@@ -30,7 +30,7 @@ func parent(dir string) string {
 	return "."
 }
 
-// within reports whether a directory is a part's or below it.
+// within reports whether a directory is a part's directory or below it.
 func within(dir, part string) bool {
 	return dir == part || part != "." && strings.HasPrefix(dir, part+"/")
 }

@@ -16,14 +16,14 @@ import (
 
 // Archive is an OCI archive that Write wrote, open for reading.
 type Archive struct {
-	// Images are what it holds, by name.
+	// Images are the descriptors of its images, by name.
 	Images map[string]v1.Descriptor
 
 	file    *os.File
 	entries map[string]*io.SectionReader
 }
 
-// OpenArchive opens an archive. Nothing of it is read but what names the images.
+// OpenArchive opens an archive and reads only its index.
 func OpenArchive(name string) (*Archive, error) {
 	file, err := os.Open(name)
 	if err != nil {
@@ -37,11 +37,10 @@ func OpenArchive(name string) (*Archive, error) {
 	return a, nil
 }
 
-// Close ends the readers of its blobs, too.
+// Close also invalidates the readers of its blobs.
 func (a *Archive) Close() error { return a.file.Close() }
 
-// Blob is the blob of a digest, or nil. What reads it at once with another has to ask
-// for its own.
+// Blob returns a reader of the blob with a digest, or nil. Concurrent readers need one each.
 func (a *Archive) Blob(digest v1.Hash) *io.SectionReader {
 	entry := a.entries[blobName(digest)]
 	if entry == nil {
@@ -50,8 +49,8 @@ func (a *Archive) Blob(digest v1.Hash) *io.SectionReader {
 	return io.NewSectionReader(entry, 0, entry.Size())
 }
 
-// readEntries notes where each file is: the tar reader, which reads headers alone,
-// leaves the file at the content's start.
+// readEntries records the offset of each file: after each header, the tar reader leaves the file at
+// the start of the content.
 func (a *Archive) readEntries() error {
 	for r := tar.NewReader(a.file); ; {
 		header, err := r.Next()

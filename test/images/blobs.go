@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/partial"
 )
 
-// writeBlobs writes an image's layers, config and manifest, and describes the last.
+// writeBlobs writes an image's layers, config and manifest, and returns the manifest's descriptor.
 func writeBlobs(l *Layer, image v1.Image) (*v1.Descriptor, error) {
 	layers, err := image.Layers()
 	if err != nil {

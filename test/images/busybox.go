@@ -14,10 +14,10 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// SystemPath is the environment variable of an image whose programs are where a system has them.
+// SystemPath is the PATH of an image with programs in the usual directories.
 const SystemPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// accounts are the users that tests expect of an image.
+// accounts are the users that tests expect in an image.
 const (
 	accounts = "root:x:0:0:root:/root:/bin/sh\n" +
 		"daemon:x:1:1:daemon:/usr/sbin:/bin/false\n" +
@@ -26,10 +26,9 @@ const (
 	groups = "root:x:0:\ndaemon:x:1:\nwww-data:x:33:\nnogroup:x:65534:\n"
 )
 
-// BusyboxImage is an image of the machine's static busybox, with a link for each
-// of its applets, laid out as the busybox image people know from registries. Beware of
-// two traps of Debian's busybox 1.35: wget crashes when given -T, and its shell drops
-// environment variables whose names are no identifiers.
+// BusyboxImage returns an image of the machine's static busybox, with a link for each of its
+// applets, laid out as the busybox image of public registries. Debian's busybox 1.35 has two bugs:
+// wget crashes with -T, and the shell drops environment variables whose names are not identifiers.
 func BusyboxImage() (v1.Image, error) {
 	binary, err := exec.LookPath("busybox")
 	if err != nil {
@@ -63,7 +62,8 @@ func BusyboxImage() (v1.Image, error) {
 	})
 }
 
-// readStatic reads a program that needs no shared library: an image has none.
+// readStatic reads a program. It fails if the program needs shared libraries, which an image does
+// not have.
 func readStatic(binary string) ([]byte, error) {
 	content, err := os.ReadFile(binary)
 	if err != nil {

@@ -1,11 +1,10 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package images builds container images for tests and for the tour of the docs
-// out of files of the machine, because tests use no registry. What it writes are
-// OCI archives, which "kindred image load" imports.
+// Package images builds container images from files of the machine, for tests and for the tour in
+// the documents; tests use no registry. It writes OCI archives, which "kindred image load" imports.
 //
-// The same files give the same digests: nothing in an image has a time stamp.
+// Equal files give equal digests, because images have no time stamps.
 package images
 
 import (
@@ -24,7 +23,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// BusyboxName is the reference of the image that Busybox writes when it is given no other.
+// BusyboxName is the default reference of the image that Busybox writes.
 const BusyboxName = "docker.io/library/busybox:latest"
 
 // Busybox writes an OCI archive with a busybox image to file, under the given
@@ -41,8 +40,7 @@ func Busybox(file string, names ...string) error {
 	return Write(file, image, names...)
 }
 
-// Program writes an OCI archive with an image that holds one static program, which is
-// its entrypoint.
+// Program writes an OCI archive with an image that contains one static program, its entrypoint.
 func Program(file, binary string, names ...string) error {
 	image, err := ProgramImage(binary)
 	if err != nil {
@@ -51,7 +49,7 @@ func Program(file, binary string, names ...string) error {
 	return Write(file, image, names...)
 }
 
-// ProgramImage is an image that holds one static program and nothing else.
+// ProgramImage returns an image with one static program and nothing else.
 func ProgramImage(binary string) (v1.Image, error) {
 	content, err := readStatic(binary)
 	if err != nil {
@@ -64,7 +62,7 @@ func ProgramImage(binary string) (v1.Image, error) {
 	})
 }
 
-// build makes an image of one layer that fits in memory.
+// build returns an image with one layer that fits in memory.
 func build(config v1.Config, fill func(*Layer)) (v1.Image, error) {
 	var buffer bytes.Buffer
 	l := newLayer(&buffer)
@@ -81,8 +79,8 @@ func build(config v1.Config, fill func(*Layer)) (v1.Image, error) {
 	return Assemble(nil, config, packed)
 }
 
-// Assemble makes an image of a base, which may be nil, and layers above it. The
-// configuration is the image's whole one: nothing of the base's is inherited.
+// Assemble returns an image of layers on top of a base, which may be nil. Nothing of the base's
+// configuration is inherited.
 func Assemble(base v1.Image, config v1.Config, layers ...v1.Layer) (v1.Image, error) {
 	if base == nil {
 		base = mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)

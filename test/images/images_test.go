@@ -30,7 +30,7 @@ func needBusybox(t *testing.T) {
 	t.Skip("needs busybox: apt-get install busybox-static")
 }
 
-// entries reads a tar file.
+// entries reads the files of a tar file.
 func entries(t *testing.T, r io.Reader) map[string][]byte {
 	t.Helper()
 	files := map[string][]byte{}
@@ -109,9 +109,9 @@ func TestBusyboxHasWhatTestsRelyOn(t *testing.T) {
 func TestOnlyStaticProgramsAreTaken(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "x.tar")
 	if err := Program(file, "images_test.go", "app:v1"); err == nil || !strings.Contains(err.Error(), "not a Linux program") {
-		t.Errorf("a text file makes an image: %v", err)
+		t.Errorf("an image of a text file: %v", err)
 	}
 	if err := Program(file, "/bin/ls", "app:v1"); err == nil || !strings.Contains(err.Error(), "not static") {
-		t.Errorf("a dynamic program makes an image: %v", err)
+		t.Errorf("an image of a dynamic program: %v", err)
 	}
 }

@@ -21,10 +21,10 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// Layer is a layer in the making, a tar file. Names are paths from the root, without the
-// slash in front; modes are chmod's, so that 0o4755 is a setuid program. All belongs to
-// root and nothing has a time stamp, but what Tar takes over keeps its owner. The first
-// error is kept and returned with the layer.
+// Layer writes a layer, which is a tar file. Names are paths from the root without the leading
+// slash; modes are as in chmod, so that 0o4755 is a setuid program. All files belong to root and
+// have no time stamp, but Tar keeps the owners of its entries. The first error is kept and returned
+// with the layer.
 type Layer struct {
 	tar  *tar.Writer
 	dirs map[string]bool
@@ -35,12 +35,12 @@ func newLayer(w io.Writer) *Layer {
 	return &Layer{tar: tar.NewWriter(w), dirs: map[string]bool{}}
 }
 
-// LayerFile writes a compressed layer to a file. The layer that is returned is read from
-// there whenever it is needed, so it may be larger than the memory.
+// LayerFile writes a compressed layer to a file. The returned layer is read from that file when it
+// is needed, so it may be larger than the memory.
 func LayerFile(file string, fill func(*Layer)) (v1.Layer, error) {
 	err := replaceFile(file, func(w io.Writer) error {
-		// A layer is written once and read a few times on the same machine: speed
-		// is worth more than size.
+		// A layer is written once and read a few times on the same machine, so speed matters more
+		// than size.
 		packed, err := gzip.NewWriterLevel(w, gzip.BestSpeed)
 		if err != nil {
 			return err
@@ -55,12 +55,12 @@ func LayerFile(file string, fill func(*Layer)) (v1.Layer, error) {
 	return OpenLayer(file)
 }
 
-// OpenLayer is a layer that LayerFile wrote.
+// OpenLayer returns a layer that LayerFile wrote.
 func OpenLayer(file string) (v1.Layer, error) {
 	return tarball.LayerFromFile(file, tarball.WithMediaType(types.OCILayer))
 }
 
-// replaceFile writes a file that is there whole or not at all.
+// replaceFile writes a file atomically.
 func replaceFile(file string, write func(io.Writer) error) error {
 	draft, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+"-")
 	if err != nil {
@@ -75,7 +75,7 @@ func replaceFile(file string, write func(io.Writer) error) error {
 	return os.Rename(draft.Name(), file)
 }
 
-// Dir adds a directory, once.
+// Dir adds a directory, at most once.
 func (l *Layer) Dir(name string, mode int64) {
 	l.add(tar.Header{Typeflag: tar.TypeDir, Name: name + "/", Mode: mode}, nil)
 }
@@ -85,7 +85,7 @@ func (l *Layer) File(name string, mode int64, content []byte) {
 	l.Copy(name, mode, int64(len(content)), bytes.NewReader(content))
 }
 
-// Copy adds a file whose content is read from r, which must have that size.
+// Copy adds a file with the content of r, which must have the given size.
 func (l *Layer) Copy(name string, mode, size int64, r io.Reader) {
 	l.add(tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: mode, Size: size}, r)
 }
@@ -95,7 +95,7 @@ func (l *Layer) Link(name, target string) {
 	l.add(tar.Header{Typeflag: tar.TypeSymlink, Name: name, Linkname: target, Mode: 0o777}, nil)
 }
 
-// Tar adds the entries of another tar file that keep approves of.
+// Tar adds the entries of another tar file for which keep returns true.
 func (l *Layer) Tar(r io.Reader, keep func(name string) bool) {
 	for tr := tar.NewReader(r); l.err == nil; {
 		h, err := tr.Next()
@@ -120,7 +120,7 @@ func (l *Layer) Tar(r io.Reader, keep func(name string) bool) {
 	}
 }
 
-// rooted is a name as Layer has it: dpkg-deb's are "./bin/sh", the root's is "./".
+// rooted returns a name in Layer's form: dpkg-deb's are "./bin/sh", and "./" for the root.
 func rooted(name string) string { return strings.TrimPrefix(path.Clean("/"+name), "/") }
 
 func (l *Layer) add(h tar.Header, content io.Reader) {
@@ -146,7 +146,7 @@ func (l *Layer) add(h tar.Header, content io.Reader) {
 	}
 }
 
-// Fail ends the layer with an error, unless there was one before.
+// Fail fails the layer, unless it has failed before.
 func (l *Layer) Fail(err error) {
 	if l.err == nil {
 		l.err = err

@@ -16,7 +16,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// headers are those of a layer, in their order.
+// headers returns the headers of a layer, in order.
 func headers(t *testing.T, l v1.Layer) []*tar.Header {
 	t.Helper()
 	content, err := l.Uncompressed()
@@ -81,9 +81,9 @@ func TestLayerKeepsModesOwnersAndOneOfEachDirectory(t *testing.T) {
 
 func TestLayerFailsAsAWhole(t *testing.T) {
 	for name, fill := range map[string]func(*Layer){
-		"is told to":           func(l *Layer) { l.Fail(errors.New("no")) },
-		"less than was said":   func(l *Layer) { l.Copy("file", 0o644, 9, strings.NewReader("content")) },
-		"more than was said":   func(l *Layer) { l.Copy("file", 0o644, 1, strings.NewReader("content")) },
+		"failed by the caller": func(l *Layer) { l.Fail(errors.New("no")) },
+		"content is too short": func(l *Layer) { l.Copy("file", 0o644, 9, strings.NewReader("content")) },
+		"content is too long":  func(l *Layer) { l.Copy("file", 0o644, 1, strings.NewReader("content")) },
 		"not a tar file":       func(l *Layer) { l.Tar(strings.NewReader("content"), func(string) bool { return true }) },
 		"an error, then files": func(l *Layer) { l.Fail(errors.New("no")); l.File("file", 0o644, nil) },
 	} {
@@ -92,7 +92,7 @@ func TestLayerFailsAsAWhole(t *testing.T) {
 			t.Errorf("%s: no error", name)
 		}
 		if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
-			t.Errorf("%s: it leaves %v (%v)", name, left, err)
+			t.Errorf("%s: files are left: %v (%v)", name, left, err)
 		}
 	}
 }

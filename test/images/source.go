@@ -5,8 +5,7 @@ package images
 
 import "embed"
 
-// Source is this package's own source: who keeps images for the next time has to make
-// them again when their layout has changed.
+// Source is this package's source. Programs that cache images rebuild them when it changes.
 //
 //go:embed *.go
 var Source embed.FS

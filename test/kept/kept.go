@@ -1,8 +1,8 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kept keeps files that took long to make: a file is made again when what it is
-// made of has changed, or when it is not as it was made.
+// Package kept caches files that take long to build: a file is rebuilt when its inputs have
+// changed, or when it is not as it was built.
 package kept
 
 import (
@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// stamp records beside a kept file its inputs and its state. Size and time
-// are looked at each time, as git does with its index; the content's digest only when
-// they differ, as after a copy.
+// stamp records the inputs and the state of a cached file, in a file beside it. Size and
+// modification time are compared each time, as git does with its index; the digest of the content
+// only when they differ, as after a copy.
 type stamp struct {
 	Key    string
 	Size   int64
@@ -25,14 +25,14 @@ type stamp struct {
 
 func stampName(file string) string { return file + ".json" }
 
-// File makes a file unless it exists unchanged, made from the same inputs. key identifies what
-// it is made of; see [Key].
+// File builds a file unless it exists unchanged, built from the same inputs. key identifies the
+// inputs; see [Key].
 func File(file, key string, build func() error) error {
 	kept, err := isKept(file, key)
 	if err != nil || kept {
 		return err
 	}
-	// A run that ends in the middle must not leave an old stamp at a new file.
+	// An interrupted build must not leave an old stamp for a new file.
 	if err := os.Remove(stampName(file)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -51,7 +51,7 @@ func isKept(file, key string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	// A stamp that can't be read is none.
+	// A stamp that cannot be read counts as missing.
 	if json.Unmarshal(raw, &s) != nil || s.Key != key {
 		return false, nil
 	}

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// TestKeeping spoils what is kept in every way that a machine does.
+// TestKeeping changes a cached file and its stamp in every possible way.
 func TestKeeping(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
@@ -40,13 +40,13 @@ func TestKeeping(t *testing.T) {
 		key   string
 		built int
 	}{
-		{"nothing is there", func() {}, "a", 1},
-		{"all is there", func() {}, "a", 0},
+		{"neither file nor stamp", func() {}, "a", 1},
+		{"unchanged", func() {}, "a", 0},
 		{"other inputs", func() {}, "b", 1},
 		{"other content of the same size", func() { write(file, "CONTENT") }, "b", 1},
 		{"other size", func() { write(file, "more content") }, "b", 1},
 		{"the same content at another time", func() { write(file, "content") }, "b", 0},
-		{"a spoiled stamp", func() { write(stampName(file), "{") }, "b", 1},
+		{"a damaged stamp", func() { write(stampName(file), "{") }, "b", 1},
 		{"no file", func() { os.Remove(file) }, "b", 1},
 		{"no stamp", func() { os.Remove(stampName(file)) }, "b", 1},
 	} {
@@ -61,6 +61,6 @@ func TestKeeping(t *testing.T) {
 	}
 	builds = 0
 	if ask("b"); builds != 1 {
-		t.Error("what a failed build left is taken for whole")
+		t.Error("the file of a failed build counts as complete")
 	}
 }

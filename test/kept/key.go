@@ -14,7 +14,7 @@ import (
 	"strings"
 )
 
-// Key is a digest of what a file is made of.
+// Key is a digest of the inputs of a file.
 type Key struct{ hash hash.Hash }
 
 // NewKey returns the key of the values, each in its printed form (%#v).
@@ -37,7 +37,7 @@ func (k Key) AddFile(name string) error {
 	return err
 }
 
-// AddSource adds a package's files but its tests, of which nothing that is built depends.
+// AddSource adds the files of a package without its tests, because no build depends on those.
 func (k Key) AddSource(files fs.FS) error {
 	return fs.WalkDir(files, ".", func(name string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() || strings.HasSuffix(name, "_test.go") {
@@ -52,5 +52,5 @@ func (k Key) AddSource(files fs.FS) error {
 	})
 }
 
-// String is the key of all that was added so far.
+// String returns the key of everything that was added so far.
 func (k Key) String() string { return hex.EncodeToString(k.hash.Sum(nil)) }

@@ -1,8 +1,8 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command kubectl is upstream's kubectl, of the version that the module file names
-// with which it is built: go build -modfile=v1.35.mod.
+// Command kubectl is upstream's kubectl in the version of the module file that it is built with: go
+// build -modfile=v1.35.mod.
 package main
 
 import (

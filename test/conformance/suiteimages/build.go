@@ -22,13 +22,13 @@ import (
 	"github.com/kindred-project/kindred/test/kept"
 )
 
-// Builder builds images, and keeps what it built.
+// Builder builds images and caches them.
 type Builder struct {
-	// Dir is where layers and archives are kept.
+	// Dir is the directory of the cached layers and archives.
 	Dir string
-	// Module is the folder of the go.mod whose programs are built.
+	// Module is the directory of the go.mod whose programs are built.
 	Module string
-	// Progress gets a line for each thing that takes its time.
+	// Progress gets a line for each step that takes long.
 	Progress io.Writer
 }
 
@@ -43,8 +43,8 @@ type Archive struct {
 //go:embed *.go
 var own embed.FS
 
-// Build builds the named images, or all, as OCI archives. Those that are in Dir already
-// stay as they are.
+// Build builds the named images, or all, as OCI archives. Archives that are up to date in Dir are
+// kept.
 func (b *Builder) Build(ctx context.Context, names ...string) ([]Archive, error) {
 	chosen, err := choose(names)
 	if err != nil {
@@ -85,7 +85,7 @@ func choose(names []string) ([]recipe, error) {
 	return chosen, nil
 }
 
-// fileName makes a reference a file's name.
+// fileName makes a file name of a reference.
 func fileName(name string) string {
 	return strings.NewReplacer("/", "_", ":", "_").Replace(strings.TrimPrefix(name, Registry+"/"))
 }
@@ -144,10 +144,10 @@ func (b *Builder) fill(ctx context.Context, part layer, file string) error {
 	return err
 }
 
-// inputs are digests of what images depend on beside their recipes.
+// inputs are digests of what images depend on in addition to their recipes.
 type inputs struct {
-	system  string // how images are laid out, for which processor, the machine's Debian
-	module  string // the versions of all that is built, and the compiler
+	system  string // the layout of images, the architecture, and the machine's Debian
+	module  string // the versions of all built modules, and the compiler
 	busybox string
 }
 
@@ -168,7 +168,7 @@ func (b *Builder) inputs() (inputs, error) {
 		}
 	}
 	busybox := kept.NewKey()
-	// Without one the image's own error says what to install.
+	// If busybox is missing, the error of its image says what to install.
 	if binary, err := exec.LookPath("busybox"); err == nil {
 		if err := busybox.AddFile(binary); err != nil {
 			return inputs{}, err

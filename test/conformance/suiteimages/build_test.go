@@ -26,8 +26,8 @@ import (
 
 const pauseName = Registry + "/pause:3.10.2"
 
-// TestNamesAreUpstreams reads upstream's list of images: a name that is not in it is one
-// that no spec asks for.
+// TestNamesAreUpstreams reads upstream's list of images. An image that is not in it would not be
+// used by any spec.
 func TestNamesAreUpstreams(t *testing.T) {
 	b := Builder{Module: ".."}
 	folder, err := servers.ListModule(t.Context(), b.Module, "{{.Dir}}", "k8s.io/kubernetes")
@@ -77,7 +77,7 @@ func build(t *testing.T, dir string, names ...string) []*images.Archive {
 	return opened
 }
 
-// read is a JSON document of an archive.
+// read decodes a JSON document of an archive.
 func read(t *testing.T, a *images.Archive, digest v1.Hash, into any) {
 	t.Helper()
 	blob := a.Blob(digest)
@@ -110,7 +110,7 @@ func TestPause(t *testing.T) {
 	}
 }
 
-// TestConfigs holds what specs rely on without saying so in the pods they make.
+// TestConfigs checks configuration that specs rely on although their pods do not set it.
 func TestConfigs(t *testing.T) {
 	for name, want := range map[string]struct{ entrypoint, cmd string }{
 		"agnhost:2.66.1":          {"/agnhost", "pause"},
@@ -162,7 +162,7 @@ func TestSameInputsGiveTheSameImage(t *testing.T) {
 	}
 }
 
-// TestTamperedArchive is the same on the real thing.
+// TestTamperedArchive damages a real archive.
 func TestTamperedArchive(t *testing.T) {
 	b := Builder{Dir: t.TempDir(), Module: ".."}
 	built, err := b.Build(t.Context(), pauseName)
@@ -182,7 +182,7 @@ func TestTamperedArchive(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, err := os.ReadFile(built[0].File); err != nil || !bytes.Equal(got, want) {
-		t.Errorf("the archive is still another one (%v)", err)
+		t.Errorf("the damaged archive was not rebuilt (%v)", err)
 	}
 }
 
@@ -246,8 +246,8 @@ func TestSetuidSurvives(t *testing.T) {
 	}
 }
 
-// TestBusybox: its shell keeps variables whose names are no identifiers, and says what
-// specs read when it cannot write.
+// TestBusybox: the shell keeps variables whose names are not identifiers, and prints the error that
+// specs expect when it cannot write.
 func TestBusybox(t *testing.T) {
 	need(t, "apt-get", "make", "gcc", "bzip2")
 	binary, err := buildBusybox(t.Context(), t.TempDir())
@@ -262,7 +262,7 @@ func TestBusybox(t *testing.T) {
 	}
 }
 
-// TestPackages: apt takes a relative folder for one of its own.
+// TestPackages: apt resolves a relative directory against its own root.
 func TestPackages(t *testing.T) {
 	need(t, "apt-get", "dpkg-deb")
 	here, err := os.Getwd()

@@ -16,9 +16,8 @@ import (
 	"github.com/kindred-project/kindred/test/images"
 )
 
-// busybox is the program, compiled from the source that Debian has of its authors, without
-// Debian's changes: one of those makes the shell drop environment variables whose names are no
-// identifiers, which specs look for.
+// busybox is compiled from the authors' source without Debian's patches. One of them makes the
+// shell drop environment variables whose names are not identifiers, which specs use.
 type busybox struct{ Path string }
 
 func (x busybox) add(ctx context.Context, b *Builder, l *images.Layer) error {
@@ -34,7 +33,7 @@ func (x busybox) add(ctx context.Context, b *Builder, l *images.Layer) error {
 	return copyFile(l, x.Path, 0o755, binary)
 }
 
-// buildBusybox compiles in a folder, as the makefile does by default, and returns the program.
+// buildBusybox compiles in a directory, as the makefile does by default, and returns the program.
 func buildBusybox(ctx context.Context, folder string) (string, error) {
 	folder, err := filepath.Abs(folder)
 	if err != nil {
@@ -47,13 +46,13 @@ func buildBusybox(ctx context.Context, folder string) (string, error) {
 	for _, step := range [][]string{
 		{"tar", "-xf", source, "--strip-components=1"},
 		{"make", "defconfig"},
-		// Static, as an image has nothing to link with. Traffic control does not compile with
-		// the headers of newer kernels.
+		// Static, because an image has no libraries. Traffic control does not compile with the
+		// headers of newer kernels.
 		{"sed", "-i", "s/^# CONFIG_STATIC is not set/CONFIG_STATIC=y/; s/^CONFIG_TC=y/# CONFIG_TC is not set/", ".config"},
 		{"make", fmt.Sprintf("-j%d", runtime.NumCPU()), "busybox"},
 	} {
 		cmd := exec.CommandContext(ctx, step[0], step[1:]...)
-		// Not the variables of a make that runs the tests.
+		// Do not inherit the variables of a make that runs the tests.
 		cmd.Dir, cmd.Env = folder, []string{"PATH=" + os.Getenv("PATH"), "HOME=" + folder}
 		if _, err := output(cmd); err != nil {
 			return "", err
@@ -62,8 +61,8 @@ func buildBusybox(ctx context.Context, folder string) (string, error) {
 	return filepath.Join(folder, "busybox"), nil
 }
 
-// fetchSource fetches what a package of Debian is made of, and returns the authors' part.
-// Machines often have lists of programs alone, so the list of sources is one of our own.
+// fetchSource downloads the source of a Debian package and returns the authors' part. It uses its
+// own list of sources, because machines often have lists of binary packages only.
 func fetchSource(ctx context.Context, folder, name string) (string, error) {
 	for _, dir := range []string{"lists/partial", "cache/archives/partial"} {
 		if err := os.MkdirAll(filepath.Join(folder, dir), 0o755); err != nil {

@@ -16,10 +16,10 @@ import (
 	"github.com/kindred-project/kindred/test/images"
 )
 
-// packages are packages of Debian and all that they depend on, unpacked.
+// packages are Debian packages with all their dependencies, unpacked.
 type packages struct{ Names string }
 
-// surplus is what no spec reads, half of the bytes.
+// surplus are files that no spec reads, half of the bytes.
 var surplus = []string{"usr/share/doc/", "usr/share/info/", "usr/share/lintian/", "usr/share/locale/", "usr/share/man/"}
 
 func wanted(name string) bool {
@@ -32,28 +32,28 @@ func wanted(name string) bool {
 }
 
 func (p packages) add(ctx context.Context, b *Builder, l *images.Layer) error {
-	// With an empty list of what is installed, apt finds everything missing.
+	// With an empty list of installed packages, apt downloads all dependencies.
 	args := append([]string{"--yes", "--no-install-recommends", "--download-only", "-o", "Dir::State::status=/dev/null", "install"}, strings.Fields(p.Names)...)
 	return b.download(ctx, args, func(archive string) error {
 		return unpack(ctx, l, archive, wanted)
 	})
 }
 
-// download fetches packages and calls use for each, in the order of their names.
+// download downloads packages and calls use for each, sorted by name.
 func (b *Builder) download(ctx context.Context, args []string, use func(archive string) error) error {
 	folder, err := os.MkdirTemp(b.Dir, "packages-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(folder)
-	// apt takes a relative path for one below its own root.
+	// apt resolves a relative path against its own root.
 	if folder, err = filepath.Abs(folder); err != nil {
 		return err
 	}
 	if err := os.Mkdir(filepath.Join(folder, "partial"), 0o755); err != nil {
 		return err
 	}
-	// The folder is ours alone: no lock, and no other user who could not write to it.
+	// The directory is not shared: no lock, and no other user, who could not write to it.
 	options := []string{"-qq", "-o", "Debug::NoLocking=1", "-o", "APT::Sandbox::User=", "-o", "Dir::Cache::archives=" + folder}
 	cmd := exec.CommandContext(ctx, "apt-get", append(options, args...)...)
 	cmd.Dir = folder
@@ -75,7 +75,7 @@ func (b *Builder) download(ctx context.Context, args []string, use func(archive 
 	return nil
 }
 
-// unpack adds a package's files as they are, owners and modes too.
+// unpack adds a package's files with their owners and modes.
 func unpack(ctx context.Context, l *images.Layer, archive string, keep func(name string) bool) error {
 	cmd := exec.CommandContext(ctx, "dpkg-deb", "--fsys-tarfile", archive)
 	content, err := cmd.StdoutPipe()
@@ -86,7 +86,7 @@ func unpack(ctx context.Context, l *images.Layer, archive string, keep func(name
 		return err
 	}
 	l.Tar(content, keep)
-	// A tar file is padded. Who closes a pipe before its end stops the writer.
+	// A tar file is padded. If the pipe is closed before its end, the writer fails.
 	_, unread := io.Copy(io.Discard, content)
 	if err := errors.Join(unread, cmd.Wait()); err != nil {
 		return fmt.Errorf("unpacking %s: %w", filepath.Base(archive), err)

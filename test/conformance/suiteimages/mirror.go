@@ -22,17 +22,17 @@ import (
 	"github.com/kindred-project/kindred/test/images"
 )
 
-// Mirror is a registry that serves archives, under the repositories and tags of their
-// images' names. Nothing can be pushed to it.
+// Mirror is a read-only registry that serves archives under the repositories and tags of their
+// images' names.
 //
-// Specs with the pull policy Always need one: ImageVolume's (kitten) and the two of
-// Projected PodCertificate that establish mTLS connections (agnhost 2.66.1).
+// Specs with the pull policy Always need it: ImageVolume's (kitten) and the two of Projected
+// PodCertificate that establish mTLS connections (agnhost 2.66.1).
 type Mirror struct {
 	api      http.Handler
 	archives []*images.Archive
 }
 
-// NewMirror opens archives, which stay open until Close.
+// NewMirror opens archives; Close closes them.
 func NewMirror(archives []Archive) (*Mirror, error) {
 	m := &Mirror{}
 	m.api = registry.New(registry.WithBlobHandler(m), registry.Logger(log.New(io.Discard, "", 0)))
@@ -75,7 +75,7 @@ func (m *Mirror) open(a Archive) error {
 	return nil
 }
 
-// answer keeps what a handler answers.
+// answer has the answers for a handler.
 type answer struct {
 	header http.Header
 	code   int
@@ -86,7 +86,7 @@ func (a *answer) Header() http.Header         { return a.header }
 func (a *answer) WriteHeader(code int)        { a.code = code }
 func (a *answer) Write(p []byte) (int, error) { return a.body.Write(p) }
 
-// Get reads a blob out of the archive that has it; it is the registry's way to them.
+// Get returns a blob from the archive that has it. The registry calls it.
 func (m *Mirror) Get(_ context.Context, _ string, digest v1.Hash) (io.ReadCloser, error) {
 	for _, archive := range m.archives {
 		if blob := archive.Blob(digest); blob != nil {
@@ -96,7 +96,7 @@ func (m *Mirror) Get(_ context.Context, _ string, digest v1.Hash) (io.ReadCloser
 	return nil, registry.ErrNotFound
 }
 
-// Stat is the size of a blob.
+// Stat returns the size of a blob.
 func (m *Mirror) Stat(_ context.Context, _ string, digest v1.Hash) (int64, error) {
 	for _, archive := range m.archives {
 		if blob := archive.Blob(digest); blob != nil {
@@ -106,7 +106,7 @@ func (m *Mirror) Stat(_ context.Context, _ string, digest v1.Hash) (int64, error
 	return 0, registry.ErrNotFound
 }
 
-// ServeHTTP serves what reads, by the OCI distribution-spec.
+// ServeHTTP serves the read requests of the OCI distribution-spec.
 func (m *Mirror) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		http.Error(w, "this registry is for pulling", http.StatusMethodNotAllowed)
@@ -134,9 +134,9 @@ func (m *Mirror) Close() error {
 	return errors.Join(errs...)
 }
 
-// WriteHosts lets a containerd pull Registry's images from a mirror: certs is the
-// directory that its config_path names (containerd, docs/hosts.md), for Kindred's
-// containerd/certs.d in the data directory. It is read at each pull.
+// WriteHosts configures a containerd to pull Registry's images from a mirror. certs is the
+// directory in containerd's config_path (docs/hosts.md of containerd); Kindred's is
+// containerd/certs.d in the data directory. containerd reads it at each pull.
 func WriteHosts(certs, mirror string) error {
 	folder := filepath.Join(certs, Registry)
 	if err := os.MkdirAll(folder, 0o755); err != nil {

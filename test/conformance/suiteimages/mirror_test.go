@@ -45,7 +45,7 @@ func TestMirror(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := validate.Image(image); err != nil {
-		t.Errorf("what is pulled is not whole: %v", err)
+		t.Errorf("the pulled image is incomplete: %v", err)
 	}
 	if _, err := remote.Image(ref.Context().Tag("none")); err == nil {
 		t.Error("an unknown tag is found")

@@ -1,15 +1,14 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package suiteimages builds every image that upstream's conformance specs name, offline:
-// from programs of published modules, Debian's packages and a few files of our own.
+// Package suiteimages builds every image that upstream's conformance specs name, offline: from
+// programs of published modules, Debian's packages and a few files of this repository.
 //
-// What is built is data: a recipe names layers, a layer names what is in it. A layer and
-// an archive are kept under a digest of all that they depend on, so that a second run
-// looks at a few files and is done.
+// Images are data: a recipe lists layers, and a layer lists its content. Layers and archives are
+// cached under a digest of all their inputs, so that a second run only checks a few files.
 //
-// Some images are stand-ins: they do what the specs ask of upstream's image, out of other
-// parts. Their recipes say so, and so does the table in ../README.md.
+// Some images are stand-ins: they do what the specs need of upstream's image, with other content.
+// Their recipes say so, and so does the table in ../README.md.
 package suiteimages
 
 import (
@@ -18,12 +17,12 @@ import (
 	"github.com/kindred-project/kindred/test/images"
 )
 
-// Registry is where upstream keeps all of these images.
+// Registry is upstream's registry of all these images.
 const Registry = "registry.k8s.io"
 
 const suite = Registry + "/e2e-test-images/"
 
-// Programs that are built out of published modules, and a folder of the suite's.
+// Packages of the programs that are built from published modules, and a directory of the suite.
 const (
 	agnhostProgram = "k8s.io/kubernetes/test/images/agnhost"
 	upstreamImages = "test/images/"
@@ -31,7 +30,7 @@ const (
 
 // recipe is how an image is made.
 type recipe struct {
-	// Name is the reference as upstream's test/utils/image/manifest.go resolves it.
+	// Name is the reference that upstream's test/utils/image/manifest.go resolves.
 	Name string
 	// OnBusybox puts the layers on the image of the machine's busybox.
 	OnBusybox bool
@@ -39,19 +38,19 @@ type recipe struct {
 	Config    v1.Config
 }
 
-// layer is a part of an image. Images that have the same layer share it.
+// layer is a part of an image. Images share equal layers.
 type layer struct {
 	Name    string
 	Content []source
 }
 
-// debian is the small system below agnhost and the image that looks up names. Upstream
-// has agnhost on Alpine. Nothing configures the packages, so what their maintainers'
-// scripts would do and the specs need is done here.
+// debian is the small system below agnhost and below the image that looks up names; upstream's
+// agnhost is on Alpine. The packages are not configured, so the layer has what their maintainer
+// scripts would do and the specs need.
 var debian = layer{"debian", []source{
 	packages{Names: "base-files bash bind9-dnsutils coreutils curl findutils grep hostname iperf iproute2 libc-bin mawk netbase netcat-openbsd sed socat tar wget"},
-	// bash as sh keeps environment variables whose names are no identifiers
-	// (data-1), as upstream's shell does; dash and Debian's busybox drop them.
+	// As upstream's shell, bash keeps environment variables whose names are not identifiers
+	// (data-1); dash and Debian's busybox drop them.
 	link{"bin/sh", "bash"},
 	link{"bin/nc", "nc.openbsd"},
 	link{"usr/bin/awk", "mawk"},
@@ -81,32 +80,31 @@ func agnhostConfig(version string, cmd ...string) v1.Config {
 	}
 }
 
-// versioned labels an image as the OCI image-spec's annotations.md has it, which also
-// gives two versions of one content two digests.
+// versioned labels an image as in annotations.md of the OCI image-spec. The label also gives two
+// versions with equal content two digests.
 func versioned(version string) map[string]string {
 	return map[string]string{"org.opencontainers.image.version": version}
 }
 
 var recipes = []recipe{
 	{Name: suite + "agnhost:2.66.1", Layers: []layer{debian, agnhost}, Config: agnhostConfig("2.66.1", "pause")},
-	// A stand-in: the program of 2.66.1 under the name of the version before it. What
-	// the specs want of the two is that they differ.
+	// A stand-in: the program of 2.66.1 under the name of the version before. The specs only need
+	// two different images.
 	{Name: suite + "agnhost:2.55", Layers: []layer{debian, agnhost}, Config: agnhostConfig("2.55", "pause")},
-	// A stand-in: the version that Debian has the source of.
+	// A stand-in: the version whose source Debian has.
 	{
 		Name: suite + "busybox:1.37.0-2", OnBusybox: true,
 		Layers: []layer{{"busybox", []source{busybox{"bin/busybox"}}}},
 		Config: v1.Config{Cmd: []string{"sh"}, Env: []string{images.SystemPath}, Labels: versioned("1.37.0-2")},
 	},
-	// A stand-in: the program that holds Kindred's own sandboxes, which waits and reaps
-	// as upstream's does.
+	// A stand-in: the program of Kindred's own sandboxes, which waits and reaps as upstream's does.
 	{
 		Name:   Registry + "/pause:3.10.2",
 		Layers: []layer{{"pause", []source{pauseProgram{"pause"}}}},
 		Config: v1.Config{User: "65535:65535", Entrypoint: []string{"/pause"}, Env: []string{images.SystemPath}, Labels: versioned("3.10.2")},
 	},
-	// A stand-in: agnhost's web server. The specs want the image to stay running, and
-	// requests to port 80 are answered.
+	// A stand-in: agnhost's web server. The specs need a container that keeps running and answers
+	// on port 80.
 	{
 		Name: suite + "nginx:1.27.0-2",
 		Layers: []layer{{"nginx", []source{
@@ -136,8 +134,8 @@ var recipes = []recipe{
 		Layers: []layer{debian, agnhost, {"kitten", []source{
 			upstream{"kitten.jpg", upstreamImages + "kitten/html/kitten.jpg"},
 			upstream{"data.json", upstreamImages + "kitten/html/data.json"},
-			// A stand-in in this: the spec of image volumes knows upstream's image
-			// by the name of the system that is below its agnhost.
+			// A stand-in in this file: the spec of image volumes recognizes upstream's image by the
+			// name of the operating system.
 			text{"etc/os-release", "NAME=\"Alpine Linux\"\nID=alpine\nVERSION_ID=3.22\nPRETTY_NAME=\"Alpine Linux v3.22 (a stand-in on Debian)\"\n"},
 		}}},
 		Config: agnhostConfig("1.8", "test-webserver"),
@@ -149,8 +147,8 @@ var recipes = []recipe{
 		}}},
 		Config: v1.Config{Cmd: []string{"nnp"}, Env: []string{images.SystemPath}, Labels: versioned("1.4")},
 	},
-	// A stand-in in its version: upstream's image has the sample of v0.33.7, this one
-	// that of the libraries' version. The API that the spec asks for is the same.
+	// A stand-in in its version: upstream's image has the sample of v0.33.7, this one that of the
+	// libraries' version. The tested API is the same.
 	{
 		Name: suite + "sample-apiserver:1.29.2",
 		Layers: []layer{{"sample-apiserver", []source{
@@ -159,7 +157,7 @@ var recipes = []recipe{
 		}}},
 		Config: v1.Config{Entrypoint: []string{"/sample-apiserver"}, Env: []string{images.SystemPath}, Labels: versioned("1.29.2")},
 	},
-	// A stand-in in its version: the etcd of the go.mod beside, without its clients.
+	// A stand-in in its version: etcd of this module's go.mod, without its clients.
 	{
 		Name: Registry + "/etcd:3.7.0-0",
 		Layers: []layer{{"etcd", []source{
@@ -170,7 +168,7 @@ var recipes = []recipe{
 	},
 }
 
-// Names are the references of all images.
+// Names returns the references of all images.
 func Names() []string {
 	var names []string
 	for _, r := range recipes {

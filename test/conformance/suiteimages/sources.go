@@ -19,8 +19,8 @@ import (
 	"github.com/kindred-project/kindred/test/servers"
 )
 
-// source is something that a layer holds. Its printed form (%#v) is part of the layer's
-// digest, so it has nothing but plain fields.
+// source is content of a layer. Its printed form (%#v) is part of the layer's digest, so it has
+// plain fields only.
 type source interface {
 	add(ctx context.Context, b *Builder, l *images.Layer) error
 }
@@ -43,7 +43,7 @@ type (
 	pauseProgram struct{ Path string }
 )
 
-// ofModule is whether a source comes by way of the go.mod beside.
+// ofModule reports whether a source comes from the module's go.mod.
 func ofModule(s source) bool {
 	switch s.(type) {
 	case program, upstream:
