@@ -21,8 +21,8 @@ type resource struct {
 	subresources map[string]metav1.APIResource
 }
 
-// String names the resource as reports and the -kinds flag do: "pods", "jobs.batch". A
-// version is named where a group has several.
+// String returns the resource's name in reports and in the -kinds flag: "pods", "jobs.batch". It
+// contains the version if the group has several.
 func (r *resource) String() string {
 	name := r.api.Name
 	if r.gv.Group != "" {
@@ -34,8 +34,8 @@ func (r *resource) String() string {
 	return name
 }
 
-// group is how directories of manifests and the -kinds flag name the group: its first
-// label, and core for the one without a name.
+// group returns the group's name in directories of manifests and in the -kinds flag: its first
+// label, and "core" for the group without a name.
 func (r *resource) group() string {
 	if r.gv.Group == "" {
 		return "core"
@@ -44,13 +44,13 @@ func (r *resource) group() string {
 	return group
 }
 
-// gvk is the kind of the resource's objects.
+// gvk returns the kind of the resource's objects.
 func (r *resource) gvk() schema.GroupVersionKind { return r.gv.WithKind(r.api.Kind) }
 
-// serves is whether the resource has a verb.
+// serves reports whether the resource has a verb.
 func (r *resource) serves(verb string) bool { return slices.Contains(r.api.Verbs, verb) }
 
-// collection is the path under which objects are created.
+// collection returns the path under which objects are created.
 func (r *resource) collection(namespace string) string {
 	path := root(r.gv)
 	if r.api.Namespaced {
@@ -59,7 +59,7 @@ func (r *resource) collection(namespace string) string {
 	return path + "/" + r.api.Name
 }
 
-// root is the path of a group and version.
+// root returns the path of a group and version.
 func root(gv schema.GroupVersion) string {
 	if gv.Group == "" {
 		return "/api/" + gv.Version
@@ -67,7 +67,7 @@ func root(gv schema.GroupVersion) string {
 	return "/apis/" + gv.String()
 }
 
-// catalog is what a server serves, by group, version and name; in discovery's order.
+// catalog has the resources of a server by group, version and name, in discovery's order.
 type catalog struct {
 	order  []*resource
 	byName map[schema.GroupVersionResource]*resource
@@ -117,18 +117,18 @@ func (c *catalog) add(gv schema.GroupVersion, apis []metav1.APIResource) {
 	}
 }
 
-// find is the resource of the same name in this catalog.
+// find returns the resource with the same name in this catalog.
 func (c *catalog) find(r *resource) *resource { return c.byName[r.gv.WithResource(r.api.Name)] }
 
-// selects is whether a name of the -kinds flag means the resource: its name, with or
-// without group, its kind, or its group.
+// selects reports whether a name of the -kinds flag selects the resource: its name, with or without
+// group, its kind, or its group.
 func selects(name string, r *resource) bool {
 	name = strings.ToLower(name)
 	return name == r.api.Name || name == r.String() || name == r.api.Name+"."+r.gv.Group ||
 		name == strings.ToLower(r.api.Kind) || name == r.group() || name == r.gv.Group || name == r.gv.String()
 }
 
-// choose narrows the catalog to what was asked for.
+// choose returns the selected resources.
 func (c *catalog) choose(names []string) ([]*resource, error) {
 	if len(names) == 0 {
 		return c.order, nil
@@ -151,7 +151,7 @@ func (c *catalog) choose(names []string) ([]*resource, error) {
 	return chosen, nil
 }
 
-// beside are the resources that the other catalog does not have.
+// beside returns the resources that the other catalog does not have.
 func (c *catalog) beside(other *catalog) []string {
 	var names []string
 	for _, r := range c.order {
@@ -162,7 +162,7 @@ func (c *catalog) beside(other *catalog) []string {
 	return names
 }
 
-// description returns the discovery of a resource, in lines that can be compared.
+// description returns the discovery of a resource, in comparable lines.
 func description(r *resource) []string {
 	lines := []string{describe(r.api)}
 	for name, api := range r.subresources {

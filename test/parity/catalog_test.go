@@ -72,8 +72,8 @@ func TestCollection(t *testing.T) {
 	}
 }
 
-// TestOf: variants belong to the resource of their kind and version, bodies to the
-// resource that their file is named after.
+// TestOf: variants belong to the resource of their kind and version, bodies to the resource in
+// their file's name.
 func TestOf(t *testing.T) {
 	c := testCatalog()
 	all := []manifest{

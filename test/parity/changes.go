@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// focus is the part of the object that a subresource is there to change.
+// focus is the part of the object that a subresource changes.
 var focus = map[string]path{
 	"status":              {"status"},
 	"approval":            {"status"},
@@ -21,7 +21,7 @@ var focus = map[string]path{
 	"resize":              {"spec"},
 }
 
-// changes tries to change a stored object, in every way that the API has.
+// changes sends updates, patches and subresource requests for a stored object.
 func (t *trial) changes(ctx context.Context, o *stored, among int) error {
 	if t.resource.serves("update") || t.resource.serves("patch") {
 		if err := t.updates(ctx, o, t.n/2/among); err != nil {
@@ -36,8 +36,8 @@ func (t *trial) changes(ctx context.Context, o *stored, among int) error {
 	return nil
 }
 
-// updates tries mutations of the object itself; those of its status are ignored by the
-// server, and a few are enough to see that.
+// updates sends mutations of the object itself. The server ignores those of the status, so a few of
+// them suffice.
 func (t *trial) updates(ctx context.Context, o *stored, n int) error {
 	writable := func(p path) bool {
 		return p[0] == "status" && t.random.IntN(20) > 0 || managed(p)
@@ -53,13 +53,13 @@ func (t *trial) updates(ctx context.Context, o *stored, n int) error {
 	return err
 }
 
-// managed is whether a path leads into what the server alone writes.
+// managed reports whether a path is below a field that only the server writes.
 func managed(p path) bool {
 	return len(p) > 1 && p[0] == "metadata" && (p[1] == "managedFields" || p[1] == "selfLink")
 }
 
-// subresource tries a subresource: those that show the object itself, scale, and those
-// that there are bodies for.
+// subresource tries a subresource: those that return the object itself, scale, and those with
+// bodies.
 func (t *trial) subresource(ctx context.Context, o *stored, name string, n int) error {
 	api := t.resource.subresources[name]
 	where := o.path + "/" + name
@@ -83,8 +83,8 @@ func (t *trial) subresource(ctx context.Context, o *stored, name string, n int) 
 	return nil
 }
 
-// facet tries mutations through a subresource that shows the whole object: three of four
-// of what it is there to change.
+// facet sends mutations through a subresource that returns the whole object. Three of four change
+// the part that the subresource is for.
 func (t *trial) facet(ctx context.Context, o *stored, where string, name string, n int) error {
 	all := t.schemas.mutations(t.schema, o.upstream, managed)
 	inside := func(c change) bool { return within(c.path, focus[name]) }
@@ -96,12 +96,12 @@ func (t *trial) facet(ctx context.Context, o *stored, where string, name string,
 	return err
 }
 
-// within is whether p leads into what root leads to.
+// within reports whether p is root or below it.
 func within(p, root path) bool {
 	return len(p) >= len(root) && slices.Equal(p[:len(root)], root)
 }
 
-// scale tries the scale subresource, which shows another kind of object.
+// scale tries the scale subresource, which returns another kind of object.
 func (t *trial) scale(ctx context.Context, o *stored, where string, n int) error {
 	gvk := schema.GroupVersionKind{Group: "autoscaling", Version: "v1", Kind: "Scale"}
 	node, err := t.schemas.of(ctx, t.resource.gv, gvk)
@@ -118,7 +118,7 @@ func (t *trial) scale(ctx context.Context, o *stored, where string, n int) error
 	return err
 }
 
-// actions posts a body to a subresource, and mutations of it.
+// actions posts a body, and mutations of it, to a subresource.
 func (t *trial) actions(ctx context.Context, o *stored, where string, body manifest, n int) error {
 	node, err := t.schemas.of(ctx, t.resource.gv, body.gvk())
 	if err != nil || node == nil {
@@ -134,7 +134,7 @@ func (t *trial) actions(ctx context.Context, o *stored, where string, body manif
 	return err
 }
 
-// rewrites are n mutations, sent in turn as an update and as each kind of patch.
+// rewrites returns n mutations, alternately as an update and as each kind of patch.
 func (t *trial) rewrites(o *stored, where, subresource string, changes []change, n int) []pair {
 	ways := []func(*trial, *stored, string, mutation) (pair, bool){(*trial).put, (*trial).put, (*trial).jsonPatch, (*trial).mergePatch, (*trial).strategicPatch}
 	var pairs []pair
@@ -151,7 +151,7 @@ func (t *trial) rewrites(o *stored, where, subresource string, changes []change,
 	return pairs
 }
 
-// both makes a pair whose bodies are made from what each server has stored.
+// both returns a pair whose bodies are made from the objects that each server has stored.
 func (o *stored) both(what, method, where, contentType string, body func(object map[string]any) (any, bool)) (pair, bool) {
 	upstream, ok := body(withoutManagers(o.upstream))
 	if !ok {
@@ -159,8 +159,8 @@ func (o *stored) both(what, method, where, contentType string, body func(object 
 	}
 	kindred, ok := body(withoutManagers(o.kindred))
 	if !ok {
-		// There is no such place in Kindred's object, which was seen when it was read.
-		// What can be asked still is what upstream is asked.
+		// Kindred's object has no such field, which was reported when it was read. Send Kindred
+		// what upstream is sent.
 		kindred = upstream
 	}
 	p := pair{What: what, names: o.names}
@@ -169,8 +169,8 @@ func (o *stored) both(what, method, where, contentType string, body func(object 
 	return p, true
 }
 
-// withoutManagers is a copy of an object without its managed fields: clients leave them
-// out, and the server keeps them.
+// withoutManagers returns a copy of an object without its managed fields: clients leave them out,
+// and the server keeps them.
 func withoutManagers(object map[string]any) map[string]any {
 	object = runtime.DeepCopyJSON(object)
 	if metadata, ok := object["metadata"].(map[string]any); ok {
@@ -199,8 +199,8 @@ func (t *trial) strategicPatch(o *stored, where string, m mutation) (pair, bool)
 		func(object map[string]any) (any, bool) { return m[0].strategicPatch(t.schemas, t.schema, object) })
 }
 
-// application is a server-side apply of the manifest with a mutation, by force every
-// other time: without, changing what the creator owns is a conflict.
+// application returns a server-side apply of the manifest with a mutation, with force every other
+// time. Without force, changing a field of the creator is a conflict.
 func (t *trial) application(o *stored, where string, m mutation) (pair, bool) {
 	force := "force=false"
 	if t.random.IntN(2) == 0 {

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// class is a set of differences that probably have one cause: the same aspect, field and
-// words, whatever the values.
+// class is a set of differences that probably have one cause: the same aspect, field and words,
+// with any values.
 type class struct {
 	Aspect   aspect   `json:"aspect"`
 	Field    string   `json:"field,omitempty"`
@@ -19,7 +19,7 @@ type class struct {
 	Kindred  string   `json:"kindred"`
 	Count    int      `json:"count"`
 	Kinds    []string `json:"kinds"`
-	// Example is one of the requests; Upstream and Kindred are what they said of it.
+	// Example is one of the requests; Upstream and Kindred are the servers' answers to it.
 	Example *outcome `json:"example"`
 }
 
@@ -31,8 +31,8 @@ var (
 	indexes = regexp.MustCompile(`\[[^\]]*\]`)
 )
 
-// words is a text without its values: strings, numbers, objects, lists. The code in front
-// of it stays.
+// words returns a text without its values: strings, numbers, objects, lists. The code before it
+// stays.
 func words(text string) string {
 	code := leading.FindString(text)
 	text = numbers.ReplaceAllString(quoted.ReplaceAllString(text[len(code):], `"…"`), "N")
@@ -45,7 +45,7 @@ func words(text string) string {
 	}
 }
 
-// classify groups the differences of all trials, the largest class first.
+// classify groups the differences of all trials and returns the largest class first.
 func classify(trials []*trial) []*class {
 	byKey := map[string]*class{}
 	var all []*class
@@ -74,10 +74,10 @@ func classify(trials []*trial) []*class {
 	return all
 }
 
-// managers is where managed fields stand, by nameManagers.
+// managers is the path of managed fields, by nameManagers.
 const managers = "metadata.managedFields."
 
-// place is a field without its indexes. What a manager owns is one place.
+// place returns a field without its indexes. All fields of a manager are one place.
 func place(field string) string {
 	if name, found := strings.CutPrefix(field, managers); found {
 		name, _, _ = strings.Cut(name, ".fieldsV1")
@@ -86,20 +86,20 @@ func place(field string) string {
 	return indexes.ReplaceAllString(field, "[]")
 }
 
-// key is the same for differences of one class.
+// key is equal for differences of one class.
 func (c *class) key() string {
 	upstream, kindred := words(c.Upstream), words(c.Kindred)
 	switch {
 	case strings.HasPrefix(c.Field, managers):
 		upstream, kindred = "", ""
 	case c.Aspect == aspectMessages && upstream == kindred:
-		// The same said of the same, but for how a value in it is written.
+		// The same words about the same field, with the value in another notation.
 		upstream, kindred, c.Field = "", "", "(how a value is written)"
 	}
 	return strings.Join([]string{string(c.Aspect), c.Field, upstream, kindred}, "\x00")
 }
 
-// rank puts first what agreement means.
+// rank sorts aspects that agreement requires first.
 func rank(a aspect) int {
 	switch {
 	case slices.Contains(required, a):

@@ -31,7 +31,7 @@ const (
 	acceptTable = "application/json;as=Table;v=v1;g=meta.k8s.io"
 )
 
-// request is one HTTP request, in the words of both servers.
+// request is one HTTP request, in a form for both servers.
 type request struct {
 	Method      string          `json:"method"`
 	Path        string          `json:"path"`
@@ -40,7 +40,7 @@ type request struct {
 	Body        json.RawMessage `json:"body,omitempty"`
 }
 
-// curl is the request as a command; $SERVER is either server with credentials.
+// curl returns the request as a command; $SERVER is either server with credentials.
 func (r request) curl() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "curl -X %s \"$SERVER\"%s", r.Method, quote(r.Path))
@@ -53,16 +53,16 @@ func (r request) curl() string {
 	return b.String()
 }
 
-// quote quotes for a shell.
+// quote quotes a string for a shell.
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
-// server is one of the two that are compared.
+// server is one of the two compared servers.
 type server struct {
 	*servers.Server
 	http *http.Client
 }
 
-// connected is a server with a connection.
+// connected returns a server with a connection.
 func connected(s *servers.Server, err error) (*server, error) {
 	if err != nil {
 		return nil, err
@@ -71,17 +71,17 @@ func connected(s *servers.Server, err error) (*server, error) {
 	return &server{s, client}, err
 }
 
-// answer is what a server said.
+// answer is a server's response.
 type answer struct {
 	Code     int      `json:"code"`
 	Warnings []string `json:"warnings,omitempty"`
-	// Object is the body, if it is a JSON object. Status is the same, if it is one.
+	// Object is the body, if it is a JSON object. Status is the body, if it is a Status.
 	Object map[string]any `json:"object,omitempty"`
 	Status *metav1.Status `json:"-"`
 	raw    []byte
 }
 
-// send sends one request. An error is a broken connection, never an answer.
+// send sends one request. An error means a broken connection, never a response.
 func (s *server) send(ctx context.Context, r request) (*answer, error) {
 	req, err := http.NewRequestWithContext(ctx, r.Method, s.Config.Host+r.Path, bytes.NewReader(r.Body))
 	if err != nil {
@@ -126,7 +126,7 @@ func newAnswer(code int, warnings []string, body []byte) *answer {
 	return a
 }
 
-// warningText is the text of a warning header: 299 - "text".
+// warningText returns the text of a warning header: 299 - "text".
 func warningText(header string) string {
 	_, quoted, found := strings.Cut(header, " - ")
 	if !found {
@@ -138,7 +138,7 @@ func warningText(header string) string {
 	return quoted
 }
 
-// get reads JSON from a path.
+// get decodes JSON from a path.
 func (s *server) get(ctx context.Context, path string, into any) error {
 	answer, err := s.send(ctx, request{Method: http.MethodGet, Path: path})
 	if err != nil {

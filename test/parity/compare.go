@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// aspect is one thing that two answers may agree about.
+// aspect is a part of a response that is compared.
 type aspect string
 
 const (
@@ -30,20 +30,20 @@ const (
 	aspectDiscovery aspect = "discovery"
 )
 
-// required are the aspects that agreement means; the others are counted beside it.
+// required are the aspects that agreement requires; the others are only counted.
 var required = []aspect{aspectCode, aspectReason, aspectCauses, aspectObject}
 
-// difference is one thing that the servers do not agree about.
+// difference is a difference between two responses in one aspect.
 type difference struct {
 	Aspect aspect `json:"aspect"`
-	// Field is where: of the object, or of the cause.
+	// Field is the field of the object or of the cause.
 	Field    string `json:"field,omitempty"`
 	Upstream string `json:"upstream"`
 	Kindred  string `json:"kindred"`
 }
 
-// compare lists what two answers differ in. Where codes differ, nothing else is
-// compared: the rest follows from it.
+// compare returns the differences between two responses. If the codes differ, nothing else is
+// compared, because all else follows from that.
 func compare(o outcome) []difference {
 	if o.Upstream.Code != o.Kindred.Code {
 		return codeDifferences(o)
@@ -62,7 +62,7 @@ func compare(o outcome) []difference {
 	return append(all, compareLists(aspectWarnings, "", maskAll(up, o.Upstream.Warnings), maskAll(kin, o.Kindred.Warnings))...)
 }
 
-// generatedFrom is the generateName of a body.
+// generatedFrom returns the generateName of a body.
 func generatedFrom(body []byte) string {
 	var object metav1.PartialObjectMetadata
 	if json.Unmarshal(body, &object) != nil || object.Name != "" {
@@ -71,8 +71,8 @@ func generatedFrom(body []byte) string {
 	return object.GenerateName
 }
 
-// codeDifferences describes what one server refuses and the other does not: by upstream's
-// causes if it is upstream that refuses, because each is a rule that is missing.
+// codeDifferences describes a request that only one server refuses. If it is upstream, each of its
+// causes is a difference, because each is a missing rule.
 func codeDifferences(o outcome) []difference {
 	kindred := verdict(o.Kindred)
 	if o.Upstream.Status == nil || o.Upstream.Status.Details == nil || len(o.Upstream.Status.Details.Causes) == 0 {
@@ -90,7 +90,7 @@ func codeDifferences(o outcome) []difference {
 	return all
 }
 
-// verdict is an answer in one line.
+// verdict returns a response in one line.
 func verdict(a *answer) string {
 	switch {
 	case a.Status != nil:
@@ -134,7 +134,7 @@ func compareStatus(upstream, kindred *metav1.Status, up, kin mask) []difference 
 	return append(all, messages...)
 }
 
-// withText puts a cause's message beside its field and type.
+// withText adds a cause's message to its field and type.
 func withText(differences []difference, upstream, kindred []string) []difference {
 	text := func(cause string, messages []string) string {
 		field, kind, found := strings.Cut(cause, " ")
@@ -160,8 +160,8 @@ func withText(differences []difference, upstream, kindred []string) []difference
 	return differences
 }
 
-// compareLists compares lists whose order means nothing. What is in one of them alone is
-// a difference; two that stand at the same place in what is left are one.
+// compareLists compares lists without regard to order. Items in only one of them are differences;
+// two such items at the same position count as one difference.
 func compareLists(a aspect, field string, upstream, kindred []string) []difference {
 	missing, extra := without(upstream, kindred), without(kindred, upstream)
 	slices.Sort(missing)
@@ -189,7 +189,7 @@ func compareLists(a aspect, field string, upstream, kindred []string) []differen
 	return all
 }
 
-// without is list less the items of other, each as often as it is there.
+// without returns list without the items of other, each as often as it is in other.
 func without(list, other []string) []string {
 	left := map[string]int{}
 	for _, s := range other {
@@ -239,7 +239,7 @@ func compareObjects(o outcome, up, kin mask) []difference {
 	return diff(kind, nil, maskedUp, maskedKin)
 }
 
-// withoutAges removes ages, and the object in each row, from a table.
+// withoutAges removes ages from a table, and the object of each row.
 func withoutAges(table any) {
 	found, _ := lookup(table, path{"rows"})
 	rows, _ := found.([]any)
@@ -255,11 +255,11 @@ func withoutAges(table any) {
 	}
 }
 
-// ages are what tables say of ages: "3s", "2m5s", "5d", and "3 (5s ago)" in the middle.
+// ages matches ages in tables: "3s", "2m5s", "5d", and "3 (5s ago)" in the middle.
 var ages = regexp.MustCompile(`\b(\d+[smhdy]){1,2}\b`)
 
-// nameManagers makes an object of the list of managed fields, whose order depends on
-// times of whole seconds: what each manager owns is found under its name.
+// nameManagers replaces the list of managed fields, whose order depends on times in whole seconds,
+// by an object with the managers' names as keys.
 func nameManagers(object map[string]any) {
 	metadata, _ := object["metadata"].(map[string]any)
 	entries, _ := metadata["managedFields"].([]any)
@@ -279,7 +279,7 @@ func nameManagers(object map[string]any) {
 	metadata["managedFields"] = named
 }
 
-// diff lists the places where two JSON values differ.
+// diff returns the paths at which two JSON values differ.
 func diff(a aspect, at path, upstream, kindred any) []difference {
 	if reflect.DeepEqual(upstream, kindred) {
 		return nil
@@ -316,7 +316,7 @@ func diffKey(a aspect, at path, key string, upstream, kindred map[string]any) []
 	return diff(a, at, up, kin)
 }
 
-// short is a JSON value on one line of bearable length.
+// short returns a JSON value on one line of limited length.
 func short(value any) string {
 	var b strings.Builder
 	encoder := json.NewEncoder(&b)
@@ -327,7 +327,7 @@ func short(value any) string {
 	return clip(strings.TrimSuffix(b.String(), "\n"), 160)
 }
 
-// clip cuts what is too long to read.
+// clip truncates a text.
 func clip(s string, most int) string {
 	if len(s) <= most {
 		return s

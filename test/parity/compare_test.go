@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// invalid is a Status of 422 with causes, each "field type message".
+// invalid returns a Status 422 with causes, each "field type message".
 func invalid(causes ...string) string {
 	var list []string
 	for _, c := range causes {
@@ -39,9 +39,9 @@ func TestCompare(t *testing.T) {
 		warning, warning2 []string
 		want              []difference
 	}{
-		{name: "equal but for what servers make up", code: 201, kinCode: 201, upstream: up, kindred: kin},
+		{name: "equal except for generated values", code: 201, kinCode: 201, upstream: up, kindred: kin},
 		{
-			name: "what the client sent is not made up", sent: `{"spec":{"ip":"10.96.1.2"}}`, code: 201, kinCode: 201, upstream: up, kindred: kin,
+			name: "values that the client sent are compared", sent: `{"spec":{"ip":"10.96.1.2"}}`, code: 201, kinCode: 201, upstream: up, kindred: kin,
 			want: []difference{{aspectObject, "spec.ip", `"10.96.1.2"`, `"<service IP>"`}},
 		},
 		{
@@ -53,7 +53,7 @@ func TestCompare(t *testing.T) {
 			want: []difference{{aspectCode, "spec.a", "422 FieldValueInvalid: bad", "201 with the object"}},
 		},
 		{
-			name: "a rule too many", code: 201, kinCode: 422, upstream: `{}`, kindred: invalid("spec.a FieldValueInvalid bad"),
+			name: "an additional rule", code: 201, kinCode: 422, upstream: `{}`, kindred: invalid("spec.a FieldValueInvalid bad"),
 			want: []difference{{aspectCode, "spec.a", "201 with the object", "422 FieldValueInvalid: bad"}},
 		},
 		{
@@ -91,7 +91,7 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// TestAliases: what each server made up before is read as one when clients send it back.
+// TestAliases: values that the servers have generated count as equal when clients send them back.
 func TestAliases(t *testing.T) {
 	names := aliases{}
 	names.learn(

@@ -8,11 +8,11 @@ import (
 	"net/http"
 )
 
-// connection is a request to a subresource that leads on to a node or a pod. There is
-// none here to answer, so only what the API server itself refuses is seen.
+// connection is a request to a subresource that is proxied to a node or a pod. No node or pod
+// answers here, so only the API server's own refusals are compared.
 type connection struct{ method, query string }
 
-// connections are tried on each object that has the subresource and is bound to no node.
+// connections are tried on each object that has the subresource and is not bound to a node.
 var connections = map[string][]connection{
 	"log": {
 		{http.MethodGet, ""}, {http.MethodGet, "container=none"}, {http.MethodGet, "tailLines=-1"}, {http.MethodGet, "sinceSeconds=0"},

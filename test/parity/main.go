@@ -19,7 +19,7 @@ import (
 	"github.com/kindred-project/kindred/test/servers"
 )
 
-// run is what the flags ask for.
+// run has the settings of the flags.
 type run struct {
 	options
 	binary, dir string
@@ -125,7 +125,7 @@ func (r *run) run(ctx context.Context) error {
 	return r.conclude(trials, scores)
 }
 
-// start starts both servers. What it returns stops them.
+// start starts both servers. The returned function stops them.
 func (r *run) start(ctx context.Context) (sides, func(), error) {
 	programs, err := servers.BuildUpstream(ctx, r.dir)
 	if err != nil {
@@ -179,8 +179,8 @@ func (r *run) prepare(ctx context.Context, s sides, theirs, ours *catalog) error
 	return errors.Join(s.upstream.prepare(ctx, theirs, documents), s.kindred.prepare(ctx, ours, documents))
 }
 
-// compareKinds runs every kind that Kindred serves, one after the other: some objects
-// (quotas, policies) decide about others.
+// compareKinds runs every kind that Kindred serves, one after the other, because some objects
+// (quotas, policies) affect requests for other kinds.
 func (r *run) compareKinds(ctx context.Context, s sides, chosen []*resource, ours *catalog, manifests []manifest) ([]*trial, []score, error) {
 	var trials []*trial
 	var scores []score
@@ -211,7 +211,7 @@ func (r *run) compareKinds(ctx context.Context, s sides, chosen []*resource, our
 	return trials, scores, nil
 }
 
-// conclude prints what was found, and fails if a goal was set and missed.
+// conclude prints the results, and fails if a goal was set and missed.
 func (r *run) conclude(trials []*trial, scores []score) error {
 	classes := classify(trials)
 	if r.show != nil {
@@ -237,13 +237,12 @@ func (r *run) conclude(trials []*trial, scores []score) error {
 	return nil
 }
 
-// misses is whether a kind that is served agrees less than it should, or could not be
-// tried as it should.
+// misses reports whether a served kind is below the goal, or could not be tested completely.
 func (s score) misses(goal float64) bool {
 	return !s.Unserved && s.Requests > 0 && (s.percent() < goal || s.Blocked > 0)
 }
 
-// newReport keeps of all requests those that differ.
+// newReport returns a report with the requests whose responses differ.
 func newReport(seed uint64, trials []*trial, scores []score, classes []*class) report {
 	all := report{Seed: seed, Scores: scores, Classes: classes}
 	for _, t := range trials {
@@ -256,7 +255,7 @@ func newReport(seed uint64, trials []*trial, scores []score, classes []*class) r
 	return all
 }
 
-// printCatalog prints what upstream serves.
+// printCatalog prints the resources that upstream serves.
 func printCatalog(chosen []*resource, ours *catalog, manifests []manifest) {
 	for _, r := range chosen {
 		served := "served"

@@ -20,17 +20,17 @@ import (
 var manifestFiles embed.FS
 
 const (
-	// namespace is where objects go whose manifest names no other.
+	// namespace is the namespace of objects whose manifest has none.
 	namespace = "parity"
-	// setupFile is made in both servers before the first request.
+	// setupFile has objects that are created in both servers before the first request.
 	setupFile = "manifests/setup.yaml"
 )
 
-// manifest is one document: one variant of a kind.
+// manifest is one document, which is one variant of a kind.
 type manifest struct {
 	object map[string]any
-	// subresource is set for a body that is sent to a subresource of the object that
-	// it has the name of: those in files named <resource>.<subresource>.yaml.
+	// subresource is set for a body that is sent to a subresource of the object with its name:
+	// documents in files named <resource>.<subresource>.yaml.
 	resource, subresource string
 }
 
@@ -57,7 +57,7 @@ func (m manifest) namespace() string {
 	return namespace
 }
 
-// readManifests reads all but the setup.
+// readManifests reads all manifests except the setup.
 func readManifests(files fs.FS) ([]manifest, error) {
 	var all []manifest
 	err := fs.WalkDir(files, "manifests", func(name string, entry fs.DirEntry, err error) error {
@@ -100,7 +100,7 @@ func readDocuments(files fs.FS, name string) ([]map[string]any, error) {
 	return all, nil
 }
 
-// of are the manifests of a resource: its variants, and bodies for its subresources.
+// of returns the manifests of a resource: its variants, and bodies for its subresources.
 func of(all []manifest, r *resource) (variants, bodies []manifest) {
 	for _, m := range all {
 		switch {

@@ -13,21 +13,21 @@ import (
 	"time"
 )
 
-// Two servers cannot agree on what they make up themselves. There are two cures. What
-// both stored and a client sent back has an alias: Kindred's is read as upstream's. What
-// a server made up for the answer is masked by its shape, unless the client sent it.
+// Values that servers generate differ. A value that both have stored, and that clients may send
+// back, has an alias: Kindred's is read as upstream's. A value that was generated for the response
+// is masked by its shape, unless the client sent it.
 
-// randomSuffix matches what ends generated names: five characters without vowels, so that
-// they never say anything.
+// randomSuffix matches the suffix of generated names: five characters without vowels, so that they
+// form no words.
 const randomSuffix = `[bcdfghjklmnpqrstvwxz2456789]{5}\b`
 
-// shape is how something looks that servers make up.
+// shape is the form of a generated value.
 type shape struct {
 	name    string
 	pattern *regexp.Regexp
 }
 
-// shapes are in the order in which they are looked for.
+// shapes are in the order in which they are matched.
 var shapes = []shape{
 	{"<token>", regexp.MustCompile(`eyJ[\w-]+\.[\w-]+\.[\w-]+`)},
 	{"<uid>", regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)},
@@ -38,10 +38,10 @@ var shapes = []shape{
 	{"<service IP>", regexp.MustCompile(`\b10\.96\.\d+\.\d+\b`)},
 }
 
-// aliases are what Kindred calls what upstream calls otherwise.
+// aliases map Kindred's generated values to upstream's.
 type aliases map[string]string
 
-// learn reads the aliases off two versions of one object.
+// learn derives aliases from the two servers' versions of one object.
 func (a aliases) learn(upstream, kindred any) {
 	switch up := upstream.(type) {
 	case map[string]any:
@@ -63,7 +63,7 @@ func (a aliases) learn(upstream, kindred any) {
 	}
 }
 
-// learnNamed learns what is known by its key rather than by its shape.
+// learnNamed adds an alias for a value that is known by its key rather than by its shape.
 func (a aliases) learnNamed(key string, upstream, kindred any) {
 	up, isString := upstream.(string)
 	other, ok := kindred.(string)
@@ -72,12 +72,12 @@ func (a aliases) learnNamed(key string, upstream, kindred any) {
 	}
 }
 
-// madeUp is whether a string is of a shape that servers make up.
+// madeUp reports whether a string has the shape of a generated value.
 func madeUp(s string) bool {
 	return slices.ContainsFunc(shapes, func(known shape) bool { return s != "" && known.pattern.FindString(s) == s })
 }
 
-// replace replaces Kindred's names by upstream's, the longest first.
+// replace replaces Kindred's values by upstream's, the longest first.
 func (a aliases) replace(s string) string {
 	names := slices.SortedFunc(maps.Keys(a), func(x, y string) int {
 		if len(x) != len(y) {
@@ -87,7 +87,7 @@ func (a aliases) replace(s string) string {
 	})
 	for _, name := range names {
 		if len(name) < telling {
-			// A resource version is but a number, and stands alone.
+			// A resourceVersion is only a number, so it must match as a whole.
 			if s == name {
 				return a[name]
 			}
@@ -98,8 +98,8 @@ func (a aliases) replace(s string) string {
 	return s
 }
 
-// restore replaces upstream's names by Kindred's in a body for Kindred: mutations are made
-// from what upstream has stored.
+// restore replaces upstream's values by Kindred's in a body for Kindred, because mutations are made
+// from upstream's objects.
 func (a aliases) restore(body []byte) []byte {
 	for _, kindred := range sortedKeys(a) {
 		if upstream := a[kindred]; len(upstream) >= telling {
@@ -109,15 +109,15 @@ func (a aliases) restore(body []byte) []byte {
 	return body
 }
 
-// telling is how long a name is that stands for nothing else wherever it is found.
+// telling is the length from which a value is distinctive enough to be replaced anywhere.
 const telling = 8
 
-// mask hides what a server made up in an answer to a request with the body sent.
+// mask hides generated values in the response to a request with the body sent.
 type mask struct {
 	sent string
 	// names are empty for upstream.
 	names aliases
-	// generated is what a name begins with whose rest is random.
+	// generated is the prefix of a name with a random suffix.
 	generated string
 }
 
@@ -138,24 +138,23 @@ func (m mask) text(s string) string {
 	return s
 }
 
-// versionInText matches what messages say of versions of stored objects, and of whole
-// objects that they quote.
+// versionInText matches the parts of messages with resourceVersions or whole objects.
 var versionInText = regexp.MustCompile(`(ResourceVersion in object meta: |in record \(|resourceVersion\\?":\\?")\d+`)
 
-// isRecent is whether s is a time of this run, which a client may well have sent back.
-// Those of manifests and mutations are long past.
+// isRecent reports whether s is a time of this run. Clients may have sent it back; times of
+// manifests and mutations are long past.
 func isRecent(s string) bool {
 	now := time.Now().UTC()
 	return strings.HasPrefix(s, now.Format(time.DateOnly)) || strings.HasPrefix(s, now.Add(-time.Hour).Format(time.DateOnly))
 }
 
-// value masks an object. It keeps nothing of the one it is given.
+// value masks an object. The result shares nothing with the argument.
 func (m mask) value(value any) any {
 	switch value := value.(type) {
 	case map[string]any:
 		masked := make(map[string]any, len(value))
 		for key, v := range value {
-			// Managed fields have names in their keys.
+			// Keys of managed fields contain names.
 			masked[m.text(key)] = m.keyed(key, v)
 		}
 		return masked
@@ -170,7 +169,7 @@ func (m mask) value(value any) any {
 	return value
 }
 
-// keyed masks what is known by its key.
+// keyed masks a value that is known by its key.
 func (m mask) keyed(key string, value any) any {
 	switch key {
 	case "resourceVersion":
@@ -178,7 +177,7 @@ func (m mask) keyed(key string, value any) any {
 			return "<version>"
 		}
 	case "resourceRules", "nonResourceRules":
-		// In the order of a cache, which has none.
+		// The list comes from a cache, in no order.
 		if list, ok := value.([]any); ok {
 			slices.SortFunc(list, func(a, b any) int { return strings.Compare(string(encode(a)), string(encode(b))) })
 		}

@@ -12,10 +12,10 @@ import (
 	"strings"
 )
 
-// unknownField is in no schema.
+// unknownField is a field that no schema has.
 const unknownField = "parityUnknown"
 
-// mutation is one way to change an object: one change mostly, sometimes two.
+// mutation is one way to change an object: usually one change, sometimes two.
 type mutation []change
 
 func (m mutation) String() string {
@@ -26,12 +26,12 @@ func (m mutation) String() string {
 	return strings.Join(all, ", ")
 }
 
-// unknown is whether the mutation is about a field that is not there.
+// unknown reports whether the mutation sets an unknown field.
 func (m mutation) unknown() bool {
 	return slices.ContainsFunc(m, func(c change) bool { return strings.Contains(c.String(), unknownField) })
 }
 
-// apply makes all changes in value, which must be the caller's own.
+// apply applies all changes to value, which it may modify.
 func (m mutation) apply(value any) (any, bool) {
 	for _, c := range m {
 		var ok bool
@@ -42,8 +42,8 @@ func (m mutation) apply(value any) (any, bool) {
 	return value, true
 }
 
-// mutations walks value beside its schema and collects every change that either
-// suggests, in a fixed order. A path for which skip is true is left alone.
+// mutations walks value with its schema and collects all possible changes, in a fixed order. It
+// leaves out paths for which skip returns true.
 func (s *schemas) mutations(n *schemaNode, value any, skip func(path) bool) []change {
 	w := &walker{schemas: s, skip: skip}
 	w.walk(s.resolve(n), value, nil)
@@ -69,7 +69,7 @@ func (w *walker) walk(n *schemaNode, value any, p path) {
 	}
 }
 
-// object tries other values for each property, and those that are missing.
+// object tries other values for each property, and adds missing ones.
 func (w *walker) object(n *schemaNode, value map[string]any, p path) {
 	w.set(p.to(unknownField), "x")
 	for _, key := range sortedKeys(value) {
@@ -90,7 +90,7 @@ func (w *walker) object(n *schemaNode, value map[string]any, p path) {
 	}
 }
 
-// visit tries other values for one that is there, and goes on below it.
+// visit tries other values for an existing property, and then mutates what is below it.
 func (w *walker) visit(n *schemaNode, value any, p path) {
 	if w.skip(p) {
 		return
@@ -108,8 +108,8 @@ func (w *walker) visit(n *schemaNode, value any, p path) {
 	w.walk(n, value, p)
 }
 
-// list tries the list longer, shorter, and with an item twice; then goes into the first
-// item and the last.
+// list tries a longer list, a shorter one, and one with a duplicate item; then it mutates the first
+// and the last item.
 func (w *walker) list(n *schemaNode, value []any, p path) {
 	if len(value) == 0 {
 		return
@@ -131,7 +131,7 @@ func (w *walker) list(n *schemaNode, value []any, p path) {
 	}
 }
 
-// lastKey is the last key of a path: the name of the field, for an item that of its list.
+// lastKey returns the last key of a path: the name of the field, or that of the list for an item.
 func lastKey(p path) string {
 	for _, step := range slices.Backward(p) {
 		if key, ok := step.(string); ok {
@@ -142,15 +142,15 @@ func lastKey(p path) string {
 }
 
 const (
-	// decay is by how much less likely a change is for each step deeper, so that the
-	// kind's own fields are not lost among those of the pod template in it.
+	// decay is the factor by which a change is less likely for each level of depth, so that the
+	// kind's own fields are not rare among those of a pod template.
 	decay = 0.75
-	// doubled is how many mutations are of two changes at once.
+	// doubled is the share of mutations with two changes.
 	doubled = 0.1
 )
 
-// sample picks n mutations by weighted chance (Efraimidis and Spirakis): each field has
-// a weight by its depth, and its changes share it.
+// sample draws n mutations by weight (Efraimidis and Spirakis): each field has a weight that
+// depends on its depth, and its changes share it.
 func sample(all []change, n int, r *rand.Rand) []mutation {
 	perPath := map[string]int{}
 	for _, c := range all {

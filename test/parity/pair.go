@@ -10,24 +10,25 @@ import (
 	"sync"
 )
 
-// pair is a request that goes to both servers. The two differ only where the stored
-// objects do that they were made from: in UIDs, versions, addresses.
+// pair is a request that is sent to both servers. The two versions differ only where the stored
+// objects do: in UIDs, resourceVersions and addresses.
 type pair struct {
-	// ID names the pair in a run ("pods#17"), What describes it.
+	// ID identifies the pair in a run ("pods#17"), What describes it.
 	ID   string `json:"id"`
 	What string `json:"what"`
-	// Both is what upstream is sent; Kindred is sent Ours.
+	// Both is the request to upstream, Ours the one to Kindred.
 	Both request `json:"request"`
 	Ours request `json:"-"`
-	// aspect is what the answers are about: objects, unless said otherwise.
+	// aspect is the aspect of differences in the body; the object if it is empty.
 	aspect aspect
-	// codeOnly leaves bodies out: lists of what each server has of its own.
+	// codeOnly excludes the body from the comparison: lists of objects that each server creates
+	// itself.
 	codeOnly bool
-	// names are what Kindred's answer calls what upstream's names otherwise.
+	// names map Kindred's generated values to upstream's.
 	names aliases
 }
 
-// outcome is a pair and what came of it.
+// outcome is a pair with its responses.
 type outcome struct {
 	pair
 	Upstream    *answer      `json:"upstream"`
@@ -35,10 +36,10 @@ type outcome struct {
 	Differences []difference `json:"differences"`
 }
 
-// lanes is how many pairs are under way at a time.
+// lanes is the number of pairs in progress at a time.
 const lanes = 4
 
-// sides are the two that are compared.
+// sides are the two compared servers.
 type sides struct{ upstream, kindred *server }
 
 // exchange sends one pair.
@@ -56,11 +57,11 @@ func (s sides) exchange(ctx context.Context, p pair) (outcome, error) {
 	return o, nil
 }
 
-// brokenOff is the code of an answer that never came, although the server runs on: its
-// handler panicked. Upstream does, with some schemas.
+// brokenOff is the code of a missing response of a server that is still running: its handler
+// panicked. Upstream's does so with some schemas.
 const brokenOff = 0
 
-// answer is send, to a server that may panic.
+// answer is send for a server that may panic.
 func (s *server) answer(ctx context.Context, r request) (*answer, error) {
 	a, err := s.send(ctx, r)
 	if err == nil || ctx.Err() != nil {
@@ -72,7 +73,7 @@ func (s *server) answer(ctx context.Context, r request) (*answer, error) {
 	return newAnswer(brokenOff, nil, []byte("the connection broke off")), nil
 }
 
-// all sends pairs that do not depend on each other, and keeps their order.
+// all sends independent pairs concurrently, and returns the outcomes in order.
 func (s sides) all(ctx context.Context, pairs []pair) ([]outcome, error) {
 	outcomes, errs := make([]outcome, len(pairs)), make([]error, len(pairs))
 	next := make(chan int)

@@ -12,7 +12,7 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
-// parse reads a JSON value as the program does.
+// parseJSON decodes a JSON value as the program does.
 func parseJSON(t *testing.T, text string) any {
 	t.Helper()
 	var value any
@@ -27,8 +27,8 @@ func object(t *testing.T, text string) map[string]any {
 	return parseJSON(t, text).(map[string]any)
 }
 
-// TestManifests: every manifest can be parsed, has a kind, and no two of a kind in a
-// namespace have one name.
+// TestManifests: every manifest can be parsed and has a kind, and names are unique for each kind
+// and namespace.
 func TestManifests(t *testing.T) {
 	all, err := readManifests(manifestFiles)
 	if err != nil {
@@ -41,7 +41,7 @@ func TestManifests(t *testing.T) {
 			t.Errorf("manifest %d of %s has no kind", i, m.resource)
 		}
 		if seen[id] && m.name() != "" && m.subresource == "" {
-			t.Errorf("%s is there twice", id)
+			t.Errorf("%s exists twice", id)
 		}
 		seen[id] = true
 	}
@@ -61,12 +61,12 @@ func TestChange(t *testing.T) {
 		{"set", change{path: path{"c"}, value: "x"}, `{"a":{"b":[1,2,3]},"c":"x"}`, true},
 		{"add", change{path: path{"a", "e"}, value: true}, `{"a":{"b":[1,2,3],"e":true},"c":"d"}`, true},
 		{"remove", change{path: path{"a", "b"}, remove: true}, `{"a":{},"c":"d"}`, true},
-		{"remove what is not there", change{path: path{"x"}, remove: true}, before, false},
+		{"remove a missing field", change{path: path{"x"}, remove: true}, before, false},
 		{"replace an item", change{path: path{"a", "b", 1}, value: "x"}, `{"a":{"b":[1,"x",3]},"c":"d"}`, true},
 		{"append", change{path: path{"a", "b", 3}, value: int64(4)}, `{"a":{"b":[1,2,3,4]},"c":"d"}`, true},
 		{"remove an item", change{path: path{"a", "b", 0}, remove: true}, `{"a":{"b":[2,3]},"c":"d"}`, true},
 		{"beyond the end", change{path: path{"a", "b", 5}, value: "x"}, before, false},
-		{"below what is missing", change{path: path{"x", "y"}, value: "x"}, before, false},
+		{"below a missing field", change{path: path{"x", "y"}, value: "x"}, before, false},
 		{"below a leaf", change{path: path{"c", "y"}, value: "x"}, before, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -81,7 +81,7 @@ func TestChange(t *testing.T) {
 	}
 }
 
-// testSchemas are of a kind with one of each.
+// testSchemas has a kind with one field of each type.
 func testSchemas() (*schemas, *schemaNode) {
 	item := &schemaNode{Type: "object", Required: []string{"name"}, Properties: map[string]*schemaNode{
 		"name": {Type: "string"}, "size": {AllOf: []schemaNode{{Ref: "#/components/schemas/x.Quantity"}}},
@@ -119,7 +119,7 @@ func TestMutations(t *testing.T) {
 	}
 	for _, text := range texts {
 		if strings.HasPrefix(text, "count") {
-			t.Errorf("%s is tried although it is to be left alone", text)
+			t.Errorf("%s is tried although it is skipped", text)
 		}
 	}
 	if diff := cmp.Diff(object(t, `{"mode":"Fast","items":[{"name":"a","size":"1"}]}`), value); diff != "" {
@@ -127,7 +127,7 @@ func TestMutations(t *testing.T) {
 	}
 }
 
-// TestSampleRepeats: the seed alone decides what is tried.
+// TestSampleRepeats: the sample depends only on the seed.
 func TestSampleRepeats(t *testing.T) {
 	s, root := testSchemas()
 	value := object(t, `{"mode":"Fast","items":[{"name":"a"}]}`)
@@ -141,10 +141,10 @@ func TestSampleRepeats(t *testing.T) {
 	}
 	first := draw(1)
 	if again := draw(1); first != again {
-		t.Error("one seed draws twice differently")
+		t.Error("one seed gives different samples")
 	}
 	if first == draw(2) {
-		t.Error("two seeds draw the same")
+		t.Error("two seeds give the same sample")
 	}
 }
 

@@ -5,7 +5,7 @@ package main
 
 import "k8s.io/apimachinery/pkg/runtime"
 
-// jsonPatch writes a mutation of object as a JSON patch (RFC 6902).
+// jsonPatch returns a mutation of object as a JSON patch (RFC 6902).
 func (m mutation) jsonPatch(object map[string]any) []any {
 	var operations []any
 	for _, c := range m {
@@ -24,8 +24,8 @@ func (m mutation) jsonPatch(object map[string]any) []any {
 	return operations
 }
 
-// mergePatch writes a change of object as a merge patch (RFC 7386), which replaces a
-// list as a whole. The object is the caller's to lose.
+// mergePatch returns a change of object as a merge patch (RFC 7386), which replaces lists as a
+// whole. It may modify object.
 func (c change) mergePatch(object map[string]any) (any, bool) {
 	changed, ok := c.apply(runtime.DeepCopyJSONValue(object))
 	if !ok {
@@ -44,8 +44,8 @@ func (c change) mergePatch(object map[string]any) (any, bool) {
 	}), true
 }
 
-// strategicPatch writes a change of object as a strategic merge patch: an item of a list
-// that has a merge key is named by it.
+// strategicPatch returns a change of object as a strategic merge patch. Items of a list with a
+// merge key are identified by it.
 func (c change) strategicPatch(s *schemas, n *schemaNode, object map[string]any) (any, bool) {
 	changed, ok := c.apply(runtime.DeepCopyJSONValue(object))
 	if !ok {
@@ -93,7 +93,7 @@ func (c change) strategic(s *schemas, n *schemaNode, old, changed any, depth int
 	return []any{item}
 }
 
-// nest builds objects along a path, down to where end has a value to put.
+// nest builds objects along a path, to the depth at which end returns a value.
 func nest(p path, end func(depth int) (any, bool)) any {
 	var below func(depth int) any
 	below = func(depth int) any {
@@ -105,7 +105,7 @@ func nest(p path, end func(depth int) (any, bool)) any {
 	return below(0)
 }
 
-// next is the step after the first i, nil at the end.
+// next returns the step after the first i, nil at the end.
 func next(p path, i int) any {
 	if i < len(p) {
 		return p[i]

@@ -15,10 +15,10 @@ import (
 // path leads to a value: a string is a key of an object, an int an index of a list.
 type path []any
 
-// to is the path one step further. It shares nothing with p.
+// to returns the path extended by a step. It shares nothing with p.
 func (p path) to(step any) path { return append(slices.Clone(p), step) }
 
-// String writes the path as validation errors do.
+// String returns the path in the notation of validation errors.
 func (p path) String() string {
 	var b strings.Builder
 	for i, step := range p {
@@ -39,7 +39,7 @@ func (p path) String() string {
 	return b.String()
 }
 
-// pointer writes the path as JSON patches do (RFC 6901).
+// pointer returns the path in the notation of JSON patches (RFC 6901).
 func (p path) pointer() string {
 	escape := strings.NewReplacer("~", "~0", "/", "~1")
 	var b strings.Builder
@@ -55,7 +55,7 @@ func (p path) pointer() string {
 	return b.String()
 }
 
-// lookup is the value at a path.
+// lookup returns the value at a path.
 func lookup(value any, p path) (any, bool) {
 	for _, step := range p {
 		switch step := step.(type) {
@@ -92,8 +92,8 @@ func (c change) String() string {
 	return c.path.String() + " = " + short(c.value)
 }
 
-// apply makes the change in value, and reports whether there was a place for it. The
-// result must be used: a list that grows is another list.
+// apply applies the change to value, and reports whether its path exists. Use the result: a list
+// that grows is a new one.
 func (c change) apply(value any) (any, bool) { return set(value, c.path, c) }
 
 func set(value any, rest path, c change) (any, bool) {

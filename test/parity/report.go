@@ -13,29 +13,29 @@ import (
 	"strings"
 )
 
-// score is how far the servers agree about one kind.
+// score is the agreement of the servers for one kind.
 type score struct {
 	Kind     string `json:"kind"`
 	Requests int    `json:"requests"`
-	// Agreed counts the requests that agree in all that is required; Exact those that
-	// agree in everything.
+	// Agreed counts the requests that agree in all required aspects; Exact those that agree in all
+	// aspects.
 	Agreed int `json:"agreed"`
 	Exact  int `json:"exact"`
 	// Differing counts the requests that differ in an aspect.
 	Differing map[aspect]int `json:"differing"`
-	// Accepted counts the requests that upstream accepts: a run that has hardly any, or
-	// nothing else, proves little.
+	// Accepted counts the requests that upstream accepts. A run with hardly any, or with hardly any
+	// others, proves little.
 	Accepted int `json:"accepted"`
-	// Unserved kinds are not served by Kindred at all, and count as nothing.
+	// Unserved kinds are not served by Kindred, and do not count.
 	Unserved bool `json:"unserved,omitempty"`
-	// Blocked counts manifests that Kindred alone refuses: nothing could be tried on what
-	// was not stored.
+	// Blocked counts manifests that only Kindred refuses: an object that was not stored cannot be
+	// tested.
 	Blocked int `json:"blocked,omitempty"`
-	// Complaints are what kept requests from being sent.
+	// Complaints are the reasons why requests could not be sent.
 	Complaints []string `json:"complaints,omitempty"`
 }
 
-// percent is the agreement.
+// percent returns the agreement in per cent.
 func (s score) percent() float64 {
 	if s.Requests == 0 {
 		return 0
@@ -68,7 +68,7 @@ func (t *trial) score() score {
 	return s
 }
 
-// report is what a run found.
+// report is the result of a run.
 type report struct {
 	Seed     uint64     `json:"seed"`
 	Scores   []score    `json:"kinds"`
@@ -78,8 +78,8 @@ type report struct {
 
 var reported = []aspect{aspectCode, aspectReason, aspectCauses, aspectObject, aspectMessages, aspectWarnings, aspectTable, aspectDiscovery}
 
-// printScores prints the agreement by kind: after the percentage, how many requests
-// differ in each aspect.
+// printScores prints the agreement by kind: the percentage, and for each aspect the number of
+// requests that differ.
 func printScores(w io.Writer, scores []score) {
 	fmt.Fprintf(w, "\n%-58s %8s %8s %7s %7s ", "kind", "requests", "accepted", "agree", "exact")
 	for _, a := range reported {
@@ -142,8 +142,8 @@ func printClasses(w io.Writer, classes []*class, most int) {
 	}
 }
 
-// printMatching prints the requests whose number or description matches, as commands,
-// with both answers.
+// printMatching prints the requests whose number or description matches, as commands, with both
+// responses.
 func printMatching(w io.Writer, trials []*trial, pattern *regexp.Regexp, most int, differing bool) {
 	shown, matched := 0, 0
 	for _, t := range trials {
@@ -176,7 +176,7 @@ func printOutcome(w io.Writer, o outcome) {
 	}
 }
 
-// write writes the report for machines.
+// write writes the report as JSON.
 func (r report) write(file string) error {
 	data, err := json.MarshalIndent(r, "", " ")
 	if err != nil {

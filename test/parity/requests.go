@@ -16,15 +16,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// options narrow a run.
+// options limit a run.
 type options struct {
 	seed uint64
-	// n is how many mutations of a kind are tried on creation; half as many more on
-	// updates and patches, and a quarter on each subresource.
+	// n is the number of mutations of a kind on creation. Updates and patches get half as many, and
+	// each subresource a quarter.
 	n int
 }
 
-// trial is one kind's run: what it has sent so far.
+// trial is the run of one kind, with all outcomes so far.
 type trial struct {
 	sides
 	options
@@ -36,7 +36,7 @@ type trial struct {
 	bodies    []manifest
 	outcomes  []outcome
 	complaint []string
-	// blocked counts the manifests that Kindred alone refuses.
+	// blocked counts the manifests that only Kindred refuses.
 	blocked int
 }
 
@@ -45,8 +45,8 @@ const (
 	strict = "fieldValidation=Strict"
 )
 
-// try runs one kind through all its requests. The seed and the kind's name alone decide
-// what they are, so that a narrower run sends the same.
+// try sends all requests for one kind. They depend only on the seed and the kind's name, so that a
+// narrower run sends the same ones.
 func try(ctx context.Context, s sides, o options, all *schemas, r *resource, manifests []manifest) (*trial, error) {
 	hash := fnv.New64a()
 	_, _ = hash.Write([]byte(r.String()))
@@ -83,10 +83,10 @@ func try(ctx context.Context, s sides, o options, all *schemas, r *resource, man
 	return t, t.deletions(ctx, made)
 }
 
-// same is a pair of equal requests.
+// same returns a pair of equal requests.
 func same(what string, r request) pair { return pair{What: what, Both: r, Ours: r} }
 
-// run sends pairs, numbered, and keeps what came of them.
+// run numbers and sends pairs, and records the outcomes.
 func (t *trial) run(ctx context.Context, pairs ...pair) ([]outcome, error) {
 	for i := range pairs {
 		pairs[i].ID = fmt.Sprintf("%s#%d", t.resource, len(t.outcomes)+i+1)
@@ -96,7 +96,7 @@ func (t *trial) run(ctx context.Context, pairs ...pair) ([]outcome, error) {
 	return outcomes, err
 }
 
-// query joins parameters to a path.
+// query adds parameters to a path.
 func query(path string, parameters ...string) string {
 	separator := "?"
 	for _, p := range parameters {
@@ -108,8 +108,8 @@ func query(path string, parameters ...string) string {
 	return path
 }
 
-// validation is how strictly a mutation asks to be read: always strictly if that is what
-// it is about.
+// validation returns the field validation of a mutation: always strict if the mutation sets an
+// unknown field.
 func (t *trial) validation(m mutation) string {
 	if m.unknown() || t.random.IntN(4) == 0 {
 		return strict
@@ -117,7 +117,7 @@ func (t *trial) validation(m mutation) string {
 	return ""
 }
 
-// creations tries to create each variant and its mutations, without doing so.
+// creations sends dry-run creates of each variant and its mutations.
 func (t *trial) creations(ctx context.Context) error {
 	if !t.resource.serves("create") {
 		return nil
@@ -139,8 +139,8 @@ func (t *trial) creations(ctx context.Context) error {
 	return err
 }
 
-// upserts are the ways to create an object under its own name: most kinds let an apply do
-// so, and hardly any a PUT.
+// upserts are requests that create an object under its own name: most kinds allow it by apply, and
+// hardly any by PUT.
 func (t *trial) upserts(v manifest) []pair {
 	where := t.resource.collection(v.namespace()) + "/" + v.name()
 	body := encode(v.object)
@@ -155,26 +155,26 @@ func (t *trial) upserts(v manifest) []pair {
 	return pairs
 }
 
-// share is the i-th of k parts of n.
+// share returns the i-th of k parts of n.
 func share(n, k, i int) int { return n*(i+1)/k - n*i/k }
 
-// keepsNoStatus is whether a new object's status is thrown away unread.
+// keepsNoStatus reports whether the server ignores the status of a new object.
 func (t *trial) keepsNoStatus() bool {
 	_, found := t.resource.subresources["status"]
 	return found
 }
 
-// stored is an object that both servers have.
+// stored is an object that both servers have stored.
 type stored struct {
 	manifest
-	// path is where it is; upstream and kindred are what is there.
+	// path is the object's path; upstream and kindred are the stored states.
 	path              string
 	upstream, kindred map[string]any
 	names             aliases
 }
 
-// make creates an object, gives it its status, and looks at it as kubectl would. It is
-// nil if one of the servers does not have it then.
+// make creates an object with its status, and reads it as kubectl does. It returns nil unless both
+// servers have stored it.
 func (t *trial) make(ctx context.Context, m manifest) (*stored, error) {
 	collection := t.resource.collection(m.namespace())
 	outcomes, err := t.run(ctx, same("really create "+m.name(), post(collection, m.object)))
@@ -212,20 +212,20 @@ func (t *trial) make(ctx context.Context, m manifest) (*stored, error) {
 	return object, err
 }
 
-// same is a pair of equal requests about a stored object.
+// same returns a pair of equal requests for a stored object.
 func (o *stored) same(what string, r request) pair {
 	return pair{What: what, Both: r, Ours: r, names: o.names}
 }
 
 const (
-	// calm is how long a stored object must not have changed, and patience how often it
-	// is looked at until then: parts of the servers themselves act on a few kinds (the
-	// names of a CustomResourceDefinition, the availability of an APIService).
+	// calm is how long a stored object must not have changed, and patience how often it is read
+	// until then: the servers themselves change a few kinds (the names of a
+	// CustomResourceDefinition, the availability of an APIService).
 	calm     = 40 * time.Millisecond
 	patience = 50
 )
 
-// refresh reads what both servers have stored, once it rests.
+// refresh reads the object from both servers once it no longer changes.
 func (t *trial) refresh(ctx context.Context, o *stored) error {
 	var before []string
 	for range patience {
@@ -250,7 +250,7 @@ func (t *trial) refresh(ctx context.Context, o *stored) error {
 	return nil
 }
 
-// pause is longer for the kinds that the servers work at.
+// pause is longer for kinds that the servers change.
 func (t *trial) pause() time.Duration {
 	if t.resource.group() == "apiextensions" || t.resource.group() == "apiregistration" {
 		return 10 * calm
@@ -263,14 +263,14 @@ func version(object map[string]any) string {
 	return fmt.Sprint(text)
 }
 
-// table asks for what kubectl get shows of an object.
+// table requests the object as kubectl get does.
 func (t *trial) table(o *stored) pair {
 	p := o.same("table of "+o.name(), request{Method: http.MethodGet, Path: o.path, Accept: acceptTable})
 	p.aspect = aspectTable
 	return p
 }
 
-// labels are fields that some kind can be selected by; those of other kinds are refused.
+// labels are field labels that some kind supports; other kinds refuse them.
 var labels = []string{
 	"metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName", "spec.host", "spec.unschedulable", "spec.restartPolicy",
 	"spec.schedulerName", "spec.serviceAccountName", "spec.hostNetwork", "spec.type", "spec.clusterIP", "spec.signerName", "status.phase", "status.podIP", "status.podIPs",
@@ -278,7 +278,7 @@ var labels = []string{
 	"involvedObject.kind", "involvedObject.name", "involvedObject.uid", "involvedObject.fieldPath", "regarding.kind", "spec.group", "spec.names.kind", "bogus",
 }
 
-// selections lists by field selectors.
+// selections lists objects by field selectors.
 func (t *trial) selections(ctx context.Context) error {
 	if !t.resource.serves("list") {
 		return nil
@@ -299,7 +299,7 @@ func (t *trial) selections(ctx context.Context) error {
 	return err
 }
 
-// deletions deletes the objects: in vain, tentatively, and for good.
+// deletions deletes the objects: with failing preconditions, as a dry run, and for real.
 func (t *trial) deletions(ctx context.Context, made []*stored) error {
 	if !t.resource.serves("delete") {
 		return nil

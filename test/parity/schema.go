@@ -26,7 +26,7 @@ type schemaNode struct {
 	MergeKey             string                 `json:"x-kubernetes-patch-merge-key"`
 	Strategy             string                 `json:"x-kubernetes-patch-strategy"`
 	Kinds                []groupVersionKind     `json:"x-kubernetes-group-version-kind"`
-	// name is the component's, if the node is one.
+	// name is the name of the component, if the node is one.
 	name string
 }
 
@@ -76,7 +76,7 @@ func (s *schemas) load(ctx context.Context, gv schema.GroupVersion) error {
 	return nil
 }
 
-// resolve follows references. What stands beside a reference (a merge key) stays.
+// resolve follows references. It keeps attributes beside a reference, such as the merge key.
 func (s *schemas) resolve(n *schemaNode) *schemaNode {
 	if n == nil {
 		return &schemaNode{}
@@ -96,7 +96,7 @@ func (s *schemas) resolve(n *schemaNode) *schemaNode {
 	return &resolved
 }
 
-// child is the schema of what a path's next step leads to.
+// child returns the schema of the next step of a path.
 func (s *schemas) child(n *schemaNode, step any) *schemaNode {
 	n = s.resolve(n)
 	if _, index := step.(int); index {
@@ -108,8 +108,8 @@ func (s *schemas) child(n *schemaNode, step any) *schemaNode {
 	return s.resolve(n.AdditionalProperties)
 }
 
-// is whether the node is the component of a Go type, "resource.Quantity".
+// is reports whether the node is the component of a Go type, such as "resource.Quantity".
 func (n *schemaNode) is(typeName string) bool { return strings.HasSuffix(n.name, "."+typeName) }
 
-// requires is whether a property must be there.
+// requires reports whether a property is required.
 func (n *schemaNode) requires(property string) bool { return slices.Contains(n.Required, property) }

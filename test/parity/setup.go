@@ -16,8 +16,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 )
 
-// disarm takes their rights from the server's own controllers, so that nothing acts on
-// the objects that are compared. Upstream runs none, but is treated alike.
+// disarm removes the permissions of the server's own controllers, so that they do not change the
+// compared objects. Upstream's API server runs none, but is treated equally.
 func (s *server) disarm(ctx context.Context) error {
 	var bindings rbacv1.ClusterRoleBindingList
 	if err := s.get(ctx, "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", &bindings); err != nil {
@@ -51,7 +51,7 @@ func (s *server) disarm(ctx context.Context) error {
 	return nil
 }
 
-// awaitPowerless waits until the authorizer knows that a controller may no longer write.
+// awaitPowerless waits until the authorizer refuses a controller's writes.
 func (s *server) awaitPowerless(ctx context.Context, user string) error {
 	review := authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 		User:               user,
@@ -75,8 +75,8 @@ func (s *server) awaitPowerless(ctx context.Context, user string) error {
 	return fmt.Errorf("%s: %s may still write", s.Name, user)
 }
 
-// prepare makes the objects that manifests refer to. What a server does not serve yet is
-// left out.
+// prepare creates the objects that manifests refer to, except those of kinds that the server does
+// not serve.
 func (s *server) prepare(ctx context.Context, served *catalog, documents []map[string]any) error {
 	var failed []error
 	for _, object := range documents {
@@ -115,16 +115,16 @@ func (s *server) put(ctx context.Context, r *resource, m manifest) error {
 	return err
 }
 
-// post is a request to create.
+// post returns a request that creates an object.
 func post(path string, object any) request {
 	return request{Method: http.MethodPost, Path: path, ContentType: contentJSON, Body: encode(object)}
 }
 
-// encode writes JSON of a value that came from JSON.
+// encode returns a value that was decoded from JSON as JSON.
 func encode(value any) json.RawMessage {
 	data, err := json.Marshal(value)
 	if err != nil {
-		panic(err) // only JSON values are ever encoded
+		panic(err) // every value was decoded from JSON
 	}
 	return data
 }

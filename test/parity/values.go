@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// candidates are values worth trying where schema n stands, under the key that leads
-// there: allowed ones, forbidden ones, and of the wrong type.
+// candidates returns values for schema n under a key: allowed ones, forbidden ones, and ones of the
+// wrong type.
 func (s *schemas) candidates(n *schemaNode, key string) []any {
 	n = s.resolve(n)
 	switch {
@@ -68,7 +68,7 @@ func (s *schemas) objectCandidates(n *schemaNode, key string) []any {
 	return all
 }
 
-// partial are objects with what is required and one more property each.
+// partial returns objects with the required properties and one more each.
 func (n *schemaNode) partial(s *schemas, key string) []any {
 	n = s.resolve(n)
 	var all []any
@@ -86,10 +86,10 @@ func (n *schemaNode) partial(s *schemas, key string) []any {
 	return all
 }
 
-// deepest is how deep examples nest, for schemas that contain themselves.
+// deepest limits the depth of examples, for recursive schemas.
 const deepest = 4
 
-// example is a plausible value: what is required, and nothing else.
+// example returns a plausible value with the required properties only.
 func (s *schemas) example(n *schemaNode, key string, depth int) any {
 	n = s.resolve(n)
 	switch {
@@ -128,7 +128,7 @@ func (s *schemas) example(n *schemaNode, key string, depth int) any {
 	return object
 }
 
-// byKey are values that only make sense under keys of certain names.
+// byKey are values for keys with certain names.
 var byKey = []struct {
 	key    *regexp.Regexp
 	values []any
@@ -148,7 +148,7 @@ var byKey = []struct {
 	{regexp.MustCompile(`(?i)(finalizers)$`), []any{"example.com/hold", "kubernetes", "orphan", "foregroundDeletion"}},
 }
 
-// stringCandidates are values for a string.
+// stringCandidates returns values for a string.
 func stringCandidates(n *schemaNode, key string) []any {
 	all := []any{"", "Bogus", int64(7)}
 	if len(n.Enum) > 0 {
@@ -166,7 +166,7 @@ func stringCandidates(n *schemaNode, key string) []any {
 	return all
 }
 
-// plausible is a string that a key of this name would mostly accept.
+// plausible returns a string that is usually valid for a key.
 func plausible(key string) any {
 	for _, hint := range byKey[:7] {
 		if hint.key.MatchString(key) && !strings.HasSuffix(strings.ToLower(key), "name") {

@@ -23,23 +23,23 @@ import (
 	"k8s.io/client-go/util/keyutil"
 )
 
-// lifetime is how long the certificates are valid: longer than any run of the suite.
+// lifetime is the validity of the certificates, longer than any run of the suite.
 const lifetime = 30 * 24 * time.Hour
 
-// authority issues the certificates by which the parts of a cluster know each other.
+// authority issues the certificates of the parts of a cluster.
 type authority struct {
 	dir         string
 	key         *ecdsa.PrivateKey
 	certificate *x509.Certificate
-	// files are where key and certificate are.
+	// files are the paths of the key and the certificate.
 	files credential
 }
 
 // credential are the files of a certificate and its key.
 type credential struct{ certificate, key string }
 
-// identity is whom a certificate is for. With hosts or addresses, it is a server's; one
-// without is a client's.
+// identity is the subject of a certificate. It is a server's if it has hosts or addresses,
+// otherwise a client's.
 type identity struct {
 	name   string
 	groups []string
@@ -47,7 +47,7 @@ type identity struct {
 	ips    []net.IP
 }
 
-// newAuthority makes an authority that keeps its files in dir.
+// newAuthority returns an authority that keeps its files in dir.
 func newAuthority(dir string) (*authority, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
@@ -67,7 +67,7 @@ func newAuthority(dir string) (*authority, error) {
 
 func newKey() (*ecdsa.PrivateKey, error) { return ecdsa.GenerateKey(elliptic.P256(), rand.Reader) }
 
-// issue writes a certificate and its key to files of that name.
+// issue writes a certificate and its key to files with the given name.
 func (a *authority) issue(file string, who identity) (credential, error) {
 	key, err := newKey()
 	if err != nil {
@@ -115,8 +115,7 @@ func (a *authority) write(file string, certificate *x509.Certificate, key *ecdsa
 	return c, errors.Join(os.WriteFile(c.certificate, certPEM, 0o600), os.WriteFile(c.key, keyPEM, 0o600))
 }
 
-// kubeconfig issues a client's certificate and writes the file with which the client
-// reaches the API server.
+// kubeconfig issues a client certificate and writes a kubeconfig for the API server.
 func (a *authority) kubeconfig(file, server string, who identity) (string, error) {
 	client, err := a.issue(file, who)
 	if err != nil {
@@ -128,13 +127,14 @@ func (a *authority) kubeconfig(file, server string, who identity) (string, error
 		clientcmdapi.AuthInfo{ClientCertificate: client.certificate, ClientKey: client.key})
 }
 
-// writeKubeconfig writes the file that leads a user to a cluster.
+// writeKubeconfig writes a kubeconfig for a user of a cluster.
 func writeKubeconfig(path, name string, cluster clientcmdapi.Cluster, user clientcmdapi.AuthInfo) error {
 	config := clientcmdapi.NewConfig()
 	config.Clusters["upstream"], config.AuthInfos[name] = &cluster, &user
 	config.Contexts["upstream"] = &clientcmdapi.Context{Cluster: "upstream", AuthInfo: name}
 	config.CurrentContext = "upstream"
-	// Specs hand the file to kubectl from other directories and read it themselves, so it is whole.
+	// Specs pass the file to kubectl in other directories and read it themselves, so it contains
+	// the certificates.
 	if err := clientcmdapi.FlattenConfig(config); err != nil {
 		return err
 	}

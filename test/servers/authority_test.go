@@ -36,14 +36,14 @@ func issued(t *testing.T) (c certificates, authorities *x509.CertPool) {
 
 func read(t *testing.T, c credential) *x509.Certificate {
 	t.Helper()
-	pair, err := tls.LoadX509KeyPair(c.certificate, c.key) // an error if the key is another's
+	pair, err := tls.LoadX509KeyPair(c.certificate, c.key) // fails if the key does not match
 	if err != nil {
 		t.Fatal(err)
 	}
 	return pair.Leaf
 }
 
-// TestServersAreFoundAtAllTheirNames: clients compare names with those of the certificate.
+// TestServersAreFoundAtAllTheirNames: certificates contain all names and addresses of a server.
 func TestServersAreFoundAtAllTheirNames(t *testing.T) {
 	c, authorities := issued(t)
 	for host, server := range map[string]credential{
@@ -61,9 +61,9 @@ func TestServersAreFoundAtAllTheirNames(t *testing.T) {
 	}
 }
 
-// TestEveryPartIsWhoUpstreamsRolesAreFor: the bootstrap roles are bound to these names, the
-// node authorizer looks for that group.
-func TestEveryPartIsWhoUpstreamsRolesAreFor(t *testing.T) {
+// TestIdentitiesOfComponents: the certificates have the user names that the bootstrap roles are
+// bound to, and the group that the node authorizer checks.
+func TestIdentitiesOfComponents(t *testing.T) {
 	c, authorities := issued(t)
 	for file, want := range map[string][]string{
 		c.admin:             {"kubernetes-admin", "system:masters"},
@@ -79,7 +79,7 @@ func TestEveryPartIsWhoUpstreamsRolesAreFor(t *testing.T) {
 		if config.Host != "https://10.200.0.1:6443" {
 			t.Errorf("%s leads to %s", file, config.Host)
 		}
-		// The file alone is enough, wherever it is taken.
+		// The kubeconfig works from any directory.
 		client, err := tls.X509KeyPair(config.CertData, config.KeyData)
 		if err != nil || len(config.CAData) == 0 {
 			t.Fatalf("%s: %v, authority %q", file, err, config.CAData)
@@ -101,11 +101,11 @@ func checkClient(t *testing.T, client *x509.Certificate, authorities *x509.CertP
 	}
 	options.KeyUsages = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 	if _, err := client.Verify(options); err == nil {
-		t.Errorf("%s can play a server", want[0])
+		t.Errorf("%s can be used by a server", want[0])
 	}
 }
 
-// TestFlagsNameFilesThatExist: each file that a flag names was issued.
+// TestFlagsNameFilesThatExist: each file in a flag was issued.
 func TestFlagsNameFilesThatExist(t *testing.T) {
 	c, _ := issued(t)
 	n := node{dir: t.TempDir(), name: "box", address: address, pods: podRange}

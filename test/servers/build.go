@@ -14,15 +14,14 @@ import (
 	"github.com/kindred-project/kindred/test/kept"
 )
 
-// upstreamVersion is the version that upstream's server reports. It belongs to the
-// version that upstream/go.mod requires.
+// upstreamVersion is the version that upstream's server reports, the one in upstream/go.mod.
 const upstreamVersion = "v1.37.1"
 
-// UpstreamStamp are linker flags that tell a program of Kubernetes its version.
+// UpstreamStamp are linker flags that set the version of a Kubernetes program.
 const UpstreamStamp = "-s -w -X k8s.io/component-base/version.gitVersion=" + upstreamVersion +
 	" -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=37"
 
-// Program is one that a module requires and does not contain.
+// Program is a program that a module requires and does not contain.
 type Program struct {
 	Name, Package string
 	LDFlags       string
@@ -35,16 +34,16 @@ var (
 	apiserverProgram = kubernetesProgram("kube-apiserver")
 )
 
-// kubernetesProgram is one of the programs of Kubernetes.
+// kubernetesProgram returns one of the programs of Kubernetes.
 func kubernetesProgram(name string) Program {
 	return Program{Name: name, Package: "k8s.io/kubernetes/cmd/" + name, LDFlags: UpstreamStamp}
 }
 
-// Upstream is where upstream's programs are.
+// Upstream has the paths of upstream's programs.
 type Upstream struct{ etcd, apiserver string }
 
-// BuildUpstream makes upstream's programs in dir/bin from the module in dir/upstream, dir
-// being this package's.
+// BuildUpstream builds upstream's programs in dir/bin from the module in dir/upstream. dir is the
+// directory of this package.
 func BuildUpstream(ctx context.Context, dir string) (u Upstream, err error) {
 	module, bin := filepath.Join(dir, "upstream"), filepath.Join(dir, "bin")
 	if u.etcd, err = etcdProgram.Build(ctx, module, bin); err != nil {
@@ -54,7 +53,7 @@ func BuildUpstream(ctx context.Context, dir string) (u Upstream, err error) {
 	return u, err
 }
 
-// BuildControlPlane makes the programs of a control plane, as [BuildUpstream] does.
+// BuildControlPlane builds the programs of a control plane, as [BuildUpstream] does.
 func BuildControlPlane(ctx context.Context, dir string) (c UpstreamControlPlane, err error) {
 	if c.Upstream, err = BuildUpstream(ctx, dir); err != nil {
 		return UpstreamControlPlane{}, err
@@ -63,8 +62,8 @@ func BuildControlPlane(ctx context.Context, dir string) (c UpstreamControlPlane,
 	return c, err
 }
 
-// BuildCluster makes the programs of a whole cluster, as [BuildUpstream] does. runtime is the
-// directory of containerd 2.x, its shim and ctr, or empty for those that are installed.
+// BuildCluster builds the programs of a whole cluster, as [BuildUpstream] does. runtime is the
+// directory of containerd 2.x, its shim and ctr, or empty to use the installed ones.
 func BuildCluster(ctx context.Context, dir, runtime string) (c UpstreamCluster, err error) {
 	c.runtime = runtime
 	if err := c.checkContainerd(ctx); err != nil {
@@ -85,9 +84,9 @@ func BuildCluster(ctx context.Context, dir, runtime string) (c UpstreamCluster, 
 	return c, nil
 }
 
-// Build makes the program in bin from the versions that the module requires, and returns
-// its path. It is rebuilt when the module, the compiler or the way to build have changed;
-// asking the compiler itself whether anything has takes seconds.
+// Build builds the program in bin in the version that the module requires, and returns its path. It
+// rebuilds only if the module, the compiler or the build flags have changed, because asking the go
+// command takes seconds.
 func (p Program) Build(ctx context.Context, module, bin string) (string, error) {
 	binary, err := filepath.Abs(filepath.Join(bin, p.Name))
 	if err != nil {
@@ -117,7 +116,7 @@ func (p Program) key(ctx context.Context, module string) (string, error) {
 
 func (p Program) build(ctx context.Context, module, binary string) error {
 	fmt.Printf("build %s (some minutes, once)\n", p.Name)
-	// Aside first: an interrupted build must not be taken for a finished one.
+	// Build to another name, so that an interrupted build does not count as complete.
 	aside := binary + ".new"
 	verb := []string{"build", "-buildvcs=false"}
 	if p.Tests {
@@ -125,7 +124,7 @@ func (p Program) build(ctx context.Context, module, binary string) error {
 		verb = []string{"test", "-c", "-vet=off"}
 	}
 	cmd := exec.CommandContext(ctx, "go", append(verb, "-mod=readonly", "-ldflags", p.LDFlags, "-o", aside, p.Package)...)
-	// Static: in an image there is nothing to link with.
+	// Static, because an image has no libraries.
 	cmd.Dir, cmd.Env = module, append(os.Environ(), "CGO_ENABLED=0")
 	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
 	if err := cmd.Run(); err != nil {
@@ -134,9 +133,8 @@ func (p Program) build(ctx context.Context, module, binary string) error {
 	return os.Rename(aside, binary)
 }
 
-// ListModule asks for a property of a module that the module in dir requires, in the
-// format of "go list -m -f". It is downloaded before: a module that nothing was built from yet
-// has no folder.
+// ListModule returns a property of a module that the module in dir requires, in the format of "go
+// list -m -f". It downloads the module first, because a module without a build has no directory.
 func ListModule(ctx context.Context, dir, format, module string) (string, error) {
 	if _, err := run(ctx, dir, "go", "mod", "download", module); err != nil {
 		return "", err
@@ -144,7 +142,7 @@ func ListModule(ctx context.Context, dir, format, module string) (string, error)
 	return run(ctx, dir, "go", "list", "-m", "-f", format, module)
 }
 
-// run runs a command in dir and returns what it prints.
+// run runs a command in dir and returns its output.
 func run(ctx context.Context, dir, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir, cmd.Stderr = dir, os.Stderr

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestProgramKey: each of what a program is made of makes it another one.
+// TestProgramKey: the key depends on every input of a program.
 func TestProgramKey(t *testing.T) {
 	module := t.TempDir()
 	write := func(name, content string) {

@@ -18,8 +18,8 @@ import (
 	"github.com/moby/sys/mountinfo"
 )
 
-// cgroupDirs are the directories of our cgroup: one a hierarchy, of which there is one
-// alone with cgroup v2.
+// cgroupDirs are the directories of the cluster's cgroup: one for each hierarchy, a single one with
+// cgroup v2.
 func cgroupDirs() ([]string, error) {
 	mounts, err := mountinfo.GetMounts(mountinfo.FSTypeFilter("cgroup", "cgroup2"))
 	if err != nil {
@@ -35,7 +35,7 @@ func cgroupDirs() ([]string, error) {
 	return dirs, nil
 }
 
-// addCgroup makes the cgroup of the pods, which kubelet expects to be there.
+// addCgroup creates the cgroup of the pods, which kubelet requires.
 func addCgroup(dirs []string) error {
 	for _, dir := range dirs {
 		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -48,8 +48,8 @@ func addCgroup(dirs []string) error {
 	return nil
 }
 
-// inherit gives a cgroup what it does not have of its parent by itself: in v1 the CPUs and
-// memory nodes, in v2 the controllers.
+// inherit copies settings from a cgroup's parent that are not inherited: CPUs and memory nodes in
+// v1, controllers in v2.
 func inherit(dir string) error {
 	parent := filepath.Dir(dir)
 	for _, name := range []string{"cpuset.cpus", "cpuset.mems"} {
@@ -79,7 +79,7 @@ func inherit(dir string) error {
 	return nil
 }
 
-// removeCgroup ends all processes in the cgroup and removes it.
+// removeCgroup kills all processes in the cgroup and removes it.
 func removeCgroup(ctx context.Context, dirs []string) error {
 	var failed []error
 	for _, dir := range dirs {
@@ -88,7 +88,7 @@ func removeCgroup(ctx context.Context, dirs []string) error {
 			if err != nil {
 				return err
 			}
-			// The deepest first: only an empty one can be removed.
+			// The deepest first: only an empty cgroup can be removed.
 			for _, cgroup := range slices.Backward(below) {
 				if err := endAll(cgroup); err != nil {
 					return err
@@ -103,7 +103,7 @@ func removeCgroup(ctx context.Context, dirs []string) error {
 	return errors.Join(failed...)
 }
 
-// retry tries until it succeeds: who was killed is not gone at once.
+// retry retries until try succeeds: a killed process takes a moment to end.
 func retry(ctx context.Context, try func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, stopLimit)
 	defer cancel()
@@ -120,7 +120,7 @@ func retry(ctx context.Context, try func() error) error {
 	}
 }
 
-// directories are dir and all below it, parents first; none if there is no dir.
+// directories returns dir and all directories below it, parents first; none if dir does not exist.
 func directories(dir string) (all []string, err error) {
 	err = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {

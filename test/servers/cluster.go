@@ -27,33 +27,33 @@ import (
 )
 
 const (
-	// endLimit is how long removing what a cluster left may take.
+	// endLimit is the timeout for removing everything that a cluster left.
 	endLimit = 10 * time.Minute
-	// runtimeLimit is how long containerd may take for one thing. On a busy machine, the
-	// removal of a pod takes many seconds.
+	// runtimeLimit is the timeout of one operation of containerd. On a busy machine the removal of
+	// a pod takes many seconds.
 	runtimeLimit = time.Minute
 )
 
-// UpstreamCluster is a whole cluster of upstream's that can be started.
+// UpstreamCluster starts whole clusters of upstream's programs.
 type UpstreamCluster struct {
 	UpstreamControlPlane
 	scheduler, kubelet, proxy string
-	// runtime is the directory of containerd's programs, or empty for those installed.
+	// runtime is the directory of containerd's programs, or empty to use the installed ones.
 	runtime string
 }
 
-// Cluster is one that runs: upstream's control plane, and one node on this machine.
+// Cluster is a running cluster: upstream's control plane, and one node on this machine.
 type Cluster struct {
 	*Server
 	programs UpstreamCluster
 	node     node
 	certificates
-	// undo is what must be done in the end, in the order of what made it necessary.
+	// undo are the cleanups, in the order in which they were registered.
 	undo []func(context.Context) error
 }
 
-// Start starts a cluster with its files in dir, which may hold nothing yet. It needs root,
-// and as kube-proxy's rules are the machine's, there is one such cluster at a time.
+// Start starts a cluster with its files in dir, which must be empty or missing. It needs root. Only
+// one such cluster can run at a time, because kube-proxy's rules are global to the machine.
 func (u UpstreamCluster) Start(ctx context.Context, dir string) (_ *Cluster, err error) {
 	if dir, err = filepath.Abs(dir); err != nil {
 		return nil, err
@@ -75,7 +75,7 @@ func (u UpstreamCluster) Start(ctx context.Context, dir string) (_ *Cluster, err
 	return c, nil
 }
 
-// Stop ends the cluster and removes what it left on the machine, but for its logs, which
+// Stop stops the cluster and removes everything that it left on the machine except its logs, which
 // it returns.
 func (c *Cluster) Stop() ([]string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), endLimit)
@@ -89,7 +89,7 @@ func (c *Cluster) Stop() ([]string, error) {
 	return logs, errors.Join(append(failed, err)...)
 }
 
-// Load gives the node the images of OCI archives.
+// Load adds the images of OCI archives to the node.
 func (c *Cluster) Load(ctx context.Context, archives []string) error {
 	ctr, err := c.programs.runtimeProgram("ctr")
 	if err != nil {
@@ -104,10 +104,10 @@ func (c *Cluster) Load(ctx context.Context, archives []string) error {
 	return nil
 }
 
-// after remembers what must be done in the end, before all that was remembered earlier.
+// after registers a cleanup that runs before all earlier ones.
 func (c *Cluster) after(undo func(context.Context) error) { c.undo = append(c.undo, undo) }
 
-// locate decides where the cluster is.
+// locate chooses the addresses of the cluster.
 func (c *Cluster) locate(context.Context) error {
 	name, err := os.Hostname()
 	if err != nil {
@@ -131,8 +131,7 @@ func (c *Cluster) locate(context.Context) error {
 	return err
 }
 
-// makeDir makes the cluster's directory. All that is in it is removed in the end, so it may
-// hold nothing yet.
+// makeDir creates the cluster's directory. Its content is removed at the end, so it must be empty.
 func (c *Cluster) makeDir() error {
 	if err := os.MkdirAll(c.node.dir, 0o755); err != nil {
 		return err
@@ -149,7 +148,7 @@ func (c *Cluster) makeDir() error {
 	return err
 }
 
-// prepareMachine makes what the cluster needs of the machine.
+// prepareMachine creates what the cluster needs on the machine.
 func (c *Cluster) prepareMachine(ctx context.Context) error {
 	settings, err := readSysctls()
 	if err != nil {
@@ -164,7 +163,7 @@ func (c *Cluster) prepareMachine(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// The bridge is the lock on the machine: change nothing before it is held.
+	// The bridge is the lock on the machine: nothing is changed before it exists.
 	if err := addBridge(c.node.pods); err != nil {
 		return err
 	}
@@ -179,7 +178,7 @@ func (c *Cluster) prepareMachine(ctx context.Context) error {
 
 // startControlPlane starts the store, the API server, the controllers and the scheduler.
 func (c *Cluster) startControlPlane(ctx context.Context) error {
-	// All processes, also one that never became ready.
+	// This includes processes that never became ready.
 	c.after(func(context.Context) error { c.Server.Stop(); return nil })
 	etcd, err := c.startEtcd(ctx, c.node.dir, c.programs.etcd, false)
 	if err != nil {
@@ -242,7 +241,7 @@ func (c *Cluster) startRuntime(ctx context.Context) error {
 	containerd := c.processes[len(c.processes)-1]
 	c.after(func(ctx context.Context) error {
 		if containerd.running() != nil {
-			// It alone knows what its pods have of the machine's network.
+			// Only containerd knows what its pods use of the machine's network.
 			if err := c.runContainerd(ctx, "containerd-again"); err != nil {
 				return err
 			}
@@ -298,7 +297,7 @@ func (c *Cluster) startNode(ctx context.Context) error {
 func (c *Cluster) run(ctx context.Context, name, binary string, ready func(context.Context) error, flags ...string) error {
 	var env []string
 	if dir := c.programs.runtime; dir != "" {
-		// containerd looks for its shim on the path.
+		// containerd looks for its shim in PATH.
 		env = []string{"PATH=" + dir + string(os.PathListSeparator) + os.Getenv("PATH")}
 	}
 	p, err := launch(name, c.node.file(name+".log"), env, binary, flags...)
@@ -310,7 +309,7 @@ func (c *Cluster) run(ctx context.Context, name, binary string, ready func(conte
 	return p.await(ctx, ready)
 }
 
-// runtimeProgram is the path of one of containerd's programs.
+// runtimeProgram returns the path of one of containerd's programs.
 func (u UpstreamCluster) runtimeProgram(name string) (string, error) {
 	if u.runtime != "" {
 		return filepath.Join(u.runtime, name), nil
@@ -322,8 +321,8 @@ func (u UpstreamCluster) runtimeProgram(name string) (string, error) {
 	return path, nil
 }
 
-// localServer is a free port on loopback, and the question whether its server is healthy.
-// The server's certificate is of its own making.
+// localServer returns a free port on loopback, and a health check of the server on it. The server's
+// certificate is self-signed.
 func localServer() (port string, healthz func(context.Context) error, err error) {
 	address, err := FreeAddress()
 	if err != nil {
@@ -338,8 +337,8 @@ func localServer() (port string, healthz func(context.Context) error, err error)
 	}, nil
 }
 
-// nodeReady is an error unless pods can run: the node is ready, and the controllers have
-// made the account that pods have when they name none.
+// nodeReady returns an error until pods can run: the node is ready, and the default ServiceAccount
+// exists.
 func (c *Cluster) nodeReady(ctx context.Context) error {
 	client, err := kubernetes.NewForConfig(c.Config)
 	if err != nil {
@@ -367,8 +366,8 @@ func (c *Cluster) runtimeService(ctx context.Context) (internalapi.RuntimeServic
 		Build(ctx)
 }
 
-// removePods removes all pods from the node, without grace period. CRI's
-// removal ends what still runs.
+// removePods removes all pods from the node without grace period. The removal by CRI stops running
+// containers.
 func (c *Cluster) removePods(ctx context.Context) error {
 	service, err := c.runtimeService(ctx)
 	if err != nil {
@@ -386,7 +385,8 @@ func (c *Cluster) removePods(ctx context.Context) error {
 	return errors.Join(failed...)
 }
 
-// removeAllButLogs removes a cluster's files, and unmounts what is mounted among them.
+// removeAllButLogs unmounts everything in a cluster's directory and removes its files except the
+// logs.
 func removeAllButLogs(dir string) error {
 	if err := unmountBelow(dir); err != nil {
 		return err

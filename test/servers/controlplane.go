@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// The ports of a cluster's servers are upstream's: they are at an address of their own.
+// Ports are upstream's, because the cluster has its own address.
 const (
 	apiserverPort    = 6443
 	kubeletPort      = 10250
@@ -18,25 +18,25 @@ const (
 	proxyMetricsPort = 10249
 )
 
-// serviceAddress is the first address of serviceCIDR, that of the Service "kubernetes".
+// serviceAddress is the first address of serviceCIDR, used by the Service "kubernetes".
 const serviceAddress = "10.96.0.1"
 
-// certificates are those that the parts of a cluster are given.
+// certificates are the certificates of the parts of a cluster.
 type certificates struct {
 	authority *authority
-	// apiserver and kubelet are servers; the API server comes to kubelets as kubeletClient
-	// and to extension API servers as proxyClient.
+	// apiserver and kubelet are servers. The API server authenticates to kubelets with
+	// kubeletClient, and to extension API servers with proxyClient.
 	apiserver, kubelet, kubeletClient, proxyClient credential
-	// tokens is the key of service accounts' tokens.
+	// tokens is the key that signs tokens of service accounts.
 	tokens credential
 	// The kubeconfigs.
 	admin, controllerManager, scheduler, node, proxy string
 }
 
-// proxyClientName is the one identity that extension API servers believe about users.
+// proxyClientName is the only identity from which extension API servers accept user names.
 const proxyClientName = "front-proxy-client"
 
-// newCertificates issues all certificates of a cluster whose servers are at an address.
+// newCertificates issues all certificates of a cluster with servers at an address.
 func newCertificates(dir, node string, address netip.Addr) (c certificates, err error) {
 	if c.authority, err = newAuthority(dir); err != nil {
 		return c, err
@@ -84,8 +84,8 @@ func at(address netip.Addr, port int) string {
 	return net.JoinHostPort(address.String(), strconv.Itoa(port))
 }
 
-// apiserverFlags are those that every API server of ours has. tokens is the key of service
-// accounts' tokens, clients the authority of clients' certificates.
+// apiserverFlags returns the flags of every API server in this package. tokens is the key of
+// service account tokens, clients the authority of client certificates.
 func apiserverFlags(etcd, clients, tokens string, admission ...string) []string {
 	return []string{
 		"--etcd-servers=" + etcd,
@@ -100,7 +100,7 @@ func apiserverFlags(etcd, clients, tokens string, admission ...string) []string 
 	}
 }
 
-// apiserverFlags are those of a cluster's API server, as kubeadm would set them.
+// apiserverFlags returns the flags of a cluster's API server, as kubeadm sets them.
 func (c certificates) apiserverFlags(etcd string, address netip.Addr) []string {
 	ca := c.authority.files.certificate
 	return append(apiserverFlags(etcd, ca, c.tokens.key, "NodeRestriction"),
@@ -124,7 +124,7 @@ func (c certificates) apiserverFlags(etcd string, address netip.Addr) []string {
 	)
 }
 
-// controllerManagerFlags are those of a cluster's controller manager.
+// controllerManagerFlags returns the flags of a cluster's controller manager.
 func (c certificates) controllerManagerFlags(port string, n node) []string {
 	return append(clientFlags(c.controllerManager, port),
 		"--flex-volume-plugin-dir="+n.volumePlugins(),
@@ -136,11 +136,11 @@ func (c certificates) controllerManagerFlags(port string, n node) []string {
 	)
 }
 
-// schedulerFlags are those of a cluster's scheduler.
+// schedulerFlags returns the flags of a cluster's scheduler.
 func (c certificates) schedulerFlags(port string) []string { return clientFlags(c.scheduler, port) }
 
-// clientFlags are what controller manager and scheduler have in common: each is the only
-// one, serves nothing but its health and metrics, and asks the API server who may see them.
+// clientFlags are the common flags of controller manager and scheduler: no leader election, and
+// health and metrics with authentication by the API server.
 func clientFlags(kubeconfig, port string) []string {
 	return []string{
 		"--kubeconfig=" + kubeconfig,

@@ -13,16 +13,16 @@ import (
 	"strings"
 )
 
-// remnant are chains of the machine's firewall that a part of the cluster leaves behind.
+// remnant are firewall chains that a part of the cluster does not remove.
 type remnant struct {
 	command, table string
 	chains         []string
-	// used, if not empty, is the chain whose rules show that other programs use them.
+	// used, if not empty, is a chain whose rules show that other programs use the chains.
 	used string
 }
 
-// remnants are the chains that kube-proxy shares with kubelet, so that it does not remove
-// them, and those that CNI's portmap plugin makes for all pods together.
+// remnants are the chains that kube-proxy shares with kubelet and therefore does not remove, and
+// the common chains of CNI's portmap plugin.
 var remnants = []remnant{
 	{command: "iptables", table: "filter", chains: []string{"KUBE-FIREWALL"}},
 	{command: "ip6tables", table: "filter", chains: []string{"KUBE-FIREWALL"}},
@@ -33,7 +33,7 @@ var remnants = []remnant{
 	},
 }
 
-// firewall are the rules of each remnant's table.
+// firewall returns the rules of each remnant's table.
 func firewall(ctx context.Context) ([][]byte, error) {
 	var tables [][]byte
 	for _, r := range remnants {
@@ -63,8 +63,8 @@ func removeRemnants(ctx context.Context, before [][]byte) error {
 	return nil
 }
 
-// removal are the arguments of the command that remove the chains, by the table's rules
-// before and now: first the rules that lead to them, then what is in them, then themselves.
+// removal returns the commands that remove the chains, given the table's rules before and now:
+// first the rules that jump to them, then their own rules, then the chains.
 func (r remnant) removal(before, now []byte) (commands [][]string) {
 	var flush, remove [][]string
 	for _, chain := range r.chains {
@@ -97,7 +97,7 @@ func hasChain(rules []byte, chain string) bool {
 	return bytes.Contains(rules, []byte("\n:"+chain+" "))
 }
 
-// arguments are the words of a rule, a quoted comment being one.
+// arguments returns the words of a rule. A quoted comment is one word.
 func arguments(rule string) (words []string) {
 	for i, part := range strings.Split(rule, `"`) {
 		if i%2 == 1 {

@@ -15,17 +15,17 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// Kindred is one that can be started.
+// Kindred starts Kindred's own server.
 type Kindred struct {
-	// Binary is copied before it is run: it may be rebuilt meanwhile.
+	// Binary is copied before it is run, because it may be rebuilt meanwhile.
 	Binary string
-	// Args follow "up", after those that say where it is.
+	// Args follow "up" and the flags for directory and address.
 	Args []string
-	// Env is added to the process's own.
+	// Env is added to the environment of this process.
 	Env []string
 }
 
-// Start starts it in dir. Its data directory is [Server.Data].
+// Start starts the server in dir. Its data directory is [Server.Data].
 func (k Kindred) Start(ctx context.Context, dir string) (_ *Server, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
@@ -64,7 +64,7 @@ func CopyBinary(to, from string) error {
 		return err
 	}
 	defer in.Close()
-	// A file that is being executed cannot be written to, only replaced.
+	// A file that is being executed can be replaced, but not written.
 	if err := os.Remove(to); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

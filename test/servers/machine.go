@@ -25,17 +25,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What a cluster of upstream's has on the machine outside of its directory. kube-proxy's
-// rules are the machine's too, so there is one such cluster at a time, and the names are
-// fixed.
+// Names of what a cluster of upstream's has on the machine outside of its directory. They are
+// fixed, because there is one such cluster at a time.
 const (
 	bridgeName = "kupstream0"
 	cgroupName = "kindred-upstream"
-	// containerLinks is where kubelets put a link to every container's log, always.
+	// containerLinks is the fixed directory in which kubelets link every container's log.
 	containerLinks = "/var/log/containers"
 )
 
-// freeRange is the first range for pods that overlaps nothing that is taken.
+// freeRange returns the first range for pods that does not overlap a used one.
 func freeRange(taken []netip.Prefix) (netip.Prefix, error) {
 	for i := byte(200); i < 250; i++ {
 		candidate := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, i, 0, 0}), 24)
@@ -46,7 +45,7 @@ func freeRange(taken []netip.Prefix) (netip.Prefix, error) {
 	return netip.Prefix{}, errors.New("no range for pods is free: all of 10.200.0.0/24 to 10.249.0.0/24 overlap addresses of this machine")
 }
 
-// takenRanges are those of the machine's interfaces.
+// takenRanges returns the ranges of the machine's interfaces.
 func takenRanges() ([]netip.Prefix, error) {
 	addresses, err := net.InterfaceAddrs()
 	if err != nil {
@@ -63,12 +62,13 @@ func takenRanges() ([]netip.Prefix, error) {
 	return taken, nil
 }
 
-// addBridge makes the bridge of the pods, with the range's first address: the node's own,
-// which its pods reach and other machines do not.
+// addBridge creates the bridge of the pods with the first address of the range. It is the node's
+// address, which its pods can reach and other machines cannot.
 func addBridge(pods netip.Prefix) error {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name = bridgeName
-	// Of its own: otherwise it changes as pods come and go. The bits say that it is local.
+	// A fixed address, because otherwise it changes with the pods. The bits mark it as locally
+	// administered.
 	attrs.HardwareAddr = append(net.HardwareAddr{0x02, 0x4b}, pods.Addr().AsSlice()...)
 	err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: attrs})
 	if errors.Is(err, fs.ErrExist) {
@@ -100,22 +100,22 @@ func removeBridge() error {
 	return netlink.LinkDel(bridge)
 }
 
-// sysctls are settings of the machine that kubelet (protectKernelDefaults) and kube-proxy
-// change. Those that [forward] changes are not restored: other programs that run pods here need
-// them too.
+// sysctls are settings of the machine that kubelet (protectKernelDefaults) and kube-proxy change.
+// Settings that [forward] changes are not restored, because other programs that run pods on this
+// machine need them.
 var sysctls = []string{
 	"vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops",
 	"kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes",
 	"net/ipv4/conf/all/route_localnet",
 }
 
-// bridgedPackets makes packets between two pods pass the firewall. Without it, what a pod
-// answers to one that came through a Service does not find its way back.
+// bridgedPackets makes packets between two pods pass the firewall. Without it, the response to a
+// request through a Service is not translated back.
 const bridgedPackets = "net/bridge/bridge-nf-call-iptables"
 
 func sysctlFile(name string) string { return filepath.Join("/proc/sys", name) }
 
-// readSysctls are the settings as they are. Not every kernel has all.
+// readSysctls returns the current settings. Not every kernel has all.
 func readSysctls() (map[string]string, error) {
 	values := map[string]string{}
 	for _, name := range sysctls {
@@ -131,7 +131,7 @@ func readSysctls() (map[string]string, error) {
 	return values, nil
 }
 
-// restoreSysctls writes those settings that are no longer what they were.
+// restoreSysctls restores the settings that have changed.
 func restoreSysctls(before map[string]string) error {
 	now, err := readSysctls()
 	failed := []error{err}
@@ -147,16 +147,16 @@ func writeSysctl(name, value string) error {
 	return os.WriteFile(sysctlFile(name), []byte(value), 0o644)
 }
 
-// forward makes the machine route between pods, and Services work between them.
+// forward makes the machine route packets between pods, so that Services work between them.
 func forward(ctx context.Context) error {
 	if _, err := os.Stat(sysctlFile(bridgedPackets)); errors.Is(err, fs.ErrNotExist) {
-		// Its failure shows below.
+		// A failure shows below.
 		_ = exec.CommandContext(ctx, "modprobe", "br_netfilter").Run()
 	}
 	return errors.Join(writeSysctl("net/ipv4/ip_forward", "1"), writeSysctl(bridgedPackets, "1"))
 }
 
-// endShims kills what serves containers for the containerd at a socket.
+// endShims kills the shims of the containerd at a socket.
 func endShims(socket string) error {
 	commands, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
@@ -166,7 +166,7 @@ func endShims(socket string) error {
 	for _, file := range commands {
 		command, err := os.ReadFile(file)
 		if err != nil || !isShim(command, socket) {
-			continue // ended meanwhile, or none of ours
+			continue // ended meanwhile, or not a shim of this containerd
 		}
 		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
 		if err == nil {
@@ -177,7 +177,7 @@ func endShims(socket string) error {
 	return errors.Join(failed...)
 }
 
-// isShim is whether a process's command line is that of a shim of the containerd at a socket.
+// isShim reports whether a command line is that of a shim of the containerd at a socket.
 func isShim(command []byte, socket string) bool {
 	args := strings.Split(string(command), "\x00")
 	return strings.HasPrefix(filepath.Base(args[0]), "containerd-shim") && slices.Contains(args, socket)
@@ -190,9 +190,8 @@ func kill(pid int) error {
 	return nil
 }
 
-// unmountBelow unmounts what is mounted below dir, what was mounted last first. An error
-// says that something still is: then nobody may remove the directory, which could reach
-// files that are not ours.
+// unmountBelow unmounts everything below dir, the last mount first. After an error something is
+// still mounted: then the directory must not be removed, because that could delete other files.
 func unmountBelow(dir string) error {
 	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(dir))
 	if err != nil {
@@ -200,7 +199,7 @@ func unmountBelow(dir string) error {
 	}
 	var failed []error
 	for _, mount := range slices.Backward(mounts) {
-		// Who unmounts a parent that is shared unmounts its children's copies too.
+		// Unmounting a shared parent also unmounts the copies of its children.
 		err := unix.Unmount(mount.Mountpoint, unix.MNT_DETACH)
 		if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
 			failed = append(failed, fmt.Errorf("unmount %s: %w", mount.Mountpoint, err))
@@ -212,10 +211,10 @@ func unmountBelow(dir string) error {
 	return errors.Join(append(failed, fmt.Errorf("%d file systems are still mounted below %s", len(mounts), dir))...)
 }
 
-// fixedDirs are those that kubelet makes wherever its root is, the innermost first.
+// fixedDirs are directories that kubelet creates wherever its root is, the innermost first.
 var fixedDirs = []string{containerLinks, "/var/lib/kubelet/device-plugins", "/var/lib/kubelet"}
 
-// missing are those of the directories that are not there.
+// missing returns the directories that do not exist.
 func missing(dirs []string) []string {
 	return slices.DeleteFunc(slices.Clone(dirs), func(dir string) bool {
 		_, err := os.Lstat(dir)
@@ -223,7 +222,7 @@ func missing(dirs []string) []string {
 	})
 }
 
-// removeFixedDirs removes those of the fixed directories that were not there before.
+// removeFixedDirs removes the fixed directories that did not exist before.
 func removeFixedDirs(before []string) error {
 	var failed []error
 	for _, dir := range before {
@@ -233,7 +232,7 @@ func removeFixedDirs(before []string) error {
 		entries, err := os.ReadDir(dir)
 		failed = append(failed, err)
 		for _, entry := range entries {
-			// Not what is in directories that nobody knows of.
+			// Remove fails for directories with unknown content.
 			failed = append(failed, os.Remove(filepath.Join(dir, entry.Name())))
 		}
 		failed = append(failed, os.Remove(dir))
@@ -256,8 +255,8 @@ func removeContainerLinks(dir string) error {
 	return errors.Join(failed...)
 }
 
-// restrictOOMScores is whether this process may not lower the score by which the kernel
-// chooses whom to end when memory runs out, so that containerd must not try either.
+// restrictOOMScores reports whether this process may not lower OOM scores
+// (proc_pid_oom_score_adj(5)), so that containerd must not try either.
 func restrictOOMScores() (bool, error) {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {
@@ -267,7 +266,7 @@ func restrictOOMScores() (bool, error) {
 	return !may, err
 }
 
-// hasCapability reports whether a process has a capability, by its status file.
+// hasCapability reports whether a process has a capability, given its status file.
 func hasCapability(status []byte, capability int) (bool, error) {
 	lines := bufio.NewScanner(bytes.NewReader(status))
 	for lines.Scan() {

@@ -48,14 +48,15 @@ func TestOnlyOurShims(t *testing.T) {
 	}
 }
 
-// TestACgroupHasWhatPodsNeed: a new cgroup of v1 may use no CPU, one of v2 limit nothing.
+// TestACgroupHasWhatPodsNeed: a new cgroup has no CPUs in v1 and no controllers in v2, until it
+// inherits them.
 func TestACgroupHasWhatPodsNeed(t *testing.T) {
 	parent := t.TempDir()
 	dir := filepath.Join(parent, cgroupName)
 	write(t, filepath.Join(parent, "cpuset.cpus"), "0-1\n")
 	write(t, filepath.Join(parent, "cpuset.mems"), "0\n")
 	write(t, filepath.Join(parent, "cgroup.controllers"), "memory\n")
-	for range 2 { // what a killed run has left is taken over
+	for range 2 { // the second call takes over what a killed run left
 		if err := addCgroup([]string{dir}); err != nil {
 			t.Fatal(err)
 		}
@@ -81,7 +82,8 @@ func write(t *testing.T, file, content string) {
 	}
 }
 
-// TestOnlyLogsStay: of the cluster's files, and of other people's all.
+// TestOnlyLogsStay: of the cluster's files only the logs are kept, and files of other programs are
+// not removed.
 func TestOnlyLogsStay(t *testing.T) {
 	dir := t.TempDir()
 	for _, file := range []string{"etcd.log", "etcd/wal.log", "kubelet.yaml"} {
@@ -95,7 +97,8 @@ func TestOnlyLogsStay(t *testing.T) {
 	}
 }
 
-// TestTheDirectoryIsTheClustersAlone: what was in it before would be removed with it.
+// TestTheDirectoryIsTheClustersAlone: a directory with other files is refused, because they would
+// be removed with it.
 func TestTheDirectoryIsTheClustersAlone(t *testing.T) {
 	parent, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
@@ -176,10 +179,10 @@ func TestOnlyOurChainsGo(t *testing.T) {
 		before, now string
 		want        []string
 	}{
-		"no pod had ports":      {none, none, nil},
-		"ours":                  {none, portRules, ours},
-		"there before":          {portRules, portRules, nil},
-		"another's pod has one": {none, portRules + "-A CNI-HOSTPORT-DNAT -p tcp -m multiport --dports 80 -j CNI-DN-0123\n", nil},
+		"no pod had ports":                 {none, none, nil},
+		"ours":                             {none, portRules, ours},
+		"there before":                     {portRules, portRules, nil},
+		"a pod of another runtime has one": {none, portRules + "-A CNI-HOSTPORT-DNAT -p tcp -m multiport --dports 80 -j CNI-DN-0123\n", nil},
 	} {
 		var got []string
 		for _, command := range ports.removal([]byte(c.before), []byte(c.now)) {

@@ -19,10 +19,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// pauseImage holds a pod's namespaces. It is the one that upstream's own tests expect.
+// pauseImage is the image of sandboxes, the one that upstream's tests expect.
 const pauseImage = "registry.k8s.io/pause:3.10.2"
 
-// node is where a cluster's node is, and where it has its files.
+// node has the address and the directory of a cluster's node.
 type node struct {
 	dir, name string
 	address   netip.Addr
@@ -33,16 +33,16 @@ func (n node) file(name ...string) string {
 	return filepath.Join(append([]string{n.dir}, name...)...)
 }
 
-// socket is that of the container runtime.
+// socket returns the socket of the container runtime.
 func (n node) socket() string { return n.file("containerd.sock") }
 
 func (n node) containerdConfig() string { return n.file("containerd.toml") }
 
-// volumePlugins is a directory that the controllers and kubelet look into and make. Its
-// default is outside of all others.
+// volumePlugins returns a directory that the controllers and kubelet read and create. Its default
+// is outside of the cluster's directory.
 func (n node) volumePlugins() string { return n.file("volume-plugins") }
 
-// containerdSettings are what containerd's configuration depends on.
+// containerdSettings are the inputs of containerd's configuration.
 type containerdSettings struct {
 	Root, State, Socket, Hosts string
 	NetworkConf, Plugins       string
@@ -50,9 +50,9 @@ type containerdSettings struct {
 	RestrictOOM                bool
 }
 
-// containerdTemplate is in the format of containerd 2.x. What it says is where its files are;
-// the cgroup driver and the image of sandboxes, which must be those that kubelet and the
-// suite expect; and what the machine allows. The rest is containerd's default.
+// containerdTemplate is in the format of containerd 2.x. It sets the directories, the cgroup driver
+// and the image of sandboxes, which kubelet and the suite must agree with, and the restrictions of
+// the machine. The rest is containerd's default.
 var containerdTemplate = template.Must(template.New("containerd").Funcs(template.FuncMap{"q": strconv.Quote}).Parse(`version = 3
 root = {{q .Root}}
 state = {{q .State}}
@@ -107,8 +107,7 @@ func (n node) containerd(runc, plugins string, restrictOOM bool) ([]byte, error)
 	return b.Bytes(), err
 }
 
-// network is the configuration of the pods' network: the bridge, and the ports of the node
-// that pods ask for.
+// network returns the configuration of the pod network: the bridge, and host ports.
 func (n node) network() ([]byte, error) {
 	return json.MarshalIndent(map[string]any{
 		"cniVersion": "1.0.0",
@@ -131,15 +130,15 @@ func (n node) network() ([]byte, error) {
 	}, "", "  ")
 }
 
-// kubeletConfig keeps upstream's defaults but for what this machine and a cluster beside
-// others make necessary.
+// kubeletConfig returns upstream's defaults with the changes that this machine and a cluster beside
+// others need.
 func (n node) kubeletConfig(c certificates) ([]byte, error) {
 	return yaml.Marshal(map[string]any{
 		"apiVersion": "kubelet.config.k8s.io/v1beta1",
 		"kind":       "KubeletConfiguration",
 		"address":    n.address.String(),
 		"port":       kubeletPort,
-		// The ports are not used, and would be the machine's.
+		// These ports are not used, and would be open on the machine.
 		"readOnlyPort": 0,
 		"healthzPort":  0,
 
@@ -155,16 +154,16 @@ func (n node) kubeletConfig(c certificates) ([]byte, error) {
 		"containerRuntimeEndpoint": "unix://" + n.socket(),
 		"cgroupDriver":             "cgroupfs",
 		"cgroupRoot":               "/" + cgroupName,
-		// Machines with cgroup v1 are tested too.
+		// Machines with cgroup v1 are supported too.
 		"failCgroupV1":    false,
 		"failSwapOn":      false,
 		"podLogsDir":      n.file("pods"),
 		"volumePluginDir": n.volumePlugins(),
 		"clusterDomain":   "cluster.local",
 		"resolvConf":      "/etc/resolv.conf",
-		// A hint to other programs in the machine's firewall, which would not be removed.
+		// These chains are a hint for other programs, and would not be removed.
 		"makeIPTablesUtilChains": false,
-		// The disk is shared with builds: neither pods nor images may go because it is full.
+		// The disk is shared with builds: a full disk must not evict pods or remove images.
 		"evictionHard": map[string]string{
 			"nodefs.available": "0%", "nodefs.inodesFree": "0%",
 			"imagefs.available": "0%", "imagefs.inodesFree": "0%",
@@ -185,7 +184,7 @@ func (n node) kubeletFlags(c certificates, config string) []string {
 	}
 }
 
-// proxyConfig leaves the machine's connection tracking as it is.
+// proxyConfig returns a configuration that does not change the machine's connection tracking.
 func (n node) proxyConfig(c certificates) ([]byte, error) {
 	return yaml.Marshal(map[string]any{
 		"apiVersion":         "kubeproxy.config.k8s.io/v1alpha1",
@@ -202,7 +201,7 @@ func (n node) proxyConfig(c certificates) ([]byte, error) {
 	})
 }
 
-// networkPlugins is the directory of CNI's plugins: Debian's, or that of CNI's own releases.
+// networkPlugins returns the directory of CNI's plugins: Debian's, or that of CNI's own releases.
 func networkPlugins() (string, error) {
 	for _, dir := range []string{"/usr/lib/cni", "/opt/cni/bin"} {
 		if _, err := os.Stat(filepath.Join(dir, "bridge")); err == nil {

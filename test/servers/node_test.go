@@ -16,7 +16,7 @@ import (
 
 var testNode = node{dir: "/cluster", name: "box", address: address, pods: podRange}
 
-// outside are absolute paths in a configuration that are not below the cluster's directory.
+// outside returns the absolute paths in a configuration that are not below the cluster's directory.
 func outside(config []byte) (paths []string) {
 	for _, match := range regexp.MustCompile(`["' /](/[a-z][^"'\s]*)`).FindAllSubmatch(config, -1) {
 		if path := string(match[1]); !strings.HasPrefix(path, testNode.dir+"/") {
@@ -27,7 +27,7 @@ func outside(config []byte) (paths []string) {
 	return slices.Compact(paths)
 }
 
-// TestConfigurationsStayInTheClustersDirectory: what is elsewhere would stay behind.
+// TestConfigurationsStayInTheClustersDirectory: files elsewhere would not be removed.
 func TestConfigurationsStayInTheClustersDirectory(t *testing.T) {
 	c := certificates{authority: &authority{files: credential{certificate: "/cluster/ca.crt"}}}
 	for name, each := range map[string]struct {
@@ -58,9 +58,9 @@ func TestContainerdTriesOnlyWhatItMay(t *testing.T) {
 	}
 }
 
-// TestKubeletTrustsOnlyWhomUpstreamsDoes: tests of a kubelet that lets everybody in say
-// nothing about one that does not.
-func TestKubeletTrustsOnlyWhomUpstreamsDoes(t *testing.T) {
+// TestKubeletAuthentication: kubelet authenticates and authorizes as upstream's clusters do.
+// Results with an open kubelet would not apply to them.
+func TestKubeletAuthentication(t *testing.T) {
 	ca := certificates{authority: &authority{files: credential{certificate: "/cluster/ca.crt"}}}
 	content, err := testNode.kubeletConfig(ca)
 	if err != nil {
@@ -90,7 +90,7 @@ func TestKubeletTrustsOnlyWhomUpstreamsDoes(t *testing.T) {
 	case config.ReadOnlyPort == nil || *config.ReadOnlyPort != 0:
 		t.Error("kubelet has a port without authentication")
 	case config.Authentication.Anonymous.Enabled == nil || *config.Authentication.Anonymous.Enabled:
-		t.Error("kubelet lets anybody in")
+		t.Error("kubelet accepts anonymous requests")
 	case config.Authentication.X509.ClientCAFile != "/cluster/ca.crt" || config.Authorization.Mode != "Webhook":
 		t.Errorf("kubelet trusts %+v, %+v", config.Authentication, config.Authorization)
 	}
@@ -98,11 +98,11 @@ func TestKubeletTrustsOnlyWhomUpstreamsDoes(t *testing.T) {
 
 func TestSupportedContainerd(t *testing.T) {
 	for version, want := range map[string]bool{
-		"containerd github.com/containerd/containerd/v2 v2.4.2 \n":                                true,
-		"containerd github.com/containerd/containerd/v2 2.1.4 75cb2b7193e4\n":                     true,
-		"containerd github.com/containerd/containerd 1.6.20~ds1 1.6.20~ds1-1+deb12u3\n":           false,
-		"containerd github.com/containerd/containerd/v2 v10.0.0 \n":                               true,
-		"containerd github.com/containerd/containerd/v2 99999999999999999999.0.0, nobody knows\n": false,
+		"containerd github.com/containerd/containerd/v2 v2.4.2 \n":                           true,
+		"containerd github.com/containerd/containerd/v2 2.1.4 75cb2b7193e4\n":                true,
+		"containerd github.com/containerd/containerd 1.6.20~ds1 1.6.20~ds1-1+deb12u3\n":      false,
+		"containerd github.com/containerd/containerd/v2 v10.0.0 \n":                          true,
+		"containerd github.com/containerd/containerd/v2 99999999999999999999.0.0, unknown\n": false,
 		"containerd\n": false,
 	} {
 		if err := supported(version); (err == nil) != want {

@@ -19,7 +19,7 @@ const (
 	stopLimit  = 10 * time.Second
 )
 
-// process is a program that was started, and what it printed.
+// process is a started program with its output.
 type process struct {
 	name  string
 	cmd   *exec.Cmd
@@ -27,8 +27,8 @@ type process struct {
 	ended chan struct{}
 }
 
-// launch starts a program whose output goes to a file. Its environment is this process's
-// with env added.
+// launch starts a program whose output goes to a file. env is added to the environment of this
+// process.
 func launch(name, log string, env []string, binary string, args ...string) (*process, error) {
 	out, err := os.Create(log)
 	if err != nil {
@@ -38,7 +38,7 @@ func launch(name, log string, env []string, binary string, args ...string) (*pro
 	p := &process{name: name, cmd: exec.Command(binary, args...), log: log, ended: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = out, out
 	p.cmd.Env = append(os.Environ(), env...)
-	// A group of its own: an interrupt at the terminal is ours to pass on, in order.
+	// A process group of its own: an interrupt at the terminal is passed on in order.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := p.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
@@ -50,7 +50,7 @@ func launch(name, log string, env []string, binary string, args ...string) (*pro
 	return p, nil
 }
 
-// await asks again and again whether the process is ready.
+// await polls until the process is ready.
 func (p *process) await(ctx context.Context, ready func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
@@ -71,7 +71,7 @@ func (p *process) await(ctx context.Context, ready func(context.Context) error) 
 	}
 }
 
-// tail is the end of what the process printed.
+// tail returns the end of the process's output.
 func (p *process) tail() string {
 	const most = 4 << 10
 	file, err := os.Open(p.log)
@@ -86,7 +86,7 @@ func (p *process) tail() string {
 	return string(content)
 }
 
-// running is an error if the process has ended.
+// running returns an error if the process has ended.
 func (p *process) running() error {
 	select {
 	case <-p.ended:
@@ -96,7 +96,7 @@ func (p *process) running() error {
 	}
 }
 
-// stop ends the process, by force if it takes too long.
+// stop terminates the process, and kills it if that takes too long.
 func (p *process) stop() {
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)
 	select {

@@ -14,42 +14,42 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Both servers have the same ranges, issuer and administrator, so that what they answer
-// with does not differ for want of that.
+// Both servers have the same ranges, issuer and administrator, so that their responses do not
+// differ because of them.
 const (
 	serviceCIDR = "10.96.0.0/16"
 	admin       = "kubernetes-admin"
 	adminGroup  = "system:masters"
-	// issuer is Kindred's.
+	// issuer is Kindred's issuer.
 	issuer = "https://kubernetes.default.svc.cluster.local"
 )
 
-// Server is an API server that runs.
+// Server is a running API server.
 type Server struct {
 	Name string
-	// Config has all rights, and no limit of queries per second.
+	// Config has all permissions and no QPS limit.
 	Config *rest.Config
-	// Data is Kindred's data directory, and Kubeconfig the file that leads to the server.
+	// Data is Kindred's data directory, and Kubeconfig a kubeconfig for the server.
 	Data, Kubeconfig string
-	// processes are what it is made of, in the order of their start.
+	// processes are the processes of the server, in the order of their start.
 	processes []*process
 }
 
-// Stop ends the processes, the last one first.
+// Stop stops the processes, the last one first.
 func (s *Server) Stop() {
 	for _, p := range slices.Backward(s.processes) {
 		p.stop()
 	}
 }
 
-// Kill ends the processes with SIGKILL, as a crash does.
+// Kill kills the processes with SIGKILL, as a crash does.
 func (s *Server) Kill() {
 	for _, p := range slices.Backward(s.processes) {
 		p.kill()
 	}
 }
 
-// Running is an error if a part of the server has ended.
+// Running returns an error if a process of the server has ended.
 func (s *Server) Running() error {
 	var ended []error
 	for _, p := range s.processes {
@@ -58,14 +58,14 @@ func (s *Server) Running() error {
 	return errors.Join(ended...)
 }
 
-// connect sets how the server is reached.
+// connect sets the client configuration of the server.
 func (s *Server) connect(config *rest.Config) {
 	config.QPS = -1
 	config.Timeout = startLimit
 	s.Config = config
 }
 
-// ready asks the server whether it is.
+// ready returns an error unless the server is ready.
 func (s *Server) ready(ctx context.Context) error {
 	client, err := rest.HTTPClientFor(s.Config)
 	if err != nil {
@@ -74,7 +74,7 @@ func (s *Server) ready(ctx context.Context) error {
 	return healthy(ctx, client, s.Config.Host+"/readyz")
 }
 
-// healthy is an error unless the answer is 200.
+// healthy returns an error unless the response is 200.
 func healthy(ctx context.Context, client *http.Client, url string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

@@ -23,11 +23,11 @@ import (
 	"k8s.io/client-go/util/keyutil"
 )
 
-// admission is what upstream must run beside its default plugins.
+// admission are the plugins that upstream must run in addition to its default ones.
 var admission = []string{"NodeRestriction", "OwnerReferencesPermissionEnforcement"}
 
-// Start starts etcd and upstream's API server in dir, and nothing else: no controllers.
-// Without fsync it is faster, and the store does not outlive a crash of the machine.
+// Start starts etcd and upstream's API server in dir, without controllers. Without fsync it is
+// faster, and the store does not survive a crash of the machine.
 func (u Upstream) Start(ctx context.Context, dir string, fsync bool) (_ *Server, err error) {
 	s := &Server{Name: "upstream", Kubeconfig: filepath.Join(dir, "kubeconfig")}
 	defer func() {
@@ -58,7 +58,7 @@ func (u Upstream) Start(ctx context.Context, dir string, fsync bool) (_ *Server,
 	if err := errors.Join(os.WriteFile(key, keyPEM, 0o600), os.WriteFile(authority, certPEM, 0o600)); err != nil {
 		return nil, err
 	}
-	// The server's certificate is of its own making; it is on loopback, and ours.
+	// The server's self-signed certificate is not verified, because the server is on loopback.
 	if err := writeKubeconfig(s.Kubeconfig, admin,
 		clientcmdapi.Cluster{Server: "https://" + address, InsecureSkipTLSVerify: true},
 		clientcmdapi.AuthInfo{ClientCertificate: authority, ClientKey: key}); err != nil {
@@ -71,7 +71,7 @@ func (u Upstream) Start(ctx context.Context, dir string, fsync bool) (_ *Server,
 	flags := append(apiserverFlags(etcd, authority, key, admission...),
 		"--bind-address=127.0.0.1",
 		"--secure-port="+port,
-		// It refuses to advertise loopback. This address is not reachable (RFC 5737).
+		// The server refuses to advertise loopback. This address is not reachable (RFC 5737).
 		"--advertise-address=192.0.2.1",
 		"--cert-dir="+filepath.Join(dir, "certs"),
 	)
@@ -84,18 +84,18 @@ func (u Upstream) Start(ctx context.Context, dir string, fsync bool) (_ *Server,
 	return s, apiserver.await(ctx, s.ready)
 }
 
-// keyFile is the key of the administrator and of service accounts' tokens.
+// keyFile returns the file of the key of the administrator and of service account tokens.
 func keyFile(dir string) string { return filepath.Join(dir, "admin.key") }
 
-// UpstreamControlPlane is upstream's API server with its controllers: neither scheduler nor
-// node, so pods stay Pending.
+// UpstreamControlPlane is upstream's API server with its controllers. Without scheduler and nodes,
+// pods stay Pending.
 type UpstreamControlPlane struct {
 	Upstream
 	controllerManager string
 }
 
-// Start starts it in dir, the controller manager with more flags. Its store does not outlive a
-// crash of the machine.
+// Start starts the control plane in dir, the controller manager with additional flags. Its store
+// does not survive a crash of the machine.
 func (u UpstreamControlPlane) Start(ctx context.Context, dir string, more ...string) (_ *Server, err error) {
 	s, err := u.Upstream.Start(ctx, dir, false)
 	if err != nil {
@@ -144,9 +144,9 @@ func (s *Server) startEtcd(ctx context.Context, dir, binary string, fsync bool) 
 	})
 }
 
-// newAdmin makes the administrator's key and certificate. Like Kindred's, he comes with a
-// certificate, because how he came is part of who he is. It is its own authority; its key
-// also signs the tokens of service accounts.
+// newAdmin creates the administrator's key and certificate. As Kindred's, this administrator has a
+// certificate, because the user info depends on the way of authentication. The certificate is
+// self-signed; its key also signs the tokens of service accounts.
 func newAdmin() (keyPEM, certPEM []byte, err error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
