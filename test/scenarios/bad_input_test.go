@@ -16,8 +16,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// TestBadInput: a body that is not what it says, too large, or nested without end gets a
-// refusal that is a Status, and costs the server nothing.
+// TestBadInput: a malformed, too large or too deeply nested body is refused with a Status, and does
+// not harm the server.
 func TestBadInput(t *testing.T) {
 	s := withoutNode(t)
 	config := s.cluster.config(t)
@@ -46,7 +46,7 @@ func TestBadInput(t *testing.T) {
 		{"not JSON", "POST", objects, jsonType, "{not json", []int{400}},
 		{"not YAML", "POST", objects, yamlType, "a: [b", []int{400}},
 		{"not protobuf", "POST", objects, protobuf, "k8s\x00\xff\xff\xff", []int{400}},
-		{"no protobuf at all", "POST", objects, protobuf, "hello", []int{400}},
+		{"protobuf without prefix", "POST", objects, protobuf, "hello", []int{400}},
 		{"random bytes", "POST", objects, jsonType, "\x00\x01\x02\xff", []int{400}},
 		{"a list where an object belongs", "POST", objects, jsonType, "[]", []int{400}},
 		{"null", "POST", objects, jsonType, "null", []int{422}},
@@ -64,11 +64,11 @@ func TestBadInput(t *testing.T) {
 		{"deep strategic patch", "PATCH", target, strategic, strings.Repeat(`{"a":`, depth) + `1` + strings.Repeat(`}`, depth), []int{400, 422}},
 		{"deep JSON patch", "PATCH", target, jsonPatch, `[{"op":"add","path":"/x","value":` + strings.Repeat(`[`, depth) + strings.Repeat(`]`, depth) + `}]`, []int{400, 422}},
 		{"deep apply", "PATCH", target + "?fieldManager=m", apply, deepYAML, []int{400}},
-		{"JSON patch that is none", "PATCH", target, jsonPatch, `{"op":"add"}`, []int{400}},
-		{"JSON patch of nothing there", "PATCH", target, jsonPatch, `[{"op":"remove","path":"/data/none"}]`, []int{422}},
+		{"JSON patch that is not a list", "PATCH", target, jsonPatch, `{"op":"add"}`, []int{400}},
+		{"JSON patch of a missing field", "PATCH", target, jsonPatch, `[{"op":"remove","path":"/data/none"}]`, []int{422}},
 		{"JSON patch of ten thousand and one steps", "PATCH", target, jsonPatch, `[` + strings.Repeat(`{"op":"test","path":"/data/a","value":"b"},`, 10_000) + `{"op":"test","path":"/data/a","value":"b"}]`, []int{413}},
 		{"apply without a manager", "PATCH", target, apply, "apiVersion: v1\nkind: ConfigMap\n", []int{400, 422}},
-		{"binding of nothing", "POST", "/api/v1/namespaces/" + s.namespace + "/bindings", jsonType, "{}", []int{422}},
+		{"empty binding", "POST", "/api/v1/namespaces/" + s.namespace + "/bindings", jsonType, "{}", []int{422}},
 		{"unknown patch", "PATCH", target, "application/x-patch", "{}", []int{415}},
 		{"wrong query", "GET", objects + "?limit=many", "", "", []int{400}},
 		{"wrong selector", "GET", objects + "?labelSelector=((", "", "", []int{400}},
@@ -121,8 +121,8 @@ func (b badRequest) send(t *testing.T, client *http.Client, host string) {
 	}
 }
 
-// TestNesting: whatever takes a body refuses one that is nested too deep, below the
-// decoders' own limit as well as at it and beyond, and nothing comes of it.
+// TestNesting: every request with a body refuses one that is nested too deep, whether below, at or
+// beyond the decoders' own limit, and changes nothing.
 func TestNesting(t *testing.T) {
 	s := withoutNode(t)
 	config := s.cluster.config(t)
@@ -169,7 +169,7 @@ func TestNesting(t *testing.T) {
 	s.kubectl("delete", "crd", "nests.nesting.example", "--timeout="+patience.String())
 }
 
-// TestRefusals: what kubectl's users see when they mistake something.
+// TestRefusals: the errors that kubectl shows for common mistakes.
 func TestRefusals(t *testing.T) {
 	s := withoutNode(t)
 	refused := func(manifest string, parts ...string) {
@@ -193,10 +193,10 @@ func TestRefusals(t *testing.T) {
 	s.refused([]string{`error: the server doesn't have a resource type "nothings"`}, "get", "nothings")
 	s.refused([]string{`namespaces "nowhere" not found`}, "create", "configmap", "x", "-n", "nowhere")
 
-	// Immutable fields are named.
+	// Errors name immutable fields.
 	s.kubectl("create", "deployment", "web", "--image=any:v1")
 	s.refused([]string{`spec.selector: Invalid value`, `field is immutable`}, "patch", "deployment", "web", "-p", `{"spec":{"selector":{"matchLabels":{"app":"web","more":"x"}},"template":{"metadata":{"labels":{"more":"x"}}}}}`)
-	// And conflicts.
+	// Conflicts are reported.
 	old := s.kubectl("get", "configmap", "here", "-o", "yaml")
 	s.kubectl("label", "configmap", "here", "a=b")
 	s.refusedInput(old, []string{"Error from server (Conflict)", "the object has been modified; please apply your changes to the latest version and try again"}, "replace", "-f", "-")

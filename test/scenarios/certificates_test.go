@@ -23,8 +23,8 @@ import (
 	"k8s.io/client-go/util/keyutil"
 )
 
-// TestCertificates: who makes a key and has its certificate approved logs in with it; what
-// is denied, or asks for more than the signer gives, gets none.
+// TestCertificates: a user whose CSR is approved can log in with the certificate. A request that is
+// denied, or that asks for more than the signer permits, gets none.
 func TestCertificates(t *testing.T) {
 	s := withoutNode(t)
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -99,10 +99,10 @@ spec:
 	if got := s.jsonpath(`{.status.conditions[?(@.type=="Failed")].message}`, "csr", "server"); got != "invalid usage for client certificate: server auth" {
 		t.Errorf("failed with %q", got)
 	}
-	// An administrator may request a node's certificate, without further approval.
+	// An administrator may request a node's certificate, which needs no further approval.
 	request("node", "kube-apiserver-client-kubelet", "client auth", pkix.Name{CommonName: "system:node:n9", Organization: []string{"system:nodes"}})
 	state("node", "Approved,Issued")
-	// Pods find the API server's authority in a bundle.
+	// Pods get the API server's CA from a ClusterTrustBundle.
 	if bundle := s.kubectl("get", "clustertrustbundles", "--field-selector", "spec.signerName=kubernetes.io/kube-apiserver-serving",
 		"-o", "jsonpath={.items[*].spec.trustBundle}"); strings.TrimSpace(bundle) != strings.TrimSpace(string(config.CAData)) {
 		t.Errorf("the bundle is\n%s", bundle)

@@ -24,14 +24,14 @@ import (
 const (
 	// startLimit is how long a cluster may take to be ready on a busy machine.
 	startLimit = 90 * time.Second
-	// stopLimit is the promise: "stop it cleanly in under 2 s".
+	// stopLimit is the documented limit of a clean stop.
 	stopLimit = 2 * time.Second
 )
 
 // cluster is a data directory and, while it runs, the process of "kindred up".
 type cluster struct {
 	dir  string
-	home string // of kubectl: its cache goes by the port, which others had before
+	home string // for kubectl, whose cache is keyed by the port, which clusters reuse
 	args []string
 	up   *process
 }
@@ -43,7 +43,7 @@ type process struct {
 	done chan struct{} // closed when the process has ended
 }
 
-// buffer is what a process has written so far.
+// buffer has the output of a process so far.
 type buffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -100,14 +100,14 @@ func ownClusterWithNode(t *testing.T, args ...string) *cluster {
 	return c
 }
 
-// command is a kindred command line for this cluster.
+// command returns a kindred command line for this cluster.
 func (c *cluster) command(args ...string) *exec.Cmd {
 	cmd := exec.Command(binary, args...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG=", "HOME="+c.home)
 	return cmd
 }
 
-// run runs a verb of kindred to its end.
+// run runs a verb of kindred until it ends.
 func (c *cluster) run(verb ...string) result {
 	return runCommand(c.command(append(verb, "--data-dir", c.dir)...), "")
 }
@@ -140,13 +140,13 @@ func (c *cluster) mustStart(t *testing.T, args ...string) {
 	}
 }
 
-// again starts a cluster that was stopped with the flags it had.
+// again restarts a stopped cluster with the same flags.
 func (c *cluster) again(t *testing.T) {
 	t.Helper()
 	c.mustStart(t, c.args...)
 }
 
-// terminate stops the cluster as a service manager does, and checks that it keeps its promises.
+// terminate stops the cluster as a service manager does, and checks the time and the output.
 func (c *cluster) terminate(t *testing.T) {
 	t.Helper()
 	began := time.Now()
@@ -158,7 +158,7 @@ func (c *cluster) terminate(t *testing.T) {
 	}
 }
 
-// kill ends the process as a crash does.
+// kill kills the process, as a crash does.
 func (c *cluster) kill(t *testing.T) {
 	t.Helper()
 	if err := c.up.cmd.Process.Kill(); err != nil {
@@ -167,7 +167,7 @@ func (c *cluster) kill(t *testing.T) {
 	<-c.up.done
 }
 
-// signal ends the process by a signal that it handles.
+// signal stops the process with a signal that it handles.
 func (c *cluster) signal(s os.Signal) error {
 	if err := c.up.cmd.Process.Signal(s); err != nil {
 		return err
@@ -196,7 +196,7 @@ func (c *cluster) running() bool {
 	}
 }
 
-// remove ends the cluster and everything that it left on the machine.
+// remove stops the cluster and removes everything that it left on the machine.
 func (c *cluster) remove() error {
 	var err error
 	if c.running() {
@@ -223,7 +223,7 @@ func (c *cluster) loadImages() error {
 
 func (c *cluster) kubeconfig() string { return filepath.Join(c.dir, "kubeconfig") }
 
-// config is the administrator's, for clients that speak HTTPS without a limit of their own.
+// config returns the administrator's configuration, for clients over HTTPS without a QPS limit.
 func (c *cluster) config(t *testing.T) *rest.Config {
 	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", c.kubeconfig())
@@ -243,7 +243,7 @@ func (c *cluster) client(t *testing.T) kubernetes.Interface {
 	return client
 }
 
-// logs is the end of what the cluster's processes wrote.
+// logs returns the end of the logs of the cluster's processes.
 func (c *cluster) logs() string {
 	var text strings.Builder
 	if c.up != nil {
@@ -266,7 +266,7 @@ func tail(s string, n int) string {
 	return "[...]" + s[len(s)-n:]
 }
 
-// result is what a command came to.
+// result is the result of a command.
 type result struct {
 	out, err string
 	code     int
@@ -283,7 +283,7 @@ func runCommand(cmd *exec.Cmd, stdin string) result {
 	return result{out.String(), errOut.String(), cmd.ProcessState.ExitCode()}
 }
 
-// startProcess runs a command in the background. It collects both outputs.
+// startProcess starts a command in the background and collects its stdout and stderr.
 func startProcess(cmd *exec.Cmd) (*process, error) {
 	p := &process{cmd: cmd, out: &buffer{}, done: make(chan struct{})}
 	if cmd.Stdout == nil {
@@ -299,7 +299,7 @@ func startProcess(cmd *exec.Cmd) (*process, error) {
 	return p, nil
 }
 
-// end kills a process that runs in the background.
+// end kills a background process.
 func (p *process) end() {
 	_ = p.cmd.Process.Kill()
 	<-p.done

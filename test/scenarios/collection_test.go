@@ -18,13 +18,13 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 )
 
-// family is a tree of ConfigMaps: a root, branches, and leaves. Some leaves have a second
-// owner, and one branch has the finalizer orphan: it lets its leaves go, unless its own owner
-// waits for it, for then it is deleted in the foreground too.
+// family is a tree of ConfigMaps: a root, branches, and leaves. Some leaves have a second owner.
+// One branch has the finalizer orphan, so its leaves are orphaned unless its own owner is deleted
+// in the foreground, because then the branch is deleted in the foreground too.
 type family struct {
 	corev1client.ConfigMapInterface
 	t *testing.T
-	// left is what the deletion of the root leaves, and the owners of each.
+	// left are the objects that remain after the deletion of the root, with their owners.
 	left map[string]string
 }
 
@@ -109,8 +109,8 @@ func (f *family) now() map[string]string {
 	return found
 }
 
-// TestKilledDuringACollection: SIGKILL, again and again, while thousands of dependents are
-// collected. What is left in the end is what would be left without.
+// TestKilledDuringACollection: the process is killed repeatedly while thousands of dependents are
+// collected. The same objects remain as without the kills.
 func TestKilledDuringACollection(t *testing.T) {
 	c := ownCluster(t, "--no-node", "--simulated-nodes", "1")
 	for _, policy := range []metav1.DeletionPropagation{metav1.DeletePropagationBackground, metav1.DeletePropagationForeground} {
@@ -138,7 +138,7 @@ func TestKilledDuringACollection(t *testing.T) {
 		for len(f.now()) != len(f.left) && time.Now().Before(deadline) {
 			time.Sleep(50 * time.Millisecond)
 		}
-		time.Sleep(time.Second) // what is left stays
+		time.Sleep(time.Second) // no further object is deleted
 		if diff := cmp.Diff(f.left, f.now()); diff != "" {
 			t.Errorf("%s: objects and their owners (-want +got):\n%s", policy, diff)
 		}

@@ -13,7 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// TestDaemonSet walks a DaemonSet through its life, on simulated nodes.
+// TestDaemonSet rolls out, schedules and deletes a DaemonSet on simulated nodes.
 func TestDaemonSet(t *testing.T) {
 	s := newSession(t, ownCluster(t, "--no-node", "--simulated-nodes", "3"))
 	nodes := strings.Fields(s.jsonpath("{.items[*].metadata.name}", "nodes"))
@@ -31,7 +31,7 @@ spec:
 	s.daemonsOn(nodes...)
 	s.table("NAME DESIRED CURRENT READY UP-TO-DATE AVAILABLE NODE SELECTOR AGE\nagent 3 3 3 3 3 <none> *", "get", "daemonset", "agent")
 
-	// A new template, by replacement; its revision; and back, which is the first one again.
+	// Update the template, check the revision, and undo: the first revision is current again.
 	first := s.daemons()
 	s.prints("daemonset.apps/agent image updated\n", "set", "image", "daemonset/agent", "c=any:v2")
 	s.daemonsRolledOut()
@@ -50,7 +50,7 @@ spec:
 		t.Errorf("rolled back to revision %s, image %s", hash, again.Spec.Containers[0].Image)
 	}
 
-	// Taints and labels of nodes; a cordoned node is none of them.
+	// Taints and labels of nodes; cordoning a node has no effect.
 	s.kubectl("taint", "node", nodes[1], "example.com/away=x:NoExecute")
 	s.daemonsOn(nodes[0], nodes[2])
 	s.kubectl("taint", "node", nodes[1], "example.com/away-")
@@ -74,8 +74,8 @@ spec:
 	s.kubectl("label", "node", nodes[1], "example.com/agent=yes")
 	s.daemonsOn(nodes[0], nodes[1])
 
-	// A template whose pods do not live long enough stops the rollout; who was not replaced
-	// by then is not touched on the way back.
+	// A template whose pods never become available stops the rollout. Pods that were not replaced
+	// yet are unchanged after the undo.
 	s.kubectl("patch", "daemonset", "agent", "-p", `{"spec": {"minReadySeconds": 2}}`)
 	s.daemonsRolledOut()
 	before := s.daemons()
@@ -93,13 +93,13 @@ spec:
 		t.Errorf("%d pods were replaced on the way there and back", replaced)
 	}
 
-	// By surge, no node is ever without a pod that is available.
+	// With maxSurge every node always has an available pod.
 	s.kubectl("patch", "daemonset", "agent", "-p", `{"spec": {"minReadySeconds": 1, "updateStrategy": {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}}}`)
 	s.prints("daemonset.apps/agent image updated\n", "set", "image", "daemonset/agent", "c=any:v4")
 	s.daemonsRolledOut()
 	s.daemonsOn(nodes[0], nodes[1])
 
-	// What goes with it: pods and revisions.
+	// Its pods and revisions are deleted with it.
 	s.kubectl("delete", "daemonset", "agent")
 	s.eventually("nothing is left", func() error {
 		if out := s.kubectl("get", "pods,controllerrevisions", "-o", "name"); out != "" {
@@ -115,8 +115,7 @@ func (s *session) daemonsRolledOut() {
 	s.contains(out, "daemon set \"agent\" successfully rolled out\n")
 }
 
-// daemons are the pods of the DaemonSet agent that run and have not been told to stop, by
-// node.
+// daemons returns the running pods of the DaemonSet agent that are not being deleted, by node.
 func (s *session) daemons() map[string]corev1.Pod {
 	s.Helper()
 	out := map[string]corev1.Pod{}
@@ -128,7 +127,7 @@ func (s *session) daemons() map[string]corev1.Pod {
 	return out
 }
 
-// replaced counts the nodes that have another pod than before.
+// replaced returns the number of nodes with another pod than before.
 func (s *session) replaced(before map[string]corev1.Pod) (n int) {
 	s.Helper()
 	for node, pod := range s.daemons() {
@@ -139,7 +138,7 @@ func (s *session) replaced(before map[string]corev1.Pod) (n int) {
 	return n
 }
 
-// daemonsOn waits until the DaemonSet has a pod on each of the nodes, and no other.
+// daemonsOn waits until exactly the given nodes have a pod of the DaemonSet.
 func (s *session) daemonsOn(nodes ...string) {
 	s.Helper()
 	want := slices.Sorted(slices.Values(nodes))

@@ -1,9 +1,9 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package scenarios drives the built binary as its users do: it starts "kindred up" in
-// a process of its own, types kubectl commands, kills processes, and looks at what the
-// machine then runs. Nothing here knows the inside of Kindred.
+// Package scenarios tests the built binary as its users use it: it starts "kindred up" in a separate
+// process, runs kubectl commands, kills processes, and checks what the machine runs. It uses no
+// internal package of Kindred.
 //
 // Most scenarios share one of two clusters, each scenario in a namespace of its own:
 // [withNode] has this machine as its node, whose pods are real containers, and
@@ -11,8 +11,8 @@
 // start their own.
 //
 // The binary is bin/kindred of this repository, or the one that KINDRED_BIN names.
-// Moves to upstream's control plane and back are for "make upstream": its programs take
-// minutes to build, once.
+// Moves to upstream's control plane and back run only in "make upstream", because its programs take
+// minutes to build once.
 //
 // Scenarios with real containers need root, containerd, runc, the CNI plugins, iptables
 // and busybox-static; without them they are skipped, and fail where CI is set.

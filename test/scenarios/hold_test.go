@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestHoldsAreShown: every command shows that an object is on hold, and how to end the hold.
+// TestHoldsAreShown: every command shows that an object is on hold and how to release it.
 func TestHoldsAreShown(t *testing.T) {
 	s := newSession(t, ownCluster(t, "--no-node"))
 	s.kubectl("create", "deployment", "web", "--image", image, "--replicas", "0")

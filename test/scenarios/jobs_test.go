@@ -17,12 +17,12 @@ func (s *session) jobEnds(job, condition string) {
 	s.kubectl("wait", "--for=condition="+condition, "job/"+job, "--timeout", patience.String())
 }
 
-// TestJobs runs Jobs on real containers: one that completes, one that fails, one whose
-// pods know their index.
+// TestJobs runs Jobs in real containers: one that completes, one that fails, and one with an index
+// for each pod.
 func TestJobs(t *testing.T) {
 	s := withNode(t)
 
-	// Three times, two at a time.
+	// Three completions, two in parallel.
 	s.apply(`
 apiVersion: batch/v1
 kind: Job
@@ -46,7 +46,7 @@ spec:
 			t.Errorf("pod %s is counted and keeps %v", pod.Name, pod.Finalizers)
 		}
 	}
-	// Its life is cut short: it goes, and its pods with it.
+	// With a short ttlSecondsAfterFinished, the Job and its pods are deleted.
 	s.kubectl("patch", "job", "three", "-p", `{"spec":{"ttlSecondsAfterFinished":1}}`)
 	s.eventually("the Job and its pods expire", func() error {
 		if out := s.kubectl("get", "jobs,pods", "-l", "job-name=three", "-o", "name"); out != "" {
@@ -55,7 +55,7 @@ spec:
 		return nil
 	})
 
-	// A pod may fail once.
+	// With backoffLimit 1, a pod may fail once.
 	s.apply(`
 apiVersion: batch/v1
 kind: Job
@@ -79,7 +79,7 @@ spec:
 		t.Errorf("a failed pod was replaced after %v seconds", apart)
 	}
 
-	// Each index fails as often as it may, and prints its index.
+	// Each index fails up to its limit, and prints its index.
 	s.apply(`
 apiVersion: batch/v1
 kind: Job
@@ -103,7 +103,7 @@ spec:
 	}
 }
 
-// TestJobsPods: who owns a Job's pods, and what becomes of them when it is stopped.
+// TestJobsPods: a Job adopts and releases pods, and suspends, resumes and orphans them.
 func TestJobsPods(t *testing.T) {
 	s := withoutNode(t)
 	s.apply(`
@@ -132,7 +132,7 @@ spec:
 		return nil
 	})
 
-	// An orphan that matches is adopted, one that no longer matches is released.
+	// A matching orphan is adopted, and a pod that no longer matches is released.
 	name := pods[0].Name
 	s.kubectl("patch", "pod", name, "--type=json", "-p", `[{"op":"remove","path":"/metadata/ownerReferences"}]`)
 	s.eventually("the orphan is adopted", func() error {
@@ -166,7 +166,7 @@ spec:
 	})
 	s.contains(s.kubectl("get", "job", "long", "-o", "wide"), "Suspended")
 
-	// Resumed, its pods end by themselves: the simulated nodes' annotations tell them to.
+	// After the resume its pods complete: annotations tell the simulated nodes to.
 	s.kubectl("delete", "job", "long", "--timeout", patience.String())
 	s.apply(`
 apiVersion: batch/v1
@@ -188,7 +188,7 @@ spec:
 	s.jobEnds("short", "complete")
 	s.prints("0-5 6", "get", "job", "short", "-o", "jsonpath={.status.completedIndexes} {.status.succeeded}")
 
-	// Left behind by its Job, a pod can be deleted: it is not counted any more.
+	// A pod that its Job has orphaned can be deleted, because the Job no longer tracks it.
 	s.kubectl("delete", "job", "short", "--cascade=orphan")
 	s.kubectl("delete", "pods", "-l", "job-name=short", "--timeout", patience.String())
 }

@@ -20,8 +20,8 @@ import (
 	"k8s.io/client-go/util/keyutil"
 )
 
-// TestANodeGetsItsCertificates: a machine that has but a bootstrap token gets the identity of
-// a node, renews it by itself, and gets a serving certificate once it is approved.
+// TestANodeGetsItsCertificates: a machine with only a bootstrap token gets the identity of a node,
+// renews it without approval, and gets a serving certificate once that is approved.
 func TestANodeGetsItsCertificates(t *testing.T) {
 	s := withoutNode(t)
 	s.input(`
@@ -31,7 +31,7 @@ metadata: {name: bootstrap-token-joins1, namespace: kube-system}
 type: bootstrap.kubernetes.io/token
 stringData: {token-id: joins1, token-secret: 0123456789abcdef, usage-bootstrap-authentication: "true"}
 `, "apply", "--namespace", "kube-system", "-f", "-")
-	bindings := map[string][2]string{ // as kubeadm makes them
+	bindings := map[string][2]string{ // as kubeadm creates them
 		"joining-create":  {"system:node-bootstrapper", "system:bootstrappers"},
 		"joining-approve": {"system:certificates.k8s.io:certificatesigningrequests:nodeclient", "system:bootstrappers"},
 		"joining-renew":   {"system:certificates.k8s.io:certificatesigningrequests:selfnodeclient", "system:nodes"},

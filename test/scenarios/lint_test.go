@@ -13,8 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// definition is one of the types of a tree like Cluster API's: two versions are served, of
-// which v1beta2 is preferred, and one is not any more.
+// definition returns a CRD of a tree like Cluster API's. It serves two versions, of which v1beta2
+// is preferred, and no longer serves a third.
 func definition(kind string) string {
 	plural := strings.ToLower(kind) + "s"
 	version := func(name string, served, storage bool) string {
@@ -37,10 +37,10 @@ spec:
 `, plural, kind, plural, strings.ToLower(kind), version("v1alpha4", false, false)+version("v1beta1", true, false)+version("v1beta2", true, true))
 }
 
-// fleet is a cluster of machines, and a user who looks after it.
+// fleet is a cluster of machines with a user who maintains it.
 type fleet struct{ *session }
 
-// create creates an object of the fleet, with an owner ("MachineSet set v1beta2") or without.
+// create creates an object of the fleet, with an owner ("MachineSet set v1beta2") or without one.
 func (f fleet) create(kind, name, owner string) {
 	f.Helper()
 	manifest := fmt.Sprintf(`
@@ -65,7 +65,7 @@ func (f fleet) reference(owner string) string {
 
 func resourceOf(kind string) string { return strings.ToLower(kind) + "s.lint.example.com" }
 
-// lint runs "kindred lint" and returns what it found, "name: rule", and its exit status.
+// lint runs "kindred lint" and returns the findings, "name: rule", and the exit status.
 func (s *session) lint(args ...string) ([]string, int) {
 	s.Helper()
 	r := s.cluster.run(append([]string{"lint", "-n", s.namespace, "-o", "json"}, args...)...)
@@ -87,7 +87,7 @@ func (s *session) lint(args ...string) ([]string, int) {
 	return found, r.code
 }
 
-// finds waits until the collector has seen what was written, and lint finds it.
+// finds waits until the collector has observed the writes and lint has the wanted findings.
 func (s *session) finds(want []string, code int, args ...string) {
 	s.Helper()
 	s.eventually("lint finds", func() error {
@@ -104,8 +104,8 @@ func (f fleet) versions() string {
 	return f.jsonpath("{.items[*].metadata.resourceVersion}", resourceOf("Machine"))
 }
 
-// TestLintAndRepair loses the references of a tree like Cluster API's as backup tools lose
-// them, and gets back what can be got back safely.
+// TestLintAndRepair removes references of a tree like Cluster API's as backup tools do, and
+// restores those that can be restored safely.
 func TestLintAndRepair(t *testing.T) {
 	f := fleet{withoutNode(t)}
 	kinds := []string{"Cluster", "MachineSet", "Machine"}
@@ -131,7 +131,7 @@ func TestLintAndRepair(t *testing.T) {
 		return nil
 	})
 
-	// One machine loses its reference, one was restored without, and two have old versions.
+	// One machine loses its reference, one is restored without one, and two have old versions.
 	f.kubectl("patch", resourceOf("Machine"), "m-0", "--type=json", "-p", `[{"op": "remove", "path": "/metadata/ownerReferences"}]`)
 	f.create("Machine", "m-5", "")
 	for name, version := range map[string]string{"m-1": "v1beta1", "m-2": "v1alpha4"} {
@@ -143,7 +143,7 @@ func TestLintAndRepair(t *testing.T) {
 	f.finds(found[2:3], 1, "--rule", "unserved-version", "--fail-on", "error")
 	f.finds(found[1:2], 0, "--rule", "stale-version", "--fail-on", "error")
 
-	// Neither the findings nor a dry run change anything.
+	// Neither lint nor a dry run changes anything.
 	before := f.versions()
 	r := f.cluster.run("lint", "-n", f.namespace, "--fix", "--dry-run")
 	f.contains(r.out, "Machine/m-0 in "+f.namespace, "would be repaired: restore the reference to MachineSet set",
@@ -157,7 +157,8 @@ func TestLintAndRepair(t *testing.T) {
 		}
 	}
 
-	// An object that has changed since it was looked at is left alone. Any client can ask.
+	// An object that has changed since the lint is not repaired. Every client can set this
+	// precondition.
 	uid := f.jsonpath("{.metadata.uid}", resourceOf("Machine"), "m-0")
 	answer := f.input(`{"apiVersion": "ownership.kindred.dev/v1alpha1", "kind": "OwnershipRepair", "spec": {"namespace": "`+f.namespace+`",
 		"rules": ["lost-reference"], "preconditions": [{"uid": "`+uid+`", "resourceVersion": "1"}]}}`,
@@ -181,7 +182,7 @@ func TestLintAndRepair(t *testing.T) {
 	sarif := f.cluster.run("lint", "-n", f.namespace, "-o", "sarif")
 	f.contains(sarif.out, `"version": "2.1.0"`, `"ruleId": "no-owner"`, "lint.example.com/v1beta2/namespaces/"+f.namespace+"/Machine/m-5")
 
-	// A person decides about the last, and the whole fleet goes with its cluster.
+	// A user repairs the last machine, and the whole fleet is deleted with its cluster.
 	f.kubectl("patch", resourceOf("Machine"), "m-5", "--type=merge", "-p", `{"metadata":{"ownerReferences":[`+f.reference("MachineSet set v1beta2")+`]}}`)
 	f.finds(nil, 0)
 	f.kubectl("delete", resourceOf("Cluster"), "one")
@@ -193,7 +194,7 @@ func TestLintAndRepair(t *testing.T) {
 	})
 }
 
-// TestLintRefusals: what is wrong with a question is said in one line.
+// TestLintRefusals: errors in the arguments are one line.
 func TestLintRefusals(t *testing.T) {
 	s := withoutNode(t)
 	for want, args := range map[string][]string{

@@ -27,7 +27,7 @@ func containsAll(text string, parts ...string) bool {
 	return !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(text, part) })
 }
 
-// reachable asks the web server of a pod.
+// reachable sends a request to the web server of a pod.
 func reachable(ip string) error {
 	client := http.Client{Timeout: 5 * time.Second}
 	response, err := client.Get("http://" + net.JoinHostPort(ip, "8080") + "/")
@@ -41,8 +41,8 @@ func reachable(ip string) error {
 	return nil
 }
 
-// TestDataDirectoryHasOneHolder: a second process on one directory is refused by a line
-// that says which process holds it.
+// TestDataDirectoryHasOneHolder: a second process on a data directory is refused, with one line
+// that names the process that uses it.
 func TestDataDirectoryHasOneHolder(t *testing.T) {
 	c := ownCluster(t, "--no-node", "--simulated-nodes", "1")
 	pid := strconv.Itoa(c.up.cmd.Process.Pid)
@@ -57,7 +57,7 @@ func TestDataDirectoryHasOneHolder(t *testing.T) {
 	}
 }
 
-// TestForeignDirectory: a directory with anything else in it is refused and stays as it was.
+// TestForeignDirectory: a directory with other files is refused and not changed.
 func TestForeignDirectory(t *testing.T) {
 	dir := t.TempDir()
 	diary := filepath.Join(dir, "diary")
@@ -77,7 +77,7 @@ func TestForeignDirectory(t *testing.T) {
 	}
 }
 
-// tree lists a directory: names, modes, sizes and times.
+// tree returns the names, modes, sizes and times of a directory's files.
 func tree(t *testing.T, dir string) []string {
 	t.Helper()
 	var lines []string
@@ -97,7 +97,7 @@ func tree(t *testing.T, dir string) []string {
 	return lines
 }
 
-// TestWrongUsage: what makes no sense ends with status 2 and one line.
+// TestWrongUsage: invalid usage ends with status 2 and one line.
 func TestWrongUsage(t *testing.T) {
 	c := &cluster{dir: filepath.Join(t.TempDir(), "data"), home: t.TempDir()}
 	for _, tt := range []struct {
@@ -124,7 +124,7 @@ func TestWrongUsage(t *testing.T) {
 	}
 }
 
-// footprint is what a cluster has on the machine beside its data directory.
+// footprint is what a cluster has on the machine outside of its data directory.
 type footprint struct {
 	processes, mounts, links, cgroups []string
 }
@@ -133,7 +133,8 @@ func (f footprint) empty() bool {
 	return len(f.processes)+len(f.mounts)+len(f.links)+len(f.cgroups) == 0
 }
 
-// containerRuntime is where the node's listens: unix:///run/kindred/<id>/containerd.sock.
+// containerRuntime returns the socket of the node's containerd:
+// unix:///run/kindred/<id>/containerd.sock.
 func (c *cluster) containerRuntime(t *testing.T) string {
 	t.Helper()
 	r := c.run("status", "-o", "json")
@@ -144,8 +145,8 @@ func (c *cluster) containerRuntime(t *testing.T) string {
 	return status.ContainerRuntime
 }
 
-// marks are the words by which a cluster's things can be found on the machine: its data
-// directory, and its identity, which status and the node's names carry.
+// marks are strings that identify a cluster's objects on the machine: its data directory, and its
+// ID, which is in the status and in names on the node.
 func (c *cluster) marks(t *testing.T) []string {
 	t.Helper()
 	runtime := c.containerRuntime(t)
@@ -206,8 +207,8 @@ func markedDirs(marked func(string) bool) []string {
 	return found
 }
 
-// TestSideBySide: two clusters with real nodes on one machine never meet, and reset
-// removes one of them without a trace, and without a touch to the other.
+// TestSideBySide: two clusters with real nodes on one machine do not affect each other. Reset
+// removes one of them completely and leaves the other unchanged.
 func TestSideBySide(t *testing.T) {
 	one, two := ownClusterWithNode(t), ownClusterWithNode(t)
 	first, second := newSession(t, one), newSession(t, two)
@@ -256,7 +257,7 @@ func TestSideBySide(t *testing.T) {
 	}
 }
 
-// firewall lists the rules that carry a cluster's marks.
+// firewall returns the firewall rules that contain a cluster's marks.
 func firewall(t *testing.T, marks []string) []string {
 	t.Helper()
 	var found []string

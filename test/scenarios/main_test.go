@@ -27,14 +27,14 @@ var (
 // binary is the program under test.
 var binary = os.Getenv("KINDRED_BIN")
 
-// Images that each real node has. They are the same but for their name; a tag other
-// than latest keeps nodes from asking a registry.
+// Images on each real node. They differ only by name. With a tag other than latest, nodes do not
+// pull them.
 const (
 	image     = "busybox:v1"
 	nextImage = "busybox:v2"
 )
 
-// archive is the file of those images; the error explains why there is none.
+// archive is the file with these images, or the reason why it could not be built.
 var archive = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "kindred-scenarios-")
 	if err != nil {
@@ -57,7 +57,7 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	flag.Parse()
-	// Scenarios wait more than they compute.
+	// Scenarios wait more than they use the CPU.
 	if err := flag.Set("test.parallel", "6"); err != nil {
 		panic(err)
 	}
@@ -111,7 +111,7 @@ func (s *sharedCluster) end(failed bool) error {
 	return s.cluster.remove()
 }
 
-// withNode is a namespace on the cluster with a real node.
+// withNode returns a namespace on the cluster with a real node.
 func withNode(t *testing.T) *session {
 	t.Helper()
 	needContainers(t)
@@ -119,15 +119,15 @@ func withNode(t *testing.T) *session {
 	return newSession(t, real.get(t))
 }
 
-// withoutNode is a namespace on the cluster with a simulated node.
+// withoutNode returns a namespace on the cluster with a simulated node.
 func withoutNode(t *testing.T) *session {
 	t.Helper()
 	t.Parallel()
 	return newSession(t, simulated.get(t))
 }
 
-// needContainers ends a scenario on a machine that cannot run containers. On CI that
-// is a failure: what is not tested there is tested nowhere.
+// needContainers skips a scenario on a machine that cannot run containers. In CI it fails instead,
+// because nothing else runs these scenarios.
 func needContainers(t *testing.T) {
 	t.Helper()
 	err := canRunContainers()
@@ -156,8 +156,8 @@ func canRunContainers() error {
 	return err
 }
 
-// enoughDisk reports a cause that would otherwise only show as Pending pods: a node under
-// disk pressure takes none.
+// enoughDisk returns an error that would otherwise only show as Pending pods: a node with disk
+// pressure accepts none.
 func enoughDisk(dir string) error {
 	var disk unix.Statfs_t
 	if err := unix.Statfs(dir, &disk); err != nil {

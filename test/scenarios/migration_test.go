@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestStorageVersionMigration: custom resources are stored in the version of today, after
-// which the former version can go.
+// TestStorageVersionMigration: custom resources are rewritten in the current storage version, after
+// which the former version can be removed.
 func TestStorageVersionMigration(t *testing.T) {
 	s := withoutNode(t)
 	definition := func(versions string) string {
@@ -64,7 +64,7 @@ spec: {resource: {group: %q, resource: %s}}
 		t.Errorf("the relics are %q", got)
 	}
 
-	// A built-in kind as well: nothing changes, as it is stored as it would be today.
+	// Migrating a built-in kind changes nothing, because it already has the current version.
 	s.kubectl("create", "configmap", "kept", "--from-literal=a=b")
 	before = s.jsonpath("{.metadata.resourceVersion} {.data}", "configmap", "kept")
 	migrate("configmaps", "", "configmaps")
@@ -83,7 +83,7 @@ func (s *session) stored(want string) error {
 	return nil
 }
 
-// TestPolicyIsTypeChecked: fields in an expression that no object can have are reported.
+// TestPolicyIsTypeChecked: fields that do not exist are reported in an expression.
 func TestPolicyIsTypeChecked(t *testing.T) {
 	s := withoutNode(t)
 	policy := func(expression string) {

@@ -33,8 +33,8 @@ func TestMoveKilled(t *testing.T) {
 }
 
 // movesThoughKilled moves a Deployment and the stack. The process is killed after each of its
-// writes, and started again, until a run has nothing left to write. At each moment each object
-// is somewhere, and nothing of the source has gone before everything was at the target.
+// writes and restarted, until a run has nothing left to write. At any time each object exists in
+// one of the clusters, and the source loses nothing before the target has everything.
 func (m *migration) movesThoughKilled() {
 	m.Helper()
 	t, tripwire := m.T, &tripwire{}
@@ -47,7 +47,7 @@ func (m *migration) movesThoughKilled() {
 		}
 		p := tripwire.start(t, m.cluster.command("move", "deployment/web", "stack/top", "-n", m.namespace, "--kubeconfig", from, "--to", to, "--yes", "--drop-finalizers"))
 		<-p.done
-		// The last write of all may have been the one it was killed after.
+		// The process may have been killed after the very last write.
 		if strings.Contains(p.out.String(), "it may have been moved already") {
 			break
 		}
@@ -66,7 +66,7 @@ func (m *migration) movesThoughKilled() {
 			t.Fatalf("after run %d, %d of %d objects are at the source and %d at the target", runs, len(here), len(all), len(there))
 		}
 	}
-	// Each object is created, removed and released at least, each in a run of its own.
+	// Each object is at least created, removed and released, each in a separate run.
 	if runs < 3*len(all) {
 		t.Errorf("it got through in %d runs: not every write was the last of one", runs)
 	}
@@ -76,15 +76,15 @@ func (m *migration) movesThoughKilled() {
 	m.prints("", "get", "stacks,secrets", "-o", "name")
 }
 
-// tripwire kills a process when it has written. It stands before the API servers
-// that the process talks to.
+// tripwire kills a process after its first write. It is a proxy in front of the API servers that
+// the process uses.
 type tripwire struct {
 	mu      sync.Mutex
 	armed   bool
 	process *process
 }
 
-// before is a kubeconfig by which a cluster is reached through the tripwire.
+// before returns a kubeconfig for a cluster behind the tripwire.
 func (w *tripwire) before(t *testing.T, c *cluster) string {
 	t.Helper()
 	return listenIn(t, c, func(in *http.Request, _ string) {
@@ -94,8 +94,8 @@ func (w *tripwire) before(t *testing.T, c *cluster) string {
 	})
 }
 
-// listenIn is a kubeconfig by which a cluster is reached, with somebody who hears of each
-// request when it has been answered.
+// listenIn returns a kubeconfig for a cluster behind a proxy, which calls heard after the response
+// to each request.
 func listenIn(t *testing.T, c *cluster, heard func(in *http.Request, body string)) string {
 	t.Helper()
 	config := c.config(t)

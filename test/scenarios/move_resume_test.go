@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// verified begins to move the stack. The run is killed when all copies are verified, before it
-// has removed anything.
+// verified starts to move the stack. The run is killed when all copies are verified, before it has
+// removed anything.
 func (m *migration) verified() {
 	m.Helper()
 	m.stack()
@@ -36,9 +36,9 @@ func (m *migration) verified() {
 	}
 }
 
-// TestMoveResumedAtTheMomentOfRemoval runs the command again while the last request of the
-// killed run removes the root: whenever that takes effect, the move goes on, because the copies
-// are the only ones.
+// TestMoveResumedAtTheMomentOfRemoval repeats the command while the last request of the killed run
+// removes the root. Whenever the removal takes effect, the move continues, because then the only
+// copies are at the target.
 func TestMoveResumedAtTheMomentOfRemoval(t *testing.T) {
 	m := newMigration(t)
 	readsRoot := func(in *http.Request) bool {
@@ -48,17 +48,17 @@ func TestMoveResumedAtTheMomentOfRemoval(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		// after reports whether the removal takes effect after a request of the second run to the
-		// source; nil is before all of them.
+		// source; nil means before all of them.
 		after func(in *http.Request) bool
-		// waits is whether the root waits for its finalizer then.
+		// waits is set if the root then waits for its finalizer.
 		waits bool
 	}{
 		{"before the second run", nil, false},
 		{"before the second run, and the root waits", nil, true},
 		{"between reading the root and the graph", readsRoot, false},
 		{"between reading the root and the graph, and the root waits", readsRoot, true},
-		{"while it plans", asksForAccess, false},
-		{"while it plans, and the root waits", asksForAccess, true},
+		{"while the plan is made", asksForAccess, false},
+		{"while the plan is made, and the root waits", asksForAccess, true},
 	} {
 		m.verified()
 		remove := func() {
@@ -94,8 +94,8 @@ func TestMoveResumedAtTheMomentOfRemoval(t *testing.T) {
 	}
 }
 
-// TestMoveOfWhatGoesMeanwhile: nothing that says what to remove can lead to the loss of the last
-// copy of an object.
+// TestMoveOfWhatGoesMeanwhile: the last copy of an object is never removed, whatever is deleted
+// during the move.
 func TestMoveOfWhatGoesMeanwhile(t *testing.T) {
 	m := newMigration(t)
 	m.stack()
@@ -107,12 +107,12 @@ func TestMoveOfWhatGoesMeanwhile(t *testing.T) {
 	})
 	args := []string{"stack/top", "--to", to, "--yes", "--drop-finalizers"}
 	m.refusesMove([]string{"configmap/settings in namespace " + m.namespace + " was deleted at the source while it was being copied", "which has removed nothing yet", "only copy"}, args...)
-	// The same command does not leave the copy behind, on hold and marked.
+	// The same command does not forget the copy, which is on hold and marked.
 	m.refusesMove([]string{"configmap/settings in namespace " + m.namespace, "only copy"}, args...)
 	if have := m.copied(m.there); !slices.Contains(have, "configmap/settings") {
 		t.Errorf("the target has %v", have)
 	}
-	// A copy that is removed takes along what it owns, as anywhere.
+	// Dependents of a removed copy are collected as usual.
 	m.there.kubectl("delete", "configmap", "settings", "--cascade=orphan")
 	m.refusesMove([]string{"secret/key in namespace " + m.namespace, "no longer owned by an object that moves"}, args...)
 	m.there.kubectl("delete", "secret", "key")

@@ -36,8 +36,8 @@ spec:
 
 // migration is a move between two clusters.
 type migration struct {
-	*session          // the user at the source
-	there    *session // at the target
+	*session          // the user of the source
+	there    *session // the user of the target
 }
 
 func newMigration(t *testing.T) *migration {
@@ -57,10 +57,10 @@ func newMigrationTo(t *testing.T, target *cluster) *migration {
 	return m
 }
 
-// back is the migration the other way.
+// back returns the migration in the other direction.
 func (m *migration) back() *migration { return &migration{m.there, m.session} }
 
-// move types the verb at the source.
+// move runs the verb at the source.
 func (m *migration) move(args ...string) result {
 	args = append([]string{"move", "--data-dir", m.cluster.dir}, args...)
 	if !slices.Contains(args, "--from-directory") {
@@ -69,7 +69,7 @@ func (m *migration) move(args ...string) result {
 	return runCommand(m.cluster.command(args...), "")
 }
 
-// moves types a move that works.
+// moves runs a move that must succeed.
 func (m *migration) moves(args ...string) string {
 	m.Helper()
 	r := m.move(args...)
@@ -86,18 +86,18 @@ func (m *migration) refusesMove(parts []string, args ...string) {
 		m.Errorf("move %s works and should not:\n%s", strings.Join(args, " "), r.out)
 	}
 	for _, part := range parts {
-		// The plan wraps its lines.
+		// The plan has wrapped lines.
 		if said := strings.Join(strings.Fields(r.out+r.err), " "); !strings.Contains(said, part) {
 			m.Errorf("move %s says\n%s%s\nwithout %q", strings.Join(args, " "), r.out, r.err, part)
 		}
 	}
 }
 
-// teardown is a finalizer that Kubernetes does not use. It has no slash, like most of Cluster API's.
+// teardown is a custom finalizer. It has no slash, like most of Cluster API's.
 const teardown = "stack.move.example.com"
 
-// stack makes a tree of custom resources, three deep, with UIDs all over, and a status that lags
-// behind the last change.
+// stack creates a tree of custom resources, three levels deep, with UIDs in several fields, and
+// with a status that has not observed the last change.
 func (m *migration) stack() {
 	m.Helper()
 	m.apply(`
@@ -138,7 +138,7 @@ spec: {containers: [{name: c, image: "any:v1"}]}
 
 var stackObjects = []string{"stack/top", "stack/middle", "configmap/settings", "secret/key"}
 
-// checkStack: the target has the whole tree, and its UIDs are its own.
+// checkStack checks that the target has the whole tree, with its own UIDs.
 func (m *migration) checkStack() {
 	m.Helper()
 	there := func(path, object string) string { m.Helper(); return m.there.jsonpath(path, object) }
@@ -166,7 +166,7 @@ func (m *migration) checkStack() {
 	m.unmarked()
 }
 
-// unmarked checks that no marks of the move are left at the target.
+// unmarked checks that the target has no marks of the move left.
 func (m *migration) unmarked() {
 	m.Helper()
 	all := m.there.kubectl("get", "stacks,deployments,replicasets,configmaps,secrets,pods,services", "-o", "yaml")
@@ -177,7 +177,7 @@ func (m *migration) unmarked() {
 	m.there.prints("", "get", "configmaps", "--all-namespaces", "-l", "ownership.kindred.dev/move", "-o", "name")
 }
 
-// copied are the names of what is to be copied, as far as a side has it.
+// copied returns the names of the objects to copy that exist in a cluster.
 func (m *migration) copied(s *session) []string {
 	m.Helper()
 	found := strings.Fields(s.kubectl("get", "stacks,deployments,replicasets,configmaps,secrets", "-o", "name"))
@@ -186,7 +186,7 @@ func (m *migration) copied(s *session) []string {
 	})
 }
 
-// podsGo waits until the source has none any more, and nothing that would make some.
+// podsGo waits until the source has neither pods nor owners that would create some.
 func (m *migration) podsGo() {
 	m.Helper()
 	m.eventually("the source's pods go", func() error {

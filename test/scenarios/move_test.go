@@ -17,8 +17,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// TestMove: a Deployment with its history and a tree of custom resources go to another
-// cluster; what would lose something is refused before anything is written.
+// TestMove moves a Deployment with its history and a tree of custom resources to another cluster. A
+// move that would lose something is refused before anything is written.
 func TestMove(t *testing.T) {
 	m := newMigration(t)
 	m.kubectl("create", "deployment", "web", "--image=any:v1", "--replicas=3")
@@ -80,20 +80,20 @@ func TestMove(t *testing.T) {
 		m.refused([]string{"NotFound"}, "get", object)
 	}
 	m.podsGo()
-	// The history is one: what was before the move can be gone back to.
+	// The history is complete: a rollout can be undone to a revision from before the move.
 	m.there.kubectl("rollout", "undo", "deployment/web")
 	m.there.rolledOut("web")
 	m.there.prints("any:v1", "get", "deployment", "web", "-o", "jsonpath={.spec.template.spec.containers[0].image}")
 }
 
-// TestMoveIsRefusedByTheTarget: kinds that are not served, names that are taken, and what
-// admission would not have.
+// TestMoveIsRefusedByTheTarget: the target does not serve a kind, has a name already, or its
+// admission refuses an object.
 func TestMoveIsRefusedByTheTarget(t *testing.T) {
 	m := newMigration(t)
 	m.kubectl("create", "configmap", "taken")
 	m.stack()
 	to := m.there.cluster.kubeconfig()
-	// A move that is refused removes the namespace that it created.
+	// A refused move removes the namespace that it created.
 	m.kubectl("run", "plain", "--image=any:v1")
 	m.kubectl("label", "namespace", m.namespace, "pod-security.kubernetes.io/enforce=restricted")
 	m.refusesMove([]string{"violates PodSecurity", "nothing was changed except for namespaces that were created and removed again"}, "pod/plain", "--to", to, "--yes")
@@ -122,8 +122,8 @@ func TestMoveIsRefusedByTheTarget(t *testing.T) {
 	}
 }
 
-// TestMoveOfWhatChanges: what somebody changes between verification and removal is not
-// removed, and neither is what it owns.
+// TestMoveOfWhatChanges: objects that change between verification and removal are not removed, nor
+// are their dependents.
 func TestMoveOfWhatChanges(t *testing.T) {
 	m := newMigration(t)
 	m.stack()
@@ -147,9 +147,8 @@ func TestMoveOfWhatChanges(t *testing.T) {
 	}
 }
 
-// TestMoveFollowsChanges: what changes at the source while it is copied is copied again, what
-// is new there comes along, and what a controller of the target was faster to make is taken
-// over.
+// TestMoveFollowsChanges: objects that change at the source during the copy are copied again, new
+// ones are copied too, and objects that a controller of the target has created first are adopted.
 func TestMoveFollowsChanges(t *testing.T) {
 	m := newMigration(t)
 	m.stack()
@@ -184,8 +183,8 @@ data: {owner: nobody}
 	m.prints("configmap/kube-root-ca.crt\n", "get", "stacks,configmaps,secrets,pods", "-o", "name")
 }
 
-// TestMoveKeepsData: a claim whose removal would remove its volume's data stays, and so does
-// the volume.
+// TestMoveKeepsData: a claim whose removal would delete its volume's data stays, and so does the
+// volume.
 func TestMoveKeepsData(t *testing.T) {
 	m := newMigration(t)
 	for _, policy := range []string{"Delete", "Retain"} {
@@ -223,7 +222,7 @@ spec: {volumeName: ` + name + `, storageClassName: "", accessModes: [ReadWriteOn
 	}
 }
 
-// TestMoveWithoutPermission names the permissions that are missing on either side.
+// TestMoveWithoutPermission: the error names the permissions that are missing in either cluster.
 func TestMoveWithoutPermission(t *testing.T) {
 	m := newMigration(t)
 	m.kubectl("create", "configmap", "plain")
@@ -259,7 +258,8 @@ func TestMoveWithoutPermission(t *testing.T) {
 	}, "configmap/plain", "--kubeconfig", source, "--to", target, "--yes")
 }
 
-// TestMoveByDirectory: out to files, which the source does not notice, and in from them.
+// TestMoveByDirectory writes objects to files, which does not change the source, and creates them
+// from the files.
 func TestMoveByDirectory(t *testing.T) {
 	m := newMigration(t)
 	m.stack()
@@ -276,7 +276,7 @@ func TestMoveByDirectory(t *testing.T) {
 	if err != nil || len(entries) != len(stackObjects)+1 {
 		t.Fatalf("%d files: %v", len(entries), err)
 	}
-	// A directory that is not whole is no source.
+	// An incomplete directory is refused.
 	first := filepath.Join(dir, entries[0].Name())
 	aside := filepath.Join(t.TempDir(), "aside")
 	if err := os.Rename(first, aside); err != nil {

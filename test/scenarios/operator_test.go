@@ -21,7 +21,7 @@ import (
 const cleanup = "operator.example.com/cleanup"
 
 // operate runs an operator of ConfigMaps that cleans up as Cluster API does: when an object with
-// its finalizer is being deleted, it deletes the dependents, waits until they are gone, and drops
+// its finalizer is being deleted, it deletes the dependents, waits for their deletion, and removes
 // the finalizer.
 func (s *session) operate() {
 	s.Helper()
@@ -85,9 +85,9 @@ func dependentsOf(all []corev1.ConfigMap, owner types.UID) (owned []*corev1.Conf
 	return owned
 }
 
-// TestCascadeOfAnOperator: what an operator deletes because its owner is being deleted belongs to
-// that cascade. "why" leads to the root, and the root comes back with its body. What a person
-// deletes meanwhile stays gone.
+// TestCascadeOfAnOperator: objects that an operator deletes because their owner is being deleted
+// belong to that cascade. "why" leads to the root, and they are restored with the root. Objects
+// that a user deletes meanwhile are not restored.
 func TestCascadeOfAnOperator(t *testing.T) {
 	s := newSession(t, ownCluster(t, "--no-node"))
 	create := func(name, owner string, finalizers string) {

@@ -15,7 +15,7 @@ import (
 	"testing"
 )
 
-// manifestFile writes a configuration that "kindred up" is to read.
+// manifestFile writes a configuration file for "kindred up".
 func manifestFile(t *testing.T, name, content string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
@@ -25,7 +25,7 @@ func manifestFile(t *testing.T, name, content string) string {
 	return path
 }
 
-// encryption is by one key; plain data can be read.
+// encryption returns a configuration that encrypts with one key and can read plain data.
 func encryption(t *testing.T, key string) string {
 	t.Helper()
 	return manifestFile(t, "encryption.yaml", fmt.Sprintf(`
@@ -37,7 +37,7 @@ resources:
 `, key))
 }
 
-// onDisk reports whether a text is anywhere in the store's files.
+// onDisk reports whether any file of the store contains a text.
 func (c *cluster) onDisk(t *testing.T, text string) bool {
 	t.Helper()
 	found := false
@@ -55,7 +55,7 @@ func (c *cluster) onDisk(t *testing.T, text string) bool {
 	return found
 }
 
-// refuses starts the cluster with flags that cannot work, and checks the one line it says.
+// refuses starts the cluster with invalid flags, and checks the one line of output.
 func (c *cluster) refuses(t *testing.T, want string, args ...string) {
 	t.Helper()
 	r := c.run(append([]string{"up", "--secure-port", "0", "--no-node"}, args...)...)
@@ -69,8 +69,9 @@ const (
 	secondKey = "MTIzNDU2Nzg5MGFiY2RlZmdoaWprbG1ub3BxcnN0dXY="
 )
 
-// TestEncryptionAtRest: from when it is wished, secrets leave no trace in the store's files;
-// what was stored before can be read, and with the wrong key, or none, a start says so.
+// TestEncryptionAtRest: once encryption is configured, Secrets leave no plain text in the store's
+// files. Earlier ones can still be read. With the wrong key, or none, the start fails with a clear
+// error.
 func TestEncryptionAtRest(t *testing.T) {
 	t.Parallel()
 	c := ownCluster(t, "--no-node")
@@ -101,7 +102,7 @@ func TestEncryptionAtRest(t *testing.T) {
 	s.prints("watchword-after", "get", "secret", "after", "-o", "go-template={{.data.word | base64decode}}")
 }
 
-// TestAuditLog: who did what is in the log, one line each, and secrets' contents are not.
+// TestAuditLog: the log has one line for each request, without the content of Secrets.
 func TestAuditLog(t *testing.T) {
 	t.Parallel()
 	policy := manifestFile(t, "policy.yaml", `
@@ -142,7 +143,7 @@ type auditEvent struct {
 	ResponseStatus   struct{ Code int }
 }
 
-// auditEvents are the lines of a log.
+// auditEvents returns the events of a log.
 func auditEvents(t *testing.T, log string) (events []auditEvent) {
 	t.Helper()
 	content, err := os.ReadFile(log)
@@ -159,8 +160,8 @@ func auditEvents(t *testing.T, log string) (events []auditEvent) {
 	return events
 }
 
-// TestAuditOfAnUndeletion: what it writes, it writes as its caller, and the log tells it from
-// what the caller does otherwise.
+// TestAuditOfAnUndeletion: an undeletion's writes have its caller as user, and a user agent that
+// distinguishes them from the caller's other requests.
 func TestAuditOfAnUndeletion(t *testing.T) {
 	t.Parallel()
 	policy := manifestFile(t, "policy.yaml", `
@@ -188,14 +189,14 @@ restored: 1`, "secret/one")
 			got = append(got, event.Verb)
 		}
 	}
-	// A dry run, the object, the beginning of its release, and its release.
+	// A dry run, the object, the start of its release, and its release.
 	if want := []string{"create", "create", "update", "patch"}; !slices.Equal(got, want) {
 		t.Errorf("recorded %q, want %q", got, want)
 	}
 }
 
-// TestWhoAmI: kubectl asks who one is and what one may do, by the certificate of the
-// kubeconfig, as another user, and by a bootstrap token.
+// TestWhoAmI: kubectl's whoami and can-i work with the certificate of the kubeconfig, as another
+// user, and with a bootstrap token.
 func TestWhoAmI(t *testing.T) {
 	s := withoutNode(t)
 	s.prints("kubernetes-admin", "auth", "whoami", "-o", "jsonpath={.status.userInfo.username}")

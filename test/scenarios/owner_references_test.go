@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// The files of the article "owner references as a list", with what its page broke
-// mended: indentation, and "postgres1.yaml", which it uses but does not show.
+// The files of the article "owner references as a list", with its formatting errors corrected:
+// indentation, and "postgres1.yaml", which it uses but does not show.
 var articleFiles = map[string]string{
 	"crd.yaml": `apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
@@ -54,8 +54,8 @@ metadata:
 `,
 }
 
-// TestOwnerReferencesAsAList types the article from its first command to its last, and
-// gets what the article shows.
+// TestOwnerReferencesAsAList runs the commands of the article and checks for the output that it
+// shows.
 func TestOwnerReferencesAsAList(t *testing.T) {
 	s := inNamespace(t, simulated.get(t), "default")
 	dir := t.TempDir()
@@ -103,8 +103,8 @@ func TestOwnerReferencesAsAList(t *testing.T) {
 		`[{"op": "add", "path": "/metadata/ownerReferences", "value": [{"apiVersion": "test.joshua.su/v1", "blockOwnerDeletion": true, "controller": true, "kind": "Database", "name": "postgres", "uid": "`+first+`"}, {"apiVersion": "test.joshua.su/v1", "blockOwnerDeletion": true, "kind": "Database", "name": "postgres1", "uid": "`+second+`"}]}]`)
 	s.prints(first+" "+second, "get", "cm", "postgres-cm", "-o", "jsonpath={.metadata.ownerReferences[*].uid}")
 
-	// One owner goes: what it shares with the other stays. The collector takes the
-	// reference away when it has looked at the object, so there is no need to wait blindly.
+	// One owner is deleted: a shared dependent stays. The collector removes the reference, so the
+	// test waits for that.
 	s.prints("database.test.joshua.su \"postgres\" deleted from default namespace\n", "delete", "database", "postgres")
 	s.eventually("the reference to the absent owner goes", func() error {
 		if got := s.kubectl("get", "cm", "postgres-cm", "-o", "jsonpath={.metadata.ownerReferences[*].uid}"); got != second {
@@ -114,13 +114,12 @@ func TestOwnerReferencesAsAList(t *testing.T) {
 	})
 	s.table("NAME DATA AGE\npostgres-cm 1 *", "get", "cm", "postgres-cm")
 
-	// The last owner goes, and so does the object.
+	// The last owner is deleted, and the dependent with it.
 	s.prints("database.test.joshua.su \"postgres1\" deleted from default namespace\n", "delete", "database", "postgres1")
 	s.gone("cm", "postgres-cm")
 }
 
-// TestOneControllerAtMost is the article's second half: among all owners, only one may
-// be the controller.
+// TestOneControllerAtMost is the second half of the article: only one owner may be the controller.
 func TestOneControllerAtMost(t *testing.T) {
 	s := withoutNode(t)
 	reference := func(name string) string {
@@ -150,7 +149,7 @@ metadata:
 		s.gone("cm", name)
 	}
 	s.gone("secret", "of-background")
-	// An owner that goes in the foreground is the last to go.
+	// An owner in foreground deletion is removed after its dependents.
 	s.refused([]string{"NotFound"}, "get", "secret", "of-foreground")
 	s.prints("", "get", "secret", "of-orphan", "-o", "jsonpath={.metadata.ownerReferences}")
 }

@@ -16,10 +16,10 @@ import (
 	criclient "k8s.io/cri-client/pkg"
 )
 
-// What the verbs of ownership say and do where pods are containers.
+// Tests of the ownership verbs with real containers.
 
-// onMachine is all that this machine has of pods: what the node's container runtime knows of
-// them, running or not, and their processes, mounts and cgroups.
+// onMachine returns everything that this machine has of pods: their containers in the node's
+// runtime, running or not, and their processes, mounts and cgroups.
 func (s *session) onMachine(pods []corev1.Pod) (found []string) {
 	s.Helper()
 	service, err := criclient.NewRemoteRuntimeServiceBuilder().
@@ -53,7 +53,7 @@ func (s *session) onMachine(pods []corev1.Pod) (found []string) {
 	return found
 }
 
-// leaveTheMachine checks that a deletion takes pods from where they run.
+// leaveTheMachine checks that a deletion removes pods from the machine.
 func (s *session) leaveTheMachine(pods []corev1.Pod, deletion func()) {
 	s.Helper()
 	for _, part := range []string{"sandbox ", "container ", "/sys/fs/cgroup/", "kubernetes.io~"} {
@@ -70,7 +70,7 @@ func (s *session) leaveTheMachine(pods []corev1.Pod, deletion func()) {
 	})
 }
 
-// agent is a pod as an operator creates it, with a readiness gate.
+// agent returns a pod as an operator would create it, with a readiness gate.
 func agent(name, owners string) string {
 	return fmt.Sprintf(`
 apiVersion: v1
@@ -90,8 +90,8 @@ func (s *session) referenceTo(configMap string) string {
 	return fmt.Sprintf("{apiVersion: v1, kind: ConfigMap, name: %s, uid: %s}", configMap, s.uid("configmap/"+configMap))
 }
 
-// TestTreeAndPreviewOfContainers: the tree has what a probe has just found, and a deletion takes
-// the containers that its preview names, and leaves the other alone.
+// TestTreeAndPreviewOfContainers: the tree shows the result of a probe, and a deletion removes the
+// containers in its preview and no others.
 func TestTreeAndPreviewOfContainers(t *testing.T) {
 	s := withNode(t)
 	s.kubectl("create", "configmap", "one")
@@ -137,8 +137,8 @@ would be deleted: 2, kept: 1
 	s.stayed(survivor, "app=stays")
 }
 
-// TestLintAndRepairOfContainers: references of running pods are lost, found and mended, and no
-// container notices. What a controller cares for, it takes back as soon as it may.
+// TestLintAndRepairOfContainers: references of running pods are lost, found and repaired without
+// affecting the containers. Controllers adopt their own objects again at once.
 func TestLintAndRepairOfContainers(t *testing.T) {
 	s := withNode(t)
 	s.createWeb(3)
@@ -179,8 +179,8 @@ func TestLintAndRepairOfContainers(t *testing.T) {
 	})
 }
 
-// TestMoveOfContainers: they end where they were, and run where they are moved to, with what is
-// mounted into them and as who they are there; and again from a directory.
+// TestMoveOfContainers: containers stop at the source and run at the target, with their volumes and
+// the target's service account; then the same from a directory.
 func TestMoveOfContainers(t *testing.T) {
 	s := withNode(t)
 	m := &migration{s, inNamespace(t, ownClusterWithNode(t), s.namespace)}
@@ -245,7 +245,7 @@ spec:
 	back.runsAnew(pods)
 }
 
-// runsAnew checks that other pods than before run for the Deployment that was moved.
+// runsAnew checks that the moved Deployment runs other pods than before.
 func (s *session) runsAnew(before []corev1.Pod) {
 	s.Helper()
 	s.rolledOut("web")

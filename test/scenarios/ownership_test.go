@@ -13,13 +13,13 @@ import (
 	"time"
 )
 
-// kindred runs a verb of the program's own in the session's namespace.
+// kindred runs a verb of kindred in the session's namespace.
 func (s *session) kindred(args ...string) result {
 	return s.cluster.run(append(args, "--namespace", s.namespace)...)
 }
 
-// shows checks what a verb prints, line by line and column by column; "*" stands for any
-// word, and a last "..." for any more.
+// shows checks the output of a verb by line and column. "*" matches any word, and "..." at the end
+// any further ones.
 func (s *session) shows(want string, args ...string) {
 	s.Helper()
 	r := s.kindred(args...)
@@ -57,7 +57,7 @@ func sameWords(want, got []string) bool {
 	return true
 }
 
-// treeAndPreview looks at a Deployment before its deletion, deletes it, and looks again.
+// treeAndPreview checks tree and preview of a Deployment, deletes it, and checks again.
 func (s *session) treeAndPreview() {
 	s.Helper()
 	s.kubectl("create", "deployment", "web", "--image", image, "--replicas", "2", "--", "sh", "-c", "trap exit TERM; sleep 3600 & wait")
@@ -103,8 +103,8 @@ func TestTreeAndPreviewSimulated(t *testing.T) { withoutNode(t).treeAndPreview()
 
 func TestTreeAndPreview(t *testing.T) { withNode(t).treeAndPreview() }
 
-// TestDeletionThatIsHeldUp: what a preview shows of finalizers and of other owners, kubectl
-// that creates the same review, and the plugin.
+// TestDeletionThatIsHeldUp: a preview shows finalizers and other owners, by the verb, by kubectl
+// create of the review, and by the plugin.
 func TestDeletionThatIsHeldUp(t *testing.T) {
 	s := withoutNode(t)
 	for _, name := range []string{"one", "two", "held", "shared"} {
@@ -146,8 +146,8 @@ spec:
 	s.prints("configmap/kube-root-ca.crt\nconfigmap/shared\nconfigmap/two\n", "get", "cm", "-o", "name")
 }
 
-// TestDeletionOfSeveral: several objects are previewed and deleted as one, and nothing is deleted
-// when the deletion would take more along than was shown.
+// TestDeletionOfSeveral: several objects are previewed and deleted as one. Nothing is deleted if
+// the deletion would delete more than was shown.
 func TestDeletionOfSeveral(t *testing.T) {
 	s := withoutNode(t)
 	for _, name := range []string{"one", "two", "shared", "late"} {
@@ -184,7 +184,7 @@ would be deleted: 3
 	if err := json.Unmarshal([]byte(r.out), &review); err != nil || len(review.Spec.Targets) != 2 || review.Status.Deleted != 3 {
 		t.Errorf("%v: %s%s", err, r.out, r.err)
 	}
-	// No part of a deletion is shown, or done, if there is no answer to the whole.
+	// Without an answer for all targets, nothing is shown or deleted.
 	if r := s.kindred("delete", "configmap/one", "configmap/none", "--yes"); r.code != 1 || !strings.Contains(r.err, `"none" not found`) {
 		t.Errorf("exit %d: %s%s", r.code, r.out, r.err)
 	}
@@ -217,7 +217,7 @@ would be deleted: 3
 	s.gone("cm", "late")
 }
 
-// TestPlugin: the same program, by the name of a plugin of kubectl's.
+// TestPlugin runs the program under its name as a plugin of kubectl.
 func TestPlugin(t *testing.T) {
 	s := withoutNode(t)
 	s.kubectl("create", "configmap", "one")
@@ -225,7 +225,7 @@ func TestPlugin(t *testing.T) {
 	if err := os.Symlink(binary, filepath.Join(dir, "kubectl-kindred")); err != nil {
 		t.Fatal(err)
 	}
-	// kubectl refuses flags of its own before a plugin's name.
+	// kubectl refuses its own flags before a plugin's name.
 	cmd := s.cluster.command("kubectl", "--data-dir", s.cluster.dir, "kindred", "tree", "configmap/one", "--namespace", s.namespace)
 	cmd.Env = append(cmd.Env, "PATH="+dir+":"+os.Getenv("PATH"))
 	r := runCommand(cmd, "")

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestConfiguration brings values into a container every way there is: environment and
-// volumes, from ConfigMaps, Secrets and the pod itself.
+// TestConfiguration passes values to a container in every way: environment and volumes, from
+// ConfigMaps, Secrets and the pod itself.
 func TestConfiguration(t *testing.T) {
 	s := withNode(t)
 	s.kubectl("create", "configmap", "settings", "--from-literal=colour=blue", "--from-literal=size=small")
@@ -76,7 +76,7 @@ spec:
 	in("blue\n", "cat /one/colour; echo")
 	s.refused([]string{"Read-only file system"}, "exec", "configured", "--", "touch", "/keys/new")
 
-	// What changes is seen without a restart, all at once; a subPath stays.
+	// Changes are visible without a restart, and atomically; a subPath does not change.
 	s.kubectl("patch", "configmap", "settings", "-p", `{"data":{"colour":"red"}}`)
 	s.kubectl("annotate", "pod", "configured", "note=second", "--overwrite")
 	s.within(2*patience, "changes reach the volumes", func() error {
@@ -127,7 +127,7 @@ spec:
 	})
 }
 
-// TestSecurityContext: who a container is and what it may do.
+// TestSecurityContext checks the user and the capabilities of a container.
 func TestSecurityContext(t *testing.T) {
 	s := withNode(t)
 	s.apply(`
@@ -183,8 +183,8 @@ spec:
 	})
 }
 
-// TestResources: requests and limits become the container's cgroup, and the limit of
-// memory is one.
+// TestResources: requests and limits are set in the container's cgroup, and the memory limit is
+// enforced.
 func TestResources(t *testing.T) {
 	s := withNode(t)
 	s.apply(`
@@ -211,7 +211,7 @@ spec:
 `)
 	s.ready("limited")
 	s.prints("Burstable", "get", "pod", "limited", "-o", "jsonpath={.status.qosClass}")
-	// Both hierarchies of cgroups; whichever the machine has.
+	// Works with both versions of cgroups.
 	s.prints("67108864\n25000\n", "exec", "limited", "--", "sh", "-c",
 		"cat /sys/fs/cgroup/memory/memory.limit_in_bytes 2>/dev/null || cat /sys/fs/cgroup/memory.max;"+
 			"cat /sys/fs/cgroup/cpu/cpu.cfs_quota_us 2>/dev/null || cut -d' ' -f1 /sys/fs/cgroup/cpu.max")
@@ -222,7 +222,7 @@ spec:
 	s.contains(s.kubectl("describe", "node", s.pod("limited").Spec.NodeName), "Allocated resources:", s.namespace)
 }
 
-// TestPodFacts: what every pod finds in its container without asking.
+// TestPodFacts checks what every container has without configuration.
 func TestPodFacts(t *testing.T) {
 	s := withNode(t)
 	s.apply(`

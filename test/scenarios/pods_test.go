@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// TestRestartPolicies: what becomes of a pod whose container ends, for each policy.
+// TestRestartPolicies: each policy decides what follows when a container ends.
 func TestRestartPolicies(t *testing.T) {
 	s := withNode(t)
 	run := func(name, policy, script string) {
@@ -63,7 +63,8 @@ func (s *session) phase(pod string, want corev1.PodPhase) {
 	})
 }
 
-// containerStatus is the status of a pod's first container; none yet is an empty one.
+// containerStatus returns the status of a pod's first container, which is empty before there is
+// one.
 func (s *session) containerStatus(pod string) corev1.ContainerStatus {
 	s.Helper()
 	if statuses := s.pod(pod).Status.ContainerStatuses; len(statuses) > 0 {
@@ -72,8 +73,8 @@ func (s *session) containerStatus(pod string) corev1.ContainerStatus {
 	return corev1.ContainerStatus{}
 }
 
-// TestInitContainers run one after the other, each to its end, before the others start;
-// one that restarts (a sidecar) runs beside all that follow it.
+// TestInitContainers: init containers run one after the other before the others start. A
+// restartable one (a sidecar) keeps running beside those that follow it.
 func TestInitContainers(t *testing.T) {
 	s := withNode(t)
 	s.apply(`
@@ -110,7 +111,7 @@ spec:
 		}
 	}
 
-	// One that fails for good fails the pod, and nothing else starts.
+	// An init container that fails for good fails the pod, and nothing else starts.
 	s.apply(`
 apiVersion: v1
 kind: Pod
@@ -127,7 +128,7 @@ spec:
 	}
 }
 
-// TestProbes: readiness by http, liveness by exec, startup by tcp.
+// TestProbes: readiness over HTTP, liveness by exec, startup over TCP.
 func TestProbes(t *testing.T) {
 	s := withNode(t)
 	s.apply(`
@@ -177,8 +178,8 @@ spec:
 	s.contains(s.kubectl("describe", "pod", "probed"), "Killing", "Container web failed liveness probe, will be restarted", "Liveness probe failed:")
 }
 
-// TestHooksAndTermination: postStart before ready, preStop before TERM, and KILL when the
-// grace period is over.
+// TestHooksAndTermination: postStart before readiness, preStop before SIGTERM, and SIGKILL after
+// the grace period.
 func TestHooksAndTermination(t *testing.T) {
 	s := withNode(t)
 	scratch := t.TempDir()
@@ -220,7 +221,7 @@ spec:
 	s.prints("started\nstopping\nterm\n", "exec", "witness", "--", "cat", "/host/order")
 	s.took(2*time.Second, 20*time.Second, "delete", "pod", "stubborn")
 
-	// Forced deletion does not wait for anybody.
+	// A forced deletion waits for nothing.
 	s.kubectl("run", "forced", "--image="+image, "--", "sh", "-c", "trap '' TERM; while true; do sleep 1; done")
 	s.ready("forced")
 	s.took(0, 10*time.Second, "delete", "pod", "forced", "--force", "--grace-period=0")
@@ -233,7 +234,7 @@ spec:
 	})
 }
 
-// took types a command that works, and checks how long it took.
+// took runs a command that must succeed, and checks its duration.
 func (s *session) took(least, most time.Duration, args ...string) {
 	s.Helper()
 	began := time.Now()
@@ -243,7 +244,7 @@ func (s *session) took(least, most time.Duration, args ...string) {
 	}
 }
 
-// TestImagePull: an image that is not there is named as the reason.
+// TestImagePull: a missing image is reported as the reason.
 func TestImagePull(t *testing.T) {
 	s := withNode(t)
 	s.apply(`
@@ -270,11 +271,11 @@ spec:
 	s.contains(s.kubectl("describe", "pod", "never"), `Container image "busybox:absent" is not present with pull policy of Never`)
 }
 
-// TestRefusedByTheNode: what this node cannot run ends with a reason, not in silence.
+// TestRefusedByTheNode: a pod that this node cannot run fails with a reason.
 func TestRefusedByTheNode(t *testing.T) {
 	s := withNode(t)
 	node := s.jsonpath("{.items[0].metadata.name}", "nodes")
-	// Bound by hand, as a DaemonSet of old or a static scheduler would.
+	// This pod sets its node name, as a static scheduler would.
 	s.apply(`
 apiVersion: v1
 kind: Pod
@@ -299,7 +300,7 @@ spec:
 	if status := s.pod("huge").Status; status.Reason != "OutOfmemory" || !strings.Contains(status.Message, "Node didn't have enough resource: memory") {
 		t.Errorf("huge: %s: %s", status.Reason, status.Message)
 	}
-	// The condition explains why the scheduler finds no node.
+	// The condition explains why the scheduler found no node.
 	s.apply(`
 apiVersion: v1
 kind: Pod

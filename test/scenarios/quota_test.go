@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestResourceQuota: a quota refuses what goes beyond it, and what has gone makes room.
+// TestResourceQuota: a quota refuses objects beyond its limit, and deleted objects free their part.
 func TestResourceQuota(t *testing.T) {
 	s := withoutNode(t)
 	s.apply(`
@@ -28,7 +28,7 @@ spec:
 	s.uses("secrets", "0")
 	s.kubectl("create", "secret", "generic", "two")
 
-	// Requests of pods count until the pods are gone, whoever creates them.
+	// Requests of pods count until the pods are deleted, whichever client creates them.
 	s.refused([]string{"failed quota: q: must specify requests.cpu for: idle"}, "run", "idle", "--image=registry.example/any:v1")
 	s.kubectl("create", "deployment", "web", "--image=registry.example/any:v1", "--replicas=0")
 	s.kubectl("set", "resources", "deployment/web", "--requests=cpu=200m")
@@ -43,7 +43,7 @@ spec:
 	s.uses("requests.cpu", "0")
 	s.uses("count/deployments.apps", "0")
 
-	// Devices count by their class.
+	// Devices are counted by class.
 	s.apply(`
 apiVersion: resource.k8s.io/v1
 kind: DeviceClass
@@ -60,7 +60,7 @@ metadata: {name: quota-gpu}
 	s.kubectl("delete", "resourceclaim", "one")
 	s.uses("quota-gpu.deviceclass.resource.k8s.io/devices", "0")
 
-	// Objects of custom kinds count from when the kind is there.
+	// Custom resources are counted once their kind exists.
 	s.apply(`
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition

@@ -25,12 +25,12 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// definitions is how many CustomResourceDefinitions the cluster has, each in a group of its own.
+// definitions is the number of CustomResourceDefinitions, each in its own group.
 const definitions = 20
 
-// TestReadyMeansThatEveryResourceAnswers: from the moment that /readyz succeeds, every resource
-// answers, and discovery lists it. That holds for the first start of a cluster, for a restart, and
-// after a crash amid the creation of CustomResourceDefinitions.
+// TestReadyMeansThatEveryResourceAnswers: as soon as /readyz succeeds, every resource answers, and
+// discovery lists it: at the first start of a cluster, after a restart, and after a crash during
+// the creation of CustomResourceDefinitions.
 func TestReadyMeansThatEveryResourceAnswers(t *testing.T) {
 	t.Parallel()
 	served := paths{}
@@ -58,12 +58,12 @@ func TestReadyMeansThatEveryResourceAnswers(t *testing.T) {
 	startAndAsk(t, c, "restart", served)
 }
 
-// paths are URL paths that must be answered, each with the words that the answer must contain.
+// paths are URL paths that must be answered, with the words that the response must contain.
 type paths map[string][]string
 
 func (p paths) add(path string, words ...string) { p[path] = append(p[path], words...) }
 
-// custom adds what a CustomResourceDefinition makes the server answer.
+// custom adds the paths of a CustomResourceDefinition.
 func (p paths) custom(group string) {
 	p.add("/apis", `"`+group+`"`)
 	p.add("/apis/", `"`+group+`"`)
@@ -72,7 +72,7 @@ func (p paths) custom(group string) {
 	p.add("/apis/"+group+"/v1/things", `"ThingList"`)
 }
 
-// ask sends all requests at once.
+// ask sends all requests concurrently.
 func (p paths) ask(client rest.Interface) error {
 	var mu sync.Mutex
 	var wait sync.WaitGroup
@@ -108,7 +108,8 @@ func accept(path string) string {
 	return "application/json"
 }
 
-// builtIn adds what every cluster serves, as one that has been ready for a while lists it.
+// builtIn adds the paths of every cluster, from the discovery of one that has been ready for a
+// while.
 func (p paths) builtIn(t *testing.T, c *cluster) {
 	t.Helper()
 	time.Sleep(5 * time.Second)
@@ -158,7 +159,7 @@ func (p paths) builtIn(t *testing.T, c *cluster) {
 	}
 }
 
-// startAndAsk asks at the first moment that /readyz succeeds, and again after that.
+// startAndAsk sends the requests as soon as /readyz succeeds, and again later.
 func startAndAsk(t *testing.T, c *cluster, start string, served paths) {
 	t.Helper()
 	_ = os.Remove(c.kubeconfig())

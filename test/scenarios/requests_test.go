@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// TestApply: server-side apply, its owners of fields and their conflicts.
+// TestApply: server-side apply, field ownership and conflicts.
 func TestApply(t *testing.T) {
 	s := withoutNode(t)
 	settings := func(data string) string {
@@ -40,14 +40,14 @@ func TestApply(t *testing.T) {
 		t.Errorf("by force: %+v", r)
 	}
 	s.prints("red small", "get", "cm", "settings", "-o", "jsonpath={.data.colour} {.data.size}")
-	// What its only owner no longer names goes.
+	// A field that its only owner no longer applies is removed.
 	if r := apply("one", "more: x"); r.code != 0 {
 		t.Errorf("fewer fields: %+v", r)
 	}
 	s.prints(`{"colour":"red","more":"x"}`, "get", "cm", "settings", "-o", "jsonpath={.data}")
 	s.contains(s.kubectl("get", "cm", "settings", "-o", "yaml", "--show-managed-fields"), "manager: one", "manager: two", "operation: Apply", "f:colour: {}")
 
-	// The classic apply, twice the same, once less, and its preview.
+	// Client-side apply: twice unchanged, once with a field removed, and its diff.
 	s.input("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: classic}\ndata: {a: a, b: b}\n", "apply", "-f", "-")
 	less := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: classic}\ndata: {a: c}\n"
 	r := runCommand(s.command("diff", "-f", "-"), less)
@@ -63,7 +63,7 @@ func TestApply(t *testing.T) {
 	s.prints(`{"a":"c"}`, "get", "cm", "classic", "-o", "jsonpath={.data}")
 }
 
-// TestDryRun: everything is checked and defaulted, nothing is kept.
+// TestDryRun: requests are validated and defaulted, and nothing is stored.
 func TestDryRun(t *testing.T) {
 	s := withoutNode(t)
 	s.contains(s.kubectl("create", "deployment", "web", "--image=any:v1", "--dry-run=server", "-o", "yaml"), "revisionHistoryLimit: 10", "maxSurge: 25%", "uid: ")
@@ -75,7 +75,8 @@ func TestDryRun(t *testing.T) {
 	s.prints("b", "get", "configmap", "kept", "-o", "jsonpath={.data.a}")
 }
 
-// TestFieldValidation: unknown and duplicate fields are refused, told or ignored, as asked.
+// TestFieldValidation: unknown and duplicate fields are refused, warned about or ignored, as
+// requested.
 func TestFieldValidation(t *testing.T) {
 	s := withoutNode(t)
 	manifest := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\ndatum: {a: b}\n"
@@ -90,13 +91,13 @@ func TestFieldValidation(t *testing.T) {
 	if r.code != 0 || r.err != "" {
 		t.Errorf("--validate=ignore: %+v", r)
 	}
-	// kubectl patch asks for nothing, and the server then warns.
+	// kubectl patch does not request a validation, so the server warns.
 	if r := s.try("patch", "cm", "x", "--type=merge", "-p", `{"metadata":{"label":{"a":"b"}}}`); !strings.Contains(r.err, `Warning: unknown field "metadata.label"`) {
 		t.Errorf("patch: %+v", r)
 	}
 }
 
-// TestPatches: all four types, and what each does with a list.
+// TestPatches: all four types, and their effect on lists.
 func TestPatches(t *testing.T) {
 	s := withoutNode(t)
 	s.kubectl("create", "deployment", "web", "--image=any:v1")
@@ -117,13 +118,13 @@ func TestPatches(t *testing.T) {
 	patch("merge", `{"spec":{"template":{"spec":{"containers":[{"name":"other","image":"other:v1"}]}}}}`, "other:v1")
 	s.refused([]string{"the server rejected our request due to an error in our request"}, "patch", "deployment", "web", "--type=json", "-p", `[{"op":"test","path":"/spec/replicas","value":7}]`)
 
-	// Subresources take patches too.
+	// Subresources accept patches too.
 	s.kubectl("patch", "deployment", "web", "--subresource=scale", "--type=merge", "-p", `{"spec":{"replicas":2}}`)
 	s.prints("2", "get", "deployment", "web", "-o", "jsonpath={.spec.replicas}")
 	s.contains(s.kubectl("get", "deployment", "web", "--subresource=scale", "-o", "yaml"), "kind: Scale", "replicas: 2")
 }
 
-// TestListsAndWatches: chunks that fit together, and a watch that goes on where a list ended.
+// TestListsAndWatches: consistent chunks, and a watch that continues where a list ended.
 func TestListsAndWatches(t *testing.T) {
 	s := withoutNode(t)
 	objects := s.cluster.client(t).CoreV1().ConfigMaps(s.namespace)
@@ -142,7 +143,7 @@ func TestListsAndWatches(t *testing.T) {
 		}
 		if version == "" {
 			version = list.ResourceVersion
-			// What comes after the first chunk is not in the others.
+			// Changes after the first chunk are not in the other chunks.
 			if err := objects.Delete(t.Context(), "n-24", metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)
 			}
@@ -163,7 +164,7 @@ func TestListsAndWatches(t *testing.T) {
 	s.prints("12\n", "get", "cm", "-l", "odd=true", "--chunk-size=5", "-o", `go-template={{len .items}}{{"\n"}}`)
 	s.prints("configmap/n-03\n", "get", "cm", "--field-selector=metadata.name=n-03", "-o", "name")
 
-	// From where the list ended: the deletion, then what happens now, then bookmarks.
+	// From the revision of the list: first the deletion, then new events, then bookmarks.
 	w, err := objects.Watch(t.Context(), metav1.ListOptions{ResourceVersion: version, LabelSelector: "odd", AllowWatchBookmarks: true})
 	if err != nil {
 		t.Fatal(err)
@@ -192,7 +193,7 @@ func TestListsAndWatches(t *testing.T) {
 	if event := next(t, initial); event.Type != watch.Bookmark || event.Object.(*corev1.ConfigMap).Annotations[metav1.InitialEventsAnnotationKey] != "true" {
 		t.Errorf("after the initial events came %v", event)
 	}
-	// A version that is too old to go on from is told so.
+	// An invalid continue token is refused.
 	_, err = objects.List(t.Context(), metav1.ListOptions{Limit: 1, Continue: "nonsense"})
 	if !apierrors.IsBadRequest(err) && !apierrors.IsResourceExpired(err) {
 		t.Errorf("a wrong continue: %v", err)
@@ -213,7 +214,7 @@ func next(t *testing.T, w watch.Interface) watch.Event {
 	}
 }
 
-// TestProtobuf: clients of the wire format get the same objects.
+// TestProtobuf: protobuf clients get the same objects.
 func TestProtobuf(t *testing.T) {
 	s := withoutNode(t)
 	config := s.cluster.config(t)
@@ -232,7 +233,7 @@ func TestProtobuf(t *testing.T) {
 		t.Error(err)
 	}
 	list, err := objects.List(t.Context(), metav1.ListOptions{})
-	if err != nil || len(list.Items) != 2 { // the other is kube-root-ca.crt
+	if err != nil || len(list.Items) != 2 { // the other one is kube-root-ca.crt
 		t.Errorf("%d items, %v", len(list.Items), err)
 	}
 	_, err = objects.Get(t.Context(), "nowhere", metav1.GetOptions{})
@@ -241,7 +242,7 @@ func TestProtobuf(t *testing.T) {
 	}
 }
 
-// TestDiscovery: what kubectl knows of the API without being told.
+// TestDiscovery: what kubectl learns about the API from the server.
 func TestDiscovery(t *testing.T) {
 	s := withoutNode(t)
 	s.contains(s.kubectl("explain", "deployment.spec.strategy"), "GROUP:      apps", "KIND:       Deployment", "VERSION:    v1", "FIELD: strategy <DeploymentStrategy>",
@@ -253,7 +254,7 @@ func TestDiscovery(t *testing.T) {
 	s.contains(s.kubectl("cluster-info"), "Kubernetes control plane")
 	s.contains(s.kubectl("get", "--raw", "/readyz?verbose"), "[+]etcd ok", "readyz check passed")
 
-	// Custom resources are told of as soon as they are established.
+	// Custom resources are in discovery once they are established.
 	s.apply(`
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition

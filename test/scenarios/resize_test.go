@@ -14,14 +14,14 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// The kernel's own words for a container's limits, in either version of cgroups.
+// The kernel's files for a container's limits, in both versions of cgroups.
 const (
 	memoryLimit = "cat /sys/fs/cgroup/memory/memory.limit_in_bytes 2>/dev/null || cat /sys/fs/cgroup/memory.max"
 	cpuQuota    = "cat /sys/fs/cgroup/cpu/cpu.cfs_quota_us 2>/dev/null || cut -d' ' -f1 /sys/fs/cgroup/cpu.max"
 )
 
-// TestResize gives running containers more and less (KEP-1287), with and without a restart, when
-// there is room and when there is none, and across the death of the agent.
+// TestResize resizes running containers up and down (KEP-1287), with and without a restart, with
+// and without free resources, and across a crash of the agent.
 func TestResize(t *testing.T) {
 	c := ownClusterWithNode(t)
 	s := newSession(t, c)
@@ -43,7 +43,7 @@ func TestResize(t *testing.T) {
 	s.resized("sized", "300m", "96Mi")
 	s.limits("sized", "30000", "100663296")
 
-	// A limit that is used up already would kill.
+	// A memory limit below the current usage would kill the container.
 	s.resize("sized", "100m", "300m", "64Ki", "64Ki")
 	s.eventually("the resize fails", func() error {
 		return s.resizeIs("sized", corev1.PodResizeInProgress, corev1.PodReasonError, `cannot decrease memory limits: attempting to set container "c" memory limit (65536) below current usage (`)
@@ -69,7 +69,8 @@ func TestResize(t *testing.T) {
 	s.limits("fresh", "40000", "134217728")
 	s.contains(s.kubectl("describe", "pod", "fresh"), "Container c resize requires restart")
 
-	// What does not fit waits, also for the next agent, and happens when there is room.
+	// A resize that does not fit is deferred, also by the next agent, and happens when there is
+	// room.
 	s.resize("sized", share(allocatable, 60), share(allocatable, 60), "32Mi", "80Mi")
 	waits := func() error {
 		return s.resizeIs("sized", corev1.PodResizePending, corev1.PodReasonDeferred, "Node didn't have enough resource: cpu, requested: ")
@@ -91,7 +92,7 @@ func TestResize(t *testing.T) {
 	}
 }
 
-// sizedPod is a pod with these requests and limits; empty ones are left out.
+// sizedPod returns a pod with the given requests and limits; empty ones are left out.
 func sizedPod(name, cpu, cpuLimit, memory, memoryLimit, more string) string {
 	return `
 apiVersion: v1
@@ -119,7 +120,7 @@ func sizes(cpu, cpuLimit, memory, memoryLimit string) string {
 	return `{"requests": ` + list(cpu, memory) + `, "limits": ` + list(cpuLimit, memoryLimit) + "}"
 }
 
-// share is so many per cent of a quantity of CPU.
+// share returns a percentage of a quantity of CPU.
 func share(cpu resource.Quantity, percent int64) string {
 	return fmt.Sprintf("%dm", cpu.MilliValue()*percent/100)
 }
@@ -135,7 +136,7 @@ func (s *session) resize(pod, cpu, cpuLimit, memory, memoryLimit string) {
 		`{"spec": {"containers": [{"name": "c", "resources": `+sizes(cpu, cpuLimit, memory, memoryLimit)+`}]}}`)
 }
 
-// resized waits until a pod's container has these limits and nothing is under way any more.
+// resized waits until a pod's container has the given limits and no resize is in progress.
 func (s *session) resized(pod, cpu, memory string) {
 	s.Helper()
 	s.eventually("the resize of "+pod, func() error {
@@ -165,8 +166,7 @@ func (s *session) resizeIs(pod string, t corev1.PodConditionType, reason, messag
 	return fmt.Errorf("generation %d, conditions %+v", p.Generation, p.Status.Conditions)
 }
 
-// limits looks at the cgroups of a pod with one container, and of the container, where the kernel
-// keeps them.
+// limits checks the cgroups of a pod with one container, and of the container.
 func (s *session) limits(pod, quota, memory string) {
 	s.Helper()
 	s.prints(quota+"\n", "exec", pod, "--", "sh", "-c", cpuQuota)
@@ -189,8 +189,8 @@ func (s *session) limits(pod, quota, memory string) {
 	}
 }
 
-// TestResizeThatCannotBe: what a node could never give is refused at once; what it can
-// is not, for the pod as a whole either.
+// TestResizeThatCannotBe: a resize beyond the node's capacity is refused at once, also for
+// pod-level resources; any other is accepted.
 func TestResizeThatCannotBe(t *testing.T) {
 	s := withoutNode(t)
 	s.apply(`

@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// life is what must not change when the process that looks after a container ends.
+// life is what must not change when the agent of a container ends.
 type life struct {
 	Pod       string
 	Container string // its ID at the runtime
@@ -42,8 +42,8 @@ func (s *session) lives(selector string) map[string]life {
 	return lives
 }
 
-// stayed checks that containers lived on, and that they still do a moment later, when
-// everything that a new agent could want to mend has been mended.
+// stayed checks that containers keep running, also a moment later, when a new agent has reconciled
+// them.
 func (s *session) stayed(before map[string]life, selector string) {
 	s.Helper()
 	for range 2 {
@@ -55,8 +55,8 @@ func (s *session) stayed(before map[string]life, selector string) {
 	}
 }
 
-// TestKilledUnderLoad: SIGKILL while writes and pods are under way. No acknowledged write
-// is lost, and nothing is restarted that need not be.
+// TestKilledUnderLoad: SIGKILL during writes and pod starts. No acknowledged write is lost, and no
+// container restarts needlessly.
 func TestKilledUnderLoad(t *testing.T) {
 	c := ownClusterWithNode(t)
 	s := newSession(t, c)
@@ -66,7 +66,7 @@ func TestKilledUnderLoad(t *testing.T) {
 
 	for round := range 2 {
 		w := newWriters(t, c, s.namespace, fmt.Sprintf("round-%d", round))
-		// Pods too are under way when the process dies.
+		// Some pods are still starting when the process is killed.
 		s.kubectl("create", "deployment", fmt.Sprintf("late-%d", round), "--image="+image, "--replicas=2", "--", "sh", "-c", "trap exit TERM; sleep 3600 & wait")
 		time.Sleep(time.Second)
 		c.kill(t)
@@ -76,11 +76,11 @@ func TestKilledUnderLoad(t *testing.T) {
 		s.stayed(before, "app=web")
 		s.rolledOut(fmt.Sprintf("late-%d", round))
 	}
-	// The containers were told of the API's port when they started.
+	// The containers got the API's port when they started.
 	if after := c.config(t).Host; after != serverBefore {
 		t.Errorf("the API was at %s, and is at %s now", serverBefore, after)
 	}
-	// What was left by the dead agent is looked after: a container that ends is noticed.
+	// The new agent manages the old containers: it notices when one ends.
 	victim := s.pods("app=web")[0]
 	s.kubectl("exec", victim.Name, "--", "sh", "-c", "kill $(pidof httpd)")
 	s.eventually("the container that ended is restarted", func() error {
@@ -98,13 +98,13 @@ func TestKilledUnderLoad(t *testing.T) {
 	})
 }
 
-// TestTerminated: SIGTERM ends the process in under two seconds. Containers run on, and
-// the next process takes them over.
+// TestTerminated: SIGTERM ends the process in under two seconds. Containers keep running, and the
+// next process adopts them.
 func TestTerminated(t *testing.T) {
 	c := ownClusterWithNode(t)
 	s := newSession(t, c)
 	s.createWeb(2)
-	// Clients that hang on must not keep it.
+	// Clients with open watches must not delay it.
 	s.background("get", "pods", "-w")
 	s.background("logs", "-f", "deployment/web")
 	before := s.lives("app=web")
@@ -122,13 +122,13 @@ func TestTerminated(t *testing.T) {
 
 	c.again(t)
 	s.stayed(before, "app=web")
-	// It streams from containers that another process started.
+	// The new process can exec in containers that another process started.
 	s.prints("web\n", "exec", s.pods("app=web")[0].Name, "--", "sh", "-c", "hostname | cut -d- -f1")
 	c.terminate(t)
 }
 
-// TestInterruptedStart: a process that is told to stop while it starts does so at once,
-// and leaves a directory that the next one starts from.
+// TestInterruptedStart: a signal during the start ends the process at once, and the next one can
+// start on the directory.
 func TestInterruptedStart(t *testing.T) {
 	c, err := newCluster()
 	if err != nil {
@@ -146,7 +146,7 @@ func TestInterruptedStart(t *testing.T) {
 		}
 		time.Sleep(after)
 		began := time.Now()
-		// It may already be ready, and then ends without an error.
+		// It may already be ready; then it ends without an error.
 		_ = c.signal(interrupt)
 		if took := time.Since(began); took > stopLimit {
 			t.Errorf("interrupted after %v, it took %v to stop", after, took)
@@ -155,13 +155,13 @@ func TestInterruptedStart(t *testing.T) {
 	c.mustStart(t, "--no-node", "--simulated-nodes", "1")
 }
 
-// writers write without pause and remember what was acknowledged.
+// writers write continuously and record the acknowledged state.
 type writers struct {
 	cancel context.CancelFunc
 	wait   sync.WaitGroup
 	mu     sync.Mutex
-	// acknowledged is the last acknowledged value of each object. Where a later write
-	// failed, that may have happened or not: unsure has its value.
+	// acknowledged has the last acknowledged value of each object, unsure the value of a later
+	// write that failed and may have been stored.
 	acknowledged, unsure map[string]string
 	namespace, prefix    string
 }
@@ -219,7 +219,7 @@ func (w *writers) stop() {
 	w.wait.Wait()
 }
 
-// check looks for every write that was acknowledged.
+// check checks that every acknowledged write is present.
 func (w *writers) check(t *testing.T, c *cluster) {
 	t.Helper()
 	client := c.client(t)
@@ -244,7 +244,7 @@ func (w *writers) check(t *testing.T, c *cluster) {
 		}
 	}
 	t.Logf("%d objects are as acknowledged", len(w.acknowledged))
-	// A read of one object, not from a list, agrees.
+	// A GET returns the same as the list.
 	for name, want := range w.acknowledged {
 		_, err := client.CoreV1().ConfigMaps(w.namespace).Get(context.Background(), name, metav1.GetOptions{})
 		if want == deleted && !apierrors.IsNotFound(err) || want != deleted && w.unsure[name] == "" && err != nil {

@@ -8,8 +8,9 @@ import (
 	"testing"
 )
 
-// TestRuntimeConfig turns API versions off and on again, as --runtime-config of upstream's API
-// server does: discovery does not list them, requests find nothing, and what is stored stays.
+// TestRuntimeConfig disables and enables API versions with --runtime-config, as upstream's API
+// server does: discovery does not list a disabled version, requests get 404, and stored objects are
+// kept.
 func TestRuntimeConfig(t *testing.T) {
 	t.Parallel()
 	c := ownCluster(t, "--no-node")
@@ -24,7 +25,7 @@ func TestRuntimeConfig(t *testing.T) {
 	}
 	s.refused([]string{"could not find the requested resource"}, "get", "--raw", "/apis/autoscaling/v1/horizontalpodautoscalers")
 	s.kubectl("get", "horizontalpodautoscaler", "web")
-	s.kubectl("scale", "deployment", "web", "--replicas=1") // a Scale is of autoscaling/v1
+	s.kubectl("scale", "deployment", "web", "--replicas=1") // a Scale is in autoscaling/v1
 	c.terminate(t)
 
 	c.mustStart(t, "--no-node", "--runtime-config=autoscaling/v2/horizontalpodautoscalers=false,autoscaling/v1=false")

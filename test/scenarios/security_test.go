@@ -62,7 +62,7 @@ func TestAnonymous(t *testing.T) {
 			t.Errorf("%s: %d for a caller with a wrong token", path, got)
 		}
 	}
-	// Without TLS there is no answer from the API at all.
+	// Without TLS the API does not answer.
 	if response, err := http.Get(strings.Replace(config.Host, "https:", "http:", 1) + "/version"); err == nil {
 		response.Body.Close()
 		if response.StatusCode != http.StatusBadRequest {
@@ -75,8 +75,8 @@ func TestAnonymous(t *testing.T) {
 	}
 }
 
-// TestServiceAccounts: who a service account is, what roles give it, and what a token that
-// is bound to an object is worth when that is gone.
+// TestServiceAccounts: the identity of a service account, its permissions by roles, and the
+// validity of a token that is bound to a deleted object.
 func TestServiceAccounts(t *testing.T) {
 	s := withoutNode(t)
 	s.kubectl("create", "serviceaccount", "robot")
@@ -87,7 +87,8 @@ func TestServiceAccounts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Others can verify the token: every service account may see how.
+	// Other services can verify the token: every service account may read the issuer's discovery
+	// document.
 	s.contains(s.kubectl("get", "--raw", "/.well-known/openid-configuration", "--token="+token), `"issuer":"https://kubernetes.default.svc.cluster.local"`, `/openid/v1/jwks"`)
 	s.contains(s.kubectl("get", "--raw", "/openid/v1/jwks"), `"kty":"EC"`, `"alg":"ES256"`)
 	robot := "system:serviceaccount:" + s.namespace + ":robot"
@@ -118,7 +119,7 @@ func TestServiceAccounts(t *testing.T) {
 	})
 	s.refused([]string{"is attempting to grant RBAC permissions not currently held"}, "create", "role", "more", "--verb=*", "--resource=secrets", "--as="+robot)
 
-	// A token lives no longer than the object that it is bound to.
+	// A token is valid no longer than the object that it is bound to.
 	s.kubectl("create", "secret", "generic", "anchor")
 	config.BearerToken = strings.TrimSpace(s.kubectl("create", "token", "robot", "--bound-object-kind=Secret", "--bound-object-name=anchor"))
 	if client, err = kubernetes.NewForConfig(config); err != nil {
@@ -136,8 +137,8 @@ func TestServiceAccounts(t *testing.T) {
 	})
 }
 
-// TestAPIFromAPod: a pod finds the API by its environment, and is somebody there by the
-// token that was projected into it.
+// TestAPIFromAPod: a pod finds the API by its environment, and authenticates with its projected
+// token.
 func TestAPIFromAPod(t *testing.T) {
 	s := withNode(t)
 	s.kubectl("create", "role", "reader", "--verb=get", "--resource=pods")
@@ -160,7 +161,7 @@ spec:
 	if got := in("cat " + mount + "/namespace"); got != s.namespace {
 		t.Errorf("the namespace in the pod is %q", got)
 	}
-	// The authority that was projected vouches for the address that the pod is told.
+	// The projected CA verifies the address in the environment.
 	authorities := x509.NewCertPool()
 	if !authorities.AppendCertsFromPEM([]byte(in("cat " + mount + "/ca.crt"))) {
 		t.Fatal("no certificate in the pod's ca.crt")
@@ -176,7 +177,7 @@ spec:
 	} else {
 		connection.Close()
 	}
-	// This machine's kubectl, run in the pod's network, with nothing but what the pod was given.
+	// This machine's kubectl, run in the pod's network with only the pod's files.
 	kubectl := `exec chroot /host ` + binary + ` kubectl --kubeconfig=/dev/null --cache-dir=` + scratch +
 		` --server=https://$KUBERNETES_SERVICE_HOST:$KUBERNETES_SERVICE_PORT --certificate-authority=` + scratch + `/ca.crt` +
 		` --token=$(cat ` + mount + `/token) --namespace=` + s.namespace + ` `
@@ -184,10 +185,10 @@ spec:
 	s.prints("pod/caller\n", "exec", "caller", "--", "sh", "-c", kubectl+"get pod caller -o name")
 	s.refused([]string{`secrets is forbidden: User "system:serviceaccount:` + s.namespace + `:default" cannot list resource "secrets"`},
 		"exec", "caller", "--", "sh", "-c", kubectl+"get secrets")
-	// The token is the pod's own: it names it.
+	// The token is bound to the pod and names it.
 	s.contains(in(kubectl+"auth whoami"), "authentication.kubernetes.io/pod-name", "[caller]", "authentication.kubernetes.io/node-name")
 
-	// A pod may do without.
+	// A pod can disable it.
 	s.apply(`
 apiVersion: v1
 kind: Pod

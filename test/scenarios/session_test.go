@@ -18,8 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// patience is how long a scenario waits for what should come at once: much longer
-// than it takes, for machines that are busy with something else.
+// patience is the timeout for things that should happen at once. It is long, for busy machines.
 const patience = time.Minute
 
 // session is a user at a terminal: a cluster, and a namespace to work in.
@@ -29,7 +28,7 @@ type session struct {
 	namespace string
 }
 
-// newSession makes a namespace for one scenario, and removes it when that is done.
+// newSession creates a namespace for one scenario, and deletes it afterwards.
 func newSession(t *testing.T, c *cluster) *session {
 	t.Helper()
 	name := strings.ToLower(strings.NewReplacer("/", "-", "_", "-").Replace(strings.TrimPrefix(t.Name(), "Test")))
@@ -46,18 +45,18 @@ func newSession(t *testing.T, c *cluster) *session {
 	return s
 }
 
-// inNamespace is a session in a namespace which exists and stays.
+// inNamespace returns a session in an existing namespace, which is not deleted.
 func inNamespace(t *testing.T, c *cluster, name string) *session { return &session{t, c, name} }
 
-// report shows what is there when a scenario fails.
+// report prints the state of the namespace when a scenario fails.
 func (s *session) report() {
 	s.Log(s.try("get", "all", "-o", "wide").out)
 	s.Log(s.try("get", "events", "--sort-by=.lastTimestamp").out)
 	s.Log(tail(s.try("get", "pods", "-o", "yaml").out, 12000))
 }
 
-// otherKubectl is the program that sessions type at instead of "kindred kubectl";
-// "make clients" names kubectl of other versions.
+// otherKubectl is a program to use instead of "kindred kubectl"; "make clients" sets it to kubectl
+// of other versions.
 var otherKubectl = os.Getenv("KUBECTL")
 
 func (s *session) command(args ...string) *exec.Cmd {
@@ -71,16 +70,16 @@ func (s *session) command(args ...string) *exec.Cmd {
 	return cmd
 }
 
-// try types a kubectl command.
+// try runs a kubectl command.
 func (s *session) try(args ...string) result { return runCommand(s.command(args...), "") }
 
-// kubectl types a command that works, and returns what it prints.
+// kubectl runs a command that must succeed, and returns its output.
 func (s *session) kubectl(args ...string) string {
 	s.Helper()
 	return s.input("", args...)
 }
 
-// input types a command that reads its standard input.
+// input is kubectl for a command that reads its standard input.
 func (s *session) input(stdin string, args ...string) string {
 	s.Helper()
 	r := runCommand(s.command(args...), stdin)
@@ -90,7 +89,7 @@ func (s *session) input(stdin string, args ...string) string {
 	return r.out
 }
 
-// prints types a command that works and prints exactly this.
+// prints runs a command that must succeed with exactly this output.
 func (s *session) prints(want string, args ...string) {
 	s.Helper()
 	if got := s.kubectl(args...); got != want {
@@ -98,7 +97,7 @@ func (s *session) prints(want string, args ...string) {
 	}
 }
 
-// refused types a command that fails, and checks what it says: all parts of it.
+// refused runs a command that must fail, and checks that the output contains all parts.
 func (s *session) refused(parts []string, args ...string) {
 	s.Helper()
 	s.checkRefusal(s.try(args...), parts, args)
@@ -129,7 +128,7 @@ func (s *session) apply(manifest string) {
 	s.input(manifest, "apply", "-f", "-")
 }
 
-// background starts a command that runs on, until the scenario ends.
+// background starts a command that runs until the scenario ends.
 func (s *session) background(args ...string) *process {
 	s.Helper()
 	p, err := startProcess(s.command(args...))
@@ -140,7 +139,7 @@ func (s *session) background(args ...string) *process {
 	return p
 }
 
-// jsonpath reads something of an object, or of several.
+// jsonpath returns fields of one or more objects.
 func (s *session) jsonpath(path string, args ...string) string {
 	s.Helper()
 	return s.kubectl(append(append([]string{"get"}, args...), "-o", "jsonpath="+path)...)
@@ -151,8 +150,8 @@ func (s *session) uid(object string) string {
 	return s.jsonpath("{.metadata.uid}", object)
 }
 
-// owned applies an object that another owns: OWNERS in the manifest is the reference, UID the
-// owner's.
+// owned applies an object with an owner. In the manifest, OWNERS stands for the reference and UID
+// for the owner's UID.
 func (s *session) owned(by, manifest string) {
 	s.Helper()
 	kind, name, _ := strings.Cut(by, "/")
@@ -171,7 +170,7 @@ func (s *session) pod(name string) *corev1.Pod {
 	return pod
 }
 
-// pods are the pods with a label, in no order.
+// pods returns the pods that a selector matches, in no order.
 func (s *session) pods(selector string) []corev1.Pod {
 	s.Helper()
 	list, err := s.cluster.client(s.T).CoreV1().Pods(s.namespace).List(context.Background(), metav1.ListOptions{LabelSelector: selector})
@@ -187,7 +186,7 @@ func (s *session) ready(pod string) {
 	s.kubectl("wait", "--for=condition=Ready", "pod/"+pod, "--timeout", patience.String())
 }
 
-// eventually waits until a check finds nothing wrong.
+// eventually waits until check returns no error.
 func (s *session) eventually(what string, check func() error) {
 	s.Helper()
 	s.within(patience, what, check)
@@ -208,7 +207,7 @@ func (s *session) within(limit time.Duration, what string, check func() error) {
 	}
 }
 
-// gone waits until an object is no more, as a user sees it.
+// gone waits until kubectl no longer finds an object.
 func (s *session) gone(kind, name string) {
 	s.Helper()
 	s.eventually(kind+" "+name+" goes", func() error {
@@ -230,7 +229,7 @@ func (s *session) contains(text string, parts ...string) {
 	}
 }
 
-// awaitOutput waits until a background command has printed something.
+// awaitOutput waits until a background command has printed a text.
 func (s *session) awaitOutput(p *process, part string) {
 	s.Helper()
 	s.eventually("output", func() error {
@@ -241,8 +240,8 @@ func (s *session) awaitOutput(p *process, part string) {
 	})
 }
 
-// table types a command that works and prints this table. Columns are parted by
-// spaces; a * stands for any value.
+// table runs a command that must succeed, and checks the table that it prints. Columns are
+// separated by spaces; * matches any value.
 func (s *session) table(want string, args ...string) {
 	s.Helper()
 	got := s.kubectl(args...)

@@ -13,7 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// TestSimulatedNodes: a cluster of twenty nodes that are not there runs three hundred pods.
+// TestSimulatedNodes: a cluster with twenty simulated nodes runs three hundred pods.
 func TestSimulatedNodes(t *testing.T) {
 	c := ownCluster(t, "--no-node", "--simulated-nodes", "20")
 	s := newSession(t, c)
@@ -35,7 +35,7 @@ func TestSimulatedNodes(t *testing.T) {
 	}
 	s.table("NAME READY UP-TO-DATE AVAILABLE AGE\nmany 300/300 300 300 *", "get", "deployment", "many")
 
-	// A node that is cordoned gets nothing more; one that is drained by hand loses all.
+	// A cordoned node gets no new pods, and a drained one loses all.
 	node := s.pods("app=many")[0].Spec.NodeName
 	s.prints("node/"+node+" cordoned\n", "cordon", node)
 	s.kubectl("delete", "pods", "--field-selector=spec.nodeName="+node, "--wait=false")
@@ -55,7 +55,7 @@ func TestSimulatedNodes(t *testing.T) {
 		return nil
 	})
 
-	// Simulated nodes live through a crash as real ones do.
+	// Simulated nodes survive a crash as real ones do.
 	before := s.lives("app=many")
 	c.kill(t)
 	c.again(t)
@@ -65,7 +65,7 @@ func TestSimulatedNodes(t *testing.T) {
 	c.terminate(t)
 }
 
-// TestSimulatedBesideReal: no workload lands on a simulated node by accident.
+// TestSimulatedBesideReal: pods are scheduled to simulated nodes only if they tolerate the taint.
 func TestSimulatedBesideReal(t *testing.T) {
 	c := ownClusterWithNode(t, "--simulated-nodes", "2", "--node-name", "here")
 	s := newSession(t, c)
@@ -97,8 +97,8 @@ spec:
 	}
 }
 
-// TestTaintEviction: a NoExecute taint evicts pods that do not tolerate it, and those that
-// does for a while when that is over.
+// TestTaintEviction: a NoExecute taint evicts pods that do not tolerate it at once, and those that
+// tolerate it for a time when the time is over.
 func TestTaintEviction(t *testing.T) {
 	s := newSession(t, ownCluster(t, "--no-node", "--simulated-nodes", "1"))
 	node := s.jsonpath("{.items[0].metadata.name}", "nodes")
@@ -129,10 +129,9 @@ spec:
 
 var openWatches = regexp.MustCompile(`(?m)^apiserver_longrunning_requests\{.*resource="(\w+)".*verb="WATCH".*\} (\d+)$`)
 
-// informsOnce is nil if the process watches each kind at most twice: once for server,
-// controllers, scheduler and simulated nodes, and once without the contents for the
-// garbage collector. CustomResourceDefinitions are watched by published parts of the
-// API server as well, each with informers of its own.
+// informsOnce returns an error if the process watches a kind more than twice: once for server,
+// controllers, scheduler and simulated nodes, and once as metadata for the garbage collector.
+// Published parts of the API server watch CustomResourceDefinitions with their own informers.
 func (s *session) informsOnce() error {
 	watches := openWatches.FindAllStringSubmatch(s.kubectl("get", "--raw", "/metrics"), -1)
 	if len(watches) < 10 {

@@ -14,13 +14,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminal is a command that runs on a pseudo terminal.
+// terminal is a command on a pseudoterminal.
 type terminal struct {
 	*process
 	keyboard io.Writer
 }
 
-// onTerminal starts a command on a terminal of 40 lines and 120 columns.
+// onTerminal starts a command on a terminal with 40 lines and 120 columns.
 func onTerminal(t *testing.T, cmd *exec.Cmd) *terminal {
 	t.Helper()
 	main, secondary, err := openTerminal()
@@ -37,7 +37,7 @@ func onTerminal(t *testing.T, cmd *exec.Cmd) *terminal {
 		t.Fatal(err)
 	}
 	secondary.Close()
-	// Reading fails (EIO) when the last user of the other side has gone.
+	// Reading fails with EIO when the other side is closed.
 	go func() { _, _ = io.Copy(p.out, main) }()
 	t.Cleanup(func() {
 		p.end()
@@ -64,7 +64,7 @@ func openTerminal() (main, secondary *os.File, err error) {
 	return main, secondary, err
 }
 
-// types sends a line, as its user would.
+// types sends a line, as a user would.
 func (c *terminal) types(t *testing.T, line string) {
 	t.Helper()
 	if _, err := io.WriteString(c.keyboard, line+"\n"); err != nil {

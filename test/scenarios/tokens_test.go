@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// whoIs asks the cluster whose a token is.
+// whoIs returns the user of a token by a TokenReview.
 func (s *session) whoIs(token string) (authenticationv1.UserInfo, error) {
 	s.Helper()
 	config := rest.AnonymousClientConfig(s.cluster.config(s.T))
@@ -34,8 +34,8 @@ func (s *session) whoIs(token string) (authenticationv1.UserInfo, error) {
 	return me.Status.UserInfo, nil
 }
 
-// TestTokensInSecrets: a Secret of the type for it is given a token that lets its account in,
-// for as long as the Secret and the account are there.
+// TestTokensInSecrets: a Secret of type service-account-token gets a token, which is valid as long
+// as the Secret and the account exist.
 func TestTokensInSecrets(t *testing.T) {
 	s := withoutNode(t)
 	s.kubectl("create", "serviceaccount", "robot")
@@ -87,7 +87,7 @@ type: kubernetes.io/service-account-token
 	s.kubectl("delete", "serviceaccount", "robot")
 	s.gone("secret", "second")
 	refused("a token whose account is gone is refused", second)
-	// One for an account that is not there is not kept.
+	// A Secret for an account that does not exist is deleted.
 	s.apply(`
 apiVersion: v1
 kind: Secret
@@ -97,7 +97,7 @@ type: kubernetes.io/service-account-token
 	s.gone("secret", "nobodys")
 }
 
-// TestBootstrapTokens: each signs cluster-info while it lives, and goes when its time is over.
+// TestBootstrapTokens: each valid token signs cluster-info, and expired tokens are deleted.
 func TestBootstrapTokens(t *testing.T) {
 	s := inNamespace(t, ownCluster(t, "--no-node", "--simulated-nodes", "1"), "kube-system")
 	s.kubectl("create", "configmap", "cluster-info", "--namespace", "kube-public", "--from-literal=kubeconfig=the content")

@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 )
 
-// owns makes one ConfigMap an owner of others, besides the owners that they have.
+// owns adds a ConfigMap to the owners of others.
 func (s *session) owns(owner string, dependents ...string) {
 	s.Helper()
 	reference := fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","name":%q,"uid":%q}`, owner, s.uid("configmap/"+owner))
@@ -21,7 +21,8 @@ func (s *session) owns(owner string, dependents ...string) {
 	}
 }
 
-// TestTreeOfACycle: objects that own each other are shown once, by each verb and in each form.
+// TestTreeOfACycle: objects that own each other are shown once, by each verb and in each output
+// format.
 func TestTreeOfACycle(t *testing.T) {
 	s := withoutNode(t)
 	const n = 20
@@ -54,7 +55,7 @@ func TestTreeOfACycle(t *testing.T) {
 	}
 }
 
-// TestTreeFitsItsTerminal: a table is as wide as the terminal, and nothing is cut elsewhere.
+// TestTreeFitsItsTerminal: a table is as wide as the terminal; other output is not cut.
 func TestTreeFitsItsTerminal(t *testing.T) {
 	s := withoutNode(t)
 	long := strings.Repeat("long-", 30) + "name"
@@ -93,7 +94,8 @@ func TestTreeFitsItsTerminal(t *testing.T) {
 	}
 }
 
-// TestPreviewNamesFinalizers: those of dependents too, whose deletion waits for their owner's.
+// TestPreviewNamesFinalizers: the preview also names finalizers of dependents that are deleted
+// after their owner.
 func TestPreviewNamesFinalizers(t *testing.T) {
 	s := withoutNode(t)
 	for _, name := range []string{"root", "child"} {
@@ -136,9 +138,9 @@ spec:
 	}
 }
 
-// TestVerbsAsSomebodyElse: a verb asks with the rights of the user that it impersonates, and what
-// it deletes is deleted by that user.
-func TestVerbsAsSomebodyElse(t *testing.T) {
+// TestVerbsWithImpersonation: a verb has the permissions of the impersonated user, and deletes as
+// that user.
+func TestVerbsWithImpersonation(t *testing.T) {
 	s := withoutNode(t)
 	s.kubectl("create", "configmap", "one")
 	s.kubectl("create", "configmap", "two")
@@ -168,8 +170,8 @@ func TestVerbsAsSomebodyElse(t *testing.T) {
 	}
 }
 
-// TestRefusalsInPlainWords: a conflict is told by its reason.
-func TestRefusalsInPlainWords(t *testing.T) {
+// TestConflictMessages: the message of a conflict is its reason.
+func TestConflictMessages(t *testing.T) {
 	s := withoutNode(t)
 	s.kubectl("create", "configmap", "one")
 	r := s.kindred("undelete", "configmap/one")

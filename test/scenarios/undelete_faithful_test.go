@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// oneOfEach has an object of each kind that is built in, is in namespaces, and is stored.
+// oneOfEach has an object of each built-in namespaced kind that is stored.
 const oneOfEach = `
 apiVersion: v1
 kind: ServiceAccount
@@ -168,19 +168,19 @@ metadata: {generateName: generated-, ownerReferences: [OWNER]}
 spec: {containers: [{name: c, image: any}]}
 `
 
-// differs are the fields in which a restored object differs from the one that was deleted, as
-// docs/ownership.md has it, beside its UID.
+// differs are the fields in addition to the UID in which a restored object differs from the deleted
+// one, as docs/ownership.md lists them.
 var differs = [][]string{
 	{"metadata", "resourceVersion"}, {"metadata", "creationTimestamp"}, {"metadata", "generation"}, {"metadata", "managedFields"},
 	{"status", "observedGeneration"},
 }
 
-// differsOf are further ones of a kind: a pod starts again, so that its Deployment becomes
-// available again, and one that has ended belongs to no node.
+// differsOf are further fields of a kind: a pod starts again, so its Deployment becomes available
+// again, and a terminated pod is not on a node.
 var differsOf = map[string][][]string{"Pod": {{"status"}, {"spec", "nodeName"}}, "Deployment": {{"status", "conditions"}}}
 
-// portrait is all that is in a namespace, each object in the fields that an undeletion restores,
-// with names for UIDs.
+// portrait returns all objects of a namespace with the fields that an undeletion restores, with
+// names instead of UIDs.
 func (s *session) portrait(kinds string) map[string]string {
 	s.Helper()
 	var list unstructured.UnstructuredList
@@ -212,13 +212,13 @@ func (s *session) portrait(kinds string) map[string]string {
 	return portrait
 }
 
-// TestUndeleteAsItWas: of every kind, an object that is restored is what it was, in all fields but
-// those that are documented, and nothing else is there.
+// TestUndeleteAsItWas: a restored object of any kind equals the deleted one except for the
+// documented fields, and no other objects exist.
 func TestUndeleteAsItWas(t *testing.T) {
 	s := newSession(t, ownCluster(t, "--simulated-nodes", "1", "--no-node"))
 	s.kubectl("create", "namespace", "shop")
 	s = inNamespace(t, s.cluster, "shop")
-	// A reference to a kind that is not served stays.
+	// A reference to a kind that is not served is kept.
 	s.input(`{apiVersion: v1, kind: ConfigMap, metadata: {name: root, ownerReferences: [{apiVersion: ghosts.example.com/v1,
  kind: Ghost, name: unserved, uid: 66666666-0000-4000-8000-000000000000, blockOwnerDeletion: true}]}}`, "create", "-f", "-")
 	owner := "{apiVersion: v1, kind: ConfigMap, name: root, uid: " + s.uid("configmap/root") + "}"

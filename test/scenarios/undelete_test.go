@@ -15,8 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// undelete runs "kindred undelete", which first prints what it undoes, and then checks the
-// table; "*" and "..." as in shows.
+// undelete runs "kindred undelete", which first prints the deletion, and then checks the table; "*"
+// and "..." are as in shows.
 func (s *session) undelete(want string, args ...string) {
 	s.Helper()
 	r := s.kindred(append([]string{"undelete"}, args...)...)
@@ -27,7 +27,7 @@ func (s *session) undelete(want string, args ...string) {
 	}
 }
 
-// running are the pods and what became of them.
+// running returns the pods with their phases.
 func (s *session) running() (pods []string) {
 	s.Helper()
 	for _, pod := range s.pods("") {
@@ -37,8 +37,8 @@ func (s *session) running() (pods []string) {
 	return pods
 }
 
-// TestUndelete: a namespace full of workloads is deleted and brought back: the same pods run,
-// what had ended has ended, and nothing is made twice.
+// TestUndelete deletes and restores a namespace full of workloads: the same pods run, terminated
+// ones stay terminated, and nothing is duplicated.
 func TestUndelete(t *testing.T) {
 	s := newSession(t, ownCluster(t, "--simulated-nodes", "2", "--no-node"))
 	s.kubectl("create", "namespace", "shop")
@@ -132,7 +132,8 @@ spec: {containers: [{name: c, image: any}]}
 			t.Errorf("%s is on hold: %v, %v", pod.Name, pod.Annotations, pod.Spec.SchedulingGates)
 		}
 	}
-	// The namespace's events went with it: there is none of a controller that made a pod anew.
+	// The namespace's events were deleted with it. No new event shows that a controller recreated a
+	// pod.
 	time.Sleep(time.Second)
 	if made := s.kubectl("get", "events", "-o", `jsonpath={range .items[?(@.reason=="SuccessfulCreate")]}{.message}{"\n"}{end}`); made != "" {
 		t.Errorf("recreated:\n%s", made)
@@ -141,7 +142,7 @@ spec: {containers: [{name: c, image: any}]}
 		t.Errorf("a second later:\n%s", cmp.Diff(before, pods))
 	}
 
-	// What ends now is counted once, and a rollout goes on from where it was.
+	// A pod that terminates now is counted once, and a rollout continues.
 	s.kubectl("rollout", "undo", "deployment/web")
 	s.kubectl("rollout", "status", "deployment/web")
 	s.prints("any", "get", "deployment", "web", "-o", "jsonpath={.spec.template.spec.containers[0].image}")
@@ -157,8 +158,8 @@ func withoutHold(pod corev1.Pod) map[string]string {
 	return rest
 }
 
-// TestUndeleteOnANode: containers run again. Those that were still stopping are made anew by
-// their controller, which alone can.
+// TestUndeleteOnANode: containers run again. Pods that were still stopping are recreated by their
+// controller; they cannot be restored.
 func TestUndeleteOnANode(t *testing.T) {
 	s := withNode(t)
 	s.apply(`
@@ -211,7 +212,7 @@ restored: 3`, "deployment/web")
 	})
 }
 
-// TestUndeleteOfADefinition brings a kind back, and its objects, which know each other.
+// TestUndeleteOfADefinition restores a CRD and its objects, with references between them.
 func TestUndeleteOfADefinition(t *testing.T) {
 	s := newSession(t, ownCluster(t, "--no-node"))
 	s.apply(`
@@ -255,8 +256,8 @@ restored: 3`, "crd/things.example.com")
 	}
 }
 
-// TestUndeleteSurvivesKill: the process is killed amid an undeletion, several times; the same
-// command goes on, and in the end everything is there once.
+// TestUndeleteSurvivesKill: the process is killed several times during an undeletion. The same
+// command resumes it, and at the end every object exists once.
 func TestUndeleteSurvivesKill(t *testing.T) {
 	s := newSession(t, ownCluster(t, "--no-node"))
 	const dependents = 600
@@ -296,7 +297,7 @@ func TestUndeleteSurvivesKill(t *testing.T) {
 	}
 	want := "\nrestored: 601\n"
 	if !strings.Contains(s.kubectl("get", "configmap", "root", "-o", "yaml"), `ownership.kindred.dev/hold:`) {
-		want = "it was already restored" // The last kill came after the end.
+		want = "it was already restored" // the last kill came after the end
 	}
 	r := s.kindred("undelete", "configmap/root")
 	if r.code != 0 {
@@ -308,7 +309,7 @@ func TestUndeleteSurvivesKill(t *testing.T) {
 		`jsonpath={range .items[*]}{.metadata.ownerReferences[*].uid} {.metadata.annotations}{"\n"}{end}`)
 }
 
-// TestUndeleteIsRefused with the reason.
+// TestUndeleteIsRefused: a refused undeletion prints the reason.
 func TestUndeleteIsRefused(t *testing.T) {
 	s := withoutNode(t)
 	refused := func(want string, args ...string) {
@@ -337,7 +338,7 @@ restored: 1`, "configmap/there")
 }
 
 // TestUndeleteWhatCanLive: claims keep their volumes, tokens follow their accounts, and objects
-// that would be deleted at once are not brought back.
+// that would be deleted at once are not restored.
 func TestUndeleteWhatCanLive(t *testing.T) {
 	s := newSession(t, ownCluster(t, "--simulated-nodes", "1", "--no-node"))
 	s.kubectl("create", "namespace", "data")

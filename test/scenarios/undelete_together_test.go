@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// ownedBy creates a ConfigMap with owners, of which the first controls it.
+// ownedBy creates a ConfigMap with owners; the first is its controller.
 func (s *session) ownedBy(name string, owners ...string) {
 	s.Helper()
 	var refs []string
@@ -25,7 +25,7 @@ func (s *session) ownedBy(name string, owners ...string) {
 	s.apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: " + name + ", ownerReferences: [" + strings.Join(refs, ", ") + "]}}")
 }
 
-// ownersAre waits until a ConfigMap has just these owners, each of which exists.
+// ownersAre waits until a ConfigMap has exactly these owners and each of them exists.
 func (s *session) ownersAre(name string, want ...string) {
 	s.Helper()
 	s.eventually(name+" is owned", func() error {
@@ -55,7 +55,7 @@ func (s *session) ownersAre(name string, want ...string) {
 	})
 }
 
-// isGone waits until a ConfigMap is gone.
+// isGone waits until a ConfigMap is deleted.
 func (s *session) isGone(name string) {
 	s.Helper()
 	s.eventually(name+" is gone", func() error {
@@ -66,8 +66,8 @@ func (s *session) isGone(name string) {
 	})
 }
 
-// TestUndeleteSeveralOwners: an object that several owners share is restored with the first of
-// them, and owned by each that follows; a dry run shows the same.
+// TestUndeleteSeveralOwners: an object with several owners is restored with the first of them, and
+// gets each further one as an owner. A dry run shows the same.
 func TestUndeleteSeveralOwners(t *testing.T) {
 	s := withoutNode(t)
 	s.kubectl("create", "configmap", "one")
@@ -91,7 +91,7 @@ func TestUndeleteSeveralOwners(t *testing.T) {
 	}
 	s.ownersAre("shared", "one!", "two")
 
-	// The chain goes on: successors are deleted again, and come back in the other order.
+	// Successors can be deleted again, and restored in the other order.
 	s.kubectl("delete", "configmap", "one", "two")
 	s.isGone("shared")
 	for _, owner := range []string{"two", "one"} {
@@ -102,7 +102,7 @@ func TestUndeleteSeveralOwners(t *testing.T) {
 	s.ownersAre("shared", "one!", "two")
 }
 
-// TestUndeleteChildAndParent: they find each other in whatever order they are undeleted.
+// TestUndeleteChildAndParent: references are restored in whatever order the objects are undeleted.
 func TestUndeleteChildAndParent(t *testing.T) {
 	s := withoutNode(t)
 	s.kubectl("create", "configmap", "parent")
@@ -121,7 +121,7 @@ func TestUndeleteChildAndParent(t *testing.T) {
 		}
 		s.ownersAre("child", "parent!")
 	}
-	// What went with its owner is undeleted first: the owner finds it there.
+	// A dependent that was deleted with its owner is undeleted first; the owner adopts it.
 	s.kubectl("delete", "configmap", "parent")
 	s.isGone("child")
 	if r := s.kindred("undelete", "configmap/child"); r.code != 0 || !strings.Contains(r.out, "ConfigMap/child  restored  its owner ConfigMap parent does not exist") {
@@ -136,8 +136,8 @@ restored: 1, adopted: 1`, "configmap/parent")
 	s.ownersAre("child", "parent!")
 }
 
-// TestUndeleteTwice: of two undeletions of the same at the same time both succeed, and nothing is
-// there twice or counts as another's.
+// TestUndeleteTwice: two concurrent undeletions of the same object both succeed. Nothing is
+// duplicated or counts as the other's.
 func TestUndeleteTwice(t *testing.T) {
 	s := newSession(t, ownCluster(t, "--no-node"))
 	const dependents = 300

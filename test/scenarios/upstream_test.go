@@ -14,8 +14,8 @@ import (
 	"github.com/kindred-project/kindred/test/servers"
 )
 
-// upstreamControlPlane is a cluster of upstream's, without nodes. Building its programs takes
-// minutes, so it is for those who ask for it.
+// upstreamControlPlane returns a cluster of upstream's control plane without nodes, or skips the
+// test unless it was requested, because building its programs takes minutes.
 func upstreamControlPlane(t *testing.T) *cluster {
 	t.Helper()
 	if os.Getenv("KINDRED_UPSTREAM") == "" {
@@ -34,8 +34,9 @@ func upstreamControlPlane(t *testing.T) *cluster {
 	return c
 }
 
-// TestMoveToUpstreamAndBack: what Kindred's controllers have made, upstream's go on with, and
-// the other way; so each collector takes what its side gives up, and nothing else.
+// TestMoveToUpstreamAndBack: upstream's controllers continue with objects that Kindred's have
+// created, and the reverse. Each garbage collector deletes what its side has given up, and nothing
+// else.
 func TestMoveToUpstreamAndBack(t *testing.T) {
 	m := newMigrationTo(t, upstreamControlPlane(t))
 	m.kubectl("create", "deployment", "web", "--image=any:v1", "--replicas=3")
@@ -102,9 +103,9 @@ spec:
 	m.prints("any:v1", "get", "deployment", "web", "-o", "jsonpath={.spec.template.spec.containers[0].image}")
 }
 
-// grown checks what controllers have made of what has come: the pods of the Deployment's second
-// revision, nothing for a Job that had ended or of a revision that is known, the claim of a
-// StatefulSet (which only upstream's make, and Kindred then has), and another token.
+// grown checks what controllers have created for the moved objects: the pods of the Deployment's
+// second revision, nothing for a finished Job or a known revision, the claim of a StatefulSet
+// (which only upstream creates, and Kindred then has), and a new token.
 func (s *session) grown(tokenBefore string) {
 	s.Helper()
 	sets := s.kubectl("get", "replicasets", "--sort-by={.spec.replicas}", "-o",
@@ -139,7 +140,7 @@ func (s *session) grown(tokenBefore string) {
 	s.prints(s.uid("serviceaccount/robot"), "get", "secret", "token", "-o", `jsonpath={.metadata.annotations.kubernetes\.io/service-account\.uid}`)
 }
 
-// TestMoveKilledBesideUpstream: upstream's controllers act on half of a graph as Kindred's do.
+// TestMoveKilledBesideUpstream: upstream's controllers act on an incomplete graph as Kindred's do.
 func TestMoveKilledBesideUpstream(t *testing.T) {
 	m := newMigrationTo(t, upstreamControlPlane(t))
 	m.kubectl("create", "deployment", "web", "--image=any:v1", "--replicas=2")

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// why checks what is said of an object, a sentence a line; "*" and "..." as in shows.
+// why checks the explanation of an object, one sentence on a line; "*" and "..." are as in shows.
 func (s *session) why(object string, want ...string) {
 	s.Helper()
 	s.eventually("it is known why of "+object, func() error {
@@ -22,14 +22,14 @@ func (s *session) why(object string, want ...string) {
 	})
 }
 
-// unwrapped puts the lines of a sentence together.
+// unwrapped joins the lines of a sentence.
 func unwrapped(text string) string {
 	joined := strings.ReplaceAll(strings.TrimSpace(text), "\n", " ")
 	return strings.ReplaceAll(joined, ". ", ".\n")
 }
 
-// TestWhy: a Deployment and what it owns, living, deleted, and after the process was killed
-// at once.
+// TestWhy explains a Deployment and its dependents while they exist, after their deletion, and
+// after the process was killed immediately after that.
 func TestWhy(t *testing.T) {
 	s := newSession(t, ownCluster(t, "--simulated-nodes", "2", "--no-node"))
 	s.kubectl("create", "deployment", "web", "--image", image, "--replicas", "2")
@@ -58,8 +58,8 @@ func TestWhy(t *testing.T) {
 		}
 		return nil
 	})
-	// The collector may have been killed before it recorded what it had done; the store's
-	// history knows the owners then.
+	// The collector may have been killed before it recorded its deletions; then the owners are read
+	// from the history.
 	time.Sleep(1500 * time.Millisecond)
 	for _, object := range pods {
 		r := s.kindred("why", object)
@@ -78,8 +78,8 @@ func TestWhy(t *testing.T) {
 	}
 }
 
-// TestWhyOfANamesake: after a crash the last object of a name is explained, though only an earlier
-// one has a record.
+// TestWhyOfANamesake: after a crash the last object with a name is explained, even if only an
+// earlier one has a record.
 func TestWhyOfANamesake(t *testing.T) {
 	s := newSession(t, ownCluster(t, "--no-node"))
 	s.kubectl("create", "configmap", "root")
@@ -105,8 +105,8 @@ func TestWhyOfANamesake(t *testing.T) {
 	}
 }
 
-// TestWhyWithoutTheDefinition: custom resources are explained after their definition is gone, to
-// those who may get them.
+// TestWhyWithoutTheDefinition: custom resources are explained after the deletion of their CRD, to
+// callers who may get them.
 func TestWhyWithoutTheDefinition(t *testing.T) {
 	s := newSession(t, ownCluster(t, "--no-node"))
 	s.apply(`
@@ -141,8 +141,8 @@ spec:
 	}
 }
 
-// TestWhyOnANode: a pod that is being deleted waits for its node; once it is gone, it is known
-// who asked for that, and not only that the node ended it.
+// TestWhyOnANode: a pod that is being deleted waits for its node. Once it is deleted, the
+// explanation names the client that requested that, not only the node.
 func TestWhyOnANode(t *testing.T) {
 	s := withNode(t)
 	s.apply(`

@@ -18,9 +18,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// serveHostname is a web server whose page is the name of its pod. The shell is there
-// to end when it is told to: the first process of a container ignores signals that it
-// does not handle.
+// serveHostname is a web server whose page is the name of its pod. It runs in a shell, which traps
+// SIGTERM, because the first process of a container ignores signals that it does not handle.
 var serveHostname = []string{"--", "sh", "-c",
 	"mkdir -p /www; hostname > /www/index.html; trap exit TERM; httpd -f -p 8080 -h /www & wait"}
 
@@ -37,7 +36,7 @@ func (s *session) rolledOut(deployment string) {
 	s.contains(out, fmt.Sprintf("deployment %q successfully rolled out\n", deployment))
 }
 
-// TestDeployment walks a Deployment through its life, on real containers.
+// TestDeployment rolls out, scales and deletes a Deployment with real containers.
 func TestDeployment(t *testing.T) {
 	s := withNode(t)
 	s.createWeb(3)
@@ -45,7 +44,7 @@ func TestDeployment(t *testing.T) {
 	s.table("NAME READY UP-TO-DATE AVAILABLE AGE CONTAINERS IMAGES SELECTOR\nweb 3/3 3 3 * busybox busybox:v1 app=web",
 		"get", "deployment", "web", "-o", "wide")
 
-	// Each pod has an address of its own, and reaches the others there.
+	// Each pod has its own address, and can reach the others there.
 	pods := s.pods("app=web")
 	if len(pods) != 3 {
 		t.Fatalf("%d pods, want 3", len(pods))
@@ -59,7 +58,7 @@ func TestDeployment(t *testing.T) {
 		s.prints(pod.Name+"\n", "exec", pods[0].Name, "--", "wget", "-q", "-O", "-", "http://"+pod.Status.PodIP+":8080/")
 	}
 
-	// A new image, a bad one, and back.
+	// A new image, a bad one, and an undo.
 	s.prints("deployment.apps/web image updated\n", "set", "image", "deployment/web", "busybox="+nextImage)
 	s.rolledOut("web")
 	s.prints(nextImage, "get", "deployment", "web", "-o", "jsonpath={.spec.template.spec.containers[0].image}")
@@ -71,7 +70,7 @@ func TestDeployment(t *testing.T) {
 		}
 		return nil
 	})
-	// maxUnavailable is 25 % of 3, rounded down: nothing that serves may go.
+	// maxUnavailable is 25 % of 3, rounded down, so no available pod may be deleted.
 	s.prints("3", "get", "deployment", "web", "-o", "jsonpath={.status.availableReplicas}")
 	s.contains(s.kubectl("rollout", "history", "deployment/web"), "deployment.apps/web \nREVISION  CHANGE-CAUSE\n1         <none>\n2         <none>\n3         <none>\n")
 	s.prints("deployment.apps/web rolled back\n", "rollout", "undo", "deployment/web")
@@ -83,7 +82,7 @@ func TestDeployment(t *testing.T) {
 	s.contains(s.kubectl("rollout", "history", "deployment/web"), "REVISION  CHANGE-CAUSE\n3         <none>\n4         <none>\n5         <none>\n")
 	s.contains(s.kubectl("rollout", "history", "deployment/web", "--revision=4"), "Image:\t"+nextImage, "Labels:\tapp=web")
 
-	// Scaling, watched.
+	// Scale it while a watch is running.
 	watch := s.background("get", "pods", "-l", "app=web", "-w")
 	s.awaitOutput(watch, "Running")
 	s.prints("deployment.apps/web scaled\n", "scale", "deployment/web", "--replicas=5")
@@ -113,7 +112,7 @@ func TestDeployment(t *testing.T) {
 	})
 }
 
-// TestRecreate: no pod of the new template is made before the last of the old has ended.
+// TestRecreate: no pod of the new template is created before the last old one has ended.
 func TestRecreate(t *testing.T) {
 	s := withNode(t)
 	s.apply(`
@@ -159,7 +158,7 @@ spec:
 	s.rolledOut("one")
 }
 
-// TestPauseAndResume: a paused Deployment takes changes, and acts when it is resumed.
+// TestPauseAndResume: a paused Deployment accepts changes, and applies them when it is resumed.
 func TestPauseAndResume(t *testing.T) {
 	s := withNode(t)
 	s.createWeb(1)
@@ -180,9 +179,8 @@ func TestPauseAndResume(t *testing.T) {
 	s.prints("2", "get", "deployment", "web", "-o", "jsonpath={.status.updatedReplicas}")
 }
 
-// TestReplicationController walks a ReplicationController through its life: the selector is
-// of its template, pods are adopted and released by their labels, and its deletion leaves
-// them or takes them along.
+// TestReplicationController: the selector defaults to the template's labels, pods are adopted and
+// released by their labels, and are deleted or orphaned with their ReplicationController.
 func TestReplicationController(t *testing.T) {
 	s := withoutNode(t)
 	s.input(`
@@ -213,7 +211,7 @@ spec:
 	s.prints("service/web exposed\n", "expose", "rc", "web", "--port=80")
 	s.prints("web", "get", "service", "web", "-o", "jsonpath={.spec.selector.app}")
 
-	// A pod that is called otherwise is let go, and another takes its place.
+	// A pod whose label changes is released, and replaced.
 	released := pods[0].Name
 	s.kubectl("label", "pod", released, "app=debug", "--overwrite")
 	s.eventually("the pod is released and replaced", func() error {
@@ -223,8 +221,8 @@ spec:
 		return nil
 	})
 
-	// Deleted without its pods, it leaves them; one like it takes them all, and the one
-	// that was let go, and then they are too many.
+	// Orphaned pods are adopted by a ReplicationController with the same selector, and so is the
+	// released one; then one pod too many is deleted.
 	left := s.kubectl("get", "rc", "web", "-o", "json")
 	s.kubectl("delete", "rc", "web", "--cascade=orphan")
 	s.gone("rc", "web")
@@ -262,8 +260,8 @@ spec:
 	})
 }
 
-// TestReplicationControllerReportsFailure: what keeps it from making pods stands in its status,
-// as long as it does. Who deletes it without a word about its pods leaves them, as v1 always has.
+// TestReplicationControllerReportsFailure: the status has the reason why pods cannot be created, as
+// long as it lasts. A deletion without a policy orphans the pods, as always in v1.
 func TestReplicationControllerReportsFailure(t *testing.T) {
 	s := withoutNode(t)
 	s.kubectl("create", "quota", "two", "--hard=pods=2")
@@ -298,17 +296,17 @@ spec:
 	}
 }
 
-// available waits until a ReplicationController has n pods that are available.
+// available waits until a ReplicationController has n available pods.
 func (s *session) available(rc string, n int) {
 	s.Helper()
 	s.kubectl("wait", "rc/"+rc, fmt.Sprintf("--for=jsonpath={.status.availableReplicas}=%d", n), "--timeout", patience.String())
 }
 
-// TestLogs reads what containers wrote, and follows what they write.
+// TestLogs reads and follows the logs of containers.
 func TestLogs(t *testing.T) {
 	s := withNode(t)
 	s.kubectl("run", "counter", "--image="+image, "--", "sh", "-c",
-		// The two streams are two pipes: only time orders them.
+		// The two streams are two pipes, so only time orders them.
 		"echo out; sleep 0.5; echo err >&2; i=0; while sleep 0.2; do i=$((i+1)); echo line $i; done")
 	s.ready("counter")
 	follow := s.background("logs", "-f", "counter")
@@ -323,7 +321,7 @@ func TestLogs(t *testing.T) {
 		t.Errorf("--timestamps prints %q", stamped)
 	}
 
-	// A container that has ended keeps its logs, and the one before it too.
+	// A terminated container keeps its logs, and so does the previous one.
 	s.kubectl("run", "twice", "--image="+image, "--restart=OnFailure", "--", "sh", "-c", "echo $(date +%s%N); exit 1")
 	s.eventually("the container runs again", func() error {
 		if got := s.jsonpath("{.status.containerStatuses[0].restartCount}", "pod", "twice"); got == "" || got == "0" {
@@ -370,11 +368,11 @@ func TestExec(t *testing.T) {
 	}
 }
 
-// TestAttach joins the main process of a container.
+// TestAttach attaches to the main process of a container.
 func TestAttach(t *testing.T) {
 	s := withNode(t)
 	shell := onTerminal(t, s.command("run", "box", "-it", "--rm", "--image="+image, "--", "sh"))
-	// Whatever was printed before kubectl attached is not shown: ask for a prompt.
+	// Output before kubectl attaches is not shown, so ask for a prompt.
 	s.awaitOutput(shell.process, "If you don't see a command prompt")
 	shell.types(t, "")
 	s.awaitOutput(shell.process, "# ")
@@ -385,7 +383,7 @@ func TestAttach(t *testing.T) {
 	s.gone("pod", "box")
 }
 
-// TestPortForward reaches a port of a pod from this machine.
+// TestPortForward connects to a port of a pod from this machine.
 func TestPortForward(t *testing.T) {
 	s := withNode(t)
 	s.createWeb(1)
