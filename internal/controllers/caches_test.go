@@ -21,7 +21,7 @@ import (
 
 var podKind = schema.GroupKind{Kind: "Pod"}
 
-// informed is an API of pods and an informer of it.
+// informed is an API with pods, and an informer of pods.
 type informed struct {
 	t      *testing.T
 	caches *controllers.Caches
@@ -72,7 +72,7 @@ func TestSeenFollowsTheInformer(t *testing.T) {
 		eventually(t, "see a new pod", i.seen(version))
 		// A list after Seen must have the pod.
 		if _, exists, _ := i.pods.GetIndexer().GetByKey(fmt.Sprint("ns/pod-", n)); !exists {
-			t.Error("seen, but not in the cache")
+			t.Error("Seen, but the pod is not in the cache")
 		}
 		if i.seen(strconv.Itoa(number + 1))() {
 			t.Error("seen before it was written")
@@ -80,7 +80,7 @@ func TestSeenFollowsTheInformer(t *testing.T) {
 	}
 }
 
-// A kind with two informers is seen when both have it.
+// A resource version of a kind with two informers is seen when both have reached it.
 func TestSeenAsksAllInformersOfAKind(t *testing.T) {
 	caches := &controllers.Caches{}
 	whole := newInformed(t, caches, &corev1.Pod{})
@@ -90,7 +90,7 @@ func TestSeenAsksAllInformersOfAKind(t *testing.T) {
 	whole.run()
 	eventually(t, "fill the store", func() bool { return whole.pods.GetIndexer().LastStoreSyncResourceVersion() == version })
 	if whole.seen(version)() {
-		t.Error("seen although one of two informers does not have it")
+		t.Error("seen, although one of two informers has not reached it")
 	}
 	partial.create("pod")
 	partial.run()

@@ -32,7 +32,7 @@ var (
 	key = client.ObjectKey{Namespace: "ns", Name: "web"}
 )
 
-// eventually waits until check is true. The controllers run on their own.
+// eventually waits until check returns true. The controllers run concurrently.
 func eventually(t *testing.T, what string, check func() bool) {
 	t.Helper()
 	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
@@ -40,11 +40,11 @@ func eventually(t *testing.T, what string, check func() bool) {
 			return
 		}
 	}
-	t.Fatalf("in vain: %s", what)
+	t.Fatalf("timed out waiting: %s", what)
 }
 
-// runPods is a node: it makes pods ready, and lets those end that are told to.
-// It counts the pods that were ever created.
+// runPods acts as a node agent: it makes pods ready, and removes pods that are being deleted. It
+// counts the pods that were created.
 func runPods(t *testing.T, w *controltest.World) (created func() int) {
 	pods, err := w.API.Watch(ctx, &corev1.PodList{})
 	w.Must(err)
@@ -147,7 +147,7 @@ func TestDeploymentWithItsControllers(t *testing.T) {
 				t.Errorf("%d pods were created for 100 replicas and then 20 new ones", n)
 			}
 
-			// A pod that vanishes is replaced; one that loses its label too.
+			// A deleted pod is replaced, and so is a pod that has lost its label.
 			pods := &corev1.PodList{}
 			w.Must(w.API.List(ctx, pods))
 			w.Must(w.API.Delete(ctx, &pods.Items[0]))
@@ -162,7 +162,7 @@ func TestDeploymentWithItsControllers(t *testing.T) {
 				w.Must(w.API.Get(ctx, client.ObjectKeyFromObject(quarantined), quarantined))
 				return len(quarantined.OwnerReferences) == 0 && created() == 122 && rolledOut(w, 20)()
 			})
-			// An orphan that matches is taken back, and then is one too many.
+			// A matching orphan is adopted, and is then surplus.
 			quarantined.Labels["app"] = "web"
 			w.Must(w.API.Update(ctx, quarantined))
 			eventually(t, "adopt and shrink", func() bool {

@@ -27,19 +27,19 @@ import (
 	"github.com/kindred-project/kindred/internal/controllers/replicaset"
 )
 
-// heeding is a controller, or a part of one, that leaves held objects alone.
-type heeding struct {
+// holdCase is a controller, or a part of one, that leaves held objects alone.
+type holdCase struct {
 	name string
 	add  func(control.Env) error
 	// object returns the held object.
 	object func(meta metav1.ObjectMeta) client.Object
-	// furnish, if set, creates the objects that the object needs.
-	furnish func(w *controltest.World, object client.Object)
+	// prepare, if set, creates the objects that the object needs.
+	prepare func(w *controltest.World, object client.Object)
 	// handled reports whether the controller has done its work for the object.
 	handled func(w *controltest.World, object client.Object) bool
 }
 
-var heedingHolds = []heeding{{
+var heedingHolds = []holdCase{{
 	name: "Deployment", add: deployment.Add, handled: owns(&appsv1.ReplicaSetList{}),
 	object: func(meta metav1.ObjectMeta) client.Object {
 		d := newDeployment(1, appsv1.RollingUpdateDeploymentStrategyType)
@@ -76,7 +76,7 @@ var heedingHolds = []heeding{{
 }, {
 	name: "pods of a Job that has ended", add: job.Add,
 	object: func(meta metav1.ObjectMeta) client.Object { return ended(newJob(meta)) },
-	furnish: func(w *controltest.World, object client.Object) {
+	prepare: func(w *controltest.World, object client.Object) {
 		pod := trackedPod(metav1.ObjectMeta{Namespace: object.GetNamespace(), Name: object.GetName()})
 		pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(object, batchv1.SchemeGroupVersion.WithKind("Job"))}
 		w.Must(w.API.Create(ctx, pod))
@@ -95,7 +95,7 @@ var heedingHolds = []heeding{{
 }, {
 	name: "a Service and its Endpoints", add: endpoints.Add, object: newService,
 	handled: func(w *controltest.World, object client.Object) bool {
-		//lint:ignore SA1019 Endpoints are deprecated, but still made.
+		//lint:ignore SA1019 Endpoints are deprecated, but still created.
 		return w.API.Get(ctx, client.ObjectKeyFromObject(object), &corev1.Endpoints{}) == nil
 	},
 }}
@@ -156,8 +156,8 @@ func isReleased(w *controltest.World, object client.Object) bool {
 	return len(pod.Finalizers) == 0
 }
 
-// Two similar objects exist when the controller starts, and the first one is held. When the other
-// has been handled, the controller has seen both.
+// Two similar objects exist when the controller starts, and one of them is held. The controller lists
+// both, so when it has handled the other one, it has had the chance to handle the held one.
 func TestHeldObjectIsLeftAlone(t *testing.T) {
 	for _, tt := range heedingHolds {
 		t.Run(tt.name, func(t *testing.T) {
@@ -166,8 +166,8 @@ func TestHeldObjectIsLeftAlone(t *testing.T) {
 				meta.Namespace = "ns"
 				object := tt.object(meta)
 				w.Must(w.API.Create(ctx, object))
-				if tt.furnish != nil {
-					tt.furnish(w, object)
+				if tt.prepare != nil {
+					tt.prepare(w, object)
 				}
 				return object
 			}
@@ -177,12 +177,12 @@ func TestHeldObjectIsLeftAlone(t *testing.T) {
 
 			eventually(t, "handle what is not held", func() bool { return tt.handled(w, free) })
 			if tt.handled(w, held) {
-				t.Error("it did its work for what is held")
+				t.Error("the held object was handled")
 			}
 			now := held.DeepCopyObject().(client.Object)
 			w.Must(w.API.Get(ctx, client.ObjectKeyFromObject(held), now))
 			if now.GetResourceVersion() != held.GetResourceVersion() {
-				t.Errorf("it wrote what is held: %+v", now)
+				t.Errorf("the held object was written: %+v", now)
 			}
 			now.SetAnnotations(nil)
 			w.Must(w.API.Update(ctx, now))

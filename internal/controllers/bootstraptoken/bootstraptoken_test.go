@@ -20,7 +20,7 @@ import (
 
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// token is a good one; changes are keys with another value, or none.
+// token returns a valid token with the given changes. An empty value removes the key.
 func token(id string, changes map[string]string) *corev1.Secret {
 	data := map[string][]byte{
 		"token-id": []byte(id), "token-secret": []byte("0123456789abcdef"), "usage-bootstrap-signing": []byte("true"),
@@ -31,7 +31,7 @@ func token(id string, changes map[string]string) *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "bootstrap-token-" + id}, Type: "bootstrap.kubernetes.io/token", Data: data}
 }
 
-// The example with which upstream tests what it writes and reads.
+// The example is that of upstream's tests.
 func TestSignature(t *testing.T) {
 	got := signature("Hello from the other side. I must have called a thousand times.", "joshua", "my voice is my passcode")
 	if want := "eyJhbGciOiJIUzI1NiIsImtpZCI6Impvc2h1YSJ9..VShe2taLd-YTrmWuRkcL_8QTNDHYxQIEBsAYYiIj1_8"; got != want {
@@ -39,20 +39,20 @@ func TestSignature(t *testing.T) {
 	}
 }
 
-func TestWhichTokensSign(t *testing.T) {
+func TestTokensForSigning(t *testing.T) {
 	for name, tt := range map[string]struct {
 		secret *corev1.Secret
 		want   bool
 	}{
-		"a good one":       {token("abcdef", nil), true},
-		"not yet expired":  {token("abcdef", map[string]string{"expiration": start.Add(time.Hour).Format(time.RFC3339)}), true},
-		"expired":          {token("abcdef", map[string]string{"expiration": start.Add(-time.Hour).Format(time.RFC3339)}), false},
-		"no time at all":   {token("abcdef", map[string]string{"expiration": "tomorrow"}), false},
-		"for another use":  {token("abcdef", map[string]string{"usage-bootstrap-signing": "no"}), false},
-		"another's name":   {token("abcdef", map[string]string{"token-id": "abcdeg"}), false},
-		"no id":            {token("abcdef", map[string]string{"token-id": ""}), false},
-		"no secret":        {token("abcdef", map[string]string{"token-secret": ""}), false},
-		"not named as one": {token("ABC", nil), false},
+		"valid":                 {token("abcdef", nil), true},
+		"not yet expired":       {token("abcdef", map[string]string{"expiration": start.Add(time.Hour).Format(time.RFC3339)}), true},
+		"expired":               {token("abcdef", map[string]string{"expiration": start.Add(-time.Hour).Format(time.RFC3339)}), false},
+		"invalid expiration":    {token("abcdef", map[string]string{"expiration": "tomorrow"}), false},
+		"not for signing":       {token("abcdef", map[string]string{"usage-bootstrap-signing": "no"}), false},
+		"name of another token": {token("abcdef", map[string]string{"token-id": "abcdeg"}), false},
+		"no id":                 {token("abcdef", map[string]string{"token-id": ""}), false},
+		"no secret":             {token("abcdef", map[string]string{"token-secret": ""}), false},
+		"invalid name":          {token("ABC", nil), false},
 	} {
 		if _, _, ok := forSigning(tt.secret, start); ok != tt.want {
 			t.Errorf("%s: %v", name, ok)
@@ -66,11 +66,11 @@ func TestClusterInfoIsSigned(t *testing.T) {
 		data map[string]string
 		want map[string]string
 	}{
-		"signed, and what is left of others removed": {
+		"signed, and signatures of deleted tokens removed": {
 			map[string]string{"kubeconfig": "K", "jws-kubeconfig-gone00": "x", "jws-kubeconfig-abcdef": "old", "other": "y"},
 			map[string]string{"kubeconfig": "K", "jws-kubeconfig-abcdef": signature("K", "abcdef", "0123456789abcdef"), "other": "y"},
 		},
-		"nothing to sign": {map[string]string{"other": "y", "jws-kubeconfig-gone00": "x"}, map[string]string{"other": "y", "jws-kubeconfig-gone00": "x"}},
+		"no kubeconfig to sign": {map[string]string{"other": "y", "jws-kubeconfig-gone00": "x"}, map[string]string{"other": "y", "jws-kubeconfig-gone00": "x"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			info := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-public", Name: "cluster-info"}, Data: tt.data}
@@ -90,7 +90,7 @@ func TestClusterInfoIsSigned(t *testing.T) {
 				t.Errorf("data (-want +got):\n%s", diff)
 			}
 			if len(versions) != 1 {
-				t.Error("written again though nothing has changed")
+				t.Error("an unchanged ConfigMap was written")
 			}
 		})
 	}
@@ -101,7 +101,7 @@ func TestClusterInfoIsSigned(t *testing.T) {
 	}
 }
 
-func TestExpiredTokensGo(t *testing.T) {
+func TestExpiredTokensAreDeleted(t *testing.T) {
 	ctx := context.Background()
 	clock := testingclock.NewFakePassiveClock(start)
 	api := fake.NewClientBuilder().WithObjects(token("abcdef", map[string]string{"expiration": start.Add(time.Hour).Format(time.RFC3339)}), token("ghijkl", nil)).Build()
@@ -115,19 +115,19 @@ func TestExpiredTokensGo(t *testing.T) {
 		return result.RequeueAfter
 	}
 	if wait := reconcile("abcdef"); wait != time.Hour {
-		t.Errorf("waits %v", wait)
+		t.Errorf("requeued after %v", wait)
 	}
 	if wait := reconcile("ghijkl"); wait != 0 {
-		t.Errorf("waits %v for one without an end", wait)
+		t.Errorf("a token without expiry is requeued after %v", wait)
 	}
 	clock.SetTime(start.Add(time.Hour + time.Second))
 	for _, id := range []string{"abcdef", "ghijkl", "abcdef"} {
 		reconcile(id)
 	}
 	if err := api.Get(ctx, client.ObjectKeyFromObject(token("abcdef", nil)), &corev1.Secret{}); !apierrors.IsNotFound(err) {
-		t.Errorf("still there: %v", err)
+		t.Errorf("the expired token was not deleted: %v", err)
 	}
 	if err := api.Get(ctx, client.ObjectKeyFromObject(token("ghijkl", nil)), &corev1.Secret{}); err != nil {
-		t.Errorf("gone without an end: %v", err)
+		t.Errorf("a token without expiry was deleted: %v", err)
 	}
 }

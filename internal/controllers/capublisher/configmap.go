@@ -44,8 +44,8 @@ func AddConfigMaps(ca []byte) func(control.Env) error {
 		return ctrl.NewControllerManagedBy(env.Manager).
 			Named(ConfigMapName).
 			WithOptions(env.Options(workers)).
-			For(&corev1.Namespace{}, builder.WithPredicates(namespaced.Arrivals())).
-			Watches(&corev1.ConfigMap{}, namespaced.Wake(), builder.WithPredicates(namespaced.Changes(configMapName))).
+			For(&corev1.Namespace{}, builder.WithPredicates(namespaced.Activated())).
+			Watches(&corev1.ConfigMap{}, namespaced.ToNamespace(), builder.WithPredicates(namespaced.Changed(configMapName))).
 			Complete(r)
 	}
 }

@@ -32,12 +32,12 @@ func TestOneTrustBundleIsKept(t *testing.T) {
 	// sha256("PEM")[:12]
 	const bundleOfPEM = "kubernetes.io:kube-apiserver-serving:384fb9a44fabe158be2757b9"
 	for name, existing := range map[string][]client.Object{
-		"none":           nil,
-		"changed":        {bundle(bundleName("PEM"), signer, "other")},
-		"up to date":     {bundle(bundleName("PEM"), signer, "PEM")},
-		"outdated":       {bundle(bundleName("OLD"), signer, "OLD"), bundle("by-hand", signer, "X")},
-		"another signer": {bundle("example.com:s:a", "example.com/s", "X")},
-		"no signer":      {bundle("free", "", "X")},
+		"no bundle":       nil,
+		"changed content": {bundle(bundleName("PEM"), signer, "other")},
+		"up to date":      {bundle(bundleName("PEM"), signer, "PEM")},
+		"outdated":        {bundle(bundleName("OLD"), signer, "OLD"), bundle("by-hand", signer, "X")},
+		"another signer":  {bundle("example.com:s:a", "example.com/s", "X")},
+		"no signer":       {bundle("free", "", "X")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(existing...).Build()

@@ -18,8 +18,8 @@ import (
 // The permissions of the requester may change, so an undecided request is checked again after a
 // time that grows with its age, within these limits.
 const (
-	soonest = time.Second
-	latest  = 1000 * time.Second
+	minRecheck = time.Second
+	maxRecheck = 1000 * time.Second
 )
 
 // approval is a rule for automatic approval: the requester must be authorized to create the
@@ -59,7 +59,7 @@ func (r *reconciler) decide(ctx context.Context, found *request, now time.Time) 
 		if !a.applies(found, wanted) {
 			continue
 		}
-		again = min(max(now.Sub(found.CreationTimestamp.Time), soonest), latest)
+		again = min(max(now.Sub(found.CreationTimestamp.Time), minRecheck), maxRecheck)
 		allowed, err := r.permitted(ctx, found, a.subresource)
 		if err != nil {
 			return 0, err

@@ -42,7 +42,7 @@ const (
 
 var nodeUsages = []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth}
 
-// wanted returns what is to be signed, in PEM.
+// wanted returns a PKCS #10 request in PEM.
 func wanted(t *testing.T, template x509.CertificateRequest) []byte {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -56,7 +56,7 @@ func nodeSubject() x509.CertificateRequest {
 	return x509.CertificateRequest{Subject: pkix.Name{CommonName: node, Organization: []string{"system:nodes"}}}
 }
 
-// authority signs with a key of the test's.
+// authority returns a Signer with a new CA.
 func authority(t *testing.T) Signer {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -72,13 +72,13 @@ func authority(t *testing.T) Signer {
 	}
 }
 
-// bench is an API with one request, and the controller.
+// bench is a reconciler with an API that has one request.
 type bench struct {
 	*testing.T
 	client.Client
 	clock   *testingclock.FakeClock
 	r       *reconciler
-	allowed map[string]bool // subresources of requests that may be created
+	allowed map[string]bool // subresources that the requester may create
 	asked   []authorizationv1.SubjectAccessReviewSpec
 }
 
@@ -142,10 +142,10 @@ func TestNodeCertificateIsApprovedAndSigned(t *testing.T) {
 	}})
 	b.clock.Step(10 * time.Second)
 	if again := b.reconcile().RequeueAfter; again != 10*time.Second {
-		t.Errorf("asks again after %v", again)
+		t.Errorf("requeued after %v", again)
 	}
 	if len(b.asked) != 2 || len(b.get().Status.Conditions) != 0 {
-		t.Errorf("asked %v", b.asked)
+		t.Errorf("reviewed subresources %v", b.asked)
 	}
 
 	b.allowed["selfnodeclient"] = true
@@ -170,12 +170,12 @@ func TestNodeCertificateIsApprovedAndSigned(t *testing.T) {
 		signed.KeyUsage != x509.KeyUsageDigitalSignature || !cmp.Equal(signed.ExtKeyUsage, []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}) {
 		t.Errorf("signed %v", signed)
 	}
-	if at := start.Add(10*time.Second - backdate); !signed.NotBefore.Equal(at) || !signed.NotAfter.Equal(at.Add(longest)) {
-		t.Errorf("good from %v to %v", signed.NotBefore, signed.NotAfter)
+	if at := start.Add(10*time.Second - backdate); !signed.NotBefore.Equal(at) || !signed.NotAfter.Equal(at.Add(maxLifetime)) {
+		t.Errorf("valid from %v to %v", signed.NotBefore, signed.NotAfter)
 	}
 
 	if again := b.reconcile().RequeueAfter; again != answeredTTL+time.Second {
-		t.Errorf("looks again after %v", again)
+		t.Errorf("requeued after %v", again)
 	}
 	b.clock.Step(answeredTTL + time.Second)
 	if b.reconcile(); !b.gone() {
@@ -183,7 +183,7 @@ func TestNodeCertificateIsApprovedAndSigned(t *testing.T) {
 	}
 }
 
-// TestUnreadableRequest is deleted in its time as all others are.
+// A request that cannot be parsed is deleted after its TTL, as any other.
 func TestUnreadableRequest(t *testing.T) {
 	empty := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST"})
 	for name, content := range map[string][]byte{"nothing": nil, "another block": []byte("text"), "an empty request": empty} {
@@ -193,7 +193,7 @@ func TestUnreadableRequest(t *testing.T) {
 		for _, b := range []*bench{pending, approved} {
 			again := b.reconcile().RequeueAfter
 			if again != pendingTTL+time.Second {
-				t.Errorf("%s: looks again after %v", name, again)
+				t.Errorf("%s: requeued after %v", name, again)
 			}
 			b.clock.Step(pendingTTL + time.Second)
 			if b.reconcile(); !b.gone() {
@@ -205,18 +205,18 @@ func TestUnreadableRequest(t *testing.T) {
 
 func TestOtherRequestsAreNotApproved(t *testing.T) {
 	for name, r := range map[string]certificatesv1.CertificateSigningRequestSpec{
-		"another signer":     {SignerName: certificatesv1.KubeAPIServerClientSignerName, Usages: nodeUsages, Username: node, Request: wanted(t, nodeSubject())},
-		"other usages":       {SignerName: certificatesv1.KubeAPIServerClientKubeletSignerName, Usages: []certificatesv1.KeyUsage{certificatesv1.UsageServerAuth}, Username: node, Request: wanted(t, nodeSubject())},
-		"no node's identity": {SignerName: certificatesv1.KubeAPIServerClientKubeletSignerName, Usages: nodeUsages, Username: node, Request: wanted(t, x509.CertificateRequest{})},
+		"another signer":             {SignerName: certificatesv1.KubeAPIServerClientSignerName, Usages: nodeUsages, Username: node, Request: wanted(t, nodeSubject())},
+		"other usages":               {SignerName: certificatesv1.KubeAPIServerClientKubeletSignerName, Usages: []certificatesv1.KeyUsage{certificatesv1.UsageServerAuth}, Username: node, Request: wanted(t, nodeSubject())},
+		"not the identity of a node": {SignerName: certificatesv1.KubeAPIServerClientKubeletSignerName, Usages: nodeUsages, Username: node, Request: wanted(t, x509.CertificateRequest{})},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, request{Spec: r})
 			b.allowed["selfnodeclient"], b.allowed["nodeclient"] = true, true
 			if again := b.reconcile().RequeueAfter; again != pendingTTL+time.Second {
-				t.Errorf("looks again after %v", again)
+				t.Errorf("requeued after %v", again)
 			}
 			if len(b.asked) > 0 || len(b.get().Status.Conditions) > 0 {
-				t.Errorf("asked %v, decided %v", b.asked, b.get().Status.Conditions)
+				t.Errorf("reviewed subresources %v, conditions %v", b.asked, b.get().Status.Conditions)
 			}
 		})
 	}
@@ -298,15 +298,15 @@ func TestOtherSignersAreIgnored(t *testing.T) {
 }
 
 func TestLife(t *testing.T) {
-	for seconds, want := range map[int32]time.Duration{1: shortest, 600: shortest, 3600: time.Hour, 1 << 30: longest} {
-		if got := lifeOf(&seconds); got != want {
+	for seconds, want := range map[int32]time.Duration{1: minLifetime, 600: minLifetime, 3600: time.Hour, 1 << 30: maxLifetime} {
+		if got := lifetime(&seconds); got != want {
 			t.Errorf("%d s give %v, want %v", seconds, got, want)
 		}
 	}
 	parsed := &x509.CertificateRequest{}
 	template, err := templateFor(parsed, &request{Spec: certificatesv1.CertificateSigningRequestSpec{ExpirationSeconds: ptr.To[int32](3600)}}, start)
 	must(t, err)
-	if !template.NotAfter.Equal(start.Add(time.Hour)) { // short ones are not cut
+	if !template.NotAfter.Equal(start.Add(time.Hour)) { // not shortened by backdate
 		t.Errorf("ends at %v", template.NotAfter)
 	}
 	_, err = templateFor(parsed, &request{Spec: certificatesv1.CertificateSigningRequestSpec{Usages: []certificatesv1.KeyUsage{"none"}}}, start)
@@ -317,11 +317,11 @@ func TestLife(t *testing.T) {
 
 func TestDeadline(t *testing.T) {
 	later := metav1.NewTime(start.Add(time.Minute))
-	soon := authority(t)
+	signer := authority(t)
 	template := &x509.Certificate{NotAfter: start.Add(20 * time.Minute)}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	must(t, err)
-	signed, err := soon(template, key.Public())
+	signed, err := signer(template, key.Public())
 	must(t, err)
 	expiring := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: signed.Raw})
 	condition := func(t certificatesv1.RequestConditionType) []certificatesv1.CertificateSigningRequestCondition {
@@ -329,16 +329,16 @@ func TestDeadline(t *testing.T) {
 	}
 	for name, tt := range map[string]struct {
 		status certificatesv1.CertificateSigningRequestStatus
-		want   time.Duration // from start; 0 is never
+		want   time.Duration // since the start; 0 means never
 	}{
-		"pending":           {certificatesv1.CertificateSigningRequestStatus{}, 24 * time.Hour},
-		"approved":          {certificatesv1.CertificateSigningRequestStatus{Conditions: condition("Approved")}, 24*time.Hour + time.Minute},
-		"issued":            {certificatesv1.CertificateSigningRequestStatus{Conditions: condition("Approved"), Certificate: []byte("x")}, time.Hour + time.Minute},
-		"expires":           {certificatesv1.CertificateSigningRequestStatus{Conditions: condition("Approved"), Certificate: expiring}, 20 * time.Minute},
-		"denied":            {certificatesv1.CertificateSigningRequestStatus{Conditions: condition("Denied")}, time.Hour + time.Minute},
-		"failed":            {certificatesv1.CertificateSigningRequestStatus{Conditions: append(condition("Approved"), condition("Failed")...)}, time.Hour + time.Minute},
-		"somebody's":        {certificatesv1.CertificateSigningRequestStatus{Conditions: condition("Other")}, 0},
-		"nobody knows when": {certificatesv1.CertificateSigningRequestStatus{Conditions: []certificatesv1.CertificateSigningRequestCondition{{Type: "Denied"}}}, 0},
+		"pending":                           {certificatesv1.CertificateSigningRequestStatus{}, 24 * time.Hour},
+		"approved":                          {certificatesv1.CertificateSigningRequestStatus{Conditions: condition("Approved")}, 24*time.Hour + time.Minute},
+		"issued":                            {certificatesv1.CertificateSigningRequestStatus{Conditions: condition("Approved"), Certificate: []byte("x")}, time.Hour + time.Minute},
+		"issued, certificate expires first": {certificatesv1.CertificateSigningRequestStatus{Conditions: condition("Approved"), Certificate: expiring}, 20 * time.Minute},
+		"denied":                            {certificatesv1.CertificateSigningRequestStatus{Conditions: condition("Denied")}, time.Hour + time.Minute},
+		"failed":                            {certificatesv1.CertificateSigningRequestStatus{Conditions: append(condition("Approved"), condition("Failed")...)}, time.Hour + time.Minute},
+		"unknown condition":                 {certificatesv1.CertificateSigningRequestStatus{Conditions: condition("Other")}, 0},
+		"denied, time unknown":              {certificatesv1.CertificateSigningRequestStatus{Conditions: []certificatesv1.CertificateSigningRequestCondition{{Type: "Denied"}}}, 0},
 	} {
 		got, ends := deadline(&request{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(start)}, Status: tt.status})
 		if ends != (tt.want > 0) || ends && !got.Equal(start.Add(tt.want)) {

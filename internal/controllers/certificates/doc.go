@@ -79,8 +79,8 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if left := until.Sub(now) + time.Second; ends && (again == 0 || left < again) {
-		again = left
+	if ends {
+		again = control.SoonerOf(again, until.Sub(now)+time.Second)
 	}
 	return ctrl.Result{RequeueAfter: again}, nil
 }

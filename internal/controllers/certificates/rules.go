@@ -22,7 +22,7 @@ var rules = map[string]func(*x509.CertificateRequest, []certificatesv1.KeyUsage)
 	certificatesv1.KubeAPIServerClientSignerName:        checkClient,
 	certificatesv1.KubeAPIServerClientKubeletSignerName: checkNodeClient,
 	certificatesv1.KubeletServingSignerName:             checkNodeServing,
-	// Requests from before signers had names: everything is permitted.
+	// Requests from before the field signerName existed: everything is permitted.
 	certificatesv1beta1.LegacyUnknownSignerName: func(*x509.CertificateRequest, []certificatesv1.KeyUsage) error { return nil },
 }
 
@@ -42,7 +42,7 @@ func checkClient(_ *x509.CertificateRequest, usages []certificatesv1.KeyUsage) e
 
 func checkNodeClient(wanted *x509.CertificateRequest, usages []certificatesv1.KeyUsage) error {
 	switch {
-	case !ofNodes(wanted):
+	case !isNodeOrganization(wanted):
 		return errNotOfNodes
 	case len(wanted.DNSNames) > 0:
 		return errors.New("DNS subjectAltNames are not allowed")
@@ -52,7 +52,7 @@ func checkNodeClient(wanted *x509.CertificateRequest, usages []certificatesv1.Ke
 		return errors.New("IP subjectAltNames are not allowed")
 	case len(wanted.URIs) > 0:
 		return errURI
-	case !namesNode(wanted):
+	case !hasNodeName(wanted):
 		return errNotANode
 	default:
 		return checkUsages(usages, certificatesv1.UsageClientAuth)
@@ -60,7 +60,7 @@ func checkNodeClient(wanted *x509.CertificateRequest, usages []certificatesv1.Ke
 }
 
 func checkNodeServing(wanted *x509.CertificateRequest, usages []certificatesv1.KeyUsage) error {
-	if !ofNodes(wanted) {
+	if !isNodeOrganization(wanted) {
 		return errNotOfNodes
 	}
 	switch {
@@ -74,7 +74,7 @@ func checkNodeServing(wanted *x509.CertificateRequest, usages []certificatesv1.K
 	if err := checkUsages(usages, certificatesv1.UsageServerAuth); err != nil {
 		return err
 	}
-	if !namesNode(wanted) {
+	if !hasNodeName(wanted) {
 		return errNotANode
 	}
 	return nil
@@ -92,11 +92,11 @@ var (
 	errURI   = errors.New("URI subjectAltNames are not allowed")
 )
 
-func ofNodes(wanted *x509.CertificateRequest) bool {
+func isNodeOrganization(wanted *x509.CertificateRequest) bool {
 	return slices.Equal(wanted.Subject.Organization, []string{user.NodesGroup})
 }
 
-func namesNode(wanted *x509.CertificateRequest) bool {
+func hasNodeName(wanted *x509.CertificateRequest) bool {
 	return strings.HasPrefix(wanted.Subject.CommonName, nodePrefix)
 }
 

@@ -26,18 +26,18 @@ import (
 type Signer func(template *x509.Certificate, public crypto.PublicKey) (*x509.Certificate, error)
 
 const (
-	longest  = 365 * 24 * time.Hour
-	shortest = 10 * time.Minute
+	maxLifetime = 365 * 24 * time.Hour
+	minLifetime = 10 * time.Minute
 	// backdate is the tolerated clock skew. It is subtracted from the end of certificates
 	// that are not short-lived, so that they are valid as long as requested.
-	backdate = 5 * time.Minute
-	short    = 8 * time.Hour
+	backdate   = 5 * time.Minute
+	shortLived = 8 * time.Hour
 )
 
 // issue signs an approved request, or marks it as failed if its signer does not permit it.
 func (r *reconciler) issue(ctx context.Context, found *request, now time.Time) error {
-	permits, ours := rules[found.Spec.SignerName]
-	if !ours {
+	permits, known := rules[found.Spec.SignerName]
+	if !known {
 		return nil
 	}
 	wanted, err := parse(found)
@@ -81,20 +81,20 @@ func templateFor(wanted *x509.CertificateRequest, found *request, now time.Time)
 		}
 	}
 	slices.Sort(template.ExtKeyUsage)
-	life := lifeOf(found.Spec.ExpirationSeconds)
+	life := lifetime(found.Spec.ExpirationSeconds)
 	template.NotBefore, template.NotAfter = now.Add(-backdate), now.Add(life)
-	if life >= short {
+	if life >= shortLived {
 		template.NotAfter = template.NotAfter.Add(-backdate)
 	}
 	return template, nil
 }
 
-// lifeOf returns the requested duration of a certificate, within limits.
-func lifeOf(seconds *int32) time.Duration {
+// lifetime returns the requested duration of a certificate, within limits.
+func lifetime(seconds *int32) time.Duration {
 	if seconds == nil {
-		return longest
+		return maxLifetime
 	}
-	return min(max(time.Duration(*seconds)*time.Second, shortest), longest)
+	return min(max(time.Duration(*seconds)*time.Second, minLifetime), maxLifetime)
 }
 
 var keyUsages = map[certificatesv1.KeyUsage]x509.KeyUsage{

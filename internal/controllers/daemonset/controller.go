@@ -75,9 +75,9 @@ func Add(env control.Env) error {
 		WithOptions(env.Options(workers)).
 		For(&appsv1.DaemonSet{}).
 		Owns(&corev1.Pod{}).
-		Watches(&corev1.Pod{}, adopters, builder.WithPredicates(owned.NewOrphans())).
+		Watches(&corev1.Pod{}, adopters, builder.WithPredicates(owned.AdoptableOrphans())).
 		Owns(&appsv1.ControllerRevision{}, builder.WithPredicates(notCreated)).
-		Watches(&appsv1.ControllerRevision{}, adopters, builder.WithPredicates(owned.NewOrphans())).
+		Watches(&appsv1.ControllerRevision{}, adopters, builder.WithPredicates(owned.AdoptableOrphans())).
 		Watches(&corev1.Node{}, r.nodeHandler()).
 		Complete(r)
 }
@@ -124,9 +124,9 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	// The collector may delete the revisions of a DaemonSet before its pods, so that
-	// nothing can be decided while it is being deleted.
-	if ds.DeletionTimestamp != nil || owned.Held(ds) {
+	// The garbage collector may delete the revisions of a DaemonSet before its pods.
+	// Without the revisions, nothing can be decided about the pods.
+	if ds.DeletionTimestamp != nil || owned.IsHeld(ds) {
 		return ctrl.Result{}, nil
 	}
 	if apiequality.Semantic.DeepEqual(ds.Spec.Selector, &metav1.LabelSelector{}) {
@@ -163,13 +163,13 @@ func (r *reconciler) step(ctx context.Context, ds *appsv1.DaemonSet) (time.Durat
 	}
 	status := v.status()
 	if err := r.report(ctx, ds, status); err != nil || failure != nil {
-		return 0, errFirst(failure, err)
+		return 0, firstError(failure, err)
 	}
-	return soonest(backoff, nextAvailable(v, status, mine)), nil
+	return control.SoonerOf(backoff, nextAvailable(v, status, mine)), nil
 }
 
-// errFirst returns the first error that is not nil.
-func errFirst(errs ...error) error {
+// firstError returns the first error that is not nil.
+func firstError(errs ...error) error {
 	for _, err := range errs {
 		if err != nil {
 			return err
@@ -186,7 +186,7 @@ func (r *reconciler) podsOf(ctx context.Context, ds *appsv1.DaemonSet, selector 
 		Live:   r.live,
 		Ledger: r.ledger,
 		List:   pods.List,
-	}.Of(ctx, ds, selector)
+	}.Find(ctx, ds, selector)
 }
 
 // act carries out a plan. It returns when the backoff of the next failed pod ends.
@@ -196,7 +196,7 @@ func (r *reconciler) act(ctx context.Context, v view, p plan) (backoff time.Dura
 	p = p.bound(burst)
 	_, createErr := pods.SlowStart(len(p.create), func(i int) error { return r.create(ctx, v, p.create[i]) })
 	_, removeErr := pods.Parallel(len(p.remove), func(i int) error { return r.delete(ctx, v.ds, p.remove[i]) })
-	return backoff, errFirst(createErr, removeErr)
+	return backoff, firstError(createErr, removeErr)
 }
 
 func (r *reconciler) create(ctx context.Context, v view, node string) error {
@@ -217,31 +217,31 @@ func (r *reconciler) delete(ctx context.Context, ds *appsv1.DaemonSet, pod *core
 	if err := r.pods.Delete(ctx, ds, pod); err != nil {
 		return err
 	}
-	r.ledger.Ending(ds, pod, r.clock.Now())
+	r.ledger.Terminating(ds, pod, r.clock.Now())
 	return nil
 }
 
 // ended returns the ended pods to delete now, with events, and when the backoff of the next
 // one ends.
-func (r *reconciler) ended(ds *appsv1.DaemonSet, p plan) (gone []*corev1.Pod, wait time.Duration) {
+func (r *reconciler) ended(ds *appsv1.DaemonSet, p plan) (remove []*corev1.Pod, wait time.Duration) {
 	now := r.clock.Now()
 	for _, pod := range p.failed {
 		node := nodeOf(pod)
 		// A new template starts without backoff.
 		key := fmt.Sprintf("%s/%d/%s", ds.UID, ds.Status.ObservedGeneration, node)
 		if r.backoff.IsInBackOffSinceUpdate(key, now) {
-			wait = soonest(wait, r.backoff.Get(key))
+			wait = control.SoonerOf(wait, r.backoff.Get(key))
 			continue
 		}
 		r.backoff.Next(key, now)
 		r.events.Eventf(ds, corev1.EventTypeWarning, "FailedDaemonPod", "Found failed daemon pod %s/%s on node %s, will try to kill it", pod.Namespace, pod.Name, node)
-		gone = append(gone, pod)
+		remove = append(remove, pod)
 	}
 	for _, pod := range p.succeeded {
 		r.events.Eventf(ds, corev1.EventTypeNormal, "SucceededDaemonPod", "Found succeeded daemon pod %s/%s on node %s, will try to delete it", pod.Namespace, pod.Name, nodeOf(pod))
-		gone = append(gone, pod)
+		remove = append(remove, pod)
 	}
-	return gone, wait
+	return remove, wait
 }
 
 // report writes the status if it has changed.
@@ -257,17 +257,9 @@ func (r *reconciler) report(ctx context.Context, ds *appsv1.DaemonSet, status ap
 // nextAvailable returns the time until a ready pod becomes available, for which there is no
 // event.
 func nextAvailable(v view, status appsv1.DaemonSetStatus, mine []*corev1.Pod) time.Duration {
-	wait, coming := pods.NextAvailable(mine, v.ds.Spec.MinReadySeconds, v.now)
-	if !coming && status.NumberReady != status.NumberAvailable {
+	wait, found := pods.NextAvailable(mine, v.ds.Spec.MinReadySeconds, v.now)
+	if !found && status.NumberReady != status.NumberAvailable {
 		return time.Duration(v.ds.Spec.MinReadySeconds) * time.Second
 	}
 	return wait
-}
-
-// soonest returns the shorter of two waits; 0 is no wait.
-func soonest(a, b time.Duration) time.Duration {
-	if a == 0 || b == 0 {
-		return a + b
-	}
-	return min(a, b)
 }

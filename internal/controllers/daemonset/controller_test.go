@@ -29,7 +29,7 @@ var (
 	key = client.ObjectKey{Namespace: "ns", Name: "web"}
 )
 
-// bench is a reconciler in a world of its own, with nodes a, b ... and a DaemonSet.
+// bench is a reconciler with its own World, in which there are nodes a, b ... and a DaemonSet.
 type bench struct {
 	*controltest.World
 	*reconciler
@@ -65,7 +65,7 @@ func (b bench) reconcile() (ctrl.Result, error) {
 	return b.Reconcile(ctx, ctrl.Request{NamespacedName: key})
 }
 
-// pass lets the cache catch up and reconciles once.
+// pass syncs the cache and reconciles once.
 func (b bench) pass() ctrl.Result {
 	b.t.Helper()
 	b.Sync()
@@ -96,8 +96,8 @@ func (b bench) podList() []corev1.Pod {
 	return list.Items
 }
 
-// live lets the pods' nodes do their part: who was told to stop does, the others become
-// ready on the node they are bound for.
+// live acts as the node agents and the scheduler: terminating pods stop, and other pods become
+// ready on the node that they were created for.
 func (b bench) live() {
 	b.t.Helper()
 	for _, pod := range b.podList() {
@@ -118,7 +118,7 @@ func (b bench) live() {
 	}
 }
 
-// settle goes on until each node has a ready pod of the present revision.
+// settle repeats pass and live until each node has a ready pod of the current revision.
 func (b bench) settle() {
 	b.t.Helper()
 	for range 30 {
@@ -130,7 +130,7 @@ func (b bench) settle() {
 			return
 		}
 	}
-	b.t.Fatalf("it does not settle: %+v", b.read().Status)
+	b.t.Fatalf("the rollout does not finish: %+v", b.read().Status)
 }
 
 // history lists the revisions as "number image".
@@ -145,7 +145,7 @@ func (b bench) history() []string {
 	return out
 }
 
-// restored is the DaemonSet taken back to a revision, as kubectl rollout undo does it.
+// restored returns the DaemonSet as kubectl rollout undo restores it to a revision.
 func (b bench) restored(revision *appsv1.ControllerRevision) *appsv1.DaemonSet {
 	current, err := json.Marshal(b.read())
 	b.Must(err)
@@ -216,12 +216,12 @@ func TestOnePodOnEachNode(t *testing.T) {
 		t.Errorf("revision %+v", revision)
 	}
 	if diff := cmp.Diff(b.read().Spec.Template, b.restored(&revision).Spec.Template); diff != "" {
-		t.Errorf("template, taken back to what it is (-want +got):\n%s", diff)
+		t.Errorf("template, restored from its own revision (-want +got):\n%s", diff)
 	}
 }
 
-// However far the cache is behind, no node gets two pods, no pod is deleted twice, and
-// no revision is made twice.
+// With a stale cache, no node gets two pods, no pod is deleted twice, and no revision is created
+// twice.
 func TestStaleCache(t *testing.T) {
 	b := newBench(t, 5)
 	b.Sync()
@@ -242,10 +242,10 @@ func TestStaleCache(t *testing.T) {
 	}
 	events := b.Events()
 	if len(events) != 1 || !strings.HasPrefix(events[0], "Normal SuccessfulDelete Deleted pod: ") {
-		t.Errorf("with maxUnavailable 1, and nothing seen of what it did: %q", events)
+		t.Errorf("events with maxUnavailable 1 and a stale cache: %q", events)
 	}
 	if n := len(b.podList()); n != 5 {
-		t.Errorf("%d pods: it did not wait until the deleted one was gone", n)
+		t.Errorf("%d pods: it did not wait until the deleted pod was removed", n)
 	}
 }
 
@@ -257,7 +257,7 @@ func TestRolloutUndoAndHistory(t *testing.T) {
 	if diff := cmp.Diff([]string{"1 v1", "2 v2"}, b.history()); diff != "" {
 		t.Errorf("history (-want +got):\n%s", diff)
 	}
-	// Back again before the rollout has got far: who has not been replaced is not touched.
+	// After an undo in the middle of the rollout, pods that were not replaced yet stay.
 	before := map[string]bool{}
 	for _, pod := range b.podList() {
 		before[pod.Name] = true
@@ -283,7 +283,7 @@ func TestRolloutUndoAndHistory(t *testing.T) {
 	}
 }
 
-// A revision that a pod is of stays, whatever the limit.
+// A revision that has a pod is kept, even beyond the limit.
 func TestRevisionsInUseAreKept(t *testing.T) {
 	b := newBench(t, 1, func(ds *appsv1.DaemonSet) {
 		ds.Spec.RevisionHistoryLimit = new(int32(0))
@@ -300,9 +300,9 @@ func TestRevisionsInUseAreKept(t *testing.T) {
 	}
 }
 
-// Two revisions of one template, as a restored backup may bring: the newer stays, and
-// pods of the other are its own.
-func TestRevisionsOfOneTemplateAreUnited(t *testing.T) {
+// A restored backup may contain two revisions of one template. The newer one stays, and gets the
+// pods of the other.
+func TestDuplicateRevisionsAreMerged(t *testing.T) {
 	b := newBench(t, 2)
 	b.settle()
 	list := &appsv1.ControllerRevisionList{}
@@ -324,11 +324,11 @@ func TestRevisionsOfOneTemplateAreUnited(t *testing.T) {
 		}
 	}
 	if events := b.Events(); len(events) != 0 {
-		t.Errorf("pods were touched: %q", events)
+		t.Errorf("pods were created or deleted: %q", events)
 	}
 }
 
-// Something else has the name of the new revision: the collision count gives it another.
+// Another object has the name of the new revision, so the collision count changes the name.
 func TestHashCollision(t *testing.T) {
 	b := newBench(t, 1)
 	data, err := patchTo(&b.read().Spec.Template)
@@ -337,14 +337,14 @@ func TestHashCollision(t *testing.T) {
 	b.Must(b.API.Create(ctx, &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: wanted.Name}}))
 	b.Sync()
 	if _, err := b.reconcile(); err == nil {
-		t.Error("no error tells that it has to be tried again")
+		t.Error("no error, so the request is not retried")
 	}
 	if count := b.read().Status.CollisionCount; count == nil || *count != 1 {
 		t.Fatalf("collision count %v", count)
 	}
 	b.settle()
 	if count := b.read().Status.CollisionCount; *count != 1 {
-		t.Errorf("collision count %d after the collision was over", *count)
+		t.Errorf("collision count %d after the collision was resolved", *count)
 	}
 }
 
@@ -359,13 +359,13 @@ func TestAdoptAndRelease(t *testing.T) {
 	}
 	b.live()
 	b.pass()
-	astray := b.podList()[0]
-	astray.Labels = map[string]string{"app": "debug"}
-	b.Must(b.API.Update(ctx, &astray))
+	released := b.podList()[0]
+	released.Labels = map[string]string{"app": "debug"}
+	b.Must(b.API.Update(ctx, &released))
 	b.pass()
-	b.Must(b.API.Get(ctx, client.ObjectKeyFromObject(&astray), &astray))
-	if len(astray.OwnerReferences) != 0 || len(b.podList()) != 3 {
-		t.Errorf("%d pods; the one astray has owners %v", len(b.podList()), astray.OwnerReferences)
+	b.Must(b.API.Get(ctx, client.ObjectKeyFromObject(&released), &released))
+	if len(released.OwnerReferences) != 0 || len(b.podList()) != 3 {
+		t.Errorf("%d pods; the released one has owners %v", len(b.podList()), released.OwnerReferences)
 	}
 }
 
@@ -392,12 +392,12 @@ func TestFailedPodsAreReplacedWithBackoff(t *testing.T) {
 		b.pass()
 		failed := fail()
 		if result := b.pass(); result.RequeueAfter != wait || b.podList()[0].Name != failed {
-			t.Errorf("it looks again in %v, want %v", result.RequeueAfter, wait)
+			t.Errorf("requeued after %v, want %v", result.RequeueAfter, wait)
 		}
 		b.World.Clock.Step(wait)
 		b.pass()
 		if len(b.podList()) != 0 {
-			t.Errorf("the pod is still there %v later", wait)
+			t.Errorf("the pod still exists %v later", wait)
 		}
 	}
 }
@@ -422,16 +422,16 @@ func TestMinReadySeconds(t *testing.T) {
 	b.live()
 	b.World.Clock.Step(4 * time.Second)
 	if result := b.pass(); result.RequeueAfter != 6*time.Second || b.read().Status.NumberReady != 1 || b.read().Status.NumberUnavailable != 1 {
-		t.Errorf("it looks again in %v, status %+v", result.RequeueAfter, b.read().Status)
+		t.Errorf("requeued after %v, status %+v", result.RequeueAfter, b.read().Status)
 	}
 	b.World.Clock.Step(6 * time.Second)
 	if result := b.pass(); result.RequeueAfter != 0 || b.read().Status.NumberAvailable != 1 || b.read().Status.NumberUnavailable != 0 {
-		t.Errorf("it looks again in %v, status %+v", result.RequeueAfter, b.read().Status)
+		t.Errorf("requeued after %v, status %+v", result.RequeueAfter, b.read().Status)
 	}
 }
 
-// A quota or a webhook that refuses pods: few are tried, the status is still told, and
-// the error makes the queue try again.
+// If a quota or a webhook refuses pods, only a few creations are tried, the status is still
+// reported, and the error requeues the DaemonSet.
 func TestRefusedPodsAreReported(t *testing.T) {
 	b := newBench(t, 20)
 	tried := 0

@@ -13,8 +13,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// fitness is whether a DaemonSet may start a pod on a node, and whether an existing pod may
-// stay. Where a pod may start, it may stay.
+// fitness holds two decisions about a node: whether a DaemonSet may start a pod there, and
+// whether an existing pod may stay. Where a pod may start, it may stay.
 type fitness struct {
 	start, stay bool
 }
@@ -37,20 +37,20 @@ func newFitter(ds *appsv1.DaemonSet) fitter {
 
 // fit returns the fitness of a node. A pod may start where the scheduler would place it. It may
 // stay until the node gets a NoExecute taint or loses a label.
-func (j fitter) fit(node *corev1.Node) fitness {
-	if j.nodeName != "" && j.nodeName != node.Name {
+func (f fitter) fit(node *corev1.Node) fitness {
+	if f.nodeName != "" && f.nodeName != node.Name {
 		return fitness{}
 	}
 	// Invalid terms of an affinity are ignored.
-	if matches, _ := j.affinity.Match(node); !matches {
+	if matches, _ := f.affinity.Match(node); !matches {
 		return fitness{}
 	}
-	stay := j.tolerates(node, corev1.TaintEffectNoExecute)
-	return fitness{start: stay && j.tolerates(node, corev1.TaintEffectNoSchedule), stay: stay}
+	stay := f.tolerates(node, corev1.TaintEffectNoExecute)
+	return fitness{start: stay && f.tolerates(node, corev1.TaintEffectNoSchedule), stay: stay}
 }
 
-func (j fitter) tolerates(node *corev1.Node, effect corev1.TaintEffect) bool {
-	_, untolerated := corehelpers.FindMatchingUntoleratedTaint(klog.Logger{}, node.Spec.Taints, j.tolerations,
+func (f fitter) tolerates(node *corev1.Node, effect corev1.TaintEffect) bool {
+	_, untolerated := corehelpers.FindMatchingUntoleratedTaint(klog.Logger{}, node.Spec.Taints, f.tolerations,
 		func(t *corev1.Taint) bool { return t.Effect == effect }, false)
 	return !untolerated
 }

@@ -62,7 +62,7 @@ func (r *reconciler) historyOf(ctx context.Context, ds *appsv1.DaemonSet, select
 		return history{}, nil, fmt.Errorf("failed to construct revisions of DaemonSet: %w", err)
 	}
 	if len(same) > 1 {
-		mine, err = r.unite(ctx, ds, current, same[:len(same)-1], mine)
+		mine, err = r.mergeDuplicates(ctx, ds, current, same[:len(same)-1], mine)
 	}
 	return history{current: current, others: others}, mine, err
 }
@@ -75,19 +75,19 @@ func (r *reconciler) countCollision(ctx context.Context, ds *appsv1.DaemonSet) e
 	return r.client.Status().Update(ctx, updated)
 }
 
-// unite merges revisions with the same template into one. It relabels their pods first: a pod
+// mergeDuplicates deletes duplicates of the current revision. It relabels their pods first: a pod
 // whose revision is missing would count as outdated and be replaced, although it has the
 // current template.
-func (r *reconciler) unite(ctx context.Context, ds *appsv1.DaemonSet, current *appsv1.ControllerRevision, duplicates []*appsv1.ControllerRevision, mine []*corev1.Pod) ([]*corev1.Pod, error) {
+func (r *reconciler) mergeDuplicates(ctx context.Context, ds *appsv1.DaemonSet, current *appsv1.ControllerRevision, duplicates []*appsv1.ControllerRevision, mine []*corev1.Pod) ([]*corev1.Pod, error) {
 	hash := r.revisions.Hash(current)
 	obsolete := map[string]bool{}
 	for _, duplicate := range duplicates {
 		obsolete[r.revisions.Hash(duplicate)] = true
 	}
 	delete(obsolete, hash)
-	united := make([]*corev1.Pod, len(mine))
+	updated := make([]*corev1.Pod, len(mine))
 	for i, pod := range mine {
-		united[i] = pod
+		updated[i] = pod
 		if !obsolete[pod.Labels[hashLabel]] {
 			continue
 		}
@@ -97,14 +97,14 @@ func (r *reconciler) unite(ctx context.Context, ds *appsv1.DaemonSet, current *a
 			return nil, err
 		}
 		r.ledger.Wrote(ds, relabelled)
-		united[i] = relabelled
+		updated[i] = relabelled
 	}
 	for _, duplicate := range duplicates {
 		if err := r.revisions.Delete(ctx, ds, duplicate); err != nil {
 			return nil, err
 		}
 	}
-	return united, nil
+	return updated, nil
 }
 
 // trim deletes the oldest revisions without pods beyond revisionHistoryLimit.

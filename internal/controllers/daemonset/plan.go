@@ -100,7 +100,7 @@ func (v view) upkeep(p *plan, at *place) (busy bool) {
 	case at.start && len(at.pods) == 0:
 		p.create = append(p.create, at.node)
 	case at.stay:
-		v.thin(p, at, v.clearEnded(p, alive))
+		v.removeSurplus(p, at, v.clearEnded(p, alive))
 	default:
 		p.remove = append(p.remove, alive...)
 	}
@@ -125,8 +125,8 @@ func (v view) clearEnded(p *plan, alive []*corev1.Pod) (running []*corev1.Pod) {
 	return running
 }
 
-// thin plans the deletion of surplus running pods in a place.
-func (v view) thin(p *plan, at *place, running []*corev1.Pod) {
+// removeSurplus plans the deletion of surplus running pods in a place.
+func (v view) removeSurplus(p *plan, at *place, running []*corev1.Pod) {
 	if !v.surges() {
 		p.remove = append(p.remove, running[min(1, len(running)):]...)
 		return
@@ -142,7 +142,7 @@ func (v view) thin(p *plan, at *place, running []*corev1.Pod) {
 		return
 	}
 	// Two may stay: a ready old pod, and the new one until it is available.
-	updated, outdated := v.sides(running)
+	updated, outdated := v.splitByRevision(running)
 	p.remove = append(p.remove, updated[min(1, len(updated)):]...)
 	p.remove = append(p.remove, outdated[min(1, len(outdated)):]...)
 	if len(updated) > 0 && len(outdated) > 0 && (!pods.IsReady(outdated[0]) || v.available(updated[0])) {
@@ -150,9 +150,9 @@ func (v view) thin(p *plan, at *place, running []*corev1.Pod) {
 	}
 }
 
-// sides separates pods of the current revision from outdated ones.
-func (v view) sides(of []*corev1.Pod) (updated, outdated []*corev1.Pod) {
-	for _, pod := range of {
+// splitByRevision separates pods of the current revision from outdated ones.
+func (v view) splitByRevision(all []*corev1.Pod) (updated, outdated []*corev1.Pod) {
+	for _, pod := range all {
 		if v.stamp.isOn(pod) {
 			updated = append(updated, pod)
 		} else {

@@ -33,9 +33,9 @@ func strategy(unavailable, surge string) appsv1.DaemonSetUpdateStrategy {
 
 var onDelete = appsv1.DaemonSetUpdateStrategy{Type: appsv1.OnDeleteDaemonSetStrategyType}
 
-// sketch makes a pod from words: "a1 new ready" is a pod named a1, on node a, of the
-// present revision. Other words: old, pending (waits for its node), failed, succeeded,
-// going, fresh (ready for less than minReadySeconds).
+// sketch returns a pod described by words: "a1 new ready" is a ready pod named a1 on node a, of the
+// current revision. Other words: old, pending (not bound yet), failed, succeeded, going
+// (terminating), fresh (ready for less than minReadySeconds).
 func sketch(text string) *corev1.Pod {
 	words := strings.Fields(text)
 	name := words[0]
@@ -56,7 +56,7 @@ func sketch(text string) *corev1.Pod {
 		case "pending":
 			pod.Spec.NodeName = ""
 			pod.Status.Phase = corev1.PodPending
-			bindTo(&pod.Spec, name[:1])
+			requireNode(&pod.Spec, name[:1])
 		case "ready":
 			ready(time.Hour)
 		case "fresh":
@@ -111,45 +111,45 @@ func TestPlan(t *testing.T) {
 		pods     []string
 		want     string
 	}{
-		{"a pod for each node", replace, two, nil, "create [a b] remove [] failed [] succeeded []"},
-		{"nothing to do", replace, two, []string{"a1 new ready", "b1 new"}, "create [] remove [] failed [] succeeded []"},
-		{"a pod that waits for its node counts", replace, two, []string{"a1 new pending", "b1 new"}, "create [] remove [] failed [] succeeded []"},
-		{"none for a node that takes none", replace, []corev1.Node{node("a", noSchedule), node("b", noExecute)}, nil, "create [] remove [] failed [] succeeded []"},
-		{"one that is there may stay where none may start", replace, []corev1.Node{node("a", noSchedule)}, []string{"a1 new ready"}, "create [] remove [] failed [] succeeded []"},
-		{"and goes if it is driven away", replace, []corev1.Node{node("a", noExecute)}, []string{"a1 new ready", "a2 new"}, "create [] remove [a1 a2] failed [] succeeded []"},
-		{"the node is not free before the pod has stopped", replace, two[:1], []string{"a1 new going"}, "create [] remove [] failed [] succeeded []"},
-		{"but is when it has", replace, two[:1], []string{"a1 new failed going"}, "create [a] remove [] failed [] succeeded []"},
-		{"the oldest stays", replace, two[:1], []string{"a3 new ready", "a1 new", "a2 new ready"}, "create [] remove [a2 a3] failed [] succeeded []"},
-		{"a pod on its node stays before older ones that wait", replace, two[:1], []string{"a1 new pending", "a2 new"}, "create [] remove [a1] failed [] succeeded []"},
-		{"ended pods make room", replace, two, []string{"a1 new failed", "b1 new succeeded"}, "create [] remove [] failed [a1] succeeded [b1]"},
-		{"an outdated failure needs no backoff", replace, two[:1], []string{"a1 old failed"}, "create [] remove [a1] failed [] succeeded []"},
-		{"unless nothing is rolled out", onDelete, two[:1], []string{"a1 old failed"}, "create [] remove [] failed [a1] succeeded []"},
-		{"pods of a node that is gone: who waits", replace, two[:1], []string{"a1 new ready", "z1 new pending", "z2 new ready"}, "create [] remove [z1] failed [] succeeded []"},
+		{"no pods: creates one for each node", replace, two, nil, "create [a b] remove [] failed [] succeeded []"},
+		{"one pod on each node: no change", replace, two, []string{"a1 new ready", "b1 new"}, "create [] remove [] failed [] succeeded []"},
+		{"a pending pod counts", replace, two, []string{"a1 new pending", "b1 new"}, "create [] remove [] failed [] succeeded []"},
+		{"tainted nodes get no pod", replace, []corev1.Node{node("a", noSchedule), node("b", noExecute)}, nil, "create [] remove [] failed [] succeeded []"},
+		{"an existing pod tolerates a new NoSchedule taint", replace, []corev1.Node{node("a", noSchedule)}, []string{"a1 new ready"}, "create [] remove [] failed [] succeeded []"},
+		{"a NoExecute taint removes pods", replace, []corev1.Node{node("a", noExecute)}, []string{"a1 new ready", "a2 new"}, "create [] remove [a1 a2] failed [] succeeded []"},
+		{"a terminating pod occupies its node", replace, two[:1], []string{"a1 new going"}, "create [] remove [] failed [] succeeded []"},
+		{"a terminating pod that has ended does not", replace, two[:1], []string{"a1 new failed going"}, "create [a] remove [] failed [] succeeded []"},
+		{"of several pods, the oldest stays", replace, two[:1], []string{"a3 new ready", "a1 new", "a2 new ready"}, "create [] remove [a2 a3] failed [] succeeded []"},
+		{"of several pods, a bound one stays before an older pending one", replace, two[:1], []string{"a1 new pending", "a2 new"}, "create [] remove [a1] failed [] succeeded []"},
+		{"ended pods are removed", replace, two, []string{"a1 new failed", "b1 new succeeded"}, "create [] remove [] failed [a1] succeeded [b1]"},
+		{"a failed pod of an old revision needs no backoff", replace, two[:1], []string{"a1 old failed"}, "create [] remove [a1] failed [] succeeded []"},
+		{"OnDelete: a failed pod of an old revision has a backoff", onDelete, two[:1], []string{"a1 old failed"}, "create [] remove [] failed [a1] succeeded []"},
+		{"deleted node: only its pending pods are removed", replace, two[:1], []string{"a1 new ready", "z1 new pending", "z2 new ready"}, "create [] remove [z1] failed [] succeeded []"},
 
-		{"replace: one at a time", replace, two, []string{"a1 old ready", "b1 old ready"}, "create [] remove [a1] failed [] succeeded []"},
-		{"replace: then wait until it has stopped", replace, two, []string{"a1 old ready going", "b1 old ready"}, "create [] remove [] failed [] succeeded []"},
-		{"replace: then wait for the new one", replace, two, []string{"a2 new", "b1 old ready"}, "create [] remove [] failed [] succeeded []"},
-		{"replace: ready is not yet available", replace, two, []string{"a2 new fresh", "b1 old ready"}, "create [] remove [] failed [] succeeded []"},
-		{"replace: then the next", replace, two, []string{"a2 new ready", "b1 old ready"}, "create [] remove [b1] failed [] succeeded []"},
-		{"replace: what is not available costs nothing", replace, two, []string{"a1 old", "b1 old"}, "create [] remove [a1 b1] failed [] succeeded []"},
-		{"replace: but counts", replace, two, []string{"a1 old", "b1 old ready"}, "create [] remove [a1] failed [] succeeded []"},
-		{"replace: where upkeep acts, nothing is available", replace, two, []string{"b1 old ready"}, "create [a] remove [] failed [] succeeded []"},
-		{"replace: half of two", strategy("50%", "0"), two, []string{"a1 old ready", "b1 old ready"}, "create [] remove [a1] failed [] succeeded []"},
-		{"replace: a percentage is rounded up", strategy("51%", "0"), two, []string{"a1 old ready", "b1 old ready"}, "create [] remove [a1 b1] failed [] succeeded []"},
-		{"replace: no limits at all are one", strategy("0", "0"), two, []string{"a1 old ready", "b1 old ready"}, "create [] remove [a1] failed [] succeeded []"},
-		{"OnDelete: the user decides", onDelete, two, []string{"a1 old ready", "b1 old"}, "create [] remove [] failed [] succeeded []"},
+		{"replace: one pod at a time", replace, two, []string{"a1 old ready", "b1 old ready"}, "create [] remove [a1] failed [] succeeded []"},
+		{"replace: waits until the deleted pod has stopped", replace, two, []string{"a1 old ready going", "b1 old ready"}, "create [] remove [] failed [] succeeded []"},
+		{"replace: waits until the new pod is ready", replace, two, []string{"a2 new", "b1 old ready"}, "create [] remove [] failed [] succeeded []"},
+		{"replace: waits until the new pod is available", replace, two, []string{"a2 new fresh", "b1 old ready"}, "create [] remove [] failed [] succeeded []"},
+		{"replace: continues when the new pod is available", replace, two, []string{"a2 new ready", "b1 old ready"}, "create [] remove [b1] failed [] succeeded []"},
+		{"replace: deletes all unavailable pods", replace, two, []string{"a1 old", "b1 old"}, "create [] remove [a1 b1] failed [] succeeded []"},
+		{"replace: an unavailable pod counts towards the limit", replace, two, []string{"a1 old", "b1 old ready"}, "create [] remove [a1] failed [] succeeded []"},
+		{"replace: a node without a pod counts towards the limit", replace, two, []string{"b1 old ready"}, "create [a] remove [] failed [] succeeded []"},
+		{"replace: maxUnavailable 50% of two nodes", strategy("50%", "0"), two, []string{"a1 old ready", "b1 old ready"}, "create [] remove [a1] failed [] succeeded []"},
+		{"replace: maxUnavailable 51% of two nodes is rounded up", strategy("51%", "0"), two, []string{"a1 old ready", "b1 old ready"}, "create [] remove [a1 b1] failed [] succeeded []"},
+		{"replace: limits of 0 count as maxUnavailable 1", strategy("0", "0"), two, []string{"a1 old ready", "b1 old ready"}, "create [] remove [a1] failed [] succeeded []"},
+		{"OnDelete: outdated pods stay", onDelete, two, []string{"a1 old ready", "b1 old"}, "create [] remove [] failed [] succeeded []"},
 
-		{"surge: a second pod", surge, two, []string{"a1 old ready", "b1 old ready"}, "create [a] remove [] failed [] succeeded []"},
-		{"surge: wait for it", surge, two, []string{"a1 old ready", "a2 new fresh", "b1 old ready"}, "create [] remove [] failed [] succeeded []"},
-		{"surge: it takes over", surge, two, []string{"a1 old ready", "a2 new ready", "b1 old ready"}, "create [] remove [a1] failed [] succeeded []"},
-		{"surge: the old one is no use any more", surge, two, []string{"a1 old", "a2 new", "b1 old ready"}, "create [] remove [a1] failed [] succeeded []"},
-		{"surge: the next one while the first stops", surge, two, []string{"a1 old ready going", "a2 new ready", "b1 old ready"}, "create [b] remove [] failed [] succeeded []"},
-		{"surge: an unavailable old pod is no loss", surge, two, []string{"a1 old", "b1 old ready"}, "create [a b] remove [] failed [] succeeded []"},
-		{"surge: no third pod", surge, two[:1], []string{"a1 old ready", "a2 old ready", "a3 new", "a4 new"}, "create [] remove [a2 a4] failed [] succeeded []"},
-		{"surge: who stops is not waited for", surge, two[:1], []string{"a1 new ready going"}, "create [a] remove [] failed [] succeeded []"},
-		{"surge: a pod in the wrong place is kept until there are enough", surge, []corev1.Node{node("a", noSchedule), node("b")}, []string{"a1 old ready", "b1 new"}, "create [] remove [] failed [] succeeded []"},
-		{"surge: and then goes", surge, []corev1.Node{node("a", noSchedule), node("b")}, []string{"a1 old ready", "b1 new ready"}, "create [] remove [a1] failed [] succeeded []"},
-		{"surge: or at once if it is no use", surge, []corev1.Node{node("a", noSchedule), node("b")}, []string{"a1 old", "b1 new"}, "create [] remove [a1] failed [] succeeded []"},
+		{"surge: creates a second pod", surge, two, []string{"a1 old ready", "b1 old ready"}, "create [a] remove [] failed [] succeeded []"},
+		{"surge: waits until the new pod is available", surge, two, []string{"a1 old ready", "a2 new fresh", "b1 old ready"}, "create [] remove [] failed [] succeeded []"},
+		{"surge: deletes the old pod when the new one is available", surge, two, []string{"a1 old ready", "a2 new ready", "b1 old ready"}, "create [] remove [a1] failed [] succeeded []"},
+		{"surge: deletes an old pod that is not ready", surge, two, []string{"a1 old", "a2 new", "b1 old ready"}, "create [] remove [a1] failed [] succeeded []"},
+		{"surge: continues while the old pod stops", surge, two, []string{"a1 old ready going", "a2 new ready", "b1 old ready"}, "create [b] remove [] failed [] succeeded []"},
+		{"surge: an unavailable old pod does not count towards the limit", surge, two, []string{"a1 old", "b1 old ready"}, "create [a b] remove [] failed [] succeeded []"},
+		{"surge: at most one pod of each revision", surge, two[:1], []string{"a1 old ready", "a2 old ready", "a3 new", "a4 new"}, "create [] remove [a2 a4] failed [] succeeded []"},
+		{"surge: does not wait for a stopping pod", surge, two[:1], []string{"a1 new ready going"}, "create [a] remove [] failed [] succeeded []"},
+		{"surge: an available pod on an unfit node stays while others are unavailable", surge, []corev1.Node{node("a", noSchedule), node("b")}, []string{"a1 old ready", "b1 new"}, "create [] remove [] failed [] succeeded []"},
+		{"surge: an available pod on an unfit node is deleted when others are available", surge, []corev1.Node{node("a", noSchedule), node("b")}, []string{"a1 old ready", "b1 new ready"}, "create [] remove [a1] failed [] succeeded []"},
+		{"surge: an unavailable pod on an unfit node is deleted immediately", surge, []corev1.Node{node("a", noSchedule), node("b")}, []string{"a1 old", "b1 new"}, "create [] remove [a1] failed [] succeeded []"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			ds := &appsv1.DaemonSet{Spec: appsv1.DaemonSetSpec{UpdateStrategy: tc.strategy, MinReadySeconds: 10}}
@@ -164,7 +164,7 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// The label from before there were revisions is still believed.
+// The label from before revisions existed still identifies a template.
 func TestStampKnowsTheTemplateGeneration(t *testing.T) {
 	pod := sketch("a1 old")
 	pod.Labels[generationLabel] = "7"
@@ -176,7 +176,7 @@ func TestStampKnowsTheTemplateGeneration(t *testing.T) {
 	}
 	delete(pod.Labels, generationLabel)
 	if stampOf(&appsv1.DaemonSet{}, "new").isOn(pod) {
-		t.Error("no generation is none that a pod could have")
+		t.Error("without a generation, a pod without the label matched")
 	}
 }
 
@@ -234,7 +234,7 @@ func sorted[T any](of map[string]T) []T {
 	return out
 }
 
-// disturb lets something happen that the controller has no say in.
+// disturb makes a random change that does not come from the controller.
 func (m *model) disturb() {
 	name := string(rune('a' + m.rng.Intn(7)))
 	switch m.rng.Intn(8) {
@@ -268,15 +268,15 @@ func (m *model) upset(pod *corev1.Pod) {
 	}
 }
 
-// advance lets time pass: pods that were told to stop do so, others reach their node and
-// become ready; all of them at the end of a test, else some.
+// advance lets time pass: terminating pods stop, other pods are bound and become ready. At the
+// end of a test that applies to all pods, before to some.
 func (m *model) advance(all bool) {
 	m.now = m.now.Add(time.Second)
 	for _, pod := range sorted(m.pods) {
 		_, exists := m.nodes[nodeOf(pod)]
 		switch {
 		case !all && m.rng.Intn(2) == 0:
-		case pod.DeletionTimestamp != nil, !exists && pod.Spec.NodeName != "": // the collector of such pods
+		case pod.DeletionTimestamp != nil, !exists && pod.Spec.NodeName != "": // as the pod garbage collector does
 			delete(m.pods, pod.Name)
 		case !exists || pods.IsTerminal(pod):
 		case pod.Spec.NodeName == "":
@@ -303,7 +303,7 @@ func (m *model) apply(p plan) {
 	}
 }
 
-// unserved counts the fit nodes without an available pod that may stay.
+// unserved returns how many fit nodes have no available pod that may stay.
 func unserved(v view) (n int) {
 	for i := range v.places {
 		at := &v.places[i]
@@ -314,7 +314,7 @@ func unserved(v view) (n int) {
 	return n
 }
 
-// check holds a plan against the promises of the API, before and after it was applied.
+// check compares a plan with the guarantees of the API, before and after it was applied.
 func (m *model) check(t *testing.T, before view, p plan, gone int) {
 	t.Helper()
 	surge := before.surges()
@@ -326,18 +326,18 @@ func (m *model) check(t *testing.T, before view, p plan, gone int) {
 	for i := range after.places {
 		at := &after.places[i]
 		alive := pods.Filter(at.alive(), pods.IsActive)
-		updated, outdated := after.sides(alive)
+		updated, outdated := after.splitByRevision(alive)
 		switch {
 		case created[at.node] > 0 && !at.start:
-			t.Fatalf("a pod was created on %s, which is not fit", at.node)
+			t.Fatalf("a pod was created on %s, which does not fit", at.node)
 		case created[at.node] > 1:
 			t.Fatalf("%d pods were created on %s at once", created[at.node], at.node)
 		case created[at.node] > 0 && !surge && len(at.pods) > 1:
-			t.Fatalf("a pod was created on %s, where others are: %v", at.node, names(at.pods))
+			t.Fatalf("a pod was created on %s, which has others: %v", at.node, names(at.pods))
 		case at.exists && !at.stay && len(alive) > 0:
-			t.Fatalf("%v stay on %s, which is not fit", names(alive), at.node)
+			t.Fatalf("%v stay on %s, which does not fit", names(alive), at.node)
 		case at.exists && surge && (len(updated) > 1 || len(outdated) > 1):
-			t.Fatalf("two of a kind stay on %s: %v", at.node, names(alive))
+			t.Fatalf("two pods of one revision stay on %s: %v", at.node, names(alive))
 		case at.exists && !surge && len(alive) > 1:
 			t.Fatalf("%d pods stay on %s", len(alive), at.node)
 		}
@@ -351,8 +351,8 @@ func (m *model) check(t *testing.T, before view, p plan, gone int) {
 	}
 }
 
-// settled reports whether each fit node has one pod, of the present revision if the
-// strategy promises so, and no other node has one that may not stay.
+// settled returns nil if each fit node has one pod, which has the current revision if the
+// strategy is RollingUpdate, and no other node has a pod that may not stay.
 func (m *model) settled() error {
 	v := m.view()
 	for i := range v.places {
@@ -367,10 +367,9 @@ func (m *model) settled() error {
 	return nil
 }
 
-// TestPlanKeepsItsPromises walks at random through what happens in a cluster. Whatever
-// it was, each plan keeps the limits, and when nothing more happens the plans come to an
-// end at what the DaemonSet asks for.
-func TestPlanKeepsItsPromises(t *testing.T) {
+// TestPlanKeepsLimits makes random changes in a cluster. Each plan must respect the limits, and when
+// the changes end, the plans must lead to the desired state.
+func TestPlanKeepsLimits(t *testing.T) {
 	for seed := range int64(150) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			m := newModel(rand.New(rand.NewSource(seed)))
@@ -395,7 +394,7 @@ func TestPlanKeepsItsPromises(t *testing.T) {
 				}
 			}
 			if err := m.settled(); err != nil || idle < 10 {
-				t.Errorf("it does not settle (%d idle steps): %v", idle, err)
+				t.Errorf("the desired state is not reached (%d idle steps): %v", idle, err)
 			}
 		})
 	}

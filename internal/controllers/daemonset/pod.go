@@ -54,13 +54,13 @@ func newPod(ds *appsv1.DaemonSet, node string, s stamp) *corev1.Pod {
 		pod.Labels[generationLabel] = s.generation
 	}
 	pod.Spec.Tolerations = withDaemonTolerations(&pod.Spec)
-	bindTo(&pod.Spec, node)
+	requireNode(&pod.Spec, node)
 	return pod
 }
 
-// bindTo restricts the pod to the node by affinity. It replaces the template's required terms,
+// requireNode restricts the pod to the node by affinity. It replaces the template's required terms,
 // which the node matches already.
-func bindTo(spec *corev1.PodSpec, node string) {
+func requireNode(spec *corev1.PodSpec, node string) {
 	if spec.Affinity == nil {
 		spec.Affinity = &corev1.Affinity{}
 	}

@@ -61,7 +61,7 @@ type pair struct {
 
 // pairAt returns the pods of a place, and false if upkeep has to come first.
 func (v view) pairAt(at *place, busy bool) (pair, bool) {
-	updated, outdated := v.sides(at.alive())
+	updated, outdated := v.splitByRevision(at.alive())
 	if busy || len(updated) > 1 || len(outdated) > 1 {
 		return pair{}, false
 	}

@@ -70,9 +70,9 @@ func isSameFit(a, b *corev1.Node) bool {
 	return apiequality.Semantic.DeepEqual(a.Labels, b.Labels) && apiequality.Semantic.DeepEqual(a.Spec.Taints, b.Spec.Taints)
 }
 
-func (j fitter) fitIfAny(node *corev1.Node) fitness {
+func (f fitter) fitIfAny(node *corev1.Node) fitness {
 	if node == nil {
 		return fitness{}
 	}
-	return j.fit(node)
+	return f.fit(node)
 }

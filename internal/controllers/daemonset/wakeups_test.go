@@ -33,22 +33,22 @@ func TestFitness(t *testing.T) {
 		node corev1.Node
 		want fitness
 	}{
-		{"no demands", corev1.PodSpec{}, node("a"), may},
+		{"no requirements", corev1.PodSpec{}, node("a"), may},
 		{"another node by name", corev1.PodSpec{NodeName: "b"}, node("a"), no},
 		{"this node by name", corev1.PodSpec{NodeName: "a"}, node("a"), may},
-		{"selector, no label", corev1.PodSpec{NodeSelector: map[string]string{"disk": "ssd"}}, node("a"), no},
-		{"selector", corev1.PodSpec{NodeSelector: map[string]string{"disk": "ssd"}}, labelled, may},
-		{"affinity", corev1.PodSpec{Affinity: inOrNot(corev1.NodeSelectorOpIn, "ssd", "nvme")}, labelled, may},
-		{"affinity against", corev1.PodSpec{Affinity: inOrNot(corev1.NodeSelectorOpNotIn, "ssd")}, labelled, no},
+		{"node selector does not match", corev1.PodSpec{NodeSelector: map[string]string{"disk": "ssd"}}, node("a"), no},
+		{"node selector matches", corev1.PodSpec{NodeSelector: map[string]string{"disk": "ssd"}}, labelled, may},
+		{"affinity matches", corev1.PodSpec{Affinity: inOrNot(corev1.NodeSelectorOpIn, "ssd", "nvme")}, labelled, may},
+		{"anti-affinity to the label", corev1.PodSpec{Affinity: inOrNot(corev1.NodeSelectorOpNotIn, "ssd")}, labelled, no},
 		{"cordoned", corev1.PodSpec{}, cordoned, may},
 		{"not ready", corev1.PodSpec{}, node("a", corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoExecute}), may},
 		{"not ready yet", corev1.PodSpec{}, node("a", corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule}), stays},
 		{"no network yet", corev1.PodSpec{}, node("a", corev1.Taint{Key: corev1.TaintNodeNetworkUnavailable, Effect: corev1.TaintEffectNoSchedule}), stays},
-		{"no network needed", corev1.PodSpec{HostNetwork: true}, node("a", corev1.Taint{Key: corev1.TaintNodeNetworkUnavailable, Effect: corev1.TaintEffectNoSchedule}), may},
+		{"no network yet, host network", corev1.PodSpec{HostNetwork: true}, node("a", corev1.Taint{Key: corev1.TaintNodeNetworkUnavailable, Effect: corev1.TaintEffectNoSchedule}), may},
 		{"NoSchedule", corev1.PodSpec{}, node("a", noSchedule), stays},
 		{"NoExecute", corev1.PodSpec{}, node("a", noExecute), no},
 		{"PreferNoSchedule", corev1.PodSpec{}, node("a", corev1.Taint{Key: "x", Effect: corev1.TaintEffectPreferNoSchedule}), may},
-		{"tolerated", corev1.PodSpec{Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}}}, node("a", noSchedule, noExecute), may},
+		{"taints are tolerated", corev1.PodSpec{Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}}}, node("a", noSchedule, noExecute), may},
 	} {
 		ds := &appsv1.DaemonSet{}
 		ds.Spec.Template.Spec = tc.spec
@@ -58,7 +58,7 @@ func TestFitness(t *testing.T) {
 	}
 }
 
-// What Add registers: every change that matters wakes the controller.
+// TestWatches runs the controller under a manager: each relevant change wakes it.
 func TestWatches(t *testing.T) {
 	b := newBench(t, 1, func(ds *appsv1.DaemonSet) { ds.Spec.Template.Finalizers = nil })
 	b.Run(t, control.Controller{Name: Name, Add: Add}, control.Controller{Name: podgc.Name, Add: podgc.Add})
@@ -103,7 +103,7 @@ func TestWatches(t *testing.T) {
 	eventually(t, "status", func() bool { return fmt.Sprint(b.read().Status.DesiredNumberScheduled) == "1" })
 }
 
-// eventually waits until check is true. The controllers run on their own.
+// eventually waits until check returns true. The controller runs concurrently.
 func eventually(t *testing.T, what string, check func() bool) {
 	t.Helper()
 	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
@@ -111,5 +111,5 @@ func eventually(t *testing.T, what string, check func() bool) {
 			return
 		}
 	}
-	t.Fatalf("in vain: %s", what)
+	t.Fatalf("timed out waiting: %s", what)
 }

@@ -19,8 +19,8 @@ import (
 	"github.com/kindred-project/kindred/internal/controllers/framework/controltest"
 )
 
-// bench is a reconciler in a world of its own, and a stand-in for the
-// ReplicaSet controller that only writes status.
+// bench is a reconciler with its own World, and a fake ReplicaSet controller that only writes
+// status.
 type bench struct {
 	*controltest.World
 	*reconciler
@@ -40,7 +40,7 @@ func (b bench) step() ctrl.Result {
 	return result
 }
 
-// run steps and lets ReplicaSets follow until nothing changes.
+// run reconciles and updates the status of the ReplicaSets until nothing changes.
 func (b bench) run() {
 	b.t.Helper()
 	for range 100 {
@@ -53,7 +53,7 @@ func (b bench) run() {
 			return
 		}
 	}
-	b.t.Fatal("it does not settle")
+	b.t.Fatal("the Deployment keeps changing")
 }
 
 func (b bench) fingerprint() (out string) {
@@ -63,7 +63,7 @@ func (b bench) fingerprint() (out string) {
 	return out + b.deployment().ResourceVersion
 }
 
-// follow reports that the ReplicaSet has its pods, of which some are available.
+// follow sets the status of a ReplicaSet: it has all its pods, and some of them are available.
 func (b bench) follow(rs *appsv1.ReplicaSet, available int32) {
 	b.t.Helper()
 	status := appsv1.ReplicaSetStatus{
@@ -106,7 +106,7 @@ func (b bench) sets() []*appsv1.ReplicaSet {
 	return out
 }
 
-// shape says what there is: "v1:3" for each ReplicaSet, by revision.
+// shape describes the ReplicaSets by revision, such as "v1:3" for image v1 and 3 replicas.
 func (b bench) shape() string {
 	var out []string
 	for _, rs := range b.sets() {

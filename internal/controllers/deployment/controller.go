@@ -62,8 +62,8 @@ func Add(env control.Env) error {
 		WithOptions(env.Options(workers)).
 		For(&appsv1.Deployment{}).
 		Owns(&appsv1.ReplicaSet{}).
-		Watches(&appsv1.ReplicaSet{}, handler.EnqueueRequestsFromMapFunc(r.adopters), builder.WithPredicates(owned.NewOrphans())).
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.recreating), builder.WithPredicates(onlyDeletes)).
+		Watches(&appsv1.ReplicaSet{}, handler.EnqueueRequestsFromMapFunc(r.adopters), builder.WithPredicates(owned.AdoptableOrphans())).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.recreateDeploymentOf), builder.WithPredicates(onlyDeletes)).
 		Complete(r)
 }
 
@@ -94,28 +94,28 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if owned.Held(cached) {
+	if owned.IsHeld(cached) {
 		return ctrl.Result{}, nil
 	}
 	d := cached.DeepCopy()
 	if apiequality.Semantic.DeepEqual(d.Spec.Selector, &metav1.LabelSelector{}) {
-		return ctrl.Result{}, r.refuseAll(ctx, cached, d)
+		return ctrl.Result{}, r.reportSelectsAll(ctx, cached, d)
 	}
 	sets, err := r.replicaSets(ctx, d)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	p := &pass{reconciler: r, d: d, limits: limitsOf(d)}
-	p.newest, p.old = splitNewest(d, sets)
-	stepErr := owned.IgnoreStale(p.step(ctx))
-	status := p.status(stepErr)
-	if err := r.report(ctx, cached, p.d, status); err != nil {
+	this := &reconciliation{reconciler: r, d: d, limits: limitsOf(d)}
+	this.newest, this.old = splitNewest(d, sets)
+	stepErr := owned.IgnoreStale(this.step(ctx))
+	status := this.status(stepErr)
+	if err := r.report(ctx, cached, this.d, status); err != nil {
 		return ctrl.Result{}, err
 	}
 	if stepErr != nil {
 		return ctrl.Result{}, stepErr
 	}
-	return ctrl.Result{RequeueAfter: progressCheck(p.d, &status, r.clock.Now())}, nil
+	return ctrl.Result{RequeueAfter: progressCheck(this.d, &status, r.clock.Now())}, nil
 }
 
 // replicaSets returns the Deployment's ReplicaSets, after adoption and release.
@@ -130,7 +130,7 @@ func (r *reconciler) replicaSets(ctx context.Context, d *appsv1.Deployment) ([]*
 		Live:   r.live,
 		Ledger: r.ledger,
 		List:   listReplicaSets,
-	}.Of(ctx, d, selector)
+	}.Find(ctx, d, selector)
 }
 
 func listReplicaSets(ctx context.Context, from client.Reader, opts ...client.ListOption) ([]*appsv1.ReplicaSet, error) {
@@ -152,8 +152,9 @@ func (r *reconciler) report(ctx context.Context, cached, d *appsv1.Deployment, s
 	return owned.IgnoreStale(r.client.Status().Update(ctx, d))
 }
 
-// refuseAll records an event for a Deployment that selects all pods, and does nothing else.
-func (r *reconciler) refuseAll(ctx context.Context, cached, d *appsv1.Deployment) error {
+// reportSelectsAll records an event for a Deployment that selects all pods. Nothing else is done
+// for it.
+func (r *reconciler) reportSelectsAll(ctx context.Context, cached, d *appsv1.Deployment) error {
 	r.events.Event(d, corev1.EventTypeWarning, "SelectingAll", "This deployment is selecting all pods. A non-empty selector is required.")
 	status := *d.Status.DeepCopy()
 	status.ObservedGeneration = d.Generation
@@ -170,9 +171,9 @@ func (r *reconciler) adopters(ctx context.Context, rs client.Object) []reconcile
 	return owned.Selecting(rs, found.Items, func(d *appsv1.Deployment) *metav1.LabelSelector { return d.Spec.Selector })
 }
 
-// recreating returns a request for the Recreate Deployment that owns the ReplicaSet of a
-// pod.
-func (r *reconciler) recreating(ctx context.Context, pod client.Object) []reconcile.Request {
+// recreateDeploymentOf returns a request for the Recreate Deployment that owns the ReplicaSet
+// of a pod.
+func (r *reconciler) recreateDeploymentOf(ctx context.Context, pod client.Object) []reconcile.Request {
 	rs, d := &appsv1.ReplicaSet{}, &appsv1.Deployment{}
 	if !r.ownerOf(ctx, pod, replicaSetKind.Kind, rs) || !r.ownerOf(ctx, rs, kind.Kind, d) ||
 		d.Spec.Strategy.Type != appsv1.RecreateDeploymentStrategyType {

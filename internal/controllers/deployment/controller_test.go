@@ -124,7 +124,7 @@ func TestRollingUpdateSteps(t *testing.T) {
 	}
 }
 
-// kubectl rollout undo writes an old template; history reads the annotations.
+// kubectl rollout undo writes an old template; kubectl rollout history reads the annotations.
 func TestRollbackKeepsHistory(t *testing.T) {
 	const cause = "kubernetes.io/change-cause"
 	b := newBench(t, newDeployment(2, func(d *appsv1.Deployment) { d.Annotations = map[string]string{cause: "first"} }))
@@ -188,7 +188,7 @@ func TestScalingInTheMiddleOfARolloutIsProportional(t *testing.T) {
 			t.Errorf("annotations %v", rs.Annotations)
 		}
 	}
-	// From here it is a rollout again, and it waits for the broken pods.
+	// The rollout continues, and waits for the broken pods.
 	b.step()
 	b.wantShape("v1:11 broken:7")
 }
@@ -221,7 +221,7 @@ func TestRecreateWaitsForTheLastOldPod(t *testing.T) {
 	b.wantShape("v1:0") // it terminates, but has not ended
 	b.Must(b.API.Get(ctx, client.ObjectKeyFromObject(pod), pod))
 	b.Sync()
-	if got := b.recreating(ctx, pod); len(got) != 1 || got[0].NamespacedName != key {
+	if got := b.recreateDeploymentOf(ctx, pod); len(got) != 1 || got[0].NamespacedName != key {
 		t.Errorf("the end of the pod wakes %v", got)
 	}
 	pod.Finalizers = nil
@@ -256,7 +256,7 @@ func TestProgressDeadline(t *testing.T) {
 	b := newBench(t, newDeployment(2))
 	result := b.step()
 	if result.RequeueAfter != 601*time.Second {
-		t.Errorf("it looks again after %v", result.RequeueAfter)
+		t.Errorf("requeued after %v", result.RequeueAfter)
 	}
 	name := b.sets()[0].Name
 	b.Clock.Step(600 * time.Second)
@@ -264,7 +264,7 @@ func TestProgressDeadline(t *testing.T) {
 	b.wantProgress(corev1.ConditionTrue, "NewReplicaSetCreated", `Created new replica set "`+name+`"`)
 	b.Clock.Step(time.Second)
 	if result := b.step(); result.RequeueAfter != 0 {
-		t.Errorf("timed out, but it looks again after %v", result.RequeueAfter)
+		t.Errorf("timed out, but requeued after %v", result.RequeueAfter)
 	}
 	b.wantProgress(corev1.ConditionFalse, "ProgressDeadlineExceeded", `ReplicaSet "`+name+`" has timed out progressing.`)
 	b.run()
@@ -299,7 +299,7 @@ func TestRefusedReplicaSetIsReported(t *testing.T) {
 		return nil
 	}
 	if _, err := b.Reconcile(ctx, ctrl.Request{NamespacedName: key}); err == nil {
-		t.Error("it would not try again")
+		t.Error("no error, so the request is not retried")
 	}
 	name := newReplicaSet(b.deployment()).Name
 	b.wantProgress(corev1.ConditionFalse, "ReplicaSetCreateError", `Failed to create new replica set "`+name+`": webhook says no`)
@@ -323,12 +323,12 @@ func TestHashCollisionChangesName(t *testing.T) {
 	}
 }
 
-// The ReplicaSet exists, but neither cache nor ledger know: a new leader.
+// After a restart, a ReplicaSet may exist that neither the cache nor the ledger has.
 func TestUncachedReplicaSetIsReused(t *testing.T) {
 	b := newBench(t, newDeployment(3))
 	b.step()
-	heir := newReconciler(b.Env(), b.Seen) // the cache is as old as before
-	if _, err := heir.Reconcile(ctx, ctrl.Request{NamespacedName: key}); err != nil {
+	restarted := newReconciler(b.Env(), b.Seen) // the cache is still stale
+	if _, err := restarted.Reconcile(ctx, ctrl.Request{NamespacedName: key}); err != nil {
 		t.Fatal(err)
 	}
 	if d := b.deployment(); len(b.sets()) != 1 || d.Status.CollisionCount != nil {
@@ -362,8 +362,7 @@ func TestDeletedDeploymentUpdatesOnlyStatus(t *testing.T) {
 	}
 }
 
-// A hold is the Deployment's, or the ReplicaSet's, own: it goes neither down with a rollout
-// nor up with a rollback.
+// A hold is copied neither to a ReplicaSet in a rollout nor to the Deployment in a rollback.
 func TestHoldIsNotCopied(t *testing.T) {
 	d := newDeployment(1, func(d *appsv1.Deployment) {
 		d.Annotations = map[string]string{"team": "a", ownership.HoldAnnotation: "deployment"}
@@ -407,14 +406,14 @@ func TestTheRollbackAnnotation(t *testing.T) {
 			t.Errorf("to %s: events %q", tc.to, events)
 		}
 		if _, left := b.deployment().Annotations[appsv1.DeprecatedRollbackTo]; left {
-			t.Errorf("to %s: the annotation is left", tc.to)
+			t.Errorf("to %s: the annotation was not removed", tc.to)
 		}
 	}
 }
 
-// TestRandomWalk edits a Deployment at random while its cache is old, others
-// write too, and the API fails now and then. In the end it must have arrived:
-// one active ReplicaSet, of the right template and size, and a status to match.
+// TestRandomWalk edits a Deployment at random, with a stale cache, writes of other clients and
+// failing requests. In the end there must be one active ReplicaSet, with the right template and
+// size, and the status must agree with it.
 func TestRandomWalk(t *testing.T) {
 	for seed := range int64(12) {
 		rng := rand.New(rand.NewSource(seed))

@@ -13,6 +13,6 @@
 //	act        create the newest, resize, clean up history      (rollout.go, revision.go)
 //	report     counts and conditions                            (status.go, pure)
 //
-// Status, conditions and the revision annotation are collected on a copy of the
-// Deployment during the pass and written once, at its end.
+// A Reconcile collects status, conditions and the revision annotation on a copy of the
+// Deployment, and writes them once, at its end.
 package deployment

@@ -105,8 +105,8 @@ func shrink(sets []set, count int32, mayLose func(set) int32) {
 // advance or delay the rollout. Empty sets stay empty; the remainder of the rounding goes
 // to the largest set.
 //
-// formerly is the Deployment's former number of pods, for sets with an unknown ceiling.
-func (l limits) spread(sets []set, formerly int32) []int32 {
+// oldTotal is the Deployment's former number of pods, for sets with an unknown ceiling.
+func (l limits) spread(sets []set, oldTotal int32) []int32 {
 	out := sizes(sets)
 	allowed := l.ceiling()
 	if l.want == 0 {
@@ -116,7 +116,7 @@ func (l limits) spread(sets []set, formerly int32) []int32 {
 	up := left > 0
 	order := bySize(sets, up)
 	for _, i := range order {
-		share := l.share(sets[i], formerly)
+		share := l.share(sets[i], oldTotal)
 		if up {
 			share = max(0, min(share, left))
 		} else {
@@ -137,11 +137,11 @@ func (l limits) spread(sets []set, formerly int32) []int32 {
 }
 
 // share returns by how much a set must change to keep its share of the total.
-func (l limits) share(s set, formerly int32) int32 {
+func (l limits) share(s set, oldTotal int32) int32 {
 	if l.want == 0 {
 		return -s.size
 	}
-	before := cmp.Or(s.ceiling, formerly)
+	before := cmp.Or(s.ceiling, oldTotal)
 	if before == 0 {
 		return 0
 	}

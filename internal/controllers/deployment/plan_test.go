@@ -53,15 +53,15 @@ func TestNextSizes(t *testing.T) {
 		old    []set
 		want   []int32 // newest, then old
 	}{
-		{"nothing to do", ten, set{size: 10, available: 10}, []set{{}}, []int32{10, 0}},
+		{"complete: no change", ten, set{size: 10, available: 10}, []set{{}}, []int32{10, 0}},
 		{"first step", ten, set{}, []set{{size: 10, available: 10}}, []int32{3, 8}},
 		{"new pods not available yet", ten, set{size: 5}, []set{{size: 8, available: 8}}, []int32{5, 8}},
 		{"new pods available", ten, set{size: 5, available: 5}, []set{{size: 8, available: 8}}, []int32{5, 3}},
-		{"ReplicaSet still counts what it was told to delete", ten, set{size: 5, available: 3}, []set{{size: 8, available: 10}}, []int32{5, 5}},
-		{"broken template stops", ten, set{size: 5}, []set{{size: 8, available: 7}}, []int32{5, 8}},
-		{"roll back: unhealthy go first", ten, set{size: 8, available: 8}, []set{{size: 5, available: 0}}, []int32{8, 0}},
-		{"roll over: the oldest goes first", ten, set{}, []set{{size: 8, available: 8}, {size: 5, available: 5}}, []int32{0, 3, 5}},
-		{"too many new ones", limits{want: 3, surge: 1}, set{size: 5, available: 5}, nil, []int32{3}},
+		{"the status of a ReplicaSet still counts surplus pods", ten, set{size: 5, available: 3}, []set{{size: 8, available: 10}}, []int32{5, 5}},
+		{"a broken template stops the rollout", ten, set{size: 5}, []set{{size: 8, available: 7}}, []int32{5, 8}},
+		{"rollback: unhealthy pods are removed first", ten, set{size: 8, available: 8}, []set{{size: 5, available: 0}}, []int32{8, 0}},
+		{"rollover: the oldest set shrinks first", ten, set{}, []set{{size: 8, available: 8}, {size: 5, available: 5}}, []int32{0, 3, 5}},
+		{"the newest set is too large", limits{want: 3, surge: 1}, set{size: 5, available: 5}, nil, []int32{3}},
 		{"to zero", limits{}, set{size: 2, available: 2}, []set{{size: 3, available: 3}}, []int32{0, 0}},
 		{"no surge", limits{want: 2, unavailable: 1}, set{}, []set{{size: 2, available: 2}}, []int32{0, 1}},
 	} {
@@ -72,15 +72,15 @@ func TestNextSizes(t *testing.T) {
 	}
 }
 
-// replicas is a model of a ReplicaSet and its pods: the controller of
-// ReplicaSets brings pods to size and reports, both some time later.
+// replicas is a model of a ReplicaSet and its pods: the ReplicaSet controller creates and deletes
+// pods and reports the status, both with a delay.
 type replicas struct {
 	size, ready, starting, reported int32
 }
 
 func (r *replicas) act() {
 	for r.ready+r.starting > r.size {
-		if r.starting > 0 { // not ready before ready
+		if r.starting > 0 { // pods that are not ready are deleted first
 			r.starting--
 		} else {
 			r.ready--
@@ -91,11 +91,10 @@ func (r *replicas) act() {
 
 func (r *replicas) set() set { return set{size: r.size, available: r.reported} }
 
-// TestRollingUpdateKeepsItsPromises walks at random through rollouts (with
-// roll-overs in their middle) on the model. The plan must never ask for more
-// than want+surge pods, real availability must never fall below want-unavailable
-// by the plan's doing, and once all pods start the rollout must end.
-func TestRollingUpdateKeepsItsPromises(t *testing.T) {
+// TestRollingUpdateKeepsLimits runs random rollouts, with rollovers, on the model. The plan must
+// never ask for more than want+surge pods, must never reduce the number of available pods below
+// want-unavailable, and must complete the rollout once all pods start.
+func TestRollingUpdateKeepsLimits(t *testing.T) {
 	for seed := range int64(2000) {
 		rng := rand.New(rand.NewSource(seed))
 		l := limits{want: int32(1 + rng.Intn(12)), surge: int32(rng.Intn(4)), unavailable: int32(rng.Intn(4))}
@@ -142,7 +141,7 @@ func TestRollingUpdateKeepsItsPromises(t *testing.T) {
 				}
 			}
 			if asked := sum(func(r *replicas) int32 { return r.size }); asked > l.ceiling() {
-				t.Fatalf("seed %d step %d: %d pods are asked for, %+v", seed, step, asked, l)
+				t.Fatalf("seed %d step %d: %d pods planned, %+v", seed, step, asked, l)
 			}
 			if steady := sum(func(r *replicas) int32 { return min(r.ready, r.size) }); steady < l.minAvailable() {
 				t.Fatalf("seed %d step %d: only %d pods are or stay available, %+v", seed, step, steady, l)
@@ -158,7 +157,7 @@ func TestRollingUpdateKeepsItsPromises(t *testing.T) {
 		}
 		newest := fleet[len(fleet)-1]
 		if newest.ready != l.want || sum(func(r *replicas) int32 { return r.size }) != l.want {
-			t.Fatalf("seed %d: the rollout does not end: %d of %d, %+v", seed, newest.ready, l.want, l)
+			t.Fatalf("seed %d: the rollout does not complete: %d of %d, %+v", seed, newest.ready, l.want, l)
 		}
 	}
 }
@@ -186,8 +185,8 @@ func TestSpread(t *testing.T) {
 	}
 }
 
-// Whatever the sizes and the (possibly forged) annotations: the sum is exactly
-// what is allowed, nothing becomes negative, and no set moves the wrong way.
+// For any sizes and annotations, even invalid ones, the sum is exactly the allowed number, no size
+// becomes negative, and no set changes in the wrong direction.
 func TestSpreadAddsUp(t *testing.T) {
 	for seed := range int64(5000) {
 		rng := rand.New(rand.NewSource(seed))

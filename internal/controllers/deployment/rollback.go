@@ -24,43 +24,43 @@ const (
 // rollBack serves the annotation for spec.rollbackTo of extensions/v1beta1: it restores the
 // template of an old revision, and always removes the annotation. kubectl rollout undo
 // restores templates as a client.
-func (p *pass) rollBack(ctx context.Context) error {
-	wanted, err := strconv.ParseInt(p.d.Annotations[appsv1.DeprecatedRollbackTo], 10, 64)
-	restored := p.d.DeepCopy()
+func (r *reconciliation) rollBack(ctx context.Context) error {
+	wanted, err := strconv.ParseInt(r.d.Annotations[appsv1.DeprecatedRollbackTo], 10, 64)
+	restored := r.d.DeepCopy()
 	delete(restored.Annotations, appsv1.DeprecatedRollbackTo)
 	var reason, message string
 	eventType := corev1.EventTypeWarning
-	switch rs := p.revisionNumbered(wanted); {
+	switch rs := r.revisionNumbered(wanted); {
 	case err != nil:
 		// The annotation is not a number.
 	case rs == nil && wanted == 0:
 		reason, message = rollbackNotFound, "Unable to find last revision."
 	case rs == nil:
 		reason, message = rollbackNotFound, "Unable to find the revision to rollback to."
-	case sameTemplate(&rs.Spec.Template, &p.d.Spec.Template):
-		reason, message = rollbackUnchanged, fmt.Sprintf("The rollback revision contains the same template as current deployment %q", p.d.Name)
+	case sameTemplate(&rs.Spec.Template, &r.d.Spec.Template):
+		reason, message = rollbackUnchanged, fmt.Sprintf("The rollback revision contains the same template as current deployment %q", r.d.Name)
 	default:
 		restore(restored, rs)
 		eventType, reason = corev1.EventTypeNormal, rollbackDone
-		message = fmt.Sprintf("Rolled back deployment %q to revision %d", p.d.Name, revision(rs))
+		message = fmt.Sprintf("Rolled back deployment %q to revision %d", r.d.Name, revision(rs))
 	}
-	if err := p.client.Update(ctx, restored); err != nil {
+	if err := r.client.Update(ctx, restored); err != nil {
 		return err
 	}
 	if reason != "" {
-		p.events.Event(p.d, eventType, reason, message)
+		r.events.Event(r.d, eventType, reason, message)
 	}
-	// The rest of the pass uses the written object.
-	restored.Status = p.d.Status
-	p.d = restored
-	p.newest, p.old = splitNewest(p.d, all(p.newest, p.old))
+	// The rest of the Reconcile uses the written object.
+	restored.Status = r.d.Status
+	r.d = restored
+	r.newest, r.old = splitNewest(r.d, all(r.newest, r.old))
 	return nil
 }
 
 // revisionNumbered returns the ReplicaSet with this revision, or for 0 the one before the
 // newest.
-func (p *pass) revisionNumbered(wanted int64) *appsv1.ReplicaSet {
-	sets := slices.Clone(all(p.newest, p.old))
+func (r *reconciliation) revisionNumbered(wanted int64) *appsv1.ReplicaSet {
+	sets := slices.Clone(all(r.newest, r.old))
 	slices.SortFunc(sets, byRevision)
 	if wanted == 0 {
 		if len(sets) < 2 {

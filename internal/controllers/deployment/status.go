@@ -182,18 +182,18 @@ func hasDeadline(d *appsv1.Deployment) bool {
 	return d.Spec.ProgressDeadlineSeconds != nil && *d.Spec.ProgressDeadlineSeconds != math.MaxInt32
 }
 
-// notePause records a pause or resumption in the Progressing condition, so that the pause
+// recordPause records a pause or resumption in the Progressing condition, so that the pause
 // does not count against the deadline.
-func notePause(d *appsv1.Deployment, now time.Time) {
+func recordPause(d *appsv1.Deployment, now time.Time) {
 	current := getCondition(&d.Status, appsv1.DeploymentProgressing)
 	if !hasDeadline(d) || (current != nil && current.Reason == reasonTimedOut) {
 		return
 	}
-	noted := current != nil && current.Reason == reasonPaused
+	recorded := current != nil && current.Reason == reasonPaused
 	switch {
-	case d.Spec.Paused && !noted:
+	case d.Spec.Paused && !recorded:
 		setCondition(&d.Status, condition(appsv1.DeploymentProgressing, corev1.ConditionUnknown, reasonPaused, "Deployment is paused", now))
-	case !d.Spec.Paused && noted:
+	case !d.Spec.Paused && recorded:
 		setCondition(&d.Status, condition(appsv1.DeploymentProgressing, corev1.ConditionUnknown, reasonResumed, "Deployment is resumed", now))
 	}
 }

@@ -77,9 +77,9 @@ func templateHash(template *corev1.PodTemplateSpec, collisions *int32) string {
 func newReplicaSet(d *appsv1.Deployment) *appsv1.ReplicaSet {
 	hash := templateHash(&d.Spec.Template, d.Status.CollisionCount)
 	template := *d.Spec.Template.DeepCopy()
-	template.Labels = with(template.Labels, hash)
+	template.Labels = withHash(template.Labels, hash)
 	selector := d.Spec.Selector.DeepCopy()
-	selector.MatchLabels = with(selector.MatchLabels, hash)
+	selector.MatchLabels = withHash(selector.MatchLabels, hash)
 	return &appsv1.ReplicaSet{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace:       d.Namespace,
@@ -96,7 +96,7 @@ func newReplicaSet(d *appsv1.Deployment) *appsv1.ReplicaSet {
 	}
 }
 
-func with(labels map[string]string, hash string) map[string]string {
+func withHash(labels map[string]string, hash string) map[string]string {
 	out := map[string]string{}
 	maps.Copy(out, labels)
 	out[hashLabel] = hash

@@ -1,7 +1,7 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-//lint:file-ignore SA1019 Endpoints are deprecated, but still served to those who read them.
+//lint:file-ignore SA1019 Endpoints are deprecated, but still served to clients that read them.
 
 package endpoints
 
@@ -50,13 +50,13 @@ func Add(env control.Env) error {
 		WithOptions(env.Options(workers)).
 		For(&corev1.Service{}).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.servicesOf), builder.WithPredicates(backends.PodChanges())).
-		Watches(&corev1.Endpoints{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(ours())).
+		Watches(&corev1.Endpoints{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(managedChanges())).
 		Complete(r)
 }
 
-// ours passes deletions of any Endpoints, and all events of those that this controller has
-// created.
-func ours() predicate.Predicate {
+// managedChanges passes deletions of any Endpoints, and all events of Endpoints that this
+// controller has created.
+func managedChanges() predicate.Predicate {
 	managed := func(obj client.Object) bool { return obj.GetLabels()[managedByLabel] == Name }
 	return predicate.Funcs{
 		CreateFunc: func(e event.CreateEvent) bool { return managed(e.Object) },
@@ -81,10 +81,10 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if apierrors.IsNotFound(err) {
 		return ctrl.Result{}, r.remove(ctx, req.NamespacedName)
 	}
-	if err != nil || !backends.Selects(service) || owned.Held(service) {
+	if err != nil || !backends.Selects(service) || owned.IsHeld(service) {
 		return ctrl.Result{}, err
 	}
-	behind, err := pods.List(ctx, r.client, client.InNamespace(service.Namespace), client.MatchingLabels(service.Spec.Selector), client.UnsafeDisableDeepCopy)
+	selected, err := pods.List(ctx, r.client, client.InNamespace(service.Namespace), client.MatchingLabels(service.Spec.Selector), client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -92,12 +92,12 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := r.client.Get(ctx, req.NamespacedName, current); client.IgnoreNotFound(err) != nil {
 		return ctrl.Result{}, err
 	}
-	changed := r.triggers.ComputeEndpointLastChangeTriggerTime(service.Namespace, service, behind)
-	return ctrl.Result{}, r.write(ctx, service, current, wanted(service, behind, current, changed))
+	changed := r.triggers.ComputeEndpointLastChangeTriggerTime(service.Namespace, service, selected)
+	return ctrl.Result{}, r.write(ctx, service, current, wanted(service, selected, current, changed))
 }
 
 // wanted returns the desired Endpoints. current holds the existing ones, or is empty.
-func wanted(service *corev1.Service, behind []*corev1.Pod, current *corev1.Endpoints, changed time.Time) *corev1.Endpoints {
+func wanted(service *corev1.Service, selected []*corev1.Pod, current *corev1.Endpoints, changed time.Time) *corev1.Endpoints {
 	out := current.DeepCopy()
 	out.Namespace, out.Name = service.Namespace, service.Name
 	out.Labels = map[string]string{}
@@ -108,7 +108,7 @@ func wanted(service *corev1.Service, behind []*corev1.Pod, current *corev1.Endpo
 	}
 	out.Labels[managedByLabel] = Name
 	var truncated bool
-	out.Subsets, truncated = subsetsOf(service, behind)
+	out.Subsets, truncated = subsetsOf(service, selected)
 	delete(out.Annotations, corev1.EndpointsOverCapacity)
 	if truncated {
 		metav1.SetMetaDataAnnotation(&out.ObjectMeta, corev1.EndpointsOverCapacity, overCapacity)

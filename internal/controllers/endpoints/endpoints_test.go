@@ -1,7 +1,7 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-//lint:file-ignore SA1019 Endpoints are deprecated, but still served to those who read them.
+//lint:file-ignore SA1019 Endpoints are deprecated, but still served to clients that read them.
 
 package endpoints
 
@@ -93,16 +93,16 @@ func TestSubsets(t *testing.T) {
 		want    []string
 	}{
 		{"none", newService(), nil, nil},
-		{"ready and not", newService(), []*corev1.Pod{newPod("b", "10.1.0.2", false), newPod("a", "10.1.0.1", true)}, []string{"8080/http 10.1.0.1 !10.1.0.2"}},
-		{"without address, ended, terminating", newService(), []*corev1.Pod{
+		{"ready and not ready pods", newService(), []*corev1.Pod{newPod("b", "10.1.0.2", false), newPod("a", "10.1.0.1", true)}, []string{"8080/http 10.1.0.1 !10.1.0.2"}},
+		{"pods without an address, ended and terminating are left out", newService(), []*corev1.Pod{
 			newPod("a", "10.1.0.1", true, func(p *corev1.Pod) { p.Status.PodIP, p.Status.PodIPs = "", nil }),
 			newPod("b", "10.1.0.2", true, func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }),
 			newPod("c", "10.1.0.3", true, terminating)}, nil},
-		{"not ready, but published", newService(func(s *corev1.Service) { s.Spec.PublishNotReadyAddresses = true }),
+		{"publishNotReadyAddresses", newService(func(s *corev1.Service) { s.Spec.PublishNotReadyAddresses = true }),
 			[]*corev1.Pod{newPod("a", "10.1.0.1", false), newPod("b", "10.1.0.2", true, terminating)}, []string{"8080/http 10.1.0.1 10.1.0.2"}},
-		{"same pods, ports together", newService(admin), []*corev1.Pod{newPod("a", "10.1.0.1", true, named(9000)), newPod("b", "10.1.0.2", true, named(9000))},
+		{"ports of the same pods are in one subset", newService(admin), []*corev1.Pod{newPod("a", "10.1.0.1", true, named(9000)), newPod("b", "10.1.0.2", true, named(9000))},
 			[]string{"8080/http 9000/admin 10.1.0.1 10.1.0.2"}},
-		{"a named port differs", newService(admin), []*corev1.Pod{newPod("a", "10.1.0.1", true, named(9000)), newPod("b", "10.1.0.2", true, named(9001)), newPod("c", "10.1.0.3", true)},
+		{"a named port with different numbers", newService(admin), []*corev1.Pod{newPod("a", "10.1.0.1", true, named(9000)), newPod("b", "10.1.0.2", true, named(9001)), newPod("c", "10.1.0.3", true)},
 			[]string{"8080/http 10.1.0.1 10.1.0.2 10.1.0.3", "9000/admin 10.1.0.1", "9001/admin 10.1.0.2"}},
 		{"IPv6", newService(func(s *corev1.Service) { s.Spec.IPFamilies = []corev1.IPFamily{corev1.IPv6Protocol} }), []*corev1.Pod{newPod("a", "10.1.0.1", true)}, []string{"8080/http fd00::1"}},
 		{"headless without ports", newService(func(s *corev1.Service) { s.Spec.ClusterIP, s.Spec.Ports = corev1.ClusterIPNone, nil }), []*corev1.Pod{newPod("a", "10.1.0.1", true)}, []string{"10.1.0.1"}},
@@ -128,7 +128,7 @@ func TestTooManyAddresses(t *testing.T) {
 	}
 }
 
-func TestTheLifeOfEndpoints(t *testing.T) {
+func TestEndpointsLifecycle(t *testing.T) {
 	w := controltest.New(t, newService(), newPod("a", "10.1.0.1", true))
 	r := newReconciler(w.Env())
 	sync := func() {
@@ -154,10 +154,10 @@ func TestTheLifeOfEndpoints(t *testing.T) {
 	if *address.NodeName != "node" || address.TargetRef.Name != "a" || address.TargetRef.Kind != "Pod" {
 		t.Errorf("address %+v", address)
 	}
-	// Nothing new, nothing written.
+	// Without a change, nothing is written.
 	version := got.ResourceVersion
 	if sync(); get().ResourceVersion != version {
-		t.Error("it wrote what was there")
+		t.Error("unchanged Endpoints were written")
 	}
 	w.Must(w.API.Create(ctx, newPod("b", "10.1.0.2", false)))
 	sync()
@@ -168,7 +168,7 @@ func TestTheLifeOfEndpoints(t *testing.T) {
 	w.Must(w.API.Get(ctx, key, service))
 	w.Must(w.API.Delete(ctx, service))
 	if sync(); get() != nil {
-		t.Error("the Endpoints have outlived their Service")
+		t.Error("the Endpoints were not deleted with their Service")
 	}
 	if len(w.Events()) != 0 {
 		t.Error("there were events")

@@ -1,7 +1,7 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-//lint:file-ignore SA1019 Endpoints are deprecated, but still served to those who read them.
+//lint:file-ignore SA1019 Endpoints are deprecated, but still served to clients that read them.
 
 package endpoints
 

@@ -94,10 +94,10 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	// The endpoints of a Service without selector are managed by users; an ExternalName
 	// has none. The garbage collector deletes the slices of a deleted Service.
-	if !backends.Selects(service) || service.DeletionTimestamp != nil || owned.Held(service) {
+	if !backends.Selects(service) || service.DeletionTimestamp != nil || owned.IsHeld(service) {
 		return ctrl.Result{}, nil
 	}
-	behind, err := pods.List(ctx, r.client, client.InNamespace(service.Namespace), client.MatchingLabels(service.Spec.Selector), client.UnsafeDisableDeepCopy)
+	selected, err := pods.List(ctx, r.client, client.InNamespace(service.Namespace), client.MatchingLabels(service.Spec.Selector), client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -105,8 +105,8 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	changed := r.triggers.ComputeEndpointLastChangeTriggerTime(service.Namespace, service, behind)
-	err = owned.IgnoreStale(r.slices.Reconcile(klog.FromContext(ctx), service, behind, existing, changed))
+	changed := r.triggers.ComputeEndpointLastChangeTriggerTime(service.Namespace, service, selected)
+	err = owned.IgnoreStale(r.slices.Reconcile(klog.FromContext(ctx), service, selected, existing, changed))
 	if err != nil {
 		r.events.Eventf(service, corev1.EventTypeWarning, "FailedToUpdateEndpointSlices",
 			"Error updating Endpoint Slices for Service %s/%s: %v", service.Namespace, service.Name, err)
@@ -172,6 +172,6 @@ func (r *reconciler) nodeChanged(ctx context.Context, _ client.Object) []reconci
 func zoneChanges() predicate.Predicate {
 	zone := func(obj client.Object) string { return obj.GetLabels()[corev1.LabelTopologyZone] }
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		return zone(e.ObjectOld) != zone(e.ObjectNew) || backends.NodeReady(e.ObjectOld) != backends.NodeReady(e.ObjectNew)
+		return zone(e.ObjectOld) != zone(e.ObjectNew) || backends.IsNodeReady(e.ObjectOld) != backends.IsNodeReady(e.ObjectNew)
 	}}
 }

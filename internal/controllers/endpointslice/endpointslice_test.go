@@ -68,7 +68,7 @@ func (b bench) slices() []discoveryv1.EndpointSlice {
 	return found.Items
 }
 
-// addresses returns those of all slices, of which ready ones are marked.
+// addresses returns the addresses in all slices, and marks ready ones.
 func (b bench) addresses() (out []string) {
 	for _, slice := range b.slices() {
 		for _, e := range slice.Endpoints {
@@ -106,7 +106,7 @@ func TestSliceListsPodsOfService(t *testing.T) {
 		t.Errorf("a pod wakes %v", got)
 	}
 	if got := b.servicesOf(ctx, stranger); len(got) != 0 {
-		t.Errorf("a stranger wakes %v", got)
+		t.Errorf("a pod that no Service selects wakes %v", got)
 	}
 }
 
@@ -128,8 +128,8 @@ func TestServicesWithoutPodsOfTheirOwn(t *testing.T) {
 	}
 }
 
-// Whatever the age of the cache, an address is listed once, and in the end the
-// slices list exactly the pods there are, well packed.
+// With a stale cache, each address is listed only once. In the end the slices list exactly the
+// existing pods, and as few slices as possible exist.
 func TestSlicesOnAStaleCache(t *testing.T) {
 	for seed := range int64(2) {
 		rng := rand.New(rand.NewSource(seed))
@@ -177,7 +177,7 @@ func TestFailureIsReported(t *testing.T) {
 	b := newBench(t, newPod(0, corev1.ConditionTrue))
 	b.Refuse = func(string, client.Object) error { return errors.New("no") }
 	if _, err := b.Reconcile(ctx, ctrl.Request{NamespacedName: key}); err == nil {
-		t.Error("it would not try again")
+		t.Error("no error, so the request is not retried")
 	}
 	if events := b.Events(); len(events) != 1 {
 		t.Errorf("events %q", events)

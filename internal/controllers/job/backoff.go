@@ -26,16 +26,16 @@ type backoff struct {
 
 // after returns the backoff after more pods have ended. A success resets the failures.
 func (b backoff) after(succeeded, failed []*corev1.Pod) backoff {
-	var forgiven time.Time
+	var lastSuccess time.Time
 	if len(succeeded) > 0 {
 		b = backoff{}
 		for _, pod := range succeeded {
-			forgiven = later(forgiven, endedAt(pod))
+			lastSuccess = latest(lastSuccess, endedAt(pod))
 		}
 	}
 	for _, pod := range failed {
-		if at := endedAt(pod); at.After(forgiven) || len(succeeded) == 0 {
-			b = backoff{b.failures + 1, later(b.last, at)}
+		if at := endedAt(pod); at.After(lastSuccess) || len(succeeded) == 0 {
+			b = backoff{b.failures + 1, latest(b.last, at)}
 		}
 	}
 	return b
@@ -101,12 +101,12 @@ func containersEndedAt(pod *corev1.Pod) time.Time {
 		if ended == nil || ended.FinishedAt.IsZero() {
 			return time.Time{}
 		}
-		at = later(at, ended.FinishedAt.Time)
+		at = latest(at, ended.FinishedAt.Time)
 	}
 	return at
 }
 
-func later(a, b time.Time) time.Time {
+func latest(a, b time.Time) time.Time {
 	if b.After(a) {
 		return b
 	}

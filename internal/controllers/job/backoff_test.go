@@ -27,22 +27,22 @@ func TestBackoffDoublesWithEachFailureInARow(t *testing.T) {
 			b = b.after(nil, []*corev1.Pod{endedAfter(0)})
 		}
 		if got := b.remaining(controltest.Start); got != want*time.Second {
-			t.Errorf("after %d failures it waits %v, want %v", i, got, want*time.Second)
+			t.Errorf("after %d failures: remaining %v, want %v", i, got, want*time.Second)
 		}
 		if got := b.remaining(controltest.Start.Add(time.Hour)); got != 0 {
-			t.Errorf("an hour after %d failures it waits %v", i, got)
+			t.Errorf("an hour after %d failures: remaining %v", i, got)
 		}
 	}
 	b = b.after([]*corev1.Pod{endedAfter(20)}, []*corev1.Pod{endedAfter(10), endedAfter(30)})
 	if b.failures != 1 || b.remaining(controltest.Start.Add(35*time.Second)) != 5*time.Second {
-		t.Errorf("a success forgives what was before it, not what came after: %+v", b)
+		t.Errorf("a success resets only the failures before it: %+v", b)
 	}
 	if b = b.after([]*corev1.Pod{endedAfter(40)}, nil); b.remaining(controltest.Start) != 0 {
-		t.Errorf("after a success it waits: %+v", b)
+		t.Errorf("backoff after a success: %+v", b)
 	}
 }
 
-func TestWhenAPodEnded(t *testing.T) {
+func TestEndedAt(t *testing.T) {
 	at := func(seconds int) metav1.Time {
 		return metav1.NewTime(controltest.Start.Add(time.Duration(seconds) * time.Second))
 	}
@@ -55,15 +55,15 @@ func TestWhenAPodEnded(t *testing.T) {
 		pod  *corev1.Pod
 		want int
 	}{
-		"the last container": {&corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{status("a", 3), status("b", 2)}}}, 3},
-		"its sidecar": {&corev1.Pod{Spec: corev1.PodSpec{InitContainers: []corev1.Container{sidecar}}, Status: corev1.PodStatus{
+		"all containers have ended": {&corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{status("a", 3), status("b", 2)}}}, 3},
+		"the sidecar has ended last": {&corev1.Pod{Spec: corev1.PodSpec{InitContainers: []corev1.Container{sidecar}}, Status: corev1.PodStatus{
 			ContainerStatuses: []corev1.ContainerStatus{status("a", 3)}, InitContainerStatuses: []corev1.ContainerStatus{status("side", 5)}}}, 5},
 		"init containers do not count": {&corev1.Pod{Status: corev1.PodStatus{
 			ContainerStatuses: []corev1.ContainerStatus{status("a", 3)}, InitContainerStatuses: []corev1.ContainerStatus{status("init", 5)}}}, 3},
 		"one has not ended": {&corev1.Pod{Status: corev1.PodStatus{Conditions: []corev1.PodCondition{notReady},
 			ContainerStatuses: []corev1.ContainerStatus{status("a", 3), {Name: "b"}}}}, 7},
-		"asked to stop": {&corev1.Pod{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: ptr.To(at(40)), DeletionGracePeriodSeconds: ptr.To[int64](30)}}, 10},
-		"made":          {&corev1.Pod{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: at(1)}}, 1},
+		"deleted before it had a node": {&corev1.Pod{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: ptr.To(at(40)), DeletionGracePeriodSeconds: ptr.To[int64](30)}}, 10},
+		"only created":                 {&corev1.Pod{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: at(1)}}, 1},
 	} {
 		if got := endedAt(test.pod); !got.Equal(at(test.want).Time) {
 			t.Errorf("%s: %v after the start, want %ds", name, got.Sub(controltest.Start), test.want)

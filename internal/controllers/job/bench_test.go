@@ -23,7 +23,7 @@ var (
 	key = client.ObjectKey{Namespace: "ns", Name: "sum"}
 )
 
-// running is the finalizer by which the tests' node holds a pod that is asked to stop.
+// running is the finalizer by which the fake node agent keeps a terminating pod.
 const running = "test/running"
 
 // newJob returns a Job as the API would store it.
@@ -59,7 +59,7 @@ func limitPerIndex(limit int32) func(*batchv1.JobSpec) {
 	}
 }
 
-// bench is a reconciler in a world of its own.
+// bench is a reconciler with its own World.
 type bench struct {
 	*controltest.World
 	*reconciler
@@ -72,7 +72,7 @@ func newBench(t testing.TB, objs ...client.Object) *bench {
 	return b
 }
 
-// restart lets a new process take over: it remembers nothing and has read all.
+// restart replaces the reconciler by that of a new process, with an empty memory and a fresh cache.
 func (b *bench) restart() {
 	b.Sync()
 	b.reconciler = newReconciler(b.Env(), b.Seen, b.Seen)
@@ -121,7 +121,7 @@ func (b *bench) all() []*corev1.Pod {
 	return out
 }
 
-// live are the pods that neither have ended nor are asked to.
+// live returns the pods that have neither ended nor are being deleted.
 func (b *bench) live() []*corev1.Pod {
 	var out []*corev1.Pod
 	for _, pod := range b.all() {
@@ -137,7 +137,7 @@ func (b *bench) get(pod *corev1.Pod) *corev1.Pod {
 	return pod
 }
 
-// ends lets a pod end now with this exit code.
+// ends terminates the container of a pod with this exit code.
 func (b *bench) ends(pod *corev1.Pod, code int32) {
 	pod.Status.Phase = corev1.PodSucceeded
 	if code != 0 {
@@ -148,7 +148,7 @@ func (b *bench) ends(pod *corev1.Pod, code int32) {
 	b.Must(b.API.Status().Update(ctx, pod))
 }
 
-// stops lets the node let go of a pod.
+// stops ends a terminating pod, as its node agent would.
 func (b *bench) stops(pod *corev1.Pod) {
 	var left []string
 	for _, f := range pod.Finalizers {
@@ -160,7 +160,7 @@ func (b *bench) stops(pod *corev1.Pod) {
 	b.Must(b.API.Update(ctx, pod))
 }
 
-// pass reconciles once with a fresh cache and returns when it wants to look again.
+// pass reconciles once with a fresh cache, and returns when the Job is requeued.
 func (b *bench) pass() time.Duration {
 	b.t.Helper()
 	b.Sync()
@@ -169,7 +169,7 @@ func (b *bench) pass() time.Duration {
 	return result.RequeueAfter
 }
 
-// says describes the conditions of a status that are true, as "type reason: message".
+// says describes the true conditions of a status as "type reason: message".
 func says(status batchv1.JobStatus) []string {
 	var out []string
 	for _, c := range status.Conditions {

@@ -38,7 +38,7 @@ const Name = "job-controller"
 const (
 	// workers limits the Jobs that are reconciled at a time.
 	workers = 5
-	// batchPeriod delays requests for changes of pods, so that one pass, with one status
+	// batchPeriod delays requests for changes of pods, so that one Reconcile, with one status
 	// update, handles several of them.
 	batchPeriod = 200 * time.Millisecond
 )
@@ -64,7 +64,7 @@ func Add(env control.Env) error {
 		WithOptions(env.Options(workers)).
 		For(&batchv1.Job{}).
 		Watches(&corev1.Pod{}, batched{ofPods}).
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.adopters), builder.WithPredicates(owned.NewOrphans())).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.adopters), builder.WithPredicates(owned.AdoptableOrphans())).
 		Complete(r)
 	if err != nil {
 		return err
@@ -78,17 +78,18 @@ type reconciler struct {
 	pods   pods.Control
 	events record.EventRecorder
 	clock  clock.PassiveClock
-	// written and jobs record the pods and the Jobs that this process wrote: a pass must
-	// see the counts of a Job together with the released finalizers of its pods.
+	// written and jobs record the pods and the Jobs that this process wrote: a Reconcile
+	// must see the counts of a Job together with the released finalizers of its pods.
 	written *owned.Ledger[*corev1.Pod]
 	jobs    *owned.Ledger[*batchv1.Job]
 
 	mu       sync.Mutex
-	backoffs map[types.NamespacedName]ofJob
+	backoffs map[types.NamespacedName]jobBackoff
 }
 
-// ofJob is the backoff of the Job with this UID. A new Job of the name has none.
-type ofJob struct {
+// jobBackoff is the backoff of the Job with this UID. A new Job of the same name starts without
+// backoff.
+type jobBackoff struct {
 	uid types.UID
 	backoff
 }
@@ -99,22 +100,22 @@ func newReconciler(env control.Env, seenJobs, seenPods func() string) *reconcile
 		pods:     pods.Control{Client: env.Client, Events: env.Events},
 		written:  owned.NewLedger[*corev1.Pod](seenPods),
 		jobs:     owned.NewLedger[*batchv1.Job](seenJobs),
-		backoffs: map[types.NamespacedName]ofJob{},
+		backoffs: map[types.NamespacedName]jobBackoff{},
 	}
 }
 
-// Reconcile makes one pass over one Job.
+// Reconcile takes the next step for one Job.
 func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	job, err := r.read(ctx, req.NamespacedName)
 	if apierrors.IsNotFound(err) {
 		r.jobs.Forget(req.NamespacedName)
 	}
-	if err != nil || isForeign(job) || finished(job) != nil {
+	if err != nil || hasOtherManager(job) || finishedCondition(job) != nil {
 		r.written.Forget(req.NamespacedName)
 		r.forgetBackoff(req.NamespacedName)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if owned.Held(job) {
+	if owned.IsHeld(job) {
 		return ctrl.Result{}, nil
 	}
 	if mode := ptr.Deref(job.Spec.CompletionMode, batchv1.NonIndexedCompletion); mode != batchv1.NonIndexedCompletion && mode != batchv1.IndexedCompletion {
@@ -150,8 +151,8 @@ func (r *reconciler) read(ctx context.Context, key client.ObjectKey) (*batchv1.J
 	return newest[0], nil
 }
 
-// isForeign reports whether another controller manages the Job (KEP-4368).
-func isForeign(job *batchv1.Job) bool {
+// hasOtherManager reports whether another controller manages the Job (KEP-4368).
+func hasOtherManager(job *batchv1.Job) bool {
 	return ptr.Deref(job.Spec.ManagedBy, batchv1.JobControllerName) != batchv1.JobControllerName
 }
 
@@ -164,7 +165,7 @@ func (r *reconciler) podsOf(ctx context.Context, job *batchv1.Job) ([]*corev1.Po
 	return owned.Children[*corev1.Pod]{
 		Kind: kind, Finalizer: batchv1.JobTrackingFinalizer,
 		Client: r.client, Live: r.live, Ledger: r.written, List: pods.List,
-	}.Of(ctx, job, selector)
+	}.Find(ctx, job, selector)
 }
 
 // act carries out the plan and returns what succeeded.
@@ -172,8 +173,8 @@ func (r *reconciler) act(ctx context.Context, job *batchv1.Job, p plan) (outcome
 	var done outcome
 	var err error
 	switch {
-	case len(p.end) > 0:
-		done.ended, err = each(p.end, func(pod *corev1.Pod) error { return r.delete(ctx, job, pod) })
+	case len(p.terminate) > 0:
+		done.terminated, err = each(p.terminate, func(pod *corev1.Pod) error { return r.delete(ctx, job, pod) })
 	case len(p.drop) > 0:
 		done.dropped, err = each(p.drop, func(pod *corev1.Pod) error { return r.drop(ctx, job, pod) })
 	case len(p.create) > 0:
@@ -183,15 +184,15 @@ func (r *reconciler) act(ctx context.Context, job *batchv1.Job, p plan) (outcome
 }
 
 // each calls do for all pods, and returns those for which it succeeded.
-func each(of []*corev1.Pod, do func(*corev1.Pod) error) ([]*corev1.Pod, error) {
-	ok := make([]bool, len(of))
-	_, err := pods.Parallel(len(of), func(i int) error {
-		err := do(of[i])
+func each(all []*corev1.Pod, do func(*corev1.Pod) error) ([]*corev1.Pod, error) {
+	ok := make([]bool, len(all))
+	_, err := pods.Parallel(len(all), func(i int) error {
+		err := do(all[i])
 		ok[i] = err == nil
 		return err
 	})
 	var done []*corev1.Pod
-	for i, pod := range of {
+	for i, pod := range all {
 		if ok[i] {
 			done = append(done, pod)
 		}
@@ -219,7 +220,7 @@ func (r *reconciler) delete(ctx context.Context, job *batchv1.Job, pod *corev1.P
 	if err := r.pods.Delete(ctx, job, pod); err != nil {
 		return err
 	}
-	r.written.Ending(job, pod, r.clock.Now())
+	r.written.Terminating(job, pod, r.clock.Now())
 	return nil
 }
 
@@ -273,7 +274,7 @@ func (r *reconciler) writeAccount(ctx context.Context, o *observed, a *account) 
 	for _, pod := range released {
 		a.tracked.Delete(pod.UID)
 	}
-	if _, err := r.report(ctx, job, a.closing(&job.Status, o)); err != nil {
+	if _, err := r.report(ctx, job, a.statusAfterRelease(&job.Status, o)); err != nil {
 		return err
 	}
 	return failure
@@ -309,14 +310,14 @@ func eventsOf(before, after *batchv1.Job) []jobEvent {
 	default:
 		out = append(out, jobEvent{corev1.EventTypeNormal, "Resumed", is.Message})
 	}
-	end := finished(after)
-	if end == nil || finished(before) != nil {
+	end := finishedCondition(after)
+	if end == nil || finishedCondition(before) != nil {
 		return out
 	}
 	if end.Type == batchv1.JobFailed {
 		return append(out, jobEvent{corev1.EventTypeWarning, end.Reason, end.Message})
 	}
-	if asked := after.Spec.Completions; asked != nil && after.Status.Succeeded > *asked {
+	if want := after.Spec.Completions; want != nil && after.Status.Succeeded > *want {
 		out = append(out, jobEvent{corev1.EventTypeWarning, "TooManySucceededPods", "Too many succeeded pods running after completion count reached"})
 	}
 	return append(out, jobEvent{corev1.EventTypeNormal, "Completed", "Job completed"})
@@ -334,7 +335,7 @@ func (r *reconciler) backoffOf(job *batchv1.Job) backoff {
 func (r *reconciler) keepBackoff(job *batchv1.Job, b backoff) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.backoffs[client.ObjectKeyFromObject(job)] = ofJob{job.UID, b}
+	r.backoffs[client.ObjectKeyFromObject(job)] = jobBackoff{job.UID, b}
 }
 
 func (r *reconciler) forgetBackoff(key types.NamespacedName) {
@@ -353,23 +354,23 @@ func (r *reconciler) adopters(ctx context.Context, pod client.Object) []reconcil
 	return owned.Selecting(pod, found.Items, func(job *batchv1.Job) *metav1.LabelSelector { return job.Spec.Selector })
 }
 
-// batched delays the requests of a handler, so that several cause one pass.
+// batched delays the requests of a handler, so that several cause one Reconcile.
 type batched struct{ handler.EventHandler }
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-func (g batched) Create(ctx context.Context, e event.CreateEvent, q queue) {
-	g.EventHandler.Create(ctx, e, gathering{q})
+func (b batched) Create(ctx context.Context, e event.CreateEvent, q queue) {
+	b.EventHandler.Create(ctx, e, delayedQueue{q})
 }
 
-func (g batched) Update(ctx context.Context, e event.UpdateEvent, q queue) {
-	g.EventHandler.Update(ctx, e, gathering{q})
+func (b batched) Update(ctx context.Context, e event.UpdateEvent, q queue) {
+	b.EventHandler.Update(ctx, e, delayedQueue{q})
 }
 
-func (g batched) Delete(ctx context.Context, e event.DeleteEvent, q queue) {
-	g.EventHandler.Delete(ctx, e, gathering{q})
+func (b batched) Delete(ctx context.Context, e event.DeleteEvent, q queue) {
+	b.EventHandler.Delete(ctx, e, delayedQueue{q})
 }
 
-type gathering struct{ queue }
+type delayedQueue struct{ queue }
 
-func (g gathering) Add(req reconcile.Request) { g.AddAfter(req, batchPeriod) }
+func (q delayedQueue) Add(req reconcile.Request) { q.AddAfter(req, batchPeriod) }

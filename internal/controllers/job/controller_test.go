@@ -63,7 +63,7 @@ func TestFailedJobFailsItsRemainingPods(t *testing.T) {
 	}
 	b.stops(b.get(victim))
 	job = b.settle()
-	if end := finished(job); end == nil || end.Type != batchv1.JobFailed || end.Reason != "BackoffLimitExceeded" || *job.Status.Terminating != 0 {
+	if end := finishedCondition(job); end == nil || end.Type != batchv1.JobFailed || end.Reason != "BackoffLimitExceeded" || *job.Status.Terminating != 0 {
 		t.Errorf("status %+v", job.Status)
 	}
 	want := []string{"Normal SuccessfulDelete Deleted pod: " + victim.Name, "Warning BackoffLimitExceeded Job has reached the specified backoff limit"}
@@ -83,7 +83,7 @@ func TestSuspendAndResume(t *testing.T) {
 	}
 	for _, pod := range b.all() {
 		if pod.DeletionTimestamp == nil || isTracked(pod) {
-			t.Errorf("pod %s runs on", pod.Name)
+			t.Errorf("pod %s still runs", pod.Name)
 		}
 	}
 	b.Clock.Step(time.Hour)
@@ -98,12 +98,12 @@ func TestSuspendAndResume(t *testing.T) {
 	events := strings.Join(b.Events(), "\n")
 	for _, want := range []string{"Normal Suspended Job suspended", "Normal Resumed Job resumed"} {
 		if strings.Count(events, want) != 1 {
-			t.Errorf("not once %q in\n%s", want, events)
+			t.Errorf("want exactly one %q in\n%s", want, events)
 		}
 	}
 }
 
-// What it has deleted, it knows to be terminating, however old the cache is.
+// A Reconcile counts the pods that it has deleted as terminating, even with a stale cache.
 func TestOwnDeletionsAreSeen(t *testing.T) {
 	b := newBench(t, newJob(workOf(2, 2), replaceFailed))
 	b.settle()
@@ -117,12 +117,12 @@ func TestOwnDeletionsAreSeen(t *testing.T) {
 			t.Errorf("%d active, %d terminating", status.Active, *status.Terminating)
 		}
 	}
-	if events := b.Events(); len(events) != 3 { // Two deletions, and that it is suspended.
+	if events := b.Events(); len(events) != 3 { // two deletions and the suspension
 		t.Errorf("events %q", events)
 	}
 }
 
-func TestAdoptionAndReleaseBringAndTakeTheFinalizer(t *testing.T) {
+func TestAdoptionAddsAndReleaseRemovesFinalizer(t *testing.T) {
 	b := newBench(t, newJob())
 	b.settle()
 	pod := b.live()[0]
@@ -144,7 +144,7 @@ func TestAdoptionAndReleaseBringAndTakeTheFinalizer(t *testing.T) {
 	}
 }
 
-// A pod of a Job that shrinks has just ended: it counts, and is not deleted.
+// A surplus pod that has just ended counts, and is not deleted.
 func TestEndedPodIsNotDropped(t *testing.T) {
 	b := newBench(t, newJob(workOf(2, 5)))
 	b.settle()
@@ -164,19 +164,19 @@ func TestIndexInheritsFailures(t *testing.T) {
 		b.settle()
 		pod := b.live()[0]
 		if counted, _ := indexFailures(pod); counted != failures {
-			t.Errorf("the pod knows of %d failures, there were %d", counted, failures)
+			t.Errorf("the pod has %d failures, want %d", counted, failures)
 		}
 		b.ends(pod, 1)
 		if wait := b.pass(); failures < 2 && wait != time.Duration(10<<failures)*time.Second {
-			t.Errorf("after failure %d it waits %v", failures+1, wait)
+			t.Errorf("after failure %d: requeued after %v", failures+1, wait)
 		}
 		if b.get(pod); failures < 2 && !isTracked(pod) {
-			t.Error("the failed pod is let go before its failures are handed on")
+			t.Error("the failed pod was released before a new pod inherited its failures")
 		}
 		b.Clock.Step(time.Minute)
 	}
 	job := b.settle()
-	if end := finished(job); end == nil || end.Reason != "FailedIndexes" || *job.Status.FailedIndexes != "0" || job.Status.Failed != 3 {
+	if end := finishedCondition(job); end == nil || end.Reason != "FailedIndexes" || *job.Status.FailedIndexes != "0" || job.Status.Failed != 3 {
 		t.Errorf("status %+v", job.Status)
 	}
 }
@@ -189,7 +189,7 @@ func TestPodFailurePolicyFailsJob(t *testing.T) {
 	b.ends(b.live()[0], 3)
 	b.settle()
 	if wait := b.pass(); wait != 10*time.Second || b.job().Status.Failed != 0 {
-		t.Errorf("it waits %v, status %+v", wait, b.job().Status)
+		t.Errorf("requeued after %v, status %+v", wait, b.job().Status)
 	}
 	b.Clock.Step(10 * time.Second)
 	b.settle()
@@ -197,7 +197,7 @@ func TestPodFailurePolicyFailsJob(t *testing.T) {
 	b.ends(pod, 4)
 	job := b.settle()
 	want := "Container c for pod ns/" + pod.Name + " failed with exit code 4 matching FailJob rule at index 1"
-	if end := finished(job); end == nil || end.Reason != "PodFailurePolicy" || end.Message != want || job.Status.Failed != 1 {
+	if end := finishedCondition(job); end == nil || end.Reason != "PodFailurePolicy" || end.Message != want || job.Status.Failed != 1 {
 		t.Errorf("status %+v", job.Status)
 	}
 }
@@ -225,18 +225,18 @@ func TestSuccessPolicyCompletesJob(t *testing.T) {
 	}
 }
 
-func TestOthersJobsAreLeftAlone(t *testing.T) {
+func TestJobOfOtherManagerIsLeftAlone(t *testing.T) {
 	b := newBench(t, newJob(func(spec *batchv1.JobSpec) { spec.ManagedBy = ptr.To("example.com/mine") }))
 	if job := b.settle(); len(b.all()) != 0 || job.Status.StartTime != nil {
 		t.Errorf("%d pods, status %+v", len(b.all()), job.Status)
 	}
 	job := newJob(func(spec *batchv1.JobSpec) { spec.ManagedBy = ptr.To(batchv1.JobControllerName) })
 	if b = newBench(t, job); b.settle().Status.Active != 1 {
-		t.Error("its own, by name, it does not run")
+		t.Error("a Job that names this controller does not run")
 	}
 }
 
-func TestFailedCreationsAreCountedOut(t *testing.T) {
+func TestFailedCreationsAreNotCounted(t *testing.T) {
 	b := newBench(t, newJob(workOf(3, 3)))
 	b.Refuse = func(verb string, obj client.Object) error {
 		if _, isPod := obj.(*corev1.Pod); isPod && verb == "create" && len(b.all()) == 1 {
@@ -274,13 +274,13 @@ func TestUncountedPodsAreReleased(t *testing.T) {
 		owners func(*batchv1.Job) []metav1.OwnerReference
 		stays  bool
 	}{
-		"of a Job that runs":         {newJob(), owner(same), true},
-		"of a finished Job":          {ended, owner(same), false},
-		"of somebody else's":         {others, owner(same), true},
-		"of a Job that is gone":      {newJob(), owner(func(r *metav1.OwnerReference) { r.Name = "gone" }), false},
-		"of a namesake that is gone": {newJob(), owner(func(r *metav1.OwnerReference) { r.UID = "gone" }), false},
-		"of another kind":            {newJob(), owner(func(r *metav1.OwnerReference) { r.APIVersion = "example.com/v1" }), true},
-		"of nobody":                  {newJob(), func(*batchv1.Job) []metav1.OwnerReference { return nil }, false},
+		"running Job":                  {newJob(), owner(same), true},
+		"finished Job":                 {ended, owner(same), false},
+		"Job of another manager":       {others, owner(same), true},
+		"deleted Job":                  {newJob(), owner(func(r *metav1.OwnerReference) { r.Name = "gone" }), false},
+		"deleted Job of the same name": {newJob(), owner(func(r *metav1.OwnerReference) { r.UID = "gone" }), false},
+		"owner of another kind":        {newJob(), owner(func(r *metav1.OwnerReference) { r.APIVersion = "example.com/v1" }), true},
+		"no owner":                     {newJob(), func(*batchv1.Job) []metav1.OwnerReference { return nil }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, test.job.DeepCopy())
@@ -298,13 +298,13 @@ func TestUncountedPodsAreReleased(t *testing.T) {
 				t.Errorf("finalizers %v", pod.Finalizers)
 			}
 			if !slices.Contains(pod.Finalizers, running) {
-				t.Error("another's finalizer has gone too")
+				t.Error("another finalizer was removed as well")
 			}
 		})
 	}
 }
 
-// An orphan is adopted, which the cache has not seen: it counts again.
+// An orphan was adopted, but the cache does not have the adoption yet. The pod must be counted.
 func TestAdoptedPodKeepsFinalizer(t *testing.T) {
 	b := newBench(t, newJob())
 	pod := newPod(b.job(), slot{index: -1})
@@ -324,8 +324,8 @@ func TestAdoptedPodKeepsFinalizer(t *testing.T) {
 	}
 }
 
-// A Job and its pod are brought back at once, and the cache shows the pod first. There may be
-// a namesake that is gone in it, too.
+// A Job and its pod are restored together, and the cache has the pod first. It may also still have a
+// deleted Job of the same name.
 func TestPodOfUncachedJobKeepsFinalizer(t *testing.T) {
 	for name, namesake := range map[string]bool{"no Job": false, "a namesake": true} {
 		t.Run(name, func(t *testing.T) {
@@ -336,7 +336,7 @@ func TestPodOfUncachedJobKeepsFinalizer(t *testing.T) {
 				b.Sync()
 			}
 			pod := newPod(former, slot{index: -1})
-			pod.Name, pod.OwnerReferences[0].UID = "p", "uid-0003" // of the Job that comes next
+			pod.Name, pod.OwnerReferences[0].UID = "p", "uid-0003" // of the Job that is created next
 			b.Must(b.API.Create(ctx, pod))
 			b.Sync()
 			if namesake {
@@ -351,7 +351,7 @@ func TestPodOfUncachedJobKeepsFinalizer(t *testing.T) {
 			_, err := r.Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(pod)})
 			b.Must(err)
 			if b.get(pod); !isTracked(pod) {
-				t.Error("it has lost its finalizer")
+				t.Error("the finalizer was removed")
 			}
 		})
 	}
@@ -367,30 +367,30 @@ func TestFinishedJobsExpire(t *testing.T) {
 		return result.RequeueAfter
 	}
 	if wait := look(); wait != 0 {
-		t.Errorf("a Job that runs is looked at again in %v", wait)
+		t.Errorf("a running Job is requeued after %v", wait)
 	}
 	setCondition(&job.Status, newCondition(batchv1.JobFailed, corev1.ConditionTrue, "", "", controltest.Start))
 	b.Must(b.API.Status().Update(ctx, job))
 	b.Sync()
 	b.Clock.Step(20 * time.Second)
 	if wait := look(); wait != 40*time.Second {
-		t.Errorf("it waits %v", wait)
+		t.Errorf("requeued after %v", wait)
 	}
-	// Prolonged, which the cache has not seen.
+	// The TTL was extended, but the cache does not have the update yet.
 	b.edit(func(spec *batchv1.JobSpec) { spec.TTLSecondsAfterFinished = ptr.To[int32](100) })
 	b.Clock.Step(40 * time.Second)
 	if wait := look(); wait != 40*time.Second {
-		t.Errorf("prolonged, it waits %v", wait)
+		t.Errorf("after the extension: requeued after %v", wait)
 	}
 	b.Sync()
 	b.Clock.Step(40 * time.Second)
 	look()
 	if err := b.API.Get(ctx, key, job); client.IgnoreNotFound(err) != nil || err == nil {
-		t.Errorf("it is still there: %v", err)
+		t.Errorf("the Job was not deleted: %v", err)
 	}
 }
 
-// TestWatches: what wakes the controllers, on real informers.
+// TestWatches runs the controllers under a manager, to test what wakes them.
 func TestWatches(t *testing.T) {
 	w := controltest.New(t)
 	w.Run(t, control.Controller{Name: Name, Add: Add}, control.Controller{Name: TTLName, Add: AddTTL})
@@ -399,7 +399,7 @@ func TestWatches(t *testing.T) {
 		t.Helper()
 		for end := time.Now().Add(30 * time.Second); !is(); time.Sleep(5 * time.Millisecond) {
 			if time.Now().After(end) {
-				t.Fatalf("in vain: %s", what)
+				t.Fatalf("timed out waiting: %s", what)
 			}
 		}
 	}
@@ -409,8 +409,8 @@ func TestWatches(t *testing.T) {
 	for _, pod := range b.live() {
 		b.ends(pod, 0)
 	}
-	eventually("it is complete", func() bool { return finished(b.job()) != nil })
-	// A pod that somebody gives the finalizer again, now that the Job is finished.
+	eventually("it is complete", func() bool { return finishedCondition(b.job()) != nil })
+	// A client adds the finalizer to a pod of the finished Job.
 	pod := b.all()[0]
 	pod.Finalizers = append(pod.Finalizers, batchv1.JobTrackingFinalizer)
 	b.Must(w.API.Update(ctx, pod))

@@ -7,16 +7,16 @@
 // Each ended pod is counted exactly once, even if the process crashes (KEP-2307). The pod
 // has the finalizer batch.kubernetes.io/job-tracking until it is counted, in three writes:
 //
-//	note    add its UID to status.uncountedTerminatedPods  (or its index to status.completedIndexes)
+//	record  add its UID to status.uncountedTerminatedPods  (or its index to status.completedIndexes)
 //	release remove the finalizer from the pod
 //	count   remove the UID from the list and increment the counter
 //
-// If a pass finds a UID in the list, the finalizer shows which write is next. All decisions
-// are functions of what one pass has read:
+// If a Reconcile finds a UID in the list, the finalizer shows which write is next. All decisions
+// are functions of what one Reconcile has read:
 //
 //	read    the Job and its pods: owner, adoption, release  (package owned)
 //	observe active, newly ended and counted pods            (observe.go)
-//	verdict whether the Job has succeeded or failed, and why (verdict.go, policies.go)
+//	end     whether the Job has succeeded or failed, and why (end.go, policies.go)
 //	plan    which pods to create, delete or wait for        (plan.go, backoff.go)
 //	account the status before and after finalizers are removed (account.go)
 //

@@ -26,8 +26,8 @@ type indexes []interval
 func parseIndexes(text string, completions int) indexes {
 	var out indexes
 	for part := range strings.SplitSeq(text, ",") {
-		from, to, isRun := strings.Cut(part, "-")
-		if !isRun {
+		from, to, isRange := strings.Cut(part, "-")
+		if !isRange {
 			to = from
 		}
 		first, err1 := strconv.Atoi(from)
@@ -54,8 +54,8 @@ func union(sets ...indexes) indexes {
 	return out
 }
 
-// of returns the set of the given indexes.
-func of(singles ...int) indexes {
+// newIndexes returns the set of the given indexes.
+func newIndexes(singles ...int) indexes {
 	out := make(indexes, len(singles))
 	for i, index := range singles {
 		out[i] = interval{index, index}
@@ -65,18 +65,18 @@ func of(singles ...int) indexes {
 
 func (x indexes) count() int {
 	n := 0
-	for _, run := range x {
-		n += run.last - run.first + 1
+	for _, part := range x {
+		n += part.last - part.first + 1
 	}
 	return n
 }
 
-func (x indexes) has(index int) bool {
-	_, found := slices.BinarySearchFunc(x, index, func(run interval, index int) int {
+func (x indexes) contains(index int) bool {
+	_, found := slices.BinarySearchFunc(x, index, func(part interval, index int) int {
 		switch {
-		case run.last < index:
+		case part.last < index:
 			return -1
-		case run.first > index:
+		case part.first > index:
 			return 1
 		default:
 			return 0
@@ -85,8 +85,8 @@ func (x indexes) has(index int) bool {
 	return found
 }
 
-// shared returns how many indexes are in both sets.
-func (x indexes) shared(y indexes) int {
+// countShared returns how many indexes are in both sets.
+func (x indexes) countShared(y indexes) int {
 	n := 0
 	for len(x) > 0 && len(y) > 0 {
 		n += max(0, min(x[0].last, y[0].last)-max(x[0].first, y[0].first)+1)
@@ -103,11 +103,11 @@ func (x indexes) shared(y indexes) int {
 func (x indexes) firstMissing(n, completions int) []int {
 	var out []int
 	next := 0
-	for _, run := range append(slices.Clone(x), interval{completions, completions}) {
-		for ; next < min(run.first, completions) && len(out) < n; next++ {
+	for _, part := range append(slices.Clone(x), interval{completions, completions}) {
+		for ; next < min(part.first, completions) && len(out) < n; next++ {
 			out = append(out, next)
 		}
-		next = run.last + 1
+		next = part.last + 1
 	}
 	return out
 }
@@ -115,14 +115,14 @@ func (x indexes) firstMissing(n, completions int) []int {
 // String writes the set as status.completedIndexes has it: "1,3-5,7,8".
 func (x indexes) String() string {
 	var parts []string
-	for _, run := range x {
-		switch run.last - run.first {
+	for _, part := range x {
+		switch part.last - part.first {
 		case 0:
-			parts = append(parts, strconv.Itoa(run.first))
+			parts = append(parts, strconv.Itoa(part.first))
 		case 1:
-			parts = append(parts, strconv.Itoa(run.first), strconv.Itoa(run.last))
+			parts = append(parts, strconv.Itoa(part.first), strconv.Itoa(part.last))
 		default:
-			parts = append(parts, strconv.Itoa(run.first)+"-"+strconv.Itoa(run.last))
+			parts = append(parts, strconv.Itoa(part.first)+"-"+strconv.Itoa(part.last))
 		}
 	}
 	return strings.Join(parts, ",")
@@ -142,7 +142,7 @@ func indexesOf(pods []*corev1.Pod, completions int) indexes {
 			singles = append(singles, index)
 		}
 	}
-	return of(singles...)
+	return newIndexes(singles...)
 }
 
 // annotatedCount returns the counter in an annotation. It is 0 if a user has made it invalid.

@@ -37,12 +37,12 @@ func TestIndexesAreASet(t *testing.T) {
 	if got := union(a, b).String(); got != "0-5,7-9,15" {
 		t.Errorf("union %s", got)
 	}
-	if got := a.shared(b); got != 3 {
-		t.Errorf("%d shared", got)
+	if got := a.countShared(b); got != 3 {
+		t.Errorf("countShared returned %d", got)
 	}
 	for index, want := range map[int]bool{0: true, 3: true, 4: false, 8: true, 9: false} {
-		if a.has(index) != want {
-			t.Errorf("has(%d) is %v", index, !want)
+		if a.contains(index) != want {
+			t.Errorf("contains(%d) is %v", index, !want)
 		}
 	}
 	for _, test := range []struct {

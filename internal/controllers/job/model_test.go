@@ -17,16 +17,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// model is what a Job's counters must come to: of each pod that was tracked when it
-// ended, or was deleted, how it went.
+// model records how each pod ended that was tracked when it ended or was deleted. A Job's counters
+// must agree with it in the end.
 type model struct {
 	*bench
 	rng *rand.Rand
-	// ended has the pods that ended while tracked, and whether they succeeded; taken
-	// those that were deleted by somebody: they may count as failed before they end.
+	// ended holds the pods that ended while tracked, and whether they succeeded. taken holds the
+	// pods that other clients deleted, which may count as failed before they end.
 	ended map[types.UID]bool
 	taken map[types.UID]bool
-	// writesLeft is how many writes the process does before it crashes; < 0 for all.
+	// writesLeft is how many writes the process does before it crashes; < 0 means no crash.
 	writesLeft  int
 	parallelism int32
 }
@@ -36,7 +36,7 @@ func newModel(t *testing.T, seed int64, job *batchv1.Job) *model {
 		bench: newBench(t, job), rng: rand.New(rand.NewSource(seed)), ended: map[types.UID]bool{}, taken: map[types.UID]bool{},
 		writesLeft: -1, parallelism: *job.Spec.Parallelism,
 	}
-	// The in-memory API marks what is deleted with the real time.
+	// The in-memory API sets deletion timestamps to the real time.
 	m.Clock.SetTime(time.Now())
 	m.Refuse = func(string, client.Object) error {
 		if m.writesLeft == 0 {
@@ -48,7 +48,7 @@ func newModel(t *testing.T, seed int64, job *batchv1.Job) *model {
 	return m
 }
 
-// work reconciles on a cache of any age, and may crash between any two writes.
+// work reconciles with a cache of random age, and may crash between any two writes.
 func (m *model) work() {
 	if m.rng.Intn(2) == 0 {
 		m.Sync()
@@ -66,7 +66,7 @@ func (m *model) work() {
 	m.writesLeft = -1
 }
 
-// step lets something happen.
+// step makes a random change.
 func (m *model) step() {
 	live := m.live()
 	switch m.rng.Intn(12) {
@@ -112,7 +112,7 @@ func (m *model) end(pod *corev1.Pod) {
 	}
 }
 
-// tally returns how many pods of the model have succeeded, failed, and may count as
+// tally returns how many pods of the model have succeeded and failed, and how many may count as
 // either.
 func (m *model) tally() (succeeded, failed, either int) {
 	for uid, ok := range m.ended {
@@ -133,7 +133,7 @@ func (m *model) tally() (succeeded, failed, either int) {
 	return succeeded, failed, either
 }
 
-// check: nothing is counted that has not happened, nothing twice.
+// check fails the test if the status counts more pods than have ended.
 func (m *model) check() {
 	m.t.Helper()
 	status := m.job().Status
@@ -147,7 +147,7 @@ func (m *model) check() {
 	}
 }
 
-// finish lets everything succeed until the Job is complete.
+// finish lets all pods succeed until the Job is complete.
 func (m *model) finish() *batchv1.Job {
 	m.t.Helper()
 	m.edit(func(spec *batchv1.JobSpec) { spec.Parallelism = ptr.To[int32](3) })
@@ -162,16 +162,16 @@ func (m *model) finish() *batchv1.Job {
 			m.stops(m.get(pod))
 		}
 		m.Clock.Step(maxDelay)
-		if job := m.settle(); finished(job) != nil {
+		if job := m.settle(); finishedCondition(job) != nil {
 			return job
 		}
 	}
-	m.t.Fatalf("it never ends: %+v", m.job().Status)
+	m.t.Fatalf("the Job does not finish: %+v", m.job().Status)
 	return nil
 }
 
-// TestEachPodIsCountedOnce: whatever ends how and when, wherever the process crashes,
-// however old its cache is.
+// TestEachPodIsCountedOnce lets pods end in random ways, with crashes between any two writes and a
+// stale cache.
 func TestEachPodIsCountedOnce(t *testing.T) {
 	for _, policy := range []batchv1.PodReplacementPolicy{batchv1.TerminatingOrFailed, batchv1.Failed} {
 		for seed := range int64(10) {
@@ -186,10 +186,10 @@ func TestEachPodIsCountedOnce(t *testing.T) {
 				m.check()
 				succeeded, failed, either := m.tally()
 				if got := int(job.Status.Succeeded + job.Status.Failed); got != succeeded+failed+either {
-					t.Errorf("%d succeeded and %d failed in the status; in truth %d, %d, and %d that were deleted",
+					t.Errorf("the status counts %d succeeded and %d failed; want %d, %d, and %d that were deleted",
 						job.Status.Succeeded, job.Status.Failed, succeeded, failed, either)
 				}
-				if finished(job).Type != batchv1.JobComplete || job.Status.Succeeded < 12 {
+				if finishedCondition(job).Type != batchv1.JobComplete || job.Status.Succeeded < 12 {
 					t.Errorf("status %+v", job.Status)
 				}
 				for _, pod := range m.all() {
@@ -202,14 +202,14 @@ func TestEachPodIsCountedOnce(t *testing.T) {
 	}
 }
 
-// TestEachIndexSucceedsOnce: the same for an Indexed Job, of which each index has one
-// success and, with a limit of its own, no more failures than that.
+// TestEachIndexSucceedsOnce does the same for an Indexed Job: each index succeeds at most once, and
+// with backoffLimitPerIndex fails no more often than that.
 func TestEachIndexSucceedsOnce(t *testing.T) {
 	for seed := range int64(10) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			m := newModel(t, seed, newJob(indexed, workOf(3, 6), limitPerIndex(1)))
 			for range 80 {
-				if finished(m.job()) != nil {
+				if finishedCondition(m.job()) != nil {
 					break
 				}
 				m.step()
@@ -217,21 +217,21 @@ func TestEachIndexSucceedsOnce(t *testing.T) {
 			job := m.finish()
 			m.check()
 			if _, failed, either := m.tally(); int(job.Status.Failed) > failed+either || int(job.Status.Failed) < failed {
-				t.Errorf("%d failed in the status, in truth %d, and %d deleted", job.Status.Failed, failed, either)
+				t.Errorf("the status counts %d failed, want %d, and %d deleted", job.Status.Failed, failed, either)
 			}
 			completed := parseIndexes(job.Status.CompletedIndexes, 6)
 			lost := parseIndexes(*job.Status.FailedIndexes, 6)
-			if completed.shared(lost) != 0 || completed.count()+lost.count() != 6 || int(job.Status.Succeeded) != completed.count() {
+			if completed.countShared(lost) != 0 || completed.count()+lost.count() != 6 || int(job.Status.Succeeded) != completed.count() {
 				t.Errorf("completed %v, failed %v, %d succeeded", completed, lost, job.Status.Succeeded)
 			}
-			if want := lost.count() > 0; want != (finished(job).Type == batchv1.JobFailed) {
-				t.Errorf("it ended with %v, indexes %v failed", says(job.Status), lost)
+			if want := lost.count() > 0; want != (finishedCondition(job).Type == batchv1.JobFailed) {
+				t.Errorf("the Job ended with %v, indexes %v failed", says(job.Status), lost)
 			}
 		})
 	}
 }
 
-// TestNeverCreatesTooManyPods: on a cache of any age, without crashes.
+// TestNeverCreatesTooManyPods uses a cache of random age, without crashes.
 func TestNeverCreatesTooManyPods(t *testing.T) {
 	for seed := range int64(10) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -253,7 +253,7 @@ func TestNeverCreatesTooManyPods(t *testing.T) {
 				}
 				succeeded, _, _ := m.tally()
 				if got := len(m.live()); got > 4 || got+succeeded > 9 {
-					t.Fatalf("%d pods run and %d have succeeded; 4 at a time and 9 in all were asked for", got, succeeded)
+					t.Fatalf("%d pods run and %d have succeeded; want 4 at a time and 9 in total", got, succeeded)
 				}
 			}
 		})

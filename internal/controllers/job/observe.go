@@ -18,7 +18,7 @@ import (
 	"github.com/kindred-project/kindred/internal/controllers/framework/pods"
 )
 
-// observed is a Job and its pods as one pass sees them. It is read-only.
+// observed is a Job and its pods as one Reconcile sees them. It is read-only.
 type observed struct {
 	job         *batchv1.Job
 	completions int
@@ -36,29 +36,29 @@ type observed struct {
 
 	// For an Indexed Job: the completed indexes in the status, all completed indexes, and
 	// with backoffLimitPerIndex the failed indexes.
-	before, completed, lost indexes
+	completedBefore, completed, failedIndexes indexes
 	// awaiting holds, by index, the failed pod that stays until its replacement is created,
 	// which inherits its number of failures.
 	awaiting map[int]*corev1.Pod
 }
 
-// observe classifies the pods of a Job. past is the backoff of the last pass.
+// observe classifies the pods of a Job. past is the backoff of the last Reconcile.
 func observe(job *batchv1.Job, mine []*corev1.Pod, past backoff, now time.Time) *observed {
 	o := &observed{
 		job: job, completions: int(ptr.Deref(job.Spec.Completions, 0)), now: now, start: job.Status.StartTime,
 		pods: slices.Clone(mine), active: pods.Filter(mine, pods.IsActive), terminating: len(pods.Filter(mine, pods.IsTerminating)),
 	}
-	if o.start == nil && !suspended(job) {
+	if o.start == nil && !isSuspended(job) {
 		o.start = ptr.To(metav1.NewTime(now))
 	}
-	// Indexes are reported in order, even if one pass cannot count all pods.
+	// Indexes are reported in order, even if one Reconcile cannot count all pods.
 	slices.SortStableFunc(o.pods, func(a, b *corev1.Pod) int {
 		return cmp.Compare(annotatedCount(a, batchv1.JobCompletionIndexAnnotation), annotatedCount(b, batchv1.JobCompletionIndexAnnotation))
 	})
 	listed := ptr.Deref(job.Status.UncountedTerminatedPods, batchv1.UncountedTerminatedPods{})
 	o.uncounted.succeeded, o.uncounted.failed = sets.New(listed.Succeeded...), sets.New(listed.Failed...)
-	succeeded := o.news(o.uncounted.succeeded, func(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodSucceeded })
-	failed := o.news(o.uncounted.failed, o.isFailed)
+	succeeded := o.newlyEnded(o.uncounted.succeeded, func(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodSucceeded })
+	failed := o.newlyEnded(o.uncounted.failed, o.isFailed)
 	counting := pods.Filter(failed, func(pod *corev1.Pod) bool { return o.handle(pod).counts() })
 	o.succeeded = int(job.Status.Succeeded) + len(listed.Succeeded) + len(succeeded)
 	o.failed = int(job.Status.Failed) + len(listed.Failed) + len(counting)
@@ -74,31 +74,31 @@ func observe(job *batchv1.Job, mine []*corev1.Pod, past backoff, now time.Time) 
 func (o *observed) observeIndexes() {
 	limited := o.job.Spec.BackoffLimitPerIndex != nil
 	if limited {
-		o.lost = parseIndexes(ptr.Deref(o.job.Status.FailedIndexes, ""), o.completions)
+		o.failedIndexes = parseIndexes(ptr.Deref(o.job.Status.FailedIndexes, ""), o.completions)
 	}
-	o.before = parseIndexes(o.job.Status.CompletedIndexes, o.completions)
-	ended := o.trackedOutside(o.lost, func(pod *corev1.Pod) bool {
+	o.completedBefore = parseIndexes(o.job.Status.CompletedIndexes, o.completions)
+	ended := o.trackedOutside(o.failedIndexes, func(pod *corev1.Pod) bool {
 		return pod.Status.Phase == corev1.PodSucceeded && !o.uncounted.failed.Has(pod.UID)
 	})
-	o.completed = union(o.before, indexesOf(ended, o.completions))
+	o.completed = union(o.completedBefore, indexesOf(ended, o.completions))
 	o.succeeded = o.completed.count()
 	if limited {
-		o.lost = union(o.lost, indexesOf(o.trackedOutside(o.completed, o.losesIndex), o.completions))
+		o.failedIndexes = union(o.failedIndexes, indexesOf(o.trackedOutside(o.completed, o.failsIndex), o.completions))
 		o.awaiting = o.awaitingReplacement()
 	}
 }
 
-// trackedOutside returns the tracked pods for which is returns true and whose index is not in the
-// set.
-func (o *observed) trackedOutside(set indexes, is func(*corev1.Pod) bool) []*corev1.Pod {
+// trackedOutside returns the tracked pods for which match returns true and whose index is not in
+// the set.
+func (o *observed) trackedOutside(set indexes, match func(*corev1.Pod) bool) []*corev1.Pod {
 	return pods.Filter(o.pods, func(pod *corev1.Pod) bool {
 		index, _ := indexOf(pod, o.completions)
-		return isTracked(pod) && !set.has(index) && is(pod)
+		return isTracked(pod) && !set.contains(index) && match(pod)
 	})
 }
 
-// losesIndex reports whether the failure of this pod fails its index.
-func (o *observed) losesIndex(pod *corev1.Pod) bool {
+// failsIndex reports whether the failure of this pod fails its index.
+func (o *observed) failsIndex(pod *corev1.Pod) bool {
 	if !o.isFailed(pod) {
 		return false
 	}
@@ -110,10 +110,10 @@ func (o *observed) losesIndex(pod *corev1.Pod) bool {
 // awaitingReplacement returns the last failed pod of each unfinished index without a pod.
 func (o *observed) awaitingReplacement() map[int]*corev1.Pod {
 	last := map[int]*corev1.Pod{}
-	busy := union(o.completed, o.lost, indexesOf(o.active, o.completions))
-	for _, pod := range o.news(nil, o.isFailed) {
+	busy := union(o.completed, o.failedIndexes, indexesOf(o.active, o.completions))
+	for _, pod := range o.newlyEnded(nil, o.isFailed) {
 		index, _ := indexOf(pod, o.completions)
-		if !busy.has(index) && (last[index] == nil || supersedes(pod, last[index])) {
+		if !busy.contains(index) && (last[index] == nil || supersedes(pod, last[index])) {
 			last[index] = pod
 		}
 	}
@@ -126,11 +126,11 @@ func supersedes(pod, other *corev1.Pod) bool {
 	return failures >= others && !endedAt(pod).Before(endedAt(other))
 }
 
-// news returns the pods for which is returns true and that must be added to the status: they are
-// tracked, not named yet, and in an Indexed Job have an index.
-func (o *observed) news(named sets.Set[types.UID], is func(*corev1.Pod) bool) []*corev1.Pod {
+// newlyEnded returns the pods for which match returns true and that must be added to the status:
+// they are tracked, not recorded yet, and in an Indexed Job have an index.
+func (o *observed) newlyEnded(recorded sets.Set[types.UID], match func(*corev1.Pod) bool) []*corev1.Pod {
 	return pods.Filter(o.pods, func(pod *corev1.Pod) bool {
-		return isTracked(pod) && !named.Has(pod.UID) && o.isRelevant(pod) && is(pod)
+		return isTracked(pod) && !recorded.Has(pod.UID) && o.isRelevant(pod) && match(pod)
 	})
 }
 
@@ -155,7 +155,7 @@ func isIndexed(job *batchv1.Job) bool {
 	return ptr.Deref(job.Spec.CompletionMode, batchv1.NonIndexedCompletion) == batchv1.IndexedCompletion
 }
 
-func suspended(job *batchv1.Job) bool { return ptr.Deref(job.Spec.Suspend, false) }
+func isSuspended(job *batchv1.Job) bool { return ptr.Deref(job.Spec.Suspend, false) }
 
 func replacesOnlyFailed(job *batchv1.Job) bool {
 	return ptr.Deref(job.Spec.PodReplacementPolicy, batchv1.TerminatingOrFailed) == batchv1.Failed
@@ -166,4 +166,4 @@ func isTracked(pod *corev1.Pod) bool {
 	return slices.Contains(pod.Finalizers, batchv1.JobTrackingFinalizer)
 }
 
-func countReady(of []*corev1.Pod) int { return len(pods.Filter(of, pods.IsReady)) }
+func countReady(all []*corev1.Pod) int { return len(pods.Filter(all, pods.IsReady)) }

@@ -9,19 +9,21 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kindred-project/kindred/internal/controllers/framework/control"
 	"github.com/kindred-project/kindred/internal/controllers/framework/pods"
 )
 
-// burst limits the pods that one pass creates, deletes or counts, so that a large Job reports its
-// progress, leaves room for others, and has a status of at most some 20 KB.
+// burst limits the pods that one Reconcile creates, deletes or counts, so that a large Job reports
+// its progress, leaves room for others, and has a status of at most some 20 KB.
 const burst = 500
 
-// plan is what one pass does.
+// plan is what one Reconcile does.
 type plan struct {
-	// verdict is how the Job ends, if that is decided.
-	verdict *batchv1.JobCondition
-	// end holds the pods of a decided Job. They are deleted, and counted if the Job failed.
-	end []*corev1.Pod
+	// endCondition is SuccessCriteriaMet or FailureTarget, if the end of the Job is decided.
+	endCondition *batchv1.JobCondition
+	// terminate holds the active pods of a decided Job. They are deleted, and counted if the
+	// Job failed.
+	terminate []*corev1.Pod
 	// drop holds surplus pods. They are deleted, and never counted.
 	drop []*corev1.Pod
 	// create holds the places of the pods to create.
@@ -39,11 +41,11 @@ type slot struct {
 	replaces *corev1.Pod
 }
 
-// plan decides what to do. If there are deletions, creations are left to the next pass.
+// plan decides what to do. If there are deletions, creations are left to the next Reconcile.
 func (o *observed) plan() plan {
-	p := plan{verdict: o.verdict()}
-	if p.verdict != nil {
-		p.end = o.active
+	p := plan{endCondition: o.decideEnd()}
+	if p.endCondition != nil {
+		p.terminate = o.active
 		return p
 	}
 	if left, limited := o.deadline(); limited {
@@ -60,12 +62,12 @@ func (o *observed) plan() plan {
 	if replacesOnlyFailed(o.job) {
 		missing -= o.terminating
 	}
-	if missing <= 0 || suspended(o.job) {
+	if missing <= 0 || isSuspended(o.job) {
 		return p
 	}
 	var wait time.Duration
 	p.create, wait = o.slots(min(missing, burst))
-	p.wait = sooner(p.wait, wait)
+	p.wait = control.SoonerOf(p.wait, wait)
 	return p
 }
 
@@ -76,7 +78,7 @@ func (o *observed) wanted() int {
 		parallelism = int(*p)
 	}
 	switch {
-	case suspended(o.job):
+	case isSuspended(o.job):
 		return 0
 	case o.job.Spec.Completions != nil:
 		return max(0, min(parallelism, o.completions-o.succeeded))
@@ -91,7 +93,7 @@ func (o *observed) wanted() int {
 // surplus selects the pods to drop: in an Indexed Job those without an index or with a duplicate
 // one, and as many others as exceed the wanted number.
 func (o *observed) surplus(n int) []*corev1.Pod {
-	if suspended(o.job) {
+	if isSuspended(o.job) {
 		return o.active
 	}
 	keep, drop := o.active, []*corev1.Pod(nil)
@@ -116,11 +118,11 @@ func (o *observed) onePerIndex() (keep, drop []*corev1.Pod) {
 		sharing[index] = append(sharing[index], pod)
 	}
 	victims := map[*corev1.Pod]bool{}
-	for _, rivals := range sharing {
-		if len(rivals) < 2 {
+	for _, duplicates := range sharing {
+		if len(duplicates) < 2 {
 			continue
 		}
-		for _, pod := range pods.Victims(rivals, nil, len(rivals)-1, o.now) {
+		for _, pod := range pods.Victims(duplicates, nil, len(duplicates)-1, o.now) {
 			victims[pod] = true
 		}
 	}
@@ -150,25 +152,17 @@ func (o *observed) slots(n int) (now []slot, wait time.Duration) {
 		}
 		return now, 0
 	}
-	taken := union(o.completed, o.lost, indexesOf(o.active, o.completions))
+	taken := union(o.completed, o.failedIndexes, indexesOf(o.active, o.completions))
 	if replacesOnlyFailed(o.job) {
 		taken = union(taken, indexesOf(pods.Filter(o.pods, pods.IsTerminating), o.completions))
 	}
 	for _, index := range taken.firstMissing(n, o.completions) {
 		last := o.awaiting[index]
 		if left := indexBackoff(last).remaining(o.now); left > 0 {
-			wait = sooner(wait, left)
+			wait = control.SoonerOf(wait, left)
 			continue
 		}
 		now = append(now, slot{index, last})
 	}
 	return now, wait
-}
-
-// sooner returns the shorter of two waits; 0 is no wait.
-func sooner(a, b time.Duration) time.Duration {
-	if a == 0 || b > 0 && b < a {
-		return b
-	}
-	return a
 }

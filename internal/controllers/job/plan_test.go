@@ -22,9 +22,8 @@ import (
 
 var now = controltest.Start
 
-// state describes a pod of a table: "Running", "Failed", ..., with "-" in front if it is
-// asked to stop, and behind it ":" and its completion index, "!" and how often that
-// had failed before.
+// state describes a pod: its phase, with the prefix "-" if it is being deleted, the suffix ":" with
+// its completion index, and the suffix "!" with the former failures of the index.
 type state string
 
 func (s state) pod(i int) *corev1.Pod {
@@ -91,50 +90,50 @@ func TestPlan(t *testing.T) {
 		status  func(*batchv1.JobStatus)
 		pods    []state
 		verdict string
-		// create are the indexes of new pods, -1 of those that have none.
+		// create holds the indexes of new pods, -1 for a pod without an index.
 		create    []int
 		drop, end []string
 		wait      time.Duration
 	}{
-		"a new Job":                          {spec: spec(workOf(2, 3)), create: []int{-1, -1}},
-		"no more than completions are left":  {spec: spec(workOf(3, 4)), status: counted(2, 0), pods: []state{"Running"}, create: []int{-1}},
-		"a success that is not counted yet":  {spec: spec(workOf(3, 3)), pods: []state{"Succeeded", "Running", "Running"}},
-		"less parallelism":                   {spec: spec(workOf(1, 5)), pods: []state{"Running", "Pending", "Running"}, drop: []string{"p0", "p1"}},
-		"a work queue":                       {spec: spec(queueOf(2)), pods: []state{"Running"}, create: []int{-1}},
-		"a work queue that ends":             {spec: spec(queueOf(3)), pods: []state{"Running", "Succeeded"}},
-		"suspended":                          {spec: spec(workOf(2, 2), suspend), pods: []state{"Running", "Running"}, drop: []string{"p0", "p1"}},
-		"a failure long ago":                 {spec: spec(workOf(2, 2)), pods: []state{"Failed", "Running"}, create: []int{-1}},
-		"one that terminates is replaced":    {spec: spec(workOf(1, 1)), pods: []state{"-Running"}, create: []int{-1}},
-		"one that terminates is awaited":     {spec: spec(workOf(1, 1), replaceFailed), pods: []state{"-Running"}},
-		"one that has terminated":            {spec: spec(workOf(1, 1), replaceFailed), pods: []state{"-Failed"}, create: []int{-1}},
-		"the limit is reached, not exceeded": {spec: spec(workOf(1, 2), limit(2)), status: counted(0, 1), pods: []state{"Failed"}, create: []int{-1}},
-		"the limit is exceeded": {spec: spec(workOf(2, 2), limit(1)), status: counted(0, 1), pods: []state{"Failed", "Running"},
+		"a new Job":                       {spec: spec(workOf(2, 3)), create: []int{-1, -1}},
+		"limited by the completions left": {spec: spec(workOf(3, 4)), status: counted(2, 0), pods: []state{"Running"}, create: []int{-1}},
+		"an uncounted success":            {spec: spec(workOf(3, 3)), pods: []state{"Succeeded", "Running", "Running"}},
+		"parallelism was reduced":         {spec: spec(workOf(1, 5)), pods: []state{"Running", "Pending", "Running"}, drop: []string{"p0", "p1"}},
+		"work queue":                      {spec: spec(queueOf(2)), pods: []state{"Running"}, create: []int{-1}},
+		"work queue after a success":      {spec: spec(queueOf(3)), pods: []state{"Running", "Succeeded"}},
+		"suspended":                       {spec: spec(workOf(2, 2), suspend), pods: []state{"Running", "Running"}, drop: []string{"p0", "p1"}},
+		"after the backoff":               {spec: spec(workOf(2, 2)), pods: []state{"Failed", "Running"}, create: []int{-1}},
+		"terminating pod is replaced":     {spec: spec(workOf(1, 1)), pods: []state{"-Running"}, create: []int{-1}},
+		"terminating pod is not replaced with policy Failed": {spec: spec(workOf(1, 1), replaceFailed), pods: []state{"-Running"}},
+		"ended pod is replaced with policy Failed":           {spec: spec(workOf(1, 1), replaceFailed), pods: []state{"-Failed"}, create: []int{-1}},
+		"backoffLimit is reached":                            {spec: spec(workOf(1, 2), limit(2)), status: counted(0, 1), pods: []state{"Failed"}, create: []int{-1}},
+		"backoffLimit is exceeded": {spec: spec(workOf(2, 2), limit(1)), status: counted(0, 1), pods: []state{"Failed", "Running"},
 			verdict: "FailureTarget BackoffLimitExceeded: Job has reached the specified backoff limit", end: []string{"p1"}},
-		"the deadline is to come": {spec: spec(workOf(1, 1), func(s *batchv1.JobSpec) { s.ActiveDeadlineSeconds = ptr.To[int64](30) }),
+		"before the deadline": {spec: spec(workOf(1, 1), func(s *batchv1.JobSpec) { s.ActiveDeadlineSeconds = ptr.To[int64](30) }),
 			status: func(s *batchv1.JobStatus) { s.StartTime = ptr.To(metav1.NewTime(now.Add(-10 * time.Second))) },
 			pods:   []state{"Running"}, wait: 20 * time.Second},
-		"the deadline has come": {spec: spec(workOf(1, 1), func(s *batchv1.JobSpec) { s.ActiveDeadlineSeconds = ptr.To[int64](30) }),
+		"after the deadline": {spec: spec(workOf(1, 1), func(s *batchv1.JobSpec) { s.ActiveDeadlineSeconds = ptr.To[int64](30) }),
 			status: func(s *batchv1.JobStatus) { s.StartTime = ptr.To(metav1.NewTime(now.Add(-30 * time.Second))) },
 			pods:   []state{"Running"}, end: []string{"p0"},
 			verdict: "FailureTarget DeadlineExceeded: Job was active longer than specified deadline"},
 
 		"indexes": {spec: spec(indexed, workOf(3, 5)), status: with3("1", nil), pods: []state{"Running:0", "Succeeded:3"}, create: []int{2, 4}},
-		"an index twice, one too high, and none": {spec: spec(indexed, workOf(3, 3)), pods: []state{"Running:1", "Pending:1", "Running:3", "Running"},
+		"duplicate index, index too high, no index": {spec: spec(indexed, workOf(3, 3)), pods: []state{"Running:1", "Pending:1", "Running:3", "Running"},
 			drop: []string{"p1", "p2", "p3"}},
-		"an index that terminates is awaited": {spec: spec(indexed, replaceFailed, workOf(3, 3)), pods: []state{"-Running:0"}, create: []int{1, 2}},
-		"an index may fail once":              {spec: spec(indexed, workOf(2, 2), limitPerIndex(1)), pods: []state{"Failed:0!0", "Running:1!0"}, create: []int{0}},
-		"an index has failed": {spec: spec(indexed, workOf(3, 3), limitPerIndex(1)), pods: []state{"Failed:0!1", "Running:1!0"}, status: with3("", nil),
+		"terminating index is not replaced with policy Failed": {spec: spec(indexed, replaceFailed, workOf(3, 3)), pods: []state{"-Running:0"}, create: []int{1, 2}},
+		"limit per index is not exceeded":                      {spec: spec(indexed, workOf(2, 2), limitPerIndex(1)), pods: []state{"Failed:0!0", "Running:1!0"}, create: []int{0}},
+		"limit per index is exceeded": {spec: spec(indexed, workOf(3, 3), limitPerIndex(1)), pods: []state{"Failed:0!1", "Running:1!0"}, status: with3("", nil),
 			create: []int{2}},
-		"all indexes are done": {spec: spec(indexed, workOf(3, 3), limitPerIndex(1)), status: with3("1,2", nil), pods: []state{"Failed:0!1"},
+		"all indexes have completed or failed": {spec: spec(indexed, workOf(3, 3), limitPerIndex(1)), status: with3("1,2", nil), pods: []state{"Failed:0!1"},
 			verdict: "FailureTarget FailedIndexes: Job has failed indexes"},
-		"too many indexes have failed": {spec: spec(indexed, workOf(5, 5), limitPerIndex(0), func(s *batchv1.JobSpec) { s.MaxFailedIndexes = ptr.To[int32](1) }),
+		"maxFailedIndexes is exceeded": {spec: spec(indexed, workOf(5, 5), limitPerIndex(0), func(s *batchv1.JobSpec) { s.MaxFailedIndexes = ptr.To[int32](1) }),
 			status: with3("", ptr.To("3")), pods: []state{"Failed:0!0", "Running:1!0"}, end: []string{"p1"},
 			verdict: "FailureTarget MaxFailedIndexesExceeded: Job has exceeded the specified maximal number of failed indexes"},
-		"a success policy": {spec: spec(indexed, workOf(3, 3), func(s *batchv1.JobSpec) {
+		"success policy is met": {spec: spec(indexed, workOf(3, 3), func(s *batchv1.JobSpec) {
 			s.SuccessPolicy = &batchv1.SuccessPolicy{Rules: []batchv1.SuccessPolicyRule{{SucceededIndexes: ptr.To("0")}}}
 		}), pods: []state{"Succeeded:0", "Running:1", "Running:2"}, end: []string{"p1", "p2"},
 			verdict: "SuccessCriteriaMet SuccessPolicy: Matched rules at index 0"},
-		"what is decided stands": {spec: spec(workOf(1, 1)), status: func(s *batchv1.JobStatus) {
+		"the end was decided earlier": {spec: spec(workOf(1, 1)), status: func(s *batchv1.JobStatus) {
 			setCondition(s, newCondition(batchv1.JobFailureTarget, corev1.ConditionTrue, "Because", "of that", now))
 		}, pods: []state{"Running", "Succeeded"}, end: []string{"p0"}, verdict: "FailureTarget Because: of that"},
 	} {
@@ -145,43 +144,43 @@ func TestPlan(t *testing.T) {
 			}
 			p := observe(job, podsOf(test.pods...), backoff{}, now).plan()
 			verdict := ""
-			if p.verdict != nil {
-				verdict = says(batchv1.JobStatus{Conditions: []batchv1.JobCondition{*p.verdict}})[0]
+			if p.endCondition != nil {
+				verdict = says(batchv1.JobStatus{Conditions: []batchv1.JobCondition{*p.endCondition}})[0]
 			}
 			var create []int
 			for _, s := range p.create {
 				create = append(create, s.index)
 			}
-			got := []any{verdict, create, names(p.drop), names(p.end), p.wait}
+			got := []any{verdict, create, names(p.drop), names(p.terminate), p.wait}
 			if diff := cmp.Diff([]any{test.verdict, test.create, test.drop, test.end, test.wait}, got); diff != "" {
-				t.Errorf("verdict, create, drop, end, wait (-want +got):\n%s", diff)
+				t.Errorf("end condition, create, drop, terminate, wait (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-// The API would refuse a status in which an index has both completed and failed.
+// The API refuses a status in which an index has both completed and failed.
 func TestIndexSucceedsOrFails(t *testing.T) {
 	for name, test := range map[string]struct {
 		status       func(*batchv1.JobStatus)
 		pods         []state
 		done, failed string
 	}{
-		"both at once":              {with3("", nil), []state{"Failed:0!1", "Succeeded:0!1"}, "0", ""},
-		"it had completed":          {with3("0", nil), []state{"Failed:0!1"}, "0", ""},
-		"it had failed":             {with3("", ptr.To("0")), []state{"Succeeded:0!1"}, "", "0"},
-		"other indexes end as well": {with3("1", ptr.To("0")), []state{"Succeeded:0!1", "Failed:1!1", "Succeeded:2!0", "Failed:3!1"}, "1,2", "0,3"},
+		"succeeded and failed in one Reconcile": {with3("", nil), []state{"Failed:0!1", "Succeeded:0!1"}, "0", ""},
+		"completed earlier, then failed":        {with3("0", nil), []state{"Failed:0!1"}, "0", ""},
+		"failed earlier, then succeeded":        {with3("", ptr.To("0")), []state{"Succeeded:0!1"}, "", "0"},
+		"other indexes end as well":             {with3("1", ptr.To("0")), []state{"Succeeded:0!1", "Failed:1!1", "Succeeded:2!0", "Failed:3!1"}, "1,2", "0,3"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			job := newJob(indexed, workOf(4, 4), limitPerIndex(1))
 			test.status(&job.Status)
 			o := observe(job, podsOf(test.pods...), backoff{}, now)
-			if o.completed.String() != test.done || o.lost.String() != test.failed {
-				t.Errorf("completed %s, failed %s", o.completed, o.lost)
+			if o.completed.String() != test.done || o.failedIndexes.String() != test.failed {
+				t.Errorf("completed %s, failed %s", o.completed, o.failedIndexes)
 			}
 		})
 	}
-	// A pod that was asked to stop has been noted as failed, and then succeeds after all.
+	// A terminating pod was recorded as failed, and then succeeds.
 	job := newJob(indexed)
 	job.Status.UncountedTerminatedPods = &batchv1.UncountedTerminatedPods{Failed: []types.UID{"p0"}}
 	if o := observe(job, podsOf("-Succeeded:0"), backoff{}, now); o.succeeded != 0 || o.failed != 1 {
@@ -205,7 +204,7 @@ func TestRestartsInPlaceCountTowardsTheLimit(t *testing.T) {
 		job.Spec.Template.Spec.RestartPolicy = test.policy
 		mine := podsOf("Running")
 		mine[0].Status.ContainerStatuses = []corev1.ContainerStatus{{RestartCount: test.restarts}}
-		if got := observe(job, mine, backoff{}, now).verdict(); (got != nil) != test.fails {
+		if got := observe(job, mine, backoff{}, now).decideEnd(); (got != nil) != test.fails {
 			t.Errorf("%+v: %v", test, got)
 		}
 	}
@@ -215,20 +214,20 @@ func TestFailedPodIsReplacedAfterBackoff(t *testing.T) {
 	mine := podsOf("Failed")
 	mine[0].CreationTimestamp = metav1.NewTime(now.Add(-4 * time.Second))
 	if p := observe(newJob(), mine, backoff{}, now).plan(); len(p.create) != 0 || p.wait != 6*time.Second {
-		t.Errorf("%d pods now, the next in %v", len(p.create), p.wait)
+		t.Errorf("%d pods now, requeued after %v", len(p.create), p.wait)
 	}
-	// By index, each waits for itself.
+	// With backoffLimitPerIndex, each index has its own backoff.
 	mine = podsOf("Failed:0!2", "Failed:1!0")
 	for _, pod := range mine {
 		pod.CreationTimestamp = metav1.NewTime(now.Add(-15 * time.Second))
 	}
 	p := observe(newJob(indexed, workOf(2, 2), limitPerIndex(5)), mine, backoff{}, now).plan()
 	if len(p.create) != 1 || p.create[0].index != 1 || p.create[0].replaces != mine[1] || p.wait != 25*time.Second {
-		t.Errorf("%+v, the next in %v", p.create, p.wait)
+		t.Errorf("%+v, requeued after %v", p.create, p.wait)
 	}
 }
 
-func TestThePodOfAnIndex(t *testing.T) {
+func TestPodOfAnIndex(t *testing.T) {
 	job := newJob(indexed, limitPerIndex(3), func(spec *batchv1.JobSpec) {
 		spec.Template.Spec.InitContainers = []corev1.Container{{Name: "init", Env: []corev1.EnvVar{{Name: indexVariable, Value: "mine"}}}}
 		spec.PodFailurePolicy = &batchv1.PodFailurePolicy{Rules: []batchv1.PodFailurePolicyRule{onCodes("Ignore", nil, "In", 3)}}

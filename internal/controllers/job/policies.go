@@ -29,14 +29,14 @@ func handle(policy *batchv1.PodFailurePolicy, pod *corev1.Pod) handling {
 	}
 	for i := range policy.Rules {
 		rule := &policy.Rules[i]
-		if why := matched(rule, pod); why != "" && known(rule.Action) {
+		if why := describeMatch(rule, pod); why != "" && isKnownAction(rule.Action) {
 			return handling{rule.Action, fmt.Sprintf("%s matching %v rule at index %d", why, rule.Action, i)}
 		}
 	}
 	return handling{}
 }
 
-func known(action batchv1.PodFailurePolicyAction) bool {
+func isKnownAction(action batchv1.PodFailurePolicyAction) bool {
 	switch action {
 	case batchv1.PodFailurePolicyActionIgnore, batchv1.PodFailurePolicyActionFailIndex,
 		batchv1.PodFailurePolicyActionCount, batchv1.PodFailurePolicyActionFailJob:
@@ -45,8 +45,8 @@ func known(action batchv1.PodFailurePolicyAction) bool {
 	return false
 }
 
-// matched describes what in the pod matches the rule. It returns "" if nothing does.
-func matched(rule *batchv1.PodFailurePolicyRule, pod *corev1.Pod) string {
+// describeMatch describes what in the pod matches the rule. It returns "" if nothing does.
+func describeMatch(rule *batchv1.PodFailurePolicyRule, pod *corev1.Pod) string {
 	if rule.OnExitCodes != nil {
 		for _, status := range slices.Concat(pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses) {
 			if exitMatches(rule.OnExitCodes, &status) {
@@ -88,18 +88,18 @@ func successRule(policy *batchv1.SuccessPolicy, succeeded indexes, completions i
 		return 0, false
 	}
 	for i := range policy.Rules {
-		if meets(&policy.Rules[i], succeeded, completions) {
+		if isMet(&policy.Rules[i], succeeded, completions) {
 			return i, true
 		}
 	}
 	return 0, false
 }
 
-func meets(rule *batchv1.SuccessPolicyRule, succeeded indexes, completions int) bool {
+func isMet(rule *batchv1.SuccessPolicyRule, succeeded indexes, completions int) bool {
 	if rule.SucceededIndexes == nil {
 		return rule.SucceededCount != nil && succeeded.count() >= int(*rule.SucceededCount)
 	}
 	required := parseIndexes(*rule.SucceededIndexes, completions)
-	have := required.shared(succeeded)
+	have := required.countShared(succeeded)
 	return len(required) > 0 && (have == required.count() || rule.SucceededCount != nil && have >= int(*rule.SucceededCount))
 }

@@ -44,15 +44,15 @@ func TestPodFailurePolicy(t *testing.T) {
 		"no rule matches": {failedPod(map[string]int32{"c": 1}), []batchv1.PodFailurePolicyRule{onCodes("FailJob", nil, in, 2), disrupted}, "", ""},
 		"exit code": {failedPod(map[string]int32{"c": 42}), []batchv1.PodFailurePolicyRule{disrupted, onCodes("FailJob", nil, in, 42)}, "FailJob",
 			"Container c for pod ns/p failed with exit code 42 matching FailJob rule at index 1"},
-		"of one container": {failedPod(map[string]int32{"c": 42}), []batchv1.PodFailurePolicyRule{onCodes("FailJob", ptr.To("other"), in, 42)}, "", ""},
-		"not in":           {failedPod(map[string]int32{"c": 3}), []batchv1.PodFailurePolicyRule{onCodes("FailIndex", nil, notIn, 1, 2)}, "FailIndex", ""},
-		"0 is no failure":  {failedPod(map[string]int32{"c": 0}), []batchv1.PodFailurePolicyRule{onCodes("Ignore", nil, notIn, 1)}, "", ""},
-		"condition":        {failedPod(nil, corev1.DisruptionTarget), []batchv1.PodFailurePolicyRule{disrupted}, "Ignore", ""},
-		"condition fails": {failedPod(nil, corev1.DisruptionTarget), []batchv1.PodFailurePolicyRule{failOnCondition}, "FailJob",
+		"exit code of another container": {failedPod(map[string]int32{"c": 42}), []batchv1.PodFailurePolicyRule{onCodes("FailJob", ptr.To("other"), in, 42)}, "", ""},
+		"exit code not in the list":      {failedPod(map[string]int32{"c": 3}), []batchv1.PodFailurePolicyRule{onCodes("FailIndex", nil, notIn, 1, 2)}, "FailIndex", ""},
+		"exit code 0 never matches":      {failedPod(map[string]int32{"c": 0}), []batchv1.PodFailurePolicyRule{onCodes("Ignore", nil, notIn, 1)}, "", ""},
+		"condition":                      {failedPod(nil, corev1.DisruptionTarget), []batchv1.PodFailurePolicyRule{disrupted}, "Ignore", ""},
+		"condition fails the Job": {failedPod(nil, corev1.DisruptionTarget), []batchv1.PodFailurePolicyRule{failOnCondition}, "FailJob",
 			"Pod ns/p has condition DisruptionTarget matching FailJob rule at index 0"},
-		"the first rule goes": {failedPod(map[string]int32{"c": 1}, corev1.DisruptionTarget),
+		"first matching rule applies": {failedPod(map[string]int32{"c": 1}, corev1.DisruptionTarget),
 			[]batchv1.PodFailurePolicyRule{onCodes("Count", nil, in, 1), disrupted}, "Count", ""},
-		"unknown action": {failedPod(map[string]int32{"c": 1}), []batchv1.PodFailurePolicyRule{onCodes("Celebrate", nil, in, 1), onCodes("Count", nil, in, 1)}, "Count", ""},
+		"rule with unknown action is ignored": {failedPod(map[string]int32{"c": 1}), []batchv1.PodFailurePolicyRule{onCodes("Celebrate", nil, in, 1), onCodes("Count", nil, in, 1)}, "Count", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := handle(&batchv1.PodFailurePolicy{Rules: test.rules}, test.pod)
@@ -60,7 +60,7 @@ func TestPodFailurePolicy(t *testing.T) {
 				t.Errorf("got %+v", got)
 			}
 			if got.counts() != (test.action != batchv1.PodFailurePolicyActionIgnore) {
-				t.Errorf("it counts: %v", got.counts())
+				t.Errorf("counts: %v", got.counts())
 			}
 		})
 	}
@@ -83,14 +83,14 @@ func TestSuccessPolicy(t *testing.T) {
 		rule      int
 		met       bool
 	}{
-		"nothing yet":            {[]batchv1.SuccessPolicyRule{rule("0", 0)}, "", 0, false},
-		"all of them":            {[]batchv1.SuccessPolicyRule{rule("0-2", 0)}, "0-3", 0, true},
-		"not all of them":        {[]batchv1.SuccessPolicyRule{rule("0-2", 0)}, "0,2,3", 0, false},
-		"enough of them":         {[]batchv1.SuccessPolicyRule{rule("0-2", 2)}, "0,2", 0, true},
-		"enough, but of others":  {[]batchv1.SuccessPolicyRule{rule("0-2", 2)}, "2,3,4", 0, false},
-		"any count":              {[]batchv1.SuccessPolicyRule{rule("", 2)}, "3,4", 0, true},
-		"the second rule is met": {[]batchv1.SuccessPolicyRule{rule("0", 0), rule("", 2)}, "3,4", 1, true},
-		"cannot be read":         {[]batchv1.SuccessPolicyRule{rule("x", 0)}, "3,4", 0, false},
+		"no index has succeeded":                    {[]batchv1.SuccessPolicyRule{rule("0", 0)}, "", 0, false},
+		"all required indexes":                      {[]batchv1.SuccessPolicyRule{rule("0-2", 0)}, "0-3", 0, true},
+		"some required indexes are missing":         {[]batchv1.SuccessPolicyRule{rule("0-2", 0)}, "0,2,3", 0, false},
+		"enough of the required indexes":            {[]batchv1.SuccessPolicyRule{rule("0-2", 2)}, "0,2", 0, true},
+		"enough indexes, but not the required ones": {[]batchv1.SuccessPolicyRule{rule("0-2", 2)}, "2,3,4", 0, false},
+		"count of any indexes":                      {[]batchv1.SuccessPolicyRule{rule("", 2)}, "3,4", 0, true},
+		"the second rule is met":                    {[]batchv1.SuccessPolicyRule{rule("0", 0), rule("", 2)}, "3,4", 1, true},
+		"invalid indexes":                           {[]batchv1.SuccessPolicyRule{rule("x", 0)}, "3,4", 0, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, met := successRule(&batchv1.SuccessPolicy{Rules: test.rules}, parseIndexes(test.succeeded, 5), 5)

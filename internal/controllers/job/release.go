@@ -31,15 +31,15 @@ func addReleaser(env control.Env) error {
 		Named(Name+"-finalizers").
 		WithOptions(env.Options(workers)).
 		For(&corev1.Pod{}, builder.WithPredicates(predicate.NewPredicateFuncs(isTrackedObject))).
-		Watches(&batchv1.Job{}, handler.EnqueueRequestsFromMapFunc(r.podsOf), builder.WithPredicates(ending())).
+		Watches(&batchv1.Job{}, handler.EnqueueRequestsFromMapFunc(r.podsOf), builder.WithPredicates(endedJobs())).
 		Complete(r)
 }
 
-// ending passes Jobs that are deleted, or finished and not on hold.
-func ending() predicate.Predicate {
+// endedJobs passes Jobs that are deleted, or finished and not on hold.
+func endedJobs() predicate.Predicate {
 	isFinished := func(obj client.Object) bool {
 		job, ok := obj.(*batchv1.Job)
-		return ok && finished(job) != nil && !owned.Held(job)
+		return ok && finishedCondition(job) != nil && !owned.IsHeld(job)
 	}
 	return predicate.Funcs{
 		CreateFunc: func(event.CreateEvent) bool { return false }, // Pods have events of their own.
@@ -63,20 +63,20 @@ func (r *releaser) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	if err := r.client.Get(ctx, req.NamespacedName, pod); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if !isTracked(pod) || owned.Held(pod) {
+	if !isTracked(pod) || owned.IsHeld(pod) {
 		return ctrl.Result{}, nil
 	}
-	if counted, err := r.counts(ctx, pod); counted || err != nil {
+	if counted, err := r.needsCounting(ctx, pod); counted || err != nil {
 		return ctrl.Result{}, err
 	}
 	// The patch names the version, since an adopted orphan must be counted.
 	return ctrl.Result{}, owned.IgnoreStale(r.client.Patch(ctx, pod.DeepCopy(), untrack(pod.UID, pod.ResourceVersion)))
 }
 
-// counts reports whether the pod must still be counted, by a Job that is unfinished, on hold or
-// managed by another controller, or by an owner of another kind, which is responsible for the
+// needsCounting reports whether the pod must still be counted, by a Job that is unfinished, on hold
+// or managed by another controller, or by an owner of another kind, which is responsible for the
 // finalizer.
-func (r *releaser) counts(ctx context.Context, pod *corev1.Pod) (bool, error) {
+func (r *releaser) needsCounting(ctx context.Context, pod *corev1.Pod) (bool, error) {
 	ref := metav1.GetControllerOfNoCopy(pod)
 	if ref == nil {
 		return false, nil
@@ -88,7 +88,7 @@ func (r *releaser) counts(ctx context.Context, pod *corev1.Pod) (bool, error) {
 	if job == nil || err != nil {
 		return false, err
 	}
-	return isForeign(job) || finished(job) == nil || owned.Held(job), nil
+	return hasOtherManager(job) || finishedCondition(job) == nil || owned.IsHeld(job), nil
 }
 
 // jobOf returns the Job that controls a pod, or nil if it does not exist. It asks the API if the

@@ -33,8 +33,8 @@ func newPod(job *batchv1.Job, at slot) *corev1.Pod {
 	index := strconv.Itoa(at.index)
 	pod.GenerateName = prefix(job.Name, index)
 	pod.Spec.Hostname = job.Name + "-" + index
-	pod.Labels = with(pod.Labels, batchv1.JobCompletionIndexAnnotation, index)
-	pod.Annotations = with(pod.Annotations, batchv1.JobCompletionIndexAnnotation, index)
+	pod.Labels = withEntry(pod.Labels, batchv1.JobCompletionIndexAnnotation, index)
+	pod.Annotations = withEntry(pod.Annotations, batchv1.JobCompletionIndexAnnotation, index)
 	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range containers {
 			addIndexVariable(&containers[i])
@@ -83,7 +83,7 @@ func prefix(name, index string) string {
 	return name[:min(len(name), maxPrefix-len(suffix))] + suffix
 }
 
-func with(in map[string]string, key, value string) map[string]string {
+func withEntry(in map[string]string, key, value string) map[string]string {
 	out := map[string]string{key: value}
 	maps.Copy(out, in)
 	out[key] = value

@@ -60,8 +60,8 @@ func (x *expirer) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 // timeToLive returns how long a finished Job is kept, and whether it expires. A Job on hold does
 // not expire.
 func timeToLive(job *batchv1.Job, now time.Time) (left time.Duration, expires bool) {
-	end, ttl := finished(job), job.Spec.TTLSecondsAfterFinished
-	if end == nil || ttl == nil || job.DeletionTimestamp != nil || owned.Held(job) || end.LastTransitionTime.IsZero() {
+	end, ttl := finishedCondition(job), job.Spec.TTLSecondsAfterFinished
+	if end == nil || ttl == nil || job.DeletionTimestamp != nil || owned.IsHeld(job) || end.LastTransitionTime.IsZero() {
 		return 0, false
 	}
 	return max(0, end.LastTransitionTime.Add(time.Duration(*ttl)*time.Second).Sub(now)), true

@@ -15,50 +15,50 @@ import (
 	"k8s.io/client-go/discovery"
 )
 
-// verdict is a condition without times.
-type verdict struct {
-	of              corev1.NamespaceConditionType
-	bad             bool
+// conditionState is a condition without times.
+type conditionState struct {
+	kind            corev1.NamespaceConditionType
+	failing         bool
 	reason, message string
 }
 
-// verdicts returns the conditions for the findings, in order. A condition without problem is
+// conditionStates returns the conditions for the findings, in order. A condition without problem is
 // listed as well.
-func verdicts(f *findings) []verdict {
-	out := []verdict{
+func conditionStates(f *findings) []conditionState {
+	out := []conditionState{
 		{corev1.NamespaceDeletionDiscoveryFailure, false, "ResourcesDiscovered", "All resources successfully discovered"},
 		{corev1.NamespaceDeletionGVParsingFailure, false, "ParsedGroupVersions", "All legacy kube types successfully parsed"},
 		{corev1.NamespaceDeletionContentFailure, false, "ContentDeleted", "All content successfully deleted, may be waiting on finalization"},
 		{corev1.NamespaceContentRemaining, false, "ContentRemoved", "All content successfully removed"},
 		{corev1.NamespaceFinalizersRemaining, false, "ContentHasNoFinalizers", "All content-preserving finalizers finished"},
 	}
-	bad := func(i int, reason, message string) { out[i] = verdict{out[i].of, true, reason, message} }
+	fail := func(i int, reason, message string) { out[i] = conditionState{out[i].kind, true, reason, message} }
 	if f.discovery != nil {
-		bad(0, "DiscoveryFailed", discoveryMessage(f.discovery))
+		fail(0, "DiscoveryFailed", discoveryMessage(f.discovery))
 	}
 	if f.parsing != nil {
-		bad(1, "GroupVersionParsingFailed", f.parsing.Error())
+		fail(1, "GroupVersionParsingFailed", f.parsing.Error())
 	}
 	if n := len(f.content); n > 0 {
 		var messages []string
 		for _, err := range f.content {
 			messages = append(messages, err.Error())
 		}
-		bad(2, "ContentDeletionFailed", fmt.Sprintf("Failed to delete all resource types, %d remaining: %s", n, sorted(messages)))
+		fail(2, "ContentDeletionFailed", fmt.Sprintf("Failed to delete all resource types, %d remaining: %s", n, sorted(messages)))
 	}
 	if len(f.remaining) > 0 {
 		var counts []string
 		for gvr, n := range f.remaining {
 			counts = append(counts, fmt.Sprintf("%s.%s has %d resource instances", gvr.Resource, gvr.Group, n))
 		}
-		bad(3, "SomeResourcesRemain", "Some resources are remaining: "+sorted(counts))
+		fail(3, "SomeResourcesRemain", "Some resources are remaining: "+sorted(counts))
 	}
 	if len(f.finalizers) > 0 {
 		var counts []string
 		for finalizer, n := range f.finalizers {
 			counts = append(counts, fmt.Sprintf("%s in %d resource instances", finalizer, n))
 		}
-		bad(4, "SomeFinalizersRemain", "Some content in the namespace has finalizers remaining: "+sorted(counts))
+		fail(4, "SomeFinalizersRemain", "Some content in the namespace has finalizers remaining: "+sorted(counts))
 	}
 	return out
 }
@@ -79,15 +79,15 @@ func sorted(parts []string) string {
 
 // apply updates the conditions and reports whether anything changed. It modifies the slice and
 // its elements.
-func apply(conditions *[]corev1.NamespaceCondition, verdicts []verdict, now time.Time) (changed bool) {
-	for _, v := range verdicts {
+func apply(conditions *[]corev1.NamespaceCondition, states []conditionState, now time.Time) (changed bool) {
+	for _, s := range states {
 		c := corev1.NamespaceCondition{
-			Type: v.of, Status: corev1.ConditionFalse, Reason: v.reason, Message: v.message, LastTransitionTime: metav1.NewTime(now),
+			Type: s.kind, Status: corev1.ConditionFalse, Reason: s.reason, Message: s.message, LastTransitionTime: metav1.NewTime(now),
 		}
-		if v.bad {
+		if s.failing {
 			c.Status = corev1.ConditionTrue
 		}
-		i := slices.IndexFunc(*conditions, func(c corev1.NamespaceCondition) bool { return c.Type == v.of })
+		i := slices.IndexFunc(*conditions, func(c corev1.NamespaceCondition) bool { return c.Type == s.kind })
 		if i < 0 {
 			*conditions, changed = append(*conditions, c), true
 			continue

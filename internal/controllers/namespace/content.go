@@ -31,11 +31,11 @@ type findings struct {
 	finalizers map[string]int
 }
 
-func (f *findings) failed() bool {
+func (f *findings) hasFailed() bool {
 	return f.discovery != nil || f.parsing != nil || len(f.content) > 0
 }
 
-func (f *findings) empty() bool { return len(f.remaining) == 0 }
+func (f *findings) isEmpty() bool { return len(f.remaining) == 0 }
 
 // clear deletes the content of the namespace and returns what remains. It deletes only pods as
 // long as there are any, and then everything else. endsBy is when the last pod should have
@@ -50,7 +50,7 @@ func (r *reconciler) clear(ctx context.Context, namespace string, endsBy time.Ti
 	if len(podKinds) > 0 && len(found.content) > 0 {
 		found.content[0] = fmt.Errorf("failed to delete pods for namespace: %s, err: %w", namespace, found.content[0])
 	}
-	if !found.empty() {
+	if !found.isEmpty() {
 		return found
 	}
 	r.clearAll(ctx, namespace, rest, found, func(resource) bool { return false })
@@ -135,10 +135,10 @@ func (r *reconciler) leftovers(ctx context.Context, namespace string) ([]metav1.
 // deleteKind deletes with background propagation: an orphaned dependent would be deleted soon
 // after, and its finalizer would delay the namespace.
 func (r *reconciler) deleteKind(ctx context.Context, namespace string, kind resource, objects []metav1.PartialObjectMetadata) error {
-	any := &metav1.PartialObjectMetadata{}
-	any.SetGroupVersionKind(kind.gvk())
+	object := &metav1.PartialObjectMetadata{}
+	object.SetGroupVersionKind(kind.gvk())
 	if kind.collection {
-		return ignoreUnserved(r.client.DeleteAllOf(ctx, any, client.InNamespace(namespace), client.PropagationPolicy(metav1.DeletePropagationBackground)))
+		return ignoreUnserved(r.client.DeleteAllOf(ctx, object, client.InNamespace(namespace), client.PropagationPolicy(metav1.DeletePropagationBackground)))
 	}
 	for i := range objects {
 		objects[i].SetGroupVersionKind(kind.gvk())

@@ -57,8 +57,8 @@ func Add(env control.Env) error {
 	return ctrl.NewControllerManagedBy(env.Manager).
 		Named(Name).
 		WithOptions(env.Options(workers)).
-		For(&corev1.Namespace{}, builder.WithPredicates(predicate.NewPredicateFuncs(dying))).
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.waiting), builder.WithPredicates(deletions())).
+		For(&corev1.Namespace{}, builder.WithPredicates(predicate.NewPredicateFuncs(isTerminating))).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.namespaceOfPod), builder.WithPredicates(deletions())).
 		WatchesMetadata(crd, handler.EnqueueRequestsFromMapFunc(r.crdChanged)).
 		Complete(r)
 }
@@ -70,26 +70,26 @@ type reconciler struct {
 	catalog *catalog
 
 	mu sync.Mutex
-	// waits holds the namespaces with remaining content.
-	waits map[string]wait
+	// inProgress holds the namespaces with remaining content.
+	inProgress map[string]progress
 	// released holds when the finalizer of a namespace was removed.
 	released map[string]time.Time
 }
 
-// wait is the progress of a namespace.
-type wait struct {
+// progress is how far the deletion of a namespace's content has come.
+type progress struct {
 	remaining int // objects after the last pass
 	passes    int // without progress
 }
 
 func newReconciler(env control.Env, discover func() ([]*metav1.APIResourceList, error)) *reconciler {
 	return &reconciler{
-		client:   env.Client,
-		live:     env.Live,
-		clock:    env.Clock,
-		catalog:  &catalog{discover: discover, clock: env.Clock},
-		waits:    map[string]wait{},
-		released: map[string]time.Time{},
+		client:     env.Client,
+		live:       env.Live,
+		clock:      env.Clock,
+		catalog:    &catalog{discover: discover, clock: env.Clock},
+		inProgress: map[string]progress{},
+		released:   map[string]time.Time{},
 	}
 }
 
@@ -113,18 +113,18 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if ns.UID != cached.UID || ns.DeletionTimestamp == nil || !hasFinalizer(ns) {
 		return ctrl.Result{}, nil
 	}
-	return r.empty(ctx, ns)
+	return r.finalize(ctx, ns)
 }
 
-// empty deletes the content of a namespace, and releases the namespace when it is empty.
-func (r *reconciler) empty(ctx context.Context, ns *corev1.Namespace) (ctrl.Result, error) {
+// finalize deletes the content of a namespace, and releases the namespace when it is empty.
+func (r *reconciler) finalize(ctx context.Context, ns *corev1.Namespace) (ctrl.Result, error) {
 	running := &corev1.PodList{}
 	if err := r.client.List(ctx, running, client.InNamespace(ns.Name), client.UnsafeDisableDeepCopy); err != nil {
 		return ctrl.Result{}, err
 	}
-	r.begin(ns.Name)
+	r.startWaiting(ns.Name)
 	found := r.clear(ctx, ns.Name, endOfPods(ns, running))
-	done := found.empty() && !found.failed()
+	done := found.isEmpty() && !found.hasFailed()
 	if err := r.report(ctx, ns, found, done); err != nil {
 		return ctrl.Result{}, owned.IgnoreStale(err)
 	}
@@ -133,7 +133,7 @@ func (r *reconciler) empty(ctx context.Context, ns *corev1.Namespace) (ctrl.Resu
 		klog.FromContext(ctx).V(4).Info("Content remains in the namespace", "namespace", ns.Name, "remaining", found.remaining, "errors", found.content, "delay", delay)
 		return ctrl.Result{RequeueAfter: delay}, nil
 	}
-	r.settle(ns.Name)
+	r.markReleased(ns.Name)
 	return ctrl.Result{}, owned.IgnoreStale(r.release(ctx, ns))
 }
 
@@ -143,7 +143,7 @@ func (r *reconciler) report(ctx context.Context, ns *corev1.Namespace, found *fi
 	if done && len(ns.Spec.Finalizers) == 1 && len(ns.Finalizers) == 0 {
 		return nil
 	}
-	changed := apply(&ns.Status.Conditions, verdicts(found), r.clock.Now())
+	changed := apply(&ns.Status.Conditions, conditionStates(found), r.clock.Now())
 	if ns.Status.Phase != corev1.NamespaceTerminating {
 		ns.Status.Phase, changed = corev1.NamespaceTerminating, true
 	}
@@ -162,9 +162,9 @@ func (r *reconciler) release(ctx context.Context, ns *corev1.Namespace) error {
 // finalCheck deletes objects that were stored after the namespace was released.
 func (r *reconciler) finalCheck(ctx context.Context, name string) (ctrl.Result, error) {
 	r.mu.Lock()
-	released, ours := r.released[name]
+	released, wasReleased := r.released[name]
 	r.mu.Unlock()
-	if !ours {
+	if !wasReleased {
 		return ctrl.Result{}, nil
 	}
 	if wait := released.Add(finalCheckDelay).Sub(r.clock.Now()); wait > 0 {
@@ -193,12 +193,12 @@ func (r *reconciler) finalCheck(ctx context.Context, name string) (ctrl.Result, 
 	return ctrl.Result{}, nil
 }
 
-// begin lets the end of pods wake the namespace from now on.
-func (r *reconciler) begin(name string) {
+// startWaiting adds the namespace to inProgress, so that the end of its last pod wakes it.
+func (r *reconciler) startWaiting(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if _, waits := r.waits[name]; !waits {
-		r.waits[name] = wait{}
+	if _, waits := r.inProgress[name]; !waits {
+		r.inProgress[name] = progress{}
 	}
 }
 
@@ -210,35 +210,35 @@ func (r *reconciler) delay(name string, found *findings) time.Duration {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	last := r.waits[name]
-	next := wait{remaining: remaining, passes: last.passes + 1}
+	last := r.inProgress[name]
+	next := progress{remaining: remaining, passes: last.passes + 1}
 	if remaining < last.remaining {
 		next.passes = 0
 	}
-	r.waits[name] = next
+	r.inProgress[name] = next
 	return min(maxDelay, minDelay<<min(next.passes, 16))
 }
 
-func (r *reconciler) settle(name string) {
+func (r *reconciler) markReleased(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.waits, name)
+	delete(r.inProgress, name)
 	r.released[name] = r.clock.Now()
 }
 
 func (r *reconciler) forget(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.waits, name)
+	delete(r.inProgress, name)
 	delete(r.released, name)
 }
 
-// waiting returns a request for the namespace of an ended pod, if the namespace waits for pods
-// and this was the last one.
-func (r *reconciler) waiting(ctx context.Context, pod client.Object) []reconcile.Request {
+// namespaceOfPod returns a request for the namespace of an ended pod, if the namespace waits for
+// pods and this was the last one.
+func (r *reconciler) namespaceOfPod(ctx context.Context, pod client.Object) []reconcile.Request {
 	name := pod.GetNamespace()
 	r.mu.Lock()
-	_, waits := r.waits[name]
+	_, waits := r.inProgress[name]
 	r.mu.Unlock()
 	if !waits {
 		return nil
@@ -262,7 +262,7 @@ func hasFinalizer(ns *corev1.Namespace) bool {
 	return slices.Contains(ns.Spec.Finalizers, corev1.FinalizerKubernetes)
 }
 
-func dying(obj client.Object) bool { return obj.GetDeletionTimestamp() != nil }
+func isTerminating(obj client.Object) bool { return obj.GetDeletionTimestamp() != nil }
 
 // deletions passes deletions of objects.
 func deletions() predicate.Predicate {

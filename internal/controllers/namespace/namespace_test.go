@@ -46,7 +46,7 @@ func served() []*metav1.APIResourceList {
 func TestDeletable(t *testing.T) {
 	found, err := deletable(append(served(), &metav1.APIResourceList{GroupVersion: "a/b/c"}))
 	if err == nil {
-		t.Error("a bad group version is no error")
+		t.Error("no error for an invalid group version")
 	}
 	var names []string
 	for _, r := range found {
@@ -58,7 +58,7 @@ func TestDeletable(t *testing.T) {
 	}
 }
 
-func TestTheCatalogFollowsCRDs(t *testing.T) {
+func TestCatalogFollowsCRDs(t *testing.T) {
 	fake := testingclock.NewFakeClock(controltest.Start)
 	calls := 0
 	var fail error
@@ -88,14 +88,14 @@ func TestTheCatalogFollowsCRDs(t *testing.T) {
 func TestConditions(t *testing.T) {
 	now := controltest.Start
 	var conditions []corev1.NamespaceCondition
-	if !apply(&conditions, verdicts(&findings{}), now) || apply(&conditions, verdicts(&findings{}), now.Add(time.Hour)) {
-		t.Error("it should change once")
+	if !apply(&conditions, conditionStates(&findings{}), now) || apply(&conditions, conditionStates(&findings{}), now.Add(time.Hour)) {
+		t.Error("the conditions should change once")
 	}
 	if len(conditions) != 5 || slices.ContainsFunc(conditions, func(c corev1.NamespaceCondition) bool { return c.Status != corev1.ConditionFalse }) {
 		t.Errorf("conditions %+v", conditions)
 	}
 	later := now.Add(time.Minute)
-	apply(&conditions, verdicts(&findings{
+	apply(&conditions, conditionStates(&findings{
 		discovery: &discovery.ErrGroupDiscoveryFailed{Groups: map[schema.GroupVersion]error{{Group: "x", Version: "v1"}: errors.New("down")}},
 		parsing:   errors.New("bad version"),
 		content:   []error{errors.New("b"), errors.New("a")},
@@ -120,8 +120,8 @@ func TestConditions(t *testing.T) {
 	}
 }
 
-// bench is a reconciler in a world of its own. The in-memory API does not know
-// /finalize; the bench does, and removes the namespace as the real one would.
+// bench is a reconciler with its own World. It implements the subresource finalize, which the
+// in-memory API does not have, and removes a namespace after its last finalizer.
 type bench struct {
 	*controltest.World
 	*reconciler
@@ -210,7 +210,7 @@ func in(ns, name string, finalizers ...string) metav1.ObjectMeta {
 func TestEmptyNamespaceIsReleasedInOnePass(t *testing.T) {
 	b := newBench(t)
 	if b.pass(); b.namespace() != nil {
-		t.Errorf("it is still there: %+v", b.namespace())
+		t.Errorf("the namespace still exists: %+v", b.namespace())
 	}
 }
 
@@ -221,7 +221,7 @@ func TestPodsGoFirst(t *testing.T) {
 	b := newBench(t, append([]client.Object{pod, other}, mine...)...)
 	result := b.pass()
 	if result.RequeueAfter == 0 || b.gone(pod) || pod.DeletionTimestamp == nil || b.gone(mine[0]) || b.gone(mine[1]) {
-		t.Errorf("after one pass: next in %v, pod %+v", result.RequeueAfter, pod.ObjectMeta)
+		t.Errorf("after one pass: requeued after %v, pod %+v", result.RequeueAfter, pod.ObjectMeta)
 	}
 	if got := b.condition(corev1.NamespaceContentRemaining); got != "Some resources are remaining: pods. has 1 resource instances" {
 		t.Errorf("content remaining: %q", got)
@@ -229,19 +229,19 @@ func TestPodsGoFirst(t *testing.T) {
 	if b.namespace().Status.Phase != corev1.NamespaceTerminating {
 		t.Errorf("phase %s", b.namespace().Status.Phase)
 	}
-	if b.Sync(); len(b.waiting(ctx, pod)) != 0 {
-		t.Error("the end of another pod wakes it, although one is left")
+	if b.Sync(); len(b.namespaceOfPod(ctx, pod)) != 0 {
+		t.Error("the end of a pod wakes the namespace, although another pod is left")
 	}
 	pod.Finalizers = nil
 	b.Must(b.API.Update(ctx, pod))
-	if b.Sync(); len(b.waiting(ctx, pod)) != 1 {
-		t.Error("the end of the last pod does not wake it")
+	if b.Sync(); len(b.namespaceOfPod(ctx, pod)) != 1 {
+		t.Error("the end of the last pod does not wake the namespace")
 	}
 	b.pass()
 	if b.namespace() != nil || !b.gone(mine[0]) || !b.gone(mine[1]) || b.gone(other) {
 		t.Errorf("after the pod's end: namespace %v", b.namespace())
 	}
-	if len(b.waiting(ctx, pod)) != 0 {
+	if len(b.namespaceOfPod(ctx, pod)) != 0 {
 		t.Error("it still waits for pods")
 	}
 }
@@ -253,7 +253,7 @@ func TestFinalizerBlocksTheNamespace(t *testing.T) {
 	for range 12 {
 		result := b.pass()
 		if result.RequeueAfter < last {
-			t.Errorf("the delay falls from %v to %v without progress", last, result.RequeueAfter)
+			t.Errorf("the delay decreased from %v to %v without progress", last, result.RequeueAfter)
 		}
 		last = result.RequeueAfter
 	}
@@ -270,7 +270,7 @@ func TestFinalizerBlocksTheNamespace(t *testing.T) {
 	held.Finalizers = nil
 	b.Must(b.API.Update(ctx, held))
 	if b.pass(); b.namespace() != nil {
-		t.Error("it is still there")
+		t.Error("the namespace still exists")
 	}
 }
 
@@ -279,7 +279,7 @@ func TestFailedDiscoveryDeletesKnownContent(t *testing.T) {
 	b := newBench(t, config)
 	b.catalog.discover = func() ([]*metav1.APIResourceList, error) { return served(), errors.New("metrics.k8s.io is down") }
 	if result := b.pass(); result.RequeueAfter == 0 || !b.gone(config) || b.namespace() == nil {
-		t.Error("it should be empty and still there")
+		t.Error("the namespace should be empty and still exist")
 	}
 	if got := b.condition(corev1.NamespaceDeletionDiscoveryFailure); got != "metrics.k8s.io is down" {
 		t.Errorf("discovery failure: %q", got)
@@ -292,21 +292,21 @@ func TestLateObjectIsDeleted(t *testing.T) {
 	late := &corev1.ConfigMap{ObjectMeta: in("ns", "late")}
 	b.Must(b.API.Create(ctx, late))
 	if result := b.pass(); result.RequeueAfter != finalCheckDelay {
-		t.Errorf("it looks again after %v", result.RequeueAfter)
+		t.Errorf("requeued after %v", result.RequeueAfter)
 	}
 	b.Clock.Step(finalCheckDelay)
 	if b.pass(); !b.gone(late) {
 		t.Error("an object has outlived its namespace")
 	}
-	if len(b.released)+len(b.waits) != 0 {
-		t.Errorf("remembered: %v %v", b.released, b.waits)
+	if len(b.released)+len(b.inProgress) != 0 {
+		t.Errorf("not forgotten: %v %v", b.released, b.inProgress)
 	}
 }
 
 func TestNewNamespaceOfSameNameIsKept(t *testing.T) {
 	b := newBench(t)
 	b.pass()
-	b.Sync() // the cache does not see the namesake
+	b.Sync() // the cache does not have the new namespace yet
 	b.Must(b.API.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns"}}))
 	kept := &corev1.ConfigMap{ObjectMeta: in("ns", "kept")}
 	b.Must(b.API.Create(ctx, kept))
@@ -314,6 +314,6 @@ func TestNewNamespaceOfSameNameIsKept(t *testing.T) {
 	_, err := b.Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKey{Name: "ns"}})
 	b.Must(err)
 	if b.gone(kept) {
-		t.Error("a new namespace has lost its content")
+		t.Error("the content of the new namespace was deleted")
 	}
 }

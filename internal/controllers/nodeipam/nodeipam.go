@@ -58,32 +58,32 @@ func Add(options Options) func(control.Env) error {
 type reconciler struct {
 	control.Env
 	Options
-	// given holds, by node name, the subnets that were allocated but may not be cached
+	// allocated holds, by node name, the subnets that were allocated but may not be cached
 	// yet.
-	given map[string]gift
+	allocated map[string]allocation
 }
 
-type gift struct {
+type allocation struct {
 	node   types.UID
 	ranges []netip.Prefix
 }
 
 func newReconciler(env control.Env, options Options) *reconciler {
-	return &reconciler{Env: env, Options: options, given: map[string]gift{}}
+	return &reconciler{Env: env, Options: options, allocated: map[string]allocation{}}
 }
 
 // Reconcile allocates the subnets of one node.
 func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	node := &corev1.Node{}
 	if err := r.Client.Get(ctx, req.NamespacedName, node); err != nil {
-		delete(r.given, req.Name)
+		delete(r.allocated, req.Name)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if len(node.Spec.PodCIDRs) > 0 || node.DeletionTimestamp != nil {
-		delete(r.given, req.Name)
+		delete(r.allocated, req.Name)
 		return ctrl.Result{}, nil
 	}
-	if given, ok := r.given[req.Name]; ok && given.node == node.UID {
+	if allocated, ok := r.allocated[req.Name]; ok && allocated.node == node.UID {
 		return ctrl.Result{}, nil // the pending event requeues the node
 	}
 	taken, err := r.taken(ctx)
@@ -100,11 +100,11 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		}
 		ranges = append(ranges, subnet)
 	}
-	return ctrl.Result{}, owned.IgnoreStale(r.give(ctx, node, ranges))
+	return ctrl.Result{}, owned.IgnoreStale(r.allocate(ctx, node, ranges))
 }
 
-// give writes the subnets to the node.
-func (r *reconciler) give(ctx context.Context, node *corev1.Node, ranges []netip.Prefix) error {
+// allocate writes the subnets to the node.
+func (r *reconciler) allocate(ctx context.Context, node *corev1.Node, ranges []netip.Prefix) error {
 	before := node
 	node = node.DeepCopy()
 	for _, p := range ranges {
@@ -113,7 +113,7 @@ func (r *reconciler) give(ctx context.Context, node *corev1.Node, ranges []netip
 	node.Spec.PodCIDR = node.Spec.PodCIDRs[0]
 	err := r.Client.Patch(ctx, node, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 	if err == nil {
-		r.given[node.Name] = gift{node: node.UID, ranges: ranges}
+		r.allocated[node.Name] = allocation{node: node.UID, ranges: ranges}
 	}
 	return err
 }
@@ -121,8 +121,8 @@ func (r *reconciler) give(ctx context.Context, node *corev1.Node, ranges []netip
 // taken returns the ranges that are not available.
 func (r *reconciler) taken(ctx context.Context) ([]netip.Prefix, error) {
 	taken := append([]netip.Prefix(nil), r.Services...)
-	for _, given := range r.given {
-		taken = append(taken, given.ranges...)
+	for _, allocated := range r.allocated {
+		taken = append(taken, allocated.ranges...)
 	}
 	var nodes corev1.NodeList
 	if err := r.Client.List(ctx, &nodes); err != nil {
@@ -150,8 +150,8 @@ func (f Range) next(taken []netip.Prefix) (netip.Prefix, bool) {
 	}
 	candidate := netip.PrefixFrom(cidr.Addr(), bits)
 	for cidr.Contains(candidate.Addr()) {
-		obstacle, met := meets(candidate, taken)
-		if !met {
+		obstacle, overlaps := firstOverlap(candidate, taken)
+		if !overlaps {
 			return candidate, true
 		}
 		// Continue after the larger of the two: a taken range may span many subnets.
@@ -167,7 +167,7 @@ func (f Range) next(taken []netip.Prefix) (netip.Prefix, bool) {
 	return netip.Prefix{}, false
 }
 
-func meets(p netip.Prefix, taken []netip.Prefix) (netip.Prefix, bool) {
+func firstOverlap(p netip.Prefix, taken []netip.Prefix) (netip.Prefix, bool) {
 	for _, t := range taken {
 		if p.Overlaps(t) {
 			return t, true

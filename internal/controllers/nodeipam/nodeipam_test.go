@@ -35,19 +35,19 @@ func TestNext(t *testing.T) {
 		taken []netip.Prefix
 		want  string
 	}{
-		{name: "the first", from: "10.244.0.0/16", want: "10.244.0.0/24"},
-		{name: "the next", from: "10.244.0.0/16", taken: prefixes("10.244.0.0/24", "10.244.1.0/24"), want: "10.244.2.0/24"},
+		{name: "empty range", from: "10.244.0.0/16", want: "10.244.0.0/24"},
+		{name: "first subnets are taken", from: "10.244.0.0/16", taken: prefixes("10.244.0.0/24", "10.244.1.0/24"), want: "10.244.2.0/24"},
 		{name: "a gap", from: "10.244.0.0/16", taken: prefixes("10.244.0.0/24", "10.244.2.0/24"), want: "10.244.1.0/24"},
-		{name: "part of one is taken", from: "10.244.0.0/16", taken: prefixes("10.244.0.128/25"), want: "10.244.1.0/24"},
-		{name: "many at once", from: "10.244.0.0/16", taken: prefixes("10.244.0.0/20"), want: "10.244.16.0/24"},
-		{name: "all at once", from: "10.244.0.0/16", taken: prefixes("10.0.0.0/8")},
-		{name: "none left", from: "10.244.0.0/23", taken: prefixes("10.244.0.0/24", "10.244.1.0/24")},
-		{name: "written sloppily", from: "10.244.3.4/16", want: "10.244.0.0/24"},
-		{name: "other size", from: "10.244.0.0/16", bits: 26, taken: prefixes("10.244.0.0/26"), want: "10.244.0.64/26"},
+		{name: "part of a subnet is taken", from: "10.244.0.0/16", taken: prefixes("10.244.0.128/25"), want: "10.244.1.0/24"},
+		{name: "a larger range is taken", from: "10.244.0.0/16", taken: prefixes("10.244.0.0/20"), want: "10.244.16.0/24"},
+		{name: "the range is within a taken one", from: "10.244.0.0/16", taken: prefixes("10.0.0.0/8")},
+		{name: "all subnets are taken", from: "10.244.0.0/23", taken: prefixes("10.244.0.0/24", "10.244.1.0/24")},
+		{name: "range with host bits", from: "10.244.3.4/16", want: "10.244.0.0/24"},
+		{name: "another subnet size", from: "10.244.0.0/16", bits: 26, taken: prefixes("10.244.0.0/26"), want: "10.244.0.64/26"},
 		{name: "the whole range", from: "10.244.0.0/24", want: "10.244.0.0/24"},
-		{name: "too small a range", from: "10.244.0.0/25"},
+		{name: "range smaller than a subnet", from: "10.244.0.0/25"},
 		{name: "IPv6", from: "fd00::/48", taken: prefixes("fd00::/64", "10.244.0.0/24"), want: "fd00:0:0:1::/64"},
-		{name: "the end of all addresses", from: "255.255.255.0/24", taken: prefixes("255.255.255.0/24")},
+		{name: "end of the address space", from: "255.255.255.0/24", taken: prefixes("255.255.255.0/24")},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -67,7 +67,7 @@ func node(name string, cidrs ...string) *corev1.Node {
 	return n
 }
 
-// TestNodesGetDifferentRanges has a cache that lags behind what was given.
+// TestNodesGetDifferentRanges uses a cache that lags behind the allocations.
 func TestNodesGetDifferentRanges(t *testing.T) {
 	ctx := context.Background()
 	w := controltest.New(t, node("own", "10.244.1.0/24"), node("a"), node("b"), node("c"), node("d"))
@@ -86,7 +86,7 @@ func TestNodesGetDifferentRanges(t *testing.T) {
 		}
 	}
 	if wait := reconcile("d"); wait != retryPeriod {
-		t.Errorf("tries again after %v, want %v", wait, retryPeriod)
+		t.Errorf("requeued after %v, want %v", wait, retryPeriod)
 	}
 	if diff := cmp.Diff([]string{"Normal CIDRNotAvailable Node d status is now: CIDRNotAvailable"}, w.Events()); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
@@ -111,7 +111,7 @@ func TestNodesGetDifferentRanges(t *testing.T) {
 		t.Fatalf("ranges (-want +got):\n%s", diff)
 	}
 
-	// A range is free again when its node is gone.
+	// The range of a deleted node is free again.
 	w.Must(w.API.Delete(ctx, node("a")))
 	w.Sync()
 	reconcile("a")

@@ -93,9 +93,9 @@ func podChanges() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(e event.CreateEvent) bool { return len(nodeOf(e.Object)) > 0 },
 		UpdateFunc: func(e event.UpdateEvent) bool {
-			before, ok := e.ObjectOld.(*corev1.Pod)
-			after, too := e.ObjectNew.(*corev1.Pod)
-			return ok && too && after.Spec.NodeName != "" &&
+			before, beforeOK := e.ObjectOld.(*corev1.Pod)
+			after, afterOK := e.ObjectNew.(*corev1.Pod)
+			return beforeOK && afterOK && after.Spec.NodeName != "" &&
 				(before.Spec.NodeName != after.Spec.NodeName ||
 					!apiequality.Semantic.DeepEqual(before.Spec.Tolerations, after.Spec.Tolerations))
 		},
@@ -107,9 +107,9 @@ func podChanges() predicate.Predicate {
 func nodeChanges() predicate.Predicate {
 	return predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool {
-			before, ok := e.ObjectOld.(*corev1.Node)
-			after, too := e.ObjectNew.(*corev1.Node)
-			return ok && too && (readiness(before) != readiness(after) ||
+			before, beforeOK := e.ObjectOld.(*corev1.Node)
+			after, afterOK := e.ObjectNew.(*corev1.Node)
+			return beforeOK && afterOK && (readiness(before) != readiness(after) ||
 				!apiequality.Semantic.DeepEqual(before.Spec.Taints, after.Spec.Taints))
 		},
 	}

@@ -28,7 +28,7 @@ import (
 	"github.com/kindred-project/kindred/internal/controllers/framework/pods"
 )
 
-// world is an API without lag, and the two reconcilers on it.
+// world is an API, and the two reconcilers with a cache that is never stale.
 type world struct {
 	t      *testing.T
 	api    client.Client
@@ -36,7 +36,7 @@ type world struct {
 	events *record.FakeRecorder
 	nodes  *nodeReconciler
 	pods   *podReconciler
-	// refuse may answer a write of a status.
+	// refuse, if set, returns the error of a status update.
 	refuse func(client.Object) error
 }
 
@@ -59,7 +59,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 	return w
 }
 
-// restart is what a new process knows.
+// restart replaces the reconcilers by those of a new process.
 func (w *world) restart() {
 	env := control.Env{Client: w.api, Live: w.api, Events: w.events, Clock: w.clock}
 	w.nodes, w.pods = &nodeReconciler{Env: env}, &podReconciler{Env: env}
@@ -104,7 +104,7 @@ func (w *world) reconcilePod(name string) time.Duration {
 	return result.RequeueAfter
 }
 
-// beat lets a node's agent report.
+// beat renews the Lease of a node and reports its status, as its agent would.
 func (w *world) beat(name string, ready corev1.ConditionStatus) {
 	n := w.node(name)
 	n.Status.Conditions[0].Status = ready
@@ -144,11 +144,11 @@ const (
 	notReady    = corev1.TaintNodeNotReady
 )
 
-// TestNodeIsLostAndReturns walks a node through its agent's silence.
+// TestNodeIsLostAndReturns stops and resumes the heartbeats of a node.
 func TestNodeIsLostAndReturns(t *testing.T) {
 	w := newWorld(t, node("a", corev1.ConditionTrue), node("b", corev1.ConditionTrue))
 	if wait := w.reconcileNode("a"); wait != monitorGracePeriod {
-		t.Errorf("looks again after %v, want %v", wait, monitorGracePeriod)
+		t.Errorf("requeued after %v, want %v", wait, monitorGracePeriod)
 	}
 	w.clock.Step(30 * time.Second)
 	w.must(w.api.Create(context.Background(), &coordinationv1.Lease{
@@ -158,7 +158,7 @@ func TestNodeIsLostAndReturns(t *testing.T) {
 	w.reconcileNode("a")
 	w.clock.Step(49 * time.Second)
 	if wait := w.reconcileNode("a"); wait != time.Second {
-		t.Errorf("looks again after %v, want 1 s", wait)
+		t.Errorf("requeued after %v, want 1 s", wait)
 	}
 	w.wantTaints("a")
 
@@ -193,8 +193,7 @@ func TestNodeIsLostAndReturns(t *testing.T) {
 	}
 }
 
-// TestStaleLease has a cache that does not show a renewal which
-// the API has.
+// TestStaleLease uses a cache without the renewal of a Lease that the API has.
 func TestStaleLease(t *testing.T) {
 	w := newWorld(t, node("a", corev1.ConditionTrue))
 	w.nodes.Live = fake.NewClientBuilder().WithObjects(&coordinationv1.Lease{
@@ -210,12 +209,12 @@ func TestStaleLease(t *testing.T) {
 	w.clock.Step(time.Minute)
 	w.reconcileNode("a")
 	if got := readiness(w.node("a")); got != corev1.ConditionUnknown {
-		t.Errorf("Ready is %s, though the agent is silent", got)
+		t.Errorf("Ready is %s, although there are no heartbeats", got)
 	}
 }
 
-// TestAllNodesLost loses the nodes one by one: when none is left, nobody is to be
-// evicted, and when one returns evictions go on, one node at a time.
+// TestAllNodesLost loses the nodes one by one. When all are lost, no pods are evicted; when one
+// returns, evictions continue, one node at a time.
 func TestAllNodesLost(t *testing.T) {
 	w := newWorld(t, node("a", corev1.ConditionUnknown), node("b", corev1.ConditionUnknown), node("c", corev1.ConditionTrue))
 	w.reconcileNode("a")
@@ -227,7 +226,7 @@ func TestAllNodesLost(t *testing.T) {
 	for _, name := range []string{"a", "b", "c"} {
 		w.clock.Step(10 * time.Second)
 		if wait := w.reconcileNode(name); wait != monitorPeriod {
-			t.Errorf("looks at %s again after %v", name, wait)
+			t.Errorf("%s is requeued after %v", name, wait)
 		}
 		w.wantTaints(name, unreachable+":NoSchedule")
 	}
@@ -289,7 +288,7 @@ func TestPodsOfALostNode(t *testing.T) {
 	before := w.pod("p").ResourceVersion
 	w.reconcilePod("p")
 	if after := w.pod("p").ResourceVersion; after != before {
-		t.Error("wrote again though there was nothing to change")
+		t.Error("an unchanged pod was written")
 	}
 }
 
@@ -310,11 +309,11 @@ func TestEviction(t *testing.T) {
 			wait := w.reconcilePod("p")
 			if test.wait > 0 {
 				if wait != test.wait {
-					t.Fatalf("looks again after %v, want %v", wait, test.wait)
+					t.Fatalf("requeued after %v, want %v", wait, test.wait)
 				}
 				w.clock.Step(wait - time.Second)
 				if wait := w.reconcilePod("p"); wait != time.Second || w.pod("p").DeletionTimestamp != nil {
-					t.Fatalf("a second before its time: looks again after %v", wait)
+					t.Fatalf("a second before the eviction: requeued after %v", wait)
 				}
 				w.clock.Step(time.Second)
 				w.reconcilePod("p")
@@ -334,7 +333,7 @@ func TestEviction(t *testing.T) {
 				target.Message != "Taint manager: deleting due to NoExecute taint" || target.ObservedGeneration != 1 {
 				t.Errorf("DisruptionTarget is %+v", target)
 			}
-			w.reconcilePod("p") // it is terminating: nothing more to do or say
+			w.reconcilePod("p") // it is terminating: no more writes and events
 			if diff := cmp.Diff([]string{"Normal TaintManagerEviction Marking for deletion Pod default/p"}, w.said()); diff != "" {
 				t.Errorf("events (-want +got):\n%s", diff)
 			}
@@ -342,7 +341,7 @@ func TestEviction(t *testing.T) {
 	}
 }
 
-// TestEvictionIsCancelled takes the taint away in time.
+// TestEvictionIsCancelled removes the taint before the tolerated time ends.
 func TestEvictionIsCancelled(t *testing.T) {
 	w := newWorld(t, node("a", corev1.ConditionTrue, tainted("user", corev1.TaintEffectNoExecute)), pod("p", "a", tolerating(30)), pod("q", "a", tolerating(30)))
 	w.reconcilePod("p")
@@ -365,39 +364,39 @@ func TestEvictionIsCancelled(t *testing.T) {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
 	if w.pod("p").DeletionTimestamp != nil {
-		t.Error("evicted though the taint is gone")
+		t.Error("evicted, although the taint was removed")
 	}
 }
 
-// TestTimeRunsOn replaces one taint with another, and the process: neither gives
-// the pod more time, if the taint says when it was added.
-func TestTimeRunsOn(t *testing.T) {
+// TestTolerationTimeIsNotRestarted replaces a taint by another one, and the process by a new one.
+// Neither restarts the pod's tolerated time, if the taint has a timeAdded.
+func TestTolerationTimeIsNotRestarted(t *testing.T) {
 	w := newWorld(t, node("a", corev1.ConditionUnknown), node("b", corev1.ConditionTrue), pod("p", "a", tolerating(300)))
 	w.reconcileNode("a")
 	if wait := w.reconcilePod("p"); wait != 300*time.Second {
-		t.Fatalf("leaves in %v", wait)
+		t.Fatalf("evicted in %v", wait)
 	}
 	w.clock.Step(100 * time.Second)
 	w.restart()
 	if wait := w.reconcilePod("p"); wait != 200*time.Second {
-		t.Fatalf("after a restart: leaves in %v, want 200 s", wait)
+		t.Fatalf("after a restart: evicted in %v, want 200 s", wait)
 	}
 	w.beat("a", corev1.ConditionFalse)
 	w.reconcileNode("a")
 	w.wantTaints("a", notReady+":NoSchedule", notReady+":NoExecute")
 	if wait := w.reconcilePod("p"); wait != 200*time.Second {
-		t.Fatalf("after the change of taints: leaves in %v, want 200 s", wait)
+		t.Fatalf("after the change of taints: evicted in %v, want 200 s", wait)
 	}
 }
 
-// TestConflictIsRetried has somebody else change the pod's status.
+// TestConflictIsRetried lets another client change the pod's status.
 func TestConflictIsRetried(t *testing.T) {
 	w := newWorld(t, node("a", corev1.ConditionTrue, tainted("user", corev1.TaintEffectNoExecute)), pod("p", "a"))
 	w.refuse = func(client.Object) error {
 		return apierrors.NewConflict(schema.GroupResource{Resource: "pods"}, "p", errors.New("modified"))
 	}
 	if wait := w.reconcilePod("p"); wait != staleDelay {
-		t.Errorf("tries again after %v, want %v", wait, staleDelay)
+		t.Errorf("requeued after %v, want %v", wait, staleDelay)
 	}
 	w.refuse = func(client.Object) error { return nil }
 	w.reconcilePod("p")
@@ -406,17 +405,17 @@ func TestConflictIsRetried(t *testing.T) {
 	}
 }
 
-func TestWakers(t *testing.T) {
+func TestRequestsFromEvents(t *testing.T) {
 	w := newWorld(t, node("a", corev1.ConditionTrue), pod("p", "a"), pod("q", "b"), pod("r", ""))
 	if got := fmt.Sprint(w.pods.podsOf(context.Background(), w.node("a"))); got != "[default/p]" {
 		t.Errorf("pods of a: %s", got)
 	}
 	l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: "a"}}
 	if got := fmt.Sprint(nodeOfLease(context.Background(), l)); got != "[/a]" {
-		t.Errorf("node of its lease: %s", got)
+		t.Errorf("node of a Lease: %s", got)
 	}
 	l.Namespace = "kube-system"
 	if got := nodeOfLease(context.Background(), l); got != nil {
-		t.Errorf("node of another lease: %s", got)
+		t.Errorf("node of a Lease in another namespace: %s", got)
 	}
 }

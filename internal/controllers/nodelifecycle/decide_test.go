@@ -59,17 +59,17 @@ func TestHealth(t *testing.T) {
 		renewed  *coordinationv1.Lease
 		after    *corev1.Node
 		then     *coordinationv1.Lease
-		deadline time.Duration // looked at first at 0 s, again at 20 s
+		deadline time.Duration // observed at 0 s and at 20 s
 	}{
-		{name: "silent", before: beat(0), after: beat(0), deadline: 50 * time.Second},
-		{name: "heartbeat", before: beat(0), after: beat(time.Second), deadline: 70 * time.Second},
-		{name: "renewed", before: beat(0), renewed: lease(0), after: beat(0), then: lease(time.Second), deadline: 70 * time.Second},
-		{name: "first lease", before: beat(0), after: beat(0), then: lease(-time.Hour), deadline: 70 * time.Second},
-		{name: "lease as it was", before: beat(0), renewed: lease(0), after: beat(0), then: lease(0), deadline: 50 * time.Second},
-		{name: "lease gone", before: beat(0), renewed: lease(0), after: beat(0), deadline: 50 * time.Second},
-		{name: "clock of the node set back", before: beat(0), renewed: lease(0), after: beat(-time.Hour), then: lease(-time.Hour), deadline: 70 * time.Second},
+		{name: "no heartbeat", before: beat(0), after: beat(0), deadline: 50 * time.Second},
+		{name: "new heartbeat in the status", before: beat(0), after: beat(time.Second), deadline: 70 * time.Second},
+		{name: "Lease renewed", before: beat(0), renewed: lease(0), after: beat(0), then: lease(time.Second), deadline: 70 * time.Second},
+		{name: "first Lease", before: beat(0), after: beat(0), then: lease(-time.Hour), deadline: 70 * time.Second},
+		{name: "Lease unchanged", before: beat(0), renewed: lease(0), after: beat(0), then: lease(0), deadline: 50 * time.Second},
+		{name: "Lease deleted", before: beat(0), renewed: lease(0), after: beat(0), deadline: 50 * time.Second},
+		{name: "node's clock set back", before: beat(0), renewed: lease(0), after: beat(-time.Hour), then: lease(-time.Hour), deadline: 70 * time.Second},
 		{name: "no status yet", before: node("n", ""), after: node("n", ""), deadline: 60 * time.Second},
-		{name: "no status but a lease", before: node("n", ""), after: node("n", ""), then: lease(0), deadline: 80 * time.Second},
+		{name: "no status, but a Lease", before: node("n", ""), after: node("n", ""), then: lease(0), deadline: 80 * time.Second},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -99,11 +99,11 @@ func TestLost(t *testing.T) {
 		never(corev1.NodeMemoryPressure),
 		never(corev1.NodePIDPressure),
 	}
-	if diff := cmp.Diff(want, lost(n, at(time.Minute))); diff != "" {
+	if diff := cmp.Diff(want, unknownConditions(n, at(time.Minute))); diff != "" {
 		t.Errorf("conditions (-want +got):\n%s", diff)
 	}
 	if readiness(n) != corev1.ConditionTrue {
-		t.Error("the node itself was changed")
+		t.Error("the node was modified")
 	}
 }
 
@@ -140,25 +140,25 @@ func TestNoExecute(t *testing.T) {
 		name      string
 		node      *corev1.Node
 		evictions bool
-		admitted  bool
+		allowed   bool
 		want      string
 		asked     bool
 	}{
 		{name: "ready", node: node("n", corev1.ConditionTrue, notReady), evictions: true},
-		{name: "not ready, admitted", node: node("n", corev1.ConditionFalse), evictions: true, admitted: true, want: corev1.TaintNodeNotReady, asked: true},
-		{name: "not ready, not yet", node: node("n", corev1.ConditionFalse), evictions: true, asked: true},
-		{name: "lost, admitted", node: node("n", corev1.ConditionUnknown), evictions: true, admitted: true, want: corev1.TaintNodeUnreachable, asked: true},
-		{name: "stays", node: node("n", corev1.ConditionUnknown, unreachable), evictions: true, want: corev1.TaintNodeUnreachable},
+		{name: "not ready, allowed by the rate limit", node: node("n", corev1.ConditionFalse), evictions: true, allowed: true, want: corev1.TaintNodeNotReady, asked: true},
+		{name: "not ready, delayed by the rate limit", node: node("n", corev1.ConditionFalse), evictions: true, asked: true},
+		{name: "lost, allowed by the rate limit", node: node("n", corev1.ConditionUnknown), evictions: true, allowed: true, want: corev1.TaintNodeUnreachable, asked: true},
+		{name: "lost, already tainted", node: node("n", corev1.ConditionUnknown, unreachable), evictions: true, want: corev1.TaintNodeUnreachable},
 		{name: "lost after being not ready", node: node("n", corev1.ConditionUnknown, notReady), evictions: true, want: corev1.TaintNodeUnreachable},
-		{name: "back but not ready", node: node("n", corev1.ConditionFalse, unreachable), evictions: true, want: corev1.TaintNodeNotReady},
-		{name: "all nodes lost", node: node("n", corev1.ConditionUnknown), admitted: true},
+		{name: "not ready after being lost", node: node("n", corev1.ConditionFalse, unreachable), evictions: true, want: corev1.TaintNodeNotReady},
+		{name: "all nodes lost", node: node("n", corev1.ConditionUnknown), allowed: true},
 		{name: "all nodes lost, tainted before", node: node("n", corev1.ConditionUnknown, unreachable)},
-		{name: "no status", node: node("n", "", notReady), evictions: true, want: corev1.TaintNodeNotReady},
+		{name: "no status keeps the taint", node: node("n", "", notReady), evictions: true, want: corev1.TaintNodeNotReady},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			asked := false
-			got := noExecute(test.node, test.evictions, func() bool { asked = true; return test.admitted })
+			got := noExecute(test.node, test.evictions, func() bool { asked = true; return test.allowed })
 			if got != test.want || asked != test.asked {
 				t.Errorf("got %q, asked %v; want %q, %v", got, asked, test.want, test.asked)
 			}
@@ -196,12 +196,12 @@ func TestZoneRate(t *testing.T) {
 		want float64
 	}{
 		{zone{ready: 3}, evictionRate},
-		{zone{ready: 1, notReady: 2}, evictionRate},            // fewer than 3 lost
+		{zone{ready: 1, notReady: 2}, evictionRate},            // fewer than 3 nodes are lost
 		{zone{ready: 3, notReady: 3}, evictionRate},            // under 55 %
-		{zone{ready: 2, notReady: 3}, 0},                       // disrupted, small
-		{zone{ready: 20, notReady: 30}, 0},                     // 50 nodes are not large
-		{zone{ready: 20, notReady: 31}, secondaryEvictionRate}, // 51 are
-		{zone{notReady: 5}, evictionRate},                      // the zone is lost, not its control plane
+		{zone{ready: 2, notReady: 3}, 0},                       // disrupted, small zone
+		{zone{ready: 20, notReady: 30}, 0},                     // disrupted; 50 nodes are a small zone
+		{zone{ready: 20, notReady: 31}, secondaryEvictionRate}, // disrupted; 51 nodes are a large zone
+		{zone{notReady: 5}, evictionRate},                      // the whole zone is lost
 	}
 	for _, test := range tests {
 		if got := test.zone.rate(); got != test.want {
@@ -228,7 +228,7 @@ func TestLimiter(t *testing.T) {
 	var got []string
 	for s := range 25 {
 		for _, zone := range []string{"a", "b"} {
-			if l.admit(zone, map[string]float64{"a": 0.1, "b": 0}[zone], at(time.Duration(s)*time.Second)) {
+			if l.allow(zone, map[string]float64{"a": 0.1, "b": 0}[zone], at(time.Duration(s)*time.Second)) {
 				got = append(got, fmt.Sprint(zone, s))
 			}
 		}
@@ -238,7 +238,7 @@ func TestLimiter(t *testing.T) {
 	}
 }
 
-func TestJudge(t *testing.T) {
+func TestEvictionFor(t *testing.T) {
 	taint := func(key string) corev1.Taint { return corev1.Taint{Key: key, Effect: corev1.TaintEffectNoExecute} }
 	tolerate := func(key string, seconds ...int64) corev1.Toleration {
 		t := corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists}
@@ -251,24 +251,24 @@ func TestJudge(t *testing.T) {
 		name        string
 		taints      []corev1.Taint
 		tolerations []corev1.Toleration
-		want        verdict
+		want        eviction
 		tolerated   time.Duration
 	}{
 		{name: "no taint"},
-		{name: "other effect", taints: []corev1.Taint{{Key: "a", Effect: corev1.TaintEffectNoSchedule}}},
-		{name: "not tolerated", taints: []corev1.Taint{taint("a")}, want: leaveNow},
+		{name: "taint with another effect", taints: []corev1.Taint{{Key: "a", Effect: corev1.TaintEffectNoSchedule}}},
+		{name: "not tolerated", taints: []corev1.Taint{taint("a")}, want: evictNow},
 		{name: "tolerated without limit", taints: []corev1.Taint{taint("a")}, tolerations: []corev1.Toleration{tolerate("a")}},
-		{name: "tolerated for a time", taints: []corev1.Taint{taint("a")}, tolerations: []corev1.Toleration{tolerate("a", 300)}, want: leaveSoon, tolerated: 5 * time.Minute},
-		{name: "the shortest counts", taints: []corev1.Taint{taint("a"), taint("b"), taint("c")}, tolerations: []corev1.Toleration{tolerate("a", 300), tolerate("b", 5), tolerate("c")}, want: leaveSoon, tolerated: 5 * time.Second},
-		{name: "one is not tolerated", taints: []corev1.Taint{taint("a"), taint("b")}, tolerations: []corev1.Toleration{tolerate("a", 300)}, want: leaveNow},
-		{name: "the first match counts", taints: []corev1.Taint{taint("a")}, tolerations: []corev1.Toleration{tolerate("a", 300), tolerate("a", 5)}, want: leaveSoon, tolerated: 5 * time.Minute},
-		{name: "zero seconds", taints: []corev1.Taint{taint("a"), taint("b")}, tolerations: []corev1.Toleration{tolerate("a", 0), tolerate("b", 9)}, want: leaveNow},
-		{name: "negative seconds", taints: []corev1.Taint{taint("a")}, tolerations: []corev1.Toleration{tolerate("a", -1)}, want: leaveNow},
+		{name: "tolerated for a time", taints: []corev1.Taint{taint("a")}, tolerations: []corev1.Toleration{tolerate("a", 300)}, want: evictLater, tolerated: 5 * time.Minute},
+		{name: "the shortest time counts", taints: []corev1.Taint{taint("a"), taint("b"), taint("c")}, tolerations: []corev1.Toleration{tolerate("a", 300), tolerate("b", 5), tolerate("c")}, want: evictLater, tolerated: 5 * time.Second},
+		{name: "one is not tolerated", taints: []corev1.Taint{taint("a"), taint("b")}, tolerations: []corev1.Toleration{tolerate("a", 300)}, want: evictNow},
+		{name: "the first matching toleration counts", taints: []corev1.Taint{taint("a")}, tolerations: []corev1.Toleration{tolerate("a", 300), tolerate("a", 5)}, want: evictLater, tolerated: 5 * time.Minute},
+		{name: "zero seconds", taints: []corev1.Taint{taint("a"), taint("b")}, tolerations: []corev1.Toleration{tolerate("a", 0), tolerate("b", 9)}, want: evictNow},
+		{name: "negative seconds", taints: []corev1.Taint{taint("a")}, tolerations: []corev1.Toleration{tolerate("a", -1)}, want: evictNow},
 		{name: "everything is tolerated", taints: []corev1.Taint{taint("a"), taint("b")}, tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			v, tolerated := judge(logr.Discard(), test.taints, test.tolerations)
+			v, tolerated := evictionFor(logr.Discard(), test.taints, test.tolerations)
 			if v != test.want || tolerated != test.tolerated {
 				t.Errorf("got %v, %v; want %v, %v", v, tolerated, test.want, test.tolerated)
 			}
@@ -292,7 +292,7 @@ func TestTaintedSince(t *testing.T) {
 		want time.Duration
 	}{
 		{"when the taint was added", added(-time.Minute), -time.Minute},
-		{"not before the pod was", added(-2 * time.Hour), -time.Hour},
+		{"not before the pod was created", added(-2 * time.Hour), -time.Hour},
 		{"not in the future", added(time.Minute), 0},
 		{"unknown", node("n", corev1.ConditionUnknown, tainted("a", corev1.TaintEffectNoExecute)), 0},
 	}

@@ -66,8 +66,8 @@ type limiter struct {
 	last map[string]time.Time // by zone
 }
 
-// admit reports whether the zone may have another event now.
-func (l *limiter) admit(zone string, rate float64, now time.Time) bool {
+// allow reports whether the zone may have another event now.
+func (l *limiter) allow(zone string, rate float64, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if rate <= 0 {

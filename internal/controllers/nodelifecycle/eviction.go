@@ -11,19 +11,19 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// verdict is the effect of NoExecute taints on a pod.
-type verdict int
+// eviction is the effect of NoExecute taints on a pod.
+type eviction int
 
 const (
-	stay      verdict = iota // the pod tolerates all taints
-	leaveNow                 // the pod does not tolerate a taint
-	leaveSoon                // the pod tolerates the taints for a time
+	noEviction eviction = iota // the pod tolerates all taints
+	evictNow                   // the pod does not tolerate a taint
+	evictLater                 // the pod tolerates the taints for a time
 )
 
-// judge returns the effect of a node's taints on a pod with these tolerations, and how long the pod
-// tolerates them. The first matching toleration of each taint counts, as in upstream's taint
-// manager.
-func judge(log logr.Logger, taints []corev1.Taint, tolerations []corev1.Toleration) (v verdict, tolerated time.Duration) {
+// evictionFor returns the effect of a node's taints on a pod with these tolerations, and how long
+// the pod tolerates them. The first matching toleration of each taint counts, as in upstream's
+// taint manager.
+func evictionFor(log logr.Logger, taints []corev1.Taint, tolerations []corev1.Toleration) (e eviction, tolerated time.Duration) {
 	for i := range taints {
 		if taints[i].Effect != corev1.TaintEffectNoExecute {
 			continue
@@ -31,20 +31,20 @@ func judge(log logr.Logger, taints []corev1.Taint, tolerations []corev1.Tolerati
 		// Lt and Gt are alpha in v1.37 and off.
 		at := slices.IndexFunc(tolerations, func(t corev1.Toleration) bool { return t.ToleratesTaint(log, &taints[i], false) })
 		if at < 0 {
-			return leaveNow, 0
+			return evictNow, 0
 		}
 		seconds := tolerations[at].TolerationSeconds
 		if seconds == nil {
 			continue
 		}
 		if *seconds <= 0 {
-			return leaveNow, 0
+			return evictNow, 0
 		}
-		if d := time.Duration(*seconds) * time.Second; v == stay || d < tolerated {
-			v, tolerated = leaveSoon, d
+		if d := time.Duration(*seconds) * time.Second; e == noEviction || d < tolerated {
+			e, tolerated = evictLater, d
 		}
 	}
-	return v, tolerated
+	return e, tolerated
 }
 
 // taintedSince returns when the tolerationSeconds of a pod began: when the newest taint was added, if

@@ -56,8 +56,8 @@ var agentConditions = []corev1.NodeConditionType{
 	corev1.NodeReady, corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure,
 }
 
-// lost returns the conditions of a node without heartbeats.
-func lost(node *corev1.Node, now time.Time) []corev1.NodeCondition {
+// unknownConditions returns the conditions of a node without heartbeats.
+func unknownConditions(node *corev1.Node, now time.Time) []corev1.NodeCondition {
 	conditions := slices.Clone(node.Status.Conditions)
 	for _, of := range agentConditions {
 		switch c := condition(conditions, of); {

@@ -72,7 +72,7 @@ func (r *nodeReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 			return ctrl.Result{}, owned.IgnoreStale(err)
 		}
 	}
-	if err := r.mark(ctx, node, now); err != nil {
+	if err := r.updateTaintsAndLabels(ctx, node, now); err != nil {
 		return ctrl.Result{}, owned.IgnoreStale(err)
 	}
 	if readiness(node) != corev1.ConditionTrue || !now.Before(deadline) {
@@ -143,7 +143,7 @@ func (r *nodeReconciler) hasRenewed(ctx context.Context, node *corev1.Node, befo
 
 // markLost sets the node's conditions to Unknown, in the API and in node.
 func (r *nodeReconciler) markLost(ctx context.Context, node *corev1.Node, now time.Time) error {
-	conditions := lost(node, now)
+	conditions := unknownConditions(node, now)
 	if apiequality.Semantic.DeepEqual(conditions, node.Status.Conditions) {
 		return nil
 	}
@@ -159,17 +159,17 @@ func (r *nodeReconciler) markLost(ctx context.Context, node *corev1.Node, now ti
 	return nil
 }
 
-// mark updates the node's taints and labels from its conditions.
-func (r *nodeReconciler) mark(ctx context.Context, node *corev1.Node, now time.Time) error {
+// updateTaintsAndLabels updates the node's taints and labels from its conditions.
+func (r *nodeReconciler) updateTaintsAndLabels(ctx context.Context, node *corev1.Node, now time.Time) error {
 	evictions, rate, err := r.disruption(ctx, node)
 	if err != nil {
 		return err
 	}
 	evict := noExecute(node, evictions, func() bool {
-		return r.taints.admit(topology.GetZoneKey(node), rate, now)
+		return r.taints.allow(topology.GetZoneKey(node), rate, now)
 	})
 	taints := retaint(node.Spec.Taints, noSchedule(node), evict, now)
-	labels := relabel(node)
+	labels := missingLabels(node)
 	if apiequality.Semantic.DeepEqual(taints, node.Spec.Taints) && len(labels) == 0 {
 		return nil
 	}

@@ -27,11 +27,11 @@ type podReconciler struct {
 	control.Env
 
 	mu sync.Mutex
-	// leaving holds the pods that tolerate the taints for a time, and since when.
-	leaving map[types.NamespacedName]departure
+	// pending holds the pods that tolerate the taints for a time, and since when.
+	pending map[types.NamespacedName]pendingEviction
 }
 
-type departure struct {
+type pendingEviction struct {
 	pod   types.UID
 	since time.Time
 }
@@ -49,34 +49,34 @@ func (r *podReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 	}
 	if readiness(node) == corev1.ConditionUnknown {
 		if pod, err = r.markNotReady(ctx, pod); err != nil {
-			return again(err)
+			return requeueConflict(err)
 		}
 	}
 	if pod.DeletionTimestamp != nil {
-		r.settle(req.NamespacedName)
+		r.forget(req.NamespacedName)
 		return ctrl.Result{}, nil
 	}
-	v, tolerated := judge(ctrl.LoggerFrom(ctx), node.Spec.Taints, pod.Spec.Tolerations)
-	switch v {
-	case stay:
+	e, tolerated := evictionFor(ctrl.LoggerFrom(ctx), node.Spec.Taints, pod.Spec.Tolerations)
+	switch e {
+	case noEviction:
 		r.cancel(req.NamespacedName)
 		return ctrl.Result{}, nil
-	case leaveSoon:
+	case evictLater:
 		now := r.Clock.Now()
 		if left := r.since(pod, node, now).Add(tolerated).Sub(now); left > 0 {
 			return ctrl.Result{RequeueAfter: left}, nil
 		}
 	}
 	if err := r.evict(ctx, pod); err != nil {
-		return again(err)
+		return requeueConflict(err)
 	}
-	r.settle(req.NamespacedName)
+	r.forget(req.NamespacedName)
 	return ctrl.Result{}, nil
 }
 
-// again requeues after an error of a stale cache, since changes of a pod's status do not wake this
-// controller.
-func again(err error) (ctrl.Result, error) {
+// requeueConflict requeues after a conflict, which means that the cache is stale. Changes of a pod's
+// status do not wake this controller.
+func requeueConflict(err error) (ctrl.Result, error) {
 	if apierrors.IsConflict(err) {
 		return ctrl.Result{RequeueAfter: staleDelay}, nil
 	}
@@ -88,29 +88,29 @@ func (r *podReconciler) since(pod *corev1.Pod, node *corev1.Node, now time.Time)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	key := client.ObjectKeyFromObject(pod)
-	d, ok := r.leaving[key]
+	d, ok := r.pending[key]
 	if !ok || d.pod != pod.UID {
-		d = departure{pod: pod.UID, since: taintedSince(node, pod, now)}
+		d = pendingEviction{pod: pod.UID, since: taintedSince(node, pod, now)}
 	}
-	if r.leaving == nil {
-		r.leaving = map[types.NamespacedName]departure{}
+	if r.pending == nil {
+		r.pending = map[types.NamespacedName]pendingEviction{}
 	}
-	r.leaving[key] = d
+	r.pending[key] = d
 	return d.since
 }
 
-// settle removes a pod from leaving, and reports whether it was there.
-func (r *podReconciler) settle(key types.NamespacedName) (ran bool) {
+// forget drops the pending eviction of a pod, and reports whether the pod had one.
+func (r *podReconciler) forget(key types.NamespacedName) (wasPending bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	_, ran = r.leaving[key]
-	delete(r.leaving, key)
-	return ran
+	_, wasPending = r.pending[key]
+	delete(r.pending, key)
+	return wasPending
 }
 
-// cancel records an event if the pod was in leaving.
+// cancel drops the pending eviction of a pod, and records an event if the pod had one.
 func (r *podReconciler) cancel(key types.NamespacedName) {
-	if r.settle(key) {
+	if r.forget(key) {
 		r.Events.Eventf(podReference(key), corev1.EventTypeNormal, "TaintManagerEviction", "Cancelling deletion of Pod %s", key)
 	}
 }

@@ -44,7 +44,7 @@ func noSchedule(node *corev1.Node) []string {
 // noExecute returns the key of the NoExecute taint that the node should have, or "". A new taint
 // must be admitted by the rate limiter; replacing one by the other need not. Without evictions
 // there is no taint.
-func noExecute(node *corev1.Node, evictions bool, admit func() bool) string {
+func noExecute(node *corev1.Node, evictions bool, allow func() bool) string {
 	has := func(key string) bool { return hasTaint(node, key, corev1.TaintEffectNoExecute) }
 	notReady, unreachable := has(corev1.TaintNodeNotReady), has(corev1.TaintNodeUnreachable)
 	var key string
@@ -64,7 +64,7 @@ func noExecute(node *corev1.Node, evictions bool, admit func() bool) string {
 		}
 		return ""
 	}
-	if !evictions || !notReady && !unreachable && !admit() {
+	if !evictions || !notReady && !unreachable && !allow() {
 		return ""
 	}
 	return key
@@ -122,8 +122,8 @@ var betaLabels = map[string]string{
 	corev1.LabelArchStable: "beta.kubernetes.io/arch",
 }
 
-// relabel returns the labels to add to the node.
-func relabel(node *corev1.Node) map[string]string {
+// missingLabels returns the labels to add to the node.
+func missingLabels(node *corev1.Node) map[string]string {
 	missing := map[string]string{}
 	for stable, beta := range betaLabels {
 		if value, ok := node.Labels[stable]; ok && node.Labels[beta] != value {

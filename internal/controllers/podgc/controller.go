@@ -136,12 +136,12 @@ func (r *reconciler) lost(ctx context.Context, all []*corev1.Pod, nodes map[stri
 // remove marks a pod as failed and deletes it with grace period 0. There may be no node agent to
 // report its end, which its controllers must see before the pod is removed.
 func (r *reconciler) remove(ctx context.Context, v victim) error {
-	klog.FromContext(ctx).Info("Deleting an abandoned pod", "pod", klog.KObj(v.pod), "because", string(v.why))
+	klog.FromContext(ctx).Info("Deleting an abandoned pod", "pod", klog.KObj(v.pod), "reason", string(v.reason))
 	if !pods.IsTerminal(v.pod) {
 		failed := v.pod.DeepCopy()
 		failed.Status.Phase = corev1.PodFailed
 		failed.Status.ObservedGeneration = failed.Generation
-		if v.why == orphaned {
+		if v.reason == orphaned {
 			pods.SetDisruptionTarget(failed, "DeletionByPodGC", "PodGC: node no longer exists", r.clock.Now())
 		}
 		// The resource version protects a new pod of the same name.

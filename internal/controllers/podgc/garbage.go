@@ -13,20 +13,20 @@ import (
 	"github.com/kindred-project/kindred/internal/controllers/framework/pods"
 )
 
-// why is the reason to delete a pod.
-type why string
+// reason is why a pod is deleted.
+type reason string
 
 const (
-	tooMany      why = "too many pods have ended"
-	outOfService why = "its node is out of service"
-	orphaned     why = "its node no longer exists"
-	neverRan     why = "it was deleted before it had a node"
+	tooMany      reason = "too many pods have ended"
+	outOfService reason = "its node is out of service"
+	orphaned     reason = "its node no longer exists"
+	neverRan     reason = "it was deleted before it had a node"
 )
 
 // victim is a pod to delete.
 type victim struct {
-	pod *corev1.Pod
-	why why
+	pod    *corev1.Pod
+	reason reason
 }
 
 // garbage returns the pods to delete. lost holds the names of nodes that do not exist. At most keep
@@ -37,7 +37,7 @@ func garbage(all []*corev1.Pod, nodes map[string]*corev1.Node, lost map[string]b
 	for _, pod := range all {
 		node := nodes[pod.Spec.NodeName]
 		switch {
-		case owned.Held(pod):
+		case owned.IsHeld(pod):
 		case pod.Spec.NodeName == "" && pod.DeletionTimestamp != nil:
 			out = append(out, victim{pod, neverRan})
 		case lost[pod.Spec.NodeName]:

@@ -56,7 +56,7 @@ func TestGarbage(t *testing.T) {
 	old := func(pod *corev1.Pod) { pod.CreationTimestamp = metav1.NewTime(controltest.Start.Add(-time.Hour)) }
 	held := func(pod *corev1.Pod) { pod.Annotations = map[string]string{ownership.HoldAnnotation: ""} }
 	evicted := func(pod *corev1.Pod) { pod.Status.Reason = "Evicted" }
-	got := map[string]why{}
+	got := map[string]reason{}
 	for _, v := range garbage([]*corev1.Pod{
 		newPod("runs", "good", corev1.PodRunning),
 		newPod("stops", "good", corev1.PodRunning, deleted),
@@ -77,9 +77,9 @@ func TestGarbage(t *testing.T) {
 		newPod("held-done-older", "good", corev1.PodSucceeded, old, held),
 		newPod("held-never", "", corev1.PodPending, held, deleted),
 	}, nodes, map[string]bool{"gone": true}, 2) {
-		got[v.pod.Name] = v.why
+		got[v.pod.Name] = v.reason
 	}
-	want := map[string]why{
+	want := map[string]reason{
 		"stops-on-out": outOfService, "never": neverRan, "held-never": neverRan, "lost": orphaned, "lost-done": orphaned,
 		"done-evicted": tooMany, "done-old": tooMany,
 	}
@@ -93,7 +93,7 @@ func (b bench) run(t *testing.T) {
 	b.Sync()
 	result, err := b.Reconcile(ctx, ctrl.Request{})
 	if err != nil || result.RequeueAfter != period {
-		t.Fatalf("next look in %v, error %v", result.RequeueAfter, err)
+		t.Fatalf("requeued after %v, error %v", result.RequeueAfter, err)
 	}
 }
 
@@ -115,8 +115,8 @@ func (b bench) find(name string) *corev1.Pod {
 	return pod
 }
 
-// held keeps a pod in the API after its deletion, so that the test can see
-// what was written before.
+// held keeps a pod in the API after its deletion by a finalizer, so that the test can check its
+// last status.
 func held(pod *corev1.Pod) { pod.Finalizers = []string{"test/hold"} }
 
 func TestPodsOfALostNode(t *testing.T) {
@@ -146,7 +146,7 @@ func TestUncachedNodeIsNotLost(t *testing.T) {
 	b.Must(err)
 	b.Must(b.API.Create(ctx, newNode("late", corev1.ConditionTrue)))
 	b.Clock.Step(quarantine)
-	_, err = b.Reconcile(ctx, ctrl.Request{}) // with a cache from before
+	_, err = b.Reconcile(ctx, ctrl.Request{}) // with a stale cache
 	b.Must(err)
 	if b.find("pod") == nil {
 		t.Error("the node exists, but its pod was deleted")
@@ -164,7 +164,7 @@ func TestReturnedNodeRestartsQuarantine(t *testing.T) {
 	b.Clock.Step(quarantine)
 	b.run(t)
 	if b.find("pod") == nil {
-		t.Error("the node had been missing for a moment only")
+		t.Error("the pod was deleted, although its node had returned")
 	}
 }
 
@@ -179,7 +179,7 @@ func TestPodsOfANodeOutOfService(t *testing.T) {
 	}
 }
 
-// The name may belong to a new pod by now.
+// A new pod may have the name.
 func TestNewPodOfSameNameIsKept(t *testing.T) {
 	b := newBench(t, newPod("pod", "gone", corev1.PodRunning))
 	b.run(t)
@@ -209,9 +209,9 @@ func TestFailureIsRetried(t *testing.T) {
 	}
 	b.Sync()
 	if _, err := b.Reconcile(ctx, ctrl.Request{}); err == nil {
-		t.Error("it would wait for its next period")
+		t.Error("no error, so the request is not retried")
 	}
 	if b.find("pod0") != nil || b.find("pod2") != nil || b.find("pod1") == nil {
-		t.Error("one failure should not keep the others")
+		t.Error("one failure prevented other deletions")
 	}
 }

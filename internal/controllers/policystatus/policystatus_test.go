@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
 
-func TestEachStateOfAPolicyIsCheckedOnce(t *testing.T) {
+func TestEachGenerationIsCheckedOnce(t *testing.T) {
 	ctx := context.Background()
 	scheme := runtime.NewScheme()
 	if err := admissionv1.AddToScheme(scheme); err != nil {
@@ -58,6 +58,6 @@ func TestEachStateOfAPolicyIsCheckedOnce(t *testing.T) {
 	}
 	reconcile(2, nil)
 	if _, err := r.Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKey{Name: "gone"}}); err != nil || checks != 2 {
-		t.Errorf("a policy that is gone: %v, %d checks", err, checks)
+		t.Errorf("a deleted policy: %v, %d checks", err, checks)
 	}
 }

@@ -30,7 +30,7 @@ import (
 const (
 	// workers limits the objects of a kind that are reconciled at a time.
 	workers = 8
-	// burst limits the pods that one pass creates or deletes, so that a large object
+	// burst limits the pods that one Reconcile creates or deletes, so that a large object
 	// reports its progress and leaves room for others.
 	burst = 500
 )
@@ -52,7 +52,7 @@ func add[O any, P object[O]](env control.Env, of kind[O, P]) error {
 		WithOptions(env.Options(workers)).
 		For(P(new(O))).
 		Owns(&corev1.Pod{}).
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.adopters), builder.WithPredicates(owned.NewOrphans())).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.adopters), builder.WithPredicates(owned.AdoptableOrphans())).
 		Complete(r)
 }
 
@@ -86,7 +86,7 @@ func (r *reconciler[O, P]) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if owned.Held(obj) {
+	if owned.IsHeld(obj) {
 		return ctrl.Result{}, nil
 	}
 	rs := r.kind.view(obj)
@@ -136,8 +136,8 @@ func (r *reconciler[O, P]) podsOf(ctx context.Context, obj P, selector labels.Se
 	if err != nil {
 		return nil, nil, err
 	}
-	mine := pods.OwnedBy(obj.GetUID(), selector)
-	terminating = pods.Filter(all, func(pod *corev1.Pod) bool { return pods.IsTerminating(pod) && mine(pod) })
+	isOwned := pods.OwnedBy(obj.GetUID(), selector)
+	terminating = pods.Filter(all, func(pod *corev1.Pod) bool { return pods.IsTerminating(pod) && isOwned(pod) })
 	return active, terminating, nil
 }
 
@@ -222,8 +222,8 @@ func nextCheck(rs *appsv1.ReplicaSet, active []*corev1.Pod, status appsv1.Replic
 	if status.ReadyReplicas == status.AvailableReplicas {
 		return 0
 	}
-	wait, coming := pods.NextAvailable(active, rs.Spec.MinReadySeconds, now)
-	if !coming {
+	wait, found := pods.NextAvailable(active, rs.Spec.MinReadySeconds, now)
+	if !found {
 		return time.Duration(rs.Spec.MinReadySeconds) * time.Second
 	}
 	return wait

@@ -90,7 +90,7 @@ func TestScale(t *testing.T) {
 		}
 		for i, pod := range b.active() {
 			if pod.Name != keep[i].Name {
-				t.Errorf("%s is left; the pod that was not ready should have gone", pod.Name)
+				t.Errorf("%s is left; the pod that was not ready should have been deleted", pod.Name)
 			}
 		}
 	})
@@ -110,7 +110,7 @@ func TestReadyPodsBecomeAvailableAfterMinReadySeconds(t *testing.T) {
 		result, err := b.reconcile("web")
 		b.Must(err)
 		if result.RequeueAfter != 2*time.Second {
-			t.Errorf("it looks again in %v; the first pod is available in 2s", result.RequeueAfter)
+			t.Errorf("requeued after %v; the first pod is available in 2s", result.RequeueAfter)
 		}
 		b.Clock.Step(2 * time.Second)
 		if rs := b.settle(t, "web"); rs.Status.AvailableReplicas != 1 || rs.Status.ReadyReplicas != 2 {
@@ -162,7 +162,7 @@ func TestRefusedCreateIsReported(t *testing.T) {
 			return nil
 		}
 		if _, err := b.reconcile("web"); !apierrors.IsForbidden(err) {
-			t.Errorf("error %v, so it would not try again", err)
+			t.Errorf("error %v, so the request is not retried", err)
 		}
 		if created.Load() != 3 {
 			t.Errorf("%d creates were tried", created.Load())
@@ -314,7 +314,7 @@ func TestRandomWalk(t *testing.T) {
 						_, _ = b.reconcile("web")
 						after := len(b.active())
 						if after > before && after > int(size) {
-							t.Fatalf("step %d: it went from %d to %d pods, but %d are wanted", step, before, after, size)
+							t.Fatalf("step %d: from %d to %d pods, want %d", step, before, after, size)
 						}
 					}
 					flaky = rng.Intn(3) == 0

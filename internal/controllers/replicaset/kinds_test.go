@@ -63,7 +63,7 @@ func asReplicationController(rs *appsv1.ReplicaSet) *corev1.ReplicationControlle
 	}
 }
 
-// bench is a reconciler of one kind with a World.
+// bench is a reconciler of one kind with its own World.
 type bench struct {
 	*controltest.World
 	tested
@@ -111,7 +111,7 @@ func (b bench) settle(t *testing.T, name string) *appsv1.ReplicaSet {
 		}
 		before = rs.ResourceVersion
 	}
-	t.Fatal("it does not settle")
+	t.Fatal("the object keeps changing")
 	return nil
 }
 

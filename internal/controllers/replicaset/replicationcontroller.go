@@ -52,7 +52,7 @@ func asReplicaSet(rc *corev1.ReplicationController) *appsv1.ReplicaSet {
 			ReadyReplicas:        rc.Status.ReadyReplicas,
 			AvailableReplicas:    rc.Status.AvailableReplicas,
 			ObservedGeneration:   rc.Status.ObservedGeneration,
-			Conditions: each(rc.Status.Conditions, func(c corev1.ReplicationControllerCondition) appsv1.ReplicaSetCondition {
+			Conditions: convertAll(rc.Status.Conditions, func(c corev1.ReplicationControllerCondition) appsv1.ReplicaSetCondition {
 				return appsv1.ReplicaSetCondition{Type: appsv1.ReplicaSetConditionType(c.Type), Status: c.Status,
 					LastTransitionTime: c.LastTransitionTime, Reason: c.Reason, Message: c.Message}
 			}),
@@ -67,15 +67,15 @@ func setReplicationControllerStatus(rc *corev1.ReplicationController, status app
 		ReadyReplicas:        status.ReadyReplicas,
 		AvailableReplicas:    status.AvailableReplicas,
 		ObservedGeneration:   status.ObservedGeneration,
-		Conditions: each(status.Conditions, func(c appsv1.ReplicaSetCondition) corev1.ReplicationControllerCondition {
+		Conditions: convertAll(status.Conditions, func(c appsv1.ReplicaSetCondition) corev1.ReplicationControllerCondition {
 			return corev1.ReplicationControllerCondition{Type: corev1.ReplicationControllerConditionType(c.Type), Status: c.Status,
 				LastTransitionTime: c.LastTransitionTime, Reason: c.Reason, Message: c.Message}
 		}),
 	}
 }
 
-// each converts the elements of a slice. It returns nil for an empty one.
-func each[A, B any](in []A, convert func(A) B) []B {
+// convertAll converts the elements of a slice. It returns nil for an empty one.
+func convertAll[A, B any](in []A, convert func(A) B) []B {
 	var out []B
 	for _, a := range in {
 		out = append(out, convert(a))

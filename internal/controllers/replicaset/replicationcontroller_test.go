@@ -17,8 +17,8 @@ import (
 	"github.com/kindred-project/kindred/internal/controllers/framework/controltest"
 )
 
-// TestReplicationControllerAsReplicaSet gives each field a value of its own: none may
-// be lost or taken for another, on the way there or back.
+// TestReplicationControllerAsReplicaSet gives each field a different value, so that a lost or
+// exchanged field shows in either direction of the conversion.
 func TestReplicationControllerAsReplicaSet(t *testing.T) {
 	since := metav1.NewTime(controltest.Start)
 	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "web", "tier": "front"}}}

@@ -16,8 +16,7 @@ import (
 	"github.com/kindred-project/kindred/internal/controllers/framework/pods"
 )
 
-// statusOf returns the status: the pods as they were before this pass, and the failure of
-// the pass.
+// statusOf returns the status: the pods as they were before this Reconcile, and its failure.
 func statusOf(rs *appsv1.ReplicaSet, active []*corev1.Pod, failure error, now time.Time) appsv1.ReplicaSetStatus {
 	status := appsv1.ReplicaSetStatus{
 		Replicas:           int32(len(active)),

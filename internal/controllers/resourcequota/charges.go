@@ -33,9 +33,9 @@ func newCharges(clock clock.PassiveClock) *charges {
 	return &charges{clock: clock, seen: map[client.ObjectKey]charged{}}
 }
 
-// settle returns how long to wait before the count may be written: a usage must not become lower
-// if it may just have been charged.
-func (c *charges) settle(q *corev1.ResourceQuota, counted corev1.ResourceList) time.Duration {
+// remainingWait returns how long to wait before the count may be written: a usage must not become
+// lower if it may just have been charged.
+func (c *charges) remainingWait(q *corev1.ResourceQuota, counted corev1.ResourceList) time.Duration {
 	key := client.ObjectKeyFromObject(q)
 	known := library.Mask(q.Status.Used, library.ResourceNames(counted))
 	if lower, _ := library.LessThanOrEqual(known, counted); lower {
@@ -47,7 +47,7 @@ func (c *charges) settle(q *corev1.ResourceQuota, counted corev1.ResourceList) t
 	if c.seen[key].version != q.ResourceVersion {
 		c.seen[key] = charged{q.ResourceVersion, c.clock.Now()}
 	}
-	return settling - c.clock.Since(c.seen[key].since)
+	return countDelay - c.clock.Since(c.seen[key].since)
 }
 
 func (c *charges) forget(key client.ObjectKey) {

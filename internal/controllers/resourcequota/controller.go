@@ -43,15 +43,16 @@ const (
 	// resync is how often each quota is counted without an event, as upstream does: a pod
 	// stops counting at the end of its grace period without an event.
 	resync = 5 * time.Minute
-	// unserved is how often discovery is checked for a kind that is not served. It is for
+	// unservedDelay is how often discovery is checked for a kind that is not served. It is for
 	// aggregated APIs; those of CRDs have events.
-	unserved = 30 * time.Second
-	// beginning is how long a new watch may take to list the objects, before the quota is
-	// counted without that kind. Admission refuses everything while usage is missing.
-	beginning = 5 * time.Second
-	// soon is the delay of a retry after a short wait: for a new watch, for a kind whose CRD
-	// has just changed, or after a conflict.
-	soon = 100 * time.Millisecond
+	unservedDelay = 30 * time.Second
+	// watchStartTimeout is how long a new watch may take to list the objects, before the
+	// quota is counted without that kind. Admission refuses all requests while usage is
+	// missing.
+	watchStartTimeout = 5 * time.Second
+	// shortDelay is the delay of a retry for a new watch, for a kind whose CRD has just
+	// changed, or after a conflict.
+	shortDelay = 100 * time.Millisecond
 )
 
 // Add registers the controller. It watches quotas for changed limits, objects of the counted kinds,
@@ -64,7 +65,7 @@ func Add(env control.Env) error {
 		Named(Name).
 		WithOptions(env.Options(workers)).
 		For(&corev1.ResourceQuota{}, builder.WithPredicates(limits())).
-		WatchesMetadata(crd, r.announcements()).
+		WatchesMetadata(crd, r.crdHandler()).
 		WatchesRawSource(source.Func(r.wakeups.start)).
 		Complete(r)
 }
@@ -75,8 +76,8 @@ func limits() predicate.Predicate {
 	return predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			now, ok := e.ObjectNew.(*corev1.ResourceQuota)
-			old, was := e.ObjectOld.(*corev1.ResourceQuota)
-			return ok && was && !library.Equals(now.Spec.Hard, old.Spec.Hard)
+			old, oldOK := e.ObjectOld.(*corev1.ResourceQuota)
+			return ok && oldOK && !library.Equals(now.Spec.Hard, old.Spec.Hard)
 		},
 		DeleteFunc: func(event.DeleteEvent) bool { return false },
 	}
@@ -109,16 +110,16 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	evaluators, again, unwatched := r.evaluators(ctx, q)
 	if again == 0 {
-		return ctrl.Result{RequeueAfter: soon}, nil
+		return ctrl.Result{RequeueAfter: shortDelay}, nil
 	}
 	freed := r.wakeups.takeFreed(req.NamespacedName)
 	used, uncounted := library.CalculateUsage(q.Namespace, q.Spec.Scopes, q.Spec.Hard, generic.NewRegistry(evaluators), q.Spec.ScopeSelector)
-	if wait := r.charges.settle(q, used); wait > 0 && !freed {
+	if wait := r.charges.remainingWait(q, used); wait > 0 && !freed {
 		return ctrl.Result{RequeueAfter: min(again, wait)}, errors.Join(unwatched, uncounted)
 	}
 	err := r.report(ctx, q, used)
 	if apierrors.IsConflict(err) {
-		again = soon // a conflict: admission has charged the quota
+		again = shortDelay // a conflict: admission has charged the quota
 	}
 	if err := errors.Join(unwatched, uncounted, owned.IgnoreStale(err)); err != nil {
 		return ctrl.Result{}, err
@@ -132,20 +133,20 @@ func (r *reconciler) evaluators(ctx context.Context, q *corev1.ResourceQuota) (r
 	again = resync
 	for _, e := range counting(q, quota.Evaluators(r.lister(ctx), r.clock, r.reader), r.lister(ctx)) {
 		w, watchErr := r.watches.watch(ctx, e.GroupResource())
-		if r.watches.unsettled(e.GroupResource()) {
-			again = min(again, settling)
+		if r.watches.isUnsettled(e.GroupResource()) {
+			again = min(again, countDelay)
 		}
 		switch {
 		case errors.Is(watchErr, errUnserved):
-			again = min(again, r.wakeups.patience(e.GroupResource()))
+			again = min(again, r.wakeups.unservedRetry(e.GroupResource()))
 		case watchErr != nil:
 			err = errors.Join(err, watchErr)
 		case w.synced():
 			ready = append(ready, e)
-		case r.clock.Since(w.begun) < beginning:
+		case r.clock.Since(w.started) < watchStartTimeout:
 			again = 0
 		default: // The watch may take long to start: count the other kinds.
-			again = min(again, beginning)
+			again = min(again, watchStartTimeout)
 		}
 	}
 	return ready, again, err

@@ -33,7 +33,7 @@ import (
 
 var key = client.ObjectKey{Namespace: "app", Name: "q"}
 
-// amounts reads "cpu=1 memory=1Gi".
+// amounts parses a list such as "cpu=1 memory=1Gi".
 func amounts(text string) corev1.ResourceList {
 	list := corev1.ResourceList{}
 	for item := range strings.FieldsSeq(text) {
@@ -43,7 +43,7 @@ func amounts(text string) corev1.ResourceList {
 	return list
 }
 
-// written is the other way round, sorted.
+// written is the inverse of amounts, sorted by name.
 func written(list corev1.ResourceList) string {
 	var out []string
 	for name, quantity := range list {
@@ -83,7 +83,7 @@ func becomes(t *testing.T, w *controltest.World, want string) {
 	t.Fatalf("used\n got  %s\n want %s", got, want)
 }
 
-// TestCounts runs the controller: it counts what is there, and what comes and goes.
+// TestCounts runs the controller under a manager: it counts existing, new and deleted objects.
 func TestCounts(t *testing.T) {
 	ctx := context.Background()
 	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "app", Name: "d"}}
@@ -104,13 +104,13 @@ func TestCounts(t *testing.T) {
 	w.Must(w.API.Delete(ctx, deployment))
 	becomes(t, w, "configmaps=0 count/deployments.apps=0 count/pods=1 pods=0 requests.cpu=0 services.nodeports=0")
 
-	// What admission did not charge is found as well.
+	// Objects that admission did not charge are counted as well.
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "app", Name: "s"},
 		Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Ports: []corev1.ServicePort{{Port: 1}, {Port: 2}}}}
 	w.Must(w.API.Create(ctx, service))
 	becomes(t, w, "configmaps=0 count/deployments.apps=0 count/pods=1 pods=0 requests.cpu=0 services.nodeports=2")
 
-	// Other limits, other figures.
+	// Changed limits are counted immediately.
 	q := &corev1.ResourceQuota{}
 	w.Must(w.API.Get(ctx, key, q))
 	q.Spec.Hard = amounts("secrets=1 services=2")
@@ -118,7 +118,7 @@ func TestCounts(t *testing.T) {
 	becomes(t, w, "secrets=0 services=1")
 }
 
-// caches hand out informers that hear of nothing, and remember who asked for what.
+// caches returns informers without events, and records the calls.
 type caches struct {
 	synced bool
 	asked  []string
@@ -164,16 +164,16 @@ func reconcileOnce(t *testing.T, w *controltest.World, r *reconciler) (used stri
 	return written(q.Status.Used), result.RequeueAfter
 }
 
-// TestWatchesWhatIsCounted: of each kind that a quota counts there is one watch, and of
-// no other; those whose CRD goes end.
-func TestWatchesWhatIsCounted(t *testing.T) {
+// TestWatchesCountedKinds: each kind that a quota counts has one watch, and no other kind has one.
+// The watch ends when its CRD is deleted.
+func TestWatchesCountedKinds(t *testing.T) {
 	w := controltest.New(t, limit("requests.cpu=1 pods=1 count/configmaps=1 configmaps=1 count/deployments.apps=1"), configMap("app", "a"))
 	c := &caches{synced: true}
 	r := newReconciler(w.Env(), c)
 	for range 2 {
 		used, again := reconcileOnce(t, w, r)
 		if used != "configmaps=1 count/configmaps=1 count/deployments.apps=0 pods=0 requests.cpu=0" || again != resync {
-			t.Errorf("%s, again in %v", used, again)
+			t.Errorf("%s, requeued after %v", used, again)
 		}
 	}
 	slices.Sort(c.asked)
@@ -183,14 +183,14 @@ func TestWatchesWhatIsCounted(t *testing.T) {
 	c.asked = nil
 	for _, name := range []string{"foos.example.com", "deployments.apps"} {
 		crd := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		r.announcements().Delete(t.Context(), event.DeleteEvent{Object: crd}, nil)
+		r.crdHandler().Delete(t.Context(), event.DeleteEvent{Object: crd}, nil)
 	}
 	if diff := cmp.Diff([]string{"no more Deployment"}, c.asked); diff != "" {
 		t.Error(diff)
 	}
 }
 
-// serve makes discovery tell of things in one version, or in none.
+// serve makes discovery return the resource things in one version, or in none.
 func serve(w *controltest.World, version string) {
 	w.Served.Resources = slices.DeleteFunc(w.Served.Resources, func(l *metav1.APIResourceList) bool {
 		return strings.HasPrefix(l.GroupVersion, "example.com/")
@@ -203,33 +203,33 @@ func serve(w *controltest.World, version string) {
 	}})
 }
 
-// TestFollowsTheServedVersion: a watch of a version that was withdrawn ends, though the
-// server may take a moment to say so, and another begins.
+// TestFollowsTheServedVersion: the watch of a version that is no longer served ends, and a watch of
+// the new version starts, even if discovery lags behind the change.
 func TestFollowsTheServedVersion(t *testing.T) {
 	w := controltest.New(t, limit("count/things.example.com=1"))
 	serve(w, "v1")
 	c := &caches{}
 	r := newReconciler(w.Env(), c)
 	crd := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "things.example.com"}}
-	changed := func() { r.announcements().Update(t.Context(), event.UpdateEvent{ObjectOld: crd, ObjectNew: crd}, nil) }
+	changed := func() { r.crdHandler().Update(t.Context(), event.UpdateEvent{ObjectOld: crd, ObjectNew: crd}, nil) }
 	for _, step := range []struct {
 		name string
 		do   func()
-		want string // what the cache was asked for
+		want string // calls of the cache
 	}{
 		{"served", func() {}, "metadata of Thingv1"},
-		{"the same", func() { w.Clock.Step(time.Second) }, ""},
-		{"not asked for without a reason", func() { serve(w, "v2"); w.Clock.Step(time.Second) }, ""},
-		{"its CRD has changed", func() { changed() }, "no more Thingv1, metadata of Thingv2"},
-		{"said late", func() { changed(); reconcileOnce(t, w, r); w.Clock.Step(5 * time.Second); serve(w, "v3") }, "no more Thingv2, metadata of Thingv3"},
-		{"nobody said", func() { w.Clock.Step(announced); reconcileOnce(t, w, r); serve(w, "v4"); w.Clock.Step(resync) }, "no more Thingv3, metadata of Thingv4"},
-		{"gone", func() { serve(w, ""); changed(); w.Clock.Step(settling) }, "no more Thingv4"},
-		{"still told of when it went", func() {
-			r.announcements().Delete(t.Context(), event.DeleteEvent{Object: crd}, nil)
+		{"unchanged", func() { w.Clock.Step(time.Second) }, ""},
+		{"no discovery without a reason", func() { serve(w, "v2"); w.Clock.Step(time.Second) }, ""},
+		{"CRD changed", func() { changed() }, "no more Thingv1, metadata of Thingv2"},
+		{"CRD changed, discovery lags", func() { changed(); reconcileOnce(t, w, r); w.Clock.Step(5 * time.Second); serve(w, "v3") }, "no more Thingv2, metadata of Thingv3"},
+		{"version changed without a CRD event, until the resync", func() { w.Clock.Step(crdServedWithin); reconcileOnce(t, w, r); serve(w, "v4"); w.Clock.Step(resync) }, "no more Thingv3, metadata of Thingv4"},
+		{"CRD deleted", func() { serve(w, ""); changed(); w.Clock.Step(countDelay) }, "no more Thingv4"},
+		{"CRD deleted, discovery lags", func() {
+			r.crdHandler().Delete(t.Context(), event.DeleteEvent{Object: crd}, nil)
 			serve(w, "v4")
 			reconcileOnce(t, w, r)
 			serve(w, "")
-			w.Clock.Step(settling)
+			w.Clock.Step(countDelay)
 		}, "metadata of Thingv4, no more Thingv4"},
 	} {
 		c.asked = nil
@@ -241,8 +241,8 @@ func TestFollowsTheServedVersion(t *testing.T) {
 	}
 }
 
-// TestKindIsRemovedWhileCounted: a cache that is asked for a kind that was just given up
-// would wait for it for ever.
+// TestKindIsRemovedWhileCounted: a read of a kind whose informer was just removed would start a new
+// informer, and wait for it forever.
 func TestKindIsRemovedWhileCounted(t *testing.T) {
 	w := controltest.New(t, configMap("app", "a"))
 	c, resource := &caches{synced: true}, corev1.Resource("configmaps")
@@ -260,7 +260,7 @@ func TestKindIsRemovedWhileCounted(t *testing.T) {
 		}()
 		select {
 		case <-ended:
-			t.Error("the watch has ended while it was read")
+			t.Error("the watch ended during a read")
 		case <-time.After(50 * time.Millisecond):
 		}
 		return api.List(ctx, list, opts...)
@@ -269,64 +269,65 @@ func TestKindIsRemovedWhileCounted(t *testing.T) {
 		t.Errorf("%v, %v", objects, err)
 	}
 	<-ended
-	// One that has begun anew knows nothing yet.
+	// A new watch has not synced yet.
 	c.synced = false
 	if _, err := r.watches.watch(t.Context(), resource); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := r.watches.list(t.Context(), w.API, resource, "app"); !errors.Is(err, errUnserved) {
-		t.Errorf("read before it knows what is there: %v", err)
+		t.Errorf("read before the watch has synced: %v", err)
 	}
 }
 
-// TestWholeObjects: the controller reads whole what is not counted by its metadata.
+// TestWholeObjects: the controller watches whole objects of each kind that is not counted by its
+// metadata alone.
 func TestWholeObjects(t *testing.T) {
 	w := controltest.New(t)
 	for _, e := range quota.Evaluators(nil, w.Clock, nil) {
 		_, err := e.Usage(&metav1.PartialObjectMetadata{})
-		if object, _ := whole(e.GroupResource()); (object != nil) != (err != nil) {
-			t.Errorf("%s: reads %T, and of metadata alone: %v", e.GroupResource(), object, err)
+		if object, _ := fullTypes(e.GroupResource()); (object != nil) != (err != nil) {
+			t.Errorf("%s: reads %T, counted by metadata: %v", e.GroupResource(), object, err)
 		}
 	}
 }
 
-// TestUncountableKeepsUsage keeps its figure, and is tried again.
+// TestUncountableKeepsUsage: a resource that cannot be counted keeps its usage, and is retried.
 func TestUncountableKeepsUsage(t *testing.T) {
 	q := limit("pods=3 count/foos.example.com=1 count/pod=1 count/nodes=1 count/events=1")
 	q.Status = corev1.ResourceQuotaStatus{Hard: amounts("pods=2"), Used: amounts("pods=2 count/foos.example.com=1 secrets=1")}
 	w := controltest.New(t, q, pod("app", "a", "1"))
 	c := &caches{}
 	r := newReconciler(w.Env(), c)
-	if used, again := reconcileOnce(t, w, r); used != "count/foos.example.com=1 pods=2 secrets=1" || again != soon {
-		t.Errorf("before pods are known: %s, again in %v", used, again)
+	if used, again := reconcileOnce(t, w, r); used != "count/foos.example.com=1 pods=2 secrets=1" || again != shortDelay {
+		t.Errorf("before pods are synced: %s, requeued after %v", used, again)
 	}
-	w.Clock.Step(beginning)
-	if used, again := reconcileOnce(t, w, r); used != "count/foos.example.com=1 pods=2" || again != beginning {
-		t.Errorf("when pods take too long: %s, again in %v", used, again)
+	w.Clock.Step(watchStartTimeout)
+	if used, again := reconcileOnce(t, w, r); used != "count/foos.example.com=1 pods=2" || again != watchStartTimeout {
+		t.Errorf("when pods take too long: %s, requeued after %v", used, again)
 	}
 	c.synced = true
-	if used, again := reconcileOnce(t, w, r); used != "count/foos.example.com=1 pods=2" || again != settling {
-		t.Errorf("with pods, at first: %s, again in %v", used, again)
+	if used, again := reconcileOnce(t, w, r); used != "count/foos.example.com=1 pods=2" || again != countDelay {
+		t.Errorf("with pods, at first: %s, requeued after %v", used, again)
 	}
-	w.Clock.Step(settling)
-	if used, again := reconcileOnce(t, w, r); used != "count/foos.example.com=1 pods=1" || again != unserved {
-		t.Errorf("with pods: %s, again in %v", used, again)
+	w.Clock.Step(countDelay)
+	if used, again := reconcileOnce(t, w, r); used != "count/foos.example.com=1 pods=1" || again != unservedDelay {
+		t.Errorf("with pods: %s, requeued after %v", used, again)
 	}
-	r.wakeups.announce(schema.GroupResource{Group: "example.com", Resource: "foos"})
-	if _, again := reconcileOnce(t, w, r); again != soon {
-		t.Errorf("after a CRD has changed: again in %v", again)
+	r.wakeups.crdChanged(schema.GroupResource{Group: "example.com", Resource: "foos"})
+	if _, again := reconcileOnce(t, w, r); again != shortDelay {
+		t.Errorf("after a CRD has changed: requeued after %v", again)
 	}
-	w.Clock.Step(announced)
-	if _, again := reconcileOnce(t, w, r); again != unserved {
-		t.Errorf("long after: again in %v", again)
+	w.Clock.Step(crdServedWithin)
+	if _, again := reconcileOnce(t, w, r); again != unservedDelay {
+		t.Errorf("long after: requeued after %v", again)
 	}
 	if diff := cmp.Diff([]string{"*v1.Pod"}, c.asked); diff != "" {
 		t.Errorf("watched: %s", diff)
 	}
 }
 
-// TestCharges: what admission has just charged is not given back before the object can be
-// seen, unless something is known to have gone.
+// TestCharges: a charge of admission is not removed before the cache can have the object, unless an
+// object is known to be deleted.
 func TestCharges(t *testing.T) {
 	q := limit("pods=3")
 	q.Status = corev1.ResourceQuotaStatus{Hard: amounts("pods=3"), Used: amounts("pods=1")}
@@ -335,20 +336,20 @@ func TestCharges(t *testing.T) {
 	is := func(when, want string, wantAgain time.Duration) {
 		t.Helper()
 		if used, again := reconcileOnce(t, w, r); used != want || again != wantAgain {
-			t.Errorf("%s: %s, again in %v", when, used, again)
+			t.Errorf("%s: %s, requeued after %v", when, used, again)
 		}
 	}
-	is("charged", "pods=1", settling)
-	w.Clock.Step(settling / 2)
-	is("a moment later", "pods=1", settling/2)
+	is("charged", "pods=1", countDelay)
+	w.Clock.Step(countDelay / 2)
+	is("a moment later", "pods=1", countDelay/2)
 
 	now := &corev1.ResourceQuota{}
 	w.Must(w.API.Get(context.Background(), key, now))
 	now.Status.Used = amounts("pods=2")
 	w.Must(w.API.Status().Update(context.Background(), now))
-	w.Clock.Step(settling / 2)
-	is("charged again", "pods=2", settling)
-	w.Clock.Step(settling)
+	w.Clock.Step(countDelay / 2)
+	is("charged again", "pods=2", countDelay)
+	w.Clock.Step(countDelay)
 	is("long after", "pods=0", resync)
 
 	w.Must(w.API.Get(context.Background(), key, now))
@@ -358,20 +359,20 @@ func TestCharges(t *testing.T) {
 	is("gone", "pods=0", resync)
 }
 
-// TestWrites: what is true already is not written, and who was faster is heard.
+// TestWrites: an unchanged usage is not written, and a conflict is retried.
 func TestWrites(t *testing.T) {
 	w := controltest.New(t, limit("pods=3"), pod("app", "a", "1"))
 	r := newReconciler(w.Env(), &caches{synced: true})
 	writes := 0
 	conflict := apierrors.NewConflict(corev1.Resource("resourcequotas"), "q", errors.New("changed"))
 	w.Refuse = func(string, client.Object) error { writes++; return conflict }
-	if _, again := reconcileOnce(t, w, r); again != soon || writes != 1 {
-		t.Errorf("after a conflict: again in %v, %d writes", again, writes)
+	if _, again := reconcileOnce(t, w, r); again != shortDelay || writes != 1 {
+		t.Errorf("after a conflict: requeued after %v, %d writes", again, writes)
 	}
 	w.Refuse = func(string, client.Object) error { writes++; return nil }
 	for range 2 {
 		if used, again := reconcileOnce(t, w, r); used != "pods=1" || again != resync {
-			t.Errorf("%s, again in %v", used, again)
+			t.Errorf("%s, requeued after %v", used, again)
 		}
 	}
 	if writes != 2 {
@@ -379,7 +380,7 @@ func TestWrites(t *testing.T) {
 	}
 }
 
-// TestWakeups: only what changes a figure wakes a quota, and only those that count it.
+// TestWakeups: only a change of the usage wakes a quota, and only quotas that count the kind.
 func TestWakeups(t *testing.T) {
 	elsewhere := limit("pods=1")
 	elsewhere.Namespace = "other"
@@ -394,14 +395,14 @@ func TestWakeups(t *testing.T) {
 		do   func()
 		want []string
 	}{
-		{"there before", func() { pods.OnAdd(pod("app", "a", "1"), true) }, nil},
+		{"in the first list", func() { pods.OnAdd(pod("app", "a", "1"), true) }, nil},
 		{"created", func() { pods.OnAdd(pod("app", "a", "1"), false) }, []string{"app/q in 1s"}},
 		{"unchanged", func() { pods.OnUpdate(pod("app", "a", "1"), pod("app", "a", "1")) }, nil},
 		{"ended", func() { pods.OnUpdate(pod("app", "a", "1"), ended) }, []string{"app/q in 0s"}},
 		{"deleted", func() { pods.OnDelete(ended) }, []string{"app/q in 0s"}},
-		{"deleted unseen", func() { pods.OnDelete(toolscache.DeletedFinalStateUnknown{Obj: pod("other", "a", "1")}) }, []string{"other/q in 0s"}},
-		{"where nobody counts", func() { pods.OnDelete(pod("third", "a", "1")) }, nil},
-		{"what nobody counts", func() { r.wakeups.handler(corev1.Resource("secrets")).OnDelete(configMap("app", "a")) }, nil},
+		{"deletion was missed", func() { pods.OnDelete(toolscache.DeletedFinalStateUnknown{Obj: pod("other", "a", "1")}) }, []string{"other/q in 0s"}},
+		{"namespace without a quota", func() { pods.OnDelete(pod("third", "a", "1")) }, nil},
+		{"kind that no quota counts", func() { r.wakeups.handler(corev1.Resource("secrets")).OnDelete(configMap("app", "a")) }, nil},
 	} {
 		q.added = nil
 		if test.do(); !slices.Equal(q.added, test.want) {
@@ -410,7 +411,7 @@ func TestWakeups(t *testing.T) {
 	}
 }
 
-// delays is a queue that remembers what was added.
+// delays is a queue that records the added requests.
 type delays struct {
 	queue
 	added []string
@@ -432,6 +433,6 @@ func TestLimits(t *testing.T) {
 		}
 	}
 	if limits().Delete(event.DeleteEvent{Object: more}) || !limits().Create(event.CreateEvent{Object: more}) {
-		t.Error("a new quota is to be counted, and one that is gone is not")
+		t.Error("a new quota must be counted, a deleted one must not")
 	}
 }

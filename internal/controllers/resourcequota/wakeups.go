@@ -25,11 +25,11 @@ import (
 )
 
 const (
-	// settling delays the count after a creation, which admission has charged already, so
+	// countDelay delays the count after a creation, which admission has charged already, so
 	// that one count covers many creations.
-	settling = time.Second
-	// announced is how long the server may take to serve a changed CRD.
-	announced = 10 * time.Second
+	countDelay = time.Second
+	// crdServedWithin is how long the server may take to serve a changed CRD.
+	crdServedWithin = 10 * time.Second
 )
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
@@ -59,7 +59,7 @@ func (w *wakeups) start(_ context.Context, q queue) error {
 
 func (w *wakeups) created(resource schema.GroupResource, namespace string) {
 	for _, key := range w.counting(resource, namespace) {
-		w.add(reconcile.Request{NamespacedName: key}, settling)
+		w.add(reconcile.Request{NamespacedName: key}, countDelay)
 	}
 }
 
@@ -124,38 +124,38 @@ func (w *wakeups) counting(resource schema.GroupResource, namespace string) []cl
 	return keys
 }
 
-// patience returns when to check again for a kind that is not served.
-func (w *wakeups) patience(resource schema.GroupResource) time.Duration {
+// unservedRetry returns when to check again for a kind that is not served.
+func (w *wakeups) unservedRetry(resource schema.GroupResource) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if last, ok := w.changes[resource]; ok && w.clock.Since(last) < announced {
-		return soon
+	if last, ok := w.changes[resource]; ok && w.clock.Since(last) < crdServedWithin {
+		return shortDelay
 	}
-	return unserved
+	return unservedDelay
 }
 
-// settled returns when the last change of a kind's CRD is certainly served.
-func (w *wakeups) settled(resource schema.GroupResource) time.Time {
+// servedBy returns when the last change of a kind's CRD is certainly served.
+func (w *wakeups) servedBy(resource schema.GroupResource) time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	last, changed := w.changes[resource]
 	if !changed {
 		return time.Time{}
 	}
-	return last.Add(announced)
+	return last.Add(crdServedWithin)
 }
 
-// announcements requeues the quotas that count the resource of a changed CRD.
-func (r *reconciler) announcements() handler.EventHandler {
+// crdHandler requeues the quotas that count the resource of a changed CRD.
+func (r *reconciler) crdHandler() handler.EventHandler {
 	wake := func(crd client.Object) {
-		r.wakeups.announce(schema.ParseGroupResource(crd.GetName()))
+		r.wakeups.crdChanged(schema.ParseGroupResource(crd.GetName()))
 	}
 	return handler.Funcs{
 		CreateFunc: func(_ context.Context, e event.CreateEvent, _ queue) { wake(e.Object) },
 		UpdateFunc: func(_ context.Context, e event.UpdateEvent, _ queue) { wake(e.ObjectNew) },
 		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, _ queue) {
 			resource := schema.ParseGroupResource(e.Object.GetName())
-			r.wakeups.note(resource) // discovery may still have it for a moment
+			r.wakeups.recordChange(resource) // discovery may still have it for a moment
 			if err := r.watches.end(ctx, resource); err != nil {
 				klog.FromContext(ctx).Error(err, "Cannot stop the watch of a deleted CRD", "crd", e.Object.GetName())
 			}
@@ -163,19 +163,19 @@ func (r *reconciler) announcements() handler.EventHandler {
 	}
 }
 
-func (w *wakeups) announce(resource schema.GroupResource) {
+func (w *wakeups) crdChanged(resource schema.GroupResource) {
 	keys := w.counting(resource, "")
 	if len(keys) == 0 {
 		return
 	}
-	w.note(resource)
+	w.recordChange(resource)
 	for _, key := range keys {
 		w.add(reconcile.Request{NamespacedName: key}, 0)
 	}
 }
 
-// note records that the CRD of a kind has just changed.
-func (w *wakeups) note(resource schema.GroupResource) {
+// recordChange records that the CRD of a kind has just changed.
+func (w *wakeups) recordChange(resource schema.GroupResource) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.changes == nil {

@@ -51,11 +51,11 @@ type watches struct {
 }
 
 type watch struct {
-	// begun is when the watch was started, looked when discovery was last checked.
-	begun, looked time.Time
-	object        client.Object
-	list          func() client.ObjectList
-	synced        func() bool
+	// started is when the watch was started, discovered when discovery was last checked.
+	started, discovered time.Time
+	object              client.Object
+	list                func() client.ObjectList
+	synced              func() bool
 }
 
 // kind returns the kind of a metadata watch. It is empty for a watch of whole objects.
@@ -63,8 +63,9 @@ func (w *watch) kind() schema.GroupVersionKind {
 	return w.object.GetObjectKind().GroupVersionKind()
 }
 
-// whole returns the types of a kind of which quotas count more than the number.
-func whole(resource schema.GroupResource) (client.Object, func() client.ObjectList) {
+// fullTypes returns the types of a kind whose objects are read whole: quotas count more of them
+// than their number.
+func fullTypes(resource schema.GroupResource) (client.Object, func() client.ObjectList) {
 	switch resource {
 	case corev1.Resource("pods"):
 		return &corev1.Pod{}, func() client.ObjectList { return &corev1.PodList{} }
@@ -82,14 +83,14 @@ func whole(resource schema.GroupResource) (client.Object, func() client.ObjectLi
 // to another one.
 func (w *watches) watch(ctx context.Context, resource schema.GroupResource) (*watch, error) {
 	known := w.known(resource)
-	if known != nil && !w.due(resource, known) {
+	if known != nil && !w.isDue(resource, known) {
 		return known, nil
 	}
-	looked := w.clock.Now()
+	discovered := w.clock.Now()
 	found, err := w.find(resource)
 	switch {
 	case err == nil:
-		return w.follow(ctx, resource, found, looked)
+		return w.follow(ctx, resource, found, discovered)
 	case errors.Is(err, errUnserved):
 		return nil, errors.Join(err, w.end(ctx, resource))
 	case known != nil: // Discovery failed and is retried; the watch continues.
@@ -100,17 +101,17 @@ func (w *watches) watch(ctx context.Context, resource schema.GroupResource) (*wa
 }
 
 // follow watches a kind as discovery found it, and ends a different watch of the kind.
-func (w *watches) follow(ctx context.Context, resource schema.GroupResource, found *watch, looked time.Time) (*watch, error) {
+func (w *watches) follow(ctx context.Context, resource schema.GroupResource, found *watch, discovered time.Time) (*watch, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if known := w.open[resource]; known != nil && known.kind() == found.kind() {
-		known.looked = looked
+		known.discovered = discovered
 		return known, nil
 	}
 	if err := w.close(ctx, resource); err != nil {
 		return nil, err
 	}
-	found.begun, found.looked = w.clock.Now(), looked
+	found.started, found.discovered = w.clock.Now(), discovered
 	return found, w.begin(ctx, resource, found)
 }
 
@@ -120,25 +121,25 @@ func (w *watches) known(resource schema.GroupResource) *watch {
 	return w.open[resource]
 }
 
-// due reports whether to check discovery again for a watched kind: periodically, and until a change of
-// its CRD has settled.
-func (w *watches) due(resource schema.GroupResource, known *watch) bool {
+// isDue reports whether to check discovery again for a watched kind: periodically, and until a
+// change of its CRD is certainly served.
+func (w *watches) isDue(resource schema.GroupResource, known *watch) bool {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
-	age := w.clock.Since(known.looked)
-	return age >= resync || age >= settling && known.looked.Before(w.wake.settled(resource))
+	age := w.clock.Since(known.discovered)
+	return age >= resync || age >= countDelay && known.discovered.Before(w.wake.servedBy(resource))
 }
 
-// unsettled reports whether a change of the kind's CRD may not be served yet.
-func (w *watches) unsettled(resource schema.GroupResource) bool {
+// isUnsettled reports whether a change of the kind's CRD may not be served yet.
+func (w *watches) isUnsettled(resource schema.GroupResource) bool {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
 	known := w.open[resource]
-	return known != nil && known.looked.Before(w.wake.settled(resource))
+	return known != nil && known.discovered.Before(w.wake.servedBy(resource))
 }
 
-func (w *watches) begin(ctx context.Context, resource schema.GroupResource, begun *watch) error {
-	informer, err := w.cache.GetInformer(ctx, begun.object, cache.BlockUntilSynced(false))
+func (w *watches) begin(ctx context.Context, resource schema.GroupResource, started *watch) error {
+	informer, err := w.cache.GetInformer(ctx, started.object, cache.BlockUntilSynced(false))
 	if err != nil {
 		return err
 	}
@@ -146,14 +147,14 @@ func (w *watches) begin(ctx context.Context, resource schema.GroupResource, begu
 	if err != nil {
 		return err
 	}
-	begun.synced = registration.HasSynced
-	w.open[resource] = begun
+	started.synced = registration.HasSynced
+	w.open[resource] = started
 	return nil
 }
 
 // find returns how to watch a kind.
 func (w *watches) find(resource schema.GroupResource) (*watch, error) {
-	if object, list := whole(resource); object != nil {
+	if object, list := fullTypes(resource); object != nil {
 		return &watch{object: object, list: list}, nil
 	}
 	found, err := served.LookUp(w.served, resource)
@@ -214,8 +215,8 @@ func (w *wakeups) handler(resource schema.GroupResource) toolscache.ResourceEven
 			}
 		},
 		UpdateFunc: func(old, now any) {
-			before, was := old.(client.Object)
-			if o, ok := now.(client.Object); ok && was {
+			before, beforeOK := old.(client.Object)
+			if o, ok := now.(client.Object); ok && beforeOK {
 				w.changed(resource, o, before)
 			}
 		},

@@ -47,7 +47,7 @@ func verbs(r *rbacv1.ClusterRole) []string {
 	return all
 }
 
-func TestRolesFollowThoseTheyAggregate(t *testing.T) {
+func TestAggregatedRolesAreUpdated(t *testing.T) {
 	ctx := context.Background()
 	scheme := runtime.NewScheme()
 	must(t, rbacv1.AddToScheme(scheme))

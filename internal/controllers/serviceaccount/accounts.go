@@ -44,8 +44,8 @@ func AddAccounts(env control.Env) error {
 	return ctrl.NewControllerManagedBy(env.Manager).
 		Named(AccountsName).
 		WithOptions(env.Options(workers)).
-		For(&corev1.Namespace{}, builder.WithPredicates(namespaced.Arrivals())).
-		Watches(&corev1.ServiceAccount{}, namespaced.Wake(), builder.WithPredicates(namespaced.Losses(accountName))).
+		For(&corev1.Namespace{}, builder.WithPredicates(namespaced.Activated())).
+		Watches(&corev1.ServiceAccount{}, namespaced.ToNamespace(), builder.WithPredicates(namespaced.Deleted(accountName))).
 		Complete(r)
 }
 

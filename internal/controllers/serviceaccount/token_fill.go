@@ -92,7 +92,7 @@ func (f *filler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, 
 	if apierrors.IsNotFound(err) {
 		return ctrl.Result{}, f.unlistAll(ctx, req.NamespacedName)
 	}
-	if err != nil || !secret.DeletionTimestamp.IsZero() || owned.Held(secret) {
+	if err != nil || !secret.DeletionTimestamp.IsZero() || owned.IsHeld(secret) {
 		return ctrl.Result{}, err
 	}
 	account, err := f.accountOf(ctx, secret)
@@ -165,7 +165,7 @@ func (f *filler) unlistAll(ctx context.Context, secret client.ObjectKey) error {
 	}
 	var errs []error
 	for i := range accounts.Items {
-		if account := &accounts.Items[i]; lists(account, secret.Name) {
+		if account := &accounts.Items[i]; isListed(account, secret.Name) {
 			errs = append(errs, f.unlist(ctx, account.DeepCopy(), secret))
 		}
 	}

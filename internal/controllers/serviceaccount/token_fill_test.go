@@ -58,21 +58,21 @@ func TestTokensAreFilledIn(t *testing.T) {
 	whole := map[string]string{"ca.crt": "PEM", "namespace": "ns", "token": "token of a in s"}
 	for name, tt := range map[string]struct {
 		secret *corev1.Secret
-		cached []client.Object // if not the same as live
+		cached []client.Object // if different from live
 		live   []client.Object
 		want   map[string]string // nil: deleted
 	}{
 		"empty":                     {secret("s", "a", "", nil), nil, []client.Object{account("a", "1")}, whole},
 		"empty, account not cached": {secret("s", "a", "1", nil), []client.Object{}, []client.Object{account("a", "1")}, whole},
-		"another CA, and its own token": {
+		"another CA, existing token": {
 			secret("s", "a", "1", map[string]string{"ca.crt": "old", "token": "mine", "namespace": "x", "more": "y"}), nil, []client.Object{account("a", "1")},
 			map[string]string{"ca.crt": "PEM", "namespace": "x", "token": "mine", "more": "y"},
 		},
 		"no account":                   {secret("s", "a", "", nil), nil, nil, nil},
 		"another account of that name": {secret("s", "a", "1", whole), nil, []client.Object{account("a", "2")}, nil},
-		"complete":                     {secret("s", "a", "1", whole), nil, []client.Object{account("a", "1")}, whole},
+		"already filled in":            {secret("s", "a", "1", whole), nil, []client.Object{account("a", "1")}, whole},
 		"on hold, no account":          {held(secret("s", "a", "1", map[string]string{"token": "mine"})), nil, nil, map[string]string{"token": "mine"}},
-		"on hold, an account":          {held(secret("s", "a", "1", nil)), nil, []client.Object{account("a", "1")}, map[string]string{}},
+		"on hold, account exists":      {held(secret("s", "a", "1", nil)), nil, []client.Object{account("a", "1")}, map[string]string{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			api := fake.NewClientBuilder().WithObjects(append(tt.live, tt.secret)...).Build()
@@ -107,7 +107,7 @@ func TestTokensAreFilledIn(t *testing.T) {
 	}
 }
 
-// stale writes to a client and reads from an older cache.
+// stale writes to a client and reads from a stale cache.
 type stale struct {
 	client.Client
 	cache client.Reader
@@ -135,7 +135,7 @@ func TestDeletedSecretIsUnlisted(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if lists(a, "deleted") || !lists(a, "other") || !lists(b, "other") || !lists(b, "opaque") {
+	if isListed(a, "deleted") || !isListed(a, "other") || !isListed(b, "other") || !isListed(b, "opaque") {
 		t.Errorf("a lists %v, b %v", a.Secrets, b.Secrets)
 	}
 }

@@ -149,7 +149,7 @@ func (r *retirer) isNeeded(ctx context.Context, secret *corev1.Secret) (bool, er
 	if err := r.client.Get(ctx, key, account); err != nil {
 		return true, client.IgnoreNotFound(err)
 	}
-	if uid := types.UID(secret.Annotations[corev1.ServiceAccountUIDKey]); uid != "" && uid != account.UID || !lists(account, secret.Name) {
+	if uid := types.UID(secret.Annotations[corev1.ServiceAccountUIDKey]); uid != "" && uid != account.UID || !isListed(account, secret.Name) {
 		return true, nil // controllers listed the tokens that they created in the account
 	}
 	pods := &corev1.PodList{}

@@ -84,7 +84,7 @@ func TestRetire(t *testing.T) {
 		return left
 	}
 	if left := retire(day(365)); len(left) != 5 || left["old"] != "" {
-		t.Errorf("before uses were recorded for a year: %v", left)
+		t.Errorf("before uses were recorded for a year: left %v", left)
 	}
 	left := retire(day(367))
 	if _, exists := left["expired"]; exists || len(left) != 4 || left["old"] != day(0) || left["mounted"] != day(400) {

@@ -11,9 +11,9 @@ import (
 // tokenSecrets selects the Secrets that hold tokens.
 var tokenSecrets = fields.OneTermEqualSelector("type", string(corev1.SecretTypeServiceAccountToken))
 
-// lists reports whether an account lists a Secret. Only users and the token controllers of
+// isListed reports whether an account lists a Secret. Only users and the token controllers of
 // old releases add Secrets to that list.
-func lists(account *corev1.ServiceAccount, secret string) bool {
+func isListed(account *corev1.ServiceAccount, secret string) bool {
 	for _, ref := range account.Secrets {
 		if ref.Name == secret {
 			return true

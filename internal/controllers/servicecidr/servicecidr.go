@@ -45,7 +45,7 @@ const (
 // IPAddress, requeues those that are being deleted.
 func Add(env control.Env) error {
 	r := &reconciler{client: env.Client, events: env.Events, clock: env.Clock}
-	addressesGone := predicate.Funcs{
+	deletions := predicate.Funcs{
 		CreateFunc: func(event.CreateEvent) bool { return false },
 		UpdateFunc: func(event.UpdateEvent) bool { return false },
 	}
@@ -54,7 +54,7 @@ func Add(env control.Env) error {
 		WithOptions(env.Options(1)).
 		For(&networkingv1.ServiceCIDR{}).
 		Watches(&networkingv1.ServiceCIDR{}, handler.EnqueueRequestsFromMapFunc(r.terminating)).
-		Watches(&networkingv1.IPAddress{}, handler.EnqueueRequestsFromMapFunc(r.terminating), builder.WithPredicates(addressesGone)).
+		Watches(&networkingv1.IPAddress{}, handler.EnqueueRequestsFromMapFunc(r.terminating), builder.WithPredicates(deletions)).
 		Complete(r)
 }
 
@@ -101,28 +101,28 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{}, err
 }
 
-func (r *reconciler) remove(ctx context.Context, going *networkingv1.ServiceCIDR) (ctrl.Result, error) {
-	needed, err := r.isNeeded(ctx, going)
+func (r *reconciler) remove(ctx context.Context, deleted *networkingv1.ServiceCIDR) (ctrl.Result, error) {
+	needed, err := r.isNeeded(ctx, deleted)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 	if needed {
-		return ctrl.Result{}, r.setReady(ctx, going, metav1.Condition{
+		return ctrl.Result{}, r.setReady(ctx, deleted, metav1.Condition{
 			Status: metav1.ConditionFalse, Reason: networkingv1.ServiceCIDRReasonTerminating,
 			Message: "There are still IPAddresses referencing the ServiceCIDR, please remove them or create a new ServiceCIDR",
 		})
 	}
-	if wait := gracePeriod - r.clock.Since(going.DeletionTimestamp.Time); wait > 0 {
+	if wait := gracePeriod - r.clock.Since(deleted.DeletionTimestamp.Time); wait > 0 {
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
-	if !controllerutil.RemoveFinalizer(going, finalizer) {
+	if !controllerutil.RemoveFinalizer(deleted, finalizer) {
 		return ctrl.Result{}, nil
 	}
-	return ctrl.Result{}, client.IgnoreNotFound(r.client.Update(ctx, going))
+	return ctrl.Result{}, client.IgnoreNotFound(r.client.Update(ctx, deleted))
 }
 
 // isNeeded reports whether an address in use is covered by this range and by no other.
-func (r *reconciler) isNeeded(ctx context.Context, going *networkingv1.ServiceCIDR) (bool, error) {
+func (r *reconciler) isNeeded(ctx context.Context, deleted *networkingv1.ServiceCIDR) (bool, error) {
 	ranges := &networkingv1.ServiceCIDRList{}
 	if err := r.client.List(ctx, ranges); err != nil {
 		return false, err
@@ -133,10 +133,10 @@ func (r *reconciler) isNeeded(ctx context.Context, going *networkingv1.ServiceCI
 	}
 	for i := range addresses.Items {
 		address, err := netip.ParseAddr(addresses.Items[i].Name)
-		if err != nil || !contains(going, address) {
+		if err != nil || !contains(deleted, address) {
 			continue
 		}
-		if !inOtherRange(ranges.Items, going.Name, address) {
+		if !inOtherRange(ranges.Items, deleted.Name, address) {
 			return true, nil
 		}
 	}
@@ -144,9 +144,9 @@ func (r *reconciler) isNeeded(ctx context.Context, going *networkingv1.ServiceCI
 }
 
 // inOtherRange reports whether a range of another name contains the address.
-func inOtherRange(ranges []networkingv1.ServiceCIDR, than string, address netip.Addr) bool {
+func inOtherRange(ranges []networkingv1.ServiceCIDR, except string, address netip.Addr) bool {
 	for i := range ranges {
-		if ranges[i].Name != than && contains(&ranges[i], address) {
+		if ranges[i].Name != except && contains(&ranges[i], address) {
 			return true
 		}
 	}
@@ -164,12 +164,12 @@ func contains(r *networkingv1.ServiceCIDR, address netip.Addr) bool {
 
 // setReady sets the condition Ready if its status or reason changes. A different message, such as that of
 // the API server for the default range, stays.
-func (r *reconciler) setReady(ctx context.Context, about *networkingv1.ServiceCIDR, ready metav1.Condition) error {
+func (r *reconciler) setReady(ctx context.Context, cidr *networkingv1.ServiceCIDR, ready metav1.Condition) error {
 	ready.Type = networkingv1.ServiceCIDRConditionReady
-	if now := meta.FindStatusCondition(about.Status.Conditions, ready.Type); now != nil && now.Status == ready.Status && now.Reason == ready.Reason {
+	if now := meta.FindStatusCondition(cidr.Status.Conditions, ready.Type); now != nil && now.Status == ready.Status && now.Reason == ready.Reason {
 		return nil
 	}
 	ready.LastTransitionTime = metav1.NewTime(r.clock.Now())
-	meta.SetStatusCondition(&about.Status.Conditions, ready)
-	return client.IgnoreNotFound(r.client.Status().Update(ctx, about))
+	meta.SetStatusCondition(&cidr.Status.Conditions, ready)
+	return client.IgnoreNotFound(r.client.Status().Update(ctx, cidr))
 }

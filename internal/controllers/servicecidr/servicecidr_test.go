@@ -95,17 +95,17 @@ func TestRangeWaitsForItsAddresses(t *testing.T) {
 		t.Errorf("Ready is %q while an address is in use", got)
 	}
 	if got := b.r.terminating(ctx, nil); len(got) != 1 || got[0].Name != "extra" {
-		t.Errorf("an address that goes wakes %v", got)
+		t.Errorf("a deleted address wakes %v", got)
 	}
 
 	b.must(b.Delete(ctx, address("10.1.0.7")))
 	if wait := b.reconcile("extra").RequeueAfter; wait <= 0 || wait > gracePeriod+time.Second {
-		t.Errorf("waits %v", wait)
+		t.Errorf("requeued after %v", wait)
 	}
 	b.clock.Step(gracePeriod + 2*time.Second)
 	b.reconcile("extra")
 	if err := b.Get(ctx, client.ObjectKey{Name: "extra"}, &networkingv1.ServiceCIDR{}); !apierrors.IsNotFound(err) {
-		t.Errorf("still there: %v", err)
+		t.Errorf("the ServiceCIDR was not removed: %v", err)
 	}
 }
 
@@ -116,7 +116,7 @@ func TestCoveredRangeIsDeleted(t *testing.T) {
 	b.clock.Step(gracePeriod + 2*time.Second)
 	b.reconcile("small")
 	if err := b.Get(context.Background(), client.ObjectKey{Name: "small"}, &networkingv1.ServiceCIDR{}); !apierrors.IsNotFound(err) {
-		t.Errorf("still there: %v", err)
+		t.Errorf("the ServiceCIDR was not removed: %v", err)
 	}
 }
 

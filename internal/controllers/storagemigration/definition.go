@@ -19,24 +19,24 @@ import (
 // definitionManager is the field manager for CustomResourceDefinitions, with upstream's name.
 const definitionManager = "migration-runner-controller"
 
-// change returns the condition and the stored versions of a definition.
-type change func(*apiextensionsv1.CustomResourceDefinition) (reason, message string, running bool, stored []string)
+// statusChange returns the condition and the stored versions of a definition.
+type statusChange func(*apiextensionsv1.CustomResourceDefinition) (reason, message string, running bool, stored []string)
 
-// beginning reports a running migration, and keeps the stored versions.
-func beginning(migration string) change {
+// startCondition reports a running migration, and keeps the stored versions.
+func startCondition(migration string) statusChange {
 	return func(crd *apiextensionsv1.CustomResourceDefinition) (string, string, bool, []string) {
 		return reasonRunning, fmt.Sprintf("Migration %s is running", migration), true, crd.Status.StoredVersions
 	}
 }
 
-// ending reports the result of a migration. After success, only the current version is stored, unless
+// endCondition reports the result of a migration. After success, only the current version is stored, unless
 // the definition was changed during the migration.
-func ending(succeeded bool) change {
+func endCondition(succeeded bool) statusChange {
 	return func(crd *apiextensionsv1.CustomResourceDefinition) (string, string, bool, []string) {
 		switch {
 		case !succeeded:
 			return "MigrationFailed", "The migration has failed", false, crd.Status.StoredVersions
-		case !sinceBeginning(crd):
+		case !isUnchangedSinceStart(crd):
 			return "MigrationSucceeded", "The migration has succeeded but the stored versions have not been updated due to a generation mismatch", false, crd.Status.StoredVersions
 		default:
 			return "MigrationSucceeded", "The migration has succeeded and the stored versions have been updated", false, []string{storageVersion(crd)}
@@ -44,8 +44,8 @@ func ending(succeeded bool) change {
 	}
 }
 
-// sinceBeginning reports whether a definition is unchanged since its migration started.
-func sinceBeginning(crd *apiextensionsv1.CustomResourceDefinition) bool {
+// isUnchangedSinceStart reports whether a definition is unchanged since its migration started.
+func isUnchangedSinceStart(crd *apiextensionsv1.CustomResourceDefinition) bool {
 	for _, c := range crd.Status.Conditions {
 		if c.Type == apiextensionsv1.StorageMigrating {
 			return c.ObservedGeneration == crd.Generation
@@ -65,7 +65,7 @@ func storageVersion(crd *apiextensionsv1.CustomResourceDefinition) string {
 
 // updateDefinition updates the status of a custom resource's definition. A conflict is returned, and
 // retried.
-func (r *reconciler) updateDefinition(ctx context.Context, m *migration, tell change) error {
+func (r *reconciler) updateDefinition(ctx context.Context, m *migration, change statusChange) error {
 	found := &unstructured.Unstructured{}
 	found.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
 	name := m.Spec.Resource.Resource + "." + m.Spec.Resource.Group
@@ -76,7 +76,7 @@ func (r *reconciler) updateDefinition(ctx context.Context, m *migration, tell ch
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(found.Object, crd); err != nil {
 		return err
 	}
-	status, err := statusOf(crd, tell, r.clock.Now())
+	status, err := statusOf(crd, change, r.clock.Now())
 	if err != nil {
 		return err
 	}
@@ -84,11 +84,11 @@ func (r *reconciler) updateDefinition(ctx context.Context, m *migration, tell ch
 }
 
 // statusOf returns the status to apply.
-func statusOf(crd *apiextensionsv1.CustomResourceDefinition, tell change, now time.Time) (*unstructured.Unstructured, error) {
-	reason, message, running, stored := tell(crd)
-	holds := apiextensionsv1.ConditionFalse
+func statusOf(crd *apiextensionsv1.CustomResourceDefinition, change statusChange, now time.Time) (*unstructured.Unstructured, error) {
+	reason, message, running, stored := change(crd)
+	isRunning := apiextensionsv1.ConditionFalse
 	if running {
-		holds = apiextensionsv1.ConditionTrue
+		isRunning = apiextensionsv1.ConditionTrue
 	}
 	encoded, err := json.Marshal(map[string]any{
 		"apiVersion": apiextensionsv1.SchemeGroupVersion.String(), "kind": "CustomResourceDefinition",
@@ -96,7 +96,7 @@ func statusOf(crd *apiextensionsv1.CustomResourceDefinition, tell change, now ti
 		"status": map[string]any{
 			"storedVersions": stored,
 			"conditions": []apiextensionsv1.CustomResourceDefinitionCondition{{
-				Type: apiextensionsv1.StorageMigrating, Status: holds, LastTransitionTime: metav1.NewTime(now),
+				Type: apiextensionsv1.StorageMigrating, Status: isRunning, LastTransitionTime: metav1.NewTime(now),
 				Reason: reason, Message: message, ObservedGeneration: crd.Generation,
 			}},
 		},

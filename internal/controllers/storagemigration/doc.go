@@ -70,7 +70,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	m, step := next(all.Items, metav1.GroupResource{Group: req.Namespace, Resource: req.Name})
-	if step == nothing {
+	if step == noStep {
 		return ctrl.Result{}, nil
 	}
 	m = m.DeepCopy()
@@ -88,7 +88,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 type step int
 
 const (
-	nothing step = iota
+	noStep step = iota
 	begin
 	run
 	finish
@@ -97,30 +97,30 @@ const (
 // next selects the migration to continue. One runs at a time, the oldest first.
 func next(all []migration, resource metav1.GroupResource) (*migration, step) {
 	var chosen *migration
-	does := nothing
+	chosenStep := noStep
 	for i := range all {
 		m := &all[i]
 		if m.Spec.Resource != resource {
 			continue
 		}
-		s := state(m)
-		if s > does || s == does && s == begin && older(m, chosen) {
-			chosen, does = m, s
+		s := nextStep(m)
+		if s > chosenStep || s == chosenStep && s == begin && older(m, chosen) {
+			chosen, chosenStep = m, s
 		}
 	}
-	return chosen, does
+	return chosen, chosenStep
 }
 
-// state returns the next step of a single migration.
-func state(m *migration) step {
-	running, ended := is(m, migrationv1.MigrationRunning), is(m, migrationv1.MigrationSucceeded) || is(m, migrationv1.MigrationFailed)
+// nextStep returns the next step of a single migration.
+func nextStep(m *migration) step {
+	running, ended := isTrue(m, migrationv1.MigrationRunning), isTrue(m, migrationv1.MigrationSucceeded) || isTrue(m, migrationv1.MigrationFailed)
 	switch {
 	case running && ended:
 		return finish
 	case running:
 		return run
 	case ended:
-		return nothing
+		return noStep
 	default:
 		return begin
 	}
@@ -133,7 +133,7 @@ func older(a, b *migration) bool {
 	return a.Name < b.Name
 }
 
-func is(m *migration, t migrationv1.MigrationConditionType) bool {
+func isTrue(m *migration, t migrationv1.MigrationConditionType) bool {
 	return meta.IsStatusConditionTrue(m.Status.Conditions, string(t))
 }
 
@@ -153,7 +153,7 @@ func (r *reconciler) set(m *migration, t migrationv1.MigrationConditionType, sta
 }
 
 func (r *reconciler) begin(ctx context.Context, m *migration) error {
-	if err := r.updateDefinition(ctx, m, beginning(m.Name)); err != nil {
+	if err := r.updateDefinition(ctx, m, startCondition(m.Name)); err != nil {
 		return err
 	}
 	r.set(m, migrationv1.MigrationRunning, metav1.ConditionTrue, reasonRunning, progress{}.message())
@@ -161,7 +161,7 @@ func (r *reconciler) begin(ctx context.Context, m *migration) error {
 }
 
 func (r *reconciler) finish(ctx context.Context, m *migration) error {
-	if err := r.updateDefinition(ctx, m, ending(is(m, migrationv1.MigrationSucceeded))); err != nil {
+	if err := r.updateDefinition(ctx, m, endCondition(isTrue(m, migrationv1.MigrationSucceeded))); err != nil {
 		return err
 	}
 	r.set(m, migrationv1.MigrationRunning, metav1.ConditionFalse, reasonCompleted, "Migration completed")
@@ -180,7 +180,7 @@ func (r *reconciler) write(ctx context.Context, m *migration) error {
 // progress counts the objects of a migration.
 type progress struct {
 	left, total int
-	err         error // what it waits to have passed
+	err         error // a transient error, which is retried
 }
 
 func (p progress) message() string {

@@ -22,9 +22,9 @@ import (
 )
 
 const (
-	// patience is how long after the creation of a migration its resource may take to be
+	// servedWithin is how long after the creation of a migration its resource may take to be
 	// served: a new CRD is not served immediately.
-	patience = time.Minute
+	servedWithin = time.Minute
 	// page is the number of objects in one list.
 	page = 500
 )
@@ -38,19 +38,20 @@ func (r *reconciler) run(ctx context.Context, m *migration) error {
 	switch {
 	case err != nil:
 		return err
-	case resource == nil && r.clock.Since(m.CreationTimestamp.Time) < patience:
+	case resource == nil && r.clock.Since(m.CreationTimestamp.Time) < servedWithin:
 		return fmt.Errorf("%s is not served yet", m.Spec.Resource)
 	case resource == nil:
 		return r.fail(ctx, m, "resource does not exist in discovery")
 	case m.Status.ResourceVersion == "":
-		return r.mark(ctx, m, resource)
+		return r.recordVersion(ctx, m, resource)
 	default:
 		return r.migrate(ctx, m, resource)
 	}
 }
 
-// mark records the newest resourceVersion. Objects that are written later need no migration.
-func (r *reconciler) mark(ctx context.Context, m *migration, resource *served.Resource) error {
+// recordVersion records the newest resourceVersion. Objects that are written later need no
+// migration.
+func (r *reconciler) recordVersion(ctx context.Context, m *migration, resource *served.Resource) error {
 	if !resource.Can(verbs...) {
 		return r.fail(ctx, m, fmt.Sprintf("resource %q does not support discovery operations: %v", resource.String(), verbs))
 	}
@@ -72,8 +73,8 @@ func listOf(resource *served.Resource) *metav1.PartialObjectMetadataList {
 	return list
 }
 
-// migrate rewrites all objects that were not written since the mark. It can be repeated, since rewritten
-// objects are newer.
+// migrate rewrites all objects that are not newer than the recorded resourceVersion. It can be
+// repeated, since rewritten objects are newer.
 func (r *reconciler) migrate(ctx context.Context, m *migration, resource *served.Resource) error {
 	waiting, total, err := r.waiting(ctx, m, resource)
 	if err != nil {
@@ -101,7 +102,8 @@ func (r *reconciler) migrate(ctx context.Context, m *migration, resource *served
 	return r.write(ctx, m)
 }
 
-// waiting returns the objects that are not newer than the mark, and the number of all objects.
+// waiting returns the objects that are not newer than the recorded resourceVersion, and the number
+// of all objects.
 func (r *reconciler) waiting(ctx context.Context, m *migration, resource *served.Resource) (waiting []metav1.PartialObjectMetadata, total int, err error) {
 	for list := listOf(resource); ; {
 		if err := r.live.List(ctx, list, client.Limit(page), client.Continue(list.Continue)); err != nil {

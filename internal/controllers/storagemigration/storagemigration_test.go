@@ -49,14 +49,14 @@ func TestNext(t *testing.T) {
 		want string
 		step step
 	}{
-		"none":                            {nil, "", nothing},
-		"of another resource":             {[]*migration{newMigration("a", 0, other)}, "", nothing},
-		"all done":                        {[]*migration{newMigration("a", 0, configs, succeeded), newMigration("b", 0, configs, failed)}, "", nothing},
-		"the oldest begins":               {[]*migration{newMigration("a", time.Hour, configs), newMigration("b", 2*time.Hour, configs), newMigration("c", 0, configs)}, "b", begin},
-		"as old, by name":                 {[]*migration{newMigration("b", 0, configs), newMigration("a", 0, configs)}, "a", begin},
-		"others wait for the one running": {[]*migration{newMigration("a", time.Hour, configs), newMigration("b", 0, configs, running)}, "b", run},
-		"and for its end":                 {[]*migration{newMigration("a", time.Hour, configs), newMigration("b", 0, configs, running, failed)}, "b", finish},
-		"then they begin":                 {[]*migration{newMigration("a", time.Hour, configs, succeeded), newMigration("b", 0, configs)}, "b", begin},
+		"no migrations":                                 {nil, "", noStep},
+		"migration of another resource":                 {[]*migration{newMigration("a", 0, other)}, "", noStep},
+		"all have ended":                                {[]*migration{newMigration("a", 0, configs, succeeded), newMigration("b", 0, configs, failed)}, "", noStep},
+		"the oldest starts":                             {[]*migration{newMigration("a", time.Hour, configs), newMigration("b", 2*time.Hour, configs), newMigration("c", 0, configs)}, "b", begin},
+		"equal age, ordered by name":                    {[]*migration{newMigration("b", 0, configs), newMigration("a", 0, configs)}, "a", begin},
+		"others wait for the running one":               {[]*migration{newMigration("a", time.Hour, configs), newMigration("b", 0, configs, running)}, "b", run},
+		"others wait until the running one is finished": {[]*migration{newMigration("a", time.Hour, configs), newMigration("b", 0, configs, running, failed)}, "b", finish},
+		"the next one starts after the end":             {[]*migration{newMigration("a", time.Hour, configs, succeeded), newMigration("b", 0, configs)}, "b", begin},
 	} {
 		var all []migration
 		for _, m := range tt.all {
@@ -147,7 +147,7 @@ func (b *bench) reconcile(resource metav1.GroupResource) error {
 	return err
 }
 
-// settle takes all steps there are.
+// settle takes steps until nothing changes.
 func (b *bench) settle(resource metav1.GroupResource) {
 	b.Helper()
 	for range 6 {
@@ -172,7 +172,7 @@ func (b *bench) conditions(name string) map[string]string {
 
 func TestMigrationRewritesOldObjects(t *testing.T) {
 	b := newBench(t, newMigration("m", 0, configs), newMigration("later", -time.Hour, configs))
-	for range 2 { // it begins, and marks
+	for range 2 { // it starts, and records the resourceVersion
 		if err := b.reconcile(configs); err != nil {
 			t.Fatal(err)
 		}
@@ -181,7 +181,7 @@ func TestMigrationRewritesOldObjects(t *testing.T) {
 		t.Errorf("wrote %v, conditions (-want +got):\n%s", b.patched, diff)
 	}
 	if len(b.conditions("later")) != 0 {
-		t.Errorf("two run: %v", b.conditions("later"))
+		t.Errorf("two migrations run: %v", b.conditions("later"))
 	}
 
 	b.refuse = apierrors.NewTooManyRequests("busy", 1)
@@ -217,7 +217,7 @@ func TestMigrationRewritesOldObjects(t *testing.T) {
 	}
 }
 
-func TestObjectsThatWereWrittenOrDeletedMeanwhileNeedNothing(t *testing.T) {
+func TestConcurrentlyWrittenObjectsNeedNoRewrite(t *testing.T) {
 	for _, err := range []error{apierrors.NewConflict(corev1.Resource("configmaps"), "a", errors.New("newer")), apierrors.NewNotFound(corev1.Resource("configmaps"), "a")} {
 		b := newBench(t, newMigration("m", 0, configs))
 		b.refuse = err
@@ -229,7 +229,7 @@ func TestObjectsThatWereWrittenOrDeletedMeanwhileNeedNothing(t *testing.T) {
 }
 
 func TestFailures(t *testing.T) {
-	t.Run("an object that is refused", func(t *testing.T) {
+	t.Run("an object is refused", func(t *testing.T) {
 		b := newBench(t, newMigration("m", 0, configs))
 		b.refuse = apierrors.NewForbidden(corev1.Resource("configmaps"), "a", errors.New("no"))
 		b.settle(configs)
@@ -239,7 +239,7 @@ func TestFailures(t *testing.T) {
 			t.Errorf("%v after %v", got, b.patched)
 		}
 	})
-	t.Run("a resource that cannot be migrated", func(t *testing.T) {
+	t.Run("a resource cannot be migrated", func(t *testing.T) {
 		bindings := metav1.GroupResource{Resource: "bindings"}
 		b := newBench(t, newMigration("m", 0, bindings))
 		b.settle(bindings)
@@ -247,16 +247,16 @@ func TestFailures(t *testing.T) {
 			t.Errorf("Failed is %q", got)
 		}
 	})
-	t.Run("a resource that nobody serves", func(t *testing.T) {
+	t.Run("a resource is not served", func(t *testing.T) {
 		nowhere := metav1.GroupResource{Group: "example.com", Resource: "things"}
 		b := newBench(t, newMigration("m", 0, nowhere))
-		if err := b.reconcile(nowhere); err != nil { // it begins
+		if err := b.reconcile(nowhere); err != nil { // it starts
 			t.Fatal(err)
 		}
 		if err := b.reconcile(nowhere); err == nil {
-			t.Error("given up at once")
+			t.Error("no error, so the request is not retried")
 		}
-		b.clock.SetTime(start.Add(patience))
+		b.clock.SetTime(start.Add(servedWithin))
 		b.settle(nowhere)
 		if got := b.conditions("m")["Failed"]; got != "True StorageVersionMigrationFailed: resource does not exist in discovery" {
 			t.Errorf("Failed is %q", got)
@@ -277,15 +277,15 @@ func TestDefinitionStatus(t *testing.T) {
 	}
 	both, storage := []any{"v1", "v2"}, []any{"v2"}
 	for name, tt := range map[string]struct {
-		tell                    change
+		tell                    statusChange
 		observed                int64
 		status, reason, message string
 		stored                  []any
 	}{
-		"it begins":             {beginning("m"), 3, "True", "MigrationRunning", "Migration m is running", both},
-		"succeeded":             {ending(true), 3, "False", "MigrationSucceeded", "The migration has succeeded and the stored versions have been updated", storage},
-		"succeeded for nothing": {ending(true), 2, "False", "MigrationSucceeded", "The migration has succeeded but the stored versions have not been updated due to a generation mismatch", both},
-		"failed":                {ending(false), 3, "False", "MigrationFailed", "The migration has failed", both},
+		"start":     {startCondition("m"), 3, "True", "MigrationRunning", "Migration m is running", both},
+		"succeeded": {endCondition(true), 3, "False", "MigrationSucceeded", "The migration has succeeded and the stored versions have been updated", storage},
+		"succeeded, but changed during the migration": {endCondition(true), 2, "False", "MigrationSucceeded", "The migration has succeeded but the stored versions have not been updated due to a generation mismatch", both},
+		"failed": {endCondition(false), 3, "False", "MigrationFailed", "The migration has failed", both},
 	} {
 		got, err := statusOf(crd(tt.observed), tt.tell, start)
 		if err != nil {

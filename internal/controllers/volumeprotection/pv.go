@@ -47,11 +47,11 @@ func AddVolumes(env control.Env) error {
 		For(&corev1.PersistentVolume{}).
 		Watches(&corev1.PersistentVolumeClaim{}, volumeOf, builder.WithPredicates(deletions)).
 		// The controller's role, which is upstream's, may not read claims.
-		Complete(newVolumeKeeper(env, env.Manager.GetAPIReader()))
+		Complete(newVolumeProtector(env, env.Manager.GetAPIReader()))
 }
 
-func newVolumeKeeper(env control.Env, live client.Reader) *keeper[*corev1.PersistentVolume] {
-	return &keeper[*corev1.PersistentVolume]{
+func newVolumeProtector(env control.Env, live client.Reader) *protector[*corev1.PersistentVolume] {
+	return &protector[*corev1.PersistentVolume]{
 		client: env.Client, finalizer: volumeFinalizer,
 		newObject: func() *corev1.PersistentVolume { return &corev1.PersistentVolume{} },
 		isUsed: func(ctx context.Context, v *corev1.PersistentVolume) (bool, error) {

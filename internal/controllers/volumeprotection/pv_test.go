@@ -23,12 +23,12 @@ func TestVolumeFinalizer(t *testing.T) {
 		deleted    bool
 		want       []string // nil if removed
 	}{
-		"new":                 {[]string{"a/b", volumeFinalizer}, corev1.VolumeAvailable, false, []string{"a/b", volumeFinalizer}},
-		"older object":        {[]string{"a/b"}, corev1.VolumeBound, false, []string{"a/b", volumeFinalizer}},
-		"deleted while bound": {[]string{volumeFinalizer}, corev1.VolumeBound, true, []string{volumeFinalizer}},
-		"deleted while free":  {[]string{volumeFinalizer}, corev1.VolumeReleased, true, nil},
-		"another finalizer":   {[]string{"a/b", volumeFinalizer}, corev1.VolumeReleased, true, []string{"a/b"}},
-		"released before":     {[]string{"a/b"}, corev1.VolumeBound, true, []string{"a/b"}},
+		"new":                       {[]string{"a/b", volumeFinalizer}, corev1.VolumeAvailable, false, []string{"a/b", volumeFinalizer}},
+		"older object":              {[]string{"a/b"}, corev1.VolumeBound, false, []string{"a/b", volumeFinalizer}},
+		"deleted while bound":       {[]string{volumeFinalizer}, corev1.VolumeBound, true, []string{volumeFinalizer}},
+		"deleted while released":    {[]string{volumeFinalizer}, corev1.VolumeReleased, true, nil},
+		"another finalizer":         {[]string{"a/b", volumeFinalizer}, corev1.VolumeReleased, true, []string{"a/b"}},
+		"finalizer already removed": {[]string{"a/b"}, corev1.VolumeBound, true, []string{"a/b"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "app", Name: "c"}}
@@ -40,7 +40,7 @@ func TestVolumeFinalizer(t *testing.T) {
 			}
 			w.Sync()
 			key := client.ObjectKey{Name: "v"}
-			if _, err := newVolumeKeeper(w.Env(), w.API).Reconcile(t.Context(), ctrl.Request{NamespacedName: key}); err != nil {
+			if _, err := newVolumeProtector(w.Env(), w.API).Reconcile(t.Context(), ctrl.Request{NamespacedName: key}); err != nil {
 				t.Fatal(err)
 			}
 			got := &corev1.PersistentVolume{}
@@ -91,17 +91,17 @@ func TestVolumeOfADeletedClaim(t *testing.T) {
 			w.Must(w.API.Delete(t.Context(), volume))
 			w.Sync()
 			test.change(w, claim)
-			if _, err := newVolumeKeeper(w.Env(), w.API).Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(volume)}); err != nil {
+			if _, err := newVolumeProtector(w.Env(), w.API).Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(volume)}); err != nil {
 				t.Fatal(err)
 			}
 			if free := apierrors.IsNotFound(w.API.Get(t.Context(), client.ObjectKeyFromObject(volume), volume)); free != test.free {
-				t.Errorf("free: %v", free)
+				t.Errorf("removed: %v", free)
 			}
 		})
 	}
 }
 
-// The API has the claim, the cache does not yet.
+// The API has the claim, but the cache does not have it yet.
 func TestVolumeOfANewClaim(t *testing.T) {
 	w := controltest.New(t)
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "app", Name: "c"}}
@@ -110,7 +110,7 @@ func TestVolumeOfANewClaim(t *testing.T) {
 	w.Must(w.API.Delete(t.Context(), volume))
 	w.Sync()
 	w.Must(w.API.Create(t.Context(), claim))
-	if _, err := newVolumeKeeper(w.Env(), w.API).Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(volume)}); err != nil {
+	if _, err := newVolumeProtector(w.Env(), w.API).Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(volume)}); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.API.Get(t.Context(), client.ObjectKeyFromObject(volume), volume); err != nil {

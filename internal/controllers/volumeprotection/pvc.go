@@ -42,7 +42,7 @@ const (
 // a namespace are reconciled together and share that list, so that deleting a namespace
 // with a thousand claims lists its pods once.
 func AddClaims(env control.Env) error {
-	if err := env.Manager.GetFieldIndexer().IndexField(context.Background(), &corev1.Pod{}, pods.ClaimIndex, pods.Claims); err != nil {
+	if err := env.Manager.GetFieldIndexer().IndexField(context.Background(), &corev1.Pod{}, pods.VolumeClaimIndex, pods.VolumeClaims); err != nil {
 		return err
 	}
 	r := &claimReconciler{env: env}
@@ -50,7 +50,7 @@ func AddClaims(env control.Env) error {
 		return r.pending.add(obj.GetNamespace(), obj.GetName())
 	})
 	claimsOfPod := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, obj client.Object) []reconcile.Request {
-		return r.pending.add(obj.GetNamespace(), pods.Claims(obj)...)
+		return r.pending.add(obj.GetNamespace(), pods.VolumeClaims(obj)...)
 	})
 	return ctrl.NewControllerManagedBy(env.Manager).
 		Named(ClaimName).
@@ -64,8 +64,8 @@ func AddClaims(env control.Env) error {
 // or was replaced by another one of the same name.
 func mayFreeClaims(e event.UpdateEvent) bool {
 	pod, ok := e.ObjectNew.(*corev1.Pod)
-	old, was := e.ObjectOld.(*corev1.Pod)
-	return ok && was && (pod.UID != old.UID || hasEnded(pod) != hasEnded(old) || isShutDown(pod) != isShutDown(old))
+	old, oldOK := e.ObjectOld.(*corev1.Pod)
+	return ok && oldOK && (pod.UID != old.UID || hasEnded(pod) != hasEnded(old) || isShutDown(pod) != isShutDown(old))
 }
 
 // hasEnded reports whether no container of a pod runs or will run.
@@ -92,12 +92,13 @@ type claimReconciler struct {
 
 // Reconcile implements reconcile.Reconciler. A request names a namespace.
 func (r *claimReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	// Each pass has its own keeper, whose list of pods is newer than the events that woke it.
-	keeper, names := newClaimKeeper(r.env), r.pending.take(req.Namespace)
+	// Each Reconcile has its own protector, whose list of pods is newer than the events that
+	// woke it.
+	claims, names := newClaimProtector(r.env), r.pending.take(req.Namespace)
 	var errs []error
 	for _, name := range names {
 		claim := ctrl.Request{NamespacedName: types.NamespacedName{Namespace: req.Namespace, Name: name}}
-		if _, err := keeper.Reconcile(ctx, claim); err != nil {
+		if _, err := claims.Reconcile(ctx, claim); err != nil {
 			r.pending.add(req.Namespace, name)
 			errs = append(errs, err)
 		}
@@ -105,21 +106,21 @@ func (r *claimReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl
 	return ctrl.Result{}, errors.Join(errs...)
 }
 
-// newClaimKeeper returns a keeper for one pass over the claims of a namespace.
-func newClaimKeeper(env control.Env) *keeper[*corev1.PersistentVolumeClaim] {
-	u := &users{client: env.Client, live: env.Live, clock: env.Clock}
-	return &keeper[*corev1.PersistentVolumeClaim]{
+// newClaimProtector returns a protector for one pass over the claims of a namespace.
+func newClaimProtector(env control.Env) *protector[*corev1.PersistentVolumeClaim] {
+	u := &podFinder{client: env.Client, live: env.Live, clock: env.Clock}
+	return &protector[*corev1.PersistentVolumeClaim]{
 		client: env.Client, finalizer: claimFinalizer,
 		newObject: func() *corev1.PersistentVolumeClaim { return &corev1.PersistentVolumeClaim{} },
 		isUsed: func(ctx context.Context, claim *corev1.PersistentVolumeClaim) (bool, error) {
-			return u.any(ctx, claim, blocks)
+			return u.isUsed(ctx, claim, blocks)
 		},
 		report: u.report,
 	}
 }
 
-// users finds the pods that use claims.
-type users struct {
+// podFinder finds the pods that use claims.
+type podFinder struct {
 	client client.Client
 	live   client.Reader
 	clock  clock.PassiveClock
@@ -130,8 +131,8 @@ type users struct {
 // use reports whether a pod uses a claim, in one of two senses: blocks or refers.
 type use func(*corev1.Pod, *corev1.PersistentVolumeClaim) bool
 
-// any reports whether a pod uses the claim.
-func (u *users) any(ctx context.Context, claim *corev1.PersistentVolumeClaim, uses use) (bool, error) {
+// isUsed reports whether a pod uses the claim.
+func (u *podFinder) isUsed(ctx context.Context, claim *corev1.PersistentVolumeClaim, uses use) (bool, error) {
 	if used, err := u.inCache(ctx, claim, uses); err != nil || used {
 		return used, err
 	}
@@ -139,16 +140,16 @@ func (u *users) any(ctx context.Context, claim *corev1.PersistentVolumeClaim, us
 }
 
 // inCache reports whether a pod in the cache uses the claim.
-func (u *users) inCache(ctx context.Context, claim *corev1.PersistentVolumeClaim, uses use) (bool, error) {
+func (u *podFinder) inCache(ctx context.Context, claim *corev1.PersistentVolumeClaim, uses use) (bool, error) {
 	list := &corev1.PodList{}
-	byName := client.MatchingFields{pods.ClaimIndex: claim.Name}
+	byName := client.MatchingFields{pods.VolumeClaimIndex: claim.Name}
 	err := u.client.List(ctx, list, client.InNamespace(claim.Namespace), byName, client.UnsafeDisableDeepCopy)
 	return anyOf(list, claim, uses), err
 }
 
 // inAPI reports whether a pod uses the claim according to the API, which it asks once per
 // pass.
-func (u *users) inAPI(ctx context.Context, claim *corev1.PersistentVolumeClaim, uses use) (bool, error) {
+func (u *podFinder) inAPI(ctx context.Context, claim *corev1.PersistentVolumeClaim, uses use) (bool, error) {
 	if u.listed == nil {
 		list := &corev1.PodList{}
 		if err := u.live.List(ctx, list, client.InNamespace(claim.Namespace)); err != nil {
@@ -196,7 +197,7 @@ func isMadeFor(pod *corev1.Pod, claim *corev1.PersistentVolumeClaim) bool {
 }
 
 // report sets the condition Unused of a bound claim.
-func (u *users) report(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
+func (u *podFinder) report(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
 	if claim.Status.Phase != corev1.ClaimBound {
 		return nil
 	}

@@ -87,7 +87,7 @@ func TestClaimUsers(t *testing.T) {
 
 func reconcileClaim(t *testing.T, w *controltest.World) *corev1.PersistentVolumeClaim {
 	t.Helper()
-	if _, err := newClaimKeeper(w.Env()).Reconcile(t.Context(), ctrl.Request{NamespacedName: claimKey}); err != nil {
+	if _, err := newClaimProtector(w.Env()).Reconcile(t.Context(), ctrl.Request{NamespacedName: claimKey}); err != nil {
 		t.Fatal(err)
 	}
 	got := &corev1.PersistentVolumeClaim{}
@@ -109,11 +109,11 @@ func TestClaimFinalizer(t *testing.T) {
 	// The cache does not have the pod yet.
 	w.Must(w.API.Create(t.Context(), pod()))
 	if reconcileClaim(t, w) == nil {
-		t.Fatal("removed while a pod uses it")
+		t.Fatal("removed, although a pod uses it")
 	}
 	w.Sync()
 	if reconcileClaim(t, w) == nil {
-		t.Fatal("removed while a pod in the cache uses it")
+		t.Fatal("removed, although a pod in the cache uses it")
 	}
 	w.Must(w.API.Delete(t.Context(), pod()))
 	w.Sync()
@@ -148,7 +148,7 @@ func TestClaimUnusedCondition(t *testing.T) {
 	w.Must(w.API.Delete(t.Context(), pod()))
 	step("no pod", corev1.ConditionTrue, "NoPodsUsingPVC", unused)
 
-	if _, err := newClaimKeeper(w.Env()).Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Namespace: "app", Name: "pending"}}); err != nil {
+	if _, err := newClaimProtector(w.Env()).Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Namespace: "app", Name: "pending"}}); err != nil {
 		t.Fatal(err)
 	}
 	pending := claim()
@@ -204,7 +204,7 @@ func TestClaimsShareAList(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := w.API.Get(t.Context(), claimKey, claim()); !apierrors.IsNotFound(err) {
-		t.Errorf("checked against an old list: %v", err)
+		t.Errorf("checked against a stale list: %v", err)
 	}
 }
 
@@ -215,7 +215,7 @@ func TestClaimIsRemovedWithItsLastPod(t *testing.T) {
 	w.Must(w.API.Delete(t.Context(), c))
 	time.Sleep(20 * time.Millisecond)
 	if err := w.API.Get(t.Context(), claimKey, claim()); err != nil {
-		t.Fatalf("removed while a pod uses it: %v", err)
+		t.Fatalf("removed, although a pod uses it: %v", err)
 	}
 	w.Must(w.API.Delete(t.Context(), p))
 	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {

@@ -47,7 +47,7 @@ func AddClasses(env control.Env) error {
 		For(&storagev1.VolumeAttributesClass{}).
 		Watches(&corev1.PersistentVolume{}, toClasses, released).
 		Watches(&corev1.PersistentVolumeClaim{}, toClasses, released).
-		Complete(newClassKeeper(env))
+		Complete(newClassProtector(env))
 }
 
 // classesOf returns the names of the classes that a volume or a claim uses.
@@ -65,8 +65,8 @@ func classesOf(obj client.Object) []string {
 	return slices.DeleteFunc(names, func(name string) bool { return name == "" })
 }
 
-func newClassKeeper(env control.Env) *keeper[*storagev1.VolumeAttributesClass] {
-	return &keeper[*storagev1.VolumeAttributesClass]{
+func newClassProtector(env control.Env) *protector[*storagev1.VolumeAttributesClass] {
+	return &protector[*storagev1.VolumeAttributesClass]{
 		client: env.Client, finalizer: classFinalizer,
 		newObject: func() *storagev1.VolumeAttributesClass { return &storagev1.VolumeAttributesClass{} },
 		isUsed: func(ctx context.Context, class *storagev1.VolumeAttributesClass) (bool, error) {

@@ -48,7 +48,7 @@ func TestClassUsers(t *testing.T) {
 		w := controltest.New(t, class, test.user)
 		w.Must(w.API.Delete(t.Context(), class))
 		w.Sync()
-		if _, err := newClassKeeper(w.Env()).Reconcile(t.Context(), ctrl.Request{NamespacedName: classKey}); err != nil {
+		if _, err := newClassProtector(w.Env()).Reconcile(t.Context(), ctrl.Request{NamespacedName: classKey}); err != nil {
 			t.Fatal(err)
 		}
 		if err := w.API.Get(t.Context(), classKey, gold()); apierrors.IsNotFound(err) == test.want {

@@ -50,8 +50,8 @@ func PodChanges() predicate.Predicate {
 	}}
 }
 
-// NodeReady reports whether obj is a ready node.
-func NodeReady(obj client.Object) bool {
+// IsNodeReady reports whether obj is a ready node.
+func IsNodeReady(obj client.Object) bool {
 	node, ok := obj.(*corev1.Node)
 	return ok && slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue

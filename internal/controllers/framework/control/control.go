@@ -111,3 +111,12 @@ func (e Env) Select(kind client.Object, namespace string, selector fields.Select
 	}
 	return selected, e.Manager.Add(selected)
 }
+
+// SoonerOf returns the shorter of two delays of a requeue. 0 means never, as in
+// ctrl.Result.RequeueAfter.
+func SoonerOf(a, b time.Duration) time.Duration {
+	if a == 0 || b == 0 {
+		return a + b
+	}
+	return min(a, b)
+}

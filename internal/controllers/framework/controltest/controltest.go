@@ -121,7 +121,7 @@ func builder() *fake.ClientBuilder {
 	for _, obj := range []client.Object{&corev1.Pod{}, &appsv1.ReplicaSet{}, &appsv1.ControllerRevision{}, &corev1.ReplicationController{}, &discoveryv1.EndpointSlice{}} {
 		b.WithIndex(obj, owned.ControllerIndex, owned.ControllerOf)
 	}
-	return b.WithIndex(&corev1.Pod{}, pods.ClaimIndex, pods.Claims)
+	return b.WithIndex(&corev1.Pod{}, pods.VolumeClaimIndex, pods.VolumeClaims)
 }
 
 // resources returns all kinds of a scheme, as discovery lists them.

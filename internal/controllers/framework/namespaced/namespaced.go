@@ -1,8 +1,8 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package namespaced holds the watches of controllers that keep one object of a fixed
-// name in every namespace. Their requests name the namespace.
+// Package namespaced holds predicates and an event handler for controllers that keep one object
+// of a fixed name in every namespace. Their requests name the namespace.
 package namespaced
 
 import (
@@ -27,16 +27,16 @@ func Active(ctx context.Context, c client.Reader, name string) (bool, error) {
 	return ns.Status.Phase == corev1.NamespaceActive && ns.DeletionTimestamp == nil, nil
 }
 
-// Wake maps an object to a request for its namespace.
-func Wake() handler.EventHandler {
+// ToNamespace returns a handler that maps an object to a request for its namespace.
+func ToNamespace() handler.EventHandler {
 	return handler.EnqueueRequestsFromMapFunc(func(_ context.Context, obj client.Object) []reconcile.Request {
 		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: obj.GetNamespace()}}}
 	})
 }
 
-// Arrivals passes the events after which a namespace may lack its object: it was
+// Activated passes the events after which a namespace may lack its object: it was
 // created, or has become active.
-func Arrivals() predicate.Predicate {
+func Activated() predicate.Predicate {
 	active := func(obj client.Object) bool {
 		ns, ok := obj.(*corev1.Namespace)
 		return ok && ns.Status.Phase == corev1.NamespaceActive
@@ -47,16 +47,16 @@ func Arrivals() predicate.Predicate {
 	}
 }
 
-// Losses passes deletions of objects of the given name.
-func Losses(name string) predicate.Predicate {
+// Deleted passes deletions of objects of the given name.
+func Deleted(name string) predicate.Predicate {
 	return predicate.And(named(name), predicate.Funcs{
 		CreateFunc: func(event.CreateEvent) bool { return false },
 		UpdateFunc: func(event.UpdateEvent) bool { return false },
 	})
 }
 
-// Changes passes deletions and updates of objects of the given name.
-func Changes(name string) predicate.Predicate {
+// Changed passes deletions and updates of objects of the given name.
+func Changed(name string) predicate.Predicate {
 	return predicate.And(named(name), predicate.Funcs{
 		CreateFunc: func(event.CreateEvent) bool { return false },
 	})

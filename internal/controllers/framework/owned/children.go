@@ -26,9 +26,8 @@ type Children[T client.Object] struct {
 	List func(context.Context, client.Reader, ...client.ListOption) ([]T, error)
 }
 
-// Of returns the children of an owner after adoption and release. They must not be
-// modified.
-func (c Children[T]) Of(ctx context.Context, owner client.Object, selector labels.Selector) ([]T, error) {
+// Find returns the children of an owner after adoption and release. They must not be modified.
+func (c Children[T]) Find(ctx context.Context, owner client.Object, selector labels.Selector) ([]T, error) {
 	found, err := c.Candidates(ctx, owner, selector)
 	if err != nil {
 		return nil, err
@@ -40,22 +39,22 @@ func (c Children[T]) Of(ctx context.Context, owner client.Object, selector label
 // as fresh as the controller's last write.
 func (c Children[T]) Candidates(ctx context.Context, owner client.Object, selector labels.Selector) ([]T, error) {
 	return c.Ledger.Read(owner, func() ([]T, error) {
-		mine, err := c.List(ctx, c.Client, By(owner.GetNamespace(), string(owner.GetUID()))...)
+		controlled, err := c.List(ctx, c.Client, By(owner.GetNamespace(), string(owner.GetUID()))...)
 		if err != nil {
 			return nil, err
 		}
 		orphans, err := c.List(ctx, c.Client, append(By(owner.GetNamespace(), Orphan), client.MatchingLabelsSelector{Selector: selector})...)
-		return append(mine, orphans...), err
+		return append(controlled, orphans...), err
 	})
 }
 
 // Claim adopts and releases candidates, and returns those that belong to the owner.
 func (c Children[T]) Claim(ctx context.Context, owner client.Object, selector labels.Selector, candidates []T) ([]T, error) {
-	return Claim[T]{
+	return ControllerRefManager[T]{
 		Controller: owner, Kind: c.Kind, Selector: selector, Finalizer: c.Finalizer,
 		Client: c.Client, Live: c.Live, Ledger: c.Ledger,
 		Copy: func(child T) T { return child.DeepCopyObject().(T) },
-	}.Filter(ctx, candidates)
+	}.Claim(ctx, candidates)
 }
 
 // Pointers returns pointers to the items of a list.

@@ -20,7 +20,7 @@ import (
 	"github.com/kindred-project/kindred/internal/controllers/framework/pods"
 )
 
-// What is listed, what was written and what is claimed make one view of an owner's pods.
+// The list, the ledger and the claim together give one view of an owner's pods.
 func TestChildrenListsOverlaysAndClaims(t *testing.T) {
 	ctx := context.Background()
 	rs := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "rs"}}
@@ -48,7 +48,7 @@ func TestChildrenListsOverlaysAndClaims(t *testing.T) {
 	if diff := cmp.Diff([]string{"astray", "cached", "orphan", "written"}, names(candidates)); diff != "" {
 		t.Errorf("candidates (-want +got):\n%s", diff)
 	}
-	mine, err := children.Of(ctx, rs, selector)
+	mine, err := children.Find(ctx, rs, selector)
 	w.Must(err)
 	if diff := cmp.Diff([]string{"cached", "orphan", "written"}, names(mine)); diff != "" {
 		t.Errorf("children (-want +got):\n%s", diff)

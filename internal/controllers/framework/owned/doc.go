@@ -9,7 +9,7 @@
 //
 //	list     by controller UID, from an index of the shared cache       (index.go)
 //	overlay  what this process wrote and the cache does not have yet    (ledger.go)
-//	claim    adopt matching orphans, release children that don't match  (claim.go)
+//	claim    adopt matching orphans, release children that don't match  (refmanager.go)
 //
 // The result belongs to the owner and is as fresh as the controller's last write, so
 // the rest of the Reconcile needs no expectations and never waits.

@@ -9,11 +9,11 @@ import (
 	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
 )
 
-// Held reports whether an object is on hold: its controller must leave it and its children
-// alone. Removing the hold updates the object and so wakes the controller. An object that
-// is being deleted is not on hold: nothing is created for it any more, and it may need its
-// controller to remove a finalizer.
-func Held(obj client.Object) bool {
+// IsHeld reports whether an object is on hold: its controller must leave it and its children
+// alone. Removing the hold updates the object and so wakes the controller. An object that is
+// being deleted is not on hold: nothing is created for it any more, and its controller may have
+// to remove a finalizer.
+func IsHeld(obj client.Object) bool {
 	_, held := obj.GetAnnotations()[ownership.HoldAnnotation]
 	return held && obj.GetDeletionTimestamp() == nil
 }

@@ -19,12 +19,12 @@ func TestHeld(t *testing.T) {
 		deleted     bool
 		want        bool
 	}{
-		"no annotations":      {},
-		"others":              {annotations: map[string]string{"ownership.kindred.dev/other": ""}},
-		"held":                {annotations: map[string]string{ownership.HoldAnnotation: "undelete"}, want: true},
-		"any value will do":   {annotations: map[string]string{ownership.HoldAnnotation: ""}, want: true},
-		"false is a value":    {annotations: map[string]string{ownership.HoldAnnotation: "false"}, want: true},
-		"nothing holds death": {annotations: map[string]string{ownership.HoldAnnotation: ""}, deleted: true},
+		"no annotations":          {},
+		"another annotation":      {annotations: map[string]string{"ownership.kindred.dev/other": ""}},
+		"held":                    {annotations: map[string]string{ownership.HoldAnnotation: "undelete"}, want: true},
+		"empty value":             {annotations: map[string]string{ownership.HoldAnnotation: ""}, want: true},
+		"value false":             {annotations: map[string]string{ownership.HoldAnnotation: "false"}, want: true},
+		"held, but being deleted": {annotations: map[string]string{ownership.HoldAnnotation: ""}, deleted: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := newPod("pod", "web", nil)
@@ -32,7 +32,7 @@ func TestHeld(t *testing.T) {
 			if tt.deleted {
 				pod.DeletionTimestamp = &metav1.Time{Time: controltest.Start}
 			}
-			if got := owned.Held(pod); got != tt.want {
+			if got := owned.IsHeld(pod); got != tt.want {
 				t.Errorf("%v, want %v", got, tt.want)
 			}
 		})

@@ -37,8 +37,8 @@ type Ledger[T client.Object] struct {
 type write[T client.Object] struct {
 	obj     T
 	deleted bool
-	// ending is set if obj is being deleted and listed until it is removed.
-	ending bool
+	// terminating is set if obj is being deleted and listed until it is removed.
+	terminating bool
 }
 
 // NewLedger returns a ledger over a cache. The function seen returns the resource version
@@ -58,13 +58,13 @@ func (l *Ledger[T]) Deleted(owner client.Object, obj T) {
 	l.record(owner, write[T]{obj: obj, deleted: true})
 }
 
-// Ending is like Deleted, for an owner that counts terminating children: the child is
-// listed as being deleted since now, and not left out.
-func (l *Ledger[T]) Ending(owner client.Object, obj T, now time.Time) {
-	ending := obj.DeepCopyObject().(T)
+// Terminating is like Deleted, for an owner that counts terminating children: the child is
+// listed with a deletion timestamp of now, and not left out.
+func (l *Ledger[T]) Terminating(owner client.Object, obj T, now time.Time) {
+	child := obj.DeepCopyObject().(T)
 	since := metav1.NewTime(now)
-	ending.SetDeletionTimestamp(&since)
-	l.record(owner, write[T]{obj: ending, ending: true})
+	child.SetDeletionTimestamp(&since)
+	l.record(owner, write[T]{obj: child, terminating: true})
 }
 
 func (l *Ledger[T]) record(owner client.Object, w write[T]) {
@@ -112,7 +112,7 @@ func (l *Ledger[T]) Read(owner client.Object, list func() ([]T, error)) ([]T, er
 			out = append(out, obj)
 		case w.deleted && obj.GetDeletionTimestamp() == nil:
 			// The cache does not have the deletion yet.
-		case w.ending && obj.GetDeletionTimestamp() == nil:
+		case w.terminating && obj.GetDeletionTimestamp() == nil:
 			out = append(out, w.obj)
 		case !w.deleted && newer(w.obj, obj):
 			out = append(out, w.obj)

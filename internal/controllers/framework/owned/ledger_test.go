@@ -19,8 +19,8 @@ import (
 
 var testOwner = &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "owner", UID: "owner"}}
 
-// store is a model of etcd with a watch cache behind it: versions are counted
-// up, and the cache is the state as of an older version.
+// store is a model of etcd and a watch cache: versions increase by one, and the cache has the state
+// of an older version.
 type store struct {
 	version int
 	live    map[types.UID]*corev1.Pod
@@ -78,10 +78,10 @@ func active(pods []*corev1.Pod) []string {
 	return names
 }
 
-// TestLedgerReadsItsOwnWrites walks at random through writes of the controller,
-// writes of others and steps of the cache. With only its own writes about, the
-// controller must see the exact truth at any lag; and once the cache has
-// caught up it must do so whatever happened, with nothing left to remember.
+// TestLedgerReadsItsOwnWrites mixes writes of the controller, writes of other clients and updates of
+// the cache at random. If there are only its own writes, the controller must see the exact state at
+// any lag. Once the cache has caught up, it must see the exact state in any case, and the ledger must
+// be empty.
 func TestLedgerReadsItsOwnWrites(t *testing.T) {
 	for seed := range int64(300) {
 		rng := rand.New(rand.NewSource(seed))
@@ -101,7 +101,7 @@ func TestLedgerReadsItsOwnWrites(t *testing.T) {
 				if rng.Intn(2) == 0 {
 					s.put(victim.UID, true) // graceful
 				} else {
-					s.drop(victim.UID) // never scheduled: gone at once
+					s.drop(victim.UID) // never scheduled: removed immediately
 				}
 				l.Deleted(testOwner, victim)
 			}
@@ -121,7 +121,7 @@ func TestLedgerReadsItsOwnWrites(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(l.owners) != 0 {
-			t.Fatalf("seed %d: the cache has caught up, but %v is still remembered", seed, l.owners)
+			t.Fatalf("seed %d: the cache has caught up, but the ledger still has %v", seed, l.owners)
 		}
 	}
 }
@@ -155,13 +155,12 @@ func TestLedgerShowsTheNewerVersion(t *testing.T) {
 	}
 }
 
-// A child that ends is listed so until the cache shows it itself, or shows that it has
-// gone.
-func TestLedgerShowsWhatEnds(t *testing.T) {
+// A terminating child is listed until the cache has it as terminating, or as removed.
+func TestLedgerListsTerminatingChildren(t *testing.T) {
 	s := newStore()
 	l := NewLedger[*corev1.Pod](func() string { return strconv.Itoa(s.seen) })
 	pod := s.put("a", false)
-	l.Ending(testOwner, pod, time.Unix(1, 0))
+	l.Terminating(testOwner, pod, time.Unix(1, 0))
 	read := func() []*corev1.Pod {
 		got, err := l.Read(testOwner, s.list)
 		if err != nil {
@@ -173,18 +172,18 @@ func TestLedgerShowsWhatEnds(t *testing.T) {
 		if got := read(); len(got) != 1 || got[0].DeletionTimestamp == nil {
 			t.Errorf("at version %d it reads %v", s.seen, got)
 		}
-		s.seen = s.version // First the cache has not seen the pod at all, then its birth.
+		s.seen = s.version // The cache has first not even the creation of the pod, then the creation.
 	}
 	terminating := s.put("a", true)
 	s.seen = s.version
 	if got := read(); len(got) != 1 || got[0] != terminating {
 		t.Errorf("reads %v, the cache shows it terminating", got)
 	}
-	l.Ending(testOwner, terminating, time.Unix(2, 0))
+	l.Terminating(testOwner, terminating, time.Unix(2, 0))
 	s.drop("a")
 	s.seen = s.version
 	if got := read(); len(got) != 0 || len(l.owners) != 0 {
-		t.Errorf("reads %v of a pod that has gone, remembers %v", got, l.owners)
+		t.Errorf("reads %v of a removed pod, the ledger has %v", got, l.owners)
 	}
 }
 
@@ -196,7 +195,7 @@ func TestLedgerKnowsOwnersByUID(t *testing.T) {
 	heir := testOwner.DeepCopy()
 	heir.UID = "heir"
 	if got, _ := l.Read(heir, s.list); len(got) != 0 {
-		t.Errorf("the heir reads %v", active(got))
+		t.Errorf("the new owner reads %v", active(got))
 	}
 	l.Forget(client.ObjectKeyFromObject(heir))
 	if got, _ := l.Read(testOwner, s.list); len(got) != 0 {

@@ -14,9 +14,9 @@ import (
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 )
 
-// NewOrphans passes the events after which an orphan may be adopted: it was created, lost
+// AdoptableOrphans passes the events after which an orphan may be adopted: it was created, lost
 // its controller, or changed its labels.
-func NewOrphans() predicate.Predicate {
+func AdoptableOrphans() predicate.Predicate {
 	isOrphan := func(obj client.Object) bool { return metav1.GetControllerOfNoCopy(obj) == nil }
 	return predicate.Funcs{
 		CreateFunc: func(e event.CreateEvent) bool { return isOrphan(e.Object) && e.Object.GetDeletionTimestamp() == nil },

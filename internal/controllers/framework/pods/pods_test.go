@@ -59,22 +59,22 @@ func TestVictimsFollowTheDocumentedOrder(t *testing.T) {
 	aged := func(d time.Duration) func(*corev1.Pod) {
 		return func(pod *corev1.Pod) { pod.CreationTimestamp = metav1.NewTime(now.Add(-d)) }
 	}
-	// In each pair the first must go first, although the second looks worse by
-	// all rules that come later.
+	// In each pair the first pod must be deleted first, although the second ranks worse by
+	// all later rules.
 	for name, pair := range map[string][2]*corev1.Pod{
-		"unassigned":       {running("b", on("")), running("a", phase(corev1.PodPending), notReady)},
-		"pending":          {running("b", phase(corev1.PodPending)), running("a", phase(corev1.PodUnknown), notReady)},
-		"unknown":          {running("b", phase(corev1.PodUnknown)), running("a", notReady)},
-		"not ready":        {running("b", notReady), running("a", cost("-10"))},
-		"cost":             {running("b", cost("-1")), running("a", on("crowd"))},
-		"cost, canonical":  {running("b", cost("0")), running("a", cost("1"))},
-		"bad cost is 0":    {running("b", cost("+1")), running("a", cost("1"))},
-		"doubled up":       {running("b", on("crowd")), running("a", readyFor(time.Second))},
-		"ready shorter":    {running("b", readyFor(time.Minute)), running("a", restarts(5, 0))},
-		"restarts":         {running("b", restarts(1, 0)), running("a", restarts(0, 9), aged(time.Second))},
-		"sidecar restarts": {running("b", restarts(0, 1)), running("a", aged(time.Second))},
-		"younger":          {running("b", aged(time.Minute)), running("a")},
-		"uid":              {running("a"), running("b")},
+		"unassigned":               {running("b", on("")), running("a", phase(corev1.PodPending), notReady)},
+		"pending":                  {running("b", phase(corev1.PodPending)), running("a", phase(corev1.PodUnknown), notReady)},
+		"unknown":                  {running("b", phase(corev1.PodUnknown)), running("a", notReady)},
+		"not ready":                {running("b", notReady), running("a", cost("-10"))},
+		"cost":                     {running("b", cost("-1")), running("a", on("crowd"))},
+		"cost, canonical":          {running("b", cost("0")), running("a", cost("1"))},
+		"invalid cost counts as 0": {running("b", cost("+1")), running("a", cost("1"))},
+		"doubled up":               {running("b", on("crowd")), running("a", readyFor(time.Second))},
+		"ready for a shorter time": {running("b", readyFor(time.Minute)), running("a", restarts(5, 0))},
+		"restarts":                 {running("b", restarts(1, 0)), running("a", restarts(0, 9), aged(time.Second))},
+		"sidecar restarts":         {running("b", restarts(0, 1)), running("a", aged(time.Second))},
+		"younger":                  {running("b", aged(time.Minute)), running("a")},
+		"uid":                      {running("a"), running("b")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			related := []*corev1.Pod{running("x", on("crowd")), running("y", on("crowd"))}
@@ -91,12 +91,12 @@ func TestVictimsComparesAgesByMagnitude(t *testing.T) {
 	older := running("a", readyFor(61*time.Minute))
 	younger := running("b", readyFor(60*time.Minute))
 	if got := Victims([]*corev1.Pod{younger, older}, nil, 1, now); got[0] != older {
-		t.Error("a minute in an hour decides; the UID should")
+		t.Error("a minute in an hour decides, not the UID")
 	}
 }
 
-// The comparison must be a strict weak order, or sorting would depend on the
-// order in which the cache lists.
+// The comparison must be a strict weak order. Otherwise the result of sorting would depend on the
+// order in which the cache lists pods.
 func TestVictimsDoNotDependOnTheirOrder(t *testing.T) {
 	rng := rand.New(rand.NewSource(1))
 	var pods []*corev1.Pod
@@ -131,9 +131,9 @@ func TestAvailability(t *testing.T) {
 	}{
 		{"not ready", running("p", notReady), 0, false},
 		{"ready, no wait", running("p", readyFor(0)), 0, true},
-		{"too young", running("p", readyFor(9*time.Second)), 10, false},
-		{"old enough", running("p", readyFor(10*time.Second)), 10, true},
-		{"ready since never", running("p", func(p *corev1.Pod) { p.Status.Conditions[0].LastTransitionTime = metav1.Time{} }), 10, false},
+		{"ready for less than minReadySeconds", running("p", readyFor(9*time.Second)), 10, false},
+		{"ready for minReadySeconds", running("p", readyFor(10*time.Second)), 10, true},
+		{"ready since an unknown time", running("p", func(p *corev1.Pod) { p.Status.Conditions[0].LastTransitionTime = metav1.Time{} }), 10, false},
 	} {
 		if got := IsAvailable(tc.pod, tc.after, now); got != tc.want {
 			t.Errorf("%s: available is %v", tc.name, got)
@@ -145,7 +145,7 @@ func TestAvailability(t *testing.T) {
 		t.Errorf("next available in %v, %v", wait, coming)
 	}
 	if _, coming := NextAvailable([]*corev1.Pod{running("a")}, 10, now); coming {
-		t.Error("an available pod is still waited for")
+		t.Error("a wait for a pod that is already available")
 	}
 }
 
@@ -155,7 +155,7 @@ func TestSlowStartStopsAtTheFirstBadBatch(t *testing.T) {
 		{300, 0, 1, 0},    // 1 fails
 		{300, 2, 3, 2},    // 1, then 2 of which one fails
 		{300, 10, 15, 10}, // 1+2+4, then 8
-		{5, 4, 5, 4},      // the last batch is a short one
+		{5, 4, 5, 4},      // the last batch is incomplete
 	} {
 		var calls atomic.Int64
 		var made [300]atomic.Bool

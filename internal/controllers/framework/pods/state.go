@@ -16,7 +16,7 @@ import (
 	"github.com/kindred-project/kindred/internal/controllers/framework/owned"
 )
 
-// IsTerminal reports whether all containers of the pod have stopped for good.
+// IsTerminal reports whether all containers of the pod have stopped and will not restart.
 func IsTerminal(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
@@ -84,17 +84,17 @@ func IsAvailable(pod *corev1.Pod, minReadySeconds int32, now time.Time) bool {
 
 // NextAvailable returns how long it takes until the next ready pod becomes available, and
 // false if there is no such pod.
-func NextAvailable(pods []*corev1.Pod, minReadySeconds int32, now time.Time) (wait time.Duration, coming bool) {
+func NextAvailable(pods []*corev1.Pod, minReadySeconds int32, now time.Time) (wait time.Duration, found bool) {
 	for _, pod := range pods {
 		if !IsReady(pod) || readySince(pod).IsZero() {
 			continue
 		}
 		left := readySince(pod).Add(seconds(minReadySeconds)).Sub(now)
-		if left > 0 && (!coming || left < wait) {
-			wait, coming = left, true
+		if left > 0 && (!found || left < wait) {
+			wait, found = left, true
 		}
 	}
-	return wait, coming
+	return wait, found
 }
 
 // List returns the pods that the reader lists.

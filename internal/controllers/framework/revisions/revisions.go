@@ -53,7 +53,7 @@ func (k Keeper) List(ctx context.Context, owner client.Object, selector labels.S
 		Live:   k.Live,
 		Ledger: k.Ledger,
 		List:   list,
-	}.Of(ctx, owner, selector)
+	}.Find(ctx, owner, selector)
 	slices.SortFunc(mine, byNumber)
 	return mine, err
 }
@@ -133,8 +133,8 @@ func (k Keeper) Hash(revision *appsv1.ControllerRevision) string {
 	return cmp.Or(revision.Labels[k.Label], revision.Name)
 }
 
-// Current makes the revision with the state of wanted the newest one, and creates it if
-// there is none. same and others are the result of Split. If several revisions hold the
+// Current makes the revision with the state of wanted the newest one, and creates it if it is
+// missing. same and others are the result of Split. If several revisions hold the
 // state, the one with the highest number is used.
 func (k Keeper) Current(ctx context.Context, owner client.Object, wanted *appsv1.ControllerRevision, same, others []*appsv1.ControllerRevision) (*appsv1.ControllerRevision, error) {
 	next := int64(1)
@@ -162,7 +162,7 @@ func (k Keeper) Current(ctx context.Context, owner client.Object, wanted *appsv1
 func (k Keeper) create(ctx context.Context, owner client.Object, wanted *appsv1.ControllerRevision) (*appsv1.ControllerRevision, error) {
 	err := k.Client.Create(ctx, wanted)
 	if apierrors.IsAlreadyExists(err) {
-		return k.take(ctx, owner, wanted)
+		return k.resolveCollision(ctx, owner, wanted)
 	}
 	if err != nil {
 		return nil, err
@@ -171,9 +171,9 @@ func (k Keeper) create(ctx context.Context, owner client.Object, wanted *appsv1.
 	return wanted, nil
 }
 
-// take resolves a name collision: the existing revision is the wanted one, created before a
-// restart and not cached yet, or it is another one.
-func (k Keeper) take(ctx context.Context, owner client.Object, wanted *appsv1.ControllerRevision) (*appsv1.ControllerRevision, error) {
+// resolveCollision handles an existing revision with the wanted one's name: it is the wanted one,
+// created before a restart and not cached yet, or another one.
+func (k Keeper) resolveCollision(ctx context.Context, owner client.Object, wanted *appsv1.ControllerRevision) (*appsv1.ControllerRevision, error) {
 	found := &appsv1.ControllerRevision{}
 	if err := k.Live.Get(ctx, client.ObjectKeyFromObject(wanted), found); err != nil {
 		return nil, err

@@ -26,7 +26,7 @@ var (
 	app = map[string]string{"app": "web"}
 )
 
-// bench is a keeper in a world of its own, and an owner.
+// bench is a Keeper with its own World, and an owner.
 type bench struct {
 	*controltest.World
 	Keeper
@@ -50,7 +50,7 @@ func (b bench) list() []*appsv1.ControllerRevision {
 	return all
 }
 
-// use makes a state the current one, as a controller does in each pass.
+// use makes a state the current one, as a controller does in each Reconcile.
 func (b bench) use(state string) *appsv1.ControllerRevision {
 	same, others := Split(b.list(), []byte(state))
 	current, err := b.Current(ctx, b.owner, b.New(b.owner, app, []byte(state), nil), same, others)
@@ -82,7 +82,7 @@ func TestEachStateHasOneRevision(t *testing.T) {
 	b := newBench(t)
 	var numbers []int64
 	for i, state := range []string{`"a"`, `"a"`, `"b"`, `"b"`, `"c"`, `"a"`, `"a"`, `"b"`} {
-		// The cache follows now and then.
+		// The cache is synced only sometimes.
 		if i%3 == 0 {
 			b.Sync()
 		}
@@ -138,7 +138,7 @@ func TestNew(t *testing.T) {
 	}
 }
 
-// After a restart, a revision may exist that neither cache nor ledger have.
+// After a restart, a revision may exist that neither the cache nor the ledger has.
 func TestRevisionFromBeforeARestart(t *testing.T) {
 	b := newBench(t)
 	made := b.use(`"a"`)
@@ -151,9 +151,9 @@ func TestRevisionFromBeforeARestart(t *testing.T) {
 func TestNameCollision(t *testing.T) {
 	mine := func(b bench) *appsv1.ControllerRevision { return b.New(b.owner, nil, []byte(`"a"`), nil) }
 	for name, change := range map[string]func(*appsv1.ControllerRevision){
-		"another state":  func(r *appsv1.ControllerRevision) { r.Data.Raw = []byte(`"b"`) },
-		"another owner":  func(r *appsv1.ControllerRevision) { r.OwnerReferences[0].UID = "other" },
-		"nobody's state": func(r *appsv1.ControllerRevision) { r.OwnerReferences = nil },
+		"another state": func(r *appsv1.ControllerRevision) { r.Data.Raw = []byte(`"b"`) },
+		"another owner": func(r *appsv1.ControllerRevision) { r.OwnerReferences[0].UID = "other" },
+		"no owner":      func(r *appsv1.ControllerRevision) { r.OwnerReferences = nil },
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
@@ -174,16 +174,16 @@ func TestListAdoptsAndReleases(t *testing.T) {
 	orphan := b.New(b.owner, app, []byte(`"orphan"`), nil)
 	orphan.OwnerReferences = nil
 	b.Must(b.API.Create(ctx, orphan))
-	astray := b.New(b.owner, map[string]string{"app": "other"}, []byte(`"astray"`), nil)
-	b.Must(b.API.Create(ctx, astray))
+	released := b.New(b.owner, map[string]string{"app": "other"}, []byte(`"released"`), nil)
+	b.Must(b.API.Create(ctx, released))
 	b.Sync()
 	if diff := cmp.Diff([]string{`"orphan"`, `"mine"`}, b.states()); diff != "" {
 		t.Errorf("states (-want +got):\n%s", diff)
 	}
-	b.Must(b.API.Get(ctx, client.ObjectKeyFromObject(astray), astray))
+	b.Must(b.API.Get(ctx, client.ObjectKeyFromObject(released), released))
 	b.Must(b.API.Get(ctx, client.ObjectKeyFromObject(orphan), orphan))
-	if len(astray.OwnerReferences) != 0 || !metav1.IsControlledBy(orphan, b.owner) {
-		t.Errorf("owners of the astray %v, of the orphan %v", astray.OwnerReferences, orphan.OwnerReferences)
+	if len(released.OwnerReferences) != 0 || !metav1.IsControlledBy(orphan, b.owner) {
+		t.Errorf("owners of the released revision %v, of the orphan %v", released.OwnerReferences, orphan.OwnerReferences)
 	}
 }
 

@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Claim decides which of the listed children belong to one controller, by the
+// ControllerRefManager decides which of the listed children belong to one controller, by the
 // ControllerRef rules (controller-ref design, garbage collection API):
 //   - controlled by another object: ignored, whatever the selectors match;
 //   - controlled by Controller and matching: kept;
@@ -26,7 +26,7 @@ import (
 //   - an orphan that matches and is not being deleted: adopted.
 //
 // A controller that is itself being deleted neither adopts nor releases.
-type Claim[T client.Object] struct {
+type ControllerRefManager[T client.Object] struct {
 	Controller client.Object
 	Kind       schema.GroupVersionKind
 	Selector   labels.Selector
@@ -42,56 +42,56 @@ type Claim[T client.Object] struct {
 	Copy func(T) T
 }
 
-// Filter adopts and releases children, and returns those that the controller owns then,
-// in the order given. On an error, an adoption or a release has failed: the caller must
-// not act on the partial list and should retry.
-func (c Claim[T]) Filter(ctx context.Context, children []T) ([]T, error) {
-	var mine []T
+// Claim adopts and releases children, and returns the children that the controller then owns, in
+// the order given. An error means that an adoption or a release has failed: the caller must not
+// act on the partial list and should retry.
+func (m ControllerRefManager[T]) Claim(ctx context.Context, children []T) ([]T, error) {
+	var claimed []T
 	var errs []error
-	canAdopt := c.recheck()
+	canAdopt := m.recheck()
 	for _, child := range children {
 		ref := metav1.GetControllerOfNoCopy(child)
-		matches := c.Selector.Matches(labels.Set(child.GetLabels()))
+		matches := m.Selector.Matches(labels.Set(child.GetLabels()))
 		switch {
-		case ref != nil && ref.UID != c.Controller.GetUID():
+		case ref != nil && ref.UID != m.Controller.GetUID():
 		case ref != nil && matches:
-			mine = append(mine, child)
-		case c.Controller.GetDeletionTimestamp() != nil:
+			claimed = append(claimed, child)
+		case m.Controller.GetDeletionTimestamp() != nil:
 		case ref != nil:
-			errs = append(errs, c.release(ctx, child))
+			errs = append(errs, m.release(ctx, child))
 		case matches && child.GetDeletionTimestamp() == nil:
-			adopted, err := c.adopt(ctx, child, canAdopt)
+			adopted, err := m.adopt(ctx, child, canAdopt)
 			if err == nil {
-				mine = append(mine, adopted)
+				claimed = append(claimed, adopted)
 			}
 			errs = append(errs, client.IgnoreNotFound(err))
 		}
 	}
-	return mine, errors.Join(errs...)
+	return claimed, errors.Join(errs...)
 }
 
 // recheck returns a function that checks in the API, once, that the controller exists
 // and is not being deleted. Without it, a controller that was just deleted, but is still
 // cached, could adopt objects that the garbage collector has just orphaned.
-func (c Claim[T]) recheck() func(context.Context) error {
+func (m ControllerRefManager[T]) recheck() func(context.Context) error {
 	var checked bool
 	var result error
 	return func(ctx context.Context) error {
 		if !checked {
-			checked, result = true, c.checkLive(ctx)
+			checked, result = true, m.checkLive(ctx)
 		}
 		return result
 	}
 }
 
-func (c Claim[T]) checkLive(ctx context.Context) error {
-	fresh := c.Controller.DeepCopyObject().(client.Object)
-	if err := c.Live.Get(ctx, client.ObjectKeyFromObject(c.Controller), fresh); err != nil {
+func (m ControllerRefManager[T]) checkLive(ctx context.Context) error {
+	fresh := m.Controller.DeepCopyObject().(client.Object)
+	if err := m.Live.Get(ctx, client.ObjectKeyFromObject(m.Controller), fresh); err != nil {
 		return err
 	}
-	if fresh.GetUID() != c.Controller.GetUID() {
-		return fmt.Errorf("original %s %s/%s is gone: got uid %s, wanted %s", c.Kind.Kind,
-			c.Controller.GetNamespace(), c.Controller.GetName(), fresh.GetUID(), c.Controller.GetUID())
+	if fresh.GetUID() != m.Controller.GetUID() {
+		return fmt.Errorf("original %s %s/%s is gone: got uid %s, wanted %s", m.Kind.Kind,
+			m.Controller.GetNamespace(), m.Controller.GetName(), fresh.GetUID(), m.Controller.GetUID())
 	}
 	if fresh.GetDeletionTimestamp() != nil {
 		return fmt.Errorf("%s/%s has just been deleted at %v", fresh.GetNamespace(), fresh.GetName(), fresh.GetDeletionTimestamp())
@@ -99,16 +99,16 @@ func (c Claim[T]) checkLive(ctx context.Context) error {
 	return nil
 }
 
-func (c Claim[T]) adopt(ctx context.Context, child T, canAdopt func(context.Context) error) (T, error) {
+func (m ControllerRefManager[T]) adopt(ctx context.Context, child T, canAdopt func(context.Context) error) (T, error) {
 	if err := canAdopt(ctx); err != nil {
 		return child, fmt.Errorf("can't adopt %s/%s (%s): %w", child.GetNamespace(), child.GetName(), child.GetUID(), err)
 	}
 	// The API refuses the patch if another controller has adopted the child.
-	return c.patchOwners(ctx, child, metav1.NewControllerRef(c.Controller, c.Kind), "finalizers")
+	return m.patchOwners(ctx, child, metav1.NewControllerRef(m.Controller, m.Kind), "finalizers")
 }
 
-func (c Claim[T]) release(ctx context.Context, child T) error {
-	_, err := c.patchOwners(ctx, child, map[string]any{"$patch": "delete", "uid": c.Controller.GetUID()},
+func (m ControllerRefManager[T]) release(ctx context.Context, child T) error {
+	_, err := m.patchOwners(ctx, child, map[string]any{"$patch": "delete", "uid": m.Controller.GetUID()},
 		"$deleteFromPrimitiveList/finalizers")
 	// Invalid: the child was replaced, or does not have the reference any more.
 	if apierrors.IsInvalid(err) {
@@ -120,20 +120,20 @@ func (c Claim[T]) release(ctx context.Context, child T) error {
 // patchOwners merges one entry into the child's ownerReferences, and in the same write
 // the finalizer under the given directive. The UID in the patch protects a new object of
 // the same name.
-func (c Claim[T]) patchOwners(ctx context.Context, child T, entry any, finalizers string) (T, error) {
+func (m ControllerRefManager[T]) patchOwners(ctx context.Context, child T, entry any, finalizers string) (T, error) {
 	metadata := map[string]any{"uid": child.GetUID(), "ownerReferences": []any{entry}}
-	if c.Finalizer != "" {
-		metadata[finalizers] = []string{c.Finalizer}
+	if m.Finalizer != "" {
+		metadata[finalizers] = []string{m.Finalizer}
 	}
 	body, err := json.Marshal(map[string]any{"metadata": metadata})
 	if err != nil {
 		return child, err
 	}
-	patched := c.Copy(child)
-	if err := c.Client.Patch(ctx, patched, client.RawPatch(types.StrategicMergePatchType, body)); err != nil {
+	patched := m.Copy(child)
+	if err := m.Client.Patch(ctx, patched, client.RawPatch(types.StrategicMergePatchType, body)); err != nil {
 		return child, err
 	}
-	c.Ledger.Wrote(c.Controller, patched)
+	m.Ledger.Wrote(m.Controller, patched)
 	return patched, nil
 }
 

@@ -31,9 +31,9 @@ func newPod(name, app string, owner client.Object) *corev1.Pod {
 	return pod
 }
 
-func claimOf(w *controltest.World, rs *appsv1.ReplicaSet) owned.Claim[*corev1.Pod] {
+func claimOf(w *controltest.World, rs *appsv1.ReplicaSet) owned.ControllerRefManager[*corev1.Pod] {
 	env := w.Env()
-	return owned.Claim[*corev1.Pod]{
+	return owned.ControllerRefManager[*corev1.Pod]{
 		Controller: rs, Kind: rsKind, Selector: labels.SelectorFromSet(labels.Set{"app": "web"}),
 		Client: env.Client, Live: env.Live, Ledger: owned.NewLedger[*corev1.Pod](w.Seen), Copy: (*corev1.Pod).DeepCopy,
 	}
@@ -47,7 +47,7 @@ func TestClaimFollowsTheControllerRefRules(t *testing.T) {
 	dying := newPod("dying-orphan", "web", nil)
 	dying.Finalizers = []string{"test/hold"}
 	all := []*corev1.Pod{
-		newPod("mine", "web", rs), newPod("astray", "db", rs), newPod("orphan", "web", nil),
+		newPod("mine", "web", rs), newPod("released", "db", rs), newPod("orphan", "web", nil),
 		newPod("stranger", "db", nil), newPod("theirs", "web", other), dying,
 	}
 	for _, pod := range all {
@@ -56,7 +56,7 @@ func TestClaimFollowsTheControllerRefRules(t *testing.T) {
 	w.Must(w.API.Delete(ctx, dying))
 	w.Must(w.API.Get(ctx, client.ObjectKeyFromObject(dying), dying))
 
-	mine, err := claimOf(w, rs).Filter(ctx, all)
+	mine, err := claimOf(w, rs).Claim(ctx, all)
 	w.Must(err)
 	var names []string
 	for _, pod := range mine {
@@ -81,31 +81,31 @@ func TestClaimFollowsTheControllerRefRules(t *testing.T) {
 	}
 }
 
-// A finalizer of the controller's comes and goes with the reference, in one write.
-func TestClaimBringsAndTakesTheFinalizer(t *testing.T) {
+// The controller's finalizer is added and removed together with the reference, in one write.
+func TestClaimAddsAndRemovesFinalizer(t *testing.T) {
 	ctx := context.Background()
 	rs := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "rs"}}
 	w := controltest.New(t, rs)
-	astray, orphan := newPod("astray", "db", rs), newPod("orphan", "web", nil)
-	astray.Finalizers, orphan.Finalizers = []string{"test/mine", "test/other"}, []string{"test/other"}
+	released, orphan := newPod("released", "db", rs), newPod("orphan", "web", nil)
+	released.Finalizers, orphan.Finalizers = []string{"test/mine", "test/other"}, []string{"test/other"}
 	writes := 0
 	w.Refuse = func(string, client.Object) error { writes++; return nil }
 	claim := claimOf(w, rs)
 	claim.Finalizer = "test/mine"
-	w.Must(w.API.Create(ctx, astray))
+	w.Must(w.API.Create(ctx, released))
 	w.Must(w.API.Create(ctx, orphan))
-	mine, err := claim.Filter(ctx, []*corev1.Pod{astray, orphan})
+	mine, err := claim.Claim(ctx, []*corev1.Pod{released, orphan})
 	w.Must(err)
 	if len(mine) != 1 || len(mine[0].Finalizers) != 2 || len(mine[0].OwnerReferences) != 1 {
 		t.Errorf("claimed %+v", mine)
 	}
-	w.Must(w.API.Get(ctx, client.ObjectKeyFromObject(astray), astray))
-	if diff := cmp.Diff([]string{"test/other"}, astray.Finalizers); diff != "" || len(astray.OwnerReferences) != 0 || writes != 2 {
-		t.Errorf("released with finalizers (-want +got):\n%s\nowners %v, %d writes", diff, astray.OwnerReferences, writes)
+	w.Must(w.API.Get(ctx, client.ObjectKeyFromObject(released), released))
+	if diff := cmp.Diff([]string{"test/other"}, released.Finalizers); diff != "" || len(released.OwnerReferences) != 0 || writes != 2 {
+		t.Errorf("released with finalizers (-want +got):\n%s\nowners %v, %d writes", diff, released.OwnerReferences, writes)
 	}
 }
 
-// The cached controller is not deleted; the one in the API is.
+// The controller is deleted in the API, but not in the cache.
 func TestClaimAsksTheAPIBeforeItAdopts(t *testing.T) {
 	ctx := context.Background()
 	for name, kill := range map[string]func(*controltest.World, *appsv1.ReplicaSet){
@@ -123,7 +123,7 @@ func TestClaimAsksTheAPIBeforeItAdopts(t *testing.T) {
 			orphan := newPod("orphan", "web", nil)
 			w := controltest.New(t, rs, orphan)
 			kill(w, rs)
-			mine, _ := claimOf(w, rs).Filter(ctx, []*corev1.Pod{orphan})
+			mine, _ := claimOf(w, rs).Claim(ctx, []*corev1.Pod{orphan})
 			if len(mine) != 0 {
 				t.Error("it adopted a pod")
 			}
@@ -135,7 +135,7 @@ func TestClaimAsksTheAPIBeforeItAdopts(t *testing.T) {
 	}
 }
 
-func TestClaimOfADyingControllerChangesNothing(t *testing.T) {
+func TestClaimOfDeletedControllerChangesNothing(t *testing.T) {
 	rs := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "rs"}}
 	w := controltest.New(t, rs)
 	rs.DeletionTimestamp = &metav1.Time{Time: controltest.Start}
@@ -143,8 +143,8 @@ func TestClaimOfADyingControllerChangesNothing(t *testing.T) {
 		t.Errorf("%s %s", verb, obj.GetName())
 		return nil
 	}
-	mine, err := claimOf(w, rs).Filter(context.Background(), []*corev1.Pod{
-		newPod("mine", "web", rs), newPod("astray", "db", rs), newPod("orphan", "web", nil)})
+	mine, err := claimOf(w, rs).Claim(context.Background(), []*corev1.Pod{
+		newPod("mine", "web", rs), newPod("released", "db", rs), newPod("orphan", "web", nil)})
 	w.Must(err)
 	if len(mine) != 1 || mine[0].Name != "mine" {
 		t.Errorf("claimed %d pods", len(mine))
@@ -156,7 +156,7 @@ func TestClaimReportsAFailedAdoption(t *testing.T) {
 	orphan := newPod("orphan", "web", nil)
 	w := controltest.New(t, rs, orphan)
 	w.Refuse = func(string, client.Object) error { return errors.New("boom") }
-	if mine, err := claimOf(w, rs).Filter(context.Background(), []*corev1.Pod{orphan}); err == nil || len(mine) != 0 {
+	if mine, err := claimOf(w, rs).Claim(context.Background(), []*corev1.Pod{orphan}); err == nil || len(mine) != 0 {
 		t.Errorf("claimed %d pods, error %v", len(mine), err)
 	}
 }
@@ -171,6 +171,6 @@ func TestIgnoreStale(t *testing.T) {
 		}
 	}
 	if owned.IgnoreStale(apierrors.NewForbidden(r, "x", errors.New("quota"))) == nil {
-		t.Error("a refusal is ignored")
+		t.Error("a Forbidden error is ignored")
 	}
 }

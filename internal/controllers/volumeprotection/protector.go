@@ -17,8 +17,8 @@ import (
 	"github.com/kindred-project/kindred/internal/controllers/framework/owned"
 )
 
-// keeper protects the objects of one kind.
-type keeper[T client.Object] struct {
+// protector protects the objects of one kind.
+type protector[T client.Object] struct {
 	client    client.Client
 	finalizer string
 	newObject func() T
@@ -29,37 +29,37 @@ type keeper[T client.Object] struct {
 }
 
 // Reconcile implements reconcile.Reconciler.
-func (k *keeper[T]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	obj := k.newObject()
-	if err := k.client.Get(ctx, req.NamespacedName, obj); err != nil {
+func (p *protector[T]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	obj := p.newObject()
+	if err := p.client.Get(ctx, req.NamespacedName, obj); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if obj.GetDeletionTimestamp() == nil {
-		return ctrl.Result{}, owned.IgnoreStale(k.protect(ctx, obj))
+		return ctrl.Result{}, owned.IgnoreStale(p.protect(ctx, obj))
 	}
-	return ctrl.Result{}, owned.IgnoreStale(k.release(ctx, obj))
+	return ctrl.Result{}, owned.IgnoreStale(p.release(ctx, obj))
 }
 
-func (k *keeper[T]) protect(ctx context.Context, obj T) error {
-	if controllerutil.ContainsFinalizer(obj, k.finalizer) {
-		if k.report == nil {
+func (p *protector[T]) protect(ctx context.Context, obj T) error {
+	if controllerutil.ContainsFinalizer(obj, p.finalizer) {
+		if p.report == nil {
 			return nil
 		}
-		return k.report(ctx, obj)
+		return p.report(ctx, obj)
 	}
 	obj = obj.DeepCopyObject().(T)
-	controllerutil.AddFinalizer(obj, k.finalizer)
-	return k.client.Update(ctx, obj)
+	controllerutil.AddFinalizer(obj, p.finalizer)
+	return p.client.Update(ctx, obj)
 }
 
-func (k *keeper[T]) release(ctx context.Context, obj T) error {
-	if !controllerutil.ContainsFinalizer(obj, k.finalizer) {
+func (p *protector[T]) release(ctx context.Context, obj T) error {
+	if !controllerutil.ContainsFinalizer(obj, p.finalizer) {
 		return nil
 	}
-	if used, err := k.isUsed(ctx, obj); err != nil || used {
+	if used, err := p.isUsed(ctx, obj); err != nil || used {
 		return err
 	}
 	obj = obj.DeepCopyObject().(T)
-	controllerutil.RemoveFinalizer(obj, k.finalizer)
-	return k.client.Update(ctx, obj)
+	controllerutil.RemoveFinalizer(obj, p.finalizer)
+	return p.client.Update(ctx, obj)
 }

@@ -13,10 +13,10 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// verdict returns the condition SuccessCriteriaMet or FailureTarget if the end of the Job is
-// decided, or nil. The decision of an earlier pass stands, and failure has precedence over
-// success. Reaching all completions is decided in account.go, when no pod remains.
-func (o *observed) verdict() *batchv1.JobCondition {
+// decideEnd returns the condition SuccessCriteriaMet or FailureTarget if the end of the Job is
+// decided, or nil. An earlier decision stands, and failure has precedence over success. Reaching
+// all completions is decided in account.go, when no pod remains.
+func (o *observed) decideEnd() *batchv1.JobCondition {
 	for _, decided := range []batchv1.JobConditionType{batchv1.JobSuccessCriteriaMet, batchv1.JobFailureTarget} {
 		if c := conditionOf(&o.job.Status, decided); c != nil && c.Status == corev1.ConditionTrue {
 			return c
@@ -25,7 +25,7 @@ func (o *observed) verdict() *batchv1.JobCondition {
 	if message := o.failJob(); message != "" {
 		return o.failure(batchv1.JobReasonPodFailurePolicy, message)
 	}
-	total, limit := o.lost.count(), o.job.Spec.MaxFailedIndexes
+	total, limit := o.failedIndexes.count(), o.job.Spec.MaxFailedIndexes
 	switch left, limited := o.deadline(); {
 	case o.failed > int(ptr.Deref(o.job.Spec.BackoffLimit, 6)) || o.restartsTooOften():
 		return o.failure(batchv1.JobReasonBackoffLimitExceeded, "Job has reached the specified backoff limit")
@@ -78,7 +78,7 @@ func (o *observed) restartsTooOften() bool {
 // deadline returns how much of activeDeadlineSeconds remains. A suspended Job has no deadline.
 func (o *observed) deadline() (left time.Duration, limited bool) {
 	seconds := o.job.Spec.ActiveDeadlineSeconds
-	if seconds == nil || o.start == nil || suspended(o.job) {
+	if seconds == nil || o.start == nil || isSuspended(o.job) {
 		return 0, false
 	}
 	return time.Duration(*seconds)*time.Second - o.now.Sub(o.start.Time), true
@@ -105,21 +105,21 @@ func (o *observed) failure(reason, message string) *batchv1.JobCondition {
 	return newCondition(batchv1.JobFailureTarget, corev1.ConditionTrue, reason, message, o.now)
 }
 
-// finalOf returns the condition of a finished Job for a verdict.
-func finalOf(verdict *batchv1.JobCondition, now time.Time) *batchv1.JobCondition {
+// finalCondition returns the condition Complete or Failed for an end that decideEnd returned.
+func finalCondition(end *batchv1.JobCondition, now time.Time) *batchv1.JobCondition {
 	kind := batchv1.JobFailed
-	if isSuccess(verdict) {
+	if isSuccess(end) {
 		kind = batchv1.JobComplete
 	}
-	return newCondition(kind, corev1.ConditionTrue, verdict.Reason, verdict.Message, now)
+	return newCondition(kind, corev1.ConditionTrue, end.Reason, end.Message, now)
 }
 
-func isSuccess(verdict *batchv1.JobCondition) bool {
-	return verdict.Type == batchv1.JobSuccessCriteriaMet
+func isSuccess(end *batchv1.JobCondition) bool {
+	return end.Type == batchv1.JobSuccessCriteriaMet
 }
 
-// finished returns the condition of a finished Job, or nil.
-func finished(job *batchv1.Job) *batchv1.JobCondition {
+// finishedCondition returns the condition Complete or Failed of a finished Job, or nil.
+func finishedCondition(job *batchv1.Job) *batchv1.JobCondition {
 	for _, kind := range []batchv1.JobConditionType{batchv1.JobComplete, batchv1.JobFailed} {
 		if c := conditionOf(&job.Status, kind); c != nil && c.Status == corev1.ConditionTrue {
 			return c

@@ -9,12 +9,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// ClaimIndex finds pods by the names of the PersistentVolumeClaims of their volumes.
-const ClaimIndex = ".spec.volumes.claim"
+// VolumeClaimIndex finds pods by the names of the PersistentVolumeClaims of their volumes.
+const VolumeClaimIndex = ".spec.volumes.claim"
 
-// Claims returns the names of the claims of a pod's volumes: those that the pod names, and
-// those of its ephemeral volumes. It is the index function of ClaimIndex.
-func Claims(obj client.Object) []string {
+// VolumeClaims returns the names of the PersistentVolumeClaims of a pod's volumes, including its
+// ephemeral volumes. It is the index function of VolumeClaimIndex.
+func VolumeClaims(obj client.Object) []string {
 	pod, ok := obj.(*corev1.Pod)
 	if !ok {
 		return nil
