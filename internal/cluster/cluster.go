@@ -204,9 +204,6 @@ func (c *Cluster) startParts(ctx context.Context, steps *steps) error {
 	if err != nil {
 		return err
 	}
-	if err := c.connectReviews(collector); err != nil {
-		return err
-	}
 	client, err := kubernetes.NewForConfig(configFor(c.server, schedulerUser))
 	if err != nil {
 		return err
@@ -223,6 +220,9 @@ func (c *Cluster) startParts(ctx context.Context, steps *steps) error {
 		return ctx.Err()
 	}
 	if err := await(ctx, collector.Synced()); err != nil {
+		return err
+	}
+	if err := c.connectReviews(collector); err != nil {
 		return err
 	}
 	c.checks.pass("controllers")

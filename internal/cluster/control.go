@@ -138,7 +138,7 @@ func (c *Cluster) newCollector() (*collector.Collector, error) {
 		return nil, err
 	}
 	return collector.New(collector.Options{
-		Metadata: objects, Discovery: resources, Events: events, Clock: c.config.Clock,
+		Metadata: objects, Discovery: resources, Served: c.server.AwaitServed, Events: events, Clock: c.config.Clock,
 		Others: c.server.Busy, Records: c.backend.Records(),
 	}), nil
 }

@@ -53,6 +53,9 @@ type Options struct {
 	Metadata metadata.Interface
 	// Discovery returns the served resources. It must not cache.
 	Discovery discovery.ServerResourcesInterface
+	// Served waits until Discovery returns every resource that has stored objects: after a start,
+	// custom resources are served later than others. It may be nil.
+	Served func(context.Context) error
 	// Events records events whose source is EventSource.
 	Events record.EventRecorder
 	// Clock times retries and refreshes.
@@ -101,7 +104,6 @@ type Collector struct {
 	rest    workqueue.TypedDelayingInterface[types.UID]
 	backoff workqueue.TypedRateLimiter[types.UID]
 
-	discovered bool // guarded by mu: discovery was read once
 	synced     chan struct{}
 	syncedOnce sync.Once
 }
@@ -110,6 +112,9 @@ type Collector struct {
 func New(options Options) *Collector {
 	if options.Workers == 0 {
 		options.Workers = 48
+	}
+	if options.Served == nil {
+		options.Served = func(context.Context) error { return nil }
 	}
 	if options.Others == nil {
 		options.Others = func() bool { return false }
@@ -140,6 +145,7 @@ func New(options Options) *Collector {
 	for _, gr := range options.Ignore {
 		c.ignored[gr] = true
 	}
+	c.graph.Discovering()
 	c.work = sync.NewCond(&c.mu)
 	return c
 }
@@ -189,7 +195,7 @@ func (c *Collector) tell(f func(*graph.Graph)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	f(c.graph)
-	if c.discovered && c.graph.Complete() {
+	if c.graph.Complete() {
 		c.syncedOnce.Do(func() { close(c.synced) })
 	}
 	c.work.Signal()

@@ -370,6 +370,30 @@ func TestStartKnowsAllKinds(t *testing.T) {
 	}
 }
 
+// TestStartAwaitsCustomResources starts the collector during an orphaning deletion, before the kind
+// of the dependent is served, as after a restart of the API server. The owner waits for it.
+func TestStartAwaitsCustomResources(t *testing.T) {
+	a := newAPI(configMaps, databases)
+	owner := a.create(configMaps, "default", "owner")
+	a.create(databases, "default", "dependent", ownedBy(owner))
+	remove(t, a, owner, metav1.DeletePropagationOrphan)
+	a.unserve(databases)
+	start(t, a, func(o *Options) {
+		o.Served = func(context.Context) error {
+			time.Sleep(50 * time.Millisecond) // the collector has listed the ConfigMaps by then
+			if a.count(configMaps) != 1 {
+				t.Error("the owner is gone before its dependent's kind is served")
+			}
+			a.serve(databases, true)
+			return nil
+		}
+	})
+	eventually(t, "the owner goes", func() bool { return a.count(configMaps) == 0 })
+	if o := a.find(databases, "default", "dependent"); o == nil || len(o.OwnerReferences) > 0 {
+		t.Errorf("%v, want the dependent without the owner", o)
+	}
+}
+
 func TestInvalidNamespaceIsReported(t *testing.T) {
 	a := newAPI(configMaps, secrets)
 	owner := a.create(configMaps, "one", "owner")

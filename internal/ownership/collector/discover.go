@@ -42,8 +42,19 @@ func (c *Collector) refreshSoon() {
 
 // keepDiscovering starts and stops monitors according to discovery until ctx ends.
 func (c *Collector) keepDiscovering(ctx context.Context) {
+	c.discover(ctx)
+	if err := c.Served(ctx); err != nil {
+		if ctx.Err() != nil {
+			return
+		}
+		klog.FromContext(ctx).Error(err, "Cannot tell whether all resources are served")
+	}
+	discovered := false
 	for attempt := 0; ; {
-		c.discover(ctx)
+		if c.discover(ctx) && !discovered {
+			discovered = true
+			c.tell((*graph.Graph).Discovered)
+		}
 		delay := c.RefreshPeriod
 		if attempt < len(refreshDelays) {
 			delay = min(delay, refreshDelays[attempt])
@@ -67,15 +78,16 @@ func (c *Collector) keepDiscovering(ctx context.Context) {
 	}
 }
 
-// discover reads discovery and starts and stops monitors accordingly.
-func (c *Collector) discover(ctx context.Context) {
+// discover reads discovery and starts and stops monitors accordingly. It reports whether discovery
+// could be read.
+func (c *Collector) discover(ctx context.Context) bool {
 	groups, lists, err := discovery.ToServerResourcesInterfaceWithContext(c.Discovery).ServerGroupsAndResourcesWithContext(ctx)
 	failed, partial := discovery.GroupDiscoveryFailedErrorGroups(err)
 	if len(lists) == 0 || err != nil && !partial {
 		if ctx.Err() == nil {
 			klog.FromContext(ctx).Info("Cannot read discovery, will try again", "err", err)
 		}
-		return
+		return false
 	}
 	served := resourcesOf(groups, lists)
 	for gr, r := range served {
@@ -110,11 +122,11 @@ func (c *Collector) discover(ctx context.Context) {
 		for _, r := range changed {
 			g.Serve(r)
 		}
-		c.discovered = true
 	})
 	for _, r := range changed {
 		c.monitors[r.GroupResource()] = c.monitor(ctx, r)
 	}
+	return true
 }
 
 // resourcesOf returns the served resources, each in its group's preferred version

@@ -85,7 +85,18 @@ func (g *Graph) GiveUp(gr schema.GroupResource) {
 	}
 }
 
-// Complete reports whether every watched resource was listed or given up on.
+// Discovering records that the API serves resources which the graph does not know yet: decisions
+// that wait for the lists of all resources also wait for Discovered.
+func (g *Graph) Discovering() { g.unlisted++ }
+
+// Discovered ends Discovering.
+func (g *Graph) Discovered() {
+	g.unlisted--
+	g.requeueParked()
+}
+
+// Complete reports whether all resources are known and every watched one was listed or given up
+// on.
 func (g *Graph) Complete() bool { return g.unlisted == 0 }
 
 // Replace takes the complete list of a resource's objects at resourceVersion.
@@ -125,8 +136,7 @@ func (g *Graph) reconcileList(r *resource, listed map[*node]struct{}, version st
 	}
 }
 
-// change runs f, which changes r, and updates the count of unlisted resources. When the count
-// drops to zero, it requeues the parked nodes.
+// change runs f, which changes r, and updates the count of unlisted resources.
 func (g *Graph) change(r *resource, f func()) {
 	if r.awaitsList() {
 		g.unlisted--
@@ -135,6 +145,11 @@ func (g *Graph) change(r *resource, f func()) {
 	if r.awaitsList() {
 		g.unlisted++
 	}
+	g.requeueParked()
+}
+
+// requeueParked requeues the parked nodes once every resource is listed.
+func (g *Graph) requeueParked() {
 	if g.unlisted > 0 {
 		return
 	}
