@@ -130,7 +130,7 @@ func (w *world) lint(ctx context.Context, _ step) error {
 		if !exists || s.terminating {
 			continue
 		}
-		for rule, want := range w.expected(n, left) {
+		for rule, want := range w.expected(n, s, left) {
 			if got := slices.Contains(rules[w.name(n)], rule); got != want {
 				return fmt.Errorf("lint finds %s of n%02d: %t, the model says %t; %q", rule, n.id, got, want, rules[w.name(n)])
 			}
@@ -140,7 +140,7 @@ func (w *world) lint(ctx context.Context, _ step) error {
 }
 
 // expected reports for some rules whether a node violates them.
-func (w *world) expected(n node, left map[int][]owner) map[ownership.LintRule]bool {
+func (w *world) expected(n node, s seen, left map[int][]owner) map[ownership.LintRule]bool {
 	want := map[ownership.LintRule]bool{
 		ownership.RuleUnservedKind: false, ownership.RuleCrossNamespace: false, ownership.RuleClusterToNamespaced: false,
 		ownership.RuleNeverExisted: false, ownership.RuleTwoControllers: false,
@@ -159,6 +159,17 @@ func (w *world) expected(n node, left map[int][]owner) map[ownership.LintRule]bo
 		case ok && !mayOwn(w.graph, o.to, n):
 			want[ownership.RuleCrossNamespace] = true
 			counted--
+		}
+	}
+	for _, to := range w.graph {
+		switch {
+		case !slices.Contains(s.owners, gone(to.id)):
+		case n.namespace == "" && to.namespace != "":
+			want[ownership.RuleClusterToNamespaced] = true
+			counted++
+		case !want[ownership.RuleNeverExisted]:
+			// It depends on timing whether the collector has seen the owner.
+			delete(want, ownership.RuleNeverExisted)
 		}
 	}
 	want[ownership.RuleTooManyOwners] = counted > 1

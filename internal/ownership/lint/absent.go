@@ -91,7 +91,7 @@ func dangling(s *Snapshot, o *Object) []Finding {
 func neverExisted(s *Snapshot, o *Object) []Finding {
 	return s.faulty(o, ownership.RuleNeverExisted, func(ref graph.Owner) Finding {
 		return Finding{
-			Message:     fmt.Sprintf("%s with the UID %s does not exist, and there is no record of it", nameOf(ref), ref.UID),
+			Message:     fmt.Sprintf("%s with the UID %s does not exist, and has not existed since the server started", nameOf(ref), ref.UID),
 			Consequence: s.fate(o),
 			Fix:         s.drop(o, ref),
 		}
