@@ -70,9 +70,9 @@ type named struct {
 	new  func() admission.Interface
 }
 
-// Register makes the in-tree plugins available to a server. Those of
-// k8s.io/apiserver (NamespaceLifecycle, policies, webhooks, quota) are registered
-// by server.RegisterAllAdmissionPlugins and resourcequota.Register.
+// Register makes the in-tree plugins available to a server. The plugins of k8s.io/apiserver
+// (NamespaceLifecycle, policies, webhooks, quota) are registered by
+// server.RegisterAllAdmissionPlugins and resourcequota.Register.
 func Register(plugins *admission.Plugins, clock clock.Clock) {
 	for _, p := range registered(clock) {
 		plugins.Register(p.name, func(io.Reader) (admission.Interface, error) { return p.new(), nil })

@@ -20,10 +20,10 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-// objects are what a Reader finds.
+// objects holds the objects that a Reader returns.
 type objects struct {
 	list []runtime.Object
-	// lookups counts how often classes were asked for; broken is what then comes back.
+	// lookups counts the lists of classes; broken is the error that they return.
 	lookups int
 	broken  error
 }
@@ -60,7 +60,7 @@ func ofDevices(t *testing.T, there *objects) quota.Evaluator {
 	t.Helper()
 	e := generic.NewRegistry(Evaluators(nil, clocktesting.NewFakePassiveClock(noon), there)).Get(resourcev1.Resource("resourceclaims"))
 	if e == nil {
-		t.Fatal("nobody counts claims for devices")
+		t.Fatal("no evaluator for ResourceClaims")
 	}
 	return e
 }
@@ -112,7 +112,7 @@ func TestDeviceNames(t *testing.T) {
 	there.lookups = 0
 	e.MatchingResources(names[:4])
 	if there.lookups > 0 {
-		t.Errorf("classes were looked up %d times for nothing", there.lookups)
+		t.Errorf("%d unnecessary lookups of classes", there.lookups)
 	}
 
 	there.broken = errors.New("broken")
@@ -146,8 +146,8 @@ func TestDeviceRequests(t *testing.T) {
 	}
 }
 
-// TestExtendedResources: devices that the scheduler claims for a pod's extended
-// resources are counted once, with the pod.
+// TestExtendedResources: devices that the scheduler claims for the extended resources of a pod are
+// counted once, with the pod.
 func TestExtendedResources(t *testing.T) {
 	const whole = "count/resourceclaims.resource.k8s.io=1 gpu.deviceclass.resource.k8s.io/devices=2 requests.deviceclass.resource.kubernetes.io/gpu=2 requests.example.com/gpu=2"
 	const once = "count/resourceclaims.resource.k8s.io=1 gpu.deviceclass.resource.k8s.io/devices=2 requests.deviceclass.resource.kubernetes.io/gpu=2"
@@ -175,15 +175,15 @@ func TestExtendedResources(t *testing.T) {
 		others []runtime.Object
 		want   string
 	}{
-		"the pod is gone":             {made, nil, whole},
-		"another pod":                 {made, []runtime.Object{stranger}, whole},
-		"not for extended resources":  {plain, []runtime.Object{owner}, whole},
-		"the only one":                {made, []runtime.Object{owner}, once},
-		"named by the pod":            {made, []runtime.Object{named("c")}, once},
-		"another is named by the pod": {made, []runtime.Object{named("d")}, whole},
-		"an older one":                {made, []runtime.Object{owner, another("d", noon.Add(-time.Second))}, whole},
-		"a younger one":               {made, []runtime.Object{owner, another("a", noon.Add(time.Second))}, once},
-		"one of the same age":         {made, []runtime.Object{owner, another("b", noon)}, whole},
+		"the pod is deleted":                         {made, nil, whole},
+		"another pod":                                {made, []runtime.Object{stranger}, whole},
+		"not for extended resources":                 {plain, []runtime.Object{owner}, whole},
+		"the pod's only claim":                       {made, []runtime.Object{owner}, once},
+		"named in the pod's status":                  {made, []runtime.Object{named("c")}, once},
+		"another claim is named in the pod's status": {made, []runtime.Object{named("d")}, whole},
+		"an older claim exists":                      {made, []runtime.Object{owner, another("d", noon.Add(-time.Second))}, whole},
+		"a younger claim exists":                     {made, []runtime.Object{owner, another("a", noon.Add(time.Second))}, once},
+		"a claim of the same age exists":             {made, []runtime.Object{owner, another("b", noon)}, whole},
 	} {
 		e := ofDevices(t, &objects{list: append(test.others, deviceClass("gpu", "example.com/gpu"))})
 		wantUsage(t, name, e, test.claim, test.want)

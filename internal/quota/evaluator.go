@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package quota evaluates what ResourceQuotas count: the kinds, and the usage of an object.
-// k8s.io/apiserver/pkg/quota/v1/generic has the evaluator that counts objects of any kind;
-// this package has those of pods, services, and claims for volumes and devices.
+// k8s.io/apiserver/pkg/quota/v1/generic has the evaluator that counts objects of any kind; this
+// package has the evaluators of pods, services, and claims for volumes and devices.
 //
 // Admission charges requests with them before an object is stored, and the controller counts
 // existing objects with them.

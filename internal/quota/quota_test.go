@@ -23,7 +23,7 @@ import (
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// amounts reads "cpu=1 memory=1Gi".
+// amounts parses a list such as "cpu=1 memory=1Gi".
 func amounts(text string) corev1.ResourceList {
 	list := corev1.ResourceList{}
 	for item := range strings.FieldsSeq(text) {
@@ -39,7 +39,7 @@ func request(operation admission.Operation, resource string, object, old runtime
 		schema.ParseGroupResource(resource).WithVersion("v1"), subresource, operation, nil, false, nil)
 }
 
-// written is the other way round, sorted.
+// written is the inverse of amounts, sorted by name.
 func written(list corev1.ResourceList) string {
 	var out []string
 	for name, quantity := range list {
@@ -53,7 +53,7 @@ func evaluatorOf(t *testing.T, plural string, list Lister) quota.Evaluator {
 	t.Helper()
 	e := generic.NewRegistry(Evaluators(list, clocktesting.NewFakePassiveClock(noon), nil)).Get(corev1.Resource(plural))
 	if e == nil {
-		t.Fatalf("nobody counts %s", plural)
+		t.Fatalf("no evaluator for %s", plural)
 	}
 	return e
 }
@@ -115,7 +115,7 @@ func TestRequiredResources(t *testing.T) {
 		t.Error(err)
 	}
 	if err := e.Constraints(counted, &corev1.Service{}); err == nil {
-		t.Error("a Service passed for a pod")
+		t.Error("a Service was accepted as a pod")
 	}
 }
 
@@ -161,7 +161,7 @@ func TestScopes(t *testing.T) {
 		}
 	}
 	if _, err := e.MatchingScopes(limited, []corev1.ScopedResourceSelectorRequirement{class("Like", "x")}); err == nil {
-		t.Error("an operator that there is not")
+		t.Error("no error for an unknown operator")
 	}
 	uncovered, _ := e.UncoveredQuotaScopes([]corev1.ScopedResourceSelectorRequirement{class("In", "high"), scope("BestEffort")}, []corev1.ScopedResourceSelectorRequirement{class("Exists")})
 	if diff := cmp.Diff([]corev1.ScopedResourceSelectorRequirement{scope("BestEffort")}, uncovered); diff != "" {
@@ -253,7 +253,7 @@ func TestUsageStats(t *testing.T) {
 	large.Name, large.Spec.PriorityClassName = "q", "high"
 	e := evaluatorOf(t, "pods", func(resource schema.GroupResource, namespace string) ([]runtime.Object, error) {
 		if resource != corev1.Resource("pods") || namespace != "app" {
-			t.Errorf("asked for %s in %s", resource, namespace)
+			t.Errorf("listed %s in %s", resource, namespace)
 		}
 		return []runtime.Object{small, large}, nil
 	})
@@ -304,16 +304,16 @@ func TestChanged(t *testing.T) {
 		edit         func(runtime.Object)
 		want         bool
 	}{
-		{"a pod that runs", "pods", pod(container("a", "cpu=1", "")), onPod(func(p *corev1.Pod) { p.Status.Phase = corev1.PodRunning }), false},
-		{"that ends", "pods", pod(container("a", "cpu=1", "")), onPod(func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }), true},
-		{"that is resized", "pods", pod(container("a", "cpu=1", "")), onPod(func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Requests = amounts("cpu=2") }), true},
-		{"that gets a deadline", "pods", pod(container("a", "", "")), onPod(func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = new(int64(1)) }), true},
-		{"a claim with a label", "persistentvolumeclaims", claim, onClaim(func(c *corev1.PersistentVolumeClaim) { c.Labels = map[string]string{"a": "b"} }), false},
-		{"that grows", "persistentvolumeclaims", claim, onClaim(func(c *corev1.PersistentVolumeClaim) { c.Spec.Resources.Requests = amounts("storage=2Gi") }), true},
-		{"of another class", "persistentvolumeclaims", claim, onClaim(func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeAttributesClassName = new("gold") }), true},
-		{"a Service with fewer ports", "services", service, func(obj runtime.Object) { obj.(*corev1.Service).Spec.Ports = service.Spec.Ports[:1] }, true},
-		{"with other ports", "services", service, func(obj runtime.Object) { obj.(*corev1.Service).Spec.Ports[0].Port = 3 }, false},
-		{"a secret", "secrets", &corev1.Secret{}, func(obj runtime.Object) { obj.(*corev1.Secret).Data = map[string][]byte{"a": nil} }, false},
+		{"a pod starts to run", "pods", pod(container("a", "cpu=1", "")), onPod(func(p *corev1.Pod) { p.Status.Phase = corev1.PodRunning }), false},
+		{"a pod ends", "pods", pod(container("a", "cpu=1", "")), onPod(func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }), true},
+		{"a pod is resized", "pods", pod(container("a", "cpu=1", "")), onPod(func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Requests = amounts("cpu=2") }), true},
+		{"a pod gets a deadline", "pods", pod(container("a", "", "")), onPod(func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = new(int64(1)) }), true},
+		{"a claim gets a label", "persistentvolumeclaims", claim, onClaim(func(c *corev1.PersistentVolumeClaim) { c.Labels = map[string]string{"a": "b"} }), false},
+		{"a claim grows", "persistentvolumeclaims", claim, onClaim(func(c *corev1.PersistentVolumeClaim) { c.Spec.Resources.Requests = amounts("storage=2Gi") }), true},
+		{"a claim changes its class", "persistentvolumeclaims", claim, onClaim(func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeAttributesClassName = new("gold") }), true},
+		{"a Service has fewer ports", "services", service, func(obj runtime.Object) { obj.(*corev1.Service).Spec.Ports = service.Spec.Ports[:1] }, true},
+		{"a Service has other ports", "services", service, func(obj runtime.Object) { obj.(*corev1.Service).Spec.Ports[0].Port = 3 }, false},
+		{"a Secret changes", "secrets", &corev1.Secret{}, func(obj runtime.Object) { obj.(*corev1.Secret).Data = map[string][]byte{"a": nil} }, false},
 		{"another kind", "pods", claim, func(runtime.Object) {}, false},
 	} {
 		if got := Changed(evaluatorOf(t, test.plural, nil), edited(test.old, test.edit), test.old); got != test.want {

@@ -27,9 +27,9 @@ func TestApproval(t *testing.T) {
 		want           string
 	}{
 		{"may approve", "certificatesigningrequests.certificates.k8s.io/approval", request("example.com/mine"), request("example.com/mine"), ""},
-		{"may not", "certificatesigningrequests.certificates.k8s.io/approval", request("example.com/theirs"), request("example.com/theirs"),
+		{"may not approve", "certificatesigningrequests.certificates.k8s.io/approval", request("example.com/theirs"), request("example.com/theirs"),
 			`user not permitted to approve requests with signerName "example.com/theirs"`},
-		{"the stored signer counts", "certificatesigningrequests.certificates.k8s.io/approval", request("example.com/mine"), request("example.com/theirs"),
+		{"the signer of the stored object decides", "certificatesigningrequests.certificates.k8s.io/approval", request("example.com/mine"), request("example.com/theirs"),
 			`user not permitted to approve requests with signerName "example.com/theirs"`},
 		{"another kind", "certificatesigningrequests.certificates.k8s.io/approval", request("example.com/mine"), &certificatesv1.ClusterTrustBundle{},
 			"expected type CertificateSigningRequest, got: *v1.ClusterTrustBundle"},

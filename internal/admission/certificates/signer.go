@@ -81,8 +81,8 @@ func (p *Signer) ValidateInitialization() error {
 	return nil
 }
 
-// Validate implements admission.ValidationInterface. The signer is that of the
-// stored request; the one in the body is not trusted.
+// Validate implements admission.ValidationInterface. The signer is taken from the stored request;
+// the request body is not trusted.
 func (p *Signer) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	if a.GetResource().GroupResource() != certificatesv1.Resource("certificatesigningrequests") || a.GetSubresource() != p.subresource {
 		return nil

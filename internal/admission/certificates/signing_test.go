@@ -40,11 +40,11 @@ func TestSigning(t *testing.T) {
 	}{
 		{"may sign", status, request(mine, "pem"), request(mine, ""), ""},
 		{"may not sign", status, request(theirs, "pem"), request(theirs, ""), refused},
-		{"may not fail it", status, request(theirs, "", certificatesv1.CertificateFailed), request(theirs, ""), refused},
-		{"the stored signer counts", status, request(mine, "pem"), request(theirs, ""), refused},
-		{"nothing is answered", status, labelled, request(theirs, ""), ""},
+		{"may not set the condition Failed", status, request(theirs, "", certificatesv1.CertificateFailed), request(theirs, ""), refused},
+		{"the signer of the stored object decides", status, request(mine, "pem"), request(theirs, ""), refused},
+		{"neither certificate nor Failed changes", status, labelled, request(theirs, ""), ""},
 		{"another kind", status, &certificatesv1.ClusterTrustBundle{}, request(mine, ""), "expected type CertificateSigningRequest, got: *v1.ClusterTrustBundle"},
-		{"another kind before", status, request(mine, ""), &certificatesv1.ClusterTrustBundle{}, "expected type CertificateSigningRequest, got: *v1.ClusterTrustBundle"},
+		{"old object of another kind", status, request(mine, ""), &certificatesv1.ClusterTrustBundle{}, "expected type CertificateSigningRequest, got: *v1.ClusterTrustBundle"},
 		{"the request itself", "certificatesigningrequests.certificates.k8s.io", request(theirs, "pem"), request(theirs, ""), ""},
 		{"another resource", "others.certificates.k8s.io/status", request(theirs, "pem"), request(theirs, ""), ""},
 	} {

@@ -42,9 +42,9 @@ func TestSubject(t *testing.T) {
 		object         runtime.Object
 		want           string
 	}{
-		{"a group", resource, request(client, encoded("developers")), ""},
-		{"masters", resource, request(client, encoded("developers", "system:masters")), "use of kubernetes.io/kube-apiserver-client signer with system:masters group is not allowed"},
-		{"masters of another signer", resource, request("example.com/mesh", encoded("system:masters")), ""},
+		{"another group", resource, request(client, encoded("developers")), ""},
+		{"group system:masters", resource, request(client, encoded("developers", "system:masters")), "use of kubernetes.io/kube-apiserver-client signer with system:masters group is not allowed"},
+		{"group system:masters, another signer", resource, request("example.com/mesh", encoded("system:masters")), ""},
 		{"not PEM", resource, request(client, []byte("?")), "failed to parse CSR: PEM block type must be CERTIFICATE REQUEST"},
 		{"not a request", resource, request(client, []byte("-----BEGIN CERTIFICATE REQUEST-----\nAAAA\n-----END CERTIFICATE REQUEST-----\n")), "failed to parse CSR: asn1: structure error: "},
 		{"another kind", resource, &certificatesv1.ClusterTrustBundle{}, "expected type CertificateSigningRequest, got: *v1.ClusterTrustBundle"},

@@ -33,10 +33,10 @@ func TestTrustBundle(t *testing.T) {
 	}{
 		{"no signer", bundle("", "a"), nil, ""},
 		{"may attest", bundle("example.com/mine", "a"), nil, ""},
-		{"may not", bundle("example.org/theirs", "a"), nil, refused},
-		{"may not change it", bundle("example.org/theirs", "b"), bundle("example.org/theirs", "a"), refused},
-		{"may not label it", labelled, bundle("example.org/theirs", "a"), refused},
-		{"a finalizer is removed", bundle("example.org/theirs", "a"), bundle("example.org/theirs", "a", "example.com/hold"), ""},
+		{"may not attest", bundle("example.org/theirs", "a"), nil, refused},
+		{"may not attest, changes the bundle", bundle("example.org/theirs", "b"), bundle("example.org/theirs", "a"), refused},
+		{"may not attest, changes a label", labelled, bundle("example.org/theirs", "a"), refused},
+		{"may not attest, removes a finalizer", bundle("example.org/theirs", "a"), bundle("example.org/theirs", "a", "example.com/hold"), ""},
 		{"another kind", &certificatesv1.CertificateSigningRequest{}, nil, "expected type ClusterTrustBundle, got: *v1.CertificateSigningRequest"},
 	} {
 		r := admissiontest.Request{Operation: admission.Create, Resource: "clustertrustbundles.certificates.k8s.io", Object: test.now, Old: test.old}

@@ -22,12 +22,12 @@ func TestDefaultOf(t *testing.T) {
 		classes []*storagev1.StorageClass
 		want    string
 	}{
-		{"none", nil, ""},
+		{"no classes", nil, ""},
 		{"no class is marked", []*storagev1.StorageClass{class("a", 1, nil), class("b", 1, no)}, ""},
-		{"one", []*storagev1.StorageClass{class("a", 1, nil), class("b", 2, yes)}, "b"},
-		{"by another annotation", []*storagev1.StorageClass{class("a", 1, older)}, "a"},
-		{"the newest", []*storagev1.StorageClass{class("a", 3, yes), class("b", 1, yes), class("c", 2, older)}, "b"},
-		{"equally old, the first by name", []*storagev1.StorageClass{class("c", 1, yes), class("b", 1, yes)}, "b"},
+		{"one class is marked", []*storagev1.StorageClass{class("a", 1, nil), class("b", 2, yes)}, "b"},
+		{"marked by the other annotation", []*storagev1.StorageClass{class("a", 1, older)}, "a"},
+		{"several are marked: the newest", []*storagev1.StorageClass{class("a", 3, yes), class("b", 1, yes), class("c", 2, older)}, "b"},
+		{"several of the same age: the first by name", []*storagev1.StorageClass{class("c", 1, yes), class("b", 1, yes)}, "b"},
 	} {
 		if got := defaultOf(test.classes, "default", "beta"); got != test.want {
 			t.Errorf("%s: %q, want %q", test.name, got, test.want)

@@ -9,7 +9,6 @@ import (
 
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/client-go/informers"
 	listers "k8s.io/client-go/listers/networking/v1"
@@ -49,19 +48,8 @@ func (p *IngressClass) Admit(_ context.Context, a admission.Attributes, _ admiss
 		//lint:ignore ST1005 upstream's words
 		return apierrors.NewInternalError(fmt.Errorf("Expected Ingress resource, got: %v", a.GetKind()))
 	}
-	if _, named := ingress.Annotations[ingressClassAnnotation]; named || ingress.Spec.IngressClassName != nil {
+	if _, named := ingress.Annotations[ingressClassAnnotation]; named {
 		return nil
 	}
-	// An incomplete list of classes would silently leave the Ingress without one.
-	if err := p.WaitForSync(a); err != nil {
-		return err
-	}
-	classes, err := p.Lister.List(labels.Everything())
-	if err != nil {
-		return admission.NewForbidden(a, err)
-	}
-	if name := defaultOf(classes, networkingv1.AnnotationIsDefaultIngressClass); name != "" {
-		ingress.Spec.IngressClassName = &name
-	}
-	return nil
+	return setDefault(p.Handler, a, &ingress.Spec.IngressClassName, networkingv1.AnnotationIsDefaultIngressClass)
 }

@@ -42,13 +42,13 @@ func TestIngressClass(t *testing.T) {
 		ingress  *networkingv1.Ingress
 		want     *string
 	}{
-		"no classes":      {"ingresses", nil, ingress(nil, nil), nil},
-		"no default":      {"ingresses", []*networkingv1.IngressClass{plain}, ingress(nil, nil), nil},
-		"the default":     {"ingresses", []*networkingv1.IngressClass{plain, marked}, ingress(nil, nil), ptr.To("marked")},
-		"a class":         {"ingresses", []*networkingv1.IngressClass{plain, marked}, ingress(ptr.To("own"), nil), ptr.To("own")},
-		"the empty class": {"ingresses", []*networkingv1.IngressClass{plain, marked}, ingress(ptr.To(""), nil), ptr.To("")},
-		"an annotation":   {"ingresses", []*networkingv1.IngressClass{marked}, ingress(nil, map[string]string{"kubernetes.io/ingress.class": ""}), nil},
-		"a subresource":   {"ingresses/status", []*networkingv1.IngressClass{marked}, ingress(nil, nil), nil},
+		"no classes":                     {"ingresses", nil, ingress(nil, nil), nil},
+		"no default":                     {"ingresses", []*networkingv1.IngressClass{plain}, ingress(nil, nil), nil},
+		"default is set":                 {"ingresses", []*networkingv1.IngressClass{plain, marked}, ingress(nil, nil), ptr.To("marked")},
+		"class is kept":                  {"ingresses", []*networkingv1.IngressClass{plain, marked}, ingress(ptr.To("own"), nil), ptr.To("own")},
+		"empty class is kept":            {"ingresses", []*networkingv1.IngressClass{plain, marked}, ingress(ptr.To(""), nil), ptr.To("")},
+		"class in an annotation is kept": {"ingresses", []*networkingv1.IngressClass{marked}, ingress(nil, map[string]string{"kubernetes.io/ingress.class": ""}), nil},
+		"subresource is ignored":         {"ingresses/status", []*networkingv1.IngressClass{marked}, ingress(nil, nil), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := admissiontest.Request{Operation: admission.Create, Resource: "ingresses.networking.k8s.io", Object: test.ingress}

@@ -7,7 +7,6 @@ import (
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/client-go/informers"
 	listers "k8s.io/client-go/listers/storage/v1"
@@ -19,7 +18,7 @@ import (
 // configuration.
 const StorageClassName = "DefaultStorageClass"
 
-// Annotations that mark the default StorageClass: the current one, and that from
+// Annotations that mark the default StorageClass: the current one, and the one from
 // before storage.k8s.io/v1.
 const (
 	storageClassAnnotation     = "storageclass.kubernetes.io/is-default-class"
@@ -51,19 +50,8 @@ func (p *StorageClass) Admit(_ context.Context, a admission.Attributes, _ admiss
 	if !ok {
 		return nil
 	}
-	if _, named := claim.Annotations[corev1.BetaStorageClassAnnotation]; named || claim.Spec.StorageClassName != nil {
+	if _, named := claim.Annotations[corev1.BetaStorageClassAnnotation]; named {
 		return nil
 	}
-	// An incomplete list of classes would silently leave the claim without one.
-	if err := p.WaitForSync(a); err != nil {
-		return err
-	}
-	classes, err := p.Lister.List(labels.Everything())
-	if err != nil {
-		return admission.NewForbidden(a, err)
-	}
-	if name := defaultOf(classes, storageClassAnnotation, betaStorageClassAnnotation); name != "" {
-		claim.Spec.StorageClassName = &name
-	}
-	return nil
+	return setDefault(p.Handler, a, &claim.Spec.StorageClassName, storageClassAnnotation, betaStorageClassAnnotation)
 }

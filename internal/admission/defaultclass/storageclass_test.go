@@ -31,14 +31,14 @@ func TestStorageClass(t *testing.T) {
 		claim    *corev1.PersistentVolumeClaim
 		want     *string
 	}{
-		"no default":      {"persistentvolumeclaims", []*storagev1.StorageClass{plain}, claim(nil, nil), nil},
-		"the default":     {"persistentvolumeclaims", []*storagev1.StorageClass{plain, marked}, claim(nil, nil), ptr.To("marked")},
-		"beta annotation": {"persistentvolumeclaims", []*storagev1.StorageClass{plain, before}, claim(nil, nil), ptr.To("before")},
-		"a class":         {"persistentvolumeclaims", []*storagev1.StorageClass{marked}, claim(ptr.To("own"), nil), ptr.To("own")},
-		"no class wanted": {"persistentvolumeclaims", []*storagev1.StorageClass{marked}, claim(ptr.To(""), nil), ptr.To("")},
-		"an annotation":   {"persistentvolumeclaims", []*storagev1.StorageClass{marked}, claim(nil, map[string]string{"volume.beta.kubernetes.io/storage-class": "own"}), nil},
-		"a subresource":   {"persistentvolumeclaims/status", []*storagev1.StorageClass{marked}, claim(nil, nil), nil},
-		"another kind":    {"configmaps", []*storagev1.StorageClass{marked}, claim(nil, nil), nil},
+		"no default":                        {"persistentvolumeclaims", []*storagev1.StorageClass{plain}, claim(nil, nil), nil},
+		"default is set":                    {"persistentvolumeclaims", []*storagev1.StorageClass{plain, marked}, claim(nil, nil), ptr.To("marked")},
+		"default by beta annotation is set": {"persistentvolumeclaims", []*storagev1.StorageClass{plain, before}, claim(nil, nil), ptr.To("before")},
+		"class is kept":                     {"persistentvolumeclaims", []*storagev1.StorageClass{marked}, claim(ptr.To("own"), nil), ptr.To("own")},
+		"empty class is kept":               {"persistentvolumeclaims", []*storagev1.StorageClass{marked}, claim(ptr.To(""), nil), ptr.To("")},
+		"class in an annotation is kept":    {"persistentvolumeclaims", []*storagev1.StorageClass{marked}, claim(nil, map[string]string{"volume.beta.kubernetes.io/storage-class": "own"}), nil},
+		"subresource is ignored":            {"persistentvolumeclaims/status", []*storagev1.StorageClass{marked}, claim(nil, nil), nil},
+		"another resource is ignored":       {"configmaps", []*storagev1.StorageClass{marked}, claim(nil, nil), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			factory := informers.NewSharedInformerFactory(nil, 0)

@@ -24,7 +24,7 @@ import (
 	"github.com/kindred-project/kindred/internal/admission/admissiontest"
 )
 
-// list reads "cpu=1 memory=1Gi".
+// list parses a list such as "cpu=1 memory=1Gi".
 func list(text string) corev1.ResourceList {
 	if text == "" {
 		return nil
@@ -108,7 +108,7 @@ func TestPodLimits(t *testing.T) {
 		pod  *corev1.Pod
 		want string
 	}{
-		{"within", item(c, "cpu=100m", "cpu=2", "cpu=3"), pod(nil, container("a", "cpu=1", "cpu=2")), ""},
+		{"within the limits", item(c, "cpu=100m", "cpu=2", "cpu=3"), pod(nil, container("a", "cpu=1", "cpu=2")), ""},
 		{"no request", item(c, "cpu=100m", "", ""), pod(nil, container("a", "", "cpu=2")), "minimum cpu usage per Container is 100m.  No request is specified"},
 		{"request too small", item(c, "cpu=100m", "", ""), pod(nil, container("a", "cpu=99m", "")), "minimum cpu usage per Container is 100m, but request is 99m"},
 		{"limit too small", item(c, "cpu=100m", "", ""), pod(nil, container("a", "cpu=100m", "cpu=50m")), "minimum cpu usage per Container is 100m, but limit is 50m"},
@@ -119,7 +119,7 @@ func TestPodLimits(t *testing.T) {
 		{"ratio without request", item(c, "", "", "cpu=2"), pod(nil, container("a", "cpu=0", "cpu=1")), "cpu max limit to request ratio per Container is 2, but no request is specified or request is 0"},
 		{"ratio without limit", item(c, "", "", "cpu=2"), pod(nil, container("a", "cpu=1", "")), "cpu max limit to request ratio per Container is 2, but no limit is specified or limit is 0"},
 		{"ratio too large", item(c, "", "", "cpu=2"), pod(nil, container("a", "cpu=1", "cpu=2500m")), "cpu max limit to request ratio per Container is 2, but provided ratio is 2.500000"},
-		{"fraction of a ratio", item(c, "", "", "cpu=1500m"), pod(nil, container("a", "cpu=1", "cpu=1500m")), ""},
+		{"fractional ratio", item(c, "", "", "cpu=1500m"), pod(nil, container("a", "cpu=1", "cpu=1500m")), ""},
 		{"pod sums its containers", item(p, "", "cpu=2", ""), pod(nil, container("a", "", "cpu=1"), container("b", "", "cpu=1500m")), "maximum cpu usage per Pod is 2, but limit is 2500m"},
 		{"init containers run before the others", item(p, "", "cpu=2", ""), pod([]corev1.Container{container("i", "", "cpu=2")}, container("a", "", "cpu=1")), ""},
 		{"sidecars run beside the others", item(p, "", "cpu=2", ""), pod([]corev1.Container{sidecar}, container("a", "", "cpu=1500m")), "maximum cpu usage per Pod is 2, but limit is 2500m"},

@@ -117,7 +117,7 @@ func (p *Plugin) Admit(ctx context.Context, a admission.Attributes, _ admission.
 	case coordinationv1.Resource("leases"):
 		return admitLease(r)
 	case storagev1.Resource("csinodes"):
-		return admitNamesake(r, "CSINode")
+		return admitSameName(r, "CSINode")
 	case resourcev1.Resource("resourceslices"):
 		return admitSlice(r)
 	default:

@@ -104,7 +104,7 @@ func newPlugin(t *testing.T) *Plugin {
 type testCase struct {
 	name    string
 	request admissiontest.Request
-	want    string // in the refusal; "" if admitted
+	want    string // part of the error; "" if admitted
 }
 
 func run(t *testing.T, tests []testCase) {
@@ -340,7 +340,7 @@ func TestPodCertificates(t *testing.T) {
 	deletion := tests[0].request
 	deletion.Operation, deletion.Old, deletion.Object = admission.Delete, deletion.Object, nil
 	run(t, append(tests, testCase{"status", status, "unexpected subresource status"}, testCase{"delete", deletion, "unexpected operation DELETE"}))
-	// A stale cache may cause a mismatch, so it is an error that the node retries.
+	// A mismatch may come from a stale cache, so the error is not Forbidden and the node retries.
 	err := newPlugin(t).Admit(context.Background(), withUser(tests[2].request), nil)
 	if apierrors.IsForbidden(err) {
 		t.Errorf("refused because of a stale cache: %v", err)

@@ -121,12 +121,12 @@ func admitLease(r request) error {
 	if r.GetNamespace() != corev1.NamespaceNodeLease {
 		return r.refuse("can only access leases in the %q system namespace", corev1.NamespaceNodeLease)
 	}
-	return admitNamesake(r, "node lease")
+	return admitSameName(r, "node lease")
 }
 
-// admitNamesake lets a node write only the object that has its name. The name of a
+// admitSameName lets a node write only the object that has its name. The name of a
 // create is in the object.
-func admitNamesake(r request, what string) error {
+func admitSameName(r request, kind string) error {
 	name := r.GetName()
 	if r.GetOperation() == admission.Create {
 		m, err := meta.Accessor(r.GetObject())
@@ -136,7 +136,7 @@ func admitNamesake(r request, what string) error {
 		name = m.GetName()
 	}
 	if name != r.node {
-		return r.refuse("can only access %s with the same name as the requesting node", what)
+		return r.refuse("can only access %s with the same name as the requesting node", kind)
 	}
 	return nil
 }

@@ -97,7 +97,7 @@ func TestValidate(t *testing.T) {
 		{name: "unknown kind", user: "owner", new: pod(owner("Mystery", "m", yes)), code: http.StatusUnprocessableEntity,
 			message: "cannot set blockOwnerDeletion in this case because cannot find RESTMapping for APIVersion example.com/v1 Kind Mystery"},
 		{name: "unknown kind, may finalize anything", user: "admin", new: pod(owner("Mystery", "m", yes))},
-		{name: "bad version", user: "owner", new: pod(metav1.OwnerReference{APIVersion: "a/b/c", Kind: "X", BlockOwnerDeletion: yes}), code: http.StatusUnprocessableEntity},
+		{name: "invalid version", user: "owner", new: pod(metav1.OwnerReference{APIVersion: "a/b/c", Kind: "X", BlockOwnerDeletion: yes}), code: http.StatusUnprocessableEntity},
 
 		{name: "update that keeps the owners", user: "other", old: pod(rsBlocked), new: pod(rsBlocked)},
 		{name: "update from nil to empty owners", user: "other", old: pod(), new: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{}}}},

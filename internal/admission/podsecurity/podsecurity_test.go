@@ -23,7 +23,7 @@ import (
 	"github.com/kindred-project/kindred/internal/admission/admissiontest"
 )
 
-// warnings records the warnings that a client would get.
+// warnings records the warnings for the client.
 type warnings []string
 
 func (w *warnings) AddWarning(_, text string) { *w = append(*w, text) }
@@ -42,8 +42,8 @@ func pod(namespace string, edit ...func(*corev1.PodSpec)) *corev1.Pod {
 
 func hostNetwork(s *corev1.PodSpec) { s.HostNetwork = true }
 
-// newPlugin returns a plugin that knows some namespaces. The namespace "late" is not
-// in its cache.
+// newPlugin returns a plugin with several namespaces. The namespace "late" is in the API, but
+// not in its cache.
 func newPlugin(t *testing.T, pods ...*corev1.Pod) *Plugin {
 	enforce := func(level string) map[string]string {
 		return map[string]string{"pod-security.kubernetes.io/enforce": level}
@@ -128,7 +128,7 @@ func TestNamespaces(t *testing.T) {
 		t.Errorf("an invalid level: %v", err)
 	}
 	if err := validate(label("warn", "lax"), label("warn", "lax")); err != nil {
-		t.Errorf("an invalid level that is unchanged: %v", err)
+		t.Errorf("an unchanged invalid level: %v", err)
 	}
 	if got != nil {
 		t.Errorf("warnings: %q", got)

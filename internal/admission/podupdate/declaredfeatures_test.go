@@ -47,7 +47,7 @@ func TestDeclaredFeatures(t *testing.T) {
 			`pod update requires features InPlacePodLevelResourcesVerticalScaling which are not available on node "silent"`},
 		{"the pod itself", "pods", podWith("silent", 2, "2"), podWith("silent", 1, "1"),
 			`pod update requires features InPlacePodLevelResourcesVerticalScaling which are not available on node "silent"`},
-		{"the node is gone", "pods/resize", podWith("gone", 2, "2"), podWith("gone", 1, "1"), `node "gone" not found`},
+		{"the node is missing", "pods/resize", podWith("gone", 2, "2"), podWith("gone", 1, "1"), `node "gone" not found`},
 		{"no feature required", "pods/resize", podWith("gone", 2, ""), podWith("gone", 1, ""), ""},
 		{"not bound", "pods/resize", podWith("", 2, "2"), podWith("", 1, "1"), ""},
 		{"spec unchanged", "pods", podWith("silent", 1, "2"), podWith("silent", 1, "1"), ""},

@@ -61,7 +61,7 @@ func TestChangedPod(t *testing.T) {
 			}
 			if !test.changed {
 				if now != nil || old != nil {
-					t.Errorf("%v, %v, want nothing", now, old)
+					t.Errorf("%v, %v, want nil", now, old)
 				}
 				return
 			}
@@ -88,9 +88,9 @@ func TestNodeOf(t *testing.T) {
 		node    string
 		refusal string
 	}{
-		"exists":     {listed, "n", ""},
-		"gone":       {listed, "gone", `pods "p" is forbidden: node "gone" not found`},
-		"unreadable": {handler{Handler: &informer.Handler[listers.NodeLister]{Lister: unreadable{}}}, "n", `pods "p" is forbidden: failed to get node "n": no cache`},
+		"exists":           {listed, "n", ""},
+		"missing":          {listed, "gone", `pods "p" is forbidden: node "gone" not found`},
+		"the lister fails": {handler{Handler: &informer.Handler[listers.NodeLister]{Lister: unreadable{}}}, "n", `pods "p" is forbidden: failed to get node "n": no cache`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			changed := pod(test.node, 2)
@@ -105,14 +105,14 @@ func TestNodeOf(t *testing.T) {
 	}
 }
 
-// A request that comes before the nodes are listed waits for a while.
+// A request waits a limited time for the informer of nodes to sync.
 func TestWaitsForNodes(t *testing.T) {
 	for name, test := range map[string]struct {
 		synced time.Duration // 0: never
 		passes bool
 	}{
-		"nodes are listed": {3 * time.Second, true},
-		"nodes are not":    {0, false},
+		"the informer syncs in time": {3 * time.Second, true},
+		"the informer does not sync": {0, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -139,11 +139,11 @@ func TestWaitsForNodes(t *testing.T) {
 func TestInitialization(t *testing.T) {
 	plugin := newHandler("Validator", "")
 	if err := plugin.ValidateInitialization(); err == nil || err.Error() != "Validator needs informers" {
-		t.Errorf("without: %v", err)
+		t.Errorf("without informers: %v", err)
 	}
 	plugin.SetExternalKubeInformerFactory(informers.NewSharedInformerFactory(nil, 0))
 	if err := plugin.ValidateInitialization(); err != nil {
-		t.Errorf("with: %v", err)
+		t.Errorf("with informers: %v", err)
 	}
 	for operation, handled := range map[admission.Operation]bool{admission.Update: true, admission.Create: false, admission.Delete: false, admission.Connect: false} {
 		if plugin.Handles(operation) != handled {

@@ -57,7 +57,7 @@ func TestResize(t *testing.T) {
 			"node didn't have enough allocatable resources: cpu, requested: 5000, allocatable: 4000; memory, requested: 9663676416, allocatable: 8589934592", "NodeCapacity"},
 		{"another operating system", "pods/resize", podRequesting("windows", 2, "1", "1Gi"), podRequesting("windows", 1, "2", "1Gi"),
 			`pod resize is only supported on linux nodes, node "windows" is "windows"`, "UnsupportedPlatform"},
-		{"the node is gone", "pods/resize", podRequesting("gone", 2, "1", "1Gi"), podRequesting("gone", 1, "2", "1Gi"), `node "gone" not found`, ""},
+		{"the node is missing", "pods/resize", podRequesting("gone", 2, "1", "1Gi"), podRequesting("gone", 1, "2", "1Gi"), `node "gone" not found`, ""},
 		{"not bound", "pods/resize", podRequesting("", 2, "5", "1Gi"), podRequesting("", 1, "2", "1Gi"), "", ""},
 		{"spec unchanged", "pods/resize", podRequesting("windows", 1, "5", "1Gi"), podRequesting("windows", 1, "5", "1Gi"), "", ""},
 		{"the pod itself", "pods", podRequesting("windows", 2, "5", "1Gi"), podRequesting("windows", 1, "2", "1Gi"), "", ""},

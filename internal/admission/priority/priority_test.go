@@ -69,12 +69,12 @@ func TestResolve(t *testing.T) {
 		{name: "system class", classes: []*schedulingv1.PriorityClass{system}, give: spec{class: "system-node-critical"}, want: spec{"system-node-critical", ptr.To[int32](2000001000), lower}},
 		{name: "default class", classes: []*schedulingv1.PriorityClass{high, base}, want: spec{"base", ptr.To[int32](10), never}},
 		{name: "the lower of two defaults", classes: []*schedulingv1.PriorityClass{base, lowest}, want: spec{"lowest", ptr.To[int32](-3), nil}},
-		{name: "the same number as the class", classes: []*schedulingv1.PriorityClass{high}, give: spec{"high", ptr.To[int32](1000), lower}, want: spec{"high", ptr.To[int32](1000), lower}},
-		{name: "the pod's policy, as the class has none", classes: []*schedulingv1.PriorityClass{lowest}, give: spec{policy: never}, want: spec{"lowest", ptr.To[int32](-3), never}},
+		{name: "priority equal to that of the class", classes: []*schedulingv1.PriorityClass{high}, give: spec{"high", ptr.To[int32](1000), lower}, want: spec{"high", ptr.To[int32](1000), lower}},
+		{name: "policy of the pod, class without one", classes: []*schedulingv1.PriorityClass{lowest}, give: spec{policy: never}, want: spec{"lowest", ptr.To[int32](-3), never}},
 		{name: "no such class", give: spec{class: "high"}, err: `pods "p" is forbidden: no PriorityClass with name high was found`},
-		{name: "another number", classes: []*schedulingv1.PriorityClass{high}, give: spec{class: "high", priority: ptr.To[int32](7)}, err: "the integer value of priority (7) must not be provided in pod spec; priority admission controller computed 1000 from the given PriorityClass name"},
-		{name: "a number without a class", give: spec{priority: ptr.To[int32](7)}, err: "computed 0 from the given PriorityClass name"},
-		{name: "another policy", classes: []*schedulingv1.PriorityClass{high}, give: spec{class: "high", policy: never}, err: "the string value of PreemptionPolicy (Never) must not be provided in pod spec; priority admission controller computed PreemptLowerPriority"},
+		{name: "priority differs from that of the class", classes: []*schedulingv1.PriorityClass{high}, give: spec{class: "high", priority: ptr.To[int32](7)}, err: "the integer value of priority (7) must not be provided in pod spec; priority admission controller computed 1000 from the given PriorityClass name"},
+		{name: "priority without a class", give: spec{priority: ptr.To[int32](7)}, err: "computed 0 from the given PriorityClass name"},
+		{name: "policy differs from that of the class", classes: []*schedulingv1.PriorityClass{high}, give: spec{class: "high", policy: never}, err: "the string value of PreemptionPolicy (Never) must not be provided in pod spec; priority admission controller computed PreemptLowerPriority"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -110,7 +110,7 @@ func TestUpdateKeepsResolvedPriority(t *testing.T) {
 	}
 }
 
-func TestOneDefault(t *testing.T) {
+func TestOnlyOneDefaultClass(t *testing.T) {
 	base := class("base", 10, true, nil)
 	tests := []struct {
 		name      string
@@ -119,9 +119,9 @@ func TestOneDefault(t *testing.T) {
 		class     *schedulingv1.PriorityClass
 		refused   bool
 	}{
-		{"the first", nil, admission.Create, base, false},
+		{"first default", nil, admission.Create, base, false},
 		{"no default", []*schedulingv1.PriorityClass{base}, admission.Create, class("x", 1, false, nil), false},
-		{"a second", []*schedulingv1.PriorityClass{base}, admission.Create, class("x", 1, true, nil), true},
+		{"second default", []*schedulingv1.PriorityClass{base}, admission.Create, class("x", 1, true, nil), true},
 		{"another becomes the default", []*schedulingv1.PriorityClass{base, class("x", 1, false, nil)}, admission.Update, class("x", 1, true, nil), true},
 		{"the default is unchanged", []*schedulingv1.PriorityClass{base}, admission.Update, base, false},
 	}

@@ -34,7 +34,7 @@ func pod(cpu string) *corev1.Pod {
 	return p
 }
 
-// The plugin refuses requests that exceed a quota, and charges those it admits.
+// The plugin refuses requests that exceed a quota, and charges the requests that it admits.
 func TestPlugin(t *testing.T) {
 	q := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "app", Name: "q", ResourceVersion: "1"},
 		Status: corev1.ResourceQuotaStatus{Hard: amounts("2", "0"), Used: amounts("1", "0")}}

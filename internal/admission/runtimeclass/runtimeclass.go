@@ -81,8 +81,8 @@ func (p *Plugin) Admit(ctx context.Context, a admission.Attributes, _ admission.
 	return nil
 }
 
-// Validate implements admission.ValidationInterface. After all mutation, a pod's
-// overhead must be that of its class.
+// Validate implements admission.ValidationInterface. After all mutation, a pod's overhead must
+// equal that of its class.
 func (p *Plugin) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	pod, class, err := p.objects(ctx, a)
 	if err != nil || pod == nil {

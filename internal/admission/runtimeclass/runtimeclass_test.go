@@ -34,7 +34,7 @@ func newPlugin(t *testing.T) *Plugin {
 	factory := informers.NewSharedInformerFactory(nil, 0)
 	p := New()
 	p.SetExternalKubeInformerFactory(factory)
-	// The cache is stale: it has one of the two classes.
+	// The cache is stale: it has only one of the two classes.
 	p.SetExternalKubeClientSet(fake.NewClientset(vm, plain))
 	if err := factory.Node().V1().RuntimeClasses().Informer().GetIndexer().Add(vm); err != nil {
 		t.Fatal(err)
@@ -55,11 +55,11 @@ func TestAdmit(t *testing.T) {
 		{name: "a class without overhead or scheduling", class: ptr.To("plain")},
 		{name: "overhead, nodes and tolerations", class: ptr.To("vm"),
 			want: corev1.PodSpec{Overhead: cpu("250m"), NodeSelector: map[string]string{"vm": "yes"}, Tolerations: []corev1.Toleration{vmToleration}}},
-		{name: "added to the pod's own", class: ptr.To("vm"),
+		{name: "nodes and tolerations are added to the pod's own", class: ptr.To("vm"),
 			give: corev1.PodSpec{Overhead: cpu("0.25"), NodeSelector: map[string]string{"disk": "ssd"}, Tolerations: []corev1.Toleration{{Key: "gpu"}}},
 			want: corev1.PodSpec{Overhead: cpu("250m"), NodeSelector: map[string]string{"disk": "ssd", "vm": "yes"}, Tolerations: []corev1.Toleration{{Key: "gpu"}, vmToleration}}},
 		{name: "another overhead", class: ptr.To("vm"), give: corev1.PodSpec{Overhead: cpu("1")}, err: "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead"},
-		{name: "other nodes", class: ptr.To("vm"), give: corev1.PodSpec{NodeSelector: map[string]string{"vm": "no"}},
+		{name: "conflicting node selector", class: ptr.To("vm"), give: corev1.PodSpec{NodeSelector: map[string]string{"vm": "no"}},
 			err: "conflict: runtimeClass.scheduling.nodeSelector[vm] = yes; pod.spec.nodeSelector[vm] = no"},
 		{name: "no such class", class: ptr.To("gone"), err: `pods "p" is forbidden: pod rejected: RuntimeClass "gone" not found`},
 	}
@@ -100,14 +100,14 @@ func TestMergeTolerations(t *testing.T) {
 		name                string
 		first, second, want []corev1.Toleration
 	}{
-		{"empty", nil, nil, nil},
-		{"equal ones are merged", list(equal), list(equal), list(equal)},
-		{"the wider wins, given later", list(equal), list(exists("a", "", nil)), list(exists("a", "", nil))},
-		{"the wider wins, given first", list(exists("a", "", nil)), list(equal), list(exists("a", "", nil))},
-		{"all keys", list(equal, exists("b", "", nil)), list(exists("", "", nil)), list(exists("", "", nil))},
-		{"another effect", list(equal), list(exists("a", corev1.TaintEffectNoExecute, nil)), list(equal, exists("a", corev1.TaintEffectNoExecute, nil))},
-		{"the longer period wins", list(exists("a", corev1.TaintEffectNoExecute, ptr.To[int64](5))), list(exists("a", corev1.TaintEffectNoExecute, ptr.To[int64](9))), list(exists("a", corev1.TaintEffectNoExecute, ptr.To[int64](9)))},
-		{"no limit wins", list(exists("a", corev1.TaintEffectNoExecute, nil)), list(exists("a", corev1.TaintEffectNoExecute, ptr.To[int64](9))), list(exists("a", corev1.TaintEffectNoExecute, nil))},
+		{"both empty", nil, nil, nil},
+		{"equal tolerations are merged", list(equal), list(equal), list(equal)},
+		{"the wider one is kept, if it is second", list(equal), list(exists("a", "", nil)), list(exists("a", "", nil))},
+		{"the wider one is kept, if it is first", list(exists("a", "", nil)), list(equal), list(exists("a", "", nil))},
+		{"one for all keys is kept", list(equal, exists("b", "", nil)), list(exists("", "", nil)), list(exists("", "", nil))},
+		{"different effects are kept", list(equal), list(exists("a", corev1.TaintEffectNoExecute, nil)), list(equal, exists("a", corev1.TaintEffectNoExecute, nil))},
+		{"the longer period is kept", list(exists("a", corev1.TaintEffectNoExecute, ptr.To[int64](5))), list(exists("a", corev1.TaintEffectNoExecute, ptr.To[int64](9))), list(exists("a", corev1.TaintEffectNoExecute, ptr.To[int64](9)))},
+		{"the one without a limit is kept", list(exists("a", corev1.TaintEffectNoExecute, nil)), list(exists("a", corev1.TaintEffectNoExecute, ptr.To[int64](9))), list(exists("a", corev1.TaintEffectNoExecute, nil))},
 	}
 	for _, tt := range tests {
 		if diff := cmp.Diff(tt.want, mergeTolerations(tt.first, tt.second)); diff != "" {

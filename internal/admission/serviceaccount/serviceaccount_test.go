@@ -45,8 +45,8 @@ func pod(edit ...func(*corev1.Pod)) *corev1.Pod {
 	return p
 }
 
-// newPlugin returns a plugin whose cache has the given accounts. The API also has
-// the account "late".
+// newPlugin returns a plugin whose cache has the given accounts. The API has the account
+// "late" as well.
 func newPlugin(t *testing.T, accounts ...*corev1.ServiceAccount) *Plugin {
 	t.Helper()
 	live := []runtime.Object{account("late")}
@@ -106,16 +106,16 @@ func TestMountsToken(t *testing.T) {
 		}
 	}
 	if own := p.Spec.Containers[1].VolumeMounts; len(own) != 1 || own[0].Name != "mine" {
-		t.Errorf("a container that mounts its own got %v", own)
+		t.Errorf("a container with its own mount got %v", own)
 	}
 
-	// Admission may run twice (reinvocation), and a copied pod has the volume already.
+	// Admission may run twice (reinvocation), and a copied pod already has the volume.
 	before := p.DeepCopy()
 	if err := plugin.Admit(context.Background(), create(p), nil); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(before, p); diff != "" {
-		t.Errorf("changed again the second time:\n%s", diff)
+		t.Errorf("the second admission changed the pod:\n%s", diff)
 	}
 }
 
@@ -189,8 +189,8 @@ func TestRefusals(t *testing.T) {
 		update string // subresource of an update; "" for a create
 		want   string // "" for admitted
 	}{
-		{name: "its account exists", pod: pod(as("free"))},
-		{name: "the cache is stale", pod: pod(as("late"))},
+		{name: "account exists", pod: pod(as("free"))},
+		{name: "account missing in a stale cache", pod: pod(as("late"))},
 		{name: "no such account", pod: pod(as("missing")), want: `pods "p" is forbidden: error looking up service account app/missing: serviceaccount "missing" not found`},
 		{name: "mirror pod", pod: pod(mirror)},
 		{name: "mirror pod with account", pod: pod(mirror, as("free")), want: "a mirror pod may not reference service accounts"},
@@ -282,6 +282,6 @@ func TestWaitsForDefaultAccount(t *testing.T) {
 	waitFor()
 	cancel()
 	if err := <-done; err == nil {
-		t.Error("an abandoned request was admitted")
+		t.Error("a cancelled request was admitted")
 	}
 }

@@ -29,12 +29,12 @@ func TestInUse(t *testing.T) {
 		}
 		want []string
 	}{
-		"volume":            {"persistentvolumes", &corev1.PersistentVolume{ObjectMeta: with()}, []string{"kubernetes.io/pv-protection"}},
-		"claim":             {"persistentvolumeclaims", &corev1.PersistentVolumeClaim{ObjectMeta: with("a/b")}, []string{"a/b", "kubernetes.io/pvc-protection"}},
-		"protected already": {"persistentvolumeclaims", &corev1.PersistentVolumeClaim{ObjectMeta: with("kubernetes.io/pvc-protection", "a/b")}, []string{"kubernetes.io/pvc-protection", "a/b"}},
-		"attributes":        {"volumeattributesclasses.storage.k8s.io", &storagev1.VolumeAttributesClass{ObjectMeta: with()}, []string{"kubernetes.io/vac-protection"}},
-		"subresource":       {"persistentvolumes/status", &corev1.PersistentVolume{ObjectMeta: with()}, nil},
-		"another kind":      {"configmaps", &corev1.ConfigMap{ObjectMeta: with()}, nil},
+		"volume":                {"persistentvolumes", &corev1.PersistentVolume{ObjectMeta: with()}, []string{"kubernetes.io/pv-protection"}},
+		"claim":                 {"persistentvolumeclaims", &corev1.PersistentVolumeClaim{ObjectMeta: with("a/b")}, []string{"a/b", "kubernetes.io/pvc-protection"}},
+		"finalizer exists":      {"persistentvolumeclaims", &corev1.PersistentVolumeClaim{ObjectMeta: with("kubernetes.io/pvc-protection", "a/b")}, []string{"kubernetes.io/pvc-protection", "a/b"}},
+		"VolumeAttributesClass": {"volumeattributesclasses.storage.k8s.io", &storagev1.VolumeAttributesClass{ObjectMeta: with()}, []string{"kubernetes.io/vac-protection"}},
+		"subresource":           {"persistentvolumes/status", &corev1.PersistentVolume{ObjectMeta: with()}, nil},
+		"another kind":          {"configmaps", &corev1.ConfigMap{ObjectMeta: with()}, nil},
 	} {
 		if err := NewInUse().Admit(context.Background(), admissiontest.Request{Operation: admission.Create, Resource: test.resource, Object: test.obj}.Attributes(), nil); err != nil {
 			t.Fatal(err)

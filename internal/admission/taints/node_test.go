@@ -21,8 +21,8 @@ func TestNode(t *testing.T) {
 		name, resource string
 		give, want     []corev1.Taint
 	}{
-		{"new", "nodes", nil, []corev1.Taint{notReady}},
-		{"tainted already", "nodes", []corev1.Taint{notReady}, []corev1.Taint{notReady}},
+		{"new node", "nodes", nil, []corev1.Taint{notReady}},
+		{"already tainted", "nodes", []corev1.Taint{notReady}, []corev1.Taint{notReady}},
 		{"tainted with another effect", "nodes", []corev1.Taint{evicting}, []corev1.Taint{evicting, notReady}},
 		{"status", "nodes/status", nil, nil},
 		{"another kind", "pods", nil, nil},

@@ -30,13 +30,13 @@ func TestTolerations(t *testing.T) {
 		resource   string
 		give, want []corev1.Toleration
 	}{
-		{"none", "pods", nil, []corev1.Toleration{notReady, unreachable}},
-		{"unrelated", "pods", []corev1.Toleration{other}, []corev1.Toleration{other, notReady, unreachable}},
-		{"an own period", "pods", []corev1.Toleration{short}, []corev1.Toleration{short, unreachable}},
+		{"no tolerations", "pods", nil, []corev1.Toleration{notReady, unreachable}},
+		{"unrelated toleration", "pods", []corev1.Toleration{other}, []corev1.Toleration{other, notReady, unreachable}},
+		{"toleration with another period", "pods", []corev1.Toleration{short}, []corev1.Toleration{short, unreachable}},
 		{"any effect", "pods", []corev1.Toleration{anyEffect}, []corev1.Toleration{anyEffect, notReady}},
 		{"another effect", "pods", []corev1.Toleration{noSchedule}, []corev1.Toleration{noSchedule, notReady, unreachable}},
-		{"everything", "pods", []corev1.Toleration{everything}, []corev1.Toleration{everything}},
-		{"a second time", "pods", []corev1.Toleration{notReady, unreachable}, []corev1.Toleration{notReady, unreachable}},
+		{"tolerates all taints", "pods", []corev1.Toleration{everything}, []corev1.Toleration{everything}},
+		{"admitted a second time", "pods", []corev1.Toleration{notReady, unreachable}, []corev1.Toleration{notReady, unreachable}},
 		{"subresource", "pods/status", nil, nil},
 		{"another kind", "nodes", nil, nil},
 	}
