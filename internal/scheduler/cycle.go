@@ -14,8 +14,8 @@ import (
 	"github.com/kindred-project/kindred/internal/scheduler/queue"
 )
 
-// next tries to place the pod at the head of the queue and returns the decision; false if no pod is
-// to be tried.
+// next tries to place the pod at the head of the queue and returns the decision. It returns false
+// if no pod can be tried.
 func (m *machine) next() (decision, bool) {
 	if len(m.reports) > 0 {
 		report := m.reports[0]
@@ -53,9 +53,9 @@ func (m *machine) placed(item *queue.Item, node *model.Node) decision {
 
 func (m *machine) rejected(item *queue.Item, c *cycle) decision {
 	preempt, nominate, outcome := c.preempt()
-	c.why.afterwards = "preemption: " + outcome
-	d := decision{pod: item.Pod, reason: v1.PodReasonUnschedulable, message: c.why.String(), nominate: nominate, preempt: preempt}
-	m.queue.Park(item, c.why.filters)
+	c.diagnosis.preemption = "preemption: " + outcome
+	d := decision{pod: item.Pod, reason: v1.PodReasonUnschedulable, message: c.diagnosis.String(), nominate: nominate, preempt: preempt}
+	m.queue.Park(item, c.diagnosis.filters)
 	if nominate != nil {
 		m.cluster.Nominate(item.Pod, *nominate)
 	}
@@ -74,10 +74,10 @@ func (m *machine) rejected(item *queue.Item, c *cycle) decision {
 // cycle is one attempt to place one pod.
 type cycle struct {
 	*machine
-	pod    *model.Pod
-	checks checks
-	nodes  []*model.Node
-	why    diagnosis
+	pod       *model.Pod
+	checks    checks
+	nodes     []*model.Node
+	diagnosis diagnosis
 }
 
 // checks are the filters' checks of one pod.
@@ -88,8 +88,9 @@ type namedCheck struct {
 	plugin.Check
 }
 
-// judge runs the checks on a node in order, and returns the first rejection.
-func (cs checks) judge(node *model.Node) (string, *plugin.Rejection) {
+// firstRejection runs the checks on a node in order, and returns the first rejection with the name
+// of its filter.
+func (cs checks) firstRejection(node *model.Node) (string, *plugin.Rejection) {
 	for i := range cs {
 		if r := cs[i].Check.Check(node); r != nil {
 			return cs[i].filter, r
@@ -127,12 +128,12 @@ func (cs checks) move(pod *model.Pod, node *model.Node, delta int) {
 // newCycle runs every filter for the pod, and finds the candidate nodes.
 func (m *machine) newCycle(pod *model.Pod) *cycle {
 	c := &cycle{machine: m, pod: pod, nodes: m.cluster.Nodes()}
-	c.why.nodes = len(c.nodes)
+	c.diagnosis.nodes = len(c.nodes)
 	var only sets.Set[string]
 	for _, filter := range m.filters {
 		check, rejection := filter.For(m.cluster, pod)
 		if rejection != nil {
-			c.why.everywhere(filter.Name(), rejection)
+			c.diagnosis.rejectAll(filter.Name(), rejection)
 			c.nodes = nil
 			return c
 		}
@@ -141,7 +142,7 @@ func (m *machine) newCycle(pod *model.Pod) *cycle {
 		}
 		c.checks = append(c.checks, namedCheck{filter.Name(), check})
 		if n, narrows := check.(plugin.Narrower); narrows && n.Nodes() != nil {
-			c.why.narrowed(filter.Name())
+			c.diagnosis.narrowed(filter.Name())
 			if only != nil {
 				only = only.Intersection(n.Nodes())
 			} else {
@@ -165,13 +166,13 @@ func (c *cycle) narrow(only sets.Set[string]) {
 		}
 	}
 	if only.Len() == 0 {
-		c.why.whole = fmt.Sprintf("node(s) didn't satisfy plugin(s) %v simultaneously", c.why.filters)
+		c.diagnosis.global = fmt.Sprintf("node(s) didn't satisfy plugin(s) %v simultaneously", c.diagnosis.filters)
 		return
 	}
-	c.why.count(fmt.Sprintf("node(s) didn't satisfy plugin(s) %v", c.why.filters), c.why.nodes-len(c.nodes))
+	c.diagnosis.count(fmt.Sprintf("node(s) didn't satisfy plugin(s) %v", c.diagnosis.filters), c.diagnosis.nodes-len(c.nodes))
 }
 
-// place returns the best node for the pod; nil if there is none.
+// place returns the best node for the pod, or nil if the pod fits on no node.
 func (c *cycle) place() *model.Node {
 	if node := c.nominated(); node != nil {
 		return node
@@ -197,7 +198,7 @@ func (c *cycle) nominated() *model.Node {
 		if node.Name != name {
 			continue
 		}
-		if _, rejection := c.judge(node); rejection == nil {
+		if _, rejection := c.runFilters(node); rejection == nil {
 			return node
 		}
 	}
@@ -213,15 +214,15 @@ func (c *cycle) feasible() []*model.Node {
 	for range c.nodes {
 		node := c.nodes[(c.start+tried)%len(c.nodes)]
 		tried++
-		if filter, rejection := c.judge(node); rejection != nil {
-			c.why.reject(filter, node, rejection)
+		if filter, rejection := c.runFilters(node); rejection != nil {
+			c.diagnosis.reject(filter, node, rejection)
 			continue
 		}
 		if feasible = append(feasible, node); len(feasible) == enough {
 			break
 		}
 	}
-	c.start = (c.start + tried) % c.why.nodes
+	c.start = (c.start + tried) % c.diagnosis.nodes
 	return feasible
 }
 
@@ -236,30 +237,31 @@ func enoughNodes(nodes int) int {
 	return max(nodes*percent/100, always)
 }
 
-// judge returns why the pod does not fit on a node, also counting the pods nominated there that are
-// at least as important.
-func (c *cycle) judge(node *model.Node) (string, *plugin.Rejection) {
-	if expected := c.expected(node.Name); len(expected) > 0 {
+// runFilters returns why the pod does not fit on a node, also counting the pods nominated there that
+// are at least as important.
+func (c *cycle) runFilters(node *model.Node) (string, *plugin.Rejection) {
+	if nominated := c.nominatedOn(node.Name); len(nominated) > 0 {
 		supposed, full := c.checks.clone(), node.Clone()
-		for _, pod := range expected {
+		for _, pod := range nominated {
 			supposed.move(pod, full, 1)
 		}
-		if filter, rejection := supposed.judge(full); rejection != nil {
+		if filter, rejection := supposed.firstRejection(full); rejection != nil {
 			return filter, rejection
 		}
 	}
 	// Nominated pods may never arrive, so the pod must fit without them too.
-	return c.checks.judge(node)
+	return c.checks.firstRejection(node)
 }
 
-func (c *cycle) expected(node string) []*model.Pod {
-	var expected []*model.Pod
+// nominatedOn returns the other pods that are nominated to a node and at least as important.
+func (c *cycle) nominatedOn(node string) []*model.Pod {
+	var pods []*model.Pod
 	for _, pod := range c.cluster.Nominated(node) {
 		if pod.UID != c.pod.UID && pod.Priority >= c.pod.Priority {
-			expected = append(expected, pod)
+			pods = append(pods, pod)
 		}
 	}
-	return expected
+	return pods
 }
 
 // best returns the node with the highest score. Nodes with equal scores take turns.

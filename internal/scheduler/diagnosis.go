@@ -16,16 +16,16 @@ import (
 // shows it, and autoscalers parse it.
 type diagnosis struct {
 	nodes int
-	// whole is a reason that applies to no particular node.
-	whole string
+	// global is a reason that applies to no particular node.
+	global string
 	// reasons counts the nodes for each reason.
 	reasons map[string]int
-	// filters are those that rejected a node, in alphabetical order.
+	// filters names the filters that rejected a node, in alphabetical order.
 	filters []string
 	// solvable are the nodes on which preemption might help.
 	solvable []*model.Node
-	// afterwards is the result of the preemption attempt.
-	afterwards string
+	// preemption is the result of the preemption attempt.
+	preemption string
 }
 
 // narrowed records that a filter excluded nodes without checking them.
@@ -35,10 +35,10 @@ func (d *diagnosis) narrowed(filter string) {
 	}
 }
 
-// everywhere records that a filter rejects the pod on all nodes.
-func (d *diagnosis) everywhere(filter string, r *plugin.Rejection) {
+// rejectAll records that a filter rejects the pod on all nodes.
+func (d *diagnosis) rejectAll(filter string, r *plugin.Rejection) {
 	d.narrowed(filter)
-	d.whole = strings.Join(r.Reasons, ", ")
+	d.global = strings.Join(r.Reasons, ", ")
 }
 
 func (d *diagnosis) reject(filter string, node *model.Node, r *plugin.Rejection) {
@@ -65,8 +65,8 @@ func (d *diagnosis) count(reason string, nodes int) {
 // were unschedulable. preemption: ...". The reasons are sorted as text, including their numbers.
 func (d *diagnosis) String() string {
 	text := fmt.Sprintf("0/%d nodes are available:", d.nodes)
-	if d.whole != "" {
-		text += " " + d.whole + "."
+	if d.global != "" {
+		text += " " + d.global + "."
 	} else if len(d.reasons) > 0 {
 		var reasons []string
 		for reason, n := range d.reasons {
@@ -75,8 +75,8 @@ func (d *diagnosis) String() string {
 		slices.Sort(reasons)
 		text += " " + strings.Join(reasons, ", ") + "."
 	}
-	if d.afterwards != "" {
-		text += " " + d.afterwards
+	if d.preemption != "" {
+		text += " " + d.preemption
 	}
 	return text
 }

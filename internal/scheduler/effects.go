@@ -17,8 +17,8 @@ import (
 	"github.com/kindred-project/kindred/internal/scheduler/model"
 )
 
-// carryOut performs a decision asynchronously.
-func (s *Scheduler) carryOut(ctx context.Context, effects *lanes, d decision) {
+// execute performs a decision asynchronously.
+func (s *Scheduler) execute(ctx context.Context, effects *lanes, d decision) {
 	effects.do(d.pod.UID, func() {
 		if d.node != "" {
 			s.bind(ctx, d.pod, d.node)
@@ -152,7 +152,7 @@ func (s *Scheduler) statusPatch(pod *v1.Pod, condition v1.PodCondition, nominate
 }
 
 // complete sets a condition's generation and time, and reports whether it differs from the pod's.
-// The time is that of the last change of status.
+// The time is when the status last changed.
 func (s *Scheduler) complete(pod *v1.Pod, condition *v1.PodCondition) bool {
 	condition.ObservedGeneration = pod.Generation
 	condition.LastTransitionTime = metav1.NewTime(s.Clock.Now())

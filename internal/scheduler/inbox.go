@@ -11,20 +11,20 @@ type change func(*machine)
 // inbox is a queue of changes from other goroutines to the loop. It is unbounded, because an
 // informer must not be blocked and its objects are in its cache anyway.
 type inbox struct {
-	news chan struct{}
+	notify chan struct{}
 
 	mu      sync.Mutex
 	changes []change
 }
 
-func newInbox() *inbox { return &inbox{news: make(chan struct{}, 1)} }
+func newInbox() *inbox { return &inbox{notify: make(chan struct{}, 1)} }
 
 func (b *inbox) post(c change) {
 	b.mu.Lock()
 	b.changes = append(b.changes, c)
 	b.mu.Unlock()
 	select {
-	case b.news <- struct{}{}:
+	case b.notify <- struct{}{}:
 	default:
 	}
 }

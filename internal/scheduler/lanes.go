@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// lanes perform work concurrently, but that of one pod in order: a failure to place a pod must not
-// be written after its binding.
+// lanes run work concurrently, but the work for one pod in order: a failure to place a pod must
+// not be written after its binding.
 type lanes struct {
 	done    sync.WaitGroup
 	ctx     context.Context

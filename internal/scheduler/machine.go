@@ -27,12 +27,13 @@ type machine struct {
 	byName  map[string]plugin.Filter
 	budgets func() []*policyv1.PodDisruptionBudget
 
-	// binding are the pods that were assigned to a node, until the watch shows the assignment. The
-	// API's response is not enough: an older event may still arrive, in which the pod has no node.
+	// binding holds the pods that were assigned to a node, until the watch shows the assignment.
+	// The API's response is not enough: an older event may still arrive, in which the pod has no
+	// node.
 	binding map[types.UID]binding
-	// victims are the pods being deleted to make room.
+	// victims holds the pods being deleted to make room.
 	victims map[types.UID]bool
-	// reports are decisions caused by a change.
+	// reports holds decisions caused by a change.
 	reports []decision
 
 	// start is where the next search for nodes begins. turn selects among nodes with equal scores.
@@ -131,9 +132,9 @@ func (m *machine) setNamespace(name string, set labels.Set) {
 // setPod adds or updates a pod.
 func (m *machine) setPod(pod *model.Pod) {
 	switch {
-	case pod.Terminal():
+	case pod.IsTerminal():
 		m.removePod(pod.UID)
-	case pod.Assigned():
+	case pod.IsAssigned():
 		m.setAssigned(pod)
 	case pod.Spec.SchedulerName == v1.DefaultSchedulerName:
 		m.setWaiting(pod)
@@ -145,7 +146,7 @@ func (m *machine) setAssigned(pod *model.Pod) {
 	m.cluster.Nominate(pod, "")
 	delete(m.binding, pod.UID)
 	node := pod.Spec.NodeName
-	if was := m.cluster.Where(pod.UID); was != "" && was != node {
+	if was := m.cluster.NodeOf(pod.UID); was != "" && was != node {
 		// Another client has bound it.
 		m.unplace(pod.UID)
 	}
@@ -159,7 +160,7 @@ func (m *machine) setAssigned(pod *model.Pod) {
 
 // unplace removes a pod from its node, if it has one.
 func (m *machine) unplace(uid types.UID) {
-	node := m.cluster.Where(uid)
+	node := m.cluster.NodeOf(uid)
 	if pod := m.cluster.Remove(uid); pod != nil {
 		m.wake(plugin.Event{Kind: plugin.PodGone, OldPod: pod, On: node})
 	}

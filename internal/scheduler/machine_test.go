@@ -85,7 +85,7 @@ func (b *bench) set(pods ...*v1.Pod) *bench {
 	return b
 }
 
-// decide returns all decisions, as text.
+// decide runs the machine until it has no decision left, and returns the decisions as text.
 func (b *bench) decide() []string {
 	var all []string
 	for d, found := b.next(); found; d, found = b.next() {
@@ -126,7 +126,7 @@ func TestMessages(t *testing.T) {
 			[]string{"p: Unschedulable: no nodes available to schedule pods"}},
 		{"reasons are counted and sorted", three, []*v1.Pod{testPod("p", "2")},
 			[]string{"p: Unschedulable: 0/3 nodes are available: 1 Insufficient cpu, 2 node(s) had untolerated taint(s). preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling."}},
-		{"nobody to preempt", three, []*v1.Pod{testPod("x", "1", onNode("a")), testPod("p", "1")},
+		{"no pod to preempt", three, []*v1.Pod{testPod("x", "1", onNode("a")), testPod("p", "1")},
 			[]string{"p: Unschedulable: 0/3 nodes are available: 1 Insufficient cpu, 2 node(s) had untolerated taint(s). preemption: 0/3 nodes are available: 1 No preemption victims found for incoming pod, 2 Preemption is not helpful for scheduling."}},
 		{"may not preempt", three[:1], []*v1.Pod{testPod("x", "1", onNode("a")), testPod("p", "1", priority(1), never)},
 			[]string{"p: Unschedulable: 0/1 nodes are available: 1 Insufficient cpu. preemption: not eligible due to preemptionPolicy=Never."}},
@@ -136,9 +136,9 @@ func TestMessages(t *testing.T) {
 			[]string{"p: Unschedulable: 0/3 nodes are available: 1 Insufficient cpu, 2 node(s) didn't satisfy plugin(s) [NodeAffinity]. preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling."}},
 		{"pinned and fits", three, []*v1.Pod{testPod("p", "1", pinned("a"))}, []string{"p -> a"}},
 		{"gated", three, []*v1.Pod{testPod("p", "1", gated)}, nil},
-		{"of another scheduler", three, []*v1.Pod{testPod("p", "1", func(p *v1.Pod) { p.Spec.SchedulerName = "other" })}, nil},
-		{"comes with a node", three, []*v1.Pod{testPod("p", "1", onNode("nowhere"))}, nil},
-		{"on its way out", three, []*v1.Pod{testPod("p", "1", func(p *v1.Pod) { p.DeletionTimestamp = ptr.To(at(1)) })}, nil},
+		{"another scheduler's pod", three, []*v1.Pod{testPod("p", "1", func(p *v1.Pod) { p.Spec.SchedulerName = "other" })}, nil},
+		{"created with a node", three, []*v1.Pod{testPod("p", "1", onNode("nowhere"))}, nil},
+		{"being deleted", three, []*v1.Pod{testPod("p", "1", func(p *v1.Pod) { p.DeletionTimestamp = ptr.To(at(1)) })}, nil},
 		{"ended", three, []*v1.Pod{testPod("x", "1", onNode("a"), func(p *v1.Pod) { p.Status.Phase = v1.PodSucceeded }), testPod("p", "1")}, []string{"p -> a"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) { newBench(tt.nodes...).set(tt.pods...).want(t, tt.want...) })
@@ -170,7 +170,7 @@ func TestReplicasSpread(t *testing.T) {
 	}
 }
 
-// TestLateUpdateOfABoundPod: a late event shows a bound pod without its node. The pod must not be
+// TestLateUpdateOfABoundPod: a late event has a bound pod without its node. The pod must not be
 // scheduled a second time.
 func TestLateUpdateOfABoundPod(t *testing.T) {
 	b := newBench(testNode("a", "4")).set(testPod("p", "1"))
@@ -183,7 +183,7 @@ func TestLateUpdateOfABoundPod(t *testing.T) {
 		t.Errorf("node has %d pods, %d milli-CPUs taken", len(n.Pods), n.Requested.MilliCPU)
 	}
 	if len(b.binding) != 0 {
-		t.Error("the pod counts as being bound for ever")
+		t.Error("the pod still counts as being bound")
 	}
 }
 
@@ -191,19 +191,19 @@ func TestBindingFails(t *testing.T) {
 	b := newBench(testNode("a", "1")).set(testPod("p", "1"), testPod("waits", "1"))
 	b.decide()
 	b.notBound("p", errors.New("no"))
-	// Its room goes to the other, and it waits for its back-off.
+	// The other pod gets its room, and the pod waits for its backoff.
 	b.want(t, "p: SchedulerError: no", "waits -> a")
 	b.removePod("waits")
 	b.want(t)
 	b.clock.Step(time.Second)
 	b.want(t, "p -> a")
 
-	// An error that comes after the watch has shown the pod on its node is no error.
+	// An error of a binding is ignored if the watch has already shown the pod on its node.
 	b.set(testPod("p", "1", onNode("a")))
 	b.notBound("p", errors.New("timeout"))
 	b.want(t)
 	if b.cluster.Pod("p") == nil {
-		t.Error("the pod was taken off its node")
+		t.Error("the pod was removed from its node")
 	}
 }
 
@@ -237,31 +237,31 @@ func TestPreemption(t *testing.T) {
 		pod     *v1.Pod
 		want    string
 	}{
-		{"no more than needed", two[:1], nil,
+		{"preempts no more pods than needed", two[:1], nil,
 			[]*v1.Pod{testPod("x", "1", onNode("a"), started(1)), testPod("y", "1", onNode("a"), started(2))}, testPod("p", "1", priority(5)), "a: [y]"},
-		{"the least important", two[:1], nil,
+		{"prefers the least important victim", two[:1], nil,
 			[]*v1.Pod{testPod("x", "1", onNode("a"), priority(2)), testPod("y", "1", onNode("a"), priority(1))}, testPod("p", "1", priority(5)), "a: [y]"},
-		{"the youngest", two[:1], nil,
+		{"prefers the youngest victim", two[:1], nil,
 			[]*v1.Pod{testPod("x", "1", onNode("a"), started(2)), testPod("y", "1", onNode("a"), started(1))}, testPod("p", "1", priority(5)), "a: [x]"},
-		{"never an equal", two[:1], nil,
+		{"never preempts a pod of equal priority", two[:1], nil,
 			[]*v1.Pod{testPod("x", "2", onNode("a"), priority(5))}, testPod("p", "1", priority(5)), ""},
-		{"the node with the less important victim", two, nil,
+		{"prefers the node with the less important victim", two, nil,
 			[]*v1.Pod{testPod("x", "2", onNode("a"), priority(2)), testPod("y", "2", onNode("b"), priority(1))}, testPod("p", "1", priority(5)), "b: [y]"},
-		{"the node with fewer victims", two, nil,
+		{"prefers the node with fewer victims", two, nil,
 			[]*v1.Pod{testPod("x", "1", onNode("a")), testPod("y", "1", onNode("a")), testPod("z", "2", onNode("b"))}, testPod("p", "2", priority(5)), "b: [z]"},
-		{"the node with the younger victim", two, nil,
+		{"prefers the node with the younger victim", two, nil,
 			[]*v1.Pod{testPod("x", "2", onNode("a"), started(1)), testPod("y", "2", onNode("b"), started(2))}, testPod("p", "2", priority(5)), "b: [y]"},
-		{"a budget saves a pod", two[:1], guard(0),
+		{"a disruption budget protects a pod", two[:1], guard(0),
 			[]*v1.Pod{testPod("x", "1", onNode("a"), app("guarded")), testPod("y", "1", onNode("a"), priority(1))}, testPod("p", "1", priority(5)), "a: [y]"},
-		{"a budget chooses the node", two, guard(0),
+		{"a disruption budget decides between nodes", two, guard(0),
 			[]*v1.Pod{testPod("x", "2", onNode("a"), app("guarded")), testPod("y", "2", onNode("b"), priority(4))}, testPod("p", "1", priority(5)), "b: [y]"},
-		{"a budget that allows it", two, guard(1),
+		{"a disruption budget allows the victim", two, guard(1),
 			[]*v1.Pod{testPod("x", "2", onNode("a"), app("guarded")), testPod("y", "2", onNode("b"), priority(4))}, testPod("p", "1", priority(5)), "a: [x]"},
-		{"a budget does not forbid", two[:1], guard(0),
+		{"a disruption budget is violated if nothing else helps", two[:1], guard(0),
 			[]*v1.Pod{testPod("x", "2", onNode("a"), app("guarded"))}, testPod("p", "1", priority(5)), "a: [x]"},
-		{"for what is not a matter of resources", two[:1], nil,
+		{"preempts for a rule other than resources", two[:1], nil,
 			[]*v1.Pod{testPod("x", "", onNode("a"), app("guarded")), testPod("y", "", onNode("a"))}, testPod("p", "", priority(5), apart), "a: [x]"},
-		{"not where it would not help", two, nil,
+		{"ignores nodes on which preemption does not help", two, nil,
 			[]*v1.Pod{testPod("x", "2", onNode("a")), testPod("y", "2", onNode("b"))}, testPod("p", "2", priority(5), selecting("b")), "b: [y]"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -287,21 +287,21 @@ func TestPreemption(t *testing.T) {
 	}
 }
 
-func TestRoomIsKeptAndUsed(t *testing.T) {
+func TestNominatedRoomIsKeptAndUsed(t *testing.T) {
 	b := newBench(testNode("a", "1")).set(testPod("victim", "1", onNode("a")), testPod("vip", "1", priority(5)))
 	b.decide()
-	// As long as the victim is there, nobody else is preempted for this pod.
+	// While the victim terminates, no other pod is preempted for this pod.
 	b.set(testPod("vip", "1", priority(5), app("changed")))
 	got := b.decide()
 	if len(got) != 1 || !strings.HasSuffix(got[0], "preemption: not eligible due to a terminating pod on the nominated node.") {
 		t.Errorf("while the victim terminates: %q", got)
 	}
-	// The victim goes, and the room is the preemptor's and no lesser pod's.
+	// When the victim is removed, the preemptor gets the room, and not a less important pod.
 	b.set(testPod("thief", "1", priority(1)))
 	b.removePod("victim")
 	got = b.decide()
 	if len(got) < 2 || got[len(got)-1] != "vip -> a" || !strings.HasPrefix(got[0], "thief: Unschedulable") {
-		t.Errorf("after the victim has gone: %q", got)
+		t.Errorf("after the victim was removed: %q", got)
 	}
 }
 
@@ -311,7 +311,7 @@ func TestPreemptionFails(t *testing.T) {
 	b.notPreempted("vip", d.preempt)
 	again, found := b.next()
 	if !found || again.preempt == nil {
-		t.Errorf("not tried again: %+v", again)
+		t.Errorf("not retried: %+v", again)
 	}
 }
 
@@ -324,7 +324,7 @@ func TestMoreImportantPreemptorTakesOver(t *testing.T) {
 		t.Fatalf("decision %+v", d)
 	}
 	if b.cluster.Nomination("vip") != "" || b.cluster.Nomination("king") != "a" {
-		t.Error("the nomination has not changed hands")
+		t.Error("the nomination was not given to the more important pod")
 	}
 }
 
@@ -336,30 +336,30 @@ func TestWakes(t *testing.T) {
 		change func(*bench)
 		wakes  bool
 	}{
-		{"room", nil, func(b *bench) { b.removePod("x") }, true},
+		{"a pod is removed", nil, func(b *bench) { b.removePod("x") }, true},
 		{"a pod ends", nil, func(b *bench) {
 			b.set(testPod("x", "1", onNode("a"), func(p *v1.Pod) { p.Status.Phase = v1.PodFailed }))
 		}, true},
 		{"a pod shrinks", nil, func(b *bench) { b.set(testPod("x", "", onNode("a"), app("x"))) }, true},
 		{"a pod shrinks too little", nil, func(b *bench) { b.set(testPod("x", "500m", onNode("a"), app("x"))) }, false},
-		{"room elsewhere is not enough", []*v1.Node{testNode("b", "500m")}, func(b *bench) {
+		{"a pod is removed from a node that is too small", []*v1.Node{testNode("b", "500m")}, func(b *bench) {
 			b.set(testPod("y", "", onNode("b")))
 			b.removePod("y")
 		}, false},
 		{"a pod is relabelled", nil, func(b *bench) { b.set(testPod("x", "1", onNode("a"), app("y"))) }, false},
-		{"a node that fits", nil, func(b *bench) { b.setNode(testNode("b", "1")) }, true},
-		{"a node too small", nil, func(b *bench) { b.setNode(testNode("b", "500m")) }, false},
+		{"a node that fits is added", nil, func(b *bench) { b.setNode(testNode("b", "1")) }, true},
+		{"a node that is too small is added", nil, func(b *bench) { b.setNode(testNode("b", "500m")) }, false},
 		{"a node grows", nil, func(b *bench) { b.setNode(testNode("a", "2")) }, true},
-		{"a heartbeat", nil, func(b *bench) {
+		{"a node's heartbeat", nil, func(b *bench) {
 			b.setNode(testNode("a", "1", func(n *v1.Node) { n.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady}} }))
 		}, false},
-		{"our own status", nil, func(b *bench) {
+		{"the scheduler's own status update", nil, func(b *bench) {
 			b.set(testPod("p", "1", func(p *v1.Pod) { p.Status.Conditions = []v1.PodCondition{{Type: v1.PodScheduled}} }))
 		}, false},
-		{"a taint goes", []*v1.Node{testNode("b", "1", tainted)}, func(b *bench) { b.setNode(testNode("b", "1")) }, true},
-		{"a node opens", []*v1.Node{testNode("b", "1", func(n *v1.Node) { n.Spec.Unschedulable = true })},
+		{"a taint is removed", []*v1.Node{testNode("b", "1", tainted)}, func(b *bench) { b.setNode(testNode("b", "1")) }, true},
+		{"a node is uncordoned", []*v1.Node{testNode("b", "1", func(n *v1.Node) { n.Spec.Unschedulable = true })},
 			func(b *bench) { b.setNode(testNode("b", "1")) }, true},
-		{"a toleration", []*v1.Node{testNode("b", "1", tainted)}, func(b *bench) {
+		{"a toleration is added", []*v1.Node{testNode("b", "1", tainted)}, func(b *bench) {
 			b.set(testPod("p", "1", func(p *v1.Pod) { p.Spec.Tolerations = []v1.Toleration{{Operator: v1.TolerationOpExists}} }))
 		}, true},
 	} {
@@ -370,7 +370,7 @@ func TestWakes(t *testing.T) {
 			}
 			tt.change(b)
 			if got := b.decide(); (len(got) > 0) != tt.wakes {
-				t.Errorf("afterwards: %q, want woken %v", got, tt.wakes)
+				t.Errorf("after the event: %q, want woken %v", got, tt.wakes)
 			}
 		})
 	}

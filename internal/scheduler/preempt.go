@@ -37,10 +37,10 @@ func (c *cycle) preempt() (*preemption, *string, string) {
 		return nil, nil, "not eligible due to a terminating pod on the nominated node."
 	}
 	budgets := c.budgets()
-	failure := diagnosis{nodes: c.why.nodes}
+	failure := diagnosis{nodes: c.diagnosis.nodes}
 	var best *preemption
 	candidates := 0
-	for _, node := range c.why.solvable {
+	for _, node := range c.diagnosis.solvable {
 		p, reasons := c.preemptOn(node, budgets)
 		if p == nil {
 			for _, reason := range reasons {
@@ -51,13 +51,13 @@ func (c *cycle) preempt() (*preemption, *string, string) {
 		if best == nil || compareHarm(p, best) < 0 {
 			best = p
 		}
-		if candidates++; candidates == enoughNodes(len(c.why.solvable)) && best.violations == 0 {
+		if candidates++; candidates == enoughNodes(len(c.diagnosis.solvable)) && best.violations == 0 {
 			break
 		}
 	}
 	if best == nil {
 		none := ""
-		failure.count("Preemption is not helpful for scheduling", c.why.nodes-len(c.why.solvable))
+		failure.count("Preemption is not helpful for scheduling", c.diagnosis.nodes-len(c.diagnosis.solvable))
 		return nil, &none, failure.String()
 	}
 	for _, pod := range c.cluster.Nominated(best.node) {
@@ -82,7 +82,7 @@ func (c *cycle) awaitsVictims() bool {
 }
 
 func (c *cycle) finallyRejected(node *model.Node) bool {
-	_, rejection := c.judge(node)
+	_, rejection := c.runFilters(node)
 	return rejection != nil && rejection.Final
 }
 
@@ -112,20 +112,20 @@ func (c *cycle) preemptOn(original *model.Node, budgets []*policyv1.PodDisruptio
 	for _, pod := range lower {
 		trial.checks.move(pod, node, -1)
 	}
-	if _, rejection := trial.judge(node); rejection != nil {
+	if _, rejection := trial.runFilters(node); rejection != nil {
 		return nil, rejection.Reasons
 	}
 	slices.SortFunc(lower, compareImportance)
 	protected, others := split(lower, budgets)
 	p := &preemption{node: original.Name}
 	for _, pod := range protected {
-		if !trial.spare(pod, node) {
+		if !trial.reprieve(pod, node) {
 			p.victims = append(p.victims, pod)
 			p.violations++
 		}
 	}
 	for _, pod := range others {
-		if !trial.spare(pod, node) {
+		if !trial.reprieve(pod, node) {
 			p.victims = append(p.victims, pod)
 		}
 	}
@@ -136,10 +136,10 @@ func (c *cycle) preemptOn(original *model.Node, budgets []*policyv1.PodDisruptio
 	return p, nil
 }
 
-// spare puts a pod back on a node if the cycle's pod still fits.
-func (c *cycle) spare(pod *model.Pod, node *model.Node) bool {
+// reprieve puts a pod back on a node if the cycle's pod still fits.
+func (c *cycle) reprieve(pod *model.Pod, node *model.Node) bool {
 	c.checks.move(pod, node, 1)
-	if _, rejection := c.judge(node); rejection == nil {
+	if _, rejection := c.runFilters(node); rejection == nil {
 		return true
 	}
 	c.checks.move(pod, node, -1)

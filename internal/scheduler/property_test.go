@@ -26,8 +26,8 @@ type world struct {
 	t      *testing.T
 	random *rand.Rand
 	nodes  map[string]*v1.Node
-	// pods that exist, with spec.nodeName as the API has it, and where the machine
-	// has put those of which the API does not know yet.
+	// pods holds the existing pods, with spec.nodeName as in the API; the machine has also
+	// placed pods whose bindings are in flight.
 	pods   map[string]*v1.Pod
 	placed map[string]string
 	made   int
@@ -40,7 +40,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 	}
 }
 
-// where returns the node of a pod; "" if it has none.
+// where returns the node of a pod, or "" if it has none.
 func (w *world) where(p *v1.Pod) string {
 	if p.Spec.NodeName != "" {
 		return p.Spec.NodeName
@@ -315,7 +315,7 @@ func (w *world) settle() {
 		case p == nil || n == nil:
 			w.t.Fatalf("%s -> %s: one of them does not exist", d.pod.Name, d.node)
 		case w.where(p) != "":
-			w.t.Fatalf("%s -> %s: it is on %s already", p.Name, n.Name, w.where(p))
+			w.t.Fatalf("%s -> %s: it is already on %s", p.Name, n.Name, w.where(p))
 		case !w.fits(p, n):
 			w.t.Fatalf("%s -> %s: it does not fit there\n%s", p.Name, n.Name, w.describe(p))
 		}
@@ -323,7 +323,7 @@ func (w *world) settle() {
 	}
 }
 
-// check finds pending pods that would fit.
+// check fails the test if a pending pod would fit on a node.
 func (w *world) check() {
 	for _, p := range w.pods {
 		if w.where(p) != "" {
@@ -331,16 +331,16 @@ func (w *world) check() {
 		}
 		for _, n := range w.nodes {
 			if w.fits(p, n) {
-				w.t.Fatalf("%s waits, though it fits on %s\n%s", p.Name, n.Name, w.describe(p))
+				w.t.Fatalf("%s is pending, although it fits on %s\n%s", p.Name, n.Name, w.describe(p))
 			}
 		}
 	}
 }
 
-// TestNeverWrongNeverForgotten: no pod is placed where it does not fit, and no pod stays pending
+// TestRandomWalk checks that no pod is placed where it does not fit, and that no pod stays pending
 // that fits on a node. A wrong Wakes would break the second, so the clock moves far enough for
 // backoff, but not for the queue's patience.
-func TestNeverWrongNeverForgotten(t *testing.T) {
+func TestRandomWalk(t *testing.T) {
 	for seed := range uint64(100) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			w := newWorld(t, seed)

@@ -112,15 +112,15 @@ func (s *Scheduler) loop(ctx context.Context, effects *lanes) {
 			close(s.ready)
 		}
 		if decision, found := s.machine.next(); found {
-			s.carryOut(ctx, effects, decision)
+			s.execute(ctx, effects, decision)
 			continue
 		}
-		s.rest(ctx)
+		s.waitForWork(ctx)
 	}
 }
 
-// rest waits for a change, or until the queue needs attention.
-func (s *Scheduler) rest(ctx context.Context) {
+// waitForWork waits for a change, or until the queue needs attention.
+func (s *Scheduler) waitForWork(ctx context.Context) {
 	var due <-chan time.Time
 	if next, found := s.machine.queue.Next(); found {
 		timer := s.Clock.NewTimer(next.Sub(s.Clock.Now()))
@@ -129,7 +129,7 @@ func (s *Scheduler) rest(ctx context.Context) {
 	}
 	select {
 	case <-due:
-	case <-s.inbox.news:
+	case <-s.inbox.notify:
 	case <-ctx.Done():
 	}
 }

@@ -67,13 +67,13 @@ func (a *api) pod(t *testing.T, name string) *v1.Pod {
 	return pod
 }
 
-// eventually waits until a condition holds.
+// eventually waits until check returns true.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	deadline := time.Now().Add(30 * time.Second)
 	for !holds() {
 		if time.Now().After(deadline) {
-			t.Fatal("never: " + what)
+			t.Fatal("timed out waiting: " + what)
 		}
 		time.Sleep(time.Millisecond)
 	}
@@ -104,7 +104,7 @@ func TestSchedulesAndReports(t *testing.T) {
 	a := newAPI(testNode("n", "1"), testPod("fits", "1"), testPod("does-not", "3"))
 	start(t, Options{Client: a})
 	eventually(t, "the pod is bound", func() bool { return a.pod(t, "fits").Spec.NodeName == "n" })
-	eventually(t, "the other says why not", func() bool { return len(a.pod(t, "does-not").Status.Conditions) > 0 })
+	eventually(t, "the other pod has a condition", func() bool { return len(a.pod(t, "does-not").Status.Conditions) > 0 })
 
 	got := a.pod(t, "does-not").Status.Conditions[0]
 	got.LastTransitionTime = metav1.Time{}
@@ -147,7 +147,7 @@ func TestRefusedBindingIsRetried(t *testing.T) {
 	a := newAPI(testNode("n", "1"), testPod("p", "1"))
 	a.refuse["p"] = 1
 	start(t, Options{Client: a, Clock: clock})
-	eventually(t, "the pod says what went wrong", func() bool { return len(a.pod(t, "p").Status.Conditions) > 0 })
+	eventually(t, "the pod has a condition", func() bool { return len(a.pod(t, "p").Status.Conditions) > 0 })
 	if c := a.pod(t, "p").Status.Conditions[0]; c.Reason != "SchedulerError" || c.Message != `running Bind plugin "DefaultBinder": refused` {
 		t.Errorf("condition %+v", c)
 	}
@@ -223,7 +223,7 @@ func TestStatusPatch(t *testing.T) {
 		name     string
 		pod      *v1.Pod
 		nominate *string
-		want     string // the time of the condition, and the node
+		want     string // the time of the condition, and the nominated node
 	}{
 		{"new", testPod("p", ""), nil, "1970-01-01T00:33:20Z"},
 		{"same", has(func(*v1.PodCondition) {}), nil, ""},

@@ -115,8 +115,8 @@ func (c *Cluster) NodesWithImage(name string) int { return c.imageNodes[name] }
 // Pod returns a pod that is on a node, or nil.
 func (c *Cluster) Pod(uid types.UID) *Pod { return c.pods[uid].pod }
 
-// Where returns the name of a pod's node, which may not exist; "" if the pod has none.
-func (c *Cluster) Where(uid types.UID) string { return c.pods[uid].node }
+// NodeOf returns the name of a pod's node, which may not exist, or "" if the pod has none.
+func (c *Cluster) NodeOf(uid types.UID) string { return c.pods[uid].node }
 
 // Place puts a pod on a node, or updates it there, and removes it from any other node. It returns
 // the former pod, or nil.

@@ -44,9 +44,9 @@ func somePod(random *rand.Rand, name string) *Pod {
 	return NewPod(pod)
 }
 
-// TestSumsAreThoseOfThePods: however pods are added, changed, moved and removed, a node's sums are
-// those of its pods.
-func TestSumsAreThoseOfThePods(t *testing.T) {
+// TestNodeSums adds, changes, moves and removes pods at random. The sums of a node must always equal
+// the sums over its pods.
+func TestNodeSums(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	c := NewCluster()
 	pods := map[string]*Pod{}
@@ -93,7 +93,7 @@ func TestSumsAreThoseOfThePods(t *testing.T) {
 		c.Remove(types.UID(name))
 	}
 	if c.HasAffinity() || len(c.pods) != 0 {
-		t.Error("something is left of pods that are gone")
+		t.Error("removed pods are not forgotten")
 	}
 }
 

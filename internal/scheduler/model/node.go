@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Node is a node, with its resources and those that its pods request.
+// Node is a node, with its allocatable resources and the requests of its pods.
 type Node struct {
 	*v1.Node
 	Allocatable Resources
@@ -20,7 +20,7 @@ type Node struct {
 	// Images are the sizes of the node's images, by normal name.
 	Images map[string]int64
 
-	// Requested is the sum of the pods' requests, Weighed that of their weights.
+	// Requested is the sum of the pods' requests, Weighed is the sum of their weights.
 	Requested Resources
 	Weighed   Resources
 	Ports     Ports

@@ -17,7 +17,7 @@ import (
 type Pod struct {
 	*v1.Pod
 	Priority int32
-	// Requests are the pod's effective requests: those of the whole pod if it has any, or else the
+	// Requests are the pod's effective requests: the pod-level requests if it has any, or else the
 	// greater of the requests of its init containers and its containers; plus its overhead.
 	Requests Resources
 	// Weight is Requests for comparing nodes. A container without requests counts a little, so that
@@ -34,8 +34,8 @@ type Pod struct {
 	PreferredAntiAffinity []WeightedTerm
 }
 
-// assumedRequests are those of a container without requests for CPU or memory, when nodes are
-// compared. They do not count when it is decided whether a pod fits.
+// assumedRequests are assumed for a container without requests for CPU or memory when nodes are
+// scored. They do not count when a filter checks whether a pod fits.
 var assumedRequests = v1.ResourceList{
 	v1.ResourceCPU:    *resource.NewMilliQuantity(100, resource.DecimalSI),
 	v1.ResourceMemory: *resource.NewQuantity(200*1024*1024, resource.BinarySI),
@@ -84,10 +84,10 @@ func (p *Pod) HasAffinity() bool {
 }
 
 // Assigned reports whether the pod has a node in the API.
-func (p *Pod) Assigned() bool { return p.Spec.NodeName != "" }
+func (p *Pod) IsAssigned() bool { return p.Spec.NodeName != "" }
 
 // Terminal reports whether the pod has ended and holds no resources.
-func (p *Pod) Terminal() bool {
+func (p *Pod) IsTerminal() bool {
 	return p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed
 }
 
@@ -105,7 +105,7 @@ type WeightedTerm struct {
 	Weight int64
 }
 
-// Matches reports whether the term selects a pod. The labels are those of the pod's namespace.
+// Matches reports whether the term selects a pod. namespace holds the labels of the pod's namespace.
 func (t *Term) Matches(pod *Pod, namespace labels.Set) bool {
 	if !t.namespaces[pod.Namespace] && !t.namespaceSelector.Matches(namespace) {
 		return false

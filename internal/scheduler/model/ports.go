@@ -49,8 +49,8 @@ func (p Ports) remove(ports []Port) {
 	}
 }
 
-// hostPorts returns the host ports that a pod uses as long as it runs: those of its containers and
-// sidecars, but not of other init containers.
+// hostPorts returns the host ports that a pod uses as long as it runs: the host ports of its
+// containers and sidecars, but not of other init containers.
 func hostPorts(pod *v1.Pod) []Port {
 	var ports []Port
 	for i := range pod.Spec.InitContainers {

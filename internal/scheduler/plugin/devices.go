@@ -11,7 +11,7 @@ type devices struct{}
 
 func (devices) Name() string { return "DynamicResources" }
 
-var unallocated = finally("cannot allocate all claims")
+var unallocated = rejectFinally("cannot allocate all claims")
 
 func (devices) For(_ *model.Cluster, pod *model.Pod) (Check, *Rejection) {
 	if len(pod.Spec.ResourceClaims) == 0 {

@@ -111,7 +111,7 @@ func image(name string, size int64) nodeOption {
 	}
 }
 
-// on is a node with pods on it.
+// on is a node and its pods.
 type on struct {
 	node *v1.Node
 	pods []*model.Pod
@@ -130,9 +130,9 @@ func clusterOf(places ...on) *model.Cluster {
 	return c
 }
 
-// verdicts returns the reasons of a filter for each node: "" if the pod fits, with "!" if removing
-// pods would not help.
-func verdicts(f Filter, c *model.Cluster, p *model.Pod) []string {
+// rejections returns the reasons of a filter for each node: "" if the pod fits, with the prefix "!"
+// if removing pods would not help.
+func rejections(f Filter, c *model.Cluster, p *model.Pod) []string {
 	check, rejection := f.For(c, p)
 	var all []string
 	for _, n := range c.Nodes() {
@@ -140,12 +140,12 @@ func verdicts(f Filter, c *model.Cluster, p *model.Pod) []string {
 		if r == nil && check != nil {
 			r = check.Check(n)
 		}
-		all = append(all, verdict(r))
+		all = append(all, rejectionText(r))
 	}
 	return all
 }
 
-func verdict(r *Rejection) string {
+func rejectionText(r *Rejection) string {
 	if r == nil {
 		return ""
 	}
@@ -172,9 +172,9 @@ type filterTest struct {
 
 func (tt filterTest) run(t *testing.T) {
 	t.Run(tt.filter.Name()+"/"+tt.name, func(t *testing.T) {
-		got := verdicts(tt.filter, clusterOf(tt.cluster...), tt.pod)
+		got := rejections(tt.filter, clusterOf(tt.cluster...), tt.pod)
 		if diff := cmp.Diff(tt.want, got); diff != "" {
-			t.Errorf("verdicts (-want +got):\n%s", diff)
+			t.Errorf("rejections (-want +got):\n%s", diff)
 		}
 	})
 }

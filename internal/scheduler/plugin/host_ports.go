@@ -10,21 +10,21 @@ type hostPorts struct{}
 
 func (hostPorts) Name() string { return "NodePorts" }
 
-var portTaken = because("node(s) didn't have free ports for the requested pod ports")
+var portTaken = reject("node(s) didn't have free ports for the requested pod ports")
 
 func (hostPorts) For(_ *model.Cluster, pod *model.Pod) (Check, *Rejection) {
 	if len(pod.Ports) == 0 {
 		return nil, nil
 	}
 	return CheckFunc(func(node *model.Node) *Rejection {
-		if !free(node.Ports, pod.Ports) {
+		if !areFree(node.Ports, pod.Ports) {
 			return portTaken
 		}
 		return nil
 	}), nil
 }
 
-func free(taken model.Ports, wanted []model.Port) bool {
+func areFree(taken model.Ports, wanted []model.Port) bool {
 	for _, port := range wanted {
 		if !taken.Free(port) {
 			return false
@@ -42,7 +42,7 @@ func (hostPorts) Wakes(_ *model.Cluster, event *Event, pod *model.Pod) bool {
 		for _, port := range event.OldPod.Ports {
 			freed[port]++
 		}
-		return !free(freed, pod.Ports)
+		return !areFree(freed, pod.Ports)
 	default:
 		return false
 	}

@@ -3,7 +3,7 @@
 
 // Package plugin has the rules of scheduling: filters, which exclude nodes, and scores, which rank
 // them. A rule is one file and one line in [Filters] or [Scores]. Names, weights and reasons are
-// those of kube-scheduler's default profile, because users and tools read them.
+// the same as in kube-scheduler's default profile, because users and tools read them.
 //
 // A filter runs in two steps. For each pod it looks at the pod and the whole cluster and returns a
 // [Check], or nil if it does not apply to the pod. Then the check is called for each node. What a
@@ -66,9 +66,11 @@ type Rejection struct {
 	Final bool
 }
 
-func because(reason string) *Rejection { return &Rejection{Reasons: []string{reason}} }
+func reject(reason string) *Rejection { return &Rejection{Reasons: []string{reason}} }
 
-func finally(reason string) *Rejection { return &Rejection{Reasons: []string{reason}, Final: true} }
+func rejectFinally(reason string) *Rejection {
+	return &Rejection{Reasons: []string{reason}, Final: true}
+}
 
 // MaxScore is the highest score of a node; the lowest is 0.
 const MaxScore = 100

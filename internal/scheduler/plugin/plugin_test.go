@@ -37,12 +37,12 @@ func TestNodeFilters(t *testing.T) {
 	claiming := func(p *v1.Pod) { p.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "gpu"}} }
 
 	for _, tt := range []filterTest{
-		{"devices", devices{}, []on{{node: node("a")}, {node: node("b")}}, pod(claiming), []string{"!cannot allocate all claims", "!cannot allocate all claims"}},
-		{"no devices", devices{}, []on{{node: node("a")}}, pod(), []string{""}},
+		{"pod with device claims", devices{}, []on{{node: node("a")}, {node: node("b")}}, pod(claiming), []string{"!cannot allocate all claims", "!cannot allocate all claims"}},
+		{"pod without device claims", devices{}, []on{{node: node("a")}}, pod(), []string{""}},
 		{"cordoned", nodeUnschedulable{}, []on{{node: node("a", cordon)}, {node: node("b")}}, pod(), []string{wasCordoned, ""}},
-		{"tolerated", nodeUnschedulable{}, []on{{node: node("a", cordon)}},
+		{"cordoned, tolerated", nodeUnschedulable{}, []on{{node: node("a", cordon)}},
 			pod(tolerating(v1.Toleration{Key: v1.TaintNodeUnschedulable, Operator: v1.TolerationOpExists})), []string{""}},
-		{"each effect", taints{}, []on{
+		{"taints of each effect", taints{}, []on{
 			{node: node("a", taint("k", v1.TaintEffectNoSchedule))},
 			{node: node("b", taint("k", v1.TaintEffectNoExecute))},
 			{node: node("c", taint("k", v1.TaintEffectPreferNoSchedule))},
@@ -56,8 +56,8 @@ func TestNodeFilters(t *testing.T) {
 		{"selector", nodeAffinity{}, disks, pod(nodeSelector), []string{"", wrongNode, wrongNode}},
 		{"terms are alternatives", nodeAffinity{}, disks, pod(required(disk("ssd"), disk("hdd"))), []string{"", "", wrongNode}},
 		{"selector and affinity", nodeAffinity{}, disks, pod(nodeSelector, required(disk("hdd"))), []string{wrongNode, wrongNode, wrongNode}},
-		{"by name", nodeAffinity{}, disks, pod(required(named("b"))), []string{wrongNode, "", wrongNode}},
-		{"contradiction", nodeAffinity{}, disks[:1], pod(required(v1.NodeSelectorTerm{
+		{"term with the node's name", nodeAffinity{}, disks, pod(required(named("b"))), []string{wrongNode, "", wrongNode}},
+		{"contradictory terms", nodeAffinity{}, disks[:1], pod(required(v1.NodeSelectorTerm{
 			MatchFields: append(named("a").MatchFields, named("b").MatchFields...),
 		})), []string{"!pod affinity terms conflict"}},
 	} {
@@ -136,9 +136,9 @@ func TestResourcesFit(t *testing.T) {
 
 	for _, tt := range []filterTest{
 		{"fits exactly", resourcesFit{}, full, pod(requests("cpu", "1", "memory", "2Gi")), []string{""}},
-		{"nothing asked of a full node", resourcesFit{}, full, pod(), []string{""}},
+		{"no requests on a full node", resourcesFit{}, full, pod(), []string{""}},
 		{"cpu", resourcesFit{}, full, pod(requests("cpu", "1001m")), []string{"Insufficient cpu"}},
-		{"both, in order", resourcesFit{}, full, pod(requests("memory", "3Gi", "cpu", "2")), []string{"Insufficient cpu, Insufficient memory"}},
+		{"CPU and memory, in a stable order", resourcesFit{}, full, pod(requests("memory", "3Gi", "cpu", "2")), []string{"Insufficient cpu, Insufficient memory"}},
 		{"more than the node has", resourcesFit{}, full, pod(requests("cpu", "5")), []string{"!Insufficient cpu"}},
 		{"init container counts at its peak", resourcesFit{}, full, pod(requests("cpu", "500m"), initContainer("1100m")), []string{"Insufficient cpu"}},
 		{"init container does not add up", resourcesFit{}, full, pod(requests("cpu", "500m"), initContainer("1")), []string{""}},
@@ -188,20 +188,20 @@ func TestTopologySpread(t *testing.T) {
 		{"skewed", topologySpread{}, zones(1, 0), pod(a, spread(zone)), []string{tooSkewed, ""}},
 		{"allowed skew", topologySpread{}, zones(1, 0), pod(a, spread(with(func(c *v1.TopologySpreadConstraint) { c.MaxSkew = 2 }))), []string{"", ""}},
 		{"a pod that does not count itself", topologySpread{}, zones(1, 0), pod(spread(zone)), []string{"", ""}},
-		{"only a wish", topologySpread{}, zones(1, 0), pod(a, spread(with(func(c *v1.TopologySpreadConstraint) { c.WhenUnsatisfiable = v1.ScheduleAnyway }))), []string{"", ""}},
+		{"ScheduleAnyway is not a filter", topologySpread{}, zones(1, 0), pod(a, spread(with(func(c *v1.TopologySpreadConstraint) { c.WhenUnsatisfiable = v1.ScheduleAnyway }))), []string{"", ""}},
 		{"other namespace", topologySpread{}, zones(1, 0), pod(a, inNamespace("other"), spread(zone)), []string{"", ""}},
 		{"missing label", topologySpread{}, append(zones(0, 0), on{node: node("n3")}), pod(a, spread(zone)), []string{"", "", noLabel}},
-		{"pods on their way out", topologySpread{}, []on{
+		{"terminating pods do not count", topologySpread{}, []on{
 			{node("n1", nodeLabel("zone", "z1")), []*model.Pod{pod(a, leaving)}}, {node: node("n2", nodeLabel("zone", "z2"))},
 		}, pod(a, spread(zone)), []string{"", ""}},
-		{"fewer domains than there should be", topologySpread{}, zones(1, 1),
+		{"fewer domains than minDomains", topologySpread{}, zones(1, 1),
 			pod(a, spread(with(func(c *v1.TopologySpreadConstraint) { c.MinDomains = ptr.To[int32](3) }))), []string{tooSkewed, tooSkewed}},
 		{"tainted nodes count", topologySpread{}, tainted, pod(a, spread(zone)), []string{tooSkewed, ""}},
 		{"tainted nodes do not count", topologySpread{}, tainted,
 			pod(a, spread(with(func(c *v1.TopologySpreadConstraint) { c.NodeTaintsPolicy = ptr.To(v1.NodeInclusionPolicyHonor) }))), []string{"", ""}},
-		{"nodes it may not use do not count", topologySpread{}, zones(1, 0),
+		{"nodes excluded by affinity do not count", topologySpread{}, zones(1, 0),
 			pod(a, spread(zone), func(p *v1.Pod) { p.Spec.NodeSelector = map[string]string{"zone": "z1"} }), []string{"", ""}},
-		{"revisions apart", topologySpread{}, zones(1, 0),
+		{"matchLabelKeys separates revisions", topologySpread{}, zones(1, 0),
 			pod(labelled("app", "a", "rev", "2"), spread(with(func(c *v1.TopologySpreadConstraint) { c.MatchLabelKeys = []string{"rev"} }))), []string{"", ""}},
 	} {
 		tt.run(t)
@@ -210,9 +210,9 @@ func TestTopologySpread(t *testing.T) {
 
 func TestPodAffinity(t *testing.T) {
 	const (
-		far    = "!node(s) didn't match pod affinity rules"
-		near   = "node(s) didn't match pod anti-affinity rules"
-		hostil = "node(s) didn't satisfy existing pods anti-affinity rules"
+		far     = "!node(s) didn't match pod affinity rules"
+		near    = "node(s) didn't match pod anti-affinity rules"
+		hostile = "node(s) didn't satisfy existing pods anti-affinity rules"
 	)
 	term := func(key string, value string, edit ...func(*v1.PodAffinityTerm)) v1.PodAffinityTerm {
 		t := v1.PodAffinityTerm{TopologyKey: key, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": value}}}
@@ -232,7 +232,7 @@ func TestPodAffinity(t *testing.T) {
 	}
 	inOther := func(t *v1.PodAffinityTerm) { t.Namespaces = []string{"other"} }
 	a, b := labelled("app", "a"), labelled("app", "b")
-	// Two nodes in one zone, one in another; the pod is on the first.
+	// Nodes 1 and 2 are in one zone, node 3 is in another. The pod is on node 1.
 	zones := func(p *model.Pod) []on {
 		return []on{
 			{node("n1", nodeLabel("zone", "z1")), []*model.Pod{p}},
@@ -241,22 +241,22 @@ func TestPodAffinity(t *testing.T) {
 		}
 	}
 	for _, tt := range []filterTest{
-		{"nobody says anything", podAffinity{}, zones(pod(a)), pod(), []string{"", "", ""}},
+		{"no terms", podAffinity{}, zones(pod(a)), pod(), []string{"", "", ""}},
 		{"together on a host", podAffinity{}, zones(pod(a)), pod(together(term(v1.LabelHostname, "a"))), []string{"", far, far}},
 		{"together in a zone", podAffinity{}, zones(pod(a)), pod(together(term("zone", "a"))), []string{"", "", far}},
-		{"all terms at once", podAffinity{}, zones(pod(a)), pod(together(term("zone", "a"), term("zone", "b"))), []string{far, far, far}},
-		{"the first of its kind", podAffinity{}, zones(pod(b)), pod(a, together(term("zone", "a"))), []string{"", "", ""}},
-		{"the first of another kind", podAffinity{}, zones(pod(b)), pod(b, together(term("zone", "a"))), []string{far, far, far}},
+		{"all terms must match", podAffinity{}, zones(pod(a)), pod(together(term("zone", "a"), term("zone", "b"))), []string{far, far, far}},
+		{"first pod that matches its own term", podAffinity{}, zones(pod(b)), pod(a, together(term("zone", "a"))), []string{"", "", ""}},
+		{"first pod that does not match its own term", podAffinity{}, zones(pod(b)), pod(b, together(term("zone", "a"))), []string{far, far, far}},
 		{"apart on a host", podAffinity{}, zones(pod(a)), pod(apart(term(v1.LabelHostname, "a"))), []string{near, "", ""}},
 		{"apart in a zone", podAffinity{}, zones(pod(a)), pod(apart(term("zone", "a"))), []string{near, near, ""}},
-		{"apart from others", podAffinity{}, zones(pod(b)), pod(apart(term("zone", "a"))), []string{"", "", ""}},
-		{"kept away", podAffinity{}, zones(pod(apart(term("zone", "a")))), pod(a), []string{hostil, hostil, ""}},
-		{"not kept away", podAffinity{}, zones(pod(apart(term("zone", "a")))), pod(b), []string{"", "", ""}},
+		{"apart, no pod matches", podAffinity{}, zones(pod(b)), pod(apart(term("zone", "a"))), []string{"", "", ""}},
+		{"anti-affinity of an existing pod", podAffinity{}, zones(pod(apart(term("zone", "a")))), pod(a), []string{hostile, hostile, ""}},
+		{"anti-affinity of an existing pod does not match", podAffinity{}, zones(pod(apart(term("zone", "a")))), pod(b), []string{"", "", ""}},
 		{"other namespace", podAffinity{}, zones(pod(a, inNamespace("other"))), pod(apart(term("zone", "a"))), []string{"", "", ""}},
 		{"named namespace", podAffinity{}, zones(pod(a, inNamespace("other"))), pod(apart(term("zone", "a", inOther))), []string{near, near, ""}},
 		{"selected namespace", podAffinity{}, zones(pod(a, inNamespace("other"))), pod(apart(term("zone", "a", teamB))), []string{near, near, ""}},
 		{"namespace not selected", podAffinity{}, zones(pod(a)), pod(apart(term("zone", "a", teamB))), []string{"", "", ""}},
-		{"no such label on the node", podAffinity{}, []on{{node: node("n1")}}, pod(a, together(term("zone", "a"))), []string{far}},
+		{"node without the topology label", podAffinity{}, []on{{node: node("n1")}}, pod(a, together(term("zone", "a"))), []string{far}},
 	} {
 		tt.run(t)
 	}
@@ -287,14 +287,14 @@ func TestSpanningChecksFollowMoves(t *testing.T) {
 			moved.Move(mover, without.Nodes()[0], 1)
 			fresh, _ := filter.For(with, p)
 			for i := range 2 {
-				got, want := verdict(moved.Check(without.Nodes()[i])), verdict(fresh.Check(with.Nodes()[i]))
+				got, want := rejectionText(moved.Check(without.Nodes()[i])), rejectionText(fresh.Check(with.Nodes()[i]))
 				if got != want {
 					t.Errorf("%s, %s: node %d: after Move %q, from scratch %q", name, filter.Name(), i, got, want)
 				}
 			}
 			moved.Move(mover, without.Nodes()[0], -1)
 			for i, n := range without.Nodes() {
-				if got, want := verdict(moved.Check(n)), verdict(check.Check(n)); got != want {
+				if got, want := rejectionText(moved.Check(n)), rejectionText(check.Check(n)); got != want {
 					t.Errorf("%s, %s: node %d: moved back %q, before %q", name, filter.Name(), i, got, want)
 				}
 			}

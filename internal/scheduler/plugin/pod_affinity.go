@@ -19,9 +19,9 @@ type podAffinity struct{}
 func (podAffinity) Name() string { return "InterPodAffinity" }
 
 var (
-	notNear   = finally("node(s) didn't match pod affinity rules")
-	notApart  = because("node(s) didn't match pod anti-affinity rules")
-	unwelcome = because("node(s) didn't satisfy existing pods anti-affinity rules")
+	affinityNotMet             = rejectFinally("node(s) didn't match pod affinity rules")
+	antiAffinityNotMet         = reject("node(s) didn't match pod anti-affinity rules")
+	existingAntiAffinityNotMet = reject("node(s) didn't satisfy existing pods anti-affinity rules")
 )
 
 // domain is a value of a topology label, and stands for the nodes that have it.
@@ -85,14 +85,14 @@ func (podAffinity) For(cluster *model.Cluster, pod *model.Pod) (Check, *Rejectio
 
 func (a *affinityCheck) Move(other *model.Pod, node *model.Node, delta int) {
 	d := int64(delta)
-	theirs := a.cluster.Namespace(other.Namespace)
-	if model.MatchesAll(a.pod.Affinity, other, theirs) {
+	namespaceLabels := a.cluster.Namespace(other.Namespace)
+	if model.MatchesAll(a.pod.Affinity, other, namespaceLabels) {
 		for i := range a.pod.Affinity {
 			a.near.add(node, a.pod.Affinity[i].TopologyKey, d)
 		}
 	}
 	for i := range a.pod.AntiAffinity {
-		if term := &a.pod.AntiAffinity[i]; term.Matches(other, theirs) {
+		if term := &a.pod.AntiAffinity[i]; term.Matches(other, namespaceLabels) {
 			a.apart.add(node, term.TopologyKey, d)
 		}
 	}
@@ -110,24 +110,24 @@ func (a *affinityCheck) Clone() Spanning {
 }
 
 func (a *affinityCheck) Check(node *model.Node) *Rejection {
-	if !a.nearEnough(node) {
-		return notNear
+	if !a.satisfiesAffinity(node) {
+		return affinityNotMet
 	}
 	for i := range a.pod.AntiAffinity {
 		key := a.pod.AntiAffinity[i].TopologyKey
 		if value, found := node.Labels[key]; found && a.apart[domain{key, value}] > 0 {
-			return notApart
+			return antiAffinityNotMet
 		}
 	}
 	if a.hostile.sum(node) > 0 {
-		return unwelcome
+		return existingAntiAffinityNotMet
 	}
 	return nil
 }
 
-// nearEnough reports whether, for every affinity term, the node's domain has a selected pod. If no
-// such pod exists, a pod that its own terms select may be the first.
-func (a *affinityCheck) nearEnough(node *model.Node) bool {
+// satisfiesAffinity reports whether, for every affinity term, the node's domain has a selected pod.
+// If no such pod exists, a pod that its own terms select may be the first.
+func (a *affinityCheck) satisfiesAffinity(node *model.Node) bool {
 	found := true
 	for i := range a.pod.Affinity {
 		key := a.pod.Affinity[i].TopologyKey
@@ -150,44 +150,44 @@ func (podAffinity) Wakes(cluster *model.Cluster, event *Event, pod *model.Pod) b
 	case NodeChanged:
 		return !maps.Equal(event.OldNode.Labels, event.Node.Labels)
 	case PodPlaced:
-		return wanted(cluster, pod, event.Pod)
+		return requiresAffinity(cluster, pod, event.Pod)
 	case PodGone:
-		return matters(cluster, pod, event.OldPod)
+		return mayUnblock(cluster, pod, event.OldPod)
 	case PodChanged:
 		return !maps.Equal(event.OldPod.Labels, event.Pod.Labels) &&
-			(matters(cluster, pod, event.OldPod) || wanted(cluster, pod, event.Pod))
+			(mayUnblock(cluster, pod, event.OldPod) || requiresAffinity(cluster, pod, event.Pod))
 	default:
 		return false
 	}
 }
 
-// wanted reports whether a pod requires affinity to another.
-func wanted(cluster *model.Cluster, pod, other *model.Pod) bool {
+// requiresAffinity reports whether a pod requires affinity to another.
+func requiresAffinity(cluster *model.Cluster, pod, other *model.Pod) bool {
 	return model.MatchesAll(pod.Affinity, other, cluster.Namespace(other.Namespace))
 }
 
-// matters reports whether the change or removal of another pod may make a pod schedulable: one of
+// mayUnblock reports whether the change or removal of another pod may make a pod schedulable: one of
 // them had anti-affinity to the other, or the pod has affinity to the other, and may now be the
 // first of its kind.
-func matters(cluster *model.Cluster, pod, other *model.Pod) bool {
-	return wanted(cluster, pod, other) ||
+func mayUnblock(cluster *model.Cluster, pod, other *model.Pod) bool {
+	return requiresAffinity(cluster, pod, other) ||
 		model.MatchesAny(pod.AntiAffinity, other, cluster.Namespace(other.Namespace)) ||
 		model.MatchesAny(other.AntiAffinity, pod, cluster.Namespace(pod.Namespace))
 }
 
 func (podAffinity) Score(cluster *model.Cluster, pod *model.Pod, nodes []*model.Node, scores []int64) {
-	wishes := len(pod.PreferredAffinity)+len(pod.PreferredAntiAffinity) > 0
-	if !wishes && !cluster.HasAffinity() {
+	hasPreferences := len(pod.PreferredAffinity)+len(pod.PreferredAntiAffinity) > 0
+	if !hasPreferences && !cluster.HasAffinity() {
 		return
 	}
 	liking := tally{}
 	for _, node := range cluster.Nodes() {
 		pods := node.WithAffinity
-		if wishes {
+		if hasPreferences {
 			pods = node.Pods
 		}
 		for _, other := range pods {
-			liking.addWishes(cluster, pod, other, node)
+			liking.addPreferences(cluster, pod, other, node)
 		}
 	}
 	if len(liking) == 0 {
@@ -207,9 +207,10 @@ func (podAffinity) Score(cluster *model.Cluster, pod *model.Pod, nodes []*model.
 	}
 }
 
-// addWishes adds the preferred terms between a pending pod and a pod on a node, in both directions.
+// addPreferences adds the preferred terms between a pending pod and a pod on a node, in both
+// directions.
 // Required affinity of the pod on the node counts a little too.
-func (t tally) addWishes(cluster *model.Cluster, pod, other *model.Pod, node *model.Node) {
+func (t tally) addPreferences(cluster *model.Cluster, pod, other *model.Pod, node *model.Node) {
 	t.addTerms(pod.PreferredAffinity, cluster, other, node, 1)
 	t.addTerms(pod.PreferredAntiAffinity, cluster, other, node, -1)
 	t.addTerms(other.PreferredAffinity, cluster, pod, node, 1)

@@ -19,7 +19,7 @@ func TestScores(t *testing.T) {
 		{Weight: 4, Preference: v1.NodeSelectorTerm{MatchExpressions: []v1.NodeSelectorRequirement{{Key: "disk", Operator: v1.NodeSelectorOpIn, Values: []string{"ssd"}}}}},
 		{Weight: 1, Preference: v1.NodeSelectorTerm{MatchExpressions: []v1.NodeSelectorRequirement{{Key: "disk", Operator: v1.NodeSelectorOpExists}}}},
 	}}})
-	wish := func(weight int32) []v1.WeightedPodAffinityTerm {
+	preferred := func(weight int32) []v1.WeightedPodAffinityTerm {
 		return []v1.WeightedPodAffinityTerm{{Weight: weight, PodAffinityTerm: v1.PodAffinityTerm{
 			TopologyKey: v1.LabelHostname, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "a"}},
 		}}}
@@ -35,7 +35,7 @@ func TestScores(t *testing.T) {
 		pod     *model.Pod
 		want    []int64
 	}{
-		{"fewer taints", taints{}, []on{
+		{"fewer untolerated taints", taints{}, []on{
 			{node: node("a", taint("x", v1.TaintEffectPreferNoSchedule), taint("y", v1.TaintEffectPreferNoSchedule))},
 			{node: node("b", taint("x", v1.TaintEffectPreferNoSchedule))},
 			{node: node("c")},
@@ -43,11 +43,11 @@ func TestScores(t *testing.T) {
 		{"preferred nodes", nodeAffinity{}, []on{
 			{node: node("a", nodeLabel("disk", "ssd"))}, {node: node("b", nodeLabel("disk", "hdd"))}, {node: node("c")},
 		}, pod(preferSSD), []int64{100, 20, 0}},
-		{"less taken", leastAllocated{}, []on{
+		{"fewer requests", leastAllocated{}, []on{
 			{node: node("a")},
 			{node("b"), []*model.Pod{pod(requests("cpu", "2", "memory", "4Gi"))}},
 		}, pod(requests("cpu", "1", "memory", "2Gi")), []int64{75, 25}},
-		{"a pod that asks for nothing still weighs something", leastAllocated{}, []on{
+		{"a pod without requests counts with assumed ones", leastAllocated{}, []on{
 			{node: node("a", allocatable("cpu", "1", "memory", "2000Mi"))},
 			{node("b", allocatable("cpu", "1", "memory", "2000Mi")), []*model.Pod{pod()}},
 		}, pod(), []int64{90, 80}},
@@ -55,7 +55,7 @@ func TestScores(t *testing.T) {
 			{node("cpu taken"), []*model.Pod{pod(requests("cpu", "2"))}},
 			{node("memory taken"), []*model.Pod{pod(requests("memory", "4Gi"))}},
 		}, pod(requests("cpu", "2")), []int64{62, 87}},
-		{"balance is no matter", balancedAllocation{}, []on{{node("cpu taken"), []*model.Pod{pod(requests("cpu", "2"))}}}, pod(), []int64{0}},
+		{"balance without requests", balancedAllocation{}, []on{{node("cpu taken"), []*model.Pod{pod(requests("cpu", "2"))}}}, pod(), []int64{0}},
 		{"images", imageLocality{}, []on{
 			{node: node("a", image("image:latest", gib))}, {node: node("b")},
 		}, pod(), []int64{50, 0}},
@@ -63,7 +63,7 @@ func TestScores(t *testing.T) {
 		{"siblings apart", topologySpread{}, []on{
 			{node("a"), []*model.Pod{pod(ownedBy("rs")), pod(ownedBy("rs"))}}, {node("b"), []*model.Pod{pod(ownedBy("rs"))}}, {node: node("c")},
 		}, pod(ownedBy("rs")), []int64{40, 60, 100}},
-		{"siblings on their way out do not count", topologySpread{}, []on{
+		{"terminating siblings do not count", topologySpread{}, []on{
 			{node("a"), []*model.Pod{pod(ownedBy("rs"), leaving)}}, {node: node("b")},
 		}, pod(ownedBy("rs")), []int64{100, 100}},
 		{"an orphan has no siblings", topologySpread{}, []on{{node("a"), []*model.Pod{pod()}}}, pod(), []int64{0}},
@@ -73,12 +73,12 @@ func TestScores(t *testing.T) {
 			{node: node("c", nodeLabel("zone", "z2"))},
 			{node: node("d")},
 		}, pod(a, softZone), []int64{0, 0, 100, 0}},
-		{"near", podAffinity{}, []on{{node("a"), []*model.Pod{pod(a)}}, {node: node("b")}},
-			pod(affine(v1.Affinity{PodAffinity: &v1.PodAffinity{PreferredDuringSchedulingIgnoredDuringExecution: wish(1)}})), []int64{100, 0}},
-		{"apart", podAffinity{}, []on{{node("a"), []*model.Pod{pod(a)}}, {node: node("b")}},
-			pod(affine(v1.Affinity{PodAntiAffinity: &v1.PodAntiAffinity{PreferredDuringSchedulingIgnoredDuringExecution: wish(1)}})), []int64{0, 100}},
-		{"wanted near", podAffinity{}, []on{
-			{node("a"), []*model.Pod{pod(affine(v1.Affinity{PodAffinity: &v1.PodAffinity{PreferredDuringSchedulingIgnoredDuringExecution: wish(1)}}))}},
+		{"preferred affinity", podAffinity{}, []on{{node("a"), []*model.Pod{pod(a)}}, {node: node("b")}},
+			pod(affine(v1.Affinity{PodAffinity: &v1.PodAffinity{PreferredDuringSchedulingIgnoredDuringExecution: preferred(1)}})), []int64{100, 0}},
+		{"preferred anti-affinity", podAffinity{}, []on{{node("a"), []*model.Pod{pod(a)}}, {node: node("b")}},
+			pod(affine(v1.Affinity{PodAntiAffinity: &v1.PodAntiAffinity{PreferredDuringSchedulingIgnoredDuringExecution: preferred(1)}})), []int64{0, 100}},
+		{"preferred affinity of an existing pod", podAffinity{}, []on{
+			{node("a"), []*model.Pod{pod(affine(v1.Affinity{PodAffinity: &v1.PodAffinity{PreferredDuringSchedulingIgnoredDuringExecution: preferred(1)}}))}},
 			{node: node("b")},
 		}, pod(a), []int64{100, 0}},
 	} {

@@ -16,12 +16,12 @@ type taints struct{}
 
 func (taints) Name() string { return "TaintToleration" }
 
-var tainted = finally("node(s) had untolerated taint(s)")
+var tainted = rejectFinally("node(s) had untolerated taint(s)")
 
 func (taints) For(_ *model.Cluster, pod *model.Pod) (Check, *Rejection) {
 	tolerations := pod.Spec.Tolerations
 	return CheckFunc(func(node *model.Node) *Rejection {
-		if repelled(node.Spec.Taints, tolerations) {
+		if isRepelled(node.Spec.Taints, tolerations) {
 			return tainted
 		}
 		return nil
@@ -31,10 +31,10 @@ func (taints) For(_ *model.Cluster, pod *model.Pod) (Check, *Rejection) {
 func (taints) Wakes(_ *model.Cluster, event *Event, pod *model.Pod) bool {
 	switch event.Kind {
 	case NodeAdded:
-		return !repelled(event.Node.Spec.Taints, pod.Spec.Tolerations)
+		return !isRepelled(event.Node.Spec.Taints, pod.Spec.Tolerations)
 	case NodeChanged:
-		return repelled(event.OldNode.Spec.Taints, pod.Spec.Tolerations) &&
-			!repelled(event.Node.Spec.Taints, pod.Spec.Tolerations)
+		return isRepelled(event.OldNode.Spec.Taints, pod.Spec.Tolerations) &&
+			!isRepelled(event.Node.Spec.Taints, pod.Spec.Tolerations)
 	case SelfChanged:
 		return true
 	default:
@@ -54,8 +54,8 @@ func (taints) Score(_ *model.Cluster, pod *model.Pod, nodes []*model.Node, score
 	normalize(scores, true)
 }
 
-// repelled reports whether a taint forbids a pod with these tolerations.
-func repelled(taints []v1.Taint, tolerations []v1.Toleration) bool {
+// isRepelled reports whether a taint forbids a pod with these tolerations.
+func isRepelled(taints []v1.Taint, tolerations []v1.Toleration) bool {
 	for i := range taints {
 		effect := taints[i].Effect
 		if effect != v1.TaintEffectNoSchedule && effect != v1.TaintEffectNoExecute {

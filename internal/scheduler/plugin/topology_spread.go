@@ -26,8 +26,8 @@ type topologySpread struct{}
 func (topologySpread) Name() string { return "PodTopologySpread" }
 
 var (
-	skewed       = because("node(s) didn't match pod topology spread constraints")
-	labelMissing = finally("node(s) didn't match pod topology spread constraints (missing required label)")
+	skewed       = reject("node(s) didn't match pod topology spread constraints")
+	labelMissing = rejectFinally("node(s) didn't match pod topology spread constraints (missing required label)")
 )
 
 // constraint is one spread constraint of a pod.
@@ -60,15 +60,15 @@ func constraintsOf(pod *model.Pod, action v1.UnsatisfiableConstraintAction) []co
 			honorAffinity: ptr.Deref(c.NodeAffinityPolicy, v1.NodeInclusionPolicyHonor) == v1.NodeInclusionPolicyHonor,
 			honorTaints:   ptr.Deref(c.NodeTaintsPolicy, v1.NodeInclusionPolicyIgnore) == v1.NodeInclusionPolicyHonor,
 		}
-		parsed.alike(pod, c)
+		parsed.selectPods(pod, c)
 		list = append(list, parsed)
 	}
 	return list
 }
 
-// alike sets which pods a constraint counts: those in the pod's namespace that the selector matches
-// and that have the pod's values of matchLabelKeys.
-func (c *constraint) alike(pod *model.Pod, spec *v1.TopologySpreadConstraint) {
+// selectPods sets which pods a constraint counts: pods in the same namespace that the selector matches
+// and that have the same values of matchLabelKeys.
+func (c *constraint) selectPods(pod *model.Pod, spec *v1.TopologySpreadConstraint) {
 	selector := model.Selector(spec.LabelSelector)
 	same := labels.Set{}
 	for _, key := range spec.MatchLabelKeys {
@@ -116,7 +116,7 @@ func (c *constraint) includes(pod *model.Pod, required nodeaffinity.RequiredNode
 			return false
 		}
 	}
-	return !c.honorTaints || !repelled(node.Spec.Taints, pod.Spec.Tolerations)
+	return !c.honorTaints || !isRepelled(node.Spec.Taints, pod.Spec.Tolerations)
 }
 
 // hasKeys reports whether a node has the topology key of every constraint.

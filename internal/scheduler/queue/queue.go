@@ -98,7 +98,7 @@ func (q *Queue) Add(pod *model.Pod) {
 	q.Remove(pod.UID)
 	item := &Item{Pod: pod}
 	q.waiting[pod.UID] = item
-	if !gated(pod) {
+	if !isGated(pod) {
 		q.activate(item)
 	}
 }
@@ -110,10 +110,10 @@ func (q *Queue) Update(pod *model.Pod) {
 		q.Add(pod)
 		return
 	}
-	wasGated := gated(item.Pod)
+	wasGated := isGated(item.Pod)
 	item.Pod = pod
 	switch {
-	case gated(pod):
+	case isGated(pod):
 		item.leave()
 	case wasGated:
 		q.activate(item)
@@ -245,4 +245,4 @@ func (q *Queue) Next() (time.Time, bool) {
 	return next, !next.IsZero()
 }
 
-func gated(pod *model.Pod) bool { return len(pod.Spec.SchedulingGates) > 0 }
+func isGated(pod *model.Pod) bool { return len(pod.Spec.SchedulingGates) > 0 }

@@ -71,7 +71,7 @@ func TestRemoveAndUpdate(t *testing.T) {
 	q.Update(changed)
 	item := q.Pop()
 	if item.Pod != changed {
-		t.Errorf("popped %v, want the changed pod in its old place", item.Pod.Name)
+		t.Errorf("popped %v, want the changed pod in its old position", item.Pod.Name)
 	}
 	wantOrder(t, q, "c")
 	if q.Len() != 0 {
@@ -129,18 +129,18 @@ func TestBackoffLetsOthersFirst(t *testing.T) {
 	if item.Pod.Name != "new" {
 		t.Fatalf("popped %s, want the pod that is not backing off", item.Pod.Name)
 	}
-	// Nothing else to do: no point in waiting.
+	// Without another pod, backoff is skipped.
 	wantOrder(t, q, "failed")
 
 	q.Park(item, []string{"X"})
 	q.Add(pod("other", 0))
 	clock.Step(firstBackoff)
 	q.Wake(always)
-	// Back-off over: in line as if it were new.
+	// After the backoff, the pod is queued like a new one.
 	wantOrder(t, q, "other", "new")
 }
 
-func TestErrorsAlwaysWait(t *testing.T) {
+func TestErrorsAlwaysBackOff(t *testing.T) {
 	q, clock := newQueue()
 	q.Add(pod("a", 0))
 	for attempt, want := range []time.Duration{1, 2, 4, 8, 10, 10} {
@@ -154,7 +154,7 @@ func TestErrorsAlwaysWait(t *testing.T) {
 		q.WakeOne("a")
 		wantOrder(t, q)
 		if next, found := q.Next(); !found || next.Sub(clock.Now()) != want {
-			t.Errorf("attempt %d: back in %v, want %v", attempt, next.Sub(clock.Now()), want)
+			t.Errorf("attempt %d: requeued after %v, want %v", attempt, next.Sub(clock.Now()), want)
 		}
 		clock.Step(want - 1)
 		wantOrder(t, q)
@@ -162,6 +162,6 @@ func TestErrorsAlwaysWait(t *testing.T) {
 	}
 	wantOrder(t, q, "a")
 	if _, found := q.Next(); found {
-		t.Error("an empty queue has something to do later")
+		t.Error("an empty queue has a next time")
 	}
 }
