@@ -38,7 +38,7 @@ func newInformed(t *testing.T, caches *controllers.Caches, object runtime.Object
 
 func (i informed) run() {
 	go i.pods.RunWithContext(i.t.Context())
-	eventually(i.t, "fill the cache", i.pods.HasSynced)
+	eventually(i.t, "the informer has synced", i.pods.HasSynced)
 }
 
 // create returns the resource version of a new pod.
@@ -62,14 +62,14 @@ func TestSeenFollowsTheInformer(t *testing.T) {
 		t.Errorf("seen %v, known %v before the informer runs", seen, known)
 	}
 	i.run()
-	eventually(t, "see what was there", i.seen(first))
+	eventually(t, "the existing pod is seen", i.seen(first))
 	for n := range 20 {
 		version := i.create(fmt.Sprint("pod-", n))
 		number, err := strconv.Atoi(version)
 		if err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "see a new pod", i.seen(version))
+		eventually(t, "the new pod is seen", i.seen(version))
 		// A list after Seen must have the pod.
 		if _, exists, _ := i.pods.GetIndexer().GetByKey(fmt.Sprint("ns/pod-", n)); !exists {
 			t.Error("Seen, but the pod is not in the cache")
@@ -88,13 +88,13 @@ func TestSeenAsksAllInformersOfAKind(t *testing.T) {
 	partial := newInformed(t, caches, metadata)
 	version := whole.create("pod")
 	whole.run()
-	eventually(t, "fill the store", func() bool { return whole.pods.GetIndexer().LastStoreSyncResourceVersion() == version })
+	eventually(t, "the first informer has reached the version", func() bool { return whole.pods.GetIndexer().LastStoreSyncResourceVersion() == version })
 	if whole.seen(version)() {
 		t.Error("seen, although one of two informers has not reached it")
 	}
 	partial.create("pod")
 	partial.run()
-	eventually(t, "see it in both", whole.seen(version))
+	eventually(t, "both informers have reached the version", whole.seen(version))
 }
 
 func TestSeenOfAnUncachedKind(t *testing.T) {

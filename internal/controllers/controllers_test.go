@@ -103,7 +103,7 @@ func newDeployment(replicas int32, strategy appsv1.DeploymentStrategyType) *apps
 
 func edit(t *testing.T, w *controltest.World, change func(*appsv1.Deployment)) {
 	t.Helper()
-	eventually(t, "edit the Deployment", func() bool {
+	eventually(t, "the Deployment is updated", func() bool {
 		d := &appsv1.Deployment{}
 		w.Must(w.API.Get(ctx, key, d))
 		change(d)
@@ -153,19 +153,19 @@ func TestDeploymentWithItsControllers(t *testing.T) {
 			w.Must(w.API.Delete(ctx, &pods.Items[0]))
 			quarantined := &pods.Items[1]
 			quarantined.Labels["app"] = "debug"
-			eventually(t, "relabel a pod", func() bool {
+			eventually(t, "the pod is relabelled", func() bool {
 				w.Must(w.API.Get(ctx, client.ObjectKeyFromObject(quarantined), quarantined))
 				quarantined.Labels["app"] = "debug"
 				return w.API.Update(ctx, quarantined) == nil
 			})
-			eventually(t, "release and replace", func() bool {
+			eventually(t, "the pod is released and replaced", func() bool {
 				w.Must(w.API.Get(ctx, client.ObjectKeyFromObject(quarantined), quarantined))
 				return len(quarantined.OwnerReferences) == 0 && created() == 122 && rolledOut(w, 20)()
 			})
 			// A matching orphan is adopted, and is then surplus.
 			quarantined.Labels["app"] = "web"
 			w.Must(w.API.Update(ctx, quarantined))
-			eventually(t, "adopt and shrink", func() bool {
+			eventually(t, "the orphan is adopted and a surplus pod deleted", func() bool {
 				w.Must(w.API.List(ctx, pods))
 				return len(pods.Items) == 20 && rolledOut(w, 20)()
 			})
@@ -197,11 +197,11 @@ func TestServiceWithItsEndpointSlices(t *testing.T) {
 	eventually(t, "one endpoint", has(1))
 	pod.Labels["app"] = "other"
 	w.Must(w.API.Update(ctx, pod))
-	eventually(t, "none after the label has changed", has(0))
+	eventually(t, "no endpoint after the label has changed", has(0))
 	slices := &discoveryv1.EndpointSliceList{}
 	w.Must(w.API.List(ctx, slices))
 	w.Must(w.API.Delete(ctx, &slices.Items[0]))
-	eventually(t, "a new slice for the one that was deleted", has(0))
+	eventually(t, "a new slice after the deletion", has(0))
 }
 
 func TestNamespaceGetsItsDefaultObjects(t *testing.T) {
@@ -212,15 +212,15 @@ func TestNamespaceGetsItsDefaultObjects(t *testing.T) {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns"}, Status: corev1.NamespaceStatus{Phase: corev1.NamespaceActive}}
 	w.Must(w.API.Create(ctx, ns))
 	account, config := &corev1.ServiceAccount{}, &corev1.ConfigMap{}
-	furnished := func() bool {
+	hasDefaults := func() bool {
 		return w.API.Get(ctx, client.ObjectKey{Namespace: "ns", Name: "default"}, account) == nil &&
 			w.API.Get(ctx, client.ObjectKey{Namespace: "ns", Name: "kube-root-ca.crt"}, config) == nil && config.Data["ca.crt"] == "PEM"
 	}
-	eventually(t, "furnish it", furnished)
+	eventually(t, "the default objects exist", hasDefaults)
 	config.Data["ca.crt"] = "spoilt"
 	w.Must(w.API.Update(ctx, config))
 	w.Must(w.API.Delete(ctx, account))
-	eventually(t, "furnish it again", furnished)
+	eventually(t, "the changed and deleted objects are restored", hasDefaults)
 	w.Must(w.API.Delete(ctx, config))
-	eventually(t, "and again", furnished)
+	eventually(t, "the deleted ConfigMap is restored", hasDefaults)
 }

@@ -39,7 +39,7 @@ type holdCase struct {
 	handled func(w *controltest.World, object client.Object) bool
 }
 
-var heedingHolds = []holdCase{{
+var holdCases = []holdCase{{
 	name: "Deployment", add: deployment.Add, handled: owns(&appsv1.ReplicaSetList{}),
 	object: func(meta metav1.ObjectMeta) client.Object {
 		d := newDeployment(1, appsv1.RollingUpdateDeploymentStrategyType)
@@ -159,7 +159,7 @@ func isReleased(w *controltest.World, object client.Object) bool {
 // Two similar objects exist when the controller starts, and one of them is held. The controller lists
 // both, so when it has handled the other one, it has had the chance to handle the held one.
 func TestHeldObjectIsLeftAlone(t *testing.T) {
-	for _, tt := range heedingHolds {
+	for _, tt := range holdCases {
 		t.Run(tt.name, func(t *testing.T) {
 			w := controltest.New(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}})
 			create := func(meta metav1.ObjectMeta) client.Object {
@@ -175,7 +175,7 @@ func TestHeldObjectIsLeftAlone(t *testing.T) {
 			free := create(metav1.ObjectMeta{Name: "b"})
 			w.Run(t, control.Controller{Add: tt.add})
 
-			eventually(t, "handle what is not held", func() bool { return tt.handled(w, free) })
+			eventually(t, "the other object is handled", func() bool { return tt.handled(w, free) })
 			if tt.handled(w, held) {
 				t.Error("the held object was handled")
 			}
@@ -186,7 +186,7 @@ func TestHeldObjectIsLeftAlone(t *testing.T) {
 			}
 			now.SetAnnotations(nil)
 			w.Must(w.API.Update(ctx, now))
-			eventually(t, "handle what is held no more", func() bool { return tt.handled(w, held) })
+			eventually(t, "the object is handled after its hold was removed", func() bool { return tt.handled(w, held) })
 		})
 	}
 }

@@ -40,7 +40,7 @@ const (
 
 	// workers limits the DaemonSets that are reconciled at a time.
 	workers = 8
-	// burst limits the pods that one pass creates and deletes.
+	// burst limits the pods that one Reconcile creates and deletes.
 	burst = 250
 	// Failed pods of a node are replaced after 1 s, 2 s, 4 s ... up to 15 minutes: a node
 	// that rejects a pod often rejects the next one.
@@ -144,11 +144,11 @@ func (r *reconciler) step(ctx context.Context, ds *appsv1.DaemonSet) (time.Durat
 	if err != nil {
 		return 0, reconcile.TerminalError(fmt.Errorf("daemonset %s/%s has invalid label selector: %w", ds.Namespace, ds.Name, err))
 	}
-	mine, err := r.podsOf(ctx, ds, selector)
+	claimed, err := r.podsOf(ctx, ds, selector)
 	if err != nil {
 		return 0, err
 	}
-	h, mine, err := r.historyOf(ctx, ds, selector, mine)
+	h, claimed, err := r.historyOf(ctx, ds, selector, claimed)
 	if err != nil {
 		return 0, err
 	}
@@ -156,16 +156,16 @@ func (r *reconciler) step(ctx context.Context, ds *appsv1.DaemonSet) (time.Durat
 	if err := r.client.List(ctx, nodes, client.UnsafeDisableDeepCopy); err != nil {
 		return 0, err
 	}
-	v := newView(ds, stampOf(ds, r.revisions.Hash(h.current)), nodes.Items, mine, r.clock.Now())
+	v := newView(ds, stampOf(ds, r.revisions.Hash(h.current)), nodes.Items, claimed, r.clock.Now())
 	backoff, failure := r.act(ctx, v, v.plan())
 	if failure == nil {
-		failure = r.trim(ctx, ds, h, mine)
+		failure = r.trim(ctx, ds, h, claimed)
 	}
 	status := v.status()
 	if err := r.report(ctx, ds, status); err != nil || failure != nil {
 		return 0, firstError(failure, err)
 	}
-	return control.SoonerOf(backoff, nextAvailable(v, status, mine)), nil
+	return control.SoonerOf(backoff, nextAvailable(v, status, claimed)), nil
 }
 
 // firstError returns the first error that is not nil.
@@ -256,8 +256,8 @@ func (r *reconciler) report(ctx context.Context, ds *appsv1.DaemonSet, status ap
 
 // nextAvailable returns the time until a ready pod becomes available, for which there is no
 // event.
-func nextAvailable(v view, status appsv1.DaemonSetStatus, mine []*corev1.Pod) time.Duration {
-	wait, found := pods.NextAvailable(mine, v.ds.Spec.MinReadySeconds, v.now)
+func nextAvailable(v view, status appsv1.DaemonSetStatus, claimed []*corev1.Pod) time.Duration {
+	wait, found := pods.NextAvailable(claimed, v.ds.Spec.MinReadySeconds, v.now)
 	if !found && status.NumberReady != status.NumberAvailable {
 		return time.Duration(v.ds.Spec.MinReadySeconds) * time.Second
 	}

@@ -245,7 +245,7 @@ func TestStaleCache(t *testing.T) {
 		t.Errorf("events with maxUnavailable 1 and a stale cache: %q", events)
 	}
 	if n := len(b.podList()); n != 5 {
-		t.Errorf("%d pods: it did not wait until the deleted pod was removed", n)
+		t.Errorf("%d pods: the next one was deleted before the first was removed", n)
 	}
 }
 

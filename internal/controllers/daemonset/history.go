@@ -43,7 +43,7 @@ func patchTo(template *corev1.PodTemplateSpec) ([]byte, error) {
 
 // historyOf reads the DaemonSet's revisions and ensures that exactly one of them, the newest,
 // has its template. It returns the updated pods.
-func (r *reconciler) historyOf(ctx context.Context, ds *appsv1.DaemonSet, selector labels.Selector, mine []*corev1.Pod) (history, []*corev1.Pod, error) {
+func (r *reconciler) historyOf(ctx context.Context, ds *appsv1.DaemonSet, selector labels.Selector, claimed []*corev1.Pod) (history, []*corev1.Pod, error) {
 	all, err := r.revisions.List(ctx, ds, selector)
 	if err != nil {
 		return history{}, nil, err
@@ -62,12 +62,12 @@ func (r *reconciler) historyOf(ctx context.Context, ds *appsv1.DaemonSet, select
 		return history{}, nil, fmt.Errorf("failed to construct revisions of DaemonSet: %w", err)
 	}
 	if len(same) > 1 {
-		mine, err = r.mergeDuplicates(ctx, ds, current, same[:len(same)-1], mine)
+		claimed, err = r.mergeDuplicates(ctx, ds, current, same[:len(same)-1], claimed)
 	}
-	return history{current: current, others: others}, mine, err
+	return history{current: current, others: others}, claimed, err
 }
 
-// countCollision gives the template another hash in the next pass.
+// countCollision gives the template another hash in the next Reconcile.
 func (r *reconciler) countCollision(ctx context.Context, ds *appsv1.DaemonSet) error {
 	updated := ds.DeepCopy()
 	updated.Status.CollisionCount = ptr.To(ptr.Deref(ds.Status.CollisionCount, 0) + 1)
@@ -78,15 +78,15 @@ func (r *reconciler) countCollision(ctx context.Context, ds *appsv1.DaemonSet) e
 // mergeDuplicates deletes duplicates of the current revision. It relabels their pods first: a pod
 // whose revision is missing would count as outdated and be replaced, although it has the
 // current template.
-func (r *reconciler) mergeDuplicates(ctx context.Context, ds *appsv1.DaemonSet, current *appsv1.ControllerRevision, duplicates []*appsv1.ControllerRevision, mine []*corev1.Pod) ([]*corev1.Pod, error) {
+func (r *reconciler) mergeDuplicates(ctx context.Context, ds *appsv1.DaemonSet, current *appsv1.ControllerRevision, duplicates []*appsv1.ControllerRevision, claimed []*corev1.Pod) ([]*corev1.Pod, error) {
 	hash := r.revisions.Hash(current)
 	obsolete := map[string]bool{}
 	for _, duplicate := range duplicates {
 		obsolete[r.revisions.Hash(duplicate)] = true
 	}
 	delete(obsolete, hash)
-	updated := make([]*corev1.Pod, len(mine))
-	for i, pod := range mine {
+	updated := make([]*corev1.Pod, len(claimed))
+	for i, pod := range claimed {
 		updated[i] = pod
 		if !obsolete[pod.Labels[hashLabel]] {
 			continue
@@ -108,12 +108,12 @@ func (r *reconciler) mergeDuplicates(ctx context.Context, ds *appsv1.DaemonSet, 
 }
 
 // trim deletes the oldest revisions without pods beyond revisionHistoryLimit.
-func (r *reconciler) trim(ctx context.Context, ds *appsv1.DaemonSet, h history, mine []*corev1.Pod) error {
+func (r *reconciler) trim(ctx context.Context, ds *appsv1.DaemonSet, h history, claimed []*corev1.Pod) error {
 	if ds.Spec.RevisionHistoryLimit == nil {
 		return nil
 	}
 	live := map[string]bool{}
-	for _, pod := range mine {
+	for _, pod := range claimed {
 		live[pod.Labels[hashLabel]] = true
 	}
 	return r.revisions.Trim(ctx, ds, h.others, len(h.others)-int(*ds.Spec.RevisionHistoryLimit),

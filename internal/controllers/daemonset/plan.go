@@ -33,13 +33,13 @@ type place struct {
 }
 
 // newView groups the pods by node.
-func newView(ds *appsv1.DaemonSet, s stamp, nodes []corev1.Node, mine []*corev1.Pod, now time.Time) view {
+func newView(ds *appsv1.DaemonSet, s stamp, nodes []corev1.Node, claimed []*corev1.Pod, now time.Time) view {
 	places := make(map[string]*place, len(nodes))
 	fitter := newFitter(ds)
 	for i := range nodes {
 		places[nodes[i].Name] = &place{node: nodes[i].Name, exists: true, fitness: fitter.fit(&nodes[i])}
 	}
-	for _, pod := range mine {
+	for _, pod := range claimed {
 		name := nodeOf(pod)
 		if name == "" || pod.DeletionTimestamp != nil && pods.IsTerminal(pod) {
 			continue
@@ -176,7 +176,7 @@ func (v view) desired() (n int) {
 	return n
 }
 
-// bound limits a plan to what one pass may do, so that a large DaemonSet reports its progress
+// bound limits a plan to what one Reconcile may do, so that a large DaemonSet reports its progress
 // and leaves room for others.
 func (p plan) bound(n int) plan {
 	p.create = p.create[:min(n, len(p.create))]

@@ -153,11 +153,11 @@ func TestPlan(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			ds := &appsv1.DaemonSet{Spec: appsv1.DaemonSetSpec{UpdateStrategy: tc.strategy, MinReadySeconds: 10}}
-			var mine []*corev1.Pod
+			var claimed []*corev1.Pod
 			for _, text := range tc.pods {
-				mine = append(mine, sketch(text))
+				claimed = append(claimed, sketch(text))
 			}
-			if diff := cmp.Diff(tc.want, newView(ds, stamp{hash: "new"}, tc.nodes, mine, sketchNow).plan().String()); diff != "" {
+			if diff := cmp.Diff(tc.want, newView(ds, stamp{hash: "new"}, tc.nodes, claimed, sketchNow).plan().String()); diff != "" {
 				t.Errorf("plan (-want +got):\n%s", diff)
 			}
 		})
@@ -184,15 +184,15 @@ func TestStatusCountsNodes(t *testing.T) {
 	ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Generation: 4}, Spec: appsv1.DaemonSetSpec{MinReadySeconds: 10}}
 	ds.Status.CollisionCount = new(int32)
 	nodes := []corev1.Node{node("a"), node("b"), node("c"), node("d"), node("e", noSchedule), node("f", noExecute), node("g", noSchedule)}
-	var mine []*corev1.Pod
+	var claimed []*corev1.Pod
 	for _, text := range []string{"a1 new ready", "a2 old", "b1 old ready", "c1 new fresh", "e1 new ready", "f1 old", "f2 old", "z1 new ready"} {
-		mine = append(mine, sketch(text))
+		claimed = append(claimed, sketch(text))
 	}
 	want := appsv1.DaemonSetStatus{
 		ObservedGeneration: 4, DesiredNumberScheduled: 4, CurrentNumberScheduled: 3, NumberMisscheduled: 2,
 		NumberReady: 3, NumberAvailable: 2, NumberUnavailable: 2, UpdatedNumberScheduled: 2, CollisionCount: new(int32),
 	}
-	if diff := cmp.Diff(want, newView(ds, stamp{hash: "new"}, nodes, mine, sketchNow).status()); diff != "" {
+	if diff := cmp.Diff(want, newView(ds, stamp{hash: "new"}, nodes, claimed, sketchNow).status()); diff != "" {
 		t.Errorf("status (-want +got):\n%s", diff)
 	}
 }

@@ -75,23 +75,23 @@ func TestWatches(t *testing.T) {
 	eventually(t, "a pod on the node", on("a"))
 	n := node("b")
 	b.Must(b.API.Create(ctx, &n))
-	eventually(t, "one on the new node", on("a", "b"))
+	eventually(t, "a pod on the new node", on("a", "b"))
 	n.Spec.Taints = []corev1.Taint{noExecute}
 	b.Must(b.API.Update(ctx, &n))
-	eventually(t, "none on the tainted node", on("a"))
+	eventually(t, "no pod on the tainted node", on("a"))
 	n.Spec.Taints = nil
 	b.Must(b.API.Update(ctx, &n))
-	eventually(t, "one again", on("a", "b"))
+	eventually(t, "a pod on the untainted node", on("a", "b"))
 	b.Must(b.API.Delete(ctx, &n))
-	eventually(t, "none that waits for a node that is gone", on("a"))
+	eventually(t, "no pod for the deleted node", on("a"))
 	pod := b.podList()[0]
 	b.Must(b.API.Delete(ctx, &pod))
-	eventually(t, "another one for a deleted pod", func() bool { return on("a")() && b.podList()[0].Name != pod.Name })
+	eventually(t, "a new pod for the deleted one", func() bool { return on("a")() && b.podList()[0].Name != pod.Name })
 
 	list := &appsv1.ControllerRevisionList{}
 	b.Must(b.API.List(ctx, list))
 	b.Must(b.API.Delete(ctx, &list.Items[0]))
-	eventually(t, "another revision for a deleted one", func() bool { return len(b.history()) == 1 })
+	eventually(t, "a new revision for the deleted one", func() bool { return len(b.history()) == 1 })
 	b.Must(b.API.List(ctx, list))
 	orphan := &list.Items[0]
 	orphan.OwnerReferences = nil
@@ -100,7 +100,7 @@ func TestWatches(t *testing.T) {
 		b.Must(b.API.Get(ctx, client.ObjectKeyFromObject(orphan), orphan))
 		return len(orphan.OwnerReferences) == 1
 	})
-	eventually(t, "status", func() bool { return fmt.Sprint(b.read().Status.DesiredNumberScheduled) == "1" })
+	eventually(t, "the status is updated", func() bool { return fmt.Sprint(b.read().Status.DesiredNumberScheduled) == "1" })
 }
 
 // eventually waits until check returns true. The controller runs concurrently.

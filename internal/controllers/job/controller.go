@@ -122,11 +122,11 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.events.Event(job, corev1.EventTypeWarning, "UnknownCompletionMode", "Skipped Job sync because completion mode is unknown")
 		return ctrl.Result{}, nil
 	}
-	mine, err := r.podsOf(ctx, job)
+	claimed, err := r.podsOf(ctx, job)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	o := observe(job, mine, r.backoffOf(job), r.clock.Now())
+	o := observe(job, claimed, r.backoffOf(job), r.clock.Now())
 	p := o.plan()
 	done, failure := r.act(ctx, job, p)
 	if err := r.writeAccount(ctx, o, o.account(p, done)); err != nil {

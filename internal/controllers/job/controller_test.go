@@ -409,12 +409,12 @@ func TestWatches(t *testing.T) {
 	for _, pod := range b.live() {
 		b.ends(pod, 0)
 	}
-	eventually("it is complete", func() bool { return finishedCondition(b.job()) != nil })
+	eventually("the Job is finished", func() bool { return finishedCondition(b.job()) != nil })
 	// A client adds the finalizer to a pod of the finished Job.
 	pod := b.all()[0]
 	pod.Finalizers = append(pod.Finalizers, batchv1.JobTrackingFinalizer)
 	b.Must(w.API.Update(ctx, pod))
-	eventually("the finalizer goes", func() bool { return !isTracked(b.get(pod)) })
+	eventually("the finalizer is removed", func() bool { return !isTracked(b.get(pod)) })
 	b.edit(func(spec *batchv1.JobSpec) { spec.TTLSecondsAfterFinished = ptr.To[int32](0) })
-	eventually("it is deleted", func() bool { return w.API.Get(ctx, key, job) != nil })
+	eventually("the Job is deleted", func() bool { return w.API.Get(ctx, key, job) != nil })
 }

@@ -43,10 +43,10 @@ type observed struct {
 }
 
 // observe classifies the pods of a Job. past is the backoff of the last Reconcile.
-func observe(job *batchv1.Job, mine []*corev1.Pod, past backoff, now time.Time) *observed {
+func observe(job *batchv1.Job, claimed []*corev1.Pod, past backoff, now time.Time) *observed {
 	o := &observed{
 		job: job, completions: int(ptr.Deref(job.Spec.Completions, 0)), now: now, start: job.Status.StartTime,
-		pods: slices.Clone(mine), active: pods.Filter(mine, pods.IsActive), terminating: len(pods.Filter(mine, pods.IsTerminating)),
+		pods: slices.Clone(claimed), active: pods.Filter(claimed, pods.IsActive), terminating: len(pods.Filter(claimed, pods.IsTerminating)),
 	}
 	if o.start == nil && !isSuspended(job) {
 		o.start = ptr.To(metav1.NewTime(now))

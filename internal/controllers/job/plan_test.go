@@ -202,27 +202,27 @@ func TestRestartsInPlaceCountTowardsTheLimit(t *testing.T) {
 	} {
 		job := newJob(limit(test.limit))
 		job.Spec.Template.Spec.RestartPolicy = test.policy
-		mine := podsOf("Running")
-		mine[0].Status.ContainerStatuses = []corev1.ContainerStatus{{RestartCount: test.restarts}}
-		if got := observe(job, mine, backoff{}, now).decideEnd(); (got != nil) != test.fails {
+		list := podsOf("Running")
+		list[0].Status.ContainerStatuses = []corev1.ContainerStatus{{RestartCount: test.restarts}}
+		if got := observe(job, list, backoff{}, now).decideEnd(); (got != nil) != test.fails {
 			t.Errorf("%+v: %v", test, got)
 		}
 	}
 }
 
 func TestFailedPodIsReplacedAfterBackoff(t *testing.T) {
-	mine := podsOf("Failed")
-	mine[0].CreationTimestamp = metav1.NewTime(now.Add(-4 * time.Second))
-	if p := observe(newJob(), mine, backoff{}, now).plan(); len(p.create) != 0 || p.wait != 6*time.Second {
+	list := podsOf("Failed")
+	list[0].CreationTimestamp = metav1.NewTime(now.Add(-4 * time.Second))
+	if p := observe(newJob(), list, backoff{}, now).plan(); len(p.create) != 0 || p.wait != 6*time.Second {
 		t.Errorf("%d pods now, requeued after %v", len(p.create), p.wait)
 	}
 	// With backoffLimitPerIndex, each index has its own backoff.
-	mine = podsOf("Failed:0!2", "Failed:1!0")
-	for _, pod := range mine {
+	list = podsOf("Failed:0!2", "Failed:1!0")
+	for _, pod := range list {
 		pod.CreationTimestamp = metav1.NewTime(now.Add(-15 * time.Second))
 	}
-	p := observe(newJob(indexed, workOf(2, 2), limitPerIndex(5)), mine, backoff{}, now).plan()
-	if len(p.create) != 1 || p.create[0].index != 1 || p.create[0].replaces != mine[1] || p.wait != 25*time.Second {
+	p := observe(newJob(indexed, workOf(2, 2), limitPerIndex(5)), list, backoff{}, now).plan()
+	if len(p.create) != 1 || p.create[0].index != 1 || p.create[0].replaces != list[1] || p.wait != 25*time.Second {
 		t.Errorf("%+v, requeued after %v", p.create, p.wait)
 	}
 }

@@ -109,13 +109,13 @@ func (r *releaser) jobOf(ctx context.Context, namespace string, ref *metav1.Owne
 
 // podsOf returns a request for each pod of a Job that has the finalizer.
 func (r *releaser) podsOf(ctx context.Context, job client.Object) []reconcile.Request {
-	mine, err := pods.List(ctx, r.client, owned.By(job.GetNamespace(), string(job.GetUID()))...)
+	found, err := pods.List(ctx, r.client, owned.By(job.GetNamespace(), string(job.GetUID()))...)
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "Cannot list the pods of a Job that has ended", "job", klog.KObj(job))
 		return nil
 	}
 	var out []reconcile.Request
-	for _, pod := range pods.Filter(mine, isTracked) {
+	for _, pod := range pods.Filter(found, isTracked) {
 		out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(pod)})
 	}
 	return out

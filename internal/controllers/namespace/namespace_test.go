@@ -216,11 +216,11 @@ func TestEmptyNamespaceIsReleasedInOnePass(t *testing.T) {
 
 func TestPodsGoFirst(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: in("ns", "pod", "test/running"), Spec: corev1.PodSpec{TerminationGracePeriodSeconds: ptr.To[int64](30)}}
-	mine := []client.Object{&corev1.ConfigMap{ObjectMeta: in("ns", "config")}, &corev1.Secret{ObjectMeta: in("ns", "secret")}}
+	content := []client.Object{&corev1.ConfigMap{ObjectMeta: in("ns", "config")}, &corev1.Secret{ObjectMeta: in("ns", "secret")}}
 	other := &corev1.ConfigMap{ObjectMeta: in("other", "config")}
-	b := newBench(t, append([]client.Object{pod, other}, mine...)...)
+	b := newBench(t, append([]client.Object{pod, other}, content...)...)
 	result := b.pass()
-	if result.RequeueAfter == 0 || b.gone(pod) || pod.DeletionTimestamp == nil || b.gone(mine[0]) || b.gone(mine[1]) {
+	if result.RequeueAfter == 0 || b.gone(pod) || pod.DeletionTimestamp == nil || b.gone(content[0]) || b.gone(content[1]) {
 		t.Errorf("after one pass: requeued after %v, pod %+v", result.RequeueAfter, pod.ObjectMeta)
 	}
 	if got := b.condition(corev1.NamespaceContentRemaining); got != "Some resources are remaining: pods. has 1 resource instances" {
@@ -238,7 +238,7 @@ func TestPodsGoFirst(t *testing.T) {
 		t.Error("the end of the last pod does not wake the namespace")
 	}
 	b.pass()
-	if b.namespace() != nil || !b.gone(mine[0]) || !b.gone(mine[1]) || b.gone(other) {
+	if b.namespace() != nil || !b.gone(content[0]) || !b.gone(content[1]) || b.gone(other) {
 		t.Errorf("after the pod's end: namespace %v", b.namespace())
 	}
 	if len(b.namespaceOfPod(ctx, pod)) != 0 {

@@ -48,9 +48,9 @@ func TestChildrenListsOverlaysAndClaims(t *testing.T) {
 	if diff := cmp.Diff([]string{"astray", "cached", "orphan", "written"}, names(candidates)); diff != "" {
 		t.Errorf("candidates (-want +got):\n%s", diff)
 	}
-	mine, err := children.Find(ctx, rs, selector)
+	claimed, err := children.Find(ctx, rs, selector)
 	w.Must(err)
-	if diff := cmp.Diff([]string{"cached", "orphan", "written"}, names(mine)); diff != "" {
+	if diff := cmp.Diff([]string{"cached", "orphan", "written"}, names(claimed)); diff != "" {
 		t.Errorf("children (-want +got):\n%s", diff)
 	}
 	adopted := &corev1.Pod{}

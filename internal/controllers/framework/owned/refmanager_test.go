@@ -56,10 +56,10 @@ func TestClaimFollowsTheControllerRefRules(t *testing.T) {
 	w.Must(w.API.Delete(ctx, dying))
 	w.Must(w.API.Get(ctx, client.ObjectKeyFromObject(dying), dying))
 
-	mine, err := claimOf(w, rs).Claim(ctx, all)
+	claimed, err := claimOf(w, rs).Claim(ctx, all)
 	w.Must(err)
 	var names []string
-	for _, pod := range mine {
+	for _, pod := range claimed {
 		names = append(names, pod.Name)
 	}
 	if diff := cmp.Diff([]string{"mine", "orphan"}, names); diff != "" {
@@ -94,10 +94,10 @@ func TestClaimAddsAndRemovesFinalizer(t *testing.T) {
 	claim.Finalizer = "test/mine"
 	w.Must(w.API.Create(ctx, released))
 	w.Must(w.API.Create(ctx, orphan))
-	mine, err := claim.Claim(ctx, []*corev1.Pod{released, orphan})
+	claimed, err := claim.Claim(ctx, []*corev1.Pod{released, orphan})
 	w.Must(err)
-	if len(mine) != 1 || len(mine[0].Finalizers) != 2 || len(mine[0].OwnerReferences) != 1 {
-		t.Errorf("claimed %+v", mine)
+	if len(claimed) != 1 || len(claimed[0].Finalizers) != 2 || len(claimed[0].OwnerReferences) != 1 {
+		t.Errorf("claimed %+v", claimed)
 	}
 	w.Must(w.API.Get(ctx, client.ObjectKeyFromObject(released), released))
 	if diff := cmp.Diff([]string{"test/other"}, released.Finalizers); diff != "" || len(released.OwnerReferences) != 0 || writes != 2 {
@@ -123,8 +123,8 @@ func TestClaimAsksTheAPIBeforeItAdopts(t *testing.T) {
 			orphan := newPod("orphan", "web", nil)
 			w := controltest.New(t, rs, orphan)
 			kill(w, rs)
-			mine, _ := claimOf(w, rs).Claim(ctx, []*corev1.Pod{orphan})
-			if len(mine) != 0 {
+			claimed, _ := claimOf(w, rs).Claim(ctx, []*corev1.Pod{orphan})
+			if len(claimed) != 0 {
 				t.Error("it adopted a pod")
 			}
 			w.Must(w.API.Get(ctx, client.ObjectKeyFromObject(orphan), orphan))
@@ -143,11 +143,11 @@ func TestClaimOfDeletedControllerChangesNothing(t *testing.T) {
 		t.Errorf("%s %s", verb, obj.GetName())
 		return nil
 	}
-	mine, err := claimOf(w, rs).Claim(context.Background(), []*corev1.Pod{
+	claimed, err := claimOf(w, rs).Claim(context.Background(), []*corev1.Pod{
 		newPod("mine", "web", rs), newPod("released", "db", rs), newPod("orphan", "web", nil)})
 	w.Must(err)
-	if len(mine) != 1 || mine[0].Name != "mine" {
-		t.Errorf("claimed %d pods", len(mine))
+	if len(claimed) != 1 || claimed[0].Name != "mine" {
+		t.Errorf("claimed %d pods", len(claimed))
 	}
 }
 
@@ -156,8 +156,8 @@ func TestClaimReportsAFailedAdoption(t *testing.T) {
 	orphan := newPod("orphan", "web", nil)
 	w := controltest.New(t, rs, orphan)
 	w.Refuse = func(string, client.Object) error { return errors.New("boom") }
-	if mine, err := claimOf(w, rs).Claim(context.Background(), []*corev1.Pod{orphan}); err == nil || len(mine) != 0 {
-		t.Errorf("claimed %d pods, error %v", len(mine), err)
+	if claimed, err := claimOf(w, rs).Claim(context.Background(), []*corev1.Pod{orphan}); err == nil || len(claimed) != 0 {
+		t.Errorf("claimed %d pods, error %v", len(claimed), err)
 	}
 }
 

@@ -47,15 +47,15 @@ type Keeper struct {
 
 // List returns the owner's revisions after adoption and release, ordered by number.
 func (k Keeper) List(ctx context.Context, owner client.Object, selector labels.Selector) ([]*appsv1.ControllerRevision, error) {
-	mine, err := owned.Children[*appsv1.ControllerRevision]{
+	claimed, err := owned.Children[*appsv1.ControllerRevision]{
 		Kind:   k.Kind,
 		Client: k.Client,
 		Live:   k.Live,
 		Ledger: k.Ledger,
 		List:   list,
 	}.Find(ctx, owner, selector)
-	slices.SortFunc(mine, byNumber)
-	return mine, err
+	slices.SortFunc(claimed, byNumber)
+	return claimed, err
 }
 
 func list(ctx context.Context, from client.Reader, opts ...client.ListOption) ([]*appsv1.ControllerRevision, error) {

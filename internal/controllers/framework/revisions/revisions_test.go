@@ -144,12 +144,12 @@ func TestRevisionFromBeforeARestart(t *testing.T) {
 	made := b.use(`"a"`)
 	b.Ledger = owned.NewLedger[*appsv1.ControllerRevision](b.Seen)
 	if got := b.use(`"a"`); got.UID != made.UID {
-		t.Errorf("it took %s, made was %s", got.UID, made.UID)
+		t.Errorf("returned %s, want %s", got.UID, made.UID)
 	}
 }
 
 func TestNameCollision(t *testing.T) {
-	mine := func(b bench) *appsv1.ControllerRevision { return b.New(b.owner, nil, []byte(`"a"`), nil) }
+	wanted := func(b bench) *appsv1.ControllerRevision { return b.New(b.owner, nil, []byte(`"a"`), nil) }
 	for name, change := range map[string]func(*appsv1.ControllerRevision){
 		"another state": func(r *appsv1.ControllerRevision) { r.Data.Raw = []byte(`"b"`) },
 		"another owner": func(r *appsv1.ControllerRevision) { r.OwnerReferences[0].UID = "other" },
@@ -157,10 +157,10 @@ func TestNameCollision(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
-			taken := mine(b)
+			taken := wanted(b)
 			change(taken)
 			b.Must(b.API.Create(ctx, taken))
-			_, err := b.Current(ctx, b.owner, mine(b), nil, nil)
+			_, err := b.Current(ctx, b.owner, wanted(b), nil, nil)
 			if !errors.Is(err, ErrNameTaken) {
 				t.Errorf("error %v", err)
 			}
