@@ -105,17 +105,17 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	this := &reconciliation{reconciler: r, d: d, limits: limitsOf(d)}
-	this.newest, this.old = splitNewest(d, sets)
-	stepErr := owned.IgnoreStale(this.step(ctx))
-	status := this.status(stepErr)
-	if err := r.report(ctx, cached, this.d, status); err != nil {
+	current := &reconciliation{reconciler: r, d: d, limits: limitsOf(d)}
+	current.newest, current.old = splitNewest(d, sets)
+	stepErr := owned.IgnoreStale(current.step(ctx))
+	status := current.status(stepErr)
+	if err := r.report(ctx, cached, current.d, status); err != nil {
 		return ctrl.Result{}, err
 	}
 	if stepErr != nil {
 		return ctrl.Result{}, stepErr
 	}
-	return ctrl.Result{RequeueAfter: progressCheck(this.d, &status, r.clock.Now())}, nil
+	return ctrl.Result{RequeueAfter: progressCheck(current.d, &status, r.clock.Now())}, nil
 }
 
 // replicaSets returns the Deployment's ReplicaSets, after adoption and release.
