@@ -22,8 +22,8 @@ import (
 	"github.com/kindred-project/kindred/internal/datadir"
 )
 
-// The caches that a cluster reports on are those that its controllers read. They see each new
-// object of the kinds that controllers watch, and report nothing about other kinds.
+// A cluster reports on the caches that its controllers read. They see each new object of the kinds
+// that controllers watch, and other kinds are unknown to them.
 func TestCachesSeeNewObjects(t *testing.T) {
 	dir, err := datadir.New(t.TempDir())
 	if err != nil {

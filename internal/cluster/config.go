@@ -38,7 +38,7 @@ type Config struct {
 	// PodCIDR is the range of the real node's pods; the zero value lets the
 	// pod network choose a free one.
 	PodCIDR netip.Prefix
-	// Node is whether this machine is a node, NodeName its name.
+	// Node is set if this machine is a node; NodeName is the node's name.
 	Node     bool
 	NodeName string
 	// RuntimeEndpoint is the CRI endpoint of the user's container runtime; empty means a private

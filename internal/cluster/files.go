@@ -74,8 +74,8 @@ func (c *Cluster) writeInstance() error {
 // checkStoreExists returns an error if a cluster with an embedded store was ready in a directory
 // and the store is missing. Starting with an empty store would hide the loss.
 func checkStoreExists(dir datadir.Layout) error {
-	there, err := check.Exists(dir.Etcd())
-	if there || err != nil {
+	exists, err := check.Exists(dir.Etcd())
+	if exists || err != nil {
 		return err
 	}
 	instance, ran, err := dir.ReadInstance()

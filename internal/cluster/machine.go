@@ -29,7 +29,7 @@ import (
 type machine struct {
 	names   containerd.Names
 	options containerd.Options
-	// endpoint is that of the runtime. network is set if the runtime is private.
+	// endpoint is the runtime's CRI endpoint. network is set if the runtime is private.
 	endpoint string
 	network  chan struct{}
 	runtime  chan struct{}
@@ -204,8 +204,8 @@ func (c *Cluster) startAgent(ctx context.Context, steps *steps) error {
 	return nil
 }
 
-// awaitNode waits until the Node object is ready. After a while it tells the user why it is not:
-// a runtime without network, for example, does not recover by itself.
+// awaitNode waits until the Node object is ready. After a while it notifies the user of the
+// reason: a runtime without network, for example, does not recover by itself.
 func (c *Cluster) awaitNode(ctx context.Context, client kubernetes.Interface, ready <-chan struct{}) error {
 	const patience = 10 * time.Second
 	ticker := c.config.Clock.NewTicker(patience)

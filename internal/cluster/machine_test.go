@@ -16,8 +16,8 @@ import (
 // TestNoticeOfANodeThatIsNotReady: after a while the user gets the node's own message.
 func TestNoticeOfANodeThatIsNotReady(t *testing.T) {
 	clock := testingclock.NewFakeClock(time.Now())
-	told := make(chan string, 1)
-	c := &Cluster{config: Config{Clock: clock, NodeName: "a", Notice: func(line string) { told <- line }}}
+	notices := make(chan string, 1)
+	c := &Cluster{config: Config{Clock: clock, NodeName: "a", Notice: func(line string) { notices <- line }}}
 	client := fake.NewClientset(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Status: v1.NodeStatus{
 		Conditions: []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionFalse, Message: "container runtime network not ready"}},
 	}})
@@ -28,12 +28,12 @@ func TestNoticeOfANodeThatIsNotReady(t *testing.T) {
 	}
 	clock.Step(9 * time.Second)
 	select {
-	case line := <-told:
+	case line := <-notices:
 		t.Errorf("notice after nine seconds: %s", line)
 	default:
 	}
 	clock.Step(time.Second)
-	if line := <-told; line != "waiting for node a: container runtime network not ready" {
+	if line := <-notices; line != "waiting for node a: container runtime network not ready" {
 		t.Errorf("notice %q", line)
 	}
 	close(ready)

@@ -13,7 +13,7 @@ import (
 	"github.com/kindred-project/kindred/internal/datadir"
 )
 
-// TestListenFirst: without a port, the last one is used again if it is free.
+// TestListenFirst: if no port is configured, the last port is used again if it is free.
 func TestListenFirst(t *testing.T) {
 	dir, err := datadir.New(filepath.Join(t.TempDir(), "data"))
 	if err != nil {

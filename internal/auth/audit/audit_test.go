@@ -30,26 +30,26 @@ func TestLoad(t *testing.T) {
 		change func(*options.AuditOptions)
 		want   string // "": no error
 	}{
-		"nothing":                {func(*options.AuditOptions) {}, ""},
-		"a log":                  {func(o *options.AuditOptions) { o.PolicyFile, o.LogOptions.Path = good, "-" }, ""},
-		"a policy alone":         {func(o *options.AuditOptions) { o.PolicyFile = good }, "the audit events have no backend"},
-		"a log alone":            {func(o *options.AuditOptions) { o.LogOptions.Path = "-" }, "without --audit-policy-file there are no audit events"},
-		"a webhook alone":        {func(o *options.AuditOptions) { o.WebhookOptions.ConfigFile = good }, "without --audit-policy-file there are no audit events"},
-		"no policy":              {func(o *options.AuditOptions) { o.PolicyFile, o.LogOptions.Path = missing, "-" }, "--audit-policy-file: "},
-		"a policy without rules": {func(o *options.AuditOptions) { o.PolicyFile, o.LogOptions.Path = write(t, header), "-" }, "--audit-policy-file: "},
-		"an unknown level": {func(o *options.AuditOptions) {
+		"no options":               {func(*options.AuditOptions) {}, ""},
+		"policy and log":           {func(o *options.AuditOptions) { o.PolicyFile, o.LogOptions.Path = good, "-" }, ""},
+		"policy without a backend": {func(o *options.AuditOptions) { o.PolicyFile = good }, "the audit events have no backend"},
+		"log without a policy":     {func(o *options.AuditOptions) { o.LogOptions.Path = "-" }, "without --audit-policy-file there are no audit events"},
+		"webhook without a policy": {func(o *options.AuditOptions) { o.WebhookOptions.ConfigFile = good }, "without --audit-policy-file there are no audit events"},
+		"missing policy file":      {func(o *options.AuditOptions) { o.PolicyFile, o.LogOptions.Path = missing, "-" }, "--audit-policy-file: "},
+		"policy without rules":     {func(o *options.AuditOptions) { o.PolicyFile, o.LogOptions.Path = write(t, header), "-" }, "--audit-policy-file: "},
+		"unknown level": {func(o *options.AuditOptions) {
 			o.PolicyFile, o.LogOptions.Path = write(t, header+"rules: [{level: Loud}]\n"), "-"
 		}, `Unsupported value: "Loud"`},
-		"an unknown mode": {func(o *options.AuditOptions) {
+		"unknown mode": {func(o *options.AuditOptions) {
 			o.PolicyFile, o.LogOptions.Path, o.LogOptions.BatchOptions.Mode = good, "-", "lazy"
 		}, "invalid audit log mode lazy"},
-		"an unknown format": {func(o *options.AuditOptions) {
+		"unknown format": {func(o *options.AuditOptions) {
 			o.PolicyFile, o.LogOptions.Path, o.LogOptions.Format = good, "-", "xml"
 		}, "invalid audit log format xml"},
-		"a negative age": {func(o *options.AuditOptions) {
+		"negative age": {func(o *options.AuditOptions) {
 			o.PolicyFile, o.LogOptions.Path, o.LogOptions.MaxAge = good, "-", -1
 		}, "--audit-log-maxage -1"},
-		"no webhook": {func(o *options.AuditOptions) {
+		"missing webhook configuration": {func(o *options.AuditOptions) {
 			o.PolicyFile, o.WebhookOptions.ConfigFile = good, missing
 		}, "--audit-webhook-config-file " + missing},
 	} {
@@ -67,8 +67,8 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// Without options nothing is added to a server, and nothing costs.
-func TestNothing(t *testing.T) {
+// Without options, no backend and no policy are added to a server.
+func TestNoOptions(t *testing.T) {
 	for _, o := range []*options.AuditOptions{nil, options.NewAuditOptions()} {
 		config, err := Load(o)
 		if err != nil {
@@ -79,7 +79,7 @@ func TestNothing(t *testing.T) {
 			t.Error(err)
 		}
 		if g.AuditBackend != nil || g.AuditPolicyRuleEvaluator != nil {
-			t.Error("something is recorded")
+			t.Error("an event would be recorded")
 		}
 	}
 }

@@ -24,7 +24,7 @@ import (
 // endless is a file size in megabytes that is never reached.
 const endless = math.MaxInt64 >> 20
 
-// log is the backend of a log file. That of k8s.io/apiserver never closes its file, so that a
+// log is the backend of a log file. The backend of k8s.io/apiserver never closes its file, so a
 // process that outlives its clusters would leak descriptors.
 type log struct {
 	library.Backend

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apiserver/pkg/server/options"
 )
 
-// open counts the descriptors of a file that this process has.
+// open returns how many descriptors of a file this process has.
 func open(t *testing.T, path string) int {
 	t.Helper()
 	all, err := filepath.Glob("/proc/self/fd/*")
@@ -30,7 +30,7 @@ func open(t *testing.T, path string) int {
 	return count
 }
 
-// TestLogIsClosed: with its server, whatever comes after.
+// TestLogIsClosed: the log is closed with its server, and a late event does not reopen it.
 func TestLogIsClosed(t *testing.T) {
 	event := func(verb string) *auditinternal.Event {
 		return &auditinternal.Event{AuditID: "id", Verb: verb, Level: auditinternal.LevelMetadata, Stage: auditinternal.StageResponseComplete}
@@ -67,10 +67,10 @@ func TestLogIsClosed(t *testing.T) {
 			if n := open(t, o.LogOptions.Path); n != 0 {
 				t.Errorf("%d descriptors are left", n)
 			}
-			if name != "batch" { // who buffers takes nothing any more
+			if name != "batch" { // a buffered backend accepts no more events
 				passes := g.AuditBackend.ProcessEvents(event("late"))
 				if want := name != "blocking-strict"; passes != want {
-					t.Errorf("a late event passes: %v, want %v", passes, want)
+					t.Errorf("a late event succeeds: %v, want %v", passes, want)
 				}
 			}
 			if n := open(t, o.LogOptions.Path); n != 0 {

@@ -19,7 +19,7 @@ import (
 
 var audiences = authenticator.Audiences{"https://kubernetes.default.svc.cluster.local"}
 
-// configurationOf trusts some issuers.
+// configurationOf returns a configuration that trusts the issuers.
 func configurationOf(issuers ...*testissuer.Issuer) string {
 	var text strings.Builder
 	text.WriteString(header + "jwt:\n")
@@ -44,7 +44,7 @@ func claims(change map[string]any) map[string]any {
 	return all
 }
 
-// eventually tries until it works; issuers are asked for their keys in the background.
+// eventually retries until check succeeds, because the keys of issuers are fetched in the background.
 func eventually(t *testing.T, try func() error) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
@@ -99,13 +99,13 @@ func TestIssuer(t *testing.T) {
 		t.Error(diff)
 	}
 	for name, token := range map[string]string{
-		"another audience":   issuer.Sign(t, claims(map[string]any{"aud": "other"})),
-		"expired":            issuer.Sign(t, claims(map[string]any{"exp": time.Now().Add(-time.Minute).Unix()})),
-		"another tenant":     issuer.Sign(t, claims(map[string]any{"tenant": "b"})),
-		"without a name":     issuer.Sign(t, claims(map[string]any{"sub": nil})),
-		"a stranger's":       stranger.Sign(t, claims(nil)),
-		"a stranger's forge": stranger.Sign(t, claims(map[string]any{"iss": issuer.URL})),
-		"cut off":            good[:len(good)-2],
+		"another audience":                 issuer.Sign(t, claims(map[string]any{"aud": "other"})),
+		"expired":                          issuer.Sign(t, claims(map[string]any{"exp": time.Now().Add(-time.Minute).Unix()})),
+		"another tenant":                   issuer.Sign(t, claims(map[string]any{"tenant": "b"})),
+		"without a name":                   issuer.Sign(t, claims(map[string]any{"sub": nil})),
+		"another issuer":                   stranger.Sign(t, claims(nil)),
+		"another key in the issuer's name": stranger.Sign(t, claims(map[string]any{"iss": issuer.URL})),
+		"truncated signature":              good[:len(good)-2],
 	} {
 		if _, ok, _ := tokens.AuthenticateToken(t.Context(), token); ok {
 			t.Errorf("%s: accepted", name)
@@ -113,7 +113,7 @@ func TestIssuer(t *testing.T) {
 	}
 }
 
-// A change of the file takes effect, and one that is wrong does not.
+// A valid change of the file takes effect, an invalid one does not.
 func TestReload(t *testing.T) {
 	first, second := testissuer.New(t), testissuer.New(t)
 	file := write(t, configurationOf(first))
@@ -130,7 +130,7 @@ func TestReload(t *testing.T) {
 	ofFirst, ofSecond := first.Sign(t, claims(nil)), second.Sign(t, claims(nil))
 	eventually(t, func() error { return accepts(t, tokens, ofFirst, "0:jane") })
 	if err := accepts(t, tokens, ofSecond, "1:jane"); err == nil {
-		t.Error("an issuer that nobody named is trusted")
+		t.Error("an issuer that is not configured is trusted")
 	}
 	replace(configurationOf(first, second))
 	eventually(t, func() error { return accepts(t, tokens, ofSecond, "1:jane") })
@@ -143,12 +143,12 @@ func TestReload(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := config.issuers.next(t.Context(), []byte(wrong), clock.RealClock{}); err == nil {
-			t.Errorf("%s is taken", name)
+			t.Errorf("%s was accepted", name)
 		}
 	}
 	replace(configurationOf(second))
 	eventually(t, func() error { return accepts(t, tokens, ofSecond, "0:jane") })
 	if err := accepts(t, tokens, ofFirst, "0:jane"); err == nil {
-		t.Error("an issuer that is trusted no more is")
+		t.Error("a removed issuer is still trusted")
 	}
 }

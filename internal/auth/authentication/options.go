@@ -56,7 +56,7 @@ const (
 
 // Config is the result of Load. The zero value has no authenticators.
 type Config struct {
-	// issuers is nil if there are none and no file that could add some.
+	// issuers is nil if no issuer is configured and no file can add one.
 	issuers *issuers
 	webhook *webhookConfig
 }
@@ -150,8 +150,8 @@ func (o Options) issuer() (*issuers, error) {
 	return &issuers{configuration: configuration, algorithms: algorithms}, nil
 }
 
-// username prefixes names with the issuer, so that they cannot be those of other users. It does
-// not prefix e-mail addresses, nor any name if the prefix is "-".
+// username prefixes names with the issuer, so that they cannot collide with names of other users.
+// It does not prefix e-mail addresses, nor any name if the prefix is "-".
 func (o Options) username() apiserver.PrefixedClaimOrExpression {
 	claim, prefix := o.OIDCUsernameClaim, o.OIDCUsernamePrefix
 	if claim == "" {

@@ -16,7 +16,7 @@ import (
 	"github.com/kindred-project/kindred/internal/auth/serviceaccount"
 )
 
-// write makes a file of the test.
+// write writes content to a new file and returns its name.
 func write(t *testing.T, content string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "file")
@@ -28,7 +28,7 @@ func write(t *testing.T, content string) string {
 
 const issuer = "https://issuer.example"
 
-// The flags are another way to write a configuration.
+// The --oidc flags are equivalent to a configuration file.
 func TestFlagsBecomeAConfiguration(t *testing.T) {
 	plain := Options{OIDCIssuerURL: issuer, OIDCClientID: "kindred"}
 	with := func(change func(*Options)) Options {
@@ -44,13 +44,13 @@ func TestFlagsBecomeAConfiguration(t *testing.T) {
 		mappings apiserver.ClaimMappings
 		rules    []apiserver.ClaimValidationRule
 	}{
-		"the least":            {plain, username("sub", issuer+"#"), nil},
-		"e-mail addresses":     {with(func(o *Options) { o.OIDCUsernameClaim = "email" }), username("email", ""), nil},
-		"a prefix":             {with(func(o *Options) { o.OIDCUsernamePrefix = "oidc:" }), username("sub", "oidc:"), nil},
-		"no prefix":            {with(func(o *Options) { o.OIDCUsernamePrefix = "-" }), username("sub", ""), nil},
-		"a prefix and e-mail":  {with(func(o *Options) { o.OIDCUsernameClaim, o.OIDCUsernamePrefix = "email", "x:" }), username("email", "x:"), nil},
-		"claims it must have":  {with(func(o *Options) { o.OIDCRequiredClaims = map[string]string{"hd": "example"} }), username("sub", issuer+"#"), []apiserver.ClaimValidationRule{{Claim: "hd", RequiredValue: "example"}}},
-		"a prefix of no group": {with(func(o *Options) { o.OIDCGroupsPrefix = "oidc:" }), username("sub", issuer+"#"), nil},
+		"issuer and client only":             {plain, username("sub", issuer+"#"), nil},
+		"e-mail addresses":                   {with(func(o *Options) { o.OIDCUsernameClaim = "email" }), username("email", ""), nil},
+		"a prefix":                           {with(func(o *Options) { o.OIDCUsernamePrefix = "oidc:" }), username("sub", "oidc:"), nil},
+		"no prefix":                          {with(func(o *Options) { o.OIDCUsernamePrefix = "-" }), username("sub", ""), nil},
+		"a prefix of e-mail addresses":       {with(func(o *Options) { o.OIDCUsernameClaim, o.OIDCUsernamePrefix = "email", "x:" }), username("email", "x:"), nil},
+		"required claims":                    {with(func(o *Options) { o.OIDCRequiredClaims = map[string]string{"hd": "example"} }), username("sub", issuer+"#"), []apiserver.ClaimValidationRule{{Claim: "hd", RequiredValue: "example"}}},
+		"groups prefix without groups claim": {with(func(o *Options) { o.OIDCGroupsPrefix = "oidc:" }), username("sub", issuer+"#"), nil},
 		"groups": {with(func(o *Options) { o.OIDCGroupsClaim, o.OIDCGroupsPrefix = "groups", "oidc:" }), apiserver.ClaimMappings{
 			Username: apiserver.PrefixedClaimOrExpression{Claim: "sub", Prefix: ptr.To(issuer + "#")},
 			Groups:   apiserver.PrefixedClaimOrExpression{Claim: "groups", Prefix: ptr.To("oidc:")},
@@ -75,10 +75,10 @@ func TestFlagsBecomeAConfiguration(t *testing.T) {
 	}
 }
 
-func TestNothing(t *testing.T) {
+func TestNoOptions(t *testing.T) {
 	for name, o := range map[string]Options{
-		"no options":   {},
-		"the defaults": {OIDCUsernameClaim: "sub", OIDCSigningAlgs: []string{"RS256"}, WebhookVersion: "v1", WebhookCacheTTL: DefaultWebhookCacheTTL},
+		"no options":     {},
+		"default values": {OIDCUsernameClaim: "sub", OIDCSigningAlgs: []string{"RS256"}, WebhookVersion: "v1", WebhookCacheTTL: DefaultWebhookCacheTTL},
 	} {
 		if config, err := Load(o); err != nil || config != (Config{}) || config.Anonymous() != nil {
 			t.Errorf("%s: %+v, %v", name, config, err)
@@ -88,7 +88,7 @@ func TestNothing(t *testing.T) {
 
 const header = "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthenticationConfiguration\n"
 
-func TestMistakes(t *testing.T) {
+func TestInvalidOptions(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "missing")
 	one := Options{OIDCIssuerURL: issuer, OIDCClientID: "kindred"}
 	with := func(change func(*Options)) Options {
@@ -100,24 +100,24 @@ func TestMistakes(t *testing.T) {
 		options Options
 		want    string
 	}{
-		"no client":           {Options{OIDCIssuerURL: issuer}, "an OIDC issuer requires both --oidc-issuer-url and --oidc-client-id"},
-		"no issuer":           {Options{OIDCGroupsClaim: "groups"}, "an OIDC issuer requires both --oidc-issuer-url and --oidc-client-id"},
-		"a claim alone":       {Options{OIDCUsernameClaim: "email"}, "requires both"},
-		"an algorithm alone":  {Options{OIDCSigningAlgs: []string{"ES256"}}, "requires both"},
-		"plain HTTP":          {with(func(o *Options) { o.OIDCIssuerURL = "http://issuer.example" }), "the --oidc flags: jwt[0].issuer.url: Invalid value"},
-		"the cluster's own":   {with(func(o *Options) { o.OIDCIssuerURL = serviceaccount.DefaultIssuerURL }), "URL must not overlap with disallowed issuers"},
-		"an algorithm":        {with(func(o *Options) { o.OIDCSigningAlgs = []string{"RS256", "HS256"} }), `--oidc-signing-algs: "HS256" is none of [ES256 `},
-		"no CA":               {with(func(o *Options) { o.OIDCCAFile = missing }), "--oidc-ca-file: open " + missing},
-		"a CA that is none":   {with(func(o *Options) { o.OIDCCAFile = write(t, "x") }), "--oidc-ca-file "},
-		"both ways":           {with(func(o *Options) { o.ConfigFile = missing }), "--authentication-config and the --oidc flags exclude each other"},
-		"no file":             {Options{ConfigFile: missing}, "--authentication-config: open " + missing},
-		"an empty file":       {Options{ConfigFile: write(t, "\n")}, "the file is empty"},
-		"another kind":        {Options{ConfigFile: write(t, "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\n")}, "it is not an AuthenticationConfiguration"},
-		"an unknown field":    {Options{ConfigFile: write(t, header+"tokens: []\n")}, `unknown field "tokens"`},
-		"an invalid issuer":   {Options{ConfigFile: write(t, header+"jwt: [{issuer: {url: ftp://x, audiences: [a]}, claimMappings: {username: {claim: sub, prefix: \"\"}}}]\n")}, "jwt[0].issuer.url"},
-		"no webhook":          {Options{WebhookConfigFile: missing}, "--authentication-token-webhook-config-file " + missing},
-		"an unknown version":  {Options{WebhookVersion: "v2"}, `--authentication-token-webhook-version: "v2" is neither v1 nor v1beta1`},
-		"a broken kubeconfig": {Options{WebhookConfigFile: write(t, "clusters: 1")}, "--authentication-token-webhook-config-file "},
+		"no client":                     {Options{OIDCIssuerURL: issuer}, "an OIDC issuer requires both --oidc-issuer-url and --oidc-client-id"},
+		"no issuer":                     {Options{OIDCGroupsClaim: "groups"}, "an OIDC issuer requires both --oidc-issuer-url and --oidc-client-id"},
+		"claim without an issuer":       {Options{OIDCUsernameClaim: "email"}, "requires both"},
+		"algorithm without an issuer":   {Options{OIDCSigningAlgs: []string{"ES256"}}, "requires both"},
+		"plain HTTP":                    {with(func(o *Options) { o.OIDCIssuerURL = "http://issuer.example" }), "the --oidc flags: jwt[0].issuer.url: Invalid value"},
+		"the cluster's own issuer":      {with(func(o *Options) { o.OIDCIssuerURL = serviceaccount.DefaultIssuerURL }), "URL must not overlap with disallowed issuers"},
+		"unsupported algorithm":         {with(func(o *Options) { o.OIDCSigningAlgs = []string{"RS256", "HS256"} }), `--oidc-signing-algs: "HS256" is none of [ES256 `},
+		"missing CA file":               {with(func(o *Options) { o.OIDCCAFile = missing }), "--oidc-ca-file: open " + missing},
+		"invalid CA file":               {with(func(o *Options) { o.OIDCCAFile = write(t, "x") }), "--oidc-ca-file "},
+		"file and flags":                {with(func(o *Options) { o.ConfigFile = missing }), "--authentication-config and the --oidc flags exclude each other"},
+		"missing file":                  {Options{ConfigFile: missing}, "--authentication-config: open " + missing},
+		"an empty file":                 {Options{ConfigFile: write(t, "\n")}, "the file is empty"},
+		"another kind":                  {Options{ConfigFile: write(t, "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\n")}, "it is not an AuthenticationConfiguration"},
+		"an unknown field":              {Options{ConfigFile: write(t, header+"tokens: []\n")}, `unknown field "tokens"`},
+		"an invalid issuer":             {Options{ConfigFile: write(t, header+"jwt: [{issuer: {url: ftp://x, audiences: [a]}, claimMappings: {username: {claim: sub, prefix: \"\"}}}]\n")}, "jwt[0].issuer.url"},
+		"missing webhook configuration": {Options{WebhookConfigFile: missing}, "--authentication-token-webhook-config-file " + missing},
+		"an unknown version":            {Options{WebhookVersion: "v2"}, `--authentication-token-webhook-version: "v2" is neither v1 nor v1beta1`},
+		"a broken kubeconfig":           {Options{WebhookConfigFile: write(t, "clusters: 1")}, "--authentication-token-webhook-config-file "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := Load(tt.options)
@@ -125,7 +125,7 @@ func TestMistakes(t *testing.T) {
 				t.Fatalf("got %v, want ...%s...", err, tt.want)
 			}
 			if strings.Contains(err.Error(), "\n") {
-				t.Errorf("more than a line: %q", err)
+				t.Errorf("several lines: %q", err)
 			}
 		})
 	}

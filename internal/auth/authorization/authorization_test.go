@@ -36,7 +36,7 @@ func kubeconfig(t *testing.T, server string) string {
 	return write(t, fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"x","clusters":[{"name":"x","cluster":{"server":%q}}],"contexts":[{"name":"x","context":{"cluster":"x","user":"x"}}],"users":[{"name":"x","user":{}}]}`, server))
 }
 
-// allows lets one user do everything, and says that it was asked.
+// allows is an authorizer that allows one user everything, and records that it was called.
 type allows struct {
 	name  string
 	asked *[]string
@@ -62,8 +62,7 @@ func (allows) RulesFor(context.Context, user.Info, string) ([]authorizer.Resourc
 	return nil, nil, false, nil
 }
 
-// service is a webhook that allows one user, denies another, and has no opinion
-// on the rest.
+// service is a webhook that allows one user, denies another, and has no opinion on others.
 type service struct {
 	mu    sync.Mutex
 	asked []string
@@ -123,13 +122,13 @@ func TestOrder(t *testing.T) {
 		asked   []string
 		webhook int
 	}{
-		{"nobody in particular", plain, request("jane"), authorizer.DecisionNoOpinion, []string{"node", "rbac"}, 0},
+		{"user without a role", plain, request("jane"), authorizer.DecisionNoOpinion, []string{"node", "rbac"}, 0},
 		{"a node", plain, request("node"), authorizer.DecisionAllow, []string{"node"}, 0},
 		{"administrator", plain, request("root", user.SystemPrivilegedGroup), authorizer.DecisionAllow, nil, 0},
-		{"who has a role", webhook, request("rbac"), authorizer.DecisionAllow, []string{"node", "rbac"}, 0},
-		{"who has none", webhook, request("guest"), authorizer.DecisionAllow, []string{"node", "rbac"}, 1},
-		{"who is denied", webhook, request("intruder"), authorizer.DecisionDeny, []string{"node", "rbac"}, 1},
-		{"whom nobody knows", webhook, request("jane"), authorizer.DecisionNoOpinion, []string{"node", "rbac"}, 1},
+		{"webhook last, user with a role", webhook, request("rbac"), authorizer.DecisionAllow, []string{"node", "rbac"}, 0},
+		{"webhook last, allowed by it", webhook, request("guest"), authorizer.DecisionAllow, []string{"node", "rbac"}, 1},
+		{"webhook last, denied by it", webhook, request("intruder"), authorizer.DecisionDeny, []string{"node", "rbac"}, 1},
+		{"webhook last, no opinion", webhook, request("jane"), authorizer.DecisionNoOpinion, []string{"node", "rbac"}, 1},
 		{"webhook first", first, request("intruder"), authorizer.DecisionDeny, nil, 1},
 		{"webhook first, without opinion", first, request("rbac"), authorizer.DecisionAllow, []string{"node", "rbac"}, 1},
 		{"webhook first, administrator", first, request("root", user.SystemPrivilegedGroup), authorizer.DecisionAllow, nil, 0},
@@ -147,14 +146,14 @@ func TestOrder(t *testing.T) {
 				t.Error(err)
 			}
 			if heard := s.heard(); len(heard) != tt.webhook {
-				t.Errorf("the webhook was asked for %v, want %d times: its answers hold", heard, tt.webhook)
+				t.Errorf("the webhook was called for %v, want %d times: its answers are cached", heard, tt.webhook)
 			}
 		})
 	}
 }
 
-// A webhook that is away denies or has no opinion, as its configuration says.
-func TestWebhookAway(t *testing.T) {
+// If a webhook is unavailable, its configuration decides between Deny and NoOpinion.
+func TestWebhookUnavailable(t *testing.T) {
 	away := kubeconfig(t, "http://127.0.0.1:1")
 	chain, _ := chainOf(t, Options{ConfigFile: write(t, fileWith(away, "Deny", "")+nodeAndRBAC)})
 	if got, _, err := chain.Authorize(t.Context(), request("rbac")); got != authorizer.DecisionDeny || err == nil {
@@ -166,7 +165,7 @@ func TestWebhookAway(t *testing.T) {
 	}
 }
 
-// A TTL below zero asks each time.
+// A negative TTL disables the cache.
 func TestNoCache(t *testing.T) {
 	s := &service{}
 	server := httptest.NewServer(s)
@@ -189,7 +188,7 @@ const (
 	nodeAndRBAC = "- {type: Node, name: node}\n- {type: RBAC, name: rbac}\n"
 )
 
-// fileWith begins a configuration with a webhook.
+// fileWith returns the beginning of a configuration, with a webhook.
 func fileWith(kubeconfig, onFailure, conditions string) string {
 	return header + fmt.Sprintf("- {type: Webhook, name: house, webhook: {timeout: 1s, authorizedTTL: 1m, unauthorizedTTL: 1m, subjectAccessReviewVersion: v1, failurePolicy: %s, connectionInfo: {type: KubeConfigFile, kubeConfigFile: %q}%s}}\n",
 		onFailure, kubeconfig, conditions)
@@ -228,26 +227,26 @@ func TestReload(t *testing.T) {
 	becomes("nobody else", authorizer.DecisionNoOpinion)
 }
 
-func TestMistakes(t *testing.T) {
+func TestInvalidOptions(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "missing")
 	for name, tt := range map[string]struct {
 		options Options
 		want    string
 	}{
-		"no webhook":         {Options{WebhookConfigFile: missing}, "--authorization-webhook-config-file " + missing},
-		"an unknown version": {Options{WebhookVersion: "v2"}, `--authorization-webhook-version: "v2" is neither v1 nor v1beta1`},
-		"both ways":          {Options{ConfigFile: missing, WebhookConfigFile: missing}, "--authorization-config and the --authorization-webhook flags exclude each other"},
-		"both ways, by TTL":  {Options{ConfigFile: missing, WebhookAuthorizedTTL: 1}, "exclude each other"},
-		"no file":            {Options{ConfigFile: missing}, "--authorization-config: open " + missing},
-		"nonsense":           {Options{ConfigFile: write(t, "nonsense")}, "--authorization-config "},
-		"an empty file":      {Options{ConfigFile: write(t, "")}, "authorizers: Required value"},
-		"ABAC":               {Options{ConfigFile: write(t, header+nodeAndRBAC+"- {type: ABAC, name: abac}\n")}, `Unsupported value: "ABAC"`},
-		"no RBAC":            {Options{ConfigFile: write(t, header+"- {type: Node, name: node}\n")}, "authorizer RBAC is missing"},
-		"no Node":            {Options{ConfigFile: write(t, header+"- {type: RBAC, name: rbac}\n")}, "authorizer Node is missing"},
-		"another name":       {Options{ConfigFile: write(t, header+"- {type: RBAC, name: roles}\n")}, `authorizer RBAC must be named "rbac", not "roles"`},
-		"twice":              {Options{ConfigFile: write(t, header+nodeAndRBAC+"- {type: RBAC, name: again}\n")}, "Duplicate value"},
-		"an expression":      {Options{ConfigFile: write(t, fileWith(kubeconfig(t, "http://x"), "Deny", ", matchConditionSubjectAccessReviewVersion: v1, matchConditions: [{expression: \"1 +\"}]")+nodeAndRBAC)}, "matchConditions[0].expression"},
-		"in a cluster":       {Options{ConfigFile: write(t, strings.Replace(fileWith("x", "Deny", ""), "type: KubeConfigFile, kubeConfigFile: \"x\"", "type: InClusterConfig", 1)+nodeAndRBAC)}, "authorizer house: only a server in a pod has an InClusterConfig"},
+		"missing webhook configuration": {Options{WebhookConfigFile: missing}, "--authorization-webhook-config-file " + missing},
+		"an unknown version":            {Options{WebhookVersion: "v2"}, `--authorization-webhook-version: "v2" is neither v1 nor v1beta1`},
+		"file and flags":                {Options{ConfigFile: missing, WebhookConfigFile: missing}, "--authorization-config and the --authorization-webhook flags exclude each other"},
+		"file and TTL flag":             {Options{ConfigFile: missing, WebhookAuthorizedTTL: 1}, "exclude each other"},
+		"missing file":                  {Options{ConfigFile: missing}, "--authorization-config: open " + missing},
+		"not YAML of the kind":          {Options{ConfigFile: write(t, "nonsense")}, "--authorization-config "},
+		"an empty file":                 {Options{ConfigFile: write(t, "")}, "authorizers: Required value"},
+		"ABAC":                          {Options{ConfigFile: write(t, header+nodeAndRBAC+"- {type: ABAC, name: abac}\n")}, `Unsupported value: "ABAC"`},
+		"no RBAC":                       {Options{ConfigFile: write(t, header+"- {type: Node, name: node}\n")}, "authorizer RBAC is missing"},
+		"no Node":                       {Options{ConfigFile: write(t, header+"- {type: RBAC, name: rbac}\n")}, "authorizer Node is missing"},
+		"another name of RBAC":          {Options{ConfigFile: write(t, header+"- {type: RBAC, name: roles}\n")}, `authorizer RBAC must be named "rbac", not "roles"`},
+		"RBAC twice":                    {Options{ConfigFile: write(t, header+nodeAndRBAC+"- {type: RBAC, name: again}\n")}, "Duplicate value"},
+		"invalid expression":            {Options{ConfigFile: write(t, fileWith(kubeconfig(t, "http://x"), "Deny", ", matchConditionSubjectAccessReviewVersion: v1, matchConditions: [{expression: \"1 +\"}]")+nodeAndRBAC)}, "matchConditions[0].expression"},
+		"in-cluster webhook":            {Options{ConfigFile: write(t, strings.Replace(fileWith("x", "Deny", ""), "type: KubeConfigFile, kubeConfigFile: \"x\"", "type: InClusterConfig", 1)+nodeAndRBAC)}, "authorizer house: only a server in a pod has an InClusterConfig"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := Load(tt.options)

@@ -151,6 +151,6 @@ func (c *Chain) EvaluateConditions(ctx context.Context, decision authorizer.Cond
 }
 
 // RulesFor implements authorizer.RuleResolver.
-func (c *Chain) RulesFor(ctx context.Context, who user.Info, namespace string) ([]authorizer.ResourceRuleInfo, []authorizer.NonResourceRuleInfo, bool, error) {
-	return c.current.Load().RulesFor(ctx, who, namespace)
+func (c *Chain) RulesFor(ctx context.Context, u user.Info, namespace string) ([]authorizer.ResourceRuleInfo, []authorizer.NonResourceRuleInfo, bool, error) {
+	return c.current.Load().RulesFor(ctx, u, namespace)
 }

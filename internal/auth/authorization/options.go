@@ -131,8 +131,8 @@ func orDefault(ttl, otherwise time.Duration) time.Duration {
 	return ttl
 }
 
-// parse reads a configuration and validates it with the published rules, and with a rule of ours:
-// it must have Node and RBAC, which authorize the cluster's own parts.
+// parse reads a configuration and validates it with the published rules. In addition, it must have
+// Node and RBAC, which authorize the cluster's own parts.
 func parse(content []byte) (*apiserver.AuthorizationConfiguration, error) {
 	configuration, err := load.LoadFromData(content)
 	if err != nil {

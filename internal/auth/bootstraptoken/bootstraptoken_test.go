@@ -21,7 +21,7 @@ const token = "abcdef.0123456789abcdef"
 
 var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-// secretWith is a good token's Secret, after change.
+// secretWith returns the Secret of a valid token, modified by change.
 func secretWith(change func(*corev1.Secret)) *corev1.Secret {
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "bootstrap-token-abcdef"},
@@ -47,20 +47,20 @@ func TestAuthenticate(t *testing.T) {
 		secret *corev1.Secret
 		groups []string // nil: refused
 	}{
-		"good":           {token, secretWith(nil), plain},
-		"not expired":    {token, secretWith(set("expiration", now.Add(time.Second).Format(time.RFC3339))), plain},
-		"more groups":    {token, secretWith(set("auth-extra-groups", "system:bootstrappers:rack-1")), []string{"system:bootstrappers", "system:bootstrappers:rack-1"}},
-		"expired":        {token, secretWith(set("expiration", now.Format(time.RFC3339))), nil},
-		"expires never":  {token, secretWith(set("expiration", "some day")), nil},
-		"foreign group":  {token, secretWith(set("auth-extra-groups", "system:masters")), nil},
-		"other usage":    {token, secretWith(set("usage-bootstrap-authentication", "yes")), nil},
-		"other password": {"abcdef.0123456789abcdeg", secretWith(nil), nil},
-		"other id":       {token, secretWith(set("token-id", "ghijkl")), nil},
-		"no secret":      {"ghijkl.0123456789abcdef", secretWith(nil), nil},
-		"opaque":         {token, secretWith(func(s *corev1.Secret) { s.Type = corev1.SecretTypeOpaque }), nil},
-		"elsewhere":      {token, secretWith(func(s *corev1.Secret) { s.Namespace = "default" }), nil},
-		"being deleted":  {token, secretWith(func(s *corev1.Secret) { s.DeletionTimestamp = &metav1.Time{Time: now} }), nil},
-		"no data":        {token, secretWith(func(s *corev1.Secret) { s.Data = nil }), nil},
+		"valid":                    {token, secretWith(nil), plain},
+		"not expired":              {token, secretWith(set("expiration", now.Add(time.Second).Format(time.RFC3339))), plain},
+		"more groups":              {token, secretWith(set("auth-extra-groups", "system:bootstrappers:rack-1")), []string{"system:bootstrappers", "system:bootstrappers:rack-1"}},
+		"expired":                  {token, secretWith(set("expiration", now.Format(time.RFC3339))), nil},
+		"invalid expiration":       {token, secretWith(set("expiration", "some day")), nil},
+		"group without the prefix": {token, secretWith(set("auth-extra-groups", "system:masters")), nil},
+		"other usage":              {token, secretWith(set("usage-bootstrap-authentication", "yes")), nil},
+		"other password":           {"abcdef.0123456789abcdeg", secretWith(nil), nil},
+		"other id":                 {token, secretWith(set("token-id", "ghijkl")), nil},
+		"no secret":                {"ghijkl.0123456789abcdef", secretWith(nil), nil},
+		"another type of Secret":   {token, secretWith(func(s *corev1.Secret) { s.Type = corev1.SecretTypeOpaque }), nil},
+		"another namespace":        {token, secretWith(func(s *corev1.Secret) { s.Namespace = "default" }), nil},
+		"being deleted":            {token, secretWith(func(s *corev1.Secret) { s.DeletionTimestamp = &metav1.Time{Time: now} }), nil},
+		"no data":                  {token, secretWith(func(s *corev1.Secret) { s.Data = nil }), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := NewAuthenticator(fake.NewClientset(tt.secret), clocktesting.NewFakePassiveClock(now))
@@ -81,8 +81,8 @@ func TestAuthenticate(t *testing.T) {
 	}
 }
 
-// Tokens of any other form cost nothing, and a store that fails is no refusal.
-func TestOnlyTheForm(t *testing.T) {
+// Tokens of another form cause no read. A failed read is an error and not a refusal.
+func TestOtherTokensAreIgnored(t *testing.T) {
 	client := fake.NewClientset()
 	client.PrependReactor("get", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, errors.New("the store is away")
@@ -94,9 +94,9 @@ func TestOnlyTheForm(t *testing.T) {
 		}
 	}
 	if asked := len(client.Actions()); asked != 0 {
-		t.Errorf("asked %d times", asked)
+		t.Errorf("%d reads", asked)
 	}
 	if _, ok, err := a.AuthenticateToken(t.Context(), token); ok || err == nil {
-		t.Errorf("the store fails: %v, %v", ok, err)
+		t.Errorf("failed read: %v, %v", ok, err)
 	}
 }

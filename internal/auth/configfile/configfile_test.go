@@ -12,8 +12,7 @@ import (
 	"time"
 )
 
-// A new content is offered; one that was refused is offered again, one that was
-// accepted is not.
+// New content is offered. Refused content is offered again, accepted content is not.
 func TestFollow(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	write := func(content string) {
@@ -50,7 +49,7 @@ func TestFollow(t *testing.T) {
 			t.Fatalf("%q is not offered", want)
 		}
 	}
-	next("first") // it changed before it was followed
+	next("first") // it changed before Follow was called
 	write("wrong")
 	next("wrong")
 	write("wrong")
@@ -60,13 +59,13 @@ func TestFollow(t *testing.T) {
 		select {
 		case got = <-offered:
 		case <-time.After(10 * time.Second):
-			t.Fatal("what is right is not offered")
+			t.Fatal("the valid content was not offered")
 		}
 	}
 	cancel()
 	select {
 	case <-ended:
 	case <-time.After(10 * time.Second):
-		t.Fatal("it is followed for ever")
+		t.Fatal("Follow did not return")
 	}
 }

@@ -26,7 +26,7 @@ func meta(namespace, name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: namespace, Name: name}
 }
 
-// fullPod refers to something of everything.
+// fullPod returns a pod with a reference of each kind.
 func fullPod(node string) *corev1.Pod {
 	local := func(name string) corev1.LocalObjectReference { return corev1.LocalObjectReference{Name: name} }
 	secretEnv := func(name string) []corev1.EnvVar {
@@ -107,8 +107,8 @@ func add(t *testing.T, informer cache.SharedIndexInformer, obj any) {
 	}
 }
 
-// request reads "get app/secrets/name", "update -/nodes.status/n1",
-// "list app/pods/?spec.nodeName=n1"; resources outside core have their group.
+// request parses "get app/secrets/name", "update -/nodes.status/n1" or
+// "list app/pods/?spec.nodeName=n1". Resources outside the core group get their group.
 func request(t *testing.T, node, text string) authorizer.AttributesRecord {
 	t.Helper()
 	verb, rest, _ := strings.Cut(text, " ")
@@ -227,7 +227,7 @@ func TestAuthorize(t *testing.T) {
 				t.Fatalf("%v (%s), want %q", decision, reason, tt.reason)
 			}
 			if decision == authorizer.DecisionDeny {
-				t.Error("denied: RBAC must still be asked")
+				t.Error("denied, although RBAC must still be consulted")
 			}
 			if reason != strings.Trim(tt.reason, "-") {
 				t.Errorf("reason %q, want %q", reason, tt.reason)
@@ -236,7 +236,7 @@ func TestAuthorize(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotServedIsNotReached(t *testing.T) {
+func TestUnservedResourcesAreNotAuthorized(t *testing.T) {
 	s := newStores(t, false)
 	add(t, s.factory.Core().V1().Pods().Informer(), fullPod("n1"))
 	for _, text := range []string{"get -/persistentvolumes/pv1", "get storage/secrets/stage-pv1", "get -/volumeattachments/va", "get -/resourceslices/s", "get app/podcertificaterequests/p"} {

@@ -15,7 +15,7 @@ import (
 type Kept struct {
 	obtain  func() (*Pair, error)
 	renewed func(*Pair) error
-	// pending is whether renewed has not succeeded for the current certificate yet.
+	// pending is set until renewed has succeeded for the current certificate.
 	pending bool
 	current atomic.Pointer[loaded]
 }

@@ -21,9 +21,9 @@ func TestKeptCertificatesAreRenewedInTime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var told [][]byte
+	var renewals [][]byte
 	kept, err := p.Keep(func() (*Pair, error) { return p.APIServer(serverNames) }, func(pair *Pair) error {
-		told = append(told, pair.CertPEM)
+		renewals = append(renewals, pair.CertPEM)
 		return nil
 	})
 	if err != nil {
@@ -36,25 +36,25 @@ func TestKeptCertificatesAreRenewedInTime(t *testing.T) {
 		if err := p.Renew(); err != nil {
 			t.Fatal(err)
 		}
-		if len(told) != want {
-			t.Errorf("after %v: renewed %d times, want %d", after, len(told), want)
+		if len(renewals) != want {
+			t.Errorf("after %v: renewed %d times, want %d", after, len(renewals), want)
 		}
 	}
 	renew(leafLife/2, 0)
 	if kept.Pair() != first {
-		t.Error("replaced before its time")
+		t.Error("renewed too early")
 	}
 	renew(leafLife*3/4, 1)
 	renew(leafLife*3/4, 1)
 	renewed := kept.Pair()
-	if bytes.Equal(renewed.CertPEM, first.CertPEM) || !bytes.Equal(renewed.CertPEM, told[0]) || !bytes.Equal(kept.TLS().Certificate[0], parse(t, renewed.CertPEM).Raw) {
+	if bytes.Equal(renewed.CertPEM, first.CertPEM) || !bytes.Equal(renewed.CertPEM, renewals[0]) || !bytes.Equal(kept.TLS().Certificate[0], parse(t, renewed.CertPEM).Raw) {
 		t.Error("the certificate in use is not the renewed one")
 	}
 	if stored, err := os.ReadFile(renewed.CertFile); err != nil || !bytes.Equal(stored, renewed.CertPEM) {
-		t.Errorf("stored is another one: %v", err)
+		t.Errorf("another certificate is stored: %v", err)
 	}
 
-	// Where no new one can be stored, the present one stays.
+	// If no new certificate can be stored, the current one stays.
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func TestKeepingNothingFails(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	if err := p.Renew(); err != nil {
-		t.Errorf("what was never kept is renewed: %v", err)
+		t.Errorf("a certificate that could not be obtained is renewed: %v", err)
 	}
 }
 
@@ -82,10 +82,10 @@ func TestRenewedIsRetried(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	full, told := errors.New("no space left on device"), 0
+	full, calls := errors.New("no space left on device"), 0
 	_, err = p.Keep(func() (*Pair, error) { return p.APIServer(serverNames) }, func(*Pair) error {
-		told++
-		if told == 1 {
+		calls++
+		if calls == 1 {
 			return full
 		}
 		return nil
@@ -98,8 +98,8 @@ func TestRenewedIsRetried(t *testing.T) {
 		t.Errorf("the first time: %v", err)
 	}
 	for range 2 {
-		if err := p.Renew(); err != nil || told != 2 {
-			t.Errorf("then: %v, told %d times", err, told)
+		if err := p.Renew(); err != nil || calls != 2 {
+			t.Errorf("the second time: %v, %d calls", err, calls)
 		}
 	}
 }

@@ -71,8 +71,8 @@ func (a *Authority) loadUsable(pair *Pair, l leaf) bool {
 	if c.CheckSignatureFrom(a.Certificate) != nil {
 		return false
 	}
-	said := Names{DNS: c.DNSNames, IPs: c.IPAddresses}.normalized()
-	if c.Subject.String() != l.subject.String() || !slices.Contains(c.ExtKeyUsage, l.usage) || !said.equal(l.names) {
+	actual := Names{DNS: c.DNSNames, IPs: c.IPAddresses}.normalized()
+	if c.Subject.String() != l.subject.String() || !slices.Contains(c.ExtKeyUsage, l.usage) || !actual.equal(l.names) {
 		return false
 	}
 	key, err := keyutil.MarshalPrivateKeyToPEM(stored.PrivateKey)

@@ -84,14 +84,14 @@ func TestEveryCertificate(t *testing.T) {
 				t.Errorf("not trusted: %v", err)
 			}
 			if _, err := pair.TLS(); err != nil {
-				t.Errorf("key does not fit: %v", err)
+				t.Errorf("the key does not match: %v", err)
 			}
 			c := parse(t, pair.CertPEM)
 			if got := c.Subject.String(); got != tt.subject {
 				t.Errorf("subject %q, want %q", got, tt.subject)
 			}
 			if life := c.NotAfter.Sub(start); life != leafLife {
-				t.Errorf("life %v, want %v", life, leafLife)
+				t.Errorf("valid for %v, want %v", life, leafLife)
 			}
 			if other, ok := files[pair.CertFile]; ok {
 				t.Errorf("%s and %s share %s", tt.name, other, pair.CertFile)
@@ -105,10 +105,10 @@ func TestEveryCertificate(t *testing.T) {
 		})
 	}
 	if life := p.Cluster.Certificate.NotAfter.Sub(start); life != authorityLife {
-		t.Errorf("authority lives %v, want %v", life, authorityLife)
+		t.Errorf("the CA is valid for %v, want %v", life, authorityLife)
 	}
 	if verify(t, p.Cluster, must(t, p.FrontProxyClient), x509.ExtKeyUsageClientAuth, "") == nil {
-		t.Error("the cluster's authority vouches for the front proxy's certificate: clients of the one could speak for users")
+		t.Error("the cluster's CA trusts the front proxy's certificate, so its clients could impersonate users")
 	}
 }
 
@@ -132,13 +132,13 @@ func TestReuse(t *testing.T) {
 	}{
 		{name: "restart", names: names, reused: true},
 		{name: "names in another order", names: Names{DNS: []string{"localhost", "kubernetes"}, IPs: []net.IP{names.IPs[1], names.IPs[0]}}, reused: true},
-		{name: "two thirds of its life", after: leafLife * 66 / 100, names: names, reused: true},
+		{name: "more than a third of its life left", after: leafLife * 66 / 100, names: names, reused: true},
 		{name: "less than a third left", after: leafLife * 68 / 100, names: names},
 		{name: "clock set back", after: -time.Hour, names: names},
 		{name: "another address", names: Names{DNS: names.DNS, IPs: []net.IP{net.ParseIP("10.0.0.7")}}},
 		{name: "another name", names: Names{DNS: []string{"localhost"}, IPs: names.IPs}},
-		{name: "torn certificate", names: names, damage: func(t *testing.T, pair *Pair) { truncate(t, pair.CertFile) }},
-		{name: "lost key", names: names, damage: func(t *testing.T, pair *Pair) { remove(t, pair.KeyFile) }},
+		{name: "truncated certificate", names: names, damage: func(t *testing.T, pair *Pair) { truncate(t, pair.CertFile) }},
+		{name: "missing key", names: names, damage: func(t *testing.T, pair *Pair) { remove(t, pair.KeyFile) }},
 		{name: "crash between key and certificate", names: names, damage: func(t *testing.T, pair *Pair) {
 			_, key, err := newKey()
 			if err != nil {
@@ -165,10 +165,10 @@ func TestReuse(t *testing.T) {
 			}
 			loaded, err := tls.LoadX509KeyPair(second.CertFile, second.KeyFile)
 			if err != nil {
-				t.Fatalf("what is on disk cannot be loaded: %v", err)
+				t.Fatalf("the stored files cannot be loaded: %v", err)
 			}
 			if !bytes.Equal(loaded.Leaf.Raw, parse(t, second.CertPEM).Raw) {
-				t.Error("what is on disk is not what was returned")
+				t.Error("the stored certificate is not the returned one")
 			}
 		})
 	}
@@ -194,7 +194,7 @@ func TestKeyAloneIsUsed(t *testing.T) {
 	remove(t, first.Cluster.CertFile)
 	second := open(t, dir, start)
 	if !samePublicKey(first.Cluster.Certificate.PublicKey, second.Cluster.Certificate.PublicKey) {
-		t.Error("a key whose certificate was not written yet was thrown away")
+		t.Error("a key whose certificate was not written yet was discarded")
 	}
 }
 
@@ -205,9 +205,9 @@ func TestUnusableAuthorityIsRefusedUntouched(t *testing.T) {
 		damage func(t *testing.T, dir string)
 		want   string
 	}{
-		{name: "key lost", damage: func(t *testing.T, dir string) { remove(t, filepath.Join(dir, "ca.key")) }, want: "is missing: restore it"},
-		{name: "certificate torn", damage: func(t *testing.T, dir string) { truncate(t, filepath.Join(dir, "ca.crt")) }, want: "read certificate authority"},
-		{name: "key torn", damage: func(t *testing.T, dir string) { truncate(t, filepath.Join(dir, "ca.key")) }, want: "read private key"},
+		{name: "missing key", damage: func(t *testing.T, dir string) { remove(t, filepath.Join(dir, "ca.key")) }, want: "is missing: restore it"},
+		{name: "truncated certificate", damage: func(t *testing.T, dir string) { truncate(t, filepath.Join(dir, "ca.crt")) }, want: "read certificate authority"},
+		{name: "truncated key", damage: func(t *testing.T, dir string) { truncate(t, filepath.Join(dir, "ca.key")) }, want: "read private key"},
 		{name: "another cluster's key", damage: func(t *testing.T, dir string) {
 			other := t.TempDir()
 			open(t, other, start)
@@ -247,11 +247,11 @@ func TestCertificateNeverOutlivesItsAuthority(t *testing.T) {
 	late := open(t, dir, start.Add(authorityLife-time.Hour))
 	pair := must(t, late.Admin)
 	if got, limit := parse(t, pair.CertPEM).NotAfter, late.Cluster.Certificate.NotAfter; got.After(limit) {
-		t.Errorf("ends %v, the authority ends %v", got, limit)
+		t.Errorf("expires %v, the CA expires %v", got, limit)
 	}
 }
 
-func TestAnAuthorityThatHasEndedSignsNothing(t *testing.T) {
+func TestExpiredAuthoritySignsNothing(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(start)
 	p, err := Open(t.TempDir(), clock)
 	if err != nil {

@@ -49,7 +49,7 @@ func resolverOf(t testing.TB, objects ...runtime.Object) *Resolver {
 	return r
 }
 
-// rule reads "get,list apps/deployments[web]" or "get /healthz".
+// rule parses "get,list apps/deployments[web]" or "get /healthz".
 func rule(text string) rbacv1.PolicyRule {
 	verbs, target, _ := strings.Cut(text, " ")
 	r := rbacv1.PolicyRule{Verbs: strings.Split(verbs, ",")}
@@ -85,7 +85,7 @@ func ref(kind, name string) rbacv1.RoleRef {
 	return rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: kind, Name: name}
 }
 
-// subject reads "User:bob", "Group:ops" or "ServiceAccount:ns/name".
+// subject parses "User:bob", "Group:ops" or "ServiceAccount:ns/name".
 func subject(text string) rbacv1.Subject {
 	kind, name, _ := strings.Cut(text, ":")
 	s := rbacv1.Subject{Kind: kind, Name: name}
@@ -192,16 +192,16 @@ func TestAuthorize(t *testing.T) {
 			`RBAC: allowed by ClusterRoleBinding "sa-root" of ClusterRole "root" to ServiceAccount "builder/team"`},
 		{"service account of the binding's namespace", sa("team", "local"), "create", "team", authorizer.DecisionAllow,
 			`RBAC: allowed by RoleBinding "writers/team" of Role "writer" to ServiceAccount "local/team"`},
-		{"namesake in another namespace", sa("far", "local"), "create", "team", authorizer.DecisionNoOpinion, ""},
-		{"service account without namespace is nobody", sa("", "stray"), "get", "", authorizer.DecisionNoOpinion, ""},
+		{"service account of the same name in another namespace", sa("far", "local"), "create", "team", authorizer.DecisionNoOpinion, ""},
+		{"service account without namespace matches no subject", sa("", "stray"), "get", "", authorizer.DecisionNoOpinion, ""},
 		{"a missing role is reported", &user.DefaultInfo{Name: "bob"}, "get", "", authorizer.DecisionNoOpinion,
 			`RBAC: clusterrole.rbac.authorization.k8s.io "gone" not found`},
-		{"a missing role hides no other", &user.DefaultInfo{Name: "bob"}, "create", "team", authorizer.DecisionAllow,
+		{"a missing role does not hide other roles", &user.DefaultInfo{Name: "bob"}, "create", "team", authorizer.DecisionAllow,
 			`RBAC: allowed by RoleBinding "writers/team" of Role "writer" to User "bob"`},
-		{"odd role kind", &user.DefaultInfo{Name: "bob"}, "create", "other", authorizer.DecisionNoOpinion,
+		{"unknown kind of role", &user.DefaultInfo{Name: "bob"}, "create", "other", authorizer.DecisionNoOpinion,
 			`RBAC: [clusterrole.rbac.authorization.k8s.io "gone" not found, unsupported role reference kind: "Mole"]`},
-		{"a group is no user", &user.DefaultInfo{Name: "ops"}, "get", "", authorizer.DecisionNoOpinion, ""},
-		{"nobody", nil, "get", "", authorizer.DecisionNoOpinion, ""},
+		{"user with the name of a group", &user.DefaultInfo{Name: "ops"}, "get", "", authorizer.DecisionNoOpinion, ""},
+		{"request without a user", nil, "get", "", authorizer.DecisionNoOpinion, ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

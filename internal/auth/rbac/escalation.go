@@ -37,7 +37,7 @@ func NewEscalation(rules *Resolver, a authorizer.UnconditionalAuthorizer) *Escal
 	return &Escalation{rules: rules, authorizer: a}
 }
 
-// everything are the rules that an aggregation rule may come to contain.
+// everything holds the rules that an aggregation rule may come to contain.
 var everything = []rbacv1.PolicyRule{
 	{APIGroups: []string{rbacv1.APIGroupAll}, Resources: []string{rbacv1.ResourceAll}, Verbs: []string{rbacv1.VerbAll}},
 	{NonResourceURLs: []string{rbacv1.NonResourceAll}, Verbs: []string{rbacv1.VerbAll}},

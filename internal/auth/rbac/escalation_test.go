@@ -54,11 +54,11 @@ func TestEscalation(t *testing.T) {
 		want     string // "" for allowed
 		notFound bool
 	}{
-		{name: "what is held may be granted", user: &user.DefaultInfo{Name: "reader"},
+		{name: "grant a held permission", user: &user.DefaultInfo{Name: "reader"},
 			check: checkClusterRole(clusterRole("new", "get :pods", "get /healthz"), nil)},
-		{name: "a name is less than the whole", user: &user.DefaultInfo{Name: "reader"},
+		{name: "grant a held permission for one name", user: &user.DefaultInfo{Name: "reader"},
 			check: checkClusterRole(clusterRole("new", "list :pods[one]"), nil)},
-		{name: "what is not held may not", user: &user.DefaultInfo{Name: "reader", Groups: []string{"a", "b"}},
+		{name: "grant a permission that is not held", user: &user.DefaultInfo{Name: "reader", Groups: []string{"a", "b"}},
 			check: checkClusterRole(clusterRole("new", "get,list :secrets", "get :pods", "get :configmaps[a]", "get /metrics"), nil),
 			want: `clusterroles.rbac.authorization.k8s.io "new" is forbidden: user "reader" (groups=["a" "b"]) is attempting to grant RBAC permissions not currently held:
 {APIGroups:[""], Resources:["configmaps"], ResourceNames:["a"], Verbs:["get"]}
@@ -72,20 +72,20 @@ func TestEscalation(t *testing.T) {
 		{name: "verb escalate on another role", user: &user.DefaultInfo{Name: "escalator"},
 			info:  request.RequestInfo{IsResourceRequest: true, APIGroup: rbacv1.GroupName, Resource: "clusterroles", Name: "new"},
 			check: checkClusterRole(clusterRole("new", "get :pods"), nil), want: "not currently held"},
-		{name: "aggregation needs everything", user: &user.DefaultInfo{Name: "reader"}, check: checkClusterRole(aggregating, nil),
+		{name: "add an aggregation rule", user: &user.DefaultInfo{Name: "reader"}, check: checkClusterRole(aggregating, nil),
 			want: `clusterroles.rbac.authorization.k8s.io "gather" is forbidden: must have cluster-admin privileges to use the aggregationRule`},
-		{name: "taking aggregation away too", user: &user.DefaultInfo{Name: "reader"}, check: checkClusterRole(clusterRole("gather"), aggregating),
+		{name: "remove an aggregation rule", user: &user.DefaultInfo{Name: "reader"}, check: checkClusterRole(clusterRole("gather"), aggregating),
 			want: "must have cluster-admin privileges"},
-		{name: "aggregation by one who has everything", user: &user.DefaultInfo{Name: "root"}, check: checkClusterRole(aggregating, nil)},
-		{name: "role in a namespace, by rights there", user: &user.DefaultInfo{Name: "writer"},
+		{name: "add an aggregation rule with all permissions", user: &user.DefaultInfo{Name: "root"}, check: checkClusterRole(aggregating, nil)},
+		{name: "role in a namespace, permission held there", user: &user.DefaultInfo{Name: "writer"},
 			info:  request.RequestInfo{Namespace: "team"},
 			check: func(ctx context.Context) error { return guard.CheckRole(ctx, role("team", "new", "create :pods")) }},
-		{name: "role in another namespace", user: &user.DefaultInfo{Name: "writer"},
+		{name: "role in another namespace, permission not held there", user: &user.DefaultInfo{Name: "writer"},
 			info:  request.RequestInfo{Namespace: "other"},
 			check: func(ctx context.Context) error { return guard.CheckRole(ctx, role("other", "new", "create :pods")) },
 			want:  `roles.rbac.authorization.k8s.io "new" is forbidden: user "writer"`},
-		{name: "bind what is held", user: &user.DefaultInfo{Name: "reader"}, check: bindCluster(ref("ClusterRole", "reader"))},
-		{name: "bind what is not held", user: &user.DefaultInfo{Name: "reader"}, check: bindCluster(ref("ClusterRole", "secrets")),
+		{name: "bind a role that is held", user: &user.DefaultInfo{Name: "reader"}, check: bindCluster(ref("ClusterRole", "reader"))},
+		{name: "bind a role that is not held", user: &user.DefaultInfo{Name: "reader"}, check: bindCluster(ref("ClusterRole", "secrets")),
 			want: `clusterrolebindings.rbac.authorization.k8s.io "new" is forbidden: user "reader"`},
 		{name: "verb bind", user: &user.DefaultInfo{Name: "binder"}, check: bindCluster(ref("ClusterRole", "secrets"))},
 		{name: "verb bind on another role", user: &user.DefaultInfo{Name: "binder"}, check: bindCluster(ref("ClusterRole", "reader")), want: "not currently held"},
@@ -93,7 +93,7 @@ func TestEscalation(t *testing.T) {
 		{name: "verb bind in another namespace", user: &user.DefaultInfo{Name: "team-binder"}, check: bindIn("other", ref("ClusterRole", "secrets")),
 			want: `rolebindings.rbac.authorization.k8s.io "new" is forbidden`},
 		{name: "verb bind cluster-wide", user: &user.DefaultInfo{Name: "team-binder"}, check: bindCluster(ref("ClusterRole", "secrets")), want: "not currently held"},
-		{name: "bind a role that is not there", user: &user.DefaultInfo{Name: "reader"}, check: bindCluster(ref("ClusterRole", "gone")), want: "not found", notFound: true},
+		{name: "bind a missing role", user: &user.DefaultInfo{Name: "reader"}, check: bindCluster(ref("ClusterRole", "gone")), want: "not found", notFound: true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -116,6 +116,6 @@ func TestEscalation(t *testing.T) {
 		})
 	}
 	if err := guard.CheckRole(context.Background(), role("team", "r")); err == nil {
-		t.Error("a request without a user was let through")
+		t.Error("a request without a user was allowed")
 	}
 }

@@ -26,8 +26,8 @@ type Resolver struct {
 	clusterRoleBindings cache.Indexer
 }
 
-// NewResolver returns a Resolver that reads from the given informers. It adds indexes to those of
-// the bindings, so call it before they are started.
+// NewResolver returns a Resolver that reads from the given informers. It adds indexes to the
+// informers of bindings, so call it before they are started.
 func NewResolver(rbac informers.Interface) (*Resolver, error) {
 	roleBindings := rbac.RoleBindings().Informer()
 	if err := addIndex(roleBindings, indexRoleBinding); err != nil {
@@ -84,8 +84,9 @@ func describeSubject(subject rbacv1.Subject, bindingNamespace string) string {
 	return fmt.Sprintf("%s %q", subject.Kind, name)
 }
 
-// grants yields the bindings that apply to a user with these keys: ClusterRoleBindings, then those
-// of the namespace. A binding of several of the user's groups is yielded for each group.
+// grants yields the bindings that apply to a user with these keys: ClusterRoleBindings, then the
+// RoleBindings of the namespace. A binding of several of the user's groups is yielded for each
+// group.
 func (r *Resolver) grants(keys []string, namespace string) iter.Seq[grant] {
 	return func(yield func(grant) bool) {
 		for _, key := range keys {

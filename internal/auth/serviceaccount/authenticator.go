@@ -55,7 +55,7 @@ func (a *Authenticator) AuthenticateToken(ctx context.Context, token string) (*a
 	if c.Issuer != a.issuer {
 		return nil, false, fmt.Errorf("token issuer %q is invalid", c.Issuer)
 	}
-	audiences, err := intended(ctx, authenticator.Audiences(c.Audience), a.audiences)
+	audiences, err := acceptedAudiences(ctx, authenticator.Audiences(c.Audience), a.audiences)
 	if err != nil {
 		return nil, false, err
 	}
@@ -89,19 +89,19 @@ func unverifiedIssuer(token string) string {
 	return claimed.Issuer
 }
 
-// intended returns the audiences of a token that the request accepts; own is what a request without
-// audiences accepts.
-func intended(ctx context.Context, meant, own authenticator.Audiences) (authenticator.Audiences, error) {
-	if len(meant) == 0 {
-		meant = own
+// acceptedAudiences returns the audiences of a token that the request accepts. A token or a request
+// without audiences has the API server's own.
+func acceptedAudiences(ctx context.Context, audiences, own authenticator.Audiences) (authenticator.Audiences, error) {
+	if len(audiences) == 0 {
+		audiences = own
 	}
 	wanted, ok := authenticator.AudiencesFrom(ctx)
 	if !ok {
 		wanted = own
 	}
-	both := meant.Intersect(wanted)
+	both := audiences.Intersect(wanted)
 	if len(both) == 0 && len(own) > 0 {
-		return nil, fmt.Errorf("token audiences %q is invalid for the target audiences %q", meant, wanted)
+		return nil, fmt.Errorf("token audiences %q is invalid for the target audiences %q", audiences, wanted)
 	}
 	return both, nil
 }

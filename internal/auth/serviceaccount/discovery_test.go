@@ -57,7 +57,7 @@ func TestDiscovery(t *testing.T) {
 		}
 		read, err := ecdsa.ParseUncompressedPublicKey(elliptic.P256(), point)
 		if err != nil || !read.Equal(public) {
-			t.Errorf("key %d is another key (%v)", i, err)
+			t.Errorf("key %d differs (%v)", i, err)
 		}
 	}
 

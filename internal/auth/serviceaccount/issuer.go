@@ -248,15 +248,15 @@ func sameUID(kind schema.GroupVersionKind, ref *authenticationv1.BoundObjectRefe
 
 // extend extends the life of a pod's own token; see warnOnlyExpiration.
 func (i *Issuer) extend(c *claims, request *authenticationv1.TokenRequest, pod *corev1.Pod, now time.Time) {
-	if pod == nil || *request.Spec.ExpirationSeconds != warnOnlyExpiration || !i.own(request.Spec.Audiences) {
+	if pod == nil || *request.Spec.ExpirationSeconds != warnOnlyExpiration || !i.areOwn(request.Spec.Audiences) {
 		return
 	}
 	c.Kubernetes.WarnAfter = c.ExpiresAt
 	c.ExpiresAt = jwt.NewNumericDate(now.Add(seconds(extendedExpiration)))
 }
 
-// own reports whether all audiences are the API server's.
-func (i *Issuer) own(audiences []string) bool {
+// areOwn reports whether all audiences are the API server's.
+func (i *Issuer) areOwn(audiences []string) bool {
 	return !slices.ContainsFunc(audiences, func(a string) bool { return !slices.Contains(i.audiences, a) })
 }
 

@@ -82,7 +82,7 @@ func (l *Legacy) AuthenticateToken(ctx context.Context, token string) (*authenti
 	if err != nil {
 		return nil, false, err
 	}
-	audiences, err := intended(ctx, authenticator.Audiences(c.Audience), l.audiences)
+	audiences, err := acceptedAudiences(ctx, authenticator.Audiences(c.Audience), l.audiences)
 	if err != nil {
 		return nil, false, err
 	}
@@ -92,8 +92,8 @@ func (l *Legacy) AuthenticateToken(ctx context.Context, token string) (*authenti
 	if err := l.checkObjects(ctx, c, token); err != nil {
 		return nil, false, err
 	}
-	who := &serviceaccount.ServiceAccountInfo{Namespace: c.Namespace, Name: c.Account, UID: c.AccountUID}
-	return &authenticator.Response{User: who.UserInfo(), Audiences: audiences}, true, nil
+	account := &serviceaccount.ServiceAccountInfo{Namespace: c.Namespace, Name: c.Account, UID: c.AccountUID}
+	return &authenticator.Response{User: account.UserInfo(), Audiences: audiences}, true, nil
 }
 
 // check returns an error unless the claims are complete and consistent.

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 )
 
-// legacyWorld has a Secret app/s1 that holds a token of app/web.
+// legacyWorld returns a world with a Secret app/s1 that holds a token of app/web.
 func legacyWorld(t *testing.T) (*world, *Legacy, string) {
 	t.Helper()
 	w := newWorld(t)
@@ -49,7 +49,7 @@ func (w *world) lastUsed(t *testing.T) string {
 	return secret.Labels["kubernetes.io/legacy-token-last-used"]
 }
 
-func TestATokenInASecretHasNoEnd(t *testing.T) {
+func TestTokenInSecretDoesNotExpire(t *testing.T) {
 	w, legacy, token := legacyWorld(t)
 	if diff := cmp.Diff(map[string]any{
 		"iss": "kubernetes/serviceaccount", "sub": "system:serviceaccount:app:web",
@@ -72,7 +72,7 @@ func TestATokenInASecretHasNoEnd(t *testing.T) {
 			t.Errorf("last used on %q, want %s", got, day)
 		}
 	}
-	// Another server, whose clock is ahead, has noted tomorrow.
+	// Another server, whose clock is ahead, has recorded tomorrow.
 	w.change(t, func(s *corev1.Secret) { s.Labels["kubernetes.io/legacy-token-last-used"] = "2036-03-02" })
 	if _, ok, err := legacy.AuthenticateToken(context.Background(), token); !ok || err != nil || w.lastUsed(t) != "2036-03-02" {
 		t.Errorf("%v, %v, last used on %s", ok, err, w.lastUsed(t))
@@ -85,10 +85,10 @@ func TestRefusedTokensOfSecrets(t *testing.T) {
 		spoil func(*world)
 		want  string
 	}{
-		"the Secret is gone":   {func(w *world) { w.delete(t, "secret") }, "Token has been invalidated"},
-		"the account is gone":  {func(w *world) { w.delete(t, "account") }, "not found"},
-		"it holds another one": {func(w *world) { w.change(t, func(s *corev1.Secret) { s.Data["token"] = []byte("x") }) }, "Token does not match server's copy"},
-		"it was marked invalid": {func(w *world) {
+		"the Secret is deleted":          {func(w *world) { w.delete(t, "secret") }, "Token has been invalidated"},
+		"the account is deleted":         {func(w *world) { w.delete(t, "account") }, "not found"},
+		"the Secret holds another token": {func(w *world) { w.change(t, func(s *corev1.Secret) { s.Data["token"] = []byte("x") }) }, "Token does not match server's copy"},
+		"the token was marked invalid": {func(w *world) {
 			w.change(t, func(s *corev1.Secret) { s.Labels = map[string]string{invalidSinceLabel: "2026-01-01"} })
 		}, "has been marked invalid"},
 	} {
@@ -105,15 +105,15 @@ func TestRefusedTokensOfSecrets(t *testing.T) {
 	if _, ok, err := legacy.AuthenticateToken(authenticator.WithAudiences(ctx, []string{"vault"}), token); ok || err == nil {
 		t.Errorf("for another audience: %v, %v", ok, err)
 	}
-	// Bound tokens are another authenticator's, and this one's are not its.
+	// Neither authenticator accepts the other's tokens.
 	bound := w.request(t, boundTo("Pod", "p1"))
 	if _, ok, err := legacy.AuthenticateToken(ctx, bound); ok || err != nil {
 		t.Errorf("a bound token: %v, %v", ok, err)
 	}
 	if _, ok, err := w.authenticator.AuthenticateToken(ctx, token); ok || err != nil {
-		t.Errorf("by the other: %v, %v", ok, err)
+		t.Errorf("a legacy token as a bound one: %v, %v", ok, err)
 	}
-	// Signed by somebody else, or without what it must say.
+	// Tokens with another signature, or without a required claim, are refused.
 	other := newWorld(t)
 	foreign, err := other.keys.LegacyToken(&corev1.ServiceAccount{ObjectMeta: meta("app", "web")}, "s1")
 	if err != nil {
@@ -127,7 +127,7 @@ func TestRefusedTokensOfSecrets(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, ok, err := legacy.AuthenticateToken(ctx, nameless); ok || err == nil || err.Error() != "secretName claim is missing" {
-		t.Errorf("of no Secret: %v, %v", ok, err)
+		t.Errorf("without a Secret: %v, %v", ok, err)
 	}
 }
 

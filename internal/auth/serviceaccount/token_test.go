@@ -147,15 +147,15 @@ func TestClaims(t *testing.T) {
 			map[string]any{"pod": map[string]any{"name": "p1", "uid": "p1-uid"}, "node": node}, 3600, time.Hour, DefaultIssuerURL},
 		{"bound to a pod without a node", boundTo("Pod", "unscheduled"),
 			map[string]any{"pod": map[string]any{"name": "unscheduled", "uid": "unscheduled-uid"}}, 3600, time.Hour, DefaultIssuerURL},
-		{"bound to a pod whose node is gone", boundTo("Pod", "lost"),
+		{"bound to a pod whose node is deleted", boundTo("Pod", "lost"),
 			map[string]any{"pod": map[string]any{"name": "lost", "uid": "lost-uid"}, "node": map[string]any{"name": "gone"}}, 3600, time.Hour, DefaultIssuerURL},
 		{"bound to a secret", boundTo("Secret", "s1"), map[string]any{"secret": map[string]any{"name": "s1", "uid": "s1-uid"}}, 3600, time.Hour, DefaultIssuerURL},
 		{"bound to a node", boundTo("Node", "n1"), map[string]any{"node": node}, 3600, time.Hour, DefaultIssuerURL},
-		{"a pod's own token lives on, with a warning", expiring(boundTo("Pod", "p1"), warnOnlyExpiration),
+		{"a pod's own token lasts longer, with a warning", expiring(boundTo("Pod", "p1"), warnOnlyExpiration),
 			map[string]any{"pod": map[string]any{"name": "p1", "uid": "p1-uid"}, "node": node, "warnafter": at + 3607}, 31536000, 3607 * time.Second, DefaultIssuerURL},
-		{"not so for others", expiring(boundTo("Secret", "s1"), warnOnlyExpiration),
+		{"a Secret's token does not last longer", expiring(boundTo("Secret", "s1"), warnOnlyExpiration),
 			map[string]any{"secret": map[string]any{"name": "s1", "uid": "s1-uid"}}, 3607, 3607 * time.Second, DefaultIssuerURL},
-		{"nor for another audience", func() *authenticationv1.TokenRequest {
+		{"a token for another audience does not last longer", func() *authenticationv1.TokenRequest {
 			r := expiring(boundTo("Pod", "unscheduled"), warnOnlyExpiration)
 			r.Spec.Audiences = []string{"vault"}
 			return r
@@ -226,8 +226,8 @@ func TestRefusedRequests(t *testing.T) {
 		{"no such secret", "web", boundTo("Secret", "nope"), nil, metav1.StatusReasonNotFound, `secrets "nope" not found`},
 		{"no such node", "web", boundTo("Node", "nope"), nil, metav1.StatusReasonNotFound, `nodes "nope" not found`},
 		{"no name", "web", boundTo("Pod", ""), nil, metav1.StatusReasonBadRequest, "Name parameter required."},
-		{"odd name", "web", boundTo("Secret", "a/b"), nil, metav1.StatusReasonBadRequest, `Name parameter invalid: "a/b": may not contain '/'`},
-		{"odd kind", "web", boundTo("ConfigMap", "c"), nil, metav1.StatusReasonBadRequest, "cannot bind token to object of type /v1, Kind=ConfigMap"},
+		{"invalid name", "web", boundTo("Secret", "a/b"), nil, metav1.StatusReasonBadRequest, `Name parameter invalid: "a/b": may not contain '/'`},
+		{"unsupported kind", "web", boundTo("ConfigMap", "c"), nil, metav1.StatusReasonBadRequest, "cannot bind token to object of type /v1, Kind=ConfigMap"},
 		{"recreated pod", "web", withSpec(func(r *authenticationv1.TokenRequest) { r.Spec.BoundObjectRef.UID = "old" }), nil, metav1.StatusReasonConflict, "the UID in the bound object reference (old) does not match the UID in record"},
 	}
 	for _, tt := range tests {
@@ -238,7 +238,7 @@ func TestRefusedRequests(t *testing.T) {
 				t.Errorf("got %v (%s), want %s with %q", err, apierrors.ReasonForError(err), tt.reason, tt.message)
 			}
 			if answer != nil {
-				t.Error("a refused request has an answer")
+				t.Error("a refused request returned a token")
 			}
 		})
 	}
@@ -246,7 +246,7 @@ func TestRefusedRequests(t *testing.T) {
 
 var schemaPods = corev1.Resource("pods")
 
-func TestRequestLeavesItsInputAlone(t *testing.T) {
+func TestRequestDoesNotModifyItsInput(t *testing.T) {
 	r := boundTo("Pod", "p1")
 	before := r.DeepCopy()
 	newWorld(t).request(t, r)
@@ -274,14 +274,14 @@ func TestAuthenticate(t *testing.T) {
 		{name: "within the leeway", request: &authenticationv1.TokenRequest{}, change: at(time.Hour + leeway), extra: map[string][]string{}},
 		{name: "expired", request: &authenticationv1.TokenRequest{}, change: at(time.Hour + leeway + time.Second), want: "service account token has expired"},
 		{name: "extended token after its hour", request: expiring(boundTo("Secret", "s1"), 7200), change: at(2 * time.Hour), extra: map[string][]string{}},
-		{name: "clock far behind", request: &authenticationv1.TokenRequest{}, change: at(-2 * leeway), want: "service account token is not valid yet"},
+		{name: "server's clock far behind", request: &authenticationv1.TokenRequest{}, change: at(-2 * leeway), want: "service account token is not valid yet"},
 		{name: "account deleted", request: &authenticationv1.TokenRequest{}, change: func(t *testing.T, w *world) {
 			remove(t, w.client.CoreV1().ServiceAccounts("app").Delete, "web")
 		}, want: `serviceaccounts "web" not found`},
 		{name: "account recreated", request: &authenticationv1.TokenRequest{}, change: func(t *testing.T, w *world) {
 			replace(t, w, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "app", Name: "web", UID: "new"}}, "serviceaccounts")
 		}, want: "service account UID (new) does not match claim (web-uid)"},
-		{name: "account ending", request: &authenticationv1.TokenRequest{}, change: func(t *testing.T, w *world) {
+		{name: "account terminating", request: &authenticationv1.TokenRequest{}, change: func(t *testing.T, w *world) {
 			replace(t, w, &corev1.ServiceAccount{ObjectMeta: ending(meta("app", "web"), -leeway-time.Second)}, "serviceaccounts")
 		}, want: "service account app/web has been deleted"},
 		{name: "pod deleted", request: boundTo("Pod", "p1"), change: func(t *testing.T, w *world) {
@@ -302,12 +302,12 @@ func TestAuthenticate(t *testing.T) {
 		{name: "node deleted", request: boundTo("Node", "n1"), change: func(t *testing.T, w *world) {
 			remove(t, w.client.CoreV1().Nodes().Delete, "n1")
 		}, want: "service account token has been invalidated"},
-		{name: "the node of a bound pod may go", request: boundTo("Pod", "p1"), change: func(t *testing.T, w *world) {
+		{name: "node of a bound pod deleted", request: boundTo("Pod", "p1"), change: func(t *testing.T, w *world) {
 			remove(t, w.client.CoreV1().Nodes().Delete, "n1")
 		}, extra: map[string][]string{
 			"authentication.kubernetes.io/pod-name": {"p1"}, "authentication.kubernetes.io/pod-uid": {"p1-uid"},
 			"authentication.kubernetes.io/node-name": {"n1"}, "authentication.kubernetes.io/node-uid": {"n1-uid"}}},
-		{name: "a stale cache does not matter", request: boundTo("Pod", "p1"), change: func(t *testing.T, w *world) {
+		{name: "pod missing in a stale cache", request: boundTo("Pod", "p1"), change: func(t *testing.T, w *world) {
 			if err := w.informers.Core().V1().Pods().Informer().GetStore().Add(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "app", Name: "p1", UID: "old"}}); err != nil {
 				t.Fatal(err)
 			}
@@ -381,7 +381,7 @@ func replace(t *testing.T, w *world, obj runtime.Object, resource string) {
 	}
 }
 
-func TestStrangeTokens(t *testing.T) {
+func TestInvalidTokens(t *testing.T) {
 	w := newWorld(t)
 	good := w.request(t, &authenticationv1.TokenRequest{})
 	parts := strings.Split(good, ".")
@@ -398,14 +398,14 @@ func TestStrangeTokens(t *testing.T) {
 	}
 	tests := []struct {
 		name, token string
-		ours        bool // an error, not another authenticator's business
+		isOwn       bool // refused with an error, and not left to another authenticator
 	}{
 		{"empty", "", false},
 		{"opaque", "abcdef.0123456789abcdef", false},
 		{"JSON", `{"payload":"x"}`, false},
-		{"another issuer's", elsewhere.Status.Token, false},
-		{"another key's", forged.Status.Token, true},
-		{"our key ID, another key", strings.Split(forged.Status.Token, ".")[0] + "." + parts[1] + "." + parts[2], true},
+		{"another issuer", elsewhere.Status.Token, false},
+		{"another key", forged.Status.Token, true},
+		{"valid key ID, another key", strings.Split(forged.Status.Token, ".")[0] + "." + parts[1] + "." + parts[2], true},
 		{"changed payload", parts[0] + "." + encode([]byte(`{"iss":"`+DefaultIssuerURL+`","sub":"system:serviceaccount:app:root"}`)) + "." + parts[2], true},
 		{"no signature", parts[0] + "." + parts[1] + ".", true},
 		{"algorithm none", encode([]byte(`{"alg":"none"}`)) + "." + parts[1] + ".", true},
@@ -418,8 +418,8 @@ func TestStrangeTokens(t *testing.T) {
 			if ok || response != nil {
 				t.Fatal("authenticated")
 			}
-			if (err != nil) != tt.ours {
-				t.Errorf("error %v; ours: %v", err, tt.ours)
+			if (err != nil) != tt.isOwn {
+				t.Errorf("error %v; own token: %v", err, tt.isOwn)
 			}
 		})
 	}
@@ -451,7 +451,7 @@ func TestKeyRotation(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := NewKeys(p384); err == nil {
-		t.Error("a key that ES256 cannot use was taken")
+		t.Error("a key that ES256 cannot use was accepted")
 	}
 }
 

@@ -18,11 +18,11 @@ import (
 
 // Allowed reports whether a user may do verb (approve, sign, attest) for a signer, or for its whole
 // domain. It returns false if the authorizer fails.
-func Allowed(ctx context.Context, a authorizer.UnconditionalAuthorizer, who user.Info, verb, signer string) bool {
+func Allowed(ctx context.Context, a authorizer.UnconditionalAuthorizer, u user.Info, verb, signer string) bool {
 	domain, _, _ := strings.Cut(signer, "/")
 	for _, name := range []string{signer, domain + "/*"} {
 		decision, reason, err := a.Authorize(ctx, authorizer.AttributesRecord{
-			User: who, Verb: verb, Name: name,
+			User: u, Verb: verb, Name: name,
 			APIGroup: certificatesv1.GroupName, APIVersion: "*", Resource: "signers", ResourceRequest: true,
 		})
 		if err != nil {

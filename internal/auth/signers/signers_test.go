@@ -12,7 +12,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 )
 
-// rules are what may be done: "verb name".
+// rules is an authorizer that allows the listed "verb name" pairs.
 type rules map[string]bool
 
 func (r rules) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {

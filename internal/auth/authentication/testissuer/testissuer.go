@@ -61,9 +61,9 @@ func New(t *testing.T) *Issuer {
 	return i
 }
 
-func answer(w http.ResponseWriter, what any) {
+func answer(w http.ResponseWriter, body any) {
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(what)
+	_ = json.NewEncoder(w).Encode(body)
 }
 
 // Sign returns a token with these claims and the issuer's URL.

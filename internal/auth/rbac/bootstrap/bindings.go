@@ -23,8 +23,8 @@ func (p *Policy) addClusterRoleBindings() {
 	p.bind("system:kube-scheduler", user(users.KubeScheduler))
 	p.bind("system:volume-scheduler", user(users.KubeScheduler))
 	p.bind("system:kube-dns", systemAccount("kube-dns"))
-	// It has no subjects, because nodes have their own authorizer. Administrators who do not
-	// use that one add system:nodes.
+	// It has no subjects, because nodes have their own authorizer. Administrators who disable
+	// it add the subject system:nodes.
 	p.bind("system:node")
 }
 

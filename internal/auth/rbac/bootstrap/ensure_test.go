@@ -31,8 +31,8 @@ func count(client *fake.Clientset) map[string]int {
 	return verbs
 }
 
-// small is a part of the policy with objects of each kind: the fake client is too slow to write all
-// of it in every test.
+// small returns a part of the policy with objects of each kind, because the fake client is too slow
+// for the whole policy in every test.
 func small() Policy {
 	p := Default()
 	other := func(name string) bool {
@@ -123,7 +123,7 @@ func TestEnsureExtendsAndNeverRemoves(t *testing.T) {
 		t.Errorf("a protected role was extended: %v", rules)
 	}
 	if rules := get("view").Rules; len(rules) != 1 {
-		t.Errorf("the rules of an aggregating role were touched: %v", rules)
+		t.Errorf("the rules of an aggregated role were changed: %v", rules)
 	}
 	binding, err = rbac.ClusterRoleBindings().Get(ctx, "system:monitoring", metav1.GetOptions{})
 	if err != nil {
@@ -141,7 +141,7 @@ func TestEnsureExtendsAndNeverRemoves(t *testing.T) {
 	}
 }
 
-// TestEnsureBesideAnotherServer: another server writes each object between the list and the write.
+// TestEnsureBesideAnotherServer: another server creates each object between the list and the write.
 func TestEnsureBesideAnotherServer(t *testing.T) {
 	ctx := context.Background()
 	client := fake.NewClientset()

@@ -20,16 +20,15 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// upstream makes TestSameAsUpstream read upstream's own test data and write
-// their digests anew:
+// upstream makes TestSameAsUpstream read upstream's own test data and rewrite the digests:
 //
 //	go test ./internal/auth/rbac/bootstrap -upstream "$(go env GOMODCACHE)/k8s.io/kubernetes@v1.37.1"
 var upstream = flag.String("upstream", "", "k8s.io/kubernetes source to take the digests of upstream's policy from")
 
 const digestFile = "testdata/upstream-v1.37.1.txt"
 
-// TestSameAsUpstream compares every object of the policy with upstream's, by digest: a line that
-// differs names the object.
+// TestSameAsUpstream compares the digest of every object of the policy with upstream's. A differing
+// line names the object.
 func TestSameAsUpstream(t *testing.T) {
 	if *upstream != "" {
 		if err := os.WriteFile(digestFile, []byte(strings.Join(upstreamDigests(t, *upstream), "\n")+"\n"), 0o644); err != nil {
