@@ -182,7 +182,7 @@ func assertWhole(t *testing.T, c imageContent) {
 		}
 		for _, ref := range b.refs {
 			if !seen[ref] {
-				t.Errorf("%s refers to %s, which does not stand before it", b.Digest, ref)
+				t.Errorf("%s refers to %s, which does not come before it", b.Digest, ref)
 			}
 		}
 		seen[b.Digest] = true
@@ -197,27 +197,27 @@ func cutAt(content []byte, mark string) []byte {
 	return before
 }
 
-func TestOtherFilesAreRefused(t *testing.T) {
+func TestInvalidArchivesAreRefused(t *testing.T) {
 	image := testImage(t)
 	tests := map[string]struct {
 		content []byte
 		want    string
 	}{
-		"empty":          {nil, "it has no files"},
-		"text":           {[]byte(strings.Repeat("no image\n", 100)), "not an image archive"},
-		"cut short":      {cutAt(ociArchive(t, image, "app:v1"), `"/pause"`), "is not an image archive: it ends in the middle of"},
-		"zstd":           {[]byte("\x28\xb5\x2f\xfd\x00\x00\x00"), "is compressed with zstd; decompress it first"},
-		"broken gzip":    {[]byte("\x1f\x8b\x08\x00\x00\x00\x00\x00"), "unexpected EOF"},
-		"other tar":      {tarOf(t, map[string]string{"a.txt": "a"}), "neither an OCI nor a docker image archive: it has no index.json and no manifest.json"},
-		"no name":        {ociArchive(t, image, "latest"), "an image has no name"},
-		"bad name":       {ociArchive(t, image, "App:v1"), "is not an image reference"},
-		"empty index":    {tarOf(t, map[string]string{"index.json": "{}"}), "has no image"},
-		"no JSON":        {tarOf(t, map[string]string{"index.json": "{"}), "index.json"},
-		"empty list":     {tarOf(t, map[string]string{"manifest.json": "[]"}), "has no image"},
-		"lacks config":   {tarOf(t, map[string]string{"manifest.json": `[{"Config":"c.json","RepoTags":["a"],"Layers":[]}]`}), "lacks c.json"},
-		"by ID":          {tarOf(t, map[string]string{"manifest.json": `[{"Config":"c.json"}]`}), "save it by its name"},
-		"other platform": {ociArchive(t, foreign(t, image), "app:v1"), "is not for this machine's platform"},
-		"docker, other":  {dockerArchive(t, foreign(t, image), "app:v1"), "is for linux/s390x"},
+		"empty":                                 {nil, "it has no files"},
+		"text":                                  {[]byte(strings.Repeat("no image\n", 100)), "not an image archive"},
+		"truncated":                             {cutAt(ociArchive(t, image, "app:v1"), `"/pause"`), "is not an image archive: it ends in the middle of"},
+		"zstd":                                  {[]byte("\x28\xb5\x2f\xfd\x00\x00\x00"), "is compressed with zstd; decompress it first"},
+		"broken gzip":                           {[]byte("\x1f\x8b\x08\x00\x00\x00\x00\x00"), "unexpected EOF"},
+		"other tar":                             {tarOf(t, map[string]string{"a.txt": "a"}), "neither an OCI nor a docker image archive: it has no index.json and no manifest.json"},
+		"no name":                               {ociArchive(t, image, "latest"), "an image has no name"},
+		"bad name":                              {ociArchive(t, image, "App:v1"), "is not an image reference"},
+		"empty index":                           {tarOf(t, map[string]string{"index.json": "{}"}), "has no image"},
+		"no JSON":                               {tarOf(t, map[string]string{"index.json": "{"}), "index.json"},
+		"empty list":                            {tarOf(t, map[string]string{"manifest.json": "[]"}), "has no image"},
+		"missing config":                        {tarOf(t, map[string]string{"manifest.json": `[{"Config":"c.json","RepoTags":["a"],"Layers":[]}]`}), "lacks c.json"},
+		"image without a name, saved by its ID": {tarOf(t, map[string]string{"manifest.json": `[{"Config":"c.json"}]`}), "save it by its name"},
+		"other platform":                        {ociArchive(t, foreign(t, image), "app:v1"), "is not for this machine's platform"},
+		"docker, other":                         {dockerArchive(t, foreign(t, image), "app:v1"), "is for linux/s390x"},
 	}
 	for what, tt := range tests {
 		t.Run(what, func(t *testing.T) {

@@ -175,8 +175,8 @@ func (a *archive) collectImage(c *imageContent, raw []byte) (map[string]v1.Hash,
 	return manifestRefs(manifest), nil
 }
 
-// readConfig returns an empty config if the manifest is not that of a container image but of a signature or an
-// attestation.
+// readConfig returns an empty config if the manifest describes a signature or an attestation, and not a
+// container image.
 func (a *archive) readConfig(manifest *v1.Manifest) (*v1.ConfigFile, error) {
 	raw, err := a.read(blobPath(manifest.Config.Digest))
 	if err != nil {

@@ -37,7 +37,7 @@ func TestNamesAreUsable(t *testing.T) {
 	}
 	for _, id := range []string{"", "0a1b2c3", "0A1B2C3D", "0a1b2c3d4", "../../..", "0a1b2c3d\n"} {
 		if _, err := NamesFor(id); err == nil {
-			t.Errorf("%q is taken for an ID", id)
+			t.Errorf("%q was accepted as an ID", id)
 		}
 	}
 }
@@ -56,16 +56,16 @@ func TestResetRefusesInvalidNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	tests := map[string]func(*Options){
-		"nothing":       func(o *Options) { *o = Options{} },
-		"no names":      func(o *Options) { o.Names = Names{} },
-		"root cgroup":   func(o *Options) { o.Names.Cgroup = "" },
-		"no root":       func(o *Options) { o.Root = "" },
-		"relative":      func(o *Options) { o.Root = "containerd" },
-		"the machine":   func(o *Options) { o.RunDir = "/" },
-		"a top level":   func(o *Options) { o.RunDir = "/run" },
-		"no log":        func(o *Options) { o.LogFile = "" },
-		"in a detour":   func(o *Options) { o.RunDir = "/run/x/.." },
-		"foreign names": func(o *Options) { o.Names.Bridge = "docker0" },
+		"no options":               func(o *Options) { *o = Options{} },
+		"no names":                 func(o *Options) { o.Names = Names{} },
+		"root cgroup":              func(o *Options) { o.Names.Cgroup = "" },
+		"no root":                  func(o *Options) { o.Root = "" },
+		"relative":                 func(o *Options) { o.Root = "containerd" },
+		"the root directory":       func(o *Options) { o.RunDir = "/" },
+		"a top-level directory":    func(o *Options) { o.RunDir = "/run" },
+		"no log":                   func(o *Options) { o.LogFile = "" },
+		"a path with ..":           func(o *Options) { o.RunDir = "/run/x/.." },
+		"another program's bridge": func(o *Options) { o.Names.Bridge = "docker0" },
 	}
 	for what, change := range tests {
 		t.Run(what, func(t *testing.T) {
@@ -119,15 +119,15 @@ func TestFreeRange(t *testing.T) {
 		taken []string
 		want  string
 	}{
-		"its own place":              {id: "000000fe", want: "10.244.254.0/24"},
-		"an address in it is taken":  {id: "00000007", taken: []string{"10.244.7.9/32"}, want: "10.244.8.0/24"},
-		"others do not matter":       {id: "00000007", taken: []string{"192.168.0.0/16", "10.244.6.0/24"}, want: "10.244.7.0/24"},
-		"from the end to the start":  {id: "000000ff", taken: []string{"10.244.255.0/24"}, want: "10.244.0.0/24"},
-		"one is left":                {id: "00000007", taken: all(3), want: "10.244.3.0/24"},
-		"none is left":               {id: "00000007", taken: all()},
-		"a wider route takes all":    {id: "00000007", taken: []string{"10.0.0.0/8"}},
-		"half of them":               {id: "00000007", taken: []string{"10.244.0.0/17"}, want: "10.244.128.0/24"},
-		"only the last byte matters": {id: "ffffff07", want: "10.244.7.0/24"},
+		"the range of its ID":                         {id: "000000fe", want: "10.244.254.0/24"},
+		"an address in its range is taken":            {id: "00000007", taken: []string{"10.244.7.9/32"}, want: "10.244.8.0/24"},
+		"other ranges are taken":                      {id: "00000007", taken: []string{"192.168.0.0/16", "10.244.6.0/24"}, want: "10.244.7.0/24"},
+		"continues at the start after the last range": {id: "000000ff", taken: []string{"10.244.255.0/24"}, want: "10.244.0.0/24"},
+		"one range is left":                           {id: "00000007", taken: all(3), want: "10.244.3.0/24"},
+		"no range is left":                            {id: "00000007", taken: all()},
+		"a wider route takes all ranges":              {id: "00000007", taken: []string{"10.0.0.0/8"}},
+		"half of the ranges are taken":                {id: "00000007", taken: []string{"10.244.0.0/17"}, want: "10.244.128.0/24"},
+		"only the last byte matters":                  {id: "ffffff07", want: "10.244.7.0/24"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -4,45 +4,13 @@
 package containerd
 
 import (
-	"fmt"
 	"os"
-	"os/exec"
-	"syscall"
 	"testing"
 
-	"github.com/vishvananda/netlink"
+	"github.com/kindred-project/kindred/internal/containerd/netnstest"
 )
 
-// The tests with a real containerd create bridges and firewall rules, in a network namespace of their own: the
-// test binary runs itself again in a new one.
-const inNamespaceEnv = "KINDRED_TEST_IN_NETNS"
-
-func TestMain(m *testing.M) {
-	if os.Geteuid() != 0 || os.Getenv(inNamespaceEnv) != "" {
-		if os.Getenv(inNamespaceEnv) != "" {
-			loopbackUp()
-		}
-		os.Exit(m.Run())
-	}
-	cmd := exec.Command(os.Args[0], os.Args[1:]...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.Env = append(os.Environ(), inNamespaceEnv+"=1")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
-	if err := cmd.Run(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-}
-
-func loopbackUp() {
-	lo, err := netlink.LinkByName("lo")
-	if err == nil {
-		err = netlink.LinkSetUp(lo)
-	}
-	if err != nil {
-		panic(err)
-	}
-}
+func TestMain(m *testing.M) { os.Exit(netnstest.Run(m)) }
 
 // needContainerd skips a test if containerd is missing, but not in CI.
 func needContainerd(t *testing.T) {

@@ -107,8 +107,8 @@ func overlapsAny(p netip.Prefix, others []netip.Prefix) bool {
 	return false
 }
 
-// routedRanges returns the destinations of the machine's IPv4 routes, without default routes and those of the
-// data directory's bridge.
+// routedRanges returns the destinations of the machine's IPv4 routes, without default routes and routes of
+// the data directory's bridge.
 func routedRanges(bridge string) ([]netip.Prefix, error) {
 	routes, err := netlink.RouteList(nil, netlink.FAMILY_V4)
 	if err != nil {

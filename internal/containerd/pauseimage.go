@@ -84,7 +84,7 @@ func pauseConfig(image v1.Image, arch string) *v1.ConfigFile {
 	config = config.DeepCopy()
 	config.OS, config.Architecture = "linux", arch
 	config.Config.Entrypoint = []string{"/pause"}
-	// The user nobody, as in upstream's image. A pod's runAsUser overrides it.
+	// The user "nobody", as in upstream's image. A pod's runAsUser overrides it.
 	config.Config.User = "65535:65535"
 	return config
 }

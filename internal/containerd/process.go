@@ -176,10 +176,10 @@ func spawn(binary, logFile string, args ...string) (<-chan struct{}, error) {
 
 // environment returns the caller's environment for containerd: without the variables of the caller's service
 // manager (sd_notify(3), sd_listen_fds(3)), and with a PATH that has the shim, runc and iptables.
-func environment(ours []string, binDir string) []string {
+func environment(inherited []string, binDir string) []string {
 	var env []string
 	path := ""
-	for _, kv := range ours {
+	for _, kv := range inherited {
 		name, value, _ := strings.Cut(kv, "=")
 		switch {
 		case name == "NOTIFY_SOCKET" || strings.HasPrefix(name, "LISTEN_") || strings.HasPrefix(name, "WATCHDOG_"):

@@ -223,8 +223,8 @@ const cniResults = "/var/lib/cni/results"
 // removeResults removes the results of the data directory's sandboxes in every network. Those in the loopback
 // network have the sandbox's ID, but not the name of the data directory's network.
 func removeResults(n Names) error {
-	ours, _ := filepath.Glob(filepath.Join(cniResults, n.Network+"-*-*"))
-	for _, file := range ours {
+	files, _ := filepath.Glob(filepath.Join(cniResults, n.Network+"-*-*"))
+	for _, file := range files {
 		sandbox, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(file), n.Network+"-"), "-")
 		results, _ := filepath.Glob(filepath.Join(cniResults, "*-"+sandbox+"-*"))
 		for _, file := range results {

@@ -119,7 +119,7 @@ func importBusybox(t *testing.T, endpoint string) {
 	}
 }
 
-// TestStartAdoptReset starts containerd and pods, takes over both, and resets the data directory.
+// TestStartAdoptReset starts containerd and pods, adopts both, and resets the data directory.
 func TestStartAdoptReset(t *testing.T) {
 	o := testOptions(t)
 	ctx := t.Context()
@@ -130,7 +130,7 @@ func TestStartAdoptReset(t *testing.T) {
 	}
 	t.Logf("started in %v", time.Since(begin))
 	if r.Adopted {
-		t.Error("a fresh data directory has a containerd to take over")
+		t.Error("a containerd was adopted in a new data directory")
 	}
 	importBusybox(t, r.Endpoint)
 	conn := testDial(t, r.Endpoint)
@@ -149,7 +149,7 @@ func TestStartAdoptReset(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("taken over in %v", time.Since(begin))
+	t.Logf("adopted in %v", time.Since(begin))
 	if !again.Adopted || again.Network.PodCIDR != r.Network.PodCIDR {
 		t.Errorf("second start: adopted %v with range %s, want the first's %s", again.Adopted, again.Network.PodCIDR, r.Network.PodCIDR)
 	}
@@ -157,7 +157,7 @@ func TestStartAdoptReset(t *testing.T) {
 	if err := r.Stop(ctx); err != nil {
 		t.Fatal(err)
 	}
-	get(t, "http://"+ip+":8080/passwd") // the pod does not notice
+	get(t, "http://"+ip+":8080/passwd") // the pod keeps serving
 	begin = time.Now()
 	restarted, err := Start(ctx, o)
 	if err != nil {
@@ -165,10 +165,10 @@ func TestStartAdoptReset(t *testing.T) {
 	}
 	t.Logf("restarted in %v", time.Since(begin))
 	if restarted.Adopted {
-		t.Error("a stopped containerd was taken over")
+		t.Error("a stopped containerd was adopted")
 	}
 	if state := containerState(t, testDial(t, r.Endpoint), first); state != runtimeapi.ContainerState_CONTAINER_RUNNING {
-		t.Errorf("after a restart of containerd the container is %s", state)
+		t.Errorf("after a restart of containerd, the container is %s", state)
 	}
 	assertNothingLeft(t, o, true)
 	begin = time.Now()
@@ -202,7 +202,7 @@ func TestResetWithoutContainerd(t *testing.T) {
 	}
 	assertNothingLeft(t, o, false)
 	if results, _ := filepath.Glob(filepath.Join(cniResults, "*"+sandbox+"*")); len(results) > 0 {
-		t.Errorf("left behind: %v", results)
+		t.Errorf("not removed: %v", results)
 	}
 }
 
@@ -325,7 +325,7 @@ func TestPodsReachEachOtherAndTheHost(t *testing.T) {
 	conn := testDial(t, r.Endpoint)
 	_, _, ip := runPod(t, o, conn, "server", "httpd", "-f", "-p", "8080", "-h", "/etc")
 	_, client, _ := runPod(t, o, conn, "client", "sleep", "1000")
-	get(t, "http://"+ip+":8080/passwd") // it listens
+	get(t, "http://"+ip+":8080/passwd") // wait until it listens
 	for url, want := range map[string]string{
 		"http://" + host.Addr().String(): "host",
 		"http://" + ip + ":8080/group":   "root:x:0:",
@@ -368,7 +368,7 @@ func TestTwoDataDirectories(t *testing.T) {
 	assertNothingLeft(t, one, false)
 	assertNothingLeft(t, two, true)
 	if state := containerState(t, conn, container); state != runtimeapi.ContainerState_CONTAINER_RUNNING {
-		t.Errorf("after the other's reset the container is %s", state)
+		t.Errorf("after the reset of the other data directory, the container is %s", state)
 	}
 	get(t, "http://"+ip+":8080/passwd")
 }
@@ -404,14 +404,14 @@ func TestImport(t *testing.T) {
 			t.Errorf("CRI knows %s: %v, %v", ref, present, err)
 		}
 	}
-	// containerd refuses a blob with a wrong digest, and no name is left.
+	// containerd refuses a blob with a wrong digest, and the image gets no name.
 	image = withConfig(t, testImage(t), func(c *v1.ConfigFile) { c.Author = "somebody" })
 	other := bytes.Replace(ociArchive(t, image, "example.com/broken:v1"), []byte("somebody"), []byte("someone!"), 1)
 	if _, err := r.ImportImages(t.Context(), write(t, other)); err == nil {
-		t.Error("an image was imported whose content does not have its digest")
+		t.Error("an image with a wrong digest was imported")
 	}
 	if present, err := hasImage(t.Context(), conn, "example.com/broken:v1"); err != nil || present {
-		t.Errorf("the refused image is there: %v, %v", present, err)
+		t.Errorf("the refused image exists: %v, %v", present, err)
 	}
 }
 
@@ -435,7 +435,7 @@ func TestSupervise(t *testing.T) {
 	}
 	err = poll(t.Context(), r.options.Clock, 10*time.Second, func() error {
 		if pid := containerdPID(t, o); pid == 0 || pid == first {
-			return fmt.Errorf("containerd is not back: process %d", pid)
+			return fmt.Errorf("containerd was not restarted: process %d", pid)
 		}
 		return checkReady(t.Context(), conn)
 	})
@@ -443,12 +443,12 @@ func TestSupervise(t *testing.T) {
 		t.Fatal(err)
 	}
 	if state := containerState(t, conn, container); state != runtimeapi.ContainerState_CONTAINER_RUNNING {
-		t.Errorf("after containerd came back the container is %s", state)
+		t.Errorf("after the restart of containerd, the container is %s", state)
 	}
 	cancel()
 	<-done
 	if containerdPID(t, o) == 0 {
-		t.Error("containerd ended with its supervision")
+		t.Error("containerd stopped with its supervision")
 	}
 }
 

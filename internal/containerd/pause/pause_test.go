@@ -124,7 +124,7 @@ func TestOtherSignalsAreIgnored(t *testing.T) {
 }
 
 // TestReaps orphans a process in the namespace: its parent enters the namespace, starts it and exits. The kernel
-// makes the namespace's first process its parent.
+// then makes the first process of the namespace its parent.
 func TestReaps(t *testing.T) {
 	cmd := start(t)
 	pidfd, err := unix.PidfdOpen(cmd.Process.Pid, 0)

@@ -1,0 +1,51 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package netnstest runs the tests of a package in a new network namespace, so that their bridges
+// and firewall rules do not affect the machine.
+package netnstest
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+)
+
+// inNamespaceEnv is set for the process in the new namespace.
+const inNamespaceEnv = "KINDRED_TEST_IN_NETNS"
+
+// Run runs the tests, and returns the exit code for TestMain. As root, it runs the test binary again in
+// a new network namespace; other users cannot create one, and their tests must skip what needs it.
+func Run(m *testing.M) int {
+	if os.Getenv(inNamespaceEnv) != "" {
+		if err := loopbackUp(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		return m.Run()
+	}
+	if os.Geteuid() != 0 {
+		return m.Run()
+	}
+	cmd := exec.Command(os.Args[0], os.Args[1:]...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.Env = append(os.Environ(), inNamespaceEnv+"=1")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
+	if err := cmd.Run(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+func loopbackUp() error {
+	lo, err := netlink.LinkByName("lo")
+	if err != nil {
+		return err
+	}
+	return netlink.LinkSetUp(lo)
+}
