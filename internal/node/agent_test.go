@@ -44,8 +44,8 @@ func TestRealRuntime(t *testing.T) {
 		{"broken sandbox", brokenSandbox},
 		{"memory limit", memoryLimit},
 		{"refusal", refusal},
-		{"many", many},
-		{"take-over", takeOver},
+		{"many pods", many},
+		{"new agent", takeOver},
 	} {
 		b.T = t
 		if !t.Run(test.name, func(t *testing.T) { b.T = t; test.run(b) }) {
@@ -64,7 +64,7 @@ func life(b *bed) {
 	b.Logf("create to ready: %v", time.Since(begin))
 	begin = time.Now()
 	b.delete("web")
-	b.Logf("delete to gone: %v", time.Since(begin))
+	b.Logf("delete to removed: %v", time.Since(begin))
 }
 
 func job(b *bed) {
@@ -209,7 +209,7 @@ func deadline(b *bed) {
 	b.delete("brief")
 }
 
-// stubborn ignores SIGTERM and gets SIGKILL after its grace period, which is at least 2 s.
+// stubborn runs a container that ignores SIGTERM: it gets SIGKILL after its grace period, which is at least 2 s.
 func stubborn(b *bed) {
 	p := podOf("stubborn", busybox("c", "trap '' TERM; while :; do sleep 0.1; done"))
 	p.Spec.TerminationGracePeriodSeconds = ptr(int64(1))
@@ -232,7 +232,7 @@ func force(b *bed) {
 	b.nothingLeft(p)
 }
 
-// nothingLeft waits until runtime and disk have nothing left of the pod.
+// nothingLeft waits until the pod has left no state in the runtime and on disk.
 func (b *bed) nothingLeft(p *v1.Pod) {
 	b.Helper()
 	layout := rootdir.Layout{Root: b.options.RootDir}
@@ -335,8 +335,8 @@ func many(b *bed) {
 	}
 }
 
-// takeOver replaces the agent: running pods are not restarted, and pods that were deleted from the API
-// meanwhile are removed.
+// takeOver replaces the agent: running pods are not restarted, and pods that were deleted from the API in
+// the meantime are removed.
 func takeOver(b *bed) {
 	b.create(podOf("stays", busybox("c", obedient)))
 	leaves := b.create(podOf("leaves", busybox("c", obedient)))

@@ -24,7 +24,7 @@ import (
 	"github.com/kindred-project/kindred/test/images"
 )
 
-// bed has a real containerd and a fake clientset as the API.
+// bed is an agent with a real containerd, and a fake clientset as the API.
 type bed struct {
 	*testing.T
 	client  *fake.Clientset
@@ -96,14 +96,14 @@ func (b *bed) start() {
 			b.Error(err)
 		}
 	}()
-	var told []string
+	var recorded []string
 	listened := make(chan struct{})
 	go func() {
 		defer close(listened)
 		for {
 			select {
 			case e := <-events.Events:
-				told = append(told, fmt.Sprintf("%s %s", time.Now().Format("05.000"), e))
+				recorded = append(recorded, fmt.Sprintf("%s %s", time.Now().Format("05.000"), e))
 			case <-done:
 				return
 			}
@@ -113,7 +113,7 @@ func (b *bed) start() {
 		cancel()
 		<-done
 		<-listened
-		b.Logf("events:\n%s", strings.Join(told, "\n"))
+		b.Logf("events:\n%s", strings.Join(recorded, "\n"))
 	}
 	select {
 	case <-agent.Ready():
@@ -210,5 +210,5 @@ func (b *bed) untilGone(name string) {
 			return
 		}
 	}
-	b.Fatalf("pod %s was not let go", name)
+	b.Fatalf("pod %s was not deleted", name)
 }

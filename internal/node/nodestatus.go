@@ -123,14 +123,14 @@ func readyProblem(status *runtimeapi.StatusResponse, err error) error {
 		return fmt.Errorf("container runtime is down: %w", err)
 	}
 	return errors.Join(
-		required(status, runtimeapi.RuntimeReady, "container runtime not ready"),
-		required(status, runtimeapi.NetworkReady, "container runtime network not ready"),
+		checkCondition(status, runtimeapi.RuntimeReady, "container runtime not ready"),
+		checkCondition(status, runtimeapi.NetworkReady, "container runtime network not ready"),
 	)
 }
 
-// required returns an error if a condition that CRI requires is not true. Other conditions are specific
+// checkCondition returns an error if a condition that CRI requires is not true. Other conditions are specific
 // to the runtime: one of containerd's warns of deprecations.
-func required(status *runtimeapi.StatusResponse, condition, problem string) error {
+func checkCondition(status *runtimeapi.StatusResponse, condition, problem string) error {
 	for _, c := range status.GetStatus().GetConditions() {
 		switch {
 		case c.Type != condition:

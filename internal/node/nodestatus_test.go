@@ -20,12 +20,12 @@ func TestReadyProblem(t *testing.T) {
 		err        error
 		want       string
 	}{
-		"fine":         {[]*runtimeapi.RuntimeCondition{runtime, network}, nil, ""},
-		"own warnings": {[]*runtimeapi.RuntimeCondition{runtime, network, deprecated}, nil, ""},
-		"down":         {nil, errors.New("refused"), "container runtime is down: refused"},
-		"no network": {[]*runtimeapi.RuntimeCondition{runtime, {Type: "NetworkReady", Reason: "NetworkPluginNotReady", Message: "none"}}, nil,
+		"all required conditions are true":       {[]*runtimeapi.RuntimeCondition{runtime, network}, nil, ""},
+		"a false condition of the runtime's own": {[]*runtimeapi.RuntimeCondition{runtime, network, deprecated}, nil, ""},
+		"the runtime is down":                    {nil, errors.New("refused"), "container runtime is down: refused"},
+		"NetworkReady is false": {[]*runtimeapi.RuntimeCondition{runtime, {Type: "NetworkReady", Reason: "NetworkPluginNotReady", Message: "none"}}, nil,
 			"container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady message:none"},
-		"not said": {[]*runtimeapi.RuntimeCondition{network}, nil, "container runtime not ready: the runtime does not report RuntimeReady"},
+		"RuntimeReady is missing": {[]*runtimeapi.RuntimeCondition{network}, nil, "container runtime not ready: the runtime does not report RuntimeReady"},
 	} {
 		got := ""
 		if err := readyProblem(&runtimeapi.StatusResponse{Status: &runtimeapi.RuntimeStatus{Conditions: c.conditions}}, c.err); err != nil {

@@ -22,7 +22,7 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 )
 
-// fakeRuntime has what a reporter reads.
+// fakeRuntime is the part of CRI that a reporter reads.
 type fakeRuntime struct {
 	cri.RuntimeService
 	cri.ImageManagerService
@@ -103,7 +103,7 @@ func TestNodeRegisters(t *testing.T) {
 	}
 }
 
-// TestNodeRegistersAgain: a second agent finds the Node that an earlier one registered.
+// TestNodeRegistersAgain: a second agent finds the Node that an earlier agent registered.
 func TestNodeRegistersAgain(t *testing.T) {
 	old := &v1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: nodeName, Labels: map[string]string{"theirs": "kept"}, Annotations: map[string]string{"theirs": "kept"}},
@@ -167,11 +167,11 @@ func TestNodeStatusIsWrittenOnlyWhenItMatters(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := client.CoreV1().Nodes().Get(ctx, nodeName, metav1.GetOptions{}); err != nil {
-		t.Errorf("a deleted node does not come back: %v", err)
+		t.Errorf("a deleted node was not registered again: %v", err)
 	}
 }
 
-// TestNodeMovesToOtherAddresses: a second agent has other addresses, several of one type.
+// TestNodeMovesToOtherAddresses: a second agent has other addresses, and several of one type.
 func TestNodeMovesToOtherAddresses(t *testing.T) {
 	ctx := t.Context()
 	client := fake.NewClientset()
@@ -232,7 +232,7 @@ func TestStatusPatch(t *testing.T) {
 		{Type: "example.com/gate", Status: v1.ConditionTrue}, {Type: v1.PodReady, Status: v1.ConditionFalse},
 	}}}
 	if patch, err := statusPatch(p, *p.Status.DeepCopy()); err != nil || patch != nil {
-		t.Errorf("patch %s for nothing, %v", patch, err)
+		t.Errorf("patch %s without a change, %v", patch, err)
 	}
 	status := *p.Status.DeepCopy()
 	status.Phase, status.Conditions[1].Status = v1.PodRunning, v1.ConditionTrue

@@ -58,7 +58,7 @@ func (s *Share) addPorts(c *v1.Container) {
 	}
 }
 
-// Load is the sum of the shares of a node's pods. The zero value is that of an idle node.
+// Load is the sum of the shares of a node's pods. The zero value is the load of an idle node.
 type Load struct {
 	requests v1.ResourceList
 	ports    []hostPort

@@ -59,7 +59,7 @@ func problemOfSysctl(node *v1.Node, p *v1.Pod, name string) string {
 	return ""
 }
 
-// kernelAtLeast reports whether a kernel has at least a version. A kernel without a version, that of a
+// kernelAtLeast reports whether a kernel has at least a version. A kernel without a version, as on a
 // simulated node, counts as new enough.
 func kernelAtLeast(kernel, since string) bool {
 	if since == "" {

@@ -119,11 +119,11 @@ func TestVersion2(t *testing.T) {
 	}
 	want["k/podg/cpu.weight"], want["k/podg/memory.max"] = "10", "134217728"
 	if diff := cmp.Diff(want, files(t, root)); diff != "" {
-		t.Errorf("limits of one that grew (-want +got):\n%s", diff)
+		t.Errorf("limits after Grow (-want +got):\n%s", diff)
 	}
 }
 
-// TestWeights checks the limits of both scales.
+// TestWeights checks the ends of both scales.
 func TestWeights(t *testing.T) {
 	for shares, want := range map[int64]int64{2: 1, 1024: 39, 262144: 10000} {
 		if got := weight(shares); got != want {
@@ -132,7 +132,7 @@ func TestWeights(t *testing.T) {
 	}
 }
 
-// TestGrow: a limit can grow, but neither shrink nor appear where none was set. Ensure does both.
+// TestGrow: Grow raises limits, but neither lowers them nor sets a limit that was not set. Ensure does both.
 func TestGrow(t *testing.T) {
 	root := t.TempDir()
 	for _, controller := range []string{"cpu", "memory"} {
@@ -175,7 +175,7 @@ func TestNoCgroups(t *testing.T) {
 	m := newIn(t.TempDir(), "/k")
 	path, err := m.Ensure(podWith("p", nil, nil))
 	if path != "" || err != nil {
-		t.Errorf("cgroup %q, %v where there are none", path, err)
+		t.Errorf("cgroup %q, %v without a cgroup hierarchy", path, err)
 	}
 	if err := m.Remove("p"); err != nil {
 		t.Error(err)

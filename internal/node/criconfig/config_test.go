@@ -96,7 +96,7 @@ func TestUserNamespacesAreRefused(t *testing.T) {
 	pod := testPod()
 	pod.Spec.HostUsers = new(false)
 	if _, err := testHost.Sandbox(pod, 0, "", nil); err == nil {
-		t.Error("a pod got no user namespace and no error")
+		t.Error("no error for a pod with a user namespace")
 	}
 }
 
@@ -200,7 +200,7 @@ func TestOOMScores(t *testing.T) {
 		{"best effort", v1.ResourceRequirements{}, nil, 1000},
 		{"a quarter of the node", requests("256Mi"), nil, 750},
 		{"1 KiB of the node", requests("1Ki"), nil, 999},
-		{"all of it", requests("1Gi"), nil, 3},
+		{"the whole node", requests("1Gi"), nil, 3},
 		{"guaranteed", v1.ResourceRequirements{Requests: guaranteed, Limits: guaranteed}, nil, -997},
 		{"node critical", v1.ResourceRequirements{}, new(int32(2000001000)), -997},
 	} {
@@ -297,7 +297,7 @@ func TestHostnames(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got.Hostname != test.want {
-			t.Errorf("pod %s is called %q, want %q", test.name, got.Hostname, test.want)
+			t.Errorf("pod %s has host name %q, want %q", test.name, got.Hostname, test.want)
 		}
 	}
 }

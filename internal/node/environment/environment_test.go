@@ -21,7 +21,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// known has the objects of one namespace.
+// known holds the objects of one namespace.
 type known struct {
 	configMaps map[string]map[string]string
 	secrets    map[string]map[string][]byte
@@ -134,7 +134,7 @@ func TestFor(t *testing.T) {
 			envFrom: []v1.EnvFromSource{fromConfigMap("c", "", false)},
 			env:     []v1.EnvVar{{Name: "one", Value: "[$(one)$(two)]"}},
 			want:    []string{"one=[12]", "two=2"}},
-		{name: "keys",
+		{name: "keys of ConfigMap, Secret and file",
 			env:  []v1.EnvVar{{Name: "A", ValueFrom: configMapKey("c", "one", false)}, {Name: "B", ValueFrom: secretKey("s", "pass", false)}, {Name: "C", ValueFrom: fileKey("env", "B", false)}},
 			want: []string{"A=1", "B=word", "C=y"}},
 		{name: "fields and resources",
@@ -277,7 +277,7 @@ func FuzzExpand(f *testing.F) {
 		// Doubling each $ escapes any text.
 		escaped := strings.ReplaceAll(s, "$", "$$")
 		if got := Expand(escaped, func(string) (string, bool) { return "bad", true }); got != s {
-			t.Errorf("%q escaped came back as %q", s, got)
+			t.Errorf("%q, escaped and expanded, is %q", s, got)
 		}
 	})
 }
@@ -344,6 +344,6 @@ func TestAPIServerAddressIsReplaced(t *testing.T) {
 		}
 	}
 	if api.Spec.ClusterIP != "10.96.0.1" {
-		t.Error("the cached Service was changed")
+		t.Error("the cached Service was modified")
 	}
 }

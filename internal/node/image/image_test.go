@@ -27,7 +27,7 @@ import (
 
 var _ nodepod.Images = &Manager{}
 
-// registry is a runtime and the registry that it pulls from.
+// registry is a runtime with the registry that it pulls from.
 type registry struct {
 	mu       sync.Mutex
 	present  map[string]*runtimeapi.Image // by name and ID
@@ -71,7 +71,7 @@ func (r *registry) PullImage(ctx context.Context, spec *runtimeapi.ImageSpec, au
 	return "id-of-" + spec.Image, nil
 }
 
-// secrets has the Secrets of one namespace.
+// secrets holds the Secrets of one namespace.
 type secrets map[string]*v1.Secret
 
 func (s secrets) Secret(_ context.Context, _ *v1.Pod, name string) (*v1.Secret, error) {
@@ -156,14 +156,14 @@ func TestPolicies(t *testing.T) {
 		message string
 		events  []string
 	}{
-		{name: "there already", policy: v1.PullIfNotPresent, present: true,
+		{name: "present", policy: v1.PullIfNotPresent, present: true,
 			events: []string{`Normal Pulled Container image "registry.test/app:1" already present on machine and can be accessed by the pod`}},
-		{name: "there, never pulled", policy: v1.PullNever, present: true,
+		{name: "present, never pulled", policy: v1.PullNever, present: true,
 			events: []string{`Normal Pulled Container image "registry.test/app:1" already present on machine and can be accessed by the pod`}},
 		{name: "absent, pulled", policy: v1.PullIfNotPresent, pulls: 1, events: []string{
 			`Normal Pulling Pulling image "registry.test/app:1"`,
 			`Normal Pulled Successfully pulled image "registry.test/app:1" in 0s (0s including waiting). Image size: 7 bytes.`}},
-		{name: "there, pulled always", policy: v1.PullAlways, present: true, pulls: 1, events: []string{
+		{name: "present, always pulled", policy: v1.PullAlways, present: true, pulls: 1, events: []string{
 			`Normal Pulling Pulling image "registry.test/app:1"`,
 			`Normal Pulled Successfully pulled image "registry.test/app:1" in 0s (0s including waiting). Image size: 7 bytes.`}},
 		{name: "absent, never pulled", policy: v1.PullNever,
@@ -171,13 +171,13 @@ func TestPolicies(t *testing.T) {
 			events: []string{
 				`Warning ErrImageNeverPull Container image "registry.test/app:1" is not present with pull policy of Never`,
 				`Warning Failed Error: ErrImageNeverPull`}},
-		{name: "not a name", image: "UPPER", policy: v1.PullAlways,
+		{name: "invalid name", image: "UPPER", policy: v1.PullAlways,
 			reason:  "InvalidImageName",
 			message: `Failed to apply default image tag "UPPER": couldn't parse image name "UPPER": invalid reference format: repository name (library/UPPER) must be lowercase`,
 			events: []string{
 				`Warning InspectFailed Failed to apply default image tag "UPPER": couldn't parse image name "UPPER": invalid reference format: repository name (library/UPPER) must be lowercase`,
 				`Warning Failed Error: InvalidImageName`}},
-		{name: "cannot look", policy: v1.PullIfNotPresent, change: func(r *registry) { r.inspect = errors.New("boom") },
+		{name: "inspection fails", policy: v1.PullIfNotPresent, change: func(r *registry) { r.inspect = errors.New("boom") },
 			reason: "ImageInspectError", message: `Failed to inspect image "": boom`,
 			events: []string{`Warning InspectFailed Failed to inspect image "": boom`, `Warning Failed Error: ImageInspectError`}},
 		{name: "pull fails", policy: v1.PullAlways, pulls: 1, change: func(r *registry) { r.broken = errors.New("boom") },
@@ -186,7 +186,7 @@ func TestPolicies(t *testing.T) {
 				`Normal Pulling Pulling image "registry.test/app:1"`,
 				`Warning Failed Failed to pull image "registry.test/app:1": boom`,
 				`Warning Failed Error: ErrImagePull`}},
-		{name: "registry away", policy: v1.PullAlways, pulls: 1, change: func(r *registry) { r.broken = errors.New("RegistryUnavailable: no route") },
+		{name: "registry unavailable", policy: v1.PullAlways, pulls: 1, change: func(r *registry) { r.broken = errors.New("RegistryUnavailable: no route") },
 			reason: "RegistryUnavailable", message: "image pull failed for registry.test/app:1 because the registry is unavailable: no route",
 			events: []string{
 				`Normal Pulling Pulling image "registry.test/app:1"`,
@@ -255,7 +255,7 @@ func TestBackOff(t *testing.T) {
 		want = min(2*want, 300*time.Second)
 	}
 
-	// Backoff does not affect other pods, and ends with a success.
+	// The backoff does not affect other pods, and ends with a success.
 	if _, failure := f.ensure(podOf("q", name, v1.PullIfNotPresent)); failure == nil || failure.Reason != "ErrImagePull" {
 		t.Errorf("another pod: %+v", failure)
 	}
@@ -275,7 +275,7 @@ func TestBackOffForgetsDeletedPods(t *testing.T) {
 	clock.Step(2*maxBackoff + time.Second)
 	b.failed("new", "x")
 	if len(b.failures) != 1 {
-		t.Errorf("%d remembered", len(b.failures))
+		t.Errorf("%d failures are not forgotten", len(b.failures))
 	}
 }
 
@@ -320,7 +320,7 @@ func TestPullContinuesAfterItsPod(t *testing.T) {
 	}
 	cancel()
 	if err := <-left; err == nil {
-		t.Error("no error for a pod that is gone")
+		t.Error("no error for a deleted pod")
 	}
 	close(f.registry.block)
 	if _, failure := f.ensure(podOf("q", name, v1.PullIfNotPresent)); failure != nil {
@@ -331,7 +331,7 @@ func TestPullContinuesAfterItsPod(t *testing.T) {
 	}
 	for _, event := range f.events() {
 		if strings.Contains(event, "Failed") {
-			t.Errorf("a pod that is gone got %q", event)
+			t.Errorf("a deleted pod got the event %q", event)
 		}
 	}
 }

@@ -41,7 +41,7 @@ func TestParseLine(t *testing.T) {
 		"yesterday stdout F x\n", "2016-10-06T00:17:09.669794202Z stdin F x\n", "2016-10-06T00:17:09.669794202Z stdout X x\n",
 	} {
 		if line, err := ParseLine([]byte(raw)); err == nil {
-			t.Errorf("%q was taken for %+v", raw, line)
+			t.Errorf("%q was parsed as %+v", raw, line)
 		}
 	}
 }
@@ -94,7 +94,7 @@ func TestRead(t *testing.T) {
 		{name: "all", content: three, options: Options{Tail: all, Limit: all}, want: "one\ntwo\nthree\n"},
 		{name: "one stream", content: three, options: Options{Tail: all, Limit: all}, streams: "stderr", want: "two\n"},
 		{name: "tail", content: three, options: Options{Tail: 2, Limit: all}, want: "two\nthree\n"},
-		{name: "tail of more than there is", content: three, options: Options{Tail: 9, Limit: all}, want: "one\ntwo\nthree\n"},
+		{name: "tail longer than the log", content: three, options: Options{Tail: 9, Limit: all}, want: "one\ntwo\nthree\n"},
 		{name: "tail of nothing", content: three, options: Options{Tail: 0, Limit: all}},
 		{name: "since", content: three, options: Options{Tail: all, Limit: all, Since: time.Date(2030, 1, 1, 0, 0, 2, 0, time.UTC)}, want: "two\nthree\n"},
 		{name: "limit", content: three, options: Options{Tail: all, Limit: 6}, want: "one\ntw"},
@@ -133,7 +133,7 @@ func TestReadMissingFile(t *testing.T) {
 	}
 }
 
-// The tail of a file, whatever the lengths of its lines, is its last lines.
+// tailStart finds the last lines of a file, for lines of any length.
 func TestTailStart(t *testing.T) {
 	var content bytes.Buffer
 	var lines []string
@@ -229,13 +229,13 @@ func TestFollow(t *testing.T) {
 	f.append(t, f.path, entry(2, "stdout", "F", "two"))
 	f.await(t, "one\ntwo\n")
 
-	// A line that is not whole yet waits for its rest.
+	// An incomplete line is returned when its rest is written.
 	whole := entry(3, "stdout", "F", "three")
 	f.append(t, f.path, whole[:len(whole)-3])
 	f.append(t, f.path, whole[len(whole)-3:])
 	f.await(t, "one\ntwo\nthree\n")
 
-	// What is written right before the end is not lost.
+	// A line that is written just before the end is not lost.
 	f.append(t, f.path, entry(4, "stdout", "F", "four"))
 	f.running.Store(false)
 	f.ends(t)

@@ -44,7 +44,7 @@ func newRotation(t *testing.T) *rotation {
 	return r
 }
 
-// round writes text as the current log and looks at its size, a second later.
+// round writes text to the current log, and checks its size a second later.
 func (r *rotation) round(t *testing.T, text string) {
 	t.Helper()
 	if err := os.WriteFile(r.path, []byte(text), 0o600); err != nil {
@@ -54,7 +54,7 @@ func (r *rotation) round(t *testing.T, text string) {
 	r.rotateAll(context.Background())
 }
 
-// files returns what is on disk, compressed content in brackets.
+// files returns the files on disk with their content, in brackets if it is compressed.
 func (r *rotation) files(t *testing.T) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -126,13 +126,13 @@ func TestRotationAfterCrash(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// The file was put aside but the runtime never told.
+	// The log was renamed, but the runtime was not asked to reopen it.
 	r.clock.Step(time.Second)
 	r.rotateAll(context.Background())
 	if diff := cmp.Diff(map[string]string{"0.log": "", "0.log.20290101-000000.gz": "[old]"}, r.files(t)); diff != "" {
 		t.Error(diff)
 	}
-	// Compressed, but the original still there.
+	// A log was compressed, but the original still exists.
 	if err := os.WriteFile(old, []byte("old"), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -117,7 +117,7 @@ func TestReleaseOfLastPodStopsWatch(t *testing.T) {
 	}
 	store.Release("a")
 	if len(store.entries) != 1 {
-		t.Errorf("still referred to by b, but %d entries", len(store.entries))
+		t.Errorf("b still refers to the object, but there are %d entries", len(store.entries))
 	}
 	store.Release("b")
 	if len(store.entries) != 0 {
@@ -155,7 +155,7 @@ func TestLaggingWatchDoesNotRevert(t *testing.T) {
 	e.fetched(configMap("c", "7", "new"))
 	e.set(configMap("c", "5", "old"))
 	if got, _ := e.get(); got.GetResourceVersion() != "7" {
-		t.Errorf("went back to %s", got.GetResourceVersion())
+		t.Errorf("reverted to version %s", got.GetResourceVersion())
 	}
 	if announced != 0 {
 		t.Error("pods were notified of an old version")

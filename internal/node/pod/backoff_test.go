@@ -14,7 +14,7 @@ import (
 	"github.com/kindred-project/kindred/internal/node/runtime"
 )
 
-// TestRestartDelays checks the documented backoff: at once, 10 s, doubling to 5 minutes, and reset after a
+// TestRestartDelays checks the documented backoff: immediately, 10 s, doubling to 5 minutes, and reset after a
 // run of more than 10 minutes.
 func TestRestartDelays(t *testing.T) {
 	c := &v1.Container{Name: "c", Image: "i"}
@@ -74,7 +74,7 @@ func TestRestartPolicies(t *testing.T) {
 		{"never, failure", v1.RestartPolicyNever, &v1.Container{}, 1, false},
 		{"sidecar of a pod that never restarts", v1.RestartPolicyNever, own(v1.ContainerRestartPolicyAlways), 0, true},
 		{"rule that matches", v1.RestartPolicyNever, own(v1.ContainerRestartPolicyNever, on42), 42, true},
-		{"rule that does not", v1.RestartPolicyAlways, own(v1.ContainerRestartPolicyNever, on42), 1, false},
+		{"rule that does not match", v1.RestartPolicyAlways, own(v1.ContainerRestartPolicyNever, on42), 1, false},
 	} {
 		if got := restarts(&v1.Pod{Spec: v1.PodSpec{RestartPolicy: test.pod}}, test.c, test.code); got != test.want {
 			t.Errorf("%s: restarts %t, want %t", test.name, got, test.want)

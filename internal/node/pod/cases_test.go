@@ -105,12 +105,12 @@ func TestDecisions(t *testing.T) {
 		actions []string
 		events  []string
 	}{
-		{name: "volumes first", in: fresh, actions: []string{"PrepareVolumes/"}},
+		{name: "volumes are prepared first", in: fresh, actions: []string{"PrepareVolumes/"}},
 		{name: "no sandbox without volumes", in: unmounted},
-		{name: "then the sandbox", in: mounted, actions: []string{"CreateSandbox/"}},
+		{name: "sandbox after the volumes", in: mounted, actions: []string{"CreateSandbox/"}},
 		{name: "app containers start together", in: scene(app, second), actions: []string{"StartContainer/app", "StartContainer/second"}},
-		{name: "but not after a container with a postStart hook", in: scene(hooked, second), actions: []string{"StartContainer/app"}},
-		{name: "the hook runs first", in: scene(hooked, second).with(runningRun("app")), actions: []string{"PostStart/app-0"}},
+		{name: "app containers wait for a postStart hook", in: scene(hooked, second), actions: []string{"StartContainer/app"}},
+		{name: "postStart hook before the next container", in: scene(hooked, second).with(runningRun("app")), actions: []string{"PostStart/app-0"}},
 		{
 			name:    "after the hook, the others start",
 			in:      scene(hooked, second).with(runningRun("app")).remembering("app-0", RunMemory{Hooked: true}),
@@ -205,7 +205,7 @@ func TestDecideDoesNotChangeItsInput(t *testing.T) {
 	in := scene(v1.Container{Name: "app", Image: "i"}).with(runningRun("app")).remembering("app-0", RunMemory{Liveness: new(false)})
 	Decide(in)
 	if !in.Memory.Runs["app-0"].Deadline.IsZero() {
-		t.Error("the decision changed the memory it was given")
+		t.Error("the decision modified its input")
 	}
 }
 
@@ -219,7 +219,7 @@ func TestRememberedRunsStayReady(t *testing.T) {
 	in.Memory.VolumesReady = true
 	out := Decide(in)
 	if len(out.Actions) > 0 {
-		t.Errorf("a new agent does %v although the container runs", actionsOf(out))
+		t.Errorf("a new agent does %v, although the container runs", actionsOf(out))
 	}
 	if c := conditionOf(out.Status.Conditions, v1.PodReady); c.Status != v1.ConditionTrue {
 		t.Errorf("the pod is no longer ready: %+v", c)

@@ -18,8 +18,8 @@ import (
 type Input struct {
 	// Pod is the newest pod of the API, with the allocated resources in its spec.
 	Pod *v1.Pod
-	// Gone is set when the API no longer has the pod.
-	Gone bool
+	// Deleted is set when the API no longer has the pod.
+	Deleted bool
 	// Resize is the node's answer to a change of the pod's resources.
 	Resize Resize
 	// Old is the last decided status. For a new worker it is the API's.
@@ -308,7 +308,7 @@ func (d *decision) mustStop(phase v1.PodPhase) bool {
 		IsOver(d.Pod.Status.Phase) || IsOver(phase) || d.allDone()
 }
 
-func (d *decision) deleting() bool { return d.Gone || d.Pod.DeletionTimestamp != nil }
+func (d *decision) deleting() bool { return d.Deleted || d.Pod.DeletionTimestamp != nil }
 
 // allDone reports whether every app container has exited and will not be restarted. A running
 // sidecar does not keep the pod (KEP-753).

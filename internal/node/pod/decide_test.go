@@ -96,7 +96,7 @@ func TestCrashAnywhere(t *testing.T) {
 			t.Errorf("seed %d: stopped %v, undisturbed %v", seed, rough.stopped, calm.stopped)
 		}
 		if deleteAt > 0 && (!rough.finished || !rough.removed || len(rough.runtime.Containers)+len(rough.runtime.Sandboxes) > 0) {
-			t.Errorf("seed %d: something is left of the deleted pod", seed)
+			t.Errorf("seed %d: the deleted pod left state behind", seed)
 		}
 		crashes += rough.crashes
 		if t.Failed() {
@@ -121,7 +121,7 @@ func TestDeleteAnywhere(t *testing.T) {
 			t.Errorf("seed %d after %d crashes: %s", seed, w.crashes, p)
 		}
 		if !w.removed || len(w.runtime.Containers)+len(w.runtime.Sandboxes) > 0 {
-			t.Errorf("seed %d: something is left of the deleted pod", seed)
+			t.Errorf("seed %d: the deleted pod left state behind", seed)
 		}
 		if t.Failed() {
 			t.Fatalf("pod of seed %d: %s, programs %v", seed, describe(pod), programs)

@@ -38,7 +38,7 @@ type fakeCRI struct {
 	containers map[string]*fakeContainer
 	fail       map[string]error  // by name of the call
 	usage      uint64            // of memory, by each container
-	calls      []string          // those that change something
+	calls      []string          // calls that change state
 	configs    map[string]string // of sandboxes and containers, by ID
 }
 
@@ -54,20 +54,20 @@ func newFakeCRI(clock *testingclock.FakeClock) *fakeCRI {
 	}
 }
 
-// call records a call, and returns the error it is to fail with.
+// call records a call, and returns its configured error.
 func (f *fakeCRI) call(name, text string) error {
 	f.calls = append(f.calls, strings.TrimSpace(name+" "+text))
 	return f.fail[name]
 }
 
-// do locks the fake; tests use it to look inside.
+// do calls f under the fake's lock; tests use it to inspect the fake.
 func (f *fakeCRI) do(look func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	look()
 }
 
-// took returns the calls since the last time.
+// took returns the calls since its last call.
 func (f *fakeCRI) took() (calls []string) {
 	f.do(func() { calls, f.calls = f.calls, nil })
 	return calls
@@ -167,7 +167,7 @@ func (f *fakeCRI) RemoveContainer(_ context.Context, id string) error {
 		return err
 	}
 	delete(f.containers, id)
-	return nil // also if it is gone already, as CRI demands
+	return nil // also if it does not exist, as CRI requires
 }
 
 func (f *fakeCRI) ContainerStats(context.Context, string) (*runtimeapi.ContainerStats, error) {
@@ -211,8 +211,8 @@ func (f *fakeCRI) ContainerStatus(_ context.Context, id string, _ bool) (respons
 	return response, nil
 }
 
-// fakeNode stands for the other parts of the node. It records calls together with those of the
-// runtime, so that tests see their order.
+// fakeNode replaces the other parts of the node. It records their calls together with calls of
+// the runtime, so that tests see the order.
 type fakeNode struct {
 	*fakeCRI
 	mounts []*runtimeapi.Mount
@@ -249,7 +249,7 @@ func (n fakeNode) note(name string) (err error) {
 	return err
 }
 
-// stageTest is a worker whose loop does not run, and the fakes around it.
+// stageTest is a worker without its loop, and its fakes.
 type stageTest struct {
 	*Worker
 	t      *testing.T
@@ -307,7 +307,7 @@ func (s *stageTest) look() {
 	s.seen = seen
 }
 
-// running brings the pod's first container up, and forgets calls and events.
+// running starts the pod's first container, and clears the recorded calls and events.
 func (s *stageTest) running() {
 	s.t.Helper()
 	s.do(Action{Kind: CreateSandbox})
@@ -319,7 +319,7 @@ func (s *stageTest) running() {
 	s.told()
 }
 
-// told returns the events since the last time.
+// told returns the events since its last call.
 func (s *stageTest) told() []string {
 	var events []string
 	for len(s.events.Events) > 0 {
@@ -328,7 +328,7 @@ func (s *stageTest) told() []string {
 	return events
 }
 
-// failTeardown runs a teardown action that fails, and lets its pause pass.
+// failTeardown runs a teardown action that fails, and waits for its pause.
 func (s *stageTest) failTeardown(a Action) {
 	s.t.Helper()
 	done := make(chan func(*Memory), 1)

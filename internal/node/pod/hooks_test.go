@@ -60,7 +60,7 @@ func TestHTTPHook(t *testing.T) {
 				t.Fatalf("error %v", err)
 			}
 			if want := "me /hook?a=b 1 kube-lifecycle/1.37"; err == nil && got != want {
-				t.Errorf("the hook asked for %q, want %q", got, want)
+				t.Errorf("the hook requested %q, want %q", got, want)
 			}
 		})
 	}
@@ -86,6 +86,6 @@ func TestSleepHook(t *testing.T) {
 	go sleep(ctx)
 	cancel()
 	if err := <-done; err == nil {
-		t.Error("a cancelled sleep is no error")
+		t.Error("no error for a cancelled sleep")
 	}
 }

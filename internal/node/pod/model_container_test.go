@@ -39,7 +39,7 @@ func (w *world) startContainer(id string) {
 	}
 }
 
-// isStopping reports whether the pod is to stop, according to its worker.
+// isStopping reports whether the worker has decided to stop the pod.
 func (w *world) isStopping() bool { return !w.memory.StoppingSince.IsZero() }
 
 // checkStart checks the rules of starting: one run of a container at a time, init containers in order and

@@ -141,7 +141,7 @@ func (w *world) input() Input {
 		inFlight[f.action.Key()] = true
 	}
 	return Input{
-		Pod: w.pod, Gone: w.gone, Old: w.old, Runtime: &seen, Memory: w.memory,
+		Pod: w.pod, Deleted: w.gone, Old: w.old, Runtime: &seen, Memory: w.memory,
 		InFlight: inFlight, HostIPs: []string{"192.0.2.1"}, RuntimeName: "model", Now: w.now,
 	}
 }

@@ -166,7 +166,7 @@ func TestFailedResize(t *testing.T) {
 func TestAllocationIsStored(t *testing.T) {
 	layout := rootdir.Layout{Root: t.TempDir()}
 	if _, ok := LoadAllocation(layout, "u"); ok {
-		t.Error("an allocation of a pod that has none")
+		t.Error("loaded an allocation that was never saved")
 	}
 	p := scene(sized("app", "100m", "64Mi")).Pod
 	if err := AllocationOf(p).Save(layout, "u"); err != nil {

@@ -326,8 +326,7 @@ func (d *decision) ranBefore(name string) bool {
 	return old != nil && old.ContainerID != ""
 }
 
-// watchRunning adds the sandbox's running containers to those to probe and to those whose logs are
-// rotated.
+// watchRunning adds the sandbox's running containers to Output.Probe and Output.Running.
 func (d *decision) watchRunning(sandbox runtime.Sandbox) {
 	for _, run := range d.Runtime.Containers {
 		c := containerOf(d.Pod, run.Name)

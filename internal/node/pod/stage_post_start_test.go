@@ -40,7 +40,7 @@ func TestPostStart(t *testing.T) {
 	}
 }
 
-// TestPostStartOfPodThatStops leaves nothing: the hook did not fail, it was cancelled.
+// TestPostStartOfPodThatStops: a cancelled hook did not fail, so nothing is recorded.
 func TestPostStartOfPodThatStops(t *testing.T) {
 	s := newStageTest(t, hookedPod())
 	s.running()

@@ -56,7 +56,7 @@ func TestResizePod(t *testing.T) {
 				t.Errorf("failure %q, want %q", got, test.failed)
 			}
 			if told := len(s.told()) == 1; told != (test.failed != "") {
-				t.Errorf("an event: %t", told)
+				t.Errorf("event recorded: %t", told)
 			}
 			left := resizeTargets(s.taskOf(s.pod, Action{}))
 			if (len(left) == 0) != (test.failed == "") {
@@ -67,7 +67,7 @@ func TestResizePod(t *testing.T) {
 			}
 			// The same failure is reported once.
 			if s.do(Action{Kind: ResizePod}); len(s.told()) > 0 {
-				t.Error("the second failure has an event as well")
+				t.Error("the same failure was reported twice")
 			}
 		})
 	}

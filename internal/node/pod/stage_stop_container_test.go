@@ -43,7 +43,7 @@ func TestStopContainerFails(t *testing.T) {
 	if diff := cmp.Diff([]string{"Warning FailedKillPod error killing pod: busy"}, s.told()); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
-	// A container that is gone is stopped.
+	// A missing container counts as stopped.
 	s.cri.fail["StopContainer"] = notFound("container")
 	s.do(Action{Kind: StopContainer, Container: "c", ID: "c-0", Deadline: caseTime})
 	if events := s.told(); len(events) > 0 {

@@ -27,7 +27,7 @@ func TestStopSandbox(t *testing.T) {
 	}
 }
 
-// TestStopMissingSandbox: one that the runtime no longer has is stopped.
+// TestStopMissingSandbox: a sandbox that the runtime no longer has counts as stopped.
 func TestStopMissingSandbox(t *testing.T) {
 	s := newStageTest(t, testPod())
 	s.do(Action{Kind: StopSandbox, ID: "missing"})

@@ -34,7 +34,7 @@ func (d *decision) status() v1.PodStatus {
 	if IsOver(s.Phase) && !over && d.anyAppChanged() {
 		s.Phase = v1.PodRunning // it was stopped in order to restart it, whatever its exit code
 	}
-	d.applyVerdict(&s)
+	d.applyFinalPhase(&s)
 	return s
 }
 
@@ -118,9 +118,9 @@ func keepOthersFields(s, api *v1.PodStatus) {
 	s.Conditions = conditions
 }
 
-// applyVerdict keeps a phase that is already final, and sets the phase, reason and message of a pod
+// applyFinalPhase keeps a phase that is already final, and sets the phase, reason and message of a pod
 // that exceeded its deadline.
-func (d *decision) applyVerdict(s *v1.PodStatus) {
+func (d *decision) applyFinalPhase(s *v1.PodStatus) {
 	api := d.Pod.Status
 	switch {
 	case IsOver(api.Phase):

@@ -99,7 +99,7 @@ func TestStatus(t *testing.T) {
 		in   Input
 		want []string
 	}{
-		{"before anything", fresh, []string{
+		{"new pod", fresh, []string{
 			"Pending",
 			"PodReadyToStartContainers False (PodSandboxNotReady: no pod sandbox exists)",
 			"Initialized True",
@@ -183,7 +183,7 @@ func TestTransitionTimesChangeOnlyWithTheStatus(t *testing.T) {
 	in.Old = Decide(in).Status
 	in.Now = caseTime.Add(time.Hour)
 	if diff := cmp.Diff(in.Old, Decide(in).Status); diff != "" {
-		t.Errorf("an hour later, and nothing happened, the status differs:\n%s", diff)
+		t.Errorf("an hour later, the unchanged status differs:\n%s", diff)
 	}
 }
 
@@ -192,7 +192,7 @@ func TestTerminationMessagesShareTheirLimit(t *testing.T) {
 	in := scene(v1.Container{Name: "a"}, v1.Container{Name: "b"}, v1.Container{Name: "c"}).with(long)
 	in.Pod.Spec.RestartPolicy = v1.RestartPolicyNever
 	if got := len(Decide(in).Status.ContainerStatuses[0].State.Terminated.Message); got != 4096 {
-		t.Errorf("one of three messages takes %d bytes", got)
+		t.Errorf("one of three messages has %d bytes", got)
 	}
 }
 

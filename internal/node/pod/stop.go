@@ -31,7 +31,7 @@ func (d *decision) stop() {
 		return
 	}
 	d.out.Finished = true
-	if d.Gone {
+	if d.Deleted {
 		d.remove()
 	}
 }
@@ -160,7 +160,7 @@ func probeGrace(c *v1.Container, kind ProbeKind) *int64 {
 // longer has the pod (a forced deletion).
 func (d *decision) grace() time.Duration {
 	switch {
-	case d.Gone:
+	case d.Deleted:
 		return 0
 	case d.Pod.DeletionGracePeriodSeconds != nil:
 		return time.Duration(*d.Pod.DeletionGracePeriodSeconds) * time.Second

@@ -22,7 +22,7 @@ import (
 // observeRetry is the pause after the runtime could not be read.
 const observeRetry = time.Second
 
-// Status writes to the API what becomes of a pod.
+// Status writes the statuses of pods to the API, and deletes pods that are finished.
 type Status interface {
 	// Write writes the status unless pod already has it, and returns the pod that the API then
 	// has, or nil if the API no longer has the pod.
@@ -61,7 +61,7 @@ type Worker struct {
 	mu       sync.Mutex
 	pod      *v1.Pod // with the allocated resources in its spec
 	resize   Resize
-	gone     bool
+	deleted  bool
 	rejected *Refusal
 	status   v1.PodStatus
 	results  []result
@@ -89,16 +89,16 @@ type flight struct {
 	cancel context.CancelFunc
 }
 
-// NewWorker returns the worker of a pod. rejected is set if the node does not admit the pod, gone
+// NewWorker returns the worker of a pod. rejected is set if the node does not admit the pod, deleted
 // if the API no longer has it.
-func NewWorker(parts *Parts, pod *v1.Pod, rejected *Refusal, gone bool) *Worker {
+func NewWorker(parts *Parts, pod *v1.Pod, rejected *Refusal, deleted bool) *Worker {
 	w := &Worker{
 		parts:    parts,
 		uid:      pod.UID,
 		writer:   newStatusWriter(parts),
 		wake:     make(chan struct{}, 1),
 		pod:      pod,
-		gone:     gone,
+		deleted:  deleted,
 		rejected: rejected,
 		status:   *pod.Status.DeepCopy(),
 		stale:    true,
@@ -119,18 +119,18 @@ func (w *Worker) Update(pod *v1.Pod, resize Resize) {
 	w.Wake()
 }
 
-// Deleted tells the worker that the API no longer has the pod.
+// Deleted notifies the worker that the API no longer has the pod.
 func (w *Worker) Deleted(last *v1.Pod) {
 	w.mu.Lock()
 	if last != nil {
 		w.pod = last
 	}
-	w.gone = true
+	w.deleted = true
 	w.mu.Unlock()
 	w.Wake()
 }
 
-// RuntimeChanged tells the worker that the pod may have changed in the runtime.
+// RuntimeChanged notifies the worker that the pod may have changed in the runtime.
 func (w *Worker) RuntimeChanged() {
 	w.mu.Lock()
 	w.stale = true
@@ -190,7 +190,7 @@ func (w *Worker) Run(ctx context.Context) {
 // round is one turn of the loop, syncPod in the kubelet. again is the time until the next one if
 // nothing wakes the worker; 0 for none. removed reports whether nothing of the pod is left.
 func (w *Worker) round(ctx context.Context) (again time.Duration, removed bool) {
-	pod, resize, gone := w.takeInput()
+	pod, resize, deleted := w.takeInput()
 	if err := w.observe(ctx); err != nil {
 		if ctx.Err() == nil {
 			klog.FromContext(ctx).Error(err, "Cannot read the pod from the runtime, will retry", "pod", klog.KObj(pod))
@@ -199,11 +199,11 @@ func (w *Worker) round(ctx context.Context) (again time.Duration, removed bool) 
 	}
 	now := w.parts.Clock.Now()
 	out := Decide(Input{
-		Pod: pod, Resize: resize, Gone: gone, Old: w.status, Runtime: w.seen, Memory: w.memory,
+		Pod: pod, Resize: resize, Deleted: deleted, Old: w.status, Runtime: w.seen, Memory: w.memory,
 		InFlight: w.inFlightKeys(), HostIPs: w.parts.Host.IPs, RuntimeName: w.parts.RuntimeName, Now: now,
 	})
 	w.memory = out.Memory
-	w.publish(pod, gone, out)
+	w.publish(pod, deleted, out)
 	for _, e := range out.Events {
 		w.event(pod, e.Container, e.Type, e.Reason, e.Message)
 	}
@@ -226,7 +226,7 @@ func (w *Worker) round(ctx context.Context) (again time.Duration, removed bool) 
 }
 
 // takeInput applies the results of finished actions and probes, and returns the pod to decide on.
-func (w *Worker) takeInput() (pod *v1.Pod, resize Resize, gone bool) {
+func (w *Worker) takeInput() (pod *v1.Pod, resize Resize, deleted bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, r := range w.results {
@@ -240,7 +240,7 @@ func (w *Worker) takeInput() (pod *v1.Pod, resize Resize, gone bool) {
 		}
 	}
 	w.results = nil
-	return w.pod, w.resize, w.gone
+	return w.pod, w.resize, w.deleted
 }
 
 // observe reads the pod from the runtime if it may have changed there.
@@ -264,11 +264,11 @@ func (w *Worker) observe(ctx context.Context) error {
 }
 
 // publish makes the status visible to the node's own readers and has the writer write it.
-func (w *Worker) publish(pod *v1.Pod, gone bool, out Output) {
+func (w *Worker) publish(pod *v1.Pod, deleted bool, out Output) {
 	w.mu.Lock()
 	w.status = out.Status
 	w.mu.Unlock()
-	if !gone {
+	if !deleted {
 		w.writer.set(pod, out.Status, out.Finished && pod.DeletionTimestamp != nil)
 	}
 }
@@ -296,7 +296,7 @@ func (w *Worker) launch(ctx context.Context, pod *v1.Pod, action Action) {
 	key := action.Key()
 	if current, ok := w.inFlight[key]; ok {
 		if action.Kind == StopContainer && action.Deadline.Before(current.action.Deadline) {
-			w.hasten(ctx, pod, action)
+			w.shortenStop(ctx, pod, action)
 		}
 		return
 	}
@@ -313,9 +313,9 @@ func (w *Worker) launch(ctx context.Context, pod *v1.Pod, action Action) {
 	go run()
 }
 
-// hasten stops a container earlier than the running StopContainer would. The runtime accepts a
+// shortenStop stops a container earlier than the running StopContainer would. The runtime accepts a
 // second call beside the first, which returns when the container has ended.
-func (w *Worker) hasten(ctx context.Context, pod *v1.Pod, action Action) {
+func (w *Worker) shortenStop(ctx context.Context, pod *v1.Pod, action Action) {
 	current := w.inFlight[action.Key()]
 	current.action = action
 	w.inFlight[action.Key()] = current

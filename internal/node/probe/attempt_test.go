@@ -28,7 +28,7 @@ import (
 	nodepod "github.com/kindred-project/kindred/internal/node/pod"
 )
 
-// commands is a runtime in which each container has one command.
+// commands is a runtime that answers one command in each container.
 type commands func(command []string, timeout time.Duration) (stdout, stderr string, err error)
 
 func (c commands) ExecSync(_ context.Context, id string, command []string, timeout time.Duration) ([]byte, []byte, error) {
@@ -109,7 +109,7 @@ func httpProbe(port int, change ...func(*v1.HTTPGetAction)) *v1.Probe {
 }
 
 func TestHTTP(t *testing.T) {
-	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("sent elsewhere") }))
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("followed a redirect to another host") }))
 	defer elsewhere.Close()
 	mux := http.NewServeMux()
 	for _, code := range []int{200, 204, 400, 404, 500} {
@@ -182,8 +182,8 @@ func TestHTTPHeaders(t *testing.T) {
 		{"by default", nil, http.Header{"User-Agent": {userAgent}, "Accept": {"*/*"}}, ""},
 		{"replaced", []v1.HTTPHeader{{Name: "User-Agent", Value: "me"}, {Name: "Accept", Value: "text/plain"}},
 			http.Header{"User-Agent": {"me"}, "Accept": {"text/plain"}}, ""},
-		{"taken away", []v1.HTTPHeader{{Name: "User-Agent", Value: ""}, {Name: "Accept", Value: ""}}, http.Header{}, ""},
-		{"host, and one twice", []v1.HTTPHeader{{Name: "Host", Value: "example.com"}, {Name: "X", Value: "1"}, {Name: "X", Value: "2"}},
+		{"removed by an empty value", []v1.HTTPHeader{{Name: "User-Agent", Value: ""}, {Name: "Accept", Value: ""}}, http.Header{}, ""},
+		{"host header, and a repeated header", []v1.HTTPHeader{{Name: "Host", Value: "example.com"}, {Name: "X", Value: "1"}, {Name: "X", Value: "2"}},
 			http.Header{"User-Agent": {userAgent}, "Accept": {"*/*"}, "X": {"1", "2"}}, "example.com"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -17,7 +17,7 @@ import (
 	"github.com/kindred-project/kindred/internal/node/httpget"
 )
 
-// userAgent is that of the kubelet whose version this node implements.
+// userAgent is the User-Agent of the kubelet whose version this node implements.
 const userAgent = "kube-probe/1.37"
 
 const maxRedirects = 10

@@ -23,7 +23,7 @@ import (
 
 var _ nodepod.Probes = &Manager{}
 
-// script has the outcomes of attempts, in order, by probe. The last one repeats.
+// script holds the outcomes of attempts, in order, by probe. The last one repeats.
 type script struct {
 	*Manager
 	begin    time.Time
@@ -86,7 +86,7 @@ func (s *script) start(container *v1.Container, change ...func(*nodepod.ProbeTar
 	})
 }
 
-// pass advances time and waits until the workers have done what was due.
+// pass advances time and waits until the workers have made the due attempts.
 func pass(seconds int) {
 	time.Sleep(time.Duration(seconds) * time.Second)
 	synctest.Wait()
@@ -104,9 +104,9 @@ func (s *script) expect(t *testing.T, attempts, results []string) {
 	}
 }
 
-func TestFirstAttemptIsImmediate(t *testing.T) { synctest.Test(t, testFirstAttemptIsRightAway) }
+func TestFirstAttemptIsImmediate(t *testing.T) { synctest.Test(t, testFirstAttemptIsImmediate) }
 
-func testFirstAttemptIsRightAway(t *testing.T) {
+func testFirstAttemptIsImmediate(t *testing.T) {
 	s := newScript(t)
 	s.start(&v1.Container{ReadinessProbe: s.probe("r", 10, 3, 1, success)})
 	pass(25)
@@ -137,9 +137,9 @@ func testThresholds(t *testing.T) {
 	s.expect(t, nil, []string{"5 Readiness false", "9 Readiness true"})
 }
 
-func TestFailedLivenessProbeStops(t *testing.T) { synctest.Test(t, testAFailedLivenessProbeRests) }
+func TestFailedLivenessProbeStops(t *testing.T) { synctest.Test(t, testFailedLivenessProbeStops) }
 
-func testAFailedLivenessProbeRests(t *testing.T) {
+func testFailedLivenessProbeStops(t *testing.T) {
 	s := newScript(t)
 	s.start(&v1.Container{LivenessProbe: s.probe("l", 2, 2, 1, success, failure, failure)})
 	pass(20)
@@ -220,25 +220,25 @@ func testAfterARestartProbesAreSpread(t *testing.T) {
 	for range 100 {
 		d := s.jitter(old, 10*time.Second)
 		if d < 0 || d >= 10*time.Second {
-			t.Fatalf("waits %v of 10 s", d)
+			t.Fatalf("delayed by %v of 10 s", d)
 		}
 		spread = spread || d > 0
 	}
 	if !spread {
-		t.Error("all at once")
+		t.Error("all probes have the same delay")
 	}
 	if d := s.jitter(fresh, 10*time.Second); d != 0 {
-		t.Errorf("a new container waits %v", d)
+		t.Errorf("the probes of a new container are delayed by %v", d)
 	}
 	time.Sleep(10 * time.Second)
 	if d := s.jitter(old, 10*time.Second); d != 0 {
-		t.Errorf("long after the restart, a container waits %v", d)
+		t.Errorf("long after the restart, probes are delayed by %v", d)
 	}
 }
 
-func TestErrorsAreNoResult(t *testing.T) { synctest.Test(t, testErrorsTellNothing) }
+func TestErrorsAreNoResult(t *testing.T) { synctest.Test(t, testErrorsAreNoResult) }
 
-func testErrorsTellNothing(t *testing.T) {
+func testErrorsAreNoResult(t *testing.T) {
 	s := newScript(t)
 	s.start(&v1.Container{ReadinessProbe: s.probe("r", 1, 1, 1, unknown, unknown, success, unknown)})
 	pass(3)

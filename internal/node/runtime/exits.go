@@ -140,12 +140,12 @@ func processID(info map[string]string) int {
 
 // exits waits for processes to exit, with one epoll over their pidfds.
 type exits struct {
-	mu    sync.Mutex
-	epoll int // 0 unless started
-	wake  int // an eventfd in the epoll; a write stops wait
-	gone  func(process)
-	fds   map[int32]process
-	ids   map[string]bool
+	mu     sync.Mutex
+	epoll  int // 0 unless started
+	wake   int // an eventfd in the epoll; a write stops wait
+	exited func(process)
+	fds    map[int32]process
+	ids    map[string]bool
 }
 
 // process is the first process of a container or sandbox.
@@ -162,7 +162,7 @@ func (e *exits) wantsPIDs() bool {
 	return e.epoll != 0
 }
 
-func (e *exits) start(gone func(process)) error {
+func (e *exits) start(exited func(process)) error {
 	epoll, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
 		return fmt.Errorf("create epoll: %w", err)
@@ -179,7 +179,7 @@ func (e *exits) start(gone func(process)) error {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.epoll, e.wake, e.gone = epoll, wake, gone
+	e.epoll, e.wake, e.exited = epoll, wake, exited
 	e.fds, e.ids = map[int32]process{}, map[string]bool{}
 	go e.wait(epoll, wake)
 	return nil
@@ -208,7 +208,7 @@ func (e *exits) watch(p process) {
 	}
 	fd, err := unix.PidfdOpen(p.pid, 0)
 	if err != nil {
-		go e.gone(p) // it has exited already
+		go e.exited(p) // it has exited already
 		return
 	}
 	if err := add(e.epoll, fd); err != nil {
@@ -256,5 +256,5 @@ func (e *exits) report(fd int32) {
 	delete(e.fds, fd)
 	delete(e.ids, p.id)
 	_ = unix.Close(int(fd)) // this also removes it from the epoll
-	go e.gone(p)
+	go e.exited(p)
 }

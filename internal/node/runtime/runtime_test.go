@@ -141,7 +141,7 @@ func podLabels(owner, uid, container string) map[string]string {
 	return labels
 }
 
-// fill puts a pod with two runs of a container into the runtime.
+// fill adds a pod with two runs of a container to the runtime.
 func (f *fakeCRI) fill(owner, uid string) {
 	f.sandboxes[uid+"-s"] = &runtimeapi.PodSandboxStatus{
 		Id: uid + "-s", Metadata: &runtimeapi.PodSandboxMetadata{Uid: uid}, Labels: podLabels(owner, uid, ""),
@@ -202,16 +202,16 @@ func TestGetAsksOnlyForWhatChanged(t *testing.T) {
 	}
 	get()
 	if diff := cmp.Diff([]string{"u-s", "u-c1", "u-c0"}, fake.took()); diff != "" {
-		t.Errorf("asked for (-want +got):\n%s", diff)
+		t.Errorf("requested (-want +got):\n%s", diff)
 	}
 	get()
 	if asked := fake.took(); len(asked) > 0 {
-		t.Errorf("asked again for %v", asked)
+		t.Errorf("requested again: %v", asked)
 	}
 	fake.change(func() { fake.containers["u-c1"].State = runtimeapi.ContainerState_CONTAINER_EXITED })
 	get()
 	if diff := cmp.Diff([]string{"u-c1"}, fake.took()); diff != "" {
-		t.Errorf("asked for (-want +got):\n%s", diff)
+		t.Errorf("requested (-want +got):\n%s", diff)
 	}
 }
 
@@ -237,7 +237,7 @@ func TestTerminationMessages(t *testing.T) {
 	if got := terminationMessage(failed); got != strings.Repeat("a line of the log\n", 80) {
 		t.Errorf("message from the log: %d bytes, %q", len(got), got)
 	}
-	// Text without a newline stays without one. A long line keeps its end.
+	// Text without a final newline stays without one. A long line keeps its end.
 	for text, want := range map[string]string{
 		"2016-10-06T00:17:09.669794202Z stderr P DONE\n":                                           "DONE",
 		"2016-10-06T00:17:09.669794202Z stdout P DO\n2016-10-06T00:17:09.669794202Z stdout F NE\n": "DONE\n",

@@ -128,7 +128,7 @@ func (n *node) stop() {
 	n.current.Running = false
 }
 
-// process is a runtime whose containers run one command, which repeats its input.
+// process is a runtime whose containers run one command, which echoes its input.
 type process struct{ streaming.Server }
 
 func (p process) Exec(_ context.Context, r *runtimeapi.ExecRequest) (*runtimeapi.ExecResponse, error) {

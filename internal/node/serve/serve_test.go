@@ -53,12 +53,12 @@ func TestOnlyTheAPIServerIsAuthorized(t *testing.T) {
 		body   string
 	}{
 		{"no certificate", client(), 401, "Unauthorized"},
-		{"of another authority", client(newAuthority(t).issue(t, pkix.Name{CommonName: "apiserver"}, clientAuth)), 401, "Unauthorized"},
-		{"with a server's certificate", client(f.ca.issue(t, pkix.Name{CommonName: "apiserver"}, x509.ExtKeyUsageServerAuth)), 401, "Unauthorized"},
+		{"certificate of another CA", client(newAuthority(t).issue(t, pkix.Name{CommonName: "apiserver"}, clientAuth)), 401, "Unauthorized"},
+		{"server certificate", client(f.ca.issue(t, pkix.Name{CommonName: "apiserver"}, x509.ExtKeyUsageServerAuth)), 401, "Unauthorized"},
 		{"other user", client(f.ca.issue(t, pkix.Name{CommonName: "bob", Organization: []string{"devs"}}, clientAuth)), 403,
 			"Forbidden (user=bob, verb=get, resource=nodes, subresource(s)=[proxy])"},
 		{"the API server", client(f.ca.issue(t, pkix.Name{CommonName: "apiserver"}, clientAuth)), 200, ""},
-		{"a master", client(f.ca.issue(t, pkix.Name{CommonName: "root", Organization: []string{"system:masters"}}, clientAuth)), 200, ""},
+		{"member of system:masters", client(f.ca.issue(t, pkix.Name{CommonName: "root", Organization: []string{"system:masters"}}, clientAuth)), 200, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			code, body := get(t, tc.client, f.server+"/pods")
@@ -300,7 +300,7 @@ func useForward(t *testing.T, forwarder *portforward.PortForwarder) {
 	select {
 	case <-forwarder.Ready:
 	case <-time.After(20 * time.Second):
-		t.Fatal("never ready")
+		t.Fatal("port forwarding did not become ready")
 	}
 	ports, err := forwarder.GetPorts()
 	if err != nil {

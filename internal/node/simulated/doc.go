@@ -6,8 +6,8 @@
 // A simulated node runs the real agent's state machine on an in-memory model of a container runtime.
 // pod.Decide, the pure function that the workers of the real agent call, decides what happens to a pod.
 // Its actions (create a sandbox, start a container, stop it) are carried out at once, on a value.
-// Therefore phases, conditions, restarts, backoff, sidecars, deadlines and termination are those of real
-// nodes.
+// Therefore phases, conditions, restarts, backoff, sidecars, deadlines and termination are the same as
+// on real nodes.
 //
 // A pod is walked until no action is left, and only then is its status written: one write from Pending
 // to Running and Ready. While a later change is known (a restart, an exit), the model of the pod is kept

@@ -15,8 +15,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// A lease expires after 40 s, as that of a kubelet. It is renewed twice in that time instead of four
-// times, because renewals are the whole idle load of a thousand nodes.
+// A lease expires after 40 s, as a kubelet's lease does. It is renewed twice in that time instead of
+// four times, because renewals are the whole idle load of a thousand nodes.
 const (
 	leaseDuration = 40 * time.Second
 	renewInterval = leaseDuration / 2

@@ -32,10 +32,10 @@ func TestAddressesAreUnique(t *testing.T) {
 			t.Fatal(err)
 		}
 		if seen[ip] {
-			t.Fatalf("%s was given out twice", ip)
+			t.Fatalf("%s was allocated twice", ip)
 		}
 		if nodeAddresses.Contains(netip.MustParseAddr(ip)) {
-			t.Fatalf("%s is a node's", ip)
+			t.Fatalf("%s is the address of a node", ip)
 		}
 		seen[ip] = true
 		if again, _ := l.address(uid); again != ip {
@@ -50,7 +50,7 @@ func TestAddressesAreExhaustedAndReused(t *testing.T) {
 	for i := 0; ; i++ {
 		ip, err := l.address(types.UID(fmt.Sprint(i)))
 		if err != nil {
-			if i != addressCount()-1 { // the first address is that of the network
+			if i != addressCount()-1 { // the first address is the network's
 				t.Fatalf("%v after %d addresses, want %d", err, i, addressCount()-1)
 			}
 			break
@@ -64,7 +64,7 @@ func TestAddressesAreExhaustedAndReused(t *testing.T) {
 	l.release("77")
 	got, err := l.address("late")
 	if err != nil || got != want {
-		t.Errorf("got %s, %v; want the address that was given back, %s", got, err, want)
+		t.Errorf("got %s, %v; want the released address %s", got, err, want)
 	}
 }
 
@@ -87,10 +87,10 @@ func TestFinishedPodsHaveNoShare(t *testing.T) {
 	l.observe(over)
 	l.observe(over)
 	if refusal := reserve("next"); refusal != nil {
-		t.Errorf("after the only pod is over: %v", refusal)
+		t.Errorf("after the only pod has ended: %v", refusal)
 	}
 	if refusal := reserve("last"); refusal == nil || refusal.Reason != "OutOfpods" {
-		t.Errorf("the second on a node for one: %v", refusal)
+		t.Errorf("a second pod on a node for one: %v", refusal)
 	}
 }
 

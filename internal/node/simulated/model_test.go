@@ -27,7 +27,7 @@ type lab struct {
 	model *model
 	now   time.Time
 	last  step
-	// forget drops the model after every walk, as if the process were new.
+	// forget drops the model after every walk, as a new process would.
 	forget bool
 }
 
@@ -154,11 +154,11 @@ func TestStart(t *testing.T) {
 		t.Errorf("container status %+v", c)
 	}
 	if !l.last.wake.IsZero() {
-		t.Errorf("a running pod asks to be walked at %v", l.last.wake)
+		t.Errorf("a running pod wakes at %v", l.last.wake)
 	}
 }
 
-// The token volume, which admission adds to nearly every pod, shows metadata of the pod.
+// The token volume, which admission adds to nearly every pod, contains metadata of the pod.
 func TestWalkEndsOncePodRuns(t *testing.T) {
 	p := newPod("a")
 	p.Spec.Volumes = []v1.Volume{{Name: "kube-api-access", VolumeSource: v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{
@@ -166,11 +166,11 @@ func TestWalkEndsOncePodRuns(t *testing.T) {
 	}}}}
 	l := newLab(t, p)
 	if l.pod.Status.Phase != v1.PodRunning || !l.last.wake.IsZero() {
-		t.Errorf("phase %s, wakes at %v; want it to run and nothing left to do", l.pod.Status.Phase, l.last.wake)
+		t.Errorf("phase %s, wakes at %v; want a running pod that does not wake", l.pod.Status.Phase, l.last.wake)
 	}
 	l.pod.Labels = map[string]string{"new": "label"}
 	if l.walk(); !l.last.wake.IsZero() {
-		t.Errorf("with another label it wakes at %v; want nothing left to do", l.last.wake)
+		t.Errorf("with another label it wakes at %v; want never", l.last.wake)
 	}
 }
 
@@ -230,18 +230,18 @@ func TestExit(t *testing.T) {
 		after       time.Duration
 		want        string
 	}{
-		"not yet":              {v1.RestartPolicyNever, []string{ExitAfter, "5s"}, 4 * time.Second, "Running Ready a:running*0"},
-		"job succeeds":         {v1.RestartPolicyNever, []string{ExitAfter, "5s"}, 5 * time.Second, "Succeeded a:ended(0)*0"},
-		"job fails":            {v1.RestartPolicyNever, []string{ExitAfter, "5s", ExitCode, "3"}, 5 * time.Second, "Failed a:ended(3)*0"},
-		"at once":              {v1.RestartPolicyNever, []string{ExitAfter, "0s"}, 0, "Succeeded a:ended(0)*0"},
-		"on failure, success":  {v1.RestartPolicyOnFailure, []string{ExitAfter, "5s"}, 5 * time.Second, "Succeeded a:ended(0)*0"},
-		"first restart":        {v1.RestartPolicyOnFailure, []string{ExitAfter, "5s", ExitCode, "1"}, 5 * time.Second, "Running Ready a:running*1"},
-		"always, first":        {v1.RestartPolicyAlways, []string{ExitAfter, "5s"}, 5 * time.Second, "Running Ready a:running*1"},
-		"second: back-off":     {v1.RestartPolicyAlways, []string{ExitAfter, "5s"}, 10 * time.Second, "Running a:CrashLoopBackOff*1"},
-		"after the back-off":   {v1.RestartPolicyAlways, []string{ExitAfter, "5s"}, 20 * time.Second, "Running Ready a:running*2"},
-		"the next back-off":    {v1.RestartPolicyAlways, []string{ExitAfter, "5s"}, 44 * time.Second, "Running a:CrashLoopBackOff*2"},
-		"after the next":       {v1.RestartPolicyAlways, []string{ExitAfter, "5s"}, 45 * time.Second, "Running Ready a:running*3"},
-		"a code alone is idle": {v1.RestartPolicyAlways, []string{ExitCode, "1"}, time.Hour, "Running Ready a:running*0"},
+		"before the exit":                        {v1.RestartPolicyNever, []string{ExitAfter, "5s"}, 4 * time.Second, "Running Ready a:running*0"},
+		"job succeeds":                           {v1.RestartPolicyNever, []string{ExitAfter, "5s"}, 5 * time.Second, "Succeeded a:ended(0)*0"},
+		"job fails":                              {v1.RestartPolicyNever, []string{ExitAfter, "5s", ExitCode, "3"}, 5 * time.Second, "Failed a:ended(3)*0"},
+		"exits immediately":                      {v1.RestartPolicyNever, []string{ExitAfter, "0s"}, 0, "Succeeded a:ended(0)*0"},
+		"on failure, success":                    {v1.RestartPolicyOnFailure, []string{ExitAfter, "5s"}, 5 * time.Second, "Succeeded a:ended(0)*0"},
+		"first restart":                          {v1.RestartPolicyOnFailure, []string{ExitAfter, "5s", ExitCode, "1"}, 5 * time.Second, "Running Ready a:running*1"},
+		"always, first restart":                  {v1.RestartPolicyAlways, []string{ExitAfter, "5s"}, 5 * time.Second, "Running Ready a:running*1"},
+		"second restart is delayed":              {v1.RestartPolicyAlways, []string{ExitAfter, "5s"}, 10 * time.Second, "Running a:CrashLoopBackOff*1"},
+		"second restart after the back-off":      {v1.RestartPolicyAlways, []string{ExitAfter, "5s"}, 20 * time.Second, "Running Ready a:running*2"},
+		"third restart is delayed longer":        {v1.RestartPolicyAlways, []string{ExitAfter, "5s"}, 44 * time.Second, "Running a:CrashLoopBackOff*2"},
+		"third restart after the back-off":       {v1.RestartPolicyAlways, []string{ExitAfter, "5s"}, 45 * time.Second, "Running Ready a:running*3"},
+		"exit code without a time has no effect": {v1.RestartPolicyAlways, []string{ExitCode, "1"}, time.Hour, "Running Ready a:running*0"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -263,13 +263,13 @@ func TestDeletion(t *testing.T) {
 		want         string
 		wantFinished bool
 	}{
-		"obeys at once":         {nil, 30, 0, "Failed a:ended(143)*0", true},
-		"takes its time":        {[]string{StopAfter, "10s"}, 30, 9 * time.Second, "Running Ready a:running*0", false},
-		"has taken its time":    {[]string{StopAfter, "10s"}, 30, 10 * time.Second, "Failed a:ended(143)*0", true},
-		"is killed":             {[]string{StopAfter, "1h"}, 3, 3 * time.Second, "Failed a:ended(137)*0", true},
-		"not before":            {[]string{StopAfter, "1h"}, 3, 2 * time.Second, "Running Ready a:running*0", false},
-		"ends by itself before": {[]string{StopAfter, "1h", ExitAfter, "4s"}, 30, 4 * time.Second, "Succeeded a:ended(0)*0", true},
-		"no grace":              {[]string{StopAfter, "1h"}, 0, 0, "Failed a:ended(137)*0", true},
+		"stops immediately":                       {nil, 30, 0, "Failed a:ended(143)*0", true},
+		"still stopping":                          {[]string{StopAfter, "10s"}, 30, 9 * time.Second, "Running Ready a:running*0", false},
+		"stopped after its time":                  {[]string{StopAfter, "10s"}, 30, 10 * time.Second, "Failed a:ended(143)*0", true},
+		"killed after the grace period":           {[]string{StopAfter, "1h"}, 3, 3 * time.Second, "Failed a:ended(137)*0", true},
+		"not killed before the grace period ends": {[]string{StopAfter, "1h"}, 3, 2 * time.Second, "Running Ready a:running*0", false},
+		"exits by itself before it is killed":     {[]string{StopAfter, "1h", ExitAfter, "4s"}, 30, 4 * time.Second, "Succeeded a:ended(0)*0", true},
+		"no grace period":                         {[]string{StopAfter, "1h"}, 0, 0, "Failed a:ended(137)*0", true},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -333,16 +333,16 @@ func TestNoAddressLeft(t *testing.T) {
 	failing := world{now: start, address: func() (string, error) { return "", errors.New("none left") }}
 	s := m.walk(p, failing)
 	if s.status.Phase != v1.PodPending || s.wake.IsZero() {
-		t.Fatalf("phase %s, wake %v; want a pending pod that tries again", s.status.Phase, s.wake)
+		t.Fatalf("phase %s, wake %v; want a pending pod that is retried", s.status.Phase, s.wake)
 	}
 	s = m.walk(p, world{now: s.wake, address: func() (string, error) { return "198.18.128.9", nil }})
 	if s.status.Phase != v1.PodRunning {
-		t.Errorf("phase %s once there is an address", s.status.Phase)
+		t.Errorf("phase %s after an address was released", s.status.Phase)
 	}
 }
 
-// TestTakenOver runs random pods. Whenever one is settled, a new process must find all state in the API:
-// it has nothing to write and nothing to do, and continues in the same way.
+// TestTakenOver runs random pods. Whenever one is settled, a new process must find all state in the API: it
+// writes nothing, has no actions, and continues in the same way.
 func TestTakenOver(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 1))

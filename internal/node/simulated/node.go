@@ -128,26 +128,26 @@ func refreshed(node *v1.Node, status v1.NodeStatus) *v1.Node {
 // adopted returns a node of an earlier process with the labels and the taint of this one, or nil if it has
 // them. Labels and taints that users added stay.
 func (o Options) adopted(node *v1.Node, want *v1.Node) *v1.Node {
-	mine := node.DeepCopy()
-	if mine.Labels == nil {
-		mine.Labels = map[string]string{}
+	updated := node.DeepCopy()
+	if updated.Labels == nil {
+		updated.Labels = map[string]string{}
 	}
 	for k, v := range want.Labels {
-		mine.Labels[k] = v
+		updated.Labels[k] = v
 	}
-	mine.Spec.Taints = nil
+	updated.Spec.Taints = nil
 	if o.Taint {
-		mine.Spec.Taints = append(mine.Spec.Taints, taint())
+		updated.Spec.Taints = append(updated.Spec.Taints, taint())
 	}
 	for _, t := range node.Spec.Taints {
 		if t.Key != Key {
-			mine.Spec.Taints = append(mine.Spec.Taints, t)
+			updated.Spec.Taints = append(updated.Spec.Taints, t)
 		}
 	}
-	if equality.Semantic.DeepEqual(node.Labels, mine.Labels) && sameTaints(node.Spec.Taints, mine.Spec.Taints) {
+	if equality.Semantic.DeepEqual(node.Labels, updated.Labels) && sameTaints(node.Spec.Taints, updated.Spec.Taints) {
 		return nil
 	}
-	return mine
+	return updated
 }
 
 // sameTaints reports whether two lists have the same taints, in any order.

@@ -131,9 +131,9 @@ func (n *Nodes) nodeHandler(ctx context.Context) cache.ResourceEventHandler {
 			return
 		}
 		n.mu.Lock()
-		i, ours := n.index[node.Name]
+		i, known := n.index[node.Name]
 		n.mu.Unlock()
-		if ours {
+		if known {
 			n.remember(i, node)
 			n.repair(ctx, node.Name)
 		}
@@ -142,8 +142,8 @@ func (n *Nodes) nodeHandler(ctx context.Context) cache.ResourceEventHandler {
 		AddFunc:    see,
 		UpdateFunc: func(_, obj any) { see(obj) },
 		DeleteFunc: func(obj any) {
-			if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-				obj = gone.Obj
+			if final, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+				obj = final.Obj
 			}
 			if node, ok := obj.(*v1.Node); ok {
 				n.forget(node)

@@ -22,14 +22,14 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-// The world of tests with an API: a fake clientset and a fake clock.
+// Tests with an API use a fake clientset and a fake clock.
 type cluster struct {
 	t      *testing.T
 	client *fake.Clientset
 	clock  *clocktesting.FakeClock
 	nodes  *Nodes
 	stop   func()
-	// watching gets the name of each resource that is watched.
+	// watching receives the name of each watched resource.
 	watching chan string
 }
 
@@ -140,7 +140,7 @@ func TestNodesAreRegistered(t *testing.T) {
 			t.Errorf("taints %v", node.Spec.Taints)
 		}
 		if pods := node.Status.Allocatable[v1.ResourcePods]; pods.Value() != 1 {
-			t.Errorf("room for %s pods, want 1", pods.String())
+			t.Errorf("capacity of %s pods, want 1", pods.String())
 		}
 		if cpu := node.Status.Capacity[v1.ResourceCPU]; cpu.Value() != 32 {
 			t.Errorf("%s CPUs, want 32", cpu.String())
@@ -178,7 +178,7 @@ func TestNodesAreAdopted(t *testing.T) {
 		t.Errorf("conditions %v", node.Status.Conditions)
 	}
 	if node.Labels["mine"] != "kept" || len(node.Spec.Taints) != 1 || node.Spec.Taints[0].Key != "other" {
-		t.Errorf("labels %v, taints %v: want what others set kept, and our taint gone", node.Labels, node.Spec.Taints)
+		t.Errorf("labels %v, taints %v: want those of other clients kept, and the simulated taint removed", node.Labels, node.Spec.Taints)
 	}
 }
 
@@ -192,7 +192,7 @@ func TestRealNodeIsNotAdopted(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if err := nodes.Run(ctx); err == nil {
-		t.Error("a real node was taken for a simulated one")
+		t.Error("a real node was adopted")
 	}
 }
 
@@ -228,7 +228,7 @@ func TestPodLife(t *testing.T) {
 	if _, err := c.client.CoreV1().Pods("default").Update(t.Context(), p, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	c.eventually("p is gone", func() bool { return c.pod("p") == nil })
+	c.eventually("p is deleted", func() bool { return c.pod("p") == nil })
 	c.eventually("its address is free", func() bool {
 		c.nodes.ledger.mu.Lock()
 		defer c.nodes.ledger.mu.Unlock()
@@ -258,7 +258,7 @@ func TestPodExitsWhenDue(t *testing.T) {
 	c := newCluster(t, Options{Count: 1})
 	c.create(with(named("job", "sim-0"), v1.RestartPolicyNever, ExitAfter, "1m", ExitCode, "7"))
 	c.awaitPhase("job", v1.PodRunning)
-	c.eventually("the end is waited for", func() bool {
+	c.eventually("the pod waits for its exit", func() bool {
 		c.clock.Step(time.Second)
 		return c.pod("job").Status.Phase == v1.PodFailed
 	})
@@ -309,7 +309,7 @@ func TestConflictIsRetried(t *testing.T) {
 		return handled, nil, err
 	})
 	c.create(named("p", "sim-0"))
-	c.eventually("the write is tried again", func() bool {
+	c.eventually("the write is retried", func() bool {
 		c.clock.Step(retryFirst)
 		return c.pod("p").Status.Phase == v1.PodRunning
 	})
@@ -365,7 +365,7 @@ func TestFullNodeRefusesUntilPodsFinish(t *testing.T) {
 	if err := c.client.CoreV1().Pods("default").Delete(t.Context(), "first", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	c.eventually("there is room again", func() bool {
+	c.eventually("the node has room again", func() bool {
 		c.nodes.ledger.mu.Lock()
 		defer c.nodes.ledger.mu.Unlock()
 		return c.nodes.ledger.pods["uid-first"] == nil
@@ -434,7 +434,7 @@ func TestUnknownConditionsAreRepaired(t *testing.T) {
 	if _, err := c.client.CoreV1().Nodes().UpdateStatus(t.Context(), node, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	c.eventually("it is healthy again", func() bool { return isHealthy(c.node("sim-0")) })
+	c.eventually("the node is healthy again", func() bool { return isHealthy(c.node("sim-0")) })
 }
 
 func TestDeletedNodeIsNotRecreated(t *testing.T) {
@@ -442,13 +442,13 @@ func TestDeletedNodeIsNotRecreated(t *testing.T) {
 	if err := c.client.CoreV1().Nodes().Delete(t.Context(), "sim-0", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	c.eventually("it is forgotten", func() bool { return c.nodes.node("sim-0") == nil })
+	c.eventually("the node is forgotten", func() bool { return c.nodes.node("sim-0") == nil })
 	before := c.writes("leases")
 	c.nodes.heartbeat(t.Context(), 0)
 	if after := c.writes("leases"); after != before {
 		t.Error("the lease of a deleted node was renewed")
 	}
 	if _, err := c.client.CoreV1().Nodes().Get(t.Context(), "sim-0", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		t.Errorf("the deleted node is back: %v", err)
+		t.Errorf("the deleted node was created again: %v", err)
 	}
 }

@@ -23,7 +23,7 @@ const Key = "kindred.dev/simulated"
 type Options struct {
 	// Client is used for all nodes.
 	Client kubernetes.Interface
-	// Informers are those for pods and nodes. The caller starts them after New.
+	// Informers provides the informers of pods and nodes. The caller starts them after New.
 	Informers informers.SharedInformerFactory
 	// Recorder records warnings. If nil, they are dropped.
 	Recorder record.EventRecorder

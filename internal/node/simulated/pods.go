@@ -24,11 +24,11 @@ func keyOf(p *v1.Pod) types.NamespacedName {
 	return types.NamespacedName{Namespace: p.Namespace, Name: p.Name}
 }
 
-func (n *Nodes) ours(p *v1.Pod) bool {
+func (n *Nodes) isSimulated(p *v1.Pod) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	_, ours := n.index[p.Spec.NodeName]
-	return ours
+	_, simulated := n.index[p.Spec.NodeName]
+	return simulated
 }
 
 // podHandler updates the ledger and queues the pods of simulated nodes.
@@ -43,10 +43,10 @@ func (n *Nodes) podHandler() cache.ResourceEventHandler {
 			n.sawPod(obj.(*v1.Pod))
 		},
 		DeleteFunc: func(obj any) {
-			if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-				obj = gone.Obj
+			if final, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+				obj = final.Obj
 			}
-			if p, ok := obj.(*v1.Pod); ok && n.ours(p) {
+			if p, ok := obj.(*v1.Pod); ok && n.isSimulated(p) {
 				n.ledger.release(p.UID)
 				n.queue.Add(keyOf(p))
 			}
@@ -55,7 +55,7 @@ func (n *Nodes) podHandler() cache.ResourceEventHandler {
 }
 
 func (n *Nodes) sawPod(p *v1.Pod) {
-	if n.ours(p) {
+	if n.isSimulated(p) {
 		n.ledger.observe(p)
 		n.queue.Add(keyOf(p))
 	}
@@ -144,7 +144,7 @@ func (n *Nodes) lookUp(key types.NamespacedName) (*v1.Pod, *v1.Node, error) {
 	if !ok {
 		return nil, nil, fmt.Errorf("the pod informer holds a %T", obj)
 	}
-	if !n.ours(p) {
+	if !n.isSimulated(p) {
 		return nil, nil, nil
 	}
 	return p, n.node(p.Spec.NodeName), nil

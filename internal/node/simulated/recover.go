@@ -73,8 +73,8 @@ func runsOf(p *v1.Pod, s *v1.ContainerStatus) []runtime.Container {
 }
 
 func runOf(p *v1.Pod, s *v1.ContainerStatus, id string, attempt uint32, state v1.ContainerState) (runtime.Container, bool) {
-	id, ours := strings.CutPrefix(id, runtimeName+"://")
-	if !ours {
+	id, found := strings.CutPrefix(id, runtimeName+"://")
+	if !found {
 		return runtime.Container{}, false
 	}
 	run := runtime.Container{

@@ -71,8 +71,8 @@ func (n *Nodes) adopt(ctx context.Context, want *v1.Node) (*v1.Node, error) {
 	if _, simulated := node.Labels[Key]; !simulated {
 		return nil, fmt.Errorf("node %s exists and is not a simulated one; choose another name prefix", node.Name)
 	}
-	if mine := n.options.adopted(node, want); mine != nil {
-		if node, err = nodes.Update(ctx, mine, metav1.UpdateOptions{}); err != nil {
+	if updated := n.options.adopted(node, want); updated != nil {
+		if node, err = nodes.Update(ctx, updated, metav1.UpdateOptions{}); err != nil {
 			return nil, err
 		}
 	}
@@ -82,10 +82,10 @@ func (n *Nodes) adopt(ctx context.Context, want *v1.Node) (*v1.Node, error) {
 // repair writes the status of a node that is not healthy in the API.
 func (n *Nodes) repair(ctx context.Context, name string) {
 	n.mu.Lock()
-	i, ours := n.index[name]
+	i, known := n.index[name]
 	node := n.nodes[name]
 	n.mu.Unlock()
-	if !ours || node == nil || isHealthy(node) {
+	if !known || node == nil || isHealthy(node) {
 		return
 	}
 	status := n.options.nodeStatus(i)

@@ -102,10 +102,10 @@ func TestUnchangedContentIsLeftAlone(t *testing.T) {
 	}
 }
 
-// After a crash at any point, the next write shows its payload.
+// After a crash at any point, the next write succeeds.
 func TestWriteAfterCrash(t *testing.T) {
 	for name, crash := range map[string]func(t *testing.T, dir string){
-		"before the switch": func(t *testing.T, dir string) {
+		"before the switch of directories": func(t *testing.T, dir string) {
 			mkdir(t, filepath.Join(dir, "..2001_01_01_00_00_00.1"))
 		},
 		"between link and rename": func(t *testing.T, dir string) {
@@ -113,12 +113,12 @@ func TestWriteAfterCrash(t *testing.T) {
 				t.Fatal(err)
 			}
 		},
-		"before old files went": func(t *testing.T, dir string) {
+		"before old files are removed": func(t *testing.T, dir string) {
 			if err := os.Symlink("..data/old", filepath.Join(dir, "old")); err != nil {
 				t.Fatal(err)
 			}
 		},
-		"with the data gone": func(t *testing.T, dir string) {
+		"with the data directory missing": func(t *testing.T, dir string) {
 			current, err := writerAt(dir).current()
 			if err != nil {
 				t.Fatal(err)
@@ -141,7 +141,7 @@ func TestWriteAfterCrash(t *testing.T) {
 				t.Error(diff)
 			}
 			if stamped, _ := filepath.Glob(filepath.Join(dir, "..2*")); len(stamped) != 1 {
-				t.Errorf("left behind: %v", stamped)
+				t.Errorf("not removed: %v", stamped)
 			}
 		})
 	}

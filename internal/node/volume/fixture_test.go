@@ -26,7 +26,7 @@ import (
 	"github.com/kindred-project/kindred/internal/node/rootdir"
 )
 
-// known has the objects of one namespace.
+// known holds the objects of one namespace.
 type known struct {
 	mu         sync.Mutex
 	configMaps map[string]map[string]string

@@ -97,11 +97,11 @@ func TestErrorsHaveUpstreamMessages(t *testing.T) {
 		{"no secret key", []v1.Volume{volumeOf("v", v1.VolumeSource{Secret: &v1.SecretVolumeSource{
 			SecretName: "s", Items: []v1.KeyToPath{{Key: "k", Path: "k"}}}})},
 			`MountVolume.SetUp failed for volume "v" : references non-existent secret key: k`},
-		{"two of a projection", []v1.Volume{volumeOf("v", v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{Sources: []v1.VolumeProjection{
+		{"two errors in a projection", []v1.Volume{volumeOf("v", v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{Sources: []v1.VolumeProjection{
 			{ConfigMap: &v1.ConfigMapProjection{LocalObjectReference: v1.LocalObjectReference{Name: "x"}}},
 			{Secret: &v1.SecretProjection{LocalObjectReference: v1.LocalObjectReference{Name: "y"}}}}}})},
 			`MountVolume.SetUp failed for volume "v" : [configmap "x" not found, secret "y" not found]`},
-		{"not a kind this node knows", []v1.Volume{volumeOf("v", v1.VolumeSource{NFS: &v1.NFSVolumeSource{}})},
+		{"unsupported kind", []v1.Volume{volumeOf("v", v1.VolumeSource{NFS: &v1.NFSVolumeSource{}})},
 			`MountVolume.SetUp failed for volume "v" : no volume plugin matched`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -150,7 +150,7 @@ func TestRefresh(t *testing.T) {
 		t.Fatal("Failed was not called")
 	}
 	if data, _ := os.ReadFile(filepath.Join(dir, "one")); string(data) != "new" {
-		t.Errorf("content is gone: %q", data)
+		t.Errorf("content was removed: %q", data)
 	}
 
 	// The refresh is retried with backoff.
@@ -192,7 +192,7 @@ func TestTokenRenewal(t *testing.T) {
 			f.clock.Step(tc.refresh - time.Second)
 			f.prepared(t, pod)
 			if f.tokens != 1 {
-				t.Fatalf("%d tokens before it was due", f.tokens)
+				t.Fatalf("%d tokens before the renewal", f.tokens)
 			}
 			f.clock.Step(time.Second)
 			f.prepared(t, pod)
@@ -261,7 +261,7 @@ func TestOwnership(t *testing.T) {
 	}
 	f.prepared(t, pod)
 	if got := describe(t, f.at(t, pod, "scratch")); got != "0:1234 dgrwx------" {
-		t.Errorf("scratch was given again: %s", got)
+		t.Errorf("the ownership of scratch was changed: %s", got)
 	}
 }
 
@@ -357,7 +357,7 @@ func TestTeardown(t *testing.T) {
 		t.Fatalf("mounted: %v, %v; want three", points, err)
 	}
 
-	// A new agent has no state.
+	// A new agent has no state in memory.
 	again := New(f.options)
 	for range 2 {
 		if err := again.Teardown(context.Background(), pod.UID); err != nil {
@@ -368,10 +368,10 @@ func TestTeardown(t *testing.T) {
 		t.Errorf("still mounted: %v, %v", points, err)
 	}
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 0 {
-		t.Errorf("left behind: %v, %v", entries, err)
+		t.Errorf("not removed: %v, %v", entries, err)
 	}
 	if _, err := os.Stat(keep); err != nil {
-		t.Errorf("the node's own file is gone: %v", err)
+		t.Errorf("a file of the node was removed: %v", err)
 	}
 	if len(f.api.released) == 0 {
 		t.Error("the pod's objects are still watched")
@@ -441,5 +441,5 @@ func eventually(t *testing.T, condition func() bool) {
 			return
 		}
 	}
-	t.Fatal("never came true")
+	t.Fatal("timed out waiting")
 }

@@ -67,9 +67,9 @@ func TestMountErrors(t *testing.T) {
 	}{
 		{"no such volume", func(m *v1.VolumeMount) { m.Name = "x" }, `cannot find volume "x" to mount into container "c"`},
 		{"absolute subPath", func(m *v1.VolumeMount) { m.SubPath = "/x" }, "error SubPath `/x` must not be an absolute path"},
-		{"subPath up", func(m *v1.VolumeMount) { m.SubPath = "a/../../x" }, "unable to provision SubPath `a/../../x`: must not contain '..'"},
+		{"subPath with ..", func(m *v1.VolumeMount) { m.SubPath = "a/../../x" }, "unable to provision SubPath `a/../../x`: must not contain '..'"},
 		{"variables without value", func(m *v1.VolumeMount) { m.SubPathExpr = "$(B)/$(A)/$(E)/$(SET)" }, "missing value for A, B, E"},
-		{"expression that goes up", func(m *v1.VolumeMount) { m.SubPathExpr = "$(UP)" }, "unable to provision SubPath `../x`: must not contain '..'"},
+		{"subPathExpr with ..", func(m *v1.VolumeMount) { m.SubPathExpr = "$(UP)" }, "unable to provision SubPath `../x`: must not contain '..'"},
 		{"recursive but writable", func(m *v1.VolumeMount) { m.RecursiveReadOnly = new(v1.RecursiveReadOnlyEnabled) },
 			`failed to resolve recursive read-only mode: volume "v" requested recursive read-only mode, but it is not read-only`},
 		{"recursive but not supported", func(m *v1.VolumeMount) {
@@ -134,7 +134,7 @@ func TestSubPath(t *testing.T) {
 	if data, err := os.ReadFile(filepath.Join(at, "f")); err != nil || string(data) != "x" {
 		t.Errorf("%q, %v", data, err)
 	}
-	// The next start of the container finds the mount.
+	// The next start of the container reuses the mount.
 	again, err := subPathMount(t, f, "a/b", nil)
 	if err != nil || again != at {
 		t.Errorf("%s, %v", again, err)
@@ -195,7 +195,7 @@ func TestSubPathCannotLeaveTheVolume(t *testing.T) {
 		}
 	}
 	if entries, err := os.ReadDir(outside); err != nil || len(entries) != 0 {
-		t.Errorf("made outside: %v, %v", entries, err)
+		t.Errorf("created outside of the volume: %v, %v", entries, err)
 	}
 }
 
@@ -219,7 +219,7 @@ func TestSubPathFollowsLinksInside(t *testing.T) {
 	if got := read(); got != "1" {
 		t.Errorf("got %q", got)
 	}
-	// A subPath shows the volume as it was at the start of the container.
+	// A subPath is resolved at each start of the container.
 	f.api.set("c", map[string]string{"one": "new"})
 	f.prepared(t, pod)
 	if got := read(); got != "new" {

@@ -91,7 +91,7 @@ func (m *Manager) advance(ctx context.Context, pod *v1.Pod, source *v1.PodCertif
 	}
 	if c.request == "" {
 		if err := m.requestCertificate(ctx, pod, source, c); err != nil {
-			return c.unlessServing(err)
+			return c.unlessUsable(err)
 		}
 	}
 	answered, err := m.awaitAnswer(ctx, pod.Namespace, c)
@@ -99,13 +99,13 @@ func (m *Manager) advance(ctx context.Context, pod *v1.Pod, source *v1.PodCertif
 		c.request = "" // it was deleted: create a new one
 	}
 	if err != nil {
-		return c.unlessServing(err)
+		return c.unlessUsable(err)
 	}
 	return c.take(answered)
 }
 
-// unlessServing ignores the error of a renewal: the old certificate stays, and the renewal is retried.
-func (c *podCertificate) unlessServing(err error) error {
+// unlessUsable ignores the error of a renewal: the old certificate stays, and the renewal is retried.
+func (c *podCertificate) unlessUsable(err error) error {
 	if c.chain != nil {
 		return nil
 	}
@@ -132,7 +132,7 @@ func (c *podCertificate) take(request *certificatesv1.PodCertificateRequest) err
 			return nil
 		}
 	}
-	return c.unlessServing(errNotIssued)
+	return c.unlessUsable(errNotIssued)
 }
 
 // awaitAnswer returns the pending request. It waits for the first certificate of a pod, without which the

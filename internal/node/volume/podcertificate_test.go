@@ -132,11 +132,11 @@ func TestPodCertificate(t *testing.T) {
 		t.Errorf("request %s", spec)
 	}
 
-	// It is renewed when BeginRefreshAt has passed.
+	// The certificate is renewed after BeginRefreshAt.
 	f.clock.Step(time.Hour - time.Second)
 	f.prepared(t, pod)
 	if s.created != 1 {
-		t.Errorf("%d requests before it was due", s.created)
+		t.Errorf("%d requests before the renewal", s.created)
 	}
 	f.clock.Step(refreshJitter + time.Second)
 	f.prepared(t, pod)
@@ -176,7 +176,7 @@ func TestPodCertificateRenewalDoesNotBlock(t *testing.T) {
 	eventually(t, func() bool { s.mu.Lock(); defer s.mu.Unlock(); return s.created == 2 })
 	path := filepath.Join(f.at(t, pod, "v"), "chain")
 	if data, err := os.ReadFile(path); err != nil || !strings.Contains(string(data), "AAA1") {
-		t.Errorf("the old certificate is gone: %s, %v", data, err)
+		t.Errorf("the old certificate was removed: %s, %v", data, err)
 	}
 	s.mu.Lock()
 	f.issued(2, s.requests["req-2"])
@@ -204,7 +204,7 @@ func TestPodCertificateRefused(t *testing.T) {
 			}
 		}
 		if s.created != 1 {
-			t.Errorf("asked %d times", s.created)
+			t.Errorf("%d requests", s.created)
 		}
 	}
 }
@@ -220,14 +220,14 @@ func TestPodCertificateRequestDeleted(t *testing.T) {
 	eventually(t, func() bool { s.mu.Lock(); defer s.mu.Unlock(); return s.created == 1 })
 	cancel()
 	if err := <-done; err == nil {
-		t.Fatal("no error though there is no certificate")
+		t.Fatal("no error without a certificate")
 	}
 	s.mu.Lock()
 	delete(s.requests, "req-1")
 	s.answer = f.issued
 	s.mu.Unlock()
 	if err := f.Prepare(context.Background(), pod); err == nil {
-		t.Fatal("no error although the request was deleted")
+		t.Fatal("no error after the request was deleted")
 	}
 	f.prepared(t, pod)
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/kindred-project/kindred/internal/node/rootdir"
 )
 
-// grant is what one pod requests and what it is allocated (KEP-1287).
-type grant struct {
+// podAllocation is what one pod requests and what it is allocated (KEP-1287).
+type podAllocation struct {
 	desired   *v1.Pod // as the API has it
 	allocated pod.Allocation
 	resize    pod.Resize
@@ -28,38 +28,38 @@ type grant struct {
 	deferred int64
 }
 
-// newGrant returns the grant of a pod that the agent sees for the first time: what an earlier agent
-// allocated or, for a new pod, what it requests.
-func newGrant(layout rootdir.Layout, p *v1.Pod) (g *grant, isNew bool) {
+// newPodAllocation returns the allocation of a pod that the agent sees for the first time: what an
+// earlier agent allocated or, for a new pod, what the pod requests.
+func newPodAllocation(layout rootdir.Layout, p *v1.Pod) (a *podAllocation, isNew bool) {
 	allocated, found := pod.LoadAllocation(layout, p.UID)
 	if !found {
 		allocated = pod.AllocationOf(p)
 	}
-	g = &grant{allocated: allocated}
+	a = &podAllocation{allocated: allocated}
 	for _, c := range p.Status.Conditions {
 		if c.Type == v1.PodResizePending {
-			g.deferred = c.ObservedGeneration
+			a.deferred = c.ObservedGeneration
 		}
 	}
-	return g, !found
+	return a, !found
 }
 
 // allocatedPod returns the pod with the allocated resources in its spec.
-func (g *grant) allocatedPod() *v1.Pod { return g.allocated.ApplyTo(g.desired) }
+func (a *podAllocation) allocatedPod() *v1.Pod { return a.allocated.ApplyTo(a.desired) }
 
-// want takes the newest pod of the API.
-func (g *grant) want(p *v1.Pod) {
-	g.desired = p
-	g.pending = p.DeletionTimestamp == nil && !pod.IsOver(p.Status.Phase) && !g.allocated.Equal(pod.AllocationOf(p))
-	if !g.pending {
-		g.resize.Pending = nil
+// setDesired takes the newest pod of the API.
+func (a *podAllocation) setDesired(p *v1.Pod) {
+	a.desired = p
+	a.pending = p.DeletionTimestamp == nil && !pod.IsOver(p.Status.Phase) && !a.allocated.Equal(pod.AllocationOf(p))
+	if !a.pending {
+		a.resize.Pending = nil
 	}
 }
 
 // grows reports whether the pod requests more CPU or memory than it is allocated.
-func (g *grant) grows() bool {
-	have := resourcehelper.PodRequests(g.allocatedPod(), resourcehelper.PodResourcesOptions{})
-	want := resourcehelper.PodRequests(g.desired, resourcehelper.PodResourcesOptions{})
+func (a *podAllocation) grows() bool {
+	have := resourcehelper.PodRequests(a.allocatedPod(), resourcehelper.PodResourcesOptions{})
+	want := resourcehelper.PodRequests(a.desired, resourcehelper.PodResourcesOptions{})
 	return want.Cpu().Cmp(*have.Cpu()) > 0 || want.Memory().Cmp(*have.Memory()) > 0
 }
 
@@ -69,21 +69,21 @@ func (t *table) allocateResizes() {
 	if !t.hasSynced || t.ctx.Err() != nil {
 		return
 	}
-	var pending []*grant
-	for _, g := range t.grants {
-		if g.pending {
-			pending = append(pending, g)
+	var pending []*podAllocation
+	for _, a := range t.allocations {
+		if a.pending {
+			pending = append(pending, a)
 		}
 	}
 	slices.SortFunc(pending, compareResizes)
-	for _, g := range pending {
-		t.tryResize(g)
+	for _, a := range pending {
+		t.tryResize(a)
 	}
 }
 
 // compareResizes orders pending resizes as the kubelet does: those that release resources first,
 // then by priority, QoS class and age.
-func compareResizes(a, b *grant) int {
+func compareResizes(a, b *podAllocation) int {
 	return cmp.Or(
 		compareBool(a.grows(), b.grows()),
 		cmp.Compare(priority(b.desired), priority(a.desired)),
@@ -123,43 +123,43 @@ func pendingSince(p *v1.Pod) time.Time {
 
 // tryResize allocates what the pod requests if it fits, else defers the resize. An allocation is
 // stored before it takes effect.
-func (t *table) tryResize(g *grant) {
-	p := g.desired
+func (t *table) tryResize(a *podAllocation) {
+	p := a.desired
 	others := slices.DeleteFunc(t.active(), func(other *v1.Pod) bool { return other.UID == p.UID })
 	refused := t.admit(t.ctx, p, others)
 	if refused != nil {
-		if g.deferred != p.Generation {
-			g.deferred = p.Generation
+		if a.deferred != p.Generation {
+			a.deferred = p.Generation
 			t.parts.Recorder.Event(pod.Reference(p), v1.EventTypeWarning, "ResizeDeferred",
 				pod.ResizeMessage(refused.Reason, p, p.Generation, refused.Message))
 		}
-		g.resize.Pending = refused
-		t.updateWorker(g)
+		a.resize.Pending = refused
+		t.updateWorker(a)
 		return
 	}
 	allocated := pod.AllocationOf(p)
 	if err := allocated.Save(t.parts.Host.Layout, p.UID); err != nil {
 		klog.FromContext(t.ctx).Error(err, "Cannot resize the pod, will retry", "pod", klog.KObj(p))
-		t.updateWorker(g) // with whatever else changed
+		t.updateWorker(a) // with whatever else changed
 		return
 	}
-	g.allocated, g.pending = allocated, false
-	g.resize = pod.Resize{Allocated: p.Generation}
+	a.allocated, a.pending = allocated, false
+	a.resize = pod.Resize{Allocated: p.Generation}
 	t.parts.Recorder.Event(pod.Reference(p), v1.EventTypeNormal, "ResizeStarted", pod.ResizeMessage("started", p, p.Generation, ""))
-	t.updateWorker(g)
+	t.updateWorker(a)
 }
 
 // updateWorker gives the pod's worker the pod with its allocated resources.
-func (t *table) updateWorker(g *grant) {
-	if w := t.workers[g.desired.UID]; w != nil {
-		w.Update(g.allocatedPod(), g.resize)
+func (t *table) updateWorker(a *podAllocation) {
+	if w := t.workers[a.desired.UID]; w != nil {
+		w.Update(a.allocatedPod(), a.resize)
 	}
 }
 
 // save stores what a new pod was admitted with. Otherwise the next agent would take the spec it
 // finds for what is allocated.
-func (t *table) save(g *grant) {
-	if err := g.allocated.Save(t.parts.Host.Layout, g.desired.UID); err != nil {
-		klog.FromContext(t.ctx).Error(err, "Cannot store a pod's allocated resources", "pod", klog.KObj(g.desired))
+func (t *table) save(a *podAllocation) {
+	if err := a.allocated.Save(t.parts.Host.Layout, a.desired.UID); err != nil {
+		klog.FromContext(t.ctx).Error(err, "Cannot store a pod's allocated resources", "pod", klog.KObj(a.desired))
 	}
 }

@@ -23,7 +23,7 @@ import (
 	"github.com/kindred-project/kindred/internal/node/rootdir"
 )
 
-// fixture is the set of a node with two CPUs. Its workers do not run.
+// fixture is the Set of a node with two CPUs. Its workers do not run.
 type fixture struct {
 	*Set
 	events *record.FakeRecorder
@@ -42,7 +42,7 @@ func newFixture(t *testing.T, root string) fixture {
 	return f
 }
 
-// see passes a pod to the set, as one that the runtime already has: it is not refused.
+// see updates the Set with a pod that the runtime already has, so that it is not refused.
 func (f fixture) see(p *v1.Pod) { f.Update(p, true) }
 
 func asking(name, cpu string, generation int64) *v1.Pod {
@@ -86,7 +86,7 @@ func TestResizesAreAllocated(t *testing.T) {
 	f.see(asking("b", "1", 2))
 	f.see(asking("b", "1", 2))
 	f.has(t, map[string]string{"a": "1500m", "b": "500m"})
-	pending := f.table.grants["b"].resize.Pending
+	pending := f.table.allocations["b"].resize.Pending
 	want := &pod.Refusal{Reason: "OutOfcpu", Message: "Node didn't have enough resource: cpu, requested: 1000, used: 1500, capacity: 2000"}
 	if diff := cmp.Diff(want, pending); diff != "" {
 		t.Errorf("pending (-want +got):\n%s", diff)
@@ -95,7 +95,7 @@ func TestResizesAreAllocated(t *testing.T) {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
 
-	// The next agent loads what was allocated, whatever the specs say, and records no event again.
+	// The next agent loads the stored allocations, not the requests in the specs, and repeats no event.
 	waiting := asking("b", "1", 2)
 	waiting.Status.Conditions = []v1.PodCondition{{Type: v1.PodResizePending, ObservedGeneration: 2}}
 	next := newFixture(t, root)
@@ -107,24 +107,25 @@ func TestResizesAreAllocated(t *testing.T) {
 		t.Errorf("events %v", reasons)
 	}
 
-	// Resources that another pod releases are allocated at once.
+	// Resources that another pod releases are allocated immediately.
 	next.see(asking("a", "1", 3))
 	next.has(t, map[string]string{"a": "1", "b": "1"})
-	if g := next.table.grants["b"]; g.resize.Pending != nil || g.resize.Allocated != 2 {
-		t.Errorf("resize %+v", g.resize)
+	if a := next.table.allocations["b"]; a.resize.Pending != nil || a.resize.Allocated != 2 {
+		t.Errorf("resize %+v", a.resize)
 	}
-	// So are those of a pod that is gone. A pod that withdraws its request is no longer pending.
+	// The same applies to the resources of a removed pod. A pod that withdraws its request is no longer
+	// pending.
 	next.see(asking("b", "2", 3))
 	next.forget("a")
 	next.has(t, map[string]string{"b": "2"})
 	next.see(asking("b", "3", 4))
 	next.see(asking("b", "2", 5))
-	if pending := next.table.grants["b"].resize.Pending; pending != nil {
+	if pending := next.table.allocations["b"].resize.Pending; pending != nil {
 		t.Errorf("still pending: %+v", pending)
 	}
 }
 
-// TestResizeReachesWorkerWithAnswer: until the node has decided, the worker has the generation before,
+// TestResizeReachesWorkerWithAnswer: until the node has decided, the worker has the previous generation,
 // so that no status of the new generation lacks the condition of the resize.
 func TestResizeReachesWorkerWithAnswer(t *testing.T) {
 	f := newFixture(t, t.TempDir())
@@ -145,17 +146,17 @@ func TestResizeReachesWorkerWithAnswer(t *testing.T) {
 	}
 }
 
-// TestResizeOrder: pods that release resources, then by priority, then by QoS class.
+// TestResizeOrder: pods that release resources come first, then the order is by priority and QoS class.
 func TestResizeOrder(t *testing.T) {
-	grantOf := func(name, have, want string, change func(*v1.Pod)) *grant {
+	grantOf := func(name, have, want string, change func(*v1.Pod)) *podAllocation {
 		p := asking(name, want, 1)
 		change(p)
-		g := &grant{allocated: pod.AllocationOf(asking(name, have, 1))}
-		g.want(p)
-		return g
+		a := &podAllocation{allocated: pod.AllocationOf(asking(name, have, 1))}
+		a.setDesired(p)
+		return a
 	}
 	none := func(*v1.Pod) {}
-	list := []*grant{
+	list := []*podAllocation{
 		grantOf("plain", "1", "2", none),
 		grantOf("guaranteed", "1", "2", func(p *v1.Pod) {
 			both := v1.ResourceList{v1.ResourceCPU: resource.MustParse("2"), v1.ResourceMemory: resource.MustParse("1Gi")}
@@ -166,8 +167,8 @@ func TestResizeOrder(t *testing.T) {
 	}
 	slices.SortFunc(list, compareResizes)
 	var names []string
-	for _, g := range list {
-		names = append(names, g.desired.Name)
+	for _, a := range list {
+		names = append(names, a.desired.Name)
 	}
 	if diff := cmp.Diff([]string{"shrinks", "important", "guaranteed", "plain"}, names); diff != "" {
 		t.Errorf("order (-want +got):\n%s", diff)

@@ -28,7 +28,7 @@ type Set struct {
 
 // New returns a set without workers.
 func New(admit Admit) *Set {
-	return &Set{table: table{admit: admit, workers: map[types.UID]*pod.Worker{}, grants: map[types.UID]*grant{}}}
+	return &Set{table: table{admit: admit, workers: map[types.UID]*pod.Worker{}, allocations: map[types.UID]*podAllocation{}}}
 }
 
 // Start lets workers run, with these parts, until ctx ends. Before Start, no other method but Pods
@@ -66,7 +66,7 @@ func (s *Set) Update(p *v1.Pod, inRuntime bool) {
 	s.table.update(p, inRuntime)
 }
 
-// Deleted takes that the API no longer has the pod.
+// Deleted notifies the pod's worker that the API no longer has the pod.
 func (s *Set) Deleted(p *v1.Pod) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -23,28 +23,28 @@ type table struct {
 	ctx   context.Context // of the workers; nil before Start
 	spawn func(w *pod.Worker, uid types.UID)
 
-	workers   map[types.UID]*pod.Worker
-	grants    map[types.UID]*grant
-	hasSynced bool // all pods of the node have been seen
+	workers     map[types.UID]*pod.Worker
+	allocations map[types.UID]*podAllocation
+	hasSynced   bool // all pods of the node have been seen
 }
 
 func (t *table) update(p *v1.Pod, inRuntime bool) {
 	defer t.allocateResizes()
-	g, isNew := t.grants[p.UID], false
-	if g == nil {
-		g, isNew = newGrant(t.parts.Host.Layout, p)
+	a, isNew := t.allocations[p.UID], false
+	if a == nil {
+		a, isNew = newPodAllocation(t.parts.Host.Layout, p)
 	}
-	g.want(p)
+	a.setDesired(p)
 	if t.workers[p.UID] != nil {
-		t.grants[p.UID] = g
+		t.allocations[p.UID] = a
 		// If the pod waits for a resize, allocateResizes updates its worker with the answer: a
-		// status that has observed the new generation says what became of the resize.
-		if !g.pending || !t.hasSynced {
-			t.updateWorker(g)
+		// status that has observed the new generation contains the answer to the resize.
+		if !a.pending || !t.hasSynced {
+			t.updateWorker(a)
 		}
 		return
 	}
-	allocated := g.allocatedPod()
+	allocated := a.allocatedPod()
 	var refused *pod.Refusal
 	if !inRuntime && p.Status.StartTime == nil && p.DeletionTimestamp == nil {
 		refused = t.admit(t.ctx, allocated, t.active())
@@ -53,10 +53,10 @@ func (t *table) update(p *v1.Pod, inRuntime bool) {
 	case refused != nil:
 		t.parts.Recorder.Event(pod.Reference(p), v1.EventTypeWarning, refused.Reason, refused.Message)
 	case isNew:
-		t.save(g)
+		t.save(a)
 	}
 	if t.run(allocated, refused, false) {
-		t.grants[p.UID] = g
+		t.allocations[p.UID] = a
 	}
 }
 
@@ -65,9 +65,9 @@ func (t *table) deleted(p *v1.Pod) {
 	if w == nil {
 		return
 	}
-	if g := t.grants[p.UID]; g != nil {
-		g.want(p)
-		p = g.allocatedPod()
+	if a := t.allocations[p.UID]; a != nil {
+		a.setDesired(p)
+		p = a.allocatedPod()
 	}
 	w.Deleted(p)
 }
@@ -88,11 +88,11 @@ func (t *table) removeOrphan(seen *runtime.Pod) {
 }
 
 // run starts a worker, unless the agent is stopping.
-func (t *table) run(p *v1.Pod, refused *pod.Refusal, gone bool) (started bool) {
+func (t *table) run(p *v1.Pod, refused *pod.Refusal, isDeleted bool) (started bool) {
 	if t.ctx == nil || t.ctx.Err() != nil {
 		return false
 	}
-	w := pod.NewWorker(t.parts, p, refused, gone)
+	w := pod.NewWorker(t.parts, p, refused, isDeleted)
 	t.workers[p.UID] = w
 	t.spawn(w, p.UID)
 	return true
@@ -113,6 +113,6 @@ func (t *table) active() []*v1.Pod {
 // forget drops a worker that has returned. Pending resizes may fit now.
 func (t *table) forget(uid types.UID) {
 	delete(t.workers, uid)
-	delete(t.grants, uid)
+	delete(t.allocations, uid)
 	t.allocateResizes()
 }
