@@ -99,7 +99,7 @@ func newAccess(ctx context.Context, c Config, client kubernetes.Interface, share
 
 // authenticate sets the authenticator: the identity of in-process clients first, and then, in
 // upstream's order, front proxy, client certificates, bearer tokens.
-func (a *access) authenticate(tokens authenticator.Token, strangers *serverconfig.AnonymousAuthConfig) {
+func (a *access) authenticate(tokens authenticator.Token, anonymousConfig *serverconfig.AnonymousAuthConfig) {
 	a.frontProxy = &authenticatorfactory.RequestHeaderConfig{
 		UsernameHeaders:     headerrequest.StaticStringSlice{"X-Remote-User"},
 		UIDHeaders:          headerrequest.StaticStringSlice{"X-Remote-Uid"},
@@ -117,12 +117,12 @@ func (a *access) authenticate(tokens authenticator.Token, strangers *serverconfi
 		websocket.NewProtocolAuthenticator(cached),
 	))
 	a.authenticator = union.New(inprocess.Authenticator(), known)
-	if strangers == nil {
-		strangers = &serverconfig.AnonymousAuthConfig{Enabled: true, Conditions: publicPaths}
+	if anonymousConfig == nil {
+		anonymousConfig = &serverconfig.AnonymousAuthConfig{Enabled: true, Conditions: publicPaths}
 	}
-	if strangers.Enabled {
+	if anonymousConfig.Enabled {
 		// Invalid credentials are refused, on public paths too.
-		a.authenticator = union.NewFailOnError(a.authenticator, anonymous.NewAuthenticator(strangers.Conditions))
+		a.authenticator = union.NewFailOnError(a.authenticator, anonymous.NewAuthenticator(anonymousConfig.Conditions))
 	}
 }
 

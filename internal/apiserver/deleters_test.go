@@ -47,7 +47,7 @@ func TestDeletionsAreRecorded(t *testing.T) {
 			if got := server.do(t, server.admin, tt.method, tt.path+tt.at, tt.options); got.code >= 300 {
 				t.Fatalf("%d %s", got.code, got.body)
 			}
-			found, err := server.backend.Records().Asked(t.Context(), 0)
+			found, err := server.backend.Records().Requested(t.Context(), 0)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -35,8 +35,8 @@ type storeGate struct {
 
 const (
 	gateInterval = time.Second
-	// gatePatience is how many consecutive checks must fail.
-	gatePatience = 2
+	// gateFailures is how many consecutive checks must fail.
+	gateFailures = 2
 )
 
 func newStoreGate(check func(context.Context) error, c clock.WithTicker, codec runtime.NegotiatedSerializer) *storeGate {
@@ -61,7 +61,7 @@ func (g *storeGate) run(ctx context.Context) {
 		} else {
 			failures++
 		}
-		if err == nil || failures >= gatePatience {
+		if err == nil || failures >= gateFailures {
 			g.set(err)
 		}
 	}

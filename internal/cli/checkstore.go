@@ -117,7 +117,7 @@ func checkStore(cmd *cobra.Command, layout datadir.Layout, locked bool) (*check.
 		return nil, err
 	}
 	if ran && len(instance.Etcd) > 0 {
-		return nil, fmt.Errorf("the cluster in %s keeps its objects in an etcd of its own (%s): check it with etcdutl", layout.Root, instance.Etcd[0])
+		return nil, fmt.Errorf("the cluster in %s uses an external etcd (%s): check it with etcdutl", layout.Root, instance.Etcd[0])
 	}
 	there, err := check.Exists(layout.Etcd())
 	if err != nil {
@@ -155,7 +155,7 @@ func printStoreReport(cmd *cobra.Command, layout datadir.Layout, report *check.R
 		printf(cmd, "note: %s\n", note)
 	}
 	if len(report.Damage) > 0 && report.Droppable() {
-		printf(cmd, "restore %s from a backup, or drop these objects with --drop-damaged\n", layout.Etcd())
+		printf(cmd, "restore %s from a backup, or drop the damaged objects with \"kindred check-store --drop-damaged\"\n", layout.Etcd())
 		return
 	}
 	if len(report.Damage) > 0 {
@@ -175,7 +175,7 @@ func printStoreReport(cmd *cobra.Command, layout datadir.Layout, report *check.R
 // dropDamaged removes the objects that the report names, and checks again.
 func (s *storeCheck) dropDamaged(cmd *cobra.Command, layout datadir.Layout, report *check.Report) error {
 	if !report.Droppable() {
-		return exitStatus{exitFound, errors.New("nothing was removed: more than single objects is damaged")}
+		return exitStatus{exitFound, errors.New("nothing was removed: not only objects are damaged")}
 	}
 	if !s.yes && !confirmed(cmd, "\nRemove these objects, and all past versions of objects") {
 		return exitStatus{exitFound, errors.New("nothing was removed")}

@@ -29,7 +29,7 @@ func newDelete() *cobra.Command {
 	var d deletion
 	cmd := &cobra.Command{
 		Use:   "delete (TYPE/NAME... | TYPE --selector LABELS)",
-		Short: "Preview what a deletion takes along, and delete",
+		Short: "Preview and delete objects with their dependents",
 		Long: `Shows the outcome for every dependent of the objects: deleted with them, orphaned, kept by
 another owner, or blocked by a finalizer or a dependent. Several objects are previewed and
 deleted together. Then asks for confirmation and deletes the objects. If the preview has changed
@@ -99,7 +99,7 @@ func (d *deletion) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	spec := ownership.DeletionPreviewSpec{Targets: targets, PropagationPolicy: new(policies[d.cascade])}
-	preview, err := askPreview(cmd.Context(), r, spec)
+	preview, err := createPreview(cmd.Context(), r, spec)
 	if err != nil {
 		return err
 	}
@@ -150,9 +150,9 @@ func (d *deletion) selected(r *reviewer, args []string) ([]ownership.DeletionTar
 	return []ownership.DeletionTarget{{APIVersion: kind.APIVersion, Kind: kind.Kind, Namespace: kind.Namespace, Selector: selector}}, nil
 }
 
-func askPreview(ctx context.Context, r *reviewer, spec ownership.DeletionPreviewSpec) (*ownership.DeletionPreview, error) {
+func createPreview(ctx context.Context, r *reviewer, spec ownership.DeletionPreviewSpec) (*ownership.DeletionPreview, error) {
 	preview := &ownership.DeletionPreview{Spec: spec}
-	err := r.ask(ctx, "deletionpreviews", preview)
+	err := r.create(ctx, "deletionpreviews", preview)
 	preview.SetGroupVersionKind(ownership.SchemeGroupVersion.WithKind("DeletionPreview"))
 	return preview, err
 }
@@ -206,9 +206,9 @@ func inNamespace(ref ownership.ObjectReference, usual string) string {
 	return " in " + ref.Namespace
 }
 
-// calledIn names an object, with its namespace unless that is the usual one.
-func calledIn(ref ownership.ObjectReference, usual string) string {
-	return called(ref) + inNamespace(ref, usual)
+// kindAndNameIn names an object, with its namespace unless that is the usual one.
+func kindAndNameIn(ref ownership.ObjectReference, usual string) string {
+	return kindAndName(ref) + inNamespace(ref, usual)
 }
 
 func previewBranch(o ownership.PreviewedObject, namespace string, all bool) branch {
@@ -239,7 +239,7 @@ func previewNotes(o ownership.PreviewedObject, above types.UID, all bool) []stri
 	for _, owner := range o.KeptBy {
 		keepers = append(keepers, owner.Kind+"/"+owner.Name+standingNote(owner.Standing))
 	}
-	return slices.Concat(said(begun), blockNotes(o.BlockedBy, above, all), said(notedAll("kept by %s", "kept by %s", keepers, all)))
+	return slices.Concat(nonEmpty(begun), blockNotes(o.BlockedBy, above, all), nonEmpty(notedAll("kept by %s", "kept by %s", keepers, all)))
 }
 
 // standingNote explains why an owner that does not exist keeps an object.

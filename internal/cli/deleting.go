@@ -27,8 +27,8 @@ import (
 // The API has no transactions across objects, so the preview is requested again: right before
 // the first target is deleted, and before a later one if the last check is at least as long ago
 // as it took. Checks therefore take at most half of the time, for any number of targets.
-// Between a check and the deletions that follow it, other clients can still change what the
-// deletions take along.
+// Other clients can still change the affected objects between a check and the deletions that
+// follow it.
 type deleting struct {
 	shown  ownership.DeletionPreviewStatus
 	policy metav1.DeletionPropagation
@@ -57,7 +57,7 @@ func (s *stopped) Error() string {
 	if s.deleted > 0 {
 		what = fmt.Sprintf("only %d of %s were deleted", s.deleted, plural(s.of, "object"))
 	}
-	return what + ": what the deletion takes along has changed since it was shown; look at it again before you delete"
+	return what + ": the preview has changed since it was shown; look at it again before you delete"
 }
 
 // run deletes the targets in the order in which they were shown. The targets of a preview come
@@ -162,7 +162,7 @@ func printChanges(cmd *cobra.Command, shown ownership.DeletionPreviewStatus, cha
 		if was == "" {
 			was = "-"
 		}
-		rows = append(rows, []string{calledIn(*c.object, usualNamespace(shown.Objects[0].ObjectReference)), was, c.now})
+		rows = append(rows, []string{kindAndNameIn(*c.object, usualNamespace(shown.Objects[0].ObjectReference)), was, c.now})
 	}
 	printf(cmd, "\n")
 	if len(rows) > 1 {
@@ -186,14 +186,14 @@ func (d *deletion) delete(cmd *cobra.Command, r *reviewer, shown ownership.Delet
 	run := &deleting{
 		shown: shown, policy: policies[d.cascade], clock: clock.RealClock{},
 		preview: func(ctx context.Context, spec ownership.DeletionPreviewSpec) (ownership.DeletionPreviewStatus, error) {
-			review, err := askPreview(ctx, r, spec)
+			review, err := createPreview(ctx, r, spec)
 			return review.Status, err
 		},
 		remove: func(ctx context.Context, ref ownership.ObjectReference, options metav1.DeleteOptions) error {
 			return r.remove(ctx, client, ref, options)
 		},
 		progress: func(ref ownership.ObjectReference, number, of int) {
-			progress.show(fmt.Sprintf("deleting %s (%d of %d)", called(ref), number, of))
+			progress.show(fmt.Sprintf("deleting %s (%d of %d)", kindAndName(ref), number, of))
 		},
 	}
 	err = run.run(cmd.Context())
@@ -254,7 +254,7 @@ func (r *reviewer) awaitGone(ctx context.Context, client metadata.Interface, ref
 	return wait.PollUntilContextCancel(ctx, 250*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		object, err := getSame(ctx, objects, ref)
 		if object != nil {
-			progress.show(fmt.Sprintf("waiting for %s to go%s", called(ref), finalizersNote(object.Finalizers)))
+			progress.show(fmt.Sprintf("waiting for %s to go%s", kindAndName(ref), finalizersNote(object.Finalizers)))
 		}
 		return object == nil && err == nil, err
 	})

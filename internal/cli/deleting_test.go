@@ -141,8 +141,8 @@ func TestDeletingAsShown(t *testing.T) {
 	}{
 		{"quick checks", 1, 5, nil, "", []string{"check", "one", "check", "two", "check", "three"}, ""},
 		{"slow checks", 10, 6, nil, "", []string{"check", "one", "two", "check", "three"}, ""},
-		{"changed before the first deletion", 1, 1, map[int]ownership.DeletionPreviewStatus{0: more}, "", []string{"check"}, "nothing was deleted: what the deletion takes along has changed"},
-		{"changed meanwhile", 1, 1, map[int]ownership.DeletionPreviewStatus{2: more}, "", []string{"check", "one", "check", "two", "check"}, "only 2 of 3 objects were deleted: what"},
+		{"changed before the first deletion", 1, 1, map[int]ownership.DeletionPreviewStatus{0: more}, "", []string{"check"}, "nothing was deleted: the preview has changed"},
+		{"changed meanwhile", 1, 1, map[int]ownership.DeletionPreviewStatus{2: more}, "", []string{"check", "one", "check", "two", "check"}, "only 2 of 3 objects were deleted: the preview"},
 		{"refused", 1, 1, nil, "two", []string{"check", "one", "check"}, "1 of 3 objects were deleted, then: refused"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

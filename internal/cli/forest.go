@@ -232,7 +232,7 @@ func (f *forest) at(i int) position {
 func (f *forest) grow(i, level int, last bool) {
 	b := &f.branches[i]
 	f.lines = append(f.lines, forestLine{
-		level: level, last: last, label: called(b.ref), mark: b.mark,
+		level: level, last: last, label: kindAndName(b.ref), mark: b.mark,
 		cells: b.cells, colours: b.colours, notes: b.notes(f.at(i)),
 	})
 	children := f.children[i]

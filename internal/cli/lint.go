@@ -129,7 +129,7 @@ func (l *linting) run(cmd *cobra.Command, args []string, version string) error {
 		return err
 	}
 	lint := &ownership.OwnershipLint{Spec: spec}
-	if err := r.ask(cmd.Context(), "ownershiplints", lint); err != nil {
+	if err := r.create(cmd.Context(), "ownershiplints", lint); err != nil {
 		return err
 	}
 	lint.SetGroupVersionKind(ownership.SchemeGroupVersion.WithKind("OwnershipLint"))
@@ -164,7 +164,7 @@ func (l *linting) repair(cmd *cobra.Command, r *reviewer, lint *ownership.Owners
 	repair := &ownership.OwnershipRepair{}
 	repair.SetGroupVersionKind(ownership.SchemeGroupVersion.WithKind("OwnershipRepair"))
 	repair.Spec = ownership.OwnershipRepairSpec{OwnershipLintSpec: lint.Spec, DryRun: l.dryRun, Preconditions: preconditions(lint.Status.Findings)}
-	if err := l.askForRepair(cmd.Context(), r, lint, repair); err != nil {
+	if err := l.createRepair(cmd.Context(), r, lint, repair); err != nil {
 		return err
 	}
 	if err := l.printRepair(cmd, repair); err != nil {
@@ -179,11 +179,11 @@ func (l *linting) repair(cmd *cobra.Command, r *reviewer, lint *ownership.Owners
 	return l.verdict(left)
 }
 
-// askForRepair requests a repair only if there are findings to repair: a repair without
+// createRepair requests a repair only if there are findings to repair: a repair without
 // preconditions would repair anything that it finds.
-func (l *linting) askForRepair(ctx context.Context, r *reviewer, lint *ownership.OwnershipLint, repair *ownership.OwnershipRepair) error {
+func (l *linting) createRepair(ctx context.Context, r *reviewer, lint *ownership.OwnershipLint, repair *ownership.OwnershipRepair) error {
 	if len(repair.Spec.Preconditions) > 0 {
-		err := r.ask(ctx, "ownershiprepairs", repair)
+		err := r.create(ctx, "ownershiprepairs", repair)
 		repair.SetGroupVersionKind(ownership.SchemeGroupVersion.WithKind("OwnershipRepair"))
 		return err
 	}

@@ -110,7 +110,7 @@ func (p *lintPrinter) finding(f ownership.LintFinding, notes ...string) {
 	if f.Object != p.object {
 		p.object = f.Object
 		p.objects++
-		name := called(f.Object)
+		name := kindAndName(f.Object)
 		if f.Object.Namespace != "" {
 			name += " in " + f.Object.Namespace
 		}

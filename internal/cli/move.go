@@ -124,7 +124,7 @@ func (f *moveFlags) run(cmd *cobra.Command, args []string) error {
 	if f.dryRun || len(plan.Problems) > 0 {
 		return errors.Join(f.print(cmd, plan, nil), refusal(plan))
 	}
-	if asks && !agreed(cmd, plan) {
+	if asks && !confirmMove(cmd, plan) {
 		printf(cmd, "nothing was changed\n")
 		return nil
 	}
@@ -230,8 +230,8 @@ func stayed(report *move.Report) error {
 	return fmt.Errorf("%d objects were not removed at the source, for the reasons above; their copies at the target are complete", len(report.Kept))
 }
 
-// agreed asks for confirmation.
-func agreed(cmd *cobra.Command, plan *move.Plan) bool {
+// confirmMove asks for confirmation.
+func confirmMove(cmd *cobra.Command, plan *move.Plan) bool {
 	question := "Move this"
 	if plan.Stage != move.Copying {
 		question = "Continue this move"

@@ -21,7 +21,7 @@ func splitObjects(args []string) ([][2]string, error) {
 		}
 		for _, name := range args[1:] {
 			if name == "" || strings.Contains(name, "/") {
-				return nil, usagef("%q after a type is no name: give either TYPE NAME... or TYPE/NAME...", name)
+				return nil, usagef("%q after a type is not a name: give either TYPE NAME... or TYPE/NAME...", name)
 			}
 			objects = append(objects, [2]string{args[0], name})
 		}

@@ -217,7 +217,7 @@ func TestSplitObjects(t *testing.T) {
 		{"pod/a deploy/b", "pod a, deploy b"},
 		{"pod a b", "pod a, pod b"},
 		{"pod", `"pod" names no object: use TYPE/NAME, or TYPE NAME`},
-		{"pod a/b", `"a/b" after a type is no name: give either TYPE NAME... or TYPE/NAME...`},
+		{"pod a/b", `"a/b" after a type is not a name: give either TYPE NAME... or TYPE/NAME...`},
 		{"pod/a b", `"b" is not TYPE/NAME`},
 		{"pod/", `"pod/" is not TYPE/NAME`},
 		{"/a", `"/a" is not TYPE/NAME`},

@@ -53,7 +53,7 @@ func newProgress(out io.Writer, c clock.WithTicker) *progress {
 				return
 			case <-timer.C():
 			}
-			p.tell()
+			p.print()
 			if p.line == nil {
 				timer.Reset(progressEvery)
 			} else {
@@ -70,11 +70,11 @@ func (p *progress) show(text string) {
 	p.text = text
 	p.mu.Unlock()
 	if p.line != nil {
-		p.tell()
+		p.print()
 	}
 }
 
-func (p *progress) tell() {
+func (p *progress) print() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	elapsed := p.clock.Since(p.began).Truncate(time.Second)

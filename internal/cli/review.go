@@ -60,8 +60,8 @@ func reviewClient(config *rest.Config) (*rest.RESTClient, error) {
 	return rest.RESTClientFor(config)
 }
 
-// ask sends a review and decodes the answer into it.
-func (r *reviewer) ask(ctx context.Context, resource string, review runtime.Object) error {
+// create creates a review and decodes the answer into it.
+func (r *reviewer) create(ctx context.Context, resource string, review runtime.Object) error {
 	err := r.client.Post().Resource(resource).Body(review).Do(ctx).Into(review)
 	if apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
 		return fmt.Errorf("the cluster at %s does not serve %s; the command needs a Kindred cluster", r.config.Host, ownership.GroupName)
@@ -122,8 +122,8 @@ func printYAML(cmd *cobra.Command, value any) error {
 	return nil
 }
 
-// called names an object in a table that shows the namespace elsewhere.
-func called(ref ownership.ObjectReference) string { return ref.Kind + "/" + ref.Name }
+// kindAndName names an object in a table with a column or heading for the namespace.
+func kindAndName(ref ownership.ObjectReference) string { return ref.Kind + "/" + ref.Name }
 
 // blockNote describes an obstacle to a deletion.
 func blockNote(b ownership.DeletionBlock) string {
@@ -131,11 +131,11 @@ func blockNote(b ownership.DeletionBlock) string {
 	case b.Finalizer != "":
 		return "waits for finalizer " + b.Finalizer
 	case b.Dependent != nil:
-		return "waits for its dependent " + called(*b.Dependent)
+		return "waits for its dependent " + kindAndName(*b.Dependent)
 	case b.Owner != nil:
-		return "goes after its owner " + called(*b.Owner)
+		return "waits for its owner " + kindAndName(*b.Owner)
 	case b.Content != nil:
-		return "waits for its content " + called(*b.Content)
+		return "waits for its content " + kindAndName(*b.Content)
 	}
 	return "waits for an object that you may not read"
 }
@@ -150,13 +150,13 @@ func blockNotes(blocks []ownership.DeletionBlock, above types.UID, all bool) []s
 		case b.Finalizer != "":
 			finalizers = append(finalizers, b.Finalizer)
 		case b.Dependent != nil:
-			dependents = append(dependents, called(*b.Dependent))
+			dependents = append(dependents, kindAndName(*b.Dependent))
 		case b.Owner != nil:
 			if b.Owner.UID != above {
-				owners = append(owners, called(*b.Owner))
+				owners = append(owners, kindAndName(*b.Owner))
 			}
 		case b.Content != nil:
-			contents = append(contents, called(*b.Content))
+			contents = append(contents, kindAndName(*b.Content))
 		default:
 			hidden++
 		}
@@ -165,10 +165,10 @@ func blockNotes(blocks []ownership.DeletionBlock, above types.UID, all bool) []s
 	if hidden > 0 {
 		unread = "waits for " + plural(hidden, "object") + " that you may not read"
 	}
-	return said(
+	return nonEmpty(
 		notedAll("waits for finalizer %s", "waits for finalizers %s", finalizers, all),
 		notedAll("waits for its dependent %s", "waits for its dependents %s", dependents, all),
-		notedAll("goes after its owner %s", "goes after its owners %s", owners, all),
+		notedAll("waits for its owner %s", "waits for its owners %s", owners, all),
 		notedAll("waits for its content %s", "waits for its contents %s", contents, all),
 		unread)
 }
@@ -224,7 +224,7 @@ func ownerNotes(owners []ownership.OwnerReference, at position, all bool) []stri
 	if at.above == "" {
 		by = "owned by %s"
 	}
-	return said(
+	return nonEmpty(
 		notedAll(by, by, further, all),
 		notedAll("owner %s does not exist", "owners %s do not exist", absent, all),
 		notedAll("owner %s cannot be resolved", "owners %s cannot be resolved", unresolved, all))
@@ -250,15 +250,15 @@ func plural(n int, thing string) string {
 }
 
 // sentence joins the parts that are not empty.
-func sentence(parts ...string) string { return strings.Join(said(parts...), ", ") }
+func sentence(parts ...string) string { return strings.Join(nonEmpty(parts...), ", ") }
 
-// said drops the parts that are empty.
-func said(parts ...string) []string {
-	var said []string
+// nonEmpty returns the parts that are not empty.
+func nonEmpty(parts ...string) []string {
+	var kept []string
 	for _, p := range parts {
 		if p != "" {
-			said = append(said, p)
+			kept = append(kept, p)
 		}
 	}
-	return said
+	return kept
 }

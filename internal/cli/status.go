@@ -100,19 +100,19 @@ func statusOf(ctx context.Context, layout datadir.Layout) (*status, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, statusLimit)
 	defer cancel()
-	if err := s.ask(ctx, client); err != nil {
+	if err := s.read(ctx, client); err != nil {
 		s.Ready, s.Problem = false, err.Error()
 		return s, nil
 	}
-	if err := s.askForHolds(ctx, config); err != nil {
+	if err := s.readHolds(ctx, config); err != nil {
 		s.HoldsProblem = err.Error()
 	}
 	return s, nil
 }
 
-// ask reads the state from the API. It requests the checks first, which explain why other requests
+// read reads the state from the API. It requests the checks first, which explain why other requests
 // fail.
-func (s *status) ask(ctx context.Context, client kubernetes.Interface) error {
+func (s *status) read(ctx context.Context, client kubernetes.Interface) error {
 	// If a check fails, the response is both an error and the list of checks.
 	answer, err := client.Discovery().RESTClient().Get().AbsPath("/readyz").Param("verbose", "true").Do(ctx).Raw()
 	s.Failing = failingChecks(string(answer))
@@ -142,8 +142,8 @@ func (s *status) ask(ctx context.Context, client kubernetes.Interface) error {
 	return nil
 }
 
-// askForHolds counts the objects on hold.
-func (s *status) askForHolds(ctx context.Context, config *rest.Config) error {
+// readHolds counts the objects on hold.
+func (s *status) readHolds(ctx context.Context, config *rest.Config) error {
 	client, err := reviewClient(config)
 	if err != nil {
 		return err

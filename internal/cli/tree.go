@@ -55,7 +55,7 @@ truncated nor wrapped.`,
 			if cmd.Flags().Changed("depth") {
 				tree.Spec.Depth = &depth
 			}
-			if err := r.ask(cmd.Context(), "ownershiptrees", tree); err != nil {
+			if err := r.create(cmd.Context(), "ownershiptrees", tree); err != nil {
 				return err
 			}
 			tree.SetGroupVersionKind(ownership.SchemeGroupVersion.WithKind("OwnershipTree"))
@@ -132,7 +132,7 @@ func (p treePrinter) table(t *ownership.OwnershipTree) *forest {
 }
 
 func printWarnings(cmd *cobra.Command, warnings []string) {
-	for _, w := range said(warnings...) {
+	for _, w := range nonEmpty(warnings...) {
 		printWrapped(cmd, "", "", w)
 	}
 }
@@ -189,7 +189,7 @@ func (p treePrinter) notes(o ownership.TreeObject, at position) []string {
 	if o.Readiness == ownership.ReadinessInProgress || o.Readiness == ownership.ReadinessFailed {
 		notes = append(notes, o.Message)
 	}
-	return append(said(notes...), ownerNotes(o.Owners, at, p.all)...)
+	return append(nonEmpty(notes...), ownerNotes(o.Owners, at, p.all)...)
 }
 
 // deletionNote describes a deletion timestamp, which is the end of the grace period.

@@ -37,8 +37,8 @@ func newUndelete() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "undelete TYPE/NAME...",
 		Short: "Restore deleted objects and everything that was deleted with them",
-		Long: `Restores a deleted object and everything that its deletion took along, as they were just
-before the deletion, from the history that the cluster keeps ("up --history-retention",
+		Long: `Restores a deleted object and everything that was deleted with it, as they were just before
+the deletion, from the history that the cluster keeps ("up --history-retention",
 "--history-size"). Objects get new UIDs, and references between them are updated. Dependents that
 still exist get their owner back. Nothing is overwritten: if an object of the same name exists,
 the undeletion is refused.
@@ -135,8 +135,8 @@ func (u *undeletion) undelete(cmd *cobra.Command, r *reviewer, review *ownership
 	progress := newProgress(cmd.ErrOrStderr(), clock.RealClock{})
 	defer progress.end()
 	work := undeleting{
-		ask: func(ctx context.Context, review *ownership.Undeletion) error {
-			return r.ask(ctx, "undeletions", review)
+		send: func(ctx context.Context, review *ownership.Undeletion) error {
+			return r.create(ctx, "undeletions", review)
 		},
 		show: progress.show, clock: clock.RealClock{},
 	}
@@ -207,7 +207,7 @@ func undeletionBranch(phase ownership.UndeletionPhase, result ownership.Undeleti
 		id: result.FormerUID, ref: result.Object, mark: inNamespace(result.Object, namespace), above: result.Owners,
 		cells:   []string{outcomeCell(phase, result.Outcome)},
 		colours: []colour{undeletionColour(result.Outcome)},
-		notes:   func(position) []string { return said(result.Reason) },
+		notes:   func(position) []string { return nonEmpty(result.Reason) },
 	}
 }
 
@@ -287,7 +287,7 @@ func (u *undeletion) history(ctx context.Context, r *reviewer, args []string) (*
 		}
 		history.Spec.Namespace, history.Spec.Object = object.Namespace, &object
 	}
-	err := r.ask(ctx, "deletionhistories", history)
+	err := r.create(ctx, "deletionhistories", history)
 	history.SetGroupVersionKind(ownership.SchemeGroupVersion.WithKind("DeletionHistory"))
 	return history, err
 }
@@ -297,7 +297,7 @@ func printDeletions(cmd *cobra.Command, s *ownership.DeletionHistoryStatus, ever
 	rows := [][]string{{"AGE", "OBJECT", "POLICY", "BY"}}
 	for i := range s.Deletions {
 		d := &s.Deletions[i]
-		object := called(d.Object)
+		object := kindAndName(d.Object)
 		if everywhere && d.Object.Namespace != "" {
 			object = d.Object.Kind + "/" + d.Object.Namespace + "/" + d.Object.Name
 		}

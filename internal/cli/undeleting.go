@@ -28,38 +28,38 @@ const (
 
 // undeleting carries out one undeletion in several requests.
 type undeleting struct {
-	ask   func(ctx context.Context, review *ownership.Undeletion) error
+	send  func(ctx context.Context, review *ownership.Undeletion) error
 	show  func(text string)
 	clock clock.WithTicker
 	// began reports whether a request was answered; then restored objects may be on hold.
 	began bool
 }
 
-// headway is the progress of an undeletion.
-type headway struct{ restored, adopted, left, pending, held int32 }
+// undeletionCounts is the progress of an undeletion.
+type undeletionCounts struct{ restored, adopted, left, pending, held int32 }
 
-func headwayOf(s *ownership.UndeletionStatus) headway {
-	return headway{s.Restored, s.Adopted, s.Left, s.Pending, s.Held}
+func countsOf(s *ownership.UndeletionStatus) undeletionCounts {
+	return undeletionCounts{s.Restored, s.Adopted, s.Left, s.Pending, s.Held}
 }
 
 // run sends requests until everything is restored or a problem prevents it. The review then has
 // the last answer.
 func (u *undeleting) run(ctx context.Context, review *ownership.Undeletion) error {
-	asked := review.DeepCopy()
-	if !asked.Spec.DryRun {
-		asked.Spec.TimeoutSeconds = requestSeconds
+	request := review.DeepCopy()
+	if !request.Spec.DryRun {
+		request.Spec.TimeoutSeconds = requestSeconds
 	}
-	u.show("undeleting " + called(asked.Spec.Object) + ": reading the former objects and trying to create them")
-	moved, before := u.clock.Now(), headway{}
+	u.show("undeleting " + kindAndName(request.Spec.Object) + ": reading the former objects and trying to create them")
+	moved, before := u.clock.Now(), undeletionCounts{}
 	var warnings []string // An answer has only the warnings of its own request.
 	for {
-		answer := asked.DeepCopy()
-		err := u.ask(ctx, answer)
+		answer := request.DeepCopy()
+		err := u.send(ctx, answer)
 		switch {
 		case ctx.Err() != nil:
-			return u.advised(errors.New("interrupted"))
-		case err != nil && !u.mayPass(err):
-			return u.advised(err)
+			return u.withAdvice(errors.New("interrupted"))
+		case err != nil && !u.isRetryable(err):
+			return u.withAdvice(err)
 		case err == nil:
 			u.began = true
 			review.Status = answer.Status
@@ -73,8 +73,8 @@ func (u *undeleting) run(ctx context.Context, review *ownership.Undeletion) erro
 			if s.Phase != ownership.UndeletionIncomplete || len(s.Problems) > 0 {
 				return nil
 			}
-			u.show("undeleting " + called(asked.Spec.Object) + ": " + progressOf(s))
-			if now := headwayOf(s); now != before {
+			u.show("undeleting " + kindAndName(request.Spec.Object) + ": " + progressOf(s))
+			if now := countsOf(s); now != before {
 				moved, before = u.clock.Now(), now
 				continue
 			}
@@ -84,15 +84,15 @@ func (u *undeleting) run(ctx context.Context, review *ownership.Undeletion) erro
 		}
 		select {
 		case <-ctx.Done():
-			return u.advised(errors.New("interrupted"))
+			return u.withAdvice(errors.New("interrupted"))
 		case <-u.clock.After(pauseBetween):
 		}
 	}
 }
 
-// mayPass reports whether a failed request is worth a retry: the server was overloaded, or the
+// isRetryable reports whether a failed request is worth a retry: the server was overloaded, or the
 // connection was lost after the undeletion had begun.
-func (u *undeleting) mayPass(err error) bool {
+func (u *undeleting) isRetryable(err error) bool {
 	if apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) || apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err) {
 		return true
 	}
@@ -102,15 +102,15 @@ func (u *undeleting) mayPass(err error) bool {
 // stuck ends an undeletion that makes no progress, with the last error if there is one.
 func (u *undeleting) stuck(err error) error {
 	if err != nil {
-		return u.advised(err)
+		return u.withAdvice(err)
 	}
 	return nil // The answer says that it is incomplete.
 }
 
-// advised adds to an error how to continue. A request without an answer may have restored objects
+// withAdvice adds to an error how to continue. A request without an answer may have restored objects
 // as well.
-func (u *undeleting) advised(err error) error {
-	if !u.began && (apierrors.ReasonForError(err) != "" && !u.mayPass(err)) {
+func (u *undeleting) withAdvice(err error) error {
+	if !u.began && (apierrors.ReasonForError(err) != "" && !u.isRetryable(err)) {
 		return err // It was refused before anything was changed.
 	}
 	return fmt.Errorf("%w; the restored objects are on hold: run the same command again to continue", err)

@@ -27,7 +27,7 @@ type answers struct {
 	asked    []ownership.UndeletionSpec
 }
 
-func (a *answers) ask(_ context.Context, review *ownership.Undeletion) error {
+func (a *answers) send(_ context.Context, review *ownership.Undeletion) error {
 	at := min(len(a.asked), max(len(a.statuses), len(a.errs))-1)
 	a.asked = append(a.asked, review.Spec)
 	if at < len(a.errs) && a.errs[at] != nil {
@@ -77,7 +77,7 @@ func TestUndeletingContinues(t *testing.T) {
 			server := &answers{statuses: tt.statuses, errs: tt.errs}
 			now := clocktesting.NewFakeClock(noon)
 			passing := skipping{now}
-			u := undeleting{ask: server.ask, show: func(string) {}, clock: passing}
+			u := undeleting{send: server.send, show: func(string) {}, clock: passing}
 			review := &ownership.Undeletion{}
 			review.Spec.Object = refTo("ConfigMap", "root")
 			err := u.run(t.Context(), review)
@@ -100,7 +100,7 @@ func TestUndeletingContinues(t *testing.T) {
 // TestUndeletingIsInterrupted: the error after an interruption says how to continue.
 func TestUndeletingIsInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	u := undeleting{show: func(string) {}, clock: skipping{clocktesting.NewFakeClock(noon)}, ask: func(ctx context.Context, _ *ownership.Undeletion) error {
+	u := undeleting{show: func(string) {}, clock: skipping{clocktesting.NewFakeClock(noon)}, send: func(ctx context.Context, _ *ownership.Undeletion) error {
 		cancel()
 		return ctx.Err()
 	}}
@@ -113,7 +113,7 @@ func TestUndeletingIsInterrupted(t *testing.T) {
 func TestUndeletingShowsProgress(t *testing.T) {
 	var told []string
 	server := &answers{statuses: []ownership.UndeletionStatus{incomplete(1, 2, 1), incomplete(3, 0, 2), {Phase: ownership.UndeletionComplete}}}
-	u := undeleting{ask: server.ask, show: func(text string) { told = append(told, text) }, clock: skipping{clocktesting.NewFakeClock(noon)}}
+	u := undeleting{send: server.send, show: func(text string) { told = append(told, text) }, clock: skipping{clocktesting.NewFakeClock(noon)}}
 	review := &ownership.Undeletion{}
 	review.Spec.Object = refTo("ConfigMap", "root")
 	if err := u.run(t.Context(), review); err != nil {

@@ -43,7 +43,7 @@ first deletion. Deletion records expire ("up --deletion-records").`,
 			}
 			spec.Object.UID = types.UID(uid)
 			why := &ownership.OwnershipExplanation{Spec: spec}
-			if err := r.ask(cmd.Context(), "ownershipexplanations", why); err != nil {
+			if err := r.create(cmd.Context(), "ownershipexplanations", why); err != nil {
 				return err
 			}
 			why.SetGroupVersionKind(ownership.SchemeGroupVersion.WithKind("OwnershipExplanation"))
@@ -98,29 +98,29 @@ func whyOutput(cmd *cobra.Command, output string) (func(*ownership.OwnershipExpl
 
 // sentences describes an explanation in sentences.
 func sentences(s *ownership.OwnershipExplanationStatus, now clock.PassiveClock) []string {
-	var said []string
+	var all []string
 	switch s.State {
 	case ownership.StateLiving:
-		said = append(said, keptSentence(s))
+		all = append(all, keptSentence(s))
 	case ownership.StateTerminating:
-		said = append(said, waitSentences(s)...)
+		all = append(all, waitSentences(s)...)
 	}
 	for i := range s.Deletions {
-		said = append(said, deletionPhrase(&s.Deletions[i], s.State == ownership.StateTerminating && i == 0, now)+".")
+		all = append(all, deletionPhrase(&s.Deletions[i], s.State == ownership.StateTerminating && i == 0, now)+".")
 	}
 	if s.Hold != nil {
-		said = append(said, inFull(s.Object)+" is on hold: "+s.Hold.Message+"; "+s.Hold.Remedy+".")
+		all = append(all, inFull(s.Object)+" is on hold: "+s.Hold.Message+"; "+s.Hold.Remedy+".")
 	}
 	for _, m := range s.Messages {
-		said = append(said, sentenceOf(m))
+		all = append(all, sentenceOf(m))
 	}
 	for i := range s.Earlier {
-		said = append(said, fmt.Sprintf("Before, %s (--uid %s).", deletionPhrase(&s.Earlier[i], false, now), s.Earlier[i].Object.UID))
+		all = append(all, fmt.Sprintf("Before, %s (--uid %s).", deletionPhrase(&s.Earlier[i], false, now), s.Earlier[i].Object.UID))
 	}
 	if note := hiddenNote(s.Hidden); note != "" {
-		said = append(said, "Also involved: "+note+".")
+		all = append(all, "Also involved: "+note+".")
 	}
-	return said
+	return all
 }
 
 func sentenceOf(message string) string {
@@ -165,11 +165,11 @@ func keptSentence(s *ownership.OwnershipExplanationStatus) string {
 			parts = append(parts, fmt.Sprintf(known.says, owner))
 		}
 	}
-	said := name + " exists: " + strings.Join(parts, "; ")
+	text := name + " exists: " + strings.Join(parts, "; ")
 	if len(byStanding[ownership.StandingSolid]) > 0 {
-		said += "; it is garbage collected when none of its owners exists"
+		text += "; it is garbage collected when none of its owners exists"
 	}
-	return said + "."
+	return text + "."
 }
 
 // waitSentences describes what a deletion waits for.
@@ -178,7 +178,7 @@ func waitSentences(s *ownership.OwnershipExplanationStatus) []string {
 	if len(s.WaitsFor) == 0 {
 		return []string{name + " is being deleted."}
 	}
-	var said []string
+	var all []string
 	for _, w := range s.WaitsFor {
 		sentence := name + " is being deleted, and " + blockNote(w.DeletionBlock)
 		switch {
@@ -187,9 +187,9 @@ func waitSentences(s *ownership.OwnershipExplanationStatus) []string {
 		case w.Finalizer != "":
 			sentence += ": the controller that added it must remove it"
 		}
-		said = append(said, sentence+".")
+		all = append(all, sentence+".")
 	}
-	return said
+	return all
 }
 
 // deletionPhrase describes who deleted an object, when and why.
@@ -201,15 +201,15 @@ func deletionPhrase(d *ownership.ExplainedDeletion, begun bool, now clock.Passiv
 	if begun {
 		verb = ": deletion requested"
 	}
-	said := inFull(d.Object) + verb
+	text := inFull(d.Object) + verb
 	if d.Time != nil {
-		said += " " + duration.HumanDuration(now.Since(d.Time.Time)) + " ago"
+		text += " " + duration.HumanDuration(now.Since(d.Time.Time)) + " ago"
 	}
-	said += agentPhrase(d.By)
+	text += agentPhrase(d.By)
 	if d.PropagationPolicy != "" && d.By.Kind != ownership.AgentGarbageCollector {
-		said += " with policy " + string(d.PropagationPolicy)
+		text += " with policy " + string(d.PropagationPolicy)
 	}
-	return said + causePhrase(d)
+	return text + causePhrase(d)
 }
 
 func agentPhrase(by ownership.DeletionAgent) string {
@@ -240,16 +240,16 @@ func inParentheses(text string) string {
 
 // causePhrase describes the deletions that caused one.
 func causePhrase(d *ownership.ExplainedDeletion) string {
-	said := ownersPhrase(d)
+	text := ownersPhrase(d)
 	for _, o := range d.InvalidOwners {
-		if said != "" {
-			said += ";"
+		if text != "" {
+			text += ";"
 		} else {
-			said = ", because"
+			text = ", because"
 		}
-		said += " its reference to " + o.Kind + " " + o.Name + " is invalid, because the owner is in another namespace"
+		text += " its reference to " + o.Kind + " " + o.Name + " is invalid, because the owner is in another namespace"
 	}
-	return said
+	return text
 }
 
 // ownersPhrase describes which owners were gone or being deleted when an object was deleted.

@@ -35,9 +35,9 @@ type Record struct {
 	// Owners is set for an object that the garbage collector deleted: its owners, which were
 	// absent or waited for it.
 	Owners []metav1.OwnerReference
-	// Elsewhere has the UIDs of those Owners that are in another namespace. References to them
+	// InOtherNamespace has the UIDs of those Owners that are in another namespace. References to them
 	// are not followed.
-	Elsewhere []types.UID
+	InOtherNamespace []types.UID
 	// References is set for an object that another client deleted: its owner references at that
 	// time.
 	References []metav1.OwnerReference
@@ -58,13 +58,13 @@ type Caller struct {
 // Records stores the records of deletions and undeletions.
 type Records interface {
 	Restorations
-	// Of returns the records of the objects that had a name, the latest first.
-	Of(ctx context.Context, resource schema.GroupResource, namespace, name string) ([]Record, error)
-	// Asked returns the records that were written at or after a revision, except those of the
+	// ByName returns the records of the objects that had a name, the latest first.
+	ByName(ctx context.Context, resource schema.GroupResource, namespace, name string) ([]Record, error)
+	// Requested returns the records that were written at or after a revision, except those of the
 	// garbage collector, the latest first.
-	Asked(ctx context.Context, since int64) ([]Record, error)
-	// Collected adds records of the garbage collector, at most BatchLimit.
-	Collected(ctx context.Context, records []Record) error
+	Requested(ctx context.Context, since int64) ([]Record, error)
+	// AddCollected adds records of the garbage collector, at most BatchLimit.
+	AddCollected(ctx context.Context, records []Record) error
 }
 
 // History reads past states from the store. It returns an error with the reason Expired for
@@ -106,7 +106,7 @@ type End struct {
 	Time time.Time
 }
 
-// BatchLimit is the maximum number of records in one call of Collected.
+// BatchLimit is the maximum number of records in one call of AddCollected.
 const BatchLimit = 1000
 
 type callerKey struct{}

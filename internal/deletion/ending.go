@@ -34,7 +34,7 @@ type Place struct {
 // Recorded returns the recorded deletions of the objects that had a name, the latest first. With a
 // UID it returns only that object's.
 func Recorded(ctx context.Context, records Records, at Place, uid types.UID) ([]Ending, error) {
-	all, err := records.Of(ctx, at.Resource, at.Namespace, at.Name)
+	all, err := records.ByName(ctx, at.Resource, at.Namespace, at.Name)
 	if err != nil {
 		return nil, err
 	}

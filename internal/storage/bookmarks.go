@@ -11,10 +11,9 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 )
 
-// bookmarkFilter sends bookmarks only to watches that asked for them, by
-// ListOptions.ProgressNotify or by the API's allowWatchBookmarks. All watches share one stream
-// to etcd: when a watch cache requests a progress notification, every watch on the stream
-// receives it.
+// bookmarkFilter sends bookmarks only to watches that requested them, by ListOptions.ProgressNotify
+// or by the API's allowWatchBookmarks. All watches share one stream to etcd: when a watch cache
+// requests a progress notification, every watch on the stream receives it.
 type bookmarkFilter struct{ storage.Interface }
 
 func (f bookmarkFilter) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {

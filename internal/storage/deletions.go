@@ -135,8 +135,8 @@ func (d deletions) GuaranteedUpdate(ctx context.Context, key string, out runtime
 	return d.Interface.GuaranteedUpdate(ctx, key, out, ignoreNotFound, preconditions, recording, cached)
 }
 
-// serverCaller deletes what no request asked for: the objects of a custom resource whose
-// definition is deleted.
+// serverCaller deletes without a request: the objects of a custom resource whose definition is
+// deleted.
 var serverCaller = deletion.Caller{User: user.APIServerUser}
 
 // recordDue returns the caller to record, and whether a record is due. The garbage collector

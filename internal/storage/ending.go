@@ -91,7 +91,7 @@ func (h *History) visited(ctx context.Context, oldest, before int64) ([]int64, e
 	for _, m := range h.backend.compactor.marks.all() {
 		revisions = append(revisions, m.revision)
 	}
-	recorded, err := h.backend.records.Asked(ctx, oldest)
+	recorded, err := h.backend.records.Requested(ctx, oldest)
 	if err != nil {
 		return nil, err
 	}

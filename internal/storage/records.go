@@ -24,16 +24,15 @@ import (
 )
 
 const (
-	// askedPrefix has a key for each deletion that a request asked for: resource, namespace,
-	// name and UID.
-	askedPrefix = ownPrefix + "deletions/asked/"
+	// requestPrefix has a key for each requested deletion: resource, namespace, name and UID.
+	requestPrefix = ownPrefix + "deletions/asked/"
 	// collectedPrefix has a key for each batch of objects that the garbage collector deleted:
 	// resource, namespace, time, and number of objects.
 	collectedPrefix = ownPrefix + "deletions/collected/"
 
-	// askedLimit and collectedLimit bound the number of records: to about 30 MB of memory for
+	// requestLimit and collectedLimit bound the number of records: to about 30 MB of memory for
 	// etcd's index, and 60 MB of disk.
-	askedLimit     = 50_000
+	requestLimit   = 50_000
 	collectedLimit = 500_000
 )
 
@@ -48,7 +47,7 @@ var _ deletion.Records = &records{}
 // Records returns the records of deletions and undeletions.
 func (b *Backend) Records() deletion.Records { return b.records }
 
-// storedRecord is the value of an asked key.
+// storedRecord is the value under a requestPrefix key.
 type storedRecord struct {
 	ResourceVersion string                     `json:"resourceVersion"`
 	Time            metav1.MicroTime           `json:"time"`
@@ -57,8 +56,8 @@ type storedRecord struct {
 	Owners          []owner                    `json:"owners,omitempty"`
 }
 
-func askedKey(r *deletion.Record) string {
-	return placePrefix(askedPrefix, r.Resource, r.Namespace) + r.Name + "/" + string(r.UID)
+func requestKey(r *deletion.Record) string {
+	return placePrefix(requestPrefix, r.Resource, r.Namespace) + r.Name + "/" + string(r.UID)
 }
 
 // placePrefix returns the prefix of the keys about a resource's objects in a namespace. A
@@ -67,9 +66,9 @@ func placePrefix(prefix string, resource schema.GroupResource, namespace string)
 	return prefix + resource.String() + "/" + namespace + "/"
 }
 
-// asked decodes an asked key.
-func asked(kv *mvccpb.KeyValue) (deletion.Record, error) {
-	at := strings.Split(strings.TrimPrefix(string(kv.Key), askedPrefix), "/")
+// decodeRequest decodes the record of a requested deletion.
+func decodeRequest(kv *mvccpb.KeyValue) (deletion.Record, error) {
+	at := strings.Split(strings.TrimPrefix(string(kv.Key), requestPrefix), "/")
 	var stored storedRecord
 	if err := json.Unmarshal(kv.Value, &stored); err != nil || len(at) != 4 {
 		return deletion.Record{}, fmt.Errorf("%s in etcd is not a record of a deletion: %w", kv.Key, err)
@@ -95,8 +94,8 @@ type owner struct {
 	Kind       string    `json:"kind"`
 	Name       string    `json:"name"`
 	UID        types.UID `json:"uid"`
-	// Elsewhere is set if the owner is in another namespace.
-	Elsewhere bool `json:"elsewhere,omitempty"`
+	// InOtherNamespace is set if the owner is in another namespace.
+	InOtherNamespace bool `json:"elsewhere,omitempty"`
 }
 
 func ownerOf(ref metav1.OwnerReference) owner {
@@ -134,14 +133,14 @@ type collected struct {
 	Owners          []int                      `json:"o"`
 }
 
-// Of implements deletion.Records.
-func (r *records) Of(ctx context.Context, resource schema.GroupResource, namespace, name string) ([]deletion.Record, error) {
+// ByName implements deletion.Records.
+func (r *records) ByName(ctx context.Context, resource schema.GroupResource, namespace, name string) ([]deletion.Record, error) {
 	var found []deletion.Record
-	for kv, err := range r.keys(ctx, placePrefix(askedPrefix, resource, namespace)+name+"/") {
+	for kv, err := range r.keys(ctx, placePrefix(requestPrefix, resource, namespace)+name+"/") {
 		if err != nil {
 			return nil, err
 		}
-		record, err := asked(kv)
+		record, err := decodeRequest(kv)
 		if err != nil {
 			return nil, err
 		}
@@ -167,14 +166,14 @@ func (r *records) Of(ctx context.Context, resource schema.GroupResource, namespa
 	return found, nil
 }
 
-// Asked implements deletion.Records.
-func (r *records) Asked(ctx context.Context, since int64) ([]deletion.Record, error) {
+// Requested implements deletion.Records.
+func (r *records) Requested(ctx context.Context, since int64) ([]deletion.Record, error) {
 	var found []deletion.Record
-	for kv, err := range r.keys(ctx, askedPrefix, clientv3.WithMinModRev(since)) {
+	for kv, err := range r.keys(ctx, requestPrefix, clientv3.WithMinModRev(since)) {
 		if err != nil {
 			return nil, err
 		}
-		record, err := asked(kv)
+		record, err := decodeRequest(kv)
 		if err != nil {
 			return nil, err
 		}
@@ -215,15 +214,15 @@ func (b *batch) record(o collected, resource schema.GroupResource, namespace str
 	}
 	for _, i := range o.Owners {
 		r.Owners = append(r.Owners, b.Owners[i].reference())
-		if b.Owners[i].Elsewhere {
-			r.Elsewhere = append(r.Elsewhere, b.Owners[i].UID)
+		if b.Owners[i].InOtherNamespace {
+			r.InOtherNamespace = append(r.InOtherNamespace, b.Owners[i].UID)
 		}
 	}
 	return r
 }
 
-// Collected implements deletion.Records: one key for the objects of a resource in a namespace.
-func (r *records) Collected(ctx context.Context, records []deletion.Record) error {
+// AddCollected implements deletion.Records: one key for the objects of a resource in a namespace.
+func (r *records) AddCollected(ctx context.Context, records []deletion.Record) error {
 	places := map[string][]deletion.Record{}
 	for _, record := range records {
 		place := placePrefix(collectedPrefix, record.Resource, record.Namespace)
@@ -233,12 +232,12 @@ func (r *records) Collected(ctx context.Context, records []deletion.Record) erro
 	if err != nil {
 		return err
 	}
-	for place, there := range places {
-		content, err := json.Marshal(batchOf(there))
+	for place, group := range places {
+		content, err := json.Marshal(batchOf(group))
 		if err != nil {
 			return err
 		}
-		key := fmt.Sprintf("%s%019d-%d", place, there[0].Time.UnixNano(), len(there))
+		key := fmt.Sprintf("%s%019d-%d", place, group[0].Time.UnixNano(), len(group))
 		if _, err := r.client.Put(ctx, key, string(content), clientv3.WithLease(lease)); err != nil {
 			r.leases.drop(err)
 			return err
@@ -256,7 +255,7 @@ func batchOf(records []deletion.Record) batch {
 		}
 		for _, reference := range r.Owners {
 			o := ownerOf(reference)
-			o.Elsewhere = slices.Contains(r.Elsewhere, o.UID)
+			o.InOtherNamespace = slices.Contains(r.InOtherNamespace, o.UID)
 			i, ok := known[o]
 			if !ok {
 				i = len(b.Owners)
@@ -271,7 +270,7 @@ func batchOf(records []deletion.Record) batch {
 
 // prune removes the oldest records if there are too many.
 func (r *records) prune(ctx context.Context) error {
-	if err := r.pruneUnder(ctx, askedPrefix, askedLimit, func(string) int { return 1 }); err != nil {
+	if err := r.pruneUnder(ctx, requestPrefix, requestLimit, func(string) int { return 1 }); err != nil {
 		return err
 	}
 	if err := r.pruneUnder(ctx, collectedPrefix, collectedLimit, sizeOf); err != nil {
@@ -280,7 +279,7 @@ func (r *records) prune(ctx context.Context) error {
 	if err := r.pruneUnder(ctx, restoredPrefix, collectedLimit, sizeOf); err != nil {
 		return err
 	}
-	return r.pruneUnder(ctx, lostPrefix, askedLimit, func(string) int { return 1 })
+	return r.pruneUnder(ctx, lostPrefix, requestLimit, func(string) int { return 1 })
 }
 
 // sizeOf returns the number of objects in a collected or restored key: the part between the

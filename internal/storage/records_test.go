@@ -52,7 +52,7 @@ func (p *past) remove(ctx context.Context, name string) int64 {
 
 func (p *past) records(name string) []deletion.Record {
 	p.Helper()
-	found, err := p.backend.Records().Of(p.Context(), pods, "default", name)
+	found, err := p.backend.Records().ByName(p.Context(), pods, "default", name)
 	if err != nil {
 		p.Fatal(err)
 	}
@@ -154,8 +154,8 @@ func TestCollectedRecords(t *testing.T) {
 			Owners: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Owner", Name: "o", UID: types.UID(fmt.Sprint("o", i%3))}},
 		})
 	}
-	batch[0].Policy, batch[0].Elsewhere = "Foreground", []types.UID{"o0"}
-	if err := p.backend.Records().Collected(t.Context(), batch); err != nil {
+	batch[0].Policy, batch[0].InOtherNamespace = "Foreground", []types.UID{"o0"}
+	if err := p.backend.Records().AddCollected(t.Context(), batch); err != nil {
 		t.Fatal(err)
 	}
 	keys, err := p.backend.Client().Get(t.Context(), collectedPrefix, clientv3.WithPrefix())
@@ -167,12 +167,12 @@ func TestCollectedRecords(t *testing.T) {
 	}
 	for _, i := range []int{0, 7, 999} {
 		want := batch[i]
-		found, err := p.backend.Records().Of(t.Context(), pods, want.Namespace, want.Name)
+		found, err := p.backend.Records().ByName(t.Context(), pods, want.Namespace, want.Name)
 		if err != nil || len(found) != 1 {
 			t.Fatalf("%d records, %v", len(found), err)
 		}
 		got := found[0]
-		if !got.Time.Time.Equal(want.Time.Time) || got.UID != want.UID || got.Policy != want.Policy || len(got.Owners) != 1 || got.Owners[0] != want.Owners[0] || got.By != want.By || got.ResourceVersion != want.ResourceVersion || !slices.Equal(got.Elsewhere, want.Elsewhere) {
+		if !got.Time.Time.Equal(want.Time.Time) || got.UID != want.UID || got.Policy != want.Policy || len(got.Owners) != 1 || got.Owners[0] != want.Owners[0] || got.By != want.By || got.ResourceVersion != want.ResourceVersion || !slices.Equal(got.InOtherNamespace, want.InOtherNamespace) {
 			t.Errorf("got %+v, want %+v", got, want)
 		}
 	}
@@ -187,7 +187,7 @@ func TestRecordsWithTheSameName(t *testing.T) {
 		p.remove(forAlice(t.Context()), "a")
 	}
 	// All objects have the same UID here, so the last record stands for all of them.
-	found, err := p.backend.Records().Asked(t.Context(), 0)
+	found, err := p.backend.Records().Requested(t.Context(), 0)
 	if err != nil || len(found) != 1 {
 		t.Fatalf("%+v, %v", found, err)
 	}
@@ -196,13 +196,13 @@ func TestRecordsWithTheSameName(t *testing.T) {
 	// The clock of the server that recorded the earlier deletion was fast.
 	earlier.Time = metav1.NewMicroTime(later.Time.Add(time.Hour))
 	earlier.UID, earlier.ResourceVersion = "another", "3"
-	if err := p.backend.Records().Collected(t.Context(), []deletion.Record{earlier}); err != nil {
+	if err := p.backend.Records().AddCollected(t.Context(), []deletion.Record{earlier}); err != nil {
 		t.Fatal(err)
 	}
 	if got := p.records("a"); len(got) != 2 || got[0].UID != later.UID || got[1].UID != "another" {
 		t.Errorf("order of the records: %+v", got)
 	}
-	if got, err := p.backend.Records().Asked(t.Context(), later.Revision+1); err != nil || len(got) != 0 {
+	if got, err := p.backend.Records().Requested(t.Context(), later.Revision+1); err != nil || len(got) != 0 {
 		t.Errorf("records since then: %+v, %v", got, err)
 	}
 }
@@ -214,7 +214,7 @@ func TestRecordsExpire(t *testing.T) {
 		p.create(fmt.Sprint("p", i), "one")
 		p.remove(forAlice(t.Context()), fmt.Sprint("p", i))
 	}
-	found, err := p.backend.Client().Get(t.Context(), askedPrefix, clientv3.WithPrefix())
+	found, err := p.backend.Client().Get(t.Context(), requestPrefix, clientv3.WithPrefix())
 	if err != nil || found.Count != 5 {
 		t.Fatal(found, err)
 	}
@@ -244,7 +244,7 @@ func TestTooManyRecords(t *testing.T) {
 		p.remove(forAlice(t.Context()), fmt.Sprint("p", i))
 	}
 	r := p.backend.records
-	if err := r.pruneUnder(t.Context(), askedPrefix, 4, func(string) int { return 1 }); err != nil {
+	if err := r.pruneUnder(t.Context(), requestPrefix, 4, func(string) int { return 1 }); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 10 {

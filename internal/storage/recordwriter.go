@@ -98,7 +98,7 @@ func (w recordWriter) putRecord(ctx context.Context, r *deletion.Record) (client
 	content, err := json.Marshal(storedRecord{
 		ResourceVersion: r.ResourceVersion, Time: r.Time, By: r.By, Policy: r.Policy, Owners: ownersOf(r.References),
 	})
-	return clientv3.OpPut(askedKey(r), string(content), clientv3.WithLease(lease)), err
+	return clientv3.OpPut(requestKey(r), string(content), clientv3.WithLease(lease)), err
 }
 
 // firstKey returns the key that the first operation, a read, found; nil if it found none.

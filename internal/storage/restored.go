@@ -130,8 +130,8 @@ func (r *records) AddRestored(ctx context.Context, restorations []deletion.Resto
 		places[place] = append(places[place], o)
 	}
 	content := map[string]any{}
-	for place, there := range places {
-		for batch := range slices.Chunk(there, deletion.BatchLimit) {
+	for place, group := range places {
+		for batch := range slices.Chunk(group, deletion.BatchLimit) {
 			key := fmt.Sprintf("%s%019d-%d-%s", place, batch[0].Time.UnixNano(), len(batch), batch[0].UID)
 			content[key] = restoredBatchOf(batch)
 		}

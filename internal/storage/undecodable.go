@@ -39,7 +39,7 @@ type startDecoder struct {
 func (r startDecoder) DecodeListItem(ctx context.Context, data []byte, revision uint64, newItem func() runtime.Object) (runtime.Object, error) {
 	object, err := r.Decoder.DecodeListItem(ctx, data, revision, newItem)
 	if err != nil && ctx.Err() == nil && !r.backend.started.Load() {
-		refusal := fmt.Errorf("one of the %s in the store in %s (revision %d) can't be decoded: %w; restore the store from a backup, or go on without the object: \"kindred check-store --drop-damaged\"",
+		refusal := fmt.Errorf("one of the %s in the store in %s (revision %d) can't be decoded: %w; restore the store from a backup, or drop the damaged objects with \"kindred check-store --drop-damaged\"",
 			r.resource, r.backend.dir, revision, err)
 		select {
 		case r.backend.failed.reported <- refusal:

@@ -74,10 +74,10 @@ type Options struct {
 	// looked up if they are owners. The default is the two resources of events, which have
 	// no owners and are numerous.
 	Ignore []schema.GroupResource
-	// Patience is the time after which decisions no longer wait for a resource that has not
+	// ListTimeout is the time after which decisions no longer wait for a resource that has not
 	// been listed; a tenth of it if its lists return errors. The default is 30 s. Only
 	// foreground and orphaning deletions wait at all.
-	Patience time.Duration
+	ListTimeout time.Duration
 	// RefreshPeriod is the period of discovery without announced changes; the default is
 	// 30 s.
 	RefreshPeriod time.Duration
@@ -122,8 +122,8 @@ func New(options Options) *Collector {
 	if options.Ignore == nil {
 		options.Ignore = []schema.GroupResource{{Resource: "events"}, {Group: "events.k8s.io", Resource: "events"}}
 	}
-	if options.Patience == 0 {
-		options.Patience = 30 * time.Second
+	if options.ListTimeout == 0 {
+		options.ListTimeout = 30 * time.Second
 	}
 	if options.RefreshPeriod == 0 {
 		options.RefreshPeriod = 30 * time.Second
@@ -164,7 +164,7 @@ func (c *Collector) Run(ctx context.Context) error {
 
 	c.running.Go(func() { c.keepDiscovering(ctx) })
 	c.running.Go(c.wakeRested)
-	c.running.Go(func() { c.keepTellingOfHolds(ctx) })
+	c.running.Go(func() { c.reportHoldsPeriodically(ctx) })
 	if c.Records != nil {
 		c.running.Go(func() { c.keepRecords(ctx) })
 		defer func() { c.recordLast(ctx) }()
@@ -190,8 +190,8 @@ func (c *Collector) View(f func(*graph.Graph)) {
 	f(c.graph)
 }
 
-// tell changes the graph and wakes a worker for the actions that follow.
-func (c *Collector) tell(f func(*graph.Graph)) {
+// update changes the graph and wakes a worker for the actions that follow.
+func (c *Collector) update(f func(*graph.Graph)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	f(c.graph)
@@ -215,7 +215,7 @@ func (c *Collector) collect(ctx context.Context) {
 		end := c.turns.take(ctx)
 		outcome := c.perform(ctx, action)
 		c.remember(action, outcome)
-		c.tell(func(g *graph.Graph) {
+		c.update(func(g *graph.Graph) {
 			if g.Done(action, outcome) {
 				c.rest.AddAfter(action.UID, c.backoff.When(action.UID))
 			} else {
@@ -247,7 +247,7 @@ func (c *Collector) wakeRested() {
 		if shutdown {
 			return
 		}
-		c.tell(func(g *graph.Graph) {
+		c.update(func(g *graph.Graph) {
 			if !g.Wake(id) {
 				c.backoff.Forget(id)
 			}

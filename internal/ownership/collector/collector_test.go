@@ -51,7 +51,7 @@ func ownedBy(o *metav1.PartialObjectMetadata) metav1.OwnerReference {
 // observed.
 func start(t testing.TB, a *api, change func(*Options)) (c *Collector, stop func()) {
 	t.Helper()
-	options := Options{Metadata: a, Discovery: a, Events: record.NewFakeRecorder(100), Clock: clock.RealClock{}, Patience: time.Hour}
+	options := Options{Metadata: a, Discovery: a, Events: record.NewFakeRecorder(100), Clock: clock.RealClock{}, ListTimeout: time.Hour}
 	if change != nil {
 		change(&options)
 	}
@@ -219,7 +219,7 @@ func TestUnlistableKindDoesNotBlockOthers(t *testing.T) {
 	dead.UID = "00000000-0000-4000-8000-00000000dead"
 	a.create(secrets, "default", "of-the-dead", dead)
 	// Lists fail, so the collector gives up after a tenth of that.
-	start(t, a, func(o *Options) { o.Patience = 5 * time.Second })
+	start(t, a, func(o *Options) { o.ListTimeout = 5 * time.Second })
 	remove(t, a, owner, metav1.DeletePropagationForeground)
 	eventually(t, "owner gone", func() bool { return a.count(configMaps) == 0 })
 	eventually(t, "one secret left", func() bool { return a.count(secrets) == 1 })
@@ -245,7 +245,7 @@ func TestGivingUpIsLoggedOnce(t *testing.T) {
 		}
 		return nil
 	}
-	_, stop := start(t, a, func(o *Options) { o.Patience, o.RefreshPeriod = time.Second, 5*time.Millisecond })
+	_, stop := start(t, a, func(o *Options) { o.ListTimeout, o.RefreshPeriod = time.Second, 5*time.Millisecond })
 	time.Sleep(300 * time.Millisecond) // the kind still cannot be listed
 	stop()
 	klog.Flush()
@@ -411,7 +411,7 @@ func TestInvalidNamespaceIsReported(t *testing.T) {
 	}
 	eventually(t, "treated as absent", func() bool { return a.count(secrets) == 0 })
 	eventually(t, "recorded", func() bool { return book.size() == 1 })
-	if r := book.records["dependent"]; !slices.Equal(r.Elsewhere, []types.UID{owner.UID}) {
+	if r := book.records["dependent"]; !slices.Equal(r.InOtherNamespace, []types.UID{owner.UID}) {
 		t.Errorf("the record does not have the owner in Elsewhere: %+v", r)
 	}
 }

@@ -103,7 +103,7 @@ func (c *Collector) discover(ctx context.Context) bool {
 		}
 		m.stop()
 		delete(c.monitors, gr)
-		c.tell(func(g *graph.Graph) { g.Unserve(gr) })
+		c.update(func(g *graph.Graph) { g.Unserve(gr) })
 	}
 	var changed []graph.Resource
 	for gr, r := range served {
@@ -118,7 +118,7 @@ func (c *Collector) discover(ctx context.Context) bool {
 	}
 	// Serve all resources together, before the first is listed. Otherwise the graph could be
 	// complete without some of them, and release an owner whose dependents are not listed yet.
-	c.tell(func(g *graph.Graph) {
+	c.update(func(g *graph.Graph) {
 		for _, r := range changed {
 			g.Serve(r)
 		}

@@ -32,8 +32,8 @@ const (
 // holds has the UIDs of the objects on hold, and whether an event about each was recorded.
 type holds map[types.UID]bool
 
-// keepTellingOfHolds records one event about each object that stays on hold.
-func (c *Collector) keepTellingOfHolds(ctx context.Context) {
+// reportHoldsPeriodically records one event about each object that stays on hold.
+func (c *Collector) reportHoldsPeriodically(ctx context.Context) {
 	ticker := c.Clock.NewTicker(holdPeriod)
 	defer ticker.Stop()
 	for known := (holds{}); ; {
@@ -41,34 +41,34 @@ func (c *Collector) keepTellingOfHolds(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C():
-			known = c.tellOfHolds(ctx, known)
+			known = c.reportHolds(ctx, known)
 		}
 	}
 }
 
-// tellOfHolds records an event about each object that is on hold for at least a period, and returns
+// reportHolds records an event about each object that is on hold for at least a period, and returns
 // the objects that are on hold now.
-func (c *Collector) tellOfHolds(ctx context.Context, known holds) holds {
+func (c *Collector) reportHolds(ctx context.Context, known holds) holds {
 	var held []graph.Object
 	c.View(func(g *graph.Graph) { held = g.Held() })
 	now, sent := holds{}, 0
 	for _, o := range held {
-		told, was := known[o.UID]
+		reported, was := known[o.UID]
 		if o.Deleting {
 			continue
 		}
-		if was && !told && sent < holdEvents {
-			told = c.tellOfHold(ctx, o)
+		if was && !reported && sent < holdEvents {
+			reported = c.reportHold(ctx, o)
 			sent++
 		}
-		now[o.UID] = told
+		now[o.UID] = reported
 	}
 	return now
 }
 
-// tellOfHold records the event about an object on hold. It reports whether no further attempt is
+// reportHold records the event about an object on hold. It reports whether no further attempt is
 // needed.
-func (c *Collector) tellOfHold(ctx context.Context, o graph.Object) bool {
+func (c *Collector) reportHold(ctx context.Context, o graph.Object) bool {
 	object, err := c.Metadata.Resource(o.GroupVersionResource).Namespace(o.Namespace).Get(ctx, o.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) || err == nil && object.UID != o.UID {
 		return true

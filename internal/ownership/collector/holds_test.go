@@ -31,7 +31,7 @@ func TestEventsForHolds(t *testing.T) {
 	}
 	told := func(want string, known holds) holds {
 		t.Helper()
-		known = c.tellOfHolds(t.Context(), known)
+		known = c.reportHolds(t.Context(), known)
 		select {
 		case got := <-events.Events:
 			if got != want {

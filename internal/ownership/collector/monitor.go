@@ -87,18 +87,19 @@ func (c *Collector) monitor(ctx context.Context, r graph.Resource) *monitor {
 		Backoff:         &backoff,
 	})
 	c.running.Go(func() { reflector.RunWithContext(m.ctx) })
-	c.running.Go(m.beImpatient)
+	c.running.Go(m.giveUpIfNotListed)
 	return m
 }
 
-// beImpatient gives up on the resource if it is not listed in time: after a tenth of Patience if
-// lists return errors, after all of it if they do not return. A later list still takes effect.
-func (m *monitor) beImpatient() {
-	soon := m.collector.Patience / 10
-	if m.wait(soon) && (m.failing.Load() || m.wait(m.collector.Patience-soon)) {
+// giveUpIfNotListed gives up on the resource if it is not listed in time: after a tenth of
+// ListTimeout if lists return errors, after all of it if they do not return. A later list still
+// takes effect.
+func (m *monitor) giveUpIfNotListed() {
+	early := m.collector.ListTimeout / 10
+	if m.wait(early) && (m.failing.Load() || m.wait(m.collector.ListTimeout-early)) {
 		klog.Warningf("The garbage collector cannot list %s and no longer waits for it: until it is listed, "+
 			"foreground deletions do not wait for dependents of that resource, and orphaning deletions do not orphan them, so that they are collected later", m.gr())
-		m.tell(func(g *graph.Graph) { g.GiveUp(m.gr()) })
+		m.update(func(g *graph.Graph) { g.GiveUp(m.gr()) })
 	}
 }
 
@@ -126,9 +127,9 @@ func (m *monitor) tried(err error) {
 
 func (m *monitor) gr() schema.GroupResource { return m.resource.GroupResource() }
 
-// tell changes the graph, unless the monitor was stopped.
-func (m *monitor) tell(f func(*graph.Graph)) {
-	m.collector.tell(func(g *graph.Graph) {
+// update changes the graph, unless the monitor was stopped.
+func (m *monitor) update(f func(*graph.Graph)) {
+	m.collector.update(func(g *graph.Graph) {
 		if m.ctx.Err() == nil {
 			f(g)
 		}
@@ -145,7 +146,7 @@ func (m *monitor) announce() {
 
 func (m *monitor) Add(object any) error {
 	if o, ok := object.(metav1.Object); ok {
-		m.tell(func(g *graph.Graph) { g.Observe(m.gr(), o) })
+		m.update(func(g *graph.Graph) { g.Observe(m.gr(), o) })
 		m.announce()
 	}
 	return nil
@@ -155,7 +156,7 @@ func (m *monitor) Update(object any) error { return m.Add(object) }
 
 func (m *monitor) Delete(object any) error {
 	if o, ok := object.(metav1.Object); ok {
-		m.tell(func(g *graph.Graph) { g.Forget(m.gr(), o) })
+		m.update(func(g *graph.Graph) { g.Forget(m.gr(), o) })
 		m.announce()
 	}
 	return nil
@@ -163,7 +164,7 @@ func (m *monitor) Delete(object any) error {
 
 func (m *monitor) Replace(items []any, resourceVersion string) error {
 	objects := objectsOf(items)
-	m.tell(func(g *graph.Graph) { g.Replace(m.gr(), objects, resourceVersion) })
+	m.update(func(g *graph.Graph) { g.Replace(m.gr(), objects, resourceVersion) })
 	m.listedOnce.Do(func() { close(m.listed) })
 	m.announce()
 	return nil

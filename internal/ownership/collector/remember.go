@@ -44,7 +44,7 @@ func (c *Collector) remember(a graph.Action, o graph.Outcome) {
 	}
 	record := deletion.Record{
 		Resource: a.Resource.GroupResource(), Namespace: a.Namespace, Name: a.Name, UID: a.UID, ResourceVersion: a.ResourceVersion,
-		Time: metav1.NewMicroTime(c.Clock.Now()), By: self, Policy: a.Policy, Owners: a.Because, Elsewhere: a.Elsewhere,
+		Time: metav1.NewMicroTime(c.Clock.Now()), By: self, Policy: a.Policy, Owners: a.Because, InOtherNamespace: a.InOtherNamespace,
 	}
 	c.journal.mu.Lock()
 	defer c.journal.mu.Unlock()
@@ -82,7 +82,7 @@ func (c *Collector) record(ctx context.Context) {
 	c.journal.records = nil
 	c.journal.mu.Unlock()
 	for batch := range slices.Chunk(records, deletion.BatchLimit) {
-		if err := c.Records.Collected(ctx, batch); err != nil {
+		if err := c.Records.AddCollected(ctx, batch); err != nil {
 			klog.FromContext(ctx).V(2).Info("Deletions are not recorded yet", "err", err)
 			c.journal.mu.Lock()
 			c.journal.records = append(c.journal.records, batch...)

@@ -25,7 +25,7 @@ type notebook struct {
 	batches int
 }
 
-func (n *notebook) Collected(_ context.Context, records []deletion.Record) error {
+func (n *notebook) AddCollected(_ context.Context, records []deletion.Record) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.failing {

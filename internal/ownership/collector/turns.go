@@ -32,9 +32,9 @@ const (
 	restShare = 2
 	// restLimit is the longest rest: a long action may have been waiting rather than working.
 	restLimit = 50 * time.Millisecond
-	// turnPatience is the time after which an action no longer waits for its turn, so that an
+	// turnTimeout is the time after which an action no longer waits for its turn, so that an
 	// action that hangs, for example in an admission webhook, does not block the others.
-	turnPatience = 2 * time.Second
+	turnTimeout = 2 * time.Second
 )
 
 func newTurns(c clock.Clock, others func() bool) *turns {
@@ -66,14 +66,14 @@ func (t *turns) take(ctx context.Context) (end func()) {
 	}
 }
 
-// wait waits for a turn. It returns false after turnPatience or when ctx ends.
+// wait waits for a turn. It returns false after turnTimeout or when ctx ends.
 func (t *turns) wait(ctx context.Context) bool {
-	patience := t.clock.NewTimer(turnPatience)
-	defer patience.Stop()
+	timeout := t.clock.NewTimer(turnTimeout)
+	defer timeout.Stop()
 	select {
 	case <-t.turn:
 		return true
-	case <-patience.C():
+	case <-timeout.C():
 	case <-ctx.Done():
 	}
 	return false

@@ -123,7 +123,7 @@ func TestHangingAction(t *testing.T) {
 	begins(t, turn(turns))
 	next := turn(turns)
 	waits(t, clock, 1, next)
-	clock.Step(turnPatience - 1)
+	clock.Step(turnTimeout - 1)
 	waits(t, clock, 1, next)
 	clock.Step(1)
 	begins(t, next)()

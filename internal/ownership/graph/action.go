@@ -53,15 +53,15 @@ type Action struct {
 	// Because are the references that led to the decision: for a Delete, to owners
 	// that are absent or wait for the object; for DropOwners, the removed ones.
 	Because []metav1.OwnerReference
-	// Elsewhere are the UIDs of the owners in Because that are in another namespace.
+	// InOtherNamespace are the UIDs of the owners in Because that are in another namespace.
 	// It is set for a Delete.
-	Elsewhere []types.UID
+	InOtherNamespace []types.UID
 
 	// Reason and Message are the text of a Report's event.
 	Reason, Message string
 
-	node  *node
-	claim *claim
+	node       *node
+	unverified *unverifiedOwner
 }
 
 // Result is the result of an Action.

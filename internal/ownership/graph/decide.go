@@ -48,7 +48,7 @@ func (g *Graph) nextLookup() (Action, bool) {
 // object, so that the caller must call Wake(a.UID) after a backoff.
 func (g *Graph) Done(a Action, outcome Outcome) (wake bool) {
 	if a.Verb == Lookup {
-		return g.settleClaim(a, outcome)
+		return g.recordLookup(a, outcome)
 	}
 	n := a.node
 	if n == nil || !n.is(observed) {
@@ -83,8 +83,8 @@ func (g *Graph) Wake(id types.UID) bool {
 	n.state &^= backingOff
 	g.enqueue(n)
 	eachEdgeTo(n, func(dependent *node, e *edge) {
-		if c := e.claim; c != nil && c.verdict != asked && c.verdict != absent {
-			c.verdict = unknown
+		if u := e.unverified; u != nil && u.existence != lookupPending && u.existence != absent {
+			u.existence = unknown
 			g.enqueue(dependent)
 		}
 	})
@@ -138,7 +138,7 @@ func (g *Graph) collect(n *node) (Action, bool) {
 		case refUnresolved:
 			return Action{}, false
 		case refPending:
-			g.requestLookup(e.claim)
+			g.requestLookup(e.unverified)
 		}
 		count[s]++
 	}
@@ -157,7 +157,7 @@ func (g *Graph) collect(n *node) (Action, bool) {
 		a.Policy = n.policy(count[refWaiting] > 0)
 		a.Because = g.ownerReferences(n, func(*edge) bool { return true })
 		for _, ref := range g.ownerReferences(n, func(e *edge) bool { return e.leaves(n) }) {
-			a.Elsewhere = append(a.Elsewhere, ref.UID)
+			a.InOtherNamespace = append(a.InOtherNamespace, ref.UID)
 		}
 	}), true
 }
@@ -187,77 +187,77 @@ func (g *Graph) classify(e *edge) standing {
 		}
 		return refSolid
 	}
-	c := e.claim
-	r, ok := g.served[c.GroupKind]
+	u := e.unverified
+	r, ok := g.served[u.GroupKind]
 	switch {
-	case c.verdict == absent:
+	case u.existence == absent:
 		return refDangling
-	case !ok, r.Namespaced && c.namespace == "":
+	case !ok, r.Namespaced && u.namespace == "":
 		return refUnresolved
-	case c.verdict == exists:
+	case u.existence == exists:
 		return refSolid
-	case c.verdict == existsWaiting:
+	case u.existence == existsWaiting:
 		return refWaiting
 	}
 	return refPending
 }
 
-// requestLookup queues a lookup of c, unless the first list of its resource may still settle it.
-func (g *Graph) requestLookup(c *claim) {
-	if c.verdict == unknown && !g.served[c.GroupKind].awaitsList() {
-		c.verdict = asked
-		g.lookups.push(c)
+// requestLookup queues a lookup of u, unless the first list of its resource may still observe it.
+func (g *Graph) requestLookup(u *unverifiedOwner) {
+	if u.existence == unknown && !g.served[u.GroupKind].awaitsList() {
+		u.existence = lookupPending
+		g.lookups.push(u)
 	}
 }
 
-// lookupAction returns the action that settles c.
-func (g *Graph) lookupAction(c *claim) (Action, bool) {
-	r, ok := g.served[c.GroupKind]
-	if !ok || c.edges == 0 {
-		c.verdict = unknown
+// lookupAction returns the action that looks up u.
+func (g *Graph) lookupAction(u *unverifiedOwner) (Action, bool) {
+	r, ok := g.served[u.GroupKind]
+	if !ok || u.edges == 0 {
+		u.existence = unknown
 		return Action{}, false
 	}
 	a := Action{
-		Verb:     Lookup,
-		Resource: r.GroupVersionResource,
-		Kind:     r.Kind,
-		Name:     c.name,
-		UID:      g.uids.uid(c.uid),
-		claim:    c,
+		Verb:       Lookup,
+		Resource:   r.GroupVersionResource,
+		Kind:       r.Kind,
+		Name:       u.name,
+		UID:        g.uids.uid(u.uid),
+		unverified: u,
 	}
 	if r.Namespaced {
-		a.Namespace = c.namespace
+		a.Namespace = u.namespace
 	}
 	return a, true
 }
 
-// settleClaim settles the claim that a looked up.
-func (g *Graph) settleClaim(a Action, outcome Outcome) (wake bool) {
-	c := a.claim
-	if c.edges == 0 {
+// recordLookup records the result of the lookup a.
+func (g *Graph) recordLookup(a Action, outcome Outcome) (wake bool) {
+	u := a.unverified
+	if u.edges == 0 {
 		return false
 	}
 	object := outcome.Object
 	switch {
 	case outcome.Result == Failed:
-		c.verdict = unclear
+		u.existence = lookupFailed
 		return true
 	case object == nil || object.GetUID() != a.UID:
-		c.verdict = absent
-		g.enqueueDependents(c.owner)
+		u.existence = absent
+		g.enqueueDependents(u.owner)
 		return false
 	}
 	if r, ok := g.resources[a.Resource.GroupResource()]; ok && r.willObserve(object) {
 		g.observe(r, object)
 	}
-	if c.edges == 0 {
-		return false // The object is observed now, and all edges of the claim are followed.
+	if u.edges == 0 {
+		return false // The object is observed now, and all edges to it are followed.
 	}
-	c.verdict = exists
+	u.existence = exists
 	if stateOf(object)&(deleting|foreground) == deleting|foreground {
-		c.verdict = existsWaiting
+		u.existence = existsWaiting
 	}
-	g.enqueueDependents(c.owner)
+	g.enqueueDependents(u.owner)
 	return true
 }
 

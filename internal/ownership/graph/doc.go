@@ -18,9 +18,9 @@
 //
 // An edge is followed if the owner was observed and the reference names it correctly:
 // same UID, group, kind and name, in the dependent's namespace or cluster-scoped. The
-// version is not compared, because every version of a kind serves the same object. A
-// reference that is not followed is a claim: only a live lookup can tell whether the
-// named object exists. Dependents with the same claim share one lookup.
+// version is not compared, because every version of a kind serves the same object. An
+// owner in other references is unverified: only a live lookup shows whether it exists.
+// Equal references from one namespace share a lookup.
 //
 // # Rules
 //

@@ -12,19 +12,19 @@ import (
 
 // Graph is the observed ownership graph and the queue of decisions about it.
 type Graph struct {
-	uids      uidTable
-	nodes     map[uid]*node
-	resources map[schema.GroupResource]*resource
-	served    map[schema.GroupKind]*resource
-	kinds     map[kindRef]*kind
-	claims    map[claimKey]*claim
-	lost      map[uid][]metav1.OwnerReference // see noteLost
-	holds     map[*node]struct{}              // the nodes on hold
+	uids       uidTable
+	nodes      map[uid]*node
+	resources  map[schema.GroupResource]*resource
+	served     map[schema.GroupKind]*resource
+	kinds      map[kindRef]*kind
+	unverified map[ownerKey]*unverifiedOwner
+	lost       map[uid][]metav1.OwnerReference // see noteLost
+	holds      map[*node]struct{}              // the nodes on hold
 
-	// nodeQueue holds the nodes to decide about, lookups the claims to look up, and
+	// nodeQueue holds the nodes to decide about, lookups the unverified owners to look up, and
 	// reports the events to record, each in order.
 	nodeQueue queue[*node]
-	lookups   queue[*claim]
+	lookups   queue[*unverifiedOwner]
 	reports   queue[Action]
 
 	// unlisted counts the watched resources whose first list is awaited; parked holds
@@ -36,13 +36,13 @@ type Graph struct {
 // New returns an empty graph.
 func New() *Graph {
 	return &Graph{
-		nodes:     map[uid]*node{},
-		resources: map[schema.GroupResource]*resource{},
-		served:    map[schema.GroupKind]*resource{},
-		kinds:     map[kindRef]*kind{},
-		claims:    map[claimKey]*claim{},
-		lost:      map[uid][]metav1.OwnerReference{},
-		holds:     map[*node]struct{}{},
+		nodes:      map[uid]*node{},
+		resources:  map[schema.GroupResource]*resource{},
+		served:     map[schema.GroupKind]*resource{},
+		kinds:      map[kindRef]*kind{},
+		unverified: map[ownerKey]*unverifiedOwner{},
+		lost:       map[uid][]metav1.OwnerReference{},
+		holds:      map[*node]struct{}{},
 	}
 }
 
@@ -95,12 +95,12 @@ func (n *node) isOrphaning() bool { return n.is(observed | deleting | orphan) }
 
 // edge is one owner reference of a node.
 type edge struct {
-	owner *node
-	kind  *kind
-	claim *claim // set if the reference is not followed
-	name  string
-	index int32 // of the dependent in owner.dependents; -1 in further edges to the same owner
-	state edgeState
+	owner      *node
+	kind       *kind
+	unverified *unverifiedOwner // set if the reference is not followed
+	name       string
+	index      int32 // of the dependent in owner.dependents; -1 in further edges to the same owner
+	state      edgeState
 }
 
 type edgeState uint8
@@ -130,30 +130,30 @@ type kind struct {
 	edges int
 }
 
-// claim is what a reference that is not followed asserts: an object with this name and UID
-// exists. All edges with the same claim share one verdict.
-type claim struct {
-	claimKey
-	owner   *node
-	edges   int
-	verdict verdict
+// unverifiedOwner is an owner of references that are not followed. Only a live lookup shows whether
+// it exists. All edges to the same name and UID in a namespace share one lookup.
+type unverifiedOwner struct {
+	ownerKey
+	owner     *node
+	edges     int
+	existence existence
 }
 
-type claimKey struct {
+type ownerKey struct {
 	uid uid
 	schema.GroupKind
 	namespace, name string
 }
 
-type verdict uint8
+type existence uint8
 
 const (
-	unknown       verdict = iota
-	asked                 // a lookup is queued or in progress
-	unclear               // the lookup failed; Wake repeats it
-	absent                // there is no such object and never will be
-	exists                // it exists, but is not watched: only another lookup shows its deletion
-	existsWaiting         // like exists, and it waits for its dependents
+	unknown       existence = iota
+	lookupPending           // a lookup is queued or in progress
+	lookupFailed            // the lookup failed; Wake repeats it
+	absent                  // there is no such object and never will be
+	exists                  // it exists, but is not watched: only another lookup shows its deletion
+	existsWaiting           // like exists, and it waits for its dependents
 )
 
 // queue is a FIFO queue.

@@ -86,10 +86,10 @@ func (n *node) removeDependent(index int32) {
 	}
 }
 
-// bind follows an edge of n or, if it cannot be followed, adds it to a claim.
+// bind follows an edge of n or, if it cannot be followed, adds it to an unverified owner.
 func (g *Graph) bind(n *node, e *edge) {
 	if !follows(n, e) {
-		g.addClaim(n, e)
+		g.addUnverified(n, e)
 		g.report(n, e)
 		return
 	}
@@ -111,16 +111,16 @@ func (g *Graph) unbind(n *node, e *edge) {
 		}
 	}
 	e.state &^= followed
-	if e.claim == nil {
+	if e.unverified == nil {
 		return
 	}
-	if e.claim.edges--; e.claim.edges == 0 {
-		delete(g.claims, e.claim.claimKey)
-		if len(g.claims) == 0 {
-			g.claims = map[claimKey]*claim{} // Maps do not shrink, and there are many claims at startup.
+	if e.unverified.edges--; e.unverified.edges == 0 {
+		delete(g.unverified, e.unverified.ownerKey)
+		if len(g.unverified) == 0 {
+			g.unverified = map[ownerKey]*unverifiedOwner{} // Maps do not shrink, and there are many unverified owners at startup.
 		}
 	}
-	e.claim = nil
+	e.unverified = nil
 }
 
 // follows reports whether e names an observed owner correctly.
@@ -146,16 +146,16 @@ func eachEdgeTo(n *node, f func(*node, *edge)) {
 	}
 }
 
-// addClaim adds e to the claim that it makes about its owner.
-func (g *Graph) addClaim(n *node, e *edge) {
-	key := claimKey{uid: e.owner.uid, GroupKind: e.kind.GroupKind, namespace: n.namespace.Value(), name: e.name}
-	c, ok := g.claims[key]
+// addUnverified adds e to the edges of its unverified owner.
+func (g *Graph) addUnverified(n *node, e *edge) {
+	key := ownerKey{uid: e.owner.uid, GroupKind: e.kind.GroupKind, namespace: n.namespace.Value(), name: e.name}
+	u, ok := g.unverified[key]
 	if !ok {
-		c = &claim{claimKey: key, owner: e.owner}
-		g.claims[key] = c
+		u = &unverifiedOwner{ownerKey: key, owner: e.owner}
+		g.unverified[key] = u
 	}
-	c.edges++
-	e.claim = c
+	u.edges++
+	e.unverified = u
 }
 
 // leaves reports whether e, an edge of n, names an owner that was observed in another namespace.

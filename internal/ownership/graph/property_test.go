@@ -196,7 +196,7 @@ func (w *world) checkSettled() {
 func (w *world) checkGraph() {
 	g := w.graph
 	type counts struct{ dependents, blocking, waiting int }
-	want, claims, kinds := map[*node]counts{}, map[*claim]int{}, map[*kind]int{}
+	want, unverified, kinds := map[*node]counts{}, map[*unverifiedOwner]int{}, map[*kind]int{}
 	for _, n := range g.nodes {
 		for i := range n.edges {
 			e := &n.edges[i]
@@ -215,10 +215,10 @@ func (w *world) checkGraph() {
 			}
 			want[e.owner] = c
 			kinds[e.kind]++
-			if e.claim != nil {
-				claims[e.claim]++
+			if e.unverified != nil {
+				unverified[e.unverified]++
 			}
-			if e.is(followed) != follows(n, e) || e.is(followed) == (e.claim != nil) {
+			if e.is(followed) != follows(n, e) || e.is(followed) == (e.unverified != nil) {
 				w.t.Errorf("the edge of %s to %s is bound wrongly", n.name, e.name)
 			}
 		}
@@ -232,8 +232,8 @@ func (w *world) checkGraph() {
 			w.t.Errorf("a node without references is kept: %s", n.name)
 		}
 	}
-	if len(claims) != len(g.claims) || len(kinds) != len(g.kinds) {
-		w.t.Errorf("%d claims and %d kinds are used, %d and %d kept", len(claims), len(kinds), len(g.claims), len(g.kinds))
+	if len(unverified) != len(g.unverified) || len(kinds) != len(g.kinds) {
+		w.t.Errorf("%d unverified owners and %d kinds are used, %d and %d kept", len(unverified), len(kinds), len(g.unverified), len(g.kinds))
 	}
 }
 

@@ -47,7 +47,7 @@ func (g *Graph) Serve(r Resource) {
 	if other, taken := g.served[current.groupKind()]; !taken || current.Watched && !other.Watched {
 		g.served[current.groupKind()] = current
 	}
-	g.retryClaims(current.groupKind())
+	g.retryUnverified(current.groupKind())
 }
 
 // Unserve records that the API no longer serves the resource. Its objects become virtual:
@@ -81,7 +81,7 @@ func (g *Graph) Unserve(gr schema.GroupResource) {
 func (g *Graph) GiveUp(gr schema.GroupResource) {
 	if r, ok := g.resources[gr]; ok && r.awaitsList() {
 		g.change(r, func() { r.givenUp = true })
-		g.retryClaims(r.groupKind())
+		g.retryUnverified(r.groupKind())
 	}
 }
 
@@ -117,7 +117,7 @@ func (g *Graph) Replace(gr schema.GroupResource, objects []metav1.Object, resour
 	}
 	r.latest = resourceVersion
 	g.change(r, func() { r.listed, r.givenUp = true, false })
-	g.retryClaims(r.groupKind())
+	g.retryUnverified(r.groupKind())
 }
 
 // reconcileList handles the observed nodes of r that are missing from a list at version.
@@ -169,14 +169,14 @@ func (g *Graph) park(n *node) {
 	}
 }
 
-// retryClaims requeues the dependents whose claims about a kind are not settled, after the kind
-// was listed or its serving changed. It visits all claims; they are few, because references to
-// observed objects are not claims.
-func (g *Graph) retryClaims(gk schema.GroupKind) {
-	for _, c := range g.claims {
-		if c.GroupKind == gk && (c.verdict == unknown || c.verdict == unclear) {
-			c.verdict = unknown
-			g.enqueueDependents(c.owner)
+// retryUnverified requeues the dependents of a kind's unverified owners without a lookup result,
+// after the kind was listed or its serving changed. It visits all unverified owners; they are few,
+// because observed owners are not among them.
+func (g *Graph) retryUnverified(gk schema.GroupKind) {
+	for _, u := range g.unverified {
+		if u.GroupKind == gk && (u.existence == unknown || u.existence == lookupFailed) {
+			u.existence = unknown
+			g.enqueueDependents(u.owner)
 		}
 	}
 }

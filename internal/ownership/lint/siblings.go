@@ -103,15 +103,15 @@ func NeedsLabels(objects []*Object) func(*Object) bool {
 	}
 	owned, bare := map[place]bool{}, map[place]bool{}
 	for _, o := range objects {
-		here := place{groupKind(o), o.Namespace}
+		p := place{groupKind(o), o.Namespace}
 		if len(o.Owners) > 0 {
-			owned[here] = true
+			owned[p] = true
 		} else {
-			bare[here] = true
+			bare[p] = true
 		}
 	}
 	return func(o *Object) bool {
-		here := place{groupKind(o), o.Namespace}
-		return owned[here] && bare[here]
+		p := place{groupKind(o), o.Namespace}
+		return owned[p] && bare[p]
 	}
 }

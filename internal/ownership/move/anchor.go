@@ -73,7 +73,7 @@ func (m *Mover) findAnchor(ctx context.Context, roots, missing []Ref) (anchor, e
 	}
 	list, err := m.Target.objects(k, anchorRef(roots).Namespace).List(ctx, metav1.ListOptions{LabelSelector: anchorLabel})
 	if err != nil {
-		return anchor{}, m.Target.said(err)
+		return anchor{}, m.Target.wrapError(err)
 	}
 	for i := range list.Items {
 		other := readAnchor(&list.Items[i])
@@ -124,8 +124,8 @@ func (m *Mover) setStage(ctx context.Context, stage Stage) error {
 	return err
 }
 
-// liftAnchor deletes the anchor, which ends the move.
-func (m *Mover) liftAnchor(ctx context.Context) error {
+// deleteAnchor deletes the anchor, which ends the move.
+func (m *Mover) deleteAnchor(ctx context.Context) error {
 	stored, err := m.Target.get(ctx, anchorRef(m.roots).object())
 	if err != nil || stored == nil {
 		return err

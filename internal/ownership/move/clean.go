@@ -16,12 +16,12 @@ import (
 	"github.com/kindred-project/kindred/internal/ownership/transplant"
 )
 
-// has reports whether an object is part of the move.
-type has func(kind schema.GroupKind, namespace, name string) bool
+// memberFunc reports whether an object is part of the move.
+type memberFunc func(kind schema.GroupKind, namespace, name string) bool
 
 // Clean returns a copy of an object of the source without the fields that are valid only in its own
 // cluster. Owner references stay.
-func Clean(source *unstructured.Unstructured, moves has) *unstructured.Unstructured {
+func Clean(source *unstructured.Unstructured, moves memberFunc) *unstructured.Unstructured {
 	return transplant.Clean(source, transplant.Destination{OtherCluster: true, Has: moves, IsTemporary: isMark})
 }
 
@@ -101,7 +101,7 @@ func statusOf(source *unstructured.Unstructured) map[string]any {
 
 // digest returns a hash of the content that a copy is made from. It excludes owner references and
 // finalizers, which change during the removal.
-func digest(source *unstructured.Unstructured, moves has) string {
+func digest(source *unstructured.Unstructured, moves memberFunc) string {
 	content := Clean(source, moves)
 	transplant.Drop(content, "metadata.ownerReferences", "metadata.finalizers")
 	if status := statusOf(source); status != nil {

@@ -36,7 +36,7 @@ func together(schema.GroupKind, string, string) bool { return true }
 func TestClean(t *testing.T) {
 	for _, tt := range []struct {
 		name, source, want string
-		moves              has
+		moves              memberFunc
 	}{
 		{"metadata", `
 {apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: n, uid: u, resourceVersion: "1", generation: 2, creationTimestamp: x,

@@ -178,11 +178,11 @@ func (c *Cluster) get(ctx context.Context, like *unstructured.Unstructured) (*un
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
-	return object, c.said(err)
+	return object, c.wrapError(err)
 }
 
-// said adds the cluster's name to an error.
-func (c *Cluster) said(err error) error {
+// wrapError adds the cluster's name to an error.
+func (c *Cluster) wrapError(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -221,18 +221,18 @@ func (c *Cluster) list(ctx context.Context, namespaces []string) ([]*metav1.Part
 			case apierrors.IsForbidden(err):
 				forbidden = append(forbidden, strings.TrimSuffix(k.GroupResource().String()+" in "+namespace, " in "))
 			case err != nil:
-				failed = append(failed, c.said(err))
+				failed = append(failed, c.wrapError(err))
 			}
 		}
 	}
 	if len(forbidden) > 0 {
-		failed = append(failed, fmt.Errorf("%s does not allow you to list %s: dependents among them would be left behind; grant get, list and delete there", c.Name, some(forbidden)))
+		failed = append(failed, fmt.Errorf("%s does not allow you to list %s: dependents among them would be left behind; grant get, list and delete there", c.Name, abbreviate(forbidden)))
 	}
 	return found, errors.Join(failed...)
 }
 
-// some joins the first of many names.
-func some(names []string) string {
+// abbreviate joins names, at most the first five.
+func abbreviate(names []string) string {
 	const most = 5
 	if len(names) <= most {
 		return strings.Join(names, ", ")

@@ -71,11 +71,11 @@ func (m *Mover) put(ctx context.Context, item *Item) (complete bool, err error) 
 // be rejected by a quota.
 func (m *Mover) store(ctx context.Context, item *Item, k kind) (*unstructured.Unstructured, error) {
 	if m.uids[item.UID()] != "" {
-		return m.mend(ctx, item, k)
+		return m.updateExisting(ctx, item, k)
 	}
 	stored, err := m.create(ctx, m.desired(item, k))
 	if apierrors.IsAlreadyExists(err) {
-		return m.mend(ctx, item, k)
+		return m.updateExisting(ctx, item, k)
 	}
 	return stored, err
 }
@@ -134,16 +134,16 @@ func (m *Mover) create(ctx context.Context, object *unstructured.Unstructured) (
 	return stored, err
 }
 
-// mend updates the existing object of an item's name, if it is a copy of the item.
-func (m *Mover) mend(ctx context.Context, item *Item, k kind) (stored *unstructured.Unstructured, err error) {
+// updateExisting updates the existing object of an item's name, if it is a copy of the item.
+func (m *Mover) updateExisting(ctx context.Context, item *Item, k kind) (stored *unstructured.Unstructured, err error) {
 	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		if stored, err = m.Target.get(ctx, item.Object); err != nil {
 			return err
 		}
 		if stored == nil {
-			return fmt.Errorf("%s: %s was deleted while it was being copied; run the same command again", m.Target.Name, item)
+			return fmt.Errorf("%s: %s was deleted while it was being copied", m.Target.Name, item)
 		}
-		if !m.isCopy(markOf(stored), item) && !m.madeByCopy(stored) {
+		if !m.isCopy(markOf(stored), item) && !m.isMadeByCopy(stored) {
 			return fmt.Errorf("%s: %s was created in the meantime and is not a copy", m.Target.Name, item)
 		}
 		m.uids[item.UID()] = stored.GetUID()

@@ -97,7 +97,7 @@ func lacks(sent, stored *unstructured.Unstructured) string {
 		}
 	}
 	for key, value := range sent.GetAnnotations() {
-		if stored.GetAnnotations()[key] != value && !byControllers(key) {
+		if stored.GetAnnotations()[key] != value && !isControllerState(key) {
 			return "metadata.annotations." + key
 		}
 	}
@@ -107,9 +107,9 @@ func lacks(sent, stored *unstructured.Unstructured) string {
 	return ""
 }
 
-// byControllers reports whether an annotation is in a domain of Kubernetes. Controllers keep state
-// in these, for example the desired replicas and the revision of a ReplicaSet.
-func byControllers(annotation string) bool {
+// isControllerState reports whether an annotation is in a domain of Kubernetes. Controllers keep
+// state in these, for example the desired replicas and the revision of a ReplicaSet.
+func isControllerState(annotation string) bool {
 	domain, _, qualified := strings.Cut(annotation, "/")
 	return qualified && (domain == "kubernetes.io" || strings.HasSuffix(domain, ".kubernetes.io"))
 }

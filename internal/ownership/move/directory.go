@@ -120,8 +120,8 @@ func sumOf(text []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// mayWriteDirectory returns an error if a directory exists and is not empty.
-func mayWriteDirectory(path string) error {
+// checkEmptyDirectory returns an error if a directory exists and is not empty.
+func checkEmptyDirectory(path string) error {
 	entries, err := os.ReadDir(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

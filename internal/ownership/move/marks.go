@@ -64,9 +64,9 @@ func markOf(object *unstructured.Unstructured) mark {
 	return mark{}
 }
 
-// handedOn reports whether an object has a mark of a move that a controller copied from another
-// object.
-func handedOn(object *unstructured.Unstructured, move string) bool {
+// hasInheritedMark reports whether an object has a mark of a move that a controller copied from
+// another object.
+func hasInheritedMark(object *unstructured.Unstructured, move string) bool {
 	for key, text := range object.GetAnnotations() {
 		var m mark
 		if strings.HasPrefix(key, markDomain) && json.Unmarshal([]byte(text), &m) == nil && m.Move == move && key != markOf(object).key() {

@@ -110,7 +110,7 @@ func (m *Mover) Plan(ctx context.Context) (*Plan, error) {
 		return nil, err
 	}
 	if stage := begun.resumes(g, missing); stage != Copying {
-		return m.planToEnd(ctx, begun, stage)
+		return m.planRest(ctx, begun, stage)
 	}
 	if len(missing) > 0 {
 		return nil, m.absent(ctx, missing)
@@ -168,7 +168,7 @@ func (m *Mover) planForDirectory(g *Graph, missing []Ref) (*Plan, error) {
 	m.graph, m.plan = g, planOf(g, m.Consent)
 	m.plan.From, m.plan.To = m.source.String(), m.ToDirectory
 	m.plan.note("the source stays as it is")
-	if err := mayWriteDirectory(m.ToDirectory); err != nil {
+	if err := checkEmptyDirectory(m.ToDirectory); err != nil {
 		m.plan.problem("%v", err)
 	}
 	return m.plan, nil
@@ -188,7 +188,7 @@ func (m *Mover) Run(ctx context.Context) (*Report, error) {
 		return &m.report, m.writeDirectory()
 	}
 	if m.plan.Stage == Copying {
-		if err := m.copyUntilStill(ctx); err != nil {
+		if err := m.copyUntilUnchanged(ctx); err != nil {
 			return &m.report, err
 		}
 	}
@@ -206,10 +206,10 @@ func (m *Mover) Run(ctx context.Context) (*Report, error) {
 // rounds is the maximum number of times that a changing graph is copied.
 const rounds = 8
 
-// copyUntilStill copies until a reading of the source finds nothing that is not copied, and
+// copyUntilUnchanged copies until a reading of the source finds nothing that is not copied, and
 // verifies the copies. If it finds that the removal has started, it sets the stage of the plan
 // accordingly.
-func (m *Mover) copyUntilStill(ctx context.Context) error {
+func (m *Mover) copyUntilUnchanged(ctx context.Context) error {
 	if err := m.makeNamespaces(ctx); err != nil {
 		return err
 	}
@@ -229,7 +229,7 @@ func (m *Mover) copyUntilStill(ctx context.Context) error {
 		}
 		return m.setStage(ctx, Removing)
 	}
-	return fmt.Errorf("%s keeps changing the objects to move; stop the controllers that change them, and run the same command again", m.source)
+	return fmt.Errorf("%s keeps changing the objects to move; stop the controllers that change them", m.source)
 }
 
 // readAgain reads the source again and reports whether anything has to be copied.
@@ -239,7 +239,7 @@ func (m *Mover) readAgain(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if begun, err := m.hasBegunToRemove(ctx, g, missing); begun || err != nil {
+	if begun, err := m.hasStartedRemoval(ctx, g, missing); begun || err != nil {
 		return false, err
 	}
 	if len(missing) > 0 {
@@ -263,10 +263,10 @@ func (m *Mover) readAgain(ctx context.Context) (bool, error) {
 	return slices.ContainsFunc(g.moved(), func(item *Item) bool { return m.copied[item.UID()] != m.digestOf(item) }), nil
 }
 
-// hasBegunToRemove reports whether this move is already removing roots: a request of an interrupted
+// hasStartedRemoval reports whether this move is already removing roots: a request of an interrupted
 // run took effect, or the command runs twice. The copies were verified before, so the plan
 // continues from there.
-func (m *Mover) hasBegunToRemove(ctx context.Context, g *Graph, missing []Ref) (bool, error) {
+func (m *Mover) hasStartedRemoval(ctx context.Context, g *Graph, missing []Ref) (bool, error) {
 	if len(missing) == 0 && len(g.leavingRoots()) == 0 {
 		return false, nil
 	}
@@ -282,7 +282,7 @@ func (m *Mover) hasBegunToRemove(ctx context.Context, g *Graph, missing []Ref) (
 // stale returns the error for an object that was deleted before all copies were verified. This move
 // has removed nothing until then, so the copy may be the only one left.
 func (m *Mover) stale(what string) error {
-	return fmt.Errorf("%s, and not by this move, which has removed nothing yet. %s has a copy, on hold, with an annotation %s... that names move %s; it may be the only copy: remove it only if the object was deleted on purpose, and run the same command again", what, m.Target.Name, markDomain, m.plan.ID)
+	return fmt.Errorf("%s, and not by this move, which has removed nothing yet. %s has a copy, on hold, with an annotation %s... that names move %s; it may be the only copy: remove it only if the object was deleted on purpose", what, m.Target.Name, markDomain, m.plan.ID)
 }
 
 // whyNotMoved explains why an object that was copied is no longer part of the graph.
@@ -294,7 +294,7 @@ func (m *Mover) whyNotMoved(ctx context.Context, like *unstructured.Unstructured
 	if now == nil || now.GetUID() != uid {
 		return m.stale(describe(like) + " was deleted at the source while it was being copied").Error(), nil
 	}
-	return fmt.Sprintf("%s is no longer owned by an object that moves, and the source still has it: remove its copy in %s, which is on hold, and run the same command again", describe(like), m.Target.Name), nil
+	return fmt.Sprintf("%s is no longer owned by an object that moves, and the source still has it: remove its copy in %s, which is on hold", describe(like), m.Target.Name), nil
 }
 
 // digestOf is like digest, but includes the owners, which are sent too.

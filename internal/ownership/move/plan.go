@@ -105,9 +105,9 @@ func planOf(g *Graph, consent Consent) *Plan {
 			p.problem("%s came with another move, %s, which is not finished; run that again first", item, other.Move)
 		}
 		if item.Fate == Moved {
-			p.judgeOwners(g, item, consent)
-			p.judgeFinalizers(item, consent)
-			p.judgeContent(g, item)
+			p.checkOwners(g, item, consent)
+			p.checkFinalizers(item, consent)
+			p.checkContent(g, item)
 			if isUnheld(item.kind()) && !slices.Contains(unheld, item.kind()) {
 				unheld = append(unheld, item.kind())
 			}
@@ -132,7 +132,7 @@ func plannedOf(item *Item) Planned {
 	return planned
 }
 
-func (p *Plan) judgeOwners(g *Graph, item *Item, consent Consent) {
+func (p *Plan) checkOwners(g *Graph, item *Item, consent Consent) {
 	if len(item.Late) > 0 {
 		p.note("%s; that reference is added when both exist", g.cycle(item))
 	}
@@ -146,7 +146,7 @@ func (p *Plan) judgeOwners(g *Graph, item *Item, consent Consent) {
 	}
 }
 
-func (p *Plan) judgeFinalizers(item *Item, consent Consent) {
+func (p *Plan) checkFinalizers(item *Item, consent Consent) {
 	finalizers := finalizer.Foreign(item.Object)
 	if len(finalizers) == 0 || consent.KeepSource {
 		return
@@ -159,8 +159,8 @@ func (p *Plan) judgeFinalizers(item *Item, consent Consent) {
 	p.problem("%s has the finalizer %s: when it is removed at the source, the controller there would clean up what has moved; stop that controller and use --drop-finalizers, or use --keep-source", item, list)
 }
 
-// judgeContent notes what does not move with an object.
-func (p *Plan) judgeContent(g *Graph, item *Item) {
+// checkContent notes what does not move with an object.
+func (p *Plan) checkContent(g *Graph, item *Item) {
 	switch item.kind() {
 	case schema.GroupKind{Kind: "PersistentVolumeClaim"}:
 		volume, _, _ := unstructured.NestedString(item.Object.Object, "spec", "volumeName")

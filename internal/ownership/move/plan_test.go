@@ -128,7 +128,7 @@ func TestDirectory(t *testing.T) {
 			t.Error(diff)
 		}
 	}
-	if err := mayWriteDirectory(path); err == nil {
+	if err := checkEmptyDirectory(path); err == nil {
 		t.Error("an existing directory would be overwritten")
 	}
 }

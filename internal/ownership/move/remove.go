@@ -266,7 +266,7 @@ func lingering(object *unstructured.Unstructured) string {
 	if object.GetDeletionTimestamp() == nil {
 		return "it exists again, or the source has not started to delete it"
 	}
-	said := fmt.Sprintf("it is being deleted, but still exists after %s: ", goneLimit)
+	message := fmt.Sprintf("it is being deleted, but still exists after %s: ", goneLimit)
 	var waits []string
 	for _, name := range object.GetFinalizers() {
 		switch remover, manager := finalizer.Remover(name), finalizer.SetBy(object, name); {
@@ -281,11 +281,11 @@ func lingering(object *unstructured.Unstructured) string {
 	node, _, _ := unstructured.NestedString(object.Object, "spec", "nodeName")
 	switch {
 	case len(waits) > 0:
-		return said + "it waits for " + strings.Join(waits, "; and for ")
+		return message + "it waits for " + strings.Join(waits, "; and for ")
 	case object.GroupVersionKind().GroupKind() == schema.GroupKind{Kind: "Pod"} && node != "":
-		return said + "node " + node + " must stop its containers"
+		return message + "node " + node + " must stop its containers"
 	default:
-		return said + "it has no finalizer, so the source's API server must remove it"
+		return message + "it has no finalizer, so the source's API server must remove it"
 	}
 }
 
@@ -305,7 +305,7 @@ func (m *Mover) delete(ctx context.Context, c *Cluster, object *unstructured.Uns
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
-	return c.said(err)
+	return c.wrapError(err)
 }
 
 // patch applies a merge patch to the object with the same UID. It returns nil if that was deleted.
@@ -355,7 +355,7 @@ func (m *Mover) release(ctx context.Context) error {
 	if err := m.releaseNamespaces(ctx); err != nil {
 		return err
 	}
-	return m.liftAnchor(ctx)
+	return m.deleteAnchor(ctx)
 }
 
 // sweep removes marks that controllers copied to dependents. The owners no longer have marks, so no

@@ -25,7 +25,7 @@ func (m *Mover) planSource(ctx context.Context) error {
 		return nil
 	}
 	dependents := m.graph.dependents()
-	asked := map[string]bool{}
+	checked := map[string]bool{}
 	for i, item := range m.graph.Items {
 		verbs := verbsAtSource(item, dependents)
 		if len(verbs) == 0 {
@@ -35,7 +35,7 @@ func (m *Mover) planSource(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		m.ask(ctx, m.Source, k, item.Object.GetNamespace(), asked, verbs...)
+		m.checkAccess(ctx, m.Source, k, item.Object.GetNamespace(), checked, verbs...)
 		if item.Fate != Moved {
 			continue
 		}
@@ -66,8 +66,8 @@ func verbsAtSource(item *Item, dependents map[types.UID][]*Item) []string {
 	return []string{"delete"}
 }
 
-// ask adds a problem for each verb that a cluster does not allow the caller, once.
-func (m *Mover) ask(ctx context.Context, c *Cluster, k kind, namespace string, asked map[string]bool, verbs ...string) {
+// checkAccess adds a problem for each verb that a cluster does not allow the caller, once.
+func (m *Mover) checkAccess(ctx context.Context, c *Cluster, k kind, namespace string, checked map[string]bool, verbs ...string) {
 	for _, verb := range verbs {
 		verb, sub, _ := strings.Cut(verb, "/")
 		resource := k.GroupResource().String()
@@ -75,10 +75,10 @@ func (m *Mover) ask(ctx context.Context, c *Cluster, k kind, namespace string, a
 			resource += "/" + sub
 		}
 		key := strings.Join([]string{verb, resource, namespace}, " ")
-		if asked[key] {
+		if checked[key] {
 			continue
 		}
-		asked[key] = true
+		checked[key] = true
 		if c.allows(ctx, verb, k, sub, namespace) {
 			continue
 		}
@@ -97,9 +97,9 @@ func (m *Mover) planTarget(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	asked, unserved := map[string]bool{}, map[string]bool{}
+	checked, unserved := map[string]bool{}, map[string]bool{}
 	at := anchorRef(m.roots)
-	m.ask(ctx, m.Target, known.served[at.GroupVersionKind], at.Namespace, asked, "get", "create", "patch", "delete")
+	m.checkAccess(ctx, m.Target, known.served[at.GroupVersionKind], at.Namespace, checked, "get", "create", "patch", "delete")
 	for i, item := range m.graph.Items {
 		if item.Fate != Moved {
 			continue
@@ -113,16 +113,16 @@ func (m *Mover) planTarget(ctx context.Context) error {
 			}
 			continue
 		}
-		m.ask(ctx, m.Target, k, item.Object.GetNamespace(), asked, "get", "create", "update", "patch")
+		m.checkAccess(ctx, m.Target, k, item.Object.GetNamespace(), checked, "get", "create", "update", "patch")
 		if k.status && statusOf(item.Object) != nil {
-			m.ask(ctx, m.Target, k, item.Object.GetNamespace(), asked, "update/status")
+			m.checkAccess(ctx, m.Target, k, item.Object.GetNamespace(), checked, "update/status")
 		}
 		stored, err := m.Target.get(ctx, item.Object)
 		if err != nil {
 			return err
 		}
 		if stored != nil {
-			m.plan.Objects[i].Copied = m.judgeStored(item, stored)
+			m.plan.Objects[i].Copied = m.checkStored(item, stored)
 		}
 	}
 	if len(m.plan.Problems) > 0 {
@@ -145,16 +145,16 @@ func remedy(gvk schema.GroupVersionKind) string {
 	return ""
 }
 
-// judgeStored reports whether the target's object of an item's name is a copy of the item. If it is
+// checkStored reports whether the target's object of an item's name is a copy of the item. If it is
 // not, it adds a problem.
-func (m *Mover) judgeStored(item *Item, stored *unstructured.Unstructured) bool {
+func (m *Mover) checkStored(item *Item, stored *unstructured.Unstructured) bool {
 	own := markOf(stored)
 	switch {
 	case stored.GetUID() == item.UID():
 		m.plan.Problems = []string{fmt.Sprintf("%s is the same cluster as %s: %s has the same UID there", m.Target.Name, m.source, item)}
 	case stored.GetDeletionTimestamp() != nil:
 		m.plan.problem("%s is being deleted at the target; wait until it is gone", item)
-	case m.isCopy(own, item), m.madeByCopy(stored):
+	case m.isCopy(own, item), m.isMadeByCopy(stored):
 		m.uids[item.UID()] = stored.GetUID()
 		return true
 	case own.Move != "":
@@ -169,10 +169,10 @@ func (m *Mover) isCopy(own mark, item *Item) bool {
 	return own.Move == m.plan.ID && own.from == item.UID()
 }
 
-// madeByCopy reports whether a controller at the target created an object for one of the copies
+// isMadeByCopy reports whether a controller at the target created an object for one of the copies
 // before the object was copied. That happens to ControllerRevisions, whose names depend only on
 // their content.
-func (m *Mover) madeByCopy(stored *unstructured.Unstructured) bool {
+func (m *Mover) isMadeByCopy(stored *unstructured.Unstructured) bool {
 	controller := metav1.GetControllerOfNoCopy(stored)
 	if controller == nil {
 		return false
@@ -223,8 +223,8 @@ func (m *Mover) makeNamespaces(ctx context.Context) error {
 		namespace := namespaceRef(name).object()
 		if m.Source != nil {
 			// A caller who may not read namespaces at the source gets one without labels.
-			if there, err := m.Source.get(ctx, namespace); err == nil && there != nil {
-				namespace.SetLabels(there.GetLabels())
+			if original, err := m.Source.get(ctx, namespace); err == nil && original != nil {
+				namespace.SetLabels(original.GetLabels())
 			}
 		}
 		namespace.SetAnnotations(map[string]string{namespaceMark: m.plan.ID})
@@ -272,14 +272,14 @@ func (m *Mover) dryRun(ctx context.Context, in func(namespace string) bool) erro
 		case asStatus(err, &status):
 			m.plan.problem("%s rejects %s: %v", m.Target.Name, item, err)
 		default:
-			return m.Target.said(err)
+			return m.Target.wrapError(err)
 		}
 	}
 	return nil
 }
 
-// planToEnd plans the rest of a move whose copies are verified, from the marks at the target.
-func (m *Mover) planToEnd(ctx context.Context, begun anchor, stage Stage) (*Plan, error) {
+// planRest plans the rest of a move whose copies are verified, from the marks at the target.
+func (m *Mover) planRest(ctx context.Context, begun anchor, stage Stage) (*Plan, error) {
 	m.plan = &Plan{ID: begun.move, From: m.source.String(), To: m.Target.Name, Stage: stage, Objects: []Planned{}}
 	if err := m.findCopies(ctx, namespacesOf(m.roots)); err != nil {
 		return nil, err
@@ -345,7 +345,7 @@ func (m *Mover) marked(ctx context.Context, move string, namespaces []string) (f
 			found.copies = append(found.copies, known)
 		case object.Annotations[namespaceMark] == move:
 			found.namespaces = append(found.namespaces, object.Name)
-		case handedOn(known, move):
+		case hasInheritedMark(known, move):
 			found.touched = append(found.touched, known)
 		}
 		seen[object.GetUID()] = true

@@ -47,11 +47,11 @@ func (a *access) mayDelete(ctx context.Context, r graph.Resource, namespace, nam
 }
 
 func (a *access) may(ctx context.Context, verb string, r graph.Resource, namespace, name string) bool {
-	here := placeVerb{place{r, namespace}, verb}
-	all, known := a.whole[here]
+	p := placeVerb{place{r, namespace}, verb}
+	all, known := a.whole[p]
 	if !known {
 		all = a.require(ctx, verb, r, namespace, "") == nil
-		a.whole[here] = all
+		a.whole[p] = all
 	}
 	return all || a.require(ctx, verb, r, namespace, name) == nil
 }

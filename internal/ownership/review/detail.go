@@ -34,17 +34,17 @@ func (q *question) read(ctx context.Context, objects map[types.UID]graph.Object,
 	places := map[place][]graph.Object{}
 	for id, o := range objects {
 		if chosen[id] {
-			here := place{o.Resource, o.Namespace}
-			places[here] = append(places[here], o)
+			p := place{o.Resource, o.Namespace}
+			places[p] = append(places[p], o)
 		}
 	}
 	details := map[types.UID]detail{}
-	for here, there := range places {
+	for p, objects := range places {
 		read := q.get
-		if len(there) > few {
+		if len(objects) > few {
 			read = q.list
 		}
-		found, err := read(ctx, here, there)
+		found, err := read(ctx, p, objects)
 		if err != nil {
 			return nil, err
 		}
@@ -57,10 +57,10 @@ func (q *question) read(ctx context.Context, objects map[types.UID]graph.Object,
 	return details, nil
 }
 
-func (q *question) get(ctx context.Context, here place, objects []graph.Object) ([]unstructured.Unstructured, error) {
+func (q *question) get(ctx context.Context, p place, objects []graph.Object) ([]unstructured.Unstructured, error) {
 	var found []unstructured.Unstructured
 	for _, o := range objects {
-		object, err := q.Objects.Resource(here.GroupVersionResource).Namespace(here.namespace).Get(ctx, o.Name, metav1.GetOptions{})
+		object, err := q.Objects.Resource(p.GroupVersionResource).Namespace(p.namespace).Get(ctx, o.Name, metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err):
 		case err != nil:
@@ -72,8 +72,8 @@ func (q *question) get(ctx context.Context, here place, objects []graph.Object) 
 	return found, nil
 }
 
-func (q *question) list(ctx context.Context, here place, _ []graph.Object) ([]unstructured.Unstructured, error) {
-	list, err := q.Objects.Resource(here.GroupVersionResource).Namespace(here.namespace).List(ctx, metav1.ListOptions{})
+func (q *question) list(ctx context.Context, p place, _ []graph.Object) ([]unstructured.Unstructured, error) {
+	list, err := q.Objects.Resource(p.GroupVersionResource).Namespace(p.namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, err
 	}

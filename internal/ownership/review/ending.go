@@ -48,7 +48,7 @@ func (e *explanation) deletion(ctx context.Context, r graph.Resource, record del
 	}
 	switch {
 	case d.By.Kind == ownership.AgentGarbageCollector:
-		e.because(ctx, &d, record.Namespace, record.Owners, record.Elsewhere)
+		e.because(ctx, &d, record.Namespace, record.Owners, record.InOtherNamespace)
 	case record.By.User == namespaceController:
 		d.Because = []ownership.ObjectReference{{APIVersion: "v1", Kind: "Namespace", Name: record.Namespace}}
 	case d.By.Kind == ownership.AgentServer:

@@ -48,7 +48,7 @@ func (m *memory) At(_ context.Context, resource schema.GroupResource, namespace,
 	return nil, apierrors.NewResourceExpired("not retained any more")
 }
 
-func (m *memory) Of(_ context.Context, resource schema.GroupResource, namespace, name string) ([]deletion.Record, error) {
+func (m *memory) ByName(_ context.Context, resource schema.GroupResource, namespace, name string) ([]deletion.Record, error) {
 	found := slices.DeleteFunc(slices.Clone(m.records), func(r deletion.Record) bool {
 		return r.Resource != resource || r.Namespace != namespace || r.Name != name
 	})
@@ -278,7 +278,7 @@ func TestExplanations(t *testing.T) {
 		}, pod("one"), []string{"Gone", "Pod/one by User"}},
 		"an owner in another namespace": {func(_ *world, m *memory) {
 			m.deleted(pods, "a", "one", 3, collecting, ownedBy(configMaps, "astray"))
-			m.records[0].Elsewhere = []types.UID{"astray"}
+			m.records[0].InOtherNamespace = []types.UID{"astray"}
 		}, pod("one"), []string{"Gone", "Pod/one by GarbageCollector invalid ConfigMap/astray"}},
 		"an owner in another namespace, without a record": {func(w *world, m *memory) {
 			w.add(configMaps, "b", "astray", nil)
@@ -356,7 +356,7 @@ func TestExplanationsHideOwnersElsewhere(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w, m := newWorld(t), &memory{}
 			m.deleted(pods, "a", "one", 3, collecting, ownedBy(configMaps, "astray"))
-			m.records[0].Elsewhere = []types.UID{"astray"}
+			m.records[0].InOtherNamespace = []types.UID{"astray"}
 			if exists {
 				w.add(configMaps, "b", "astray", nil)
 			}

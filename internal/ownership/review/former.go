@@ -28,16 +28,16 @@ type formerKind struct {
 // formerKinds returns the kinds whose definitions were deleted, as far as that is recorded, the
 // latest first. If the history no longer has a definition, its kind is guessed from its name.
 func (q *question) formerKinds(ctx context.Context) ([]formerKind, error) {
-	asked, err := q.Records.Asked(ctx, 0)
+	requested, err := q.Records.Requested(ctx, 0)
 	if err != nil {
 		return nil, err
 	}
 	namespaced := map[schema.GroupResource]bool{}
-	for _, record := range asked {
+	for _, record := range requested {
 		namespaced[record.Resource] = namespaced[record.Resource] || record.Namespace != ""
 	}
 	var kinds []formerKind
-	for _, record := range asked {
+	for _, record := range requested {
 		if record.Resource != definitions {
 			continue
 		}

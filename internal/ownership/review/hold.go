@@ -50,18 +50,18 @@ func (in *inspection) hold(ctx context.Context, objects []*lint.Object) {
 	}
 	places := map[place]map[types.UID]*lint.Object{}
 	for _, o := range objects {
-		if !o.Held || o.Deleting || !in.asked[o.UID] {
+		if !o.Held || o.Deleting || !in.selected[o.UID] {
 			continue
 		}
-		here := place{o.Resource, o.Namespace}
-		if places[here] == nil {
-			places[here] = map[types.UID]*lint.Object{}
+		p := place{o.Resource, o.Namespace}
+		if places[p] == nil {
+			places[p] = map[types.UID]*lint.Object{}
 		}
-		places[here][o.UID] = o
+		places[p][o.UID] = o
 	}
-	for here, held := range places {
+	for p, held := range places {
 		if len(held) > few {
-			in.holdAll(ctx, here, held)
+			in.holdAll(ctx, p, held)
 			continue
 		}
 		for _, o := range held {
@@ -74,12 +74,12 @@ func (in *inspection) hold(ctx context.Context, objects []*lint.Object) {
 }
 
 // holdAll reads the objects of a place page by page.
-func (in *inspection) holdAll(ctx context.Context, here place, held map[types.UID]*lint.Object) {
-	client := in.Metadata.Resource(here.GroupVersionResource).Namespace(here.namespace)
-	for options := (metav1.ListOptions{Limit: thereLimit}); ; {
+func (in *inspection) holdAll(ctx context.Context, p place, held map[types.UID]*lint.Object) {
+	client := in.Metadata.Resource(p.GroupVersionResource).Namespace(p.namespace)
+	for options := (metav1.ListOptions{Limit: listLimit}); ; {
 		list, err := client.List(ctx, options)
 		if err != nil {
-			in.warn("cannot read why %s are on hold: %v", here.GroupResource(), err)
+			in.warn("cannot read why %s are on hold: %v", p.GroupResource(), err)
 			return
 		}
 		for i := range list.Items {

@@ -92,22 +92,22 @@ func (in *inspection) label(ctx context.Context, objects []*lint.Object) {
 		if !needed(o) {
 			continue
 		}
-		here := place{o.Resource, o.Namespace}
-		if places[here] == nil {
-			places[here] = map[types.UID]*lint.Object{}
+		p := place{o.Resource, o.Namespace}
+		if places[p] == nil {
+			places[p] = map[types.UID]*lint.Object{}
 		}
-		places[here][o.UID] = o
+		places[p][o.UID] = o
 	}
-	for here, there := range places {
-		in.labelAt(ctx, here, there)
+	for p, objects := range places {
+		in.labelAt(ctx, p, objects)
 	}
 	slices.Sort(in.warnings)
 }
 
-func (in *inspection) labelAt(ctx context.Context, here place, objects map[types.UID]*lint.Object) {
-	list, err := in.Metadata.Resource(here.GroupVersionResource).Namespace(here.namespace).List(ctx, metav1.ListOptions{})
+func (in *inspection) labelAt(ctx context.Context, p place, objects map[types.UID]*lint.Object) {
+	list, err := in.Metadata.Resource(p.GroupVersionResource).Namespace(p.namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
-		in.warn("the labels of %s cannot be read, so siblings among them are not compared: %v", here.GroupResource(), err)
+		in.warn("the labels of %s cannot be read, so siblings among them are not compared: %v", p.GroupResource(), err)
 		return
 	}
 	for i := range list.Items {

@@ -95,7 +95,7 @@ type inspection struct {
 
 	// From the graph: all relevant objects, the UIDs of those to check, and the served resources.
 	objects  []graph.Object
-	asked    map[types.UID]bool
+	selected map[types.UID]bool
 	served   map[schema.GroupKind]graph.Resource
 	unlisted []graph.Resource
 
@@ -105,7 +105,7 @@ type inspection struct {
 }
 
 func (q *question) inspect(ctx context.Context, spec *ownership.OwnershipLintSpec) (*inspection, error) {
-	in := &inspection{question: q, spec: spec, asked: map[types.UID]bool{}, served: map[schema.GroupKind]graph.Resource{}}
+	in := &inspection{question: q, spec: spec, selected: map[types.UID]bool{}, served: map[schema.GroupKind]graph.Resource{}}
 	var root *graph.Object
 	if spec.Object != nil {
 		object, err := q.find(ctx, *spec.Object)
@@ -192,7 +192,7 @@ func (in *inspection) choose(root *graph.Object) {
 	if root == nil {
 		for i := range in.objects {
 			o := &in.objects[i]
-			in.asked[o.UID] = in.spec.Namespace == "" || o.Namespace == in.spec.Namespace
+			in.selected[o.UID] = in.spec.Namespace == "" || o.Namespace == in.spec.Namespace
 		}
 		return
 	}
@@ -207,12 +207,12 @@ func (in *inspection) choose(root *graph.Object) {
 		}
 	}
 	level := []types.UID{root.UID}
-	for in.asked[root.UID] = true; len(level) > 0; {
+	for in.selected[root.UID] = true; len(level) > 0; {
 		id := level[0]
 		level = level[1:]
 		for _, dependent := range owned[id] {
-			if !in.asked[dependent] {
-				in.asked[dependent] = true
+			if !in.selected[dependent] {
+				in.selected[dependent] = true
 				level = append(level, dependent)
 			}
 		}
@@ -222,10 +222,10 @@ func (in *inspection) choose(root *graph.Object) {
 // concerns reports whether a finding is about a selected object, or about one that such an object
 // should own.
 func (in *inspection) concerns(f *lint.Finding) bool {
-	if in.asked[f.Object.UID] {
+	if in.selected[f.Object.UID] {
 		return true
 	}
-	return in.spec.Object != nil && slices.ContainsFunc(f.Owners, func(owner types.UID) bool { return in.asked[owner] })
+	return in.spec.Object != nil && slices.ContainsFunc(f.Owners, func(owner types.UID) bool { return in.selected[owner] })
 }
 
 // readable returns the objects that the caller may read. The standing of owners that the caller may
@@ -235,12 +235,12 @@ func (in *inspection) readable(ctx context.Context) []*lint.Object {
 	for i := range in.objects {
 		o := &in.objects[i]
 		if !in.access.mayGet(ctx, o.Resource, o.Namespace, o.Name) {
-			if in.asked[o.UID] {
+			if in.selected[o.UID] {
 				in.hidden++
 			}
 			continue
 		}
-		if in.asked[o.UID] && !o.Deleting {
+		if in.selected[o.UID] && !o.Deleting {
 			in.checked++
 		}
 		for j := range o.Owners {

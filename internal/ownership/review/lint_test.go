@@ -117,7 +117,7 @@ func faulty(t *testing.T) *world {
 }
 
 func TestLint(t *testing.T) {
-	here := []string{"a/lost: lost-reference", "a/old: stale-version", "a/older: unserved-version", "a/bare: no-owner"}
+	p := []string{"a/lost: lost-reference", "a/old: stale-version", "a/older: unserved-version", "a/bare: no-owner"}
 	there := []string{"b/astray: cross-namespace", "b/astray: block-owner-deletion", "b/unknown: unserved-kind", "b/unknown: block-owner-deletion"}
 	root := &ownership.ObjectReference{APIVersion: "example.com/v1", Kind: "Widget", Namespace: "a", Name: "root"}
 	lost := &ownership.ObjectReference{APIVersion: "v1", Kind: "ConfigMap", Namespace: "a", Name: "lost"}
@@ -126,12 +126,12 @@ func TestLint(t *testing.T) {
 		want    []string
 		checked int32
 	}{
-		"everything":         {want: append(here, there...), checked: 10},
+		"everything":         {want: append(p, there...), checked: 10},
 		"a namespace":        {ownership.OwnershipLintSpec{Namespace: "b"}, there, 2},
 		"an empty namespace": {ownership.OwnershipLintSpec{Namespace: "c"}, nil, 0},
-		"a tree":             {ownership.OwnershipLintSpec{Object: root}, here, 7},
-		"a leaf":             {ownership.OwnershipLintSpec{Object: lost}, here[:1], 2},
-		"rules":              {ownership.OwnershipLintSpec{Namespace: "a", Rules: []ownership.LintRule{"no-owner", "stale-version"}}, []string{here[1], here[3]}, 8},
+		"a tree":             {ownership.OwnershipLintSpec{Object: root}, p, 7},
+		"a leaf":             {ownership.OwnershipLintSpec{Object: lost}, p[:1], 2},
+		"rules":              {ownership.OwnershipLintSpec{Namespace: "a", Rules: []ownership.LintRule{"no-owner", "stale-version"}}, []string{p[1], p[3]}, 8},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, err := faulty(t).lint(tt.spec)

@@ -156,8 +156,8 @@ func (q *question) gone(ctx context.Context, r graph.Resource, object *metav1.Pa
 func (q *question) awaitGone(ctx context.Context, id types.UID) error {
 	return q.until(ctx, func() (gone bool) {
 		q.Collector.View(func(g *graph.Graph) {
-			_, there := g.Object(id)
-			gone = !there
+			_, exists := g.Object(id)
+			gone = !exists
 		})
 		return gone
 	}, fmt.Sprintf("the garbage collector has not yet observed the deletion of the object with the UID %s; try again", id))

@@ -76,11 +76,11 @@ func validateKind(apiVersion, kind string, path *field.Path) field.ErrorList {
 
 // preview rehearses a deletion on a copy of the graph.
 func (q *question) preview(ctx context.Context, spec *ownership.DeletionPreviewSpec) (ownership.DeletionPreviewStatus, error) {
-	asked := spec.Targets
+	specs := spec.Targets
 	if spec.Target != nil {
-		asked = []ownership.DeletionTarget{*spec.Target}
+		specs = []ownership.DeletionTarget{*spec.Target}
 	}
-	targets, err := q.targets(ctx, asked)
+	targets, err := q.targets(ctx, specs)
 	if err != nil {
 		return ownership.DeletionPreviewStatus{}, err
 	}
@@ -95,12 +95,12 @@ func (q *question) preview(ctx context.Context, spec *ownership.DeletionPreviewS
 }
 
 // targets returns the target objects, each once.
-func (q *question) targets(ctx context.Context, asked []ownership.DeletionTarget) ([]graph.Object, error) {
-	read := q.reader(asked)
+func (q *question) targets(ctx context.Context, specs []ownership.DeletionTarget) ([]graph.Object, error) {
+	read := q.reader(specs)
 	seen := map[types.UID]bool{}
 	var targets []graph.Object
-	for i := range asked {
-		objects, err := q.target(ctx, &asked[i], read)
+	for i := range specs {
+		objects, err := q.target(ctx, &specs[i], read)
 		if err != nil {
 			return nil, err
 		}
@@ -114,22 +114,22 @@ func (q *question) targets(ctx context.Context, asked []ownership.DeletionTarget
 	return targets, nil
 }
 
-func (q *question) target(ctx context.Context, asked *ownership.DeletionTarget, read reader) ([]graph.Object, error) {
-	if asked.Selector != nil {
-		r, err := q.served(asked.APIVersion, asked.Kind)
+func (q *question) target(ctx context.Context, spec *ownership.DeletionTarget, read reader) ([]graph.Object, error) {
+	if spec.Selector != nil {
+		r, err := q.served(spec.APIVersion, spec.Kind)
 		if err != nil {
 			return nil, err
 		}
-		return q.choose(ctx, r, asked.Namespace, asked.Selector)
+		return q.choose(ctx, r, spec.Namespace, spec.Selector)
 	}
-	if _, served := q.resource(schema.FromAPIVersionAndKind(asked.APIVersion, asked.Kind).GroupKind()); asked.UID != "" && !served {
+	if _, served := q.resource(schema.FromAPIVersionAndKind(spec.APIVersion, spec.Kind).GroupKind()); spec.UID != "" && !served {
 		return nil, nil // It was deleted with its definition.
 	}
 	object, err := q.findBy(ctx, read, ownership.ObjectReference{
-		APIVersion: asked.APIVersion, Kind: asked.Kind, Namespace: asked.Namespace, Name: asked.Name, UID: asked.UID,
+		APIVersion: spec.APIVersion, Kind: spec.Kind, Namespace: spec.Namespace, Name: spec.Name, UID: spec.UID,
 	})
-	if asked.UID != "" && (apierrors.IsNotFound(err) || apierrors.IsConflict(err)) {
-		return nil, q.awaitGone(ctx, asked.UID)
+	if spec.UID != "" && (apierrors.IsNotFound(err) || apierrors.IsConflict(err)) {
+		return nil, q.awaitGone(ctx, spec.UID)
 	}
 	return []graph.Object{object}, err
 }
@@ -139,33 +139,33 @@ type reader func(ctx context.Context, r graph.Resource, namespace, name string) 
 
 // reader returns a reader that lists a kind and namespace if many targets are in it, and otherwise
 // gets objects one by one.
-func (q *question) reader(asked []ownership.DeletionTarget) reader {
+func (q *question) reader(specs []ownership.DeletionTarget) reader {
 	type where struct {
 		kind      schema.GroupKind
 		namespace string
 	}
 	count := map[where]int{}
-	for i := range asked {
-		kind := schema.FromAPIVersionAndKind(asked[i].APIVersion, asked[i].Kind).GroupKind()
-		count[where{kind, asked[i].Namespace}]++
+	for i := range specs {
+		kind := schema.FromAPIVersionAndKind(specs[i].APIVersion, specs[i].Kind).GroupKind()
+		count[where{kind, specs[i].Namespace}]++
 	}
 	lists := map[place]map[string]*metav1.PartialObjectMetadata{}
 	return func(ctx context.Context, r graph.Resource, namespace, name string) (*metav1.PartialObjectMetadata, error) {
 		if count[where{schema.GroupKind{Group: r.Group, Kind: r.Kind}, namespace}] <= few {
 			return q.getMetadata(ctx, r, namespace, name)
 		}
-		here := place{r, namespace}
-		if lists[here] == nil {
+		p := place{r, namespace}
+		if lists[p] == nil {
 			list, err := q.Metadata.Resource(r.GroupVersionResource).Namespace(namespace).List(ctx, metav1.ListOptions{})
 			if err != nil {
 				return nil, err
 			}
-			lists[here] = make(map[string]*metav1.PartialObjectMetadata, len(list.Items))
+			lists[p] = make(map[string]*metav1.PartialObjectMetadata, len(list.Items))
 			for i := range list.Items {
-				lists[here][list.Items[i].Name] = &list.Items[i]
+				lists[p][list.Items[i].Name] = &list.Items[i]
 			}
 		}
-		if object := lists[here][name]; object != nil {
+		if object := lists[p][name]; object != nil {
 			return object, nil
 		}
 		return nil, apierrors.NewNotFound(r.GroupResource(), name)
@@ -174,10 +174,10 @@ func (q *question) reader(asked []ownership.DeletionTarget) reader {
 
 // propagation returns the propagation policy of a deletion: the requested one, or the kind's
 // default.
-func (q *question) propagation(ctx context.Context, r graph.Resource, asked *metav1.DeletionPropagation) metav1.DeletionPropagation {
+func (q *question) propagation(ctx context.Context, r graph.Resource, requested *metav1.DeletionPropagation) metav1.DeletionPropagation {
 	switch {
-	case asked != nil:
-		return *asked
+	case requested != nil:
+		return *requested
 	case q.policy.Orphans(ctx, r.GroupResource()):
 		return metav1.DeletePropagationOrphan
 	}

@@ -21,34 +21,34 @@ func (in *inspection) recall(ctx context.Context) {
 	if len(in.spec.Rules) > 0 && !slices.Contains(in.spec.Rules, ownership.RuleLostReference) {
 		return
 	}
-	there := map[types.UID]*graph.Object{}
+	existing := map[types.UID]*graph.Object{}
 	free := map[place]map[string]*graph.Object{}
 	for i := range in.objects {
 		o := &in.objects[i]
-		there[o.UID] = o
+		existing[o.UID] = o
 		if len(o.Owners) > 0 || len(o.Lost) > 0 || o.Deleting {
 			continue
 		}
-		here := place{o.Resource, o.Namespace}
-		if free[here] == nil {
-			free[here] = map[string]*graph.Object{}
+		p := place{o.Resource, o.Namespace}
+		if free[p] == nil {
+			free[p] = map[string]*graph.Object{}
 		}
-		free[here][o.Name] = o
+		free[p][o.Name] = o
 	}
-	for here, objects := range free {
-		in.recallAt(ctx, here, objects, there)
+	for p, objects := range free {
+		in.recallAt(ctx, p, objects, existing)
 	}
 }
 
 // recallAt sets the lost references to live owners for objects in one place.
-func (in *inspection) recallAt(ctx context.Context, here place, objects map[string]*graph.Object, there map[types.UID]*graph.Object) {
+func (in *inspection) recallAt(ctx context.Context, p place, objects map[string]*graph.Object, existing map[types.UID]*graph.Object) {
 	wanted := func(_, name string) bool { return objects[name] != nil }
-	for first, err := range in.History.First(ctx, here.GroupResource(), here.namespace, wanted) {
+	for first, err := range in.History.First(ctx, p.GroupResource(), p.namespace, wanted) {
 		switch {
 		case apierrors.IsBadRequest(err):
 			return // An aggregated API server stores the resource.
 		case err != nil:
-			in.warn("former references of %s are not known: %v", here.GroupResource(), err)
+			in.warn("former references of %s are not known: %v", p.GroupResource(), err)
 			return
 		}
 		o := objects[first.GetName()]
@@ -56,7 +56,7 @@ func (in *inspection) recallAt(ctx context.Context, here place, objects map[stri
 			continue
 		}
 		o.Lost = slices.DeleteFunc(first.GetOwnerReferences(), func(ref metav1.OwnerReference) bool {
-			owner := there[ref.UID]
+			owner := existing[ref.UID]
 			return owner == nil || owner.Deleting
 		})
 	}

@@ -52,7 +52,7 @@ func (q *question) tree(ctx context.Context, spec *ownership.OwnershipTreeSpec) 
 		var out []ownership.TreeObject
 		for _, o := range objects {
 			// Do not show objects that were deleted since they were found in the graph.
-			if detail, there := details[o.UID]; there {
+			if detail, found := details[o.UID]; found {
 				out = append(out, q.treeObject(ctx, o, detail, f))
 			}
 		}

@@ -152,7 +152,7 @@ func (q *question) history(ctx context.Context, spec *ownership.DeletionHistoryS
 	if since := q.History.Time(oldest); !since.IsZero() {
 		s.Since = &metav1.Time{Time: since}
 	}
-	asked, err := q.Records.Asked(ctx, oldest+1)
+	requested, err := q.Records.Requested(ctx, oldest+1)
 	if err != nil {
 		return s, err
 	}
@@ -161,7 +161,7 @@ func (q *question) history(ctx context.Context, spec *ownership.DeletionHistoryS
 		served[r.GroupResource().String()] = r
 	}
 	begun := map[types.UID]deletion.Record{}
-	for _, record := range asked {
+	for _, record := range requested {
 		begun[record.UID] = record
 	}
 	followed := func(record deletion.Record) bool {
@@ -171,7 +171,7 @@ func (q *question) history(ctx context.Context, spec *ownership.DeletionHistoryS
 		})
 	}
 	var ended []ending
-	for _, record := range asked {
+	for _, record := range requested {
 		r, known := served[record.Resource.String()]
 		switch {
 		case !known || !isSelected(spec, r, record):
@@ -183,13 +183,13 @@ func (q *question) history(ctx context.Context, spec *ownership.DeletionHistoryS
 			ended = append(ended, ending{r, record})
 		}
 	}
-	there, err := q.there(ctx, ended)
+	existing, err := q.existing(ctx, ended)
 	if err != nil {
 		return s, err
 	}
 	e := explanation{question: q}
 	for _, one := range ended {
-		if !there[one.name()] { // Otherwise it was restored, or another object has its name.
+		if !existing[one.name()] { // Otherwise it was restored, or another object has its name.
 			s.Deletions = append(s.Deletions, e.deletion(ctx, one.resource, one.record))
 		}
 	}

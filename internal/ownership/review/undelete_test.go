@@ -30,7 +30,7 @@ func (m *memory) Oldest(context.Context) (int64, error) { return 1, nil }
 
 func (m *memory) Time(int64) time.Time { return time.Unix(60, 0) }
 
-func (m *memory) Asked(context.Context, int64) ([]deletion.Record, error) { return m.records, nil }
+func (m *memory) Requested(context.Context, int64) ([]deletion.Record, error) { return m.records, nil }
 
 func (w *world) history(m *memory, spec ownership.DeletionHistorySpec) (ownership.DeletionHistoryStatus, error) {
 	w.t.Helper()

@@ -11,9 +11,9 @@
 //
 //  1. Read. Look up the deletion of the root (find.go), and read the graph at the revision before
 //     it and the current objects with the same names (graph.go).
-//  2. Judge. Decide the outcome of each object from that alone (judge.go). What cannot be undone
-//     safely, or would be rejected by the API (check.go), is a problem. If there are problems,
-//     nothing is changed.
+//  2. Decide. The outcome of each object depends on these states alone (outcome.go). What
+//     cannot be undone safely, or would be rejected by the API (check.go), is a problem. If there
+//     are problems, nothing is changed.
 //  3. Restore. Create the objects, owners before dependents, on hold (restore.go, mark.go). Each
 //     gets a new UID, and every old UID of the graph in its fields is replaced.
 //  4. Release. When the controllers' caches have all objects, remove the holds, dependents before

@@ -50,11 +50,11 @@ func (u *undeletion) read(ctx context.Context) error {
 		if !u.mayBelong(r) {
 			continue
 		}
-		there, err := u.readAll(ctx, r)
+		items, err := u.readAll(ctx, r)
 		if err != nil {
 			return err
 		}
-		all = append(all, there...)
+		all = append(all, items...)
 	}
 	found := members(u.root, all, u.isContent)
 	u.named = map[name]*Item{}
@@ -255,19 +255,19 @@ const (
 func (u *undeletion) readCurrent(ctx context.Context) error {
 	places := map[place][]*Item{}
 	for _, item := range u.items {
-		here := place{item.Resource.GroupVersionResource, item.Namespace()}
-		places[here] = append(places[here], item)
+		p := place{item.Resource.GroupVersionResource, item.Namespace()}
+		places[p] = append(places[p], item)
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(workers)
-	for here, items := range places {
+	for p, items := range places {
 		if len(items) > few {
-			group.Go(func() error { return u.listCurrent(ctx, here, items) })
+			group.Go(func() error { return u.listCurrent(ctx, p, items) })
 			continue
 		}
 		for _, item := range items {
 			group.Go(func() error {
-				now, err := u.get(ctx, here.GroupVersionResource, here.namespace, item.Name())
+				now, err := u.get(ctx, p.GroupVersionResource, p.namespace, item.Name())
 				item.setNow(now)
 				return err
 			})
@@ -277,13 +277,13 @@ func (u *undeletion) readCurrent(ctx context.Context) error {
 }
 
 // listCurrent lists a place and keeps the objects with the names of items.
-func (u *undeletion) listCurrent(ctx context.Context, here place, items []*Item) error {
+func (u *undeletion) listCurrent(ctx context.Context, p place, items []*Item) error {
 	named := map[string]*Item{}
 	for _, item := range items {
 		named[item.Name()] = item
 	}
 	for options := (metav1.ListOptions{Limit: page}); ; {
-		list, err := at(u.Objects, here.GroupVersionResource, here.namespace).List(ctx, options)
+		list, err := at(u.Objects, p.GroupVersionResource, p.namespace).List(ctx, options)
 		if apierrors.IsNotFound(err) {
 			return nil // The kind is not served.
 		}

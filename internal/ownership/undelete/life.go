@@ -103,9 +103,9 @@ func (u *undeletion) rehearsedOwners(g *graph.Graph, item *Item) []metav1.OwnerR
 		if owner := ownerOf(item, ref.UID); owner != nil {
 			return isLeft(owner) && owner.now == nil
 		}
-		outside, there := u.Owner(ref.UID)
+		outside, exists := u.Owner(ref.UID)
 		switch {
-		case there:
+		case exists:
 			meta := metav1.ObjectMeta{Namespace: outside.Namespace, Name: outside.Name, UID: outside.UID, ResourceVersion: "1", Finalizers: outside.Finalizers}
 			if outside.Deleting {
 				meta.DeletionTimestamp = &metav1.Time{}
@@ -138,10 +138,10 @@ func ownerOf(item *Item, former types.UID) *Item {
 // would delete an item.
 func (u *undeletion) whyCollected(item *Item, because []metav1.OwnerReference) string {
 	for _, ref := range because {
-		owner, there := u.Owner(ref.UID)
+		owner, exists := u.Owner(ref.UID)
 		called := ref.Kind + " " + ref.Name
 		switch {
-		case !there && ownerOf(item, ref.UID) == nil:
+		case !exists && ownerOf(item, ref.UID) == nil:
 			continue
 		case owner.Namespace != "" && owner.Namespace != item.Namespace():
 			return fmt.Sprintf("its owner %s is in another namespace, which is not valid: the garbage collector would delete it", called)
@@ -198,7 +198,7 @@ func (u *undeletion) readPodSet(ctx context.Context, item *Item, uid types.UID) 
 			return nil, nil
 		}
 		controller, uid = owner.now, owner.UID()
-	} else if owner, there := u.Owner(uid); there {
+	} else if owner, exists := u.Owner(uid); exists {
 		var err error
 		if controller, err = u.get(ctx, owner.GroupVersionResource, owner.Namespace, owner.Name); err != nil {
 			return nil, err

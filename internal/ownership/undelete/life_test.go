@@ -85,7 +85,7 @@ func TestCollectedAtOnce(t *testing.T) {
 				t.Fatal(err)
 			}
 			report := w.ends(t, "ConfigMap", "root", tt.phase, tt.want...)
-			if got := strings.Join(saidOf(planned.Items), ", "); strings.ReplaceAll(got, "Pending", "Restored") != strings.Join(tt.want, ", ") {
+			if got := strings.Join(outcomesOf(planned.Items), ", "); strings.ReplaceAll(got, "Pending", "Restored") != strings.Join(tt.want, ", ") {
 				t.Errorf("planned: %s", got)
 			}
 			last := report.Items[len(report.Items)-1]

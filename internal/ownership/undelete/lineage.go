@@ -303,7 +303,7 @@ func (u *undeletion) successor(ctx context.Context, uid types.UID) (types.UID, e
 // the owner exists, or if the garbage collector cannot look it up. In the latter case the reference
 // keeps the object from being collected, so it must stay.
 func (u *undeletion) keeps(item *Item, ref metav1.OwnerReference) bool {
-	if _, there := u.Owner(ref.UID); there || u.outside[ref.UID] != "" {
+	if _, exists := u.Owner(ref.UID); exists || u.outside[ref.UID] != "" {
 		return true
 	}
 	r, served := u.Served(groupKindOf(ref))

@@ -173,7 +173,7 @@ func (a *archive) undelete(n name) string {
 		if err != nil {
 			return fmt.Sprintf("dry run: %v", err)
 		}
-		promised = strings.Split(strings.ReplaceAll(strings.Join(saidOf(report.Items), ","), "Pending", "Restored"), ",")
+		promised = strings.Split(strings.ReplaceAll(strings.Join(outcomesOf(report.Items), ","), "Pending", "Restored"), ",")
 		if a.revision() != before {
 			return "a dry run writes"
 		}
@@ -185,8 +185,8 @@ func (a *archive) undelete(n name) string {
 		return err.Error()
 	case report.Phase != ownership.UndeletionComplete:
 		return fmt.Sprintf("%s: %q", report.Phase, report.Problems)
-	case promised != nil && !slices.Equal(promised, saidOf(report.Items)):
-		return fmt.Sprintf("promised %v, done %v", promised, saidOf(report.Items))
+	case promised != nil && !slices.Equal(promised, outcomesOf(report.Items)):
+		return fmt.Sprintf("promised %v, done %v", promised, outcomesOf(report.Items))
 	}
 	there := len(a.now())
 	if a.collect(); len(a.now()) < there {

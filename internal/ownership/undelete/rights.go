@@ -36,7 +36,7 @@ type access struct {
 // namespace, or nil.
 func (r *rights) denied(ctx context.Context, verb string, item *Item, subresource string) error {
 	a := access{verb, item.Resource, subresource, item.Namespace()}
-	if _, asked := r.known[a]; !asked {
+	if _, known := r.known[a]; !known {
 		r.known[a] = r.May(ctx, verb, item.Resource, subresource, item.Namespace(), "")
 	}
 	return r.known[a]

@@ -70,7 +70,7 @@ func TestEndedPodByItsName(t *testing.T) {
 		dry.DryRun = true
 		report, err := w.cluster.Run(t.Context(), dry)
 		if err != nil || report.Items[1].Outcome != want {
-			t.Errorf("permission for the status of %q: %v, %v", name, err, saidOf(report.Items))
+			t.Errorf("permission for the status of %q: %v, %v", name, err, outcomesOf(report.Items))
 		}
 	}
 }

@@ -93,7 +93,7 @@ func (w *world) ends(t *testing.T, kind, name string, phase ownership.Undeletion
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(want, saidOf(report.Items)); diff != "" || report.Phase != phase {
+	if diff := cmp.Diff(want, outcomesOf(report.Items)); diff != "" || report.Phase != phase {
 		t.Fatalf("phase %s, problems %q, warnings %q, outcomes:\n%s", report.Phase, report.Problems, report.Warnings, diff)
 	}
 	return report
@@ -250,7 +250,7 @@ func TestAbandoned(t *testing.T) {
 		if beforehand {
 			dry := request("ReplicaSet", "root")
 			dry.DryRun = true
-			if report, err := w.cluster.Run(t.Context(), dry); err != nil || !slices.Equal(saidOf(report.Items), []string{"root Pending", "pod Left", "claim Left"}) {
+			if report, err := w.cluster.Run(t.Context(), dry); err != nil || !slices.Equal(outcomesOf(report.Items), []string{"root Pending", "pod Left", "claim Left"}) {
 				t.Errorf("%v: %v", err, report)
 			}
 		}
@@ -317,7 +317,7 @@ func TestDryRun(t *testing.T) {
 	dry := request("ConfigMap", "root")
 	dry.DryRun = true
 	report, err := w.cluster.Run(t.Context(), dry)
-	if err != nil || report.Phase != ownership.UndeletionPlanned || !slices.Equal(saidOf(report.Items), []string{"root Pending", "child Pending"}) {
+	if err != nil || report.Phase != ownership.UndeletionPlanned || !slices.Equal(outcomesOf(report.Items), []string{"root Pending", "child Pending"}) {
 		t.Errorf("%v: %+v", err, report)
 	}
 	for _, action := range w.client.Actions() {

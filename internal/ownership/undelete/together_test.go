@@ -65,7 +65,7 @@ func TestConcurrentUndeletion(t *testing.T) {
 		if err != nil {
 			t.Fatalf("before request %d: %v", before, err)
 		}
-		said := saidOf(report.Items)
+		said := outcomesOf(report.Items)
 		already := slices.Equal(said, []string{"root Unchanged"})
 		if report.Phase != ownership.UndeletionComplete || !already && !slices.Equal(said, want) {
 			t.Errorf("before request %d: %s, %q, %v", before, report.Phase, report.Problems, said)
@@ -247,7 +247,7 @@ func (a *archive) undeleteAtOnce(names []name, story *[]string) bool {
 				said[who] = err.Error()
 				return
 			}
-			said[who] = fmt.Sprint(report.Phase, report.Problems, saidOf(report.Items))
+			said[who] = fmt.Sprint(report.Phase, report.Problems, outcomesOf(report.Items))
 			if report.Phase == ownership.UndeletionComplete {
 				said[who] = string(report.Phase)
 			}

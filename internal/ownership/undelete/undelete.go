@@ -293,7 +293,7 @@ func (u *undeletion) plan(ctx context.Context) error {
 		return err
 	}
 	u.report.Items = u.items
-	problems := judge(u.items, u.root, own, u.stage)
+	problems := decideOutcomes(u.items, u.root, own, u.stage)
 	for _, item := range u.items {
 		if problem, found := problems[item]; found {
 			u.reportBlocker(ctx, item, problem)

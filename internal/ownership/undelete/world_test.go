@@ -229,7 +229,7 @@ func (m *memory) LastDeletion(_ context.Context, r schema.GroupResource, _, name
 	return m.end, m.endErr
 }
 
-func (m *memory) Of(_ context.Context, r schema.GroupResource, namespace, name string) (found []deletion.Record, _ error) {
+func (m *memory) ByName(_ context.Context, r schema.GroupResource, namespace, name string) (found []deletion.Record, _ error) {
 	for _, record := range m.records {
 		if record.Resource == r && record.Namespace == namespace && record.Name == name {
 			found = append(found, record)
@@ -238,7 +238,7 @@ func (m *memory) Of(_ context.Context, r schema.GroupResource, namespace, name s
 	return found, nil
 }
 
-func (m *memory) Asked(_ context.Context, since int64) (found []deletion.Record, _ error) {
+func (m *memory) Requested(_ context.Context, since int64) (found []deletion.Record, _ error) {
 	for _, record := range m.records {
 		if record.Revision >= since && len(record.Owners) == 0 {
 			found = append(found, record)
@@ -247,7 +247,7 @@ func (m *memory) Asked(_ context.Context, since int64) (found []deletion.Record,
 	return found, nil
 }
 
-func (m *memory) Collected(context.Context, []deletion.Record) error { return nil }
+func (m *memory) AddCollected(context.Context, []deletion.Record) error { return nil }
 
 // world is a cluster in which objects were deleted.
 type world struct {
@@ -313,7 +313,7 @@ func (w *world) writes() (verbs []string) {
 	return verbs
 }
 
-func saidOf(items []*Item) (said []string) {
+func outcomesOf(items []*Item) (said []string) {
 	for _, item := range items {
 		said = append(said, fmt.Sprintf("%s %s", item.Name(), item.Outcome))
 	}

@@ -59,7 +59,7 @@ func readLog(ctx context.Context, dir string) (*writeAheadLog, error) {
 			return nil, err
 		}
 	}
-	return l, l.judge(segments)
+	return l, l.verify(segments)
 }
 
 // misplaced is damage at a place in a file.
@@ -194,12 +194,12 @@ func (l *writeAheadLog) takeEntry(data []byte) error {
 	return nil
 }
 
-// judge finds what is wrong with the log as a whole.
-func (l *writeAheadLog) judge(segments []segment) error {
+// verify finds what is wrong with the log as a whole.
+func (l *writeAheadLog) verify(segments []segment) error {
 	first := filepath.Join(l.dir, segments[0].name)
 	switch {
 	case l.metadata == nil:
-		return &misplaced{first, 0, "it does not say whose log it is"}
+		return &misplaced{first, 0, "it has no metadata record"}
 	case l.first == 0:
 		return &misplaced{l.endFile, l.end, "the log has no entries"}
 	case l.committed > l.last:

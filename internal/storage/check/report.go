@@ -91,7 +91,7 @@ func (e *Error) Error() string {
 		fmt.Fprintf(&b, " (and %d more, listed by \"kindred check-store\")", more)
 	}
 	if e.Report.Droppable() {
-		fmt.Fprintf(&b, "; restore %s from a backup, or go on without what is damaged: \"kindred check-store --drop-damaged\"", e.Dir)
+		fmt.Fprintf(&b, "; restore %s from a backup, or drop the damaged objects with \"kindred check-store --drop-damaged\"", e.Dir)
 	} else {
 		fmt.Fprintf(&b, "; restore %s from a backup", e.Dir)
 	}

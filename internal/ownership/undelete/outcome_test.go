@@ -107,12 +107,12 @@ func TestJudge(t *testing.T) {
 	gone := itemOf(object("ConfigMap", "gone", ownedBy("root")), nil, root)
 	below := itemOf(object("ConfigMap", "below", ownedBy("gone")), nil, gone)
 	taken := itemOf(object("ConfigMap", "taken", ownedBy("root")), object("ConfigMap", "taken", withUID("else")), root)
-	problems := judge([]*Item{root, gone, taken, below}, root, map[types.UID]deletion.Record{"gone": {}}, fresh)
+	problems := decideOutcomes([]*Item{root, gone, taken, below}, root, map[types.UID]deletion.Record{"gone": {}}, fresh)
 	if len(problems) != 1 || problems[taken] == "" {
 		t.Errorf("problems %v", problems)
 	}
 	if root.Outcome != ownership.UndeletionPending || gone.Outcome != ownership.UndeletionLeft || below.Outcome != ownership.UndeletionLeft {
-		t.Errorf("outcomes %v", saidOf([]*Item{root, gone, below}))
+		t.Errorf("outcomes %v", outcomesOf([]*Item{root, gone, below}))
 	}
 }
 

@@ -25,7 +25,7 @@ func (u *undeletion) ownDeletions(ctx context.Context) (map[types.UID]deletion.R
 	if u.record.Revision == 0 {
 		return nil, nil
 	}
-	asked, err := u.Records.Asked(ctx, u.record.Revision)
+	requested, err := u.Records.Requested(ctx, u.record.Revision)
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +45,7 @@ func (u *undeletion) ownDeletions(ctx context.Context) (map[types.UID]deletion.R
 		})
 	}
 	own := map[types.UID]deletion.Record{}
-	for _, r := range asked {
+	for _, r := range requested {
 		item := items[r.UID]
 		switch {
 		case item == nil, item == u.root, follows(r):
@@ -57,9 +57,9 @@ func (u *undeletion) ownDeletions(ctx context.Context) (map[types.UID]deletion.R
 	return own, nil
 }
 
-// judge decides the outcome of each item, owners first, and returns the problems of items that
-// prevent the undeletion.
-func judge(items []*Item, root *Item, own map[types.UID]deletion.Record, current stage) map[*Item]string {
+// decideOutcomes decides the outcome of each item, owners first, and returns the problems of items
+// that prevent the undeletion.
+func decideOutcomes(items []*Item, root *Item, own map[types.UID]deletion.Record, current stage) map[*Item]string {
 	problems := map[*Item]string{}
 	for _, item := range items {
 		var problem string

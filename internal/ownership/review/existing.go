@@ -31,14 +31,14 @@ type objectName struct {
 const (
 	// fewNames is the number of names of a resource up to which they are looked up one by one.
 	fewNames = 20
-	// thereLimit is the page size of lists.
-	thereLimit = 500
+	// listLimit is the page size of lists.
+	listLimit = 500
 )
 
-// there returns the names of deleted objects that existing objects have. It ignores resources that
+// existing returns the names of deleted objects that existing objects have. It ignores resources that
 // cannot be read, for example because a conversion fails: an undeletion will report the error.
-func (q *question) there(ctx context.Context, ended []ending) (map[objectName]bool, error) {
-	there := map[objectName]bool{}
+func (q *question) existing(ctx context.Context, ended []ending) (map[objectName]bool, error) {
+	existing := map[objectName]bool{}
 	names := map[graph.Resource]map[objectName]bool{}
 	for _, e := range ended {
 		if names[e.resource] == nil {
@@ -51,31 +51,31 @@ func (q *question) there(ctx context.Context, ended []ending) (map[objectName]bo
 		if len(wanted) > fewNames {
 			look = q.listAll
 		}
-		look(ctx, r, wanted, there)
+		look(ctx, r, wanted, existing)
 	}
-	return there, ctx.Err()
+	return existing, ctx.Err()
 }
 
 // getEach looks objects up one by one.
-func (q *question) getEach(ctx context.Context, r graph.Resource, wanted, there map[objectName]bool) {
+func (q *question) getEach(ctx context.Context, r graph.Resource, wanted, existing map[objectName]bool) {
 	for name := range wanted {
 		_, err := q.Metadata.Resource(r.GroupVersionResource).Namespace(name.namespace).Get(ctx, name.name, metav1.GetOptions{})
-		there[name] = err == nil
+		existing[name] = err == nil
 	}
 }
 
 // listAll lists the objects of a resource page by page, in one namespace if all wanted names are in
 // it.
-func (q *question) listAll(ctx context.Context, r graph.Resource, wanted, there map[objectName]bool) {
+func (q *question) listAll(ctx context.Context, r graph.Resource, wanted, existing map[objectName]bool) {
 	client := q.Metadata.Resource(r.GroupVersionResource).Namespace(commonNamespace(wanted))
-	for options := (metav1.ListOptions{Limit: thereLimit}); ; {
+	for options := (metav1.ListOptions{Limit: listLimit}); ; {
 		list, err := client.List(ctx, options)
 		if err != nil {
 			return
 		}
 		for i := range list.Items {
 			if name := (objectName{r, list.Items[i].Namespace, list.Items[i].Name}); wanted[name] {
-				there[name] = true
+				existing[name] = true
 			}
 		}
 		if options.Continue = list.Continue; options.Continue == "" {
