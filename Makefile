@@ -37,10 +37,10 @@ RACE := ./internal/apiserver/inprocess/... ./internal/admission/... ./internal/a
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-up: deps build ## install what is missing, build, and run a cluster on this machine
+up: deps build ## install missing packages, build, and run a cluster on this machine
 	@bin/kindred up $(ARGS)
 
-# install installs Debian packages ($(1)) unless their programs ($(2)) are there.
+# install installs Debian packages ($(1)) unless their programs ($(2)) are installed.
 define install
 	@missing=; for p in $(2); do PATH=$$PATH:/usr/sbin:/sbin command -v $$p >/dev/null || missing="$$missing $$p"; done; \
 	case " $(1) " in *" containernetworking-plugins "*) \
@@ -123,5 +123,5 @@ fuzz: ## run each fuzz target for a short time (FUZZTIME=10s)
 generate: ## regenerate the generated files
 	@go generate ./...
 
-clean: ## remove what was built
+clean: ## remove bin
 	@rm -rf bin

@@ -370,8 +370,8 @@ func TestResetKeepsDataIfContainersCannotBeStopped(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	nobody := "unix://" + filepath.Join(t.TempDir(), "nobody.sock")
-	if err := layout.WriteInstance(datadir.Instance{PID: os.Getpid(), ContainerRuntime: nobody}); err != nil {
+	missing := "unix://" + filepath.Join(t.TempDir(), "missing.sock")
+	if err := layout.WriteInstance(datadir.Instance{PID: os.Getpid(), ContainerRuntime: missing}); err != nil {
 		t.Fatal(err)
 	}
 	if err := lock.Release(); err != nil {

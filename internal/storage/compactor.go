@@ -37,7 +37,7 @@ type compactor struct {
 	then []func(context.Context) error
 
 	marks marks
-	// loaded is whether the marks of earlier processes were read. Only run uses it.
+	// loaded is true once the marks of earlier processes were read. Only run uses it.
 	loaded bool
 
 	mu sync.Mutex

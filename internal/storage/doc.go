@@ -50,6 +50,6 @@
 // have no parameter for it.
 //
 // Beside the stack, [History] reads past states, the compactor removes them, and
-// [Backend.Records] holds what is remembered of deletions and undeletions. Package check
+// [Backend.Records] holds the records of deletions and undeletions. Package check
 // verifies the files of an embedded store before etcd opens them.
 package storage

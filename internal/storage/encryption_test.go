@@ -71,7 +71,7 @@ var (
 	ports      = schema.GroupResource{Resource: "servicenodeportallocations"}
 )
 
-// stored returns what is stored in etcd for a value.
+// stored returns the bytes in etcd for a value.
 func stored(t *testing.T, b *Backend, resource schema.GroupResource) []byte {
 	t.Helper()
 	got, err := b.transformer(resource).TransformToStorage(t.Context(), []byte("plain"), value.DefaultContext("/registry/key"))

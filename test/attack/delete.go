@@ -232,7 +232,7 @@ func (w *world) explained(s ownership.OwnershipExplanationStatus, target bool) e
 	case len(s.Deletions) == 0:
 		return errors.New("no deletion is told")
 	case w.deleted.crashed && !target:
-		return nil // what was collected in the last second before a crash is not known
+		return nil // the last second of collections before a crash may be unrecorded
 	}
 	first, last := s.Deletions[0], s.Deletions[len(s.Deletions)-1]
 	for i, d := range s.Deletions[1:] {

@@ -4,20 +4,20 @@
 package crash
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/kindred-project/kindred/test/servers"
 )
 
 // boundedEnd is how long a process may run without its disk.
@@ -27,27 +27,9 @@ const boundedEnd = 10 * time.Second
 type server struct {
 	cmd   *exec.Cmd
 	dir   string
-	out   lines
+	out   servers.Output
 	began time.Time
 	ended chan struct{}
-}
-
-// lines has the output of a process.
-type lines struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
 }
 
 // serve starts a cluster in dir.

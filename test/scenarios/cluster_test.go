@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -19,6 +18,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/kindred-project/kindred/test/servers"
 )
 
 const (
@@ -39,26 +40,8 @@ type cluster struct {
 // process is a running command.
 type process struct {
 	cmd  *exec.Cmd
-	out  *buffer
+	out  *servers.Output
 	done chan struct{} // closed when the process has ended
-}
-
-// buffer has the output of a process so far.
-type buffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
 }
 
 func newCluster() (*cluster, error) {
@@ -285,7 +268,7 @@ func runCommand(cmd *exec.Cmd, stdin string) result {
 
 // startProcess starts a command in the background and collects its stdout and stderr.
 func startProcess(cmd *exec.Cmd) (*process, error) {
-	p := &process{cmd: cmd, out: &buffer{}, done: make(chan struct{})}
+	p := &process{cmd: cmd, out: &servers.Output{}, done: make(chan struct{})}
 	if cmd.Stdout == nil {
 		cmd.Stdout, cmd.Stderr = p.out, p.out
 	}

@@ -37,10 +37,10 @@ type DeletionPreviewSpec struct {
 	// +optional
 	// +listType=atomic
 	Targets []DeletionTarget `json:"targets,omitempty"`
-	// propagationPolicy says what happens to dependents, as in DeleteOptions: Background,
+	// propagationPolicy decides what happens to dependents, as in DeleteOptions: Background,
 	// Foreground or Orphan. If it is not set, the default of each target's kind applies, which is
 	// Background except for Jobs and ReplicationControllers. (kubectl delete sets Background
-	// unless --cascade says otherwise.)
+	// unless --cascade is given.)
 	// +optional
 	PropagationPolicy *metav1.DeletionPropagation `json:"propagationPolicy,omitempty"`
 }

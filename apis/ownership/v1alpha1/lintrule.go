@@ -33,9 +33,9 @@ const (
 type LintRuleDescription struct {
 	Rule     LintRule     `json:"rule"`
 	Severity LintSeverity `json:"severity"`
-	// Summary says what the rule finds.
+	// Summary describes what the rule finds.
 	Summary string `json:"summary"`
-	// Consequence says what happens because of it. A finding may be more specific.
+	// Consequence describes the effect. A finding may be more specific.
 	Consequence string `json:"consequence"`
 	// Remedy describes how to fix it. A finding may be more specific.
 	Remedy string `json:"remedy"`

@@ -76,7 +76,7 @@ type Hold struct {
 	// names it, or its former UID. It is empty for an annotation that was set by hand.
 	// +optional
 	Undeletion string `json:"undeletion,omitempty"`
-	// message says why the object is on hold.
+	// message explains why the object is on hold.
 	Message string `json:"message"`
 	// remedy describes how to remove the annotation.
 	Remedy string `json:"remedy"`

@@ -38,7 +38,7 @@ type OwnershipExplanationSpec struct {
 	Type string `json:"type,omitempty"`
 }
 
-// ObjectState is the state of an object: it exists, is terminating, or is gone.
+// ObjectState is the state of an object: it exists, is terminating, or was deleted.
 type ObjectState string
 
 const (
@@ -120,7 +120,7 @@ type ExplainedDeletion struct {
 // DeletionWait is something that a deletion waits for, and how it usually ends.
 type DeletionWait struct {
 	DeletionBlock `json:",inline"`
-	// message says which component usually removes the finalizer, and when.
+	// message names the component that usually removes the finalizer, and when.
 	// +optional
 	Message string `json:"message,omitempty"`
 }
@@ -129,7 +129,7 @@ type DeletionWait struct {
 type OwnershipExplanationStatus struct {
 	// object is the full reference to the explained object.
 	Object ObjectReference `json:"object,omitempty"`
-	// state is the state of the object: it exists, is terminating, or is gone.
+	// state is the state of the object: it exists, is terminating, or was deleted.
 	State ObjectState `json:"state,omitempty"`
 	// owners are the owner references of an object that exists, with their standing. The object
 	// is not garbage collected as long as one of them is Solid. An object without owners stays

@@ -10,7 +10,7 @@ import (
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
-// OwnershipLint finds missing and wrong owner references, and says what they lead to.
+// OwnershipLint finds missing and wrong owner references, and describes their consequences.
 type OwnershipLint struct {
 	metav1.TypeMeta `json:",inline"`
 	// metadata is not used and may be omitted.
@@ -62,9 +62,9 @@ type LintFinding struct {
 	Rule LintRule `json:"rule"`
 	// severity is the severity of the finding.
 	Severity LintSeverity `json:"severity"`
-	// message says what is wrong.
+	// message describes the fault.
 	Message string `json:"message"`
-	// consequence says what happens because of it.
+	// consequence describes the effect of the fault.
 	Consequence string `json:"consequence"`
 	// remedy describes how to fix it.
 	Remedy string `json:"remedy"`
@@ -156,7 +156,7 @@ const (
 	RepairApplied RepairOutcome = "Applied"
 	// RepairWouldApply: the fix passed admission in a dry run.
 	RepairWouldApply RepairOutcome = "WouldApply"
-	// RepairSkipped: the finding was not fixed; reason says why.
+	// RepairSkipped: the finding was not fixed; reason explains why.
 	RepairSkipped RepairOutcome = "Skipped"
 )
 
@@ -165,7 +165,7 @@ type RepairResult struct {
 	LintFinding `json:",inline"`
 	// outcome is what the repair did.
 	Outcome RepairOutcome `json:"outcome"`
-	// reason says why the finding was skipped.
+	// reason explains why the finding was skipped.
 	// +optional
 	Reason string `json:"reason,omitempty"`
 }

@@ -79,7 +79,7 @@ const (
 	// UndeletionTaken: another object now has the name. It stays and takes the place of the
 	// deleted object.
 	UndeletionTaken UndeletionOutcome = "Taken"
-	// UndeletionLeft: the object is not restored; reason says why.
+	// UndeletionLeft: the object is not restored; reason explains why.
 	UndeletionLeft UndeletionOutcome = "Left"
 	// UndeletionDenied: the API rejects the object, or the caller may not write it; problems say
 	// why.
@@ -134,11 +134,11 @@ type UndeletionStatus struct {
 	// held is the number of objects that exist and are still on hold.
 	// +optional
 	Held int32 `json:"held,omitempty"`
-	// problems say why the undeletion is refused, or what must be solved before it can continue.
+	// problems explain why the undeletion is refused, or what must be solved before it can continue.
 	// +optional
 	// +listType=atomic
 	Problems []string `json:"problems,omitempty"`
-	// waiting says what an Incomplete undeletion without problems waits for. If it is empty, the
+	// waiting describes what an Incomplete undeletion without problems waits for. If it is empty, the
 	// undeletion waits only for the next request.
 	// +optional
 	Waiting string `json:"waiting,omitempty"`

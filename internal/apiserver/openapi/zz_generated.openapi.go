@@ -1070,7 +1070,7 @@ func schema_kindred_apis_ownership_v1alpha1_DeletionPreviewSpec(ref common.Refer
 					},
 					"propagationPolicy": {
 						SchemaProps: spec.SchemaProps{
-							Description: "propagationPolicy says what happens to dependents, as in DeleteOptions: Background, Foreground or Orphan. If it is not set, the default of each target's kind applies, which is Background except for Jobs and ReplicationControllers. (kubectl delete sets Background unless --cascade says otherwise.)",
+							Description: "propagationPolicy decides what happens to dependents, as in DeleteOptions: Background, Foreground or Orphan. If it is not set, the default of each target's kind applies, which is Background except for Jobs and ReplicationControllers. (kubectl delete sets Background unless --cascade is given.)",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -1275,7 +1275,7 @@ func schema_kindred_apis_ownership_v1alpha1_DeletionWait(ref common.ReferenceCal
 					},
 					"message": {
 						SchemaProps: spec.SchemaProps{
-							Description: "message says which component usually removes the finalizer, and when.",
+							Description: "message names the component that usually removes the finalizer, and when.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -1397,7 +1397,7 @@ func schema_kindred_apis_ownership_v1alpha1_Hold(ref common.ReferenceCallback) c
 					},
 					"message": {
 						SchemaProps: spec.SchemaProps{
-							Description: "message says why the object is on hold.",
+							Description: "message explains why the object is on hold.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -1450,7 +1450,7 @@ func schema_kindred_apis_ownership_v1alpha1_LintFinding(ref common.ReferenceCall
 					},
 					"message": {
 						SchemaProps: spec.SchemaProps{
-							Description: "message says what is wrong.",
+							Description: "message describes the fault.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -1458,7 +1458,7 @@ func schema_kindred_apis_ownership_v1alpha1_LintFinding(ref common.ReferenceCall
 					},
 					"consequence": {
 						SchemaProps: spec.SchemaProps{
-							Description: "consequence says what happens because of it.",
+							Description: "consequence describes the effect of the fault.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -1754,7 +1754,7 @@ func schema_kindred_apis_ownership_v1alpha1_OwnershipExplanationStatus(ref commo
 					},
 					"state": {
 						SchemaProps: spec.SchemaProps{
-							Description: "state is the state of the object: it exists, is terminating, or is gone.",
+							Description: "state is the state of the object: it exists, is terminating, or was deleted.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -1875,7 +1875,7 @@ func schema_kindred_apis_ownership_v1alpha1_OwnershipLint(ref common.ReferenceCa
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "OwnershipLint finds missing and wrong owner references, and says what they lead to.",
+				Description: "OwnershipLint finds missing and wrong owner references, and describes their consequences.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -2602,7 +2602,7 @@ func schema_kindred_apis_ownership_v1alpha1_RepairResult(ref common.ReferenceCal
 					},
 					"message": {
 						SchemaProps: spec.SchemaProps{
-							Description: "message says what is wrong.",
+							Description: "message describes the fault.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -2610,7 +2610,7 @@ func schema_kindred_apis_ownership_v1alpha1_RepairResult(ref common.ReferenceCal
 					},
 					"consequence": {
 						SchemaProps: spec.SchemaProps{
-							Description: "consequence says what happens because of it.",
+							Description: "consequence describes the effect of the fault.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -2640,7 +2640,7 @@ func schema_kindred_apis_ownership_v1alpha1_RepairResult(ref common.ReferenceCal
 					},
 					"reason": {
 						SchemaProps: spec.SchemaProps{
-							Description: "reason says why the finding was skipped.",
+							Description: "reason explains why the finding was skipped.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -2750,7 +2750,7 @@ func schema_kindred_apis_ownership_v1alpha1_TreeObject(ref common.ReferenceCallb
 					},
 					"readiness": {
 						SchemaProps: spec.SchemaProps{
-							Description: "readiness says whether the object has reached the state that its spec asks for.",
+							Description: "readiness is whether the object has reached the state that its spec asks for.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -3054,7 +3054,7 @@ func schema_kindred_apis_ownership_v1alpha1_UndeletionStatus(ref common.Referenc
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "problems say why the undeletion is refused, or what must be solved before it can continue.",
+							Description: "problems explain why the undeletion is refused, or what must be solved before it can continue.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -3068,7 +3068,7 @@ func schema_kindred_apis_ownership_v1alpha1_UndeletionStatus(ref common.Referenc
 					},
 					"waiting": {
 						SchemaProps: spec.SchemaProps{
-							Description: "waiting says what an Incomplete undeletion without problems waits for. If it is empty, the undeletion waits only for the next request.",
+							Description: "waiting describes what an Incomplete undeletion without problems waits for. If it is empty, the undeletion waits only for the next request.",
 							Type:        []string{"string"},
 							Format:      "",
 						},

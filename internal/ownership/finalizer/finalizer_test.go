@@ -17,7 +17,7 @@ func TestForeign(t *testing.T) {
 		"cluster.cluster.x-k8s.io", "machine.cluster.x-k8s.io", "kubeadm.controlplane.cluster.x-k8s.io", "finalizer.example.com", "mine",
 		// In a domain that Kubernetes' own are in as well, or one that looks like it.
 		"kubernetes.io/mine", "service.kubernetes.io/mine", "batch.kubernetes.io/", "kubernetes.io", "foregroundDeletion/mine",
-		// Of components that are installed, and that destroy what an object stands for.
+		// Finalizers of add-ons, which destroy external resources.
 		"snapshot.storage.kubernetes.io/volumesnapshot-bound-protection", "external-attacher/ebs-csi-aws-com", "example.com/hold",
 	}
 	for _, name := range foreign {

@@ -296,7 +296,7 @@ func (w *world) resolved(o *item) bool {
 	return true
 }
 
-// stuck returns the waiting objects that must go on waiting: for a blocking dependent that does
+// stuck returns the waiting objects that must continue to wait: for a blocking dependent that does
 // not wait itself, as ready reports it, or for one that is stuck.
 func (w *world) stuck(ready func(*item) bool) map[*item]bool {
 	blockers := map[*item][]*item{}

@@ -134,7 +134,7 @@ func ownerOf(item *Item, former types.UID) *Item {
 	return nil
 }
 
-// whyCollected explains what is wrong with the owner references because of which the collector
+// whyCollected describes the faults of the owner references because of which the collector
 // would delete an item.
 func (u *undeletion) whyCollected(item *Item, because []metav1.OwnerReference) string {
 	for _, ref := range because {

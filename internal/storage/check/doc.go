@@ -10,7 +10,7 @@
 //
 //   - the write-ahead log (log.go): each record by its checksum, in sequence;
 //   - the database (database.go): the tree of pages, and each revision in it;
-//   - one against the other: the log must go on where the database ends;
+//   - one against the other: the log must continue where the database ends;
 //   - both against the record (record.go) that Kindred writes beside them: checksums of all
 //     revisions at the last clean stop, and the highest log entry that is known to be durable;
 //   - after anything but a clean stop, and for "kindred check-store", the objects

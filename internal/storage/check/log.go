@@ -194,7 +194,7 @@ func (l *writeAheadLog) takeEntry(data []byte) error {
 	return nil
 }
 
-// verify finds what is wrong with the log as a whole.
+// verify returns an error if the log as a whole is inconsistent.
 func (l *writeAheadLog) verify(segments []segment) error {
 	first := filepath.Join(l.dir, segments[0].name)
 	switch {
@@ -210,7 +210,7 @@ func (l *writeAheadLog) verify(segments []segment) error {
 	return nil
 }
 
-// snapshot is the entry up to which etcd does not read the log.
+// snapshot returns the entry up to which etcd does not read the log.
 func (l *writeAheadLog) snapshot() uint64 {
 	var latest uint64
 	for _, index := range l.snapshots {
