@@ -53,7 +53,7 @@ func (c *Collector) keepDiscovering(ctx context.Context) {
 	for attempt := 0; ; {
 		if c.discover(ctx) && !discovered {
 			discovered = true
-			c.tell((*graph.Graph).Discovered)
+			c.update((*graph.Graph).Discovered)
 		}
 		delay := c.RefreshPeriod
 		if attempt < len(refreshDelays) {
