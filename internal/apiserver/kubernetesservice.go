@@ -29,6 +29,7 @@ import (
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 
+	"github.com/kindred-project/kindred/internal/registry/check"
 	"github.com/kindred-project/kindred/internal/registry/core"
 	"github.com/kindred-project/kindred/internal/registry/serviceip"
 	"github.com/kindred-project/kindred/internal/storage"
@@ -59,7 +60,8 @@ type kubernetesService struct {
 
 func newKubernetesService(c Config, client kubernetes.Interface, resources storage.Resources) (*kubernetesService, error) {
 	k := &kubernetesService{client: client, ranges: c.ServiceCIDR.Masked(), port: int32(c.AdvertisePort)}
-	if len(core.ValidateEndpointIP(c.AdvertiseAddress.String(), nil)) == 0 {
+	unreachable := check.Run(func(to *check.Checker) { core.ValidateEndpointIP(to, c.AdvertiseAddress.String(), nil) })
+	if len(unreachable) == 0 {
 		k.address = c.AdvertiseAddress
 	}
 	if !c.Backend.Shared() {

@@ -20,7 +20,6 @@ import (
 	"k8s.io/apiserver/pkg/cel/environment"
 
 	"github.com/kindred-project/kindred/internal/registry/check"
-	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
 // maxMatchConditions is how many conditions one webhook or policy may have.
@@ -60,7 +59,7 @@ func (e expressions) declared() plugincel.OptionalVariableDeclarations {
 // compile reports why the expression cannot run.
 func (e expressions) compile(c *check.Checker, accessor plugincel.ExpressionAccessor, declared plugincel.OptionalVariableDeclarations, original string, path *field.Path) {
 	result := e.compiler.CompileCELExpression(accessor, declared, e.environment(original))
-	c.Add(generic.InvalidExpression(path, accessor.GetExpression(), result.Error)...)
+	c.Expression(path, accessor.GetExpression(), result.Error)
 }
 
 // validateMatchConditions checks what narrows down which requests are meant.
@@ -123,7 +122,7 @@ func (e expressions) validateVariable(c *check.Checker, v *admissionv1.Variable,
 	}
 	variable := &validating.Variable{Name: v.Name, Expression: v.Expression}
 	result := composed.CompileAndStoreVariable(variable, e.declared(), e.environment(v.Expression))
-	c.Add(generic.InvalidExpression(path.Child("expression"), v.Expression, result.Error)...)
+	c.Expression(path.Child("expression"), v.Expression, result.Error)
 }
 
 // reserved are the words that CEL keeps for itself.

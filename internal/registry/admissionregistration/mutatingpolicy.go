@@ -30,12 +30,15 @@ func mutatingPolicy(p params) generic.Kind[*admissionv1.MutatingAdmissionPolicy]
 		NewList:                func() runtime.Object { return &admissionv1.MutatingAdmissionPolicyList{} },
 		Spec:                   func(o *admissionv1.MutatingAdmissionPolicy) any { return &o.Spec },
 		RequireResourceVersion: true,
-		Validate: func(ctx context.Context, o *admissionv1.MutatingAdmissionPolicy) field.ErrorList {
-			errs := append(validateMutatingPolicy(o, nil), validateName(o.Name)...)
-			return p.thenMayRead(ctx, errs, o.Spec.ParamKind, nil)
+		Validate: func(ctx context.Context, c *check.Checker, o *admissionv1.MutatingAdmissionPolicy) {
+			if c.Passes(func() { validateMutatingPolicy(c, o, nil); validateName(c, o.Name) }) {
+				p.mayRead(ctx, c, o.Spec.ParamKind, nil)
+			}
 		},
-		ValidateUpdate: func(ctx context.Context, o, old *admissionv1.MutatingAdmissionPolicy) field.ErrorList {
-			return p.thenMayRead(ctx, validateMutatingPolicy(o, old), o.Spec.ParamKind, old.Spec.ParamKind)
+		ValidateUpdate: func(ctx context.Context, c *check.Checker, o, old *admissionv1.MutatingAdmissionPolicy) {
+			if c.Passes(func() { validateMutatingPolicy(c, o, old) }) {
+				p.mayRead(ctx, c, o.Spec.ParamKind, old.Spec.ParamKind)
+			}
 		},
 		Warnings: func(_ context.Context, o, old *admissionv1.MutatingAdmissionPolicy) []string {
 			return warnOfOldName(o.Name, old == nil)
@@ -62,16 +65,16 @@ func mutatingPolicyBinding(p params) generic.Kind[*admissionv1.MutatingAdmission
 		NewList:                func() runtime.Object { return &admissionv1.MutatingAdmissionPolicyBindingList{} },
 		Spec:                   func(o *admissionv1.MutatingAdmissionPolicyBinding) any { return &o.Spec },
 		RequireResourceVersion: true,
-		Validate: func(ctx context.Context, o *admissionv1.MutatingAdmissionPolicyBinding) field.ErrorList {
-			errs := append(validateMutatingBinding(&o.Spec, field.NewPath("spec")), validateName(o.Name)...)
-			return p.thenMayReadBound(ctx, errs, p.mutatingKind, o.Spec.PolicyName, o.Spec.ParamRef)
-		},
-		ValidateUpdate: func(ctx context.Context, o, old *admissionv1.MutatingAdmissionPolicyBinding) field.ErrorList {
-			errs := validateMutatingBinding(&o.Spec, field.NewPath("spec"))
-			if o.Spec.PolicyName == old.Spec.PolicyName && equality.Semantic.DeepEqual(o.Spec.ParamRef, old.Spec.ParamRef) {
-				return errs
+		Validate: func(ctx context.Context, c *check.Checker, o *admissionv1.MutatingAdmissionPolicyBinding) {
+			if c.Passes(func() { validateMutatingBinding(c, &o.Spec, field.NewPath("spec")); validateName(c, o.Name) }) {
+				p.mayReadBound(ctx, c, p.mutatingKind, o.Spec.PolicyName, o.Spec.ParamRef)
 			}
-			return p.thenMayReadBound(ctx, errs, p.mutatingKind, o.Spec.PolicyName, o.Spec.ParamRef)
+		},
+		ValidateUpdate: func(ctx context.Context, c *check.Checker, o, old *admissionv1.MutatingAdmissionPolicyBinding) {
+			valid := c.Passes(func() { validateMutatingBinding(c, &o.Spec, field.NewPath("spec")) })
+			if valid && (o.Spec.PolicyName != old.Spec.PolicyName || !equality.Semantic.DeepEqual(o.Spec.ParamRef, old.Spec.ParamRef)) {
+				p.mayReadBound(ctx, c, p.mutatingKind, o.Spec.PolicyName, o.Spec.ParamRef)
+			}
 		},
 		Warnings: func(_ context.Context, o, old *admissionv1.MutatingAdmissionPolicyBinding) []string {
 			return warnOfOldName(o.Name, old == nil)
@@ -83,16 +86,15 @@ func mutatingPolicyBinding(p params) generic.Kind[*admissionv1.MutatingAdmission
 }
 
 // validateMutatingPolicy checks a policy; old is nil for a new one.
-func validateMutatingPolicy(p, old *admissionv1.MutatingAdmissionPolicy) field.ErrorList {
-	c := &check.Checker{}
+func validateMutatingPolicy(c *check.Checker, p, old *admissionv1.MutatingAdmissionPolicy) {
 	spec, path := &p.Spec, field.NewPath("spec")
 	composed, err := composing()
 	if err != nil {
 		compilerFailed(c, path, err)
-		return c.Errors()
+		return
 	}
 	e := expressions{hasParams: spec.ParamKind != nil, stored: storedInMutating(old), compiler: composed}
-	requiredOneOf(c, spec.FailurePolicy, path.Child("failurePolicy"), failurePolicies)
+	requiredOneOf(c, path.Child("failurePolicy"), spec.FailurePolicy, failurePolicies...)
 	validateParamKind(c, spec.ParamKind, path.Child("paramKind"))
 	validateConstraints(c, spec.MatchConstraints, path.Child("matchConstraints"))
 	validateMutable(c, spec.MatchConstraints, path.Child("matchConstraints"))
@@ -108,10 +110,9 @@ func validateMutatingPolicy(p, old *admissionv1.MutatingAdmissionPolicy) field.E
 	}
 	if spec.ReinvocationPolicy == "" {
 		c.Required(path.Child("reinvocationPolicy"), "")
-		return c.Errors()
+		return
 	}
-	oneOf(c, &spec.ReinvocationPolicy, path.Child("reinvocationPolicy"), reinvocationPolicies)
-	return c.Errors()
+	check.OneOf(c, path.Child("reinvocationPolicy"), spec.ReinvocationPolicy, reinvocationPolicies...)
 }
 
 // storedInMutating are the expressions of a policy that was accepted before.
@@ -174,8 +175,7 @@ func (e expressions) validatePatch(c *check.Checker, accessor plugincel.Expressi
 	e.compile(c, accessor, declared, original, path)
 }
 
-func validateMutatingBinding(spec *admissionv1.MutatingAdmissionPolicyBindingSpec, path *field.Path) field.ErrorList {
-	c := &check.Checker{}
+func validateMutatingBinding(c *check.Checker, spec *admissionv1.MutatingAdmissionPolicyBindingSpec, path *field.Path) {
 	if spec.PolicyName == "" {
 		c.Required(path.Child("policyName"), "")
 	} else {
@@ -184,5 +184,4 @@ func validateMutatingBinding(spec *admissionv1.MutatingAdmissionPolicyBindingSpe
 	validateParamRef(c, spec.ParamRef, path.Child("paramRef"))
 	validateMatchResources(c, spec.MatchResources, path.Child("matchResources"))
 	validateMutable(c, spec.MatchResources, path.Child("matchResources"))
-	return c.Errors()
 }

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/ptr"
 
 	"github.com/kindred-project/kindred/internal/registry/check"
 )
@@ -92,18 +93,14 @@ func validateParamRef(c *check.Checker, ref *admissionv1.ParamRef, path *field.P
 		c.Required(path, "one of name or selector must be specified")
 	}
 	action := path.Child("parameterNotFoundAction")
-	if ref.ParameterNotFoundAction == nil || *ref.ParameterNotFoundAction == "" {
-		c.Required(action, "")
-		return
-	}
-	oneOf(c, ref.ParameterNotFoundAction, action, notFoundActions)
+	check.RequiredOneOf(c, action, ptr.Deref(ref.ParameterNotFoundAction, ""), notFoundActions...)
 }
 
-// thenMayRead checks a policy that is valid: its author must be allowed to read all
+// mayRead checks a policy that is valid: its author must be allowed to read all
 // objects of the kind it takes parameters from, unless that kind was there before.
-func (p params) thenMayRead(ctx context.Context, errs field.ErrorList, kind, old *admissionv1.ParamKind) field.ErrorList {
-	if len(errs) > 0 || kind == nil || old != nil && *old == *kind || isMaster(ctx) {
-		return errs
+func (p params) mayRead(ctx context.Context, c *check.Checker, kind, old *admissionv1.ParamKind) {
+	if kind == nil || old != nil && *old == *kind || isMaster(ctx) {
+		return
 	}
 	asked := authorizer.AttributesRecord{ResourceRequest: true, Verb: "get", Name: "*", Namespace: "*"}
 	asked.APIGroup, asked.APIVersion, asked.Resource, _ = p.resource(kind)
@@ -112,16 +109,16 @@ func (p params) thenMayRead(ctx context.Context, errs field.ErrorList, kind, old
 	case errors.Is(err, errRefused):
 		err = fmt.Errorf(`user %v must have "get" permission on all objects of the referenced paramKind (kind=%s, apiVersion=%s)`, caller, kind.Kind, kind.APIVersion)
 	case err == nil:
-		return nil
+		return
 	}
-	return field.ErrorList{field.Forbidden(field.NewPath("spec", "paramKind"), err.Error())}
+	c.Forbidden(field.NewPath("spec", "paramKind"), err.Error())
 }
 
-// thenMayReadBound checks a binding that is valid: its author must be allowed to
+// mayReadBound checks a binding that is valid: its author must be allowed to
 // read the parameters that it names, or to list those that it selects.
-func (p params) thenMayReadBound(ctx context.Context, errs field.ErrorList, kindOf policyKind, policy string, ref *admissionv1.ParamRef) field.ErrorList {
-	if len(errs) > 0 || ref == nil || isMaster(ctx) {
-		return errs
+func (p params) mayReadBound(ctx context.Context, c *check.Checker, kindOf policyKind, policy string, ref *admissionv1.ParamRef) {
+	if ref == nil || isMaster(ctx) {
+		return
 	}
 	asked := authorizer.AttributesRecord{
 		ResourceRequest: true, Verb: "get", Name: ref.Name, Namespace: ref.Namespace,
@@ -144,9 +141,9 @@ func (p params) thenMayReadBound(ctx context.Context, errs field.ErrorList, kind
 	case errors.Is(err, errRefused):
 		err = fmt.Errorf(`user %v does not have "%v" permission on the object referenced by paramRef`, caller, asked.Verb)
 	case err == nil:
-		return nil
+		return
 	}
-	return field.ErrorList{field.Forbidden(field.NewPath("spec", "paramRef"), err.Error())}
+	c.Forbidden(field.NewPath("spec", "paramRef"), err.Error())
 }
 
 // policyKind tells what kind of parameters a policy takes; nil is none.

@@ -17,6 +17,9 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/kindred-project/kindred/internal/registry/check"
+	"github.com/kindred-project/kindred/internal/registry/check/checktest"
 )
 
 func goodConstraints() *admissionv1.MatchResources {
@@ -139,7 +142,7 @@ func TestValidatingPolicies(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			expect(t, validateValidatingPolicy(validatingPolicyWith(test.change), nil), test.want...)
+			expect(t, check.Run(func(c *check.Checker) { validateValidatingPolicy(c, validatingPolicyWith(test.change), nil) }), test.want...)
 		})
 	}
 }
@@ -152,16 +155,16 @@ func TestConditionsOfAnOldPolicy(t *testing.T) {
 	})
 	changed := old.DeepCopy()
 	changed.Labels = map[string]string{"a": "b"}
-	expect(t, validateValidatingPolicy(changed, old))
+	expect(t, check.Run(func(c *check.Checker) { validateValidatingPolicy(c, changed, old) }))
 	changed.Spec.MatchConditions[0].Name = "b"
-	expect(t, validateValidatingPolicy(changed, old), `spec.matchConditions[0].expression: Invalid value: "params.a == 1": `+undeclared("params.a == 1", "params"))
+	expect(t, check.Run(func(c *check.Checker) { validateValidatingPolicy(c, changed, old) }), `spec.matchConditions[0].expression: Invalid value: "params.a == 1": `+undeclared("params.a == 1", "params"))
 }
 
 func TestPolicyStatus(t *testing.T) {
 	status := admissionv1.ValidatingAdmissionPolicyStatus{TypeChecking: &admissionv1.TypeChecking{ExpressionWarnings: []admissionv1.ExpressionWarning{
 		{FieldRef: "spec.validations[0].expression", Warning: "w"}, {FieldRef: "a["}, {Warning: "w"},
 	}}}
-	expect(t, validatePolicyStatus(&status, field.NewPath("status")),
+	expect(t, check.Run(func(c *check.Checker) { validatePolicyStatus(c, &status, field.NewPath("status")) }),
 		"status.typeChecking.expressionWarnings[1].warning: Required value",
 		`status.typeChecking.expressionWarnings[1].fieldRef: Invalid value: "a[": invalid JSONPath: unterminated array`,
 		"status.typeChecking.expressionWarnings[2].fieldRef: Required value")
@@ -173,7 +176,7 @@ func TestValidatingBindings(t *testing.T) {
 		ParamRef:          &admissionv1.ParamRef{Name: "a", Selector: &metav1.LabelSelector{}, ParameterNotFoundAction: new(admissionv1.ParameterNotFoundActionType("x"))},
 		ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny, admissionv1.Warn, admissionv1.Warn, "x"},
 	}
-	expect(t, validateValidatingBinding(&spec, field.NewPath("spec")),
+	expect(t, check.Run(func(c *check.Checker) { validateValidatingBinding(c, &spec, field.NewPath("spec")) }),
 		`spec.policyName: Invalid value: "-": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')`,
 		"spec.paramRef.name: Forbidden: name and selector are mutually exclusive",
 		"spec.paramRef.selector: Forbidden: name and selector are mutually exclusive",
@@ -183,7 +186,7 @@ func TestValidatingBindings(t *testing.T) {
 		`spec.validationActions: Invalid value: ["Deny","Warn","Warn","x"]: must not contain both Deny and Warn (repeating the same validation failure information in the API response and headers serves no purpose)`)
 
 	spec = admissionv1.ValidatingAdmissionPolicyBindingSpec{ParamRef: &admissionv1.ParamRef{}}
-	expect(t, validateValidatingBinding(&spec, field.NewPath("spec")),
+	expect(t, check.Run(func(c *check.Checker) { validateValidatingBinding(c, &spec, field.NewPath("spec")) }),
 		"spec.policyName: Required value",
 		"spec.paramRef: Required value: one of name or selector must be specified",
 		"spec.paramRef.parameterNotFoundAction: Required value",
@@ -247,7 +250,7 @@ func TestMutatingPolicies(t *testing.T) {
 			}}
 			test.change(&p.Spec)
 			SetObjectDefaults_MutatingAdmissionPolicy(p)
-			expect(t, validateMutatingPolicy(p, nil), test.want...)
+			expect(t, check.Run(func(c *check.Checker) { validateMutatingPolicy(c, p, nil) }), test.want...)
 		})
 	}
 }
@@ -294,13 +297,13 @@ func TestWhoBindsParametersMustReadThem(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			refuses := &asked{}
 			kind := validatingPolicyBinding(params{refuses, client})
-			expect(t, kind.Validate(ctx, test.binding), test.want)
+			expect(t, checktest.Errors(ctx, kind.Validate, test.binding), test.want)
 			if got := refuses.attributes[0]; got.GetVerb() != test.verb || got.GetResource() != test.resource || got.GetName() != test.binding.Spec.ParamRef.Name {
 				t.Errorf("asked about %v", got)
 			}
-			expect(t, kind.ValidateUpdate(ctx, test.binding, test.binding.DeepCopy()))
+			expect(t, checktest.UpdateErrors(ctx, kind.ValidateUpdate, test.binding, test.binding.DeepCopy()))
 			master := request.WithUser(t.Context(), &user.DefaultInfo{Groups: []string{user.SystemPrivilegedGroup}})
-			expect(t, kind.Validate(master, test.binding))
+			expect(t, checktest.Errors(master, kind.Validate, test.binding))
 		})
 	}
 }

@@ -33,25 +33,15 @@ var (
 
 const wildcard = "*"
 
-// oneOf checks an enumeration that may be left out.
-func oneOf[T ~string](c *check.Checker, value *T, path *field.Path, allowed []T) {
-	if value == nil || slices.Contains(allowed, *value) {
-		return
-	}
-	c.Add(field.NotSupported(path, *value, allowed))
-}
-
 // requiredOneOf checks an enumeration that defaults have filled in.
-func requiredOneOf[T ~string](c *check.Checker, value *T, path *field.Path, allowed []T) {
+func requiredOneOf[T ~string](c *check.Checker, path *field.Path, value *T, allowed ...T) {
 	if value == nil {
 		c.Required(path, "")
-		return
 	}
-	oneOf(c, value, path, allowed)
+	check.OptionalOneOf(c, path, value, allowed...)
 }
 
-func validateRuleWithOperations(r *admissionv1.RuleWithOperations, path *field.Path) field.ErrorList {
-	c := &check.Checker{}
+func validateRuleWithOperations(c *check.Checker, r *admissionv1.RuleWithOperations, path *field.Path) {
 	ops := path.Child("operations")
 	if len(r.Operations) == 0 {
 		c.Required(ops, "")
@@ -60,10 +50,9 @@ func validateRuleWithOperations(r *admissionv1.RuleWithOperations, path *field.P
 		c.Invalid(ops, r.Operations, "if '*' is present, must not specify other operations")
 	}
 	for i := range r.Operations {
-		oneOf(c, &r.Operations[i], ops.Index(i), operations)
+		check.OneOf(c, ops.Index(i), r.Operations[i], operations...)
 	}
 	validateRule(c, &r.Rule, path)
-	return c.Errors()
 }
 
 func validateRule(c *check.Checker, r *admissionv1.Rule, path *field.Path) {
@@ -86,7 +75,7 @@ func validateRule(c *check.Checker, r *admissionv1.Rule, path *field.Path) {
 		}
 	}
 	validateResources(c, r.Resources, path.Child("resources"))
-	oneOf(c, r.Scope, path.Child("scope"), scopes)
+	check.OptionalOneOf(c, path.Child("scope"), r.Scope, scopes...)
 }
 
 // validateResources wants nothing said twice: "pods/*" leaves nothing for
@@ -135,7 +124,7 @@ func validateMatchResources(c *check.Checker, m *admissionv1.MatchResources, pat
 	if m == nil {
 		return
 	}
-	requiredOneOf(c, m.MatchPolicy, path.Child("matchPolicy"), matchPolicies)
+	requiredOneOf(c, path.Child("matchPolicy"), m.MatchPolicy, matchPolicies...)
 	requiredSelector(c, m.NamespaceSelector, path.Child("namespaceSelector"))
 	requiredSelector(c, m.ObjectSelector, path.Child("objectSelector"))
 	for i := range m.ResourceRules {
@@ -166,7 +155,7 @@ func validateMutable(c *check.Checker, m *admissionv1.MatchResources, path *fiel
 	}
 	for _, rule := range m.ResourceRules {
 		for i := range rule.Operations {
-			oneOf(c, &rule.Operations[i], path.Child("resourceRules", "operations"), mutatingOperations)
+			check.OneOf(c, path.Child("resourceRules", "operations"), rule.Operations[i], mutatingOperations...)
 		}
 	}
 }
@@ -186,7 +175,7 @@ func validateNamedRule(c *check.Checker, r *admissionv1.NamedRuleWithOperations,
 		c.Invalid(at, name, content.IsPathSegmentName(name)...)
 		check.Unique(c, at, seen, name)
 	}
-	c.Add(validateRuleWithOperations(&r.RuleWithOperations, path)...)
+	validateRuleWithOperations(c, &r.RuleWithOperations, path)
 }
 
 // staticSuffix ends the names of configurations that a server loads from files.
@@ -195,11 +184,10 @@ const staticSuffix = ".static.k8s.io"
 var staticProblem = fmt.Sprintf("names ending with %q are reserved for static manifest-based configurations and cannot be managed via the API", staticSuffix)
 
 // validateName keeps new objects away from the names of static ones.
-func validateName(name string) field.ErrorList {
-	if !strings.HasSuffix(name, staticSuffix) {
-		return nil
+func validateName(c *check.Checker, name string) {
+	if strings.HasSuffix(name, staticSuffix) {
+		c.Invalid(field.NewPath("metadata", "name"), name, staticProblem)
 	}
-	return field.ErrorList{field.Invalid(field.NewPath("metadata", "name"), name, staticProblem)}
 }
 
 // warnOfName tells who updates an object that has such a name from before.

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kindred-project/kindred/internal/registry/check"
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
@@ -31,20 +32,23 @@ func validatingPolicy(p params) generic.Kind[*admissionv1.ValidatingAdmissionPol
 				metav1.ResetObjectMetaForStatus(&o.ObjectMeta, &old.ObjectMeta)
 			},
 			Resets: []string{"metadata"},
-			Validate: func(_ context.Context, o, _ *admissionv1.ValidatingAdmissionPolicy) field.ErrorList {
-				return validatePolicyStatus(&o.Status, field.NewPath("status"))
+			Validate: func(_ context.Context, c *check.Checker, o, _ *admissionv1.ValidatingAdmissionPolicy) {
+				validatePolicyStatus(c, &o.Status, field.NewPath("status"))
 			},
 			Warnings: func(_ context.Context, o, _ *admissionv1.ValidatingAdmissionPolicy) []string {
 				return warnOfName(o.Name)
 			},
 		},
 		RequireResourceVersion: true,
-		Validate: func(ctx context.Context, o *admissionv1.ValidatingAdmissionPolicy) field.ErrorList {
-			errs := append(validateValidatingPolicy(o, nil), validateName(o.Name)...)
-			return p.thenMayRead(ctx, errs, o.Spec.ParamKind, nil)
+		Validate: func(ctx context.Context, c *check.Checker, o *admissionv1.ValidatingAdmissionPolicy) {
+			if c.Passes(func() { validateValidatingPolicy(c, o, nil); validateName(c, o.Name) }) {
+				p.mayRead(ctx, c, o.Spec.ParamKind, nil)
+			}
 		},
-		ValidateUpdate: func(ctx context.Context, o, old *admissionv1.ValidatingAdmissionPolicy) field.ErrorList {
-			return p.thenMayRead(ctx, validateValidatingPolicy(o, old), o.Spec.ParamKind, old.Spec.ParamKind)
+		ValidateUpdate: func(ctx context.Context, c *check.Checker, o, old *admissionv1.ValidatingAdmissionPolicy) {
+			if c.Passes(func() { validateValidatingPolicy(c, o, old) }) {
+				p.mayRead(ctx, c, o.Spec.ParamKind, old.Spec.ParamKind)
+			}
 		},
 		Warnings: func(_ context.Context, o, old *admissionv1.ValidatingAdmissionPolicy) []string {
 			return warnOfOldName(o.Name, old == nil)
@@ -71,16 +75,16 @@ func validatingPolicyBinding(p params) generic.Kind[*admissionv1.ValidatingAdmis
 		NewList:                func() runtime.Object { return &admissionv1.ValidatingAdmissionPolicyBindingList{} },
 		Spec:                   func(o *admissionv1.ValidatingAdmissionPolicyBinding) any { return &o.Spec },
 		RequireResourceVersion: true,
-		Validate: func(ctx context.Context, o *admissionv1.ValidatingAdmissionPolicyBinding) field.ErrorList {
-			errs := append(validateValidatingBinding(&o.Spec, field.NewPath("spec")), validateName(o.Name)...)
-			return p.thenMayReadBound(ctx, errs, p.validatingKind, o.Spec.PolicyName, o.Spec.ParamRef)
-		},
-		ValidateUpdate: func(ctx context.Context, o, old *admissionv1.ValidatingAdmissionPolicyBinding) field.ErrorList {
-			errs := validateValidatingBinding(&o.Spec, field.NewPath("spec"))
-			if o.Spec.PolicyName == old.Spec.PolicyName && equality.Semantic.DeepEqual(o.Spec.ParamRef, old.Spec.ParamRef) {
-				return errs
+		Validate: func(ctx context.Context, c *check.Checker, o *admissionv1.ValidatingAdmissionPolicyBinding) {
+			if c.Passes(func() { validateValidatingBinding(c, &o.Spec, field.NewPath("spec")); validateName(c, o.Name) }) {
+				p.mayReadBound(ctx, c, p.validatingKind, o.Spec.PolicyName, o.Spec.ParamRef)
 			}
-			return p.thenMayReadBound(ctx, errs, p.validatingKind, o.Spec.PolicyName, o.Spec.ParamRef)
+		},
+		ValidateUpdate: func(ctx context.Context, c *check.Checker, o, old *admissionv1.ValidatingAdmissionPolicyBinding) {
+			valid := c.Passes(func() { validateValidatingBinding(c, &o.Spec, field.NewPath("spec")) })
+			if valid && (o.Spec.PolicyName != old.Spec.PolicyName || !equality.Semantic.DeepEqual(o.Spec.ParamRef, old.Spec.ParamRef)) {
+				p.mayReadBound(ctx, c, p.validatingKind, o.Spec.PolicyName, o.Spec.ParamRef)
+			}
 		},
 		Warnings: func(_ context.Context, o, old *admissionv1.ValidatingAdmissionPolicyBinding) []string {
 			return warnOfOldName(o.Name, old == nil)

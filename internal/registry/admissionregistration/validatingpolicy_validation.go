@@ -18,7 +18,6 @@ import (
 	"k8s.io/client-go/util/jsonpath"
 
 	"github.com/kindred-project/kindred/internal/registry/check"
-	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
 const (
@@ -32,19 +31,18 @@ const (
 var refusalReasons = []metav1.StatusReason{metav1.StatusReasonForbidden, metav1.StatusReasonInvalid, metav1.StatusReasonRequestEntityTooLarge}
 
 // validateValidatingPolicy checks a policy; old is nil for a new one.
-func validateValidatingPolicy(p, old *admissionv1.ValidatingAdmissionPolicy) field.ErrorList {
-	c := &check.Checker{}
+func validateValidatingPolicy(c *check.Checker, p, old *admissionv1.ValidatingAdmissionPolicy) {
 	spec, path := &p.Spec, field.NewPath("spec")
 	e := expressions{hasParams: spec.ParamKind != nil, stored: storedInValidating(old), compiler: plainCompiler()}
 	if len(spec.Variables) > 0 {
 		composed, err := composing()
 		if err != nil {
 			compilerFailed(c, path, err)
-			return c.Errors()
+			return
 		}
 		e.compiler = composed
 	}
-	requiredOneOf(c, spec.FailurePolicy, path.Child("failurePolicy"), failurePolicies)
+	requiredOneOf(c, path.Child("failurePolicy"), spec.FailurePolicy, failurePolicies...)
 	validateParamKind(c, spec.ParamKind, path.Child("paramKind"))
 	validateConstraints(c, spec.MatchConstraints, path.Child("matchConstraints"))
 	if old == nil || !equality.Semantic.DeepEqual(spec.ParamKind, old.Spec.ParamKind) || !equality.Semantic.DeepEqual(spec.MatchConditions, old.Spec.MatchConditions) {
@@ -55,13 +53,12 @@ func validateValidatingPolicy(p, old *admissionv1.ValidatingAdmissionPolicy) fie
 		const missing = "validations or auditAnnotations must contain at least one item"
 		c.Required(path.Child("validations"), missing)
 		c.Required(path.Child("auditAnnotations"), missing)
-		return c.Errors()
+		return
 	}
 	for i := range spec.Validations {
 		e.validateValidation(c, &spec.Validations[i], path.Child("validations").Index(i))
 	}
 	e.validateAuditAnnotations(c, p.Name, spec.AuditAnnotations, path.Child("auditAnnotations"))
-	return c.Errors()
 }
 
 // expressionsOf are those of the parts that both kinds of policies have.
@@ -105,7 +102,7 @@ func (e expressions) validateValidation(c *check.Checker, v *admissionv1.Validat
 	case strings.ContainsAny(message, "\n\r"):
 		c.Invalid(at, v.Message, "must not contain line breaks")
 	}
-	oneOf(c, v.Reason, path.Child("reason"), refusalReasons)
+	check.OptionalOneOf(c, path.Child("reason"), v.Reason, refusalReasons...)
 }
 
 // validateMessageExpression checks what makes the message. It cannot ask the
@@ -156,13 +153,12 @@ func (e expressions) validateAuditValue(c *check.Checker, expression string, pat
 		return
 	}
 	result := e.compiler.CompileCELExpression(&validating.AuditAnnotationCondition{ValueExpression: trimmed}, e.declared(), e.environment(expression))
-	c.Add(generic.InvalidExpression(path, expression, result.Error)...)
+	c.Expression(path, expression, result.Error)
 }
 
 // validatePolicyStatus checks what the controller found out about the types in a
 // policy's expressions.
-func validatePolicyStatus(status *admissionv1.ValidatingAdmissionPolicyStatus, path *field.Path) field.ErrorList {
-	c := &check.Checker{}
+func validatePolicyStatus(c *check.Checker, status *admissionv1.ValidatingAdmissionPolicyStatus, path *field.Path) {
 	if status.TypeChecking != nil {
 		warnings := path.Child("typeChecking", "expressionWarnings")
 		for i, w := range status.TypeChecking.ExpressionWarnings {
@@ -173,7 +169,6 @@ func validatePolicyStatus(status *admissionv1.ValidatingAdmissionPolicyStatus, p
 		}
 	}
 	c.Add(metav1validation.ValidateConditions(status.Conditions, path.Child("conditions"))...)
-	return c.Errors()
 }
 
 func validateFieldRef(c *check.Checker, ref string, path *field.Path) {
@@ -189,8 +184,7 @@ func validateFieldRef(c *check.Checker, ref string, path *field.Path) {
 
 var validationActions = []admissionv1.ValidationAction{admissionv1.Audit, admissionv1.Deny, admissionv1.Warn}
 
-func validateValidatingBinding(spec *admissionv1.ValidatingAdmissionPolicyBindingSpec, path *field.Path) field.ErrorList {
-	c := &check.Checker{}
+func validateValidatingBinding(c *check.Checker, spec *admissionv1.ValidatingAdmissionPolicyBindingSpec, path *field.Path) {
 	if spec.PolicyName == "" {
 		c.Declared().Required(path.Child("policyName"), "")
 	} else {
@@ -199,7 +193,6 @@ func validateValidatingBinding(spec *admissionv1.ValidatingAdmissionPolicyBindin
 	validateParamRef(c, spec.ParamRef, path.Child("paramRef"))
 	validateMatchResources(c, spec.MatchResources, path.Child("matchResources"))
 	validateActions(c, spec.ValidationActions, path.Child("validationActions"))
-	return c.Errors()
 }
 
 func validateActions(c *check.Checker, actions []admissionv1.ValidationAction, path *field.Path) {
@@ -208,7 +201,7 @@ func validateActions(c *check.Checker, actions []admissionv1.ValidationAction, p
 		return
 	}
 	for i := range actions {
-		oneOf(c, &actions[i], path.Index(i), validationActions)
+		check.OneOf(c, path.Index(i), actions[i], validationActions...)
 		if slices.Contains(actions[:i], actions[i]) {
 			c.Duplicate(path.Index(i), actions[i])
 		}

@@ -32,17 +32,13 @@ var ValidatingWebhookConfiguration = generic.Kind[*admissionv1.ValidatingWebhook
 	Prepare: func(_ context.Context, c, old *admissionv1.ValidatingWebhookConfiguration) {
 		countWebhooks(&c.ObjectMeta, old == nil, func() bool { return reflect.DeepEqual(c.Webhooks, old.Webhooks) })
 	},
-	Validate: func(_ context.Context, configuration *admissionv1.ValidatingWebhookConfiguration) field.ErrorList {
-		c := &check.Checker{}
+	Validate: func(_ context.Context, c *check.Checker, configuration *admissionv1.ValidatingWebhookConfiguration) {
 		validateHooks(c, validatingHooks(configuration), strict())
-		c.Add(validateName(configuration.Name)...)
-		return c.Errors()
+		validateName(c, configuration.Name)
 	},
-	ValidateUpdate: func(_ context.Context, configuration, old *admissionv1.ValidatingWebhookConfiguration) field.ErrorList {
-		c := &check.Checker{}
+	ValidateUpdate: func(_ context.Context, c *check.Checker, configuration, old *admissionv1.ValidatingWebhookConfiguration) {
 		hooks, before := validatingHooks(configuration), validatingHooks(old)
 		validateHooks(c, hooks, concessions(hooks, before))
-		return c.Errors()
 	},
 	Warnings: func(_ context.Context, c, old *admissionv1.ValidatingWebhookConfiguration) []string {
 		return warnOfHooks(c.Name, old == nil, validatingHooks(c))
@@ -62,16 +58,12 @@ var MutatingWebhookConfiguration = generic.Kind[*admissionv1.MutatingWebhookConf
 	Prepare: func(_ context.Context, c, old *admissionv1.MutatingWebhookConfiguration) {
 		countWebhooks(&c.ObjectMeta, old == nil, func() bool { return reflect.DeepEqual(c.Webhooks, old.Webhooks) })
 	},
-	Validate: func(_ context.Context, configuration *admissionv1.MutatingWebhookConfiguration) field.ErrorList {
-		c := &check.Checker{}
+	Validate: func(_ context.Context, c *check.Checker, configuration *admissionv1.MutatingWebhookConfiguration) {
 		validateHooks(c, configuration.Webhooks, strict())
-		c.Add(validateName(configuration.Name)...)
-		return c.Errors()
+		validateName(c, configuration.Name)
 	},
-	ValidateUpdate: func(_ context.Context, configuration, old *admissionv1.MutatingWebhookConfiguration) field.ErrorList {
-		c := &check.Checker{}
+	ValidateUpdate: func(_ context.Context, c *check.Checker, configuration, old *admissionv1.MutatingWebhookConfiguration) {
 		validateHooks(c, configuration.Webhooks, concessions(configuration.Webhooks, old.Webhooks))
-		return c.Errors()
 	},
 	Warnings: func(_ context.Context, c, old *admissionv1.MutatingWebhookConfiguration) []string {
 		return warnOfHooks(c.Name, old == nil, c.Webhooks)

@@ -12,6 +12,9 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kindred-project/kindred/internal/registry/check"
+	"github.com/kindred-project/kindred/internal/registry/check/checktest"
 )
 
 // texts are the messages of errors, which name type, field and value.
@@ -121,7 +124,7 @@ func TestWebhooks(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			expect(t, ValidatingWebhookConfiguration.Validate(t.Context(), validatingWebhooks(test.change)), test.want...)
+			expect(t, checktest.Errors(t.Context(), ValidatingWebhookConfiguration.Validate, validatingWebhooks(test.change)), test.want...)
 		})
 	}
 }
@@ -130,8 +133,8 @@ func TestStaticNamesAreReserved(t *testing.T) {
 	c := validatingWebhooks(func(*admissionv1.ValidatingWebhook) {})
 	c.Name = "a.static.k8s.io"
 	const problem = `names ending with ".static.k8s.io" are reserved for static manifest-based configurations and cannot be managed via the API`
-	expect(t, ValidatingWebhookConfiguration.Validate(t.Context(), c), `metadata.name: Invalid value: "a.static.k8s.io": `+problem)
-	expect(t, ValidatingWebhookConfiguration.ValidateUpdate(t.Context(), c, c))
+	expect(t, checktest.Errors(t.Context(), ValidatingWebhookConfiguration.Validate, c), `metadata.name: Invalid value: "a.static.k8s.io": `+problem)
+	expect(t, checktest.UpdateErrors(t.Context(), ValidatingWebhookConfiguration.ValidateUpdate, c, c))
 	if got := ValidatingWebhookConfiguration.Warnings(t.Context(), c, c); !slices.Equal(got, []string{"metadata.name: " + problem}) {
 		t.Errorf("%q", got)
 	}
@@ -147,8 +150,8 @@ func TestOldWebhooksMayStay(t *testing.T) {
 	}
 	bad, good := validatingWebhooks(wrong), validatingWebhooks(func(*admissionv1.ValidatingWebhook) {})
 	bad.Webhooks = append(bad.Webhooks, bad.Webhooks[0])
-	expect(t, ValidatingWebhookConfiguration.ValidateUpdate(t.Context(), bad, bad))
-	got := texts(ValidatingWebhookConfiguration.ValidateUpdate(t.Context(), bad, good))
+	expect(t, checktest.UpdateErrors(t.Context(), ValidatingWebhookConfiguration.ValidateUpdate, bad, bad))
+	got := texts(checktest.UpdateErrors(t.Context(), ValidatingWebhookConfiguration.ValidateUpdate, bad, good))
 	for _, field := range []string{"sideEffects", "admissionReviewVersions", "objectSelector", "matchConditions[0].expression", "webhooks[1].name: Duplicate"} {
 		if !slices.ContainsFunc(got, func(text string) bool { return strings.Contains(text, field) }) {
 			t.Errorf("%s is not refused in %q", field, got)
@@ -167,9 +170,9 @@ func TestMutatingWebhooks(t *testing.T) {
 		*w.FailurePolicy != admissionv1.Fail || *w.MatchPolicy != admissionv1.Equivalent || *w.TimeoutSeconds != 10 || w.NamespaceSelector == nil || w.ObjectSelector == nil {
 		t.Errorf("defaults: %v", w)
 	}
-	expect(t, MutatingWebhookConfiguration.Validate(t.Context(), c))
+	expect(t, checktest.Errors(t.Context(), MutatingWebhookConfiguration.Validate, c))
 	c.Webhooks[0].ReinvocationPolicy = new(admissionv1.ReinvocationPolicyType("Always"))
-	expect(t, MutatingWebhookConfiguration.Validate(t.Context(), c), `webhooks[0].reinvocationPolicy: Unsupported value: "Always": supported values: "IfNeeded", "Never"`)
+	expect(t, checktest.Errors(t.Context(), MutatingWebhookConfiguration.Validate, c), `webhooks[0].reinvocationPolicy: Unsupported value: "Always": supported values: "IfNeeded", "Never"`)
 }
 
 func TestGenerationsOfWebhooks(t *testing.T) {
@@ -237,7 +240,7 @@ func TestRules(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			rule := goodRule()
 			test.change(&rule)
-			expect(t, validateRuleWithOperations(&rule, field.NewPath("rule")), test.want...)
+			expect(t, check.Run(func(c *check.Checker) { validateRuleWithOperations(c, &rule, field.NewPath("rule")) }), test.want...)
 		})
 	}
 }

@@ -71,7 +71,10 @@ func sameNames(hooks []admissionv1.MutatingWebhook) bool {
 }
 
 func hasBrokenSelector(h admissionv1.MutatingWebhook) bool {
-	return len(validateSelector(h.NamespaceSelector, leniency{}, nil))+len(validateSelector(h.ObjectSelector, leniency{}, nil)) > 0
+	return len(check.Run(func(c *check.Checker) {
+		validateSelector(c, h.NamespaceSelector, leniency{}, nil)
+		validateSelector(c, h.ObjectSelector, leniency{}, nil)
+	})) > 0
 }
 
 func sameConditions(hooks, before []admissionv1.MutatingWebhook) bool {
@@ -106,22 +109,21 @@ func validateHooks(c *check.Checker, hooks []admissionv1.MutatingWebhook, may le
 func validateHook(c *check.Checker, h *admissionv1.MutatingWebhook, may leniency, path *field.Path) {
 	c.Add(utilvalidation.IsFullyQualifiedName(path.Child("name"), h.Name)...)
 	for i := range h.Rules {
-		c.Add(validateRuleWithOperations(&h.Rules[i], path.Child("rules").Index(i))...)
+		validateRuleWithOperations(c, &h.Rules[i], path.Child("rules").Index(i))
 	}
-	oneOf(c, h.FailurePolicy, path.Child("failurePolicy"), failurePolicies)
-	oneOf(c, h.MatchPolicy, path.Child("matchPolicy"), matchPolicies)
+	check.OptionalOneOf(c, path.Child("failurePolicy"), h.FailurePolicy, failurePolicies...)
+	check.OptionalOneOf(c, path.Child("matchPolicy"), h.MatchPolicy, matchPolicies...)
 	validateSideEffects(c, h.SideEffects, may, path.Child("sideEffects"))
 	if s := h.TimeoutSeconds; s != nil && (*s < 1 || *s > 30) {
 		c.Invalid(path.Child("timeoutSeconds"), *s, "the timeout value must be between 1 and 30 seconds")
 	}
-	c.Add(validateSelector(h.NamespaceSelector, may, path.Child("namespaceSelector"))...)
-	c.Add(validateSelector(h.ObjectSelector, may, path.Child("objectSelector"))...)
-	oneOf(c, h.ReinvocationPolicy, path.Child("reinvocationPolicy"), reinvocationPolicies)
+	validateSelector(c, h.NamespaceSelector, may, path.Child("namespaceSelector"))
+	validateSelector(c, h.ObjectSelector, may, path.Child("objectSelector"))
+	check.OptionalOneOf(c, path.Child("reinvocationPolicy"), h.ReinvocationPolicy, reinvocationPolicies...)
 	validateClient(c, &h.ClientConfig, path.Child("clientConfig"))
-	if may.conditions {
-		return
+	if !may.conditions {
+		expressions{stored: may.stored}.validateMatchConditions(c, h.MatchConditions, path.Child("matchConditions"))
 	}
-	expressions{stored: may.stored}.validateMatchConditions(c, h.MatchConditions, path.Child("matchConditions"))
 }
 
 func validateSideEffects(c *check.Checker, class *admissionv1.SideEffectClass, may leniency, path *field.Path) {
@@ -133,7 +135,7 @@ func validateSideEffects(c *check.Checker, class *admissionv1.SideEffectClass, m
 		c.Required(path, "must specify one of "+joined(allowed))
 		return
 	}
-	oneOf(c, class, path, allowed)
+	check.OptionalOneOf(c, path, class, allowed...)
 }
 
 func joined[T ~string](values []T) string {
@@ -144,8 +146,8 @@ func joined[T ~string](values []T) string {
 	return strings.Join(texts, ", ")
 }
 
-func validateSelector(s *metav1.LabelSelector, may leniency, path *field.Path) field.ErrorList {
-	return metav1validation.ValidateLabelSelector(s, metav1validation.LabelSelectorValidationOptions{AllowInvalidLabelValueInSelector: may.selectors}, path)
+func validateSelector(c *check.Checker, s *metav1.LabelSelector, may leniency, path *field.Path) {
+	c.Add(metav1validation.ValidateLabelSelector(s, metav1validation.LabelSelectorValidationOptions{AllowInvalidLabelValueInSelector: may.selectors}, path)...)
 }
 
 func validateClient(c *check.Checker, config *admissionv1.WebhookClientConfig, path *field.Path) {

@@ -43,11 +43,9 @@ func revisionController(c *appsv1.ControllerRevision) any {
 	return strings.ToLower(kind.String()) + "/" + ref.Name
 }
 
-func validateControllerRevision(_ context.Context, revision *appsv1.ControllerRevision) field.ErrorList {
-	c := &check.Checker{}
+func validateControllerRevision(_ context.Context, c *check.Checker, revision *appsv1.ControllerRevision) {
 	c.NonNegative(field.NewPath("revision"), int64(revision.Revision))
 	validateRevisionData(c, revision.Data.Raw)
-	return c.Errors()
 }
 
 func validateRevisionData(c *check.Checker, raw []byte) {
@@ -70,9 +68,7 @@ func validateRevisionData(c *check.Checker, raw []byte) {
 	}
 }
 
-func validateControllerRevisionUpdate(_ context.Context, revision, old *appsv1.ControllerRevision) field.ErrorList {
-	c := &check.Checker{}
+func validateControllerRevisionUpdate(_ context.Context, c *check.Checker, revision, old *appsv1.ControllerRevision) {
 	c.NonNegative(field.NewPath("revision"), int64(revision.Revision))
 	c.Immutable(field.NewPath("data"), revision.Data, old.Data)
-	return c.Errors()
 }

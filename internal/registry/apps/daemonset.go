@@ -101,10 +101,8 @@ func checkTemplateGeneration(ctx context.Context, d *appsv1.DaemonSet) error {
 	return apierrors.NewBadRequest(fmt.Sprintf("DaemonSet in version \"v1\" cannot be handled as a DaemonSet: %v", err))
 }
 
-func validateDaemonSet(_ context.Context, d *appsv1.DaemonSet) field.ErrorList {
-	c := &check.Checker{}
+func validateDaemonSet(_ context.Context, c *check.Checker, d *appsv1.DaemonSet) {
 	validateDaemonSetSpec(c, &d.Spec, metav1validation.LabelSelectorValidationOptions{})
-	return c.Errors()
 }
 
 func validateDaemonSetSpec(c *check.Checker, spec *appsv1.DaemonSetSpec, options metav1validation.LabelSelectorValidationOptions) {
@@ -117,8 +115,8 @@ func validateDaemonSetSpec(c *check.Checker, spec *appsv1.DaemonSetSpec, options
 	if isEmpty(spec.Selector) {
 		c.Invalid(at, spec.Selector, "empty selector is invalid for daemonset")
 	}
-	c.Add(podspec.ValidatePodTemplateSpec(template, path.Child("template"))...)
-	c.Add(podspec.ValidateRunsForEver(&template.Spec, "DaemonSet", path.Child("template", "spec"))...)
+	podspec.ValidatePodTemplateSpec(c, template, path.Child("template"))
+	podspec.ValidateRunsForEver(c, &template.Spec, "DaemonSet", path.Child("template", "spec"))
 	c.NonNegative(path.Child("minReadySeconds"), int64(spec.MinReadySeconds))
 	validateDaemonSetStrategy(c, &spec.UpdateStrategy, path.Child("updateStrategy"))
 	check.NonNegativePtr(c, path.Child("revisionHistoryLimit"), spec.RevisionHistoryLimit)
@@ -157,16 +155,13 @@ func validateDaemonSetRolling(c *check.Checker, rolling *appsv1.RollingUpdateDae
 	}
 }
 
-func validateDaemonSetUpdate(_ context.Context, d, old *appsv1.DaemonSet) field.ErrorList {
-	c := &check.Checker{}
+func validateDaemonSetUpdate(_ context.Context, c *check.Checker, d, old *appsv1.DaemonSet) {
 	options := metav1validation.LabelSelectorValidationOptions{AllowInvalidLabelValueInSelector: metav1validation.LabelSelectorHasInvalidLabelValue(old.Spec.Selector)}
 	validateDaemonSetSpec(c, &d.Spec, options)
 	c.Immutable(field.NewPath("spec", "selector"), d.Spec.Selector, old.Spec.Selector)
-	return c.Errors()
 }
 
-func validateDaemonSetStatus(_ context.Context, d, old *appsv1.DaemonSet) field.ErrorList {
-	c := &check.Checker{}
+func validateDaemonSetStatus(_ context.Context, c *check.Checker, d, old *appsv1.DaemonSet) {
 	status, s := field.NewPath("status"), &d.Status
 	c.NonNegative(status.Child("observedGeneration"), int64(s.ObservedGeneration))
 	for _, count := range []podspec.Count{
@@ -181,7 +176,6 @@ func validateDaemonSetStatus(_ context.Context, d, old *appsv1.DaemonSet) field.
 		c.NonNegative(status.Child(count.Name), int64(count.Value))
 	}
 	validateCollisions(c, status, s.CollisionCount, old.Status.CollisionCount)
-	return c.Errors()
 }
 
 func warnDaemonSet(_ context.Context, d, old *appsv1.DaemonSet) []string {

@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apiserver/pkg/endpoints/request"
+
+	"github.com/kindred-project/kindred/internal/registry/check/checktest"
 )
 
 func newDaemonSet(t *testing.T, change func(*appsv1.DaemonSet)) *appsv1.DaemonSet {
@@ -47,22 +49,22 @@ func TestDaemonSet(t *testing.T) {
 		"runs for a time": {func(d *appsv1.DaemonSet) { d.Spec.Template.Spec.ActiveDeadlineSeconds = new(int64(5)) }, []string{"spec.template.spec.activeDeadlineSeconds: Forbidden: activeDeadlineSeconds in DaemonSet is not Supported"}},
 		"numbers":         {func(d *appsv1.DaemonSet) { d.Spec.MinReadySeconds, d.Spec.RevisionHistoryLimit = -1, new(int32(-1)) }, []string{"spec.minReadySeconds: Invalid value: -1", "spec.revisionHistoryLimit: Invalid value: -1"}},
 	} {
-		wantErrors(t, name, DaemonSet.Validate(t.Context(), newDaemonSet(t, test.change)), test.want...)
+		wantErrors(t, name, checktest.Errors(t.Context(), DaemonSet.Validate, newDaemonSet(t, test.change)), test.want...)
 	}
 	changed := newDaemonSet(t, func(d *appsv1.DaemonSet) {
 		d.Spec.Selector.MatchLabels = map[string]string{"c": "d"}
 		d.Spec.Template.Labels = map[string]string{"c": "d"}
 	})
-	wantErrors(t, "selector", DaemonSet.ValidateUpdate(t.Context(), changed, newDaemonSet(t, func(*appsv1.DaemonSet) {})), "spec.selector: Invalid value")
+	wantErrors(t, "selector", checktest.UpdateErrors(t.Context(), DaemonSet.ValidateUpdate, changed, newDaemonSet(t, func(*appsv1.DaemonSet) {})), "spec.selector: Invalid value")
 }
 
 func TestDaemonSetStatus(t *testing.T) {
 	old := &appsv1.DaemonSet{Status: appsv1.DaemonSetStatus{CollisionCount: new(int32(2))}}
 	bad := &appsv1.DaemonSet{Status: appsv1.DaemonSetStatus{NumberReady: -1, NumberUnavailable: -1, ObservedGeneration: -1}}
-	wantErrors(t, "bad", DaemonSet.StatusUpdate.Validate(t.Context(), bad, old), "status.collisionCount: Invalid value: 0: cannot be decremented",
+	wantErrors(t, "bad", checktest.UpdateErrors(t.Context(), DaemonSet.StatusUpdate.Validate, bad, old), "status.collisionCount: Invalid value: 0: cannot be decremented",
 		"status.numberReady: Invalid", "status.numberUnavailable: Invalid", "status.observedGeneration: Invalid")
 	good := &appsv1.DaemonSet{Status: appsv1.DaemonSetStatus{NumberReady: 9, CollisionCount: new(int32(2))}}
-	wantErrors(t, "good", DaemonSet.StatusUpdate.Validate(t.Context(), good, old))
+	wantErrors(t, "good", checktest.UpdateErrors(t.Context(), DaemonSet.StatusUpdate.Validate, good, old))
 }
 
 // The count of template changes is the server's: what a client writes there is

@@ -54,15 +54,13 @@ var Deployment = generic.Kind[*appsv1.Deployment]{
 		appsv1.DeploymentSpec{}.SwaggerDoc()["selector"])...),
 }
 
-func validateDeployment(_ context.Context, d *appsv1.Deployment) field.ErrorList {
-	c := &check.Checker{}
+func validateDeployment(_ context.Context, c *check.Checker, d *appsv1.Deployment) {
 	spec := field.NewPath("spec")
 	validateReplicated(c, d.Spec.Replicas, d.Spec.Selector, &d.Spec.Template, spec)
 	validateDeploymentStrategy(c, &d.Spec.Strategy, spec.Child("strategy"))
 	c.NonNegative(spec.Child("minReadySeconds"), int64(d.Spec.MinReadySeconds))
 	check.NonNegativePtr(c, spec.Child("revisionHistoryLimit"), d.Spec.RevisionHistoryLimit)
 	validateProgressDeadline(c, d, spec.Child("progressDeadlineSeconds"))
-	return c.Errors()
 }
 
 func validateProgressDeadline(c *check.Checker, d *appsv1.Deployment, path *field.Path) {
@@ -103,22 +101,18 @@ func validateRollingUpdate(c *check.Checker, rolling *appsv1.RollingUpdateDeploy
 	atMost100Percent(c, rolling.MaxUnavailable, unavailable)
 }
 
-func validateDeploymentUpdate(ctx context.Context, d, old *appsv1.Deployment) field.ErrorList {
-	c := &check.Checker{}
-	c.Add(validateDeployment(ctx, d)...)
+func validateDeploymentUpdate(ctx context.Context, c *check.Checker, d, old *appsv1.Deployment) {
+	validateDeployment(ctx, c, d)
 	c.Immutable(field.NewPath("spec", "selector"), d.Spec.Selector, old.Spec.Selector)
-	return c.Errors()
 }
 
-func validateDeploymentStatus(_ context.Context, d, old *appsv1.Deployment) field.ErrorList {
-	c := &check.Checker{}
+func validateDeploymentStatus(_ context.Context, c *check.Checker, d, old *appsv1.Deployment) {
 	status, s := field.NewPath("status"), &d.Status
 	c.NonNegative(status.Child("observedGeneration"), int64(s.ObservedGeneration))
-	c.Add(podspec.ValidateCounts(status, s.Replicas,
-		podspec.Count{Name: "updatedReplicas", Value: s.UpdatedReplicas}, podspec.Count{Name: "readyReplicas", Value: s.ReadyReplicas}, podspec.Count{Name: "availableReplicas", Value: s.AvailableReplicas})...)
+	podspec.ValidateCounts(c, status, s.Replicas,
+		podspec.Count{Name: "updatedReplicas", Value: s.UpdatedReplicas}, podspec.Count{Name: "readyReplicas", Value: s.ReadyReplicas}, podspec.Count{Name: "availableReplicas", Value: s.AvailableReplicas})
 	c.NonNegative(status.Child("unavailableReplicas"), int64(s.UnavailableReplicas))
 	check.NonNegativePtr(c, status.Child("terminatingReplicas"), s.TerminatingReplicas)
-	c.Add(podspec.ValidateAvailable(status, s.AvailableReplicas, s.ReadyReplicas)...)
+	podspec.ValidateAvailable(c, status, s.AvailableReplicas, s.ReadyReplicas)
 	validateCollisions(c, status, s.CollisionCount, old.Status.CollisionCount)
-	return c.Errors()
 }

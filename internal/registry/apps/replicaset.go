@@ -45,28 +45,22 @@ var ReplicaSet = generic.Kind[*appsv1.ReplicaSet]{
 		appsv1.ReplicaSetSpec{}.SwaggerDoc()["selector"])...),
 }
 
-func validateReplicaSet(_ context.Context, r *appsv1.ReplicaSet) field.ErrorList {
-	c := &check.Checker{}
+func validateReplicaSet(_ context.Context, c *check.Checker, r *appsv1.ReplicaSet) {
 	spec := field.NewPath("spec")
 	validateReplicated(c, r.Spec.Replicas, r.Spec.Selector, &r.Spec.Template, spec)
 	c.NonNegative(spec.Child("minReadySeconds"), int64(r.Spec.MinReadySeconds))
-	return c.Errors()
 }
 
-func validateReplicaSetUpdate(ctx context.Context, r, old *appsv1.ReplicaSet) field.ErrorList {
-	c := &check.Checker{}
-	c.Add(validateReplicaSet(ctx, r)...)
+func validateReplicaSetUpdate(ctx context.Context, c *check.Checker, r, old *appsv1.ReplicaSet) {
+	validateReplicaSet(ctx, c, r)
 	c.Immutable(field.NewPath("spec", "selector"), r.Spec.Selector, old.Spec.Selector)
-	return c.Errors()
 }
 
-func validateReplicaSetStatus(_ context.Context, r, _ *appsv1.ReplicaSet) field.ErrorList {
-	c := &check.Checker{}
+func validateReplicaSetStatus(_ context.Context, c *check.Checker, r, _ *appsv1.ReplicaSet) {
 	status, s := field.NewPath("status"), &r.Status
-	c.Add(podspec.ValidateCounts(status, s.Replicas,
-		podspec.Count{Name: "fullyLabeledReplicas", Value: s.FullyLabeledReplicas}, podspec.Count{Name: "readyReplicas", Value: s.ReadyReplicas}, podspec.Count{Name: "availableReplicas", Value: s.AvailableReplicas})...)
+	podspec.ValidateCounts(c, status, s.Replicas,
+		podspec.Count{Name: "fullyLabeledReplicas", Value: s.FullyLabeledReplicas}, podspec.Count{Name: "readyReplicas", Value: s.ReadyReplicas}, podspec.Count{Name: "availableReplicas", Value: s.AvailableReplicas})
 	c.NonNegative(status.Child("observedGeneration"), int64(s.ObservedGeneration))
 	check.NonNegativePtr(c, status.Child("terminatingReplicas"), s.TerminatingReplicas)
-	c.Add(podspec.ValidateAvailable(status, s.AvailableReplicas, s.ReadyReplicas)...)
-	return c.Errors()
+	podspec.ValidateAvailable(c, status, s.AvailableReplicas, s.ReadyReplicas)
 }

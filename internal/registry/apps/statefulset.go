@@ -47,8 +47,8 @@ var StatefulSet = generic.Kind[*appsv1.StatefulSet]{
 	}, containerColumns(func(s *appsv1.StatefulSet) corev1.PodSpec { return s.Spec.Template.Spec })...),
 }
 
-func validateStatefulSet(_ context.Context, s *appsv1.StatefulSet) field.ErrorList {
-	return validateStatefulSetSpec(&s.Spec, statefulSetRules{new: true, templates: podspec.ValidatePodTemplateSpec}, field.NewPath("spec"))
+func validateStatefulSet(_ context.Context, c *check.Checker, s *appsv1.StatefulSet) {
+	validateStatefulSetSpec(c, &s.Spec, statefulSetRules{new: true, templates: podspec.ValidatePodTemplateSpec}, field.NewPath("spec"))
 }
 
 // statefulSetRules are those that a set must keep when it is new, or as long as
@@ -56,35 +56,32 @@ func validateStatefulSet(_ context.Context, s *appsv1.StatefulSet) field.ErrorLi
 type statefulSetRules struct {
 	// new sets are judged by what cannot change later.
 	new       bool
-	templates func(*corev1.PodTemplateSpec, *field.Path) field.ErrorList
+	templates func(*check.Checker, *corev1.PodTemplateSpec, *field.Path)
 }
 
 func validateClaimTemplates(c *check.Checker, templates []corev1.PersistentVolumeClaim, path *field.Path) {
 	for i := range templates {
-		c.Add(podspec.ValidatePersistentVolumeClaimSpec(&templates[i].Spec, path.Index(i).Child("spec"))...)
+		podspec.ValidatePersistentVolumeClaimSpec(c, &templates[i].Spec, path.Index(i).Child("spec"))
 	}
 }
 
 // validateStatefulSetUpdate lets sets live that older rules let in: what cannot
 // change any more is not judged again, nor is the template if the old one would
 // not pass today.
-func validateStatefulSetUpdate(_ context.Context, s, old *appsv1.StatefulSet) field.ErrorList {
-	c := &check.Checker{}
+func validateStatefulSetUpdate(_ context.Context, c *check.Checker, s, old *appsv1.StatefulSet) {
 	rules := statefulSetRules{templates: podspec.ValidatePodTemplateSpec}
-	if len(validateStatefulSetSpec(&old.Spec, rules, nil)) > 0 {
-		rules.templates = func(*corev1.PodTemplateSpec, *field.Path) field.ErrorList { return nil }
+	if len(check.Run(func(c *check.Checker) { validateStatefulSetSpec(c, &old.Spec, rules, nil) })) > 0 {
+		rules.templates = func(*check.Checker, *corev1.PodTemplateSpec, *field.Path) {}
 	}
 	spec := field.NewPath("spec")
-	c.Add(validateStatefulSetSpec(&s.Spec, rules, spec)...)
+	validateStatefulSetSpec(c, &s.Spec, rules, spec)
 	c.Declared().Immutable(spec.Child("selector"), s.Spec.Selector, old.Spec.Selector)
 	c.Declared().Immutable(spec.Child("volumeClaimTemplates"), s.Spec.VolumeClaimTemplates, old.Spec.VolumeClaimTemplates)
 	c.Declared().Immutable(spec.Child("serviceName"), s.Spec.ServiceName, old.Spec.ServiceName)
 	c.Declared().Immutable(spec.Child("podManagementPolicy"), s.Spec.PodManagementPolicy, old.Spec.PodManagementPolicy)
-	return c.Errors()
 }
 
-func validateStatefulSetSpec(spec *appsv1.StatefulSetSpec, rules statefulSetRules, path *field.Path) field.ErrorList {
-	c := &check.Checker{}
+func validateStatefulSetSpec(c *check.Checker, spec *appsv1.StatefulSetSpec, rules statefulSetRules, path *field.Path) {
 	validatePodManagement(c, spec.PodManagementPolicy, path.Child("podManagementPolicy"))
 	validateStatefulSetStrategy(c, &spec.UpdateStrategy, path.Child("updateStrategy"))
 	if retention := spec.PersistentVolumeClaimRetentionPolicy; retention != nil {
@@ -108,8 +105,7 @@ func validateStatefulSetSpec(spec *appsv1.StatefulSetSpec, rules statefulSetRule
 	}
 	validateSelector(c, spec.Selector, "statefulset", path.Child("selector"))
 	validateStatefulSetTemplate(c, spec, rules, path)
-	c.Add(podspec.ValidateRunsForEver(&spec.Template.Spec, "StatefulSet", path.Child("template", "spec"))...)
-	return c.Errors()
+	podspec.ValidateRunsForEver(c, &spec.Template.Spec, "StatefulSet", path.Child("template", "spec"))
 }
 
 func validatePodManagement(c *check.Checker, policy appsv1.PodManagementPolicyType, path *field.Path) {
@@ -159,12 +155,7 @@ func validateStatefulSetRolling(c *check.Checker, rolling *appsv1.RollingUpdateS
 }
 
 func validateRetention(c *check.Checker, policy appsv1.PersistentVolumeClaimRetentionPolicyType, path *field.Path) {
-	switch policy {
-	case appsv1.RetainPersistentVolumeClaimRetentionPolicyType, appsv1.DeletePersistentVolumeClaimRetentionPolicyType:
-		return
-	}
-	c.Add(field.NotSupported(path, policy, []appsv1.PersistentVolumeClaimRetentionPolicyType{
-		appsv1.RetainPersistentVolumeClaimRetentionPolicyType, appsv1.DeletePersistentVolumeClaimRetentionPolicyType}))
+	check.OneOf(c, path, policy, appsv1.RetainPersistentVolumeClaimRetentionPolicyType, appsv1.DeletePersistentVolumeClaimRetentionPolicyType)
 }
 
 // validateStatefulSetTemplate checks the template as the controller will use it.
@@ -175,9 +166,9 @@ func validateStatefulSetTemplate(c *check.Checker, spec *appsv1.StatefulSetSpec,
 		return
 	}
 	at, template := path.Child("template"), identified(spec)
-	c.Add(podspec.ValidateSelected(template, selector, at)...)
-	c.Add(rules.templates(template, at)...)
-	c.Add(podspec.ValidatePodTemplateMeta(template, at)...)
+	podspec.ValidateSelected(c, template, selector, at)
+	rules.templates(c, template, at)
+	podspec.ValidatePodTemplateMeta(c, template, at)
 }
 
 // identified is the template without what the controller overwrites for each
@@ -207,17 +198,15 @@ func identified(spec *appsv1.StatefulSetSpec) *corev1.PodTemplateSpec {
 	return template
 }
 
-func validateStatefulSetStatus(_ context.Context, set, old *appsv1.StatefulSet) field.ErrorList {
-	c := &check.Checker{}
+func validateStatefulSetStatus(_ context.Context, c *check.Checker, set, old *appsv1.StatefulSet) {
 	status, s := field.NewPath("status"), &set.Status
-	c.Add(podspec.ValidateCounts(status, s.Replicas, podspec.Count{Name: "readyReplicas", Value: s.ReadyReplicas}, podspec.Count{Name: "currentReplicas", Value: s.CurrentReplicas},
-		podspec.Count{Name: "updatedReplicas", Value: s.UpdatedReplicas}, podspec.Count{Name: "availableReplicas", Value: s.AvailableReplicas})...)
+	podspec.ValidateCounts(c, status, s.Replicas, podspec.Count{Name: "readyReplicas", Value: s.ReadyReplicas}, podspec.Count{Name: "currentReplicas", Value: s.CurrentReplicas},
+		podspec.Count{Name: "updatedReplicas", Value: s.UpdatedReplicas}, podspec.Count{Name: "availableReplicas", Value: s.AvailableReplicas})
 	c.NonNegative(status.Child("observedGeneration"), int64(s.ObservedGeneration))
 	if s.AvailableReplicas > s.ReadyReplicas {
 		c.Invalid(status.Child("availableReplicas"), s.AvailableReplicas, "cannot be greater than status.readyReplicas")
 	}
 	validateCollisions(c, status, s.CollisionCount, old.Status.CollisionCount)
-	return c.Errors()
 }
 
 func warnStatefulSet(_ context.Context, s, old *appsv1.StatefulSet) []string {

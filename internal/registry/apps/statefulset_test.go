@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/kindred-project/kindred/internal/registry/check/checktest"
 )
 
 func claimTemplate(name, size string) corev1.PersistentVolumeClaim {
@@ -74,7 +76,7 @@ func TestStatefulSet(t *testing.T) {
 		"claim": {func(s *appsv1.StatefulSet) { s.Spec.VolumeClaimTemplates[0] = claimTemplate("data", "0") },
 			[]string{`spec.volumeClaimTemplates[0].spec.resources[storage]: Invalid value: "0": must be greater than zero`}},
 	} {
-		wantErrors(t, name, StatefulSet.Validate(t.Context(), newStatefulSet(t, test.change)), test.want...)
+		wantErrors(t, name, checktest.Errors(t.Context(), StatefulSet.Validate, newStatefulSet(t, test.change)), test.want...)
 	}
 }
 
@@ -107,7 +109,7 @@ func TestStatefulSetUpdate(t *testing.T) {
 		old := newStatefulSet(t, test.was)
 		s := old.DeepCopy()
 		test.change(s)
-		wantErrors(t, name, StatefulSet.ValidateUpdate(t.Context(), s, old), test.want...)
+		wantErrors(t, name, checktest.UpdateErrors(t.Context(), StatefulSet.ValidateUpdate, s, old), test.want...)
 	}
 }
 
@@ -121,7 +123,7 @@ func TestStatefulSetStatus(t *testing.T) {
 		"negative": {appsv1.StatefulSetStatus{ObservedGeneration: -1, ReadyReplicas: -1, CollisionCount: new(int32(-1))}, []string{"status.availableReplicas: Invalid value: 0: cannot be greater than status.readyReplicas", "status.collisionCount: Invalid value: -1: cannot be decremented", "status.collisionCount: Invalid value: -1: must be", "status.observedGeneration: Invalid", "status.readyReplicas: Invalid"}},
 	} {
 		old := &appsv1.StatefulSet{Status: appsv1.StatefulSetStatus{CollisionCount: new(int32(2))}}
-		wantErrors(t, name, StatefulSet.StatusUpdate.Validate(t.Context(), &appsv1.StatefulSet{Status: test.status}, old), test.want...)
+		wantErrors(t, name, checktest.UpdateErrors(t.Context(), StatefulSet.StatusUpdate.Validate, &appsv1.StatefulSet{Status: test.status}, old), test.want...)
 	}
 }
 

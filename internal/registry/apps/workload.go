@@ -61,9 +61,9 @@ func isEmpty(selector *metav1.LabelSelector) bool {
 // validateTemplate wants a template that the selector matches and whose pods
 // run for ever.
 func validateTemplate(c *check.Checker, template *corev1.PodTemplateSpec, selector labels.Selector, path *field.Path) {
-	c.Add(podspec.ValidateSelected(template, selector, path)...)
-	c.Add(podspec.ValidatePodTemplateSpec(template, path)...)
-	c.Add(podspec.ValidateRunsForEver(&template.Spec, "ReplicaSet", path.Child("spec"))...)
+	podspec.ValidateSelected(c, template, selector, path)
+	podspec.ValidatePodTemplateSpec(c, template, path)
+	podspec.ValidateRunsForEver(c, &template.Spec, "ReplicaSet", path.Child("spec"))
 }
 
 // validateCollisions: the count is a part of names in use, and never goes back.

@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kindred-project/kindred/internal/registry/check/checktest"
 )
 
 // wantErrors compares errors, in any order, with how they begin.
@@ -89,13 +91,13 @@ func TestDeployments(t *testing.T) {
 		"deadline":          {func(d *appsv1.Deployment) { d.Spec.MinReadySeconds = 600 }, []string{"spec.progressDeadlineSeconds: Invalid value: 600: must be greater than minReadySeconds"}},
 		"history":           {func(d *appsv1.Deployment) { d.Spec.RevisionHistoryLimit = new(int32(-1)) }, []string{"spec.revisionHistoryLimit: Invalid value: -1"}},
 	} {
-		wantErrors(t, name, Deployment.Validate(t.Context(), newDeployment(t, test.change)), test.want...)
+		wantErrors(t, name, checktest.Errors(t.Context(), Deployment.Validate, newDeployment(t, test.change)), test.want...)
 	}
 	changed := newDeployment(t, func(d *appsv1.Deployment) {
 		d.Spec.Selector.MatchLabels = map[string]string{"c": "d"}
 		d.Spec.Template.Labels = map[string]string{"c": "d"}
 	})
-	wantErrors(t, "selector", Deployment.ValidateUpdate(t.Context(), changed, newDeployment(t, func(*appsv1.Deployment) {})), "spec.selector: Invalid value")
+	wantErrors(t, "selector", checktest.UpdateErrors(t.Context(), Deployment.ValidateUpdate, changed, newDeployment(t, func(*appsv1.Deployment) {})), "spec.selector: Invalid value")
 }
 
 func TestDeploymentStatus(t *testing.T) {
@@ -113,7 +115,7 @@ func TestDeploymentStatus(t *testing.T) {
 		"first":         {appsv1.DeploymentStatus{CollisionCount: new(int32(1))}, nil, nil},
 	} {
 		old := &appsv1.Deployment{Status: appsv1.DeploymentStatus{CollisionCount: test.was}}
-		wantErrors(t, name, Deployment.StatusUpdate.Validate(t.Context(), &appsv1.Deployment{Status: test.status}, old), test.want...)
+		wantErrors(t, name, checktest.UpdateErrors(t.Context(), Deployment.StatusUpdate.Validate, &appsv1.Deployment{Status: test.status}, old), test.want...)
 	}
 }
 
@@ -147,9 +149,9 @@ func TestWarnings(t *testing.T) {
 func TestReplicaSets(t *testing.T) {
 	r := &appsv1.ReplicaSet{Spec: appsv1.ReplicaSetSpec{Selector: selector(), Template: template(), MinReadySeconds: -1}}
 	defaulting(t).Default(r)
-	wantErrors(t, "min ready", ReplicaSet.Validate(t.Context(), r), "spec.minReadySeconds: Invalid value: -1")
+	wantErrors(t, "min ready", checktest.Errors(t.Context(), ReplicaSet.Validate, r), "spec.minReadySeconds: Invalid value: -1")
 	r.Status = appsv1.ReplicaSetStatus{Replicas: 1, FullyLabeledReplicas: 2}
-	wantErrors(t, "status", ReplicaSet.StatusUpdate.Validate(t.Context(), r, r), "status.fullyLabeledReplicas: Invalid value: 2: cannot be greater than status.replicas")
+	wantErrors(t, "status", checktest.UpdateErrors(t.Context(), ReplicaSet.StatusUpdate.Validate, r, r), "status.fullyLabeledReplicas: Invalid value: 2: cannot be greater than status.replicas")
 }
 
 func TestControllerRevisions(t *testing.T) {
@@ -161,11 +163,11 @@ func TestControllerRevisions(t *testing.T) {
 		if data != "" {
 			c.Data.Raw = []byte(data)
 		}
-		wantErrors(t, data, ControllerRevision.Validate(t.Context(), c), want...)
+		wantErrors(t, data, checktest.Errors(t.Context(), ControllerRevision.Validate, c), want...)
 	}
 	old := &appsv1.ControllerRevision{Data: runtime.RawExtension{Raw: []byte(`{"a":1}`)}}
 	changed := &appsv1.ControllerRevision{Data: runtime.RawExtension{Raw: []byte(`{"a":2}`)}, Revision: -1}
-	wantErrors(t, "update", ControllerRevision.ValidateUpdate(t.Context(), changed, old), "data: Invalid value", "revision: Invalid value: -1")
+	wantErrors(t, "update", checktest.UpdateErrors(t.Context(), ControllerRevision.ValidateUpdate, changed, old), "data: Invalid value", "revision: Invalid value: -1")
 	c := &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "db", Controller: new(true)}}}}
 	if got := revisionController(c); got != "statefulset.apps/db" {
 		t.Errorf("cell %v", got)

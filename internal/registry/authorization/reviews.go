@@ -15,12 +15,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
 
+	"github.com/kindred-project/kindred/internal/registry/check"
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
@@ -63,7 +63,7 @@ type accessReview[T generic.Object] struct {
 	singular   string
 	namespaced bool
 	empty      func() T
-	validate   func(ctx context.Context, review T) field.ErrorList
+	validate   func(c *check.Checker, review T)
 	asked      func(ctx context.Context, review T) (authorizer.AttributesRecord, error)
 	status     func(review T) *authorizationv1.SubjectAccessReviewStatus
 }
@@ -80,7 +80,7 @@ func (a accessReview[T]) Create(ctx context.Context, obj runtime.Object, validat
 	if !ok {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("not a review of this kind: %#v", obj))
 	}
-	if errs := a.validate(ctx, review); len(errs) > 0 {
+	if errs := check.Run(func(c *check.Checker) { a.validate(c, review) }); len(errs) > 0 {
 		// Upstream names no kind here.
 		return nil, apierrors.NewInvalid(schema.GroupKind{Group: authorizationv1.GroupName}, "", errs)
 	}

@@ -12,6 +12,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
+
+	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
 func TestSelectorsOfReviews(t *testing.T) {
@@ -84,7 +86,7 @@ func TestReviewsAreValidated(t *testing.T) {
 			[]string{"spec.resourceAttributes.fieldSelector.requirements: Required", "spec.resourceAttributes.labelSelector.rawSelector: Invalid"}},
 	} {
 		var got []string
-		for _, err := range validateLocalReview(t.Context(), &test.review) {
+		for _, err := range check.Run(func(c *check.Checker) { validateLocalReview(c, &test.review) }) {
 			got = append(got, err.Error())
 		}
 		if len(got) != len(test.want) {

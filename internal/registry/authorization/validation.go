@@ -4,7 +4,6 @@
 package authorization
 
 import (
-	"context"
 	"fmt"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -16,23 +15,18 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
-func validateReview(_ context.Context, r *authorizationv1.SubjectAccessReview) field.ErrorList {
-	c := &check.Checker{}
+func validateReview(c *check.Checker, r *authorizationv1.SubjectAccessReview) {
 	validateSpec(c, r.Spec)
 	mustBeEmpty(c, r.ObjectMeta, metav1.ObjectMeta{}, "must be empty")
-	return c.Errors()
 }
 
-func validateSelfReview(_ context.Context, r *authorizationv1.SelfSubjectAccessReview) field.ErrorList {
-	c := &check.Checker{}
+func validateSelfReview(c *check.Checker, r *authorizationv1.SelfSubjectAccessReview) {
 	oneOf(c, r.Spec.ResourceAttributes, r.Spec.NonResourceAttributes)
 	validateAttributes(c, r.Spec.ResourceAttributes)
 	mustBeEmpty(c, r.ObjectMeta, metav1.ObjectMeta{}, "must be empty")
-	return c.Errors()
 }
 
-func validateLocalReview(_ context.Context, r *authorizationv1.LocalSubjectAccessReview) field.ErrorList {
-	c := &check.Checker{}
+func validateLocalReview(c *check.Checker, r *authorizationv1.LocalSubjectAccessReview) {
 	validateSpec(c, r.Spec)
 	mustBeEmpty(c, r.ObjectMeta, metav1.ObjectMeta{Namespace: r.Namespace}, "must be empty except for namespace")
 	if a := r.Spec.ResourceAttributes; a != nil && a.Namespace != r.Namespace {
@@ -41,7 +35,6 @@ func validateLocalReview(_ context.Context, r *authorizationv1.LocalSubjectAcces
 	if a := r.Spec.NonResourceAttributes; a != nil {
 		c.Invalid(field.NewPath("spec.nonResourceAttributes"), a, "disallowed on this kind of request")
 	}
-	return c.Errors()
 }
 
 func validateSpec(c *check.Checker, spec authorizationv1.SubjectAccessReviewSpec) {
@@ -53,20 +46,18 @@ func validateSpec(c *check.Checker, spec authorizationv1.SubjectAccessReviewSpec
 }
 
 func oneOf(c *check.Checker, resource *authorizationv1.ResourceAttributes, url *authorizationv1.NonResourceAttributes) {
-	if (resource == nil) != (url == nil) {
-		return
+	if (resource == nil) == (url == nil) {
+		c.Invalid(field.NewPath("spec"), url, "exactly one of nonResourceAttributes or resourceAttributes must be specified")
 	}
-	c.Invalid(field.NewPath("spec"), url, "exactly one of nonResourceAttributes or resourceAttributes must be specified")
 }
 
 // mustBeEmpty: a review is not stored, so nothing but what the URL said, and the
 // managers of its fields, can be known of it.
 func mustBeEmpty(c *check.Checker, meta, empty metav1.ObjectMeta, message string) {
 	empty.ManagedFields = meta.ManagedFields
-	if equality.Semantic.DeepEqual(meta, empty) {
-		return
+	if !equality.Semantic.DeepEqual(meta, empty) {
+		c.Invalid(field.NewPath("metadata"), meta, message)
 	}
-	c.Invalid(field.NewPath("metadata"), meta, message)
 }
 
 func validateAttributes(c *check.Checker, a *authorizationv1.ResourceAttributes) {

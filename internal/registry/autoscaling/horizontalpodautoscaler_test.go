@@ -15,6 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kindred-project/kindred/internal/registry/check/checktest"
 )
 
 // wantErrors compares errors, in any order, with how they begin.
@@ -117,21 +119,21 @@ func TestAutoscalers(t *testing.T) {
 		"long window":     {rules(autoscalingv2.HPAScalingRules{StabilizationWindowSeconds: new(int32(3601))}), []string{up + "stabilizationWindowSeconds: Invalid value: 3601: must be less than or equal to 3600"}},
 		"policy":          {rules(autoscalingv2.HPAScalingRules{Policies: []autoscalingv2.HPAScalingPolicy{{Type: "Nodes"}, {Type: "Pods", Value: 1, PeriodSeconds: 1801}}}), []string{up + `policies[0].type: Unsupported value: "Nodes": supported values: "Percent", "Pods"`, up + "policies[0].value: Invalid value: 0: must be greater than zero", up + "policies[0].periodSeconds: Invalid value: 0: must be greater than zero", up + "policies[1].periodSeconds: Invalid value: 1801: must be less than or equal to 1800"}},
 	} {
-		wantErrors(t, name, HorizontalPodAutoscaler.Validate(t.Context(), newAutoscaler(t, test.change)), test.want...)
+		wantErrors(t, name, checktest.Errors(t.Context(), HorizontalPodAutoscaler.Validate, newAutoscaler(t, test.change)), test.want...)
 	}
 	stale := newAutoscaler(t, func(s *spec) {
 		s.ScaleTargetRef.APIVersion = "v1"
 		metric(autoscalingv2.MetricSpec{Type: "Object", Object: &autoscalingv2.ObjectMetricSource{DescribedObject: autoscalingv2.CrossVersionObjectReference{APIVersion: "a/b/c", Kind: "S", Name: "s"}, Metric: autoscalingv2.MetricIdentifier{Name: "m"}, Target: average}})(s)
 	})
-	wantErrors(t, "stale", HorizontalPodAutoscaler.ValidateUpdate(t.Context(), stale, stale))
-	wantErrors(t, "newly so", HorizontalPodAutoscaler.ValidateUpdate(t.Context(), stale, newAutoscaler(t, func(*spec) {})),
+	wantErrors(t, "stale", checktest.UpdateErrors(t.Context(), HorizontalPodAutoscaler.ValidateUpdate, stale, stale))
+	wantErrors(t, "newly so", checktest.UpdateErrors(t.Context(), HorizontalPodAutoscaler.ValidateUpdate, stale, newAutoscaler(t, func(*spec) {})),
 		"spec.scaleTargetRef.apiVersion: Invalid value", "spec.metrics[0].object.describedObject.apiVersion: Invalid value")
 }
 
 func TestStatus(t *testing.T) {
 	h := newAutoscaler(t, func(*spec) {})
 	h.Status = autoscalingv2.HorizontalPodAutoscalerStatus{CurrentReplicas: -1, DesiredReplicas: -1, Conditions: []autoscalingv2.HorizontalPodAutoscalerCondition{{ObservedGeneration: new(int64(-1))}}}
-	wantErrors(t, "status", HorizontalPodAutoscaler.StatusUpdate.Validate(t.Context(), h, h),
+	wantErrors(t, "status", checktest.UpdateErrors(t.Context(), HorizontalPodAutoscaler.StatusUpdate.Validate, h, h),
 		"status.currentReplicas: Invalid value: -1", "status.desiredReplicas: Invalid value: -1", "status.conditions[0].observedGeneration: Invalid value: -1")
 }
 

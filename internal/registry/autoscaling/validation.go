@@ -25,7 +25,7 @@ const (
 
 // checker walks an autoscaler; each of its methods is the rules of one field.
 type checker struct {
-	check.Checker
+	*check.Checker
 	// targetVersion and objectVersion are the rules for the apiVersion of what is
 	// scaled and of what is measured.
 	targetVersion, objectVersion versionRule
@@ -49,10 +49,9 @@ func groupRequired(apiVersion string) error {
 	return err
 }
 
-func validateAutoscaler(_ context.Context, h *autoscalingv2.HorizontalPodAutoscaler) field.ErrorList {
-	c := &checker{targetVersion: versionRuleFor(h), objectVersion: groupOptional}
+func validateAutoscaler(_ context.Context, to *check.Checker, h *autoscalingv2.HorizontalPodAutoscaler) {
+	c := checker{Checker: to, targetVersion: versionRuleFor(h), objectVersion: groupOptional}
 	c.spec(&h.Spec, field.NewPath("spec"))
-	return c.Errors()
 }
 
 // versionRuleFor requires a group in the apiVersion of the target, unless it is a
@@ -65,8 +64,8 @@ func versionRuleFor(h *autoscalingv2.HorizontalPodAutoscaler) versionRule {
 }
 
 // validateAutoscalerUpdate accepts an invalid apiVersion that was stored before.
-func validateAutoscalerUpdate(_ context.Context, h, old *autoscalingv2.HorizontalPodAutoscaler) field.ErrorList {
-	c := &checker{targetVersion: versionRuleFor(h), objectVersion: groupOptional}
+func validateAutoscalerUpdate(_ context.Context, to *check.Checker, h, old *autoscalingv2.HorizontalPodAutoscaler) {
+	c := checker{Checker: to, targetVersion: versionRuleFor(h), objectVersion: groupOptional}
 	if ref, was := h.Spec.ScaleTargetRef, old.Spec.ScaleTargetRef; ref.APIVersion == was.APIVersion && ref.Kind == was.Kind {
 		c.targetVersion = anyVersion
 	}
@@ -76,20 +75,18 @@ func validateAutoscalerUpdate(_ context.Context, h, old *autoscalingv2.Horizonta
 		c.objectVersion = anyVersion
 	}
 	c.spec(&h.Spec, field.NewPath("spec"))
-	return c.Errors()
 }
 
-func validateAutoscalerStatus(_ context.Context, h, _ *autoscalingv2.HorizontalPodAutoscaler) field.ErrorList {
-	c, path := &checker{}, field.NewPath("status")
+func validateAutoscalerStatus(_ context.Context, c *check.Checker, h, _ *autoscalingv2.HorizontalPodAutoscaler) {
+	path := field.NewPath("status")
 	for i, condition := range h.Status.Conditions {
 		check.NonNegativePtr(c, path.Child("conditions").Index(i).Child("observedGeneration"), condition.ObservedGeneration)
 	}
 	c.NonNegative(path.Child("currentReplicas"), int64(h.Status.CurrentReplicas))
 	c.NonNegative(path.Child("desiredReplicas"), int64(h.Status.DesiredReplicas))
-	return c.Errors()
 }
 
-func (c *checker) spec(spec *autoscalingv2.HorizontalPodAutoscalerSpec, path *field.Path) {
+func (c checker) spec(spec *autoscalingv2.HorizontalPodAutoscalerSpec, path *field.Path) {
 	least, most := spec.MinReplicas, spec.MaxReplicas
 	maxPath := path.Child("maxReplicas")
 	if least != nil && *least < 0 {
@@ -113,10 +110,10 @@ func (c *checker) spec(spec *autoscalingv2.HorizontalPodAutoscalerSpec, path *fi
 }
 
 // scaleTarget checks a reference. That kind and name are required is declared as well.
-func (c *checker) scaleTarget(ref autoscalingv2.CrossVersionObjectReference, path *field.Path) {
-	target := &checker{}
-	target.reference(ref, c.targetVersion, path)
-	for _, err := range target.Errors() {
+func (c checker) scaleTarget(ref autoscalingv2.CrossVersionObjectReference, path *field.Path) {
+	for _, err := range check.Run(func(target *check.Checker) {
+		checker{Checker: target}.reference(ref, c.targetVersion, path)
+	}) {
 		if err.Type == field.ErrorTypeRequired {
 			err = err.MarkCoveredByDeclarative()
 		}
@@ -124,7 +121,7 @@ func (c *checker) scaleTarget(ref autoscalingv2.CrossVersionObjectReference, pat
 	}
 }
 
-func (c *checker) reference(ref autoscalingv2.CrossVersionObjectReference, rule versionRule, path *field.Path) {
+func (c checker) reference(ref autoscalingv2.CrossVersionObjectReference, rule versionRule, path *field.Path) {
 	c.segment(ref.Kind, "", path.Child("kind"))
 	c.segment(ref.Name, "", path.Child("name"))
 	if err := rule(ref.APIVersion); err != nil {
@@ -133,7 +130,7 @@ func (c *checker) reference(ref autoscalingv2.CrossVersionObjectReference, rule 
 }
 
 // segment requires a name that can be a segment of a URL path.
-func (c *checker) segment(name, missing string, path *field.Path) {
+func (c checker) segment(name, missing string, path *field.Path) {
 	if name == "" {
 		c.Required(path, missing)
 		return
@@ -146,7 +143,7 @@ var (
 	policyTypes = []autoscalingv2.HPAScalingPolicyType{autoscalingv2.PercentScalingPolicy, autoscalingv2.PodsScalingPolicy}
 )
 
-func (c *checker) rules(rules *autoscalingv2.HPAScalingRules, path *field.Path) {
+func (c checker) rules(rules *autoscalingv2.HPAScalingRules, path *field.Path) {
 	if rules == nil {
 		return
 	}
@@ -171,7 +168,7 @@ func (c *checker) rules(rules *autoscalingv2.HPAScalingRules, path *field.Path) 
 	}
 }
 
-func (c *checker) policy(policy *autoscalingv2.HPAScalingPolicy, path *field.Path) {
+func (c checker) policy(policy *autoscalingv2.HPAScalingPolicy, path *field.Path) {
 	check.OneOf(c, path.Child("type"), policy.Type, policyTypes...)
 	if policy.Value <= 0 {
 		c.Invalid(path.Child("value"), policy.Value, "must be greater than zero")

@@ -15,7 +15,7 @@ import (
 
 // metrics: what has no pods uses nothing, so that only a metric of something else
 // can tell when it should have some again.
-func (c *checker) metrics(metrics []autoscalingv2.MetricSpec, fromZero bool, path *field.Path) {
+func (c checker) metrics(metrics []autoscalingv2.MetricSpec, fromZero bool, path *field.Path) {
 	elsewhere := false
 	for i := range metrics {
 		c.metric(&metrics[i], path.Index(i))
@@ -42,7 +42,7 @@ var sourceFields = map[autoscalingv2.MetricSourceType]string{
 	autoscalingv2.ResourceMetricSourceType: "resource", autoscalingv2.ContainerResourceMetricSourceType: "containerResource",
 }
 
-func (c *checker) metric(metric *autoscalingv2.MetricSpec, path *field.Path) {
+func (c checker) metric(metric *autoscalingv2.MetricSpec, path *field.Path) {
 	expected, known := sourceFields[metric.Type]
 	if metric.Type == "" {
 		c.Required(path.Child("type"), "must specify a metric source type")
@@ -67,7 +67,7 @@ func (c *checker) metric(metric *autoscalingv2.MetricSpec, path *field.Path) {
 }
 
 // sources are the fields that are set.
-func (c *checker) sources(metric *autoscalingv2.MetricSpec) []source {
+func (c checker) sources(metric *autoscalingv2.MetricSpec) []source {
 	var out []source
 	if m := metric.Object; m != nil {
 		out = append(out, source{field: "object", check: func(path *field.Path) { c.object(m, path) }})
@@ -90,14 +90,14 @@ func (c *checker) sources(metric *autoscalingv2.MetricSpec) []source {
 	return out
 }
 
-func (c *checker) named(name, missing string, path *field.Path) bool {
+func (c checker) named(name, missing string, path *field.Path) bool {
 	if name == "" {
 		c.Required(path, missing)
 	}
 	return name != ""
 }
 
-func (c *checker) object(m *autoscalingv2.ObjectMetricSource, path *field.Path) {
+func (c checker) object(m *autoscalingv2.ObjectMetricSource, path *field.Path) {
 	c.reference(m.DescribedObject, c.objectVersion, path.Child("describedObject"))
 	c.segment(m.Metric.Name, "must specify a metric name", path.Child("metric", "name"))
 	c.target(&m.Target, path.Child("target"))
@@ -106,7 +106,7 @@ func (c *checker) object(m *autoscalingv2.ObjectMetricSource, path *field.Path) 
 	}
 }
 
-func (c *checker) external(m *autoscalingv2.ExternalMetricSource, path *field.Path) {
+func (c checker) external(m *autoscalingv2.ExternalMetricSource, path *field.Path) {
 	c.segment(m.Metric.Name, "must specify a metric name", path.Child("metric", "name"))
 	c.target(&m.Target, path.Child("target"))
 	switch value, average := m.Target.Value != nil, m.Target.AverageValue != nil; {
@@ -117,7 +117,7 @@ func (c *checker) external(m *autoscalingv2.ExternalMetricSource, path *field.Pa
 	}
 }
 
-func (c *checker) pods(m *autoscalingv2.PodsMetricSource, path *field.Path) {
+func (c checker) pods(m *autoscalingv2.PodsMetricSource, path *field.Path) {
 	c.segment(m.Metric.Name, "must specify a metric name", path.Child("metric", "name"))
 	c.target(&m.Target, path.Child("target"))
 	if m.Target.AverageValue == nil {
@@ -125,9 +125,9 @@ func (c *checker) pods(m *autoscalingv2.PodsMetricSource, path *field.Path) {
 	}
 }
 
-func (c *checker) containerResource(m *autoscalingv2.ContainerResourceMetricSource, path *field.Path) {
+func (c checker) containerResource(m *autoscalingv2.ContainerResourceMetricSource, path *field.Path) {
 	if c.named(string(m.Name), "must specify a resource name", path.Child("name")) {
-		c.Add(podspec.ValidateContainerResourceName(m.Name, path.Child("name"))...)
+		podspec.ValidateContainerResourceName(c.Checker, m.Name, path.Child("name"))
 	}
 	if c.named(m.Container, "must specify a container", path.Child("container")) {
 		c.DNSLabel(path.Child("container"), m.Container)
@@ -137,7 +137,7 @@ func (c *checker) containerResource(m *autoscalingv2.ContainerResourceMetricSour
 
 // usage checks a target for the resource usage of pods: an amount, or a percentage of
 // their requests.
-func (c *checker) usage(target *autoscalingv2.MetricTarget, path *field.Path) {
+func (c checker) usage(target *autoscalingv2.MetricTarget, path *field.Path) {
 	c.target(target, path)
 	switch share, amount := target.AverageUtilization != nil, target.AverageValue != nil; {
 	case !share && !amount:
@@ -147,7 +147,7 @@ func (c *checker) usage(target *autoscalingv2.MetricTarget, path *field.Path) {
 	}
 }
 
-func (c *checker) target(target *autoscalingv2.MetricTarget, path *field.Path) {
+func (c checker) target(target *autoscalingv2.MetricTarget, path *field.Path) {
 	types := []autoscalingv2.MetricTargetType{autoscalingv2.UtilizationMetricType, autoscalingv2.ValueMetricType, autoscalingv2.AverageValueMetricType}
 	c.named(string(target.Type), "must specify a metric target type", path.Child("type"))
 	if !slices.Contains(types, target.Type) {

@@ -68,36 +68,32 @@ func lastScheduleCell(c *batchv1.CronJob) any {
 // A Job's name is the name of its CronJob and 11 characters for the scheduled time.
 const maxCronJobName = validation.DNS1035LabelMaxLength - 11
 
-func validateCronJob(_ context.Context, cj *batchv1.CronJob) field.ErrorList {
-	c := &checker{}
-	c.cronJobSpec(&cj.Spec, nil, field.NewPath("spec"))
+func validateCronJob(_ context.Context, c *check.Checker, cj *batchv1.CronJob) {
+	validateCronJobSpec(c, &cj.Spec, nil, field.NewPath("spec"))
 	if len(cj.Name) > maxCronJobName {
 		c.Invalid(field.NewPath("metadata", "name"), cj.Name, fmt.Sprintf("must be no more than %d characters", maxCronJobName))
 	}
-	return c.Errors()
 }
 
-func validateCronJobUpdate(_ context.Context, cj, old *batchv1.CronJob) field.ErrorList {
-	c := &checker{}
-	c.cronJobSpec(&cj.Spec, &old.Spec, field.NewPath("spec"))
-	return c.Errors()
+func validateCronJobUpdate(_ context.Context, c *check.Checker, cj, old *batchv1.CronJob) {
+	validateCronJobSpec(c, &cj.Spec, &old.Spec, field.NewPath("spec"))
 }
 
-// cronJobSpec takes the old spec too, where there is one: what it was allowed it
+// validateCronJobSpec takes the old spec too, where there is one: what it was allowed it
 // may keep.
-func (c *checker) cronJobSpec(spec, old *batchv1.CronJobSpec, path *field.Path) {
-	c.schedule(spec, old, path.Child("schedule"))
+func validateCronJobSpec(c *check.Checker, spec, old *batchv1.CronJobSpec, path *field.Path) {
+	validateSchedule(c, spec, old, path.Child("schedule"))
 	check.NonNegativePtr(c, path.Child("startingDeadlineSeconds"), spec.StartingDeadlineSeconds)
-	if old == nil || unlike(spec.TimeZone, old.TimeZone) {
-		c.timeZone(spec.TimeZone, path.Child("timeZone"))
+	if old == nil || !ptr.Equal(spec.TimeZone, old.TimeZone) {
+		validateTimeZone(c, spec.TimeZone, path.Child("timeZone"))
 	}
-	c.concurrency(spec.ConcurrencyPolicy, path.Child("concurrencyPolicy"))
-	c.jobTemplate(&spec.JobTemplate.Spec, path.Child("jobTemplate", "spec"))
+	validateConcurrency(c, spec.ConcurrencyPolicy, path.Child("concurrencyPolicy"))
+	validateJobTemplate(c, &spec.JobTemplate.Spec, path.Child("jobTemplate", "spec"))
 	check.NonNegativePtr(c, path.Child("successfulJobsHistoryLimit"), spec.SuccessfulJobsHistoryLimit)
 	check.NonNegativePtr(c, path.Child("failedJobsHistoryLimit"), spec.FailedJobsHistoryLimit)
 }
 
-func (c *checker) schedule(spec, old *batchv1.CronJobSpec, path *field.Path) {
+func validateSchedule(c *check.Checker, spec, old *batchv1.CronJobSpec, path *field.Path) {
 	if spec.Schedule == "" {
 		c.Declared().Required(path, "")
 		return
@@ -133,7 +129,7 @@ func parseSchedule(schedule string) (err error) {
 // zonePart matches a part of a time zone's name by the rules of the tz database, and older names.
 var zonePart = regexp.MustCompile(`^[A-Za-z._0-9+][A-Za-z._0-9+-]{0,13}$`)
 
-func (c *checker) timeZone(zone *string, path *field.Path) {
+func validateTimeZone(c *check.Checker, zone *string, path *field.Path) {
 	if zone == nil {
 		return
 	}
@@ -155,19 +151,13 @@ func (c *checker) timeZone(zone *string, path *field.Path) {
 	}
 }
 
-func (c *checker) concurrency(policy batchv1.ConcurrencyPolicy, path *field.Path) {
-	switch policy {
-	case batchv1.AllowConcurrent, batchv1.ForbidConcurrent, batchv1.ReplaceConcurrent:
-	case "":
-		c.Required(path, "")
-	default:
-		c.Add(field.NotSupported(path, policy, []batchv1.ConcurrencyPolicy{batchv1.AllowConcurrent, batchv1.ForbidConcurrent, batchv1.ReplaceConcurrent}))
-	}
+func validateConcurrency(c *check.Checker, policy batchv1.ConcurrencyPolicy, path *field.Path) {
+	check.RequiredOneOf(c, path, policy, batchv1.AllowConcurrent, batchv1.ForbidConcurrent, batchv1.ReplaceConcurrent)
 }
 
-// jobTemplate wants jobs that get their selectors by themselves.
-func (c *checker) jobTemplate(spec *batchv1.JobSpec, path *field.Path) {
-	c.jobSpec(spec, path)
+// validateJobTemplate wants jobs that get their selectors by themselves.
+func validateJobTemplate(c *check.Checker, spec *batchv1.JobSpec, path *field.Path) {
+	validateJobSpec(c, spec, path)
 	if spec.Selector != nil {
 		c.Invalid(path.Child("selector"), spec.Selector, "`selector` will be auto-generated")
 	}

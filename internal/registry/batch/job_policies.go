@@ -37,23 +37,16 @@ var (
 )
 
 // oneOf wants one of the values, and says which there are where none is given.
-func oneOf[V ~string](c *checker, path *field.Path, value V, supported []V) {
-	switch {
-	case value == "":
+func oneOf[V ~string](c *check.Checker, path *field.Path, value V, supported []V) {
+	if value == "" {
 		c.Required(path, fmt.Sprintf("valid values: %q", supported))
-	case !slices.Contains(supported, value):
-		c.Add(field.NotSupported(path, value, supported))
+		return
 	}
+	check.OneOf(c, path, value, supported...)
 }
 
-func (c *checker) atMostItems(path *field.Path, n, limit int) {
-	if n > limit {
-		c.TooMany(path, n, limit)
-	}
-}
-
-// failurePolicy checks what is done about pods that fail (KEP-3329).
-func (c *checker) failurePolicy(spec *batchv1.JobSpec, path *field.Path) {
+// validateFailurePolicy checks what is done about pods that fail (KEP-3329).
+func validateFailurePolicy(c *check.Checker, spec *batchv1.JobSpec, path *field.Path) {
 	if spec.PodFailurePolicy == nil {
 		return
 	}
@@ -64,21 +57,21 @@ func (c *checker) failurePolicy(spec *batchv1.JobSpec, path *field.Path) {
 		}
 	}
 	rules := spec.PodFailurePolicy.Rules
-	c.atMostItems(path.Child("rules"), len(rules), maxPolicyRules)
+	c.MaxItems(path.Child("rules"), len(rules), maxPolicyRules)
 	for i := range rules {
-		c.failureRule(&rules[i], spec.BackoffLimitPerIndex != nil, containers, path.Child("rules").Index(i))
+		validateFailureRule(c, &rules[i], spec.BackoffLimitPerIndex != nil, containers, path.Child("rules").Index(i))
 	}
 }
 
-func (c *checker) failureRule(rule *batchv1.PodFailurePolicyRule, limitPerIndex bool, containers sets.Set[string], path *field.Path) {
+func validateFailureRule(c *check.Checker, rule *batchv1.PodFailurePolicyRule, limitPerIndex bool, containers sets.Set[string], path *field.Path) {
 	oneOf(c, path.Child("action"), rule.Action, failureActions)
 	if rule.Action == batchv1.PodFailurePolicyActionFailIndex && !limitPerIndex {
 		c.Invalid(path.Child("action"), rule.Action, "requires the backoffLimitPerIndex to be set")
 	}
 	if rule.OnExitCodes != nil {
-		c.exitCodes(rule.OnExitCodes, containers, path.Child("onExitCodes"))
+		validateExitCodes(c, rule.OnExitCodes, containers, path.Child("onExitCodes"))
 	}
-	c.podConditions(rule.OnPodConditions, path.Child("onPodConditions"))
+	validatePodConditions(c, rule.OnPodConditions, path.Child("onPodConditions"))
 	switch codes, conditions := rule.OnExitCodes != nil, len(rule.OnPodConditions) > 0; {
 	case codes && conditions:
 		c.Invalid(path, field.OmitValueType{}, bothConditions)
@@ -87,8 +80,8 @@ func (c *checker) failureRule(rule *batchv1.PodFailurePolicyRule, limitPerIndex 
 	}
 }
 
-func (c *checker) podConditions(patterns []batchv1.PodFailurePolicyOnPodConditionsPattern, path *field.Path) {
-	c.atMostItems(path, len(patterns), maxPodConditions)
+func validatePodConditions(c *check.Checker, patterns []batchv1.PodFailurePolicyOnPodConditionsPattern, path *field.Path) {
+	c.MaxItems(path, len(patterns), maxPodConditions)
 	for i, pattern := range patterns {
 		for _, problem := range validation.IsQualifiedName(string(pattern.Type)) {
 			c.Invalid(path.Index(i).Child("type"), string(pattern.Type), problem)
@@ -97,7 +90,7 @@ func (c *checker) podConditions(patterns []batchv1.PodFailurePolicyOnPodConditio
 	}
 }
 
-func (c *checker) exitCodes(codes *batchv1.PodFailurePolicyOnExitCodesRequirement, containers sets.Set[string], path *field.Path) {
+func validateExitCodes(c *check.Checker, codes *batchv1.PodFailurePolicyOnExitCodesRequirement, containers sets.Set[string], path *field.Path) {
 	oneOf(c, path.Child("operator"), codes.Operator, exitCodeOperators)
 	if name := codes.ContainerName; name != nil && !containers.Has(*name) {
 		c.Invalid(path.Child("containerName"), *name, "must be one of the container or initContainer names in the pod template")
@@ -106,7 +99,7 @@ func (c *checker) exitCodes(codes *batchv1.PodFailurePolicyOnExitCodesRequiremen
 	if len(codes.Values) == 0 {
 		c.Invalid(values, codes.Values, "at least one value is required")
 	}
-	c.atMostItems(values, len(codes.Values), maxExitCodes)
+	c.MaxItems(values, len(codes.Values), maxExitCodes)
 	seen := sets.Set[int32]{}
 	for i, code := range codes.Values {
 		if code == 0 && codes.Operator == batchv1.PodFailurePolicyOnExitCodesOpIn {
@@ -119,9 +112,9 @@ func (c *checker) exitCodes(codes *batchv1.PodFailurePolicyOnExitCodesRequiremen
 	}
 }
 
-// successPolicy checks which indexes are enough for the job to have succeeded
+// validateSuccessPolicy checks which indexes are enough for the job to have succeeded
 // (KEP-3998).
-func (c *checker) successPolicy(spec *batchv1.JobSpec, path *field.Path) {
+func validateSuccessPolicy(c *check.Checker, spec *batchv1.JobSpec, path *field.Path) {
 	if spec.SuccessPolicy == nil {
 		return
 	}
@@ -136,13 +129,13 @@ func (c *checker) successPolicy(spec *batchv1.JobSpec, path *field.Path) {
 	if len(rules) == 0 {
 		c.Required(path.Child("rules"), "at least one rules must be specified when the successPolicy is specified")
 	}
-	c.atMostItems(path.Child("rules"), len(rules), maxPolicyRules)
+	c.MaxItems(path.Child("rules"), len(rules), maxPolicyRules)
 	for i := range rules {
-		c.successRule(&rules[i], *spec.Completions, path.Child("rules").Index(i))
+		validateSuccessRule(c, &rules[i], *spec.Completions, path.Child("rules").Index(i))
 	}
 }
 
-func (c *checker) successRule(rule *batchv1.SuccessPolicyRule, completions int32, path *field.Path) {
+func validateSuccessRule(c *check.Checker, rule *batchv1.SuccessPolicyRule, completions int32, path *field.Path) {
 	count, indexes := rule.SucceededCount, rule.SucceededIndexes
 	if count == nil && indexes == nil {
 		c.Required(path, "at least one of succeededCount or succeededIndexes must be specified")
@@ -161,8 +154,8 @@ func (c *checker) successRule(rule *batchv1.SuccessPolicyRule, completions int32
 	}
 	at := path.Child("succeededCount")
 	c.NonNegative(at, int64(*count))
-	c.atMost(at, count, completions, fmt.Sprintf("must be less than or equal to %d (the number of specified completions)", completions))
+	requireAtMost(c, at, count, completions, fmt.Sprintf("must be less than or equal to %d (the number of specified completions)", completions))
 	if indexes != nil {
-		c.atMost(at, count, listed, fmt.Sprintf("must be less than or equal to %d (the number of indexes in the specified succeededIndexes field)", listed))
+		requireAtMost(c, at, count, listed, fmt.Sprintf("must be less than or equal to %d (the number of indexes in the specified succeededIndexes field)", listed))
 	}
 }

@@ -54,7 +54,7 @@ func has(j *batchv1.Job, condition batchv1.JobConditionType, status corev1.Condi
 // statusChecker checks one write of a status; what changed is what its rules are
 // asked for.
 type statusChecker struct {
-	checker
+	*check.Checker
 	path        *field.Path
 	spec        *batchv1.JobSpec
 	status, old *batchv1.JobStatus
@@ -67,18 +67,19 @@ type statusChecker struct {
 	terminatingChanged, uncountedChanged, resumesThereby bool
 }
 
-func validateJobStatus(_ context.Context, j, old *batchv1.Job) field.ErrorList {
+func validateJobStatus(_ context.Context, to *check.Checker, j, old *batchv1.Job) {
 	is, was, status, before := progressOf(j), progressOf(old), &j.Status, &old.Status
 	c := &statusChecker{
-		path: field.NewPath("status"), spec: &j.Spec, status: status, old: before, is: is, was: was,
+		Checker: to,
+		path:    field.NewPath("status"), spec: &j.Spec, status: status, old: before, is: is, was: was,
 		finishedChanged: is.finished() != was.finished(), completeChanged: is.complete != was.complete, failedChanged: is.failed != was.failed,
 		startChanged:            !status.StartTime.Equal(before.StartTime),
 		completionChanged:       !status.CompletionTime.Equal(before.CompletionTime),
 		completedIndexesChanged: status.CompletedIndexes != before.CompletedIndexes,
-		failedIndexesChanged:    unlike(status.FailedIndexes, before.FailedIndexes),
+		failedIndexesChanged:    !ptr.Equal(status.FailedIndexes, before.FailedIndexes),
 		activeChanged:           status.Active != before.Active,
-		readyChanged:            unlike(status.Ready, before.Ready),
-		terminatingChanged:      unlike(status.Terminating, before.Terminating),
+		readyChanged:            !ptr.Equal(status.Ready, before.Ready),
+		terminatingChanged:      !ptr.Equal(status.Terminating, before.Terminating),
 		uncountedChanged:        !equality.Semantic.DeepEqual(status.UncountedTerminatedPods, before.UncountedTerminatedPods),
 		resumesThereby:          was.suspended && has(j, batchv1.JobSuspended, corev1.ConditionFalse),
 	}
@@ -89,7 +90,6 @@ func validateJobStatus(_ context.Context, j, old *batchv1.Job) field.ErrorList {
 	c.finishedPods()
 	c.indexes()
 	c.neverBack()
-	return c.Errors()
 }
 
 func (c *statusChecker) counts() {
@@ -237,7 +237,7 @@ func (c *statusChecker) neverBack() {
 		c.Invalid(c.path.Child("failed"), c.status.Failed, "cannot decrease the failed counter")
 	}
 	// An indexed job whose pods all run at once may be scaled down.
-	scalable := isIndexed(c.spec) && !unlike(c.spec.Completions, c.spec.Parallelism)
+	scalable := isIndexed(c.spec) && ptr.Equal(c.spec.Completions, c.spec.Parallelism)
 	if c.status.Succeeded < c.old.Succeeded && !scalable {
 		c.Invalid(c.path.Child("succeeded"), c.status.Succeeded, "cannot decrease the succeeded counter")
 	}

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	testingclock "k8s.io/utils/clock/testing"
 
+	"github.com/kindred-project/kindred/internal/registry/check/checktest"
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
@@ -143,7 +144,7 @@ func TestSelectorsAreGenerated(t *testing.T) {
 	if j := newJob(t, manual); len(j.Spec.Template.Labels) != 1 || len(j.Spec.Selector.MatchLabels) != 1 {
 		t.Errorf("generated although manual: %v", j.Spec)
 	}
-	wantErrors(t, "manual", Job.Validate(t.Context(), newJob(t, manual)))
+	wantErrors(t, "manual", checktest.Errors(t.Context(), Job.Validate, newJob(t, manual)))
 
 	for name, test := range map[string]struct {
 		change func(*batchv1.JobSpec)
@@ -162,11 +163,11 @@ func TestSelectorsAreGenerated(t *testing.T) {
 			[]string{"spec.selector: Required value", "spec.template.metadata.labels: Invalid value: null: `selector` does not match"},
 		},
 	} {
-		wantErrors(t, name, Job.Validate(t.Context(), newJob(t, test.change)), test.want...)
+		wantErrors(t, name, checktest.Errors(t.Context(), Job.Validate, newJob(t, test.change)), test.want...)
 	}
 	none := newJob(t, func(*batchv1.JobSpec) {})
 	none.Spec.Template.Labels, none.UID = nil, ""
-	wantErrors(t, "lost", Job.Validate(t.Context(), none),
+	wantErrors(t, "lost", checktest.Errors(t.Context(), Job.Validate, none),
 		"metadata.uid: Required value",
 		"spec.template.metadata.labels[controller-uid]: Required value: must be ''",
 		"spec.template.metadata.labels[job-name]: Required value: must be 'sum'",
@@ -211,12 +212,12 @@ func TestJobs(t *testing.T) {
 			s.Completions, s.BackoffLimitPerIndex, s.MaxFailedIndexes = new(int32(100001)), new(int32(1)), new(int32(10001))
 		}, []string{"spec.maxFailedIndexes: Invalid value: 10001: must be less than or equal to 10000 when completions are above 100000 and used with backoff limit per index"}},
 	} {
-		wantErrors(t, name, Job.Validate(t.Context(), newJob(t, test.change)), test.want...)
+		wantErrors(t, name, checktest.Errors(t.Context(), Job.Validate, newJob(t, test.change)), test.want...)
 	}
 	long := newJob(t, indexed)
 	long.Name = strings.Repeat("a", 62)
 	long.Spec.ManualSelector = new(true)
-	wantErrors(t, "hostname", Job.Validate(t.Context(), long), fmt.Sprintf("metadata.name: Invalid value: %q: will not able to create pod with invalid DNS label: %s-4", long.Name, long.Name))
+	wantErrors(t, "hostname", checktest.Errors(t.Context(), Job.Validate, long), fmt.Sprintf("metadata.name: Invalid value: %q: will not able to create pod with invalid DNS label: %s-4", long.Name, long.Name))
 }
 
 func TestFailurePolicies(t *testing.T) {
@@ -253,7 +254,7 @@ func TestFailurePolicies(t *testing.T) {
 		j := newJob(t, func(s *batchv1.JobSpec) {
 			s.PodFailurePolicy = &batchv1.PodFailurePolicy{Rules: []batchv1.PodFailurePolicyRule{test.rule}}
 		})
-		wantErrors(t, name, Job.Validate(t.Context(), j), test.want...)
+		wantErrors(t, name, checktest.Errors(t.Context(), Job.Validate, j), test.want...)
 	}
 	both := conditions(target)
 	both.OnExitCodes = codes("In", nil, 1).OnExitCodes
@@ -263,7 +264,7 @@ func TestFailurePolicies(t *testing.T) {
 		s.PodReplacementPolicy = new(batchv1.TerminatingOrFailed)
 		s.Template.Spec.RestartPolicy = corev1.RestartPolicyOnFailure
 	})
-	wantErrors(t, "all wrong", Job.Validate(t.Context(), j),
+	wantErrors(t, "all wrong", checktest.Errors(t.Context(), Job.Validate, j),
 		"spec.podFailurePolicy.rules: Too many: 21: must have at most 20 items",
 		"spec.podFailurePolicy.rules[20]: Invalid value: specifying both OnExitCodes and OnPodConditions is not supported",
 		`spec.podReplacementPolicy: Unsupported value: "TerminatingOrFailed": supported values: "Failed"`,
@@ -297,12 +298,12 @@ func TestSuccessPolicies(t *testing.T) {
 			indexed(s)
 			s.SuccessPolicy = &batchv1.SuccessPolicy{Rules: []batchv1.SuccessPolicyRule{test.rule}}
 		})
-		wantErrors(t, name, Job.Validate(t.Context(), j), test.want...)
+		wantErrors(t, name, checktest.Errors(t.Context(), Job.Validate, j), test.want...)
 	}
 	policy := &batchv1.SuccessPolicy{}
-	wantErrors(t, "not indexed", Job.Validate(t.Context(), newJob(t, func(s *batchv1.JobSpec) { s.SuccessPolicy = policy })), "spec.successPolicy: Invalid value: {")
-	wantErrors(t, "no rules", Job.Validate(t.Context(), newJob(t, func(s *batchv1.JobSpec) { indexed(s); s.SuccessPolicy = policy })), "spec.successPolicy.rules: Required value")
-	wantErrors(t, "no count", Job.Validate(t.Context(), newJob(t, func(s *batchv1.JobSpec) {
+	wantErrors(t, "not indexed", checktest.Errors(t.Context(), Job.Validate, newJob(t, func(s *batchv1.JobSpec) { s.SuccessPolicy = policy })), "spec.successPolicy: Invalid value: {")
+	wantErrors(t, "no rules", checktest.Errors(t.Context(), Job.Validate, newJob(t, func(s *batchv1.JobSpec) { indexed(s); s.SuccessPolicy = policy })), "spec.successPolicy.rules: Required value")
+	wantErrors(t, "no count", checktest.Errors(t.Context(), Job.Validate, newJob(t, func(s *batchv1.JobSpec) {
 		indexed(s)
 		s.Completions, s.SuccessPolicy = nil, &batchv1.SuccessPolicy{Rules: []batchv1.SuccessPolicyRule{{SucceededCount: new(int32(1))}}}
 	})), "spec.completions: Required value")

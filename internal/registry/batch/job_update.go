@@ -10,42 +10,43 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
+
+	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
-func validateJobUpdate(_ context.Context, j, old *batchv1.Job) field.ErrorList {
-	c, path := &checker{}, field.NewPath("spec")
+func validateJobUpdate(_ context.Context, c *check.Checker, j, old *batchv1.Job) {
+	path := field.NewPath("spec")
 	spec, before := &j.Spec, &old.Spec
-	c.jobSpecWithSelector(spec, path)
-	c.completionsUpdate(spec, before, path.Child("completions"))
+	validateJobSpecWithSelector(c, spec, path)
+	validateCompletionsUpdate(c, spec, before, path.Child("completions"))
 	c.Immutable(path.Child("selector"), spec.Selector, before.Selector)
-	c.templateUpdate(j, old, path.Child("template"))
+	validateTemplateUpdate(c, j, old, path.Child("template"))
 	c.Immutable(path.Child("completionMode"), spec.CompletionMode, before.CompletionMode)
 	c.Immutable(path.Child("podFailurePolicy"), spec.PodFailurePolicy, before.PodFailurePolicy)
 	c.Immutable(path.Child("backoffLimitPerIndex"), spec.BackoffLimitPerIndex, before.BackoffLimitPerIndex)
 	c.Immutable(path.Child("managedBy"), spec.ManagedBy, before.ManagedBy)
 	c.Immutable(path.Child("successPolicy"), spec.SuccessPolicy, before.SuccessPolicy)
-	c.nameOfIndexedPods(j)
-	return c.Errors()
+	validateNameOfIndexedPods(c, j)
 }
 
-// completionsUpdate lets an indexed job grow and shrink, if all of its pods run
+// validateCompletionsUpdate lets an indexed job grow and shrink, if all of its pods run
 // at the same time (KEP-3715).
-func (c *checker) completionsUpdate(spec, old *batchv1.JobSpec, path *field.Path) {
+func validateCompletionsUpdate(c *check.Checker, spec, old *batchv1.JobSpec, path *field.Path) {
 	if !isIndexed(spec) {
 		c.Immutable(path, spec.Completions, old.Completions)
 		return
 	}
-	if spec.Completions == nil || !unlike(spec.Completions, old.Completions) {
+	if spec.Completions == nil || ptr.Equal(spec.Completions, old.Completions) {
 		return
 	}
-	if unlike(spec.Completions, spec.Parallelism) {
+	if !ptr.Equal(spec.Completions, spec.Parallelism) {
 		c.Invalid(path, *spec.Completions, "can only be modified in tandem with spec.parallelism")
 	}
 }
 
-// templateUpdate lets a queue change where the pods of a suspended job will run
+// validateTemplateUpdate lets a queue change where the pods of a suspended job will run
 // (KEP-2926, KEP-5440), and what resources they ask for.
-func (c *checker) templateUpdate(j, old *batchv1.Job, path *field.Path) {
+func validateTemplateUpdate(c *check.Checker, j, old *batchv1.Job, path *field.Path) {
 	template, before := &j.Spec.Template, old.Spec.Template.DeepCopy()
 	if !mayChangeTemplate(old) {
 		c.Immutable(path, template, before)

@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kindred-project/kindred/internal/registry/check/checktest"
 )
 
 func TestWhatMayChange(t *testing.T) {
@@ -70,7 +72,7 @@ func TestWhatMayChange(t *testing.T) {
 		old.Status = test.status
 		j := old.DeepCopy()
 		test.change(&j.Spec)
-		wantErrors(t, name, Job.ValidateUpdate(t.Context(), j, old), test.want...)
+		wantErrors(t, name, checktest.UpdateErrors(t.Context(), Job.ValidateUpdate, j, old), test.want...)
 	}
 }
 
@@ -145,7 +147,7 @@ func TestStatuses(t *testing.T) {
 		j := newJob(t, test.spec)
 		old := j.DeepCopy()
 		j.Status, old.Status = test.is, test.old
-		wantErrors(t, name, Job.StatusUpdate.Validate(t.Context(), j, old), test.want...)
+		wantErrors(t, name, checktest.UpdateErrors(t.Context(), Job.StatusUpdate.Validate, j, old), test.want...)
 	}
 }
 
@@ -189,18 +191,18 @@ func TestCronJobs(t *testing.T) {
 		}, []string{"spec.jobTemplate.spec.selector: Invalid value: {", `spec.jobTemplate.spec.manualSelector: Unsupported value: true: supported values: "nil", "false"`}},
 		"template": {func(s *spec) { s.JobTemplate.Spec.Template.Spec.RestartPolicy = "" }, []string{"spec.jobTemplate.spec.template.spec.restartPolicy: Required value"}},
 	} {
-		wantErrors(t, name, CronJob.Validate(t.Context(), newCronJob(t, test.change)), test.want...)
+		wantErrors(t, name, checktest.Errors(t.Context(), CronJob.Validate, newCronJob(t, test.change)), test.want...)
 	}
 	long := newCronJob(t, func(*spec) {})
 	long.Name = strings.Repeat("a", 53)
-	wantErrors(t, "long name", CronJob.Validate(t.Context(), long), `metadata.name: Invalid value: "`+long.Name+`": must be no more than 52 characters`)
-	wantErrors(t, "long name, changed", CronJob.ValidateUpdate(t.Context(), long, long))
+	wantErrors(t, "long name", checktest.Errors(t.Context(), CronJob.Validate, long), `metadata.name: Invalid value: "`+long.Name+`": must be no more than 52 characters`)
+	wantErrors(t, "long name, changed", checktest.UpdateErrors(t.Context(), CronJob.ValidateUpdate, long, long))
 	old := newCronJob(t, schedule("TZ=UTC * * * * *"))
-	wantErrors(t, "keeps its zone", CronJob.ValidateUpdate(t.Context(), old, old))
+	wantErrors(t, "keeps its zone", checktest.UpdateErrors(t.Context(), CronJob.ValidateUpdate, old, old))
 	both := newCronJob(t, func(s *spec) { schedule("TZ=UTC * * * * *")(s); zone("UTC")(s) })
-	wantErrors(t, "two zones", CronJob.ValidateUpdate(t.Context(), both, old), `spec.schedule: Invalid value: "TZ=UTC * * * * *": cannot use both timeZone field and TZ or CRON_TZ in schedule`)
+	wantErrors(t, "two zones", checktest.UpdateErrors(t.Context(), CronJob.ValidateUpdate, both, old), `spec.schedule: Invalid value: "TZ=UTC * * * * *": cannot use both timeZone field and TZ or CRON_TZ in schedule`)
 	stale := newCronJob(t, zone("Mars/Base"))
-	wantErrors(t, "keeps its unknown zone", CronJob.ValidateUpdate(t.Context(), stale, stale))
+	wantErrors(t, "keeps its unknown zone", checktest.UpdateErrors(t.Context(), CronJob.ValidateUpdate, stale, stale))
 	if got := CronJob.Warnings(t.Context(), old, old); len(got) != 1 || !strings.HasPrefix(got[0], "cannot use TZ or CRON_TZ in spec.spec.schedule") {
 		t.Errorf("warnings %q", got)
 	}

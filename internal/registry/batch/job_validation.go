@@ -33,17 +33,15 @@ func isIndexed(spec *batchv1.JobSpec) bool {
 	return ptr.Deref(spec.CompletionMode, batchv1.NonIndexedCompletion) == batchv1.IndexedCompletion
 }
 
-func validateJob(_ context.Context, j *batchv1.Job) field.ErrorList {
-	c := &checker{}
-	c.generatedSelector(j)
-	c.jobSpecWithSelector(&j.Spec, field.NewPath("spec"))
-	c.nameOfIndexedPods(j)
-	return c.Errors()
+func validateJob(_ context.Context, c *check.Checker, j *batchv1.Job) {
+	validateGeneratedSelector(c, j)
+	validateJobSpecWithSelector(c, &j.Spec, field.NewPath("spec"))
+	validateNameOfIndexedPods(c, j)
 }
 
-// generatedSelector wants the labels and the selector which generateSelector
+// validateGeneratedSelector wants the labels and the selector which generateSelector
 // makes, and no others that the caller brought.
-func (c *checker) generatedSelector(j *batchv1.Job) {
+func validateGeneratedSelector(c *check.Checker, j *batchv1.Job) {
 	if ptr.Deref(j.Spec.ManualSelector, false) || j.Spec.Selector == nil {
 		return
 	}
@@ -53,8 +51,8 @@ func (c *checker) generatedSelector(j *batchv1.Job) {
 	generated := labels.Set{}
 	path := field.NewPath("spec", "template", "metadata", "labels")
 	for i := range uidLabels { // the old names first, then those with the prefix
-		c.label(path, j.Spec.Template.Labels, uidLabels[i], string(j.UID))
-		c.label(path, j.Spec.Template.Labels, nameLabels[i], j.Name)
+		requireLabel(c, path, j.Spec.Template.Labels, uidLabels[i], string(j.UID))
+		requireLabel(c, path, j.Spec.Template.Labels, nameLabels[i], j.Name)
 		generated[uidLabels[i]], generated[nameLabels[i]] = string(j.UID), j.Name
 	}
 	if selector, err := metav1.LabelSelectorAsSelector(j.Spec.Selector); err == nil && !selector.Matches(generated) {
@@ -62,7 +60,7 @@ func (c *checker) generatedSelector(j *batchv1.Job) {
 	}
 }
 
-func (c *checker) label(path *field.Path, labels map[string]string, key, want string) {
+func requireLabel(c *check.Checker, path *field.Path, labels map[string]string, key, want string) {
 	value, found := labels[key]
 	switch message := fmt.Sprintf("must be '%s'", want); {
 	case !found:
@@ -72,9 +70,9 @@ func (c *checker) label(path *field.Path, labels map[string]string, key, want st
 	}
 }
 
-// nameOfIndexedPods: the name of a job and the highest index are the hostname of
+// validateNameOfIndexedPods: the name of a job and the highest index are the hostname of
 // a pod, which must be a DNS label.
-func (c *checker) nameOfIndexedPods(j *batchv1.Job) {
+func validateNameOfIndexedPods(c *check.Checker, j *batchv1.Job) {
 	if !isIndexed(&j.Spec) || ptr.Deref(j.Spec.Completions, 0) <= 0 {
 		return
 	}
@@ -84,8 +82,8 @@ func (c *checker) nameOfIndexedPods(j *batchv1.Job) {
 	}
 }
 
-func (c *checker) jobSpecWithSelector(spec *batchv1.JobSpec, path *field.Path) {
-	c.jobSpec(spec, path)
+func validateJobSpecWithSelector(c *check.Checker, spec *batchv1.JobSpec, path *field.Path) {
+	validateJobSpec(c, spec, path)
 	if spec.Selector == nil {
 		c.Required(path.Child("selector"), "")
 	} else {
@@ -97,9 +95,9 @@ func (c *checker) jobSpecWithSelector(spec *batchv1.JobSpec, path *field.Path) {
 	}
 }
 
-// jobSpec checks what holds for jobs and for templates of jobs, which have no
+// validateJobSpec checks what holds for jobs and for templates of jobs, which have no
 // selector yet.
-func (c *checker) jobSpec(spec *batchv1.JobSpec, path *field.Path) {
+func validateJobSpec(c *check.Checker, spec *batchv1.JobSpec, path *field.Path) {
 	check.NonNegativePtr(c, path.Child("parallelism"), spec.Parallelism)
 	check.NonNegativePtr(c, path.Child("completions"), spec.Completions)
 	check.NonNegativePtr(c, path.Child("activeDeadlineSeconds"), spec.ActiveDeadlineSeconds)
@@ -110,16 +108,16 @@ func (c *checker) jobSpec(spec *batchv1.JobSpec, path *field.Path) {
 	if spec.MaxFailedIndexes != nil && spec.BackoffLimitPerIndex == nil {
 		c.Declared().Add(field.Required(path.Child("backoffLimitPerIndex"), "when maxFailedIndexes is specified").WithOrigin("dependentRequired"))
 	}
-	c.managedBy(spec.ManagedBy, path.Child("managedBy"))
-	c.completionMode(spec, path)
-	c.failurePolicy(spec, path.Child("podFailurePolicy"))
-	c.successPolicy(spec, path.Child("successPolicy"))
-	c.replacementPolicy(spec, path.Child("podReplacementPolicy"))
-	c.Add(podspec.ValidatePodTemplateSpec(&spec.Template, path.Child("template"))...)
-	c.restartPolicy(spec, path.Child("template", "spec", "restartPolicy"))
+	validateManagedBy(c, spec.ManagedBy, path.Child("managedBy"))
+	validateCompletionMode(c, spec, path)
+	validateFailurePolicy(c, spec, path.Child("podFailurePolicy"))
+	validateSuccessPolicy(c, spec, path.Child("successPolicy"))
+	validateReplacementPolicy(c, spec, path.Child("podReplacementPolicy"))
+	podspec.ValidatePodTemplateSpec(c, &spec.Template, path.Child("template"))
+	validateRestartPolicy(c, spec, path.Child("template", "spec", "restartPolicy"))
 }
 
-func (c *checker) managedBy(name *string, path *field.Path) {
+func validateManagedBy(c *check.Checker, name *string, path *field.Path) {
 	if name == nil {
 		return
 	}
@@ -127,34 +125,34 @@ func (c *checker) managedBy(name *string, path *field.Path) {
 	c.MaxBytes(path, *name, maxManagedByLength)
 }
 
-func (c *checker) completionMode(spec *batchv1.JobSpec, path *field.Path) {
+func validateCompletionMode(c *check.Checker, spec *batchv1.JobSpec, path *field.Path) {
 	switch mode := ptr.Deref(spec.CompletionMode, batchv1.NonIndexedCompletion); mode {
 	case batchv1.IndexedCompletion:
-		c.indexedLimits(spec, path)
+		validateIndexedLimits(c, spec, path)
 	case batchv1.NonIndexedCompletion:
-		c.onlyIndexed(path.Child("backoffLimitPerIndex"), spec.BackoffLimitPerIndex)
-		c.onlyIndexed(path.Child("maxFailedIndexes"), spec.MaxFailedIndexes)
+		forbidUnlessIndexed(c, path.Child("backoffLimitPerIndex"), spec.BackoffLimitPerIndex)
+		forbidUnlessIndexed(c, path.Child("maxFailedIndexes"), spec.MaxFailedIndexes)
 	default:
-		c.Add(field.NotSupported(path.Child("completionMode"), mode, []batchv1.CompletionMode{batchv1.NonIndexedCompletion, batchv1.IndexedCompletion}))
+		check.OneOf(c, path.Child("completionMode"), mode, batchv1.NonIndexedCompletion, batchv1.IndexedCompletion)
 	}
 }
 
-func (c *checker) onlyIndexed(path *field.Path, n *int32) {
+func forbidUnlessIndexed(c *check.Checker, path *field.Path, n *int32) {
 	if n != nil {
 		c.Invalid(path, *n, "requires indexed completion mode")
 	}
 }
 
-func (c *checker) indexedLimits(spec *batchv1.JobSpec, path *field.Path) {
+func validateIndexedLimits(c *check.Checker, spec *batchv1.JobSpec, path *field.Path) {
 	failed := path.Child("maxFailedIndexes")
-	c.atMost(path.Child("parallelism"), spec.Parallelism, maxIndexedParallelism,
+	requireAtMost(c, path.Child("parallelism"), spec.Parallelism, maxIndexedParallelism,
 		fmt.Sprintf("must be less than or equal to %d when completion mode is %s", maxIndexedParallelism, batchv1.IndexedCompletion))
-	c.atMost(failed, spec.MaxFailedIndexes, maxFailedIndexes, fmt.Sprintf("must be less than or equal to %d", maxFailedIndexes))
+	requireAtMost(c, failed, spec.MaxFailedIndexes, maxFailedIndexes, fmt.Sprintf("must be less than or equal to %d", maxFailedIndexes))
 	if spec.Completions == nil {
 		c.Required(path.Child("completions"), fmt.Sprintf("when completion mode is %s", batchv1.IndexedCompletion))
 		return
 	}
-	c.atMost(failed, spec.MaxFailedIndexes, *spec.Completions, "must be less than or equal to completions")
+	requireAtMost(c, failed, spec.MaxFailedIndexes, *spec.Completions, "must be less than or equal to completions")
 	if *spec.Completions <= manyCompletions || spec.BackoffLimitPerIndex == nil {
 		return
 	}
@@ -162,18 +160,18 @@ func (c *checker) indexedLimits(spec *batchv1.JobSpec, path *field.Path) {
 	if spec.MaxFailedIndexes == nil {
 		c.Required(failed, fmt.Sprintf("must be specified when completions is above %d", manyCompletions))
 	}
-	c.atMost(path.Child("parallelism"), spec.Parallelism, maxParallelismOfMany, fmt.Sprintf(whenMany, maxParallelismOfMany, manyCompletions))
-	c.atMost(failed, spec.MaxFailedIndexes, maxFailedIndexesOfMany, fmt.Sprintf(whenMany, maxFailedIndexesOfMany, manyCompletions))
+	requireAtMost(c, path.Child("parallelism"), spec.Parallelism, maxParallelismOfMany, fmt.Sprintf(whenMany, maxParallelismOfMany, manyCompletions))
+	requireAtMost(c, failed, spec.MaxFailedIndexes, maxFailedIndexesOfMany, fmt.Sprintf(whenMany, maxFailedIndexesOfMany, manyCompletions))
 }
 
-func (c *checker) atMost(path *field.Path, n *int32, limit int32, message string) {
+func requireAtMost(c *check.Checker, path *field.Path, n *int32, limit int32, message string) {
 	if n != nil && *n > limit {
 		c.Invalid(path, *n, message)
 	}
 }
 
-// replacementPolicy: who judges pods by how they failed must wait until they have.
-func (c *checker) replacementPolicy(spec *batchv1.JobSpec, path *field.Path) {
+// validateReplacementPolicy: who judges pods by how they failed must wait until they have.
+func validateReplacementPolicy(c *check.Checker, spec *batchv1.JobSpec, path *field.Path) {
 	if spec.PodReplacementPolicy == nil {
 		return
 	}
@@ -184,9 +182,9 @@ func (c *checker) replacementPolicy(spec *batchv1.JobSpec, path *field.Path) {
 	check.OneOf(c, path, *spec.PodReplacementPolicy, supported...)
 }
 
-// restartPolicy refuses Always, also where it is the default of a template that
+// validateRestartPolicy refuses Always, also where it is the default of a template that
 // says nothing: the pods of a job must come to an end.
-func (c *checker) restartPolicy(spec *batchv1.JobSpec, path *field.Path) {
+func validateRestartPolicy(c *check.Checker, spec *batchv1.JobSpec, path *field.Path) {
 	switch policy := spec.Template.Spec.RestartPolicy; policy {
 	case corev1.RestartPolicyAlways, "":
 		c.Required(path, fmt.Sprintf("valid values: %q, %q", corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever))
@@ -196,6 +194,6 @@ func (c *checker) restartPolicy(spec *batchv1.JobSpec, path *field.Path) {
 		}
 	case corev1.RestartPolicyNever:
 	default:
-		c.Add(field.NotSupported(path, policy, []corev1.RestartPolicy{corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever}))
+		check.OneOf(c, path, policy, corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever)
 	}
 }

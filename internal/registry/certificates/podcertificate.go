@@ -20,6 +20,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/kindred-project/kindred/internal/auth/signers"
+	"github.com/kindred-project/kindred/internal/registry/check"
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
@@ -44,8 +45,8 @@ func podCertificateRequest(a authorizer.UnconditionalAuthorizer) generic.Clocked
 				Validate: answer{c, a}.validate,
 			},
 			Validate: validatePodRequest,
-			ValidateUpdate: func(_ context.Context, r, old *podRequest) field.ErrorList {
-				return apivalidation.ValidateImmutableField(r.Spec, old.Spec, specPath)
+			ValidateUpdate: func(_ context.Context, c *check.Checker, r, old *podRequest) {
+				c.Add(apivalidation.ValidateImmutableField(r.Spec, old.Spec, specPath)...)
 			},
 			RequireResourceVersion: true,
 			Fields: map[string]func(*podRequest) string{
@@ -96,20 +97,18 @@ type answer struct {
 	authorizer authorizer.UnconditionalAuthorizer
 }
 
-func (a answer) validate(ctx context.Context, r, old *podRequest) field.ErrorList {
-	if errs := validateAnswer(r, old, a.clock.Now()); len(errs) > 0 {
-		return errs
-	}
-	if equality.Semantic.DeepEqual(r.Status, old.Status) {
-		return nil
+func (a answer) validate(ctx context.Context, c *check.Checker, r, old *podRequest) {
+	valid := c.Passes(func() { validateAnswer(c, r, old, a.clock.Now()) })
+	if !valid || equality.Semantic.DeepEqual(r.Status, old.Status) {
+		return
 	}
 	path, signer := specPath.Child("signerName"), old.Spec.SignerName
 	who, ok := request.UserFrom(ctx)
 	if !ok {
-		return field.ErrorList{field.InternalError(path, errors.New("cannot determine calling user to perform \"sign\" check"))}
+		c.Add(field.InternalError(path, errors.New("cannot determine calling user to perform \"sign\" check")))
+		return
 	}
 	if !signers.Allowed(ctx, a.authorizer, who, "sign", signer) {
-		return field.ErrorList{field.Forbidden(path, fmt.Sprintf("User %q is not permitted to \"sign\" for signer %q", who.GetName(), signer))}
+		c.Forbidden(path, fmt.Sprintf("User %q is not permitted to \"sign\" for signer %q", who.GetName(), signer))
 	}
-	return nil
 }

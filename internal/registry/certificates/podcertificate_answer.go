@@ -41,20 +41,23 @@ var (
 )
 
 // validateAnswer lets a pending request be issued, denied or failed; all else stays.
-func validateAnswer(r, old *podRequest, now time.Time) field.ErrorList {
-	if errs := validateAnswerConditions(r.Status.Conditions); len(errs) > 0 {
-		return errs
+func validateAnswer(c *check.Checker, r, old *podRequest, now time.Time) {
+	if !c.Passes(func() { validateAnswerConditions(c, r.Status.Conditions) }) {
+		return
 	}
 	switch {
 	case is(old, issued, denied, failed):
-		return sameStatus(r.Status, old.Status, "immutable after PodCertificateRequest is issued, denied, or failed")
+		sameStatus(c, r.Status, old.Status, "immutable after PodCertificateRequest is issued, denied, or failed")
+		return
 	case is(r, denied, failed):
 		bare := certificatesv1.PodCertificateRequestStatus{Conditions: r.Status.Conditions}
-		return sameStatus(r.Status, bare, "non-condition status fields must be empty when denying or failing the PodCertificateRequest")
+		sameStatus(c, r.Status, bare, "non-condition status fields must be empty when denying or failing the PodCertificateRequest")
+		return
 	case is(r, issued):
-		return validateIssued(r, old, now)
+		validateIssued(c, r, old, now)
+		return
 	}
-	return sameStatus(r.Status, old.Status, "status is immutable unless transitioning to \"Issued\", \"Denied\", or \"Failed\"")
+	sameStatus(c, r.Status, old.Status, "status is immutable unless transitioning to \"Issued\", \"Denied\", or \"Failed\"")
 }
 
 func is(r *podRequest, states ...string) bool {
@@ -63,77 +66,69 @@ func is(r *podRequest, states ...string) bool {
 	})
 }
 
-func sameStatus(status, want certificatesv1.PodCertificateRequestStatus, detail string) field.ErrorList {
-	if equality.Semantic.DeepEqual(status, want) {
-		return nil
+func sameStatus(c *check.Checker, status, want certificatesv1.PodCertificateRequestStatus, detail string) {
+	if !equality.Semantic.DeepEqual(status, want) {
+		c.Invalid(statusPath, field.OmitValueType{}, detail)
 	}
-	return field.ErrorList{field.Invalid(statusPath, field.OmitValueType{}, detail)}
 }
 
-func validateAnswerConditions(conditions []metav1.Condition) field.ErrorList {
-	c := &check.Checker{}
+func validateAnswerConditions(c *check.Checker, conditions []metav1.Condition) {
 	known := 0
 	for i, condition := range conditions {
 		// Clients know these paths with a dot before the index.
 		path := statusPath.Child("conditions", fmt.Sprintf("[%d]", i))
-		switch condition.Type {
-		case issued, denied, failed:
-		default:
-			c.Add(field.NotSupported(path.Child("type"), condition.Type, []string{issued, denied, failed}))
+		if !c.Passes(func() { check.OneOf(c, path.Child("type"), condition.Type, issued, denied, failed) }) {
 			continue
 		}
 		if known++; known > 1 {
 			c.Invalid(path.Child("type"), condition.Type, "There may be at most one condition with type \"Issued\", \"Denied\", or \"Failed\"")
 		}
-		if condition.Status != metav1.ConditionTrue {
-			c.Add(field.NotSupported(path.Child("status"), condition.Status, []metav1.ConditionStatus{metav1.ConditionTrue}))
-		}
+		check.OneOf(c, path.Child("status"), condition.Status, metav1.ConditionTrue)
 	}
 	c.Add(metav1validation.ValidateConditions(conditions, statusPath.Child("conditions"))...)
-	return c.Errors()
 }
 
 // validateIssued reports the first thing that is wrong with a certificate: what
 // follows would not make sense.
-func validateIssued(r, old *podRequest, now time.Time) field.ErrorList {
+func validateIssued(c *check.Checker, r, old *podRequest, now time.Time) {
 	chain := r.Status.CertificateChain
 	if len(chain) > largestChain {
-		return field.ErrorList{field.TooLong(chainPath, chain, largestChain)}
+		c.TooLong(chainPath, largestChain)
+		return
 	}
-	refuse := func(detail string) field.ErrorList { return field.ErrorList{field.Invalid(chainPath, chain, detail)} }
+	refuse := func(detail string) { c.Invalid(chainPath, chain, detail) }
 	block, rest := pem.Decode([]byte(chain))
 	switch {
 	case block == nil:
-		return refuse("issued certificate chain must contain at least one certificate")
+		refuse("issued certificate chain must contain at least one certificate")
+		return
 	case block.Type != "CERTIFICATE":
-		return refuse("issued certificate chain must consist entirely of CERTIFICATE PEM blocks")
+		refuse("issued certificate chain must consist entirely of CERTIFICATE PEM blocks")
+		return
 	}
 	leaf, err := x509.ParseCertificate(block.Bytes)
 	if err != nil {
-		return refuse("leaf certificate does not parse as valid X.509")
+		refuse("leaf certificate does not parse as valid X.509")
+		return
 	}
-	errs := validateNames(leaf)
+	validNames := c.Passes(func() { validateNames(c, leaf) })
 	stub, err := x509.ParseCertificateRequest(old.Spec.StubPKCS10Request)
 	if err != nil {
-		return append(errs, field.Invalid(stubPath, field.OmitValueType{}, "must be a valid PKCS#10 CSR"))
+		c.Invalid(stubPath, field.OmitValueType{}, "must be a valid PKCS#10 CSR")
+		return
 	}
 	if key, ok := stub.PublicKey.(interface{ Equal(crypto.PublicKey) bool }); ok && !key.Equal(leaf.PublicKey) {
-		return append(errs, refuse("leaf certificate was not issued to the requested public key")...)
+		refuse("leaf certificate was not issued to the requested public key")
+		return
 	}
-	if errs = append(errs, validateTimesSet(&r.Status)...); len(errs) > 0 {
-		return errs
+	validTimes := c.Passes(func() { validateTimesSet(c, &r.Status) }) && validNames &&
+		c.Passes(func() { validateTimes(c, r, leaf, now) })
+	if problem := chainProblem(rest); validTimes && problem != "" {
+		refuse(problem)
 	}
-	if errs = validateTimes(r, leaf, now); len(errs) > 0 {
-		return errs
-	}
-	if problem := chainProblem(rest); problem != "" {
-		return refuse(problem)
-	}
-	return nil
 }
 
-func validateNames(leaf *x509.Certificate) field.ErrorList {
-	c := &check.Checker{}
+func validateNames(c *check.Checker, leaf *x509.Certificate) {
 	for _, name := range leaf.DNSNames {
 		if name == "" {
 			c.Invalid(chainPath, name, "leaf certificate should not contain empty DNSName")
@@ -150,11 +145,9 @@ func validateNames(leaf *x509.Certificate) field.ErrorList {
 			c.Invalid(chainPath, address, "leaf certificate should not contain invalid EmailAddress")
 		}
 	}
-	return c.Errors()
 }
 
-func validateTimesSet(status *certificatesv1.PodCertificateRequestStatus) field.ErrorList {
-	c := &check.Checker{}
+func validateTimesSet(c *check.Checker, status *certificatesv1.PodCertificateRequestStatus) {
 	const consistent = "must be present and consistent with the issued certificate"
 	if status.NotBefore == nil {
 		c.Required(notBeforePath, consistent)
@@ -165,34 +158,29 @@ func validateTimesSet(status *certificatesv1.PodCertificateRequestStatus) field.
 	if status.BeginRefreshAt == nil {
 		c.Required(refreshPath, "must be present and in the range [notbefore+10min, notafter-10min]")
 	}
-	return c.Errors()
 }
 
 // validateTimes compares what the status says with the certificate and with what
 // was asked for.
-func validateTimes(r *podRequest, leaf *x509.Certificate, now time.Time) field.ErrorList {
+func validateTimes(c *check.Checker, r *podRequest, leaf *x509.Certificate, now time.Time) {
 	notBefore, notAfter, refresh := r.Status.NotBefore.Time, r.Status.NotAfter.Time, r.Status.BeginRefreshAt.Time
 	longest, life := *r.Spec.MaxExpirationSeconds, leaf.NotAfter.Sub(leaf.NotBefore)
-	refuse := func(path *field.Path, value any, detail string) field.ErrorList {
-		return field.ErrorList{field.Invalid(path, value, detail)}
-	}
 	switch {
 	case !notBefore.Equal(leaf.NotBefore):
-		return refuse(notBeforePath, notBefore, "must be set to the NotBefore time encoded in the leaf certificate")
+		c.Invalid(notBeforePath, notBefore, "must be set to the NotBefore time encoded in the leaf certificate")
 	case notBefore.Sub(now).Abs() >= clockSkew:
-		return refuse(notBeforePath, notBefore, "must be set to within 5 minutes of kube-apiserver's current time")
+		c.Invalid(notBeforePath, notBefore, "must be set to within 5 minutes of kube-apiserver's current time")
 	case !notAfter.Equal(leaf.NotAfter):
-		return refuse(notAfterPath, notAfter, "must be set to the NotAfter time encoded in the leaf certificate")
+		c.Invalid(notAfterPath, notAfter, "must be set to the NotAfter time encoded in the leaf certificate")
 	case life < time.Hour:
-		return refuse(chainPath, life, "leaf certificate lifetime must be >= 1 hour")
+		c.Invalid(chainPath, life, "leaf certificate lifetime must be >= 1 hour")
 	case life > time.Duration(longest)*time.Second:
-		return refuse(chainPath, life, fmt.Sprintf("leaf certificate lifetime must be <= spec.maxExpirationSeconds (%v)", longest))
+		c.Invalid(chainPath, life, fmt.Sprintf("leaf certificate lifetime must be <= spec.maxExpirationSeconds (%v)", longest))
 	case refresh.Before(notBefore.Add(earliestRefresh)):
-		return refuse(refreshPath, refresh, "must be at least 10 minutes after status.notBefore")
+		c.Invalid(refreshPath, refresh, "must be at least 10 minutes after status.notBefore")
 	case refresh.After(notAfter.Add(-earliestRefresh)):
-		return refuse(refreshPath, refresh, "must be at least 10 minutes before status.notAfter")
+		c.Invalid(refreshPath, refresh, "must be at least 10 minutes before status.notAfter")
 	}
-	return nil
 }
 
 // chainProblem looks at what follows the leaf. Whether it leads to a root that

@@ -24,6 +24,8 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/kindred-project/kindred/internal/registry/check/checktest"
 )
 
 // onlyMesh lets everybody sign for example.com/mesh.
@@ -80,17 +82,17 @@ func TestPodRequestValidation(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := askedForPod(t, key)
 			test.edit(&r.Spec)
-			compare(t, podKind.Validate(t.Context(), r), test.want...)
+			compare(t, checktest.Errors(t.Context(), podKind.Validate, r), test.want...)
 		})
 	}
 	unqualified := askedForPod(t, key)
 	unqualified.Spec.UnverifiedUserAnnotations = map[string]string{"a": "b"}
-	if errs := podKind.Validate(t.Context(), unqualified); len(errs) != 1 || errs[0].Field != "spec.unverifiedUserAnnotations" {
+	if errs := checktest.Errors(t.Context(), podKind.Validate, unqualified); len(errs) != 1 || errs[0].Field != "spec.unverifiedUserAnnotations" {
 		t.Errorf("an annotation without a domain: %v", errs)
 	}
 	moved := askedForPod(t, key)
 	moved.Spec.NodeName = "n2"
-	if errs := podKind.ValidateUpdate(t.Context(), moved, askedForPod(t, key)); len(errs) != 1 || errs[0].Field != "spec" {
+	if errs := checktest.UpdateErrors(t.Context(), podKind.ValidateUpdate, moved, askedForPod(t, key)); len(errs) != 1 || errs[0].Field != "spec" {
 		t.Errorf("moved: %v", errs)
 	}
 }
@@ -153,7 +155,7 @@ func TestPodRequestAnswers(t *testing.T) {
 			"intermediate certificate does not parse as valid X.509"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			errs := podKind.StatusUpdate.Validate(mesh, test.now, test.old)
+			errs := checktest.UpdateErrors(mesh, podKind.StatusUpdate.Validate, test.now, test.old)
 			if test.want == "" && len(errs) > 0 || test.want != "" && (len(errs) != 1 || !strings.HasSuffix(errs[0].Error(), test.want)) {
 				t.Errorf("%v, want %s", errs, test.want)
 			}
@@ -163,7 +165,7 @@ func TestPodRequestAnswers(t *testing.T) {
 	other.Spec.SignerName = "example.com/other"
 	before := old.DeepCopy()
 	before.Spec.SignerName = "example.com/other"
-	compare(t, podKind.StatusUpdate.Validate(mesh, other, before), `spec.signerName: Forbidden: User "mesh" is not permitted to "sign" for signer "example.com/other"`)
+	compare(t, checktest.UpdateErrors(mesh, podKind.StatusUpdate.Validate, other, before), `spec.signerName: Forbidden: User "mesh" is not permitted to "sign" for signer "example.com/other"`)
 	for want, r := range map[string]*podRequest{"Pending": old, "Denied": answer(denied)} {
 		if got := podRequestState(r); got != want {
 			t.Errorf("%s, want %s", got, want)

@@ -36,10 +36,9 @@ const (
 
 var stubPath = specPath.Child("stubPKCS10Request")
 
-func validatePodRequest(_ context.Context, r *podRequest) field.ErrorList {
-	c := &check.Checker{}
+func validatePodRequest(_ context.Context, c *check.Checker, r *podRequest) {
 	s := &r.Spec
-	c.Add(podspec.ValidateSignerName(specPath.Child("signerName"), s.SignerName)...)
+	podspec.ValidateSignerName(c, specPath.Child("signerName"), s.SignerName)
 	validateUserAnnotations(c, s.UnverifiedUserAnnotations, specPath.Child("unverifiedUserAnnotations"))
 	for _, party := range []struct {
 		kind, name string
@@ -51,13 +50,12 @@ func validatePodRequest(_ context.Context, r *podRequest) field.ErrorList {
 	validateLife(c, s.MaxExpirationSeconds, s.SignerName, specPath.Child("maxExpirationSeconds"))
 	switch {
 	case s.MaxExpirationSeconds == nil:
-		return c.Errors()
+		return
 	case len(s.StubPKCS10Request) == 0:
 		c.Invalid(specPath, field.OmitValueType{}, "exactly one of (stubPKCS10Request) or (pkixPublicKey, proofOfPossession) must be set")
-		return c.Errors()
+		return
 	}
 	validateStub(c, s.StubPKCS10Request)
-	return c.Errors()
 }
 
 func validateUserAnnotations(c *check.Checker, annotations map[string]string, path *field.Path) {
@@ -100,8 +98,8 @@ func isKubernetes(signer string) bool {
 
 // validateStub wants a request whose only purpose is to prove who has the key.
 func validateStub(c *check.Checker, data []byte) {
-	refuse := func(value any, detail string) field.ErrorList {
-		return field.ErrorList{field.Invalid(stubPath, value, detail)}
+	refuse := func(value any, detail string) {
+		c.Invalid(stubPath, value, detail)
 	}
 	if len(data) > largestStub {
 		c.Add(field.TooLong(stubPath, data, largestStub))
@@ -109,26 +107,26 @@ func validateStub(c *check.Checker, data []byte) {
 	}
 	stub, err := x509.ParseCertificateRequest(data)
 	if err != nil {
-		c.Add(refuse(field.OmitValueType{}, "must be a valid PKCS#10 CSR")...)
+		refuse(field.OmitValueType{}, "must be a valid PKCS#10 CSR")
 		return
 	}
 	switch key := stub.PublicKey.(type) {
 	case ed25519.PublicKey:
 	case *ecdsa.PublicKey:
 		if key.Curve != elliptic.P256() && key.Curve != elliptic.P384() && key.Curve != elliptic.P521() {
-			c.Add(refuse("curve "+key.Curve.Params().Name, "elliptic public keys must use curve P256, P384, or P521")...)
+			refuse("curve "+key.Curve.Params().Name, "elliptic public keys must use curve P256, P384, or P521")
 			return
 		}
 	case *rsa.PublicKey:
 		if bits := key.Size() * 8; bits != 3072 && bits != 4096 {
-			c.Add(refuse(fmt.Sprintf("%d-bit modulus", bits), "RSA keys must have modulus size 3072 or 4096")...)
+			refuse(fmt.Sprintf("%d-bit modulus", bits), "RSA keys must have modulus size 3072 or 4096")
 			return
 		}
 	default:
-		c.Add(refuse(field.OmitValueType{}, "unknown public key type; supported types are Ed25519, ECDSA, and RSA")...)
+		refuse(field.OmitValueType{}, "unknown public key type; supported types are Ed25519, ECDSA, and RSA")
 		return
 	}
 	if stub.CheckSignature() != nil {
-		c.Add(refuse(field.OmitValueType{}, "invalid signature")...)
+		refuse(field.OmitValueType{}, "invalid signature")
 	}
 }

@@ -24,6 +24,9 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/kindred-project/kindred/internal/registry/check"
+	"github.com/kindred-project/kindred/internal/registry/check/checktest"
 )
 
 var (
@@ -108,12 +111,12 @@ func TestRequestValidation(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := asked(t)
 			test.edit(&r.Spec)
-			compare(t, kind.Validate(t.Context(), r), test.want...)
+			compare(t, checktest.Errors(t.Context(), kind.Validate, r), test.want...)
 		})
 	}
 	r := asked(t)
 	r.Spec.Usages = []certificatesv1.KeyUsage{"world domination"}
-	errs := kind.Validate(t.Context(), r)
+	errs := checktest.Errors(t.Context(), kind.Validate, r)
 	if len(errs) != 1 || errs[0].Type != field.ErrorTypeNotSupported || !strings.HasPrefix(errs[0].Detail, `supported values: "any", "cert sign"`) {
 		t.Errorf("a usage: %v", errs)
 	}
@@ -122,7 +125,7 @@ func TestRequestValidation(t *testing.T) {
 		"asn1": encode(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: []byte("a")}),
 	} {
 		r.Spec.Request = []byte(data)
-		if errs := kind.Validate(t.Context(), r); errs[0].Field != "spec.request" || !strings.HasPrefix(errs[0].Detail, want) {
+		if errs := checktest.Errors(t.Context(), kind.Validate, r); errs[0].Field != "spec.request" || !strings.HasPrefix(errs[0].Detail, want) {
 			t.Errorf("%v, want %s", errs, want)
 		}
 	}
@@ -156,7 +159,7 @@ func TestRequestUpdates(t *testing.T) {
 	deniedNow := condition{Type: "Denied", Status: corev1.ConditionTrue}
 	failedNow := condition{Type: "Failed", Status: corev1.ConditionTrue}
 	signed, other := encode(newCertificate(t, newKey(t, elliptic.P256()))), encode(newCertificate(t, newKey(t, elliptic.P384())))
-	type update = func(context.Context, *csr, *csr) field.ErrorList
+	type update = func(_ context.Context, c *check.Checker, r, old *csr)
 	approve, sign, plain := kind.Updates["approval"].Validate, kind.StatusUpdate.Validate, kind.ValidateUpdate
 	for name, test := range map[string]struct {
 		by       update
@@ -182,11 +185,13 @@ func TestRequestUpdates(t *testing.T) {
 			`status.conditions[3].status: Unsupported value: "Perhaps": supported values: "False", "True", "Unknown"`,
 			`status.conditions[4].type: Duplicate value: "B"`}},
 	} {
-		t.Run(name, func(t *testing.T) { compare(t, test.by(t.Context(), test.now, test.old), test.want...) })
+		t.Run(name, func(t *testing.T) {
+			compare(t, checktest.UpdateErrors(t.Context(), test.by, test.now, test.old), test.want...)
+		})
 	}
 	changed := approved
 	changed.Reason = "Bribed"
-	errs := sign(t.Context(), answered("", changed), answered("", approved))
+	errs := checktest.UpdateErrors(t.Context(), sign, answered("", changed), answered("", approved))
 	if len(errs) != 1 || !strings.HasPrefix(errs[0].Detail, `updates may not modify a condition of type "Approved"`) {
 		t.Errorf("%v", errs)
 	}

@@ -47,8 +47,7 @@ var (
 )
 
 // validateRequest checks a new request, whose status is empty.
-func validateRequest(_ context.Context, r *csr) field.ErrorList {
-	c := &check.Checker{}
+func validateRequest(_ context.Context, c *check.Checker, r *csr) {
 	if err := checkRequest(r.Spec.Request); err != nil {
 		c.Invalid(specPath.Child("request"), r.Spec.Request, err.Error())
 	}
@@ -57,12 +56,11 @@ func validateRequest(_ context.Context, r *csr) field.ErrorList {
 	if r.Spec.SignerName == legacySigner {
 		c.Invalid(signer, r.Spec.SignerName, "the legacy signerName is not allowed via this API version")
 	} else {
-		c.Add(podspec.ValidateSignerName(signer, r.Spec.SignerName)...)
+		podspec.ValidateSignerName(c, signer, r.Spec.SignerName)
 	}
 	if seconds := r.Spec.ExpirationSeconds; seconds != nil && *seconds < 600 {
 		c.Invalid(specPath.Child("expirationSeconds"), *seconds, "may not specify a duration less than 600 seconds (10 minutes)")
 	}
-	return c.Errors()
 }
 
 // checkRequest wants a PKCS #10 request in PEM, signed with its own key.
@@ -100,8 +98,7 @@ type csrUpdate struct {
 	approves, signs bool
 }
 
-func (u csrUpdate) validate(_ context.Context, r, old *csr) field.ErrorList {
-	c := &check.Checker{}
+func (u csrUpdate) validate(_ context.Context, c *check.Checker, r, old *csr) {
 	validateConditions(c, r.Status.Conditions)
 	u.certificate(c, r.Status.Certificate, old.Status.Certificate)
 	for _, t := range final {
@@ -110,11 +107,10 @@ func (u csrUpdate) validate(_ context.Context, r, old *csr) field.ErrorList {
 		}
 	}
 	if u.approves {
-		return c.Errors()
+		return
 	}
 	sameConditions(c, r, old, certificatesv1.CertificateApproved)
 	sameConditions(c, r, old, certificatesv1.CertificateDenied)
-	return c.Errors()
 }
 
 // sameConditions is for those who are no approvers.

@@ -27,11 +27,9 @@ var ClusterTrustBundle = generic.Kind[*certificatesv1.ClusterTrustBundle]{
 	New:      func() *certificatesv1.ClusterTrustBundle { return &certificatesv1.ClusterTrustBundle{} },
 	NewList:  func() runtime.Object { return &certificatesv1.ClusterTrustBundleList{} },
 	Metadata: generic.Metadata{ValidName: anyName}, // it depends on the signer
-	Validate: func(_ context.Context, b *certificatesv1.ClusterTrustBundle) field.ErrorList {
-		c := &check.Checker{}
+	Validate: func(_ context.Context, c *check.Checker, b *certificatesv1.ClusterTrustBundle) {
 		validateBundleMeta(c, b)
-		c.Add(validateAnchors(b.Spec.TrustBundle, bundlePath)...)
-		return c.Errors()
+		validateAnchors(c, b.Spec.TrustBundle, bundlePath)
 	},
 	ValidateUpdate:         validateBundleUpdate,
 	RequireResourceVersion: true,
@@ -49,15 +47,13 @@ var bundlePath, bundleSignerPath = specPath.Child("trustBundle"), specPath.Child
 
 // validateBundleUpdate does not parse roots that stay, so that a change in how
 // they are parsed breaks nobody.
-func validateBundleUpdate(_ context.Context, b, old *certificatesv1.ClusterTrustBundle) field.ErrorList {
-	c := &check.Checker{}
+func validateBundleUpdate(_ context.Context, c *check.Checker, b, old *certificatesv1.ClusterTrustBundle) {
 	validateBundleMeta(c, b)
 	if b.Spec.TrustBundle != old.Spec.TrustBundle {
-		c.Add(validateAnchors(b.Spec.TrustBundle, bundlePath)...)
+		validateAnchors(c, b.Spec.TrustBundle, bundlePath)
 	}
 	c.Declared().Add(apivalidation.ValidateImmutableField(b.Spec.SignerName, old.Spec.SignerName, bundleSignerPath).
 		WithOrigin("immutable").MarkAlpha()...)
-	return c.Errors()
 }
 
 func validateBundleMeta(c *check.Checker, b *certificatesv1.ClusterTrustBundle) {
@@ -69,7 +65,7 @@ func validateBundleMeta(c *check.Checker, b *certificatesv1.ClusterTrustBundle) 
 		c.Invalid(metadata.Child("name"), b.Name, bundleNameProblems(signer, b.Name, false)...)
 	}
 	if signer != "" {
-		c.Add(podspec.ValidateSignerName(bundleSignerPath, signer)...)
+		podspec.ValidateSignerName(c, bundleSignerPath, signer)
 	}
 }
 
@@ -94,12 +90,13 @@ const largestBundle = 1 << 20
 
 // validateAnchors wants roots in PEM, each once. What is no root is reported before
 // anything else.
-func validateAnchors(bundle string, path *field.Path) field.ErrorList {
+func validateAnchors(c *check.Checker, bundle string, path *field.Path) {
 	if len(bundle) > largestBundle {
-		return field.ErrorList{field.TooLong(path, "", largestBundle)}
+		c.TooLong(path, largestBundle)
+		return
 	}
-	var errs field.ErrorList
-	report := func(detail string) { errs = append(errs, field.Invalid(path, "<value omitted>", detail)) }
+	report := func(detail string) { c.Invalid(path, "<value omitted>", detail) }
+	valid := true
 	indices := map[string][]int{}
 	var order []string
 	for i, rest := 0, []byte(bundle); ; i++ {
@@ -109,6 +106,7 @@ func validateAnchors(bundle string, path *field.Path) field.ErrorList {
 		}
 		if problem := anchorProblem(block); problem != "" {
 			report(fmt.Sprintf("entry %d %s", i, problem))
+			valid = false
 			continue
 		}
 		anchor := string(block.Bytes)
@@ -118,8 +116,8 @@ func validateAnchors(bundle string, path *field.Path) field.ErrorList {
 		indices[anchor] = append(indices[anchor], i)
 	}
 	switch {
-	case len(errs) > 0:
-		return errs
+	case !valid:
+		return
 	case len(order) == 0:
 		report("at least one trust anchor must be provided")
 	}
@@ -128,7 +126,6 @@ func validateAnchors(bundle string, path *field.Path) field.ErrorList {
 			report(fmt.Sprintf("duplicate trust anchor (indices %v)", indices[anchor]))
 		}
 	}
-	return errs
 }
 
 func anchorProblem(block *pem.Block) string {

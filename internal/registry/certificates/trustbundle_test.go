@@ -12,6 +12,8 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kindred-project/kindred/internal/registry/check/checktest"
 )
 
 func bundle(name, signer, roots string) *certificatesv1.ClusterTrustBundle {
@@ -43,12 +45,12 @@ func TestClusterTrustBundle(t *testing.T) {
 			omitted + "entry 4 does not parse as X.509", omitted + "entry 5 does not have the CA bit set"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			compare(t, ClusterTrustBundle.Validate(t.Context(), test.bundle), test.want...)
+			compare(t, checktest.Errors(t.Context(), ClusterTrustBundle.Validate, test.bundle), test.want...)
 		})
 	}
 	old := bundle("a", "", "stored long ago")
-	compare(t, ClusterTrustBundle.ValidateUpdate(t.Context(), bundle("a", "", "stored long ago"), old))
-	compare(t, ClusterTrustBundle.ValidateUpdate(t.Context(), bundle("a", "", ""), old), omitted+"at least one trust anchor must be provided")
-	compare(t, ClusterTrustBundle.ValidateUpdate(t.Context(), bundle("example.com:mesh:a", "example.com/mesh", roots), bundle("example.com:mesh:a", "example.org/mesh", roots)),
+	compare(t, checktest.UpdateErrors(t.Context(), ClusterTrustBundle.ValidateUpdate, bundle("a", "", "stored long ago"), old))
+	compare(t, checktest.UpdateErrors(t.Context(), ClusterTrustBundle.ValidateUpdate, bundle("a", "", ""), old), omitted+"at least one trust anchor must be provided")
+	compare(t, checktest.UpdateErrors(t.Context(), ClusterTrustBundle.ValidateUpdate, bundle("example.com:mesh:a", "example.com/mesh", roots), bundle("example.com:mesh:a", "example.org/mesh", roots)),
 		`spec.signerName: Invalid value: "example.com/mesh": field is immutable`)
 }

@@ -15,8 +15,26 @@ type Checker struct {
 	into *Checker
 }
 
-// Errors returns what was reported, in that order; nil if the object is valid.
+// Run returns the errors that rules report.
+func Run(rules func(c *Checker)) field.ErrorList {
+	c := &Checker{}
+	rules(c)
+	return c.Errors()
+}
+
+// Errors returns the reported errors in their order; nil if the object is valid.
 func (c *Checker) Errors() field.ErrorList { return c.errs }
+
+// Passes runs rules and reports whether they add no error to c.
+func (c *Checker) Passes(rules func()) bool {
+	root := c
+	for root.into != nil {
+		root = root.into
+	}
+	before := len(root.errs)
+	rules()
+	return len(root.errs) == before
+}
 
 // Add reports errors as they are.
 func (c *Checker) Add(errs ...*field.Error) {

@@ -14,13 +14,14 @@
 //		}
 //	}
 //
-// What a package offers to others, and what a Kind holds, returns a field.ErrorList:
+// The rules of a kind (generic.Kind) have the same form; the strategy makes the Checker:
 //
-//	func validateService(_ context.Context, s *corev1.Service) field.ErrorList {
-//		c := &check.Checker{}
+//	func validateService(_ context.Context, c *check.Checker, s *corev1.Service) {
 //		validatePorts(c, s.Spec.Ports, specPath.Child("ports"))
-//		return c.Errors()
 //	}
+//
+// Run returns the errors of rules to a caller that has no Checker. Passes guards rules that make
+// sense only for a value that other rules accept.
 //
 // The package has two kinds of functions: those that report an error (Required,
 // Invalid, Forbidden, Duplicate, TooLong, TooMany, Add), and those that check a value

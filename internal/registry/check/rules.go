@@ -4,9 +4,11 @@
 package check
 
 import (
+	"path"
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
@@ -14,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/cel"
 )
 
 // NonEmpty requires a string, and reports whether there is one.
@@ -126,6 +129,63 @@ func (c *Checker) IP(path *field.Path, value string, known []string) {
 func (c *Checker) CIDR(path *field.Path, value string, known []string) {
 	const strict = true
 	c.Add(validation.IsValidCIDRForLegacyField(path, value, strict, known)...)
+}
+
+// Positive requires a number above 0.
+func (c *Checker) Positive(path *field.Path, value int64) {
+	if value <= 0 {
+		c.Add(field.Invalid(path, value, "must be greater than zero").WithOrigin("minimum"))
+	}
+}
+
+// AllNonEmpty requires strings in several children of path: names and values in turn.
+func (c *Checker) AllNonEmpty(path *field.Path, namesAndValues ...string) {
+	for pair := range slices.Chunk(namesAndValues, 2) {
+		c.NonEmpty(path.Child(pair[0]), pair[1])
+	}
+}
+
+// RelativePath requires a file path that stays below the directory it is relative to.
+func (c *Checker) RelativePath(fieldPath *field.Path, value string) {
+	if path.IsAbs(value) {
+		c.Invalid(fieldPath, value, "must be a relative path")
+	}
+	c.NoBacksteps(fieldPath, value)
+}
+
+// NoBacksteps requires a file path without the element "..".
+func (c *Checker) NoBacksteps(path *field.Path, value string) {
+	if HasBacksteps(value) {
+		c.Invalid(path, value, "must not contain '..'")
+	}
+}
+
+// HasBacksteps reports whether ".." is an element of a file path.
+func HasBacksteps(path string) bool {
+	return slices.Contains(strings.Split(path, "/"), "..")
+}
+
+// FinalizerDomain requires a domain in the name of a finalizer that is not Kubernetes' own.
+func (c *Checker) FinalizerDomain(path *field.Path, name string) {
+	switch {
+	case strings.Contains(name, "/"):
+	case name == string(corev1.FinalizerKubernetes), name == metav1.FinalizerOrphanDependents, name == metav1.FinalizerDeleteDependents:
+	default:
+		c.Invalid(path, name, "name is neither a standard finalizer name nor is it fully qualified")
+	}
+}
+
+// Expression reports why a CEL expression does not compile; err is nil if it does.
+func (c *Checker) Expression(path *field.Path, expression string, err *cel.Error) {
+	switch {
+	case err == nil:
+	case err.Type == cel.ErrorTypeRequired:
+		c.Required(path, err.Detail)
+	case err.Type == cel.ErrorTypeInvalid:
+		c.Invalid(path, expression, err.Detail)
+	default:
+		c.Add(field.InternalError(path, err))
+	}
 }
 
 // Adder is a Checker, or a type that embeds one.

@@ -48,8 +48,7 @@ func prepareLease(_ context.Context, l, _ *coordinationv1.Lease) {
 	l.Spec.Strategy, l.Spec.PreferredHolder = nil, nil
 }
 
-func validateLease(_ context.Context, l *coordinationv1.Lease) field.ErrorList {
-	c := &check.Checker{}
+func validateLease(_ context.Context, c *check.Checker, l *coordinationv1.Lease) {
 	spec, path := &l.Spec, field.NewPath("spec")
 	if spec.LeaseDurationSeconds != nil && *spec.LeaseDurationSeconds <= 0 {
 		c.Invalid(path.Child("leaseDurationSeconds"), *spec.LeaseDurationSeconds, "must be greater than 0")
@@ -57,5 +56,4 @@ func validateLease(_ context.Context, l *coordinationv1.Lease) field.ErrorList {
 	if spec.LeaseTransitions != nil && *spec.LeaseTransitions < 0 {
 		c.Invalid(path.Child("leaseTransitions"), *spec.LeaseTransitions, "must be greater than or equal to 0")
 	}
-	return c.Errors()
 }

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+
+	"github.com/kindred-project/kindred/internal/registry/check/checktest"
 )
 
 func TestLeases(t *testing.T) {
@@ -18,7 +20,7 @@ func TestLeases(t *testing.T) {
 		"no time":     {coordinationv1.LeaseSpec{LeaseDurationSeconds: new(int32(0))}, "spec.leaseDurationSeconds: Invalid value: 0: must be greater than 0"},
 		"transitions": {coordinationv1.LeaseSpec{LeaseTransitions: new(int32(-1))}, "spec.leaseTransitions: Invalid value: -1: must be greater than or equal to 0"},
 	} {
-		errs := Lease.Validate(t.Context(), &coordinationv1.Lease{Spec: test.spec})
+		errs := checktest.Errors(t.Context(), Lease.Validate, &coordinationv1.Lease{Spec: test.spec})
 		if test.want == "" && len(errs) > 0 || test.want != "" && (len(errs) != 1 || errs[0].Error() != test.want) {
 			t.Errorf("%s: %v, want %q", name, errs, test.want)
 		}

@@ -19,6 +19,7 @@ import (
 	storeerrors "k8s.io/apiserver/pkg/storage/errors"
 	"k8s.io/apiserver/pkg/util/dryrun"
 
+	"github.com/kindred-project/kindred/internal/registry/check"
 	"github.com/kindred-project/kindred/internal/registry/core/podspec"
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
@@ -50,7 +51,7 @@ func (s *bindingStore) Create(ctx context.Context, name string, obj runtime.Obje
 	if name != binding.Name {
 		return nil, apierrors.NewBadRequest("name in URL does not match name in Binding object")
 	}
-	if errs := podspec.ValidatePodBinding(binding); len(errs) > 0 {
+	if errs := check.Run(func(c *check.Checker) { podspec.ValidatePodBinding(c, binding) }); len(errs) > 0 {
 		return nil, apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Binding").GroupKind(), binding.Name, errs)
 	}
 	if validate != nil {

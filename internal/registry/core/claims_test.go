@@ -10,6 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kindred-project/kindred/internal/registry/check/checktest"
 )
 
 func newClaim(change func(*corev1.PersistentVolumeClaim)) *corev1.PersistentVolumeClaim {
@@ -79,7 +81,7 @@ func TestClaimUpdate(t *testing.T) {
 		c := old.DeepCopy()
 		test.change(c)
 		before := c.DeepCopy()
-		wantProblems(t, name, PersistentVolumeClaim.ValidateUpdate(t.Context(), c, old), test.want...)
+		wantProblems(t, name, checktest.UpdateErrors(t.Context(), PersistentVolumeClaim.ValidateUpdate, c, old), test.want...)
 		if diff := cmp.Diff(before, c); diff != "" {
 			t.Errorf("%s: changed while it was validated:\n%s", name, diff)
 		}
@@ -101,7 +103,7 @@ func TestClaimStatus(t *testing.T) {
 			[]string{`status.allocatedResourceStatuses: Unsupported value: "storage": supported values: "ControllerResizeInProgress"`}},
 	} {
 		c := newClaim(func(c *corev1.PersistentVolumeClaim) { c.Status = test.status })
-		wantProblems(t, name, PersistentVolumeClaim.StatusUpdate.Validate(t.Context(), c, c), test.want...)
+		wantProblems(t, name, checktest.UpdateErrors(t.Context(), PersistentVolumeClaim.StatusUpdate.Validate, c, c), test.want...)
 	}
 }
 

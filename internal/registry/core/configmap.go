@@ -31,8 +31,7 @@ var ConfigMap = generic.Kind[*corev1.ConfigMap]{
 	}},
 }
 
-func validateConfigMap(_ context.Context, configMap *corev1.ConfigMap) field.ErrorList {
-	c := &check.Checker{}
+func validateConfigMap(_ context.Context, c *check.Checker, configMap *corev1.ConfigMap) {
 	size := 0
 	for key, value := range configMap.Data {
 		validateDataKey(c, field.NewPath("data").Key(key), key)
@@ -48,7 +47,6 @@ func validateConfigMap(_ context.Context, configMap *corev1.ConfigMap) field.Err
 	if size > corev1.MaxSecretSize {
 		c.TooLong(field.NewPath(""), corev1.MaxSecretSize)
 	}
-	return c.Errors()
 }
 
 // validateDataKey checks a key of a ConfigMap or Secret, which must be a valid file name.
@@ -56,15 +54,13 @@ func validateDataKey(c *check.Checker, path *field.Path, key string) {
 	c.Invalid(path, key, validation.IsConfigMapKey(key)...)
 }
 
-func validateConfigMapUpdate(ctx context.Context, configMap, old *corev1.ConfigMap) field.ErrorList {
-	c := &check.Checker{}
+func validateConfigMapUpdate(ctx context.Context, c *check.Checker, configMap, old *corev1.ConfigMap) {
 	if old.Immutable != nil && *old.Immutable {
 		stillImmutable(c, configMap.Immutable)
 		unchanged(c, field.NewPath("data"), configMap.Data, old.Data)
 		unchanged(c, field.NewPath("binaryData"), configMap.BinaryData, old.BinaryData)
 	}
-	c.Add(validateConfigMap(ctx, configMap)...)
-	return c.Errors()
+	validateConfigMap(ctx, c, configMap)
 }
 
 func stillImmutable(c *check.Checker, immutable *bool) {
@@ -75,8 +71,7 @@ func stillImmutable(c *check.Checker, immutable *bool) {
 }
 
 func unchanged(c *check.Checker, path *field.Path, value, old any) {
-	if equality.Semantic.DeepEqual(value, old) {
-		return
+	if !equality.Semantic.DeepEqual(value, old) {
+		c.Forbidden(path, "field is immutable when `immutable` is set")
 	}
-	c.Forbidden(path, "field is immutable when `immutable` is set")
 }

@@ -27,16 +27,14 @@ var Endpoints = generic.Kind[*corev1.Endpoints]{
 	Metadata: generic.Metadata{ValidateAsNew: true},
 	New:      func() *corev1.Endpoints { return &corev1.Endpoints{} },
 	NewList:  func() runtime.Object { return &corev1.EndpointsList{} },
-	Validate: func(_ context.Context, e *corev1.Endpoints) field.ErrorList {
-		return validateSubsets(e.Subsets, field.NewPath("subsets"))
+	Validate: func(_ context.Context, c *check.Checker, e *corev1.Endpoints) {
+		validateSubsets(c, e.Subsets, field.NewPath("subsets"))
 	},
 	// Values that an older version stored stay valid.
-	ValidateUpdate: func(_ context.Context, e, old *corev1.Endpoints) field.ErrorList {
-		errs := validateSubsets(e.Subsets, field.NewPath("subsets"))
-		if len(errs) > 0 && equality.Semantic.DeepEqual(e.Subsets, old.Subsets) {
-			return nil
+	ValidateUpdate: func(_ context.Context, c *check.Checker, e, old *corev1.Endpoints) {
+		if !equality.Semantic.DeepEqual(e.Subsets, old.Subsets) {
+			validateSubsets(c, e.Subsets, field.NewPath("subsets"))
 		}
-		return errs
 	},
 	Warnings:       warnEndpoints,
 	CreateOnUpdate: true,
@@ -97,8 +95,7 @@ func formatSubsets(subsets []corev1.EndpointSubset) string {
 	return fmt.Sprintf("%s + %d more...", strings.Join(all[:shownEndpoints], ","), len(all)-shownEndpoints)
 }
 
-func validateSubsets(subsets []corev1.EndpointSubset, path *field.Path) field.ErrorList {
-	c := &check.Checker{}
+func validateSubsets(c *check.Checker, subsets []corev1.EndpointSubset, path *field.Path) {
 	for i, subset := range subsets {
 		item := path.Index(i)
 		if len(subset.Addresses) == 0 && len(subset.NotReadyAddresses) == 0 {
@@ -114,7 +111,6 @@ func validateSubsets(subsets []corev1.EndpointSubset, path *field.Path) field.Er
 			validateEndpointPort(c, port, len(subset.Ports) > 1, item.Child("ports").Index(j))
 		}
 	}
-	return c.Errors()
 }
 
 func validateEndpointAddress(c *check.Checker, address corev1.EndpointAddress, path *field.Path) {
@@ -125,17 +121,16 @@ func validateEndpointAddress(c *check.Checker, address corev1.EndpointAddress, p
 	if address.NodeName != nil {
 		c.DNSSubdomain(path.Child("nodeName"), *address.NodeName)
 	}
-	c.Add(ValidateEndpointIP(address.IP, path.Child("ip"))...)
+	ValidateEndpointIP(c, address.IP, path.Child("ip"))
 }
 
 // ValidateEndpointIP refuses loopback and link-local addresses: a Service must not lead to the node's
 // own loopback or metadata services.
-func ValidateEndpointIP(address string, path *field.Path) field.ErrorList {
-	c := &check.Checker{}
+func ValidateEndpointIP(c *check.Checker, address string, path *field.Path) {
 	ip := netutils.ParseIPSloppy(address)
 	if ip == nil {
 		c.Add(field.Invalid(path, address, "must be a valid IP address").WithOrigin("format=ip-sloppy"))
-		return c.Errors()
+		return
 	}
 	refuse := func(is bool, message string) {
 		if is {
@@ -146,7 +141,6 @@ func ValidateEndpointIP(address string, path *field.Path) field.ErrorList {
 	refuse(ip.IsLoopback(), "may not be in the loopback range (127.0.0.0/8, ::1/128)")
 	refuse(ip.IsLinkLocalUnicast(), "may not be in the link-local range (169.254.0.0/16, fe80::/10)")
 	refuse(ip.IsLinkLocalMulticast(), "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)")
-	return c.Errors()
 }
 
 var portProtocols = []corev1.Protocol{corev1.ProtocolSCTP, corev1.ProtocolTCP, corev1.ProtocolUDP}

@@ -123,12 +123,11 @@ func strictEvents(ctx context.Context) bool {
 	return ok && info.APIGroup == "events.k8s.io"
 }
 
-func validateEvent(ctx context.Context, e *corev1.Event) field.ErrorList {
-	c := &check.Checker{}
+func validateEvent(ctx context.Context, c *check.Checker, e *corev1.Event) {
 	strict := strictEvents(ctx)
 	validateEventForm(c, e, strict)
 	if !strict {
-		return c.Errors()
+		return
 	}
 	validateSeries(c, e)
 	if e.EventTime.IsZero() {
@@ -145,7 +144,6 @@ func validateEvent(ctx context.Context, e *corev1.Event) field.ErrorList {
 			c.Invalid(field.NewPath(name), "", "needs to be unset")
 		}
 	}
-	return c.Errors()
 }
 
 // validateEventForm checks the rules for all events. An event with an eventTime has the newer form.
@@ -185,10 +183,9 @@ func requiredText(c *check.Checker, name, text string, limit int) {
 }
 
 func shortText(c *check.Checker, name, text string, limit int) {
-	if len(text) <= limit {
-		return
+	if len(text) > limit {
+		c.Invalid(field.NewPath(name), "", fmt.Sprintf("can have at most %v characters", limit))
 	}
-	c.Invalid(field.NewPath(name), "", fmt.Sprintf("can have at most %v characters", limit))
 }
 
 func validateSeries(c *check.Checker, e *corev1.Event) {
@@ -204,12 +201,11 @@ func validateSeries(c *check.Checker, e *corev1.Event) {
 }
 
 // validateEventUpdate allows changes of the series only, in events of the newer form.
-func validateEventUpdate(ctx context.Context, e, old *corev1.Event) field.ErrorList {
-	c := &check.Checker{}
+func validateEventUpdate(ctx context.Context, c *check.Checker, e, old *corev1.Event) {
 	strict := strictEvents(ctx)
 	validateEventForm(c, e, strict)
 	if !strict {
-		return c.Errors()
+		return
 	}
 	if !reflect.DeepEqual(e.Series, old.Series) {
 		validateSeries(c, e)
@@ -233,5 +229,4 @@ func validateEventUpdate(ctx context.Context, e, old *corev1.Event) field.ErrorL
 	immutable("related", e.Related, old.Related)
 	immutable("reportingController", e.ReportingController, old.ReportingController)
 	immutable("reportingInstance", e.ReportingInstance, old.ReportingInstance)
-	return c.Errors()
 }

@@ -15,6 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/endpoints/request"
+
+	"github.com/kindred-project/kindred/internal/registry/check/checktest"
 )
 
 // wantErrors compares errors, in any order, with how they begin.
@@ -44,7 +46,7 @@ func TestConfigMaps(t *testing.T) {
 		"as big as can":  {corev1.ConfigMap{Data: map[string]string{"a": big}}, nil},
 		"a byte too big": {corev1.ConfigMap{Data: map[string]string{"a": big}, BinaryData: map[string][]byte{"b": {1}}}, []string{`[]: Too long: may not be more than 1048576 bytes`}},
 	} {
-		wantErrors(t, name, ConfigMap.Validate(t.Context(), &test.object), test.want...)
+		wantErrors(t, name, checktest.Errors(t.Context(), ConfigMap.Validate, &test.object), test.want...)
 	}
 }
 
@@ -60,11 +62,11 @@ func TestImmutableData(t *testing.T) {
 		"mutable":     {corev1.ConfigMap{Data: old.Data}, []string{"immutable: Forbidden"}},
 		"said false":  {corev1.ConfigMap{Immutable: new(false), Data: old.Data}, []string{"immutable: Forbidden"}},
 	} {
-		wantErrors(t, name, ConfigMap.ValidateUpdate(t.Context(), &test.object, old), test.want...)
+		wantErrors(t, name, checktest.UpdateErrors(t.Context(), ConfigMap.ValidateUpdate, &test.object, old), test.want...)
 	}
 	secret := &corev1.Secret{Immutable: new(true), Type: corev1.SecretTypeOpaque, Data: map[string][]byte{"a": {1}}}
 	changed := &corev1.Secret{Immutable: new(true), Type: "other", Data: map[string][]byte{"a": {2}}}
-	wantErrors(t, "secret", Secret.ValidateUpdate(t.Context(), changed, secret), `type: Invalid value: "other": field is immutable`, "data: Forbidden")
+	wantErrors(t, "secret", checktest.UpdateErrors(t.Context(), Secret.ValidateUpdate, changed, secret), `type: Invalid value: "other": field is immutable`, "data: Forbidden")
 }
 
 func TestSecretTypes(t *testing.T) {
@@ -89,7 +91,7 @@ func TestSecretTypes(t *testing.T) {
 		"ssh":                    {corev1.Secret{Type: corev1.SecretTypeSSHAuth}, []string{"data[ssh-privatekey]: Required"}},
 		"tls":                    {corev1.Secret{Type: corev1.SecretTypeTLS, Data: data("tls.crt")}, []string{"data[tls.key]: Required"}},
 	} {
-		wantErrors(t, name, Secret.Validate(t.Context(), &test.object), test.want...)
+		wantErrors(t, name, checktest.Errors(t.Context(), Secret.Validate, &test.object), test.want...)
 	}
 	s := &corev1.Secret{Type: corev1.SecretTypeTLS, Data: data("tls.crt", "tls.key")}
 	if warnings := Secret.Warnings(t.Context(), s, nil); len(warnings) != 1 || !strings.HasPrefix(warnings[0], "tls: ") {
@@ -124,9 +126,9 @@ func TestNamespaces(t *testing.T) {
 		t.Error("an update took the finalizer")
 	}
 	n.Spec.Finalizers = []corev1.FinalizerName{"kubernetes", "a.b/c", "bogus", "a b/c"}
-	wantErrors(t, "create", Namespace.Validate(t.Context(), n), `spec.finalizers: Invalid value: "bogus": name is neither`, `spec.finalizers: Invalid value: "a b/c": prefix part`)
+	wantErrors(t, "create", checktest.Errors(t.Context(), Namespace.Validate, n), `spec.finalizers: Invalid value: "bogus": name is neither`, `spec.finalizers: Invalid value: "a b/c": prefix part`)
 	finalize := Namespace.Updates["finalize"]
-	wantErrors(t, "finalize", finalize.Validate(t.Context(), n, n), `spec.finalizers[2]: Invalid value: "bogus"`, `spec.finalizers[3]: Invalid value: "a b/c"`)
+	wantErrors(t, "finalize", checktest.UpdateErrors(t.Context(), finalize.Validate, n, n), `spec.finalizers[2]: Invalid value: "bogus"`, `spec.finalizers[3]: Invalid value: "a b/c"`)
 	deleted := metav1.NewTime(time.Unix(1, 0))
 	for name, test := range map[string]struct {
 		deleted *metav1.Time
@@ -139,7 +141,7 @@ func TestNamespaces(t *testing.T) {
 		"dying but immortal": {&deleted, corev1.NamespaceActive, []string{"status.Phase: Invalid value: \"Active\": may only be 'Terminating'"}},
 	} {
 		n := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: test.deleted}, Status: corev1.NamespaceStatus{Phase: test.phase}}
-		wantErrors(t, name, Namespace.StatusUpdate.Validate(t.Context(), n, n), test.want...)
+		wantErrors(t, name, checktest.UpdateErrors(t.Context(), Namespace.StatusUpdate.Validate, n, n), test.want...)
 	}
 }
 
@@ -197,7 +199,7 @@ func TestNodes(t *testing.T) {
 	} {
 		n := good()
 		test.change(n)
-		wantErrors(t, name, Node.Validate(t.Context(), n), test.want...)
+		wantErrors(t, name, checktest.Errors(t.Context(), Node.Validate, n), test.want...)
 	}
 	for name, test := range map[string]struct {
 		change func(*corev1.Node)
@@ -212,7 +214,7 @@ func TestNodes(t *testing.T) {
 	} {
 		n := good()
 		test.change(n)
-		wantErrors(t, "update: "+name, Node.ValidateUpdate(t.Context(), n, good()), test.want...)
+		wantErrors(t, "update: "+name, checktest.UpdateErrors(t.Context(), Node.ValidateUpdate, n, good()), test.want...)
 	}
 }
 
@@ -282,8 +284,8 @@ func TestEventsByGroup(t *testing.T) {
 		"older form":  {func(e *corev1.Event) { e.EventTime = metav1.MicroTime{}; e.Count = 1; e.Source.Host = "h" }, nil, []string{"eventTime: Required", "count: Invalid", "source: Invalid"}},
 		"series":      {func(e *corev1.Event) { e.Series = &corev1.EventSeries{Count: 1} }, nil, []string{"series.count: Invalid", "series.lastObservedTime: Required"}},
 	} {
-		wantErrors(t, name+" through core", Event.Validate(throughGroup(t, ""), newer(test.change)), test.core...)
-		wantErrors(t, name+" through events.k8s.io", Event.Validate(throughGroup(t, "events.k8s.io"), newer(test.change)), test.strict...)
+		wantErrors(t, name+" through core", checktest.Errors(throughGroup(t, ""), Event.Validate, newer(test.change)), test.core...)
+		wantErrors(t, name+" through events.k8s.io", checktest.Errors(throughGroup(t, "events.k8s.io"), Event.Validate, newer(test.change)), test.strict...)
 	}
 	old := newer(func(*corev1.Event) {})
 	changed := newer(func(e *corev1.Event) {
@@ -291,8 +293,8 @@ func TestEventsByGroup(t *testing.T) {
 		e.EventTime = metav1.NewMicroTime(e.EventTime.Add(time.Nanosecond))
 		e.Series = &corev1.EventSeries{Count: 2, LastObservedTime: e.EventTime}
 	})
-	wantErrors(t, "update through core", Event.ValidateUpdate(throughGroup(t, ""), changed, old))
-	wantErrors(t, "update through events.k8s.io", Event.ValidateUpdate(throughGroup(t, "events.k8s.io"), changed, old), "reason: Invalid", "action: Invalid")
+	wantErrors(t, "update through core", checktest.UpdateErrors(throughGroup(t, ""), Event.ValidateUpdate, changed, old))
+	wantErrors(t, "update through events.k8s.io", checktest.UpdateErrors(throughGroup(t, "events.k8s.io"), Event.ValidateUpdate, changed, old), "reason: Invalid", "action: Invalid")
 	if Event.Metadata.Loose(throughGroup(t, "events.k8s.io")) || !Event.Metadata.Loose(throughGroup(t, "")) {
 		t.Error("only the older form may be named as it likes")
 	}
@@ -319,10 +321,10 @@ func TestEndpoints(t *testing.T) {
 		"protocol":   {func(s *corev1.EndpointSubset) { s.Ports[0].Protocol = "ICMP" }, []string{`subsets[0].ports[0].protocol: Unsupported value: "ICMP"`}},
 		"a hostname": {func(s *corev1.EndpointSubset) { s.Addresses[0].Hostname = "A" }, []string{"subsets[0].addresses[0].hostname: Invalid"}},
 	} {
-		wantErrors(t, name, Endpoints.Validate(t.Context(), subset(test.change)), test.want...)
+		wantErrors(t, name, checktest.Errors(t.Context(), Endpoints.Validate, subset(test.change)), test.want...)
 	}
 	stored := subset(func(s *corev1.EndpointSubset) { s.Addresses[0].IP = "127.0.0.1" })
-	wantErrors(t, "what is stored may stay", Endpoints.ValidateUpdate(t.Context(), stored.DeepCopy(), stored))
+	wantErrors(t, "what is stored may stay", checktest.UpdateErrors(t.Context(), Endpoints.ValidateUpdate, stored.DeepCopy(), stored))
 	if got := formatSubsets(subset(func(s *corev1.EndpointSubset) {
 		s.Addresses = append(s.Addresses, corev1.EndpointAddress{IP: "fd00::1"}, corev1.EndpointAddress{IP: "10.0.0.3"}, corev1.EndpointAddress{IP: "10.0.0.4"})
 	}).Subsets); got != "10.0.0.1:80,[fd00::1]:80,10.0.0.3:80 + 1 more..." {

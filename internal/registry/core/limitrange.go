@@ -37,8 +37,7 @@ var LimitRange = generic.Kind[*corev1.LimitRange]{
 	Table:          generic.Table[*corev1.LimitRange]{Default: true},
 }
 
-func validateLimitRange(_ context.Context, r *corev1.LimitRange) field.ErrorList {
-	c := &check.Checker{}
+func validateLimitRange(_ context.Context, c *check.Checker, r *corev1.LimitRange) {
 	seen := sets.New[corev1.LimitType]()
 	for i := range r.Spec.Limits {
 		item, path := &r.Spec.Limits[i], field.NewPath("spec", "limits").Index(i)
@@ -49,7 +48,6 @@ func validateLimitRange(_ context.Context, r *corev1.LimitRange) field.ErrorList
 			validateLimits(c, name, item, path)
 		}
 	}
-	return c.Errors()
 }
 
 func validateLimitType(c *check.Checker, kind corev1.LimitType, path *field.Path) {
@@ -61,10 +59,9 @@ func validateLimitType(c *check.Checker, kind corev1.LimitType, path *field.Path
 	case corev1.LimitTypePod, corev1.LimitTypeContainer, corev1.LimitTypePersistentVolumeClaim:
 		return
 	}
-	if strings.Contains(string(kind), "/") {
-		return
+	if !strings.Contains(string(kind), "/") {
+		c.Invalid(path, kind, "must be a standard limit type or fully qualified")
 	}
-	c.Invalid(path, kind, "must be a standard limit type or fully qualified")
 }
 
 // validateLimitNames checks the resources of each limit.
@@ -72,7 +69,7 @@ func validateLimitNames(c *check.Checker, item *corev1.LimitRangeItem, path *fie
 	ofContainers := item.Type == corev1.LimitTypePod || item.Type == corev1.LimitTypeContainer
 	check := func(child string, list corev1.ResourceList) {
 		for _, name := range sortedKeys(list) {
-			c.Add(podspec.ValidateLimitedResourceName(name, ofContainers, path.Child(child).Key(string(name)))...)
+			podspec.ValidateLimitedResourceName(c, name, ofContainers, path.Child(child).Key(string(name)))
 		}
 	}
 	check("max", item.Max)
@@ -94,10 +91,9 @@ func validateLimitNames(c *check.Checker, item *corev1.LimitRangeItem, path *fie
 
 // notOfPods refuses defaults for pods: only containers have defaults.
 func notOfPods(c *check.Checker, child string, list corev1.ResourceList, path *field.Path) {
-	if len(list) == 0 {
-		return
+	if len(list) != 0 {
+		c.Forbidden(path.Child(child), "may not be specified when `type` is 'Pod'")
 	}
-	c.Forbidden(path.Child(child), "may not be specified when `type` is 'Pod'")
 }
 
 // limited returns all resources that an item names anywhere.

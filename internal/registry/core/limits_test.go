@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kindred-project/kindred/internal/registry/check/checktest"
 )
 
 func TestLimitRange(t *testing.T) {
@@ -36,7 +38,7 @@ func TestLimitRange(t *testing.T) {
 		"ratio > max/min":   {[]corev1.LimitRangeItem{item("Container", "cpu=1", "cpu=1500m", "", "", "cpu=2")}, []string{`spec.limits[0].maxLimitRequestRatio[cpu]: Invalid value: "2": ratio 2 is greater than max/min = 1.500000`}},
 		"no overcommitment": {[]corev1.LimitRangeItem{item("Container", "", "", "example.com/gpu=2", "example.com/gpu=1", "")}, []string{`spec.limits[0].defaultRequest[example.com/gpu]: Invalid value: "1": default value 2 must equal to defaultRequest value 1 in example.com/gpu`}},
 	} {
-		wantProblems(t, name, LimitRange.Validate(t.Context(), &corev1.LimitRange{Spec: corev1.LimitRangeSpec{Limits: test.items}}), test.want...)
+		wantProblems(t, name, checktest.Errors(t.Context(), LimitRange.Validate, &corev1.LimitRange{Spec: corev1.LimitRangeSpec{Limits: test.items}}), test.want...)
 	}
 	unnamed := &corev1.LimitRange{}
 	if LimitRange.Prepare(t.Context(), unnamed, nil); unnamed.Name == "" {
@@ -70,14 +72,14 @@ func TestResourceQuota(t *testing.T) {
 		"unknown":      {corev1.ResourceQuotaSpec{ScopeSelector: selected("Idle", "Exists")}, []string{`spec.scopeSelector.matchExpressions.scopeName: Invalid value: "Idle": unsupported scope`}},
 		"not selected": {corev1.ResourceQuotaSpec{Hard: amounts("services=1"), ScopeSelector: selected("PriorityClass", "Exists")}, []string{"spec.scopeSelector.matchExpressions: Invalid value: {\"matchExpressions\":[{\"scopeName\":\"PriorityClass\",\"operator\":\"Exists\"}]}: unsupported scope applied to resource"}},
 	} {
-		wantProblems(t, name, ResourceQuota.Validate(t.Context(), &corev1.ResourceQuota{Spec: test.spec}), test.want...)
+		wantProblems(t, name, checktest.Errors(t.Context(), ResourceQuota.Validate, &corev1.ResourceQuota{Spec: test.spec}), test.want...)
 	}
 	old := &corev1.ResourceQuota{Spec: corev1.ResourceQuotaSpec{Scopes: []corev1.ResourceQuotaScope{"Terminating", "NotBestEffort"}}}
 	reordered := &corev1.ResourceQuota{Spec: corev1.ResourceQuotaSpec{Hard: amounts("cpu=1"), Scopes: []corev1.ResourceQuotaScope{"NotBestEffort", "Terminating"}}}
-	wantProblems(t, "reordered", ResourceQuota.ValidateUpdate(t.Context(), reordered, old))
-	wantProblems(t, "fewer scopes", ResourceQuota.ValidateUpdate(t.Context(), &corev1.ResourceQuota{}, old), "spec.scopes: Invalid value: null: field is immutable")
+	wantProblems(t, "reordered", checktest.UpdateErrors(t.Context(), ResourceQuota.ValidateUpdate, reordered, old))
+	wantProblems(t, "fewer scopes", checktest.UpdateErrors(t.Context(), ResourceQuota.ValidateUpdate, &corev1.ResourceQuota{}, old), "spec.scopes: Invalid value: null: field is immutable")
 	status := &corev1.ResourceQuota{Status: corev1.ResourceQuotaStatus{Hard: amounts("gold=1"), Used: amounts("pods=-1")}}
-	wantProblems(t, "status", ResourceQuota.StatusUpdate.Validate(t.Context(), status, old), `status.hard[gold]: Invalid value: "gold"`, `status.hard[gold]: Invalid value: "gold"`, `status.used[pods]: Invalid value: "-1"`)
+	wantProblems(t, "status", checktest.UpdateErrors(t.Context(), ResourceQuota.StatusUpdate.Validate, status, old), `status.hard[gold]: Invalid value: "gold"`, `status.hard[gold]: Invalid value: "gold"`, `status.used[pods]: Invalid value: "-1"`)
 }
 
 func TestQuotaIsShown(t *testing.T) {

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -68,42 +67,33 @@ func prepareNamespace(_ context.Context, n, old *corev1.Namespace) {
 	SetDefaults_Namespace(n)
 }
 
-func validateNamespace(_ context.Context, n *corev1.Namespace) field.ErrorList {
-	c := &check.Checker{}
+func validateNamespace(_ context.Context, c *check.Checker, n *corev1.Namespace) {
 	for _, name := range n.Spec.Finalizers {
 		validateFinalizer(c, string(name), field.NewPath("spec", "finalizers"))
 	}
-	return c.Errors()
 }
 
-func validateFinalize(_ context.Context, n, _ *corev1.Namespace) field.ErrorList {
-	c := &check.Checker{}
+func validateFinalize(_ context.Context, c *check.Checker, n, _ *corev1.Namespace) {
 	for i, name := range n.Spec.Finalizers {
 		validateFinalizer(c, string(name), field.NewPath("spec", "finalizers").Index(i))
 	}
-	return c.Errors()
 }
-
-// ownFinalizers are the only ones without a domain.
-var ownFinalizers = []string{string(corev1.FinalizerKubernetes), metav1.FinalizerOrphanDependents, metav1.FinalizerDeleteDependents}
 
 func validateFinalizer(c *check.Checker, name string, path *field.Path) {
 	c.Add(validation.ValidateFinalizerName(name, path)...)
-	if !strings.Contains(name, "/") && !slices.Contains(ownFinalizers, name) {
-		c.Invalid(path, name, "name is neither a standard finalizer name nor is it fully qualified")
-	}
+	c.FinalizerDomain(path, name)
 }
 
 // validateNamespaceStatus allows the phase Active before and Terminating after the deletion only.
-func validateNamespaceStatus(_ context.Context, n, _ *corev1.Namespace) field.ErrorList {
+func validateNamespaceStatus(_ context.Context, c *check.Checker, n, _ *corev1.Namespace) {
 	phase := field.NewPath("status", "Phase") // as upstream spells it
 	if n.DeletionTimestamp.IsZero() && n.Status.Phase != corev1.NamespaceActive {
-		return field.ErrorList{field.Invalid(phase, n.Status.Phase, "may only be 'Active' if `deletionTimestamp` is empty")}
+		c.Invalid(phase, n.Status.Phase, "may only be 'Active' if `deletionTimestamp` is empty")
+		return
 	}
 	if !n.DeletionTimestamp.IsZero() && n.Status.Phase != corev1.NamespaceTerminating {
-		return field.ErrorList{field.Invalid(phase, n.Status.Phase, "may only be 'Terminating' if `deletionTimestamp` is not empty")}
+		c.Invalid(phase, n.Status.Phase, "may only be 'Terminating' if `deletionTimestamp` is not empty")
 	}
-	return nil
 }
 
 var namespaces = corev1.Resource("namespaces")

@@ -21,8 +21,7 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/core/podspec"
 )
 
-func validateNode(_ context.Context, n *corev1.Node) field.ErrorList {
-	c := &check.Checker{}
+func validateNode(_ context.Context, c *check.Checker, n *corev1.Node) {
 	metadata := field.NewPath("metadata")
 	validateTaints(c, n.Spec.Taints, metadata.Child("taints"))
 	validateAvoidPods(c, n.Annotations, metadata.Child("annotations"))
@@ -32,7 +31,6 @@ func validateNode(_ context.Context, n *corev1.Node) field.ErrorList {
 		c.Invalid(metadata.Child("nodeSwapStatus", "capacity"), *swap.Capacity, "must be greater than zero")
 	}
 	validatePodCIDRs(c, n.Spec.PodCIDRs, field.NewPath("spec", "podCIDRs"))
-	return c.Errors()
 }
 
 // validatePodCIDRs wants one range, or one of each family.
@@ -55,10 +53,10 @@ func validatePodCIDRs(c *check.Checker, cidrs []string, path *field.Path) {
 func validateNodeResources(c *check.Checker, n *corev1.Node) {
 	status := field.NewPath("status")
 	for name, quantity := range n.Status.Capacity {
-		c.Add(podspec.ValidateResourceQuantity(name, quantity, status.Child("capacity", string(name)))...)
+		podspec.ValidateResourceQuantity(c, name, quantity, status.Child("capacity", string(name)))
 	}
 	for name, quantity := range n.Status.Allocatable {
-		c.Add(podspec.ValidateResourceQuantity(name, quantity, status.Child("allocatable", string(name)))...)
+		podspec.ValidateResourceQuantity(c, name, quantity, status.Child("allocatable", string(name)))
 	}
 }
 
@@ -131,29 +129,17 @@ func validateTaints(c *check.Checker, taints []corev1.Taint, path *field.Path) {
 	}
 }
 
-var taintEffects = []corev1.TaintEffect{corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute}
-
 func validateTaintEffect(c *check.Checker, effect corev1.TaintEffect, path *field.Path) {
-	switch {
-	case effect == "":
-		c.Required(path, "")
-		return
-	case slices.Contains(taintEffects, effect):
-		return
-	}
-	c.Add(field.NotSupported(path, effect, taintEffects))
+	check.RequiredOneOf(c, path, effect, corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute)
 }
 
-func validateNodeUpdate(ctx context.Context, n, old *corev1.Node) field.ErrorList {
-	c := &check.Checker{}
-	c.Add(validateNode(ctx, n)...)
-	c.Add(validateNodeChange(ctx, n, old)...)
-	return c.Errors()
+func validateNodeUpdate(ctx context.Context, c *check.Checker, n, old *corev1.Node) {
+	validateNode(ctx, c, n)
+	validateNodeChange(ctx, c, n, old)
 }
 
 // validateNodeChange lets a node get its pod range and provider once.
-func validateNodeChange(_ context.Context, n, old *corev1.Node) field.ErrorList {
-	c := &check.Checker{}
+func validateNodeChange(_ context.Context, c *check.Checker, n, old *corev1.Node) {
 	metadata, spec := field.NewPath("metadata"), field.NewPath("spec")
 	validateNodeResources(c, n)
 	validateAvoidPods(c, n.Annotations, metadata.Child("annotations"))
@@ -170,7 +156,6 @@ func validateNodeChange(_ context.Context, n, old *corev1.Node) field.ErrorList 
 	if n.Spec.DoNotUseExternalID != old.Spec.DoNotUseExternalID {
 		c.Forbidden(spec.Child("externalID"), "may not be updated")
 	}
-	return c.Errors()
 }
 
 func validateProvider(c *check.Checker, id, old string, path *field.Path) {

@@ -121,13 +121,11 @@ func orUnset[S ~string](s *S) string {
 	return string(*s)
 }
 
-func validatePersistentVolume(_ context.Context, v *corev1.PersistentVolume) field.ErrorList {
-	c := &check.Checker{}
-	c.Add(podspec.ValidatePersistentVolumeSpec(&v.Spec, v.Name, field.NewPath("spec"))...)
+func validatePersistentVolume(_ context.Context, c *check.Checker, v *corev1.PersistentVolume) {
+	podspec.ValidatePersistentVolumeSpec(c, &v.Spec, v.Name, field.NewPath("spec"))
 	if _, found := v.Annotations[corev1.MountOptionAnnotation]; found && !takesMountOptions(&v.Spec.PersistentVolumeSource) {
 		c.Forbidden(field.NewPath("metadata", "annotations", corev1.MountOptionAnnotation), "may not specify mount options for this volume type")
 	}
-	return c.Errors()
 }
 
 // takesMountOptions reports whether the type of the volume supports the old annotation for mount
@@ -140,9 +138,8 @@ func takesMountOptions(s *corev1.PersistentVolumeSource) bool {
 
 // validatePersistentVolumeUpdate: a volume is what it was; what is done with it
 // may change.
-func validatePersistentVolumeUpdate(ctx context.Context, v, old *corev1.PersistentVolume) field.ErrorList {
-	c := &check.Checker{}
-	c.Add(validatePersistentVolume(ctx, v)...)
+func validatePersistentVolumeUpdate(ctx context.Context, c *check.Checker, v, old *corev1.PersistentVolume) {
+	validatePersistentVolume(ctx, c, v)
 	if source, was := changedSource(v, old), old.Spec.PersistentVolumeSource; !equality.Semantic.DeepEqual(source, was) {
 		c.Forbidden(field.NewPath("spec", "persistentvolumesource"),
 			fmt.Sprintf("spec.persistentvolumesource is immutable after creation\n%v", diff.Diff(was, source)))
@@ -154,7 +151,6 @@ func validatePersistentVolumeUpdate(ctx context.Context, v, old *corev1.Persiste
 	if old.Spec.VolumeAttributesClassName != nil && v.Spec.VolumeAttributesClassName == nil {
 		c.Forbidden(field.NewPath("spec", "volumeAttributesClassName"), "update from non-nil value to nil is forbidden")
 	}
-	return c.Errors()
 }
 
 // changedSource is the source without a secret for growing the volume, which

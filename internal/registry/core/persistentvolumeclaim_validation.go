@@ -21,16 +21,15 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/core/podspec"
 )
 
-func validateClaim(_ context.Context, c *corev1.PersistentVolumeClaim) field.ErrorList {
-	return podspec.ValidatePersistentVolumeClaimSpec(&c.Spec, field.NewPath("spec"))
+func validateClaim(_ context.Context, c *check.Checker, claim *corev1.PersistentVolumeClaim) {
+	podspec.ValidatePersistentVolumeClaimSpec(c, &claim.Spec, field.NewPath("spec"))
 }
 
 // validateClaimUpdate: a claim is answered by a volume that fits it, so it stays
 // what it was. It gets its volume once, may get a class later, and when it is
 // bound, size and attributes of its volume may change.
-func validateClaimUpdate(_ context.Context, claim, old *corev1.PersistentVolumeClaim) field.ErrorList {
-	c := &check.Checker{}
-	c.Add(podspec.ValidatePersistentVolumeClaimSpecUpdate(&claim.Spec, &old.Spec, field.NewPath("spec"))...)
+func validateClaimUpdate(_ context.Context, c *check.Checker, claim, old *corev1.PersistentVolumeClaim) {
+	podspec.ValidatePersistentVolumeClaimSpecUpdate(c, &claim.Spec, &old.Spec, field.NewPath("spec"))
 	if !classFromAnnotation(claim, old) {
 		validateClassAnnotation(c, claim.Annotations, old.Annotations)
 	}
@@ -41,7 +40,6 @@ func validateClaimUpdate(_ context.Context, claim, old *corev1.PersistentVolumeC
 	validateShrinking(c, claim, old)
 	c.Immutable(field.NewPath("volumeMode"), claim.Spec.VolumeMode, old.Spec.VolumeMode)
 	validateClaimAttributes(c, claim, old)
-	return c.Errors()
 }
 
 // allowedChanges is the new spec with all put back that may change: whatever
@@ -80,10 +78,9 @@ func classFromNothing(c, old *corev1.PersistentVolumeClaim) bool {
 
 func validateClassAnnotation(c *check.Checker, annotations, old map[string]string) {
 	const key = corev1.BetaStorageClassAnnotation
-	if annotations[key] == old[key] {
-		return
+	if annotations[key] != old[key] {
+		c.Invalid(field.NewPath("metadata", "annotations", key), annotations[key], validation.FieldImmutableErrorMsg)
 	}
-	c.Invalid(field.NewPath("metadata", "annotations", key), annotations[key], validation.FieldImmutableErrorMsg)
 }
 
 // validateShrinking lets a claim take back a growth that failed, down to more
@@ -114,48 +111,41 @@ var resizeStatuses = []corev1.ClaimResourceStatus{
 	corev1.PersistentVolumeClaimNodeResizeInProgress, corev1.PersistentVolumeClaimNodeResizeInfeasible, corev1.PersistentVolumeClaimNodeResizePending,
 }
 
-func validateClaimStatus(_ context.Context, claim, _ *corev1.PersistentVolumeClaim) field.ErrorList {
-	c := &check.Checker{}
+func validateClaimStatus(_ context.Context, c *check.Checker, claim, _ *corev1.PersistentVolumeClaim) {
 	status := field.NewPath("status")
 	for _, name := range sortedKeys(claim.Status.Capacity) {
-		c.Add(podspec.ValidateAmount(claim.Status.Capacity[name], status.Child("capacity").Key(string(name)))...)
+		podspec.ValidateAmount(c, claim.Status.Capacity[name], status.Child("capacity").Key(string(name)))
 	}
 	statuses := status.Child("allocatedResourceStatuses")
 	for _, name := range sortedKeys(claim.Status.AllocatedResourceStatuses) {
-		c.Add(validateClaimedResource(name, statuses)...)
+		validateClaimedResource(c, name, statuses)
 		if !slices.Contains(resizeStatuses, claim.Status.AllocatedResourceStatuses[name]) {
 			c.Add(field.NotSupported(statuses, name, slices.Sorted(slices.Values(resizeStatuses))))
 		}
 	}
 	allocated := status.Child("allocatedResources")
 	for _, name := range sortedKeys(claim.Status.AllocatedResources) {
-		c.Add(validateAllocated(name, claim.Status.AllocatedResources, allocated)...)
+		validateAllocated(c, name, claim.Status.AllocatedResources, allocated)
 	}
-	return c.Errors()
 }
 
-func validateAllocated(name corev1.ResourceName, list corev1.ResourceList, path *field.Path) field.ErrorList {
-	if errs := validateClaimedResource(name, path); len(errs) > 0 {
-		return errs
-	}
+func validateAllocated(c *check.Checker, name corev1.ResourceName, list corev1.ResourceList, path *field.Path) {
 	at := path.Key(string(name))
-	if errs := podspec.ValidateAmount(list[name], at); len(errs) > 0 {
-		return errs
+	valid := c.Passes(func() { validateClaimedResource(c, name, path) }) &&
+		c.Passes(func() { podspec.ValidateAmount(c, list[name], at) })
+	if valid {
+		podspec.ValidateResourceQuantity(c, corev1.ResourceStorage, list[name], at)
 	}
-	return podspec.ValidateResourceQuantity(corev1.ResourceStorage, list[name], at)
 }
 
 // validateClaimedResource: of Kubernetes' own resources a claim has storage
 // alone.
-func validateClaimedResource(name corev1.ResourceName, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	for _, problem := range utilvalidation.IsQualifiedName(string(name)) {
-		errs = append(errs, field.Invalid(path, string(name), problem))
+func validateClaimedResource(c *check.Checker, name corev1.ResourceName, path *field.Path) {
+	problems := utilvalidation.IsQualifiedName(string(name))
+	c.Invalid(path, string(name), problems...)
+	if len(problems) == 0 && podspec.IsNativeResource(name) && name != corev1.ResourceStorage {
+		c.Add(field.NotSupported(path, string(name), []corev1.ResourceName{corev1.ResourceStorage}))
 	}
-	if len(errs) == 0 && podspec.IsNativeResource(name) && name != corev1.ResourceStorage {
-		errs = append(errs, field.NotSupported(path, string(name), []corev1.ResourceName{corev1.ResourceStorage}))
-	}
-	return errs
 }
 
 // sortedKeys gives errors the same order each time.

@@ -19,6 +19,7 @@ import (
 	policyclient "k8s.io/client-go/kubernetes/typed/policy/v1"
 	"k8s.io/kubectl/pkg/util/qos"
 
+	"github.com/kindred-project/kindred/internal/registry/check"
 	"github.com/kindred-project/kindred/internal/registry/core/podspec"
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
@@ -37,16 +38,16 @@ func pod(nodes NodeConnections, budgets policyclient.PodDisruptionBudgetsGetter)
 		StatusUpdate: generic.Update[*corev1.Pod]{
 			Prepare: preparePodStatus,
 			Resets:  []string{"metadata.deletionTimestamp", "metadata.ownerReferences"},
-			Validate: func(_ context.Context, p, old *corev1.Pod) field.ErrorList {
-				return podspec.ValidatePodStatusUpdate(p, old)
+			Validate: func(_ context.Context, c *check.Checker, p, old *corev1.Pod) {
+				podspec.ValidatePodStatusUpdate(c, p, old)
 			},
 			Warnings: podStatusWarnings,
 		},
-		Validate: func(_ context.Context, p *corev1.Pod) field.ErrorList {
-			return podspec.ValidatePodCreate(p)
+		Validate: func(_ context.Context, c *check.Checker, p *corev1.Pod) {
+			podspec.ValidatePodCreate(c, p)
 		},
-		ValidateUpdate: func(_ context.Context, p, old *corev1.Pod) field.ErrorList {
-			return podspec.ValidatePodUpdate(p, old)
+		ValidateUpdate: func(_ context.Context, c *check.Checker, p, old *corev1.Pod) {
+			podspec.ValidatePodUpdate(c, p, old)
 		},
 		Warnings: podWarnings,
 		Fields: map[string]func(*corev1.Pod) string{
@@ -208,8 +209,8 @@ var ephemeralContainers = generic.Update[*corev1.Pod]{
 		podspec.DropAlphaFields(p)
 		countPodGeneration(p, old)
 	},
-	Validate: func(_ context.Context, p, old *corev1.Pod) field.ErrorList {
-		return podspec.ValidatePodEphemeralContainersUpdate(p, old)
+	Validate: func(_ context.Context, c *check.Checker, p, old *corev1.Pod) {
+		podspec.ValidatePodEphemeralContainersUpdate(c, p, old)
 	},
 }
 
@@ -217,8 +218,8 @@ var ephemeralContainers = generic.Update[*corev1.Pod]{
 // the pod as a whole (KEP-5419).
 var resize = generic.Update[*corev1.Pod]{
 	Prepare: prepareResize,
-	Validate: func(_ context.Context, p, old *corev1.Pod) field.ErrorList {
-		return podspec.ValidatePodResize(p, old)
+	Validate: func(_ context.Context, c *check.Checker, p, old *corev1.Pod) {
+		podspec.ValidatePodResize(c, p, old)
 	},
 }
 

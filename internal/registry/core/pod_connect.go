@@ -24,6 +24,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 	translator "k8s.io/apiserver/pkg/util/proxy"
 
+	"github.com/kindred-project/kindred/internal/registry/check"
 	"github.com/kindred-project/kindred/internal/registry/core/podspec"
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
@@ -151,7 +152,7 @@ func (l *podLog) Get(ctx context.Context, name string, obj runtime.Object) (runt
 	if !ok {
 		return nil, fmt.Errorf("invalid options object: %#v", obj)
 	}
-	if errs := podspec.ValidatePodLogOptions(options); len(errs) > 0 {
+	if errs := check.Run(func(c *check.Checker) { podspec.ValidatePodLogOptions(c, options) }); len(errs) > 0 {
 		return nil, apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("PodLogOptions").GroupKind(), name, errs)
 	}
 	p, err := l.pod(ctx, name)

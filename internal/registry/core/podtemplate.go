@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kindred-project/kindred/internal/registry/check"
 	"github.com/kindred-project/kindred/internal/registry/core/podspec"
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
@@ -23,11 +24,11 @@ var PodTemplate = generic.Kind[*corev1.PodTemplate]{
 	NewList:  func() runtime.Object { return &corev1.PodTemplateList{} },
 	Deletion: generic.Deletion[*corev1.PodTemplate]{ReturnObject: true},
 	Spec:     func(t *corev1.PodTemplate) any { return &t.Template },
-	Validate: func(_ context.Context, t *corev1.PodTemplate) field.ErrorList {
-		return podspec.ValidatePodTemplate(t)
+	Validate: func(_ context.Context, c *check.Checker, t *corev1.PodTemplate) {
+		podspec.ValidatePodTemplate(c, t)
 	},
-	ValidateUpdate: func(_ context.Context, t, old *corev1.PodTemplate) field.ErrorList {
-		return podspec.ValidatePodTemplateUpdate(t, old)
+	ValidateUpdate: func(_ context.Context, c *check.Checker, t, old *corev1.PodTemplate) {
+		podspec.ValidatePodTemplateUpdate(c, t, old)
 	},
 	Warnings: func(_ context.Context, t, old *corev1.PodTemplate) []string {
 		if old != nil && t.Generation == old.Generation {

@@ -75,9 +75,8 @@ func prepareReplicationController(_ context.Context, r, _ *corev1.ReplicationCon
 	}
 }
 
-func validateReplicationController(_ context.Context, r *corev1.ReplicationController) field.ErrorList {
+func validateReplicationController(_ context.Context, c *check.Checker, r *corev1.ReplicationController) {
 	spec := field.NewPath("spec")
-	c := &check.Checker{}
 	c.Declared().NonNegative(spec.Child("minReadySeconds"), int64(r.Spec.MinReadySeconds))
 	if r.Spec.Replicas == nil {
 		c.Declared().Required(spec.Child("replicas"), "")
@@ -90,21 +89,18 @@ func validateReplicationController(_ context.Context, r *corev1.ReplicationContr
 	path := spec.Child("template")
 	if r.Spec.Template == nil {
 		c.Required(path, "")
-		return c.Errors()
+		return
 	}
-	c.Add(podspec.ValidateSelected(r.Spec.Template, labels.SelectorFromSet(r.Spec.Selector), path)...)
-	c.Add(podspec.ValidatePodTemplateSpec(r.Spec.Template, path)...)
-	c.Add(podspec.ValidateRunsForEver(&r.Spec.Template.Spec, "ReplicationController", path.Child("spec"))...)
-	return c.Errors()
+	podspec.ValidateSelected(c, r.Spec.Template, labels.SelectorFromSet(r.Spec.Selector), path)
+	podspec.ValidatePodTemplateSpec(c, r.Spec.Template, path)
+	podspec.ValidateRunsForEver(c, &r.Spec.Template.Spec, "ReplicationController", path.Child("spec"))
 }
 
-func validateReplicationControllerUpdate(ctx context.Context, r, old *corev1.ReplicationController) field.ErrorList {
-	c := &check.Checker{}
-	c.Add(validateReplicationController(ctx, r)...)
+func validateReplicationControllerUpdate(ctx context.Context, c *check.Checker, r, old *corev1.ReplicationController) {
+	validateReplicationController(ctx, c, r)
 	for _, key := range slices.Sorted(maps.Keys(old.Annotations)) {
 		validateNonConvertible(c, key, r, old)
 	}
-	return c.Errors()
 }
 
 // validateNonConvertible keeps what an annotation says that other versions of
@@ -118,20 +114,17 @@ func validateNonConvertible(c *check.Checker, key string, r, old *corev1.Replica
 		c.Add(&field.Error{Type: field.ErrorTypeNotFound, BadValue: old.Annotations[key], Field: parts[1], Detail: "unknown non-convertible field"})
 		return
 	}
-	if equality.Semantic.DeepEqual(r.Spec.Selector, old.Spec.Selector) {
-		return
+	if !equality.Semantic.DeepEqual(r.Spec.Selector, old.Spec.Selector) {
+		c.Invalid(field.NewPath("spec", "selector"), r.Spec.Selector, "cannot update non-convertible selector")
 	}
-	c.Invalid(field.NewPath("spec", "selector"), r.Spec.Selector, "cannot update non-convertible selector")
 }
 
-func validateReplicationControllerStatus(_ context.Context, r, _ *corev1.ReplicationController) field.ErrorList {
-	c := &check.Checker{}
+func validateReplicationControllerStatus(_ context.Context, c *check.Checker, r, _ *corev1.ReplicationController) {
 	status, s := field.NewPath("status"), &r.Status
-	c.Add(podspec.ValidateCounts(status, s.Replicas, podspec.Count{Name: "fullyLabeledReplicas", Value: s.FullyLabeledReplicas},
-		podspec.Count{Name: "readyReplicas", Value: s.ReadyReplicas}, podspec.Count{Name: "availableReplicas", Value: s.AvailableReplicas})...)
+	podspec.ValidateCounts(c, status, s.Replicas, podspec.Count{Name: "fullyLabeledReplicas", Value: s.FullyLabeledReplicas},
+		podspec.Count{Name: "readyReplicas", Value: s.ReadyReplicas}, podspec.Count{Name: "availableReplicas", Value: s.AvailableReplicas})
 	c.NonNegative(status.Child("observedGeneration"), s.ObservedGeneration)
-	c.Add(podspec.ValidateAvailable(status, s.AvailableReplicas, s.ReadyReplicas)...)
-	return c.Errors()
+	podspec.ValidateAvailable(c, status, s.AvailableReplicas, s.ReadyReplicas)
 }
 
 // warnReplicationController warns on an update of what the template was before,

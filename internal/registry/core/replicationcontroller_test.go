@@ -16,6 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/kindred-project/kindred/internal/registry/check/checktest"
 )
 
 func newController(t *testing.T, change func(*corev1.ReplicationController)) *corev1.ReplicationController {
@@ -49,7 +51,7 @@ func TestReplicationController(t *testing.T) {
 		"runs once":       {func(r *corev1.ReplicationController) { r.Spec.Template.Spec.RestartPolicy = "Never" }, []string{`spec.template.spec.restartPolicy: Unsupported value: "Never": supported values: "Always"`}},
 		"runs for a time": {func(r *corev1.ReplicationController) { r.Spec.Template.Spec.ActiveDeadlineSeconds = new(int64(1)) }, []string{"spec.template.spec.activeDeadlineSeconds: Forbidden: activeDeadlineSeconds in ReplicationController is not Supported"}},
 	} {
-		wantProblems(t, name, ReplicationController.Validate(t.Context(), newController(t, test.change)), test.want...)
+		wantProblems(t, name, checktest.Errors(t.Context(), ReplicationController.Validate, newController(t, test.change)), test.want...)
 	}
 	marked := newController(t, func(r *corev1.ReplicationController) {
 		r.Annotations = map[string]string{corev1.NonConvertibleAnnotationPrefix + "/selector": "x", corev1.NonConvertibleAnnotationPrefix + "/other": "y", "a": "b"}
@@ -57,9 +59,9 @@ func TestReplicationController(t *testing.T) {
 	changed := newController(t, func(r *corev1.ReplicationController) {
 		r.Spec.Selector, r.Spec.Template.Labels = map[string]string{"c": "d"}, map[string]string{"c": "d"}
 	})
-	wantProblems(t, "not convertible", ReplicationController.ValidateUpdate(t.Context(), changed, marked), `other: Not found: "y": unknown non-convertible field`, "spec.selector: Invalid value: {\"c\":\"d\"}: cannot update non-convertible selector")
+	wantProblems(t, "not convertible", checktest.UpdateErrors(t.Context(), ReplicationController.ValidateUpdate, changed, marked), `other: Not found: "y": unknown non-convertible field`, "spec.selector: Invalid value: {\"c\":\"d\"}: cannot update non-convertible selector")
 	status := &corev1.ReplicationController{Status: corev1.ReplicationControllerStatus{Replicas: 1, FullyLabeledReplicas: 2, AvailableReplicas: 1, ObservedGeneration: -1}}
-	wantProblems(t, "status", ReplicationController.StatusUpdate.Validate(t.Context(), status, status), "status.availableReplicas: Invalid value: 1: cannot be greater than readyReplicas",
+	wantProblems(t, "status", checktest.UpdateErrors(t.Context(), ReplicationController.StatusUpdate.Validate, status, status), "status.availableReplicas: Invalid value: 1: cannot be greater than readyReplicas",
 		"status.fullyLabeledReplicas: Invalid value: 2: cannot be greater than status.replicas", "status.observedGeneration: Invalid value: -1")
 }
 

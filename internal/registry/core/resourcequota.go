@@ -29,10 +29,8 @@ var ResourceQuota = generic.Kind[*corev1.ResourceQuota]{
 	Generation: generic.NoGeneration,
 	Spec:       func(q *corev1.ResourceQuota) any { return &q.Spec },
 	Status:     func(q *corev1.ResourceQuota) any { return &q.Status },
-	Validate: func(_ context.Context, q *corev1.ResourceQuota) field.ErrorList {
-		c := &check.Checker{}
+	Validate: func(_ context.Context, c *check.Checker, q *corev1.ResourceQuota) {
 		validateQuotaSpec(c, &q.Spec)
-		return c.Errors()
 	},
 	ValidateUpdate: validateQuotaUpdate,
 	StatusUpdate:   generic.Update[*corev1.ResourceQuota]{Validate: validateQuotaStatus},
@@ -55,28 +53,24 @@ func used(q *corev1.ResourceQuota, limits bool) string {
 	return strings.Join(out, ", ")
 }
 
-func validateQuotaUpdate(_ context.Context, q, old *corev1.ResourceQuota) field.ErrorList {
-	c := &check.Checker{}
+func validateQuotaUpdate(_ context.Context, c *check.Checker, q, old *corev1.ResourceQuota) {
 	validateQuotaSpec(c, &q.Spec)
 	if !sets.New(q.Spec.Scopes...).Equal(sets.New(old.Spec.Scopes...)) {
 		c.Invalid(field.NewPath("spec", "scopes"), q.Spec.Scopes, validation.FieldImmutableErrorMsg)
 	}
-	return c.Errors()
 }
 
-func validateQuotaStatus(_ context.Context, q, _ *corev1.ResourceQuota) field.ErrorList {
-	c := &check.Checker{}
+func validateQuotaStatus(_ context.Context, c *check.Checker, q, _ *corev1.ResourceQuota) {
 	status := field.NewPath("status")
 	validateQuotaAmounts(c, q.Status.Hard, status.Child("hard"))
 	validateQuotaAmounts(c, q.Status.Used, status.Child("used"))
-	return c.Errors()
 }
 
 func validateQuotaAmounts(c *check.Checker, list corev1.ResourceList, path *field.Path) {
 	for _, name := range sortedKeys(list) {
 		at := path.Key(string(name))
-		c.Add(podspec.ValidateQuotaResourceName(name, at)...)
-		c.Add(podspec.ValidateResourceQuantity(name, list[name], at)...)
+		podspec.ValidateQuotaResourceName(c, name, at)
+		podspec.ValidateResourceQuantity(c, name, list[name], at)
 	}
 }
 

@@ -52,8 +52,7 @@ func warnSecret(_ context.Context, s, _ *corev1.Secret) []string {
 	return nil
 }
 
-func validateSecret(_ context.Context, s *corev1.Secret) field.ErrorList {
-	c := &check.Checker{}
+func validateSecret(_ context.Context, c *check.Checker, s *corev1.Secret) {
 	data := field.NewPath("data")
 	size := 0
 	for key, value := range s.Data {
@@ -64,7 +63,6 @@ func validateSecret(_ context.Context, s *corev1.Secret) field.ErrorList {
 		c.TooLong(data, corev1.MaxSecretSize)
 	}
 	validateSecretType(c, s)
-	return c.Errors()
 }
 
 // validateSecretType checks the keys that a type promises.
@@ -114,13 +112,11 @@ func requireJSON(c *check.Checker, s *corev1.Secret, key string) {
 	}
 }
 
-func validateSecretUpdate(ctx context.Context, s, old *corev1.Secret) field.ErrorList {
-	c := &check.Checker{}
+func validateSecretUpdate(ctx context.Context, c *check.Checker, s, old *corev1.Secret) {
 	c.Declared().Immutable(field.NewPath("type"), s.Type, old.Type)
 	if old.Immutable != nil && *old.Immutable {
 		stillImmutable(c, s.Immutable)
 		unchanged(c, field.NewPath("data"), s.Data, old.Data)
 	}
-	c.Add(validateSecret(ctx, s)...)
-	return c.Errors()
+	validateSecret(ctx, c, s)
 }

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/klog/v2"
 
+	"github.com/kindred-project/kindred/internal/registry/check"
 	"github.com/kindred-project/kindred/internal/registry/generic"
 	"github.com/kindred-project/kindred/internal/registry/serviceip"
 )
@@ -50,7 +51,7 @@ func (c serviceClaims) afterDelete(s *corev1.Service, dryRun bool) {
 
 // claim claims what s holds and old, nil on create, did not.
 func (c serviceClaims) claim(s, old *corev1.Service, dryRun bool) (generic.Finish, error) {
-	if errs := c.families.complete(s, old); len(errs) > 0 {
+	if errs := check.Run(func(fields *check.Checker) { c.families.complete(fields, s, old) }); len(errs) > 0 {
 		return nil, invalidService(s, errs...)
 	}
 	addresses, err := c.claimAddresses(s, old, dryRun)

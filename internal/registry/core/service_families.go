@@ -26,23 +26,17 @@ func (f families) has(family corev1.IPFamily) bool { return slices.Contains(f.co
 // complete fills in spec.ipFamilyPolicy and spec.ipFamilies and refuses what
 // contradicts itself or the cluster. It must run before addresses are claimed,
 // one of each family; old is nil on create.
-func (f families) complete(s, old *corev1.Service) field.ErrorList {
+func (f families) complete(c *check.Checker, s, old *corev1.Service) {
 	if !needsClusterIP(s) || staysPreferDualStack(s, old) {
-		return nil
+		return
 	}
 	s.Spec.IPFamilyPolicy = ptr.To(familyPolicy(s, old))
-	if errs := validateClusterIPs(s, old); len(errs) > 0 {
-		return errs
-	}
-	errs := followPolicy(s, old)
-	errs = append(errs, f.inferFromAddresses(s)...)
-	if len(errs) > 0 {
-		return errs
-	}
-	if !headlessWithoutSelector(s) {
-		if errs := f.offered(s); len(errs) > 0 {
-			return errs
-		}
+	valid := c.Passes(func() { validateClusterIPs(c, s, old) }) && c.Passes(func() {
+		followPolicy(c, s, old)
+		f.inferFromAddresses(c, s)
+	}) && (headlessWithoutSelector(s) || c.Passes(func() { f.offered(c, s) }))
+	if !valid {
+		return
 	}
 	if len(s.Spec.IPFamilies) == 0 {
 		s.Spec.IPFamilies = []corev1.IPFamily{f.configured[0]}
@@ -53,7 +47,6 @@ func (f families) complete(s, old *corev1.Service) field.ErrorList {
 	if len(s.Spec.IPFamilies) == 1 && both && !isSingleStack(s) {
 		s.Spec.IPFamilies = []corev1.IPFamily{s.Spec.IPFamilies[0], otherFamily(s.Spec.IPFamilies[0])}
 	}
-	return nil
 }
 
 // staysPreferDualStack is so for an update that changes nothing about families:
@@ -83,8 +76,7 @@ func familyPolicy(s, old *corev1.Service) corev1.IPFamilyPolicy {
 
 // followPolicy lets go of the second address and family of a Service that
 // becomes single-stack; it lets nobody do one without the other.
-func followPolicy(s, old *corev1.Service) field.ErrorList {
-	c := &check.Checker{}
+func followPolicy(c *check.Checker, s, old *corev1.Service) {
 	refuse := func(is bool, message string) {
 		if is {
 			c.Invalid(field.NewPath("spec", "ipFamilyPolicy"), s.Spec.IPFamilyPolicy, message)
@@ -96,7 +88,7 @@ func followPolicy(s, old *corev1.Service) field.ErrorList {
 			refuse(fewer(spec.ClusterIPs, old.Spec.ClusterIPs), "must be 'SingleStack' to release the secondary cluster IP")
 			refuse(fewer(spec.IPFamilies, old.Spec.IPFamilies), "must be 'SingleStack' to release the secondary IP family")
 		}
-		return c.Errors()
+		return
 	}
 	if old != nil {
 		spec.ClusterIPs = firstOfSame(spec.ClusterIPs, old.Spec.ClusterIPs)
@@ -104,7 +96,6 @@ func followPolicy(s, old *corev1.Service) field.ErrorList {
 	}
 	refuse(len(spec.ClusterIPs) == 2, "must be 'RequireDualStack' or 'PreferDualStack' when multiple cluster IPs are specified")
 	refuse(len(spec.IPFamilies) == 2, "must be 'RequireDualStack' or 'PreferDualStack' when multiple IP families are specified")
-	return c.Errors()
 }
 
 // fewer is so where some were named, and not as many as before.
@@ -120,8 +111,7 @@ func firstOfSame[E comparable](now, before []E) []E {
 }
 
 // inferFromAddresses names the families of the addresses asked for.
-func (f families) inferFromAddresses(s *corev1.Service) field.ErrorList {
-	c := &check.Checker{}
+func (f families) inferFromAddresses(c *check.Checker, s *corev1.Service) {
 	for i, ip := range s.Spec.ClusterIPs {
 		if ip == corev1.ClusterIPNone {
 			break
@@ -136,12 +126,10 @@ func (f families) inferFromAddresses(s *corev1.Service) field.ErrorList {
 		}
 		s.Spec.IPFamilies = append(slices.Clip(s.Spec.IPFamilies), family)
 	}
-	return c.Errors()
 }
 
 // offered refuses families that the cluster does not have.
-func (f families) offered(s *corev1.Service) field.ErrorList {
-	c := &check.Checker{}
+func (f families) offered(c *check.Checker, s *corev1.Service) {
 	if *s.Spec.IPFamilyPolicy == corev1.IPFamilyPolicyRequireDualStack && len(f.configured) < 2 {
 		c.Invalid(field.NewPath("spec", "ipFamilyPolicy"), s.Spec.IPFamilyPolicy, "this cluster is not configured for dual-stack services")
 	}
@@ -150,7 +138,6 @@ func (f families) offered(s *corev1.Service) field.ErrorList {
 			c.Invalid(field.NewPath("spec", "ipFamilies").Index(i), family, "not configured on this cluster")
 		}
 	}
-	return c.Errors()
 }
 
 // completeRead shows what older versions did not store yet, and hides what they

@@ -9,6 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
+
+	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
 const (
@@ -62,7 +64,7 @@ func TestCompleteFamilies(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newService(tc.s)
-			compare(t, families{tc.cluster}.complete(s, nil), tc.want)
+			compare(t, check.Run(func(c *check.Checker) { families{tc.cluster}.complete(c, s, nil) }), tc.want)
 			if got := ptr.Deref(s.Spec.IPFamilyPolicy, ""); got != tc.policy {
 				t.Errorf("policy %q, want %q", got, tc.policy)
 			}
@@ -95,7 +97,7 @@ func TestCompleteFamiliesOnUpdate(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newService(tc.now)
-			compare(t, families{tc.cluster}.complete(s, newService(tc.old)), tc.want)
+			compare(t, check.Run(func(c *check.Checker) { families{tc.cluster}.complete(c, s, newService(tc.old)) }), tc.want)
 			if diff := cmp.Diff(tc.ips, s.Spec.ClusterIPs); diff != "" {
 				t.Errorf("addresses (-want +got):\n%s", diff)
 			}

@@ -30,23 +30,19 @@ const (
 
 // validateClusterIPs checks that addresses, families and policy are well-formed
 // and agree. Services of type ExternalName have none of them.
-func validateClusterIPs(s, old *corev1.Service) field.ErrorList {
-	c := &check.Checker{}
+func validateClusterIPs(c *check.Checker, s, old *corev1.Service) {
 	if !needsClusterIP(s) {
-		return nil
+		return
 	}
 	validateSingularIP(c, s)
 	validateFamilies(c, s)
-	problems := validateEachIP(s, old)
-	c.Add(problems...)
+	valid := c.Passes(func() { validateEachIP(c, s, old) })
 	if len(s.Spec.ClusterIPs) > 2 {
 		c.Invalid(clusterIPsPath, s.Spec.ClusterIPs, "may only hold up to 2 values")
 	}
-	if len(problems) > 0 {
-		return c.Errors() // of what is no address, no more can be said
+	if valid { // only addresses have families to compare
+		validateStacks(c, s)
 	}
-	validateStacks(c, s)
-	return c.Errors()
 }
 
 // validateSingularIP holds clusterIP to be the first of clusterIPs.
@@ -72,8 +68,7 @@ func validateFamilies(c *check.Checker, s *corev1.Service) {
 	}
 }
 
-func validateEachIP(s, old *corev1.Service) field.ErrorList {
-	c := &check.Checker{}
+func validateEachIP(c *check.Checker, s, old *corev1.Service) {
 	var before []string
 	if old != nil {
 		before = old.Spec.ClusterIPs
@@ -86,7 +81,6 @@ func validateEachIP(s, old *corev1.Service) field.ErrorList {
 			c.Invalid(clusterIPsPath, s.Spec.ClusterIPs, "'None' must be the first and only value")
 		}
 	}
-	return c.Errors()
 }
 
 // validateStacks holds addresses to one of each family, in the order of families.

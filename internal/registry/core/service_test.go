@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
 // newService is a valid Service of type ClusterIP, defaulted and with an address,
@@ -137,7 +139,7 @@ func TestValidateService(t *testing.T) {
 			`spec.trafficDistribution: Unsupported value: "PreferNone": supported values: "PreferClose", "PreferSameZone", "PreferSameNode"`}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			compare(t, validateService(context.Background(), newService(tc.change)), tc.want)
+			compare(t, check.Run(func(c *check.Checker) { validateService(context.Background(), c, newService(tc.change)) }), tc.want)
 		})
 	}
 }
@@ -176,7 +178,9 @@ func TestValidateServiceUpdate(t *testing.T) {
 		"an address an older version let pass": {clusterIPs("10.096.0.7"), clusterIPs("10.096.0.7"), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			compare(t, validateServiceUpdate(context.Background(), newService(tc.now), newService(tc.old)), tc.want)
+			compare(t, check.Run(func(c *check.Checker) {
+				validateServiceUpdate(context.Background(), c, newService(tc.now), newService(tc.old))
+			}), tc.want)
 		})
 	}
 }
@@ -188,13 +192,17 @@ func TestValidateServiceStatus(t *testing.T) {
 		return s
 	}
 	old := newService()
-	compare(t, validateServiceStatus(context.Background(), ingress(corev1.ServiceTypeNodePort, corev1.LoadBalancerIngress{Hostname: "a"}), old),
+	compare(t, check.Run(func(c *check.Checker) {
+		validateServiceStatus(context.Background(), c, ingress(corev1.ServiceTypeNodePort, corev1.LoadBalancerIngress{Hostname: "a"}), old)
+	}),
 		[]string{"status.loadBalancer.ingress: Forbidden: may only be used when `spec.type` is 'LoadBalancer'"})
-	compare(t, validateServiceStatus(context.Background(), ingress(corev1.ServiceTypeLoadBalancer,
-		corev1.LoadBalancerIngress{IP: "192.0.2.1", IPMode: new(corev1.LoadBalancerIPModeVIP)},
-		corev1.LoadBalancerIngress{IP: "192.0.2.1"},
-		corev1.LoadBalancerIngress{Hostname: "192.0.2.1", IPMode: new(corev1.LoadBalancerIPModeVIP)},
-	), old), []string{
+	compare(t, check.Run(func(c *check.Checker) {
+		validateServiceStatus(context.Background(), c, ingress(corev1.ServiceTypeLoadBalancer,
+			corev1.LoadBalancerIngress{IP: "192.0.2.1", IPMode: new(corev1.LoadBalancerIPModeVIP)},
+			corev1.LoadBalancerIngress{IP: "192.0.2.1"},
+			corev1.LoadBalancerIngress{Hostname: "192.0.2.1", IPMode: new(corev1.LoadBalancerIPModeVIP)},
+		), old)
+	}), []string{
 		"status.loadBalancer.ingress[1].ipMode: Required value: must be specified when `ip` is set",
 		"status.loadBalancer.ingress[2].ipMode: Forbidden: may not be specified when `ip` is not set",
 		`status.loadBalancer.ingress[2].hostname: Invalid value: "192.0.2.1": must be a DNS name, not an IP address`})

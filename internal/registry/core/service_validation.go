@@ -35,14 +35,11 @@ var (
 // maxClientIPTimeout is a day, in seconds.
 const maxClientIPTimeout = 86400
 
-func validateService(_ context.Context, s *corev1.Service) field.ErrorList {
-	c := &check.Checker{}
+func validateService(_ context.Context, c *check.Checker, s *corev1.Service) {
 	validateServiceFields(c, s, nil)
-	return c.Errors()
 }
 
-func validateServiceUpdate(_ context.Context, s, old *corev1.Service) field.ErrorList {
-	c := &check.Checker{}
+func validateServiceUpdate(_ context.Context, c *check.Checker, s, old *corev1.Service) {
 	validateClusterIPsUpdate(c, s, old)
 	validateIPFamiliesUpdate(c, s, old)
 	if isLoadBalancer(s) && isLoadBalancer(old) && !ptr.Equal(s.Spec.LoadBalancerClass, old.Spec.LoadBalancerClass) {
@@ -52,7 +49,6 @@ func validateServiceUpdate(_ context.Context, s, old *corev1.Service) field.Erro
 		c.Forbidden(specPath.Child("healthCheckNodePort"), "field is immutable")
 	}
 	validateServiceFields(c, s, old)
-	return c.Errors()
 }
 
 // validateServiceFields checks all but the metadata and what may not change. IPs
@@ -65,7 +61,7 @@ func validateServiceFields(c *check.Checker, s, old *corev1.Service) {
 		c.Labels(specPath.Child("selector"), s.Spec.Selector)
 	}
 	validateSessionAffinity(c, s)
-	c.Add(validateClusterIPs(s, old)...)
+	validateClusterIPs(c, s, old)
 	validateExternalIPs(c, s, old)
 	validateLoadBalancerFields(c, s, old)
 	validateExternalTraffic(c, s)
@@ -103,7 +99,7 @@ func validateByType(c *check.Checker, s *corev1.Service) {
 	case "":
 		c.Required(specPath.Child("type"), "")
 	default:
-		c.Add(field.NotSupported(specPath.Child("type"), s.Spec.Type, serviceTypes))
+		check.OneOf(c, specPath.Child("type"), s.Spec.Type, serviceTypes...)
 	}
 }
 
@@ -182,25 +178,25 @@ func validateSessionAffinity(c *check.Checker, s *corev1.Service) {
 	case corev1.ServiceAffinityClientIP:
 		validateClientIP(c, config, path)
 	default:
-		c.Add(field.NotSupported(specPath.Child("sessionAffinity"), s.Spec.SessionAffinity, sessionAffinities))
+		check.OneOf(c, specPath.Child("sessionAffinity"), s.Spec.SessionAffinity, sessionAffinities...)
 	}
 }
 
 func validateClientIP(c *check.Checker, config *corev1.SessionAffinityConfig, path *field.Path) {
-	required := func(path *field.Path) field.ErrorList {
-		return field.ErrorList{field.Required(path, fmt.Sprintf("when session affinity type is %s", corev1.ServiceAffinityClientIP))}
+	required := func(path *field.Path) {
+		c.Required(path, fmt.Sprintf("when session affinity type is %s", corev1.ServiceAffinityClientIP))
 	}
 	clientIP := path.Child("clientIP")
 	timeout := clientIP.Child("timeoutSeconds")
 	switch {
 	case config == nil:
-		c.Add(required(path)...)
+		required(path)
 		return
 	case config.ClientIP == nil:
-		c.Add(required(clientIP)...)
+		required(clientIP)
 		return
 	case config.ClientIP.TimeoutSeconds == nil:
-		c.Add(required(timeout)...)
+		required(timeout)
 		return
 	}
 	if seconds := *config.ClientIP.TimeoutSeconds; seconds <= 0 || seconds > maxClientIPTimeout {
@@ -215,11 +211,9 @@ func validateExternalIPs(c *check.Checker, s, old *corev1.Service) {
 	}
 	for i, ip := range s.Spec.ExternalIPs {
 		path := specPath.Child("externalIPs").Index(i)
-		problems := utilvalidation.IsValidIPForLegacyField(path, ip, true, before)
-		if len(problems) == 0 {
-			problems = ValidateEndpointIP(ip, path)
+		if c.Passes(func() { c.IP(path, ip, before) }) {
+			ValidateEndpointIP(c, ip, path)
 		}
-		c.Add(problems...)
 	}
 }
 
@@ -284,10 +278,8 @@ func validateExternalTraffic(c *check.Checker, s *corev1.Service) {
 	switch outside := reachableFromOutside(&s.Spec); {
 	case !outside && policy != "":
 		c.Invalid(path, policy, "may only be set for externally-accessible services")
-	case outside && policy == "":
-		c.Required(path, "")
-	case outside && !slices.Contains(externalTrafficPolicies, policy):
-		c.Add(field.NotSupported(path, policy, externalTrafficPolicies))
+	case outside:
+		check.RequiredOneOf(c, path, policy, externalTrafficPolicies...)
 	}
 	port, path := s.Spec.HealthCheckNodePort, specPath.Child("healthCheckNodePort")
 	switch {
@@ -302,26 +294,21 @@ func validateExternalTraffic(c *check.Checker, s *corev1.Service) {
 
 func validateTrafficPolicies(c *check.Checker, s *corev1.Service) {
 	policy, path := s.Spec.InternalTrafficPolicy, specPath.Child("internalTrafficPolicy")
-	switch {
-	case policy != nil && !slices.Contains(internalTrafficPolicies, *policy):
-		c.Add(field.NotSupported(path, *policy, internalTrafficPolicies))
-	case policy == nil && slices.Contains(serviceTypes, s.Spec.Type) && needsClusterIP(s):
+	if policy == nil && slices.Contains(serviceTypes, s.Spec.Type) && needsClusterIP(s) {
 		c.Required(path, "")
 	}
-	if d := s.Spec.TrafficDistribution; d != nil && !slices.Contains(trafficDistributions, *d) {
-		c.Add(field.NotSupported(specPath.Child("trafficDistribution"), *d, trafficDistributions))
-	}
+	check.OptionalOneOf(c, path, policy, internalTrafficPolicies...)
+	check.OptionalOneOf(c, specPath.Child("trafficDistribution"), s.Spec.TrafficDistribution, trafficDistributions...)
 }
 
 var ingressIPModes = []corev1.LoadBalancerIPMode{corev1.LoadBalancerIPModeProxy, corev1.LoadBalancerIPModeVIP}
 
-func validateServiceStatus(_ context.Context, s, old *corev1.Service) field.ErrorList {
-	c := &check.Checker{}
+func validateServiceStatus(_ context.Context, c *check.Checker, s, old *corev1.Service) {
 	path := field.NewPath("status", "loadBalancer", "ingress")
 	ingress := s.Status.LoadBalancer.Ingress
 	if !isLoadBalancer(s) && len(ingress) > 0 {
 		c.Forbidden(path, "may only be used when `spec.type` is 'LoadBalancer'")
-		return c.Errors()
+		return
 	}
 	var before []string
 	for _, in := range old.Status.LoadBalancer.Ingress {
@@ -330,7 +317,6 @@ func validateServiceStatus(_ context.Context, s, old *corev1.Service) field.Erro
 	for i := range ingress {
 		validateIngress(c, &ingress[i], before, path.Index(i))
 	}
-	return c.Errors()
 }
 
 func validateIngress(c *check.Checker, in *corev1.LoadBalancerIngress, before []string, path *field.Path) {

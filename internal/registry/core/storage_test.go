@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"github.com/kindred-project/kindred/internal/registry/check/checktest"
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
@@ -129,14 +130,14 @@ func TestPersistentVolume(t *testing.T) {
 		"storageos": {source(corev1.PersistentVolumeSource{StorageOS: &corev1.StorageOSPersistentVolumeSource{VolumeNamespace: "A", SecretRef: &corev1.ObjectReference{Name: "n"}}}),
 			[]string{"spec.storageos.secretRef.namespace: Required value", "spec.storageos.volumeName: Required value", `spec.storageos.volumeNamespace: Invalid value: "A"`}},
 	} {
-		wantProblems(t, name, volumes().Validate(t.Context(), newVolume(test.change)), test.want...)
+		wantProblems(t, name, checktest.Errors(t.Context(), volumes().Validate, newVolume(test.change)), test.want...)
 	}
 	mounted := newVolume(func(*corev1.PersistentVolumeSpec) {})
 	mounted.Annotations = map[string]string{corev1.MountOptionAnnotation: "ro"}
-	wantProblems(t, "mount options", volumes().Validate(t.Context(), mounted),
+	wantProblems(t, "mount options", checktest.Errors(t.Context(), volumes().Validate, mounted),
 		"metadata.annotations.volume.beta.kubernetes.io/mount-options: Forbidden: may not specify mount options for this volume type")
 	mounted.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{NFS: &corev1.NFSVolumeSource{Server: "s", Path: "/p"}}
-	wantProblems(t, "mount options of NFS", volumes().Validate(t.Context(), mounted))
+	wantProblems(t, "mount options of NFS", checktest.Errors(t.Context(), volumes().Validate, mounted))
 }
 
 func TestPersistentVolumeUpdate(t *testing.T) {
@@ -164,7 +165,7 @@ func TestPersistentVolumeUpdate(t *testing.T) {
 		old := newVolume(csi)
 		v := old.DeepCopy()
 		test.change(&v.Spec)
-		wantProblems(t, name, volumes().ValidateUpdate(t.Context(), v, old), test.want...)
+		wantProblems(t, name, checktest.UpdateErrors(t.Context(), volumes().ValidateUpdate, v, old), test.want...)
 	}
 }
 

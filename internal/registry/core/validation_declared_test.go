@@ -16,6 +16,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
 
+	"github.com/kindred-project/kindred/internal/registry/check"
 	"github.com/kindred-project/kindred/internal/registry/core/podspec"
 )
 
@@ -68,7 +69,7 @@ func TestReportedOnce(t *testing.T) {
 	}
 	scheme.Default(pod)
 	ctx := request.WithRequestInfo(t.Context(), &request.RequestInfo{APIVersion: "v1", Resource: "pods"})
-	errs := rest.DeclarativeValidation{Scheme: scheme}.ValidateDeclaratively(ctx, pod, nil, podspec.ValidatePodCreate(pod),
+	errs := rest.DeclarativeValidation{Scheme: scheme}.ValidateDeclaratively(ctx, pod, nil, check.Run(func(c *check.Checker) { podspec.ValidatePodCreate(c, pod) }),
 		operation.Create, rest.DeclarativeValidationConfig{Options: DeclaredOptions()})
 	if len(errs) != 1 || errs[0].Field != "spec.tolerations[0].key" {
 		t.Errorf("errors %q, want one, of spec.tolerations[0].key", texts(errs))

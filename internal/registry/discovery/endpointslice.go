@@ -18,6 +18,7 @@ import (
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kindred-project/kindred/internal/registry/check"
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
@@ -40,7 +41,7 @@ var EndpointSlice = generic.Kind[*discoveryv1.EndpointSlice]{
 	New:            func() *discoveryv1.EndpointSlice { return &discoveryv1.EndpointSlice{} },
 	NewList:        func() runtime.Object { return &discoveryv1.EndpointSliceList{} },
 	Prepare:        prepareSlice,
-	Validate:       func(_ context.Context, s *discoveryv1.EndpointSlice) field.ErrorList { return validateSlice(s, nil) },
+	Validate:       func(_ context.Context, c *check.Checker, s *discoveryv1.EndpointSlice) { validateSlice(c, s, nil) },
 	ValidateUpdate: validateSliceUpdate,
 	Warnings:       sliceWarnings,
 	Columns: []generic.Column[*discoveryv1.EndpointSlice]{

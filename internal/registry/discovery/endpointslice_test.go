@@ -14,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
 func newSlice(change ...func(*discoveryv1.EndpointSlice)) *discoveryv1.EndpointSlice {
@@ -81,7 +83,7 @@ func TestValidateSlice(t *testing.T) {
 			`ports[1].name: Duplicate value: "a"`, "ports[1].protocol: Required value"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, texts(validateSlice(newSlice(tc.change), nil))); diff != "" {
+			if diff := cmp.Diff(tc.want, texts(check.Run(func(c *check.Checker) { validateSlice(c, newSlice(tc.change), nil) }))); diff != "" {
 				t.Errorf("errors (-want +got):\n%s", diff)
 			}
 		})
@@ -98,10 +100,12 @@ func repeat(n int) []string {
 
 func TestValidateSliceUpdate(t *testing.T) {
 	bad := func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Addresses = []string{"127.0.0.1"} }
-	if errs := validateSliceUpdate(context.Background(), newSlice(bad), newSlice(bad)); len(errs) > 0 {
+	if errs := check.Run(func(c *check.Checker) { validateSliceUpdate(context.Background(), c, newSlice(bad), newSlice(bad)) }); len(errs) > 0 {
 		t.Errorf("what was stored may not stay: %v", errs)
 	}
-	errs := validateSliceUpdate(context.Background(), newSlice(addresses(discoveryv1.AddressTypeIPv6, "2001:db8::1")), newSlice())
+	errs := check.Run(func(c *check.Checker) {
+		validateSliceUpdate(context.Background(), c, newSlice(addresses(discoveryv1.AddressTypeIPv6, "2001:db8::1")), newSlice())
+	})
 	if diff := cmp.Diff([]string{`addressType: Invalid value: "IPv6": field is immutable`}, texts(errs)); diff != "" {
 		t.Errorf("errors (-want +got):\n%s", diff)
 	}

@@ -35,25 +35,19 @@ var (
 	protocols    = []corev1.Protocol{corev1.ProtocolSCTP, corev1.ProtocolTCP, corev1.ProtocolUDP}
 )
 
-func validateSliceUpdate(_ context.Context, s, old *discoveryv1.EndpointSlice) field.ErrorList {
-	c := &check.Checker{}
-	c.Add(validateSlice(s, old)...)
+func validateSliceUpdate(_ context.Context, c *check.Checker, s, old *discoveryv1.EndpointSlice) {
+	validateSlice(c, s, old)
 	c.Declared().Immutable(field.NewPath("addressType"), s.AddressType, old.AddressType)
-	return c.Errors()
 }
 
 // validateSlice checks all but the metadata. Endpoints that old, nil on create,
 // had already may stay as an older version let them be.
-func validateSlice(s, old *discoveryv1.EndpointSlice) field.ErrorList {
-	c := &check.Checker{}
+func validateSlice(c *check.Checker, s, old *discoveryv1.EndpointSlice) {
 	validateAddressType(c, s.AddressType, field.NewPath("addressType"))
 	validatePorts(c, s.Ports, field.NewPath("ports"))
-	problems := validateEndpoints(s, field.NewPath("endpoints"))
-	if len(problems) > 0 && old != nil && equality.Semantic.DeepEqual(s.Endpoints, old.Endpoints) {
-		return c.Errors()
+	if old == nil || !equality.Semantic.DeepEqual(s.Endpoints, old.Endpoints) {
+		validateEndpoints(c, s, field.NewPath("endpoints"))
 	}
-	c.Add(problems...)
-	return c.Errors()
 }
 
 func validateAddressType(c *check.Checker, kind discoveryv1.AddressType, path *field.Path) {
@@ -76,23 +70,20 @@ func validatePorts(c *check.Checker, ports []discoveryv1.EndpointPort, path *fie
 			c.Duplicate(item.Child("name"), p.Name)
 		}
 		names.Insert(name)
-		switch {
-		case p.Protocol == nil:
+		if p.Protocol == nil {
 			c.Required(item.Child("protocol"), "")
-		case !slices.Contains(protocols, *p.Protocol):
-			c.Add(field.NotSupported(item.Child("protocol"), *p.Protocol, protocols))
 		}
+		check.OptionalOneOf(c, item.Child("protocol"), p.Protocol, protocols...)
 		if p.AppProtocol != nil {
 			c.QualifiedName(item.Child("appProtocol"), *p.AppProtocol)
 		}
 	}
 }
 
-func validateEndpoints(s *discoveryv1.EndpointSlice, path *field.Path) field.ErrorList {
-	c := &check.Checker{}
+func validateEndpoints(c *check.Checker, s *discoveryv1.EndpointSlice, path *field.Path) {
 	if len(s.Endpoints) > maxEndpoints {
 		c.TooMany(path, len(s.Endpoints), maxEndpoints)
-		return c.Errors()
+		return
 	}
 	for i := range s.Endpoints {
 		e, item := &s.Endpoints[i], path.Index(i)
@@ -110,7 +101,6 @@ func validateEndpoints(s *discoveryv1.EndpointSlice, path *field.Path) field.Err
 			validateHints(c, e.Hints, item.Child("hints"))
 		}
 	}
-	return c.Errors()
 }
 
 func validateAddresses(c *check.Checker, addresses []string, kind discoveryv1.AddressType, path *field.Path) {
@@ -121,33 +111,33 @@ func validateAddresses(c *check.Checker, addresses []string, kind discoveryv1.Ad
 		c.Declared().Add(field.TooMany(path, n, maxAddresses).WithOrigin("maxItems"))
 	}
 	for i, address := range addresses {
-		c.Add(validateAddress(address, kind, path, path.Index(i))...)
+		validateAddress(c, address, kind, path, path.Index(i))
 	}
 }
 
 // validateAddress checks an address by its type; nothing is known of unknown ones.
-func validateAddress(address string, kind discoveryv1.AddressType, list, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	var right bool
+func validateAddress(c *check.Checker, address string, kind discoveryv1.AddressType, list, path *field.Path) {
+	var isFamily, valid bool
 	switch kind {
 	case discoveryv1.AddressTypeFQDN:
-		return utilvalidation.IsFullyQualifiedDomainName(path, address)
+		c.Add(utilvalidation.IsFullyQualifiedDomainName(path, address)...)
+		return
 	case discoveryv1.AddressTypeIPv4:
-		errs = utilvalidation.IsValidIPForLegacyField(path, address, true, nil)
-		right = netutils.IsIPv4String(address)
+		valid = c.Passes(func() { c.IP(path, address, nil) })
+		isFamily = netutils.IsIPv4String(address)
 	case discoveryv1.AddressTypeIPv6:
-		errs = utilvalidation.IsValidIP(path, address)
-		right = netutils.IsIPv6String(address)
+		valid = c.Passes(func() { c.Add(utilvalidation.IsValidIP(path, address)...) })
+		isFamily = netutils.IsIPv6String(address)
 	default:
-		return nil
+		return
 	}
-	if len(errs) > 0 {
-		return errs
+	if !valid {
+		return
 	}
-	if !right {
-		errs = append(errs, field.Invalid(list, address, "must be an "+string(kind)+" address"))
+	if !isFamily {
+		c.Invalid(list, address, "must be an "+string(kind)+" address")
 	}
-	return append(errs, core.ValidateEndpointIP(address, path)...)
+	core.ValidateEndpointIP(c, address, path)
 }
 
 func validateHints(c *check.Checker, hints *discoveryv1.EndpointHints, path *field.Path) {

@@ -11,6 +11,9 @@ import (
 	flowcontrolv1beta3 "k8s.io/api/flowcontrol/v1beta3"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kindred-project/kindred/internal/registry/check"
+	"github.com/kindred-project/kindred/internal/registry/check/checktest"
 )
 
 func expect(t *testing.T, errs field.ErrorList, want ...string) {
@@ -136,7 +139,7 @@ func TestFlowSchemas(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			expect(t, validateFlowSchema(t.Context(), schemaWith(test.change)), test.want...)
+			expect(t, check.Run(func(c *check.Checker) { validateFlowSchema(t.Context(), c, schemaWith(test.change)) }), test.want...)
 		})
 	}
 	if got := schemaWith(func(*flowcontrolv1.FlowSchemaSpec) {}).Spec.MatchingPrecedence; got != 1000 {
@@ -146,18 +149,18 @@ func TestFlowSchemas(t *testing.T) {
 
 func TestMandatoryObjectsStayAsTheyAre(t *testing.T) {
 	exempt := mandatoryFlowSchema("exempt")
-	expect(t, validateFlowSchema(t.Context(), exempt))
+	expect(t, check.Run(func(c *check.Checker) { validateFlowSchema(t.Context(), c, exempt) }))
 	exempt.Spec.Rules = nil
-	if errs := validateFlowSchema(t.Context(), exempt); len(errs) != 1 || errs[0].Detail != "spec of 'exempt' must equal the fixed value" || errs[0].Field != "spec" {
+	if errs := check.Run(func(c *check.Checker) { validateFlowSchema(t.Context(), c, exempt) }); len(errs) != 1 || errs[0].Detail != "spec of 'exempt' must equal the fixed value" || errs[0].Field != "spec" {
 		t.Errorf("%v", errs)
 	}
 	level := mandatoryLevel("exempt")
 	level.Spec.Exempt.LendablePercent = new(int32(50)) // the administrator's
-	expect(t, validatePriorityLevel(t.Context(), level))
+	expect(t, check.Run(func(c *check.Checker) { validatePriorityLevel(t.Context(), c, level) }))
 	catchAll := mandatoryLevel("catch-all")
-	expect(t, validatePriorityLevel(t.Context(), catchAll))
+	expect(t, check.Run(func(c *check.Checker) { validatePriorityLevel(t.Context(), c, catchAll) }))
 	*catchAll.Spec.Limited.NominalConcurrencyShares++
-	if errs := validatePriorityLevel(t.Context(), catchAll); len(errs) != 1 || errs[0].Detail != "spec of 'catch-all' must equal the fixed value" {
+	if errs := check.Run(func(c *check.Checker) { validatePriorityLevel(t.Context(), c, catchAll) }); len(errs) != 1 || errs[0].Detail != "spec of 'catch-all' must equal the fixed value" {
 		t.Errorf("%v", errs)
 	}
 }
@@ -213,18 +216,18 @@ func TestPriorityLevels(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := &flowcontrolv1.PriorityLevelConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: test.spec}
 			SetObjectDefaults_PriorityLevelConfiguration(p)
-			expect(t, validatePriorityLevel(t.Context(), p), test.want...)
+			expect(t, check.Run(func(c *check.Checker) { validatePriorityLevel(t.Context(), c, p) }), test.want...)
 		})
 	}
 	old := &flowcontrolv1.PriorityLevelConfiguration{Spec: limited(queue(0, 0, 0))}
 	SetObjectDefaults_PriorityLevelConfiguration(old)
 	old.Annotations = map[string]string{flowcontrolv1beta3.PriorityLevelPreserveZeroConcurrencySharesKey: ""}
-	expect(t, validatePriorityLevel(t.Context(), old), "metadata.annotations: Forbidden: annotation 'flowcontrol.k8s.io/v1beta3-preserve-zero-concurrency-shares' is forbidden")
+	expect(t, check.Run(func(c *check.Checker) { validatePriorityLevel(t.Context(), c, old) }), "metadata.annotations: Forbidden: annotation 'flowcontrol.k8s.io/v1beta3-preserve-zero-concurrency-shares' is forbidden")
 }
 
 func TestConditions(t *testing.T) {
 	f := &flowcontrolv1.FlowSchema{Status: flowcontrolv1.FlowSchemaStatus{Conditions: []flowcontrolv1.FlowSchemaCondition{{Type: "a"}, {Type: "a"}, {}}}}
-	expect(t, FlowSchema.StatusUpdate.Validate(t.Context(), f, f), `status.conditions[1].type: Duplicate value: "a"`, "status.conditions[2].type: Required value")
+	expect(t, checktest.UpdateErrors(t.Context(), FlowSchema.StatusUpdate.Validate, f, f), `status.conditions[1].type: Duplicate value: "a"`, "status.conditions[2].type: Required value")
 }
 
 func TestColumns(t *testing.T) {

@@ -33,10 +33,8 @@ var FlowSchema = generic.Kind[*flowcontrolv1.FlowSchema]{
 			onlyStatus(&f.ObjectMeta, &old.ObjectMeta)
 		},
 		Resets: []string{"metadata"},
-		Validate: func(_ context.Context, f, _ *flowcontrolv1.FlowSchema) field.ErrorList {
-			c := &check.Checker{}
+		Validate: func(_ context.Context, c *check.Checker, f, _ *flowcontrolv1.FlowSchema) {
 			validateConditions(c, f.Status.Conditions, flowCondition)
-			return c.Errors()
 		},
 	},
 	Validate: validateFlowSchema,
@@ -83,8 +81,7 @@ var (
 	verbs          = []string{"create", "delete", "deletecollection", "get", "list", "patch", "proxy", "update", "watch"}
 )
 
-func validateFlowSchema(_ context.Context, f *flowcontrolv1.FlowSchema) field.ErrorList {
-	c := &check.Checker{}
+func validateFlowSchema(_ context.Context, c *check.Checker, f *flowcontrolv1.FlowSchema) {
 	spec, path := &f.Spec, field.NewPath("spec")
 	validatePrecedence(c, f.Name, spec.MatchingPrecedence, path.Child("matchingPrecedence"))
 	if d := spec.DistinguisherMethod; d != nil && !slices.Contains(distinguishers, d.Type) {
@@ -107,7 +104,6 @@ func validateFlowSchema(_ context.Context, f *flowcontrolv1.FlowSchema) field.Er
 		c.Invalid(path, f.Spec, fmt.Sprintf("spec of '%s' must equal the fixed value", f.Name))
 	}
 	validateConditions(c, f.Status.Conditions, flowCondition)
-	return c.Errors()
 }
 
 func validatePrecedence(c *check.Checker, name string, precedence int32, path *field.Path) {
@@ -141,10 +137,6 @@ func validateRule(c *check.Checker, r *flowcontrolv1.PolicyRulesWithSubjects, pa
 
 // validateSubject wants the member that the kind names, and no other.
 func validateSubject(c *check.Checker, s *flowcontrolv1.Subject, path *field.Path) {
-	if !slices.Contains(subjectKinds, s.Kind) {
-		c.Add(field.NotSupported(path.Child("kind"), s.Kind, subjectKinds))
-		return
-	}
 	switch s.Kind {
 	case flowcontrolv1.SubjectKindServiceAccount:
 		validateAccount(c, s.ServiceAccount, path.Child("serviceAccount"))
@@ -152,6 +144,9 @@ func validateSubject(c *check.Checker, s *flowcontrolv1.Subject, path *field.Pat
 		validateNamed(c, s.User != nil, func() string { return s.User.Name }, path.Child("user"), s.Kind)
 	case flowcontrolv1.SubjectKindGroup:
 		validateNamed(c, s.Group != nil, func() string { return s.Group.Name }, path.Child("group"), s.Kind)
+	default:
+		check.OneOf(c, path.Child("kind"), s.Kind, subjectKinds...)
+		return
 	}
 	for _, member := range []struct {
 		name string

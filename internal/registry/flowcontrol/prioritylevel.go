@@ -33,10 +33,8 @@ var PriorityLevelConfiguration = generic.Kind[*flowcontrolv1.PriorityLevelConfig
 			onlyStatus(&p.ObjectMeta, &old.ObjectMeta)
 		},
 		Resets: []string{"metadata"},
-		Validate: func(_ context.Context, p, _ *flowcontrolv1.PriorityLevelConfiguration) field.ErrorList {
-			c := &check.Checker{}
+		Validate: func(_ context.Context, c *check.Checker, p, _ *flowcontrolv1.PriorityLevelConfiguration) {
 			validateConditions(c, p.Status.Conditions, levelCondition)
-			return c.Errors()
 		},
 	},
 	Validate: validatePriorityLevel,
@@ -82,8 +80,7 @@ var (
 	responses   = []flowcontrolv1.LimitResponseType{flowcontrolv1.LimitResponseTypeQueue, flowcontrolv1.LimitResponseTypeReject}
 )
 
-func validatePriorityLevel(_ context.Context, p *flowcontrolv1.PriorityLevelConfiguration) field.ErrorList {
-	c := &check.Checker{}
+func validatePriorityLevel(_ context.Context, c *check.Checker, p *flowcontrolv1.PriorityLevelConfiguration) {
 	// It carried a zero through v1beta3, and means nothing here.
 	if _, ok := p.Annotations[flowcontrolv1beta3.PriorityLevelPreserveZeroConcurrencySharesKey]; ok {
 		c.Forbidden(field.NewPath("metadata", "annotations"), fmt.Sprintf("annotation '%s' is forbidden", flowcontrolv1beta3.PriorityLevelPreserveZeroConcurrencySharesKey))
@@ -92,7 +89,6 @@ func validatePriorityLevel(_ context.Context, p *flowcontrolv1.PriorityLevelConf
 	validateLevelSpec(c, p.Name, &p.Spec, path)
 	validateMandatoryLevel(c, p, path)
 	validateConditions(c, p.Status.Conditions, levelCondition)
-	return c.Errors()
 }
 
 func validateLevelSpec(c *check.Checker, name string, spec *flowcontrolv1.PriorityLevelConfigurationSpec, path *field.Path) {
@@ -121,7 +117,7 @@ func validateLevelSpec(c *check.Checker, name string, spec *flowcontrolv1.Priori
 	case "":
 		c.Declared().Required(path.Child("type"), "")
 	default:
-		c.Add(field.NotSupported(path.Child("type"), spec.Type, enablements))
+		check.OneOf(c, path.Child("type"), spec.Type, enablements...)
 	}
 }
 
@@ -201,8 +197,7 @@ func validateMandatoryLevel(c *check.Checker, p *flowcontrolv1.PriorityLevelConf
 		except = " except the 'spec.exempt' field"
 		mandatory.Spec.Exempt = p.Spec.Exempt
 	}
-	if equality.Semantic.DeepEqual(p.Spec, mandatory.Spec) {
-		return
+	if !equality.Semantic.DeepEqual(p.Spec, mandatory.Spec) {
+		c.Invalid(path, p.Spec, fmt.Sprintf("spec of '%s'%s must equal the fixed value", p.Name, except))
 	}
-	c.Invalid(path, p.Spec, fmt.Sprintf("spec of '%s'%s must equal the fixed value", p.Name, except))
 }

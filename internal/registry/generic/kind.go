@@ -17,8 +17,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/registry/rest"
+
+	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
 // Object is any typed API object with metadata.
@@ -50,7 +51,7 @@ type Kind[T Object] struct {
 	// write to one never touches the other (API conventions, "Spec and Status").
 	Spec   func(obj T) any
 	Status func(obj T) any
-	// Generation says which changes increment metadata.generation.
+	// Generation selects the changes that increment metadata.generation.
 	Generation Generation
 	// CreatedWithStatus keeps the status of a new object, for kinds that
 	// register themselves (Node).
@@ -62,10 +63,10 @@ type Kind[T Object] struct {
 	// Resets names the fields besides the status that Prepare restores from old.
 	Resets []string
 
-	// Validate checks a new object, ValidateUpdate a change. The strategy checks
-	// metadata. A nil ValidateUpdate means Validate on the new object.
-	Validate       func(ctx context.Context, obj T) field.ErrorList
-	ValidateUpdate func(ctx context.Context, obj, old T) field.ErrorList
+	// Validate checks a new object, ValidateUpdate a change; both report errors to c. The
+	// strategy checks metadata. A nil ValidateUpdate means Validate on the new object.
+	Validate       func(ctx context.Context, c *check.Checker, obj T)
+	ValidateUpdate func(ctx context.Context, c *check.Checker, obj, old T)
 	// ShortCircuits is set where the declared validation stops at the first error
 	// of a field and the hand-written one goes on (an immutable roleRef).
 	ShortCircuits bool
@@ -120,7 +121,7 @@ type Metadata struct {
 	ValidateAsNew bool
 }
 
-// Generation says which changes of an object increment metadata.generation.
+// Generation selects the changes of an object that increment metadata.generation.
 type Generation int
 
 const (
@@ -197,7 +198,7 @@ type Endpoints struct {
 type Update[T Object] struct {
 	// Prepare restores from old what this subresource must not change.
 	Prepare  func(ctx context.Context, obj, old T)
-	Validate func(ctx context.Context, obj, old T) field.ErrorList
+	Validate func(ctx context.Context, c *check.Checker, obj, old T)
 	Warnings func(ctx context.Context, obj, old T) []string
 	// Resets names the fields that Prepare restores ("status",
 	// "metadata.ownerReferences"): server-side apply must not own them through

@@ -19,6 +19,8 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
 // Scale maps a kind to the scale subresource.
@@ -142,8 +144,9 @@ func (u scaleUpdate[T]) UpdatedObject(ctx context.Context, old runtime.Object) (
 	if !ok {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("expected a Scale, got %T", updated))
 	}
-	if errs := validateScale(scale); len(errs) > 0 {
-		return nil, apierrors.NewInvalid(scaleKind.GroupKind(), obj.GetName(), errs)
+	c := &check.Checker{}
+	if validateScale(c, scale); len(c.Errors()) > 0 {
+		return nil, apierrors.NewInvalid(scaleKind.GroupKind(), obj.GetName(), c.Errors())
 	}
 	if scale.UID != "" && scale.UID != obj.GetUID() {
 		return nil, apierrors.NewConflict(u.store.resource(), obj.GetName(),
@@ -163,13 +166,11 @@ func (u scaleUpdate[T]) UpdatedObject(ctx context.Context, old runtime.Object) (
 }
 
 // validateScale ignores other metadata, which has no effect.
-func validateScale(scale *autoscalingv1.Scale) field.ErrorList {
-	errs := metav1validation.ValidateManagedFields(scale.ManagedFields, field.NewPath("metadata", "managedFields"))
-	if scale.Spec.Replicas < 0 {
-		errs = append(errs, field.Invalid(field.NewPath("spec", "replicas"), scale.Spec.Replicas,
-			apivalidation.IsNegativeErrorMsg).WithOrigin("minimum"))
+func validateScale(c *check.Checker, scale *autoscalingv1.Scale) {
+	c.Add(metav1validation.ValidateManagedFields(scale.ManagedFields, field.NewPath("metadata", "managedFields"))...)
+	if replicas := scale.Spec.Replicas; replicas < 0 {
+		c.Add(field.Invalid(field.NewPath("spec", "replicas"), replicas, apivalidation.IsNegativeErrorMsg).WithOrigin("minimum"))
 	}
-	return errs
 }
 
 func (s *scaleStore[T]) resource() schema.GroupResource {

@@ -5,10 +5,8 @@ package generic
 
 import (
 	"context"
-	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,6 +16,8 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/storage/names"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
 // strategy implements creation, update and deletion of objects of any kind, by the kind's
@@ -87,65 +87,59 @@ func (s strategy[T]) desireChanged(obj, old T) bool {
 }
 
 func (s strategy[T]) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {
-	o := obj.(T)
-	errs := s.validateMeta(ctx, o)
+	c, o := &check.Checker{}, obj.(T)
+	s.validateMeta(ctx, c, o)
 	if s.kind.Validate != nil {
-		errs = append(errs, s.kind.Validate(ctx, o)...)
+		s.kind.Validate(ctx, c, o)
 	}
-	return errs
+	return c.Errors()
 }
 
 func (s strategy[T]) looseMetadata(ctx context.Context) bool {
 	return s.kind.Metadata.Loose != nil && s.kind.Metadata.Loose(ctx)
 }
 
-func (s strategy[T]) validateMeta(ctx context.Context, obj T) field.ErrorList {
+func (s strategy[T]) validateMeta(ctx context.Context, c *check.Checker, obj T) {
 	if s.looseMetadata(ctx) {
-		return nil // rest.BeforeCreate has checked the name
+		return // rest.BeforeCreate has checked the name
 	}
 	validName := s.kind.Metadata.ValidName
 	if validName == nil {
 		validName = validation.NameIsDNSSubdomain
 	}
-	errs := validation.ValidateObjectMetaAccessor(obj, !s.kind.ClusterScoped, validName, field.NewPath("metadata"))
-	return append(errs, s.validateFinalizers(ctx, obj)...)
+	c.Add(validation.ValidateObjectMetaAccessor(obj, !s.kind.ClusterScoped, validName, field.NewPath("metadata"))...)
+	s.validateFinalizers(ctx, c, obj)
 }
 
 // validateMetaUpdate leaves the immutable fields of metadata to rest.BeforeUpdate, which checks
 // them for every kind.
-func (s strategy[T]) validateMetaUpdate(ctx context.Context, obj T) field.ErrorList {
+func (s strategy[T]) validateMetaUpdate(ctx context.Context, c *check.Checker, obj T) {
 	if s.kind.Metadata.ValidateAsNew {
-		return s.validateMeta(ctx, obj)
+		s.validateMeta(ctx, c, obj)
+		return
 	}
-	return s.validateFinalizers(ctx, obj)
+	s.validateFinalizers(ctx, c, obj)
 }
 
-var ownFinalizers = []string{string(corev1.FinalizerKubernetes), metav1.FinalizerOrphanDependents, metav1.FinalizerDeleteDependents}
-
-// validateFinalizers requires a domain in the names of finalizers.
-func (s strategy[T]) validateFinalizers(ctx context.Context, obj T) field.ErrorList {
+func (s strategy[T]) validateFinalizers(ctx context.Context, c *check.Checker, obj T) {
 	if s.kind.Metadata.AnyFinalizer || s.looseMetadata(ctx) {
-		return nil
+		return
 	}
-	var errs field.ErrorList
 	for i, name := range obj.GetFinalizers() {
-		if !strings.Contains(name, "/") && !slices.Contains(ownFinalizers, name) {
-			errs = append(errs, field.Invalid(field.NewPath("metadata", "finalizers").Index(i), name, "name is neither a standard finalizer name nor is it fully qualified"))
-		}
+		c.FinalizerDomain(field.NewPath("metadata", "finalizers").Index(i), name)
 	}
-	return errs
 }
 
 func (s strategy[T]) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
-	o, before := obj.(T), old.(T)
-	errs := s.validateMetaUpdate(ctx, o)
+	c, o := &check.Checker{}, obj.(T)
+	s.validateMetaUpdate(ctx, c, o)
 	switch {
 	case s.kind.ValidateUpdate != nil:
-		errs = append(errs, s.kind.ValidateUpdate(ctx, o, before)...)
+		s.kind.ValidateUpdate(ctx, c, o, old.(T))
 	case s.kind.Validate != nil:
-		errs = append(errs, s.kind.Validate(ctx, o)...)
+		s.kind.Validate(ctx, c, o)
 	}
-	return errs
+	return c.Errors()
 }
 
 func (s strategy[T]) WarningsOnCreate(ctx context.Context, obj runtime.Object) []string {
@@ -202,11 +196,12 @@ func (s updateStrategy[T]) PrepareForUpdate(ctx context.Context, obj, old runtim
 }
 
 func (s updateStrategy[T]) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
-	errs := s.validateFinalizers(ctx, obj.(T))
-	if s.update.Validate == nil {
-		return errs
+	c, o := &check.Checker{}, obj.(T)
+	s.validateFinalizers(ctx, c, o)
+	if s.update.Validate != nil {
+		s.update.Validate(ctx, c, o, old.(T))
 	}
-	return append(errs, s.update.Validate(ctx, obj.(T), old.(T))...)
+	return c.Errors()
 }
 
 func (s updateStrategy[T]) WarningsOnUpdate(ctx context.Context, obj, old runtime.Object) []string {

@@ -20,6 +20,8 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
 // workload is a kind with everything that the strategy treats: spec, status,
@@ -100,12 +102,11 @@ func TestStatusUpdateKeepsSpec(t *testing.T) {
 	kind := workload()
 	warned := false
 	kind.StatusUpdate.Warnings = func(context.Context, *appsv1.Deployment, *appsv1.Deployment) []string { warned = true; return nil }
-	kind.StatusUpdate.Validate = func(_ context.Context, d, _ *appsv1.Deployment) field.ErrorList {
-		return field.ErrorList{field.Invalid(field.NewPath("status"), d.Status.ReadyReplicas, "status rules")}
+	kind.StatusUpdate.Validate = func(_ context.Context, c *check.Checker, d, _ *appsv1.Deployment) {
+		c.Invalid(field.NewPath("status"), d.Status.ReadyReplicas, "status rules")
 	}
-	kind.Validate = func(context.Context, *appsv1.Deployment) field.ErrorList {
+	kind.Validate = func(context.Context, *check.Checker, *appsv1.Deployment) {
 		t.Error("the rules of the spec ran")
-		return nil
 	}
 	s := updateStrategy[*appsv1.Deployment]{kind.strategyForTest(), kind.statusUpdate()}
 	d, old := deployment(9, 7), deployment(1, 5)

@@ -12,6 +12,8 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/kindred-project/kindred/internal/registry/check/checktest"
 )
 
 func web(edit ...func(*networkingv1.Ingress)) *networkingv1.Ingress {
@@ -120,7 +122,9 @@ func TestIngressValidation(t *testing.T) {
 			i.Spec.IngressClassName, i.Annotations = new("a"), map[string]string{classAnnotation: "b"}
 		}, []string{"annotations.kubernetes.io/ingress.class: Invalid value: \"b\": must match `ingressClassName` when both are specified"}},
 	} {
-		t.Run(name, func(t *testing.T) { compare(t, Ingress.Validate(t.Context(), web(test.edit)), test.want...) })
+		t.Run(name, func(t *testing.T) {
+			compare(t, checktest.Errors(t.Context(), Ingress.Validate, web(test.edit)), test.want...)
+		})
 	}
 }
 
@@ -128,14 +132,14 @@ func TestIngressValidation(t *testing.T) {
 func TestIngressUpdate(t *testing.T) {
 	badPath := path(func(p *networkingv1.HTTPIngressPath) { p.PathType = nil })
 	old := web(tls("A"), host("*.example.com"), badPath)
-	compare(t, Ingress.ValidateUpdate(t.Context(), web(tls("B"), host("*.example.net"), badPath), old))
-	compare(t, Ingress.ValidateUpdate(t.Context(), web(badPath), old),
+	compare(t, checktest.UpdateErrors(t.Context(), Ingress.ValidateUpdate, web(tls("B"), host("*.example.net"), badPath), old))
+	compare(t, checktest.UpdateErrors(t.Context(), Ingress.ValidateUpdate, web(badPath), old),
 		"spec.rules[0].http.paths[0].pathType: Required value: pathType must be specified")
-	compare(t, Ingress.ValidateUpdate(t.Context(), web(tls("B")), web()), `spec.tls[0].secretName: Invalid value: "B": `+subdomain)
+	compare(t, checktest.UpdateErrors(t.Context(), Ingress.ValidateUpdate, web(tls("B")), web()), `spec.tls[0].secretName: Invalid value: "B": `+subdomain)
 	classes := func(i *networkingv1.Ingress) {
 		i.Spec.IngressClassName, i.Annotations = new("a"), map[string]string{classAnnotation: "b"}
 	}
-	compare(t, Ingress.ValidateUpdate(t.Context(), web(classes), web()))
+	compare(t, checktest.UpdateErrors(t.Context(), Ingress.ValidateUpdate, web(classes), web()))
 }
 
 func at(points ...networkingv1.IngressLoadBalancerIngress) func(*networkingv1.Ingress) {
@@ -144,13 +148,13 @@ func at(points ...networkingv1.IngressLoadBalancerIngress) func(*networkingv1.In
 
 func TestIngressStatus(t *testing.T) {
 	type point = networkingv1.IngressLoadBalancerIngress
-	compare(t, Ingress.StatusUpdate.Validate(t.Context(), web(at(point{IP: "10.0.0.1"}, point{Hostname: "a.example.com"})), web()))
-	compare(t, Ingress.StatusUpdate.Validate(t.Context(), web(at(point{IP: "10.0.0.01"}, point{Hostname: "10.0.0.1"}, point{Hostname: "A"})), web()),
+	compare(t, checktest.UpdateErrors(t.Context(), Ingress.StatusUpdate.Validate, web(at(point{IP: "10.0.0.1"}, point{Hostname: "a.example.com"})), web()))
+	compare(t, checktest.UpdateErrors(t.Context(), Ingress.StatusUpdate.Validate, web(at(point{IP: "10.0.0.01"}, point{Hostname: "10.0.0.1"}, point{Hostname: "A"})), web()),
 		`status.loadBalancer.ingress[0].ip: Invalid value: "10.0.0.01": must not have leading 0s`,
 		`status.loadBalancer.ingress[1].hostname: Invalid value: "10.0.0.1": must be a DNS name, not an IP address`,
 		`status.loadBalancer.ingress[2].hostname: Invalid value: "A": `+subdomain)
 	stale := web(at(point{IP: "10.0.0.01"}))
-	compare(t, Ingress.StatusUpdate.Validate(t.Context(), stale, stale))
+	compare(t, checktest.UpdateErrors(t.Context(), Ingress.StatusUpdate.Validate, stale, stale))
 
 	got := Ingress.StatusUpdate.Warnings(t.Context(), web(at(point{IP: "2001:DB8::1"})), web())
 	if len(got) != 1 || !strings.HasPrefix(got[0], "status.loadBalancer.ingress[0]: ") {
@@ -229,9 +233,11 @@ func TestIngressClass(t *testing.T) {
 			`spec.parameters.kind: Invalid value: "a/b": may not contain '/'`,
 			"spec.parameters.name: Required value"}},
 	} {
-		t.Run(name, func(t *testing.T) { compare(t, IngressClass.Validate(t.Context(), test.class), test.want...) })
+		t.Run(name, func(t *testing.T) {
+			compare(t, checktest.Errors(t.Context(), IngressClass.Validate, test.class), test.want...)
+		})
 	}
-	compare(t, IngressClass.ValidateUpdate(t.Context(), class(good+"s", nil), class(good, nil)),
+	compare(t, checktest.UpdateErrors(t.Context(), IngressClass.ValidateUpdate, class(good+"s", nil), class(good, nil)),
 		`spec.controller: Invalid value: "example.com/controllers": field is immutable`)
 
 	c := class(good, &parameters{APIGroup: new("example.com"), Kind: "Config", Name: "a"})

@@ -34,27 +34,23 @@ type ingressRules struct {
 	anyWildcardPaths bool
 }
 
-func validateIngress(_ context.Context, i *networkingv1.Ingress) field.ErrorList {
-	c := &check.Checker{}
+func validateIngress(_ context.Context, c *check.Checker, i *networkingv1.Ingress) {
 	ingressRules{}.spec(c, &i.Spec, field.NewPath("spec"))
 	class, annotated := i.Annotations[classAnnotation]
 	if annotated && i.Spec.IngressClassName != nil && class != *i.Spec.IngressClassName {
 		c.Invalid(field.NewPath("annotations").Child(classAnnotation), class, "must match `ingressClassName` when both are specified")
 	}
-	return c.Errors()
 }
 
-func validateIngressUpdate(_ context.Context, i, old *networkingv1.Ingress) field.ErrorList {
-	c := &check.Checker{}
+func validateIngressUpdate(_ context.Context, c *check.Checker, i, old *networkingv1.Ingress) {
 	var rules ingressRules
 	for _, tls := range old.Spec.TLS {
 		rules.anySecretName = rules.anySecretName || len(secretNameProblems(tls.SecretName)) > 0
 	}
 	for _, rule := range old.Spec.Rules {
-		rules.anyWildcardPaths = rules.anyWildcardPaths || isWildcard(rule.Host) && len(validateHTTP(rule.HTTP, nil)) > 0
+		rules.anyWildcardPaths = rules.anyWildcardPaths || isWildcard(rule.Host) && len(check.Run(func(c *check.Checker) { validateHTTP(c, rule.HTTP, nil) })) > 0
 	}
 	rules.spec(c, &i.Spec, field.NewPath("spec"))
-	return c.Errors()
 }
 
 func (r ingressRules) spec(c *check.Checker, spec *networkingv1.IngressSpec, path *field.Path) {
@@ -68,7 +64,7 @@ func (r ingressRules) spec(c *check.Checker, spec *networkingv1.IngressSpec, pat
 		r.rule(c, &spec.Rules[i], path.Child("rules").Index(i))
 	}
 	for i := range spec.TLS {
-		c.Add(r.tls(&spec.TLS[i], path.Child("tls").Index(i))...)
+		r.tls(c, &spec.TLS[i], path.Child("tls").Index(i))
 	}
 	if name := spec.IngressClassName; name != nil {
 		c.DNSSubdomain(path.Child("ingressClassName"), *name)
@@ -85,19 +81,16 @@ func (r ingressRules) rule(c *check.Checker, rule *networkingv1.IngressRule, pat
 	if r.anyWildcardPaths && isWildcard(rule.Host) {
 		return
 	}
-	c.Add(validateHTTP(rule.HTTP, path.Child("http"))...)
+	validateHTTP(c, rule.HTTP, path.Child("http"))
 }
 
-func (r ingressRules) tls(tls *networkingv1.IngressTLS, path *field.Path) field.ErrorList {
-	c := &check.Checker{}
+func (r ingressRules) tls(c *check.Checker, tls *networkingv1.IngressTLS, path *field.Path) {
 	for i, host := range tls.Hosts {
 		c.Invalid(path.Child("hosts").Index(i), host, hostProblems(host)...)
 	}
-	if r.anySecretName {
-		return c.Errors()
+	if !r.anySecretName {
+		c.Invalid(path.Child("secretName"), tls.SecretName, secretNameProblems(tls.SecretName)...)
 	}
-	c.Invalid(path.Child("secretName"), tls.SecretName, secretNameProblems(tls.SecretName)...)
-	return c.Errors()
 }
 
 func secretNameProblems(name string) []string {
@@ -120,10 +113,9 @@ func notAnAddress(path *field.Path, host string) *field.Error {
 	return field.Invalid(path, host, "must be a DNS name, not an IP address")
 }
 
-func validateHTTP(http *networkingv1.HTTPIngressRuleValue, path *field.Path) field.ErrorList {
-	c := &check.Checker{}
+func validateHTTP(c *check.Checker, http *networkingv1.HTTPIngressRuleValue, path *field.Path) {
 	if http == nil {
-		return nil
+		return
 	}
 	if len(http.Paths) == 0 {
 		c.Required(path.Child("paths"), "")
@@ -131,7 +123,6 @@ func validateHTTP(http *networkingv1.HTTPIngressRuleValue, path *field.Path) fie
 	for i := range http.Paths {
 		validateIngressPath(c, &http.Paths[i], path.Child("paths").Index(i))
 	}
-	return c.Errors()
 }
 
 func validateIngressPath(c *check.Checker, p *networkingv1.HTTPIngressPath, path *field.Path) {
@@ -147,7 +138,7 @@ func validateIngressPath(c *check.Checker, p *networkingv1.HTTPIngressPath, path
 			c.Invalid(path.Child("path"), p.Path, absolutePathProblems(p.Path)...)
 		}
 	default:
-		c.Add(field.NotSupported(path.Child("pathType"), *p.PathType, pathTypes))
+		check.OneOf(c, path.Child("pathType"), *p.PathType, pathTypes...)
 	}
 	validateBackend(c, &p.Backend, path.Child("backend"))
 }
@@ -197,10 +188,9 @@ func validateResourceBackend(c *check.Checker, ref *corev1.TypedLocalObjectRefer
 }
 
 func validateAPIGroup(c *check.Checker, group *string, path *field.Path) {
-	if group == nil {
-		return
+	if group != nil {
+		c.DNSSubdomain(path.Child("apiGroup"), *group)
 	}
-	c.DNSSubdomain(path.Child("apiGroup"), *group)
 }
 
 // validateSegment requires a name that can be a segment of a URL path.
@@ -234,8 +224,7 @@ func validateServiceBackend(c *check.Checker, service *networkingv1.IngressServi
 	c.Required(backend, "port name or number is required")
 }
 
-func validateIngressStatus(_ context.Context, i, old *networkingv1.Ingress) field.ErrorList {
-	c := &check.Checker{}
+func validateIngressStatus(_ context.Context, c *check.Checker, i, old *networkingv1.Ingress) {
 	var known []string
 	for _, point := range old.Status.LoadBalancer.Ingress {
 		if point.IP != "" {
@@ -254,5 +243,4 @@ func validateIngressStatus(_ context.Context, i, old *networkingv1.Ingress) fiel
 			}
 		}
 	}
-	return c.Errors()
 }

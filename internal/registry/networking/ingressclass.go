@@ -23,10 +23,8 @@ var IngressClass = generic.Kind[*networkingv1.IngressClass]{
 	New:      func() *networkingv1.IngressClass { return &networkingv1.IngressClass{} },
 	NewList:  func() runtime.Object { return &networkingv1.IngressClassList{} },
 	Spec:     func(c *networkingv1.IngressClass) any { return &c.Spec },
-	Validate: func(_ context.Context, class *networkingv1.IngressClass) field.ErrorList {
-		c := &check.Checker{}
+	Validate: func(_ context.Context, c *check.Checker, class *networkingv1.IngressClass) {
 		validateIngressClassSpec(c, &class.Spec, field.NewPath("spec"))
-		return c.Errors()
 	},
 	ValidateUpdate: validateIngressClassUpdate,
 	Table:          generic.Table[*networkingv1.IngressClass]{NameCell: ingressClassName},
@@ -62,12 +60,10 @@ func parametersText(c *networkingv1.IngressClass) any {
 	return kind + "/" + p.Name
 }
 
-func validateIngressClassUpdate(_ context.Context, class, old *networkingv1.IngressClass) field.ErrorList {
-	c := &check.Checker{}
+func validateIngressClassUpdate(_ context.Context, c *check.Checker, class, old *networkingv1.IngressClass) {
 	path := field.NewPath("spec")
 	c.Immutable(path.Child("controller"), class.Spec.Controller, old.Spec.Controller)
 	validateIngressClassSpec(c, &class.Spec, path)
-	return c.Errors()
 }
 
 func validateIngressClassSpec(c *check.Checker, spec *networkingv1.IngressClassSpec, path *field.Path) {
@@ -75,10 +71,9 @@ func validateIngressClassSpec(c *check.Checker, spec *networkingv1.IngressClassS
 	controller := path.Child("controller")
 	c.MaxBytes(controller, spec.Controller, longest)
 	c.Add(utilvalidation.IsDomainPrefixedPath(controller, spec.Controller)...)
-	if spec.Parameters == nil {
-		return
+	if spec.Parameters != nil {
+		validateParameters(c, spec.Parameters, path.Child("parameters"))
 	}
-	validateParameters(c, spec.Parameters, path.Child("parameters"))
 }
 
 func validateParameters(c *check.Checker, p *networkingv1.IngressClassParametersReference, path *field.Path) {
@@ -102,8 +97,8 @@ func validateParameters(c *check.Checker, p *networkingv1.IngressClassParameters
 		}
 		c.Invalid(namespace, *p.Namespace, apivalidation.ValidateNamespaceName(*p.Namespace, false)...)
 	default:
-		c.Add(field.NotSupported(path.Child("scope"), *p.Scope, []string{
-			networkingv1.IngressClassParametersReferenceScopeCluster, networkingv1.IngressClassParametersReferenceScopeNamespace}))
+		check.OneOf(c, path.Child("scope"), *p.Scope,
+			networkingv1.IngressClassParametersReferenceScopeCluster, networkingv1.IngressClassParametersReferenceScopeNamespace)
 	}
 }
 

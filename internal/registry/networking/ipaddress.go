@@ -25,16 +25,12 @@ var IPAddress = generic.Kind[*networkingv1.IPAddress]{
 	Metadata: generic.Metadata{ValidateAsNew: true, ValidName: nameIsAddress},
 	New:      func() *networkingv1.IPAddress { return &networkingv1.IPAddress{} },
 	NewList:  func() runtime.Object { return &networkingv1.IPAddressList{} },
-	Validate: func(_ context.Context, a *networkingv1.IPAddress) field.ErrorList {
-		c := &check.Checker{}
+	Validate: func(_ context.Context, c *check.Checker, a *networkingv1.IPAddress) {
 		validateParent(c, a.Spec.ParentRef, parentPath)
-		return c.Errors()
 	},
-	ValidateUpdate: func(_ context.Context, a, old *networkingv1.IPAddress) field.ErrorList {
-		c := &check.Checker{}
+	ValidateUpdate: func(_ context.Context, c *check.Checker, a, old *networkingv1.IPAddress) {
 		validateParent(c, a.Spec.ParentRef, parentPath)
 		c.Declared().Immutable(parentPath, a.Spec.ParentRef, old.Spec.ParentRef)
-		return c.Errors()
 	},
 	Table: generic.Table[*networkingv1.IPAddress]{ColumnsOnly: true}, // upstream's has no age
 	Columns: []generic.Column[*networkingv1.IPAddress]{

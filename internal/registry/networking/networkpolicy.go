@@ -30,10 +30,8 @@ var NetworkPolicy = generic.Kind[*networkingv1.NetworkPolicy]{
 	New:     func() *networkingv1.NetworkPolicy { return &networkingv1.NetworkPolicy{} },
 	NewList: func() runtime.Object { return &networkingv1.NetworkPolicyList{} },
 	Spec:    func(p *networkingv1.NetworkPolicy) any { return &p.Spec },
-	Validate: func(_ context.Context, p *networkingv1.NetworkPolicy) field.ErrorList {
-		c := &check.Checker{}
+	Validate: func(_ context.Context, c *check.Checker, p *networkingv1.NetworkPolicy) {
 		policyRules{}.spec(c, &p.Spec, field.NewPath("spec"))
-		return c.Errors()
 	},
 	ValidateUpdate: validateNetworkPolicyUpdate,
 	Warnings:       networkPolicyWarnings,
@@ -68,15 +66,13 @@ type policyRules struct {
 	selectors  metav1validation.LabelSelectorValidationOptions
 }
 
-func validateNetworkPolicyUpdate(_ context.Context, p, old *networkingv1.NetworkPolicy) field.ErrorList {
-	c := &check.Checker{}
+func validateNetworkPolicyUpdate(_ context.Context, c *check.Checker, p, old *networkingv1.NetworkPolicy) {
 	var rules policyRules
 	eachBlock(&old.Spec, func(block *networkingv1.IPBlock, _ *field.Path) {
 		rules.knownCIDRs = append(append(rules.knownCIDRs, block.CIDR), block.Except...)
 	})
 	rules.selectors.AllowInvalidLabelValueInSelector = len(metav1validation.ValidateLabelSelector(&old.Spec.PodSelector, rules.selectors, nil)) > 0
 	rules.spec(c, &p.Spec, field.NewPath("spec"))
-	return c.Errors()
 }
 
 // eachBlock visits the address ranges of all rules.
@@ -129,9 +125,7 @@ func validatePolicyTypes(c *check.Checker, types []networkingv1.PolicyType, path
 		return
 	}
 	for i, t := range types {
-		if t != networkingv1.PolicyTypeIngress && t != networkingv1.PolicyTypeEgress {
-			c.Add(field.NotSupported(path.Index(i), t, []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress}))
-		}
+		check.OneOf(c, path.Index(i), t, networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress)
 	}
 }
 
@@ -142,13 +136,7 @@ func validatePolicyPorts(c *check.Checker, ports []networkingv1.NetworkPolicyPor
 }
 
 func validatePolicyPort(c *check.Checker, p *networkingv1.NetworkPolicyPort, path *field.Path) {
-	if p.Protocol != nil {
-		switch *p.Protocol {
-		case corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP:
-		default:
-			c.Add(field.NotSupported(path.Child("protocol"), *p.Protocol, []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP}))
-		}
-	}
+	check.OptionalOneOf(c, path.Child("protocol"), p.Protocol, corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP)
 	port, end := path.Child("port"), path.Child("endPort")
 	switch {
 	case p.Port == nil:

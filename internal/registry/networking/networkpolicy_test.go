@@ -13,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/kindred-project/kindred/internal/registry/check/checktest"
 )
 
 func allowPort(p networkingv1.NetworkPolicyPort) *networkingv1.NetworkPolicy {
@@ -69,7 +71,9 @@ func TestNetworkPolicyValidation(t *testing.T) {
 		"a type":         {&networkingv1.NetworkPolicy{Spec: networkingv1.NetworkPolicySpec{PolicyTypes: []networkingv1.PolicyType{"Egress", "Both"}}}, []string{`spec.policyTypes[1]: Unsupported value: "Both": supported values: "Ingress", "Egress"`}},
 		"too many types": {&networkingv1.NetworkPolicy{Spec: networkingv1.NetworkPolicySpec{PolicyTypes: []networkingv1.PolicyType{"Egress", "Both", "a"}}}, []string{`spec.policyTypes: Invalid value: ["Egress","Both","a"]: may not specify more than two policyTypes`}},
 	} {
-		t.Run(name, func(t *testing.T) { compare(t, NetworkPolicy.Validate(t.Context(), test.policy), test.want...) })
+		t.Run(name, func(t *testing.T) {
+			compare(t, checktest.Errors(t.Context(), NetworkPolicy.Validate, test.policy), test.want...)
+		})
 	}
 }
 
@@ -78,14 +82,14 @@ func TestNetworkPolicyUpdate(t *testing.T) {
 	old := allowRange("10.0.0.1/8", "010.1.0.0/16")
 	moved := &networkingv1.NetworkPolicy{}
 	moved.Spec.Ingress = []networkingv1.NetworkPolicyIngressRule{{From: old.Spec.Egress[0].To}}
-	compare(t, NetworkPolicy.ValidateUpdate(t.Context(), moved, old))
-	compare(t, NetworkPolicy.ValidateUpdate(t.Context(), allowRange("10.0.0.2/8"), old),
+	compare(t, checktest.UpdateErrors(t.Context(), NetworkPolicy.ValidateUpdate, moved, old))
+	compare(t, checktest.UpdateErrors(t.Context(), NetworkPolicy.ValidateUpdate, allowRange("10.0.0.2/8"), old),
 		`spec.egress[0].to[0].ipBlock.cidr: Invalid value: "10.0.0.2/8": must not have bits set beyond the prefix length`)
 
 	bad := &networkingv1.NetworkPolicy{Spec: networkingv1.NetworkPolicySpec{PodSelector: metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
 		{Key: "a", Operator: metav1.LabelSelectorOpIn, Values: []string{"b c"}}}}}}
-	compare(t, NetworkPolicy.ValidateUpdate(t.Context(), bad, bad))
-	if errs := NetworkPolicy.ValidateUpdate(t.Context(), bad, &networkingv1.NetworkPolicy{}); len(errs) != 1 {
+	compare(t, checktest.UpdateErrors(t.Context(), NetworkPolicy.ValidateUpdate, bad, bad))
+	if errs := checktest.UpdateErrors(t.Context(), NetworkPolicy.ValidateUpdate, bad, &networkingv1.NetworkPolicy{}); len(errs) != 1 {
 		t.Errorf("a new bad selector: %v", errs)
 	}
 }

@@ -33,10 +33,8 @@ var ServiceCIDR = generic.Kind[*networkingv1.ServiceCIDR]{
 		},
 		Resets: []string{"metadata"},
 	},
-	Validate: func(_ context.Context, cidr *networkingv1.ServiceCIDR) field.ErrorList {
-		c := &check.Checker{}
+	Validate: func(_ context.Context, c *check.Checker, cidr *networkingv1.ServiceCIDR) {
 		validateCIDRs(c, &cidr.Spec)
-		return c.Errors()
 	},
 	ValidateUpdate: validateServiceCIDRUpdate,
 	Columns: []generic.Column[*networkingv1.ServiceCIDR]{{
@@ -69,13 +67,12 @@ func validateCIDRs(c *check.Checker, spec *networkingv1.ServiceCIDRSpec) {
 
 // validateServiceCIDRUpdate lets a range of the other family be added, and
 // nothing else change.
-func validateServiceCIDRUpdate(_ context.Context, cidr, old *networkingv1.ServiceCIDR) field.ErrorList {
-	c := &check.Checker{}
+func validateServiceCIDRUpdate(_ context.Context, c *check.Checker, cidr, old *networkingv1.ServiceCIDR) {
 	now, before := cidr.Spec.CIDRs, old.Spec.CIDRs
 	added := len(before) == 1 && len(now) == 2
 	if len(now) != len(before) && !added {
 		c.Invalid(cidrsPath, now, apivalidation.FieldImmutableErrorMsg)
-		return c.Errors()
+		return
 	}
 	for i := range before {
 		if now[i] != before[i] {
@@ -85,5 +82,4 @@ func validateServiceCIDRUpdate(_ context.Context, cidr, old *networkingv1.Servic
 	if added {
 		validateCIDRs(c, &cidr.Spec)
 	}
-	return c.Errors()
 }

@@ -63,28 +63,24 @@ func runtimeClassWarnings(_ context.Context, c, _ *nodev1.RuntimeClass) []string
 	return out
 }
 
-func validateRuntimeClass(_ context.Context, class *nodev1.RuntimeClass) field.ErrorList {
-	c := &check.Checker{}
+func validateRuntimeClass(_ context.Context, c *check.Checker, class *nodev1.RuntimeClass) {
 	validateHandler(c, class.Handler)
 	if class.Overhead != nil {
 		// As if a container could ask for it.
 		limits := &corev1.ResourceRequirements{Limits: class.Overhead.PodFixed}
-		c.Add(podspec.ValidateResourceRequirements(limits, nil, field.NewPath("overhead"))...)
+		podspec.ValidateResourceRequirements(c, limits, nil, field.NewPath("overhead"))
 	}
 	if class.Scheduling == nil {
-		return c.Errors()
+		return
 	}
 	path := field.NewPath("scheduling")
 	c.Labels(path.Child("nodeSelector"), class.Scheduling.NodeSelector)
 	validateTolerations(c, class.Scheduling.Tolerations, path.Child("tolerations"))
-	return c.Errors()
 }
 
-func validateRuntimeClassUpdate(ctx context.Context, class, old *nodev1.RuntimeClass) field.ErrorList {
-	c := &check.Checker{}
-	c.Add(validateRuntimeClass(ctx, class)...)
+func validateRuntimeClassUpdate(ctx context.Context, c *check.Checker, class, old *nodev1.RuntimeClass) {
+	validateRuntimeClass(ctx, c, class)
 	c.Declared().Immutable(handlerPath, class.Handler, old.Handler)
-	return c.Errors()
 }
 
 func validateHandler(c *check.Checker, handler string) {
@@ -99,7 +95,7 @@ func validateHandler(c *check.Checker, handler string) {
 
 // validateTolerations wants each toleration once, however long it tolerates.
 func validateTolerations(c *check.Checker, tolerations []corev1.Toleration, path *field.Path) {
-	c.Add(podspec.ValidateTolerations(tolerations, path)...)
+	podspec.ValidateTolerations(c, tolerations, path)
 	seen := sets.New[corev1.Toleration]()
 	for i, toleration := range tolerations {
 		key := toleration

@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kindred-project/kindred/internal/registry/check/checktest"
 )
 
 func compare(t *testing.T, errs field.ErrorList, want ...string) {
@@ -48,9 +50,11 @@ func TestRuntimeClassValidation(t *testing.T) {
 		"a toleration": {nodev1.RuntimeClass{Handler: "kata", Scheduling: tolerations(corev1.Toleration{})},
 			[]string{"scheduling.tolerations[0].operator: Invalid value: \"\": operator must be Exists when `key` is empty, which means \"match all values and all keys\""}},
 	} {
-		t.Run(name, func(t *testing.T) { compare(t, RuntimeClass.Validate(t.Context(), &test.class), test.want...) })
+		t.Run(name, func(t *testing.T) {
+			compare(t, checktest.Errors(t.Context(), RuntimeClass.Validate, &test.class), test.want...)
+		})
 	}
-	twice := RuntimeClass.Validate(t.Context(), &nodev1.RuntimeClass{Handler: "kata", Scheduling: tolerations(gpu, gpuForAWhile)})
+	twice := checktest.Errors(t.Context(), RuntimeClass.Validate, &nodev1.RuntimeClass{Handler: "kata", Scheduling: tolerations(gpu, gpuForAWhile)})
 	if len(twice) != 1 || twice[0].Type != field.ErrorTypeDuplicate || twice[0].Field != "scheduling.tolerations[1]" {
 		t.Errorf("the same for a while: %v", twice)
 	}
@@ -58,8 +62,8 @@ func TestRuntimeClassValidation(t *testing.T) {
 
 func TestRuntimeClassUpdate(t *testing.T) {
 	old := &nodev1.RuntimeClass{Handler: "runc"}
-	compare(t, RuntimeClass.ValidateUpdate(t.Context(), &nodev1.RuntimeClass{Handler: "runc", Scheduling: &nodev1.Scheduling{}}, old))
-	compare(t, RuntimeClass.ValidateUpdate(t.Context(), &nodev1.RuntimeClass{Handler: "kata"}, old), `handler: Invalid value: "kata": field is immutable`)
+	compare(t, checktest.UpdateErrors(t.Context(), RuntimeClass.ValidateUpdate, &nodev1.RuntimeClass{Handler: "runc", Scheduling: &nodev1.Scheduling{}}, old))
+	compare(t, checktest.UpdateErrors(t.Context(), RuntimeClass.ValidateUpdate, &nodev1.RuntimeClass{Handler: "kata"}, old), `handler: Invalid value: "kata": field is immutable`)
 }
 
 func TestRuntimeClassWarnings(t *testing.T) {

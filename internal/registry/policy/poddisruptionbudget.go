@@ -11,7 +11,6 @@ import (
 
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -44,10 +43,8 @@ var PodDisruptionBudget = generic.Kind[*policyv1.PodDisruptionBudget]{
 	// An eviction that has been counted must not be overwritten.
 	RequireResourceVersion: true,
 
-	Validate: func(_ context.Context, b *policyv1.PodDisruptionBudget) field.ErrorList {
-		c := &check.Checker{}
+	Validate: func(_ context.Context, c *check.Checker, b *policyv1.PodDisruptionBudget) {
 		validateSpec(c, &b.Spec)
-		return c.Errors()
 	},
 	StatusUpdate: generic.Update[*policyv1.PodDisruptionBudget]{Validate: validateStatus},
 	Metadata: generic.Metadata{
@@ -91,43 +88,33 @@ func validateSpec(c *check.Checker, spec *policyv1.PodDisruptionBudgetSpec) {
 	if spec.MinAvailable != nil && spec.MaxUnavailable != nil {
 		c.Invalid(path, *spec, "minAvailable and maxUnavailable cannot be both set")
 	}
-	c.Add(countOrPercent(spec.MinAvailable, path.Child("minAvailable"))...)
-	c.Add(countOrPercent(spec.MaxUnavailable, path.Child("maxUnavailable"))...)
+	countOrPercent(c, spec.MinAvailable, path.Child("minAvailable"))
+	countOrPercent(c, spec.MaxUnavailable, path.Child("maxUnavailable"))
 	c.LabelSelector(path.Child("selector"), spec.Selector)
-	policies := []policyv1.UnhealthyPodEvictionPolicyType{policyv1.AlwaysAllow, policyv1.IfHealthyBudget}
-	if p := spec.UnhealthyPodEvictionPolicy; p != nil && !slices.Contains(policies, *p) {
-		c.Add(field.NotSupported(path.Child("unhealthyPodEvictionPolicy"), *p, policies))
-	}
+	check.OptionalOneOf(c, path.Child("unhealthyPodEvictionPolicy"), spec.UnhealthyPodEvictionPolicy, policyv1.AlwaysAllow, policyv1.IfHealthyBudget)
 }
 
 // countOrPercent checks a number of pods, or a share of them.
-func countOrPercent(value *intstr.IntOrString, path *field.Path) field.ErrorList {
+func countOrPercent(c *check.Checker, value *intstr.IntOrString, path *field.Path) {
 	if value == nil {
-		return nil
+		return
 	}
 	if value.Type == intstr.Int {
-		return validation.ValidateNonnegativeField(int64(value.IntVal), path)
+		c.NonNegative(path, int64(value.IntVal))
+		return
 	}
-	var errs field.ErrorList
-	for _, problem := range utilvalidation.IsValidPercent(value.StrVal) {
-		errs = append(errs, field.Invalid(path, *value, problem))
+	problems := utilvalidation.IsValidPercent(value.StrVal)
+	c.Invalid(path, *value, problems...)
+	if n, err := strconv.Atoi(strings.TrimSuffix(value.StrVal, "%")); len(problems) == 0 && err == nil && n > 100 {
+		c.Invalid(path, *value, "must not be greater than 100%")
 	}
-	if len(errs) > 0 {
-		return errs
-	}
-	if n, err := strconv.Atoi(strings.TrimSuffix(value.StrVal, "%")); err == nil && n > 100 {
-		return field.ErrorList{field.Invalid(path, *value, "must not be greater than 100%")}
-	}
-	return nil
 }
 
-func validateStatus(_ context.Context, b, _ *policyv1.PodDisruptionBudget) field.ErrorList {
-	c := &check.Checker{}
+func validateStatus(_ context.Context, c *check.Checker, b, _ *policyv1.PodDisruptionBudget) {
 	path, s := field.NewPath("status"), &b.Status
 	c.Add(metavalidation.ValidateConditions(s.Conditions, path.Child("conditions"))...)
 	c.NonNegative(path.Child("disruptionsAllowed"), int64(s.DisruptionsAllowed))
 	c.NonNegative(path.Child("currentHealthy"), int64(s.CurrentHealthy))
 	c.NonNegative(path.Child("desiredHealthy"), int64(s.DesiredHealthy))
 	c.NonNegative(path.Child("expectedPods"), int64(s.ExpectedPods))
-	return c.Errors()
 }

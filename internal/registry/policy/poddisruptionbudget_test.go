@@ -13,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kindred-project/kindred/internal/registry/check/checktest"
 )
 
 // wantErrors compares errors, in any order, with how they begin.
@@ -47,7 +49,7 @@ func TestBudgets(t *testing.T) {
 		"policy":     {spec{UnhealthyPodEvictionPolicy: new(policyv1.AlwaysAllow)}, nil},
 		"odd policy": {spec{UnhealthyPodEvictionPolicy: new(policyv1.UnhealthyPodEvictionPolicyType("Never"))}, []string{`spec.unhealthyPodEvictionPolicy: Unsupported value: "Never": supported values: "AlwaysAllow", "IfHealthyBudget"`}},
 	} {
-		wantErrors(t, name, PodDisruptionBudget.Validate(t.Context(), &policyv1.PodDisruptionBudget{Spec: test.spec}), test.want...)
+		wantErrors(t, name, checktest.Errors(t.Context(), PodDisruptionBudget.Validate, &policyv1.PodDisruptionBudget{Spec: test.spec}), test.want...)
 	}
 }
 
@@ -56,7 +58,7 @@ func TestStatus(t *testing.T) {
 		DisruptionsAllowed: -1, CurrentHealthy: -1, DesiredHealthy: -1, ExpectedPods: -1,
 		Conditions: []metav1.Condition{{Type: "DisruptionAllowed", Status: "Perhaps", Reason: "R", LastTransitionTime: metav1.Now()}},
 	}}
-	wantErrors(t, "status", PodDisruptionBudget.StatusUpdate.Validate(t.Context(), b, b),
+	wantErrors(t, "status", checktest.UpdateErrors(t.Context(), PodDisruptionBudget.StatusUpdate.Validate, b, b),
 		"status.disruptionsAllowed: Invalid value: -1", "status.currentHealthy: Invalid value: -1", "status.desiredHealthy: Invalid value: -1",
 		"status.expectedPods: Invalid value: -1", `status.conditions[0].status: Unsupported value: "Perhaps"`)
 }

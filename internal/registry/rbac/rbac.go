@@ -45,8 +45,7 @@ func role(e Escalation) generic.Kind[*rbacv1.Role] {
 		Validate:       validateRole,
 		CreateOnUpdate: true,
 		Hooks: guard(
-			func(ctx context.Context, r, _ *rbacv1.Role) error { return e.CheckRole(ctx, r) },
-			onlyCollected[*rbacv1.Role]),
+			func(ctx context.Context, r, _ *rbacv1.Role) error { return e.CheckRole(ctx, r) }),
 		Table: generic.Table[*rbacv1.Role]{Default: true},
 	}
 }
@@ -59,7 +58,7 @@ func clusterRole(e Escalation) generic.Kind[*rbacv1.ClusterRole] {
 		Metadata:       generic.Metadata{ValidName: pathvalidation.ValidatePathSegmentName},
 		Validate:       validateClusterRole,
 		CreateOnUpdate: true,
-		Hooks:          guard(e.CheckClusterRole, onlyCollected[*rbacv1.ClusterRole]),
+		Hooks:          guard(e.CheckClusterRole),
 		Table:          generic.Table[*rbacv1.ClusterRole]{Default: true},
 	}
 }
@@ -75,8 +74,7 @@ func roleBinding(e Escalation) generic.Kind[*rbacv1.RoleBinding] {
 		ShortCircuits:  true,
 		CreateOnUpdate: true,
 		Hooks: guard(
-			func(ctx context.Context, b, _ *rbacv1.RoleBinding) error { return e.CheckRoleBinding(ctx, b) },
-			onlyCollected[*rbacv1.RoleBinding]),
+			func(ctx context.Context, b, _ *rbacv1.RoleBinding) error { return e.CheckRoleBinding(ctx, b) }),
 		Columns: bindingColumns("roleBinding", rbacv1beta1.RoleBinding{}.SwaggerDoc()["roleRef"],
 			func(b *rbacv1.RoleBinding) rbacv1.RoleRef { return b.RoleRef },
 			func(b *rbacv1.RoleBinding) []rbacv1.Subject { return b.Subjects }),
@@ -96,18 +94,17 @@ func clusterRoleBinding(e Escalation) generic.Kind[*rbacv1.ClusterRoleBinding] {
 		Hooks: guard(
 			func(ctx context.Context, b, _ *rbacv1.ClusterRoleBinding) error {
 				return e.CheckClusterRoleBinding(ctx, b)
-			},
-			onlyCollected[*rbacv1.ClusterRoleBinding]),
+			}),
 		Columns: bindingColumns("clusterRoleBinding", rbacv1beta1.ClusterRoleBinding{}.SwaggerDoc()["roleRef"],
 			func(b *rbacv1.ClusterRoleBinding) rbacv1.RoleRef { return b.RoleRef },
 			func(b *rbacv1.ClusterRoleBinding) []rbacv1.Subject { return b.Subjects }),
 	}
 }
 
-// onlyCollected says whether an update changes no more than garbage collection
-// does: owner references and finalizers. Everything else is checked, labels too,
-// for a label can make a ClusterRole part of another (aggregation).
-func onlyCollected[T generic.Object](obj, old T) bool {
+// onlyGCFields reports whether an update changes only fields that the garbage collector writes:
+// owner references and finalizers. Labels are not among them: a label can aggregate a ClusterRole
+// into another.
+func onlyGCFields[T generic.Object](obj, old T) bool {
 	was := old.DeepCopyObject().(T)
 	was.SetOwnerReferences(obj.GetOwnerReferences())
 	was.SetFinalizers(obj.GetFinalizers())
@@ -115,15 +112,15 @@ func onlyCollected[T generic.Object](obj, old T) bool {
 	return equality.Semantic.DeepEqual(was, obj)
 }
 
-// guard runs the escalation check before a write that could give anything new.
-func guard[T generic.Object](check func(ctx context.Context, obj, old T) error, same func(obj, old T) bool) generic.Hooks[T] {
+// guard runs the escalation check before a write that may grant new permissions.
+func guard[T generic.Object](check func(ctx context.Context, obj, old T) error) generic.Hooks[T] {
 	return generic.Hooks[T]{
 		BeginCreate: func(ctx context.Context, obj T, _ bool) (generic.Finish, error) {
 			var none T
 			return nil, check(ctx, obj, none)
 		},
 		BeginUpdate: func(ctx context.Context, obj, old T, _ bool) (generic.Finish, error) {
-			if same(obj, old) {
+			if onlyGCFields(obj, old) {
 				return nil, nil
 			}
 			return nil, check(ctx, obj, old)

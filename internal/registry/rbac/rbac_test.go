@@ -14,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
 // wantErrors compares errors, in any order, with how they begin.
@@ -40,8 +42,12 @@ func TestRules(t *testing.T) {
 		"URLs":       {rbacv1.PolicyRule{Verbs: []string{"get"}, NonResourceURLs: []string{"/x"}}, []string{"rules[0].nonResourceURLs: Invalid value: [\"/x\"]: namespaced rules cannot apply to non-resource URLs"}, nil},
 		"everything": {rbacv1.PolicyRule{Verbs: []string{"*"}, NonResourceURLs: []string{"*"}, Resources: []string{"*"}}, []string{"rules[0].nonResourceURLs: Invalid", "rules[0].nonResourceURLs: Invalid"}, []string{"rules[0].nonResourceURLs: Invalid value: [\"*\"]: rules cannot apply to both"}},
 	} {
-		wantErrors(t, "Role: "+name, validateRole(t.Context(), &rbacv1.Role{Rules: []rbacv1.PolicyRule{test.rule}}), test.namespaced...)
-		wantErrors(t, "ClusterRole: "+name, validateClusterRole(t.Context(), &rbacv1.ClusterRole{Rules: []rbacv1.PolicyRule{test.rule}}), test.wider...)
+		wantErrors(t, "Role: "+name, check.Run(func(c *check.Checker) {
+			validateRole(t.Context(), c, &rbacv1.Role{Rules: []rbacv1.PolicyRule{test.rule}})
+		}), test.namespaced...)
+		wantErrors(t, "ClusterRole: "+name, check.Run(func(c *check.Checker) {
+			validateClusterRole(t.Context(), c, &rbacv1.ClusterRole{Rules: []rbacv1.PolicyRule{test.rule}})
+		}), test.wider...)
 	}
 	for name, test := range map[string]struct {
 		selectors []metav1.LabelSelector
@@ -53,7 +59,7 @@ func TestRules(t *testing.T) {
 			[]string{"aggregationRule.clusterRoleSelectors[0].matchExpressions[0].operator: Invalid", "aggregationRule.clusterRoleSelectors[0]: Invalid value: null: invalid label selector."}},
 	} {
 		role := &rbacv1.ClusterRole{AggregationRule: &rbacv1.AggregationRule{ClusterRoleSelectors: test.selectors}}
-		wantErrors(t, "aggregation: "+name, validateClusterRole(t.Context(), role), test.want...)
+		wantErrors(t, "aggregation: "+name, check.Run(func(c *check.Checker) { validateClusterRole(t.Context(), c, role) }), test.want...)
 	}
 }
 
@@ -75,13 +81,13 @@ func TestBindings(t *testing.T) {
 		"a pod":            {rbacv1.RoleRef{Kind: "Pod", Name: "a/b"}, rbacv1.Subject{Kind: "ServiceAccount", Name: "a"}, []string{`roleRef.apiGroup: Unsupported value: ""`, `roleRef.kind: Unsupported value: "Pod"`, `roleRef.name: Invalid value: "a/b": may not contain '/'`}},
 	} {
 		b := &rbacv1.RoleBinding{RoleRef: test.ref, Subjects: []rbacv1.Subject{test.subject}}
-		wantErrors(t, name, validateRoleBinding(t.Context(), b), test.want...)
+		wantErrors(t, name, check.Run(func(c *check.Checker) { validateRoleBinding(t.Context(), c, b) }), test.want...)
 	}
 	wider := &rbacv1.ClusterRoleBinding{RoleRef: role, Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Name: "a"}}}
-	wantErrors(t, "cluster", validateClusterRoleBinding(t.Context(), wider), `roleRef.kind: Unsupported value: "Role": supported values: "ClusterRole"`, "subjects[0].namespace: Required")
+	wantErrors(t, "cluster", check.Run(func(c *check.Checker) { validateClusterRoleBinding(t.Context(), c, wider) }), `roleRef.kind: Unsupported value: "Role": supported values: "ClusterRole"`, "subjects[0].namespace: Required")
 	old := &rbacv1.RoleBinding{RoleRef: role}
 	changed := &rbacv1.RoleBinding{RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "admin"}}
-	wantErrors(t, "another role", validateRoleBindingUpdate(t.Context(), changed, old), "roleRef: Invalid value")
+	wantErrors(t, "another role", check.Run(func(c *check.Checker) { validateRoleBindingUpdate(t.Context(), c, changed, old) }), "roleRef: Invalid value")
 }
 
 func TestDefaults(t *testing.T) {
@@ -99,11 +105,11 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// TestWhatIsChecked: every change asks whether it escalates, but for those that
-// garbage collection makes.
-func TestWhatIsChecked(t *testing.T) {
+// TestGuardedChanges checks that each change is checked for escalation, except those of the
+// garbage collector.
+func TestGuardedChanges(t *testing.T) {
 	refusal := errors.New("escalation")
-	hooks := guard(func(context.Context, *rbacv1.ClusterRole, *rbacv1.ClusterRole) error { return refusal }, onlyCollected[*rbacv1.ClusterRole])
+	hooks := guard(func(context.Context, *rbacv1.ClusterRole, *rbacv1.ClusterRole) error { return refusal })
 	old := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "r", Finalizers: []string{"a/b"}}}
 	for name, test := range map[string]struct {
 		change  func(*rbacv1.ClusterRole)

@@ -15,17 +15,14 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
-func validateRole(_ context.Context, r *rbacv1.Role) field.ErrorList {
-	c := &check.Checker{}
+func validateRole(_ context.Context, c *check.Checker, r *rbacv1.Role) {
 	validateRules(c, r.Rules, true)
-	return c.Errors()
 }
 
-func validateClusterRole(_ context.Context, r *rbacv1.ClusterRole) field.ErrorList {
-	c := &check.Checker{}
+func validateClusterRole(_ context.Context, c *check.Checker, r *rbacv1.ClusterRole) {
 	validateRules(c, r.Rules, false)
 	if r.AggregationRule == nil {
-		return c.Errors()
+		return
 	}
 	path := field.NewPath("aggregationRule", "clusterRoleSelectors")
 	if len(r.AggregationRule.ClusterRoleSelectors) == 0 {
@@ -38,7 +35,6 @@ func validateClusterRole(_ context.Context, r *rbacv1.ClusterRole) field.ErrorLi
 			c.Invalid(path.Index(i), parsed, "invalid label selector.")
 		}
 	}
-	return c.Errors()
 }
 
 func validateRules(c *check.Checker, rules []rbacv1.PolicyRule, namespaced bool) {
@@ -70,52 +66,36 @@ func validateRule(c *check.Checker, rule rbacv1.PolicyRule, namespaced bool, pat
 	}
 }
 
-func validateRoleBinding(_ context.Context, b *rbacv1.RoleBinding) field.ErrorList {
-	c := &check.Checker{}
+func validateRoleBinding(_ context.Context, c *check.Checker, b *rbacv1.RoleBinding) {
 	validateRoleRef(c, b.RoleRef, "Role", "ClusterRole")
 	validateSubjects(c, b.Subjects, true)
-	return c.Errors()
 }
 
-func validateClusterRoleBinding(_ context.Context, b *rbacv1.ClusterRoleBinding) field.ErrorList {
-	c := &check.Checker{}
+func validateClusterRoleBinding(_ context.Context, c *check.Checker, b *rbacv1.ClusterRoleBinding) {
 	validateRoleRef(c, b.RoleRef, "ClusterRole")
 	validateSubjects(c, b.Subjects, false)
-	return c.Errors()
 }
 
 // A binding's role never changes: who may edit subjects must not be able to
 // give another role.
-func validateRoleBindingUpdate(ctx context.Context, b, old *rbacv1.RoleBinding) field.ErrorList {
-	c := &check.Checker{}
-	c.Add(validateRoleBinding(ctx, b)...)
-	c.Add(sameRoleRef(b.RoleRef, old.RoleRef).MarkAlpha()...)
-	return c.Errors()
+func validateRoleBindingUpdate(ctx context.Context, c *check.Checker, b, old *rbacv1.RoleBinding) {
+	validateRoleBinding(ctx, c, b)
+	c.Add(check.Run(func(c *check.Checker) { sameRoleRef(c, b.RoleRef, old.RoleRef) }).MarkAlpha()...)
 }
 
-func validateClusterRoleBindingUpdate(ctx context.Context, b, old *rbacv1.ClusterRoleBinding) field.ErrorList {
-	c := &check.Checker{}
-	c.Add(validateClusterRoleBinding(ctx, b)...)
-	c.Add(sameRoleRef(b.RoleRef, old.RoleRef)...)
-	return c.Errors()
+func validateClusterRoleBindingUpdate(ctx context.Context, c *check.Checker, b, old *rbacv1.ClusterRoleBinding) {
+	validateClusterRoleBinding(ctx, c, b)
+	sameRoleRef(c, b.RoleRef, old.RoleRef)
 }
 
-func sameRoleRef(ref, old rbacv1.RoleRef) field.ErrorList {
-	return validation.ValidateImmutableField(ref, old, field.NewPath("roleRef")).WithOrigin("immutable").MarkCoveredByDeclarative()
+func sameRoleRef(c *check.Checker, ref, old rbacv1.RoleRef) {
+	c.Declared().Immutable(field.NewPath("roleRef"), ref, old)
 }
 
 func validateRoleRef(c *check.Checker, ref rbacv1.RoleRef, kinds ...string) {
 	path := field.NewPath("roleRef")
-	if ref.APIGroup != rbacv1.GroupName {
-		c.Add(field.NotSupported(path.Child("apiGroup"), ref.APIGroup, []string{rbacv1.GroupName}))
-	}
-	known := false
-	for _, kind := range kinds {
-		known = known || ref.Kind == kind
-	}
-	if !known {
-		c.Add(field.NotSupported(path.Child("kind"), ref.Kind, kinds))
-	}
+	check.OneOf(c, path.Child("apiGroup"), ref.APIGroup, rbacv1.GroupName)
+	check.OneOf(c, path.Child("kind"), ref.Kind, kinds...)
 	if ref.Name == "" {
 		c.Declared().Required(path.Child("name"), "")
 		return
@@ -138,17 +118,13 @@ func validateSubject(c *check.Checker, s rbacv1.Subject, namespaced bool, path *
 		if s.Name != "" {
 			c.Invalid(path.Child("name"), s.Name, validation.ValidateServiceAccountName(s.Name, false)...)
 		}
-		if s.APIGroup != "" {
-			c.Add(field.NotSupported(path.Child("apiGroup"), s.APIGroup, []string{""}))
-		}
+		check.OneOf(c, path.Child("apiGroup"), s.APIGroup, "")
 		if !namespaced && s.Namespace == "" {
 			c.Required(path.Child("namespace"), "")
 		}
 	case rbacv1.UserKind, rbacv1.GroupKind:
-		if s.APIGroup != rbacv1.GroupName {
-			c.Add(field.NotSupported(path.Child("apiGroup"), s.APIGroup, []string{rbacv1.GroupName}))
-		}
+		check.OneOf(c, path.Child("apiGroup"), s.APIGroup, rbacv1.GroupName)
 	default:
-		c.Add(field.NotSupported(path.Child("kind"), s.Kind, []string{rbacv1.ServiceAccountKind, rbacv1.UserKind, rbacv1.GroupKind}))
+		check.OneOf(c, path.Child("kind"), s.Kind, rbacv1.ServiceAccountKind, rbacv1.UserKind, rbacv1.GroupKind)
 	}
 }

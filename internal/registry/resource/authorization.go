@@ -30,29 +30,24 @@ import (
 type admins struct{ namespaces corev1client.NamespacesGetter }
 
 // mayRequest checks the first request for such access, of a claim or a template.
-func (a admins) mayRequest(ctx context.Context, requests []resourcev1.DeviceRequest, namespace string) field.ErrorList {
-	c := &check.Checker{}
+func (a admins) mayRequest(ctx context.Context, c *check.Checker, requests []resourcev1.DeviceRequest, namespace string) {
 	for i := range requests {
 		if r := requests[i].Exactly; r != nil && ptr.Deref(r.AdminAccess, false) {
 			a.check(ctx, c, namespace, specPath.Child("devices", "requests").Index(i).Child("adminAccess"))
-			return c.Errors()
+			return
 		}
 	}
-	return nil
 }
 
 // mayAllocate checks an allocation with such access that was not there before.
-func (a admins) mayAllocate(ctx context.Context, allocation, old *resourcev1.AllocationResult, namespace string) field.ErrorList {
-	c := &check.Checker{}
+func (a admins) mayAllocate(ctx context.Context, c *check.Checker, allocation, old *resourcev1.AllocationResult, namespace string) {
 	if firstAdmin(old) >= 0 {
-		return nil // nothing can be added to it
+		return // nothing can be added to it
 	}
 	i := firstAdmin(allocation)
-	if i < 0 {
-		return nil
+	if i >= 0 {
+		a.check(ctx, c, namespace, statusPath.Child("allocation", "devices", "results").Index(i).Child("adminAccess"))
 	}
-	a.check(ctx, c, namespace, statusPath.Child("allocation", "devices", "results").Index(i).Child("adminAccess"))
-	return c.Errors()
 }
 
 func firstAdmin(a *resourcev1.AllocationResult) int {
@@ -87,38 +82,34 @@ type writers struct {
 
 // mayBind: who allocates and reserves (the scheduler) may update
 // resourceclaims/binding, everywhere.
-func (w writers) mayBind(ctx context.Context, status, old *resourcev1.ResourceClaimStatus) field.ErrorList {
-	c := &check.Checker{}
+func (w writers) mayBind(ctx context.Context, c *check.Checker, status, old *resourcev1.ResourceClaimStatus) {
 	if equality.Semantic.DeepEqual(status.Allocation, old.Allocation) && equality.Semantic.DeepEqual(status.ReservedFor, old.ReservedFor) {
-		return nil
+		return
 	}
 	path := statusPath.Child("allocation")
 	request, err := filters.GetAuthorizerAttributes(ctx)
 	if err != nil {
 		unknownRequest(c, path, err)
-		return c.Errors()
+		return
 	}
 	if err := w.ask(ctx, asked(request, request.GetVerb(), resourcev1.SubresourceBinding, "", "")); err != nil {
 		c.Forbidden(path, fmt.Sprintf(`changing status.allocation or status.reservedFor requires resource="resourceclaims/binding", verb="%s" permission: %s`, request.GetVerb(), err))
-		return c.Errors()
 	}
-	return nil
 }
 
 // mayReport: who writes how a driver's devices do may do so for that driver; a
 // service account whose token is bound to the node of the claim may be allowed less
 // than others.
-func (w writers) mayReport(ctx context.Context, status, old *resourcev1.ResourceClaimStatus) field.ErrorList {
-	c := &check.Checker{}
+func (w writers) mayReport(ctx context.Context, c *check.Checker, status, old *resourcev1.ResourceClaimStatus) {
 	drivers := changedDrivers(status.Devices, old.Devices)
 	if status.Allocation == nil || len(drivers) == 0 {
-		return nil
+		return
 	}
 	path := statusPath.Child("devices")
 	request, err := filters.GetAuthorizerAttributes(ctx)
 	if err != nil {
 		unknownRequest(c, path, err)
-		return c.Errors()
+		return
 	}
 	verbs := []string{resourcev1.VerbPrefixArbitraryNode + request.GetVerb()}
 	if node := nodeOf(status.Allocation); node != "" && node == nodeOfCaller(request.GetUser()) {
@@ -129,7 +120,6 @@ func (w writers) mayReport(ctx context.Context, status, old *resourcev1.Resource
 			c.Forbidden(path, fmt.Sprintf(`changing status.devices requires resource="resourceclaims/driver", verb="%s" permission: %s`, verbs, err))
 		}
 	}
-	return c.Errors()
 }
 
 func unknownRequest(c *check.Checker, path *field.Path, err error) {

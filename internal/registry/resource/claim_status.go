@@ -47,17 +47,14 @@ type statusUpdate struct {
 	writers writers
 }
 
-func (u statusUpdate) validate(ctx context.Context, claim, old *resourcev1.ResourceClaim) field.ErrorList {
-	c := &check.Checker{}
-	c.Add(u.admins.mayAllocate(ctx, claim.Status.Allocation, old.Status.Allocation, claim.Namespace)...)
-	c.Add(u.writers.mayBind(ctx, &claim.Status, &old.Status)...)
-	c.Add(u.writers.mayReport(ctx, &claim.Status, &old.Status)...)
-	c.Add(validateStatus(claim, old)...)
-	return c.Errors()
+func (u statusUpdate) validate(ctx context.Context, c *check.Checker, claim, old *resourcev1.ResourceClaim) {
+	u.admins.mayAllocate(ctx, c, claim.Status.Allocation, old.Status.Allocation, claim.Namespace)
+	u.writers.mayBind(ctx, c, &claim.Status, &old.Status)
+	u.writers.mayReport(ctx, c, &claim.Status, &old.Status)
+	validateStatus(c, claim, old)
 }
 
-func validateStatus(claim, old *resourcev1.ResourceClaim) field.ErrorList {
-	c := &check.Checker{}
+func validateStatus(c *check.Checker, claim, old *resourcev1.ResourceClaim) {
 	status := &claim.Status
 	set(c, status.ReservedFor, declared(resourcev1.ResourceClaimReservedForMaxSize),
 		func(r resourcev1.ResourceClaimConsumerReference) types.UID { return r.UID },
@@ -71,7 +68,6 @@ func validateStatus(claim, old *resourcev1.ResourceClaim) field.ErrorList {
 		})
 	validateReservations(c, claim, old)
 	validateAllocation(c, claim, old)
-	return c.Errors()
 }
 
 func validateConsumer(c *check.Checker, r resourcev1.ResourceClaimConsumerReference, path *field.Path) {
@@ -114,7 +110,7 @@ func validateAllocation(c *check.Checker, claim, old *resourcev1.ResourceClaim) 
 	}
 	validateAllocated(c, &allocation.Devices, requestsOf(&claim.Spec.Devices), path.Child("devices"))
 	if allocation.NodeSelector != nil {
-		c.Add(podspec.ValidateNodeSelector(allocation.NodeSelector, path.Child("nodeSelector"))...)
+		podspec.ValidateNodeSelector(c, allocation.NodeSelector, path.Child("nodeSelector"))
 	}
 }
 

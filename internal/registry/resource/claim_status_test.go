@@ -19,6 +19,8 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/kubernetes/fake"
 
+	"github.com/kindred-project/kindred/internal/registry/check"
+	"github.com/kindred-project/kindred/internal/registry/check/checktest"
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
@@ -91,7 +93,7 @@ devices:
 		t.Run(name, func(t *testing.T) {
 			c := pending.DeepCopy()
 			c.Status = *read[resourcev1.ResourceClaimStatus](t, test.status)
-			compare(t, validateStatus(c, pending), test.want...)
+			compare(t, check.Run(func(to *check.Checker) { validateStatus(to, c, pending) }), test.want...)
 		})
 	}
 }
@@ -113,7 +115,9 @@ func TestClaimStatusUpdate(t *testing.T) {
 		}, []string{
 			"status.reservedFor: Forbidden: new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set"}},
 	} {
-		t.Run(name, func(t *testing.T) { compare(t, validateStatus(claimOf(t, test.edit), old), test.want...) })
+		t.Run(name, func(t *testing.T) {
+			compare(t, check.Run(func(c *check.Checker) { validateStatus(c, claimOf(t, test.edit), old) }), test.want...)
+		})
 	}
 }
 
@@ -171,15 +175,15 @@ func TestAdminAccess(t *testing.T) {
 	requests := []resourcev1.DeviceRequest{{Name: "a"}, {Name: "b", Exactly: &resourcev1.ExactDeviceRequest{AdminAccess: new(true)}}}
 	granted := &resourcev1.AllocationResult{Devices: resourcev1.DeviceAllocationResult{Results: []resourcev1.DeviceRequestAllocationResult{{}, {AdminAccess: new(true)}}}}
 	const path = "spec.devices.requests[1].adminAccess: "
-	compare(t, a.mayRequest(t.Context(), requests, "admins"))
-	compare(t, a.mayRequest(t.Context(), requests, "others"), path+"Forbidden: "+refused)
-	compare(t, a.mayRequest(t.Context(), requests, "gone"), path+"Internal error: could not retrieve namespace to verify admin access")
-	compare(t, a.mayRequest(t.Context(), requests[:1], "others"))
+	compare(t, check.Run(func(c *check.Checker) { a.mayRequest(t.Context(), c, requests, "admins") }))
+	compare(t, check.Run(func(c *check.Checker) { a.mayRequest(t.Context(), c, requests, "others") }), path+"Forbidden: "+refused)
+	compare(t, check.Run(func(c *check.Checker) { a.mayRequest(t.Context(), c, requests, "gone") }), path+"Internal error: could not retrieve namespace to verify admin access")
+	compare(t, check.Run(func(c *check.Checker) { a.mayRequest(t.Context(), c, requests[:1], "others") }))
 
-	compare(t, a.mayAllocate(t.Context(), granted, nil, "admins"))
-	compare(t, a.mayAllocate(t.Context(), granted, nil, "others"), "status.allocation.devices.results[1].adminAccess: Forbidden: "+refused)
-	compare(t, a.mayAllocate(t.Context(), granted, granted, "others"))
-	compare(t, a.mayAllocate(t.Context(), nil, nil, "others"))
+	compare(t, check.Run(func(c *check.Checker) { a.mayAllocate(t.Context(), c, granted, nil, "admins") }))
+	compare(t, check.Run(func(c *check.Checker) { a.mayAllocate(t.Context(), c, granted, nil, "others") }), "status.allocation.devices.results[1].adminAccess: Forbidden: "+refused)
+	compare(t, check.Run(func(c *check.Checker) { a.mayAllocate(t.Context(), c, granted, granted, "others") }))
+	compare(t, check.Run(func(c *check.Checker) { a.mayAllocate(t.Context(), c, nil, nil, "others") }))
 }
 
 // rules allows what is listed, as "verb resource/subresource namespace name".
@@ -243,11 +247,14 @@ func TestStatusWriters(t *testing.T) {
 			u := statusUpdate{writers: writers{test.rules}}
 			c, old := claimOf(t, test.edit), claimOf(t, nil)
 			ctx := asking(t, test.who, test.node)
-			compare(t, append(u.writers.mayBind(ctx, &c.Status, &old.Status), u.writers.mayReport(ctx, &c.Status, &old.Status)...), test.want...)
+			compare(t, check.Run(func(to *check.Checker) {
+				u.writers.mayBind(ctx, to, &c.Status, &old.Status)
+				u.writers.mayReport(ctx, to, &c.Status, &old.Status)
+			}), test.want...)
 		})
 	}
 	kind := resourceClaim(rules{}, nil).(generic.Kind[*resourcev1.ResourceClaim])
-	compare(t, kind.StatusUpdate.Validate(asking(t, "a", ""), claimOf(t, returned), claimOf(t, nil)), "status.allocation: Forbidden: changing status.allocation")
+	compare(t, checktest.UpdateErrors(asking(t, "a", ""), kind.StatusUpdate.Validate, claimOf(t, returned), claimOf(t, nil)), "status.allocation: Forbidden: changing status.allocation")
 }
 
 func TestChangedDrivers(t *testing.T) {

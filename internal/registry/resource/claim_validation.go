@@ -16,8 +16,7 @@ import (
 )
 
 // validateClaim checks what a claim, or the template of one, asks for.
-func validateClaim(claim *resourcev1.DeviceClaim, path *field.Path) field.ErrorList {
-	c := &check.Checker{}
+func validateClaim(c *check.Checker, claim *resourcev1.DeviceClaim, path *field.Path) {
 	known := requestsOf(claim)
 	set(c, claim.Requests, declared(resourcev1.DeviceRequestsMaxSize),
 		func(r resourcev1.DeviceRequest) string { return r.Name },
@@ -31,7 +30,6 @@ func validateClaim(claim *resourcev1.DeviceClaim, path *field.Path) field.ErrorL
 			known.validateAll(c, configuration.Requests, path.Child("requests"))
 			validateConfiguration(c, &configuration.DeviceConfiguration, false, path)
 		})
-	return c.Errors()
 }
 
 // requests are the names of a claim's requests, and those of the alternatives in
@@ -132,7 +130,7 @@ func validateAmount(c *check.Checker, mode resourcev1.DeviceAllocationMode, coun
 			c.Invalid(at, count, "must be greater than zero")
 		}
 	default:
-		c.Declared().Add(field.NotSupported(path.Child("allocationMode"), mode, allocationModes))
+		check.OneOf(c.Declared(), path.Child("allocationMode"), mode, allocationModes...)
 	}
 }
 

@@ -23,15 +23,11 @@ var DeviceClass = generic.Kind[*resourcev1.DeviceClass]{
 	NewList:  func() runtime.Object { return &resourcev1.DeviceClassList{} },
 	Metadata: generic.Metadata{ValidName: anyName, ValidateAsNew: true},
 	Spec:     func(c *resourcev1.DeviceClass) any { return &c.Spec },
-	Validate: func(_ context.Context, class *resourcev1.DeviceClass) field.ErrorList {
-		c := &check.Checker{}
+	Validate: func(_ context.Context, c *check.Checker, class *resourcev1.DeviceClass) {
 		validateClass(c, class, false, false)
-		return c.Errors()
 	},
-	ValidateUpdate: func(_ context.Context, class, old *resourcev1.DeviceClass) field.ErrorList {
-		c := &check.Checker{}
+	ValidateUpdate: func(_ context.Context, c *check.Checker, class, old *resourcev1.DeviceClass) {
 		validateClass(c, class, equality.Semantic.DeepEqual(class.Spec.Selectors, old.Spec.Selectors), equality.Semantic.DeepEqual(class.Spec.Config, old.Spec.Config))
-		return c.Errors()
 	},
 	Deletion: generic.Deletion[*resourcev1.DeviceClass]{ReturnObject: true},
 }

@@ -33,21 +33,15 @@ func deviceTaintRule(c clock.PassiveClock) generic.Resource {
 				metav1.ResetObjectMetaForStatus(&r.ObjectMeta, &old.ObjectMeta)
 			},
 			Resets: []string{"metadata"},
-			Validate: func(_ context.Context, r, _ *taintRule) field.ErrorList {
-				c := &check.Checker{}
+			Validate: func(_ context.Context, c *check.Checker, r, _ *taintRule) {
 				validateConditions(c, r.Status.Conditions, resourcev1.DeviceTaintRuleStatusMaxConditions, statusPath.Child("conditions"))
-				return c.Errors()
 			},
 		},
-		Validate: func(_ context.Context, r *taintRule) field.ErrorList {
-			c := &check.Checker{}
+		Validate: func(_ context.Context, c *check.Checker, r *taintRule) {
 			validateTaintRule(c, r, nil)
-			return c.Errors()
 		},
-		ValidateUpdate: func(_ context.Context, r, old *taintRule) field.ErrorList {
-			c := &check.Checker{}
+		ValidateUpdate: func(_ context.Context, c *check.Checker, r, old *taintRule) {
 			validateTaintRule(c, r, old)
-			return c.Errors()
 		},
 		RequireResourceVersion: true,
 		Columns: []generic.Column[*taintRule]{

@@ -18,6 +18,8 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kindred-project/kindred/internal/registry/check"
+	"github.com/kindred-project/kindred/internal/registry/check/checktest"
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
@@ -108,10 +110,10 @@ func TestDeviceClass(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			class := &resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: "gpu"}, Spec: *read[resourcev1.DeviceClassSpec](t, test.spec)}
-			compare(t, DeviceClass.Validate(t.Context(), class), test.want...)
+			compare(t, checktest.Errors(t.Context(), DeviceClass.Validate, class), test.want...)
 		})
 	}
-	compare(t, DeviceClass.Validate(t.Context(), &resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: "A"}}), `metadata.name: Invalid value: "A"`)
+	compare(t, checktest.Errors(t.Context(), DeviceClass.Validate, &resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: "A"}}), `metadata.name: Invalid value: "A"`)
 }
 
 // TestStoredSelectors: what was accepted once is, until it changes.
@@ -119,11 +121,11 @@ func TestStoredSelectors(t *testing.T) {
 	old := &resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: "gpu"}, Spec: *read[resourcev1.DeviceClassSpec](t, `
 selectors: [{cel: {expression: "an old way"}}]
 config: [{opaque: {driver: a, parameters: {a: "`+strings.Repeat("x", 10240)+`"}}}]`)}
-	compare(t, DeviceClass.ValidateUpdate(t.Context(), old, old))
+	compare(t, checktest.UpdateErrors(t.Context(), DeviceClass.ValidateUpdate, old, old))
 	changed := old.DeepCopy()
 	changed.Spec.Selectors = append(changed.Spec.Selectors, old.Spec.Selectors...)
 	changed.Spec.Config = append(changed.Spec.Config, old.Spec.Config...)
-	compare(t, DeviceClass.ValidateUpdate(t.Context(), changed, old),
+	compare(t, checktest.UpdateErrors(t.Context(), DeviceClass.ValidateUpdate, changed, old),
 		"spec.selectors[0].cel.expression: Invalid value", "spec.selectors[1].cel.expression: Invalid value",
 		"spec.config[0].opaque.parameters: Too long", "spec.config[1].opaque.parameters: Too long")
 }
@@ -144,7 +146,7 @@ func TestDeviceTaintRule(t *testing.T) {
 			`spec.taint.effect: Unsupported value: "Explode": supported values: "NoExecute", "NoSchedule", "None"`}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			compare(t, kind.Validate(t.Context(), &taintRule{Spec: *read[resourcev1.DeviceTaintRuleSpec](t, test.spec)}), test.want...)
+			compare(t, checktest.Errors(t.Context(), kind.Validate, &taintRule{Spec: *read[resourcev1.DeviceTaintRuleSpec](t, test.spec)}), test.want...)
 		})
 	}
 	old := &taintRule{Spec: *read[resourcev1.DeviceTaintRuleSpec](t, `{taint: {key: k, effect: None, timeAdded: "2025-01-01T00:00:00Z"}}`)}
@@ -168,7 +170,7 @@ func TestDeviceTaintRule(t *testing.T) {
 		t.Errorf("the effect is from %v", changed.Spec.Taint.TimeAdded)
 	}
 	changed.Status.Conditions = make([]metav1.Condition, 9)
-	errs := kind.StatusUpdate.Validate(t.Context(), changed, old)
+	errs := checktest.UpdateErrors(t.Context(), kind.StatusUpdate.Validate, changed, old)
 	if !slices.ContainsFunc(errs, func(err *field.Error) bool { return err.Type == field.ErrorTypeTooMany }) {
 		t.Errorf("nine conditions: %v", errs)
 	}
@@ -229,7 +231,9 @@ config: [{requests: [A]}]`, []string{
 			`spec.devices.constraints[1].distinctAttribute: Invalid value: ""`}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			compare(t, validateClaim(read[resourcev1.DeviceClaim](t, test.devices), specPath.Child("devices")), test.want...)
+			compare(t, check.Run(func(c *check.Checker) {
+				validateClaim(c, read[resourcev1.DeviceClaim](t, test.devices), specPath.Child("devices"))
+			}), test.want...)
 		})
 	}
 }
@@ -239,16 +243,16 @@ func TestImmutable(t *testing.T) {
 	claims := resourceClaim(nil, nil).(generic.Kind[*resourcev1.ResourceClaim])
 	old := read[resourcev1.ResourceClaim](t, `{spec: {devices: {requests: [{name: a}]}}}`)
 	changed := old.DeepCopy()
-	compare(t, claims.ValidateUpdate(t.Context(), changed, old))
+	compare(t, checktest.UpdateErrors(t.Context(), claims.ValidateUpdate, changed, old))
 	changed.Spec.Devices.Requests[0].Name = "b"
-	compare(t, claims.ValidateUpdate(t.Context(), changed, old), "spec: Invalid value")
+	compare(t, checktest.UpdateErrors(t.Context(), claims.ValidateUpdate, changed, old), "spec: Invalid value")
 
 	templates := resourceClaimTemplate(nil).(generic.Kind[*resourcev1.ResourceClaimTemplate])
 	template := read[resourcev1.ResourceClaimTemplate](t, `{spec: {metadata: {labels: {a: b}}}}`)
 	other := template.DeepCopy()
-	compare(t, templates.ValidateUpdate(t.Context(), other, template))
+	compare(t, checktest.UpdateErrors(t.Context(), templates.ValidateUpdate, other, template))
 	other.Spec.ObjectMeta = metav1.ObjectMeta{Name: "n", Labels: map[string]string{"a": " "}}
-	compare(t, templates.ValidateUpdate(t.Context(), other, template),
+	compare(t, checktest.UpdateErrors(t.Context(), templates.ValidateUpdate, other, template),
 		"spec.metadata.labels: Invalid value", "spec.metadata.name: Forbidden: cannot be set", "spec: Invalid value")
 }
 

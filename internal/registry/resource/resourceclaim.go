@@ -8,10 +8,8 @@ import (
 	"strings"
 
 	resourcev1 "k8s.io/api/resource/v1"
-	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
@@ -42,14 +40,12 @@ func resourceClaim(a authorizer.UnconditionalAuthorizer, namespaces corev1client
 			Resets:   []string{"metadata"},
 			Validate: status.validate,
 		},
-		Validate: func(ctx context.Context, claim *resourcev1.ResourceClaim) field.ErrorList {
-			c := &check.Checker{}
-			c.Add(admins.mayRequest(ctx, claim.Spec.Devices.Requests, claim.Namespace)...)
-			c.Add(validateClaim(&claim.Spec.Devices, specPath.Child("devices"))...)
-			return c.Errors()
+		Validate: func(ctx context.Context, c *check.Checker, claim *resourcev1.ResourceClaim) {
+			admins.mayRequest(ctx, c, claim.Spec.Devices.Requests, claim.Namespace)
+			validateClaim(c, &claim.Spec.Devices, specPath.Child("devices"))
 		},
-		ValidateUpdate: func(_ context.Context, c, old *resourcev1.ResourceClaim) field.ErrorList {
-			return apivalidation.ValidateImmutableField(c.Spec, old.Spec, specPath).WithOrigin("immutable").MarkCoveredByDeclarative()
+		ValidateUpdate: func(_ context.Context, c *check.Checker, claim, old *resourcev1.ResourceClaim) {
+			c.Declared().Immutable(specPath, claim.Spec, old.Spec)
 		},
 		Deletion: generic.Deletion[*resourcev1.ResourceClaim]{ReturnObject: true},
 		Columns: []generic.Column[*resourcev1.ResourceClaim]{{

@@ -8,7 +8,6 @@ import (
 
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/kindred-project/kindred/internal/registry/check"
@@ -25,23 +24,19 @@ func resourceClaimTemplate(namespaces corev1client.NamespacesGetter) generic.Res
 		NewList:  func() runtime.Object { return &resourcev1.ResourceClaimTemplateList{} },
 		Metadata: generic.Metadata{ValidateAsNew: true},
 		Prepare:  func(_ context.Context, t, _ *resourcev1.ResourceClaimTemplate) { dropAlphaClaim(&t.Spec.Spec) },
-		Validate: func(ctx context.Context, t *resourcev1.ResourceClaimTemplate) field.ErrorList {
-			c := &check.Checker{}
-			c.Add(admins.mayRequest(ctx, t.Spec.Spec.Devices.Requests, t.Namespace)...)
+		Validate: func(ctx context.Context, c *check.Checker, t *resourcev1.ResourceClaimTemplate) {
+			admins.mayRequest(ctx, c, t.Spec.Spec.Devices.Requests, t.Namespace)
 			validateTemplate(c, t)
-			return c.Errors()
 		},
-		ValidateUpdate: func(_ context.Context, t, old *resourcev1.ResourceClaimTemplate) field.ErrorList {
-			c := &check.Checker{}
+		ValidateUpdate: func(_ context.Context, c *check.Checker, t, old *resourcev1.ResourceClaimTemplate) {
 			validateTemplate(c, t)
 			c.Immutable(specPath, t.Spec, old.Spec)
-			return c.Errors()
 		},
 		Deletion: generic.Deletion[*resourcev1.ResourceClaimTemplate]{ReturnObject: true},
 	}
 }
 
 func validateTemplate(c *check.Checker, t *resourcev1.ResourceClaimTemplate) {
-	c.Add(podspec.ValidateTemplateMeta(&t.Spec.ObjectMeta, specPath.Child("metadata"))...)
-	c.Add(validateClaim(&t.Spec.Spec.Devices, specPath.Child("spec", "devices"))...)
+	podspec.ValidateTemplateMeta(c, &t.Spec.ObjectMeta, specPath.Child("metadata"))
+	validateClaim(c, &t.Spec.Spec.Devices, specPath.Child("spec", "devices"))
 }

@@ -11,9 +11,9 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
+	"github.com/kindred-project/kindred/internal/registry/check"
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
@@ -24,11 +24,11 @@ var ResourceSlice = generic.Kind[*resourcev1.ResourceSlice]{
 	NewList: func() runtime.Object { return &resourcev1.ResourceSliceList{} },
 	Spec:    func(s *resourcev1.ResourceSlice) any { return &s.Spec },
 	Prepare: prepareSlice,
-	Validate: func(_ context.Context, s *resourcev1.ResourceSlice) field.ErrorList {
-		return validateSlice(&s.Spec, nil)
+	Validate: func(_ context.Context, c *check.Checker, s *resourcev1.ResourceSlice) {
+		validateSlice(c, &s.Spec, nil)
 	},
-	ValidateUpdate: func(_ context.Context, s, old *resourcev1.ResourceSlice) field.ErrorList {
-		return validateSlice(&s.Spec, &old.Spec)
+	ValidateUpdate: func(_ context.Context, c *check.Checker, s, old *resourcev1.ResourceSlice) {
+		validateSlice(c, &s.Spec, &old.Spec)
 	},
 	Warnings: warnOfDriverName,
 	Fields: map[string]func(*resourcev1.ResourceSlice) string{

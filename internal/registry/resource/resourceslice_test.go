@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	resourcev1 "k8s.io/api/resource/v1"
+
+	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
 func TestResourceSlice(t *testing.T) {
@@ -70,7 +72,7 @@ func TestResourceSlice(t *testing.T) {
 			"spec.devices[0].taints[0].key: Invalid value", "spec.devices[0].taints[0].key: Invalid value", "spec.devices[0].taints[0].effect: Required value"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			compare(t, validateSlice(read[resourcev1.ResourceSliceSpec](t, test.spec), nil), test.want...)
+			compare(t, check.Run(func(c *check.Checker) { validateSlice(c, read[resourcev1.ResourceSliceSpec](t, test.spec), nil) }), test.want...)
 		})
 	}
 }
@@ -78,13 +80,15 @@ func TestResourceSlice(t *testing.T) {
 func TestResourceSliceUpdate(t *testing.T) {
 	const before = `{driver: d, nodeName: n1, pool: {name: p, resourceSliceCount: 1}, devices: [{name: x, taints: [{}], capacity: {m: {value: 1, requestPolicy: {}}}}]}`
 	old := read[resourcev1.ResourceSliceSpec](t, before)
-	compare(t, validateSlice(old.DeepCopy(), old))
-	compare(t, validateSlice(read[resourcev1.ResourceSliceSpec](t, `{driver: D, nodeName: m1, pool: {name: q, resourceSliceCount: 2}}`), old),
+	compare(t, check.Run(func(c *check.Checker) { validateSlice(c, old.DeepCopy(), old) }))
+	compare(t, check.Run(func(c *check.Checker) {
+		validateSlice(c, read[resourcev1.ResourceSliceSpec](t, `{driver: D, nodeName: m1, pool: {name: q, resourceSliceCount: 2}}`), old)
+	}),
 		"spec.driver: Invalid value", "spec.nodeName: Invalid value", "spec.pool.name: Invalid value")
 	changed := old.DeepCopy()
 	changed.Devices[0].Capacity["n"] = resourcev1.DeviceCapacity{}
 	changed.Devices[0].Taints = append(changed.Devices[0].Taints, resourcev1.DeviceTaint{Key: "k", Effect: resourcev1.DeviceTaintEffectNone})
-	compare(t, validateSlice(changed, old),
+	compare(t, check.Run(func(c *check.Checker) { validateSlice(c, changed, old) }),
 		"spec.devices[0].capacity[m].requestPolicy: Forbidden: allowMultipleAllocations must be true",
 		"spec.devices[0].taints[0].key: Invalid value", "spec.devices[0].taints[0].key: Invalid value", "spec.devices[0].taints[0].effect: Required value")
 }
@@ -123,7 +127,7 @@ func TestCapacity(t *testing.T) {
 	} {
 		spec := `{driver: d, allNodes: true, pool: {name: p, resourceSliceCount: 1}, devices: [{name: x, allowMultipleAllocations: true, capacity: {c: {value: "10", requestPolicy: ` + policy + `}}}]}`
 		t.Run(policy, func(t *testing.T) {
-			compare(t, validateSlice(read[resourcev1.ResourceSliceSpec](t, spec), nil), want...)
+			compare(t, check.Run(func(c *check.Checker) { validateSlice(c, read[resourcev1.ResourceSliceSpec](t, spec), nil) }), want...)
 		})
 	}
 }

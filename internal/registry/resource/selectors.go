@@ -14,7 +14,6 @@ import (
 	devicecel "k8s.io/dynamic-resource-allocation/cel"
 
 	"github.com/kindred-project/kindred/internal/registry/check"
-	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
 // This file is what classes, claims and allocations share: how devices are
@@ -43,7 +42,7 @@ func validateExpression(c *check.Checker, expression string, path *field.Path) {
 	environment := environment.NewExpressions
 	result := deviceCompiler().CompileCELExpression(expression, devicecel.Options{EnvType: &environment})
 	if result.Error != nil {
-		c.Add(generic.InvalidExpression(path, expression, result.Error)...)
+		c.Expression(path, expression, result.Error)
 		return
 	}
 	if result.MaxCost > resourcev1.CELSelectorExpressionMaxCost {

@@ -52,10 +52,9 @@ func validateAttribute(c *check.Checker, a resourcev1.DeviceAttribute, path *fie
 }
 
 func validateAttributeLength(c *check.Checker, value string, path *field.Path) {
-	if len(value) <= resourcev1.DeviceAttributeMaxValueLength {
-		return
+	if len(value) > resourcev1.DeviceAttributeMaxValueLength {
+		c.TooLong(path, resourcev1.DeviceAttributeMaxValueLength)
 	}
-	c.TooLong(path, resourcev1.DeviceAttributeMaxValueLength)
 }
 
 // validateWholeCapacity checks a capacity of a device that is allocated once: no claim
@@ -145,8 +144,7 @@ func (a amounts) validateOrder(c *check.Checker, path *field.Path) {
 }
 
 // each checks all amounts that are there.
-func (a amounts) each(path *field.Path, validate rule[*apiresource.Quantity]) field.ErrorList {
-	c := &check.Checker{}
+func (a amounts) each(c *check.Checker, path *field.Path, validate rule[*apiresource.Quantity]) {
 	for _, amount := range []struct {
 		name  string
 		value *apiresource.Quantity
@@ -155,7 +153,6 @@ func (a amounts) each(path *field.Path, validate rule[*apiresource.Quantity]) fi
 			validate(c, amount.value, path.Child(amount.name))
 		}
 	}
-	return c.Errors()
 }
 
 // validateWhole wants an amount that fits into 64 bits, for others cannot be
@@ -182,8 +179,7 @@ func (a amounts) validateStep(c *check.Checker, path *field.Path) {
 	if first.Cmp(a.capacity) > 0 {
 		c.Invalid(at, a.Step.String(), fmt.Sprintf("one step %s is larger than capacity value: %s", first.String(), a.capacity.String()))
 	}
-	if tooLarge := a.each(path, validateWhole); len(tooLarge) > 0 {
-		c.Add(tooLarge...)
+	if !c.Passes(func() { a.each(c, path, validateWhole) }) {
 		return
 	}
 	for _, q := range []*apiresource.Quantity{&a.standard, a.Max} {

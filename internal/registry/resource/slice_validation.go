@@ -21,8 +21,7 @@ import (
 )
 
 // validateSlice checks a slice; old is nil for a new one.
-func validateSlice(spec, old *resourcev1.ResourceSliceSpec) field.ErrorList {
-	c := &check.Checker{}
+func validateSlice(c *check.Checker, spec, old *resourcev1.ResourceSliceSpec) {
 	c.DriverName(specPath.Child("driver"), spec.Driver)
 	validateResourcePool(c, &spec.Pool, specPath.Child("pool"))
 	if old != nil {
@@ -42,7 +41,6 @@ func validateSlice(spec, old *resourcev1.ResourceSliceSpec) field.ErrorList {
 			needsFormat(c, validate.ShortName, set.Name, path.Child("name"))
 			validateCounters(c, set.Counters, resourcev1.ResourceSliceMaxCountersPerCounterSet, path.Child("counters"))
 		})
-	return c.Errors()
 }
 
 func validateResourcePool(c *check.Checker, p *resourcev1.ResourcePool, path *field.Path) {
@@ -94,7 +92,7 @@ func (r *reach) node(name *string, empty string, path *field.Path) {
 func (r *reach) selector(selector *corev1.NodeSelector, path *field.Path) {
 	if selector != nil {
 		r.choose("nodeSelector")
-		r.Add(podspec.ValidateNodeSelector(selector, path)...)
+		podspec.ValidateNodeSelector(r.Checker, selector, path)
 	}
 }
 

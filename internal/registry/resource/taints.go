@@ -4,8 +4,6 @@
 package resource
 
 import (
-	"slices"
-
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -38,10 +36,7 @@ func validateTaintEffect(c *check.Checker, effect resourcev1.DeviceTaintEffect, 
 }
 
 func validateEffect(c *check.Checker, effect resourcev1.DeviceTaintEffect, path *field.Path) {
-	if slices.Contains(effects, effect) {
-		return
-	}
-	c.Declared().Add(field.NotSupported(path, effect, effects))
+	check.OneOf(c.Declared(), path, effect, effects...)
 }
 
 func validateTolerations(c *check.Checker, tolerations []resourcev1.DeviceToleration, path *field.Path) {
@@ -65,7 +60,7 @@ func validateToleration(c *check.Checker, t *resourcev1.DeviceToleration, path *
 	case "":
 		c.Declared().Required(operator, "")
 	default:
-		c.Declared().Add(field.NotSupported(operator, t.Operator, operators))
+		check.OneOf(c.Declared(), operator, t.Operator, operators...)
 	}
 	if t.Effect != "" {
 		validateEffect(c, t.Effect, path.Child("effect"))

@@ -6,7 +6,6 @@ package scheduling
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -82,8 +81,7 @@ func registerDefaults(scheme *runtime.Scheme) error {
 	return nil
 }
 
-func validatePriorityClass(_ context.Context, p *schedulingv1.PriorityClass) field.ErrorList {
-	c := &check.Checker{}
+func validatePriorityClass(_ context.Context, c *check.Checker, p *schedulingv1.PriorityClass) {
 	switch {
 	case strings.HasPrefix(p.Name, systemPrefix):
 		if err := isSystemClass(p); err != nil {
@@ -94,7 +92,6 @@ func validatePriorityClass(_ context.Context, p *schedulingv1.PriorityClass) fie
 		c.Forbidden(field.NewPath("value"), fmt.Sprintf("maximum allowed value of a user defined priority is %v", highestUserPriority))
 	}
 	validatePreemption(c, p.PreemptionPolicy)
-	return c.Errors()
 }
 
 func isSystemClass(p *schedulingv1.PriorityClass) error {
@@ -113,26 +110,16 @@ func isSystemClass(p *schedulingv1.PriorityClass) error {
 	return fmt.Errorf("%v is not a known system priority class", p.Name)
 }
 
-var preemptionPolicies = []corev1.PreemptionPolicy{corev1.PreemptLowerPriority, corev1.PreemptNever}
-
 func validatePreemption(c *check.Checker, policy *corev1.PreemptionPolicy) {
-	path := field.NewPath("preemptionPolicy")
-	switch {
-	case policy == nil, slices.Contains(preemptionPolicies, *policy):
-		return
-	case *policy == "":
-		c.Required(path, "")
-		return
+	if policy != nil {
+		check.RequiredOneOf(c, field.NewPath("preemptionPolicy"), *policy, corev1.PreemptLowerPriority, corev1.PreemptNever)
 	}
-	c.Add(field.NotSupported(path, *policy, preemptionPolicies))
 }
 
 // validatePriorityClassUpdate keeps what pods were admitted with.
-func validatePriorityClassUpdate(_ context.Context, p, old *schedulingv1.PriorityClass) field.ErrorList {
-	c := &check.Checker{}
+func validatePriorityClassUpdate(_ context.Context, c *check.Checker, p, old *schedulingv1.PriorityClass) {
 	if p.Value != old.Value {
 		c.Forbidden(field.NewPath("value"), "may not be changed in an update.")
 	}
 	c.Immutable(field.NewPath("preemptionPolicy"), p.PreemptionPolicy, old.PreemptionPolicy)
-	return c.Errors()
 }

@@ -10,6 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kindred-project/kindred/internal/registry/check/checktest"
 )
 
 func class(name string, value int32, policy ...corev1.PreemptionPolicy) *schedulingv1.PriorityClass {
@@ -33,13 +35,13 @@ func TestPriorityClasses(t *testing.T) {
 		"a policy":       {class("a", 1, "Sometimes"), `preemptionPolicy: Unsupported value: "Sometimes": supported values: "PreemptLowerPriority", "Never"`},
 		"no policy":      {class("a", 1, ""), "preemptionPolicy: Required value"},
 	} {
-		errs := PriorityClass.Validate(t.Context(), test.class)
+		errs := checktest.Errors(t.Context(), PriorityClass.Validate, test.class)
 		if test.want == "" && len(errs) > 0 || test.want != "" && (len(errs) != 1 || errs[0].Error() != test.want) {
 			t.Errorf("%s: %v, want %q", name, errs, test.want)
 		}
 	}
 	for _, system := range SystemClasses() {
-		if errs := PriorityClass.Validate(t.Context(), &system); len(errs) > 0 {
+		if errs := checktest.Errors(t.Context(), PriorityClass.Validate, &system); len(errs) > 0 {
 			t.Errorf("%s: %v", system.Name, errs)
 		}
 	}
@@ -49,7 +51,7 @@ func TestPriorityClassUpdate(t *testing.T) {
 	old := class("a", 1, corev1.PreemptNever)
 	changed := class("a", 2, corev1.PreemptLowerPriority)
 	changed.Description = "may change"
-	errs := PriorityClass.ValidateUpdate(t.Context(), changed, old)
+	errs := checktest.UpdateErrors(t.Context(), PriorityClass.ValidateUpdate, changed, old)
 	if len(errs) != 2 || errs[0].Error() != "value: Forbidden: may not be changed in an update." || !strings.HasPrefix(errs[1].Error(), "preemptionPolicy: Invalid value") {
 		t.Errorf("%v", errs)
 	}

@@ -13,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kindred-project/kindred/internal/registry/check/checktest"
 )
 
 func driver(edit ...func(*storagev1.CSIDriverSpec)) *storagev1.CSIDriver {
@@ -62,13 +64,15 @@ func TestCSIDriverValidation(t *testing.T) {
 			`spec.tokenRequests[2].audience: Duplicate value: "a"`}},
 		"no tokens": {func(s *spec) { s.ServiceAccountTokenInSecrets = new(true) }, []string{"spec.serviceAccountTokenInSecrets: Invalid value: true: serviceAccountTokenInSecrets is set but no tokenRequests are specified"}},
 	} {
-		t.Run(name, func(t *testing.T) { compare(t, CSIDriver.Validate(t.Context(), driver(test.edit)), test.want...) })
+		t.Run(name, func(t *testing.T) {
+			compare(t, checktest.Errors(t.Context(), CSIDriver.Validate, driver(test.edit)), test.want...)
+		})
 	}
 }
 
 func TestCSIDriverUpdate(t *testing.T) {
 	other := driver(func(s *storagev1.CSIDriverSpec) { s.PodInfoOnMount = new(true) })
-	compare(t, CSIDriver.ValidateUpdate(t.Context(), other, driver()))
+	compare(t, checktest.UpdateErrors(t.Context(), CSIDriver.ValidateUpdate, other, driver()))
 	CSIDriver.Prepare(t.Context(), other, nil)
 	if other.Generation != 0 {
 		t.Errorf("a new driver has generation %d", other.Generation)
@@ -77,7 +81,7 @@ func TestCSIDriverUpdate(t *testing.T) {
 	if other.Generation != 1 {
 		t.Errorf("a changed driver has generation %d", other.Generation)
 	}
-	compare(t, CSIDriver.ValidateUpdate(t.Context(), driver(func(s *storagev1.CSIDriverSpec) {
+	compare(t, checktest.UpdateErrors(t.Context(), CSIDriver.ValidateUpdate, driver(func(s *storagev1.CSIDriverSpec) {
 		s.AttachRequired, s.VolumeLifecycleModes = new(false), []storagev1.VolumeLifecycleMode{"Ephemeral"}
 	}), driver()),
 		"spec.attachedRequired: Invalid value: false: field is immutable",
@@ -115,9 +119,9 @@ func onNode(drivers ...storagev1.CSINodeDriver) *storagev1.CSINode {
 
 func TestCSINode(t *testing.T) {
 	good := storagev1.CSINodeDriver{Name: "Disk.example.com", NodeID: "n1", TopologyKeys: []string{"zone"}}
-	compare(t, CSINode.Validate(t.Context(), onNode(good)))
-	compare(t, CSINode.Validate(t.Context(), onNode(good, good)), `spec.drivers[1].name: Duplicate value: "Disk.example.com"`)
-	compare(t, CSINode.Validate(t.Context(), onNode(storagev1.CSINodeDriver{
+	compare(t, checktest.Errors(t.Context(), CSINode.Validate, onNode(good)))
+	compare(t, checktest.Errors(t.Context(), CSINode.Validate, onNode(good, good)), `spec.drivers[1].name: Duplicate value: "Disk.example.com"`)
+	compare(t, checktest.Errors(t.Context(), CSINode.Validate, onNode(storagev1.CSINodeDriver{
 		Name: strings.Repeat("a", 64), TopologyKeys: []string{"a", "a", "a b"}, Allocatable: &storagev1.VolumeNodeResources{Count: new(int32(-1))},
 	})),
 		"spec.drivers[0].name: Too long: may not be more than 63 bytes",
@@ -127,15 +131,15 @@ func TestCSINode(t *testing.T) {
 		`spec.drivers[0]: Invalid value: "a b": `+qualified)
 	long := good
 	long.NodeID = strings.Repeat("a", 257)
-	compare(t, CSINode.Validate(t.Context(), onNode(long)), `spec.drivers[0].nodeID: Invalid value: "`+long.NodeID+`": must be 256 characters or less`)
+	compare(t, checktest.Errors(t.Context(), CSINode.Validate, onNode(long)), `spec.drivers[0].nodeID: Invalid value: "`+long.NodeID+`": must be 256 characters or less`)
 
 	more := good
 	more.Allocatable = &storagev1.VolumeNodeResources{Count: new(int32(5))}
-	compare(t, CSINode.ValidateUpdate(t.Context(), onNode(more), onNode(good)))
-	compare(t, CSINode.ValidateUpdate(t.Context(), onNode(), onNode(good)))
+	compare(t, checktest.UpdateErrors(t.Context(), CSINode.ValidateUpdate, onNode(more), onNode(good)))
+	compare(t, checktest.UpdateErrors(t.Context(), CSINode.ValidateUpdate, onNode(), onNode(good)))
 	moved := good
 	moved.NodeID = "n2"
-	errs := CSINode.ValidateUpdate(t.Context(), onNode(moved), onNode(good))
+	errs := checktest.UpdateErrors(t.Context(), CSINode.ValidateUpdate, onNode(moved), onNode(good))
 	if len(errs) != 1 || errs[0].Field != "spec.drivers" || errs[0].Detail != "field is immutable" {
 		t.Errorf("%v", errs)
 	}
@@ -187,17 +191,17 @@ func TestVolumeAttachment(t *testing.T) {
 		"big metadata": {func(a *storagev1.VolumeAttachment) { a.Status.AttachmentMetadata = many(1, 256*1024) }, []string{"status.attachmentMetadata: Too long: may not be more than 262144 bytes"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			compare(t, VolumeAttachment.Validate(t.Context(), attachment(test.edit)), test.want...)
+			compare(t, checktest.Errors(t.Context(), VolumeAttachment.Validate, attachment(test.edit)), test.want...)
 		})
 	}
 	moved := attachment(func(a *storagev1.VolumeAttachment) { a.Spec.NodeName = "n2" })
-	errs := VolumeAttachment.ValidateUpdate(t.Context(), moved, attachment())
+	errs := checktest.UpdateErrors(t.Context(), VolumeAttachment.ValidateUpdate, moved, attachment())
 	if len(errs) != 1 || errs[0].Field != "spec" || errs[0].Detail != "field is immutable" {
 		t.Errorf("%v", errs)
 	}
-	compare(t, VolumeAttachment.StatusUpdate.Validate(t.Context(), attachment(failed(storagev1.VolumeError{Message: "no"})), attachment()))
+	compare(t, checktest.UpdateErrors(t.Context(), VolumeAttachment.StatusUpdate.Validate, attachment(failed(storagev1.VolumeError{Message: "no"})), attachment()))
 	odd := attachment(func(a *storagev1.VolumeAttachment) { a.GenerateName = "A" })
-	if errs := VolumeAttachment.StatusUpdate.Validate(t.Context(), odd, attachment()); len(errs) != 1 || errs[0].Field != "metadata.generateName" {
+	if errs := checktest.UpdateErrors(t.Context(), VolumeAttachment.StatusUpdate.Validate, odd, attachment()); len(errs) != 1 || errs[0].Field != "metadata.generateName" {
 		t.Errorf("%v", errs)
 	}
 }

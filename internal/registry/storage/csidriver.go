@@ -104,8 +104,7 @@ var specPath = field.NewPath("spec")
 // attachPath is spelt as clients know it from errors, not as in manifests.
 var attachPath = specPath.Child("attachedRequired")
 
-func validateCSIDriver(_ context.Context, d *storagev1.CSIDriver) field.ErrorList {
-	c := &check.Checker{}
+func validateCSIDriver(_ context.Context, c *check.Checker, d *storagev1.CSIDriver) {
 	s := &d.Spec
 	requireSet(c, s.AttachRequired, attachPath)
 	requireSet(c, s.PodInfoOnMount, specPath.Child("podInfoOnMount"))
@@ -121,15 +120,12 @@ func validateCSIDriver(_ context.Context, d *storagev1.CSIDriver) field.ErrorLis
 		c.Invalid(specPath.Child("serviceAccountTokenInSecrets"), *s.ServiceAccountTokenInSecrets, "serviceAccountTokenInSecrets is set but no tokenRequests are specified")
 	}
 	requireSet(c, s.PreventPodSchedulingIfMissing, specPath.Child("preventPodSchedulingIfMissing"))
-	return c.Errors()
 }
 
-func validateCSIDriverUpdate(ctx context.Context, d, old *storagev1.CSIDriver) field.ErrorList {
-	c := &check.Checker{}
-	c.Add(validateCSIDriver(ctx, d)...)
+func validateCSIDriverUpdate(ctx context.Context, c *check.Checker, d, old *storagev1.CSIDriver) {
+	validateCSIDriver(ctx, c, d)
 	c.Immutable(attachPath, d.Spec.AttachRequired, old.Spec.AttachRequired)
 	c.Declared().Immutable(specPath.Child("volumeLifecycleModes"), d.Spec.VolumeLifecycleModes, old.Spec.VolumeLifecycleModes)
-	return c.Errors()
 }
 
 func requireSet(c *check.Checker, value *bool, path *field.Path) {
@@ -139,15 +135,8 @@ func requireSet(c *check.Checker, value *bool, path *field.Path) {
 }
 
 func validateFSGroupPolicy(c *check.Checker, policy *storagev1.FSGroupPolicy, path *field.Path) {
-	if policy == nil {
-		return
-	}
-	switch *policy {
-	case storagev1.FileFSGroupPolicy, storagev1.NoneFSGroupPolicy, storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy:
-		return
-	}
-	c.Add(field.NotSupported(path, *policy, []storagev1.FSGroupPolicy{
-		storagev1.FileFSGroupPolicy, storagev1.NoneFSGroupPolicy, storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy}))
+	check.OptionalOneOf(c, path, policy,
+		storagev1.FileFSGroupPolicy, storagev1.NoneFSGroupPolicy, storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy)
 }
 
 func validateTokenRequests(c *check.Checker, requests []storagev1.TokenRequest, path *field.Path) {
@@ -174,9 +163,6 @@ func validateExpiration(c *check.Checker, seconds *int64, path *field.Path) {
 
 func validateModes(c *check.Checker, modes []storagev1.VolumeLifecycleMode, path *field.Path) {
 	for _, mode := range modes {
-		if mode != storagev1.VolumeLifecyclePersistent && mode != storagev1.VolumeLifecycleEphemeral {
-			c.Add(field.NotSupported(path, mode, []storagev1.VolumeLifecycleMode{
-				storagev1.VolumeLifecyclePersistent, storagev1.VolumeLifecycleEphemeral}))
-		}
+		check.OneOf(c, path, mode, storagev1.VolumeLifecyclePersistent, storagev1.VolumeLifecycleEphemeral)
 	}
 }

@@ -46,8 +46,7 @@ var CSINode = generic.Kind[*storagev1.CSINode]{
 
 var driversPath = specPath.Child("drivers")
 
-func validateCSINode(_ context.Context, n *storagev1.CSINode) field.ErrorList {
-	c := &check.Checker{}
+func validateCSINode(_ context.Context, c *check.Checker, n *storagev1.CSINode) {
 	seen := sets.New[string]()
 	for i := range n.Spec.Drivers {
 		driver, path := &n.Spec.Drivers[i], driversPath.Index(i)
@@ -55,7 +54,6 @@ func validateCSINode(_ context.Context, n *storagev1.CSINode) field.ErrorList {
 		check.Unique(c, path.Child("name"), seen, driver.Name)
 		validateTopologyKeys(c, driver.TopologyKeys, path)
 	}
-	return c.Errors()
 }
 
 func validateNodeDriver(c *check.Checker, driver *storagev1.CSINodeDriver, path *field.Path) {
@@ -87,9 +85,8 @@ func validateTopologyKeys(c *check.Checker, keys []string, driver *field.Path) {
 
 // validateCSINodeUpdate: drivers come and go; of one that stays, only how many
 // volumes it can hold may change.
-func validateCSINodeUpdate(ctx context.Context, n, old *storagev1.CSINode) field.ErrorList {
-	c := &check.Checker{}
-	c.Add(validateCSINode(ctx, n)...)
+func validateCSINodeUpdate(ctx context.Context, c *check.Checker, n, old *storagev1.CSINode) {
+	validateCSINode(ctx, c, n)
 	for _, before := range old.Spec.Drivers {
 		for _, driver := range n.Spec.Drivers {
 			if driver.Name != before.Name {
@@ -99,5 +96,4 @@ func validateCSINodeUpdate(ctx context.Context, n, old *storagev1.CSINode) field
 			c.Immutable(driversPath, driver, before)
 		}
 	}
-	return c.Errors()
 }

@@ -28,10 +28,8 @@ var CSIStorageCapacity = generic.Kind[*storagev1.CSIStorageCapacity]{
 	Metadata: generic.Metadata{ValidateAsNew: true},
 	New:      func() *storagev1.CSIStorageCapacity { return &storagev1.CSIStorageCapacity{} },
 	NewList:  func() runtime.Object { return &storagev1.CSIStorageCapacityList{} },
-	Validate: func(_ context.Context, capacity *storagev1.CSIStorageCapacity) field.ErrorList {
-		c := &check.Checker{}
+	Validate: func(_ context.Context, c *check.Checker, capacity *storagev1.CSIStorageCapacity) {
 		validateCapacity(c, capacity, metav1validation.LabelSelectorValidationOptions{})
-		return c.Errors()
 	},
 	ValidateUpdate:         validateCapacityUpdate,
 	Warnings:               capacityWarnings,
@@ -69,8 +67,7 @@ func validateCapacity(c *check.Checker, capacity *storagev1.CSIStorageCapacity, 
 
 // validateCapacityUpdate: what the driver was asked must not change, its answer
 // may.
-func validateCapacityUpdate(_ context.Context, capacity, old *storagev1.CSIStorageCapacity) field.ErrorList {
-	c := &check.Checker{}
+func validateCapacityUpdate(_ context.Context, c *check.Checker, capacity, old *storagev1.CSIStorageCapacity) {
 	var selectors metav1validation.LabelSelectorValidationOptions
 	selectors.AllowInvalidLabelValueInSelector = len(metav1validation.ValidateLabelSelector(old.NodeTopology, selectors, nil)) > 0
 	validateCapacity(c, capacity, selectors)
@@ -80,5 +77,4 @@ func validateCapacityUpdate(_ context.Context, capacity, old *storagev1.CSIStora
 	if capacity.StorageClassName != old.StorageClassName {
 		c.Invalid(classNamePath, capacity.StorageClassName, apivalidation.FieldImmutableErrorMsg)
 	}
-	return c.Errors()
 }

@@ -15,6 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kindred-project/kindred/internal/registry/check/checktest"
 )
 
 func compare(t *testing.T, errs field.ErrorList, want ...string) {
@@ -89,7 +91,9 @@ func TestStorageClassValidation(t *testing.T) {
 			`allowedTopologies[0].matchLabelExpressions[1].values[1]: Duplicate value: "a"`,
 			`allowedTopologies[0].matchLabelExpressions[2].key: Duplicate value: "zone"`}},
 	} {
-		t.Run(name, func(t *testing.T) { compare(t, StorageClass.Validate(t.Context(), class(test.edit)), test.want...) })
+		t.Run(name, func(t *testing.T) {
+			compare(t, checktest.Errors(t.Context(), StorageClass.Validate, class(test.edit)), test.want...)
+		})
 	}
 }
 
@@ -97,8 +101,8 @@ func TestStorageClassUpdate(t *testing.T) {
 	changed := class(topologies([]corev1.TopologySelectorLabelRequirement{in("zone", "a")}), func(c *storagev1.StorageClass) {
 		c.AllowVolumeExpansion, c.MountOptions = new(true), []string{"ro"}
 	})
-	compare(t, StorageClass.ValidateUpdate(t.Context(), changed, class()))
-	compare(t, StorageClass.ValidateUpdate(t.Context(), class(func(c *storagev1.StorageClass) {
+	compare(t, checktest.UpdateErrors(t.Context(), StorageClass.ValidateUpdate, changed, class()))
+	compare(t, checktest.UpdateErrors(t.Context(), StorageClass.ValidateUpdate, class(func(c *storagev1.StorageClass) {
 		c.Parameters, c.Provisioner = map[string]string{"a": "b"}, "b"
 		c.ReclaimPolicy, c.VolumeBindingMode = new(corev1.PersistentVolumeReclaimRetain), new(storagev1.VolumeBindingWaitForFirstConsumer)
 	}), class()),
@@ -147,11 +151,11 @@ func TestVolumeAttributesClass(t *testing.T) {
 		return &storagev1.VolumeAttributesClass{DriverName: driver, Parameters: parameters}
 	}
 	fast := map[string]string{"iops": "100"}
-	compare(t, VolumeAttributesClass.Validate(t.Context(), with("example.com", fast)))
-	compare(t, VolumeAttributesClass.Validate(t.Context(), with("", nil)),
+	compare(t, checktest.Errors(t.Context(), VolumeAttributesClass.Validate, with("example.com", fast)))
+	compare(t, checktest.Errors(t.Context(), VolumeAttributesClass.Validate, with("", nil)),
 		"driverName: Required value", "parameters: Required value: must contain at least one key/value pair")
-	compare(t, VolumeAttributesClass.ValidateUpdate(t.Context(), with("example.com", fast), with("example.com", fast)))
-	compare(t, VolumeAttributesClass.ValidateUpdate(t.Context(), with("example.org", map[string]string{"iops": "200"}), with("example.com", fast)),
+	compare(t, checktest.UpdateErrors(t.Context(), VolumeAttributesClass.ValidateUpdate, with("example.com", fast), with("example.com", fast)))
+	compare(t, checktest.UpdateErrors(t.Context(), VolumeAttributesClass.ValidateUpdate, with("example.org", map[string]string{"iops": "200"}), with("example.com", fast)),
 		"driverName: Forbidden: updates to driverName are forbidden.",
 		"parameters: Forbidden: updates to parameters are forbidden.")
 }
@@ -162,13 +166,13 @@ func TestCSIStorageCapacity(t *testing.T) {
 	}
 	bad := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: metav1.LabelSelectorOpIn, Values: []string{"b c"}}}}
 	badValue := validation.IsValidLabelValue("b c")[0]
-	compare(t, CSIStorageCapacity.Validate(t.Context(), with("fast", "1Gi", nil)))
-	compare(t, CSIStorageCapacity.Validate(t.Context(), with("A", "-1Gi", bad)),
+	compare(t, checktest.Errors(t.Context(), CSIStorageCapacity.Validate, with("fast", "1Gi", nil)))
+	compare(t, checktest.Errors(t.Context(), CSIStorageCapacity.Validate, with("A", "-1Gi", bad)),
 		`nodeTopology.matchExpressions[0].values[0]: Invalid value: "b c": `+badValue,
 		`storageClassName: Invalid value: "A": `+subdomain,
 		`capacity: Invalid value: "-1Gi": must be greater than or equal to 0`)
-	compare(t, CSIStorageCapacity.ValidateUpdate(t.Context(), with("fast", "2Gi", bad), with("fast", "1Gi", bad)))
-	compare(t, CSIStorageCapacity.ValidateUpdate(t.Context(), with("slow", "1Gi", nil), with("fast", "1Gi", &metav1.LabelSelector{})),
+	compare(t, checktest.UpdateErrors(t.Context(), CSIStorageCapacity.ValidateUpdate, with("fast", "2Gi", bad), with("fast", "1Gi", bad)))
+	compare(t, checktest.UpdateErrors(t.Context(), CSIStorageCapacity.ValidateUpdate, with("slow", "1Gi", nil), with("fast", "1Gi", &metav1.LabelSelector{})),
 		"nodeTopology: Invalid value: null: field is immutable",
 		`storageClassName: Invalid value: "slow": field is immutable`)
 

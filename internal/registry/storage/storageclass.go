@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -117,37 +116,27 @@ func storageClassWarnings(_ context.Context, c, _ *storagev1.StorageClass) []str
 	return out
 }
 
-func validateStorageClass(_ context.Context, class *storagev1.StorageClass) field.ErrorList {
-	c := &check.Checker{}
+func validateStorageClass(_ context.Context, c *check.Checker, class *storagev1.StorageClass) {
 	validateProvisioner(c, class.Provisioner, field.NewPath("provisioner"))
 	validateParameters(c, class.Parameters, field.NewPath("parameters"))
 	validateReclaimPolicy(c, class.ReclaimPolicy, field.NewPath("reclaimPolicy"))
 	validateBindingMode(c, class.VolumeBindingMode, field.NewPath("volumeBindingMode"))
 	validateTopologies(c, class.AllowedTopologies, field.NewPath("allowedTopologies"))
-	return c.Errors()
 }
 
 // validateStorageClassUpdate: what volumes were made from must not change.
-func validateStorageClassUpdate(ctx context.Context, class, old *storagev1.StorageClass) field.ErrorList {
-	c := &check.Checker{}
-	fixed := func(value, before any, name string) field.ErrorList {
-		return apivalidation.ValidateImmutableField(value, before, field.NewPath(name)).WithOrigin("immutable").MarkCoveredByDeclarative()
-	}
-	c.Add(validateStorageClass(ctx, class)...)
-	c.Add(fixed(class.Parameters, old.Parameters, "parameters")...)
-	c.Add(fixed(class.Provisioner, old.Provisioner, "provisioner")...)
-	c.Add(fixed(class.ReclaimPolicy, old.ReclaimPolicy, "reclaimPolicy")...)
-	c.Add(fixed(class.VolumeBindingMode, old.VolumeBindingMode, "volumeBindingMode")...)
-	return c.Errors()
+func validateStorageClassUpdate(ctx context.Context, c *check.Checker, class, old *storagev1.StorageClass) {
+	validateStorageClass(ctx, c, class)
+	c.Declared().Immutable(field.NewPath("parameters"), class.Parameters, old.Parameters)
+	c.Declared().Immutable(field.NewPath("provisioner"), class.Provisioner, old.Provisioner)
+	c.Declared().Immutable(field.NewPath("reclaimPolicy"), class.ReclaimPolicy, old.ReclaimPolicy)
+	c.Declared().Immutable(field.NewPath("volumeBindingMode"), class.VolumeBindingMode, old.VolumeBindingMode)
 }
 
 func validateReclaimPolicy(c *check.Checker, policy *corev1.PersistentVolumeReclaimPolicy, path *field.Path) {
-	switch ptr.Deref(policy, "") {
-	case "", corev1.PersistentVolumeReclaimDelete, corev1.PersistentVolumeReclaimRetain:
-		return
+	if ptr.Deref(policy, "") != "" {
+		check.OneOf(c, path, *policy, corev1.PersistentVolumeReclaimDelete, corev1.PersistentVolumeReclaimRetain)
 	}
-	c.Add(field.NotSupported(path, *policy, []corev1.PersistentVolumeReclaimPolicy{
-		corev1.PersistentVolumeReclaimDelete, corev1.PersistentVolumeReclaimRetain}))
 }
 
 func validateBindingMode(c *check.Checker, mode *storagev1.VolumeBindingMode, path *field.Path) {
@@ -155,12 +144,7 @@ func validateBindingMode(c *check.Checker, mode *storagev1.VolumeBindingMode, pa
 		c.Required(path, "")
 		return
 	}
-	switch *mode {
-	case storagev1.VolumeBindingImmediate, storagev1.VolumeBindingWaitForFirstConsumer:
-		return
-	}
-	c.Add(field.NotSupported(path, *mode, []storagev1.VolumeBindingMode{
-		storagev1.VolumeBindingImmediate, storagev1.VolumeBindingWaitForFirstConsumer}))
+	check.OneOf(c, path, *mode, storagev1.VolumeBindingImmediate, storagev1.VolumeBindingWaitForFirstConsumer)
 }
 
 // topology is a term as what it means: for each label the set of its values.

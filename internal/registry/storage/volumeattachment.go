@@ -53,8 +53,7 @@ var VolumeAttachment = generic.Kind[*storagev1.VolumeAttachment]{
 
 var attachmentDoc = storagev1.VolumeAttachmentSpec{}.SwaggerDoc()
 
-func validateVolumeAttachment(_ context.Context, a *storagev1.VolumeAttachment) field.ErrorList {
-	c := &check.Checker{}
+func validateVolumeAttachment(_ context.Context, c *check.Checker, a *storagev1.VolumeAttachment) {
 	c.Declared().DriverName(specPath.Child("attacher"), a.Spec.Attacher)
 	validateSource(c, &a.Spec.Source, specPath.Child("source"))
 	c.DNSSubdomain(specPath.Child("nodeName"), a.Spec.NodeName)
@@ -62,23 +61,18 @@ func validateVolumeAttachment(_ context.Context, a *storagev1.VolumeAttachment) 
 	if name := a.Spec.Source.PersistentVolumeName; name != nil {
 		c.DNSSubdomain(field.NewPath("spec.source.persistentVolumeName"), *name)
 	}
-	return c.Errors()
 }
 
-func validateVolumeAttachmentUpdate(ctx context.Context, a, old *storagev1.VolumeAttachment) field.ErrorList {
-	c := &check.Checker{}
-	c.Add(validateVolumeAttachment(ctx, a)...)
+func validateVolumeAttachmentUpdate(ctx context.Context, c *check.Checker, a, old *storagev1.VolumeAttachment) {
+	validateVolumeAttachment(ctx, c, a)
 	c.Declared().Immutable(specPath, a.Spec, old.Spec)
-	return c.Errors()
 }
 
 // validateVolumeAttachmentStatus holds a write of the status to all that holds for
 // the object, its metadata with it.
-func validateVolumeAttachmentStatus(ctx context.Context, a, old *storagev1.VolumeAttachment) field.ErrorList {
-	c := &check.Checker{}
-	c.Add(validateVolumeAttachmentUpdate(ctx, a, old)...)
+func validateVolumeAttachmentStatus(ctx context.Context, c *check.Checker, a, old *storagev1.VolumeAttachment) {
+	validateVolumeAttachmentUpdate(ctx, c, a, old)
 	c.Add(apivalidation.ValidateObjectMetaAccessor(a, false, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))...)
-	return c.Errors()
 }
 
 func validateSource(c *check.Checker, source *storagev1.VolumeAttachmentSource, path *field.Path) {
@@ -90,7 +84,7 @@ func validateSource(c *check.Checker, source *storagev1.VolumeAttachmentSource, 
 	case inline != nil && name != nil:
 		c.Forbidden(path, exactlyOne)
 	case inline != nil:
-		c.Add(podspec.ValidateInlineVolumeSpec(inline, path.Child("inlineVolumeSpec"))...)
+		podspec.ValidateInlineVolumeSpec(c, inline, path.Child("inlineVolumeSpec"))
 	case *name == "":
 		c.Required(path.Child("persistentVolumeName"), "must specify non empty persistentVolumeName")
 	}

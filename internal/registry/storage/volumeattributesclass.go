@@ -31,25 +31,21 @@ var VolumeAttributesClass = generic.Kind[*storagev1.VolumeAttributesClass]{
 	}},
 }
 
-func validateVolumeAttributesClass(_ context.Context, class *storagev1.VolumeAttributesClass) field.ErrorList {
-	c := &check.Checker{}
+func validateVolumeAttributesClass(_ context.Context, c *check.Checker, class *storagev1.VolumeAttributesClass) {
 	path := field.NewPath("parameters")
 	validateProvisioner(c, class.DriverName, field.NewPath("driverName"))
 	validateParameters(c, class.Parameters, path)
 	if len(class.Parameters) == 0 {
 		c.Required(path, "must contain at least one key/value pair")
 	}
-	return c.Errors()
 }
 
-func validateVolumeAttributesClassUpdate(ctx context.Context, class, old *storagev1.VolumeAttributesClass) field.ErrorList {
-	c := &check.Checker{}
+func validateVolumeAttributesClassUpdate(ctx context.Context, c *check.Checker, class, old *storagev1.VolumeAttributesClass) {
 	if class.DriverName != old.DriverName {
 		c.Forbidden(field.NewPath("driverName"), "updates to driverName are forbidden.")
 	}
 	if !maps.Equal(class.Parameters, old.Parameters) {
 		c.Forbidden(field.NewPath("parameters"), "updates to parameters are forbidden.")
 	}
-	c.Add(validateVolumeAttributesClass(ctx, class)...)
-	return c.Errors()
+	validateVolumeAttributesClass(ctx, c, class)
 }

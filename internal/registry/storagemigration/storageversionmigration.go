@@ -54,16 +54,12 @@ var StorageVersionMigration = generic.Kind[*migrationv1.StorageVersionMigration]
 		Validate: validateStatus,
 	},
 	RequireResourceVersion: true,
-	Validate: func(_ context.Context, m *migrationv1.StorageVersionMigration) field.ErrorList {
-		c := &check.Checker{}
+	Validate: func(_ context.Context, c *check.Checker, m *migrationv1.StorageVersionMigration) {
 		validateResource(c, m.Spec.Resource, field.NewPath("spec", "resource"))
-		return c.Errors()
 	},
-	ValidateUpdate: func(_ context.Context, m, old *migrationv1.StorageVersionMigration) field.ErrorList {
-		c := &check.Checker{}
+	ValidateUpdate: func(_ context.Context, c *check.Checker, m, old *migrationv1.StorageVersionMigration) {
 		validateResource(c, m.Spec.Resource, field.NewPath("spec", "resource"))
 		c.Immutable(field.NewPath("spec"), m.Spec, old.Spec)
-		return c.Errors()
 	},
 	Table: generic.Table[*migrationv1.StorageVersionMigration]{ColumnsOnly: true}, // upstream's has no age
 	Columns: []generic.Column[*migrationv1.StorageVersionMigration]{
@@ -101,8 +97,7 @@ func validateResource(c *check.Checker, r metav1.GroupResource, path *field.Path
 }
 
 // validateStatus keeps what is final as it is.
-func validateStatus(_ context.Context, m, old *migrationv1.StorageVersionMigration) field.ErrorList {
-	c := &check.Checker{}
+func validateStatus(_ context.Context, c *check.Checker, m, old *migrationv1.StorageVersionMigration) {
 	now, before := &m.Status, &old.Status
 	version, conditions := field.NewPath("status", "resourceVersion"), field.NewPath("status", "conditions")
 	if now.ResourceVersion != "" {
@@ -123,7 +118,6 @@ func validateStatus(_ context.Context, m, old *migrationv1.StorageVersionMigrati
 	if is(before, migrationv1.MigrationFailed) && !is(now, migrationv1.MigrationFailed) {
 		c.Invalid(conditions, now.Conditions, "Failed condition cannot be set to false once it is true")
 	}
-	return c.Errors()
 }
 
 func is(status *migrationv1.StorageVersionMigrationStatus, condition migrationv1.MigrationConditionType) bool {

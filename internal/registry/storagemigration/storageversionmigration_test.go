@@ -10,6 +10,8 @@ import (
 	migrationv1 "k8s.io/api/storagemigration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kindred-project/kindred/internal/registry/check/checktest"
 )
 
 func expect(t *testing.T, errs field.ErrorList, want ...string) {
@@ -29,12 +31,12 @@ func of(group, resource string) *migrationv1.StorageVersionMigration {
 
 func TestResources(t *testing.T) {
 	kind := StorageVersionMigration
-	expect(t, kind.Validate(t.Context(), of("", "secrets")))
-	expect(t, kind.Validate(t.Context(), of("a", "")), "spec.resource.resource: Required value: resource is required to be set")
-	expect(t, kind.Validate(t.Context(), of("-", "A")),
+	expect(t, checktest.Errors(t.Context(), kind.Validate, of("", "secrets")))
+	expect(t, checktest.Errors(t.Context(), kind.Validate, of("a", "")), "spec.resource.resource: Required value: resource is required to be set")
+	expect(t, checktest.Errors(t.Context(), kind.Validate, of("-", "A")),
 		`spec.resource.resource: Invalid value: "A": a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')`,
 		`spec.resource.group: Invalid value: "-": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')`)
-	if errs := kind.ValidateUpdate(t.Context(), of("", "secrets"), of("", "pods")); len(errs) != 1 || errs[0].Field != "spec" || errs[0].Detail != "field is immutable" {
+	if errs := checktest.UpdateErrors(t.Context(), kind.ValidateUpdate, of("", "secrets"), of("", "pods")); len(errs) != 1 || errs[0].Field != "spec" || errs[0].Detail != "field is immutable" {
 		t.Errorf("%v", errs)
 	}
 }
@@ -65,7 +67,7 @@ func TestStatus(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
-			for _, err := range StorageVersionMigration.StatusUpdate.Validate(t.Context(), test.now, test.old) {
+			for _, err := range checktest.UpdateErrors(t.Context(), StorageVersionMigration.StatusUpdate.Validate, test.now, test.old) {
 				if err.Field == "status.conditions" {
 					got = append(got, err.Detail)
 					continue

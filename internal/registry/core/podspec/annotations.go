@@ -14,6 +14,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
 // Annotations that v1 gave a meaning before there were fields for it.
@@ -25,21 +27,21 @@ func isMirror(meta *metav1.ObjectMeta) bool {
 	return found
 }
 
-// annotations checks the annotations of a pod or a template.
-func (c *checker) annotations(annotations map[string]string, spec *v1.PodSpec, path *field.Path) {
+// validateAnnotations checks the annotations of a pod or a template.
+func validateAnnotations(c *check.Checker, annotations map[string]string, spec *v1.PodSpec, path *field.Path) {
 	if value, mirror := annotations[v1.MirrorPodAnnotationKey]; mirror && spec.NodeName == "" {
 		c.Invalid(path.Key(v1.MirrorPodAnnotationKey), value, "must set spec.nodeName if mirror pod annotation is set")
 	}
-	c.annotatedTolerations(annotations[v1.TolerationsAnnotationKey], path)
+	validateAnnotatedTolerations(c, annotations[v1.TolerationsAnnotationKey], path)
 	if cost, found := annotations[v1.PodDeletionCost]; found && !isDeletionCost(cost) {
 		c.Invalid(path.Key(v1.PodDeletionCost), cost, "must be a 32bit integer")
 	}
 	for _, key := range slices.Sorted(maps.Keys(annotations)) {
-		c.annotatedProfile(key, annotations[key], spec, path)
+		validateAnnotatedProfile(c, key, annotations[key], spec, path)
 	}
 }
 
-func (c *checker) annotatedTolerations(value string, path *field.Path) {
+func validateAnnotatedTolerations(c *check.Checker, value string, path *field.Path) {
 	if value == "" {
 		return
 	}
@@ -48,7 +50,7 @@ func (c *checker) annotatedTolerations(value string, path *field.Path) {
 		c.Invalid(path, v1.TolerationsAnnotationKey, err.Error())
 		return
 	}
-	c.tolerations(tolerations, path.Child(v1.TolerationsAnnotationKey), undeclared)
+	validateTolerations(c, tolerations, path.Child(v1.TolerationsAnnotationKey), undeclared)
 }
 
 // isDeletionCost accepts a decimal number, but none that starts with a plus or
@@ -58,9 +60,9 @@ func isDeletionCost(value string) bool {
 	return err == nil && (value == "0" || value[0] != '0' && value[0] != '+')
 }
 
-func (c *checker) annotatedProfile(key, profile string, spec *v1.PodSpec, path *field.Path) {
+func validateAnnotatedProfile(c *check.Checker, key, profile string, spec *v1.PodSpec, path *field.Path) {
 	if key == v1.SeccompPodAnnotationKey || strings.HasPrefix(key, v1.SeccompContainerAnnotationKeyPrefix) {
-		c.annotatedSeccomp(profile, path.Child(key))
+		validateAnnotatedSeccomp(c, profile, path.Child(key))
 	}
 	name, isAppArmor := strings.CutPrefix(key, v1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix)
 	if !isAppArmor {
@@ -77,7 +79,7 @@ func (c *checker) annotatedProfile(key, profile string, spec *v1.PodSpec, path *
 	}
 }
 
-func (c *checker) annotatedSeccomp(profile string, path *field.Path) {
+func validateAnnotatedSeccomp(c *check.Checker, profile string, path *field.Path) {
 	switch profile {
 	case v1.SeccompProfileRuntimeDefault, v1.DeprecatedSeccompProfileDockerDefault, v1.SeccompProfileNameUnconfined:
 		return
@@ -87,7 +89,7 @@ func (c *checker) annotatedSeccomp(profile string, path *field.Path) {
 		c.Invalid(path, profile, "must be a valid seccomp profile")
 		return
 	}
-	c.localPath(path, file)
+	c.RelativePath(path, file)
 }
 
 func hasContainer(spec *v1.PodSpec, name string) bool {
@@ -99,16 +101,16 @@ func hasContainer(spec *v1.PodSpec, name string) bool {
 	return false
 }
 
-// profilesMatch: an annotation and the field that replaced it say the same.
-func (c *checker) profilesMatch(annotations map[string]string, spec *v1.PodSpec, path *field.Path) {
+// validateProfilesMatch: an annotation and the field that replaced it say the same.
+func validateProfilesMatch(c *check.Checker, annotations map[string]string, spec *v1.PodSpec, path *field.Path) {
 	podSecurity := spec.SecurityContext
 	if podSecurity != nil {
-		c.seccompMatches(annotations, v1.SeccompPodAnnotationKey, podSecurity.SeccompProfile, path.Child("securityContext", "seccompProfile"))
+		validateSeccompMatches(c, annotations, v1.SeccompPodAnnotationKey, podSecurity.SeccompProfile, path.Child("securityContext", "seccompProfile"))
 	}
 	for at, container := range allContainers(spec, path) {
 		security := container.SecurityContext
 		if security != nil {
-			c.seccompMatches(annotations, v1.SeccompContainerAnnotationKeyPrefix+container.Name, security.SeccompProfile, at.Child("securityContext", "seccompProfile"))
+			validateSeccompMatches(c, annotations, v1.SeccompContainerAnnotationKeyPrefix+container.Name, security.SeccompProfile, at.Child("securityContext", "seccompProfile"))
 		}
 		if isWindows(spec) {
 			continue
@@ -120,11 +122,11 @@ func (c *checker) profilesMatch(annotations map[string]string, spec *v1.PodSpec,
 		case podSecurity != nil:
 			profile = podSecurity.AppArmorProfile
 		}
-		c.appArmorMatches(annotations, container.Name, profile, at.Child("securityContext", "appArmorProfile"))
+		validateAppArmorMatches(c, annotations, container.Name, profile, at.Child("securityContext", "appArmorProfile"))
 	}
 }
 
-func (c *checker) seccompMatches(annotations map[string]string, key string, profile *v1.SeccompProfile, path *field.Path) {
+func validateSeccompMatches(c *check.Checker, annotations map[string]string, key string, profile *v1.SeccompProfile, path *field.Path) {
 	value, found := annotations[key]
 	if !found || profile == nil {
 		return
@@ -136,14 +138,14 @@ func (c *checker) seccompMatches(annotations map[string]string, key string, prof
 	case v1.SeccompProfileTypeRuntimeDefault:
 		matches = value == v1.SeccompProfileRuntimeDefault || value == v1.DeprecatedSeccompProfileDockerDefault
 	case v1.SeccompProfileTypeLocalhost:
-		c.localhostMatches(value, v1.SeccompLocalhostProfileNamePrefix, profile.LocalhostProfile, "seccomp", path)
+		validateLocalhostMatches(c, value, v1.SeccompLocalhostProfileNamePrefix, profile.LocalhostProfile, "seccomp", path)
 	}
 	if !matches {
 		c.Forbidden(path.Child("type"), "seccomp type in annotation and field must match")
 	}
 }
 
-func (c *checker) appArmorMatches(annotations map[string]string, container string, profile *v1.AppArmorProfile, path *field.Path) {
+func validateAppArmorMatches(c *check.Checker, annotations map[string]string, container string, profile *v1.AppArmorProfile, path *field.Path) {
 	value, found := annotations[v1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix+container]
 	if !found || profile == nil {
 		return
@@ -155,14 +157,14 @@ func (c *checker) appArmorMatches(annotations map[string]string, container strin
 	case v1.AppArmorProfileTypeRuntimeDefault:
 		matches = value == v1.DeprecatedAppArmorBetaProfileRuntimeDefault
 	case v1.AppArmorProfileTypeLocalhost:
-		c.localhostMatches(value, v1.DeprecatedAppArmorBetaProfileNamePrefix, profile.LocalhostProfile, "apparmor", path)
+		validateLocalhostMatches(c, value, v1.DeprecatedAppArmorBetaProfileNamePrefix, profile.LocalhostProfile, "apparmor", path)
 	}
 	if !matches {
 		c.Forbidden(path.Child("type"), "apparmor type in annotation and field must match")
 	}
 }
 
-func (c *checker) localhostMatches(value, prefix string, profile *string, what string, path *field.Path) {
+func validateLocalhostMatches(c *check.Checker, value, prefix string, profile *string, what string, path *field.Path) {
 	name, isLocal := strings.CutPrefix(value, prefix)
 	switch {
 	case !isLocal:

@@ -16,56 +16,44 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
-func (c *checker) claim(claim *v1.PersistentVolumeClaimVolumeSource, path *field.Path) {
+func validateClaim(c *check.Checker, claim *v1.PersistentVolumeClaimVolumeSource, path *field.Path) {
 	c.NonEmpty(path.Child("claimName"), claim.ClaimName)
 }
 
-func (c *checker) ephemeral(volume *v1.EphemeralVolumeSource, path *field.Path) {
+func validateEphemeral(c *check.Checker, volume *v1.EphemeralVolumeSource, path *field.Path) {
 	at := path.Child("volumeClaimTemplate")
 	if volume.VolumeClaimTemplate == nil {
 		c.Required(at, "")
 		return
 	}
-	c.templateMeta(&volume.VolumeClaimTemplate.ObjectMeta, at.Child("metadata"))
-	c.claimSpec(&volume.VolumeClaimTemplate.Spec, false, at.Child("spec"))
-}
-
-// ValidateTemplateMeta checks the metadata of the template of a claim.
-func ValidateTemplateMeta(meta *metav1.ObjectMeta, path *field.Path) field.ErrorList {
-	c := &checker{}
-	c.templateMeta(meta, path)
-	return c.Errors()
+	ValidateTemplateMeta(c, &volume.VolumeClaimTemplate.ObjectMeta, at.Child("metadata"))
+	validateClaimSpec(c, &volume.VolumeClaimTemplate.Spec, false, at.Child("spec"))
 }
 
 var allowedInTemplateMeta = sets.New("Annotations", "Labels")
 
-// templateMeta: of the metadata of a claim to be made, only labels and
-// annotations are the template's to choose.
-func (c *checker) templateMeta(meta *metav1.ObjectMeta, path *field.Path) {
+// ValidateTemplateMeta checks the metadata of the template of a claim.
+func ValidateTemplateMeta(c *check.Checker, meta *metav1.ObjectMeta, path *field.Path) {
 	c.Add(apivalidation.ValidateAnnotations(meta.Annotations, path.Child("annotations"))...)
 	c.Labels(path.Child("labels"), meta.Labels)
-	c.onlyFields(reflect.ValueOf(*meta), allowedInTemplateMeta, "cannot be set", path)
+	forbidOtherFields(c, reflect.ValueOf(*meta), allowedInTemplateMeta, "cannot be set", path)
 }
 
 // ValidatePersistentVolumeClaimSpec checks the spec of a claim, or of the
 // template of one.
-func ValidatePersistentVolumeClaimSpec(spec *v1.PersistentVolumeClaimSpec, path *field.Path) field.ErrorList {
-	c := &checker{}
-	c.claimSpec(spec, false, path)
-	return c.Errors()
+func ValidatePersistentVolumeClaimSpec(c *check.Checker, spec *v1.PersistentVolumeClaimSpec, path *field.Path) {
+	validateClaimSpec(c, spec, false, path)
 }
 
 // ValidatePersistentVolumeClaimSpecUpdate checks a changed spec. A claim that
 // has named an API group before may go on to name any.
-func ValidatePersistentVolumeClaimSpecUpdate(spec, old *v1.PersistentVolumeClaimSpec, path *field.Path) field.ErrorList {
+func ValidatePersistentVolumeClaimSpecUpdate(c *check.Checker, spec, old *v1.PersistentVolumeClaimSpec, path *field.Path) {
 	anyGroup := old.DataSource != nil && old.DataSource.APIGroup != nil || old.DataSourceRef != nil && old.DataSourceRef.APIGroup != nil
-	c := &checker{}
-	c.claimSpec(spec, anyGroup, path)
-	return c.Errors()
+	validateClaimSpec(c, spec, anyGroup, path)
 }
 
-func (c *checker) claimSpec(spec *v1.PersistentVolumeClaimSpec, anyGroup bool, path *field.Path) {
-	c.accessModes(spec.AccessModes, path.Child("accessModes"))
+func validateClaimSpec(c *check.Checker, spec *v1.PersistentVolumeClaimSpec, anyGroup bool, path *field.Path) {
+	validateAccessModes(c, spec.AccessModes, path.Child("accessModes"))
 	if spec.Selector != nil {
 		c.LabelSelector(path.Child("selector"), spec.Selector)
 	}
@@ -76,28 +64,28 @@ func (c *checker) claimSpec(spec *v1.PersistentVolumeClaimSpec, anyGroup bool, p
 	case storage.Sign() <= 0:
 		c.Invalid(storagePath, storage.String(), "must be greater than zero")
 	default:
-		c.quantity(v1.ResourceStorage, storage, storagePath)
+		ValidateResourceQuantity(c, v1.ResourceStorage, storage, storagePath)
 	}
-	c.className(spec.StorageClassName, path.Child("storageClassName"))
+	validateClassName(c, spec.StorageClassName, path.Child("storageClassName"))
 	check.OptionalOneOf(c, path.Child("volumeMode"), spec.VolumeMode, v1.PersistentVolumeBlock, v1.PersistentVolumeFilesystem)
-	c.dataSources(spec, anyGroup, path)
-	c.className(spec.VolumeAttributesClassName, path.Child("volumeAttributesClassName"))
+	validateDataSources(c, spec, anyGroup, path)
+	validateClassName(c, spec.VolumeAttributesClassName, path.Child("volumeAttributesClassName"))
 }
 
-func (c *checker) className(name *string, path *field.Path) {
+func validateClassName(c *check.Checker, name *string, path *field.Path) {
 	if name != nil && *name != "" {
 		c.DNSSubdomain(path, *name)
 	}
 }
 
-func (c *checker) accessModes(modes []v1.PersistentVolumeAccessMode, path *field.Path) {
+func validateAccessModes(c *check.Checker, modes []v1.PersistentVolumeAccessMode, path *field.Path) {
 	if len(modes) == 0 {
 		c.Required(path, "at least 1 access mode is required")
 	}
-	c.modes(modes, path)
+	validateModes(c, modes, path)
 }
 
-func (c *checker) modes(modes []v1.PersistentVolumeAccessMode, path *field.Path) {
+func validateModes(c *check.Checker, modes []v1.PersistentVolumeAccessMode, path *field.Path) {
 	alone, shared := false, false
 	for _, mode := range modes {
 		check.OneOf(c, path, mode, v1.ReadOnlyMany, v1.ReadWriteMany, v1.ReadWriteOnce, v1.ReadWriteOncePod)
@@ -113,16 +101,16 @@ func (c *checker) modes(modes []v1.PersistentVolumeAccessMode, path *field.Path)
 	}
 }
 
-// dataSources checks dataSource and its successor dataSourceRef (KEP-1495).
-func (c *checker) dataSources(spec *v1.PersistentVolumeClaimSpec, anyGroup bool, path *field.Path) {
+// validateDataSources checks dataSource and its successor dataSourceRef (KEP-1495).
+func validateDataSources(c *check.Checker, spec *v1.PersistentVolumeClaimSpec, anyGroup bool, path *field.Path) {
 	source, ref := spec.DataSource, spec.DataSourceRef
 	if source != nil {
-		c.dataSource(source.APIGroup, source.Kind, source.Name, anyGroup, path.Child("dataSource"))
+		validateDataSource(c, source.APIGroup, source.Kind, source.Name, anyGroup, path.Child("dataSource"))
 	}
 	if ref == nil {
 		return
 	}
-	c.dataSource(ref.APIGroup, ref.Kind, ref.Name, anyGroup, path.Child("dataSourceRef"))
+	validateDataSource(c, ref.APIGroup, ref.Kind, ref.Name, anyGroup, path.Child("dataSourceRef"))
 	namespace := ptr.Deref(ref.Namespace, "")
 	if namespace != "" {
 		c.Invalid(path.Child("dataSourceRef", "namespace"), namespace, apivalidation.ValidateNamespaceName(namespace, false)...)
@@ -136,8 +124,8 @@ func (c *checker) dataSources(spec *v1.PersistentVolumeClaimSpec, anyGroup bool,
 	}
 }
 
-func (c *checker) dataSource(group *string, kind, name string, anyGroup bool, path *field.Path) {
-	c.needAll(path, "name", name, "kind", kind)
+func validateDataSource(c *check.Checker, group *string, kind, name string, anyGroup bool, path *field.Path) {
+	c.AllNonEmpty(path, "name", name, "kind", kind)
 	switch domain := ptr.Deref(group, ""); {
 	case domain == "" && kind != "PersistentVolumeClaim":
 		c.Invalid(path, kind, "must be 'PersistentVolumeClaim' when referencing the default apiGroup")

@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
 // Complete turns, in a pod that is about to be created, what depends on the
@@ -111,8 +113,7 @@ func annotatedAppArmor(annotation string) *v1.AppArmorProfile {
 		return nil
 	}
 	profile := &v1.AppArmorProfile{Type: v1.AppArmorProfileTypeLocalhost, LocalhostProfile: &name}
-	c := &checker{}
-	if c.appArmor(profile, nil); len(c.Errors()) > 0 {
+	if len(check.Run(func(c *check.Checker) { validateAppArmor(c, profile, nil) })) > 0 {
 		return nil
 	}
 	return profile

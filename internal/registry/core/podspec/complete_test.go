@@ -9,6 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
 func TestCompleteSelectors(t *testing.T) {
@@ -39,7 +41,7 @@ func TestCompleteSelectors(t *testing.T) {
 	if pod.Spec.TopologySpreadConstraints[1].LabelSelector != nil {
 		t.Error("a nil selector, which matches nothing, got requirements")
 	}
-	diffErrors(t, nil, ValidatePodCreate(pod))
+	diffErrors(t, nil, check.Run(func(c *check.Checker) { ValidatePodCreate(c, pod) }))
 }
 
 func TestCompleteAppArmor(t *testing.T) {

@@ -28,8 +28,8 @@ func (c *specChecker) containers(path *field.Path) {
 		check.Unique(c, at.Child("name"), names, container.Name)
 		c.lifecycle(container.Lifecycle, at.Child("lifecycle"))
 		c.probes(container, at)
-		c.restartPolicy(container, at)
-		c.hostPorts(container.Ports, at.Child("ports"), hostPorts)
+		validateRestartPolicy(c.Checker, container, at)
+		validateHostPorts(c.Checker, container.Ports, at.Child("ports"), hostPorts)
 	}
 }
 
@@ -44,7 +44,7 @@ func (c *specChecker) initContainers(path *field.Path) {
 		container, at := &c.spec.InitContainers[i], path.Index(i)
 		c.container(container, at)
 		if container.RestartPolicy != nil {
-			c.restartPolicy(container, at)
+			validateRestartPolicy(c.Checker, container, at)
 		} else if len(container.RestartPolicyRules) > 0 {
 			c.Required(at.Child("restartPolicy"), "must specify restartPolicy when restart rules are used")
 		}
@@ -52,7 +52,7 @@ func (c *specChecker) initContainers(path *field.Path) {
 			check.Unique(c, at.Child("name"), names, container.Name)
 		}
 		// Each has the ports to itself, so it conflicts with itself only.
-		c.hostPorts(container.Ports, path.Index(0).Child("ports"), sets.Set[string]{})
+		validateHostPorts(c.Checker, container.Ports, path.Index(0).Child("ports"), sets.Set[string]{})
 		if isSidecar(container) {
 			c.lifecycle(container.Lifecycle, at.Child("lifecycle"))
 			c.probes(container, at)
@@ -115,12 +115,12 @@ func (c *specChecker) ephemeralContainers(path *field.Path) {
 		ephemeral, at := &c.spec.EphemeralContainers[i], path.Index(i)
 		container := asContainer(ephemeral)
 		c.container(container, at)
-		c.trimmedImage(container, at)
+		validateTrimmedImage(c.Checker, container, at)
 		check.Unique(c, at.Child("name"), names, ephemeral.Name)
 		if target := ephemeral.TargetContainerName; target != "" && !targets.Has(target) {
 			c.Add(field.NotFound(at.Child("targetContainerName"), target))
 		}
-		c.onlyFields(reflect.ValueOf(ephemeral.EphemeralContainerCommon), allowedInEphemeral, detail, at)
+		forbidOtherFields(c.Checker, reflect.ValueOf(ephemeral.EphemeralContainerCommon), allowedInEphemeral, detail, at)
 		// The bind mount of a subpath would stay until the pod ends.
 		for j, mount := range ephemeral.VolumeMounts {
 			mountPath := at.Child("volumeMounts").Index(j)
@@ -134,8 +134,8 @@ func (c *specChecker) ephemeralContainers(path *field.Path) {
 	}
 }
 
-// onlyFields forbids every field of a struct that is set and not allowed.
-func (c *checker) onlyFields(value reflect.Value, allowed sets.Set[string], detail string, path *field.Path) {
+// forbidOtherFields forbids every field of a struct that is set and not allowed.
+func forbidOtherFields(c *check.Checker, value reflect.Value, allowed sets.Set[string], detail string, path *field.Path) {
 	for i := range value.NumField() {
 		name := value.Type().Field(i).Name
 		if allowed.Has(name) || value.Field(i).IsZero() {
@@ -155,24 +155,24 @@ func (c *specChecker) container(container *v1.Container, path *field.Path) {
 	c.NonEmpty(path.Child("image"), container.Image)
 	check.RequiredOneOf(c, path.Child("terminationMessagePolicy"), container.TerminationMessagePolicy,
 		v1.TerminationMessageReadFile, v1.TerminationMessageFallbackToLogsOnError)
-	c.ports(container.Ports, path.Child("ports"))
-	c.env(container.Env, path.Child("env"))
-	c.envFrom(container.EnvFrom, path.Child("envFrom"))
+	validatePorts(c.Checker, container.Ports, path.Child("ports"))
+	ValidateEnv(c.Checker, container.Env, path.Child("env"))
+	validateEnvFrom(c.Checker, container.EnvFrom, path.Child("envFrom"))
 	c.volumeMounts(container, path.Child("volumeMounts"))
 	c.volumeDevices(container, path.Child("volumeDevices"))
-	c.pullPolicy(container.ImagePullPolicy, path.Child("imagePullPolicy"))
-	c.containerResources(&container.Resources, c.claims, path.Child("resources"))
+	validatePullPolicy(c.Checker, container.ImagePullPolicy, path.Child("imagePullPolicy"))
+	ValidateResourceRequirements(c.Checker, &container.Resources, c.claims, path.Child("resources"))
 	c.resizePolicy(container.ResizePolicy, path.Child("resizePolicy"))
 	c.containerSecurity(container.SecurityContext, path.Child("securityContext"))
 }
 
-func (c *checker) pullPolicy(policy v1.PullPolicy, path *field.Path) {
+func validatePullPolicy(c *check.Checker, policy v1.PullPolicy, path *field.Path) {
 	check.RequiredOneOf(c, path, policy, v1.PullAlways, v1.PullIfNotPresent, v1.PullNever)
 }
 
-// trimmedImage is a rule for pods alone: templates may hold a blank image for
+// validateTrimmedImage is a rule for pods alone: templates may hold a blank image for
 // somebody to fill in.
-func (c *checker) trimmedImage(container *v1.Container, path *field.Path) {
+func validateTrimmedImage(c *check.Checker, container *v1.Container, path *field.Path) {
 	if strings.TrimSpace(container.Image) != container.Image {
 		c.Invalid(path.Child("image"), container.Image, "must not have leading or trailing whitespace")
 	}
@@ -190,9 +190,9 @@ func (c *specChecker) resizePolicy(policies []v1.ContainerResizePolicy, path *fi
 	}
 }
 
-// restartPolicy checks a container's own restart policy and its rules for
+// validateRestartPolicy checks a container's own restart policy and its rules for
 // single exit codes (KEP-5307).
-func (c *checker) restartPolicy(container *v1.Container, path *field.Path) {
+func validateRestartPolicy(c *check.Checker, container *v1.Container, path *field.Path) {
 	const maxRules, maxCodes = 20, 255
 	rules := container.RestartPolicyRules
 	if container.RestartPolicy == nil && len(rules) > 0 {

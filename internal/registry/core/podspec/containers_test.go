@@ -8,6 +8,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
 func TestContainers(t *testing.T) {
@@ -271,7 +273,7 @@ func TestEphemeralContainers(t *testing.T) {
 		"in a static pod": {pod: debug(none), old: mirror, want: []string{`[]: Forbidden: static pods do not support ephemeral containers`}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			diffErrors(t, test.want, ValidatePodEphemeralContainersUpdate(test.pod, test.old))
+			diffErrors(t, test.want, check.Run(func(c *check.Checker) { ValidatePodEphemeralContainersUpdate(c, test.pod, test.old) }))
 		})
 	}
 }

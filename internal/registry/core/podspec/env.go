@@ -17,45 +17,39 @@ import (
 )
 
 // ValidateEnv checks the environment variables at path.
-func ValidateEnv(vars []v1.EnvVar, path *field.Path) field.ErrorList {
-	c := &checker{}
-	c.env(vars, path)
-	return c.Errors()
-}
-
-func (c *checker) env(vars []v1.EnvVar, path *field.Path) {
+func ValidateEnv(c *check.Checker, vars []v1.EnvVar, path *field.Path) {
 	for i := range vars {
 		at := path.Index(i)
 		if c.NonEmpty(at.Child("name"), vars[i].Name) {
 			c.Invalid(at.Child("name"), vars[i].Name, validation.IsRelaxedEnvVarName(vars[i].Name)...)
 		}
 		if vars[i].ValueFrom != nil {
-			c.valueFrom(&vars[i], at.Child("valueFrom"))
+			validateValueFrom(c, &vars[i], at.Child("valueFrom"))
 		}
 	}
 }
 
-func (c *checker) valueFrom(env *v1.EnvVar, path *field.Path) {
+func validateValueFrom(c *check.Checker, env *v1.EnvVar, path *field.Path) {
 	from, sources := env.ValueFrom, 0
 	if ref := from.FieldRef; ref != nil {
 		sources++
-		c.fieldRef(ref, envFields, path.Child("fieldRef"))
+		validateFieldRef(c, ref, envFields, path.Child("fieldRef"))
 	}
 	if ref := from.ResourceFieldRef; ref != nil {
 		sources++
-		c.resourceFieldRef(ref, path.Child("resourceFieldRef"))
+		validateResourceFieldRef(c, ref, path.Child("resourceFieldRef"))
 	}
 	if ref := from.ConfigMapKeyRef; ref != nil {
 		sources++
-		c.keyRef(ref.Name, ref.Key, path.Child("configMapKeyRef"))
+		validateKeyRef(c, ref.Name, ref.Key, path.Child("configMapKeyRef"))
 	}
 	if ref := from.SecretKeyRef; ref != nil {
 		sources++
-		c.keyRef(ref.Name, ref.Key, path.Child("secretKeyRef"))
+		validateKeyRef(c, ref.Name, ref.Key, path.Child("secretKeyRef"))
 	}
 	if ref := from.FileKeyRef; ref != nil {
 		sources++
-		c.fileKeyRef(ref, path.Child("fileKeyRef"))
+		validateFileKeyRef(c, ref, path.Child("fileKeyRef"))
 	}
 	switch {
 	case sources == 0:
@@ -67,14 +61,14 @@ func (c *checker) valueFrom(env *v1.EnvVar, path *field.Path) {
 	}
 }
 
-func (c *checker) keyRef(name, key string, path *field.Path) {
+func validateKeyRef(c *check.Checker, name, key string, path *field.Path) {
 	c.DNSSubdomain(path.Child("name"), name)
 	if c.NonEmpty(path.Child("key"), key) {
 		c.Invalid(path.Child("key"), key, validation.IsConfigMapKey(key)...)
 	}
 }
 
-func (c *checker) fileKeyRef(ref *v1.FileKeySelector, path *field.Path) {
+func validateFileKeyRef(c *check.Checker, ref *v1.FileKeySelector, path *field.Path) {
 	if c.NonEmpty(path.Child("key"), ref.Key) {
 		c.Invalid(path.Child("key"), ref.Key, validation.IsRelaxedEnvVarName(ref.Key)...)
 	}
@@ -82,7 +76,7 @@ func (c *checker) fileKeyRef(ref *v1.FileKeySelector, path *field.Path) {
 		c.DNSLabel(path.Child("volumeName"), ref.VolumeName)
 	}
 	if c.NonEmpty(path.Child("path"), ref.Path) {
-		c.noBacksteps(path.Child("path"), ref.Path)
+		c.NoBacksteps(path.Child("path"), ref.Path)
 	}
 }
 
@@ -116,17 +110,17 @@ func lastVolume(volumes []v1.Volume, name string) *v1.Volume {
 	return nil
 }
 
-func (c *checker) envFrom(sources []v1.EnvFromSource, path *field.Path) {
+func validateEnvFrom(c *check.Checker, sources []v1.EnvFromSource, path *field.Path) {
 	for i, source := range sources {
 		at := path.Index(i)
 		if source.Prefix != "" {
 			c.Invalid(at.Child("prefix"), source.Prefix, validation.IsRelaxedEnvVarName(source.Prefix)...)
 		}
 		if source.ConfigMapRef != nil {
-			c.envFromName(source.ConfigMapRef.Name, at.Child("configMapRef"))
+			validateEnvFromName(c, source.ConfigMapRef.Name, at.Child("configMapRef"))
 		}
 		if source.SecretRef != nil {
-			c.envFromName(source.SecretRef.Name, at.Child("secretRef"))
+			validateEnvFromName(c, source.SecretRef.Name, at.Child("secretRef"))
 		}
 		switch {
 		case source.ConfigMapRef == nil && source.SecretRef == nil:
@@ -137,7 +131,7 @@ func (c *checker) envFrom(sources []v1.EnvFromSource, path *field.Path) {
 	}
 }
 
-func (c *checker) envFromName(name string, path *field.Path) {
+func validateEnvFromName(c *check.Checker, name string, path *field.Path) {
 	if c.NonEmpty(path.Child("name"), name) {
 		c.Invalid(path.Child("name"), name, apivalidation.NameIsDNSSubdomain(name, true)...)
 	}
@@ -158,9 +152,9 @@ var (
 	otherFields = []string{"spec.restartPolicy", "spec.schedulerName", "status.phase"}
 )
 
-// fieldRef checks a reference to one of the fields, or to a single label or
+// validateFieldRef checks a reference to one of the fields, or to a single label or
 // annotation: metadata.labels['app'].
-func (c *checker) fieldRef(ref *v1.ObjectFieldSelector, fields []string, path *field.Path) {
+func validateFieldRef(c *check.Checker, ref *v1.ObjectFieldSelector, fields []string, path *field.Path) {
 	if !c.NonEmpty(path.Child("apiVersion"), ref.APIVersion) || !c.NonEmpty(path.Child("fieldPath"), ref.FieldPath) {
 		return
 	}
@@ -214,17 +208,17 @@ func isHugePageField(resource string) bool {
 	return strings.HasPrefix(resource, "limits.hugepages-") || strings.HasPrefix(resource, "requests.hugepages-")
 }
 
-// resourceFieldRef checks a reference to a resource of the container itself.
-func (c *checker) resourceFieldRef(ref *v1.ResourceFieldSelector, path *field.Path) {
+// validateResourceFieldRef checks a reference to a resource of the container itself.
+func validateResourceFieldRef(c *check.Checker, ref *v1.ResourceFieldSelector, path *field.Path) {
 	if c.NonEmpty(path.Child("resource"), ref.Resource) && !isHugePageField(ref.Resource) {
 		check.OneOf(c, path.Child("resource"), ref.Resource, containerFields...)
 	}
-	c.divisor(ref, path.Child("divisor"))
+	validateDivisor(c, ref, path.Child("divisor"))
 }
 
 const byteDivisors = "1, 1k, 1M, 1G, 1T, 1P, 1E, 1Ki, 1Mi, 1Gi, 1Ti, 1Pi, 1Ei"
 
-func (c *checker) divisor(ref *v1.ResourceFieldSelector, path *field.Path) {
+func validateDivisor(c *check.Checker, ref *v1.ResourceFieldSelector, path *field.Path) {
 	if ref.Divisor.IsZero() {
 		return
 	}

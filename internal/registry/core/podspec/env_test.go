@@ -9,6 +9,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
 func TestEnv(t *testing.T) {
@@ -86,7 +88,7 @@ func TestEnv(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			diffErrors(t, test.want, ValidateEnv(test.env, field.NewPath("env")))
+			diffErrors(t, test.want, check.Run(func(c *check.Checker) { ValidateEnv(c, test.env, field.NewPath("env")) }))
 		})
 	}
 }

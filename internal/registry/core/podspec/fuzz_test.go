@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/randfill"
+
+	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
 // FuzzValidatePod sees that no pod, however strange, makes any of the checks
@@ -30,13 +32,13 @@ func FuzzValidatePod(f *testing.F) {
 		fill.Fill(old)
 		before := pod.DeepCopy()
 
-		ValidatePodCreate(pod)
-		ValidatePodUpdate(pod, old)
-		ValidatePodStatusUpdate(pod, old)
-		ValidatePodEphemeralContainersUpdate(pod, old)
-		ValidatePodResize(pod, old)
+		ValidatePodCreate(&check.Checker{}, pod)
+		ValidatePodUpdate(&check.Checker{}, pod, old)
+		ValidatePodStatusUpdate(&check.Checker{}, pod, old)
+		ValidatePodEphemeralContainersUpdate(&check.Checker{}, pod, old)
+		ValidatePodResize(&check.Checker{}, pod, old)
 		template := &v1.PodTemplateSpec{ObjectMeta: pod.ObjectMeta, Spec: pod.Spec}
-		ValidatePodTemplateSpec(template, field.NewPath("spec", "template"))
+		ValidatePodTemplateSpec(&check.Checker{}, template, field.NewPath("spec", "template"))
 		Warnings(pod)
 		TemplateWarnings(template, field.NewPath("spec", "template"))
 		if !equality.Semantic.DeepEqual(before, pod) {
@@ -45,6 +47,6 @@ func FuzzValidatePod(f *testing.F) {
 
 		DropAlphaFields(pod)
 		Complete(pod)
-		ValidatePodCreate(pod)
+		ValidatePodCreate(&check.Checker{}, pod)
 	})
 }

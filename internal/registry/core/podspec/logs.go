@@ -6,11 +6,12 @@ package podspec
 import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
 // ValidatePodLogOptions checks which part of a container's log is asked for.
-func ValidatePodLogOptions(options *v1.PodLogOptions) field.ErrorList {
-	c := &checker{}
+func ValidatePodLogOptions(c *check.Checker, options *v1.PodLogOptions) {
 	const notPositive = "must be greater than 0"
 	if lines := options.TailLines; lines != nil && *lines < 0 {
 		c.Invalid(field.NewPath("tailLines"), *lines, "must be greater than or equal to 0")
@@ -28,5 +29,4 @@ func ValidatePodLogOptions(options *v1.PodLogOptions) field.ErrorList {
 	if options.Stream != nil {
 		c.Forbidden(field.NewPath("stream"), "may not be specified")
 	}
-	return c.Errors()
 }

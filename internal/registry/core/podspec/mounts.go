@@ -20,16 +20,16 @@ func (c *specChecker) volumeMounts(container *v1.Container, path *field.Path) {
 			c.Add(field.NotFound(at.Child("name"), mount.Name))
 		}
 		c.NonEmpty(at.Child("mountPath"), mount.MountPath)
-		c.onlyOnce(at.Child("mountPath"), paths, mount.MountPath)
-		c.notDevice(mount, container.VolumeDevices, at)
-		c.subPath(mount, path, at)
-		c.mountPropagation(mount, container, path.Child("mountPropagation"))
-		c.recursiveReadOnly(mount, path.Child("recursiveReadOnly"))
+		requireUnique(c.Checker, at.Child("mountPath"), paths, mount.MountPath)
+		validateNotDevice(c.Checker, mount, container.VolumeDevices, at)
+		validateSubPath(c.Checker, mount, path, at)
+		validateMountPropagation(c.Checker, mount, container, path.Child("mountPropagation"))
+		validateRecursiveReadOnly(c.Checker, mount, path.Child("recursiveReadOnly"))
 	}
 }
 
-// notDevice: a container has a volume as a directory or as a device, not both.
-func (c *checker) notDevice(mount *v1.VolumeMount, devices []v1.VolumeDevice, path *field.Path) {
+// validateNotDevice: a container has a volume as a directory or as a device, not both.
+func validateNotDevice(c *check.Checker, mount *v1.VolumeMount, devices []v1.VolumeDevice, path *field.Path) {
 	sameName, samePath := false, false
 	for name, devicePath := range lastPaths(devices, func(d v1.VolumeDevice) (string, string) { return d.Name, d.DevicePath }) {
 		sameName = sameName || name == mount.Name
@@ -53,9 +53,9 @@ func lastPaths[T any](list []T, of func(T) (name, path string)) map[string]strin
 	return paths
 }
 
-func (c *checker) subPath(mount *v1.VolumeMount, path, at *field.Path) {
+func validateSubPath(c *check.Checker, mount *v1.VolumeMount, path, at *field.Path) {
 	if mount.SubPath != "" {
-		c.localPath(path.Child("subPath"), mount.SubPath)
+		c.RelativePath(path.Child("subPath"), mount.SubPath)
 	}
 	if mount.SubPathExpr == "" {
 		return
@@ -63,10 +63,10 @@ func (c *checker) subPath(mount *v1.VolumeMount, path, at *field.Path) {
 	if mount.SubPath != "" {
 		c.Invalid(at.Child("subPathExpr"), mount.SubPathExpr, "subPathExpr and subPath are mutually exclusive")
 	}
-	c.localPath(path.Child("subPathExpr"), mount.SubPathExpr)
+	c.RelativePath(path.Child("subPathExpr"), mount.SubPathExpr)
 }
 
-func (c *checker) mountPropagation(mount *v1.VolumeMount, container *v1.Container, path *field.Path) {
+func validateMountPropagation(c *check.Checker, mount *v1.VolumeMount, container *v1.Container, path *field.Path) {
 	if mount.MountPropagation == nil {
 		return
 	}
@@ -81,7 +81,7 @@ func isPrivileged(security *v1.SecurityContext) bool {
 	return security != nil && security.Privileged != nil && *security.Privileged
 }
 
-func (c *checker) recursiveReadOnly(mount *v1.VolumeMount, path *field.Path) {
+func validateRecursiveReadOnly(c *check.Checker, mount *v1.VolumeMount, path *field.Path) {
 	if mount.RecursiveReadOnly == nil {
 		return
 	}
@@ -110,7 +110,7 @@ func (c *specChecker) volumeDevices(container *v1.Container, path *field.Path) {
 	for i, device := range container.VolumeDevices {
 		at := path.Index(i)
 		if c.NonEmpty(at.Child("name"), device.Name) {
-			c.onlyOnce(at.Child("name"), names, device.Name)
+			requireUnique(c.Checker, at.Child("name"), names, device.Name)
 		}
 		switch volume := c.volumes[device.Name]; {
 		case volume == nil:
@@ -119,10 +119,10 @@ func (c *specChecker) volumeDevices(container *v1.Container, path *field.Path) {
 			c.Invalid(at.Child("name"), device.Name, "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode")
 		}
 		c.NonEmpty(at.Child("devicePath"), device.DevicePath)
-		if hasBacksteps(device.DevicePath) {
+		if check.HasBacksteps(device.DevicePath) {
 			c.Invalid(at.Child("devicePath"), device.DevicePath, "can not contain backsteps ('..')")
 		} else {
-			c.onlyOnce(at.Child("devicePath"), paths, device.DevicePath)
+			requireUnique(c.Checker, at.Child("devicePath"), paths, device.DevicePath)
 		}
 		if _, found := mounts[device.Name]; found {
 			c.Invalid(at.Child("name"), device.Name, "must not already exist in volumeMounts")
@@ -133,8 +133,8 @@ func (c *specChecker) volumeDevices(container *v1.Container, path *field.Path) {
 	}
 }
 
-// onlyOnce is unique, told as an invalid value.
-func (c *checker) onlyOnce(path *field.Path, seen sets.Set[string], value string) {
+// requireUnique is unique, told as an invalid value.
+func requireUnique(c *check.Checker, path *field.Path, seen sets.Set[string], value string) {
 	if seen.Has(value) {
 		c.Invalid(path, value, "must be unique")
 	}

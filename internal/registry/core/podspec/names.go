@@ -5,27 +5,19 @@ package podspec
 
 import (
 	"fmt"
-	"path"
 	"strings"
 
-	v1 "k8s.io/api/core/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
 // ValidateSignerName checks a name of the form domain/path, as certificate
 // signers have it. The limits leave room for a namespace and a resource's name
 // in the path.
-func ValidateSignerName(path *field.Path, name string) field.ErrorList {
-	c := &checker{}
-	c.signerName(path, name)
-	return c.Errors()
-}
-
-func (c *checker) signerName(path *field.Path, name string) {
+func ValidateSignerName(c *check.Checker, path *field.Path, name string) {
 	if name == "" {
 		c.Required(path, "")
 		return
@@ -41,16 +33,16 @@ func (c *checker) signerName(path *field.Path, name string) {
 		maxName   = maxDomain + maxPath + 1
 	)
 	c.MaxBytes(path, domain, maxDomain)
-	c.dotted(path, domain, validation.IsDNS1123Label)
+	validateDotted(c, path, domain, validation.IsDNS1123Label)
 	if !strings.Contains(domain, ".") {
 		c.Invalid(path, domain, "should be a domain with at least two segments separated by dots")
 	}
-	c.dotted(path, rest, validation.IsDNS1123Subdomain)
+	validateDotted(c, path, rest, validation.IsDNS1123Subdomain)
 	c.MaxBytes(path, name, maxName)
 }
 
-// dotted reports the first part between dots that breaks the rule.
-func (c *checker) dotted(path *field.Path, value string, rule func(string) []string) {
+// validateDotted reports the first part between dots that breaks the rule.
+func validateDotted(c *check.Checker, path *field.Path, value string, rule func(string) []string) {
 	for part := range strings.SplitSeq(value, ".") {
 		problems := rule(part)
 		for _, problem := range problems {
@@ -68,9 +60,9 @@ func isKubernetesSigner(name string) bool {
 	return domain == "kubernetes.io" || strings.HasSuffix(domain, ".kubernetes.io")
 }
 
-// trustBundleName checks the name of a ClusterTrustBundle: one that belongs to a
+// validateTrustBundleName checks the name of a ClusterTrustBundle: one that belongs to a
 // signer starts with the signer's name, with colons in the place of slashes.
-func (c *checker) trustBundleName(path *field.Path, name string) {
+func validateTrustBundleName(c *check.Checker, path *field.Path, name string) {
 	const wrong = "not a valid clustertrustbundlename: "
 	prefix, own := "", name
 	if i := strings.LastIndex(name, ":"); i >= 0 {
@@ -87,45 +79,18 @@ func (c *checker) trustBundleName(path *field.Path, name string) {
 	}
 }
 
-// localPath checks a path below some directory, which it must not leave.
-func (c *checker) localPath(fieldPath *field.Path, value string) {
-	if path.IsAbs(value) {
-		c.Invalid(fieldPath, value, "must be a relative path")
-	}
-	c.noBacksteps(fieldPath, value)
-}
-
-// ownPath is localPath for a file that we write, where names that start with
+// validateOwnPath is localPath for a file that we write, where names that start with
 // two dots are those of the atomic writer.
-func (c *checker) ownPath(fieldPath *field.Path, value string) {
-	c.localPath(fieldPath, value)
+func validateOwnPath(c *check.Checker, fieldPath *field.Path, value string) {
+	c.RelativePath(fieldPath, value)
 	if strings.HasPrefix(value, "..") && !strings.HasPrefix(value, "../") {
 		c.Invalid(fieldPath, value, "must not start with '..'")
 	}
 }
 
-func (c *checker) noBacksteps(fieldPath *field.Path, value string) {
-	if hasBacksteps(value) {
-		c.Invalid(fieldPath, value, "must not contain '..'")
-	}
-}
-
-func hasBacksteps(value string) bool {
-	for part := range strings.SplitSeq(value, "/") {
-		if part == ".." {
-			return true
-		}
-	}
-	return false
-}
-
-// finalizers requires a domain in the name of each finalizer that is not Kubernetes' own.
-func (c *checker) finalizers(finalizers []string, path *field.Path) {
+// validateFinalizers requires a domain in the name of each finalizer that is not Kubernetes' own.
+func validateFinalizers(c *check.Checker, finalizers []string, path *field.Path) {
 	for i, name := range finalizers {
-		if !strings.Contains(name, "/") && !ownFinalizers.Has(name) {
-			c.Invalid(path.Index(i), name, "name is neither a standard finalizer name nor is it fully qualified")
-		}
+		c.FinalizerDomain(path.Index(i), name)
 	}
 }
-
-var ownFinalizers = sets.New(string(v1.FinalizerKubernetes), metav1.FinalizerOrphanDependents, metav1.FinalizerDeleteDependents)

@@ -10,6 +10,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
 // What the C library's resolver can take, see resolv.conf(5).
@@ -42,7 +44,7 @@ func (c *specChecker) dns(path *field.Path) {
 	for i, server := range config.Nameservers {
 		c.IP(at.Index(i), server, nil)
 	}
-	c.dnsSearches(config.Searches, path.Child("searches"))
+	validateDnsSearches(c.Checker, config.Searches, path.Child("searches"))
 	for i, option := range config.Options {
 		if option.Name == "" {
 			c.Required(path.Child("options").Index(i), "must not be empty")
@@ -50,7 +52,7 @@ func (c *specChecker) dns(path *field.Path) {
 	}
 }
 
-func (c *checker) dnsSearches(searches []string, path *field.Path) {
+func validateDnsSearches(c *check.Checker, searches []string, path *field.Path) {
 	if len(searches) > maxSearchPaths {
 		c.Invalid(path, searches, fmt.Sprintf("must not have more than %v search paths", maxSearchPaths))
 	}

@@ -14,27 +14,24 @@ import (
 )
 
 // ValidatePersistentVolumeSpec checks the spec of a volume of that name.
-func ValidatePersistentVolumeSpec(spec *v1.PersistentVolumeSpec, name string, path *field.Path) field.ErrorList {
-	c := &checker{}
-	c.capacity(spec.Capacity, path.Child("capacity"))
+func ValidatePersistentVolumeSpec(c *check.Checker, spec *v1.PersistentVolumeSpec, name string, path *field.Path) {
+	validateCapacity(c, spec.Capacity, path.Child("capacity"))
 	if spec.PersistentVolumeReclaimPolicy != "" {
 		check.OneOf(c, path.Child("persistentVolumeReclaimPolicy"), spec.PersistentVolumeReclaimPolicy,
 			v1.PersistentVolumeReclaimDelete, v1.PersistentVolumeReclaimRecycle, v1.PersistentVolumeReclaimRetain)
 	}
-	c.volumeAffinity(spec.NodeAffinity, path.Child("nodeAffinity"))
+	validateVolumeAffinity(c, spec.NodeAffinity, path.Child("nodeAffinity"))
 	if spec.StorageClassName != "" {
 		c.DNSSubdomain(path.Child("storageClassName"), spec.StorageClassName)
 	}
 	check.OptionalOneOf(c, path.Child("volumeMode"), spec.VolumeMode, v1.PersistentVolumeBlock, v1.PersistentVolumeFilesystem)
-	c.anyVolume(spec, name, path)
-	c.attributesClass(spec, path)
-	return c.Errors()
+	validatePersistentVolume(c, spec, name, path)
+	validateAttributesClass(c, spec, path)
 }
 
 // ValidateInlineVolumeSpec checks a volume that is described where it is
 // attached, without being an object of its own: it belongs to no claim.
-func ValidateInlineVolumeSpec(spec *v1.PersistentVolumeSpec, path *field.Path) field.ErrorList {
-	c := &checker{}
+func ValidateInlineVolumeSpec(c *check.Checker, spec *v1.PersistentVolumeSpec, path *field.Path) {
 	const inline = "may not be specified in the context of inline volumes"
 	if spec.ClaimRef != nil {
 		c.Forbidden(path.Child("claimRef"), inline)
@@ -57,17 +54,16 @@ func ValidateInlineVolumeSpec(spec *v1.PersistentVolumeSpec, path *field.Path) f
 	if mode := spec.VolumeMode; mode != nil && *mode != v1.PersistentVolumeFilesystem {
 		c.Forbidden(path.Child("volumeMode"), fmt.Sprintf("may not specify volumeMode other than %s in the context of inline volumes", v1.PersistentVolumeFilesystem))
 	}
-	c.anyVolume(spec, "", path)
-	return c.Errors()
+	validatePersistentVolume(c, spec, "", path)
 }
 
-// anyVolume is what holds for all volumes.
-func (c *checker) anyVolume(spec *v1.PersistentVolumeSpec, name string, fieldPath *field.Path) {
+// validatePersistentVolume is what holds for all volumes.
+func validatePersistentVolume(c *check.Checker, spec *v1.PersistentVolumeSpec, name string, fieldPath *field.Path) {
 	modes := fieldPath.Child("accessModes")
 	if len(spec.AccessModes) == 0 {
 		c.Required(modes, "")
 	}
-	c.modes(spec.AccessModes, modes)
+	validateModes(c, spec.AccessModes, modes)
 	if oneSource(c, persistentTypes, &spec.PersistentVolumeSource, fieldPath) == "local" && spec.NodeAffinity == nil {
 		c.Required(fieldPath.Child("nodeAffinity"), "Local volume requires node affinity")
 	}
@@ -79,8 +75,8 @@ func (c *checker) anyVolume(spec *v1.PersistentVolumeSpec, name string, fieldPat
 	}
 }
 
-// attributesClass (KEP-3751) is a matter of CSI drivers.
-func (c *checker) attributesClass(spec *v1.PersistentVolumeSpec, path *field.Path) {
+// validateAttributesClass (KEP-3751) is a matter of CSI drivers.
+func validateAttributesClass(c *check.Checker, spec *v1.PersistentVolumeSpec, path *field.Path) {
 	class := spec.VolumeAttributesClassName
 	if class == nil {
 		return
@@ -96,8 +92,8 @@ func (c *checker) attributesClass(spec *v1.PersistentVolumeSpec, path *field.Pat
 	}
 }
 
-// capacity is an amount of storage, and of nothing else.
-func (c *checker) capacity(capacity v1.ResourceList, path *field.Path) {
+// validateCapacity is an amount of storage, and of nothing else.
+func validateCapacity(c *check.Checker, capacity v1.ResourceList, path *field.Path) {
 	if len(capacity) == 0 {
 		c.Required(path, "")
 	}
@@ -106,47 +102,47 @@ func (c *checker) capacity(capacity v1.ResourceList, path *field.Path) {
 	}
 	for _, name := range names(capacity) {
 		at, quantity := path.Key(string(name)), capacity[name]
-		c.Add(ValidateAmount(quantity, at)...)
+		ValidateAmount(c, quantity, at)
 		if quantity.Sign() <= 0 {
 			c.Invalid(at, quantity.String(), "must be greater than zero")
 		}
 	}
 }
 
-func (c *checker) volumeAffinity(affinity *v1.VolumeNodeAffinity, path *field.Path) {
+func validateVolumeAffinity(c *check.Checker, affinity *v1.VolumeNodeAffinity, path *field.Path) {
 	switch at := path.Child("required"); {
 	case affinity == nil:
 	case affinity.Required == nil:
 		c.Required(at, "must specify required node constraints")
 	default:
-		c.Add(ValidateNodeSelector(affinity.Required, at)...)
+		ValidateNodeSelector(c, affinity.Required, at)
 	}
 }
 
 // persistentTypes are all sources, in the order in which the first one counts.
 var persistentTypes = []sourceType[v1.PersistentVolumeSource]{
-	typeOf("hostPath", func(s *v1.PersistentVolumeSource) *v1.HostPathVolumeSource { return s.HostPath }, (*checker).hostPath),
-	typeOf("gcePersistentDisk", func(s *v1.PersistentVolumeSource) *v1.GCEPersistentDiskVolumeSource { return s.GCEPersistentDisk }, (*checker).gceDisk).under("persistentDisk"),
-	typeOf("awsElasticBlockStore", func(s *v1.PersistentVolumeSource) *v1.AWSElasticBlockStoreVolumeSource { return s.AWSElasticBlockStore }, (*checker).awsDisk),
-	typeOf("glusterfs", func(s *v1.PersistentVolumeSource) *v1.GlusterfsPersistentVolumeSource { return s.Glusterfs }, (*checker).persistentGlusterfs),
-	typeOf("flocker", func(s *v1.PersistentVolumeSource) *v1.FlockerVolumeSource { return s.Flocker }, (*checker).flocker),
-	typeOf("nfs", func(s *v1.PersistentVolumeSource) *v1.NFSVolumeSource { return s.NFS }, (*checker).nfs),
-	typeOf("rbd", func(s *v1.PersistentVolumeSource) *v1.RBDPersistentVolumeSource { return s.RBD }, (*checker).persistentRBD),
-	typeOf("quobyte", func(s *v1.PersistentVolumeSource) *v1.QuobyteVolumeSource { return s.Quobyte }, (*checker).quobyte),
-	typeOf("cephFS", func(s *v1.PersistentVolumeSource) *v1.CephFSPersistentVolumeSource { return s.CephFS }, (*checker).persistentCephFS).under("cephfs"),
-	typeOf("iscsi", func(s *v1.PersistentVolumeSource) *v1.ISCSIPersistentVolumeSource { return s.ISCSI }, (*checker).persistentISCSI),
-	typeOf("cinder", func(s *v1.PersistentVolumeSource) *v1.CinderPersistentVolumeSource { return s.Cinder }, (*checker).persistentCinder),
-	typeOf("fc", func(s *v1.PersistentVolumeSource) *v1.FCVolumeSource { return s.FC }, (*checker).fibreChannel),
-	besideOthers(typeOf("flexVolume", func(s *v1.PersistentVolumeSource) *v1.FlexPersistentVolumeSource { return s.FlexVolume }, (*checker).persistentFlex)),
-	typeOf("azureFile", func(s *v1.PersistentVolumeSource) *v1.AzureFilePersistentVolumeSource { return s.AzureFile }, (*checker).persistentAzureFile),
-	typeOf("vsphereVolume", func(s *v1.PersistentVolumeSource) *v1.VsphereVirtualDiskVolumeSource { return s.VsphereVolume }, (*checker).vsphereVolume),
-	typeOf("photonPersistentDisk", func(s *v1.PersistentVolumeSource) *v1.PhotonPersistentDiskVolumeSource { return s.PhotonPersistentDisk }, (*checker).photonDisk),
-	typeOf("portworxVolume", func(s *v1.PersistentVolumeSource) *v1.PortworxVolumeSource { return s.PortworxVolume }, (*checker).portworxVolume),
-	typeOf("azureDisk", func(s *v1.PersistentVolumeSource) *v1.AzureDiskVolumeSource { return s.AzureDisk }, (*checker).azureDisk),
-	typeOf("scaleIO", func(s *v1.PersistentVolumeSource) *v1.ScaleIOPersistentVolumeSource { return s.ScaleIO }, (*checker).persistentScaleIO),
-	typeOf("local", func(s *v1.PersistentVolumeSource) *v1.LocalVolumeSource { return s.Local }, (*checker).local),
-	typeOf("storageos", func(s *v1.PersistentVolumeSource) *v1.StorageOSPersistentVolumeSource { return s.StorageOS }, (*checker).persistentStorageOS),
-	typeOf("csi", func(s *v1.PersistentVolumeSource) *v1.CSIPersistentVolumeSource { return s.CSI }, (*checker).persistentCSI),
+	typeOf("hostPath", func(s *v1.PersistentVolumeSource) *v1.HostPathVolumeSource { return s.HostPath }, validateHostPath),
+	typeOf("gcePersistentDisk", func(s *v1.PersistentVolumeSource) *v1.GCEPersistentDiskVolumeSource { return s.GCEPersistentDisk }, validateGceDisk).under("persistentDisk"),
+	typeOf("awsElasticBlockStore", func(s *v1.PersistentVolumeSource) *v1.AWSElasticBlockStoreVolumeSource { return s.AWSElasticBlockStore }, validateAwsDisk),
+	typeOf("glusterfs", func(s *v1.PersistentVolumeSource) *v1.GlusterfsPersistentVolumeSource { return s.Glusterfs }, validatePersistentGlusterfs),
+	typeOf("flocker", func(s *v1.PersistentVolumeSource) *v1.FlockerVolumeSource { return s.Flocker }, validateFlocker),
+	typeOf("nfs", func(s *v1.PersistentVolumeSource) *v1.NFSVolumeSource { return s.NFS }, validateNfs),
+	typeOf("rbd", func(s *v1.PersistentVolumeSource) *v1.RBDPersistentVolumeSource { return s.RBD }, validatePersistentRBD),
+	typeOf("quobyte", func(s *v1.PersistentVolumeSource) *v1.QuobyteVolumeSource { return s.Quobyte }, validateQuobyte),
+	typeOf("cephFS", func(s *v1.PersistentVolumeSource) *v1.CephFSPersistentVolumeSource { return s.CephFS }, validatePersistentCephFS).under("cephfs"),
+	typeOf("iscsi", func(s *v1.PersistentVolumeSource) *v1.ISCSIPersistentVolumeSource { return s.ISCSI }, validatePersistentISCSI),
+	typeOf("cinder", func(s *v1.PersistentVolumeSource) *v1.CinderPersistentVolumeSource { return s.Cinder }, validatePersistentCinder),
+	typeOf("fc", func(s *v1.PersistentVolumeSource) *v1.FCVolumeSource { return s.FC }, validateFibreChannel),
+	besideOthers(typeOf("flexVolume", func(s *v1.PersistentVolumeSource) *v1.FlexPersistentVolumeSource { return s.FlexVolume }, validatePersistentFlex)),
+	typeOf("azureFile", func(s *v1.PersistentVolumeSource) *v1.AzureFilePersistentVolumeSource { return s.AzureFile }, validatePersistentAzureFile),
+	typeOf("vsphereVolume", func(s *v1.PersistentVolumeSource) *v1.VsphereVirtualDiskVolumeSource { return s.VsphereVolume }, validateVsphereVolume),
+	typeOf("photonPersistentDisk", func(s *v1.PersistentVolumeSource) *v1.PhotonPersistentDiskVolumeSource { return s.PhotonPersistentDisk }, validatePhotonDisk),
+	typeOf("portworxVolume", func(s *v1.PersistentVolumeSource) *v1.PortworxVolumeSource { return s.PortworxVolume }, validatePortworxVolume),
+	typeOf("azureDisk", func(s *v1.PersistentVolumeSource) *v1.AzureDiskVolumeSource { return s.AzureDisk }, validateAzureDisk),
+	typeOf("scaleIO", func(s *v1.PersistentVolumeSource) *v1.ScaleIOPersistentVolumeSource { return s.ScaleIO }, validatePersistentScaleIO),
+	typeOf("local", func(s *v1.PersistentVolumeSource) *v1.LocalVolumeSource { return s.Local }, validateLocal),
+	typeOf("storageos", func(s *v1.PersistentVolumeSource) *v1.StorageOSPersistentVolumeSource { return s.StorageOS }, validatePersistentStorageOS),
+	typeOf("csi", func(s *v1.PersistentVolumeSource) *v1.CSIPersistentVolumeSource { return s.CSI }, validatePersistentCSI),
 }
 
 func besideOthers[S any](t sourceType[S]) sourceType[S] {
@@ -154,8 +150,8 @@ func besideOthers[S any](t sourceType[S]) sourceType[S] {
 	return t
 }
 
-func (c *checker) local(local *v1.LocalVolumeSource, path *field.Path) {
+func validateLocal(c *check.Checker, local *v1.LocalVolumeSource, path *field.Path) {
 	if c.NonEmpty(path.Child("path"), local.Path) {
-		c.noBacksteps(path.Child("path"), local.Path)
+		c.NoBacksteps(path.Child("path"), local.Path)
 	}
 }

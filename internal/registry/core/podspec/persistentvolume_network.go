@@ -7,17 +7,19 @@ import (
 	v1 "k8s.io/api/core/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
 // The sources that a PersistentVolume describes otherwise than a pod's volume:
 // a volume has no namespace, so it must say where its secrets are.
 
-func (c *checker) secretIn(name, namespace string, path *field.Path) {
-	c.needAll(path.Child("secretRef"), "name", name, "namespace", namespace)
+func validateSecretIn(c *check.Checker, name, namespace string, path *field.Path) {
+	c.AllNonEmpty(path.Child("secretRef"), "name", name, "namespace", namespace)
 }
 
-func (c *checker) persistentGlusterfs(gluster *v1.GlusterfsPersistentVolumeSource, path *field.Path) {
-	c.needAll(path, "endpoints", gluster.EndpointsName, "path", gluster.Path)
+func validatePersistentGlusterfs(c *check.Checker, gluster *v1.GlusterfsPersistentVolumeSource, path *field.Path) {
+	c.AllNonEmpty(path, "endpoints", gluster.EndpointsName, "path", gluster.Path)
 	namespace, at := gluster.EndpointsNamespace, path.Child("endpointsNamespace")
 	switch {
 	case namespace == nil:
@@ -28,21 +30,21 @@ func (c *checker) persistentGlusterfs(gluster *v1.GlusterfsPersistentVolumeSourc
 	}
 }
 
-func (c *checker) persistentRBD(rbd *v1.RBDPersistentVolumeSource, path *field.Path) {
-	c.monitors(rbd.CephMonitors, path)
+func validatePersistentRBD(c *check.Checker, rbd *v1.RBDPersistentVolumeSource, path *field.Path) {
+	validateMonitors(c, rbd.CephMonitors, path)
 	c.NonEmpty(path.Child("image"), rbd.RBDImage)
 }
 
-func (c *checker) persistentCephFS(ceph *v1.CephFSPersistentVolumeSource, path *field.Path) {
-	c.monitors(ceph.Monitors, path)
+func validatePersistentCephFS(c *check.Checker, ceph *v1.CephFSPersistentVolumeSource, path *field.Path) {
+	validateMonitors(c, ceph.Monitors, path)
 }
 
-func (c *checker) persistentISCSI(iscsi *v1.ISCSIPersistentVolumeSource, path *field.Path) {
+func validatePersistentISCSI(c *check.Checker, iscsi *v1.ISCSIPersistentVolumeSource, path *field.Path) {
 	c.NonEmpty(path.Child("targetPortal"), iscsi.TargetPortal)
 	if c.NonEmpty(path.Child("iqn"), iscsi.IQN) {
-		c.persistentInitiator(iscsi.IQN, path.Child("iqn"))
+		validatePersistentInitiator(c, iscsi.IQN, path.Child("iqn"))
 	}
-	c.lun(iscsi.Lun, path)
+	validateLun(c, iscsi.Lun, path)
 	switch {
 	case iscsi.SecretRef != nil:
 		c.NonEmpty(path.Child("secretRef").Child("name"), iscsi.SecretRef.Name)
@@ -50,55 +52,55 @@ func (c *checker) persistentISCSI(iscsi *v1.ISCSIPersistentVolumeSource, path *f
 		c.Required(path.Child("secretRef"), "")
 	}
 	if iscsi.InitiatorName != nil {
-		c.persistentInitiator(*iscsi.InitiatorName, path.Child("initiatorname"))
+		validatePersistentInitiator(c, *iscsi.InitiatorName, path.Child("initiatorname"))
 	}
 }
 
-func (c *checker) persistentInitiator(name string, path *field.Path) {
+func validatePersistentInitiator(c *check.Checker, name string, path *field.Path) {
 	if format, known := initiatorNames[name[:min(3, len(name))]]; !known || !format.MatchString(name) {
 		c.Invalid(path, name, "must be valid format")
 	}
 }
 
-func (c *checker) persistentCinder(cinder *v1.CinderPersistentVolumeSource, path *field.Path) {
+func validatePersistentCinder(c *check.Checker, cinder *v1.CinderPersistentVolumeSource, path *field.Path) {
 	c.NonEmpty(path.Child("volumeID"), cinder.VolumeID)
 	if ref := cinder.SecretRef; ref != nil {
-		c.secretIn(ref.Name, ref.Namespace, path)
+		validateSecretIn(c, ref.Name, ref.Namespace, path)
 	}
 }
 
-func (c *checker) persistentFlex(flex *v1.FlexPersistentVolumeSource, path *field.Path) {
-	c.flexDriver(flex.Driver, flex.Options, path)
+func validatePersistentFlex(c *check.Checker, flex *v1.FlexPersistentVolumeSource, path *field.Path) {
+	validateFlexDriver(c, flex.Driver, flex.Options, path)
 }
 
-func (c *checker) persistentAzureFile(azure *v1.AzureFilePersistentVolumeSource, path *field.Path) {
-	c.needAll(path, "secretName", azure.SecretName, "shareName", azure.ShareName)
+func validatePersistentAzureFile(c *check.Checker, azure *v1.AzureFilePersistentVolumeSource, path *field.Path) {
+	c.AllNonEmpty(path, "secretName", azure.SecretName, "shareName", azure.ShareName)
 	if azure.SecretNamespace != nil {
 		c.NonEmpty(path.Child("secretNamespace"), *azure.SecretNamespace)
 	}
 }
 
-func (c *checker) persistentScaleIO(scaleIO *v1.ScaleIOPersistentVolumeSource, path *field.Path) {
-	c.needAll(path, "gateway", scaleIO.Gateway, "system", scaleIO.System, "volumeName", scaleIO.VolumeName)
+func validatePersistentScaleIO(c *check.Checker, scaleIO *v1.ScaleIOPersistentVolumeSource, path *field.Path) {
+	c.AllNonEmpty(path, "gateway", scaleIO.Gateway, "system", scaleIO.System, "volumeName", scaleIO.VolumeName)
 }
 
-func (c *checker) persistentStorageOS(storageOS *v1.StorageOSPersistentVolumeSource, path *field.Path) {
-	c.storageOSNames(storageOS.VolumeName, storageOS.VolumeNamespace, path)
+func validatePersistentStorageOS(c *check.Checker, storageOS *v1.StorageOSPersistentVolumeSource, path *field.Path) {
+	validateStorageOSNames(c, storageOS.VolumeName, storageOS.VolumeNamespace, path)
 	if ref := storageOS.SecretRef; ref != nil {
-		c.secretIn(ref.Name, ref.Namespace, path)
+		validateSecretIn(c, ref.Name, ref.Namespace, path)
 	}
 }
 
-func (c *checker) persistentCSI(csi *v1.CSIPersistentVolumeSource, path *field.Path) {
+func validatePersistentCSI(c *check.Checker, csi *v1.CSIPersistentVolumeSource, path *field.Path) {
 	c.DriverName(path.Child("driver"), csi.Driver)
 	c.NonEmpty(path.Child("volumeHandle"), csi.VolumeHandle)
-	c.csiSecret(csi.ControllerPublishSecretRef, path.Child("controllerPublishSecretRef"))
-	c.csiSecret(csi.ControllerExpandSecretRef, path.Child("controllerExpandSecretRef"))
-	c.csiSecret(csi.NodePublishSecretRef, path.Child("nodePublishSecretRef"))
-	c.csiSecret(csi.NodeExpandSecretRef, path.Child("nodeExpandSecretRef"))
+	validateCsiSecret(c, csi.ControllerPublishSecretRef, path.Child("controllerPublishSecretRef"))
+	validateCsiSecret(c, csi.ControllerExpandSecretRef, path.Child("controllerExpandSecretRef"))
+	validateCsiSecret(c, csi.NodePublishSecretRef, path.Child("nodePublishSecretRef"))
+	validateCsiSecret(c, csi.NodeExpandSecretRef, path.Child("nodeExpandSecretRef"))
 }
 
-func (c *checker) csiSecret(ref *v1.SecretReference, path *field.Path) {
+func validateCsiSecret(c *check.Checker, ref *v1.SecretReference, path *field.Path) {
 	if ref == nil {
 		return
 	}

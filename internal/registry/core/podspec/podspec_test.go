@@ -13,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
 // validPod is a small pod as the defaults leave it.
@@ -70,7 +72,7 @@ func (cases createCases) run(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			pod := validPod()
 			test.change(pod)
-			diffErrors(t, test.want, ValidatePodCreate(pod))
+			diffErrors(t, test.want, check.Run(func(c *check.Checker) { ValidatePodCreate(c, pod) }))
 		})
 	}
 }
@@ -242,7 +244,7 @@ func TestTemplate(t *testing.T) {
 	diffErrors(t, []string{
 		`spec.template.labels: Invalid value: "a b": ` + value,
 		`spec.template.spec.ephemeralContainers: Forbidden: ephemeral containers not allowed in pod template`,
-	}, ValidatePodTemplateSpec(template, field.NewPath("spec", "template")))
+	}, check.Run(func(c *check.Checker) { ValidatePodTemplateSpec(c, template, field.NewPath("spec", "template")) }))
 }
 
 func TestBinding(t *testing.T) {
@@ -263,21 +265,27 @@ func TestBinding(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			diffErrors(t, test.want, ValidatePodBinding(&v1.Binding{Target: test.target}))
+			diffErrors(t, test.want, check.Run(func(c *check.Checker) { ValidatePodBinding(c, &v1.Binding{Target: test.target}) }))
 		})
 	}
 }
 
 func TestLogOptions(t *testing.T) {
-	diffErrors(t, nil, ValidatePodLogOptions(&v1.PodLogOptions{TailLines: new(int64(0)), LimitBytes: new(int64(1)), SinceSeconds: new(int64(1))}))
+	diffErrors(t, nil, check.Run(func(c *check.Checker) {
+		ValidatePodLogOptions(c, &v1.PodLogOptions{TailLines: new(int64(0)), LimitBytes: new(int64(1)), SinceSeconds: new(int64(1))})
+	}))
 	diffErrors(t, []string{
 		`tailLines: Invalid value: -1: must be greater than or equal to 0`,
 		`limitBytes: Invalid value: 0: must be greater than 0`,
 		`sinceSeconds: Invalid value: 0: must be greater than 0`,
 		`stream: Forbidden: may not be specified`,
-	}, ValidatePodLogOptions(&v1.PodLogOptions{TailLines: new(int64(-1)), LimitBytes: new(int64(0)), SinceSeconds: new(int64(0)), Stream: new("stdout")}))
+	}, check.Run(func(c *check.Checker) {
+		ValidatePodLogOptions(c, &v1.PodLogOptions{TailLines: new(int64(-1)), LimitBytes: new(int64(0)), SinceSeconds: new(int64(0)), Stream: new("stdout")})
+	}))
 	diffErrors(t, []string{"[]: Forbidden: at most one of `sinceTime` or `sinceSeconds` may be specified"},
-		ValidatePodLogOptions(&v1.PodLogOptions{SinceSeconds: new(int64(0)), SinceTime: &metav1.Time{}}))
+		check.Run(func(c *check.Checker) {
+			ValidatePodLogOptions(c, &v1.PodLogOptions{SinceSeconds: new(int64(0)), SinceTime: &metav1.Time{}})
+		}))
 }
 
 func httpGet(port int) *v1.HTTPGetAction {

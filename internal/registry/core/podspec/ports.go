@@ -14,7 +14,7 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
-func (c *checker) ports(ports []v1.ContainerPort, path *field.Path) {
+func validatePorts(c *check.Checker, ports []v1.ContainerPort, path *field.Path) {
 	names := sets.Set[string]{}
 	for i := range ports {
 		port, at := &ports[i], path.Index(i)
@@ -37,8 +37,8 @@ func (c *checker) ports(ports []v1.ContainerPort, path *field.Path) {
 	}
 }
 
-// hostPorts reports the ports that another container, one in taken, has.
-func (c *checker) hostPorts(ports []v1.ContainerPort, path *field.Path, taken sets.Set[string]) {
+// validateHostPorts reports the ports that another container, one in taken, has.
+func validateHostPorts(c *check.Checker, ports []v1.ContainerPort, path *field.Path, taken sets.Set[string]) {
 	for i := range ports {
 		port := &ports[i]
 		if port.HostPort == 0 {

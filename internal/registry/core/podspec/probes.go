@@ -15,31 +15,31 @@ import (
 )
 
 func (c *specChecker) probes(container *v1.Container, path *field.Path) {
-	c.killingProbe(container.LivenessProbe, path.Child("livenessProbe"))
+	validateKillingProbe(c.Checker, container.LivenessProbe, path.Child("livenessProbe"))
 	if probe := container.ReadinessProbe; probe != nil {
 		at := path.Child("readinessProbe")
-		c.probe(probe, at)
+		validateProbe(c.Checker, probe, at)
 		if probe.TerminationGracePeriodSeconds != nil {
 			c.Invalid(at.Child("terminationGracePeriodSeconds"), *probe.TerminationGracePeriodSeconds, "must not be set for readinessProbes")
 		}
 	}
-	c.killingProbe(container.StartupProbe, path.Child("startupProbe"))
+	validateKillingProbe(c.Checker, container.StartupProbe, path.Child("startupProbe"))
 }
 
-// killingProbe checks a probe whose failure kills the container: one success
+// validateKillingProbe checks a probe whose failure kills the container: one success
 // is enough to let it live.
-func (c *checker) killingProbe(probe *v1.Probe, path *field.Path) {
+func validateKillingProbe(c *check.Checker, probe *v1.Probe, path *field.Path) {
 	if probe == nil {
 		return
 	}
-	c.probe(probe, path)
+	validateProbe(c, probe, path)
 	if probe.SuccessThreshold != 1 {
 		c.Invalid(path.Child("successThreshold"), probe.SuccessThreshold, "must be 1")
 	}
 }
 
-func (c *checker) probe(probe *v1.Probe, path *field.Path) {
-	c.handler(handler{exec: probe.Exec, httpGet: probe.HTTPGet, tcpSocket: probe.TCPSocket, grpc: probe.GRPC}, nil, path)
+func validateProbe(c *check.Checker, probe *v1.Probe, path *field.Path) {
+	validateHandler(c, handler{exec: probe.Exec, httpGet: probe.HTTPGet, tcpSocket: probe.TCPSocket, grpc: probe.GRPC}, nil, path)
 	c.NonNegative(path.Child("initialDelaySeconds"), int64(probe.InitialDelaySeconds))
 	c.NonNegative(path.Child("timeoutSeconds"), int64(probe.TimeoutSeconds))
 	c.NonNegative(path.Child("periodSeconds"), int64(probe.PeriodSeconds))
@@ -62,7 +62,7 @@ func (c *specChecker) hook(hook *v1.LifecycleHandler, path *field.Path) {
 	if hook == nil {
 		return
 	}
-	c.handler(handler{exec: hook.Exec, httpGet: hook.HTTPGet, tcpSocket: hook.TCPSocket, sleep: hook.Sleep},
+	validateHandler(c.Checker, handler{exec: hook.Exec, httpGet: hook.HTTPGet, tcpSocket: hook.TCPSocket, sleep: hook.Sleep},
 		c.spec.TerminationGracePeriodSeconds, path)
 }
 
@@ -75,18 +75,18 @@ type handler struct {
 	sleep     *v1.SleepAction
 }
 
-func (c *checker) handler(h handler, gracePeriod *int64, path *field.Path) {
+func validateHandler(c *check.Checker, h handler, gracePeriod *int64, path *field.Path) {
 	found := false
 	for _, action := range []struct {
 		name  string
 		set   bool
 		check func(path *field.Path)
 	}{
-		{"exec", h.exec != nil, func(path *field.Path) { c.exec(h.exec, path) }},
-		{"httpGet", h.httpGet != nil, func(path *field.Path) { c.httpGet(h.httpGet, path) }},
+		{"exec", h.exec != nil, func(path *field.Path) { validateExec(c, h.exec, path) }},
+		{"httpGet", h.httpGet != nil, func(path *field.Path) { validateHttpGet(c, h.httpGet, path) }},
 		{"tcpSocket", h.tcpSocket != nil, func(path *field.Path) { c.PortNumberOrName(path.Child("port"), h.tcpSocket.Port) }},
 		{"grpc", h.grpc != nil, func(path *field.Path) { c.PortNumberOrName(path.Child("port"), intstr.FromInt32(h.grpc.Port)) }},
-		{"sleep", h.sleep != nil, func(path *field.Path) { c.sleep(h.sleep, gracePeriod, path) }},
+		{"sleep", h.sleep != nil, func(path *field.Path) { validateSleep(c, h.sleep, gracePeriod, path) }},
 	} {
 		switch {
 		case !action.set:
@@ -102,13 +102,13 @@ func (c *checker) handler(h handler, gracePeriod *int64, path *field.Path) {
 	}
 }
 
-func (c *checker) exec(exec *v1.ExecAction, path *field.Path) {
+func validateExec(c *check.Checker, exec *v1.ExecAction, path *field.Path) {
 	if len(exec.Command) == 0 {
 		c.Required(path.Child("command"), "")
 	}
 }
 
-func (c *checker) httpGet(get *v1.HTTPGetAction, path *field.Path) {
+func validateHttpGet(c *check.Checker, get *v1.HTTPGetAction, path *field.Path) {
 	c.NonEmpty(path.Child("path"), get.Path)
 	c.PortNumberOrName(path.Child("port"), get.Port)
 	check.OneOf(c, path.Child("scheme"), get.Scheme, v1.URISchemeHTTP, v1.URISchemeHTTPS)
@@ -117,9 +117,9 @@ func (c *checker) httpGet(get *v1.HTTPGetAction, path *field.Path) {
 	}
 }
 
-// sleep must end before the pod's grace period does. Without one, which is
+// validateSleep must end before the pod's grace period does. Without one, which is
 // reported elsewhere, there is nothing to compare with.
-func (c *checker) sleep(sleep *v1.SleepAction, gracePeriod *int64, path *field.Path) {
+func validateSleep(c *check.Checker, sleep *v1.SleepAction, gracePeriod *int64, path *field.Path) {
 	if gracePeriod != nil && (sleep.Seconds < 0 || sleep.Seconds > *gracePeriod) {
 		c.Invalid(path, sleep.Seconds, fmt.Sprintf("must be non-negative and less than terminationGracePeriodSeconds (%d)", *gracePeriod))
 	}

@@ -10,60 +10,65 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/kubectl/pkg/util/qos"
+
+	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
 // ValidatePodResize checks an update that changes the resources of a running
 // pod in place (KEP-1287): CPU and memory may change, but neither may come or
 // go, nor may the pod's quality of service change.
-func ValidatePodResize(pod, old *v1.Pod) field.ErrorList {
+func ValidatePodResize(c *check.Checker, pod, old *v1.Pod) {
 	switch {
 	case isMirror(&old.ObjectMeta):
-		return field.ErrorList{field.Forbidden(field.NewPath(""), "static pods cannot be resized")}
+		c.Forbidden(field.NewPath(""), "static pods cannot be resized")
+		return
 	case isWindows(&old.Spec):
-		return field.ErrorList{field.Forbidden(field.NewPath(""), "windows pods cannot be resized")}
+		c.Forbidden(field.NewPath(""), "windows pods cannot be resized")
+		return
 	}
-	c := &checker{}
-	c.metadataUpdate(&pod.ObjectMeta, &old.ObjectMeta, field.NewPath("metadata"))
-	c.pod(pod)
-	c.resize(pod, old)
-	return c.Errors()
+	path, rest := field.NewPath("spec"), pod.Spec.DeepCopy()
+	valid := c.Passes(func() {
+		validateMetadataUpdate(c, &pod.ObjectMeta, &old.ObjectMeta, field.NewPath("metadata"))
+		validatePod(c, pod)
+		validateResize(c, pod, old, rest, path)
+	})
+	if valid && !equality.Semantic.DeepEqual(rest, &old.Spec) {
+		c.Forbidden(path, onlyResources)
+	}
 }
 
-func (c *checker) resize(pod, old *v1.Pod) {
-	const onlyResources = "only cpu and memory resources are mutable"
-	path := field.NewPath("spec")
+const onlyResources = "only cpu and memory resources are mutable"
+
+// validateResize checks the changes that a resize may make, and undoes them in rest, a copy of the
+// pod's spec.
+func validateResize(c *check.Checker, pod, old *v1.Pod, rest *v1.PodSpec, path *field.Path) {
 	if qos.GetPodQOS(old) != qos.ComputePodQOS(pod) {
 		c.Invalid(path, pod.Status.QOSClass, "Pod QOS Class may not change as a result of resizing")
 	}
 	if !nodeResizes(old) {
 		c.Forbidden(path, "Pod running on node without support for resize")
 	}
-	// With the changes undone that are allowed, nothing may differ any more.
-	rest := pod.Spec.DeepCopy()
 	if hasResources(pod.Spec.Resources) || hasResources(old.Spec.Resources) {
-		c.podResize(rest, &old.Spec, path)
+		validatePodResize(c, rest, &old.Spec, path)
 	}
-	same := c.sameContainers(pod.Spec.Containers, old.Spec.Containers, "containers", path)
-	same = c.sameContainers(pod.Spec.InitContainers, old.Spec.InitContainers, "initContainers", path) && same
+	same := validateSameContainers(c, pod.Spec.Containers, old.Spec.Containers, "containers", path)
+	same = validateSameContainers(c, pod.Spec.InitContainers, old.Spec.InitContainers, "initContainers", path) && same
 	if !same {
 		return
 	}
 	for i := range rest.InitContainers {
 		at := path.Child("initContainers").Index(i)
-		if !c.containerResize(&rest.InitContainers[i], &old.Spec.InitContainers[i], at) {
+		if !validateContainerResize(c, &rest.InitContainers[i], &old.Spec.InitContainers[i], at) {
 			c.Forbidden(at, "only cpu and memory resources for init or sidecar containers are mutable")
 		}
 	}
 	for i := range rest.Containers {
-		if !c.containerResize(&rest.Containers[i], &old.Spec.Containers[i], path.Child("containers").Index(i)) {
+		if !validateContainerResize(c, &rest.Containers[i], &old.Spec.Containers[i], path.Child("containers").Index(i)) {
 			c.Forbidden(path, onlyResources)
 		}
 	}
 	if !equality.Semantic.DeepEqual(pod.Spec.Volumes, old.Spec.Volumes) {
 		c.Forbidden(path.Child("volumes"), "volumes are immutable on resize when InPlacePodVerticalScalingMemoryBackedVolumes feature gate is disabled")
-	}
-	if len(c.Errors()) == 0 && !equality.Semantic.DeepEqual(rest, &old.Spec) {
-		c.Forbidden(path, onlyResources)
 	}
 }
 
@@ -82,7 +87,7 @@ func hasResources(resources *v1.ResourceRequirements) bool {
 	return resources != nil && len(resources.Requests)+len(resources.Limits) > 0
 }
 
-func (c *checker) sameContainers(now, old []v1.Container, list string, path *field.Path) bool {
+func validateSameContainers(c *check.Checker, now, old []v1.Container, list string, path *field.Path) bool {
 	if len(now) != len(old) {
 		c.Forbidden(path.Child(list), list+" may not be added or removed on resize")
 		return false
@@ -97,9 +102,9 @@ func (c *checker) sameContainers(now, old []v1.Container, list string, path *fie
 	return same
 }
 
-// containerResize undoes the change of a container's CPU and memory, and says
+// validateContainerResize undoes the change of a container's CPU and memory, and says
 // whether that was all.
-func (c *checker) containerResize(container, old *v1.Container, path *field.Path) bool {
+func validateContainerResize(c *check.Checker, container, old *v1.Container, path *field.Path) bool {
 	at := path.Child("resources")
 	if isRemoved(container.Resources.Requests, old.Resources.Requests) {
 		c.Forbidden(at.Child("requests"), "resource requests cannot be removed")
@@ -111,8 +116,8 @@ func (c *checker) containerResize(container, old *v1.Container, path *field.Path
 	return equality.Semantic.DeepEqual(container, old)
 }
 
-// podResize is containerResize for the pod as a whole.
-func (c *checker) podResize(rest, old *v1.PodSpec, path *field.Path) {
+// validatePodResize is containerResize for the pod as a whole.
+func validatePodResize(c *check.Checker, rest, old *v1.PodSpec, path *field.Path) {
 	at := path.Child("resources")
 	before := old.Resources
 	switch {

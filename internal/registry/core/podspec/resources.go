@@ -15,51 +15,32 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	resourcehelper "k8s.io/component-helpers/resource"
+
+	"github.com/kindred-project/kindred/internal/registry/check"
 )
+
+// ValidateAmount checks an amount of anything.
+func ValidateAmount(c *check.Checker, quantity resource.Quantity, path *field.Path) {
+	if quantity.Value() < 0 {
+		c.Invalid(path, quantity.Value(), "must be a valid resource quantity")
+	}
+}
 
 // ValidateResourceRequirements checks what a container asks for; claims are the
 // names in spec.resourceClaims that it may refer to.
-func ValidateResourceRequirements(requirements *v1.ResourceRequirements, claims sets.Set[string], path *field.Path) field.ErrorList {
-	c := &checker{}
-	c.containerResources(requirements, claims, path)
-	return c.Errors()
-}
-
-// ValidateResourceQuantity checks an amount of one resource.
-func ValidateResourceQuantity(name v1.ResourceName, quantity resource.Quantity, path *field.Path) field.ErrorList {
-	c := &checker{}
-	c.quantity(name, quantity, path)
-	return c.Errors()
-}
-
-// ValidateAmount checks an amount of anything.
-func ValidateAmount(quantity resource.Quantity, path *field.Path) field.ErrorList {
-	if quantity.Value() >= 0 {
-		return nil
-	}
-	return field.ErrorList{field.Invalid(path, quantity.Value(), "must be a valid resource quantity")}
-}
-
-func (c *checker) containerResources(requirements *v1.ResourceRequirements, claims sets.Set[string], path *field.Path) {
-	c.requirements(requirements, c.containerResourceName, path)
-	c.claimRefs(requirements.Claims, claims, path.Child("claims"))
-}
-
-// ValidateContainerResourceName checks the name of a resource that a container has.
-func ValidateContainerResourceName(name v1.ResourceName, path *field.Path) field.ErrorList {
-	c := &checker{}
-	c.containerResourceName(name, path)
-	return c.Errors()
+func ValidateResourceRequirements(c *check.Checker, requirements *v1.ResourceRequirements, claims sets.Set[string], path *field.Path) {
+	validateRequirements(c, requirements, ValidateContainerResourceName, path)
+	validateClaimRefs(c, requirements.Claims, claims, path.Child("claims"))
 }
 
 // nameRule checks which resources may be asked for.
-type nameRule func(name v1.ResourceName, path *field.Path)
+type nameRule func(c *check.Checker, name v1.ResourceName, path *field.Path)
 
-func (c *checker) requirements(requirements *v1.ResourceRequirements, rule nameRule, path *field.Path) {
-	c.amounts(requirements.Limits, rule, path.Child("limits"))
-	c.amounts(requirements.Requests, rule, path.Child("requests"))
+func validateRequirements(c *check.Checker, requirements *v1.ResourceRequirements, rule nameRule, path *field.Path) {
+	validateAmounts(c, requirements.Limits, rule, path.Child("limits"))
+	validateAmounts(c, requirements.Requests, rule, path.Child("requests"))
 	for _, name := range names(requirements.Requests) {
-		c.withinLimit(name, requirements, path)
+		validateWithinLimit(c, name, requirements, path)
 	}
 	all := append(names(requirements.Limits), names(requirements.Requests)...)
 	if slices.ContainsFunc(all, isHugePages) && !slices.ContainsFunc(all, isCPUOrMemory) {
@@ -67,20 +48,20 @@ func (c *checker) requirements(requirements *v1.ResourceRequirements, rule nameR
 	}
 }
 
-func (c *checker) amounts(list v1.ResourceList, rule nameRule, path *field.Path) {
+func validateAmounts(c *check.Checker, list v1.ResourceList, rule nameRule, path *field.Path) {
 	for _, name := range names(list) {
 		at, quantity := path.Key(string(name)), list[name]
-		rule(name, at)
-		c.quantity(name, quantity, at)
+		rule(c, name, at)
+		ValidateResourceQuantity(c, name, quantity, at)
 		if isHugePages(name) && !isMultipleOfPage(name, quantity) {
 			c.Invalid(at, quantity.String(), fmt.Sprintf("%s is not positive integer multiple of %s", quantity.String(), name))
 		}
 	}
 }
 
-// withinLimit: a request is at most the limit, and just the limit where more
+// validateWithinLimit: a request is at most the limit, and just the limit where more
 // cannot be promised than there is.
-func (c *checker) withinLimit(name v1.ResourceName, requirements *v1.ResourceRequirements, path *field.Path) {
+func validateWithinLimit(c *check.Checker, name v1.ResourceName, requirements *v1.ResourceRequirements, path *field.Path) {
 	request := requirements.Requests[name]
 	limit, limited := requirements.Limits[name]
 	overcommits := Overcommits(name)
@@ -95,7 +76,8 @@ func (c *checker) withinLimit(name v1.ResourceName, requirements *v1.ResourceReq
 	}
 }
 
-func (c *checker) quantity(name v1.ResourceName, quantity resource.Quantity, path *field.Path) {
+// ValidateResourceQuantity checks an amount of one resource.
+func ValidateResourceQuantity(c *check.Checker, name v1.ResourceName, quantity resource.Quantity, path *field.Path) {
 	if quantity.Sign() < 0 {
 		c.Invalid(path, quantity.String(), "must be greater than or equal to 0")
 	}
@@ -167,32 +149,28 @@ func isStandard(name v1.ResourceName) bool {
 }
 
 // ValidateQuotaResourceName checks the name of what a quota counts.
-func ValidateQuotaResourceName(name v1.ResourceName, path *field.Path) field.ErrorList {
-	c := &checker{}
-	c.resourceName(name, path)
+func ValidateQuotaResourceName(c *check.Checker, name v1.ResourceName, path *field.Path) {
+	validateResourceName(c, name, path)
 	if !strings.Contains(string(name), "/") && !IsQuotaResource(name) {
 		c.Invalid(path, name, "must be a standard resource for quota")
 	}
-	return c.Errors()
 }
 
 // ValidateLimitedResourceName checks the name of what a LimitRange limits, of
 // containers and pods or of anything else.
-func ValidateLimitedResourceName(name v1.ResourceName, ofContainers bool, path *field.Path) field.ErrorList {
-	c := &checker{}
+func ValidateLimitedResourceName(c *check.Checker, name v1.ResourceName, ofContainers bool, path *field.Path) {
 	if ofContainers {
-		c.containerResourceName(name, path)
+		ValidateContainerResourceName(c, name, path)
 	} else {
-		c.resourceName(name, path)
+		validateResourceName(c, name, path)
 	}
-	return c.Errors()
 }
 
 // Overcommits says whether more of a resource may be promised than there is.
 func Overcommits(name v1.ResourceName) bool { return IsNativeResource(name) && !isHugePages(name) }
 
-// resourceName checks a name of any resource, and says whether it is one.
-func (c *checker) resourceName(name v1.ResourceName, path *field.Path) bool {
+// validateResourceName checks a name of any resource, and says whether it is one.
+func validateResourceName(c *check.Checker, name v1.ResourceName, path *field.Path) bool {
 	if problems := validation.IsQualifiedName(string(name)); len(problems) > 0 {
 		c.Invalid(path, name, problems...)
 		return false
@@ -204,8 +182,9 @@ func (c *checker) resourceName(name v1.ResourceName, path *field.Path) bool {
 	return true
 }
 
-func (c *checker) containerResourceName(name v1.ResourceName, path *field.Path) {
-	c.resourceName(name, path)
+// ValidateContainerResourceName checks the name of a resource that a container has.
+func ValidateContainerResourceName(c *check.Checker, name v1.ResourceName, path *field.Path) {
+	validateResourceName(c, name, path)
 	switch {
 	case !strings.Contains(string(name), "/"):
 		if !isCPUOrMemory(name) && name != v1.ResourceEphemeralStorage && !isHugePages(name) {
@@ -216,8 +195,8 @@ func (c *checker) containerResourceName(name v1.ResourceName, path *field.Path) 
 	}
 }
 
-// claimRefs checks the claims that a container uses, whole or one request each.
-func (c *checker) claimRefs(refs []v1.ResourceClaim, claims sets.Set[string], path *field.Path) {
+// validateClaimRefs checks the claims that a container uses, whole or one request each.
+func validateClaimRefs(c *check.Checker, refs []v1.ResourceClaim, claims sets.Set[string], path *field.Path) {
 	used := sets.Set[string]{}
 	for i, ref := range refs {
 		at := path.Index(i)
@@ -225,7 +204,7 @@ func (c *checker) claimRefs(refs []v1.ResourceClaim, claims sets.Set[string], pa
 			c.Required(at, "")
 			continue
 		}
-		c.claimUse(ref, used, at)
+		validateClaimUse(c, ref, used, at)
 		if !claims.Has(ref.Name) {
 			missing := field.NotFound(at, ref.Name)
 			missing.Detail = "must be one of the names in pod.spec.resourceClaims which is empty"
@@ -237,9 +216,9 @@ func (c *checker) claimRefs(refs []v1.ResourceClaim, claims sets.Set[string], pa
 	}
 }
 
-// claimUse reports what is used twice: a request of a claim, also as a part of
+// validateClaimUse reports what is used twice: a request of a claim, also as a part of
 // the whole claim.
-func (c *checker) claimUse(ref v1.ResourceClaim, used sets.Set[string], path *field.Path) {
+func validateClaimUse(c *check.Checker, ref v1.ResourceClaim, used sets.Set[string], path *field.Path) {
 	if used.Has(ref.Name) {
 		c.Duplicate(path, ref.Name)
 		return
@@ -274,13 +253,13 @@ func (c *specChecker) podResources(path *field.Path) {
 	if resources.Claims != nil {
 		c.Forbidden(at.Child("claims"), "claims may not be set for Resources at pod-level")
 	}
-	c.requirements(resources, c.podResourceName, at)
-	c.claimRefs(resources.Claims, c.claims, at.Child("claims"))
+	validateRequirements(c.Checker, resources, validatePodResourceName, at)
+	validateClaimRefs(c.Checker, resources.Claims, c.claims, at.Child("claims"))
 	c.containersFit(resources, at)
 }
 
-func (c *checker) podResourceName(name v1.ResourceName, path *field.Path) {
-	if c.resourceName(name, path) && !resourcehelper.IsSupportedPodLevelResource(name) {
+func validatePodResourceName(c *check.Checker, name v1.ResourceName, path *field.Path) {
+	if validateResourceName(c, name, path) && !resourcehelper.IsSupportedPodLevelResource(name) {
 		c.Add(field.NotSupported(path, name, sets.List(resourcehelper.SupportedPodLevelResources())))
 	}
 }

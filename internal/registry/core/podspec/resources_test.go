@@ -9,6 +9,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
 func TestResourceRequirements(t *testing.T) {
@@ -71,7 +73,9 @@ func TestResourceRequirements(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			diffErrors(t, test.want, ValidateResourceRequirements(&test.requirements, sets.New("gpu"), field.NewPath("r")))
+			diffErrors(t, test.want, check.Run(func(c *check.Checker) {
+				ValidateResourceRequirements(c, &test.requirements, sets.New("gpu"), field.NewPath("r"))
+			}))
 		})
 	}
 }
@@ -199,7 +203,7 @@ func TestResize(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			diffErrors(t, test.want, ValidatePodResize(resized(test.change), resized(test.old)))
+			diffErrors(t, test.want, check.Run(func(c *check.Checker) { ValidatePodResize(c, resized(test.change), resized(test.old)) }))
 		})
 	}
 }

@@ -18,10 +18,8 @@ import (
 )
 
 // ValidateTolerations checks the tolerations at path.
-func ValidateTolerations(tolerations []v1.Toleration, path *field.Path) field.ErrorList {
-	c := &checker{}
-	c.tolerations(tolerations, path, declared)
-	return c.Errors()
+func ValidateTolerations(c *check.Checker, tolerations []v1.Toleration, path *field.Path) {
+	validateTolerations(c, tolerations, path, declared)
 }
 
 // Whether a generated validation covers the same field, and may report it too.
@@ -30,13 +28,13 @@ const (
 	undeclared = false
 )
 
-func (c *checker) tolerations(tolerations []v1.Toleration, path *field.Path, covered bool) {
+func validateTolerations(c *check.Checker, tolerations []v1.Toleration, path *field.Path, covered bool) {
 	for i := range tolerations {
-		c.toleration(&tolerations[i], path.Index(i), covered)
+		validateToleration(c, &tolerations[i], path.Index(i), covered)
 	}
 }
 
-func (c *checker) toleration(toleration *v1.Toleration, path *field.Path, covered bool) {
+func validateToleration(c *check.Checker, toleration *v1.Toleration, path *field.Path, covered bool) {
 	if toleration.Key != "" {
 		problems := metavalidation.ValidateLabelName(toleration.Key, path.Child("key"))
 		if covered {
@@ -81,65 +79,50 @@ func (c *specChecker) schedulingGates(path *field.Path) {
 	}
 }
 
-// ValidateAffinity checks the affinity at path, which may be nil.
-func ValidateAffinity(affinity *v1.Affinity, path *field.Path) field.ErrorList {
-	c := &checker{}
-	c.affinity(affinity, path)
-	return c.Errors()
-}
-
 const (
 	requiredTerms  = "requiredDuringSchedulingIgnoredDuringExecution"
 	preferredTerms = "preferredDuringSchedulingIgnoredDuringExecution"
 )
 
-func (c *checker) affinity(affinity *v1.Affinity, path *field.Path) {
+// ValidateAffinity checks the affinity at path, which may be nil.
+func ValidateAffinity(c *check.Checker, affinity *v1.Affinity, path *field.Path) {
 	if affinity == nil {
 		return
 	}
 	if node := affinity.NodeAffinity; node != nil {
-		c.nodeAffinity(node, path.Child("nodeAffinity"))
+		validateNodeAffinity(c, node, path.Child("nodeAffinity"))
 	}
 	if pods := affinity.PodAffinity; pods != nil {
-		c.podTerms(pods.RequiredDuringSchedulingIgnoredDuringExecution,
+		validatePodTerms(c, pods.RequiredDuringSchedulingIgnoredDuringExecution,
 			pods.PreferredDuringSchedulingIgnoredDuringExecution, path.Child("podAffinity"))
 	}
 	if pods := affinity.PodAntiAffinity; pods != nil {
-		c.podTerms(pods.RequiredDuringSchedulingIgnoredDuringExecution,
+		validatePodTerms(c, pods.RequiredDuringSchedulingIgnoredDuringExecution,
 			pods.PreferredDuringSchedulingIgnoredDuringExecution, path.Child("podAntiAffinity"))
 	}
 }
 
-func (c *checker) nodeAffinity(affinity *v1.NodeAffinity, path *field.Path) {
+func validateNodeAffinity(c *check.Checker, affinity *v1.NodeAffinity, path *field.Path) {
 	if required := affinity.RequiredDuringSchedulingIgnoredDuringExecution; required != nil {
-		c.nodeSelector(required, path.Child(requiredTerms))
+		ValidateNodeSelector(c, required, path.Child(requiredTerms))
 	}
 	for i, term := range affinity.PreferredDuringSchedulingIgnoredDuringExecution {
 		at := path.Child(preferredTerms).Index(i)
-		c.weight(term.Weight, at)
+		validateWeight(c, term.Weight, at)
 		// A value that no label has does no harm in a preference.
-		c.nodeSelectorTerm(&term.Preference, anyValues, at.Child("preference"))
+		validateNodeSelectorTerm(c, &term.Preference, anyValues, at.Child("preference"))
 	}
 }
 
-func (c *checker) weight(weight int32, path *field.Path) {
+func validateWeight(c *check.Checker, weight int32, path *field.Path) {
 	if weight < 1 || weight > 100 {
 		c.Invalid(path.Child("weight"), weight, "must be in the range 1-100")
 	}
 }
 
-// ValidateNodeSelector checks the node selector at path.
-func ValidateNodeSelector(selector *v1.NodeSelector, path *field.Path) field.ErrorList {
-	c := &checker{}
-	c.nodeSelector(selector, path)
-	return c.Errors()
-}
-
 // ValidateNodeSelectorTerm checks one term of a node selector.
-func ValidateNodeSelectorTerm(term *v1.NodeSelectorTerm, path *field.Path) field.ErrorList {
-	c := &checker{}
-	c.nodeSelectorTerm(term, labelValues, path)
-	return c.Errors()
+func ValidateNodeSelectorTerm(c *check.Checker, term *v1.NodeSelectorTerm, path *field.Path) {
+	validateNodeSelectorTerm(c, term, labelValues, path)
 }
 
 // What the values of a requirement may be.
@@ -148,26 +131,27 @@ const (
 	anyValues   = false
 )
 
-func (c *checker) nodeSelector(selector *v1.NodeSelector, path *field.Path) {
+// ValidateNodeSelector checks the node selector at path.
+func ValidateNodeSelector(c *check.Checker, selector *v1.NodeSelector, path *field.Path) {
 	at := path.Child("nodeSelectorTerms")
 	if len(selector.NodeSelectorTerms) == 0 {
 		c.Required(at, "must have at least one node selector term")
 	}
 	for i := range selector.NodeSelectorTerms {
-		c.nodeSelectorTerm(&selector.NodeSelectorTerms[i], labelValues, at.Index(i))
+		validateNodeSelectorTerm(c, &selector.NodeSelectorTerms[i], labelValues, at.Index(i))
 	}
 }
 
-func (c *checker) nodeSelectorTerm(term *v1.NodeSelectorTerm, mustBeLabels bool, path *field.Path) {
+func validateNodeSelectorTerm(c *check.Checker, term *v1.NodeSelectorTerm, mustBeLabels bool, path *field.Path) {
 	for i := range term.MatchExpressions {
-		c.nodeLabels(&term.MatchExpressions[i], mustBeLabels, path.Child("matchExpressions").Index(i))
+		validateNodeLabels(c, &term.MatchExpressions[i], mustBeLabels, path.Child("matchExpressions").Index(i))
 	}
 	for i := range term.MatchFields {
-		c.nodeField(&term.MatchFields[i], path.Child("matchFields").Index(i))
+		validateNodeField(c, &term.MatchFields[i], path.Child("matchFields").Index(i))
 	}
 }
 
-func (c *checker) nodeLabels(requirement *v1.NodeSelectorRequirement, mustBeLabels bool, path *field.Path) {
+func validateNodeLabels(c *check.Checker, requirement *v1.NodeSelectorRequirement, mustBeLabels bool, path *field.Path) {
 	at := path.Child("values")
 	switch requirement.Operator {
 	case v1.NodeSelectorOpIn, v1.NodeSelectorOpNotIn:
@@ -194,8 +178,8 @@ func (c *checker) nodeLabels(requirement *v1.NodeSelectorRequirement, mustBeLabe
 	}
 }
 
-// nodeField checks a requirement on a node's fields; there is one, its name.
-func (c *checker) nodeField(requirement *v1.NodeSelectorRequirement, path *field.Path) {
+// validateNodeField checks a requirement on a node's fields; there is one, its name.
+func validateNodeField(c *check.Checker, requirement *v1.NodeSelectorRequirement, path *field.Path) {
 	switch requirement.Operator {
 	case v1.NodeSelectorOpIn, v1.NodeSelectorOpNotIn:
 		if len(requirement.Values) != 1 {
@@ -213,37 +197,37 @@ func (c *checker) nodeField(requirement *v1.NodeSelectorRequirement, path *field
 	}
 }
 
-func (c *checker) podTerms(required []v1.PodAffinityTerm, preferred []v1.WeightedPodAffinityTerm, path *field.Path) {
+func validatePodTerms(c *check.Checker, required []v1.PodAffinityTerm, preferred []v1.WeightedPodAffinityTerm, path *field.Path) {
 	for i := range required {
-		c.podTerm(&required[i], path.Child(requiredTerms).Index(i))
+		validatePodTerm(c, &required[i], path.Child(requiredTerms).Index(i))
 	}
 	for i := range preferred {
 		at := path.Child(preferredTerms).Index(i)
-		c.weight(preferred[i].Weight, at)
-		c.podTerm(&preferred[i].PodAffinityTerm, at.Child("podAffinityTerm"))
+		validateWeight(c, preferred[i].Weight, at)
+		validatePodTerm(c, &preferred[i].PodAffinityTerm, at.Child("podAffinityTerm"))
 	}
 }
 
-func (c *checker) podTerm(term *v1.PodAffinityTerm, path *field.Path) {
+func validatePodTerm(c *check.Checker, term *v1.PodAffinityTerm, path *field.Path) {
 	options := metavalidation.LabelSelectorValidationOptions{}
 	c.Add(metavalidation.ValidateLabelSelector(term.LabelSelector, options, path.Child("labelSelector"))...)
 	c.Add(metavalidation.ValidateLabelSelector(term.NamespaceSelector, options, path.Child("namespaceSelector"))...)
 	for _, name := range term.Namespaces {
 		c.Invalid(path.Child("namespace"), name, apivalidation.ValidateNamespaceName(name, false)...)
 	}
-	c.matchLabelKeys(term.MatchLabelKeys, term.MismatchLabelKeys, term.LabelSelector, path)
+	validateMatchLabelKeys(c, term.MatchLabelKeys, term.MismatchLabelKeys, term.LabelSelector, path)
 	if term.TopologyKey == "" {
 		c.Required(path.Child("topologyKey"), "can not be empty")
 	}
 	c.LabelName(path.Child("topologyKey"), term.TopologyKey)
 }
 
-// matchLabelKeys checks the labels whose values are taken from the incoming pod
+// validateMatchLabelKeys checks the labels whose values are taken from the incoming pod
 // (KEP-3633). On creation they become requirements of the selector; a second
 // one of the same key came from the user.
-func (c *checker) matchLabelKeys(match, mismatch []string, selector *metav1.LabelSelector, path *field.Path) {
-	c.labelKeys(match, selector, path.Child("matchLabelKeys"))
-	c.labelKeys(mismatch, selector, path.Child("mismatchLabelKeys"))
+func validateMatchLabelKeys(c *check.Checker, match, mismatch []string, selector *metav1.LabelSelector, path *field.Path) {
+	validateLabelKeys(c, match, selector, path.Child("matchLabelKeys"))
+	validateLabelKeys(c, mismatch, selector, path.Child("mismatchLabelKeys"))
 	index := map[string]int{}
 	for i, key := range match {
 		index[key] = i
@@ -271,7 +255,7 @@ func (c *checker) matchLabelKeys(match, mismatch []string, selector *metav1.Labe
 	}
 }
 
-func (c *checker) labelKeys(keys []string, selector *metav1.LabelSelector, path *field.Path) {
+func validateLabelKeys(c *check.Checker, keys []string, selector *metav1.LabelSelector, path *field.Path) {
 	if len(keys) > 0 && selector == nil {
 		c.Forbidden(path, "must not be specified when labelSelector is not set")
 		return
@@ -281,25 +265,25 @@ func (c *checker) labelKeys(keys []string, selector *metav1.LabelSelector, path 
 	}
 }
 
-func (c *checker) topologySpread(constraints []v1.TopologySpreadConstraint, path *field.Path) {
+func validateTopologySpread(c *check.Checker, constraints []v1.TopologySpreadConstraint, path *field.Path) {
 	for i := range constraints {
 		constraint, at := &constraints[i], path.Index(i)
-		c.positive(at.Child("maxSkew"), int64(constraint.MaxSkew))
+		c.Positive(at.Child("maxSkew"), int64(constraint.MaxSkew))
 		if constraint.TopologyKey == "" {
 			c.Required(at.Child("topologyKey"), "can not be empty")
 		}
 		check.OneOf(c, at.Child("whenUnsatisfiable"), constraint.WhenUnsatisfiable, v1.DoNotSchedule, v1.ScheduleAnyway)
-		c.spreadOnce(constraint, constraints[i+1:], at)
-		c.minDomains(constraint, at.Child("minDomains"))
+		validateSpreadOnce(c, constraint, constraints[i+1:], at)
+		validateMinDomains(c, constraint, at.Child("minDomains"))
 		check.OptionalOneOf(c, at.Child("nodeAffinityPolicy"), constraint.NodeAffinityPolicy, v1.NodeInclusionPolicyHonor, v1.NodeInclusionPolicyIgnore)
 		check.OptionalOneOf(c, at.Child("nodeTaintsPolicy"), constraint.NodeTaintsPolicy, v1.NodeInclusionPolicyHonor, v1.NodeInclusionPolicyIgnore)
-		c.matchLabelKeys(constraint.MatchLabelKeys, nil, constraint.LabelSelector, at)
+		validateMatchLabelKeys(c, constraint.MatchLabelKeys, nil, constraint.LabelSelector, at)
 		c.LabelSelector(at.Child("labelSelector"), constraint.LabelSelector)
 	}
 }
 
-// spreadOnce: the topology and what to do without it identify a constraint.
-func (c *checker) spreadOnce(constraint *v1.TopologySpreadConstraint, others []v1.TopologySpreadConstraint, path *field.Path) {
+// validateSpreadOnce: the topology and what to do without it identify a constraint.
+func validateSpreadOnce(c *check.Checker, constraint *v1.TopologySpreadConstraint, others []v1.TopologySpreadConstraint, path *field.Path) {
 	for _, other := range others {
 		if constraint.TopologyKey == other.TopologyKey && constraint.WhenUnsatisfiable == other.WhenUnsatisfiable {
 			c.Duplicate(path.Child("{topologyKey, whenUnsatisfiable}"),
@@ -309,11 +293,11 @@ func (c *checker) spreadOnce(constraint *v1.TopologySpreadConstraint, others []v
 	}
 }
 
-func (c *checker) minDomains(constraint *v1.TopologySpreadConstraint, path *field.Path) {
+func validateMinDomains(c *check.Checker, constraint *v1.TopologySpreadConstraint, path *field.Path) {
 	if constraint.MinDomains == nil {
 		return
 	}
-	c.positive(path, int64(*constraint.MinDomains))
+	c.Positive(path, int64(*constraint.MinDomains))
 	if constraint.WhenUnsatisfiable != v1.DoNotSchedule {
 		c.Add(field.Invalid(path, *constraint.MinDomains,
 			"can only use minDomains if whenUnsatisfiable=DoNotSchedule, not "+string(constraint.WhenUnsatisfiable)).WithOrigin("dependsOn"))

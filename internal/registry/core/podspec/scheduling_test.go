@@ -9,6 +9,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
 func TestTolerations(t *testing.T) {
@@ -41,7 +43,7 @@ func TestTolerations(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			errs := ValidateTolerations([]v1.Toleration{test.toleration}, field.NewPath("t"))
+			errs := check.Run(func(c *check.Checker) { ValidateTolerations(c, []v1.Toleration{test.toleration}, field.NewPath("t")) })
 			diffErrors(t, test.want, errs)
 			// The generated validations check keys as well; the strategy must know.
 			for _, err := range errs {
@@ -91,31 +93,33 @@ func TestNodeSelector(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			diffErrors(t, test.want, ValidateNodeSelector(&test.selector, field.NewPath("s")))
+			diffErrors(t, test.want, check.Run(func(c *check.Checker) { ValidateNodeSelector(c, &test.selector, field.NewPath("s")) }))
 		})
 	}
 	term := v1.NodeSelectorTerm{MatchExpressions: []v1.NodeSelectorRequirement{{Key: "a", Operator: "?"}}}
 	diffErrors(t, []string{`t.matchExpressions[0].operator: Invalid value: "?": not a valid selector operator`},
-		ValidateNodeSelectorTerm(&term, field.NewPath("t")))
+		check.Run(func(c *check.Checker) { ValidateNodeSelectorTerm(c, &term, field.NewPath("t")) }))
 }
 
 func TestAffinity(t *testing.T) {
 	selector := &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
-	errs := ValidateAffinity(&v1.Affinity{
-		NodeAffinity: &v1.NodeAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []v1.PreferredSchedulingTerm{
-			{Weight: 101, Preference: v1.NodeSelectorTerm{MatchExpressions: []v1.NodeSelectorRequirement{{Key: "a", Operator: v1.NodeSelectorOpIn, Values: []string{"any value"}}}}},
-		}},
-		PodAffinity: &v1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []v1.PodAffinityTerm{
-			{LabelSelector: selector, TopologyKey: "zone", Namespaces: []string{"N"}, MatchLabelKeys: []string{"version"}, MismatchLabelKeys: []string{"version"}},
-			{TopologyKey: "zone", MatchLabelKeys: []string{"version"}},
-		}},
-		PodAntiAffinity: &v1.PodAntiAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []v1.WeightedPodAffinityTerm{
-			{Weight: 0, PodAffinityTerm: v1.PodAffinityTerm{
-				LabelSelector:  &metav1.LabelSelector{MatchLabels: map[string]string{"v": "1"}, MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "v", Operator: "In", Values: []string{"1"}}}},
-				MatchLabelKeys: []string{"v"},
+	errs := check.Run(func(c *check.Checker) {
+		ValidateAffinity(c, &v1.Affinity{
+			NodeAffinity: &v1.NodeAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []v1.PreferredSchedulingTerm{
+				{Weight: 101, Preference: v1.NodeSelectorTerm{MatchExpressions: []v1.NodeSelectorRequirement{{Key: "a", Operator: v1.NodeSelectorOpIn, Values: []string{"any value"}}}}},
 			}},
-		}},
-	}, field.NewPath("a"))
+			PodAffinity: &v1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []v1.PodAffinityTerm{
+				{LabelSelector: selector, TopologyKey: "zone", Namespaces: []string{"N"}, MatchLabelKeys: []string{"version"}, MismatchLabelKeys: []string{"version"}},
+				{TopologyKey: "zone", MatchLabelKeys: []string{"version"}},
+			}},
+			PodAntiAffinity: &v1.PodAntiAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []v1.WeightedPodAffinityTerm{
+				{Weight: 0, PodAffinityTerm: v1.PodAffinityTerm{
+					LabelSelector:  &metav1.LabelSelector{MatchLabels: map[string]string{"v": "1"}, MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "v", Operator: "In", Values: []string{"1"}}}},
+					MatchLabelKeys: []string{"v"},
+				}},
+			}},
+		}, field.NewPath("a"))
+	})
 	const pods = "a.podAffinity.requiredDuringSchedulingIgnoredDuringExecution"
 	const anti = "a.podAntiAffinity.preferredDuringSchedulingIgnoredDuringExecution[0]"
 	diffErrors(t, []string{
@@ -129,7 +133,7 @@ func TestAffinity(t *testing.T) {
 		anti + `.podAffinityTerm.topologyKey: Invalid value: "": name part must be non-empty`,
 		anti + `.podAffinityTerm.topologyKey: Invalid value: "": ` + qualified,
 	}, errs)
-	diffErrors(t, nil, ValidateAffinity(nil, nil))
+	diffErrors(t, nil, check.Run(func(c *check.Checker) { ValidateAffinity(c, nil, nil) }))
 }
 
 func TestTopologySpread(t *testing.T) {

@@ -21,18 +21,18 @@ func (c *specChecker) podSecurity(path *field.Path) {
 	if security == nil {
 		return
 	}
-	c.groupID(path.Child("fsGroup"), security.FSGroup)
-	c.userID(path.Child("runAsUser"), security.RunAsUser)
-	c.groupID(path.Child("runAsGroup"), security.RunAsGroup)
+	validateGroupID(c.Checker, path.Child("fsGroup"), security.FSGroup)
+	validateUserID(c.Checker, path.Child("runAsUser"), security.RunAsUser)
+	validateGroupID(c.Checker, path.Child("runAsGroup"), security.RunAsGroup)
 	for i, group := range security.SupplementalGroups {
-		c.groupID(path.Child("supplementalGroups").Index(i), &group)
+		validateGroupID(c.Checker, path.Child("supplementalGroups").Index(i), &group)
 	}
 	c.sysctls(security.Sysctls, path.Child("sysctls"))
 	check.OptionalOneOf(c, path.Child("fsGroupChangePolicy"), security.FSGroupChangePolicy,
 		v1.FSGroupChangeAlways, v1.FSGroupChangeOnRootMismatch)
-	c.seccomp(security.SeccompProfile, path.Child("seccompProfile"))
-	c.windowsOptions(security.WindowsOptions, path.Child("windowsOptions"))
-	c.appArmor(security.AppArmorProfile, path.Child("appArmorProfile"))
+	validateSeccomp(c.Checker, security.SeccompProfile, path.Child("seccompProfile"))
+	validateWindowsOptions(c.Checker, security.WindowsOptions, path.Child("windowsOptions"))
+	validateAppArmor(c.Checker, security.AppArmorProfile, path.Child("appArmorProfile"))
 	check.OptionalOneOf(c, path.Child("supplementalGroupsPolicy"), security.SupplementalGroupsPolicy,
 		v1.SupplementalGroupsPolicyMerge, v1.SupplementalGroupsPolicyStrict)
 	check.OptionalOneOf(c, path.Child("seLinuxChangePolicy"), security.SELinuxChangePolicy,
@@ -77,22 +77,22 @@ func (c *specChecker) containerSecurity(security *v1.SecurityContext, path *fiel
 	if security == nil {
 		return
 	}
-	c.userID(path.Child("runAsUser"), security.RunAsUser)
-	c.groupID(path.Child("runAsGroup"), security.RunAsGroup)
+	validateUserID(c.Checker, path.Child("runAsUser"), security.RunAsUser)
+	validateGroupID(c.Checker, path.Child("runAsGroup"), security.RunAsGroup)
 	if mount := security.ProcMount; mount != nil {
 		check.OneOf(c, path.Child("procMount"), *mount, v1.DefaultProcMount, v1.UnmaskedProcMount)
 		if *mount == v1.UnmaskedProcMount && usesHostUsers(c.spec) {
 			c.Invalid(path.Child("procMount"), *mount, "`hostUsers` must be false to use `Unmasked`")
 		}
 	}
-	c.seccomp(security.SeccompProfile, path.Child("seccompProfile"))
-	c.privilegeEscalation(security, path)
-	c.windowsOptions(security.WindowsOptions, path.Child("windowsOptions"))
-	c.appArmor(security.AppArmorProfile, path.Child("appArmorProfile"))
+	validateSeccomp(c.Checker, security.SeccompProfile, path.Child("seccompProfile"))
+	validatePrivilegeEscalation(c.Checker, security, path)
+	validateWindowsOptions(c.Checker, security.WindowsOptions, path.Child("windowsOptions"))
+	validateAppArmor(c.Checker, security.AppArmorProfile, path.Child("appArmorProfile"))
 }
 
-// privilegeEscalation cannot be ruled out for whoever has all privileges.
-func (c *checker) privilegeEscalation(security *v1.SecurityContext, path *field.Path) {
+// validatePrivilegeEscalation cannot be ruled out for whoever has all privileges.
+func validatePrivilegeEscalation(c *check.Checker, security *v1.SecurityContext, path *field.Path) {
 	if security.AllowPrivilegeEscalation == nil || *security.AllowPrivilegeEscalation {
 		return
 	}
@@ -136,7 +136,7 @@ func (c *specChecker) hostUsers(path *field.Path) {
 	}
 }
 
-func (c *checker) seccomp(profile *v1.SeccompProfile, path *field.Path) {
+func validateSeccomp(c *check.Checker, profile *v1.SeccompProfile, path *field.Path) {
 	if profile == nil {
 		return
 	}
@@ -152,13 +152,13 @@ func (c *checker) seccomp(profile *v1.SeccompProfile, path *field.Path) {
 	case isLocal && profile.LocalhostProfile == nil:
 		c.Required(at, "must be set when seccomp type is Localhost")
 	case isLocal:
-		c.localPath(at, *profile.LocalhostProfile)
+		c.RelativePath(at, *profile.LocalhostProfile)
 	case profile.LocalhostProfile != nil:
 		c.Invalid(at, profile, "can only be set when seccomp type is Localhost")
 	}
 }
 
-func (c *checker) appArmor(profile *v1.AppArmorProfile, path *field.Path) {
+func validateAppArmor(c *check.Checker, profile *v1.AppArmorProfile, path *field.Path) {
 	const (
 		required  = "must be set when AppArmor type is Localhost"
 		maxLength = 4095 // PATH_MAX - 1

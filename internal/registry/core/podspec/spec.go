@@ -21,7 +21,7 @@ import (
 // specChecker checks one pod spec. It carries what the rules of one field must
 // know of the others.
 type specChecker struct {
-	checker
+	*check.Checker
 	spec *v1.PodSpec
 	// meta is the pod's; nil in a template, whose pods have no names yet.
 	meta *metav1.ObjectMeta
@@ -31,11 +31,10 @@ type specChecker struct {
 	claims sets.Set[string]
 }
 
-// checkSpec checks the spec at path; meta is nil for a template.
-func checkSpec(spec *v1.PodSpec, meta *metav1.ObjectMeta, path *field.Path) field.ErrorList {
-	c := &specChecker{spec: spec, meta: meta, volumes: map[string]*v1.VolumeSource{}, claims: sets.Set[string]{}}
-	c.podSpec(path)
-	return c.Errors()
+// validateSpec checks the spec at path; meta is nil for a template.
+func validateSpec(c *check.Checker, spec *v1.PodSpec, meta *metav1.ObjectMeta, path *field.Path) {
+	s := &specChecker{Checker: c, spec: spec, meta: meta, volumes: map[string]*v1.VolumeSource{}, claims: sets.Set[string]{}}
+	s.podSpec(path)
 }
 
 func (c *specChecker) podSpec(path *field.Path) {
@@ -60,21 +59,21 @@ func (c *specChecker) podSpec(path *field.Path) {
 	if spec.ShareProcessNamespace != nil && *spec.ShareProcessNamespace && spec.HostPID {
 		c.Invalid(path.Child("shareProcessNamespace"), true, "ShareProcessNamespace and HostPID cannot both be enabled")
 	}
-	c.affinity(spec.Affinity, path.Child("affinity"))
+	ValidateAffinity(c.Checker, spec.Affinity, path.Child("affinity"))
 	c.dns(path.Child("dnsConfig"))
 	for i, gate := range spec.ReadinessGates {
 		c.QualifiedName(path.Child("readinessGates").Index(i).Child("conditionType"), string(gate.ConditionType))
 	}
 	c.schedulingGates(path.Child("schedulingGates"))
-	c.topologySpread(spec.TopologySpreadConstraints, path.Child("topologySpreadConstraints"))
+	validateTopologySpread(c.Checker, spec.TopologySpreadConstraints, path.Child("topologySpreadConstraints"))
 	c.hostProcess(path)
 	c.hostUsers(path)
 	c.hostname(path)
 	c.references(path)
-	c.tolerations(spec.Tolerations, path.Child("tolerations"), declared)
+	validateTolerations(c.Checker, spec.Tolerations, path.Child("tolerations"), declared)
 	c.hostAliases(path.Child("hostAliases"))
 	if spec.Overhead != nil {
-		c.containerResources(&v1.ResourceRequirements{Limits: spec.Overhead}, nil, path.Child("overhead"))
+		ValidateResourceRequirements(c.Checker, &v1.ResourceRequirements{Limits: spec.Overhead}, nil, path.Child("overhead"))
 	}
 	c.os(path)
 	c.fileKeyVolumes(path)

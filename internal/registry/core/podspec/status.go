@@ -20,35 +20,33 @@ import (
 
 // ValidatePodStatusUpdate checks what a node, or the scheduler, says about a
 // pod; the spec is the old one's.
-func ValidatePodStatusUpdate(pod, old *v1.Pod) field.ErrorList {
+func ValidatePodStatusUpdate(c *check.Checker, pod, old *v1.Pod) {
 	metaPath, path := field.NewPath("metadata"), field.NewPath("status")
-	c := &checker{}
-	c.metadataUpdate(&pod.ObjectMeta, &old.ObjectMeta, metaPath)
-	c.annotations(pod.Annotations, &pod.Spec, metaPath.Child("annotations"))
-	c.annotationUpdate(pod.Annotations, old.Annotations)
-	c.conditions(pod.Status.Conditions, path.Child("conditions"))
-	c.nodeNames(pod, old, path)
+	validateMetadataUpdate(c, &pod.ObjectMeta, &old.ObjectMeta, metaPath)
+	validateAnnotations(c, pod.Annotations, &pod.Spec, metaPath.Child("annotations"))
+	validateAnnotationUpdate(c, pod.Annotations, old.Annotations)
+	validateConditions(c, pod.Status.Conditions, path.Child("conditions"))
+	validateNodeNames(c, pod, old, path)
 	if pod.Status.ObservedGeneration < 0 {
 		c.Invalid(path.Child("observedGeneration"), pod.Status.ObservedGeneration, "must be a non-negative integer")
 	}
 	c.Immutable(path.Child("qosClass"), pod.Status.QOSClass, old.Status.QOSClass)
-	c.restarts(&pod.Status, &old.Status, &old.Spec, path)
-	c.claimStatuses(pod, path.Child("resourceClaimStatuses"))
-	c.extendedClaim(pod, path.Child("extendedResourceClaimStatus"))
-	c.podIPs(&pod.Status, &old.Status, path.Child("podIPs"))
-	c.hostIPs(&pod.Status, &old.Status, path.Child("hostIPs"))
-	c.containerUsers(pod, path)
-	c.deviceHealth(pod.Status.ContainerStatuses, pod.Spec.Containers, &pod.Status, path.Child("containerStatuses"))
-	c.deviceHealth(pod.Status.InitContainerStatuses, pod.Spec.InitContainers, &pod.Status, path.Child("initContainerStatuses"))
+	validateRestarts(c, &pod.Status, &old.Status, &old.Spec, path)
+	validateClaimStatuses(c, pod, path.Child("resourceClaimStatuses"))
+	validateExtendedClaim(c, pod, path.Child("extendedResourceClaimStatus"))
+	validatePodIPs(c, &pod.Status, &old.Status, path.Child("podIPs"))
+	validateHostIPs(c, &pod.Status, &old.Status, path.Child("hostIPs"))
+	validateContainerUsers(c, pod, path)
+	validateDeviceHealth(c, pod.Status.ContainerStatuses, pod.Spec.Containers, &pod.Status, path.Child("containerStatuses"))
+	validateDeviceHealth(c, pod.Status.InitContainerStatuses, pod.Spec.InitContainers, &pod.Status, path.Child("initContainerStatuses"))
 	for i, status := range pod.Status.EphemeralContainerStatuses {
 		if len(status.AllocatedResourcesStatus) > 0 {
 			c.Forbidden(path.Child("ephemeralContainerStatuses").Index(i).Child("allocatedResourcesStatus"), "must not be specified in container status")
 		}
 	}
-	return c.Errors()
 }
 
-func (c *checker) conditions(conditions []v1.PodCondition, path *field.Path) {
+func validateConditions(c *check.Checker, conditions []v1.PodCondition, path *field.Path) {
 	for i, condition := range conditions {
 		if condition.ObservedGeneration < 0 {
 			c.Invalid(path.Index(i).Child("observedGeneration"), condition.ObservedGeneration, "must be a non-negative integer")
@@ -57,7 +55,7 @@ func (c *checker) conditions(conditions []v1.PodCondition, path *field.Path) {
 	}
 }
 
-func (c *checker) nodeNames(pod, old *v1.Pod, path *field.Path) {
+func validateNodeNames(c *check.Checker, pod, old *v1.Pod, path *field.Path) {
 	if pod.Spec.NodeName != old.Spec.NodeName {
 		c.Forbidden(path.Child("nodeName"), "may not be changed directly")
 	}
@@ -71,9 +69,9 @@ func (c *checker) nodeNames(pod, old *v1.Pod, path *field.Path) {
 	}
 }
 
-// restarts: a container that ended for good does not run again.
-func (c *checker) restarts(now, old *v1.PodStatus, spec *v1.PodSpec, path *field.Path) {
-	c.stayEnded(now.EphemeralContainerStatuses, old.EphemeralContainerStatuses, path.Child("ephemeralContainerStatuses"),
+// validateRestarts: a container that ended for good does not run again.
+func validateRestarts(c *check.Checker, now, old *v1.PodStatus, spec *v1.PodSpec, path *field.Path) {
+	forbidRestarts(c, now.EphemeralContainerStatuses, old.EphemeralContainerStatuses, path.Child("ephemeralContainerStatuses"),
 		func(string, int32) bool { return false })
 	if anyRestartsAll(spec) {
 		return
@@ -86,14 +84,14 @@ func (c *checker) restarts(now, old *v1.PodStatus, spec *v1.PodSpec, path *field
 		{"containerStatuses", now.ContainerStatuses, old.ContainerStatuses, spec.Containers},
 		{"initContainerStatuses", now.InitContainerStatuses, old.InitContainerStatuses, spec.InitContainers},
 	} {
-		c.stayEnded(list.now, list.old, path.Child(list.name), func(name string, exitCode int32) bool {
+		forbidRestarts(c, list.now, list.old, path.Child(list.name), func(name string, exitCode int32) bool {
 			i := slices.IndexFunc(list.containers, func(container v1.Container) bool { return container.Name == name })
 			return i >= 0 && restartsAfter(&list.containers[i], spec.RestartPolicy, exitCode)
 		})
 	}
 }
 
-func (c *checker) stayEnded(now, old []v1.ContainerStatus, path *field.Path, mayRestart func(name string, exitCode int32) bool) {
+func forbidRestarts(c *check.Checker, now, old []v1.ContainerStatus, path *field.Path, mayRestart func(name string, exitCode int32) bool) {
 	for i, before := range old {
 		ended := before.State.Terminated
 		if ended == nil || mayRestart(before.Name, ended.ExitCode) {
@@ -151,9 +149,9 @@ func matchesExit(rule v1.ContainerRestartRule, exitCode int32) bool {
 	return false
 }
 
-func (c *checker) podIPs(status, old *v1.PodStatus, path *field.Path) {
+func validatePodIPs(c *check.Checker, status, old *v1.PodStatus, path *field.Path) {
 	ips, known := ipsOf(status.PodIPs), ipsOf(old.PodIPs)
-	c.ipPair(ips, known, status.PodIPs, path)
+	validateIpPair(c, ips, known, status.PodIPs, path)
 	switch {
 	case (status.PodIP == "") != (len(ips) == 0):
 		c.Invalid(path, status.PodIPs, "podIP and podIPs must either both be set or both be unset")
@@ -170,7 +168,7 @@ func ipsOf(podIPs []v1.PodIP) []string {
 	return ips
 }
 
-func (c *checker) hostIPs(status, old *v1.PodStatus, path *field.Path) {
+func validateHostIPs(c *check.Checker, status, old *v1.PodStatus, path *field.Path) {
 	if len(status.HostIPs) == 0 {
 		return
 	}
@@ -184,11 +182,11 @@ func (c *checker) hostIPs(status, old *v1.PodStatus, path *field.Path) {
 	for i := range known {
 		known[i] = old.HostIPs[i].IP
 	}
-	c.ipPair(ips, known, status.HostIPs, path)
+	validateIpPair(c, ips, known, status.HostIPs, path)
 }
 
-// ipPair checks addresses: one, or one of each family. Known ones may stay.
-func (c *checker) ipPair(ips, known []string, value any, path *field.Path) {
+// validateIpPair checks addresses: one, or one of each family. Known ones may stay.
+func validateIpPair(c *check.Checker, ips, known []string, value any, path *field.Path) {
 	for i, ip := range ips {
 		c.IP(path.Index(i), ip, known)
 	}
@@ -204,7 +202,7 @@ func (c *checker) ipPair(ips, known []string, value any, path *field.Path) {
 	}
 }
 
-func (c *checker) containerUsers(pod *v1.Pod, path *field.Path) {
+func validateContainerUsers(c *check.Checker, pod *v1.Pod, path *field.Path) {
 	for _, list := range []struct {
 		name     string
 		statuses []v1.ContainerStatus
@@ -217,14 +215,14 @@ func (c *checker) containerUsers(pod *v1.Pod, path *field.Path) {
 			if status.User == nil || status.User.Linux == nil {
 				continue
 			}
-			c.linuxUser(status.User.Linux, pod.Spec.OS, path.Child(list.name).Index(i).Child("user", "linux"))
+			validateLinuxUser(c, status.User.Linux, pod.Spec.OS, path.Child(list.name).Index(i).Child("user", "linux"))
 		}
 	}
 }
 
-// linuxUser checks the user that a container runs as. The runtime reports it,
+// validateLinuxUser checks the user that a container runs as. The runtime reports it,
 // so it may be any that the kernel knows.
-func (c *checker) linuxUser(user *v1.LinuxContainerUser, os *v1.PodOS, path *field.Path) {
+func validateLinuxUser(c *check.Checker, user *v1.LinuxContainerUser, os *v1.PodOS, path *field.Path) {
 	switch {
 	case os == nil, os.Name == v1.Linux:
 	case os.Name == v1.Windows:
@@ -242,7 +240,7 @@ func (c *checker) linuxUser(user *v1.LinuxContainerUser, os *v1.PodOS, path *fie
 	}
 }
 
-func (c *checker) claimStatuses(pod *v1.Pod, path *field.Path) {
+func validateClaimStatuses(c *check.Checker, pod *v1.Pod, path *field.Path) {
 	seen := sets.Set[string]{}
 	for i, status := range pod.Status.ResourceClaimStatuses {
 		at := path.Index(i)
@@ -256,9 +254,9 @@ func (c *checker) claimStatuses(pod *v1.Pod, path *field.Path) {
 	}
 }
 
-// extendedClaim checks the claim that stands for the extended resources which
+// validateExtendedClaim checks the claim that stands for the extended resources which
 // containers request (KEP-5004).
-func (c *checker) extendedClaim(pod *v1.Pod, path *field.Path) {
+func validateExtendedClaim(c *check.Checker, pod *v1.Pod, path *field.Path) {
 	status := pod.Status.ExtendedResourceClaimStatus
 	if status == nil {
 		return
@@ -304,29 +302,29 @@ func requests(container *v1.Container, name string) bool {
 	return found
 }
 
-// deviceHealth checks what a node says about the devices of its containers
+// validateDeviceHealth checks what a node says about the devices of its containers
 // (KEP-4680). Statuses of unknown containers are let through.
-func (c *checker) deviceHealth(statuses []v1.ContainerStatus, containers []v1.Container, pod *v1.PodStatus, path *field.Path) {
+func validateDeviceHealth(c *check.Checker, statuses []v1.ContainerStatus, containers []v1.Container, pod *v1.PodStatus, path *field.Path) {
 	for i, status := range statuses {
 		index := slices.IndexFunc(containers, func(container v1.Container) bool { return container.Name == status.Name })
 		for j, allocated := range status.AllocatedResourcesStatus {
 			at := path.Index(i).Child("allocatedResourcesStatus").Index(j)
 			if index >= 0 {
-				c.allocatedName(allocated.Name, &containers[index], pod.ExtendedResourceClaimStatus, at.Child("name"))
+				validateAllocatedName(c, allocated.Name, &containers[index], pod.ExtendedResourceClaimStatus, at.Child("name"))
 			}
 			seen := sets.Set[v1.ResourceID]{}
 			for k, device := range allocated.Resources {
 				devicePath := at.Child("resources").Index(k)
 				check.OneOf(c, devicePath.Child("health"), device.Health,
 					v1.ResourceHealthStatusHealthy, v1.ResourceHealthStatusUnhealthy, v1.ResourceHealthStatusUnknown)
-				c.healthMessage(device.Message, devicePath.Child("message"))
+				validateHealthMessage(c, device.Message, devicePath.Child("message"))
 				check.Unique(c, devicePath.Child("resourceID"), seen, device.ResourceID)
 			}
 		}
 	}
 }
 
-func (c *checker) healthMessage(message *string, path *field.Path) {
+func validateHealthMessage(c *check.Checker, message *string, path *field.Path) {
 	switch {
 	case message == nil:
 	case *message == "":
@@ -336,9 +334,9 @@ func (c *checker) healthMessage(message *string, path *field.Path) {
 	}
 }
 
-// allocatedName checks that the container asked for the resource: by name, or
+// validateAllocatedName checks that the container asked for the resource: by name, or
 // as claim:<claim>[/<request>].
-func (c *checker) allocatedName(name v1.ResourceName, container *v1.Container, extended *v1.PodExtendedResourceClaimStatus, path *field.Path) {
+func validateAllocatedName(c *check.Checker, name v1.ResourceName, container *v1.Container, extended *v1.PodExtendedResourceClaimStatus, path *field.Path) {
 	ref, isClaim := strings.CutPrefix(string(name), "claim:")
 	if !isClaim {
 		if !requests(container, string(name)) {

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
 func TestStatusUpdate(t *testing.T) {
@@ -113,7 +115,7 @@ func TestStatusUpdate(t *testing.T) {
 			pod, old := validPod(), validPod()
 			test.new(pod)
 			test.old(old)
-			diffErrors(t, test.want, ValidatePodStatusUpdate(pod, old))
+			diffErrors(t, test.want, check.Run(func(c *check.Checker) { ValidatePodStatusUpdate(c, pod, old) }))
 		})
 	}
 }
@@ -152,7 +154,7 @@ func TestRestarts(t *testing.T) {
 			if test.want {
 				want = nil
 			}
-			diffErrors(t, want, ValidatePodStatusUpdate(pod, old))
+			diffErrors(t, want, check.Run(func(c *check.Checker) { ValidatePodStatusUpdate(c, pod, old) }))
 		})
 	}
 }

@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/diff"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
 // updatable is what of a pod's spec may change, as users are told. While a pod
@@ -24,20 +26,18 @@ const updatable = "`spec.containers[*].image`,`spec.initContainers[*].image`,`sp
 	"`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
 
 // ValidatePodUpdate checks what a user makes of an existing pod.
-func ValidatePodUpdate(pod, old *v1.Pod) field.ErrorList {
-	c := &checker{}
-	c.podUpdate(pod, old)
-	c.specUpdate(&pod.Spec, &old.Spec, field.NewPath("spec"))
-	return c.Errors()
+func ValidatePodUpdate(c *check.Checker, pod, old *v1.Pod) {
+	validateChangedPod(c, pod, old)
+	validateSpecUpdate(c, &pod.Spec, &old.Spec, field.NewPath("spec"))
 }
 
-func (c *checker) podUpdate(pod, old *v1.Pod) {
-	c.metadataUpdate(&pod.ObjectMeta, &old.ObjectMeta, field.NewPath("metadata"))
-	c.pod(pod)
-	c.annotationUpdate(pod.Annotations, old.Annotations)
+func validateChangedPod(c *check.Checker, pod, old *v1.Pod) {
+	validateMetadataUpdate(c, &pod.ObjectMeta, &old.ObjectMeta, field.NewPath("metadata"))
+	validatePod(c, pod)
+	validateAnnotationUpdate(c, pod.Annotations, old.Annotations)
 }
 
-func (c *checker) specUpdate(spec, old *v1.PodSpec, path *field.Path) {
+func validateSpecUpdate(c *check.Checker, spec, old *v1.PodSpec, path *field.Path) {
 	for _, list := range []struct {
 		name     string
 		now, old int
@@ -50,11 +50,11 @@ func (c *checker) specUpdate(spec, old *v1.PodSpec, path *field.Path) {
 			return
 		}
 	}
-	if !c.deadlineUpdate(spec.ActiveDeadlineSeconds, old.ActiveDeadlineSeconds, path.Child("activeDeadlineSeconds")) {
+	if !validateDeadlineUpdate(c, spec.ActiveDeadlineSeconds, old.ActiveDeadlineSeconds, path.Child("activeDeadlineSeconds")) {
 		return
 	}
-	c.tolerationUpdate(spec.Tolerations, old.Tolerations, path.Child("tolerations"))
-	c.gateUpdate(spec.SchedulingGates, old.SchedulingGates, path.Child("schedulingGates"))
+	validateTolerationUpdate(c, spec.Tolerations, old.Tolerations, path.Child("tolerations"))
+	validateGateUpdate(c, spec.SchedulingGates, old.SchedulingGates, path.Child("schedulingGates"))
 
 	// With the changes undone that are allowed, nothing may differ any more.
 	rest := spec.DeepCopy()
@@ -71,7 +71,7 @@ func (c *checker) specUpdate(spec, old *v1.PodSpec, path *field.Path) {
 		rest.TerminationGracePeriodSeconds = old.TerminationGracePeriodSeconds
 	}
 	if len(old.SchedulingGates) > 0 {
-		c.gatedUpdate(rest, old, path)
+		validateGatedUpdate(c, rest, old, path)
 	}
 	if !equality.Semantic.DeepEqual(rest, old) {
 		c.Forbidden(path, fmt.Sprintf("pod updates may not change fields other than %s\n%v", updatable, diff.Diff(*old, *rest)))
@@ -81,9 +81,9 @@ func (c *checker) specUpdate(spec, old *v1.PodSpec, path *field.Path) {
 func isNegative(seconds *int64) bool { return seconds != nil && *seconds < 0 }
 func isOne(seconds *int64) bool      { return seconds != nil && *seconds == 1 }
 
-// deadlineUpdate: a deadline may be set, and come nearer. It returns whether
+// validateDeadlineUpdate: a deadline may be set, and come nearer. It returns whether
 // the rest of the spec is worth looking at.
-func (c *checker) deadlineUpdate(seconds, old *int64, path *field.Path) bool {
+func validateDeadlineUpdate(c *check.Checker, seconds, old *int64, path *field.Path) bool {
 	switch {
 	case seconds == nil && old != nil:
 		c.Invalid(path, seconds, "must not update from a positive integer to nil value")
@@ -98,8 +98,8 @@ func (c *checker) deadlineUpdate(seconds, old *int64, path *field.Path) bool {
 	return true
 }
 
-// tolerationUpdate: tolerations may be added, and their times change.
-func (c *checker) tolerationUpdate(tolerations, old []v1.Toleration, path *field.Path) {
+// validateTolerationUpdate: tolerations may be added, and their times change.
+func validateTolerationUpdate(c *check.Checker, tolerations, old []v1.Toleration, path *field.Path) {
 	for _, o := range old {
 		kept := slices.ContainsFunc(tolerations, func(t v1.Toleration) bool {
 			return t.Key == o.Key && t.Operator == o.Operator && t.Value == o.Value && t.Effect == o.Effect
@@ -111,8 +111,8 @@ func (c *checker) tolerationUpdate(tolerations, old []v1.Toleration, path *field
 	}
 }
 
-// gateUpdate: gates may go. One that is new is told of once, at its last place.
-func (c *checker) gateUpdate(gates, old []v1.PodSchedulingGate, path *field.Path) {
+// validateGateUpdate: gates may go. One that is new is told of once, at its last place.
+func validateGateUpdate(c *check.Checker, gates, old []v1.PodSchedulingGate, path *field.Path) {
 	for i, gate := range gates {
 		if !slices.Contains(old, gate) && !slices.Contains(gates[i+1:], gate) {
 			c.Forbidden(path.Index(i).Child("name"), fmt.Sprintf("only deletion is allowed, but found new scheduling gate '%s'", gate.Name))
@@ -120,8 +120,8 @@ func (c *checker) gateUpdate(gates, old []v1.PodSchedulingGate, path *field.Path
 	}
 }
 
-// gatedUpdate checks how the choice of nodes changes, and undoes the change.
-func (c *checker) gatedUpdate(rest, old *v1.PodSpec, path *field.Path) {
+// validateGatedUpdate checks how the choice of nodes changes, and undoes the change.
+func validateGatedUpdate(c *check.Checker, rest, old *v1.PodSpec, path *field.Path) {
 	for key, value := range old.NodeSelector {
 		if now, found := rest.NodeSelector[key]; !found || now != value {
 			c.Invalid(path.Child("nodeSelector"), rest.NodeSelector, "only additions to spec.nodeSelector are allowed (no mutations or deletions)")
@@ -134,7 +134,7 @@ func (c *checker) gatedUpdate(rest, old *v1.PodSpec, path *field.Path) {
 	if equality.Semantic.DeepEqual(affinity, oldAffinity) {
 		return
 	}
-	c.nodeAffinityUpdate(affinity, oldAffinity, path.Child("affinity", "nodeAffinity", requiredTerms, "nodeSelectorTerms"))
+	validateNodeAffinityUpdate(c, affinity, oldAffinity, path.Child("affinity", "nodeAffinity", requiredTerms, "nodeSelectorTerms"))
 	if rest.Affinity == nil {
 		rest.Affinity = &v1.Affinity{}
 	}
@@ -151,9 +151,9 @@ func nodeAffinityOf(spec *v1.PodSpec) *v1.NodeAffinity {
 	return spec.Affinity.NodeAffinity
 }
 
-// nodeAffinityUpdate: terms are alternatives, so each may get narrower, but
+// validateNodeAffinityUpdate: terms are alternatives, so each may get narrower, but
 // there may not be more or fewer of them. Preferences are free.
-func (c *checker) nodeAffinityUpdate(affinity, old *v1.NodeAffinity, path *field.Path) {
+func validateNodeAffinityUpdate(c *check.Checker, affinity, old *v1.NodeAffinity, path *field.Path) {
 	terms, oldTerms := requiredTermsOf(affinity), requiredTermsOf(old)
 	if len(oldTerms) == 0 {
 		return
@@ -189,8 +189,8 @@ func startsWith(requirements, old []v1.NodeSelectorRequirement) bool {
 	return len(requirements) >= len(old) && equality.Semantic.DeepEqual(requirements[:len(old)], old)
 }
 
-// annotationUpdate rejects changes of annotations that the node agent reads only once.
-func (c *checker) annotationUpdate(annotations, old map[string]string) {
+// validateAnnotationUpdate rejects changes of annotations that the node agent reads only once.
+func validateAnnotationUpdate(c *check.Checker, annotations, old map[string]string) {
 	path := field.NewPath("metadata", "annotations")
 	fixed := func(key string) string {
 		switch {
@@ -215,12 +215,13 @@ func (c *checker) annotationUpdate(annotations, old map[string]string) {
 
 // ValidatePodEphemeralContainersUpdate checks an update that adds ephemeral
 // containers; those that are there stay as they are.
-func ValidatePodEphemeralContainersUpdate(pod, old *v1.Pod) field.ErrorList {
+func ValidatePodEphemeralContainersUpdate(c *check.Checker, pod, old *v1.Pod) {
 	if isMirror(&old.ObjectMeta) {
-		return field.ErrorList{field.Forbidden(field.NewPath(""), "static pods do not support ephemeral containers")}
+		c.Forbidden(field.NewPath(""), "static pods do not support ephemeral containers")
+		return
 	}
-	c, path := &checker{}, field.NewPath("spec", "ephemeralContainers")
-	c.podUpdate(pod, old)
+	path := field.NewPath("spec", "ephemeralContainers")
+	validateChangedPod(c, pod, old)
 	now := map[string]*v1.EphemeralContainer{}
 	for i := range pod.Spec.EphemeralContainers {
 		now[pod.Spec.EphemeralContainers[i].Name] = &pod.Spec.EphemeralContainers[i]
@@ -233,5 +234,4 @@ func ValidatePodEphemeralContainersUpdate(pod, old *v1.Pod) field.ErrorList {
 			c.Forbidden(path, fmt.Sprintf("existing ephemeral containers %q may not be changed\n%v", container.Name, diff.Diff(container, *kept)))
 		}
 	}
-	return c.Errors()
 }

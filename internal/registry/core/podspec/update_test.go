@@ -10,6 +10,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
 func TestUpdate(t *testing.T) {
@@ -144,7 +146,7 @@ func TestUpdate(t *testing.T) {
 			pod, old := validPod(), validPod()
 			test.new(pod)
 			test.old(old)
-			errs := ValidatePodUpdate(pod, old)
+			errs := check.Run(func(c *check.Checker) { ValidatePodUpdate(c, pod, old) })
 			for _, err := range errs {
 				// The difference that follows is for people to read.
 				err.Detail, _, _ = strings.Cut(err.Detail, "\n")
@@ -161,5 +163,5 @@ func TestFinalizersOfDeleted(t *testing.T) {
 	pod.DeletionGracePeriodSeconds, old.DeletionGracePeriodSeconds = new(int64(30)), new(int64(30))
 	pod.Finalizers = []string{"example.com/late"}
 	diffErrors(t, []string{`metadata.finalizers: Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers []string{"example.com/late"}`},
-		ValidatePodUpdate(pod, old))
+		check.Run(func(c *check.Checker) { ValidatePodUpdate(c, pod, old) }))
 }

@@ -16,15 +16,16 @@ import (
 func (c *specChecker) allVolumes(path *field.Path) {
 	for i := range c.spec.Volumes {
 		volume, at := &c.spec.Volumes[i], path.Index(i)
-		before := len(c.Errors())
-		c.volume(volume, at)
-		if c.NonEmpty(at.Child("name"), volume.Name) {
-			c.DNSLabel(at.Child("name"), volume.Name)
-		}
-		if c.volumes[volume.Name] != nil {
-			c.Duplicate(at.Child("name"), volume.Name)
-		}
-		if len(c.Errors()) == before {
+		valid := c.Passes(func() {
+			c.volume(volume, at)
+			if c.NonEmpty(at.Child("name"), volume.Name) {
+				c.DNSLabel(at.Child("name"), volume.Name)
+			}
+			if c.volumes[volume.Name] != nil {
+				c.Duplicate(at.Child("name"), volume.Name)
+			}
+		})
+		if valid {
 			c.volumes[volume.Name] = &volume.VolumeSource
 		}
 		c.notOwnClaim(volume, at)
@@ -55,15 +56,15 @@ type sourceType[S any] struct {
 	// beside says that the source is let stand beside one before it.
 	beside bool
 	isSet  func(*S) bool
-	check  func(*checker, *S, *field.Path)
+	rule   func(*check.Checker, *S, *field.Path)
 }
 
-func typeOf[S, T any](name string, source func(*S) *T, check func(*checker, *T, *field.Path)) sourceType[S] {
+func typeOf[S, T any](name string, source func(*S) *T, rule func(*check.Checker, *T, *field.Path)) sourceType[S] {
 	return sourceType[S]{
 		name:  name,
 		path:  name,
 		isSet: func(s *S) bool { return source(s) != nil },
-		check: func(c *checker, s *S, path *field.Path) { check(c, source(s), path) },
+		rule:  func(c *check.Checker, s *S, path *field.Path) { rule(c, source(s), path) },
 	}
 }
 
@@ -73,7 +74,7 @@ func (t sourceType[S]) under(path string) sourceType[S] {
 }
 
 // oneSource checks that one source is set, and a good one. It returns its name.
-func oneSource[S any](c *checker, types []sourceType[S], source *S, path *field.Path) string {
+func oneSource[S any](c *check.Checker, types []sourceType[S], source *S, path *field.Path) string {
 	found := ""
 	for i := range types {
 		t := &types[i]
@@ -85,7 +86,7 @@ func oneSource[S any](c *checker, types []sourceType[S], source *S, path *field.
 			continue
 		}
 		found = t.name
-		t.check(c, source, path.Child(t.path))
+		t.rule(c, source, path.Child(t.path))
 	}
 	if found == "" {
 		c.Required(path, "must specify a volume type")
@@ -95,42 +96,42 @@ func oneSource[S any](c *checker, types []sourceType[S], source *S, path *field.
 
 // volumeTypes are all sources, in the order in which the first one counts.
 var volumeTypes = []sourceType[v1.VolumeSource]{
-	typeOf("emptyDir", func(s *v1.VolumeSource) *v1.EmptyDirVolumeSource { return s.EmptyDir }, (*checker).emptyDir),
-	typeOf("hostPath", func(s *v1.VolumeSource) *v1.HostPathVolumeSource { return s.HostPath }, (*checker).hostPath),
-	typeOf("gitRepo", func(s *v1.VolumeSource) *v1.GitRepoVolumeSource { return s.GitRepo }, (*checker).gitRepo),
-	typeOf("gcePersistentDisk", func(s *v1.VolumeSource) *v1.GCEPersistentDiskVolumeSource { return s.GCEPersistentDisk }, (*checker).gceDisk).under("persistentDisk"),
-	typeOf("awsElasticBlockStore", func(s *v1.VolumeSource) *v1.AWSElasticBlockStoreVolumeSource { return s.AWSElasticBlockStore }, (*checker).awsDisk),
-	typeOf("secret", func(s *v1.VolumeSource) *v1.SecretVolumeSource { return s.Secret }, (*checker).secret),
-	typeOf("nfs", func(s *v1.VolumeSource) *v1.NFSVolumeSource { return s.NFS }, (*checker).nfs),
-	typeOf("iscsi", func(s *v1.VolumeSource) *v1.ISCSIVolumeSource { return s.ISCSI }, (*checker).iscsi),
-	typeOf("glusterfs", func(s *v1.VolumeSource) *v1.GlusterfsVolumeSource { return s.Glusterfs }, (*checker).glusterfs),
-	typeOf("flocker", func(s *v1.VolumeSource) *v1.FlockerVolumeSource { return s.Flocker }, (*checker).flocker),
-	typeOf("persistentVolumeClaim", func(s *v1.VolumeSource) *v1.PersistentVolumeClaimVolumeSource { return s.PersistentVolumeClaim }, (*checker).claim),
-	typeOf("rbd", func(s *v1.VolumeSource) *v1.RBDVolumeSource { return s.RBD }, (*checker).rbd),
-	typeOf("cinder", func(s *v1.VolumeSource) *v1.CinderVolumeSource { return s.Cinder }, (*checker).cinder),
-	typeOf("cephFS", func(s *v1.VolumeSource) *v1.CephFSVolumeSource { return s.CephFS }, (*checker).cephFS).under("cephfs"),
-	typeOf("quobyte", func(s *v1.VolumeSource) *v1.QuobyteVolumeSource { return s.Quobyte }, (*checker).quobyte),
+	typeOf("emptyDir", func(s *v1.VolumeSource) *v1.EmptyDirVolumeSource { return s.EmptyDir }, validateEmptyDir),
+	typeOf("hostPath", func(s *v1.VolumeSource) *v1.HostPathVolumeSource { return s.HostPath }, validateHostPath),
+	typeOf("gitRepo", func(s *v1.VolumeSource) *v1.GitRepoVolumeSource { return s.GitRepo }, validateGitRepo),
+	typeOf("gcePersistentDisk", func(s *v1.VolumeSource) *v1.GCEPersistentDiskVolumeSource { return s.GCEPersistentDisk }, validateGceDisk).under("persistentDisk"),
+	typeOf("awsElasticBlockStore", func(s *v1.VolumeSource) *v1.AWSElasticBlockStoreVolumeSource { return s.AWSElasticBlockStore }, validateAwsDisk),
+	typeOf("secret", func(s *v1.VolumeSource) *v1.SecretVolumeSource { return s.Secret }, validateSecret),
+	typeOf("nfs", func(s *v1.VolumeSource) *v1.NFSVolumeSource { return s.NFS }, validateNfs),
+	typeOf("iscsi", func(s *v1.VolumeSource) *v1.ISCSIVolumeSource { return s.ISCSI }, validateIscsi),
+	typeOf("glusterfs", func(s *v1.VolumeSource) *v1.GlusterfsVolumeSource { return s.Glusterfs }, validateGlusterfs),
+	typeOf("flocker", func(s *v1.VolumeSource) *v1.FlockerVolumeSource { return s.Flocker }, validateFlocker),
+	typeOf("persistentVolumeClaim", func(s *v1.VolumeSource) *v1.PersistentVolumeClaimVolumeSource { return s.PersistentVolumeClaim }, validateClaim),
+	typeOf("rbd", func(s *v1.VolumeSource) *v1.RBDVolumeSource { return s.RBD }, validateRbd),
+	typeOf("cinder", func(s *v1.VolumeSource) *v1.CinderVolumeSource { return s.Cinder }, validateCinder),
+	typeOf("cephFS", func(s *v1.VolumeSource) *v1.CephFSVolumeSource { return s.CephFS }, validateCephFS).under("cephfs"),
+	typeOf("quobyte", func(s *v1.VolumeSource) *v1.QuobyteVolumeSource { return s.Quobyte }, validateQuobyte),
 	// "downwarAPI" is how upstream spells this one path.
-	typeOf("downwarAPI", func(s *v1.VolumeSource) *v1.DownwardAPIVolumeSource { return s.DownwardAPI }, (*checker).downwardAPI).under("downwardAPI"),
-	typeOf("fc", func(s *v1.VolumeSource) *v1.FCVolumeSource { return s.FC }, (*checker).fibreChannel),
-	typeOf("flexVolume", func(s *v1.VolumeSource) *v1.FlexVolumeSource { return s.FlexVolume }, (*checker).flexVolume),
-	typeOf("configMap", func(s *v1.VolumeSource) *v1.ConfigMapVolumeSource { return s.ConfigMap }, (*checker).configMap),
-	typeOf("azureFile", func(s *v1.VolumeSource) *v1.AzureFileVolumeSource { return s.AzureFile }, (*checker).azureFile),
-	typeOf("vsphereVolume", func(s *v1.VolumeSource) *v1.VsphereVirtualDiskVolumeSource { return s.VsphereVolume }, (*checker).vsphereVolume),
-	typeOf("photonPersistentDisk", func(s *v1.VolumeSource) *v1.PhotonPersistentDiskVolumeSource { return s.PhotonPersistentDisk }, (*checker).photonDisk),
-	typeOf("portworxVolume", func(s *v1.VolumeSource) *v1.PortworxVolumeSource { return s.PortworxVolume }, (*checker).portworxVolume),
-	typeOf("azureDisk", func(s *v1.VolumeSource) *v1.AzureDiskVolumeSource { return s.AzureDisk }, (*checker).azureDisk),
-	typeOf("storageos", func(s *v1.VolumeSource) *v1.StorageOSVolumeSource { return s.StorageOS }, (*checker).storageOS),
-	typeOf("projected", func(s *v1.VolumeSource) *v1.ProjectedVolumeSource { return s.Projected }, (*checker).projected),
-	typeOf("scaleIO", func(s *v1.VolumeSource) *v1.ScaleIOVolumeSource { return s.ScaleIO }, (*checker).scaleIO),
-	typeOf("csi", func(s *v1.VolumeSource) *v1.CSIVolumeSource { return s.CSI }, (*checker).csi),
-	typeOf("ephemeral", func(s *v1.VolumeSource) *v1.EphemeralVolumeSource { return s.Ephemeral }, (*checker).ephemeral),
-	typeOf("image", func(s *v1.VolumeSource) *v1.ImageVolumeSource { return s.Image }, (*checker).image),
+	typeOf("downwarAPI", func(s *v1.VolumeSource) *v1.DownwardAPIVolumeSource { return s.DownwardAPI }, validateDownwardAPI).under("downwardAPI"),
+	typeOf("fc", func(s *v1.VolumeSource) *v1.FCVolumeSource { return s.FC }, validateFibreChannel),
+	typeOf("flexVolume", func(s *v1.VolumeSource) *v1.FlexVolumeSource { return s.FlexVolume }, validateFlexVolume),
+	typeOf("configMap", func(s *v1.VolumeSource) *v1.ConfigMapVolumeSource { return s.ConfigMap }, validateConfigMap),
+	typeOf("azureFile", func(s *v1.VolumeSource) *v1.AzureFileVolumeSource { return s.AzureFile }, validateAzureFile),
+	typeOf("vsphereVolume", func(s *v1.VolumeSource) *v1.VsphereVirtualDiskVolumeSource { return s.VsphereVolume }, validateVsphereVolume),
+	typeOf("photonPersistentDisk", func(s *v1.VolumeSource) *v1.PhotonPersistentDiskVolumeSource { return s.PhotonPersistentDisk }, validatePhotonDisk),
+	typeOf("portworxVolume", func(s *v1.VolumeSource) *v1.PortworxVolumeSource { return s.PortworxVolume }, validatePortworxVolume),
+	typeOf("azureDisk", func(s *v1.VolumeSource) *v1.AzureDiskVolumeSource { return s.AzureDisk }, validateAzureDisk),
+	typeOf("storageos", func(s *v1.VolumeSource) *v1.StorageOSVolumeSource { return s.StorageOS }, validateStorageOS),
+	typeOf("projected", func(s *v1.VolumeSource) *v1.ProjectedVolumeSource { return s.Projected }, validateProjected),
+	typeOf("scaleIO", func(s *v1.VolumeSource) *v1.ScaleIOVolumeSource { return s.ScaleIO }, validateScaleIO),
+	typeOf("csi", func(s *v1.VolumeSource) *v1.CSIVolumeSource { return s.CSI }, validateCsi),
+	typeOf("ephemeral", func(s *v1.VolumeSource) *v1.EphemeralVolumeSource { return s.Ephemeral }, validateEphemeral),
+	typeOf("image", func(s *v1.VolumeSource) *v1.ImageVolumeSource { return s.Image }, validateImage),
 }
 
 // volume checks that a volume has one source, and a good one.
 func (c *specChecker) volume(volume *v1.Volume, path *field.Path) {
-	if oneSource(&c.checker, volumeTypes, &volume.VolumeSource, path) == "ephemeral" {
+	if oneSource(c.Checker, volumeTypes, &volume.VolumeSource, path) == "ephemeral" {
 		c.ephemeralName(volume, path)
 	}
 	if iscsi := volume.ISCSI; iscsi != nil && iscsi.InitiatorName != nil && len(volume.Name+":"+iscsi.TargetPortal) > maxISCSIName {
@@ -156,64 +157,64 @@ func (c *specChecker) ephemeralName(volume *v1.Volume, path *field.Path) {
 
 // The volumes of the node itself.
 
-func (c *checker) emptyDir(dir *v1.EmptyDirVolumeSource, path *field.Path) {
+func validateEmptyDir(c *check.Checker, dir *v1.EmptyDirVolumeSource, path *field.Path) {
 	if dir.SizeLimit != nil && dir.SizeLimit.Sign() < 0 {
 		c.Forbidden(path.Child("sizeLimit"), "SizeLimit field must be a valid resource quantity")
 	}
 }
 
-func (c *checker) hostPath(host *v1.HostPathVolumeSource, path *field.Path) {
+func validateHostPath(c *check.Checker, host *v1.HostPathVolumeSource, path *field.Path) {
 	if !c.NonEmpty(path.Child("path"), host.Path) {
 		return
 	}
-	c.noBacksteps(path.Child("path"), host.Path)
+	c.NoBacksteps(path.Child("path"), host.Path)
 	check.OptionalOneOf(c, path.Child("type"), host.Type,
 		v1.HostPathUnset, v1.HostPathBlockDev, v1.HostPathCharDev, v1.HostPathDirectory,
 		v1.HostPathDirectoryOrCreate, v1.HostPathFile, v1.HostPathFileOrCreate, v1.HostPathSocket)
 }
 
-func (c *checker) image(image *v1.ImageVolumeSource, path *field.Path) {
+func validateImage(c *check.Checker, image *v1.ImageVolumeSource, path *field.Path) {
 	c.NonEmpty(path.Child("reference"), image.Reference)
-	c.pullPolicy(image.PullPolicy, path.Child("pullPolicy"))
+	validatePullPolicy(c, image.PullPolicy, path.Child("pullPolicy"))
 }
 
 // The volumes of files that the API holds.
 
-func (c *checker) secret(secret *v1.SecretVolumeSource, path *field.Path) {
+func validateSecret(c *check.Checker, secret *v1.SecretVolumeSource, path *field.Path) {
 	c.NonEmpty(path.Child("secretName"), secret.SecretName)
-	c.fileMode(secret.DefaultMode, path.Child("defaultMode"))
-	c.items(secret.Items, path.Child("items"))
+	validateFileMode(c, secret.DefaultMode, path.Child("defaultMode"))
+	validateItems(c, secret.Items, path.Child("items"))
 }
 
-func (c *checker) configMap(configMap *v1.ConfigMapVolumeSource, path *field.Path) {
+func validateConfigMap(c *check.Checker, configMap *v1.ConfigMapVolumeSource, path *field.Path) {
 	c.NonEmpty(path.Child("name"), configMap.Name)
-	c.fileMode(configMap.DefaultMode, path.Child("defaultMode"))
-	c.items(configMap.Items, path.Child("items"))
+	validateFileMode(c, configMap.DefaultMode, path.Child("defaultMode"))
+	validateItems(c, configMap.Items, path.Child("items"))
 }
 
-func (c *checker) items(items []v1.KeyToPath, path *field.Path) {
+func validateItems(c *check.Checker, items []v1.KeyToPath, path *field.Path) {
 	for i, item := range items {
 		at := path.Index(i)
 		c.NonEmpty(at.Child("key"), item.Key)
 		c.NonEmpty(at.Child("path"), item.Path)
-		c.ownPath(at.Child("path"), item.Path)
-		c.fileMode(item.Mode, at.Child("mode"))
+		validateOwnPath(c, at.Child("path"), item.Path)
+		validateFileMode(c, item.Mode, at.Child("mode"))
 	}
 }
 
-func (c *checker) downwardAPI(source *v1.DownwardAPIVolumeSource, path *field.Path) {
-	c.fileMode(source.DefaultMode, path.Child("defaultMode"))
+func validateDownwardAPI(c *check.Checker, source *v1.DownwardAPIVolumeSource, path *field.Path) {
+	validateFileMode(c, source.DefaultMode, path.Child("defaultMode"))
 	for i := range source.Items {
-		c.downwardFile(&source.Items[i], path)
+		validateDownwardFile(c, &source.Items[i], path)
 	}
 }
 
-func (c *checker) downwardFile(file *v1.DownwardAPIVolumeFile, path *field.Path) {
+func validateDownwardFile(c *check.Checker, file *v1.DownwardAPIVolumeFile, path *field.Path) {
 	c.NonEmpty(path.Child("path"), file.Path)
-	c.ownPath(path.Child("path"), file.Path)
+	validateOwnPath(c, path.Child("path"), file.Path)
 	switch ref := file.ResourceFieldRef; {
 	case file.FieldRef != nil:
-		c.fieldRef(file.FieldRef, fileFields, path.Child("fieldRef"))
+		validateFieldRef(c, file.FieldRef, fileFields, path.Child("fieldRef"))
 		if ref != nil {
 			c.Invalid(path, "resource", "fieldRef and resourceFieldRef can not be specified simultaneously")
 		}
@@ -222,14 +223,14 @@ func (c *checker) downwardFile(file *v1.DownwardAPIVolumeFile, path *field.Path)
 	case ref.ContainerName == "":
 		// A volume belongs to no container, so it must say whose resources.
 		c.Required(path.Child("resourceFieldRef", "containerName"), "")
-		c.divisor(ref, path.Child("resourceFieldRef", "divisor"))
+		validateDivisor(c, ref, path.Child("resourceFieldRef", "divisor"))
 	default:
-		c.resourceFieldRef(ref, path.Child("resourceFieldRef"))
+		validateResourceFieldRef(c, ref, path.Child("resourceFieldRef"))
 	}
-	c.fileMode(file.Mode, path.Child("mode"))
+	validateFileMode(c, file.Mode, path.Child("mode"))
 }
 
-func (c *checker) fileMode(mode *int32, path *field.Path) {
+func validateFileMode(c *check.Checker, mode *int32, path *field.Path) {
 	if mode != nil && (*mode < 0 || *mode > 0o777) {
 		c.Invalid(path, *mode, "must be a number between 0 and 0777 (octal), both inclusive")
 	}

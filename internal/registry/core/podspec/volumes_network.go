@@ -7,7 +7,6 @@ import (
 	"net"
 	"path"
 	"regexp"
-	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -20,64 +19,57 @@ import (
 // The volumes of storage systems elsewhere. Most of these have no driver in the
 // tree any more; they are checked all the same, for they are part of v1.
 
-// needAll requires several children of path: names and values in turn.
-func (c *checker) needAll(path *field.Path, namesAndValues ...string) {
-	for pair := range slices.Chunk(namesAndValues, 2) {
-		c.NonEmpty(path.Child(pair[0]), pair[1])
-	}
-}
-
-func (c *checker) secretRef(ref *v1.LocalObjectReference, path *field.Path) {
+func validateSecretRef(c *check.Checker, ref *v1.LocalObjectReference, path *field.Path) {
 	if ref != nil {
 		c.NonEmpty(path.Child("secretRef").Child("name"), ref.Name)
 	}
 }
 
-func (c *checker) partition(number int32, path *field.Path) {
+func validatePartition(c *check.Checker, number int32, path *field.Path) {
 	if number < 0 || number > 255 {
 		c.Invalid(path.Child("partition"), number, validation.InclusiveRangeError(1, 255))
 	}
 }
 
-func (c *checker) lun(number int32, path *field.Path) {
+func validateLun(c *check.Checker, number int32, path *field.Path) {
 	if number < 0 || number > 255 {
 		c.Invalid(path.Child("lun"), number, validation.InclusiveRangeError(0, 255))
 	}
 }
 
-func (c *checker) gitRepo(repo *v1.GitRepoVolumeSource, path *field.Path) {
+func validateGitRepo(c *check.Checker, repo *v1.GitRepoVolumeSource, path *field.Path) {
 	c.NonEmpty(path.Child("repository"), repo.Repository)
-	c.localPath(path.Child("directory"), repo.Directory)
+	c.RelativePath(path.Child("directory"), repo.Directory)
 }
 
-func (c *checker) gceDisk(disk *v1.GCEPersistentDiskVolumeSource, path *field.Path) {
+func validateGceDisk(c *check.Checker, disk *v1.GCEPersistentDiskVolumeSource, path *field.Path) {
 	c.NonEmpty(path.Child("pdName"), disk.PDName)
-	c.partition(disk.Partition, path)
+	validatePartition(c, disk.Partition, path)
 }
 
-func (c *checker) awsDisk(disk *v1.AWSElasticBlockStoreVolumeSource, path *field.Path) {
+func validateAwsDisk(c *check.Checker, disk *v1.AWSElasticBlockStoreVolumeSource, path *field.Path) {
 	c.NonEmpty(path.Child("volumeID"), disk.VolumeID)
-	c.partition(disk.Partition, path)
+	validatePartition(c, disk.Partition, path)
 }
 
-func (c *checker) nfs(nfs *v1.NFSVolumeSource, fieldPath *field.Path) {
-	c.needAll(fieldPath, "server", nfs.Server, "path", nfs.Path)
+func validateNfs(c *check.Checker, nfs *v1.NFSVolumeSource, fieldPath *field.Path) {
+	c.AllNonEmpty(fieldPath, "server", nfs.Server, "path", nfs.Path)
 	if !path.IsAbs(nfs.Path) {
 		c.Invalid(fieldPath.Child("path"), nfs.Path, "must be an absolute path")
 	}
 }
 
-func (c *checker) iscsi(iscsi *v1.ISCSIVolumeSource, path *field.Path) {
+func validateIscsi(c *check.Checker, iscsi *v1.ISCSIVolumeSource, path *field.Path) {
 	c.NonEmpty(path.Child("targetPortal"), iscsi.TargetPortal)
 	if c.NonEmpty(path.Child("iqn"), iscsi.IQN) {
-		c.initiator(iscsi.IQN, path.Child("iqn"))
+		validateInitiator(c, iscsi.IQN, path.Child("iqn"))
 	}
-	c.lun(iscsi.Lun, path)
+	validateLun(c, iscsi.Lun, path)
 	if (iscsi.DiscoveryCHAPAuth || iscsi.SessionCHAPAuth) && iscsi.SecretRef == nil {
 		c.Required(path.Child("secretRef"), "")
 	}
 	if iscsi.InitiatorName != nil {
-		c.initiator(*iscsi.InitiatorName, path.Child("initiatorname"))
+		validateInitiator(c, *iscsi.InitiatorName, path.Child("initiatorname"))
 	}
 }
 
@@ -88,7 +80,7 @@ var initiatorNames = map[string]*regexp.Regexp{
 	"naa": regexp.MustCompile(`^naa.[[:alnum:]]{32}$`),
 }
 
-func (c *checker) initiator(name string, path *field.Path) {
+func validateInitiator(c *check.Checker, name string, path *field.Path) {
 	format, known := initiatorNames[name[:min(3, len(name))]]
 	switch {
 	case !known:
@@ -98,11 +90,11 @@ func (c *checker) initiator(name string, path *field.Path) {
 	}
 }
 
-func (c *checker) glusterfs(gluster *v1.GlusterfsVolumeSource, path *field.Path) {
-	c.needAll(path, "endpoints", gluster.EndpointsName, "path", gluster.Path)
+func validateGlusterfs(c *check.Checker, gluster *v1.GlusterfsVolumeSource, path *field.Path) {
+	c.AllNonEmpty(path, "endpoints", gluster.EndpointsName, "path", gluster.Path)
 }
 
-func (c *checker) flocker(flocker *v1.FlockerVolumeSource, path *field.Path) {
+func validateFlocker(c *check.Checker, flocker *v1.FlockerVolumeSource, path *field.Path) {
 	switch {
 	case flocker.DatasetName == "" && flocker.DatasetUUID == "":
 		c.Required(path, "one of datasetName and datasetUUID is required")
@@ -114,27 +106,27 @@ func (c *checker) flocker(flocker *v1.FlockerVolumeSource, path *field.Path) {
 	}
 }
 
-func (c *checker) rbd(rbd *v1.RBDVolumeSource, path *field.Path) {
-	c.monitors(rbd.CephMonitors, path)
+func validateRbd(c *check.Checker, rbd *v1.RBDVolumeSource, path *field.Path) {
+	validateMonitors(c, rbd.CephMonitors, path)
 	c.NonEmpty(path.Child("image"), rbd.RBDImage)
 }
 
-func (c *checker) cinder(cinder *v1.CinderVolumeSource, path *field.Path) {
+func validateCinder(c *check.Checker, cinder *v1.CinderVolumeSource, path *field.Path) {
 	c.NonEmpty(path.Child("volumeID"), cinder.VolumeID)
-	c.secretRef(cinder.SecretRef, path)
+	validateSecretRef(c, cinder.SecretRef, path)
 }
 
-func (c *checker) cephFS(ceph *v1.CephFSVolumeSource, path *field.Path) {
-	c.monitors(ceph.Monitors, path)
+func validateCephFS(c *check.Checker, ceph *v1.CephFSVolumeSource, path *field.Path) {
+	validateMonitors(c, ceph.Monitors, path)
 }
 
-func (c *checker) monitors(monitors []string, path *field.Path) {
+func validateMonitors(c *check.Checker, monitors []string, path *field.Path) {
 	if len(monitors) == 0 {
 		c.Required(path.Child("monitors"), "")
 	}
 }
 
-func (c *checker) quobyte(quobyte *v1.QuobyteVolumeSource, path *field.Path) {
+func validateQuobyte(c *check.Checker, quobyte *v1.QuobyteVolumeSource, path *field.Path) {
 	const registry = "must be a host:port pair or multiple pairs separated by commas"
 	switch {
 	case quobyte.Registry == "":
@@ -151,7 +143,7 @@ func (c *checker) quobyte(quobyte *v1.QuobyteVolumeSource, path *field.Path) {
 	c.NonEmpty(path.Child("volume"), quobyte.Volume)
 }
 
-func (c *checker) fibreChannel(fc *v1.FCVolumeSource, path *field.Path) {
+func validateFibreChannel(c *check.Checker, fc *v1.FCVolumeSource, path *field.Path) {
 	switch {
 	case len(fc.TargetWWNs) == 0 && len(fc.WWIDs) == 0:
 		c.Required(path.Child("targetWWNs"), "must specify either targetWWNs or wwids, but not both")
@@ -163,15 +155,15 @@ func (c *checker) fibreChannel(fc *v1.FCVolumeSource, path *field.Path) {
 	case fc.Lun == nil:
 		c.Required(path.Child("lun"), "lun is required if targetWWNs is specified")
 	default:
-		c.lun(*fc.Lun, path)
+		validateLun(c, *fc.Lun, path)
 	}
 }
 
-func (c *checker) flexVolume(flex *v1.FlexVolumeSource, path *field.Path) {
-	c.flexDriver(flex.Driver, flex.Options, path)
+func validateFlexVolume(c *check.Checker, flex *v1.FlexVolumeSource, path *field.Path) {
+	validateFlexDriver(c, flex.Driver, flex.Options, path)
 }
 
-func (c *checker) flexDriver(driver string, options map[string]string, path *field.Path) {
+func validateFlexDriver(c *check.Checker, driver string, options map[string]string, path *field.Path) {
 	c.NonEmpty(path.Child("driver"), driver)
 	for option := range options {
 		domain, _, _ := strings.Cut(option, "/")
@@ -185,12 +177,12 @@ func isReservedDomain(domain string) bool {
 	return strings.HasSuffix("."+domain, ".kubernetes.io") || strings.HasSuffix("."+domain, ".k8s.io")
 }
 
-func (c *checker) azureFile(azure *v1.AzureFileVolumeSource, path *field.Path) {
-	c.needAll(path, "secretName", azure.SecretName, "shareName", azure.ShareName)
+func validateAzureFile(c *check.Checker, azure *v1.AzureFileVolumeSource, path *field.Path) {
+	c.AllNonEmpty(path, "secretName", azure.SecretName, "shareName", azure.ShareName)
 }
 
-func (c *checker) azureDisk(azure *v1.AzureDiskVolumeSource, path *field.Path) {
-	c.needAll(path, "diskName", azure.DiskName, "diskURI", azure.DataDiskURI)
+func validateAzureDisk(c *check.Checker, azure *v1.AzureDiskVolumeSource, path *field.Path) {
+	c.AllNonEmpty(path, "diskName", azure.DiskName, "diskURI", azure.DataDiskURI)
 	check.OptionalOneOf(c, path.Child("cachingMode"), azure.CachingMode,
 		v1.AzureDataDiskCachingNone, v1.AzureDataDiskCachingReadOnly, v1.AzureDataDiskCachingReadWrite)
 	check.OptionalOneOf(c, path.Child("kind"), azure.Kind, v1.AzureDedicatedBlobDisk, v1.AzureManagedDisk, v1.AzureSharedBlobDisk)
@@ -206,24 +198,24 @@ func (c *checker) azureDisk(azure *v1.AzureDiskVolumeSource, path *field.Path) {
 	}
 }
 
-func (c *checker) vsphereVolume(vsphere *v1.VsphereVirtualDiskVolumeSource, path *field.Path) {
+func validateVsphereVolume(c *check.Checker, vsphere *v1.VsphereVirtualDiskVolumeSource, path *field.Path) {
 	c.NonEmpty(path.Child("volumePath"), vsphere.VolumePath)
 }
 
-func (c *checker) photonDisk(photon *v1.PhotonPersistentDiskVolumeSource, path *field.Path) {
+func validatePhotonDisk(c *check.Checker, photon *v1.PhotonPersistentDiskVolumeSource, path *field.Path) {
 	c.NonEmpty(path.Child("pdID"), photon.PdID)
 }
 
-func (c *checker) portworxVolume(portworx *v1.PortworxVolumeSource, path *field.Path) {
+func validatePortworxVolume(c *check.Checker, portworx *v1.PortworxVolumeSource, path *field.Path) {
 	c.NonEmpty(path.Child("volumeID"), portworx.VolumeID)
 }
 
-func (c *checker) storageOS(storageOS *v1.StorageOSVolumeSource, path *field.Path) {
-	c.storageOSNames(storageOS.VolumeName, storageOS.VolumeNamespace, path)
-	c.secretRef(storageOS.SecretRef, path)
+func validateStorageOS(c *check.Checker, storageOS *v1.StorageOSVolumeSource, path *field.Path) {
+	validateStorageOSNames(c, storageOS.VolumeName, storageOS.VolumeNamespace, path)
+	validateSecretRef(c, storageOS.SecretRef, path)
 }
 
-func (c *checker) storageOSNames(volume, namespace string, path *field.Path) {
+func validateStorageOSNames(c *check.Checker, volume, namespace string, path *field.Path) {
 	if c.NonEmpty(path.Child("volumeName"), volume) {
 		c.DNSLabel(path.Child("volumeName"), volume)
 	}
@@ -232,11 +224,11 @@ func (c *checker) storageOSNames(volume, namespace string, path *field.Path) {
 	}
 }
 
-func (c *checker) scaleIO(scaleIO *v1.ScaleIOVolumeSource, path *field.Path) {
-	c.needAll(path, "gateway", scaleIO.Gateway, "system", scaleIO.System, "volumeName", scaleIO.VolumeName)
+func validateScaleIO(c *check.Checker, scaleIO *v1.ScaleIOVolumeSource, path *field.Path) {
+	c.AllNonEmpty(path, "gateway", scaleIO.Gateway, "system", scaleIO.System, "volumeName", scaleIO.VolumeName)
 }
 
-func (c *checker) csi(csi *v1.CSIVolumeSource, path *field.Path) {
+func validateCsi(c *check.Checker, csi *v1.CSIVolumeSource, path *field.Path) {
 	c.DriverName(path.Child("driver"), csi.Driver)
 	if ref := csi.NodePublishSecretRef; ref != nil && c.NonEmpty(path.Child("nodePublishSecretRef").Child("name"), ref.Name) {
 		c.DNSSubdomain(path.Child("name"), ref.Name)

@@ -18,16 +18,16 @@ import (
 
 // projection checks a projected volume: several sources in one directory.
 type projection struct {
-	*checker
+	*check.Checker
 	// path is the volume's, where conflicts between its sources are reported.
 	path *field.Path
 	// files are the paths that a source takes.
 	files sets.Set[string]
 }
 
-func (c *checker) projected(volume *v1.ProjectedVolumeSource, path *field.Path) {
-	c.fileMode(volume.DefaultMode, path.Child("defaultMode"))
-	p := projection{checker: c, path: path, files: sets.Set[string]{}}
+func validateProjected(c *check.Checker, volume *v1.ProjectedVolumeSource, path *field.Path) {
+	validateFileMode(c, volume.DefaultMode, path.Child("defaultMode"))
+	p := projection{Checker: c, path: path, files: sets.Set[string]{}}
 	for i := range volume.Sources {
 		p.source(&volume.Sources[i], path.Child("sources").Index(i))
 	}
@@ -46,7 +46,7 @@ func (p projection) source(source *v1.VolumeProjection, path *field.Path) {
 	if downward := source.DownwardAPI; downward != nil {
 		sources++
 		for i := range downward.Items {
-			p.downwardFile(&downward.Items[i], path.Child("downwardAPI"))
+			validateDownwardFile(p.Checker, &downward.Items[i], path.Child("downwardAPI"))
 			p.takeNamed(downward.Items[i].Path, downward.Items[i].Path)
 		}
 	}
@@ -84,7 +84,7 @@ func (p projection) takeNamed(file, value string) {
 
 func (p projection) keys(name string, items []v1.KeyToPath, path *field.Path) {
 	p.NonEmpty(path.Child("name"), name)
-	p.items(items, path.Child("items"))
+	validateItems(p.Checker, items, path.Child("items"))
 	for _, item := range items {
 		p.takeNamed(item.Path, name)
 	}
@@ -101,7 +101,7 @@ func (p projection) token(token *v1.ServiceAccountTokenProjection, path *field.P
 		p.Invalid(at, *seconds, "may not specify a duration larger than 2^32 seconds")
 	}
 	if p.NonEmpty(p.path.Child("path"), token.Path) {
-		p.ownPath(p.path.Child("path"), token.Path)
+		validateOwnPath(p.Checker, p.path.Child("path"), token.Path)
 	}
 }
 
@@ -113,7 +113,7 @@ func (p projection) trustBundle(bundle *v1.ClusterTrustBundleProjection, path *f
 		if *bundle.Name == "" {
 			p.Required(path.Child("name"), "must be a valid object name")
 		}
-		p.trustBundleName(path.Child("name"), *bundle.Name)
+		validateTrustBundleName(p.Checker, path.Child("name"), *bundle.Name)
 		if bundle.LabelSelector != nil {
 			p.Invalid(path.Child("labelSelector"), bundle.LabelSelector, "labelSelector must be unset if name is specified")
 		}
@@ -121,13 +121,13 @@ func (p projection) trustBundle(bundle *v1.ClusterTrustBundleProjection, path *f
 		if *bundle.SignerName == "" {
 			p.Required(path.Child("signerName"), "must be a valid signer name")
 		}
-		p.signerName(path.Child("signerName"), *bundle.SignerName)
+		ValidateSignerName(p.Checker, path.Child("signerName"), *bundle.SignerName)
 		p.LabelSelector(path.Child("labelSelector"), bundle.LabelSelector)
 	default:
 		p.Required(path, "either name or signerName must be specified")
 	}
 	p.NonEmpty(path.Child("path"), bundle.Path)
-	p.ownPath(path.Child("path"), bundle.Path)
+	validateOwnPath(p.Checker, path.Child("path"), bundle.Path)
 	p.take(bundle.Path, bundle.Path)
 }
 
@@ -139,7 +139,7 @@ const (
 )
 
 func (p projection) certificate(certificate *v1.PodCertificateProjection, path *field.Path) {
-	p.signerName(path.Child("signerName"), certificate.SignerName)
+	ValidateSignerName(p.Checker, path.Child("signerName"), certificate.SignerName)
 	p.userAnnotations(certificate.UserAnnotations, path.Child("userAnnotations"))
 	check.OneOf(p, path.Child("keyType"), certificate.KeyType,
 		"RSA3072", "RSA4096", "ECDSAP256", "ECDSAP384", "ECDSAP521", "ED25519")
@@ -166,7 +166,7 @@ func (p projection) certificate(certificate *v1.PodCertificateProjection, path *
 			continue
 		}
 		files++
-		p.ownPath(path.Child(file.name), file.path)
+		validateOwnPath(p.Checker, path.Child(file.name), file.path)
 		p.take(file.path, file.path)
 	}
 	if files == 0 {

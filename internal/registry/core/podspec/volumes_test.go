@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
 func TestVolumes(t *testing.T) {
@@ -190,7 +192,7 @@ func TestNetworkVolumes(t *testing.T) {
 			for _, err := range test.want {
 				want = append(want, path+err)
 			}
-			diffErrors(t, want, ValidatePodCreate(pod))
+			diffErrors(t, want, check.Run(func(c *check.Checker) { ValidatePodCreate(c, pod) }))
 		})
 	}
 }
@@ -227,15 +229,17 @@ func TestEphemeralVolumes(t *testing.T) {
 }
 
 func TestClaimSpec(t *testing.T) {
-	errs := ValidatePersistentVolumeClaimSpec(&v1.PersistentVolumeClaimSpec{
-		AccessModes:      []v1.PersistentVolumeAccessMode{v1.ReadWriteOncePod, v1.ReadWriteMany, "Mine"},
-		Selector:         &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b c"}},
-		Resources:        v1.VolumeResourceRequirements{Requests: list("storage", "0")},
-		StorageClassName: new("Fast"),
-		VolumeMode:       new(v1.PersistentVolumeMode("Tape")),
-		DataSource:       &v1.TypedLocalObjectReference{Kind: "Snapshot", Name: "s"},
-		DataSourceRef:    &v1.TypedObjectReference{Kind: "Snapshot", Name: "s", APIGroup: new("snapshot.example.com")},
-	}, field.NewPath("spec"))
+	errs := check.Run(func(to *check.Checker) {
+		ValidatePersistentVolumeClaimSpec(to, &v1.PersistentVolumeClaimSpec{
+			AccessModes:      []v1.PersistentVolumeAccessMode{v1.ReadWriteOncePod, v1.ReadWriteMany, "Mine"},
+			Selector:         &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b c"}},
+			Resources:        v1.VolumeResourceRequirements{Requests: list("storage", "0")},
+			StorageClassName: new("Fast"),
+			VolumeMode:       new(v1.PersistentVolumeMode("Tape")),
+			DataSource:       &v1.TypedLocalObjectReference{Kind: "Snapshot", Name: "s"},
+			DataSourceRef:    &v1.TypedObjectReference{Kind: "Snapshot", Name: "s", APIGroup: new("snapshot.example.com")},
+		}, field.NewPath("spec"))
+	})
 	diffErrors(t, []string{
 		`spec.accessModes: Unsupported value: "Mine": supported values: "ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"`,
 		`spec.accessModes: Forbidden: may not use ReadWriteOncePod with other access modes`,

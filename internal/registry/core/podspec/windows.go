@@ -53,7 +53,7 @@ type ofLinux struct {
 	set  bool
 }
 
-func (c *checker) noneOf(fields []ofLinux, path *field.Path) {
+func forbidLinuxFields(c *check.Checker, fields []ofLinux, path *field.Path) {
 	for _, f := range fields {
 		if f.set {
 			c.Forbidden(path.Child(f.name), "cannot be set for a windows pod")
@@ -64,7 +64,7 @@ func (c *checker) noneOf(fields []ofLinux, path *field.Path) {
 func (c *specChecker) nothingOfLinux(path *field.Path) {
 	spec := c.spec
 	if security := spec.SecurityContext; security != nil {
-		c.noneOf([]ofLinux{
+		forbidLinuxFields(c.Checker, []ofLinux{
 			{"appArmorProfile", security.AppArmorProfile != nil},
 			{"seLinuxOptions", security.SELinuxOptions != nil},
 			{"seccompProfile", security.SeccompProfile != nil},
@@ -78,7 +78,7 @@ func (c *specChecker) nothingOfLinux(path *field.Path) {
 			{"seLinuxChangePolicy", security.SELinuxChangePolicy != nil},
 		}, path.Child("securityContext"))
 	}
-	c.noneOf([]ofLinux{
+	forbidLinuxFields(c.Checker, []ofLinux{
 		{"hostUsers", spec.HostUsers != nil},
 		{"hostPID", spec.HostPID},
 		{"hostIPC", spec.HostIPC},
@@ -89,7 +89,7 @@ func (c *specChecker) nothingOfLinux(path *field.Path) {
 		if security == nil {
 			continue
 		}
-		c.noneOf([]ofLinux{
+		forbidLinuxFields(c.Checker, []ofLinux{
 			{"appArmorProfile", security.AppArmorProfile != nil},
 			{"seLinuxOptions", security.SELinuxOptions != nil},
 			{"seccompProfile", security.SeccompProfile != nil},
@@ -149,7 +149,7 @@ func containerHostProcess(container *v1.Container) *bool {
 	return security.WindowsOptions.HostProcess
 }
 
-func (c *checker) windowsOptions(options *v1.WindowsSecurityContextOptions, path *field.Path) {
+func validateWindowsOptions(c *check.Checker, options *v1.WindowsSecurityContextOptions, path *field.Path) {
 	const maxCredentialKiB = 64
 	if options == nil {
 		return

@@ -21,22 +21,20 @@ import (
 const Unselected = "`selector` does not match template `labels`"
 
 // ValidateSelected wants a template that the selector matches.
-func ValidateSelected(template *v1.PodTemplateSpec, selector labels.Selector, path *field.Path) field.ErrorList {
+func ValidateSelected(c *check.Checker, template *v1.PodTemplateSpec, selector labels.Selector, path *field.Path) {
 	if selector.Empty() || selector.Matches(labels.Set(template.Labels)) {
-		return nil
+		return
 	}
-	return field.ErrorList{field.Invalid(path.Child("metadata", "labels"), template.Labels, Unselected)}
+	c.Invalid(path.Child("metadata", "labels"), template.Labels, Unselected)
 }
 
 // ValidateRunsForEver wants pods that do not end by themselves; path is that of
 // their spec.
-func ValidateRunsForEver(spec *v1.PodSpec, kind string, path *field.Path) field.ErrorList {
-	c := &check.Checker{}
+func ValidateRunsForEver(c *check.Checker, spec *v1.PodSpec, kind string, path *field.Path) {
 	check.OneOf(c, path.Child("restartPolicy"), spec.RestartPolicy, v1.RestartPolicyAlways)
 	if spec.ActiveDeadlineSeconds != nil {
 		c.Forbidden(path.Child("activeDeadlineSeconds"), fmt.Sprintf("activeDeadlineSeconds in %s is not Supported", kind))
 	}
-	return c.Errors()
 }
 
 // Count is a number in a status that must not exceed another.
@@ -46,8 +44,7 @@ type Count struct {
 }
 
 // ValidateCounts wants all numbers non-negative and none beyond the replicas.
-func ValidateCounts(status *field.Path, replicas int32, counts ...Count) field.ErrorList {
-	c := &check.Checker{}
+func ValidateCounts(c *check.Checker, status *field.Path, replicas int32, counts ...Count) {
 	c.NonNegative(status.Child("replicas"), int64(replicas))
 	for _, count := range counts {
 		c.NonNegative(status.Child(count.Name), int64(count.Value))
@@ -55,13 +52,11 @@ func ValidateCounts(status *field.Path, replicas int32, counts ...Count) field.E
 			c.Invalid(status.Child(count.Name), count.Value, "cannot be greater than status.replicas")
 		}
 	}
-	return c.Errors()
 }
 
 // ValidateAvailable: a pod is ready before it is available.
-func ValidateAvailable(status *field.Path, available, ready int32) field.ErrorList {
-	if available <= ready {
-		return nil
+func ValidateAvailable(c *check.Checker, status *field.Path, available, ready int32) {
+	if available > ready {
+		c.Invalid(status.Child("availableReplicas"), available, "cannot be greater than readyReplicas")
 	}
-	return field.ErrorList{field.Invalid(status.Child("availableReplicas"), available, "cannot be greater than readyReplicas")}
 }
